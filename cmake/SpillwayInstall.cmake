@@ -1,10 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake --install: program, libraries, public headers, pkg-config file, CMake package.
+# cmake --install: program, manual, completion, libraries, public headers, pkg-config file, CMake package.
 
 if(NOT TARGET spillway)
     return()
 endif()
 include(CMakePackageConfigHelpers)
+
+# Which folders the installation makes, for the target uninstall: the others are somebody else's, empty or not.
+install(CODE "set(ours ${CMAKE_INSTALL_BINDIR} ${CMAKE_INSTALL_LIBDIR}/spillway ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+        ${CMAKE_INSTALL_LIBDIR}/cmake/spillway ${CMAKE_INSTALL_INCLUDEDIR}/spillway ${CMAKE_INSTALL_MANDIR}/man1
+        ${CMAKE_INSTALL_DATADIR}/bash-completion/completions ${CMAKE_INSTALL_DATADIR}/zsh/site-functions
+        ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+    set(record \"${PROJECT_BINARY_DIR}/install_folders.txt\")")
+install(CODE [[
+    foreach(folder IN LISTS ours)
+        cmake_path(ABSOLUTE_PATH folder BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}" NORMALIZE)
+        while(NOT EXISTS "$ENV{DESTDIR}${folder}")
+            file(APPEND "${record}" "${folder}\n")
+            cmake_path(GET folder PARENT_PATH folder)
+        endwhile()
+    endforeach()]])
 
 install(TARGETS spillway EXPORT spillwayTargets
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
@@ -12,6 +27,14 @@ install(TARGETS spillway EXPORT spillwayTargets
 install(TARGETS spillway_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET spillway_program)
     install(TARGETS spillway_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+if(SPILLWAY_MANUAL)
+    install(DIRECTORY "${SPILLWAY_MANUAL}/man1" DESTINATION ${CMAKE_INSTALL_MANDIR})
+    install(FILES "${SPILLWAY_MANUAL}/bash/spillway"
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    install(FILES "${SPILLWAY_MANUAL}/zsh/_spillway" DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+    install(FILES "${SPILLWAY_MANUAL}/fish/spillway.fish"
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 foreach(mpi IN LISTS SPILLWAY_MPI_MODULES)
     install(PROGRAMS "${PROJECT_BINARY_DIR}/spillway_${mpi}.so"
@@ -46,3 +69,6 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/spillwayConfigVersion.cm
     COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/spillwayConfig.cmake"
     "${PROJECT_BINARY_DIR}/spillwayConfigVersion.cmake" DESTINATION ${package_dir})
+
+add_custom_target(uninstall
+    COMMAND "${CMAKE_COMMAND}" -D "BUILD=${PROJECT_BINARY_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/SpillwayUninstall.cmake" VERBATIM)

@@ -8,11 +8,17 @@ foreach(objects IN LISTS room_objects)
     list(APPEND object_files $<TARGET_OBJECTS:${objects}>)
 endforeach()
 
+# The number in the library's name is that of the binary interface; tests/checks/abi.sh watches over it.
+set(abi_header "${PROJECT_SOURCE_DIR}/include/spillway/abi.h")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${abi_header}")
+file(STRINGS "${abi_header}" SPILLWAY_ABI_VERSION REGEX "^#define SW_ABI_VERSION [0-9]+$")
+string(REGEX REPLACE "[^0-9]+" "" SPILLWAY_ABI_VERSION "${SPILLWAY_ABI_VERSION}")
+
 if(object_files)
     add_library(spillway SHARED ${object_files})
     add_library(spillway_static STATIC ${object_files})
     set_target_properties(spillway PROPERTIES VERSION ${PROJECT_VERSION}
-        SOVERSION ${PROJECT_VERSION_MAJOR})
+        SOVERSION ${SPILLWAY_ABI_VERSION})
     set_target_properties(spillway_static PROPERTIES OUTPUT_NAME spillway)
     if(NOT SPILLWAY_SAN AND NOT SPILLWAY_TSAN) # a sanitizer leaves its run time to the program
         target_link_options(spillway PRIVATE LINKER:--no-undefined)
@@ -39,6 +45,16 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/src/cli/main.c" AND TARGET spillway_static)
     endif()
     target_include_directories(spillway_program PRIVATE "${PROJECT_SOURCE_DIR}/src")
     target_link_libraries(spillway_program PRIVATE spillway_static sw_compile ${room_external})
+endif()
+
+# Manual pages and completion: the program prints them, where it can be run.
+if(TARGET spillway_program AND NOT CMAKE_CROSSCOMPILING)
+    set(manual "${PROJECT_SOURCE_DIR}/cmake/SpillwayManual.cmake")
+    set(SPILLWAY_MANUAL "${PROJECT_BINARY_DIR}/manual")
+    add_custom_command(OUTPUT "${SPILLWAY_MANUAL}/man1/spillway.1"
+        COMMAND "${CMAKE_COMMAND}" -D PROGRAM=$<TARGET_FILE:spillway_program> -D OUTPUT=${SPILLWAY_MANUAL} -P "${manual}"
+        DEPENDS spillway_program "${manual}" VERBATIM)
+    add_custom_target(spillway_manual ALL DEPENDS "${SPILLWAY_MANUAL}/man1/spillway.1")
 endif()
 
 # spillway_<mpi>.so: beside the program in the build, in <libdir>/spillway when installed.

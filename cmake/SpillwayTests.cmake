@@ -97,11 +97,12 @@ function(sw_architecture_tests)
     if(TARGET spillway AND NOT SPILLWAY_SAN AND NOT SPILLWAY_TSAN)
         add_test(NAME architecture/symbols COMMAND sh "${checks}/symbols.sh"
             $<TARGET_FILE:spillway> $<TARGET_FILE:spillway_static>)
+        add_test(NAME architecture/abi COMMAND sh "${checks}/abi.sh" "${CMAKE_C_COMPILER}" $<TARGET_FILE:spillway>)
         file(GLOB examples "${PROJECT_SOURCE_DIR}/examples/*.c")
         add_test(NAME architecture/install COMMAND sh "${checks}/install.sh" "${CMAKE_COMMAND}"
             "${CMAKE_GENERATOR}" "${PROJECT_BINARY_DIR}" "${CMAKE_C_COMPILER}" ${examples})
-        set_tests_properties(architecture/symbols architecture/install PROPERTIES
-            LABELS architecture)
+        set_tests_properties(architecture/symbols architecture/abi architecture/install PROPERTIES
+            LABELS architecture SKIP_RETURN_CODE 77)
     endif()
     set_tests_properties(architecture/layers architecture/sources architecture/ops architecture/sizes architecture/names
         architecture/checks_test PROPERTIES LABELS architecture)
@@ -116,6 +117,21 @@ function(sw_architecture_tests)
                 "${SPILLWAY_CLANG_FORMAT}" -i {} +
             WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" VERBATIM)
     endif()
+endfunction()
+
+# The package in python/, on the shared library: skipped without Python, numpy and pytest. A sanitizer would want to be
+# loaded before Python is.
+function(sw_python_tests)
+    if(NOT TARGET spillway OR NOT TARGET spillway_program OR SPILLWAY_SAN OR SPILLWAY_TSAN)
+        return()
+    endif()
+    set(run sh "${PROJECT_SOURCE_DIR}/python/tests/run.sh" $<TARGET_FILE:spillway> $<TARGET_FILE:spillway_program>)
+    add_test(NAME python/package COMMAND ${run})
+    add_test(NAME python/package_slow COMMAND ${run} -k leaves_nothing)
+    set_tests_properties(python/package PROPERTIES LABELS python TIMEOUT 600 COST 10)
+    set_tests_properties(python/package_slow PROPERTIES LABELS "python;slow" TIMEOUT 3600
+        ENVIRONMENT "SPILLWAY_OPENS=1000")
+    set_tests_properties(python/package python/package_slow PROPERTIES SKIP_RETURN_CODE 77)
 endfunction()
 
 # The commands that the pages show. Sanitizers and a minimal build have the same pages.
@@ -133,6 +149,18 @@ function(sw_docs_tests)
     set_tests_properties(docs/commands_slow PROPERTIES LABELS "docs;slow")
 endfunction()
 
+# What is given to users: the tarball (quick), and each way to install in a bare system of its own (slow; as root).
+function(sw_package_tests)
+    set(packaging "${PROJECT_SOURCE_DIR}/packaging")
+    add_test(NAME packages/tarball COMMAND sh "${PROJECT_SOURCE_DIR}/tests/tarball.sh" "${packaging}/tarball.sh")
+    set_tests_properties(packages/tarball PROPERTIES LABELS packages SKIP_RETURN_CODE 77 TIMEOUT 600)
+    foreach(way IN ITEMS deb wheel tarball container)
+        add_test(NAME packages/${way}_slow COMMAND "${packaging}/chroots.sh" ${way})
+        set_tests_properties(packages/${way}_slow PROPERTIES LABELS "packages;slow" SKIP_RETURN_CODE 77 TIMEOUT 36000
+            ENVIRONMENT "SPILLWAY_BUILT=${PROJECT_BINARY_DIR}/packages")
+    endforeach()
+endfunction()
+
 # tests/*_test.c: journeys through several rooms, linked to everything but the program.
 function(sw_project_tests)
     add_custom_target(project_tests)
@@ -146,4 +174,8 @@ function(sw_project_tests)
             add_dependencies(project_tests spillway_program)
         endif()
     endforeach()
+    if(TARGET spillway_program)
+        add_test(NAME project/manual COMMAND sh "${PROJECT_SOURCE_DIR}/tests/manual.sh" $<TARGET_FILE:spillway_program>)
+        set_tests_properties(project/manual PROPERTIES LABELS project TIMEOUT 600)
+    endif()
 endfunction()

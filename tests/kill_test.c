@@ -4,7 +4,8 @@
 // SLOW SPILLWAY_KILLS=200
 // A training that is killed at random moments, at writes, fsyncs and renames of its saves, or
 // stopped by a signal, and resumed on another number of ranks at another ZeRO stage, ends with the
-// bytes of the run of one rank that was never stopped, and its metrics hold each step once.
+// bytes of the run of one rank that was never stopped, and its metrics, CSV and event files hold
+// each step once.
 // The same with parameters and states on disk: killed runs leave swap files, which the next one
 // names and never touches. SPILLWAY_KILLS=200 runs that many random kills of each,
 // SPILLWAY_FAULTS=all meets every place of a save.
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/events.h"
 #include "support/test.h"
 
 enum { STEPS = 36, SAVE_EVERY = 4 };
@@ -52,7 +54,7 @@ static pid_t start(const char *output, const char *fault)
 {
     static const char *const disk[] = {"zero_optimization.offload_optimizer.device=nvme",
                                        "zero_optimization.offload_param.device=nvme"};
-    char ranks[16], stage[48], paths[2][192];
+    char ranks[16], stage[48], paths[2][192], csv[384], events[384];
     const uint64_t draw = n_started++ == 0 ? 0 : sw_philox_u64(11, 3, (uint64_t)n_started);
     snprintf(ranks, sizeof ranks, "%d", (int)(draw % 3) + 1);
     snprintf(stage, sizeof stage, "zero_optimization.stage=%d", on_disk ? 3 : (int)(draw / 8 % 4));
@@ -63,6 +65,11 @@ static pid_t start(const char *output, const char *fault)
                  at("disk"));
         snprintf(paths[1], sizeof paths[1], "zero_optimization.offload_param.nvme_path=%s",
                  at("disk"));
+        snprintf(csv, sizeof csv,
+                 "csv_monitor={\"enabled\": true, \"output_path\": \"%s\", \"job_name\": "
+                 "\"monitor\"}",
+                 output);
+        snprintf(events, sizeof events, "tensorboard%s", strchr(csv, '='));
         if (fault) {
             setenv("SPILLWAY_FAULT", fault, 1);
         }
@@ -72,8 +79,9 @@ static pid_t start(const char *output, const char *fault)
         execl(program, program, "train", "--model", at("config.json"), "--data", at("text.txt"),
               "--deepspeed", at("ds.json"), "--steps", steps_text, "--seq-len", "12", "--output",
               output, "--save-every", save_text, "--keep-last", "2", "--resume", "--quiet",
-              "--ranks", ranks, "--set", stage, on_disk ? "--set" : (char *)NULL, disk[0], "--set",
-              disk[1], "--set", paths[0], "--set", paths[1], (char *)NULL);
+              "--ranks", ranks, "--set", csv, "--set", events, "--set", stage,
+              on_disk ? "--set" : (char *)NULL, disk[0], "--set", disk[1], "--set", paths[0],
+              "--set", paths[1], (char *)NULL);
         _exit(98);
     }
     return pid;
@@ -84,6 +92,33 @@ static int finish(pid_t pid)
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     return status;
+}
+
+/* A point of the loss for each step, and no other. */
+static void assert_each_point_once(const char *output)
+{
+    char path[320], *csv = NULL;
+    size_t len = 0;
+    static struct read_points points;
+    snprintf(path, sizeof path, "%s/monitor/Train_Samples_train_loss.csv", output);
+    assert_int_equal(sw_file_read(path, &csv, &len), SW_OK);
+    const char *row = strchr(csv, '\n') + 1;
+    const long long each = atoll(row);
+    for (int i = 1; i <= STEPS; i++) {
+        assert_int_equal(atoll(row), i * each);
+        row = strchr(row, '\n') + 1;
+    }
+    assert_int_equal(*row, '\0');
+    sw_free(csv);
+    snprintf(path, sizeof path, "%s/monitor", output);
+    read_folder(path, &points);
+    int n = 0;
+    for (int i = 0; i < points.n; i++) {
+        if (strcmp(points.tag[i], "Train/Samples/train_loss") == 0) {
+            assert_int_equal(points.x[i], ++n * each);
+        }
+    }
+    assert_int_equal(n, STEPS);
 }
 
 static void assert_same_end(const char *output)
@@ -107,6 +142,7 @@ static void assert_same_end(const char *output)
     assert_int_equal(lines, STEPS);
     sw_free(have);
     sw_free(metrics);
+    assert_each_point_once(output);
 }
 
 static void run_to_the_end(const char *output)

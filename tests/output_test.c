@@ -56,7 +56,8 @@ static void standard_output_is_full(void **state)
     (void)state;
     static const char *const commands[] = {"train",      "generate", "eval",  "launch", "plan",
                                            "estimate",   "check",    "embed", "config", "tokenize",
-                                           "checkpoint", "export",   "io",    "doctor", "models"};
+                                           "checkpoint", "export",   "io",    "doctor", "models",
+                                           "report",     "compare"};
     static const char *const lines[] = {
         "--help",
         "--version",
@@ -73,6 +74,7 @@ static void standard_output_is_full(void **state)
         "checkpoint diff run/checkpoint-1 run/checkpoint-1",
         "export run --output exported",
         "io verify --path . --size 1M",
+        "report run",
     };
     char line[512];
     put_text("config.json", "{\"train_batch_size\": 4}", 23);

@@ -89,7 +89,8 @@ struct sw_engine_options {
     bool want_mask;      /* programs take attention_mask */
     bool keep_gradients; /* sw_gradient */
     bool no_dropout;     /* training programs leave dropout out */
-    int64_t generate_tokens; /* sw_generate up to this context; 0 = not at all, -1 = seq_len */
+    int64_t generate_tokens; /* sw_generate up to this context, of an encoder-decoder up to so many
+                                new tokens; 0 = not at all, -1 = seq_len, or target_len */
     bool verify;             /* checks the plan while it runs; slow */
     bool profile;            /* measures every instruction; spillway.trace says when each ran */
     bool load_unverified;    /* sw_load does not compare the digests of a checkpoint's files */
@@ -137,6 +138,20 @@ SW_API int64_t sw_engine_vocab(const sw_engine *engine);
 SW_API int64_t sw_engine_parameters(const sw_engine *engine);
 SW_API int64_t sw_engine_step(const sw_engine *engine);
 SW_API int64_t sw_engine_samples(const sw_engine *engine);
+/* Of initial weights and dropout: the configuration's, where it has one. */
+SW_API uint64_t sw_engine_seed(const sw_engine *engine);
+
+/* What a micro-batch consists of: tensors of the training program, else of that of sw_evaluate,
+ * else of that of sw_logits. */
+struct sw_input_info {
+    const char *name; /* lent until the engine closes */
+    enum sw_dtype dtype;
+    struct sw_shape shape;
+    bool optional; /* a batch may leave it out */
+};
+SW_API int32_t sw_engine_n_inputs(const sw_engine *engine);
+/* SW_E_ARG: there is no input i. */
+SW_API sw_status sw_engine_input(const sw_engine *engine, int32_t i, struct sw_input_info *out);
 
 /* Of them on this rank: k = rank, rank + ranks, .. of the K micro-batches of a step. */
 SW_API int64_t sw_engine_local_micro_batches(const sw_engine *engine);
@@ -234,6 +249,20 @@ SW_API sw_status sw_load(sw_engine *engine, const char *folder);
 
 /* ---- generation ---- */
 
+/* What is said of a text besides its draws, as generation_config.json says it; ids are -1 for none,
+ * all else 0. */
+struct sw_text_rules {
+    int32_t start_id;      /* what a decoder behind an encoder begins with; -1 = the model's */
+    int32_t first_id;      /* the first token, behind at most one other */
+    int32_t last_id;       /* the last one of n_new */
+    int64_t least;         /* new tokens before one that ends the text */
+    int64_t no_repeat;     /* so many tokens in a row occur once only */
+    double repetition;     /* above 0 a logit of a token that is there is divided by it, below 0
+                              multiplied; 0 or 1 = left */
+    const int32_t *never;  /* [n_never] tokens that are not chosen */
+    const int32_t *begins; /* [n_begins] not as the first one that is free */
+    int64_t n_never, n_begins;
+};
 struct sw_sampling {
     double temperature; /* 0 = greedy */
     int64_t top_k;      /* 0 = all */
@@ -242,10 +271,12 @@ struct sw_sampling {
     int32_t stop_id;         /* ends the text; -1 = none */
     const int32_t *stop_ids; /* [n_stop_ids] end it, too */
     int64_t n_stop_ids;
+    const struct sw_text_rules *rules; /* NULL = none */
 };
 /* Continues prompt [n_prompt] by up to n_new tokens; out [n_new], *out_n = how many. logits, when
- * not NULL, [n_new, V]: what each was chosen from. sampling NULL: greedy, up to n_new. Needs
- * generate_tokens >= n_prompt + n_new. */
+ * not NULL, [n_new, V]: what the model gave for each, before any rule. sampling NULL: greedy, up to
+ * n_new. Needs generate_tokens >= n_prompt + n_new. An encoder-decoder reads the prompt, at most T
+ * tokens, and writes another text: generate_tokens >= n_new. */
 SW_API sw_status sw_generate(sw_engine *engine, const int32_t *prompt, int64_t n_prompt,
                              int64_t n_new, const struct sw_sampling *sampling, int32_t *out,
                              int64_t *out_n, float *logits);

@@ -71,14 +71,15 @@ struct sw_train_options {
     bool no_export;    /* leave out OUTPUT/model */
     bool export_best;  /* OUTPUT/model is the checkpoint of least validation loss, not the last */
     bool profile;      /* a table of time by operation at the end */
+    const char *metrics_file;    /* for Prometheus, replaced at every step; NULL = none */
     volatile sig_atomic_t *stop; /* set by a signal handler: checkpoint and stop; NULL = never */
 };
 
 struct sw_train_result {
     int64_t step;
-    double loss, val_loss; /* val_loss NaN where none was computed */
-    double seconds, tokens_per_s;
-    bool stopped; /* by *stop, before the last step */
+    double loss, val_loss;        /* val_loss NaN where none was computed */
+    double seconds, tokens_per_s; /* of images: images a second */
+    bool stopped;                 /* by *stop, before the last step */
 };
 
 /*

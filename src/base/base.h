@@ -69,6 +69,20 @@ void sw_log_set_level(enum sw_log_level level); /* default SW_LOG_WARN */
 typedef void (*sw_log_sink_fn)(void *ctx, enum sw_log_level level, const char *text);
 void sw_log_set_sink(sw_log_sink_fn sink, void *ctx);
 
+/* ---- long work: how far it is, for whoever shows it (work.c) ---- */
+
+/* what: "reading weights"; NULL: nothing is under way any more. done, of: in any unit; of 0 =
+ * nobody knows how much it will be. */
+typedef void (*sw_work_fn)(void *ctx, const char *what, int64_t done, int64_t of);
+struct sw_work_listener {
+    sw_work_fn fn; /* NULL = nobody listens */
+    void *ctx;
+};
+/* To the work of this thread. Returns who did before. */
+struct sw_work_listener sw_work_listen(struct sw_work_listener listener);
+void sw_work_at(const char *what, int64_t done, int64_t of);
+void sw_work_end(void); /* also after a failure */
+
 /* ---- counted allocation: `tag` is a string literal naming the owner ---- */
 
 /* All give NULL when out of memory; 0 bytes give a valid pointer. */

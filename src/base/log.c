@@ -41,6 +41,7 @@ void sw_log(enum sw_log_level level, const char *fmt, ...)
     vsnprintf(line, sizeof(line), fmt, args);
     va_end(args);
 
+    sw_work_end(); /* a bar would stand in front of the line */
     pthread_mutex_lock(&output.lock);
     if (output.sink) {
         output.sink(output.ctx, level, line);

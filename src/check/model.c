@@ -207,6 +207,7 @@ static sw_status check_generate(struct check *c)
         return SW_OK;
     }
     const int64_t n_prompt = sw_check_elems(prompt), n_new = sw_check_elems(greedy);
+    const bool answers = strcmp(c->task->head, "seq2seq") == 0;
     sw_engine *e = NULL;
     int64_t n = 0;
     SW_TRY(sw_check_engine(
@@ -214,7 +215,8 @@ static sw_status check_generate(struct check *c)
         (struct sw_engine_options){.config_text = "{\"train_micro_batch_size_per_gpu\": 1}",
                                    .model = c->path,
                                    .no_train = true,
-                                   .generate_tokens = n_prompt + n_new},
+                                   .seq_len = answers ? n_prompt : 0,
+                                   .generate_tokens = answers ? n_new : n_prompt + n_new},
         &e));
     const size_t vocab = (size_t)sw_engine_vocab(e);
     const struct sw_safetensor *logits =

@@ -182,6 +182,7 @@ static const struct {
              {"exp_avg_sq", "exp_avg_sq"},
              {"momentum_buffer", "momentum"},
              {"sum", "sum"},
+             {"square_avg", "square_avg"},
              {"trust_ratio", "trust_ratio"}};
 static const char *const series[] = {"float64", "float32", "deepspeed_cpu"};
 

@@ -133,7 +133,9 @@ sw_status sw_ckpt_verify_wait(struct sw_ckpt_verification *v, bool stop)
     }
     if (v->has_thread) {
         atomic_store(&v->stop, stop);
+        sw_work_at("comparing digests", 0, 0);
         pthread_join(v->thread, NULL);
+        sw_work_end();
     }
     const sw_status st = v->status < 0 && !stop ? SW_FAIL(v->status, "%s", v->message) : SW_OK;
     sw_free(v->piece);
@@ -145,7 +147,9 @@ sw_status sw_ckpt_verify(const struct sw_ckpt *ckpt)
 {
     struct sw_ckpt_verification *v;
     SW_TRY(make(ckpt, 0, 1, &v));
+    sw_work_at("comparing digests", 0, 0);
     const sw_status st = verify_files(v);
+    sw_work_end();
     sw_ckpt_verify_wait(v, true);
     SW_TRY(st);
     return SW_OK;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum cli_exit {
     CLI_DONE = 0,
@@ -51,11 +52,21 @@ int cli_parse(const struct command *command, int argc, char **argv, struct words
 int cli_parse_program(const struct command *command, int argc, char **argv, struct words *program);
 void cli_free_words(struct words *words);
 
-/* "spillway NAME: message" on stderr; returns `status`. */
+/* Prints the command as `word` asks for: --help or -h as text, --help=man, --help=bash, --help=zsh
+ * or --help=fish what it puts into a manual page or a script of completion. false: another word. */
+bool cli_describe(const struct command *command, const char *word);
+/* Text in a manual page; and in single quotes of a script, where characters in `escaped` get a
+ * backslash, and a quote becomes `quote`. */
+void cli_print_roff(const char *text);
+void cli_print_quoted(const char *text, const char *escaped, const char *quote);
+
+/* "spillway NAME: message" on stderr; returns `status`. On a terminal a message that is longer than
+ * a line is laid out (refusal.c). */
 int cli_fail(const struct command *command, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* The same with the library's last message. */
 int cli_error(const struct command *command, int status);
+void cli_print_message(FILE *to, const char *name, const char *message);
 
 /* Appends "key=value" to a list of --set edits from a flag that stands for a configuration key. */
 /* --device, of every command that computes: an edit of spillway.device. */
@@ -79,6 +90,8 @@ int sw_cmd_embed(int argc, char **argv);
 int sw_cmd_plan(int argc, char **argv);
 int sw_cmd_estimate(int argc, char **argv);
 int sw_cmd_check(int argc, char **argv);
+int sw_cmd_report(int argc, char **argv);
+int sw_cmd_compare(int argc, char **argv);
 int sw_cmd_config(int argc, char **argv);
 int sw_cmd_launch(int argc, char **argv);
 int sw_cmd_tokenize(int argc, char **argv);

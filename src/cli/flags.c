@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags as a table: one loop parses them, one loop prints their help.
+// Flags as a table: one loop parses them; describe.c prints what they are.
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "spillway/progress.h"
 #include "spillway/status.h"
 
 enum { MOST_FLAGS = 128 };
@@ -32,31 +33,19 @@ void cli_free_words(struct words *words)
 
 int cli_fail(const struct command *command, int status, const char *fmt, ...)
 {
+    char message[4096];
     va_list args;
     va_start(args, fmt);
-    fprintf(stderr, "spillway %s: ", command->name);
-    vfprintf(stderr, fmt, args);
-    fputc('\n', stderr);
+    vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
+    sw_work_clear();
+    cli_print_message(stderr, command->name, message);
     return status;
 }
 
 int cli_error(const struct command *command, int status)
 {
     return cli_fail(command, status, "%s", sw_error_message());
-}
-
-static void print_help(const struct command *command)
-{
-    printf("usage: spillway %s %s\n\n%s\n\n", command->name, command->usage, command->summary);
-    for (int i = 0; i < command->n_flags; i++) {
-        const struct flag *flag = &command->flags[i];
-        char left[64];
-        snprintf(left, sizeof left, "%s %s%s", flag->name, flag->arg ? flag->arg : "",
-                 flag->many ? ".." : "");
-        printf("  %-26s %s\n", left, flag->help);
-    }
-    printf("  %-26s %s\n", "--help", "this text");
 }
 
 static bool same_flag(const char *name, const char *word, size_t len, bool dashes_alike)
@@ -135,8 +124,7 @@ static int parse(const struct command *command, int argc, char **argv, struct wo
     bool seen[MOST_FLAGS] = {false};
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
-        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            print_help(command);
+        if (cli_describe(command, word)) {
             return CLI_DONE;
         }
         const bool is_flag =

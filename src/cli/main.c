@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "spillway/progress.h"
 #include "spillway/status.h"
+
+static int print_completion(int argc, char **argv);
 
 static const struct {
     const char *name;
@@ -21,6 +24,8 @@ static const struct {
     {"plan", sw_cmd_plan, "what a training would run and how many bytes it takes, without running"},
     {"estimate", sw_cmd_estimate,
      "DeepSpeed's memory formulas for a model or a number of parameters"},
+    {"report", sw_cmd_report, "one HTML page about a training, or about several"},
+    {"compare", sw_cmd_compare, "where two runs or two plans differ"},
     {"check", sw_cmd_check, "compare with recorded runs of PyTorch and DeepSpeed"},
     {"config", sw_cmd_config, "read, explain and print a ds_config.json"},
     {"tokenize", sw_cmd_tokenize, "lines of text to lines of ids and back"},
@@ -29,16 +34,200 @@ static const struct {
     {"io", sw_cmd_io, "how fast the disk is, the best aio block, and whether it is right"},
     {"models", sw_cmd_models, "model families that are built, and shapes by name"},
     {"doctor", sw_cmd_doctor, "what this machine and this build can do"},
+    {"completion", print_completion, "a script by which bash, zsh or fish completes commands"},
 };
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void print_help(FILE *to)
 {
     fputs("usage: spillway COMMAND [..]\n\n", to);
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+    for (int i = 0; i < N_COMMANDS; i++) {
         fprintf(to, "  %-12s %s\n", commands[i].name, commands[i].summary);
     }
     fputs("\n\"spillway COMMAND --help\" has the options of a command.\n", to);
 }
+
+static int find(const char *name)
+{
+    int i = 0;
+    while (i < N_COMMANDS && strcmp(commands[i].name, name) != 0) {
+        i++;
+    }
+    return i;
+}
+
+static int refuse_command(const char *name)
+{
+    fprintf(stderr, "spillway: no command \"%s\"; \"spillway --help\" lists them\n", name);
+    return CLI_REFUSED;
+}
+
+/* A command prints itself in a form of cli_describe. */
+static int describe(int i, const char *form)
+{
+    char name[32], word[32];
+    snprintf(name, sizeof name, "%s", commands[i].name);
+    snprintf(word, sizeof word, "--help=%s", form);
+    char *argv[] = {name, word, NULL};
+    return commands[i].run(2, argv);
+}
+
+/* ---- manual pages ---- */
+
+static void print_page_of_all(void)
+{
+    printf(".TH spillway 1 \"\" \"spillway %s\" \"User Commands\"\n.SH NAME\nspillway \\- train "
+           "transformer models that are larger than memory\n.SH SYNOPSIS\n.B spillway\n"
+           "COMMAND [..]\n.SH COMMANDS\n",
+           sw_version());
+    for (int i = 0; i < N_COMMANDS; i++) {
+        printf(".TP\n\\fB%s\\fR\n", commands[i].name);
+        cli_print_roff(commands[i].summary);
+        printf("; see\n.BR spillway\\-%s (1)\n", commands[i].name);
+    }
+}
+
+/* what  NULL: of the program; else a command */
+static int print_page(const char *what)
+{
+    const int i = what ? find(what) : 0;
+    if (!what) {
+        print_page_of_all();
+    } else if (i == N_COMMANDS) {
+        return refuse_command(what);
+    } else {
+        printf(".TH spillway\\-%s 1 \"\" \"spillway %s\" \"User Commands\"\n.SH NAME\n"
+               "spillway\\-%s \\- ",
+               what, sw_version(), what);
+        cli_print_roff(commands[i].summary);
+        putchar('\n');
+        describe(i, "man");
+    }
+    fputs(".SH EXIT STATUS\n0: done. 1: it failed while it ran. 2: it was refused before anything "
+          "was done; the line on standard error says why.\n",
+          stdout);
+    if (what) {
+        fputs(".SH SEE ALSO\n.BR spillway (1)\n", stdout);
+    }
+    return CLI_DONE;
+}
+
+/* ---- completion ---- */
+
+static void print_names(const char *between)
+{
+    for (int i = 0; i < N_COMMANDS; i++) {
+        printf("%s%s", i ? between : "", commands[i].name);
+    }
+}
+
+static void describe_all(const char *shell)
+{
+    for (int i = 0; i < N_COMMANDS; i++) {
+        describe(i, shell);
+    }
+}
+
+static void print_bash(void)
+{
+    fputs("# bash completion for spillway: what `spillway completion bash` prints\n"
+          "_spillway() {\n"
+          "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
+          "    local flags= values=\n"
+          "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+          "        mapfile -t COMPREPLY < <(compgen -W \"help ",
+          stdout);
+    print_names(" ");
+    fputs("\" -- \"$word\")\n"
+          "        return\n"
+          "    fi\n"
+          "    case ${COMP_WORDS[1]} in\n"
+          "    help) values=\"",
+          stdout);
+    print_names(" ");
+    fputs("\" ;;\n", stdout);
+    describe_all("bash");
+    fputs("    *) ;;\n    esac\n"
+          "    if [ -n \"$values\" ]; then\n"
+          "        mapfile -t COMPREPLY < <(compgen -W \"$values\" -- \"$word\")\n"
+          "    elif [[ $word == -* ]]; then\n"
+          "        mapfile -t COMPREPLY < <(compgen -W \"$flags\" -- \"$word\")\n"
+          "    else\n"
+          "        mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
+          "    fi\n"
+          "}\n"
+          "complete -o filenames -o bashdefault -F _spillway spillway\n",
+          stdout);
+}
+
+static void print_zsh(void)
+{
+    fputs(
+        "#compdef spillway\n# zsh completion for spillway: what `spillway completion zsh` prints\n"
+        "_spillway() {\n"
+        "    local -a commands=(\n",
+        stdout);
+    for (int i = 0; i < N_COMMANDS; i++) {
+        printf("        '%s:", commands[i].name);
+        cli_print_quoted(commands[i].summary, ":\\", "'\\''");
+        fputs("'\n", stdout);
+    }
+    fputs("    )\n"
+          "    if ((CURRENT == 2)); then\n"
+          "        _describe command commands\n"
+          "        return\n"
+          "    fi\n"
+          "    shift words\n"
+          "    ((CURRENT--))\n"
+          "    case $words[1] in\n"
+          "    help) _describe command commands ;;\n",
+          stdout);
+    describe_all("zsh");
+    fputs("    esac\n"
+          "}\n"
+          "if [[ $funcstack[1] == _spillway ]]; then\n"
+          "    _spillway \"$@\"\n"
+          "else\n"
+          "    compdef _spillway spillway\n"
+          "fi\n",
+          stdout);
+}
+
+static void print_fish(void)
+{
+    fputs("# fish completion for spillway: what `spillway completion fish` prints\n", stdout);
+    for (int i = 0; i < N_COMMANDS; i++) {
+        printf("complete -c spillway -f -n __fish_use_subcommand -a %s -d '", commands[i].name);
+        cli_print_quoted(commands[i].summary, "\\", "\\'");
+        fputs("'\n", stdout);
+    }
+    describe_all("fish");
+}
+
+static int print_completion(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*print)(void);
+    } shells[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
+    const struct command command = {
+        "completion", "bash|zsh|fish",
+        "Prints a script by which a shell completes commands, options and files, for example\n"
+        "    source <(spillway completion bash)",
+        NULL, 0};
+    struct words words = {0};
+    int status = cli_parse(&command, argc, argv, &words);
+    for (size_t i = 0; i < sizeof shells / sizeof shells[0] && status < 0; i++) {
+        if (words.n == 1 && strcmp(words.items[0], shells[i].name) == 0) {
+            shells[i].print();
+            status = CLI_DONE;
+        }
+    }
+    cli_free_words(&words);
+    return status < 0 ? cli_fail(&command, CLI_REFUSED, "wanted bash, zsh or fish") : status;
+}
+
+/* ---- running ---- */
 
 static int run(int argc, char **argv)
 {
@@ -56,16 +245,21 @@ static int run(int argc, char **argv)
             print_help(stdout);
             return CLI_DONE;
         }
+        if (strcmp(argv[2], "--man") == 0) { /* a page for the manual; of a command, or of all */
+            return print_page(argc > 3 ? argv[3] : NULL);
+        }
         name = argv[2];
         argv[2] = "--help";
     }
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        if (strcmp(commands[i].name, name) == 0) {
-            return commands[i].run(argc - 1, argv + 1);
-        }
+    const int i = find(name);
+    if (i == N_COMMANDS) {
+        return refuse_command(name);
     }
-    fprintf(stderr, "spillway: no command \"%s\"; \"spillway --help\" lists them\n", name);
-    return CLI_REFUSED;
+    /* programs that are started show their own */
+    struct sw_work_bar *bar = commands[i].run == sw_cmd_launch ? NULL : sw_work_show(stderr);
+    const int status = commands[i].run(argc - 1, argv + 1);
+    sw_work_hide(bar);
+    return status;
 }
 
 /* What a command printed has arrived, or it has failed: a full disk shows when the last bytes leave

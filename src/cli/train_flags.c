@@ -42,8 +42,13 @@ static bool steps_of(const char *text, long long *first, long long *last)
 
 void cli_train_init(struct train_flags *flags)
 {
-    *flags =
-        (struct train_flags){.o = {.export_dtype = -1, .steps = -1}, .seed = -1, .threads = -1};
+    *flags = (struct train_flags){
+        .o = {.export_dtype = -1, .steps = -1},
+        .label_smoothing = -1,
+        .seed = -1,
+        .threads = -1,
+        .log_every = -1,
+    };
 }
 
 int cli_train_table(struct train_flags *flags, struct flag *out)
@@ -61,6 +66,8 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
         CLI_TASK_FLAGS(flags->task),
         {"--metric", FLAG_TEXT, &flags->task.o.metric, "NAME",
          "of the task: by which the best checkpoint is best (the validation loss)", 0},
+        {"--label-smoothing", FLAG_REAL, &flags->label_smoothing, "E",
+         "of a loss that is a cross entropy E is spread over all classes (0)", 0},
         {"--adapter", FLAG_TEXT, &o->adapter, "DIR",
          "LoRA: go on with the adapters of this folder (PEFT's); others begin with --set "
          "spillway.lora.target_modules=all-linear",
@@ -126,6 +133,10 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
          0},
         {"--deadline", FLAG_REAL, &o->deadline_s, "S",
          "seconds a rank waits for the others before it names them (300)", 0},
+        {"--metrics-file", FLAG_TEXT, &o->metrics_file, "FILE",
+         "numbers of the last step as text for Prometheus, replaced at every step", 0},
+        {"--log-every", FLAG_INT, &flags->log_every, "N",
+         "steps between lines, where they are no live line (steps_per_print, 1)", 0},
         {"--bar", FLAG_BOOL, &o->bar, NULL,
          "a live line with a bar: as on a terminal; under mpirun, too", 0},
         {"--quiet", FLAG_BOOL, &o->quiet, NULL, "no line a step", 0},
@@ -164,11 +175,13 @@ static int resolve_export(const struct command *command, struct train_flags *f)
 /* Flags that stand for keys of the configuration travel as edits, and must not contradict it. */
 static bool add_edits(struct train_flags *f, long long first, long long last)
 {
-    char text[4][32], quoted[2 * CLI_PATH_CAP + 3], device[CLI_DEVICE_CAP];
+    char text[6][32], quoted[2 * CLI_PATH_CAP + 3], device[CLI_DEVICE_CAP];
     snprintf(text[0], sizeof text[0], "%lld", (long long)f->seed);
     snprintf(text[1], sizeof text[1], "%lld", (long long)f->threads);
     snprintf(text[2], sizeof text[2], "%lld", first);
     snprintf(text[3], sizeof text[3], "%lld", last);
+    snprintf(text[4], sizeof text[4], "%.17g", f->label_smoothing);
+    snprintf(text[5], sizeof text[5], "%lld", (long long)f->log_every);
     if (f->trace) {
         quote(f->trace, quoted);
     }
@@ -177,10 +190,12 @@ static bool add_edits(struct train_flags *f, long long first, long long last)
     } edits[] = {
         {"spillway.seed?", f->seed >= 0 ? text[0] : NULL},
         {"spillway.threads?", f->threads >= 0 ? text[1] : NULL},
+        {"steps_per_print?", f->log_every >= 0 ? text[5] : NULL},
         {"spillway.device?", cli_device_value(f->device, device)},
         {"spillway.device_memory?", f->device_memory},
         {"spillway.host_memory?", f->host_memory},
         {"spillway.nvme_space?", f->nvme_space},
+        {"spillway.label_smoothing?", f->label_smoothing >= 0 ? text[4] : NULL},
         {"spillway.trace?", f->trace ? quoted : NULL},
         {"spillway.trace_first?", first > 0 ? text[2] : NULL},
         {"spillway.trace_last?", first > 0 ? text[3] : NULL},

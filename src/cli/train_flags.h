@@ -7,7 +7,7 @@
 #include "cli/model_flags.h"
 #include "spillway/train.h"
 
-enum { CLI_TRAIN_FLAGS = 68, CLI_PATH_CAP = 4096 };
+enum { CLI_TRAIN_FLAGS = 70, CLI_PATH_CAP = 4096 };
 
 struct train_flags {
     struct sw_train_options o;
@@ -16,8 +16,9 @@ struct train_flags {
     struct words data, val_data, sets, rates;
     const char *dtype, *export, *device, *device_memory, *host_memory, *nvme_space, *trace,
         *trace_steps;
-    int64_t seed, threads; /* -1 = not given, as o.steps */
-    char *owned[9];        /* edits of the configuration */
+    double label_smoothing;           /* -1 = not given */
+    int64_t seed, threads, log_every; /* -1 = not given, as o.steps */
+    char *owned[11];                  /* edits of the configuration */
 };
 
 void cli_train_init(struct train_flags *flags);

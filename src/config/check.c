@@ -141,6 +141,11 @@ static bool nesterov_without_momentum(const struct sw_config *c)
            (c->optimizer.momentum <= 0 || c->optimizer.dampening != 0);
 }
 
+static bool nothing_but_smoothing(const struct sw_config *c)
+{
+    return c->spillway.label_smoothing >= 1;
+}
+
 static bool half_moments_of_others(const struct sw_config *c)
 {
     return c->spillway.moments == SW_MOMENTS_BF16 && c->optimizer.type != SW_OPTIMIZER_NONE &&
@@ -161,6 +166,28 @@ static bool host_updates_without_states(const struct sw_config *c)
 static bool host_updates_by_norms(const struct sw_config *c)
 {
     return c->spillway.update == SW_PLACE_HOST && c->optimizer.type == SW_OPTIMIZER_LAMB;
+}
+
+static bool is_muon(const struct sw_config *c)
+{
+    return c->optimizer.type == SW_OPTIMIZER_MUON;
+}
+
+static bool host_updates_of_matrices(const struct sw_config *c)
+{
+    return c->spillway.update == SW_PLACE_HOST && is_muon(c);
+}
+
+static bool tiles_of_matrices(const struct sw_config *c)
+{
+    return c->spillway.tile_bytes > 0 && is_muon(c);
+}
+
+/* A rate of its own is a factor of lr, which a schedule moves. */
+static bool rates_without_lr(const struct sw_config *c)
+{
+    return is_muon(c) && c->optimizer.lr == 0 &&
+           (c->optimizer.muon_lr > 0 || c->optimizer.adam_lr > 0);
 }
 
 static bool two_choose_recompute(const struct sw_config *c)
@@ -202,6 +229,7 @@ static const struct rule impossible[] = {
     {"optimizer.params.betas", bad_betas, "two numbers below 1 are wanted"},
     {"optimizer.params.nesterov", nesterov_without_momentum,
      "needs momentum above 0 and no dampening"},
+    {"spillway.label_smoothing", nothing_but_smoothing, "wanted a number below 1"},
     {"spillway.moments", half_moments_of_others, "\"bf16\" is for Adam and AdamW"},
     {"spillway.reduce", boundary_without_whole_gradients,
      "\"boundary\" keeps whole gradients, which stages 2 and 3 do not"},
@@ -210,6 +238,10 @@ static const struct rule impossible[] = {
      "memory"},
     {"spillway.update", host_updates_by_norms,
      "LAMB, which wants norms between its two halves, is updated on the device"},
+    {"spillway.update", host_updates_of_matrices,
+     "Muon, which wants whole matrices between its two halves, is updated on the device"},
+    {"spillway.tile_bytes", tiles_of_matrices, "Muon moves whole matrices, not tiles of them"},
+    {"optimizer.params.lr", rates_without_lr, "must be > 0 with muon_lr or adam_lr"},
     {"spillway.recompute", two_choose_recompute,
      "\"auto\" chooses what activation_checkpointing.number_checkpoints says"},
 };

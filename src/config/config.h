@@ -42,7 +42,8 @@ enum sw_optimizer_type {
     SW_OPTIMIZER_LION,
     SW_OPTIMIZER_MUON,
     SW_OPTIMIZER_OTHER, /* known by name only */
-    SW_OPTIMIZER_SPARSE_ADAM
+    SW_OPTIMIZER_SPARSE_ADAM,
+    SW_OPTIMIZER_RMSPROP
 };
 
 struct sw_optimizer_config {
@@ -52,12 +53,15 @@ struct sw_optimizer_config {
     struct sw_config_numbers betas; /* two, or none for optimizers without */
     bool bias_correction;           /* Adam, LAMB */
     bool adam_w_mode;               /* decoupled weight decay; always true for AdamW */
-    double momentum, dampening;     /* SGD; momentum also Muon */
+    double momentum, dampening;     /* SGD; momentum also RMSprop, Muon */
     bool nesterov, maximize;
     double max_coeff, min_coeff; /* LAMB: bounds of the trust ratio */
     bool eps_inside_sqrt;
     double lr_decay, initial_accumulator_value; /* Adagrad */
-    double max_grad_norm;                       /* old place of gradient_clipping; 0 = not given */
+    double alpha;                               /* RMSprop */
+    double muon_lr, adam_lr;                    /* Muon; 0 = lr */
+    int64_t ns_steps;
+    double max_grad_norm; /* old place of gradient_clipping; 0 = not given */
 };
 
 enum sw_scheduler_type {
@@ -150,6 +154,20 @@ struct sw_misc_config {
     const char *log_level; /* NULL = not given */
 };
 
+/* Files that other programs read, in OUTPUT_PATH/JOB_NAME. */
+struct sw_monitor_config {
+    bool enabled;
+    const char *output_path, *job_name;
+};
+
+/* A profile of one step by the parts of the model. */
+struct sw_profile_config {
+    bool enabled, detailed;
+    double recompute_fwd_factor;
+    int64_t step, module_depth, top_modules; /* depth -1 = the innermost */
+    const char *output_file;                 /* NULL = with the other lines */
+};
+
 enum sw_loss_mean {
     SW_LOSS_MICROBATCH, /* mean over micro-batches of each one's mean, as DeepSpeed */
     SW_LOSS_TOKENS      /* mean over all targets of the global batch */
@@ -183,6 +201,7 @@ struct sw_spillway_config {
     int micro_batch;                 /* enum sw_micro_batch */
     int update;                      /* enum sw_update_place */
     int loss;                        /* enum sw_loss_mean */
+    double label_smoothing;          /* in [0, 1) */
     bool packing;                    /* several documents a row, which do not see each other */
     int moments;                     /* enum sw_moments */
     double layer_decay;              /* 0 = none; groups are JSON: sw_config_value */
@@ -221,6 +240,8 @@ struct sw_config {
     struct sw_activation_config activation;
     struct sw_aio_config aio;
     struct sw_misc_config misc;
+    struct sw_monitor_config tensorboard, csv_monitor;
+    struct sw_profile_config profile;
     struct sw_spillway_config spillway;
 };
 

@@ -22,7 +22,8 @@ static const struct config_field top_fields[] = {
     NUMBER("gradient_clipping", AT(misc.gradient_clipping), "1.0", 0, HIGHEST,
            "largest global norm of the gradients; 0 switches clipping off", BUILT),
     INT("steps_per_print", AT(misc.steps_per_print), "null", 0, HIGHEST,
-        "a line of progress every so many steps", .unit = "steps", .flags = FIELD_NULL, BUILT),
+        "where lines of progress are no live line: one every so many steps; null or 0 = one a step",
+        .unit = "steps", .flags = FIELD_NULL, BUILT),
     CHOICE("communication_data_type", NOWHERE, "null", comm_dtypes,
            "dtype that gradients are rounded to for the reduction; null is the working dtype",
            .flags = FIELD_NULL | FIELD_ANY_CASE, BUILT),
@@ -50,7 +51,7 @@ static const struct config_field top_fields[] = {
          "insist on the CPU optimizer when its states are on the CPU",
          NEEDLESS("there is one implementation of each update")),
     BOOL("wall_clock_breakdown", AT(misc.wall_clock_breakdown), "false",
-         "time of each phase of a step", NEEDLESS("--profile and --trace say where the time goes")),
+         "time of forward, backward and update, in lines of progress and metrics", BUILT),
     BOOL("memory_breakdown", NOWHERE, "false", "print memory use",
          NEEDLESS("the line at the start has the bytes of each tier")),
     BOOL("dump_state", NOWHERE, "false", "print the configuration at the start",
@@ -193,6 +194,22 @@ static const struct config_field sparse_adam_fields[] = {
 static SECTION(sparse_adam_params, "optimizer.params", sparse_adam_fields, SECTION_NULL,
                "of SparseAdam, which leaves what has no gradient as it is");
 
+static const struct config_field rmsprop_fields[] = {
+    LR("1e-2"),
+    NUMBER("alpha", AT(optimizer.alpha), "0.99", 0, 1, "decay of the running mean of squares",
+           BUILT),
+    EPS("1e-8"),
+    DECAY,
+    NUMBER("momentum", AT(optimizer.momentum), "0.0", 0, HIGHEST, "factor of the last update",
+           BUILT),
+    BOOL("centered", NOWHERE, "false", "divide by the deviation, not by the root of the squares",
+         LATER),
+    MAX_GRAD_NORM,
+    BOOL("maximize", AT(optimizer.maximize), "false", "climb instead of descending", BUILT),
+    TORCH_EXTRAS,
+};
+static SECTION(rmsprop_params, "optimizer.params", rmsprop_fields, SECTION_NULL, "of RMSprop");
+
 static const char *const ns_methods[] = {"gram", "standard", NULL};
 static const struct config_field muon_fields[] = {
     LR("1e-3"),
@@ -201,11 +218,13 @@ static const struct config_field muon_fields[] = {
     BOOL("nesterov", AT(optimizer.nesterov), "true", "Nesterov's momentum", BUILT),
     BETAS("[0.9, 0.999]"),
     EPS("1e-8"),
-    NUMBER("muon_lr", NOWHERE, "null", 0, HIGHEST, "rate of matrices", .flags = FIELD_NULL, BUILT),
-    NUMBER("adam_lr", NOWHERE, "null", 0, HIGHEST, "rate of everything else", .flags = FIELD_NULL,
-           BUILT),
-    INT("ns_steps", NOWHERE, "5", 1, 100, "iterations of Newton-Schulz", BUILT),
-    CHOICE("ns_method", NOWHERE, "\"gram\"", ns_methods, "how Newton-Schulz is computed", BUILT),
+    NUMBER("muon_lr", AT(optimizer.muon_lr), "null", 0, HIGHEST,
+           "rate of matrices, as lr has it; null = lr", .flags = FIELD_NULL, BUILT),
+    NUMBER("adam_lr", AT(optimizer.adam_lr), "null", 0, HIGHEST,
+           "rate of everything else, which AdamW moves; null = lr", .flags = FIELD_NULL, BUILT),
+    INT("ns_steps", AT(optimizer.ns_steps), "5", 1, 100, "iterations of Newton-Schulz", BUILT),
+    CHOICE("ns_method", NOWHERE, "\"gram\"", ns_methods, "how Newton-Schulz is computed",
+           NEEDLESS("one implementation, with torch's formula")),
 };
 static SECTION(muon_params, "optimizer.params", muon_fields, SECTION_NULL, "of Muon");
 
@@ -253,7 +272,7 @@ const struct config_variant sw_config_optimizers[] = {
     {"Lamb", SW_OPTIMIZER_LAMB, &lamb_params, true},
     {"Adagrad", SW_OPTIMIZER_ADAGRAD, &adagrad_params, true},
     {"Lion", SW_OPTIMIZER_LION, &lion_params, true},
-    {"Muon", SW_OPTIMIZER_MUON, &muon_params, false},
+    {"Muon", SW_OPTIMIZER_MUON, &muon_params, true},
     {"OneBitAdam", SW_OPTIMIZER_OTHER, &onebit_adam_params, false},
     {"OneBitLamb", SW_OPTIMIZER_OTHER, &onebit_lamb_params, false},
     {"ZeroOneAdam", SW_OPTIMIZER_OTHER, &zero_one_params, false},
@@ -267,9 +286,9 @@ const struct config_variant sw_config_optimizers[] = {
     {"LBFGS", SW_OPTIMIZER_OTHER, NULL, false},
     {"NAdam", SW_OPTIMIZER_OTHER, NULL, false},
     {"RAdam", SW_OPTIMIZER_OTHER, NULL, false},
-    {"RMSprop", SW_OPTIMIZER_OTHER, NULL, false},
     {"Rprop", SW_OPTIMIZER_OTHER, NULL, false},
     {"SparseAdam", SW_OPTIMIZER_SPARSE_ADAM, &sparse_adam_params, true},
+    {"RMSprop", SW_OPTIMIZER_RMSPROP, &rmsprop_params, true},
 };
 const size_t sw_config_n_optimizers = SW_LEN(sw_config_optimizers);
 
@@ -478,6 +497,11 @@ static const struct config_field spillway_fields[] = {
            "the step's loss: mean of the micro-batches' means, or mean over all targets; of chats "
            "the latter unless it is said",
            BUILT),
+    NUMBER(
+        "label_smoothing", AT(spillway.label_smoothing), "0", 0, 1,
+        "e, below 1: of a loss that is a cross entropy (1 - e) counts, and e of the mean of -log p "
+        "over all classes; of validation, too",
+        BUILT),
     BOOL(
         "packing", AT(spillway.packing), "false",
         "rows hold several documents or conversations, filled once by best-fit decreasing; they do "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Field tables of the blocks that this version knows by name only: monitoring, profiling,
+// Field tables of monitoring and profiling, and of the blocks that this version knows by name only:
 // checkpoint options, and DeepSpeed's larger additions. A block that asks for nothing is accepted;
 // one that asks is refused by sw_config_check_built.
 #include "config/table.h"
@@ -9,14 +9,20 @@
 #define OTHER(name, where, rows, options, text) static SECTION(name, where, rows, options, text)
 #define IDLE (SECTION_QUIET | SECTION_GATED)
 
-static const struct config_field tensorboard_fields[] = {
-    ENABLED,
-    STRING("output_path", NOWHERE, "\"\"", "folder of the logs", LATER),
-    STRING("job_name", NOWHERE, "\"DeepSpeedJobName\"", "name of the run", LATER),
-};
-OTHER(tensorboard, "tensorboard", tensorboard_fields, SECTION_MODEL | SECTION_GATED, "monitoring");
-OTHER(csv_monitor, "csv_monitor", tensorboard_fields, SECTION_MODEL | SECTION_GATED,
-      "monitoring; metrics.jsonl has the numbers");
+#define MONITOR_FIELDS(member)                                                                     \
+    {                                                                                              \
+        BOOL("enabled", AT(member.enabled), "false", "switch the block on", BUILT),                \
+            STRING("output_path", AT(member.output_path), "\"\"",                                  \
+                   "folder; the files are in its folder `job_name`", BUILT),                       \
+            STRING("job_name", AT(member.job_name), "\"DeepSpeedJobName\"", "name of the run",     \
+                   BUILT),                                                                         \
+    }
+static const struct config_field tensorboard_fields[] = MONITOR_FIELDS(tensorboard);
+static const struct config_field csv_fields[] = MONITOR_FIELDS(csv_monitor);
+OTHER(tensorboard, "tensorboard", tensorboard_fields, SECTION_MODEL | SECTION_GATED,
+      "event files for TensorBoard");
+OTHER(csv_monitor, "csv_monitor", csv_fields, SECTION_MODEL | SECTION_GATED,
+      "a CSV file for each number");
 
 static const struct config_field wandb_fields[] = {
     ENABLED,
@@ -50,16 +56,22 @@ OTHER(comms_logger, "comms_logger", comms_logger_fields, SECTION_MODEL | IDLE,
       "times of collectives");
 
 static const struct config_field flops_fields[] = {
-    ENABLED,
-    NUMBER("recompute_fwd_factor", NOWHERE, "0.0", LOWEST, HIGHEST, "forwards run again", LATER),
-    INT("profile_step", NOWHERE, "1", LOWEST, HIGHEST, "step to profile", LATER),
-    INT("module_depth", NOWHERE, "-1", LOWEST, HIGHEST, "depth of the printed tree", LATER),
-    INT("top_modules", NOWHERE, "1", LOWEST, HIGHEST, "modules printed for each depth", LATER),
-    BOOL("detailed", NOWHERE, "true", "print the tree", LATER),
-    STRING("output_file", NOWHERE, "null", "where to write", .flags = FIELD_NULL, LATER),
+    BOOL("enabled", AT(profile.enabled), "false", "switch the block on", BUILT),
+    NUMBER("recompute_fwd_factor", AT(profile.recompute_fwd_factor), "0.0", 0, HIGHEST,
+           "forwards that backward runs again; recomputation of this program counts by itself",
+           BUILT),
+    INT("profile_step", AT(profile.step), "1", 1, HIGHEST, "step to profile", .unit = "steps",
+        BUILT),
+    INT("module_depth", AT(profile.module_depth), "-1", -1, HIGHEST,
+        "depths of the list of the largest parts; -1 = all", BUILT),
+    INT("top_modules", AT(profile.top_modules), "1", 1, HIGHEST, "parts listed at each depth",
+        BUILT),
+    BOOL("detailed", AT(profile.detailed), "true", "print the tree", BUILT),
+    STRING("output_file", AT(profile.output_file), "null",
+           "where to write; null = with the lines of the training", .flags = FIELD_NULL, BUILT),
 };
 OTHER(flops_profiler, "flops_profiler", flops_fields, SECTION_GATED,
-      "profile of one step; `spillway plan` prints FLOPs without running");
+      "operations, parameters and time of each part of the model, of one step");
 
 static const struct config_field timers_fields[] = {
     BOOL("enabled", NOWHERE, "true", "measure throughput", NEEDLESS("always measured")),

@@ -280,10 +280,12 @@ static sw_status read_corpus(const struct sw_dataset_options *options, const cha
     sw_stream_init(&corpus->stream, vocab_size);
     SW_TRY_OR(done, sw_file_list_init(&list, files, n_files));
     for (int i = 0; i < list.n; ++i) {
+        sw_work_at("tokenising", i, list.n > 1 ? list.n : 0);
         SW_TRY_OR(done, add_file(&in, list.paths[i]));
     }
     SW_TRY_OR(done, check_size(&in, list.paths[0], list.n));
 done:
+    sw_work_end();
     sw_file_list_fini(&list);
     sw_ids_fini(&in.first);
     sw_ids_fini(&in.second);
@@ -308,6 +310,7 @@ static sw_status read_task(const struct sw_dataset_options *options, const char 
     corpus->shape = SHAPE_TASK;
     SW_TRY_OR(done, sw_file_list_init(&list, files, n_files));
     for (int i = 0; i < list.n; ++i) {
+        sw_work_at("reading records", i, list.n > 1 ? list.n : 0);
         SW_TRY_OR(done, sw_task_read_file(&in, list.paths[i]));
     }
     SW_TRY_OR(done, sw_task_read_end(&in));
@@ -316,6 +319,7 @@ static sw_status read_task(const struct sw_dataset_options *options, const char 
                      list.n > 1 ? " and more" : "", dataset->task->name);
     }
 done:
+    sw_work_end();
     sw_file_list_fini(&list);
     sw_task_reading_fini(&in);
     return st;

@@ -165,7 +165,7 @@ sw_status sw_device_launch(struct sw_device *dev, struct sw_stream_queue *on,
                            struct sw_kernel *kernel, void *const *in, void *const *out,
                            void *workspace, double *scalars);
 
-/* Which kernel set is in use, all that can change a bit: "cpu avx512 onednn-2.6.3 bf16:native ..".
+/* Which kernel set is in use, all that can change a bit: "cpu avx512 v2 bf16:native ..".
  * Part of the math fingerprint. Static for the device's life. */
 const char *sw_device_kernel_set(struct sw_device *dev);
 
@@ -196,3 +196,5 @@ struct sw_cpu_report {
     double copy_gb_s;           /* memcpy, all threads, read + written */
 };
 sw_status sw_device_cpu_report(struct sw_device *dev, struct sw_cpu_report *out);
+/* The model name alone, which takes no time. */
+void sw_device_processor_name(char *out, size_t cap);

@@ -138,11 +138,13 @@ static sw_status write_weights(const char *folder, const struct weights *w)
     }
     SW_TRY_OR(done, open_writer(folder, w, &writer));
     for (int64_t i = 0; i < w->n; i++) {
+        sw_work_at("writing the model", i, w->n);
         SW_TRY_OR(done, write_tensor(&writer, w, i, piece, narrow));
     }
     SW_TRY_OR(done, writer.file ? sw_safetensors_commit(writer.file)
                                 : sw_hf_folder_commit(writer.folder));
 done:
+    sw_work_end();
     sw_hf_folder_writer_close(writer.folder);
     sw_safetensors_writer_close(writer.file);
     sw_free(piece);

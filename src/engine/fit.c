@@ -18,7 +18,7 @@ struct recipe {
     enum sw_program_kind kind;
     int *i_program;
     int64_t batch, tokens, cache;
-    bool backward, labels, logits, hidden;
+    bool backward, labels, logits, hidden, source;
 };
 
 /* Names of parameters for the groups of the optimizer. */
@@ -66,7 +66,9 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
             .has_labels = r->labels,
             .want_logits = r->logits,
             .want_hidden = r->hidden,
+            .smoothing = c->spillway.label_smoothing,
             .cache_tokens = r->cache,
+            .is_source = r->source,
         };
         e->model->ops->forward(e->model, g, &forward, &loss);
     } else {
@@ -170,15 +172,29 @@ struct sw_swap_options sw_engine_swap(const struct sw_engine *e)
     return swap;
 }
 
+/* Adapters are of the whole model: where each program has a part of it, one that has all says which
+ * layers they are on. */
+static sw_status learn_whole(struct sw_engine *e)
+{
+    const struct recipe all = {SW_PROGRAM_LOGITS, NULL, e->batch, e->tokens, .logits = true};
+    struct sw_program_spec spec;
+    SW_TRY(build(e, &all, &spec));
+    sw_graph_close((struct sw_graph *)(uintptr_t)spec.graph);
+    return SW_OK;
+}
+
 /* The graphs of all programs that the engine is asked for. */
 static sw_status build_all(struct sw_engine *e, struct graphs *graphs)
 {
     const struct sw_engine_options *o = &e->options;
     struct engine_programs *p = &e->programs;
-    const bool train = !o->no_train;
-    const bool generate = o->generate_tokens > 0 && e->model && sw_model_is_causal(e->model);
-    const int64_t chunk = sw_min_i64(SW_PREFILL_TOKENS, o->generate_tokens);
+    const bool train = !o->no_train, generate = o->generate_tokens > 0 && e->model;
+    const bool answers = generate && sw_model_is_seq2seq(e->model);
+    const int64_t chunk = answers ? e->tokens : sw_min_i64(SW_PREFILL_TOKENS, o->generate_tokens);
     *p = (struct engine_programs){-1, -1, -1, -1, -1};
+    if (e->lora && answers && !train && !o->want_eval && !o->want_logits) {
+        SW_TRY(learn_whole(e));
+    }
     const struct {
         bool wanted;
         struct recipe recipe;
@@ -190,9 +206,11 @@ static sw_status build_all(struct sw_engine *e, struct graphs *graphs)
          {SW_PROGRAM_LOGITS, &p->logits, e->batch, e->tokens, .logits = true,
           .hidden = o->want_hidden}},
         {generate,
-         {SW_PROGRAM_DECODE, &p->prefill, 1, chunk, .cache = o->generate_tokens, .logits = true}},
+         {SW_PROGRAM_DECODE, &p->prefill, 1, chunk, .cache = o->generate_tokens, .logits = !answers,
+          .source = answers}},
         {generate,
-         {SW_PROGRAM_DECODE, &p->decode, 1, 1, .cache = o->generate_tokens, .logits = true}},
+         {SW_PROGRAM_DECODE, &p->decode, 1, answers ? e->tokens : 1, .cache = o->generate_tokens,
+          .logits = true}},
     };
     for (size_t i = 0; i < SW_LEN(all); i++) {
         if (all[i].wanted) {
@@ -319,7 +337,9 @@ static sw_status search(struct sw_engine *e, struct sw_policy *out)
 sw_status sw_engine_make_plan(struct sw_engine *e)
 {
     struct sw_policy policy;
+    sw_work_at("planning", 0, 0);
     const sw_status st = search(e, &policy);
+    sw_work_end();
     if (st < 0) {
         return sw_engine_blame_choices(e, st);
     }

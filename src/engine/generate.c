@@ -64,6 +64,19 @@ static int32_t sample(const float *logits, int64_t n, const struct sw_sampling *
     return work[keep - 1].id;
 }
 
+/* A text that is being written. */
+struct writing {
+    sw_engine *e;
+    const struct sw_sampling *sampling;
+    struct engine_text text;
+    int program; /* that ran last */
+    float *logits;
+    struct candidate *work;
+    int32_t *ids, *mask; /* [T] what an encoder reads, and where it is no padding */
+    int32_t start;       /* what the decoder behind it begins with */
+    int32_t *out;        /* what is new */
+};
+
 /* An input that the program has; one token alone needs no "last". */
 static sw_status give(struct sw_engine *e, int i_program, const char *name, const int32_t *ids,
                       int64_t n)
@@ -87,6 +100,49 @@ static sw_status run(struct sw_engine *e, int i_program, const int32_t *ids, int
     return sw_executor_forward(e->executor, i_program);
 }
 
+/* Token number `at` of the text, prompt included. */
+static sw_status run_token(struct writing *w, int32_t id, int64_t at)
+{
+    struct sw_engine *e = w->e;
+    const int32_t position = (int32_t)at;
+    w->program = e->programs.decode;
+    if (!w->mask) {
+        return run(e, w->program, &id, 1, at);
+    }
+    SW_TRY(give(e, w->program, "decoder_input_ids", &id, 1));
+    SW_TRY(give(e, w->program, "position", &position, 1));
+    SW_TRY(give(e, w->program, "attention_mask", w->mask, e->tokens));
+    return sw_executor_forward(e->executor, w->program);
+}
+
+static sw_status check_ids(const struct sw_engine *e, const int32_t *ids, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || ids[i] >= e->model->vocab) {
+            return SW_FAIL(SW_E_ARG, "sw_generate: token %d at %lld; the vocabulary has %lld",
+                           ids[i], (long long)i, (long long)e->model->vocab);
+        }
+    }
+    return SW_OK;
+}
+
+/* -1, or an id of the vocabulary. */
+static sw_status check_rules(const struct sw_engine *e, const struct sw_text_rules *rules)
+{
+    const struct {
+        const char *what;
+        int32_t id;
+    } ids[] = {
+        {"start_id", rules->start_id}, {"first_id", rules->first_id}, {"last_id", rules->last_id}};
+    for (size_t i = 0; i < SW_LEN(ids); i++) {
+        if (ids[i].id < -1 || ids[i].id >= e->model->vocab) {
+            return SW_FAIL(SW_E_ARG, "sw_generate: rules.%s %d; the vocabulary has %lld",
+                           ids[i].what, ids[i].id, (long long)e->model->vocab);
+        }
+    }
+    return SW_OK;
+}
+
 static sw_status check(const struct sw_engine *e, const int32_t *prompt, int64_t n_prompt,
                        int64_t n_new)
 {
@@ -97,42 +153,100 @@ static sw_status check(const struct sw_engine *e, const int32_t *prompt, int64_t
     if (e->phase != 0) {
         return SW_FAIL(SW_E_ARG, "sw_generate: a step is under way");
     }
-    if (n_prompt < 1 || n_new < 0 || n_prompt + n_new > e->options.generate_tokens) {
-        return SW_FAIL(
-            SW_E_ARG, "sw_generate: %lld + %lld tokens; wanted a prompt and at most %lld",
-            (long long)n_prompt, (long long)n_new, (long long)e->options.generate_tokens);
-    }
-    for (int64_t i = 0; i < n_prompt; i++) {
-        if (prompt[i] < 0 || prompt[i] >= e->model->vocab) {
-            return SW_FAIL(SW_E_ARG, "sw_generate: token %d at %lld; the vocabulary has %lld",
-                           prompt[i], (long long)i, (long long)e->model->vocab);
+    const int64_t most = e->options.generate_tokens;
+    if (sw_model_is_seq2seq(e->model)) {
+        if (n_prompt < 1 || n_prompt > e->tokens || n_new < 0 || n_new > most) {
+            return SW_FAIL(SW_E_ARG,
+                           "sw_generate: a text of %lld tokens, and %lld for it; wanted 1 to %lld, "
+                           "and at most %lld",
+                           (long long)n_prompt, (long long)n_new, (long long)e->tokens,
+                           (long long)most);
         }
+    } else if (n_prompt < 1 || n_new < 0 || n_prompt + n_new > most) {
+        return SW_FAIL(SW_E_ARG,
+                       "sw_generate: %lld + %lld tokens; wanted a prompt and at most %lld",
+                       (long long)n_prompt, (long long)n_new, (long long)most);
     }
-    return SW_OK;
+    return check_ids(e, prompt, n_prompt);
 }
 
-/* The prompt in chunks of the prefill program, what is left token by token; *out_program: which one
- * ran last. */
-static sw_status read_prompt(sw_engine *e, const int32_t *prompt, int64_t n_prompt,
-                             int *out_program)
+/* What the encoder makes of it is kept; the decoder begins. */
+static sw_status read_source(struct writing *w, const int32_t *prompt, int64_t n_prompt)
 {
+    struct sw_engine *e = w->e;
+    const struct sw_text_rules *rules = w->sampling->rules;
+    const int64_t n = e->tokens, pad = e->model->pad_id;
+    w->ids = sw_alloc("engine", (size_t)n * sizeof *w->ids);
+    w->mask = sw_alloc("engine", (size_t)n * sizeof *w->mask);
+    SW_TRY_ALLOC(w->ids && w->mask ? w : NULL, "a text");
+    for (int64_t i = 0; i < n; i++) {
+        w->ids[i] = i < n_prompt ? prompt[i] : (int32_t)sw_max_i64(pad, 0);
+        w->mask[i] = i < n_prompt;
+    }
+    w->start = rules && rules->start_id >= 0 ? rules->start_id : (int32_t)e->model->start_id;
+    w->text.before = &w->start;
+    w->text.n_before = 1;
+    w->program = e->programs.prefill;
+    SW_TRY(give(e, w->program, "input_ids", w->ids, n));
+    SW_TRY(give(e, w->program, "attention_mask", w->mask, n));
+    SW_TRY(sw_executor_forward(e->executor, w->program));
+    return run_token(w, w->start, 0);
+}
+
+/* The prompt in chunks of the prefill program, what is left token by token. */
+static sw_status read_prompt(struct writing *w, const int32_t *prompt, int64_t n_prompt)
+{
+    sw_engine *e = w->e;
     const int64_t chunk = sw_min_i64(SW_PREFILL_TOKENS, e->options.generate_tokens);
+    w->text.before = prompt;
+    w->text.n_before = n_prompt;
     for (int64_t at = 0; at < n_prompt;) {
         const bool whole = n_prompt - at >= chunk;
-        *out_program = whole ? e->programs.prefill : e->programs.decode;
-        SW_TRY(run(e, *out_program, prompt + at, whole ? chunk : 1, at));
+        w->program = whole ? e->programs.prefill : e->programs.decode;
+        SW_TRY(run(e, w->program, prompt + at, whole ? chunk : 1, at));
         at += whole ? chunk : 1;
     }
     return SW_OK;
 }
 
-static bool ends(const struct sw_sampling *sampling, int32_t id)
+/* The next token, by the logits of the last one. */
+static sw_status choose(struct writing *w, float *out_logits, int32_t *out)
 {
-    bool any = id == sampling->stop_id;
-    for (int64_t i = 0; i < sampling->n_stop_ids; i++) {
-        any = any || id == sampling->stop_ids[i];
+    struct sw_engine *e = w->e;
+    const int64_t vocab = e->model->vocab, at = w->text.n_before + w->text.n_fresh;
+    const struct sw_program *program = &e->plan->programs[w->program];
+    SW_TRY(sw_engine_read_output(e, sw_program_output(program, "logits", 0), w->logits));
+    if (out_logits) {
+        memcpy(out_logits + w->text.n_fresh * vocab, w->logits, (size_t)vocab * sizeof *w->logits);
     }
-    return any;
+    *out = sw_engine_apply_rules(&w->text, w->sampling, w->logits, vocab);
+    if (*out < 0) {
+        *out = w->sampling->temperature > 0 ? sample(w->logits, vocab, w->sampling, at, w->work)
+                                            : greedy(w->logits, vocab);
+    }
+    return SW_OK;
+}
+
+static sw_status write_text(struct writing *w, const int32_t *prompt, int64_t n_prompt,
+                            float *out_logits)
+{
+    const int64_t vocab = w->e->model->vocab;
+    w->logits = sw_alloc("engine", (size_t)vocab * sizeof *w->logits);
+    w->work = sw_alloc("engine", (size_t)vocab * sizeof *w->work);
+    SW_TRY_ALLOC(w->logits && w->work ? w : NULL, "sampling");
+    SW_TRY(sw_model_is_seq2seq(w->e->model) ? read_source(w, prompt, n_prompt)
+                                            : read_prompt(w, prompt, n_prompt));
+    struct engine_text *t = &w->text;
+    while (t->n_fresh < t->most) {
+        int32_t id;
+        SW_TRY(choose(w, out_logits, &id));
+        w->out[t->n_fresh++] = id;
+        if (sw_engine_ends_text(w->sampling, id) || t->n_fresh == t->most) {
+            break;
+        }
+        SW_TRY(run_token(w, id, t->n_before + t->n_fresh - 1));
+    }
+    return SW_OK;
 }
 
 sw_status sw_generate(sw_engine *e, const int32_t *prompt, int64_t n_prompt, int64_t n_new,
@@ -142,36 +256,18 @@ sw_status sw_generate(sw_engine *e, const int32_t *prompt, int64_t n_prompt, int
     static const struct sw_sampling plain = {.stop_id = -1};
     SW_TRY(check(e, prompt, n_prompt, n_new));
     sampling = sampling ? sampling : &plain;
-    sw_status st = SW_OK;
-    const int64_t vocab = e->model->vocab;
-    float *logits = sw_alloc("engine", (size_t)vocab * sizeof *logits);
-    struct candidate *work = sw_alloc("engine", (size_t)vocab * sizeof *work);
-    int64_t at = n_prompt, n = 0;
-    int last_program = e->programs.decode;
-    if (!logits || !work) {
-        st = SW_FAIL(SW_E_NOMEM, "out of host memory for sampling");
-        goto done;
+    if (sampling->rules) {
+        SW_TRY(check_rules(e, sampling->rules));
     }
-    SW_TRY_OR(done, read_prompt(e, prompt, n_prompt, &last_program));
-    while (n < n_new) {
-        const struct sw_program *program = &e->plan->programs[last_program];
-        SW_TRY_OR(done, sw_engine_read_output(e, sw_program_output(program, "logits", 0), logits));
-        if (out_logits) {
-            memcpy(out_logits + n * vocab, logits, (size_t)vocab * sizeof *logits);
-        }
-        const int32_t id = sampling->temperature > 0 ? sample(logits, vocab, sampling, at, work)
-                                                     : greedy(logits, vocab);
-        out[n++] = id;
-        if (ends(sampling, id) || n == n_new) {
-            break;
-        }
-        last_program = e->programs.decode;
-        SW_TRY_OR(done, run(e, last_program, &id, 1, at));
-        at++;
+    struct writing w = {
+        .e = e, .sampling = sampling, .text = {.fresh = out, .most = n_new}, .out = out};
+    const sw_status st = write_text(&w, prompt, n_prompt, out_logits);
+    if (st >= 0) {
+        *out_n = w.text.n_fresh;
     }
-    *out_n = n;
-done:
-    sw_free(logits);
-    sw_free(work);
+    sw_free(w.logits);
+    sw_free(w.work);
+    sw_free(w.ids);
+    sw_free(w.mask);
     return st;
 }

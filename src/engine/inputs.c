@@ -215,6 +215,47 @@ sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int m
     return SW_OK;
 }
 
+/* ---- listing ---- */
+
+/* The inputs of the first micro-batch of a program that holds several, in their order. */
+static const struct sw_port *listed(const struct sw_engine *e, int32_t wanted, int32_t *out_n)
+{
+    const struct engine_programs *p = &e->programs;
+    const int i_program = p->train >= 0 ? p->train : p->eval >= 0 ? p->eval : p->logits;
+    const struct sw_port *found = NULL;
+    *out_n = 0;
+    if (i_program < 0) {
+        return NULL;
+    }
+    const struct sw_program *program = &e->plan->programs[i_program];
+    for (int32_t i = 0; i < program->n_inputs; i++) {
+        if (program->inputs[i].micro == 0) {
+            found = *out_n == wanted ? &program->inputs[i] : found;
+            ++*out_n;
+        }
+    }
+    return found;
+}
+
+int32_t sw_engine_n_inputs(const sw_engine *e)
+{
+    int32_t n;
+    listed(e, -1, &n);
+    return n;
+}
+
+sw_status sw_engine_input(const sw_engine *e, int32_t i, struct sw_input_info *out)
+{
+    int32_t n;
+    const struct sw_port *port = listed(e, i, &n);
+    if (!port) {
+        return SW_FAIL(SW_E_ARG, "input %d: a micro-batch here has %d", (int)i, (int)n);
+    }
+    *out = (struct sw_input_info){port->name, port->dtype, port->shape,
+                                  absent(e, port) != SW_ABSENT_REFUSED};
+    return SW_OK;
+}
+
 /* ---- giving ---- */
 
 static sw_status give(struct sw_engine *e, const struct sw_port *port, int64_t round,

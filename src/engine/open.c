@@ -181,16 +181,43 @@ sw_status sw_engine_open_model(struct sw_engine *e)
     return sw_model_open(e->model_doc, &options, &e->model);
 }
 
+/* Labels are smoothed over the classes of a cross entropy: other losses have none. */
+static sw_status check_smoothing(const struct sw_engine *e, const struct sw_engine_options *o)
+{
+    const double smoothing = e->config->spillway.label_smoothing;
+    const struct sw_task *task = e->model ? e->model->task : NULL;
+    bool fits = task != NULL;
+    for (int i = 0; task && i < task->n_losses; i++) {
+        fits = fits &&
+               (task->losses[i].kind == SW_LOSS_CLASSES || task->losses[i].kind == SW_LOSS_PLACE);
+    }
+    if (smoothing == 0 || fits || (o->no_train && !o->want_eval)) {
+        return SW_OK;
+    }
+    if (!task) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "spillway.label_smoothing %g: a forward of yours says itself "
+                       "what is lost (sw_cross_entropy_of)",
+                       smoothing);
+    }
+    return SW_FAIL(SW_E_CONFIG,
+                   "spillway.label_smoothing %g: the loss of the task \"%s\" is no cross entropy "
+                   "over classes",
+                   smoothing, task->name);
+}
+
 static sw_status check_task(const struct sw_engine *e, const struct sw_engine_options *o)
 {
     const struct sw_task *task = e->model->task;
+    SW_TRY(check_smoothing(e, o));
     if (e->config->spillway.packing && !sw_task_input_of(task, "segments")) {
         return SW_FAIL(SW_E_UNSUP,
                        "%s: the task \"%s\" reads one text a row; spillway.packing is for "
                        "language models",
                        o->model, task->name);
     }
-    if (o->generate_tokens != 0 && !sw_model_is_causal(e->model)) {
+    if (o->generate_tokens != 0 && !sw_model_is_causal(e->model) &&
+        !sw_model_is_seq2seq(e->model)) {
         return SW_FAIL(SW_E_UNSUP, "%s: a model for the task \"%s\" continues no text", o->model,
                        task->name);
     }
@@ -237,7 +264,8 @@ sw_status sw_engine_find_task(const char *model, const char *asked, int64_t labe
 static sw_status open_model(struct sw_engine *e, const struct sw_engine_options *o)
 {
     if (!o->model) {
-        return o->forward ? SW_OK : SW_FAIL(SW_E_ARG, "neither a model nor a forward is given");
+        return o->forward ? check_smoothing(e, o)
+                          : SW_FAIL(SW_E_ARG, "neither a model nor a forward is given");
     }
     if (o->forward) {
         return SW_FAIL(SW_E_ARG, "a model and a forward are both given");
@@ -272,7 +300,7 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
     e->targets = o->target_len > 0 ? o->target_len : e->tokens;
     SW_TRY(check_task(e, o));
     if (o->generate_tokens < 0) {
-        e->options.generate_tokens = e->tokens;
+        e->options.generate_tokens = sw_model_is_seq2seq(e->model) ? e->targets : e->tokens;
     }
     if (o->generate_tokens > e->model->max_tokens) {
         return SW_FAIL(SW_E_CONFIG,
@@ -409,7 +437,9 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
                                                 .comm = o->comm,
                                                 .host = e->host,
                                                 .verify = o->verify,
-                                                .profile = o->profile};
+                                                .profile = o->profile,
+                                                .phase_times =
+                                                    e->config->misc.wall_clock_breakdown};
     SW_TRY(open_executor(e, options));
     SW_TRY(sw_engine_agree_on_algorithms(e));
     SW_TRY(sw_engine_open_trace(e));
@@ -519,6 +549,10 @@ int64_t sw_engine_step(const sw_engine *e)
 int64_t sw_engine_samples(const sw_engine *e)
 {
     return e->samples;
+}
+uint64_t sw_engine_seed(const sw_engine *e)
+{
+    return e->seed;
 }
 
 int64_t sw_engine_tier_bytes(const sw_engine *e, int tier)

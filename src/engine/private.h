@@ -18,7 +18,8 @@
 /* Which program of the plan computes what; -1 = not planned. */
 struct engine_programs {
     int train, eval, logits;
-    int prefill, decode; /* prompt chunks of SW_PREFILL_TOKENS, and one token at a time */
+    int prefill; /* a chunk of a prompt, SW_PREFILL_TOKENS; of an encoder-decoder the whole text */
+    int decode;  /* one token */
 };
 enum { SW_PREFILL_TOKENS = 32 };
 
@@ -125,6 +126,18 @@ sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int m
 /* round: the micro-step that they are for; -1 = of no step. */
 sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro, int64_t round,
                                 const struct sw_batch *batch);
+
+/* ---- rules.c ---- */
+/* A text while it is written: what stood there, then what is new. */
+struct engine_text {
+    const int32_t *before, *fresh;
+    int64_t n_before, n_fresh, most; /* most: of what is new */
+};
+/* The next token where a rule says which one, else -1; logits of what it must not be fall to
+ * minus infinity then. */
+int32_t sw_engine_apply_rules(const struct engine_text *text, const struct sw_sampling *sampling,
+                              float *logits, int64_t vocab);
+bool sw_engine_ends_text(const struct sw_sampling *sampling, int32_t id);
 
 /* ---- device.c ---- */
 /* One like the engine's own: kernels, and the threads that a rank has. Of several ranks that run,

@@ -31,7 +31,7 @@ struct tensors {
  * parts of a master, sums of a step under way, caches. */
 static const char *state_kind(const struct sw_persistent *item, char *buf, size_t cap)
 {
-    static const char *const kinds[] = {"exp_avg", "exp_avg_sq", "momentum", "sum"};
+    static const char *const kinds[] = {"exp_avg", "exp_avg_sq", "momentum", "sum", "square_avg"};
     const char *slash = strchr(item->name, '/');
     if (item->role != SW_ROLE_STATE || !item->param || !slash) {
         return NULL;
@@ -133,6 +133,7 @@ static sw_status read_piece(void *ctx, int64_t i_box, int64_t first, int64_t n, 
     const struct tensors *t = ctx;
     const struct item *item = &t->items[t->i_item[i_box]];
     const int64_t at = t->flat[i_box] + first;
+    sw_work_at("saving a checkpoint", i_box, t->n_boxes);
     if (item->param) {
         return sw_engine_get_master(t->engine, item->param, at, n, dst);
     }
@@ -146,7 +147,9 @@ static sw_status write_parts(struct sw_engine *e, const char *folder,
                              const struct sw_ckpt_meta *meta, struct tensors *t)
 {
     if (e->ranks == 1) {
-        return sw_ckpt_save(save, meta, t->boxes, t->n_boxes, read_piece, t);
+        const sw_status alone = sw_ckpt_save(save, meta, t->boxes, t->n_boxes, read_piece, t);
+        sw_work_end();
+        return alone;
     }
     const bool leads = e->rank == 0;
     uint64_t token = 0;
@@ -160,6 +163,7 @@ static sw_status write_parts(struct sw_engine *e, const char *folder,
                                                 t->n_boxes, read_piece, t),
                              "writing a checkpoint");
     }
+    sw_work_end();
     if (st >= 0) {
         st = sw_engine_agree(e, leads ? sw_ckpt_commit(save, meta, token, e->ranks) : SW_OK,
                              "committing a checkpoint");
@@ -330,8 +334,10 @@ static sw_status load_tensors(struct sw_engine *e, struct sw_ckpt *ckpt)
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for a checkpoint");
     }
     for (int64_t i = 0; i < t.n_items && st >= 0; i++) {
+        sw_work_at("loading a checkpoint", i, t.n_items);
         st = load_item(e, &t.items[i], ckpt, piece, PIECE);
     }
+    sw_work_end();
     sw_free(piece);
     list_fini(&t);
     return st;

@@ -45,10 +45,19 @@ const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const
 
 sw_status sw_engine_zero_states(struct sw_engine *e)
 {
-    for (int32_t i = 0; i < e->plan->n_persistent; i++) {
-        /* states begin at zero, and so does the padding of slices */
-        SW_TRY(sw_executor_zero(e->executor, &e->plan->persistent[i]));
+    const struct sw_plan *plan = e->plan;
+    const bool disk = plan->tier_bytes[SW_TIER_DISK] > 0;
+    int64_t done = 0, all = 0;
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        all += (int64_t)plan->persistent[i].bytes;
     }
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        /* states begin at zero, and so does the padding of slices */
+        sw_work_at(disk ? "creating swap files" : "clearing memory", done, all);
+        SW_TRY(sw_executor_zero(e->executor, &plan->persistent[i]));
+        done += (int64_t)plan->persistent[i].bytes;
+    }
+    sw_work_end();
     return SW_OK;
 }
 
@@ -304,6 +313,15 @@ static sw_status end_digest(struct sw_engine *e, struct engine_param *param,
     return st;
 }
 
+static int64_t parameter_bytes(const struct sw_engine *e)
+{
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < e->n_params; i++) {
+        bytes += (int64_t)e->params[i].work->bytes;
+    }
+    return bytes;
+}
+
 static sw_status init_param(struct sw_engine *e, struct engine_param *param, struct sw_pool *pool,
                             float *piece)
 {
@@ -327,10 +345,15 @@ sw_status sw_engine_init_weights(struct sw_engine *e)
     float *piece = sw_alloc("engine", SW_PIECE * sizeof *piece);
     SW_TRY_ALLOC(piece, "initial weights");
     struct sw_pool *pool = NULL;
+    int64_t done = 0;
+    const int64_t all = parameter_bytes(e);
     sw_status st = sw_pool_open((int)e->config->spillway.threads, &pool);
     for (int32_t i = 0; i < e->n_params && st >= 0; i++) {
+        sw_work_at("drawing weights", done, all);
         st = init_param(e, &e->params[i], pool, piece);
+        done += (int64_t)e->params[i].work->bytes;
     }
+    sw_work_end();
     sw_pool_close(pool);
     sw_free(piece);
     return st;
@@ -459,9 +482,13 @@ sw_status sw_engine_load_folder(struct sw_engine *e)
     float *piece = sw_alloc("engine", SW_PIECE * sizeof *piece);
     SW_TRY_ALLOC(piece, "reading weights");
     sw_status st = SW_OK;
+    int64_t done = 0;
+    const int64_t all = parameter_bytes(e);
     for (int32_t i = 0; i < e->n_params && st >= 0; i++) {
         struct engine_param *param = &e->params[i];
         const struct sw_safetensor *tensor = sw_engine_find_values(e, param->work->name);
+        sw_work_at("reading weights", done, all);
+        done += (int64_t)param->work->bytes;
         if (sw_lora_is_adapter(param->work->name)) {
             st = init_param(e, param, NULL, piece);
         } else if (tensor) {
@@ -479,6 +506,7 @@ sw_status sw_engine_load_folder(struct sw_engine *e)
                          param->work->name);
         }
     }
+    sw_work_end();
     if (st >= 0) {
         warn_unused(e);
     }

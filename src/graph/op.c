@@ -25,6 +25,12 @@ static int in_moments(const struct sw_op *op, int k)
     return k < 2 ? op->attrs.update.rule.n_states - 1 + k : -1;
 }
 
+/* The momentum is the last state. */
+static int in_momentum(const struct sw_op *op, int k)
+{
+    return k == 0 ? op->attrs.update.rule.n_states : -1;
+}
+
 /* The parameter, its master, and behind states and norms the ratio. */
 static int in_applied(const struct sw_op *op, int k)
 {
@@ -230,6 +236,12 @@ static void shapes_moments(const struct sw_op_desc *d, struct sw_view *out)
     set(&out[2], SW_I64, SW_SHAPE(SW_LAMB_WORDS));
 }
 
+static void shapes_muon(const struct sw_op_desc *d, struct sw_view *out)
+{
+    like(&out[0], &d->in[d->op->attrs.update.rule.n_states]);
+    set(&out[1], SW_BF16, d->in[0].shape);
+}
+
 /* All of the inputs along one dim. */
 static void shapes_concat(const struct sw_op_desc *d, struct sw_view *out)
 {
@@ -383,6 +395,14 @@ static int64_t flops_relative_scores(const struct sw_op_desc *d)
 static int64_t flops_relative_scores_grad(const struct sw_op_desc *d)
 {
     return 4 * sw_shape_elems(&d->in[1].shape) * d->in[2].shape.dims[0];
+}
+
+/* Three products in each of the steps. */
+static int64_t flops_muon(const struct sw_op_desc *d)
+{
+    const int64_t *dims = d->in[d->op->n_in - 1].shape.dims;
+    const int64_t rows = sw_min_i64(dims[0], dims[1]), columns = sw_max_i64(dims[0], dims[1]);
+    return d->op->attrs.update.rule.ns_steps * 2 * rows * rows * (2 * columns + rows);
 }
 
 /* The product of each step with what it has of the one before; two more backward. */
@@ -566,6 +586,11 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .takes_no_matrix = moved},
     [SW_OP_LAMB_APPLY] = {.attrs = SW_ATTRS_UPDATE, .traits = SW_TRAIT_UPDATE,
         .alias = in_applied, .takes_no_matrix = moved},
+    [SW_OP_MUON_MOMENTS] = {.attrs = SW_ATTRS_UPDATE, .n_out = 2,
+        .traits = SW_TRAIT_UPDATE | SW_TRAIT_STATES, .alias = in_momentum, .shapes = shapes_muon,
+        .flops_per_elem = 6, .takes_no_matrix = moved},
+    [SW_OP_MUON_APPLY] = {.attrs = SW_ATTRS_UPDATE, .traits = SW_TRAIT_UPDATE | SW_TRAIT_PRODUCTS,
+        .alias = in_same, .flops = flops_muon, .factor = 1, .takes_no_matrix = moved},
     [SW_OP_USER] = {.gradient = sw_grad_user, .takes_no_matrix = theirs},
     [SW_OP_LAMB_ADD_NORMS] = {.traits = SW_TRAIT_UPDATE, .n_out = 1, .alias = in_first,
         .flops_per_elem = -1, .takes_no_matrix = made},

@@ -169,7 +169,16 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
     X(LSTM_GRAD,          "lstm_grad")          /* dy, w, y, gates, cells [, mask] -> dx, dw,      \
                                                    dbias; dw, dbias summed by sample, then step */ \
     X(TRIM,               "trim")               /* ids i32 [B,T], lengths i32 [B] -> ids, and -1   \
-                                                   from the length of the row on */
+                                                   from the length of the row on */                \
+    X(MUON_MOMENTS,       "muon_moments")       /* param, states.. (momentum in place), streams..  \
+                                                   -> momentum, bf16 of param's shape: where to go,\
+                                                   before it is made orthogonal; not run where     \
+                                                   SKIP is set */                                  \
+    X(MUON_APPLY,         "muon_apply")         /* param, what belongs to its master, that of the  \
+                                                   whole matrix [R,C] -> param and its master (in  \
+                                                   place), of whose elements attrs n_elems from    \
+                                                   attrs origin on are here; not run where SKIP is \
+                                                   set */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -296,6 +305,8 @@ enum sw_update_kind {
     SW_UPDATE_ADAGRAD,
     SW_UPDATE_LION,
     SW_UPDATE_SPARSE_ADAM, /* leaves elements whose gradient is 0 as they are */
+    SW_UPDATE_RMSPROP,
+    SW_UPDATE_MUON,
     SW_N_UPDATE_KINDS
 };
 /* Constant parts of an update rule; lr, betas and t come from the scalar table. */
@@ -303,14 +314,16 @@ struct sw_update_attrs {
     enum sw_update_kind kind;
     bool decoupled;       /* ADAM: AdamW's decay */
     bool bias_correction; /* ADAM, LAMB */
-    bool nesterov;        /* SGD */
-    bool maximize;        /* SGD */
+    bool nesterov;        /* SGD, MUON */
+    bool maximize;        /* SGD, RMSPROP */
     double eps, weight_decay, dampening;
     int n_states;                /* values after the parameter that the rule updates in place */
+    int ns_steps;                /* MUON: of Newton and Schulz */
     bool eps_inside_sqrt;        /* LAMB */
     double min_coeff, max_coeff; /* LAMB: bounds of the trust ratio */
     double lr_decay, initial;    /* ADAGRAD: of the rate; what the sum of squares begins with */
-    /* of the group that a parameter is in: a factor of the rate, betas in place of the table's */
+    /* of the group that a parameter is in: a factor of the rate, betas in place of the table's;
+     * RMSPROP: always, its momentum and alpha; MUON: its momentum */
     bool is_scaled, has_betas;
     double lr_scale, beta1, beta2;
 };
@@ -319,9 +332,9 @@ struct sw_update_attrs {
 struct sw_update_op_attrs {
     struct sw_update_attrs rule;
     int64_t first;   /* UPDATE: element of the parameter */
-    int64_t n_elems; /* LAMB: elements that are no padding */
-    /* moments of bf16: element of the whole tensor that is the parameter's first one here, and what
-     * names the tensor among those that draw */
+    int64_t n_elems; /* LAMB, MUON: elements that are no padding */
+    /* MUON, moments of bf16: element of the whole tensor that is the parameter's first one here;
+     * and what names the tensor among those that draw */
     int64_t origin;
     uint64_t draw;
 };

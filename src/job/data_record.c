@@ -23,11 +23,12 @@ static sw_status fail_memory(void)
     return SW_FAIL(SW_E_NOMEM, "out of host memory for the record of the data");
 }
 
-static sw_status digest_fd(int fd, const char *path, void *piece, struct sw_digest *digest,
-                           int64_t *out_bytes)
+static sw_status digest_fd(int fd, int64_t all, const char *path, void *piece,
+                           struct sw_digest *digest, int64_t *out_bytes)
 {
     int64_t bytes = 0;
     for (;;) {
+        sw_work_at("checking the data", bytes, all);
         const ssize_t n = read(fd, piece, PIECE_BYTES);
         if (n < 0 && errno == EINTR) {
             continue;
@@ -57,7 +58,8 @@ static sw_status digest_file(const char *path, void *piece, char hex[33], int64_
         st = SW_FAIL(SW_E_IO, "cannot read %s: it is not a regular file", path);
     } else {
         posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-        st = digest_fd(fd, path, piece, digest, out_bytes);
+        st = digest_fd(fd, (int64_t)info.st_size, path, piece, digest, out_bytes);
+        sw_work_end();
     }
     if (fd >= 0) {
         close(fd);

@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "data/data.h"
 #include "engine/engine.h"
+#include "job/queues.h"
 #include "json/json.h"
 #include "spillway/train.h"
 
@@ -112,3 +113,106 @@ sw_status sw_data_record(const struct sw_data_record_options *options, struct sw
 /* The weights of a checkpoint; note: which one it was, for people. */
 sw_status sw_job_export_saved(const char *path, const char *folder, enum sw_dtype dtype, char *note,
                               size_t cap);
+
+/* ---- record.c: what a run leaves for its report, beside metrics.jsonl ---- */
+struct sw_run_record {
+    const struct sw_train_options *options;
+    const sw_engine *engine;
+    const struct sw_engine_facts *facts;
+    const struct sw_json *data;    /* of sw_data_record */
+    const sw_tokenizer *tokenizer; /* NULL: shards need none */
+    int64_t first_step, samples;   /* of an epoch */
+};
+/* OUTPUT/run.json: the model, the effective configuration with its origins, the plan, the machine,
+ * and when the run was started, and from which steps on again. */
+sw_status sw_run_record_write(const struct sw_run_record *record);
+/* Adds a line to OUTPUT/samples.jsonl. */
+sw_status sw_sample_record(const char *output, int64_t step, const char *prompt, const char *text);
+/* Of a file of OUTPUT with a line for each step, those up to `last` stay: the steps behind it are
+ * about to be taken again. No file: nothing happens. */
+sw_status sw_job_keep_lines(const char *output, const char *file, int64_t last);
+/* Of this process, in memory now; 0 = not known. */
+int64_t sw_job_resident_bytes(void);
+
+/* ---- step.c: what a step was, on all ranks ---- */
+
+/* Numbers that each rank has of its own; the largest of all ranks is told. */
+enum sw_job_number {
+    SW_JOB_STOP,    /* whether it is asked to stop */
+    SW_JOB_STEP_NS, /* the step, with fetching its rows */
+    SW_JOB_FORWARD_NS,
+    SW_JOB_BACKWARD_NS,
+    SW_JOB_REDUCE_NS, /* of backward */
+    SW_JOB_UPDATE_NS,
+    SW_JOB_DEVICE, /* bytes of the plan */
+    SW_JOB_HOST,
+    SW_JOB_DISK,
+    SW_JOB_BESIDES, /* bytes that its process has allocated besides */
+    SW_JOB_NUMBERS
+};
+struct sw_job_step {
+    struct sw_step_report report;
+    int64_t most[SW_JOB_NUMBERS];
+    struct queue_use use; /* of rank 0 */
+    /* Of validation, where this step has one. */
+    bool validated;
+    double val_loss;
+    const double *metrics; /* [SW_METRIC_COUNT] NaN = not counted; NULL = only the loss */
+};
+/* Sums of an engine from `before` to `after` into `numbers`. */
+void sw_job_count_phases(const struct sw_phase_times *before, const struct sw_phase_times *after,
+                         int64_t numbers[SW_JOB_NUMBERS]);
+/* The largest of each over ranks. all: [ranks, SW_JOB_NUMBERS], scratch. Collective. */
+sw_status sw_job_share(sw_comm *comm, int ranks, int64_t *all, int64_t numbers[SW_JOB_NUMBERS]);
+/* Seconds of a number that is nanoseconds. */
+static inline double sw_job_seconds(const struct sw_job_step *step, enum sw_job_number number)
+{
+    return (double)step->most[number] * 1e-9;
+}
+
+/* ---- monitors.c: what other programs read ---- */
+
+struct sw_events;
+struct sw_csv;
+/* Of rank 0. All zero: there are none. */
+struct sw_job_monitors {
+    struct sw_events *events;
+    struct sw_csv *csv;
+    const char *gauges; /* file; NULL = none; borrowed, as what follows */
+    bool breakdown, scaled, images, warned;
+    int64_t tokens; /* of a step; of images how many */
+    int64_t n_skipped;
+    const char *model;
+};
+struct sw_job_monitor_options {
+    const struct sw_config *config;
+    const char *metrics_file, *model;
+    bool goes_on;    /* with what an earlier run wrote .. */
+    int64_t samples; /* .. up to here */
+    bool images;
+    int64_t tokens;
+};
+sw_status sw_job_monitors_open(const struct sw_job_monitor_options *options,
+                               struct sw_job_monitors *out);
+sw_status sw_job_monitors_add(struct sw_job_monitors *monitors, const struct sw_job_step *step);
+void sw_job_monitors_close(struct sw_job_monitors *monitors);
+
+/* ---- profile.c: one step by the parts of the model ---- */
+
+/* All zero: none is asked for. */
+struct sw_job_profile {
+    const struct sw_engine_facts *facts; /* NULL = none */
+    const char *model;
+    int64_t *ns; /* [n_instrs] before the step, then of it */
+    int64_t batch, local;
+    double seconds[3]; /* forward, backward, update of a step that was not measured; 0 = none yet */
+    bool before;       /* what measuring was */
+};
+/* SW_E_CONFIG: the run has no such step. */
+sw_status sw_job_profile_open(const struct sw_engine_facts *facts, int64_t first_step,
+                              int64_t last_step, struct sw_job_profile *out);
+void sw_job_profile_begin(struct sw_job_profile *profile, int64_t step);
+/* Writes what there is to say of the step to profile: to the configuration's file, else to out. */
+void sw_job_profile_end(struct sw_job_profile *profile, const struct sw_job_step *step, bool leads,
+                        FILE *out);
+void sw_job_profile_close(struct sw_job_profile *profile);

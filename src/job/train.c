@@ -23,6 +23,14 @@
 #include "spillway/checkpoint.h"
 #include "spillway/comm.h"
 
+/* What it tells of its steps, and needs to. */
+struct told {
+    FILE *metrics;
+    struct sw_job_monitors monitors;
+    struct sw_job_profile profile;
+    struct pace pace;
+};
+
 struct job {
     const struct sw_train_options *options;
     sw_comm *comm; /* NULL = alone */
@@ -38,8 +46,8 @@ struct job {
     struct sw_json_doc *data; /* what is read, for checkpoints; on rank 0 */
     sw_engine *engine;
     struct sw_engine_facts facts; /* of it */
-    int64_t *statuses;            /* [ranks] whether each is asked to stop */
-    FILE *metrics;
+    int64_t *shared;              /* [ranks, SW_JOB_NUMBERS] */
+    struct told told;
     int64_t batch, tokens, micro_batches;
     int64_t local;                 /* micro-batches of this rank */
     bool packed;                   /* rows hold several documents */
@@ -87,6 +95,22 @@ static const char *tokenizer_path(const struct sw_train_options *o)
 static bool is_text(const struct job *job)
 {
     return job->task.task->rows == SW_ROWS_TEXT;
+}
+
+static bool is_images(const struct job *job)
+{
+    return job->task.task->rows == SW_ROWS_IMAGES;
+}
+
+/* What a step is measured by: tokens, of images these. */
+static int64_t units_of_step(const struct job *job)
+{
+    return job->micro_batches * job->batch * (is_images(job) ? 1 : job->tokens);
+}
+
+static const char *unit_of(const struct job *job)
+{
+    return is_images(job) ? "images/s" : "tok/s";
 }
 
 static sw_status choose_task(struct job *job)
@@ -182,8 +206,9 @@ static sw_status open_engine(struct job *job)
 static sw_status make_batches(struct job *job)
 {
     const int64_t n = sw_max_i64(job->local, 1); /* validation takes one at least */
-    job->statuses = sw_alloc_zero("train", (size_t)job->facts.ranks, sizeof *job->statuses);
-    SW_TRY_ALLOC(job->statuses, "the batch");
+    job->shared =
+        sw_alloc_zero("train", (size_t)job->facts.ranks, SW_JOB_NUMBERS * sizeof *job->shared);
+    SW_TRY_ALLOC(job->shared, "the batch");
     if (counts_metrics(job)) {
         SW_TRY(sw_job_measure_open(job->engine, job->task.task, &job->measure));
     }
@@ -224,30 +249,38 @@ static sw_status open_metrics(struct job *job)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/metrics.jsonl", job->options->output);
-    char *old = NULL;
-    size_t old_len = 0;
-    struct sw_str kept = {0};
-    if (job->first_step > 0 && access(path, R_OK) == 0) {
-        SW_TRY(sw_file_read(path, &old, &old_len));
-        for (char *line = old; line && *line;) {
-            char *end = strchr(line, '\n');
-            long long step = 0;
-            if (!end || sscanf(line, "{\"step\":%lld", &step) != 1 || step > job->first_step) {
-                break;
-            }
-            sw_str_append(&kept, line, (size_t)(end + 1 - line));
-            line = end + 1;
-        }
-        sw_free(old);
-    }
-    sw_status st = sw_file_write_atomic(path, sw_str_text(&kept), kept.len);
-    sw_str_fini(&kept);
-    SW_TRY(st);
-    job->metrics = fopen(path, "a");
-    if (!job->metrics) {
+    SW_TRY(sw_job_keep_lines(job->options->output, "metrics.jsonl", job->first_step));
+    job->told.metrics = fopen(path, "a");
+    if (!job->told.metrics) {
         return SW_FAIL(SW_E_IO, "%s: %s", path, strerror(errno));
     }
-    return SW_OK;
+    const struct sw_job_monitor_options options = {.config = job->facts.config,
+                                                   .metrics_file = job->options->metrics_file,
+                                                   .model = job->options->model,
+                                                   .goes_on = job->options->resume,
+                                                   .samples = sw_engine_samples(job->engine),
+                                                   .images = is_images(job),
+                                                   .tokens = units_of_step(job)};
+    return sw_job_monitors_open(&options, &job->told.monitors);
+}
+
+/* What a report shows besides the metrics, from before the first step on. */
+static sw_status record_run(struct job *job)
+{
+    if (!job->leads) {
+        return SW_OK;
+    }
+    const struct sw_run_record record = {
+        .options = job->options,
+        .engine = job->engine,
+        .facts = &job->facts,
+        .data = sw_json_root(job->data),
+        .tokenizer = job->tokenizer,
+        .first_step = job->first_step,
+        .samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN),
+    };
+    SW_TRY(sw_run_record_write(&record));
+    return sw_job_keep_lines(job->options->output, "samples.jsonl", job->first_step);
 }
 
 static sw_status check_options(const struct sw_train_options *o)
@@ -400,6 +433,10 @@ static sw_status print_sample(struct job *job)
     fprintf(job->out, "--- sample at step %lld ---\n%s%s%s\n---\n",
             (long long)sw_engine_step(job->engine), o->sample_prompt ? o->sample_prompt : "",
             chat ? "\n" : "", text);
+    if (job->leads) {
+        st = sw_sample_record(o->output, sw_engine_step(job->engine),
+                              o->sample_prompt ? o->sample_prompt : "", text);
+    }
 done:
     sw_ids_fini(&prompt);
     sw_free(out);
@@ -432,16 +469,6 @@ static sw_status save(struct job *job, bool in_haste)
 
 /* ---- the line a step ---- */
 
-static void format_eta(double seconds, char *buf, size_t cap)
-{
-    const long s = seconds > 0 && seconds < 1e9 ? (long)(seconds + 0.5) : 0;
-    if (s >= 3600) {
-        snprintf(buf, cap, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
-    } else {
-        snprintf(buf, cap, "%ld:%02ld", s / 60, s % 60);
-    }
-}
-
 static bool has_disk(const struct job *job)
 {
     return sw_engine_tier_bytes(job->engine, SW_TIER_DISK) > 0;
@@ -452,38 +479,65 @@ static const char *format_tier(const struct job *job, enum sw_tier tier, char bu
     return sw_format_bytes(buf, 32, (double)sw_engine_tier_bytes(job->engine, tier));
 }
 
-static void print_step(struct job *job, const struct sw_step_report *r, const struct queue_use *use,
-                       double seconds)
+/* "\tval 2.3237 f1 0.8" of a step with a validation. */
+static void format_validation(const struct job *job, char *buf, size_t cap)
+{
+    const enum sw_metric metric = job->task.metric;
+    const int n = snprintf(buf, cap, "\tval %.4f", job->val_loss);
+    if (counts_metrics(job)) {
+        snprintf(buf + n, cap - (size_t)n, " %s %.4f", sw_metric_name(metric),
+                 job->measure.of[metric]);
+    }
+}
+
+/* Every so many steps, where lines are no live line. */
+static int64_t log_every(const struct job *job)
+{
+    return sw_max_i64(job->facts.config->misc.steps_per_print, 1);
+}
+
+/* As DeepSpeed's wall_clock_breakdown has it. */
+static void print_times(const struct job *job, const struct sw_job_step *step)
+{
+    const double backward = sw_job_seconds(step, SW_JOB_BACKWARD_NS);
+    const double reduce = sw_job_seconds(step, SW_JOB_REDUCE_NS);
+    fprintf(job->out,
+            "time (ms) | fwd: %.2f | bwd: %.2f | bwd_inner: %.2f | bwd_allreduce: %.2f | step: "
+            "%.2f\n",
+            1e3 * sw_job_seconds(step, SW_JOB_FORWARD_NS), 1e3 * backward,
+            1e3 * fmax(backward - reduce, 0), 1e3 * reduce,
+            1e3 * sw_job_seconds(step, SW_JOB_UPDATE_NS));
+}
+
+static void print_step(struct job *job, const struct sw_job_step *step)
 {
     const struct sw_train_options *o = job->options;
-    char eta[32], device[32], host[32], val[80] = "", queues[128] = "";
-    const double per_step = (sw_now_s() - job->began_s) / (double)(r->step - job->first_step);
-    format_eta(per_step * (double)(o->steps - r->step), eta, sizeof eta);
-    format_tier(job, SW_TIER_DEVICE, device);
-    format_tier(job, SW_TIER_HOST, host);
-    const bool validated = o->eval_every > 0 && r->step % o->eval_every == 0;
-    if (validated) {
-        const enum sw_metric metric = job->task.metric;
-        const int n = snprintf(val, sizeof val, "\tval %.4f", job->val_loss);
-        if (counts_metrics(job)) {
-            snprintf(val + n, sizeof val - (size_t)n, " %s %.4f", sw_metric_name(metric),
-                     job->measure.of[metric]);
-        }
+    const struct sw_step_report *r = &step->report;
+    char eta[32], device[32], host[32], val[80] = "", queues[128] = "", text[512];
+    const double seconds = sw_job_seconds(step, SW_JOB_STEP_NS), now = sw_now_s();
+    sw_pace_mark(&job->told.pace, now, r->step);
+    sw_format_eta(sw_pace_left(&job->told.pace, now, r->step, o->steps - r->step), eta, sizeof eta);
+    sw_format_bytes(device, sizeof device, (double)step->most[SW_JOB_DEVICE]);
+    sw_format_bytes(host, sizeof host, (double)step->most[SW_JOB_HOST]);
+    if (step->validated) {
+        format_validation(job, val, sizeof val);
     }
     if (has_disk(job)) {
-        sw_queue_use_line(use, queues, sizeof queues);
+        sw_queue_use_line(&step->use, queues, sizeof queues);
     }
-    const double tokens = (double)(job->micro_batches * job->batch * job->tokens);
-    char text[512];
-    snprintf(
-        text, sizeof text,
-        "step %lld/%lld\teta %s\tloss %.4f%s%s\tnorm %.3f\tlr %.3e\t%.0f ms\t%.0f tok/s\tdevice "
-        "%s\thost %s%s",
-        (long long)r->step, (long long)o->steps, eta, r->loss,
-        r->skipped ? " (skipped: overflow)" : "", val, r->grad_norm, r->lr, seconds * 1e3,
-        tokens / seconds, device, host, queues);
+    snprintf(text, sizeof text,
+             "step %lld/%lld\teta %s\tloss %.4f%s%s\tnorm %.3f\tlr %.3e\t%.0f ms\t%.0f %s\tdevice "
+             "%s\thost %s%s",
+             (long long)r->step, (long long)o->steps, eta, r->loss,
+             r->skipped ? " (skipped: overflow)" : "", val, r->grad_norm, r->lr, seconds * 1e3,
+             (double)units_of_step(job) / seconds, unit_of(job), device, host, queues);
+    const bool lasting = step->validated || r->step == o->steps || r->skipped ||
+                         (!job->progress.live && r->step % log_every(job) == 0);
     sw_progress_step(&job->progress, text, (double)r->step / (double)o->steps,
-                     validated || r->step == o->steps || r->skipped);
+                     lasting ? LINE_STAYS : LINE_PASSES);
+    if (lasting && job->facts.config->misc.wall_clock_breakdown) {
+        print_times(job, step);
+    }
 }
 
 static void json_number(struct sw_str *line, const char *key, double value)
@@ -508,33 +562,45 @@ static void add_metrics(const struct job *job, struct sw_str *line)
     }
 }
 
-static sw_status write_metrics(struct job *job, const struct sw_step_report *r,
-                               const struct queue_use *use, double seconds)
+static void add_speed(const struct job *job, const struct sw_job_step *step, struct sw_str *line)
 {
-    struct sw_alloc_stats besides; /* no part of the plan, and of all ranks of this process */
-    sw_alloc_get_stats(&besides);
-    const double tokens = (double)(job->micro_batches * job->batch * job->tokens);
+    const double seconds = sw_job_seconds(step, SW_JOB_STEP_NS);
+    json_number(line, "step_ms", seconds * 1e3);
+    json_number(line, is_images(job) ? "images_per_s" : "tokens_per_s",
+                (double)units_of_step(job) / seconds);
+    if (job->facts.config->misc.wall_clock_breakdown) {
+        json_number(line, "forward_ms", 1e3 * sw_job_seconds(step, SW_JOB_FORWARD_NS));
+        json_number(line, "backward_ms", 1e3 * sw_job_seconds(step, SW_JOB_BACKWARD_NS));
+        json_number(line, "allreduce_ms", 1e3 * sw_job_seconds(step, SW_JOB_REDUCE_NS));
+        json_number(line, "update_ms", 1e3 * sw_job_seconds(step, SW_JOB_UPDATE_NS));
+    }
+}
+
+static sw_status write_metrics(struct job *job, const struct sw_job_step *step)
+{
+    const struct sw_step_report *r = &step->report;
     struct sw_str line = {0};
     sw_str_printf(&line, "{\"step\":%lld", (long long)r->step);
     json_number(&line, "loss", r->loss);
     json_number(&line, "grad_norm", r->grad_norm);
     json_number(&line, "lr", r->lr);
     json_number(&line, "loss_scale", r->loss_scale);
-    sw_str_printf(&line, ",\"skipped\":%s", r->skipped ? "true" : "false");
-    json_number(&line, "step_ms", seconds * 1e3);
-    json_number(&line, "tokens_per_s", tokens / seconds);
+    sw_str_printf(&line, ",\"skipped\":%s,\"samples\":%lld", r->skipped ? "true" : "false",
+                  (long long)r->samples);
+    add_speed(job, step, &line);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         sw_str_printf(&line, ",\"%s_bytes\":%lld", sw_tier_name((enum sw_tier)t),
-                      (long long)sw_engine_tier_bytes(job->engine, t));
+                      (long long)step->most[SW_JOB_DEVICE + t]);
     }
-    sw_str_printf(&line, ",\"besides_bytes\":%lld", (long long)besides.live_bytes);
+    sw_str_printf(&line, ",\"besides_bytes\":%lld,\"resident_bytes\":%lld",
+                  (long long)step->most[SW_JOB_BESIDES], (long long)sw_job_resident_bytes());
     if (has_disk(job)) {
-        json_number(&line, "disk_read_gb_s", use->read_gb_s);
-        json_number(&line, "disk_write_gb_s", use->write_gb_s);
-        json_number(&line, "hidden", use->hidden);
-        sw_str_printf(&line, ",\"bound\":\"%s\"", sw_queue_name(use->bound));
+        json_number(&line, "disk_read_gb_s", step->use.read_gb_s);
+        json_number(&line, "disk_write_gb_s", step->use.write_gb_s);
     }
-    if (job->options->eval_every > 0 && r->step % job->options->eval_every == 0) {
+    json_number(&line, "hidden", step->use.hidden);
+    sw_str_printf(&line, ",\"bound\":\"%s\"", sw_queue_name(step->use.bound));
+    if (step->validated) {
         json_number(&line, "val_loss", job->val_loss);
         add_metrics(job, &line);
     }
@@ -545,8 +611,9 @@ static sw_status write_metrics(struct job *job, const struct sw_step_report *r,
                       (long long)sw_dataset_n_dropped(job->dataset, SW_SPLIT_TRAIN));
     }
     sw_str_puts(&line, "}\n");
-    const bool good = !line.failed && fwrite(line.ptr, 1, line.len, job->metrics) == line.len &&
-                      fflush(job->metrics) == 0;
+    const bool good = !line.failed &&
+                      fwrite(line.ptr, 1, line.len, job->told.metrics) == line.len &&
+                      fflush(job->told.metrics) == 0;
     sw_str_fini(&line);
     return good ? SW_OK
                 : SW_FAIL(SW_E_IO, "%s/metrics.jsonl: %s", job->options->output, strerror(errno));
@@ -554,43 +621,68 @@ static sw_status write_metrics(struct job *job, const struct sw_step_report *r,
 
 /* ---- the loop ---- */
 
-static sw_status one_step(struct job *job)
+static bool asked_to_stop(const struct job *job)
 {
-    const struct sw_train_options *o = job->options;
-    struct sw_step_report report;
+    return job->options->stop && *job->options->stop;
+}
+
+/* The micro-batches of this rank, through the engine; numbers: of this rank. */
+static sw_status train_rows(struct job *job, struct sw_job_step *step)
+{
     struct sw_queue_times before[SW_QUEUE_COUNT], after[SW_QUEUE_COUNT];
-    struct queue_use use;
+    struct sw_phase_times began, ended;
+    struct sw_alloc_stats besides; /* no part of the plan, and of all ranks of this process */
     sw_executor_queue_times(job->facts.executor, before);
-    const double begin = sw_now_s();
+    sw_executor_phase_times(job->facts.executor, &began);
+    const int64_t begin = sw_now_ns();
     for (int64_t j = 0; j < job->local; j++) { /* micro-batch k = j R + rank of the global batch */
         const int64_t k = j * job->facts.ranks + job->facts.rank;
         SW_TRY(fetch(job, SW_SPLIT_TRAIN, sw_engine_samples(job->engine) + k * job->batch, j));
     }
-    SW_TRY(sw_train_batch(job->engine, job->rows.batches, job->local, &report));
-    const double seconds = sw_now_s() - begin;
+    SW_TRY(sw_train_batch(job->engine, job->rows.batches, job->local, &step->report));
+    step->most[SW_JOB_STEP_NS] = sw_now_ns() - begin;
     sw_executor_queue_times(job->facts.executor, after);
-    sw_queue_use(before, after, &use);
-    if (!report.skipped && !isfinite(report.loss)) {
+    sw_executor_phase_times(job->facts.executor, &ended);
+    sw_queue_use(before, after, &step->use);
+    sw_job_count_phases(&began, &ended, step->most);
+    sw_alloc_get_stats(&besides);
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        step->most[SW_JOB_DEVICE + t] = sw_engine_tier_bytes(job->engine, t);
+    }
+    step->most[SW_JOB_BESIDES] = besides.live_bytes;
+    return SW_OK;
+}
+
+/* All ranks stop after the same step, whoever got the signal. */
+static sw_status one_step(struct job *job, bool *stopped)
+{
+    const struct sw_train_options *o = job->options;
+    struct sw_job_step step = {0};
+    const struct sw_step_report *report = &step.report;
+    sw_job_profile_begin(&job->told.profile, sw_engine_step(job->engine) + 1);
+    SW_TRY(train_rows(job, &step));
+    step.most[SW_JOB_STOP] = asked_to_stop(job);
+    SW_TRY(sw_job_share(job->comm, job->facts.ranks, job->shared, step.most));
+    *stopped = step.most[SW_JOB_STOP] != 0;
+    if (!report->skipped && !isfinite(report->loss)) {
         return SW_FAIL(SW_E_ARG, "step %lld: the loss is %g; the checkpoint before it is intact",
-                       (long long)report.step, report.loss);
+                       (long long)report->step, report->loss);
     }
-    job->loss = report.loss;
-    if (o->eval_every > 0 && report.step % o->eval_every == 0) {
-        SW_TRY(validate(job));
-    }
-    if (job->leads) {
-        SW_TRY(write_metrics(job, &report, &use, seconds));
-    }
+    job->loss = report->loss;
+    step.validated = o->eval_every > 0 && report->step % o->eval_every == 0;
+    SW_TRY(step.validated ? validate(job) : SW_OK);
+    step.val_loss = job->val_loss;
+    step.metrics = counts_metrics(job) ? job->measure.of : NULL;
+    SW_TRY(job->leads ? write_metrics(job, &step) : SW_OK);
+    SW_TRY(job->leads ? sw_job_monitors_add(&job->told.monitors, &step) : SW_OK);
     if (!o->quiet && job->leads) {
-        print_step(job, &report, &use, seconds);
+        print_step(job, &step);
     }
-    if (o->sample_every > 0 && report.step % o->sample_every == 0 && job->tokenizer) {
+    sw_job_profile_end(&job->told.profile, &step, job->leads, job->out);
+    if (o->sample_every > 0 && report->step % o->sample_every == 0 && job->tokenizer) {
         SW_TRY(print_sample(job));
     }
-    if (o->save_every > 0 && report.step % o->save_every == 0) {
-        SW_TRY(save(job, false));
-    }
-    return SW_OK;
+    return o->save_every > 0 && report->step % o->save_every == 0 ? save(job, false) : SW_OK;
 }
 
 /* OUTPUT/tokenizer: what goes beside the weights of this run, wherever they are exported to and
@@ -716,11 +808,6 @@ static sw_status agree(const struct job *job)
     return sw_job_agree(job->comm, job->dataset, &job->rows, flags);
 }
 
-static bool asked_to_stop(const struct job *job)
-{
-    return job->options->stop && *job->options->stop;
-}
-
 /* Before there is a step to finish and to save. */
 static sw_status go_on(const struct job *job)
 {
@@ -752,6 +839,11 @@ static sw_status set_up(struct job *job)
         SW_TRY(sw_engine_check_folder(export_path(job, path, sizeof path), job->first_step > 0));
     }
     SW_TRY(sw_engine_limit_trace(job->engine, job->options->steps));
+    SW_TRY(
+        sw_job_profile_open(&job->facts, job->first_step, job->options->steps, &job->told.profile));
+    job->told.profile.model = job->options->model;
+    job->told.profile.batch = job->batch;
+    job->told.profile.local = sw_max_i64(job->local, 1);
     SW_TRY(go_on(job));
     return job->leads ? open_metrics(job) : SW_OK;
 }
@@ -841,8 +933,13 @@ static void print_head(const struct job *job)
                 job->options->adapter ? "; goes on with " : "",
                 job->options->adapter ? job->options->adapter : "");
     }
-    fprintf(job->out, "batch %lld x %lld of %lld tokens; %lld training samples\n",
-            (long long)job->micro_batches, (long long)job->batch, (long long)job->tokens,
+    fprintf(job->out, "batch %lld x %lld ", (long long)job->micro_batches, (long long)job->batch);
+    if (is_images(job)) {
+        fputs("images", job->out);
+    } else {
+        fprintf(job->out, "of %lld tokens", (long long)job->tokens);
+    }
+    fprintf(job->out, "; %lld training samples\n",
             (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
     print_rows(job);
     sw_config_print_chosen(job->facts.config, false, &chosen);
@@ -952,9 +1049,11 @@ static void print_queues(struct job *job)
 
 static void tear_down(struct job *job)
 {
-    if (job->metrics) {
-        fclose(job->metrics);
+    if (job->told.metrics) {
+        fclose(job->told.metrics);
     }
+    sw_job_monitors_close(&job->told.monitors);
+    sw_job_profile_close(&job->told.profile);
     sw_close(job->engine);
     sw_dataset_close(job->dataset);
     sw_job_chat_close(&job->chat);
@@ -962,7 +1061,7 @@ static void tear_down(struct job *job)
     sw_job_rows_close(&job->rows);
     sw_job_measure_close(&job->measure);
     sw_job_task_close(&job->task);
-    sw_free(job->statuses);
+    sw_free(job->shared);
     sw_json_close(job->data);
     sw_ckpt_release(job->lock);
 }
@@ -1007,27 +1106,12 @@ static sw_status hold_folder(struct job *job)
     return job->comm ? sw_comm_agree(job->comm, st, "holding --output") : st;
 }
 
-/* All ranks stop after the same step, whoever got the signal. */
-static sw_status agree_to_stop(struct job *job, bool *stopped)
-{
-    const sw_status mine = asked_to_stop(job) ? SW_E_STOP : SW_OK;
-    if (job->facts.ranks == 1) {
-        *stopped = mine != SW_OK;
-        return SW_OK;
-    }
-    const int64_t word = mine;
-    SW_TRY(sw_comm_all_gather(job->comm, &word, job->statuses, sizeof word, "the stop flag"));
-    for (int r = 0; r < job->facts.ranks; r++) {
-        *stopped |= job->statuses[r] != SW_OK;
-    }
-    return SW_OK;
-}
-
 /* All ranks of this process; or the one of many that this process is. */
 struct team {
     const struct sw_train_options *options;
     FILE *out, *quiet;
-    bool *started; /* of rank 0, as the result */
+    struct sw_work_listener listener; /* of the thread that called, for rank 0's */
+    bool *started;                    /* of rank 0, as the result */
     struct sw_train_result *result;
     struct sw_launch_link *link; /* to the launcher that started this process; NULL = none */
 };
@@ -1043,13 +1127,14 @@ static sw_status start(struct job *job)
 static sw_status run_steps(struct job *job, bool *stopped)
 {
     job->began_s = sw_now_s();
+    sw_pace_mark(&job->told.pace, job->began_s, job->first_step);
     sw_executor_queue_times(job->facts.executor, job->began);
+    SW_TRY(record_run(job));
     SW_TRY(claim_model(job));
     SW_TRY(save_beside(job));
     while (sw_engine_step(job->engine) < job->options->steps && !*stopped) {
         sw_launch_link_at(job->link, sw_engine_step(job->engine) + 1, "training");
-        SW_TRY(one_step(job));
-        SW_TRY(agree_to_stop(job, stopped));
+        SW_TRY(one_step(job, stopped));
     }
     return SW_OK;
 }
@@ -1058,13 +1143,13 @@ static sw_status end(struct job *job, bool stopped, struct sw_train_result *resu
 {
     const double seconds = sw_now_s() - job->began_s;
     const int64_t step = sw_engine_step(job->engine);
-    const double tokens = (double)(job->micro_batches * job->batch * job->tokens);
+    const double units = (double)units_of_step(job);
     *result = (struct sw_train_result){
         .step = step,
         .loss = job->loss,
         .val_loss = job->val_loss,
         .seconds = seconds,
-        .tokens_per_s = seconds > 0 ? (double)(step - job->first_step) * tokens / seconds : 0,
+        .tokens_per_s = seconds > 0 ? (double)(step - job->first_step) * units / seconds : 0,
         .stopped = stopped && step < job->options->steps,
     };
     const sw_status st = finish(job, result->stopped);
@@ -1078,9 +1163,9 @@ static void print_end(struct job *job, const struct sw_train_result *result)
         fprintf(job->out, "nothing to do: step %lld was the last\n", (long long)job->first_step);
         return;
     }
-    fprintf(job->out, "%lld steps in %.1f s, %.0f tok/s, loss %.4f",
+    fprintf(job->out, "%lld steps in %.1f s, %.0f %s, loss %.4f",
             (long long)(result->step - job->first_step), result->seconds, result->tokens_per_s,
-            result->loss);
+            unit_of(job), result->loss);
     if (isfinite(result->val_loss)) {
         fprintf(job->out, ", validation loss %.4f", result->val_loss);
     }
@@ -1173,6 +1258,9 @@ static sw_status rank_main(void *ctx, sw_comm *comm)
     const struct team *t = ctx;
     struct sw_train_result ignored;
     bool started;
+    if (sw_comm_rank(comm) == 0) {
+        sw_work_listen(t->listener);
+    }
     return sw_comm_rank(comm) == 0 ? train_rank(t, comm, t->out, t->started, t->result)
                                    : train_rank(t, comm, t->quiet, &started, &ignored);
 }
@@ -1223,6 +1311,8 @@ sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *star
         sw_comm_close(world, true);
         return SW_FAIL(SW_E_NOMEM, "no resources for ranks");
     }
+    t.listener = sw_work_listen((struct sw_work_listener){0});
+    sw_work_listen(t.listener);
     const sw_status st = world ? train_in_world(&t, world) : train_threads(&t);
     fclose(t.quiet);
     return st;

@@ -50,7 +50,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config, str
     }
     m->super.pad_id = m->super.pad_id < 0 ? 1 : m->super.pad_id;
     m->super.eos_id = m->super.eos_id < 0 ? 2 : m->super.eos_id;
-    s->start_id = s->start_id < 0 ? 2 : s->start_id;
+    m->super.start_id = m->super.start_id < 0 ? 2 : m->super.start_id;
     s->head_width = m->super.width / s->stack[0].heads;
     s->scale = 1 / sqrt((double)s->head_width);
     s->embedding_scale = scaled ? sqrt((double)m->super.width) : 1;

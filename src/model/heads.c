@@ -23,18 +23,19 @@ static void add_term(struct sw_head *head, int i, sw_value mean)
 static sw_value loss_of(const struct sw_head *head, int i, sw_value logits)
 {
     const sw_value labels = labels_of(head, i);
+    struct sw_cross_entropy_spec spec = {.smoothing = head->spec->smoothing};
     switch (head->model->task->losses[i].kind) {
     case SW_LOSS_BITS:
         return sw_binary_cross_entropy(head->g, logits, labels);
     case SW_LOSS_SQUARES:
         return sw_mean_squared_error(head->g, logits, labels);
     case SW_LOSS_PLACE:
-        return sw_cross_entropy_of(head->g, logits, labels,
-                                   &(struct sw_cross_entropy_spec){.ignores_beyond = true});
+        spec.ignores_beyond = true;
+        break;
     case SW_LOSS_CLASSES:
         break;
     }
-    return sw_cross_entropy(head->g, logits, labels);
+    return sw_cross_entropy_of(head->g, logits, labels, &spec);
 }
 
 void sw_head_term(struct sw_head *head, int i, sw_value logits)
@@ -62,7 +63,9 @@ void sw_head_linear_term(struct sw_head *head, int i, sw_value h, sw_value read,
                   capped(g, sw_linear(g, read, weight, bias, false), cap));
     }
     if (head->spec->has_labels) {
-        add_term(head, i, sw_linear_cross_entropy(g, h, weight, bias, labels_of(head, i), cap));
+        add_term(head, i,
+                 sw_smoothed_linear_cross_entropy(g, h, weight, bias, labels_of(head, i), cap,
+                                                  head->spec->smoothing));
     }
 }
 

@@ -10,7 +10,10 @@
 /* What a program of the model computes. Its inputs are those of the model's task, by name
  * (task/task.h); with a cache also position i32 [1] and last i32 [B], the query whose logits are
  * wanted. Outputs by name: loss, those that the task compares with labels, hidden.I, as asked
- * for. */
+ * for.
+ * Of an encoder and a decoder a cache has two programs: one reads input_ids, and keeps the keys and
+ * values that the decoder sees of them; the other one takes a token, decoder_input_ids i32 [B,1],
+ * and gives its logits. */
 struct sw_forward_spec {
     int64_t batch, tokens;
     int64_t targets;      /* tokens that a decoder behind an encoder is asked for */
@@ -19,7 +22,9 @@ struct sw_forward_spec {
     bool want_logits;     /* outputs of the task's losses; with a cache logits are [B,V] */
     bool want_hidden;     /* outputs "hidden.I": the input of layer I; last, what the head reads */
     bool is_packed;       /* rows hold several documents: positions i32 [B,T], segments i32 [B,T] */
+    double smoothing;     /* of labels, in losses that are cross entropies */
     int64_t cache_tokens; /* keys and values of so many tokens are kept as states; 0 = none */
+    bool is_source;       /* with a cache: the program of the encoder */
 };
 
 /* A class of a family's models: what architectures[0] of config.json says. */
@@ -85,6 +90,7 @@ struct sw_model { /* base; first member of every family's own struct */
     bool tied;               /* the LM head is the embedding table */
     int64_t pad_id;          /* -1 = none */
     int64_t eos_id;          /* -1 = none */
+    int64_t start_id;        /* what a decoder behind an encoder begins with; else 0 */
     const char *trunk;       /* module without its heads */
     const char *pooler;      /* module in the trunk that is of some heads; NULL = none */
     const char *head_module; /* the last one, NULL where it is the embedding table */
@@ -104,6 +110,8 @@ sw_status sw_model_put_task(const struct sw_model *model, const char *const *lab
                             struct sw_json_doc *doc);
 /* A text of the task's words is continued: each token is predicted from those before it. */
 bool sw_model_is_causal(const struct sw_model *model);
+/* Its decoder writes what its encoder is asked for: a text for a text. */
+bool sw_model_is_seq2seq(const struct sw_model *model);
 /* Its head tells classes, numbers or places: one of its own on the trunk. */
 bool sw_model_is_labelled(const struct sw_model *model);
 /* A parameter that a folder of another class does not have, and that begins at random then. */

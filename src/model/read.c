@@ -321,6 +321,11 @@ bool sw_model_is_causal(const struct sw_model *model)
     return strcmp(model->task->head, "causal") == 0;
 }
 
+bool sw_model_is_seq2seq(const struct sw_model *model)
+{
+    return strcmp(model->task->head, "seq2seq") == 0;
+}
+
 bool sw_model_is_labelled(const struct sw_model *model)
 {
     return strcmp(class_task(model->task), model->ops->classes[0].task) != 0 &&

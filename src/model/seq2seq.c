@@ -14,8 +14,9 @@ struct build {
     const struct sw_seq2seq *m;
     sw_graph *g;
     const struct sw_forward_spec *spec;
-    sw_value mask;    /* of the encoder's tokens */
-    sw_value encoded; /* what the decoder reads */
+    sw_value mask;     /* of the encoder's tokens */
+    sw_value encoded;  /* what the decoder reads */
+    sw_value position; /* of the token that a decoder with a cache is given */
     int stack;
     sw_value bias; /* of the stack's own scores */
     int64_t layer;
@@ -89,11 +90,17 @@ static int32_t bucket_of(const struct sw_seq2seq_spec *s, bool both_ways, int64_
     return (int32_t)(first + sw_min_i64(n - 1, exact + (int64_t)step));
 }
 
-/* f32 [H,T,T] of a stack with n tokens, from the table of its first layer; all layers share it. */
-static sw_value relative_bias(struct build *b, int64_t n)
+/* Of the decoder, whose keys and values of earlier tokens are kept. */
+static bool is_cached(const struct build *b)
+{
+    return b->spec->cache_tokens > 0 && b->stack == SW_DECODER_STACK;
+}
+
+/* f32 [H,T,S] of a stack with T tokens, from the table of its first layer; all layers share it. */
+static sw_value relative_bias(struct build *b, int64_t queries)
 {
     const struct sw_seq2seq_spec *s = &b->m->spec;
-    const int64_t rows = 2 * n - 1;
+    const int64_t n = is_cached(b) ? b->spec->cache_tokens : queries, rows = 2 * n - 1;
     char name[64];
     int32_t *buckets = sw_alloc("model", (size_t)rows * sizeof *buckets);
     if (!buckets) {
@@ -110,11 +117,12 @@ static sw_value relative_bias(struct build *b, int64_t n)
     b->layer = 0;
     const sw_value table = sw_nn_table(b->g, in_layer(b, b->m->family->names.relative), s->buckets,
                                        s->stack[b->stack].heads, s->std.relative);
-    return sw_relative_bias(b->g, sw_embedding(b->g, table, ids, -1), SW_NO_VALUE, n, n, n - 1);
+    return sw_relative_bias(b->g, sw_embedding(b->g, table, ids, -1), b->position, queries, n,
+                            n - 1);
 }
 
-/* Rows of learned positions 0 .. n - 1, the same for all samples. */
-static sw_value learned_positions(struct build *b, int64_t n)
+/* Places 0 .. n - 1, the same for all samples, as rows of the table. */
+static sw_value rows_of_places(struct build *b, int64_t n)
 {
     const struct sw_seq2seq_spec *s = &b->m->spec;
     const struct sw_model *m = &b->m->super;
@@ -135,12 +143,47 @@ static sw_value learned_positions(struct build *b, int64_t n)
              (long long)n);
     const sw_value ids = sw_constant(b->g, name, SW_I32, SW_SHAPE(n), places);
     sw_free(places);
+    return ids;
+}
+
+static sw_value learned_positions(struct build *b, int64_t n)
+{
+    const struct sw_seq2seq_spec *s = &b->m->spec;
+    const struct sw_model *m = &b->m->super;
+    const sw_value rows =
+        is_cached(b) ? sw_add_offset(b->g, b->position, s->position_offset) : rows_of_places(b, n);
     const sw_value table = sw_nn_table(b->g, in_stack(b, b->m->family->names.positions),
                                        m->max_tokens + s->position_offset, m->width, s->std.table);
-    return sw_embedding(b->g, table, ids, -1);
+    return sw_embedding(b->g, table, rows, -1);
 }
 
 /* ---- a layer ---- */
+
+/* Keys or values of `from` ("key", "value"). */
+static sw_value project(struct build *b, const char *attention, const char *what, sw_value from)
+{
+    const struct sw_seq2seq_spec *s = &b->m->spec;
+    const struct sw_seq2seq_names *n = &b->m->family->names;
+    const char *name = *what == 'k' ? n->k : n->v;
+    return linear(b, in_attention(b, attention, name), from, b->m->super.width,
+                  s->stack[b->stack].heads * s->head_width, s->std.kv);
+}
+
+static struct sw_nn_cache cache_of(const struct build *b, bool cross)
+{
+    return (struct sw_nn_cache){.layer = b->layer,
+                                .tokens = cross ? b->spec->tokens : b->spec->cache_tokens};
+}
+
+/* Keys or values of the encoder's tokens, as they were kept or made now. */
+static sw_value cross_part(struct build *b, const char *what)
+{
+    const struct sw_nn_cache cache = cache_of(b, true);
+    return is_cached(b)
+               ? sw_nn_kept(b->g, what, b->spec->batch,
+                            b->m->spec.stack[b->stack].heads * b->m->spec.head_width, &cache)
+               : project(b, b->m->family->names.cross, what, b->encoded);
+}
 
 /* Of h with itself, or with what the encoder made. */
 static sw_value attend(struct build *b, const char *attention, sw_value h, bool cross)
@@ -149,22 +192,23 @@ static sw_value attend(struct build *b, const char *attention, sw_value h, bool 
     const struct sw_seq2seq_names *n = &b->m->family->names;
     const int64_t width = b->m->super.width, inner = s->stack[b->stack].heads * s->head_width;
     const bool masked = cross || b->stack == SW_ENCODER_STACK;
-    const sw_value from = cross ? b->encoded : h;
+    const struct sw_nn_cache cache = cache_of(b, false);
     const struct sw_attention_spec spec = {
         .heads = s->stack[b->stack].heads,
         .scale = s->scale,
         .causal = !masked,
         .dropout = s->attention_dropout,
         .mask = masked ? b->mask : SW_NO_VALUE,
-        .position = SW_NO_VALUE,
+        .position = cross ? SW_NO_VALUE : b->position,
         .slopes = SW_NO_VALUE,
         .segments = SW_NO_VALUE,
         .bias = cross ? SW_NO_VALUE : b->bias,
     };
     const sw_value q = linear(b, in_attention(b, attention, n->q), h, width, inner, s->std.q);
-    const sw_value k = linear(b, in_attention(b, attention, n->k), from, width, inner, s->std.kv);
-    const sw_value v = linear(b, in_attention(b, attention, n->v), from, width, inner, s->std.kv);
-    const sw_value o = sw_attention(b->g, q, k, v, &spec);
+    const sw_value k = cross ? cross_part(b, "key") : project(b, attention, "key", h);
+    const sw_value v = cross ? cross_part(b, "value") : project(b, attention, "value", h);
+    const sw_value o = !cross && is_cached(b) ? sw_nn_cached_attention(b->g, q, k, v, &spec, &cache)
+                                              : sw_attention(b->g, q, k, v, &spec);
     return linear(b, in_attention(b, attention, n->out), o, inner, width, s->std.out);
 }
 
@@ -253,6 +297,28 @@ static sw_value run_stack(struct build *b, int stack, sw_value table, sw_value i
     return h;
 }
 
+/* What the decoder's layers see of a text, for all of its tokens. */
+static void keep_source(struct build *b)
+{
+    static const char *const parts[] = {"key", "value"};
+    b->stack = SW_DECODER_STACK;
+    sw_scope_push(b->g, "decoder");
+    for (b->layer = 0; b->layer < b->m->spec.stack[b->stack].layers; b->layer++) {
+        const struct sw_nn_cache cache = cache_of(b, true);
+        char name[48];
+        snprintf(name, sizeof name, "%s.%lld", b->m->family->names.layers, (long long)b->layer);
+        sw_scope_push_block(b->g, name);
+        sw_scope_push(b->g, "cross");
+        for (size_t i = 0; i < SW_LEN(parts); i++) {
+            sw_nn_keep(b->g, parts[i], project(b, b->m->family->names.cross, parts[i], b->encoded),
+                       &cache);
+        }
+        sw_scope_pop(b->g);
+        sw_scope_pop(b->g);
+    }
+    sw_scope_pop(b->g);
+}
+
 /* ---- heads ---- */
 
 static void text_head(struct build *b, struct sw_head *head, sw_value h, sw_value table)
@@ -286,29 +352,54 @@ static void class_head(struct build *b, struct sw_head *head, sw_value h, sw_val
     sw_head_term(head, 0, linear(b, n->tells, x, m->width, m->labels, s->std.head));
 }
 
+/* The decoder, given the other sequence shifted right, or one token. */
+static sw_value decode(struct build *b, sw_value table, sw_value ids)
+{
+    const struct sw_model *model = &b->m->super;
+    const struct sw_forward_spec *spec = b->spec;
+    const bool is_text = sw_model_is_seq2seq(model);
+    if (spec->cache_tokens > 0) {
+        const sw_value token =
+            sw_input(b->g, "decoder_input_ids", SW_I32, SW_SHAPE(spec->batch, 1));
+        b->position = sw_input(b->g, "position", SW_I32, SW_SHAPE(1));
+        const sw_value h = run_stack(b, SW_DECODER_STACK, table, token, 1);
+        return sw_reshape(b->g, h, SW_SHAPE(spec->batch, model->width));
+    }
+    const sw_value given = is_text ? sw_model_input(b->g, model, spec, "labels") : ids;
+    return run_stack(b, SW_DECODER_STACK, table,
+                     sw_shift_right(b->g, given, model->start_id, model->pad_id),
+                     is_text ? spec->targets : spec->tokens);
+}
+
 void sw_seq2seq_forward(const struct sw_model *model, sw_graph *g,
                         const struct sw_forward_spec *spec, sw_value *out_loss)
 {
-    struct build b = {.m = seq2seq_of(model), .g = g, .spec = spec};
-    const struct sw_seq2seq_spec *s = &b.m->spec;
+    struct build b = {.m = seq2seq_of(model), .g = g, .spec = spec, .position = SW_NO_VALUE};
     struct sw_head head = {model, g, spec, SW_NO_VALUE};
-    const bool is_text = strcmp(model->task->head, "seq2seq") == 0;
-    if (spec->is_packed || spec->cache_tokens > 0) {
-        sw_graph_fail(g, SW_E_UNSUP, "%s: %s is not built in this version for encoder-decoders",
-                      model->ops->model_type,
-                      spec->is_packed ? "spillway.packing" : "generation with a cache");
+    sw_value ids = SW_NO_VALUE;
+    *out_loss = SW_NO_VALUE;
+    if (spec->is_packed) {
+        sw_graph_fail(g, SW_E_UNSUP,
+                      "%s: spillway.packing is not built in this version for encoder-decoders",
+                      model->ops->model_type);
     }
-    const sw_value ids = sw_model_input(g, model, spec, "input_ids");
+    const bool encodes = spec->cache_tokens == 0 || spec->is_source;
+    if (encodes) {
+        ids = sw_model_input(g, model, spec, "input_ids");
+    }
     b.mask = sw_model_input(g, model, spec, "attention_mask");
     const sw_value table =
-        sw_nn_table(g, b.m->family->names.table, model->vocab, model->width, s->std.table);
-    b.encoded = run_stack(&b, SW_ENCODER_STACK, table, ids, spec->tokens);
-    const sw_value given = is_text ? sw_model_input(g, model, spec, "labels") : ids;
-    const sw_value h =
-        run_stack(&b, SW_DECODER_STACK, table, sw_shift_right(g, given, s->start_id, model->pad_id),
-                  is_text ? spec->targets : spec->tokens);
+        sw_nn_table(g, b.m->family->names.table, model->vocab, model->width, b.m->spec.std.table);
+    if (encodes) {
+        b.encoded = run_stack(&b, SW_ENCODER_STACK, table, ids, spec->tokens);
+    }
+    if (spec->is_source) {
+        keep_source(&b);
+        return;
+    }
+    const sw_value h = decode(&b, table, ids);
     sw_scope_push(g, "head");
-    if (is_text) {
+    if (sw_model_is_seq2seq(model)) {
         text_head(&b, &head, h, table);
     } else if (model->task->n_losses > 0) {
         class_head(&b, &head, h, ids);

@@ -28,7 +28,6 @@ struct sw_seq2seq_spec {
     double scale;                       /* of scores */
     double embedding_scale, head_scale; /* of looked up rows; of what the tied head reads */
     double eps;
-    int64_t start_id;   /* what a decoder begins with */
     int64_t padding_id; /* its row of the table gets no gradient from the look-up; -1 = none */
     double dropout, attention_dropout, act_dropout, classifier_dropout;
     struct {

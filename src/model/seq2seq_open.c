@@ -16,11 +16,11 @@ static sw_status check(const struct sw_json_doc *doc, const struct sw_seq2seq *m
     const struct sw_model *model = &m->super;
     const double width = (double)model->width, head = (double)m->spec.head_width;
     double most = 0;
-    if (model->pad_id >= model->vocab || m->spec.start_id < 0 || m->spec.start_id >= model->vocab) {
+    if (model->pad_id >= model->vocab || model->start_id < 0 || model->start_id >= model->vocab) {
         return SW_FAIL(SW_E_FORMAT,
                        "%s: pad_token_id is %lld, decoder_start_token_id %lld; wanted ids below "
                        "vocab_size %lld",
-                       sw_json_name(doc), (long long)model->pad_id, (long long)m->spec.start_id,
+                       sw_json_name(doc), (long long)model->pad_id, (long long)model->start_id,
                        (long long)model->vocab);
     }
     for (int i = 0; i < SW_N_STACKS; i++) {
@@ -36,7 +36,7 @@ static void name_heads(struct sw_seq2seq *m)
 {
     struct sw_model *model = &m->super;
     const struct sw_seq2seq_names *n = &m->family->names;
-    const bool is_text = strcmp(model->task->head, "seq2seq") == 0;
+    const bool is_text = sw_model_is_seq2seq(model);
     snprintf(m->embedding, sizeof m->embedding, "%s.weight", n->table);
     snprintf(m->head, sizeof m->head, "%s.weight", n->head);
     model->trunk = n->trunk;
@@ -55,7 +55,7 @@ static sw_status read_all(struct sw_json_doc *doc, const struct sw_json *config,
     SW_TRY(sw_json_get_bool(doc, config, "tie_word_embeddings", true, &model->tied));
     model->pad_id = sw_model_token_id(config, "pad_token_id");
     model->eos_id = sw_model_token_id(config, "eos_token_id");
-    m->spec.start_id = sw_model_token_id(config, "decoder_start_token_id");
+    model->start_id = sw_model_token_id(config, "decoder_start_token_id");
     m->spec.stack[0].layers = model->layers;
     m->spec.embedding_scale = m->spec.head_scale = 1;
     SW_TRY(m->family->read(doc, config, m));

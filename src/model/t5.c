@@ -77,7 +77,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config, str
     }
     m->super.pad_id = m->super.pad_id < 0 ? 0 : m->super.pad_id;
     m->super.eos_id = m->super.eos_id < 0 ? 1 : m->super.eos_id;
-    s->start_id = s->start_id < 0 ? m->super.pad_id : s->start_id;
+    m->super.start_id = m->super.start_id < 0 ? m->super.pad_id : m->super.start_id;
     s->attention_dropout = s->act_dropout = s->dropout;
     s->padding_id = -1;
     s->pre_norm = true;

@@ -35,4 +35,11 @@ sw_value sw_nn_cached_attention(sw_graph *g, sw_value q, sw_value k, sw_value v,
                                 const struct sw_attention_spec *spec,
                                 const struct sw_nn_cache *cache);
 
+/* Keys or values ("key", "value") of another sequence, which all tokens see: x [B,tokens,W] becomes
+ * the state "cross.<layer>.<what>", .. */
+void sw_nn_keep(sw_graph *g, const char *what, sw_value x, const struct sw_nn_cache *cache);
+/* .. and is looked at. */
+sw_value sw_nn_kept(sw_graph *g, const char *what, int64_t batch, int64_t width,
+                    const struct sw_nn_cache *cache);
+
 #include "nn/lora.h"

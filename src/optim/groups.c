@@ -254,13 +254,13 @@ void sw_update_groups_apply(const struct sw_update_groups *g, const char *name,
     const double scale =
         group && group->has_scale ? group->lr_scale * m->layer_scale : m->layer_scale;
     if (scale != 1) {
+        attrs->lr_scale = attrs->is_scaled ? attrs->lr_scale * scale : scale;
         attrs->is_scaled = true;
-        attrs->lr_scale = scale;
     }
     if (group && group->has_decay) {
         attrs->weight_decay = group->weight_decay;
     }
-    if (group && group->has_betas) {
+    if (group && group->has_betas && attrs->kind != SW_UPDATE_MUON) {
         attrs->has_betas = true;
         attrs->beta1 = group->betas[0];
         attrs->beta2 = group->betas[1];

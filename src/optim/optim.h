@@ -88,16 +88,25 @@ sw_status sw_scaler_update(struct sw_scaler *scaler, bool overflow);
 /* ======== update rules (update.c) ======== */
 
 struct sw_update_rule {
-    struct sw_update_attrs attrs;    /* n_states is set per dtype when emitted */
-    bool decay_1d;                   /* false: parameters of one dimension do not decay */
-    bool half_moments;               /* moments of bf16, rounded stochastically: Adam */
-    double momentum;                 /* SGD: goes into the scalar BETA1 */
-    struct sw_update_groups *groups; /* bound; NULL = there are none; of who made the rule */
+    struct sw_update_attrs attrs;     /* n_states is set per dtype when emitted */
+    bool decay_1d;                    /* false: parameters of one dimension do not decay */
+    bool half_moments;                /* moments of bf16, rounded stochastically: Adam */
+    double matrix_scale, other_scale; /* MUON: of the rate; of what is no matrix */
+    double momentum;                  /* SGD: goes into the scalar BETA1; RMSprop */
+    struct sw_update_groups *groups;  /* bound; NULL = there are none; of who made the rule */
 };
 
 /* SW_E_UNSUP names optimizer.type where no rule exists. */
 sw_status sw_update_rule_init(const struct sw_optimizer_config *optimizer, bool decay_1d,
                               struct sw_update_rule *out);
+
+/*
+ * sw_update_rule_of - the rule that moves a parameter of this name and rank.
+ *
+ * Muon is for matrices that are neither tables nor the head, by their names; AdamW moves the rest.
+ */
+struct sw_update_rule sw_update_rule_of(const struct sw_update_rule *rule, const char *name,
+                                        int rank);
 
 /* ======== groups of parameters (groups.c) ======== */
 
@@ -126,7 +135,7 @@ uint64_t sw_update_groups_hash(const struct sw_update_groups *groups, uint64_t h
  * low half of the master (sw_master_split); fp16: an fp32 master; then the moments in fp32 or
  * bf16. */
 struct sw_update_state {
-    const char *kind; /* "master_lo", "master", "exp_avg", "exp_avg_sq", "momentum", "sum" */
+    const char *kind; /* "master_lo", "master", "exp_avg", "exp_avg_sq", "momentum", "sum", .. */
     enum sw_dtype dtype;
 };
 enum { SW_UPDATE_MAX_STATES = 4 };

@@ -3,6 +3,20 @@
 // apply it are the plan's.
 #include "optim/optim.h"
 
+#include <string.h>
+
+static void init_muon(const struct sw_optimizer_config *optimizer, struct sw_update_rule *rule)
+{
+    const double lr = optimizer->lr;
+    rule->attrs.kind = SW_UPDATE_MUON;
+    rule->attrs.nesterov = optimizer->nesterov;
+    rule->attrs.ns_steps = (int)optimizer->ns_steps;
+    rule->attrs.has_betas = true;
+    rule->attrs.beta1 = rule->momentum = optimizer->momentum;
+    rule->matrix_scale = optimizer->muon_lr > 0 ? optimizer->muon_lr / lr : 1;
+    rule->other_scale = optimizer->adam_lr > 0 ? optimizer->adam_lr / lr : 1;
+}
+
 sw_status sw_update_rule_init(const struct sw_optimizer_config *optimizer, bool decay_1d,
                               struct sw_update_rule *out)
 {
@@ -41,12 +55,53 @@ sw_status sw_update_rule_init(const struct sw_optimizer_config *optimizer, bool 
         rule.attrs.kind = SW_UPDATE_SPARSE_ADAM;
         rule.attrs.bias_correction = true;
         break;
+    case SW_OPTIMIZER_RMSPROP:
+        rule.attrs.kind = SW_UPDATE_RMSPROP;
+        rule.attrs.maximize = optimizer->maximize;
+        rule.attrs.has_betas = true;
+        rule.attrs.beta1 = rule.momentum = optimizer->momentum;
+        rule.attrs.beta2 = optimizer->alpha;
+        break;
+    case SW_OPTIMIZER_MUON:
+        init_muon(optimizer, &rule);
+        break;
     default:
         return SW_FAIL(SW_E_UNSUP, "optimizer.type: %s has no update rule in this version",
                        optimizer->name ? optimizer->name : "none given");
     }
     *out = rule;
     return SW_OK;
+}
+
+static bool is_hidden_matrix(const char *name, int rank)
+{
+    static const char *const others[] = {"embed", "lm_head", "wte", "wpe", "shared"};
+    for (size_t i = 0; i < SW_LEN(others); i++) {
+        if (strstr(name, others[i])) {
+            return false;
+        }
+    }
+    return rank == 2;
+}
+
+struct sw_update_rule sw_update_rule_of(const struct sw_update_rule *rule, const char *name,
+                                        int rank)
+{
+    struct sw_update_rule of = *rule;
+    if (rule->attrs.kind != SW_UPDATE_MUON) {
+        return of;
+    }
+    of.attrs.lr_scale = rule->matrix_scale;
+    if (!is_hidden_matrix(name, rank)) {
+        of.attrs = (struct sw_update_attrs){.kind = SW_UPDATE_ADAM,
+                                            .decoupled = true,
+                                            .bias_correction = true,
+                                            .eps = rule->attrs.eps,
+                                            .weight_decay = rule->attrs.weight_decay,
+                                            .lr_scale = rule->other_scale};
+    }
+    of.attrs.is_scaled = of.attrs.lr_scale != 1;
+    return of;
 }
 
 int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtype,
@@ -61,6 +116,9 @@ int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtyp
     }
     const enum sw_dtype moment = rule->half_moments && dtype == SW_F32 ? SW_BF16 : dtype;
     switch (rule->attrs.kind) {
+    case SW_UPDATE_MUON:
+        out[n++] = (struct sw_update_state){"momentum", dtype};
+        break;
     case SW_UPDATE_SGD:
         if (rule->momentum != 0) {
             out[n++] = (struct sw_update_state){"momentum", dtype};
@@ -68,6 +126,12 @@ int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtyp
         break;
     case SW_UPDATE_ADAGRAD:
         out[n++] = (struct sw_update_state){"sum", dtype};
+        break;
+    case SW_UPDATE_RMSPROP:
+        out[n++] = (struct sw_update_state){"square_avg", dtype};
+        if (rule->momentum != 0) {
+            out[n++] = (struct sw_update_state){"momentum", dtype};
+        }
         break;
     case SW_UPDATE_LION:
         out[n++] = (struct sw_update_state){"exp_avg", dtype};

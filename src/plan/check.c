@@ -414,6 +414,10 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
             sw_ir_describe(ir, &ir->ops[instr->op], &math, &desc);
             const struct sw_plan_kernels kernels = sw_kernels_of(options, &ir->ops[instr->op]);
             kernels.query(kernels.ctx, &desc, &kernel);
+            if (kernel.no_memory) {
+                return SW_FAIL(SW_E_NOMEM, "out of host memory for a kernel of %s",
+                               sw_ir_op_name(&ir->ops[instr->op]));
+            }
         }
         const size_t have = instr->workspace >= 0 ? program->buffers[instr->workspace].bytes : 0;
         if (have < kernel.workspace_bytes) {

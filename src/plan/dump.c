@@ -137,7 +137,8 @@ static void dump_operands(const struct sw_program *program, int32_t i, struct sw
 
 static const char *const acts[] = {"",     "gelu", "gelu_tanh", "relu",
                                    "silu", "tanh", "sigmoid",   "quick_gelu"};
-static const char *const rules[] = {"adam", "sgd", "lamb", "adagrad", "lion", "sparse_adam"};
+static const char *const rules[] = {"adam", "sgd",         "lamb",    "adagrad",
+                                    "lion", "sparse_adam", "rmsprop", "muon"};
 
 enum type { TYPE_BOOL, TYPE_INT, TYPE_I64, TYPE_REAL, TYPE_ACT, TYPE_RULE };
 
@@ -207,6 +208,7 @@ static const struct attr {
     ATTR(SW_ATTRS_UPDATE, update.rule.weight_decay, TYPE_REAL),
     ATTR(SW_ATTRS_UPDATE, update.rule.dampening, TYPE_REAL),
     ATTR(SW_ATTRS_UPDATE, update.rule.n_states, TYPE_INT),
+    ATTR(SW_ATTRS_UPDATE, update.rule.ns_steps, TYPE_INT),
     ATTR(SW_ATTRS_UPDATE, update.rule.eps_inside_sqrt, TYPE_BOOL),
     ATTR(SW_ATTRS_UPDATE, update.rule.min_coeff, TYPE_REAL),
     ATTR(SW_ATTRS_UPDATE, update.rule.max_coeff, TYPE_REAL),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An update rule as ops of the list: the states of a parameter, and the op that moves it. LAMB
-// needs two, with the norms of the whole tensor between them. The arithmetic is the kernels'; the
-// rates come from the scalar table.
+// needs two, with the norms of the whole tensor between them, and Muon the whole matrix. The
+// arithmetic is the kernels'; the rates come from the scalar table.
 #include <stdio.h>
 
 #include "plan/private.h"
@@ -138,6 +138,44 @@ sw_value sw_emit_lamb_step(struct sw_ir *ir, int32_t moments, sw_value norms, sw
     return apply < 0 ? SW_NO_VALUE : ir->ops[apply].out[ir->ops[apply].n_out - 1];
 }
 
+/* ---- Muon ---- */
+
+/* What each rank makes of its slice goes to all, as bf16; so every rank makes the matrix orthogonal
+ * that one rank would. */
+static sw_value gather_matrix(struct sw_ir *ir, const struct sw_ir_value *target, sw_value part,
+                              int ranks)
+{
+    if (ir->status < 0 || !sw_ir_is_slice(target)) {
+        return part;
+    }
+    sw_ir_be_slice(ir, part, target->form->whole, target->form->first);
+    const int32_t op = sw_ir_add_move(ir, SW_MOVE_GATHER, &part, 1);
+    const sw_value whole = sw_ir_add_out(ir, op, SW_BF16, target->form->whole);
+    if (whole >= 0) {
+        sw_ir_pad(ir, whole, target->form->elems * ranks);
+    }
+    return whole;
+}
+
+/* in: target, states, streams. */
+static sw_value emit_muon(struct sw_ir *ir, struct sw_attrs *attrs, int ranks, sw_value *in,
+                          int n_in)
+{
+    const struct sw_ir_value target = ir->values[in[0]];
+    const int n_states = attrs->update.rule.n_states;
+    attrs->update.n_elems = real_elems(&target);
+    attrs->update.origin = sw_ir_is_slice(&target) ? target.form->first : 0;
+    const int32_t moments = add_predicated(ir, SW_OP_MUON_MOMENTS, in, n_in, attrs);
+    sw_ir_add_out_in_place(ir, moments, in[n_states]);
+    const sw_value part = sw_ir_add_out(ir, moments, SW_BF16, target.form->shape);
+    in[n_states] = gather_matrix(ir, &target, part, ranks);
+    const int32_t apply = add_predicated(ir, SW_OP_MUON_APPLY, in, n_states + 1, attrs);
+    for (int i = 0; i < n_states; i++) {
+        sw_ir_add_out_in_place(ir, apply, in[i]);
+    }
+    return apply < 0 ? SW_NO_VALUE : ir->ops[apply].out[0];
+}
+
 /* ---- all rules ---- */
 
 /* What belongs to a tile of the parameter. */
@@ -183,8 +221,9 @@ static int list_inputs(struct sw_ir *ir, const struct sw_update_rule *rule, sw_v
     const bool is_tile = info.is_tiled;
     const int rank = sw_ir_is_slice(&info) ? info.form->whole.rank : info.form->shape.rank;
     struct sw_update_state states[SW_UPDATE_MAX_STATES];
-    *attrs = (struct sw_attrs){.update = {.rule = rule->attrs}};
-    attrs->update.rule.n_states = sw_update_states(rule, info.dtype, states);
+    const struct sw_update_rule its = sw_update_rule_of(rule, info.name, rank);
+    *attrs = (struct sw_attrs){.update = {.rule = its.attrs}};
+    attrs->update.rule.n_states = sw_update_states(&its, info.dtype, states);
     if (rule->attrs.kind == SW_UPDATE_SPARSE_ADAM && !is_looked_up(ir, param)) {
         attrs->update.rule.kind = SW_UPDATE_ADAM; /* as its users give it tables alone */
     }
@@ -224,9 +263,10 @@ int32_t sw_emit_lamb_moments(struct sw_ir *ir, const struct sw_update_rule *rule
     return n_in < 0 ? -1 : emit_moments(ir, &attrs, in, n_in);
 }
 
-sw_value sw_emit_update(struct sw_ir *ir, const struct sw_update_rule *rule, sw_value param,
+sw_value sw_emit_update(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param,
                         sw_value target, const sw_value *streams, int n_streams)
 {
+    const struct sw_update_rule *rule = options->rule;
     struct sw_attrs attrs;
     sw_value in[SW_MAX_INPUTS];
     const int n_in = list_inputs(ir, rule, param, target, streams, n_streams, &attrs, in);
@@ -235,6 +275,9 @@ sw_value sw_emit_update(struct sw_ir *ir, const struct sw_update_rule *rule, sw_
     }
     if (rule->attrs.kind == SW_UPDATE_LAMB) {
         return emit_lamb(ir, &attrs, param, in, n_in);
+    }
+    if (attrs.update.rule.kind == SW_UPDATE_MUON) {
+        return emit_muon(ir, &attrs, options->ranks, in, n_in);
     }
     const int32_t op = add_predicated(ir, SW_OP_UPDATE, in, n_in, &attrs);
     for (int i = 0; i <= attrs.update.rule.n_states; i++) {

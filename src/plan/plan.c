@@ -600,6 +600,14 @@ static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_optio
             const double adagrad[] = {a->lr_decay, a->initial};
             h = sw_hash(h, adagrad, sizeof adagrad);
         }
+        if (a->kind == SW_UPDATE_RMSPROP) {
+            h = sw_hash(h, &a->beta2, sizeof a->beta2);
+        }
+        if (a->kind == SW_UPDATE_MUON) {
+            const double muon[] = {a->ns_steps, options->rule->matrix_scale,
+                                   options->rule->other_scale};
+            h = sw_hash(h, muon, sizeof muon);
+        }
         h = sw_update_groups_hash(options->rule->groups, h);
         h = options->rule->half_moments ? sw_hash_str(h, "moments bf16") : h;
     }

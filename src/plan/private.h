@@ -189,7 +189,7 @@ void sw_plan_dump(const struct sw_plan *plan, struct sw_str *out);
  * ratio, after the bounds, in the state "trust_ratio/<parameter>" [1]. `target` is what is updated:
  * the parameter itself, or the slice of it that this rank owns; the states have its shape. Returns
  * the updated target. */
-sw_value sw_emit_update(struct sw_ir *ir, const struct sw_update_rule *rule, sw_value param,
+sw_value sw_emit_update(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param,
                         sw_value target, const sw_value *streams, int n_streams);
 
 /* LAMB of a parameter in tiles: the moments of each, the norms of all of them added up, then the

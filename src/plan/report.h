@@ -35,6 +35,25 @@ struct sw_paper sw_paper_widths(enum sw_dtype dtype, const struct sw_update_rule
 double sw_paper_bytes(const struct sw_paper *paper, int stage, double elems, double trained,
                       double ranks);
 
+/* ---- profile.c: by the parts of a model ---- */
+
+/* What a profile says, and what was measured for it. */
+struct sw_module_profile {
+    const char *model; /* what the whole is called */
+    int program;
+    const int64_t *ns; /* [n_instrs] of the program, over `runs` micro-batches; NULL = nobody
+                          measured */
+    int64_t runs, step, batch;
+    int ranks;
+    double forward_s, backward_s, update_s; /* of a micro-batch; of the step */
+    double recompute_fwd_factor;            /* forwards that backward runs again */
+    int64_t module_depth, top_modules;      /* depths that are listed, -1 = all; parts of each */
+    bool detailed;                          /* with the tree */
+};
+/* Appends the text. SW_E_NOMEM. */
+sw_status sw_plan_profile(const struct sw_plan *plan, const struct sw_module_profile *profile,
+                          struct sw_str *out);
+
 /* ---- table.c: what a finished plan takes and sends on this rank, by kind ---- */
 
 /* Bytes of the device's arena; together they are all of it. */

@@ -71,9 +71,17 @@ static int64_t rows_of_gradient(const struct sw_ir *ir, sw_value grad)
                : 0;
 }
 
+/* Muon wants whole matrices. */
+static bool is_whole(const struct sw_ir_value *info, const struct sw_update_rule *rule)
+{
+    return rule &&
+           sw_update_rule_of(rule, info->name, info->form->shape.rank).attrs.kind == SW_UPDATE_MUON;
+}
+
 static bool is_large(const struct sw_ir_value *info, const struct sw_plan_options *options)
 {
-    return info->form->shape.rank == 2 && sw_ir_bytes(info) > options->tile_bytes &&
+    return !is_whole(info, options->rule) && info->form->shape.rank == 2 &&
+           sw_ir_bytes(info) > options->tile_bytes &&
            info->form->elems > options->persistence_elems;
 }
 

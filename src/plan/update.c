@@ -253,7 +253,7 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
             feed->streams[i] =
                 gather_sum(ir, options, feed->streams[i], ir->values[param].form->shape);
         }
-        sw_emit_update(ir, options->rule, param, param, feed->streams, feed->n);
+        sw_emit_update(ir, options, param, param, feed->streams, feed->n);
         return;
     }
     const bool waits = options->two_slots && stays_here(ir, options, param);
@@ -261,9 +261,9 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
     const int32_t first = ir->n_ops;
     const sw_value target = waits && own >= 0 ? copy_of(ir, own) : own;
     const int32_t updates = ir->n_ops;
-    const sw_value moved =
-        target < 0 ? SW_NO_VALUE
-                   : sw_emit_update(ir, options->rule, param, target, feed->streams, feed->n);
+    const sw_value moved = target < 0
+                               ? SW_NO_VALUE
+                               : sw_emit_update(ir, options, param, target, feed->streams, feed->n);
     if (options->two_slots) {
         write_beside(ir, waits ? updates : first, param);
     }

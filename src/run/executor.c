@@ -14,6 +14,7 @@
 #include "run/staging.h"
 #include "run/swap.h"
 #include "run/walk.h"
+#include "run/watch.h"
 
 struct step { /* one instruction, ready */
     struct sw_kernel *kernel;
@@ -35,6 +36,12 @@ struct flight {                       /* a transfer that is begun */
     bool begun;   /* at the disk, which reaches the device */
     bool is_left; /* all of it is to be done when it ends */
     struct sw_swap_request request;
+};
+
+struct phase { /* of a step, that is begun */
+    enum sw_segment segment;
+    int64_t begin_ns, end_ns; /* by the thread that issues */
+    int64_t mark;             /* 0 = it ended when that thread says */
 };
 
 struct held { /* what the queues' threads met of the disk */
@@ -68,6 +75,11 @@ struct sw_executor {
     struct sw_comm_item *items;             /* scratch of a group */
     struct flight flights[SW_QUEUE_COUNT][SW_QUEUE_BEGUN]; /* each of its queue's thread */
     int64_t ended_ns[SW_QUEUE_COUNT];                      /* the latest transfer */
+    struct sw_phase_times phases;
+    /* where computation is not the thread that issues; NULL = it is, or nobody asked */
+    struct sw_watch *watch;
+    struct phase *begun; /* [n_phases of the step] not counted yet */
+    int32_t n_begun;
     struct held fault;
     bool holds_faults;                 /* of the phase that it walks */
     const struct sw_step_hooks *hooks; /* while it walks; NULL = nobody asked for them */
@@ -184,6 +196,18 @@ static sw_status open_host(struct sw_executor *ex)
     SW_TRY(sw_device_alloc(ex->dev, SW_MEM_HOST, UPDATE_SCALARS_BYTES, &scalars));
     ex->update_scalars = scalars;
     return ex->options.host->ops->stream_open(ex->options.host, &ex->host);
+}
+
+/* On the thread that issues, computation is over when the call returns; else a thread watches. */
+static sw_status open_watch(struct sw_executor *ex)
+{
+    const size_t n = (size_t)ex->plan->step.n_phases;
+    if (ex->dev->caps & SW_DEVICE_HOST_VISIBLE) {
+        return SW_OK;
+    }
+    ex->begun = sw_alloc_zero("run", n + 1, sizeof *ex->begun);
+    SW_TRY_ALLOC(ex->begun, "the executor");
+    return sw_watch_open(ex->dev, (int64_t)n, &ex->watch);
 }
 
 static sw_status begin_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
@@ -309,6 +333,7 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
         SW_TRY_OR(close, load_program(ex, p));
     }
     SW_TRY_OR(close, open_queues(ex));
+    SW_TRY_OR(close, options->phase_times ? open_watch(ex) : SW_OK);
     *out = ex;
     return SW_OK;
 close:
@@ -322,6 +347,11 @@ void sw_executor_close(struct sw_executor *ex)
         return;
     }
     sw_queues_close(ex->queues);
+    if (ex->watch) {
+        ex->dev->ops->stream_wait(ex->dev, ex->compute); /* it has marks still to pass */
+        sw_watch_close(ex->watch);
+    }
+    sw_free(ex->begun);
     sw_swap_close(ex->swap);
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
         if (ex->stages[q].on) {
@@ -875,6 +905,27 @@ static sw_status walk(struct sw_executor *ex, const struct sw_step_phase *phase)
     return end_run(ex, st);
 }
 
+/* Exchanging losses, agreeing and turning the slots are what an update takes, too. */
+static sw_status count_phase(struct sw_executor *ex, const struct sw_step_phase *phase,
+                             int64_t begin_ns, int64_t waited_ns)
+{
+    const bool runs = phase->action == SW_STEP_RUN;
+    const enum sw_segment segment = runs ? phase->segment : SW_SEGMENT_UPDATE;
+    const int64_t now = sw_now_ns();
+    if (segment == SW_SEGMENT_BACKWARD) {
+        ex->phases.reduce_ns += sw_meter_waited_for(&ex->meter, SW_QUEUE_COMM) - waited_ns;
+    }
+    if (!ex->watch) {
+        ex->phases.ns[segment] += now - begin_ns;
+    } else if (ex->n_begun < ex->plan->step.n_phases) {
+        struct phase *begun = &ex->begun[ex->n_begun];
+        *begun = (struct phase){segment, begin_ns, now, 0};
+        SW_TRY(runs ? sw_watch_mark(ex->watch, ex->compute, &begun->mark) : SW_OK);
+        ex->n_begun++;
+    }
+    return SW_OK;
+}
+
 sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *hooks, int32_t *at,
                            int32_t until)
 {
@@ -882,8 +933,11 @@ sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *h
     sw_status st = SW_OK;
     ex->hooks = hooks;
     for (; *at < until && st >= 0; *at += st >= 0) { /* faults are kept up to AGREE */
+        const int64_t begin = sw_now_ns();
+        const int64_t waited = sw_meter_waited_for(&ex->meter, SW_QUEUE_COMM);
         ex->holds_faults = step->holds_faults && *at + 1 < step->n_safe;
         st = walk(ex, &step->phases[*at]);
+        st = st < 0 ? st : count_phase(ex, &step->phases[*at], begin, waited);
     }
     ex->hooks = NULL;
     return st;
@@ -911,6 +965,28 @@ void sw_executor_queue_times(const struct sw_executor *ex,
                              struct sw_queue_times out[SW_QUEUE_COUNT])
 {
     sw_meter_read(&ex->meter, out);
+}
+
+/* A phase begins when it was issued, or when the one before has ended. */
+void sw_executor_phase_times(struct sw_executor *ex, struct sw_phase_times *out)
+{
+    int64_t until = 0;
+    for (int32_t i = 0; i < ex->n_begun; i++) {
+        const struct phase *p = &ex->begun[i];
+        const int64_t passed = p->mark > 0 ? sw_watch_passed_ns(ex->watch, p->mark) : p->end_ns;
+        const int64_t begin = sw_max_i64(p->begin_ns, until), end = sw_max_i64(passed, begin);
+        ex->phases.ns[p->segment] += end - begin;
+        until = end;
+    }
+    ex->n_begun = 0;
+    *out = ex->phases;
+}
+
+bool sw_executor_measure(struct sw_executor *ex, bool on)
+{
+    const bool before = ex->options.profile;
+    ex->options.profile = on;
+    return before;
 }
 
 void sw_executor_trace(struct sw_executor *ex, struct sw_trace *trace)

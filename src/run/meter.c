@@ -46,6 +46,11 @@ static int64_t waited(const struct sw_meter *meter)
     return sum;
 }
 
+int64_t sw_meter_waited_for(const struct sw_meter *meter, enum sw_queue queue)
+{
+    return get(&meter->queues[queue].waited_ns);
+}
+
 /* The clock of computation: it stands still while computation does. */
 int64_t sw_meter_begin(const struct sw_meter *meter)
 {

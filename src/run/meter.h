@@ -36,4 +36,6 @@ void sw_meter_host_waits(struct sw_meter *meter, enum sw_queue queue);
 int64_t sw_meter_begin(const struct sw_meter *meter);
 void sw_meter_end(struct sw_meter *meter, int64_t begun);
 
+/* How long computation stood still for a queue so far. */
+int64_t sw_meter_waited_for(const struct sw_meter *meter, enum sw_queue queue);
 void sw_meter_read(const struct sw_meter *meter, struct sw_queue_times out[SW_QUEUE_COUNT]);

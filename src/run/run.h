@@ -30,8 +30,9 @@ struct sw_executor_options {
     /* Fills every range with NaN bytes when its life ends and records the highest byte that kernels
      * were given; for tests. */
     bool verify;
-    bool profile; /* measures each instruction; see sw_executor_profile */
-    bool serial;  /* every collective and transfer blocks, to compare with one that does not */
+    bool profile;     /* measures each instruction; see sw_executor_profile */
+    bool phase_times; /* sw_executor_phase_times on a device that computes by itself, too */
+    bool serial;      /* every collective and transfer blocks, to compare with one that does not */
     bool no_kernels, no_transfers; /* left out, to measure the others alone; results mean nothing */
 };
 
@@ -91,6 +92,15 @@ struct sw_queue_times {
 void sw_executor_queue_times(const struct sw_executor *ex,
                              struct sw_queue_times out[SW_QUEUE_COUNT]);
 
+/* Of the steps since the executor was opened. Nothing waits for it while a step runs: on a device
+ * that computes by itself a thread notes when it came to the end of a phase (phase_times). */
+struct sw_phase_times {
+    int64_t ns[SW_SEGMENT_COUNT]; /* UPDATE: with losses exchanged, and ranks that agree */
+    int64_t reduce_ns;            /* of backward: computation stood still for the ranks */
+};
+/* Between steps. */
+void sw_executor_phase_times(struct sw_executor *ex, struct sw_phase_times *out);
+
 /* Scalars travel to the device with the next phase. For all micro-steps, and the update. */
 void sw_executor_set(struct sw_executor *ex, enum sw_scalar scalar, double value);
 /* For one micro-step; the update reads the first row. */
@@ -129,6 +139,8 @@ size_t sw_executor_high_water(const struct sw_executor *ex);
 /* profile: nanoseconds instruction i of a program took, summed over runs. */
 int64_t sw_executor_profile(const struct sw_executor *ex, int i_program, int32_t i_instr);
 void sw_executor_profile_reset(struct sw_executor *ex);
+/* Between steps: measures each instruction from here on, or no more. Returns what it was. */
+bool sw_executor_measure(struct sw_executor *ex, bool on);
 
 /* ---- a trace: what ran when ---- */
 

@@ -10,11 +10,21 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
 
+mkdir -p first/bin first/share
+touch first/share/mine
+"$cmake" --install "$build" --prefix "$scratch/first" > install.log
+"$cmake" --build "$build" --target uninstall > uninstall.log
+[ "$(find first | LC_ALL=C sort | tr '\n' ' ')" = 'first first/bin first/share first/share/mine ' ]
+rm -r first
 "$cmake" --install "$build" --prefix "$scratch/first" > install.log
 mv first moved
 library=$(dirname "$(find moved -name libspillway.so)")
 export LD_LIBRARY_PATH="$scratch/$library"
 moved/bin/spillway --version
+for file in man/man1/spillway.1 man/man1/spillway-train.1 bash-completion/completions/spillway zsh/site-functions/_spillway \
+    fish/vendor_completions.d/spillway.fish; do
+    test -s "moved/share/$file"
+done
 
 mkdir project
 {

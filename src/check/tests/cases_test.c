@@ -98,7 +98,8 @@ static void recorded_models_pass(void **state)
 #ifdef TEST_SANITIZED /* long trainings; gpt2 has short ones */
     static const char *const areas[] = {"gpt2"};
 #else
-    static const char *const areas[] = {"gpt2", "bert", "roberta", "distilbert", "train"};
+    static const char *const areas[] = {"gpt2", "bert", "roberta", "distilbert", "deberta-v2",
+                                        "bart", "t5",   "vision",  "rnn",        "train"};
 #endif
     char folder[TEST_PATH_CAP];
     (void)state;
@@ -143,7 +144,7 @@ static void recorded_ranks_pass_vertically(void **state)
 /* What an optimizer trace is of: the name in its reference.json. */
 static bool is_built(const char *path)
 {
-    static const char *const built[] = {"Adam", "AdamW", "SGD", "Lamb", "Adagrad", "Lion"};
+    static const char *const built[] = {"Adam", "AdamW", "SGD", "Lamb", "Adagrad", "Lion", "Muon"};
     char file[TEST_PATH_CAP];
     struct sw_json_doc *doc = NULL;
     bool found = false;

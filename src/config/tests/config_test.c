@@ -492,12 +492,27 @@ static void what_is_not_built_is_refused_by_name(void **state)
              "\"nvme_path\": \"/n\"}}}");
     not_built("{\"zero_optimization\": {\"stage\": 3, \"zero_quantized_weights\": true}}",
               "zero_optimization.zero_quantized_weights");
-    not_built("{\"optimizer\": {\"type\": \"Muon\"}}", "optimizer.type");
+    not_built("{\"optimizer\": {\"type\": \"Adafactor\"}}", "optimizer.type");
+    is_built("{\"optimizer\": {\"type\": \"Muon\"}}");
+    REFUSED("{\"optimizer\": {\"type\": \"Muon\"}, \"spillway\": {\"tile_bytes\": \"1MB\"}}",
+            "spillway.tile_bytes", "whole matrices");
+    REFUSED("{\"optimizer\": {\"type\": \"Muon\", \"params\": {\"lr\": 0, \"adam_lr\": 1e-3}}}",
+            "optimizer.params.lr", "adam_lr");
+    not_built("{\"optimizer\": {\"type\": \"RMSprop\", \"params\": {\"centered\": true}}}",
+              "optimizer.params.centered");
     not_built("{\"optimizer\": {\"type\": \"zerooneadam\"}}", "depend on the number of ranks");
+    REFUSED("{\"spillway\": {\"label_smoothing\": 1}}", "spillway.label_smoothing", "below 1");
+    REFUSED("{\"spillway\": {\"label_smoothing\": -0.1}}", "spillway.label_smoothing", "-0.1");
     REFUSED("{\"optimizer\": {\"type\": \"Lamb\"}, \"spillway\": {\"moments\": \"bf16\"}}",
             "spillway.moments", "Adam and AdamW");
     not_built("{\"scheduler\": {\"type\": \"StepLR\"}}", "scheduler.type");
-    not_built("{\"tensorboard\": {\"enabled\": true}}", "tensorboard.enabled");
+    not_built("{\"wandb\": {\"enabled\": true}}", "wandb.enabled");
+    not_built("{\"comet\": {\"enabled\": true}}", "comet.enabled");
+    is_built(
+        "{\"tensorboard\": {\"enabled\": true}, \"csv_monitor\": {\"enabled\": true, "
+        "\"output_path\": \"logs\", \"job_name\": \"a\"}, \"flops_profiler\": {\"enabled\": true, "
+        "\"profile_step\": 3, \"module_depth\": 2, \"top_modules\": 3, \"detailed\": false, "
+        "\"output_file\": \"profile.txt\"}, \"wall_clock_breakdown\": true}");
     not_built("{\"compression_training\": {\"layer_reduction\": {\"enabled\": true}}}",
               "compression_training");
     not_built("{\"sparse_attention\": {}}", "sparse_attention");
@@ -575,7 +590,7 @@ static void effective_values_read_again(void **state)
         "{\"optimizer\": {\"type\": \"lamb\", \"params\": {\"lr\": 11e-3, \"max_coeff\": 0.3}}, "
         "\"scheduler\": {\"type\": \"OneCycle\", \"params\": {\"cycle_min_lr\": [0.1, 0.2], "
         "\"cycle_max_lr\": 0.3}}, \"spillway\": {\"recompute\": 4, \"host_memory\": \"3GiB\"}}",
-        "{\"optimizer\": {\"type\": \"RMSprop\", \"params\": {\"alpha\": 0.9}}}",
+        "{\"optimizer\": {\"type\": \"NAdam\", \"params\": {\"momentum_decay\": 0.9}}}",
     };
     for (size_t i = 0; i < SW_LEN(texts); i++) {
         struct sw_str first = {0}, second = {0};
@@ -599,7 +614,7 @@ static void machines_get_one_object(void **state)
     (void)state;
     struct sw_str text = {0};
     struct sw_config *c =
-        must("{\"train_batch_size\": 8, \"optimizer\": {\"type\": \"Muon\"}}", NULL, 0);
+        must("{\"train_batch_size\": 8, \"optimizer\": {\"type\": \"NAdam\"}}", NULL, 0);
     sw_str_puts(&text, "{");
     sw_config_print_json(c, &text);
     sw_str_puts(&text, "}");
@@ -636,7 +651,7 @@ static void keys_are_explained(void **state)
     explained("stage3_prefetch_bucket_size", "zero_optimization.prefetch_bucket_size");
     explained("fp16", "loss_scale_window");
     explained("warmup_num_steps", "WarmupLR");
-    explained("optimizer", "Muon (not built)");
+    explained("optimizer", "OneBitAdam (not built)");
     explained("spillway.loss", "microbatch, tokens");
     assert_int_equal(sw_config_explain("zero_optimization.stagee", &text), SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "\"zero_optimization.stage\""));

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 enum { HUGE_PAGE = 2 << 20 };
+enum { FAST_ROWS = 2 }; /* counted up with every change of the fast rows that changes a bit */
 
 /* One byte of state: a handle must differ from NULL, nothing more. */
 struct sw_stream_queue {
@@ -224,13 +225,18 @@ static bool takes(const struct cpu_device *cpu, const struct cpu_kernel *row,
     return out->supported;
 }
 
+/* Which kernel an op has is a bit: where there was no memory to say, none is taken instead. */
 static const struct cpu_kernel *choose(const struct cpu_device *cpu, const struct sw_op_desc *desc,
                                        struct sw_kernel_info *out)
 {
     const enum sw_op_kind kind = desc->op->kind;
+    memset(out, 0, sizeof *out);
     for (int i = 0; !cpu->reference && i < 4 && sw_cpu_fast_rows[kind][i]; i++) {
         if (takes(cpu, sw_cpu_fast_rows[kind][i], desc, out)) {
             return sw_cpu_fast_rows[kind][i];
+        }
+        if (out->no_memory) {
+            return NULL;
         }
     }
     const struct cpu_kernel *row = &sw_cpu_reference_rows[kind];
@@ -240,7 +246,7 @@ static const struct cpu_kernel *choose(const struct cpu_device *cpu, const struc
 static void query(struct sw_device *dev, const struct sw_op_desc *desc, struct sw_kernel_info *out)
 {
     if (!choose(cpu_of(dev), desc, out)) {
-        memset(out, 0, sizeof *out);
+        *out = (struct sw_kernel_info){.no_memory = out->no_memory};
     }
 }
 
@@ -250,6 +256,9 @@ static sw_status prepare(struct sw_device *dev, const struct sw_op_desc *desc,
     struct cpu_device *cpu = cpu_of(dev);
     struct sw_kernel_info info;
     const struct cpu_kernel *row = choose(cpu, desc, &info);
+    if (!row && info.no_memory) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a kernel of %s", sw_op_name(desc->op));
+    }
     if (!row) {
         return SW_FAIL(SW_E_UNSUP, "device %s has no kernel for op %s", dev->ops->name,
                        sw_op_name(desc->op));
@@ -342,8 +351,8 @@ static void name_kernel_set(struct cpu_device *cpu)
     }
     char more[96];
     sw_cpu_fast_describe(cpu, more, sizeof more);
-    snprintf(cpu->kernel_set, sizeof cpu->kernel_set, "cpu %s%s bf16:%s%s%s",
-             sw_cpu_isa_name(cpu->isa), cpu->has_amx_bf16 ? " amx_bf16" : "",
+    snprintf(cpu->kernel_set, sizeof cpu->kernel_set, "cpu %s v%d%s bf16:%s%s%s",
+             sw_cpu_isa_name(cpu->isa), FAST_ROWS, cpu->has_amx_bf16 ? " amx_bf16" : "",
              cpu->native_bf16 ? "native" : "converted", more[0] ? " " : "", more);
 }
 

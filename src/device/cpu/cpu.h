@@ -54,6 +54,15 @@ extern const struct cpu_kernel sw_cpu_reference_rows[SW_N_OP_KINDS];
  * the kernel set; empty when nothing does. At most cap bytes with the NUL. */
 void sw_cpu_fast_describe(const struct cpu_device *dev, char *out, size_t cap);
 
+/* ---- Muon (muon.c) ---- */
+
+/* Of PyTorch's Newton-Schulz steps, as fp32 has them. */
+#define CPU_MUON_A 3.4445f
+#define CPU_MUON_B -4.7750f
+#define CPU_MUON_C 2.0315f
+/* The rate of a matrix: higher ones move farther. */
+double sw_cpu_muon_step(const struct sw_op_desc *desc, double lr);
+
 /* ---- LAMB's scalars (lamb.c) ---- */
 
 /* norms [SW_LAMB_WORDS] of the parts [n_parts, SW_LAMB_WORDS]. */

@@ -143,6 +143,30 @@ struct cpu_norm_grad {
     bool one_plus; /* RMS norm */
 };
 
+/* A recurrence; operands as of the op. */
+struct cpu_lstm {
+    enum sw_dtype dtype; /* of x, w, bias, y, dy */
+    int64_t batch, tokens, hidden;
+    bool reverse;
+    const int32_t *mask;           /* [B,T] or NULL */
+    const void *x, *w, *bias, *dy; /* dy: backward, as dz */
+    const float *packed;           /* w, packed for this way */
+    void *y;                       /* backward: read */
+    float *gates, *cells;          /* forward: or NULL; backward: read */
+    float *dz;
+};
+
+/* The token of step `step` of sample b, as a row of all. */
+static inline int64_t cpu_lstm_row(const struct cpu_lstm *l, int64_t b, int64_t step)
+{
+    return b * l->tokens + (l->reverse ? l->tokens - 1 - step : step);
+}
+
+static inline bool cpu_lstm_takes(const struct cpu_lstm *l, int64_t row)
+{
+    return !l->mask || l->mask[row] != 0;
+}
+
 /* What a label is in a gradient: `hot` where it is, on top of `smooth` everywhere. */
 struct cpu_onehot {
     float smooth, hot;
@@ -197,6 +221,11 @@ struct cpu_vector {
                          float *w, float *direction);
     /* LAMB_APPLY: u->step_size is the step times the ratio */
     void (*lamb_apply)(const struct cpu_update *u, int64_t first, int64_t n);
+    /* MUON_MOMENTS: as update; direction: bf16 of element 0 */
+    void (*muon_moments)(const struct cpu_update *u, int64_t first, int64_t n, const float *sum,
+                         uint16_t *direction);
+    /* MUON_APPLY: u->step_size is that of the matrix; x: of these elements, first one at x[0] */
+    void (*muon_apply)(const struct cpu_update *u, int64_t first, int64_t n, const float *x);
     /* Adds the sums of squares of the runs among CPU_STREAM_ELEMS elements; false, and nothing is
      * added, where an element is no number or above limit in size */
     bool (*add_squares)(const float *g, double limit, int64_t *stats);
@@ -209,6 +238,15 @@ struct cpu_vector {
     void (*rms_norm)(const struct cpu_norm *c, int64_t first, int64_t n);
     /* dw NULL: not wanted */
     void (*rms_norm_grad)(const struct cpu_norm_grad *c, int64_t first, int64_t n, float *dw);
+    /* A recurrence: w as the right side of a product, in panels of lstm_panel columns; all steps of
+     * n samples, whose scratch is of so many; what each step saw of the one before, of sample b. */
+    int64_t lstm_panel;
+    size_t (*lstm_packed_bytes)(int64_t hidden, bool back);
+    size_t (*lstm_scratch_bytes)(int64_t hidden, int64_t n);
+    void (*lstm_pack)(const struct cpu_lstm *l, bool back, int64_t i_panel, float *packed);
+    void (*lstm_steps)(const struct cpu_lstm *l, int64_t first, int64_t n, void *scratch);
+    void (*lstm_steps_grad)(const struct cpu_lstm *l, int64_t first, int64_t n, void *scratch);
+    void (*lstm_shift)(const struct cpu_lstm *l, int64_t b, float *shifted);
     /* sums [n] over `rows` rows, ld elements apart */
     void (*sum_rows)(enum sw_dtype dtype, const void *x, int64_t rows, int64_t ld, int64_t n,
                      float *sums);
@@ -313,9 +351,13 @@ extern const struct cpu_kernel sw_cpu_linear_ce, sw_cpu_linear_ce_grad;
 extern const struct cpu_kernel sw_cpu_elementwise, sw_cpu_cast, sw_cpu_dropout;
 extern const struct cpu_kernel sw_cpu_accumulate, sw_cpu_grad_stats, sw_cpu_update;
 extern const struct cpu_kernel sw_cpu_lamb_moments, sw_cpu_lamb_apply;
+extern const struct cpu_kernel sw_cpu_muon_moments, sw_cpu_muon_apply;
 extern const struct cpu_kernel sw_cpu_layer_norm, sw_cpu_layer_norm_grad, sw_cpu_sum_rows;
 extern const struct cpu_kernel sw_cpu_rms_norm, sw_cpu_rms_norm_grad;
 extern const struct cpu_kernel sw_cpu_gate, sw_cpu_rotary;
 extern const struct cpu_kernel sw_cpu_cross_entropy, sw_cpu_cross_entropy_grad;
 extern const struct cpu_kernel sw_cpu_embedding, sw_cpu_embedding_grad;
 extern const struct cpu_kernel sw_cpu_attention, sw_cpu_attention_grad;
+extern const struct cpu_kernel sw_cpu_im2col, sw_cpu_col2im, sw_cpu_pool, sw_cpu_pool_grad;
+extern const struct cpu_kernel sw_cpu_lstm, sw_cpu_lstm_grad;
+extern const struct cpu_kernel sw_cpu_relative_scores, sw_cpu_relative_scores_grad;

@@ -159,7 +159,9 @@ static void forward_query(const struct cpu_device *dev, const struct sw_op_desc 
                           struct sw_kernel_info *out)
 {
     struct forward f;
-    if (!takes(desc, 0) || forward_open(dev, desc, &f) < 0) {
+    const sw_status st = takes(desc, 0) ? forward_open(dev, desc, &f) : SW_E_UNSUP;
+    out->no_memory = st == SW_E_NOMEM;
+    if (st < 0) {
         return;
     }
     out->supported = true;
@@ -409,7 +411,9 @@ static void backward_query(const struct cpu_device *dev, const struct sw_op_desc
     for (int i = 0; i < 3; i++) {
         good = good && (!cpu_has_output(desc, i) || cpu_is_fast_float(desc->out[i].dtype));
     }
-    if (!good || backward_open(dev, desc, &b) < 0) {
+    const sw_status st = good ? backward_open(dev, desc, &b) : SW_E_UNSUP;
+    out->no_memory = st == SW_E_NOMEM;
+    if (st < 0) {
         return;
     }
     out->supported = true;

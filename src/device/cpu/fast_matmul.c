@@ -241,7 +241,9 @@ static void query_with(const struct cpu_device *dev, const struct sw_op_desc *de
                        bool prefer_dnnl, struct sw_kernel_info *out)
 {
     struct matmul mm;
-    if (!takes(desc) || open(dev, desc, prefer_dnnl, &mm) < 0) {
+    const sw_status st = takes(desc) ? open(dev, desc, prefer_dnnl, &mm) : SW_E_UNSUP;
+    out->no_memory = st == SW_E_NOMEM;
+    if (st < 0) {
         return;
     }
     out->supported = true;

@@ -23,6 +23,8 @@ const struct cpu_kernel *const sw_cpu_fast_rows[SW_N_OP_KINDS][4] = {
     [SW_OP_UPDATE] = {&sw_cpu_update},
     [SW_OP_LAMB_MOMENTS] = {&sw_cpu_lamb_moments},
     [SW_OP_LAMB_APPLY] = {&sw_cpu_lamb_apply},
+    [SW_OP_MUON_MOMENTS] = {&sw_cpu_muon_moments},
+    [SW_OP_MUON_APPLY] = {&sw_cpu_muon_apply},
     [SW_OP_CROSS_ENTROPY] = {&sw_cpu_cross_entropy},
     [SW_OP_CROSS_ENTROPY_GRAD] = {&sw_cpu_cross_entropy_grad},
     [SW_OP_LINEAR_CE] = {&sw_cpu_linear_ce},
@@ -34,6 +36,14 @@ const struct cpu_kernel *const sw_cpu_fast_rows[SW_N_OP_KINDS][4] = {
     [SW_OP_GATED_ACT] = {&sw_cpu_gate},
     [SW_OP_GATED_ACT_GRAD] = {&sw_cpu_gate},
     [SW_OP_ROTARY] = {&sw_cpu_rotary},
+    [SW_OP_IM2COL] = {&sw_cpu_im2col},
+    [SW_OP_COL2IM] = {&sw_cpu_col2im},
+    [SW_OP_POOL] = {&sw_cpu_pool},
+    [SW_OP_POOL_GRAD] = {&sw_cpu_pool_grad},
+    [SW_OP_LSTM] = {&sw_cpu_lstm},
+    [SW_OP_LSTM_GRAD] = {&sw_cpu_lstm_grad},
+    [SW_OP_RELATIVE_SCORES] = {&sw_cpu_relative_scores},
+    [SW_OP_RELATIVE_SCORES_GRAD] = {&sw_cpu_relative_scores_grad},
 };
 
 const struct cpu_vector *sw_cpu_vector_for(enum cpu_isa isa)

@@ -16,7 +16,7 @@ enum { COPY_BYTES = 64 << 20, COPY_PARTS = 64 };
 static const double attempt_s = 0.02; /* the least time of one measurement */
 static const double product_s = 0.1;  /* the least time of all measurements of a product */
 
-static void processor_name(char *out, size_t cap)
+void sw_device_processor_name(char *out, size_t cap)
 {
     snprintf(out, cap, "unknown processor");
 #if defined(__x86_64__)
@@ -161,7 +161,7 @@ sw_status sw_device_cpu_report(struct sw_device *dev, struct sw_cpu_report *out)
     struct sw_cpu_report report = {.n_threads = sw_pool_threads(cpu->pool)};
     bool amx = false;
     const enum cpu_isa found = sw_cpu_isa_detect(&amx);
-    processor_name(report.cpu, sizeof report.cpu);
+    sw_device_processor_name(report.cpu, sizeof report.cpu);
     snprintf(report.isa, sizeof report.isa, "%s found%s, %s used", sw_cpu_isa_name(found),
              amx ? " with amx" : "", cpu->reference ? "plain C" : sw_cpu_isa_name(cpu->isa));
     const struct cpu_vector *vector = sw_cpu_vector_for(cpu->isa);

@@ -11,7 +11,8 @@ _Static_assert((int)GPU_RULE_ADAM == SW_UPDATE_ADAM && (int)GPU_RULE_SGD == SW_U
                    (int)GPU_RULE_LAMB == SW_UPDATE_LAMB &&
                    (int)GPU_RULE_ADAGRAD == SW_UPDATE_ADAGRAD &&
                    (int)GPU_RULE_LION == SW_UPDATE_LION &&
-                   (int)GPU_RULE_SPARSE_ADAM == SW_UPDATE_SPARSE_ADAM,
+                   (int)GPU_RULE_SPARSE_ADAM == SW_UPDATE_SPARSE_ADAM &&
+                   (int)GPU_RULE_RMSPROP == SW_UPDATE_RMSPROP,
                "rules have the graph's numbers");
 
 static void query_any(const struct gpu_device *dev, const struct sw_op_desc *desc,

@@ -181,6 +181,27 @@ static void test_a_view_has_no_kernel(void **state)
     assert_int_equal(sw_device_prepare(all->fast[0][0], &desc, &kernel), SW_E_UNSUP);
 }
 
+/* No other kernel is taken, whose bits are others, and the refusal says why. */
+static void test_lack_of_memory_chooses_no_kernel(void **state)
+{
+    struct devices *all = *state;
+    struct sw_device *dev = all->fast[N_LIMITS - 1][0];
+    const struct sw_view square = {.dtype = SW_F32, .shape = SW_SHAPE(8, 8), .strides = {8, 1}};
+    const struct sw_op op = {.kind = SW_OP_MATMUL, .n_in = 2, .n_out = 1};
+    const struct sw_op_desc desc = {.op = &op, .in = {square, square}, .out = {square}};
+    struct sw_kernel_info info;
+    struct sw_kernel *kernel;
+    sw_device_query(dev, &desc, &info);
+    assert_true(info.supported && !info.no_memory);
+    sw_alloc_fail_nth(1);
+    sw_device_query(dev, &desc, &info);
+    sw_alloc_fail_nth(1);
+    const sw_status st = sw_device_prepare(dev, &desc, &kernel);
+    sw_alloc_fail_nth(0);
+    assert_true(!info.supported && info.no_memory);
+    assert_int_equal(st, SW_E_NOMEM);
+}
+
 /* The caps say what the ops do; every slot of the table is there. */
 static void test_tables_are_complete(void **state)
 {
@@ -396,6 +417,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_kind_has_cases),
         cmocka_unit_test(test_a_view_has_no_kernel),
+        cmocka_unit_test(test_lack_of_memory_chooses_no_kernel),
         cmocka_unit_test(test_tables_are_complete),
         cmocka_unit_test(test_devices_have_names),
         cmocka_unit_test(test_slices_are_added_in_order),

@@ -166,6 +166,22 @@ static bool has_f64(const struct op_case *c)
     return found;
 }
 
+static bool is_the_cpus(int kind)
+{
+    return kind == SW_OP_USER || kind == SW_OP_MUON_MOMENTS || kind == SW_OP_MUON_APPLY;
+}
+
+static void what_is_the_cpus_alone_is_refused(void **state)
+{
+    (void)state;
+    for (int kind = SW_OP_MUON_MOMENTS; kind <= SW_OP_MUON_APPLY; kind++) {
+        struct op_case c, got;
+        assert_true(op_cases[kind](&c, SW_F32, 0));
+        assert_false(run(all.emu[0], &c, &got));
+        case_fini(&c);
+    }
+}
+
 /* SPILLWAY_EMU_OP=name: that kind alone. */
 static void test_kernels(void **state)
 {
@@ -175,7 +191,7 @@ static void test_kernels(void **state)
     for (int kind = 0; kind < SW_N_OP_KINDS; kind++) {
         const struct sw_op named = {.kind = (enum sw_op_kind)kind};
         bool known = true;
-        if (kind == SW_OP_USER || (only && strcmp(only, sw_op_name(&named)) != 0)) {
+        if (is_the_cpus(kind) || (only && strcmp(only, sw_op_name(&named)) != 0)) {
             continue;
         }
         for (size_t d = 0; known && op_cases[kind] && d < SW_LEN(dtypes); d++) {
@@ -218,6 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_made_by_the_stand_ins_and_by_our_kernel),
+        cmocka_unit_test(what_is_the_cpus_alone_is_refused),
         cmocka_unit_test(test_kernels),
         cmocka_unit_test(test_skipped_copy_writes_nothing),
     };

@@ -756,9 +756,11 @@ static void param_and_states(struct op_case *c, enum sw_dtype dtype, struct sw_s
                 (int16_t)case_random(c, 99, (uint64_t)e, -32768, 32767);
         }
     }
+    const enum sw_update_kind kind = c->op.attrs.update.rule.kind;
+    const bool is_of_squares = kind == SW_UPDATE_ADAGRAD || kind == SW_UPDATE_RMSPROP;
     for (int i = 0; i < moments; i++) {
         case_in(c, half && dtype != SW_F64 ? SW_BF16 : stat_of(dtype), shape,
-                i == 0 && c->op.attrs.update.rule.kind != SW_UPDATE_ADAGRAD ? -1 : 0, 1);
+                i == 0 && !is_of_squares ? -1 : 0, 1);
     }
     c->op.attrs.update.rule.n_states = c->op.n_in - 1;
 }
@@ -823,6 +825,17 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
         {{.kind = SW_UPDATE_LION, .weight_decay = 0.1}, 1, 0, 9},
         {{.kind = SW_UPDATE_SPARSE_ADAM, .bias_correction = true, .eps = 1e-8}, 2, 1, 4},
         {{.kind = SW_UPDATE_SPARSE_ADAM, .bias_correction = true, .eps = 1e-8}, 2, 3, 4},
+        {{.kind = SW_UPDATE_RMSPROP, .eps = 1e-8, .has_betas = true, .beta2 = 0.9}, 1, 2, 1},
+        {{.kind = SW_UPDATE_RMSPROP,
+          .maximize = true,
+          .eps = 1e-6,
+          .weight_decay = 0.1,
+          .has_betas = true,
+          .beta1 = 0.8,
+          .beta2 = 0.95},
+         2,
+         0,
+         4},
         {{.kind = SW_UPDATE_ADAM,
           .decoupled = true,
           .bias_correction = true,
@@ -843,7 +856,7 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
          0,
          6},
     };
-    enum { SKIPPED = 10, FIRST_PIECE = 8, FIRST_HALF = 17 }; /* then moments of bf16 */
+    enum { SKIPPED = 10, FIRST_PIECE = 8, FIRST_HALF = 19 }; /* then moments of bf16 */
     /* states of some of the elements */
     static const struct {
         int64_t first, n;
@@ -959,6 +972,63 @@ static bool lamb_apply(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
+/* Lying, standing, square, a row; the last three: a slice of it, a slice with padding, skipped. */
+static const int64_t muon_shapes[][2] = {{5, 7},   {61, 37}, {24, 24}, {1, 33},
+                                         {37, 61}, {24, 40}, {5, 7}};
+enum { N_MUON = SW_LEN(muon_shapes), MUON_SLICE = 4, MUON_PADDED, MUON_SKIPPED };
+
+static struct sw_shape muon_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dtype,
+                                 int variant)
+{
+    const struct sw_shape whole = SW_SHAPE(muon_shapes[variant][0], muon_shapes[variant][1]);
+    const bool is_slice = variant == MUON_SLICE || variant == MUON_PADDED;
+    const int64_t n = is_slice ? 480 : sw_shape_elems(&whole);
+    case_init(c, kind, "muon %d %s", variant, name_of(dtype));
+    c->op.attrs.update.rule = (struct sw_update_attrs){.kind = SW_UPDATE_MUON,
+                                                       .nesterov = variant % 2 == 0,
+                                                       .weight_decay = variant % 3 == 0 ? 0 : 0.1,
+                                                       .has_betas = true,
+                                                       .beta1 = 0.95,
+                                                       .ns_steps = 5};
+    c->op.attrs.update.origin = is_slice ? 960 - 480 * (variant == MUON_SLICE) : 0;
+    c->op.attrs.update.n_elems = variant == MUON_PADDED ? 0 : n;
+    c->scalars[SW_SCALAR_SKIP] = variant == MUON_SKIPPED;
+    param_and_states(c, dtype, is_slice ? SW_SHAPE(n) : whole, is_slice ? SW_SHAPE(n) : whole, 1,
+                     false);
+    return whole;
+}
+
+static bool muon_moments(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= MUON_SKIPPED) {
+        return false;
+    }
+    muon_init(c, SW_OP_MUON_MOMENTS, dtype, variant);
+    c->exact = true;
+    case_out_in_place(c, c->op.attrs.update.rule.n_states);
+    case_out(c, SW_BF16, c->in[0].view.shape);
+    case_in(c, variant % 2 ? dtype : stat_of(dtype), c->in[0].view.shape, -1, 1);
+    return true;
+}
+
+/* A sum that is rounded to bf16 on the other side moves some elements by 2^-8 of the rate. */
+static bool muon_apply(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= N_MUON) {
+        return false;
+    }
+    const struct sw_shape whole = muon_init(c, SW_OP_MUON_APPLY, dtype, variant);
+    const int i_momentum = --c->op.n_in; /* it takes no part */
+    sw_free(c->in[i_momentum].view.data);
+    c->in[i_momentum].view.data = NULL;
+    c->slack = dtype == SW_F64 ? 1 : 400;
+    for (int i = 0; i < i_momentum; i++) {
+        case_out_in_place(c, i);
+    }
+    case_in(c, SW_BF16, whole, -1, 1);
+    return true;
+}
+
 static bool lamb_add_norms(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     (void)dtype;
@@ -1036,6 +1106,8 @@ const case_build_fn op_cases[SW_N_OP_KINDS] = {
     [SW_OP_UPDATE] = update,
     [SW_OP_LAMB_MOMENTS] = lamb_moments,
     [SW_OP_LAMB_APPLY] = lamb_apply,
+    [SW_OP_MUON_MOMENTS] = muon_moments,
+    [SW_OP_MUON_APPLY] = muon_apply,
     [SW_OP_USER] = user,
     [SW_OP_LAMB_ADD_NORMS] = lamb_add_norms,
     [SW_OP_RMS_NORM] = case_rms_norm,

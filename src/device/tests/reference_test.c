@@ -648,6 +648,12 @@ static double moved_by(const struct sw_update_attrs *a, double w, double g, doub
         m[0] = g * g + (t == 1 ? a->initial : m[0]);
         return w - lr / (1 + (t - 1) * a->lr_decay) * g / (sqrt(m[0]) + a->eps);
     }
+    if (a->kind == SW_UPDATE_RMSPROP) {
+        g = (a->maximize ? -g : g) + a->weight_decay * w;
+        m[0] = a->beta2 * m[0] + (1 - a->beta2) * g * g;
+        m[1] = a->beta1 * m[1] + g / (sqrt(m[0]) + a->eps);
+        return w - lr * m[1];
+    }
     if (g == 0) { /* SparseAdam */
         return w;
     }
@@ -656,9 +662,9 @@ static double moved_by(const struct sw_update_attrs *a, double w, double g, doub
     return w - lr * sqrt(1 - pow(b2, t)) / (1 - pow(b1, t)) * m[0] / (sqrt(m[1]) + a->eps);
 }
 
-static void test_adagrad_lion_and_sparse_adam(void **state)
+static void test_adagrad_lion_sparse_adam_and_rmsprop(void **state)
 {
-    for (int variant = 11; variant < 17; variant++) {
+    for (int variant = 11; variant < 19; variant++) {
         struct op_case c, r;
         assert_true(op_cases[SW_OP_UPDATE](&c, SW_F64, variant));
         const struct sw_update_attrs *a = &c.op.attrs.update.rule;
@@ -702,7 +708,7 @@ static void test_bf16_moments_are_right_on_average(void **state)
     double sum[SOME] = {0}, want[SOME];
     for (int t = 1; t <= STEPS; t++) {
         struct op_case c, r;
-        assert_true(op_cases[SW_OP_UPDATE](&c, SW_F32, 18));
+        assert_true(op_cases[SW_OP_UPDATE](&c, SW_F32, 20));
         c.scalars[SW_SCALAR_STEP] = t;
         run(*state, &c, &r);
         for (int64_t e = 0; e < SOME; e++) {
@@ -916,7 +922,7 @@ int main(void)
         cmocka_unit_test(test_embedding_grad_sums_by_id),
         cmocka_unit_test(test_adam),
         cmocka_unit_test(test_sgd),
-        cmocka_unit_test(test_adagrad_lion_and_sparse_adam),
+        cmocka_unit_test(test_adagrad_lion_sparse_adam_and_rmsprop),
         cmocka_unit_test(test_bf16_moments_are_right_on_average),
         cmocka_unit_test(test_lamb_norms),
         cmocka_unit_test(test_lamb_ratio),

@@ -185,9 +185,60 @@ static void a_model_names_its_inputs(void **state)
     unlink(path);
 }
 
+static void expect_inputs(const sw_engine *engine, const struct sw_input_info *wanted, int n)
+{
+    assert_int_equal(sw_engine_n_inputs(engine), n);
+    for (int i = 0; i < n; i++) {
+        struct sw_input_info info;
+        assert_int_equal(sw_engine_input(engine, i, &info), SW_OK);
+        assert_string_equal(info.name, wanted[i].name);
+        assert_int_equal(info.dtype, wanted[i].dtype);
+        assert_int_equal(info.shape.rank, wanted[i].shape.rank);
+        for (int d = 0; d < info.shape.rank; d++) {
+            assert_int_equal(info.shape.dims[d], wanted[i].shape.dims[d]);
+        }
+        assert_int_equal(info.optional, wanted[i].optional);
+    }
+}
+
+/* Those of one micro-batch, whatever the schedule, and whichever program takes them. */
+static void what_a_batch_consists_of_is_listed(void **state)
+{
+    static const char *const schedules[] = {"spillway.schedule=horizontal",
+                                            "spillway.schedule=vertical"};
+    const struct sw_input_info rows[] = {{"rows", SW_I32, {2, {B, T + 1}}, false}};
+    const struct sw_input_info causal[] = {{"input_ids", SW_I32, {2, {3, 16}}, false},
+                                           {"positions", SW_I32, {1, {16}}, true},
+                                           {"labels", SW_I32, {2, {3, 16}}, false}};
+    (void)state;
+    for (size_t s = 0; s < 2; s++) {
+        sw_engine *engine = open_own(schedules[s]);
+        struct sw_input_info info = {0};
+        expect_inputs(engine, rows, 1);
+        expect(sw_engine_input(engine, 1, &info), "input 1: a micro-batch here has 1", "input 1");
+        expect(sw_engine_input(engine, -1, &info), "input -1:", "input -1");
+        sw_close(engine);
+    }
+    for (int trains = 0; trains < 2; trains++) {
+        const struct sw_engine_options options = {.config_text = config,
+                                                  .model = "gpt2-tiny",
+                                                  .seq_len = 16,
+                                                  .seed = 7,
+                                                  .no_train = !trains,
+                                                  .want_logits = true,
+                                                  .plan_only = true};
+        sw_engine *engine = NULL;
+        assert_int_equal(sw_initialize(&options, &engine), SW_OK);
+        assert_true(sw_engine_seed(engine) == 7);
+        expect_inputs(engine, causal, trains ? 3 : 2);
+        sw_close(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(ids_and_labels_out_of_range_are_named),
+                                       cmocka_unit_test(what_a_batch_consists_of_is_listed),
                                        cmocka_unit_test(a_refused_batch_changes_nothing),
                                        cmocka_unit_test(a_model_names_its_inputs)};
     return cmocka_run_group_tests(tests, NULL, NULL);

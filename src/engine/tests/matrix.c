@@ -39,8 +39,8 @@ static const struct {
     [TABLE]         = {"table", 2, {"tied", "untied"}},
     [PACKING]       = {"packing", 2, {"false", "true"}}, /* documents of 3 tokens, and padding */
     [FROZEN]        = {"frozen", 3, {"none", "some", "all but adapters"}},
-    [OPTIMIZER]     = {"optimizer", 6, {"AdamW", "Lamb", "Adagrad", "Lion", "SparseAdam",
-                                         "AdamW in bf16 by groups"}},
+    [OPTIMIZER]     = {"optimizer", 8, {"AdamW", "Lamb", "Adagrad", "Lion", "SparseAdam",
+                                         "AdamW in bf16 by groups", "RMSprop", "Muon"}},
     [STAGE]         = {"stage", 4, {"0", "1", "2", "3"}},
     [RANKS]         = {"ranks", 6, {"1", "2", "3", "4", "6", "8"}},
     [RECOMPUTE]     = {"recompute", 2, {"none", "blocks"}},
@@ -63,6 +63,9 @@ static const struct {
 };
 // clang-format on
 
+/* Of OPTIMIZER. */
+enum { HALF_MOMENTS = 5 /* and groups of parameters */, MUON = 7 };
+
 /* Choices of an axis that are met: the first of them, and how many. */
 struct choices {
     int first, n;
@@ -77,6 +80,9 @@ static struct choices choices_of(enum matrix_devices devices, int a)
                                             [MATRIX_CPU_AND_MOCK] = {0, 3},
                                             [MATRIX_EMU] = {3, 3}};
         return of[devices];
+    }
+    if (devices == MATRIX_EMU && a == OPTIMIZER) { /* GPUs have no Muon */
+        return (struct choices){0, MUON};
     }
     if (cpu && a == UPDATES) { /* it is one memory */
         return (struct choices){0, 1};
@@ -196,10 +202,11 @@ static int states_on(const struct row *row)
     return stage == 0 ? 0 : states == 2 && stage < 3 ? 1 : states;
 }
 
-/* LAMB is updated on the device. */
+/* LAMB and Muon are updated on the device. */
 static const char *updated_on(const struct row *row)
 {
-    return states_on(row) == 1 && !is_second(row, OPTIMIZER) ? choice(row, UPDATES) : "auto";
+    const bool may = !is_second(row, OPTIMIZER) && row->at[OPTIMIZER] != MUON;
+    return states_on(row) == 1 && may ? choice(row, UPDATES) : "auto";
 }
 
 static void write_offload(const struct row *row, char *text, size_t size)
@@ -221,7 +228,8 @@ static void write_offload(const struct row *row, char *text, size_t size)
 
 static bool may_tile(const struct row *row)
 {
-    return row->at[STAGE] == 3 && row->at[STATES] > 0 && row->at[PARAMS] > 0;
+    return row->at[STAGE] == 3 && row->at[STATES] > 0 && row->at[PARAMS] > 0 &&
+           row->at[OPTIMIZER] != MUON;
 }
 
 /* Adapters of all layers, and a table that is trained whole, which unties a tied one. */
@@ -248,8 +256,11 @@ static const char *const optimizers[MAX_CHOICES] = {
     "\"lr_decay\": 0.1, \"initial_accumulator_value\": 0.01}",
     "\"type\": \"Lion\", \"params\": {\"lr\": 0.001, \"weight_decay\": 0.1}",
     "\"type\": \"SparseAdam\", \"params\": {\"lr\": 0.01}",
-    "\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}"};
-enum { HALF_MOMENTS = 5 }; /* and groups of parameters */
+    "\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}",
+    "\"type\": \"RMSprop\", \"params\": {\"lr\": 0.001, \"weight_decay\": 0.1, "
+    "\"momentum\": 0.9}",
+    "\"type\": \"Muon\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1, "
+    "\"adam_lr\": 0.003}"};
 static const char half_moments[] = "\"moments\": \"bf16\", \"layer_decay\": 0.9, "
                                    "\"groups\": [{\"match\": \"*.weight\", \"lr_scale\": 0.5, "
                                    "\"betas\": [0.8, 0.95], \"weight_decay\": 0.02}], ";
@@ -558,7 +569,7 @@ void matrix_on_disk(enum matrix_devices devices, int n_steps)
                        [PIECES] = 1,
                        [ACTIVATIONS] = 1,
                        [GENERATION] = 1}};
-    for (int way = 0; way < 2 * 2 * 3 * 6 * 2; way++) {
+    for (int way = 0; way < 2 * 2 * 3 * 8 * 2; way++) {
         int rest = way;
         for (int a = 0; a < 5; a++) {
             static const enum axis varied[] = {RANKS, SCHEDULE, MICRO_BATCHES, OPTIMIZER,

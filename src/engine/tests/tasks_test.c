@@ -159,6 +159,7 @@ struct job {
     double losses[STEPS], eval;
     float weights[MOST_ELEMS];
     int n_tiled;
+    uint64_t fingerprint;
 };
 
 static sw_status open_family(const struct family *family, const char *config, sw_comm *comm,
@@ -210,6 +211,7 @@ static sw_status train(void *ctx, sw_comm *comm)
     st = st < 0 ? st : sw_comm_barrier(comm, "the weights");
     if (e->rank == 0) {
         job->n_tiled = e->plan->n_tiled;
+        job->fingerprint = e->plan->fingerprint;
     }
     sw_close(e);
     return st;
@@ -255,6 +257,111 @@ static void every_family_has_the_same_bits_far_away(void **state)
         }
         free(one);
         free(two);
+    }
+}
+
+/* ---- label smoothing ---- */
+
+/* The loss of a term by its formula, from what the model says: sum and count. */
+static void smoothed(const struct sw_task_loss *loss, const float *x, int64_t classes,
+                     const int32_t *labels, int64_t n_labels, double e, double out[2])
+{
+    out[0] = out[1] = 0;
+    for (int64_t r = 0; r < n_labels; r++, x += classes) {
+        const bool beyond = loss->kind == SW_LOSS_PLACE && labels[r] >= classes;
+        double total = 0, mean = 0;
+        if (labels[r] == -100 || beyond) {
+            continue;
+        }
+        for (int64_t c = 0; c < classes; c++) {
+            total += exp(x[c]);
+            mean += x[c] / (double)classes;
+        }
+        out[0] += (1 - e) * (log(total) - x[labels[r]]) + e * (log(total) - mean);
+        out[1]++;
+    }
+}
+
+static sw_status open_smoothed(const struct family *family, double e, sw_engine **out)
+{
+    char config[128];
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": 2, \"spillway\": {\"label_smoothing\": %g}}", e);
+    const struct sw_engine_options options = {.config_text = config,
+                                              .model = path,
+                                              .task = family->task,
+                                              .labels = family->labels,
+                                              .seq_len = T,
+                                              .seed = 3,
+                                              .no_train = true,
+                                              .want_eval = true,
+                                              .want_logits = true};
+    write_config(family->config);
+    return sw_initialize(&options, out);
+}
+
+/* Of logits that are held, of a head that never holds them, of places and of two terms. */
+static void a_smoothed_loss_is_what_its_formula_says(void **state)
+{
+    static const int of[] = {0, 4, 6, 7, 9};
+    static struct made made;
+    (void)state;
+    for (size_t f = 0; f < SW_LEN(of); f++) {
+        sw_engine *e = NULL;
+        double terms[2 * SW_TASK_MAX_LOSSES], want[2];
+        assert_int_equal(open_smoothed(&families[of[f]], 0.2, &e), SW_OK);
+        const struct sw_task *task = sw_engine_facts(e).task;
+        make(e, 0, &made);
+        assert_int_equal(sw_engine_evaluate(e, &made.batch, terms), SW_OK);
+        assert_int_equal(sw_logits(e, &made.batch, NULL), SW_OK);
+        for (int i = 0; i < task->n_losses; i++) {
+            const struct sw_view *labels = view_of(&made, task->losses[i].labels);
+            const int64_t n = sw_shape_elems(&labels->shape);
+            const int64_t elems = sw_engine_output_elems(e, task->losses[i].output);
+            float *x = calloc((size_t)elems, sizeof *x);
+            assert_non_null(x);
+            assert_int_equal(sw_engine_output(e, task->losses[i].output, x), SW_OK);
+            smoothed(&task->losses[i], x, elems / n, labels->data, n, 0.2, want);
+            assert_true(want[1] > 0 && terms[2 * i + 1] == want[1]);
+            assert_true(fabs(terms[2 * i] - want[0]) < 1e-5 * want[0]);
+            free(x);
+        }
+        sw_close(e);
+    }
+}
+
+static void smoothed_losses_have_the_same_bits_far_away(void **state)
+{
+    static const int of[] = {0, 9};
+    char near_config[1024], far_config[1024];
+    (void)state;
+    snprintf(near_config, sizeof near_config, "%.*s, \"label_smoothing\": 0.1}}",
+             (int)strlen(plain) - 2, plain);
+    snprintf(far_config, sizeof far_config, "%.*s, \"label_smoothing\": 0.1}}",
+             (int)strlen(far) - 2, far);
+    for (size_t f = 0; f < SW_LEN(of); f++) {
+        struct job *one = run(&families[of[f]], near_config, 1);
+        struct job *two = run(&families[of[f]], far_config, 2);
+        struct job *sharp = run(&families[of[f]], plain, 1);
+        assert_memory_equal(one->losses, two->losses, sizeof one->losses);
+        assert_memory_equal(one->weights, two->weights, sizeof one->weights);
+        assert_true(one->losses[0] != sharp->losses[0] && one->eval != sharp->eval);
+        assert_true(one->fingerprint != sharp->fingerprint);
+        free(one);
+        free(two);
+        free(sharp);
+    }
+}
+
+static void labels_of_other_losses_are_not_smoothed(void **state)
+{
+    static const int of[] = {3, 5};
+    (void)state;
+    for (size_t f = 0; f < SW_LEN(of); f++) {
+        sw_engine *e = NULL;
+        assert_int_equal(open_smoothed(&families[of[f]], 0.1, &e), SW_E_CONFIG);
+        assert_non_null(strstr(sw_error_message(), "spillway.label_smoothing 0.1: the loss of"));
+        assert_non_null(strstr(sw_error_message(), families[of[f]].task));
     }
 }
 
@@ -491,6 +598,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_has_the_same_bits_far_away),
+        cmocka_unit_test(a_smoothed_loss_is_what_its_formula_says),
+        cmocka_unit_test(smoothed_losses_have_the_same_bits_far_away),
+        cmocka_unit_test(labels_of_other_losses_are_not_smoothed),
         cmocka_unit_test(a_loss_is_the_sum_of_its_terms_means),
         cmocka_unit_test(a_sum_of_terms_has_no_mean_over_all_targets),
         cmocka_unit_test(what_a_batch_leaves_out_is_what_the_table_says),

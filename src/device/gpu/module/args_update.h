@@ -48,7 +48,8 @@ enum {
     GPU_RULE_LAMB,
     GPU_RULE_ADAGRAD,
     GPU_RULE_LION,
-    GPU_RULE_SPARSE_ADAM
+    GPU_RULE_SPARSE_ADAM,
+    GPU_RULE_RMSPROP
 };
 struct gpu_rule {
     double eps, weight_decay, dampening, min_coeff, max_coeff, lr_decay, initial;

@@ -95,7 +95,7 @@ template <typename T> SW_KERNEL(THREADS) void update(struct gpu_update_args args
         add_streams(args.streams, i, n, g, &bad);
         SW_UNROLL
         for (int e = 0; e < PART; e++) {
-            w[e] = moved(u, w[e], gradient(u, g[e]), has_first, &m[e], &v[e]);
+            w[e] = moved(u, w[e], gradient(u, g[e]), has_first, has_second, &m[e], &v[e]);
         }
         store_master(args.param, param, i, n, w);
         if (args.param.half) {

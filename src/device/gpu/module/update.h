@@ -242,6 +242,21 @@ SW_DEVICE float lion(const struct rule &u, float w, float g, float *m)
     return w - (c != c ? c : of_bits((bits_of(c) & 0x80000000u) ^ bits_of(u.step_size)));
 }
 
+SW_DEVICE float rmsprop(const struct rule &u, float w, float g, bool has_buffer, float *square,
+                        float *buffer)
+{
+    if (u.has_decay) {
+        g = g + u.weight_decay * w;
+    }
+    *square = u.beta2 * *square + u.one_minus_beta2 * g * g;
+    const float step = g / (sqrtf(*square) + u.eps);
+    if (!has_buffer) {
+        return w - u.step_size * step;
+    }
+    *buffer = u.beta1 * *buffer + step;
+    return w - u.step_size * *buffer;
+}
+
 SW_DEVICE float sparse_adam(const struct rule &u, float w, float g, float *m, float *v)
 {
     if (g == 0) {
@@ -251,7 +266,8 @@ SW_DEVICE float sparse_adam(const struct rule &u, float w, float g, float *m, fl
     return w - u.step_size * (*m / (sqrtf(*v) + u.eps));
 }
 
-SW_DEVICE float moved(const struct rule &u, float w, float g, bool has_moment, float *m, float *v)
+SW_DEVICE float moved(const struct rule &u, float w, float g, bool has_m, bool has_v, float *m,
+                      float *v)
 {
     switch (u.kind) {
     case GPU_RULE_ADAM:
@@ -262,8 +278,10 @@ SW_DEVICE float moved(const struct rule &u, float w, float g, bool has_moment, f
         return lion(u, w, g, m);
     case GPU_RULE_SPARSE_ADAM:
         return sparse_adam(u, w, g, m, v);
+    case GPU_RULE_RMSPROP:
+        return rmsprop(u, w, g, has_v, m, v);
     default:
-        return sgd(u, w, g, has_moment, m);
+        return sgd(u, w, g, has_m, m);
     }
 }
 

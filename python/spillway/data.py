@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text in and token ids out, and the numbered samples of a training."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, byref, c_char_p, c_int32, c_size_t, c_void_p
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence, Union
+
+import numpy as np
+
+from ._arrays import Arrays
+from ._handle import Handle
+from ._library import (
+    DatasetOptions, Ids, RowInput, check, lib, path_bytes, take_text, texts,
+)
+from .errors import ArgumentError
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+Path = Union[str, "PathLike[str]"]
+Paths = Union[Path, Sequence[Path]]
+IGNORED = -100  #: a label without a loss
+
+
+def as_paths(paths: Optional[Paths]) -> Sequence[Path]:
+    """One path or several, as several."""
+    if paths is None:
+        return []
+    return [paths] if isinstance(paths, (str, PathLike)) else list(paths)
+
+
+def shift_labels(labels: Any) -> "np.ndarray[Any, Any]":
+    """Labels as Hugging Face's collators make them, which stand where their own token stands, as
+    this library wants them: the label of a place is the token after it; the last has none."""
+    array = np.asarray(labels)
+    if array.ndim < 1 or array.dtype.kind not in "iu":
+        raise ArgumentError(f"labels: wanted rows of ids, got {array.dtype.name}{list(array.shape)}")
+    shifted = np.full(array.shape, IGNORED, dtype=np.int32)
+    shifted[..., :-1] = array[..., 1:]
+    return shifted
+
+
+class Tokenizer(Handle):
+    """A tokenizer of the hub: a folder with tokenizer.json, vocab.json and merges.txt,
+    tokenizer.model, vocab.txt, .., or one of these files."""
+
+    _what = "tokenizer"
+
+    def __init__(self, path: Path) -> None:
+        out = c_void_p()
+        check(lib.sw_tokenizer_open(path_bytes(path), None, byref(out)))
+        super().__init__(out, lib.sw_tokenizer_close)
+
+    @classmethod
+    def of_characters(cls, files: Paths, as_text: bool = False) -> "Tokenizer":
+        """The characters that the text of files has, in rising order."""
+        out = c_void_p()
+        names = texts(as_paths(files))
+        check(lib.sw_tokenizer_open_chars_of(names, len(names), as_text, byref(out)))
+        self = cls.__new__(cls)
+        Handle.__init__(self, out, lib.sw_tokenizer_close)
+        return self
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows that an embedding needs: the highest id plus one."""
+        return int(self._ask("sw_tokenizer_vocab_size"))
+
+    @property
+    def eos(self) -> int:
+        """The id that ends a text; -1: there is none."""
+        return int(self._ask("sw_tokenizer_eos"))
+
+    def encode(self, text: str, special: bool = False) -> "np.ndarray[Any, Any]":
+        """The ids of a text, i32; special: with the tokens that the template puts around it."""
+        ids, data = Ids(), text.encode("utf-8", "surrogatepass")
+        try:
+            self._call("sw_tokenizer_encode", data, len(data), special, byref(ids))
+            made = np.zeros(ids.len, dtype=np.int32)
+            if ids.len:
+                ctypes.memmove(made.ctypes.data, ids.ptr, made.nbytes)
+            return made
+        finally:
+            lib.sw_ids_fini(byref(ids))
+
+    def decode(self, ids: Any, skip_special: bool = True) -> str:
+        """The text of ids."""
+        array = np.ascontiguousarray(ids, dtype=np.int32)
+        out, length = c_void_p(), c_size_t()
+        self._call("sw_tokenizer_decode", array.ctypes.data_as(POINTER(c_int32)), array.size,
+                   skip_special, byref(out), byref(length))
+        return take_text(out, length.value)
+
+    def save(self, folder: Path) -> None:
+        """Writes its files into a folder that exists."""
+        self._call("sw_tokenizer_save", path_bytes(folder))
+
+
+class Dataset(Handle):
+    """The samples of text files, of JSON lines and of token shards (docs/data.md), numbered.
+
+    What sample n holds depends on the files, the tokenizer, the seed and n alone: the number of the
+    next sample is the whole position of a training.
+    """
+
+    _what = "dataset"
+
+    def __init__(self, files: Paths, *, seq_len: int, tokenizer: Optional[Tokenizer] = None,
+                 val_files: Optional[Paths] = None, val_fraction: float = 0.0,
+                 vocab_size: int = 0, seed: int = 0, as_text: bool = False,
+                 packing: bool = False) -> None:
+        names, val_names = texts(as_paths(files)), texts(as_paths(val_files))
+        if tokenizer is not None:
+            tokenizer._check()
+        options = DatasetOptions(
+            files=ctypes.cast(names, POINTER(c_char_p)), n_files=len(names),
+            val_files=ctypes.cast(val_names, POINTER(c_char_p)), n_val_files=len(val_names),
+            val_fraction=val_fraction, tokenizer=tokenizer._pointer if tokenizer else None,
+            vocab_size=vocab_size, seq_len=seq_len, seed=seed, as_text=as_text, packing=packing)
+        out = c_void_p()
+        check(lib.sw_dataset_open(byref(options), byref(out)))
+        super().__init__(out, lib.sw_dataset_close)
+        self.seq_len, self.packing = seq_len, packing
+
+    def _n(self, split: str) -> int:
+        if split not in ("train", "val"):
+            raise ArgumentError(f'split "{split}": wanted "train" or "val"')
+        return ("train", "val").index(split)
+
+    def n_samples(self, split: str = "train") -> int:
+        """Samples of one epoch."""
+        return int(self._ask("sw_dataset_n_samples", self._n(split)))
+
+    def __len__(self) -> int:
+        return self.n_samples()
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of both splits together."""
+        return int(self._ask("sw_dataset_n_tokens"))
+
+    def rows(self, first: int, n: int, split: str = "train") -> Arrays:
+        """Samples first .. first + n - 1 as a batch: input_ids and labels, [n, seq_len] i32; with
+        packing, positions and segments, too. Training samples are numbered without end."""
+        if n < 1:
+            raise ArgumentError(f"{n} rows; wanted at least 1")
+        names = ["input_ids", "labels"] + (["positions", "segments"] if self.packing else [])
+        batch: Arrays = {name: np.empty((n, self.seq_len), dtype=np.int32) for name in names}
+        inputs = (RowInput * len(names))(
+            *[RowInput(name.encode(), batch[name].ctypes.data) for name in names])
+        self._call("sw_dataset_fetch_inputs", self._n(split), first, n, inputs, len(names))
+        return batch
+
+
+class Loader:
+    """The micro-batches of this rank, in the order in which `spillway train` takes them.
+
+    An iteration goes on where the engine is and ends after an epoch of whole steps; the next one
+    goes on behind it.
+    """
+
+    def __init__(self, engine: "Engine", dataset: Dataset) -> None:
+        self._engine, self.dataset = engine, dataset
+
+    def __len__(self) -> int:
+        e = self._engine
+        step = e.train_micro_batch_size * e.micro_batches
+        return max(self.dataset.n_samples() // step, 1) * e.local_micro_batches
+
+    def __iter__(self) -> Iterator[Arrays]:
+        e = self._engine
+        size, total, n = e.train_micro_batch_size, e.micro_batches, e.local_micro_batches
+        base = e.global_samples
+        for i in range(len(self)):
+            first = base + i // n * size * total  # of the step
+            yield self.dataset.rows(first + (i % n * e.world_size + e.rank) * size, size)
+
+    def step(self) -> Sequence[Arrays]:
+        """The micro-batches of the step that comes next."""
+        e = self._engine
+        size, base = e.train_micro_batch_size, e.global_samples
+        return [self.dataset.rows(base + (j * e.world_size + e.rank) * size, size)
+                for j in range(e.local_micro_batches)]

@@ -1,0 +1,640 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine: a model, a configuration and a plan, ready to train."""
+
+from __future__ import annotations
+
+import ctypes
+import json as _json
+import math
+import operator
+import os
+from collections.abc import Iterator as AbstractIterator, Mapping as AbstractMapping
+from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
+from dataclasses import dataclass
+from types import TracebackType
+from typing import (
+    Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, Union,
+)
+
+import numpy as np
+
+from . import _library
+from ._arrays import Arrays, as_array, batch_of, batches_of, describe, numpy_dtype
+from ._handle import Handle
+from ._library import PENDING, EngineOptions, Sampling, SaveOptions, check, lib, path_bytes
+from ._library import take_text, texts
+from .data import IGNORED, Dataset, Loader, Path, Paths, Tokenizer, as_paths
+from .errors import ArgumentError, ClosedError
+
+Config = Union[None, Path, Mapping[str, Any]]
+MicroBatch = Mapping[str, Any]
+_KINDS = {field[0]: field[1] for field in EngineOptions._fields_}
+_EXPORT_DTYPES = {None: _library.DTYPE_COUNT, "float32": 0, "f32": 0, "bfloat16": 2, "bf16": 2,
+                  "float16": 3, "f16": 3}
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What an optimizer step did."""
+
+    step: int  #: steps so far, skipped ones included
+    applied: int  #: of them applied
+    samples: int  #: samples so far, of all ranks
+    loss: float
+    grad_norm: float  #: before clipping
+    lr: float
+    loss_scale: float
+    skipped: bool  #: gradients overflowed: nothing was changed
+    targets: float  #: labels that counted
+
+
+@dataclass(frozen=True)
+class InputInfo:
+    """A tensor of a micro-batch."""
+
+    name: str
+    dtype: "np.dtype[Any]"
+    shape: Tuple[int, ...]
+    optional: bool  #: a batch may leave it out
+
+
+def _config_text(config: Config) -> Optional[str]:
+    """The JSON text of a configuration that is not a file."""
+    if config is None or isinstance(config, (str, os.PathLike)):
+        return None
+    if not isinstance(config, AbstractMapping):
+        raise ArgumentError(f"config: wanted a path or a dict, got {type(config).__name__}")
+    try:
+        return _json.dumps(dict(config), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"config: {error}") from None
+
+
+def _count(labels: Any) -> int:
+    if isinstance(labels, bool) or not isinstance(labels, int):
+        raise ArgumentError(f"labels: wanted names, or how many, got {type(labels).__name__}")
+    return _whole("labels", labels, 0)
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    """A whole number that C's types hold: ctypes would take what is left of a larger one."""
+    number = operator.index(value)
+    if not least <= number < 2**63:
+        raise ArgumentError(f"{name} is {number}; wanted {least} .. {2**63 - 1}")
+    return number
+
+
+def _share(name: str, value: float, most: float) -> float:
+    if not 0 <= value <= most or math.isinf(value):
+        limit = "a number, not negative" if math.isinf(most) else f"0 .. {most:g}"
+        raise ArgumentError(f"{name} is {value}; wanted {limit}")
+    return value
+
+
+class _Options:
+    """struct sw_engine_options, and what it borrows."""
+
+    def __init__(self, model: Path, config: Config, sets: Optional[Mapping[str, Any]],
+                 values: Mapping[str, Any]) -> None:
+        text = _config_text(config)
+        edits = texts([f"{key}={_json.dumps(value)}" for key, value in (sets or {}).items()])
+        labels = values.get("labels")
+        names = texts(labels if isinstance(labels, (list, tuple)) else [])
+        self.keep: List[Any] = [edits, names]
+        options = EngineOptions(model=path_bytes(model), n_sets=len(edits))
+        options.sets = ctypes.cast(edits, POINTER(c_char_p))
+        if text is not None:
+            options.config_text = text.encode()
+        elif config is not None:
+            options.config_path = path_bytes(config)
+        if labels is not None:
+            options.labels = len(names) or _count(labels)
+            if len(names):
+                options.label_names = ctypes.cast(names, POINTER(c_char_p))
+        for name, value in values.items():
+            if name == "labels" or value is None:
+                continue
+            kind = _KINDS[name]
+            if kind is c_char_p:
+                value = path_bytes(value)
+            elif kind is not c_bool:
+                value = _whole(name, value, -1 if name == "generate_tokens" else 0)
+            setattr(options, name, value)
+        self.struct = options
+
+
+def _open_world(deadline: float) -> c_void_p:
+    out = c_void_p()
+    check(lib.sw_world_open(deadline, byref(out)))
+    return out
+
+
+class _Optimizer:
+    """What DeepSpeed's loop may read of an optimizer. The engine updates the weights itself."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+
+    @property
+    def param_groups(self) -> List[Dict[str, Any]]:
+        """One group, with the rate of the last step."""
+        return [{"lr": self._engine.get_lr()[0]}]
+
+
+class _Scheduler:
+    """The same of a schedule, which is the configuration's `scheduler` block."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+
+    def get_last_lr(self) -> List[float]:
+        """The rate of the last step, in a list."""
+        return self._engine.get_lr()
+
+
+class Engine(Handle):
+    """What :func:`initialize` gives. Close it, or use it in a `with`."""
+
+    _what = "engine"
+
+    def __init__(self, options: _Options, world: c_void_p) -> None:
+        out = c_void_p()
+        self._comm = world
+        self.rank = int(lib.sw_comm_rank(world)) if world.value else 0  #: among all ranks
+        self.world_size = int(lib.sw_comm_size(world)) if world.value else 1
+        status = lib.sw_initialize(byref(options.struct), byref(out))
+        if status < 0:
+            try:
+                check(status)
+            finally:
+                self._leave(status)
+        super().__init__(out, lib.sw_close)
+        self.tokenizer: Optional[Tokenizer] = None
+        self._words: Optional[Path] = None  # where one is, that is opened when it is asked for
+        self._owned: List[Handle] = []
+        self.training_dataloader: Optional[Loader] = None
+        self.last_step: Optional[StepReport] = None  #: of the last step
+        self.optimizer, self.lr_scheduler = _Optimizer(self), _Scheduler(self)
+        self.micro_batches = int(lib.sw_engine_micro_batches(out))  #: of a step, on all ranks
+        self.local_micro_batches = int(lib.sw_engine_local_micro_batches(out))  #: on this rank
+        self.train_micro_batch_size = int(lib.sw_engine_micro_batch_size(out))  #: samples
+        self.seq_len = int(lib.sw_engine_seq_len(out))  #: tokens of a row
+        self.vocab_size = int(lib.sw_engine_vocab(out))
+        self.n_parameters = int(lib.sw_engine_parameters(out))
+        self.seed = int(lib.sw_engine_seed(out))
+        room = int(options.struct.generate_tokens)
+        self._room = self.seq_len if room < 0 else room  # of prompt and continuation
+        self.inputs: Dict[str, InputInfo] = self._read_inputs()  #: tensors of a micro-batch
+        self._n_backward = 0  # of the step under way
+
+    # ---- opening and closing ----
+
+    def _leave(self, status: int) -> None:
+        """The other ranks do not wait for this one."""
+        if self._comm.value:
+            if status < 0:
+                lib.sw_comm_abort(self._comm, status)
+            lib.sw_comm_close(self._comm, status < 0)
+            self._comm = c_void_p()
+
+    def _read_inputs(self) -> Dict[str, InputInfo]:
+        found = {}
+        for i in range(self._ask("sw_engine_n_inputs")):
+            info = _library.InputInfo()
+            self._call("sw_engine_input", i, byref(info))
+            shape = tuple(info.shape.dims[: info.shape.rank])
+            name = info.name.decode()
+            found[name] = InputInfo(name, numpy_dtype(info.dtype), shape, info.optional)
+        return found
+
+    def close(self) -> None:
+        """Gives its memory back; a second time does nothing."""
+        super().close()
+        for item in self._owned:
+            item.close()
+        if os.getpid() == self._process:
+            self._leave(0)
+
+    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
+        if kind is not None and self._comm.value and not self.closed:
+            lib.sw_comm_abort(self._comm, -9)
+        self.close()
+
+    def __iter__(self) -> Iterator[Any]:
+        """engine, optimizer, loader, scheduler: what DeepSpeed's initialize gives."""
+        return iter((self, self.optimizer, self.training_dataloader, self.lr_scheduler))
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"step {self.global_steps}"
+        return f"<spillway.Engine, {self.n_parameters} parameters, {state}>"
+
+    # ---- batches ----
+
+    def _arrays(self, batch: MicroBatch) -> Arrays:
+        if not isinstance(batch, AbstractMapping):
+            raise ArgumentError(f"a batch is a dict of arrays by name ({', '.join(self.inputs)}); "
+                                f"got {type(batch).__name__}")
+        arrays = {}
+        for name, value in batch.items():
+            if name not in self.inputs:
+                raise ArgumentError(f"{name}: this model takes {', '.join(self.inputs)}")
+            arrays[name] = as_array(name, value)
+        ids, labels = arrays.get("input_ids"), arrays.get("labels")
+        if ids is not None and labels is not None and ids.shape == labels.shape:
+            _refuse_unshifted(ids, labels)
+        return arrays
+
+    def _split(self, batch: MicroBatch) -> List[Arrays]:
+        """One batch of all micro-batches of this rank; parts of its arrays, without a copy."""
+        arrays, n = self._arrays(batch), self.local_micro_batches
+        if n == 1:
+            return [arrays]
+        parts: List[Arrays] = [{} for _ in range(n)]
+        for name, array in arrays.items():
+            info = self.inputs[name]
+            if info.optional and len(info.shape) == 1 and array.shape == info.shape:
+                for part in parts:  # places of tokens: the same for all rows
+                    part[name] = array
+                continue
+            wanted = (n * info.shape[0], *info.shape[1:])
+            if array.shape != wanted or array.dtype != info.dtype:
+                raise ArgumentError(f"{name}: wanted {describe(info.dtype, wanted)}, {n} "
+                                    f"micro-batches of {info.shape[0]}, got "
+                                    f"{describe(array.dtype, array.shape)}")
+            for k, part in enumerate(parts):
+                part[name] = array[k * info.shape[0]:(k + 1) * info.shape[0]]
+        return parts
+
+    def _micro_batches(self, batch: Union[MicroBatch, Iterable[MicroBatch]]) -> List[Arrays]:
+        if isinstance(batch, AbstractMapping):
+            return self._split(batch)
+        if isinstance(batch, (list, tuple)):
+            return [self._arrays(one) for one in batch]
+        if isinstance(batch, AbstractIterator):
+            taken: List[Arrays] = []
+            for one in batch:
+                taken.append(self._arrays(one))
+                if len(taken) == self.local_micro_batches:
+                    return taken
+            raise ArgumentError(f"the iterator ended after {len(taken)} of "
+                                f"{self.local_micro_batches} micro-batches of a step")
+        raise ArgumentError(f"a batch is a dict of arrays, or several; got {type(batch).__name__}")
+
+    # ---- training ----
+
+    def _took(self, report: "_library.StepReport") -> StepReport:
+        self._n_backward = 0
+        self.last_step = StepReport(
+            report.step, report.applied, report.samples, report.loss, report.grad_norm, report.lr,
+            report.loss_scale, report.skipped, report.targets)
+        return self.last_step
+
+    def train_batch(self, batch: Union[MicroBatch, Iterable[MicroBatch], None] = None) -> float:
+        """One optimizer step; gives its loss, and `last_step` has the rest.
+
+        batch: a dict of arrays whose first dimension is that of all micro-batches of this rank
+        together; or a list of them, one dict each; or an iterator, of which so many are taken;
+        None: the next ones of `training_data`.
+        """
+        if batch is None:
+            if self.training_dataloader is None:
+                raise ArgumentError("train_batch: neither a batch nor training_data is given")
+            batch = self.training_dataloader.step()
+        array, kept = batches_of(self._micro_batches(batch))
+        report = _library.StepReport()
+        self._call("sw_train_batch", array, len(kept), byref(report))
+        return self._took(report).loss
+
+    def forward(self, batch: MicroBatch) -> float:
+        """The loss of one micro-batch."""
+        loss = c_double()
+        one = batch_of(self._arrays(batch))
+        self._call("sw_forward", byref(one), byref(loss))
+        return loss.value
+
+    def __call__(self, batch: MicroBatch) -> float:
+        """The same as :meth:`forward`."""
+        return self.forward(batch)
+
+    def backward(self, loss: Optional[float] = None) -> None:
+        """Adds the gradients of the micro-batch whose forward was last. `loss` may be what forward
+        gave; it is not read."""
+        self._call("sw_backward")
+        self._n_backward += 1
+
+    def is_gradient_accumulation_boundary(self) -> bool:
+        """Whether :meth:`step` would update the weights: all micro-batches of a step are there."""
+        return self._n_backward >= self.local_micro_batches
+
+    def step(self) -> Optional[StepReport]:
+        """Updates the weights after the last backward of a step; before that it does nothing and
+        gives None, so that it may be called after every backward."""
+        if 0 < self._n_backward < self.local_micro_batches:
+            self._check()
+            return None
+        report = _library.StepReport()
+        self._call("sw_step", byref(report))
+        return self._took(report)
+
+    @property
+    def global_steps(self) -> int:
+        """Optimizer steps so far."""
+        return int(self._ask("sw_engine_step"))
+
+    @property
+    def global_samples(self) -> int:
+        """Samples so far, of all ranks."""
+        return int(self._ask("sw_engine_samples"))
+
+    def get_lr(self) -> List[float]:
+        """The rate of the last step, in a list as in DeepSpeed; 0 before the first one."""
+        return [self.last_step.lr if self.last_step else 0.0]
+
+    def get_global_grad_norm(self) -> Optional[float]:
+        """Of the last step, before clipping."""
+        return self.last_step.grad_norm if self.last_step else None
+
+    # ---- looking ----
+
+    def evaluate(self, batch: MicroBatch) -> Tuple[float, float]:
+        """Sum of the losses and number of targets of one micro-batch, without dropout; wants
+        `want_eval`."""
+        total, count = c_double(), c_double()
+        one = batch_of(self._arrays(batch))
+        self._call("sw_evaluate", byref(one), byref(total), byref(count))
+        return total.value, count.value
+
+    def logits(self, batch: MicroBatch) -> "np.ndarray[Any, Any]":
+        """[rows, tokens, vocabulary] f32, or [rows, labels] of a classifier; wants
+        `want_logits`."""
+        one = batch_of(self._arrays(batch))
+        n = int(self._ask("sw_logits_elems"))
+        out = np.empty(max(n, 0), dtype=np.float32)
+        self._call("sw_logits", byref(one), out.ctypes.data_as(POINTER(c_float)))
+        rows, tokens, labels = self.train_micro_batch_size, self.seq_len, self.inputs.get("labels")
+        of_tokens = labels is not None and labels.shape == (rows, tokens)
+        if n == rows * tokens * self.vocab_size or (of_tokens and labels and labels.dtype == "i4"):
+            return out.reshape(rows, tokens, -1)
+        return out.reshape(rows, -1)
+
+    @property
+    def parameters(self) -> Dict[str, Tuple[int, ...]]:
+        """Names and shapes of what is trained."""
+        found = {}
+        for i in range(self._ask("sw_engine_n_tensors")):
+            name, shape = c_char_p(), _library.Shape()
+            self._call("sw_engine_tensor", i, byref(name), byref(shape))
+            assert name.value is not None
+            found[name.value.decode()] = tuple(shape.dims[: shape.rank])
+        return found
+
+    def _shape_of(self, name: str) -> Tuple[int, ...]:
+        found = self.parameters
+        if name not in found:
+            raise ArgumentError(f'no parameter "{name}" in this model')
+        return found[name]
+
+    def get_weight(self, name: str) -> "np.ndarray[Any, Any]":
+        """A parameter as f32."""
+        out = np.empty(self._shape_of(name), dtype=np.float32)
+        self._call("sw_get_weight", name.encode(), 0, out.size,
+                   out.ctypes.data_as(POINTER(c_float)))
+        return out
+
+    def set_weight(self, name: str, value: Any) -> None:
+        """Sets a parameter from f32 of its shape."""
+        array, shape = as_array(name, value), self._shape_of(name)
+        if array.dtype != np.float32 or array.shape != shape:
+            raise ArgumentError(f"{name}: wanted {describe(np.float32, shape)}, got "
+                                f"{describe(array.dtype, array.shape)}")
+        self._call("sw_set_weight", name.encode(), 0, array.size,
+                   array.ctypes.data_as(POINTER(c_float)))
+
+    def gradient(self, name: str) -> "np.ndarray[Any, Any]":
+        """Of the last micro-batch; wants `keep_gradients`."""
+        out = np.empty(self._shape_of(name), dtype=np.float32)
+        self._call("sw_gradient", name.encode(), out.ctypes.data_as(POINTER(c_float)))
+        return out
+
+    def plan(self, instructions: bool = False, json: bool = False) -> Any:
+        """The plan: text, or with json what the text says as a dict; instructions: every one."""
+        out = c_void_p()
+        self._call("sw_plan_text", instructions, json, byref(out))
+        text = take_text(out)
+        return _json.loads(text) if json else text
+
+    def tier_bytes(self) -> Dict[str, int]:
+        """Bytes that the plan holds of each tier."""
+        return {name: int(self._ask("sw_engine_tier_bytes", i))
+                for i, name in enumerate(("device", "host", "disk"))}
+
+    # ---- files ----
+
+    def save_checkpoint(self, folder: Path, *, val_loss: float = math.nan,
+                        keep_last: int = 0) -> None:
+        """Writes a checkpoint into a folder of them. keep_last: removes all but so many, and the
+        one of least val_loss; 0: keeps all."""
+        options = SaveOptions(keep_last=min(_whole("keep_last", keep_last, 0), 2**31 - 1),
+                              val_loss=val_loss, metric_value=math.nan)
+        self._call("sw_save", path_bytes(folder), byref(options))
+
+    def load_checkpoint(self, folder: Path) -> bool:
+        """The newest complete checkpoint of a folder, or a checkpoint itself; False: there is
+        none, and nothing has changed."""
+        status = self._call("sw_load", path_bytes(folder))
+        self._n_backward = 0
+        return status != PENDING
+
+    def export(self, folder: Path, dtype: Optional[str] = None) -> None:
+        """Writes a Hugging Face folder, with the tokenizer if the engine was given one. dtype:
+        "float32", "bfloat16", "float16"; None: as the model came, float32 for presets."""
+        if dtype not in _EXPORT_DTYPES:
+            raise ArgumentError(f'dtype "{dtype}": wanted float32, bfloat16 or float16')
+        self._call("sw_export", path_bytes(folder), _EXPORT_DTYPES[dtype])
+        if self.tokenizer is not None and self.rank == 0:
+            self.tokenizer.save(folder)
+
+    # ---- generation ----
+
+    def generate(self, prompt: Any, tokens: int = 100, *, temperature: float = 0.0,
+                 top_k: int = 0, top_p: float = 0.0, seed: int = 0,
+                 stop: Optional[Sequence[int]] = None) -> Any:
+        """Continues a prompt by up to so many tokens: a text by text, ids by an array of ids.
+
+        Wants `generate_tokens`, which prompt and continuation have room in. temperature 0 takes
+        the likeliest token. stop: ids that end it; None: the tokenizer's end of text.
+        """
+        as_text = isinstance(prompt, str)
+        if as_text and self.tokenizer is None and self._words is not None:
+            self._check()
+            self.tokenizer = Tokenizer(self._words)
+            self._owned.append(self.tokenizer)
+        tokenizer = self.tokenizer
+        if as_text and tokenizer is None:
+            raise ArgumentError("generate: a text wants a tokenizer; initialize takes one")
+        ids = tokenizer.encode(prompt) if as_text and tokenizer else as_array("prompt", prompt)
+        if ids.dtype != np.int32 or ids.ndim != 1:
+            ids = _as_ids(ids)
+        tokens = _whole("tokens", tokens, 1)
+        ends = [tokenizer.eos] if stop is None and tokenizer and tokenizer.eos >= 0 else stop or []
+        stops = (c_int32 * max(len(ends), 1))(*ends)
+        sampling = Sampling(
+            temperature=_share("temperature", temperature, math.inf),
+            top_k=_whole("top_k", top_k, 0), top_p=_share("top_p", top_p, 1),
+            seed=_whole("seed", seed, 0), stop_id=-1, n_stop_ids=len(ends))
+        sampling.stop_ids = ctypes.cast(stops, POINTER(c_int32))
+        # more than there is room for is refused before anything is written
+        out, n = np.empty(min(tokens, max(self._room, 1)), dtype=np.int32), c_int64()
+        pointer = POINTER(c_int32)
+        self._call("sw_generate", ids.ctypes.data_as(pointer), ids.size, tokens, byref(sampling),
+                   out.ctypes.data_as(pointer), byref(n), None)
+        made = out[: n.value].copy()
+        return tokenizer.decode(made) if as_text and tokenizer else made
+
+
+def _as_ids(ids: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """A prompt is short: any whole numbers that an id can be."""
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise ArgumentError(f"prompt: wanted i32[n], got {describe(ids.dtype, ids.shape)}")
+    if ids.size and not (0 <= int(ids.min()) and int(ids.max()) < 2**31):
+        raise ArgumentError("prompt: an id is below 0, or beyond i32")
+    return ids.astype(np.int32)
+
+
+def _refuse_unshifted(ids: "np.ndarray[Any, Any]", labels: "np.ndarray[Any, Any]") -> None:
+    """A label that is its own token teaches nothing: it is Hugging Face's habit to shift later."""
+    counted = labels != IGNORED
+    n = int(np.count_nonzero(counted))
+    if 2 * n <= labels.size or not np.array_equal(labels[counted], ids[counted]):
+        return
+    if n > 1 and np.any(ids != ids.flat[0]):
+        raise ArgumentError("labels: they are the input_ids; here the label of a place is the token "
+                            "after it: spillway.shift_labels makes such labels of Hugging Face's")
+
+
+def _place_of_words(model: Path, adapter: Optional[Path]) -> Optional[Path]:
+    """The folder that brings a tokenizer along: an adapter's own goes before the model's."""
+    for folder in (adapter, model):
+        if folder is not None and lib.sw_tokenizer_is_there(path_bytes(folder)):
+            return folder
+    return None
+
+
+def _find_tokenizer(tokenizer: Union[None, Path, Tokenizer], place: Optional[Path],
+                    training_data: Optional[Paths]) -> Tuple[Optional[Tokenizer], bool]:
+    """As `spillway train` does: the one given, the model's, the characters of the text; and whether
+    it is to be closed with the engine. Without data the model's is opened when it is needed."""
+    if isinstance(tokenizer, Tokenizer):
+        return tokenizer, False
+    if tokenizer is not None:
+        return Tokenizer(tokenizer), True
+    files = as_paths(training_data)
+    if not files:
+        return None, False
+    if place is not None:
+        return Tokenizer(place), True
+    if str(files[0]).endswith(".bin"):
+        return None, False
+    return Tokenizer.of_characters(files), True
+
+
+def initialize(
+    model: Path,
+    config: Config = None,
+    *,
+    training_data: Union[None, Paths, Dataset] = None,
+    tokenizer: Union[None, Path, Tokenizer] = None,
+    sets: Optional[Mapping[str, Any]] = None,
+    adapter: Optional[Path] = None,
+    task: Optional[str] = None,
+    labels: Union[None, int, Sequence[str]] = None,
+    seq_len: int = 0,
+    target_len: int = 0,
+    vocab_size: int = 0,
+    seed: int = 42,
+    device: Optional[str] = None,
+    train: bool = True,
+    want_eval: bool = False,
+    want_logits: bool = False,
+    want_mask: bool = False,
+    keep_gradients: bool = False,
+    generate_tokens: int = 0,
+    resume_from: Optional[Path] = None,
+    deadline: float = 300.0,
+) -> Engine:
+    """Plans everything, takes the memory, reads or draws the weights.
+
+    model: a Hugging Face folder, a config.json, or a preset ("gpt2-tiny").
+    config: ds_config.json as a path or a dict. sets: edits of it, {"spillway.threads": 2}.
+    training_data: files that `spillway train --data` reads for a language model, or a Dataset:
+    the engine then has a `training_dataloader`, and train_batch() takes its batches from it.
+    tokenizer: as --tokenizer; for generation from text, and for training_data.
+    train False: an engine for evaluation, logits and generation alone.
+    want_eval, want_logits, keep_gradients, generate_tokens: what evaluate, logits, gradient and
+    generate need. want_mask: batches have an attention_mask.
+    The rest is as the flags of `spillway train` of the same names.
+
+    Started by `spillway launch`, mpirun or srun, it is one of several ranks; then every rank makes
+    the same calls in the same order.
+
+    Gives the engine; `engine, optimizer, loader, scheduler = spillway.initialize(..)` works, too.
+    """
+    place = _place_of_words(model, adapter)
+    words, owned = _find_tokenizer(tokenizer, place, None if isinstance(training_data, Dataset)
+                                   else training_data)
+    made: List[Handle] = [words] if words is not None and owned else []
+    try:
+        if words is not None and vocab_size == 0:
+            vocab_size = words.vocab_size
+        options = _Options(model, config, sets, dict(
+            adapter=adapter, task=task, labels=labels, seq_len=seq_len, target_len=target_len,
+            vocab_size=vocab_size, seed=seed, device=device, no_train=not train,
+            want_eval=want_eval, want_logits=want_logits, want_mask=want_mask,
+            keep_gradients=keep_gradients, generate_tokens=generate_tokens,
+            resume_from=resume_from,
+            batch_ranks=max(int(os.environ.get("SPILLWAY_BATCH_RANKS") or 0), 0)))
+        world = _open_world(deadline)
+        options.struct.comm = world
+        engine = Engine(options, world)
+        engine.tokenizer, engine._owned, engine._words = words, made, place
+    except BaseException:
+        for item in made:
+            item.close()
+        raise
+    try:
+        _give_data(engine, training_data)
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+def _give_data(engine: Engine, training_data: Union[None, Paths, Dataset]) -> None:
+    if training_data is None:
+        return
+    dataset = training_data
+    if not isinstance(dataset, Dataset):
+        dataset = Dataset(dataset, seq_len=engine.seq_len, tokenizer=engine.tokenizer,
+                          vocab_size=engine.vocab_size, seed=engine.seed,
+                          packing="segments" in engine.inputs)
+        engine._owned.append(dataset)
+    engine.training_dataloader = Loader(engine, dataset)
+
+
+def plan(model: Path, config: Config = None, *, sets: Optional[Mapping[str, Any]] = None,
+         instructions: bool = False, json: bool = False, **options: Any) -> Any:
+    """The plan of a training, without weights and without taking its memory: text, or a dict.
+    options: those of :func:`initialize` that change it (seq_len, want_eval, ..)."""
+    known = {"adapter", "task", "labels", "seq_len", "target_len", "vocab_size", "seed", "device",
+             "want_eval", "want_logits", "want_mask", "keep_gradients", "generate_tokens",
+             "resume_from"}
+    for name in options:
+        if name not in known:
+            raise TypeError(f"plan() got an unexpected keyword argument '{name}'")
+    opened = _Options(model, config, sets, dict({"seed": 42}, **options, plan_only=True))
+    with Engine(opened, c_void_p()) as engine:
+        return engine.plan(instructions, json)
+
+
+__all__ = ["ClosedError", "Engine", "InputInfo", "StepReport", "initialize", "plan"]

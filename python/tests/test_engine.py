@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an engine shows, and what it refuses: each as a Python exception with the library's line."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+from pathlib import Path
+from typing import Any, Dict
+
+import numpy as np
+import pytest
+
+import spillway
+from conftest import CONFIG, opened
+
+Arrays = Dict[str, Any]
+
+
+def batch(rows: int = 4, tokens: int = 4, vocab: int = 11) -> Arrays:
+    """One for the small model: two micro-batches of two rows."""
+    ids = (np.arange(rows * (tokens + 1), dtype=np.int32).reshape(rows, -1) * 7) % vocab
+    return {"input_ids": np.ascontiguousarray(ids[:, :-1]),
+            "labels": np.ascontiguousarray(ids[:, 1:])}
+
+
+@pytest.mark.parametrize("change, says", [
+    (lambda b: b.update(input_ids=b["input_ids"].astype(np.int64)),
+     "input_ids: wanted i32[4, 4], 2 micro-batches of 2, got i64[4, 4]"),
+    (lambda b: b.update(labels=b["labels"][:, :3]),
+     "labels: wanted i32[4, 4], 2 micro-batches of 2, got i32[4, 3]"),
+    (lambda b: b.update(labels=b["labels"][:2]),
+     "labels: wanted i32[4, 4], 2 micro-batches of 2, got i32[2, 4]"),
+    (lambda b: b.pop("labels"), 'the batch has no tensor "labels"'),
+    (lambda b: b.update(attention_mask=b["labels"]),
+     "attention_mask: this model takes input_ids, positions, labels"),
+    (lambda b: b["input_ids"].__setitem__((3, 2), 11),
+     "input_ids: 11 at [1, 2]; wanted 0 .. 10"),
+    (lambda b: b.update(input_ids=np.array([["a"]])), "input_ids: wanted numbers of this machine"),
+    (lambda b: b.update(input_ids=b["input_ids"].astype(">i4")),
+     "input_ids: wanted numbers of this machine, got dtype >i4"),
+    (lambda b: b.update(labels=b["input_ids"]), "spillway.shift_labels makes such labels"),
+])
+def test_a_wrong_batch_is_named_and_changes_nothing(small: Path, change: Any, says: str) -> None:
+    def curve(wrong: bool) -> Any:
+        with opened(small) as engine:
+            found = [engine.train_batch(batch())]
+            if wrong:
+                bad = batch()
+                change(bad)
+                with pytest.raises(spillway.ArgumentError, match=re.escape(says)) as caught:
+                    engine.train_batch(bad)
+                assert isinstance(caught.value, ValueError)
+            return found + [engine.train_batch(batch())]
+
+    assert curve(True) == curve(False)
+
+
+def test_parts_of_a_step_want_their_order_and_their_micro_batch(small: Path) -> None:
+    with opened(small) as engine:
+        one = batch(2)
+        with pytest.raises(spillway.ArgumentError, match="sw_backward"):
+            engine.backward()
+        with pytest.raises(spillway.ArgumentError, match="sw_step"):
+            engine.step()
+        with pytest.raises(spillway.ArgumentError,
+                           match=re.escape("input_ids: wanted i32[2, 4], got i32[4, 4]")):
+            engine.forward(batch(4))
+        loss = engine(one)
+        with pytest.raises(spillway.ArgumentError, match="the backward .* is missing"):
+            engine(one)
+        engine.backward(loss)
+        assert engine.step() is None
+        engine.backward(engine(one))
+        report = engine.step()
+        assert report and report.step == 1 and report == engine.last_step
+        for wrong in (3, "x", 1.5):
+            with pytest.raises(spillway.ArgumentError, match="a batch is a dict of arrays"):
+                engine.train_batch(wrong)  # type: ignore[arg-type]
+        with pytest.raises(spillway.ArgumentError, match="neither a batch nor training_data"):
+            engine.train_batch()
+
+
+def test_a_closed_engine_says_so(small: Path) -> None:
+    engine = opened(small)
+    engine.close()
+    engine.close()
+    assert engine.closed and "closed" in repr(engine)
+    for call in (lambda: engine.train_batch(batch()), lambda: engine(batch(2)), engine.backward,
+                 engine.step, engine.plan, lambda: engine.save_checkpoint("x"),
+                 lambda: engine.load_checkpoint("x"), lambda: engine.export("x"),
+                 lambda: engine.generate([1]), lambda: engine.parameters, engine.__enter__,
+                 lambda: engine.global_steps):
+        with pytest.raises(spillway.ClosedError, match="the engine is closed"):
+            call()
+    assert not Path("x").exists()
+
+
+def test_an_exception_inside_a_loop_closes_the_engine(small: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        with opened(small) as engine:
+            for i in range(3):
+                engine(batch(2))
+                engine.backward()
+                1 // (1 - i)
+    assert engine.closed
+
+
+def test_an_engine_that_nobody_holds_is_closed(small: Path) -> None:
+    engine = opened(small)
+    finalizer = engine._finalizer
+    del engine
+    gc.collect()
+    assert not finalizer.alive
+
+
+def test_another_thread_and_a_fork_are_refused(small: Path) -> None:
+    with opened(small) as engine:
+        with engine._lock:  # as a call of another thread holds it
+            for call in (engine.backward, engine.close):
+                with pytest.raises(spillway.ArgumentError, match="in use by another thread"):
+                    call()
+        child = os.fork()
+        if child == 0:
+            try:
+                engine.backward()
+            except spillway.ArgumentError as error:
+                engine.close()
+                os._exit(0 if "which forked this one" in str(error) else 2)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert engine.train_batch(batch()) > 0
+
+
+@pytest.mark.parametrize("options, kind, says", [
+    (dict(config={"train_batch_size": 1, "gradient_cliping": 1}), spillway.ConfigError,
+     "gradient_clipping"),
+    (dict(config={"train_batch_size": float("nan")}), spillway.ArgumentError, "config: "),
+    (dict(config=[1]), spillway.ArgumentError, "config: wanted a path or a dict, got list"),
+    (dict(config="/no/such.json"), spillway.FileError, "/no/such.json"),
+    (dict(seq_len=99), spillway.ConfigError, "sequence length 99"),
+    (dict(seq_len=-5), spillway.ArgumentError, "seq_len is -5; wanted 0 .."),
+    (dict(seed=-1), spillway.ArgumentError, "seed is -1"),
+    (dict(vocab_size=2**70), spillway.ArgumentError, "vocab_size is 1180591620717411303424"),
+    (dict(sets={"spillway.device_memory": "1KiB"}), spillway.OutOfMemoryError, "1024"),
+    (dict(device="abacus"), spillway.ArgumentError, "abacus"),
+    (dict(task="dream"), spillway.SpillwayError, "dream"),
+    (dict(labels=1.5), spillway.ArgumentError, "labels: wanted names, or how many"),
+    (dict(training_data="/no/such.txt"), spillway.FileError, "/no/such.txt"),
+])
+def test_what_cannot_be_opened_says_why(small: Path, options: Any, kind: Any, says: str) -> None:
+    with pytest.raises(kind, match=re.escape(says)) as caught:
+        opened(small, **options)
+    assert isinstance(caught.value, spillway.SpillwayError)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_and_gradients_are_arrays(small: Path) -> None:
+    with opened(small, keep_gradients=True) as engine:
+        names = engine.parameters
+        assert names["transformer.wte.weight"] == (11, 4)
+        assert sum(int(np.prod(shape)) for shape in names.values()) == engine.n_parameters
+        weight = engine.get_weight("transformer.wte.weight")
+        weight[2] = 0.5
+        engine.set_weight("transformer.wte.weight", weight)
+        assert np.array_equal(engine.get_weight("transformer.wte.weight"), weight)
+        for wrong in (weight.astype(np.float64), weight[:2]):
+            with pytest.raises(spillway.ArgumentError, match=r"wanted f32\[11, 4\], got f"):
+                engine.set_weight("transformer.wte.weight", wrong)
+        with pytest.raises(spillway.ArgumentError, match='no parameter "wte"'):
+            engine.get_weight("wte")
+        engine.train_batch(batch())
+        assert np.abs(engine.gradient("transformer.wte.weight")).sum() > 0
+
+
+def test_evaluation_is_what_logits_say(small: Path) -> None:
+    one = batch(2)
+    with opened(small, train=False, want_eval=True, want_logits=True) as engine:
+        total, count = engine.evaluate(one)
+        logits = engine.logits({"input_ids": one["input_ids"]}).astype(np.float64)
+        with pytest.raises(spillway.ArgumentError, match="without training"):
+            engine.train_batch([one, one])
+    assert logits.shape == (2, 4, 11) and count == 8
+    sums = np.log(np.exp(logits).sum(-1))
+    rows = np.take_along_axis(logits, one["labels"][..., None].astype(np.int64), -1)[..., 0]
+    assert abs(total - (sums - rows).sum()) < 1e-4
+
+
+def test_plans_can_be_read(small: Path) -> None:
+    with opened(small) as engine:
+        text = engine.plan()
+        document = engine.plan(json=True)
+        assert "program train" in text and len(engine.plan(instructions=True)) > len(text)
+        assert engine.tier_bytes()["device"] > 0
+    assert spillway.plan(small, CONFIG, seq_len=4, json=True) == document
+    with pytest.raises(TypeError, match="no_such"):
+        spillway.plan(small, CONFIG, no_such=1)
+
+
+def test_generation_is_that_of_the_program(program: Any, text: Path, tmp_path: Path) -> None:
+    with opened(training_data=text, generate_tokens=16) as engine:
+        engine.train_batch()
+        said = engine.generate("12 and", 8)
+        ids = engine.generate(engine.tokenizer.encode("12 and"), 8)
+        assert said == engine.tokenizer.decode(ids) and ids.dtype == np.int32
+        drawn = [engine.generate([1, 2], 8, temperature=0.9, top_k=5, seed=s) for s in (3, 3, 4)]
+        assert np.array_equal(drawn[0], drawn[1])
+        assert engine.generate([1, 2], 8, stop=[int(drawn[0][0])], temperature=0.9, top_k=5,
+                               seed=3).tolist() == [drawn[0][0]]
+        for wrong, says in (([0.5], "prompt: wanted i32"), ([-1], "an id is below 0"),
+                            ([10**6], "1000000")):
+            with pytest.raises(spillway.ArgumentError, match=says):
+                engine.generate(wrong, 2)
+        with pytest.raises(spillway.ArgumentError):
+            engine.generate([1] * 16, 2)
+        with pytest.raises(spillway.ArgumentError, match="16"):
+            engine.generate([1], 2**40)
+        for wrong in (dict(temperature=-1.0), dict(temperature=float("nan")), dict(top_p=1.5),
+                      dict(top_k=-1), dict(seed=-1), dict(tokens=0), dict(tokens=2**70)):
+            with pytest.raises(spillway.ArgumentError, match=f"{next(iter(wrong))} is "):
+                engine.generate([1], **wrong)
+        engine.export(tmp_path / "model")
+    with opened(tmp_path / "model", train=False, seq_len=16, generate_tokens=16) as engine:
+        assert engine.tokenizer is None and engine.generate("12 and", 8) == said
+    output = program("generate", "--model", tmp_path / "model", "--prompt", "12 and", "--tokens",
+                     8).stdout
+    assert output.rstrip("\n") == "12 and" + said
+    with opened(training_data=text) as engine:
+        with pytest.raises(spillway.SpillwayError):
+            engine.generate("12", 2)
+
+
+def test_tokenizers_and_datasets_stand_alone(text: Path) -> None:
+    with spillway.Tokenizer.of_characters(text) as tokenizer:
+        ids = tokenizer.encode("12 and 3")
+        assert tokenizer.decode(ids) == "12 and 3" and tokenizer.eos == -1
+        with pytest.raises(spillway.FormatError, match="vocabulary"):
+            tokenizer.encode("12 & 3")
+        with spillway.Dataset(text, seq_len=8, tokenizer=tokenizer, seed=3) as data:
+            rows = data.rows(5, 2)
+            assert np.array_equal(rows["input_ids"][:, 1:], rows["labels"][:, :-1])
+            assert len(data) == data.n_tokens // 8 or len(data) == (data.n_tokens - 1) // 8
+            with pytest.raises(spillway.ArgumentError, match='wanted "train" or "val"'):
+                data.rows(0, 1, "test")
+            with pytest.raises(spillway.ArgumentError, match="0 rows"):
+                data.rows(0, 0)
+    for closed in (lambda: tokenizer.vocab_size, lambda: data.rows(0, 1)):
+        with pytest.raises(spillway.ClosedError):
+            closed()
+    with pytest.raises(spillway.FileError, match="/no/such"):
+        spillway.Tokenizer("/no/such")
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_opening_and_closing_leaves_nothing(small: Path) -> None:
+    n = int(os.environ.get("SPILLWAY_OPENS", "150"))
+    for i in range(n):
+        with opened(small) as engine:
+            engine.train_batch(batch())
+            with pytest.raises(spillway.ArgumentError):
+                engine.forward({})
+        if i == 99:
+            gc.collect()
+            at_first = resident_bytes()
+    gc.collect()
+    assert resident_bytes() - at_first < 1 << 20

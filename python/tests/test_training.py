@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training from Python is the training of `spillway train`, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, List
+
+import numpy as np
+import pytest
+
+import spillway
+from conftest import CONFIG, losses, opened
+
+STEPS = 6
+
+
+@pytest.fixture(scope="module")
+def run(program: Any, text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training by the program."""
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "ds_config.json").write_text(json.dumps(CONFIG))
+    program("train", "--model", "gpt2-tiny", "--data", text, "--deepspeed",
+            folder / "ds_config.json", "--steps", STEPS, "--seq-len", 16, "--seed", 5,
+            "--output", folder / "out")
+    return folder
+
+
+def test_train_batch_gives_the_loss_curve_of_the_program(run: Path, text: Path,
+                                                         tmp_path: Path) -> None:
+    with opened(config=run / "ds_config.json", training_data=text, seed=5) as engine:
+        curve = [engine.train_batch() for _ in range(STEPS)]
+        assert curve == losses(run / "out")
+        assert curve[-1] < curve[0]
+        engine.export(tmp_path / "model")
+    ours, theirs = tmp_path / "model", run / "out" / "model"
+    assert {p.name for p in ours.iterdir()} == {p.name for p in theirs.iterdir()}
+    for name in ("model.safetensors", "config.json", "chars.json"):
+        assert (ours / name).read_bytes() == (theirs / name).read_bytes(), name
+
+
+def test_the_loop_of_deepspeeds_tutorial_gives_the_same_curve(run: Path, text: Path) -> None:
+    engine, optimizer, loader, scheduler = spillway.initialize(
+        model="gpt2-tiny", config=str(run / "ds_config.json"), training_data=str(text), seq_len=16,
+        seed=5)
+    curve: List[float] = []
+    for batch in loader:
+        loss = engine(batch)
+        engine.backward(loss)
+        at_boundary = engine.is_gradient_accumulation_boundary()
+        report = engine.step()
+        assert (report is not None) == at_boundary
+        if report:
+            curve.append(report.loss)
+            assert engine.get_global_grad_norm() == report.grad_norm
+        if engine.global_steps == STEPS:
+            break
+    assert curve == losses(run / "out")
+    assert scheduler.get_last_lr() == [1e-3] and optimizer.param_groups == [{"lr": 1e-3}]
+    engine.close()
+
+
+def test_a_batch_may_come_in_one_piece_in_several_or_from_an_iterator(text: Path) -> None:
+    def curve(how: str) -> List[float]:
+        with opened(training_data=text) as engine:
+            assert (engine.micro_batches, engine.train_micro_batch_size) == (2, 2)
+            found = []
+            loader = iter(engine.training_dataloader)
+            for _ in range(3):
+                if how == "iterator":
+                    found.append(engine.train_batch(loader))
+                    continue
+                parts = engine.training_dataloader.step()
+                whole = {name: np.concatenate([part[name] for part in parts])
+                         for name in parts[0]}
+                whole["positions"] = np.arange(16, dtype=np.int32)
+                found.append(engine.train_batch(parts if how == "several" else whole))
+            return found
+
+    assert curve("one") == curve("several") == curve("iterator")
+
+
+def test_row_major_arrays_are_not_copied_and_others_give_the_same() -> None:
+    from spillway._arrays import as_array, batch_of
+
+    ids = np.arange(64, dtype=np.int32).reshape(4, 16)
+    assert batch_of({"input_ids": as_array("input_ids", ids)}).tensors[0].view.data == \
+        ids.ctypes.data
+    with opened() as engine:
+        parts = engine._split({"input_ids": ids, "labels": spillway.shift_labels(ids)})
+        assert parts[1]["input_ids"].ctypes.data == ids[2:].ctypes.data
+        turned = np.asfortranarray(ids)
+        batch = {"input_ids": ids[:2], "labels": spillway.shift_labels(ids[:2])}
+        other = {"input_ids": turned[:2], "labels": spillway.shift_labels(turned[:2])}
+        assert engine.forward(batch) > 0
+        engine.backward()
+        first = engine.forward(other)
+        engine.backward()
+        engine.step()
+        assert first > 0
+        with pytest.raises(spillway.ArgumentError, match="iterator ended after 1 of 2"):
+            engine.train_batch(iter([batch]))
+
+
+def test_a_checkpoint_continues_to_the_same_bits(text: Path, tmp_path: Path) -> None:
+    with opened(training_data=text) as engine:
+        assert engine.load_checkpoint(tmp_path) is False
+        for _ in range(2):
+            engine.train_batch()
+        engine.save_checkpoint(tmp_path, val_loss=3.5)
+        wanted = [engine.train_batch() for _ in range(2)]
+        weights = engine.get_weight("transformer.wte.weight")
+    with opened(training_data=text, seed=77) as engine:
+        with pytest.raises(spillway.ConfigError, match="seed 42 -> 77"):
+            engine.load_checkpoint(tmp_path)
+    with opened(training_data=text) as engine:
+        assert engine.load_checkpoint(tmp_path) is True
+        assert (engine.global_steps, engine.global_samples) == (2, 8)
+        assert [engine.train_batch() for _ in range(2)] == wanted
+        assert np.array_equal(engine.get_weight("transformer.wte.weight"), weights)
+
+
+def test_ranks_of_a_launcher_train_what_one_rank_trains(program: Any, text: Path,
+                                                        tmp_path: Path) -> None:
+    loop = tmp_path / "loop.py"
+    loop.write_text(f"""
+import spillway
+config = {CONFIG!r}
+config["zero_optimization"] = {{"stage": 3}}
+config["gradient_accumulation_steps"] = 2 // spillway_ranks
+with spillway.initialize("gpt2-tiny", config, training_data={str(text)!r}, seq_len=16) as engine:
+    curve = [engine.train_batch() for _ in range(3)]
+    if engine.rank == 0:
+        print("curve", *map(float.hex, curve), flush=True)
+""".replace("spillway_ranks", "int(__import__('os').environ.get('WORLD_SIZE', 1))"))
+    alone = subprocess.run([sys.executable, loop], check=True, text=True, stdout=subprocess.PIPE)
+    both = program("launch", "--num-ranks", 2, "--", sys.executable, loop)
+
+    def curve(output: str) -> str:
+        return next(line[line.index("curve"):] for line in output.splitlines() if "curve" in line)
+
+    assert curve(both.stdout) == curve(alone.stdout)

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a command's table of flags says: the text of --help, a manual page, completion of shells. Of
+// pages and scripts main.c prints the frame, and here is what one command puts into it.
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+/* ---- text ---- */
+
+static void print_text(const struct command *command)
+{
+    printf("usage: spillway %s %s\n\n%s\n\n", command->name, command->usage, command->summary);
+    for (int i = 0; i < command->n_flags; i++) {
+        const struct flag *flag = &command->flags[i];
+        char left[64];
+        snprintf(left, sizeof left, "%s %s%s", flag->name, flag->arg ? flag->arg : "",
+                 flag->many ? ".." : "");
+        printf("  %-26s %s\n", left, flag->help);
+    }
+    printf("  %-26s %s\n", "--help", "this text");
+}
+
+/* ---- a manual page ---- */
+
+void cli_print_roff(const char *text)
+{
+    if (*text == '.' || *text == '\'') {
+        fputs("\\&", stdout); /* no request */
+    }
+    for (; *text; text++) {
+        if (*text == '\\') {
+            fputs("\\e", stdout);
+        } else if (*text == '-') {
+            fputs("\\-", stdout); /* one that can be copied to a shell */
+        } else {
+            putchar(*text);
+            if (*text == '\n' && (text[1] == '.' || text[1] == '\'')) {
+                fputs("\\&", stdout);
+            }
+        }
+    }
+}
+
+static void print_option(const char *name, const char *arg, bool many, const char *help)
+{
+    fputs(".TP\n\\fB", stdout);
+    cli_print_roff(name);
+    fputs("\\fR", stdout);
+    if (arg) {
+        fputs(" \\fI", stdout);
+        cli_print_roff(arg);
+        fputs(many ? "\\fR ..\n" : "\\fR\n", stdout);
+    } else {
+        putchar('\n');
+    }
+    cli_print_roff(help);
+    putchar('\n');
+}
+
+static void print_man(const struct command *command)
+{
+    fputs(".SH SYNOPSIS\n.B spillway ", stdout);
+    cli_print_roff(command->name);
+    putchar('\n');
+    cli_print_roff(command->usage);
+    fputs("\n.SH DESCRIPTION\n", stdout);
+    cli_print_roff(command->summary);
+    fputs("\n.SH OPTIONS\n", stdout);
+    for (int i = 0; i < command->n_flags; i++) {
+        const struct flag *flag = &command->flags[i];
+        print_option(flag->name, flag->arg, flag->many, flag->help);
+    }
+    print_option("--help", NULL, false, "the same as text");
+}
+
+/* ---- completion ---- */
+
+/* "cpu|cuda|hip|auto": the words themselves; of what is in capitals they say what it is. */
+static bool has_choices(const struct flag *flag)
+{
+    bool any = false;
+    for (const char *c = flag->arg ? flag->arg : ""; *c; c++) {
+        if (isupper((unsigned char)*c)) {
+            return false;
+        }
+        any |= *c == '|';
+    }
+    return any;
+}
+
+static void print_choices(const struct flag *flag)
+{
+    for (const char *c = flag->arg; *c; c++) {
+        putchar(*c == '|' ? ' ' : *c);
+    }
+}
+
+void cli_print_quoted(const char *text, const char *escaped, const char *quote)
+{
+    for (; *text; text++) {
+        if (*text == '\'') {
+            fputs(quote, stdout);
+        } else {
+            if (strchr(escaped, *text)) {
+                putchar('\\');
+            }
+            putchar(*text == '\n' ? ' ' : *text);
+        }
+    }
+}
+
+static void print_bash(const struct command *command)
+{
+    printf("    %s)\n        flags=\"", command->name);
+    for (int i = 0; i < command->n_flags; i++) {
+        printf("%s ", command->flags[i].name);
+    }
+    fputs("--help\"\n        case $before in\n", stdout);
+    for (int i = 0; i < command->n_flags; i++) {
+        if (has_choices(&command->flags[i])) {
+            printf("        %s) values=\"", command->flags[i].name);
+            print_choices(&command->flags[i]);
+            fputs("\" ;;\n", stdout);
+        }
+    }
+    fputs("        *) ;;\n        esac\n        ;;\n", stdout);
+}
+
+static void print_zsh(const struct command *command)
+{
+    printf("    %s)\n        _arguments \\\n", command->name);
+    for (int i = 0; i < command->n_flags; i++) {
+        const struct flag *flag = &command->flags[i];
+        printf("            '%s%s[", flag->type == FLAG_LIST ? "*" : "", flag->name);
+        cli_print_quoted(flag->help, "[]\\", "'\\''");
+        putchar(']');
+        if (flag->arg) {
+            putchar(':');
+            cli_print_quoted(flag->arg, ":\\", "'\\''");
+            if (has_choices(flag)) {
+                fputs(":(", stdout);
+                print_choices(flag);
+                putchar(')');
+            } else {
+                fputs(":_files", stdout);
+            }
+        }
+        fputs("' \\\n", stdout);
+    }
+    fputs("            '--help[this text]' \\\n            '*:file:_files'\n        ;;\n", stdout);
+}
+
+static void print_fish(const struct command *command)
+{
+    for (int i = 0; i < command->n_flags; i++) {
+        const struct flag *flag = &command->flags[i];
+        const bool is_long = flag->name[1] == '-';
+        printf("complete -c spillway -n '__fish_seen_subcommand_from %s' -%c %s", command->name,
+               is_long ? 'l' : 's', flag->name + (is_long ? 2 : 1));
+        if (has_choices(flag)) {
+            fputs(" -x -a '", stdout);
+            print_choices(flag);
+            putchar('\'');
+        } else if (flag->arg) {
+            fputs(" -r", stdout);
+        }
+        fputs(" -d '", stdout);
+        cli_print_quoted(flag->help, "\\", "\\'");
+        fputs("'\n", stdout);
+    }
+}
+
+/* ---- all of them ---- */
+
+bool cli_describe(const struct command *command, const char *word)
+{
+    static const struct {
+        const char *word;
+        void (*print)(const struct command *command);
+    } forms[] = {{"-h", print_text},        {"--help", print_text},
+                 {"--help=man", print_man}, {"--help=bash", print_bash},
+                 {"--help=zsh", print_zsh}, {"--help=fish", print_fish}};
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        if (strcmp(word, forms[i].word) == 0) {
+            forms[i].print(command);
+            return true;
+        }
+    }
+    return false;
+}

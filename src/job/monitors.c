@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which numbers of a step go to which monitor. Event files and CSV have DeepSpeed's names, and
+// count samples; beside those that it writes there are the norm, the speed and validation.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "job/private.h"
+#include "monitor/monitor.h"
+
+/* output_path/job_name, as Python joins them. */
+static sw_status folder_of(const struct sw_monitor_config *config, const char *block,
+                           struct sw_str *out)
+{
+    const char *path = config->output_path ? config->output_path : "";
+    const size_t len = strlen(path);
+    if (!config->job_name || !*config->job_name) {
+        return SW_FAIL(SW_E_CONFIG, "%s.job_name is empty; wanted the name of a folder", block);
+    }
+    sw_str_printf(out, "%s%s%s", path, len > 0 && path[len - 1] != '/' ? "/" : "",
+                  config->job_name);
+    return out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for monitors") : SW_OK;
+}
+
+static sw_status open_events(const struct sw_monitor_config *config, struct sw_monitor_place *place,
+                             struct sw_events **out)
+{
+    struct sw_str folder = {0};
+    sw_status st = folder_of(config, "tensorboard", &folder);
+    place->folder = folder.ptr;
+    st = st < 0 ? st : sw_events_open(place, out);
+    sw_str_fini(&folder);
+    return st < 0 ? sw_fail_prefix(st, "tensorboard") : SW_OK;
+}
+
+static sw_status open_csv(const struct sw_monitor_config *config, struct sw_monitor_place *place,
+                          struct sw_csv **out)
+{
+    struct sw_str folder = {0};
+    sw_status st = folder_of(config, "csv_monitor", &folder);
+    place->folder = folder.ptr;
+    st = st < 0 ? st : sw_csv_open(place, out);
+    sw_str_fini(&folder);
+    return st < 0 ? sw_fail_prefix(st, "csv_monitor") : SW_OK;
+}
+
+sw_status sw_job_monitors_open(const struct sw_job_monitor_options *options,
+                               struct sw_job_monitors *out)
+{
+    const struct sw_config *c = options->config;
+    struct sw_monitor_place place = {.goes_on = options->goes_on, .last = options->samples};
+    *out = (struct sw_job_monitors){.gauges = options->metrics_file,
+                                    .model = options->model,
+                                    .breakdown = c->misc.wall_clock_breakdown,
+                                    .scaled = c->fp16.enabled,
+                                    .images = options->images,
+                                    .tokens = options->tokens};
+    SW_TRY(c->tensorboard.enabled ? open_events(&c->tensorboard, &place, &out->events) : SW_OK);
+    SW_TRY(c->csv_monitor.enabled ? open_csv(&c->csv_monitor, &place, &out->csv) : SW_OK);
+    if (out->gauges) { /* a path that cannot be is known before the first step */
+        const struct sw_gauge none = {"spillway_step", "Optimizer steps so far.", NULL, true, 0};
+        const sw_status st = sw_gauges_write(out->gauges, &none, 1);
+        SW_TRY(st < 0 ? sw_fail_prefix(st, "--metrics-file") : SW_OK);
+    }
+    return SW_OK;
+}
+
+void sw_job_monitors_close(struct sw_job_monitors *monitors)
+{
+    sw_events_close(monitors->events);
+    sw_csv_close(monitors->csv);
+    *monitors = (struct sw_job_monitors){0};
+}
+
+/* ---- points ---- */
+
+struct points {
+    struct sw_point of[16 + SW_METRIC_COUNT];
+    char tags[SW_METRIC_COUNT][64];
+    int n;
+};
+
+static void put(struct points *p, const char *tag, double value)
+{
+    p->of[p->n++] = (struct sw_point){tag, value};
+}
+
+static void put_times(struct points *p, const struct sw_job_step *step)
+{
+    const double ms = 1e3, backward = sw_job_seconds(step, SW_JOB_BACKWARD_NS);
+    const double reduce = sw_job_seconds(step, SW_JOB_REDUCE_NS);
+    put(p, "Train/Samples/elapsed_time_ms_forward", ms * sw_job_seconds(step, SW_JOB_FORWARD_NS));
+    put(p, "Train/Samples/elapsed_time_ms_backward", ms * backward);
+    put(p, "Train/Samples/elapsed_time_ms_backward_inner", ms * fmax(backward - reduce, 0));
+    put(p, "Train/Samples/elapsed_time_ms_backward_allreduce", ms * reduce);
+    put(p, "Train/Samples/elapsed_time_ms_step", ms * sw_job_seconds(step, SW_JOB_UPDATE_NS));
+}
+
+static void put_validation(struct points *p, const struct sw_job_step *step)
+{
+    put(p, "Validation/Samples/loss", step->val_loss);
+    for (int i = 0; step->metrics && i < SW_METRIC_COUNT; i++) {
+        if (!isnan(step->metrics[i])) {
+            snprintf(p->tags[i], sizeof p->tags[i], "Validation/Samples/%s",
+                     sw_metric_name((enum sw_metric)i));
+            put(p, p->tags[i], step->metrics[i]);
+        }
+    }
+}
+
+static void make_points(const struct sw_job_monitors *m, const struct sw_job_step *step,
+                        struct points *p)
+{
+    const struct sw_step_report *r = &step->report;
+    const double seconds = sw_job_seconds(step, SW_JOB_STEP_NS);
+    p->n = 0;
+    put(p, "Train/Samples/train_loss", r->loss);
+    put(p, "Train/Samples/lr", r->lr);
+    if (m->scaled) {
+        put(p, "Train/Samples/loss_scale", r->loss_scale);
+    }
+    put(p, "Train/Samples/grad_norm", r->grad_norm);
+    put(p, m->images ? "Train/Samples/images_per_s" : "Train/Samples/tokens_per_s",
+        (double)m->tokens / seconds);
+    if (m->breakdown) {
+        put_times(p, step);
+    }
+    if (step->validated) {
+        put_validation(p, step);
+    }
+}
+
+/* ---- gauges ---- */
+
+/* As the text format quotes the value of a label. */
+static void quote(const char *text, char *out, size_t cap)
+{
+    size_t n = 0;
+    for (; *text && n + 3 < cap; text++) {
+        if (*text == '"' || *text == '\\') {
+            out[n++] = '\\';
+        }
+        out[n++] = *text == '\n' ? ' ' : *text;
+    }
+    out[n] = '\0';
+}
+
+static sw_status write_gauges(const struct sw_job_monitors *m, const struct sw_job_step *step)
+{
+    const struct sw_step_report *r = &step->report;
+    const double seconds = sw_job_seconds(step, SW_JOB_STEP_NS);
+    static const char memory[] = "Bytes of the plan, of the rank with most.";
+    char model[512], label[600];
+    quote(m->model, model, sizeof model);
+    snprintf(label, sizeof label, "model=\"%s\"", model);
+    const struct sw_gauge gauges[] = {
+        {"spillway_run_info", "What is trained.", label, false, 1},
+        {"spillway_step", "Optimizer steps so far.", NULL, true, (double)r->step},
+        {"spillway_samples_total", "Samples so far, of all ranks.", NULL, true, (double)r->samples},
+        {"spillway_skipped_steps_total", "Steps of this run that overflowed.", NULL, true,
+         (double)m->n_skipped},
+        {"spillway_loss", "Mean loss of the step.", NULL, false, r->loss},
+        {"spillway_grad_norm", "Norm of the gradient before clipping.", NULL, false, r->grad_norm},
+        {"spillway_learning_rate", "Learning rate of the step.", NULL, false, r->lr},
+        {"spillway_loss_scale", "Scale of the loss.", NULL, false, r->loss_scale},
+        {"spillway_step_seconds", "Time of the step, of the slowest rank.", NULL, false, seconds},
+        {m->images ? "spillway_images_per_second" : "spillway_tokens_per_second",
+         "Speed of the step, of all ranks.", NULL, false, (double)m->tokens / seconds},
+        {"spillway_memory_bytes", memory, "tier=\"device\"", false,
+         (double)step->most[SW_JOB_DEVICE]},
+        {"spillway_memory_bytes", memory, "tier=\"host\"", false, (double)step->most[SW_JOB_HOST]},
+        {"spillway_memory_bytes", memory, "tier=\"disk\"", false, (double)step->most[SW_JOB_DISK]},
+        {"spillway_besides_bytes", "Bytes beside the plan, of the process with most.", NULL, false,
+         (double)step->most[SW_JOB_BESIDES]},
+        {"spillway_disk_read_gb_s", "Speed of the disk while it read, of rank 0.", NULL, false,
+         step->use.read_gb_s},
+        {"spillway_disk_write_gb_s", "Speed of the disk while it wrote, of rank 0.", NULL, false,
+         step->use.write_gb_s},
+        {"spillway_validation_loss", "Loss of the last validation.", NULL, false, step->val_loss},
+    };
+    return sw_gauges_write(m->gauges, gauges, (int)SW_LEN(gauges) - isnan(step->val_loss));
+}
+
+/* Points that are lost would be missing for ever, and end a training as metrics.jsonl does; what is
+ * now is written anew by the next step. */
+sw_status sw_job_monitors_add(struct sw_job_monitors *m, const struct sw_job_step *step)
+{
+    m->n_skipped += step->report.skipped;
+    if (m->events || m->csv) {
+        struct points p;
+        make_points(m, step, &p);
+        const int64_t x = step->report.samples;
+        SW_TRY(m->events ? sw_events_add(m->events, x, p.of, p.n) : SW_OK);
+        SW_TRY(m->csv ? sw_csv_add(m->csv, x, p.of, p.n) : SW_OK);
+    }
+    if (m->gauges && write_gauges(m, step) < 0) {
+        if (!m->warned) {
+            sw_log(SW_LOG_WARN, "--metrics-file: %s; the training goes on", sw_error_message());
+        }
+        m->warned = true;
+    }
+    return SW_OK;
+}

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run leaves for its report. run.json is whole before the first step and is replaced, never
+// edited, so a run that is killed at any moment has one; samples.jsonl grows by a line at a time.
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "job/private.h"
+#include "run/run.h"
+
+enum { VERSION = 1, MOST_STARTS = 100 };
+
+static sw_status fail_memory(void)
+{
+    return SW_FAIL(SW_E_NOMEM, "out of host memory for run.json");
+}
+
+/* ---- what the report shows beside the curves ---- */
+
+static bool put_model(const struct sw_run_record *r, struct sw_json_doc *doc)
+{
+    const struct sw_train_options *o = r->options;
+    struct sw_json *to = sw_json_put(doc, sw_json_root(doc), "model", SW_JSON_OBJECT);
+    return to && sw_json_put_str(doc, to, "name", o->model) &&
+           (!o->adapter || sw_json_put_str(doc, to, "adapter", o->adapter)) &&
+           sw_json_put_str(doc, to, "task", r->facts->task ? r->facts->task->name : "text") &&
+           sw_json_put_i64(doc, to, "parameters", sw_engine_parameters(r->engine)) &&
+           sw_json_put_i64(doc, to, "trained", sw_engine_trained_parameters(r->engine)) &&
+           sw_json_put_str(doc, to, "dtype", sw_dtype_name(r->facts->dtype)) &&
+           sw_json_put_i64(doc, to, "vocabulary", sw_engine_vocab(r->engine)) &&
+           (!r->tokenizer ||
+            sw_json_put_str(doc, to, "tokenizer", sw_tokenizer_kind(r->tokenizer)));
+}
+
+static bool put_batch(const struct sw_run_record *r, struct sw_json_doc *doc)
+{
+    struct sw_json *to = sw_json_put(doc, sw_json_root(doc), "batch", SW_JSON_OBJECT);
+    return to && sw_json_put_i64(doc, to, "micro_batches", sw_engine_micro_batches(r->engine)) &&
+           sw_json_put_i64(doc, to, "micro_batch", sw_engine_micro_batch_size(r->engine)) &&
+           sw_json_put_i64(doc, to, "tokens", sw_engine_seq_len(r->engine)) &&
+           sw_json_put_i64(doc, to, "samples", r->samples);
+}
+
+/* Flags that are no keys of the configuration. Their numbers are 0 where they were not given. */
+static bool put_flags(const struct sw_run_record *r, struct sw_json_doc *doc)
+{
+    const struct sw_train_options *o = r->options;
+    struct sw_json *to = sw_json_put(doc, sw_json_root(doc), "flags", SW_JSON_OBJECT);
+    return to && sw_json_put_i64(doc, to, "steps", o->steps) &&
+           sw_json_put_i64(doc, to, "ranks", r->facts->ranks) &&
+           sw_json_put_i64(doc, to, "seed", (int64_t)r->facts->seed) &&
+           sw_json_put_i64(doc, to, "eval_every", o->eval_every) &&
+           sw_json_put_i64(doc, to, "sample_every", o->sample_every) &&
+           sw_json_put_i64(doc, to, "save_every", o->save_every) &&
+           sw_json_put_i64(doc, to, "keep_last", o->keep_last);
+}
+
+static bool put_machine(const struct sw_run_record *r, struct sw_json_doc *doc)
+{
+    char cpu[128], system[256] = "", host[256] = "";
+    struct utsname name;
+    if (uname(&name) == 0) {
+        snprintf(host, sizeof host, "%s", name.nodename);
+        snprintf(system, sizeof system, "%.60s %.100s %.60s", name.sysname, name.release,
+                 name.machine);
+    }
+    sw_device_processor_name(cpu, sizeof cpu);
+    const int64_t threads = r->facts->config->spillway.threads;
+    const int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+    struct sw_json *to = sw_json_put(doc, sw_json_root(doc), "machine", SW_JSON_OBJECT);
+    return to && sw_json_put_str(doc, to, "host", host) &&
+           sw_json_put_str(doc, to, "system", system) && sw_json_put_str(doc, to, "cpu", cpu) &&
+           sw_json_put_i64(doc, to, "processors", sw_cpu_count()) &&
+           sw_json_put_i64(doc, to, "threads", threads > 0 ? threads : sw_cpu_count()) &&
+           sw_json_put_i64(doc, to, "memory_bytes", memory) &&
+           sw_json_put_str(doc, to, "device", r->facts->device_name) &&
+           sw_json_put_str(doc, to, "kernels", r->facts->kernel_set) &&
+           sw_json_put_str(doc, to, "spillway", sw_version());
+}
+
+/* ---- memory ---- */
+
+enum held { HELD_PARAMETERS, HELD_OPTIMIZER, HELD_GRADIENTS, HELD_OTHER, HELD_SECOND, HELD_COUNT };
+
+static enum held what_is(const struct sw_persistent *item)
+{
+    if (item->role == SW_ROLE_PARAM) {
+        return HELD_PARAMETERS;
+    }
+    switch (item->state) {
+    case SW_STATE_OPTIMIZER:
+        return HELD_OPTIMIZER;
+    case SW_STATE_SUM:
+    case SW_STATE_FURTHER_SUM:
+        return HELD_GRADIENTS;
+    default:
+        return HELD_OTHER;
+    }
+}
+
+/* What the plan holds of each tier, by what it is; together its bytes of that tier. */
+static bool put_memory(const struct sw_run_record *r, struct sw_json_doc *doc)
+{
+    static const char *const names[HELD_COUNT] = {"parameters", "optimizer", "gradients", "other",
+                                                  "second_slots"};
+    const struct sw_plan *plan = r->facts->plan;
+    size_t bytes[SW_TIER_COUNT][HELD_COUNT] = {{0}};
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        const struct sw_persistent *item = &plan->persistent[i];
+        bytes[item->tier][what_is(item)] += sw_persistent_taken(item);
+    }
+    struct sw_json *memory = sw_json_put(doc, sw_json_root(doc), "memory", SW_JSON_OBJECT);
+    bool good = memory != NULL;
+    for (int t = 0; t < SW_TIER_COUNT && good; t++) {
+        const char *tier = sw_tier_name((enum sw_tier)t);
+        struct sw_json *to = sw_json_put(doc, memory, tier, SW_JSON_OBJECT);
+        size_t rest = plan->tier_bytes[t];
+        bytes[t][HELD_SECOND] = sw_plan_second_places(plan, (enum sw_tier)t);
+        good = to != NULL;
+        for (int k = 0; k < HELD_COUNT && good; k++) {
+            const size_t part = bytes[t][k] < rest ? bytes[t][k] : rest;
+            good = sw_json_put_i64(doc, to, names[k], (int64_t)part) != NULL;
+            rest -= part;
+        }
+        good = good && sw_json_put_i64(doc, to, "transients", (int64_t)rest) &&
+               sw_json_put_i64(doc, to, "planned", (int64_t)plan->tier_bytes[t]) &&
+               sw_json_put_i64(doc, to, "budget", (int64_t)plan->tier_budget[t]);
+    }
+    return good;
+}
+
+/* ---- what other rooms print as JSON ---- */
+
+/* Members of the object in `text`, which it takes, under `key`, or under their own keys. */
+static sw_status put_printed(struct sw_json_doc *doc, const char *key, struct sw_str *text)
+{
+    struct sw_json_doc *printed = NULL;
+    sw_status st = text->failed ? fail_memory()
+                                : sw_json_parse("run.json", sw_str_text(text), text->len,
+                                                SW_JSON_STRICT, &printed);
+    sw_str_fini(text);
+    SW_TRY(st);
+    const struct sw_json *root = sw_json_root(printed);
+    bool good = !key || sw_json_put_copy(doc, sw_json_root(doc), key, root);
+    for (const struct sw_json *m = root->first; m && !key && good; m = m->next) {
+        good = sw_json_put_copy(doc, sw_json_root(doc), m->key, m) != NULL;
+    }
+    sw_json_close(printed);
+    return good ? SW_OK : fail_memory();
+}
+
+static sw_status put_config(const struct sw_run_record *r, struct sw_json_doc *doc)
+{
+    struct sw_str text = {0};
+    sw_str_putc(&text, '{');
+    sw_config_print_json(r->facts->config, &text);
+    sw_str_putc(&text, '}');
+    return put_printed(doc, NULL, &text);
+}
+
+static sw_status put_plan(const struct sw_run_record *r, struct sw_json_doc *doc)
+{
+    char *summary = NULL;
+    struct sw_str text = {0};
+    SW_TRY(sw_plan_text(r->engine, false, true, &summary));
+    sw_str_puts(&text, summary);
+    sw_text_free(summary);
+    return put_printed(doc, "plan", &text);
+}
+
+/* ---- when ---- */
+
+static bool put_start(struct sw_json_doc *doc, struct sw_json *list, int64_t step)
+{
+    char text[32] = "";
+    const time_t now = time(NULL);
+    struct tm at;
+    if (gmtime_r(&now, &at)) {
+        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &at);
+    }
+    struct sw_json *to = sw_json_put(doc, list, NULL, SW_JSON_OBJECT);
+    return to && sw_json_put_i64(doc, to, "step", step) && sw_json_put_str(doc, to, "at", text);
+}
+
+/* Those of the file that it replaces, as far as the run goes on from them, and this one. */
+static bool put_starts(struct sw_json_doc *doc, const char *path, int64_t first_step)
+{
+    struct sw_json *list = sw_json_put(doc, sw_json_root(doc), "starts", SW_JSON_ARRAY);
+    struct sw_json_doc *old = NULL;
+    bool good = list != NULL;
+    if (first_step > 0 && access(path, R_OK) == 0 &&
+        sw_json_read(path, SW_JSON_STRICT, &old) >= 0) {
+        const struct sw_json *starts = sw_json_get(sw_json_root(old), "starts");
+        for (const struct sw_json *s = starts ? starts->first : NULL; s && good; s = s->next) {
+            const struct sw_json *step = sw_json_get(s, "step");
+            if (step && step->integer < first_step && list->n_children < MOST_STARTS) {
+                good = sw_json_put_copy(doc, list, NULL, s) != NULL;
+            }
+        }
+        sw_json_close(old);
+    }
+    return good && put_start(doc, list, first_step);
+}
+
+/* A trace is looked for where it was written, whatever the folder of the report. */
+static bool put_trace(const struct sw_run_record *r, struct sw_json_doc *doc)
+{
+    char folder[PATH_MAX], path[2 * PATH_MAX];
+    const char *trace = r->facts->config->spillway.trace;
+    if (!trace || !*trace) {
+        return true;
+    }
+    const bool here = *trace != '/' && getcwd(folder, sizeof folder);
+    snprintf(path, sizeof path, "%s%s%s", here ? folder : "", here ? "/" : "", trace);
+    return sw_json_put_str(doc, sw_json_root(doc), "trace", path) != NULL;
+}
+
+static sw_status fill(const struct sw_run_record *r, const char *path, struct sw_json_doc *doc)
+{
+    struct sw_json *root = sw_json_root(doc);
+    if (!sw_json_put_i64(doc, root, "spillway_run", VERSION) ||
+        !put_starts(doc, path, r->first_step) || !put_model(r, doc) || !put_batch(r, doc) ||
+        !put_flags(r, doc) || !put_machine(r, doc) || !put_memory(r, doc) || !put_trace(r, doc) ||
+        (r->data && !sw_json_put_copy(doc, root, "data", r->data))) {
+        return fail_memory();
+    }
+    SW_TRY(put_plan(r, doc));
+    return put_config(r, doc);
+}
+
+sw_status sw_run_record_write(const struct sw_run_record *record)
+{
+    char path[PATH_MAX];
+    struct sw_json_doc *doc = NULL;
+    struct sw_str text = {0};
+    snprintf(path, sizeof path, "%s/run.json", record->options->output);
+    SW_TRY(sw_json_new("run.json", &doc));
+    sw_status st = fill(record, path, doc);
+    if (st >= 0) {
+        sw_json_write(sw_json_root(doc), 1, &text);
+        sw_str_putc(&text, '\n');
+        st = text.failed ? fail_memory() : sw_file_write_atomic(path, text.ptr, text.len);
+    }
+    sw_str_fini(&text);
+    sw_json_close(doc);
+    return st;
+}
+
+/* ---- lines of steps ---- */
+
+sw_status sw_sample_record(const char *output, int64_t step, const char *prompt, const char *text)
+{
+    char path[PATH_MAX];
+    struct sw_str line = {0};
+    snprintf(path, sizeof path, "%s/samples.jsonl", output);
+    sw_str_printf(&line, "{\"step\":%lld,\"prompt\":", (long long)step);
+    sw_json_write_string(prompt, strlen(prompt), &line);
+    sw_str_puts(&line, ",\"text\":");
+    sw_json_write_string(text, strlen(text), &line);
+    sw_str_puts(&line, "}\n");
+    FILE *file = line.failed ? NULL : fopen(path, "a");
+    bool good = file && fwrite(line.ptr, 1, line.len, file) == line.len;
+    good = (!file || fclose(file) == 0) && good;
+    const sw_status st = good          ? SW_OK
+                         : line.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a sample")
+                                       : SW_FAIL(SW_E_IO, "%s: %s", path, strerror(errno));
+    sw_str_fini(&line);
+    return st;
+}
+
+sw_status sw_job_keep_lines(const char *output, const char *file, int64_t last)
+{
+    char path[PATH_MAX], *old = NULL;
+    size_t len = 0, kept = 0;
+    snprintf(path, sizeof path, "%s/%s", output, file);
+    if (access(path, F_OK) != 0) {
+        return SW_OK;
+    }
+    SW_TRY(sw_file_read(path, &old, &len));
+    while (kept < len) {
+        const char *end = memchr(old + kept, '\n', len - kept);
+        long long step = 0;
+        if (!end || sscanf(old + kept, "{\"step\":%lld", &step) != 1 || step > last) {
+            break;
+        }
+        kept = (size_t)(end + 1 - old);
+    }
+    const sw_status st = sw_file_write_atomic(path, old, kept);
+    sw_free(old);
+    return st;
+}
+
+int64_t sw_job_resident_bytes(void)
+{
+    long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%*s %lld", &pages) != 1) {
+        pages = 0;
+    }
+    if (file) {
+        fclose(file);
+    }
+    return pages * (int64_t)sysconf(_SC_PAGESIZE);
+}

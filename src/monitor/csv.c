@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file for each number, named and headed as DeepSpeed's CSV monitor does. Rows are in the order
+// of x, so what lies behind a checkpoint is the end of a file, which is cut.
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "json/json.h"
+#include "monitor/monitor.h"
+
+struct column {
+    char *tag, *path;
+    int fd;
+};
+
+struct sw_csv {
+    char *folder;
+    struct column *columns; /* [n] */
+    int n;
+};
+
+/* ---- what a run before left ---- */
+
+/* Bytes of whole rows up to `last`; the head is one. */
+static size_t good_bytes(const char *text, int64_t last)
+{
+    const char *line = text;
+    for (const char *end; (end = strchr(line, '\n')); line = end + 1) {
+        char *number_end = NULL;
+        const long long x = strtoll(line, &number_end, 10);
+        if (line != text && (*number_end != ',' || x > last)) {
+            break;
+        }
+    }
+    return (size_t)(line - text);
+}
+
+static sw_status cut_file(const char *path, int64_t last)
+{
+    char *text = NULL;
+    size_t len = 0;
+    SW_TRY(sw_file_read(path, &text, &len));
+    const size_t good = good_bytes(text, last);
+    sw_free(text);
+    return good == len || truncate(path, (off_t)good) == 0
+               ? SW_OK
+               : SW_FAIL(SW_E_IO, "%s: %s", path, strerror(errno));
+}
+
+/* Of a run that is not gone on with: FILE.csv becomes FILE.csv.1, or the next number. */
+static sw_status set_aside(const char *path)
+{
+    for (int i = 1; i < 10000; i++) {
+        struct sw_str other = {0};
+        sw_str_printf(&other, "%s.%d", path, i);
+        const bool taken = !other.failed && access(other.ptr, F_OK) == 0;
+        const sw_status st =
+            other.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for CSV files")
+            : taken      ? SW_OK
+            : rename(path, other.ptr) == 0
+                ? SW_OK
+                : SW_FAIL(SW_E_IO, "%s: cannot be renamed: %s", path, strerror(errno));
+        sw_str_fini(&other);
+        if (!taken || st < 0) {
+            return st;
+        }
+    }
+    return SW_FAIL(SW_E_IO, "%s: ten thousand older files are beside it", path);
+}
+
+static bool is_ours(const char *name)
+{
+    const size_t len = strlen(name);
+    return (strncmp(name, "Train_", 6) == 0 || strncmp(name, "Validation_", 11) == 0) && len > 4 &&
+           strcmp(name + len - 4, ".csv") == 0;
+}
+
+static sw_status clear_folder(const struct sw_monitor_place *place)
+{
+    DIR *dir = opendir(place->folder);
+    sw_status st = SW_OK;
+    if (!dir) {
+        return SW_FAIL(SW_E_IO, "%s: %s", place->folder, strerror(errno));
+    }
+    for (struct dirent *one = readdir(dir); one && st >= 0; one = readdir(dir)) {
+        struct sw_str path = {0};
+        if (is_ours(one->d_name)) {
+            sw_str_printf(&path, "%s/%s", place->folder, one->d_name);
+            st = path.failed      ? SW_FAIL(SW_E_NOMEM, "out of host memory for CSV files")
+                 : place->goes_on ? cut_file(path.ptr, place->last)
+                                  : set_aside(path.ptr);
+        }
+        sw_str_fini(&path);
+    }
+    closedir(dir);
+    return st;
+}
+
+/* ---- writing ---- */
+
+/* As Python spells what is no number. */
+static void put_value(double value, struct sw_str *out)
+{
+    if (isfinite(value)) {
+        sw_json_write_f64(value, out);
+    } else {
+        sw_str_puts(out, isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+    }
+}
+
+static sw_status write_row(const struct column *column, const struct sw_str *row)
+{
+    if (row->failed) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for %s", column->path);
+    }
+    const ssize_t n = write(column->fd, row->ptr, row->len);
+    return n == (ssize_t)row->len
+               ? SW_OK
+               : SW_FAIL(SW_E_IO, "%s: %s", column->path, n < 0 ? strerror(errno) : "disk full");
+}
+
+/* Its file, with a head if it is new. */
+static sw_status open_column(const struct sw_csv *csv, const char *tag, struct column *out)
+{
+    struct sw_str path = {0}, head = {0};
+    const char *name = strrchr(tag, '/') ? strrchr(tag, '/') + 1 : tag;
+    sw_str_printf(&path, "%s/", csv->folder);
+    for (const char *c = tag; *c; c++) {
+        sw_str_putc(&path, *c == '/' || *c == ' ' ? '_' : *c);
+    }
+    sw_str_puts(&path, ".csv");
+    *out = (struct column){.tag = sw_strdup("monitor", tag), .path = path.ptr, .fd = -1};
+    if (path.failed || !out->tag) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for CSV files");
+    }
+    out->fd = open(path.ptr, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    const off_t end = out->fd < 0 ? -1 : lseek(out->fd, 0, SEEK_END);
+    if (end < 0) {
+        return SW_FAIL(SW_E_IO, "%s: %s", out->path, strerror(errno));
+    }
+    sw_str_printf(&head, "step,%s\n", name);
+    const sw_status st = end == 0 ? write_row(out, &head) : SW_OK;
+    sw_str_fini(&head);
+    return st;
+}
+
+static void close_column(struct column *column)
+{
+    if (column->fd >= 0) {
+        close(column->fd);
+    }
+    sw_free(column->tag);
+    sw_free(column->path);
+}
+
+static sw_status column_of(struct sw_csv *csv, const char *tag, struct column **out)
+{
+    for (int i = 0; i < csv->n; i++) {
+        if (strcmp(csv->columns[i].tag, tag) == 0) {
+            *out = &csv->columns[i];
+            return SW_OK;
+        }
+    }
+    struct column *columns =
+        sw_realloc("monitor", csv->columns, ((size_t)csv->n + 1) * sizeof *columns);
+    SW_TRY_ALLOC(columns, "CSV files");
+    csv->columns = columns;
+    const sw_status st = open_column(csv, tag, &columns[csv->n]);
+    if (st < 0) {
+        close_column(&columns[csv->n]);
+        return st;
+    }
+    *out = &columns[csv->n++];
+    return SW_OK;
+}
+
+sw_status sw_csv_add(struct sw_csv *csv, int64_t x, const struct sw_point *points, int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct column *column = NULL;
+        struct sw_str row = {0};
+        SW_TRY(column_of(csv, points[i].tag, &column));
+        sw_str_printf(&row, "%lld,", (long long)x);
+        put_value(points[i].value, &row);
+        sw_str_putc(&row, '\n');
+        const sw_status st = write_row(column, &row);
+        sw_str_fini(&row);
+        SW_TRY(st);
+    }
+    return SW_OK;
+}
+
+/* ---- open, close ---- */
+
+sw_status sw_csv_open(const struct sw_monitor_place *place, struct sw_csv **out)
+{
+    SW_TRY(sw_mkdirs(place->folder));
+    SW_TRY(clear_folder(place));
+    struct sw_csv *csv = sw_alloc_zero("monitor", 1, sizeof *csv);
+    SW_TRY_ALLOC(csv, "CSV files");
+    csv->folder = sw_strdup("monitor", place->folder);
+    if (!csv->folder) {
+        sw_free(csv);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for CSV files");
+    }
+    *out = csv;
+    return SW_OK;
+}
+
+void sw_csv_close(struct sw_csv *csv)
+{
+    for (int i = 0; csv && i < csv->n; i++) {
+        close_column(&csv->columns[i]);
+    }
+    if (csv) {
+        sw_free(csv->columns);
+        sw_free(csv->folder);
+    }
+    sw_free(csv);
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text and numbers for a page. Whatever a run holds, a name, a sample or a path, reaches the page
+// through sw_html_text, so that none of it is ever markup.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/private.h"
+
+static const char *entity(unsigned char c)
+{
+    switch (c) {
+    case '<':
+        return "&lt;";
+    case '>':
+        return "&gt;";
+    case '&':
+        return "&amp;";
+    case '"':
+        return "&quot;";
+    case '\'':
+        return "&#39;";
+    default:
+        return NULL;
+    }
+}
+
+static size_t length_of(unsigned char lead)
+{
+    return lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+}
+
+/* Bytes of the character at text; 0 = not to be shown: no UTF-8, or a control character. */
+static size_t shown(const char *text, size_t len, bool lines)
+{
+    const unsigned char c = (unsigned char)*text;
+    const size_t n = length_of(c);
+    if (c < 0x20) {
+        return lines && (c == '\n' || c == '\t');
+    }
+    if (c < 0x80) {
+        return c != 0x7f;
+    }
+    if (n > len || sw_json_utf8_check(text, n) != n) {
+        return 0;
+    }
+    const unsigned char second = (unsigned char)text[1];
+    const bool control = c == 0xc2 && second < 0xa0; /* U+0080 .. U+009F */
+    const bool nonchar = c == 0xef && second == 0xbf && (unsigned char)text[2] >= 0xbe;
+    return control || nonchar ? 0 : n;
+}
+
+void sw_html_text(struct sw_str *out, const char *text, size_t len, bool lines)
+{
+    size_t done = 0; /* everything before is written */
+    for (size_t i = 0; i < len;) {
+        const size_t n = shown(text + i, len - i, lines);
+        const char *as = n == 0 ? "\ufffd" : entity((unsigned char)text[i]);
+        if (as) {
+            sw_str_append(out, text + done, i - done);
+            sw_str_puts(out, as);
+            done = i + 1;
+        }
+        i += n > 0 ? n : 1;
+    }
+    sw_str_append(out, text + done, len - done);
+}
+
+void sw_html_name(struct sw_str *out, const char *text)
+{
+    sw_str_puts(out, "<bdi>");
+    sw_html_text(out, text, strlen(text), false);
+    sw_str_puts(out, "</bdi>");
+}
+
+/* 1234567 as 1,234,567. */
+static void group_digits(char *buf, size_t cap, double value)
+{
+    char digits[40];
+    size_t at = 0;
+    const int n = snprintf(digits, sizeof digits, "%.0f", value);
+    for (int i = 0; i < n && at + 2 < cap; i++) {
+        const int left = n - i;
+        if (i > 0 && left % 3 == 0 && digits[i - 1] != '-') {
+            buf[at++] = ',';
+        }
+        buf[at++] = digits[i];
+    }
+    buf[at] = '\0';
+}
+
+const char *sw_html_seconds(char *buf, size_t cap, double seconds)
+{
+    const double whole = floor(seconds + 0.5);
+    if (!isfinite(seconds)) {
+        snprintf(buf, cap, "–");
+    } else if (seconds < 60) {
+        snprintf(buf, cap, seconds < 1 ? "%.3f s" : "%.1f s", seconds);
+    } else if (seconds < 3600) {
+        snprintf(buf, cap, "%.0f min %02.0f s", floor(whole / 60), fmod(whole, 60));
+    } else {
+        snprintf(buf, cap, "%.0f h %02.0f min", floor(whole / 3600), floor(fmod(whole, 3600) / 60));
+    }
+    return buf;
+}
+
+const char *sw_html_number(char *buf, size_t cap, double value, enum sw_unit unit)
+{
+    if (!isfinite(value)) {
+        snprintf(buf, cap, "–");
+        return buf;
+    }
+    switch (unit) {
+    case SW_UNIT_BYTES:
+        return sw_format_bytes(buf, cap, value);
+    case SW_UNIT_SHARE:
+        snprintf(buf, cap, "%.0f %%", 100 * value);
+        break;
+    case SW_UNIT_MS:
+        if (value >= 60e3) {
+            return sw_html_seconds(buf, cap, value / 1e3);
+        }
+        snprintf(buf, cap, value >= 1e4 ? "%.1f s" : "%.4g ms", value >= 1e4 ? value / 1e3 : value);
+        break;
+    case SW_UNIT_COUNT:
+        group_digits(buf, cap, value);
+        break;
+    default:
+        snprintf(buf, cap, fabs(value) >= 1e4 && fabs(value) < 1e7 ? "%.0f" : "%.4g", value);
+        break;
+    }
+    return buf;
+}

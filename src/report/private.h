@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of this room share: a run as it was read, pieces of a page. Private to the room,
+// whose door is spillway/report.h.
+#pragma once
+
+#include "base/base.h"
+#include "json/json.h"
+#include "plan/plan.h"
+#include "spillway/report.h"
+
+/* ---- run.c: what a training left ---- */
+
+enum sw_figure {
+    SW_FIGURE_LOSS,
+    SW_FIGURE_NORM,
+    SW_FIGURE_LR,
+    SW_FIGURE_SCALE,
+    SW_FIGURE_STEP_MS,
+    SW_FIGURE_TOKENS,
+    SW_FIGURE_DEVICE,
+    SW_FIGURE_HOST,
+    SW_FIGURE_DISK,
+    SW_FIGURE_BESIDES,
+    SW_FIGURE_RESIDENT,
+    SW_FIGURE_READ,
+    SW_FIGURE_WRITE,
+    SW_FIGURE_HIDDEN,
+    SW_FIGURE_VAL_LOSS,
+    SW_FIGURE_COUNT
+};
+const char *sw_figure_name(enum sw_figure figure); /* in metrics.jsonl */
+
+enum { SW_PAST_METRICS = 8, SW_METRIC_CAP = 48 };
+
+struct sw_past_sample {
+    int64_t step;
+    const char *prompt, *text; /* of the run's arena */
+    size_t prompt_len, text_len;
+};
+
+struct sw_past_run {
+    const char *path;                 /* borrowed */
+    struct sw_json_doc *doc;          /* run.json; NULL: there is none */
+    int64_t n;                        /* steps */
+    int64_t *steps;                   /* [n] ascending */
+    double *figures[SW_FIGURE_COUNT]; /* [n] each; NaN where a line has none */
+    uint8_t *bound;                   /* [n] enum sw_queue; SW_QUEUE_COUNT: not known */
+    int64_t n_skipped;
+    struct {
+        char name[SW_METRIC_CAP]; /* "val_accuracy" */
+        double *values;           /* [n] */
+    } metrics[SW_PAST_METRICS];
+    int n_metrics;
+    struct sw_past_sample *samples; /* [n_samples] */
+    int64_t n_samples;
+    struct sw_arena arena;
+};
+
+/* path is borrowed. SW_E_ARG: it is no run. */
+sw_status sw_past_run_read(const char *path, struct sw_past_run *out);
+void sw_past_run_close(struct sw_past_run *run);
+/* "a.b" of run.json; NULL: it has none. */
+const struct sw_json *sw_past_run_fact(const struct sw_past_run *run, const char *path);
+const char *sw_past_run_text(const struct sw_past_run *run,
+                             const char *path); /* "" where there is none */
+double sw_past_run_number(const struct sw_past_run *run, const char *path); /* NaN likewise */
+
+/* Of the finite ones of n values; all NaN and step 0 where there is none. */
+struct sw_stats {
+    double first, last, min, max, median, sum;
+    int64_t n, min_step, max_step, last_step;
+};
+/* SW_E_NOMEM */
+sw_status sw_stats_of(const int64_t *steps, const double *values, int64_t n, struct sw_stats *out);
+
+/* ---- html.c ---- */
+
+/* As text, whatever it is: markup is escaped, control characters and what is no UTF-8 become
+ * U+FFFD. lines: line breaks and tabs stay, else they are such characters, too. */
+void sw_html_text(struct sw_str *out, const char *text, size_t len, bool lines);
+void sw_html_name(struct sw_str *out, const char *text); /* one line, with its own direction */
+/* For people: four digits, "12,345", "1 h 02 min", "1.5 MiB" .. */
+enum sw_unit { SW_UNIT_NUMBER, SW_UNIT_COUNT, SW_UNIT_BYTES, SW_UNIT_MS, SW_UNIT_SHARE };
+const char *sw_html_number(char *buf, size_t cap, double value, enum sw_unit unit);
+const char *sw_html_seconds(char *buf, size_t cap, double seconds);
+const char *sw_html_style(void); /* the style sheet */
+
+/* ---- chart.c ---- */
+
+enum sw_curve_style {
+    SW_CURVE_NOISY, /* every step, faint, and a smoothed line over it */
+    SW_CURVE_PLAIN,
+    SW_CURVE_DOTS, /* a dot a value, joined by a dashed line */
+    SW_CURVE_LIMIT /* dashed: what was planned */
+};
+struct sw_curve {
+    const struct sw_past_run *run;
+    const double *values; /* [run->n] */
+    const char *name;     /* for the readout */
+    enum sw_curve_style style;
+    int color; /* of the style sheet's */
+};
+enum { SW_CURVES = 3 * SW_REPORT_MOST_RUNS, SW_COLORS = 8 };
+struct sw_chart {
+    const char *title, *note;
+    enum sw_unit unit;
+    bool from_zero; /* the axis begins there; else it may be logarithmic */
+    int64_t first_step, last_step;
+    struct sw_curve curves[SW_CURVES];
+    int n_curves;
+};
+/* Nothing where no curve has a value. SW_E_NOMEM */
+sw_status sw_chart_write(const struct sw_chart *chart, struct sw_str *out);
+void sw_chart_add(struct sw_chart *chart, const struct sw_curve *curve);
+
+/* ---- lanes.c ---- */
+
+/* The lanes of a traced step, of rank 0; where the trace cannot be read, a line that says why. */
+sw_status sw_lanes_write(const char *path, struct sw_str *out);
+
+/* ---- memory.c, timing.c, facts.c: sections of a page ---- */
+
+struct sw_page {
+    struct sw_past_run *runs; /* [n] */
+    const char *labels[SW_REPORT_MOST_RUNS];
+    int n;
+    int64_t first_step, last_step; /* of all */
+};
+sw_status sw_page_memory(const struct sw_page *page, struct sw_str *out);
+sw_status sw_page_time(const struct sw_page *page, struct sw_str *out);
+sw_status sw_page_samples(const struct sw_page *page, struct sw_str *out);
+sw_status sw_page_config(const struct sw_page *page, struct sw_str *out);
+sw_status sw_page_machine(const struct sw_page *page, struct sw_str *out);
+/* A chart of one figure of all runs. */
+struct sw_chart sw_page_chart(const struct sw_page *page, const char *title, enum sw_unit unit);
+void sw_page_add(const struct sw_page *page, struct sw_chart *chart, enum sw_figure figure,
+                 const char *name, enum sw_curve_style style, int color);
+/* The run's colour and name, before what is its own; nothing where there is one run. */
+void sw_page_run(const struct sw_page *page, int i, struct sw_str *out);

@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page about a run, made of folders that are written here: no spike is lost, whatever a run
+// holds is text, what a kill leaves has a page, and what is no run is refused by name.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "json/json.h"
+#include "spillway/report.h"
+#include "support/fixtures.h"
+#include "support/test.h"
+
+static char folder[64];
+
+static void put(const char *run, const char *name, const char *text, size_t len)
+{
+    char path[2][TEST_PATH_CAP];
+    test_join(path[0], folder, run);
+    assert_int_equal(sw_mkdirs(path[0]), SW_OK);
+    test_join(path[1], path[0], name);
+    assert_int_equal(sw_file_write_atomic(path[1], text, len), SW_OK);
+}
+
+static void put_text(const char *run, const char *name, const char *text)
+{
+    put(run, name, text, strlen(text));
+}
+
+static sw_status write_report(const char *const *runs, int n, const char *output)
+{
+    char paths[4][TEST_PATH_CAP], *path = NULL;
+    const char *list[4];
+    for (int i = 0; i < n; i++) {
+        test_join(paths[i], folder, runs[i]);
+        list[i] = paths[i];
+    }
+    const struct sw_report_options options = {.runs = list, .n_runs = n, .output = output};
+    const sw_status st = sw_report_write(&options, &path);
+    sw_text_free(path);
+    return st;
+}
+
+/* The page of a run; freed by sw_free. */
+static char *page_of(const char *run)
+{
+    char path[TEST_PATH_CAP], *text = NULL;
+    size_t len = 0;
+    const sw_status st = write_report(&run, 1, NULL);
+    if (st < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    snprintf(path, sizeof path, "%s/%s/report.html", folder, run);
+    assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+    assert_int_equal(strlen(text), len);
+    return text;
+}
+
+static void refused(const char *run, sw_status status, const char *says)
+{
+    assert_int_equal(write_report(&run, 1, NULL), status);
+    if (!strstr(sw_error_message(), says)) {
+        fail_msg("\"%s\", wanted \"%s\"", sw_error_message(), says);
+    }
+}
+
+/* ---- curves ---- */
+
+static void put_steps(const char *run, int n, int spike, int dip)
+{
+    struct sw_str text = {0};
+    for (int i = 1; i <= n; i++) {
+        const double loss = i == spike ? 3.0 : i == dip ? 1.0 : 2.0 + 0.01 * (i % 3);
+        sw_str_printf(&text,
+                      "{\"step\":%d,\"loss\":%.3f,\"grad_norm\":%.17g,\"lr\":0.001,\"skipped\":"
+                      "false,\"step_ms\":100.5,\"tokens_per_s\":5000.25,\"device_bytes\":1000000,"
+                      "\"resident_bytes\":2000000,\"hidden\":0.5,\"bound\":\"%s\"%s}\n",
+                      i, loss, 1 + 0.1 * (i % 7), i % 2 ? "read" : "compute",
+                      i % 1000 == 0 ? ",\"val_loss\":2.5,\"val_f1\":0.25" : "");
+    }
+    assert_false(text.failed);
+    put(run, "metrics.jsonl", text.ptr, text.len);
+    sw_str_fini(&text);
+}
+
+/* Least and greatest row of a path. */
+static void rows_of(const char *d, long *out_min, long *out_max)
+{
+    long y = 0;
+    *out_min = 1 << 20;
+    *out_max = -1;
+    while (*d != '"') {
+        const char kind = *d++;
+        char *end;
+        long dx = 0, dy = 0;
+        if (kind == 'M' || kind == 'l') {
+            dx = strtol(d, &end, 10);
+            d = end;
+        }
+        (void)dx;
+        if (kind != 'h') {
+            dy = strtol(d, &end, 10);
+            y = kind == 'M' ? dy : y + dy;
+        } else {
+            strtol(d, &end, 10);
+        }
+        d = end;
+        *out_min = y < *out_min ? y : *out_min;
+        *out_max = y > *out_max ? y : *out_max;
+    }
+}
+
+static const char *path_of(const char *page, const char *title, const char *class)
+{
+    char begin[128];
+    snprintf(begin, sizeof begin, "<h3>%s</h3>", title);
+    const char *at = strstr(page, begin);
+    assert_non_null(at);
+    snprintf(begin, sizeof begin, "<path class=\"%s\" d=\"", class);
+    at = strstr(at, begin);
+    assert_non_null(at);
+    return at + strlen(begin);
+}
+
+/* One step of 100,000 up, one down: the axis has them at its ends, and so has the curve. */
+static void no_spike_is_lost(void **state)
+{
+    (void)state;
+    long top, bottom;
+    put_steps("long", 100000, 61234, 30001);
+    char *page = page_of("long");
+    assert_true(strlen(page) < 3 << 20);
+    rows_of(path_of(page, "Loss", "raw c0"), &top, &bottom);
+    assert_in_range(top, 36, 38); /* 4% of the range are left free at either end */
+    assert_in_range(bottom, 962, 964);
+    assert_non_null(strstr(page, "<h3>val_f1</h3>"));
+    assert_non_null(strstr(page, "least 1 at step 30001"));
+    sw_free(page);
+}
+
+static void runs_are_laid_over_each_other(void **state)
+{
+    (void)state;
+    static const char *const runs[] = {"long", "short"};
+    char path[TEST_PATH_CAP], *page = NULL;
+    size_t len;
+    put_steps("short", 160, 10, 20);
+    test_join(path, folder, "both.html");
+    assert_int_equal(write_report(runs, 2, path), SW_OK);
+    assert_int_equal(sw_file_read(path, &page, &len), SW_OK);
+    assert_non_null(path_of(page, "Loss", "raw c0"));
+    assert_non_null(path_of(page, "Loss", "raw c1"));
+    assert_non_null(strstr(page, "<h1>2 runs</h1>"));
+    sw_free(page);
+}
+
+/* ---- whatever a run holds is text ---- */
+
+static bool is_our_tag(const char *name, size_t len)
+{
+    static const char *const tags[] = {
+        "!doctype", "html",    "head",  "meta",    "title", "style", "body",    "header",
+        "h1",       "p",       "nav",   "a",       "main",  "dl",    "div",     "dt",
+        "dd",       "small",   "em",    "section", "h2",    "h3",    "figure",  "figcaption",
+        "span",     "svg",     "desc",  "path",    "rect",  "i",     "b",       "u",
+        "table",    "thead",   "tbody", "tr",      "th",    "td",    "caption", "bdi",
+        "details",  "summary", "pre",   "footer",  "ul",    "li",    "code"};
+    for (size_t i = 0; i < SW_LEN(tags); i++) {
+        if (strlen(tags[i]) == len && strncmp(name, tags[i], len) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void only_our_markup(const char *page)
+{
+    for (const char *at = page; (at = strchr(at, '<')) != NULL; at++) {
+        const char *name = at + 1 + (at[1] == '/');
+        const size_t len = strcspn(name, " >\n");
+        if (!is_our_tag(name, len)) {
+            fail_msg("markup of nobody's: %.60s", at);
+        }
+    }
+    for (const char *at = page; *at; at++) {
+        const unsigned char c = (unsigned char)*at;
+        assert_true((c >= 0x20 && c != 0x7f) || c == '\n' || c == '\t');
+    }
+    assert_int_equal(sw_json_utf8_check(page, strlen(page)), strlen(page));
+    static const char *const loads[] = {"src=", "url(", "@import", "http:", "https:", "<link"};
+    for (size_t i = 0; i < SW_LEN(loads); i++) {
+        assert_null(strstr(page, loads[i]));
+    }
+}
+
+#define EVIL "<script>alert(1)</script>]]>\\\"'><b onload=x>&amp;"
+
+static void hostile_words_are_text(void **state)
+{
+    (void)state;
+    static const char run[] = "a<script>alert(1)<\\script>\"'\x01\xff&lt;";
+    static const char samples[] = "{\"step\":1,\"prompt\":\"" EVIL "\",\"text\":\"" EVIL
+                                  "\\u0001\\u009b\\ufffe\\n\\u202e\"}\n"
+                                  "no JSON \xff\xfe <script>\n";
+    static const char facts[] =
+        "{\"model\":{\"name\":\"" EVIL "\",\"dtype\":\"<i>\"},\"machine\":{\"cpu\":\"" EVIL
+        "\",\"host\":\"</td><script>\"},\"config\":{\"a\":{\"b\":\"" EVIL "\"},\"<x>\":1},"
+        "\"source\":{\"a.b\":\"" EVIL "\",\"<x>\":\"<script>\"},\"starts\":[{\"step\":0,\"at\":"
+        "\"<script>\"}],\"data\":{\"files\":[{\"name\":\"" EVIL "\",\"bytes\":3}]},"
+        "\"trace\":\"/nowhere/<script>\"}";
+    static const char metrics[] =
+        "{\"step\":1,\"loss\":2.5,\"val_loss\":1,\"val_<script>\":0.5,\"bound\":\"<script>\"}\n";
+    put_text(run, "samples.jsonl", samples);
+    put_text(run, "run.json", facts);
+    put_text(run, "metrics.jsonl", metrics);
+    char *page = page_of(run);
+    only_our_markup(page);
+    assert_non_null(strstr(page, "&lt;script&gt;alert(1)&lt;/script&gt;]]&gt;&quot;&#39;"));
+    assert_non_null(strstr(page, "&lt;b onload=x&gt;&amp;amp;"));
+    assert_non_null(strstr(page, "val_&lt;script&gt;"));
+    assert_non_null(strstr(page, "no JSON \ufffd\ufffd &lt;script&gt;"));
+    sw_free(page);
+}
+
+/* ---- what is there, and what is not ---- */
+
+static void a_killed_run_has_a_page(void **state)
+{
+    (void)state;
+    put_text("cut", "run.json", "{\"flags\":{\"steps\":10},\"model\":{\"name\":\"m\"}}\n");
+    char *page = page_of("cut"); /* before its first step */
+    assert_non_null(strstr(page, "no step yet"));
+    sw_free(page);
+    put_text("cut", "metrics.jsonl",
+             "{\"step\":1,\"loss\":2.5}\n{\"step\":2,\"loss\":null}\n{\"step\":3,\"lo");
+    put_text("cut", "samples.jsonl", "{\"step\":1,\"prompt\":\"p\",\"text\":\"kept\"}\n{\"step\"");
+    page = page_of("cut");
+    assert_non_null(strstr(page, "2 <em>of 10</em>"));
+    assert_non_null(strstr(page, "not finished"));
+    assert_non_null(strstr(page, "kept"));
+    sw_free(page);
+}
+
+static void what_is_no_run_is_refused(void **state)
+{
+    (void)state;
+    char path[TEST_PATH_CAP];
+    const char *cut = "cut";
+    put_text("other", "notes.txt", "mine");
+    refused("nowhere", SW_E_ARG, "nowhere does not exist");
+    refused("other", SW_E_ARG, "other is no run");
+    refused("other/notes.txt", SW_E_ARG, "notes.txt is no run");
+    put_text("bad", "metrics.jsonl", "{\"step\":1,\"loss\":1}\n{\"step\":\n{\"step\":3}\n");
+    refused("bad", SW_E_FORMAT, "metrics.jsonl: line 2 is no JSON object");
+    put_text("bad", "metrics.jsonl", "{\"step\":2}\n{\"step\":2}\n");
+    refused("bad", SW_E_FORMAT, "line 2 has step 2 behind step 2");
+    put_text("bad", "metrics.jsonl", "{\"step\":9223372036854775807}\n");
+    refused("bad", SW_E_FORMAT, "line 1 has step 9223372036854775807; wanted 0 to");
+    put_text("bad", "metrics.jsonl", "{\"loss\":2}\n");
+    refused("bad", SW_E_FORMAT, "line 1 has no \"step\"");
+    test_join(path, folder, "other/notes.txt");
+    assert_int_equal(write_report(&cut, 1, path), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "is no report"));
+    test_join(path, folder, "cut/report.html"); /* one of ours is replaced */
+    assert_int_equal(write_report(&cut, 1, path), SW_OK);
+    assert_int_equal(write_report(&cut, 0, NULL), SW_E_ARG);
+}
+
+/* Each request for memory fails once: nothing is lost, and the page before stays. */
+static void lack_of_memory_is_survived(void **state)
+{
+    (void)state;
+    struct sw_alloc_stats before, after;
+    const char *runs[] = {"cut", "short"};
+    char path[TEST_PATH_CAP];
+    bool done = false;
+    test_join(path, folder, "memory.html");
+    sw_alloc_get_stats(&before);
+    for (int64_t n = 1; !done && n < 4000; n++) {
+        sw_alloc_fail_nth(n);
+        const sw_status st = write_report(runs, 2, path);
+        sw_alloc_fail_nth(0);
+        done = st == SW_OK;
+        if (!done && st != SW_E_NOMEM) {
+            fail_msg("request %lld: status %d, %s", (long long)n, st, sw_error_message());
+        }
+        sw_alloc_get_stats(&after);
+        assert_int_equal(after.live_blocks, before.live_blocks);
+    }
+    assert_true(done);
+}
+
+/* ---- comparing ---- */
+
+static void compare(const char *a, const char *b, bool json, bool same, const char *says)
+{
+    char paths[2][TEST_PATH_CAP], *text = NULL;
+    bool found = !same;
+    test_join(paths[0], folder, a);
+    test_join(paths[1], folder, b);
+    assert_int_equal(sw_compare_text(paths[0], paths[1], json, &found, &text), SW_OK);
+    if (found != same || !strstr(text, says)) {
+        fail_msg("same %d, wanted %d; \"%s\", wanted \"%s\"", found, same, text, says);
+    }
+    sw_text_free(text);
+}
+
+static void put_pair(const char *b_facts, const char *b_metrics)
+{
+    static const char facts[] = "{\"config\":{\"optimizer\":{\"lr\":0.001}},\"source\":{"
+                                "\"optimizer.lr\":\"ds.json:4\"},\"machine\":{\"host\":\"x\"},"
+                                "\"plan\":{\"programs\":[{\"kind\":\"train\",\"flops\":5}]}}";
+    static const char metrics[] =
+        "{\"step\":1,\"loss\":2.5,\"grad_norm\":1.0000000000000002,\"step_ms\":7}\n"
+        "{\"step\":2,\"loss\":null,\"grad_norm\":0.5,\"step_ms\":7}\n";
+    put_text("a", "run.json", facts);
+    put_text("a", "metrics.jsonl", metrics);
+    put_text("b", "run.json", b_facts ? b_facts : facts);
+    put_text("b", "metrics.jsonl", b_metrics ? b_metrics : metrics);
+}
+
+static void runs_are_compared(void **state)
+{
+    (void)state;
+    put_pair(NULL, NULL);
+    compare("a", "b", false, true, "nothing that is compared differs");
+    compare("a", "b", true, true, "{\"same\":true,");
+    put_pair(NULL, "{\"step\":1,\"loss\":2.5,\"grad_norm\":1,\"step_ms\":9}\n"
+                   "{\"step\":2,\"loss\":null,\"grad_norm\":0.5}\n"); /* one bit */
+    compare("a", "b", false, false, "the first that differs is step 1");
+    compare("a", "b", true, false,
+            "\"first\":{\"step\":1,\"loss\":[2.5,2.5],\"grad_norm\":[1.0000000000000002,1.0]}");
+    put_pair(NULL, "{\"step\":1,\"loss\":2.5,\"grad_norm\":1.0000000000000002}\n");
+    compare("a", "b", false, false, "steps: 1 of A alone");
+    put_pair("{\"config\":{\"optimizer\":{\"lr\":0.002}},\"source\":{\"optimizer.lr\":\"--set\"},"
+             "\"machine\":{\"host\":\"y\"},\"plan\":{\"programs\":[{\"kind\":\"train\",\"flops\":6}"
+             "]}}",
+             NULL);
+    compare("a", "b", false, false, "0.001 (ds.json:4)  0.002 (--set)");
+    compare("a", "b", false, false, "programs.train.0.flops");
+    compare("a", "b", true, false,
+            "{\"of\":\"plan\",\"key\":\"programs.train.0.flops\",\"a\":\"5\",\"b\":\"6\"}");
+}
+
+/* Found by fuzzing: a name with a NUL in it was missing on both sides. */
+static void a_name_may_hold_a_nul(void **state)
+{
+    (void)state;
+    put_pair("{\"data\":{\"a\\u0000b\":1}}", NULL);
+    compare("b", "b", false, true, "nothing that is compared differs");
+}
+
+static void a_run_is_no_plan(void **state)
+{
+    (void)state;
+    char paths[2][TEST_PATH_CAP], *text = NULL;
+    bool same;
+    test_join(paths[0], folder, "a");
+    test_join(paths[1], folder, "a/run.json");
+    assert_int_equal(sw_compare_text(paths[0], paths[1], false, &same, &text), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "wanted two runs, or two plans"));
+    assert_int_equal(sw_compare_text(paths[1], paths[1], false, &same, &text), SW_E_FORMAT);
+    test_join(paths[1], folder, "nowhere");
+    assert_int_equal(sw_compare_text(paths[0], paths[1], false, &same, &text), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "nowhere does not exist"));
+}
+
+/* ---- lanes ---- */
+
+static void a_traced_step_has_lanes(void **state)
+{
+    (void)state;
+    char facts[TEST_PATH_CAP + 64];
+    static const char trace[] =
+        "{\"traceEvents\":[\n"
+        "{\"ph\":\"X\",\"pid\":0,\"tid\":56,\"ts\":0,\"dur\":1000,\"name\":\"step 2\",\"cat\":"
+        "\"step\"},\n"
+        "{\"ph\":\"X\",\"pid\":0,\"tid\":0,\"ts\":0,\"dur\":500,\"name\":\"matmul\",\"cat\":"
+        "\"forward\",\"args\":{\"name\":\"x\"}},\n"
+        "{\"ph\":\"X\",\"pid\":0,\"tid\":32,\"ts\":250,\"dur\":500,\"name\":\"load\",\"cat\":"
+        "\"backward\"},\n"
+        "{\"ph\":\"X\",\"pid\":1,\"tid\":0,\"ts\":0,\"dur\":9,\"name\":\"other\",\"cat\":"
+        "\"forward\"}]}\n";
+    put_text("traced", "metrics.jsonl", "{\"step\":1,\"loss\":1}\n");
+    put_text("traced", "trace.json", trace);
+    snprintf(facts, sizeof facts, "{\"trace\":\"/nowhere/trace.json\"}"); /* it has moved */
+    put_text("traced", "run.json", facts);
+    char *page = page_of("traced");
+    assert_non_null(strstr(page, "<h3>Step 2, 1 ms</h3>"));
+    assert_non_null(strstr(page, "<span>compute <small>50 %</small></span>"));
+    assert_non_null(strstr(page, "<span>read <small>50 %</small></span>"));
+    assert_non_null(strstr(page, "<path class=\"k0\" d=\"M0 4h400v40h-400z\"/>"));
+    assert_non_null(strstr(page, "<path class=\"k1\" d=\"M200 52h400v40h-400z\"/>"));
+    assert_null(strstr(page, "other</"));
+    sw_free(page);
+    put_text("traced", "trace.json", "{\"traceEvents\":[{\"ph\"");
+    page = page_of("traced");
+    assert_non_null(strstr(page, "is not shown: "));
+    sw_free(page);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/sw_report_XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char line[128];
+    snprintf(line, sizeof line, "rm -rf %s", folder);
+    return system(line);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_spike_is_lost),
+        cmocka_unit_test(runs_are_laid_over_each_other),
+        cmocka_unit_test(hostile_words_are_text),
+        cmocka_unit_test(a_killed_run_has_a_page),
+        cmocka_unit_test(what_is_no_run_is_refused),
+        cmocka_unit_test(lack_of_memory_is_survived),
+        cmocka_unit_test(runs_are_compared),
+        cmocka_unit_test(a_name_may_hold_a_nul),
+        cmocka_unit_test(a_run_is_no_plan),
+        cmocka_unit_test(a_traced_step_has_lanes),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

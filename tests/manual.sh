@@ -1,0 +1,90 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# manual.sh <spillway>: every command and every option that --help shows is in its manual page and in the completion of
+# each shell; the pages have no error that man or mandoc finds, the scripts none that their shells find, and that of
+# bash completes. Tools that are not here are left out.
+set -eu
+S=$1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+bad=0
+n=0
+complain() { echo "$*"; bad=1; }
+has() { command -v "$1" > /dev/null 2>&1; }
+
+"$S" --help > help
+commands=$(sed -n 's/^  \([a-z]*\) .*/\1/p' help)
+[ "$(printf '%s\n' "$commands" | wc -l)" -ge 16 ] || complain "--help lists few commands: $commands"
+for shell in bash zsh fish; do "$S" completion $shell > "$shell.script"; done
+"$S" help --man > spillway.1
+
+# section <command> <shell>: what its script has of a command
+section() {
+    case $2 in
+    bash) sed -n "/^    $1)\$/,/^        ;;\$/p" bash.script ;;
+    zsh) sed -n "/^    $1)\$/,/^        ;;\$/p" zsh.script ;;
+    fish) grep "_from $1'" fish.script ;;
+    esac
+}
+
+for command in $commands; do
+    "$S" help --man "$command" > "spillway-$command.1"
+    grep -q "spillway.-$command (1)" spillway.1 || complain "spillway(1) does not name $command"
+    grep -q "use_subcommand -a $command -d '" fish.script || complain "fish does not complete $command"
+    grep -q "'$command:" zsh.script || complain "zsh does not complete $command"
+    for shell in bash zsh fish; do section "$command" $shell > "$shell.part" || true; done
+    for option in $("$S" "$command" --help | sed -n 's/^  \(-[-a-zA-Z]*\) .*/\1/p'); do
+        n=$((n + 1))
+        escaped=$(printf '%s' "$option" | sed 's/-/\\\\-/g')
+        grep -q "^.fB$escaped.fR" "spillway-$command.1" || complain "spillway-$command(1) lacks $option"
+        grep -qe "[\" ]$option[\" ]" bash.part || complain "bash: $command lacks $option"
+        grep -qe "$option\\[" zsh.part || complain "zsh: $command lacks $option"
+        [ "$option" = --help ] || grep -qe "-[ls] $(printf '%s' "$option" | sed 's/^-*//') " fish.part ||
+            complain "fish: $command lacks $option"
+    done
+done
+[ $n -ge 150 ] || complain "only $n options were seen"
+
+for page in spillway*.1; do
+    if has man; then man --warnings --no-hyphenation --no-justification -l "$page" 2>&1 > "$page.text" | grep . && complain "man: $page"; fi
+    if has mandoc; then mandoc -T lint -W error "$page" && : || complain "mandoc: $page"; fi
+done
+if has man; then
+    tr -s ' \n' '  ' < spillway-train.1.text | grep -q 'or a preset ("spillway models")' ||
+        complain 'spillway-train(1) says something else than --help'
+fi
+for shell in bash zsh fish; do
+    if has $shell; then $shell -n $shell.script || complain "$shell: its script"; fi
+done
+
+# completed <expected> <word>..: what bash makes of the last word
+completed() {
+    wanted=$1
+    shift
+    found=$(bash -c '. ./bash.script; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _spillway; echo "${COMPREPLY[*]}"' \
+        bash "$@")
+    [ "$found" = "$wanted" ] || complain "bash completes \"$*\" to \"$found\", not \"$wanted\""
+}
+if has bash; then
+    : > 'a file'
+    completed 'train' spillway tr
+    completed 'train' spillway help tra
+    completed '--device --device-memory' spillway train --devi
+    completed 'cuda' spillway train --device cu
+    completed 'a file' spillway train --data a
+    completed '--hostfile' spillway launch --host
+fi
+
+# fails <word>..: refused with status 2
+fails() {
+    status=0
+    "$S" "$@" > out 2> err || status=$?
+    { [ $status -eq 2 ] && [ ! -s out ] && [ -s err ]; } || complain "$*: status $status"
+}
+fails completion
+fails completion tcsh
+fails completion bash zsh
+fails help --man dance
+[ $bad -eq 0 ] && echo "$n options"
+exit $bad

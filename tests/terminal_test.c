@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// COST 6
+// What the program shows on a terminal, through a pseudo-terminal of 30, 80 and 200 columns: one
+// live line with a bar, which never wraps and loses the fields that there is no room for; colours
+// but where NO_COLOR is set; lines a step on a terminal that cannot go back; a narrower window from
+// one step to the next; a refusal laid out, which is one line elsewhere.
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "support/test.h"
+
+static char folder[64], program[512];
+
+static const char *at(const char *name)
+{
+    static char paths[8][256];
+    static int i;
+    char *path = paths[i++ % 8];
+    snprintf(path, 256, "%s/%s", folder, name);
+    return path;
+}
+
+struct seen {
+    struct sw_str text; /* all that it wrote to the terminal */
+    int status;
+};
+
+struct terminal {
+    int columns, later; /* later: columns from its 6th live line on; 0 = the same */
+    const char *term, *no_color;
+};
+
+static int count_of(const char *text, const char *word)
+{
+    int n = 0;
+    for (const char *found = text; (found = strstr(found, word)); found++) {
+        n++;
+    }
+    return n;
+}
+
+static void set_columns(int fd, int columns)
+{
+    const struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)columns};
+    assert_int_equal(ioctl(fd, TIOCSWINSZ, &size), 0);
+}
+
+static pid_t start(const char *slave, const struct terminal *terminal, const char *const *words)
+{
+    const char *argv[32] = {program};
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        for (int i = 0; words[i]; i++) {
+            argv[i + 1] = words[i];
+        }
+        setsid();
+        const int fd = open(slave, O_RDWR);
+        dup2(fd, 0);
+        dup2(fd, 1);
+        dup2(fd, 2);
+        setenv("TERM", terminal->term ? terminal->term : "xterm", 1);
+        unsetenv("NO_COLOR");
+        if (terminal->no_color) {
+            setenv("NO_COLOR", terminal->no_color, 1);
+        }
+        execv(program, (char *const *)(uintptr_t)argv);
+        _exit(98);
+    }
+    return pid;
+}
+
+static void run(const struct terminal *terminal, const char *const *words, struct seen *out)
+{
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    char piece[4096];
+    *out = (struct seen){0};
+    assert_true(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+    set_columns(master, terminal->columns);
+    char slave[64];
+    snprintf(slave, sizeof slave, "%s", ptsname(master));
+    const int held = open(slave, O_RDWR | O_NOCTTY); /* it does not hang up before we have read */
+    const pid_t pid = start(slave, terminal, words);
+    bool resized = terminal->later == 0, ended = false;
+    for (int status; !ended;) {
+        ended = waitpid(pid, &status, WNOHANG) == pid;
+        out->status = ended ? status : 0;
+        fcntl(master, F_SETFL, O_NONBLOCK);
+        for (ssize_t n; (n = read(master, piece, sizeof piece)) > 0;) {
+            sw_str_append(&out->text, piece, (size_t)n);
+        }
+        if (!resized && count_of(sw_str_text(&out->text), "\r\033[K[") >= 6) {
+            set_columns(master, terminal->later);
+            sw_str_puts(&out->text, "\nRESIZED\n");
+            resized = true;
+        }
+        usleep(2000);
+    }
+    close(held);
+    close(master);
+    assert_false(out->text.failed);
+    assert_true(WIFEXITED(out->status));
+    out->status = WEXITSTATUS(out->status);
+}
+
+/* Columns that the longest line takes; what is written over counts as lines, escapes take none. */
+static int widest(const char *text)
+{
+    int most = 0, now = 0;
+    for (const char *c = text; *c; c++) {
+        if (*c == '\033' && c[1] == '[') {
+            c += 2;
+            while (*c && !(*c >= '@' && *c <= '~')) {
+                c++;
+            }
+        } else {
+            now = *c == '\r' || *c == '\n' ? 0 : now + 1;
+            most = now > most ? now : most;
+        }
+    }
+    return most;
+}
+
+/* From the first live line on. */
+static const char *steps_of(const struct seen *seen)
+{
+    const char *found = strstr(sw_str_text(&seen->text), "\r\033[K[");
+    if (!found) {
+        fail_msg("no live line: %s", sw_str_text(&seen->text));
+    }
+    return found;
+}
+
+#define TRAIN                                                                                      \
+    "train", "--model", "gpt2-tiny", "--data", text_path, "--deepspeed", config_path, "--seq-len", \
+        "8", "--no-export", "--output"
+
+static void a_live_line_fits_every_width(void **state)
+{
+    (void)state;
+    static const int widths[] = {30, 80, 200};
+    char text_path[256], config_path[256];
+    snprintf(text_path, sizeof text_path, "%s", at("text.txt"));
+    snprintf(config_path, sizeof config_path, "%s", at("ds.json"));
+    for (int i = 0; i < 3; i++) {
+        char output[32], path[256];
+        struct seen seen;
+        snprintf(output, sizeof output, "w%d", widths[i]);
+        snprintf(path, sizeof path, "%s", at(output));
+        const char *const words[] = {TRAIN, path, "--steps", "12", "--eval-every", "6", NULL};
+        run(&(struct terminal){.columns = widths[i]}, words, &seen);
+        assert_int_equal(seen.status, 0);
+        const char *steps = steps_of(&seen);
+        const char *end = strstr(steps, "12 steps in");
+        assert_non_null(end);
+        char *only = strndup(steps, (size_t)(end - steps));
+        assert_true(widest(only) <= widths[i]);
+        assert_int_equal(strstr(only, " norm ") != NULL, widths[i] >= 80);
+        assert_int_equal(strstr(only, " tok/s device ") != NULL, widths[i] == 200);
+        assert_non_null(strstr(only, "\033[32m"));
+        assert_non_null(strstr(only, "step 6/12"));
+        /* lines that stay are those of validations alone */
+        assert_int_equal(count_of(only, "\n"), 2);
+        free(only);
+        sw_str_fini(&seen.text);
+    }
+}
+
+static void colours_and_the_bar_can_be_left_out(void **state)
+{
+    (void)state;
+    char text_path[256], config_path[256], path[256];
+    struct seen seen;
+    snprintf(text_path, sizeof text_path, "%s", at("text.txt"));
+    snprintf(config_path, sizeof config_path, "%s", at("ds.json"));
+    snprintf(path, sizeof path, "%s", at("plain"));
+    const char *const first[] = {TRAIN, path, "--steps", "4", NULL};
+    run(&(struct terminal){.columns = 80, .no_color = "1"}, first, &seen);
+    assert_int_equal(seen.status, 0);
+    assert_null(strstr(steps_of(&seen), "\033[32m"));
+    sw_str_fini(&seen.text);
+
+    snprintf(path, sizeof path, "%s", at("dumb"));
+    const char *const second[] = {TRAIN, path, "--steps", "5", "--log-every", "2", NULL};
+    run(&(struct terminal){.columns = 80, .term = "dumb"}, second, &seen);
+    assert_int_equal(seen.status, 0);
+    assert_null(strchr(sw_str_text(&seen.text), '\033'));
+    assert_int_equal(count_of(sw_str_text(&seen.text), "\nstep "), 3); /* 2, 4, and the last */
+    sw_str_fini(&seen.text);
+}
+
+static void a_window_may_become_narrower(void **state)
+{
+    (void)state;
+    char text_path[256], config_path[256], path[256];
+    struct seen seen;
+    snprintf(text_path, sizeof text_path, "%s", at("text.txt"));
+    snprintf(config_path, sizeof config_path, "%s", at("ds.json"));
+    snprintf(path, sizeof path, "%s", at("narrow"));
+    const char *const words[] = {TRAIN, path, "--steps", "150", NULL};
+    run(&(struct terminal){.columns = 120, .later = 40}, words, &seen);
+    assert_int_equal(seen.status, 0);
+    const char *behind = strstr(sw_str_text(&seen.text), "RESIZED\n");
+    assert_non_null(behind);
+    /* a line that was on its way is of the old width */
+    behind = strstr(behind, "\n\r\033[K[");
+    assert_non_null(behind);
+    const char *end = strstr(behind, "150 steps in");
+    assert_non_null(end);
+    char *only = strndup(behind, (size_t)(end - behind));
+    assert_true(widest(only) <= 40);
+    free(only);
+    sw_str_fini(&seen.text);
+}
+
+static void a_refusal_is_laid_out_on_a_terminal(void **state)
+{
+    (void)state;
+    char command[1024];
+    struct seen seen;
+    const char *const words[] = {"plan", "--model", "gpt2", "--device-memory", "1G", NULL};
+    for (int columns = 50; columns <= 80; columns += 30) { /* the longest key has 42 letters */
+        run(&(struct terminal){.columns = columns}, words, &seen);
+        assert_int_equal(seen.status, 2);
+        const char *text = strstr(sw_str_text(&seen.text), "spillway plan: does not fit: device");
+        assert_non_null(text);
+        assert_true(widest(text) <= columns);
+        assert_non_null(strstr(text, "\n  largest:\r\n    "));
+        assert_non_null(strstr(text, " MiB  "));
+        assert_non_null(strstr(text, "\n  what would help:\r\n    - spillway.recompute"));
+        assert_true(count_of(text, "\n    - ") >= 2);
+        sw_str_fini(&seen.text);
+    }
+    char *line = NULL;
+    size_t len = 0;
+    snprintf(command, sizeof command, "%s plan --model gpt2 --device-memory 1G 2>%s", program,
+             at("err"));
+    assert_int_not_equal(system(command), 0);
+    assert_int_equal(sw_file_read(at("err"), &line, &len), SW_OK);
+    assert_ptr_equal(strchr(line, '\n'), line + len - 1);
+    assert_non_null(strstr(line, "; largest: "));
+    sw_free(line);
+}
+
+int main(void)
+{
+    static const char ds[] =
+        "{\"train_micro_batch_size_per_gpu\": 2, \"spillway\": {\"threads\": 1}, "
+        "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}}";
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_live_line_fits_every_width),
+        cmocka_unit_test(colours_and_the_bar_can_be_left_out),
+        cmocka_unit_test(a_window_may_become_narrower),
+        cmocka_unit_test(a_refusal_is_laid_out_on_a_terminal),
+    };
+    const char *build = getenv("SPILLWAY_BUILD_DIR");
+    char text[4001], command[96];
+    snprintf(program, sizeof program, "%s/spillway", build ? build : "build");
+    snprintf(folder, sizeof folder, "/tmp/sw_terminal_XXXXXX");
+    if (access(program, X_OK) != 0) {
+        return TEST_EXIT_SKIPPED;
+    }
+    if (!mkdtemp(folder)) {
+        return 1;
+    }
+    for (size_t i = 0; i + 1 < sizeof text; i++) {
+        text[i] = i % 7 == 6 ? '\n' : (char)('a' + (i * i + i / 7) % 13);
+    }
+    text[sizeof text - 1] = '\0';
+    if (sw_file_write_atomic(at("text.txt"), text, strlen(text)) < 0 ||
+        sw_file_write_atomic(at("ds.json"), ds, sizeof ds - 1) < 0) {
+        return 1;
+    }
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command) == 0 ? failed : 1;
+}
