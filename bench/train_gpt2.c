@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens per second of a whole training step of GPT-2 (124M), or of another preset or config.json
-// (bench/llama-153m), as a fraction of the matrix peak measured in the same run, with the time of
-// each operation. On a GPU the peak is what a large product of its library reaches.
+// (bench/llama-153m; of masked tokens 15 % have a label, images are 3 x 224 x 224), as a fraction
+// of the matrix peak measured in the same run, with the time of each operation. On a GPU the peak
+// is what a large product of its library reaches.
 //
 //     bench_train_gpt2 [--batch 4] [--seq-len 64] [--dtype f32|bf16|f16] [--steps 5] [--threads 2]
 //                      [--model gpt2] [--device cpu] [--micro-batches 1] [--product 4096]
@@ -53,6 +54,49 @@ static bool parse(int argc, char **argv, struct run *run)
     }
     return argc % 2 == 1 && run->batch > 0 && run->tokens > 0 && run->steps > 0 &&
            run->micro_batches > 0 && run->product > 0;
+}
+
+/* What its batches are: a name with "vit" in it has images, with "bert" masked tokens. */
+static bool is_of(const struct run *run, const char *family)
+{
+    return strstr(run->model, family) != NULL;
+}
+
+/* Rows of tokens with a label each; or images, which have one. */
+struct examples {
+    int32_t *ids, *labels;
+    float *pixels;
+    struct sw_tensor tensors[2];
+};
+
+enum { IMAGE = 224, COLOURS = 3, LABELLED = 15 /* of 100 */, UNLABELLED = -100 };
+
+static struct examples examples_of(const struct run *run, int64_t vocab)
+{
+    const int64_t n = run->batch * run->tokens, n_pixels = run->batch * COLOURS * IMAGE * IMAGE;
+    const bool images = is_of(run, "vit"), masked = is_of(run, "bert");
+    struct examples e = {.ids = malloc((size_t)n * sizeof *e.ids),
+                         .labels = malloc((size_t)n * sizeof *e.labels),
+                         .pixels = malloc(images ? (size_t)n_pixels * sizeof *e.pixels : 1)};
+    for (int64_t i = 0; i < n; i++) {
+        const bool counts = !masked || sw_philox_u64(1, 3, (uint64_t)i) % 100 < LABELLED;
+        e.ids[i] = (int32_t)(sw_philox_u64(1, 1, (uint64_t)i) % (uint64_t)vocab);
+        e.labels[i] = (int32_t)(sw_philox_u64(1, 2, (uint64_t)i) % (uint64_t)vocab);
+        e.labels[i] = images ? e.labels[i] % 2 : counts ? e.labels[i] : UNLABELLED;
+    }
+    for (int64_t i = 0; images && i < n_pixels; i++) {
+        e.pixels[i] = (float)sw_philox_normal(1, 4, (uint64_t)i);
+    }
+    const struct sw_shape rows = {2, {run->batch, run->tokens}}, one = {1, {run->batch}};
+    const struct sw_shape image = {4, {run->batch, COLOURS, IMAGE, IMAGE}};
+    e.tensors[0] = (struct sw_tensor){"input_ids", {.data = e.ids, .dtype = SW_I32, .shape = rows}};
+    if (images) {
+        e.tensors[0] =
+            (struct sw_tensor){"pixel_values", {.data = e.pixels, .dtype = SW_F32, .shape = image}};
+    }
+    e.tensors[1] = (struct sw_tensor){
+        "labels", {.data = e.labels, .dtype = SW_I32, .shape = images ? one : rows}};
+    return e;
 }
 
 static int by_value(const void *a, const void *b)
@@ -180,19 +224,12 @@ static sw_status bench(const struct run *run)
     }
     SW_TRY(sw_initialize(&options, &engine));
     const int64_t n = run->batch * run->tokens;
-    int32_t *ids = malloc((size_t)n * sizeof *ids), *labels = malloc((size_t)n * sizeof *labels);
+    const int64_t vocab = sw_engine_vocab(engine) > 0 ? sw_engine_vocab(engine) : 2;
+    struct examples examples = examples_of(run, vocab);
     double *seconds = malloc((size_t)run->steps * sizeof *seconds);
-    for (int64_t i = 0; i < n; i++) {
-        ids[i] = (int32_t)(sw_philox_u64(1, 1, (uint64_t)i) % (uint64_t)sw_engine_vocab(engine));
-        labels[i] = (int32_t)(sw_philox_u64(1, 2, (uint64_t)i) % (uint64_t)sw_engine_vocab(engine));
-    }
-    const struct sw_shape shape = {2, {run->batch, run->tokens}};
-    const struct sw_tensor tensors[] = {
-        {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
-        {"labels", {.data = labels, .dtype = SW_I32, .shape = shape}}};
     struct sw_batch *batches = malloc((size_t)run->micro_batches * sizeof *batches);
     for (int64_t i = 0; i < run->micro_batches; i++) {
-        batches[i] = (struct sw_batch){tensors, 2};
+        batches[i] = (struct sw_batch){examples.tensors, 2};
     }
     sw_status st = SW_OK;
     double loss = 0;
@@ -226,8 +263,9 @@ static sw_status bench(const struct run *run)
         }
         sw_text_free(text);
     }
-    free(ids);
-    free(labels);
+    free(examples.ids);
+    free(examples.labels);
+    free(examples.pixels);
     free(seconds);
     free(batches);
     sw_close(engine);

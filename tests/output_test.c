@@ -54,13 +54,15 @@ static void expect(const char *line, int status, const char *says)
 static void standard_output_is_full(void **state)
 {
     (void)state;
-    static const char *const commands[] = {"train",      "generate", "eval",  "launch", "plan",
-                                           "estimate",   "check",    "embed", "config", "tokenize",
-                                           "checkpoint", "export",   "io",    "doctor", "models",
-                                           "report",     "compare"};
+    static const char *const commands[] = {
+        "train", "generate", "eval",   "launch",   "plan",       "estimate",
+        "check", "embed",    "config", "tokenize", "checkpoint", "export",
+        "io",    "doctor",   "models", "report",   "compare",    "completion"};
     static const char *const lines[] = {
         "--help",
         "--version",
+        "help --man train",
+        "completion bash",
         "plan --model gpt2-tiny",
         "plan --model gpt2-tiny --json",
         "estimate --model gpt2-tiny",

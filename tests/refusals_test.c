@@ -603,6 +603,8 @@ static void under_mpirun_the_bar_is_off_and_a_line_fits(void **state)
         "--eval-every 2 --save-every 2";
     char command[512], text[8192];
     (void)state;
+    setenv("TERM", "xterm", 1);
+    setenv("NO_COLOR", "1", 1);   /* the bar has no escapes in it */
     for (int i = 0; i < 4; i++) { /* a terminal; mpirun; mpirun with --bar; mpirun and --quiet */
         const bool bar = i == 0 || i == 2;
         (i > 0 ? setenv("OMPI_COMM_WORLD_SIZE", "1", 1) : unsetenv("OMPI_COMM_WORLD_SIZE"));
@@ -627,6 +629,7 @@ static void under_mpirun_the_bar_is_off_and_a_line_fits(void **state)
         assert_true(n > 5);
     }
     unsetenv("OMPI_COMM_WORLD_SIZE");
+    unsetenv("NO_COLOR");
 }
 
 /* A run or a checkpoint where a model is wanted: where its model is, or how to make one. */

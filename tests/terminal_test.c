@@ -3,7 +3,8 @@
 // What the program shows on a terminal, through a pseudo-terminal of 30, 80 and 200 columns: one
 // live line with a bar, which never wraps and loses the fields that there is no room for; colours
 // but where NO_COLOR is set; lines a step on a terminal that cannot go back; a narrower window from
-// one step to the next; a refusal laid out, which is one line elsewhere.
+// one step to the next; a refusal laid out, which is one line elsewhere; and
+// that images are counted as images.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -217,6 +218,49 @@ static void a_window_may_become_narrower(void **state)
     sw_str_fini(&seen.text);
 }
 
+/* CIFAR-10's binary records: a label, and 3072 bytes. */
+static void images_are_counted_as_images(void **state)
+{
+    (void)state;
+    enum { RECORDS = 16, BYTES = 3073 };
+    static unsigned char records[RECORDS * BYTES];
+    char *metrics = NULL;
+    size_t len = 0;
+    struct seen seen;
+    for (size_t i = 0; i < sizeof records; i++) {
+        records[i] = (unsigned char)(i % BYTES == 0 ? i / BYTES % 10 : i * i % 251);
+    }
+    assert_int_equal(sw_file_write_atomic(at("data_batch_1.bin"), records, sizeof records), SW_OK);
+    const char *const words[] = {"train",
+                                 "--task",
+                                 "images",
+                                 "--model",
+                                 "cifar-net",
+                                 "--data",
+                                 at("data_batch_1.bin"),
+                                 "--deepspeed",
+                                 at("ds.json"),
+                                 "--steps",
+                                 "2",
+                                 "--no-export",
+                                 "--output",
+                                 at("images"),
+                                 NULL};
+    run(&(struct terminal){.columns = 200, .term = "dumb"}, words, &seen);
+    const char *text = sw_str_text(&seen.text);
+    if (seen.status != 0) {
+        fail_msg("%s", text);
+    }
+    assert_non_null(strstr(text, "batch 1 x 2 images; 16 training samples"));
+    assert_int_equal(count_of(text, " images/s"), 3); /* two steps, and the end */
+    assert_null(strstr(text, "tok/s"));
+    assert_int_equal(sw_file_read(at("images/metrics.jsonl"), &metrics, &len), SW_OK);
+    assert_int_equal(count_of(metrics, "\"images_per_s\":"), 2);
+    assert_null(strstr(metrics, "tokens_per_s"));
+    sw_free(metrics);
+    sw_str_fini(&seen.text);
+}
+
 static void a_refusal_is_laid_out_on_a_terminal(void **state)
 {
     (void)state;
@@ -255,6 +299,7 @@ int main(void)
         cmocka_unit_test(a_live_line_fits_every_width),
         cmocka_unit_test(colours_and_the_bar_can_be_left_out),
         cmocka_unit_test(a_window_may_become_narrower),
+        cmocka_unit_test(images_are_counted_as_images),
         cmocka_unit_test(a_refusal_is_laid_out_on_a_terminal),
     };
     const char *build = getenv("SPILLWAY_BUILD_DIR");

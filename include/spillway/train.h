@@ -112,8 +112,10 @@ struct sw_eval_options {
     const char *const *sets; /* [n_sets] */
     int n_sets;
     int64_t batch, seq_len;
-    int64_t batches;         /* stops after so many; 0 = all */
-    const char *predictions; /* a file that answers are written to: {"id": "text"}; NULL: none */
+    int64_t batches; /* stops after so many; 0 = all */
+    /* A file that answers are written to: {"id": "text"}, or the texts of an encoder-decoder, which
+     * are generated: {"prediction": .., "target": ..} a line; NULL: none. */
+    const char *predictions;
     bool as_text, json;
 };
 /* *started false: refused before the first batch. */
@@ -122,6 +124,24 @@ SW_API sw_status sw_eval(const struct sw_eval_options *options, FILE *out, bool 
  * no use for. */
 SW_API sw_status sw_task_is_text(const char *model, const struct sw_task_options *options,
                                  bool *out);
+
+/* A text that is continued, or one for each that an encoder-decoder reads. */
+struct sw_generate_options {
+    const char *model, *adapter, *tokenizer; /* as for a training */
+    const char *const *sets;                 /* [n_sets] */
+    int n_sets;
+    const char *prompt;        /* NULL: nothing; an encoder-decoder reads each line of `in` .. */
+    FILE *in;                  /* .. if it is there */
+    const char *source_prefix; /* before what an encoder reads; NULL = none */
+    int64_t tokens;            /* new ones at most; 0 or less: what the model's files say, or 100 */
+    /* Draws. What ends a text, and rules, are those of generation_config.json; of an
+     * encoder-decoder without it those of config.json. */
+    struct sw_sampling sampling;
+    bool ignore_eos;
+};
+/* *started false: refused before the first token. */
+SW_API sw_status sw_generate_text(const struct sw_generate_options *options, FILE *out,
+                                  bool *started);
 
 #ifdef __cplusplus
 }

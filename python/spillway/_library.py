@@ -95,7 +95,7 @@ class SaveOptions(Structure):
 class Sampling(Structure):
     _fields_ = [("temperature", c_double), ("top_k", c_int64), ("top_p", c_double),
                 ("seed", c_uint64), ("stop_id", c_int32), ("stop_ids", POINTER(c_int32)),
-                ("n_stop_ids", c_int64)]
+                ("n_stop_ids", c_int64), ("rules", c_void_p)]
 
 
 class Ids(Structure):

@@ -24,7 +24,7 @@ from ._handle import Handle
 from ._library import PENDING, EngineOptions, Sampling, SaveOptions, check, lib, path_bytes
 from ._library import take_text, texts
 from .data import IGNORED, Dataset, Loader, Path, Paths, Tokenizer, as_paths
-from .errors import ArgumentError, ClosedError
+from .errors import ArgumentError, ClosedError, ConfigError, SpillwayError
 
 Config = Union[None, Path, Mapping[str, Any]]
 MicroBatch = Mapping[str, Any]
@@ -172,9 +172,8 @@ class Engine(Handle):
         self.tokenizer: Optional[Tokenizer] = None
         self._words: Optional[Path] = None  # where one is, that is opened when it is asked for
         self._owned: List[Handle] = []
-        self.training_dataloader: Optional[Loader] = None
+        self._dataset: Optional[Dataset] = None
         self.last_step: Optional[StepReport] = None  #: of the last step
-        self.optimizer, self.lr_scheduler = _Optimizer(self), _Scheduler(self)
         self.micro_batches = int(lib.sw_engine_micro_batches(out))  #: of a step, on all ranks
         self.local_micro_batches = int(lib.sw_engine_local_micro_batches(out))  #: on this rank
         self.train_micro_batch_size = int(lib.sw_engine_micro_batch_size(out))  #: samples
@@ -228,6 +227,24 @@ class Engine(Handle):
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"step {self.global_steps}"
         return f"<spillway.Engine, {self.n_parameters} parameters, {state}>"
+
+    # What refers to the engine is made when it is asked for: an engine that nobody else holds is
+    # closed at once, and not when the next cycles are looked for.
+
+    @property
+    def optimizer(self) -> _Optimizer:
+        """For loops that read its rate."""
+        return _Optimizer(self)
+
+    @property
+    def lr_scheduler(self) -> _Scheduler:
+        """The same of a schedule."""
+        return _Scheduler(self)
+
+    @property
+    def training_dataloader(self) -> Optional[Loader]:
+        """The micro-batches of training_data; None: there is none."""
+        return Loader(self, self._dataset) if self._dataset is not None else None
 
     # ---- batches ----
 
@@ -283,6 +300,16 @@ class Engine(Handle):
 
     # ---- training ----
 
+    def _compute(self, name: str, *arguments: Any) -> None:
+        """A part of a step. One that fails, instead of being refused, gives the step up."""
+        try:
+            self._call(name, *arguments)
+        except (ArgumentError, ConfigError):
+            raise
+        except SpillwayError:
+            self._n_backward = 0
+            raise
+
     def _took(self, report: "_library.StepReport") -> StepReport:
         self._n_backward = 0
         self.last_step = StepReport(
@@ -298,19 +325,20 @@ class Engine(Handle):
         None: the next ones of `training_data`.
         """
         if batch is None:
-            if self.training_dataloader is None:
+            loader = self.training_dataloader
+            if loader is None:
                 raise ArgumentError("train_batch: neither a batch nor training_data is given")
-            batch = self.training_dataloader.step()
+            batch = loader.step()
         array, kept = batches_of(self._micro_batches(batch))
         report = _library.StepReport()
-        self._call("sw_train_batch", array, len(kept), byref(report))
+        self._compute("sw_train_batch", array, len(kept), byref(report))
         return self._took(report).loss
 
     def forward(self, batch: MicroBatch) -> float:
         """The loss of one micro-batch."""
         loss = c_double()
         one = batch_of(self._arrays(batch))
-        self._call("sw_forward", byref(one), byref(loss))
+        self._compute("sw_forward", byref(one), byref(loss))
         return loss.value
 
     def __call__(self, batch: MicroBatch) -> float:
@@ -320,7 +348,7 @@ class Engine(Handle):
     def backward(self, loss: Optional[float] = None) -> None:
         """Adds the gradients of the micro-batch whose forward was last. `loss` may be what forward
         gave; it is not read."""
-        self._call("sw_backward")
+        self._compute("sw_backward")
         self._n_backward += 1
 
     def is_gradient_accumulation_boundary(self) -> bool:
@@ -334,7 +362,7 @@ class Engine(Handle):
             self._check()
             return None
         report = _library.StepReport()
-        self._call("sw_step", byref(report))
+        self._compute("sw_step", byref(report))
         return self._took(report)
 
     @property
@@ -619,7 +647,7 @@ def _give_data(engine: Engine, training_data: Union[None, Paths, Dataset]) -> No
                           vocab_size=engine.vocab_size, seed=engine.seed,
                           packing="segments" in engine.inputs)
         engine._owned.append(dataset)
-    engine.training_dataloader = Loader(engine, dataset)
+    engine._dataset = dataset
 
 
 def plan(model: Path, config: Config = None, *, sets: Optional[Mapping[str, Any]] = None,

@@ -82,6 +82,22 @@ def test_parts_of_a_step_want_their_order_and_their_micro_batch(small: Path) -> 
             engine.train_batch()
 
 
+def test_a_step_that_fails_half_way_begins_again(small: Path,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str, *arguments: Any) -> int:
+        raise spillway.FileError("the disk is gone")
+
+    with opened(small) as engine:
+        engine(batch(2))
+        engine.backward()
+        with monkeypatch.context() as broken:
+            broken.setattr(engine, "_call", fail)
+            with pytest.raises(OSError, match="the disk is gone"):
+                engine.backward()
+        assert not engine.is_gradient_accumulation_boundary()
+        assert engine._n_backward == 0  # of the step that comes next
+
+
 def test_a_closed_engine_says_so(small: Path) -> None:
     engine = opened(small)
     engine.close()
@@ -108,11 +124,16 @@ def test_an_exception_inside_a_loop_closes_the_engine(small: Path) -> None:
 
 
 def test_an_engine_that_nobody_holds_is_closed(small: Path) -> None:
-    engine = opened(small)
-    finalizer = engine._finalizer
-    del engine
-    gc.collect()
-    assert not finalizer.alive
+    gc.disable()  # it does not wait for that
+    try:
+        engine, optimizer, loader, scheduler = opened(small)
+        finalizer = engine._finalizer
+        del engine
+        assert finalizer.alive and loader is None
+        del optimizer, scheduler
+        assert not finalizer.alive
+    finally:
+        gc.enable()
 
 
 def test_another_thread_and_a_fork_are_refused(small: Path) -> None:

@@ -171,7 +171,9 @@ int sw_cmd_eval(int argc, char **argv)
          "text, JSONL (text or chats) or .bin token shards; of other tasks docs/tasks.md", true},
         CLI_TASK_FLAGS(run.task),
         {"--predictions", FLAG_TEXT, &run.predictions, "FILE",
-         "answers as a JSON object of ids and texts", 0},
+         "answers as a JSON object of ids and texts; texts for texts, which are generated, as a "
+         "line each",
+         0},
         {"--as-text", FLAG_BOOL, &run.as_text, NULL,
          "take every data file as plain text, whatever its name and content", 0},
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway generate - continues a prompt, or answers in a chat; the text goes to standard output.
+// spillway generate - continues a prompt, writes a text for a text, or answers in a chat; to
+// standard output.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,11 +9,11 @@
 
 #include "cli/model_flags.h"
 
-enum { DEFAULT_TOKENS = 100, NOT_GIVEN = -1 };
+enum { NOT_GIVEN = -1 };
 enum { CHAT_CONTEXT = 4096 }; /* of a conversation, where the model has room for more */
 
 struct run {
-    const char *model, *adapter, *tokenizer, *prompt;
+    const char *model, *adapter, *tokenizer, *prompt, *source_prefix;
     int64_t tokens, seed;
     bool ignore_eos, chat;
     struct sw_sampling sampling;
@@ -23,62 +24,18 @@ struct run {
 
 static sw_status generate(const struct run *run, bool *started)
 {
-    sw_tokenizer *tokenizer = NULL;
-    sw_engine *engine = NULL;
-    struct sw_ids prompt = {0};
-    int32_t *out = NULL;
-    char *text = NULL;
-    int64_t n = 0;
-    struct sw_sampling sampling = run->sampling;
-    sw_status st = cli_open_tokenizer(
-        cli_tokenizer_folder(run->tokenizer, run->adapter, run->model), run->model, &tokenizer);
-    if (st >= 0) {
-        st = sw_tokenizer_encode(tokenizer, run->prompt, strlen(run->prompt), false, &prompt);
-    }
-    const int32_t eos = st >= 0 ? sw_tokenizer_eos(tokenizer) : -1;
-    if (st >= 0 && prompt.len == 0) {
-        st = sw_ids_push(&prompt, eos >= 0 ? eos : 0);
-    }
-    if (st >= 0) {
-        const struct sw_engine_options options = {
-            .config_text = "{\"train_micro_batch_size_per_gpu\": 1}",
-            .sets = run->sets.items,
-            .n_sets = run->sets.n,
-            .model = run->model,
-            .adapter = run->adapter,
-            .vocab_size = sw_tokenizer_vocab_size(tokenizer),
-            .most_tokens = prompt.len + DEFAULT_TOKENS, /* not the cache of a whole context */
-            .no_train = true,
-            .generate_tokens = run->tokens > 0 ? prompt.len + run->tokens : -1,
-        };
-        st = sw_initialize(&options, &engine);
-    }
-    int64_t n_new = run->tokens;
-    if (st >= 0 && n_new < 1) { /* by default what the model has room for */
-        const int64_t room = sw_engine_seq_len(engine) - prompt.len;
-        n_new = room < 1 ? 1 : room < DEFAULT_TOKENS ? room : DEFAULT_TOKENS;
-    }
-    out = st < 0 ? NULL : malloc((size_t)(n_new > 0 ? n_new : 1) * sizeof *out);
-    if (st >= 0 && !out) {
-        st = SW_E_NOMEM;
-    }
-    if (st >= 0) {
-        *started = true;
-        sampling.stop_id = run->ignore_eos ? -1 : eos;
-        st = sw_generate(engine, prompt.ptr, prompt.len, n_new, &sampling, out, &n, NULL);
-    }
-    if (st >= 0) {
-        st = sw_tokenizer_decode(tokenizer, out, n, true, &text, NULL);
-    }
-    if (st >= 0) {
-        printf("%s%s\n", run->prompt, text);
-    }
-    sw_text_free(text);
-    free(out);
-    sw_ids_fini(&prompt);
-    sw_close(engine);
-    sw_tokenizer_close(tokenizer);
-    return st;
+    const struct sw_generate_options options = {.model = run->model,
+                                                .adapter = run->adapter,
+                                                .tokenizer = run->tokenizer,
+                                                .sets = run->sets.items,
+                                                .n_sets = run->sets.n,
+                                                .prompt = run->prompt,
+                                                .in = stdin,
+                                                .source_prefix = run->source_prefix,
+                                                .tokens = run->tokens,
+                                                .sampling = run->sampling,
+                                                .ignore_eos = run->ignore_eos};
+    return sw_generate_text(&options, stdout, started);
 }
 
 /* ---- chats ---- */
@@ -184,7 +141,7 @@ static sw_status talk(const struct run *run, bool *started)
     sw_status st = open_talk(&t);
     if (st >= 0) {
         *started = true;
-        st = *run->prompt ? answer(&t, run->prompt) : answer_lines(&t);
+        st = run->prompt && *run->prompt ? answer(&t, run->prompt) : answer_lines(&t);
     }
     free(t.out);
     sw_ids_fini(&t.prompt);
@@ -197,8 +154,7 @@ static sw_status talk(const struct run *run, bool *started)
 
 int sw_cmd_generate(int argc, char **argv)
 {
-    struct run run = {
-        .tokens = NOT_GIVEN, .prompt = "", .seed = 42, .sampling.temperature = NAN /* not given */};
+    struct run run = {.tokens = NOT_GIVEN, .seed = 42, .sampling.temperature = NAN /* not given */};
     const char *device = NULL;
     char *device_edit = NULL;
     const struct flag flags[] = {
@@ -206,9 +162,14 @@ int sw_cmd_generate(int argc, char **argv)
         {"--adapter", FLAG_TEXT, &run.adapter, "DIR", "of the model: a folder of PEFT's", 0},
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR",
          "default: the adapter's folder where it has one, else the model's", 0},
-        {"--prompt", FLAG_TEXT, &run.prompt, "TEXT", "what to continue", 0},
+        {"--prompt", FLAG_TEXT, &run.prompt, "TEXT",
+         "what to continue, or what an encoder-decoder reads (each line of standard input)", 0},
+        {"--source-prefix", FLAG_TEXT, &run.source_prefix, "TEXT",
+         "before what an encoder-decoder reads, as \"summarize: \"", 0},
         {"--tokens", FLAG_INT, &run.tokens, "N",
-         "new tokens at most (100, or what the context has room for; of an answer only that)", 0},
+         "new tokens at most (100, or what the context has room for; of an answer only that; of an "
+         "encoder-decoder what its files say)",
+         0},
         {"--temperature", FLAG_REAL, &run.sampling.temperature, "X",
          "0 = greedy (0; 1 with --top-k or --top-p)", 0},
         {"--top-k", FLAG_INT, &run.sampling.top_k, "K", "draw from the K likeliest (all)", 0},
@@ -222,9 +183,10 @@ int sw_cmd_generate(int argc, char **argv)
         CLI_DEVICE_FLAG(device),
         {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
     };
-    const struct command command = {"generate", "--model DIR --prompt TEXT [..]",
-                                    "Continues a prompt, or talks (--chat).", flags,
-                                    (int)(sizeof flags / sizeof flags[0])};
+    const struct command command = {
+        "generate", "--model DIR --prompt TEXT [..]",
+        "Continues a prompt, writes a text for a text, or talks (--chat).", flags,
+        (int)(sizeof flags / sizeof flags[0])};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && !run.model) {
         status = cli_fail(&command, CLI_REFUSED, "--model is wanted; see --help");
@@ -232,6 +194,9 @@ int sw_cmd_generate(int argc, char **argv)
     if (status < 0 && (run.tokens == 0 || run.tokens > INT32_MAX || run.sampling.top_p > 1)) {
         status =
             cli_fail(&command, CLI_REFUSED, "wanted 1 <= --tokens <= %d, --top-p <= 1", INT32_MAX);
+    }
+    if (status < 0 && run.chat && run.source_prefix) {
+        status = cli_fail(&command, CLI_REFUSED, "--source-prefix is not for --chat");
     }
     if (status < 0 && !run.chat && (run.chats.template || run.chats.date)) {
         status = cli_fail(&command, CLI_REFUSED, "--chat-template and --chat-date want --chat");

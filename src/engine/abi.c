@@ -13,6 +13,7 @@
 #include "spillway/engine.h"
 #include "spillway/launch.h"
 #include "spillway/nvme.h"
+#include "spillway/report.h"
 #include "spillway/train.h"
 
 #define SIZE(name)                                                                                 \
@@ -53,6 +54,7 @@ static const struct {
     SIZE(sw_nvme_segment),
     SIZE(sw_predict_options),
     SIZE(sw_reduction),
+    SIZE(sw_report_options),
     SIZE(sw_row_input),
     SIZE(sw_sampling),
     SIZE(sw_save_options),
@@ -63,6 +65,7 @@ static const struct {
     SIZE(sw_tcp_options),
     SIZE(sw_tensor),
     SIZE(sw_tensor_split),
+    SIZE(sw_text_rules),
     SIZE(sw_tokenize_options),
     SIZE(sw_tokenizer_options),
     SIZE(sw_traffic),

@@ -66,6 +66,8 @@ double sw_engine_mean_loss(const struct sw_engine *e, const double *terms);
  * with; labels: classes of its head, 0 = those of config.json. Nothing is opened. */
 sw_status sw_engine_find_task(const char *model, const char *asked, int64_t labels,
                               const struct sw_task **out);
+/* Tokens that it has positions for. */
+sw_status sw_engine_find_context(const char *model, int64_t *out);
 /* Elements of an output of the program that sw_logits runs; -1: it has none of this name. */
 int64_t sw_engine_output_elems(const sw_engine *e, const char *name);
 /* Reads one that is there, after sw_logits, widened to f32. */

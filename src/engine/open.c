@@ -243,22 +243,36 @@ sw_status sw_engine_read_model(const struct sw_engine_options *o, struct sw_json
     return sw_hf_read_config(o->model, out);
 }
 
-sw_status sw_engine_find_task(const char *model, const char *asked, int64_t labels,
-                              const struct sw_task **out)
+static sw_status look_at(const char *model, const struct sw_model_options *as,
+                         const struct sw_task **out_task, int64_t *out_context)
 {
     const struct sw_engine_options options = {.model = model};
-    const struct sw_model_options as = {.task = asked, .labels = labels};
     struct sw_json_doc *doc = NULL;
     struct sw_model *opened = NULL;
     bool folder;
     SW_TRY(sw_engine_read_model(&options, &doc, &folder));
-    const sw_status st = sw_model_open(doc, &as, &opened);
+    const sw_status st = sw_model_open(doc, as, &opened);
     if (st >= 0) {
-        *out = opened->task;
+        *out_task = opened->task;
+        *out_context = opened->max_tokens;
     }
     sw_model_close(opened);
     sw_json_close(doc);
     return st;
+}
+
+sw_status sw_engine_find_task(const char *model, const char *asked, int64_t labels,
+                              const struct sw_task **out)
+{
+    const struct sw_model_options as = {.task = asked, .labels = labels};
+    int64_t context;
+    return look_at(model, &as, out, &context);
+}
+
+sw_status sw_engine_find_context(const char *model, int64_t *out)
+{
+    const struct sw_task *task;
+    return look_at(model, NULL, &task, out);
 }
 
 static sw_status open_model(struct sw_engine *e, const struct sw_engine_options *o)

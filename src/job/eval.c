@@ -16,6 +16,8 @@ struct eval {
     struct sw_job_measure measure;
     struct sw_score *score;
     FILE *predictions;
+    bool writes; /* predictions are texts */
+    struct sw_job_texts texts;
     double terms[2 * SW_TASK_MAX_LOSSES];
     int64_t n_rows;
 };
@@ -41,6 +43,7 @@ static sw_status open_engine(struct eval *e)
         .no_train = true,
         .want_eval = true,
         .want_logits = true,
+        .generate_tokens = e->writes ? -1 : 0,
     };
     return sw_initialize(&options, &e->engine);
 }
@@ -53,8 +56,10 @@ static sw_status open_all(struct eval *e)
     const char *folder = o->tokenizer ? o->tokenizer : o->model;
     SW_TRY(sw_model_check_path(o->model));
     SW_TRY(sw_job_task_choose(&o->task, o->model, &files, &e->task));
-    if (o->predictions && e->task.task->rows != SW_ROWS_ANSWERS) {
-        return SW_FAIL(SW_E_ARG, "--predictions: of answers, not of the task \"%s\"",
+    e->writes = o->predictions && e->task.task->rows == SW_ROWS_TARGETS;
+    if (o->predictions && !e->writes && e->task.task->rows != SW_ROWS_ANSWERS) {
+        return SW_FAIL(SW_E_ARG,
+                       "--predictions: of answers, or a text for a text, not of the task \"%s\"",
                        e->task.task->name);
     }
     if (o->tokenizer || sw_tokenizer_is_there(folder)) {
@@ -80,7 +85,10 @@ static sw_status open_all(struct eval *e)
     }
     SW_TRY(sw_job_rows_open(e->task.task, &facts.sizes, false, 1, &e->rows));
     SW_TRY(sw_job_measure_open(e->engine, e->task.task, &e->measure));
-    return sw_score_open(e->dataset, SW_SPLIT_VAL, e->predictions, &e->score);
+    if (e->writes) {
+        SW_TRY(sw_job_texts_open(e->engine, e->tokenizer, o->model, e->predictions, &e->texts));
+    }
+    return sw_score_open(e->dataset, SW_SPLIT_VAL, e->writes ? NULL : e->predictions, &e->score);
 }
 
 static sw_status run(struct eval *e)
@@ -97,6 +105,9 @@ static sw_status run(struct eval *e)
         }
         SW_TRY(sw_job_measure_add(&e->measure, e->score, &e->rows, first));
         e->n_rows = sw_min_i64(first + batch, n);
+        if (e->writes) {
+            SW_TRY(sw_job_texts_add(&e->texts, &e->rows, e->n_rows - first));
+        }
         if (e->options->batches > 0 && ++done == e->options->batches) {
             break;
         }
@@ -148,9 +159,10 @@ sw_status sw_eval(const struct sw_eval_options *options, FILE *out, bool *starte
         st = run(&e);
     }
     st = st < 0 ? st : print(&e, out);
-    if (e.predictions) {
-        fclose(e.predictions);
+    if (e.predictions && fclose(e.predictions) != 0 && st >= 0) {
+        st = SW_FAIL(SW_E_IO, "%s: %s", options->predictions, strerror(errno));
     }
+    sw_job_texts_close(&e.texts);
     sw_score_close(e.score);
     sw_job_measure_close(&e.measure);
     sw_job_rows_close(&e.rows);

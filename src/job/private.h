@@ -66,6 +66,40 @@ void sw_job_measure_close(struct sw_job_measure *measure);
 sw_status sw_job_measure_add(struct sw_job_measure *measure, struct sw_score *score,
                              const struct sw_job_rows *rows, int64_t first);
 
+/* ---- settings.c ---- */
+/* Of texts that a model writes; numbers are -1 where its files say none. */
+struct sw_job_settings {
+    struct sw_text_rules rules;
+    struct sw_ids stops, never, begins;
+    int64_t min_length, min_new, max_length, max_new;
+    bool answers; /* an encoder reads what is asked */
+};
+/* draws: tokens are drawn. SW_E_FORMAT names a key that makes no sense. */
+sw_status sw_job_settings_read(const char *model, bool answers, bool draws,
+                               struct sw_job_settings *out);
+void sw_job_settings_fini(struct sw_job_settings *settings);
+/* New tokens at most; 0: the files do not say. */
+int64_t sw_job_settings_most(const struct sw_job_settings *settings);
+/* Stops and rules for a prompt of so many tokens; they point into settings. */
+void sw_job_settings_apply(struct sw_job_settings *settings, int64_t n_prompt, bool ends,
+                           struct sw_sampling *out);
+
+/* ---- texts.c ---- */
+struct sw_job_texts {
+    sw_engine *engine;
+    const sw_tokenizer *tokenizer;
+    struct sw_job_settings settings;
+    int64_t most;         /* new tokens of a text */
+    int32_t *ids, *fresh; /* of a source or a target; what is new */
+    FILE *file;
+};
+/* To be closed after a failure, too. */
+sw_status sw_job_texts_open(sw_engine *engine, const sw_tokenizer *tokenizer, const char *model,
+                            FILE *file, struct sw_job_texts *out);
+void sw_job_texts_close(struct sw_job_texts *texts);
+/* For the first n rows of batch 0. */
+sw_status sw_job_texts_add(struct sw_job_texts *texts, const struct sw_job_rows *rows, int64_t n);
+
 /* ---- agree.c ---- */
 /* The samples of a dataset, one by one through batch 0 of rows; and flags, as a text. SW_E_CONFIG
  * names a rank that has others. */
@@ -126,8 +160,9 @@ struct sw_run_record {
 /* OUTPUT/run.json: the model, the effective configuration with its origins, the plan, the machine,
  * and when the run was started, and from which steps on again. */
 sw_status sw_run_record_write(const struct sw_run_record *record);
-/* Adds a line to OUTPUT/samples.jsonl. */
-sw_status sw_sample_record(const char *output, int64_t step, const char *prompt, const char *text);
+/* Adds a line to OUTPUT/samples.jsonl; between: prompt and text, as they are shown. */
+sw_status sw_sample_record(const char *output, int64_t step, const char *prompt,
+                           const char *between, const char *text);
 /* Of a file of OUTPUT with a line for each step, those up to `last` stay: the steps behind it are
  * about to be taken again. No file: nothing happens. */
 sw_status sw_job_keep_lines(const char *output, const char *file, int64_t last);

@@ -253,16 +253,21 @@ sw_status sw_run_record_write(const struct sw_run_record *record)
 
 /* ---- lines of steps ---- */
 
-sw_status sw_sample_record(const char *output, int64_t step, const char *prompt, const char *text)
+sw_status sw_sample_record(const char *output, int64_t step, const char *prompt,
+                           const char *between, const char *text)
 {
     char path[PATH_MAX];
-    struct sw_str line = {0};
+    struct sw_str line = {0}, shown = {0};
+    sw_str_puts(&shown, between);
+    sw_str_puts(&shown, text);
     snprintf(path, sizeof path, "%s/samples.jsonl", output);
     sw_str_printf(&line, "{\"step\":%lld,\"prompt\":", (long long)step);
     sw_json_write_string(prompt, strlen(prompt), &line);
     sw_str_puts(&line, ",\"text\":");
-    sw_json_write_string(text, strlen(text), &line);
+    sw_json_write_string(sw_str_text(&shown), shown.len, &line);
     sw_str_puts(&line, "}\n");
+    line.failed |= shown.failed;
+    sw_str_fini(&shown);
     FILE *file = line.failed ? NULL : fopen(path, "a");
     bool good = file && fwrite(line.ptr, 1, line.len, file) == line.len;
     good = (!file || fclose(file) == 0) && good;

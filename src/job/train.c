@@ -435,7 +435,7 @@ static sw_status print_sample(struct job *job)
             chat ? "\n" : "", text);
     if (job->leads) {
         st = sw_sample_record(o->output, sw_engine_step(job->engine),
-                              o->sample_prompt ? o->sample_prompt : "", text);
+                              o->sample_prompt ? o->sample_prompt : "", chat ? "\n" : "", text);
     }
 done:
     sw_ids_fini(&prompt);
@@ -653,7 +653,8 @@ static sw_status train_rows(struct job *job, struct sw_job_step *step)
     return SW_OK;
 }
 
-/* All ranks stop after the same step, whoever got the signal. */
+/* All ranks stop after the same step, whoever got the signal; one that comes while it is saved ends
+ * the next one. */
 static sw_status one_step(struct job *job, bool *stopped)
 {
     const struct sw_train_options *o = job->options;
@@ -661,9 +662,6 @@ static sw_status one_step(struct job *job, bool *stopped)
     const struct sw_step_report *report = &step.report;
     sw_job_profile_begin(&job->told.profile, sw_engine_step(job->engine) + 1);
     SW_TRY(train_rows(job, &step));
-    step.most[SW_JOB_STOP] = asked_to_stop(job);
-    SW_TRY(sw_job_share(job->comm, job->facts.ranks, job->shared, step.most));
-    *stopped = step.most[SW_JOB_STOP] != 0;
     if (!report->skipped && !isfinite(report->loss)) {
         return SW_FAIL(SW_E_ARG, "step %lld: the loss is %g; the checkpoint before it is intact",
                        (long long)report->step, report->loss);
@@ -671,6 +669,9 @@ static sw_status one_step(struct job *job, bool *stopped)
     job->loss = report->loss;
     step.validated = o->eval_every > 0 && report->step % o->eval_every == 0;
     SW_TRY(step.validated ? validate(job) : SW_OK);
+    step.most[SW_JOB_STOP] = asked_to_stop(job);
+    SW_TRY(sw_job_share(job->comm, job->facts.ranks, job->shared, step.most));
+    *stopped = step.most[SW_JOB_STOP] != 0;
     step.val_loss = job->val_loss;
     step.metrics = counts_metrics(job) ? job->measure.of : NULL;
     SW_TRY(job->leads ? write_metrics(job, &step) : SW_OK);

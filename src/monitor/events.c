@@ -4,6 +4,7 @@
 // written here by hand. A file is only appended to, a record a step, with one write: a killed run
 // leaves whole records. Files of this program end in ".spillway", and only those are cut.
 #include <dirent.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -93,14 +94,17 @@ static void begin_event(struct sw_events *e, int64_t x)
 
 static sw_status end_event(struct sw_events *e)
 {
+    const uint64_t len = e->message.len;
     sw_str_clear(&e->record);
-    put_little(&e->record, e->message.len, 8);
-    put_little(&e->record, masked_crc(sw_str_text(&e->record), 8), 4);
-    sw_str_append(&e->record, sw_str_text(&e->message), e->message.len);
-    put_little(&e->record, masked_crc(sw_str_text(&e->message), e->message.len), 4);
+    put_little(&e->record, len, 8);
+    sw_str_append(&e->record, "head", 4); /* its checksum goes here */
+    sw_str_append(&e->record, sw_str_text(&e->message), (size_t)len);
+    put_little(&e->record, masked_crc(sw_str_text(&e->message), (size_t)len), 4);
     if (e->record.failed || e->message.failed || e->value.failed) {
         return SW_FAIL(SW_E_NOMEM, "out of host memory for %s", e->path);
     }
+    const uint32_t crc = htole32(masked_crc(e->record.ptr, 8));
+    memcpy(e->record.ptr + 8, &crc, sizeof crc);
     const ssize_t n = write(e->fd, e->record.ptr, e->record.len);
     return n == (ssize_t)e->record.len
                ? SW_OK

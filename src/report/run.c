@@ -119,30 +119,36 @@ static sw_status take_member(void *ctx, enum sw_json_event event, const struct s
     return SW_OK;
 }
 
+static sw_status add_metric(struct sw_past_run *run, const char *name, size_t len, int64_t cap)
+{
+    const bool loss = len == strlen("val_loss") && memcmp(name, "val_loss", len) == 0;
+    if (len >= SW_METRIC_CAP || loss || run->n_metrics == SW_PAST_METRICS) {
+        return SW_OK;
+    }
+    double *column = new_column(run, cap);
+    if (!column) {
+        return fail_memory(run);
+    }
+    memcpy(run->metrics[run->n_metrics].name, name, len);
+    run->metrics[run->n_metrics++].values = column;
+    return SW_OK;
+}
+
 /* Names of metrics, from the first line that has them: later ones have the same. */
 static sw_status find_metrics(struct sw_past_run *run, const char *text, size_t len, int64_t cap)
 {
     static const char begin[] = "\"val_";
-    const char *at = text, *end = text + len;
-    while ((at = memmem(at, (size_t)(end - at), begin, sizeof begin - 1)) != NULL) {
-        const char *line_end = memchr(at, '\n', (size_t)(end - at));
-        const char *quote = memchr(at + 1, '"', (size_t)(end - at) - 1);
-        const size_t n = quote ? (size_t)(quote - at) - 1 : 0;
-        const bool loss = n == strlen("val_loss") && memcmp(at + 1, "val_loss", n) == 0;
-        if (n > 0 && n < SW_METRIC_CAP && !loss && run->n_metrics < SW_PAST_METRICS) {
-            char *name = run->metrics[run->n_metrics].name;
-            snprintf(name, SW_METRIC_CAP, "%.*s", (int)n, at + 1);
-            run->metrics[run->n_metrics].values = new_column(run, cap);
-            if (!run->metrics[run->n_metrics].values) {
-                return fail_memory(run);
-            }
-            run->n_metrics++;
-        }
-        at = quote ? quote : end;
-        const char *more = line_end ? memmem(at, (size_t)(line_end - at), begin, 5) : NULL;
-        if (!more) {
+    const size_t n = sizeof begin - 1;
+    const char *at = memmem(text, len, begin, n);
+    const char *line = at ? memchr(at, '\n', len - (size_t)(at - text)) : NULL;
+    const char *end = line ? line : text + len;
+    while (at) {
+        const char *name = at + 1, *quote = memchr(name, '"', (size_t)(end - name));
+        if (!quote) {
             break;
         }
+        SW_TRY(add_metric(run, name, (size_t)(quote - name), cap));
+        at = memmem(quote, (size_t)(end - quote), begin, n);
     }
     return SW_OK;
 }

@@ -143,7 +143,12 @@ static sw_status write_measured(const struct sw_page *page, struct sw_str *out)
     struct sw_chart chart = sw_page_chart(page, "Memory of the process", SW_UNIT_BYTES);
     double *limits[SW_REPORT_MOST_RUNS] = {NULL};
     chart.from_zero = true;
-    chart.note = "measured; dashed: what the plan has of it";
+    bool many = false;
+    for (int i = 0; i < page->n; i++) {
+        many = many || sw_past_run_number(&page->runs[i], "flags.ranks") > 1;
+    }
+    chart.note = many ? "measured; dashed: what the plan has of it for one rank"
+                      : "measured; dashed: what the plan has of it";
     sw_page_add(page, &chart, SW_FIGURE_RESIDENT, "in memory", SW_CURVE_PLAIN, 0);
     sw_status st = SW_OK;
     for (int i = 0; i < page->n && st >= 0; i++) {

@@ -26,6 +26,23 @@ for file in man/man1/spillway.1 man/man1/spillway-train.1 bash-completion/comple
     test -s "moved/share/$file"
 done
 
+# what it was compiled with is what it finds
+cat > binary.c << 'EOF'
+#include <spillway/abi.h>
+#include <spillway/engine.h>
+#include <stddef.h>
+int main(void)
+{
+    const int64_t bytes = (int64_t)sizeof(struct sw_engine_options);
+    sw_engine *engine;
+    return sw_abi_version() == SW_ABI_VERSION && sw_abi_size("sw_engine_options") == bytes &&
+                   sw_initialize(NULL, &engine) == SW_E_ARG
+               ? 0
+               : 1;
+}
+EOF
+set -- "$scratch/binary.c" "$@"
+
 mkdir project
 {
     printf 'cmake_minimum_required(VERSION 3.25)\nproject(user C)\nfind_package(spillway REQUIRED)\n'
@@ -41,6 +58,7 @@ mkdir project
 for example in "$@"; do
     test -x "project/build/$(basename "$example" .c)"
 done
+project/build/binary
 echo 'the CMake package works'
 
 if command -v pkg-config > /dev/null; then
@@ -50,6 +68,7 @@ if command -v pkg-config > /dev/null; then
         # shellcheck disable=SC2046
         "$cc" "$example" $(pkg-config --cflags --libs spillway) -lm -o example
         test -x example
+        [ "$example" != "$scratch/binary.c" ] || ./example
     done
     echo 'pkg-config works'
 fi

@@ -10,14 +10,16 @@
 //
 // Backward, chunk by chunk: the blocks are computed again and turned into d = (p - onehot) dsum in
 // h's dtype; then dh += d w_chunk in fp32, dw_chunk = d^T h and the sums of d for the bias, all as
-// items of one run. A library may choose how it multiplies by the stride of an operand, and so the
-// bits: d has the same one in every tile of a table.
+// items of one run. Rows whose label takes no part (of masked tokens most) are left out: the others
+// are moved together first. A library may choose how it multiplies by the stride of an operand, and
+// so the bits: d has the same one in every tile of a table.
 #include <math.h>
 #include <string.h>
 
 #include "device/cpu/fast.h"
 
 enum { IGNORED = -100 }; /* a label that takes no part */
+enum { DEPTH = 256 };    /* rows of d^T h that are one product; they are added in order */
 
 struct loss_shape {
     enum sw_dtype dtype;
@@ -308,6 +310,7 @@ struct backward_chunk {
 struct backward {
     const struct cpu_vector *vector;
     struct loss_shape s;
+    int64_t depth, room; /* rows of a product of dw; rows that all of those have */
     bool has_dh, has_dw, has_db;
     enum sw_dtype dh_dtype, dw_dtype, db_dtype;
     struct backward_chunk chunk[2]; /* the last chunk; the others */
@@ -330,7 +333,7 @@ static void backward_close(struct backward *b)
 
 static void need_worker(struct backward *b, const struct cpu_grid *grid)
 {
-    const size_t bytes = cpu_grid_block_bytes(grid) + grid->scratch_bytes;
+    const size_t bytes = 2 * cpu_grid_block_bytes(grid) + grid->scratch_bytes;
     b->worker_bytes = bytes > b->worker_bytes ? bytes : b->worker_bytes;
 }
 
@@ -357,7 +360,7 @@ static sw_status backward_open_chunk(const struct cpu_device *dev, struct backwa
                                        .ta = true,
                                        .m = chunk_rows(s, c),
                                        .n = s->width,
-                                       .k = s->rows,
+                                       .k = b->depth,
                                        .lda = s->stride,
                                        .ldb = s->width};
         SW_TRY(sw_cpu_grid_open(dev, &whole, true, &out->dw));
@@ -374,6 +377,8 @@ static sw_status backward_open(const struct cpu_device *dev, const struct sw_op_
                            .has_dh = cpu_has_output(desc, 0),
                            .has_dw = cpu_has_output(desc, 1),
                            .has_db = cpu_has_output(desc, 2)};
+    b->depth = sw_min_i64(DEPTH, b->s.rows);
+    b->room = b->depth > 0 ? sw_ceil_div(b->s.rows, b->depth) * b->depth : 0;
     b->dh_dtype = b->has_dh ? desc->out[0].dtype : SW_F32;
     b->dw_dtype = b->has_dw ? desc->out[1].dtype : SW_F32;
     b->db_dtype = b->has_db ? desc->out[2].dtype : SW_F32;
@@ -390,10 +395,21 @@ close:
     return st;
 }
 
-/* The workspace: d [rows, stride] in h's dtype, dh [rows, width] in fp32, the workers' scratch. */
-static size_t d_bytes(const struct backward *b)
+/* The workspace: of the rows that take part h [room, width] and d [room, stride] in h's dtype,
+ * their labels, lse and places; dh [rows, width] in fp32; the workers' scratch. */
+static size_t rows_bytes(const struct backward *b, int64_t width)
 {
-    return sw_round_up((size_t)(b->s.rows * b->s.stride) * sw_dtype_bytes(b->s.dtype), CPU_LINE);
+    return sw_round_up((size_t)(b->room * width) * sw_dtype_bytes(b->s.dtype), CPU_LINE);
+}
+
+static size_t numbers_bytes(const struct backward *b)
+{
+    return sw_round_up((size_t)b->room * sizeof(float), CPU_LINE);
+}
+
+static size_t together_bytes(const struct backward *b)
+{
+    return rows_bytes(b, b->s.width) + rows_bytes(b, b->s.stride) + 3 * numbers_bytes(b);
 }
 
 static size_t dh_bytes(const struct backward *b)
@@ -418,7 +434,7 @@ static void backward_query(const struct cpu_device *dev, const struct sw_op_desc
     }
     out->supported = true;
     out->workspace_bytes =
-        d_bytes(&b) + dh_bytes(&b) + b.worker_bytes * (size_t)cpu_workers(dev->pool);
+        together_bytes(&b) + dh_bytes(&b) + b.worker_bytes * (size_t)cpu_workers(dev->pool);
     out->path = path_of(&b.chunk[0].logits);
     backward_close(&b);
 }
@@ -447,9 +463,52 @@ struct backward_job {
     const struct backward *b;
     const struct cpu_call *call;
     int64_t c;
-    char *d, *scratch;
-    float *dh;
+    char *h, *d, *scratch;   /* h, d: of the n_used rows that take part, then zeros */
+    int32_t *labels, *place; /* of those rows, and which rows they are */
+    float *lse, *dh;
+    int64_t n_used;
 };
+
+/* A row that takes no part: its dh is that of the tiles before, or 0. */
+static void pass_row(const struct backward_job *job, int64_t row)
+{
+    const struct backward *b = job->b;
+    const struct loss_shape *s = &b->s;
+    const size_t bytes = (size_t)s->width * sw_dtype_bytes(b->dh_dtype);
+    if (b->has_dh && !s->continues) {
+        memset((char *)job->call->out[0] + (size_t)row * bytes, 0, bytes);
+    } else if (b->has_dh && !s->partial) { /* a partial sum is where it should be */
+        b->vector->cast(b->dh_dtype, SW_F32, (char *)job->call->out[0] + (size_t)row * bytes,
+                        (const float *)job->call->in[5 + s->bias] + row * s->width, 0, s->width);
+    }
+}
+
+static void move_together(struct backward_job *job)
+{
+    const struct loss_shape *s = &job->b->s;
+    const size_t h_bytes = (size_t)s->width * sw_dtype_bytes(s->dtype);
+    const size_t d_bytes = (size_t)s->stride * sw_dtype_bytes(s->dtype);
+    const int32_t *labels = job->call->in[3];
+    job->n_used = 0;
+    for (int64_t row = 0; row < s->rows; row++) {
+        if (labels[row] == IGNORED) {
+            pass_row(job, row);
+            continue;
+        }
+        memcpy(job->h + (size_t)job->n_used * h_bytes,
+               (const char *)job->call->in[1] + (size_t)row * h_bytes, h_bytes);
+        job->labels[job->n_used] = labels[row];
+        job->lse[job->n_used] = ((const float *)job->call->in[4])[row];
+        job->place[job->n_used++] = (int32_t)row;
+    }
+    const size_t rest = (size_t)(job->b->room - job->n_used);
+    memset(job->h + (size_t)job->n_used * h_bytes, 0, rest * h_bytes);
+    memset(job->d + (size_t)job->n_used * d_bytes, 0, rest * d_bytes);
+    memset(job->lse + job->n_used, 0, rest * sizeof *job->lse);
+    for (int64_t i = job->n_used; i < job->b->room; i++) {
+        job->labels[i] = IGNORED;
+    }
+}
 
 static void d_item(void *ctx, int64_t i_item, int i_worker)
 {
@@ -460,15 +519,39 @@ static void d_item(void *ctx, int64_t i_item, int i_worker)
     const struct cpu_block block = sw_cpu_grid_block(grid, i_item);
     const int64_t first = job->c * s->chunk;
     float *logits = (float *)(job->scratch + (size_t)i_worker * b->worker_bytes);
-    sw_cpu_grid_run(grid, i_item, i_worker, job->call->in[1],
-                    vocab_row(s, job->call->in[2], s->dtype, first), logits,
-                    (char *)logits + cpu_grid_block_bytes(grid));
+    if (block.i >= job->n_used) {
+        return;
+    }
+    sw_cpu_grid_run(grid, i_item, i_worker, job->h, vocab_row(s, job->call->in[2], s->dtype, first),
+                    logits, (char *)logits + cpu_grid_block_bytes(grid));
     finish_logits(b->vector, s, job->call->in[5], &block, first + block.j, logits);
     b->vector->softmax_grad(
-        s->dtype, logits, block.n, block.m, block.n, (const float *)job->call->in[4] + block.i,
-        (const int32_t *)job->call->in[3] + block.i, s->first + first + block.j,
-        (struct cpu_onehot){0, 1}, *(const float *)job->call->in[0], s->cap,
-        job->d + (size_t)(block.i * s->stride + block.j) * sw_dtype_bytes(s->dtype), s->stride);
+        s->dtype, logits, block.n, block.m, block.n, job->lse + block.i, job->labels + block.i,
+        s->first + first + block.j, (struct cpu_onehot){0, 1}, *(const float *)job->call->in[0],
+        s->cap, job->d + (size_t)(block.i * s->stride + block.j) * sw_dtype_bytes(s->dtype),
+        s->stride);
+}
+
+/* The sum over chunks of a row of a block goes on, and is rounded behind the last one; at: of its
+ * first element. */
+static void add_dh(const struct backward_job *job, const float *part, int64_t at, int64_t n)
+{
+    const struct backward *b = job->b;
+    const struct loss_shape *s = &b->s;
+    float *sum = job->dh + at;
+    if (job->c == 0 && s->continues && !s->partial) { /* a partial sum goes on where it lies */
+        memcpy(sum, (const float *)job->call->in[5 + s->bias] + at, (size_t)n * sizeof *sum);
+    }
+    if (job->c == 0 && !s->continues) {
+        memcpy(sum, part, (size_t)n * sizeof *sum);
+    } else {
+        b->vector->accumulate_block(sum, n, part, n, 1, n);
+    }
+    if (job->c == s->n_chunks - 1 && !s->partial) {
+        b->vector->cast(b->dh_dtype, SW_F32,
+                        (char *)job->call->out[0] + (size_t)at * sw_dtype_bytes(b->dh_dtype), sum,
+                        0, n);
+    }
 }
 
 static void dh_item(const struct backward_job *job, int64_t i_item, int i_worker)
@@ -477,32 +560,15 @@ static void dh_item(const struct backward_job *job, int64_t i_item, int i_worker
     const struct loss_shape *s = &b->s;
     const struct cpu_grid *grid = &backward_chunk(b, job->c)->dh;
     const struct cpu_block block = sw_cpu_grid_block(grid, i_item);
-    const int64_t at = block.i * s->width + block.j;
     float *part = (float *)(job->scratch + (size_t)i_worker * b->worker_bytes);
+    if (block.i >= job->n_used) {
+        return;
+    }
     sw_cpu_grid_run(grid, i_item, i_worker, job->d,
                     vocab_row(s, job->call->in[2], s->dtype, job->c * s->chunk), part,
                     (char *)part + cpu_grid_block_bytes(grid));
-    const struct cpu_epilogue to_sum = {
-        .dtype = SW_F32, .act = SW_ACT_NONE, .out = job->dh + at, .ld_out = s->width};
-    if (job->c == 0 && s->continues && !s->partial) { /* a partial sum goes on where it lies */
-        for (int64_t i = 0; i < block.m; i++) {
-            const int64_t row = at + i * s->width;
-            memcpy(job->dh + row, (const float *)job->call->in[5 + s->bias] + row,
-                   (size_t)block.n * sizeof(float));
-        }
-    }
-    if (job->c == 0 && !s->continues) {
-        b->vector->epilogue(&to_sum, part, block.m, block.n, block.n);
-    } else {
-        b->vector->accumulate_block(job->dh + at, s->width, part, block.n, block.m, block.n);
-    }
-    if (job->c == s->n_chunks - 1 && !s->partial) {
-        const struct cpu_epilogue round = {.dtype = b->dh_dtype,
-                                           .act = SW_ACT_NONE,
-                                           .out = (char *)job->call->out[0] +
-                                                  (size_t)at * sw_dtype_bytes(b->dh_dtype),
-                                           .ld_out = s->width};
-        b->vector->epilogue(&round, job->dh + at, block.m, block.n, s->width);
+    for (int64_t i = 0; i < sw_min_i64(block.m, job->n_used - block.i); i++) {
+        add_dh(job, part + i * block.n, job->place[block.i + i] * s->width + block.j, block.n);
     }
 }
 
@@ -512,15 +578,24 @@ static void dw_item(const struct backward_job *job, int64_t i_item, int i_worker
     const struct loss_shape *s = &b->s;
     const struct cpu_grid *grid = &backward_chunk(b, job->c)->dw;
     const struct cpu_block block = sw_cpu_grid_block(grid, i_item);
-    float *part = (float *)(job->scratch + (size_t)i_worker * b->worker_bytes);
-    sw_cpu_grid_run(grid, i_item, i_worker, job->d, job->call->in[1], part,
-                    (char *)part + cpu_grid_block_bytes(grid));
+    const size_t block_bytes = cpu_grid_block_bytes(grid), bytes = sw_dtype_bytes(s->dtype);
+    char *scratch = job->scratch + (size_t)i_worker * b->worker_bytes;
+    float *sum = (float *)scratch, *part = (float *)(scratch + block_bytes);
+    memset(sum, 0, job->n_used == 0 ? (size_t)(block.m * block.n) * sizeof *sum : 0);
+    for (int64_t row = 0; row < job->n_used; row += b->depth) {
+        sw_cpu_grid_run(grid, i_item, i_worker, job->d + (size_t)(row * s->stride) * bytes,
+                        job->h + (size_t)(row * s->width) * bytes, row == 0 ? sum : part,
+                        scratch + 2 * block_bytes);
+        if (row > 0) {
+            b->vector->accumulate_block(sum, block.n, part, block.n, block.m, block.n);
+        }
+    }
     char *dw = vocab_row(s, job->call->out[1], b->dw_dtype, job->c * s->chunk + block.i);
     const struct cpu_epilogue round = {.dtype = b->dw_dtype,
                                        .act = SW_ACT_NONE,
                                        .out = dw + (size_t)block.j * sw_dtype_bytes(b->dw_dtype),
                                        .ld_out = s->width};
-    b->vector->epilogue(&round, part, block.m, block.n, block.n);
+    b->vector->epilogue(&round, sum, block.m, block.n, block.n);
 }
 
 /* Columns of d are added for the gradient of the bias, as SUM_ROWS does. */
@@ -533,9 +608,9 @@ static void db_item(const struct backward_job *job, int64_t i_item)
     const int64_t first = i_item * BIAS_COLUMNS;
     const int64_t n = sw_min_i64(BIAS_COLUMNS, chunk_rows(s, job->c) - first);
     float total[BIAS_COLUMNS] = {0}, sums[BIAS_COLUMNS];
-    for (int64_t row = 0; row < s->rows; row += SW_SUM_BLOCK) {
+    for (int64_t row = 0; row < job->n_used; row += SW_SUM_BLOCK) {
         const size_t at = (size_t)(row * s->stride + first) * sw_dtype_bytes(s->dtype);
-        b->vector->sum_rows(s->dtype, job->d + at, sw_min_i64(SW_SUM_BLOCK, s->rows - row),
+        b->vector->sum_rows(s->dtype, job->d + at, sw_min_i64(SW_SUM_BLOCK, job->n_used - row),
                             s->stride, n, sums);
         b->vector->accumulate_block(total, n, sums, n, 1, n);
     }
@@ -565,9 +640,15 @@ static void backward_run(const struct cpu_call *call)
     char *mem = call->workspace;
     struct backward_job job = {.b = b,
                                .call = call,
-                               .d = mem,
-                               .dh = b->s.partial ? call->out[0] : (void *)(mem + d_bytes(b)),
-                               .scratch = mem + d_bytes(b) + dh_bytes(b)};
+                               .h = mem,
+                               .d = mem + rows_bytes(b, b->s.width),
+                               .scratch = mem + together_bytes(b) + dh_bytes(b)};
+    char *numbers = job.d + rows_bytes(b, b->s.stride);
+    job.labels = (int32_t *)numbers;
+    job.place = (int32_t *)(numbers + numbers_bytes(b));
+    job.lse = (float *)(numbers + 2 * numbers_bytes(b));
+    job.dh = b->s.partial ? call->out[0] : (void *)(mem + together_bytes(b));
+    move_together(&job);
     for (job.c = 0; job.c < b->s.n_chunks; job.c++) {
         const struct backward_chunk *chunk = backward_chunk(b, job.c);
         sw_pool_run(call->pool, cpu_grid_items(&chunk->logits), d_item, &job);

@@ -202,11 +202,11 @@ static const struct loss_row {
     int64_t rows, vocab, width, chunk;
     double cap;
     bool bias;
-} loss_rows[] = {{5, 67, 9, 67, 3, false},
-                 {37, 130, 39, 50, 0, true},
-                 {66, 521, 35, 200, 5, true},
-                 {3, 5, 1, 2, 0.5, true},
-                 {4099, 3, 1, 2, 0, false}}; /* more rows than are taken at a time */
+    int64_t every; /* so many rows one has a label; 0: four of five have */
+} loss_rows[] = {{5, 67, 9, 67, 3, false, 0},    {37, 130, 39, 50, 0, true, 0},
+                 {66, 521, 35, 200, 5, true, 0}, {3, 5, 1, 2, 0.5, true, 0},
+                 {4099, 3, 1, 2, 0, false, 0}, /* more rows than are taken at a time */
+                 {300, 131, 24, 60, 0, true, 7}, {6, 11, 5, 4, 0, true, 100}};
 
 enum { N_TILES = 3, TILE_OF = 2 }; /* the row of the table above that is cut in tiles, too */
 
@@ -239,8 +239,10 @@ static void loss_inputs(struct op_case *c, enum sw_dtype dtype, const struct los
     case_in(c, dtype, SW_SHAPE(1, row->rows, row->width), -1, 1);
     case_in(c, dtype, SW_SHAPE(n, row->width), -0.5, 0.5);
     const int labels = case_in_ints(c, SW_SHAPE(row->rows), 0, row->vocab);
-    for (int64_t r = 3; r < row->rows; r += 5) {
-        ((int32_t *)c->in[labels].view.data)[r] = -100;
+    for (int64_t r = 0; r < row->rows; r++) {
+        if (row->every > 0 ? (r + 1) % row->every != 0 : r % 5 == 3) {
+            ((int32_t *)c->in[labels].view.data)[r] = -100;
+        }
     }
 }
 

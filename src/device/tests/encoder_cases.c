@@ -394,8 +394,9 @@ static const struct {
     int64_t batch, tokens, hidden;
     bool reverse, mask;
 } recurrences[] = {
-    {1, 1, 1, false, false}, {2, 5, 3, true, false},   {3, 9, 7, false, true},
-    {3, 8, 20, true, true},  {2, 6, 40, false, false},
+    {1, 1, 1, false, false},  {2, 5, 3, true, false},   {3, 9, 7, false, true},
+    {3, 8, 20, true, true},   {2, 6, 40, false, false}, {35, 4, 9, false, true},
+    {2, 2, 270, true, false},
 };
 
 /* Real tokens at the start, in the middle and none. */

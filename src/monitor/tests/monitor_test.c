@@ -12,11 +12,11 @@
 
 static char folder[64];
 
-static void put(const char *name, const char *text, size_t len)
+static void put(const char *name, const char *text)
 {
     char path[128];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    assert_int_equal(sw_file_write_atomic(path, text, len), SW_OK);
+    assert_int_equal(sw_file_write_atomic(path, text, strlen(text)), SW_OK);
 }
 
 static void expect_text(const char *name, const char *wanted)
@@ -109,8 +109,8 @@ static void files_of_others_are_left_alone(void **state)
     struct read_points read;
     snprintf(where, sizeof where, "%s/foreign", folder);
     write_events(where, false, 0, 16);
-    put("foreign/events.out.tfevents.1700000000.host.1.0", "not ours", 8);
-    put("foreign/Other.csv", "step,x\n99,1\n", 12);
+    put("foreign/events.out.tfevents.1700000000.host.1.0", "not ours");
+    put("foreign/Other.csv", "step,x\n99,1\n");
     write_events(where, true, 8, 16);
     assert_int_equal(read_folder(where, &read), 3);
     expect_points(&read, 16);
@@ -171,7 +171,7 @@ static void rows_are_those_of_deepspeeds_monitor(void **state)
     expect_text("csv/job/Train_Samples_train_loss.csv",
                 "step,train_loss\n8,0.8\n16,1.6\n24,2.4000000000000004\n");
     expect_text("csv/job/Train_Samples_lr.csv", "step,lr\n8,0.25\n16,nan\n24,0.25\n");
-    put("csv/job/Train_Samples_lr.csv", "step,lr\n8,0.25\n16,nan\n24,0.", 29);
+    put("csv/job/Train_Samples_lr.csv", "step,lr\n8,0.25\n16,nan\n24,0.");
     write_csv(where, true, 16, 32);
     expect_text("csv/job/Train_Samples_train_loss.csv",
                 "step,train_loss\n8,0.8\n16,1.6\n24,2.4000000000000004\n32,3.2\n");
@@ -231,7 +231,7 @@ static void folders_that_cannot_be_are_named(void **state)
     char where[96];
     struct sw_events *events = NULL;
     struct sw_csv *csv = NULL;
-    put("file", "x", 1);
+    put("file", "x");
     snprintf(where, sizeof where, "%s/file/job", folder);
     const struct sw_monitor_place place = {where, false, 0};
     assert_int_equal(sw_events_open(&place, &events), SW_E_IO);

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Texts that a model writes: one that is continued, or, of an encoder-decoder, one for each that it
+// reads.
+#include <string.h>
+
+#include "job/private.h"
+
+enum { DEFAULT_TOKENS = 100 };
+
+struct generate {
+    const struct sw_generate_options *options;
+    bool answers; /* an encoder reads the prompts */
+    sw_tokenizer *tokenizer;
+    sw_engine *engine;
+    struct sw_job_settings settings;
+    struct sw_ids ids;   /* of all prompts, one behind the other */
+    struct sw_ids sizes; /* tokens of each */
+    int64_t longest, n_new;
+    int32_t *out; /* [n_new] */
+};
+
+static const char *tokenizer_folder(const struct sw_generate_options *o)
+{
+    const char *beside = o->adapter && sw_tokenizer_is_there(o->adapter) ? o->adapter : o->model;
+    return o->tokenizer ? o->tokenizer : beside;
+}
+
+static sw_status add_prompt(struct generate *g, const char *text, size_t len)
+{
+    const char *prefix = g->options->source_prefix;
+    const int64_t before = g->ids.len;
+    struct sw_str whole = {0};
+    if (prefix) {
+        sw_str_puts(&whole, prefix);
+    }
+    sw_str_append(&whole, text, len);
+    sw_status st = whole.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a prompt")
+                                : sw_tokenizer_encode(g->tokenizer, sw_str_text(&whole), whole.len,
+                                                      g->answers, &g->ids);
+    sw_str_fini(&whole);
+    if (st >= 0 && g->ids.len == before) {
+        const int32_t eos = sw_tokenizer_eos(g->tokenizer);
+        st = sw_ids_push(&g->ids, eos >= 0 ? eos : 0);
+    }
+    SW_TRY(st);
+    const int64_t n = g->ids.len - before;
+    g->longest = sw_max_i64(g->longest, n);
+    return sw_ids_push(&g->sizes, (int32_t)n);
+}
+
+/* A line without its end, if there is anything in it. */
+static sw_status add_line(struct generate *g, struct sw_str *line)
+{
+    const size_t n = line->len > 0 ? strcspn(line->ptr, "\r\n") : 0;
+    const sw_status st = line->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a prompt")
+                         : n > 0      ? add_prompt(g, line->ptr, n)
+                                      : SW_OK;
+    sw_str_fini(line);
+    *line = (struct sw_str){0};
+    return st;
+}
+
+static sw_status add_lines(struct generate *g, FILE *in)
+{
+    char part[1024];
+    struct sw_str line = {0};
+    sw_status st = SW_OK;
+    while (st >= 0 && fgets(part, sizeof part, in)) {
+        sw_str_puts(&line, part);
+        st = strchr(part, '\n') ? add_line(g, &line) : SW_OK;
+    }
+    st = st < 0 ? st : add_line(g, &line);
+    sw_str_fini(&line);
+    return st;
+}
+
+static sw_status read_prompts(struct generate *g)
+{
+    const struct sw_generate_options *o = g->options;
+    if (!o->prompt && g->answers && o->in) {
+        return add_lines(g, o->in);
+    }
+    const char *text = o->prompt ? o->prompt : "";
+    return add_prompt(g, text, strlen(text));
+}
+
+/* As many tokens as asked for; of an encoder-decoder, which reads the prompt elsewhere, as many as
+ * its files say or its decoder has places for. */
+static sw_status choose_length(struct generate *g)
+{
+    const int64_t asked = g->options->tokens, said = sw_job_settings_most(&g->settings);
+    int64_t context = 0;
+    if (asked > 0 || !g->answers) {
+        g->n_new = asked;
+        return SW_OK;
+    }
+    SW_TRY(sw_engine_find_context(g->options->model, &context));
+    g->n_new = sw_min_i64(context, said > 0 ? said : DEFAULT_TOKENS);
+    return SW_OK;
+}
+
+static sw_status open_engine(struct generate *g)
+{
+    const struct sw_generate_options *o = g->options;
+    const struct sw_engine_options options = {
+        .config_text = "{\"train_micro_batch_size_per_gpu\": 1}",
+        .sets = o->sets,
+        .n_sets = o->n_sets,
+        .model = o->model,
+        .adapter = o->adapter,
+        .vocab_size = sw_tokenizer_vocab_size(g->tokenizer),
+        .seq_len = g->answers ? sw_max_i64(g->longest, 1) : 0,
+        .most_tokens = g->longest + DEFAULT_TOKENS, /* not the cache of a whole context */
+        .no_train = true,
+        .generate_tokens = g->answers     ? g->n_new
+                           : g->n_new > 0 ? g->longest + g->n_new
+                                          : -1,
+    };
+    SW_TRY(sw_initialize(&options, &g->engine));
+    if (g->n_new < 1) { /* by default what the model has room for */
+        const int64_t room = sw_engine_seq_len(g->engine) - g->longest;
+        g->n_new = room < 1 ? 1 : room < DEFAULT_TOKENS ? room : DEFAULT_TOKENS;
+    }
+    g->out = sw_alloc("generate", (size_t)g->n_new * sizeof *g->out);
+    SW_TRY_ALLOC(g->out, "a text");
+    return SW_OK;
+}
+
+static sw_status open_all(struct generate *g)
+{
+    const struct sw_generate_options *o = g->options;
+    const struct sw_task *task;
+    SW_TRY(sw_model_check_path(o->model));
+    SW_TRY(sw_engine_find_task(o->model, NULL, 0, &task));
+    g->answers = task->rows == SW_ROWS_TARGETS || task->rows == SW_ROWS_SPANS;
+    if (o->source_prefix && !g->answers) {
+        return SW_FAIL(SW_E_ARG, "--source-prefix: the task \"%s\" has no use for it", task->name);
+    }
+    SW_TRY(sw_tokenizer_open(tokenizer_folder(o), NULL, &g->tokenizer));
+    SW_TRY(sw_job_settings_read(o->model, g->answers, o->sampling.temperature > 0, &g->settings));
+    if (g->settings.stops.len == 0 && sw_tokenizer_eos(g->tokenizer) >= 0) {
+        SW_TRY(sw_ids_push(&g->settings.stops, sw_tokenizer_eos(g->tokenizer)));
+    }
+    SW_TRY(read_prompts(g));
+    SW_TRY(choose_length(g));
+    return open_engine(g);
+}
+
+static sw_status write_text(struct generate *g, const int32_t *prompt, int64_t n_prompt, FILE *out)
+{
+    struct sw_sampling sampling = g->options->sampling;
+    char *text = NULL;
+    int64_t n = 0;
+    sw_job_settings_apply(&g->settings, n_prompt, !g->options->ignore_eos, &sampling);
+    SW_TRY(sw_generate(g->engine, prompt, n_prompt, g->n_new, &sampling, g->out, &n, NULL));
+    SW_TRY(sw_tokenizer_decode(g->tokenizer, g->out, n, true, &text, NULL));
+    const char *before = g->answers || !g->options->prompt ? "" : g->options->prompt;
+    const bool good = fprintf(out, "%s%s\n", before, text) > 0 && fflush(out) == 0;
+    sw_text_free(text);
+    return good ? SW_OK : SW_FAIL(SW_E_IO, "the text cannot be written");
+}
+
+sw_status sw_generate_text(const struct sw_generate_options *options, FILE *out, bool *started)
+{
+    SW_TRY_OPTIONS(options);
+    struct generate g = {.options = options};
+    *started = false;
+    sw_status st = open_all(&g);
+    int64_t at = 0;
+    for (int64_t i = 0; i < g.sizes.len && st >= 0; i++) {
+        *started = true;
+        st = write_text(&g, g.ids.ptr + at, g.sizes.ptr[i], out);
+        at += g.sizes.ptr[i];
+    }
+    sw_free(g.out);
+    sw_job_settings_fini(&g.settings);
+    sw_ids_fini(&g.ids);
+    sw_ids_fini(&g.sizes);
+    sw_close(g.engine);
+    sw_tokenizer_close(g.tokenizer);
+    return st;
+}

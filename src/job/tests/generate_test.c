@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// COST 2
+// Texts that an encoder-decoder writes: one a line, with a prefix, by the rules of its files, which
+// are followed or named; beside the targets of a file; and what is refused.
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "engine/engine.h"
+#include "spillway/data.h"
+#include "spillway/train.h"
+#include "support/test.h"
+
+static char folder[64], warned[512];
+
+static const char *in_folder(const char *name)
+{
+    static char paths[4][128];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static void write_text(const char *name, const char *text)
+{
+    assert_int_equal(sw_file_write_atomic(in_folder(name), text, strlen(text)), SW_OK);
+}
+
+/* Letters only. */
+static void write_plain_rules(void)
+{
+    write_text("model/generation_config.json", "{\"suppress_tokens\": [0, 1, 2, 3, 4]}");
+}
+
+/* A T5 whose words are letters, with large weights so that texts differ. */
+static int make_model(void **state)
+{
+    static const char words[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\nf\ng\nh\n.\n";
+    static const char config[] =
+        "{\"model_type\": \"t5\", \"architectures\": [\"T5ForConditionalGeneration\"], "
+        "\"vocab_size\": 14, \"d_model\": 16, \"d_kv\": 8, \"d_ff\": 24, \"num_layers\": 2, "
+        "\"num_heads\": 2, \"relative_attention_num_buckets\": 8, \"initializer_factor\": 3.0, "
+        "\"relative_attention_max_distance\": 12, \"n_positions\": 24, \"pad_token_id\": 0, "
+        "\"eos_token_id\": 3, \"decoder_start_token_id\": 0}";
+    sw_tokenizer *tokenizer = NULL;
+    sw_engine *e = NULL;
+    (void)state;
+    strcpy(folder, "/tmp/spillway-texts-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    write_text("vocab.txt", words);
+    if (sw_tokenizer_open(folder, NULL, &tokenizer) < 0) {
+        print_message("skipped: %s\n", sw_error_message()); /* it wants utf8proc */
+        exit(77);
+    }
+    sw_tokenizer_close(tokenizer);
+    write_text("config.json", config);
+    const struct sw_engine_options options = {.config_text =
+                                                  "{\"train_micro_batch_size_per_gpu\": 1}",
+                                              .model = in_folder("config.json"),
+                                              .seq_len = 8,
+                                              .seed = 11,
+                                              .no_train = true,
+                                              .want_eval = true};
+    assert_int_equal(sw_initialize(&options, &e), SW_OK);
+    assert_int_equal(sw_export(e, in_folder("model"), SW_F32), SW_OK);
+    sw_close(e);
+    write_text("model/vocab.txt", words);
+    return 0;
+}
+
+static int remove_model(void **state)
+{
+    char command[96];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+static void keep_warning(void *ctx, enum sw_log_level level, const char *text)
+{
+    (void)ctx;
+    (void)level;
+    snprintf(warned, sizeof warned, "%s", text);
+}
+
+/* What comes of lines, or of a prompt; the caller's. */
+static char *generate(struct sw_generate_options o, const char *lines, sw_status *out)
+{
+    char *text = NULL;
+    size_t len = 0;
+    bool started;
+    FILE *to = open_memstream(&text, &len);
+    o.model = in_folder("model");
+    o.in = lines ? fmemopen((char *)(uintptr_t)lines, strlen(lines), "r") : NULL;
+    warned[0] = '\0';
+    sw_log_set_sink(keep_warning, NULL);
+    *out = sw_generate_text(&o, to, &started);
+    sw_log_set_sink(NULL, NULL);
+    if (o.in) {
+        fclose(o.in);
+    }
+    fclose(to);
+    assert_true(*out < 0 || started);
+    return text;
+}
+
+static char *must(struct sw_generate_options o, const char *lines)
+{
+    sw_status st;
+    char *text = generate(o, lines, &st);
+    if (st < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return text;
+}
+
+static const char *const prompts[] = {"a b c", "h g f e d c b a . a", "d"};
+
+static void each_line_has_a_text(void **state)
+{
+    char want[512] = "";
+    (void)state;
+    write_plain_rules();
+    for (int i = 0; i < 3; i++) {
+        char *one = must((struct sw_generate_options){.prompt = prompts[i], .tokens = 9}, NULL);
+        assert_true(strlen(one) > 1);
+        snprintf(want + strlen(want), sizeof want - strlen(want), "%s", one);
+        free(one);
+    }
+    char *all =
+        must((struct sw_generate_options){.tokens = 9}, "a b c\nh g f e d c b a . a\n\nd\n");
+    assert_string_equal(all, want); /* however much padding the shorter ones have */
+    free(all);
+    char *prefixed = must(
+        (struct sw_generate_options){.prompt = "c", .source_prefix = "a b ", .tokens = 9}, NULL);
+    assert_memory_equal(prefixed, want, strlen(prefixed));
+    free(prefixed);
+}
+
+static void rules_of_the_folder_are_followed_or_named(void **state)
+{
+    const struct sw_generate_options plain = {.prompt = "a b c"};
+    struct sw_generate_options drawn = plain;
+    drawn.sampling = (struct sw_sampling){.temperature = 1, .seed = 4};
+    (void)state;
+    write_text(
+        "model/generation_config.json",
+        "{\"forced_bos_token_id\": 7, \"suppress_tokens\": [3], \"max_new_tokens\": 4, "
+        "\"num_beams\": 4, \"do_sample\": true, \"typical_p\": 1.0, \"bad_words_ids\": null}");
+    char *text = must(plain, NULL);
+    assert_true(strncmp(text, "c ", 2) == 0 && strlen(text) == strlen("c x y z\n"));
+    free(text);
+    assert_non_null(strstr(warned, "generation_config.json: not followed: num_beams, do_sample ("));
+    free(must(drawn, NULL));
+    assert_non_null(strstr(warned, "not followed: num_beams ("));
+    write_text("model/generation_config.json", "{\"max_length\": 5, \"min_length\": 5}");
+    text = must(plain, NULL);
+    assert_true(strlen(text) <= strlen("x x x x\n") && !warned[0]);
+    free(text);
+}
+
+static void rules_that_make_no_sense_are_named(void **state)
+{
+    static const struct {
+        const char *json, *says;
+    } rows[] = {{"{\"eos_token_id\": \"x\"}", "eos_token_id: wanted an id"},
+                {"{\"forced_bos_token_id\": [1, 2]}", "forced_bos_token_id: 2 ids"},
+                {"{\"repetition_penalty\": 0}", "repetition_penalty is 0"},
+                {"{\"min_length\": -5}", "min_length is -5"},
+                {"{\"decoder_start_token_id\": 99}", "rules.start_id 99; the vocabulary has 14"}};
+    (void)state;
+    for (size_t r = 0; r < SW_LEN(rows); r++) {
+        sw_status st;
+        write_text("model/generation_config.json", rows[r].json);
+        free(generate((struct sw_generate_options){.prompt = "a"}, NULL, &st));
+        assert_true(st < 0);
+        if (!strstr(sw_error_message(), rows[r].says)) {
+            fail_msg("\"%s\" lacks \"%s\"", sw_error_message(), rows[r].says);
+        }
+    }
+}
+
+static void a_text_longer_than_the_encoder_is_named(void **state)
+{
+    sw_status st;
+    (void)state;
+    write_plain_rules();
+    free(generate((struct sw_generate_options){.prompt =
+                                                   "a a a a a a a a a a a a a a a a a a a a a a "
+                                                   "a a a a a"},
+                  NULL, &st));
+    assert_int_equal(st, SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "the model has positions for 24 tokens"));
+    free(generate((struct sw_generate_options){.prompt = "a", .tokens = 25}, NULL, &st));
+    assert_int_equal(st, SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "generation up to 25 tokens"));
+}
+
+static void evaluation_writes_texts_beside_targets(void **state)
+{
+    char data[128], to[128], model[128];
+    const char *files[] = {data};
+    char line[256], want[512] = "", *out_text = NULL, *got;
+    size_t len = 0;
+    bool started;
+    struct sw_str records = {0};
+    (void)state;
+    write_plain_rules();
+    snprintf(data, sizeof data, "%s/data.jsonl", folder);
+    snprintf(to, sizeof to, "%s/texts.jsonl", folder);
+    snprintf(model, sizeof model, "%s/model", folder);
+    for (int i = 0; i < 3; i++) {
+        char *text = must((struct sw_generate_options){.prompt = prompts[i], .tokens = 6}, NULL);
+        text[strcspn(text, "\n")] = '\0';
+        snprintf(line, sizeof line, "{\"prediction\": \"%s\", \"target\": \"b %s\"}\n", text,
+                 i == 2 ? "d" : "c");
+        strncat(want, line, sizeof want - strlen(want) - 1);
+        sw_str_printf(&records, "{\"source\": \"%s\", \"target\": \"b %s\"}\n", prompts[i],
+                      i == 2 ? "d" : "c");
+        free(text);
+    }
+    write_text("data.jsonl", sw_str_text(&records));
+    sw_str_fini(&records);
+    FILE *out = open_memstream(&out_text, &len);
+    const struct sw_eval_options o = {.model = model,
+                                      .data = files,
+                                      .n_data = 1,
+                                      .task.target_len = 6,
+                                      .batch = 2,
+                                      .seq_len = 16,
+                                      .predictions = to};
+    if (sw_eval(&o, out, &started) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    fclose(out);
+    free(out_text);
+    assert_int_equal(sw_file_read(to, &got, &len), SW_OK);
+    assert_int_equal(len, strlen(want));
+    assert_memory_equal(got, want, len);
+    sw_free(got);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_line_has_a_text),
+        cmocka_unit_test(rules_of_the_folder_are_followed_or_named),
+        cmocka_unit_test(rules_that_make_no_sense_are_named),
+        cmocka_unit_test(a_text_longer_than_the_encoder_is_named),
+        cmocka_unit_test(evaluation_writes_texts_beside_targets),
+    };
+    return cmocka_run_group_tests(tests, make_model, remove_model);
+}
