@@ -322,8 +322,8 @@ int64_t sw_config_micro_batches_of(const struct sw_config *config, int ranks, in
  */
 sw_status sw_config_choose(struct sw_config *config, int64_t micro_batch, int64_t recompute_every,
                            const char *from);
-/* Where train_micro_batch_size_per_gpu is "auto" and no plan says what fits: the most that it can be,
- * for who only looks. To be resolved again. */
+/* Where train_micro_batch_size_per_gpu is "auto" and no plan says what fits: the most that it can
+ * be, for who only looks. To be resolved again. */
 sw_status sw_config_assume_micro_batch(struct sw_config *config, int ranks);
 /* spillway.micro_batch 4, spillway.recompute "none"; or as members of an object. Nothing where no
  * key was "auto". */
