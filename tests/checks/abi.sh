@@ -52,6 +52,8 @@ done
 version=$(sed -n 's/^version //p' "$scratch/abi.txt")
 grep -q "^ABI_VERSION = $version\$" "$root/python/spillway/_library.py" ||
     complain "python/spillway/_library.py is for another SW_ABI_VERSION than $version"
+grep -qx "Package: libspillway$version" "$root/debian/control" ||
+    complain "debian/control: its library's package is not libspillway$version"
 
 recorded=$here/abi.txt
 [ -e "$recorded" ] || : > "$recorded"
@@ -62,7 +64,7 @@ if ! cmp -s "$recorded" "$scratch/abi.txt"; then
     if [ -n "$gone" ] && grep -qx "version $version" "$recorded"; then
         complain "the binary interface has changed, and SW_ABI_VERSION is $version still: gone, or something else, is"
         printf '%s\n' "$gone"
-        echo "raise it in include/spillway/abi.h and python/spillway/_library.py; then record it:"
+        echo "raise it in include/spillway/abi.h, python/spillway/_library.py and debian/; then record it:"
         echo "    sh tests/checks/abi.sh cc build/libspillway.so --record"
     elif [ -n "$record" ] && [ $bad -eq 0 ]; then
         cp "$scratch/abi.txt" "$recorded"
