@@ -101,14 +101,12 @@ static void must_train(const char *output, const struct asked *asked,
     }
 }
 
-static char *read_all(const char *path)
+static void read_all(const char *path, char **text)
 {
-    char *text = NULL;
     size_t len = 0;
-    if (sw_file_read(path, &text, &len) < 0) {
+    if (sw_file_read(path, text, &len) < 0) {
         fail_msg("%s", sw_error_message());
     }
-    return text;
 }
 
 /* ---- rows against metrics.jsonl ---- */
@@ -162,12 +160,15 @@ static void expect_same_as_metrics(const char *output, int64_t steps)
     static struct read_points points;
     int n_points = 0;
     snprintf(path, sizeof path, "%s/metrics.jsonl", at(output));
-    char *metrics = read_all(path);
+    char *metrics = NULL;
+    read_all(path, &metrics);
     snprintf(path, sizeof path, "%s.tb", at(output));
     read_folder(path, &points);
     for (size_t c = 0; c < SW_LEN(columns); c++) {
         snprintf(path, sizeof path, "%s.csv/%s.csv", at(output), columns[c].file);
-        char *csv = read_all(path), *row = strchr(csv, '\n') + 1;
+        char *csv = NULL;
+        read_all(path, &csv);
+        char *row = strchr(csv, '\n') + 1;
         const char *name = strrchr(columns[c].tag, '/') + 1;
         assert_memory_equal(csv, "step,", 5);
         assert_memory_equal(csv + 5, name, strlen(name));
@@ -210,7 +211,8 @@ static void monitors_say_what_metrics_say(void **state)
         assert_true(plain.loss == watched.loss && plain.val_loss == watched.val_loss);
         expect_same_as_metrics(name[1], 4);
     }
-    char *text = read_all(at("seen3.prom"));
+    char *text = NULL;
+    read_all(at("seen3.prom"), &text);
     assert_non_null(strstr(text, "\nspillway_step 4.0\n"));
     assert_non_null(strstr(text, "\nspillway_samples_total 32.0\n"));
     const char *loss = strstr(text, "\nspillway_loss ");
@@ -231,7 +233,8 @@ static void a_resumed_run_has_each_row_once(void **state)
     assert_int_equal(system(command), 0);
     must_train("cut", &(struct asked){.steps = 8, .watched = true, .quiet = true, .resume = true},
                &result);
-    char *log = read_all(at("log"));
+    char *log = NULL;
+    read_all(at("log"), &log);
     assert_non_null(strstr(log, "resumed at step 4"));
     sw_free(log);
     expect_same_as_metrics("cut", 8);
@@ -255,7 +258,8 @@ static void phases_of_other_devices_are_noted(void **state)
             &watched);
         assert_true(plain.loss == watched.loss);
         snprintf(path, sizeof path, "%s/metrics.jsonl", at(name[1]));
-        char *metrics = read_all(path);
+        char *metrics = NULL;
+        read_all(path, &metrics);
         for (const char *line = metrics; *line; line = strchr(line, '\n') + 1) {
             assert_true(member(line, "forward_ms") > 0);
             assert_true(member(line, "backward_ms") > 0);
@@ -281,7 +285,8 @@ static void lines_are_as_many_as_steps_per_print_says(void **state)
     (void)state;
     struct sw_train_result result;
     must_train("lines", &(struct asked){.steps = 7, .every = 3, .watched = true}, &result);
-    char *log = read_all(at("log"));
+    char *log = NULL;
+    read_all(at("log"), &log);
     /* 2, 4 and 6 have a validation, 3 and 6 are multiples, 7 is the last */
     assert_int_equal(count_of(log, "\nstep "), 5);
     assert_null(strstr(log, "\nstep 1/7"));
@@ -333,7 +338,8 @@ static void a_profile_adds_up(void **state)
     struct sw_train_result result;
     double model[2], block[2], attn[2], mlp[2], head[2];
     must_train("profiled", &(struct asked){.steps = 3, .profile_step = 2, .quiet = true}, &result);
-    char *text = read_all(at("deep/profiled.txt"));
+    char *text = NULL;
+    read_all(at("deep/profiled.txt"), &text);
     part(text, "\ngpt2-tiny: ", model);
     part(text, "\n      (3): ", block);
     part(text, "\n        (attn): ", attn);
