@@ -297,8 +297,8 @@ static sw_status add_slices(struct sw_device *dev, struct sw_stream_queue *on, v
 static void test_slices_are_added_in_order(void **state)
 {
     struct devices *all = *state;
-    struct sw_device *const devs[] = {all->reference[0], all->fast[N_LIMITS - 1][3], all->mock[0],
-                                      all->mock[1]};
+    struct sw_device *const devs[] = {all->reference[0], all->fast[N_LIMITS - 1][N_THREADS - 1],
+                                      all->mock[0], all->mock[1]};
     for (int arg = 0; arg < 6; arg++) {
         static const enum sw_dtype of[] = {SW_F32, SW_BF16, SW_F16};
         const enum sw_dtype dtype = of[arg / 2];
@@ -342,8 +342,8 @@ static sw_status add_words(struct sw_device *dev, struct sw_stream_queue *on, vo
 static void test_words_are_added(void **state)
 {
     struct devices *all = *state;
-    struct sw_device *const devs[] = {all->reference[0], all->fast[N_LIMITS - 1][3], all->mock[0],
-                                      all->mock[1]};
+    struct sw_device *const devs[] = {all->reference[0], all->fast[N_LIMITS - 1][N_THREADS - 1],
+                                      all->mock[0], all->mock[1]};
     int64_t words[N_SLICES * SLICE], want[SLICE] = {0}, got[SLICE];
     for (int i = 0; i < N_SLICES * SLICE; i++) {
         words[i] = (int64_t)(sw_philox_u64(4, 1, (uint64_t)i) >> 8) - (INT64_C(1) << 55);

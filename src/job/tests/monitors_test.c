@@ -382,7 +382,7 @@ static void a_folder_that_cannot_be_is_refused_by_its_block(void **state)
     assert_non_null(strstr(sw_error_message(), "blocked.tb"));
 }
 
-#ifdef __SANITIZE_THREAD__ /* which is slow, and they begin no threads that other tests have not seen */
+#ifdef __SANITIZE_THREAD__ /* which is slow; they begin no threads that others have not begun */
 enum { HAS_TRAININGS = 0 };
 #else
 enum { HAS_TRAININGS = 1 };
