@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file for each number, named and headed as DeepSpeed's CSV monitor does. Rows are in the order
 // of x, so what lies behind a checkpoint is the end of a file, which is cut.
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -11,7 +10,7 @@
 #include <unistd.h>
 
 #include "json/json.h"
-#include "monitor/monitor.h"
+#include "monitor/private.h"
 
 struct column {
     char *tag, *path;
@@ -80,25 +79,9 @@ static bool is_ours(const char *name)
            strcmp(name + len - 4, ".csv") == 0;
 }
 
-static sw_status clear_folder(const struct sw_monitor_place *place)
+static sw_status clear_file(const char *path, const struct sw_monitor_place *place)
 {
-    DIR *dir = opendir(place->folder);
-    sw_status st = SW_OK;
-    if (!dir) {
-        return SW_FAIL(SW_E_IO, "%s: %s", place->folder, strerror(errno));
-    }
-    for (struct dirent *one = readdir(dir); one && st >= 0; one = readdir(dir)) {
-        struct sw_str path = {0};
-        if (is_ours(one->d_name)) {
-            sw_str_printf(&path, "%s/%s", place->folder, one->d_name);
-            st = path.failed      ? SW_FAIL(SW_E_NOMEM, "out of host memory for CSV files")
-                 : place->goes_on ? cut_file(path.ptr, place->last)
-                                  : set_aside(path.ptr);
-        }
-        sw_str_fini(&path);
-    }
-    closedir(dir);
-    return st;
+    return place->goes_on ? cut_file(path, place->last) : set_aside(path);
 }
 
 /* ---- writing ---- */
@@ -200,7 +183,7 @@ sw_status sw_csv_add(struct sw_csv *csv, int64_t x, const struct sw_point *point
 sw_status sw_csv_open(const struct sw_monitor_place *place, struct sw_csv **out)
 {
     SW_TRY(sw_mkdirs(place->folder));
-    SW_TRY(clear_folder(place));
+    SW_TRY(sw_monitor_each(place, "CSV files", is_ours, clear_file));
     struct sw_csv *csv = sw_alloc_zero("monitor", 1, sizeof *csv);
     SW_TRY_ALLOC(csv, "CSV files");
     csv->folder = sw_strdup("monitor", place->folder);

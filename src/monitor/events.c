@@ -3,7 +3,6 @@
 // checksum (CRC-32C, masked); a message is one of four shapes of protocol buffers, which are
 // written here by hand. A file is only appended to, a record a step, with one write: a killed run
 // leaves whole records. Files of this program end in ".spillway", and only those are cut.
-#include <dirent.h>
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "monitor/monitor.h"
+#include "monitor/private.h"
 
 struct sw_events {
     int fd;
@@ -243,13 +242,13 @@ static size_t good_bytes(const char *text, size_t len, int64_t last, bool *out_p
     return at;
 }
 
-static sw_status cut_file(const char *path, int64_t last)
+static sw_status cut_file(const char *path, const struct sw_monitor_place *place)
 {
     char *text = NULL;
     size_t len = 0;
     bool points = false;
     SW_TRY(sw_file_read(path, &text, &len));
-    const size_t good = good_bytes(text, len, last, &points);
+    const size_t good = good_bytes(text, len, place->last, &points);
     sw_free(text);
     if (points && good == len) {
         return SW_OK;
@@ -264,26 +263,6 @@ static bool is_ours(const char *name)
     const size_t len = strlen(name), tail = sizeof suffix - 1;
     return strncmp(name, "events.out.tfevents.", 20) == 0 && len > tail &&
            strcmp(name + len - tail, suffix) == 0;
-}
-
-static sw_status cut_folder(const struct sw_monitor_place *place)
-{
-    DIR *dir = opendir(place->folder);
-    sw_status st = SW_OK;
-    if (!dir) {
-        return SW_FAIL(SW_E_IO, "%s: %s", place->folder, strerror(errno));
-    }
-    for (struct dirent *one = readdir(dir); one && st >= 0; one = readdir(dir)) {
-        struct sw_str path = {0};
-        if (is_ours(one->d_name)) {
-            sw_str_printf(&path, "%s/%s", place->folder, one->d_name);
-            st = path.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for event files")
-                             : cut_file(path.ptr, place->last);
-        }
-        sw_str_fini(&path);
-    }
-    closedir(dir);
-    return st;
 }
 
 /* ---- open, close ---- */
@@ -316,7 +295,7 @@ static sw_status create(const char *folder, struct sw_events *e)
 sw_status sw_events_open(const struct sw_monitor_place *place, struct sw_events **out)
 {
     SW_TRY(sw_mkdirs(place->folder));
-    SW_TRY(place->goes_on ? cut_folder(place) : SW_OK);
+    SW_TRY(place->goes_on ? sw_monitor_each(place, "event files", is_ours, cut_file) : SW_OK);
     struct sw_events *e = sw_alloc_zero("monitor", 1, sizeof *e);
     SW_TRY_ALLOC(e, "event files");
     e->fd = -1;

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files that a run before left in a monitor's folder.
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+
+#include "monitor/private.h"
+
+sw_status sw_monitor_each(const struct sw_monitor_place *place, const char *what,
+                          bool (*wanted)(const char *name),
+                          sw_status (*then)(const char *path, const struct sw_monitor_place *place))
+{
+    DIR *dir = opendir(place->folder);
+    sw_status st = SW_OK;
+    if (!dir) {
+        return SW_FAIL(SW_E_IO, "%s: %s", place->folder, strerror(errno));
+    }
+    for (struct dirent *one = readdir(dir); one && st >= 0; one = readdir(dir)) {
+        struct sw_str path = {0};
+        if (wanted(one->d_name)) {
+            sw_str_printf(&path, "%s/%s", place->folder, one->d_name);
+            st = path.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for %s", what)
+                             : then(path.ptr, place);
+        }
+        sw_str_fini(&path);
+    }
+    closedir(dir);
+    return st;
+}
