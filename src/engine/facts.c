@@ -24,7 +24,7 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
         .model_folder = e->model_folder,
         .dtype = e->dtype,
         .export_dtype = e->export_dtype,
-        .trains = e->trains,
+        .trains = e->optimizer.trains,
         .lora = e->lora != NULL,
         .language_model = e->model && sw_model_is_causal(e->model),
         .reads_source = e->model && sw_model_is_seq2seq(e->model),
@@ -103,7 +103,7 @@ bool sw_engine_trace_written(const sw_engine *e, int64_t *out_first, int64_t *ou
 
 void sw_engine_override_lr(sw_engine *e, double lr)
 {
-    e->lr_override = lr;
+    e->optimizer.lr_override = lr;
 }
 
 void sw_engine_join_training(sw_engine *e, const struct sw_engine_training *training)

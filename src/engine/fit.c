@@ -21,25 +21,6 @@ struct recipe {
     bool backward, labels, logits, hidden, source;
 };
 
-/* Names of parameters for the groups of the optimizer. */
-static sw_status bind_groups(struct sw_engine *e, const struct sw_graph *g)
-{
-    if (!e->rule.groups) {
-        return SW_OK;
-    }
-    const char **names = sw_alloc("engine", ((size_t)g->n_values + 1) * sizeof *names);
-    SW_TRY_ALLOC(names, "groups of parameters");
-    int64_t n = 0;
-    for (sw_value v = 0; v < g->n_values; v++) {
-        if (g->values[v].role == SW_ROLE_PARAM) {
-            names[n++] = g->values[v].name;
-        }
-    }
-    const sw_status st = sw_update_groups_bind(e->rule.groups, names, n);
-    sw_free(names);
-    return st;
-}
-
 static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_program_spec *spec)
 {
     const struct sw_config *c = e->config;
@@ -84,7 +65,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
     }
     st = st < 0 ? st : sw_engine_learn_inputs(e, g);
     st = st < 0 ? st : sw_engine_learn_adapted(e, g);
-    st = st < 0 || !r->backward ? st : bind_groups(e, g);
+    st = st < 0 || !r->backward ? st : sw_engine_bind_groups(&e->optimizer, g);
     if (st >= 0 && r->backward) {
         st = sw_graph_backward(g, loss);
     }
@@ -105,11 +86,7 @@ static uint64_t extra_fingerprint(const struct sw_engine *e)
 {
     uint64_t h = sw_hash(SW_HASH_INIT, &e->seed, sizeof e->seed);
     h = sw_hash(h, &e->batch, sizeof e->batch);
-    for (int64_t i = 0; e->trains && i < INT64_C(1) << 24; i = i < 64 ? i + 1 : i * 2) {
-        const struct sw_rates rates = sw_schedule_at(&e->schedule, 0, i);
-        const double values[] = {rates.lr, rates.beta1, rates.beta2};
-        h = sw_hash(h, values, sizeof values);
-    }
+    h = sw_engine_hash_rates(&e->optimizer, h);
     if (e->config->spillway.reduce == SW_REDUCE_BOUNDARY && e->ranks > 1 &&
         e->micro_batches > e->ranks) {
         h = sw_hash(h, &e->ranks, sizeof e->ranks); /* the order of the sum depends on them */
@@ -256,7 +233,7 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
         .kernel_set = sw_device_kernel_set(e->device),
         .fp16 = e->fp16,
         .clip = c->misc.gradient_clipping,
-        .rule = e->trains ? &e->rule : NULL,
+        .rule = e->optimizer.trains ? &e->optimizer.rule : NULL,
         .keep_gradients = e->options.keep_gradients,
         .ranks = e->ranks,
         .rank = e->rank,

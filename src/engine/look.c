@@ -115,7 +115,7 @@ sw_status sw_gradient(sw_engine *e, const char *name, float *out)
         }
         SW_TRY(add_use(e, grad, kept_output(e, "grad_index", use, name), out));
     }
-    const float factor = (float)(1 / e->scaler.scale);
+    const float factor = (float)(1 / e->optimizer.scaler.scale);
     for (int64_t i = 0; i < n; i++) {
         out[i] *= factor;
     }

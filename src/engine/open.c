@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening an engine: configuration -> model -> graphs -> plan -> executor -> weights.
-#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -144,16 +143,7 @@ static sw_status resolve_config(struct sw_engine *e)
     e->seed = sw_config_origin_of(c, "spillway.seed") > SW_CONFIG_DEFAULT
                   ? (uint64_t)c->spillway.seed
                   : e->options.seed;
-    e->trains = !e->options.no_train && c->optimizer.type != SW_OPTIMIZER_NONE;
-    if (e->trains) {
-        SW_TRY(sw_config_check_steps(c));
-        SW_TRY(sw_update_rule_init(&c->optimizer, c->spillway.decay_1d, &e->rule));
-        SW_TRY(sw_update_groups_open(c, &e->rule.groups));
-        e->rule.half_moments = c->spillway.moments == SW_MOMENTS_BF16;
-        SW_TRY(sw_schedule_init(&e->schedule, c, 1));
-    }
-    sw_scaler_init(&e->scaler, &c->fp16);
-    return SW_OK;
+    return sw_engine_open_optimizer(c, !e->options.no_train, &e->optimizer);
 }
 
 /* ---- model ---- */
@@ -475,7 +465,6 @@ sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out
     SW_TRY_ALLOC(e, "the engine");
     e->options = *options;
     e->export_dtype = SW_F32;
-    e->lr_override = NAN;
     e->mesh = sw_mesh_of_data(options->comm ? sw_comm_size(options->comm) : 1);
     int place[SW_AXIS_COUNT];
     sw_mesh_place(&e->mesh, options->comm ? sw_comm_rank(options->comm) : 0, place);
@@ -505,7 +494,7 @@ void sw_close(sw_engine *e)
     sw_model_close(e->model);
     sw_json_close(e->model_doc);
     sw_hf_folder_close(e->folder);
-    sw_update_groups_close(e->rule.groups);
+    sw_engine_close_optimizer(&e->optimizer);
     sw_config_close(e->config);
     sw_free(e->model_folder);
     sw_free(e->folders);

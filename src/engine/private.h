@@ -46,6 +46,16 @@ struct engine_loss {
     double *all;                                                /* [ranks, rounds, terms, 2] */
 };
 
+/* See optimizer.c. */
+struct engine_optimizer {
+    bool trains; /* there is one; else rule, schedule and rates are zeros */
+    struct sw_update_rule rule;
+    struct sw_schedule schedule;
+    struct sw_rates rates;   /* of the step under way */
+    double lr_override;      /* of the next step, instead of the schedule's; NaN = none */
+    struct sw_scaler scaler; /* of the loss */
+};
+
 struct engine_lora; /* adapter.h */
 
 struct sw_engine {
@@ -65,10 +75,7 @@ struct sw_engine {
     int rank, ranks;                      /* of its data axis */
     int64_t rounds, local; /* micro-steps of a step, ceil(K / R); micro-batches of this rank */
     int64_t *statuses;     /* [ranks] */
-    struct sw_update_rule rule;
-    bool trains;
-    struct sw_schedule schedule;
-    struct sw_scaler scaler;
+    struct engine_optimizer optimizer;
     struct sw_device *device, *host; /* host: see sw_engine_open_host */
     struct sw_plan *plan;
     struct sw_executor *executor;
@@ -89,12 +96,9 @@ struct sw_engine {
         double sum, count; /* of the first term of a step's losses, over k, in the order of k */
         double means;      /* of the losses of micro-batches */
     } totals;
-    struct sw_rates rates; /* of the step under way */
     int64_t step, applied, samples;
     int32_t phase; /* of the plan's step, that comes next; 0 = no step is under way */
     uint64_t seed;
-    /* of the next step, instead of the schedule's; NaN = none. For recorded runs */
-    double lr_override;
     bool failed;      /* a step broke in the middle: state is not to be trusted */
     bool rolled_back; /* the step before was given up */
     bool one_slot;    /* some rank has no room for two, see sw_plan_options */
@@ -151,6 +155,18 @@ bool sw_engine_packs_rows(const struct sw_engine *e);
 /* Bytes of it that a plan may use: what the configuration says, of a GPU what is free at most; 0 =
  * as many as it likes. */
 size_t sw_engine_device_budget(const struct sw_engine *e);
+
+/* ---- optimizer.c ---- */
+/* wanted: the engine is to train, where the configuration has an optimizer. */
+sw_status sw_engine_open_optimizer(const struct sw_config *c, bool wanted,
+                                   struct engine_optimizer *out);
+void sw_engine_close_optimizer(struct engine_optimizer *o);
+/* The parameters of a graph, for the groups of the rule. */
+sw_status sw_engine_bind_groups(struct engine_optimizer *o, const struct sw_graph *g);
+/* Of the rates of all steps, as far as a hash sees. */
+uint64_t sw_engine_hash_rates(const struct engine_optimizer *o, uint64_t h);
+/* Those of the update that comes behind so many others. */
+void sw_engine_next_rates(struct engine_optimizer *o, int64_t applied);
 
 /* ---- loss.c ---- */
 /* The terms of a loss that the forward of a graph returned: their sums and counts become outputs.

@@ -262,8 +262,8 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
             .fingerprint = e->plan->fingerprint,
             .kernel_set = sw_device_kernel_set(e->device),
             .algorithms = algorithms.ptr,
-            .scaler = {e->scaler.scale, e->scaler.iteration, e->scaler.last_overflow,
-                       e->scaler.hysteresis_left},
+            .scaler = {e->optimizer.scaler.scale, e->optimizer.scaler.iteration,
+                       e->optimizer.scaler.last_overflow, e->optimizer.scaler.hysteresis_left},
             .config = sw_json_root(config),
             .data = e->training.data,
         };
@@ -368,10 +368,10 @@ static void take_over(struct sw_engine *e, const struct sw_ckpt_meta *meta)
     e->step = meta->step;
     e->applied = meta->applied;
     e->samples = meta->samples;
-    e->scaler.scale = meta->scaler.scale;
-    e->scaler.iteration = meta->scaler.iteration;
-    e->scaler.last_overflow = meta->scaler.last_overflow;
-    e->scaler.hysteresis_left = meta->scaler.hysteresis_left;
+    e->optimizer.scaler.scale = meta->scaler.scale;
+    e->optimizer.scaler.iteration = meta->scaler.iteration;
+    e->optimizer.scaler.last_overflow = meta->scaler.last_overflow;
+    e->optimizer.scaler.hysteresis_left = meta->scaler.hysteresis_left;
 }
 
 /* ---- which one, on several ranks ---- */

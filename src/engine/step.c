@@ -7,8 +7,6 @@
 // A step that fails in a phase that can be rolled back is given up, and the engine is as it was
 // before it. On several ranks a disk that fails is kept for the end: its rank goes on with what the
 // others wait for, and before the step counts all of them hear of it.
-#include <math.h>
-
 #include "engine/private.h"
 
 static const struct sw_step *step_of(const struct sw_engine *e)
@@ -18,7 +16,7 @@ static const struct sw_step *step_of(const struct sw_engine *e)
 
 bool sw_engine_writes_in_place(const struct sw_engine *e)
 {
-    return e->trains && e->plan->tier_bytes[SW_TIER_DISK] > 0 && !e->plan->two_slots;
+    return e->optimizer.trains && e->plan->tier_bytes[SW_TIER_DISK] > 0 && !e->plan->two_slots;
 }
 
 /* ---- steps that fail ---- */
@@ -82,7 +80,7 @@ static void set_round(struct sw_engine *e, int64_t j)
     sw_executor_set_of(ex, j, SW_SCALAR_SEED_HI, (double)(uint32_t)(e->seed >> 32));
     sw_executor_set_of(ex, j, SW_SCALAR_MICRO, micro);
     sw_executor_set_of(ex, j, SW_SCALAR_FIRST, j == 0);
-    sw_executor_set_of(ex, j, SW_SCALAR_LOSS_SCALE, e->scaler.scale);
+    sw_executor_set_of(ex, j, SW_SCALAR_LOSS_SCALE, e->optimizer.scaler.scale);
 }
 
 static sw_status begin_step(struct sw_engine *e)
@@ -142,22 +140,20 @@ static sw_status total_losses(struct sw_engine *e)
  * not known yet. */
 static void set_rates(struct sw_engine *e)
 {
+    struct engine_optimizer *o = &e->optimizer;
     struct sw_executor *ex = e->executor;
     const double targets = e->totals.count;
     double share = 1.0 / (double)e->micro_batches;
     if (e->token_mean) {
         share = targets > 0 ? 1 / (e->loss.row_weight * targets) : 0;
     }
-    e->rates = sw_schedule_at(&e->schedule, 0, e->applied);
-    if (!isnan(e->lr_override)) {
-        e->rates.lr = e->lr_override;
-    }
-    sw_executor_set(ex, SW_SCALAR_GRAD_FACTOR, share / e->scaler.scale);
+    sw_engine_next_rates(o, e->applied);
+    sw_executor_set(ex, SW_SCALAR_GRAD_FACTOR, share / o->scaler.scale);
     sw_executor_set(ex, SW_SCALAR_OVERFLOW_FACTOR, share);
-    sw_executor_set(ex, SW_SCALAR_LR, e->rates.lr);
+    sw_executor_set(ex, SW_SCALAR_LR, o->rates.lr);
     sw_executor_set(ex, SW_SCALAR_BETA1,
-                    e->rule.attrs.kind == SW_UPDATE_SGD ? e->rule.momentum : e->rates.beta1);
-    sw_executor_set(ex, SW_SCALAR_BETA2, e->rates.beta2);
+                    o->rule.attrs.kind == SW_UPDATE_SGD ? o->rule.momentum : o->rates.beta1);
+    sw_executor_set(ex, SW_SCALAR_BETA2, o->rates.beta2);
     sw_executor_set(ex, SW_SCALAR_STEP, (double)(e->applied + 1));
     sw_executor_set(ex, SW_SCALAR_CLIP, 1);
     sw_executor_set(ex, SW_SCALAR_SKIP, 0);
@@ -239,8 +235,8 @@ static void count_step(struct sw_engine *e, struct sw_step_report *out)
         .loss = e->token_mean ? (totals.count > 0 ? totals.sum / totals.count : 0)
                               : totals.means / (double)e->micro_batches,
         .grad_norm = sw_executor_get(e->executor, SW_SCALAR_NORM),
-        .lr = e->rates.lr,
-        .loss_scale = e->scaler.scale,
+        .lr = e->optimizer.rates.lr,
+        .loss_scale = e->optimizer.scaler.scale,
         .skipped = sw_executor_get(e->executor, SW_SCALAR_SKIP) != 0,
         .targets = totals.count,
     };
@@ -262,7 +258,7 @@ static sw_status finish(struct sw_engine *e, struct sw_step_report *out)
     struct sw_step_report report;
     count_step(e, &report);
     SW_TRY(sw_engine_end_trace(e));
-    SW_TRY(sw_scaler_update(&e->scaler, report.skipped));
+    SW_TRY(sw_scaler_update(&e->optimizer.scaler, report.skipped));
     if (out) {
         *out = report;
     }
@@ -316,8 +312,9 @@ sw_status sw_backward(sw_engine *e)
 
 static sw_status check_trains(const struct sw_engine *e)
 {
-    return e->trains ? SW_OK
-                     : SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
+    return e->optimizer.trains
+               ? SW_OK
+               : SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
 }
 
 /* Micro-batches of this rank whose backward is done. */

@@ -88,7 +88,7 @@ static int64_t planned_bytes(const sw_engine *e, const struct job *job)
         .ranks = e->ranks,
         .stage = job->stage,
         .micro_batches = job->k,
-        .rule = &e->rule,
+        .rule = &e->optimizer.rule,
         .reduces = strstr(job->more, "boundary") ? SW_REDUCES_SUMS : 0};
     struct sw_plan_table table;
     int64_t sum = (int64_t)(e->ranks - 1) * e->rounds * 2 * (int64_t)sizeof(double);
