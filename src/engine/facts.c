@@ -97,7 +97,7 @@ sw_status sw_engine_output(sw_engine *e, const char *name, float *out)
 bool sw_engine_trace_written(const sw_engine *e, int64_t *out_first, int64_t *out_last)
 {
     *out_first = e->trace.first;
-    *out_last = sw_min_i64(e->trace.last, e->step);
+    *out_last = sw_min_i64(e->trace.last, e->progress.step);
     return e->trace.written;
 }
 

@@ -150,9 +150,7 @@ static sw_status check(const struct sw_engine *e, const int32_t *prompt, int64_t
         return SW_FAIL(SW_E_ARG, "sw_generate: the engine was opened without generate_tokens, or "
                                  "its model is no language model");
     }
-    if (e->phase != 0) {
-        return SW_FAIL(SW_E_ARG, "sw_generate: a step is under way");
-    }
+    SW_TRY(sw_engine_check_idle(&e->progress, "sw_generate"));
     const int64_t most = e->options.generate_tokens;
     if (sw_model_is_seq2seq(e->model)) {
         if (n_prompt < 1 || n_prompt > e->tokens || n_new < 0 || n_new > most) {

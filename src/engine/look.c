@@ -179,11 +179,12 @@ sw_status sw_profile_text(const sw_engine *e, char **out)
             }
         }
         const double ms = (double)rows[best].ns / 1e6;
-        sw_str_printf(
-            &text, "%-20s %-28s %6lld %10.3f %6.1f%% %10.1f\n", rows[best].name, rows[best].path,
-            (long long)rows[best].count, ms,
-            total > 0 ? 100.0 * (double)rows[best].ns / (double)total : 0,
-            ms > 0 ? (double)rows[best].flops * (double)(e->step > 0 ? e->step : 1) / ms / 1e6 : 0);
+        sw_str_printf(&text, "%-20s %-28s %6lld %10.3f %6.1f%% %10.1f\n", rows[best].name,
+                      rows[best].path, (long long)rows[best].count, ms,
+                      total > 0 ? 100.0 * (double)rows[best].ns / (double)total : 0,
+                      ms > 0 ? (double)rows[best].flops *
+                                   (double)(e->progress.step > 0 ? e->progress.step : 1) / ms / 1e6
+                             : 0);
         rows[best].name = NULL;
     }
     return give_text(&text, out);

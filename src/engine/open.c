@@ -546,12 +546,12 @@ int64_t sw_engine_vocab(const sw_engine *e)
 
 int64_t sw_engine_step(const sw_engine *e)
 {
-    return e->step;
+    return e->progress.step;
 }
 
 int64_t sw_engine_samples(const sw_engine *e)
 {
-    return e->samples;
+    return e->progress.samples;
 }
 uint64_t sw_engine_seed(const sw_engine *e)
 {

@@ -56,6 +56,14 @@ struct engine_optimizer {
     struct sw_scaler scaler; /* of the loss */
 };
 
+/* How far a training is. */
+struct engine_progress {
+    int64_t step, applied, samples; /* steps, those of them that updated, samples */
+    int32_t phase;    /* of the plan's step, that comes next; 0 = no step is under way */
+    bool failed;      /* a step broke in the middle: state is not to be trusted */
+    bool rolled_back; /* the step before was given up */
+};
+
 struct engine_lora; /* adapter.h */
 
 struct sw_engine {
@@ -96,12 +104,9 @@ struct sw_engine {
         double sum, count; /* of the first term of a step's losses, over k, in the order of k */
         double means;      /* of the losses of micro-batches */
     } totals;
-    int64_t step, applied, samples;
-    int32_t phase; /* of the plan's step, that comes next; 0 = no step is under way */
+    struct engine_progress progress;
     uint64_t seed;
-    bool failed;      /* a step broke in the middle: state is not to be trusted */
-    bool rolled_back; /* the step before was given up */
-    bool one_slot;    /* some rank has no room for two, see sw_plan_options */
+    bool one_slot; /* some rank has no room for two, see sw_plan_options */
 
     struct sw_engine_training training; /* that it is in, on rank 0; zeros elsewhere */
 };
@@ -232,6 +237,9 @@ void sw_engine_close_trace(struct sw_engine *e);
 int64_t sw_engine_largest_layer(const sw_engine *e);
 
 /* ---- step.c ---- */
+/* SW_E_ARG: a step is under way, and `what` waits for its end. */
+sw_status sw_engine_check_idle(const struct engine_progress *p, const char *what);
+
 /* Any float output, widened to f32. */
 sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port, float *out);
 

@@ -239,7 +239,7 @@ sw_status sw_engine_describe_run(const struct sw_engine *e, struct sw_json_doc *
 
 sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options *options)
 {
-    if (e->failed || e->phase != 0) {
+    if (e->progress.failed || e->progress.phase != 0) {
         return SW_FAIL(SW_E_ARG, "sw_save: a step is under way or failed half way");
     }
     struct sw_json_doc *config = NULL;
@@ -251,9 +251,9 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
                                      : list_init(e, &t);
     if (st >= 0) {
         const struct sw_ckpt_meta meta = {
-            .step = e->step,
-            .applied = e->applied,
-            .samples = e->samples,
+            .step = e->progress.step,
+            .applied = e->progress.applied,
+            .samples = e->progress.samples,
             .seed = e->seed,
             .val_loss = options ? options->val_loss : NAN,
             .metric = {.name = options ? options->metric : NULL,
@@ -361,13 +361,14 @@ static sw_status load_and_verify(struct sw_engine *e, struct sw_ckpt *ckpt)
 
 static void take_over(struct sw_engine *e, const struct sw_ckpt_meta *meta)
 {
-    e->failed = false;
+    e->progress.failed = false;
     sw_executor_forget_fault(e->executor);
-    e->rolled_back = true; /* what a failed step took with it, and a checkpoint does not have */
-    e->phase = 0;
-    e->step = meta->step;
-    e->applied = meta->applied;
-    e->samples = meta->samples;
+    e->progress.rolled_back =
+        true; /* what a failed step took with it, and a checkpoint does not have */
+    e->progress.phase = 0;
+    e->progress.step = meta->step;
+    e->progress.applied = meta->applied;
+    e->progress.samples = meta->samples;
     e->optimizer.scaler.scale = meta->scaler.scale;
     e->optimizer.scaler.iteration = meta->scaler.iteration;
     e->optimizer.scaler.last_overflow = meta->scaler.last_overflow;
@@ -454,7 +455,7 @@ sw_status sw_load(sw_engine *e, const char *folder)
         st = sw_engine_agree(e, sw_engine_check_resume(e, ckpt),
                              "comparing a checkpoint with this run");
         if (st >= 0) {
-            e->failed = true; /* until all of it is there, on all ranks */
+            e->progress.failed = true; /* until all of it is there, on all ranks */
             st = sw_engine_agree(e, load_and_verify(e, ckpt), "loading a checkpoint");
         }
         if (st >= 0) {

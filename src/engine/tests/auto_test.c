@@ -421,7 +421,7 @@ static sw_status train(sw_engine *e, int n_steps)
         for (int64_t k = e->rank; k < e->micro_batches; k += e->ranks, n++) {
             int32_t *mine = ids + n * b * T;
             for (int64_t i = 0; i < b * T; i++) { /* by sample: whatever the micro-batch is */
-                const uint64_t place = (uint64_t)(e->step * TRAIN * T + k * b * T + i);
+                const uint64_t place = (uint64_t)(e->progress.step * TRAIN * T + k * b * T + i);
                 mine[i] = (int32_t)(sw_philox_u64(3, 1, place) % V);
             }
             const struct sw_view view = {.data = mine, .dtype = SW_I32, .shape = shape};

@@ -124,7 +124,7 @@ static sw_status look_behind(sw_engine *e, struct run *run, sw_status st)
     if (e->rank == 0) {
         run->failed_step = sw_engine_step(e);
     }
-    if (e->failed) {
+    if (e->progress.failed) {
         char path[128];
         run->refused = sw_save(e, run->saves, &save) < 0 && one_step(e, run) < 0;
         snprintf(path, sizeof path, "%s/%lld", want.saves, (long long)run->failed_step);
@@ -164,7 +164,7 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
         }
         if (st < 0) {
             SW_TRY(look_behind(e, run, st));
-            if (e->failed) {
+            if (e->progress.failed) {
                 return SW_OK;
             }
         }
