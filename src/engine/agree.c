@@ -99,7 +99,7 @@ static sw_status agree_on_config(const struct sw_engine *e, struct sw_agreed *ou
     sw_str_fini(&json);
     /* where neither file nor flag says it, the caller's */
     sw_str_printf(&text, "seed=%llu tokens=%lld", (unsigned long long)e->seed,
-                  (long long)e->tokens);
+                  (long long)e->sizes.tokens);
     *out = (struct sw_agreed){.what = "keys in its configuration",
                               .hint = "`spillway config` prints them all (--set, --seed and "
                                       "--seq-len count; paths and budgets do not)"};

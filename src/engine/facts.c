@@ -7,7 +7,7 @@
 static struct sw_task_sizes sizes_of(const struct sw_engine *e)
 {
     const struct sw_forward_spec spec = {
-        .batch = e->batch, .tokens = e->tokens, .targets = e->targets};
+        .batch = e->sizes.batch, .tokens = e->sizes.tokens, .targets = e->sizes.targets};
     return e->model ? sw_model_sizes(e->model, &spec) : (struct sw_task_sizes){0};
 }
 

@@ -269,7 +269,7 @@ static sw_status give_absent(struct sw_engine *e, const struct sw_port *port, in
 {
     const int64_t n = sw_shape_elems(&port->shape), width = sw_shape_last(&port->shape);
     const enum sw_task_absent what = absent(e, port);
-    SW_ASSERT(n <= sw_engine_scratch_elems(e) && port->dtype == SW_I32);
+    SW_ASSERT(n <= sw_engine_scratch_elems(&e->sizes) && port->dtype == SW_I32);
     int32_t *ids = (int32_t *)e->scratch;
     for (int64_t i = 0; i < n; i++) {
         ids[i] = what == SW_ABSENT_COUNTED ? (int32_t)(i % width) : what == SW_ABSENT_ONES;

@@ -27,7 +27,7 @@ sw_status sw_plan_text(const sw_engine *e, bool instructions, bool json, char **
         sw_plan_print_json(e->plan, instructions, &text);
         if (moves && !text.failed) {
             text.len--; /* the closing brace */
-            sw_str_printf(&text, ",\"micro_steps\":%lld,", (long long)e->rounds);
+            sw_str_printf(&text, ",\"micro_steps\":%lld,", (long long)e->sizes.rounds);
             sw_engine_print_moves(e, true, &text);
             sw_str_putc(&text, '}');
         }

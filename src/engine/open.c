@@ -104,15 +104,20 @@ sw_status sw_engine_resolve_batch(struct sw_engine *e)
                : sw_config_resolve(e->config, e->ranks, e->config->batch.micro_batches);
 }
 
+static void size_step(const struct sw_config *c, int rank, int ranks, struct engine_sizes *out)
+{
+    out->batch = c->batch.micro_batch_size;
+    out->micro_batches = c->batch.micro_batches > 0 ? c->batch.micro_batches
+                                                    : c->batch.accumulation_steps * c->batch.ranks;
+    out->rounds = sw_ceil_div(out->micro_batches, ranks);
+    out->local = (out->micro_batches - rank + ranks - 1) / ranks;
+}
+
 sw_status sw_engine_take_batch(struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
-    e->batch = c->batch.micro_batch_size;
-    e->micro_batches = c->batch.micro_batches > 0 ? c->batch.micro_batches
-                                                  : c->batch.accumulation_steps * c->batch.ranks;
-    e->rounds = sw_ceil_div(e->micro_batches, e->ranks);
-    e->local = (e->micro_batches - e->rank + e->ranks - 1) / e->ranks;
-    const size_t n = (size_t)(2 * SW_TASK_MAX_LOSSES * e->rounds);
+    size_step(c, e->rank, e->ranks, &e->sizes);
+    const size_t n = (size_t)(2 * SW_TASK_MAX_LOSSES * e->sizes.rounds);
     e->loss.local = sw_alloc_zero("engine", n, sizeof *e->loss.local);
     e->loss.all = sw_alloc_zero("engine", n * (size_t)e->ranks, sizeof *e->loss.all);
     e->loss.outputs = sw_alloc("engine", n * sizeof *e->loss.outputs);
@@ -265,6 +270,19 @@ sw_status sw_engine_find_context(const char *model, int64_t *out)
     return look_at(model, NULL, &task, out);
 }
 
+static sw_status size_texts(const struct sw_engine_options *o, const struct sw_model *model,
+                            struct engine_sizes *out)
+{
+    const int64_t most = o->most_tokens > 0 ? o->most_tokens : SW_DEFAULT_TOKENS;
+    out->tokens = o->seq_len > 0 ? o->seq_len : sw_min_i64(model->max_tokens, most);
+    if (out->tokens > model->max_tokens) {
+        return SW_FAIL(SW_E_CONFIG, "sequence length %lld: the model has positions for %lld tokens",
+                       (long long)out->tokens, (long long)model->max_tokens);
+    }
+    out->targets = o->target_len > 0 ? o->target_len : out->tokens;
+    return SW_OK;
+}
+
 static sw_status open_model(struct sw_engine *e, const struct sw_engine_options *o)
 {
     if (!o->model) {
@@ -287,24 +305,16 @@ static sw_status open_model(struct sw_engine *e, const struct sw_engine_options 
     if (o->task || o->labels > 0) {
         SW_TRY(sw_model_put_task(e->model, o->labels > 0 ? o->label_names : NULL, e->model_doc));
     }
-    e->tokens = o->seq_len > 0 ? o->seq_len : e->model->max_tokens;
-    const int64_t most = o->most_tokens > 0 ? o->most_tokens : SW_DEFAULT_TOKENS;
-    if (o->seq_len == 0) {
-        e->tokens = sw_min_i64(e->tokens, most);
-    }
-    if (e->tokens > e->model->max_tokens) {
-        return SW_FAIL(SW_E_CONFIG, "sequence length %lld: the model has positions for %lld tokens",
-                       (long long)e->tokens, (long long)e->model->max_tokens);
-    }
+    SW_TRY(size_texts(o, e->model, &e->sizes));
     if (o->vocab_size > e->model->vocab) {
         return SW_FAIL(SW_E_CONFIG,
                        "the tokenizer has %lld tokens and the model a vocabulary of %lld",
                        (long long)o->vocab_size, (long long)e->model->vocab);
     }
-    e->targets = o->target_len > 0 ? o->target_len : e->tokens;
     SW_TRY(check_task(e, o));
     if (o->generate_tokens < 0) {
-        e->options.generate_tokens = sw_model_is_seq2seq(e->model) ? e->targets : e->tokens;
+        e->options.generate_tokens =
+            sw_model_is_seq2seq(e->model) ? e->sizes.targets : e->sizes.tokens;
     }
     if (o->generate_tokens > e->model->max_tokens) {
         return SW_FAIL(SW_E_CONFIG,
@@ -430,7 +440,8 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     if (o->plan_only) {
         return SW_OK;
     }
-    e->scratch = sw_alloc("engine", (size_t)sw_engine_scratch_elems(e) * sizeof *e->scratch);
+    e->scratch =
+        sw_alloc("engine", (size_t)sw_engine_scratch_elems(&e->sizes) * sizeof *e->scratch);
     SW_TRY_ALLOC(e->scratch, "conversions");
     SW_TRY(check_same_math(e));
     SW_TRY(agree_on_places(e));
@@ -521,22 +532,22 @@ sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port,
 
 int64_t sw_engine_micro_batches(const sw_engine *e)
 {
-    return e->micro_batches;
+    return e->sizes.micro_batches;
 }
 
 int64_t sw_engine_local_micro_batches(const sw_engine *e)
 {
-    return e->local;
+    return e->sizes.local;
 }
 
 int64_t sw_engine_micro_batch_size(const sw_engine *e)
 {
-    return e->batch;
+    return e->sizes.batch;
 }
 
 int64_t sw_engine_seq_len(const sw_engine *e)
 {
-    return e->tokens;
+    return e->sizes.tokens;
 }
 
 int64_t sw_engine_vocab(const sw_engine *e)
@@ -589,5 +600,5 @@ double sw_engine_step_flops(const sw_engine *e)
             *(updates ? &once : &each) += (double)instr->flops;
         }
     }
-    return each / program->micro_batches * (double)e->micro_batches + once;
+    return each / program->micro_batches * (double)e->sizes.micro_batches + once;
 }

@@ -56,6 +56,18 @@ struct engine_optimizer {
     struct sw_scaler scaler; /* of the loss */
 };
 
+/* What a step is made of, by the configuration, the model and the ranks. */
+struct engine_sizes {
+    int64_t batch, tokens, targets; /* of a micro-batch: B, T, and U of an encoder-decoder */
+    int64_t micro_batches;          /* of a step, on all ranks: K */
+    int64_t rounds, local;          /* of this rank: micro-steps, ceil(K / R), and micro-batches */
+};
+enum { SW_SCRATCH_ELEMS = 1 << 16 };
+static inline int64_t sw_engine_scratch_elems(const struct engine_sizes *s)
+{
+    return sw_max_i64(SW_SCRATCH_ELEMS, s->batch * sw_max_i64(s->tokens, s->targets));
+}
+
 /* How far a training is. */
 struct engine_progress {
     int64_t step, applied, samples; /* steps, those of them that updated, samples */
@@ -77,12 +89,10 @@ struct sw_engine {
     enum sw_dtype dtype, grad_dtype;
     enum sw_dtype export_dtype; /* what the model's folder had */
     bool fp16, token_mean;
-    int64_t batch, tokens, micro_batches; /* B, T, K */
-    int64_t targets;                      /* U, of an encoder-decoder */
-    struct sw_mesh mesh;                  /* today: data only */
-    int rank, ranks;                      /* of its data axis */
-    int64_t rounds, local; /* micro-steps of a step, ceil(K / R); micro-batches of this rank */
-    int64_t *statuses;     /* [ranks] */
+    struct engine_sizes sizes;
+    struct sw_mesh mesh; /* today: data only */
+    int rank, ranks;     /* of its data axis */
+    int64_t *statuses;   /* [ranks] */
     struct engine_optimizer optimizer;
     struct sw_device *device, *host; /* host: see sw_engine_open_host */
     struct sw_plan *plan;
@@ -110,11 +120,6 @@ struct sw_engine {
 
     struct sw_engine_training training; /* that it is in, on rank 0; zeros elsewhere */
 };
-enum { SW_SCRATCH_ELEMS = 1 << 16 };
-static inline int64_t sw_engine_scratch_elems(const struct sw_engine *e)
-{
-    return sw_max_i64(SW_SCRATCH_ELEMS, e->batch * sw_max_i64(e->tokens, e->targets));
-}
 
 /* All micro-batches of a block before the next block. */
 static inline bool sw_engine_is_vertical(const struct sw_engine *e)

@@ -225,7 +225,7 @@ sw_status sw_engine_describe_run(const struct sw_engine *e, struct sw_json_doc *
         const struct sw_json *model = e->model_doc ? sw_json_root(e->model_doc) : NULL;
         if (!sw_json_put_copy(doc, root, "ds_config", sw_json_root(config)) ||
             (model && !sw_json_put_copy(doc, root, "model", model)) ||
-            (model && !sw_json_put_i64(doc, root, "seq_len", e->tokens)) ||
+            (model && !sw_json_put_i64(doc, root, "seq_len", e->sizes.tokens)) ||
             (model && !put_export(e, doc, root)) || !sw_engine_put_lora(e, doc, root)) {
             sw_json_close(doc);
             st = SW_FAIL(SW_E_NOMEM, "out of host memory for the configuration");

@@ -79,7 +79,7 @@ static sw_status check_ready(const struct sw_engine *e)
 static void set_round(struct sw_engine *e, int64_t j)
 {
     struct sw_executor *ex = e->executor;
-    const double micro = (double)(e->progress.samples / e->batch + j * e->ranks + e->rank);
+    const double micro = (double)(e->progress.samples / e->sizes.batch + j * e->ranks + e->rank);
     sw_executor_set_of(ex, j, SW_SCALAR_SEED_LO, (double)(uint32_t)e->seed);
     sw_executor_set_of(ex, j, SW_SCALAR_SEED_HI, (double)(uint32_t)(e->seed >> 32));
     sw_executor_set_of(ex, j, SW_SCALAR_MICRO, micro);
@@ -94,7 +94,7 @@ static sw_status begin_step(struct sw_engine *e)
         SW_TRY(sw_executor_roll_back(e->executor));
         e->progress.rolled_back = false;
     }
-    for (int64_t j = 0; j < e->rounds; j++) {
+    for (int64_t j = 0; j < e->sizes.rounds; j++) {
         set_round(e, j);
     }
     return SW_OK;
@@ -126,12 +126,13 @@ static sw_status total_losses(struct sw_engine *e)
     const int n = 2 * e->loss.n_terms;
     if (e->ranks > 1) {
         SW_TRY(sw_comm_all_gather(e->options.comm, e->loss.local, e->loss.all,
-                                  (size_t)(n * e->rounds) * sizeof *e->loss.local, "the losses"));
+                                  (size_t)(n * e->sizes.rounds) * sizeof *e->loss.local,
+                                  "the losses"));
         all = e->loss.all;
     }
     struct engine_totals t = {0};
-    for (int64_t k = 0; k < e->micro_batches; k++) {
-        const double *loss = &all[n * (k % e->ranks * e->rounds + k / e->ranks)];
+    for (int64_t k = 0; k < e->sizes.micro_batches; k++) {
+        const double *loss = &all[n * (k % e->ranks * e->sizes.rounds + k / e->ranks)];
         t.sum += loss[0];
         t.count += loss[1];
         t.means += sw_engine_mean_loss(e, loss);
@@ -147,7 +148,7 @@ static void set_rates(struct sw_engine *e)
     struct engine_optimizer *o = &e->optimizer;
     struct sw_executor *ex = e->executor;
     const double targets = e->totals.count;
-    double share = 1.0 / (double)e->micro_batches;
+    double share = 1.0 / (double)e->sizes.micro_batches;
     if (e->token_mean) {
         share = targets > 0 ? 1 / (e->loss.row_weight * targets) : 0;
     }
@@ -166,7 +167,7 @@ static void set_rates(struct sw_engine *e)
 static sw_status on_losses(void *ctx)
 {
     struct sw_engine *e = ctx;
-    for (int64_t j = 0; j < e->local; j++) {
+    for (int64_t j = 0; j < e->sizes.local; j++) {
         take_loss(e, j);
     }
     SW_TRY(total_losses(ctx));
@@ -237,7 +238,7 @@ static void count_step(struct sw_engine *e, struct sw_step_report *out)
     const struct engine_totals totals = e->totals;
     *out = (struct sw_step_report){
         .loss = e->token_mean ? (totals.count > 0 ? totals.sum / totals.count : 0)
-                              : totals.means / (double)e->micro_batches,
+                              : totals.means / (double)e->sizes.micro_batches,
         .grad_norm = sw_executor_get(e->executor, SW_SCALAR_NORM),
         .lr = e->optimizer.rates.lr,
         .loss_scale = e->optimizer.scaler.scale,
@@ -247,7 +248,7 @@ static void count_step(struct sw_engine *e, struct sw_step_report *out)
     struct engine_progress *p = &e->progress;
     p->phase = 0;
     p->step++;
-    p->samples += e->batch * e->micro_batches;
+    p->samples += e->sizes.batch * e->sizes.micro_batches;
     p->applied += !out->skipped;
     out->step = p->step;
     out->applied = p->applied;
@@ -292,7 +293,7 @@ sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_los
     }
     if (!is_forward(e, e->progress.phase)) {
         return SW_FAIL(SW_E_ARG, "sw_forward: a step has %lld micro-batches here; sw_step is due",
-                       (long long)e->local);
+                       (long long)e->sizes.local);
     }
     SW_TRY(sw_engine_check_inputs(e, e->programs.train, 0, batch));
     const int64_t round = next_phase(e)->round;
@@ -337,9 +338,9 @@ sw_status sw_step(sw_engine *e, struct sw_step_report *out)
 {
     SW_TRY(check_parts(e, "sw_step"));
     SW_TRY(check_trains(e));
-    if (n_done(e) != e->local || is_forward(e, e->progress.phase - 1)) {
+    if (n_done(e) != e->sizes.local || is_forward(e, e->progress.phase - 1)) {
         return SW_FAIL(SW_E_ARG, "sw_step: %lld of %lld micro-batches are done",
-                       (long long)n_done(e), (long long)e->local);
+                       (long long)n_done(e), (long long)e->sizes.local);
     }
     return finish(e, out);
 }
@@ -347,9 +348,9 @@ sw_status sw_step(sw_engine *e, struct sw_step_report *out)
 sw_status sw_train_batch(sw_engine *e, const struct sw_batch *micro_batches, int64_t n,
                          struct sw_step_report *out)
 {
-    if (n != e->local) {
+    if (n != e->sizes.local) {
         return SW_FAIL(SW_E_ARG, "sw_train_batch: %lld micro-batches given, a step has %lld here",
-                       (long long)n, (long long)e->local);
+                       (long long)n, (long long)e->sizes.local);
     }
     SW_TRY(sw_engine_check_idle(&e->progress, "sw_train_batch"));
     SW_TRY(check_ready(e));

@@ -73,7 +73,7 @@ sw_status sw_engine_open_trace(struct sw_engine *e)
     }
     SW_TRY(check_path(e));
     const int64_t steps = t->first > 0 ? t->last - t->first + 1 : DEFAULT_STEPS;
-    return sw_trace_open(e->plan, steps, e->rounds, &t->trace);
+    return sw_trace_open(e->plan, steps, e->sizes.rounds, &t->trace);
 }
 
 sw_status sw_engine_limit_trace(struct sw_engine *e, int64_t last_step)
