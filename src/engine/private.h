@@ -56,6 +56,14 @@ struct engine_optimizer {
     struct sw_scaler scaler; /* of the loss */
 };
 
+/* Where the model comes from; see source.c. */
+struct engine_source {
+    struct sw_json_doc *doc;      /* config.json; NULL for a user's own forward */
+    char *folder;                 /* NULL for presets */
+    struct sw_hf_folder *weights; /* of the folder, while they are read */
+    enum sw_dtype dtype;          /* that they had there; f32 without */
+};
+
 /* What a step is made of, by the configuration, the model and the ranks. */
 struct engine_sizes {
     int64_t batch, tokens, targets; /* of a micro-batch: B, T, and U of an encoder-decoder */
@@ -81,13 +89,10 @@ struct engine_lora; /* adapter.h */
 struct sw_engine {
     struct sw_engine_options options; /* strings borrowed only while opening */
     struct sw_config *config;
-    struct sw_json_doc *model_doc; /* config.json; NULL for a user's own forward */
-    struct sw_model *model;        /* likewise */
-    struct sw_hf_folder *folder;   /* weights, while they are read */
-    char *model_folder;            /* where the model came from; NULL for presets */
-    struct engine_lora *lora;      /* NULL = the model itself is trained */
+    struct engine_source source;
+    struct sw_model *model;   /* NULL for a user's own forward */
+    struct engine_lora *lora; /* NULL = the model itself is trained */
     enum sw_dtype dtype, grad_dtype;
-    enum sw_dtype export_dtype; /* what the model's folder had */
     bool fp16, token_mean;
     struct engine_sizes sizes;
     struct sw_mesh mesh; /* today: data only */
@@ -189,15 +194,20 @@ void sw_engine_find_losses(struct sw_engine *e);
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port, double *out);
 
-/* By config.json and what the options ask for; in the place of one that is open. */
-sw_status sw_engine_open_model(struct sw_engine *e);
-
 /* Ranks that the batch keys count. */
 int sw_engine_batch_ranks(const struct sw_engine *e);
 /* The batch arithmetic, again after a choice; and what follows from the batch. */
 sw_status sw_engine_resolve_batch(struct sw_engine *e);
 sw_status sw_engine_take_batch(struct sw_engine *e);
 
+/* ---- source.c ---- */
+sw_status sw_engine_open_source(struct sw_engine *e);
+void sw_engine_close_source(struct sw_engine *e);
+void sw_engine_close_weights(struct engine_source *source);
+/* By config.json and what the options ask for; in the place of one that is open. */
+sw_status sw_engine_open_model(struct sw_engine *e);
+/* The same where a tied pair is two parameters. */
+sw_status sw_engine_untie(struct sw_engine *e);
 /* config.json of a folder, a file or a preset; *out_folder: it is a folder. */
 sw_status sw_engine_read_model(const struct sw_engine_options *o, struct sw_json_doc **out,
                                bool *out_folder);

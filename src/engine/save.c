@@ -180,7 +180,7 @@ static bool put_export(const struct sw_engine *e, struct sw_json_doc *doc, struc
 {
     struct sw_json *as = sw_json_put(doc, root, "export", SW_JSON_OBJECT);
     struct sw_json *names = as ? sw_json_put(doc, as, "names", SW_JSON_OBJECT) : NULL;
-    bool good = names && sw_json_put_str(doc, as, "dtype", sw_dtype_name(e->export_dtype));
+    bool good = names && sw_json_put_str(doc, as, "dtype", sw_dtype_name(e->source.dtype));
     for (int32_t i = 0; good && i < e->n_params; i++) {
         const struct engine_param *param = &e->params[i];
         if (param->file_name && strcmp(param->file_name, param->work->name) != 0) {
@@ -222,7 +222,7 @@ sw_status sw_engine_describe_run(const struct sw_engine *e, struct sw_json_doc *
     st = sw_json_new("run", &doc);
     if (st >= 0) {
         struct sw_json *root = sw_json_root(doc);
-        const struct sw_json *model = e->model_doc ? sw_json_root(e->model_doc) : NULL;
+        const struct sw_json *model = e->source.doc ? sw_json_root(e->source.doc) : NULL;
         if (!sw_json_put_copy(doc, root, "ds_config", sw_json_root(config)) ||
             (model && !sw_json_put_copy(doc, root, "model", model)) ||
             (model && !sw_json_put_i64(doc, root, "seq_len", e->sizes.tokens)) ||
