@@ -63,7 +63,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
     if (st >= 0 && r->labels) {
         st = sw_engine_learn_loss(e, g, loss, r->backward);
     }
-    st = st < 0 ? st : sw_engine_learn_inputs(e, g);
+    st = st < 0 ? st : sw_engine_learn_inputs(&e->bounds, g);
     st = st < 0 ? st : sw_engine_learn_adapted(e, g);
     st = st < 0 || !r->backward ? st : sw_engine_bind_groups(&e->optimizer, g);
     if (st >= 0 && r->backward) {
@@ -219,7 +219,7 @@ static sw_status lend_graphs(void *ctx, const struct sw_policy *policy,
     e->sizes.micro_batches = policy->micro_batches;
     if (graphs->n == 0 || graphs->batch != e->sizes.batch) {
         close_graphs(graphs);
-        e->n_bounds = 0;
+        sw_engine_forget_inputs(&e->bounds);
         graphs->batch = e->sizes.batch;
         SW_TRY(build_all(e, graphs));
     }

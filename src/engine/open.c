@@ -335,7 +335,7 @@ void sw_close(sw_engine *e)
     sw_free(e->loss.all);
     sw_free(e->statuses);
     sw_free(e->params);
-    sw_free(e->bounds);
+    sw_engine_forget_inputs(&e->bounds);
     sw_arena_fini(&e->names);
     sw_free(e->scratch);
     sw_free(e);

@@ -84,6 +84,13 @@ struct engine_progress {
     bool rolled_back; /* the step before was given up */
 };
 
+/* What the inputs of all programs may hold; see inputs.c. */
+struct engine_bounds {
+    struct engine_bound *items;
+    int n;
+    struct sw_arena names;
+};
+
 struct engine_lora; /* adapter.h */
 
 struct sw_engine {
@@ -107,10 +114,9 @@ struct sw_engine {
     struct engine_programs programs;
     struct engine_trace trace;
     struct engine_param *params;
-    struct sw_arena names; /* of file_name, bounds */
+    struct sw_arena names; /* of file_name, digest */
     int32_t n_params;
-    struct engine_bound *bounds; /* [n_bounds] what inputs may hold; inputs.c */
-    int n_bounds;
+    struct engine_bounds bounds; /* of what enters */
     struct engine_loss loss;
     float *scratch; /* [sw_engine_scratch_elems] for conversions, and inputs that are left out */
 
@@ -135,7 +141,9 @@ static inline bool sw_engine_is_vertical(const struct sw_engine *e)
 /* ---- inputs.c ---- */
 /* What each input of a graph, as its forward describes it, may hold: before passes divide the
  * tables that it indexes. */
-sw_status sw_engine_learn_inputs(struct sw_engine *e, const struct sw_graph *g);
+sw_status sw_engine_learn_inputs(struct engine_bounds *bounds, const struct sw_graph *g);
+/* Before the graphs of a plan, and at the end. */
+void sw_engine_forget_inputs(struct engine_bounds *bounds);
 /* SW_E_ARG names a tensor that is missing, of another shape or dtype, or with ids or labels that
  * are out of range; nothing has run then. micro: which micro-batch of a program that holds several,
  * else 0. */
