@@ -28,7 +28,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
         .dtype = e->dtype,
         .grad_dtype = e->grad_dtype,
         .training = r->backward && !e->options.no_dropout,
-        .token_mean = e->token_mean,
+        .token_mean = e->loss.by_tokens,
         .loss_chunk = c->spillway.loss_chunk,
         .frozen = c->spillway.frozen.items,
         .n_frozen = c->spillway.frozen.n,
@@ -61,7 +61,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
         st = SW_FAIL(SW_E_ARG, "the forward returned no loss");
     }
     if (st >= 0 && r->labels) {
-        st = sw_engine_learn_loss(e, g, loss, r->backward);
+        st = sw_engine_learn_loss(&e->loss, g, loss, r->backward);
     }
     st = st < 0 ? st : sw_engine_learn_inputs(&e->bounds, g);
     st = st < 0 ? st : sw_engine_learn_adapted(e, g);
@@ -235,7 +235,7 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
         .device = {query, e->device},
         .host = {e->host ? query : NULL, e->host},
         .kernel_set = sw_device_kernel_set(e->device),
-        .fp16 = e->fp16,
+        .fp16 = c->fp16.enabled,
         .clip = c->misc.gradient_clipping,
         .rule = e->optimizer.trains ? &e->optimizer.rule : NULL,
         .keep_gradients = e->options.keep_gradients,
@@ -330,6 +330,6 @@ sw_status sw_engine_make_plan(struct sw_engine *e)
         SW_TRY(sw_engine_resolve_batch(e));
         SW_TRY(batch ? sw_engine_take_batch(e) : SW_OK);
     }
-    sw_engine_find_losses(e);
+    sw_engine_find_losses(&e->loss, e->plan, &e->programs);
     return SW_OK;
 }

@@ -114,22 +114,13 @@ static void size_step(const struct sw_config *c, int rank, int ranks, struct eng
 
 sw_status sw_engine_take_batch(struct sw_engine *e)
 {
-    const struct sw_config *c = e->config;
-    size_step(c, e->rank, e->ranks, &e->sizes);
-    const size_t n = (size_t)(2 * SW_TASK_MAX_LOSSES * e->sizes.rounds);
-    e->loss.local = sw_alloc_zero("engine", n, sizeof *e->loss.local);
-    e->loss.all = sw_alloc_zero("engine", n * (size_t)e->ranks, sizeof *e->loss.all);
-    e->loss.outputs = sw_alloc("engine", n * sizeof *e->loss.outputs);
-    SW_TRY_ALLOC(e->loss.outputs, "the losses of a step");
-    SW_TRY_ALLOC(e->loss.local, "the losses of a step");
-    SW_TRY_ALLOC(e->loss.all, "the losses of a step");
-    return SW_OK;
+    size_step(e->config, e->rank, e->ranks, &e->sizes);
+    return sw_engine_open_losses(&e->loss, e->sizes.rounds, e->ranks);
 }
 
 static sw_status resolve_config(struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
-    e->fp16 = c->fp16.enabled;
     if (sw_engine_is_vertical(e) && e->options.keep_gradients) {
         return SW_FAIL(SW_E_CONFIG, "spillway.schedule \"vertical\" keeps no gradients of one "
                                     "micro-batch (keep_gradients); \"horizontal\" does");
@@ -138,7 +129,7 @@ static sw_status resolve_config(struct sw_engine *e)
     e->grad_dtype = c->misc.communication_data_type == SW_DTYPE_COUNT
                         ? e->dtype
                         : (enum sw_dtype)c->misc.communication_data_type;
-    e->token_mean = c->spillway.loss == SW_LOSS_TOKENS;
+    e->loss.by_tokens = c->spillway.loss == SW_LOSS_TOKENS;
     if (c->spillway.micro_batch != SW_MICRO_BATCH_AUTO) { /* else the search does, fit.c */
         SW_TRY(sw_engine_take_batch(e));
     }
@@ -330,9 +321,7 @@ void sw_close(sw_engine *e)
     sw_engine_close_optimizer(&e->optimizer);
     sw_config_close(e->config);
     sw_free(e->folders);
-    sw_free(e->loss.local);
-    sw_free(e->loss.outputs);
-    sw_free(e->loss.all);
+    sw_engine_close_losses(&e->loss);
     sw_free(e->statuses);
     sw_free(e->params);
     sw_engine_forget_inputs(&e->bounds);

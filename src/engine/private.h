@@ -36,6 +36,7 @@ struct engine_trace {
 /* A micro-batch's loss is a sum of terms, each a weight times a mean; of each there are a sum and a
  * count. See loss.c. */
 struct engine_loss {
+    bool by_tokens; /* weighted by 1 / targets of the step, not of a micro-batch */
     int n_terms;
     double weights[SW_TASK_MAX_LOSSES];
     double row_weight; /* attrs.loss_mean.weight */
@@ -44,6 +45,9 @@ struct engine_loss {
     const struct sw_port *eval_outputs[2 * SW_TASK_MAX_LOSSES]; /* [terms, 2] */
     double *local;                                              /* [rounds, terms, 2] this rank's */
     double *all;                                                /* [ranks, rounds, terms, 2] */
+    /* of the last step: of the first term over k, in the order of k; of the losses of
+     * micro-batches */
+    double sum, count, means;
 };
 
 /* See optimizer.c. */
@@ -100,7 +104,6 @@ struct sw_engine {
     struct sw_model *model;   /* NULL for a user's own forward */
     struct engine_lora *lora; /* NULL = the model itself is trained */
     enum sw_dtype dtype, grad_dtype;
-    bool fp16, token_mean;
     struct engine_sizes sizes;
     struct sw_mesh mesh; /* today: data only */
     int rank, ranks;     /* of its data axis */
@@ -120,11 +123,6 @@ struct sw_engine {
     struct engine_loss loss;
     float *scratch; /* [sw_engine_scratch_elems] for conversions, and inputs that are left out */
 
-    /* the run */
-    struct engine_totals {
-        double sum, count; /* of the first term of a step's losses, over k, in the order of k */
-        double means;      /* of the losses of micro-batches */
-    } totals;
     struct engine_progress progress;
     uint64_t seed;
     bool one_slot; /* some rank has no room for two, see sw_plan_options */
@@ -192,11 +190,21 @@ uint64_t sw_engine_hash_rates(const struct engine_optimizer *o, uint64_t h);
 void sw_engine_next_rates(struct engine_optimizer *o, int64_t applied);
 
 /* ---- loss.c ---- */
+/* Room for those of a step. */
+sw_status sw_engine_open_losses(struct engine_loss *l, int64_t rounds, int ranks);
+void sw_engine_close_losses(struct engine_loss *l);
 /* The terms of a loss that the forward of a graph returned: their sums and counts become outputs.
  * SW_E_ARG: it is no sum of scaled means. */
-sw_status sw_engine_learn_loss(struct sw_engine *e, sw_graph *g, sw_value loss, bool backward);
+sw_status sw_engine_learn_loss(struct engine_loss *l, sw_graph *g, sw_value loss, bool backward);
 /* Where the parts of a step read them. */
-void sw_engine_find_losses(struct sw_engine *e);
+void sw_engine_find_losses(struct engine_loss *l, const struct sw_plan *plan,
+                           const struct engine_programs *programs);
+/* Adds up those of a step on so many ranks, which are `local` on one and `all` on several. */
+void sw_engine_total_losses(struct engine_loss *l, const struct engine_sizes *s, int ranks);
+/* The step's loss by those sums; .. */
+double sw_engine_step_loss(const struct engine_loss *l, const struct engine_sizes *s);
+/* .. and what gradients summed over its micro-batches are multiplied with, for their mean. */
+double sw_engine_loss_share(const struct engine_loss *l, const struct engine_sizes *s);
 
 /* ---- open.c ---- */
 /* Reads an f32 (or f64) scalar output. */

@@ -122,22 +122,13 @@ static void take_loss(struct sw_engine *e, int64_t j)
 /* All ranks know all losses, so that all print, and scale by, the same. */
 static sw_status total_losses(struct sw_engine *e)
 {
-    const double *all = e->loss.local;
-    const int n = 2 * e->loss.n_terms;
+    struct engine_loss *l = &e->loss;
     if (e->ranks > 1) {
-        SW_TRY(sw_comm_all_gather(e->options.comm, e->loss.local, e->loss.all,
-                                  (size_t)(n * e->sizes.rounds) * sizeof *e->loss.local,
+        const size_t n = (size_t)(2 * l->n_terms * e->sizes.rounds);
+        SW_TRY(sw_comm_all_gather(e->options.comm, l->local, l->all, n * sizeof *l->local,
                                   "the losses"));
-        all = e->loss.all;
     }
-    struct engine_totals t = {0};
-    for (int64_t k = 0; k < e->sizes.micro_batches; k++) {
-        const double *loss = &all[n * (k % e->ranks * e->sizes.rounds + k / e->ranks)];
-        t.sum += loss[0];
-        t.count += loss[1];
-        t.means += sw_engine_mean_loss(e, loss);
-    }
-    e->totals = t;
+    sw_engine_total_losses(l, &e->sizes, e->ranks);
     return SW_OK;
 }
 
@@ -147,11 +138,7 @@ static void set_rates(struct sw_engine *e)
 {
     struct engine_optimizer *o = &e->optimizer;
     struct sw_executor *ex = e->executor;
-    const double targets = e->totals.count;
-    double share = 1.0 / (double)e->sizes.micro_batches;
-    if (e->token_mean) {
-        share = targets > 0 ? 1 / (e->loss.row_weight * targets) : 0;
-    }
+    const double share = sw_engine_loss_share(&e->loss, &e->sizes);
     sw_engine_next_rates(o, e->progress.applied);
     sw_executor_set(ex, SW_SCALAR_GRAD_FACTOR, share / o->scaler.scale);
     sw_executor_set(ex, SW_SCALAR_OVERFLOW_FACTOR, share);
@@ -235,15 +222,13 @@ static sw_status go_back(struct sw_engine *e)
 
 static void count_step(struct sw_engine *e, struct sw_step_report *out)
 {
-    const struct engine_totals totals = e->totals;
     *out = (struct sw_step_report){
-        .loss = e->token_mean ? (totals.count > 0 ? totals.sum / totals.count : 0)
-                              : totals.means / (double)e->sizes.micro_batches,
+        .loss = sw_engine_step_loss(&e->loss, &e->sizes),
         .grad_norm = sw_executor_get(e->executor, SW_SCALAR_NORM),
         .lr = e->optimizer.rates.lr,
         .loss_scale = e->optimizer.scaler.scale,
         .skipped = sw_executor_get(e->executor, SW_SCALAR_SKIP) != 0,
-        .targets = totals.count,
+        .targets = e->loss.count,
     };
     struct engine_progress *p = &e->progress;
     p->phase = 0;
