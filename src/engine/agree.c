@@ -99,7 +99,7 @@ static sw_status agree_on_config(const struct sw_engine *e, struct sw_agreed *ou
     sw_str_fini(&json);
     /* where neither file nor flag says it, the caller's */
     sw_str_printf(&text, "seed=%llu tokens=%lld", (unsigned long long)e->seed,
-                  (long long)e->tokens);
+                  (long long)e->sizes.tokens);
     *out = (struct sw_agreed){.what = "keys in its configuration",
                               .hint = "`spillway config` prints them all (--set, --seed and "
                                       "--seq-len count; paths and budgets do not)"};
@@ -127,11 +127,11 @@ static sw_status agree_on_model(const struct sw_engine *e, struct sw_agreed *out
 {
     static const char *const left_out[] = {"_name_or_path", "transformers_version", NULL};
     struct sw_str text = {0};
-    if (e->model_doc) {
-        write_tree(sw_json_root(e->model_doc), "", left_out, &text);
+    if (e->source.doc) {
+        write_tree(sw_json_root(e->source.doc), "", left_out, &text);
     }
-    for (int64_t i = 0; e->folder && i < sw_hf_folder_count(e->folder); i++) {
-        write_tensor(sw_hf_folder_at(e->folder, i), &text);
+    for (int64_t i = 0; e->source.weights && i < sw_hf_folder_count(e->source.weights); i++) {
+        write_tensor(sw_hf_folder_at(e->source.weights, i), &text);
     }
     const struct sw_safetensors *adapter = e->lora ? e->lora->from.file : NULL;
     for (int64_t i = 0; adapter && i < sw_safetensors_count(adapter); i++) {

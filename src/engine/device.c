@@ -60,7 +60,7 @@ sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **ou
 sw_status sw_engine_open_host(const struct sw_engine *e, struct sw_device **out)
 {
     const struct sw_config *c = e->config;
-    const bool wanted = e->trains && !(e->device->caps & SW_DEVICE_HOST_VISIBLE) &&
+    const bool wanted = e->optimizer.trains && !(e->device->caps & SW_DEVICE_HOST_VISIBLE) &&
                         c->zero.offload_optimizer.device == SW_OFFLOAD_CPU &&
                         c->spillway.update != SW_PLACE_DEVICE;
     *out = NULL;

@@ -56,17 +56,18 @@ sw_status sw_embed(sw_engine *e, const struct sw_batch *batch,
         return SW_FAIL(SW_E_ARG, "sw_embed: the engine was not opened for the task \"embed\" with "
                                  "want_logits");
     }
-    const int64_t width = e->model->width, row = e->tokens * width;
+    const int64_t width = e->model->width, row = e->sizes.tokens * width;
     const int32_t *mask = mask_of(batch);
-    float *hidden = sw_alloc("engine", (size_t)(e->batch * row) * sizeof *hidden);
+    float *hidden = sw_alloc("engine", (size_t)(e->sizes.batch * row) * sizeof *hidden);
     SW_TRY_ALLOC(hidden, "the vectors of tokens");
     const sw_status st = sw_logits(e, batch, hidden);
-    for (int64_t b = 0; st >= 0 && b < e->batch; b++) {
+    for (int64_t b = 0; st >= 0 && b < e->sizes.batch; b++) {
         float *vector = out + b * width;
         if (options->pool == SW_POOL_CLS) {
             memcpy(vector, hidden + b * row, (size_t)width * sizeof *vector);
         } else {
-            mean(hidden + b * row, mask ? mask + b * e->tokens : NULL, e->tokens, width, vector);
+            mean(hidden + b * row, mask ? mask + b * e->sizes.tokens : NULL, e->sizes.tokens, width,
+                 vector);
         }
         if (options->normalize) {
             normalize(vector, width);

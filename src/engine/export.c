@@ -262,7 +262,7 @@ sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dty
     if (!e->model) {
         return SW_FAIL(SW_E_ARG, "sw_export: a forward of your own has no config.json");
     }
-    dtype = dtype == SW_DTYPE_COUNT ? e->export_dtype : dtype;
+    dtype = dtype == SW_DTYPE_COUNT ? e->source.dtype : dtype;
     SW_TRY(check_dtype(dtype));
     SW_TRY(sw_engine_claim_folder(folder, false));
     const size_t most = (size_t)e->n_params + 1;
@@ -278,13 +278,13 @@ sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dty
     sw_free(w.specs);
     SW_TRY(st);
     return e->lora ? write_adapter_of(e, folder)
-                   : write_config(folder, sw_json_root(e->model_doc), dtype);
+                   : write_config(folder, sw_json_root(e->source.doc), dtype);
 }
 
 sw_status sw_export(sw_engine *e, const char *folder, enum sw_dtype dtype)
 {
     SW_TRY(sw_engine_export_weights(e, folder, dtype));
-    return e->model_folder && !e->lora ? sw_hf_copy_sidecars(e->model_folder, folder) : SW_OK;
+    return e->source.folder && !e->lora ? sw_hf_copy_sidecars(e->source.folder, folder) : SW_OK;
 }
 
 /* ---- from a checkpoint ---- */

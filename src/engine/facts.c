@@ -7,7 +7,7 @@
 static struct sw_task_sizes sizes_of(const struct sw_engine *e)
 {
     const struct sw_forward_spec spec = {
-        .batch = e->batch, .tokens = e->tokens, .targets = e->targets};
+        .batch = e->sizes.batch, .tokens = e->sizes.tokens, .targets = e->sizes.targets};
     return e->model ? sw_model_sizes(e->model, &spec) : (struct sw_task_sizes){0};
 }
 
@@ -21,10 +21,10 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
         .executor = e->executor,
         .kernel_set = sw_device_kernel_set(e->device),
         .device_name = e->device->what,
-        .model_folder = e->model_folder,
+        .model_folder = e->source.folder,
         .dtype = e->dtype,
-        .export_dtype = e->export_dtype,
-        .trains = e->trains,
+        .export_dtype = e->source.dtype,
+        .trains = e->optimizer.trains,
         .lora = e->lora != NULL,
         .language_model = e->model && sw_model_is_causal(e->model),
         .reads_source = e->model && sw_model_is_seq2seq(e->model),
@@ -97,13 +97,13 @@ sw_status sw_engine_output(sw_engine *e, const char *name, float *out)
 bool sw_engine_trace_written(const sw_engine *e, int64_t *out_first, int64_t *out_last)
 {
     *out_first = e->trace.first;
-    *out_last = sw_min_i64(e->trace.last, e->step);
+    *out_last = sw_min_i64(e->trace.last, e->progress.step);
     return e->trace.written;
 }
 
 void sw_engine_override_lr(sw_engine *e, double lr)
 {
-    e->lr_override = lr;
+    e->optimizer.lr_override = lr;
 }
 
 void sw_engine_join_training(sw_engine *e, const struct sw_engine_training *training)

@@ -21,25 +21,6 @@ struct recipe {
     bool backward, labels, logits, hidden, source;
 };
 
-/* Names of parameters for the groups of the optimizer. */
-static sw_status bind_groups(struct sw_engine *e, const struct sw_graph *g)
-{
-    if (!e->rule.groups) {
-        return SW_OK;
-    }
-    const char **names = sw_alloc("engine", ((size_t)g->n_values + 1) * sizeof *names);
-    SW_TRY_ALLOC(names, "groups of parameters");
-    int64_t n = 0;
-    for (sw_value v = 0; v < g->n_values; v++) {
-        if (g->values[v].role == SW_ROLE_PARAM) {
-            names[n++] = g->values[v].name;
-        }
-    }
-    const sw_status st = sw_update_groups_bind(e->rule.groups, names, n);
-    sw_free(names);
-    return st;
-}
-
 static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_program_spec *spec)
 {
     const struct sw_config *c = e->config;
@@ -47,7 +28,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
         .dtype = e->dtype,
         .grad_dtype = e->grad_dtype,
         .training = r->backward && !e->options.no_dropout,
-        .token_mean = e->token_mean,
+        .token_mean = e->loss.by_tokens,
         .loss_chunk = c->spillway.loss_chunk,
         .frozen = c->spillway.frozen.items,
         .n_frozen = c->spillway.frozen.n,
@@ -60,7 +41,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
         const struct sw_forward_spec forward = {
             .batch = r->batch,
             .tokens = r->tokens,
-            .targets = e->targets,
+            .targets = e->sizes.targets,
             .has_mask = e->options.want_mask && r->cache == 0,
             .is_packed = c->spillway.packing && r->cache == 0,
             .has_labels = r->labels,
@@ -80,11 +61,11 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
         st = SW_FAIL(SW_E_ARG, "the forward returned no loss");
     }
     if (st >= 0 && r->labels) {
-        st = sw_engine_learn_loss(e, g, loss, r->backward);
+        st = sw_engine_learn_loss(&e->loss, g, loss, r->backward);
     }
-    st = st < 0 ? st : sw_engine_learn_inputs(e, g);
+    st = st < 0 ? st : sw_engine_learn_inputs(&e->bounds, g);
     st = st < 0 ? st : sw_engine_learn_adapted(e, g);
-    st = st < 0 || !r->backward ? st : bind_groups(e, g);
+    st = st < 0 || !r->backward ? st : sw_engine_bind_groups(&e->optimizer, g);
     if (st >= 0 && r->backward) {
         st = sw_graph_backward(g, loss);
     }
@@ -104,14 +85,10 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
 static uint64_t extra_fingerprint(const struct sw_engine *e)
 {
     uint64_t h = sw_hash(SW_HASH_INIT, &e->seed, sizeof e->seed);
-    h = sw_hash(h, &e->batch, sizeof e->batch);
-    for (int64_t i = 0; e->trains && i < INT64_C(1) << 24; i = i < 64 ? i + 1 : i * 2) {
-        const struct sw_rates rates = sw_schedule_at(&e->schedule, 0, i);
-        const double values[] = {rates.lr, rates.beta1, rates.beta2};
-        h = sw_hash(h, values, sizeof values);
-    }
+    h = sw_hash(h, &e->sizes.batch, sizeof e->sizes.batch);
+    h = sw_engine_hash_rates(&e->optimizer, h);
     if (e->config->spillway.reduce == SW_REDUCE_BOUNDARY && e->ranks > 1 &&
-        e->micro_batches > e->ranks) {
+        e->sizes.micro_batches > e->ranks) {
         h = sw_hash(h, &e->ranks, sizeof e->ranks); /* the order of the sum depends on them */
     }
     return h;
@@ -176,7 +153,8 @@ struct sw_swap_options sw_engine_swap(const struct sw_engine *e)
  * layers they are on. */
 static sw_status learn_whole(struct sw_engine *e)
 {
-    const struct recipe all = {SW_PROGRAM_LOGITS, NULL, e->batch, e->tokens, .logits = true};
+    const struct recipe all = {SW_PROGRAM_LOGITS, NULL, e->sizes.batch, e->sizes.tokens,
+                               .logits = true};
     struct sw_program_spec spec;
     SW_TRY(build(e, &all, &spec));
     sw_graph_close((struct sw_graph *)(uintptr_t)spec.graph);
@@ -190,7 +168,8 @@ static sw_status build_all(struct sw_engine *e, struct graphs *graphs)
     struct engine_programs *p = &e->programs;
     const bool train = !o->no_train, generate = o->generate_tokens > 0 && e->model;
     const bool answers = generate && sw_model_is_seq2seq(e->model);
-    const int64_t chunk = answers ? e->tokens : sw_min_i64(SW_PREFILL_TOKENS, o->generate_tokens);
+    const int64_t chunk =
+        answers ? e->sizes.tokens : sw_min_i64(SW_PREFILL_TOKENS, o->generate_tokens);
     *p = (struct engine_programs){-1, -1, -1, -1, -1};
     if (e->lora && answers && !train && !o->want_eval && !o->want_logits) {
         SW_TRY(learn_whole(e));
@@ -200,17 +179,19 @@ static sw_status build_all(struct sw_engine *e, struct graphs *graphs)
         struct recipe recipe;
     } all[MOST_PROGRAMS] = {
         {train,
-         {SW_PROGRAM_TRAIN, &p->train, e->batch, e->tokens, .backward = true, .labels = true}},
-        {o->want_eval, {SW_PROGRAM_EVAL, &p->eval, e->batch, e->tokens, .labels = true}},
+         {SW_PROGRAM_TRAIN, &p->train, e->sizes.batch, e->sizes.tokens, .backward = true,
+          .labels = true}},
+        {o->want_eval,
+         {SW_PROGRAM_EVAL, &p->eval, e->sizes.batch, e->sizes.tokens, .labels = true}},
         {o->want_logits,
-         {SW_PROGRAM_LOGITS, &p->logits, e->batch, e->tokens, .logits = true,
+         {SW_PROGRAM_LOGITS, &p->logits, e->sizes.batch, e->sizes.tokens, .logits = true,
           .hidden = o->want_hidden}},
         {generate,
          {SW_PROGRAM_DECODE, &p->prefill, 1, chunk, .cache = o->generate_tokens, .logits = !answers,
           .source = answers}},
         {generate,
-         {SW_PROGRAM_DECODE, &p->decode, 1, answers ? e->tokens : 1, .cache = o->generate_tokens,
-          .logits = true}},
+         {SW_PROGRAM_DECODE, &p->decode, 1, answers ? e->sizes.tokens : 1,
+          .cache = o->generate_tokens, .logits = true}},
     };
     for (size_t i = 0; i < SW_LEN(all); i++) {
         if (all[i].wanted) {
@@ -234,12 +215,12 @@ static sw_status lend_graphs(void *ctx, const struct sw_policy *policy,
 {
     struct graphs *graphs = ctx;
     struct sw_engine *e = graphs->engine;
-    e->batch = policy->micro_batch;
-    e->micro_batches = policy->micro_batches;
-    if (graphs->n == 0 || graphs->batch != e->batch) {
+    e->sizes.batch = policy->micro_batch;
+    e->sizes.micro_batches = policy->micro_batches;
+    if (graphs->n == 0 || graphs->batch != e->sizes.batch) {
         close_graphs(graphs);
-        e->n_bounds = 0;
-        graphs->batch = e->batch;
+        sw_engine_forget_inputs(&e->bounds);
+        graphs->batch = e->sizes.batch;
         SW_TRY(build_all(e, graphs));
     }
     *out = (struct sw_search_graphs){graphs->specs, graphs->n, extra_fingerprint(e)};
@@ -254,9 +235,9 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
         .device = {query, e->device},
         .host = {e->host ? query : NULL, e->host},
         .kernel_set = sw_device_kernel_set(e->device),
-        .fp16 = e->fp16,
+        .fp16 = c->fp16.enabled,
         .clip = c->misc.gradient_clipping,
-        .rule = e->trains ? &e->rule : NULL,
+        .rule = e->optimizer.trains ? &e->optimizer.rule : NULL,
         .keep_gradients = e->options.keep_gradients,
         .ranks = e->ranks,
         .rank = e->rank,
@@ -280,8 +261,8 @@ static struct sw_policy asked_policy(const struct sw_engine *e)
     const struct sw_config *c = e->config;
     return (struct sw_policy){
         .host_updates = c->spillway.update == SW_PLACE_HOST,
-        .micro_batch = e->batch,
-        .micro_batches = e->micro_batches,
+        .micro_batch = e->sizes.batch,
+        .micro_batches = e->sizes.micro_batches,
         .recompute_every = sw_config_recompute_every(c, e->model ? e->model->layers : 0),
         .vertical = sw_engine_is_vertical(e),
         .stage = (int)c->zero.stage,
@@ -349,6 +330,6 @@ sw_status sw_engine_make_plan(struct sw_engine *e)
         SW_TRY(sw_engine_resolve_batch(e));
         SW_TRY(batch ? sw_engine_take_batch(e) : SW_OK);
     }
-    sw_engine_find_losses(e);
+    sw_engine_find_losses(&e->loss, e->plan, &e->programs);
     return SW_OK;
 }

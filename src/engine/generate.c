@@ -111,7 +111,7 @@ static sw_status run_token(struct writing *w, int32_t id, int64_t at)
     }
     SW_TRY(give(e, w->program, "decoder_input_ids", &id, 1));
     SW_TRY(give(e, w->program, "position", &position, 1));
-    SW_TRY(give(e, w->program, "attention_mask", w->mask, e->tokens));
+    SW_TRY(give(e, w->program, "attention_mask", w->mask, e->sizes.tokens));
     return sw_executor_forward(e->executor, w->program);
 }
 
@@ -150,16 +150,14 @@ static sw_status check(const struct sw_engine *e, const int32_t *prompt, int64_t
         return SW_FAIL(SW_E_ARG, "sw_generate: the engine was opened without generate_tokens, or "
                                  "its model is no language model");
     }
-    if (e->phase != 0) {
-        return SW_FAIL(SW_E_ARG, "sw_generate: a step is under way");
-    }
+    SW_TRY(sw_engine_check_idle(&e->progress, "sw_generate"));
     const int64_t most = e->options.generate_tokens;
     if (sw_model_is_seq2seq(e->model)) {
-        if (n_prompt < 1 || n_prompt > e->tokens || n_new < 0 || n_new > most) {
+        if (n_prompt < 1 || n_prompt > e->sizes.tokens || n_new < 0 || n_new > most) {
             return SW_FAIL(SW_E_ARG,
                            "sw_generate: a text of %lld tokens, and %lld for it; wanted 1 to %lld, "
                            "and at most %lld",
-                           (long long)n_prompt, (long long)n_new, (long long)e->tokens,
+                           (long long)n_prompt, (long long)n_new, (long long)e->sizes.tokens,
                            (long long)most);
         }
     } else if (n_prompt < 1 || n_new < 0 || n_prompt + n_new > most) {
@@ -175,7 +173,7 @@ static sw_status read_source(struct writing *w, const int32_t *prompt, int64_t n
 {
     struct sw_engine *e = w->e;
     const struct sw_text_rules *rules = w->sampling->rules;
-    const int64_t n = e->tokens, pad = e->model->pad_id;
+    const int64_t n = e->sizes.tokens, pad = e->model->pad_id;
     w->ids = sw_alloc("engine", (size_t)n * sizeof *w->ids);
     w->mask = sw_alloc("engine", (size_t)n * sizeof *w->mask);
     SW_TRY_ALLOC(w->ids && w->mask ? w : NULL, "a text");

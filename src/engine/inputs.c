@@ -73,35 +73,42 @@ static bool same(const struct engine_bound *a, const struct engine_bound *b)
            memcmp(a->strides, b->strides, (size_t)a->shape.rank * sizeof *a->strides) == 0;
 }
 
-static sw_status add(struct sw_engine *e, const struct engine_bound *bound)
+static sw_status add(struct engine_bounds *b, const struct engine_bound *bound)
 {
-    for (int i = 0; i < e->n_bounds; i++) {
-        if (same(&e->bounds[i], bound)) {
-            return SW_OK; /* of another program, or of a plan that did not fit */
+    for (int i = 0; i < b->n; i++) {
+        if (same(&b->items[i], bound)) {
+            return SW_OK; /* of another program */
         }
     }
-    struct engine_bound *bounds =
-        sw_realloc("engine", e->bounds, (size_t)(e->n_bounds + 1) * sizeof *bounds);
-    SW_TRY_ALLOC(bounds, "the bounds of inputs");
-    e->bounds = bounds;
-    bounds[e->n_bounds] = *bound;
-    bounds[e->n_bounds].name = sw_arena_strdup(&e->names, bound->name);
-    SW_TRY_ALLOC(bounds[e->n_bounds].name, "the bounds of inputs");
-    e->n_bounds++;
+    struct engine_bound *items = sw_realloc("engine", b->items, (size_t)(b->n + 1) * sizeof *items);
+    SW_TRY_ALLOC(items, "the bounds of inputs");
+    b->items = items;
+    items[b->n] = *bound;
+    items[b->n].name = sw_arena_strdup(&b->names, bound->name);
+    SW_TRY_ALLOC(items[b->n].name, "the bounds of inputs");
+    b->n++;
     return SW_OK;
 }
 
-sw_status sw_engine_learn_inputs(struct sw_engine *e, const struct sw_graph *g)
+sw_status sw_engine_learn_inputs(struct engine_bounds *bounds, const struct sw_graph *g)
 {
     for (int32_t i = 0; i < g->n_ops; i++) {
         struct engine_bound bound = {0};
         const int at = index_of(g, &g->ops[i], &bound);
         bound.name = at < 0 ? NULL : input_of(g, g->ops[i].in[at], &bound);
         if (bound.name) {
-            SW_TRY(add(e, &bound));
+            SW_TRY(add(bounds, &bound));
         }
     }
     return SW_OK;
+}
+
+void sw_engine_forget_inputs(struct engine_bounds *bounds)
+{
+    sw_free(bounds->items);
+    sw_arena_fini(&bounds->names);
+    *bounds = (struct engine_bounds){0};
+    sw_arena_init(&bounds->names, "engine");
 }
 
 /* ---- checking ---- */
@@ -190,9 +197,9 @@ static sw_status check_tensor(const struct sw_engine *e, const struct sw_port *p
     if (!view->data) {
         return SW_FAIL(SW_E_ARG, "%s: it has no data", port->name);
     }
-    for (int i = 0; i < e->n_bounds; i++) {
-        if (strcmp(e->bounds[i].name, port->name) == 0) {
-            SW_TRY(check_bound(&e->bounds[i], view));
+    for (int i = 0; i < e->bounds.n; i++) {
+        if (strcmp(e->bounds.items[i].name, port->name) == 0) {
+            SW_TRY(check_bound(&e->bounds.items[i], view));
         }
     }
     return SW_OK;
@@ -269,7 +276,7 @@ static sw_status give_absent(struct sw_engine *e, const struct sw_port *port, in
 {
     const int64_t n = sw_shape_elems(&port->shape), width = sw_shape_last(&port->shape);
     const enum sw_task_absent what = absent(e, port);
-    SW_ASSERT(n <= sw_engine_scratch_elems(e) && port->dtype == SW_I32);
+    SW_ASSERT(n <= sw_engine_scratch_elems(&e->sizes) && port->dtype == SW_I32);
     int32_t *ids = (int32_t *)e->scratch;
     for (int64_t i = 0; i < n; i++) {
         ids[i] = what == SW_ABSENT_COUNTED ? (int32_t)(i % width) : what == SW_ABSENT_ONES;

@@ -27,7 +27,7 @@ sw_status sw_plan_text(const sw_engine *e, bool instructions, bool json, char **
         sw_plan_print_json(e->plan, instructions, &text);
         if (moves && !text.failed) {
             text.len--; /* the closing brace */
-            sw_str_printf(&text, ",\"micro_steps\":%lld,", (long long)e->rounds);
+            sw_str_printf(&text, ",\"micro_steps\":%lld,", (long long)e->sizes.rounds);
             sw_engine_print_moves(e, true, &text);
             sw_str_putc(&text, '}');
         }
@@ -115,7 +115,7 @@ sw_status sw_gradient(sw_engine *e, const char *name, float *out)
         }
         SW_TRY(add_use(e, grad, kept_output(e, "grad_index", use, name), out));
     }
-    const float factor = (float)(1 / e->scaler.scale);
+    const float factor = (float)(1 / e->optimizer.scaler.scale);
     for (int64_t i = 0; i < n; i++) {
         out[i] *= factor;
     }
@@ -179,11 +179,12 @@ sw_status sw_profile_text(const sw_engine *e, char **out)
             }
         }
         const double ms = (double)rows[best].ns / 1e6;
-        sw_str_printf(
-            &text, "%-20s %-28s %6lld %10.3f %6.1f%% %10.1f\n", rows[best].name, rows[best].path,
-            (long long)rows[best].count, ms,
-            total > 0 ? 100.0 * (double)rows[best].ns / (double)total : 0,
-            ms > 0 ? (double)rows[best].flops * (double)(e->step > 0 ? e->step : 1) / ms / 1e6 : 0);
+        sw_str_printf(&text, "%-20s %-28s %6lld %10.3f %6.1f%% %10.1f\n", rows[best].name,
+                      rows[best].path, (long long)rows[best].count, ms,
+                      total > 0 ? 100.0 * (double)rows[best].ns / (double)total : 0,
+                      ms > 0 ? (double)rows[best].flops *
+                                   (double)(e->progress.step > 0 ? e->progress.step : 1) / ms / 1e6
+                             : 0);
         rows[best].name = NULL;
     }
     return give_text(&text, out);

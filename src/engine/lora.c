@@ -106,16 +106,6 @@ void sw_engine_close_lora(struct sw_engine *e)
     }
 }
 
-/* Opens the model again with two parameters for a tied pair. */
-static sw_status untie(struct sw_engine *e)
-{
-    if (!sw_json_put_bool(e->model_doc, sw_json_root(e->model_doc), "tie_word_embeddings", false)) {
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
-    }
-    e->lora->untied = true;
-    return sw_engine_open_model(e);
-}
-
 sw_status sw_engine_fit_lora(struct sw_engine *e)
 {
     if (!e->lora) {
@@ -125,7 +115,8 @@ sw_status sw_engine_fit_lora(struct sw_engine *e)
     if (e->model->tied && e->model->lm_head_name && !e->model->head_module &&
         (sw_lora_saves(spec, e->model->embedding_name) ||
          sw_lora_saves(spec, e->model->lm_head_name))) {
-        SW_TRY(untie(e));
+        SW_TRY(sw_engine_untie(e));
+        e->lora->untied = true;
     }
     spec->head = e->model->head_module;
     spec->saves_head = sw_model_is_labelled(e->model);
@@ -294,14 +285,15 @@ static bool put_adapter(const struct sw_engine *e, struct sw_json_doc *doc, stru
                                          "alpha_pattern",
                                          "modules_to_save"};
     const bool in_out = e->lora->n_layers > 0 && e->lora->layers[0].in_out;
-    bool good =
-        sw_json_put_str(doc, object, "peft_type", "LORA") &&
-        sw_json_put_str(doc, object, "task_type", task_type(e->model->task)) &&
-        (e->model_folder ? sw_json_put_str(doc, object, "base_model_name_or_path", e->model_folder)
-                         : sw_json_put(doc, object, "base_model_name_or_path", SW_JSON_NULL)) &&
-        sw_json_put_bool(doc, object, "inference_mode", true) &&
-        sw_json_put_bool(doc, object, "fan_in_fan_out", in_out) && put_alpha(e, doc, object) &&
-        put_targets(e, doc, object) && sw_json_put_str(doc, object, "bias", "none");
+    bool good = sw_json_put_str(doc, object, "peft_type", "LORA") &&
+                sw_json_put_str(doc, object, "task_type", task_type(e->model->task)) &&
+                (e->source.folder
+                     ? sw_json_put_str(doc, object, "base_model_name_or_path", e->source.folder)
+                     : sw_json_put(doc, object, "base_model_name_or_path", SW_JSON_NULL)) &&
+                sw_json_put_bool(doc, object, "inference_mode", true) &&
+                sw_json_put_bool(doc, object, "fan_in_fan_out", in_out) &&
+                put_alpha(e, doc, object) && put_targets(e, doc, object) &&
+                sw_json_put_str(doc, object, "bias", "none");
     for (size_t i = 0; good && i < SW_LEN(copied); i++) {
         good = put_copy_of(e, doc, object, copied[i]);
     }

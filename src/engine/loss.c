@@ -16,7 +16,26 @@ static const char *name_of(int term, bool count, char *buf, size_t cap)
     return buf;
 }
 
-sw_status sw_engine_learn_loss(struct sw_engine *e, sw_graph *g, sw_value loss, bool backward)
+sw_status sw_engine_open_losses(struct engine_loss *l, int64_t rounds, int ranks)
+{
+    const size_t n = (size_t)(2 * SW_TASK_MAX_LOSSES * rounds);
+    l->local = sw_alloc_zero("engine", n, sizeof *l->local);
+    l->all = sw_alloc_zero("engine", n * (size_t)ranks, sizeof *l->all);
+    l->outputs = sw_alloc("engine", n * sizeof *l->outputs);
+    SW_TRY_ALLOC(l->local && l->all && l->outputs ? l : NULL, "the losses of a step");
+    return SW_OK;
+}
+
+void sw_engine_close_losses(struct engine_loss *l)
+{
+    sw_free(l->local);
+    sw_free(l->outputs);
+    sw_free(l->all);
+}
+
+/* ---- of a graph ---- */
+
+sw_status sw_engine_learn_loss(struct engine_loss *l, sw_graph *g, sw_value loss, bool backward)
 {
     struct sw_loss_term terms[SW_TASK_MAX_LOSSES];
     char name[32];
@@ -27,7 +46,7 @@ sw_status sw_engine_learn_loss(struct sw_engine *e, sw_graph *g, sw_value loss, 
                        "another mean, or be a sum of up to %d of them, scaled and added",
                        SW_TASK_MAX_LOSSES);
     }
-    if (e->token_mean && (n > 1 || terms[0].weight != 1)) {
+    if (l->by_tokens && (n > 1 || terms[0].weight != 1)) {
         return SW_FAIL(SW_E_CONFIG,
                        "spillway.loss \"tokens\": this loss has %d term%s, scaled, each the mean "
                        "over targets of its own; \"microbatch\" takes them",
@@ -36,43 +55,76 @@ sw_status sw_engine_learn_loss(struct sw_engine *e, sw_graph *g, sw_value loss, 
     for (int i = 0; i < n; i++) {
         sw_output(g, name_of(i, false, name, sizeof name), terms[i].sum);
         sw_output(g, name_of(i, true, name, sizeof name), terms[i].count);
-        e->loss.weights[i] = terms[i].weight;
+        l->weights[i] = terms[i].weight;
     }
-    e->loss.n_terms = n;
-    e->loss.row_weight = backward ? terms[0].row_weight : e->loss.row_weight;
+    l->n_terms = n;
+    l->row_weight = backward ? terms[0].row_weight : l->row_weight;
     return SW_OK;
 }
 
-static void find_outputs(const struct sw_engine *e, const struct sw_program *program, int micro,
+static void find_outputs(const struct engine_loss *l, const struct sw_program *program, int micro,
                          const struct sw_port **out)
 {
     char name[32];
-    for (int i = 0; i < 2 * e->loss.n_terms; i++) {
+    for (int i = 0; i < 2 * l->n_terms; i++) {
         out[i] = sw_program_output(program, name_of(i / 2, i % 2 == 1, name, sizeof name), micro);
     }
 }
 
-void sw_engine_find_losses(struct sw_engine *e)
+void sw_engine_find_losses(struct engine_loss *l, const struct sw_plan *plan,
+                           const struct engine_programs *p)
 {
-    const struct engine_programs *p = &e->programs;
     if (p->train >= 0) {
-        const struct sw_program *program = &e->plan->programs[p->train];
+        const struct sw_program *program = &plan->programs[p->train];
         for (int micro = 0; micro < program->micro_batches; micro++) {
-            find_outputs(e, program, micro, &e->loss.outputs[2 * e->loss.n_terms * micro]);
+            find_outputs(l, program, micro, &l->outputs[2 * l->n_terms * micro]);
         }
     }
     if (p->eval >= 0) {
-        find_outputs(e, &e->plan->programs[p->eval], 0, e->loss.eval_outputs);
+        find_outputs(l, &plan->programs[p->eval], 0, l->eval_outputs);
     }
+}
+
+static double mean(const struct engine_loss *l, const double *terms)
+{
+    double loss = 0;
+    for (int i = 0; i < l->n_terms; i++) {
+        const double *term = &terms[2 * i];
+        const double mean_of_term = term[1] > 0 ? term[0] / term[1] : 0;
+        loss = i == 0 && l->weights[0] == 1 ? mean_of_term : loss + l->weights[i] * mean_of_term;
+    }
+    return loss;
 }
 
 double sw_engine_mean_loss(const struct sw_engine *e, const double *terms)
 {
-    double loss = 0;
-    for (int i = 0; i < e->loss.n_terms; i++) {
-        const double *term = &terms[2 * i];
-        const double mean = term[1] > 0 ? term[0] / term[1] : 0;
-        loss = i == 0 && e->loss.weights[0] == 1 ? mean : loss + e->loss.weights[i] * mean;
+    return mean(&e->loss, terms);
+}
+
+/* ---- of a step ---- */
+
+void sw_engine_total_losses(struct engine_loss *l, const struct engine_sizes *s, int ranks)
+{
+    const double *all = ranks > 1 ? l->all : l->local;
+    const int n = 2 * l->n_terms;
+    l->sum = l->count = l->means = 0;
+    for (int64_t k = 0; k < s->micro_batches; k++) {
+        const double *loss = &all[n * (k % ranks * s->rounds + k / ranks)];
+        l->sum += loss[0];
+        l->count += loss[1];
+        l->means += mean(l, loss);
     }
-    return loss;
+}
+
+double sw_engine_step_loss(const struct engine_loss *l, const struct engine_sizes *s)
+{
+    return l->by_tokens ? (l->count > 0 ? l->sum / l->count : 0)
+                        : l->means / (double)s->micro_batches;
+}
+
+double sw_engine_loss_share(const struct engine_loss *l, const struct engine_sizes *s)
+{
+    return !l->by_tokens  ? 1.0 / (double)s->micro_batches
+           : l->count > 0 ? 1 / (l->row_weight * l->count)
+                          : 0;
 }

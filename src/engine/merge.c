@@ -47,7 +47,7 @@ static sw_status open_model(struct sw_merge *m, const char *base)
     if (st < 0) {
         return sw_fail_prefix(st, "%s", m->from.path);
     }
-    if (!m->engine->folder) {
+    if (!m->engine->source.weights) {
         st = SW_FAIL(SW_E_IO, "%s: there are no weights of a base that adapters could be added to",
                      base);
     }
@@ -78,7 +78,7 @@ static sw_status add_item(struct sw_merge *m, const struct engine_param *param)
     const struct sw_safetensor *tensor = sw_engine_find_values(m->engine, name);
     SW_TRY(tensor
                ? sw_engine_check_tensor(param, tensor)
-               : SW_FAIL(SW_E_FORMAT, "%s: tensor %s is missing", m->engine->model_folder, name));
+               : SW_FAIL(SW_E_FORMAT, "%s: tensor %s is missing", m->engine->source.folder, name));
     const bool own = sw_engine_find_in_folder(m->engine, name) == tensor; /* not of a tied pair */
     m->items[m->n++] = (struct merged){param, adapted_of(m->engine, name),
                                        sw_engine_keeps(m->engine, name) ? NULL : tensor,
@@ -184,12 +184,12 @@ enum sw_dtype sw_merge_dtype(const struct sw_merge *m)
 
 const struct sw_json *sw_merge_config(const struct sw_merge *m)
 {
-    return sw_json_root(m->engine->model_doc);
+    return sw_json_root(m->engine->source.doc);
 }
 
 const char *sw_merge_base(const struct sw_merge *m)
 {
-    return m->engine->model_folder;
+    return m->engine->source.folder;
 }
 
 static sw_status read_matrix(const struct sw_merge *m, const char *module, const char *which,

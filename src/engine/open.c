@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening an engine: configuration -> model -> graphs -> plan -> executor -> weights.
-#include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "engine/adapter.h"
 #include "engine/agree.h"
@@ -105,28 +103,24 @@ sw_status sw_engine_resolve_batch(struct sw_engine *e)
                : sw_config_resolve(e->config, e->ranks, e->config->batch.micro_batches);
 }
 
+static void size_step(const struct sw_config *c, int rank, int ranks, struct engine_sizes *out)
+{
+    out->batch = c->batch.micro_batch_size;
+    out->micro_batches = c->batch.micro_batches > 0 ? c->batch.micro_batches
+                                                    : c->batch.accumulation_steps * c->batch.ranks;
+    out->rounds = sw_ceil_div(out->micro_batches, ranks);
+    out->local = (out->micro_batches - rank + ranks - 1) / ranks;
+}
+
 sw_status sw_engine_take_batch(struct sw_engine *e)
 {
-    const struct sw_config *c = e->config;
-    e->batch = c->batch.micro_batch_size;
-    e->micro_batches = c->batch.micro_batches > 0 ? c->batch.micro_batches
-                                                  : c->batch.accumulation_steps * c->batch.ranks;
-    e->rounds = sw_ceil_div(e->micro_batches, e->ranks);
-    e->local = (e->micro_batches - e->rank + e->ranks - 1) / e->ranks;
-    const size_t n = (size_t)(2 * SW_TASK_MAX_LOSSES * e->rounds);
-    e->loss.local = sw_alloc_zero("engine", n, sizeof *e->loss.local);
-    e->loss.all = sw_alloc_zero("engine", n * (size_t)e->ranks, sizeof *e->loss.all);
-    e->loss.outputs = sw_alloc("engine", n * sizeof *e->loss.outputs);
-    SW_TRY_ALLOC(e->loss.outputs, "the losses of a step");
-    SW_TRY_ALLOC(e->loss.local, "the losses of a step");
-    SW_TRY_ALLOC(e->loss.all, "the losses of a step");
-    return SW_OK;
+    size_step(e->config, e->rank, e->ranks, &e->sizes);
+    return sw_engine_open_losses(&e->loss, e->sizes.rounds, e->ranks);
 }
 
 static sw_status resolve_config(struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
-    e->fp16 = c->fp16.enabled;
     if (sw_engine_is_vertical(e) && e->options.keep_gradients) {
         return SW_FAIL(SW_E_CONFIG, "spillway.schedule \"vertical\" keeps no gradients of one "
                                     "micro-batch (keep_gradients); \"horizontal\" does");
@@ -135,7 +129,7 @@ static sw_status resolve_config(struct sw_engine *e)
     e->grad_dtype = c->misc.communication_data_type == SW_DTYPE_COUNT
                         ? e->dtype
                         : (enum sw_dtype)c->misc.communication_data_type;
-    e->token_mean = c->spillway.loss == SW_LOSS_TOKENS;
+    e->loss.by_tokens = c->spillway.loss == SW_LOSS_TOKENS;
     if (c->spillway.micro_batch != SW_MICRO_BATCH_AUTO) { /* else the search does, fit.c */
         SW_TRY(sw_engine_take_batch(e));
     }
@@ -144,184 +138,7 @@ static sw_status resolve_config(struct sw_engine *e)
     e->seed = sw_config_origin_of(c, "spillway.seed") > SW_CONFIG_DEFAULT
                   ? (uint64_t)c->spillway.seed
                   : e->options.seed;
-    e->trains = !e->options.no_train && c->optimizer.type != SW_OPTIMIZER_NONE;
-    if (e->trains) {
-        SW_TRY(sw_config_check_steps(c));
-        SW_TRY(sw_update_rule_init(&c->optimizer, c->spillway.decay_1d, &e->rule));
-        SW_TRY(sw_update_groups_open(c, &e->rule.groups));
-        e->rule.half_moments = c->spillway.moments == SW_MOMENTS_BF16;
-        SW_TRY(sw_schedule_init(&e->schedule, c, 1));
-    }
-    sw_scaler_init(&e->scaler, &c->fp16);
-    return SW_OK;
-}
-
-/* ---- model ---- */
-
-static bool is_folder(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-/* A plan needs no weights: without them the head is as config.json says. */
-static sw_status open_weights(struct sw_engine *e, const struct sw_engine_options *o)
-{
-    if (o->plan_only && !sw_hf_folder_has_weights(o->model)) {
-        return SW_OK;
-    }
-    return sw_hf_folder_open(o->model, &e->folder);
-}
-
-sw_status sw_engine_open_model(struct sw_engine *e)
-{
-    const struct sw_model_options options = {.task = e->options.task, .labels = e->options.labels};
-    sw_model_close(e->model);
-    e->model = NULL;
-    return sw_model_open(e->model_doc, &options, &e->model);
-}
-
-/* Labels are smoothed over the classes of a cross entropy: other losses have none. */
-static sw_status check_smoothing(const struct sw_engine *e, const struct sw_engine_options *o)
-{
-    const double smoothing = e->config->spillway.label_smoothing;
-    const struct sw_task *task = e->model ? e->model->task : NULL;
-    bool fits = task != NULL;
-    for (int i = 0; task && i < task->n_losses; i++) {
-        fits = fits &&
-               (task->losses[i].kind == SW_LOSS_CLASSES || task->losses[i].kind == SW_LOSS_PLACE);
-    }
-    if (smoothing == 0 || fits || (o->no_train && !o->want_eval)) {
-        return SW_OK;
-    }
-    if (!task) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "spillway.label_smoothing %g: a forward of yours says itself "
-                       "what is lost (sw_cross_entropy_of)",
-                       smoothing);
-    }
-    return SW_FAIL(SW_E_CONFIG,
-                   "spillway.label_smoothing %g: the loss of the task \"%s\" is no cross entropy "
-                   "over classes",
-                   smoothing, task->name);
-}
-
-static sw_status check_task(const struct sw_engine *e, const struct sw_engine_options *o)
-{
-    const struct sw_task *task = e->model->task;
-    SW_TRY(check_smoothing(e, o));
-    if (e->config->spillway.packing && !sw_task_input_of(task, "segments")) {
-        return SW_FAIL(SW_E_UNSUP,
-                       "%s: the task \"%s\" reads one text a row; spillway.packing is for "
-                       "language models",
-                       o->model, task->name);
-    }
-    if (o->generate_tokens != 0 && !sw_model_is_causal(e->model) &&
-        !sw_model_is_seq2seq(e->model)) {
-        return SW_FAIL(SW_E_UNSUP, "%s: a model for the task \"%s\" continues no text", o->model,
-                       task->name);
-    }
-    if (task->n_losses == 0 && (!o->no_train || o->want_eval)) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "%s: %s has no head, and nothing is lost: a task says which head is put on "
-                       "it",
-                       o->model, e->model->class_name);
-    }
-    return SW_OK;
-}
-
-sw_status sw_engine_read_model(const struct sw_engine_options *o, struct sw_json_doc **out,
-                               bool *out_folder)
-{
-    struct stat st;
-    SW_TRY(sw_model_check_path(o->model));
-    if (sw_model_is_preset(o->model) && stat(o->model, &st) != 0) {
-        *out_folder = false;
-        return sw_model_preset(o->model, o->vocab_size, o->seq_len, out);
-    }
-    *out_folder = is_folder(o->model);
-    return sw_hf_read_config(o->model, out);
-}
-
-static sw_status look_at(const char *model, const struct sw_model_options *as,
-                         const struct sw_task **out_task, int64_t *out_context)
-{
-    const struct sw_engine_options options = {.model = model};
-    struct sw_json_doc *doc = NULL;
-    struct sw_model *opened = NULL;
-    bool folder;
-    SW_TRY(sw_engine_read_model(&options, &doc, &folder));
-    const sw_status st = sw_model_open(doc, as, &opened);
-    if (st >= 0) {
-        *out_task = opened->task;
-        *out_context = opened->max_tokens;
-    }
-    sw_model_close(opened);
-    sw_json_close(doc);
-    return st;
-}
-
-sw_status sw_engine_find_task(const char *model, const char *asked, int64_t labels,
-                              const struct sw_task **out)
-{
-    const struct sw_model_options as = {.task = asked, .labels = labels};
-    int64_t context;
-    return look_at(model, &as, out, &context);
-}
-
-sw_status sw_engine_find_context(const char *model, int64_t *out)
-{
-    const struct sw_task *task;
-    return look_at(model, NULL, &task, out);
-}
-
-static sw_status open_model(struct sw_engine *e, const struct sw_engine_options *o)
-{
-    if (!o->model) {
-        return o->forward ? check_smoothing(e, o)
-                          : SW_FAIL(SW_E_ARG, "neither a model nor a forward is given");
-    }
-    if (o->forward) {
-        return SW_FAIL(SW_E_ARG, "a model and a forward are both given");
-    }
-    bool folder = false;
-    SW_TRY(sw_engine_read_model(o, &e->model_doc, &folder));
-    if (folder) {
-        e->model_folder = sw_strdup("engine", o->model);
-        SW_TRY_ALLOC(e->model_folder, "the model's path");
-        SW_TRY(open_weights(e, o));
-    }
-    SW_TRY(sw_engine_open_model(e));
-    SW_TRY(sw_engine_resolve_tie(e));
-    SW_TRY(sw_engine_fit_lora(e));
-    if (o->task || o->labels > 0) {
-        SW_TRY(sw_model_put_task(e->model, o->labels > 0 ? o->label_names : NULL, e->model_doc));
-    }
-    e->tokens = o->seq_len > 0 ? o->seq_len : e->model->max_tokens;
-    const int64_t most = o->most_tokens > 0 ? o->most_tokens : SW_DEFAULT_TOKENS;
-    if (o->seq_len == 0) {
-        e->tokens = sw_min_i64(e->tokens, most);
-    }
-    if (e->tokens > e->model->max_tokens) {
-        return SW_FAIL(SW_E_CONFIG, "sequence length %lld: the model has positions for %lld tokens",
-                       (long long)e->tokens, (long long)e->model->max_tokens);
-    }
-    if (o->vocab_size > e->model->vocab) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "the tokenizer has %lld tokens and the model a vocabulary of %lld",
-                       (long long)o->vocab_size, (long long)e->model->vocab);
-    }
-    e->targets = o->target_len > 0 ? o->target_len : e->tokens;
-    SW_TRY(check_task(e, o));
-    if (o->generate_tokens < 0) {
-        e->options.generate_tokens = sw_model_is_seq2seq(e->model) ? e->targets : e->tokens;
-    }
-    if (o->generate_tokens > e->model->max_tokens) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "generation up to %lld tokens: the model has positions for %lld",
-                       (long long)o->generate_tokens, (long long)e->model->max_tokens);
-    }
-    return SW_OK;
+    return sw_engine_open_optimizer(c, !e->options.no_train, &e->optimizer);
 }
 
 /* ---- open and close ---- */
@@ -428,7 +245,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(load_config(e, o));
     SW_TRY(resolve_config(e));
     SW_TRY(sw_engine_find_folders(e));
-    SW_TRY(open_model(e, o));
+    SW_TRY(sw_engine_open_source(e));
     SW_TRY(sw_engine_open_device(e, &e->device));
     SW_TRY(sw_engine_open_host(e, &e->host));
     warn(e);
@@ -440,7 +257,8 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     if (o->plan_only) {
         return SW_OK;
     }
-    e->scratch = sw_alloc("engine", (size_t)sw_engine_scratch_elems(e) * sizeof *e->scratch);
+    e->scratch =
+        sw_alloc("engine", (size_t)sw_engine_scratch_elems(&e->sizes) * sizeof *e->scratch);
     SW_TRY_ALLOC(e->scratch, "conversions");
     SW_TRY(check_same_math(e));
     SW_TRY(agree_on_places(e));
@@ -458,13 +276,12 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(sw_engine_agree_on_algorithms(e));
     SW_TRY(sw_engine_open_trace(e));
     SW_TRY(sw_engine_zero_states(e));
-    if (e->model && !e->folder && o->no_train) { /* a training says so in its first lines */
+    if (e->model && !e->source.weights && o->no_train) { /* a training says so in its first lines */
         sw_log(SW_LOG_WARN, "%s: there is no folder with weights: they are drawn with seed %llu",
                o->model, (unsigned long long)e->seed);
     }
-    SW_TRY(e->folder ? sw_engine_load_folder(e) : sw_engine_init_weights(e));
-    sw_hf_folder_close(e->folder);
-    e->folder = NULL;
+    SW_TRY(e->source.weights ? sw_engine_load_folder(e) : sw_engine_init_weights(e));
+    sw_engine_close_weights(&e->source);
     return sw_engine_load_adapter(e);
 }
 
@@ -474,8 +291,6 @@ sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out
     struct sw_engine *e = sw_alloc_zero("engine", 1, sizeof *e);
     SW_TRY_ALLOC(e, "the engine");
     e->options = *options;
-    e->export_dtype = SW_F32;
-    e->lr_override = NAN;
     e->mesh = sw_mesh_of_data(options->comm ? sw_comm_size(options->comm) : 1);
     int place[SW_AXIS_COUNT];
     sw_mesh_place(&e->mesh, options->comm ? sw_comm_rank(options->comm) : 0, place);
@@ -502,19 +317,14 @@ void sw_close(sw_engine *e)
     sw_device_close(e->device);
     sw_device_close(e->host);
     sw_engine_close_lora(e);
-    sw_model_close(e->model);
-    sw_json_close(e->model_doc);
-    sw_hf_folder_close(e->folder);
-    sw_update_groups_close(e->rule.groups);
+    sw_engine_close_source(e);
+    sw_engine_close_optimizer(&e->optimizer);
     sw_config_close(e->config);
-    sw_free(e->model_folder);
     sw_free(e->folders);
-    sw_free(e->loss.local);
-    sw_free(e->loss.outputs);
-    sw_free(e->loss.all);
+    sw_engine_close_losses(&e->loss);
     sw_free(e->statuses);
     sw_free(e->params);
-    sw_free(e->bounds);
+    sw_engine_forget_inputs(&e->bounds);
     sw_arena_fini(&e->names);
     sw_free(e->scratch);
     sw_free(e);
@@ -532,22 +342,22 @@ sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port,
 
 int64_t sw_engine_micro_batches(const sw_engine *e)
 {
-    return e->micro_batches;
+    return e->sizes.micro_batches;
 }
 
 int64_t sw_engine_local_micro_batches(const sw_engine *e)
 {
-    return e->local;
+    return e->sizes.local;
 }
 
 int64_t sw_engine_micro_batch_size(const sw_engine *e)
 {
-    return e->batch;
+    return e->sizes.batch;
 }
 
 int64_t sw_engine_seq_len(const sw_engine *e)
 {
-    return e->tokens;
+    return e->sizes.tokens;
 }
 
 int64_t sw_engine_vocab(const sw_engine *e)
@@ -557,12 +367,12 @@ int64_t sw_engine_vocab(const sw_engine *e)
 
 int64_t sw_engine_step(const sw_engine *e)
 {
-    return e->step;
+    return e->progress.step;
 }
 
 int64_t sw_engine_samples(const sw_engine *e)
 {
-    return e->samples;
+    return e->progress.samples;
 }
 uint64_t sw_engine_seed(const sw_engine *e)
 {
@@ -600,5 +410,5 @@ double sw_engine_step_flops(const sw_engine *e)
             *(updates ? &once : &each) += (double)instr->flops;
         }
     }
-    return each / program->micro_batches * (double)e->micro_batches + once;
+    return each / program->micro_batches * (double)e->sizes.micro_batches + once;
 }

@@ -23,7 +23,7 @@ static double parameters_of(const struct sw_plan *plan)
 
 void sw_engine_print_moves(const struct sw_engine *e, bool json, struct sw_str *out)
 {
-    const struct sw_transfers t = sw_plan_transfers(e->plan, e->rounds);
+    const struct sw_transfers t = sw_plan_transfers(e->plan, e->sizes.rounds);
     const double written = (double)t.out[SW_TIER_DISK], n = parameters_of(e->plan);
     const double each = n > 0 ? written / n : 0, tb = written * 1000 / 1e12;
     if (json) {

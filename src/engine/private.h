@@ -36,6 +36,7 @@ struct engine_trace {
 /* A micro-batch's loss is a sum of terms, each a weight times a mean; of each there are a sum and a
  * count. See loss.c. */
 struct engine_loss {
+    bool by_tokens; /* weighted by 1 / targets of the step, not of a micro-batch */
     int n_terms;
     double weights[SW_TASK_MAX_LOSSES];
     double row_weight; /* attrs.loss_mean.weight */
@@ -44,6 +45,54 @@ struct engine_loss {
     const struct sw_port *eval_outputs[2 * SW_TASK_MAX_LOSSES]; /* [terms, 2] */
     double *local;                                              /* [rounds, terms, 2] this rank's */
     double *all;                                                /* [ranks, rounds, terms, 2] */
+    /* of the last step: of the first term over k, in the order of k; of the losses of
+     * micro-batches */
+    double sum, count, means;
+};
+
+/* See optimizer.c. */
+struct engine_optimizer {
+    bool trains; /* there is one; else rule, schedule and rates are zeros */
+    struct sw_update_rule rule;
+    struct sw_schedule schedule;
+    struct sw_rates rates;   /* of the step under way */
+    double lr_override;      /* of the next step, instead of the schedule's; NaN = none */
+    struct sw_scaler scaler; /* of the loss */
+};
+
+/* Where the model comes from; see source.c. */
+struct engine_source {
+    struct sw_json_doc *doc;      /* config.json; NULL for a user's own forward */
+    char *folder;                 /* NULL for presets */
+    struct sw_hf_folder *weights; /* of the folder, while they are read */
+    enum sw_dtype dtype;          /* that they had there; f32 without */
+};
+
+/* What a step is made of, by the configuration, the model and the ranks. */
+struct engine_sizes {
+    int64_t batch, tokens, targets; /* of a micro-batch: B, T, and U of an encoder-decoder */
+    int64_t micro_batches;          /* of a step, on all ranks: K */
+    int64_t rounds, local;          /* of this rank: micro-steps, ceil(K / R), and micro-batches */
+};
+enum { SW_SCRATCH_ELEMS = 1 << 16 };
+static inline int64_t sw_engine_scratch_elems(const struct engine_sizes *s)
+{
+    return sw_max_i64(SW_SCRATCH_ELEMS, s->batch * sw_max_i64(s->tokens, s->targets));
+}
+
+/* How far a training is. */
+struct engine_progress {
+    int64_t step, applied, samples; /* steps, those of them that updated, samples */
+    int32_t phase;    /* of the plan's step, that comes next; 0 = no step is under way */
+    bool failed;      /* a step broke in the middle: state is not to be trusted */
+    bool rolled_back; /* the step before was given up */
+};
+
+/* What the inputs of all programs may hold; see inputs.c. */
+struct engine_bounds {
+    struct engine_bound *items;
+    int n;
+    struct sw_arena names;
 };
 
 struct engine_lora; /* adapter.h */
@@ -51,24 +100,15 @@ struct engine_lora; /* adapter.h */
 struct sw_engine {
     struct sw_engine_options options; /* strings borrowed only while opening */
     struct sw_config *config;
-    struct sw_json_doc *model_doc; /* config.json; NULL for a user's own forward */
-    struct sw_model *model;        /* likewise */
-    struct sw_hf_folder *folder;   /* weights, while they are read */
-    char *model_folder;            /* where the model came from; NULL for presets */
-    struct engine_lora *lora;      /* NULL = the model itself is trained */
+    struct engine_source source;
+    struct sw_model *model;   /* NULL for a user's own forward */
+    struct engine_lora *lora; /* NULL = the model itself is trained */
     enum sw_dtype dtype, grad_dtype;
-    enum sw_dtype export_dtype; /* what the model's folder had */
-    bool fp16, token_mean;
-    int64_t batch, tokens, micro_batches; /* B, T, K */
-    int64_t targets;                      /* U, of an encoder-decoder */
-    struct sw_mesh mesh;                  /* today: data only */
-    int rank, ranks;                      /* of its data axis */
-    int64_t rounds, local; /* micro-steps of a step, ceil(K / R); micro-batches of this rank */
-    int64_t *statuses;     /* [ranks] */
-    struct sw_update_rule rule;
-    bool trains;
-    struct sw_schedule schedule;
-    struct sw_scaler scaler;
+    struct engine_sizes sizes;
+    struct sw_mesh mesh; /* today: data only */
+    int rank, ranks;     /* of its data axis */
+    int64_t *statuses;   /* [ranks] */
+    struct engine_optimizer optimizer;
     struct sw_device *device, *host; /* host: see sw_engine_open_host */
     struct sw_plan *plan;
     struct sw_executor *executor;
@@ -77,35 +117,18 @@ struct sw_engine {
     struct engine_programs programs;
     struct engine_trace trace;
     struct engine_param *params;
-    struct sw_arena names; /* of file_name, bounds */
+    struct sw_arena names; /* of file_name, digest */
     int32_t n_params;
-    struct engine_bound *bounds; /* [n_bounds] what inputs may hold; inputs.c */
-    int n_bounds;
+    struct engine_bounds bounds; /* of what enters */
     struct engine_loss loss;
     float *scratch; /* [sw_engine_scratch_elems] for conversions, and inputs that are left out */
 
-    /* the run */
-    struct engine_totals {
-        double sum, count; /* of the first term of a step's losses, over k, in the order of k */
-        double means;      /* of the losses of micro-batches */
-    } totals;
-    struct sw_rates rates; /* of the step under way */
-    int64_t step, applied, samples;
-    int32_t phase; /* of the plan's step, that comes next; 0 = no step is under way */
+    struct engine_progress progress;
     uint64_t seed;
-    /* of the next step, instead of the schedule's; NaN = none. For recorded runs */
-    double lr_override;
-    bool failed;      /* a step broke in the middle: state is not to be trusted */
-    bool rolled_back; /* the step before was given up */
-    bool one_slot;    /* some rank has no room for two, see sw_plan_options */
+    bool one_slot; /* some rank has no room for two, see sw_plan_options */
 
     struct sw_engine_training training; /* that it is in, on rank 0; zeros elsewhere */
 };
-enum { SW_SCRATCH_ELEMS = 1 << 16 };
-static inline int64_t sw_engine_scratch_elems(const struct sw_engine *e)
-{
-    return sw_max_i64(SW_SCRATCH_ELEMS, e->batch * sw_max_i64(e->tokens, e->targets));
-}
 
 /* All micro-batches of a block before the next block. */
 static inline bool sw_engine_is_vertical(const struct sw_engine *e)
@@ -116,7 +139,9 @@ static inline bool sw_engine_is_vertical(const struct sw_engine *e)
 /* ---- inputs.c ---- */
 /* What each input of a graph, as its forward describes it, may hold: before passes divide the
  * tables that it indexes. */
-sw_status sw_engine_learn_inputs(struct sw_engine *e, const struct sw_graph *g);
+sw_status sw_engine_learn_inputs(struct engine_bounds *bounds, const struct sw_graph *g);
+/* Before the graphs of a plan, and at the end. */
+void sw_engine_forget_inputs(struct engine_bounds *bounds);
 /* SW_E_ARG names a tensor that is missing, of another shape or dtype, or with ids or labels that
  * are out of range; nothing has run then. micro: which micro-batch of a program that holds several,
  * else 0. */
@@ -152,19 +177,38 @@ bool sw_engine_packs_rows(const struct sw_engine *e);
  * as many as it likes. */
 size_t sw_engine_device_budget(const struct sw_engine *e);
 
+/* ---- optimizer.c ---- */
+/* wanted: the engine is to train, where the configuration has an optimizer. */
+sw_status sw_engine_open_optimizer(const struct sw_config *c, bool wanted,
+                                   struct engine_optimizer *out);
+void sw_engine_close_optimizer(struct engine_optimizer *o);
+/* The parameters of a graph, for the groups of the rule. */
+sw_status sw_engine_bind_groups(struct engine_optimizer *o, const struct sw_graph *g);
+/* Of the rates of all steps, as far as a hash sees. */
+uint64_t sw_engine_hash_rates(const struct engine_optimizer *o, uint64_t h);
+/* Those of the update that comes behind so many others. */
+void sw_engine_next_rates(struct engine_optimizer *o, int64_t applied);
+
 /* ---- loss.c ---- */
+/* Room for those of a step. */
+sw_status sw_engine_open_losses(struct engine_loss *l, int64_t rounds, int ranks);
+void sw_engine_close_losses(struct engine_loss *l);
 /* The terms of a loss that the forward of a graph returned: their sums and counts become outputs.
  * SW_E_ARG: it is no sum of scaled means. */
-sw_status sw_engine_learn_loss(struct sw_engine *e, sw_graph *g, sw_value loss, bool backward);
+sw_status sw_engine_learn_loss(struct engine_loss *l, sw_graph *g, sw_value loss, bool backward);
 /* Where the parts of a step read them. */
-void sw_engine_find_losses(struct sw_engine *e);
+void sw_engine_find_losses(struct engine_loss *l, const struct sw_plan *plan,
+                           const struct engine_programs *programs);
+/* Adds up those of a step on so many ranks, which are `local` on one and `all` on several. */
+void sw_engine_total_losses(struct engine_loss *l, const struct engine_sizes *s, int ranks);
+/* The step's loss by those sums; .. */
+double sw_engine_step_loss(const struct engine_loss *l, const struct engine_sizes *s);
+/* .. and what gradients summed over its micro-batches are multiplied with, for their mean. */
+double sw_engine_loss_share(const struct engine_loss *l, const struct engine_sizes *s);
 
 /* ---- open.c ---- */
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port, double *out);
-
-/* By config.json and what the options ask for; in the place of one that is open. */
-sw_status sw_engine_open_model(struct sw_engine *e);
 
 /* Ranks that the batch keys count. */
 int sw_engine_batch_ranks(const struct sw_engine *e);
@@ -172,6 +216,14 @@ int sw_engine_batch_ranks(const struct sw_engine *e);
 sw_status sw_engine_resolve_batch(struct sw_engine *e);
 sw_status sw_engine_take_batch(struct sw_engine *e);
 
+/* ---- source.c ---- */
+sw_status sw_engine_open_source(struct sw_engine *e);
+void sw_engine_close_source(struct sw_engine *e);
+void sw_engine_close_weights(struct engine_source *source);
+/* By config.json and what the options ask for; in the place of one that is open. */
+sw_status sw_engine_open_model(struct sw_engine *e);
+/* The same where a tied pair is two parameters. */
+sw_status sw_engine_untie(struct sw_engine *e);
 /* config.json of a folder, a file or a preset; *out_folder: it is a folder. */
 sw_status sw_engine_read_model(const struct sw_engine_options *o, struct sw_json_doc **out,
                                bool *out_folder);
@@ -216,6 +268,9 @@ void sw_engine_close_trace(struct sw_engine *e);
 int64_t sw_engine_largest_layer(const sw_engine *e);
 
 /* ---- step.c ---- */
+/* SW_E_ARG: a step is under way, and `what` waits for its end. */
+sw_status sw_engine_check_idle(const struct engine_progress *p, const char *what);
+
 /* Any float output, widened to f32. */
 sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port, float *out);
 

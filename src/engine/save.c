@@ -180,7 +180,7 @@ static bool put_export(const struct sw_engine *e, struct sw_json_doc *doc, struc
 {
     struct sw_json *as = sw_json_put(doc, root, "export", SW_JSON_OBJECT);
     struct sw_json *names = as ? sw_json_put(doc, as, "names", SW_JSON_OBJECT) : NULL;
-    bool good = names && sw_json_put_str(doc, as, "dtype", sw_dtype_name(e->export_dtype));
+    bool good = names && sw_json_put_str(doc, as, "dtype", sw_dtype_name(e->source.dtype));
     for (int32_t i = 0; good && i < e->n_params; i++) {
         const struct engine_param *param = &e->params[i];
         if (param->file_name && strcmp(param->file_name, param->work->name) != 0) {
@@ -222,10 +222,10 @@ sw_status sw_engine_describe_run(const struct sw_engine *e, struct sw_json_doc *
     st = sw_json_new("run", &doc);
     if (st >= 0) {
         struct sw_json *root = sw_json_root(doc);
-        const struct sw_json *model = e->model_doc ? sw_json_root(e->model_doc) : NULL;
+        const struct sw_json *model = e->source.doc ? sw_json_root(e->source.doc) : NULL;
         if (!sw_json_put_copy(doc, root, "ds_config", sw_json_root(config)) ||
             (model && !sw_json_put_copy(doc, root, "model", model)) ||
-            (model && !sw_json_put_i64(doc, root, "seq_len", e->tokens)) ||
+            (model && !sw_json_put_i64(doc, root, "seq_len", e->sizes.tokens)) ||
             (model && !put_export(e, doc, root)) || !sw_engine_put_lora(e, doc, root)) {
             sw_json_close(doc);
             st = SW_FAIL(SW_E_NOMEM, "out of host memory for the configuration");
@@ -239,7 +239,7 @@ sw_status sw_engine_describe_run(const struct sw_engine *e, struct sw_json_doc *
 
 sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options *options)
 {
-    if (e->failed || e->phase != 0) {
+    if (e->progress.failed || e->progress.phase != 0) {
         return SW_FAIL(SW_E_ARG, "sw_save: a step is under way or failed half way");
     }
     struct sw_json_doc *config = NULL;
@@ -251,9 +251,9 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
                                      : list_init(e, &t);
     if (st >= 0) {
         const struct sw_ckpt_meta meta = {
-            .step = e->step,
-            .applied = e->applied,
-            .samples = e->samples,
+            .step = e->progress.step,
+            .applied = e->progress.applied,
+            .samples = e->progress.samples,
             .seed = e->seed,
             .val_loss = options ? options->val_loss : NAN,
             .metric = {.name = options ? options->metric : NULL,
@@ -262,8 +262,8 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
             .fingerprint = e->plan->fingerprint,
             .kernel_set = sw_device_kernel_set(e->device),
             .algorithms = algorithms.ptr,
-            .scaler = {e->scaler.scale, e->scaler.iteration, e->scaler.last_overflow,
-                       e->scaler.hysteresis_left},
+            .scaler = {e->optimizer.scaler.scale, e->optimizer.scaler.iteration,
+                       e->optimizer.scaler.last_overflow, e->optimizer.scaler.hysteresis_left},
             .config = sw_json_root(config),
             .data = e->training.data,
         };
@@ -361,17 +361,18 @@ static sw_status load_and_verify(struct sw_engine *e, struct sw_ckpt *ckpt)
 
 static void take_over(struct sw_engine *e, const struct sw_ckpt_meta *meta)
 {
-    e->failed = false;
+    e->progress.failed = false;
     sw_executor_forget_fault(e->executor);
-    e->rolled_back = true; /* what a failed step took with it, and a checkpoint does not have */
-    e->phase = 0;
-    e->step = meta->step;
-    e->applied = meta->applied;
-    e->samples = meta->samples;
-    e->scaler.scale = meta->scaler.scale;
-    e->scaler.iteration = meta->scaler.iteration;
-    e->scaler.last_overflow = meta->scaler.last_overflow;
-    e->scaler.hysteresis_left = meta->scaler.hysteresis_left;
+    e->progress.rolled_back =
+        true; /* what a failed step took with it, and a checkpoint does not have */
+    e->progress.phase = 0;
+    e->progress.step = meta->step;
+    e->progress.applied = meta->applied;
+    e->progress.samples = meta->samples;
+    e->optimizer.scaler.scale = meta->scaler.scale;
+    e->optimizer.scaler.iteration = meta->scaler.iteration;
+    e->optimizer.scaler.last_overflow = meta->scaler.last_overflow;
+    e->optimizer.scaler.hysteresis_left = meta->scaler.hysteresis_left;
 }
 
 /* ---- which one, on several ranks ---- */
@@ -454,7 +455,7 @@ sw_status sw_load(sw_engine *e, const char *folder)
         st = sw_engine_agree(e, sw_engine_check_resume(e, ckpt),
                              "comparing a checkpoint with this run");
         if (st >= 0) {
-            e->failed = true; /* until all of it is there, on all ranks */
+            e->progress.failed = true; /* until all of it is there, on all ranks */
             st = sw_engine_agree(e, load_and_verify(e, ckpt), "loading a checkpoint");
         }
         if (st >= 0) {

@@ -132,13 +132,13 @@ static sw_status plan_stage(const struct sw_engine_options *options, int stage, 
     SW_TRY(open_stage(options, stage, false, out, &comm, &e));
     out->dtype = e->dtype;
     out->vertical = sw_engine_is_vertical(e);
-    out->micro_batches = e->micro_batches;
-    out->paper = sw_paper_widths(e->dtype, &e->rule);
-    out->moved[stage] = sw_plan_transfers(e->plan, e->rounds);
+    out->micro_batches = e->sizes.micro_batches;
+    out->paper = sw_paper_widths(e->dtype, &e->optimizer.rule);
+    out->moved[stage] = sw_plan_transfers(e->plan, e->sizes.rounds);
     const struct sw_plan_options plan = {.ranks = out->ranks,
                                          .stage = stage,
-                                         .micro_batches = e->micro_batches,
-                                         .rule = e->trains ? &e->rule : NULL};
+                                         .micro_batches = e->sizes.micro_batches,
+                                         .rule = e->optimizer.trains ? &e->optimizer.rule : NULL};
     sw_status st = sw_plan_tabulate(e->plan, &plan, &out->tables[stage]);
     sw_close(e);
     sw_comm_close(comm, false);

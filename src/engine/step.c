@@ -7,8 +7,6 @@
 // A step that fails in a phase that can be rolled back is given up, and the engine is as it was
 // before it. On several ranks a disk that fails is kept for the end: its rank goes on with what the
 // others wait for, and before the step counts all of them hear of it.
-#include <math.h>
-
 #include "engine/private.h"
 
 static const struct sw_step *step_of(const struct sw_engine *e)
@@ -16,9 +14,14 @@ static const struct sw_step *step_of(const struct sw_engine *e)
     return &e->plan->step;
 }
 
+static const struct sw_step_phase *next_phase(const struct sw_engine *e)
+{
+    return &e->plan->step.phases[e->progress.phase];
+}
+
 bool sw_engine_writes_in_place(const struct sw_engine *e)
 {
-    return e->trains && e->plan->tier_bytes[SW_TIER_DISK] > 0 && !e->plan->two_slots;
+    return e->optimizer.trains && e->plan->tier_bytes[SW_TIER_DISK] > 0 && !e->plan->two_slots;
 }
 
 /* ---- steps that fail ---- */
@@ -30,8 +33,8 @@ static sw_status give_up(struct sw_engine *e, sw_status st)
     snprintf(message, sizeof message, "%s", sw_error_message());
     sw_executor_forget_fault(e->executor);
     sw_engine_pause_trace(e);
-    e->phase = 0;
-    e->rolled_back = true;
+    e->progress.phase = 0;
+    e->progress.rolled_back = true;
     return SW_FAIL(st, "%s", message);
 }
 
@@ -40,12 +43,11 @@ static sw_status give_up(struct sw_engine *e, sw_status st)
 static sw_status fail_step(struct sw_engine *e, sw_status st)
 {
     char message[1024];
-    const struct sw_step *step = step_of(e);
-    const bool safe = e->phase < step->n_safe;
-    if (safe && (e->ranks == 1 || step->phases[e->phase].action == SW_STEP_AGREE)) {
+    const bool safe = e->progress.phase < step_of(e)->n_safe;
+    if (safe && (e->ranks == 1 || next_phase(e)->action == SW_STEP_AGREE)) {
         return give_up(e, st);
     }
-    e->failed = true;
+    e->progress.failed = true;
     if (!safe && sw_engine_writes_in_place(e)) {
         snprintf(message, sizeof message, "%s", sw_error_message());
         return SW_FAIL(st,
@@ -58,7 +60,7 @@ static sw_status fail_step(struct sw_engine *e, sw_status st)
 
 static sw_status check_ready(const struct sw_engine *e)
 {
-    if (e->failed) {
+    if (e->progress.failed) {
         return SW_FAIL(
             SW_E_ARG, "an earlier step failed half way%s; load a checkpoint or open again",
             sw_engine_writes_in_place(e) ? ", and what it updates on the disk is written "
@@ -77,22 +79,22 @@ static sw_status check_ready(const struct sw_engine *e)
 static void set_round(struct sw_engine *e, int64_t j)
 {
     struct sw_executor *ex = e->executor;
-    const double micro = (double)(e->samples / e->batch + j * e->ranks + e->rank);
+    const double micro = (double)(e->progress.samples / e->sizes.batch + j * e->ranks + e->rank);
     sw_executor_set_of(ex, j, SW_SCALAR_SEED_LO, (double)(uint32_t)e->seed);
     sw_executor_set_of(ex, j, SW_SCALAR_SEED_HI, (double)(uint32_t)(e->seed >> 32));
     sw_executor_set_of(ex, j, SW_SCALAR_MICRO, micro);
     sw_executor_set_of(ex, j, SW_SCALAR_FIRST, j == 0);
-    sw_executor_set_of(ex, j, SW_SCALAR_LOSS_SCALE, e->scaler.scale);
+    sw_executor_set_of(ex, j, SW_SCALAR_LOSS_SCALE, e->optimizer.scaler.scale);
 }
 
 static sw_status begin_step(struct sw_engine *e)
 {
     sw_engine_begin_trace(e);
-    if (e->rolled_back) {
+    if (e->progress.rolled_back) {
         SW_TRY(sw_executor_roll_back(e->executor));
-        e->rolled_back = false;
+        e->progress.rolled_back = false;
     }
-    for (int64_t j = 0; j < e->rounds; j++) {
+    for (int64_t j = 0; j < e->sizes.rounds; j++) {
         set_round(e, j);
     }
     return SW_OK;
@@ -120,21 +122,13 @@ static void take_loss(struct sw_engine *e, int64_t j)
 /* All ranks know all losses, so that all print, and scale by, the same. */
 static sw_status total_losses(struct sw_engine *e)
 {
-    const double *all = e->loss.local;
-    const int n = 2 * e->loss.n_terms;
+    struct engine_loss *l = &e->loss;
     if (e->ranks > 1) {
-        SW_TRY(sw_comm_all_gather(e->options.comm, e->loss.local, e->loss.all,
-                                  (size_t)(n * e->rounds) * sizeof *e->loss.local, "the losses"));
-        all = e->loss.all;
+        const size_t n = (size_t)(2 * l->n_terms * e->sizes.rounds);
+        SW_TRY(sw_comm_all_gather(e->options.comm, l->local, l->all, n * sizeof *l->local,
+                                  "the losses"));
     }
-    struct engine_totals t = {0};
-    for (int64_t k = 0; k < e->micro_batches; k++) {
-        const double *loss = &all[n * (k % e->ranks * e->rounds + k / e->ranks)];
-        t.sum += loss[0];
-        t.count += loss[1];
-        t.means += sw_engine_mean_loss(e, loss);
-    }
-    e->totals = t;
+    sw_engine_total_losses(l, &e->sizes, e->ranks);
     return SW_OK;
 }
 
@@ -142,23 +136,17 @@ static sw_status total_losses(struct sw_engine *e)
  * not known yet. */
 static void set_rates(struct sw_engine *e)
 {
+    struct engine_optimizer *o = &e->optimizer;
     struct sw_executor *ex = e->executor;
-    const double targets = e->totals.count;
-    double share = 1.0 / (double)e->micro_batches;
-    if (e->token_mean) {
-        share = targets > 0 ? 1 / (e->loss.row_weight * targets) : 0;
-    }
-    e->rates = sw_schedule_at(&e->schedule, 0, e->applied);
-    if (!isnan(e->lr_override)) {
-        e->rates.lr = e->lr_override;
-    }
-    sw_executor_set(ex, SW_SCALAR_GRAD_FACTOR, share / e->scaler.scale);
+    const double share = sw_engine_loss_share(&e->loss, &e->sizes);
+    sw_engine_next_rates(o, e->progress.applied);
+    sw_executor_set(ex, SW_SCALAR_GRAD_FACTOR, share / o->scaler.scale);
     sw_executor_set(ex, SW_SCALAR_OVERFLOW_FACTOR, share);
-    sw_executor_set(ex, SW_SCALAR_LR, e->rates.lr);
+    sw_executor_set(ex, SW_SCALAR_LR, o->rates.lr);
     sw_executor_set(ex, SW_SCALAR_BETA1,
-                    e->rule.attrs.kind == SW_UPDATE_SGD ? e->rule.momentum : e->rates.beta1);
-    sw_executor_set(ex, SW_SCALAR_BETA2, e->rates.beta2);
-    sw_executor_set(ex, SW_SCALAR_STEP, (double)(e->applied + 1));
+                    o->rule.attrs.kind == SW_UPDATE_SGD ? o->rule.momentum : o->rates.beta1);
+    sw_executor_set(ex, SW_SCALAR_BETA2, o->rates.beta2);
+    sw_executor_set(ex, SW_SCALAR_STEP, (double)(e->progress.applied + 1));
     sw_executor_set(ex, SW_SCALAR_CLIP, 1);
     sw_executor_set(ex, SW_SCALAR_SKIP, 0);
 }
@@ -166,7 +154,7 @@ static void set_rates(struct sw_engine *e)
 static sw_status on_losses(void *ctx)
 {
     struct sw_engine *e = ctx;
-    for (int64_t j = 0; j < e->local; j++) {
+    for (int64_t j = 0; j < e->sizes.local; j++) {
         take_loss(e, j);
     }
     SW_TRY(total_losses(ctx));
@@ -197,10 +185,10 @@ static bool is_forward(const struct sw_engine *e, int32_t i)
 /* The next phase. micro_batches: those that it computes, checked; NULL = none. */
 static sw_status advance(struct sw_engine *e, const struct sw_batch *micro_batches)
 {
-    const struct sw_step_phase *phase = &step_of(e)->phases[e->phase];
+    const struct sw_step_phase *phase = next_phase(e);
     const struct sw_step_hooks hooks = {e, on_losses, on_agree};
-    const int n = is_forward(e, e->phase) ? phase->n_micro : 0;
-    if (e->phase == 0) {
+    const int n = is_forward(e, e->progress.phase) ? phase->n_micro : 0;
+    if (e->progress.phase == 0) {
         const sw_status begun = begin_step(e);
         if (begun < 0) {
             return fail_step(e, begun);
@@ -209,7 +197,7 @@ static sw_status advance(struct sw_engine *e, const struct sw_batch *micro_batch
     for (int i = 0; i < n; i++) {
         SW_TRY(sw_engine_give_inputs(e, e->programs.train, i, phase->round + i, &micro_batches[i]));
     }
-    sw_status st = sw_executor_walk(e->executor, &hooks, &e->phase, e->phase + 1);
+    sw_status st = sw_executor_walk(e->executor, &hooks, &e->progress.phase, e->progress.phase + 1);
     for (int i = 0; i < n && st >= 0; i++) {
         st = fetch_loss(e, phase->round + i, i);
     }
@@ -226,7 +214,7 @@ static sw_status join(struct sw_engine *e)
 /* Up to and with the next backward. */
 static sw_status go_back(struct sw_engine *e)
 {
-    while (!is_run(&step_of(e)->phases[e->phase], SW_SEGMENT_BACKWARD)) {
+    while (!is_run(next_phase(e), SW_SEGMENT_BACKWARD)) {
         SW_TRY(advance(e, NULL));
     }
     return advance(e, NULL);
@@ -234,35 +222,34 @@ static sw_status go_back(struct sw_engine *e)
 
 static void count_step(struct sw_engine *e, struct sw_step_report *out)
 {
-    const struct engine_totals totals = e->totals;
     *out = (struct sw_step_report){
-        .loss = e->token_mean ? (totals.count > 0 ? totals.sum / totals.count : 0)
-                              : totals.means / (double)e->micro_batches,
+        .loss = sw_engine_step_loss(&e->loss, &e->sizes),
         .grad_norm = sw_executor_get(e->executor, SW_SCALAR_NORM),
-        .lr = e->rates.lr,
-        .loss_scale = e->scaler.scale,
+        .lr = e->optimizer.rates.lr,
+        .loss_scale = e->optimizer.scaler.scale,
         .skipped = sw_executor_get(e->executor, SW_SCALAR_SKIP) != 0,
-        .targets = totals.count,
+        .targets = e->loss.count,
     };
-    e->phase = 0;
-    e->step++;
-    e->samples += e->batch * e->micro_batches;
-    e->applied += !out->skipped;
-    out->step = e->step;
-    out->applied = e->applied;
-    out->samples = e->samples;
+    struct engine_progress *p = &e->progress;
+    p->phase = 0;
+    p->step++;
+    p->samples += e->sizes.batch * e->sizes.micro_batches;
+    p->applied += !out->skipped;
+    out->step = p->step;
+    out->applied = p->applied;
+    out->samples = p->samples;
 }
 
 /* What is left of it. */
 static sw_status finish(struct sw_engine *e, struct sw_step_report *out)
 {
-    while (e->phase < step_of(e)->n_phases) {
+    while (e->progress.phase < step_of(e)->n_phases) {
         SW_TRY(advance(e, NULL));
     }
     struct sw_step_report report;
     count_step(e, &report);
     SW_TRY(sw_engine_end_trace(e));
-    SW_TRY(sw_scaler_update(&e->scaler, report.skipped));
+    SW_TRY(sw_scaler_update(&e->optimizer.scaler, report.skipped));
     if (out) {
         *out = report;
     }
@@ -286,15 +273,15 @@ static sw_status check_parts(const struct sw_engine *e, const char *what)
 sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_loss)
 {
     SW_TRY(check_parts(e, "sw_forward"));
-    if (is_forward(e, e->phase - 1)) {
+    if (is_forward(e, e->progress.phase - 1)) {
         return SW_FAIL(SW_E_ARG, "sw_forward: the backward of the micro-batch before is missing");
     }
-    if (!is_forward(e, e->phase)) {
+    if (!is_forward(e, e->progress.phase)) {
         return SW_FAIL(SW_E_ARG, "sw_forward: a step has %lld micro-batches here; sw_step is due",
-                       (long long)e->local);
+                       (long long)e->sizes.local);
     }
     SW_TRY(sw_engine_check_inputs(e, e->programs.train, 0, batch));
-    const int64_t round = step_of(e)->phases[e->phase].round;
+    const int64_t round = next_phase(e)->round;
     SW_TRY(advance(e, batch));
     SW_TRY(join(e));
     take_loss(e, round);
@@ -307,7 +294,7 @@ sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_los
 sw_status sw_backward(sw_engine *e)
 {
     SW_TRY(check_parts(e, "sw_backward"));
-    if (!is_forward(e, e->phase - 1)) {
+    if (!is_forward(e, e->progress.phase - 1)) {
         return SW_FAIL(SW_E_ARG, "sw_backward: there is no forward to go back through");
     }
     SW_TRY(go_back(e));
@@ -316,15 +303,16 @@ sw_status sw_backward(sw_engine *e)
 
 static sw_status check_trains(const struct sw_engine *e)
 {
-    return e->trains ? SW_OK
-                     : SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
+    return e->optimizer.trains
+               ? SW_OK
+               : SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
 }
 
 /* Micro-batches of this rank whose backward is done. */
 static int64_t n_done(const struct sw_engine *e)
 {
     int64_t n = 0;
-    for (int32_t i = 0; i < e->phase; i++) {
+    for (int32_t i = 0; i < e->progress.phase; i++) {
         const struct sw_step_phase *phase = &step_of(e)->phases[i];
         n += is_run(phase, SW_SEGMENT_BACKWARD) ? phase->n_micro : 0;
     }
@@ -335,9 +323,9 @@ sw_status sw_step(sw_engine *e, struct sw_step_report *out)
 {
     SW_TRY(check_parts(e, "sw_step"));
     SW_TRY(check_trains(e));
-    if (n_done(e) != e->local || is_forward(e, e->phase - 1)) {
+    if (n_done(e) != e->sizes.local || is_forward(e, e->progress.phase - 1)) {
         return SW_FAIL(SW_E_ARG, "sw_step: %lld of %lld micro-batches are done",
-                       (long long)n_done(e), (long long)e->local);
+                       (long long)n_done(e), (long long)e->sizes.local);
     }
     return finish(e, out);
 }
@@ -345,13 +333,11 @@ sw_status sw_step(sw_engine *e, struct sw_step_report *out)
 sw_status sw_train_batch(sw_engine *e, const struct sw_batch *micro_batches, int64_t n,
                          struct sw_step_report *out)
 {
-    if (n != e->local) {
+    if (n != e->sizes.local) {
         return SW_FAIL(SW_E_ARG, "sw_train_batch: %lld micro-batches given, a step has %lld here",
-                       (long long)n, (long long)e->local);
+                       (long long)n, (long long)e->sizes.local);
     }
-    if (e->phase != 0) {
-        return SW_FAIL(SW_E_ARG, "sw_train_batch: a step is under way");
-    }
+    SW_TRY(sw_engine_check_idle(&e->progress, "sw_train_batch"));
     SW_TRY(check_ready(e));
     SW_TRY(check_trains(e));
     const struct sw_program *program = &e->plan->programs[e->programs.train];
@@ -362,8 +348,8 @@ sw_status sw_train_batch(sw_engine *e, const struct sw_batch *micro_batches, int
             return sw_fail_prefix(st, "micro-batch %lld", (long long)j);
         }
     }
-    while (is_forward(e, e->phase)) {
-        SW_TRY(advance(e, &micro_batches[step_of(e)->phases[e->phase].round]));
+    while (is_forward(e, e->progress.phase)) {
+        SW_TRY(advance(e, &micro_batches[next_phase(e)->round]));
         SW_TRY(go_back(e));
     }
     return finish(e, out);
@@ -374,20 +360,22 @@ sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what)
     return e->ranks == 1 ? st : sw_comm_agree(e->options.comm, st, what);
 }
 
-static sw_status check_idle(const struct sw_engine *e, int i_program, const char *what)
+sw_status sw_engine_check_idle(const struct engine_progress *p, const char *what)
+{
+    return p->phase == 0 ? SW_OK : SW_FAIL(SW_E_ARG, "%s: a step is under way", what);
+}
+
+static sw_status check_program(const struct sw_engine *e, int i_program, const char *what)
 {
     if (i_program < 0) {
         return SW_FAIL(SW_E_ARG, "%s: the engine was opened without it", what);
     }
-    if (e->phase != 0) {
-        return SW_FAIL(SW_E_ARG, "%s: a step is under way", what);
-    }
-    return SW_OK;
+    return sw_engine_check_idle(&e->progress, what);
 }
 
 sw_status sw_engine_evaluate(sw_engine *e, const struct sw_batch *batch, double *out)
 {
-    SW_TRY(check_idle(e, e->programs.eval, "sw_evaluate"));
+    SW_TRY(check_program(e, e->programs.eval, "sw_evaluate"));
     SW_TRY(sw_engine_check_inputs(e, e->programs.eval, 0, batch));
     SW_TRY(sw_engine_give_inputs(e, e->programs.eval, 0, -1, batch));
     SW_TRY(sw_executor_forward(e->executor, e->programs.eval));
@@ -441,7 +429,7 @@ int64_t sw_logits_elems(const sw_engine *e)
 
 sw_status sw_logits(sw_engine *e, const struct sw_batch *batch, float *out)
 {
-    SW_TRY(check_idle(e, e->programs.logits, "sw_logits"));
+    SW_TRY(check_program(e, e->programs.logits, "sw_logits"));
     if (out && !logits_of(e)) {
         return SW_FAIL(SW_E_ARG, "sw_logits: the forward has no output \"logits\"");
     }

@@ -73,20 +73,20 @@ sw_status sw_engine_open_trace(struct sw_engine *e)
     }
     SW_TRY(check_path(e));
     const int64_t steps = t->first > 0 ? t->last - t->first + 1 : DEFAULT_STEPS;
-    return sw_trace_open(e->plan, steps, e->rounds, &t->trace);
+    return sw_trace_open(e->plan, steps, e->sizes.rounds, &t->trace);
 }
 
 sw_status sw_engine_limit_trace(struct sw_engine *e, int64_t last_step)
 {
     struct engine_trace *t = &e->trace;
-    if (!t->trace || last_step <= e->step) {
+    if (!t->trace || last_step <= e->progress.step) {
         return SW_OK;
     }
     if (t->first == 0) { /* the second step is the first that is like all others */
-        t->first = sw_min_i64(e->step + 2, last_step);
+        t->first = sw_min_i64(e->progress.step + 2, last_step);
         t->last = t->first + DEFAULT_STEPS - 1;
     }
-    if (t->first > last_step || t->last <= e->step) {
+    if (t->first > last_step || t->last <= e->progress.step) {
         if (t->made) {
             unlink(e->config->spillway.trace);
         }
@@ -94,7 +94,8 @@ sw_status sw_engine_limit_trace(struct sw_engine *e, int64_t last_step)
             SW_E_CONFIG,
             "the trace of steps %lld to %lld (spillway.trace_first, --trace-steps) would "
             "stay empty: this run has steps %lld to %lld",
-            (long long)t->first, (long long)t->last, (long long)e->step + 1, (long long)last_step);
+            (long long)t->first, (long long)t->last, (long long)e->progress.step + 1,
+            (long long)last_step);
     }
     t->last = sw_min_i64(t->last, last_step);
     return SW_OK;
@@ -108,10 +109,10 @@ void sw_engine_begin_trace(struct sw_engine *e)
     }
     t->began = true;
     if (t->first == 0) {
-        t->first = e->step + 2;
+        t->first = e->progress.step + 2;
         t->last = t->first + DEFAULT_STEPS - 1;
     }
-    if (e->step + 1 >= t->first && e->step + 1 <= t->last) {
+    if (e->progress.step + 1 >= t->first && e->progress.step + 1 <= t->last) {
         t->begin_ns = sw_now_ns();
         t->base_ns = t->base_ns ? t->base_ns : t->begin_ns;
         sw_executor_trace(e->executor, t->trace);
@@ -228,14 +229,14 @@ sw_status sw_engine_end_trace(struct sw_engine *e)
         return SW_OK;
     }
     sw_engine_pause_trace(e);
-    sw_trace_step(t->trace, e->step, t->begin_ns, sw_now_ns());
-    return e->step >= t->last ? sw_engine_finish_trace(e) : SW_OK;
+    sw_trace_step(t->trace, e->progress.step, t->begin_ns, sw_now_ns());
+    return e->progress.step >= t->last ? sw_engine_finish_trace(e) : SW_OK;
 }
 
 void sw_engine_close_trace(struct sw_engine *e)
 {
     struct engine_trace *t = &e->trace;
-    if (t->began && !t->done && !e->failed) {
+    if (t->began && !t->done && !e->progress.failed) {
         if (e->ranks == 1 && t->base_ns) {
             sw_engine_finish_trace(e);
         } else if (e->rank == 0) { /* what other ranks have cannot be asked for any more */
@@ -243,7 +244,7 @@ void sw_engine_close_trace(struct sw_engine *e)
                    "%s %s: the engine was closed at step %lld, and the trace is of "
                    "steps %lld to %lld",
                    e->config->spillway.trace, t->made ? "has no events" : "is of an earlier run",
-                   (long long)e->step, (long long)t->first, (long long)t->last);
+                   (long long)e->progress.step, (long long)t->first, (long long)t->last);
         }
     }
     sw_trace_close(t->trace);

@@ -366,7 +366,8 @@ const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, 
     char buf[512];
     for (int i = 0;; i++) {
         const char *alias = e->model->ops->alias(e->model, name, i, buf, sizeof buf);
-        const struct sw_safetensor *tensor = alias ? sw_hf_folder_find(e->folder, alias) : NULL;
+        const struct sw_safetensor *tensor =
+            alias ? sw_hf_folder_find(e->source.weights, alias) : NULL;
         if (!alias || tensor) {
             return tensor;
         }
@@ -384,7 +385,7 @@ static sw_status read_alias(const struct sw_engine *e, const char *name,
 sw_status sw_engine_resolve_tie(struct sw_engine *e)
 {
     const struct sw_safetensor *head = NULL, *table = NULL;
-    if (!e->folder || !e->model->tied || !e->model->lm_head_name) {
+    if (!e->source.weights || !e->model->tied || !e->model->lm_head_name) {
         return SW_OK;
     }
     SW_TRY(read_alias(e, e->model->lm_head_name, &head));
@@ -393,10 +394,7 @@ sw_status sw_engine_resolve_tie(struct sw_engine *e)
         (head->bytes == table->bytes && memcmp(head->data, table->data, head->bytes) == 0)) {
         return SW_OK;
     }
-    if (!sw_json_put_bool(e->model_doc, sw_json_root(e->model_doc), "tie_word_embeddings", false)) {
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
-    }
-    return sw_engine_open_model(e);
+    return sw_engine_untie(e);
 }
 
 static sw_status load_values(struct sw_engine *e, const struct engine_param *param,
@@ -456,15 +454,15 @@ static void warn_unused(const struct sw_engine *e)
     if (e->model->task->n_losses == 0) {
         return;
     }
-    for (int64_t i = 0; i < sw_hf_folder_count(e->folder); i++) {
-        const struct sw_safetensor *tensor = sw_hf_folder_at(e->folder, i);
+    for (int64_t i = 0; i < sw_hf_folder_count(e->source.weights); i++) {
+        const struct sw_safetensor *tensor = sw_hf_folder_at(e->source.weights, i);
         bool used = e->model->ops->ignores(e->model, tensor->name);
         for (int32_t p = 0; p < e->n_params && !used; p++) {
             used = sw_engine_find_in_folder(e, e->params[p].work->name) == tensor;
         }
         if (!used) {
             sw_log(SW_LOG_WARN, "%s: tensor %s has no place in this model and is left out",
-                   e->model_folder, tensor->name);
+                   e->source.folder, tensor->name);
         }
     }
 }
@@ -495,14 +493,14 @@ sw_status sw_engine_load_folder(struct sw_engine *e)
             st = load_param(e, param, tensor, piece);
             param->file_name = sw_arena_strdup(&e->names, tensor->name);
             if (i == 0 && !e->lora) { /* adapters are f32, as their masters are */
-                e->export_dtype = tensor->dtype == SW_F64 ? SW_F32 : tensor->dtype;
+                e->source.dtype = tensor->dtype == SW_F64 ? SW_F32 : tensor->dtype;
             }
         } else if (sw_model_may_begin(e->model, param->work->name)) {
             sw_log(SW_LOG_WARN, "%s: %s is not in the folder; the new head starts at random",
-                   e->model_folder, param->work->name);
+                   e->source.folder, param->work->name);
             st = init_param(e, param, NULL, piece);
         } else {
-            st = SW_FAIL(SW_E_FORMAT, "%s: tensor %s is missing", e->model_folder,
+            st = SW_FAIL(SW_E_FORMAT, "%s: tensor %s is missing", e->source.folder,
                          param->work->name);
         }
     }

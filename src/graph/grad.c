@@ -297,18 +297,8 @@ static void add_stream(struct sw_graph *g, sw_value param, sw_value grad)
     if (info_of(g, grad)->sparse_index < 0) {
         grad = sw_graph_cast(g, sw_graph_dense(g, grad), g->grad_dtype);
     }
-    if (grad < 0) {
+    if (grad < 0 || !sw_graph_grow(g, (void **)&g->streams, g->n_streams, sizeof *g->streams)) {
         return;
-    }
-    if (g->n_streams == g->cap_streams) {
-        const int32_t cap = g->cap_streams ? g->cap_streams * 2 : 64;
-        void *mem = sw_realloc("graph", g->streams, (size_t)cap * sizeof *g->streams);
-        if (!mem) {
-            sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the graph");
-            return;
-        }
-        g->streams = mem;
-        g->cap_streams = cap;
     }
     struct sw_value_info *info = &g->values[grad];
     if (info->role == SW_ROLE_TRANSIENT && info->base < 0) {

@@ -7,19 +7,29 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool grow(struct sw_graph *g, void **array, int32_t *cap, int32_t need, size_t elem_bytes)
+#include "graph/private.h"
+
+/* An array of n elements has room for so many: the next power of two. */
+static int32_t room_for(int32_t n)
 {
-    if (need <= *cap) {
+    int32_t room = 64;
+    while (room < n) {
+        room *= 2;
+    }
+    return room;
+}
+
+bool sw_graph_grow(struct sw_graph *g, void **array, int32_t n, size_t elem_bytes)
+{
+    if (*array && n < room_for(n)) {
         return true;
     }
-    const int32_t new_cap = need < 64 ? 64 : need * 2;
-    void *mem = sw_realloc("graph", *array, (size_t)new_cap * elem_bytes);
+    void *mem = sw_realloc("graph", *array, (size_t)room_for(n + 1) * elem_bytes);
     if (!mem) {
         sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the graph");
         return false;
     }
     *array = mem;
-    *cap = new_cap;
     return true;
 }
 
@@ -49,7 +59,7 @@ sw_status sw_graph_open(const struct sw_graph_options *options, struct sw_graph 
 
 static void *copied(const void *array, int32_t n, size_t elem_bytes)
 {
-    void *copy = sw_alloc("graph", ((size_t)n + 1) * elem_bytes);
+    void *copy = sw_alloc("graph", (size_t)room_for(n) * elem_bytes);
     if (copy && n > 0) {
         memcpy(copy, array, (size_t)n * elem_bytes);
     }
@@ -70,13 +80,6 @@ sw_status sw_graph_copy(const struct sw_graph *g, struct sw_graph **out)
     copy->params = copied(g->params, g->n_params, sizeof *g->params);
     copy->adapted.items = copied(g->adapted.items, g->adapted.n, sizeof *g->adapted.items);
     const bool named = sw_names_copy(&g->leaves, &copy->leaves);
-    copy->cap_values = g->n_values;
-    copy->cap_ops = g->n_ops;
-    copy->cap_scopes = g->n_scopes;
-    copy->cap_streams = g->n_streams;
-    copy->cap_outputs = g->n_outputs;
-    copy->cap_params = g->n_params;
-    copy->adapted.cap = g->adapted.n;
     if (!copy->values || !copy->ops || !copy->scopes || !copy->streams || !copy->outputs ||
         !copy->params || !copy->adapted.items || !named) {
         sw_graph_close(copy);
@@ -151,7 +154,7 @@ static sw_value new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype d
                       sw_shape_format(shape, text, sizeof text));
         return SW_NO_VALUE;
     }
-    if (!grow(g, (void **)&g->values, &g->cap_values, g->n_values + 1, sizeof *g->values)) {
+    if (!sw_graph_grow(g, (void **)&g->values, g->n_values, sizeof *g->values)) {
         return SW_NO_VALUE;
     }
     struct sw_value_info *info = &g->values[g->n_values];
@@ -273,7 +276,7 @@ sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct s
         return known;
     }
     const sw_value v = new_named(g, SW_ROLE_PARAM, name, g->dtype, &shape);
-    if (v < 0 || !grow(g, (void **)&g->params, &g->cap_params, g->n_params + 1, sizeof(sw_value))) {
+    if (v < 0 || !sw_graph_grow(g, (void **)&g->params, g->n_params, sizeof(sw_value))) {
         return SW_NO_VALUE;
     }
     g->params[g->n_params++] = v;
@@ -307,8 +310,8 @@ void sw_graph_note_adapted(struct sw_graph *g, const struct sw_adapted *layer)
     if (is_noted(g, layer->weight)) {
         return;
     }
-    if (g->status < 0 || !grow(g, (void **)&g->adapted.items, &g->adapted.cap, g->adapted.n + 1,
-                               sizeof *g->adapted.items)) {
+    if (g->status < 0 ||
+        !sw_graph_grow(g, (void **)&g->adapted.items, g->adapted.n, sizeof *g->adapted.items)) {
         return;
     }
     struct sw_adapted *copy = &g->adapted.items[g->adapted.n];
@@ -401,7 +404,7 @@ void sw_output(sw_graph *g, const char *name, sw_value value)
     if (g->status < 0 || value < 0) {
         return;
     }
-    if (!grow(g, (void **)&g->outputs, &g->cap_outputs, g->n_outputs + 1, sizeof *g->outputs)) {
+    if (!sw_graph_grow(g, (void **)&g->outputs, g->n_outputs, sizeof *g->outputs)) {
         return;
     }
     char *copy = sw_arena_strdup(&g->arena, name);
@@ -439,8 +442,7 @@ static void push(struct sw_graph *g, const char *name, bool is_block)
     const char *parent = g->scope >= 0 ? g->scopes[g->scope].name : "";
     char *full = parent[0] ? sw_arena_printf(&g->arena, "%s.%s", parent, name)
                            : sw_arena_strdup(&g->arena, name);
-    if (!full ||
-        !grow(g, (void **)&g->scopes, &g->cap_scopes, g->n_scopes + 1, sizeof *g->scopes)) {
+    if (!full || !sw_graph_grow(g, (void **)&g->scopes, g->n_scopes, sizeof *g->scopes)) {
         sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the graph");
         return;
     }
@@ -515,7 +517,7 @@ int32_t sw_graph_add_op(struct sw_graph *g, enum sw_op_kind kind, const sw_value
             return -1;
         }
     }
-    if (!grow(g, (void **)&g->ops, &g->cap_ops, g->n_ops + 1, sizeof *g->ops)) {
+    if (!sw_graph_grow(g, (void **)&g->ops, g->n_ops, sizeof *g->ops)) {
         return -1;
     }
     struct sw_op *op = &g->ops[g->n_ops];

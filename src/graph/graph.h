@@ -132,7 +132,7 @@ struct sw_adapted {
 struct sw_adapted_layers {
     const struct sw_adapter *by; /* NULL = none; borrowed */
     struct sw_adapted *items;    /* [n] in order of the forward */
-    int32_t n, cap;
+    int32_t n;
 };
 
 struct sw_graph {
@@ -153,7 +153,6 @@ struct sw_graph {
     sw_value *params;       /* in order of first use */
     struct sw_names leaves; /* by role: inputs, parameters, states; scopes by their parent */
     int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params;
-    int32_t cap_values, cap_ops, cap_scopes, cap_streams, cap_outputs, cap_params;
     int32_t scope;             /* current */
     const char *const *frozen; /* name patterns of parameters without gradient, borrowed */
     int n_frozen;

@@ -57,91 +57,61 @@ struct words {
     double alpha, eps, p, rule_eps, weight_decay, dampening;
 };
 
-static void more_words(const struct sw_op *op, struct words *w)
+static struct words words_of_attention(const struct sw_attention_attrs *a)
 {
-    const struct sw_attrs *a = &op->attrs;
-    switch (op->kind) {
-    case SW_OP_LAST_INDEX:
-        w->n = a->last_index.padding_id;
-        w->ta = a->last_index.is_value;
-        break;
-    case SW_OP_ROTARY:
-        w->ta = a->rotary.interleaved;
-        w->tb = a->rotary.inverse;
-        break;
-    case SW_OP_POSITIONS:
-        w->ta = a->positions.counted;
-        w->n = a->positions.offset;
-        break;
-    default:
-        w->n = a->linear_ce.chunk;
-        w->has_bias = a->linear_ce.has_bias;
-        w->alpha = a->linear_ce.cap;
-        break;
-    }
+    return (struct words){.packed = a->packed,
+                          .causal = a->causal,
+                          .has_mask = a->has_mask,
+                          .has_position = a->has_position,
+                          .heads = a->heads,
+                          .kv_heads = a->kv_heads,
+                          .window = a->window,
+                          .alpha = a->scale,
+                          .p = a->dropout};
 }
 
 static struct words words_of(const struct sw_op *op)
 {
     const struct sw_attrs *a = &op->attrs;
-    struct words w = {0};
     switch (sw_op_info(op->kind)->attrs) {
     case SW_ATTRS_MATMUL:
-        w.ta = a->matmul.ta;
-        w.tb = a->matmul.tb;
-        w.act = (int64_t)a->matmul.act;
-        w.has_bias = a->matmul.has_bias;
-        break;
+        return (struct words){.ta = a->matmul.ta,
+                              .tb = a->matmul.tb,
+                              .act = (int64_t)a->matmul.act,
+                              .has_bias = a->matmul.has_bias};
     case SW_ATTRS_ACT:
-        w.act = (int64_t)a->act.act;
-        break;
+        return (struct words){.act = (int64_t)a->act.act};
     case SW_ATTRS_ATTENTION:
-        w.packed = a->attention.packed;
-        w.causal = a->attention.causal;
-        w.has_mask = a->attention.has_mask;
-        w.has_position = a->attention.has_position;
-        w.heads = a->attention.heads;
-        w.kv_heads = a->attention.kv_heads;
-        w.window = a->attention.window;
-        w.alpha = a->attention.scale;
-        w.p = a->attention.dropout;
-        break;
+        return words_of_attention(&a->attention);
     case SW_ATTRS_VIEW:
-        w.view = (int64_t)a->view.kind;
-        w.dim = a->view.dim;
-        w.dim_b = a->view.dim_b;
-        w.n = a->view.start;
-        break;
+        return (struct words){.view = (int64_t)a->view.kind,
+                              .dim = a->view.dim,
+                              .dim_b = a->view.dim_b,
+                              .n = a->view.start};
     case SW_ATTRS_SLICE:
-        w.dim = a->slice.dim;
-        w.n = a->slice.start;
-        break;
+        return (struct words){.dim = a->slice.dim, .n = a->slice.start};
     case SW_ATTRS_EMBEDDING:
-        w.n = a->embedding.padding_id;
-        break;
+        return (struct words){.n = a->embedding.padding_id};
     case SW_ATTRS_SCALE:
-        w.alpha = a->scale.factor;
-        break;
+        return (struct words){.alpha = a->scale.factor};
     case SW_ATTRS_LOSS_MEAN:
-        w.alpha = a->loss_mean.weight;
-        break;
+        return (struct words){.alpha = a->loss_mean.weight};
     case SW_ATTRS_NORM:
-        w.eps = a->norm.eps;
-        w.ta = a->norm.one_plus;
-        break;
+        return (struct words){.eps = a->norm.eps, .ta = a->norm.one_plus};
     case SW_ATTRS_DROPOUT:
-        w.p = a->dropout.p;
-        break;
+        return (struct words){.p = a->dropout.p};
     case SW_ATTRS_LAST_INDEX:
+        return (struct words){.n = a->last_index.padding_id, .ta = a->last_index.is_value};
     case SW_ATTRS_LINEAR_CE:
+        return (struct words){
+            .n = a->linear_ce.chunk, .has_bias = a->linear_ce.has_bias, .alpha = a->linear_ce.cap};
     case SW_ATTRS_ROTARY:
+        return (struct words){.ta = a->rotary.interleaved, .tb = a->rotary.inverse};
     case SW_ATTRS_POSITIONS:
-        more_words(op, &w);
-        break;
+        return (struct words){.ta = a->positions.counted, .n = a->positions.offset};
     default: /* what other kinds have is made behind the fingerprint, by passes, or hashed below */
-        break;
+        return (struct words){0};
     }
-    return w;
 }
 
 /* What not every attention has: hashed where it is there, so that the others keep their words. */

@@ -47,6 +47,9 @@ static inline enum sw_dtype sw_stat_dtype(enum sw_dtype of)
     return of == SW_F64 ? SW_F64 : SW_F32;
 }
 
+/* Room for one more in an array of the graph that has n; a failure fails the graph. */
+bool sw_graph_grow(struct sw_graph *g, void **array, int32_t n, size_t elem_bytes);
+
 /* ---- checks of builders: `what` is whose operands they are ---- */
 
 /* False after a failure, or where v is no value of the graph, which is a failure. */

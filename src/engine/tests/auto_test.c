@@ -214,7 +214,7 @@ static double seconds_of(const struct settings *s)
     sw_engine *e = NULL;
     sw_builtin_rates(rates);
     assert_int_equal(plan(s, 1, NULL, &e), SW_OK);
-    const double seconds = sw_plan_seconds(e->plan, e->rounds, rates);
+    const double seconds = sw_plan_seconds(e->plan, e->sizes.rounds, rates);
     close_plan(e);
     return seconds;
 }
@@ -418,10 +418,10 @@ static sw_status train(sw_engine *e, int n_steps)
     struct sw_batch batches[TRAIN];
     for (int s = 0; s < n_steps; s++) {
         int n = 0;
-        for (int64_t k = e->rank; k < e->micro_batches; k += e->ranks, n++) {
+        for (int64_t k = e->rank; k < e->sizes.micro_batches; k += e->ranks, n++) {
             int32_t *mine = ids + n * b * T;
             for (int64_t i = 0; i < b * T; i++) { /* by sample: whatever the micro-batch is */
-                const uint64_t place = (uint64_t)(e->step * TRAIN * T + k * b * T + i);
+                const uint64_t place = (uint64_t)(e->progress.step * TRAIN * T + k * b * T + i);
                 mine[i] = (int32_t)(sw_philox_u64(3, 1, place) % V);
             }
             const struct sw_view view = {.data = mine, .dtype = SW_I32, .shape = shape};

@@ -72,9 +72,9 @@ static sw_status one_step(sw_engine *e, struct run *run)
     struct sw_tensor tensors[MOST_K][2];
     struct sw_batch batches[MOST_K];
     int64_t n = 0;
-    for (int64_t k = e->rank; k < e->micro_batches; k += e->ranks, n++) {
+    for (int64_t k = e->rank; k < e->sizes.micro_batches; k += e->ranks, n++) {
         for (int i = 0; i < B * T; i++) {
-            const uint64_t at = (uint64_t)((step * e->micro_batches + k) * B * T + i);
+            const uint64_t at = (uint64_t)((step * e->sizes.micro_batches + k) * B * T + i);
             ids[n][i] = (int32_t)(sw_philox_u64(9, 1, at) % V);
         }
         for (int t = 0; t < 2; t++) {
@@ -124,7 +124,7 @@ static sw_status look_behind(sw_engine *e, struct run *run, sw_status st)
     if (e->rank == 0) {
         run->failed_step = sw_engine_step(e);
     }
-    if (e->failed) {
+    if (e->progress.failed) {
         char path[128];
         run->refused = sw_save(e, run->saves, &save) < 0 && one_step(e, run) < 0;
         snprintf(path, sizeof path, "%s/%lld", want.saves, (long long)run->failed_step);
@@ -164,7 +164,7 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
         }
         if (st < 0) {
             SW_TRY(look_behind(e, run, st));
-            if (e->failed) {
+            if (e->progress.failed) {
                 return SW_OK;
             }
         }

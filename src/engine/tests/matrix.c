@@ -316,9 +316,9 @@ static sw_status one_step(sw_engine *e, const struct row *row, int64_t step,
         segments[i] = t == seq_len(row) - 1 ? 0 : t / 3 + 1;
         positions[i] = t % 3;
     }
-    for (int64_t k = e->rank; k < e->micro_batches; k += e->ranks, j++) {
+    for (int64_t k = e->rank; k < e->sizes.micro_batches; k += e->ranks, j++) {
         for (int i = 0; i < n; i++) {
-            const uint64_t at = (uint64_t)((step * e->micro_batches + k) * n + i);
+            const uint64_t at = (uint64_t)((step * e->sizes.micro_batches + k) * n + i);
             ids[j][i] = (int32_t)(sw_philox_u64(9, 1, at) % (uint64_t)vocab(row));
             labels[j][i] =
                 i % 5 == k % 5 ? -100 : (int32_t)(sw_philox_u64(9, 2, at) % (uint64_t)vocab(row));
@@ -344,7 +344,8 @@ static sw_status one_step(sw_engine *e, const struct row *row, int64_t step,
  * only. */
 static sw_status check_transfers(const sw_engine *e, struct sw_transfers *known)
 {
-    const struct sw_transfers planned = sw_plan_transfers(e->plan, e->rounds), before = *known;
+    const struct sw_transfers planned = sw_plan_transfers(e->plan, e->sizes.rounds),
+                              before = *known;
     sw_executor_transferred(e->executor, known);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         const int64_t in = known->in[t] - before.in[t], out = known->out[t] - before.out[t];

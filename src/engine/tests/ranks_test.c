@@ -88,10 +88,10 @@ static int64_t planned_bytes(const sw_engine *e, const struct job *job)
         .ranks = e->ranks,
         .stage = job->stage,
         .micro_batches = job->k,
-        .rule = &e->rule,
+        .rule = &e->optimizer.rule,
         .reduces = strstr(job->more, "boundary") ? SW_REDUCES_SUMS : 0};
     struct sw_plan_table table;
-    int64_t sum = (int64_t)(e->ranks - 1) * e->rounds * 2 * (int64_t)sizeof(double);
+    int64_t sum = (int64_t)(e->ranks - 1) * e->sizes.rounds * 2 * (int64_t)sizeof(double);
     /* whether the step counts */
     sum += e->plan->two_slots ? (int64_t)(e->ranks - 1) * (int64_t)sizeof(int64_t) : 0;
     if (sw_plan_tabulate(e->plan, &options, &table) < 0) {
@@ -133,7 +133,7 @@ static int64_t moved_bytes(const sw_engine *e)
 
 static int64_t planned_moves(const sw_engine *e)
 {
-    const struct sw_transfers t = sw_plan_transfers(e->plan, e->rounds);
+    const struct sw_transfers t = sw_plan_transfers(e->plan, e->sizes.rounds);
     return weigh(&t);
 }
 

@@ -59,7 +59,7 @@ static sw_status train(sw_engine *e, int n_steps)
         int n = 0;
         for (int k = e->rank; k < 2; k += e->ranks, n++) {
             for (int i = 0; i < B * T; i++) {
-                const uint64_t place = (uint64_t)(((e->step * 2) + k) * B * T + i);
+                const uint64_t place = (uint64_t)(((e->progress.step * 2) + k) * B * T + i);
                 ids[n][i] = (int32_t)(sw_philox_u64(3, 1, place) % V);
             }
             const struct sw_view view = {.data = ids[n], .dtype = SW_I32, .shape = shape};

@@ -118,7 +118,7 @@ static sw_status train(void *ctx, sw_comm *comm)
         struct sw_step_report report = {0};
         int64_t others_before, others;
         const int64_t before = waits_of(e, &others_before), called = n_called;
-        st = sw_train_batch(e, batches, e->local, &report);
+        st = sw_train_batch(e, batches, e->sizes.local, &report);
         const int64_t waits = waits_of(e, &others) - before;
         if (e->rank == 0) {
             way->waits[i] = waits;

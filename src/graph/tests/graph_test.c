@@ -302,6 +302,37 @@ static void globs(void **state)
     assert_false(sw_glob_match("*a", "ab"));
 }
 
+/* Arrays are as large as their length says, also those of a copy that goes on growing. */
+static void a_copy_grows_like_its_original(void **state)
+{
+    (void)state;
+    for (int n = 62; n <= 66; n++) {
+        struct sw_graph *g = fresh(), *copy = NULL;
+        char name[32];
+        for (int i = 0; i < n; i++) {
+            snprintf(name, sizeof name, "p%d", i);
+            const sw_value p = param(g, name, SW_SHAPE(1));
+            sw_output(g, name, sw_scale(g, p, 2));
+        }
+        assert_int_equal(sw_graph_copy(g, &copy), SW_OK);
+        for (int i = 0; i < 70; i++) {
+            snprintf(name, sizeof name, "more%d", i);
+            const sw_value p = param(copy, name, SW_SHAPE(1));
+            sw_output(copy, name, sw_scale(copy, p, 3));
+        }
+        assert_int_equal(sw_graph_status(copy), SW_OK);
+        assert_int_equal(copy->n_ops, n + 70);
+        assert_int_equal(copy->n_params, n + 70);
+        for (int i = 0; i < n; i++) {
+            assert_string_equal(copy->outputs[i].name, g->outputs[i].name);
+            assert_int_equal(copy->params[i], g->params[i]);
+        }
+        assert_int_equal(sw_graph_find_output(copy, "more69"), copy->n_values - 1);
+        sw_graph_close(copy);
+        sw_graph_close(g);
+    }
+}
+
 static void exact_sums_do_not_depend_on_order(void **state)
 {
     (void)state;
@@ -359,6 +390,7 @@ int main(void)
         cmocka_unit_test(transposes_fold_into_products),
         cmocka_unit_test(frozen_parameters_get_no_gradient),
         cmocka_unit_test(globs),
+        cmocka_unit_test(a_copy_grows_like_its_original),
         cmocka_unit_test(exact_sums_do_not_depend_on_order),
         cmocka_unit_test(exact_sums_cancel),
     };
