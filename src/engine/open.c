@@ -186,10 +186,7 @@ static sw_status plan_in_one_slot(struct sw_engine *e)
     e->plan = NULL;
     e->one_slot = true;
     SW_TRY(sw_engine_make_plan(e));
-    sw_free(e->params);
-    e->params = NULL;
-    e->n_params = 0;
-    return sw_engine_index_params(e);
+    return sw_engine_index_params(e->plan, &e->params);
 }
 
 /* Without a budget the disk itself says whether it has room for two slots: on all ranks, or all
@@ -253,7 +250,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
         SW_TRY(sw_engine_agree_on_setup(e));
     }
     SW_TRY(sw_engine_make_plan(e));
-    SW_TRY(sw_engine_index_params(e));
+    SW_TRY(sw_engine_index_params(e->plan, &e->params));
     if (o->plan_only) {
         return SW_OK;
     }
@@ -285,18 +282,23 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     return sw_engine_load_adapter(e);
 }
 
+static void place_rank(struct sw_engine *e)
+{
+    const sw_comm *comm = e->options.comm;
+    const struct sw_mesh mesh = sw_mesh_of_data(comm ? sw_comm_size(comm) : 1);
+    int place[SW_AXIS_COUNT];
+    sw_mesh_place(&mesh, comm ? sw_comm_rank(comm) : 0, place);
+    e->rank = place[SW_AXIS_DATA];
+    e->ranks = mesh.size[SW_AXIS_DATA];
+}
+
 sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out)
 {
     SW_TRY_OPTIONS(options);
     struct sw_engine *e = sw_alloc_zero("engine", 1, sizeof *e);
     SW_TRY_ALLOC(e, "the engine");
     e->options = *options;
-    e->mesh = sw_mesh_of_data(options->comm ? sw_comm_size(options->comm) : 1);
-    int place[SW_AXIS_COUNT];
-    sw_mesh_place(&e->mesh, options->comm ? sw_comm_rank(options->comm) : 0, place);
-    e->rank = place[SW_AXIS_DATA];
-    e->ranks = e->mesh.size[SW_AXIS_DATA];
-    sw_arena_init(&e->names, "engine");
+    place_rank(e);
     const sw_status st = open_engine(e, options);
     if (st < 0) {
         sw_close(e);
@@ -323,9 +325,8 @@ void sw_close(sw_engine *e)
     sw_free(e->folders);
     sw_engine_close_losses(&e->loss);
     sw_free(e->statuses);
-    sw_free(e->params);
     sw_engine_forget_inputs(&e->bounds);
-    sw_arena_fini(&e->names);
+    sw_engine_close_params(&e->params);
     sw_free(e->scratch);
     sw_free(e);
 }

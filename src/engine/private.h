@@ -95,6 +95,13 @@ struct engine_bounds {
     struct sw_arena names;
 };
 
+/* The parameters of a plan. */
+struct engine_params {
+    struct engine_param *items;
+    int32_t n;
+    struct sw_arena names; /* file_name, digest */
+};
+
 struct engine_lora; /* adapter.h */
 
 struct sw_engine {
@@ -105,9 +112,8 @@ struct sw_engine {
     struct engine_lora *lora; /* NULL = the model itself is trained */
     enum sw_dtype dtype, grad_dtype;
     struct engine_sizes sizes;
-    struct sw_mesh mesh; /* today: data only */
-    int rank, ranks;     /* of its data axis */
-    int64_t *statuses;   /* [ranks] */
+    int rank, ranks;   /* of the data axis; there are no others today */
+    int64_t *statuses; /* [ranks] */
     struct engine_optimizer optimizer;
     struct sw_device *device, *host; /* host: see sw_engine_open_host */
     struct sw_plan *plan;
@@ -116,9 +122,7 @@ struct sw_engine {
     int n_folders;
     struct engine_programs programs;
     struct engine_trace trace;
-    struct engine_param *params;
-    struct sw_arena names; /* of file_name, digest */
-    int32_t n_params;
+    struct engine_params params;
     struct engine_bounds bounds; /* of what enters */
     struct engine_loss loss;
     float *scratch; /* [sw_engine_scratch_elems] for conversions, and inputs that are left out */
@@ -281,7 +285,9 @@ sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what);
 /* A head in the file that differs from the embedding is used untied, whatever the config says. */
 sw_status sw_engine_resolve_tie(struct sw_engine *e);
 sw_status sw_engine_zero_states(struct sw_engine *e);
-sw_status sw_engine_index_params(struct sw_engine *e);
+/* Forgets those of another plan. */
+sw_status sw_engine_index_params(const struct sw_plan *plan, struct engine_params *out);
+void sw_engine_close_params(struct engine_params *params);
 sw_status sw_engine_init_weights(struct sw_engine *e);
 sw_status sw_engine_load_folder(struct sw_engine *e);
 /* Of any parameter or state, in its dtype; ranges as of sw_engine_get_master. */
