@@ -112,8 +112,8 @@ struct sw_engine {
     struct engine_lora *lora; /* NULL = the model itself is trained */
     enum sw_dtype dtype, grad_dtype;
     struct engine_sizes sizes;
-    int rank, ranks;   /* of the data axis; there are no others today */
-    int64_t *statuses; /* [ranks] */
+    int rank, ranks; /* of the data axis; there are no others today */
+    int64_t *words;  /* [ranks] what each said last, see sw_engine_gather */
     struct engine_optimizer optimizer;
     struct sw_device *device, *host; /* host: see sw_engine_open_host */
     struct sw_plan *plan;
@@ -278,8 +278,11 @@ sw_status sw_engine_check_idle(const struct engine_progress *p, const char *what
 /* Any float output, widened to f32. */
 sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port, float *out);
 
+/* ---- agree.c ---- */
 /* The worst status of all ranks, the same answer everywhere. Alone: st. */
 sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what);
+/* A word of each rank, into e->words. Collective. */
+sw_status sw_engine_gather(const struct sw_engine *e, int64_t mine, const char *what);
 
 /* ---- weights.c ---- */
 /* A head in the file that differs from the embedding is used untied, whatever the config says. */
