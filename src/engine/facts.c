@@ -26,8 +26,6 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
         .export_dtype = e->source.dtype,
         .trains = e->optimizer.trains,
         .lora = e->lora != NULL,
-        .language_model = e->model && sw_model_is_causal(e->model),
-        .reads_source = e->model && sw_model_is_seq2seq(e->model),
         .task = e->model ? e->model->task : NULL,
         .sizes = sizes_of(e),
         .context = e->model ? e->model->max_tokens : 0,

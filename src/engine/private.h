@@ -224,9 +224,7 @@ sw_status sw_engine_take_batch(struct sw_engine *e);
 sw_status sw_engine_open_source(struct sw_engine *e);
 void sw_engine_close_source(struct sw_engine *e);
 void sw_engine_close_weights(struct engine_source *source);
-/* By config.json and what the options ask for; in the place of one that is open. */
-sw_status sw_engine_open_model(struct sw_engine *e);
-/* The same where a tied pair is two parameters. */
+/* Opens the model again, with two parameters for a tied pair. */
 sw_status sw_engine_untie(struct sw_engine *e);
 /* config.json of a folder, a file or a preset; *out_folder: it is a folder. */
 sw_status sw_engine_read_model(const struct sw_engine_options *o, struct sw_json_doc **out,
@@ -267,10 +265,6 @@ void sw_engine_pause_trace(struct sw_engine *e);
 sw_status sw_engine_end_trace(struct sw_engine *e);
 void sw_engine_close_trace(struct sw_engine *e);
 
-/* ---- estimate.c ---- */
-/* Parameters of the module that owns most. */
-int64_t sw_engine_largest_layer(const sw_engine *e);
-
 /* ---- step.c ---- */
 /* SW_E_ARG: a step is under way, and `what` waits for its end. */
 sw_status sw_engine_check_idle(const struct engine_progress *p, const char *what);
@@ -293,12 +287,7 @@ sw_status sw_engine_index_params(const struct sw_plan *plan, struct engine_param
 void sw_engine_close_params(struct engine_params *params);
 sw_status sw_engine_init_weights(struct sw_engine *e);
 sw_status sw_engine_load_folder(struct sw_engine *e);
-/* Of any parameter or state, in its dtype; ranges as of sw_engine_get_master. */
-sw_status sw_engine_store(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
-                          int64_t n, const void *src);
-sw_status sw_engine_fetch(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
-                          int64_t n, void *dst);
-/* The same of a state that is fp32 or bf16, as fp32. */
+/* Of any parameter or state that is fp32 or bf16, as fp32; ranges as of sw_engine_get_master. */
 sw_status sw_engine_store_f32(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
                               int64_t n, const float *src);
 sw_status sw_engine_fetch_f32(struct sw_engine *e, const struct sw_persistent *item, int64_t first,

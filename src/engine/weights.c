@@ -74,8 +74,9 @@ sw_status sw_engine_zero_states(struct sw_engine *e)
 /* One piece, at most SW_PIECE elements; the scratch buffer holds the parts in device dtype. */
 enum { SW_PIECE = SW_SCRATCH_ELEMS / 2 };
 
-sw_status sw_engine_store(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
-                          int64_t n, const void *src)
+/* Of any parameter or state, in its dtype; ranges as of sw_engine_get_master. */
+static sw_status store(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                       int64_t n, const void *src)
 {
     const size_t bytes = elem_bytes(item);
     struct sw_run_iter iter;
@@ -89,8 +90,8 @@ sw_status sw_engine_store(struct sw_engine *e, const struct sw_persistent *item,
     return SW_OK;
 }
 
-sw_status sw_engine_fetch(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
-                          int64_t n, void *dst)
+static sw_status fetch(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                       int64_t n, void *dst)
 {
     const size_t bytes = elem_bytes(item);
     struct sw_run_iter iter;
@@ -114,12 +115,12 @@ sw_status sw_engine_store_f32(struct sw_engine *e, const struct sw_persistent *i
                               int64_t n, const float *src)
 {
     if (item->dtype != SW_BF16) {
-        return sw_engine_store(e, item, first, n, src);
+        return store(e, item, first, n, src);
     }
     for (int64_t done = 0; done < n; done += SW_PIECE) {
         const int64_t some = sw_min_i64(SW_PIECE, n - done);
         sw_convert(SW_BF16, e->scratch, SW_F32, src + done, some);
-        SW_TRY(sw_engine_store(e, item, first + done, some, e->scratch));
+        SW_TRY(store(e, item, first + done, some, e->scratch));
     }
     return SW_OK;
 }
@@ -128,11 +129,11 @@ sw_status sw_engine_fetch_f32(struct sw_engine *e, const struct sw_persistent *i
                               int64_t n, float *dst)
 {
     if (item->dtype != SW_BF16) {
-        return sw_engine_fetch(e, item, first, n, dst);
+        return fetch(e, item, first, n, dst);
     }
     for (int64_t done = 0; done < n; done += SW_PIECE) {
         const int64_t some = sw_min_i64(SW_PIECE, n - done);
-        SW_TRY(sw_engine_fetch(e, item, first + done, some, e->scratch));
+        SW_TRY(fetch(e, item, first + done, some, e->scratch));
         sw_convert(SW_F32, dst + done, SW_BF16, e->scratch, some);
     }
     return SW_OK;
@@ -143,40 +144,40 @@ static sw_status set_piece(struct sw_engine *e, const struct engine_param *param
 {
     void *work = e->scratch;
     if (param->work->dtype == SW_F32) {
-        return sw_engine_store(e, param->work, first, n, src);
+        return store(e, param->work, first, n, src);
     }
     if (param->work->dtype == SW_BF16 && param->master) {
         int16_t *lo = (int16_t *)(e->scratch + SW_PIECE);
         for (int64_t i = 0; i < n; i++) {
             sw_master_split(src[i], (uint16_t *)work + i, &lo[i]);
         }
-        SW_TRY(sw_engine_store(e, param->master, first, n, lo));
+        SW_TRY(store(e, param->master, first, n, lo));
     } else {
         sw_convert(param->work->dtype, work, SW_F32, src, n);
         if (param->master) {
-            SW_TRY(sw_engine_store(e, param->master, first, n, src));
+            SW_TRY(store(e, param->master, first, n, src));
         }
     }
-    return sw_engine_store(e, param->work, first, n, work);
+    return store(e, param->work, first, n, work);
 }
 
 static sw_status get_piece(struct sw_engine *e, const struct engine_param *param, int64_t first,
                            int64_t n, float *out)
 {
     if (param->master && param->master->dtype == SW_F32) {
-        return sw_engine_fetch(e, param->master, first, n, out);
+        return fetch(e, param->master, first, n, out);
     }
     if (param->work->dtype == SW_F32) {
-        return sw_engine_fetch(e, param->work, first, n, out);
+        return fetch(e, param->work, first, n, out);
     }
     uint16_t *hi = (uint16_t *)e->scratch;
-    SW_TRY(sw_engine_fetch(e, param->work, first, n, hi));
+    SW_TRY(fetch(e, param->work, first, n, hi));
     if (!param->master) {
         sw_convert(SW_F32, out, param->work->dtype, hi, n);
         return SW_OK;
     }
     int16_t *lo = (int16_t *)(e->scratch + SW_PIECE);
-    SW_TRY(sw_engine_fetch(e, param->master, first, n, lo));
+    SW_TRY(fetch(e, param->master, first, n, lo));
     for (int64_t i = 0; i < n; i++) {
         out[i] = sw_master_join(hi[i], lo[i]);
     }
