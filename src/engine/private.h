@@ -126,7 +126,6 @@ struct sw_engine {
     struct engine_bounds bounds; /* of what enters */
     struct engine_loss loss;
     float *scratch; /* [sw_engine_scratch_elems] for conversions, and inputs that are left out */
-
     struct engine_progress progress;
     uint64_t seed;
     bool one_slot; /* some rank has no room for two, see sw_plan_options */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a model comes from, a folder, a file or a preset: its description is read, the model that it
-// describes opened for the task that is asked for, and what the configuration and the options want
-// of it held against what it has. Its weights are read by weights.c, once there is a plan.
+// Where a model comes from, a folder, a file or a preset: its description is read, the model that
+// it describes opened for the task that is asked for, and what the configuration and the options
+// want of it held against what it has. Its weights are read by weights.c, once there is a plan.
 #include <sys/stat.h>
 
 #include "engine/adapter.h"

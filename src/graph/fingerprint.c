@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The math fingerprint: of a graph, all that may change a bit of a training, in an order that stays.
+// The math fingerprint: all of a graph that may change a bit of a training, in an order that stays.
 #include "graph/graph.h"
 
 static uint64_t hash_i64(uint64_t h, int64_t x)
