@@ -167,3 +167,17 @@ sw_status sw_engine_agree_on_setup(const struct sw_engine *e)
     SW_TRY(agree_on_kernels(e, &items[2]));
     return sw_engine_compare(e->options.comm, items, 3);
 }
+
+/* ---- while they train ---- */
+
+sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what)
+{
+    return e->ranks == 1 ? st : sw_comm_agree(e->options.comm, st, what);
+}
+
+sw_status sw_engine_gather(const struct sw_engine *e, int64_t mine, const char *what)
+{
+    e->words[0] = mine;
+    return e->ranks == 1 ? SW_OK
+                         : sw_comm_all_gather(e->options.comm, &mine, e->words, sizeof mine, what);
+}

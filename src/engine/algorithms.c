@@ -74,10 +74,9 @@ static sw_status gather(const struct sw_engine *e, const struct sw_str *text)
 {
     const int64_t len = (int64_t)text->len;
     int64_t longest = 0;
-    SW_TRY(sw_comm_all_gather(e->options.comm, &len, e->statuses, sizeof len,
-                              "the algorithms' lengths"));
+    SW_TRY(sw_engine_gather(e, len, "the algorithms' lengths"));
     for (int r = 0; r < e->ranks; r++) {
-        longest = sw_max_i64(longest, e->statuses[r]);
+        longest = sw_max_i64(longest, e->words[r]);
     }
     if (longest == 0) {
         return SW_OK;

@@ -25,16 +25,15 @@ struct sw_engine_facts {
     const char *model_folder;          /* where the model came from; NULL for presets */
     enum sw_dtype dtype, export_dtype; /* that it computes in; that the model's folder had */
     bool trains;
-    bool language_model;        /* whose text is continued */
-    bool reads_source;          /* an encoder reads the prompt, generate_tokens are new ones */
     const struct sw_task *task; /* NULL: a forward of yours */
     struct sw_task_sizes sizes; /* of its inputs, of a micro-batch */
     bool lora;                  /* what is trained, saved and exported are adapters */
     uint64_t seed;
-    sw_comm *comm;           /* NULL = alone */
-    int rank, ranks;         /* of the data axis */
-    int64_t context;         /* tokens that the model has positions for; 0 = a forward of yours */
-    int64_t generate_tokens; /* prompt and continuation together; see reads_source */
+    sw_comm *comm;   /* NULL = alone */
+    int rank, ranks; /* of the data axis */
+    int64_t context; /* tokens that the model has positions for; 0 = a forward of yours */
+    int64_t
+        generate_tokens; /* prompt and continuation together; of an encoder-decoder the new ones */
 };
 struct sw_engine_facts sw_engine_facts(const sw_engine *e);
 

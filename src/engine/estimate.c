@@ -12,15 +12,16 @@ static size_t module_len(const char *name)
     return dot ? (size_t)(dot - name) : 0;
 }
 
-int64_t sw_engine_largest_layer(const sw_engine *e)
+/* Parameters of the module that owns most. */
+static int64_t largest_layer(const sw_engine *e)
 {
     int64_t largest = 0;
-    for (int32_t i = 0; i < e->n_params; i++) {
-        const char *name = e->params[i].work->name;
+    for (int32_t i = 0; i < e->params.n; i++) {
+        const char *name = e->params.items[i].work->name;
         const size_t len = module_len(name);
         int64_t sum = 0;
-        for (int32_t k = 0; k < e->n_params; k++) {
-            const struct sw_persistent *other = e->params[k].work;
+        for (int32_t k = 0; k < e->params.n; k++) {
+            const struct sw_persistent *other = e->params.items[k].work;
             if (module_len(other->name) == len && strncmp(other->name, name, len) == 0) {
                 sum += sw_shape_elems(&other->layout.whole);
             }
@@ -41,7 +42,7 @@ static sw_status count_model(const struct sw_estimate_options *o, struct sw_esti
     sw_engine *e = NULL;
     SW_TRY(sw_initialize(&options, &e));
     out->parameters = sw_engine_parameters(e);
-    out->largest_layer = sw_engine_largest_layer(e);
+    out->largest_layer = largest_layer(e);
     sw_close(e);
     return SW_OK;
 }

@@ -236,7 +236,8 @@ static const char *name_of(struct sw_engine *e, const struct engine_param *param
 {
     char name[600];
     if (e->lora) {
-        return sw_arena_strdup(&e->names, sw_adapter_name(param->work->name, name, sizeof name));
+        return sw_arena_strdup(&e->params.names,
+                               sw_adapter_name(param->work->name, name, sizeof name));
     }
     return param->file_name ? param->file_name : param->work->name;
 }
@@ -244,8 +245,8 @@ static const char *name_of(struct sw_engine *e, const struct engine_param *param
 static sw_status list_params(struct sw_engine *e, enum sw_dtype dtype, struct weights *w)
 {
     const struct masters_of *m = w->ctx;
-    for (int32_t i = 0; i < e->n_params; i++) {
-        const struct engine_param *param = &e->params[i];
+    for (int32_t i = 0; i < e->params.n; i++) {
+        const struct engine_param *param = &e->params.items[i];
         if (sw_engine_keeps(e, param->work->name)) {
             m->params[w->n] = param;
             w->specs[w->n] =
@@ -265,7 +266,7 @@ sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dty
     dtype = dtype == SW_DTYPE_COUNT ? e->source.dtype : dtype;
     SW_TRY(check_dtype(dtype));
     SW_TRY(sw_engine_claim_folder(folder, false));
-    const size_t most = (size_t)e->n_params + 1;
+    const size_t most = (size_t)e->params.n + 1;
     struct masters_of m = {e, sw_alloc_zero("export", most, sizeof *m.params)};
     struct weights w = {.fetch = fetch_engine,
                         .ctx = &m,

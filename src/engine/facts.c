@@ -26,8 +26,6 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
         .export_dtype = e->source.dtype,
         .trains = e->optimizer.trains,
         .lora = e->lora != NULL,
-        .language_model = e->model && sw_model_is_causal(e->model),
-        .reads_source = e->model && sw_model_is_seq2seq(e->model),
         .task = e->model ? e->model->task : NULL,
         .sizes = sizes_of(e),
         .context = e->model ? e->model->max_tokens : 0,
@@ -41,7 +39,7 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
 
 const struct engine_param *sw_engine_param(const sw_engine *e, int32_t i)
 {
-    return &e->params[i];
+    return &e->params.items[i];
 }
 
 static bool has_alias(const sw_engine *e, const struct engine_param *param, const char *name)
@@ -58,8 +56,8 @@ static bool has_alias(const sw_engine *e, const struct engine_param *param, cons
 
 const struct engine_param *sw_engine_param_of_file(const sw_engine *e, const char *name)
 {
-    for (int32_t i = 0; i < e->n_params; i++) {
-        const struct engine_param *param = &e->params[i];
+    for (int32_t i = 0; i < e->params.n; i++) {
+        const struct engine_param *param = &e->params.items[i];
         if ((param->file_name && strcmp(param->file_name, name) == 0) ||
             strcmp(param->work->name, name) == 0 || has_alias(e, param, name)) {
             return param;

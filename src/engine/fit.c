@@ -21,51 +21,66 @@ struct recipe {
     bool backward, labels, logits, hidden, source;
 };
 
+/* The forward of a program, the model's or the caller's. */
+static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct sw_graph *g)
+{
+    const struct sw_spillway_config *c = &e->config->spillway;
+    sw_value loss = SW_NO_VALUE;
+    if (!e->model) {
+        loss = e->options.forward(g, e->options.forward_ctx, r->batch);
+        sw_output(g, "loss", loss);
+        return loss;
+    }
+    const struct sw_forward_spec forward = {
+        .batch = r->batch,
+        .tokens = r->tokens,
+        .targets = e->sizes.targets,
+        .has_mask = e->options.want_mask && r->cache == 0,
+        .is_packed = c->packing && r->cache == 0,
+        .has_labels = r->labels,
+        .want_logits = r->logits,
+        .want_hidden = r->hidden,
+        .smoothing = c->label_smoothing,
+        .cache_tokens = r->cache,
+        .is_source = r->source,
+    };
+    e->model->ops->forward(e->model, g, &forward, &loss);
+    return loss;
+}
+
+/* What the engine has to know of a graph, which is the forward still. */
+static sw_status learn(struct sw_engine *e, const struct recipe *r, struct sw_graph *g,
+                       sw_value loss)
+{
+    SW_TRY(sw_graph_status(g));
+    if (r->labels && loss < 0) {
+        return SW_FAIL(SW_E_ARG, "the forward returned no loss");
+    }
+    if (r->labels) {
+        SW_TRY(sw_engine_learn_loss(&e->loss, g, loss, r->backward));
+    }
+    SW_TRY(sw_engine_learn_inputs(&e->bounds, g));
+    SW_TRY(sw_engine_learn_adapted(e, g));
+    return r->backward ? sw_engine_bind_groups(&e->optimizer, g) : SW_OK;
+}
+
 static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_program_spec *spec)
 {
-    const struct sw_config *c = e->config;
+    const struct sw_spillway_config *c = &e->config->spillway;
     const struct sw_graph_options options = {
         .dtype = e->dtype,
         .grad_dtype = e->grad_dtype,
         .training = r->backward && !e->options.no_dropout,
         .token_mean = e->loss.by_tokens,
-        .loss_chunk = c->spillway.loss_chunk,
-        .frozen = c->spillway.frozen.items,
-        .n_frozen = c->spillway.frozen.n,
+        .loss_chunk = c->loss_chunk,
+        .frozen = c->frozen.items,
+        .n_frozen = c->frozen.n,
         .adapter = e->lora ? &e->lora->spec.super : NULL,
     };
     struct sw_graph *g = NULL;
     SW_TRY(sw_graph_open(&options, &g));
-    sw_value loss = SW_NO_VALUE;
-    if (e->model) {
-        const struct sw_forward_spec forward = {
-            .batch = r->batch,
-            .tokens = r->tokens,
-            .targets = e->sizes.targets,
-            .has_mask = e->options.want_mask && r->cache == 0,
-            .is_packed = c->spillway.packing && r->cache == 0,
-            .has_labels = r->labels,
-            .want_logits = r->logits,
-            .want_hidden = r->hidden,
-            .smoothing = c->spillway.label_smoothing,
-            .cache_tokens = r->cache,
-            .is_source = r->source,
-        };
-        e->model->ops->forward(e->model, g, &forward, &loss);
-    } else {
-        loss = e->options.forward(g, e->options.forward_ctx, r->batch);
-        sw_output(g, "loss", loss);
-    }
-    sw_status st = sw_graph_status(g);
-    if (st >= 0 && r->labels && loss < 0) {
-        st = SW_FAIL(SW_E_ARG, "the forward returned no loss");
-    }
-    if (st >= 0 && r->labels) {
-        st = sw_engine_learn_loss(&e->loss, g, loss, r->backward);
-    }
-    st = st < 0 ? st : sw_engine_learn_inputs(&e->bounds, g);
-    st = st < 0 ? st : sw_engine_learn_adapted(e, g);
-    st = st < 0 || !r->backward ? st : sw_engine_bind_groups(&e->optimizer, g);
+    const sw_value loss = add_forward(e, r, g);
+    sw_status st = learn(e, r, g, loss);
     if (st >= 0 && r->backward) {
         st = sw_graph_backward(g, loss);
     }

@@ -155,8 +155,8 @@ bool sw_engine_keeps(const struct sw_engine *e, const char *param)
 int64_t sw_engine_trained_parameters(const sw_engine *e)
 {
     int64_t sum = 0;
-    for (int32_t i = 0; i < e->n_params; i++) {
-        const struct sw_persistent *work = e->params[i].work;
+    for (int32_t i = 0; i < e->params.n; i++) {
+        const struct sw_persistent *work = e->params.items[i].work;
         sum += sw_engine_keeps(e, work->name) ? sw_shape_elems(&work->layout.whole) : 0;
     }
     return sum;
@@ -186,9 +186,9 @@ static sw_status check_all_used(const struct sw_engine *e, int64_t n_used)
          i < sw_safetensors_count(from->file) && n_used < sw_safetensors_count(from->file); i++) {
         const struct sw_safetensor *tensor = sw_safetensors_at(from->file, i);
         bool found = false;
-        for (int32_t p = 0; p < e->n_params && !found; p++) {
+        for (int32_t p = 0; p < e->params.n && !found; p++) {
             char full[600];
-            const char *name = e->params[p].work->name;
+            const char *name = e->params.items[p].work->name;
             found = sw_engine_keeps(e, name) &&
                     strcmp(sw_adapter_name(name, full, sizeof full), tensor->name) == 0;
         }
@@ -211,9 +211,9 @@ sw_status sw_engine_load_adapter(struct sw_engine *e)
     SW_TRY_ALLOC(piece, "reading an adapter");
     sw_status st = SW_OK;
     int64_t n_used = 0;
-    for (int32_t i = 0; i < e->n_params && st >= 0; i++) {
-        if (sw_engine_keeps(e, e->params[i].work->name)) {
-            st = load_one(e, &e->params[i], piece);
+    for (int32_t i = 0; i < e->params.n && st >= 0; i++) {
+        if (sw_engine_keeps(e, e->params.items[i].work->name)) {
+            st = load_one(e, &e->params.items[i], piece);
             n_used++;
         }
     }
@@ -304,8 +304,8 @@ static bool put_base(const struct sw_engine *e, struct sw_json_doc *doc, struct 
 {
     struct sw_json *tensors = sw_json_put(doc, object, "tensors", SW_JSON_OBJECT);
     bool good = tensors && sw_json_put_str(doc, object, "digest", sw_digest_name());
-    for (int32_t i = 0; good && i < e->n_params; i++) {
-        const struct engine_param *param = &e->params[i];
+    for (int32_t i = 0; good && i < e->params.n; i++) {
+        const struct engine_param *param = &e->params.items[i];
         good = !param->digest ||
                sw_json_put_str(doc, tensors, param->work->name, param->digest) != NULL;
     }
@@ -346,8 +346,8 @@ void sw_engine_check_base(const struct sw_engine *e, const struct sw_ckpt *ckpt,
                sw_ckpt_path(ckpt), text_of(base, "digest"), sw_digest_name());
         return;
     }
-    for (int32_t i = 0; i < e->n_params; i++) {
-        const struct engine_param *param = &e->params[i];
+    for (int32_t i = 0; i < e->params.n; i++) {
+        const struct engine_param *param = &e->params.items[i];
         n_base += param->digest != NULL;
         if (param->digest && strcmp(param->digest, text_of(tensors, param->work->name)) != 0) {
             first = first ? first : param;

@@ -88,10 +88,10 @@ static sw_status add_item(struct sw_merge *m, const struct engine_param *param)
 
 static sw_status list_items(struct sw_merge *m)
 {
-    m->items = sw_alloc_zero("merge", (size_t)m->engine->n_params + 1, sizeof *m->items);
+    m->items = sw_alloc_zero("merge", (size_t)m->engine->params.n + 1, sizeof *m->items);
     SW_TRY_ALLOC(m->items, "a merge");
-    for (int32_t i = 0; i < m->engine->n_params; i++) {
-        SW_TRY(add_item(m, &m->engine->params[i]));
+    for (int32_t i = 0; i < m->engine->params.n; i++) {
+        SW_TRY(add_item(m, &m->engine->params.items[i]));
     }
     return SW_OK;
 }

@@ -133,8 +133,8 @@ static sw_status resolve_config(struct sw_engine *e)
     if (c->spillway.micro_batch != SW_MICRO_BATCH_AUTO) { /* else the search does, fit.c */
         SW_TRY(sw_engine_take_batch(e));
     }
-    e->statuses = sw_alloc_zero("engine", (size_t)e->ranks, sizeof *e->statuses);
-    SW_TRY_ALLOC(e->statuses, "the statuses of ranks");
+    e->words = sw_alloc_zero("engine", (size_t)e->ranks, sizeof *e->words);
+    SW_TRY_ALLOC(e->words, "what ranks say");
     e->seed = sw_config_origin_of(c, "spillway.seed") > SW_CONFIG_DEFAULT
                   ? (uint64_t)c->spillway.seed
                   : e->options.seed;
@@ -146,36 +146,26 @@ static sw_status resolve_config(struct sw_engine *e)
 /* Ranks that would not compute the same find out before the first step. */
 static sw_status check_same_math(struct sw_engine *e)
 {
-    if (e->ranks == 1) {
-        return SW_OK;
-    }
     const int64_t mine = (int64_t)e->plan->fingerprint;
-    SW_TRY(sw_comm_all_gather(e->options.comm, &mine, e->statuses, sizeof mine,
-                              "the math fingerprint"));
+    SW_TRY(sw_engine_gather(e, mine, "the math fingerprint"));
     for (int r = 0; r < e->ranks; r++) {
-        if (e->statuses[r] != mine) {
+        if (e->words[r] != mine) {
             return SW_FAIL(SW_E_PEER,
                            "rank %d would compute something else: its math fingerprint is %016llx, "
                            "that of rank %d is %016llx (model, configuration, --seed, --seq-len, "
                            "or a processor with other kernels)",
-                           r, (unsigned long long)e->statuses[r], e->rank,
-                           (unsigned long long)mine);
+                           r, (unsigned long long)e->words[r], e->rank, (unsigned long long)mine);
         }
     }
     return SW_OK;
 }
 
-/* A plan with two slots has collectives that one with one has not. */
-static sw_status agree_on_places(struct sw_engine *e)
+/* What is true of any rank. */
+static sw_status is_any(struct sw_engine *e, bool mine, const char *what, bool *out)
 {
-    const int64_t mine = e->plan->two_slots;
-    if (e->ranks == 1) {
-        return SW_OK;
-    }
-    SW_TRY(sw_comm_all_gather(e->options.comm, &mine, e->statuses, sizeof mine,
-                              "the places of states"));
+    SW_TRY(sw_engine_gather(e, mine, what));
     for (int r = 0; r < e->ranks; r++) {
-        e->one_slot |= e->statuses[r] == 0;
+        *out |= e->words[r] != 0;
     }
     return SW_OK;
 }
@@ -186,10 +176,7 @@ static sw_status plan_in_one_slot(struct sw_engine *e)
     e->plan = NULL;
     e->one_slot = true;
     SW_TRY(sw_engine_make_plan(e));
-    sw_free(e->params);
-    e->params = NULL;
-    e->n_params = 0;
-    return sw_engine_index_params(e);
+    return sw_engine_index_params(e->plan, &e->params);
 }
 
 /* Without a budget the disk itself says whether it has room for two slots: on all ranks, or all
@@ -204,14 +191,7 @@ static sw_status open_executor(struct sw_engine *e, struct sw_executor_options o
     }
     char message[1024];
     snprintf(message, sizeof message, "%s", full ? sw_error_message() : "another rank's disk");
-    if (e->ranks > 1) {
-        const int64_t mine = full;
-        SW_TRY(sw_comm_all_gather(e->options.comm, &mine, e->statuses, sizeof mine,
-                                  "the room for states"));
-        for (int r = 0; r < e->ranks; r++) {
-            full |= e->statuses[r] != 0;
-        }
-    }
+    SW_TRY(is_any(e, full, "the room for states", &full));
     if (!full) {
         return st;
     }
@@ -240,28 +220,15 @@ static void warn(const struct sw_engine *e)
     }
 }
 
-static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options *o)
+/* What it takes to run the plan, with its weights in place. */
+static sw_status prepare(struct sw_engine *e, const struct sw_engine_options *o)
 {
-    SW_TRY(load_config(e, o));
-    SW_TRY(resolve_config(e));
-    SW_TRY(sw_engine_find_folders(e));
-    SW_TRY(sw_engine_open_source(e));
-    SW_TRY(sw_engine_open_device(e, &e->device));
-    SW_TRY(sw_engine_open_host(e, &e->host));
-    warn(e);
-    if (!o->plan_only) { /* before they look for a plan together */
-        SW_TRY(sw_engine_agree_on_setup(e));
-    }
-    SW_TRY(sw_engine_make_plan(e));
-    SW_TRY(sw_engine_index_params(e));
-    if (o->plan_only) {
-        return SW_OK;
-    }
     e->scratch =
         sw_alloc("engine", (size_t)sw_engine_scratch_elems(&e->sizes) * sizeof *e->scratch);
     SW_TRY_ALLOC(e->scratch, "conversions");
     SW_TRY(check_same_math(e));
-    SW_TRY(agree_on_places(e));
+    /* a plan with two slots has collectives that one with one has not */
+    SW_TRY(is_any(e, !e->plan->two_slots, "the places of states", &e->one_slot));
     if (e->one_slot && e->plan->two_slots) {
         SW_TRY(plan_in_one_slot(e));
     }
@@ -285,18 +252,40 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     return sw_engine_load_adapter(e);
 }
 
+static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options *o)
+{
+    SW_TRY(load_config(e, o));
+    SW_TRY(resolve_config(e));
+    SW_TRY(sw_engine_find_folders(e));
+    SW_TRY(sw_engine_open_source(e));
+    SW_TRY(sw_engine_open_device(e, &e->device));
+    SW_TRY(sw_engine_open_host(e, &e->host));
+    warn(e);
+    if (!o->plan_only) { /* before they look for a plan together */
+        SW_TRY(sw_engine_agree_on_setup(e));
+    }
+    SW_TRY(sw_engine_make_plan(e));
+    SW_TRY(sw_engine_index_params(e->plan, &e->params));
+    return o->plan_only ? SW_OK : prepare(e, o);
+}
+
+static void place_rank(struct sw_engine *e)
+{
+    const sw_comm *comm = e->options.comm;
+    const struct sw_mesh mesh = sw_mesh_of_data(comm ? sw_comm_size(comm) : 1);
+    int place[SW_AXIS_COUNT];
+    sw_mesh_place(&mesh, comm ? sw_comm_rank(comm) : 0, place);
+    e->rank = place[SW_AXIS_DATA];
+    e->ranks = mesh.size[SW_AXIS_DATA];
+}
+
 sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out)
 {
     SW_TRY_OPTIONS(options);
     struct sw_engine *e = sw_alloc_zero("engine", 1, sizeof *e);
     SW_TRY_ALLOC(e, "the engine");
     e->options = *options;
-    e->mesh = sw_mesh_of_data(options->comm ? sw_comm_size(options->comm) : 1);
-    int place[SW_AXIS_COUNT];
-    sw_mesh_place(&e->mesh, options->comm ? sw_comm_rank(options->comm) : 0, place);
-    e->rank = place[SW_AXIS_DATA];
-    e->ranks = e->mesh.size[SW_AXIS_DATA];
-    sw_arena_init(&e->names, "engine");
+    place_rank(e);
     const sw_status st = open_engine(e, options);
     if (st < 0) {
         sw_close(e);
@@ -322,10 +311,9 @@ void sw_close(sw_engine *e)
     sw_config_close(e->config);
     sw_free(e->folders);
     sw_engine_close_losses(&e->loss);
-    sw_free(e->statuses);
-    sw_free(e->params);
+    sw_free(e->words);
     sw_engine_forget_inputs(&e->bounds);
-    sw_arena_fini(&e->names);
+    sw_engine_close_params(&e->params);
     sw_free(e->scratch);
     sw_free(e);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step does to the parameters: the rule of the update and its groups, the rates of each step,
-// and the scale of the loss. Without an optimizer there is the scale alone, which is 1 then.
+// What a step does to the parameters: the rule of the update and its groups, the rates of each
+// step, and the scale of the loss. Without an optimizer there is the scale alone, which is 1 then.
 #include <math.h>
 
 #include "engine/private.h"

@@ -95,6 +95,13 @@ struct engine_bounds {
     struct sw_arena names;
 };
 
+/* The parameters of a plan. */
+struct engine_params {
+    struct engine_param *items;
+    int32_t n;
+    struct sw_arena names; /* file_name, digest */
+};
+
 struct engine_lora; /* adapter.h */
 
 struct sw_engine {
@@ -105,9 +112,8 @@ struct sw_engine {
     struct engine_lora *lora; /* NULL = the model itself is trained */
     enum sw_dtype dtype, grad_dtype;
     struct engine_sizes sizes;
-    struct sw_mesh mesh; /* today: data only */
-    int rank, ranks;     /* of its data axis */
-    int64_t *statuses;   /* [ranks] */
+    int rank, ranks; /* of the data axis; there are no others today */
+    int64_t *words;  /* [ranks] what each said last, see sw_engine_gather */
     struct engine_optimizer optimizer;
     struct sw_device *device, *host; /* host: see sw_engine_open_host */
     struct sw_plan *plan;
@@ -116,13 +122,10 @@ struct sw_engine {
     int n_folders;
     struct engine_programs programs;
     struct engine_trace trace;
-    struct engine_param *params;
-    struct sw_arena names; /* of file_name, digest */
-    int32_t n_params;
+    struct engine_params params;
     struct engine_bounds bounds; /* of what enters */
     struct engine_loss loss;
     float *scratch; /* [sw_engine_scratch_elems] for conversions, and inputs that are left out */
-
     struct engine_progress progress;
     uint64_t seed;
     bool one_slot; /* some rank has no room for two, see sw_plan_options */
@@ -220,9 +223,7 @@ sw_status sw_engine_take_batch(struct sw_engine *e);
 sw_status sw_engine_open_source(struct sw_engine *e);
 void sw_engine_close_source(struct sw_engine *e);
 void sw_engine_close_weights(struct engine_source *source);
-/* By config.json and what the options ask for; in the place of one that is open. */
-sw_status sw_engine_open_model(struct sw_engine *e);
-/* The same where a tied pair is two parameters. */
+/* Opens the model again, with two parameters for a tied pair. */
 sw_status sw_engine_untie(struct sw_engine *e);
 /* config.json of a folder, a file or a preset; *out_folder: it is a folder. */
 sw_status sw_engine_read_model(const struct sw_engine_options *o, struct sw_json_doc **out,
@@ -263,10 +264,6 @@ void sw_engine_pause_trace(struct sw_engine *e);
 sw_status sw_engine_end_trace(struct sw_engine *e);
 void sw_engine_close_trace(struct sw_engine *e);
 
-/* ---- estimate.c ---- */
-/* Parameters of the module that owns most. */
-int64_t sw_engine_largest_layer(const sw_engine *e);
-
 /* ---- step.c ---- */
 /* SW_E_ARG: a step is under way, and `what` waits for its end. */
 sw_status sw_engine_check_idle(const struct engine_progress *p, const char *what);
@@ -274,22 +271,22 @@ sw_status sw_engine_check_idle(const struct engine_progress *p, const char *what
 /* Any float output, widened to f32. */
 sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port, float *out);
 
+/* ---- agree.c ---- */
 /* The worst status of all ranks, the same answer everywhere. Alone: st. */
 sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what);
+/* A word of each rank, into e->words. Collective. */
+sw_status sw_engine_gather(const struct sw_engine *e, int64_t mine, const char *what);
 
 /* ---- weights.c ---- */
 /* A head in the file that differs from the embedding is used untied, whatever the config says. */
 sw_status sw_engine_resolve_tie(struct sw_engine *e);
 sw_status sw_engine_zero_states(struct sw_engine *e);
-sw_status sw_engine_index_params(struct sw_engine *e);
+/* Forgets those of another plan. */
+sw_status sw_engine_index_params(const struct sw_plan *plan, struct engine_params *out);
+void sw_engine_close_params(struct engine_params *params);
 sw_status sw_engine_init_weights(struct sw_engine *e);
 sw_status sw_engine_load_folder(struct sw_engine *e);
-/* Of any parameter or state, in its dtype; ranges as of sw_engine_get_master. */
-sw_status sw_engine_store(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
-                          int64_t n, const void *src);
-sw_status sw_engine_fetch(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
-                          int64_t n, void *dst);
-/* The same of a state that is fp32 or bf16, as fp32. */
+/* Of any parameter or state that is fp32 or bf16, as fp32; ranges as of sw_engine_get_master. */
 sw_status sw_engine_store_f32(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
                               int64_t n, const float *src);
 sw_status sw_engine_fetch_f32(struct sw_engine *e, const struct sw_persistent *item, int64_t first,

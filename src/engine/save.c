@@ -92,8 +92,8 @@ static int64_t cut_items(struct tensors *t)
 
 static void list_items(const struct sw_engine *e, struct tensors *t)
 {
-    for (int32_t i = 0; i < e->n_params; i++) {
-        const struct engine_param *param = &e->params[i];
+    for (int32_t i = 0; i < e->params.n; i++) {
+        const struct engine_param *param = &e->params.items[i];
         if (sw_engine_keeps(e, param->work->name)) {
             t->items[t->n_items++] = (struct item){param, param->work, param->work->name, "master"};
         }
@@ -181,8 +181,8 @@ static bool put_export(const struct sw_engine *e, struct sw_json_doc *doc, struc
     struct sw_json *as = sw_json_put(doc, root, "export", SW_JSON_OBJECT);
     struct sw_json *names = as ? sw_json_put(doc, as, "names", SW_JSON_OBJECT) : NULL;
     bool good = names && sw_json_put_str(doc, as, "dtype", sw_dtype_name(e->source.dtype));
-    for (int32_t i = 0; good && i < e->n_params; i++) {
-        const struct engine_param *param = &e->params[i];
+    for (int32_t i = 0; good && i < e->params.n; i++) {
+        const struct engine_param *param = &e->params.items[i];
         if (param->file_name && strcmp(param->file_name, param->work->name) != 0) {
             good = sw_json_put_str(doc, names, param->work->name, param->file_name) != NULL;
         }
@@ -279,8 +279,8 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
 int64_t sw_engine_checkpoint_bytes(const struct sw_engine *e)
 {
     int64_t elems = 0;
-    for (int32_t i = 0; i < e->n_params; i++) {
-        const struct sw_persistent *work = e->params[i].work;
+    for (int32_t i = 0; i < e->params.n; i++) {
+        const struct sw_persistent *work = e->params.items[i].work;
         elems += sw_engine_keeps(e, work->name) ? sw_shape_elems(&work->layout.whole) : 0;
     }
     for (int32_t i = 0; i < e->plan->n_persistent; i++) {

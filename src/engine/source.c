@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a model comes from, a folder, a file or a preset: its description is read, the model that it
-// describes opened for the task that is asked for, and what the configuration and the options want
-// of it held against what it has. Its weights are read by weights.c, once there is a plan.
+// Where a model comes from, a folder, a file or a preset: its description is read, the model that
+// it describes opened for the task that is asked for, and what the configuration and the options
+// want of it held against what it has. Its weights are read by weights.c, once there is a plan.
 #include <sys/stat.h>
 
 #include "engine/adapter.h"
@@ -21,7 +21,8 @@ static sw_status open_weights(struct sw_engine *e, const struct sw_engine_option
     return sw_hf_folder_open(o->model, &e->source.weights);
 }
 
-sw_status sw_engine_open_model(struct sw_engine *e)
+/* By config.json and what the options ask for; in the place of one that is open. */
+static sw_status open_model(struct sw_engine *e)
 {
     const struct sw_model_options options = {.task = e->options.task, .labels = e->options.labels};
     sw_model_close(e->model);
@@ -33,7 +34,7 @@ sw_status sw_engine_untie(struct sw_engine *e)
 {
     struct sw_json_doc *doc = e->source.doc;
     return sw_json_put_bool(doc, sw_json_root(doc), "tie_word_embeddings", false)
-               ? sw_engine_open_model(e)
+               ? open_model(e)
                : SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
 }
 
@@ -183,7 +184,7 @@ sw_status sw_engine_open_source(struct sw_engine *e)
         return SW_FAIL(SW_E_ARG, "a model and a forward are both given");
     }
     SW_TRY(read_source(e, o));
-    SW_TRY(sw_engine_open_model(e));
+    SW_TRY(open_model(e));
     SW_TRY(sw_engine_resolve_tie(e));
     SW_TRY(sw_engine_fit_lora(e));
     if (o->task || o->labels > 0) {

@@ -256,6 +256,11 @@ static void print_held(const struct stages *s, struct sw_str *out)
             sw_str_puts(out, "besides them\n");
         }
     }
+}
+
+static void print_tiers(const struct stages *s, struct sw_str *out)
+{
+    double v[N_STAGES];
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         char label[32];
         snprintf(label, sizeof label, "= %s", sw_tier_name((enum sw_tier)t));
@@ -381,6 +386,7 @@ static void print_text(const struct stages *s, struct sw_str *out)
         sw_str_printf(out, "chosen: %s\n\n", sw_str_text(&s->chosen));
     }
     print_held(s, out);
+    print_tiers(s, out);
     print_short(s, out);
     sw_str_putc(out, '\n');
     print_moved(s, out);

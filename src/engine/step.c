@@ -355,11 +355,6 @@ sw_status sw_train_batch(sw_engine *e, const struct sw_batch *micro_batches, int
     return finish(e, out);
 }
 
-sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what)
-{
-    return e->ranks == 1 ? st : sw_comm_agree(e->options.comm, st, what);
-}
-
 sw_status sw_engine_check_idle(const struct engine_progress *p, const char *what)
 {
     return p->phase == 0 ? SW_OK : SW_FAIL(SW_E_ARG, "%s: a step is under way", what);

@@ -142,9 +142,9 @@ static sw_status agree_on_base(struct sw_engine *e, int64_t *base_ns)
 {
     const int64_t offset = to_time_of_day(), mine = *base_ns + offset;
     int64_t least = mine;
-    SW_TRY(sw_comm_all_gather(e->options.comm, &mine, e->statuses, sizeof mine, "a trace's begin"));
+    SW_TRY(sw_engine_gather(e, mine, "a trace's begin"));
     for (int r = 0; r < e->ranks; r++) {
-        least = sw_min_i64(least, e->statuses[r]);
+        least = sw_min_i64(least, e->words[r]);
     }
     *base_ns = least - offset;
     return SW_OK;
@@ -154,14 +154,13 @@ static sw_status agree_on_base(struct sw_engine *e, int64_t *base_ns)
 static sw_status collect(struct sw_engine *e, const struct sw_str *mine, char **parts)
 {
     const int64_t length = (int64_t)mine->len;
-    SW_TRY(sw_comm_all_gather(e->options.comm, &length, e->statuses, sizeof length,
-                              "a trace's length"));
+    SW_TRY(sw_engine_gather(e, length, "a trace's length"));
     if (e->rank > 0) {
         return length > 0 ? sw_comm_send(e->options.comm, 0, mine->ptr, mine->len, "a trace")
                           : SW_OK;
     }
     for (int r = 1; r < e->ranks; r++) {
-        const size_t len = (size_t)e->statuses[r];
+        const size_t len = (size_t)e->words[r];
         parts[r] = sw_alloc("trace", len + 1);
         SW_TRY_ALLOC(parts[r], "a trace");
         parts[r][len] = '\0';
@@ -183,16 +182,12 @@ sw_status sw_engine_finish_trace(struct sw_engine *e)
     char **parts = sw_alloc_zero("trace", (size_t)e->ranks, sizeof *parts);
     SW_TRY_ALLOC(parts, "a trace");
     sw_status st = SW_OK;
-    if (e->ranks > 1) {
-        SW_TRY_OR(done, agree_on_base(e, &t->base_ns));
-    }
+    SW_TRY_OR(done, agree_on_base(e, &t->base_ns));
     if (sw_trace_render(t->trace, e->rank, t->base_ns, &mine) < 0) {
         sw_log(SW_LOG_WARN, "trace of rank %d: %s", e->rank, sw_error_message());
         sw_str_fini(&mine);
     }
-    if (e->ranks > 1) {
-        SW_TRY_OR(done, collect(e, &mine, parts));
-    }
+    SW_TRY_OR(done, collect(e, &mine, parts));
     if (sw_trace_dropped(t->trace) > 0) {
         sw_log(SW_LOG_WARN, "%s: %lld events of rank %d found no place and are missing",
                e->config->spillway.trace, (long long)sw_trace_dropped(t->trace), e->rank);

@@ -13,18 +13,19 @@ static size_t elem_bytes(const struct sw_persistent *item)
 
 /* ---- the index ---- */
 
-sw_status sw_engine_index_params(struct sw_engine *e)
+sw_status sw_engine_index_params(const struct sw_plan *plan, struct engine_params *out)
 {
-    const struct sw_plan *plan = e->plan;
-    e->params = sw_alloc_zero("engine", (size_t)plan->n_persistent + 1, sizeof *e->params);
-    SW_TRY_ALLOC(e->params, "the index of parameters");
+    sw_engine_close_params(out);
+    sw_arena_init(&out->names, "engine");
+    out->items = sw_alloc_zero("engine", (size_t)plan->n_persistent + 1, sizeof *out->items);
+    SW_TRY_ALLOC(out->items, "the index of parameters");
     for (int32_t i = 0; i < plan->n_persistent; i++) {
         const struct sw_persistent *item = &plan->persistent[i];
         if (item->role != SW_ROLE_PARAM) {
             continue;
         }
         char name[512];
-        struct engine_param *param = &e->params[e->n_params++];
+        struct engine_param *param = &out->items[out->n++];
         param->work = item;
         snprintf(name, sizeof name, "%s/%s", item->dtype == SW_BF16 ? "master_lo" : "master",
                  item->name);
@@ -33,11 +34,18 @@ sw_status sw_engine_index_params(struct sw_engine *e)
     return SW_OK;
 }
 
+void sw_engine_close_params(struct engine_params *params)
+{
+    sw_free(params->items);
+    sw_arena_fini(&params->names);
+    *params = (struct engine_params){0};
+}
+
 const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name)
 {
-    for (int32_t i = 0; i < e->n_params; i++) {
-        if (strcmp(e->params[i].work->name, name) == 0) {
-            return &e->params[i];
+    for (int32_t i = 0; i < e->params.n; i++) {
+        if (strcmp(e->params.items[i].work->name, name) == 0) {
+            return &e->params.items[i];
         }
     }
     return NULL;
@@ -66,8 +74,9 @@ sw_status sw_engine_zero_states(struct sw_engine *e)
 /* One piece, at most SW_PIECE elements; the scratch buffer holds the parts in device dtype. */
 enum { SW_PIECE = SW_SCRATCH_ELEMS / 2 };
 
-sw_status sw_engine_store(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
-                          int64_t n, const void *src)
+/* Of any parameter or state, in its dtype; ranges as of sw_engine_get_master. */
+static sw_status store(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                       int64_t n, const void *src)
 {
     const size_t bytes = elem_bytes(item);
     struct sw_run_iter iter;
@@ -81,8 +90,8 @@ sw_status sw_engine_store(struct sw_engine *e, const struct sw_persistent *item,
     return SW_OK;
 }
 
-sw_status sw_engine_fetch(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
-                          int64_t n, void *dst)
+static sw_status fetch(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
+                       int64_t n, void *dst)
 {
     const size_t bytes = elem_bytes(item);
     struct sw_run_iter iter;
@@ -106,12 +115,12 @@ sw_status sw_engine_store_f32(struct sw_engine *e, const struct sw_persistent *i
                               int64_t n, const float *src)
 {
     if (item->dtype != SW_BF16) {
-        return sw_engine_store(e, item, first, n, src);
+        return store(e, item, first, n, src);
     }
     for (int64_t done = 0; done < n; done += SW_PIECE) {
         const int64_t some = sw_min_i64(SW_PIECE, n - done);
         sw_convert(SW_BF16, e->scratch, SW_F32, src + done, some);
-        SW_TRY(sw_engine_store(e, item, first + done, some, e->scratch));
+        SW_TRY(store(e, item, first + done, some, e->scratch));
     }
     return SW_OK;
 }
@@ -120,11 +129,11 @@ sw_status sw_engine_fetch_f32(struct sw_engine *e, const struct sw_persistent *i
                               int64_t n, float *dst)
 {
     if (item->dtype != SW_BF16) {
-        return sw_engine_fetch(e, item, first, n, dst);
+        return fetch(e, item, first, n, dst);
     }
     for (int64_t done = 0; done < n; done += SW_PIECE) {
         const int64_t some = sw_min_i64(SW_PIECE, n - done);
-        SW_TRY(sw_engine_fetch(e, item, first + done, some, e->scratch));
+        SW_TRY(fetch(e, item, first + done, some, e->scratch));
         sw_convert(SW_F32, dst + done, SW_BF16, e->scratch, some);
     }
     return SW_OK;
@@ -135,40 +144,40 @@ static sw_status set_piece(struct sw_engine *e, const struct engine_param *param
 {
     void *work = e->scratch;
     if (param->work->dtype == SW_F32) {
-        return sw_engine_store(e, param->work, first, n, src);
+        return store(e, param->work, first, n, src);
     }
     if (param->work->dtype == SW_BF16 && param->master) {
         int16_t *lo = (int16_t *)(e->scratch + SW_PIECE);
         for (int64_t i = 0; i < n; i++) {
             sw_master_split(src[i], (uint16_t *)work + i, &lo[i]);
         }
-        SW_TRY(sw_engine_store(e, param->master, first, n, lo));
+        SW_TRY(store(e, param->master, first, n, lo));
     } else {
         sw_convert(param->work->dtype, work, SW_F32, src, n);
         if (param->master) {
-            SW_TRY(sw_engine_store(e, param->master, first, n, src));
+            SW_TRY(store(e, param->master, first, n, src));
         }
     }
-    return sw_engine_store(e, param->work, first, n, work);
+    return store(e, param->work, first, n, work);
 }
 
 static sw_status get_piece(struct sw_engine *e, const struct engine_param *param, int64_t first,
                            int64_t n, float *out)
 {
     if (param->master && param->master->dtype == SW_F32) {
-        return sw_engine_fetch(e, param->master, first, n, out);
+        return fetch(e, param->master, first, n, out);
     }
     if (param->work->dtype == SW_F32) {
-        return sw_engine_fetch(e, param->work, first, n, out);
+        return fetch(e, param->work, first, n, out);
     }
     uint16_t *hi = (uint16_t *)e->scratch;
-    SW_TRY(sw_engine_fetch(e, param->work, first, n, hi));
+    SW_TRY(fetch(e, param->work, first, n, hi));
     if (!param->master) {
         sw_convert(SW_F32, out, param->work->dtype, hi, n);
         return SW_OK;
     }
     int16_t *lo = (int16_t *)(e->scratch + SW_PIECE);
-    SW_TRY(sw_engine_fetch(e, param->master, first, n, lo));
+    SW_TRY(fetch(e, param->master, first, n, lo));
     for (int64_t i = 0; i < n; i++) {
         out[i] = sw_master_join(hi[i], lo[i]);
     }
@@ -225,25 +234,25 @@ sw_status sw_set_weight(sw_engine *e, const char *name, int64_t first, int64_t n
 
 int32_t sw_engine_n_tensors(const sw_engine *e)
 {
-    return e->n_params;
+    return e->params.n;
 }
 
 sw_status sw_engine_tensor(const sw_engine *e, int32_t i, const char **out_name,
                            struct sw_shape *out_shape)
 {
-    if (i < 0 || i >= e->n_params) {
-        return SW_FAIL(SW_E_ARG, "tensor %d of %d", i, e->n_params);
+    if (i < 0 || i >= e->params.n) {
+        return SW_FAIL(SW_E_ARG, "tensor %d of %d", i, e->params.n);
     }
-    *out_name = e->params[i].work->name;
-    *out_shape = e->params[i].work->layout.whole;
+    *out_name = e->params.items[i].work->name;
+    *out_shape = e->params.items[i].work->layout.whole;
     return SW_OK;
 }
 
 int64_t sw_engine_parameters(const sw_engine *e)
 {
     int64_t sum = 0;
-    for (int32_t i = 0; i < e->n_params; i++) {
-        sum += sw_shape_elems(&e->params[i].work->layout.whole);
+    for (int32_t i = 0; i < e->params.n; i++) {
+        sum += sw_shape_elems(&e->params.items[i].work->layout.whole);
     }
     return sum;
 }
@@ -306,18 +315,18 @@ static sw_status end_digest(struct sw_engine *e, struct engine_param *param,
     char text[33];
     if (digest && st >= 0) {
         sw_digest_hex(digest, text);
-        param->digest = sw_arena_strdup(&e->names, text);
+        param->digest = sw_arena_strdup(&e->params.names, text);
         st = param->digest ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for a digest");
     }
     sw_digest_close(digest);
     return st;
 }
 
-static int64_t parameter_bytes(const struct sw_engine *e)
+static int64_t parameter_bytes(const struct engine_params *params)
 {
     int64_t bytes = 0;
-    for (int32_t i = 0; i < e->n_params; i++) {
-        bytes += (int64_t)e->params[i].work->bytes;
+    for (int32_t i = 0; i < params->n; i++) {
+        bytes += (int64_t)params->items[i].work->bytes;
     }
     return bytes;
 }
@@ -346,12 +355,12 @@ sw_status sw_engine_init_weights(struct sw_engine *e)
     SW_TRY_ALLOC(piece, "initial weights");
     struct sw_pool *pool = NULL;
     int64_t done = 0;
-    const int64_t all = parameter_bytes(e);
+    const int64_t all = parameter_bytes(&e->params);
     sw_status st = sw_pool_open((int)e->config->spillway.threads, &pool);
-    for (int32_t i = 0; i < e->n_params && st >= 0; i++) {
+    for (int32_t i = 0; i < e->params.n && st >= 0; i++) {
         sw_work_at("drawing weights", done, all);
-        st = init_param(e, &e->params[i], pool, piece);
-        done += (int64_t)e->params[i].work->bytes;
+        st = init_param(e, &e->params.items[i], pool, piece);
+        done += (int64_t)e->params.items[i].work->bytes;
     }
     sw_work_end();
     sw_pool_close(pool);
@@ -457,8 +466,8 @@ static void warn_unused(const struct sw_engine *e)
     for (int64_t i = 0; i < sw_hf_folder_count(e->source.weights); i++) {
         const struct sw_safetensor *tensor = sw_hf_folder_at(e->source.weights, i);
         bool used = e->model->ops->ignores(e->model, tensor->name);
-        for (int32_t p = 0; p < e->n_params && !used; p++) {
-            used = sw_engine_find_in_folder(e, e->params[p].work->name) == tensor;
+        for (int32_t p = 0; p < e->params.n && !used; p++) {
+            used = sw_engine_find_in_folder(e, e->params.items[p].work->name) == tensor;
         }
         if (!used) {
             sw_log(SW_LOG_WARN, "%s: tensor %s has no place in this model and is left out",
@@ -481,9 +490,9 @@ sw_status sw_engine_load_folder(struct sw_engine *e)
     SW_TRY_ALLOC(piece, "reading weights");
     sw_status st = SW_OK;
     int64_t done = 0;
-    const int64_t all = parameter_bytes(e);
-    for (int32_t i = 0; i < e->n_params && st >= 0; i++) {
-        struct engine_param *param = &e->params[i];
+    const int64_t all = parameter_bytes(&e->params);
+    for (int32_t i = 0; i < e->params.n && st >= 0; i++) {
+        struct engine_param *param = &e->params.items[i];
         const struct sw_safetensor *tensor = sw_engine_find_values(e, param->work->name);
         sw_work_at("reading weights", done, all);
         done += (int64_t)param->work->bytes;
@@ -491,7 +500,7 @@ sw_status sw_engine_load_folder(struct sw_engine *e)
             st = init_param(e, param, NULL, piece);
         } else if (tensor) {
             st = load_param(e, param, tensor, piece);
-            param->file_name = sw_arena_strdup(&e->names, tensor->name);
+            param->file_name = sw_arena_strdup(&e->params.names, tensor->name);
             if (i == 0 && !e->lora) { /* adapters are f32, as their masters are */
                 e->source.dtype = tensor->dtype == SW_F64 ? SW_F32 : tensor->dtype;
             }

@@ -680,7 +680,8 @@ static bool labels_fit(sw_graph *g, const char *op, sw_value x, sw_value labels)
     return true;
 }
 
-sw_value sw_graph_mean_loss(struct sw_graph *g, int32_t op, int64_t rows)
+/* Over `rows` rows: op has its sum and count. */
+static sw_value mean_loss(struct sw_graph *g, int32_t op, int64_t rows)
 {
     return op < 0 ? SW_NO_VALUE : mean_of(g, g->ops[op].out[0], g->ops[op].out[1], rows);
 }
@@ -707,7 +708,7 @@ sw_value sw_cross_entropy_of(sw_graph *g, sw_value logits, sw_value labels,
     const struct sw_attrs attrs = {
         .cross_entropy = {.smoothing = spec->smoothing, .ignores_beyond = spec->ignores_beyond}};
     const sw_value in[2] = {sw_graph_dense(g, logits), sw_graph_dense(g, labels)};
-    return sw_graph_mean_loss(g, sw_graph_emit(g, SW_OP_CROSS_ENTROPY, in, 2, &attrs), rows);
+    return mean_loss(g, sw_graph_emit(g, SW_OP_CROSS_ENTROPY, in, 2, &attrs), rows);
 }
 
 sw_value sw_cross_entropy(sw_graph *g, sw_value logits, sw_value labels)
@@ -732,7 +733,7 @@ static sw_value element_loss(sw_graph *g, const char *what, sw_value x, sw_value
     }
     const struct sw_attrs attrs = {.element_loss = {.binary = binary}};
     const sw_value in[2] = {sw_graph_dense(g, x), sw_graph_dense(g, target)};
-    return sw_graph_mean_loss(g, sw_graph_emit(g, SW_OP_ELEMENT_LOSS, in, 2, &attrs), n);
+    return mean_loss(g, sw_graph_emit(g, SW_OP_ELEMENT_LOSS, in, 2, &attrs), n);
 }
 
 sw_value sw_mean_squared_error(sw_graph *g, sw_value x, sw_value target)
@@ -774,7 +775,7 @@ sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_va
                                                  .has_bias = bias != SW_NO_VALUE}};
     const sw_value in[4] = {sw_graph_dense(g, h), sw_graph_dense(g, weight),
                             sw_graph_dense(g, labels), bias};
-    return sw_graph_mean_loss(
+    return mean_loss(
         g, sw_graph_emit(g, SW_OP_LINEAR_CE, in, attrs.linear_ce.has_bias ? 4 : 3, &attrs), rows);
 }
 

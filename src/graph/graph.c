@@ -201,12 +201,6 @@ size_t sw_value_bytes(const struct sw_value_info *info)
     return sw_shape_bytes(&info->shape, info->dtype);
 }
 
-sw_value sw_graph_new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype dtype,
-                            struct sw_shape shape)
-{
-    return new_value(g, role, dtype, &shape);
-}
-
 /* ---- leaves ---- */
 
 sw_value sw_input(sw_graph *g, const char *name, enum sw_dtype dtype, struct sw_shape shape)

@@ -183,7 +183,7 @@ sw_status sw_graph_backward(struct sw_graph *g, sw_value loss);
 
 /* ---- building blocks for passes and update rules ---- */
 
-/* Adds an op with the given inputs; outputs are made by the caller with sw_graph_new_value.
+/* Adds an op with the given inputs; outputs are made by the caller with sw_graph_add_out.
  * Returns its index, -1 after a failure. */
 int32_t sw_graph_add_op(struct sw_graph *g, enum sw_op_kind kind, const sw_value *in, int n_in,
                         const struct sw_attrs *attrs);
@@ -208,15 +208,10 @@ size_t sw_value_bytes(const struct sw_value_info *info); /* of its elements, wit
 /* The same graph again, for a pass that changes ops; names and scopes stay those of `g`, which must
  * outlive it. */
 sw_status sw_graph_copy(const struct sw_graph *g, struct sw_graph **out);
-/* A value without a name or a producer. */
-sw_value sw_graph_new_value(struct sw_graph *g, enum sw_role role, enum sw_dtype dtype,
-                            struct sw_shape shape);
 void sw_graph_fail(struct sw_graph *g, sw_status code, const char *fmt, ...) SW_PRINTF(3, 4);
 /* Matches "*" (any run) and literal characters. */
 bool sw_glob_match(const char *pattern, const char *text);
 
-/* "%12 = matmul(%10, %3) f32[2, 64, 768]  h.0.attn" lines. */
-void sw_graph_print(const struct sw_graph *g, struct sw_str *out);
 /* Hash of everything that may change a bit of the training in this graph. */
 uint64_t sw_graph_fingerprint(const struct sw_graph *g, uint64_t h);
 

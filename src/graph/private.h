@@ -63,9 +63,6 @@ sw_value sw_graph_bad_dtype(struct sw_graph *g, const char *op, sw_value v, cons
 /* x itself where it has the dtype, else a CAST of it. */
 sw_value sw_graph_cast(struct sw_graph *g, sw_value x, enum sw_dtype dtype);
 
-/* The mean of a loss over `rows` rows: op has its sum and count. */
-sw_value sw_graph_mean_loss(struct sw_graph *g, int32_t op, int64_t rows);
-
 /* ---- gradient rules ---- */
 
 bool sw_graph_wants(const struct sw_graph *g, sw_value v);

@@ -22,26 +22,22 @@ static sw_status folder_of(const struct sw_monitor_config *config, const char *b
     return out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for monitors") : SW_OK;
 }
 
-static sw_status open_events(const struct sw_monitor_config *config, struct sw_monitor_place *place,
-                             struct sw_events **out)
+/* One of events and csv, where its block is enabled. */
+static sw_status open_monitor(const struct sw_monitor_config *config, const char *block,
+                              struct sw_monitor_place *place, struct sw_events **events,
+                              struct sw_csv **csv)
 {
     struct sw_str folder = {0};
-    sw_status st = folder_of(config, "tensorboard", &folder);
+    if (!config->enabled) {
+        return SW_OK;
+    }
+    sw_status st = folder_of(config, block, &folder);
     place->folder = folder.ptr;
-    st = st < 0 ? st : sw_events_open(place, out);
+    if (st >= 0) {
+        st = events ? sw_events_open(place, events) : sw_csv_open(place, csv);
+    }
     sw_str_fini(&folder);
-    return st < 0 ? sw_fail_prefix(st, "tensorboard") : SW_OK;
-}
-
-static sw_status open_csv(const struct sw_monitor_config *config, struct sw_monitor_place *place,
-                          struct sw_csv **out)
-{
-    struct sw_str folder = {0};
-    sw_status st = folder_of(config, "csv_monitor", &folder);
-    place->folder = folder.ptr;
-    st = st < 0 ? st : sw_csv_open(place, out);
-    sw_str_fini(&folder);
-    return st < 0 ? sw_fail_prefix(st, "csv_monitor") : SW_OK;
+    return st < 0 ? sw_fail_prefix(st, "%s", block) : SW_OK;
 }
 
 sw_status sw_job_monitors_open(const struct sw_job_monitor_options *options,
@@ -55,8 +51,8 @@ sw_status sw_job_monitors_open(const struct sw_job_monitor_options *options,
                                     .scaled = c->fp16.enabled,
                                     .images = options->images,
                                     .tokens = options->tokens};
-    SW_TRY(c->tensorboard.enabled ? open_events(&c->tensorboard, &place, &out->events) : SW_OK);
-    SW_TRY(c->csv_monitor.enabled ? open_csv(&c->csv_monitor, &place, &out->csv) : SW_OK);
+    SW_TRY(open_monitor(&c->tensorboard, "tensorboard", &place, &out->events, NULL));
+    SW_TRY(open_monitor(&c->csv_monitor, "csv_monitor", &place, NULL, &out->csv));
     if (out->gauges) { /* a path that cannot be is known before the first step */
         const struct sw_gauge none = {"spillway_step", "Optimizer steps so far.", NULL, true, 0};
         const sw_status st = sw_gauges_write(out->gauges, &none, 1);

@@ -22,8 +22,6 @@ struct sw_job_task {
 /* Which task a model and flags say, and which classes the flags, the model or the files have. */
 sw_status sw_job_task_choose(const struct sw_task_options *options, const char *model,
                              const struct sw_dataset_options *files, struct sw_job_task *out);
-/* SW_E_ARG: the task has no metric of this name. */
-sw_status sw_job_task_metric(const struct sw_task *task, const char *name, enum sw_metric *out);
 /* Takes what the open model says of sizes. */
 sw_status sw_job_task_fit(struct sw_job_task *task, const char *model,
                           const struct sw_task_sizes *sizes);
@@ -44,9 +42,6 @@ struct sw_job_rows {
 sw_status sw_job_rows_open(const struct sw_task *task, const struct sw_task_sizes *sizes,
                            bool packed, int64_t n, struct sw_job_rows *out);
 void sw_job_rows_close(struct sw_job_rows *rows);
-/* The inputs of batch i. */
-void sw_job_rows_inputs(const struct sw_job_rows *rows, int64_t i,
-                        struct sw_row_input out[SW_TASK_MAX_INPUTS]);
 /* Rows of samples from `first` on into batch i. */
 sw_status sw_job_rows_fetch(const struct sw_job_rows *rows, const sw_dataset *dataset,
                             enum sw_split split, int64_t first, int64_t n_rows, int64_t i);

@@ -188,6 +188,25 @@ sw_status sw_task_is_text(const char *model, const struct sw_task_options *optio
     return SW_OK;
 }
 
+/* SW_E_ARG: the task has no metric of this name. */
+static sw_status find_metric(const struct sw_task *task, const char *name, enum sw_metric *out)
+{
+    struct sw_str names = {0};
+    for (int i = 0; i < task->n_metrics; i++) {
+        const char *one = sw_metric_name(task->metrics[i]);
+        if (strcmp(one, name) == 0) {
+            *out = task->metrics[i];
+            sw_str_fini(&names);
+            return SW_OK;
+        }
+        sw_str_printf(&names, "%s%s", i ? ", " : "", one);
+    }
+    const sw_status st = SW_FAIL(SW_E_ARG, "--metric %s: the task \"%s\" has %s", name, task->name,
+                                 sw_str_text(&names));
+    sw_str_fini(&names);
+    return st;
+}
+
 sw_status sw_job_task_choose(const struct sw_task_options *o, const char *model,
                              const struct sw_dataset_options *files, struct sw_job_task *out)
 {
@@ -208,30 +227,12 @@ sw_status sw_job_task_choose(const struct sw_task_options *o, const char *model,
     }
     t->metric = t->task->n_metrics > 0 ? t->task->metrics[0] : SW_METRIC_PERPLEXITY;
     if (o->metric) {
-        SW_TRY(sw_job_task_metric(t->task, o->metric, &t->metric));
+        SW_TRY(find_metric(t->task, o->metric, &t->metric));
     }
     data.task = &t->data;
     return has_labels(t->task) && files->n_files > 0 ? choose_labels(o, &data, model, t)
            : o->n_labels > 0                         ? take_given(o, t)
                                                      : SW_OK;
-}
-
-sw_status sw_job_task_metric(const struct sw_task *task, const char *name, enum sw_metric *out)
-{
-    struct sw_str names = {0};
-    for (int i = 0; i < task->n_metrics; i++) {
-        const char *one = sw_metric_name(task->metrics[i]);
-        if (strcmp(one, name) == 0) {
-            *out = task->metrics[i];
-            sw_str_fini(&names);
-            return SW_OK;
-        }
-        sw_str_printf(&names, "%s%s", i ? ", " : "", one);
-    }
-    const sw_status st = SW_FAIL(SW_E_ARG, "--metric %s: the task \"%s\" has %s", name, task->name,
-                                 sw_str_text(&names));
-    sw_str_fini(&names);
-    return st;
 }
 
 sw_status sw_job_task_fit(struct sw_job_task *task, const char *model,
@@ -331,7 +332,8 @@ void sw_job_rows_close(struct sw_job_rows *rows)
     *rows = (struct sw_job_rows){0};
 }
 
-void sw_job_rows_inputs(const struct sw_job_rows *rows, int64_t i,
+/* The inputs of batch i. */
+static void list_inputs(const struct sw_job_rows *rows, int64_t i,
                         struct sw_row_input out[SW_TASK_MAX_INPUTS])
 {
     const struct sw_batch *batch = &rows->batches[i];
@@ -344,7 +346,7 @@ sw_status sw_job_rows_fetch(const struct sw_job_rows *rows, const sw_dataset *da
                             enum sw_split split, int64_t first, int64_t n_rows, int64_t i)
 {
     struct sw_row_input inputs[SW_TASK_MAX_INPUTS];
-    sw_job_rows_inputs(rows, i, inputs);
+    list_inputs(rows, i, inputs);
     return sw_dataset_fetch_inputs(dataset, split, first, n_rows, inputs, rows->n_inputs);
 }
 
@@ -379,7 +381,7 @@ sw_status sw_job_measure_add(struct sw_job_measure *measure, struct sw_score *sc
     struct sw_row_input inputs[SW_TASK_MAX_INPUTS];
     struct sw_score_rows said = {
         .first = first, .n = rows->batch, .inputs = inputs, .n_inputs = rows->n_inputs};
-    sw_job_rows_inputs(rows, 0, inputs);
+    list_inputs(rows, 0, inputs);
     SW_TRY(sw_logits(measure->engine, &rows->batches[0], NULL));
     for (int k = 0; k < measure->task->n_losses; k++) {
         SW_TRY(sw_engine_output(measure->engine, measure->task->losses[k].output,

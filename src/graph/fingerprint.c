@@ -1,43 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading a graph: names of ops, their cost, the printed form, the math fingerprint.
-#include <string.h>
-
+// The math fingerprint: all of a graph that may change a bit of a training, in an order that stays.
 #include "graph/graph.h"
-
-static void print_value(const struct sw_graph *g, sw_value v, struct sw_str *out)
-{
-    if (v < 0) {
-        sw_str_puts(out, "_");
-    } else if (g->values[v].name && g->values[v].producer < 0) {
-        sw_str_printf(out, "%s", g->values[v].name);
-    } else {
-        sw_str_printf(out, "%%%d", v);
-    }
-}
-
-void sw_graph_print(const struct sw_graph *g, struct sw_str *out)
-{
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        const struct sw_op *op = &g->ops[i];
-        for (int k = 0; k < op->n_out; k++) {
-            sw_str_puts(out, k ? ", " : "");
-            print_value(g, op->out[k], out);
-        }
-        sw_str_printf(out, " = %s(", sw_op_name(op));
-        for (int k = 0; k < op->n_in; k++) {
-            sw_str_puts(out, k ? ", " : "");
-            print_value(g, op->in[k], out);
-        }
-        sw_str_puts(out, ")");
-        if (op->n_out > 0 && op->out[0] >= 0) {
-            char text[96];
-            const struct sw_value_info *info = &g->values[op->out[0]];
-            sw_str_printf(out, " %s%s", sw_dtype_name(info->dtype),
-                          sw_shape_format(&info->shape, text, sizeof text));
-        }
-        sw_str_printf(out, "  %s\n", g->scopes[op->scope].name);
-    }
-}
 
 static uint64_t hash_i64(uint64_t h, int64_t x)
 {
