@@ -148,7 +148,7 @@ static void flush_held(struct pass *p)
 
 static int64_t update_limit(const struct pass *p)
 {
-    return sw_min_i64(p->options->allgather_bucket_elems, UPDATE_GROUP_ELEMS);
+    return sw_min_i64(p->options->limits.allgather_bucket_elems, UPDATE_GROUP_ELEMS);
 }
 
 /* Gathers from `from` on: those of the first place that is not gathered yet, and further places
@@ -218,7 +218,7 @@ static void note_reads(struct pass *p, const struct sw_ir_op *op)
 
 static int64_t group_limit(const struct pass *p, const struct sw_ir_op *op)
 {
-    return op->move == SW_MOVE_REDUCE ? p->options->reduce_bucket_elems : update_limit(p);
+    return op->move == SW_MOVE_REDUCE ? p->options->limits.reduce_bucket_elems : update_limit(p);
 }
 
 /* Reductions, and gathers of updated parameters: held until their block, or a bucket, is
@@ -263,9 +263,9 @@ static bool touches_held(const struct pass *p, const struct sw_ir_op *op)
 
 static void order_segment(struct pass *p, int32_t begin, int32_t end)
 {
-    const int64_t room = p->options->overlap
-                             ? sw_min_i64(p->options->prefetch_elems, p->options->max_live_elems)
-                             : 0;
+    const int64_t room = p->options->overlap ? sw_min_i64(p->options->policy.prefetch_elems,
+                                                          p->options->limits.max_live_elems)
+                                             : 0;
     p->outstanding = 0;
     p->next = begin;
     memset(p->written, 0, (size_t)p->ir->n_values * sizeof *p->written);

@@ -163,7 +163,7 @@ sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options)
         return SW_OK;
     }
     bool any = false;
-    int64_t left = options->persistence_total;
+    int64_t left = options->limits.persistence_total;
     for (int32_t i = 0; i < ir->n_params; i++) {
         const sw_value param = ir->params[i];
         const int64_t elems = ir->values[param].form->elems;
@@ -173,9 +173,9 @@ sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options)
             any = true;
             continue;
         }
-        const bool persists = elems <= options->persistence_elems && elems <= left;
+        const bool persists = elems <= options->limits.persistence_elems && elems <= left;
         left -= persists ? elems : 0;
-        if (options->stage < 3 || persists || ir->values[param].is_viewed) {
+        if (options->policy.stage < 3 || persists || ir->values[param].is_viewed) {
             sw_ir_pad(ir, param, slice * options->ranks);
         } else {
             cut(ir, param, slice, options->rank);

@@ -41,18 +41,20 @@ struct feed {
  * it has written. */
 bool sw_may_take_two_slots(const struct sw_plan_options *options)
 {
-    return options->rule && options->states_tier != SW_TIER_DEVICE &&
-           (options->states_tier == SW_TIER_DISK || options->params_tier == SW_TIER_DISK) &&
-           (options->states_share <= 0 || options->states_share >= 1) &&
-           !(options->tile_bytes > 0 && options->rule->attrs.kind == SW_UPDATE_LAMB);
+    return options->rule && options->policy.states_tier != SW_TIER_DEVICE &&
+           (options->policy.states_tier == SW_TIER_DISK ||
+            options->policy.params_tier == SW_TIER_DISK) &&
+           (options->policy.states_share <= 0 || options->policy.states_share >= 1) &&
+           !(options->policy.tile_bytes > 0 && options->rule->attrs.kind == SW_UPDATE_LAMB);
 }
 
 /* An overflow is known when the last gradient is: where it may skip the step, what was updated
  * before must be undone. */
 bool sw_updates_in_backward(const struct sw_plan_options *options)
 {
-    return options->rule && options->clip == 0 && (!options->fp16 || options->two_slots) &&
-           (options->states_tier != SW_TIER_DEVICE || options->params_tier != SW_TIER_DEVICE);
+    return options->rule && options->clip == 0 && (!options->fp16 || options->policy.two_slots) &&
+           (options->policy.states_tier != SW_TIER_DEVICE ||
+            options->policy.params_tier != SW_TIER_DEVICE);
 }
 
 static bool is_early(const struct sw_ir *ir, const struct sw_plan_options *options,
@@ -67,7 +69,7 @@ static bool is_early(const struct sw_ir *ir, const struct sw_plan_options *optio
 bool sw_norms_in_backward(const struct sw_plan_options *options)
 {
     return sw_updates_in_backward(options) ||
-           (options->rule && options->grads_tier != SW_TIER_DEVICE);
+           (options->rule && options->policy.grads_tier != SW_TIER_DEVICE);
 }
 
 /* Sums live on from one micro-step to the next. */
@@ -205,7 +207,7 @@ static sw_value slice_of(struct sw_ir *ir, const struct sw_plan_options *options
 static bool stays_here(const struct sw_ir *ir, const struct sw_plan_options *options,
                        sw_value param)
 {
-    return options->params_tier == SW_TIER_DEVICE ||
+    return options->policy.params_tier == SW_TIER_DEVICE ||
            !sw_param_leaves(ir, options, sw_ir_root(ir, param));
 }
 
@@ -248,7 +250,7 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
 {
     const sw_value param = feed->param;
     const bool alone = options->ranks <= 1 || sw_ir_is_slice(&ir->values[param]);
-    if (!alone && options->stage == 0) {
+    if (!alone && options->policy.stage == 0) {
         for (int i = 0; i < feed->n; i++) {
             feed->streams[i] =
                 gather_sum(ir, options, feed->streams[i], ir->values[param].form->shape);
@@ -256,7 +258,7 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
         sw_emit_update(ir, options, param, param, feed->streams, feed->n);
         return;
     }
-    const bool waits = options->two_slots && stays_here(ir, options, param);
+    const bool waits = options->policy.two_slots && stays_here(ir, options, param);
     const sw_value own = alone ? param : slice_of(ir, options, param);
     const int32_t first = ir->n_ops;
     const sw_value target = waits && own >= 0 ? copy_of(ir, own) : own;
@@ -264,7 +266,7 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
     const sw_value moved = target < 0
                                ? SW_NO_VALUE
                                : sw_emit_update(ir, options, param, target, feed->streams, feed->n);
-    if (options->two_slots) {
+    if (options->policy.two_slots) {
         write_beside(ir, waits ? updates : first, param);
     }
     if (waits) {
@@ -373,7 +375,7 @@ static sw_value reduce_sum(struct sw_ir *ir, const struct sw_plan_options *optio
 bool sw_sums_before_reducing(const struct sw_plan_options *options)
 {
     return (options->reduces & SW_REDUCES_SUMS) && options->ranks > 1 &&
-           options->micro_batches > options->ranks;
+           options->policy.micro_batches > options->ranks;
 }
 
 /* A stream that continues a use (vertical schedule) goes onto the sum of the micro-batches before
@@ -391,7 +393,7 @@ static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, 
     }
     sw_value grad = stream->grad;
     feed->wire = ir->values[grad].dtype;
-    if (options->ranks > 1 || options->micro_batches > 1) {
+    if (options->ranks > 1 || options->policy.micro_batches > 1) {
         const sw_value acc =
             stream->micro > 0 ? feed->streams[feed->n - 1] : accumulator(ir, options, feed);
         if (acc < 0) {
