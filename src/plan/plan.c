@@ -134,6 +134,23 @@ static int64_t tile_elems(const struct sw_plan *plan, const struct sw_ir *ir,
     return plan->tiled[i].rows * param->form->whole.dims[1];
 }
 
+/* What another program has listed is the same there. */
+static sw_status compare(const struct sw_persistent *known, const struct sw_ir_value *info,
+                         bool packed)
+{
+    const bool same_values =
+        (known->data == NULL) == (info->form->data == NULL) &&
+        (!known->data || memcmp(known->data, info->form->data, known->bytes) == 0);
+    const char *what =
+        known->dtype != info->dtype || !sw_shape_equal(&known->shape, &info->form->shape) ? "shape"
+        : !same_values                                                                    ? "values"
+        : (known->packed_bytes > 0) != packed                                             ? "place"
+                                                                                          : NULL;
+    return !what ? SW_OK
+                 : SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its %s",
+                           info->name, what);
+}
+
 /* Lists v, once for all programs that know the name. */
 static sw_status list(struct sw_plan *plan, const struct sw_plan_options *options,
                       const struct sw_ir *ir, sw_value v)
@@ -142,19 +159,7 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
     const bool packed = sw_ir_is_packed(ir, v);
     const struct sw_persistent *known = sw_plan_find(plan, info->name);
     if (known) {
-        if (known->dtype != info->dtype || !sw_shape_equal(&known->shape, &info->form->shape)) {
-            return SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its shape",
-                           info->name);
-        }
-        if ((known->data == NULL) != (info->form->data == NULL) ||
-            (known->data && memcmp(known->data, info->form->data, known->bytes) != 0)) {
-            return SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its values",
-                           info->name);
-        }
-        return (known->packed_bytes > 0) == packed
-                   ? SW_OK
-                   : SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its place",
-                             info->name);
+        return compare(known, info, packed);
     }
     struct sw_persistent *item = &plan->persistent[plan->n_persistent++];
     *item = (struct sw_persistent){
@@ -821,6 +826,20 @@ static void reserve_staging(struct sw_plan *plan, const struct sw_plan_options *
     plan->tier_bytes[SW_TIER_HOST] += sw_round_up(all, SW_PLAN_DISK_ALIGN);
 }
 
+/* Instructions of all programs, in an order that the budget has room for. */
+static sw_status put_in_order(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    for (int i = 0; i < plan->n_programs; i++) { /* once for all distances of prefetching */
+        SW_TRY(sw_pass_schedule(&plan->programs[i], options));
+    }
+    const sw_status st = finish_within_budget(plan, options);
+    for (int i = 0; i < plan->n_programs; i++) {
+        sw_free(plan->programs[i].scheduled);
+        plan->programs[i].scheduled = NULL;
+    }
+    return st;
+}
+
 static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     reserve_staging(plan, options);
@@ -850,15 +869,7 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     plan->updates_in_backward = trains && sw_updates_in_backward(options);
     SW_TRY(place_persistent(plan, options));
     SW_TRY(check_outer_budgets(plan, options));
-    for (int i = 0; i < plan->n_programs; i++) { /* once for all distances of prefetching */
-        SW_TRY(sw_pass_schedule(&plan->programs[i], options));
-    }
-    const sw_status st = finish_within_budget(plan, options);
-    for (int i = 0; i < plan->n_programs; i++) {
-        sw_free(plan->programs[i].scheduled);
-        plan->programs[i].scheduled = NULL;
-    }
-    SW_TRY(st);
+    SW_TRY(put_in_order(plan, options));
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         plan->tier_budget[t] = options->policy.budget[t];
         if (options->policy.budget[t] > 0 && plan->tier_bytes[t] > options->policy.budget[t]) {

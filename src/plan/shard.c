@@ -157,11 +157,9 @@ static bool rewrite(struct pass *p, struct sw_ir_op *op)
     return sw_op_order_add(&p->order, op);
 }
 
-sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options)
+/* Of parameters that do not stay whole this rank has its slices. false: there are none */
+static bool cut_params(struct sw_ir *ir, const struct sw_plan_options *options)
 {
-    if (options->ranks <= 1) {
-        return SW_OK;
-    }
     bool any = false;
     int64_t left = options->limits.persistence_total;
     for (int32_t i = 0; i < ir->n_params; i++) {
@@ -182,7 +180,12 @@ sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options)
             any = true;
         }
     }
-    if (!any) {
+    return any;
+}
+
+sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options)
+{
+    if (options->ranks <= 1 || !cut_params(ir, options)) {
         return SW_OK;
     }
     struct pass p = {.ir = ir, .options = options};

@@ -545,23 +545,11 @@ int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *op
     return least;
 }
 
-sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *options)
+/* Parameters that are tiled, of all programs. rows: [by program]; tiles: [n_tiled] */
+static bool list_tiled(struct sw_plan *plan, const struct sw_plan_options *options, int64_t **rows,
+                       struct tiles *tiles)
 {
-    if (options->policy.tile_bytes == 0 || !may_tile(options)) {
-        return SW_OK;
-    }
-    int32_t most = 0;
-    for (int i = 0; i < plan->n_programs; i++) {
-        most += plan->programs[i].ir->n_params;
-    }
-    int64_t **rows = sw_alloc_zero("plan", (size_t)plan->n_programs, sizeof *rows);
-    struct tiles *tiles = sw_alloc_zero("plan", (size_t)most + 1, sizeof *tiles);
-    plan->tiled = sw_alloc_zero("plan", (size_t)most + 1, sizeof *plan->tiled);
-    bool good = rows && tiles && plan->tiled;
-    for (int i = 0; good && i < plan->n_programs; i++) {
-        rows[i] = find_rows(plan->programs[i].ir);
-        good = rows[i] != NULL;
-    }
+    bool good = true;
     for (int i = 0; good && i < plan->n_programs; i++) {
         const struct sw_ir *ir = plan->programs[i].ir;
         for (int32_t k = 0; k < ir->n_params; k++) {
@@ -582,6 +570,27 @@ sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *optio
             }
         }
     }
+    return good;
+}
+
+sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    if (options->policy.tile_bytes == 0 || !may_tile(options)) {
+        return SW_OK;
+    }
+    int32_t most = 0;
+    for (int i = 0; i < plan->n_programs; i++) {
+        most += plan->programs[i].ir->n_params;
+    }
+    int64_t **rows = sw_alloc_zero("plan", (size_t)plan->n_programs, sizeof *rows);
+    struct tiles *tiles = sw_alloc_zero("plan", (size_t)most + 1, sizeof *tiles);
+    plan->tiled = sw_alloc_zero("plan", (size_t)most + 1, sizeof *plan->tiled);
+    bool good = rows && tiles && plan->tiled;
+    for (int i = 0; good && i < plan->n_programs; i++) {
+        rows[i] = find_rows(plan->programs[i].ir);
+        good = rows[i] != NULL;
+    }
+    good = good && list_tiled(plan, options, rows, tiles);
     for (int i = 0; good && plan->n_tiled > 0 && i < plan->n_programs; i++) {
         good = tile_graph(plan->programs[i].ir, plan, tiles);
     }

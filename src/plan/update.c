@@ -549,28 +549,15 @@ static int32_t latest_term(const struct sw_ir *ir, const struct move *moves, int
     return latest;
 }
 
-/* Sums go behind their terms, the update of a feed behind the op that makes it ready; what was
- * appended after them stays last. */
-static sw_status move_into_backward(struct sw_ir *ir, const struct feed *feeds, int n_feeds,
-                                    int32_t n_before)
+/* Where each op from n_before on goes: sums behind their terms, the update of a feed behind the op
+ * that makes it ready; what was appended after them stays last. feed_of: [by op] */
+static void find_moves(struct sw_ir *ir, const struct feed *const *feed_of, int32_t n_before,
+                       struct move *moves)
 {
-    struct sw_op_order order;
-    const size_t n_appended = (size_t)(ir->n_ops - n_before) + 1;
-    struct move *moves = sw_alloc("plan", n_appended * sizeof *moves);
-    const struct feed **feed_of = sw_alloc_zero("plan", n_appended, sizeof *feed_of);
-    bool good = sw_op_order_open(&order, ir) >= 0 && moves && feed_of;
-    for (int f = n_feeds - 1; good && f >= 0; f--) {
-        for (int32_t i = feeds[f].update_first; i < feeds[f].update_end; i++) {
-            feed_of[i - n_before] = &feeds[f];
-        }
-        for (int32_t i = feeds[f].sum_first; i < feeds[f].sum_end; i++) {
-            feed_of[i - n_before] = &feeds[f];
-        }
-    }
-    for (int32_t i = n_before; good && i < ir->n_ops; i++) {
+    for (int32_t i = n_before; i < ir->n_ops; i++) {
         moves[i - n_before] = (struct move){i, INT32_MAX};
     }
-    for (int32_t i = n_before; good && i < ir->n_ops; i++) {
+    for (int32_t i = n_before; i < ir->n_ops; i++) {
         struct sw_ir_op *op = &ir->ops[i];
         const struct feed *feed = feed_of[i - n_before];
         const int32_t behind = !feed ? INT32_MAX
@@ -583,8 +570,26 @@ static sw_status move_into_backward(struct sw_ir *ir, const struct feed *feeds, 
             op->scope = ir->ops[behind].scope;
         }
     }
+}
+
+static sw_status move_into_backward(struct sw_ir *ir, const struct feed *feeds, int n_feeds,
+                                    int32_t n_before)
+{
+    struct sw_op_order order;
     const int32_t n_moves = ir->n_ops - n_before;
+    struct move *moves = sw_alloc("plan", ((size_t)n_moves + 1) * sizeof *moves);
+    const struct feed **feed_of = sw_alloc_zero("plan", (size_t)n_moves + 1, sizeof *feed_of);
+    bool good = sw_op_order_open(&order, ir) >= 0 && moves && feed_of;
+    for (int f = n_feeds - 1; good && f >= 0; f--) {
+        for (int32_t i = feeds[f].update_first; i < feeds[f].update_end; i++) {
+            feed_of[i - n_before] = &feeds[f];
+        }
+        for (int32_t i = feeds[f].sum_first; i < feeds[f].sum_end; i++) {
+            feed_of[i - n_before] = &feeds[f];
+        }
+    }
     if (good) {
+        find_moves(ir, feed_of, n_before, moves);
         qsort(moves, (size_t)n_moves, sizeof *moves, by_place);
     }
     for (int32_t i = 0, m = 0; good && (i < n_before || m < n_moves); i++) {
@@ -633,6 +638,39 @@ static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
     return n_feeds;
 }
 
+/* Statistics of all gradients, the updates, and what takes the place of what is still in use. */
+static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feeds,
+                       int n_feeds)
+{
+    feeds[0].update_first = ir->n_ops;
+    sw_value stats = sw_ir_state(ir, "stats", SW_I64, SW_SHAPE(SW_STATS_WORDS), SW_NO_VALUE);
+    stats = sw_ir_add_out_in_place(ir, sw_ir_add_op(ir, SW_OP_STATS_RESET, &stats, 1, NULL), stats);
+    for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
+        feeds[i].update_first = i == 0 ? feeds[0].update_first : ir->n_ops;
+        stats = add_stats(ir, options, stats, &feeds[i]);
+        if (is_early(ir, options, &feeds[i])) {
+            emit_update(ir, options, &feeds[i]);
+        }
+        feeds[i].update_end = ir->n_ops;
+    }
+    if (options->ranks > 1) {
+        stats = sw_ir_add_out_in_place(ir, sw_ir_add_move(ir, SW_MOVE_MERGE, &stats, 1), stats);
+    }
+    const struct sw_attrs attrs = {
+        .stats = {.clip = options->clip, .overflow_skips = options->fp16}};
+    sw_ir_add_op(ir, SW_OP_STATS_FINISH, &stats, 1, &attrs);
+    for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
+        if (!is_early(ir, options, &feeds[i])) {
+            emit_update(ir, options, &feeds[i]);
+        }
+    }
+    for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
+        if (feeds[i].moved >= 0) {
+            commit_last(ir, options, &feeds[i]);
+        }
+    }
+}
+
 sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options)
 {
     struct feed *feeds = sw_alloc_zero("plan", (size_t)ir->n_params + 1, sizeof *feeds);
@@ -654,34 +692,7 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
         return SW_FAIL(SW_E_NOMEM, "out of host memory for the update pass");
     }
     if (options->rule && ir->status >= 0) {
-        feeds[0].update_first = ir->n_ops;
-        sw_value stats = sw_ir_state(ir, "stats", SW_I64, SW_SHAPE(SW_STATS_WORDS), SW_NO_VALUE);
-        stats =
-            sw_ir_add_out_in_place(ir, sw_ir_add_op(ir, SW_OP_STATS_RESET, &stats, 1, NULL), stats);
-        for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
-            feeds[i].update_first = i == 0 ? feeds[0].update_first : ir->n_ops;
-            stats = add_stats(ir, options, stats, &feeds[i]);
-            if (is_early(ir, options, &feeds[i])) {
-                emit_update(ir, options, &feeds[i]);
-            }
-            feeds[i].update_end = ir->n_ops;
-        }
-        if (options->ranks > 1) {
-            stats = sw_ir_add_out_in_place(ir, sw_ir_add_move(ir, SW_MOVE_MERGE, &stats, 1), stats);
-        }
-        const struct sw_attrs attrs = {
-            .stats = {.clip = options->clip, .overflow_skips = options->fp16}};
-        sw_ir_add_op(ir, SW_OP_STATS_FINISH, &stats, 1, &attrs);
-        for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
-            if (!is_early(ir, options, &feeds[i])) {
-                emit_update(ir, options, &feeds[i]);
-            }
-        }
-        for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
-            if (feeds[i].moved >= 0) {
-                commit_last(ir, options, &feeds[i]);
-            }
-        }
+        update_all(ir, options, feeds, n_feeds);
     }
     sw_status st = sw_ir_status(ir);
     if (st >= 0 && sw_norms_in_backward(options)) {
