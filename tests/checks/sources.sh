@@ -29,12 +29,13 @@ complain 'only the program may end itself' "$(printf '%s\n' "$code" |
     grep -v -e '^src/cli/' -e '^src/base/status.c:' -e '^src/device/gpu/module/emu.cc:' |
     grep -E ":[0-9]+:(.*[^A-Za-z0-9_>.])?(exit|_exit|abort|assert) *\(" || true)"
 complain 'unfinished' "$(printf '%s\n' "$everything" | xargs grep -nE "$word(TODO|FIXME|XXX)([^A-Za-z0-9_]|\$)" || true)"
-complain 'the first line is the SPDX line' "$(printf '%s\n' "$everything" | while read -r file; do
-    head -n 1 "$file" | grep -q '^// SPDX-License-Identifier: Apache-2.0$' || echo "$file"
-done)"
-complain 'a banner says what the file owns' "$(printf '%s\n' "$everything" | while read -r file; do
-    sed -n 2p "$file" | grep -q '^// .' || echo "$file"
-done)"
+# without <number> <pattern>: those of which line <number> does not match
+without() {
+    printf '%s\n' "$everything" | xargs awk -v line="$1" -v pattern="$2" 'FNR == line && $0 ~ pattern { good[FILENAME] }
+        END { for (i = 1; i < ARGC; i++) if (!(ARGV[i] in good)) print ARGV[i] }'
+}
+complain 'the first line is the SPDX line' "$(without 1 '^// SPDX-License-Identifier: Apache-2[.]0$')"
+complain 'a banner says what the file owns' "$(without 2 '^// .')"
 complain 'a header begins with #pragma once' "$(printf '%s\n' "$everything" | grep '\.h$' |
     xargs grep -L '^#pragma once$' || true)"
 
