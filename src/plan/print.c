@@ -145,6 +145,13 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
             sw_plan_largest(program, 5, out);
             sw_str_putc(out, '\n');
         }
+        if (program->remade.n > 0) {
+            const double bytes = (double)program->remade.bytes * program->micro_batches;
+            sw_str_printf(out, "  made again in backward: %d values%s, %s that are not kept\n",
+                          program->remade.n,
+                          program->micro_batches > 1 ? " of each micro-batch" : "",
+                          sw_format_bytes(text[0], sizeof text[0], bytes));
+        }
     }
     if (instructions && plan->step.n_phases > 0) {
         sw_str_puts(out, "a step of this rank:\n");
