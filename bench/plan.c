@@ -191,7 +191,7 @@ static sw_status open_tiny(struct sw_device *dev, const struct sw_model *model, 
         .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
     const struct sw_plan_options options = {.device = {.query = query, .ctx = dev},
                                             .kernel_set = sw_device_kernel_set(dev),
-                                            .micro_batches = 1,
+                                            .policy.micro_batches = 1,
                                             .clip = 1,
                                             .rule = &adam};
     struct sw_graph *g = NULL;

@@ -118,7 +118,7 @@ static sw_status open_trace(struct trace *t)
     SW_TRY(build(t, &g));
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     const struct sw_plan_options options = {.device = {query, t->device},
-                                            .micro_batches = 1,
+                                            .policy.micro_batches = 1,
                                             .rule = &t->rule,
                                             .staging_bytes = t->device->staging_bytes};
     const struct sw_executor_options ex = {0};

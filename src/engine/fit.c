@@ -263,15 +263,14 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
         .rank = e->rank,
         .reduces = (c->misc.sparse_gradients && sw_engine_packs_rows(e) ? SW_REDUCES_ROWS : 0) |
                    (c->spillway.reduce == SW_REDUCE_BOUNDARY ? SW_REDUCES_SUMS : 0),
-        .persistence_elems = c->zero.param_persistence_elems,
-        .persistence_total = c->zero.model_persistence_elems,
-        .activations_tier = c->activation.cpu_checkpointing ? SW_TIER_HOST : SW_TIER_DEVICE,
         .staging_bytes = e->device->staging_bytes,
-        .host_param_elems = c->zero.offload_param.max_in_cpu_elems,
         .overlap = c->zero.overlap_comm,
-        .max_live_elems = c->zero.max_live_elems,
-        .reduce_bucket_elems = c->zero.reduce_bucket_elems,
-        .allgather_bucket_elems = c->zero.allgather_bucket_elems,
+        .limits = {.persistence_elems = c->zero.param_persistence_elems,
+                   .persistence_total = c->zero.model_persistence_elems,
+                   .max_live_elems = c->zero.max_live_elems,
+                   .reduce_bucket_elems = c->zero.reduce_bucket_elems,
+                   .allgather_bucket_elems = c->zero.allgather_bucket_elems,
+                   .host_param_elems = c->zero.offload_param.max_in_cpu_elems},
     };
 }
 
@@ -288,6 +287,7 @@ static struct sw_policy asked_policy(const struct sw_engine *e)
         .stage = (int)c->zero.stage,
         .states_tier = states_tier(c),
         .params_tier = tier_of(c->zero.offload_param.device),
+        .activations_tier = c->activation.cpu_checkpointing ? SW_TIER_HOST : SW_TIER_DEVICE,
         .states_share = c->zero.offload_optimizer.ratio,
         .tile_bytes = (size_t)c->spillway.tile_bytes,
         .prefetch_elems = c->zero.prefetch_bucket_elems,

@@ -135,10 +135,10 @@ static sw_status plan_stage(const struct sw_engine_options *options, int stage, 
     out->micro_batches = e->micro_batches;
     out->paper = sw_paper_widths(e->dtype, &e->rule);
     out->moved[stage] = sw_plan_transfers(e->plan, e->rounds);
-    const struct sw_plan_options plan = {.ranks = out->ranks,
-                                         .stage = stage,
-                                         .micro_batches = e->micro_batches,
-                                         .rule = e->trains ? &e->rule : NULL};
+    const struct sw_plan_options plan = {
+        .ranks = out->ranks,
+        .rule = e->trains ? &e->rule : NULL,
+        .policy = {.stage = stage, .micro_batches = e->micro_batches}};
     sw_status st = sw_plan_tabulate(e->plan, &plan, &out->tables[stage]);
     sw_close(e);
     sw_comm_close(comm, false);

@@ -379,7 +379,7 @@ static sw_status check_disk(const struct check *c, int32_t i)
     return SW_OK;
 }
 
-static sw_status check_sizes(const struct check *c, const struct sw_plan_options *options)
+static sw_status check_buffers(const struct check *c)
 {
     const struct sw_program *program = c->program;
     const struct sw_ir *ir = program->ir;
@@ -399,31 +399,47 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
                            value_name(ir, buffer->value));
         }
     }
+    return SW_OK;
+}
+
+/* Workspace that an op asks for. */
+static sw_status ask_workspace(const struct sw_ir *ir, const struct sw_ir_op *op,
+                               const struct sw_plan_options *options, size_t *out)
+{
+    struct sw_op math;
+    struct sw_op_desc desc;
+    struct sw_kernel_info kernel = {0};
+    if (sw_ir_is_transfer(op)) {
+        *out = 0;
+    } else if (sw_ir_is_collective(op)) {
+        *out = sw_collective_workspace(ir, op, options->ranks);
+    } else {
+        sw_ir_describe(ir, op, &math, &desc);
+        const struct sw_plan_kernels kernels = sw_kernels_of(options, op);
+        kernels.query(kernels.ctx, &desc, &kernel);
+        if (kernel.no_memory) {
+            return SW_FAIL(SW_E_NOMEM, "out of host memory for a kernel of %s", sw_ir_op_name(op));
+        }
+        *out = kernel.workspace_bytes;
+    }
+    return SW_OK;
+}
+
+static sw_status check_sizes(const struct check *c, const struct sw_plan_options *options)
+{
+    const struct sw_program *program = c->program;
+    const struct sw_ir *ir = program->ir;
+    SW_TRY(check_buffers(c));
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        struct sw_op math;
-        struct sw_op_desc desc;
-        struct sw_kernel_info kernel = {0};
+        size_t need;
         SW_TRY(check_disk(c, i));
-        if (sw_ir_is_transfer(&ir->ops[instr->op])) {
-            kernel.workspace_bytes = 0;
-        } else if (sw_ir_is_collective(&ir->ops[instr->op])) {
-            kernel.workspace_bytes =
-                sw_collective_workspace(ir, &ir->ops[instr->op], options->ranks);
-        } else {
-            sw_ir_describe(ir, &ir->ops[instr->op], &math, &desc);
-            const struct sw_plan_kernels kernels = sw_kernels_of(options, &ir->ops[instr->op]);
-            kernels.query(kernels.ctx, &desc, &kernel);
-            if (kernel.no_memory) {
-                return SW_FAIL(SW_E_NOMEM, "out of host memory for a kernel of %s",
-                               sw_ir_op_name(&ir->ops[instr->op]));
-            }
-        }
+        SW_TRY(ask_workspace(ir, &ir->ops[instr->op], options, &need));
         const size_t have = instr->workspace >= 0 ? program->buffers[instr->workspace].bytes : 0;
-        if (have < kernel.workspace_bytes) {
+        if (have < need) {
             return SW_FAIL(SW_E_ARG,
                            "plan: instruction %d (%s) has %zu bytes of workspace and needs %zu", i,
-                           sw_ir_op_name(&ir->ops[instr->op]), have, kernel.workspace_bytes);
+                           sw_ir_op_name(&ir->ops[instr->op]), have, need);
         }
     }
     return SW_OK;

@@ -148,51 +148,63 @@ static void flush_held(struct pass *p)
 
 static int64_t update_limit(const struct pass *p)
 {
-    return sw_min_i64(p->options->allgather_bucket_elems, UPDATE_GROUP_ELEMS);
+    return sw_min_i64(p->options->limits.allgather_bucket_elems, UPDATE_GROUP_ELEMS);
+}
+
+enum { MOST_MEMBERS = 256 };
+
+/* Adds gathers from `from` on to the members, as far as they travel together: those of the place
+ * of the first. Returns where the next ones begin; *elems: of those that were added. */
+static int32_t list_place(const struct pass *p, int32_t from, int32_t end, int32_t *members,
+                          int32_t *n, int64_t *elems)
+{
+    const struct sw_ir_op *first = op_of(p, from);
+    const int64_t place = sw_ir_block_segment(p->ir, first);
+    int32_t i = from;
+    *elems = 0;
+    for (; i < end && *n < MOST_MEMBERS; i++) {
+        const struct sw_ir_op *op = op_of(p, i);
+        if (!p->ahead[i] || p->emitted[i]) {
+            continue;
+        }
+        const int64_t more = moved_elems(p, op);
+        if (sw_ir_block_segment(p->ir, op) != place ||
+            (*elems > 0 && (moves_a_tile(p, first) || moves_a_tile(p, op))) ||
+            (op->phase == SW_PHASE_UPDATE && *elems > 0 && *elems + more > update_limit(p))) {
+            break; /* the sums of all parameters are one place: they go in buckets */
+        }
+        *elems += more;
+        members[(*n)++] = i;
+    }
+    return i;
 }
 
 /* Gathers from `from` on: those of the first place that is not gathered yet, and further places
  * while they fit into `room`. forced: the first place is needed now. */
 static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t room, bool forced)
 {
-    int32_t members[256], n = 0;
+    int32_t members[MOST_MEMBERS], n = 0;
     int64_t elems = 0;
     from = from > p->next ? from : p->next;
     while (from < end && (!p->ahead[from] || p->emitted[from])) {
         from++;
     }
     p->next = from;
-    for (int32_t i = from; i < end && n < (int32_t)SW_LEN(members);) {
+    for (int32_t i = from; i < end && n < MOST_MEMBERS;) {
         while (i < end && (!p->ahead[i] || p->emitted[i])) {
             i++;
         }
         if (i == end) {
             break;
         }
-        const int64_t place = sw_ir_block_segment(p->ir, op_of(p, i));
         const int32_t n_before = n;
-        int64_t sum = 0;
-        int32_t j = i;
-        for (; j < end && n < (int32_t)SW_LEN(members); j++) {
-            if (!p->ahead[j] || p->emitted[j]) {
-                continue;
-            }
-            const int64_t more = moved_elems(p, op_of(p, j));
-            if (sw_ir_block_segment(p->ir, op_of(p, j)) != place ||
-                (sum > 0 && (moves_a_tile(p, op_of(p, i)) || moves_a_tile(p, op_of(p, j)))) ||
-                (op_of(p, j)->phase == SW_PHASE_UPDATE && sum > 0 &&
-                 sum + more > update_limit(p))) {
-                break; /* the sums of all parameters are one place: they go in buckets */
-            }
-            sum += more;
-            members[n++] = j;
-        }
+        int64_t sum;
+        i = list_place(p, i, end, members, &n, &sum);
         if (!(forced && n_before == 0) && p->outstanding + elems + sum > room) {
             n = n_before;
             break;
         }
         elems += sum;
-        i = j;
     }
     for (int32_t k = 0; k < n; k++) {
         p->unread[op_of(p, members[k])->out[0]] = 1;
@@ -218,7 +230,7 @@ static void note_reads(struct pass *p, const struct sw_ir_op *op)
 
 static int64_t group_limit(const struct pass *p, const struct sw_ir_op *op)
 {
-    return op->move == SW_MOVE_REDUCE ? p->options->reduce_bucket_elems : update_limit(p);
+    return op->move == SW_MOVE_REDUCE ? p->options->limits.reduce_bucket_elems : update_limit(p);
 }
 
 /* Reductions, and gathers of updated parameters: held until their block, or a bucket, is
@@ -261,13 +273,9 @@ static bool touches_held(const struct pass *p, const struct sw_ir_op *op)
     return touches;
 }
 
-static void order_segment(struct pass *p, int32_t begin, int32_t end)
+/* Before a segment is put in order: what of it may start early, and behind which load. */
+static void note_segment(struct pass *p, int32_t begin, int32_t end)
 {
-    const int64_t room = p->options->overlap
-                             ? sw_min_i64(p->options->prefetch_elems, p->options->max_live_elems)
-                             : 0;
-    p->outstanding = 0;
-    p->next = begin;
     memset(p->written, 0, (size_t)p->ir->n_values * sizeof *p->written);
     for (int32_t i = begin; i < end; i++) {
         const struct sw_ir_op *op = op_of(p, i);
@@ -278,6 +286,16 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
         }
         note_writes(p, i);
     }
+}
+
+static void order_segment(struct pass *p, int32_t begin, int32_t end)
+{
+    const int64_t room = p->options->overlap ? sw_min_i64(p->options->policy.prefetch_elems,
+                                                          p->options->limits.max_live_elems)
+                                             : 0;
+    p->outstanding = 0;
+    p->next = begin;
+    note_segment(p, begin, end);
     for (int32_t i = begin; i < end; i++) {
         const struct sw_ir_op *op = op_of(p, i);
         if (p->emitted[i]) {

@@ -78,7 +78,7 @@ static bool is_small(const struct pass *p, sw_value v)
 {
     const struct sw_ir_value *info = &p->ir->values[v];
     const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
-    const int64_t most = p->options->update_elems;
+    const int64_t most = p->options->policy.update_elems;
     const bool known =
         info->role == SW_ROLE_PARAM ? p->readers[v] >= 0 : info->state == SW_STATE_OPTIMIZER;
     return info->tier == SW_TIER_DISK && info->base < 0 && info->producer < 0 && known &&

@@ -54,8 +54,9 @@ static bool is_sum_state(const struct sw_ir_value *value)
 bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value param)
 {
     const struct sw_ir_value *info = &ir->values[param];
-    return options->ranks > 1 ? sw_ir_is_slice(info)
-                              : info->form->elems > options->persistence_elems && !info->is_viewed;
+    return options->ranks > 1
+               ? sw_ir_is_slice(info)
+               : info->form->elems > options->limits.persistence_elems && !info->is_viewed;
 }
 
 static size_t bytes_of(const struct sw_ir_value *info)
@@ -97,7 +98,7 @@ static enum sw_tier tier_of(struct pass *p, sw_value v)
             return SW_TIER_DEVICE;
         }
         p->states_left -= (int64_t)bytes;
-        return cached(p, p->options->states_tier, info);
+        return cached(p, p->options->policy.states_tier, info);
     }
     if (is_sum_state(info)) {
         return p->grads_tier;
@@ -107,11 +108,11 @@ static enum sw_tier tier_of(struct pass *p, sw_value v)
         return SW_TIER_DEVICE;
     }
     const int64_t elems = info->form->elems;
-    if (p->options->params_tier != SW_TIER_DISK || elems > p->host_param_elems_left) {
-        return p->options->params_tier;
+    if (p->options->policy.params_tier != SW_TIER_DISK || elems > p->host_param_elems_left) {
+        return p->options->policy.params_tier;
     }
     p->host_param_elems_left -= elems;
-    return cached(p, p->options->params_tier, info);
+    return cached(p, p->options->policy.params_tier, info);
 }
 
 /* Does op i read a tile's gradient not at once when it is made? Until then other tiles need the
@@ -128,7 +129,7 @@ static enum sw_tier waits_on(const struct pass *p, sw_value v)
 {
     enum { SMALL = 256 }; /* bytes that are not worth a transfer */
     const struct sw_ir_value *info = &p->ir->values[v];
-    if (p->grads_tier == SW_TIER_DEVICE && p->options->activations_tier == SW_TIER_DEVICE) {
+    if (p->grads_tier == SW_TIER_DEVICE && p->options->policy.activations_tier == SW_TIER_DEVICE) {
         return SW_TIER_DEVICE;
     }
     if (info->base >= 0 || info->producer < 0 || info->is_output || info->form->padded_elems > 0 ||
@@ -137,7 +138,7 @@ static enum sw_tier waits_on(const struct pass *p, sw_value v)
         return SW_TIER_DEVICE;
     }
     return p->read_in[v] == SW_SEGMENT_UPDATE     ? p->grads_tier
-           : p->read_in[v] == SW_SEGMENT_BACKWARD ? p->options->activations_tier
+           : p->read_in[v] == SW_SEGMENT_BACKWARD ? p->options->policy.activations_tier
                                                   : SW_TIER_DEVICE;
 }
 
@@ -207,11 +208,11 @@ static size_t waiting_in_host(const struct pass *p)
  * them. */
 static size_t choose_with(struct pass *p, size_t host_left, int64_t states)
 {
-    const double share = p->options->states_share;
+    const double share = p->options->policy.states_share;
     size_t in_host = 0;
     p->states_left = share > 0 && share < 1 ? (int64_t)(share * (double)states) : states;
     p->host_left = host_left;
-    p->host_param_elems_left = p->options->host_param_elems;
+    p->host_param_elems_left = p->options->limits.host_param_elems;
     for (sw_value v = 0; v < p->n_values; v++) {
         struct sw_ir_value *info = &p->ir->values[v];
         info->tier = (int)tier_of(p, v);
@@ -224,7 +225,7 @@ static size_t choose_with(struct pass *p, size_t host_left, int64_t states)
 static void choose_tiers(struct pass *p)
 {
     const struct sw_ir *ir = p->ir;
-    const size_t budget = p->options->budget[SW_TIER_HOST];
+    const size_t budget = p->options->policy.budget[SW_TIER_HOST];
     int64_t states = 0;
     for (sw_value v = 0; v < p->n_values; v++) {
         const struct sw_ir_value *info = &ir->values[v];
@@ -235,7 +236,7 @@ static void choose_tiers(struct pass *p)
         return; /* no cache */
     }
     size_t waiting = waiting_in_host(p);
-    if (has_to + waiting > budget && p->options->states_tier == SW_TIER_DISK) {
+    if (has_to + waiting > budget && p->options->policy.states_tier == SW_TIER_DISK) {
         p->grads_tier = SW_TIER_DISK;
         waiting = waiting_in_host(p);
     }
@@ -751,16 +752,16 @@ static bool goes_in_pieces(const struct pass *p, const struct sw_ir_op *op)
             return false;
         }
     }
-    return p->options->update_elems > 0 &&
-           p->ir->values[op->in[1]].form->elems > p->options->update_elems;
+    return p->options->policy.update_elems > 0 &&
+           p->ir->values[op->in[1]].form->elems > p->options->policy.update_elems;
 }
 
 /* Nobody is given the parameter as a whole behind it. */
 static bool update_tile(struct pass *p, struct sw_ir_op *op, int64_t n)
 {
     p->ir->values[op->out[0]].producer = -1;
-    for (int64_t first = 0; first < n; first += p->options->update_elems) {
-        const int64_t piece = sw_min_i64(p->options->update_elems, n - first);
+    for (int64_t first = 0; first < n; first += p->options->policy.update_elems) {
+        const int64_t piece = sw_min_i64(p->options->policy.update_elems, n - first);
         sw_value none = SW_NO_VALUE;
         if (!update_piece(p, op, SW_NO_VALUE, first, piece, SW_NO_VALUE, &none)) {
             return false;
@@ -791,8 +792,8 @@ static bool update_in_pieces(struct pass *p, struct sw_ir_op *op)
     const bool here =
         p->here[first_state] >= 0 && p->place[first_state] == sw_ir_block_segment(p->ir, op);
     sw_value param = op->in[0], master = here ? p->here[first_state] : SW_NO_VALUE;
-    for (int64_t first = 0; first < n; first += p->options->update_elems) {
-        const int64_t piece = sw_min_i64(p->options->update_elems, n - first);
+    for (int64_t first = 0; first < n; first += p->options->policy.update_elems) {
+        const int64_t piece = sw_min_i64(p->options->policy.update_elems, n - first);
         const sw_value out = first + piece == n ? op->out[0] : new_version(p, param);
         if (out < 0 || !update_piece(p, op, param, first, piece, out, &master)) {
             return false;
@@ -823,8 +824,9 @@ static bool is_in_host(const struct pass *p, const struct sw_ir_op *op, int k)
 /* Its states lie in host memory, nothing of it on the disk, and it may be done there in place. */
 static bool runs_on_host(const struct pass *p, const struct sw_ir_op *op)
 {
-    if (!p->options->host.query || !sw_ir_has(op, SW_TRAIT_ELEMENTS) ||
-        !sw_ir_has(op, SW_TRAIT_STATES) || op->detail->attrs.update.rule.n_states == 0) {
+    if (!p->options->policy.host_updates || !p->options->host.query ||
+        !sw_ir_has(op, SW_TRAIT_ELEMENTS) || !sw_ir_has(op, SW_TRAIT_STATES) ||
+        op->detail->attrs.update.rule.n_states == 0) {
         return false;
     }
     for (int k = 0; k < op->n_in; k++) {
@@ -1062,14 +1064,16 @@ static bool rewrite_all(struct pass *p)
 sw_status sw_pass_place(struct sw_ir *ir, const struct sw_ir *first,
                         const struct sw_plan_options *options)
 {
-    if (options->states_tier == SW_TIER_DEVICE && options->params_tier == SW_TIER_DEVICE &&
-        options->grads_tier == SW_TIER_DEVICE && options->activations_tier == SW_TIER_DEVICE) {
+    if (options->policy.states_tier == SW_TIER_DEVICE &&
+        options->policy.params_tier == SW_TIER_DEVICE &&
+        options->policy.grads_tier == SW_TIER_DEVICE &&
+        options->policy.activations_tier == SW_TIER_DEVICE) {
         return SW_OK;
     }
     struct pass p = {.ir = ir,
                      .first = first,
                      .options = options,
-                     .grads_tier = options->grads_tier,
+                     .grads_tier = options->policy.grads_tier,
                      .n_ops = ir->n_ops,
                      .n_values = ir->n_values};
     bool good = open_tables(&p, (size_t)ir->n_values * 2); /* a pack has two members at least */

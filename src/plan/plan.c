@@ -134,6 +134,23 @@ static int64_t tile_elems(const struct sw_plan *plan, const struct sw_ir *ir,
     return plan->tiled[i].rows * param->form->whole.dims[1];
 }
 
+/* What another program has listed is the same there. */
+static sw_status compare(const struct sw_persistent *known, const struct sw_ir_value *info,
+                         bool packed)
+{
+    const bool same_values =
+        (known->data == NULL) == (info->form->data == NULL) &&
+        (!known->data || memcmp(known->data, info->form->data, known->bytes) == 0);
+    const char *what =
+        known->dtype != info->dtype || !sw_shape_equal(&known->shape, &info->form->shape) ? "shape"
+        : !same_values                                                                    ? "values"
+        : (known->packed_bytes > 0) != packed                                             ? "place"
+                                                                                          : NULL;
+    return !what ? SW_OK
+                 : SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its %s",
+                           info->name, what);
+}
+
 /* Lists v, once for all programs that know the name. */
 static sw_status list(struct sw_plan *plan, const struct sw_plan_options *options,
                       const struct sw_ir *ir, sw_value v)
@@ -142,19 +159,7 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
     const bool packed = sw_ir_is_packed(ir, v);
     const struct sw_persistent *known = sw_plan_find(plan, info->name);
     if (known) {
-        if (known->dtype != info->dtype || !sw_shape_equal(&known->shape, &info->form->shape)) {
-            return SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its shape",
-                           info->name);
-        }
-        if ((known->data == NULL) != (info->form->data == NULL) ||
-            (known->data && memcmp(known->data, info->form->data, known->bytes) != 0)) {
-            return SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its values",
-                           info->name);
-        }
-        return (known->packed_bytes > 0) == packed
-                   ? SW_OK
-                   : SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its place",
-                             info->name);
+        return compare(known, info, packed);
     }
     struct sw_persistent *item = &plan->persistent[plan->n_persistent++];
     *item = (struct sw_persistent){
@@ -469,8 +474,8 @@ static bool exceeds_in_tiles(const struct sw_plan *plan, size_t budget)
 static unsigned helps_outside(const struct sw_plan *plan, const struct sw_plan_options *options,
                               enum sw_tier tier)
 {
-    const bool tensors = options->states_tier >= tier || options->params_tier >= tier;
-    const bool activations = options->activations_tier == tier;
+    const bool tensors = options->policy.states_tier >= tier || options->policy.params_tier >= tier;
+    const bool activations = options->policy.activations_tier == tier;
     return (tensors ? SW_HELP_OFFLOAD_LESS : 0) |
            (tensors && activations ? SW_HELP_CHECKPOINT_LESS : 0) |
            (!tensors && activations ? SW_HELP_NO_CHECKPOINTING : 0) |
@@ -503,15 +508,16 @@ static unsigned helps_inside(const struct sw_plan *plan, const struct sw_plan_op
                              const struct sw_program *program, const struct sw_ir_op *op)
 {
     const size_t budget = plan->tier_budget[SW_TIER_DEVICE];
-    return (options->recompute_every == 0 ? SW_HELP_RECOMPUTE : 0) |
+    return (options->policy.recompute_every == 0 ? SW_HELP_RECOMPUTE : 0) |
            (program->micro_batches > 1 ? SW_HELP_HORIZONTAL : 0) |
-           (options->rule && options->states_tier == SW_TIER_DEVICE ? SW_HELP_OFFLOAD_STATES : 0) |
+           (options->rule && options->policy.states_tier == SW_TIER_DEVICE ? SW_HELP_OFFLOAD_STATES
+                                                                           : 0) |
            (plan->n_tiled > 0 ? SW_HELP_SMALLER_TILES
             : options->keep_gradients || exceeds_in_tiles(plan, budget)
                 ? 0
-                : (options->params_tier == SW_TIER_DEVICE ? SW_HELP_OFFLOAD_TILES
-                                                          : SW_HELP_TILES)) |
-           (op->phase == SW_PHASE_UPDATE && options->states_tier != SW_TIER_DEVICE
+                : (options->policy.params_tier == SW_TIER_DEVICE ? SW_HELP_OFFLOAD_TILES
+                                                                 : SW_HELP_TILES)) |
+           (op->phase == SW_PHASE_UPDATE && options->policy.states_tier != SW_TIER_DEVICE
                 ? SW_HELP_SUB_GROUP
                 : 0) |
            (largest_is_workspace(program) ? SW_HELP_THREADS : 0) |
@@ -546,7 +552,7 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
                 live, program->peak_instr, sw_ir_op_name(op), sw_ir_where(program->ir, op),
                 sw_str_text(&largest), sw_str_text(&helps),
                 plan->persistent_bytes > budget &&
-                        (options->states_tier != SW_TIER_DEVICE || !options->rule)
+                        (options->policy.states_tier != SW_TIER_DEVICE || !options->rule)
                     ? " (not enough alone: parameters and states by themselves exceed the budget)"
                     : "");
     sw_str_fini(&largest);
@@ -582,7 +588,7 @@ static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_optio
 {
     uint64_t h = sw_graph_fingerprint(g, SW_HASH_INIT);
     h = sw_hash_str(h, options->kernel_set ? options->kernel_set : "");
-    h = sw_hash(h, &options->micro_batches, sizeof options->micro_batches);
+    h = sw_hash(h, &options->policy.micro_batches, sizeof options->policy.micro_batches);
     h = sw_hash(h, &options->clip, sizeof options->clip);
     const int64_t fp16 = options->fp16;
     h = sw_hash(h, &fp16, sizeof fp16);
@@ -651,15 +657,15 @@ static sw_status finish(struct sw_plan *plan, const struct sw_plan_options *opti
     for (int t = SW_TIER_HOST; t < SW_TIER_COUNT; t++) {
         plan->tier_bytes[t] = plan->persistent_offloaded[t] + offloaded[t];
     }
-    plan->prefetch_elems = options->overlap ? options->prefetch_elems : -1;
-    plan->transfer_bytes = options->transfer_bytes;
+    plan->prefetch_elems = options->overlap ? options->policy.prefetch_elems : -1;
+    plan->transfer_bytes = options->policy.transfer_bytes;
     return SW_OK;
 }
 
 static bool is_over_budget(const struct sw_plan *plan, const struct sw_plan_options *options)
 {
     for (int t = 0; t < SW_TIER_COUNT; t++) {
-        if (options->budget[t] > 0 && plan->tier_bytes[t] > options->budget[t]) {
+        if (options->policy.budget[t] > 0 && plan->tier_bytes[t] > options->policy.budget[t]) {
             return true;
         }
     }
@@ -673,7 +679,7 @@ static size_t fewer_transfers(const struct sw_plan *plan, const struct sw_plan_o
     enum { LEAST = 1 << 18 };
     size_t over = 0;
     for (int t = 0; t < SW_TIER_DISK; t++) {
-        const size_t need = plan->tier_bytes[t], have = options->budget[t];
+        const size_t need = plan->tier_bytes[t], have = options->policy.budget[t];
         over = have > 0 && need > have && need - have > over ? need - have : over;
     }
     size_t moved = 0;
@@ -701,20 +707,21 @@ static sw_status finish_within_budget(struct sw_plan *plan, const struct sw_plan
     }
     struct sw_plan_options least = o;
     least.overlap = false;
-    least.prefetch_elems = 0;
-    least.transfer_bytes = 0;
-    least.reduce_bucket_elems = 1; /* each gradient leaves by itself */
+    least.policy.prefetch_elems = 0;
+    least.policy.transfer_bytes = 0;
+    least.limits.reduce_bucket_elems = 1; /* each gradient leaves by itself */
     SW_TRY(finish(plan, &least));
     if (is_over_budget(plan, options)) {
         return SW_OK;
     }
     do {
-        if (!o.overlap && o.transfer_bytes == 0) {
+        if (!o.overlap && o.policy.transfer_bytes == 0) {
             return finish(plan, &least);
         }
-        o.overlap = o.overlap && o.prefetch_elems > 0;
-        o.prefetch_elems = o.prefetch_elems >= 1 << 16 ? o.prefetch_elems / 4 : 0;
-        o.transfer_bytes = fewer_transfers(plan, options, o.transfer_bytes);
+        o.overlap = o.overlap && o.policy.prefetch_elems > 0;
+        o.policy.prefetch_elems =
+            o.policy.prefetch_elems >= 1 << 16 ? o.policy.prefetch_elems / 4 : 0;
+        o.policy.transfer_bytes = fewer_transfers(plan, options, o.policy.transfer_bytes);
         SW_TRY(finish(plan, &o));
     } while (is_over_budget(plan, options));
     return SW_OK;
@@ -772,13 +779,13 @@ static sw_status refuse(const struct sw_plan *plan, const struct sw_plan_options
 /* A host or a disk that has no room for what stays there: known before anything is put in order. */
 static sw_status check_outer_budgets(struct sw_plan *plan, const struct sw_plan_options *options)
 {
-    if (options->budget[SW_TIER_HOST] == 0 && options->budget[SW_TIER_DISK] == 0) {
+    if (options->policy.budget[SW_TIER_HOST] == 0 && options->policy.budget[SW_TIER_DISK] == 0) {
         return SW_OK;
     }
     plan->tier_bytes[SW_TIER_DEVICE] = plan->persistent_bytes;
     for (int t = SW_TIER_HOST; t < SW_TIER_COUNT; t++) {
-        plan->tier_budget[t] = options->budget[t];
-        if (options->budget[t] > 0 && plan->tier_bytes[t] > options->budget[t]) {
+        plan->tier_budget[t] = options->policy.budget[t];
+        if (options->policy.budget[t] > 0 && plan->tier_bytes[t] > options->policy.budget[t]) {
             return refuse(plan, options, (enum sw_tier)t);
         }
     }
@@ -815,15 +822,30 @@ static void reserve_staging(struct sw_plan *plan, const struct sw_plan_options *
                                  ? sw_round_up(sw_ir_bytes(info), SW_PLAN_ALIGN)
                                  : 0;
     }
-    const size_t all = plan->input_bytes * (size_t)sw_ceil_div(options->micro_batches, ranks);
+    const size_t all =
+        plan->input_bytes * (size_t)sw_ceil_div(options->policy.micro_batches, ranks);
     plan->tier_bytes[SW_TIER_HOST] += sw_round_up(all, SW_PLAN_DISK_ALIGN);
+}
+
+/* Instructions of all programs, in an order that the budget has room for. */
+static sw_status put_in_order(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    for (int i = 0; i < plan->n_programs; i++) { /* once for all distances of prefetching */
+        SW_TRY(sw_pass_schedule(&plan->programs[i], options));
+    }
+    const sw_status st = finish_within_budget(plan, options);
+    for (int i = 0; i < plan->n_programs; i++) {
+        sw_free(plan->programs[i].scheduled);
+        plan->programs[i].scheduled = NULL;
+    }
+    return st;
 }
 
 static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     reserve_staging(plan, options);
-    if (options->refusal && options->tile_bytes == 0 && options->ranks <= 1 &&
-        options->budget[SW_TIER_DEVICE] > 0) {
+    if (options->refusal && options->policy.tile_bytes == 0 && options->ranks <= 1 &&
+        options->policy.budget[SW_TIER_DEVICE] > 0) {
         plan->programs[0].n_least = plan->programs[0].ir->n_values;
         plan->programs[0].least_tiles = sw_least_tiles(plan->programs[0].ir, options);
         SW_TRY_ALLOC(plan->programs[0].least_tiles, "the plan");
@@ -832,7 +854,7 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         if (program->kind == SW_PROGRAM_TRAIN) {
-            SW_TRY(sw_pass_recompute(program->ir, options->recompute_every));
+            SW_TRY(sw_pass_recompute(program->ir, options->policy.recompute_every));
             SW_TRY(sw_pass_remake(program->ir, options, &program->remade));
             program->micro_batches = sw_vertical_micro_batches(options);
             SW_TRY(sw_pass_vertical(program->ir, program->micro_batches));
@@ -843,24 +865,16 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
         }
         SW_TRY(sw_pass_place(program->ir, i > 0 ? plan->programs[0].ir : NULL, options));
     }
-    plan->two_slots = options->two_slots;
+    plan->two_slots = options->policy.two_slots;
     const bool trains = plan->programs[0].kind == SW_PROGRAM_TRAIN;
     plan->boundary_in_backward = trains && sw_norms_in_backward(options);
     plan->updates_in_backward = trains && sw_updates_in_backward(options);
     SW_TRY(place_persistent(plan, options));
     SW_TRY(check_outer_budgets(plan, options));
-    for (int i = 0; i < plan->n_programs; i++) { /* once for all distances of prefetching */
-        SW_TRY(sw_pass_schedule(&plan->programs[i], options));
-    }
-    const sw_status st = finish_within_budget(plan, options);
-    for (int i = 0; i < plan->n_programs; i++) {
-        sw_free(plan->programs[i].scheduled);
-        plan->programs[i].scheduled = NULL;
-    }
-    SW_TRY(st);
+    SW_TRY(put_in_order(plan, options));
     for (int t = 0; t < SW_TIER_COUNT; t++) {
-        plan->tier_budget[t] = options->budget[t];
-        if (options->budget[t] > 0 && plan->tier_bytes[t] > options->budget[t]) {
+        plan->tier_budget[t] = options->policy.budget[t];
+        if (options->policy.budget[t] > 0 && plan->tier_bytes[t] > options->policy.budget[t]) {
             return refuse(plan, options, (enum sw_tier)t);
         }
     }

@@ -296,7 +296,7 @@ struct sw_plan {
     size_t transfer_bytes;     /* likewise */
     bool boundary_in_backward; /* norms, or updates too, run within the last backward of a step */
     bool updates_in_backward;  /* updates do */
-    bool two_slots;            /* see struct sw_plan_options */
+    bool two_slots;            /* see struct sw_policy */
     struct sw_step step;       /* of the first program, where that trains; else without phases */
 };
 
@@ -324,53 +324,68 @@ enum sw_reduces {
     SW_REDUCES_SUMS = 2  /* stages 0, 1: sum over micro-batches first, over ranks at the end */
 };
 
-struct sw_plan_options {
-    /* host: with the same bits; they update, in place, states that lie in host memory
-     * (ZeRO-Offload). query NULL: the device updates all. */
-    struct sw_plan_kernels device, host;
-    const char *kernel_set;            /* part of the fingerprint */
-    int64_t micro_batches;             /* K of one optimizer step */
-    bool vertical;                     /* all micro-batches of a block before the next block */
-    bool fp16;                         /* overflow is looked for, and skips the update */
-    double clip;                       /* 0 = none */
-    const struct sw_update_rule *rule; /* NULL: programs of this plan have no update */
-    int64_t recompute_every; /* 0 = keep everything, n = keep the inputs of every n-th block */
-    bool keep_gradients;     /* streams stay readable after backward */
-    bool keep_cheap; /* what backward reads is kept, also where an inexpensive op makes it again */
-    /* states that are offloaded are updated so many elements at a time; 0 = a tensor */
-    int64_t update_elems;
-    size_t tile_bytes; /* parameters above this that are offloaded are used by tiles; 0 = none */
-    /* Most bytes that are loaded ahead of their first reader, and most that stores have under way.
-     * 0: a load stands in front of its reader, and a store waits for the one before it. */
-    size_t transfer_bytes;
-    /* Of host memory, at its beginning: what does not reach the device passes through it (struct
-     * sw_device). Above 0, the inputs of a step lie in host memory, too. */
-    size_t staging_bytes;
-    int ranks, rank;               /* data-parallel; 0 and 1 = alone */
-    int stage;                     /* ZeRO 0..3 */
-    unsigned reduces;              /* enum sw_reduces */
-    int64_t persistence_elems;     /* stage 3: parameters up to this stay whole on each rank, .. */
-    int64_t persistence_total;     /* .. while so many elements are not used up */
-    enum sw_tier states_tier;      /* of optimizer states */
-    enum sw_tier params_tier;      /* of parameters, at stage 3 */
-    enum sw_tier grads_tier;       /* of gradients that wait for the update, and of their sums */
+/* The few choices of which plan it is: what is asked for, or what a search tries. */
+struct sw_policy {
+    int64_t micro_batch, micro_batches; /* B; K, of a step of all ranks */
+    int64_t recompute_every;  /* 0 = keep everything, n = keep the inputs of every n-th block */
+    bool vertical;            /* the schedule: all micro-batches of a block before the next block */
+    int stage;                /* ZeRO 0..3 */
+    enum sw_tier states_tier; /* of optimizer states */
+    enum sw_tier params_tier; /* of parameters, at stage 3 */
+    enum sw_tier grads_tier;  /* of gradients that wait for the update, and of their sums */
     enum sw_tier activations_tier; /* of what backward reads of the forward */
     /* of the optimizer states go to their tier, the rest stays here; 0 = all */
     double states_share;
+    bool host_updates;            /* states in host memory are updated there, see `host` */
+    size_t budget[SW_TIER_COUNT]; /* shares of what memory there is; 0 = no budget */
+    /* parameters above this that are offloaded are used by tiles; 0 = none */
+    size_t tile_bytes;
+    /* states that are offloaded are updated so many elements at a time; 0 = a tensor */
+    int64_t update_elems;
     /* What an update writes goes beside what it read, and counts once all of it is there: a step
      * that fails on the way has changed nothing. For sw_may_take_two_slots. */
     bool two_slots;
-    struct sw_plan_refusal *refusal; /* filled in with SW_E_NOMEM of a budget; NULL = nobody asks */
+    /* Most bytes that are loaded ahead of their first reader, and most that stores have under way.
+     * 0: a load stands in front of its reader, and a store waits for the one before it. */
+    size_t transfer_bytes;
+    int64_t prefetch_elems; /* gathered ahead of their first reader, where that overlaps */
+};
+/* One line. */
+void sw_policy_print(const struct sw_policy *policy, struct sw_str *out);
+
+/* Of elements, as the configuration gives them. */
+struct sw_plan_limits {
+    int64_t persistence_elems;      /* stage 3: parameters up to this stay whole on each rank, .. */
+    int64_t persistence_total;      /* .. while so many elements are not used up */
+    int64_t max_live_elems;         /* never more are gathered ahead */
+    int64_t reduce_bucket_elems;    /* most elements of gradients that travel together */
+    int64_t allgather_bucket_elems; /* of updated parameters */
     /* What would go to the disk stays in host memory as long as it has a budget with room, of
      * parameters so many elements at most. */
     int64_t host_param_elems;
-    bool overlap;                   /* collectives run beside computation */
-    int64_t prefetch_elems;         /* gathered ahead of their first reader .. */
-    int64_t max_live_elems;         /* .. and never more than these */
-    int64_t reduce_bucket_elems;    /* most elements of gradients that travel together */
-    int64_t allgather_bucket_elems; /* of updated parameters */
-    size_t budget[SW_TIER_COUNT];   /* 0 = none */
-    uint64_t extra_fingerprint;     /* what else may change a bit: seed, batch, .. */
+};
+
+/* What is given - device, model and training - and what is chosen for it. */
+struct sw_plan_options {
+    /* host: with the same bits; with `host_updates` they update, in place, states that lie in host
+     * memory (ZeRO-Offload). query NULL: the device updates all. */
+    struct sw_plan_kernels device, host;
+    const char *kernel_set; /* part of the fingerprint */
+    /* Of host memory, at its beginning: what does not reach the device passes through it (struct
+     * sw_device). Above 0, the inputs of a step lie in host memory, too. */
+    size_t staging_bytes;
+    int ranks, rank;                   /* data-parallel; 0 and 1 = alone */
+    unsigned reduces;                  /* enum sw_reduces */
+    bool overlap;                      /* collectives run beside computation */
+    bool fp16;                         /* overflow is looked for, and skips the update */
+    double clip;                       /* 0 = none */
+    const struct sw_update_rule *rule; /* NULL: programs of this plan have no update */
+    bool keep_gradients;               /* streams stay readable after backward */
+    bool keep_cheap; /* what backward reads is kept, also where an inexpensive op makes it again */
+    uint64_t extra_fingerprint; /* what else may change a bit: seed, batch, .. */
+    struct sw_plan_limits limits;
+    struct sw_policy policy;
+    struct sw_plan_refusal *refusal; /* filled in with SW_E_NOMEM of a budget; NULL = nobody asks */
 };
 
 /* Which graph becomes which program. Backward must have been appended to TRAIN graphs. */

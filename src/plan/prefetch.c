@@ -221,8 +221,10 @@ static void install(struct pass *p)
 sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *cells,
                            const struct sw_plan_options *options)
 {
-    struct pass p = {
-        .program = program, .ir = program->ir, .cells = cells, .room = options->transfer_bytes};
+    struct pass p = {.program = program,
+                     .ir = program->ir,
+                     .cells = cells,
+                     .room = options->policy.transfer_bytes};
     const size_t n = (size_t)program->n_instrs + 1;
     p.out = sw_alloc("plan", n * sizeof *p.out);
     p.emitted = sw_alloc_zero("plan", n, sizeof *p.emitted);

@@ -120,48 +120,40 @@ static int32_t count_packed(const struct sw_plan *plan)
     return n;
 }
 
-void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str *out)
+static void print_program(const struct sw_program *program, bool instructions, struct sw_str *out)
 {
-    char text[4][32];
-    for (int p = 0; p < plan->n_programs; p++) {
-        const struct sw_program *program = &plan->programs[p];
-        sw_str_printf(out, "program %s: %d instructions, %.4g GFLOP", program_names[program->kind],
-                      program->n_instrs, (double)program->flops / 1e9);
-        if (program->micro_batches > 1) {
-            sw_str_printf(out, ", %d micro-batches, block by block", program->micro_batches);
-        }
+    char text[2][32];
+    sw_str_printf(out, "program %s: %d instructions, %.4g GFLOP", program_names[program->kind],
+                  program->n_instrs, (double)program->flops / 1e9);
+    if (program->micro_batches > 1) {
+        sw_str_printf(out, ", %d micro-batches, block by block", program->micro_batches);
+    }
+    sw_str_putc(out, '\n');
+    for (int32_t i = 0; instructions && i < program->n_instrs; i++) {
+        print_instr(program, i, out);
+    }
+    if (program->n_instrs > 0) {
+        const struct sw_ir_op *op = &program->ir->ops[program->instrs[program->peak_instr].op];
+        sw_str_printf(out,
+                      "  transients: %s placed, %s alive at the peak, instruction %d (%s in %s)\n",
+                      sw_format_bytes(text[0], sizeof text[0], (double)program->transient_bytes),
+                      sw_format_bytes(text[1], sizeof text[1], (double)program->peak_live_bytes),
+                      program->peak_instr, sw_ir_op_name(op), sw_ir_where(program->ir, op));
+        sw_str_puts(out, "  largest there: ");
+        sw_plan_largest(program, 5, out);
         sw_str_putc(out, '\n');
-        for (int32_t i = 0; instructions && i < program->n_instrs; i++) {
-            print_instr(program, i, out);
-        }
-        if (program->n_instrs > 0) {
-            const struct sw_ir_op *op = &program->ir->ops[program->instrs[program->peak_instr].op];
-            sw_str_printf(
-                out, "  transients: %s placed, %s alive at the peak, instruction %d (%s in %s)\n",
-                sw_format_bytes(text[0], sizeof text[0], (double)program->transient_bytes),
-                sw_format_bytes(text[1], sizeof text[1], (double)program->peak_live_bytes),
-                program->peak_instr, sw_ir_op_name(op), sw_ir_where(program->ir, op));
-            sw_str_puts(out, "  largest there: ");
-            sw_plan_largest(program, 5, out);
-            sw_str_putc(out, '\n');
-        }
-        if (program->remade.n > 0) {
-            const double bytes = (double)program->remade.bytes * program->micro_batches;
-            sw_str_printf(out, "  made again in backward: %d values%s, %s that are not kept\n",
-                          program->remade.n,
-                          program->micro_batches > 1 ? " of each micro-batch" : "",
-                          sw_format_bytes(text[0], sizeof text[0], bytes));
-        }
     }
-    if (instructions && plan->step.n_phases > 0) {
-        sw_str_puts(out, "a step of this rank:\n");
-        sw_step_print(&plan->step, out);
+    if (program->remade.n > 0) {
+        const double bytes = (double)program->remade.bytes * program->micro_batches;
+        sw_str_printf(out, "  made again in backward: %d values%s, %s that are not kept\n",
+                      program->remade.n, program->micro_batches > 1 ? " of each micro-batch" : "",
+                      sw_format_bytes(text[0], sizeof text[0], bytes));
     }
-    const struct role_bytes roles = count_roles(plan);
-    sw_str_printf(out, "parameters %s, states %s, gradients of a step %s\n",
-                  sw_format_bytes(text[0], sizeof text[0], (double)roles.params),
-                  sw_format_bytes(text[1], sizeof text[1], (double)roles.states),
-                  sw_format_bytes(text[2], sizeof text[2], (double)roles.gradients));
+}
+
+static void print_packs_and_tiles(const struct sw_plan *plan, struct sw_str *out)
+{
+    char text[32];
     if (plan->n_packs > 0) {
         sw_str_printf(out, "%d small tensors of the disk travel in %d packs\n", count_packed(plan),
                       plan->n_packs);
@@ -170,8 +162,13 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
         const struct sw_tiled *tiled = &plan->tiled[i];
         sw_str_printf(out, "%s in %lld tiles of %lld rows, %s\n", tiled->name,
                       (long long)tiled->n_tiles, (long long)tiled->rows,
-                      sw_format_bytes(text[0], sizeof text[0], (double)tiled->bytes));
+                      sw_format_bytes(text, sizeof text, (double)tiled->bytes));
     }
+}
+
+static void print_tiers(const struct sw_plan *plan, struct sw_str *out)
+{
+    char text[2][32];
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         sw_str_printf(out, "%-7s peak %zu bytes (%s)", sw_tier_name((enum sw_tier)t),
                       plan->tier_bytes[t],
@@ -182,6 +179,25 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
         }
         sw_str_putc(out, '\n');
     }
+}
+
+void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str *out)
+{
+    char text[3][32];
+    for (int p = 0; p < plan->n_programs; p++) {
+        print_program(&plan->programs[p], instructions, out);
+    }
+    if (instructions && plan->step.n_phases > 0) {
+        sw_str_puts(out, "a step of this rank:\n");
+        sw_step_print(&plan->step, out);
+    }
+    const struct role_bytes roles = count_roles(plan);
+    sw_str_printf(out, "parameters %s, states %s, gradients of a step %s\n",
+                  sw_format_bytes(text[0], sizeof text[0], (double)roles.params),
+                  sw_format_bytes(text[1], sizeof text[1], (double)roles.states),
+                  sw_format_bytes(text[2], sizeof text[2], (double)roles.gradients));
+    print_packs_and_tiles(plan, out);
+    print_tiers(plan, out);
     print_places(plan, out);
     sw_str_printf(out, "math fingerprint %016llx\n", (unsigned long long)plan->fingerprint);
 }

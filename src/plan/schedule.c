@@ -196,21 +196,10 @@ void sw_program_find_segments(struct sw_program *program)
     program->segment_first[SW_SEGMENT_COUNT] = i;
 }
 
-sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options)
+/* after[i]: the accumulation that follows op i at once, so that the gradient's bytes are free; that
+ * of its second gradient follows the first. */
+static void find_sums(const struct sw_ir *ir, bool *live, int32_t *after)
 {
-    const struct sw_ir *ir = program->ir;
-    struct pass p = {.program = program, .options = options};
-    sw_status st = SW_OK;
-    const bool noted = sw_ir_note_where(program->ir);
-    bool *live = find_live(ir);
-    int32_t *after = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof *after);
-    program->scheduled = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof *program->scheduled);
-    if (!noted || !live || !after || !program->scheduled) {
-        st = SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
-        goto done;
-    }
-    /* after[i]: the accumulation that follows op i at once, so that the gradient's bytes are free;
-     * that of its second gradient follows the first. */
     memset(after, 0xff, ((size_t)ir->n_ops + 1) * sizeof *after);
     for (int32_t i = 0; i < ir->n_ops; i++) {
         if (sw_ir_has(&ir->ops[i], SW_TRAIT_SUM) && live[i]) {
@@ -228,6 +217,22 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
             live[i] = false; /* placed by its producer */
         }
     }
+}
+
+sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options)
+{
+    const struct sw_ir *ir = program->ir;
+    struct pass p = {.program = program, .options = options};
+    sw_status st = SW_OK;
+    const bool noted = sw_ir_note_where(program->ir);
+    bool *live = find_live(ir);
+    int32_t *after = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof *after);
+    program->scheduled = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof *program->scheduled);
+    if (!noted || !live || !after || !program->scheduled) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+        goto done;
+    }
+    find_sums(ir, live, after);
     for (int segment = 0; segment < SW_SEGMENT_COUNT; segment++) {
         for (int32_t i = 0; i < ir->n_ops; i++) {
             if (!live[i] || sw_ir_has(&ir->ops[i], SW_TRAIT_VIEW) ||

@@ -41,41 +41,23 @@ void sw_policy_print(const struct sw_policy *p, struct sw_str *out)
         sw_str_printf(out, " %zu", p->budget[t]);
     }
     sw_str_printf(out, ", tiles of %zu bytes, slots %d, ahead %zu bytes and %lld elements",
-                  p->tile_bytes, p->slots, p->transfer_bytes, (long long)p->prefetch_elems);
+                  p->tile_bytes, p->two_slots ? 2 : 1, p->transfer_bytes,
+                  (long long)p->prefetch_elems);
 }
 
 /* ---- from a policy to options ---- */
 
-static void follow(const struct look *l, const struct sw_policy *p, struct sw_plan_options *out)
+static struct sw_plan_options options_of(const struct look *l, const struct sw_policy *policy)
 {
-    const bool offloads = p->states_tier != SW_TIER_DEVICE;
-    *out = l->s->fixed;
-    if (!p->host_updates) {
-        out->host = (struct sw_plan_kernels){NULL, NULL};
-    }
-    const bool moves =
-        offloads || p->params_tier != SW_TIER_DEVICE || out->activations_tier != SW_TIER_DEVICE;
-    out->micro_batches = p->micro_batches;
-    out->recompute_every = p->recompute_every;
-    out->vertical = p->vertical;
-    out->stage = p->stage;
-    out->states_tier = p->states_tier;
-    out->params_tier = p->params_tier;
-    out->grads_tier = offloads ? SW_TIER_HOST : SW_TIER_DEVICE;
-    out->states_share = p->states_share;
-    out->update_elems = moves ? sw_min_i64(l->s->sub_group_elems, UPDATE_ELEMS) : 0;
-    memcpy(out->budget, p->budget, sizeof out->budget);
-    out->tile_bytes = p->tile_bytes;
-    out->two_slots = p->slots == 2;
-    out->transfer_bytes = p->transfer_bytes;
-    out->prefetch_elems = p->prefetch_elems;
-    out->extra_fingerprint = l->graphs.extra_fingerprint;
+    struct sw_plan_options o = l->s->fixed;
+    o.policy = *policy;
+    o.extra_fingerprint = l->graphs.extra_fingerprint;
+    return o;
 }
 
 static bool may_take_two_slots(const struct look *l, const struct sw_policy *policy)
 {
-    struct sw_plan_options o;
-    follow(l, policy, &o);
+    const struct sw_plan_options o = options_of(l, policy);
     return sw_may_take_two_slots(&o);
 }
 
@@ -103,14 +85,17 @@ static bool wants_two_slots(const struct look *l, const struct sw_policy *p)
 static void choose_tiers(const struct look *l, struct sw_policy *p)
 {
     const struct sw_search *s = l->s;
-    const bool moves = p->states_tier != SW_TIER_DEVICE || p->params_tier != SW_TIER_DEVICE ||
-                       s->fixed.activations_tier != SW_TIER_DEVICE;
+    const bool offloads = p->states_tier != SW_TIER_DEVICE;
+    const bool moves =
+        offloads || p->params_tier != SW_TIER_DEVICE || p->activations_tier != SW_TIER_DEVICE;
+    p->grads_tier = offloads ? SW_TIER_HOST : SW_TIER_DEVICE;
+    p->update_elems = moves ? sw_min_i64(s->sub_group_elems, UPDATE_ELEMS) : 0;
     memcpy(p->budget, s->memory, sizeof p->budget);
     if (!moves && p->budget[SW_TIER_DEVICE] == 0) {
         /* nothing is anywhere else, and on the CPU both are the same memory */
         p->budget[SW_TIER_DEVICE] = p->budget[SW_TIER_HOST];
     }
-    p->slots = wants_two_slots(l, p) ? 2 : 1;
+    p->two_slots = wants_two_slots(l, p);
     const size_t half = p->budget[SW_TIER_DEVICE] / 2;
     p->transfer_bytes = !moves                        ? 0
                         : s->transfer_bytes > 0       ? s->transfer_bytes
@@ -148,8 +133,7 @@ static bool is_refused(sw_status st, const struct sw_plan_refusal *refusal)
 static sw_status open_plan(struct look *l, const struct sw_policy *policy,
                            struct sw_plan_refusal *refusal)
 {
-    struct sw_plan_options o;
-    follow(l, policy, &o);
+    struct sw_plan_options o = options_of(l, policy);
     o.refusal = refusal;
     l->policy = *policy;
     const sw_status st = sw_plan_open(l->graphs.specs, l->graphs.n_specs, &o, &l->plan);
@@ -193,21 +177,21 @@ static sw_status open_in_slots(struct look *l, const struct sw_policy *policy,
 {
     struct sw_policy p = *policy;
     *refusal = (struct sw_plan_refusal){.beside = SIZE_MAX};
-    if (p.slots == 2 && !may_take_two_slots(l, &p)) {
+    if (p.two_slots && !may_take_two_slots(l, &p)) {
         if (l->s->slots == 2) {
             return sw_config_refuse_slots_of_tiles(p.tile_bytes);
         }
-        p.slots = 1;
+        p.two_slots = false;
     }
     const sw_status st = open_plan(l, &p, refusal);
     const bool helps = is_refused(st, refusal)
                            ? refusal->missing / 2 <= refusal->beside || refusal->whatever_the_tiles
-                           : st >= 0 && p.slots == 2 && !is_cheap(l, &p);
-    if (p.slots == 1 || l->s->slots == 2 || !helps) {
+                           : st >= 0 && p.two_slots && !is_cheap(l, &p);
+    if (!p.two_slots || l->s->slots == 2 || !helps) {
         return st;
     }
     drop_plan(l);
-    p.slots = 1;
+    p.two_slots = false;
     return open_plan(l, &p, refusal);
 }
 
@@ -223,7 +207,7 @@ static bool tiles_keep_slots(const struct look *l, const struct sw_policy *polic
 {
     struct sw_policy tiled = *policy;
     tiled.tile_bytes = LEAST_TILE;
-    return l->s->slots != 2 || policy->slots == 1 || may_take_two_slots(l, &tiled);
+    return l->s->slots != 2 || !policy->two_slots || may_take_two_slots(l, &tiled);
 }
 
 /* Where the device's memory is too small for whole parameters, with the largest tiles that it has

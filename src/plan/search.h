@@ -6,24 +6,6 @@
 
 #include "plan/plan.h"
 
-/* The few choices of one try. */
-struct sw_policy {
-    int64_t micro_batch, micro_batches; /* B; K, of a step of all ranks */
-    int64_t recompute_every;
-    bool vertical; /* the schedule */
-    int stage;
-    enum sw_tier states_tier, params_tier;
-    double states_share;          /* of the states go to their tier */
-    bool host_updates;            /* those in host memory are updated there */
-    size_t budget[SW_TIER_COUNT]; /* shares of what memory there is; 0 = no budget */
-    size_t tile_bytes;            /* 0 = no tiles */
-    int slots;                    /* of what a step updates on the disk */
-    size_t transfer_bytes;        /* prefetch distance: loads .. */
-    int64_t prefetch_elems;       /* .. and collectives */
-};
-/* One line. */
-void sw_policy_print(const struct sw_policy *policy, struct sw_str *out);
-
 /* The graphs of one micro-batch, made once for all policies that have it. */
 struct sw_search_graphs {
     const struct sw_program_spec *specs;
@@ -42,10 +24,10 @@ struct sw_verdict {
 };
 
 struct sw_search {
-    /* What no policy says: kernels, rule, ranks, buckets, ..; `host`: what policies may use. */
-    struct sw_plan_options fixed;
-    struct sw_policy asked; /* tile_bytes 0: as the budget asks; budget, slots, transfer_bytes: not
-                               read, for they follow from .. */
+    struct sw_plan_options fixed; /* its policy is not read; `host`: what policies may use */
+    /* tile_bytes 0: as the budget asks; budget, two_slots, grads_tier, update_elems and
+     * transfer_bytes are not read, for they follow from .. */
+    struct sw_policy asked;
     size_t memory[SW_TIER_COUNT]; /* .. the budgets that were given, .. */
     int64_t slots;                /* .. 1 or 2, or 0: as there is room, .. */
     bool one_slot;                /* .. unless somebody has no room for two, .. */

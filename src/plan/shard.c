@@ -157,13 +157,11 @@ static bool rewrite(struct pass *p, struct sw_ir_op *op)
     return sw_op_order_add(&p->order, op);
 }
 
-sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options)
+/* Of parameters that do not stay whole this rank has its slices. false: there are none */
+static bool cut_params(struct sw_ir *ir, const struct sw_plan_options *options)
 {
-    if (options->ranks <= 1) {
-        return SW_OK;
-    }
     bool any = false;
-    int64_t left = options->persistence_total;
+    int64_t left = options->limits.persistence_total;
     for (int32_t i = 0; i < ir->n_params; i++) {
         const sw_value param = ir->params[i];
         const int64_t elems = ir->values[param].form->elems;
@@ -173,16 +171,21 @@ sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options)
             any = true;
             continue;
         }
-        const bool persists = elems <= options->persistence_elems && elems <= left;
+        const bool persists = elems <= options->limits.persistence_elems && elems <= left;
         left -= persists ? elems : 0;
-        if (options->stage < 3 || persists || ir->values[param].is_viewed) {
+        if (options->policy.stage < 3 || persists || ir->values[param].is_viewed) {
             sw_ir_pad(ir, param, slice * options->ranks);
         } else {
             cut(ir, param, slice, options->rank);
             any = true;
         }
     }
-    if (!any) {
+    return any;
+}
+
+sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options)
+{
+    if (options->ranks <= 1 || !cut_params(ir, options)) {
         return SW_OK;
     }
     struct pass p = {.ir = ir, .options = options};

@@ -98,8 +98,8 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
 {
     const int ranks = options->ranks > 1 ? options->ranks : 1;
     const int rank = options->ranks > 1 ? options->rank : 0;
-    const int64_t rounds = sw_ceil_div(options->micro_batches, ranks);
-    const int64_t local = (options->micro_batches - rank + ranks - 1) / ranks;
+    const int64_t rounds = sw_ceil_div(options->policy.micro_batches, ranks);
+    const int64_t local = (options->policy.micro_batches - rank + ranks - 1) / ranks;
     struct sw_step *step = &plan->step;
     const struct draft d = {step, 0};
     if (plan->programs[0].kind != SW_PROGRAM_TRAIN) {
@@ -113,7 +113,7 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
     SW_TRY_ALLOC(step->phases, "the plan of a step");
     step->ranks = ranks;
     step->rounds = rounds;
-    step->micro_batches = options->micro_batches;
+    step->micro_batches = options->policy.micro_batches;
     step->holds_faults = ranks > 1 && plan->two_slots;
     for (int64_t j = 0; j < runs; j++) {
         const bool is_last = options->rule && j == runs - 1;

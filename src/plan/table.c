@@ -79,7 +79,7 @@ static enum sw_held kind_of_transient(const struct sw_program *program,
 static bool is_cut(enum sw_held kind, const struct sw_plan_options *options)
 {
     const int from = kind == SW_HELD_PARAMS ? 3 : kind == SW_HELD_OPTIMIZER ? 1 : 0;
-    return options->ranks > 1 && options->stage >= from;
+    return options->ranks > 1 && options->policy.stage >= from;
 }
 
 static void count_persistent(const struct sw_plan *plan, const struct sw_plan_options *options,
@@ -216,7 +216,7 @@ static void add_formulas(const struct count *c, sw_value param, struct sw_plan_t
 {
     const struct sw_ir_value *info = &c->ir->values[param];
     const struct trips *trips = &c->trips[param];
-    const int stage = c->options->stage;
+    const int stage = c->options->policy.stage;
     const int64_t elems =
         sw_ir_is_slice(info) ? sw_shape_elems(&info->form->whole) : info->form->elems;
     const double share = (double)(c->options->ranks - 1) / c->options->ranks;
@@ -267,7 +267,8 @@ sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_opti
         .ir = ir,
         .options = options,
         .trips = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *c.trips),
-        .rounds = sw_ceil_div(options->micro_batches, options->ranks > 1 ? options->ranks : 1),
+        .rounds =
+            sw_ceil_div(options->policy.micro_batches, options->ranks > 1 ? options->ranks : 1),
     };
     c.runs = program->micro_batches > 1 ? 1 : c.rounds;
     SW_TRY_ALLOC(c.trips, "a table of the plan");

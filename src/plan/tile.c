@@ -81,8 +81,8 @@ static bool is_whole(const struct sw_ir_value *info, const struct sw_update_rule
 static bool is_large(const struct sw_ir_value *info, const struct sw_plan_options *options)
 {
     return !is_whole(info, options->rule) && info->form->shape.rank == 2 &&
-           sw_ir_bytes(info) > options->tile_bytes &&
-           info->form->elems > options->persistence_elems;
+           sw_ir_bytes(info) > options->policy.tile_bytes &&
+           info->form->elems > options->limits.persistence_elems;
 }
 
 /* Whole runs of the norm. */
@@ -133,7 +133,7 @@ static bool choose(const struct sw_plan *plan, int64_t *const *rows_in,
         return false;
     }
     const int64_t fit =
-        (int64_t)(options->tile_bytes / ((size_t)width * sw_dtype_bytes(info->dtype)));
+        (int64_t)(options->policy.tile_bytes / ((size_t)width * sw_dtype_bytes(info->dtype)));
     *out = (struct tiles){.rows = info->form->shape.dims[0], .width = width};
     out->tile_rows = sw_max_i64(fit / rows * rows, rows);
     out->n = sw_ceil_div(out->rows, out->tile_rows);
@@ -526,16 +526,16 @@ static bool tile_graph(struct sw_ir *ir, const struct sw_plan *plan, const struc
 
 static bool may_tile(const struct sw_plan_options *options)
 {
-    return !options->keep_gradients && options->params_tier != SW_TIER_DEVICE &&
-           (options->ranks <= 1 || options->stage == 3) &&
-           (!options->rule || options->states_tier != SW_TIER_DEVICE);
+    return !options->keep_gradients && options->policy.params_tier != SW_TIER_DEVICE &&
+           (options->ranks <= 1 || options->policy.stage == 3) &&
+           (!options->rule || options->policy.states_tier != SW_TIER_DEVICE);
 }
 
 int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *options)
 {
     int64_t *least = find_rows(ir);
     struct sw_plan_options smallest = *options;
-    smallest.tile_bytes = 1;
+    smallest.policy.tile_bytes = 1;
     for (int32_t i = 0; least && i < ir->n_params; i++) {
         const struct sw_ir_value *info = &ir->values[ir->params[i]];
         int64_t *of = &least[ir->params[i]];
@@ -545,23 +545,11 @@ int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *op
     return least;
 }
 
-sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *options)
+/* Parameters that are tiled, of all programs. rows: [by program]; tiles: [n_tiled] */
+static bool list_tiled(struct sw_plan *plan, const struct sw_plan_options *options, int64_t **rows,
+                       struct tiles *tiles)
 {
-    if (options->tile_bytes == 0 || !may_tile(options)) {
-        return SW_OK;
-    }
-    int32_t most = 0;
-    for (int i = 0; i < plan->n_programs; i++) {
-        most += plan->programs[i].ir->n_params;
-    }
-    int64_t **rows = sw_alloc_zero("plan", (size_t)plan->n_programs, sizeof *rows);
-    struct tiles *tiles = sw_alloc_zero("plan", (size_t)most + 1, sizeof *tiles);
-    plan->tiled = sw_alloc_zero("plan", (size_t)most + 1, sizeof *plan->tiled);
-    bool good = rows && tiles && plan->tiled;
-    for (int i = 0; good && i < plan->n_programs; i++) {
-        rows[i] = find_rows(plan->programs[i].ir);
-        good = rows[i] != NULL;
-    }
+    bool good = true;
     for (int i = 0; good && i < plan->n_programs; i++) {
         const struct sw_ir *ir = plan->programs[i].ir;
         for (int32_t k = 0; k < ir->n_params; k++) {
@@ -582,6 +570,27 @@ sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *optio
             }
         }
     }
+    return good;
+}
+
+sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    if (options->policy.tile_bytes == 0 || !may_tile(options)) {
+        return SW_OK;
+    }
+    int32_t most = 0;
+    for (int i = 0; i < plan->n_programs; i++) {
+        most += plan->programs[i].ir->n_params;
+    }
+    int64_t **rows = sw_alloc_zero("plan", (size_t)plan->n_programs, sizeof *rows);
+    struct tiles *tiles = sw_alloc_zero("plan", (size_t)most + 1, sizeof *tiles);
+    plan->tiled = sw_alloc_zero("plan", (size_t)most + 1, sizeof *plan->tiled);
+    bool good = rows && tiles && plan->tiled;
+    for (int i = 0; good && i < plan->n_programs; i++) {
+        rows[i] = find_rows(plan->programs[i].ir);
+        good = rows[i] != NULL;
+    }
+    good = good && list_tiled(plan, options, rows, tiles);
     for (int i = 0; good && plan->n_tiled > 0 && i < plan->n_programs; i++) {
         good = tile_graph(plan->programs[i].ir, plan, tiles);
     }

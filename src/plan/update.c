@@ -41,18 +41,20 @@ struct feed {
  * it has written. */
 bool sw_may_take_two_slots(const struct sw_plan_options *options)
 {
-    return options->rule && options->states_tier != SW_TIER_DEVICE &&
-           (options->states_tier == SW_TIER_DISK || options->params_tier == SW_TIER_DISK) &&
-           (options->states_share <= 0 || options->states_share >= 1) &&
-           !(options->tile_bytes > 0 && options->rule->attrs.kind == SW_UPDATE_LAMB);
+    return options->rule && options->policy.states_tier != SW_TIER_DEVICE &&
+           (options->policy.states_tier == SW_TIER_DISK ||
+            options->policy.params_tier == SW_TIER_DISK) &&
+           (options->policy.states_share <= 0 || options->policy.states_share >= 1) &&
+           !(options->policy.tile_bytes > 0 && options->rule->attrs.kind == SW_UPDATE_LAMB);
 }
 
 /* An overflow is known when the last gradient is: where it may skip the step, what was updated
  * before must be undone. */
 bool sw_updates_in_backward(const struct sw_plan_options *options)
 {
-    return options->rule && options->clip == 0 && (!options->fp16 || options->two_slots) &&
-           (options->states_tier != SW_TIER_DEVICE || options->params_tier != SW_TIER_DEVICE);
+    return options->rule && options->clip == 0 && (!options->fp16 || options->policy.two_slots) &&
+           (options->policy.states_tier != SW_TIER_DEVICE ||
+            options->policy.params_tier != SW_TIER_DEVICE);
 }
 
 static bool is_early(const struct sw_ir *ir, const struct sw_plan_options *options,
@@ -67,7 +69,7 @@ static bool is_early(const struct sw_ir *ir, const struct sw_plan_options *optio
 bool sw_norms_in_backward(const struct sw_plan_options *options)
 {
     return sw_updates_in_backward(options) ||
-           (options->rule && options->grads_tier != SW_TIER_DEVICE);
+           (options->rule && options->policy.grads_tier != SW_TIER_DEVICE);
 }
 
 /* Sums live on from one micro-step to the next. */
@@ -205,7 +207,7 @@ static sw_value slice_of(struct sw_ir *ir, const struct sw_plan_options *options
 static bool stays_here(const struct sw_ir *ir, const struct sw_plan_options *options,
                        sw_value param)
 {
-    return options->params_tier == SW_TIER_DEVICE ||
+    return options->policy.params_tier == SW_TIER_DEVICE ||
            !sw_param_leaves(ir, options, sw_ir_root(ir, param));
 }
 
@@ -248,7 +250,7 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
 {
     const sw_value param = feed->param;
     const bool alone = options->ranks <= 1 || sw_ir_is_slice(&ir->values[param]);
-    if (!alone && options->stage == 0) {
+    if (!alone && options->policy.stage == 0) {
         for (int i = 0; i < feed->n; i++) {
             feed->streams[i] =
                 gather_sum(ir, options, feed->streams[i], ir->values[param].form->shape);
@@ -256,7 +258,7 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
         sw_emit_update(ir, options, param, param, feed->streams, feed->n);
         return;
     }
-    const bool waits = options->two_slots && stays_here(ir, options, param);
+    const bool waits = options->policy.two_slots && stays_here(ir, options, param);
     const sw_value own = alone ? param : slice_of(ir, options, param);
     const int32_t first = ir->n_ops;
     const sw_value target = waits && own >= 0 ? copy_of(ir, own) : own;
@@ -264,7 +266,7 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
     const sw_value moved = target < 0
                                ? SW_NO_VALUE
                                : sw_emit_update(ir, options, param, target, feed->streams, feed->n);
-    if (options->two_slots) {
+    if (options->policy.two_slots) {
         write_beside(ir, waits ? updates : first, param);
     }
     if (waits) {
@@ -373,7 +375,7 @@ static sw_value reduce_sum(struct sw_ir *ir, const struct sw_plan_options *optio
 bool sw_sums_before_reducing(const struct sw_plan_options *options)
 {
     return (options->reduces & SW_REDUCES_SUMS) && options->ranks > 1 &&
-           options->micro_batches > options->ranks;
+           options->policy.micro_batches > options->ranks;
 }
 
 /* A stream that continues a use (vertical schedule) goes onto the sum of the micro-batches before
@@ -391,7 +393,7 @@ static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, 
     }
     sw_value grad = stream->grad;
     feed->wire = ir->values[grad].dtype;
-    if (options->ranks > 1 || options->micro_batches > 1) {
+    if (options->ranks > 1 || options->policy.micro_batches > 1) {
         const sw_value acc =
             stream->micro > 0 ? feed->streams[feed->n - 1] : accumulator(ir, options, feed);
         if (acc < 0) {
@@ -547,28 +549,15 @@ static int32_t latest_term(const struct sw_ir *ir, const struct move *moves, int
     return latest;
 }
 
-/* Sums go behind their terms, the update of a feed behind the op that makes it ready; what was
- * appended after them stays last. */
-static sw_status move_into_backward(struct sw_ir *ir, const struct feed *feeds, int n_feeds,
-                                    int32_t n_before)
+/* Where each op from n_before on goes: sums behind their terms, the update of a feed behind the op
+ * that makes it ready; what was appended after them stays last. feed_of: [by op] */
+static void find_moves(struct sw_ir *ir, const struct feed *const *feed_of, int32_t n_before,
+                       struct move *moves)
 {
-    struct sw_op_order order;
-    const size_t n_appended = (size_t)(ir->n_ops - n_before) + 1;
-    struct move *moves = sw_alloc("plan", n_appended * sizeof *moves);
-    const struct feed **feed_of = sw_alloc_zero("plan", n_appended, sizeof *feed_of);
-    bool good = sw_op_order_open(&order, ir) >= 0 && moves && feed_of;
-    for (int f = n_feeds - 1; good && f >= 0; f--) {
-        for (int32_t i = feeds[f].update_first; i < feeds[f].update_end; i++) {
-            feed_of[i - n_before] = &feeds[f];
-        }
-        for (int32_t i = feeds[f].sum_first; i < feeds[f].sum_end; i++) {
-            feed_of[i - n_before] = &feeds[f];
-        }
-    }
-    for (int32_t i = n_before; good && i < ir->n_ops; i++) {
+    for (int32_t i = n_before; i < ir->n_ops; i++) {
         moves[i - n_before] = (struct move){i, INT32_MAX};
     }
-    for (int32_t i = n_before; good && i < ir->n_ops; i++) {
+    for (int32_t i = n_before; i < ir->n_ops; i++) {
         struct sw_ir_op *op = &ir->ops[i];
         const struct feed *feed = feed_of[i - n_before];
         const int32_t behind = !feed ? INT32_MAX
@@ -581,8 +570,26 @@ static sw_status move_into_backward(struct sw_ir *ir, const struct feed *feeds, 
             op->scope = ir->ops[behind].scope;
         }
     }
+}
+
+static sw_status move_into_backward(struct sw_ir *ir, const struct feed *feeds, int n_feeds,
+                                    int32_t n_before)
+{
+    struct sw_op_order order;
     const int32_t n_moves = ir->n_ops - n_before;
+    struct move *moves = sw_alloc("plan", ((size_t)n_moves + 1) * sizeof *moves);
+    const struct feed **feed_of = sw_alloc_zero("plan", (size_t)n_moves + 1, sizeof *feed_of);
+    bool good = sw_op_order_open(&order, ir) >= 0 && moves && feed_of;
+    for (int f = n_feeds - 1; good && f >= 0; f--) {
+        for (int32_t i = feeds[f].update_first; i < feeds[f].update_end; i++) {
+            feed_of[i - n_before] = &feeds[f];
+        }
+        for (int32_t i = feeds[f].sum_first; i < feeds[f].sum_end; i++) {
+            feed_of[i - n_before] = &feeds[f];
+        }
+    }
     if (good) {
+        find_moves(ir, feed_of, n_before, moves);
         qsort(moves, (size_t)n_moves, sizeof *moves, by_place);
     }
     for (int32_t i = 0, m = 0; good && (i < n_before || m < n_moves); i++) {
@@ -631,6 +638,39 @@ static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
     return n_feeds;
 }
 
+/* Statistics of all gradients, the updates, and what takes the place of what is still in use. */
+static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feeds,
+                       int n_feeds)
+{
+    feeds[0].update_first = ir->n_ops;
+    sw_value stats = sw_ir_state(ir, "stats", SW_I64, SW_SHAPE(SW_STATS_WORDS), SW_NO_VALUE);
+    stats = sw_ir_add_out_in_place(ir, sw_ir_add_op(ir, SW_OP_STATS_RESET, &stats, 1, NULL), stats);
+    for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
+        feeds[i].update_first = i == 0 ? feeds[0].update_first : ir->n_ops;
+        stats = add_stats(ir, options, stats, &feeds[i]);
+        if (is_early(ir, options, &feeds[i])) {
+            emit_update(ir, options, &feeds[i]);
+        }
+        feeds[i].update_end = ir->n_ops;
+    }
+    if (options->ranks > 1) {
+        stats = sw_ir_add_out_in_place(ir, sw_ir_add_move(ir, SW_MOVE_MERGE, &stats, 1), stats);
+    }
+    const struct sw_attrs attrs = {
+        .stats = {.clip = options->clip, .overflow_skips = options->fp16}};
+    sw_ir_add_op(ir, SW_OP_STATS_FINISH, &stats, 1, &attrs);
+    for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
+        if (!is_early(ir, options, &feeds[i])) {
+            emit_update(ir, options, &feeds[i]);
+        }
+    }
+    for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
+        if (feeds[i].moved >= 0) {
+            commit_last(ir, options, &feeds[i]);
+        }
+    }
+}
+
 sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options)
 {
     struct feed *feeds = sw_alloc_zero("plan", (size_t)ir->n_params + 1, sizeof *feeds);
@@ -652,34 +692,7 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
         return SW_FAIL(SW_E_NOMEM, "out of host memory for the update pass");
     }
     if (options->rule && ir->status >= 0) {
-        feeds[0].update_first = ir->n_ops;
-        sw_value stats = sw_ir_state(ir, "stats", SW_I64, SW_SHAPE(SW_STATS_WORDS), SW_NO_VALUE);
-        stats =
-            sw_ir_add_out_in_place(ir, sw_ir_add_op(ir, SW_OP_STATS_RESET, &stats, 1, NULL), stats);
-        for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
-            feeds[i].update_first = i == 0 ? feeds[0].update_first : ir->n_ops;
-            stats = add_stats(ir, options, stats, &feeds[i]);
-            if (is_early(ir, options, &feeds[i])) {
-                emit_update(ir, options, &feeds[i]);
-            }
-            feeds[i].update_end = ir->n_ops;
-        }
-        if (options->ranks > 1) {
-            stats = sw_ir_add_out_in_place(ir, sw_ir_add_move(ir, SW_MOVE_MERGE, &stats, 1), stats);
-        }
-        const struct sw_attrs attrs = {
-            .stats = {.clip = options->clip, .overflow_skips = options->fp16}};
-        sw_ir_add_op(ir, SW_OP_STATS_FINISH, &stats, 1, &attrs);
-        for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
-            if (!is_early(ir, options, &feeds[i])) {
-                emit_update(ir, options, &feeds[i]);
-            }
-        }
-        for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
-            if (feeds[i].moved >= 0) {
-                commit_last(ir, options, &feeds[i]);
-            }
-        }
+        update_all(ir, options, feeds, n_feeds);
     }
     sw_status st = sw_ir_status(ir);
     if (st >= 0 && sw_norms_in_backward(options)) {

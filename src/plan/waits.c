@@ -97,7 +97,8 @@ static void note_touches(struct pass *p, int32_t i)
 static void bound_stores(struct pass *p, int32_t i)
 {
     enum { MOST = 1 << 27 };
-    const size_t most = p->options->transfer_bytes < MOST ? p->options->transfer_bytes : MOST;
+    const size_t most =
+        p->options->policy.transfer_bytes < MOST ? p->options->policy.transfer_bytes : MOST;
     struct sw_instr *instr = &p->program->instrs[i];
     const int q = (int)instr->queue;
     size_t *bytes = &p->store_bytes[q];

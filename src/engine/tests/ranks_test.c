@@ -86,8 +86,8 @@ static int64_t planned_bytes(const sw_engine *e, const struct job *job)
 {
     const struct sw_plan_options options = {
         .ranks = e->ranks,
-        .stage = job->stage,
-        .micro_batches = job->k,
+        .policy.stage = job->stage,
+        .policy.micro_batches = job->k,
         .rule = &e->rule,
         .reduces = strstr(job->more, "boundary") ? SW_REDUCES_SUMS : 0};
     struct sw_plan_table table;

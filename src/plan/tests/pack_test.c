@@ -78,14 +78,14 @@ static struct sw_graph *model(enum sw_dtype dtype, bool backward)
 static struct sw_plan_options options(void)
 {
     return (struct sw_plan_options){.device = {query, NULL},
-                                    .micro_batches = 1,
+                                    .policy.micro_batches = 1,
                                     .rule = &adam,
                                     .kernel_set = "test",
-                                    .stage = 3,
-                                    .transfer_bytes = 1 << 16,
-                                    .states_tier = SW_TIER_DISK,
-                                    .params_tier = SW_TIER_DISK,
-                                    .grads_tier = SW_TIER_HOST};
+                                    .policy.stage = 3,
+                                    .policy.transfer_bytes = 1 << 16,
+                                    .policy.states_tier = SW_TIER_DISK,
+                                    .policy.params_tier = SW_TIER_DISK,
+                                    .policy.grads_tier = SW_TIER_HOST};
 }
 
 static sw_status open_plan(const struct sw_plan_options *o, enum sw_dtype dtype,
@@ -194,21 +194,21 @@ static void what_is_large_or_offloaded_is_not_packed(void **state)
 {
     (void)state;
     struct sw_plan_options o = options();
-    o.update_elems = 448; /* longer ones come in pieces */
+    o.policy.update_elems = 448; /* longer ones come in pieces */
     struct sw_plan *plan = plan_of(&o, SW_F32);
     assert_int_equal(sw_plan_find(plan, "h.0.up.bias")->packed_bytes, 0);
     assert_true(sw_plan_find(plan, "h.0.down.weight")->packed_bytes > 0);
     assert_int_equal(sw_plan_find(plan, "h.1.ln.weight")->packed_bytes, 0); /* never written */
     assert_int_equal(sw_plan_find(plan, "table")->packed_bytes, 0);         /* read by rows */
     sw_plan_close(plan);
-    o.params_tier = SW_TIER_HOST;
+    o.policy.params_tier = SW_TIER_HOST;
     plan = plan_of(&o, SW_F32);
     assert_int_equal(sw_plan_find(plan, "h.0.down.weight")->packed_bytes, 0);
     assert_true(sw_plan_find(plan, "exp_avg/h.0.down.weight")->packed_bytes > 0);
     sw_plan_close(plan);
     o = options();
-    o.budget[SW_TIER_HOST] = 1 << 24; /* all of it stays there */
-    o.host_param_elems = 1 << 24;
+    o.policy.budget[SW_TIER_HOST] = 1 << 24; /* all of it stays there */
+    o.limits.host_param_elems = 1 << 24;
     plan = plan_of(&o, SW_F32);
     assert_int_equal(plan->n_packs, 0);
     sw_plan_close(plan);
@@ -224,15 +224,15 @@ static void every_way_to_train_has_a_plan(void **state)
         o.fp16 = dtype == SW_F16;
         o.clip = way & 1;
         o.ranks = 1 + (way & 2);
-        o.micro_batches = way & 4 ? 4 * o.ranks : o.ranks;
-        o.vertical = way & 8;
-        o.recompute_every = way & 16 ? 1 : 0;
-        o.update_elems = way & 32 ? 448 : 0;
-        o.persistence_elems = way & 2 ? 6 : 0;
-        o.persistence_total = 1 << 20;
+        o.policy.micro_batches = way & 4 ? 4 * o.ranks : o.ranks;
+        o.policy.vertical = way & 8;
+        o.policy.recompute_every = way & 16 ? 1 : 0;
+        o.policy.update_elems = way & 32 ? 448 : 0;
+        o.limits.persistence_elems = way & 2 ? 6 : 0;
+        o.limits.persistence_total = 1 << 20;
         o.overlap = way & 1;
-        o.prefetch_elems = o.max_live_elems = 10000;
-        o.reduce_bucket_elems = o.allgather_bucket_elems = 1000;
+        o.policy.prefetch_elems = o.limits.max_live_elems = 10000;
+        o.limits.reduce_bucket_elems = o.limits.allgather_bucket_elems = 1000;
         struct sw_plan *plan = plan_of(&o, dtype);
         assert_true(plan->n_packs >= 2 * LAYERS);
         for (int p = 0; p < 2; p++) {

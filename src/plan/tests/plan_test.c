@@ -23,7 +23,7 @@ static const struct sw_update_rule adam = {
 static struct sw_plan_options options(void)
 {
     return (struct sw_plan_options){.device = {query, NULL},
-                                    .micro_batches = 1,
+                                    .policy.micro_batches = 1,
                                     .clip = 1,
                                     .rule = &adam,
                                     .kernel_set = "test"};
@@ -126,7 +126,7 @@ static void recomputing_saves_bytes_and_keeps_the_fingerprint(void **state)
     struct sw_plan_options o = options();
     struct sw_plan *keep = plan_tower(6, &o);
     for (int every = 1; every <= 4; every++) {
-        o.recompute_every = every;
+        o.policy.recompute_every = every;
         struct sw_plan *again = plan_tower(6, &o);
         int clones = 0;
         for (int32_t i = 0; i < again->programs[0].n_instrs; i++) {
@@ -145,7 +145,7 @@ static void clones_keep_their_path(void **state)
 {
     (void)state;
     struct sw_plan_options o = options();
-    o.recompute_every = 1;
+    o.policy.recompute_every = 1;
     struct sw_plan *plan = plan_tower(3, &o);
     const struct sw_program *program = &plan->programs[0];
     int seen = 0;
@@ -179,7 +179,7 @@ static void fingerprint_tells_what_changes_bits(void **state)
     assert_true(first->fingerprint != other->fingerprint);
     sw_plan_close(other);
     o.kernel_set = "test";
-    o.micro_batches = 2;
+    o.policy.micro_batches = 2;
     other = plan_tower(2, &o);
     assert_true(first->fingerprint != other->fingerprint);
     sw_plan_close(other);
@@ -193,7 +193,7 @@ static void accumulators_exist_for_more_than_one_micro_batch(void **state)
     struct sw_plan_options o = options();
     struct sw_plan *one = plan_tower(2, &o);
     assert_int_equal(count_ops(&one->programs[0], "accumulate"), 0);
-    o.micro_batches = 3;
+    o.policy.micro_batches = 3;
     struct sw_plan *three = plan_tower(2, &o);
     assert_int_equal(count_ops(&three->programs[0], "accumulate"),
                      three->programs[0].ir->n_streams);
@@ -224,10 +224,10 @@ static void small_budget_is_refused_with_the_missing_bytes(void **state)
     struct sw_plan *plan = plan_tower(4, &o);
     const size_t need = plan->tier_bytes[SW_TIER_DEVICE];
     sw_plan_close(plan);
-    o.budget[SW_TIER_DEVICE] = need;
+    o.policy.budget[SW_TIER_DEVICE] = need;
     plan = plan_tower(4, &o);
     sw_plan_close(plan);
-    o.budget[SW_TIER_DEVICE] = need - 100;
+    o.policy.budget[SW_TIER_DEVICE] = need - 100;
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, tower(4, SW_F32, true)};
     assert_int_equal(plan_once(&spec, 1, &o, &plan), SW_E_NOMEM);
     assert_non_null(strstr(sw_error_message(), "100 bytes"));
@@ -294,7 +294,7 @@ static void a_load_finds_what_was_stored(void **state)
 {
     (void)state;
     struct sw_plan_options o = options();
-    o.activations_tier = SW_TIER_HOST;
+    o.policy.activations_tier = SW_TIER_HOST;
     struct sw_plan *plan = plan_tower(3, &o);
     struct sw_program *p = &plan->programs[0];
     int n = 0;
@@ -324,10 +324,10 @@ static void what_travels_together_is_of_one_kind(void **state)
     (void)state;
     struct sw_plan_options o = options();
     o.ranks = 2;
-    o.stage = 2;
-    o.micro_batches = 4;
+    o.policy.stage = 2;
+    o.policy.micro_batches = 4;
     o.overlap = true;
-    o.reduce_bucket_elems = o.allgather_bucket_elems = 1 << 20;
+    o.limits.reduce_bucket_elems = o.limits.allgather_bucket_elems = 1 << 20;
     struct sw_plan *plan = plan_tower(3, &o);
     struct sw_program *p = &plan->programs[0];
     int n = 0;
@@ -377,15 +377,15 @@ static void states_are_read_in_segments_before(void **state)
     for (int clip = 0; clip <= 1; clip++) {
         struct sw_plan_options o = options();
         o.clip = clip;
-        o.micro_batches = 3;
-        o.stage = 3;
-        o.states_tier = o.params_tier = o.grads_tier = SW_TIER_DISK;
+        o.policy.micro_batches = 3;
+        o.policy.stage = 3;
+        o.policy.states_tier = o.policy.params_tier = o.policy.grads_tier = SW_TIER_DISK;
         struct sw_plan *plan = plan_tower(4, &o);
         struct sw_program *p = &plan->programs[0];
         assert_int_equal(early_loads(p, SW_SEGMENT_FORWARD), 0);
         sw_plan_close(plan);
 
-        o.transfer_bytes = 1 << 20; /* more than there is */
+        o.policy.transfer_bytes = 1 << 20; /* more than there is */
         plan = plan_tower(4, &o);
         p = &plan->programs[0];
         assert_true(early_loads(p, SW_SEGMENT_FORWARD) > 0);
@@ -425,10 +425,10 @@ static void first_terms_load_no_sum(void **state)
     for (int way = 0; way < 8; way++) {
         struct sw_plan_options o = options();
         o.ranks = way & 1 ? 2 : 1;
-        o.stage = 3;
-        o.states_tier = o.params_tier = o.grads_tier = SW_TIER_HOST;
-        o.micro_batches = way & 2 ? 3 * o.ranks : 2;
-        o.vertical = way & 4;
+        o.policy.stage = 3;
+        o.policy.states_tier = o.policy.params_tier = o.policy.grads_tier = SW_TIER_HOST;
+        o.policy.micro_batches = way & 2 ? 3 * o.ranks : 2;
+        o.policy.vertical = way & 4;
         struct sw_plan *plan = plan_tower(2, &o);
         const struct sw_program *p = &plan->programs[0];
         int loads = 0, sums = 0;
@@ -438,8 +438,8 @@ static void first_terms_load_no_sum(void **state)
             loads += loaded && p->ir->values[op->in[0]].state >= SW_STATE_SUM;
             sums += sw_ir_has(op, SW_TRAIT_SUM);
         }
-        const int m = o.micro_batches / o.ranks;
-        assert_int_equal(loads, m == 1 ? 0 : o.vertical ? 0 : sums);
+        const int m = o.policy.micro_batches / o.ranks;
+        assert_int_equal(loads, m == 1 ? 0 : o.policy.vertical ? 0 : sums);
         sw_plan_close(plan);
     }
 }
@@ -466,15 +466,15 @@ static void vertical_moves_parameters_once(void **state)
     for (int every = 0; every <= 2; every++) {
         for (int ranks = 1; ranks <= 3; ranks++) {
             struct sw_plan_options o = options();
-            o.recompute_every = every;
+            o.policy.recompute_every = every;
             o.ranks = ranks;
-            o.stage = 3;
-            o.states_tier = o.params_tier = SW_TIER_HOST;
-            o.micro_batches = ranks;
+            o.policy.stage = 3;
+            o.policy.states_tier = o.policy.params_tier = SW_TIER_HOST;
+            o.policy.micro_batches = ranks;
             struct sw_plan *once = plan_tower(4, &o);
-            o.micro_batches = 4 * ranks - ranks / 2; /* the last round is not full */
+            o.policy.micro_batches = 4 * ranks - ranks / 2; /* the last round is not full */
             struct sw_plan *horizontal = plan_tower(4, &o);
-            o.vertical = true;
+            o.policy.vertical = true;
             struct sw_plan *vertical = plan_tower(4, &o);
             const struct sw_program *p = &vertical->programs[0];
             assert_int_equal(p->micro_batches, 4);
@@ -501,10 +501,10 @@ static void vertical_keeps_the_order_of_sums(void **state)
     (void)state;
     for (int ranks = 1; ranks <= 2; ranks++) {
         struct sw_plan_options o = options();
-        o.vertical = true;
+        o.policy.vertical = true;
         o.ranks = ranks;
-        o.stage = 2;
-        o.micro_batches = 3 * ranks;
+        o.policy.stage = 2;
+        o.policy.micro_batches = 3 * ranks;
         struct sw_plan *plan = plan_tower(2, &o);
         const struct sw_program *p = &plan->programs[0];
         const struct sw_ir *ir = p->ir;
@@ -597,8 +597,8 @@ static void survives_lack_of_memory(void **state)
     for (int vertical = 0; vertical < 2; vertical++) {
         struct sw_plan_options o = options();
         struct sw_alloc_stats before, after;
-        o.vertical = vertical;
-        o.micro_batches = 1 + vertical;
+        o.policy.vertical = vertical;
+        o.policy.micro_batches = 1 + vertical;
         sw_alloc_get_stats(&before);
         for (int n = 1;; n++) { /* fail the n-th request */
             struct sw_plan *plan = NULL;
@@ -693,28 +693,28 @@ static void tiles_bound_what_is_on_the_device(void **state)
     (void)state;
     for (int way = 0; way < 64; way++) {
         struct sw_plan_options o = options();
-        o.stage = 3;
+        o.policy.stage = 3;
         o.ranks = way & 32 ? 3 : 1;
         o.rank = o.ranks - 1;
         o.overlap = way & 4;
-        o.reduce_bucket_elems = 1 << 24;
-        o.states_tier = o.grads_tier = way & 1 ? SW_TIER_HOST : SW_TIER_DISK;
-        o.params_tier = way & 2 ? SW_TIER_HOST : SW_TIER_DISK;
+        o.limits.reduce_bucket_elems = 1 << 24;
+        o.policy.states_tier = o.policy.grads_tier = way & 1 ? SW_TIER_HOST : SW_TIER_DISK;
+        o.policy.params_tier = way & 2 ? SW_TIER_HOST : SW_TIER_DISK;
         o.clip = way & 4 ? 1 : 0;
-        o.micro_batches = way & 8 ? 4 : 1;
-        o.vertical = (way & 8) && (way & 1);
-        o.recompute_every = way & 2 ? 1 : 0;
-        o.update_elems = 100000;
+        o.policy.micro_batches = way & 8 ? 4 : 1;
+        o.policy.vertical = (way & 8) && (way & 1);
+        o.policy.recompute_every = way & 2 ? 1 : 0;
+        o.policy.update_elems = 100000;
         const bool tied = way & 16;
         struct sw_plan *whole = plan_wide_layer(&o, tied);
         assert_int_equal(whole->n_tiled, 0);
-        o.tile_bytes = 3000000;
+        o.policy.tile_bytes = 3000000;
         struct sw_plan *tiled = plan_wide_layer(&o, tied);
         assert_int_equal(tiled->n_tiled, tied ? 3 : 4);
         assert_true(tiled->fingerprint == whole->fingerprint);
         assert_true(largest_value(whole) >= (size_t)1003 * 4200 * 2);
         /* an fp32 sum of a tile's gradients is the largest */
-        assert_true(largest_value(tiled) <= (o.micro_batches > 1 ? 2 : 1) * 3000000 + 64);
+        assert_true(largest_value(tiled) <= (o.policy.micro_batches > 1 ? 2 : 1) * 3000000 + 64);
         assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < whole->tier_bytes[SW_TIER_DEVICE] / 2);
         /* one or two under way back, or to their owners, beside what is worked on */
         const size_t most = (size_t)((way & 8 ? 13 : 9) + (o.ranks > 1 && o.overlap ? 3 : 0));
@@ -758,11 +758,11 @@ static sw_status plan_one_layer(int64_t h, int64_t tiles, size_t sixteenths)
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, one_layer(h)};
     struct sw_plan_options o = options();
     struct sw_plan *plan = NULL;
-    o.states_tier = o.params_tier = o.grads_tier = SW_TIER_HOST;
-    o.update_elems = sw_min_i64(h * h / 256, 1 << 21);
-    o.transfer_bytes = 1 << 24;
-    o.tile_bytes = formula / 2;
-    o.budget[SW_TIER_DEVICE] = formula / 16 * sixteenths;
+    o.policy.states_tier = o.policy.params_tier = o.policy.grads_tier = SW_TIER_HOST;
+    o.policy.update_elems = sw_min_i64(h * h / 256, 1 << 21);
+    o.policy.transfer_bytes = 1 << 24;
+    o.policy.tile_bytes = formula / 2;
+    o.policy.budget[SW_TIER_DEVICE] = formula / 16 * sixteenths;
     SW_TRY(plan_once(&spec, 1, &o, &plan));
     assert_int_equal(plan->n_tiled, tiles > 1 ? 2 : 0);
     for (int32_t i = 0; i < plan->n_tiled; i++) {
@@ -802,13 +802,13 @@ static void tiles_bound_what_lamb_has_on_the_device(void **state)
     for (int way = 0; way < 4; way++) {
         struct sw_plan_options o = options();
         o.rule = &lamb;
-        o.stage = 3;
+        o.policy.stage = 3;
         o.ranks = way & 1 ? 3 : 1;
         o.clip = way & 2;
-        o.reduce_bucket_elems = 1 << 24;
-        o.states_tier = o.grads_tier = o.params_tier = SW_TIER_HOST;
+        o.limits.reduce_bucket_elems = 1 << 24;
+        o.policy.states_tier = o.policy.grads_tier = o.policy.params_tier = SW_TIER_HOST;
         struct sw_plan *whole = plan_wide_layer(&o, true);
-        o.tile_bytes = 1500000;
+        o.policy.tile_bytes = 1500000;
         struct sw_plan *tiled = plan_wide_layer(&o, true);
         const struct sw_program *program = &tiled->programs[0];
         int64_t tiles = 0;
@@ -841,10 +841,10 @@ static void hopeless_budgets_are_known_without_trying_tiles(void **state)
         struct sw_plan *plan = NULL;
         struct sw_plan_refusal refusal = {.missing = 0};
         struct sw_plan_options o = options();
-        o.states_tier = o.grads_tier = SW_TIER_HOST;
-        o.params_tier = SW_TIER_DISK;
-        o.update_elems = 100000;
-        o.budget[SW_TIER_DEVICE] = budget;
+        o.policy.states_tier = o.policy.grads_tier = SW_TIER_HOST;
+        o.policy.params_tier = SW_TIER_DISK;
+        o.policy.update_elems = 100000;
+        o.policy.budget[SW_TIER_DEVICE] = budget;
         o.refusal = &refusal;
         struct sw_program_spec spec = {SW_PROGRAM_TRAIN, wide_layer(true)};
         if (plan_once(&spec, 1, &o, &plan) >= 0) {
@@ -854,7 +854,8 @@ static void hopeless_budgets_are_known_without_trying_tiles(void **state)
         assert_true(refusal.missing > 0);
         bool fits = false;
         o.refusal = NULL;
-        for (o.tile_bytes = budget; o.tile_bytes > 50000 && !fits; o.tile_bytes /= 2) {
+        for (o.policy.tile_bytes = budget; o.policy.tile_bytes > 50000 && !fits;
+             o.policy.tile_bytes /= 2) {
             spec.graph = wide_layer(true);
             fits = plan_once(&spec, 1, &o, &plan) >= 0;
         }
@@ -870,11 +871,11 @@ static void what_lies_here_is_not_tiled(void **state)
 {
     (void)state;
     struct sw_plan_options o = options();
-    o.tile_bytes = 100000;
+    o.policy.tile_bytes = 100000;
     struct sw_plan *plan = plan_wide_layer(&o, true);
     assert_int_equal(plan->n_tiled, 0);
     sw_plan_close(plan);
-    o.params_tier = SW_TIER_HOST;
+    o.policy.params_tier = SW_TIER_HOST;
     plan = plan_wide_layer(&o, true);
     assert_int_equal(plan->n_tiled, 0); /* its states do */
     sw_plan_close(plan);

@@ -36,12 +36,12 @@ static struct sw_plan *plan_with(enum sw_dtype dtype, enum sw_tier states, enum 
     sw_output(g, "loss", loss);
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     const struct sw_plan_options plan_options = {.device = {query, NULL},
-                                                 .micro_batches = ROUNDS,
+                                                 .policy.micro_batches = ROUNDS,
                                                  .rule = &adam,
-                                                 .stage = 3,
-                                                 .states_tier = states,
-                                                 .params_tier = params,
-                                                 .update_elems = pieces};
+                                                 .policy.stage = 3,
+                                                 .policy.states_tier = states,
+                                                 .policy.params_tier = params,
+                                                 .policy.update_elems = pieces};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     if (plan_once(&spec, 1, &plan_options, &plan) < 0) {
         fail_msg("%s", sw_error_message());

@@ -20,7 +20,7 @@ static const struct sw_update_rule adam = {
 static struct sw_plan_options options(void)
 {
     return (struct sw_plan_options){.device = {query, NULL},
-                                    .micro_batches = 1,
+                                    .policy = {.micro_batches = 1},
                                     .clip = 1,
                                     .rule = &adam,
                                     .kernel_set = "test"};
@@ -60,8 +60,8 @@ static struct sw_graph *graph_of(const struct model *m)
         sw_scope_push_block(g, name);
         sw_value x =
             sw_layer_norm(g, h, vector(g, "w", i, WIDTH), vector(g, "bias", i, WIDTH), 1e-5);
-        const sw_value up = sw_linear(g, x, matrix(g, "up", i, WIDTH, INNER),
-                                      vector(g, "up_bias", i, INNER), true);
+        const sw_value up =
+            sw_linear(g, x, matrix(g, "up", i, WIDTH, INNER), vector(g, "up_bias", i, INNER), true);
         if (m->gated) {
             const sw_value gate = matrix(g, "gate", i, WIDTH, INNER);
             x = sw_gated_act(g, sw_linear(g, x, gate, SW_NO_VALUE, true), up, SW_ACT_SILU);
@@ -198,7 +198,7 @@ static void recomputed_blocks_run_nothing_twice(void **state)
 {
     (void)state;
     struct sw_plan_options o = options();
-    o.recompute_every = 1;
+    o.policy.recompute_every = 1;
     struct sw_plan *cheap = plan_of(&models[0], &o);
     o.keep_cheap = true;
     struct sw_plan *blocks = plan_of(&models[0], &o);
@@ -214,11 +214,11 @@ static void nothing_is_gathered_or_loaded_for_it(void **state)
     (void)state;
     for (int way = 0; way < 4; way++) {
         struct sw_plan_options o = options();
-        o.stage = 3;
+        o.policy.stage = 3;
         o.ranks = way % 2 == 0 ? 2 : 1;
-        o.params_tier = way % 2 == 0 ? SW_TIER_DEVICE : SW_TIER_HOST;
-        o.persistence_elems = way < 2 ? 0 : WIDTH;
-        o.persistence_total = INT64_MAX;
+        o.policy.params_tier = way % 2 == 0 ? SW_TIER_DEVICE : SW_TIER_HOST;
+        o.limits.persistence_elems = way < 2 ? 0 : WIDTH;
+        o.limits.persistence_total = INT64_MAX;
         struct sw_plan *less = plan_of(&models[0], &o);
         o.keep_cheap = true;
         struct sw_plan *all = plan_of(&models[0], &o);
@@ -234,8 +234,8 @@ static void micro_batches_of_a_block_make_their_own(void **state)
 {
     (void)state;
     struct sw_plan_options o = options();
-    o.vertical = true;
-    o.micro_batches = 3;
+    o.policy.vertical = true;
+    o.policy.micro_batches = 3;
     struct sw_plan *plan = plan_of(&models[1], &o);
     assert_int_equal(count_clones(&plan->programs[0], SW_OP_GATED_ACT), 3 * LAYERS);
     assert_clones_stand_before_readers(&plan->programs[0]);

@@ -222,7 +222,7 @@ static void a_policy_is_one_line(void **state)
                                      .states_share = 0.5,
                                      .budget = {7, 8, 9},
                                      .tile_bytes = 100,
-                                     .slots = 2,
+                                     .two_slots = true,
                                      .transfer_bytes = 10,
                                      .prefetch_elems = 11};
     sw_policy_print(&policy, &text);

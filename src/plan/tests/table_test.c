@@ -24,13 +24,13 @@ static const struct sw_update_rule adam = {
 static struct sw_plan_options options(int ranks, int stage, int64_t micro_batches)
 {
     return (struct sw_plan_options){.device = {query, NULL},
-                                    .micro_batches = micro_batches,
+                                    .policy.micro_batches = micro_batches,
                                     .clip = 1,
                                     .rule = &adam,
                                     .kernel_set = "test",
                                     .ranks = ranks,
-                                    .stage = stage,
-                                    .persistence_total = INT64_MAX};
+                                    .policy.stage = stage,
+                                    .limits.persistence_total = INT64_MAX};
 }
 
 enum shape {
@@ -128,13 +128,13 @@ static void kinds_add_up_everywhere(void **state)
             double before = INFINITY;
             for (int stage = 0; stage < 4; stage++) {
                 struct sw_plan_options o = options(ranks, stage, 2 * ranks + 1);
-                o.persistence_elems = stage == 3 && ranks == 5 ? 40 : 0;
+                o.limits.persistence_elems = stage == 3 && ranks == 5 ? 40 : 0;
                 const struct sw_plan_table t =
                     tabulate(tower(dtypes[i], TIED | BIAS | FROZEN, false), &o);
                 check_parts(&t);
                 assert_true(states(&t) <= before); /* later stages hold no more */
                 assert_true(t.padding >= 0 && t.padding < states(&t));
-                assert_true((t.held[SW_HELD_KEPT] > 0) == (o.persistence_elems > 0));
+                assert_true((t.held[SW_HELD_KEPT] > 0) == (o.limits.persistence_elems > 0));
                 assert_int_equal(t.elems - t.trained, 13 * 37);
                 assert_true((ranks > 1) == (t.sent[SW_SENT_STATS].bytes > 0));
                 before = states(&t);
@@ -185,7 +185,7 @@ static void vertical_is_its_formula(void **state)
         for (int m = 1; m <= 3; m++) {
             for (int stage = 0; stage < 4; stage++) {
                 struct sw_plan_options o = options(ranks, stage, m * ranks);
-                o.vertical = true;
+                o.policy.vertical = true;
                 const struct sw_plan_table t = tabulate(tower(SW_BF16, 0, true), &o);
                 const double share = (double)(ranks - 1) / ranks, c = 2, w = 2;
                 const double want[] = {(m * c + 4) * elems, (m * c + w) * elems,
@@ -202,9 +202,9 @@ static void vertical_is_its_formula(void **state)
     for (int ranks = 1; ranks <= 3; ranks++) { /* odd sizes, further uses, an idle rank */
         for (int stage = 0; stage < 4; stage++) {
             struct sw_plan_options o = options(ranks, stage, 2 * ranks + 1);
-            o.vertical = true;
+            o.policy.vertical = true;
             const struct sw_plan_table t = tabulate(tower(SW_F32, TIED | BIAS | FROZEN, false), &o);
-            o.vertical = false;
+            o.policy.vertical = false;
             const struct sw_plan_table h = tabulate(tower(SW_F32, TIED | BIAS | FROZEN, false), &o);
             check_parts(&t);
             assert_true(states(&t) == states(&h));

@@ -253,20 +253,20 @@ static struct sw_plan *plan_of(int ranks)
     sw_output(g, "loss", loss);
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     const struct sw_plan_options plan_options = {.device = {query, NULL},
-                                                 .micro_batches = 4,
+                                                 .policy.micro_batches = 4,
                                                  .rule = &adam,
                                                  .clip = ranks > 1 ? 1 : 0,
                                                  .ranks = ranks,
-                                                 .stage = 3,
+                                                 .policy.stage = 3,
                                                  .overlap = true,
-                                                 .prefetch_elems = 8192,
-                                                 .max_live_elems = 1 << 20,
-                                                 .reduce_bucket_elems = 1 << 20,
-                                                 .states_tier = SW_TIER_DISK,
-                                                 .params_tier = SW_TIER_HOST,
-                                                 .grads_tier = SW_TIER_HOST,
-                                                 .update_elems = 3000,
-                                                 .transfer_bytes = 40000};
+                                                 .policy.prefetch_elems = 8192,
+                                                 .limits.max_live_elems = 1 << 20,
+                                                 .limits.reduce_bucket_elems = 1 << 20,
+                                                 .policy.states_tier = SW_TIER_DISK,
+                                                 .policy.params_tier = SW_TIER_HOST,
+                                                 .policy.grads_tier = SW_TIER_HOST,
+                                                 .policy.update_elems = 3000,
+                                                 .policy.transfer_bytes = 40000};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     if (plan_once(&spec, 1, &plan_options, &plan) < 0) {
         fail_msg("%s", sw_error_message());

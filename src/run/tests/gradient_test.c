@@ -91,7 +91,7 @@ static void start(struct harness *h, build_fn build, bool training)
         fail_msg("%s", sw_error_message());
     }
     const struct sw_plan_options plan = {
-        .device = {query, h->dev}, .micro_batches = 1, .keep_gradients = true};
+        .device = {query, h->dev}, .policy.micro_batches = 1, .keep_gradients = true};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     if (plan_once(&spec, 1, &plan, &h->plan) < 0) {
         fail_msg("%s", sw_error_message());

@@ -51,14 +51,14 @@ static struct sw_plan *plan_of(struct sw_device *dev, enum sw_tier states)
     sw_output(g, "loss", loss);
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     const struct sw_plan_options plan_options = {.device = {query, dev},
-                                                 .micro_batches = 2,
+                                                 .policy.micro_batches = 2,
                                                  .clip = 0.5,
                                                  .rule = &adam,
-                                                 .stage = 3,
-                                                 .states_tier = states,
-                                                 .grads_tier = SW_TIER_HOST,
-                                                 .update_elems = 32,
-                                                 .transfer_bytes = 4096,
+                                                 .policy.stage = 3,
+                                                 .policy.states_tier = states,
+                                                 .policy.grads_tier = SW_TIER_HOST,
+                                                 .policy.update_elems = 32,
+                                                 .policy.transfer_bytes = 4096,
                                                  .staging_bytes = dev->staging_bytes};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     if (plan_once(&spec, 1, &plan_options, &plan) < 0) {

@@ -55,11 +55,11 @@ static sw_status open_within(struct sw_device *dev, struct sw_graph *g, size_t b
                              struct sw_plan **plan, struct sw_executor **ex)
 {
     const struct sw_plan_options options = {.device = {query, dev},
-                                            .micro_batches = 2,
+                                            .policy.micro_batches = 2,
                                             .clip = 0.5,
                                             .rule = &adam,
                                             .staging_bytes = dev->staging_bytes,
-                                            .budget = {[SW_TIER_HOST] = budget}};
+                                            .policy.budget = {[SW_TIER_HOST] = budget}};
     const struct sw_executor_options ex_options = {.verify = true};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     const sw_status st = plan_once(&spec, 1, &options, plan);

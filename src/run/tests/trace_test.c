@@ -148,20 +148,20 @@ static sw_status work(void *ctx, sw_comm *comm)
     SW_TRY_OR(close, build(&g));
     SW_TRY_OR(close, sw_device_open_cpu(&cpu, &dev));
     const struct sw_plan_options plan_options = {.device = {query, dev},
-                                                 .micro_batches = ROUNDS * ranks,
+                                                 .policy.micro_batches = ROUNDS * ranks,
                                                  .clip = 0.5,
                                                  .rule = &adam,
                                                  .ranks = ranks,
                                                  .rank = rank,
-                                                 .stage = 3,
+                                                 .policy.stage = 3,
                                                  .overlap = true,
-                                                 .prefetch_elems = 5000,
-                                                 .max_live_elems = 100000,
-                                                 .reduce_bucket_elems = 5000,
-                                                 .allgather_bucket_elems = 5000,
-                                                 .two_slots = r->states == SW_TIER_DISK,
-                                                 .states_tier = r->states,
-                                                 .params_tier = r->params};
+                                                 .policy.prefetch_elems = 5000,
+                                                 .limits.max_live_elems = 100000,
+                                                 .limits.reduce_bucket_elems = 5000,
+                                                 .limits.allgather_bucket_elems = 5000,
+                                                 .policy.two_slots = r->states == SW_TIER_DISK,
+                                                 .policy.states_tier = r->states,
+                                                 .policy.params_tier = r->params};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     st = plan_once(&spec, 1, &plan_options, &plan);
     g = NULL;
@@ -432,7 +432,7 @@ static void every_allocation_may_fail(void **state)
     assert_int_equal(build(&g), SW_OK);
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     const struct sw_plan_options options = {
-        .device = {query, dev}, .micro_batches = ROUNDS, .rule = &adam};
+        .device = {query, dev}, .policy.micro_batches = ROUNDS, .rule = &adam};
     assert_int_equal(plan_once(&spec, 1, &options, &plan), SW_OK);
     sw_alloc_get_stats(&before);
     for (int n = 1;; n++) {
