@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records a case for `spillway check`: record_case.py MODEL CASE [STEPS B T]. MODEL is a Hugging Face folder of a
+"""Records a case for `spillway check`: record_case.py MODEL CASE [STEPS B T [SMOOTHING]]. MODEL is a Hugging Face folder of a
 causal language model, CASE the folder to write. Tolerances are ten times the distance to the same run in float64."""
 import copy, json, os, sys
 import torch, transformers
 from safetensors.torch import save_file
+from transformers.trainer_pt_utils import LabelSmoother
 
-steps, B, T = map(int, sys.argv[3:] or (5, 2, 16))
+steps, B, T = map(int, sys.argv[3:6] or (5, 2, 16))
+smoothing = float(sys.argv[6]) if len(sys.argv) > 6 else 0.0
 model = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32, attn_implementation="eager")
 ids = torch.randint(model.config.vocab_size, (1 + steps, B, T), generator=torch.Generator().manual_seed(0))
 train = {"optimizer": "AdamW", "lr": 1e-3, "betas": [0.9, 0.999], "eps": 1e-5, "weight_decay": 0.1, "decay_on": "all",
          "clip": 1.0, "steps": steps, "schedule": {"kind": "constant"}}  # this eps: Adam does not follow rounding noise
 
 def loss_of(logits, labels):
+    if smoothing:
+        return LabelSmoother(smoothing)({"logits": logits}, labels, shift_labels=True)
     return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
 
 def run(model):
@@ -49,4 +53,5 @@ single |= {"input.input_ids": ids[0].clone(), "input.labels": ids[0].clone(), "t
            "train.labels": ids[1:].clone(), "train.lr": torch.full((steps,), train["lr"], dtype=torch.float64)}
 save_file(single, os.path.join(sys.argv[2], "reference.safetensors"))
 with open(os.path.join(sys.argv[2], "reference.json"), "w") as f:
-    json.dump({"what": f"{os.path.basename(sys.argv[1])}, random tokens", "train": train, "tolerance": tolerance}, f, indent=1)
+    json.dump({"what": f"{os.path.basename(sys.argv[1])}, random tokens", "train": train, "tolerance": tolerance} |
+              ({"label_smoothing": smoothing} if smoothing else {}), f, indent=1)

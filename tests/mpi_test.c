@@ -3,7 +3,8 @@
 // COST 12
 // Ranks that are processes of each MPI that the build found: the bytes of a run of one process at
 // every stage, checkpoints that go on with another number of ranks, and failures that are named.
-// Skipped, with a line, where mpirun or the module is missing.
+// Skipped, with a line, where mpirun or the module is missing; what knows of ranks only that they
+// exchange bytes is tested over TCP, too.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "json/json.h"
 #include "support/test.h"
 
 static const struct mpi {
@@ -20,6 +22,9 @@ static const struct mpi {
     {"Open MPI", "spillway_openmpi.so", "mpirun.openmpi --allow-run-as-root --oversubscribe"},
     {"MPICH", "spillway_mpich.so", "mpirun.mpich"},
 };
+
+/* Processes of `spillway launch`, which needs no MPI. */
+static const struct mpi over_tcp = {.name = "TCP"};
 
 static char folder[64], build[448];
 static const struct mpi *mpi; /* of the present test */
@@ -57,15 +62,18 @@ static bool is_here(const struct mpi *m)
 /* `ranks` 0: without mpirun. What it prints goes to the file `log`. */
 static pid_t start(int ranks, const char *more)
 {
-    char command[2048], launcher[128] = "";
-    if (ranks > 0) {
+    char command[2048], launcher[576] = "";
+    if (ranks > 0 && !mpi->module) {
+        snprintf(launcher, sizeof launcher, "%s/spillway launch --num-ranks %d --", build, ranks);
+    } else if (ranks > 0) {
         snprintf(launcher, sizeof launcher, "%s -n %d", mpi->run, ranks);
     }
     snprintf(command, sizeof command,
              "exec %s %s/spillway train --model %s --data %s --deepspeed %s --seq-len 12 --quiet "
              "%s %s > %s 2>&1",
-             launcher, build, at("config.json"), at("text.txt"), at("ds.json"),
-             strstr(more, "--deadline") ? "" : "--deadline 60", more, at("log"));
+             launcher, build, at(strstr(more, "--trace") ? "wide.json" : "config.json"),
+             at("text.txt"), at("ds.json"), strstr(more, "--deadline") ? "" : "--deadline 60", more,
+             at("log"));
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -182,6 +190,61 @@ static void lamb_in_fp16_gives_the_bytes_of_one(void **state)
 {
     (void)state;
     for_each_mpi(same_bytes_of_lamb);
+}
+
+/* What gradients have sent, of the steps and ranks that a trace has. */
+static int64_t reduced_bytes(const char *name)
+{
+    char *text = read_text(name);
+    struct sw_json_doc *doc = NULL;
+    int64_t sum = 0;
+    assert_int_equal(sw_json_parse(name, text, strlen(text), SW_JSON_STRICT, &doc), SW_OK);
+    const struct sw_json *events = sw_json_get(sw_json_root(doc), "traceEvents");
+    assert_non_null(events);
+    for (const struct sw_json *event = events->first; event; event = event->next) {
+        const struct sw_json *bytes = sw_json_path(event, "args.bytes");
+        const struct sw_json *of = sw_json_get(event, "name");
+        if (bytes && of && strstr(of->string, "reduce")) {
+            sum += (int64_t)bytes->number;
+        }
+    }
+    sw_json_close(doc);
+    sw_free(text);
+    assert_true(sum > 0);
+    return sum;
+}
+
+/* The rows of a large table that a step looks up, by stages whose parameters are whole and cut. */
+static void same_bytes_by_rows(void)
+{
+    for (int stage = 2; stage < 4; stage++) {
+        static const char *const names[] = {"dense", "rows"};
+        int64_t sent[2];
+        for (int sparse = 0; sparse < 2; sparse++) {
+            char more[768];
+            snprintf(more, sizeof more,
+                     "--steps 4 --set sparse_gradients=%s "
+                     "--set zero_optimization.stage=%d --trace %s.json --trace-steps 2:3 "
+                     "--output %s",
+                     sparse ? "true" : "false", stage, at(names[sparse]), at(names[sparse]));
+            run(2, more);
+            sent[sparse] = reduced_bytes(sparse ? "rows.json" : "dense.json");
+        }
+        assert_same_model("dense", "rows");
+        if (sent[1] > sent[0] * 3 / 4) {
+            fail_msg("%s, stage %d: %lld bytes by rows, %lld by slices", mpi->name, stage,
+                     (long long)sent[1], (long long)sent[0]);
+        }
+        remove_all("dense rows dense.json rows.json");
+    }
+}
+
+static void rows_of_look_ups_give_the_bytes_of_slices(void **state)
+{
+    (void)state;
+    mpi = &over_tcp;
+    same_bytes_by_rows();
+    for_each_mpi(same_bytes_by_rows);
 }
 
 static void pause_ms(long ms)
@@ -346,6 +409,9 @@ static int set_up(void **state)
     put("config.json",
         "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":16,\"n_embd\":24,\"n_layer\":2,"
         "\"n_head\":3,\"embd_pdrop\":0.1,\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}");
+    put("wide.json",
+        "{\"model_type\":\"gpt2\",\"vocab_size\":4000,\"n_positions\":16,\"n_embd\":16,"
+        "\"n_layer\":1,\"n_head\":2,\"tie_word_embeddings\":false}");
     put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"bf16\": {\"enabled\": true}, "
                    "\"gradient_clipping\": 1.0, "
                    "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
@@ -379,8 +445,12 @@ int main(void)
         n += here;
         printf("%s: %s\n", mpis[i].name, here ? "tested" : "no mpirun, or no module: not tested");
     }
-    if (n == 0) {
-        return TEST_EXIT_SKIPPED;
+    const struct CMUnitTest of_launch[] = {
+        cmocka_unit_test(rows_of_look_ups_give_the_bytes_of_slices),
+    };
+    const int n_failed = cmocka_run_group_tests(of_launch, set_up, tear_down);
+    if (n == 0 || n_failed > 0) {
+        return n_failed;
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(processes_give_the_bytes_of_one),

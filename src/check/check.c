@@ -170,11 +170,12 @@ sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t mi
              "{\"train_micro_batch_size_per_gpu\": %lld, \"gradient_accumulation_steps\": %lld, "
              "\"gradient_clipping\": %.17g, \"optimizer\": {\"type\": \"%s\", \"params\": {%s"
              "%s}}, \"spillway\": {\"decay_1d\": %s, \"loss\": \"%s\", "
-             "\"packing\": %s}}",
+             "\"packing\": %s, \"label_smoothing\": %.17g}}",
              (long long)batch, (long long)micro_batches, sw_check_number(c, "train.clip", 0),
              meaning->sparse ? "SparseAdam" : optimizer, params, decay,
              decay_on && strncmp(decay_on, "matrices", 8) == 0 ? "false" : "true",
-             meaning->tokens ? "tokens" : "microbatch", sw_check_is_packed(c) ? "true" : "false");
+             meaning->tokens ? "tokens" : "microbatch", sw_check_is_packed(c) ? "true" : "false",
+             sw_check_number(c, "label_smoothing", 0));
     return SW_OK;
 }
 

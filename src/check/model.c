@@ -534,7 +534,7 @@ static bool find_adapter(struct check *c)
 /* One batch, forward and backward. */
 static sw_status check_batch(struct check *c)
 {
-    char config[160];
+    char config[192];
     struct check_group group;
     struct check_batch given;
     sw_engine *e = NULL;
@@ -543,8 +543,10 @@ static sw_status check_batch(struct check *c)
         return SW_OK;
     }
     snprintf(config, sizeof config,
-             "{\"train_micro_batch_size_per_gpu\": %lld, \"spillway\": {\"packing\": %s}}",
-             (long long)group.sizes.of[SW_DIM_BATCH], sw_check_is_packed(c) ? "true" : "false");
+             "{\"train_micro_batch_size_per_gpu\": %lld, \"spillway\": {\"packing\": %s, "
+             "\"label_smoothing\": %.17g}}",
+             (long long)group.sizes.of[SW_DIM_BATCH], sw_check_is_packed(c) ? "true" : "false",
+             sw_check_number(c, "label_smoothing", 0));
     SW_TRY(open_for(c, &group,
                     (struct sw_engine_options){.config_text = config,
                                                .want_logits = true,

@@ -510,9 +510,13 @@ static sw_status read_answers(struct sw_task_reading *in, const struct sw_json_d
         if (text->type != SW_JSON_STRING || at < 0 ||
             at + (int64_t)text->string_len > (int64_t)context->string_len ||
             memcmp(context->string + at, text->string, text->string_len) != 0) {
-            return SW_FAIL(SW_E_FORMAT, "%s: the answer \"%.60s\" is not in its context at %lld",
-                           sw_json_name(doc), text->type == SW_JSON_STRING ? text->string : "",
-                           (long long)start->integer);
+            const struct sw_json *id = sw_json_get(record, "id");
+            const bool is_named = id && id->type == SW_JSON_STRING;
+            return SW_FAIL(
+                SW_E_FORMAT, "%s: %s%.60s%sthe answer \"%.60s\" is not in its context at %lld",
+                sw_json_name(doc), is_named ? "question \"" : "", is_named ? id->string : "",
+                is_named ? "\": " : "", text->type == SW_JSON_STRING ? text->string : "",
+                (long long)start->integer);
         }
         struct sw_task_answer answer;
         SW_TRY(keep_text(in, text, &answer.text, &answer.len));

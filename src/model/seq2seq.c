@@ -128,8 +128,10 @@ static sw_value rows_of_places(struct build *b, int64_t n)
     const struct sw_model *m = &b->m->super;
     char name[64];
     if (n > m->max_tokens) {
-        sw_graph_fail(b->g, SW_E_ARG, "%s: %lld tokens in a row; the model has places for %lld",
-                      b->m->family->names.stack[b->stack], (long long)n, (long long)m->max_tokens);
+        sw_graph_fail(b->g, SW_E_ARG, "%s: %s of %lld tokens; the model has places for %lld",
+                      b->m->family->names.stack[b->stack],
+                      b->stack == SW_ENCODER_STACK ? "texts" : "targets", (long long)n,
+                      (long long)m->max_tokens);
     }
     int32_t *places = sw_alloc("model", (size_t)n * sizeof *places);
     if (!places) {

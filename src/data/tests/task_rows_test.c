@@ -339,7 +339,7 @@ static void answers_are_places_in_windows(void **state)
     refuses(&task, "a.json",
             "{\"data\": [{\"paragraphs\": [{\"context\": \"a b\", \"qas\": [\n{\"id\": \"q\", "
             "\"question\": \"h\", \"answers\": [{\"text\": \"b\", \"answer_start\": 1}]}]}]}]}",
-            "a.json line 2: the answer \"b\" is not in its context at 1");
+            "a.json line 2: question \"q\": the answer \"b\" is not in its context at 1");
     refuses(&task, "a.json",
             "{\"data\": [{\"paragraphs\": [{\"context\": \"a b\", \"qas\": [{\"id\": \"q\", "
             "\"question\": \"h h h h h\", \"answers\": []}]}]}]}",
