@@ -108,8 +108,9 @@ SW_DEVICE int part_of(int64_t i, int64_t n)
     return n - i < PART ? (int)(n - i) : (int)PART;
 }
 
-template <typename T> SW_KERNEL(THREADS) void update(struct gpu_update_args args)
+template <typename T> SW_KERNEL(THREADS) void update(struct gpu_update_args by_value)
 {
+    const struct gpu_update_args &args = in_place(by_value);
     const bool skips = args.skip && *args.skip != 0;
     const struct rule u = rule_of(args.rule, args.rates);
     for (int64_t i = first_element() * PART; i < args.n; i += grid_threads() * PART) {
@@ -125,8 +126,9 @@ template <typename T> SW_KERNEL(THREADS) void update(struct gpu_update_args args
     }
 }
 
-template <typename T> SW_KERNEL(THREADS) void update_many(struct gpu_update_many_args args)
+template <typename T> SW_KERNEL(THREADS) void update_many(struct gpu_update_many_args by_value)
 {
+    const struct gpu_update_many_args &args = in_place(by_value);
     const int block = (int)block_x();
     int k = 0;
     while (k + 1 < args.n && block >= args.item[k + 1].first_block) {
