@@ -119,20 +119,24 @@ static sw_status measure(struct sw_engine *e, struct sw_speeds *rates)
 {
     const int n = (int)sw_min_i64(e->ranks, sw_cpu_count());
     const struct sw_swap_options swap = sw_engine_swap(e);
-    struct sw_device **devices = sw_alloc_zero("engine", (size_t)n, sizeof(struct sw_device *));
+    struct sw_device **devices = sw_alloc_zero("engine", 2 * (size_t)n, sizeof(struct sw_device *));
     SW_TRY_ALLOC(devices, "devices to measure");
+    struct sw_device **hosts = devices + n;
     sw_status st = SW_OK;
     devices[0] = e->device;
+    hosts[0] = e->host;
     for (int r = 1; r < n && st >= 0; r++) {
         st = sw_engine_open_device(e, &devices[r]);
+        st = st < 0 ? st : sw_engine_open_host(e, &hosts[r]);
     }
     if (st >= 0) {
         const struct sw_measure_options options = {
-            .devices = devices, .n_devices = n, .ranks = e->ranks, .swap = &swap};
+            .devices = devices, .hosts = hosts, .n_devices = n, .ranks = e->ranks, .swap = &swap};
         st = sw_speeds_measure(e->plan, &options, rates);
     }
     for (int r = 1; r < n; r++) {
         sw_device_close(devices[r]);
+        sw_device_close(hosts[r]);
     }
     sw_free(devices);
     return st;

@@ -605,6 +605,8 @@ void sw_graph_describe(const struct sw_graph *g, const struct sw_op *op, struct 
             view->dtype = info->dtype;
             view->shape = info->shape;
             memcpy(view->strides, info->strides, sizeof view->strides);
+            *(side == 0 ? &out->in_shift[i] : &out->out_shift[i]) =
+                sw_storage_shift(info->base_offset, info->dtype);
         }
     }
 }

@@ -253,7 +253,16 @@ struct sw_op_desc {
     bool is_predicated; /* not run where the scalar SKIP is set; an op with TRAIT_UPDATE never is */
     struct sw_view in[SW_MAX_INPUTS];
     struct sw_view out[SW_MAX_OUTPUTS]; /* dtype and shape unset (rank -1) for an absent output */
+    /* Bytes from the last multiple of SW_STORAGE_ALIGN to where an operand begins: not 0 for some
+     * that lie in others. It is the graph's, never the plan's: parts of a parameter are cut there. */
+    uint8_t in_shift[SW_MAX_INPUTS], out_shift[SW_MAX_OUTPUTS];
 };
+/* Storage of a value begins at multiples of so many bytes. */
+enum { SW_STORAGE_ALIGN = 64 };
+static inline uint8_t sw_storage_shift(int64_t base_offset, enum sw_dtype dtype)
+{
+    return (uint8_t)((size_t)base_offset * sw_dtype_bytes(dtype) % SW_STORAGE_ALIGN);
+}
 void sw_graph_describe(const struct sw_graph *g, const struct sw_op *op, struct sw_op_desc *out);
 /* UPDATE: how many elements it updates, and which element of stream i belongs to the first of
  * them. */

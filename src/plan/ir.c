@@ -516,7 +516,7 @@ void sw_ir_forget_where(struct sw_ir *ir)
     ir->where = NULL;
 }
 
-static void describe(const struct sw_ir *ir, sw_value v, struct sw_view *out)
+static void describe(const struct sw_ir *ir, sw_value v, struct sw_view *out, uint8_t *shift)
 {
     if (v < 0) {
         out->shape.rank = -1;
@@ -526,6 +526,7 @@ static void describe(const struct sw_ir *ir, sw_value v, struct sw_view *out)
     out->dtype = value->dtype;
     out->shape = value->form->shape;
     memcpy(out->strides, value->form->strides, sizeof out->strides);
+    *shift = sw_storage_shift(value->base_offset, value->dtype);
 }
 
 void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op *math,
@@ -537,10 +538,10 @@ void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw
     out->op = math;
     out->is_predicated = op->unless_skipped;
     for (int k = 0; k < op->n_in; k++) {
-        describe(ir, op->in[k], &out->in[k]);
+        describe(ir, op->in[k], &out->in[k], &out->in_shift[k]);
     }
     for (int k = 0; k < op->n_out; k++) {
-        describe(ir, op->out[k], &out->out[k]);
+        describe(ir, op->out[k], &out->out[k], &out->out_shift[k]);
     }
 }
 

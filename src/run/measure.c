@@ -361,7 +361,11 @@ static sw_status measure_rank(void *ctx, sw_comm *comm)
     struct sw_speeds speeds = {.kernels = sw_alloc_zero("run", n + 1, sizeof *speeds.kernels)};
     sw_status st = SW_OK;
     SW_TRY_ALLOC(speeds.kernels, "measurements");
-    SW_TRY_OR(close, sw_measure_kernels(m->plan, dev, comm, m->speeds->given, speeds.kernels));
+    SW_TRY_OR(close, sw_measure_kernels(m->plan, SW_QUEUE_COMPUTE, dev, comm, m->speeds->given,
+                                        speeds.kernels));
+    SW_TRY_OR(close, sw_measure_kernels(m->plan, SW_QUEUE_HOST,
+                                        m->options->hosts ? m->options->hosts[rank] : NULL, comm,
+                                        m->speeds->given, speeds.kernels));
     if (m->has[SW_LOAD_COPIES_IN] || m->has[SW_LOAD_COPIES_OUT]) {
         SW_TRY_OR(close, measure_copies(m, dev, &speeds));
     }

@@ -77,9 +77,8 @@ static struct sw_cost measured(const struct sw_speeds *speeds, const struct sw_p
 
 static bool is_measured(const struct sw_speeds *speeds, const struct sw_instr *instr)
 {
-    return instr->queue == SW_QUEUE_HOST   ? false
-           : instr->verb == SW_VERB_KERNEL ? speeds->kernels != NULL
-                                           : curve_of(speeds, instr->verb)->n > 0;
+    return instr->verb == SW_VERB_KERNEL ? speeds->kernels != NULL
+                                         : curve_of(speeds, instr->verb)->n > 0;
 }
 
 static void find_cost(const struct sw_plan *plan, const struct sw_speeds *speeds, int32_t i,

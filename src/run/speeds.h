@@ -40,6 +40,7 @@ struct sw_measure_options {
     /* [n_devices] of ranks that are at work at the same time on this machine, this one's first; all
      * alike. What follows is the same for all. */
     struct sw_device *const *devices;
+    struct sw_device *const *hosts; /* theirs for kernels of the host; NULL = the plan has none */
     int n_devices;
     int ranks;                          /* that share its processors and its disk, .. */
     const struct sw_swap_options *swap; /* .. whose files are like these */

@@ -165,6 +165,7 @@ struct region { /* of the bench's arena */
 
 struct bench {
     const struct sw_plan *plan;
+    enum sw_queue queue; /* whose kernels it runs: the device's, or the host's */
     struct sw_device *dev;
     struct sw_stream_queue *on;
     void *arena, *host;
@@ -225,9 +226,11 @@ static void find_place(const struct sw_plan *plan, const struct class *class, st
     sw_program_describe(program, class->instr, &op, &desc);
     place->n = 0;
     for (int k = 0; k < n; k++) {
-        const enum region_name region = !is_number(view_of(&desc, instr, k)->dtype)   ? FIXED
-                                        : operands[k].offset < plan->persistent_bytes ? STAYING
-                                                                                      : PASSING;
+        const bool stays = operands[k].tier == SW_TIER_HOST || /* what a kernel of the host has */
+                           operands[k].offset < plan->persistent_bytes;
+        const enum region_name region = !is_number(view_of(&desc, instr, k)->dtype) ? FIXED
+                                        : stays                                     ? STAYING
+                                                                                    : PASSING;
         if (is_there(&operands[k])) {
             add_to_clusters(place,
                             (struct cluster){operands[k].offset, end_of(&operands[k]), region});
@@ -286,12 +289,16 @@ static sw_status fill(struct bench *b)
     return SW_OK;
 }
 
-static sw_status open_bench(const struct sw_plan *plan, struct sw_device *dev,
-                            const struct class *classes, int n, struct bench *b)
+static sw_status open_bench(const struct class *classes, int n, struct bench *b)
 {
+    const struct sw_plan *plan = b->plan;
+    struct sw_device *dev = b->dev;
     void *mem = NULL;
-    *b = (struct bench){.plan = plan, .dev = dev};
-    const size_t has[N_REGIONS] = {0, plan->programs[0].transient_bytes, plan->persistent_bytes};
+    size_t has[N_REGIONS] = {0, plan->programs[0].transient_bytes, plan->persistent_bytes};
+    if (b->queue == SW_QUEUE_HOST) {
+        has[PASSING] = 0;
+        has[STAYING] = plan->tier_bytes[SW_TIER_HOST];
+    }
     for (int r = 0; r < N_REGIONS; r++) {
         b->regions[r].bytes = sw_round_up(has[r] < MOST_OF_REGION ? has[r] : MOST_OF_REGION, PAGE);
     }
@@ -481,21 +488,22 @@ static sw_status time_class(struct bench *b, struct class *class, int pass, int 
 
 /* ---- all of them ---- */
 
-static bool is_wanted(const struct sw_plan *plan, int32_t i, const double given[SW_LOAD_COUNT])
+static bool is_wanted(const struct bench *b, int32_t i, const double given[SW_LOAD_COUNT])
 {
+    const struct sw_program *program = &b->plan->programs[0];
     double work;
-    return plan->programs[0].instrs[i].queue == SW_QUEUE_COMPUTE &&
-           given[sw_instr_load(plan, &plan->programs[0], i, &work)] <= 0;
+    return program->instrs[i].queue == b->queue &&
+           given[sw_instr_load(b->plan, program, i, &work)] <= 0;
 }
 
 /* class_of_instr [n_instrs][2]; classes has room for that many. */
-static int classify(const struct sw_plan *plan, const double given[SW_LOAD_COUNT],
-                    struct class *classes, int32_t (*class_of_instr)[2])
+static int classify(const struct bench *b, const double given[SW_LOAD_COUNT], struct class *classes,
+                    int32_t (*class_of_instr)[2])
 {
-    const struct sw_program *program = &plan->programs[0];
+    const struct sw_program *program = &b->plan->programs[0];
     int n = 0;
     for (int32_t i = 0; i < program->n_instrs; i++) {
-        for (int later = 0; later < 2 && is_wanted(plan, i, given); later++) {
+        for (int later = 0; later < 2 && is_wanted(b, i, given); later++) {
             const struct class class = class_of(program, i, !later);
             int k = 0;
             while (k < n && !same_kernel(program, &classes[k], &class)) {
@@ -524,25 +532,30 @@ static sw_status time_all(struct bench *b, sw_comm *meet, struct class *classes,
     return SW_OK;
 }
 
-sw_status sw_measure_kernels(const struct sw_plan *plan, struct sw_device *dev, sw_comm *meet,
-                             const double given[SW_LOAD_COUNT], struct sw_cost (*out)[2])
+sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, struct sw_device *dev,
+                             sw_comm *meet, const double given[SW_LOAD_COUNT],
+                             struct sw_cost (*out)[2])
 {
     const int32_t n_instrs = plan->programs[0].n_instrs;
     struct class *classes = sw_alloc_zero("run", 2 * (size_t)n_instrs + 1, sizeof *classes);
     int32_t(*of)[2] = sw_alloc_zero("run", (size_t)n_instrs + 1, sizeof *of);
-    struct bench b = {.dev = dev};
+    struct bench b = {.plan = plan, .queue = queue, .dev = dev};
     sw_status st = classes && of ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory to measure");
-    const int n = st < 0 ? 0 : classify(plan, given, classes, of);
+    const int n = st < 0 ? 0 : classify(&b, given, classes, of);
     if (n > 0) {
-        st = open_bench(plan, dev, classes, n, &b);
+        st = dev ? open_bench(classes, n, &b)
+                 : SW_FAIL(SW_E_ARG, "the plan has kernels of the host and no device to measure "
+                                     "them on");
         st = st < 0 ? st : time_all(&b, meet, classes, n);
+    }
+    if (n > 0 && dev) {
         close_bench(&b);
     }
     for (int k = 0; k < n; k++) {
         sw_median(classes[k].samples, PASSES);
     }
     for (int32_t i = 0; i < n_instrs && st >= 0; i++) {
-        for (int later = 0; later < 2 && is_wanted(plan, i, given); later++) {
+        for (int later = 0; later < 2 && is_wanted(&b, i, given); later++) {
             const struct class *class = &classes[of[i][later]];
             out[i][later] =
                 (struct sw_cost){.seconds = class->samples[PASSES / 2], .cores = class->cores};

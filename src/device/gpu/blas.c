@@ -27,33 +27,75 @@ static const struct library {
     const char *backend;
     int warp; /* of the emulation; 0 = any */
     open_fn open;
-    const char *names[4];
+    const char *name; /* see SPILLWAY_GPU_BLAS */
+    const char *names[5];
 } libraries[] = {
-    {"cuda", 0, sw_gpu_blas_open_cublaslt, {"libcublasLt.so.13", "libcublasLt.so.12"}},
+    {"cuda", 0, sw_gpu_blas_open_cublaslt, "cublaslt", {"libcublasLt.so.13", "libcublasLt.so.12"}},
     {"hip",
      0,
      sw_gpu_blas_open_hipblaslt,
+     "hipblaslt",
      {"libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"}},
-    {"hip", 0, sw_gpu_blas_open_rocblas, {"librocblas.so.5", "librocblas.so.4", "librocblas.so"}},
+    {"hip",
+     0,
+     sw_gpu_blas_open_rocblas,
+     "rocblas", /* of ROCm 7, 6, 5, and what Debian made of 5 */
+     {"librocblas.so.5", "librocblas.so.4", "librocblas.so.3", "librocblas.so.0", "librocblas.so"}},
     /* Stand-ins, which check what they are given. */
-    {"emu", 32, sw_gpu_blas_open_cublaslt, {"spillway_emu_cublaslt.so"}},
-    {"emu", 64, sw_gpu_blas_open_rocblas, {"spillway_emu_rocblas.so"}},
+    {"emu", 32, sw_gpu_blas_open_cublaslt, "cublaslt", {"spillway_emu_cublaslt.so"}},
+    {"emu", 64, sw_gpu_blas_open_hipblaslt, "hipblaslt", {"spillway_emu_hipblaslt.so"}},
+    {"emu", 64, sw_gpu_blas_open_rocblas, "rocblas", {"spillway_emu_rocblas.so"}},
 };
+
+/* NULL = whichever is there. */
+static const char *wanted_library(void)
+{
+    const char *wish = getenv("SPILLWAY_GPU_BLAS");
+    return wish && *wish ? wish : NULL;
+}
 
 bool sw_gpu_products_own(void)
 {
-    const char *wish = getenv("SPILLWAY_GPU_BLAS");
+    const char *wish = wanted_library();
     return wish && strcmp(wish, "own") == 0;
+}
+
+static bool is_for(const struct library *l, const struct gpu_device *dev)
+{
+    return strcmp(l->backend, dev->module->backend) == 0 &&
+           (l->warp == 0 || l->warp == dev->facts.warp);
+}
+
+/* What was asked for by name is made with that or not at all. */
+static sw_status check_wanted(const struct gpu_device *dev, const struct gpu_blas *blas)
+{
+    const char *wish = wanted_library();
+    char known[128] = "own";
+    if (blas || !wish || sw_gpu_products_own()) {
+        return SW_OK;
+    }
+    for (size_t i = 0; i < SW_LEN(libraries); i++) {
+        const size_t n = strlen(known);
+        if (is_for(&libraries[i], dev) && strcmp(libraries[i].name, wish) == 0) {
+            return SW_FAIL(SW_E_UNSUP, "SPILLWAY_GPU_BLAS=%s: there is no %s that works", wish,
+                           libraries[i].names[0]);
+        }
+        if (is_for(&libraries[i], dev)) {
+            snprintf(known + n, sizeof known - n, ", %s", libraries[i].name);
+        }
+    }
+    return SW_FAIL(SW_E_ARG, "SPILLWAY_GPU_BLAS=%s: device %s has %s", wish, dev->module->backend,
+                   known);
 }
 
 static struct gpu_blas *open_library(const struct gpu_device *dev)
 {
+    const char *wish = wanted_library();
     char path[512];
     struct gpu_blas *blas = NULL;
-    for (size_t i = 0; i < SW_LEN(libraries) && !sw_gpu_products_own(); i++) {
+    for (size_t i = 0; i < SW_LEN(libraries); i++) {
         const struct library *l = &libraries[i];
-        if (strcmp(l->backend, dev->module->backend) != 0 ||
-            (l->warp && l->warp != dev->facts.warp)) {
+        if (!is_for(l, dev) || (wish && strcmp(wish, l->name) != 0)) {
             continue;
         }
         for (int k = 0; k < (int)SW_LEN(l->names) && l->names[k]; k++) {
@@ -78,6 +120,11 @@ sw_status sw_gpu_products_open(struct gpu_device *dev, struct gpu_products **out
     pthread_mutex_init(&products->lock, NULL);
     products->dev = dev;
     products->blas = open_library(dev);
+    const sw_status st = check_wanted(dev, products->blas);
+    if (st < 0) {
+        sw_gpu_products_close(products);
+        return st;
+    }
     *out = products;
     return SW_OK;
 }
@@ -117,6 +164,11 @@ bool sw_gpu_products_add_bias(const struct gpu_products *products)
     return !products->blas || products->blas->ops->adds_bias;
 }
 
+bool sw_gpu_products_have_gelu(const struct gpu_products *products)
+{
+    return products->blas && products->blas->ops->has_gelu;
+}
+
 void sw_gpu_products_use(struct gpu_products *products, bool used)
 {
     products->uses = used;
@@ -126,10 +178,13 @@ void sw_gpu_products_use(struct gpu_products *products, bool used)
 static void describe(const struct gpu_prepared *p, struct sw_str *out)
 {
     const struct gpu_product *s = &p->shape;
-    sw_str_printf(out, "%s%lldx%lldx%lld%s%s of %s to %s%s, rows of %lld %lld %lld, ",
+    sw_str_printf(out, "%s%lldx%lldx%lld%s%s of %s to %s%s%s, rows of %lld %lld %lld, ",
                   out->len ? "; " : "", (long long)s->m, (long long)s->k, (long long)s->n,
                   s->ta ? " a^T" : "", s->tb ? " b^T" : "", sw_dtype_name((enum sw_dtype)s->in),
                   sw_dtype_name((enum sw_dtype)s->out), s->has_bias ? " with bias" : "",
+                  s->keeps_pre ? " and gelu, kept before it"
+                  : s->gelu    ? " and gelu"
+                               : "",
                   (long long)s->lda, (long long)s->ldb, (long long)s->ldd);
     sw_str_printf(out, "aligned to %d %d %d: %s", (int)s->align_a, (int)s->align_b, (int)s->align_d,
                   p->algorithm);
@@ -165,6 +220,7 @@ static sw_status prepare(struct gpu_products *products, const struct gpu_product
     SW_TRY_ALLOC(p, "a product");
     p->shape = *shape;
     p->blas = products->blas;
+    SW_ASSERT(!shape->gelu || p->blas);
     sw_status st = p->blas ? p->blas->ops->prepare(p->blas, p) : SW_E_UNSUP;
     if (st == SW_E_UNSUP) {
         p->blas = NULL;
@@ -181,13 +237,19 @@ static sw_status prepare(struct gpu_products *products, const struct gpu_product
     return SW_OK;
 }
 
+/* One with an epilogue that the library does not have is only a question. */
+static bool is_for_use(const struct gpu_products *products, const struct gpu_prepared *p)
+{
+    return products->uses && (p->blas || !p->shape.gelu);
+}
+
 sw_status sw_gpu_product_get(const struct gpu_device *dev, const struct gpu_product *shape,
                              const struct gpu_prepared **out)
 {
     struct gpu_products *products = dev->products;
     for (int i = 0; i < products->n; i++) {
         if (memcmp(&products->all[i]->shape, shape, sizeof *shape) == 0) {
-            products->all[i]->is_used |= products->uses;
+            products->all[i]->is_used |= is_for_use(products, products->all[i]);
             *out = products->all[i];
             return SW_OK;
         }
@@ -201,7 +263,7 @@ sw_status sw_gpu_product_get(const struct gpu_device *dev, const struct gpu_prod
     }
     struct gpu_prepared *product = NULL;
     SW_TRY(prepare(products, shape, &product));
-    product->is_used = products->uses;
+    product->is_used = is_for_use(products, product);
     products->all[products->n++] = product;
     *out = product;
     return SW_OK;
@@ -244,15 +306,18 @@ static sw_status check_aligned(const struct gpu_product *s, const void *address,
 }
 
 sw_status sw_gpu_product_run(const struct gpu_call *call, const struct gpu_prepared *product,
-                             const void *a, const void *b, const void *bias, void *d,
-                             void *workspace)
+                             const struct gpu_product_call *operands)
 {
     const struct gpu_product *s = &product->shape;
-    const struct gpu_product_call what = {call->stream, a, b, bias, d, workspace};
-    SW_ASSERT((bias != NULL) == (s->has_bias != 0) && !call->is_predicated);
-    SW_TRY(check_aligned(s, a, s->align_a, "first operand"));
-    SW_TRY(check_aligned(s, b, s->align_b, "second operand"));
-    SW_TRY(check_aligned(s, d, s->align_d, "result"));
+    struct gpu_product_call what = *operands;
+    what.stream = call->stream;
+    SW_ASSERT((what.bias != NULL) == (s->has_bias != 0) && !call->is_predicated);
+    SW_TRY(check_aligned(s, what.a, s->align_a, "first operand"));
+    SW_TRY(check_aligned(s, what.b, s->align_b, "second operand"));
+    SW_TRY(check_aligned(s, what.d, s->align_d, "result"));
+    if (s->keeps_pre) {
+        SW_TRY(check_aligned(s, what.pre, s->align_d, "result before its activation"));
+    }
     if (!product->blas) {
         return run_own(call, s, &what);
     }

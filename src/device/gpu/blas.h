@@ -17,15 +17,16 @@ enum { GPU_ALIGN = 16 };
 enum { GPU_BLAS_WORKSPACE = 32 << 20 };
 
 /* d [m, n] = a [m, k] b [k, n] (+ bias [n]), row-major; ta: a lies as [k, m], tb: b as [n, k].
- * Compared byte by byte: no padding. */
+ * gelu: d is GELU by tanh of that, which keeps_pre keeps, rounded to d's dtype, in a matrix with
+ * rows and alignment of d's. Compared byte by byte: no padding. */
 struct gpu_product {
     int64_t m, n, k;
     int64_t lda, ldb, ldd; /* elements from one row in memory to the next */
-    int32_t ta, tb, has_bias;
+    int32_t ta, tb, has_bias, gelu, keeps_pre;
     int32_t in, out; /* enum sw_dtype, F32, BF16, F16; a's and b's; d's and the bias's */
     int32_t align_a, align_b, align_d; /* bytes: see sw_gpu_align */
 };
-_Static_assert(sizeof(struct gpu_product) == 80, "compared byte by byte");
+_Static_assert(sizeof(struct gpu_product) == 88, "compared byte by byte");
 
 /* What an address is a multiple of, that is so many bytes behind an operand's, or several times
  * so many. */
@@ -33,6 +34,13 @@ static inline int32_t sw_gpu_align(int64_t bytes)
 {
     const int64_t low = bytes & -bytes;
     return low == 0 || low > GPU_ALIGN ? GPU_ALIGN : (int32_t)low;
+}
+
+/* Of an operand that begins so many bytes behind such a multiple (sw_op_desc), and of what lies
+ * any number of pieces behind it. */
+static inline int32_t sw_gpu_align_in(uint8_t shift, int64_t piece_bytes)
+{
+    return sw_gpu_align(shift | piece_bytes);
 }
 
 struct gpu_blas;
@@ -51,12 +59,14 @@ struct gpu_prepared {
 struct gpu_product_call {
     void *stream;
     const void *a, *b, *bias;
-    void *d, *workspace; /* workspace: prepared->workspace_bytes, 64-byte aligned */
+    void *d, *pre;
+    void *workspace; /* prepared->workspace_bytes, 64-byte aligned */
 };
 
 /* A library. Its own part of a device comes behind this in memory. */
 struct gpu_blas_ops {
     bool adds_bias; /* products with a bias may be asked for */
+    bool has_gelu;  /* and with GELU */
     void (*close)(struct gpu_blas *blas);
     /* Fills workspace_bytes, algorithm and handle; SW_E_UNSUP: the library has no way to do it. */
     sw_status (*prepare)(struct gpu_blas *blas, struct gpu_prepared *product);
@@ -94,6 +104,8 @@ bool sw_gpu_products_own(void);
 const char *sw_gpu_products_path(const struct gpu_products *products);
 /* Bias of the result's dtype is added by the product itself. */
 bool sw_gpu_products_add_bias(const struct gpu_products *products);
+/* A product may be asked for with GELU. Whether there is one like that, its `blas` says. */
+bool sw_gpu_products_have_gelu(const struct gpu_products *products);
 /* Products that are asked for from here on are a kernel's, or are only looked at. */
 void sw_gpu_products_use(struct gpu_products *products, bool used);
 /* Appends what was chosen for each product of a kernel (see sw_device_algorithms). */
@@ -102,10 +114,10 @@ void sw_gpu_products_describe(const struct gpu_products *products, struct sw_str
 /* The product of that shape; the device's, and there as long as it is. */
 sw_status sw_gpu_product_get(const struct gpu_device *dev, const struct gpu_product *shape,
                              const struct gpu_prepared **out);
-/* Queues it. bias: NULL without. Refuses operands that are not aligned as the shape says. */
+/* Queues it. what: all but the stream; bias and pre NULL without. Refuses operands that are not
+ * aligned as the shape says. */
 sw_status sw_gpu_product_run(const struct gpu_call *call, const struct gpu_prepared *product,
-                             const void *a, const void *b, const void *bias, void *d,
-                             void *workspace);
+                             const struct gpu_product_call *what);
 /* Queues what follows products; dtype: of out and pre. */
 sw_status sw_gpu_product_finish(const struct gpu_call *call, enum sw_dtype dtype,
                                 struct gpu_product_finish_args *args);

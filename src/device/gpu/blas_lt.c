@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products by cuBLASLt and by hipBLASLt. Their matrices are column-major, ours row-major, so the
 // operands change places: d^T = b^T a^T.
-// hipBLASLt has no mask of reductions: it is given no workspace, without which it has no sums of
-// partial products. It never ran here: there was no such machine.
+// hipBLASLt never ran here: there was no such machine.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,26 +12,6 @@
 /* Answers that are looked through for one without partial sums: the first, normally. */
 enum { N_ANSWERS = 8 };
 
-static const struct lt_values lt_of_hip = {
-    .name = "hipblaslt",
-    .prefix = "hipblasLt",
-    .algo_bytes = 24,
-    .compute_32f = 2,
-    .op_n = 111,
-    .op_t = 112,
-    .desc_trans_a = 0,
-    .desc_trans_b = 1,
-    .desc_epilogue = 2,
-    .desc_bias_pointer = 3,
-    .desc_bias_type = 4,
-    .pref_workspace = 1,
-    .pref_reductions = LT_NONE,
-    .pref_align_a = LT_NONE,
-    .pref_align_b = LT_NONE,
-    .pref_align_c = LT_NONE,
-    .pref_align_d = LT_NONE,
-    .workspace_limit = 0,
-};
 _Static_assert(GPU_BLAS_WORKSPACE == 32 << 20, "lt.h says the same");
 
 struct lt {
@@ -83,27 +62,48 @@ static int type_of(int32_t dtype)
     return dtype == SW_BF16 ? LT_R_16BF : dtype == SW_F16 ? LT_R_16F : LT_R_32F;
 }
 
+static int32_t epilogue_of(const struct gpu_product *s)
+{
+    const int32_t epilogue = (s->has_bias ? LT_EPILOGUE_BIAS : 0) |
+                             (s->gelu ? LT_EPILOGUE_GELU : 0) |
+                             (s->keeps_pre ? LT_EPILOGUE_AUX : 0);
+    return epilogue ? epilogue : LT_EPILOGUE_DEFAULT;
+}
+
+/* What is done to the product before it is stored. Where that finds its operands is not known yet;
+ * how they are aligned is. */
+static sw_status describe_epilogue(struct lt *lt, const struct gpu_product *s, void *desc)
+{
+    const struct lt_values *v = lt->values;
+    const int32_t epilogue = epilogue_of(s), type = type_of(s->out);
+    const void *somewhere = (const void *)(uintptr_t)GPU_ALIGN;
+    sw_status st = SW_OK;
+    LT_TRY_OR(out, lt, MatmulDescSetAttribute, desc, v->desc_epilogue, &epilogue, sizeof epilogue);
+    if (s->has_bias) {
+        LT_TRY_OR(out, lt, MatmulDescSetAttribute, desc, v->desc_bias_type, &type, sizeof type);
+        LT_TRY_OR(out, lt, MatmulDescSetAttribute, desc, v->desc_bias_pointer, &somewhere,
+                  sizeof somewhere);
+    }
+    if (s->keeps_pre) {
+        LT_TRY_OR(out, lt, MatmulDescSetAttribute, desc, v->desc_aux_ld, &s->ldd, sizeof s->ldd);
+        LT_TRY_OR(out, lt, MatmulDescSetAttribute, desc, v->desc_aux_pointer, &somewhere,
+                  sizeof somewhere);
+    }
+out:
+    return st;
+}
+
 /* Descriptors of d^T [n, m] = op(b) [n, k] op(a) [k, m]. */
 static sw_status describe(struct lt *lt, const struct gpu_product *s, struct lt_product *p)
 {
     const struct lt_values *v = lt->values;
     const int32_t trans_a = s->tb ? v->op_t : v->op_n, trans_b = s->ta ? v->op_t : v->op_n;
     const int in = type_of(s->in), out = type_of(s->out);
-    const int32_t epilogue = s->has_bias ? LT_EPILOGUE_BIAS : LT_EPILOGUE_DEFAULT;
-    /* Where a bias will be is not known yet; how it is aligned is. */
-    const void *somewhere = (const void *)(uintptr_t)GPU_ALIGN;
     sw_status st = SW_OK;
     LT_TRY_OR(out, lt, MatmulDescCreate, &p->desc, v->compute_32f, LT_R_32F);
     LT_TRY_OR(out, lt, MatmulDescSetAttribute, p->desc, v->desc_trans_a, &trans_a, sizeof trans_a);
     LT_TRY_OR(out, lt, MatmulDescSetAttribute, p->desc, v->desc_trans_b, &trans_b, sizeof trans_b);
-    LT_TRY_OR(out, lt, MatmulDescSetAttribute, p->desc, v->desc_epilogue, &epilogue,
-              sizeof epilogue);
-    if (s->has_bias) {
-        const int32_t type = out;
-        LT_TRY_OR(out, lt, MatmulDescSetAttribute, p->desc, v->desc_bias_type, &type, sizeof type);
-        LT_TRY_OR(out, lt, MatmulDescSetAttribute, p->desc, v->desc_bias_pointer, &somewhere,
-                  sizeof somewhere);
-    }
+    SW_TRY_OR(out, describe_epilogue(lt, s, p->desc));
     LT_TRY_OR(out, lt, MatrixLayoutCreate, &p->a, in, (uint64_t)(s->tb ? s->k : s->n),
               (uint64_t)(s->tb ? s->n : s->k), s->ldb);
     LT_TRY_OR(out, lt, MatrixLayoutCreate, &p->b, in, (uint64_t)(s->ta ? s->m : s->k),
@@ -212,9 +212,18 @@ out:
     return st;
 }
 
+/* A kept matrix has the result's place in each row, and rules of its own. */
+static bool takes(const struct gpu_product *s)
+{
+    return !s->keeps_pre || (s->align_d == GPU_ALIGN && s->ldd % LT_AUX_LD_UNIT == 0);
+}
+
 static sw_status prepare(struct gpu_blas *blas, struct gpu_prepared *product)
 {
     struct lt *lt = lt_of(blas);
+    if (!takes(&product->shape)) {
+        return SW_E_UNSUP;
+    }
     struct lt_product *p = sw_alloc_zero("device", 1, sizeof *p);
     SW_TRY_ALLOC(p, "a product");
     sw_status st = describe(lt, &product->shape, p);
@@ -243,6 +252,10 @@ static sw_status run(struct gpu_blas *blas, const struct gpu_prepared *product,
         LT_TRY_OR(out, lt, MatmulDescSetAttribute, p->desc, lt->values->desc_bias_pointer,
                   &call->bias, sizeof call->bias);
     }
+    if (call->pre) {
+        LT_TRY_OR(out, lt, MatmulDescSetAttribute, p->desc, lt->values->desc_aux_pointer,
+                  &call->pre, sizeof call->pre);
+    }
     LT_TRY_OR(out, lt, Matmul, lt->handle, p->desc, &one, call->b, p->a, call->a, p->b, &zero,
               call->d, p->d, call->d, p->d, p->algo,
               product->workspace_bytes ? call->workspace : NULL, product->workspace_bytes,
@@ -262,8 +275,12 @@ static void close_lt(struct gpu_blas *blas)
     sw_free(lt); /* the library stays: it may have begun threads */
 }
 
-static const struct gpu_blas_ops lt_ops = {
-    .adds_bias = true, .close = close_lt, .prepare = prepare, .release = release, .run = run};
+static const struct gpu_blas_ops lt_ops = {.adds_bias = true,
+                                           .has_gelu = true,
+                                           .close = close_lt,
+                                           .prepare = prepare,
+                                           .release = release,
+                                           .run = run};
 
 static void *find(const struct lt *lt, const char *name)
 {

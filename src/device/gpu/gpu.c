@@ -9,11 +9,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "device/gpu/batch.h"
 #include "device/gpu/blas.h"
 #include "device/gpu/open.h"
 
 struct sw_stream_queue {
     void *stream;
+    struct gpu_batch batch; /* goes before whatever is queued from here on */
 };
 
 struct sw_timeline {
@@ -108,9 +110,19 @@ static sw_status stream_open(struct sw_device *super, struct sw_stream_queue **o
     return SW_OK;
 }
 
+/* Before anything else is queued, or waited for. */
+static sw_status settle(struct gpu_device *dev, struct sw_stream_queue *on)
+{
+    SW_TRY(sw_gpu_batch_launch(&on->batch, dev, on->stream));
+    return SW_OK;
+}
+
 static void stream_close(struct sw_device *super, struct sw_stream_queue *on)
 {
     struct gpu_device *dev = gpu_of(super);
+    if (on && settle(dev, on) < 0) {
+        sw_log(SW_LOG_ERROR, "work of a closed stream failed: %s", sw_error_message());
+    }
     if (on) {
         dev->module->stream_close(dev->index, on->stream);
         sw_free(on);
@@ -120,6 +132,7 @@ static void stream_close(struct sw_device *super, struct sw_stream_queue *on)
 static sw_status stream_wait(struct sw_device *super, struct sw_stream_queue *on)
 {
     struct gpu_device *dev = gpu_of(super);
+    SW_TRY(settle(dev, on));
     GPU_TRY(dev, "waiting for a stream", dev->module->stream_wait(dev->index, on->stream));
     return SW_OK;
 }
@@ -128,6 +141,7 @@ static sw_status copy(struct sw_device *super, struct sw_stream_queue *on, void 
                       const void *src, size_t bytes)
 {
     struct gpu_device *dev = gpu_of(super);
+    SW_TRY(settle(dev, on));
     GPU_TRY(dev, "copying", dev->module->copy(dev->index, on->stream, dst, src, bytes));
     return SW_OK;
 }
@@ -136,6 +150,7 @@ static sw_status fill(struct sw_device *super, struct sw_stream_queue *on, void 
                       size_t bytes)
 {
     struct gpu_device *dev = gpu_of(super);
+    SW_TRY(settle(dev, on));
     GPU_TRY(dev, "filling", dev->module->fill(dev->index, on->stream, dst, byte, bytes));
     return SW_OK;
 }
@@ -172,6 +187,7 @@ static sw_status stream_signal(struct sw_device *super, struct sw_stream_queue *
                                struct sw_timeline *timeline, int64_t value)
 {
     struct gpu_device *dev = gpu_of(super);
+    SW_TRY(settle(dev, on));
     GPU_TRY(
         dev, "setting a timeline",
         dev->module->signal(dev->index, on->stream, (uint64_t *)timeline->word, (uint64_t)value));
@@ -182,6 +198,7 @@ static sw_status stream_await(struct sw_device *super, struct sw_stream_queue *o
                               struct sw_timeline *timeline, int64_t value)
 {
     struct gpu_device *dev = gpu_of(super);
+    SW_TRY(settle(dev, on));
     GPU_TRY(
         dev, "waiting for a timeline",
         dev->module->await(dev->index, on->stream, (uint64_t *)timeline->word, (uint64_t)value));
@@ -237,6 +254,7 @@ static sw_status add_slices(struct sw_device *super, struct sw_stream_queue *on,
                             const struct sw_slice_sum *sum)
 {
     const struct gpu_call call = call_on(gpu_of(super), on);
+    SW_TRY(settle(call.dev, on));
     struct gpu_add_slices_args args = {.acc = sum->acc,
                                        .slices = sum->slices,
                                        .n = sum->n,
@@ -250,6 +268,7 @@ static sw_status add_words(struct sw_device *super, struct sw_stream_queue *on, 
                            const int64_t *words, int64_t n_sets, int64_t n)
 {
     const struct gpu_call call = call_on(gpu_of(super), on);
+    SW_TRY(settle(call.dev, on));
     struct gpu_add_words_args args = {.out = out, .words = words, .n_sets = n_sets, .n = n};
     GPU_LAUNCH(&call, add_words, SW_GPU_PLAIN, sw_gpu_grid_for(n, 256), &args);
     return SW_OK;
@@ -377,6 +396,11 @@ static sw_status launch(struct sw_device *super, struct sw_stream_queue *on,
     call.scalars = scalars;
     call.is_predicated = kernel->is_predicated;
     call.prepared = kernel->prepared;
+    if (kernel->row->stands_in_line) {
+        call.batch = &on->batch;
+    } else {
+        SW_TRY(settle(call.dev, on));
+    }
     return kernel->row->run(&call);
 }
 

@@ -10,6 +10,7 @@
 #include "device/gpu/module/args_draw.h"
 
 struct gpu_products; /* blas.h */
+struct gpu_batch;    /* batch.h */
 
 struct gpu_device {
     struct sw_device super;
@@ -32,6 +33,7 @@ struct gpu_call {
     double *scalars;    /* [SW_SCALAR_COUNT] */
     bool is_predicated; /* nothing may happen where scalars[SW_SCALAR_SKIP] is not 0 */
     void *prepared;
+    struct gpu_batch *batch; /* of updates that stand in line on the stream; NULL = none may */
 };
 
 /* How one kind of op is carried out. */
@@ -45,6 +47,7 @@ struct gpu_op {
     void (*release)(struct gpu_device *dev, void *prepared); /* NULL with prepare */
     /* Queues kernels; never waits, never allocates. */
     sw_status (*run)(const struct gpu_call *call);
+    bool stands_in_line; /* it may go behind others of the stream that do, and before */
 };
 
 /* By kind; NULL = none (op_table.c). */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lt - what is used of cuBLASLt, and of hipBLASLt, whose interface mirrors it: prototypes and
-// constants of ours, for blas_lt.c and for the stand-in that checks its calls. Descriptors are
+// constants of ours, for blas_lt.c and for the stand-ins that check its calls. Descriptors are
 // opaque; of an algorithm that was chosen only its size is known. Matrices are column-major.
 // cuBLASLt's constants were compared with those of CUDA 13; hipBLASLt's are those of ROCm 6, and
 // have never met the library.
@@ -43,7 +43,15 @@ struct lt_functions {
 enum { LT_NONE = -1 }; /* the library has no such thing */
 /* Data types and epilogues are the same. */
 enum { LT_R_32F = 0, LT_R_16F = 2, LT_R_16BF = 14 };
-enum { LT_EPILOGUE_DEFAULT = 1, LT_EPILOGUE_BIAS = 4 };
+/* GELU: by tanh. AUX: what it is given is kept, in the result's type. */
+enum {
+    LT_EPILOGUE_DEFAULT = 1,
+    LT_EPILOGUE_BIAS = 4,
+    LT_EPILOGUE_GELU = 32,
+    LT_EPILOGUE_AUX = 128,
+};
+/* Of what an epilogue keeps: rows begin at multiples of so many elements. */
+enum { LT_AUX_LD_UNIT = 8 };
 /* Of a chosen algorithm of cuBLASLt: numbers of 32 bits, of 16 those for shapes. */
 enum {
     LT_CONFIG_ID = 0,
@@ -62,6 +70,7 @@ struct lt_values {
     size_t algo_bytes;
     int compute_32f, op_n, op_t;
     int desc_trans_a, desc_trans_b, desc_epilogue, desc_bias_pointer, desc_bias_type;
+    int desc_aux_pointer, desc_aux_ld;
     int pref_workspace, pref_reductions, pref_align_a, pref_align_b, pref_align_c, pref_align_d;
     size_t workspace_limit;
 };
@@ -78,6 +87,8 @@ static const struct lt_values lt_of_cuda = {
     .desc_epilogue = 7,
     .desc_bias_pointer = 8,
     .desc_bias_type = 26,
+    .desc_aux_pointer = 11,
+    .desc_aux_ld = 12,
     .pref_workspace = 1,
     .pref_reductions = 3,
     .pref_align_a = 5,
@@ -85,4 +96,29 @@ static const struct lt_values lt_of_cuda = {
     .pref_align_c = 7,
     .pref_align_d = 8,
     .workspace_limit = 32 << 20,
+};
+
+/* It has no mask of reductions: it is given no workspace, without which it has no sums of partial
+ * products. */
+static const struct lt_values lt_of_hip = {
+    .name = "hipblaslt",
+    .prefix = "hipblasLt",
+    .algo_bytes = 24,
+    .compute_32f = 2,
+    .op_n = 111,
+    .op_t = 112,
+    .desc_trans_a = 0,
+    .desc_trans_b = 1,
+    .desc_epilogue = 2,
+    .desc_bias_pointer = 3,
+    .desc_bias_type = 4,
+    .desc_aux_pointer = 10,
+    .desc_aux_ld = 11,
+    .pref_workspace = 1,
+    .pref_reductions = LT_NONE,
+    .pref_align_a = LT_NONE,
+    .pref_align_b = LT_NONE,
+    .pref_align_c = LT_NONE,
+    .pref_align_d = LT_NONE,
+    .workspace_limit = 0,
 };

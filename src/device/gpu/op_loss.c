@@ -208,8 +208,10 @@ static sw_status get(const struct gpu_device *dev, struct linear_ce *l, struct g
     return SW_OK;
 }
 
-static sw_status get_logits(const struct gpu_device *dev, struct linear_ce *l)
+static sw_status get_logits(const struct gpu_device *dev, const struct sw_op_desc *desc, int i_h,
+                            struct linear_ce *l)
 {
+    const int64_t row_bytes = l->width * (int64_t)sw_dtype_bytes(l->dtype);
     for (int c = 0; c < (l->n_chunks > 1 ? 2 : 1); c++) {
         for (int r = 0; r < (l->n_runs > 1 ? 2 : 1); r++) {
             struct gpu_product shape = {
@@ -221,8 +223,8 @@ static sw_status get_logits(const struct gpu_device *dev, struct linear_ce *l)
                 .ldd = l->chunk,
                 .tb = true,
                 .out = (int32_t)SW_F32,
-                .align_a = GPU_ALIGN, /* runs are of so many rows */
-                .align_b = sw_gpu_align(l->chunk * l->width * (int64_t)sw_dtype_bytes(l->dtype)),
+                .align_a = sw_gpu_align_in(desc->in_shift[i_h], ROWS_AT_ONCE * row_bytes),
+                .align_b = sw_gpu_align_in(desc->in_shift[i_h + 1], l->chunk * row_bytes),
                 .align_d = GPU_ALIGN,
             };
             SW_TRY(get(dev, l, &shape, &l->logits[c][r]));
@@ -257,10 +259,13 @@ static sw_status make_logits(const struct gpu_call *call, const struct linear_ce
                              int64_t c, int64_t i_run)
 {
     char *workspace = call->workspace;
-    SW_TRY(sw_gpu_product_run(call, l->logits[c < l->n_chunks - 1][i_run < l->n_runs - 1],
-                              gpu_behind(call->in[i_h], i_run * l->rows_now * l->width, l->dtype),
-                              gpu_behind(call->in[i_h + 1], c * l->chunk * l->width, l->dtype),
-                              NULL, workspace + l->at_now, workspace + l->at_product));
+    const struct gpu_product_call operands = {
+        .a = gpu_behind(call->in[i_h], i_run * l->rows_now * l->width, l->dtype),
+        .b = gpu_behind(call->in[i_h + 1], c * l->chunk * l->width, l->dtype),
+        .d = workspace + l->at_now,
+        .workspace = workspace + l->at_product};
+    SW_TRY(
+        sw_gpu_product_run(call, l->logits[c < l->n_chunks - 1][i_run < l->n_runs - 1], &operands));
     return SW_OK;
 }
 
@@ -298,7 +303,7 @@ static sw_status open_forward(const struct gpu_device *dev, const struct sw_op_d
     }
     l->at_now = add_part(&l->bytes, l->rows_now * l->chunk, sizeof(float));
     l->at_product = l->bytes;
-    SW_TRY(get_logits(dev, l));
+    SW_TRY(get_logits(dev, desc, 0, l));
     return SW_OK;
 }
 
@@ -374,8 +379,9 @@ static sw_status get_gradients(const struct gpu_device *dev, const struct sw_op_
             .ldd = l->width,
             .out = (int32_t)SW_F32,
             .align_a = GPU_ALIGN,
-            .align_b = sw_gpu_align(chunk_elems * (int64_t)sw_dtype_bytes(l->dtype)),
-            .align_d = GPU_ALIGN,
+            .align_b =
+                sw_gpu_align_in(desc->in_shift[2], chunk_elems * (int64_t)sw_dtype_bytes(l->dtype)),
+            .align_d = sw_gpu_align_in(l->partial ? desc->out_shift[0] : 0, 0),
         };
         if (l->has_dh) {
             SW_TRY(get(dev, l, &dh, &l->dh[c]));
@@ -391,8 +397,9 @@ static sw_status get_gradients(const struct gpu_device *dev, const struct sw_op_
                 .ta = true,
                 .out = (int32_t)desc->out[1].dtype,
                 .align_a = GPU_ALIGN,
-                .align_b = GPU_ALIGN,
-                .align_d = sw_gpu_align(chunk_elems * (int64_t)sw_dtype_bytes(desc->out[1].dtype)),
+                .align_b = sw_gpu_align_in(desc->in_shift[1], 0),
+                .align_d = sw_gpu_align_in(
+                    desc->out_shift[1], chunk_elems * (int64_t)sw_dtype_bytes(desc->out[1].dtype)),
             };
             SW_TRY(get(dev, l, &dw, &l->dw[c]));
         }
@@ -416,7 +423,7 @@ static sw_status open_backward(const struct gpu_device *dev, const struct sw_op_
     now = sw_max_i64(now, l->has_db ? sw_ceil_div(l->rows, SW_SUM_BLOCK) * l->chunk : 0);
     l->at_now = add_part(&l->bytes, now, sizeof(float));
     l->at_product = l->bytes;
-    SW_TRY(get_logits(dev, l));
+    SW_TRY(get_logits(dev, desc, 1, l));
     SW_TRY(get_gradients(dev, desc, l));
     return SW_OK;
 }
@@ -475,9 +482,12 @@ static sw_status add_dh(const struct gpu_call *call, const struct linear_ce *l, 
     float *sum = l->partial ? call->out[0] : (void *)(workspace + l->at_sum);
     const bool ends = c == l->n_chunks - 1 && !l->partial, begins = c == 0 && !l->continues;
     void *part = begins && !ends ? (void *)sum : workspace + l->at_now;
-    SW_TRY(sw_gpu_product_run(call, l->dh[c < l->n_chunks - 1], workspace + l->at_d,
-                              gpu_behind(call->in[2], c * l->chunk * l->width, l->dtype), NULL,
-                              part, workspace + l->at_product));
+    const struct gpu_product_call operands = {
+        .a = workspace + l->at_d,
+        .b = gpu_behind(call->in[2], c * l->chunk * l->width, l->dtype),
+        .d = part,
+        .workspace = workspace + l->at_product};
+    SW_TRY(sw_gpu_product_run(call, l->dh[c < l->n_chunks - 1], &operands));
     if (begins && !ends) {
         return SW_OK;
     }
@@ -527,10 +537,12 @@ static sw_status backward(const struct gpu_call *call)
             SW_TRY(add_dh(call, l, c));
         }
         if (l->has_dw && call->out[1]) {
-            SW_TRY(sw_gpu_product_run(
-                call, l->dw[c < l->n_chunks - 1], workspace + l->at_d, call->in[1], NULL,
-                gpu_behind(call->out[1], c * l->chunk * l->width, call->desc->out[1].dtype),
-                workspace + l->at_product));
+            const struct gpu_product_call operands = {
+                .a = workspace + l->at_d,
+                .b = call->in[1],
+                .d = gpu_behind(call->out[1], c * l->chunk * l->width, call->desc->out[1].dtype),
+                .workspace = workspace + l->at_product};
+            SW_TRY(sw_gpu_product_run(call, l->dw[c < l->n_chunks - 1], &operands));
         }
         if (l->has_db && call->out[2]) {
             SW_TRY(make_db(call, l, c));

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // MATMUL: products by the library, and what it does not do by a kernel of ours behind them. A bias
-// of the result's dtype is the product's; an activation never is (the libraries' GELU is another
-// function), it is taken of what the product left in the result's dtype, or of the fp32 sum.
+// of the result's dtype is the product's. Of activations GELU by tanh is, with 16-bit results, where
+// the library has it: its function is ours, and with fp32 results nobody promises how exactly it
+// takes tanh. Its RELU is not: what becomes of NaN is written nowhere, and what backward needs it
+// keeps as bits. All others are taken of what the product left in the result's dtype, or of the
+// fp32 sum.
 // Where a large parameter is cut into pieces (attrs.matmul.piece), each piece is a product of its
 // own, with the leading dimensions of the whole: a tile has some of them and computes what the
 // whole op would. Sums over pieces are added in order, one fp32 addition an element.
@@ -17,7 +20,8 @@ struct matmul {
     int64_t first;                         /* of them; a tile: the first that it has */
     int64_t m, n, width;                   /* the result's; width: from one row of it to the next */
     bool bias_inside;                      /* added by the product */
-    bool finishes;                         /* a kernel goes over the products */
+    bool gelu_inside;                      /* asked of the product; its shape says if it is */
+    bool finishes;                         /* a kernel goes over products without their GELU */
     /* Where the products go. */
     enum { TO_RESULT, TO_PART } to;
     int64_t ld_part;
@@ -56,24 +60,35 @@ static sw_status get_piece(const struct gpu_device *dev, const struct sw_op_desc
         .has_bias = mm->bias_inside,
         .in = (int32_t)a->dtype,
         .out = (int32_t)mm->product_dtype,
-        .align_a = GPU_ALIGN,
-        .align_b = GPU_ALIGN,
-        .align_d = GPU_ALIGN,
     };
+    int64_t piece_a = 0, piece_b = 0, piece_d = 0; /* bytes from one to the next */
     if (mm->form == BY_ROWS) {
         shape.m = rows;
-        shape.align_a = sw_gpu_align(mm->piece * in_bytes);
-        shape.align_d = sw_gpu_align(mm->piece * mm->width * out_bytes);
+        piece_a = mm->piece * in_bytes;
+        piece_d = mm->piece * mm->width * out_bytes;
     } else if (mm->form == BY_COLUMNS) {
         shape.n = rows;
-        shape.align_b = sw_gpu_align(mm->piece * b_cols * in_bytes);
-        shape.align_d = sw_gpu_align(mm->piece * out_bytes);
+        piece_b = mm->piece * b_cols * in_bytes;
+        piece_d = mm->piece * out_bytes;
     } else if (mm->form == BY_DEPTH) {
         shape.k = rows;
-        shape.align_a = sw_gpu_align(mm->piece * in_bytes);
-        shape.align_b = sw_gpu_align(mm->piece * b_cols * in_bytes);
+        piece_a = mm->piece * in_bytes;
+        piece_b = mm->piece * b_cols * in_bytes;
+    }
+    const bool to_result = mm->to == TO_RESULT || mm->sums; /* partial sums are in it, too */
+    shape.align_a = sw_gpu_align_in(desc->in_shift[0], piece_a);
+    shape.align_b = sw_gpu_align_in(desc->in_shift[1], piece_b);
+    shape.align_d =
+        sw_gpu_align_in(to_result ? desc->out_shift[0] | desc->out_shift[1] : 0, piece_d);
+    if (mm->gelu_inside) {
+        shape.gelu = true;
+        shape.keeps_pre = gpu_has_output(desc, 1);
     }
     SW_TRY(sw_gpu_product_get(dev, &shape, out));
+    if (shape.gelu && !(*out)->blas) { /* the library has the product alone */
+        shape.gelu = shape.keeps_pre = false;
+        SW_TRY(sw_gpu_product_get(dev, &shape, out));
+    }
     return SW_OK;
 }
 
@@ -101,8 +116,10 @@ static void arrange(const struct gpu_device *dev, const struct sw_op_desc *desc,
     mm->sums =
         mm->form == BY_DEPTH && (mm->n_pieces > 1 || attrs->tile.continues || attrs->tile.partial);
     mm->bias_inside = !mm->sums && attrs->has_bias && desc->in[2].dtype == out &&
-                      sw_gpu_products_add_bias(dev->products);
+                      desc->in_shift[2] % GPU_ALIGN == 0 && sw_gpu_products_add_bias(dev->products);
     const bool bias_behind = attrs->has_bias && !mm->bias_inside;
+    mm->gelu_inside = !mm->sums && !bias_behind && attrs->act == SW_ACT_GELU_TANH &&
+                      out != SW_F32 && sw_gpu_products_have_gelu(dev->products);
     mm->finishes = mm->sums || bias_behind || attrs->act != SW_ACT_NONE || gpu_has_output(desc, 1);
     if (mm->sums) {
         mm->to = TO_PART;
@@ -185,10 +202,16 @@ static sw_status run_piece(const struct gpu_call *call, int64_t i_piece)
     void *y = gpu_behind(call->out[0], at, out);
     void *pre = desc->op->n_out > 1 ? gpu_behind(call->out[1], at, out) : NULL;
     /* What backward reads is what the activation is given: the product leaves it there. */
-    void *part = mm->to == TO_PART ? call->workspace : pre ? pre : y;
-    SW_TRY(sw_gpu_product_run(call, product, a, b, mm->bias_inside ? bias : NULL, part,
-                              (char *)call->workspace + mm->part_bytes + mm->sum_bytes));
-    if (!mm->finishes) {
+    void *part = mm->to == TO_PART ? call->workspace : pre && !s->gelu ? pre : y;
+    const struct gpu_product_call operands = {.a = a,
+                                              .b = b,
+                                              .bias = mm->bias_inside ? bias : NULL,
+                                              .d = part,
+                                              .pre = s->keeps_pre ? pre : NULL,
+                                              .workspace = (char *)call->workspace +
+                                                           mm->part_bytes + mm->sum_bytes};
+    SW_TRY(sw_gpu_product_run(call, product, &operands));
+    if (!mm->finishes || s->gelu) {
         return SW_OK;
     }
     struct gpu_product_finish_args args = {
@@ -222,10 +245,12 @@ static sw_status run_sum(const struct gpu_call *call)
         const bool last = p == mm->n_pieces - 1, begins = p == 0 && !attrs->tile.continues;
         const struct gpu_prepared *product = mm->product[!last];
         const int64_t row = p * mm->piece;
-        SW_TRY(sw_gpu_product_run(call, product, gpu_behind(call->in[0], mm->first + row, in),
-                                  gpu_behind(call->in[1], row * product->shape.ldb, in), NULL,
-                                  begins ? sum : part,
-                                  (char *)call->workspace + mm->part_bytes + mm->sum_bytes));
+        const struct gpu_product_call operands = {
+            .a = gpu_behind(call->in[0], mm->first + row, in),
+            .b = gpu_behind(call->in[1], row * product->shape.ldb, in),
+            .d = begins ? sum : part,
+            .workspace = (char *)call->workspace + mm->part_bytes + mm->sum_bytes};
+        SW_TRY(sw_gpu_product_run(call, product, &operands));
         if (begins) {
             continue; /* not the last one, or the sum of the first tile */
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What moves parameters: sums of gradients, their statistics, the update rules. They give the CPU's
 // bits.
-#include "device/gpu/gpu.h"
+#include "device/gpu/batch.h"
 
-enum { THREADS = 256, PART = 4, MAX_BLOCKS = 8192 };
+enum { THREADS = GPU_UPDATE_THREADS, PART = GPU_UPDATE_PART, MAX_BLOCKS = 8192 };
 _Static_assert((int)GPU_EXACT_WORDS == SW_EXACT_WORDS && (int)GPU_STATS_WORDS == SW_STATS_WORDS &&
                    (int)GPU_RUN == SW_SQUARES_RUN && GPU_MAX_STREAMS >= SW_MAX_INPUTS - 1,
                "what kernels know is what the graph says");
@@ -252,10 +252,10 @@ static sw_status update(const struct gpu_call *call)
         args.param.param =
             (char *)args.param.param + (size_t)desc->op->attrs.update.first * sw_dtype_bytes(dtype);
     }
-    GPU_LAUNCH(call, update, sw_gpu_type_of(dtype), grid_of(args.n, PART), &args);
+    SW_TRY(sw_gpu_batch_update(call, sw_gpu_type_of(dtype), &args));
     return SW_OK;
 }
-const struct gpu_op sw_gpu_update = {.query = rule_query, .run = update};
+const struct gpu_op sw_gpu_update = {.query = rule_query, .run = update, .stands_in_line = true};
 
 static sw_status lamb_moments(const struct gpu_call *call)
 {

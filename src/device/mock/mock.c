@@ -86,8 +86,16 @@ static void set(struct mock *m, struct sw_timeline *timeline, int64_t value)
     pthread_cond_broadcast(&m->changed);
 }
 
+/* What ran is done. */
+static sw_status settle(struct mock *m)
+{
+    SW_TRY(m->inner->ops->stream_wait(m->inner, m->inner_stream));
+    return SW_OK;
+}
+
 static sw_status run_command(struct mock *m, const struct command *c)
 {
+    SW_TRY(c->kind == COMMAND_LAUNCH ? SW_OK : settle(m)); /* kernels may stand in line there */
     switch (c->kind) {
     case COMMAND_COPY:
         memmove(c->dst, c->src, c->bytes);
@@ -266,7 +274,8 @@ static sw_status stream_wait(struct sw_device *dev, struct sw_stream_queue *stre
 {
     struct mock *m = mock_of(dev);
     pthread_mutex_lock(&m->lock);
-    const sw_status st = run_until(m, stream, position_now(stream));
+    sw_status st = run_until(m, stream, position_now(stream));
+    st = st < 0 ? st : settle(m);
     reap_when_idle(m);
     pthread_mutex_unlock(&m->lock);
     return st;
@@ -279,7 +288,7 @@ static void stream_close(struct sw_device *dev, struct sw_stream_queue *stream)
         return;
     }
     pthread_mutex_lock(&m->lock);
-    if (run_until(m, stream, position_now(stream)) < 0) {
+    if (run_until(m, stream, position_now(stream)) < 0 || settle(m) < 0) {
         sw_log(SW_LOG_ERROR, "device mock: work of a closed stream failed: %s", sw_error_message());
     }
     struct sw_stream_queue **at = &m->streams;

@@ -12,33 +12,78 @@
 #include "device/tests/op_case.h"
 #include "support/test.h"
 
-static struct sw_device *open_emulation(void)
+static struct sw_device *open_with(const char *blas, const char *emu)
 {
     struct sw_device *dev = NULL;
-    if (sw_gpu_open("emu32", 0, 1, &dev) < 0) {
+    assert_int_equal(setenv("SPILLWAY_GPU_BLAS", blas, 1), 0);
+    if (sw_gpu_open(emu, 0, 1, &dev) < 0) {
         print_message("skipped: %s\n", sw_error_message());
         exit(77);
     }
+    unsetenv("SPILLWAY_GPU_BLAS");
     return dev;
 }
 
-static void operands_that_are_not_aligned_are_refused(void **state)
+static struct sw_device *open_emulation(void)
 {
-    struct sw_device *dev = open_emulation();
-    struct op_case c, result;
+    return open_with("", "emu32");
+}
+
+/* A view of a value's rows may begin at any of its elements: the library is told. */
+static void operands_may_begin_anywhere_in_others(void **state)
+{
+    static const char *const emus[] = {"emu32", "emu64"};
     (void)state;
-    for (int shift = 0; shift <= 8; shift += 4) { /* elements of 2 bytes */
-        case_init(&c, SW_OP_MATMUL, "matmul shifted by %d", shift);
+    for (int i = 0; i < (int)(2 * SW_LEN(emus)); i++) {
+        struct sw_device *dev = open_with(i / 2 ? "own" : "", emus[i % 2]);
+        struct op_case c, want, got;
+        case_init(&c, SW_OP_MATMUL, "matmul somewhere");
+        c.op.attrs.matmul.has_bias = true;
         case_in(&c, SW_BF16, SW_SHAPE(5, 7), -1, 1);
         case_in(&c, SW_BF16, SW_SHAPE(7, 3), -1, 1);
+        case_in(&c, SW_BF16, SW_SHAPE(3), -1, 1);
         case_out(&c, SW_BF16, SW_SHAPE(5, 3));
-        c.shift = shift;
-        const sw_status st = case_run(dev, &c, &result);
-        assert_int_equal(st, shift == 4 ? SW_E_ARG : SW_OK);
-        assert_true(shift != 4 || strstr(sw_error_message(), "wanted at a multiple of 16 bytes"));
-        case_fini(&result);
+        assert_int_equal(case_run(dev, &c, &want), SW_OK);
+        for (c.shift = 1; c.shift <= 8; c.shift++) { /* elements of 2 bytes */
+            if (case_run(dev, &c, &got) < 0) {
+                fail_msg("%s", sw_error_message());
+            }
+            assert_true(case_error(&got, &want, 0) <= case_tolerance(&got, 0));
+            case_fini(&got);
+        }
+        case_fini(&want);
         case_fini(&c);
+        sw_device_close(dev);
     }
+}
+
+/* Where nobody said so when the kernel was prepared. */
+static void operands_that_are_not_aligned_as_was_said_are_refused(void **state)
+{
+    struct sw_device *dev = open_with("", "emu32");
+    struct sw_stream_queue *on;
+    struct sw_kernel *kernel;
+    struct op_case c;
+    void *mem;
+    (void)state;
+    case_init(&c, SW_OP_MATMUL, "matmul");
+    case_in(&c, SW_BF16, SW_SHAPE(5, 7), -1, 1);
+    case_in(&c, SW_BF16, SW_SHAPE(7, 3), -1, 1);
+    case_out(&c, SW_BF16, SW_SHAPE(5, 3));
+    struct sw_op_desc desc = {
+        .op = &c.op, .in = {c.in[0].view, c.in[1].view}, .out = {c.out[0].view}};
+    assert_int_equal(sw_device_alloc(dev, SW_MEM_DEVICE, 8192, &mem), SW_OK);
+    assert_int_equal(dev->ops->stream_open(dev, &on), SW_OK);
+    assert_int_equal(sw_device_prepare(dev, &desc, &kernel), SW_OK);
+    void *in[2] = {mem, (char *)mem + 1024 + 8}, *out[1] = {(char *)mem + 2048};
+    assert_int_equal(sw_device_launch(dev, on, kernel, in, out, (char *)mem + 4096,
+                                      (double *)(void *)((char *)mem + 3072)),
+                     SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "wanted at a multiple of 16 bytes"));
+    dev->ops->release(dev, kernel);
+    dev->ops->stream_close(dev, on);
+    sw_device_free(dev, SW_MEM_DEVICE, mem, 8192);
+    case_fini(&c);
     sw_device_close(dev);
 }
 
@@ -91,6 +136,74 @@ static void what_was_chosen_for_kernels_is_told(void **state)
     sw_device_close(mock);
 }
 
+/* The epilogue of cuBLASLt and hipBLASLt is GELU by tanh: asked for where the result has 16 bits and
+ * what is kept lies as the library wants it; and where it then has no algorithm, without. */
+static void gelu_by_tanh_is_asked_of_the_library(void **state)
+{
+    static const struct {
+        enum sw_act act;
+        enum sw_dtype dtype;
+        int64_t m, n;
+        bool keeps;
+        const char *said, *not_said;
+    } rows[] = {
+        {SW_ACT_GELU_TANH, SW_BF16, 5, 16, true, "with bias and gelu, kept before it", NULL},
+        {SW_ACT_GELU_TANH, SW_F16, 5, 16, false, "with bias and gelu, rows", "kept"},
+        {SW_ACT_GELU_TANH, SW_BF16, 5, 12, false, "with bias and gelu, rows", "kept"},
+        {SW_ACT_GELU_TANH, SW_BF16, 5, 12, true, "with bias, rows", "gelu"}, /* not 8 x .. */
+        {SW_ACT_GELU_TANH, SW_BF16, 1, 16, true, "with bias, rows", "gelu"}, /* no algorithm */
+        {SW_ACT_GELU_TANH, SW_F32, 5, 16, true, "with bias, rows", "gelu"},
+        {SW_ACT_GELU, SW_BF16, 5, 16, true, "with bias, rows", "gelu"},
+        {SW_ACT_RELU, SW_BF16, 5, 16, false, "with bias, rows", "gelu"},
+    };
+    static const char *const emus[] = {"emu32", "emu64"};
+    (void)state;
+    for (size_t i = 0; i < 2 * SW_LEN(rows); i++) {
+        struct sw_device *super = open_with("", emus[i % 2]);
+        const struct sw_op op = {
+            .kind = SW_OP_MATMUL,
+            .n_in = 3,
+            .n_out = 1 + rows[i / 2].keeps,
+            .attrs.matmul = {.has_bias = true, .act = rows[i / 2].act},
+        };
+        struct sw_op_desc desc = {.op = &op};
+        struct sw_kernel *kernel;
+        char text[1024];
+        const struct sw_shape shapes[] = {SW_SHAPE(rows[i / 2].m, 8), SW_SHAPE(8, rows[i / 2].n),
+                                          SW_SHAPE(rows[i / 2].n)};
+        for (int k = 0; k < 3; k++) {
+            desc.in[k] = (struct sw_view){.dtype = rows[i / 2].dtype, .shape = shapes[k]};
+        }
+        for (int k = 0; k < 2; k++) {
+            desc.out[k] = (struct sw_view){.dtype = rows[i / 2].dtype,
+                                           .shape = SW_SHAPE(rows[i / 2].m, rows[i / 2].n)};
+        }
+        assert_int_equal(sw_device_prepare(super, &desc, &kernel), SW_OK);
+        describe(SW_CONTAINER(super, struct gpu_device, super), text, sizeof text);
+        if (!strstr(text, rows[i / 2].said) || strchr(text, ';') ||
+            (rows[i / 2].not_said && strstr(text, rows[i / 2].not_said))) {
+            fail_msg("row %d on %s: %s", (int)i / 2, emus[i % 2], text);
+        }
+        super->ops->release(super, kernel);
+        sw_device_close(super);
+    }
+}
+
+static void a_library_that_is_named_makes_the_products_or_nobody_does(void **state)
+{
+    struct sw_device *dev = open_with("rocblas", "emu64");
+    (void)state;
+    assert_non_null(strstr(sw_device_kernel_set(dev), "products:rocblas:stand-in "));
+    sw_device_close(dev);
+    assert_int_equal(setenv("SPILLWAY_GPU_BLAS", "blis", 1), 0);
+    assert_int_equal(sw_gpu_open("emu64", 0, 1, &dev), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(),
+                           "SPILLWAY_GPU_BLAS=blis: device emu has own, hipblaslt, rocblas"));
+    assert_int_equal(setenv("SPILLWAY_GPU_BLAS", "rocblas", 1), 0);
+    assert_int_equal(sw_gpu_open("emu32", 0, 1, &dev), SW_E_ARG);
+    unsetenv("SPILLWAY_GPU_BLAS");
+}
+
 static void a_library_is_found_in_the_folders_that_are_named(void **state)
 {
     char folder[] = "/tmp/spillway_libs_XXXXXX", folders[128], file[128], found[256];
@@ -116,8 +229,11 @@ static void a_library_is_found_in_the_folders_that_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operands_that_are_not_aligned_are_refused),
+        cmocka_unit_test(operands_may_begin_anywhere_in_others),
+        cmocka_unit_test(operands_that_are_not_aligned_as_was_said_are_refused),
         cmocka_unit_test(what_was_chosen_for_kernels_is_told),
+        cmocka_unit_test(gelu_by_tanh_is_asked_of_the_library),
+        cmocka_unit_test(a_library_that_is_named_makes_the_products_or_nobody_does),
         cmocka_unit_test(a_library_is_found_in_the_folders_that_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

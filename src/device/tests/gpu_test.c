@@ -16,9 +16,20 @@ static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
 static struct {
     struct sw_device *reference;
     struct sw_device *emu[4]; /* warps of 32, of 64; then with threads in the other order */
-    struct sw_device *own;    /* products without a library */
-    int n;
+    struct sw_device *own[2]; /* products without a library; by the other library of AMD's */
+    int n, n_own;
 } all;
+
+static struct sw_device *open_with(const char *blas, const char *real, const char *emu)
+{
+    struct sw_device *dev = NULL;
+    setenv("SPILLWAY_GPU_BLAS", blas, 1);
+    if ((real ? sw_device_open(real, 1, &dev) : sw_gpu_open(emu, 0, 1, &dev)) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    unsetenv("SPILLWAY_GPU_BLAS");
+    return dev;
+}
 
 static int open_devices(void **state)
 {
@@ -35,10 +46,10 @@ static int open_devices(void **state)
             exit(real ? 1 : 77);
         }
     }
-    setenv("SPILLWAY_GPU_BLAS", "own", 1);
-    assert_int_equal(
-        real ? sw_device_open(real, 1, &all.own) : sw_gpu_open("emu32", 0, 1, &all.own), SW_OK);
-    unsetenv("SPILLWAY_GPU_BLAS");
+    all.own[all.n_own++] = open_with("own", real, "emu32");
+    if (!real && all.n > 1) {
+        all.own[all.n_own++] = open_with("rocblas", NULL, "emu64");
+    }
     return 0;
 }
 
@@ -46,7 +57,9 @@ static int close_devices(void **state)
 {
     (void)state;
     sw_device_close(all.reference);
-    sw_device_close(all.own);
+    for (int i = 0; i < all.n_own; i++) {
+        sw_device_close(all.own[i]);
+    }
     for (int i = 0; i < all.n; i++) {
         sw_device_close(all.emu[i]);
     }
@@ -133,9 +146,10 @@ static bool check_case(const struct op_case *c)
         case_fini(&other);
         case_fini(&got);
     }
-    if (c->op.kind == SW_OP_MATMUL || c->op.kind == SW_OP_LINEAR_CE_GRAD) {
-        run(all.own, c, &got);
-        check_near(&got, &want, sw_device_kernel_set(all.own));
+    const bool has_products = c->op.kind == SW_OP_MATMUL || c->op.kind == SW_OP_LINEAR_CE_GRAD;
+    for (int i = 0; has_products && i < all.n_own; i++) {
+        run(all.own[i], c, &got);
+        check_near(&got, &want, sw_device_kernel_set(all.own[i]));
         case_fini(&got);
     }
     case_fini(&want);
@@ -145,12 +159,15 @@ static bool check_case(const struct op_case *c)
 /* What is compared above is what is meant to be. */
 static void products_are_made_by_the_stand_ins_and_by_our_kernel(void **state)
 {
-    static const char *const names[] = {"products:cublaslt:1 ", "products:rocblas:stand-in "};
+    static const char *const names[] = {"products:cublaslt:1 ", "products:hipblaslt:1 "};
+    static const char *const others[] = {"products:own ", "products:rocblas:stand-in "};
     (void)state;
     for (int i = 0; i < all.n && !getenv("SPILLWAY_TEST_DEVICE"); i++) {
         assert_non_null(strstr(sw_device_kernel_set(all.emu[i]), names[i % 2]));
     }
-    assert_non_null(strstr(sw_device_kernel_set(all.own), "products:own "));
+    for (int i = 0; i < all.n_own; i++) {
+        assert_non_null(strstr(sw_device_kernel_set(all.own[i]), others[i]));
+    }
 }
 
 /* No kernel of a GPU takes fp64. */

@@ -235,6 +235,7 @@ struct run {
     struct sw_stream_queue *on;
     struct sw_kernel *kernel;
     struct place in[SW_MAX_INPUTS], out[SW_MAX_OUTPUTS], workspace, scalars;
+    void *at_in[SW_MAX_INPUTS], *at_out[SW_MAX_OUTPUTS];
 };
 
 static size_t shift_of(const struct op_case *c, const struct case_tensor *t)
@@ -242,80 +243,123 @@ static size_t shift_of(const struct op_case *c, const struct case_tensor *t)
     return (size_t)c->shift * sw_dtype_bytes(t->view.dtype);
 }
 
-static sw_status run_steps(struct run *r, const struct op_case *c, struct op_case *result)
+static sw_status prepare(struct run *r, const struct op_case *c, struct sw_kernel_info *info)
 {
     struct sw_op_desc desc = {.op = &c->op, .is_predicated = c->is_predicated};
-    struct sw_kernel_info info;
-    void *in[SW_MAX_INPUTS] = {0}, *out[SW_MAX_OUTPUTS] = {0};
     for (int i = 0; i < c->op.n_in; i++) {
         desc.in[i] = c->in[i].view;
         desc.in[i].data = NULL;
+        desc.in_shift[i] = sw_storage_shift(c->shift, c->in[i].view.dtype);
     }
     for (int i = 0; i < c->op.n_out; i++) {
         desc.out[i] = c->out[i].view;
         desc.out[i].data = NULL;
+        desc.out_shift[i] =
+            is_absent(&c->out[i]) ? 0 : sw_storage_shift(c->shift, c->out[i].view.dtype);
     }
-    sw_device_query(r->dev, &desc, &info);
-    if (!info.supported) {
+    sw_device_query(r->dev, &desc, info);
+    if (!info->supported) {
         return SW_FAIL(SW_E_UNSUP, "%s: no kernel", c->name);
     }
-    SW_TRY(sw_device_prepare(r->dev, &desc, &r->kernel));
+    return sw_device_prepare(r->dev, &desc, &r->kernel);
+}
+
+static sw_status place_all(struct run *r, const struct op_case *c, struct op_case *result)
+{
+    struct sw_kernel_info info;
+    SW_TRY(prepare(r, c, &info));
     for (int i = 0; i < c->op.n_in; i++) {
         SW_TRY(place_open(r->dev, r->on, shift_of(c, &c->in[i]), c->in[i].bytes, c->in[i].view.data,
                           &r->in[i]));
-        in[i] = r->in[i].mem;
+        r->at_in[i] = r->in[i].mem;
     }
     for (int i = 0; i < c->op.n_out; i++) {
         if (c->out[i].alias >= 0) {
-            out[i] = in[c->out[i].alias];
+            r->at_out[i] = r->at_in[c->out[i].alias];
         } else if (!is_absent(&c->out[i])) {
             SW_TRY(place_open(r->dev, r->on, shift_of(c, &c->out[i]), c->out[i].bytes, NULL,
                               &r->out[i]));
-            out[i] = r->out[i].mem;
+            r->at_out[i] = r->out[i].mem;
         }
     }
     SW_TRY(place_open(r->dev, r->on, 0, info.workspace_bytes, NULL, &r->workspace));
     memcpy(result->scalars, c->scalars, sizeof c->scalars);
     sw_scalars_complete(result->scalars);
-    SW_TRY(place_open(r->dev, r->on, 0, sizeof c->scalars, result->scalars, &r->scalars));
-    SW_TRY(sw_device_launch(r->dev, r->on, r->kernel, in, out, r->workspace.mem, r->scalars.mem));
+    return place_open(r->dev, r->on, 0, sizeof c->scalars, result->scalars, &r->scalars);
+}
+
+static sw_status fetch(struct run *r, const struct op_case *c, struct op_case *result)
+{
     for (int i = 0; i < c->op.n_out; i++) {
         if (!is_absent(&c->out[i])) {
             allocate(&result->out[i]);
-            SW_TRY(case_to_host(r->dev, r->on, result->out[i].view.data, out[i], c->out[i].bytes));
+            SW_TRY(case_to_host(r->dev, r->on, result->out[i].view.data, r->at_out[i],
+                                c->out[i].bytes));
         }
     }
     return case_to_host(r->dev, r->on, result->scalars, r->scalars.mem, sizeof c->scalars);
 }
 
-sw_status case_run(struct sw_device *dev, const struct op_case *c, struct op_case *result)
+static sw_status close_run(struct run *r)
 {
-    struct run r = {.dev = dev};
-    *result = *c;
-    for (int i = 0; i < SW_MAX_INPUTS; i++) {
-        result->in[i].view.data = NULL;
-    }
-    SW_TRY(dev->ops->stream_open(dev, &r.on));
-    sw_status st = run_steps(&r, c, result);
+    sw_status st = SW_OK;
     struct place *all[SW_MAX_INPUTS + SW_MAX_OUTPUTS + 2];
     int n = 0;
     for (int i = 0; i < SW_MAX_INPUTS; i++) {
-        all[n++] = &r.in[i];
+        all[n++] = &r->in[i];
     }
     for (int i = 0; i < SW_MAX_OUTPUTS; i++) {
-        all[n++] = &r.out[i];
+        all[n++] = &r->out[i];
     }
-    all[n++] = &r.workspace;
-    all[n++] = &r.scalars;
+    all[n++] = &r->workspace;
+    all[n++] = &r->scalars;
     for (int i = 0; i < n; i++) {
-        const sw_status closed = place_close(dev, r.on, all[i]);
+        const sw_status closed = place_close(r->dev, r->on, all[i]);
         st = st < 0 ? st : closed;
     }
-    if (r.kernel) {
-        dev->ops->release(dev, r.kernel);
+    if (r->kernel) {
+        r->dev->ops->release(r->dev, r->kernel);
     }
-    dev->ops->stream_close(dev, r.on);
     return st;
+}
+
+sw_status case_run_many(struct sw_device *dev, const struct op_case *c, int n,
+                        struct op_case *result)
+{
+    struct run r[CASES_AT_ONCE] = {{0}};
+    struct sw_stream_queue *on;
+    SW_ASSERT(n <= CASES_AT_ONCE);
+    SW_TRY(dev->ops->stream_open(dev, &on));
+    sw_status st = SW_OK;
+    for (int k = 0; k < n; k++) {
+        r[k].dev = dev;
+        r[k].on = on;
+        result[k] = c[k];
+        for (int i = 0; i < SW_MAX_INPUTS; i++) {
+            result[k].in[i].view.data = NULL;
+        }
+    }
+    for (int k = 0; k < n && st >= 0; k++) {
+        st = place_all(&r[k], &c[k], &result[k]);
+    }
+    for (int k = 0; k < n && st >= 0; k++) { /* of one step: one table of scalars */
+        st = sw_device_launch(dev, on, r[k].kernel, r[k].at_in, r[k].at_out, r[k].workspace.mem,
+                              r[0].scalars.mem);
+    }
+    for (int k = 0; k < n && st >= 0; k++) {
+        st = fetch(&r[k], &c[k], &result[k]);
+    }
+    for (int k = 0; k < n; k++) {
+        const sw_status closed = close_run(&r[k]);
+        st = st < 0 ? st : closed;
+    }
+    dev->ops->stream_close(dev, on);
+    return st;
+}
+
+sw_status case_run(struct sw_device *dev, const struct op_case *c, struct op_case *result)
+{
+    return case_run_many(dev, c, 1, result);
 }
 
 /* ---- comparing ---- */

@@ -44,6 +44,11 @@ double case_random(const struct op_case *c, uint64_t stream, uint64_t i, double 
 /* Runs the case; results go to result->out[..].view.data (bytes as in c) and result->scalars, a
  * copy of c that the caller finishes with case_fini. SW_E_UNSUP when the device has no kernel. */
 sw_status case_run(struct sw_device *dev, const struct op_case *c, struct op_case *result);
+/* Several one after the other, with the table of scalars of the first, and nothing queued between
+ * their kernels. */
+enum { CASES_AT_ONCE = 64 };
+sw_status case_run_many(struct sw_device *dev, const struct op_case *c, int n,
+                        struct op_case *result);
 
 /* Between memory of the test's and the device's; complete when they return. */
 sw_status case_to_device(struct sw_device *dev, struct sw_stream_queue *on, void *to,

@@ -42,7 +42,9 @@ static bool matmul_in_pieces(struct op_case *c, enum sw_dtype dtype, int variant
         .ta = ta,
         .tb = tb,
         .has_bias = bias,
-        .act = bias ? SW_ACT_GELU : SW_ACT_NONE,
+        .act = !bias         ? SW_ACT_NONE
+               : variant % 2 ? SW_ACT_GELU_TANH
+                             : SW_ACT_GELU,
         .piece = 256,
         .tile = {first, first > 0 && !ta, sums && first + n < ROWS},
     };
@@ -85,6 +87,12 @@ static bool matmul(struct op_case *c, enum sw_dtype dtype, int variant)
         {300, 100, 270, true, false, false, false, SW_ACT_NONE, SW_F32},
         {3, 5003, 5, true, false, false, false, SW_ACT_NONE, SW_DTYPE_COUNT},
         {129, 64, 513, false, true, false, false, SW_ACT_NONE, SW_DTYPE_COUNT},
+        /* What libraries of GPUs do themselves, or nearly. */
+        {33, 40, 72, false, true, true, true, SW_ACT_GELU_TANH, SW_DTYPE_COUNT},
+        {33, 40, 72, false, false, true, false, SW_ACT_GELU_TANH, SW_DTYPE_COUNT},
+        {9, 40, 24, true, false, false, true, SW_ACT_GELU_TANH, SW_DTYPE_COUNT},
+        {9, 40, 23, false, false, false, false, SW_ACT_GELU_TANH, SW_DTYPE_COUNT},
+        {1, 40, 24, false, false, true, true, SW_ACT_GELU_TANH, SW_DTYPE_COUNT},
     };
     if (variant >= (int)SW_LEN(rows)) {
         return matmul_in_pieces(c, dtype, variant - (int)SW_LEN(rows));

@@ -18,8 +18,9 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
 static const struct sw_update_rule adam = {
     .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
 
-/* Two blocks alike, a table whose gradient has the rows of its ids, attention, states elsewhere. */
-static struct sw_plan *plan_of(struct sw_device *dev, enum sw_tier states)
+/* Two blocks alike, a table whose gradient has the rows of its ids, attention, states elsewhere;
+ * host: updates what lies in host memory, NULL = the device does. */
+static struct sw_plan *plan_of(struct sw_device *dev, struct sw_device *host, enum sw_tier states)
 {
     static const char *const names[] = {"a", "b"};
     const struct sw_graph_options options = {
@@ -51,6 +52,7 @@ static struct sw_plan *plan_of(struct sw_device *dev, enum sw_tier states)
     sw_output(g, "loss", loss);
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     const struct sw_plan_options plan_options = {.device = {query, dev},
+                                                 .host = {host ? query : NULL, host},
                                                  .policy.micro_batches = 2,
                                                  .clip = 0.5,
                                                  .rule = &adam,
@@ -67,13 +69,13 @@ static struct sw_plan *plan_of(struct sw_device *dev, enum sw_tier states)
     return plan;
 }
 
-static void measure(const struct sw_plan *plan, struct sw_device *dev, const char *folder,
-                    struct sw_speeds *speeds)
+static void measure(const struct sw_plan *plan, struct sw_device *dev, struct sw_device *host,
+                    const char *folder, struct sw_speeds *speeds)
 {
     struct sw_swap_options swap = {.folders = &folder, .n_folders = 1};
     sw_nvme_options_init(&swap.nvme);
     const struct sw_measure_options options = {
-        .devices = &dev, .n_devices = 1, .ranks = 1, .swap = &swap};
+        .devices = &dev, .hosts = &host, .n_devices = 1, .ranks = 1, .swap = &swap};
     if (sw_speeds_measure(plan, &options, speeds) < 0) {
         fail_msg("%s", sw_error_message());
     }
@@ -92,10 +94,10 @@ static void every_kernel_is_measured_once(void **state)
     for (size_t d = 0; d < SW_LEN(names); d++) {
         struct sw_device *dev = NULL;
         assert_int_equal(sw_device_open(names[d], 2, &dev), SW_OK);
-        struct sw_plan *plan = plan_of(dev, SW_TIER_HOST);
+        struct sw_plan *plan = plan_of(dev, NULL, SW_TIER_HOST);
         struct sw_speeds speeds = {0};
         struct sw_cost a = {0, 0, 0}, b = {0, 0, 0};
-        measure(plan, dev, ".", &speeds);
+        measure(plan, dev, NULL, ".", &speeds);
         const struct sw_program *program = &plan->programs[0];
         for (int32_t i = 0; i < program->n_instrs; i++) {
             const bool kernel = program->instrs[i].verb == SW_VERB_KERNEL;
@@ -123,6 +125,44 @@ static void every_kernel_is_measured_once(void **state)
     }
 }
 
+/* By processors, on memory of their own, beside a device whose memory they cannot reach. */
+static void updates_on_the_host_are_measured(void **state)
+{
+    (void)state;
+    struct sw_device *dev = NULL, *host = NULL;
+    struct sw_clock_report report;
+    bool unknown[SW_LOAD_COUNT];
+    assert_int_equal(sw_device_open("mock", 1, &dev), SW_OK);
+    assert_int_equal(sw_device_open("cpu", 1, &host), SW_OK);
+    struct sw_plan *plan = plan_of(dev, host, SW_TIER_HOST);
+    struct sw_speeds speeds = {0};
+    measure(plan, dev, host, ".", &speeds);
+    const struct sw_program *program = &plan->programs[0];
+    int n = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const bool on_host = program->instrs[i].queue == SW_QUEUE_HOST;
+        n += on_host;
+        assert_true(!on_host || speeds.kernels[i][0].seconds > 0);
+    }
+    assert_true(n > 0);
+    assert_int_equal(sw_speeds_step(plan, &speeds, unknown, &report), SW_OK);
+    assert_false(unknown[SW_LOAD_HOST]);
+    assert_true(report.alone[SW_QUEUE_HOST] > 0);
+    sw_free(report.instrs);
+    sw_speeds_close(&speeds);
+    /* What is given goes before, and nothing is kept. */
+    speeds = (struct sw_speeds){.given = {[SW_LOAD_HOST] = 1e9}};
+    measure(plan, dev, NULL, ".", &speeds);
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        assert_true(program->instrs[i].queue != SW_QUEUE_HOST || speeds.kernels[i][0].seconds == 0);
+    }
+    sw_speeds_close(&speeds);
+    assert_int_equal(host->live_bytes[SW_MEM_DEVICE] + host->live_bytes[SW_MEM_HOST], 0);
+    sw_plan_close(plan);
+    sw_device_close(host);
+    sw_device_close(dev);
+}
+
 /* A disk's file may be shorter than the transfers that are tried. */
 static void what_is_given_is_not_measured(void **state)
 {
@@ -133,12 +173,12 @@ static void what_is_given_is_not_measured(void **state)
     bool unknown[SW_LOAD_COUNT];
     assert_non_null(mkdtemp(folder));
     assert_int_equal(sw_device_open("cpu", 1, &dev), SW_OK);
-    struct sw_plan *plan = plan_of(dev, SW_TIER_DISK);
+    struct sw_plan *plan = plan_of(dev, NULL, SW_TIER_DISK);
     struct sw_speeds speeds = {.given = {[SW_LOAD_PRODUCTS_BF16] = 1e9,
                                          [SW_LOAD_OTHER] = 1e9,
                                          [SW_LOAD_COPIES_IN] = 1e9,
                                          [SW_LOAD_COPIES_OUT] = 1e9}};
-    measure(plan, dev, folder, &speeds);
+    measure(plan, dev, NULL, folder, &speeds);
     for (int32_t i = 0; i < plan->programs[0].n_instrs; i++) {
         assert_true(speeds.kernels[i][0].seconds == 0);
     }
@@ -160,6 +200,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kernel_is_measured_once),
+        cmocka_unit_test(updates_on_the_host_are_measured),
         cmocka_unit_test(what_is_given_is_not_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

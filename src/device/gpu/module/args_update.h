@@ -9,6 +9,7 @@
     X(accumulate_clear)                                                                            \
     X(accumulate_rows)                                                                             \
     X(update)                                                                                      \
+    X(update_many)                                                                                 \
     X(reset_words)                                                                                 \
     X(grad_stats)                                                                                  \
     X(grad_stats_rows)                                                                             \
@@ -93,6 +94,23 @@ struct gpu_update_args {
     struct gpu_rule rule;
     struct gpu_rates rates;
     int64_t n;
+};
+/* The same for several tensors with one dense stream each: item k has the blocks from its first_block
+ * to the next one's, and each thread PART elements. CUDA passes at most 4 KiB by value. */
+enum { GPU_UPDATE_MANY = 40, GPU_UPDATE_PART = 4, GPU_UPDATE_THREADS = 256 };
+struct gpu_update_item {
+    struct gpu_param param;
+    const void *g; /* the stream's first element that is used */
+    int64_t n;
+    int type; /* of g */
+    int first_block;
+};
+struct gpu_update_many_args {
+    const double *skip;
+    struct gpu_rule rule;
+    struct gpu_rates rates;
+    struct gpu_update_item item[GPU_UPDATE_MANY];
+    int n;
 };
 struct gpu_reset_words_args {
     const double *skip;

@@ -4,7 +4,7 @@
 #include "device/gpu/module/registry.h"
 #include "device/gpu/module/update.h"
 
-enum { THREADS = 256, PART = 4 };
+enum { THREADS = GPU_UPDATE_THREADS, PART = GPU_UPDATE_PART };
 
 /* ---- sums over micro-batches ---- */
 
@@ -61,58 +61,97 @@ template <typename T> SW_KERNEL(THREADS) void accumulate_rows(struct gpu_accumul
 
 /* An fp16 working copy is all written by its update: of one that is skipped it is its master,
  * rounded. */
-SW_DEVICE void leave_param(const struct gpu_update_args &args, f16 *param)
+SW_DEVICE void leave(const struct gpu_param &p, f16 *param, int64_t i, int n)
 {
-    for (int64_t i = first_element(); i < args.n; i += grid_threads()) {
-        store(param, i, ((const float *)args.param.master)[i]);
+    for (int e = 0; e < n; e++) {
+        store(param, i + e, ((const float *)p.master)[i + e]);
     }
 }
-template <typename T> SW_DEVICE void leave_param(const struct gpu_update_args &, T *)
+template <typename T> SW_DEVICE void leave(const struct gpu_param &, T *, int64_t, int)
 {
 }
 
-template <typename T> SW_KERNEL(THREADS) void update(struct gpu_update_args args)
+/* Elements i .. i+n-1 by their gradients' sums. */
+template <typename T>
+SW_DEVICE void move(const struct gpu_param &p, const struct gpu_rates &rates, const struct rule &u,
+                    int64_t i, int n, const float (&g)[PART])
 {
-    T *param = (T *)args.param.param;
-    if (args.skip && *args.skip != 0) {
-        leave_param(args, param);
+    T *param = (T *)p.param;
+    const bool has_first = p.moment[0] != nullptr, has_second = p.moment[1] != nullptr;
+    float w[PART], m[PART] = {}, v[PART] = {};
+    load_master(p, param, i, n, w);
+    if (has_first && (u.kind != GPU_RULE_SGD || !u.first_step)) {
+        load_moment(p, 0, i, n, m);
+    }
+    if (has_second) {
+        load_moment(p, 1, i, n, v);
+    }
+    SW_UNROLL
+    for (int e = 0; e < PART; e++) {
+        w[e] = moved(u, w[e], gradient(u, g[e]), has_first, has_second, &m[e], &v[e]);
+    }
+    store_master(p, param, i, n, w);
+    if (p.half) {
+        store_half_moments(p, rates, i, n, m, v);
         return;
     }
+    if (has_first) {
+        store_run((float *)p.moment[0] + i, n, m);
+    }
+    if (has_second) {
+        store_run((float *)p.moment[1] + i, n, v);
+    }
+}
+
+SW_DEVICE int part_of(int64_t i, int64_t n)
+{
+    return n - i < PART ? (int)(n - i) : (int)PART;
+}
+
+template <typename T> SW_KERNEL(THREADS) void update(struct gpu_update_args by_value)
+{
+    const struct gpu_update_args &args = in_place(by_value);
+    const bool skips = args.skip && *args.skip != 0;
     const struct rule u = rule_of(args.rule, args.rates);
-    const bool has_first = args.param.moment[0] != nullptr;
-    const bool has_second = args.param.moment[1] != nullptr;
     for (int64_t i = first_element() * PART; i < args.n; i += grid_threads() * PART) {
-        const int n = args.n - i < PART ? (int)(args.n - i) : (int)PART;
-        float g[PART], w[PART], m[PART] = {}, v[PART] = {};
+        const int n = part_of(i, args.n);
+        float g[PART];
         unsigned bad;
-        load_master(args.param, param, i, n, w);
-        if (has_first && (u.kind != GPU_RULE_SGD || !u.first_step)) {
-            load_moment(args.param, 0, i, n, m);
-        }
-        if (has_second) {
-            load_moment(args.param, 1, i, n, v);
-        }
-        add_streams(args.streams, i, n, g, &bad);
-        SW_UNROLL
-        for (int e = 0; e < PART; e++) {
-            w[e] = moved(u, w[e], gradient(u, g[e]), has_first, has_second, &m[e], &v[e]);
-        }
-        store_master(args.param, param, i, n, w);
-        if (args.param.half) {
-            store_half_moments(args.param, args.rates, i, n, m, v);
+        if (skips) {
+            leave(args.param, (T *)args.param.param, i, n);
             continue;
         }
-        if (has_first) {
-            store_run((float *)args.param.moment[0] + i, n, m);
-        }
-        if (has_second) {
-            store_run((float *)args.param.moment[1] + i, n, v);
-        }
+        add_streams(args.streams, i, n, g, &bad);
+        move<T>(args.param, args.rates, u, i, n, g);
     }
+}
+
+template <typename T> SW_KERNEL(THREADS) void update_many(struct gpu_update_many_args by_value)
+{
+    const struct gpu_update_many_args &args = in_place(by_value);
+    const int block = (int)block_x();
+    int k = 0;
+    while (k + 1 < args.n && block >= args.item[k + 1].first_block) {
+        k++;
+    }
+    const struct gpu_update_item &item = args.item[k];
+    const int64_t i = ((int64_t)(block - item.first_block) * THREADS + thread_index()) * PART;
+    if (i >= item.n) {
+        return;
+    }
+    const int n = part_of(i, item.n);
+    if (args.skip && *args.skip != 0) {
+        leave(item.param, (T *)item.param.param, i, n);
+        return;
+    }
+    float g[PART];
+    load_run_any(item.g, item.type, i, n, g);
+    move<T>(item.param, args.rates, rule_of(args.rule, args.rates), i, n, g);
 }
 
 static const struct sw_gpu_kernel rows[] = {
     SW_FLOATS(accumulate, THREADS), SW_PLAIN(accumulate_clear, THREADS),
-    SW_FLOATS(accumulate_rows, THREADS), SW_FLOATS(update, THREADS)};
+    SW_FLOATS(accumulate_rows, THREADS), SW_FLOATS(update, THREADS),
+    SW_FLOATS(update_many, THREADS)};
 extern const struct sw_gpu_kernels sw_gpu_kernels_update;
 const struct sw_gpu_kernels sw_gpu_kernels_update = {rows, SW_ROWS(rows)};

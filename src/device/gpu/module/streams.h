@@ -5,6 +5,18 @@
 #include "device/gpu/module/exact.h"
 #include "device/gpu/module/run.h"
 
+/* A kernel's argument where the launch has put it. Of a struct that is indexed by what is not known
+ * when it is compiled, a compiler for AMD makes a copy in every thread's memory. */
+template <typename A> SW_DEVICE const A &in_place(const A &args)
+{
+#if defined(__HIP_DEVICE_COMPILE__)
+    (void)args;
+    return *(const A *)__builtin_amdgcn_kernarg_segment_ptr();
+#else
+    return args;
+#endif
+}
+
 /* The first entry of an index that is at least `row`; what is behind the last row, -1, is. */
 SW_DEVICE int64_t lower_bound(const int32_t *index, int64_t n, int64_t row)
 {

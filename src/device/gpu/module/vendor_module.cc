@@ -3,6 +3,7 @@
 // names behind their prefix, and mean the same. Every call names its device, because threads change.
 // What a stream writes and waits for is a word of pinned memory (CUDA), or of memory for signals
 // (HIP), which the host sees as well.
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,11 @@ enum { DRIVER_CODES = 100000 };
             return failed_with;                                                                    \
         }                                                                                          \
     } while (0)
+
+/* Variables of the vendor's, unless somebody set them: by the first that asks, before the run time
+ * reads them. Ranks that are threads ask at the same time, and only one of them may write. */
+static void set_environment(void);
+static pthread_once_t environment = PTHREAD_ONCE_INIT;
 
 /* What is smaller than a page of the vendor's is cut out of one, at multiples of 512 bytes; memory
  * is to begin at multiples of 4096 (device.h), so each has pages of its own. */
@@ -76,11 +82,16 @@ static bool is_no_device(int code)
            code == hipErrorInsufficientDriver || code == hipErrorNotInitialized;
 }
 
+/* Six queues; where several share one of the hardware's, one that waits holds up the others. */
+static void set_environment(void)
+{
+    setenv("GPU_MAX_HW_QUEUES", "8", 0);
+}
+
 static int count(int *n_devices)
 {
     *n_devices = 0;
-    /* Six queues; where several share one of the hardware's, one that waits holds up the others. */
-    setenv("GPU_MAX_HW_QUEUES", "8", 0);
+    pthread_once(&environment, set_environment);
     GPU_RETURN_IF(hipGetDeviceCount(n_devices));
     return *n_devices > 0 ? 0 : (int)hipErrorNoDevice;
 }
@@ -181,15 +192,20 @@ static bool is_no_device(int code)
            code == cudaErrorStubLibrary;
 }
 
-static int count(int *n_devices)
+static void set_environment(void)
 {
-    *n_devices = 0;
     /* Queues; where several streams share one, one that waits holds up the others. Ranks
      * that are threads have more streams than the 8 that are the default. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     /* Kernels of libraries, too: one that is loaded by its first launch waits for all streams, and
      * those may wait for what this thread has not queued yet. */
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
+static int count(int *n_devices)
+{
+    *n_devices = 0;
+    pthread_once(&environment, set_environment);
     GPU_RETURN_IF(cudaGetDeviceCount(n_devices));
     return *n_devices > 0 ? 0 : (int)cudaErrorNoDevice;
 }

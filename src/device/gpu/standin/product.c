@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The product: panels of both operands as fp32, PANEL rows by SLAB columns of the result at a time.
+#include <math.h>
 #include <stdlib.h>
 
 #include "device/gpu/standin/standin.h"
 
 enum { PANEL = 32, SLAB = 4 };
+
+static float gelu(float x)
+{
+    return 0.5f * x * (1 + tanhf(0.79788456080286535588f * (x + 0.044715f * x * x * x)));
+}
 
 static const char *at(enum sw_dtype dtype, const void *x, int64_t i)
 {
@@ -54,6 +60,13 @@ static void put(const struct standin_product *p, int64_t i, int64_t j, float sum
         for (int64_t ii = 0; p->bias && ii < rows; ii++) {
             column[ii] += bias[ii];
         }
+        if (p->kept) {
+            sw_convert(p->out, (void *)(uintptr_t)at(p->out, p->kept, i + (j + jj) * p->ld_kept),
+                       SW_F32, column, rows);
+        }
+        for (int64_t ii = 0; p->gelu && ii < rows; ii++) {
+            column[ii] = gelu(column[ii]);
+        }
         sw_convert(p->out, (void *)(uintptr_t)at(p->out, p->d, i + (j + jj) * p->ldd), SW_F32,
                    column, rows);
     }
@@ -102,5 +115,6 @@ const char *standin_problem(const struct standin_product *p)
            : !aligned(p->b, p->in)                ? "the second operand's address"
            : !aligned(p->d, p->out)               ? "the result's address"
            : p->bias && !aligned(p->bias, p->out) ? "the bias's address"
+           : p->kept && !aligned(p->kept, p->out) ? "the address of what is kept"
                                                   : NULL;
 }
