@@ -88,6 +88,7 @@ function(sw_architecture_tests)
     endforeach()
     # Formatting depends on the version of a tool, so it is a check of its own: ctest -L format.
     add_test(NAME architecture/format COMMAND sh "${checks}/format.sh")
+    add_test(NAME architecture/reference COMMAND sh "${checks}/reference.sh")
     # Compiles all kernels for all GPUs, unless the build did.
     add_test(NAME architecture/gpu_registers COMMAND sh "${checks}/gpu_registers.sh"
         "${CMAKE_COMMAND}" "${PROJECT_BINARY_DIR}" "${hip_archs}")
@@ -108,6 +109,7 @@ function(sw_architecture_tests)
         architecture/checks_test PROPERTIES LABELS architecture)
     set_tests_properties(architecture/format PROPERTIES LABELS "architecture;format"
         SKIP_RETURN_CODE 77)
+    set_tests_properties(architecture/reference PROPERTIES LABELS architecture SKIP_RETURN_CODE 77)
 
     find_program(SPILLWAY_CLANG_FORMAT NAMES clang-format-14 clang-format)
     mark_as_advanced(SPILLWAY_CLANG_FORMAT)
