@@ -7,6 +7,8 @@ option(SPILLWAY_SAN "AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
 option(SPILLWAY_TSAN "ThreadSanitizer" OFF)
 option(SPILLWAY_FUZZ "Link the fuzz targets with libFuzzer instead of our driver (clang)" OFF)
 option(SPILLWAY_EXAMPLES "Build the example programs" ON)
+set(SPILLWAY_WITHOUT_TESTS "" CACHE STRING
+    "Regular expression: tests of these names, and slow ones, are not built; nothing leaves out none")
 
 # GPUs. The emulation runs their kernels on the CPU, for tests; it wants a C++ compiler. Its fibers are nothing that
 # the thread sanitizer knows.

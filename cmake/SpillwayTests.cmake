@@ -16,10 +16,6 @@ function(sw_test label source)
     get_filename_component(stem "${source}" NAME_WE)
     string(REGEX REPLACE "_test$" "" stem "${stem}")
     set(target ${label}_${stem}_test)
-    add_executable(${target} "${source}")
-    set_target_properties(${target} PROPERTIES
-        RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
-    target_link_libraries(${target} PRIVATE ${arg_LINK} sw_test_support sw_compile)
 
     file(STRINGS "${source}" head LIMIT_INPUT 2000)
     set(labels ${label})
@@ -35,6 +31,14 @@ function(sw_test label source)
             set(slow ${CMAKE_MATCH_1})
         endif()
     endforeach()
+    if(SPILLWAY_WITHOUT_TESTS AND ("slow" IN_LIST labels OR "${label}/${stem}" MATCHES "${SPILLWAY_WITHOUT_TESTS}"))
+        return()
+    endif()
+
+    add_executable(${target} "${source}")
+    set_target_properties(${target} PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+    target_link_libraries(${target} PRIVATE ${arg_LINK} sw_test_support sw_compile)
     add_test(NAME ${label}/${stem} COMMAND ${target}
         WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(${label}/${stem} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${timeout}
@@ -108,7 +112,7 @@ function(sw_architecture_tests)
     set_tests_properties(architecture/layers architecture/sources architecture/ops architecture/sizes architecture/names
         architecture/checks_test PROPERTIES LABELS architecture)
     set_tests_properties(architecture/format PROPERTIES LABELS "architecture;format"
-        SKIP_RETURN_CODE 77)
+        SKIP_RETURN_CODE 77 COST 10)
     set_tests_properties(architecture/reference PROPERTIES LABELS architecture SKIP_RETURN_CODE 77)
 
     find_program(SPILLWAY_CLANG_FORMAT NAMES clang-format-14 clang-format)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
-// COST 15
+// COST 40
 // Every kernel of every device, by one table of cases: the same bits on 1, 2, 3 and 7 threads, and
 // wherever operands begin, for each instruction set, the fast kernels near the plain C reference
 // (equal where the op is exact), the mock equal to it. A new fast row is covered the moment it

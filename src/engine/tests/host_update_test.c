@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// COST 6
+// COST 20
 // ZeRO-Offload: states that lie in host memory are updated by the host's processors or by the
 // device. Both give the same bits; the first moves gradients and parameters alone; which of them
 // takes less is what the planner goes by, and what cannot be done on the host is refused.
@@ -54,7 +54,11 @@ static sw_engine *open_job(const struct job *job)
     return e;
 }
 
+#ifdef TEST_SANITIZED /* which are slow: the second step reads what the first wrote */
+enum { STEPS = 2, MOST = 4 };
+#else
 enum { STEPS = 3, MOST = 4 };
+#endif
 
 static uint64_t train(sw_engine *e, double losses[STEPS])
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 600
-// COST 18
+// COST 40
 // The whole engine on a device whose memory the host cannot reach: ranks, offloading, tiles, the
 // vertical schedule, recomputation, checkpoints and generation. Each pair of choices gives the bits
 // of one rank of cpu:reference; what reaches into the device's memory from the host faults.
@@ -9,7 +9,7 @@
 #ifdef TEST_SANITIZED /* which are slow */
 enum { STEPS = 2 };
 #else
-enum { STEPS = 4 };
+enum { STEPS = 3 };
 #endif
 
 static void each_pair_of_choices_on_the_mock_gives_the_bits_of_the_cpu(void **state)
