@@ -211,6 +211,7 @@ static sw_status check_dtype(enum sw_dtype dtype)
 struct masters_of {
     struct sw_engine *engine;
     const struct engine_param **params; /* [n] of tensor i */
+    struct sw_arena names;              /* of adapters */
 };
 
 static sw_status fetch_engine(void *ctx, int64_t i, int64_t first, int64_t n, float *out)
@@ -232,25 +233,24 @@ static sw_status write_adapter_of(const struct sw_engine *e, const char *folder)
 }
 
 /* What a file calls it: PEFT's name for an adapter's, else as it came. */
-static const char *name_of(struct sw_engine *e, const struct engine_param *param)
+static const char *name_of(struct masters_of *m, const struct engine_param *param)
 {
     char name[600];
-    if (e->lora) {
-        return sw_arena_strdup(&e->params.names,
-                               sw_adapter_name(param->work->name, name, sizeof name));
+    if (m->engine->lora) {
+        return sw_arena_strdup(&m->names, sw_adapter_name(param->work->name, name, sizeof name));
     }
     return param->file_name ? param->file_name : param->work->name;
 }
 
 static sw_status list_params(struct sw_engine *e, enum sw_dtype dtype, struct weights *w)
 {
-    const struct masters_of *m = w->ctx;
+    struct masters_of *m = w->ctx;
     for (int32_t i = 0; i < e->params.n; i++) {
         const struct engine_param *param = &e->params.items[i];
         if (sw_engine_keeps(e, param->work->name)) {
             m->params[w->n] = param;
             w->specs[w->n] =
-                (struct sw_safetensor_spec){name_of(e, param), dtype, param->work->layout.whole};
+                (struct sw_safetensor_spec){name_of(m, param), dtype, param->work->layout.whole};
             SW_TRY_ALLOC(w->specs[w->n].name, "an export");
             w->n++;
         }
@@ -267,16 +267,18 @@ sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dty
     SW_TRY(check_dtype(dtype));
     SW_TRY(sw_engine_claim_folder(folder, false));
     const size_t most = (size_t)e->params.n + 1;
-    struct masters_of m = {e, sw_alloc_zero("export", most, sizeof *m.params)};
+    struct masters_of m = {.engine = e, .params = sw_alloc_zero("export", most, sizeof *m.params)};
     struct weights w = {.fetch = fetch_engine,
                         .ctx = &m,
                         .file = e->lora ? adapter_file : NULL,
                         .specs = sw_alloc_zero("export", most, sizeof *w.specs)};
+    sw_arena_init(&m.names, "export");
     sw_status st = m.params && w.specs ? list_params(e, dtype, &w)
                                        : SW_FAIL(SW_E_NOMEM, "out of host memory for an export");
     st = st < 0 ? st : write_weights(folder, &w);
     sw_free(m.params);
     sw_free(w.specs);
+    sw_arena_fini(&m.names);
     SW_TRY(st);
     return e->lora ? write_adapter_of(e, folder)
                    : write_config(folder, sw_json_root(e->source.doc), dtype);

@@ -314,6 +314,21 @@ static void a_folder_gives_the_same_bits_again(void **state)
     assert_memory_equal(one, two, sizeof one);
 }
 
+static void exports_leave_nothing_in_memory(void **state)
+{
+    struct sw_alloc_stats before, after;
+    const struct how adapter = {.adapter = "adapter"};
+    (void)state;
+    sw_engine *e = must(&adapter);
+    sw_alloc_get_stats(&before);
+    for (int i = 0; i < 16; i++) {
+        assert_int_equal(sw_export(e, at("often"), SW_DTYPE_COUNT), SW_OK);
+    }
+    sw_alloc_get_stats(&after);
+    assert_int_equal(after.live_bytes, before.live_bytes);
+    sw_close(e);
+}
+
 static void merged_it_is_the_same_model(void **state)
 {
     static float one[B * T * V], two[B * T * V];
@@ -579,6 +594,7 @@ int main(void)
         cmocka_unit_test(what_is_frozen_costs_its_working_copy),
         cmocka_unit_test(the_base_is_read_once_each_way),
         cmocka_unit_test(a_folder_gives_the_same_bits_again),
+        cmocka_unit_test(exports_leave_nothing_in_memory),
         cmocka_unit_test(merged_it_is_the_same_model),
         cmocka_unit_test(a_saved_one_of_a_pair_is_untied),
         cmocka_unit_test(a_checkpoint_goes_on_at_any_number_of_ranks),
