@@ -11,12 +11,11 @@ struct check {
     const struct sw_plan *plan;
     const struct sw_program *program;
     const struct sw_ir *ir;
-    struct copy *copies;     /* [n_values] by root on the device */
-    struct on_disk *on_disk; /* [n_values] by pack */
-    /* Lists through values, SW_NO_VALUE = the end: of each pack its members, the earlier ones
-     * first, and of each root on the device what instructions write in it, the latest first. */
-    sw_value *first_member, *last_member, *next_member, *last_write, *write_before; /* [n_values] */
-    int32_t *written; /* [n_values] by which instruction */
+    /* [n_values] of what has to do with packs - they, their copies, and what lies in one or the
+     * other - the place in `known`; -1 = nothing, as of most values of a large plan */
+    int32_t *place_of;
+    struct known *known;
+    int32_t n_known;
 };
 
 struct copy {
@@ -29,6 +28,22 @@ struct on_disk {
     sw_value newer; /* the copy that was written and is not stored; SW_NO_VALUE = none */
     int32_t stored; /* by the latest of these instructions; -1 = none */
 };
+
+/* Lists through values, SW_NO_VALUE = the end: of each pack its members, the earlier ones first,
+ * and of each copy what instructions write in it, the latest first. */
+struct known {
+    sw_value first_member, last_member; /* of a pack */
+    sw_value next_member;               /* of a member */
+    sw_value last_write, write_before;  /* of a copy; of what lies in it */
+    int32_t written;                    /* of that: by which instruction */
+    struct copy copy;                   /* of a copy */
+    struct on_disk on_disk;             /* of a pack */
+};
+
+static struct known *known(const struct check *c, sw_value v)
+{
+    return &c->known[c->place_of[v]];
+}
 
 static size_t byte_of(const struct sw_ir_value *info)
 {
@@ -50,7 +65,7 @@ static sw_status check_member(const struct check *c, sw_value v)
         return SW_FAIL(SW_E_ARG, "plan: %s is not where %s has it, at byte %zu", info->name,
                        pack->name, at);
     }
-    for (sw_value w = c->first_member[info->base]; w != v; w = c->next_member[w]) {
+    for (sw_value w = known(c, info->base)->first_member; w != v; w = known(c, w)->next_member) {
         const struct sw_ir_value *other = &c->ir->values[w];
         if (byte_of(other) < at + item->packed_bytes &&
             at < byte_of(other) + sw_round_up(sw_ir_storage_bytes(other), SW_PLAN_ALIGN)) {
@@ -91,8 +106,8 @@ static bool is_same_part(const struct sw_ir_value *a, const struct sw_ir_value *
 /* Is what stands for a member in `copy` written before instruction `end`? */
 static bool is_written(const struct check *c, sw_value copy, sw_value member, int32_t end)
 {
-    for (sw_value v = c->last_write[copy]; v >= 0; v = c->write_before[v]) {
-        if (c->written[v] < end && is_same_part(&c->ir->values[v], &c->ir->values[member])) {
+    for (sw_value v = known(c, copy)->last_write; v >= 0; v = known(c, v)->write_before) {
+        if (known(c, v)->written < end && is_same_part(&c->ir->values[v], &c->ir->values[member])) {
             return true;
         }
     }
@@ -102,9 +117,10 @@ static bool is_written(const struct check *c, sw_value copy, sw_value member, in
 /* What was loaded is whole; room has to be filled. */
 static bool is_whole(const struct check *c, sw_value copy, int32_t end)
 {
-    const sw_value pack = c->copies[copy].pack;
-    sw_value v = c->copies[copy].loaded < 0 && pack >= 0 ? c->first_member[pack] : SW_NO_VALUE;
-    for (; v >= 0; v = c->next_member[v]) {
+    const struct copy *its = &known(c, copy)->copy;
+    sw_value v =
+        its->loaded < 0 && its->pack >= 0 ? known(c, its->pack)->first_member : SW_NO_VALUE;
+    for (; v >= 0; v = known(c, v)->next_member) {
         if (!is_written(c, copy, v, end)) {
             return false;
         }
@@ -118,11 +134,12 @@ static sw_status check_transfer(const struct check *c, int32_t i)
     const sw_value pack = sw_ir_root(c->ir, op->in[0]);
     const sw_value here = op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1];
     const sw_value root = sw_ir_root(c->ir, here);
-    struct copy *copy = &c->copies[root];
     if (!c->ir->values[pack].is_pack) {
-        return copy->pack < 0 ? SW_OK : fail(c, i, copy->pack, "moves it to another place");
+        const sw_value of = c->place_of[root] < 0 ? SW_NO_VALUE : known(c, root)->copy.pack;
+        return of < 0 ? SW_OK : fail(c, i, of, "moves it to another place");
     }
-    struct on_disk *there = &c->on_disk[pack];
+    struct copy *copy = &known(c, root)->copy;
+    struct on_disk *there = &known(c, pack)->on_disk;
     if (op->in[0] != pack || op->first != 0 || c->ir->values[here].base_offset != 0 ||
         (op->move == SW_MOVE_LOAD && (op->n_in > 1 || here != root)) ||
         sw_transfer_bytes(c->ir, op) != sw_ir_storage_bytes(&c->ir->values[pack])) {
@@ -144,7 +161,7 @@ static sw_status check_transfer(const struct check *c, int32_t i)
 static bool is_member(const struct check *c, sw_value pack, sw_value v)
 {
     const struct sw_ir_value *info = &c->ir->values[v];
-    for (sw_value w = c->first_member[pack]; w >= 0; w = c->next_member[w]) {
+    for (sw_value w = known(c, pack)->first_member; w >= 0; w = known(c, w)->next_member) {
         const struct sw_ir_value *member = &c->ir->values[w];
         if (is_same_part(member, info)) {
             return info->param < 0 || info->param == w || info->param == member->param;
@@ -165,26 +182,28 @@ static bool may_run_without(const struct check *c, int32_t i, const struct copy 
 
 static sw_status check_use(const struct check *c, int32_t i, sw_value v, bool written)
 {
-    const sw_value root = sw_ir_root(c->ir, v), pack = c->copies[root].pack;
+    const sw_value root = sw_ir_root(c->ir, v);
     if (c->ir->values[root].is_pack) {
         return fail(c, i, root, "uses what lies on the disk");
     }
+    struct copy *copy = &known(c, root)->copy;
+    const sw_value pack = copy->pack;
     if (pack < 0) {
         return SW_OK;
     }
     if (!is_member(c, pack, v)) {
         return fail(c, i, pack, "uses what is no member of it");
     }
-    if (may_run_without(c, i, &c->copies[root])) {
+    if (may_run_without(c, i, copy)) {
         return fail(c, i, pack, "may run where it is not loaded");
     }
-    struct on_disk *there = &c->on_disk[pack];
+    struct on_disk *there = &known(c, pack)->on_disk;
     if (there->newer >= 0 && there->newer != root) {
         return fail(c, i, pack, "uses another copy than the one that was written");
     }
     if (written) {
         there->newer = root;
-        c->copies[root].at_least = c->copies[root].at_least < 0 ? i : c->copies[root].at_least;
+        copy->at_least = copy->at_least < 0 ? i : copy->at_least;
     }
     return SW_OK;
 }
@@ -194,7 +213,11 @@ static sw_status check_uses(const struct check *c, int32_t i)
 {
     const struct sw_ir_op *op = &c->ir->ops[c->program->instrs[i].op];
     for (int k = 0; k < op->n_in; k++) {
-        const struct copy *copy = &c->copies[sw_ir_root(c->ir, op->in[k])];
+        const sw_value root = sw_ir_root(c->ir, op->in[k]);
+        if (c->place_of[root] < 0) {
+            continue;
+        }
+        const struct copy *copy = &known(c, root)->copy;
         const bool writes_whole =
             sw_ir_has(op, SW_TRAIT_ELEMENTS) && k == 0 && c->ir->values[op->in[k]].dtype == SW_F16;
         SW_TRY(check_use(c, i, op->in[k], false));
@@ -203,7 +226,7 @@ static sw_status check_uses(const struct check *c, int32_t i)
         }
     }
     for (int k = 0; k < op->n_out; k++) {
-        if (op->out[k] >= 0) {
+        if (op->out[k] >= 0 && c->place_of[sw_ir_root(c->ir, op->out[k])] >= 0) {
             SW_TRY(check_use(c, i, op->out[k], true));
         }
     }
@@ -213,23 +236,12 @@ static sw_status check_uses(const struct check *c, int32_t i)
 static sw_status check_moves(const struct check *c)
 {
     const struct sw_program *program = c->program;
-    for (sw_value v = 0; v < c->ir->n_values; v++) {
-        c->copies[v] = (struct copy){SW_NO_VALUE, -1, -1};
-        c->on_disk[v] = (struct on_disk){SW_NO_VALUE, -1};
-    }
-    for (int32_t i = 0; i < program->n_instrs; i++) { /* room is known by where it goes */
-        const struct sw_ir_op *op = &c->ir->ops[program->instrs[i].op];
-        const sw_value to = op->move == SW_MOVE_STORE ? sw_ir_root(c->ir, op->in[0]) : SW_NO_VALUE;
-        if (to >= 0 && c->ir->values[to].is_pack) {
-            c->copies[sw_ir_root(c->ir, op->in[1])].pack = to;
-        }
-    }
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const bool moves = sw_ir_is_transfer(&c->ir->ops[program->instrs[i].op]);
         SW_TRY(moves ? check_transfer(c, i) : check_uses(c, i));
     }
     for (sw_value v = 0; v < c->ir->n_values; v++) {
-        if (c->on_disk[v].newer >= 0) {
+        if (c->ir->values[v].is_pack && known(c, v)->on_disk.newer >= 0) {
             return SW_FAIL(SW_E_ARG, "plan: what is written to %s is never stored",
                            c->ir->values[v].name);
         }
@@ -285,19 +297,56 @@ static sw_status check_apart(const struct check *c)
     return st;
 }
 
+/* v has a place from now on. */
+static void know(struct check *c, sw_value v)
+{
+    if (c->place_of[v] < 0) {
+        c->place_of[v] = c->n_known++;
+    }
+}
+
+static sw_value copy_of(const struct check *c, const struct sw_ir_op *op)
+{
+    const bool moves = sw_ir_is_transfer(op);
+    return moves && c->ir->values[sw_ir_root(c->ir, op->in[0])].is_pack
+               ? sw_ir_root(c->ir, op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1])
+               : SW_NO_VALUE;
+}
+
+/* Packs and copies, then what lies in them. */
+static void list_known(struct check *c)
+{
+    const struct sw_ir *ir = c->ir;
+    memset(c->place_of, 0xff, (size_t)ir->n_values * sizeof *c->place_of);
+    for (int32_t i = 0; i < c->program->n_instrs; i++) {
+        const sw_value copy = copy_of(c, &ir->ops[c->program->instrs[i].op]);
+        if (copy >= 0) {
+            know(c, copy);
+        }
+    }
+    for (sw_value v = 0; v < ir->n_values; v++) {
+        if (ir->values[v].is_pack) {
+            know(c, v);
+        }
+    }
+    for (sw_value v = 0; v < ir->n_values; v++) {
+        if (ir->values[v].base >= 0 && c->place_of[ir->values[v].base] >= 0) {
+            know(c, v);
+        }
+    }
+}
+
 static void list_members(const struct check *c)
 {
-    for (sw_value v = 0; v < c->ir->n_values; v++) {
-        c->first_member[v] = c->next_member[v] = c->last_write[v] = SW_NO_VALUE;
-    }
     for (sw_value v = 0; v < c->ir->n_values; v++) {
         const sw_value pack = c->ir->values[v].base;
         if (!sw_ir_is_packed(c->ir, v)) {
             continue;
         }
-        *(c->first_member[pack] < 0 ? &c->first_member[pack]
-                                    : &c->next_member[c->last_member[pack]]) = v;
-        c->last_member[pack] = v;
+        struct known *its = known(c, pack);
+        *(its->first_member < 0 ? &its->first_member : &known(c, its->last_member)->next_member) =
+            v;
+        its->last_member = v;
     }
 }
 
@@ -305,12 +354,16 @@ static void list_writes(const struct check *c)
 {
     for (int32_t i = 0; i < c->program->n_instrs; i++) {
         const struct sw_ir_op *op = &c->ir->ops[c->program->instrs[i].op];
+        const sw_value copy = op->move == SW_MOVE_STORE ? copy_of(c, op) : SW_NO_VALUE;
+        if (copy >= 0) { /* room is known by where it goes */
+            known(c, copy)->copy.pack = sw_ir_root(c->ir, op->in[0]);
+        }
         for (int k = 0; k < op->n_out; k++) {
             const sw_value v = op->out[k], root = v < 0 ? SW_NO_VALUE : c->ir->values[v].base;
-            if (root >= 0) {
-                c->write_before[v] = c->last_write[root];
-                c->last_write[root] = v;
-                c->written[v] = i;
+            if (root >= 0 && c->place_of[root] >= 0) {
+                known(c, v)->write_before = known(c, root)->last_write;
+                known(c, root)->last_write = v;
+                known(c, v)->written = i;
             }
         }
     }
@@ -341,23 +394,26 @@ sw_status sw_plan_check_packs(const struct sw_plan *plan, const struct sw_progra
     if (!any) {
         return SW_OK;
     }
-    sw_value *lists = sw_alloc("plan", 6 * n * sizeof *lists);
-    c.copies = sw_alloc("plan", n * sizeof *c.copies);
-    c.on_disk = sw_alloc("plan", n * sizeof *c.on_disk);
-    sw_status st = lists && c.copies && c.on_disk
-                       ? SW_OK
-                       : SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
-    if (st >= 0) {
-        c.first_member = lists;
-        c.last_member = lists + n;
-        c.next_member = lists + 2 * n;
-        c.last_write = lists + 3 * n;
-        c.write_before = lists + 4 * n;
-        c.written = lists + 5 * n;
-        st = check_packs(&c);
+    c.place_of = sw_alloc("plan", n * sizeof *c.place_of);
+    SW_TRY_ALLOC(c.place_of, "checking the plan");
+    list_known(&c);
+    sw_status st = SW_OK;
+    c.known = sw_alloc("plan", (size_t)c.n_known * sizeof *c.known);
+    if (!c.known) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
     }
-    sw_free(lists);
-    sw_free(c.copies);
-    sw_free(c.on_disk);
+    for (int32_t i = 0; i < c.n_known && st >= 0; i++) {
+        c.known[i] = (struct known){SW_NO_VALUE,
+                                    SW_NO_VALUE,
+                                    SW_NO_VALUE,
+                                    SW_NO_VALUE,
+                                    SW_NO_VALUE,
+                                    -1,
+                                    .copy = {SW_NO_VALUE, -1, -1},
+                                    .on_disk = {SW_NO_VALUE, -1}};
+    }
+    st = st < 0 ? st : check_packs(&c);
+    sw_free(c.place_of);
+    sw_free(c.known);
     return st;
 }

@@ -255,18 +255,18 @@ static size_t pass_lives(const struct search *s, const struct lives *lives, int3
     return at;
 }
 
+/* Upwards past what is in the way, list by list, until all of them in a row have let it be. */
 static size_t find_place(struct search *s)
 {
-    size_t at = 0, before;
-    do {
-        before = at;
-        for (int i = 0; i < s->n_lives; i++) {
-            at = pass_lives(s, s->lives[i], &s->next_life[i], at);
-        }
-        for (int i = 0; i < s->n; i++) {
-            at = pass_runs(s, s->runs[i], &s->next[i], at);
-        }
-    } while (at != before);
+    const int n = s->n_lives + s->n;
+    size_t at = 0;
+    for (int i = 0, passed = 0; passed < n; i = i + 1 < n ? i + 1 : 0) {
+        const size_t before = at;
+        const int k = i - s->n_lives;
+        at = k < 0 ? pass_lives(s, s->lives[i], &s->next_life[i], at)
+                   : pass_runs(s, s->runs[k], &s->next[k], at);
+        passed = at == before ? passed + 1 : 1;
+    }
     return at;
 }
 
