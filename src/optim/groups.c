@@ -260,8 +260,7 @@ void sw_update_groups_apply(const struct sw_update_groups *g, const char *name,
     if (group && group->has_decay) {
         attrs->weight_decay = group->weight_decay;
     }
-    if (group && group->has_betas && attrs->kind != SW_UPDATE_MUON &&
-        attrs->kind != SW_UPDATE_ADAFACTOR) {
+    if (group && group->has_betas && attrs->kind != SW_UPDATE_MUON) {
         attrs->has_betas = true;
         attrs->beta1 = group->betas[0];
         attrs->beta2 = group->betas[1];
