@@ -128,7 +128,7 @@ static const struct {
     {TRAIN "text.txt --deepspeed nobatch.json", 2, "train_micro_batch_size_per_gpu"},
     {TRAIN "text.txt --deepspeed nooptimizer.json", 2, "optimizer"},
     {TRAIN "text.txt --deepspeed offload.json", 2, "offload_optimizer"},
-    {TRAIN "text.txt --deepspeed adafactor.json", 2, "Adafactor"},
+    {TRAIN "text.txt --deepspeed nadam.json", 2, "NAdam"},
     {TRAIN "text.txt --deepspeed seed.json --seed 4", 2, "spillway.seed"},
     {TRAIN "text.txt --set spillway.seed=3 --seed 4", 2, ": spillway.seed is 3"},
     {TRAIN "text.txt --seed 4 --set spillway.seed=3", 2, ": spillway.seed is 3"},
@@ -790,10 +790,9 @@ static int set_up(void **state)
         "{\"train_batch_size\": 4, " OPTIMIZER
         ", \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"nvme\", "
         "\"nvme_path\": \"/n\"}}}");
-    put_text(
-        "adafactor.json",
-        "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"Adafactor\", \"params\": {\"lr\": "
-        "0.001}}}");
+    put_text("nadam.json",
+             "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"NAdam\", \"params\": {\"lr\": "
+             "0.001}}}");
     const uint16_t few[] = {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4};
     put("few.bin", few, sizeof few);
     put_text("ab.txt", "abababababababababababab");

@@ -183,6 +183,8 @@ static const struct {
              {"momentum_buffer", "momentum"},
              {"sum", "sum"},
              {"square_avg", "square_avg"},
+             {"exp_avg_sq_row", "exp_avg_sq_row"},
+             {"exp_avg_sq_col", "exp_avg_sq_col"},
              {"trust_ratio", "trust_ratio"}};
 static const char *const series[] = {"float64", "float32", "deepspeed_cpu"};
 

@@ -190,6 +190,57 @@ static bool rates_without_lr(const struct sw_config *c)
            (c->optimizer.muon_lr > 0 || c->optimizer.adam_lr > 0);
 }
 
+static bool is_adafactor(const struct sw_config *c)
+{
+    return c->optimizer.type == SW_OPTIMIZER_ADAFACTOR;
+}
+
+static bool host_updates_by_lines(const struct sw_config *c)
+{
+    return c->spillway.update == SW_PLACE_HOST && is_adafactor(c);
+}
+
+static bool tiles_by_lines(const struct sw_config *c)
+{
+    return c->spillway.tile_bytes > 0 && is_adafactor(c);
+}
+
+static bool has_rate(const struct sw_config *c)
+{
+    const struct config_entry *lr = sw_config_find_entry(c, "optimizer.params.lr");
+    return lr && lr->value->type != SW_JSON_NULL;
+}
+
+static bool two_choose_rate(const struct sw_config *c)
+{
+    return is_adafactor(c) && c->optimizer.relative_step && has_rate(c);
+}
+
+static bool schedule_of_relative_step(const struct sw_config *c)
+{
+    return is_adafactor(c) && c->optimizer.relative_step && c->scheduler.type != SW_SCHEDULER_NONE;
+}
+
+static bool nobody_chooses_rate(const struct sw_config *c)
+{
+    return is_adafactor(c) && !c->optimizer.relative_step && !has_rate(c);
+}
+
+static bool warmup_of_no_relative_step(const struct sw_config *c)
+{
+    return is_adafactor(c) && c->optimizer.warmup_init && !c->optimizer.relative_step;
+}
+
+static bool bad_eps(const struct sw_config *c)
+{
+    return is_adafactor(c) && c->optimizer.adafactor_eps.n != 2;
+}
+
+static bool nothing_passes(const struct sw_config *c)
+{
+    return is_adafactor(c) && c->optimizer.clip_threshold == 0;
+}
+
 static bool two_choose_recompute(const struct sw_config *c)
 {
     return c->spillway.recompute_every == SW_CONFIG_AUTO && c->activation.number_checkpoints != 0;
@@ -242,6 +293,20 @@ static const struct rule impossible[] = {
      "Muon, which wants whole matrices between its two halves, is updated on the device"},
     {"spillway.tile_bytes", tiles_of_matrices, "Muon moves whole matrices, not tiles of them"},
     {"optimizer.params.lr", rates_without_lr, "must be > 0 with muon_lr or adam_lr"},
+    {"spillway.update", host_updates_by_lines,
+     "Adafactor, which wants means over the whole tensor, is updated on the device"},
+    {"spillway.tile_bytes", tiles_by_lines,
+     "Adafactor wants means over the whole tensor, not over tiles of it"},
+    {"optimizer.params.eps", bad_eps, "two numbers are wanted: of squares, and the least scale"},
+    {"optimizer.params.clip_threshold", nothing_passes, "must be > 0"},
+    {"optimizer.params.lr", two_choose_rate,
+     "relative_step, which is true unless it is given, chooses the rate: leave lr out, or set "
+     "relative_step to false"},
+    {"optimizer.params.lr", nobody_chooses_rate, "is wanted where relative_step is false"},
+    {"optimizer.params.warmup_init", warmup_of_no_relative_step, "needs relative_step"},
+    {"scheduler.type", schedule_of_relative_step,
+     "relative_step, which is true unless it is given, chooses the rate: leave the scheduler out, "
+     "or set relative_step to false and lr"},
     {"spillway.recompute", two_choose_recompute,
      "\"auto\" chooses what activation_checkpointing.number_checkpoints says"},
 };

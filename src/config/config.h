@@ -43,7 +43,8 @@ enum sw_optimizer_type {
     SW_OPTIMIZER_MUON,
     SW_OPTIMIZER_OTHER, /* known by name only */
     SW_OPTIMIZER_SPARSE_ADAM,
-    SW_OPTIMIZER_RMSPROP
+    SW_OPTIMIZER_RMSPROP,
+    SW_OPTIMIZER_ADAFACTOR
 };
 
 struct sw_optimizer_config {
@@ -53,7 +54,7 @@ struct sw_optimizer_config {
     struct sw_config_numbers betas; /* two, or none for optimizers without */
     bool bias_correction;           /* Adam, LAMB */
     bool adam_w_mode;               /* decoupled weight decay; always true for AdamW */
-    double momentum, dampening;     /* SGD; momentum also RMSprop, Muon */
+    double momentum, dampening;     /* SGD; momentum also RMSprop, Muon, Adafactor */
     bool nesterov, maximize;
     double max_coeff, min_coeff; /* LAMB: bounds of the trust ratio */
     bool eps_inside_sqrt;
@@ -61,6 +62,9 @@ struct sw_optimizer_config {
     double alpha;                               /* RMSprop */
     double muon_lr, adam_lr;                    /* Muon; 0 = lr */
     int64_t ns_steps;
+    struct sw_config_numbers adafactor_eps; /* two: of squares, of the parameter's scale */
+    double clip_threshold, decay_rate;      /* Adafactor */
+    bool scale_parameter, relative_step, warmup_init;
     double max_grad_norm; /* old place of gradient_clipping; 0 = not given */
 };
 

@@ -228,6 +228,30 @@ static const struct config_field muon_fields[] = {
 };
 static SECTION(muon_params, "optimizer.params", muon_fields, SECTION_NULL, "of Muon");
 
+static const struct config_field adafactor_fields[] = {
+    NUMBER("lr", AT(optimizer.lr), "null", 0, HIGHEST,
+           "learning rate, wanted without relative_step; a scheduler replaces it",
+           .flags = FIELD_NULL, BUILT),
+    NUMBERS("eps", AT(optimizer.adafactor_eps), "[1e-30, 1e-3]", 0, HIGHEST,
+            "added to the squares of gradients; the least scale of a parameter", BUILT),
+    NUMBER("clip_threshold", AT(optimizer.clip_threshold), "1.0", 0, HIGHEST,
+           "largest root of the mean square of a direction", BUILT),
+    NUMBER("decay_rate", AT(optimizer.decay_rate), "-0.8", LOWEST, 0,
+           "means of squares keep 1 - step^decay_rate of themselves", BUILT),
+    NUMBER("beta1", AT(optimizer.momentum), "null", 0, 1,
+           "decay of the running mean of directions; null = there is none", .flags = FIELD_NULL,
+           BUILT),
+    DECAY,
+    BOOL("scale_parameter", AT(optimizer.scale_parameter), "true",
+         "the rate is a factor of the parameter's root mean square", BUILT),
+    BOOL("relative_step", AT(optimizer.relative_step), "true",
+         "the rate is the least of 1e-2 and 1 / sqrt(step), instead of lr", BUILT),
+    BOOL("warmup_init", AT(optimizer.warmup_init), "false",
+         "relative_step begins with 1e-6 step instead of 1e-2", BUILT),
+};
+static SECTION(adafactor_params, "optimizer.params", adafactor_fields, SECTION_NULL,
+               "of Adafactor, with the names that transformers gives them");
+
 #define ONEBIT                                                                                     \
     LR("1e-3"), BETAS("[0.9, 0.999]"), EPS("1e-8"), DECAY,                                         \
         BOOL("bias_correction", NOWHERE, "true", "as in Adam", BUILT),                             \
@@ -280,7 +304,6 @@ const struct config_variant sw_config_optimizers[] = {
     {"MuAdamW", SW_OPTIMIZER_OTHER, NULL, false},
     {"MuSGD", SW_OPTIMIZER_OTHER, NULL, false},
     {"Adadelta", SW_OPTIMIZER_OTHER, NULL, false},
-    {"Adafactor", SW_OPTIMIZER_OTHER, NULL, false},
     {"Adamax", SW_OPTIMIZER_OTHER, NULL, false},
     {"ASGD", SW_OPTIMIZER_OTHER, NULL, false},
     {"LBFGS", SW_OPTIMIZER_OTHER, NULL, false},
@@ -289,6 +312,7 @@ const struct config_variant sw_config_optimizers[] = {
     {"Rprop", SW_OPTIMIZER_OTHER, NULL, false},
     {"SparseAdam", SW_OPTIMIZER_SPARSE_ADAM, &sparse_adam_params, true},
     {"RMSprop", SW_OPTIMIZER_RMSPROP, &rmsprop_params, true},
+    {"Adafactor", SW_OPTIMIZER_ADAFACTOR, &adafactor_params, true},
 };
 const size_t sw_config_n_optimizers = SW_LEN(sw_config_optimizers);
 

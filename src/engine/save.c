@@ -31,7 +31,8 @@ struct tensors {
  * parts of a master, sums of a step under way, caches. */
 static const char *state_kind(const struct sw_persistent *item, char *buf, size_t cap)
 {
-    static const char *const kinds[] = {"exp_avg", "exp_avg_sq", "momentum", "sum", "square_avg"};
+    static const char *const kinds[] = {"exp_avg",    "exp_avg_sq",     "momentum",      "sum",
+                                        "square_avg", "exp_avg_sq_row", "exp_avg_sq_col"};
     const char *slash = strchr(item->name, '/');
     if (item->role != SW_ROLE_STATE || !item->param || !slash) {
         return NULL;

@@ -230,6 +230,7 @@ int sw_graph_loss_terms(const struct sw_graph *g, sw_value loss, struct sw_loss_
  * ---- */
 enum { SW_EXACT_WORDS = 44, SW_STATS_WORDS = SW_EXACT_WORDS + 4 };
 enum { SW_LAMB_WORDS = 2 * SW_STATS_WORDS }; /* stats of w, then of u */
+enum { SW_LINE_WORDS = SW_EXACT_WORDS + 1 }; /* ADAFACTOR: a sum, and the bits of a double */
 /* stats: words [0, SW_EXACT_WORDS) the sum of squares; word SW_EXACT_WORDS: elements that are not
  * finite or do not fit; the rest 0. */
 void sw_exact_add(int64_t *acc, double x); /* |x| < 2^640 */

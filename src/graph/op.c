@@ -37,6 +37,13 @@ static int in_applied(const struct sw_op *op, int k)
     return k == op->n_out - 1 ? op->attrs.update.rule.n_states + 2 : k;
 }
 
+/* The means of squares are the last states: two, or one and no factors. */
+static int in_squares(const struct sw_op *op, int k)
+{
+    const int n_squares = op->attrs.update.matrices > 0 ? 2 : 1;
+    return k < n_squares ? op->attrs.update.rule.n_states + 1 - n_squares + k : -1;
+}
+
 /* ---- shapes ---- */
 
 static void set(struct sw_view *view, enum sw_dtype dtype, struct sw_shape shape)
@@ -240,6 +247,30 @@ static void shapes_muon(const struct sw_op_desc *d, struct sw_view *out)
 {
     like(&out[0], &d->in[d->op->attrs.update.rule.n_states]);
     set(&out[1], SW_BF16, d->in[0].shape);
+}
+
+/* Rows and columns of all matrices. */
+static int64_t n_lines(const struct sw_op_desc *d)
+{
+    const struct sw_update_op_attrs *attrs = &d->op->attrs.update;
+    return attrs->matrices * (attrs->rows + attrs->columns);
+}
+
+static void shapes_adafactor_sums(const struct sw_op_desc *d, struct sw_view *out)
+{
+    set(&out[0], SW_I64, SW_SHAPE(SW_STATS_WORDS + n_lines(d) * SW_LINE_WORDS));
+}
+
+static void shapes_adafactor_moments(const struct sw_op_desc *d, struct sw_view *out)
+{
+    int k = 0;
+    for (; in_squares(d->op, k) >= 0; k++) {
+        like(&out[k], &d->in[in_squares(d->op, k)]);
+    }
+    set(&out[k], SW_I64, SW_SHAPE(SW_STATS_WORDS));
+    if (k == 2) {
+        set(&out[3], d->in[in_squares(d->op, 0)].dtype, SW_SHAPE(n_lines(d)));
+    }
 }
 
 /* All of the inputs along one dim. */
@@ -635,6 +666,14 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .flops_per_elem = 6, .takes_no_matrix = moved},
     [SW_OP_MUON_APPLY] = {.attrs = SW_ATTRS_UPDATE, .traits = SW_TRAIT_UPDATE | SW_TRAIT_PRODUCTS,
         .alias = in_same, .flops = flops_muon, .factor = 1, .takes_no_matrix = moved},
+    [SW_OP_ADAFACTOR_SUMS] = {.attrs = SW_ATTRS_UPDATE, .n_out = 1,
+        .traits = SW_TRAIT_UPDATE | SW_TRAIT_STATES, .shapes = shapes_adafactor_sums,
+        .flops_per_elem = 5, .takes_no_matrix = moved},
+    [SW_OP_ADAFACTOR_MOMENTS] = {.attrs = SW_ATTRS_UPDATE, .traits = SW_TRAIT_UPDATE,
+        .alias = in_squares, .shapes = shapes_adafactor_moments, .flops_per_elem = 4,
+        .takes_no_matrix = moved},
+    [SW_OP_ADAFACTOR_APPLY] = {.attrs = SW_ATTRS_UPDATE, .traits = SW_TRAIT_UPDATE,
+        .alias = in_same, .flops_per_elem = 7, .takes_no_matrix = moved},
     [SW_OP_USER] = {.gradient = sw_grad_user, .takes_no_matrix = theirs},
     [SW_OP_LAMB_ADD_NORMS] = {.traits = SW_TRAIT_UPDATE, .n_out = 1, .alias = in_first,
         .flops_per_elem = -1, .takes_no_matrix = made},

@@ -178,7 +178,19 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    whole matrix [R,C] -> param and its master (in  \
                                                    place), of whose elements attrs n_elems from    \
                                                    attrs origin on are here; not run where SKIP is \
-                                                   set */
+                                                   set */                                          \
+    X(ADAFACTOR_SUMS,     "adafactor_sums")     /* param, states.., streams.. -> i64: stats of w^2,\
+                                                   then for each line (the rows, then the columns, \
+                                                   of all matrices) the exact sum of g^2, and the  \
+                                                   mean that it has had; those of all slices are   \
+                                                   added word by word; this one and the next two   \
+                                                   are not run where SKIP is set */                \
+    X(ADAFACTOR_MOMENTS,  "adafactor_moments")  /* param, states.. (the last ones in place),       \
+                                                   words, streams.. -> means of squares, stats of  \
+                                                   u^2 [, a factor for each line] */               \
+    X(ADAFACTOR_APPLY,    "adafactor_apply")    /* param, states.., words, stats of u^2            \
+                                                   [, factors], streams.. -> param and the states  \
+                                                   that are no means of squares, in place */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -307,6 +319,7 @@ enum sw_update_kind {
     SW_UPDATE_SPARSE_ADAM, /* leaves elements whose gradient is 0 as they are */
     SW_UPDATE_RMSPROP,
     SW_UPDATE_MUON,
+    SW_UPDATE_ADAFACTOR,
     SW_N_UPDATE_KINDS
 };
 /* Constant parts of an update rule; lr, betas and t come from the scalar table. */
@@ -322,8 +335,12 @@ struct sw_update_attrs {
     bool eps_inside_sqrt;        /* LAMB */
     double min_coeff, max_coeff; /* LAMB: bounds of the trust ratio */
     double lr_decay, initial;    /* ADAGRAD: of the rate; what the sum of squares begins with */
+    /* ADAFACTOR: the least scale, the power that means of squares decay by, the largest rms of a
+     * direction; the rate is a factor of the parameter's scale */
+    double least_scale, decay_rate, clip_threshold;
+    bool scale_parameter;
     /* of the group that a parameter is in: a factor of the rate, betas in place of the table's;
-     * RMSPROP: always, its momentum and alpha; MUON: its momentum */
+     * RMSPROP: always, its momentum and alpha; MUON, ADAFACTOR: its momentum */
     bool is_scaled, has_betas;
     double lr_scale, beta1, beta2;
 };
@@ -332,11 +349,14 @@ struct sw_update_attrs {
 struct sw_update_op_attrs {
     struct sw_update_attrs rule;
     int64_t first;   /* UPDATE: element of the parameter */
-    int64_t n_elems; /* LAMB, MUON: elements that are no padding */
-    /* MUON, moments of bf16: element of the whole tensor that is the parameter's first one here;
-     * and what names the tensor among those that draw */
+    int64_t n_elems; /* LAMB, MUON, ADAFACTOR: elements that are no padding */
+    /* MUON, ADAFACTOR, moments of bf16: element of the whole tensor that is the parameter's first
+     * one here; and what names the tensor among those that draw */
     int64_t origin;
     uint64_t draw;
+    /* ADAFACTOR: elements of the whole tensor; the matrices that its last two dimensions are, 0 =
+     * it has fewer; and which slice of the means is here */
+    int64_t whole, matrices, rows, columns, slice;
 };
 
 /* Which member of struct sw_attrs the ops of a kind have. */

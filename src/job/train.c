@@ -29,6 +29,7 @@ struct told {
     struct sw_job_monitors monitors;
     struct sw_job_profile profile;
     struct pace pace;
+    struct sw_job_settings writing; /* of an encoder-decoder's samples */
 };
 
 struct job {
@@ -97,6 +98,13 @@ static bool is_text(const struct job *job)
     return job->task.task->rows == SW_ROWS_TEXT;
 }
 
+/* An encoder reads what a sample is asked. */
+static bool is_answered(const struct job *job)
+{
+    const struct sw_task *task = job->task.task;
+    return task->rows == SW_ROWS_TARGETS || task->rows == SW_ROWS_SPANS;
+}
+
 static bool is_images(const struct job *job)
 {
     return job->task.task->rows == SW_ROWS_IMAGES;
@@ -119,9 +127,14 @@ static sw_status choose_task(struct job *job)
     const struct sw_dataset_options files = {
         .files = o->data, .n_files = o->n_data, .as_text = o->as_text};
     SW_TRY(sw_job_task_choose(&o->task, o->model, &files, &job->task));
-    if (!is_text(job) && o->sample_every > 0) {
+    if (!is_text(job) && !is_answered(job) && o->sample_every > 0) {
         return SW_FAIL(SW_E_ARG, "--sample-every: a model for the task \"%s\" continues no text",
                        job->task.task->name);
+    }
+    if (is_answered(job) && o->sample_every > 0 && !(o->sample_prompt && *o->sample_prompt)) {
+        return SW_FAIL(SW_E_ARG,
+                       "--sample-every: an encoder-decoder writes a text for one that it reads; "
+                       "wanted --sample-prompt");
     }
     return SW_OK;
 }
@@ -367,7 +380,16 @@ static sw_status validate(struct job *job)
 /* What a sample begins with. */
 static sw_status sample_prompt(const struct job *job, struct sw_ids *prompt)
 {
-    const char *text = job->options->sample_prompt;
+    const char *text = job->options->sample_prompt, *prefix = job->options->task.source_prefix;
+    if (is_answered(job)) {
+        struct sw_str whole = {0};
+        sw_str_printf(&whole, "%s%s", prefix ? prefix : "", text);
+        const sw_status st =
+            whole.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a sample")
+                         : sw_tokenizer_encode(job->tokenizer, whole.ptr, whole.len, true, prompt);
+        sw_str_fini(&whole);
+        return st;
+    }
     const int32_t eos = sw_tokenizer_eos(job->tokenizer);
     if (text && *text && job->chat.chat) { /* a question, and then the answer */
         SW_TRY(sw_chat_ask(job->chat.chat, text, prompt));
@@ -385,14 +407,22 @@ static sw_status sample_prompt(const struct job *job, struct sw_ids *prompt)
 }
 
 /* A prompt that cannot be continued is refused before the first step, not at the first sample. */
-static sw_status check_sample(const struct job *job)
+static sw_status check_sample(struct job *job)
 {
     struct sw_ids prompt = {0};
     if (job->options->sample_every < 1 || !job->tokenizer) {
         return SW_OK;
     }
-    const int64_t most = job->facts.generate_tokens;
-    sw_status st = sample_prompt(job, &prompt);
+    const int64_t most = is_answered(job) ? job->tokens + 1 : job->facts.generate_tokens;
+    sw_status st = is_answered(job)
+                       ? sw_job_settings_read(job->options->model, true, false, &job->told.writing)
+                       : SW_OK;
+    SW_TRY(st);
+    if (is_answered(job) && job->told.writing.stops.len == 0 &&
+        sw_tokenizer_eos(job->tokenizer) >= 0) {
+        SW_TRY(sw_ids_push(&job->told.writing.stops, sw_tokenizer_eos(job->tokenizer)));
+    }
+    st = sample_prompt(job, &prompt);
     if (st < 0) {
         st = sw_fail_prefix(st, "--sample-prompt");
     } else if (prompt.len >= most) {
@@ -407,6 +437,8 @@ static sw_status print_sample(struct job *job)
 {
     const struct sw_train_options *o = job->options;
     const bool chat = job->chat.chat && o->sample_prompt && *o->sample_prompt;
+    const bool answered = is_answered(job);
+    const char *between = chat || answered ? "\n" : "";
     const int64_t most = job->facts.generate_tokens;
     struct sw_ids prompt = {0};
     int32_t *out = NULL;
@@ -415,27 +447,29 @@ static sw_status print_sample(struct job *job)
     sw_status st = SW_OK;
     SW_TRY_OR(done, sample_prompt(job, &prompt));
     const int64_t wanted = o->sample_tokens > 0 ? o->sample_tokens : 200;
-    const int64_t n_new = sw_min_i64(wanted, most - prompt.len);
+    const int64_t n_new = sw_min_i64(wanted, answered ? most : most - prompt.len);
     out = sw_alloc("train", (size_t)(n_new > 0 ? n_new : 1) * sizeof *out);
     if (!out) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for a sample");
         goto done;
     }
-    const struct sw_sampling sampling = {.temperature = 0.8,
-                                         .top_k = 40,
-                                         .seed = job->facts.seed +
-                                                 (uint64_t)sw_engine_step(job->engine),
-                                         .stop_id = chat ? sw_tokenizer_eos(job->tokenizer) : -1};
+    struct sw_sampling sampling = {.temperature = answered ? 0 : 0.8,
+                                   .top_k = 40,
+                                   .seed = job->facts.seed + (uint64_t)sw_engine_step(job->engine),
+                                   .stop_id = chat ? sw_tokenizer_eos(job->tokenizer) : -1};
+    if (answered) { /* the likeliest text, as `spillway generate` writes it */
+        sw_job_settings_apply(&job->told.writing, prompt.len, true, &sampling);
+    }
     SW_TRY_OR(done,
               sw_generate(job->engine, prompt.ptr, prompt.len, n_new, &sampling, out, &n, NULL));
     SW_TRY_OR(done, sw_tokenizer_decode(job->tokenizer, out, n, true, &text, NULL));
     sw_progress_end(&job->progress);
     fprintf(job->out, "--- sample at step %lld ---\n%s%s%s\n---\n",
             (long long)sw_engine_step(job->engine), o->sample_prompt ? o->sample_prompt : "",
-            chat ? "\n" : "", text);
+            between, text);
     if (job->leads) {
         st = sw_sample_record(o->output, sw_engine_step(job->engine),
-                              o->sample_prompt ? o->sample_prompt : "", chat ? "\n" : "", text);
+                              o->sample_prompt ? o->sample_prompt : "", between, text);
     }
 done:
     sw_ids_fini(&prompt);
@@ -1060,6 +1094,7 @@ static void tear_down(struct job *job)
     sw_job_chat_close(&job->chat);
     sw_tokenizer_close(job->tokenizer);
     sw_job_rows_close(&job->rows);
+    sw_job_settings_fini(&job->told.writing);
     sw_job_measure_close(&job->measure);
     sw_job_task_close(&job->task);
     sw_free(job->shared);

@@ -17,9 +17,10 @@ enum { SW_SCHEDULE_GROUPS = 16 };
 struct sw_schedule {
     enum sw_scheduler_type type;
     int n_groups;
-    bool has_betas;      /* the optimizer has beta1 and beta2 */
-    double lr;           /* of the optimizer block */
-    double beta1, beta2; /* of the optimizer block */
+    bool has_betas;                  /* the optimizer has beta1 and beta2 */
+    bool is_relative, starts_slowly; /* Adafactor's relative_step, and its warmup_init */
+    double lr;                       /* of the optimizer block */
+    double beta1, beta2;             /* of the optimizer block */
     /* Warmup*, OneCycle, LRRangeTest (min only) */
     double min_lr[SW_SCHEDULE_GROUPS], max_lr[SW_SCHEDULE_GROUPS];
     /* Warmup* */
@@ -92,7 +93,7 @@ struct sw_update_rule {
     bool decay_1d;                    /* false: parameters of one dimension do not decay */
     bool half_moments;                /* moments of bf16, rounded stochastically: Adam */
     double matrix_scale, other_scale; /* MUON: of the rate; of what is no matrix */
-    double momentum;                  /* SGD: goes into the scalar BETA1; RMSprop */
+    double momentum;                  /* SGD: goes into the scalar BETA1; RMSprop, Adafactor */
     struct sw_update_groups *groups;  /* bound; NULL = there are none; of who made the rule */
 };
 
@@ -137,7 +138,10 @@ uint64_t sw_update_groups_hash(const struct sw_update_groups *groups, uint64_t h
 struct sw_update_state {
     const char *kind; /* "master_lo", "master", "exp_avg", "exp_avg_sq", "momentum", "sum", .. */
     enum sw_dtype dtype;
+    /* one for each row or column of the matrices that the last two dimensions are */
+    enum { SW_STATE_OF_ELEMENTS, SW_STATE_OF_ROWS, SW_STATE_OF_COLUMNS } of;
 };
 enum { SW_UPDATE_MAX_STATES = 4 };
-int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtype,
+/* rank: of the parameter. */
+int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtype, int rank,
                      struct sw_update_state out[SW_UPDATE_MAX_STATES]);

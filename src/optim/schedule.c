@@ -98,6 +98,8 @@ sw_status sw_schedule_init(struct sw_schedule *schedule, const struct sw_config 
                        SW_SCHEDULE_GROUPS);
     }
     s.lr = optimizer->lr;
+    s.is_relative = optimizer->type == SW_OPTIMIZER_ADAFACTOR && optimizer->relative_step;
+    s.starts_slowly = optimizer->warmup_init;
     s.has_betas = optimizer->betas.n == 2;
     s.beta1 = s.has_betas ? optimizer->betas.items[0] : 0;
     s.beta2 = s.has_betas ? optimizer->betas.items[1] : 0;
@@ -232,6 +234,10 @@ struct sw_rates sw_schedule_at(const struct sw_schedule *s, int i_group, int64_t
 {
     SW_ASSERT(i_group >= 0 && i_group < s->n_groups && i_step >= 0);
     struct sw_rates out = {s->lr, s->beta1, s->beta2};
+    if (s->is_relative) {
+        const double t = (double)(i_step + 1);
+        out.lr = fmin(s->starts_slowly ? 1e-6 * t : 1e-2, 1 / sqrt(t));
+    }
     if (s->type == SW_SCHEDULER_NONE) {
         return out;
     }

@@ -17,6 +17,19 @@ static void init_muon(const struct sw_optimizer_config *optimizer, struct sw_upd
     rule->other_scale = optimizer->adam_lr > 0 ? optimizer->adam_lr / lr : 1;
 }
 
+static void init_adafactor(const struct sw_optimizer_config *optimizer, struct sw_update_rule *rule)
+{
+    const double *eps = optimizer->adafactor_eps.items;
+    rule->attrs.kind = SW_UPDATE_ADAFACTOR;
+    rule->attrs.eps = eps[0];
+    rule->attrs.least_scale = eps[1];
+    rule->attrs.clip_threshold = optimizer->clip_threshold;
+    rule->attrs.decay_rate = optimizer->decay_rate;
+    rule->attrs.scale_parameter = optimizer->scale_parameter;
+    rule->attrs.has_betas = true;
+    rule->attrs.beta1 = rule->momentum = optimizer->momentum;
+}
+
 sw_status sw_update_rule_init(const struct sw_optimizer_config *optimizer, bool decay_1d,
                               struct sw_update_rule *out)
 {
@@ -65,6 +78,9 @@ sw_status sw_update_rule_init(const struct sw_optimizer_config *optimizer, bool 
     case SW_OPTIMIZER_MUON:
         init_muon(optimizer, &rule);
         break;
+    case SW_OPTIMIZER_ADAFACTOR:
+        init_adafactor(optimizer, &rule);
+        break;
     default:
         return SW_FAIL(SW_E_UNSUP, "optimizer.type: %s has no update rule in this version",
                        optimizer->name ? optimizer->name : "none given");
@@ -104,41 +120,52 @@ struct sw_update_rule sw_update_rule_of(const struct sw_update_rule *rule, const
     return of;
 }
 
-int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtype,
+int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtype, int rank,
                      struct sw_update_state out[SW_UPDATE_MAX_STATES])
 {
     const enum sw_dtype dtype = param_dtype == SW_F64 ? SW_F64 : SW_F32;
     int n = 0;
     if (param_dtype == SW_BF16) {
-        out[n++] = (struct sw_update_state){"master_lo", SW_I16};
+        out[n++] = (struct sw_update_state){.kind = "master_lo", .dtype = SW_I16};
     } else if (param_dtype == SW_F16) {
-        out[n++] = (struct sw_update_state){"master", SW_F32};
+        out[n++] = (struct sw_update_state){.kind = "master", .dtype = SW_F32};
     }
     const enum sw_dtype moment = rule->half_moments && dtype == SW_F32 ? SW_BF16 : dtype;
     switch (rule->attrs.kind) {
     case SW_UPDATE_MUON:
-        out[n++] = (struct sw_update_state){"momentum", dtype};
+        out[n++] = (struct sw_update_state){.kind = "momentum", .dtype = dtype};
         break;
     case SW_UPDATE_SGD:
         if (rule->momentum != 0) {
-            out[n++] = (struct sw_update_state){"momentum", dtype};
+            out[n++] = (struct sw_update_state){.kind = "momentum", .dtype = dtype};
         }
         break;
     case SW_UPDATE_ADAGRAD:
-        out[n++] = (struct sw_update_state){"sum", dtype};
+        out[n++] = (struct sw_update_state){.kind = "sum", .dtype = dtype};
         break;
     case SW_UPDATE_RMSPROP:
-        out[n++] = (struct sw_update_state){"square_avg", dtype};
+        out[n++] = (struct sw_update_state){.kind = "square_avg", .dtype = dtype};
         if (rule->momentum != 0) {
-            out[n++] = (struct sw_update_state){"momentum", dtype};
+            out[n++] = (struct sw_update_state){.kind = "momentum", .dtype = dtype};
         }
         break;
+    case SW_UPDATE_ADAFACTOR:
+        if (rule->momentum != 0) {
+            out[n++] = (struct sw_update_state){.kind = "exp_avg", .dtype = dtype};
+        }
+        if (rank < 2) {
+            out[n++] = (struct sw_update_state){.kind = "exp_avg_sq", .dtype = dtype};
+            break;
+        }
+        out[n++] = (struct sw_update_state){"exp_avg_sq_row", dtype, SW_STATE_OF_ROWS};
+        out[n++] = (struct sw_update_state){"exp_avg_sq_col", dtype, SW_STATE_OF_COLUMNS};
+        break;
     case SW_UPDATE_LION:
-        out[n++] = (struct sw_update_state){"exp_avg", dtype};
+        out[n++] = (struct sw_update_state){.kind = "exp_avg", .dtype = dtype};
         break;
     default:
-        out[n++] = (struct sw_update_state){"exp_avg", moment};
-        out[n++] = (struct sw_update_state){"exp_avg_sq", moment};
+        out[n++] = (struct sw_update_state){.kind = "exp_avg", .dtype = moment};
+        out[n++] = (struct sw_update_state){.kind = "exp_avg_sq", .dtype = moment};
     }
     return n;
 }

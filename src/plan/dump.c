@@ -137,8 +137,8 @@ static void dump_operands(const struct sw_program *program, int32_t i, struct sw
 
 static const char *const acts[] = {"",     "gelu", "gelu_tanh", "relu",
                                    "silu", "tanh", "sigmoid",   "quick_gelu"};
-static const char *const rules[] = {"adam", "sgd",         "lamb",    "adagrad",
-                                    "lion", "sparse_adam", "rmsprop", "muon"};
+static const char *const rules[] = {"adam",        "sgd",     "lamb", "adagrad",  "lion",
+                                    "sparse_adam", "rmsprop", "muon", "adafactor"};
 
 enum type { TYPE_BOOL, TYPE_INT, TYPE_I64, TYPE_REAL, TYPE_ACT, TYPE_RULE };
 
@@ -219,6 +219,15 @@ static const struct attr {
     ATTR(SW_ATTRS_UPDATE, update.rule.has_betas, TYPE_BOOL),
     ATTR(SW_ATTRS_UPDATE, update.rule.beta1, TYPE_REAL),
     ATTR(SW_ATTRS_UPDATE, update.rule.beta2, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.least_scale, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.decay_rate, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.clip_threshold, TYPE_REAL),
+    ATTR(SW_ATTRS_UPDATE, update.rule.scale_parameter, TYPE_BOOL),
+    ATTR(SW_ATTRS_UPDATE, update.whole, TYPE_I64),
+    ATTR(SW_ATTRS_UPDATE, update.matrices, TYPE_I64),
+    ATTR(SW_ATTRS_UPDATE, update.rows, TYPE_I64),
+    ATTR(SW_ATTRS_UPDATE, update.columns, TYPE_I64),
+    ATTR(SW_ATTRS_UPDATE, update.slice, TYPE_I64),
     ATTR(SW_ATTRS_UPDATE, update.first, TYPE_I64),
     ATTR(SW_ATTRS_UPDATE, update.origin, TYPE_I64),
     ATTR(SW_ATTRS_UPDATE, update.n_elems, TYPE_I64),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // An update rule as ops of the list: the states of a parameter, and the op that moves it. LAMB
-// needs two, with the norms of the whole tensor between them, and Muon the whole matrix. The
-// arithmetic is the kernels'; the rates come from the scalar table.
+// needs two, with the norms of the whole tensor between them, Muon the whole matrix, and Adafactor
+// sums over it twice. The arithmetic is the kernels'; the rates come from the scalar table.
 #include <stdio.h>
+#include <string.h>
 
 #include "plan/private.h"
 
@@ -60,17 +61,22 @@ static int32_t emit_moments(struct sw_ir *ir, struct sw_attrs *attrs, const sw_v
     return ir->status < 0 ? -1 : op;
 }
 
-/* The norms of slices are added exactly, so every rank has the ratio that one rank would have. */
-sw_value sw_emit_lamb_merge(struct sw_ir *ir, int32_t moments, sw_value norms)
+/* Exact sums over slices are added, so every rank has what one rank would have. */
+static sw_value merge_sums(struct sw_ir *ir, sw_value target, sw_value sums)
 {
-    if (ir->status < 0 || !sw_ir_is_slice(&ir->values[ir->ops[moments].in[0]])) {
-        return norms;
+    if (ir->status < 0 || !sw_ir_is_slice(&ir->values[target])) {
+        return sums;
     }
-    const int32_t merge = sw_ir_add_move(ir, SW_MOVE_MERGE, &norms, 1);
+    const int32_t merge = sw_ir_add_move(ir, SW_MOVE_MERGE, &sums, 1);
     if (merge >= 0) {
         ir->ops[merge].unless_skipped = true;
     }
-    return sw_ir_add_out_in_place(ir, merge, norms);
+    return sw_ir_add_out_in_place(ir, merge, sums);
+}
+
+sw_value sw_emit_lamb_merge(struct sw_ir *ir, int32_t moments, sw_value norms)
+{
+    return ir->status < 0 ? norms : merge_sums(ir, ir->ops[moments].in[0], norms);
 }
 
 static sw_value trust_ratio(struct sw_ir *ir, sw_value param)
@@ -176,7 +182,104 @@ static sw_value emit_muon(struct sw_ir *ir, struct sw_attrs *attrs, int ranks, s
     return apply < 0 ? SW_NO_VALUE : ir->ops[apply].out[0];
 }
 
+/* ---- Adafactor ---- */
+
+/* What of the tensor is here, and which matrices its last two dimensions are. */
+static void describe_part(const struct sw_ir_value *target, struct sw_update_op_attrs *attrs)
+{
+    const bool is_slice = sw_ir_is_slice(target);
+    const struct sw_shape *whole = is_slice ? &target->form->whole : &target->form->shape;
+    attrs->n_elems = real_elems(target);
+    attrs->origin = is_slice ? target->form->first : 0;
+    attrs->slice = is_slice ? target->form->first / target->form->elems : 0;
+    attrs->whole = sw_shape_elems(whole);
+    if (whole->rank >= 2) {
+        attrs->rows = whole->dims[whole->rank - 2];
+        attrs->columns = sw_shape_last(whole);
+        attrs->matrices = attrs->whole / (attrs->rows * attrs->columns);
+    }
+}
+
+/* Behind the states what the ops before have made goes into an op's inputs, in front of the
+ * streams; returns how many it has then, -1 = too many. */
+static int insert(struct sw_ir *ir, sw_value *in, int n_in, int at, const sw_value *made,
+                  int n_made)
+{
+    if (n_in + n_made > SW_MAX_INPUTS) {
+        sw_ir_fail(ir, SW_E_UNSUP, "%s: more uses of one parameter than Adafactor takes",
+                   ir->values[sw_ir_root(ir, in[0])].name);
+        return -1;
+    }
+    memmove(&in[at + n_made], &in[at], (size_t)(n_in - at) * sizeof *in);
+    memcpy(&in[at], made, (size_t)n_made * sizeof *in);
+    return n_in + n_made;
+}
+
+/* in: target, states, streams. */
+static sw_value emit_adafactor(struct sw_ir *ir, struct sw_attrs *attrs, sw_value *in, int n_in)
+{
+    const int n_states = attrs->update.rule.n_states, at = 1 + n_states;
+    enum { WORDS, NORM, FACTORS, N_MADE };
+    sw_value made[N_MADE];
+    describe_part(&ir->values[in[0]], &attrs->update);
+    const int n_squares = attrs->update.matrices > 0 ? 2 : 1;
+    const int n_made = attrs->update.matrices > 0 ? N_MADE : FACTORS;
+    const int64_t n_lines = attrs->update.matrices * (attrs->update.rows + attrs->update.columns);
+
+    const int32_t sums = add_predicated(ir, SW_OP_ADAFACTOR_SUMS, in, n_in, attrs);
+    made[WORDS] = merge_sums(
+        ir, in[0],
+        sw_ir_add_out(ir, sums, SW_I64, SW_SHAPE(SW_STATS_WORDS + n_lines * SW_LINE_WORDS)));
+
+    sw_value of_moments[SW_MAX_INPUTS];
+    memcpy(of_moments, in, (size_t)n_in * sizeof *in);
+    const int n_of_moments = insert(ir, of_moments, n_in, at, made, 1);
+    const int32_t moments = n_of_moments < 0 ? -1
+                                             : add_predicated(ir, SW_OP_ADAFACTOR_MOMENTS,
+                                                              of_moments, n_of_moments, attrs);
+    for (int i = at - n_squares; i < at; i++) {
+        in[i] = sw_ir_add_out_in_place(ir, moments, in[i]);
+    }
+    made[NORM] =
+        merge_sums(ir, in[0], sw_ir_add_out(ir, moments, SW_I64, SW_SHAPE(SW_STATS_WORDS)));
+    if (n_made == N_MADE) {
+        const bool is_wide = ir->status >= 0 && ir->values[in[at - 1]].dtype == SW_F64;
+        made[FACTORS] = sw_ir_add_out(ir, moments, is_wide ? SW_F64 : SW_F32, SW_SHAPE(n_lines));
+    }
+
+    n_in = ir->status < 0 ? -1 : insert(ir, in, n_in, at, made, n_made);
+    const int32_t apply =
+        n_in < 0 ? -1 : add_predicated(ir, SW_OP_ADAFACTOR_APPLY, in, n_in, attrs);
+    for (int i = 0; i < at - n_squares; i++) {
+        sw_ir_add_out_in_place(ir, apply, in[i]);
+    }
+    return apply < 0 ? SW_NO_VALUE : ir->ops[apply].out[0];
+}
+
 /* ---- all rules ---- */
+
+/* The state of an update, of a tensor or a slice that `of` is: one for each of its elements, or for
+ * each line of its matrices. */
+static void shape_state(const struct sw_ir_form *of, const struct sw_update_state *state, int ranks,
+                        struct sw_shape *shape, struct sw_shape *whole, int64_t *first)
+{
+    *shape = of->shape;
+    *whole = of->whole;
+    *first = of->first;
+    if (state->of == SW_STATE_OF_ELEMENTS) {
+        return;
+    }
+    struct sw_shape *lines = of->whole.rank >= 0 ? whole : shape;
+    if (state->of == SW_STATE_OF_COLUMNS) {
+        lines->dims[lines->rank - 2] = lines->dims[lines->rank - 1];
+    }
+    lines->rank--;
+    if (of->whole.rank >= 0) {
+        const int64_t slice = sw_slice_elems(sw_shape_elems(whole), ranks);
+        *first = of->first / sw_shape_elems(shape) * slice;
+        *shape = SW_SHAPE(slice);
+    }
+}
 
 /* What belongs to a tile of the parameter. */
 static sw_value tile_of_state(struct sw_ir *ir, sw_value state, const struct sw_ir_value *tile)
@@ -209,10 +312,11 @@ static bool is_looked_up(const struct sw_ir *ir, sw_value param)
 
 /* Target, states and streams as inputs of an update, and its attributes; returns how many inputs,
  * -1 after a failure. */
-static int list_inputs(struct sw_ir *ir, const struct sw_update_rule *rule, sw_value param,
+static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param,
                        sw_value target, const sw_value *streams, int n_streams,
                        struct sw_attrs *attrs, sw_value in[SW_MAX_INPUTS])
 {
+    const struct sw_update_rule *rule = options->rule;
     if (ir->status < 0) {
         return -1;
     }
@@ -223,7 +327,7 @@ static int list_inputs(struct sw_ir *ir, const struct sw_update_rule *rule, sw_v
     struct sw_update_state states[SW_UPDATE_MAX_STATES];
     const struct sw_update_rule its = sw_update_rule_of(rule, info.name, rank);
     *attrs = (struct sw_attrs){.update = {.rule = its.attrs}};
-    attrs->update.rule.n_states = sw_update_states(&its, info.dtype, states);
+    attrs->update.rule.n_states = sw_update_states(&its, info.dtype, rank, states);
     if (rule->attrs.kind == SW_UPDATE_SPARSE_ADAM && !is_looked_up(ir, param)) {
         attrs->update.rule.kind = SW_UPDATE_ADAM; /* as its users give it tables alone */
     }
@@ -241,12 +345,13 @@ static int list_inputs(struct sw_ir *ir, const struct sw_update_rule *rule, sw_v
     for (int i = 0; i < attrs->update.rule.n_states; i++) {
         char name[512];
         snprintf(name, sizeof name, "%s/%s", states[i].kind, info.name);
-        const sw_value state =
-            sw_ir_state(ir, name, states[i].dtype, is_tile ? info.form->shape : slice.form->shape,
-                        sw_ir_root(ir, param));
+        struct sw_shape shape, whole;
+        int64_t first;
+        shape_state(is_tile ? info.form : slice.form, &states[i], options->ranks, &shape, &whole,
+                    &first);
+        const sw_value state = sw_ir_state(ir, name, states[i].dtype, shape, sw_ir_root(ir, param));
         if (state >= 0) {
-            const struct sw_ir_form *of = is_tile ? info.form : slice.form;
-            sw_ir_be_slice(ir, state, of->whole, of->first);
+            sw_ir_be_slice(ir, state, whole, first);
             ir->values[state].state = SW_STATE_OPTIMIZER;
         }
         in[n_in++] = is_tile ? tile_of_state(ir, state, &slice) : state;
@@ -254,12 +359,12 @@ static int list_inputs(struct sw_ir *ir, const struct sw_update_rule *rule, sw_v
     return add_streams(ir, info.name, streams, n_streams, in, n_in);
 }
 
-int32_t sw_emit_lamb_moments(struct sw_ir *ir, const struct sw_update_rule *rule, sw_value tile,
+int32_t sw_emit_lamb_moments(struct sw_ir *ir, const struct sw_plan_options *options, sw_value tile,
                              const sw_value *streams, int n_streams)
 {
     struct sw_attrs attrs;
     sw_value in[SW_MAX_INPUTS];
-    const int n_in = list_inputs(ir, rule, tile, tile, streams, n_streams, &attrs, in);
+    const int n_in = list_inputs(ir, options, tile, tile, streams, n_streams, &attrs, in);
     return n_in < 0 ? -1 : emit_moments(ir, &attrs, in, n_in);
 }
 
@@ -269,7 +374,7 @@ sw_value sw_emit_update(struct sw_ir *ir, const struct sw_plan_options *options,
     const struct sw_update_rule *rule = options->rule;
     struct sw_attrs attrs;
     sw_value in[SW_MAX_INPUTS];
-    const int n_in = list_inputs(ir, rule, param, target, streams, n_streams, &attrs, in);
+    const int n_in = list_inputs(ir, options, param, target, streams, n_streams, &attrs, in);
     if (n_in < 0) {
         return SW_NO_VALUE;
     }
@@ -278,6 +383,9 @@ sw_value sw_emit_update(struct sw_ir *ir, const struct sw_plan_options *options,
     }
     if (attrs.update.rule.kind == SW_UPDATE_MUON) {
         return emit_muon(ir, &attrs, options->ranks, in, n_in);
+    }
+    if (rule->attrs.kind == SW_UPDATE_ADAFACTOR) {
+        return emit_adafactor(ir, &attrs, in, n_in);
     }
     const int32_t op = add_predicated(ir, SW_OP_UPDATE, in, n_in, &attrs);
     for (int i = 0; i <= attrs.update.rule.n_states; i++) {

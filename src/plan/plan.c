@@ -615,6 +615,11 @@ static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_optio
                                    options->rule->other_scale};
             h = sw_hash(h, muon, sizeof muon);
         }
+        if (a->kind == SW_UPDATE_ADAFACTOR) {
+            const double adafactor[] = {a->least_scale, a->clip_threshold, a->decay_rate,
+                                        a->scale_parameter};
+            h = sw_hash(h, adafactor, sizeof adafactor);
+        }
         h = sw_update_groups_hash(options->rule->groups, h);
         h = options->rule->half_moments ? sw_hash_str(h, "moments bf16") : h;
     }

@@ -200,7 +200,7 @@ sw_value sw_emit_update(struct sw_ir *ir, const struct sw_plan_options *options,
  * step of each. A tile and its states are offloaded and come twice; so the second op reads them by
  * the names that they had before the first. */
 /* Returns the op of the tile's moments, -1 after a failure. */
-int32_t sw_emit_lamb_moments(struct sw_ir *ir, const struct sw_update_rule *rule, sw_value tile,
+int32_t sw_emit_lamb_moments(struct sw_ir *ir, const struct sw_plan_options *options, sw_value tile,
                              const sw_value *streams, int n_streams);
 /* The norms that it makes, and those of tiles before it where there are any (else SW_NO_VALUE). */
 sw_value sw_emit_lamb_norms(struct sw_ir *ir, int32_t moments, sw_value before);

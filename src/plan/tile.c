@@ -71,11 +71,15 @@ static int64_t rows_of_gradient(const struct sw_ir *ir, sw_value grad)
                : 0;
 }
 
-/* Muon wants whole matrices. */
+/* Muon wants whole matrices, Adafactor means over them. */
 static bool is_whole(const struct sw_ir_value *info, const struct sw_update_rule *rule)
 {
-    return rule &&
-           sw_update_rule_of(rule, info->name, info->form->shape.rank).attrs.kind == SW_UPDATE_MUON;
+    if (!rule) {
+        return false;
+    }
+    const enum sw_update_kind kind =
+        sw_update_rule_of(rule, info->name, info->form->shape.rank).attrs.kind;
+    return kind == SW_UPDATE_MUON || kind == SW_UPDATE_ADAFACTOR;
 }
 
 static bool is_large(const struct sw_ir_value *info, const struct sw_plan_options *options)

@@ -320,7 +320,7 @@ static void update_tile_by_norms(struct sw_ir *ir, const struct sw_plan_options 
 {
     sw_value norms = feed->tile_before ? feed->tile_before->norms : SW_NO_VALUE;
     sw_value ratio = SW_NO_VALUE;
-    feed->moments = sw_emit_lamb_moments(ir, options->rule, feed->param, feed->streams, feed->n);
+    feed->moments = sw_emit_lamb_moments(ir, options, feed->param, feed->streams, feed->n);
     feed->norms = norms = sw_emit_lamb_norms(ir, feed->moments, norms);
     if (feed->next_tile) {
         return;

@@ -141,6 +141,14 @@ static void recorded_ranks_pass_vertically(void **state)
     assert_true(passes_with(path, &options));
 }
 
+static void own_optimizers_pass(void **state)
+{
+    char folder[TEST_PATH_CAP];
+    (void)state;
+    test_join(folder, own, "optimizers");
+    assert_int_equal(check_folder(folder), 4);
+}
+
 /* What an optimizer trace is of: the name in its reference.json. */
 static bool is_built(const char *path)
 {
@@ -433,6 +441,7 @@ int main(void)
         cmocka_unit_test(recorded_models_pass),
         cmocka_unit_test(recorded_adapters_pass),
         cmocka_unit_test(recorded_ranks_pass_vertically),
+        cmocka_unit_test(own_optimizers_pass),
         cmocka_unit_test(recorded_optimizers_pass_or_are_refused_by_name),
         cmocka_unit_test(a_spoiled_recording_fails),
         cmocka_unit_test(a_short_batch_is_refused),

@@ -483,6 +483,29 @@ static void is_built(const char *text)
     sw_config_close(c);
 }
 
+#define ADAFACTOR(params) "\"optimizer\": {\"type\": \"Adafactor\", \"params\": {" params "}}"
+
+/* One of relative_step, lr and a scheduler chooses the rate. */
+static void adafactor_says_who_chooses_its_rate(void **state)
+{
+    (void)state;
+    is_built("{" ADAFACTOR("") "}");
+    is_built("{" ADAFACTOR("\"lr\": null, \"warmup_init\": true") "}");
+    is_built("{" ADAFACTOR(
+        "\"lr\": 1e-3, \"relative_step\": false") ", \"scheduler\": "
+                                                  "{\"type\": \"WarmupLR\", \"params\": {}}}");
+    REFUSED("{" ADAFACTOR("\"lr\": 1e-3") "}", "optimizer.params.lr", "relative_step");
+    REFUSED("{" ADAFACTOR("\"relative_step\": false") "}", "optimizer.params.lr", "is wanted");
+    REFUSED("{" ADAFACTOR("\"relative_step\": false, \"lr\": 1, \"warmup_init\": true") "}",
+            "optimizer.params.warmup_init", "relative_step");
+    REFUSED("{" ADAFACTOR("") ", \"scheduler\": {\"type\": \"WarmupLR\", \"params\": {}}}",
+            "scheduler.type", "relative_step");
+    REFUSED("{" ADAFACTOR("\"eps\": [1e-30]") "}", "optimizer.params.eps", "two numbers");
+    REFUSED("{" ADAFACTOR("\"clip_threshold\": 0") "}", "optimizer.params.clip_threshold", "> 0");
+    REFUSED("{" ADAFACTOR("") ", \"spillway\": {\"tile_bytes\": \"1MB\"}}", "spillway.tile_bytes",
+            "Adafactor");
+}
+
 static void what_is_not_built_is_refused_by_name(void **state)
 {
     (void)state;
@@ -492,7 +515,7 @@ static void what_is_not_built_is_refused_by_name(void **state)
              "\"nvme_path\": \"/n\"}}}");
     not_built("{\"zero_optimization\": {\"stage\": 3, \"zero_quantized_weights\": true}}",
               "zero_optimization.zero_quantized_weights");
-    not_built("{\"optimizer\": {\"type\": \"Adafactor\"}}", "optimizer.type");
+    not_built("{\"optimizer\": {\"type\": \"NAdam\"}}", "optimizer.type");
     is_built("{\"optimizer\": {\"type\": \"Muon\"}}");
     REFUSED("{\"optimizer\": {\"type\": \"Muon\"}, \"spillway\": {\"tile_bytes\": \"1MB\"}}",
             "spillway.tile_bytes", "whole matrices");
@@ -844,6 +867,7 @@ int main(void)
         cmocka_unit_test(values_remember_their_source),
         cmocka_unit_test(train_is_micro_times_steps_times_ranks),
         cmocka_unit_test(a_fixed_k_holds_for_any_number_of_ranks),
+        cmocka_unit_test(adafactor_says_who_chooses_its_rate),
         cmocka_unit_test(what_is_not_built_is_refused_by_name),
         cmocka_unit_test(elasticity_decides_the_batch),
         cmocka_unit_test(auto_offers_what_the_batch_keys_allow),

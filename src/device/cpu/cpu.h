@@ -63,6 +63,18 @@ void sw_cpu_fast_describe(const struct cpu_device *dev, char *out, size_t cap);
 /* The rate of a matrix: higher ones move farther. */
 double sw_cpu_muon_step(const struct sw_op_desc *desc, double lr);
 
+/* ---- Adafactor's scalars (adafactor.c) ---- */
+
+/* What the means of squares keep of themselves in this step: 1 - t^decay_rate. */
+double sw_cpu_adafactor_decay(const struct sw_update_attrs *attrs, const double *scalars);
+struct cpu_adafactor_step {
+    double lr, size; /* with the scale of the parameter; and with the clipping of its direction */
+};
+/* words: their stats of w^2; norm: stats of u^2. */
+struct cpu_adafactor_step sw_cpu_adafactor_step(const struct sw_update_op_attrs *attrs,
+                                                const double *scalars, const int64_t *words,
+                                                const int64_t *norm);
+
 /* ---- LAMB's scalars (lamb.c) ---- */
 
 /* norms [SW_LAMB_WORDS] of the parts [n_parts, SW_LAMB_WORDS]. */

@@ -1037,6 +1037,140 @@ static bool muon_apply(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
+/* A matrix, several of them, none; a slice that begins and ends inside rows, one that is padding
+ * alone, one that is skipped. Of a slice the means are the second one of two. */
+static const struct sw_shape adafactor_shapes[] = {{2, {61, 37}}, {3, {3, 5, 7}}, {1, {1031}},
+                                                   {2, {37, 61}}, {2, {24, 40}},  {2, {5, 7}}};
+enum {
+    N_ADAFACTOR = SW_LEN(adafactor_shapes),
+    ADAFACTOR_SLICE = 3,
+    ADAFACTOR_PADDED,
+    ADAFACTOR_SKIPPED,
+    ADAFACTOR_HERE = 480
+};
+
+static struct sw_shape lines_of(int64_t n, bool is_slice)
+{
+    return SW_SHAPE(is_slice ? sw_ceil_div(n, 2 * SW_SQUARES_RUN) * SW_SQUARES_RUN : n);
+}
+
+static void adafactor_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dtype,
+                           int variant)
+{
+    const struct sw_shape *whole = &adafactor_shapes[variant];
+    const bool is_slice = variant == ADAFACTOR_SLICE || variant == ADAFACTOR_PADDED;
+    const struct sw_shape shape = is_slice ? SW_SHAPE(ADAFACTOR_HERE) : *whole;
+    struct sw_update_op_attrs *of = &c->op.attrs.update;
+    case_init(c, kind, "adafactor %d %s", variant, name_of(dtype));
+    c->exact = true;
+    of->rule = (struct sw_update_attrs){.kind = SW_UPDATE_ADAFACTOR,
+                                        .eps = 1e-6,
+                                        .least_scale = 1e-3,
+                                        .decay_rate = -0.8,
+                                        .clip_threshold = variant % 2 ? 0.5 : 100,
+                                        .scale_parameter = variant != 1,
+                                        .weight_decay = variant % 3 == 0 ? 0.1 : 0,
+                                        .has_betas = true,
+                                        .beta1 = variant % 2 ? 0.9 : 0};
+    of->whole = sw_shape_elems(whole);
+    of->origin = is_slice ? 960 - 480 * (variant == ADAFACTOR_SLICE) : 0;
+    of->n_elems = variant == ADAFACTOR_PADDED ? 0 : sw_shape_elems(&shape);
+    of->slice = is_slice;
+    if (whole->rank > 1) {
+        of->rows = whole->dims[whole->rank - 2];
+        of->columns = sw_shape_last(whole);
+        of->matrices = of->whole / (of->rows * of->columns);
+    }
+    c->scalars[SW_SCALAR_SKIP] = variant == ADAFACTOR_SKIPPED;
+    param_and_states(c, dtype, shape, shape, variant % 2, false);
+    if (whole->rank > 1) {
+        case_in(c, stat_of(dtype), lines_of(of->matrices * of->rows, is_slice), 0, 1);
+        case_in(c, stat_of(dtype), lines_of(of->matrices * of->columns, is_slice), 0, 1);
+    } else {
+        case_in(c, stat_of(dtype), shape, 0, 1);
+    }
+    of->rule.n_states = c->op.n_in - 1;
+}
+
+static int64_t adafactor_lines(const struct op_case *c)
+{
+    const struct sw_update_op_attrs *of = &c->op.attrs.update;
+    return of->matrices * (of->rows + of->columns);
+}
+
+/* Sums of w^2 and of the squares of each line, and the means before. */
+static void adafactor_words(struct op_case *c)
+{
+    const int64_t n = adafactor_lines(c);
+    int64_t *words =
+        c->in[case_in_zero(c, SW_I64, SW_SHAPE(SW_STATS_WORDS + n * SW_LINE_WORDS))].view.data;
+    sw_exact_add(words, 7);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t *line = words + SW_STATS_WORDS + i * SW_LINE_WORDS;
+        const double mean = 0.25 + (double)(i % 5);
+        sw_exact_add(line, 0.5 + (double)(i % 7));
+        memcpy(&line[SW_EXACT_WORDS], &mean, sizeof mean);
+    }
+}
+
+static void adafactor_streams(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    for (int i = 0; i < 1 + (variant == 0); i++) {
+        case_in(c, variant % 2 ? dtype : stat_of(dtype), c->in[0].view.shape, -1, 1);
+    }
+}
+
+static bool adafactor_sums(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= ADAFACTOR_SKIPPED) {
+        return false;
+    }
+    adafactor_init(c, SW_OP_ADAFACTOR_SUMS, dtype, variant);
+    adafactor_streams(c, dtype, variant);
+    case_out(c, SW_I64, SW_SHAPE(SW_STATS_WORDS + adafactor_lines(c) * SW_LINE_WORDS));
+    return true;
+}
+
+static bool adafactor_moments(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= ADAFACTOR_SKIPPED) {
+        return false;
+    }
+    adafactor_init(c, SW_OP_ADAFACTOR_MOMENTS, dtype, variant);
+    const int64_t n = adafactor_lines(c);
+    const int n_states = c->op.attrs.update.rule.n_states;
+    adafactor_words(c);
+    adafactor_streams(c, dtype, variant);
+    for (int i = n_states - (n > 0); i <= n_states; i++) {
+        case_out_in_place(c, i);
+    }
+    case_out(c, SW_I64, SW_SHAPE(SW_STATS_WORDS));
+    if (n > 0) {
+        case_out(c, stat_of(dtype), SW_SHAPE(n));
+    }
+    return true;
+}
+
+static bool adafactor_apply(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant >= N_ADAFACTOR) {
+        return false;
+    }
+    adafactor_init(c, SW_OP_ADAFACTOR_APPLY, dtype, variant);
+    const int64_t n = adafactor_lines(c);
+    const int n_squares = n > 0 ? 2 : 1;
+    adafactor_words(c);
+    sw_exact_add(c->in[case_in_zero(c, SW_I64, SW_SHAPE(SW_STATS_WORDS))].view.data, 3);
+    if (n > 0) {
+        case_in(c, stat_of(dtype), SW_SHAPE(n), 0.5, 2);
+    }
+    adafactor_streams(c, dtype, variant);
+    for (int i = 0; i <= c->op.attrs.update.rule.n_states - n_squares; i++) {
+        case_out_in_place(c, i);
+    }
+    return true;
+}
+
 static bool lamb_add_norms(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     (void)dtype;
@@ -1116,6 +1250,9 @@ const case_build_fn op_cases[SW_N_OP_KINDS] = {
     [SW_OP_LAMB_APPLY] = lamb_apply,
     [SW_OP_MUON_MOMENTS] = muon_moments,
     [SW_OP_MUON_APPLY] = muon_apply,
+    [SW_OP_ADAFACTOR_SUMS] = adafactor_sums,
+    [SW_OP_ADAFACTOR_MOMENTS] = adafactor_moments,
+    [SW_OP_ADAFACTOR_APPLY] = adafactor_apply,
     [SW_OP_USER] = user,
     [SW_OP_LAMB_ADD_NORMS] = lamb_add_norms,
     [SW_OP_RMS_NORM] = case_rms_norm,

@@ -855,6 +855,50 @@ static void test_lamb_norms_of_shards(void **state)
     case_fini(&r);
 }
 
+/* Slices of whole runs add up to the words of the matrix, and the means of their lines. */
+static void test_adafactor_of_shards(void **state)
+{
+    enum { SLICE = 95 * SW_SQUARES_RUN, WORDS = SW_STATS_WORDS + (61 + 37) * SW_LINE_WORDS };
+    static int64_t sum[WORDS];
+    struct op_case whole, r;
+    assert_true(op_cases[SW_OP_ADAFACTOR_SUMS](&whole, SW_F32, 0));
+    const int64_t n = n_elems(&whole.in[0]), n_slices = sw_ceil_div(n, SLICE);
+    memset(sum, 0, sizeof sum);
+    for (int64_t s = 0; s < n_slices; s++) {
+        struct op_case part, q;
+        case_init(&part, SW_OP_ADAFACTOR_SUMS, "adafactor_sums of a slice");
+        part.op.attrs = whole.op.attrs;
+        part.op.attrs.update.slice = s;
+        part.op.attrs.update.origin = s * SLICE;
+        part.op.attrs.update.n_elems = sw_min_i64(SLICE, n - s * SLICE);
+        for (int i = 0; i < whole.op.n_in; i++) {
+            const bool is_mean = i == 1 || i == 2;
+            const int64_t all = n_elems(&whole.in[i]);
+            const int64_t most =
+                is_mean ? sw_ceil_div(all, n_slices * SW_SQUARES_RUN) * SW_SQUARES_RUN : SLICE;
+            const int64_t first = sw_min_i64(s * most, all);
+            const int k = case_in_zero(&part, SW_F32, SW_SHAPE(most));
+            memcpy(part.in[k].view.data, (const float *)whole.in[i].view.data + first,
+                   (size_t)sw_min_i64(most, all - first) * sizeof(float));
+        }
+        case_out(&part, SW_I64, SW_SHAPE(WORDS));
+        run(*state, &part, &q);
+        for (int w = 0; w < WORDS; w++) {
+            sum[w] += ((const int64_t *)q.out[0].view.data)[w];
+        }
+        case_fini(&part);
+        case_fini(&q);
+    }
+    run(*state, &whole, &r);
+    sw_exact_carry(sum);
+    for (int i = 0; i < 61 + 37; i++) {
+        sw_exact_carry(sum + SW_STATS_WORDS + i * SW_LINE_WORDS);
+    }
+    assert_memory_equal(sum, r.out[0].view.data, sizeof sum);
+    case_fini(&whole);
+    case_fini(&r);
+}
+
 static void check_skipped(struct sw_device *dev, enum sw_op_kind kind, int variant)
 {
     struct op_case c, r;
@@ -873,6 +917,7 @@ static void test_a_skipped_update_changes_nothing(void **state)
 {
     check_skipped(*state, SW_OP_UPDATE, 10);
     check_skipped(*state, SW_OP_LAMB_APPLY, 6);
+    check_skipped(*state, SW_OP_ADAFACTOR_APPLY, 5);
 }
 
 /* Nobody has brought the copy along: it is made of the master, of those elements that are
@@ -928,6 +973,7 @@ int main(void)
         cmocka_unit_test(test_lamb_ratio),
         cmocka_unit_test(test_lamb_of_what_is_not_finite),
         cmocka_unit_test(test_lamb_norms_of_shards),
+        cmocka_unit_test(test_adafactor_of_shards),
         cmocka_unit_test(test_a_skipped_update_changes_nothing),
         cmocka_unit_test(test_a_skipped_update_makes_the_fp16_copy),
     };

@@ -39,8 +39,9 @@ static const struct {
     [TABLE]         = {"table", 2, {"tied", "untied"}},
     [PACKING]       = {"packing", 2, {"false", "true"}}, /* documents of 3 tokens, and padding */
     [FROZEN]        = {"frozen", 3, {"none", "some", "all but adapters"}},
-    [OPTIMIZER]     = {"optimizer", 8, {"AdamW", "Lamb", "Adagrad", "Lion", "SparseAdam",
-                                         "AdamW in bf16 by groups", "RMSprop", "Muon"}},
+    [OPTIMIZER]     = {"optimizer", 9, {"AdamW", "Lamb", "Adagrad", "Lion", "SparseAdam",
+                                         "AdamW in bf16 by groups", "RMSprop", "Muon",
+                                         "Adafactor"}},
     [STAGE]         = {"stage", 4, {"0", "1", "2", "3"}},
     [RANKS]         = {"ranks", 6, {"1", "2", "3", "4", "6", "8"}},
     [RECOMPUTE]     = {"recompute", 3, {"nothing", "what is cheap", "blocks"}},
@@ -64,7 +65,7 @@ static const struct {
 // clang-format on
 
 /* Of OPTIMIZER. */
-enum { HALF_MOMENTS = 5 /* and groups of parameters */, MUON = 7 };
+enum { HALF_MOMENTS = 5 /* and groups of parameters */, MUON = 7, ADAFACTOR };
 
 /* Choices of an axis that are met: the first of them, and how many. */
 struct choices {
@@ -81,7 +82,7 @@ static struct choices choices_of(enum matrix_devices devices, int a)
                                             [MATRIX_EMU] = {3, 3}};
         return of[devices];
     }
-    if (devices == MATRIX_EMU && a == OPTIMIZER) { /* GPUs have no Muon */
+    if (devices == MATRIX_EMU && a == OPTIMIZER) { /* GPUs have no Muon, no Adafactor */
         return (struct choices){0, MUON};
     }
     if (cpu && a == UPDATES) { /* it is one memory */
@@ -202,10 +203,10 @@ static int states_on(const struct row *row)
     return stage == 0 ? 0 : states == 2 && stage < 3 ? 1 : states;
 }
 
-/* LAMB and Muon are updated on the device. */
+/* LAMB, Muon and Adafactor are updated on the device. */
 static const char *updated_on(const struct row *row)
 {
-    const bool may = !is_second(row, OPTIMIZER) && row->at[OPTIMIZER] != MUON;
+    const bool may = !is_second(row, OPTIMIZER) && row->at[OPTIMIZER] < MUON;
     return states_on(row) == 1 && may ? choice(row, UPDATES) : "auto";
 }
 
@@ -229,7 +230,7 @@ static void write_offload(const struct row *row, char *text, size_t size)
 static bool may_tile(const struct row *row)
 {
     return row->at[STAGE] == 3 && row->at[STATES] > 0 && row->at[PARAMS] > 0 &&
-           row->at[OPTIMIZER] != MUON;
+           row->at[OPTIMIZER] < MUON;
 }
 
 /* Adapters of all layers, and a table that is trained whole, which unties a tied one. */
@@ -260,7 +261,9 @@ static const char *const optimizers[MAX_CHOICES] = {
     "\"type\": \"RMSprop\", \"params\": {\"lr\": 0.001, \"weight_decay\": 0.1, "
     "\"momentum\": 0.9}",
     "\"type\": \"Muon\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1, "
-    "\"adam_lr\": 0.003}"};
+    "\"adam_lr\": 0.003}",
+    "\"type\": \"Adafactor\", \"params\": {\"weight_decay\": 0.1, \"beta1\": 0.9, "
+    "\"eps\": [1e-10, 1e-3]}"};
 static const char half_moments[] = "\"moments\": \"bf16\", \"layer_decay\": 0.9, "
                                    "\"groups\": [{\"match\": \"*.weight\", \"lr_scale\": 0.5, "
                                    "\"betas\": [0.8, 0.95], \"weight_decay\": 0.02}], ";

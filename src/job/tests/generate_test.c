@@ -91,7 +91,7 @@ static char *generate(struct sw_generate_options o, const char *lines, sw_status
     size_t len = 0;
     bool started;
     FILE *to = open_memstream(&text, &len);
-    o.model = in_folder("model");
+    o.model = o.model ? o.model : in_folder("model");
     o.in = lines ? fmemopen((char *)(uintptr_t)lines, strlen(lines), "r") : NULL;
     warned[0] = '\0';
     sw_log_set_sink(keep_warning, NULL);
@@ -241,6 +241,112 @@ static void evaluation_writes_texts_beside_targets(void **state)
     sw_free(got);
 }
 
+/* The same seed, the same texts; the likeliest of one is the likeliest. */
+static void drawn_texts_are_of_their_seed(void **state)
+{
+    const struct sw_generate_options plain = {.prompt = "a b c", .tokens = 9};
+    struct sw_generate_options drawn = plain;
+    int n_different = 0;
+    (void)state;
+    write_plain_rules();
+    char *greedy = must(plain, NULL), *first = NULL;
+    for (uint64_t seed = 0; seed < 6; seed++) {
+        drawn.sampling = (struct sw_sampling){.temperature = 2, .seed = seed};
+        char *text = must(drawn, NULL), *again = must(drawn, NULL);
+        assert_string_equal(text, again);
+        n_different += first && strcmp(first, text) != 0;
+        free(again);
+        free(first);
+        first = text;
+    }
+    assert_true(n_different > 0);
+    free(first);
+    drawn.sampling = (struct sw_sampling){.temperature = 2, .top_k = 1, .seed = 3};
+    first = must(drawn, NULL);
+    assert_string_equal(first, greedy);
+    free(first);
+    free(greedy);
+}
+
+static struct sw_train_options training(const char **file, char *output, size_t cap)
+{
+    static char data[128], model[128];
+    write_plain_rules();
+    write_text("pairs.jsonl", "{\"source\": \"a b c\", \"target\": \"b c d\"}\n"
+                              "{\"source\": \"d e f\", \"target\": \"e f g\"}\n"
+                              "{\"source\": \"h g\", \"target\": \"g f\"}\n"
+                              "{\"source\": \"c d e\", \"target\": \"d e\"}\n");
+    snprintf(data, sizeof data, "%s/pairs.jsonl", folder);
+    snprintf(model, sizeof model, "%s/model", folder);
+    snprintf(output, cap, "%s/run", folder);
+    *file = data;
+    return (struct sw_train_options){.model = model,
+                                     .data = file,
+                                     .n_data = 1,
+                                     .output = output,
+                                     .steps = 2,
+                                     .seq_len = 8,
+                                     .task.target_len = 6,
+                                     .sample_every = 2,
+                                     .export_dtype = -1,
+                                     .quiet = true};
+}
+
+/* What a model writes after the last step is what its folder writes. */
+static void samples_of_a_training_are_texts_of_its_weights(void **state)
+{
+    char output[128], run[160], want[256], *got;
+    const char *file;
+    size_t len;
+    struct sw_train_options o = training(&file, output, sizeof output);
+    struct sw_train_result result;
+    bool started;
+    FILE *out = tmpfile();
+    (void)state;
+    o.sample_prompt = "c";
+    o.task.source_prefix = "a b ";
+    if (sw_train(&o, out, &started, &result) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    fclose(out);
+    snprintf(run, sizeof run, "%s/model", output);
+    char *text =
+        must((struct sw_generate_options){.model = run, .prompt = "a b c", .tokens = 6}, NULL);
+    text[strcspn(text, "\n")] = '\0';
+    assert_true(strlen(text) > 0);
+    snprintf(want, sizeof want, "\\n%s\"", text);
+    snprintf(run, sizeof run, "%s/samples.jsonl", output);
+    assert_int_equal(sw_file_read(run, &got, &len), SW_OK);
+    if (!strstr(got, want) || !strstr(got, "\"c\"")) {
+        fail_msg("%s lacks %s", got, want);
+    }
+    sw_free(got);
+    free(text);
+}
+
+static void samples_that_cannot_be_are_refused_first(void **state)
+{
+    static const struct {
+        const char *prompt, *says;
+    } rows[] = {{NULL, "wanted --sample-prompt"},
+                {"a b c d e f g h", "--sample-prompt has 10 tokens; wanted fewer than 9"}};
+    (void)state;
+    for (size_t r = 0; r < SW_LEN(rows); r++) {
+        char output[128];
+        const char *file;
+        struct sw_train_options o = training(&file, output, sizeof output);
+        struct sw_train_result result;
+        bool started;
+        o.sample_prompt = rows[r].prompt;
+        strcat(output, "-refused");
+        assert_true(sw_train(&o, stdout, &started, &result) < 0);
+        assert_false(started);
+        if (!strstr(sw_error_message(), rows[r].says)) {
+            fail_msg("\"%s\" lacks \"%s\"", sw_error_message(), rows[r].says);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +355,9 @@ int main(void)
         cmocka_unit_test(rules_that_make_no_sense_are_named),
         cmocka_unit_test(a_text_longer_than_the_encoder_is_named),
         cmocka_unit_test(evaluation_writes_texts_beside_targets),
+        cmocka_unit_test(drawn_texts_are_of_their_seed),
+        cmocka_unit_test(samples_of_a_training_are_texts_of_its_weights),
+        cmocka_unit_test(samples_that_cannot_be_are_refused_first),
     };
     return cmocka_run_group_tests(tests, make_model, remove_model);
 }

@@ -50,6 +50,33 @@ static void warmup_values(void **state)
         0, linear, SW_LEN(linear));
 }
 
+static void adafactor_chooses_its_rate(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *params;
+        int64_t step;
+        double want;
+    } rows[] = {{"", 0, 1e-2},
+                {"", 9999, 1e-2},
+                {"", 39999, 5e-3}, /* 1 / sqrt(t) */
+                {"\"warmup_init\": true", 0, 1e-6},
+                {"\"warmup_init\": true", 2, 3e-6},
+                {"\"warmup_init\": true", 39999, 5e-3},
+                {"\"relative_step\": false, \"lr\": 0.3", 7, 0.3}};
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        struct sw_config *config;
+        struct sw_schedule schedule;
+        char text[128];
+        snprintf(text, sizeof text, "{\"optimizer\": {\"type\": \"Adafactor\", \"params\": {%s}}}",
+                 rows[i].params);
+        assert_int_equal(open_text(text, &config), SW_OK);
+        assert_int_equal(sw_schedule_init(&schedule, config, 1), SW_OK);
+        assert_float_equal(sw_schedule_at(&schedule, 0, rows[i].step).lr, rows[i].want, 1e-15);
+        sw_config_close(config);
+    }
+}
+
 static void cycle_values(void **state)
 {
     (void)state;
@@ -254,11 +281,9 @@ static void recorded_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(warmup_values),
-        cmocka_unit_test(cycle_values),
-        cmocka_unit_test(no_scheduler_is_constant),
-        cmocka_unit_test(an_optimizer_is_needed),
-        cmocka_unit_test(recorded_schedules),
+        cmocka_unit_test(warmup_values),          cmocka_unit_test(adafactor_chooses_its_rate),
+        cmocka_unit_test(cycle_values),           cmocka_unit_test(no_scheduler_is_constant),
+        cmocka_unit_test(an_optimizer_is_needed), cmocka_unit_test(recorded_schedules),
         cmocka_unit_test(recorded_refusals),
     };
     struct sw_json_doc *doc = open_fixture("schedules.json");
