@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch - updates of small tensors that stand in line on a stream, to be launched together: biases and
-// norms would take a launch each. They wait for nothing but their neighbours: whatever else is queued
-// on the stream, or waited for, goes behind their launch; an update of what one of them touches, too.
-// What is launched so has the bits that it has alone.
+// batch - updates of small tensors that stand in line on a stream, to be launched together: biases
+// and norms would take a launch each. They wait for nothing but their neighbours: whatever else is
+// queued on the stream, or waited for, goes behind their launch; an update of what one of them
+// touches, too. What is launched so has the bits that it has alone.
 #pragma once
 
 #include "device/gpu/gpu.h"

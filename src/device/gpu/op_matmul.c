@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // MATMUL: products by the library, and what it does not do by a kernel of ours behind them. A bias
-// of the result's dtype is the product's. Of activations GELU by tanh is, with 16-bit results, where
-// the library has it: its function is ours, and with fp32 results nobody promises how exactly it
-// takes tanh. Its RELU is not: what becomes of NaN is written nowhere, and what backward needs it
-// keeps as bits. All others are taken of what the product left in the result's dtype, or of the
+// of the result's dtype is the product's. Of activations GELU by tanh is, with 16-bit results,
+// where the library has it: its function is ours, and with fp32 results nobody promises how exactly
+// it takes tanh. Its ReLU is not: what becomes of NaN is written nowhere, and what backward needs
+// it keeps as bits. All others are taken of what the product left in the result's dtype, or of the
 // fp32 sum.
 // Where a large parameter is cut into pieces (attrs.matmul.piece), each piece is a product of its
 // own, with the leading dimensions of the whole: a tile has some of them and computes what the

@@ -28,15 +28,20 @@ static char *ask_text(const struct sw_predict_options *wanted)
     return text;
 }
 
-static struct sw_json_doc *ask(const struct sw_predict_options *wanted)
+/* Takes the text. */
+static struct sw_json_doc *parse(char *text)
 {
     struct sw_json_doc *doc = NULL;
-    char *text = ask_text(wanted);
     if (sw_json_parse("prediction", text, strlen(text), SW_JSON_STRICT, &doc) < 0) {
         fail_msg("%s", sw_error_message());
     }
     sw_text_free(text);
     return doc;
+}
+
+static struct sw_json_doc *ask(const struct sw_predict_options *wanted)
+{
+    return parse(ask_text(wanted));
 }
 
 static double at(struct sw_json_doc *doc, const char *path)
@@ -111,6 +116,36 @@ static void measured_are_the_others(void **state)
     assert_false(sw_json_get(sw_json_root(doc), "unknown")->boolean);
     sw_json_close(doc);
     assert_empty(folder);
+}
+
+/* By processors of each rank's own, beside a device whose memory they cannot reach. */
+static void updates_on_the_host_are_measured(void **state)
+{
+    (void)state;
+    static const char config[] =
+        "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": \"AdamW\", \"params\": "
+        "{\"lr\": 0.001}}, \"gradient_clipping\": 0, \"zero_optimization\": {\"stage\": 2, "
+        "\"offload_optimizer\": {\"device\": \"cpu\"}}, \"spillway\": {\"update\": \"host\"}}";
+    static const char *const rates[] = {"f32=2", "copy=4", "comm=0.125"};
+    const struct sw_engine_options options = {.config_text = config,
+                                              .model = "gpt2-tiny",
+                                              .vocab_size = 67,
+                                              .seq_len = 8,
+                                              .device = "mock"};
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        const struct sw_predict_options wanted = {
+            .rates = rates, .n_rates = 3, .measure = true, .ranks = ranks, .json = true};
+        char *text = NULL;
+        if (sw_plan_predict_text(&options, &wanted, &text) < 0) {
+            fail_msg("%s", sw_error_message());
+        }
+        struct sw_json_doc *doc = parse(text);
+        assert_true(at(doc, "parts.host.work") > 0 && at(doc, "parts.host.rate") > 0);
+        assert_true(sw_json_path(sw_json_root(doc), "parts.host.measured")->boolean);
+        assert_true(at(doc, "seconds.host") > 0);
+        assert_false(sw_json_get(sw_json_root(doc), "unknown")->boolean);
+        sw_json_close(doc);
+    }
 }
 
 /* Threads of one process are at most so many: what more ranks send has no rate. */
@@ -250,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_rates_are_taken),
         cmocka_unit_test(measured_are_the_others),
+        cmocka_unit_test(updates_on_the_host_are_measured),
         cmocka_unit_test(of_too_many_ranks_exchanges_are_unknown),
         cmocka_unit_test(text_and_json_say_the_same),
         cmocka_unit_test(stages_say_what_they_move),

@@ -95,8 +95,9 @@ struct gpu_update_args {
     struct gpu_rates rates;
     int64_t n;
 };
-/* The same for several tensors with one dense stream each: item k has the blocks from its first_block
- * to the next one's, and each thread PART elements. CUDA passes at most 4 KiB by value. */
+/* The same for several tensors with one dense stream each: item k has the blocks from its
+ * first_block to the next one's, and each thread PART elements. CUDA passes at most 4 KiB by
+ * value. */
 enum { GPU_UPDATE_MANY = 40, GPU_UPDATE_PART = 4, GPU_UPDATE_THREADS = 256 };
 struct gpu_update_item {
     struct gpu_param param;

@@ -68,6 +68,9 @@ template <typename T> SW_DEVICE bool wide_rows(int64_t width)
     return width % pack_elems<T> == 0;
 }
 
+/* Packs of a row that stay in registers in forward, as those allow. */
+template <typename T> constexpr int kept_forward = sizeof(T) == 4 ? 4 : 3;
+
 /* Leaves a + b, rounded, behind; each thread reads again what it wrote itself. */
 template <typename T>
 SW_DEVICE void add_rows(const struct gpu_norm_args &args, const struct team_row &r)
@@ -88,24 +91,31 @@ SW_DEVICE void add_rows(const struct gpu_norm_args &args, const struct team_row 
     }
 }
 
+/* The row that is normed, the sum of two where there is a second; its packs, to be read. */
+template <typename T>
+SW_DEVICE void begin_row(const struct gpu_norm_args &args, const struct team_row &r,
+                         struct row_packs<T, 1, kept_forward<T>> &packs)
+{
+    if (args.b) {
+        add_rows<T>(args, r);
+    }
+    packs.from[0] = (const T *)(args.b ? args.sum : args.x);
+    packs.wide = wide_rows<T>(r.width) && aligned(packs.from[0]);
+}
+
 template <typename T> SW_KERNEL(THREADS, 2) void layer_norm(struct gpu_norm_args args)
 {
-    constexpr int N = pack_elems<T>, KEPT = sizeof(T) == 4 ? 4 : 3; /* as registers allow */
+    constexpr int N = pack_elems<T>;
     SW_SHARED(struct team_scratch<THREADS>, scratch);
     const struct team_row r = row_of(args.team, args.width);
     if (skipped(args.skip) || r.row >= args.n_rows) {
         return;
     }
-    if (args.b) {
-        add_rows<T>(args, r);
-    }
-    const T *x = (const T *)(args.b ? args.sum : args.x), *w = (const T *)args.w;
-    const T *bias = (const T *)args.bias;
+    const T *w = (const T *)args.w, *bias = (const T *)args.bias;
     T *y = (T *)args.y;
     const bool wide = wide_rows<T>(r.width);
-    struct row_packs<T, 1, KEPT> packs;
-    packs.from[0] = x;
-    packs.wide = wide && aligned(x);
+    struct row_packs<T, 1, kept_forward<T>> packs;
+    begin_row(args, r, packs);
     float sum = 0, squares = 0;
     each_pack<true>(r, packs, [&](int64_t, int, float(*v)[N]) {
         SW_UNROLL
@@ -147,21 +157,17 @@ template <typename T> SW_KERNEL(THREADS, 2) void layer_norm(struct gpu_norm_args
 /* x rstd is rounded before it is multiplied with w; with one_plus it is not. */
 template <typename T> SW_KERNEL(THREADS, 2) void rms_norm(struct gpu_norm_args args)
 {
-    constexpr int N = pack_elems<T>, KEPT = sizeof(T) == 4 ? 4 : 3; /* as registers allow */
+    constexpr int N = pack_elems<T>;
     SW_SHARED(struct team_scratch<THREADS>, scratch);
     const struct team_row r = row_of(args.team, args.width);
     if (skipped(args.skip) || r.row >= args.n_rows) {
         return;
     }
-    if (args.b) {
-        add_rows<T>(args, r);
-    }
-    const T *x = (const T *)(args.b ? args.sum : args.x), *w = (const T *)args.w;
+    const T *w = (const T *)args.w;
     T *y = (T *)args.y;
     const bool wide = wide_rows<T>(r.width);
-    struct row_packs<T, 1, KEPT> packs;
-    packs.from[0] = x;
-    packs.wide = wide && aligned(x);
+    struct row_packs<T, 1, kept_forward<T>> packs;
+    begin_row(args, r, packs);
     float squares = 0;
     each_pack<true>(r, packs, [&](int64_t, int, float(*v)[N]) {
         SW_UNROLL
