@@ -8,6 +8,7 @@ import json as _json
 import math
 import operator
 import os
+import shutil
 from collections.abc import Iterator as AbstractIterator, Mapping as AbstractMapping
 from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from ._arrays import Arrays, as_array, batch_of, batches_of, describe, numpy_dty
 from ._handle import Handle
 from ._library import PENDING, EngineOptions, Sampling, SaveOptions, check, lib, path_bytes
 from ._library import take_text, texts
-from .data import IGNORED, Dataset, Loader, Path, Paths, Tokenizer, as_paths
+from .data import IGNORED, Dataset, Loader, Path, Paths, Setup, Tokenizer, as_paths
 from .errors import ArgumentError, ClosedError, ConfigError, SpillwayError
 
 Config = Union[None, Path, Mapping[str, Any]]
@@ -173,6 +174,7 @@ class Engine(Handle):
         self._words: Optional[Path] = None  # where one is, that is opened when it is asked for
         self._owned: List[Handle] = []
         self._dataset: Optional[Dataset] = None
+        self._chat_template: Optional[Path] = None  # a file in place of the tokenizer's
         self.last_step: Optional[StepReport] = None  #: of the last step
         self.micro_batches = int(lib.sw_engine_micro_batches(out))  #: of a step, on all ranks
         self.local_micro_batches = int(lib.sw_engine_local_micro_batches(out))  #: on this rank
@@ -209,7 +211,7 @@ class Engine(Handle):
     def close(self) -> None:
         """Gives its memory back; a second time does nothing."""
         super().close()
-        for item in self._owned:
+        for item in reversed(self._owned):
             item.close()
         if os.getpid() == self._process:
             self._leave(0)
@@ -482,6 +484,8 @@ class Engine(Handle):
         self._call("sw_export", path_bytes(folder), _EXPORT_DTYPES[dtype])
         if self.tokenizer is not None and self.rank == 0:
             self.tokenizer.save(folder)
+            if self._chat_template is not None:
+                shutil.copyfile(self._chat_template, os.path.join(folder, "chat_template.jinja"))
 
     # ---- generation ----
 
@@ -549,22 +553,11 @@ def _place_of_words(model: Path, adapter: Optional[Path]) -> Optional[Path]:
     return None
 
 
-def _find_tokenizer(tokenizer: Union[None, Path, Tokenizer], place: Optional[Path],
-                    training_data: Optional[Paths]) -> Tuple[Optional[Tokenizer], bool]:
-    """As `spillway train` does: the one given, the model's, the characters of the text; and whether
-    it is to be closed with the engine. Without data the model's is opened when it is needed."""
-    if isinstance(tokenizer, Tokenizer):
-        return tokenizer, False
-    if tokenizer is not None:
-        return Tokenizer(tokenizer), True
-    files = as_paths(training_data)
-    if not files:
-        return None, False
-    if place is not None:
-        return Tokenizer(place), True
-    if str(files[0]).endswith(".bin"):
-        return None, False
-    return Tokenizer.of_characters(files), True
+def _task_labels(labels: Union[None, int, Sequence[str]]) -> List[str]:
+    """As --labels has them: names, or how many."""
+    if labels is None:
+        return []
+    return list(labels) if isinstance(labels, (list, tuple)) else [str(_count(labels))]
 
 
 def initialize(
@@ -572,11 +565,19 @@ def initialize(
     config: Config = None,
     *,
     training_data: Union[None, Paths, Dataset] = None,
+    validation_data: Optional[Paths] = None,
     tokenizer: Union[None, Path, Tokenizer] = None,
     sets: Optional[Mapping[str, Any]] = None,
     adapter: Optional[Path] = None,
     task: Optional[str] = None,
     labels: Union[None, int, Sequence[str]] = None,
+    text_column: Union[None, str, Sequence[str]] = None,
+    label_column: Optional[str] = None,
+    source_prefix: Optional[str] = None,
+    chat_template: Optional[Path] = None,
+    chat_date: Optional[str] = None,
+    loss_on: Optional[str] = None,
+    as_text: bool = False,
     seq_len: int = 0,
     target_len: int = 0,
     vocab_size: int = 0,
@@ -595,8 +596,10 @@ def initialize(
 
     model: a Hugging Face folder, a config.json, or a preset ("gpt2-tiny").
     config: ds_config.json as a path or a dict. sets: edits of it, {"spillway.threads": 2}.
-    training_data: files that `spillway train --data` reads for a language model, or a Dataset:
-    the engine then has a `training_dataloader`, and train_batch() takes its batches from it.
+    training_data: files that `spillway train --data` reads, of any task, or a Dataset: the engine
+    then has a `training_dataloader`, and train_batch() takes its batches from it. How files are
+    read, text_column, chat_template, loss_on, .., is as the flags of the same names say;
+    validation_data: files of the split "val" of `training_dataloader.dataset`.
     tokenizer: as --tokenizer; for generation from text, and for training_data.
     train False: an engine for evaluation, logits and generation alone.
     want_eval, want_logits, keep_gradients, generate_tokens: what evaluate, logits, gradient and
@@ -608,46 +611,72 @@ def initialize(
 
     Gives the engine; `engine, optimizer, loader, scheduler = spillway.initialize(..)` works, too.
     """
+    reading = dict(text_columns=as_paths(text_column), label_column=label_column,
+                   source_prefix=source_prefix, chat_template=chat_template, chat_date=chat_date,
+                   loss_on=loss_on, as_text=as_text, val_data=as_paths(validation_data))
+    files = None if isinstance(training_data, Dataset) else training_data
+    if files is None and any(reading.values()):
+        name = next(name for name, value in reading.items() if value)
+        name = {"text_columns": "text_column", "val_data": "validation_data"}.get(name, name)
+        raise ArgumentError(f"{name}: it says how files of training_data are read; none are given")
     place = _place_of_words(model, adapter)
-    words, owned = _find_tokenizer(tokenizer, place, None if isinstance(training_data, Dataset)
-                                   else training_data)
-    made: List[Handle] = [words] if words is not None and owned else []
+    setup: Optional[Setup] = None
+    given = _open_words(tokenizer)
+    made: List[Handle] = [given] if given is not None and given is not tokenizer else []
     try:
-        if words is not None and vocab_size == 0:
-            vocab_size = words.vocab_size
         options = _Options(model, config, sets, dict(
             adapter=adapter, task=task, labels=labels, seq_len=seq_len, target_len=target_len,
-            vocab_size=vocab_size, seed=seed, device=device, no_train=not train,
-            want_eval=want_eval, want_logits=want_logits, want_mask=want_mask,
-            keep_gradients=keep_gradients, generate_tokens=generate_tokens,
+            vocab_size=vocab_size or (given.vocab_size if given is not None else 0), seed=seed,
+            device=device, no_train=not train, want_eval=want_eval, want_logits=want_logits,
+            want_mask=want_mask, keep_gradients=keep_gradients, generate_tokens=generate_tokens,
             resume_from=resume_from,
             batch_ranks=max(int(os.environ.get("SPILLWAY_BATCH_RANKS") or 0), 0)))
+        if files is not None and (given is None or given._path is not None):
+            setup = Setup(model, files, dict(
+                reading, name=task, labels=_task_labels(labels), target_len=target_len,
+                adapter=adapter, tokenizer=None if given is None else given._path,
+                sets=options.keep[0], seq_len=seq_len, seed=seed))
+            made.append(setup)
+            setup.fill(options.struct)
         world = _open_world(deadline)
         options.struct.comm = world
         engine = Engine(options, world)
-        engine.tokenizer, engine._owned, engine._words = words, made, place
     except BaseException:
         for item in made:
             item.close()
         raise
+    engine._owned, engine._words = made, place
     try:
-        _give_data(engine, training_data)
+        engine.tokenizer = given
+        if given is None and setup is not None:
+            engine.tokenizer = Tokenizer._lent(setup)
+            made += [engine.tokenizer] if engine.tokenizer is not None else []
+        engine._dataset = _open_data(engine, training_data, setup, reading)
+        if chat_template is not None and str(chat_template) != "none":
+            engine._chat_template = chat_template
     except BaseException:
         engine.close()
         raise
     return engine
 
 
-def _give_data(engine: Engine, training_data: Union[None, Paths, Dataset]) -> None:
-    if training_data is None:
-        return
-    dataset = training_data
-    if not isinstance(dataset, Dataset):
-        dataset = Dataset(dataset, seq_len=engine.seq_len, tokenizer=engine.tokenizer,
-                          vocab_size=engine.vocab_size, seed=engine.seed,
+def _open_words(tokenizer: Union[None, Path, Tokenizer]) -> Optional[Tokenizer]:
+    return Tokenizer(tokenizer) if isinstance(tokenizer, (str, os.PathLike)) else tokenizer
+
+
+def _open_data(engine: Engine, training_data: Union[None, Paths, Dataset], setup: Optional[Setup],
+               reading: Mapping[str, Any]) -> Optional[Dataset]:
+    if training_data is None or isinstance(training_data, Dataset):
+        return training_data
+    if setup is not None:
+        dataset = Dataset._of(setup, engine)
+    else:  # the characters of some text, which no file has
+        dataset = Dataset(training_data, val_files=reading["val_data"], seq_len=engine.seq_len,
+                          tokenizer=engine.tokenizer, vocab_size=engine.vocab_size,
+                          seed=engine.seed, as_text=reading["as_text"],
                           packing="segments" in engine.inputs)
-        engine._owned.append(dataset)
-    engine._dataset = dataset
+    engine._owned.append(dataset)
+    return dataset
 
 
 def plan(model: Path, config: Config = None, *, sets: Optional[Mapping[str, Any]] = None,

@@ -278,13 +278,18 @@ def resident_bytes() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_opening_and_closing_leaves_nothing(small: Path) -> None:
+def test_opening_and_closing_leaves_nothing(small: Path, tmp_path: Path) -> None:
+    digits = tmp_path / "digits.txt"
+    digits.write_text("".join(f"{i * i}\n" for i in range(40)))
     n = int(os.environ.get("SPILLWAY_OPENS", "150"))
     for i in range(n):
         with opened(small) as engine:
             engine.train_batch(batch())
             with pytest.raises(spillway.ArgumentError):
                 engine.forward({})
+        if i % 4 == 0:
+            with opened(small, training_data=digits) as engine:
+                engine.train_batch()
         if i == 99:
             gc.collect()
             at_first = resident_bytes()

@@ -185,21 +185,27 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
     };
 }
 
-static sw_status open_engine(struct job *job)
+/* What an open engine says of the sizes of batches. */
+static sw_status join_engine(struct job *job)
 {
-    char text[DEFAULT_CONFIG_CAP];
-    const struct sw_engine_options options = engine_options(job, text, sizeof text);
-    SW_TRY(sw_initialize(&options, &job->engine));
     job->facts = sw_engine_facts(job->engine);
-    if (!job->facts.trains) {
-        return SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
-    }
     SW_TRY(sw_job_task_fit(&job->task, job->options->model, &job->facts.sizes));
     job->batch = sw_engine_micro_batch_size(job->engine);
     job->tokens = sw_engine_seq_len(job->engine);
     job->micro_batches = sw_engine_micro_batches(job->engine);
     job->local = sw_engine_local_micro_batches(job->engine);
     return SW_OK;
+}
+
+static sw_status open_engine(struct job *job)
+{
+    char text[DEFAULT_CONFIG_CAP];
+    const struct sw_engine_options options = engine_options(job, text, sizeof text);
+    SW_TRY(sw_initialize(&options, &job->engine));
+    SW_TRY(join_engine(job));
+    return job->facts.trains
+               ? SW_OK
+               : SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
 }
 
 static sw_status make_batches(struct job *job)
@@ -212,7 +218,7 @@ static sw_status make_batches(struct job *job)
     return sw_job_rows_open(job->task.task, &job->facts.sizes, job->packed, n, &job->rows);
 }
 
-static sw_status open_data(struct job *job)
+static sw_status open_dataset(struct job *job)
 {
     const struct sw_train_options *o = job->options;
     const struct sw_dataset_options options = {
@@ -231,8 +237,7 @@ static sw_status open_data(struct job *job)
         .task = is_text(job) ? NULL : &job->task.data,
     };
     job->packed = options.packing;
-    SW_TRY(sw_dataset_open(&options, &job->dataset));
-    return make_batches(job);
+    return sw_dataset_open(&options, &job->dataset);
 }
 
 /* The rows of samples from `first` on into micro-batch i of this rank. */
@@ -822,7 +827,8 @@ static sw_status set_up(struct job *job)
     SW_TRY(go_on(job));
     SW_TRY(open_engine(job));
     SW_TRY(go_on(job));
-    SW_TRY(open_data(job));
+    SW_TRY(open_dataset(job));
+    SW_TRY(make_batches(job));
     SW_TRY(agree(job));
     SW_TRY(check_sample(job));
     SW_TRY(go_on(job));
@@ -1204,7 +1210,7 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
     return st;
 }
 
-/* ---- what a job would open, for plans ---- */
+/* ---- what a job would open, for plans, and for those whose loop is their own ---- */
 
 struct sw_train_setup {
     struct job job;
@@ -1236,6 +1242,40 @@ sw_status sw_train_setup_open(const struct sw_train_options *options, struct sw_
 const struct sw_engine_options *sw_train_setup_engine(const struct sw_train_setup *setup)
 {
     return &setup->engine;
+}
+
+struct sw_tokenizer *sw_train_setup_tokenizer(const struct sw_train_setup *setup)
+{
+    return setup->job.tokenizer;
+}
+
+/* The ranks have the same samples, or hear whose are others. */
+static sw_status agree_on_data(struct job *job)
+{
+    SW_TRY(sw_job_rows_open(job->task.task, &job->facts.sizes, job->packed, 1, &job->rows));
+    const sw_status st = sw_job_agree(job->comm, job->dataset, &job->rows, "");
+    sw_job_rows_close(&job->rows);
+    return st;
+}
+
+sw_status sw_train_setup_data(struct sw_train_setup *setup, sw_engine *engine, sw_comm *comm,
+                              sw_dataset **out)
+{
+    struct job *job = &setup->job;
+    if (job->options->n_data < 1) {
+        return SW_FAIL(SW_E_ARG, "data: no files are given");
+    }
+    job->engine = engine;
+    job->comm = comm;
+    SW_TRY(join_engine(job));
+    SW_TRY(open_dataset(job));
+    const sw_status st = job->facts.ranks > 1 ? agree_on_data(job) : SW_OK;
+    if (st < 0) {
+        sw_dataset_close(job->dataset);
+        return st;
+    }
+    *out = job->dataset;
+    return SW_OK;
 }
 
 void sw_train_setup_close(struct sw_train_setup *setup)
