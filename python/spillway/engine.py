@@ -441,6 +441,34 @@ class Engine(Handle):
         self._call("sw_set_weight", name.encode(), 0, array.size,
                    array.ctypes.data_as(POINTER(c_float)))
 
+    def state_dict(self) -> Dict[str, "np.ndarray[Any, Any]"]:
+        """All parameters as f32, by the names that the model's own state_dict has; torch takes them
+        as `{name: torch.from_numpy(a) for name, a in ..}`."""
+        return {name: self.get_weight(name) for name in self.parameters}
+
+    def load_state_dict(self, state: Mapping[str, Any],
+                        strict: bool = True) -> Tuple[List[str], List[str]]:
+        """Sets parameters from arrays, or from tensors of torch, of any floating dtype. Gives the
+        names that are missing and those that are no parameters; strict: they are refused, but for
+        one that shares the memory of a parameter (a tied head). Refused, it changes nothing."""
+        shapes = self.parameters
+        taken, memory = {}, set()
+        for name, value in state.items():
+            if name in shapes:
+                array = _as_weight(name, value, shapes[name])
+                taken[name] = array
+                memory.add(_address(value))
+        missing = [name for name in shapes if name not in taken]
+        unknown = [name for name, value in state.items()
+                   if name not in shapes and _address(value) not in memory]
+        if strict and (missing or unknown):
+            raise ArgumentError("load_state_dict: " + "; ".join(
+                f"{what} {', '.join(names[:3])}{f' and {len(names) - 3} more' * (len(names) > 3)}"
+                for what, names in (("missing", missing), ("no parameters:", unknown)) if names))
+        for name, array in taken.items():
+            self.set_weight(name, array)
+        return missing, unknown
+
     def gradient(self, name: str) -> "np.ndarray[Any, Any]":
         """Of the last micro-batch; wants `keep_gradients`."""
         out = np.empty(self._shape_of(name), dtype=np.float32)
@@ -523,6 +551,24 @@ class Engine(Handle):
                    out.ctypes.data_as(pointer), byref(n), None)
         made = out[: n.value].copy()
         return tokenizer.decode(made) if as_text and tokenizer else made
+
+
+def _address(value: Any) -> int:
+    """Where the numbers of a tensor or an array lie."""
+    if hasattr(value, "data_ptr"):
+        return int(value.data_ptr())
+    return int(value.ctypes.data) if isinstance(value, np.ndarray) else id(value)
+
+
+def _as_weight(name: str, value: Any, shape: Tuple[int, ...]) -> "np.ndarray[Any, Any]":
+    """A tensor of torch, or what numpy makes an array of, as f32; torch itself is not needed."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().float().numpy()
+    array = np.asarray(value)
+    if array.dtype.kind != "f" or array.shape != shape:
+        raise ArgumentError(f"{name}: wanted {describe(np.float32, shape)}, got "
+                            f"{describe(array.dtype, array.shape)}")
+    return array.astype(np.float32, copy=False)
 
 
 def _as_ids(ids: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
