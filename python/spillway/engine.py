@@ -667,8 +667,12 @@ def initialize(
         raise ArgumentError(f"{name}: it says how files of training_data are read; none are given")
     place = _place_of_words(model, adapter)
     setup: Optional[Setup] = None
-    given = _open_words(tokenizer)
-    made: List[Handle] = [given] if given is not None and given is not tokenizer else []
+    given = tokenizer if isinstance(tokenizer, Tokenizer) else None
+    words = tokenizer._path if isinstance(tokenizer, Tokenizer) else tokenizer
+    made: List[Handle] = []
+    if files is None and given is None and words is not None:
+        given = Tokenizer(words)
+        made.append(given)
     try:
         options = _Options(model, config, sets, dict(
             adapter=adapter, task=task, labels=labels, seq_len=seq_len, target_len=target_len,
@@ -677,11 +681,10 @@ def initialize(
             want_mask=want_mask, keep_gradients=keep_gradients, generate_tokens=generate_tokens,
             resume_from=resume_from,
             batch_ranks=max(int(os.environ.get("SPILLWAY_BATCH_RANKS") or 0), 0)))
-        if files is not None and (given is None or given._path is not None):
+        if files is not None and (given is None or words is not None):
             setup = Setup(model, files, dict(
                 reading, name=task, labels=_task_labels(labels), target_len=target_len,
-                adapter=adapter, tokenizer=None if given is None else given._path,
-                sets=options.keep[0], seq_len=seq_len, seed=seed))
+                adapter=adapter, tokenizer=words, sets=options.keep[0], seq_len=seq_len, seed=seed))
             made.append(setup)
             setup.fill(options.struct)
         world = _open_world(deadline)
@@ -706,10 +709,6 @@ def initialize(
     return engine
 
 
-def _open_words(tokenizer: Union[None, Path, Tokenizer]) -> Optional[Tokenizer]:
-    return Tokenizer(tokenizer) if isinstance(tokenizer, (str, os.PathLike)) else tokenizer
-
-
 def _open_data(engine: Engine, training_data: Union[None, Paths, Dataset], setup: Optional[Setup],
                reading: Mapping[str, Any]) -> Optional[Dataset]:
     if training_data is None or isinstance(training_data, Dataset):
@@ -717,6 +716,10 @@ def _open_data(engine: Engine, training_data: Union[None, Paths, Dataset], setup
     if setup is not None:
         dataset = Dataset._of(setup, engine)
     else:  # the characters of some text, which no file has
+        for name in ("text_columns", "label_column", "source_prefix", "chat_template", "loss_on"):
+            if reading[name]:
+                raise ArgumentError("tokenizer: one of characters reads text alone, and "
+                                    f"{name.replace('columns', 'column')} is given")
         dataset = Dataset(training_data, val_files=reading["val_data"], seq_len=engine.seq_len,
                           tokenizer=engine.tokenizer, vocab_size=engine.vocab_size,
                           seed=engine.seed, as_text=reading["as_text"],

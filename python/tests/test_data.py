@@ -141,6 +141,10 @@ def test_what_says_how_files_are_read_wants_files_and_sense(tmp_path: Path) -> N
     with pytest.raises(spillway.SpillwayError, match="nothing"):
         given["label_column"] = "nothing"
         spillway.initialize(model, CONFIG, training_data=data, **given)
+    with spillway.Tokenizer.of_characters(data, as_text=True) as letters, \
+            pytest.raises(spillway.ArgumentError, match="one of characters .* label_column"):
+        spillway.initialize("gpt2-tiny", CONFIG, training_data=data, tokenizer=letters,
+                            label_column="kind", seq_len=16)
     with pytest.raises(spillway.ArgumentError, match="--loss-on"):
         spillway.initialize("gpt2-tiny", CONFIG, training_data=chats(tmp_path)["data"],
                             loss_on="some", seq_len=16)
