@@ -11,7 +11,7 @@ function plain(text) {
 
 # A line of a comment without its frame.
 function said(text) {
-    if (match(text, /^ *[A-Za-z_][A-Za-z_0-9, ]*[A-Za-z_0-9]   *[^ ]/) && text ~ /^ *[A-Za-z_0-9, ]*[a-z_A-Z0-9]  +/) {
+    if (text ~ /^ *[A-Za-z_][A-Za-z_0-9, ]*[A-Za-z_0-9]  +[^ ]/) {
         match(text, /[A-Za-z_0-9]  +/)
         return "@par " plain(substr(text, 1, RSTART)) "\n" plain(substr(text, RSTART + RLENGTH))
     }

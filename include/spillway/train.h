@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "spillway/data.h"
 #include "spillway/engine.h"
 #include "spillway/status.h"
 
@@ -91,14 +92,26 @@ SW_API sw_status sw_train(const struct sw_train_options *options, FILE *out, boo
                           struct sw_train_result *result);
 
 /*
- * What sw_train would open its engine with, for plans: the same configuration, and the vocabulary
- * of the tokenizer or of the text. Only the model must be given; options are borrowed while it is
- * open.
+ * What sw_train would open its engine with, for plans and for loops of one's own: the same
+ * configuration, the vocabulary of the tokenizer or of the text, the classes. Only the model must
+ * be given; options are borrowed while it is open.
  */
 typedef struct sw_train_setup sw_train_setup;
 SW_API sw_status sw_train_setup_open(const struct sw_train_options *options, sw_train_setup **out);
 /* Lent while it is open. */
 SW_API const struct sw_engine_options *sw_train_setup_engine(const sw_train_setup *setup);
+/* What makes tokens of the data; lent, NULL: the data has them, or is none of text. */
+SW_API struct sw_tokenizer *sw_train_setup_tokenizer(const sw_train_setup *setup);
+/*
+ * sw_train_setup_data - the samples that sw_train would read: chats by their template, the records
+ * of other tasks, with the tokenizer and the classes of the setup.
+ *
+ * engine  opened with the setup's options, or with those and more outputs
+ * comm    that of the engine, whose ranks compare their data; NULL = alone. Collective
+ * out     sw_dataset_close; outlives the setup
+ */
+SW_API sw_status sw_train_setup_data(sw_train_setup *setup, sw_engine *engine, sw_comm *comm,
+                                     struct sw_dataset **out);
 SW_API void sw_train_setup_close(sw_train_setup *setup);
 
 /* The loss and the metrics of a task over all rows of files; text that is continued has only its

@@ -111,6 +111,32 @@ class DatasetOptions(Structure):
     ]
 
 
+class TaskOptions(Structure):
+    _fields_ = [
+        ("name", c_char_p), ("labels", POINTER(c_char_p)), ("n_labels", c_int),
+        ("text_columns", POINTER(c_char_p)), ("n_text_columns", c_int), ("label_column", c_char_p),
+        ("source_prefix", c_char_p), ("metric", c_char_p), ("target_len", c_int64),
+    ]
+
+
+class TrainOptions(Structure):
+    _fields_ = [
+        ("model", c_char_p), ("adapter", c_char_p), ("data", POINTER(c_char_p)), ("n_data", c_int),
+        ("val_data", POINTER(c_char_p)), ("n_val_data", c_int), ("tokenizer", c_char_p),
+        ("chat_template", c_char_p), ("chat_date", c_char_p), ("loss_on", c_char_p),
+        ("task", TaskOptions), ("config_path", c_char_p), ("sets", POINTER(c_char_p)),
+        ("n_sets", c_int), ("rates", POINTER(c_char_p)), ("n_rates", c_int), ("output", c_char_p),
+        ("steps", c_int64), ("seq_len", c_int64), ("seed", c_uint64), ("has_seed", c_bool),
+        ("resume", c_bool), ("allow_other_data", c_bool), ("no_verify", c_bool),
+        ("eval_every", c_int64), ("eval_batches", c_int64), ("sample_every", c_int64),
+        ("sample_tokens", c_int64), ("sample_prompt", c_char_p), ("save_every", c_int64),
+        ("keep_last", c_int64), ("export_dtype", c_int), ("ranks", c_int64),
+        ("deadline_s", c_double), ("as_text", c_bool), ("quiet", c_bool), ("bar", c_bool),
+        ("no_export", c_bool), ("export_best", c_bool), ("profile", c_bool),
+        ("metrics_file", c_char_p), ("stop", c_void_p),
+    ]
+
+
 class RowInput(Structure):
     _fields_ = [("name", c_char_p), ("data", c_void_p)]
 
@@ -121,6 +147,7 @@ STRUCTS: Dict[str, Type[Structure]] = {
     "sw_engine_options": EngineOptions, "sw_step_report": StepReport, "sw_input_info": InputInfo,
     "sw_save_options": SaveOptions, "sw_sampling": Sampling, "sw_ids": Ids,
     "sw_dataset_options": DatasetOptions, "sw_row_input": RowInput,
+    "sw_task_options": TaskOptions, "sw_train_options": TrainOptions,
 }
 
 _handle = c_void_p  # of an engine, a tokenizer, a dataset, a communicator
@@ -183,6 +210,11 @@ _FUNCTIONS: List[Tuple[str, Any, List[Any]]] = [
     ("sw_dataset_close", None, [_handle]),
     ("sw_dataset_n_samples", c_int64, [_handle, c_int]),
     ("sw_dataset_n_tokens", c_int64, [_handle]),
+    ("sw_train_setup_open", c_int, [POINTER(TrainOptions), _out]),
+    ("sw_train_setup_engine", POINTER(EngineOptions), [_handle]),
+    ("sw_train_setup_tokenizer", c_void_p, [_handle]),
+    ("sw_train_setup_data", c_int, [_handle, _handle, _handle, _out]),
+    ("sw_train_setup_close", None, [_handle]),
     ("sw_dataset_fetch_inputs", c_int, [_handle, c_int, c_int64, c_int64, POINTER(RowInput),
                                         c_int]),
 ]

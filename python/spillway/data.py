@@ -6,14 +6,17 @@ from __future__ import annotations
 import ctypes
 from ctypes import POINTER, byref, c_char_p, c_int32, c_size_t, c_void_p
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence, Union
+from typing import (
+    TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union,
+)
 
 import numpy as np
 
 from ._arrays import Arrays
 from ._handle import Handle
 from ._library import (
-    DatasetOptions, Ids, RowInput, check, lib, path_bytes, take_text, texts,
+    DatasetOptions, EngineOptions, Ids, RowInput, TrainOptions, check, lib, path_bytes, take_text,
+    texts,
 )
 from .errors import ArgumentError
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 Path = Union[str, "PathLike[str]"]
 Paths = Union[Path, Sequence[Path]]
+Rows = Dict[str, Tuple["np.dtype[Any]", Tuple[int, ...]]]  # an input's dtype and shape of a row
 IGNORED = -100  #: a label without a loss
 
 
@@ -53,6 +57,7 @@ class Tokenizer(Handle):
         out = c_void_p()
         check(lib.sw_tokenizer_open(path_bytes(path), None, byref(out)))
         super().__init__(out, lib.sw_tokenizer_close)
+        self._path: Optional[Path] = path
 
     @classmethod
     def of_characters(cls, files: Paths, as_text: bool = False) -> "Tokenizer":
@@ -62,6 +67,18 @@ class Tokenizer(Handle):
         check(lib.sw_tokenizer_open_chars_of(names, len(names), as_text, byref(out)))
         self = cls.__new__(cls)
         Handle.__init__(self, out, lib.sw_tokenizer_close)
+        self._path = None
+        return self
+
+    @classmethod
+    def _lent(cls, setup: "Setup") -> Optional["Tokenizer"]:
+        """That of a setup, which is closed with it; None: there is none."""
+        pointer = c_void_p(setup._ask("sw_train_setup_tokenizer"))
+        if not pointer.value:
+            return None
+        self = cls.__new__(cls)
+        Handle.__init__(self, pointer, lambda _: setup.close())
+        self._path = None
         return self
 
     @property
@@ -99,6 +116,49 @@ class Tokenizer(Handle):
         self._call("sw_tokenizer_save", path_bytes(folder))
 
 
+class Setup(Handle):
+    """The files of a training, as `spillway train` reads them, before there is an engine: which
+    tokenizer, which template of chats, which classes."""
+
+    _what = "setup"
+
+    def __init__(self, model: Path, files: Paths, values: Mapping[str, Any]) -> None:
+        options = TrainOptions(model=path_bytes(model), has_seed=True)
+        self._keep: List[Any] = [options]
+        self._texts(options, "data", as_paths(files))
+        for name, value in values.items():
+            if name in ("name", "label_column", "source_prefix", "target_len"):
+                self._set(options.task, name, value)
+            elif name in ("labels", "text_columns"):
+                self._texts(options.task, name, value)
+            elif name in ("val_data", "sets"):
+                self._texts(options, name, value)
+            else:
+                self._set(options, name, value)
+        out = c_void_p()
+        check(lib.sw_train_setup_open(byref(options), byref(out)))
+        super().__init__(out, lib.sw_train_setup_close)
+
+    @staticmethod
+    def _set(struct: Any, name: str, value: Any) -> None:
+        if value is not None:
+            text = dict(struct._fields_)[name] is c_char_p
+            setattr(struct, name, path_bytes(value) if text else value)
+
+    def _texts(self, struct: Any, name: str, values: Sequence[Any]) -> None:
+        array = texts(values)
+        self._keep.append(array)
+        setattr(struct, name, ctypes.cast(array, POINTER(c_char_p)))
+        setattr(struct, "n_" + name, len(array))
+
+    def fill(self, options: EngineOptions) -> None:
+        """What the data decides of an engine; the setup has to stay open until it is open."""
+        theirs = self._ask("sw_train_setup_engine").contents
+        for name in ("sets", "n_sets", "labels", "label_names"):
+            setattr(options, name, getattr(theirs, name))
+        options.vocab_size = options.vocab_size or theirs.vocab_size
+
+
 class Dataset(Handle):
     """The samples of text files, of JSON lines and of token shards (docs/data.md), numbered.
 
@@ -123,7 +183,20 @@ class Dataset(Handle):
         out = c_void_p()
         check(lib.sw_dataset_open(byref(options), byref(out)))
         super().__init__(out, lib.sw_dataset_close)
-        self.seq_len, self.packing = seq_len, packing
+        given = ["input_ids", "labels"] + (["positions", "segments"] if packing else [])
+        self._row: Rows = {name: (np.dtype(np.int32), (seq_len,)) for name in given}
+
+    @classmethod
+    def _of(cls, setup: "Setup", engine: "Engine") -> "Dataset":
+        """What `spillway train` would read for this engine."""
+        out = c_void_p()
+        setup._call("sw_train_setup_data", engine._pointer, engine._comm, byref(out))
+        self = cls.__new__(cls)
+        Handle.__init__(self, out, lib.sw_dataset_close)
+        packing = "segments" in engine.inputs
+        self._row = {info.name: (info.dtype, info.shape[1:]) for info in engine.inputs.values()
+                     if packing or info.name != "positions"}
+        return self
 
     def _n(self, split: str) -> int:
         if split not in ("train", "val"):
@@ -144,14 +217,15 @@ class Dataset(Handle):
 
     def rows(self, first: int, n: int, split: str = "train") -> Arrays:
         """Samples first .. first + n - 1 as a batch: input_ids and labels, [n, seq_len] i32; with
-        packing, positions and segments, too. Training samples are numbered without end."""
+        packing, positions and segments, too; of the engine's own dataset what its task wants.
+        Training samples are numbered without end."""
         if n < 1:
             raise ArgumentError(f"{n} rows; wanted at least 1")
-        names = ["input_ids", "labels"] + (["positions", "segments"] if self.packing else [])
-        batch: Arrays = {name: np.empty((n, self.seq_len), dtype=np.int32) for name in names}
-        inputs = (RowInput * len(names))(
-            *[RowInput(name.encode(), batch[name].ctypes.data) for name in names])
-        self._call("sw_dataset_fetch_inputs", self._n(split), first, n, inputs, len(names))
+        batch: Arrays = {name: np.empty((n, *shape), dtype=dtype)
+                         for name, (dtype, shape) in self._row.items()}
+        inputs = (RowInput * len(batch))(
+            *[RowInput(name.encode(), array.ctypes.data) for name, array in batch.items()])
+        self._call("sw_dataset_fetch_inputs", self._n(split), first, n, inputs, len(batch))
         return batch
 
 

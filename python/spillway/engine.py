@@ -8,6 +8,7 @@ import json as _json
 import math
 import operator
 import os
+import shutil
 from collections.abc import Iterator as AbstractIterator, Mapping as AbstractMapping
 from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from ._arrays import Arrays, as_array, batch_of, batches_of, describe, numpy_dty
 from ._handle import Handle
 from ._library import PENDING, EngineOptions, Sampling, SaveOptions, check, lib, path_bytes
 from ._library import take_text, texts
-from .data import IGNORED, Dataset, Loader, Path, Paths, Tokenizer, as_paths
+from .data import IGNORED, Dataset, Loader, Path, Paths, Setup, Tokenizer, as_paths
 from .errors import ArgumentError, ClosedError, ConfigError, SpillwayError
 
 Config = Union[None, Path, Mapping[str, Any]]
@@ -173,6 +174,7 @@ class Engine(Handle):
         self._words: Optional[Path] = None  # where one is, that is opened when it is asked for
         self._owned: List[Handle] = []
         self._dataset: Optional[Dataset] = None
+        self._chat_template: Optional[Path] = None  # a file in place of the tokenizer's
         self.last_step: Optional[StepReport] = None  #: of the last step
         self.micro_batches = int(lib.sw_engine_micro_batches(out))  #: of a step, on all ranks
         self.local_micro_batches = int(lib.sw_engine_local_micro_batches(out))  #: on this rank
@@ -209,7 +211,7 @@ class Engine(Handle):
     def close(self) -> None:
         """Gives its memory back; a second time does nothing."""
         super().close()
-        for item in self._owned:
+        for item in reversed(self._owned):
             item.close()
         if os.getpid() == self._process:
             self._leave(0)
@@ -439,6 +441,34 @@ class Engine(Handle):
         self._call("sw_set_weight", name.encode(), 0, array.size,
                    array.ctypes.data_as(POINTER(c_float)))
 
+    def state_dict(self) -> Dict[str, "np.ndarray[Any, Any]"]:
+        """All parameters as f32, by the names that the model's own state_dict has; torch takes them
+        as `{name: torch.from_numpy(a) for name, a in ..}`."""
+        return {name: self.get_weight(name) for name in self.parameters}
+
+    def load_state_dict(self, state: Mapping[str, Any],
+                        strict: bool = True) -> Tuple[List[str], List[str]]:
+        """Sets parameters from arrays, or from tensors of torch, of any floating dtype. Gives the
+        names that are missing and those that are no parameters; strict: they are refused, but for
+        one that shares the memory of a parameter (a tied head). Refused, it changes nothing."""
+        shapes = self.parameters
+        taken, memory = {}, set()
+        for name, value in state.items():
+            if name in shapes:
+                array = _as_weight(name, value, shapes[name])
+                taken[name] = array
+                memory.add(_address(value))
+        missing = [name for name in shapes if name not in taken]
+        unknown = [name for name, value in state.items()
+                   if name not in shapes and _address(value) not in memory]
+        if strict and (missing or unknown):
+            raise ArgumentError("load_state_dict: " + "; ".join(
+                f"{what} {', '.join(names[:3])}{f' and {len(names) - 3} more' * (len(names) > 3)}"
+                for what, names in (("missing", missing), ("no parameters:", unknown)) if names))
+        for name, array in taken.items():
+            self.set_weight(name, array)
+        return missing, unknown
+
     def gradient(self, name: str) -> "np.ndarray[Any, Any]":
         """Of the last micro-batch; wants `keep_gradients`."""
         out = np.empty(self._shape_of(name), dtype=np.float32)
@@ -482,6 +512,8 @@ class Engine(Handle):
         self._call("sw_export", path_bytes(folder), _EXPORT_DTYPES[dtype])
         if self.tokenizer is not None and self.rank == 0:
             self.tokenizer.save(folder)
+            if self._chat_template is not None:
+                shutil.copyfile(self._chat_template, os.path.join(folder, "chat_template.jinja"))
 
     # ---- generation ----
 
@@ -521,6 +553,24 @@ class Engine(Handle):
         return tokenizer.decode(made) if as_text and tokenizer else made
 
 
+def _address(value: Any) -> int:
+    """Where the numbers of a tensor or an array lie."""
+    if hasattr(value, "data_ptr"):
+        return int(value.data_ptr())
+    return int(value.ctypes.data) if isinstance(value, np.ndarray) else id(value)
+
+
+def _as_weight(name: str, value: Any, shape: Tuple[int, ...]) -> "np.ndarray[Any, Any]":
+    """A tensor of torch, or what numpy makes an array of, as f32; torch itself is not needed."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().float().numpy()
+    array = np.asarray(value)
+    if array.dtype.kind != "f" or array.shape != shape:
+        raise ArgumentError(f"{name}: wanted {describe(np.float32, shape)}, got "
+                            f"{describe(array.dtype, array.shape)}")
+    return array.astype(np.float32, copy=False)
+
+
 def _as_ids(ids: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     """A prompt is short: any whole numbers that an id can be."""
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
@@ -549,22 +599,11 @@ def _place_of_words(model: Path, adapter: Optional[Path]) -> Optional[Path]:
     return None
 
 
-def _find_tokenizer(tokenizer: Union[None, Path, Tokenizer], place: Optional[Path],
-                    training_data: Optional[Paths]) -> Tuple[Optional[Tokenizer], bool]:
-    """As `spillway train` does: the one given, the model's, the characters of the text; and whether
-    it is to be closed with the engine. Without data the model's is opened when it is needed."""
-    if isinstance(tokenizer, Tokenizer):
-        return tokenizer, False
-    if tokenizer is not None:
-        return Tokenizer(tokenizer), True
-    files = as_paths(training_data)
-    if not files:
-        return None, False
-    if place is not None:
-        return Tokenizer(place), True
-    if str(files[0]).endswith(".bin"):
-        return None, False
-    return Tokenizer.of_characters(files), True
+def _task_labels(labels: Union[None, int, Sequence[str]]) -> List[str]:
+    """As --labels has them: names, or how many."""
+    if labels is None:
+        return []
+    return list(labels) if isinstance(labels, (list, tuple)) else [str(_count(labels))]
 
 
 def initialize(
@@ -572,11 +611,19 @@ def initialize(
     config: Config = None,
     *,
     training_data: Union[None, Paths, Dataset] = None,
+    validation_data: Optional[Paths] = None,
     tokenizer: Union[None, Path, Tokenizer] = None,
     sets: Optional[Mapping[str, Any]] = None,
     adapter: Optional[Path] = None,
     task: Optional[str] = None,
     labels: Union[None, int, Sequence[str]] = None,
+    text_column: Union[None, str, Sequence[str]] = None,
+    label_column: Optional[str] = None,
+    source_prefix: Optional[str] = None,
+    chat_template: Optional[Path] = None,
+    chat_date: Optional[str] = None,
+    loss_on: Optional[str] = None,
+    as_text: bool = False,
     seq_len: int = 0,
     target_len: int = 0,
     vocab_size: int = 0,
@@ -595,8 +642,10 @@ def initialize(
 
     model: a Hugging Face folder, a config.json, or a preset ("gpt2-tiny").
     config: ds_config.json as a path or a dict. sets: edits of it, {"spillway.threads": 2}.
-    training_data: files that `spillway train --data` reads for a language model, or a Dataset:
-    the engine then has a `training_dataloader`, and train_batch() takes its batches from it.
+    training_data: files that `spillway train --data` reads, of any task, or a Dataset: the engine
+    then has a `training_dataloader`, and train_batch() takes its batches from it. How files are
+    read, text_column, chat_template, loss_on, .., is as the flags of the same names say;
+    validation_data: files of the split "val" of `training_dataloader.dataset`.
     tokenizer: as --tokenizer; for generation from text, and for training_data.
     train False: an engine for evaluation, logits and generation alone.
     want_eval, want_logits, keep_gradients, generate_tokens: what evaluate, logits, gradient and
@@ -608,46 +657,75 @@ def initialize(
 
     Gives the engine; `engine, optimizer, loader, scheduler = spillway.initialize(..)` works, too.
     """
+    reading = dict(text_columns=as_paths(text_column), label_column=label_column,
+                   source_prefix=source_prefix, chat_template=chat_template, chat_date=chat_date,
+                   loss_on=loss_on, as_text=as_text, val_data=as_paths(validation_data))
+    files = None if isinstance(training_data, Dataset) else training_data
+    if files is None and any(reading.values()):
+        name = next(name for name, value in reading.items() if value)
+        name = {"text_columns": "text_column", "val_data": "validation_data"}.get(name, name)
+        raise ArgumentError(f"{name}: it says how files of training_data are read; none are given")
     place = _place_of_words(model, adapter)
-    words, owned = _find_tokenizer(tokenizer, place, None if isinstance(training_data, Dataset)
-                                   else training_data)
-    made: List[Handle] = [words] if words is not None and owned else []
+    setup: Optional[Setup] = None
+    given = tokenizer if isinstance(tokenizer, Tokenizer) else None
+    words = tokenizer._path if isinstance(tokenizer, Tokenizer) else tokenizer
+    made: List[Handle] = []
+    if files is None and given is None and words is not None:
+        given = Tokenizer(words)
+        made.append(given)
     try:
-        if words is not None and vocab_size == 0:
-            vocab_size = words.vocab_size
         options = _Options(model, config, sets, dict(
             adapter=adapter, task=task, labels=labels, seq_len=seq_len, target_len=target_len,
-            vocab_size=vocab_size, seed=seed, device=device, no_train=not train,
-            want_eval=want_eval, want_logits=want_logits, want_mask=want_mask,
-            keep_gradients=keep_gradients, generate_tokens=generate_tokens,
+            vocab_size=vocab_size or (given.vocab_size if given is not None else 0), seed=seed,
+            device=device, no_train=not train, want_eval=want_eval, want_logits=want_logits,
+            want_mask=want_mask, keep_gradients=keep_gradients, generate_tokens=generate_tokens,
             resume_from=resume_from,
             batch_ranks=max(int(os.environ.get("SPILLWAY_BATCH_RANKS") or 0), 0)))
+        if files is not None and (given is None or words is not None):
+            setup = Setup(model, files, dict(
+                reading, name=task, labels=_task_labels(labels), target_len=target_len,
+                adapter=adapter, tokenizer=words, sets=options.keep[0], seq_len=seq_len, seed=seed))
+            made.append(setup)
+            setup.fill(options.struct)
         world = _open_world(deadline)
         options.struct.comm = world
         engine = Engine(options, world)
-        engine.tokenizer, engine._owned, engine._words = words, made, place
     except BaseException:
         for item in made:
             item.close()
         raise
+    engine._owned, engine._words = made, place
     try:
-        _give_data(engine, training_data)
+        engine.tokenizer = given
+        if given is None and setup is not None:
+            engine.tokenizer = Tokenizer._lent(setup)
+            made += [engine.tokenizer] if engine.tokenizer is not None else []
+        engine._dataset = _open_data(engine, training_data, setup, reading)
+        if chat_template is not None and str(chat_template) != "none":
+            engine._chat_template = chat_template
     except BaseException:
         engine.close()
         raise
     return engine
 
 
-def _give_data(engine: Engine, training_data: Union[None, Paths, Dataset]) -> None:
-    if training_data is None:
-        return
-    dataset = training_data
-    if not isinstance(dataset, Dataset):
-        dataset = Dataset(dataset, seq_len=engine.seq_len, tokenizer=engine.tokenizer,
-                          vocab_size=engine.vocab_size, seed=engine.seed,
+def _open_data(engine: Engine, training_data: Union[None, Paths, Dataset], setup: Optional[Setup],
+               reading: Mapping[str, Any]) -> Optional[Dataset]:
+    if training_data is None or isinstance(training_data, Dataset):
+        return training_data
+    if setup is not None:
+        dataset = Dataset._of(setup, engine)
+    else:  # the characters of some text, which no file has
+        for name in ("text_columns", "label_column", "source_prefix", "chat_template", "loss_on"):
+            if reading[name]:
+                raise ArgumentError("tokenizer: one of characters reads text alone, and "
+                                    f"{name.replace('columns', 'column')} is given")
+        dataset = Dataset(training_data, val_files=reading["val_data"], seq_len=engine.seq_len,
+                          tokenizer=engine.tokenizer, vocab_size=engine.vocab_size,
+                          seed=engine.seed, as_text=reading["as_text"],
                           packing="segments" in engine.inputs)
-        engine._owned.append(dataset)
-    engine._dataset = dataset
+    engine._owned.append(dataset)
+    return dataset
 
 
 def plan(model: Path, config: Config = None, *, sets: Optional[Mapping[str, Any]] = None,

@@ -31,6 +31,9 @@ config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "AdamW", "p
           "spillway": {"threads": 1}}
 ids = np.arange(10, dtype=np.int32).reshape(2, 5)
 batch = {"input_ids": ids[:, :4], "labels": ids[:, 1:]}
+text = path + ".txt"
+with open(text, "w") as file:
+    file.write("0123456789\n" * 9)
 for i in range(n):
     engine = spillway.initialize(path, config, seq_len=4, generate_tokens=8, keep_gradients=True)
     engine.train_batch(batch)
@@ -49,6 +52,9 @@ for i in range(n):
     else:
         engine.close()
     del engine
+    if not forget:
+        with spillway.initialize(path, config, seq_len=4, training_data=text) as engine:
+            engine.train_batch()
 print(n, "engines")
 EOF
 

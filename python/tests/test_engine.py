@@ -278,15 +278,74 @@ def resident_bytes() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_opening_and_closing_leaves_nothing(small: Path) -> None:
+def test_opening_and_closing_leaves_nothing(small: Path, tmp_path: Path) -> None:
+    digits = tmp_path / "digits.txt"
+    digits.write_text("".join(f"{i * i}\n" for i in range(40)))
     n = int(os.environ.get("SPILLWAY_OPENS", "150"))
     for i in range(n):
         with opened(small) as engine:
             engine.train_batch(batch())
             with pytest.raises(spillway.ArgumentError):
                 engine.forward({})
+        if i % 4 == 0:
+            with opened(small, training_data=digits) as engine:
+                engine.train_batch()
         if i == 99:
             gc.collect()
             at_first = resident_bytes()
     gc.collect()
     assert resident_bytes() - at_first < 1 << 20
+
+
+class Tensor:
+    """What load_state_dict asks of a tensor of torch."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def detach(self) -> "Tensor":
+        return self
+
+    cpu = float = detach
+
+    def numpy(self) -> Any:
+        return self.array
+
+    def data_ptr(self) -> int:
+        return int(self.array.ctypes.data)
+
+
+def test_a_state_dict_goes_out_and_in(small: Path) -> None:
+    with opened(small) as engine:
+        first = engine.state_dict()
+        assert {name: a.shape for name, a in first.items()} == engine.parameters
+        wanted = [engine.train_batch(batch()) for _ in range(3)]
+    with opened(small, seed=7) as engine:
+        table = "transformer.wte.weight"
+        given: Dict[str, Any] = {name: a.astype(np.float64) for name, a in first.items()}
+        given[table] = Tensor(first[table])
+        given["lm_head.weight"] = Tensor(first[table])  # the same tensor under another name
+        assert engine.load_state_dict(given) == ([], [])
+        assert [engine.train_batch(batch()) for _ in range(3)] == wanted
+
+
+def test_a_state_dict_that_does_not_fit_changes_nothing(small: Path) -> None:
+    with opened(small) as engine:
+        first, table = engine.state_dict(), "transformer.wte.weight"
+        for change, says in [
+            ({table: None}, "load_state_dict: missing transformer.wte.weight"),
+            ({"more": first[table].copy()}, "load_state_dict: no parameters: more"),
+            ({table: first[table][:3] + 1}, f"{table}: wanted f32[11, 4], got f32[3, 4]"),
+            ({table: first[table].astype(np.int32)}, f"{table}: wanted f32[11, 4], got i32[11, 4]"),
+        ]:
+            given = {name: a + 1 for name, a in first.items()}
+            given.update(change)
+            given = {name: a for name, a in given.items() if a is not None}
+            with pytest.raises(spillway.ArgumentError, match=re.escape(says)):
+                engine.load_state_dict(given)
+        for name, weight in engine.state_dict().items():
+            assert np.array_equal(weight, first[name]), name
+        missing, unknown = engine.load_state_dict(
+            {"more": first[table], table: first[table] * 2}, strict=False)
+        assert set(missing) == set(first) - {table} and unknown == ["more"]
+        assert np.array_equal(engine.get_weight(table), first[table] * 2)

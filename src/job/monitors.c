@@ -168,10 +168,10 @@ static sw_status write_gauges(const struct sw_job_monitors *m, const struct sw_j
         {"spillway_memory_bytes", memory, "tier=\"disk\"", false, (double)step->most[SW_JOB_DISK]},
         {"spillway_besides_bytes", "Bytes beside the plan, of the process with most.", NULL, false,
          (double)step->most[SW_JOB_BESIDES]},
-        {"spillway_disk_read_gb_s", "Speed of the disk while it read, of rank 0.", NULL, false,
-         step->use.read_gb_s},
-        {"spillway_disk_write_gb_s", "Speed of the disk while it wrote, of rank 0.", NULL, false,
-         step->use.write_gb_s},
+        {"spillway_disk_read_gb_s", "Speed of the disks while they read, of all ranks.", NULL,
+         false, step->use.read_gb_s},
+        {"spillway_disk_write_gb_s", "Speed of the disks while they wrote, of all ranks.", NULL,
+         false, step->use.write_gb_s},
         {"spillway_validation_loss", "Loss of the last validation.", NULL, false, step->val_loss},
     };
     return sw_gauges_write(m->gauges, gauges, (int)SW_LEN(gauges) - isnan(step->val_loss));

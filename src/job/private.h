@@ -177,13 +177,20 @@ enum sw_job_number {
     SW_JOB_DEVICE, /* bytes of the plan */
     SW_JOB_HOST,
     SW_JOB_DISK,
-    SW_JOB_BESIDES, /* bytes that its process has allocated besides */
+    SW_JOB_BESIDES,  /* bytes that its process has allocated besides */
+    SW_JOB_RESIDENT, /* bytes of its process in memory */
     SW_JOB_NUMBERS
+};
+/* What a rank says of its step. */
+struct sw_job_said {
+    int64_t numbers[SW_JOB_NUMBERS];
+    struct queue_record queues;
 };
 struct sw_job_step {
     struct sw_step_report report;
+    struct sw_job_said mine;
     int64_t most[SW_JOB_NUMBERS];
-    struct queue_use use; /* of rank 0 */
+    struct queue_use use; /* of all ranks */
     /* Of validation, where this step has one. */
     bool validated;
     double val_loss;
@@ -192,8 +199,16 @@ struct sw_job_step {
 /* Sums of an engine from `before` to `after` into `numbers`. */
 void sw_job_count_phases(const struct sw_phase_times *before, const struct sw_phase_times *after,
                          int64_t numbers[SW_JOB_NUMBERS]);
-/* The largest of each over ranks. all: [ranks, SW_JOB_NUMBERS], scratch. Collective. */
-sw_status sw_job_share(sw_comm *comm, int ranks, int64_t *all, int64_t numbers[SW_JOB_NUMBERS]);
+/* What all ranks said of their steps, and their queues in all of them. */
+struct sw_job_shared {
+    int n;                          /* ranks */
+    struct sw_job_said *said;       /* [n] scratch */
+    struct queue_record *now, *ran; /* [n] of the step; since the first one */
+};
+sw_status sw_job_shared_open(int ranks, struct sw_job_shared *out);
+void sw_job_shared_close(struct sw_job_shared *shared);
+/* From step->mine of each rank to `most` and `use`. Collective. */
+sw_status sw_job_share(sw_comm *comm, struct sw_job_shared *shared, struct sw_job_step *step);
 /* Seconds of a number that is nanoseconds. */
 static inline double sw_job_seconds(const struct sw_job_step *step, enum sw_job_number number)
 {

@@ -1,17 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of the thread that computes, time is computation or waiting for one of the queues, never two of
-// them: the largest part is what bound the step.
+// Of a thread that computes, time is computation or waiting for one of the queues, never two of
+// them: the largest part, over all ranks, is what bound the step.
 #include "job/queues.h"
 
 #include <math.h>
 #include <stdio.h>
 
-static struct sw_queue_times minus(const struct sw_queue_times *a, const struct sw_queue_times *b)
+void sw_queue_record_end(struct queue_record *record,
+                         const struct sw_queue_times now[SW_QUEUE_COUNT])
 {
-    return (struct sw_queue_times){.busy_ns = a->busy_ns - b->busy_ns,
-                                   .waited_ns = a->waited_ns - b->waited_ns,
-                                   .bytes_in = a->bytes_in - b->bytes_in,
-                                   .bytes_out = a->bytes_out - b->bytes_out};
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        const struct sw_queue_times *began = &record->of[q];
+        record->of[q] =
+            (struct sw_queue_times){.busy_ns = now[q].busy_ns - began->busy_ns,
+                                    .waited_ns = now[q].waited_ns - began->waited_ns,
+                                    .bytes_in = now[q].bytes_in - began->bytes_in,
+                                    .bytes_out = now[q].bytes_out - began->bytes_out,
+                                    .n_host_waits = now[q].n_host_waits - began->n_host_waits};
+    }
+}
+
+void sw_queue_record_add(struct queue_record *sum, const struct queue_record *more)
+{
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        sum->of[q].busy_ns += more->of[q].busy_ns;
+        sum->of[q].waited_ns += more->of[q].waited_ns;
+        sum->of[q].bytes_in += more->of[q].bytes_in;
+        sum->of[q].bytes_out += more->of[q].bytes_out;
+        sum->of[q].n_host_waits += more->of[q].n_host_waits;
+    }
 }
 
 static double rate(int64_t bytes, int64_t ns)
@@ -19,18 +36,23 @@ static double rate(int64_t bytes, int64_t ns)
     return ns > 0 ? (double)bytes / (double)ns : 0;
 }
 
-void sw_queue_use(const struct sw_queue_times before[SW_QUEUE_COUNT],
-                  const struct sw_queue_times after[SW_QUEUE_COUNT], struct queue_use *out)
+void sw_queue_use(const struct queue_record *ranks, int n_ranks, struct queue_use *out)
 {
     static const enum sw_queue transfers[] = {SW_QUEUE_H2D, SW_QUEUE_D2H, SW_QUEUE_READ,
                                               SW_QUEUE_WRITE};
-    struct sw_queue_times t[SW_QUEUE_COUNT];
     struct queue_use use = {.bound = SW_QUEUE_COMPUTE};
+    struct queue_record all = {0};
     double parts[SW_QUEUE_COUNT], sum = 0, busy = 0, waited = 0;
+    for (int r = 0; r < n_ranks; r++) {
+        const struct sw_queue_times *read = &ranks[r].of[SW_QUEUE_READ];
+        const struct sw_queue_times *write = &ranks[r].of[SW_QUEUE_WRITE];
+        sw_queue_record_add(&all, &ranks[r]);
+        use.read_gb_s += rate(read->bytes_in, read->busy_ns); /* bytes a nanosecond */
+        use.write_gb_s += rate(write->bytes_out, write->busy_ns);
+    }
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        t[q] = minus(&after[q], &before[q]);
-        parts[q] = (double)(q == SW_QUEUE_COMPUTE ? t[q].busy_ns : t[q].waited_ns);
-        parts[q] = parts[q] > 0 ? parts[q] : 0;
+        const struct sw_queue_times *t = &all.of[q];
+        parts[q] = fmax((double)(q == SW_QUEUE_COMPUTE ? t->busy_ns : t->waited_ns), 0);
         sum += parts[q];
         use.bound = parts[q] > parts[use.bound] ? (enum sw_queue)q : use.bound;
     }
@@ -38,15 +60,12 @@ void sw_queue_use(const struct sw_queue_times before[SW_QUEUE_COUNT],
         use.share[q] = sum > 0 ? parts[q] / sum : 0;
     }
     for (size_t i = 0; i < SW_LEN(transfers); i++) {
-        busy += (double)t[transfers[i]].busy_ns;
-        waited += (double)t[transfers[i]].waited_ns;
+        busy += (double)all.of[transfers[i]].busy_ns;
+        waited += (double)all.of[transfers[i]].waited_ns;
     }
     use.hidden = busy > 0 ? fmin(fmax(1 - waited / busy, 0), 1) : NAN;
-    const struct sw_queue_times *read = &t[SW_QUEUE_READ], *write = &t[SW_QUEUE_WRITE];
-    use.read_gb_s = rate(read->bytes_in, read->busy_ns); /* bytes a nanosecond */
-    use.write_gb_s = rate(write->bytes_out, write->busy_ns);
-    use.read_bytes = (double)read->bytes_in;
-    use.write_bytes = (double)write->bytes_out;
+    use.read_bytes = (double)all.of[SW_QUEUE_READ].bytes_in;
+    use.write_bytes = (double)all.of[SW_QUEUE_WRITE].bytes_out;
     *out = use;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a step was on all ranks: one exchange a step carries the wish to stop and the numbers that
-// each rank has of its own, and everybody takes the largest of each.
+// each rank has of its own: everybody takes the largest of each, and adds up what queues did.
 #include "job/private.h"
 
 void sw_job_count_phases(const struct sw_phase_times *before, const struct sw_phase_times *after,
@@ -16,17 +16,40 @@ void sw_job_count_phases(const struct sw_phase_times *before, const struct sw_ph
     numbers[SW_JOB_UPDATE_NS] = ns[SW_SEGMENT_UPDATE] + ns[SW_SEGMENT_COMMIT];
 }
 
-sw_status sw_job_share(sw_comm *comm, int ranks, int64_t *all, int64_t numbers[SW_JOB_NUMBERS])
+sw_status sw_job_shared_open(int ranks, struct sw_job_shared *out)
 {
-    if (ranks == 1) {
-        return SW_OK;
+    out->n = ranks;
+    out->said = sw_alloc_zero("train", (size_t)ranks, sizeof *out->said);
+    out->now = sw_alloc_zero("train", (size_t)ranks, sizeof *out->now);
+    out->ran = sw_alloc_zero("train", (size_t)ranks, sizeof *out->ran);
+    SW_TRY_ALLOC(out->said && out->now && out->ran ? out : NULL, "what ranks say of steps");
+    return SW_OK;
+}
+
+void sw_job_shared_close(struct sw_job_shared *shared)
+{
+    sw_free(shared->said);
+    sw_free(shared->now);
+    sw_free(shared->ran);
+    *shared = (struct sw_job_shared){0};
+}
+
+sw_status sw_job_share(sw_comm *comm, struct sw_job_shared *shared, struct sw_job_step *step)
+{
+    if (shared->n == 1) {
+        shared->said[0] = step->mine;
+    } else {
+        SW_TRY(sw_comm_all_gather(comm, &step->mine, shared->said, sizeof step->mine,
+                                  "the end of a step"));
     }
-    SW_TRY(sw_comm_all_gather(comm, numbers, all, SW_JOB_NUMBERS * sizeof *numbers,
-                              "the end of a step"));
-    for (int r = 0; r < ranks; r++) {
+    for (int r = 0; r < shared->n; r++) {
+        const struct sw_job_said *said = &shared->said[r];
+        shared->now[r] = said->queues;
+        sw_queue_record_add(&shared->ran[r], &said->queues);
         for (int i = 0; i < SW_JOB_NUMBERS; i++) {
-            numbers[i] = sw_max_i64(numbers[i], all[r * SW_JOB_NUMBERS + i]);
+            step->most[i] = r > 0 ? sw_max_i64(step->most[i], said->numbers[i]) : said->numbers[i];
         }
     }
+    sw_queue_use(shared->now, shared->n, &step->use);
     return SW_OK;
 }

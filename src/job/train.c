@@ -47,7 +47,7 @@ struct job {
     struct sw_json_doc *data; /* what is read, for checkpoints; on rank 0 */
     sw_engine *engine;
     struct sw_engine_facts facts; /* of it */
-    int64_t *shared;              /* [ranks, SW_JOB_NUMBERS] */
+    struct sw_job_shared shared;
     struct told told;
     int64_t batch, tokens, micro_batches;
     int64_t local;                 /* micro-batches of this rank */
@@ -56,7 +56,6 @@ struct job {
     struct sw_job_measure measure; /* what metrics are counted from */
     int64_t first_step;
     double began_s, val_loss, loss;
-    struct sw_queue_times began[SW_QUEUE_COUNT]; /* before the first step */
     int64_t saved_step, val_step; /* of the last checkpoint, of the last validation */
 };
 
@@ -199,15 +198,10 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
     };
 }
 
-static sw_status open_engine(struct job *job)
+/* What an open engine says of the sizes of batches. */
+static sw_status join_engine(struct job *job)
 {
-    char text[DEFAULT_CONFIG_CAP];
-    const struct sw_engine_options options = engine_options(job, text, sizeof text);
-    SW_TRY(sw_initialize(&options, &job->engine));
     job->facts = sw_engine_facts(job->engine);
-    if (!job->facts.trains) {
-        return SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
-    }
     SW_TRY(sw_job_task_fit(&job->task, job->options->model, &job->facts.sizes));
     job->batch = sw_engine_micro_batch_size(job->engine);
     job->tokens = sw_engine_seq_len(job->engine);
@@ -216,19 +210,28 @@ static sw_status open_engine(struct job *job)
     return SW_OK;
 }
 
+static sw_status open_engine(struct job *job)
+{
+    char text[DEFAULT_CONFIG_CAP];
+    const struct sw_engine_options options = engine_options(job, text, sizeof text);
+    SW_TRY(sw_initialize(&options, &job->engine));
+    SW_TRY(join_engine(job));
+    return job->facts.trains
+               ? SW_OK
+               : SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
+}
+
 static sw_status make_batches(struct job *job)
 {
     const int64_t n = sw_max_i64(job->local, 1); /* validation takes one at least */
-    job->shared =
-        sw_alloc_zero("train", (size_t)job->facts.ranks, SW_JOB_NUMBERS * sizeof *job->shared);
-    SW_TRY_ALLOC(job->shared, "the batch");
+    SW_TRY(sw_job_shared_open(job->facts.ranks, &job->shared));
     if (counts_metrics(job)) {
         SW_TRY(sw_job_measure_open(job->engine, job->task.task, &job->measure));
     }
     return sw_job_rows_open(job->task.task, &job->facts.sizes, job->packed, n, &job->rows);
 }
 
-static sw_status open_data(struct job *job)
+static sw_status open_dataset(struct job *job)
 {
     const struct sw_train_options *o = job->options;
     const struct sw_dataset_options options = {
@@ -247,8 +250,7 @@ static sw_status open_data(struct job *job)
         .task = is_text(job) ? NULL : &job->task.data,
     };
     job->packed = options.packing;
-    SW_TRY(sw_dataset_open(&options, &job->dataset));
-    return make_batches(job);
+    return sw_dataset_open(&options, &job->dataset);
 }
 
 /* The rows of samples from `first` on into micro-batch i of this rank. */
@@ -627,7 +629,7 @@ static sw_status write_metrics(struct job *job, const struct sw_job_step *step)
                       (long long)step->most[SW_JOB_DEVICE + t]);
     }
     sw_str_printf(&line, ",\"besides_bytes\":%lld,\"resident_bytes\":%lld",
-                  (long long)step->most[SW_JOB_BESIDES], (long long)sw_job_resident_bytes());
+                  (long long)step->most[SW_JOB_BESIDES], (long long)step->most[SW_JOB_RESIDENT]);
     if (has_disk(job)) {
         json_number(&line, "disk_read_gb_s", step->use.read_gb_s);
         json_number(&line, "disk_write_gb_s", step->use.write_gb_s);
@@ -663,10 +665,11 @@ static bool asked_to_stop(const struct job *job)
 /* The micro-batches of this rank, through the engine; numbers: of this rank. */
 static sw_status train_rows(struct job *job, struct sw_job_step *step)
 {
-    struct sw_queue_times before[SW_QUEUE_COUNT], after[SW_QUEUE_COUNT];
+    struct sw_queue_times after[SW_QUEUE_COUNT];
     struct sw_phase_times began, ended;
+    int64_t *numbers = step->mine.numbers;
     struct sw_alloc_stats besides; /* no part of the plan, and of all ranks of this process */
-    sw_executor_queue_times(job->facts.executor, before);
+    sw_executor_queue_times(job->facts.executor, step->mine.queues.of);
     sw_executor_phase_times(job->facts.executor, &began);
     const int64_t begin = sw_now_ns();
     for (int64_t j = 0; j < job->local; j++) { /* micro-batch k = j R + rank of the global batch */
@@ -674,16 +677,17 @@ static sw_status train_rows(struct job *job, struct sw_job_step *step)
         SW_TRY(fetch(job, SW_SPLIT_TRAIN, sw_engine_samples(job->engine) + k * job->batch, j));
     }
     SW_TRY(sw_train_batch(job->engine, job->rows.batches, job->local, &step->report));
-    step->most[SW_JOB_STEP_NS] = sw_now_ns() - begin;
+    numbers[SW_JOB_STEP_NS] = sw_now_ns() - begin;
     sw_executor_queue_times(job->facts.executor, after);
     sw_executor_phase_times(job->facts.executor, &ended);
-    sw_queue_use(before, after, &step->use);
-    sw_job_count_phases(&began, &ended, step->most);
+    sw_queue_record_end(&step->mine.queues, after);
+    sw_job_count_phases(&began, &ended, numbers);
     sw_alloc_get_stats(&besides);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
-        step->most[SW_JOB_DEVICE + t] = sw_engine_tier_bytes(job->engine, t);
+        numbers[SW_JOB_DEVICE + t] = sw_engine_tier_bytes(job->engine, t);
     }
-    step->most[SW_JOB_BESIDES] = besides.live_bytes;
+    numbers[SW_JOB_BESIDES] = besides.live_bytes;
+    numbers[SW_JOB_RESIDENT] = sw_job_resident_bytes();
     return SW_OK;
 }
 
@@ -703,8 +707,8 @@ static sw_status one_step(struct job *job, bool *stopped)
     job->loss = report->loss;
     step.validated = o->eval_every > 0 && report->step % o->eval_every == 0;
     SW_TRY(step.validated ? validate(job) : SW_OK);
-    step.most[SW_JOB_STOP] = asked_to_stop(job);
-    SW_TRY(sw_job_share(job->comm, job->facts.ranks, job->shared, step.most));
+    step.mine.numbers[SW_JOB_STOP] = asked_to_stop(job);
+    SW_TRY(sw_job_share(job->comm, &job->shared, &step));
     *stopped = step.most[SW_JOB_STOP] != 0;
     step.val_loss = job->val_loss;
     step.metrics = counts_metrics(job) ? job->measure.of : NULL;
@@ -857,7 +861,8 @@ static sw_status set_up(struct job *job)
     SW_TRY(go_on(job));
     SW_TRY(open_engine(job));
     SW_TRY(go_on(job));
-    SW_TRY(open_data(job));
+    SW_TRY(open_dataset(job));
+    SW_TRY(make_batches(job));
     SW_TRY(agree(job));
     SW_TRY(check_sample(job));
     SW_TRY(go_on(job));
@@ -1069,14 +1074,12 @@ static sw_status finish(struct job *job, bool stopped)
     return SW_OK;
 }
 
-/* Of this rank, and all its steps. */
+/* Of all ranks, and all steps. */
 static void print_queues(struct job *job)
 {
-    struct sw_queue_times now[SW_QUEUE_COUNT];
     struct queue_use use;
     struct sw_str text = {0};
-    sw_executor_queue_times(job->facts.executor, now);
-    sw_queue_use(job->began, now, &use);
+    sw_queue_use(job->shared.ran, job->shared.n, &use);
     sw_queue_use_report(&use, &text);
     fputs(sw_str_text(&text), job->out);
     sw_str_fini(&text);
@@ -1097,7 +1100,7 @@ static void tear_down(struct job *job)
     sw_job_settings_fini(&job->told.writing);
     sw_job_measure_close(&job->measure);
     sw_job_task_close(&job->task);
-    sw_free(job->shared);
+    sw_job_shared_close(&job->shared);
     sw_json_close(job->data);
     sw_ckpt_release(job->lock);
 }
@@ -1164,7 +1167,6 @@ static sw_status run_steps(struct job *job, bool *stopped)
 {
     job->began_s = sw_now_s();
     sw_pace_mark(&job->told.pace, job->began_s, job->first_step);
-    sw_executor_queue_times(job->facts.executor, job->began);
     SW_TRY(record_run(job));
     SW_TRY(claim_model(job));
     SW_TRY(save_beside(job));
@@ -1243,7 +1245,7 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
     return st;
 }
 
-/* ---- what a job would open, for plans ---- */
+/* ---- what a job would open, for plans, and for those whose loop is their own ---- */
 
 struct sw_train_setup {
     struct job job;
@@ -1275,6 +1277,40 @@ sw_status sw_train_setup_open(const struct sw_train_options *options, struct sw_
 const struct sw_engine_options *sw_train_setup_engine(const struct sw_train_setup *setup)
 {
     return &setup->engine;
+}
+
+struct sw_tokenizer *sw_train_setup_tokenizer(const struct sw_train_setup *setup)
+{
+    return setup->job.tokenizer;
+}
+
+/* The ranks have the same samples, or hear whose are others. */
+static sw_status agree_on_data(struct job *job)
+{
+    SW_TRY(sw_job_rows_open(job->task.task, &job->facts.sizes, job->packed, 1, &job->rows));
+    const sw_status st = sw_job_agree(job->comm, job->dataset, &job->rows, "");
+    sw_job_rows_close(&job->rows);
+    return st;
+}
+
+sw_status sw_train_setup_data(struct sw_train_setup *setup, sw_engine *engine, sw_comm *comm,
+                              sw_dataset **out)
+{
+    struct job *job = &setup->job;
+    if (job->options->n_data < 1) {
+        return SW_FAIL(SW_E_ARG, "data: no files are given");
+    }
+    job->engine = engine;
+    job->comm = comm;
+    SW_TRY(join_engine(job));
+    SW_TRY(open_dataset(job));
+    const sw_status st = job->facts.ranks > 1 ? agree_on_data(job) : SW_OK;
+    if (st < 0) {
+        sw_dataset_close(job->dataset);
+        return st;
+    }
+    *out = job->dataset;
+    return SW_OK;
 }
 
 void sw_train_setup_close(struct sw_train_setup *setup)

@@ -66,6 +66,10 @@ blocks() {
             print page ":" NR ": a command stands in a block that is not sh or console" > "/dev/stderr"
             wrong = 1
         }
+        !inside && /^    (\.?\.?\/|build[-a-z]*\/|bench\/|cmake |ctest |ninja |python3? |sh |spillway |[A-Z_]+=)/ {
+            print page ":" NR ": a command stands in an indented block; wanted one of sh or console" > "/dev/stderr"
+            wrong = 1
+        }
         inside && out {
             if (console) {
                 if (/^\$ /) { sub(/^\$ /, "") } else if (!more) { next }
@@ -157,6 +161,15 @@ prepare() {
         sed 1d "$i" | shrink > "$(head -n 1 "$i" | cut -d' ' -f2)"
     done
     cp ds_config.json ds.json
+    cp my-text.txt text
+    cp sums.jsonl chats.jsonl
+    cp -R chatml qwen
+    echo '{"text": "0 + 0?"}' > lines.jsonl
+    { letters; echo; } > sentences.txt
+    for i in {1..8}; do printf '{"document": "%s", "summary": "a %s"}\n' "$(letters)" "$i"; done > test.jsonl
+    spillway train --quiet --model t5-tiny --tokenizer bert --task seq2seq --data test.jsonl --seq-len 64 --target-len 16 --steps 1 \
+        --output runs/summaries > prepare.log 2>&1 || cat prepare.log
+    cp -R runs/summaries runs/de-en
     tiny --model gpt2-tiny --output runs/whole --no-export
     tiny --model gpt2-tiny --output runs/cut --no-export
     cd "$root" || exit 1

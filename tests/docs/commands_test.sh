@@ -66,6 +66,11 @@ expect "$1" 1 "stands in a block that is not sh or console" <<'P'
     spillway plan --model gpt2
     ```
 P
+expect "$1" 1 "stands in an indented block" <<'P'
+    Measured by
+
+        build/bench/bench_train_gpt2 --steps 5
+P
 expect "$1" 1 "it would change this machine" <<'P'
     ```sh
     false && sudo true

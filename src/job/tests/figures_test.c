@@ -224,9 +224,9 @@ static void check_report(const struct placement *p, int ranks, const char *confi
     }
     if (strcmp(p->states, "nvme") == 0 || strcmp(p->params, "nvme") == 0) {
         assert_shown(r.log, "disk: read ", "read ",
-                     STEPS * number_behind(r.json, "moved_in_a_step", "\"from_disk\":"));
+                     ranks * STEPS * number_behind(r.json, "moved_in_a_step", "\"from_disk\":"));
         assert_shown(r.log, "disk: read ", "written ",
-                     STEPS * number_behind(r.json, "moved_in_a_step", "\"to_disk\":"));
+                     ranks * STEPS * number_behind(r.json, "moved_in_a_step", "\"to_disk\":"));
     }
     if (strstr(r.text, " in )") || strstr(r.text, " in ,") || strstr(r.text, " in \n")) {
         fail_msg("a place without a name in: %s", r.text);

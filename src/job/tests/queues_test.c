@@ -11,9 +11,10 @@ enum { MS = 1000000 };
 static void numbers_are_those_of_the_difference(void **state)
 {
     (void)state;
-    struct sw_queue_times before[SW_QUEUE_COUNT] = {0}, after[SW_QUEUE_COUNT] = {0};
+    struct queue_record record = {0};
+    struct sw_queue_times after[SW_QUEUE_COUNT] = {0};
     struct queue_use use;
-    before[SW_QUEUE_READ] = (struct sw_queue_times){.busy_ns = 7, .waited_ns = 5, .bytes_in = 3};
+    record.of[SW_QUEUE_READ] = (struct sw_queue_times){.busy_ns = 7, .waited_ns = 5, .bytes_in = 3};
     after[SW_QUEUE_COMPUTE].busy_ns = 50 * MS;
     after[SW_QUEUE_COMM].busy_ns = 40 * MS;
     after[SW_QUEUE_COMM].waited_ns = 10 * MS;
@@ -21,7 +22,8 @@ static void numbers_are_those_of_the_difference(void **state)
     after[SW_QUEUE_READ] = (struct sw_queue_times){
         .busy_ns = 7 + 40 * MS, .waited_ns = 5 + 20 * MS, .bytes_in = 3 + 80 * MS};
     after[SW_QUEUE_WRITE] = (struct sw_queue_times){.busy_ns = 20 * MS, .bytes_out = 10 * MS};
-    sw_queue_use(before, after, &use);
+    sw_queue_record_end(&record, after);
+    sw_queue_use(&record, 1, &use);
     assert_true(fabs(use.read_gb_s - 2) < 1e-12);
     assert_true(fabs(use.write_gb_s - 0.5) < 1e-12);
     assert_true(fabs(use.hidden - 0.75) < 1e-12); /* 20 of 80 ms were waited for */
@@ -44,20 +46,40 @@ static void numbers_are_those_of_the_difference(void **state)
 static void the_longest_wait_binds(void **state)
 {
     (void)state;
-    struct sw_queue_times before[SW_QUEUE_COUNT] = {0}, after[SW_QUEUE_COUNT] = {0};
+    struct queue_record record = {0};
     struct queue_use use;
-    sw_queue_use(before, after, &use);
+    sw_queue_use(&record, 1, &use);
     assert_int_equal(use.bound, SW_QUEUE_COMPUTE);
     assert_true(isnan(use.hidden)); /* there was nothing to hide */
-    after[SW_QUEUE_COMPUTE].busy_ns = 5;
-    after[SW_QUEUE_WRITE].busy_ns = after[SW_QUEUE_WRITE].waited_ns = 6;
-    after[SW_QUEUE_COMM].busy_ns = 100; /* beside computation: it binds nothing */
-    sw_queue_use(before, after, &use);
+    record.of[SW_QUEUE_COMPUTE].busy_ns = 5;
+    record.of[SW_QUEUE_WRITE].busy_ns = record.of[SW_QUEUE_WRITE].waited_ns = 6;
+    record.of[SW_QUEUE_COMM].busy_ns = 100; /* beside computation: it binds nothing */
+    sw_queue_use(&record, 1, &use);
     assert_int_equal(use.bound, SW_QUEUE_WRITE);
     assert_true(use.hidden == 0);
-    after[SW_QUEUE_WRITE].waited_ns = 9; /* a wait may begin before the work does */
-    sw_queue_use(before, after, &use);
+    record.of[SW_QUEUE_WRITE].waited_ns = 9; /* a wait may begin before the work does */
+    sw_queue_use(&record, 1, &use);
     assert_true(use.hidden == 0);
+}
+
+/* Rank 0 only computes: what there is to say is of the other ranks. */
+static void other_ranks_count(void **state)
+{
+    (void)state;
+    struct queue_record ranks[3] = {0};
+    struct queue_use use;
+    ranks[0].of[SW_QUEUE_COMPUTE].busy_ns = 10 * MS;
+    for (int r = 1; r < 3; r++) {
+        ranks[r].of[SW_QUEUE_COMPUTE].busy_ns = 4 * MS;
+        ranks[r].of[SW_QUEUE_READ] = (struct sw_queue_times){
+            .busy_ns = r * 8 * MS, .waited_ns = 10 * MS, .bytes_in = r * 16 * MS};
+    }
+    sw_queue_use(ranks, 3, &use);
+    assert_true(use.read_bytes == 48.0 * MS);
+    assert_true(fabs(use.read_gb_s - 4) < 1e-12); /* 2 + 2 */
+    assert_true(fabs(use.hidden - (1 - 20.0 / 24)) < 1e-12);
+    assert_int_equal(use.bound, SW_QUEUE_READ); /* 20 ms of all, against 18 */
+    assert_true(fabs(use.share[SW_QUEUE_READ] - 20.0 / 38) < 1e-12);
 }
 
 int main(void)
@@ -65,6 +87,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_those_of_the_difference),
         cmocka_unit_test(the_longest_wait_binds),
+        cmocka_unit_test(other_ranks_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of every task are read as `spillway train` reads them: the same curve, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import string
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import numpy as np
+import pytest
+
+import spillway
+from conftest import CONFIG, losses
+
+STEPS = 3
+TEMPLATE = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
+
+
+def words(folder: Path) -> Path:
+    """A tokenizer of BERT's kind: letters and digits."""
+    letters = string.ascii_lowercase + string.digits
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, ".", ",", ";"]
+    folder.mkdir(exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join(pieces + ["##" + c for c in letters]) + "\n")
+    return folder
+
+
+def byte_level(folder: Path) -> Path:
+    """A tokenizer of GPT-2's kind, with a template of chats."""
+    tokens = ["<|endoftext|>", "\u0120", "\u010a", *map(chr, range(33, 127))]
+    folder.mkdir(exist_ok=True)
+    (folder / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(tokens)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"eos_token": "<|endoftext|>", "chat_template": TEMPLATE}))
+    return folder
+
+
+def classes(folder: Path) -> Dict[str, Any]:
+    """A table of two columns, whose labels are words."""
+    path = folder / "rows.csv"
+    path.write_text("kind,words\n" + "".join(
+        f'{("bad", "good", "so so")[i % 3]},"{string.ascii_lowercase[i:]} {i}"\n'
+        for i in range(24)))
+    return {"model": "bert-tiny", "data": path, "tokenizer": words(folder / "words"),
+            "task": "classify", "seq_len": 16, "text_column": "words", "label_column": "kind"}
+
+
+def answers(folder: Path) -> Dict[str, Any]:
+    """SQuAD's format."""
+    asked = []
+    for i in range(12):
+        context = f"the number of box {i} is {i * 7} ."
+        answer = {"text": str(i * 7), "answer_start": context.index(f"is {i * 7}") + 3}
+        asked.append({"context": context, "qas": [
+            {"id": str(i), "question": f"what is in box {i} ?", "answers": [answer]}]})
+    path = folder / "squad.json"
+    path.write_text(json.dumps({"version": "1.1", "data": [{"title": "", "paragraphs": asked}]}))
+    return {"model": "bert-tiny", "data": path, "tokenizer": words(folder / "words"),
+            "task": "answers", "seq_len": 48}
+
+
+def images(folder: Path) -> Dict[str, Any]:
+    """CIFAR-10's records."""
+    path = folder / "data_batch_1.bin"
+    noise = np.random.default_rng(3).integers(0, 256, (16, 3073), dtype=np.uint8)
+    noise[:, 0] = np.arange(16) % 10
+    path.write_bytes(noise.tobytes())
+    return {"model": "cifar-net", "data": path}
+
+
+def chats(folder: Path) -> Dict[str, Any]:
+    """Conversations, by the template of the tokenizer."""
+    path = folder / "sums.jsonl"
+    path.write_text("".join(json.dumps({"messages": [
+        {"role": "user", "content": f"{i % 10}+{i // 10}?"},
+        {"role": "assistant", "content": str(i % 10 + i // 10)}]}) + "\n" for i in range(24)))
+    return {"model": "gpt2-tiny", "data": path, "tokenizer": byte_level(folder / "bytes"),
+            "seq_len": 48, "chat_date": "2026-11-22", "loss_on": "all"}
+
+
+def pairs(folder: Path) -> Dict[str, Any]:
+    """Prompts and completions, several in a row."""
+    path = folder / "pairs.jsonl"
+    path.write_text("".join(json.dumps({"prompt": f"{i}: ", "completion": "x" * (i % 7 + 1)}) + "\n"
+                            for i in range(24)))
+    return {"model": "gpt2-tiny", "data": path, "tokenizer": byte_level(folder / "bytes"),
+            "seq_len": 32, "chat_template": "none", "packing": True}
+
+
+def by_program(program: Any, given: Dict[str, Any], config: Path, output: Path) -> List[float]:
+    flags: List[Any] = []
+    for name, value in given.items():
+        flags += [] if name == "packing" else ["--" + name.replace("_", "-"), value]
+    program("train", *flags, "--deepspeed", config, "--steps", STEPS, "--output", output)
+    return losses(output)
+
+
+@pytest.mark.parametrize("made", [classes, answers, images, chats, pairs],
+                         ids=lambda made: str(made.__name__))
+def test_files_of_a_task_are_read_as_the_program_reads_them(
+        program: Any, made: Callable[[Path], Dict[str, Any]], tmp_path: Path) -> None:
+    given = made(tmp_path)
+    config = {**CONFIG, "spillway": {"threads": 1, "packing": "packing" in given}}
+    (tmp_path / "ds.json").write_text(json.dumps(config))
+    wanted = by_program(program, given, tmp_path / "ds.json", tmp_path / "run")
+    given.pop("packing", None)
+    with spillway.initialize(model=given.pop("model"), config=config,
+                             training_data=given.pop("data"), **given) as engine:
+        assert [engine.train_batch() for _ in range(STEPS)] == wanted
+        engine.export(tmp_path / "model")
+    ours, theirs = tmp_path / "model", tmp_path / "run" / "model"
+    assert {p.name for p in ours.iterdir()} == {p.name for p in theirs.iterdir()}
+    for path in theirs.iterdir():
+        assert (ours / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_validation_data_is_the_other_split(tmp_path: Path) -> None:
+    given = classes(tmp_path)
+    held = tmp_path / "held.csv"
+    held.write_text('kind,words\n"good","abc"\n')
+    model, data = given.pop("model"), given.pop("data")
+    with spillway.initialize(model, CONFIG, training_data=data, validation_data=held,
+                             labels=["bad", "good", "so so"], want_eval=True, **given) as engine:
+        assert engine.training_dataloader is not None
+        dataset = engine.training_dataloader.dataset
+        assert (dataset.n_samples(), dataset.n_samples("val")) == (24, 1)
+        batch = dataset.rows(0, 2, "val")
+        assert batch["labels"].tolist() == [1, -100]  # the row past the last one is blank
+        total, count = engine.evaluate(batch)
+        assert total > 0 and count == 1
+
+
+def test_what_says_how_files_are_read_wants_files_and_sense(tmp_path: Path) -> None:
+    given = classes(tmp_path)
+    model, data = given.pop("model"), given.pop("data")
+    with pytest.raises(spillway.ArgumentError, match="text_column: .* none are given"):
+        spillway.initialize(model, CONFIG, **given)
+    with pytest.raises(spillway.SpillwayError, match="nothing"):
+        given["label_column"] = "nothing"
+        spillway.initialize(model, CONFIG, training_data=data, **given)
+    with spillway.Tokenizer.of_characters(data, as_text=True) as letters, \
+            pytest.raises(spillway.ArgumentError, match="one of characters .* label_column"):
+        spillway.initialize("gpt2-tiny", CONFIG, training_data=data, tokenizer=letters,
+                            label_column="kind", seq_len=16)
+    with pytest.raises(spillway.ArgumentError, match="--loss-on"):
+        spillway.initialize("gpt2-tiny", CONFIG, training_data=chats(tmp_path)["data"],
+                            loss_on="some", seq_len=16)
+
+
+def test_the_tokenizer_of_the_data_lives_as_long_as_its_engine(text: Path) -> None:
+    engine = spillway.initialize("gpt2-tiny", CONFIG, training_data=text, seq_len=16,
+                                 generate_tokens=16)
+    tokenizer = engine.tokenizer
+    assert tokenizer is not None and tokenizer.decode(tokenizer.encode("7 and")) == "7 and"
+    assert isinstance(engine.generate("7 and", tokens=2), str)
+    engine.close()
+    with pytest.raises(spillway.ClosedError, match="the tokenizer is closed"):
+        tokenizer.encode("7")
