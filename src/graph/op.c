@@ -428,6 +428,50 @@ static int64_t flops_accumulate(const struct sw_op_desc *d)
     return sw_shape_elems(&d->in[1].shape);
 }
 
+/* ---- joined ops ---- */
+
+/* The activation of what it was given. In 16 bits that was rounded for backward, not for the
+ * activation. */
+static bool apart_matmul(const struct sw_op_desc *d, struct sw_op *out)
+{
+    const struct sw_op *op = d->op;
+    const enum sw_act act = op->attrs.matmul.act;
+    if (act == SW_ACT_NONE || op->n_out < 2 || op->out[1] < 0 ||
+        sw_stat_dtype(d->out[1].dtype) != d->out[1].dtype) {
+        return false;
+    }
+    *out = *op;
+    out->kind = SW_OP_ACT;
+    out->attrs = (struct sw_attrs){.act = {act}};
+    out->n_in = out->n_out = 1;
+    out->in[0] = op->out[1];
+    return true;
+}
+
+/* The norm of the sum, which is rounded for both. */
+static bool apart_norm(const struct sw_op_desc *d, struct sw_op *out, enum sw_op_kind kind)
+{
+    const struct sw_op *op = d->op;
+    *out = *op;
+    out->kind = kind;
+    out->n_in = op->n_in - 1;
+    out->n_out = op->n_out - 1;
+    memmove(&out->in[1], &op->in[2], (size_t)(op->n_in - 2) * sizeof *out->in);
+    memmove(&out->out[0], &op->out[1], (size_t)(op->n_out - 1) * sizeof *out->out);
+    out->in[0] = op->out[0];
+    return true;
+}
+
+static bool apart_add_layer_norm(const struct sw_op_desc *d, struct sw_op *out)
+{
+    return apart_norm(d, out, SW_OP_LAYER_NORM);
+}
+
+static bool apart_add_rms_norm(const struct sw_op_desc *d, struct sw_op *out)
+{
+    return apart_norm(d, out, SW_OP_RMS_NORM);
+}
+
 /* ---- cuts ---- */
 
 static void cut_matmul(const struct sw_op_desc *d, struct sw_cut *out)
@@ -512,7 +556,7 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_MATMUL] = {.attrs = SW_ATTRS_MATMUL, .traits = SW_TRAIT_PRODUCTS, .n_out = 1,
         .shapes = shapes_matmul, .gradient = sw_grad_matmul, .flops = flops_matmul,
         .cut_input = 1, .cut = cut_matmul, .grad_cut = SW_GRAD_CUT_ROWS,
-        .grad_unit = grad_unit_matmul},
+        .grad_unit = grad_unit_matmul, .apart = apart_matmul},
     [SW_OP_SUM_ROWS] = {.n_out = 1, .takes_no_matrix = made},
     [SW_OP_ADD] = {.n_out = 1, .shapes = shapes_like_first, .gradient = sw_grad_add,
         .takes_no_matrix = elementwise},
@@ -527,7 +571,7 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_LAYER_NORM_GRAD] = {.attrs = SW_ATTRS_NORM, .n_out = 3,
         .shapes = shapes_layer_norm_grad, .flops_per_elem = 12, .takes_no_matrix = vectors},
     [SW_OP_ADD_LAYER_NORM] = {.attrs = SW_ATTRS_NORM, .n_out = 4, .shapes = shapes_add_layer_norm,
-        .flops_per_elem = 8, .takes_no_matrix = vectors},
+        .flops_per_elem = 8, .takes_no_matrix = vectors, .apart = apart_add_layer_norm},
     [SW_OP_DROPOUT] = {.attrs = SW_ATTRS_DROPOUT, .n_out = 1, .shapes = shapes_like_first,
         .gradient = sw_grad_dropout, .takes_no_matrix = elementwise},
     [SW_OP_ATTENTION] = {.attrs = SW_ATTRS_ATTENTION, .traits = SW_TRAIT_PRODUCTS, .n_out = 2,
@@ -599,7 +643,7 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_RMS_NORM_GRAD] = {.attrs = SW_ATTRS_NORM, .n_out = 2,
         .shapes = shapes_of_two_gradients, .flops_per_elem = 9, .takes_no_matrix = vectors},
     [SW_OP_ADD_RMS_NORM] = {.attrs = SW_ATTRS_NORM, .n_out = 3, .shapes = shapes_add_rms_norm,
-        .flops_per_elem = 6, .takes_no_matrix = vectors},
+        .flops_per_elem = 6, .takes_no_matrix = vectors, .apart = apart_add_rms_norm},
     [SW_OP_MUL] = {.n_out = 1, .shapes = shapes_like_first, .gradient = sw_grad_mul,
         .takes_no_matrix = elementwise},
     [SW_OP_GATED_ACT] = {.attrs = SW_ATTRS_ACT, .n_out = 1, .shapes = shapes_like_first,

@@ -482,6 +482,9 @@ struct sw_op_info {
      * index. */
     int index_input;
     int64_t (*n_indexed)(const struct sw_op_desc *desc);
+    /* Of joined ops: outputs that another op, *out, makes of the others, to the same bits. False:
+     * not of this one. NULL: it is joined of nothing. */
+    bool (*apart)(const struct sw_op_desc *desc, struct sw_op *out);
     int factor; /* PRODUCTS: the input whose dtype decides how they are computed */
     /* Cuts: the input that may be a parameter in tiles, with what becomes of the op; NULL cut =
      * none may. */

@@ -45,6 +45,11 @@ double case_random(const struct op_case *c, uint64_t stream, uint64_t i, double 
  * copy of c that the caller finishes with case_fini. SW_E_UNSUP when the device has no kernel. */
 sw_status case_run(struct sw_device *dev, const struct op_case *c, struct op_case *result);
 
+/* Of a joined op (`apart` of its row): runs the op that makes some of its outputs of the others, of
+ * those in `result`, which has other bits then: SW_E_ARG. Other ops pass. */
+sw_status case_run_apart(struct sw_device *dev, const struct op_case *c,
+                         const struct op_case *result);
+
 /* Between memory of the test's and the device's; complete when they return. */
 sw_status case_to_device(struct sw_device *dev, struct sw_stream_queue *on, void *to,
                          const void *from, size_t bytes);
