@@ -215,6 +215,7 @@ struct sw_spillway_config {
     int64_t disk_slots;
     /* 0 = keep everything, n = keep the input of every n-th block only; or SW_CONFIG_AUTO */
     int64_t recompute_every;
+    bool recompute_cheap;
     int reduce;   /* enum sw_reduce_order */
     int schedule; /* enum sw_step_schedule */
     int kernels;  /* enum sw_kernel_set */

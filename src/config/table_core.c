@@ -554,6 +554,10 @@ static const struct config_field spillway_fields[] = {
          "1; auto = none where that fits the budgets, else the n that fits by which a step takes "
          "least",
          .flags = FIELD_AUTO, BUILT),
+    BOOL("recompute_cheap", AT(spillway.recompute_cheap), "true",
+         "outputs of activations, norms and the like are not kept for backward where it makes them "
+         "again of what it reads anyway",
+         BUILT),
     CHOICE("reduce", AT(spillway.reduce), "\"canonical\"", reduces,
            "order of the sum of gradients: over micro-batches one by one, or per rank first",
            BUILT),

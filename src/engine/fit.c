@@ -258,6 +258,7 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
         .clip = c->misc.gradient_clipping,
         .rule = e->trains ? &e->rule : NULL,
         .keep_gradients = e->options.keep_gradients,
+        .keep_cheap = !c->spillway.recompute_cheap,
         .ranks = e->ranks,
         .rank = e->rank,
         .reduces = (c->misc.sparse_gradients && sw_engine_packs_rows(e) ? SW_REDUCES_ROWS : 0) |

@@ -580,6 +580,7 @@ static void clear_program(struct sw_program *program)
         .n_least = program->n_least,
         .n_instrs = program->n_instrs,
         .flops = program->flops,
+        .remade = program->remade,
     };
 }
 
@@ -854,6 +855,7 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
         struct sw_program *program = &plan->programs[i];
         if (program->kind == SW_PROGRAM_TRAIN) {
             SW_TRY(sw_pass_recompute(program->ir, options->policy.recompute_every));
+            SW_TRY(sw_pass_remake(program->ir, options, &program->remade));
             program->micro_batches = sw_vertical_micro_batches(options);
             SW_TRY(sw_pass_vertical(program->ir, program->micro_batches));
         }

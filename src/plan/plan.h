@@ -147,6 +147,12 @@ struct sw_port {
 struct sw_ir;
 struct sw_scheduled;
 
+/* What backward makes again with inexpensive ops, and forward does not keep for it. */
+struct sw_remade {
+    int32_t n; /* values */
+    size_t bytes;
+};
+
 struct sw_program {
     enum sw_program_kind kind;
     struct sw_ir *ir;        /* the plan's own list that it comes from; owned */
@@ -166,6 +172,7 @@ struct sw_program {
     size_t offloaded_bytes[SW_TIER_COUNT]; /* of the other tiers: likewise */
     int32_t peak_instr;                    /* where the sum of live bytes is largest */
     size_t peak_live_bytes;                /* transients alive there */
+    struct sw_remade remade;               /* of each micro-batch */
     int64_t flops;
 };
 
@@ -374,7 +381,8 @@ struct sw_plan_options {
     double clip;                       /* 0 = none */
     const struct sw_update_rule *rule; /* NULL: programs of this plan have no update */
     bool keep_gradients;               /* streams stay readable after backward */
-    uint64_t extra_fingerprint;        /* what else may change a bit: seed, batch, .. */
+    bool keep_cheap; /* what backward reads is kept, also where an inexpensive op makes it again */
+    uint64_t extra_fingerprint; /* what else may change a bit: seed, batch, .. */
     struct sw_plan_limits limits;
     struct sw_policy policy;
     struct sw_plan_refusal *refusal; /* filled in with SW_E_NOMEM of a budget; NULL = nobody asks */

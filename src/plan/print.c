@@ -143,6 +143,12 @@ static void print_program(const struct sw_program *program, bool instructions, s
         sw_plan_largest(program, 5, out);
         sw_str_putc(out, '\n');
     }
+    if (program->remade.n > 0) {
+        const double bytes = (double)program->remade.bytes * program->micro_batches;
+        sw_str_printf(out, "  made again in backward: %d values%s, %s that are not kept\n",
+                      program->remade.n, program->micro_batches > 1 ? " of each micro-batch" : "",
+                      sw_format_bytes(text[0], sizeof text[0], bytes));
+    }
 }
 
 static void print_packs_and_tiles(const struct sw_plan *plan, struct sw_str *out)

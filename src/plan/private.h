@@ -32,6 +32,10 @@ sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *optio
  * owned by the caller, NULL = out of memory. Before parameters are placed. */
 int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *options);
 sw_status sw_pass_recompute(struct sw_ir *ir, int64_t every);
+/* Values that are inexpensive to make again, of what backward reads anyway, are not kept. *out: how
+ * many. */
+sw_status sw_pass_remake(struct sw_ir *ir, const struct sw_plan_options *options,
+                         struct sw_remade *out);
 /* Forward and backward run once a step. */
 bool sw_has_one_round(const struct sw_plan_options *options);
 /* Micro-batches of a training program: all of a rank's under the vertical schedule, else one. */

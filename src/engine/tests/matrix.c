@@ -43,7 +43,7 @@ static const struct {
                                          "AdamW in bf16 by groups", "RMSprop", "Muon"}},
     [STAGE]         = {"stage", 4, {"0", "1", "2", "3"}},
     [RANKS]         = {"ranks", 6, {"1", "2", "3", "4", "6", "8"}},
-    [RECOMPUTE]     = {"recompute", 2, {"none", "blocks"}},
+    [RECOMPUTE]     = {"recompute", 3, {"nothing", "what is cheap", "blocks"}},
     [SCHEDULE]      = {"schedule", 2, {"horizontal", "vertical"}},
     [OVERLAP]       = {"overlap", 2, {"false", "true"}},
     [THREADS]       = {"threads", 2, {"1", "2"}},
@@ -283,15 +283,17 @@ static void write_config(const struct row *row, char *text, size_t size)
              "\"optimizer\": {%s}, "
              "\"spillway\": {%s\"micro_batches\": %s, \"threads\": %s, "
              "\"decay_1d\": false, "
-             "\"recompute\": \"%s\", \"schedule\": \"%s\", \"loss_chunk\": 8, \"packing\": %s, "
+             "\"recompute\": \"%s\", \"recompute_cheap\": %s, \"schedule\": \"%s\", "
+             "\"loss_chunk\": 8, \"packing\": %s, "
              "\"tile_bytes\": %s, \"update\": \"%s\", "
              "\"frozen\": [%s]%s}}",
              B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
              choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS),
              optimizers[row->at[OPTIMIZER]], row->at[OPTIMIZER] == HALF_MOMENTS ? half_moments : "",
-             choice(row, MICRO_BATCHES), choice(row, THREADS), choice(row, RECOMPUTE),
-             choice(row, SCHEDULE), choice(row, PACKING),
-             may_tile(row) ? choice(row, TILES) : "null", updated_on(row),
+             choice(row, MICRO_BATCHES), choice(row, THREADS),
+             row->at[RECOMPUTE] == 2 ? "blocks" : "none",
+             row->at[RECOMPUTE] == 0 ? "false" : "true", choice(row, SCHEDULE),
+             choice(row, PACKING), may_tile(row) ? choice(row, TILES) : "null", updated_on(row),
              is_second(row, FROZEN)
                  ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\", "
                    "\"*.0.*fc*\", \"*.0.*h_to_4h*\""

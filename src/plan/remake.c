@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cheap rematerialisation: a value that forward makes and backward reads is not kept where an
+// inexpensive op can make it once more of what is there anyway - the output of an activation or a
+// norm beside its input, a gated product beside its factors. A clone of that op stands in front of
+// the first reader in backward. It is the same kernel with the same operands, so no bit changes.
+//
+// What is inexpensive is no list of kinds: FLOPs and bytes of the op are compared with the bytes
+// that it saves. Of a block that is computed again the clones are its forward: what they alone
+// make for backward is made when that reads it.
+#include <string.h>
+
+#include "plan/private.h"
+
+enum {
+    LEAST_BYTES = 256,   /* that are saved by an instruction */
+    MOST_FLOPS = 16,     /* of the op, for each byte that it makes: attention has more, .. */
+    MOST_BYTES = 8,      /* .. that it touches: sums of many rows have */
+    MOST_OPS_IN_LINE = 3 /* where an op reads what another one makes again for it */
+};
+
+/* What is known of a storage: of its root. Indices are of the list as it was. */
+struct life {
+    int32_t last_forward; /* op of the forward that made it, see is_early, that touches it last */
+    int32_t first, last;  /* op behind that reads it first, last; n_ops and -1: none does */
+    sw_value written;     /* the last of its versions that forward makes */
+    bool stays;           /* it is read from outside */
+    bool as_it_was;       /* backward reads it otherwise than as `written`, or a view of that */
+    bool remade;
+};
+
+struct pass {
+    struct sw_ir *ir;
+    const struct sw_plan_options *options;
+    int32_t n_values;    /* before cloning */
+    struct life *lives;  /* [n_values] by root */
+    int32_t *n_products; /* [n_ops + 1] products of matrices before an op */
+    sw_value *again;     /* [n_values] what stands for it behind its clone */
+    struct sw_op_order order;
+};
+
+static struct life *life_of(const struct pass *p, sw_value v)
+{
+    return &p->lives[sw_ir_root(p->ir, v)];
+}
+
+/* v, or what it is another look at. */
+static sw_value looked_at(const struct sw_ir *ir, sw_value v)
+{
+    while (ir->values[v].producer >= 0 &&
+           sw_ir_has(&ir->ops[ir->values[v].producer], SW_TRAIT_VIEW)) {
+        v = ir->ops[ir->values[v].producer].in[0];
+    }
+    return v;
+}
+
+/* Forward, or the part of it that runs again. */
+static bool is_forward(const struct sw_ir *ir, int32_t i)
+{
+    return ir->ops[i].phase == SW_PHASE_FORWARD || ir->ops[i].is_clone;
+}
+
+/* Op i is of the forward that makes v: what a clone reads of the first run was kept for it. */
+static bool is_early(const struct sw_ir *ir, int32_t i, sw_value v)
+{
+    const int32_t producer = ir->values[sw_ir_root(ir, v)].producer;
+    return ir->ops[i].phase == SW_PHASE_FORWARD ||
+           (ir->ops[i].is_clone && producer >= 0 && ir->ops[producer].is_clone);
+}
+
+/* Op i reads it, or writes it in forward. */
+static void touch(const struct pass *p, int32_t i, sw_value v)
+{
+    const bool is_view = sw_ir_has(&p->ir->ops[i], SW_TRAIT_VIEW);
+    struct life *life = life_of(p, v);
+    if (is_early(p->ir, i, v)) {
+        life->last_forward = is_view ? life->last_forward : i;
+        return;
+    }
+    life->as_it_was |= is_view || looked_at(p->ir, v) != life->written;
+    life->first = i < life->first ? i : life->first;
+    life->last = i > life->last ? i : life->last;
+}
+
+static void find_lives(const struct pass *p)
+{
+    const struct sw_ir *ir = p->ir;
+    for (sw_value v = 0; v < p->n_values; v++) {
+        p->lives[v] = (struct life){-1, ir->n_ops, -1, SW_NO_VALUE, false, false, false};
+        p->again[v] = SW_NO_VALUE;
+    }
+    for (sw_value v = 0; v < p->n_values; v++) {
+        life_of(p, v)->stays |= ir->values[v].is_output;
+    }
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        const struct sw_ir_op *op = &ir->ops[i];
+        p->n_products[i + 1] = p->n_products[i] + sw_ir_has(op, SW_TRAIT_PRODUCTS);
+        for (int k = 0; k < op->n_in; k++) {
+            touch(p, i, op->in[k]);
+        }
+        for (int k = 0; k < op->n_out && is_forward(ir, i); k++) {
+            if (op->out[k] >= 0 && !sw_ir_has(op, SW_TRAIT_VIEW)) {
+                touch(p, i, op->out[k]);
+                life_of(p, op->out[k])->written = op->out[k];
+            }
+        }
+    }
+}
+
+/* ---- which ---- */
+
+/* The op that makes v of others, with no more than that: that which did, or the part of a joined op
+ * that starts from its other outputs. False: there is none that may run again. */
+static bool find_maker(const struct sw_ir *ir, sw_value v, struct sw_op *out)
+{
+    const int32_t i = ir->values[v].producer;
+    const struct sw_ir_op *op = i < 0 ? NULL : &ir->ops[i];
+    if (!op || op->move != SW_MOVE_NONE || !is_forward(ir, i)) {
+        return false;
+    }
+    const struct sw_op_info *info = sw_op_info(op->kind);
+    struct sw_op_desc desc;
+    struct sw_op math;
+    sw_ir_describe(ir, op, &math, &desc);
+    *out = math;
+    if (info->apart && info->apart(&desc, out)) {
+        for (int k = 0; k < out->n_out; k++) {
+            if (out->out[k] == v) {
+                return true;
+            }
+        }
+    }
+    *out = math;
+    return !math.user && !info->alias && math.n_in > 0 &&
+           !sw_kind_has(math.kind, SW_TRAIT_VIEW | SW_TRAIT_PRODUCTS | SW_TRAIT_LOOKUP);
+}
+
+static bool is_cheap(const struct sw_ir *ir, const struct sw_op *maker, sw_value v)
+{
+    struct sw_ir_detail detail = {.attrs = maker->attrs};
+    struct sw_ir_op op = {.detail = &detail,
+                          .kind = maker->kind,
+                          .n_in = (int8_t)maker->n_in,
+                          .n_out = (int8_t)maker->n_out};
+    memcpy(op.in, maker->in, sizeof op.in);
+    memcpy(op.out, maker->out, sizeof op.out);
+    const double bytes = (double)sw_ir_bytes(&ir->values[v]);
+    return (double)sw_ir_flops(ir, &op) <= MOST_FLOPS * bytes &&
+           sw_ir_op_bytes(ir, &op) <= MOST_BYTES * bytes;
+}
+
+/* Where op i stands; see sw_ir_block_segment. */
+static int64_t place_of(const struct pass *p, int32_t i)
+{
+    return sw_ir_block_segment(p->ir, &p->ir->ops[i]);
+}
+
+/* A parameter that would be gathered or loaded for this alone is not worth it. */
+static bool has_parameter(const struct pass *p, sw_value param, int32_t at)
+{
+    const struct sw_plan_options *o = p->options;
+    const bool leaves =
+        (o->ranks > 1 && o->policy.stage == 3) || o->policy.params_tier != SW_TIER_DEVICE;
+    const int32_t reader = p->lives[param].last;
+    return !leaves || p->ir->values[param].form->elems <= o->limits.persistence_elems ||
+           (reader >= at && place_of(p, reader) == place_of(p, at));
+}
+
+static int64_t price(const struct pass *p, sw_value v, int32_t at, int ops_left, bool take);
+
+/* Of all that `maker` reads; see price. */
+static int64_t price_of_inputs(const struct pass *p, const struct sw_op *maker, int32_t at,
+                               int ops_left, bool take)
+{
+    int64_t sum = 0;
+    for (int k = 0; k < maker->n_in && sum >= 0; k++) {
+        const int64_t one = price(p, maker->in[k], at, ops_left, take);
+        sum = one < 0 ? one : sum + one;
+    }
+    return sum;
+}
+
+/* Bytes that are kept, or kept longer, so that v is there at op `at` of backward; -1 = it cannot
+ * be. With `take` it will be. */
+static int64_t price(const struct pass *p, sw_value v, int32_t at, int ops_left, bool take)
+{
+    const struct sw_ir *ir = p->ir;
+    struct life *life = life_of(p, v);
+    const struct sw_ir_value *root = &ir->values[sw_ir_root(ir, v)];
+    if (root->role == SW_ROLE_PARAM) {
+        return has_parameter(p, sw_ir_root(ir, v), at) ? 0 : -1;
+    }
+    if (root->role == SW_ROLE_STATE) {
+        return root->state == SW_STATE_CONSTANT ? 0 : -1;
+    }
+    if (root->producer >= 0 && looked_at(ir, v) != life->written) {
+        return -1;
+    }
+    int64_t cost = life->stays || life->last >= at ? 0 : (int64_t)sw_ir_storage_bytes(root);
+    struct sw_op maker;
+    if (cost > 0 && life->last < 0 && ops_left > 0 && find_maker(ir, life->written, &maker) &&
+        is_cheap(ir, &maker, life->written)) {
+        const int64_t made = price_of_inputs(p, &maker, at, ops_left - 1, false);
+        if (made >= 0 && made < cost) {
+            cost = made;
+            life->remade = take && price_of_inputs(p, &maker, at, ops_left - 1, true) >= 0;
+        }
+    }
+    if (take) {
+        life->first = at < life->first ? at : life->first;
+        life->last = at > life->last ? at : life->last;
+    }
+    return cost;
+}
+
+/* While it is not kept something else has to run that wants the bytes: a product of matrices. */
+static bool is_worth_it(const struct pass *p, const struct life *life, int64_t saved, int64_t cost)
+{
+    return cost >= 0 && saved - cost >= LEAST_BYTES && saved >= 2 * cost &&
+           p->n_products[life->first] > p->n_products[life->last_forward + 1];
+}
+
+/* Those that are made last come first: who is made again of what is known by then. */
+static void choose(const struct pass *p)
+{
+    const struct sw_ir *ir = p->ir;
+    for (int32_t i = ir->n_ops - 1; i >= 0; i--) {
+        for (int k = 0; k < ir->ops[i].n_out && is_forward(ir, i); k++) {
+            const sw_value v = ir->ops[i].out[k];
+            struct life *life = v < 0 ? NULL : life_of(p, v);
+            struct sw_op maker;
+            if (!life || life->written != v || life->stays || life->as_it_was || life->remade ||
+                life->last < 0 || ir->values[sw_ir_root(ir, v)].role != SW_ROLE_TRANSIENT ||
+                !find_maker(ir, v, &maker) || !is_cheap(ir, &maker, v)) {
+                continue;
+            }
+            const int64_t saved = (int64_t)sw_ir_storage_bytes(&ir->values[sw_ir_root(ir, v)]);
+            const int64_t cost =
+                price_of_inputs(p, &maker, life->first, MOST_OPS_IN_LINE - 1, false);
+            if (is_worth_it(p, life, saved, cost)) {
+                price_of_inputs(p, &maker, life->first, MOST_OPS_IN_LINE - 1, true);
+                life->remade = true;
+            }
+        }
+    }
+}
+
+/* ---- the clones ---- */
+
+static sw_value make_again(struct pass *p, sw_value v, const struct sw_ir_op *reader);
+
+/* A value like v, with a storage of its own or, of a view, in that of what is made again. */
+static sw_value copy_of(struct pass *p, sw_value v, bool is_view)
+{
+    struct sw_ir *ir = p->ir;
+    const sw_value copy = sw_ir_copy_value(ir, v);
+    if (copy >= 0) {
+        ir->values[copy].base = is_view ? p->again[life_of(p, v)->written] : SW_NO_VALUE;
+        ir->values[copy].is_output = false;
+    }
+    return copy;
+}
+
+/* The op runs again for `reader`, whose operand out[..] == v is: its other outputs are nobody's. */
+static bool clone(struct pass *p, const struct sw_op *maker, sw_value v,
+                  const struct sw_ir_op *reader)
+{
+    struct sw_ir *ir = p->ir;
+    struct sw_ir_op op = ir->ops[ir->values[v].producer];
+    const bool is_view = sw_op_has(maker, SW_TRAIT_VIEW);
+    if (maker->kind != op.kind) {
+        sw_ir_take_math(ir, &op, maker);
+    }
+    for (int k = 0; k < SW_MAX_INPUTS; k++) {
+        op.in[k] = k < maker->n_in ? make_again(p, maker->in[k], reader) : SW_NO_VALUE;
+    }
+    for (int k = 0; k < SW_MAX_OUTPUTS; k++) {
+        const sw_value out = k < maker->n_out ? maker->out[k] : SW_NO_VALUE;
+        op.out[k] = out < 0 ? SW_NO_VALUE : copy_of(p, out, is_view);
+        if (out >= 0 && life_of(p, out)->remade) {
+            p->again[out] = op.out[k];
+        }
+    }
+    op.is_clone = true;
+    op.phase = SW_PHASE_BACKWARD;
+    /* Of its own block where that runs now, else of that which it runs for. */
+    if (sw_ir_block_segment(ir, &op) != sw_ir_block_segment(ir, reader)) {
+        op.scope = reader->scope;
+    }
+    return ir->status >= 0 && sw_op_order_add(&p->order, &op);
+}
+
+/* What stands for v in backward; SW_NO_VALUE: out of memory. */
+static sw_value make_again(struct pass *p, sw_value v, const struct sw_ir_op *reader)
+{
+    const struct sw_ir *ir = p->ir;
+    struct sw_op maker;
+    if (v < 0 || v >= p->n_values || !life_of(p, v)->remade) {
+        return v;
+    }
+    if (p->again[v] >= 0) {
+        return p->again[v];
+    }
+    if (v != life_of(p, v)->written) { /* a view: behind what it looks at */
+        maker = sw_ir_math(&ir->ops[ir->values[v].producer]);
+    } else if (!find_maker(ir, v, &maker)) {
+        return SW_NO_VALUE;
+    }
+    return clone(p, &maker, v, reader) ? p->again[v] : SW_NO_VALUE;
+}
+
+static bool rewrite(struct pass *p)
+{
+    const int32_t n_ops = p->ir->n_ops;
+    for (int32_t i = 0; i < n_ops; i++) {
+        struct sw_ir_op op = p->ir->ops[i];
+        for (int k = 0; k < op.n_in; k++) {
+            op.in[k] = is_early(p->ir, i, op.in[k]) ? op.in[k] : make_again(p, op.in[k], &op);
+            if (op.in[k] < 0) {
+                return false;
+            }
+        }
+        if (!sw_op_order_add(&p->order, &op)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void count(const struct pass *p, struct sw_remade *out)
+{
+    for (sw_value v = 0; v < p->n_values; v++) {
+        if (p->lives[v].remade) {
+            out->n++;
+            out->bytes += sw_ir_storage_bytes(&p->ir->values[v]);
+        }
+    }
+}
+
+sw_status sw_pass_remake(struct sw_ir *ir, const struct sw_plan_options *options,
+                         struct sw_remade *out)
+{
+    struct pass p = {.ir = ir, .options = options, .n_values = ir->n_values};
+    bool good = false;
+    *out = (struct sw_remade){0};
+    if (options->keep_cheap) {
+        return SW_OK;
+    }
+    p.lives = sw_alloc("plan", ((size_t)ir->n_values + 1) * sizeof *p.lives);
+    p.n_products = sw_alloc_zero("plan", (size_t)ir->n_ops + 1, sizeof *p.n_products);
+    p.again = sw_alloc("plan", ((size_t)ir->n_values + 1) * sizeof *p.again);
+    if (p.lives && p.n_products && p.again && sw_op_order_open(&p.order, ir) >= 0) {
+        find_lives(&p);
+        choose(&p);
+        count(&p, out);
+        good = rewrite(&p);
+        if (good) {
+            sw_op_order_install(&p.order, ir);
+        }
+    }
+    sw_free(p.lives);
+    sw_free(p.n_products);
+    sw_free(p.again);
+    sw_op_order_close(&p.order);
+    SW_TRY(sw_ir_status(ir));
+    return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+}
