@@ -5,7 +5,8 @@
 // the first reader in backward. It is the same kernel with the same operands, so no bit changes.
 //
 // What is inexpensive is no list of kinds: FLOPs and bytes of the op are compared with the bytes
-// that it saves. Values that recomputation of blocks makes again are not looked at.
+// that it saves. Of a block that is computed again the clones are its forward: what they alone
+// make for backward is made when that reads it.
 #include <string.h>
 
 #include "plan/private.h"
@@ -19,8 +20,8 @@ enum {
 
 /* What is known of a storage: of its root. Indices are of the list as it was. */
 struct life {
-    int32_t last_forward; /* op of forward that touches it last */
-    int32_t first, last;  /* op of backward that reads it first, last; n_ops and -1: none does */
+    int32_t last_forward; /* op of the forward that made it, see is_early, that touches it last */
+    int32_t first, last;  /* op behind that reads it first, last; n_ops and -1: none does */
     sw_value written;     /* the last of its versions that forward makes */
     bool stays;           /* it is read from outside */
     bool as_it_was;       /* backward reads it otherwise than as `written`, or a view of that */
@@ -30,10 +31,10 @@ struct life {
 struct pass {
     struct sw_ir *ir;
     const struct sw_plan_options *options;
-    int32_t n_forward, n_values; /* ops before the first one of backward; values before cloning */
-    struct life *lives;          /* [n_values] by root */
-    int32_t *n_products;         /* [n_ops + 1] products of matrices before an op */
-    sw_value *again;             /* [n_values] what stands for it behind its clone */
+    int32_t n_values;    /* before cloning */
+    struct life *lives;  /* [n_values] by root */
+    int32_t *n_products; /* [n_ops + 1] products of matrices before an op */
+    sw_value *again;     /* [n_values] what stands for it behind its clone */
     struct sw_op_order order;
 };
 
@@ -52,12 +53,26 @@ static sw_value looked_at(const struct sw_ir *ir, sw_value v)
     return v;
 }
 
+/* Forward, or the part of it that runs again. */
+static bool is_forward(const struct sw_ir *ir, int32_t i)
+{
+    return ir->ops[i].phase == SW_PHASE_FORWARD || ir->ops[i].is_clone;
+}
+
+/* Op i is of the forward that makes v: what a clone reads of the first run was kept for it. */
+static bool is_early(const struct sw_ir *ir, int32_t i, sw_value v)
+{
+    const int32_t producer = ir->values[sw_ir_root(ir, v)].producer;
+    return ir->ops[i].phase == SW_PHASE_FORWARD ||
+           (ir->ops[i].is_clone && producer >= 0 && ir->ops[producer].is_clone);
+}
+
 /* Op i reads it, or writes it in forward. */
 static void touch(const struct pass *p, int32_t i, sw_value v)
 {
     const bool is_view = sw_ir_has(&p->ir->ops[i], SW_TRAIT_VIEW);
     struct life *life = life_of(p, v);
-    if (i < p->n_forward) {
+    if (is_early(p->ir, i, v)) {
         life->last_forward = is_view ? life->last_forward : i;
         return;
     }
@@ -82,7 +97,7 @@ static void find_lives(const struct pass *p)
         for (int k = 0; k < op->n_in; k++) {
             touch(p, i, op->in[k]);
         }
-        for (int k = 0; k < op->n_out && i < p->n_forward; k++) {
+        for (int k = 0; k < op->n_out && is_forward(ir, i); k++) {
             if (op->out[k] >= 0 && !sw_ir_has(op, SW_TRAIT_VIEW)) {
                 touch(p, i, op->out[k]);
                 life_of(p, op->out[k])->written = op->out[k];
@@ -99,7 +114,7 @@ static bool find_maker(const struct sw_ir *ir, sw_value v, struct sw_op *out)
 {
     const int32_t i = ir->values[v].producer;
     const struct sw_ir_op *op = i < 0 ? NULL : &ir->ops[i];
-    if (!op || op->move != SW_MOVE_NONE || op->is_clone || op->phase != SW_PHASE_FORWARD) {
+    if (!op || op->move != SW_MOVE_NONE || !is_forward(ir, i)) {
         return false;
     }
     const struct sw_op_info *info = sw_op_info(op->kind);
@@ -208,8 +223,8 @@ static bool is_worth_it(const struct pass *p, const struct life *life, int64_t s
 static void choose(const struct pass *p)
 {
     const struct sw_ir *ir = p->ir;
-    for (int32_t i = p->n_forward - 1; i >= 0; i--) {
-        for (int k = 0; k < ir->ops[i].n_out; k++) {
+    for (int32_t i = ir->n_ops - 1; i >= 0; i--) {
+        for (int k = 0; k < ir->ops[i].n_out && is_forward(ir, i); k++) {
             const sw_value v = ir->ops[i].out[k];
             struct life *life = v < 0 ? NULL : life_of(p, v);
             struct sw_op maker;
@@ -298,8 +313,8 @@ static bool rewrite(struct pass *p)
     const int32_t n_ops = p->ir->n_ops;
     for (int32_t i = 0; i < n_ops; i++) {
         struct sw_ir_op op = p->ir->ops[i];
-        for (int k = 0; k < op.n_in && i >= p->n_forward; k++) {
-            op.in[k] = make_again(p, op.in[k], &op);
+        for (int k = 0; k < op.n_in; k++) {
+            op.in[k] = is_early(p->ir, i, op.in[k]) ? op.in[k] : make_again(p, op.in[k], &op);
             if (op.in[k] < 0) {
                 return false;
             }
@@ -329,9 +344,6 @@ sw_status sw_pass_remake(struct sw_ir *ir, const struct sw_plan_options *options
     *out = (struct sw_remade){0};
     if (options->keep_cheap) {
         return SW_OK;
-    }
-    while (p.n_forward < ir->n_ops && ir->ops[p.n_forward].phase == SW_PHASE_FORWARD) {
-        p.n_forward++;
     }
     p.lives = sw_alloc("plan", ((size_t)ir->n_values + 1) * sizeof *p.lives);
     p.n_products = sw_alloc_zero("plan", (size_t)ir->n_ops + 1, sizeof *p.n_products);

@@ -93,12 +93,21 @@ static void same_bits(const struct op_case *a, const struct op_case *b, const ch
     }
 }
 
+static void check_apart(struct sw_device *dev, const struct op_case *c,
+                        const struct op_case *result)
+{
+    if (case_run_apart(dev, c, result) < 0) {
+        fail_msg("%s (%s)", sw_error_message(), sw_device_kernel_set(dev));
+    }
+}
+
 static void check_fast(struct devices *all, const struct op_case *c, const struct op_case *want,
                        int i_limit)
 {
     struct op_case first, other;
     const char *set = sw_device_kernel_set(all->fast[i_limit][0]);
     run(all->fast[i_limit][0], c, &first);
+    check_apart(all->fast[i_limit][0], c, &first);
     for (int t = 1; t < N_THREADS; t++) {
         run(all->fast[i_limit][t], c, &other);
         same_bits(&other, &first, "on more threads", set);
@@ -129,6 +138,7 @@ static void check_case(struct devices *all, const struct op_case *c)
 {
     struct op_case want, other;
     run(all->reference[0], c, &want);
+    check_apart(all->reference[0], c, &want);
     for (int t = 1; t < N_THREADS; t++) {
         run(all->reference[t], c, &other);
         same_bits(&other, &want, "on more threads", "reference");

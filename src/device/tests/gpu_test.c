@@ -155,6 +155,9 @@ static bool check_case(const struct op_case *c)
             return false;
         }
         check_near(&got, &want, set);
+        if (case_run_apart(all.emu[i], c, &got) < 0) {
+            fail_msg("%s (%s)", sw_error_message(), set);
+        }
         if (IS_REPEATED) {
             repeat(c, i, &got);
         }

@@ -362,6 +362,48 @@ sw_status case_run(struct sw_device *dev, const struct op_case *c, struct op_cas
     return case_run_many(dev, c, 1, result);
 }
 
+/* An operand of c by the number that it has in the op: its inputs, then its outputs. The bytes are
+ * those of c or of its result. */
+static struct case_tensor numbered(const struct op_case *c, const struct op_case *result,
+                                   sw_value number)
+{
+    return number < SW_MAX_INPUTS ? c->in[number] : result->out[number - SW_MAX_INPUTS];
+}
+
+sw_status case_run_apart(struct sw_device *dev, const struct op_case *c,
+                         const struct op_case *result)
+{
+    const struct sw_op_info *info = sw_op_info(c->op.kind);
+    struct op_case made = *c, want = *c, got;
+    struct sw_op_desc desc = {.op = &want.op};
+    for (int k = 0; k < c->op.n_in; k++) {
+        desc.in[k] = c->in[k].view;
+        want.op.in[k] = k;
+    }
+    for (int k = 0; k < c->op.n_out; k++) {
+        desc.out[k] = c->out[k].view;
+        want.op.out[k] = is_absent(&c->out[k]) ? SW_NO_VALUE : SW_MAX_INPUTS + k;
+    }
+    if (!info->apart || !info->apart(&desc, &made.op)) {
+        return SW_OK;
+    }
+    for (int k = 0; k < made.op.n_in; k++) {
+        made.in[k] = numbered(c, result, made.op.in[k]);
+    }
+    for (int k = 0; k < made.op.n_out; k++) {
+        want.out[k] = made.out[k] = numbered(c, result, made.op.out[k]);
+    }
+    sw_status st = case_run(dev, &made, &got);
+    for (int k = 0; k < made.op.n_out && st >= 0; k++) {
+        st = case_same_bits(&got, &want, k)
+                 ? SW_OK
+                 : SW_FAIL(SW_E_ARG, "%s: output %d of %s by itself has other bits", c->name, k,
+                           sw_op_name(&made.op));
+    }
+    case_fini(&got);
+    return st;
+}
+
 /* ---- comparing ---- */
 
 double case_error(const struct op_case *a, const struct op_case *b, int i_out)

@@ -50,6 +50,11 @@ enum { CASES_AT_ONCE = 64 };
 sw_status case_run_many(struct sw_device *dev, const struct op_case *c, int n,
                         struct op_case *result);
 
+/* Of a joined op (`apart` of its row): runs the op that makes some of its outputs of the others, of
+ * those in `result`, which has other bits then: SW_E_ARG. Other ops pass. */
+sw_status case_run_apart(struct sw_device *dev, const struct op_case *c,
+                         const struct op_case *result);
+
 /* Between memory of the test's and the device's; complete when they return. */
 sw_status case_to_device(struct sw_device *dev, struct sw_stream_queue *on, void *to,
                          const void *from, size_t bytes);

@@ -194,18 +194,24 @@ static void an_op_may_run_for_another_one(void **state)
     sw_plan_close(plan);
 }
 
-static void recomputed_blocks_run_nothing_twice(void **state)
+/* Clones of a group are its forward. Backward begins with the last block of the group, whose
+ * activation it reads at once. */
+static void a_block_that_runs_again_keeps_as_little(void **state)
 {
     (void)state;
-    struct sw_plan_options o = options();
-    o.policy.recompute_every = 1;
-    struct sw_plan *cheap = plan_of(&models[0], &o);
-    o.keep_cheap = true;
-    struct sw_plan *blocks = plan_of(&models[0], &o);
-    assert_int_equal(cheap->programs[0].n_instrs, blocks->programs[0].n_instrs);
-    assert_int_equal(cheap->programs[0].remade.n, 0);
-    sw_plan_close(cheap);
-    sw_plan_close(blocks);
+    for (int every = 1; every <= LAYERS; every++) {
+        struct sw_plan_options o = options();
+        o.policy.recompute_every = every;
+        struct sw_plan *less = plan_of(&models[0], &o);
+        o.keep_cheap = true;
+        struct sw_plan *all = plan_of(&models[0], &o);
+        const int n_groups = (LAYERS + every - 1) / every;
+        assert_int_equal(count_clones(&less->programs[0], SW_OP_ACT), LAYERS - n_groups);
+        assert_int_equal(count_clones(&less->programs[0], SW_OP_LAYER_NORM), 2 * LAYERS);
+        assert_true(less->programs[0].transient_bytes < all->programs[0].transient_bytes);
+        sw_plan_close(less);
+        sw_plan_close(all);
+    }
 }
 
 /* The norm's bias is read by no gradient; what is on the device anyway may be read once more. */
@@ -249,7 +255,7 @@ int main(void)
         cmocka_unit_test(what_no_product_lies_between_is_kept),
         cmocka_unit_test(in_16_bits_a_joined_activation_is_kept),
         cmocka_unit_test(an_op_may_run_for_another_one),
-        cmocka_unit_test(recomputed_blocks_run_nothing_twice),
+        cmocka_unit_test(a_block_that_runs_again_keeps_as_little),
         cmocka_unit_test(nothing_is_gathered_or_loaded_for_it),
         cmocka_unit_test(micro_batches_of_a_block_make_their_own),
     };
