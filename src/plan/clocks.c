@@ -39,23 +39,23 @@ static bool may_be_left_out(const struct sw_clocks *clocks, int32_t i)
     return instr->unless_skipped || instr->last_only;
 }
 
+static void join(int32_t a[SW_QUEUE_COUNT], const int32_t b[SW_QUEUE_COUNT])
+{
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        a[q] = b[q] > a[q] ? b[q] : a[q];
+    }
+}
+
 /* `clock` learns that instruction j of queue r is complete. */
 static void learn(const struct sw_clocks *clocks, int32_t clock[SW_QUEUE_COUNT], int r, int32_t j)
 {
     if (j <= clock[r]) {
         return;
     }
-    for (int q = 0; q < SW_QUEUE_COUNT && !may_be_left_out(clocks, j); q++) {
-        clock[q] = clocks->done[j][q] > clock[q] ? clocks->done[j][q] : clock[q];
+    if (!may_be_left_out(clocks, j)) {
+        join(clock, clocks->done[j]);
     }
     clock[r] = j > clock[r] ? j : clock[r];
-}
-
-static void join(int32_t a[SW_QUEUE_COUNT], const int32_t b[SW_QUEUE_COUNT])
-{
-    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        a[q] = b[q] > a[q] ? b[q] : a[q];
-    }
 }
 
 void sw_clocks_find(const struct sw_clocks *clocks, int32_t i, const int32_t waits[SW_QUEUE_COUNT],

@@ -89,15 +89,15 @@ static void fuse_act(const struct pass *p, int32_t i)
     p->gone[i] = true;
 }
 
-static void fuse_norm(const struct pass *p, int32_t i)
+/* The sum, and the norm of it, as one op. false: they stay apart */
+static bool join_norm(const struct pass *p, const struct sw_op *norm, struct sw_op *out)
 {
-    struct sw_graph *g = p->g;
-    const struct sw_op *norm = &g->ops[i];
+    const struct sw_graph *g = p->g;
     const struct sw_value_info *info = &g->values[norm->in[0]];
     if (info->producer < 0 || info->base >= 0) {
-        return;
+        return false;
     }
-    struct sw_op *add = &g->ops[info->producer];
+    const struct sw_op *add = &g->ops[info->producer];
     const int n_vectors = norm->n_in - 1; /* the weight, and a bias where there is one */
     bool are_leaves = true;
     for (int k = 1; k <= n_vectors; k++) {
@@ -106,35 +106,51 @@ static void fuse_norm(const struct pass *p, int32_t i)
     if (!are_leaves || add->kind != SW_OP_ADD || p->gone[info->producer] ||
         add->phase != norm->phase ||
         !sw_shape_equal(&g->values[add->in[0]].shape, &g->values[add->in[1]].shape)) {
-        return;
+        return false;
     }
     /* Across the border of a block, recomputing one block would need the norm of the next. */
     if (block_of(g, add->scope) != block_of(g, norm->scope)) {
-        return;
+        return false;
     }
-    struct sw_op joined = *add;
-    joined.kind = norm->kind == SW_OP_RMS_NORM ? SW_OP_ADD_RMS_NORM : SW_OP_ADD_LAYER_NORM;
-    joined.attrs = norm->attrs;
-    joined.n_in = 2 + n_vectors;
+    *out = *add;
+    out->kind = norm->kind == SW_OP_RMS_NORM ? SW_OP_ADD_RMS_NORM : SW_OP_ADD_LAYER_NORM;
+    out->attrs = norm->attrs;
+    out->n_in = 2 + n_vectors;
     for (int k = 0; k < n_vectors; k++) {
-        joined.in[2 + k] = norm->in[1 + k];
+        out->in[2 + k] = norm->in[1 + k];
     }
-    joined.n_out = 1 + norm->n_out;
+    out->n_out = 1 + norm->n_out;
     for (int k = 0; k < norm->n_out; k++) {
-        joined.out[1 + k] = norm->out[k];
+        out->out[1 + k] = norm->out[k];
     }
+    return true;
+}
+
+static sw_status fuse_norm(const struct pass *p, int32_t i)
+{
+    struct sw_graph *g = p->g;
+    const struct sw_op *norm = &g->ops[i];
+    struct sw_op joined;
     struct sw_op_desc desc;
     struct sw_kernel_info kernel = {0};
+    if (!join_norm(p, norm, &joined)) {
+        return SW_OK;
+    }
     sw_graph_describe(g, &joined, &desc);
     p->options->device.query(p->options->device.ctx, &desc, &kernel);
-    if (!kernel.supported) {
-        return;
+    if (kernel.no_memory) { /* another time there may be one, which would be another fingerprint */
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a kernel of %s", sw_op_name(&joined));
     }
+    if (!kernel.supported) {
+        return SW_OK;
+    }
+    struct sw_op *add = &g->ops[g->values[norm->in[0]].producer];
     *add = joined;
     for (int k = 0; k < joined.n_out; k++) {
         take_output(g, add, k, joined.out[k]);
     }
     p->gone[i] = true;
+    return SW_OK;
 }
 
 /* How products of large parameters are cut. */
@@ -181,7 +197,7 @@ static void drop_gone(const struct pass *p)
     g->n_ops = n;
 }
 
-static void run(const struct pass *p)
+static sw_status run(const struct pass *p)
 {
     count_uses(p);
     for (int32_t i = 0; i < p->g->n_ops; i++) {
@@ -194,7 +210,7 @@ static void run(const struct pass *p)
             break;
         case SW_OP_LAYER_NORM:
         case SW_OP_RMS_NORM:
-            fuse_norm(p, i);
+            SW_TRY(fuse_norm(p, i));
             break;
         default:
             break;
@@ -202,6 +218,7 @@ static void run(const struct pass *p)
     }
     cut_products(p);
     drop_gone(p);
+    return SW_OK;
 }
 
 sw_status sw_pass_fuse(const struct sw_graph *g, const struct sw_plan_options *options,
@@ -212,14 +229,14 @@ sw_status sw_pass_fuse(const struct sw_graph *g, const struct sw_plan_options *o
     SW_TRY(sw_graph_copy(g, &p.g));
     p.uses = sw_alloc_zero("plan", (size_t)g->n_values + 1, sizeof *p.uses);
     p.gone = sw_alloc_zero("plan", (size_t)g->n_ops + 1, sizeof *p.gone);
-    const bool good = p.uses && p.gone;
-    if (good) {
-        run(&p);
+    const sw_status st =
+        p.uses && p.gone ? run(&p) : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+    if (st >= 0) {
         *out = p.g;
     } else {
         sw_graph_close(p.g);
     }
     sw_free(p.uses);
     sw_free(p.gone);
-    return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+    return st;
 }

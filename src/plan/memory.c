@@ -3,6 +3,7 @@
 // last that reads it; addresses are given to the largest first, each the lowest gap that is free
 // over its whole life. No fragmentation at run time, because nothing is allocated then.
 #include <stdlib.h>
+#include <string.h>
 
 #include "plan/private.h"
 
@@ -97,23 +98,6 @@ static void find_lives(struct sw_program *program)
     }
 }
 
-struct rank {
-    size_t bytes;
-    int32_t first, buffer;
-};
-
-static int by_size(const void *a, const void *b)
-{
-    const struct rank *x = a, *y = b;
-    if (x->bytes != y->bytes) {
-        return x->bytes < y->bytes ? 1 : -1;
-    }
-    if (x->first != y->first) {
-        return x->first > y->first ? 1 : -1;
-    }
-    return (x->buffer > y->buffer) - (x->buffer < y->buffer);
-}
-
 static sw_status find_peak(struct sw_program *program)
 {
     int64_t *change = sw_alloc_zero("plan", (size_t)program->n_instrs + 2, sizeof *change);
@@ -142,18 +126,115 @@ size_t sw_tier_align(enum sw_tier tier)
     return tier == SW_TIER_DISK ? SW_PLAN_DISK_ALIGN : SW_PLAN_ALIGN;
 }
 
-/* Transients by size. */
-static int32_t rank_buffers(const struct sw_program *program, struct rank *order)
+/* The transients of one size. Of a large plan millions have one of a few sizes, and stand in the
+ * order in which their lives begin already: sizes are sorted, and nothing else. */
+struct size {
+    size_t bytes;
+    int32_t n, end; /* how many; where the last that was listed is, plus 1 */
+    int32_t first;  /* where the life of that begins */
+    bool unsorted;
+};
+struct sizes {
+    struct size *items; /* the largest first */
+    int32_t n, cap;
+    int32_t latest; /* what was asked for last */
+};
+
+/* Its place among the sizes, or where it belongs. */
+static int32_t find_size(struct sizes *sizes, size_t bytes)
 {
-    int32_t n = 0;
+    int32_t low = 0, high = sizes->n;
+    if (sizes->latest < sizes->n && sizes->items[sizes->latest].bytes == bytes) {
+        return sizes->latest;
+    }
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        if (sizes->items[middle].bytes > bytes) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return sizes->latest = low;
+}
+
+/* false: out of memory */
+static bool count_size(struct sizes *sizes, size_t bytes)
+{
+    const int32_t at = find_size(sizes, bytes);
+    if (at == sizes->n || sizes->items[at].bytes != bytes) {
+        if (sizes->n == sizes->cap) {
+            enum { LEAST = 64 };
+            const int32_t cap = sizes->cap > 0 ? 2 * sizes->cap : LEAST;
+            void *mem = sw_realloc("plan", sizes->items, (size_t)cap * sizeof *sizes->items);
+            if (!mem) {
+                return false;
+            }
+            sizes->items = mem;
+            sizes->cap = cap;
+        }
+        memmove(&sizes->items[at + 1], &sizes->items[at],
+                (size_t)(sizes->n - at) * sizeof *sizes->items);
+        sizes->items[at] = (struct size){.bytes = bytes};
+        sizes->n++;
+    }
+    sizes->items[at].n++;
+    return true;
+}
+
+struct begin {
+    int32_t first, buffer;
+};
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct begin *x = a, *y = b;
+    return x->first != y->first ? (x->first > y->first) - (x->first < y->first)
+                                : (x->buffer > y->buffer) - (x->buffer < y->buffer);
+}
+
+/* Of each size those whose lives begin first. */
+static void list_by_size(const struct sw_program *program, struct sizes *sizes, struct begin *order)
+{
+    int32_t end = 0;
+    for (int32_t i = 0; i < sizes->n; end += sizes->items[i].n, i++) {
+        sizes->items[i].end = end;
+    }
     for (int32_t i = 0; i < program->n_buffers; i++) {
         const struct sw_buffer *buffer = &program->buffers[i];
         if (!buffer->persistent) {
-            order[n++] = (struct rank){buffer->bytes, buffer->first, i};
+            struct size *size = &sizes->items[find_size(sizes, buffer->bytes)];
+            size->unsorted = size->unsorted || buffer->first < size->first;
+            size->first = buffer->first;
+            order[size->end++] = (struct begin){buffer->first, i};
         }
     }
-    qsort(order, (size_t)n, sizeof *order, by_size);
-    return n;
+    for (int32_t i = 0; i < sizes->n; i++) {
+        const struct size *size = &sizes->items[i];
+        if (size->unsorted) {
+            qsort(&order[size->end - size->n], (size_t)size->n, sizeof *order, by_begin);
+        }
+    }
+}
+
+/* Transients, the largest first; *n: how many. NULL: out of memory */
+static struct begin *rank_buffers(const struct sw_program *program, int32_t *n)
+{
+    struct sizes sizes = {0};
+    bool good = true;
+    *n = 0;
+    for (int32_t i = 0; i < program->n_buffers && good; i++) {
+        if (!program->buffers[i].persistent) {
+            good = count_size(&sizes, program->buffers[i].bytes);
+            (*n)++;
+        }
+    }
+    struct begin *order = good ? sw_alloc("plan", ((size_t)*n + 1) * sizeof *order) : NULL;
+    if (order) {
+        list_by_size(program, &sizes, order);
+    }
+    sw_free(sizes.items);
+    return order;
 }
 
 static sw_status place(struct sw_program *program, struct sw_shelf *shelves,
@@ -174,12 +255,11 @@ static sw_status place(struct sw_program *program, struct sw_shelf *shelves,
 sw_status sw_pass_memory(struct sw_program *program)
 {
     sw_status st = SW_OK;
-    const size_t most = (size_t)program->n_instrs + (size_t)program->ir->n_values + 1;
+    int32_t n;
     struct sw_shelf shelves[SW_TIER_COUNT] = {0};
-    struct rank *order = sw_alloc("plan", most * sizeof *order);
-    SW_TRY_ALLOC(order, "the memory map");
     find_lives(program);
-    const int32_t n = rank_buffers(program, order);
+    struct begin *order = rank_buffers(program, &n);
+    SW_TRY_ALLOC(order, "the memory map");
     for (int32_t i = 0; i < n && st >= 0; i++) {
         st = place(program, shelves, &program->buffers[order[i].buffer]);
     }

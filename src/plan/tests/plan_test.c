@@ -121,6 +121,39 @@ static void fusing_joins_bias_and_activation(void **state)
     sw_plan_close(plan);
 }
 
+/* As a device that runs out of memory while it looks for a kernel that fusing asks for. */
+static void query_without_memory(void *ctx, const struct sw_op_desc *desc,
+                                 struct sw_kernel_info *out)
+{
+    query(ctx, desc, out);
+    if (desc->op->kind == SW_OP_ADD_RMS_NORM) {
+        *out = (struct sw_kernel_info){.no_memory = true};
+    }
+}
+
+static void fusing_without_memory_fails_and_plans_nothing_else(void **state)
+{
+    (void)state;
+    const struct sw_graph_options graph = {.dtype = SW_F32, .grad_dtype = SW_F32};
+    struct sw_plan_options o = options();
+    struct sw_graph *g;
+    struct sw_plan *plan = NULL;
+    assert_int_equal(sw_graph_open(&graph, &g), SW_OK);
+    const sw_value x = sw_input(g, "x", SW_F32, SW_SHAPE(4, 8));
+    const sw_value weight = sw_param(g, "w", SW_SHAPE(8), (struct sw_init){SW_INIT_ONE, 0});
+    sw_output(g, "y", sw_rms_norm(g, sw_add(g, x, x), weight, 1e-5, false));
+    const struct sw_program_spec spec = {SW_PROGRAM_EVAL, g};
+    o.device.query = query_without_memory;
+    o.rule = NULL;
+    assert_int_equal(sw_plan_open(&spec, 1, &o, &plan), SW_E_NOMEM);
+    assert_non_null(strstr(sw_error_message(), "out of host memory for a kernel of add_rms_norm"));
+    o.device.query = query;
+    assert_int_equal(sw_plan_open(&spec, 1, &o, &plan), SW_OK);
+    assert_int_equal(count_ops(&plan->programs[0], "add_rms_norm"), 1);
+    sw_plan_close(plan);
+    sw_graph_close(g);
+}
+
 static void recomputing_saves_bytes_and_keeps_the_fingerprint(void **state)
 {
     (void)state;
@@ -887,6 +920,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tied_table_has_two_streams),
         cmocka_unit_test(fusing_joins_bias_and_activation),
+        cmocka_unit_test(fusing_without_memory_fails_and_plans_nothing_else),
         cmocka_unit_test(recomputing_saves_bytes_and_keeps_the_fingerprint),
         cmocka_unit_test(clones_keep_their_path),
         cmocka_unit_test(fingerprint_tells_what_changes_bits),
