@@ -71,7 +71,8 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
     X(LINEAR_CE,          "linear_ce")          /* h, w [V,C], labels [, bias [V]] -> sum, count,  \
                                                    lse; logits in chunks of so many rows of w;     \
                                                    attrs cap: cap tanh(logits / cap); partial: ->  \
-                                                   [3, rows]: label logits, maxima, sums */        \
+                                                   [3, rows]: label logits, maxima, sums; of rows  \
+                                                   without a label anything                     */ \
     X(LINEAR_CE_GRAD,     "linear_ce_grad")     /* dsum, h, w, labels, lse [, bias] -> dh, dw      \
                                                    [, db]; the slope (p - onehot) dsum, of a cap   \
                                                    too, is rounded to h's dtype before the         \

@@ -56,9 +56,10 @@ static void leave_one_thread(const struct product *p, int before)
     }
 }
 
-static void run(const void *self, int i_worker, const void *a, const void *b, float *c,
+static void run(const void *self, int i_worker, int64_t m, const void *a, const void *b, float *c,
                 void *scratch)
 {
+    (void)m; /* a primitive has its rows */
     const struct product *p = self;
     const struct worker *w = &p->workers[i_worker];
     bool ok = dnnl_memory_set_data_handle(w->a, (void *)(uintptr_t)a) == dnnl_success &&

@@ -269,7 +269,8 @@ void sw_cpu_release_nothing(void *prepared);
 /* ---- a product of one fixed piece shape, prepared ---- */
 
 struct cpu_product_ops {
-    void (*run)(const void *self, int i_worker, const void *a, const void *b, float *c,
+    /* m: rows that are wanted; others may be computed, too, or left as they are */
+    void (*run)(const void *self, int i_worker, int64_t m, const void *a, const void *b, float *c,
                 void *scratch);
     void (*close)(void *self);
 };
@@ -320,6 +321,9 @@ struct cpu_block sw_cpu_grid_block(const struct cpu_grid *grid, int64_t i_item);
 /* a, b: element 0 of the whole operands; c: element 0 of the block's result. */
 void sw_cpu_grid_run(const struct cpu_grid *grid, int64_t i_item, int i_worker, const void *a,
                      const void *b, float *c, void *scratch);
+/* .. of which the first n_rows rows of the whole product are wanted. */
+void sw_cpu_grid_run_rows(const struct cpu_grid *grid, int64_t i_item, int i_worker, int64_t n_rows,
+                          const void *a, const void *b, float *c, void *scratch);
 static inline size_t cpu_grid_block_bytes(const struct cpu_grid *grid)
 {
     return sw_round_up((size_t)(grid->mb * grid->nb) * sizeof(float), CPU_LINE);

@@ -12,12 +12,14 @@ struct own {
     struct cpu_gemm gemm;
 };
 
-static void run(const void *self, int i_worker, const void *a, const void *b, float *c,
+static void run(const void *self, int i_worker, int64_t m, const void *a, const void *b, float *c,
                 void *scratch)
 {
     const struct own *own = self;
+    struct cpu_gemm gemm = own->gemm;
     (void)i_worker;
-    own->vector->gemm(&own->gemm, a, b, c, scratch);
+    gemm.m = sw_min_i64(m, gemm.m); /* a row's bits do not depend on the others */
+    own->vector->gemm(&gemm, a, b, c, scratch);
 }
 
 static void close(void *self)
@@ -165,8 +167,8 @@ struct cpu_block sw_cpu_grid_block(const struct cpu_grid *grid, int64_t i_item)
                               .n = sw_min_i64(grid->nb, grid->whole.n - j)};
 }
 
-void sw_cpu_grid_run(const struct cpu_grid *grid, int64_t i_item, int i_worker, const void *a,
-                     const void *b, float *c, void *scratch)
+void sw_cpu_grid_run_rows(const struct cpu_grid *grid, int64_t i_item, int i_worker, int64_t n_rows,
+                          const void *a, const void *b, float *c, void *scratch)
 {
     const struct cpu_gemm *g = &grid->whole;
     const struct cpu_block block = sw_cpu_grid_block(grid, i_item);
@@ -175,5 +177,11 @@ void sw_cpu_grid_run(const struct cpu_grid *grid, int64_t i_item, int i_worker, 
     const size_t bytes = sw_dtype_bytes(g->dtype);
     const char *from_a = (const char *)a + (size_t)(g->ta ? block.i : block.i * g->lda) * bytes;
     const char *from_b = (const char *)b + (size_t)(g->tb ? block.j * g->ldb : block.j) * bytes;
-    piece->ops->run(piece, i_worker, from_a, from_b, c, scratch);
+    piece->ops->run(piece, i_worker, n_rows - block.i, from_a, from_b, c, scratch);
+}
+
+void sw_cpu_grid_run(const struct cpu_grid *grid, int64_t i_item, int i_worker, const void *a,
+                     const void *b, float *c, void *scratch)
+{
+    sw_cpu_grid_run_rows(grid, i_item, i_worker, grid->whole.m, a, b, c, scratch);
 }

@@ -8,10 +8,12 @@
 //
 // A bias and a cap are applied to a block of products in cache.
 //
+// Rows whose label takes no part (of masked tokens most) are left out, forward and backward: the
+// others are moved together first. Such a row has an lse of 0, which nothing reads.
+//
 // Backward, chunk by chunk: the blocks are computed again and turned into d = (p - onehot) dsum in
 // h's dtype; then dh += d w_chunk in fp32, dw_chunk = d^T h and the sums of d for the bias, all as
-// items of one run. Rows whose label takes no part (of masked tokens most) are left out: the others
-// are moved together first. A library may choose how it multiplies by the stride of an operand, and
+// items of one run. A library may choose how it multiplies by the stride of an operand, and
 // so the bits: d has the same one in every tile of a table.
 #include <math.h>
 #include <string.h>
@@ -150,11 +152,16 @@ close:
     return st;
 }
 
-/* The workspace: [rows] label logits, [n_columns, rows] maxima and sums, then the workers'
- * scratch. */
+/* The workspace: of the rows that take part [rows] label logits, [n_columns, rows] maxima and
+ * sums, [rows] places, and h [rows, width]; then the workers' scratch. */
 static size_t stats_bytes(const struct forward *f)
 {
-    return sw_round_up((size_t)(f->s.rows * (1 + 2 * f->n_columns)) * sizeof(float), CPU_LINE);
+    return sw_round_up((size_t)(f->s.rows * (2 + 2 * f->n_columns)) * sizeof(float), CPU_LINE);
+}
+
+static size_t together_h_bytes(const struct forward *f)
+{
+    return sw_round_up((size_t)(f->s.rows * f->s.width) * sw_dtype_bytes(f->s.dtype), CPU_LINE);
 }
 
 static void forward_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
@@ -167,7 +174,8 @@ static void forward_query(const struct cpu_device *dev, const struct sw_op_desc 
         return;
     }
     out->supported = true;
-    out->workspace_bytes = stats_bytes(&f) + f.worker_bytes * (size_t)cpu_workers(dev->pool);
+    out->workspace_bytes =
+        stats_bytes(&f) + together_h_bytes(&f) + f.worker_bytes * (size_t)cpu_workers(dev->pool);
     out->path = path_of(&f.logits[0]);
     forward_close(&f);
 }
@@ -196,8 +204,47 @@ struct forward_job {
     const struct forward *f;
     const struct cpu_call *call;
     float *label_logit, *max, *sum;
+    int32_t *place; /* which rows take part */
+    const char *h;  /* of those */
     char *scratch;
+    int64_t n_used;
 };
+
+/* A row that takes no part: the loss of nothing. */
+static void leave_out(const struct forward_job *job, int64_t row)
+{
+    const int64_t rows = job->f->s.rows;
+    if (job->f->s.partial) {
+        float *after = job->call->out[0];
+        after[row] = after[rows + row] = after[2 * rows + row] = 0;
+    } else {
+        ((float *)job->call->out[2])[row] = 0;
+    }
+}
+
+/* together: room for h of all rows, which is used where some are left out. */
+static void choose_rows(struct forward_job *job, char *together)
+{
+    const struct loss_shape *s = &job->f->s;
+    const size_t bytes = (size_t)s->width * sw_dtype_bytes(s->dtype);
+    const int32_t *labels = job->call->in[2];
+    for (int64_t row = 0; row < s->rows; row++) {
+        if (labels[row] == IGNORED) {
+            leave_out(job, row);
+        } else {
+            job->place[job->n_used++] = (int32_t)row;
+        }
+    }
+    job->h = job->call->in[0];
+    if (job->n_used == s->rows) {
+        return;
+    }
+    for (int64_t i = 0; i < job->n_used; i++) {
+        memcpy(together + (size_t)i * bytes, job->h + (size_t)job->place[i] * bytes, bytes);
+    }
+    memset(together + (size_t)job->n_used * bytes, 0, (size_t)(s->rows - job->n_used) * bytes);
+    job->h = together;
+}
 
 static void forward_item(void *ctx, int64_t i_item, int i_worker)
 {
@@ -211,17 +258,21 @@ static void forward_item(void *ctx, int64_t i_item, int i_worker)
         i_item -= c * cpu_grid_items(&f->logits[1]);
     }
     const struct cpu_grid *grid = forward_grid(f, c);
-    const struct cpu_block block = sw_cpu_grid_block(grid, i_item);
+    struct cpu_block block = sw_cpu_grid_block(grid, i_item);
     float *logits = (float *)(job->scratch + (size_t)i_worker * f->worker_bytes);
-    sw_cpu_grid_run(grid, i_item, i_worker, job->call->in[0],
-                    vocab_row(s, job->call->in[1], s->dtype, c * s->chunk), logits,
-                    (char *)logits + cpu_grid_block_bytes(grid));
+    if (block.i >= job->n_used) {
+        return;
+    }
+    sw_cpu_grid_run_rows(grid, i_item, i_worker, job->n_used, job->h,
+                         vocab_row(s, job->call->in[1], s->dtype, c * s->chunk), logits,
+                         (char *)logits + cpu_grid_block_bytes(grid));
+    block.m = sw_min_i64(block.m, job->n_used - block.i);
     finish_logits(f->vector, s, job->call->in[3], &block, c * s->chunk + block.j, logits);
     const int64_t at = (column + block.j / grid->nb) * s->rows + block.i;
     f->vector->softmax_stats(logits, block.n, block.m, block.n, job->max + at, job->sum + at);
     const int32_t *labels = job->call->in[2];
     for (int64_t i = 0; i < block.m; i++) {
-        const int64_t hit = labels[block.i + i] - (s->first + c * s->chunk + block.j);
+        const int64_t hit = labels[job->place[block.i + i]] - (s->first + c * s->chunk + block.j);
         if (hit >= 0 && hit < block.n) {
             job->label_logit[block.i + i] = logits[i * block.n + hit];
         }
@@ -240,9 +291,11 @@ static void merge_item(void *ctx, int64_t i_item, int i_worker)
     float *after = f->s.partial ? job->call->out[0] : NULL;
     float *lse = job->call->out[2];
     (void)i_worker;
-    for (int64_t i = i_item * MERGE_ROWS; i < sw_min_i64(rows, (i_item + 1) * MERGE_ROWS); i++) {
-        float top = before ? before[rows + i] : job->max[i];
-        float mass = before ? before[2 * rows + i] : job->sum[i];
+    const int64_t end = sw_min_i64(job->n_used, (i_item + 1) * MERGE_ROWS);
+    for (int64_t i = i_item * MERGE_ROWS; i < end; i++) {
+        const int64_t row = job->place[i];
+        float top = before ? before[rows + row] : job->max[i];
+        float mass = before ? before[2 * rows + row] : job->sum[i];
         for (int64_t c = before ? 0 : 1; c < f->n_columns; c++) {
             const float other = job->max[c * rows + i], other_mass = job->sum[c * rows + i];
             if (other > top) {
@@ -253,11 +306,11 @@ static void merge_item(void *ctx, int64_t i_item, int i_worker)
             }
         }
         if (after) {
-            after[i] = job->label_logit[i];
-            after[rows + i] = top;
-            after[2 * rows + i] = mass;
+            after[row] = job->label_logit[i];
+            after[rows + row] = top;
+            after[2 * rows + row] = mass;
         } else {
-            lse[i] = top + logf(mass);
+            lse[row] = top + logf(mass);
         }
     }
 }
@@ -268,31 +321,33 @@ static void forward_run(const struct cpu_call *call)
     const struct loss_shape *s = &f->s;
     float *label_logit = call->workspace;
     float *max = label_logit + s->rows, *sum = max + s->rows * f->n_columns;
-    struct forward_job job = {f,   call, label_logit,
-                              max, sum,  (char *)call->workspace + stats_bytes(f)};
-    for (int64_t i = 0; i < s->rows; i++) {
+    char *together = (char *)call->workspace + stats_bytes(f);
+    struct forward_job job = {.f = f,
+                              .call = call,
+                              .label_logit = label_logit,
+                              .max = max,
+                              .sum = sum,
+                              .place = (int32_t *)(sum + s->rows * f->n_columns),
+                              .scratch = together + together_h_bytes(f)};
+    choose_rows(&job, together);
+    for (int64_t i = 0; i < job.n_used; i++) {
         /* stays so where the label is not in the vocabulary */
-        label_logit[i] = s->continues ? ((const float *)call->in[3 + s->bias])[i] : NAN;
+        label_logit[i] = s->continues ? ((const float *)call->in[3 + s->bias])[job.place[i]] : NAN;
     }
     sw_pool_run(call->pool,
                 (s->n_chunks - 1) * cpu_grid_items(&f->logits[1]) + cpu_grid_items(&f->logits[0]),
                 forward_item, &job);
-    sw_pool_run(call->pool, sw_ceil_div(s->rows, MERGE_ROWS), merge_item, &job);
+    sw_pool_run(call->pool, sw_ceil_div(job.n_used, MERGE_ROWS), merge_item, &job);
     if (s->partial) {
         return;
     }
-    const int32_t *labels = call->in[2];
     const float *lse = call->out[2];
     double total = 0;
-    int64_t count = 0;
-    for (int64_t i = 0; i < s->rows; i++) {
-        if (labels[i] != IGNORED) {
-            total += (double)(lse[i] - label_logit[i]);
-            count++;
-        }
+    for (int64_t i = 0; i < job.n_used; i++) {
+        total += (double)(lse[job.place[i]] - label_logit[i]);
     }
     *(float *)call->out[0] = (float)total;
-    *(float *)call->out[1] = (float)count;
+    *(float *)call->out[1] = (float)job.n_used;
 }
 
 const struct cpu_kernel sw_cpu_linear_ce = {.name = "fast",
@@ -516,14 +571,16 @@ static void d_item(void *ctx, int64_t i_item, int i_worker)
     const struct backward *b = job->b;
     const struct loss_shape *s = &b->s;
     const struct cpu_grid *grid = &backward_chunk(b, job->c)->logits;
-    const struct cpu_block block = sw_cpu_grid_block(grid, i_item);
+    struct cpu_block block = sw_cpu_grid_block(grid, i_item);
     const int64_t first = job->c * s->chunk;
     float *logits = (float *)(job->scratch + (size_t)i_worker * b->worker_bytes);
     if (block.i >= job->n_used) {
         return;
     }
-    sw_cpu_grid_run(grid, i_item, i_worker, job->h, vocab_row(s, job->call->in[2], s->dtype, first),
-                    logits, (char *)logits + cpu_grid_block_bytes(grid));
+    sw_cpu_grid_run_rows(grid, i_item, i_worker, job->n_used, job->h,
+                         vocab_row(s, job->call->in[2], s->dtype, first), logits,
+                         (char *)logits + cpu_grid_block_bytes(grid));
+    block.m = sw_min_i64(block.m, job->n_used - block.i); /* behind them d stays 0 */
     finish_logits(b->vector, s, job->call->in[5], &block, first + block.j, logits);
     b->vector->softmax_grad(
         s->dtype, logits, block.n, block.m, block.n, job->lse + block.i, job->labels + block.i,
@@ -564,9 +621,9 @@ static void dh_item(const struct backward_job *job, int64_t i_item, int i_worker
     if (block.i >= job->n_used) {
         return;
     }
-    sw_cpu_grid_run(grid, i_item, i_worker, job->d,
-                    vocab_row(s, job->call->in[2], s->dtype, job->c * s->chunk), part,
-                    (char *)part + cpu_grid_block_bytes(grid));
+    sw_cpu_grid_run_rows(grid, i_item, i_worker, job->n_used, job->d,
+                         vocab_row(s, job->call->in[2], s->dtype, job->c * s->chunk), part,
+                         (char *)part + cpu_grid_block_bytes(grid));
     for (int64_t i = 0; i < sw_min_i64(block.m, job->n_used - block.i); i++) {
         add_dh(job, part + i * block.n, job->place[block.i + i] * s->width + block.j, block.n);
     }

@@ -177,6 +177,40 @@ static void test_kernels(void **state)
     check_kinds(*state);
 }
 
+/* Whatever is in their activations, no output moves by a bit. */
+static void test_the_loss_leaves_out_rows_without_a_label(void **state)
+{
+    struct devices *all = *state;
+    struct op_case c, plain, odd;
+    for (int variant = 1; variant < 3; variant++) {
+        assert_true(op_cases[SW_OP_LINEAR_CE](&c, SW_F32, variant));
+        const int64_t rows = sw_shape_elems(&c.in[2].view.shape);
+        const int64_t width = sw_shape_last(&c.in[0].view.shape);
+        run(all->fast[0][0], &c, &plain);
+        int64_t n_left_out = 0;
+        for (int64_t r = 0; r < rows; r++) {
+            for (int64_t j = 0; j < width && c.labels[r] == -100; j++, n_left_out++) {
+                ((float *)c.in[0].view.data)[r * width + j] = NAN;
+            }
+        }
+        assert_true(n_left_out > 0);
+        for (int l = 0; l < N_LIMITS; l++) {
+            run(all->fast[l][N_THREADS - 1], &c, &odd);
+            for (int i = 0; i < c.op.n_out && l == 0; i++) {
+                assert_memory_equal(odd.out[i].view.data, plain.out[i].view.data,
+                                    plain.out[i].bytes);
+            }
+            for (int64_t r = 0; r < rows; r++) {
+                const float lse = ((const float *)odd.out[2].view.data)[r];
+                assert_true(c.labels[r] == -100 ? lse == 0 : isfinite(lse));
+            }
+            case_fini(&odd);
+        }
+        case_fini(&plain);
+        case_fini(&c);
+    }
+}
+
 static void test_every_kind_has_cases(void **state)
 {
     (void)state;
@@ -439,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_slices_are_added_in_order),
         cmocka_unit_test(test_words_are_added),
         cmocka_unit_test(test_timelines_order_streams_and_threads),
+        cmocka_unit_test(test_the_loss_leaves_out_rows_without_a_label),
         cmocka_unit_test(test_kernels),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);

@@ -244,6 +244,7 @@ static void loss_inputs(struct op_case *c, enum sw_dtype dtype, const struct los
             ((int32_t *)c->in[labels].view.data)[r] = -100;
         }
     }
+    c->labels = c->in[labels].view.data;
 }
 
 bool case_linear_ce_more(struct op_case *c, enum sw_dtype dtype, int variant)

@@ -17,11 +17,12 @@ struct op_case {
     struct sw_op op;
     struct case_tensor in[SW_MAX_INPUTS], out[SW_MAX_OUTPUTS];
     double scalars[SW_SCALAR_COUNT];
-    bool exact;         /* every kernel gives the same bits */
-    bool is_predicated; /* as desc has it */
-    double slack;       /* multiplies the tolerance; long sums have more rounding */
-    int64_t shift;      /* operands begin so many elements behind where device memory does */
-    uint64_t n_made;    /* operands so far: the stream of random numbers */
+    bool exact;            /* every kernel gives the same bits */
+    bool is_predicated;    /* as desc has it */
+    double slack;          /* multiplies the tolerance; long sums have more rounding */
+    int64_t shift;         /* operands begin so many elements behind where device memory does */
+    uint64_t n_made;       /* operands so far: the stream of random numbers */
+    const int32_t *labels; /* of LINEAR_CE's rows, an input; NULL: all are read */
 };
 
 void case_init(struct op_case *c, enum sw_op_kind kind, const char *fmt, ...) SW_PRINTF(3, 4);

@@ -306,6 +306,7 @@ static void labels(struct op_case *c, int64_t rows, int64_t vocab, bool none)
             ((int32_t *)c->in[i].view.data)[r] = -100;
         }
     }
+    c->labels = c->in[i].view.data;
 }
 
 static void loss_outputs(struct op_case *c, enum sw_dtype dtype, int64_t rows)
