@@ -355,6 +355,8 @@ extern const struct cpu_kernel sw_cpu_linear_ce, sw_cpu_linear_ce_grad;
 extern const struct cpu_kernel sw_cpu_elementwise, sw_cpu_cast, sw_cpu_dropout;
 extern const struct cpu_kernel sw_cpu_accumulate, sw_cpu_grad_stats, sw_cpu_update;
 extern const struct cpu_kernel sw_cpu_lamb_moments, sw_cpu_lamb_apply;
+extern const struct cpu_kernel sw_cpu_adafactor_sums, sw_cpu_adafactor_moments,
+    sw_cpu_adafactor_apply;
 extern const struct cpu_kernel sw_cpu_muon_moments, sw_cpu_muon_apply;
 extern const struct cpu_kernel sw_cpu_layer_norm, sw_cpu_layer_norm_grad, sw_cpu_sum_rows;
 extern const struct cpu_kernel sw_cpu_rms_norm, sw_cpu_rms_norm_grad;

@@ -46,9 +46,9 @@ static void add_run(int64_t *stats, const float *x, int64_t n)
     sw_exact_add(stats, sum);
 }
 
-static void add_squares(const struct job *job, int64_t *stats, const float *x, int64_t n)
+void sw_cpu_add_squares(const struct cpu_vector *vector, int64_t *stats, const float *x, int64_t n)
 {
-    if (n == CPU_STREAM_ELEMS && job->vector->add_squares(x, 0x1.fffffep127, stats)) {
+    if (n == CPU_STREAM_ELEMS && vector->add_squares(x, 0x1.fffffep127, stats)) {
         return;
     }
     for (int64_t e = 0; e < n; e += SW_SQUARES_RUN) {
@@ -70,8 +70,8 @@ static void moments_item(void *ctx, int64_t i_part, int i_worker)
         const int64_t n = sw_min_i64(CPU_STREAM_ELEMS, job->n_elems - start);
         const float *sum = sw_cpu_streams_sum(job->vector, &job->streams, start, n, sums);
         job->vector->lamb_moments(&job->update, start, n, sum, w, direction);
-        add_squares(job, norms, w, n);
-        add_squares(job, norms + SW_STATS_WORDS, direction, n);
+        sw_cpu_add_squares(job->vector, norms, w, n);
+        sw_cpu_add_squares(job->vector, norms + SW_STATS_WORDS, direction, n);
     }
 }
 

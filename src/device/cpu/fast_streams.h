@@ -28,5 +28,8 @@ const float *sw_cpu_streams_sum(const struct cpu_vector *vector, const struct cp
 /* Inputs from `first` on are streams of fast dtypes. */
 bool sw_cpu_takes_streams(const struct sw_op_desc *desc, int first);
 
+/* Adds the squares of n <= CPU_STREAM_ELEMS elements, the first of which begins a run, to stats. */
+void sw_cpu_add_squares(const struct cpu_vector *vector, int64_t *stats, const float *x, int64_t n);
+
 /* The constants of an op whose inputs begin with a parameter and its states. */
 struct cpu_update sw_cpu_update_of(const struct cpu_call *call);

@@ -1119,6 +1119,13 @@ static void adafactor_streams(struct op_case *c, enum sw_dtype dtype, int varian
     for (int i = 0; i < 1 + (variant == 0); i++) {
         case_in(c, variant % 2 ? dtype : stat_of(dtype), c->in[0].view.shape, -1, 1);
     }
+    if (variant == 3) { /* of very different size, in one column */
+        static const double sizes[] = {1e-3, 3e-9, 1e4, 1e-14, 2e-20, 5e-39};
+        struct case_tensor *g = &c->in[c->op.n_in - 1];
+        for (int i = 0; i < (int)SW_LEN(sizes); i++) {
+            sw_store_f64(g->view.dtype, g->view.data, 7 + 61 * i, sizes[i]);
+        }
+    }
 }
 
 static bool adafactor_sums(struct op_case *c, enum sw_dtype dtype, int variant)
@@ -1128,6 +1135,10 @@ static bool adafactor_sums(struct op_case *c, enum sw_dtype dtype, int variant)
     }
     adafactor_init(c, SW_OP_ADAFACTOR_SUMS, dtype, variant);
     adafactor_streams(c, dtype, variant);
+    if (variant == 1) {
+        make_infinite(c, c->op.n_in - 1, 17, INFINITY);
+        make_infinite(c, c->op.n_in - 1, 40, NAN);
+    }
     case_out(c, SW_I64, SW_SHAPE(SW_STATS_WORDS + adafactor_lines(c) * SW_LINE_WORDS));
     return true;
 }
