@@ -332,6 +332,32 @@ static void part(const char *text, const char *name, double out[2])
     out[1] = value_of(strstr(line, "Params, ") + 8);
 }
 
+/* "24.31 ms" behind what. */
+static double milliseconds(const char *text, const char *what)
+{
+    const double value = summary(text, what);
+    const char *unit = strstr(text, what) + strlen(what);
+    unit += strspn(unit, " 0123456789.");
+    return value * (*unit == 'm' ? 1 : *unit == 'u' ? 1e-3 : 1e3);
+}
+
+/* The profile of step 2 has the latencies of step 1, in which no instruction was measured; forward
+ * and backward are those of one of its four micro-batches. */
+static void expect_latencies_of_metrics(const char *profile, const char *metrics)
+{
+    static const struct {
+        const char *latency, *key;
+        double parts;
+    } rows[] = {{"\nfwd latency: ", "forward_ms", 4},
+                {"\nbwd latency: ", "backward_ms", 4},
+                {"\nstep latency: ", "update_ms", 1}};
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        const double wanted = member(metrics, rows[i].key) / rows[i].parts;
+        assert_true(wanted > 0);
+        assert_true(fabs(milliseconds(profile, rows[i].latency) - wanted) <= 0.01 * wanted + 1e-5);
+    }
+}
+
 static void a_profile_adds_up(void **state)
 {
     (void)state;
@@ -356,6 +382,10 @@ static void a_profile_adds_up(void **state)
     assert_true(fabs(block[0] - (12.0 * 128 * 128 + 13 * 128)) <= 0.01 * block[0]);
     assert_true(summary(text, "samples/second: ") > 0);
     assert_non_null(strstr(text, "depth 3:\n    params      - {'h.N': '"));
+    char *metrics = NULL;
+    read_all(at("profiled/metrics.jsonl"), &metrics);
+    expect_latencies_of_metrics(text, metrics);
+    sw_free(metrics);
     sw_free(text);
 }
 
