@@ -112,7 +112,7 @@ static void find_lives(const struct pass *p)
  * that starts from its other outputs. False: there is none that may run again. */
 static bool find_maker(const struct sw_ir *ir, sw_value v, struct sw_op *out)
 {
-    const int32_t i = ir->values[v].producer;
+    const int32_t i = v < 0 ? -1 : ir->values[v].producer; /* an input has no version */
     const struct sw_ir_op *op = i < 0 ? NULL : &ir->ops[i];
     if (!op || op->move != SW_MOVE_NONE || !is_forward(ir, i)) {
         return false;

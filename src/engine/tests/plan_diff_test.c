@@ -131,7 +131,7 @@ static void recomputation_is_in_one_alone(void **state)
 {
     (void)state;
     bool same;
-    struct sw_json_doc *doc = difference("none", "recompute", &same);
+    struct sw_json_doc *doc = difference("kept", "recompute", &same);
     const struct sw_json *program = program_of(doc);
     assert_false(same);
     assert_int_equal(number(program, "only_a"), 0);
@@ -147,7 +147,7 @@ static void recomputation_is_in_one_alone(void **state)
     static const char *const words[] = {
         "train to the same bits", ", recomputed",      "in B alone", "device_bytes",
         "train.kernel.matmul",    "the peak is at A ", NULL};
-    assert_says("none", "recompute", words);
+    assert_says("kept", "recompute", words);
 }
 
 static void another_stage_sends_and_holds_something_else(void **state)
@@ -457,7 +457,9 @@ static void survives_lack_of_memory(void **state)
 static int make_plans(void **state)
 {
     (void)state;
-    static const char *const recompute[] = {"spillway.recompute=blocks", NULL};
+    static const char *const kept[] = {"spillway.recompute_cheap=false", NULL};
+    static const char *const recompute[] = {"spillway.recompute_cheap=false",
+                                            "spillway.recompute=blocks", NULL};
     static const char *const stage1[] = {"zero_optimization.stage=1", NULL};
     static const char *const stage3[] = {"zero_optimization.stage=3",
                                          "zero_optimization.stage3_param_persistence_threshold=0",
@@ -474,6 +476,7 @@ static int make_plans(void **state)
     snprintf(nvme_path, sizeof nvme_path, "zero_optimization.offload_optimizer.nvme_path=%s",
              folder);
     make_plan("none", 1, NULL);
+    make_plan("kept", 1, kept);
     make_plan("recompute", 1, recompute);
     make_plan("stage1", 2, stage1);
     make_plan("stage3", 2, stage3);

@@ -158,7 +158,7 @@ struct job {
     const char *config;
     double losses[STEPS], eval;
     float weights[MOST_ELEMS];
-    int n_tiled;
+    int n_tiled, n_remade;
     uint64_t fingerprint;
 };
 
@@ -211,6 +211,7 @@ static sw_status train(void *ctx, sw_comm *comm)
     st = st < 0 ? st : sw_comm_barrier(comm, "the weights");
     if (e->rank == 0) {
         job->n_tiled = e->plan->n_tiled;
+        job->n_remade = e->plan->programs[e->programs.train].remade.n;
         job->fingerprint = e->plan->fingerprint;
     }
     sw_close(e);
@@ -230,9 +231,20 @@ static struct job *run(const struct family *family, const char *config, int rank
     return job;
 }
 
-#define COMMON                                                                                     \
-    "\"train_micro_batch_size_per_gpu\": 2, \"gradient_clipping\": 0.5, \"bf16\": {\"enabled\": "  \
-    "true}, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
+static void assert_same_bits(const struct family *family, const struct job *one,
+                             const struct job *two)
+{
+    if (memcmp(one->losses, two->losses, sizeof one->losses) != 0 || one->eval != two->eval ||
+        memcmp(one->weights, two->weights, sizeof one->weights) != 0) {
+        fail_msg("%s: other bits (losses %.9g %.9g, %.9g %.9g)", family->what, one->losses[0],
+                 one->losses[1], two->losses[0], two->losses[1]);
+    }
+}
+
+#define COMMON_32                                                                                  \
+    "\"train_micro_batch_size_per_gpu\": 2, \"gradient_clipping\": 0.5, \"optimizer\": "           \
+    "{\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
+#define COMMON COMMON_32 "\"bf16\": {\"enabled\": true}, "
 static const char plain[] = "{" COMMON "\"spillway\": {\"micro_batches\": 4, \"loss_chunk\": 8}}";
 static const char far[] =
     "{" COMMON "\"zero_optimization\": {\"stage\": 3, \"stage3_param_persistence_threshold\": 20, "
@@ -250,14 +262,32 @@ static void every_family_has_the_same_bits_far_away(void **state)
         assert_true(isfinite(one->losses[0]) && one->losses[0] != one->losses[1]);
         /* of those that are no tables, matrices this small have no tiles */
         assert_true(two->n_tiled > 0 || strcmp(families[f].task, "images") == 0);
-        if (memcmp(one->losses, two->losses, sizeof one->losses) != 0 || one->eval != two->eval ||
-            memcmp(one->weights, two->weights, sizeof one->weights) != 0) {
-            fail_msg("%s: other bits (losses %.9g %.9g, %.9g %.9g)", families[f].what,
-                     one->losses[0], one->losses[1], two->losses[0], two->losses[1]);
-        }
+        assert_same_bits(&families[f], one, two);
         free(one);
         free(two);
     }
+}
+
+/* In 32 bits activations are among it. */
+static void what_is_made_again_has_the_same_bits(void **state)
+{
+    (void)state;
+    static const char *const kept[] = {"{" COMMON "\"spillway\": {\"recompute_cheap\": false}}",
+                                       "{" COMMON_32 "\"spillway\": {\"recompute_cheap\": false}}"};
+    static const char *const made[] = {"{" COMMON "\"spillway\": {}}",
+                                       "{" COMMON_32 "\"spillway\": {}}"};
+    size_t n_with_some = 0;
+    for (size_t f = 0; f < SW_LEN(families); f++) {
+        for (size_t i = 0; i < SW_LEN(kept); i++) {
+            struct job *all = run(&families[f], kept[i], 1), *less = run(&families[f], made[i], 1);
+            assert_int_equal(all->n_remade, 0);
+            n_with_some += less->n_remade > 0;
+            assert_same_bits(&families[f], all, less);
+            free(all);
+            free(less);
+        }
+    }
+    assert_true(n_with_some >= SW_LEN(families)); /* of twice as many */
 }
 
 /* ---- label smoothing ---- */
@@ -605,6 +635,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_has_the_same_bits_far_away),
+        cmocka_unit_test(what_is_made_again_has_the_same_bits),
         cmocka_unit_test(a_smoothed_loss_is_what_its_formula_says),
         cmocka_unit_test(smoothed_losses_have_the_same_bits_far_away),
         cmocka_unit_test(labels_of_other_losses_are_not_smoothed),

@@ -236,6 +236,28 @@ static void nothing_is_gathered_or_loaded_for_it(void **state)
     }
 }
 
+/* An input is alive while something reads it: to be read in backward as well it would be kept. */
+static void an_input_is_not_kept_for_it(void **state)
+{
+    (void)state;
+    const struct sw_graph_options with = {.dtype = SW_F32, .grad_dtype = SW_F32, .training = true};
+    const struct sw_plan_options o = options();
+    struct sw_graph *g;
+    assert_int_equal(sw_graph_open(&with, &g), SW_OK);
+    const sw_value x = sw_input(g, "x", SW_F32, SW_SHAPE(TOKENS, WIDTH));
+    const sw_value w = matrix(g, "w", 0, 2 * WIDTH, WIDTH);
+    const sw_value both = sw_concat(g, (const sw_value[]){sw_scale(g, x, 2), x}, 2, 1);
+    const sw_value h = sw_linear(g, both, w, SW_NO_VALUE, true);
+    const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(TOKENS));
+    const sw_value loss = sw_cross_entropy(g, sw_act(g, h, SW_ACT_TANH), labels);
+    assert_int_equal(sw_graph_backward(g, loss), SW_OK);
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
+    struct sw_plan *plan = NULL;
+    assert_int_equal(plan_once(&spec, 1, &o, &plan), SW_OK);
+    assert_int_equal(count_clones(&plan->programs[0], SW_OP_SCALE), 0);
+    sw_plan_close(plan);
+}
+
 static void micro_batches_of_a_block_make_their_own(void **state)
 {
     (void)state;
@@ -257,6 +279,7 @@ int main(void)
         cmocka_unit_test(an_op_may_run_for_another_one),
         cmocka_unit_test(a_block_that_runs_again_keeps_as_little),
         cmocka_unit_test(nothing_is_gathered_or_loaded_for_it),
+        cmocka_unit_test(an_input_is_not_kept_for_it),
         cmocka_unit_test(micro_batches_of_a_block_make_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
