@@ -95,8 +95,7 @@ static void lower_exchange(struct sw_program *program, struct sw_instr *instr,
     instr->dtype = ir->values[reduces ? other : op->in[0]].dtype;
     instr->whole_step = op->whole_step;
     instr->bytes = ir->values[op->in[0]].form->elems * (int64_t)sw_dtype_bytes(instr->dtype);
-    instr->rows = sw_exchange_rows(ir, op);
-    instr->row_elems = instr->rows > 0 ? sw_shape_last(&ir->values[op->in[2]].form->shape) : 0;
+    sw_exchange_rows(ir, op, instr);
     add_operand(program, instr, &first);
     if (other >= 0) {
         const struct sw_operand second = operand_of(program, other);

@@ -128,7 +128,7 @@ struct sw_instr {
     int64_t flops;
     /* REDUCE: of a row-sparse gradient its rows travel, at most so many to a rank, of so many
      * elements each; operands 2 and 3 are they and their index. 0 = its slices do */
-    int64_t rows, row_elems;
+    int32_t rows, row_elems;
 };
 /* Bytes of an exchange that a rank sends to each of the others, at most. */
 int64_t sw_instr_sent_bytes(const struct sw_instr *instr);

@@ -47,8 +47,9 @@ sw_status sw_pass_vertical(struct sw_ir *ir, int micro_batches);
  * padding that equal slices need. Nothing to do for one rank. */
 sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options);
 sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options);
-/* Rows of a row-sparse gradient that travel to a rank at most; 0 = its slices travel. */
-int64_t sw_exchange_rows(const struct sw_ir *ir, const struct sw_ir_op *op);
+/* Sets how many rows of a row-sparse gradient travel to a rank at most, and how long they are;
+ * nothing where its slices travel. */
+void sw_exchange_rows(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_instr *out);
 /* Bytes of it that go to each of the other ranks. */
 int64_t sw_exchange_bytes(const struct sw_ir *ir, const struct sw_ir_op *op);
 size_t sw_collective_workspace(const struct sw_ir *ir, const struct sw_ir_op *op, int ranks);

@@ -53,6 +53,7 @@ static struct sw_plan *plan_of(struct sw_device *dev, struct sw_device *host, en
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     const struct sw_plan_options plan_options = {.device = {query, dev},
                                                  .host = {host ? query : NULL, host},
+                                                 .policy.host_updates = host != NULL,
                                                  .policy.micro_batches = 2,
                                                  .clip = 0.5,
                                                  .rule = &adam,
