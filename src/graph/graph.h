@@ -255,7 +255,7 @@ struct sw_op_desc {
     struct sw_view in[SW_MAX_INPUTS];
     struct sw_view out[SW_MAX_OUTPUTS]; /* dtype and shape unset (rank -1) for an absent output */
     /* Bytes from the last multiple of SW_STORAGE_ALIGN to where an operand begins: not 0 for some
-     * that lie in others. It is the graph's, never the plan's: parts of a parameter are cut there. */
+     * that lie in others. The graph's, never the plan's: parts of a parameter are cut there. */
     uint8_t in_shift[SW_MAX_INPUTS], out_shift[SW_MAX_OUTPUTS];
 };
 /* Storage of a value begins at multiples of so many bytes. */

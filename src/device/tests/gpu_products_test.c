@@ -136,8 +136,8 @@ static void what_was_chosen_for_kernels_is_told(void **state)
     sw_device_close(mock);
 }
 
-/* The epilogue of cuBLASLt and hipBLASLt is GELU by tanh: asked for where the result has 16 bits and
- * what is kept lies as the library wants it; and where it then has no algorithm, without. */
+/* The epilogue of cuBLASLt and hipBLASLt is GELU by tanh: asked for where the result has 16 bits
+ * and what is kept lies as the library wants it; and where it then has no algorithm, without. */
 static void gelu_by_tanh_is_asked_of_the_library(void **state)
 {
     static const struct {

@@ -8,8 +8,8 @@
 
 #include "tensor/tensor.h"
 
-/* d [m, n] = op(a) [m, k] op(b) [k, n] (+ bias [m], of d's dtype), or GELU of that, by tanh. Sums in
- * fp32, over k from its beginning, or backwards, as some other algorithm would; rounded once. */
+/* d [m, n] = op(a) [m, k] op(b) [k, n] (+ bias [m], of d's dtype), or GELU of that, by tanh. Sums
+ * in fp32, over k from its beginning, or backwards, as another algorithm would; rounded once. */
 struct standin_product {
     int64_t m, n, k, lda, ldb, ldd;
     bool ta, tb, backwards, gelu;
