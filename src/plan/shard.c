@@ -33,18 +33,18 @@ void sw_exchange_rows(const struct sw_ir *ir, const struct sw_ir_op *op, struct 
     const int64_t rows = sw_min_i64(ir->values[op->in[3]].form->elems,
                                     ir->values[op->in[0]].form->elems / width + 2);
     SW_ASSERT(rows <= INT32_MAX && width <= INT32_MAX); /* a row's number has 32 bits */
-    out->rows = (int32_t)rows; /* a slice may begin and end within a row */
+    out->rows = (int32_t)rows;                          /* a slice may begin and end within a row */
     out->row_elems = (int32_t)width;
 }
 
 int64_t sw_exchange_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     const bool reduces = op->move == SW_MOVE_REDUCE;
-    struct sw_instr instr = {
-        .dtype = ir->values[op->in[reduces]].dtype,
-        .bytes = reduces ? ir->values[op->in[0]].form->elems *
-                               (int64_t)sw_dtype_bytes(ir->values[op->in[1]].dtype)
-                         : (int64_t)sw_ir_bytes(&ir->values[op->in[0]])};
+    struct sw_instr instr = {.dtype = ir->values[op->in[reduces]].dtype,
+                             .bytes = reduces
+                                          ? ir->values[op->in[0]].form->elems *
+                                                (int64_t)sw_dtype_bytes(ir->values[op->in[1]].dtype)
+                                          : (int64_t)sw_ir_bytes(&ir->values[op->in[0]])};
     sw_exchange_rows(ir, op, &instr);
     return sw_instr_sent_bytes(&instr);
 }
