@@ -409,9 +409,11 @@ sw_status case_run_apart(struct sw_device *dev, const struct op_case *c,
 /* Nobody reads what is kept of a row of LINEAR_CE without a label: its lse, or its sums so far. */
 static bool is_read(const struct op_case *c, int i_out, int64_t i)
 {
+    if (c->op.kind != SW_OP_LINEAR_CE || !c->labels) {
+        return true;
+    }
     const bool of_rows = i_out == 2 || c->op.attrs.linear_ce.tile.partial;
-    return c->op.kind != SW_OP_LINEAR_CE || !c->labels || !of_rows ||
-           c->labels[i % sw_shape_elems(&c->in[2].view.shape)] != -100;
+    return !of_rows || c->labels[i % sw_shape_elems(&c->in[2].view.shape)] != -100;
 }
 
 double case_error(const struct op_case *a, const struct op_case *b, int i_out)
