@@ -18,6 +18,7 @@
 #include "support/test.h"
 
 enum { B = 2, T = 7, V = 37, MAX_RANKS = 8, MAX_K = 8, MAX_ELEMS = 1 << 16 };
+enum { STEPS = 3 }; /* the last one reads what an update made of an update */
 
 static const char model_json[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":37,"
@@ -240,9 +241,9 @@ static void any_ranks_and_stage_give_the_bits_of_one(void **state)
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         for (size_t k = 0; k < SW_LEN(ks); k++) {
             struct job one = {
-                .ranks = 1, .k = ks[k], .n_steps = 6, .precision = precisions[p], .more = ""};
+                .ranks = 1, .k = ks[k], .n_steps = STEPS, .precision = precisions[p], .more = ""};
             run(&one);
-            assert_true(isfinite(one.losses[5]));
+            assert_true(isfinite(one.losses[STEPS - 1]));
             for (size_t c = 0; c < SW_LEN(counts); c++) {
                 for (int stage = 0; stage < 4; stage++) {
                     if (!all &&
@@ -253,7 +254,7 @@ static void any_ranks_and_stage_give_the_bits_of_one(void **state)
                     many.ranks = counts[c];
                     many.stage = stage;
                     run(&many);
-                    assert_same(&one, &many, 6);
+                    assert_same(&one, &many, STEPS);
                     n_runs++;
                 }
             }
@@ -268,14 +269,14 @@ static void recomputation_and_token_mean_too(void **state)
     static const char *const more[] = {", \"recompute\": \"blocks\"", ", \"loss\": \"tokens\""};
     for (size_t i = 0; i < SW_LEN(more); i++) {
         struct job one = {
-            .ranks = 1, .k = 5, .n_steps = 4, .precision = precisions[1], .more = more[i]};
+            .ranks = 1, .k = 5, .n_steps = STEPS, .precision = precisions[1], .more = more[i]};
         run(&one);
         for (int stage = 0; stage < 4; stage++) {
             struct job many = one;
             many.ranks = 3;
             many.stage = stage;
             run(&many);
-            assert_same(&one, &many, 4);
+            assert_same(&one, &many, STEPS);
         }
     }
 }
@@ -298,7 +299,7 @@ static void rows_travel_where_that_is_shorter(void **state)
         const int k = i % 2 ? 5 : 8;
         struct job one = {.ranks = 1,
                           .k = k,
-                          .n_steps = 4,
+                          .n_steps = STEPS,
                           .precision = precisions[i % 3],
                           .more = i == 5 ? ", \"schedule\": \"vertical\"" : "",
                           .zero = i == 6 ? ", \"overlap_comm\": true" : "",
@@ -312,8 +313,8 @@ static void rows_travel_where_that_is_shorter(void **state)
             dense.sparse = false;
             run(&dense);
             run(&rows);
-            assert_same(&one, &dense, 4);
-            assert_same(&one, &rows, 4);
+            assert_same(&one, &dense, STEPS);
+            assert_same(&one, &rows, STEPS);
             assert_true(rows.sent < dense.sent);
         }
     }
@@ -343,7 +344,7 @@ static void overlap_changes_no_bit(void **state)
         "700",
         ", \"overlap_comm\": false, \"reduce_bucket_size\": 1, \"allgather_bucket_size\": 0",
     };
-    struct job one = {.ranks = 1, .k = 5, .n_steps = 4, .precision = precisions[1], .more = ""};
+    struct job one = {.ranks = 1, .k = 5, .n_steps = STEPS, .precision = precisions[1], .more = ""};
     run(&one);
     for (size_t z = 0; z < SW_LEN(zero); z++) {
         for (int stage = 0; stage < 4; stage++) {
@@ -353,7 +354,7 @@ static void overlap_changes_no_bit(void **state)
             many.zero = zero[z];
             many.verify = true;
             run(&many);
-            assert_same(&one, &many, 4);
+            assert_same(&one, &many, STEPS);
         }
     }
 }
@@ -380,7 +381,7 @@ static void offload_changes_no_bit(void **state)
             for (int k = 1; k <= 5; k += 4) {
                 struct job one = {.ranks = 1,
                                   .k = k,
-                                  .n_steps = 4,
+                                  .n_steps = STEPS,
                                   .precision = precisions[p],
                                   .more = "",
                                   .lamb = lamb};
@@ -399,7 +400,7 @@ static void offload_changes_no_bit(void **state)
                         off.more = more[(stage + (int)p) % 2];
                         off.verify = off.offloads = true;
                         run(&off);
-                        assert_same(&one, &off, 4);
+                        assert_same(&one, &off, STEPS);
                         n_runs++;
                     }
                 }
@@ -530,7 +531,7 @@ static void boundary_sums_travel_once(void **state)
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         for (int ranks = 2; ranks <= 3; ranks++) {
             struct job canonical = {
-                .ranks = ranks, .k = 5, .n_steps = 4, .precision = precisions[p], .more = ""};
+                .ranks = ranks, .k = 5, .n_steps = STEPS, .precision = precisions[p], .more = ""};
             struct job zero = canonical;
             zero.more = wide;
             zero.verify = true;
@@ -539,7 +540,7 @@ static void boundary_sums_travel_once(void **state)
             run(&canonical);
             run(&zero);
             run(&one);
-            assert_same(&zero, &one, 4);
+            assert_same(&zero, &one, STEPS);
             for (int i = 0; i < 4; i++) {
                 assert_true(fabs(zero.losses[i] - canonical.losses[i]) < 0.05);
             }
@@ -576,7 +577,7 @@ static void vertically_too(void **state)
         for (size_t k = 0; k < SW_LEN(ks); k++) {
             struct job one = {.ranks = 1,
                               .k = ks[k],
-                              .n_steps = 5,
+                              .n_steps = STEPS,
                               .precision = precisions[p],
                               .more = "",
                               .lamb = (p + k) % 2 != 0};
@@ -594,7 +595,7 @@ static void vertically_too(void **state)
                     vertical.zero = zero[((int)k + stage) % 3];
                     vertical.verify = true;
                     run(&vertical);
-                    assert_same(&one, &vertical, 5);
+                    assert_same(&one, &vertical, STEPS);
                     n_runs++;
                 }
             }
@@ -619,7 +620,7 @@ static void vertically_from_other_tiers(void **state)
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         struct job one = {.ranks = 1,
                           .k = 5,
-                          .n_steps = 4,
+                          .n_steps = STEPS,
                           .precision = precisions[p],
                           .more = "",
                           .lamb = p == 1};
@@ -634,7 +635,7 @@ static void vertically_from_other_tiers(void **state)
                                   : ", \"schedule\": \"vertical\"";
                 off.verify = off.offloads = true;
                 run(&off);
-                assert_same(&one, &off, 4);
+                assert_same(&one, &off, STEPS);
             }
         }
     }
@@ -650,7 +651,7 @@ static void vertical_boundary_sums(void **state)
             struct job horizontal = {.ranks = 3,
                                      .stage = stage,
                                      .k = 8,
-                                     .n_steps = 4,
+                                     .n_steps = STEPS,
                                      .precision = precisions[p],
                                      .more = ", \"reduce\": \"boundary\""};
             struct job vertical = horizontal;
@@ -658,7 +659,7 @@ static void vertical_boundary_sums(void **state)
             vertical.verify = true;
             run(&horizontal);
             run(&vertical);
-            assert_same(&horizontal, &vertical, 4);
+            assert_same(&horizontal, &vertical, STEPS);
         }
     }
 }
@@ -671,8 +672,12 @@ static void lamb_too(void **state)
     static const int counts[] = {2, 3, 8};
     int n_runs = 0;
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
-        struct job one = {
-            .ranks = 1, .k = 6, .n_steps = 5, .precision = precisions[p], .more = "", .lamb = true};
+        struct job one = {.ranks = 1,
+                          .k = 6,
+                          .n_steps = STEPS,
+                          .precision = precisions[p],
+                          .more = "",
+                          .lamb = true};
         run(&one);
         assert_true(isfinite(one.losses[4]));
         for (size_t c = 0; c < SW_LEN(counts); c++) {
@@ -684,7 +689,7 @@ static void lamb_too(void **state)
                 many.ranks = counts[c];
                 many.stage = stage;
                 run(&many);
-                assert_same(&one, &many, 5);
+                assert_same(&one, &many, STEPS);
                 n_runs++;
             }
         }
