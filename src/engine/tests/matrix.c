@@ -672,7 +672,7 @@ static int n_tuples(const struct cover *c)
  * rows. Under sanitizers, which are slow and look for races and stray accesses alone, some are left
  * out. */
 #ifdef __SANITIZE_THREAD__
-enum { LEFT_OUT = 50 }; /* percent */
+enum { LEFT_OUT = 70 }; /* percent */
 #elif defined TEST_SANITIZED
 enum { LEFT_OUT = 10 };
 #else
