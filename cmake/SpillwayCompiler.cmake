@@ -52,8 +52,8 @@ target_link_options(sw_compile INTERFACE ${san_flags})
 # A kernel file is compiled for the instruction set its name ends in; the device room asks the
 # processor before it calls into one. Elsewhere than on x86-64 such a file compiles to nothing: its
 # body is inside #if defined(__AVX512F__) (or __AVX2__).
-function(sw_isa_flags)
-    # Where all the time of a training goes: a fifth of a step less than by the default type's -O2. Sums keep their order.
+function(sw_kernel_flags)
+    # Kernels take most of the time of a training: a fifth of a step less than by the default type's -O2. Sums keep their order.
     if(CMAKE_BUILD_TYPE STREQUAL RelWithDebInfo AND NOT SPILLWAY_SAN AND NOT SPILLWAY_TSAN)
         foreach(source IN LISTS ARGN)
             if(source MATCHES "/device/cpu/")

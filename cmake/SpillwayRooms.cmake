@@ -47,7 +47,7 @@ function(sw_room name)
     set(scope INTERFACE)
     if(sources)
         set(scope PUBLIC)
-        sw_isa_flags(${sources})
+        sw_kernel_flags(${sources})
         add_library(sw_${name}_objects OBJECT ${sources})
         target_link_libraries(sw_${name}_objects PRIVATE sw_compile)
         target_include_directories(sw_${name}_objects PRIVATE

@@ -37,6 +37,15 @@ void sw_exact_add(int64_t *acc, double x)
     }
 }
 
+void sw_exact_add_squares(int64_t *acc, int64_t *n_bad, double sum)
+{
+    if (sum < 0x1p640) {
+        sw_exact_add(acc, sum);
+    } else {
+        (*n_bad)++;
+    }
+}
+
 void sw_exact_merge(int64_t *acc, const int64_t *other)
 {
     for (int i = 0; i < SW_EXACT_WORDS; i++) {

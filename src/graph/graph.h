@@ -234,6 +234,8 @@ enum { SW_LINE_WORDS = SW_EXACT_WORDS + 1 }; /* ADAFACTOR: a sum, and the bits o
 /* stats: words [0, SW_EXACT_WORDS) the sum of squares; word SW_EXACT_WORDS: elements that are not
  * finite or do not fit; the rest 0. */
 void sw_exact_add(int64_t *acc, double x); /* |x| < 2^640 */
+/* A sum of squares; one that does not fit, or is NaN, is counted in *n_bad instead. */
+void sw_exact_add_squares(int64_t *acc, int64_t *n_bad, double sum);
 void sw_exact_merge(int64_t *acc, const int64_t *other);
 /* The same sum in the only words that have no carries left: 2^33 of such accumulators may be added.
  * An accumulator has room for 2^33 numbers before. */

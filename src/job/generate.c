@@ -138,9 +138,7 @@ static sw_status open_all(struct generate *g)
     }
     SW_TRY(sw_tokenizer_open(tokenizer_folder(o), NULL, &g->tokenizer));
     SW_TRY(sw_job_settings_read(o->model, g->answers, o->sampling.temperature > 0, &g->settings));
-    if (g->settings.stops.len == 0 && sw_tokenizer_eos(g->tokenizer) >= 0) {
-        SW_TRY(sw_ids_push(&g->settings.stops, sw_tokenizer_eos(g->tokenizer)));
-    }
+    SW_TRY(sw_job_settings_stop(&g->settings, g->tokenizer));
     SW_TRY(read_prompts(g));
     SW_TRY(choose_length(g));
     return open_engine(g);

@@ -72,6 +72,8 @@ struct sw_job_settings {
 /* draws: tokens are drawn. SW_E_FORMAT names a key that makes no sense. */
 sw_status sw_job_settings_read(const char *model, bool answers, bool draws,
                                struct sw_job_settings *out);
+/* Where nothing says what ends a text, the tokenizer's end does. */
+sw_status sw_job_settings_stop(struct sw_job_settings *settings, const sw_tokenizer *tokenizer);
 void sw_job_settings_fini(struct sw_job_settings *settings);
 /* New tokens at most; 0: the files do not say. */
 int64_t sw_job_settings_most(const struct sw_job_settings *settings);

@@ -181,6 +181,15 @@ sw_status sw_job_settings_read(const char *model, bool answers, bool draws,
     return st;
 }
 
+sw_status sw_job_settings_stop(struct sw_job_settings *settings, const sw_tokenizer *tokenizer)
+{
+    const int32_t eos = sw_tokenizer_eos(tokenizer);
+    if (settings->stops.len == 0 && eos >= 0) {
+        SW_TRY(sw_ids_push(&settings->stops, eos));
+    }
+    return SW_OK;
+}
+
 void sw_job_settings_fini(struct sw_job_settings *settings)
 {
     sw_ids_fini(&settings->stops);

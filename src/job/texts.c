@@ -14,9 +14,7 @@ sw_status sw_job_texts_open(sw_engine *engine, const sw_tokenizer *tokenizer, co
         return SW_FAIL(SW_E_ARG, "--predictions: texts want a tokenizer (--tokenizer)");
     }
     SW_TRY(sw_job_settings_read(model, true, false, &out->settings));
-    if (out->settings.stops.len == 0 && sw_tokenizer_eos(tokenizer) >= 0) {
-        SW_TRY(sw_ids_push(&out->settings.stops, sw_tokenizer_eos(tokenizer)));
-    }
+    SW_TRY(sw_job_settings_stop(&out->settings, tokenizer));
     const int64_t said = sw_job_settings_most(&out->settings);
     out->most = said > 0 ? sw_min_i64(said, facts.generate_tokens)
                          : facts.generate_tokens; /* of a target */

@@ -408,23 +408,21 @@ static sw_status sample_prompt(const struct job *job, struct sw_ids *prompt)
                : SW_OK;
 }
 
-/* A prompt that cannot be continued is refused before the first step, not at the first sample. */
-static sw_status check_sample(struct job *job)
+/* How an encoder-decoder writes its samples. A prompt that cannot be continued is refused before
+ * the first step, not at the first sample. */
+static sw_status prepare_sample(struct job *job)
 {
     struct sw_ids prompt = {0};
     if (job->options->sample_every < 1 || !job->tokenizer) {
         return SW_OK;
     }
-    const int64_t most = is_answered(job) ? job->tokens + 1 : job->facts.generate_tokens;
-    sw_status st = is_answered(job)
-                       ? sw_job_settings_read(job->options->model, true, false, &job->told.writing)
-                       : SW_OK;
-    SW_TRY(st);
-    if (is_answered(job) && job->told.writing.stops.len == 0 &&
-        sw_tokenizer_eos(job->tokenizer) >= 0) {
-        SW_TRY(sw_ids_push(&job->told.writing.stops, sw_tokenizer_eos(job->tokenizer)));
+    int64_t most = job->facts.generate_tokens;
+    if (is_answered(job)) {
+        most = job->tokens + 1;
+        SW_TRY(sw_job_settings_read(job->options->model, true, false, &job->told.writing));
+        SW_TRY(sw_job_settings_stop(&job->told.writing, job->tokenizer));
     }
-    st = sample_prompt(job, &prompt);
+    sw_status st = sample_prompt(job, &prompt);
     if (st < 0) {
         st = sw_fail_prefix(st, "--sample-prompt");
     } else if (prompt.len >= most) {
@@ -864,7 +862,7 @@ static sw_status set_up(struct job *job)
     SW_TRY(open_dataset(job));
     SW_TRY(make_batches(job));
     SW_TRY(agree(job));
-    SW_TRY(check_sample(job));
+    SW_TRY(prepare_sample(job));
     SW_TRY(go_on(job));
     SW_TRY(tell_engine(job));
     if (job->options->resume) {

@@ -101,15 +101,6 @@ static void load_gradients(const struct job *job, int64_t first, int64_t n, floa
 
 /* ---- ADAFACTOR_SUMS: param, states.., streams.. -> words ---- */
 
-static void add(int64_t *acc, int64_t *n_bad, double sum)
-{
-    if (sum < 0x1p640) { /* no NaN either */
-        sw_exact_add(acc, sum);
-    } else {
-        (*n_bad)++;
-    }
-}
-
 /* Elements that lie in one row; line: the row's sum, or NULL. */
 static void add_part(const struct job *job, int64_t first, int64_t n, int64_t *head, int64_t *line)
 {
@@ -124,9 +115,9 @@ static void add_part(const struct job *job, int64_t first, int64_t n, int64_t *h
             of_w += (double)w[i] * (double)w[i];
             of_g += (double)g[i] * (double)g[i];
         }
-        add(head, &head[SW_EXACT_WORDS], of_w);
+        sw_exact_add_squares(head, &head[SW_EXACT_WORDS], of_w);
         if (line) {
-            add(line, &head[SW_EXACT_WORDS + 1], of_g);
+            sw_exact_add_squares(line, &head[SW_EXACT_WORDS + 1], of_g);
         }
     }
 }
@@ -189,7 +180,6 @@ static void find_cuts(struct columns *b, int64_t n_rows)
 
 static void add_columns(struct columns *b, int64_t n_rows, int64_t *lines)
 {
-    int64_t n_bad = 0; /* there are none */
     find_cuts(b, n_rows);
     for (int64_t r = 0; r < n_rows; r++) {
         bool is_left = false;
@@ -203,12 +193,12 @@ static void add_columns(struct columns *b, int64_t n_rows, int64_t *lines)
             is_left |= b->left[c] != 0;
         }
         for (int64_t c = 0; is_left && c < b->n; c++) {
-            add(lines + c * SW_LINE_WORDS, &n_bad, b->left[c]);
+            sw_exact_add(lines + c * SW_LINE_WORDS, b->left[c]);
         }
     }
     for (int64_t c = 0; c < b->n; c++) {
-        add(lines + c * SW_LINE_WORDS, &n_bad, b->sum[0][c]);
-        add(lines + c * SW_LINE_WORDS, &n_bad, b->sum[1][c]);
+        sw_exact_add(lines + c * SW_LINE_WORDS, b->sum[0][c]);
+        sw_exact_add(lines + c * SW_LINE_WORDS, b->sum[1][c]);
     }
 }
 
@@ -288,8 +278,7 @@ const struct cpu_kernel sw_cpu_adafactor_sums = {.name = "fast",
                                                  .release = sw_cpu_release_nothing,
                                                  .run = sums_run};
 
-/* ---- ADAFACTOR_MOMENTS: param, states.., words, streams.. -> squares.., sum of u^2, factors ----
- */
+/* ---- ADAFACTOR_MOMENTS: param, states.., words, streams.. -> squares.., u^2, factors ---- */
 
 /* New means of n_lines lines of n elements, and those that are kept here. */
 static void move_means(const struct job *job, int k, const int64_t *lines, int64_t n_lines,

@@ -210,6 +210,29 @@ struct forward_job {
     int64_t n_used;
 };
 
+/* Which rows take part; returns how many. */
+static int64_t find_used(const int32_t *labels, int64_t rows, int32_t *place)
+{
+    int64_t n_used = 0;
+    for (int64_t row = 0; row < rows; row++) {
+        if (labels[row] != IGNORED) {
+            place[n_used++] = (int32_t)row;
+        }
+    }
+    return n_used;
+}
+
+/* h of the rows that take part, then zeros, room rows in all. */
+static void move_together(const struct loss_shape *s, const char *h, const int32_t *place,
+                          int64_t n_used, int64_t room, char *out)
+{
+    const size_t bytes = (size_t)s->width * sw_dtype_bytes(s->dtype);
+    for (int64_t i = 0; i < n_used; i++) {
+        memcpy(out + (size_t)i * bytes, h + (size_t)place[i] * bytes, bytes);
+    }
+    memset(out + (size_t)n_used * bytes, 0, (size_t)(room - n_used) * bytes);
+}
+
 /* A row that takes no part: the loss of nothing. */
 static void leave_out(const struct forward_job *job, int64_t row)
 {
@@ -226,24 +249,18 @@ static void leave_out(const struct forward_job *job, int64_t row)
 static void choose_rows(struct forward_job *job, char *together)
 {
     const struct loss_shape *s = &job->f->s;
-    const size_t bytes = (size_t)s->width * sw_dtype_bytes(s->dtype);
     const int32_t *labels = job->call->in[2];
+    job->h = job->call->in[0];
+    job->n_used = find_used(labels, s->rows, job->place);
     for (int64_t row = 0; row < s->rows; row++) {
         if (labels[row] == IGNORED) {
             leave_out(job, row);
-        } else {
-            job->place[job->n_used++] = (int32_t)row;
         }
     }
-    job->h = job->call->in[0];
-    if (job->n_used == s->rows) {
-        return;
+    if (job->n_used < s->rows) {
+        move_together(s, job->h, job->place, job->n_used, s->rows, together);
+        job->h = together;
     }
-    for (int64_t i = 0; i < job->n_used; i++) {
-        memcpy(together + (size_t)i * bytes, job->h + (size_t)job->place[i] * bytes, bytes);
-    }
-    memset(together + (size_t)job->n_used * bytes, 0, (size_t)(s->rows - job->n_used) * bytes);
-    job->h = together;
 }
 
 static void forward_item(void *ctx, int64_t i_item, int i_worker)
@@ -538,26 +555,24 @@ static void pass_row(const struct backward_job *job, int64_t row)
     }
 }
 
-static void move_together(struct backward_job *job)
+static void find_rows(struct backward_job *job)
 {
     const struct loss_shape *s = &job->b->s;
-    const size_t h_bytes = (size_t)s->width * sw_dtype_bytes(s->dtype);
     const size_t d_bytes = (size_t)s->stride * sw_dtype_bytes(s->dtype);
     const int32_t *labels = job->call->in[3];
-    job->n_used = 0;
+    const float *lse = job->call->in[4];
+    job->n_used = find_used(labels, s->rows, job->place);
     for (int64_t row = 0; row < s->rows; row++) {
         if (labels[row] == IGNORED) {
             pass_row(job, row);
-            continue;
         }
-        memcpy(job->h + (size_t)job->n_used * h_bytes,
-               (const char *)job->call->in[1] + (size_t)row * h_bytes, h_bytes);
-        job->labels[job->n_used] = labels[row];
-        job->lse[job->n_used] = ((const float *)job->call->in[4])[row];
-        job->place[job->n_used++] = (int32_t)row;
+    }
+    for (int64_t i = 0; i < job->n_used; i++) {
+        job->labels[i] = labels[job->place[i]];
+        job->lse[i] = lse[job->place[i]];
     }
     const size_t rest = (size_t)(job->b->room - job->n_used);
-    memset(job->h + (size_t)job->n_used * h_bytes, 0, rest * h_bytes);
+    move_together(s, job->call->in[1], job->place, job->n_used, job->b->room, job->h);
     memset(job->d + (size_t)job->n_used * d_bytes, 0, rest * d_bytes);
     memset(job->lse + job->n_used, 0, rest * sizeof *job->lse);
     for (int64_t i = job->n_used; i < job->b->room; i++) {
@@ -705,7 +720,7 @@ static void backward_run(const struct cpu_call *call)
     job.place = (int32_t *)(numbers + numbers_bytes(b));
     job.lse = (float *)(numbers + 2 * numbers_bytes(b));
     job.dh = b->s.partial ? call->out[0] : (void *)(mem + together_bytes(b));
-    move_together(&job);
+    find_rows(&job);
     for (job.c = 0; job.c < b->s.n_chunks; job.c++) {
         const struct backward_chunk *chunk = backward_chunk(b, job.c);
         sw_pool_run(call->pool, cpu_grid_items(&chunk->logits), d_item, &job);

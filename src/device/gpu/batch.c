@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MAX_BLOCKS = 8192, SMALL_ELEMS = 1 << 16 };
+enum { SMALL_ELEMS = 1 << 16 };
 enum { BLOCK_ELEMS = GPU_UPDATE_THREADS * GPU_UPDATE_PART };
 _Static_assert(sizeof(struct gpu_update_many_args) <= 4096, "CUDA passes no more by value");
 
@@ -119,26 +119,29 @@ sw_status sw_gpu_batch_launch(struct gpu_batch *batch, struct gpu_device *dev, v
     return st < 0 ? sw_frame_at(__FILE__, __LINE__, st) : SW_OK;
 }
 
+struct gpu_grid sw_gpu_update_grid(int64_t n, int64_t each)
+{
+    const int64_t blocks = sw_ceil_div(n, each * GPU_UPDATE_THREADS);
+    return (struct gpu_grid){.x = sw_max_i64(1, sw_min_i64(blocks, GPU_UPDATE_BLOCKS))};
+}
+
 sw_status sw_gpu_batch_update(const struct gpu_call *call, enum sw_gpu_type type,
                               struct gpu_update_args *args)
 {
     struct gpu_batch *batch = call->batch;
     struct touched t;
     const bool small = batch && is_small(args);
-    if (batch && batch->args.n > 0) {
+    if (batch) {
         find_touched(args, type, &t);
         if ((small && !goes_with(batch, call, type, args)) || meets(batch, &t)) {
             SW_TRY(sw_gpu_batch_launch(batch, call->dev, call->stream));
         }
     }
     if (!small) {
-        const struct gpu_grid grid = {
-            .x = sw_max_i64(1, sw_min_i64(sw_ceil_div(args->n, BLOCK_ELEMS), MAX_BLOCKS))};
-        GPU_LAUNCH(call, update, type, grid, args);
+        GPU_LAUNCH(call, update, type, sw_gpu_update_grid(args->n, GPU_UPDATE_PART), args);
         return SW_OK;
     }
     if (batch->args.n == 0) {
-        find_touched(args, type, &t);
         batch->type = type;
         batch->scalars = call->scalars;
         batch->is_predicated = call->is_predicated;

@@ -11,7 +11,8 @@
 struct gpu_range {
     const char *begin, *end;
 };
-enum { GPU_WRITTEN = 4 }; /* ranges of a parameter and its states */
+enum { GPU_UPDATE_BLOCKS = 8192 }; /* of a launch, at most */
+enum { GPU_WRITTEN = 4 };          /* ranges of a parameter and its states */
 
 /* Of a stream; zeros: nobody stands in line. */
 struct gpu_batch {
@@ -24,6 +25,8 @@ struct gpu_batch {
     int n_written;
 };
 
+/* Threads of updates with `each` elements at a time go over n of them. */
+struct gpu_grid sw_gpu_update_grid(int64_t n, int64_t each);
 /* Launches an update, at once or with its neighbours (call->batch; NULL: at once). */
 sw_status sw_gpu_batch_update(const struct gpu_call *call, enum sw_gpu_type type,
                               struct gpu_update_args *args);

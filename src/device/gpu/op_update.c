@@ -3,7 +3,7 @@
 // bits.
 #include "device/gpu/batch.h"
 
-enum { THREADS = GPU_UPDATE_THREADS, PART = GPU_UPDATE_PART, MAX_BLOCKS = 8192 };
+enum { PART = GPU_UPDATE_PART };
 _Static_assert((int)GPU_EXACT_WORDS == SW_EXACT_WORDS && (int)GPU_STATS_WORDS == SW_STATS_WORDS &&
                    (int)GPU_RUN == SW_SQUARES_RUN && GPU_MAX_STREAMS >= SW_MAX_INPUTS - 1,
                "what kernels know is what the graph says");
@@ -21,13 +21,6 @@ static void query_any(const struct gpu_device *dev, const struct sw_op_desc *des
     (void)dev;
     (void)desc;
     out->supported = true;
-}
-
-/* Threads with `each` elements at a time go over n of them. */
-static struct gpu_grid grid_of(int64_t n, int64_t each)
-{
-    return (struct gpu_grid){
-        .x = sw_max_i64(1, sw_min_i64(sw_ceil_div(n, each * THREADS), MAX_BLOCKS))};
 }
 
 /* ---- gradient streams ---- */
@@ -89,8 +82,8 @@ static sw_status accumulate_rows(const struct gpu_call *call)
                                             .n_rows = gpu_elems(&desc->in[2]),
                                             .width = width,
                                             .acc_rows = n / width};
-    const struct gpu_grid grid = {.x = sw_max_i64(1, sw_min_i64(rows.n_rows, MAX_BLOCKS))};
-    GPU_LAUNCH(call, accumulate_clear, SW_GPU_PLAIN, grid_of(n, PART), &clear);
+    const struct gpu_grid grid = {.x = sw_max_i64(1, sw_min_i64(rows.n_rows, GPU_UPDATE_BLOCKS))};
+    GPU_LAUNCH(call, accumulate_clear, SW_GPU_PLAIN, sw_gpu_update_grid(n, PART), &clear);
     GPU_LAUNCH(call, accumulate_rows, sw_gpu_type_of(desc->in[1].dtype), grid, &rows);
     return SW_OK;
 }
@@ -105,7 +98,8 @@ static sw_status accumulate(const struct gpu_call *call)
     if (is_index(desc, 2)) {
         return accumulate_rows(call);
     }
-    GPU_LAUNCH(call, accumulate, sw_gpu_type_of(desc->in[1].dtype), grid_of(args.n, PART), &args);
+    GPU_LAUNCH(call, accumulate, sw_gpu_type_of(desc->in[1].dtype),
+               sw_gpu_update_grid(args.n, PART), &args);
     return SW_OK;
 }
 const struct gpu_op sw_gpu_accumulate = {.query = accumulate_query, .run = accumulate};
@@ -134,7 +128,7 @@ static sw_status grad_stats(const struct gpu_call *call)
                                        .n = dense_elems(desc, 1),
                                        .overflow_skips = desc->op->attrs.stats.overflow_skips};
     if (args.n >= 0) {
-        GPU_LAUNCH(call, grad_stats, SW_GPU_PLAIN, grid_of(args.n, 4 * GPU_RUN), &args);
+        GPU_LAUNCH(call, grad_stats, SW_GPU_PLAIN, sw_gpu_update_grid(args.n, 4 * GPU_RUN), &args);
         return SW_OK;
     }
     struct gpu_grad_stats_rows_args rows = {.of = args};
@@ -142,7 +136,7 @@ static sw_status grad_stats(const struct gpu_call *call)
     for (int k = 0; k < args.streams.n; k++) {
         n += args.streams.stream[k].n_rows * args.streams.row_elems;
     }
-    GPU_LAUNCH(call, grad_stats_rows, SW_GPU_PLAIN, grid_of(n, GPU_RUN), &rows);
+    GPU_LAUNCH(call, grad_stats_rows, SW_GPU_PLAIN, sw_gpu_update_grid(n, GPU_RUN), &rows);
     return SW_OK;
 }
 const struct gpu_op sw_gpu_grad_stats = {.query = query_any, .run = grad_stats};
@@ -268,8 +262,8 @@ static sw_status lamb_moments(const struct gpu_call *call)
         .n = desc->op->attrs.update.n_elems,
         .norms = call->out[2]};
     SW_TRY(reset_words(call, args.norms, SW_LAMB_WORDS));
-    GPU_LAUNCH(call, lamb_moments, sw_gpu_type_of(desc->in[0].dtype), grid_of(args.n, 2 * GPU_RUN),
-               &args);
+    GPU_LAUNCH(call, lamb_moments, sw_gpu_type_of(desc->in[0].dtype),
+               sw_gpu_update_grid(args.n, 2 * GPU_RUN), &args);
     return SW_OK;
 }
 const struct gpu_op sw_gpu_lamb_moments = {.query = rule_query, .run = lamb_moments};
@@ -292,8 +286,8 @@ static sw_status lamb_apply(const struct gpu_call *call)
                                        .n = desc->op->attrs.update.n_elems,
                                        .norms = call->in[i_norms],
                                        .ratio = call->in[i_norms + 1]};
-    GPU_LAUNCH(call, lamb_apply, sw_gpu_type_of(desc->in[0].dtype), grid_of(args.n, 4 * PART),
-               &args);
+    GPU_LAUNCH(call, lamb_apply, sw_gpu_type_of(desc->in[0].dtype),
+               sw_gpu_update_grid(args.n, 4 * PART), &args);
     return SW_OK;
 }
 const struct gpu_op sw_gpu_lamb_apply = {.query = apply_query, .run = lamb_apply};
