@@ -262,9 +262,11 @@ int64_t sw_engine_parameters(const sw_engine *e)
 struct fill {
     const struct sw_init *init;
     uint64_t seed, stream;
-    int64_t first;
-    float *dst;
+    int64_t first, n;
+    float *dst; /* [n] */
 };
+
+enum { FILL_RUN = 1024 }; /* elements that a thread draws at a time */
 
 static float initial(const struct fill *f, uint64_t i)
 {
@@ -286,9 +288,8 @@ static void fill_item(void *ctx, int64_t item, int worker)
 {
     (void)worker;
     const struct fill *f = ctx;
-    const int64_t begin = item * 1024;
-    const int64_t end = sw_min_i64(begin + 1024, SW_PIECE);
-    for (int64_t i = begin; i < end; i++) {
+    const int64_t end = sw_min_i64((item + 1) * FILL_RUN, f->n);
+    for (int64_t i = item * FILL_RUN; i < end; i++) {
         f->dst[i] = initial(f, (uint64_t)(f->first + i));
     }
 }
@@ -337,14 +338,16 @@ static sw_status init_param(struct sw_engine *e, struct engine_param *param, str
     struct sw_digest *digest = NULL;
     sw_status st = begin_digest(e, param, &digest);
     const int64_t elems = sw_shape_elems(&param->work->layout.whole);
-    struct fill f = {&param->work->init, e->seed, sw_hash_str(SW_HASH_INIT, param->work->name), 0,
-                     piece};
+    struct fill f = {.init = &param->work->init,
+                     .seed = e->seed,
+                     .stream = sw_hash_str(SW_HASH_INIT, param->work->name),
+                     .dst = piece};
     for (int64_t at = 0; at < elems && st >= 0; at += SW_PIECE) {
-        const int64_t n = sw_min_i64(elems - at, SW_PIECE);
         f.first = at;
-        sw_pool_run(pool, SW_PIECE / 1024, fill_item, &f);
-        add_to_digest(digest, piece, n);
-        st = sw_engine_set_master(e, param, at, n, piece);
+        f.n = sw_min_i64(elems - at, SW_PIECE);
+        sw_pool_run(pool, sw_ceil_div(f.n, FILL_RUN), fill_item, &f);
+        add_to_digest(digest, piece, f.n);
+        st = sw_engine_set_master(e, param, at, f.n, piece);
     }
     return end_digest(e, param, digest, st);
 }
