@@ -28,6 +28,9 @@ target_compile_options(sw_compile INTERFACE
     -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith
     -ffp-contract=off -fno-math-errno "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/="
     $<$<BOOL:${SPILLWAY_WERROR}>:-Werror>)
+if(NOT SPILLWAY_AVX512)
+    target_compile_definitions(sw_compile INTERFACE SPILLWAY_WITHOUT_AVX512)
+endif()
 target_link_libraries(sw_compile INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m)
 
 set(san_flags "")
@@ -56,7 +59,7 @@ function(sw_kernel_flags)
     # Kernels take most of the time of a training: a fifth of a step less than by the default type's -O2. Sums keep their order.
     if(CMAKE_BUILD_TYPE STREQUAL RelWithDebInfo AND NOT SPILLWAY_SAN AND NOT SPILLWAY_TSAN)
         foreach(source IN LISTS ARGN)
-            if(source MATCHES "/device/cpu/")
+            if(source MATCHES "/device/cpu/fast_")
                 set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -O3)
             endif()
         endforeach()
@@ -69,7 +72,7 @@ function(sw_kernel_flags)
     foreach(source IN LISTS ARGN)
         if(source MATCHES "_avx2\\.c$")
             set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${avx2})
-        elseif(source MATCHES "_avx512\\.c$")
+        elseif(source MATCHES "_avx512\\.c$" AND SPILLWAY_AVX512)
             set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${avx512})
         elseif(source MATCHES "_avx512bf16\\.c$")
             set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${avx512} -mavx512bf16)

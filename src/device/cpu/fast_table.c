@@ -52,9 +52,11 @@ const struct cpu_kernel *const sw_cpu_fast_rows[SW_N_OP_KINDS][4] = {
 const struct cpu_vector *sw_cpu_vector_for(enum cpu_isa isa)
 {
 #if defined(__x86_64__)
+#if !defined(SPILLWAY_WITHOUT_AVX512)
     if (isa >= CPU_AVX512) {
         return &sw_cpu_vector_avx512;
     }
+#endif
     if (isa >= CPU_AVX2) {
         return &sw_cpu_vector_avx2;
     }

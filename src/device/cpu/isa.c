@@ -34,6 +34,11 @@ bool sw_cpu_isa_parse(const char *text, enum cpu_isa *out)
 #include <unistd.h>
 
 enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xe6, XCR0_AMX = 0x60000 };
+#if defined(SPILLWAY_WITHOUT_AVX512)
+enum { HAS_AVX512_KERNELS = 0 };
+#else
+enum { HAS_AVX512_KERNELS = 1 };
+#endif
 enum { ARCH_REQUEST_XSTATE = 0x1023, XSTATE_TILE_DATA = 18 };
 
 static bool bit(unsigned word, int i)
@@ -62,7 +67,7 @@ enum cpu_isa sw_cpu_isa_detect(bool *amx_bf16)
         return CPU_PORTABLE;
     }
     const bool avx512 = bit(b7, 16) && bit(b7, 17) && bit(b7, 30) && bit(b7, 31); /* f dq bw vl */
-    if (!avx512 || (saved & XCR0_AVX512) != XCR0_AVX512) {
+    if (!HAS_AVX512_KERNELS || !avx512 || (saved & XCR0_AVX512) != XCR0_AVX512) {
         return CPU_AVX2;
     }
     unsigned a71 = 0;
