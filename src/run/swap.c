@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swap files: made by whoever uses them under a name of host, process, rank and number, so that two
-// jobs in one folder never meet, and unlinked at once: their bytes are gone with the process,
-// however it ends.
+// Swap files: they have no name, so that two jobs in one folder never meet, and their bytes are gone
+// with the process, however it ends. Where a file system only makes files with a name, it is one of
+// host, process, rank and number, and is unlinked at once.
 #include "run/swap.h"
 
 #include <errno.h>
@@ -31,15 +31,23 @@ static void host_name(char *out)
     }
 }
 
+/* NULL: out of host memory. */
+static const char *swap_path(const char *folder, int rank, int n, struct sw_arena *names)
+{
+    char host[HOST_CAP];
+    host_name(host);
+    return sw_arena_printf(names, "%s/spillway-%s-%d-rank%d-%d.swap", folder, host, (int)getpid(),
+                           rank, n);
+}
+
 /* ---- opening and closing ---- */
 
-/* A file that nobody else has, and that has no name any more: the name is for messages. */
-static sw_status make_file(const char *folder, const char *host, int rank, struct sw_arena *names,
-                           const char **out_path, int *out_fd)
+/* Between the two calls the file has a name: a process that is killed there leaves it, empty. */
+sw_status sw_swap_make_named(const char *folder, int rank, struct sw_arena *names,
+                             const char **out_path, int *out_fd)
 {
     for (int n = 0;; n++) {
-        const char *path = sw_arena_printf(names, "%s/spillway-%s-%d-rank%d-%d.swap", folder, host,
-                                           (int)getpid(), rank, n);
+        const char *path = swap_path(folder, rank, n, names);
         SW_TRY_ALLOC(path, "the disk tier");
         const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd >= 0 && unlink(path) != 0) {
@@ -58,9 +66,24 @@ static sw_status make_file(const char *folder, const char *host, int rank, struc
     }
 }
 
+/* A file that nobody else has. The path is for messages. */
+static sw_status make_file(const char *folder, int rank, struct sw_arena *names,
+                           const char **out_path, int *out_fd)
+{
+    *out_fd = open(folder, O_RDWR | O_TMPFILE | O_EXCL | O_CLOEXEC, 0600);
+    if (*out_fd < 0) { /* whatever the reason, the other way has it or says it */
+        return sw_swap_make_named(folder, rank, names, out_path, out_fd);
+    }
+    *out_path = swap_path(folder, rank, 0, names);
+    if (!*out_path) {
+        close(*out_fd);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the disk tier");
+    }
+    return SW_OK;
+}
+
 sw_status sw_swap_open_files(const struct sw_swap_options *options, int64_t bytes, sw_nvme **out)
 {
-    char host[HOST_CAP];
     const char *paths[MOST_FOLDERS];
     int fds[MOST_FOLDERS], n = 0;
     struct sw_nvme_options nvme = options->nvme;
@@ -71,9 +94,8 @@ sw_status sw_swap_open_files(const struct sw_swap_options *options, int64_t byte
                        MOST_FOLDERS, options->n_folders);
     }
     sw_arena_init(&names, "run");
-    host_name(host);
     for (; n < options->n_folders && st >= 0; n += st >= 0) {
-        st = make_file(options->folders[n], host, options->rank, &names, &paths[n], &fds[n]);
+        st = make_file(options->folders[n], options->rank, &names, &paths[n], &fds[n]);
     }
     while (st < 0 && n > 0) {
         close(fds[--n]);

@@ -13,6 +13,10 @@ struct sw_swap;
  * SW_E_IO      no such folder, and the like
  */
 sw_status sw_swap_open(const struct sw_swap_options *options, size_t bytes, struct sw_swap **out);
+/* A new file in a folder whose file system makes none without a name: it has one until this returns.
+ * *out_path is the arena's, *out_fd the caller's. SW_E_IO, SW_E_NOMEM. */
+sw_status sw_swap_make_named(const char *folder, int rank, struct sw_arena *names,
+                             const char **out_path, int *out_fd);
 /* The files are gone with it, or with the process, however that ends. NULL is fine. */
 void sw_swap_close(struct sw_swap *swap);
 sw_status sw_swap_read(struct sw_swap *swap, size_t at, void *data, size_t bytes);

@@ -4,8 +4,11 @@
 #include "run/swap.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -116,13 +119,35 @@ static void a_killed_user_leaves_nothing(void **state)
     close(ends[1]);
 }
 
+/* Not for a moment: a process may be killed at any. */
+static void a_file_never_has_a_name(void **state)
+{
+    (void)state;
+    char event[sizeof(struct inotify_event) + NAME_MAX + 1];
+    struct sw_swap *swap;
+    const int probe = open(folder, O_RDWR | O_TMPFILE, 0600);
+    if (probe < 0) {
+        print_message("skipped: %s makes no files without a name\n", folder);
+        skip();
+    }
+    close(probe);
+    const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    assert_true(watch >= 0 && inotify_add_watch(watch, folder, IN_CREATE | IN_DELETE) >= 0);
+    assert_int_equal(open_swap(0, &swap), SW_OK);
+    assert_int_equal(read(watch, event, sizeof event), -1);
+    sw_swap_close(swap);
+    close(watch);
+}
+
 /* Names that the process would take, as a file and as a link to one: both stay what they are. */
 static void what_others_made_is_left_alone(void **state)
 {
     (void)state;
     char host[65] = "", paths[3][320], *text;
     size_t len;
-    struct sw_swap *swap;
+    const char *path;
+    struct sw_arena names;
+    int fd;
     gethostname(host, sizeof host - 1);
     for (int i = 0; i < 2; i++) {
         snprintf(paths[i], sizeof paths[i], "%s/spillway-%s-%d-rank0-%d.swap", folder, host,
@@ -132,10 +157,13 @@ static void what_others_made_is_left_alone(void **state)
     assert_int_equal(sw_file_write_atomic(paths[0], "theirs", 6), SW_OK);
     assert_int_equal(sw_file_write_atomic(paths[2], "precious", 8), SW_OK);
     assert_int_equal(symlink(paths[2], paths[1]), 0);
-    assert_int_equal(open_swap(0, &swap), SW_OK);
-    assert_int_equal(sw_swap_write(swap, 0, "x", 1), SW_OK);
+    sw_arena_init(&names, "test");
+    assert_int_equal(sw_swap_make_named(folder, 0, &names, &path, &fd), SW_OK);
+    assert_non_null(strstr(path, "-2.swap"));
+    sw_arena_fini(&names);
+    assert_int_equal(write(fd, "x", 1), 1);
+    close(fd);
     assert_int_equal(n_files(), 3);
-    sw_swap_close(swap);
     assert_int_equal(sw_file_read(paths[0], &text, &len), SW_OK);
     assert_string_equal(text, "theirs");
     sw_free(text);
@@ -196,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_has_a_file_of_its_own),
         cmocka_unit_test(a_killed_user_leaves_nothing),
+        cmocka_unit_test(a_file_never_has_a_name),
         cmocka_unit_test(what_others_made_is_left_alone),
         cmocka_unit_test(a_folder_that_is_not_there),
     };
