@@ -132,8 +132,8 @@ static void draw_way(struct draw *d, int64_t peak, struct way *w)
              "\"recompute\": %s, \"schedule\": \"%s\", \"threads\": %lld, \"tile_bytes\": %s, "
              "\"disk_slots\": %s, \"transfer_bytes\": %s, \"device_memory\": %s, "
              "\"host_memory\": %s, \"nvme_space\": %s",
-             ONE_OF(d, "\"none\"", "\"blocks\"", "2"), ONE_OF(d, "horizontal", "vertical"),
-             (long long)(1 + below(d, 3)),
+             ONE_OF(d, "\"none\"", "\"blocks\"", "2", "\"blocks\", \"recompute_blocks\": 1"),
+             ONE_OF(d, "horizontal", "vertical"), (long long)(1 + below(d, 3)),
              tiles || below(d, 20) == 0 ? ONE_OF(d, "null", "1", "512", "4096") : "null",
              ONE_OF(d, "null", "null", "1", "2"), ONE_OF(d, "null", "null", "0", "5000"), budget[0],
              budget[1], budget[2]);

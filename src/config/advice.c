@@ -26,6 +26,14 @@ sw_status sw_config_refuse_tiles(void)
                                 "keep_gradients");
 }
 
+sw_status sw_config_refuse_blocks(int64_t asked, int64_t n_blocks)
+{
+    return SW_FAIL(SW_E_CONFIG,
+                   "spillway.recompute_blocks: wanted at most the blocks of the model, %lld, and "
+                   "it is %lld",
+                   (long long)n_blocks, (long long)asked);
+}
+
 void sw_config_print_auto(int64_t micro_batch, int64_t recompute_every, struct sw_str *out)
 {
     if (micro_batch > 0) {
@@ -48,6 +56,7 @@ void sw_config_print_helps(unsigned helps, struct sw_str *out)
         const char *before, *text;
     } all[] = {
         {SW_HELP_RECOMPUTE, ", ", "spillway.recompute \"blocks\""},
+        {SW_HELP_RECOMPUTE_MORE, ", ", "a larger spillway.recompute_blocks"},
         {SW_HELP_HORIZONTAL, ", ", "spillway.schedule \"horizontal\""},
         {SW_HELP_OFFLOAD_STATES, ", ", "zero_optimization.offload_optimizer.device \"cpu\""},
         {SW_HELP_SMALLER_TILES, ", ", "a smaller spillway.tile_bytes"},
@@ -86,6 +95,9 @@ void sw_config_print_change(const struct sw_config_change *change, struct sw_str
     int n = 0;
     if (change->recompute) {
         snprintf(items[n++], sizeof *items, "spillway.recompute \"blocks\"");
+    }
+    if (change->recompute_all) {
+        snprintf(items[n++], sizeof *items, "spillway.recompute_blocks null");
     }
     if (change->stage > 0) {
         snprintf(items[n++], sizeof *items, "zero_optimization.stage %d", change->stage);

@@ -243,7 +243,17 @@ static bool nothing_passes(const struct sw_config *c)
 
 static bool two_choose_recompute(const struct sw_config *c)
 {
-    return c->spillway.recompute_every == SW_CONFIG_AUTO && c->activation.number_checkpoints != 0;
+    return c->spillway.recompute.every == SW_CONFIG_AUTO && c->activation.number_checkpoints != 0;
+}
+
+static bool blocks_of_auto(const struct sw_config *c)
+{
+    return c->spillway.recompute.every == SW_CONFIG_AUTO && c->spillway.recompute.blocks > 0;
+}
+
+static bool blocks_of_nothing(const struct sw_config *c)
+{
+    return c->spillway.recompute.every == 0 && c->spillway.recompute.blocks > 0;
 }
 
 static const struct rule impossible[] = {
@@ -309,6 +319,9 @@ static const struct rule impossible[] = {
      "or set relative_step to false and lr"},
     {"spillway.recompute", two_choose_recompute,
      "\"auto\" chooses what activation_checkpointing.number_checkpoints says"},
+    {"spillway.recompute_blocks", blocks_of_auto, "spillway.recompute \"auto\" chooses it"},
+    {"spillway.recompute_blocks", blocks_of_nothing,
+     "wants spillway.recompute: \"blocks\", or a number"},
 };
 
 sw_status sw_config_check(const struct sw_config *config)
@@ -526,11 +539,12 @@ bool sw_config_is_frozen(const struct sw_config *config, const char *name)
     return false;
 }
 
-int64_t sw_config_recompute_every(const struct sw_config *config, int64_t n_blocks)
+struct sw_recompute sw_config_recompute(const struct sw_config *config, int64_t n_blocks)
 {
-    if (config->spillway.recompute_every > 0 || config->activation.number_checkpoints == 0 ||
-        n_blocks <= 0) {
-        return config->spillway.recompute_every;
+    struct sw_recompute out = config->spillway.recompute;
+    const int64_t kept = sw_min_i64(config->activation.number_checkpoints, n_blocks);
+    if (out.every == 0 && kept > 0) {
+        out.every = sw_ceil_div(n_blocks, kept);
     }
-    return sw_ceil_div(n_blocks, sw_min_i64(config->activation.number_checkpoints, n_blocks));
+    return out;
 }

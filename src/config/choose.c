@@ -12,11 +12,12 @@ static const int64_t most_samples = INT64_C(1) << 40;
 static const char *const micro_batch_key = "spillway.micro_batch";
 static const char *const batch_key = "train_micro_batch_size_per_gpu";
 static const char *const recompute_key = "spillway.recompute";
+static const char *const recompute_blocks_key = "spillway.recompute_blocks";
 
 bool sw_config_is_auto(const struct sw_config *config)
 {
     return config->spillway.micro_batch == SW_MICRO_BATCH_AUTO ||
-           config->spillway.recompute_every == SW_CONFIG_AUTO;
+           config->spillway.recompute.every == SW_CONFIG_AUTO;
 }
 
 static bool is_elastic(const struct sw_config *config)
@@ -170,20 +171,24 @@ static sw_status choose_micro_batch(struct sw_config *config, int64_t micro_batc
     return SW_OK;
 }
 
-static sw_status choose_recompute(struct sw_config *config, int64_t every)
+static sw_status choose_recompute(struct sw_config *config, struct sw_recompute chosen)
 {
     struct sw_json_doc *doc = config->impl->effective;
-    const char *word = every == 0 ? "none" : every == 1 ? "blocks" : NULL;
+    const char *word = chosen.every == 0 ? "none" : chosen.every == 1 ? "blocks" : NULL;
     SW_TRY(put(config, recompute_key,
                word ? sw_json_put_str(doc, block(config), "recompute", word)
-                    : sw_json_put_i64(doc, block(config), "recompute", every)));
-    config->spillway.recompute_every = every;
+                    : sw_json_put_i64(doc, block(config), "recompute", chosen.every)));
+    if (chosen.blocks > 0) {
+        SW_TRY(put(config, recompute_blocks_key,
+                   sw_json_put_i64(doc, block(config), "recompute_blocks", chosen.blocks)));
+    }
+    config->spillway.recompute = chosen;
     config->impl->chose_recompute = true;
     return SW_OK;
 }
 
-sw_status sw_config_choose(struct sw_config *config, int64_t micro_batch, int64_t recompute_every,
-                           const char *from)
+sw_status sw_config_choose(struct sw_config *config, int64_t micro_batch,
+                           struct sw_recompute recompute, const char *from)
 {
     struct sw_config_impl *impl = config->impl;
     if (from) {
@@ -193,8 +198,8 @@ sw_status sw_config_choose(struct sw_config *config, int64_t micro_batch, int64_
     if (config->spillway.micro_batch == SW_MICRO_BATCH_AUTO && micro_batch > 0) {
         SW_TRY(choose_micro_batch(config, micro_batch));
     }
-    if (config->spillway.recompute_every == SW_CONFIG_AUTO && recompute_every >= 0) {
-        SW_TRY(choose_recompute(config, recompute_every));
+    if (config->spillway.recompute.every == SW_CONFIG_AUTO && recompute.every >= 0) {
+        SW_TRY(choose_recompute(config, recompute));
     }
     return SW_OK;
 }
@@ -219,6 +224,8 @@ void sw_config_print_chosen(const struct sw_config *config, bool json, struct sw
         {impl->chose_micro_batch, "micro_batch",
          impl->plans_micro_batch ? batch_key : micro_batch_key, batch_key},
         {impl->chose_recompute, "recompute", recompute_key, recompute_key},
+        {impl->chose_recompute && config->spillway.recompute.blocks > 0, "recompute_blocks",
+         recompute_blocks_key, recompute_blocks_key},
     };
     int n = 0;
     for (size_t i = 0; i < SW_LEN(keys); i++) {

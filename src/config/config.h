@@ -199,6 +199,12 @@ struct sw_lora_config {
     struct sw_config_numbers layers_to_transform;
 };
 
+/* Which of forward's activations are not kept for backward, which computes them again. */
+struct sw_recompute {
+    int64_t every;  /* 0 = none, n = of n blocks only the input is kept; or SW_CONFIG_AUTO */
+    int64_t blocks; /* of the first so many blocks: those behind them keep all; 0 = of all blocks */
+};
+
 /* Our own block. Bytes of 0 = no budget given. */
 struct sw_spillway_config {
     int64_t micro_batches;           /* K; 0 = from the batch keys and the ranks */
@@ -217,8 +223,7 @@ struct sw_spillway_config {
     int64_t device_memory_bytes, host_memory_bytes, nvme_space_bytes;
     /* places of what a step updates on the disk, 1 or 2; 0 = as there is room */
     int64_t disk_slots;
-    /* 0 = keep everything, n = keep the input of every n-th block only; or SW_CONFIG_AUTO */
-    int64_t recompute_every;
+    struct sw_recompute recompute;
     bool recompute_cheap;
     int reduce;   /* enum sw_reduce_order */
     int schedule; /* enum sw_step_schedule */
@@ -325,8 +330,8 @@ int64_t sw_config_micro_batches_of(const struct sw_config *config, int ranks, in
  *
  * from         where the values come from, for sw_config_print_chosen; NULL = they are new
  */
-sw_status sw_config_choose(struct sw_config *config, int64_t micro_batch, int64_t recompute_every,
-                           const char *from);
+sw_status sw_config_choose(struct sw_config *config, int64_t micro_batch,
+                           struct sw_recompute recompute, const char *from);
 /* Where train_micro_batch_size_per_gpu is "auto" and no plan says what fits: the most that it can
  * be, for who only looks. To be resolved again. */
 sw_status sw_config_assume_micro_batch(struct sw_config *config, int ranks);
@@ -362,10 +367,11 @@ sw_status sw_config_list_unbuilt(const struct sw_config *config, struct sw_str *
 /* ---- advice.c: what a search for a plan says of keys ---- */
 
 /* All SW_E_CONFIG: two slots that LAMB in tiles cannot have; that are asked for where states stay
- * on the device; tiles of what is not offloaded. */
+ * on the device; tiles of what is not offloaded; more blocks to recompute than the model has. */
 sw_status sw_config_refuse_slots_of_tiles(size_t tile_bytes);
 sw_status sw_config_refuse_slots(void);
 sw_status sw_config_refuse_tiles(void);
+sw_status sw_config_refuse_blocks(int64_t asked, int64_t n_blocks);
 
 /* Before the message of a refusal: of all that was tried in vain the values that it is about. 0 of
  * a micro-batch and SW_CONFIG_AUTO of a recomputation: that was not "auto". */
@@ -386,14 +392,16 @@ enum sw_help {
     SW_HELP_OFFLOAD_LESS = 1 << 10,
     SW_HELP_CHECKPOINT_LESS = 1 << 11,
     SW_HELP_NO_CHECKPOINTING = 1 << 12,
-    SW_HELP_ONE_SLOT = 1 << 13
+    SW_HELP_ONE_SLOT = 1 << 13,
+    SW_HELP_RECOMPUTE_MORE = 1 << 14
 };
 /* helps: of enum sw_help; as a list of keys with what to make of them. */
 void sw_config_print_helps(unsigned helps, struct sw_str *out);
 
 /* A change with which a plan fits; 0 of a member: it stays. */
 struct sw_config_change {
-    bool recompute;
+    bool recompute;     /* where nothing is recomputed .. */
+    bool recompute_all; /* .. or only some blocks are */
     int stage;
     enum sw_offload_device offload_optimizer, offload_param;
     size_t device_memory_bytes, host_memory_bytes;
@@ -424,9 +432,9 @@ const struct sw_json *sw_config_value(const struct sw_config *config, const char
 
 /* Does `name` match one of the patterns of spillway.frozen? */
 bool sw_config_is_frozen(const struct sw_config *config, const char *name);
-/* Number of consecutive blocks that share one kept input, of n_blocks; 0 = keep everything. From
- * spillway.recompute, else from activation_checkpointing.number_checkpoints. */
-int64_t sw_config_recompute_every(const struct sw_config *config, int64_t n_blocks);
+/* Of a model of n_blocks: from spillway.recompute and recompute_blocks, else from
+ * activation_checkpointing.number_checkpoints. */
+struct sw_recompute sw_config_recompute(const struct sw_config *config, int64_t n_blocks);
 
 /* ---- printing; the configuration may be resolved or not ---- */
 

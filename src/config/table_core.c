@@ -573,11 +573,15 @@ static const struct config_field spillway_fields[] = {
         "places on disk of what a step updates: 2, which take turns, so that a step that fails "
         "changes nothing, or 1; null = 2 where there is room",
         .flags = FIELD_NULL, BUILT),
-    WORD("recompute", AT(spillway.recompute_every), "\"none\"", recomputes,
+    WORD("recompute", AT(spillway.recompute.every), "\"none\"", recomputes,
          "keep the input of every n-th block and compute the rest again in backward; \"blocks\" = "
-         "1; auto = none where that fits the budgets, else the n that fits by which a step takes "
-         "least",
+         "1; auto = none where that fits the budgets, else the n and the recompute_blocks that fit "
+         "by which a step takes least",
          .flags = FIELD_AUTO, BUILT),
+    INT("recompute_blocks", AT(spillway.recompute.blocks), "null", 1, HIGHEST,
+        "recompute so many blocks, the first ones; those behind them, which backward reaches "
+        "first, keep what it reads; null = all",
+        .flags = FIELD_NULL, BUILT),
     BOOL("recompute_cheap", AT(spillway.recompute_cheap), "true",
          "outputs of activations, norms and the like are not kept for backward where it makes them "
          "again of what it reads anyway",

@@ -11,19 +11,25 @@
 
 /* What rank 0 read, as it travels. */
 struct kept {
-    int64_t status, micro_batch, recompute_every;
+    int64_t status, micro_batch;
+    struct sw_recompute recompute;
     char name[256]; /* of the checkpoint; "" = there is none */
 };
 
-static int64_t recompute_of(const struct sw_json *value)
+static struct sw_recompute recompute_of(const struct sw_json *ours)
 {
+    const struct sw_json *value = sw_json_get(ours, "recompute");
+    const struct sw_json *blocks = sw_json_get(ours, "recompute_blocks");
+    struct sw_recompute out = {.every = SW_CONFIG_AUTO};
     if (value && value->type == SW_JSON_STRING) {
-        return strcmp(value->string, "none") == 0     ? 0
-               : strcmp(value->string, "blocks") == 0 ? 1
-                                                      : SW_CONFIG_AUTO;
+        out.every = strcmp(value->string, "none") == 0     ? 0
+                    : strcmp(value->string, "blocks") == 0 ? 1
+                                                           : SW_CONFIG_AUTO;
+    } else if (value && value->type == SW_JSON_INT && value->integer > 0) {
+        out.every = value->integer;
     }
-    return value && value->type == SW_JSON_INT && value->integer > 0 ? value->integer
-                                                                     : SW_CONFIG_AUTO;
+    out.blocks = blocks && blocks->type == SW_JSON_INT ? sw_max_i64(blocks->integer, 0) : 0;
+    return out;
 }
 
 static sw_status read_kept(const char *folder, struct kept *out)
@@ -40,7 +46,7 @@ static sw_status read_kept(const char *folder, struct kept *out)
         config ? sw_json_get(config, "train_micro_batch_size_per_gpu") : NULL;
     snprintf(out->name, sizeof out->name, "%s", sw_ckpt_name(ckpt));
     out->micro_batch = micro && micro->type == SW_JSON_INT ? micro->integer : 0;
-    out->recompute_every = recompute_of(ours ? sw_json_get(ours, "recompute") : NULL);
+    out->recompute = ours ? recompute_of(ours) : out->recompute;
     sw_ckpt_close(ckpt);
     return SW_OK;
 }
@@ -49,7 +55,7 @@ sw_status sw_engine_keep_choices(struct sw_engine *e)
 {
     const struct sw_engine_options *o = &e->options;
     const bool alone = e->ranks == 1 || o->plan_only;
-    struct kept kept = {.recompute_every = SW_CONFIG_AUTO};
+    struct kept kept = {.recompute.every = SW_CONFIG_AUTO};
     if (!o->resume_from || !sw_config_is_auto(e->config)) {
         return SW_OK;
     }
@@ -66,9 +72,8 @@ sw_status sw_engine_keep_choices(struct sw_engine *e)
         SW_TRY(mine);
     }
     SW_TRY((sw_status)kept.status);
-    return kept.name[0]
-               ? sw_config_choose(e->config, kept.micro_batch, kept.recompute_every, kept.name)
-               : SW_OK;
+    return kept.name[0] ? sw_config_choose(e->config, kept.micro_batch, kept.recompute, kept.name)
+                        : SW_OK;
 }
 
 sw_status sw_engine_blame_choices(const struct sw_engine *e, sw_status st)

@@ -278,7 +278,7 @@ static struct sw_policy asked_policy(const struct sw_engine *e)
         .host_updates = c->spillway.update == SW_PLACE_HOST,
         .micro_batch = e->sizes.batch,
         .micro_batches = e->sizes.micro_batches,
-        .recompute_every = sw_config_recompute_every(c, e->model ? e->model->layers : 0),
+        .recompute = sw_config_recompute(c, e->model ? e->model->layers : 0),
         .vertical = sw_engine_is_vertical(e),
         .stage = (int)c->zero.stage,
         .states_tier = states_tier(c),
@@ -318,7 +318,7 @@ static sw_status search(struct sw_engine *e, struct sw_policy *out)
         .transfer_bytes = (size_t)c->transfer_bytes,
         .sub_group_elems = e->config->zero.sub_group_elems,
         .any_micro_batch = c->micro_batch == SW_MICRO_BATCH_AUTO,
-        .any_recompute = c->recompute_every == SW_CONFIG_AUTO,
+        .any_recompute = c->recompute.every == SW_CONFIG_AUTO,
         .any_update = c->update == SW_PLACE_AUTO,
         .rates = rates,
         .ctx = &graphs,
@@ -342,7 +342,7 @@ sw_status sw_engine_make_plan(struct sw_engine *e)
     }
     if (sw_config_is_auto(e->config)) {
         const bool batch = e->config->spillway.micro_batch == SW_MICRO_BATCH_AUTO;
-        SW_TRY(sw_config_choose(e->config, policy.micro_batch, policy.recompute_every, NULL));
+        SW_TRY(sw_config_choose(e->config, policy.micro_batch, policy.recompute, NULL));
         SW_TRY(sw_engine_resolve_batch(e));
         SW_TRY(batch ? sw_engine_take_batch(e) : SW_OK);
     }

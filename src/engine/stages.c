@@ -16,7 +16,7 @@ struct stages {
     bool vertical;                                           /* the schedule */
     /* values of "auto" at the configured stage, for all of them: as edits, and in words */
     bool is_auto;
-    char sets[3][96];
+    char sets[4][96];
     int n_sets;
     struct sw_str chosen, chosen_json;
     enum sw_dtype dtype;
@@ -114,6 +114,7 @@ static sw_status choose(const struct sw_engine_options *options, struct stages *
     SW_TRY(open_stage(options, s->configured, true, s, &comm, &e));
     add_set(s, e->config, "spillway.micro_batch");
     add_set(s, e->config, "spillway.recompute");
+    add_set(s, e->config, "spillway.recompute_blocks");
     if (sw_config_origin_of(e->config, "spillway.micro_batch") == SW_CONFIG_PLANNED) {
         add_set(s, e->config, "train_micro_batch_size_per_gpu");
     }

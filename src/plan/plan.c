@@ -508,7 +508,9 @@ static unsigned helps_inside(const struct sw_plan *plan, const struct sw_plan_op
                              const struct sw_program *program, const struct sw_ir_op *op)
 {
     const size_t budget = plan->tier_budget[SW_TIER_DEVICE];
-    return (options->policy.recompute_every == 0 ? SW_HELP_RECOMPUTE : 0) |
+    const struct sw_recomputed *again = &program->recomputed;
+    return (options->policy.recompute.every == 0 ? SW_HELP_RECOMPUTE : 0) |
+           (again->blocks > 0 && again->blocks < again->of ? SW_HELP_RECOMPUTE_MORE : 0) |
            (program->micro_batches > 1 ? SW_HELP_HORIZONTAL : 0) |
            (options->rule && options->policy.states_tier == SW_TIER_DEVICE ? SW_HELP_OFFLOAD_STATES
                                                                            : 0) |
@@ -580,6 +582,7 @@ static void clear_program(struct sw_program *program)
         .n_least = program->n_least,
         .n_instrs = program->n_instrs,
         .flops = program->flops,
+        .recomputed = program->recomputed,
         .remade = program->remade,
     };
 }
@@ -859,7 +862,8 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         if (program->kind == SW_PROGRAM_TRAIN) {
-            SW_TRY(sw_pass_recompute(program->ir, options->policy.recompute_every));
+            SW_TRY(
+                sw_pass_recompute(program->ir, &options->policy.recompute, &program->recomputed));
             SW_TRY(sw_pass_remake(program->ir, options, &program->remade));
             program->micro_batches = sw_vertical_micro_batches(options);
             SW_TRY(sw_pass_vertical(program->ir, program->micro_batches));

@@ -153,6 +153,11 @@ struct sw_remade {
     size_t bytes;
 };
 
+/* Blocks of which backward computes again what it reads: the first ones. */
+struct sw_recomputed {
+    int64_t blocks, of; /* 0: none; blocks of the model */
+};
+
 struct sw_program {
     enum sw_program_kind kind;
     struct sw_ir *ir;        /* the plan's own list that it comes from; owned */
@@ -172,7 +177,8 @@ struct sw_program {
     size_t offloaded_bytes[SW_TIER_COUNT]; /* of the other tiers: likewise */
     int32_t peak_instr;                    /* where the sum of live bytes is largest */
     size_t peak_live_bytes;                /* transients alive there */
-    struct sw_remade remade;               /* of each micro-batch */
+    struct sw_recomputed recomputed;
+    struct sw_remade remade; /* of each micro-batch */
     int64_t flops;
 };
 
@@ -327,7 +333,7 @@ enum sw_reduces {
 /* The few choices of which plan it is: what is asked for, or what a search tries. */
 struct sw_policy {
     int64_t micro_batch, micro_batches; /* B; K, of a step of all ranks */
-    int64_t recompute_every;  /* 0 = keep everything, n = keep the inputs of every n-th block */
+    struct sw_recompute recompute;
     bool vertical;            /* the schedule: all micro-batches of a block before the next block */
     int stage;                /* ZeRO 0..3 */
     enum sw_tier states_tier; /* of optimizer states */

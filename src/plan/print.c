@@ -143,6 +143,10 @@ static void print_program(const struct sw_program *program, bool instructions, s
         sw_plan_largest(program, 5, out);
         sw_str_putc(out, '\n');
     }
+    if (program->recomputed.blocks > 0) {
+        sw_str_printf(out, "  recomputed in backward: the first %lld of %lld blocks\n",
+                      (long long)program->recomputed.blocks, (long long)program->recomputed.of);
+    }
     if (program->remade.n > 0) {
         const double bytes = (double)program->remade.bytes * program->micro_batches;
         sw_str_printf(out, "  made again in backward: %d values%s, %s that are not kept\n",
@@ -228,10 +232,11 @@ void sw_plan_print_json(const struct sw_plan *plan, bool instructions, struct sw
         const struct sw_program *program = &plan->programs[p];
         sw_str_printf(out,
                       "%s{\"kind\":\"%s\",\"instructions\":%d,\"micro_batches\":%d,"
-                      "\"flops\":%lld,"
+                      "\"flops\":%lld,\"recomputed_blocks\":%lld,"
                       "\"transient_bytes\":%zu,\"peak_live_bytes\":%zu,\"peak_instruction\":%d",
                       p ? "," : "", program_names[program->kind], program->n_instrs,
-                      program->micro_batches, (long long)program->flops, program->transient_bytes,
+                      program->micro_batches, (long long)program->flops,
+                      (long long)program->recomputed.blocks, program->transient_bytes,
                       program->peak_live_bytes, program->peak_instr);
         if (instructions) {
             sw_program_dump(program, out);

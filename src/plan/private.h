@@ -31,7 +31,9 @@ sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *optio
 /* [n_values] elements of the smallest tile of each parameter that may be used by tiles, else 0;
  * owned by the caller, NULL = out of memory. Before parameters are placed. */
 int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *options);
-sw_status sw_pass_recompute(struct sw_ir *ir, int64_t every);
+/* What backward reads of the blocks that `how` names is computed again. *out: which they are. */
+sw_status sw_pass_recompute(struct sw_ir *ir, const struct sw_recompute *how,
+                            struct sw_recomputed *out);
 /* Values that are inexpensive to make again, of what backward reads anyway, are not kept. *out: how
  * many. */
 sw_status sw_pass_remake(struct sw_ir *ir, const struct sw_plan_options *options,

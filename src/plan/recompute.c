@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activation checkpointing (Chen et al. 2016): of every group of `every` blocks only what later
 // blocks read is kept; what its backward needs besides is computed again, by clones of its forward
-// ops placed before the first backward op that needs one. Clones keep the path of their original,
-// so dropout draws the same numbers and the bits are those of the plan that keeps everything.
+// ops placed before the first backward op that needs one. Where only some blocks are asked for,
+// they are the first ones: backward begins behind them, and has freed what the last blocks keep
+// before it computes anything again. Clones keep the path of their original, so dropout draws the
+// same numbers and the bits are those of the plan that keeps everything.
 #include <string.h>
 
 #include "plan/private.h"
@@ -34,7 +36,7 @@ static int32_t block_of(const struct sw_ir *ir, const int32_t *block_number, int
     return -1;
 }
 
-static bool group_ops(struct pass *p, int64_t every)
+static bool group_ops(struct pass *p, const struct sw_recompute *how, struct sw_recomputed *out)
 {
     const struct sw_ir *ir = p->ir;
     int32_t *number = sw_alloc("plan", (size_t)ir->n_scopes * sizeof *number);
@@ -45,10 +47,13 @@ static bool group_ops(struct pass *p, int64_t every)
     for (int32_t i = 0; i < ir->n_scopes; i++) {
         number[i] = ir->scopes[i].is_block ? n_blocks++ : -1;
     }
+    const int64_t n = how->blocks > 0 ? sw_min_i64(how->blocks, n_blocks) : n_blocks;
     for (int32_t i = 0; i < ir->n_ops; i++) {
         const int32_t block = block_of(ir, number, ir->ops[i].scope);
-        p->group_of[i] = block < 0 || i >= p->n_forward ? -1 : (int32_t)(block / every);
+        const bool again = block >= 0 && block < n && i < p->n_forward;
+        p->group_of[i] = again ? (int32_t)(block / how->every) : -1;
     }
+    *out = (struct sw_recomputed){n, n_blocks};
     sw_free(number);
     return true;
 }
@@ -249,11 +254,13 @@ static bool rewrite(struct pass *p)
     return good;
 }
 
-sw_status sw_pass_recompute(struct sw_ir *ir, int64_t every)
+sw_status sw_pass_recompute(struct sw_ir *ir, const struct sw_recompute *how,
+                            struct sw_recomputed *out)
 {
     struct pass p = {.ir = ir, .n_values = ir->n_values};
     bool good = false;
-    if (every <= 0) {
+    *out = (struct sw_recomputed){0};
+    if (how->every <= 0) {
         return SW_OK;
     }
     for (p.n_forward = 0; p.n_forward < ir->n_ops; p.n_forward++) {
@@ -266,7 +273,7 @@ sw_status sw_pass_recompute(struct sw_ir *ir, int64_t every)
     p.clone_of = sw_alloc("plan", (size_t)ir->n_values * sizeof *p.clone_of);
     p.kept = sw_alloc_zero("plan", (size_t)ir->n_values, sizeof *p.kept);
     if (p.group_of && p.wanted && p.clone_of && p.kept && sw_op_order_open(&p.order, ir) >= 0 &&
-        group_ops(&p, every)) {
+        group_ops(&p, how, out)) {
         for (sw_value v = 0; v < ir->n_values; v++) {
             p.clone_of[v] = SW_NO_VALUE;
         }

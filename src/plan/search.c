@@ -28,10 +28,13 @@ struct look {
 
 void sw_policy_print(const struct sw_policy *p, struct sw_str *out)
 {
-    sw_str_printf(out, "micro-batch %lld x %lld, recompute %lld, %s, stage %d, states on %s",
-                  (long long)p->micro_batch, (long long)p->micro_batches,
-                  (long long)p->recompute_every, p->vertical ? "vertical" : "horizontal", p->stage,
-                  sw_tier_name(p->states_tier));
+    sw_str_printf(out, "micro-batch %lld x %lld, recompute %lld", (long long)p->micro_batch,
+                  (long long)p->micro_batches, (long long)p->recompute.every);
+    if (p->recompute.blocks > 0) {
+        sw_str_printf(out, " of the first %lld blocks", (long long)p->recompute.blocks);
+    }
+    sw_str_printf(out, ", %s, stage %d, states on %s", p->vertical ? "vertical" : "horizontal",
+                  p->stage, sw_tier_name(p->states_tier));
     if (p->states_tier != SW_TIER_DEVICE && p->states_share > 0 && p->states_share < 1) {
         sw_str_printf(out, " (a share of %g)", p->states_share);
     }
@@ -122,6 +125,24 @@ static int64_t rounds_of(const struct look *l, const struct sw_policy *p)
 static bool trains(const struct look *l)
 {
     return l->graphs.specs[0].kind == SW_PROGRAM_TRAIN;
+}
+
+static int64_t count_blocks(const struct look *l)
+{
+    const struct sw_graph *g = l->graphs.specs[0].graph;
+    int64_t n = 0;
+    for (int32_t i = 0; trains(l) && i < g->n_scopes; i++) {
+        n += g->scopes[i].is_block;
+    }
+    return n;
+}
+
+/* The graphs of a policy's micro-batch. */
+static sw_status borrow_graphs(struct look *l, const struct sw_policy *policy)
+{
+    SW_TRY(l->s->graphs(l->s->ctx, policy, &l->graphs));
+    const int64_t n_blocks = count_blocks(l), asked = policy->recompute.blocks;
+    return trains(l) && asked > n_blocks ? sw_config_refuse_blocks(asked, n_blocks) : SW_OK;
 }
 
 /* Not for want of memory to plan with. */
@@ -274,14 +295,17 @@ static bool apply(const struct look *l, const struct remedy *remedy, struct sw_p
     if (one_memory && (remedy->states == SW_TIER_HOST || remedy->params == SW_TIER_HOST)) {
         return false;
     }
-    const bool recompute = remedy->recompute && p->recompute_every == 0 && trains(l);
+    const bool some = p->recompute.every == 0 || p->recompute.blocks > 0; /* are kept */
+    const bool recompute = remedy->recompute && some && trains(l);
     const bool states = remedy->states > p->states_tier && l->s->fixed.rule;
     const bool params = remedy->params > p->params_tier;
     if (recompute != remedy->recompute || states != (remedy->states > SW_TIER_DEVICE) ||
         params != (remedy->params > SW_TIER_DEVICE)) {
         return false; /* part of it is so already: another remedy is the rest alone */
     }
-    p->recompute_every = recompute ? 1 : p->recompute_every;
+    if (recompute) {
+        p->recompute = (struct sw_recompute){.every = sw_max_i64(p->recompute.every, 1)};
+    }
     p->states_tier = states ? remedy->states : p->states_tier;
     p->params_tier = params ? remedy->params : p->params_tier;
     p->stage = p->stage < stage_of(remedy) ? stage_of(remedy) : p->stage;
@@ -322,7 +346,8 @@ static void describe(const struct look *l, const struct sw_policy *policy,
     const size_t all = policy->budget[SW_TIER_DEVICE];
     const bool splits = stage_of(remedy) > 0 && is_one_memory(l, policy);
     const struct sw_config_change change = {
-        .recompute = remedy->recompute,
+        .recompute = remedy->recompute && policy->recompute.every == 0,
+        .recompute_all = remedy->recompute && policy->recompute.every > 0,
         .stage = policy->stage < stage_of(remedy) ? stage_of(remedy) : 0,
         .offload_optimizer = device_of(remedy->states),
         .offload_param = device_of(remedy->params),
@@ -415,22 +440,14 @@ struct round {
     struct sw_plan *plan; /* of the best that fits; NULL = none does */
     struct sw_policy policy;
     double seconds;
+    bool fits;      /* the last one that was tried */
+    int64_t blocks; /* the fewest that are recomputed in one that fits; all where none does yet */
     int64_t planned;
     double share;             /* see struct sw_verdict: of any of them */
     struct sw_policy refused; /* where none fits this rank: the one that misses least */
     size_t missing;
     int rank; /* one that nothing fits */
 };
-
-static int64_t count_blocks(const struct look *l)
-{
-    const struct sw_graph *g = l->graphs.specs[0].graph;
-    int64_t n = 0;
-    for (int32_t i = 0; trains(l) && i < g->n_scopes; i++) {
-        n += g->scopes[i].is_block;
-    }
-    return n;
-}
 
 /* 0, 1, 2, .. of those that keep the same number of inputs the one with the most even groups; -1 =
  * no more. */
@@ -489,6 +506,14 @@ static void judge(struct look *l, const struct sw_policy *policy, struct round *
     log_try(&l->policy, v);
 }
 
+/* It takes less time; or as much, and recomputes fewer blocks. */
+static bool is_better(const struct look *l, const struct sw_verdict *v, const struct round *round)
+{
+    const int64_t blocks = l->policy.recompute.blocks, best = round->policy.recompute.blocks;
+    return !round->plan || v->seconds < round->seconds ||
+           (v->seconds == round->seconds && blocks > 0 && (best == 0 || blocks < best));
+}
+
 /* One policy on all ranks. What they agree on is what each of them goes by, so that all try the
  * same. */
 static sw_status try_policy(struct look *l, const struct sw_policy *policy, struct round *round)
@@ -499,7 +524,7 @@ static sw_status try_policy(struct look *l, const struct sw_policy *policy, stru
     if (l->s->agree) {
         st = l->s->agree(l->s->ctx, &v);
     }
-    if (st >= 0 && v.fits && (!round->plan || v.seconds < round->seconds)) {
+    if (st >= 0 && v.fits && is_better(l, &v, round)) {
         sw_plan_close(round->plan);
         round->plan = l->plan;
         round->policy = l->policy;
@@ -508,35 +533,69 @@ static sw_status try_policy(struct look *l, const struct sw_policy *policy, stru
     }
     drop_plan(l);
     round->rank = v.rank;
+    round->fits = v.fits;
     round->planned += v.n_instrs;
     round->share = fmax(round->share, v.share);
     return st;
 }
 
-/* No recomputation where it fits. Else what fits is compared, as far as planning it takes no more
- * than about a second. Where not even the transients are as large as what is missing, no
- * recomputation helps. */
+/* Blocks of one group size, the fewest that have to be recomputed: the more are, the less memory
+ * it takes, so that the range in which that number lies is halved. */
+static sw_status try_fewer_blocks(struct look *l, const struct sw_policy *asked,
+                                  struct round *round)
+{
+    struct sw_policy p = *asked;
+    int64_t too_few = 0;
+    while (round->blocks - too_few > 1 && round->planned <= MOST_INSTRS) {
+        p.recompute.blocks = too_few + (round->blocks - too_few) / 2;
+        SW_TRY(try_policy(l, &p, round));
+        if (round->fits) {
+            round->blocks = p.recompute.blocks;
+        } else {
+            too_few = p.recompute.blocks;
+        }
+    }
+    return SW_OK;
+}
+
+/* Group by group size, of no more blocks than what is known to fit needs less one: a larger group
+ * keeps less, and is of interest where with it fewer blocks are enough. What fits is compared as
+ * far as planning it takes no more than about a second. Where not even the transients are as large
+ * as what is missing, no recomputation helps. */
+static sw_status try_recomputing(struct look *l, struct sw_policy *p, struct round *round)
+{
+    const int64_t n_blocks = round->blocks;
+    for (;;) {
+        const int64_t most = round->plan ? round->blocks - 1 : n_blocks;
+        const bool enough = round->plan ? round->planned > MOST_INSTRS : round->share <= 0;
+        p->recompute.every = enough ? -1 : next_recompute(most, p->recompute.every);
+        if (p->recompute.every < 0) {
+            return SW_OK;
+        }
+        p->recompute.blocks = round->plan ? most : 0;
+        SW_TRY(try_policy(l, p, round));
+        if (round->fits) {
+            round->blocks = most;
+            SW_TRY(try_fewer_blocks(l, p, round));
+        }
+    }
+}
+
+/* No recomputation where that fits. */
 static sw_status try_micro_batch(struct look *l, const struct sw_policy *asked, struct round *round)
 {
-    const int64_t n_blocks = count_blocks(l);
     struct sw_policy p = *asked;
-    p.recompute_every = l->s->any_recompute ? 0 : p.recompute_every;
-    *round = (struct round){.refused = p};
-    if (!l->s->any_recompute) {
-        return try_policy(l, &p, round);
+    p.recompute.every = l->s->any_recompute ? 0 : p.recompute.every;
+    *round = (struct round){.refused = p, .blocks = count_blocks(l)};
+    sw_status st = try_policy(l, &p, round);
+    if (st >= 0 && l->s->any_recompute && !round->fits) {
+        st = try_recomputing(l, &p, round);
     }
-    do {
-        const sw_status st = try_policy(l, &p, round);
-        if (st < 0) {
-            sw_plan_close(round->plan);
-            round->plan = NULL;
-            return st;
-        }
-        const bool enough = round->plan ? p.recompute_every == 0 || round->planned > MOST_INSTRS
-                                        : round->share <= 0;
-        p.recompute_every = enough ? -1 : next_recompute(n_blocks, p.recompute_every);
-    } while (p.recompute_every >= 0);
-    return SW_OK;
+    if (st < 0) {
+        sw_plan_close(round->plan);
+        round->plan = NULL;
+    }
+    return st;
 }
 
 /* Nothing fits. The message is that of the policy that misses least, here; the graphs are still
@@ -547,7 +606,7 @@ static sw_status refuse_all(struct look *l, const struct round *round)
     const struct sw_policy *p = &round->refused;
     sw_status st;
     sw_config_print_auto(l->s->any_micro_batch ? p->micro_batch : 0,
-                         l->s->any_recompute ? p->recompute_every : SW_CONFIG_AUTO, &text);
+                         l->s->any_recompute ? p->recompute.every : SW_CONFIG_AUTO, &text);
     if (round->missing == 0) {
         st = SW_FAIL(SW_E_PEER, "what fits here does not fit rank %d", round->rank);
     } else {
@@ -582,7 +641,7 @@ static sw_status choose(struct look *l, struct sw_policy *policy)
         l->s->next(l->s->ctx, INT64_MAX, policy);
     }
     do {
-        SW_TRY(l->s->graphs(l->s->ctx, policy, &l->graphs));
+        SW_TRY(borrow_graphs(l, policy));
         SW_TRY(try_micro_batch(l, policy, &round));
     } while (!round.plan && next_micro_batch(l, &round, policy));
     if (!round.plan) {
@@ -622,7 +681,7 @@ sw_status sw_search_open(const struct sw_search *s, struct sw_policy *out_policy
     if (s->any_micro_batch || s->any_recompute) {
         SW_TRY(choose(&l, &policy));
     } else {
-        SW_TRY(s->graphs(s->ctx, &policy, &l.graphs));
+        SW_TRY(borrow_graphs(&l, &policy));
         SW_TRY(open_asked(&l, &policy));
     }
     if (s->any_update && s->fixed.host.query && policy.states_tier == SW_TIER_HOST) {

@@ -54,8 +54,9 @@ struct sw_search {
  * sw_search_open - the plan of the first policy that fits.
  *
  * Beside what is asked for, or chosen, two slots are tried before one, and whole parameters before
- * tiles. Micro-batches are tried from the largest on; within one, no recomputation first, and else
- * that is taken of those that fit by which a step takes least. Updates on the host are tried behind
+ * tiles. Micro-batches are tried from the largest on; within one, no recomputation first. Else, by
+ * groups of one block, then of more, as few blocks are recomputed as fit, and of all that fits that
+ * is taken by which a step takes least. Updates on the host are tried behind
  * those on the device, with all else as that has it.
  *
  * out_policy   what was chosen

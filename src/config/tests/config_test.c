@@ -213,7 +213,7 @@ static void our_own_block(void **state)
     assert_int_equal(c->spillway.device_memory_bytes, 512 << 20);
     assert_int_equal(c->spillway.host_memory_bytes, 1000);
     assert_int_equal(c->spillway.nvme_space_bytes, 1500000000);
-    assert_int_equal(c->spillway.recompute_every, 3);
+    assert_int_equal(c->spillway.recompute.every, 3);
     assert_int_equal(c->spillway.loss, SW_LOSS_TOKENS);
     assert_int_equal(c->spillway.kernels, SW_KERNELS_REFERENCE);
     assert_int_equal(c->spillway.seed, 7);
@@ -225,14 +225,15 @@ static void our_own_block(void **state)
     assert_false(sw_config_is_frozen(c, "bias"));
     sw_config_close(c);
     c = must("{\"spillway\": {\"recompute\": \"blocks\"}}", NULL, 0);
-    assert_int_equal(sw_config_recompute_every(c, 12), 1);
+    assert_int_equal(sw_config_recompute(c, 12).every, 1);
+    assert_int_equal(sw_config_recompute(c, 12).blocks, 0);
     sw_config_close(c);
     c = must("{\"activation_checkpointing\": {\"number_checkpoints\": 4}}", NULL, 0);
-    assert_int_equal(sw_config_recompute_every(c, 10), 3);
-    assert_int_equal(sw_config_recompute_every(c, 2), 1);
+    assert_int_equal(sw_config_recompute(c, 10).every, 3);
+    assert_int_equal(sw_config_recompute(c, 2).every, 1);
     sw_config_close(c);
     c = must("{}", NULL, 0);
-    assert_int_equal(sw_config_recompute_every(c, 12), 0);
+    assert_int_equal(sw_config_recompute(c, 12).every, 0);
     assert_true(c->spillway.decay_1d);
     assert_int_equal(c->data_types.grad_accum, SW_DTYPE_COUNT);
     assert_int_equal(c->misc.communication_data_type, SW_DTYPE_COUNT);
@@ -260,7 +261,7 @@ static void values_remember_their_source(void **state)
              sets, SW_LEN(sets));
     assert_int_equal(c->zero.stage, 3);
     assert_int_equal(c->zero.prefetch_bucket_elems, 5);
-    assert_int_equal(c->spillway.recompute_every, 1);
+    assert_int_equal(c->spillway.recompute.every, 1);
     assert_true(c->optimizer.lr == 2e-4);
     assert_string_equal(c->optimizer.name, "AdamW");
     assert_int_equal(sw_config_resolve(c, 2, 0), SW_OK);
@@ -378,35 +379,40 @@ static void what_was_chosen_is_what_is_read_again(void **state)
                                "\"auto\", \"recompute\": \"auto\"}}",
                                NULL, 0);
     assert_int_equal(c->spillway.micro_batch, SW_MICRO_BATCH_AUTO);
-    assert_int_equal(c->spillway.recompute_every, SW_CONFIG_AUTO);
+    assert_int_equal(c->spillway.recompute.every, SW_CONFIG_AUTO);
     assert_int_equal(sw_config_resolve(c, 2, 0), SW_OK);
     assert_int_equal(c->batch.train_batch_size, 24);
     assert_int_equal(c->batch.micro_batch_size, 0); /* not yet */
     sw_config_print_chosen(c, false, &said);
     assert_int_equal(said.len, 0);
-    assert_int_equal(sw_config_choose(c, 4, 3, NULL), SW_OK);
+    assert_int_equal(sw_config_choose(c, 4, (struct sw_recompute){3, 5}, NULL), SW_OK);
     assert_int_equal(sw_config_resolve(c, 2, 0), SW_OK);
     assert_int_equal(c->batch.micro_batch_size, 4);
     assert_int_equal(c->batch.accumulation_steps, 3);
     assert_int_equal(c->batch.micro_batches, 6);
-    assert_int_equal(c->spillway.recompute_every, 3);
+    assert_int_equal(c->spillway.recompute.every, 3);
     source_is(c, "train_micro_batch_size_per_gpu", "planned");
     source_is(c, "spillway.recompute", "planned");
-    assert_int_equal(sw_config_choose(c, 2, 1, "checkpoint-7"),
+    source_is(c, "spillway.recompute_blocks", "planned");
+    assert_int_equal(sw_config_choose(c, 2, (struct sw_recompute){1, 0}, "checkpoint-7"),
                      SW_OK); /* they are no longer auto */
-    assert_int_equal(c->spillway.recompute_every, 3);
+    assert_int_equal(c->spillway.recompute.every, 3);
+    assert_int_equal(c->spillway.recompute.blocks, 5);
     sw_config_print_chosen(c, false, &said);
-    assert_string_equal(sw_str_text(&said),
-                        "spillway.micro_batch 4, spillway.recompute 3, kept from checkpoint-7");
+    assert_string_equal(sw_str_text(&said), "spillway.micro_batch 4, spillway.recompute 3, "
+                                            "spillway.recompute_blocks 5, kept from checkpoint-7");
     sw_str_clear(&said);
     sw_config_print_chosen(c, true, &said);
-    assert_string_equal(sw_str_text(&said), "\"micro_batch\":4,\"recompute\":3");
+    assert_string_equal(sw_str_text(&said),
+                        "\"micro_batch\":4,\"recompute\":3,\"recompute_blocks\":5");
     sw_config_write_json(c, 2, &first);
     struct sw_config *again = must(first.ptr, NULL, 0);
     assert_int_equal(sw_config_resolve(again, 2, 0), SW_OK);
     sw_config_write_json(again, 2, &second);
     assert_string_equal(first.ptr, second.ptr);
     assert_int_equal(again->batch.micro_batch_size, 4);
+    assert_int_equal(again->spillway.recompute.every, 3);
+    assert_int_equal(again->spillway.recompute.blocks, 5);
     sw_config_close(c);
     sw_config_close(again);
     sw_str_fini(&said);
@@ -415,9 +421,10 @@ static void what_was_chosen_is_what_is_read_again(void **state)
     static const char *const words[] = {"none", "blocks"};
     for (int every = 0; every < 2; every++) {
         c = must("{\"spillway\": {\"recompute\": \"auto\"}}", NULL, 0);
-        assert_int_equal(sw_config_choose(c, 9, every, NULL), SW_OK);
+        assert_int_equal(sw_config_choose(c, 9, (struct sw_recompute){every, 0}, NULL), SW_OK);
         assert_string_equal(sw_config_value(c, "spillway.recompute")->string, words[every]);
-        assert_int_equal(c->spillway.recompute_every, every);
+        assert_int_equal(c->spillway.recompute.every, every);
+        assert_int_equal(sw_config_value(c, "spillway.recompute_blocks")->type, SW_JSON_NULL);
         assert_int_equal(sw_config_value(c, "train_micro_batch_size_per_gpu")->type, SW_JSON_NULL);
         sw_config_close(c);
     }
@@ -461,6 +468,15 @@ static void auto_beside_other_keys_is_refused_by_name(void **state)
     REFUSED("{\"spillway\": {\"recompute\": \"auto\"}, \"activation_checkpointing\": "
             "{\"number_checkpoints\": 2}}",
             "spillway.recompute", "number_checkpoints");
+    REFUSED("{\"spillway\": {\"recompute\": \"auto\", \"recompute_blocks\": 2}}",
+            "spillway.recompute_blocks", "\"auto\" chooses it");
+    REFUSED("{\"spillway\": {\"recompute_blocks\": 2}}", "spillway.recompute_blocks",
+            "wants spillway.recompute");
+    REFUSED("{\"activation_checkpointing\": {\"number_checkpoints\": 2}, \"spillway\": "
+            "{\"recompute_blocks\": 2}}",
+            "spillway.recompute_blocks", "wants spillway.recompute");
+    REFUSED("{\"spillway\": {\"recompute\": 1, \"recompute_blocks\": 0}}",
+            "spillway.recompute_blocks", "least is 1");
 }
 
 /* ---- what is not built ---- */

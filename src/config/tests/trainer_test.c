@@ -294,7 +294,7 @@ static void every_key_says_where_it_is_from(void **state)
     assert_int_equal(c->zero.reduce_bucket_elems, 64 * 64);
     assert_int_equal(c->zero.prefetch_bucket_elems, 3686);
     assert_int_equal(sw_config_resolve(c, 3, 0), SW_OK);
-    assert_int_equal(sw_config_choose(c, 5, SW_CONFIG_AUTO, NULL), SW_OK);
+    assert_int_equal(sw_config_choose(c, 5, (struct sw_recompute){SW_CONFIG_AUTO, 0}, NULL), SW_OK);
     assert_int_equal(sw_config_resolve(c, 3, 0), SW_OK);
     assert_int_equal(c->batch.train_batch_size, 15);
     source_is(c, "train_micro_batch_size_per_gpu", "planned");
@@ -343,7 +343,8 @@ static void a_planned_micro_batch_is_at_most_8(void **state)
         const int64_t micro = sw_config_largest_micro_batch(c, rows[i].ranks, 0, rows[i].most);
         assert_int_equal(micro, rows[i].micro);
         assert_int_equal(sw_config_micro_batches_of(c, rows[i].ranks, 0, micro), rows[i].k);
-        assert_int_equal(sw_config_choose(c, micro, SW_CONFIG_AUTO, NULL), SW_OK);
+        assert_int_equal(sw_config_choose(c, micro, (struct sw_recompute){SW_CONFIG_AUTO, 0}, NULL),
+                         SW_OK);
         assert_int_equal(sw_config_resolve(c, rows[i].ranks, 0), SW_OK);
         assert_int_equal(c->batch.micro_batches, rows[i].k);
         assert_int_equal(c->batch.train_batch_size, rows[i].k * micro);

@@ -108,7 +108,7 @@ static void check_chosen(const sw_engine *e, int64_t micro_batch, int64_t every)
     assert_int_equal(c->batch.micro_batch_size, micro_batch);
     assert_int_equal(c->batch.micro_batch_size * c->batch.accumulation_steps * e->ranks, TRAIN);
     assert_int_equal(c->batch.micro_batches, TRAIN / micro_batch);
-    assert_int_equal(c->spillway.recompute_every, every);
+    assert_int_equal(c->spillway.recompute.every, every);
     assert_int_equal(sw_config_value(c, "train_micro_batch_size_per_gpu")->integer, micro_batch);
     assert_int_equal(sw_config_value(c, "spillway.micro_batch")->type, SW_JSON_NULL);
 }
@@ -200,11 +200,20 @@ static void batch_keys_that_leave_one(void **state)
 
 /* ---- recomputation ---- */
 
-static void set_recompute(struct settings *s, int64_t every)
+/* What a user may ask for, and what comes of it. */
+struct asked {
+    int64_t every, blocks, need;
+    double seconds;
+};
+
+static void set_recompute(struct settings *s, int64_t every, int64_t blocks)
 {
     set(s, "train_micro_batch_size_per_gpu", TRAIN);
     if (every > 0) {
         set(s, "spillway.recompute", every);
+    }
+    if (blocks > 0) {
+        set(s, "spillway.recompute_blocks", blocks);
     }
 }
 
@@ -219,48 +228,95 @@ static double seconds_of(const struct settings *s)
     return seconds;
 }
 
-/* Without a budget none; at every budget one that fits, and none that fits takes less time. */
+/* None first; then by group size all blocks, as no number of blocks, and fewer. */
+static int ask_for_all(struct asked *out)
+{
+    int n = 0;
+    for (int64_t every = 0; every <= LAYERS; every++) {
+        for (int64_t blocks = LAYERS; blocks >= sw_max_i64(every, 1); blocks--) {
+            struct settings s = {.large_head = true};
+            set_recompute(&s, every, blocks < LAYERS ? blocks : 0);
+            out[n].every = every;
+            out[n].blocks = every == 0 ? 0 : blocks;
+            out[n].need = need_of(&s, 1);
+            out[n++].seconds = seconds_of(&s);
+            if (every == 0) {
+                break;
+            }
+        }
+    }
+    return n;
+}
+
+/* Of one group size, each block less takes more memory and less time. */
+static void fewer_blocks_take_more_memory_and_less_time(void **state)
+{
+    (void)state;
+    struct asked all[1 + LAYERS * LAYERS];
+    const int n = ask_for_all(all);
+    assert_int_equal(n, 1 + LAYERS * (LAYERS + 1) / 2);
+    for (int i = 1; i < n; i++) {
+        assert_true(all[i].need <= all[0].need && all[i].seconds > all[0].seconds);
+        if (all[i].every == all[i - 1].every) {
+            assert_true(all[i].need >= all[i - 1].need);
+            assert_true(all[i].seconds < all[i - 1].seconds);
+        }
+    }
+}
+
+static sw_status choose_recompute(int64_t budget, sw_engine **out)
+{
+    struct settings s = {.large_head = true};
+    set(&s, "train_micro_batch_size_per_gpu", TRAIN);
+    set_text(&s, "spillway.recompute=auto");
+    set(&s, "spillway.device_memory", budget);
+    return plan(&s, 1, NULL, out);
+}
+
+/* Of all that one can ask for: it fits, and none that fits takes less time. */
+static const struct asked *assert_least(const struct asked *all, int n, int64_t budget,
+                                        const sw_engine *e)
+{
+    const struct sw_recompute *chosen = &e->config->spillway.recompute;
+    const int64_t blocks = chosen->every > 0 && chosen->blocks == 0 ? LAYERS : chosen->blocks;
+    const struct asked *out = NULL;
+    for (int i = 0; i < n; i++) {
+        out = all[i].every == chosen->every && all[i].blocks == blocks ? &all[i] : out;
+    }
+    assert_non_null(out);
+    assert_true(out->need <= budget);
+    for (int i = 0; i < n; i++) {
+        assert_true(all[i].need > budget || out->seconds <= all[i].seconds);
+    }
+    return out;
+}
+
+/* Without a budget none; at every budget the least. */
 static void the_least_recomputation_that_fits(void **state)
 {
     (void)state;
-    int64_t need[LAYERS + 1];
-    double seconds[LAYERS + 1];
-    int n_chosen[LAYERS + 1] = {0}, n_refused = 0, n_kinds = 0;
-    for (int64_t every = 0; every <= LAYERS; every++) {
-        struct settings s = {.large_head = true};
-        set_recompute(&s, every);
-        need[every] = need_of(&s, 1);
-        seconds[every] = seconds_of(&s);
-    }
-    for (int i = -1; i < 2 * (LAYERS + 1); i++) {
-        const int64_t budget = i < 0 ? INT64_MAX : need[i / 2] - i % 2;
-        struct settings s = {.large_head = true};
+    struct asked all[1 + LAYERS * LAYERS];
+    bool met[LAYERS + 1][LAYERS + 1] = {0};
+    const int n = ask_for_all(all);
+    int n_refused = 0, n_kinds = 0, n_groups = 0;
+    for (int i = -1; i < 2 * n; i++) {
+        const int64_t budget = i < 0 ? INT64_MAX : all[i / 2].need - i % 2;
         sw_engine *e = NULL;
-        int64_t best = -1;
-        for (int64_t every = 0; every <= LAYERS; every++) {
-            if (need[every] <= budget && (best < 0 || seconds[every] < seconds[best])) {
-                best = every;
+        if (choose_recompute(budget, &e) != SW_OK) {
+            for (int k = 0; k < n; k++) {
+                assert_true(all[k].need > budget);
             }
-        }
-        set(&s, "train_micro_batch_size_per_gpu", TRAIN);
-        set_text(&s, "spillway.recompute=auto");
-        if (i >= 0) {
-            set(&s, "spillway.device_memory", budget);
-        }
-        const sw_status st = plan(&s, 1, NULL, &e);
-        if (best < 0) {
-            assert_int_equal(st, SW_E_NOMEM);
             n_refused++;
             continue;
         }
-        assert_int_equal(st, SW_OK);
-        const int64_t chosen = e->config->spillway.recompute_every;
-        check_chosen(e, TRAIN, chosen);
-        assert_true(need[chosen] <= budget && seconds[chosen] == seconds[best]);
-        n_kinds += n_chosen[chosen]++ == 0;
+        check_chosen(e, TRAIN, e->config->spillway.recompute.every);
+        const struct asked *chosen = assert_least(all, n, budget, e);
+        n_kinds += !met[chosen->every][chosen->blocks];
+        n_groups += !met[chosen->every][chosen->blocks] && chosen->every > 1;
+        met[chosen->every][chosen->blocks] = true;
         close_plan(e);
     }
-    assert_true(n_refused > 0 && n_chosen[0] > 0 && n_chosen[1] > 0 && n_kinds > 3);
+    assert_true(n_refused > 0 && met[0][0] && n_kinds > LAYERS && n_groups > 0);
 }
 
 /* Rates that are given decide; a wrong one is refused. */
@@ -324,12 +380,12 @@ static void sizes_follow_from_the_model(void **state)
 static void what_was_chosen_is_said(void **state)
 {
     (void)state;
-    static const char want[] = "chosen: spillway.micro_batch 12, spillway.recompute \"blocks\"\n";
+    static const char want[] = "chosen: spillway.micro_batch 12, spillway.recompute \"blocks\", "
+                               "spillway.recompute_blocks 5\n";
     struct settings s = {.n = 0}, blocks = {.n = 0};
     sw_engine *e = NULL;
     char *text = NULL;
-    set(&blocks, "train_micro_batch_size_per_gpu", TRAIN);
-    set_text(&blocks, "spillway.recompute=blocks");
+    set_recompute(&blocks, 1, 5);
     set_text(&s, "spillway.micro_batch=auto");
     set_text(&s, "spillway.recompute=auto");
     set(&s, "spillway.device_memory", need_of(&blocks, 1));
@@ -337,9 +393,12 @@ static void what_was_chosen_is_said(void **state)
     check_chosen(e, TRAIN, 1);
     assert_int_equal(sw_plan_text(e, false, false, &text), SW_OK);
     assert_int_equal(strncmp(text, want, strlen(want)), 0);
+    assert_non_null(strstr(text, "\n  recomputed in backward: the first 5 of 8 blocks\n"));
     sw_text_free(text);
     assert_int_equal(sw_plan_text(e, false, true, &text), SW_OK);
-    assert_non_null(strstr(text, ",\"chosen\":{\"micro_batch\":12,\"recompute\":\"blocks\"}}"));
+    assert_non_null(strstr(text, ",\"chosen\":{\"micro_batch\":12,\"recompute\":\"blocks\","
+                                 "\"recompute_blocks\":5}}"));
+    assert_non_null(strstr(text, ",\"recomputed_blocks\":5,"));
     sw_text_free(text);
     close_plan(e);
     const struct sw_engine_options o = {.config_text = base_config,
@@ -405,7 +464,8 @@ struct job {
     bool resumes;
     int n_steps;
     uint64_t digest; /* of the weights then; of rank 0 */
-    int64_t micro_batch, every;
+    int64_t micro_batch;
+    struct sw_recompute recompute;
     char chosen[160];
 };
 
@@ -476,7 +536,7 @@ static sw_status on_rank(void *ctx, sw_comm *comm)
         struct sw_str text = {0};
         job->digest = digest_of(e);
         job->micro_batch = sw_engine_micro_batch_size(e);
-        job->every = e->config->spillway.recompute_every;
+        job->recompute = e->config->spillway.recompute;
         sw_config_print_chosen(e->config, false, &text);
         snprintf(job->chosen, sizeof job->chosen, "%s", sw_str_text(&text));
         sw_str_fini(&text);
@@ -531,7 +591,8 @@ static void the_least_over_the_ranks(void **state)
     struct job job = {.sets = {"train_micro_batch_size_per_gpu=6", "spillway.recompute=auto"},
                       .budget = {0, need_of(&none, 2) - 1}};
     must(&job, 2);
-    assert_int_equal(job.every, 1);
+    assert_int_equal(job.recompute.every, 1);
+    assert_int_equal(job.recompute.blocks, 1);
 }
 
 /* A run that goes on does not choose again: not with more memory, not on other ranks. */
@@ -552,19 +613,19 @@ static void kept_on_resume(void **state)
                       .resumes = true, /* there is none yet */
                       .n_steps = 1};
     must(&job, 1);
-    assert_string_equal(job.chosen, "spillway.micro_batch 4, spillway.recompute \"blocks\"");
+    static const char chosen[] = /* backward begins with the last block: no byte is saved there */
+        "spillway.micro_batch 4, spillway.recompute \"blocks\", spillway.recompute_blocks 7";
+    assert_string_equal(job.chosen, chosen);
     job.budget[0] = 0;
     static const int ranks[] = {1, 3, 1};
     for (int i = 0; i < 3; i++) {
-        char wanted[128];
-        snprintf(wanted, sizeof wanted,
-                 "spillway.micro_batch 4, spillway.recompute \"blocks\", kept from "
-                 "checkpoint-%d",
-                 i + 1);
+        char wanted[160];
+        snprintf(wanted, sizeof wanted, "%s, kept from checkpoint-%d", chosen, i + 1);
         must(&job, ranks[i]);
         assert_string_equal(job.chosen, wanted);
         assert_int_equal(job.micro_batch, 4);
-        assert_int_equal(job.every, 1);
+        assert_int_equal(job.recompute.every, 1);
+        assert_int_equal(job.recompute.blocks, LAYERS - 1);
     }
     assert_true(job.digest == whole.digest);
     /* 12 is no multiple of 4 micro-batches of 2 ranks: as where the file says 4 */
@@ -630,6 +691,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_micro_batch_that_fits),
         cmocka_unit_test(batch_keys_that_leave_one),
+        cmocka_unit_test(fewer_blocks_take_more_memory_and_less_time),
         cmocka_unit_test(the_least_recomputation_that_fits),
         cmocka_unit_test(rates_are_an_input),
         cmocka_unit_test(sizes_follow_from_the_model),

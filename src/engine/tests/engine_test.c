@@ -141,11 +141,13 @@ static void recomputation_changes_no_bit(void **state)
 {
     (void)state;
     static const char *const every[] = {"spillway.recompute=blocks", "spillway.recompute=2"};
+    static const char *const first[] = {"spillway.recompute=blocks", "spillway.recompute_blocks=1"};
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         const uint64_t keep = run(precisions[p], 1, NULL, 0, false);
         for (size_t i = 0; i < SW_LEN(every); i++) {
             assert_true(run(precisions[p], 1, &every[i], 1, false) == keep);
         }
+        assert_true(run(precisions[p], 1, first, 2, false) == keep);
     }
 }
 

@@ -44,7 +44,7 @@ static const struct {
                                          "Adafactor"}},
     [STAGE]         = {"stage", 4, {"0", "1", "2", "3"}},
     [RANKS]         = {"ranks", 6, {"1", "2", "3", "4", "6", "8"}},
-    [RECOMPUTE]     = {"recompute", 3, {"nothing", "what is cheap", "blocks"}},
+    [RECOMPUTE]     = {"recompute", 4, {"nothing", "what is cheap", "blocks", "the first block"}},
     [SCHEDULE]      = {"schedule", 2, {"horizontal", "vertical"}},
     [OVERLAP]       = {"overlap", 2, {"false", "true"}},
     [THREADS]       = {"threads", 2, {"1", "2"}},
@@ -286,7 +286,8 @@ static void write_config(const struct row *row, char *text, size_t size)
              "\"optimizer\": {%s}, "
              "\"spillway\": {%s\"micro_batches\": %s, \"threads\": %s, "
              "\"decay_1d\": false, "
-             "\"recompute\": \"%s\", \"recompute_cheap\": %s, \"schedule\": \"%s\", "
+             "\"recompute\": \"%s\", \"recompute_blocks\": %s, \"recompute_cheap\": %s, "
+             "\"schedule\": \"%s\", "
              "\"loss_chunk\": 8, \"packing\": %s, "
              "\"tile_bytes\": %s, \"update\": \"%s\", "
              "\"frozen\": [%s]%s}}",
@@ -294,7 +295,7 @@ static void write_config(const struct row *row, char *text, size_t size)
              choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS),
              optimizers[row->at[OPTIMIZER]], row->at[OPTIMIZER] == HALF_MOMENTS ? half_moments : "",
              choice(row, MICRO_BATCHES), choice(row, THREADS),
-             row->at[RECOMPUTE] == 2 ? "blocks" : "none",
+             row->at[RECOMPUTE] >= 2 ? "blocks" : "none", row->at[RECOMPUTE] == 3 ? "1" : "null",
              row->at[RECOMPUTE] == 0 ? "false" : "true", choice(row, SCHEDULE),
              choice(row, PACKING), may_tile(row) ? choice(row, TILES) : "null", updated_on(row),
              is_second(row, FROZEN)

@@ -226,7 +226,7 @@ static void every_way_to_train_has_a_plan(void **state)
         o.ranks = 1 + (way & 2);
         o.policy.micro_batches = way & 4 ? 4 * o.ranks : o.ranks;
         o.policy.vertical = way & 8;
-        o.policy.recompute_every = way & 16 ? 1 : 0;
+        o.policy.recompute.every = way & 16 ? 1 : 0;
         o.policy.update_elems = way & 32 ? 448 : 0;
         o.limits.persistence_elems = way & 2 ? 6 : 0;
         o.limits.persistence_total = 1 << 20;

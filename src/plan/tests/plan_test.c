@@ -2,6 +2,7 @@
 // The passes and the finished plan, on small graphs and an imagined device: nothing runs here.
 #include "plan/private.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/plans.h"
@@ -160,7 +161,7 @@ static void recomputing_saves_bytes_and_keeps_the_fingerprint(void **state)
     struct sw_plan_options o = options();
     struct sw_plan *keep = plan_tower(6, &o);
     for (int every = 1; every <= 4; every++) {
-        o.policy.recompute_every = every;
+        o.policy.recompute.every = every;
         struct sw_plan *again = plan_tower(6, &o);
         int clones = 0;
         for (int32_t i = 0; i < again->programs[0].n_instrs; i++) {
@@ -175,11 +176,59 @@ static void recomputing_saves_bytes_and_keeps_the_fingerprint(void **state)
     sw_plan_close(keep);
 }
 
+/* The last block that has an op in backward again; -1 = none has. */
+static int last_recomputed(const struct sw_program *p)
+{
+    int last = -1;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const struct sw_ir_op *op = &p->ir->ops[p->instrs[i].op];
+        const int block = op->is_clone ? atoi(p->ir->scopes[op->scope].name + strlen("h.")) : -1;
+        last = block > last ? block : last;
+    }
+    return last;
+}
+
+/* The more blocks, the more work, and, one by one, the fewer bytes; all of them is what no number
+ * says. */
+static void some_blocks_are_recomputed_and_the_last_ones_kept(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 6 };
+    struct sw_plan_options o = options();
+    o.keep_cheap = true; /* else single values of the last blocks are made again, too */
+    for (int every = 0; every <= 3; every++) {
+        o.policy.recompute = (struct sw_recompute){0};
+        struct sw_plan *less = plan_tower(BLOCKS, &o);
+        const uint64_t fingerprint = less->fingerprint;
+        const size_t bytes = less->programs[0].transient_bytes;
+        for (int blocks = 1; blocks <= BLOCKS && every > 0; blocks++) {
+            o.policy.recompute = (struct sw_recompute){every, blocks};
+            struct sw_plan *more = plan_tower(BLOCKS, &o);
+            const struct sw_program *p = &more->programs[0];
+            assert_true(p->transient_bytes < bytes);
+            assert_true(every > 1 || p->transient_bytes <= less->programs[0].transient_bytes);
+            assert_true(p->flops > less->programs[0].flops);
+            assert_true(more->fingerprint == fingerprint);
+            assert_int_equal(p->recomputed.blocks, blocks);
+            assert_int_equal(p->recomputed.of, BLOCKS);
+            assert_int_equal(last_recomputed(p), blocks - 1);
+            sw_plan_close(less);
+            less = more;
+        }
+        o.policy.recompute.blocks = 0;
+        struct sw_plan *all = plan_tower(BLOCKS, &o);
+        assert_int_equal(all->programs[0].transient_bytes, less->programs[0].transient_bytes);
+        assert_int_equal(all->programs[0].n_instrs, less->programs[0].n_instrs);
+        sw_plan_close(all);
+        sw_plan_close(less);
+    }
+}
+
 static void clones_keep_their_path(void **state)
 {
     (void)state;
     struct sw_plan_options o = options();
-    o.policy.recompute_every = 1;
+    o.policy.recompute.every = 1;
     struct sw_plan *plan = plan_tower(3, &o);
     const struct sw_program *program = &plan->programs[0];
     int seen = 0;
@@ -500,7 +549,7 @@ static void vertical_moves_parameters_once(void **state)
     for (int every = 0; every <= 2; every++) {
         for (int ranks = 1; ranks <= 3; ranks++) {
             struct sw_plan_options o = options();
-            o.policy.recompute_every = every;
+            o.policy.recompute.every = every;
             o.ranks = ranks;
             o.policy.stage = 3;
             o.policy.states_tier = o.policy.params_tier = SW_TIER_HOST;
@@ -737,7 +786,7 @@ static void tiles_bound_what_is_on_the_device(void **state)
         o.clip = way & 4 ? 1 : 0;
         o.policy.micro_batches = way & 8 ? 4 : 1;
         o.policy.vertical = (way & 8) && (way & 1);
-        o.policy.recompute_every = way & 2 ? 1 : 0;
+        o.policy.recompute.every = way & 2 ? 1 : 0;
         o.policy.update_elems = 100000;
         const bool tied = way & 16;
         struct sw_plan *whole = plan_wide_layer(&o, tied);
@@ -922,6 +971,7 @@ int main(void)
         cmocka_unit_test(fusing_joins_bias_and_activation),
         cmocka_unit_test(fusing_without_memory_fails_and_plans_nothing_else),
         cmocka_unit_test(recomputing_saves_bytes_and_keeps_the_fingerprint),
+        cmocka_unit_test(some_blocks_are_recomputed_and_the_last_ones_kept),
         cmocka_unit_test(clones_keep_their_path),
         cmocka_unit_test(fingerprint_tells_what_changes_bits),
         cmocka_unit_test(accumulators_exist_for_more_than_one_micro_batch),

@@ -201,7 +201,7 @@ static void a_block_that_runs_again_keeps_as_little(void **state)
     (void)state;
     for (int every = 1; every <= LAYERS; every++) {
         struct sw_plan_options o = options();
-        o.policy.recompute_every = every;
+        o.policy.recompute.every = every;
         struct sw_plan *less = plan_of(&models[0], &o);
         o.keep_cheap = true;
         struct sw_plan *all = plan_of(&models[0], &o);

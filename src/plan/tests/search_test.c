@@ -102,8 +102,12 @@ static struct sw_search search_of(struct world *w, size_t budget)
     static double rates[SW_LOAD_COUNT];
     sw_builtin_rates(rates);
     return (struct sw_search){
-        .fixed =
-            {.device = {query, NULL}, .clip = 1, .rule = &adam, .kernel_set = "test", .ranks = 1},
+        .fixed = {.device = {query, NULL},
+                  .clip = 1,
+                  .rule = &adam,
+                  .kernel_set = "test",
+                  .keep_cheap = true, /* else who keeps a block computes as much again */
+                  .ranks = 1},
         .memory = {budget},
         .any_micro_batch = true,
         .rates = rates,
@@ -123,20 +127,27 @@ static sw_status look_for(const struct sw_search *s, struct sw_policy *policy, s
     return st;
 }
 
-static size_t bytes_of(int64_t micro_batch, int64_t every)
+/* A plan of that very recomputation. */
+static size_t bytes_of_blocks(int64_t micro_batch, int64_t every, int64_t blocks)
 {
     struct world w = {.n_tries = 0};
     struct sw_search s = search_of(&w, 0);
     struct sw_policy policy;
     struct sw_plan *plan = NULL;
     s.any_micro_batch = false;
-    s.asked = (struct sw_policy){
-        .micro_batch = micro_batch, .micro_batches = TRAIN / micro_batch, .recompute_every = every};
+    s.asked = (struct sw_policy){.micro_batch = micro_batch,
+                                 .micro_batches = TRAIN / micro_batch,
+                                 .recompute = {every, blocks}};
     assert_int_equal(look_for(&s, &policy, &plan), SW_OK);
     assert_int_equal(w.n_tries, 0); /* nothing is chosen, so nobody is asked */
     const size_t bytes = plan->tier_bytes[SW_TIER_DEVICE];
     sw_plan_close(plan);
     return bytes;
+}
+
+static size_t bytes_of(int64_t micro_batch, int64_t every)
+{
+    return bytes_of_blocks(micro_batch, every, 0);
 }
 
 /* Micro-batches that cannot fit are passed over, and none that fits. */
@@ -187,25 +198,67 @@ static void what_does_not_fit_another_rank_is_not_taken(void **state)
 }
 
 /* Of one micro-batch recomputations are tried in one order, none first, which ends it where it
- * fits. */
+ * fits. Else all blocks, then fewer by halves, until one block too few does not fit. */
 static void recomputation_is_tried_from_none_on(void **state)
 {
     (void)state;
-    const size_t none = bytes_of(TRAIN, 0), blocks = bytes_of(TRAIN, 1);
-    assert_true(blocks < none);
-    for (int tight = 0; tight < 2; tight++) {
+    size_t need[BLOCKS + 1]; /* by the number of blocks that are recomputed one by one */
+    for (int m = 0; m <= BLOCKS; m++) {
+        need[m] = bytes_of_blocks(TRAIN, m > 0, m);
+        assert_true(m == 0 || need[m] <= need[m - 1]);
+    }
+    assert_true(need[BLOCKS] == bytes_of(TRAIN, 1));
+    for (int m = 0; m < 3; m++) {
         struct world w = {.n_tries = 0};
-        struct sw_search s = search_of(&w, tight ? none - 1 : none);
+        struct sw_search s = search_of(&w, need[m]);
         struct sw_policy policy;
         struct sw_plan *plan = NULL;
         s.any_recompute = true;
         assert_int_equal(look_for(&s, &policy, &plan), SW_OK);
         assert_int_equal(policy.micro_batch, TRAIN);
-        assert_int_equal(policy.recompute_every, tight);
-        assert_int_equal(w.n_tries, tight ? 5 : 1); /* none; every 1, 2, 3, 6 of 6 blocks */
+        assert_int_equal(policy.recompute.every, m > 0);
+        assert_int_equal(policy.recompute.blocks, m);
+        assert_int_equal(plan->programs[0].recomputed.blocks, m);
+        assert_int_equal(plan->programs[0].recomputed.of, m > 0 ? BLOCKS : 0);
+        /* none; 6, 3, 1 and for 2 of them also 2; pairs of one block less, which are no pairs */
+        static const int n_tries[] = {1, 4, 5};
+        assert_int_equal(w.n_tries, n_tries[m]);
         assert_int_equal(w.n_graphs, 1);
         sw_plan_close(plan);
     }
+}
+
+/* More of them than there are is a mistake, whoever asks. */
+static void more_blocks_than_there_are_are_refused(void **state)
+{
+    (void)state;
+    for (int any = 0; any < 2; any++) {
+        struct world w = {.n_tries = 0};
+        struct sw_search s = search_of(&w, 0);
+        struct sw_policy policy;
+        struct sw_plan *plan = NULL;
+        s.any_micro_batch = any != 0;
+        s.asked = (struct sw_policy){
+            .micro_batch = 4, .micro_batches = TRAIN / 4, .recompute = {1, BLOCKS + 1}};
+        assert_int_equal(look_for(&s, &policy, &plan), SW_E_CONFIG);
+        assert_non_null(strstr(sw_error_message(), "spillway.recompute_blocks: wanted at most"));
+        assert_non_null(strstr(sw_error_message(), "6, and it is 7"));
+    }
+}
+
+/* Where only some blocks are recomputed, all of them are the smaller change. */
+static void the_rest_of_the_blocks_would_help(void **state)
+{
+    (void)state;
+    struct world w = {.n_tries = 0};
+    struct sw_search s = search_of(&w, bytes_of_blocks(TRAIN, 1, 2) - 1);
+    struct sw_policy policy;
+    struct sw_plan *plan = NULL;
+    s.any_micro_batch = false;
+    s.asked = (struct sw_policy){.micro_batch = TRAIN, .micro_batches = 1, .recompute = {1, 2}};
+    assert_int_equal(look_for(&s, &policy, &plan), SW_E_NOMEM);
+    assert_non_null(strstr(sw_error_message(), "a larger spillway.recompute_blocks"));
+    assert_non_null(strstr(sw_error_message(), "; it fits with spillway.recompute_blocks null"));
 }
 
 static void a_policy_is_one_line(void **state)
@@ -214,7 +267,7 @@ static void a_policy_is_one_line(void **state)
     struct sw_str text = {0};
     const struct sw_policy policy = {.micro_batch = 4,
                                      .micro_batches = 6,
-                                     .recompute_every = 2,
+                                     .recompute = {2, 5},
                                      .vertical = true,
                                      .stage = 3,
                                      .states_tier = SW_TIER_DISK,
@@ -226,10 +279,11 @@ static void a_policy_is_one_line(void **state)
                                      .transfer_bytes = 10,
                                      .prefetch_elems = 11};
     sw_policy_print(&policy, &text);
-    assert_string_equal(sw_str_text(&text),
-                        "micro-batch 4 x 6, recompute 2, vertical, stage 3, states on disk (a "
-                        "share of 0.5), parameters on host, budgets 7 8 9, tiles of 100 bytes, "
-                        "slots 2, ahead 10 bytes and 11 elements");
+    assert_string_equal(
+        sw_str_text(&text),
+        "micro-batch 4 x 6, recompute 2 of the first 5 blocks, vertical, stage 3, states on disk "
+        "(a share of 0.5), parameters on host, budgets 7 8 9, tiles of 100 bytes, "
+        "slots 2, ahead 10 bytes and 11 elements");
     sw_str_fini(&text);
 }
 
@@ -268,6 +322,8 @@ int main(void)
         cmocka_unit_test(the_search_takes_the_largest_and_tries_few),
         cmocka_unit_test(what_does_not_fit_another_rank_is_not_taken),
         cmocka_unit_test(recomputation_is_tried_from_none_on),
+        cmocka_unit_test(more_blocks_than_there_are_are_refused),
+        cmocka_unit_test(the_rest_of_the_blocks_would_help),
         cmocka_unit_test(a_policy_is_one_line),
         cmocka_unit_test(survives_lack_of_memory),
     };
