@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stays of a run in its folder: checkpoints, what goes beside weights, and the model.
+#include <limits.h>
+#include <unistd.h>
+
+#include "hf/hf.h"
+#include "job/training.h"
+#include "spillway/checkpoint.h"
+
+sw_status sw_job_save(struct job *job, bool in_haste)
+{
+    const int64_t step = sw_engine_step(job->engine);
+    if (job->saved_step == step) {
+        return SW_OK;
+    }
+    if (job->options->eval_every > 0 && job->val_step != step && !in_haste) {
+        SW_TRY(sw_job_validate(job));
+    }
+    const enum sw_metric metric = job->task.metric;
+    const struct sw_save_options options = {
+        .keep_last = (int)sw_min_i64(job->options->keep_last, INT_MAX),
+        .val_loss = job->val_step == step ? job->val_loss : NAN,
+        .metric = job->options->task.metric ? sw_metric_name(metric) : NULL,
+        .metric_value = job->val_step == step ? job->measure.of[metric] : NAN,
+        .metric_falls = metric == SW_METRIC_PERPLEXITY};
+    SW_TRY(sw_save(job->engine, job->options->output, &options));
+    job->saved_step = step;
+    return SW_OK;
+}
+
+/* OUTPUT/tokenizer: what goes beside the weights of this run, wherever they are exported to and
+ * whatever has become of the model's folder and the text by then. */
+static sw_status beside_path(const struct job *job, char *path, size_t cap)
+{
+    const int n = snprintf(path, cap, "%s/tokenizer", job->options->output);
+    return n > 0 && (size_t)n < cap ? SW_OK : SW_FAIL(SW_E_ARG, "--output: the path is too long");
+}
+
+sw_status sw_job_save_beside(const struct job *job)
+{
+    char path[4096];
+    const char *model = job->facts.model_folder;
+    if (!job->leads || (!job->tokenizer && !model)) {
+        return SW_OK;
+    }
+    SW_TRY(beside_path(job, path, sizeof path));
+    SW_TRY(sw_mkdirs(path));
+    if (model) {
+        SW_TRY(sw_hf_copy_sidecars(model, path));
+    }
+    if (!job->tokenizer) {
+        return SW_OK;
+    }
+    const char *from = sw_job_tokenizer_path(job->options);
+    if (model && from && !sw_hf_is_same_folder(model, from)) {
+        sw_tokenizer_remove(path); /* the model's: two would be there */
+    }
+    SW_TRY(sw_tokenizer_save(job->tokenizer, path));
+    return sw_job_chat_save(&job->chat, path); /* goes before that of the tokenizer */
+}
+
+/* OUTPUT/model, or OUTPUT/adapter where adapters are trained. */
+static const char *export_path(const struct job *job, char *path, size_t cap)
+{
+    snprintf(path, cap, "%s/%s", job->options->output, job->facts.lora ? "adapter" : "model");
+    return path;
+}
+
+sw_status sw_job_check_model(const struct job *job)
+{
+    char path[4096];
+    export_path(job, path, sizeof path);
+    return job->options->no_export || !job->leads
+               ? SW_OK
+               : sw_engine_check_folder(path, job->first_step > 0);
+}
+
+sw_status sw_job_claim_model(const struct job *job)
+{
+    char path[4096];
+    export_path(job, path, sizeof path);
+    return job->options->no_export || !job->leads
+               ? SW_OK
+               : sw_engine_claim_folder(path, job->first_step > 0);
+}
+
+sw_status sw_job_export_model(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    char path[4096], from[4096], beside[4096], note[256] = "";
+    export_path(job, path, sizeof path);
+    const enum sw_dtype dtype =
+        o->export_dtype < 0 ? job->facts.export_dtype : (enum sw_dtype)o->export_dtype;
+    if (job->facts.ranks == 1 && !o->export_best) {
+        SW_TRY(sw_engine_export_weights(job->engine, path, dtype));
+    } else {
+        snprintf(from, sizeof from, "%s%s", o->output, o->export_best ? "/best" : "");
+        SW_TRY(sw_job_export_saved(from, path, dtype, note, sizeof note));
+    }
+    const char *what = job->facts.lora ? "adapter" : "model";
+    SW_TRY(beside_path(job, beside, sizeof beside));
+    if (access(beside, R_OK) == 0) {
+        sw_tokenizer_remove(path); /* of an export before */
+        SW_TRY(sw_hf_copy_sidecars(beside, path));
+    }
+    if (o->export_best) {
+        fprintf(job->out, "%s: %s, of the best checkpoint: %s\n", what, path, note);
+    } else {
+        fprintf(job->out, "%s: %s\n", what, path);
+    }
+    return SW_OK;
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training says to people: at its start, of its steps, at its end.
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "job/training.h"
+#include "model/model.h"
+
+/* ---- at its start ---- */
+
+static const char *format_tier(const struct job *job, enum sw_tier tier, char buf[32])
+{
+    return sw_format_bytes(buf, 32, (double)sw_engine_tier_bytes(job->engine, tier));
+}
+
+static void print_task(const struct job *job)
+{
+    const struct sw_job_task *t = &job->task;
+    const int64_t n_cut = sw_dataset_n_cut(job->dataset, SW_SPLIT_TRAIN);
+    fprintf(job->out, "task: %s, %s", t->task->name, t->task->what);
+    for (int64_t i = 0; i < t->data.n_labels && i < 12 && t->names; i++) {
+        fprintf(job->out, "%s%s", i ? ", " : "; classes ", t->names[i]);
+    }
+    fputs(t->names && t->data.n_labels > 12 ? ", ..\n" : "\n", job->out);
+    fprintf(job->out, "data: %lld records, %lld cut\n",
+            (long long)sw_dataset_n_documents(job->dataset, SW_SPLIT_TRAIN), (long long)n_cut);
+}
+
+/* What a user may not expect: a model from nothing, letters as tokens, a setting that nobody
+ * made. */
+static void print_origins(const struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    const struct sw_engine_facts *e = &job->facts;
+    const struct sw_config *c = e->config;
+    char source[256];
+    if (!e->model_folder && job->first_step == 0) {
+        const bool preset = sw_model_is_preset(o->model) && access(o->model, F_OK) != 0;
+        fprintf(job->out, "%s%s: weights drawn with seed %llu, %s%s\n", preset ? "preset " : "",
+                o->model, (unsigned long long)e->seed,
+                preset ? "there is no folder ./" : "it is a configuration alone",
+                preset ? o->model : "");
+    }
+    if (!sw_job_is_text(job)) {
+        print_task(job);
+    } else if (!job->tokenizer) {
+        fputs("tokens: those of the shards (no tokenizer)\n", job->out);
+    } else if (!sw_job_tokenizer_path(o)) {
+        fputs("tokens: characters of the text (no tokenizer)\n", job->out);
+    } else {
+        fprintf(job->out, "tokens: %s of %s\n", sw_tokenizer_kind(job->tokenizer),
+                sw_job_tokenizer_path(o));
+    }
+    const char *from = sw_config_source(c, "gradient_clipping", source, sizeof source);
+    const bool asked = strcmp(from, "default") != 0 && strncmp(from, "configuration:", 14) != 0;
+    fprintf(job->out, "update: %s, lr ", c->optimizer.name);
+    if (c->scheduler.type == SW_SCHEDULER_NONE) {
+        fprintf(job->out, "%g, ", c->optimizer.lr);
+    } else {
+        fprintf(job->out, "of %s, ", c->scheduler.name);
+    }
+    if (c->misc.gradient_clipping > 0) {
+        fprintf(job->out, "clipped to norm %g%s\n", c->misc.gradient_clipping,
+                asked ? "" : " (default; gradient_clipping)");
+    } else {
+        fputs("not clipped\n", job->out);
+    }
+}
+
+/* Rows that are documents, not parts of a stream. */
+static void print_rows(const struct job *job)
+{
+    if (job->packed) {
+        fprintf(job->out, "packed: rows hold several documents; %.1f%% of them is padding\n",
+                100 * sw_dataset_padding(job->dataset, SW_SPLIT_TRAIN));
+    }
+    if (job->chat.chat) {
+        sw_job_chat_print(&job->chat, job->dataset, job->tokens, job->out);
+    }
+    if (job->options->seq_len == 0 &&
+        (job->chat.chat || job->packed || job->tokens < job->facts.context)) {
+        fprintf(job->out,
+                "rows: %lld tokens, the lesser of %d and the model's context; --seq-len sets it\n",
+                (long long)job->tokens, SW_DEFAULT_TOKENS);
+    }
+}
+
+void sw_job_print_head(const struct job *job)
+{
+    char bytes[SW_TIER_COUNT][32];
+    struct sw_str chosen = {0};
+    fprintf(job->out, "model %s, %lld parameters, %s\n", job->options->model,
+            (long long)sw_engine_parameters(job->engine), sw_dtype_name(job->facts.dtype));
+    print_origins(job);
+    if (job->facts.lora) {
+        fprintf(job->out, "lora: %lld parameters are trained, the others frozen%s%s\n",
+                (long long)sw_engine_trained_parameters(job->engine),
+                job->options->adapter ? "; goes on with " : "",
+                job->options->adapter ? job->options->adapter : "");
+    }
+    fprintf(job->out, "batch %lld x %lld ", (long long)job->micro_batches, (long long)job->batch);
+    if (sw_job_is_images(job)) {
+        fputs("images", job->out);
+    } else {
+        fprintf(job->out, "of %lld tokens", (long long)job->tokens);
+    }
+    fprintf(job->out, "; %lld training samples\n",
+            (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
+    print_rows(job);
+    sw_config_print_chosen(job->facts.config, false, &chosen);
+    if (chosen.len > 0) {
+        fprintf(job->out, "chosen: %s\n", sw_str_text(&chosen));
+    }
+    sw_str_fini(&chosen);
+    if (strcmp(job->facts.device_name, "cpu") != 0) {
+        fprintf(job->out, "device: %s\n", job->facts.device_name);
+    }
+    fprintf(job->out, "plan%s: device %s, host %s, disk %s\nkernels: %s\n",
+            job->facts.ranks > 1 ? " of a rank" : "",
+            format_tier(job, SW_TIER_DEVICE, bytes[SW_TIER_DEVICE]),
+            format_tier(job, SW_TIER_HOST, bytes[SW_TIER_HOST]),
+            format_tier(job, SW_TIER_DISK, bytes[SW_TIER_DISK]), job->facts.kernel_set);
+    if (sw_job_has_disk(job)) {
+        fprintf(job->out, "disk: updates %s\n",
+                sw_engine_writes_in_place(job->engine)
+                    ? "written in place: after a step that fails a checkpoint is needed"
+                    : "go beside what they replace: a step that fails changes nothing");
+    }
+    if (job->first_step > 0) {
+        fprintf(job->out, "resumed at step %lld\n", (long long)job->first_step);
+    }
+    fflush(job->out);
+}
+
+void sw_job_print_room(const struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    const int64_t bytes = sw_engine_checkpoint_bytes(job->engine);
+    const int64_t left = sw_max_i64(o->steps - job->first_step, 0);
+    int64_t n = o->save_every > 0 ? sw_ceil_div(left, o->save_every) : left > 0;
+    if (o->keep_last > 0) { /* those, the best, and the one that is being written */
+        n = sw_min_i64(n, o->keep_last + 1 + (o->eval_every > 0));
+    }
+    double needed = (double)bytes * (double)n;
+    struct sw_ckpt_list list;
+    if (o->keep_last > 0 && job->first_step > 0 && sw_ckpt_list(o->output, &list) == SW_OK) {
+        for (int64_t i = 0; i < list.n_items; i++) { /* they make room one by one */
+            needed -= (double)list.items[i].bytes;
+        }
+        needed = fmax(needed, (double)bytes);
+        sw_ckpt_list_fini(&list);
+    }
+    struct statvfs disk;
+    if (n == 0 || statvfs(o->output, &disk) != 0) {
+        return; /* nothing is saved, or nobody knows */
+    }
+    char one[32], all[32], room[32];
+    const double free_bytes = (double)disk.f_bavail * (double)disk.f_frsize;
+    sw_format_bytes(one, sizeof one, (double)bytes);
+    sw_format_bytes(all, sizeof all, needed);
+    sw_format_bytes(room, sizeof room, free_bytes);
+    fprintf(job->out, "checkpoints: %s each, %s more in all; %s free in %s\n", one, all, room,
+            o->output);
+    if (needed > free_bytes) {
+        char missing[32];
+        sw_log(SW_LOG_WARN,
+               "checkpoints will take %s more than is free in %s: %lld of %s each; --keep-last and "
+               "--save-every set how many there are",
+               sw_format_bytes(missing, sizeof missing, needed - free_bytes), o->output,
+               (long long)n, one);
+    }
+}
+
+/* ---- of a step ---- */
+
+static const char *unit_of(const struct job *job)
+{
+    return sw_job_is_images(job) ? "images/s" : "tok/s";
+}
+
+/* "\tval 2.3237 f1 0.8" of a step with a validation. */
+static void format_validation(const struct job *job, char *buf, size_t cap)
+{
+    const enum sw_metric metric = job->task.metric;
+    const int n = snprintf(buf, cap, "\tval %.4f", job->val_loss);
+    if (sw_job_counts_metrics(job)) {
+        snprintf(buf + n, cap - (size_t)n, " %s %.4f", sw_metric_name(metric),
+                 job->measure.of[metric]);
+    }
+}
+
+/* Every so many steps, where lines are no live line. */
+static int64_t log_every(const struct job *job)
+{
+    return sw_max_i64(job->facts.config->misc.steps_per_print, 1);
+}
+
+/* As DeepSpeed's wall_clock_breakdown has it. */
+static void print_times(const struct job *job, const struct sw_job_step *step)
+{
+    const double backward = sw_job_seconds(step, SW_JOB_BACKWARD_NS);
+    const double reduce = sw_job_seconds(step, SW_JOB_REDUCE_NS);
+    fprintf(job->out,
+            "time (ms) | fwd: %.2f | bwd: %.2f | bwd_inner: %.2f | bwd_allreduce: %.2f | step: "
+            "%.2f\n",
+            1e3 * sw_job_seconds(step, SW_JOB_FORWARD_NS), 1e3 * backward,
+            1e3 * fmax(backward - reduce, 0), 1e3 * reduce,
+            1e3 * sw_job_seconds(step, SW_JOB_UPDATE_NS));
+}
+
+void sw_job_print_step(struct job *job, const struct sw_job_step *step)
+{
+    const struct sw_train_options *o = job->options;
+    const struct sw_step_report *r = &step->report;
+    char eta[32], device[32], host[32], val[80] = "", queues[128] = "", text[512];
+    const double seconds = sw_job_seconds(step, SW_JOB_STEP_NS), now = sw_now_s();
+    sw_pace_mark(&job->told.pace, now, r->step);
+    sw_format_eta(sw_pace_left(&job->told.pace, now, r->step, o->steps - r->step), eta, sizeof eta);
+    sw_format_bytes(device, sizeof device, (double)step->most[SW_JOB_DEVICE]);
+    sw_format_bytes(host, sizeof host, (double)step->most[SW_JOB_HOST]);
+    if (step->validated) {
+        format_validation(job, val, sizeof val);
+    }
+    if (sw_job_has_disk(job)) {
+        sw_queue_use_line(&step->use, queues, sizeof queues);
+    }
+    snprintf(text, sizeof text,
+             "step %lld/%lld\teta %s\tloss %.4f%s%s\tnorm %.3f\tlr %.3e\t%.0f ms\t%.0f %s\tdevice "
+             "%s\thost %s%s",
+             (long long)r->step, (long long)o->steps, eta, r->loss,
+             r->skipped ? " (skipped: overflow)" : "", val, r->grad_norm, r->lr, seconds * 1e3,
+             (double)sw_job_units(job) / seconds, unit_of(job), device, host, queues);
+    const bool lasting = step->validated || r->step == o->steps || r->skipped ||
+                         (!job->progress.live && r->step % log_every(job) == 0);
+    sw_progress_step(&job->progress, text, (double)r->step / (double)o->steps,
+                     lasting ? LINE_STAYS : LINE_PASSES);
+    if (lasting && job->facts.config->misc.wall_clock_breakdown) {
+        print_times(job, step);
+    }
+}
+
+/* ---- at its end ---- */
+
+/* Of all ranks, and all steps. */
+static void print_queues(struct job *job)
+{
+    struct queue_use use;
+    struct sw_str text = {0};
+    sw_queue_use(job->shared.ran, job->shared.n, &use);
+    sw_queue_use_report(&use, &text);
+    fputs(sw_str_text(&text), job->out);
+    sw_str_fini(&text);
+}
+
+void sw_job_print_end(struct job *job, const struct sw_train_result *result)
+{
+    if (result->step == job->first_step) {
+        fprintf(job->out, "nothing to do: step %lld was the last\n", (long long)job->first_step);
+        return;
+    }
+    fprintf(job->out, "%lld steps in %.1f s, %.0f %s, loss %.4f",
+            (long long)(result->step - job->first_step), result->seconds, result->tokens_per_s,
+            unit_of(job), result->loss);
+    if (isfinite(result->val_loss)) {
+        fprintf(job->out, ", validation loss %.4f", result->val_loss);
+    }
+    fputc('\n', job->out);
+    if (sw_job_has_disk(job)) {
+        print_queues(job);
+    }
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training job reads: the task, its tokenizer, an engine, the dataset; also for a plan, and
+// for those whose loop is their own.
+#include <stdlib.h>
+#include <string.h>
+
+#include "hf/hf.h"
+#include "job/training.h"
+#include "model/model.h"
+#include "spillway/comm.h"
+
+enum { DEFAULT_CONFIG_CAP = 512 };
+static const char default_config[] =
+    "{\"train_micro_batch_size_per_gpu\": 8, \"gradient_accumulation_steps\": 1,"
+    " \"gradient_clipping\": 1.0,"
+    " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": %s, \"betas\": [0.9, 0.99],"
+    " \"weight_decay\": 0.1}}, \"spillway\": {\"decay_1d\": false}}";
+
+static bool is_shard(const char *path)
+{
+    const size_t len = strlen(path);
+    return len > 4 && strcmp(path + len - 4, ".bin") == 0;
+}
+
+const char *sw_job_tokenizer_path(const struct sw_train_options *o)
+{
+    if (!o->tokenizer && o->adapter && sw_tokenizer_is_there(o->adapter)) {
+        return o->adapter;
+    }
+    return o->tokenizer ? o->tokenizer : sw_tokenizer_is_there(o->model) ? o->model : NULL;
+}
+
+static sw_status choose_task(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    const struct sw_dataset_options files = {
+        .files = o->data, .n_files = o->n_data, .as_text = o->as_text};
+    SW_TRY(sw_job_task_choose(&o->task, o->model, &files, &job->task));
+    if (!sw_job_is_text(job) && !sw_job_is_answered(job) && o->sample_every > 0) {
+        return SW_FAIL(SW_E_ARG, "--sample-every: a model for the task \"%s\" continues no text",
+                       job->task.task->name);
+    }
+    if (sw_job_is_answered(job) && o->sample_every > 0 &&
+        !(o->sample_prompt && *o->sample_prompt)) {
+        return SW_FAIL(SW_E_ARG,
+                       "--sample-every: an encoder-decoder writes a text for one that it reads; "
+                       "wanted --sample-prompt");
+    }
+    return SW_OK;
+}
+
+sw_status sw_job_open_tokenizer(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    const char *folder = sw_job_tokenizer_path(o);
+    SW_TRY(choose_task(job));
+    if (!sw_job_is_text(job)) {
+        return folder ? sw_tokenizer_open(folder, NULL, &job->tokenizer) : SW_OK;
+    }
+    SW_TRY(sw_job_chat_choose(o, job->comm, &job->chat));
+    if (folder) {
+        SW_TRY(sw_tokenizer_open(folder, NULL, &job->tokenizer));
+    }
+    SW_TRY(sw_job_chat_open(o, folder, job->tokenizer, &job->chat));
+    if (folder) {
+        return SW_OK;
+    }
+    if (o->n_data < 1 || (!o->as_text && is_shard(o->data[0]))) {
+        return SW_OK; /* tokens already */
+    }
+    return sw_tokenizer_open_chars_of(o->data, o->n_data, o->as_text, &job->tokenizer);
+}
+
+/* A launcher that starts a job again on fewer ranks says how many the first start had. */
+static int batch_ranks(void)
+{
+    const char *text = getenv("SPILLWAY_BATCH_RANKS");
+    const int n = text ? atoi(text) : 0;
+    return n > 0 ? n : 0;
+}
+
+/* What a job's engine is opened with; text: of the default configuration. */
+static struct sw_engine_options engine_options(const struct job *job, char *text, size_t cap)
+{
+    const struct sw_train_options *o = job->options;
+    snprintf(text, cap, default_config, sw_model_is_preset(o->model) ? "0.001" : "5e-05");
+    return (struct sw_engine_options){
+        .config_path = o->config_path,
+        .config_text = o->config_path ? NULL : text,
+        .sets = job->chat.chat ? job->chat.sets : o->sets,
+        .n_sets = job->chat.chat ? job->chat.n_sets : o->n_sets,
+        .model = o->model,
+        .adapter = o->adapter,
+        .vocab_size = job->tokenizer ? sw_tokenizer_vocab_size(job->tokenizer) : 0,
+        .task = o->task.name,
+        .labels = job->task.data.n_labels,
+        .label_names = job->task.data.label_names,
+        .target_len = o->task.target_len,
+        .seq_len = o->seq_len,
+        .seed = o->has_seed ? o->seed : 42,
+        .want_eval = o->eval_every > 0,
+        .want_logits = sw_job_counts_metrics(job),
+        .generate_tokens = o->sample_every > 0 && job->tokenizer ? -1 : 0,
+        .profile = o->profile,
+        .comm = job->comm,
+        .batch_ranks = batch_ranks(),
+        .resume_from = o->resume ? o->output : NULL,
+        .rates = o->rates,
+        .n_rates = o->n_rates,
+        .load_unverified = o->no_verify,
+    };
+}
+
+/* What an open engine says of the sizes of batches. */
+static sw_status join_engine(struct job *job)
+{
+    job->facts = sw_engine_facts(job->engine);
+    SW_TRY(sw_job_task_fit(&job->task, job->options->model, &job->facts.sizes));
+    job->batch = sw_engine_micro_batch_size(job->engine);
+    job->tokens = sw_engine_seq_len(job->engine);
+    job->micro_batches = sw_engine_micro_batches(job->engine);
+    job->local = sw_engine_local_micro_batches(job->engine);
+    return SW_OK;
+}
+
+sw_status sw_job_open_engine(struct job *job)
+{
+    char text[DEFAULT_CONFIG_CAP];
+    const struct sw_engine_options options = engine_options(job, text, sizeof text);
+    SW_TRY(sw_initialize(&options, &job->engine));
+    SW_TRY(join_engine(job));
+    return job->facts.trains
+               ? SW_OK
+               : SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
+}
+
+sw_status sw_job_open_dataset(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    const struct sw_dataset_options options = {
+        .files = o->data,
+        .n_files = o->n_data,
+        .val_files = o->val_data,
+        .n_val_files = o->n_val_data,
+        .val_fraction = o->eval_every > 0 ? SW_VAL_FRACTION : 0,
+        .tokenizer = job->tokenizer,
+        .vocab_size = sw_engine_vocab(job->engine),
+        .seq_len = job->tokens,
+        .seed = job->facts.seed,
+        .as_text = o->as_text,
+        .chat = job->chat.chat,
+        .packing = job->facts.config->spillway.packing,
+        .task = sw_job_is_text(job) ? NULL : &job->task.data,
+    };
+    job->packed = options.packing;
+    return sw_dataset_open(&options, &job->dataset);
+}
+
+sw_status sw_job_make_batches(struct job *job)
+{
+    const int64_t n = sw_max_i64(job->local, 1); /* validation takes one at least */
+    SW_TRY(sw_job_shared_open(job->facts.ranks, &job->shared));
+    if (sw_job_counts_metrics(job)) {
+        SW_TRY(sw_job_measure_open(job->engine, job->task.task, &job->measure));
+    }
+    return sw_job_rows_open(job->task.task, &job->facts.sizes, job->packed, n, &job->rows);
+}
+
+sw_status sw_job_tell_engine(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    if (!job->leads) {
+        return SW_OK;
+    }
+    struct sw_str task = {0};
+    if (!sw_job_is_text(job)) {
+        sw_job_task_text(&job->task, &task);
+    }
+    const struct sw_data_record_options options = {
+        .task = task.ptr,
+        .files = o->data,
+        .n_files = o->n_data,
+        .val_files = o->val_data,
+        .n_val_files = o->n_val_data,
+        .tokenizer = job->tokenizer,
+        .chat = job->chat.chat,
+        .n_samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN),
+    };
+    const sw_status st = task.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for the task")
+                                     : sw_data_record(&options, &job->data);
+    sw_str_fini(&task);
+    SW_TRY(st);
+    const struct sw_engine_training training = {.lock = job->lock,
+                                                .data = sw_json_root(job->data),
+                                                .allow_other_data = o->allow_other_data};
+    sw_engine_join_training(job->engine, &training);
+    return SW_OK;
+}
+
+/* ---- what a job would open ---- */
+
+struct sw_train_setup {
+    struct job job;
+    char text[DEFAULT_CONFIG_CAP];
+    struct sw_engine_options engine;
+};
+
+sw_status sw_train_setup_open(const struct sw_train_options *options, struct sw_train_setup **out)
+{
+    SW_TRY_OPTIONS(options);
+    if (!options->model || !*options->model) {
+        return SW_FAIL(SW_E_ARG, "plan wants --model");
+    }
+    SW_TRY(sw_model_check_path(options->model));
+    struct sw_train_setup *setup = sw_alloc_zero("train", 1, sizeof *setup);
+    SW_TRY_ALLOC(setup, "a plan");
+    setup->job.options = options;
+    sw_status st = sw_job_chat_check(options);
+    st = st < 0 ? st : sw_job_open_tokenizer(&setup->job);
+    if (st < 0) {
+        sw_train_setup_close(setup);
+        return st;
+    }
+    setup->engine = engine_options(&setup->job, setup->text, sizeof setup->text);
+    *out = setup;
+    return SW_OK;
+}
+
+const struct sw_engine_options *sw_train_setup_engine(const struct sw_train_setup *setup)
+{
+    return &setup->engine;
+}
+
+struct sw_tokenizer *sw_train_setup_tokenizer(const struct sw_train_setup *setup)
+{
+    return setup->job.tokenizer;
+}
+
+/* The ranks have the same samples, or hear whose are others. */
+static sw_status agree_on_data(struct job *job)
+{
+    SW_TRY(sw_job_rows_open(job->task.task, &job->facts.sizes, job->packed, 1, &job->rows));
+    const sw_status st = sw_job_agree(job->comm, job->dataset, &job->rows, "");
+    sw_job_rows_close(&job->rows);
+    return st;
+}
+
+sw_status sw_train_setup_data(struct sw_train_setup *setup, sw_engine *engine, sw_comm *comm,
+                              sw_dataset **out)
+{
+    struct job *job = &setup->job;
+    if (job->options->n_data < 1) {
+        return SW_FAIL(SW_E_ARG, "data: no files are given");
+    }
+    job->engine = engine;
+    job->comm = comm;
+    SW_TRY(join_engine(job));
+    SW_TRY(sw_job_open_dataset(job));
+    const sw_status st = job->facts.ranks > 1 ? agree_on_data(job) : SW_OK;
+    if (st < 0) {
+        sw_dataset_close(job->dataset);
+        return st;
+    }
+    *out = job->dataset;
+    return SW_OK;
+}
+
+void sw_train_setup_close(struct sw_train_setup *setup)
+{
+    if (setup) {
+        sw_job_chat_close(&setup->job.chat);
+        sw_job_task_close(&setup->job.task);
+        sw_tokenizer_close(setup->job.tokenizer);
+        sw_free(setup);
+    }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Validation: losses and metrics over the first batches of what is not trained on.
+#include "job/training.h"
+
+/* Sums and counts of each term of the loss, and metrics, over the first batches of validation. */
+static sw_status look_at_batches(struct job *job, int64_t n_batches, double *terms,
+                                 struct sw_score *score)
+{
+    const int n_terms = sw_engine_terms(job->engine);
+    double of_batch[2 * SW_TASK_MAX_LOSSES];
+    for (int64_t i = 0; i < n_batches; i++) {
+        SW_TRY(sw_job_fetch(job, SW_SPLIT_VAL, i * job->batch, 0));
+        SW_TRY(sw_engine_evaluate(job->engine, &job->rows.batches[0], of_batch));
+        for (int k = 0; k < 2 * n_terms; k++) {
+            terms[k] += of_batch[k];
+        }
+        if (score) {
+            SW_TRY(sw_job_measure_add(&job->measure, score, &job->rows, i * job->batch));
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_job_validate(struct job *job)
+{
+    const int64_t n_samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_VAL);
+    const int64_t most = job->options->eval_batches > 0 ? job->options->eval_batches : 16;
+    double terms[2 * SW_TASK_MAX_LOSSES] = {0};
+    struct sw_score *score = NULL;
+    if (sw_job_counts_metrics(job)) {
+        SW_TRY(sw_score_open(job->dataset, SW_SPLIT_VAL, NULL, &score));
+    }
+    const int64_t n_batches = sw_min_i64(sw_ceil_div(n_samples, job->batch), most);
+    const sw_status st = look_at_batches(job, n_batches, terms, score);
+    if (st >= 0) {
+        job->val_loss = terms[1] > 0 ? sw_engine_mean_loss(job->engine, terms) : NAN;
+        job->val_step = sw_engine_step(job->engine);
+        job->measure.of[SW_METRIC_PERPLEXITY] = exp(job->val_loss);
+    }
+    for (int i = 0; i < job->task.task->n_metrics && st >= 0 && score; i++) {
+        const enum sw_metric metric = job->task.task->metrics[i];
+        if (metric != SW_METRIC_PERPLEXITY) {
+            job->measure.of[metric] = sw_score_of(score, metric);
+        }
+    }
+    sw_score_close(score);
+    return st;
+}
