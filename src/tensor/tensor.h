@@ -66,3 +66,23 @@ void sw_store_f64(enum sw_dtype dtype, void *dst, int64_t i, double value);
  * finite value and for infinities; NaN becomes the quiet NaN 0x7fc0 (sign kept) with lo 0. */
 void sw_master_split(float master, uint16_t *hi, int16_t *lo);
 float sw_master_join(uint16_t hi, int16_t lo);
+
+/* ---- codes.c: numbers as codes of 8 bits, by runs that have one scale each ---- */
+
+enum { SW_CODE_RUN = 256 }; /* elements; a tensor of codes is cut between two runs alone */
+enum sw_codes { SW_CODES_SIGNED, SW_CODES_UNSIGNED };
+/* The sizes that codes stand for, as factors of the scale, ascending from 0 to 1. An unsigned code
+ * is an index; a signed one lies as far above SW_SIGNED_ZERO, or below it where the number is below
+ * 0: so there is none for -1. */
+enum { SW_SIGNED_ZERO = 127, SW_SIGNED_STEPS = 129, SW_UNSIGNED_STEPS = 256 };
+extern const float sw_signed_steps[SW_SIGNED_STEPS], sw_unsigned_steps[SW_UNSIGNED_STEPS];
+float sw_code_value(enum sw_codes codes, uint8_t code);
+/*
+ * sw_encode_run - x [n], of one run, as codes; returns their scale.
+ *
+ * The nearest of all codes, by middles in fp32; an unsigned number above 0 never becomes 0, since
+ * steps are divided by the roots of such numbers. The scale is the largest size. A number that is
+ * not finite takes its run with it: the scale is NaN then.
+ */
+float sw_encode_run(enum sw_codes codes, const float *x, int64_t n, uint8_t *out);
+void sw_decode_run(enum sw_codes codes, const uint8_t *in, float scale, int64_t n, float *out);
