@@ -97,6 +97,10 @@ static void a_refused_resume_names_every_key_that_changed(void **state)
            "text.txt --tokenizer words --steps 4 --output keys --resume",
            2, "seq_len 12 -> 11");
     expect(KEYS "--seed 9", 2, "spillway.seed ");
+#define CODED "--set optimizer.params.min_8bit_size=0 --set spillway.moments=8bit "
+    expect(KEYS CODED, 2, "spillway.moments \"fp32\" -> \"8bit\"");
+    expect(KEYS CODED "--set spillway.allow_other_math=true", 2, "exp_avg of transformer.");
+    assert_non_null(strstr(said, "is f32, wanted u8: it was saved with another spillway.moments"));
     expect(KEYS, 0, "resumed at step 2");
 }
 

@@ -63,6 +63,7 @@ static sw_status read_config(struct trace *t)
     SW_TRY(sw_config_resolve(t->config, 1, 0));
     SW_TRY(sw_config_check_built(t->config));
     SW_TRY(sw_update_rule_init(&t->config->optimizer, true, &t->rule));
+    t->rule.moments = (enum sw_moments)t->config->spillway.moments;
     return sw_schedule_init(&t->schedule, t->config, 1);
 }
 
@@ -188,11 +189,42 @@ static const struct {
              {"trust_ratio", "trust_ratio"}};
 static const char *const series[] = {"float64", "float32", "deepspeed_cpu"};
 
+/* Codes of 8 bits as what they stand for; the state beside them has the scales. */
+static sw_status decode(struct trace *t, const struct sw_persistent *item, float *out)
+{
+    char name[512];
+    const char *param = strchr(item->name, '/');
+    const int64_t n = sw_shape_elems(&item->shape), n_runs = sw_ceil_div(n, SW_CODE_RUN);
+    const enum sw_codes kind =
+        strncmp(item->name, "exp_avg_sq/", 11) == 0 ? SW_CODES_UNSIGNED : SW_CODES_SIGNED;
+    snprintf(name, sizeof name, "%.*s_scale%s", (int)(param - item->name), item->name, param);
+    const struct sw_persistent *of_scales = sw_plan_find(t->plan, name);
+    SW_ASSERT(of_scales);
+    float *scales = sw_alloc("check", (size_t)n_runs * sizeof *scales);
+    uint8_t *codes = sw_alloc("check", (size_t)n);
+    sw_status st =
+        scales && codes ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for an optimizer trace");
+    st = st < 0 ? st : sw_executor_save(t->executor, item, 0, codes, (size_t)n);
+    st = st < 0
+             ? st
+             : sw_executor_save(t->executor, of_scales, 0, scales, (size_t)n_runs * sizeof *scales);
+    for (int64_t i = 0; st >= 0 && i < n_runs; i++) {
+        const int64_t first = i * SW_CODE_RUN;
+        sw_decode_run(kind, codes + first, scales[i], sw_min_i64(SW_CODE_RUN, n - first),
+                      out + first);
+    }
+    sw_free(scales);
+    sw_free(codes);
+    return st;
+}
+
 static sw_status compare_item(struct trace *t, const struct sw_persistent *item, const char *name,
                               const char *recorded, int64_t s, float *ours)
 {
     const int64_t n = sw_shape_elems(&item->shape);
-    SW_TRY(sw_executor_save(t->executor, item, 0, ours, (size_t)n * sizeof *ours));
+    SW_TRY(item->dtype == SW_U8
+               ? decode(t, item, ours)
+               : sw_executor_save(t->executor, item, 0, ours, (size_t)n * sizeof *ours));
     for (size_t k = 0; k < SW_LEN(series); k++) {
         const struct sw_safetensor *ref =
             sw_check_tensor(t->c, "%s.%s.%s", series[k], recorded, name);

@@ -146,10 +146,15 @@ static bool nothing_but_smoothing(const struct sw_config *c)
     return c->spillway.label_smoothing >= 1;
 }
 
-static bool half_moments_of_others(const struct sw_config *c)
+static bool short_moments_of_others(const struct sw_config *c)
 {
-    return c->spillway.moments == SW_MOMENTS_BF16 && c->optimizer.type != SW_OPTIMIZER_NONE &&
+    return c->spillway.moments != SW_MOMENTS_FP32 && c->optimizer.type != SW_OPTIMIZER_NONE &&
            c->optimizer.type != SW_OPTIMIZER_ADAM;
+}
+
+static bool two_choose_moments(const struct sw_config *c)
+{
+    return sw_config_is_8bit(c->impl->optimizer) && c->spillway.moments != SW_MOMENTS_8BIT;
 }
 
 static bool boundary_without_whole_gradients(const struct sw_config *c)
@@ -291,7 +296,10 @@ static const struct rule impossible[] = {
     {"optimizer.params.nesterov", nesterov_without_momentum,
      "needs momentum above 0 and no dampening"},
     {"spillway.label_smoothing", nothing_but_smoothing, "wanted a number below 1"},
-    {"spillway.moments", half_moments_of_others, "\"bf16\" is for Adam and AdamW"},
+    {"spillway.moments", short_moments_of_others, "\"bf16\" and \"8bit\" are for Adam and AdamW"},
+    {"spillway.moments", two_choose_moments,
+     "optimizer.type Adam8bit and AdamW8bit keep them in 8 bits: leave this out, or name the type "
+     "Adam or AdamW"},
     {"spillway.reduce", boundary_without_whole_gradients,
      "\"boundary\" keeps whole gradients, which stages 2 and 3 do not"},
     {"spillway.update", host_updates_without_states,

@@ -35,7 +35,7 @@ struct sw_batch_config {
 
 enum sw_optimizer_type {
     SW_OPTIMIZER_NONE, /* no optimizer block */
-    SW_OPTIMIZER_ADAM, /* Adam and AdamW: see adam_w_mode */
+    SW_OPTIMIZER_ADAM, /* Adam and AdamW: see adam_w_mode; of 8 bits: see spillway.moments */
     SW_OPTIMIZER_SGD,
     SW_OPTIMIZER_LAMB,
     SW_OPTIMIZER_ADAGRAD,
@@ -54,6 +54,7 @@ struct sw_optimizer_config {
     struct sw_config_numbers betas; /* two, or none for optimizers without */
     bool bias_correction;           /* Adam, LAMB */
     bool adam_w_mode;               /* decoupled weight decay; always true for AdamW */
+    int64_t min_8bit_size;          /* elements from which on Adam's moments are of 8 bits */
     double momentum, dampening;     /* SGD; momentum also RMSprop, Muon, Adafactor */
     bool nesterov, maximize;
     double max_coeff, min_coeff; /* LAMB: bounds of the trust ratio */
@@ -178,7 +179,7 @@ enum sw_loss_mean {
 };
 /* Where states that lie in host memory are updated. */
 enum sw_update_place { SW_PLACE_AUTO, SW_PLACE_DEVICE, SW_PLACE_HOST };
-enum sw_moments { SW_MOMENTS_FP32, SW_MOMENTS_BF16 };
+enum sw_moments { SW_MOMENTS_FP32, SW_MOMENTS_BF16, SW_MOMENTS_8BIT };
 enum sw_reduce_order { SW_REDUCE_CANONICAL, SW_REDUCE_BOUNDARY };
 enum sw_step_schedule { SW_STEP_HORIZONTAL, SW_STEP_VERTICAL };
 enum sw_kernel_set { SW_KERNELS_FAST, SW_KERNELS_REFERENCE };

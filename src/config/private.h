@@ -116,6 +116,8 @@ const char *sw_config_leaf(const char *path);
 const struct config_variant *sw_config_find_variant(const struct config_variant *list, size_t n,
                                                     const char *name);
 struct config_entry *sw_config_find_entry(const struct sw_config *config, const char *path);
+/* Adam8bit, AdamW8bit. */
+bool sw_config_is_8bit(const struct config_variant *optimizer);
 /* Effective value of a choice, compared with its canonical name. */
 bool sw_config_choice_is(const struct sw_config *config, const char *path, const char *name);
 bool sw_config_json_equal(const struct sw_json *a, const struct sw_json *b);

@@ -363,6 +363,28 @@ static void derive(struct sw_config *config, const char *path, bool value, bool 
     entry->origin = SW_CONFIG_DERIVED;
 }
 
+bool sw_config_is_8bit(const struct config_variant *optimizer)
+{
+    return optimizer &&
+           (strcmp(optimizer->name, "Adam8bit") == 0 || strcmp(optimizer->name, "AdamW8bit") == 0);
+}
+
+/* What the name of the optimizer says. */
+static void derive_adam(struct sw_config *config)
+{
+    const struct config_variant *optimizer = config->impl->optimizer;
+    struct config_entry *moments = sw_config_find_entry(config, "spillway.moments");
+    if (optimizer && strncmp(optimizer->name, "AdamW", 5) == 0 && !config->optimizer.adam_w_mode) {
+        derive(config, "optimizer.params.adam_w_mode", true, &config->optimizer.adam_w_mode);
+    }
+    if (sw_config_is_8bit(optimizer) && moments->origin == SW_CONFIG_DEFAULT) {
+        config->spillway.moments = SW_MOMENTS_8BIT;
+        moments->value = sw_json_put_str(config->impl->effective, moments->value->parent,
+                                         moments->field->key, "8bit");
+        moments->origin = SW_CONFIG_DERIVED;
+    }
+}
+
 static int dtype_of(const struct sw_config *config, const char *path)
 {
     return sw_config_choice_is(config, path, "fp32")   ? SW_F32
@@ -388,10 +410,7 @@ static sw_status derive_all(struct sw_config *config)
     if (value_is_true(config, "flops_profiler.enabled") && !config->misc.wall_clock_breakdown) {
         derive(config, "wall_clock_breakdown", true, &config->misc.wall_clock_breakdown);
     }
-    if (impl->optimizer && strcmp(impl->optimizer->name, "AdamW") == 0 &&
-        !config->optimizer.adam_w_mode) {
-        derive(config, "optimizer.params.adam_w_mode", true, &config->optimizer.adam_w_mode);
-    }
+    derive_adam(config);
     config->misc.communication_data_type = dtype_of(config, "communication_data_type");
     const struct config_entry *warmup =
         sw_config_find_entry(config, "scheduler.params.warmup_type");

@@ -115,8 +115,11 @@ static const struct config_field adam_fields[] = {
     BOOL("bias_correction", AT(optimizer.bias_correction), "true",
          "divide the running means by 1 - beta^t", BUILT),
     BOOL("adam_w_mode", AT(optimizer.adam_w_mode), "true",
-         "decay weights directly (AdamW) rather than through the gradient; \"AdamW\" always does",
+         "decay weights directly (AdamW) rather than through the gradient; \"AdamW\" and "
+         "\"AdamW8bit\" always do",
          BUILT),
+    INT("min_8bit_size", AT(optimizer.min_8bit_size), "4096", 0, HIGHEST,
+        "where moments are kept in 8 bits: tensors with fewer elements keep theirs in fp32", BUILT),
     BOOL("torch_adam", NOWHERE, "false", "use torch's implementation",
          NEEDLESS("one implementation, with torch's formula")),
     BOOL("fp32_optimizer_states", NOWHERE, "true", "keep the running means in fp32",
@@ -128,7 +131,8 @@ static const struct config_field adam_fields[] = {
          NEEDLESS("the plan says when memory is free")),
     TORCH_EXTRAS,
 };
-static SECTION(adam_params, "optimizer.params", adam_fields, SECTION_NULL, "of Adam and AdamW");
+static SECTION(adam_params, "optimizer.params", adam_fields, SECTION_NULL,
+               "of Adam, AdamW, Adam8bit and AdamW8bit");
 
 static const struct config_field sgd_fields[] = {
     LR("1e-3"),
@@ -292,6 +296,8 @@ static SECTION(zero_one_params, "optimizer.params", zero_one_fields, SECTION_NUL
 const struct config_variant sw_config_optimizers[] = {
     {"Adam", SW_OPTIMIZER_ADAM, &adam_params, true},
     {"AdamW", SW_OPTIMIZER_ADAM, &adam_params, true},
+    {"Adam8bit", SW_OPTIMIZER_ADAM, &adam_params, true},
+    {"AdamW8bit", SW_OPTIMIZER_ADAM, &adam_params, true},
     {"SGD", SW_OPTIMIZER_SGD, &sgd_params, true},
     {"Lamb", SW_OPTIMIZER_LAMB, &lamb_params, true},
     {"Adagrad", SW_OPTIMIZER_ADAGRAD, &adagrad_params, true},
@@ -499,7 +505,7 @@ SECTION(sw_config_table_data_types, "data_types", data_types_fields, 0, "dtypes 
 static const char *const losses[] = {"microbatch", "tokens", NULL};
 static const char *const micro_batches[] = {"auto", NULL};
 static const char *const recomputes[] = {"none", "blocks", NULL};
-static const char *const moments[] = {"fp32", "bf16", NULL};
+static const char *const moments[] = {"fp32", "bf16", "8bit", NULL};
 static const char *const reduces[] = {"canonical", "boundary", NULL};
 static const char *const updates[] = {"auto", "device", "host", NULL};
 static const char *const schedules[] = {"horizontal", "vertical", NULL};
@@ -533,7 +539,8 @@ static const struct config_field spillway_fields[] = {
         BUILT),
     CHOICE("moments", AT(spillway.moments), "\"fp32\"", moments,
            "what the running means of Adam and AdamW are kept in; bf16 is rounded stochastically, "
-           "by the seed, the step and the element alone",
+           "by the seed, the step and the element alone; 8bit, which the types Adam8bit and "
+           "AdamW8bit mean, is codes with one scale for 256 elements",
            BUILT),
     JSON("groups", "null",
          "list of {\"match\": pattern or patterns, \"lr_scale\", \"betas\", \"weight_decay\"}: a "

@@ -14,7 +14,7 @@ sw_status sw_engine_open_optimizer(const struct sw_config *c, bool wanted,
         SW_TRY(sw_config_check_steps(c));
         SW_TRY(sw_update_rule_init(&c->optimizer, c->spillway.decay_1d, &out->rule));
         SW_TRY(sw_update_groups_open(c, &out->rule.groups));
-        out->rule.half_moments = c->spillway.moments == SW_MOMENTS_BF16;
+        out->rule.moments = (enum sw_moments)c->spillway.moments;
         SW_TRY(sw_schedule_init(&out->schedule, c, 1));
     }
     sw_scaler_init(&out->scaler, &c->fp16);

@@ -286,11 +286,12 @@ sw_status sw_engine_index_params(const struct sw_plan *plan, struct engine_param
 void sw_engine_close_params(struct engine_params *params);
 sw_status sw_engine_init_weights(struct sw_engine *e);
 sw_status sw_engine_load_folder(struct sw_engine *e);
-/* Of any parameter or state that is fp32 or bf16, as fp32; ranges as of sw_engine_get_master. */
-sw_status sw_engine_store_f32(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
-                              int64_t n, const float *src);
-sw_status sw_engine_fetch_f32(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
-                              int64_t n, float *dst);
+/* Of any parameter or state, as a checkpoint has it: in fp32 what is fp32 or bf16, codes of 8 bits
+ * as they are; ranges as of sw_engine_get_master. */
+sw_status sw_engine_store_state(struct sw_engine *e, const struct sw_persistent *item,
+                                int64_t first, int64_t n, const void *src);
+sw_status sw_engine_fetch_state(struct sw_engine *e, const struct sw_persistent *item,
+                                int64_t first, int64_t n, void *dst);
 const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);
 /* The tensor of the folder that holds parameter `name`; NULL if there is none. */
 const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name);

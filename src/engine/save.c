@@ -31,8 +31,9 @@ struct tensors {
  * parts of a master, sums of a step under way, caches. */
 static const char *state_kind(const struct sw_persistent *item, char *buf, size_t cap)
 {
-    static const char *const kinds[] = {"exp_avg",    "exp_avg_sq",     "momentum",      "sum",
-                                        "square_avg", "exp_avg_sq_row", "exp_avg_sq_col"};
+    static const char *const kinds[] = {
+        "exp_avg",        "exp_avg_sq",    "momentum",        "sum", "square_avg", "exp_avg_sq_row",
+        "exp_avg_sq_col", "exp_avg_scale", "exp_avg_sq_scale"};
     const char *slash = strchr(item->name, '/');
     if (item->role != SW_ROLE_STATE || !item->param || !slash) {
         return NULL;
@@ -44,6 +45,12 @@ static const char *state_kind(const struct sw_persistent *item, char *buf, size_
         }
     }
     return NULL;
+}
+
+/* What a file has it in: codes as they are. */
+static enum sw_dtype dtype_of(const struct item *item)
+{
+    return !item->param && item->held->dtype == SW_U8 ? SW_U8 : SW_F32;
 }
 
 static void list_fini(struct tensors *t)
@@ -72,7 +79,7 @@ static int64_t cut_item(struct tensors *t, int64_t i, int64_t at)
                 t->flat[at] = flat;
                 t->boxes[at] = (struct sw_ckpt_tensor){.param = item->name,
                                                        .kind = item->kind,
-                                                       .dtype = SW_F32,
+                                                       .dtype = dtype_of(item),
                                                        .shape = *whole,
                                                        .box = boxes[k]};
             }
@@ -138,7 +145,7 @@ static sw_status read_piece(void *ctx, int64_t i_box, int64_t first, int64_t n, 
     if (item->param) {
         return sw_engine_get_master(t->engine, item->param, at, n, dst);
     }
-    return sw_engine_fetch_f32(t->engine, item->held, at, n, dst);
+    return sw_engine_fetch_state(t->engine, item->held, at, n, dst);
 }
 
 /* Rank 0 begins and commits; between, every rank writes its own part. Each turn ends in agreement,
@@ -276,10 +283,10 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
     return st;
 }
 
-/* Masters and moments in fp32; headers and the manifest beside them hardly count. */
+/* Masters and moments in fp32, or codes; headers and the manifest beside them hardly count. */
 int64_t sw_engine_checkpoint_bytes(const struct sw_engine *e)
 {
-    int64_t elems = 0;
+    int64_t elems = 0, codes = 0;
     for (int32_t i = 0; i < e->params.n; i++) {
         const struct sw_persistent *work = e->params.items[i].work;
         elems += sw_engine_keeps(e, work->name) ? sw_shape_elems(&work->layout.whole) : 0;
@@ -287,15 +294,17 @@ int64_t sw_engine_checkpoint_bytes(const struct sw_engine *e)
     for (int32_t i = 0; i < e->plan->n_persistent; i++) {
         char buf[64];
         const struct sw_persistent *state = &e->plan->persistent[i];
-        elems += state_kind(state, buf, sizeof buf) ? sw_shape_elems(&state->layout.whole) : 0;
+        if (state_kind(state, buf, sizeof buf)) {
+            *(state->dtype == SW_U8 ? &codes : &elems) += sw_shape_elems(&state->layout.whole);
+        }
     }
-    return elems * (int64_t)sizeof(float);
+    return elems * (int64_t)sizeof(float) + codes;
 }
 
 /* ---- loading ---- */
 
 static sw_status load_item(struct sw_engine *e, const struct item *item, struct sw_ckpt *ckpt,
-                           float *piece, int64_t piece_elems)
+                           void *piece, int64_t piece_elems)
 {
     const int64_t at = sw_ckpt_find(ckpt, item->name, item->kind);
     if (at < 0) {
@@ -310,15 +319,21 @@ static sw_status load_item(struct sw_engine *e, const struct item *item, struct 
                        sw_shape_format(&entry->shape, have, sizeof have),
                        sw_shape_format(&item->held->layout.whole, want, sizeof want));
     }
+    if ((entry->dtype == SW_U8) != (dtype_of(item) == SW_U8)) {
+        return SW_FAIL(SW_E_FORMAT,
+                       "%s: %s of %s is %s, wanted %s: it was saved with another spillway.moments",
+                       sw_ckpt_path(ckpt), item->kind, item->name, sw_dtype_name(entry->dtype),
+                       sw_dtype_name(dtype_of(item)));
+    }
     struct sw_run_iter iter;
     struct sw_run run;
     sw_runs_begin(&item->held->layout, &iter);
     while (sw_runs_next(&iter, &run)) {
         for (int64_t first = run.first; first < run.first + run.n; first += piece_elems) {
             const int64_t n = sw_min_i64(run.first + run.n - first, piece_elems);
-            SW_TRY(sw_ckpt_read_flat(ckpt, at, first, n, SW_F32, piece));
+            SW_TRY(sw_ckpt_read_flat(ckpt, at, first, n, dtype_of(item), piece));
             SW_TRY(item->param ? sw_engine_set_master(e, item->param, first, n, piece)
-                               : sw_engine_store_f32(e, item->held, first, n, piece));
+                               : sw_engine_store_state(e, item->held, first, n, piece));
         }
     }
     return SW_OK;

@@ -111,22 +111,22 @@ static sw_status fetch(struct sw_engine *e, const struct sw_persistent *item, in
     return SW_OK;
 }
 
-sw_status sw_engine_store_f32(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
-                              int64_t n, const float *src)
+sw_status sw_engine_store_state(struct sw_engine *e, const struct sw_persistent *item,
+                                int64_t first, int64_t n, const void *src)
 {
     if (item->dtype != SW_BF16) {
         return store(e, item, first, n, src);
     }
     for (int64_t done = 0; done < n; done += SW_PIECE) {
         const int64_t some = sw_min_i64(SW_PIECE, n - done);
-        sw_convert(SW_BF16, e->scratch, SW_F32, src + done, some);
+        sw_convert(SW_BF16, e->scratch, SW_F32, (const float *)src + done, some);
         SW_TRY(store(e, item, first + done, some, e->scratch));
     }
     return SW_OK;
 }
 
-sw_status sw_engine_fetch_f32(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
-                              int64_t n, float *dst)
+sw_status sw_engine_fetch_state(struct sw_engine *e, const struct sw_persistent *item,
+                                int64_t first, int64_t n, void *dst)
 {
     if (item->dtype != SW_BF16) {
         return fetch(e, item, first, n, dst);
@@ -134,7 +134,7 @@ sw_status sw_engine_fetch_f32(struct sw_engine *e, const struct sw_persistent *i
     for (int64_t done = 0; done < n; done += SW_PIECE) {
         const int64_t some = sw_min_i64(SW_PIECE, n - done);
         SW_TRY(fetch(e, item, first + done, some, e->scratch));
-        sw_convert(SW_F32, dst + done, SW_BF16, e->scratch, some);
+        sw_convert(SW_F32, (float *)dst + done, SW_BF16, e->scratch, some);
     }
     return SW_OK;
 }

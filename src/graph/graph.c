@@ -616,6 +616,19 @@ int64_t sw_update_elems(const struct sw_op_desc *desc)
     return sw_shape_elems(&desc->in[desc->op->attrs.update.rule.n_states > 0].shape);
 }
 
+int sw_update_codes(const struct sw_op_desc *desc)
+{
+    enum { CODED = 4 }; /* states of two moments */
+    const int first = desc->op->attrs.update.rule.n_states - CODED + 1;
+    return first >= 1 && desc->in[first].dtype == SW_U8 ? first : 0;
+}
+
+int64_t sw_update_coded_elems(const struct sw_op_desc *desc)
+{
+    const struct sw_update_op_attrs *attrs = &desc->op->attrs.update;
+    return sw_min_i64(sw_update_elems(desc), sw_max_i64(attrs->n_elems - attrs->first, 0));
+}
+
 int64_t sw_update_first(const struct sw_op_desc *desc, int i)
 {
     const bool sparse = i + 1 < desc->op->n_in && desc->in[i + 1].dtype == SW_I32;

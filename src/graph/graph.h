@@ -271,6 +271,11 @@ void sw_graph_describe(const struct sw_graph *g, const struct sw_op *op, struct 
  * them. */
 int64_t sw_update_elems(const struct sw_op_desc *desc);
 int64_t sw_update_first(const struct sw_op_desc *desc, int i);
+/* The input of the first moment, where moments are codes of 8 bits; the other one, then the scales
+ * of both come behind it. 0: they are no codes. */
+int sw_update_codes(const struct sw_op_desc *desc);
+/* Of elements of the update, those that are no padding: which has a part in no scale. */
+int64_t sw_update_coded_elems(const struct sw_op_desc *desc);
 /* Floating-point operations of one launch: 2 M N K for products, a few per element elsewhere. */
 int64_t sw_op_flops(const struct sw_op_desc *desc);
 /* Bytes that one launch reads and writes; of a table that is looked up, the rows alone. */

@@ -852,7 +852,10 @@ static bool is_counted(const struct sw_op_desc *desc, const struct sw_view *view
     if (!sw_op_has(op, SW_TRAIT_ELEMENTS) || op->attrs.update.first == 0) {
         return true;
     }
-    return !rows && elems(view) == sw_update_elems(desc);
+    const int64_t n = sw_update_elems(desc);
+    const bool is_scale = sw_update_codes(desc) > 0 && view->dtype == SW_F32 &&
+                          elems(view) == sw_ceil_div(n, SW_CODE_RUN);
+    return !rows && (elems(view) == n || is_scale);
 }
 
 /* Rows that are put into a cache, or added to a sum, which is read, too. */

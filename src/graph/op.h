@@ -95,7 +95,10 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
     X(UPDATE,             "update")             /* param, states.. (all in place), streams..; not  \
                                                    run where SKIP is set; states shorter than      \
                                                    param: of its elements attrs first, first + 1,  \
-                                                   .., alone updated; so may dense streams be */   \
+                                                   .., alone updated; so may dense streams be;     \
+                                                   moments of u8 are codes of runs of SW_CODE_RUN  \
+                                                   elements, and behind them come their scales:    \
+                                                   attrs n_elems, first a multiple of the run */   \
     X(LAMB_MOMENTS,       "lamb_moments")       /* param, states.. (moments in place), streams..   \
                                                    -> m, v, norms i64 [SW_LAMB_WORDS]: the sums    \
                                                    of w^2 and of u^2, u being the step before its  \
@@ -350,7 +353,7 @@ struct sw_update_attrs {
 struct sw_update_op_attrs {
     struct sw_update_attrs rule;
     int64_t first;   /* UPDATE: element of the parameter */
-    int64_t n_elems; /* LAMB, MUON, ADAFACTOR: elements that are no padding */
+    int64_t n_elems; /* LAMB, MUON, ADAFACTOR, codes: elements that are no padding */
     /* MUON, ADAFACTOR, moments of bf16: element of the whole tensor that is the parameter's first
      * one here; and what names the tensor among those that draw */
     int64_t origin;

@@ -96,9 +96,15 @@ static int64_t to_part(const struct sw_run_iter *iter, int64_t element)
 
 /* ---- tiles and slices ---- */
 
-int64_t sw_slice_elems(int64_t elems, int ranks)
+int64_t sw_slice_elems(int64_t elems, int ranks, int64_t run)
 {
-    return sw_ceil_div(sw_ceil_div(elems, SW_SQUARES_RUN), ranks) * SW_SQUARES_RUN;
+    return sw_ceil_div(sw_ceil_div(elems, run), ranks) * run;
+}
+
+/* Of so many elements of the part. */
+static int64_t slice_elems(const struct sw_layout *layout, int64_t elems)
+{
+    return sw_slice_elems(elems, layout->data.size, layout->run > 0 ? layout->run : SW_SQUARES_RUN);
 }
 
 static bool is_sliced(const struct sw_layout *layout)
@@ -122,8 +128,7 @@ int64_t sw_layout_elems(const struct sw_layout *layout)
     }
     const int64_t tile = layout->tile_elems > 0 ? layout->tile_elems : elems;
     const int64_t n_whole = tile > 0 ? elems / tile : 0;
-    return n_whole * sw_slice_elems(tile, layout->data.size) +
-           sw_slice_elems(elems - n_whole * tile, layout->data.size);
+    return n_whole * slice_elems(layout, tile) + slice_elems(layout, elems - n_whole * tile);
 }
 
 /* Goes to a tile: what is held of it, or what this rank answers for. */
@@ -137,12 +142,12 @@ static void enter(struct sw_run_iter *iter, int64_t tile)
     iter->at = begin;
     iter->end = begin + elems;
     if (sliced || (iter->is_owned && layout->data.size > 1)) {
-        const int64_t slice = sw_slice_elems(elems, layout->data.size);
+        const int64_t slice = slice_elems(layout, elems);
         const int64_t from = sw_min_i64(slice * layout->data.rank, elems);
         iter->at = begin + from;
         iter->end = iter->at + sw_min_i64(slice, elems - from);
     }
-    iter->here = sliced ? tile * sw_slice_elems(most, layout->data.size) : iter->at;
+    iter->here = sliced ? tile * slice_elems(layout, most) : iter->at;
 }
 
 static void begin(const struct sw_layout *layout, bool is_owned, struct sw_run_iter *iter)

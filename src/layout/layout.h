@@ -80,6 +80,7 @@ struct sw_layout {
     bool is_absent; /* another stage of the pipeline has it */
     bool is_sliced; /* flat slices along the data axis; else each rank of it has all of its part */
     int64_t tile_elems; /* of the part: each tile is sliced by itself; 0 = one tile */
+    int64_t run;        /* elements that slices do not cut; 0 = SW_SQUARES_RUN */
 };
 
 /* Elements [first, first + n) of the flattened whole tensor lie at elements [here, here + n) of
@@ -88,10 +89,10 @@ struct sw_run {
     int64_t here, first, n;
 };
 
-/* Elements of a slice when `elems` are cut for `ranks`: whole runs of SW_SQUARES_RUN, so that sums
- * over runs do not depend on how a tensor was cut. Equal for all ranks, with padding behind the
- * last. */
-int64_t sw_slice_elems(int64_t elems, int ranks);
+/* Elements of a slice when `elems` are cut for `ranks`: whole runs, of SW_SQUARES_RUN or a multiple
+ * of it, so that sums over runs do not depend on how a tensor was cut. Equal for all ranks, with
+ * padding behind the last. */
+int64_t sw_slice_elems(int64_t elems, int ranks, int64_t run);
 
 /* The shape of this rank's part: whole.dims[split.dim] is what its groups give it. */
 struct sw_shape sw_layout_part(const struct sw_layout *layout);

@@ -89,9 +89,11 @@ sw_status sw_scaler_update(struct sw_scaler *scaler, bool overflow);
 /* ======== update rules (update.c) ======== */
 
 struct sw_update_rule {
-    struct sw_update_attrs attrs;     /* n_states is set per dtype when emitted */
-    bool decay_1d;                    /* false: parameters of one dimension do not decay */
-    bool half_moments;                /* moments of bf16, rounded stochastically: Adam */
+    struct sw_update_attrs attrs; /* n_states is set per dtype when emitted */
+    bool decay_1d;                /* false: parameters of one dimension do not decay */
+    /* ADAM: bf16 is rounded stochastically; of 8 bits, tensors with fewer elements stay fp32 */
+    enum sw_moments moments;
+    int64_t min_8bit_elems;
     double matrix_scale, other_scale; /* MUON: of the rate; of what is no matrix */
     double momentum;                  /* SGD: goes into the scalar BETA1; RMSprop, Adafactor */
     struct sw_update_groups *groups;  /* bound; NULL = there are none; of who made the rule */
@@ -134,14 +136,18 @@ uint64_t sw_update_groups_hash(const struct sw_update_groups *groups, uint64_t h
 
 /* What one parameter keeps between steps, in the order the UPDATE op takes it. bf16 parameters: the
  * low half of the master (sw_master_split); fp16: an fp32 master; then the moments in fp32 or
- * bf16. */
+ * bf16, or as codes of 8 bits and behind these the scales of both. */
 struct sw_update_state {
     const char *kind; /* "master_lo", "master", "exp_avg", "exp_avg_sq", "momentum", "sum", .. */
     enum sw_dtype dtype;
-    /* one for each row or column of the matrices that the last two dimensions are */
-    enum { SW_STATE_OF_ELEMENTS, SW_STATE_OF_ROWS, SW_STATE_OF_COLUMNS } of;
+    /* one for each row or column of the matrices that the last two dimensions are; for each run of
+     * SW_CODE_RUN elements of the whole tensor */
+    enum { SW_STATE_OF_ELEMENTS, SW_STATE_OF_ROWS, SW_STATE_OF_COLUMNS, SW_STATE_OF_RUNS } of;
 };
-enum { SW_UPDATE_MAX_STATES = 4 };
-/* rank: of the parameter. */
-int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtype, int rank,
+enum { SW_UPDATE_MAX_STATES = 5 };
+/* shape: of the whole parameter. */
+int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtype,
+                     const struct sw_shape *shape,
                      struct sw_update_state out[SW_UPDATE_MAX_STATES]);
+/* Elements between which ranks may cut what is updated so. */
+int64_t sw_update_run(const struct sw_update_rule *rule);

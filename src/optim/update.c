@@ -41,6 +41,7 @@ sw_status sw_update_rule_init(const struct sw_optimizer_config *optimizer, bool 
         rule.attrs.kind = SW_UPDATE_ADAM;
         rule.attrs.decoupled = optimizer->adam_w_mode;
         rule.attrs.bias_correction = optimizer->bias_correction;
+        rule.min_8bit_elems = optimizer->min_8bit_size;
         break;
     case SW_OPTIMIZER_SGD:
         rule.attrs.kind = SW_UPDATE_SGD;
@@ -120,8 +121,31 @@ struct sw_update_rule sw_update_rule_of(const struct sw_update_rule *rule, const
     return of;
 }
 
-int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtype, int rank,
-                     struct sw_update_state out[SW_UPDATE_MAX_STATES])
+int64_t sw_update_run(const struct sw_update_rule *rule)
+{
+    return rule && rule->moments == SW_MOMENTS_8BIT ? SW_CODE_RUN : SW_SQUARES_RUN;
+}
+
+/* Behind the n that there are; returns how many there are then. */
+static int add_moments(const struct sw_update_rule *rule, enum sw_dtype dtype, int64_t elems,
+                       struct sw_update_state *out, int n)
+{
+    const bool coded = dtype == SW_F32 && rule->moments == SW_MOMENTS_8BIT &&
+                       elems >= rule->min_8bit_elems && elems > 0;
+    const enum sw_dtype moment = coded                                                 ? SW_U8
+                                 : rule->moments == SW_MOMENTS_BF16 && dtype == SW_F32 ? SW_BF16
+                                                                                       : dtype;
+    out[n++] = (struct sw_update_state){.kind = "exp_avg", .dtype = moment};
+    out[n++] = (struct sw_update_state){.kind = "exp_avg_sq", .dtype = moment};
+    if (coded) {
+        out[n++] = (struct sw_update_state){"exp_avg_scale", SW_F32, SW_STATE_OF_RUNS};
+        out[n++] = (struct sw_update_state){"exp_avg_sq_scale", SW_F32, SW_STATE_OF_RUNS};
+    }
+    return n;
+}
+
+int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtype,
+                     const struct sw_shape *shape, struct sw_update_state out[SW_UPDATE_MAX_STATES])
 {
     const enum sw_dtype dtype = param_dtype == SW_F64 ? SW_F64 : SW_F32;
     int n = 0;
@@ -130,7 +154,6 @@ int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtyp
     } else if (param_dtype == SW_F16) {
         out[n++] = (struct sw_update_state){.kind = "master", .dtype = SW_F32};
     }
-    const enum sw_dtype moment = rule->half_moments && dtype == SW_F32 ? SW_BF16 : dtype;
     switch (rule->attrs.kind) {
     case SW_UPDATE_MUON:
         out[n++] = (struct sw_update_state){.kind = "momentum", .dtype = dtype};
@@ -153,7 +176,7 @@ int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtyp
         if (rule->momentum != 0) {
             out[n++] = (struct sw_update_state){.kind = "exp_avg", .dtype = dtype};
         }
-        if (rank < 2) {
+        if (shape->rank < 2) {
             out[n++] = (struct sw_update_state){.kind = "exp_avg_sq", .dtype = dtype};
             break;
         }
@@ -164,8 +187,7 @@ int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtyp
         out[n++] = (struct sw_update_state){.kind = "exp_avg", .dtype = dtype};
         break;
     default:
-        out[n++] = (struct sw_update_state){.kind = "exp_avg", .dtype = moment};
-        out[n++] = (struct sw_update_state){.kind = "exp_avg_sq", .dtype = moment};
+        n = add_moments(rule, dtype, sw_shape_elems(shape), out, n);
     }
     return n;
 }

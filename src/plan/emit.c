@@ -258,15 +258,28 @@ static sw_value emit_adafactor(struct sw_ir *ir, struct sw_attrs *attrs, sw_valu
 
 /* ---- all rules ---- */
 
-/* The state of an update, of a tensor or a slice that `of` is: one for each of its elements, or for
- * each line of its matrices. */
+/* Of each run one element. Slices and tiles begin between runs. */
+static void take_runs(struct sw_shape *shape, struct sw_shape *whole, int64_t *first)
+{
+    *shape = SW_SHAPE(sw_ceil_div(sw_shape_elems(shape), SW_CODE_RUN));
+    if (whole->rank >= 0) {
+        *whole = SW_SHAPE(sw_ceil_div(sw_shape_elems(whole), SW_CODE_RUN));
+    }
+    *first /= SW_CODE_RUN;
+}
+
+/* The state of an update, of a tensor or a slice that `of` is: one for each of its elements, for
+ * each run of them, or for each line of its matrices. */
 static void shape_state(const struct sw_ir_form *of, const struct sw_update_state *state, int ranks,
                         struct sw_shape *shape, struct sw_shape *whole, int64_t *first)
 {
     *shape = of->shape;
     *whole = of->whole;
     *first = of->first;
-    if (state->of == SW_STATE_OF_ELEMENTS) {
+    if (state->of == SW_STATE_OF_RUNS) {
+        take_runs(shape, whole, first);
+    }
+    if (state->of == SW_STATE_OF_ELEMENTS || state->of == SW_STATE_OF_RUNS) {
         return;
     }
     struct sw_shape *lines = of->whole.rank >= 0 ? whole : shape;
@@ -275,7 +288,7 @@ static void shape_state(const struct sw_ir_form *of, const struct sw_update_stat
     }
     lines->rank--;
     if (of->whole.rank >= 0) {
-        const int64_t slice = sw_slice_elems(sw_shape_elems(whole), ranks);
+        const int64_t slice = sw_slice_elems(sw_shape_elems(whole), ranks, SW_SQUARES_RUN);
         *first = of->first / sw_shape_elems(shape) * slice;
         *shape = SW_SHAPE(slice);
     }
@@ -290,9 +303,12 @@ static sw_value tile_of_state(struct sw_ir *ir, sw_value state, const struct sw_
         form.shape = tile->form->shape;
         form.whole = tile->form->whole;
         form.first = tile->form->first;
+        if (ir->values[v].of_runs) {
+            take_runs(&form.shape, &form.whole, &form.first);
+        }
         sw_ir_set_form(ir, v, &form);
         ir->values[v].base = state;
-        ir->values[v].base_offset = tile->base_offset;
+        ir->values[v].base_offset = sw_ir_per_run(&ir->values[v], tile->base_offset);
     }
     return v;
 }
@@ -323,19 +339,22 @@ static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, 
     const struct sw_ir_value info = ir->values[sw_ir_root(ir, param)];
     const struct sw_ir_value slice = ir->values[target];
     const bool is_tile = info.is_tiled;
-    const int rank = sw_ir_is_slice(&info) ? info.form->whole.rank : info.form->shape.rank;
+    const struct sw_shape all = sw_ir_is_slice(&info) ? info.form->whole : info.form->shape;
     struct sw_update_state states[SW_UPDATE_MAX_STATES];
-    const struct sw_update_rule its = sw_update_rule_of(rule, info.name, rank);
+    const struct sw_update_rule its = sw_update_rule_of(rule, info.name, all.rank);
     *attrs = (struct sw_attrs){.update = {.rule = its.attrs}};
-    attrs->update.rule.n_states = sw_update_states(&its, info.dtype, rank, states);
+    attrs->update.rule.n_states = sw_update_states(&its, info.dtype, &all, states);
     if (rule->attrs.kind == SW_UPDATE_SPARSE_ADAM && !is_looked_up(ir, param)) {
         attrs->update.rule.kind = SW_UPDATE_ADAM; /* as its users give it tables alone */
     }
-    if (rank <= 1 && !rule->decay_1d) {
+    if (all.rank <= 1 && !rule->decay_1d) {
         attrs->update.rule.weight_decay = 0;
     }
     sw_update_groups_apply(rule->groups, info.name, &attrs->update.rule);
-    if (rule->half_moments) {
+    if (rule->moments == SW_MOMENTS_8BIT) {
+        attrs->update.n_elems = real_elems(&slice);
+    }
+    if (rule->moments == SW_MOMENTS_BF16) {
         attrs->update.origin =
             slice.form->tile_first + (sw_ir_is_slice(&slice) ? slice.form->first : 0);
         attrs->update.draw = sw_hash_str(sw_hash_str(SW_HASH_INIT, "moments/"), info.name);
@@ -353,6 +372,7 @@ static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, 
         if (state >= 0) {
             sw_ir_be_slice(ir, state, whole, first);
             ir->values[state].state = SW_STATE_OPTIMIZER;
+            ir->values[state].of_runs = states[i].of == SW_STATE_OF_RUNS;
         }
         in[n_in++] = is_tile ? tile_of_state(ir, state, &slice) : state;
     }

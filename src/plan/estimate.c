@@ -85,11 +85,13 @@ struct sw_paper sw_paper_widths(enum sw_dtype dtype, const struct sw_update_rule
     const double width = (double)sw_dtype_bytes(dtype);
     struct sw_paper paper = {.work = width, .grad = width};
     const bool narrow = dtype == SW_BF16 || dtype == SW_F16;
-    const int n = sw_update_states(rule, dtype, 2, states);
+    const struct sw_shape large = SW_SHAPE(INT32_MAX, 1);
+    const int n = sw_update_states(rule, dtype, &large, states);
     for (int i = narrow ? 1 : 0; i < n; i++) { /* the first is (the rest of) the master */
-        paper.states += states[i].of == SW_STATE_OF_ELEMENTS
-                            ? (double)sw_dtype_bytes(states[i].dtype)
-                            : 0; /* lines are few */
+        const double bytes = (double)sw_dtype_bytes(states[i].dtype);
+        paper.states += states[i].of == SW_STATE_OF_ELEMENTS ? bytes
+                        : states[i].of == SW_STATE_OF_RUNS   ? bytes / SW_CODE_RUN
+                                                             : 0; /* lines are few */
     }
     paper.states += narrow ? sizeof(float) : 0;
     return paper;

@@ -53,6 +53,7 @@ struct sw_ir_value {
     bool is_tiled;      /* PARAM: ops see values inside it, whole rows, and never all of it */
     bool is_pack;       /* PARAM, STATE: bytes in which several of them lie */
     bool is_viewed;     /* the input of a view */
+    bool of_runs;       /* STATE: one element for each SW_CODE_RUN of the parameter's */
     bool needs_grad;
     bool is_output;
 };
@@ -165,6 +166,11 @@ static inline sw_value sw_ir_root(const struct sw_ir *ir, sw_value v)
 }
 /* The version of its storage that v is a view of. */
 sw_value sw_ir_version(const struct sw_ir *ir, sw_value v);
+/* Elements of it, where its parameter has so many. */
+static inline int64_t sw_ir_per_run(const struct sw_ir_value *value, int64_t elems)
+{
+    return value->of_runs ? sw_ceil_div(elems, SW_CODE_RUN) : elems;
+}
 size_t sw_ir_bytes(const struct sw_ir_value *value);         /* of its elements, without strides */
 size_t sw_ir_storage_bytes(const struct sw_ir_value *value); /* with padding */
 static inline bool sw_ir_is_slice(const struct sw_ir_value *value)

@@ -73,7 +73,7 @@ static void note_op(const struct pass *p, const struct sw_ir_op *op)
     }
 }
 
-/* What is updated in pieces comes in pieces. */
+/* What is updated in pieces comes in pieces, scales of codes beside the codes. */
 static bool is_small(const struct pass *p, sw_value v)
 {
     const struct sw_ir_value *info = &p->ir->values[v];
@@ -83,7 +83,7 @@ static bool is_small(const struct pass *p, sw_value v)
         info->role == SW_ROLE_PARAM ? p->readers[v] >= 0 : info->state == SW_STATE_OPTIMIZER;
     return info->tier == SW_TIER_DISK && info->base < 0 && info->producer < 0 && known &&
            param >= 0 && !p->ir->values[param].is_tiled && sw_ir_storage_bytes(info) < SMALL &&
-           (most == 0 || info->form->elems <= most);
+           (most == 0 || info->form->elems * (info->of_runs ? SW_CODE_RUN : 1) <= most);
 }
 
 static void join(struct pass *p, sw_value v)

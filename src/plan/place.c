@@ -702,6 +702,21 @@ static sw_value view_piece(struct pass *p, const struct sw_ir_op *reader, sw_val
     return view_part(p, reader, version, first, p->ir->values[version].dtype, SW_SHAPE(n));
 }
 
+/* Where in what is offloaded the piece of an operand begins that is of element `first` of the
+ * update. */
+static int64_t piece_first(const struct pass *p, sw_value v, int64_t first)
+{
+    return part_first(p, v) + sw_ir_per_run(&p->ir->values[v], first);
+}
+
+/* Elements of the pieces of an update: whole runs, where states are codes. */
+static int64_t piece_elems(const struct pass *p)
+{
+    const int64_t most = p->options->policy.update_elems;
+    const int64_t run = p->options->rule->moments == SW_MOMENTS_8BIT ? SW_CODE_RUN : 1;
+    return sw_max_i64(most / run * run, run);
+}
+
 /* Elements [first, first + n) of an update: their states come and go, the parameter stays; a tile
  * of it comes and goes with them (param: SW_NO_VALUE). out: what the parameter is called behind it.
  * master: what that is called where it is here, else SW_NO_VALUE. */
@@ -718,10 +733,10 @@ static bool update_piece(struct pass *p, const struct sw_ir_op *whole, sw_value 
             continue;
         }
         sw_value what = offloaded_root(p, whole, k);
-        op.in[k] =
-            k == 1 && *master >= 0
-                ? view_piece(p, whole, *master, first, n)
-                : load_part(p, whole, what, part_first(p, whole->in[k]) + first, SW_SHAPE(n));
+        const int64_t at = piece_first(p, whole->in[k], first);
+        const int64_t length = sw_ir_per_run(&p->ir->values[whole->in[k]], n);
+        op.in[k] = k == 1 && *master >= 0 ? view_piece(p, whole, *master, first, n)
+                                          : load_part(p, whole, what, at, SW_SHAPE(length));
         if (op.in[k] >= 0 && k <= n_states) {
             op.out[k] = new_version(p, op.in[k]);
         }
@@ -734,7 +749,7 @@ static bool update_piece(struct pass *p, const struct sw_ir_op *whole, sw_value 
     }
     *master = *master >= 0 ? op.out[1] : *master;
     for (int k = first_moved; k <= n_states; k++) {
-        if (!store(p, whole, home_of(p, whole->in[k]), part_first(p, whole->in[k]) + first,
+        if (!store(p, whole, home_of(p, whole->in[k]), piece_first(p, whole->in[k], first),
                    op.out[k])) {
             return false;
         }
@@ -760,8 +775,8 @@ static bool goes_in_pieces(const struct pass *p, const struct sw_ir_op *op)
 static bool update_tile(struct pass *p, struct sw_ir_op *op, int64_t n)
 {
     p->ir->values[op->out[0]].producer = -1;
-    for (int64_t first = 0; first < n; first += p->options->policy.update_elems) {
-        const int64_t piece = sw_min_i64(p->options->policy.update_elems, n - first);
+    for (int64_t first = 0; first < n; first += piece_elems(p)) {
+        const int64_t piece = sw_min_i64(piece_elems(p), n - first);
         sw_value none = SW_NO_VALUE;
         if (!update_piece(p, op, SW_NO_VALUE, first, piece, SW_NO_VALUE, &none)) {
             return false;
@@ -792,8 +807,8 @@ static bool update_in_pieces(struct pass *p, struct sw_ir_op *op)
     const bool here =
         p->here[first_state] >= 0 && p->place[first_state] == sw_ir_block_segment(p->ir, op);
     sw_value param = op->in[0], master = here ? p->here[first_state] : SW_NO_VALUE;
-    for (int64_t first = 0; first < n; first += p->options->policy.update_elems) {
-        const int64_t piece = sw_min_i64(p->options->policy.update_elems, n - first);
+    for (int64_t first = 0; first < n; first += piece_elems(p)) {
+        const int64_t piece = sw_min_i64(piece_elems(p), n - first);
         const sw_value out = first + piece == n ? op->out[0] : new_version(p, param);
         if (out < 0 || !update_piece(p, op, param, first, piece, out, &master)) {
             return false;

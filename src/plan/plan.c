@@ -173,7 +173,8 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
         .layout = {.whole = sw_ir_is_slice(info) ? info->form->whole : info->form->shape,
                    .data = {options->rank, options->ranks},
                    .is_sliced = sw_ir_is_slice(info),
-                   .tile_elems = tile_elems(plan, ir, info)},
+                   .tile_elems = sw_ir_per_run(info, tile_elems(plan, ir, info)),
+                   .run = sw_ir_per_run(info, sw_update_run(options->rule))},
         .tier = (enum sw_tier)info->tier,
         .bytes = sw_ir_storage_bytes(info),
         .state = info->state,
@@ -587,6 +588,15 @@ static void clear_program(struct sw_program *program)
     };
 }
 
+static uint64_t hash_moments(const struct sw_update_rule *rule, uint64_t h)
+{
+    if (rule->moments == SW_MOMENTS_8BIT) {
+        h = sw_hash_str(h, "moments 8bit");
+        return sw_hash(h, &rule->min_8bit_elems, sizeof rule->min_8bit_elems);
+    }
+    return rule->moments == SW_MOMENTS_BF16 ? sw_hash_str(h, "moments bf16") : h;
+}
+
 static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_options *options)
 {
     uint64_t h = sw_graph_fingerprint(g, SW_HASH_INIT);
@@ -624,7 +634,7 @@ static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_optio
             h = sw_hash(h, adafactor, sizeof adafactor);
         }
         h = sw_update_groups_hash(options->rule->groups, h);
-        h = options->rule->half_moments ? sw_hash_str(h, "moments bf16") : h;
+        h = hash_moments(options->rule, h);
     }
     return sw_hash(h, &options->extra_fingerprint, sizeof options->extra_fingerprint);
 }

@@ -166,7 +166,7 @@ static bool cut_params(struct sw_ir *ir, const struct sw_plan_options *options)
     for (int32_t i = 0; i < ir->n_params; i++) {
         const sw_value param = ir->params[i];
         const int64_t elems = ir->values[param].form->elems;
-        const int64_t slice = sw_slice_elems(elems, options->ranks);
+        const int64_t slice = sw_slice_elems(elems, options->ranks, sw_update_run(options->rule));
         if (sw_ir_is_part(ir, param)) {
             cut_tile(ir, param, slice, options->rank);
             any = true;

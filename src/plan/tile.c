@@ -89,22 +89,22 @@ static bool is_large(const struct sw_ir_value *info, const struct sw_plan_option
            info->form->elems > options->limits.persistence_elems;
 }
 
-/* Whole runs of the norm. */
-static int64_t rows_of_runs(const struct sw_ir_value *info)
+/* Whole runs of the norm, and of codes of the moments. */
+static int64_t rows_of_runs(const struct sw_ir_value *info, const struct sw_plan_options *options)
 {
     const int64_t width = info->form->shape.dims[1];
-    return common_multiple(width, SW_SQUARES_RUN) / width;
+    return common_multiple(width, sw_update_run(options->rule)) / width;
 }
 
 /* [n_values] by parameter, rows of which a tile may be any multiple as this graph has it; 0 = not
  * to be tiled. NULL = out of memory. */
-static int64_t *find_rows(const struct sw_ir *ir)
+static int64_t *find_rows(const struct sw_ir *ir, const struct sw_plan_options *options)
 {
     int64_t *rows = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *rows);
     for (int32_t i = 0; rows && i < ir->n_params; i++) {
         const struct sw_ir_value *info = &ir->values[ir->params[i]];
         const bool may = info->form->shape.rank == 2 && !info->is_output;
-        rows[ir->params[i]] = may ? rows_of_runs(info) : 0;
+        rows[ir->params[i]] = may ? rows_of_runs(info, options) : 0;
     }
     for (int32_t i = 0; rows && i < ir->n_ops; i++) {
         for (int k = 0; k < ir->ops[i].n_in; k++) {
@@ -127,7 +127,7 @@ static bool choose(const struct sw_plan *plan, int64_t *const *rows_in,
                    struct tiles *out)
 {
     const int64_t width = info->form->shape.dims[1];
-    int64_t rows = rows_of_runs(info);
+    int64_t rows = rows_of_runs(info, options);
     for (int i = 0; rows > 0 && i < plan->n_programs; i++) {
         const sw_value param = sw_ir_find(plan->programs[i].ir, SW_ROLE_PARAM, info->name);
         const int64_t here = param >= 0 ? rows_in[i][param] : rows;
@@ -537,7 +537,7 @@ static bool may_tile(const struct sw_plan_options *options)
 
 int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *options)
 {
-    int64_t *least = find_rows(ir);
+    int64_t *least = find_rows(ir, options);
     struct sw_plan_options smallest = *options;
     smallest.policy.tile_bytes = 1;
     for (int32_t i = 0; least && i < ir->n_params; i++) {
@@ -591,7 +591,7 @@ sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *optio
     plan->tiled = sw_alloc_zero("plan", (size_t)most + 1, sizeof *plan->tiled);
     bool good = rows && tiles && plan->tiled;
     for (int i = 0; good && i < plan->n_programs; i++) {
-        rows[i] = find_rows(plan->programs[i].ir);
+        rows[i] = find_rows(plan->programs[i].ir, options);
         good = rows[i] != NULL;
     }
     good = good && list_tiled(plan, options, rows, tiles);

@@ -83,8 +83,9 @@ static int64_t slice_elems(const struct sw_ir *ir, const struct sw_plan_options 
                            sw_value param)
 {
     const struct sw_ir_value *info = &ir->values[param];
-    return sw_ir_is_slice(info) ? info->form->shape.dims[0]
-                                : sw_slice_elems(info->form->elems, options->ranks);
+    return sw_ir_is_slice(info)
+               ? info->form->shape.dims[0]
+               : sw_slice_elems(info->form->elems, options->ranks, sw_update_run(options->rule));
 }
 
 static struct sw_shape whole_shape(const struct sw_ir_value *info)

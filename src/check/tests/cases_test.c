@@ -147,6 +147,8 @@ static void own_optimizers_pass(void **state)
     (void)state;
     test_join(folder, own, "optimizers");
     assert_int_equal(check_folder(folder), 4);
+    test_join(folder, own, "optimizers_8bit");
+    assert_int_equal(check_folder(folder), 2);
 }
 
 /* What an optimizer trace is of: the name in its reference.json. */

@@ -499,6 +499,28 @@ static void is_built(const char *text)
     sw_config_close(c);
 }
 
+/* bitsandbytes' names mean the same as the key. */
+static void types_of_8_bits_choose_moments(void **state)
+{
+    (void)state;
+    struct sw_config *c = must("{\"optimizer\": {\"type\": \"adamw8bit\", \"params\": "
+                               "{\"adam_w_mode\": false, \"min_8bit_size\": 99}}}",
+                               NULL, 0);
+    assert_int_equal(c->optimizer.type, SW_OPTIMIZER_ADAM);
+    assert_int_equal(c->spillway.moments, SW_MOMENTS_8BIT);
+    assert_int_equal(c->optimizer.min_8bit_size, 99);
+    assert_true(c->optimizer.adam_w_mode);
+    source_is(c, "spillway.moments", "derived");
+    assert_true(sw_config_choice_is(c, "spillway.moments", "8bit"));
+    sw_config_close(c);
+    c = must("{\"optimizer\": {\"type\": \"Adam\"}, \"spillway\": {\"moments\": \"8bit\"}}", NULL,
+             0);
+    assert_int_equal(c->spillway.moments, SW_MOMENTS_8BIT);
+    assert_int_equal(c->optimizer.min_8bit_size, 4096);
+    sw_config_close(c);
+    is_built("{\"optimizer\": {\"type\": \"Adam8bit\"}, \"spillway\": {\"moments\": \"8bit\"}}");
+}
+
 #define ADAFACTOR(params) "\"optimizer\": {\"type\": \"Adafactor\", \"params\": {" params "}}"
 
 /* One of relative_step, lr and a scheduler chooses the rate. */
@@ -544,6 +566,14 @@ static void what_is_not_built_is_refused_by_name(void **state)
     REFUSED("{\"spillway\": {\"label_smoothing\": -0.1}}", "spillway.label_smoothing", "-0.1");
     REFUSED("{\"optimizer\": {\"type\": \"Lamb\"}, \"spillway\": {\"moments\": \"bf16\"}}",
             "spillway.moments", "Adam and AdamW");
+    REFUSED("{\"optimizer\": {\"type\": \"Lion\"}, \"spillway\": {\"moments\": \"8bit\"}}",
+            "spillway.moments", "Adam and AdamW");
+    REFUSED("{\"optimizer\": {\"type\": \"AdamW8bit\"}, \"spillway\": {\"moments\": \"bf16\"}}",
+            "spillway.moments", "AdamW8bit");
+    REFUSED("{\"optimizer\": {\"type\": \"Adam8bit\"}, \"spillway\": {\"moments\": \"fp32\"}}",
+            "spillway.moments", "Adam8bit");
+    REFUSED("{\"optimizer\": {\"type\": \"Adam8bit\", \"params\": {\"min_8bit_size\": -1}}}",
+            "optimizer.params.min_8bit_size", "-1");
     not_built("{\"scheduler\": {\"type\": \"StepLR\"}}", "scheduler.type");
     not_built("{\"wandb\": {\"enabled\": true}}", "wandb.enabled");
     not_built("{\"comet\": {\"enabled\": true}}", "comet.enabled");
@@ -883,6 +913,7 @@ int main(void)
         cmocka_unit_test(values_remember_their_source),
         cmocka_unit_test(train_is_micro_times_steps_times_ranks),
         cmocka_unit_test(a_fixed_k_holds_for_any_number_of_ranks),
+        cmocka_unit_test(types_of_8_bits_choose_moments),
         cmocka_unit_test(adafactor_says_who_chooses_its_rate),
         cmocka_unit_test(what_is_not_built_is_refused_by_name),
         cmocka_unit_test(elasticity_decides_the_batch),

@@ -38,6 +38,7 @@ struct cpu_update {
     void *param;
     void *master; /* low halves (bf16), fp32 (f16), else NULL */
     void *moment[2];
+    float *scale[2];      /* of moments that are codes, else NULL */
     bool half;            /* moments of bf16, .. */
     struct cpu_draw draw; /* .. which are rounded by it */
     uint64_t origin;      /* of element 0, in the whole tensor */

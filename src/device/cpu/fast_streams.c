@@ -281,6 +281,9 @@ struct cpu_update sw_cpu_update_of(const struct cpu_call *call)
         u.half = call->desc->in[i].dtype == SW_BF16;
         u.moment[k] = call->in[i++];
     }
+    for (int k = 0; k < 2 && sw_update_codes(call->desc) > 0; k++) {
+        u.scale[k] = call->in[i++];
+    }
     return u;
 }
 
@@ -308,6 +311,9 @@ static void update_run(const struct cpu_call *call)
     for (int k = 0, i = 1 + desc->op->attrs.update.rule.n_states; k < job.streams.n; k++, i++) {
         job.streams.stream[k].first = sw_update_first(desc, i);
         i += job.streams.stream[k].index != NULL;
+    }
+    if (sw_update_codes(desc) > 0) {
+        job.streams.n_elems = sw_update_coded_elems(desc);
     }
     sw_pool_run(call->pool, sw_ceil_div(job.streams.n_elems, CPU_STREAM_ELEMS), update_item, &job);
 }

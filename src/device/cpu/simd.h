@@ -148,6 +148,22 @@ INLINE float vf_sum(vf x)
     return part[0];
 }
 
+/* table[at] of each lane. */
+INLINE vf vf_gather(const float *table, vi at)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_i32gather_ps((__m512i)at, table, 4);
+#elif defined(__AVX2__)
+    return (vf)_mm256_i32gather_ps(table, (__m256i)at, 4);
+#else
+    vf x = {0};
+    for (int i = 0; i < LANES; i++) {
+        x[i] = table[at[i]];
+    }
+    return x;
+#endif
+}
+
 INLINE float vf_top(vf x)
 {
     float part[LANES];

@@ -774,6 +774,84 @@ static void param_and_states(struct op_case *c, enum sw_dtype dtype, struct sw_s
     c->op.attrs.update.rule.n_states = c->op.n_in - 1;
 }
 
+/* ---- moments as codes of 8 bits: more elements than one item of a fast row has ---- */
+
+enum { CODED_ROWS = 61 };
+
+static void coded_states(struct op_case *c, enum sw_dtype dtype, struct sw_shape whole,
+                         struct sw_shape shape)
+{
+    const int64_t n = sw_shape_elems(&shape), n_runs = sw_ceil_div(n, SW_CODE_RUN);
+    param_and_states(c, dtype, whole, shape, 0, false);
+    for (int k = 0; k < 2; k++) {
+        const int i = case_in_zero(c, SW_U8, shape);
+        for (int64_t e = 0; e < n; e++) {
+            ((uint8_t *)c->in[i].view.data)[e] =
+                (uint8_t)case_random(c, (uint64_t)(97 + k), (uint64_t)e, 0, 255.99);
+        }
+    }
+    case_in(c, SW_F32, SW_SHAPE(n_runs), 0, 1);
+    case_in(c, SW_F32, SW_SHAPE(n_runs), 0, 1e-3);
+    c->op.attrs.update.rule.n_states = c->op.n_in - 1;
+}
+
+/* The first run begins with zeros and stays so; the others become numbers of very different
+ * size, so that each code is met, and the places between all of them. */
+static void special_runs(struct op_case *c, int i_grad)
+{
+    const int i_codes = c->op.attrs.update.rule.n_states - 3;
+    float *scales[2] = {c->in[i_codes + 2].view.data, c->in[i_codes + 3].view.data};
+    for (int64_t e = 0; e < sw_shape_elems(&c->in[i_grad].view.shape); e++) {
+        const double size = pow(10, case_random(c, 96, (uint64_t)e, -9, 0));
+        sw_store_f64(c->in[i_grad].view.dtype, c->in[i_grad].view.data, e,
+                     e < SW_CODE_RUN ? 0
+                     : e % 2         ? -size
+                                     : size);
+        scales[0][e / SW_CODE_RUN] = scales[1][e / SW_CODE_RUN] = e < SW_CODE_RUN ? 0 : 1e-30f;
+    }
+}
+
+/* Variants: dense; dense and sparse with padding; elements of a piece; what is not finite; skipped;
+ * less than a run. */
+static bool update_coded(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    enum { DENSE, PADDED, PIECE, NOT_FINITE, SKIPPED, SHORT, N_CODED };
+    enum { FIRST = 2 * SW_CODE_RUN, PADDING = 300 };
+    if (variant >= N_CODED || dtype == SW_F64) {
+        return false;
+    }
+    const struct sw_shape whole = SW_SHAPE(variant == SHORT ? 1 : CODED_ROWS, PARAM_WIDTH);
+    const int64_t elems = sw_shape_elems(&whole);
+    case_init(c, SW_OP_UPDATE, "update coded %d %s", variant, name_of(dtype));
+    c->exact = true;
+    c->op.attrs.update =
+        (struct sw_update_op_attrs){.rule = {.kind = SW_UPDATE_ADAM,
+                                             .decoupled = variant != PADDED,
+                                             .bias_correction = true,
+                                             .eps = 1e-8,
+                                             .weight_decay = 0.1},
+                                    .first = variant == PIECE ? FIRST : 0,
+                                    .n_elems = variant == PADDED ? elems - PADDING : elems};
+    c->scalars[SW_SCALAR_STEP] = 3;
+    c->scalars[SW_SCALAR_SKIP] = variant == SKIPPED;
+    coded_states(c, dtype, whole, variant == PIECE ? SW_SHAPE(5 * SW_CODE_RUN) : whole);
+    for (int i = 0; i <= c->op.attrs.update.rule.n_states; i++) {
+        case_out_in_place(c, i);
+    }
+    const int g = case_in(c, variant % 2 ? dtype : SW_F32, whole, -1, 1);
+    if (variant == DENSE) {
+        special_runs(c, g);
+    }
+    if (variant == PADDED) {
+        sparse_stream(c, dtype, sparse_rows);
+    }
+    if (variant == NOT_FINITE) {
+        make_infinite(c, g, 700, INFINITY);
+        make_infinite(c, g, 4097, NAN);
+    }
+    return true;
+}
+
 static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     static const struct {
@@ -871,7 +949,7 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
         int64_t first, n;
     } pieces[] = {{PARAM_WIDTH + 5, PARAM_WIDTH * PARAM_ROWS - 2 * PARAM_WIDTH - 7}, {64, 64}};
     if (variant >= (int)SW_LEN(rows)) {
-        return false;
+        return update_coded(c, dtype, variant - (int)SW_LEN(rows));
     }
     const int i_piece = variant - FIRST_PIECE;
     const bool half = variant >= FIRST_HALF;

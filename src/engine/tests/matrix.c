@@ -39,9 +39,9 @@ static const struct {
     [TABLE]         = {"table", 2, {"tied", "untied"}},
     [PACKING]       = {"packing", 2, {"false", "true"}}, /* documents of 3 tokens, and padding */
     [FROZEN]        = {"frozen", 3, {"none", "some", "all but adapters"}},
-    [OPTIMIZER]     = {"optimizer", 9, {"AdamW", "Lamb", "Adagrad", "Lion", "SparseAdam",
-                                         "AdamW in bf16 by groups", "RMSprop", "Muon",
-                                         "Adafactor"}},
+    [OPTIMIZER]     = {"optimizer", 10, {"AdamW", "Lamb", "Adagrad", "Lion", "SparseAdam",
+                                          "AdamW in bf16 by groups", "RMSprop", "AdamW8bit",
+                                          "Muon", "Adafactor"}},
     [STAGE]         = {"stage", 4, {"0", "1", "2", "3"}},
     [RANKS]         = {"ranks", 6, {"1", "2", "3", "4", "6", "8"}},
     [RECOMPUTE]     = {"recompute", 4, {"nothing", "what is cheap", "blocks", "the first block"}},
@@ -65,7 +65,7 @@ static const struct {
 // clang-format on
 
 /* Of OPTIMIZER. */
-enum { HALF_MOMENTS = 5 /* and groups of parameters */, MUON = 7, ADAFACTOR };
+enum { HALF_MOMENTS = 5 /* and groups of parameters */, CODED_MOMENTS = 7, MUON, ADAFACTOR };
 
 /* Choices of an axis that are met: the first of them, and how many. */
 struct choices {
@@ -82,8 +82,8 @@ static struct choices choices_of(enum matrix_devices devices, int a)
                                             [MATRIX_EMU] = {3, 3}};
         return of[devices];
     }
-    if (devices == MATRIX_EMU && a == OPTIMIZER) { /* GPUs have no Muon, no Adafactor */
-        return (struct choices){0, MUON};
+    if (devices == MATRIX_EMU && a == OPTIMIZER) { /* GPUs have none of the others */
+        return (struct choices){0, CODED_MOMENTS};
     }
     if (cpu && a == UPDATES) { /* it is one memory */
         return (struct choices){0, 1};
@@ -260,6 +260,8 @@ static const char *const optimizers[MAX_CHOICES] = {
     "\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}",
     "\"type\": \"RMSprop\", \"params\": {\"lr\": 0.001, \"weight_decay\": 0.1, "
     "\"momentum\": 0.9}",
+    "\"type\": \"AdamW8bit\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1, "
+    "\"min_8bit_size\": 300}",
     "\"type\": \"Muon\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1, "
     "\"adam_lr\": 0.003}",
     "\"type\": \"Adafactor\", \"params\": {\"weight_decay\": 0.1, \"beta1\": 0.9, "

@@ -35,7 +35,7 @@ struct job {
     int64_t first_step, n_steps;
     const char *precision, *load, *save, *more;
     const char *zero; /* more keys of zero_optimization */
-    bool lamb;        /* AdamW otherwise */
+    bool lamb, coded; /* LAMB; AdamW with moments of 8 bits; AdamW otherwise */
     bool verify, offloads, no_clipping;
     bool sparse; /* rows of gradients travel */
     int n_tiled;
@@ -152,7 +152,13 @@ static sw_status train(void *ctx, sw_comm *comm)
         "\"frozen\": [\"*.h.1.ln_2.weight\"]%s}}",
         B, job->sparse ? "\"sparse_gradients\": true, " : "", job->precision,
         job->no_clipping ? "0" : "0.5", job->stage, job->zero ? job->zero : "",
-        job->lamb ? "Lamb" : "AdamW", job->lamb ? ", \"min_coeff\": 0" : "", job->k, job->more);
+        job->lamb    ? "Lamb"
+        : job->coded ? "AdamW8bit"
+                     : "AdamW",
+        job->lamb    ? ", \"min_coeff\": 0"
+        : job->coded ? ", \"min_8bit_size\": 100"
+                     : "",
+        job->k, job->more);
     const struct sw_engine_options options = {.config_text = config,
                                               .model = model_path,
                                               .seq_len = T,
@@ -664,11 +670,8 @@ static void vertical_boundary_sums(void **state)
     }
 }
 
-/* The trust ratio is of the whole tensor, so no cut may show. Small weights have small ratios:
- * without a lower bound they all count. */
-static void lamb_too(void **state)
+static void any_ranks_and_stage_have_the_bits_of_one(bool lamb, bool coded)
 {
-    (void)state;
     static const int counts[] = {2, 3, 8};
     int n_runs = 0;
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
@@ -677,7 +680,8 @@ static void lamb_too(void **state)
                           .n_steps = STEPS,
                           .precision = precisions[p],
                           .more = "",
-                          .lamb = true};
+                          .lamb = lamb,
+                          .coded = coded};
         run(&one);
         assert_true(isfinite(one.losses[4]));
         for (size_t c = 0; c < SW_LEN(counts); c++) {
@@ -697,13 +701,33 @@ static void lamb_too(void **state)
     assert_int_equal(n_runs, all ? 36 : 12);
 }
 
-static void goes_on(const char *precision, bool lamb)
+/* The trust ratio is of the whole tensor, so no cut may show. Small weights have small ratios:
+ * without a lower bound they all count. */
+static void lamb_too(void **state)
+{
+    (void)state;
+    any_ranks_and_stage_have_the_bits_of_one(true, false);
+}
+
+/* A scale is of a run of elements, which no cut goes through. */
+static void moments_of_8_bits_too(void **state)
+{
+    (void)state;
+    any_ranks_and_stage_have_the_bits_of_one(false, true);
+}
+
+static void goes_on(const char *precision, bool lamb, bool coded)
 {
     static const int counts[] = {1, 2, 3, 8};
     char path[128];
     snprintf(path, sizeof path, "%s/save", folder);
-    struct job never = {
-        .ranks = 1, .k = 4, .n_steps = 6, .precision = precision, .more = "", .lamb = lamb};
+    struct job never = {.ranks = 1,
+                        .k = 4,
+                        .n_steps = 6,
+                        .precision = precision,
+                        .more = "",
+                        .lamb = lamb,
+                        .coded = coded};
     run(&never);
     struct job first = never;
     first.ranks = 4;
@@ -730,8 +754,9 @@ static void a_checkpoint_goes_on_at_any_ranks_and_stage(void **state)
 {
     (void)state;
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
-        goes_on(precisions[p], false);
-        goes_on(precisions[p], true);
+        goes_on(precisions[p], false, false);
+        goes_on(precisions[p], true, false);
+        goes_on(precisions[p], false, true);
     }
 }
 
@@ -765,6 +790,7 @@ int main(void)
         cmocka_unit_test(vertically_from_other_tiers),
         cmocka_unit_test(vertical_boundary_sums),
         cmocka_unit_test(lamb_too),
+        cmocka_unit_test(moments_of_8_bits_too),
         cmocka_unit_test(a_checkpoint_goes_on_at_any_ranks_and_stage),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);

@@ -62,6 +62,7 @@ static struct spread any_spread(const struct sw_shape *shape, const struct sw_te
     }
     s.owner = chance(2) ? (int)chance(s.mesh.size[SW_AXIS_PIPE]) : -1;
     s.layout.is_sliced = chance(3) > 0;
+    s.layout.run = chance(3) == 0 ? 1 + chance(5) * SW_SQUARES_RUN : 0;
     s.layout.tile_elems = chance(2) ? SW_SQUARES_RUN * (1 + chance(6)) : 0;
     return s;
 }

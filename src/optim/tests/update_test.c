@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The states that Adam keeps, by what its moments are kept in.
+#include "optim/optim.h"
+#include "support/test.h"
+
+static struct sw_update_rule adam(enum sw_moments moments)
+{
+    const struct sw_optimizer_config optimizer = {
+        .type = SW_OPTIMIZER_ADAM, .lr = 1e-3, .adam_w_mode = true, .min_8bit_size = 1000};
+    struct sw_update_rule rule;
+    assert_int_equal(sw_update_rule_init(&optimizer, true, &rule), SW_OK);
+    rule.moments = moments;
+    return rule;
+}
+
+static void states_are(enum sw_moments moments, enum sw_dtype dtype, struct sw_shape shape,
+                       const struct sw_update_state *want, int n)
+{
+    const struct sw_update_rule rule = adam(moments);
+    struct sw_update_state got[SW_UPDATE_MAX_STATES];
+    assert_int_equal(sw_update_states(&rule, dtype, &shape, got), n);
+    for (int i = 0; i < n; i++) {
+        assert_string_equal(got[i].kind, want[i].kind);
+        assert_int_equal(got[i].dtype, want[i].dtype);
+        assert_int_equal(got[i].of, want[i].of);
+    }
+}
+
+static void moments_of_8_bits_have_scales(void **state)
+{
+    (void)state;
+    static const struct sw_update_state fp32[] = {{"exp_avg", SW_F32, 0},
+                                                  {"exp_avg_sq", SW_F32, 0}},
+                                        wide[] = {{"exp_avg", SW_F64, 0},
+                                                  {"exp_avg_sq", SW_F64, 0}},
+                                        coded[] = {{"master_lo", SW_I16, 0},
+                                                   {"exp_avg", SW_U8, 0},
+                                                   {"exp_avg_sq", SW_U8, 0},
+                                                   {"exp_avg_scale", SW_F32, SW_STATE_OF_RUNS},
+                                                   {"exp_avg_sq_scale", SW_F32, SW_STATE_OF_RUNS}};
+    states_are(SW_MOMENTS_FP32, SW_F32, SW_SHAPE(4000), fp32, 2);
+    states_are(SW_MOMENTS_8BIT, SW_F32, SW_SHAPE(27, 37), fp32, 2); /* 999 elements */
+    states_are(SW_MOMENTS_8BIT, SW_F32, SW_SHAPE(25, 40), &coded[1], 4);
+    states_are(SW_MOMENTS_8BIT, SW_BF16, SW_SHAPE(1000), coded, 5);
+    states_are(SW_MOMENTS_8BIT, SW_F64, SW_SHAPE(1000), wide, 2);
+}
+
+/* A run of codes is whole runs of squares, so that norms are of the same sums. */
+static void codes_are_cut_between_runs(void **state)
+{
+    (void)state;
+    const struct sw_update_rule fp32 = adam(SW_MOMENTS_FP32), coded = adam(SW_MOMENTS_8BIT);
+    assert_int_equal(sw_update_run(NULL), SW_SQUARES_RUN);
+    assert_int_equal(sw_update_run(&fp32), SW_SQUARES_RUN);
+    assert_int_equal(sw_update_run(&coded), SW_CODE_RUN);
+    assert_int_equal(SW_CODE_RUN % SW_SQUARES_RUN, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(moments_of_8_bits_have_scales),
+        cmocka_unit_test(codes_are_cut_between_runs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
