@@ -1,16 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which updates stand in line, and when they are launched.
+// Who stands in line, and when a line is launched.
 #include "device/gpu/batch.h"
 
 #include <string.h>
 
-enum { SMALL_ELEMS = 1 << 16 };
-enum { BLOCK_ELEMS = GPU_UPDATE_THREADS * GPU_UPDATE_PART };
-_Static_assert(sizeof(struct gpu_update_many_args) <= 4096, "CUDA passes no more by value");
+/* Elements of a tensor that is small; of LAMB one block has the whole of it. */
+enum { SMALL_ELEMS = 1 << 16, SMALL_LAMB_ELEMS = 1 << 14 };
 
-/* What an update writes, and what it reads besides. */
+static const struct {
+    enum sw_gpu_kernel_id kernel;
+    int most; /* in line */
+    size_t args_bytes;
+} kinds[GPU_N_LINES] = {
+    [GPU_LINE_UPDATE] = {GPU_update_many, GPU_UPDATE_MANY, sizeof(struct gpu_update_many_args)},
+    [GPU_LINE_STATS] = {GPU_grad_stats_many, GPU_STATS_MANY,
+                        sizeof(struct gpu_grad_stats_many_args)},
+    [GPU_LINE_LAMB] = {GPU_lamb_many, GPU_LAMB_MANY, sizeof(struct gpu_lamb_many_args)},
+};
+_Static_assert(sizeof(struct gpu_update_many_args) <= 4096 &&
+                   sizeof(struct gpu_grad_stats_many_args) <= 4096 &&
+                   sizeof(struct gpu_lamb_many_args) <= 4096,
+               "CUDA passes no more by value");
+_Static_assert((int)GPU_LINE_WRITTEN >= 4 * (int)GPU_UPDATE_MANY &&
+                   (int)GPU_LINE_READ >= (int)GPU_UPDATE_MANY &&
+                   (int)GPU_LINE_READ >= (int)GPU_LAMB_MANY,
+               "each item has room for its ranges");
+
+/* ---- who meets whom ---- */
+
+/* What an op writes, and what it reads besides. */
 struct touched {
-    struct gpu_range written[GPU_WRITTEN], read[2 * GPU_MAX_STREAMS];
+    struct gpu_range written[6], read[2 * GPU_MAX_STREAMS];
     int n_written, n_read;
 };
 
@@ -31,25 +51,35 @@ static void add_written(struct touched *t, const void *at, int64_t n, size_t byt
     }
 }
 
-static void find_touched(const struct gpu_update_args *args, enum sw_gpu_type type,
-                         struct touched *t)
+static void add_read(struct touched *t, const void *at, int64_t n, size_t bytes)
 {
-    const struct gpu_param *p = &args->param;
-    t->n_written = t->n_read = 0;
-    add_written(t, p->param, args->n, bytes_of(type));
-    add_written(t, p->master, args->n, type == SW_GPU_BF16 ? sizeof(int16_t) : sizeof(float));
+    t->read[t->n_read++] = range_of(at, n, bytes);
+}
+
+static void add_param(struct touched *t, const struct gpu_param *p, int64_t n,
+                      enum sw_gpu_type type)
+{
+    add_written(t, p->param, n, bytes_of(type));
+    add_written(t, p->master, n, type == SW_GPU_BF16 ? sizeof(int16_t) : sizeof(float));
+}
+
+static void add_moments(struct touched *t, const struct gpu_param *p, int64_t n)
+{
     for (int k = 0; k < 2; k++) {
-        add_written(t, p->moment[k], args->n, p->half ? sizeof(uint16_t) : sizeof(float));
+        add_written(t, p->moment[k], n, p->half ? sizeof(uint16_t) : sizeof(float));
     }
-    for (int k = 0; k < args->streams.n; k++) {
-        const struct gpu_stream *s = &args->streams.stream[k];
+}
+
+static void add_streams(struct touched *t, const struct gpu_streams *streams, int64_t n)
+{
+    for (int k = 0; k < streams->n; k++) {
+        const struct gpu_stream *s = &streams->stream[k];
         const size_t bytes = bytes_of(s->type);
         if (s->index) {
-            t->read[t->n_read++] = range_of(s->x, s->n_rows * args->streams.row_elems, bytes);
-            t->read[t->n_read++] = range_of(s->index, s->n_rows, sizeof *s->index);
+            add_read(t, s->x, s->n_rows * streams->row_elems, bytes);
+            add_read(t, s->index, s->n_rows, sizeof *s->index);
         } else {
-            t->read[t->n_read++] =
-                range_of((const char *)s->x + (size_t)s->first * bytes, args->n, bytes);
+            add_read(t, (const char *)s->x + (size_t)s->first * bytes, n, bytes);
         }
     }
 }
@@ -66,88 +96,231 @@ static bool any_meets(const struct gpu_range *a, int n_a, const struct gpu_range
     return false;
 }
 
-/* One of them would see what the other writes. */
-static bool meets(const struct gpu_batch *batch, const struct touched *t)
+/* One of them would see what the other writes. Statistics are sums without an order: what they are
+ * added to is no such thing. */
+static bool meets(const struct gpu_line *line, const struct touched *t)
 {
-    return any_meets(batch->written, batch->n_written, t->written, t->n_written) ||
-           any_meets(batch->written, batch->n_written, t->read, t->n_read) ||
-           any_meets(batch->read, batch->args.n, t->written, t->n_written);
+    return any_meets(line->written, line->n_written, t->written, t->n_written) ||
+           any_meets(line->written, line->n_written, t->read, t->n_read) ||
+           any_meets(line->read, line->n_read, t->written, t->n_written);
 }
 
-static bool is_small(const struct gpu_update_args *args)
-{
-    return args->streams.n == 1 && !args->streams.stream[0].index && args->n <= SMALL_ELEMS;
-}
+/* ---- lines ---- */
 
-static bool goes_with(const struct gpu_batch *batch, const struct gpu_call *call,
-                      enum sw_gpu_type type, const struct gpu_update_args *args)
+static sw_status launch_line(struct gpu_batch *batch, int kind, struct gpu_device *dev,
+                             void *stream)
 {
-    return batch->args.n < GPU_UPDATE_MANY && batch->type == type &&
-           batch->scalars == call->scalars && batch->is_predicated == call->is_predicated &&
-           memcmp(&batch->args.rule, &args->rule, sizeof args->rule) == 0;
-}
-
-static void add(struct gpu_batch *batch, const struct gpu_update_args *args,
-                const struct touched *t)
-{
-    const struct gpu_stream *s = &args->streams.stream[0];
-    batch->read[batch->args.n] = t->read[0];
-    batch->args.item[batch->args.n++] = (struct gpu_update_item){.param = args->param,
-                                                                 .g = t->read[0].begin,
-                                                                 .n = args->n,
-                                                                 .type = s->type,
-                                                                 .first_block = batch->n_blocks};
-    batch->n_blocks += (int)sw_ceil_div(args->n, BLOCK_ELEMS);
-    memcpy(batch->written + batch->n_written, t->written,
-           (size_t)t->n_written * sizeof *t->written);
-    batch->n_written += t->n_written;
-}
-
-sw_status sw_gpu_batch_launch(struct gpu_batch *batch, struct gpu_device *dev, void *stream)
-{
-    if (batch->args.n == 0) {
+    struct gpu_line *line = &batch->line[kind];
+    if (line->n == 0) {
         return SW_OK;
     }
     const struct gpu_call call = {.dev = dev,
                                   .stream = stream,
-                                  .scalars = batch->scalars,
-                                  .is_predicated = batch->is_predicated};
-    const struct gpu_grid grid = {.x = batch->n_blocks};
-    const sw_status st = sw_gpu_run_kernel(&call, GPU_update_many, batch->type, grid, 0,
-                                           &batch->args, sizeof batch->args);
-    batch->args.n = batch->n_blocks = batch->n_written = 0; /* also where it failed */
+                                  .scalars = line->scalars,
+                                  .is_predicated = line->is_predicated};
+    const struct gpu_grid grid = {.x = line->n_blocks};
+    const sw_status st = sw_gpu_run_kernel(&call, kinds[kind].kernel, line->type, grid, 0,
+                                           &line->args, kinds[kind].args_bytes);
+    line->n = line->n_blocks = line->n_written = line->n_read = 0; /* also where it failed */
     return st < 0 ? sw_frame_at(__FILE__, __LINE__, st) : SW_OK;
 }
 
-struct gpu_grid sw_gpu_update_grid(int64_t n, int64_t each)
+sw_status sw_gpu_batch_launch(struct gpu_batch *batch, struct gpu_device *dev, void *stream)
 {
-    const int64_t blocks = sw_ceil_div(n, each * GPU_UPDATE_THREADS);
-    return (struct gpu_grid){.x = sw_max_i64(1, sw_min_i64(blocks, GPU_UPDATE_BLOCKS))};
+    sw_status st = SW_OK;
+    for (int kind = 0; kind < GPU_N_LINES; kind++) {
+        const sw_status one = launch_line(batch, kind, dev, stream);
+        st = st < 0 ? st : one;
+    }
+    return st;
 }
 
-sw_status sw_gpu_batch_update(const struct gpu_call *call, enum sw_gpu_type type,
-                              struct gpu_update_args *args)
+/* Launches the lines that must come before what touches this. */
+static sw_status clear_way(const struct gpu_call *call, const struct touched *t)
 {
-    struct gpu_batch *batch = call->batch;
-    struct touched t;
-    const bool small = batch && is_small(args);
-    if (batch) {
-        find_touched(args, type, &t);
-        if ((small && !goes_with(batch, call, type, args)) || meets(batch, &t)) {
-            SW_TRY(sw_gpu_batch_launch(batch, call->dev, call->stream));
+    for (int kind = 0; kind < GPU_N_LINES; kind++) {
+        if (meets(&call->batch->line[kind], t)) {
+            SW_TRY(launch_line(call->batch, kind, call->dev, call->stream));
         }
     }
-    if (!small) {
-        GPU_LAUNCH(call, update, type, sw_gpu_update_grid(args->n, GPU_UPDATE_PART), args);
+    return SW_OK;
+}
+
+static bool goes_with(const struct gpu_line *line, const struct gpu_call *call,
+                      enum sw_gpu_type type, const struct gpu_kin *kin)
+{
+    return line->n > 0 && line->type == type && line->scalars == call->scalars &&
+           line->is_predicated == call->is_predicated && memcmp(&line->kin, kin, sizeof *kin) == 0;
+}
+
+/* The line of a kind, for one more of these. */
+static sw_status line_for(const struct gpu_call *call, enum gpu_line_kind kind,
+                          enum sw_gpu_type type, const struct gpu_kin *kin, struct gpu_line **out)
+{
+    struct gpu_line *line = *out = &call->batch->line[kind];
+    if (line->n == kinds[kind].most || !goes_with(line, call, type, kin)) {
+        SW_TRY(launch_line(call->batch, kind, call->dev, call->stream));
+    }
+    line->kin = *kin;
+    line->type = type;
+    line->scalars = call->scalars;
+    line->is_predicated = call->is_predicated;
+    return SW_OK;
+}
+
+static void remember(struct gpu_line *line, const struct touched *t)
+{
+    memcpy(line->written + line->n_written, t->written, (size_t)t->n_written * sizeof *t->written);
+    memcpy(line->read + line->n_read, t->read, (size_t)t->n_read * sizeof *t->read);
+    line->n_written += t->n_written;
+    line->n_read += t->n_read;
+}
+
+/* One dense stream; its first element that is used, and its type. */
+static bool is_small(const struct gpu_streams *streams, int64_t n, int64_t most)
+{
+    return streams->n == 1 && !streams->stream[0].index && n <= most;
+}
+
+static struct gpu_dense dense_of(const struct gpu_streams *streams)
+{
+    const struct gpu_stream *s = &streams->stream[0];
+    return (struct gpu_dense){(const char *)s->x + (size_t)s->first * bytes_of(s->type), s->type};
+}
+
+/* ---- updates ---- */
+
+sw_status sw_gpu_batch_update(const struct gpu_call *call, enum sw_gpu_type type,
+                              const struct gpu_update_args *args, bool *out_stands)
+{
+    struct touched t = {.n_written = 0};
+    const struct gpu_kin kin = {.rule = args->rule};
+    struct gpu_line *line;
+    add_param(&t, &args->param, args->n, type);
+    add_moments(&t, &args->param, args->n);
+    add_streams(&t, &args->streams, args->n);
+    SW_TRY(clear_way(call, &t));
+    *out_stands = is_small(&args->streams, args->n, SMALL_ELEMS);
+    if (!*out_stands) {
         return SW_OK;
     }
-    if (batch->args.n == 0) {
-        batch->type = type;
-        batch->scalars = call->scalars;
-        batch->is_predicated = call->is_predicated;
-        batch->args.rule = args->rule;
-        batch->args.rates = args->rates;
+    SW_TRY(line_for(call, GPU_LINE_UPDATE, type, &kin, &line));
+    struct gpu_update_many_args *many = &line->args.update;
+    many->rule = args->rule;
+    many->rates = args->rates;
+    many->item[line->n] = (struct gpu_update_item){.param = args->param,
+                                                   .g = dense_of(&args->streams),
+                                                   .n = args->n,
+                                                   .first_block = line->n_blocks};
+    remember(line, &t);
+    many->n = ++line->n;
+    line->n_blocks += (int)sw_ceil_div(args->n, GPU_UPDATE_BLOCK);
+    return SW_OK;
+}
+
+/* ---- statistics ---- */
+
+sw_status sw_gpu_batch_stats(const struct gpu_call *call, const struct gpu_grad_stats_args *args,
+                             bool *out_stands)
+{
+    struct touched t = {.n_written = 0};
+    const struct gpu_kin kin = {.stats = args->stats, .overflow_skips = args->overflow_skips};
+    struct gpu_line *line;
+    add_streams(&t, &args->streams, args->n);
+    SW_TRY(clear_way(call, &t));
+    *out_stands = is_small(&args->streams, args->n, SMALL_ELEMS);
+    if (!*out_stands) {
+        return SW_OK;
     }
-    add(batch, args, &t);
+    SW_TRY(line_for(call, GPU_LINE_STATS, SW_GPU_PLAIN, &kin, &line));
+    struct gpu_grad_stats_many_args *many = &line->args.stats;
+    many->overflow_factor = args->overflow_factor;
+    many->stats = args->stats;
+    many->overflow_skips = args->overflow_skips;
+    many->item[line->n] = (struct gpu_grad_stats_item){
+        .g = dense_of(&args->streams), .n = args->n, .first_block = line->n_blocks};
+    remember(line, &t);
+    many->n = ++line->n;
+    line->n_blocks += (int)sw_ceil_div(args->n, GPU_STATS_BLOCK);
+    return SW_OK;
+}
+
+/* ---- LAMB: the moments of a tensor, then its step by the norms that they left ---- */
+
+static const struct gpu_range none = {NULL, NULL};
+
+/* Where norms of another tensor are written to the place of earlier ones, by the same step or not
+ * at all, nobody will see those. */
+static void drop_norms(struct gpu_line *line, const struct gpu_call *call, const int64_t *norms)
+{
+    for (int i = 0; i < line->n; i++) {
+        struct gpu_lamb_item *item = &line->args.lamb.item[i];
+        if (item->norms == norms && line->scalars == call->scalars &&
+            line->is_predicated == call->is_predicated) {
+            item->norms = NULL;
+            line->written[line->norms_at[i]] = none;
+        }
+    }
+}
+
+sw_status sw_gpu_batch_moments(const struct gpu_call *call, enum sw_gpu_type type,
+                               const struct gpu_lamb_moments_args *args, bool *out_stands)
+{
+    struct touched t = {.n_written = 0};
+    const struct gpu_kin kin = {.rule = args->rule};
+    struct gpu_line *line = &call->batch->line[GPU_LINE_LAMB];
+    drop_norms(line, call, args->norms);
+    add_written(&t, args->norms, 2 * GPU_STATS_WORDS, sizeof *args->norms);
+    add_param(&t, &args->param, args->n, type); /* by the step */
+    add_moments(&t, &args->param, args->n);
+    add_streams(&t, &args->streams, args->n);
+    SW_TRY(clear_way(call, &t));
+    *out_stands = is_small(&args->streams, args->n, SMALL_LAMB_ELEMS);
+    if (!*out_stands) {
+        return SW_OK;
+    }
+    SW_TRY(line_for(call, GPU_LINE_LAMB, type, &kin, &line));
+    struct gpu_lamb_many_args *many = &line->args.lamb;
+    many->rule = args->rule;
+    many->rates = args->rates;
+    many->item[line->n] = (struct gpu_lamb_item){
+        .param = args->param, .g = dense_of(&args->streams), .n = args->n, .norms = args->norms};
+    line->norms_at[line->n] = line->n_written;
+    remember(line, &t);
+    line->n_blocks = ++line->n;
+    return SW_OK;
+}
+
+static bool is_step_of(const struct gpu_lamb_item *item, const struct gpu_lamb_apply_args *args)
+{
+    return !item->ratio && item->norms == args->norms && item->n == args->n &&
+           item->param.param == args->param.param && item->param.master == args->param.master &&
+           item->param.moment[0] == args->param.moment[0] &&
+           item->param.moment[1] == args->param.moment[1];
+}
+
+sw_status sw_gpu_batch_apply(const struct gpu_call *call, enum sw_gpu_type type,
+                             const struct gpu_lamb_apply_args *args, bool *out_stands)
+{
+    struct gpu_line *line = &call->batch->line[GPU_LINE_LAMB];
+    const struct gpu_kin kin = {.rule = args->rule};
+    struct gpu_lamb_item *last = line->n > 0 ? &line->args.lamb.item[line->n - 1] : NULL;
+    struct touched ratio = {.n_written = 0}, t;
+    add_written(&ratio, args->ratio, 1, sizeof *args->ratio);
+    t = ratio;
+    add_param(&t, &args->param, args->n, type);
+    add_read(&t, args->norms, 2 * GPU_STATS_WORDS, sizeof *args->norms);
+    for (int k = 0; k < 2; k++) {
+        add_read(&t, args->param.moment[k], args->n, sizeof(float));
+    }
+    *out_stands = last && goes_with(line, call, type, &kin) && is_step_of(last, args);
+    for (int kind = 0; kind < GPU_N_LINES && *out_stands; kind++) {
+        *out_stands = !meets(&call->batch->line[kind], &ratio);
+    }
+    if (!*out_stands) {
+        return clear_way(call, &t);
+    }
+    last->ratio = args->ratio;
+    remember(line, &ratio);
     return SW_OK;
 }

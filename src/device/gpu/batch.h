@@ -1,34 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch - updates of small tensors that stand in line on a stream, to be launched together: biases
-// and norms would take a launch each. They wait for nothing but their neighbours: whatever else is
-// queued on the stream, or waited for, goes behind their launch; an update of what one of them
-// touches, too. What is launched so has the bits that it has alone.
+// batch - small tensors' updates, statistics and steps of LAMB that stand in line on a stream, each
+// kind in a line of its own, to be launched together: biases and norms would take a launch each.
+// They wait for nothing but their neighbours: whatever else is queued on the stream, or waited for,
+// goes behind their launch; of their own kinds what touches the same bytes does. So lines may be
+// launched in any order, and all that is launched so has the bits that it has alone.
 #pragma once
 
 #include "device/gpu/gpu.h"
 
-/* Bytes that an update touches. */
+enum gpu_line_kind { GPU_LINE_UPDATE, GPU_LINE_STATS, GPU_LINE_LAMB, GPU_N_LINES };
+
+/* Bytes that an op touches. */
 struct gpu_range {
     const char *begin, *end;
 };
-enum { GPU_UPDATE_BLOCKS = 8192 }; /* of a launch, at most */
-enum { GPU_WRITTEN = 4 };          /* ranges of a parameter and its states */
+/* Ranges of a line: of LAMB a parameter with its master, moments, norms and ratio. */
+enum { GPU_LINE_WRITTEN = 6 * GPU_LAMB_MANY, GPU_LINE_READ = GPU_STATS_MANY };
 
-/* Of a stream; zeros: nobody stands in line. */
-struct gpu_batch {
-    struct gpu_update_many_args args;
+/* What those that are launched together have in common. */
+struct gpu_kin {
+    struct gpu_rule rule;
+    int64_t *stats;
+    int64_t overflow_skips;
+};
+
+struct gpu_line {
+    union {
+        struct gpu_update_many_args update;
+        struct gpu_grad_stats_many_args stats;
+        struct gpu_lamb_many_args lamb;
+    } args;
+    struct gpu_kin kin;
     enum sw_gpu_type type;
     double *scalars;
     bool is_predicated;
-    int n_blocks;
-    struct gpu_range written[GPU_UPDATE_MANY * GPU_WRITTEN], read[GPU_UPDATE_MANY];
-    int n_written;
+    int n, n_blocks;
+    struct gpu_range written[GPU_LINE_WRITTEN], read[GPU_LINE_READ];
+    int n_written, n_read;
+    int norms_at[GPU_LAMB_MANY]; /* LAMB: which of `written` are an item's norms */
 };
 
-/* Threads of updates with `each` elements at a time go over n of them. */
-struct gpu_grid sw_gpu_update_grid(int64_t n, int64_t each);
-/* Launches an update, at once or with its neighbours (call->batch; NULL: at once). */
+/* Of a stream; zeros: nobody stands in line. */
+struct gpu_batch {
+    struct gpu_line line[GPU_N_LINES];
+};
+
+/*
+ * sw_gpu_batch_update, _stats, _moments, _apply - puts an op in line (call->batch).
+ *
+ * out_stands   true: it stands there. False: it is too large, or has row-sparse streams: those of
+ *              the lines that must come before it are launched, and it is the caller's to launch
+ */
 sw_status sw_gpu_batch_update(const struct gpu_call *call, enum sw_gpu_type type,
-                              struct gpu_update_args *args);
+                              const struct gpu_update_args *args, bool *out_stands);
+/* args n: -1 where all streams are row-sparse. */
+sw_status sw_gpu_batch_stats(const struct gpu_call *call, const struct gpu_grad_stats_args *args,
+                             bool *out_stands);
+sw_status sw_gpu_batch_moments(const struct gpu_call *call, enum sw_gpu_type type,
+                               const struct gpu_lamb_moments_args *args, bool *out_stands);
+/* Stands in line with the moments of its tensor, if those are the last. */
+sw_status sw_gpu_batch_apply(const struct gpu_call *call, enum sw_gpu_type type,
+                             const struct gpu_lamb_apply_args *args, bool *out_stands);
 /* Launches those that stand in line. */
 sw_status sw_gpu_batch_launch(struct gpu_batch *batch, struct gpu_device *dev, void *stream);

@@ -33,7 +33,7 @@ struct gpu_call {
     double *scalars;    /* [SW_SCALAR_COUNT] */
     bool is_predicated; /* nothing may happen where scalars[SW_SCALAR_SKIP] is not 0 */
     void *prepared;
-    struct gpu_batch *batch; /* of updates that stand in line on the stream; NULL = none may */
+    struct gpu_batch *batch; /* what stands in line on the stream; NULL: this op never does */
 };
 
 /* How one kind of op is carried out. */

@@ -4,6 +4,7 @@
 #include "device/gpu/batch.h"
 
 enum { PART = GPU_UPDATE_PART };
+enum { MOST_BLOCKS = 8192 }; /* of a launch */
 _Static_assert((int)GPU_EXACT_WORDS == SW_EXACT_WORDS && (int)GPU_STATS_WORDS == SW_STATS_WORDS &&
                    (int)GPU_RUN == SW_SQUARES_RUN && GPU_MAX_STREAMS >= SW_MAX_INPUTS - 1,
                "what kernels know is what the graph says");
@@ -21,6 +22,13 @@ static void query_any(const struct gpu_device *dev, const struct sw_op_desc *des
     (void)dev;
     (void)desc;
     out->supported = true;
+}
+
+/* Threads with `each` elements at a time go over n of them. */
+static struct gpu_grid update_grid(int64_t n, int64_t each)
+{
+    const int64_t blocks = sw_ceil_div(n, each * GPU_UPDATE_THREADS);
+    return (struct gpu_grid){.x = sw_max_i64(1, sw_min_i64(blocks, MOST_BLOCKS))};
 }
 
 /* ---- gradient streams ---- */
@@ -82,8 +90,8 @@ static sw_status accumulate_rows(const struct gpu_call *call)
                                             .n_rows = gpu_elems(&desc->in[2]),
                                             .width = width,
                                             .acc_rows = n / width};
-    const struct gpu_grid grid = {.x = sw_max_i64(1, sw_min_i64(rows.n_rows, GPU_UPDATE_BLOCKS))};
-    GPU_LAUNCH(call, accumulate_clear, SW_GPU_PLAIN, sw_gpu_update_grid(n, PART), &clear);
+    const struct gpu_grid grid = {.x = sw_max_i64(1, sw_min_i64(rows.n_rows, MOST_BLOCKS))};
+    GPU_LAUNCH(call, accumulate_clear, SW_GPU_PLAIN, update_grid(n, PART), &clear);
     GPU_LAUNCH(call, accumulate_rows, sw_gpu_type_of(desc->in[1].dtype), grid, &rows);
     return SW_OK;
 }
@@ -98,8 +106,8 @@ static sw_status accumulate(const struct gpu_call *call)
     if (is_index(desc, 2)) {
         return accumulate_rows(call);
     }
-    GPU_LAUNCH(call, accumulate, sw_gpu_type_of(desc->in[1].dtype),
-               sw_gpu_update_grid(args.n, PART), &args);
+    GPU_LAUNCH(call, accumulate, sw_gpu_type_of(desc->in[1].dtype), update_grid(args.n, PART),
+               &args);
     return SW_OK;
 }
 const struct gpu_op sw_gpu_accumulate = {.query = accumulate_query, .run = accumulate};
@@ -127,8 +135,14 @@ static sw_status grad_stats(const struct gpu_call *call)
                                        .streams = streams_of(call, 1, false),
                                        .n = dense_elems(desc, 1),
                                        .overflow_skips = desc->op->attrs.stats.overflow_skips};
+    bool stands;
+    SW_TRY(sw_gpu_batch_stats(call, &args, &stands));
+    if (stands) {
+        return SW_OK;
+    }
     if (args.n >= 0) {
-        GPU_LAUNCH(call, grad_stats, SW_GPU_PLAIN, sw_gpu_update_grid(args.n, 4 * GPU_RUN), &args);
+        GPU_LAUNCH(call, grad_stats, SW_GPU_PLAIN, update_grid(args.n, GPU_STATS_RUNS * GPU_RUN),
+                   &args);
         return SW_OK;
     }
     struct gpu_grad_stats_rows_args rows = {.of = args};
@@ -136,10 +150,11 @@ static sw_status grad_stats(const struct gpu_call *call)
     for (int k = 0; k < args.streams.n; k++) {
         n += args.streams.stream[k].n_rows * args.streams.row_elems;
     }
-    GPU_LAUNCH(call, grad_stats_rows, SW_GPU_PLAIN, sw_gpu_update_grid(n, GPU_RUN), &rows);
+    GPU_LAUNCH(call, grad_stats_rows, SW_GPU_PLAIN, update_grid(n, GPU_RUN), &rows);
     return SW_OK;
 }
-const struct gpu_op sw_gpu_grad_stats = {.query = query_any, .run = grad_stats};
+const struct gpu_op sw_gpu_grad_stats = {
+    .query = query_any, .run = grad_stats, .stands_in_line = true};
 
 static sw_status stats_finish(const struct gpu_call *call)
 {
@@ -246,7 +261,11 @@ static sw_status update(const struct gpu_call *call)
         args.param.param =
             (char *)args.param.param + (size_t)desc->op->attrs.update.first * sw_dtype_bytes(dtype);
     }
-    SW_TRY(sw_gpu_batch_update(call, sw_gpu_type_of(dtype), &args));
+    bool stands;
+    SW_TRY(sw_gpu_batch_update(call, sw_gpu_type_of(dtype), &args, &stands));
+    if (!stands) {
+        GPU_LAUNCH(call, update, sw_gpu_type_of(dtype), update_grid(args.n, PART), &args);
+    }
     return SW_OK;
 }
 const struct gpu_op sw_gpu_update = {.query = rule_query, .run = update, .stands_in_line = true};
@@ -261,12 +280,18 @@ static sw_status lamb_moments(const struct gpu_call *call)
         .rates = rates_of(call),
         .n = desc->op->attrs.update.n_elems,
         .norms = call->out[2]};
+    bool stands;
+    SW_TRY(sw_gpu_batch_moments(call, sw_gpu_type_of(desc->in[0].dtype), &args, &stands));
+    if (stands) {
+        return SW_OK;
+    }
     SW_TRY(reset_words(call, args.norms, SW_LAMB_WORDS));
     GPU_LAUNCH(call, lamb_moments, sw_gpu_type_of(desc->in[0].dtype),
-               sw_gpu_update_grid(args.n, 2 * GPU_RUN), &args);
+               update_grid(args.n, 2 * GPU_RUN), &args);
     return SW_OK;
 }
-const struct gpu_op sw_gpu_lamb_moments = {.query = rule_query, .run = lamb_moments};
+const struct gpu_op sw_gpu_lamb_moments = {
+    .query = rule_query, .run = lamb_moments, .stands_in_line = true};
 
 static void apply_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
                         struct sw_kernel_info *out)
@@ -286,11 +311,16 @@ static sw_status lamb_apply(const struct gpu_call *call)
                                        .n = desc->op->attrs.update.n_elems,
                                        .norms = call->in[i_norms],
                                        .ratio = call->in[i_norms + 1]};
-    GPU_LAUNCH(call, lamb_apply, sw_gpu_type_of(desc->in[0].dtype),
-               sw_gpu_update_grid(args.n, 4 * PART), &args);
+    bool stands;
+    SW_TRY(sw_gpu_batch_apply(call, sw_gpu_type_of(desc->in[0].dtype), &args, &stands));
+    if (!stands) {
+        GPU_LAUNCH(call, lamb_apply, sw_gpu_type_of(desc->in[0].dtype),
+                   update_grid(args.n, 4 * PART), &args);
+    }
     return SW_OK;
 }
-const struct gpu_op sw_gpu_lamb_apply = {.query = apply_query, .run = lamb_apply};
+const struct gpu_op sw_gpu_lamb_apply = {
+    .query = apply_query, .run = lamb_apply, .stands_in_line = true};
 
 static sw_status lamb_add_norms(const struct gpu_call *call)
 {

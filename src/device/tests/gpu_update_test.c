@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Updates of small tensors on a GPU: neighbours take one launch, give the bits that each has alone,
-// and let nothing pass that touches the same bytes.
+// Small tensors on a GPU - updates, statistics, steps of LAMB: neighbours take one launch, give the
+// bits that each has alone, and let nothing pass that touches the same bytes.
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,12 +158,338 @@ static void updates_of_the_same_bytes_follow_each_other(void **state)
     sw_device_close(dev);
 }
 
+/* ---- ops by hand, on one memory ---- */
+
+/* Slots of one memory: parameters with their masters, moments, squares, gradients; then words. */
+enum { SLOT = 80 << 10, N_PARAMS = 4, N_MOMENTS = 3, N_GRADS = 3 };
+enum {
+    MASTERS = N_PARAMS,
+    MOMENTS = 2 * N_PARAMS,
+    SQUARES = MOMENTS + N_MOMENTS,
+    GRADS = SQUARES + N_MOMENTS,
+    WORDS = GRADS + N_GRADS,
+    N_SLOTS
+};
+enum { PLACE = 1024, NORMS = 0, STATS = 2, RATIOS = 4, SCALARS = 8 }; /* of the words */
+
+struct hand {
+    struct op_case c;
+    struct sw_kernel *kernel;
+    void *in[SW_MAX_INPUTS], *out[SW_MAX_OUTPUTS];
+};
+
+struct stage {
+    struct sw_device *dev;
+    char *mem, *before;
+    struct hand hands[64];
+    int n;
+    enum sw_dtype dtype; /* of parameters */
+};
+
+static char *slot(const struct stage *s, int i)
+{
+    return s->mem + (size_t)i * SLOT;
+}
+
+static char *place(const struct stage *s, int i)
+{
+    return slot(s, WORDS) + (size_t)i * PLACE;
+}
+
+static struct hand *hand_begin(struct stage *s, enum sw_op_kind kind)
+{
+    struct hand *h = &s->hands[s->n++];
+    memset(h, 0, sizeof *h);
+    case_init(&h->c, kind, "%d", s->n);
+    return h;
+}
+
+static int hand_in(struct hand *h, enum sw_dtype dtype, int64_t n, void *at)
+{
+    const int i = case_in(&h->c, dtype, SW_SHAPE(n), 0, 1);
+    h->in[i] = at;
+    return i;
+}
+
+static void hand_in_place(struct hand *h, int i_in)
+{
+    case_out_in_place(&h->c, i_in);
+    h->out[h->c.op.n_out - 1] = h->in[i_in];
+}
+
+static void hand_end(struct stage *s, struct hand *h)
+{
+    struct sw_op_desc desc = {.op = &h->c.op};
+    for (int i = 0; i < h->c.op.n_in; i++) {
+        desc.in[i] = h->c.in[i].view;
+    }
+    for (int i = 0; i < h->c.op.n_out; i++) {
+        desc.out[i] = h->c.out[i].view;
+    }
+    assert_int_equal(sw_device_prepare(s->dev, &desc, &h->kernel), SW_OK);
+}
+
+/* What an op is about: so many elements of which slots. */
+struct about {
+    int64_t n;
+    int param, moments, grad, norms, ratio, stats;
+};
+
+/* Parameter, master, moments; the gradient, too, where that is read. */
+static void hand_param(struct stage *s, struct hand *h, const struct about *a,
+                       enum sw_update_kind kind)
+{
+    const bool has_master = s->dtype != SW_F32;
+    h->c.op.attrs.update.rule = (struct sw_update_attrs){.kind = kind,
+                                                         .bias_correction = true,
+                                                         .eps = 1e-6,
+                                                         .weight_decay = 0.1,
+                                                         .max_coeff = 10,
+                                                         .n_states = 2 + has_master};
+    h->c.op.attrs.update.n_elems = a->n;
+    hand_in(h, s->dtype, a->n, slot(s, a->param));
+    if (has_master) {
+        hand_in(h, s->dtype == SW_BF16 ? SW_I16 : SW_F32, a->n, slot(s, MASTERS + a->param));
+    }
+    hand_in(h, SW_F32, a->n, slot(s, MOMENTS + a->moments));
+    hand_in(h, SW_F32, a->n, slot(s, SQUARES + a->moments));
+}
+
+static void add_update(struct stage *s, const struct about *a)
+{
+    struct hand *h = hand_begin(s, SW_OP_UPDATE);
+    hand_param(s, h, a, SW_UPDATE_ADAM);
+    const int n_states = h->c.op.attrs.update.rule.n_states;
+    hand_in(h, SW_F32, a->n, slot(s, a->grad));
+    for (int i = 0; i <= n_states; i++) {
+        hand_in_place(h, i);
+    }
+    hand_end(s, h);
+}
+
+static void add_stats(struct stage *s, const struct about *a)
+{
+    struct hand *h = hand_begin(s, SW_OP_GRAD_STATS);
+    hand_in_place(h, hand_in(h, SW_I64, SW_STATS_WORDS, place(s, STATS + a->stats)));
+    hand_in(h, SW_F32, a->n, slot(s, a->grad));
+    hand_end(s, h);
+}
+
+static void add_moments(struct stage *s, const struct about *a)
+{
+    struct hand *h = hand_begin(s, SW_OP_LAMB_MOMENTS);
+    hand_param(s, h, a, SW_UPDATE_LAMB);
+    const int n_states = h->c.op.attrs.update.rule.n_states;
+    hand_in(h, SW_F32, a->n, slot(s, a->grad));
+    hand_in_place(h, n_states - 1);
+    hand_in_place(h, n_states);
+    case_out(&h->c, SW_I64, SW_SHAPE(SW_LAMB_WORDS));
+    h->out[2] = place(s, NORMS + a->norms);
+    hand_end(s, h);
+}
+
+static void add_apply(struct stage *s, const struct about *a)
+{
+    struct hand *h = hand_begin(s, SW_OP_LAMB_APPLY);
+    hand_param(s, h, a, SW_UPDATE_LAMB);
+    const bool has_master = s->dtype != SW_F32;
+    hand_in(h, SW_I64, SW_LAMB_WORDS, place(s, NORMS + a->norms));
+    const int ratio = hand_in(h, SW_F32, 1, place(s, RATIOS + a->ratio));
+    for (int i = 0; i <= has_master; i++) {
+        hand_in_place(h, i);
+    }
+    hand_in_place(h, ratio);
+    hand_end(s, h);
+}
+
+/* Numbers of what lies in a slot: signed ones, squares from 0 to 1, low halves as they come. */
+static void fill_slot(const struct stage *s, int k)
+{
+    const bool is_low = k >= MASTERS && k < MOMENTS && s->dtype == SW_BF16;
+    const bool is_square = k >= SQUARES && k < GRADS;
+    const enum sw_dtype type = k < MASTERS ? s->dtype : is_low ? SW_I16 : SW_F32;
+    for (int64_t i = 0; i < SLOT / (int64_t)sw_dtype_bytes(type); i++) {
+        const int draw = (int)(sw_philox_u64(3, (uint64_t)k, (uint64_t)i) % 2001) - 1000;
+        const double x = draw / 1000.0;
+        sw_store_f64(type, s->before + (size_t)k * SLOT, i, is_low ? draw : is_square ? x * x : x);
+    }
+}
+
+static void open_stage(struct stage *s, const char *name, enum sw_dtype dtype)
+{
+    void *mem;
+    memset(s, 0, sizeof *s);
+    s->dev = open_counting(name);
+    s->dtype = dtype;
+    assert_int_equal(sw_device_alloc(s->dev, SW_MEM_DEVICE, N_SLOTS * SLOT, &mem), SW_OK);
+    s->mem = mem;
+    s->before = calloc(N_SLOTS, SLOT);
+    assert_non_null(s->before);
+    for (int k = 0; k < WORDS; k++) {
+        fill_slot(s, k);
+    }
+    double *scalars = (double *)(void *)(s->before + WORDS * SLOT + SCALARS * PLACE);
+    scalars[SW_SCALAR_LR] = 0.01;
+    scalars[SW_SCALAR_STEP] = 2;
+    scalars[SW_SCALAR_BETA1] = 0.9;
+    scalars[SW_SCALAR_BETA2] = 0.99;
+    scalars[SW_SCALAR_GRAD_FACTOR] = scalars[SW_SCALAR_CLIP] = 1;
+    sw_scalars_complete(scalars);
+}
+
+static void close_stage(struct stage *s)
+{
+    for (int k = 0; k < s->n; k++) {
+        s->dev->ops->release(s->dev, s->hands[k].kernel);
+        case_fini(&s->hands[k].c);
+    }
+    sw_device_free(s->dev, SW_MEM_DEVICE, s->mem, N_SLOTS * SLOT);
+    free(s->before);
+    sw_device_close(s->dev);
+}
+
+/* All ops; what the memory is then. alone: the stream is waited for behind each, so that nobody
+ * stands in line. */
+static char *play(struct stage *s, bool alone)
+{
+    enum { BYTES = N_SLOTS * SLOT };
+    struct sw_stream_queue *on;
+    char *after = malloc(BYTES);
+    memset(n_launched, 0, sizeof n_launched);
+    assert_int_equal(s->dev->ops->stream_open(s->dev, &on), SW_OK);
+    assert_int_equal(case_to_device(s->dev, on, s->mem, s->before, BYTES), SW_OK);
+    for (int k = 0; k < s->n; k++) {
+        const struct hand *h = &s->hands[k];
+        assert_int_equal(sw_device_launch(s->dev, on, h->kernel, h->in, h->out, NULL,
+                                          (double *)(void *)place(s, SCALARS)),
+                         SW_OK);
+        if (alone) {
+            assert_int_equal(s->dev->ops->stream_wait(s->dev, on), SW_OK);
+        }
+    }
+    assert_int_equal(case_to_host(s->dev, on, after, s->mem, BYTES), SW_OK);
+    s->dev->ops->stream_close(s->dev, on);
+    return after;
+}
+
+static void check_like_alone(struct stage *s, const char *what)
+{
+    char *want = play(s, true), *got = play(s, false);
+    for (size_t i = 0; i < (size_t)N_SLOTS * SLOT; i++) {
+        if (want[i] != got[i]) {
+            fail_msg("%s: byte %zu of slot %zu is another one", what, i % SLOT, i / SLOT);
+        }
+    }
+    free(want);
+    free(got);
+}
+
+/* Of neighbours, which are added to the same words. */
+static void statistics_take_one_launch(void **state)
+{
+    static struct stage s;
+    (void)state;
+    open_stage(&s, "emu32", SW_F32);
+    for (int k = 0; k < 60; k++) {
+        add_stats(&s, &(struct about){.n = 1 + 37 * k % 3000, .grad = GRADS + k % N_GRADS});
+    }
+    check_like_alone(&s, "statistics");
+    assert_int_equal(n_launched[GPU_grad_stats_many], 1);
+    assert_int_equal(n_launched[GPU_grad_stats], 0);
+    close_stage(&s);
+}
+
+/* Moments and steps of small tensors take one launch, although all norms lie at one place, and
+ * large ones go between them. */
+static void steps_of_lamb_take_one_launch(void **state)
+{
+    static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
+    static struct stage s;
+    (void)state;
+    for (size_t t = 0; t < 2 * SW_LEN(dtypes); t++) {
+        open_stage(&s, t % 2 ? "emu64" : "emu32", dtypes[t / 2]);
+        for (int k = 0; k < N_MOMENTS; k++) {
+            const struct about a = {.n = k == 1 ? 17000 : 3000 - 900 * k,
+                                    .param = k,
+                                    .moments = k,
+                                    .grad = GRADS,
+                                    .ratio = k};
+            add_moments(&s, &a);
+            add_apply(&s, &a);
+        }
+        check_like_alone(&s, "LAMB");
+        assert_int_equal(n_launched[GPU_lamb_many], 1);
+        assert_int_equal(n_launched[GPU_lamb_moments], 1);
+        assert_int_equal(n_launched[GPU_lamb_apply], 1);
+        close_stage(&s);
+    }
+}
+
+static int draw(uint64_t trial, int *i, int n)
+{
+    return (int)(sw_philox_u64(4, trial, (uint64_t)(*i)++) % (uint64_t)n);
+}
+
+/* Any op, or moments and their step; on slots that others have, too. */
+static void add_any(struct stage *s, uint64_t trial, int *i)
+{
+    static const int64_t sizes[] = {5, 300, 2049, 17000};
+    struct about a = {.n = sizes[draw(trial, i, SW_LEN(sizes))],
+                      .param = draw(trial, i, N_PARAMS),
+                      .moments = draw(trial, i, N_MOMENTS),
+                      .grad = GRADS + draw(trial, i, N_GRADS),
+                      .norms = draw(trial, i, 2),
+                      .ratio = draw(trial, i, 3),
+                      .stats = draw(trial, i, 2)};
+    const int kind = draw(trial, i, 8);
+    if (s->dtype == SW_F32 && draw(trial, i, 4) == 0) {
+        a.grad = (a.param + 1) % N_PARAMS; /* what an update has left */
+    }
+    if (kind < 2) {
+        add_update(s, &a);
+    } else if (kind < 4) {
+        add_stats(s, &a);
+    } else if (kind < 7) {
+        add_moments(s, &a);
+    }
+    if (kind > 4) {
+        add_apply(s, &a);
+    }
+}
+
+/* Whatever stands in line with whom. */
+static void any_order_gives_the_bits_of_one_after_the_other(void **state)
+{
+    enum { TRIALS = 24, OPS = 40 };
+    static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
+    static struct stage s;
+    int n_many = 0;
+    (void)state;
+    for (int trial = 0; trial < TRIALS; trial++) {
+        char what[32];
+        int i = 0;
+        open_stage(&s, "emu32", dtypes[trial % (int)SW_LEN(dtypes)]);
+        while (s.n < OPS) {
+            add_any(&s, (uint64_t)trial, &i);
+        }
+        snprintf(what, sizeof what, "trial %d", trial);
+        check_like_alone(&s, what);
+        n_many += n_launched[GPU_update_many] + n_launched[GPU_grad_stats_many] +
+                  n_launched[GPU_lamb_many];
+        close_stage(&s);
+    }
+    assert_in_range(n_many, 1, TRIALS * OPS / 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(neighbours_take_one_launch_and_keep_their_bits),
         cmocka_unit_test(other_updates_go_by_themselves),
         cmocka_unit_test(updates_of_the_same_bytes_follow_each_other),
+        cmocka_unit_test(statistics_take_one_launch),
+        cmocka_unit_test(steps_of_lamb_take_one_launch),
+        cmocka_unit_test(any_order_gives_the_bits_of_one_after_the_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,10 +12,12 @@
     X(update_many)                                                                                 \
     X(reset_words)                                                                                 \
     X(grad_stats)                                                                                  \
+    X(grad_stats_many)                                                                             \
     X(grad_stats_rows)                                                                             \
     X(stats_finish)                                                                                \
     X(lamb_moments)                                                                                \
     X(lamb_apply)                                                                                  \
+    X(lamb_many)                                                                                   \
     X(lamb_add_norms)
 
 enum { GPU_MAX_STREAMS = 11, GPU_RUN = 8, GPU_EXACT_WORDS = 44, GPU_STATS_WORDS = 48 };
@@ -32,6 +34,12 @@ struct gpu_streams {
     struct gpu_stream stream[GPU_MAX_STREAMS];
     int n;
     int64_t row_elems; /* of the row-sparse ones */
+};
+
+/* A dense stream from its first element that is used on. */
+struct gpu_dense {
+    const void *x;
+    int type;
 };
 
 /* A parameter and its states. master: low halves (bf16), fp32 (f16), NULL (f32). */
@@ -98,12 +106,16 @@ struct gpu_update_args {
 /* The same for several tensors with one dense stream each: item k has the blocks from its
  * first_block to the next one's, and each thread PART elements. CUDA passes at most 4 KiB by
  * value. */
-enum { GPU_UPDATE_MANY = 40, GPU_UPDATE_PART = 4, GPU_UPDATE_THREADS = 256 };
+enum {
+    GPU_UPDATE_MANY = 40,
+    GPU_UPDATE_PART = 4,
+    GPU_UPDATE_THREADS = 256,
+    GPU_UPDATE_BLOCK = GPU_UPDATE_THREADS * GPU_UPDATE_PART
+};
 struct gpu_update_item {
     struct gpu_param param;
-    const void *g; /* the stream's first element that is used */
+    struct gpu_dense g;
     int64_t n;
-    int type; /* of g */
     int first_block;
 };
 struct gpu_update_many_args {
@@ -125,6 +137,25 @@ struct gpu_grad_stats_args {
     struct gpu_streams streams;
     int64_t n;
     int overflow_skips;
+};
+/* The same for several tensors with one dense stream each, as in gpu_update_many_args; a thread has
+ * so many runs. */
+enum {
+    GPU_STATS_MANY = 120,
+    GPU_STATS_RUNS = 4,
+    GPU_STATS_BLOCK = GPU_UPDATE_THREADS * GPU_STATS_RUNS * GPU_RUN
+};
+struct gpu_grad_stats_item {
+    struct gpu_dense g;
+    int64_t n;
+    int first_block;
+};
+struct gpu_grad_stats_many_args {
+    const double *skip;
+    const double *overflow_factor;
+    int64_t *stats;
+    struct gpu_grad_stats_item item[GPU_STATS_MANY];
+    int n, overflow_skips;
 };
 /* Row-sparse streams alone, as far as their rows reach. */
 struct gpu_grad_stats_rows_args {
@@ -155,6 +186,21 @@ struct gpu_lamb_apply_args {
     int64_t n;
     const int64_t *norms;
     float *ratio;
+};
+/* Moments and step of several tensors with one dense stream each, a block for each of them. */
+enum { GPU_LAMB_MANY = 40 };
+struct gpu_lamb_item {
+    struct gpu_param param;
+    struct gpu_dense g;
+    int64_t n;
+    int64_t *norms; /* NULL: nobody reads them */
+    float *ratio;   /* NULL: no step yet */
+};
+struct gpu_lamb_many_args {
+    const double *skip;
+    struct gpu_rule rule;
+    struct gpu_rates rates;
+    struct gpu_lamb_item item[GPU_LAMB_MANY];
 };
 struct gpu_lamb_add_norms_args {
     const double *skip;

@@ -132,6 +132,38 @@ template <int SETS, int THREADS> SW_DEVICE void exact_begin(exact_block<SETS, TH
     sync_block();
 }
 
+/* Settles the carries of the block's sums. */
+template <int SETS, int THREADS> SW_DEVICE void exact_carry_sums(exact_block<SETS, THREADS> *block)
+{
+    sync_block();
+    if (thread_index() % SW_WARP == 0 && warp_index() < SETS) {
+        exact_carry(block->sum[warp_index()].word);
+    }
+    sync_block();
+}
+
+/* Of all warps of the block. */
+template <int SETS, int THREADS>
+SW_DEVICE uint64_t exact_sum_of_warps(const exact_block<SETS, THREADS> *block, int i)
+{
+    uint64_t sum = 0;
+    for (int w = 0; w < THREADS / SW_WARP; w++) {
+        sum += (uint64_t)block->warp[w][i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS];
+    }
+    return sum;
+}
+
+/* Where the block has all terms: their sums, in block->sum. */
+template <int SETS, int THREADS> SW_DEVICE void exact_end_here(exact_block<SETS, THREADS> *block)
+{
+    sync_block();
+    for (int i = thread_index(); i < SETS * GPU_STATS_WORDS; i += THREADS) {
+        block->sum[i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS] =
+            (int64_t)exact_sum_of_warps(block, i);
+    }
+    exact_carry_sums(block);
+}
+
 /* Adds the block's words to out [SETS, GPU_STATS_WORDS]. */
 template <int SETS, int THREADS>
 SW_DEVICE void exact_end(exact_block<SETS, THREADS> *block, int64_t *out)
@@ -139,10 +171,7 @@ SW_DEVICE void exact_end(exact_block<SETS, THREADS> *block, int64_t *out)
     unsigned long long *words = (unsigned long long *)out;
     sync_block();
     for (int i = thread_index(); i < SETS * GPU_STATS_WORDS; i += THREADS) {
-        uint64_t sum = 0;
-        for (int w = 0; w < THREADS / SW_WARP; w++) {
-            sum += (uint64_t)block->warp[w][i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS];
-        }
+        const uint64_t sum = exact_sum_of_warps(block, i);
         if (sum != 0) {
             atomic_add(&words[i], (unsigned long long)sum);
         }
@@ -161,11 +190,7 @@ SW_DEVICE void exact_end(exact_block<SETS, THREADS> *block, int64_t *out)
         block->sum[i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS] = /* where atomics put it */
             i == EXACT_TICKET ? 0 : (int64_t)atomic_add(&words[i], 0);
     }
-    sync_block();
-    if (thread_index() % SW_WARP == 0 && warp_index() < SETS) {
-        exact_carry(block->sum[warp_index()].word);
-    }
-    sync_block();
+    exact_carry_sums(block);
     for (int i = thread_index(); i < SETS * GPU_STATS_WORDS; i += THREADS) {
         out[i] = block->sum[i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS];
     }

@@ -4,8 +4,8 @@
 #include "device/gpu/module/registry.h"
 #include "device/gpu/module/update.h"
 
-enum { THREADS = 256, SMALL = 64, PART = 4 };
-enum { STATS_RUNS = 4, LAMB_RUNS = 2 }; /* that a thread has at a time */
+enum { THREADS = GPU_UPDATE_THREADS, SMALL = 64, PART = 4 };
+enum { STATS_RUNS = GPU_STATS_RUNS, LAMB_RUNS = 2 }; /* that a thread has at a time */
 
 SW_KERNEL(SMALL) void reset_words(struct gpu_reset_words_args args)
 {
@@ -64,24 +64,31 @@ SW_DEVICE int64_t sparse_run(const struct gpu_streams &s, int64_t item)
     return start;
 }
 
-/* The sum of squares of a run; *n_bad += what is not finite, or too large. */
-SW_DEVICE double stats_run(const struct gpu_grad_stats_args &args, float factor, int64_t start,
-                           int n, int *n_bad)
+/* The sum of squares of a run; *n_bad += what is not finite (of it or of its terms, bit e of `bad`),
+ * or too large where overflow skips the step. */
+SW_DEVICE double squares_of_run(const float (&g)[GPU_RUN], unsigned bad, float factor,
+                                int overflow_skips, int *n_bad)
 {
-    float g[GPU_RUN];
-    unsigned bad;
     double sum = 0;
-    add_streams(args.streams, start, n, g, &bad);
     SW_UNROLL
     for (int e = 0; e < GPU_RUN; e++) {
         if ((bad >> e & 1) || !is_finite(g[e]) ||
-            (args.overflow_skips && fabsf(g[e] * factor) > 65504.0f)) {
+            (overflow_skips && fabsf(g[e] * factor) > 65504.0f)) {
             *n_bad += 1;
         } else {
             sum += (double)g[e] * (double)g[e];
         }
     }
     return sum;
+}
+
+SW_DEVICE double stats_run(const struct gpu_grad_stats_args &args, float factor, int64_t start,
+                           int n, int *n_bad)
+{
+    float g[GPU_RUN];
+    unsigned bad;
+    add_streams(args.streams, start, n, g, &bad);
+    return squares_of_run(g, bad, factor, args.overflow_skips, n_bad);
 }
 
 typedef exact_block<1, THREADS> stats_block;
@@ -119,6 +126,34 @@ SW_KERNEL(THREADS, 4) void grad_stats(struct gpu_grad_stats_args args)
         }
         exact_add_warp(block.warp[warp_index()][0].word, sums);
     }
+    end_stats(&block, n_bad, args.stats);
+}
+
+SW_KERNEL(THREADS, 4) void grad_stats_many(struct gpu_grad_stats_many_args by_value)
+{
+    SW_SHARED(stats_block, block);
+    const struct gpu_grad_stats_many_args &args = in_place(by_value);
+    if (args.skip && *args.skip != 0) {
+        return;
+    }
+    const struct gpu_grad_stats_item &item = item_of_block(args.item, args.n);
+    const float factor = (float)*args.overflow_factor;
+    const int64_t first = (block_x() - item.first_block) * THREADS * STATS_RUNS;
+    double sums[STATS_RUNS] = {};
+    int n_bad = 0;
+    exact_begin(&block);
+    SW_UNROLL
+    for (int r = 0; r < STATS_RUNS; r++) {
+        const int64_t start = (first + r * THREADS + thread_index()) * GPU_RUN;
+        const int64_t left = item.n - start;
+        if (left > 0) {
+            float g[GPU_RUN];
+            load_run_any(item.g.x, item.g.type, start, left < GPU_RUN ? (int)left : (int)GPU_RUN,
+                         g);
+            sums[r] = squares_of_run(g, 0, factor, args.overflow_skips, &n_bad);
+        }
+    }
+    exact_add_warp(block.warp[warp_index()][0].word, sums);
     end_stats(&block, n_bad, args.stats);
 }
 
@@ -199,48 +234,58 @@ SW_DEVICE double squares(const float (&x)[GPU_RUN], int n, int *n_bad)
     return sum;
 }
 
-template <typename T>
-SW_DEVICE void lamb_run(const struct gpu_lamb_moments_args &args, const struct rule &u,
-                        int64_t start, double *of_w, double *of_u, int (&n_bad)[2])
+/* Elements start .. of a gradient. */
+SW_DEVICE void load_gradient(const struct gpu_streams &s, int64_t start, int n, float (&g)[GPU_RUN])
 {
-    const int n = args.n - start < GPU_RUN ? (int)(args.n - start) : (int)GPU_RUN;
-    float g[GPU_RUN], w[GPU_RUN], m[GPU_RUN], v[GPU_RUN];
     unsigned bad;
-    load_master(args.param, (const T *)args.param.param, start, n, w);
-    load_run((float *)args.param.moment[0] + start, n, m);
-    load_run((float *)args.param.moment[1] + start, n, v);
-    add_streams(args.streams, start, n, g, &bad);
+    add_streams(s, start, n, g, &bad);
+}
+SW_DEVICE void load_gradient(const struct gpu_dense &s, int64_t start, int n, float (&g)[GPU_RUN])
+{
+    load_run_any(s.x, s.type, start, n, g);
+}
+
+template <typename T>
+SW_DEVICE void lamb_run(const struct gpu_param &p, const struct rule &u, int64_t start, int n,
+                        float (&g)[GPU_RUN], double *of_w, double *of_u, int (&n_bad)[2])
+{
+    float w[GPU_RUN], m[GPU_RUN], v[GPU_RUN];
+    load_master(p, (const T *)p.param, start, n, w);
+    load_run((float *)p.moment[0] + start, n, m);
+    load_run((float *)p.moment[1] + start, n, v);
     SW_UNROLL
     for (int e = 0; e < GPU_RUN; e++) {
         move_moments(u, gradient(u, g[e]), &m[e], &v[e]);
         g[e] = lamb_direction(u, w[e], m[e], v[e]);
     }
-    store_run((float *)args.param.moment[0] + start, n, m);
-    store_run((float *)args.param.moment[1] + start, n, v);
+    store_run((float *)p.moment[0] + start, n, m);
+    store_run((float *)p.moment[1] + start, n, v);
     *of_w = squares(w, n, &n_bad[0]);
     *of_u = squares(g, n, &n_bad[1]);
 }
 
-template <typename T> SW_KERNEL(THREADS, 2) void lamb_moments(struct gpu_lamb_moments_args args)
+typedef exact_block<2, THREADS> lamb_block;
+
+/* Moves the moments of runs first, first + stride, .. of each thread's THREADS * LAMB_RUNS; the
+ * block's words get the sums of squares of the weights and of their directions. */
+template <typename T, typename G>
+SW_DEVICE void move_all_moments(lamb_block *block, const struct gpu_param &p, const G &source,
+                                const struct rule &u, int64_t n, int64_t first, int64_t stride)
 {
-    typedef exact_block<2, THREADS> block_words;
-    SW_SHARED(block_words, block);
-    if (args.skip && *args.skip != 0) {
-        return;
-    }
-    const struct rule u = rule_of(args.rule, args.rates);
-    const int64_t n_runs = (args.n + GPU_RUN - 1) / GPU_RUN;
+    const int64_t n_runs = (n + GPU_RUN - 1) / GPU_RUN;
+    struct exact_words *words = block->warp[warp_index()];
     int n_bad[2] = {};
-    exact_begin(&block);
-    struct exact_words *words = block.warp[warp_index()];
-    for (int64_t base = block_x() * THREADS * LAMB_RUNS; base < n_runs;
-         base += grid_threads() * LAMB_RUNS) {
+    exact_begin(block);
+    for (int64_t base = first; base < n_runs; base += stride) {
         double of_w[LAMB_RUNS] = {}, of_u[LAMB_RUNS] = {};
         SW_UNROLL
         for (int r = 0; r < LAMB_RUNS; r++) {
-            const int64_t run = base + r * THREADS + thread_index();
-            if (run < n_runs) {
-                lamb_run<T>(args, u, run * GPU_RUN, &of_w[r], &of_u[r], n_bad);
+            const int64_t start = (base + r * THREADS + thread_index()) * GPU_RUN;
+            if (start < n) {
+                const int n_here = n - start < GPU_RUN ? (int)(n - start) : (int)GPU_RUN;
+                float g[GPU_RUN];
+                load_gradient(source, start, n_here, g);
+                lamb_run<T>(p, u, start, n_here, g, &of_w[r], &of_u[r], n_bad);
             }
         }
         exact_add_warp(words[0].word, of_w);
@@ -253,6 +298,17 @@ template <typename T> SW_KERNEL(THREADS, 2) void lamb_moments(struct gpu_lamb_mo
             words[set].word[GPU_EXACT_WORDS] = sum;
         }
     }
+}
+
+template <typename T> SW_KERNEL(THREADS, 2) void lamb_moments(struct gpu_lamb_moments_args args)
+{
+    SW_SHARED(lamb_block, block);
+    if (args.skip && *args.skip != 0) {
+        return;
+    }
+    const struct rule u = rule_of(args.rule, args.rates);
+    move_all_moments<T>(&block, args.param, args.streams, u, args.n,
+                        block_x() * THREADS * LAMB_RUNS, grid_threads() * LAMB_RUNS);
     exact_end(&block, args.norms);
 }
 
@@ -272,6 +328,40 @@ SW_DEVICE double trust_ratio(const struct gpu_rule &attrs, double of_w, double o
     return ratio < attrs.min_coeff ? attrs.min_coeff : ratio;
 }
 
+/* Of both norms, and how far a step goes by it. */
+struct lamb_rates {
+    double ratio;
+    float step;
+};
+SW_DEVICE struct lamb_rates lamb_rates_of(const struct gpu_rule &attrs,
+                                          const struct gpu_rates &rates, const double *norm)
+{
+    struct lamb_rates r;
+    r.ratio = trust_ratio(attrs, norm[0], norm[1]);
+    r.step = (float)(step_rates_of(attrs, rates).step_size * r.ratio);
+    return r;
+}
+
+/* Elements first, first + stride, .. move, PART at a time. */
+template <typename T>
+SW_DEVICE void lamb_step(const struct gpu_param &p, const struct rule &u, float step, int64_t n_all,
+                         int64_t first, int64_t stride)
+{
+    T *param = (T *)p.param;
+    for (int64_t i = first * PART; i < n_all; i += stride * PART) {
+        const int n = n_all - i < PART ? (int)(n_all - i) : (int)PART;
+        float w[PART], m[PART], v[PART];
+        load_master(p, (const T *)param, i, n, w);
+        load_run((float *)p.moment[0] + i, n, m);
+        load_run((float *)p.moment[1] + i, n, v);
+        SW_UNROLL
+        for (int e = 0; e < PART; e++) {
+            w[e] = w[e] - step * lamb_direction(u, w[e], m[e], v[e]);
+        }
+        store_master(p, param, i, n, w);
+    }
+}
+
 struct lamb_shared {
     struct exact_words words[2];
     double norm[2];
@@ -289,23 +379,44 @@ template <typename T> SW_KERNEL(THREADS) void lamb_apply(struct gpu_lamb_apply_a
     }
     sync_block();
     const struct rule u = rule_of(args.rule, args.rates);
-    const double ratio = trust_ratio(args.rule, shared.norm[0], shared.norm[1]);
-    const float step = (float)(step_rates_of(args.rule, args.rates).step_size * ratio);
-    T *param = (T *)args.param.param;
-    for (int64_t i = first_element() * PART; i < args.n; i += grid_threads() * PART) {
-        const int n = args.n - i < PART ? (int)(args.n - i) : (int)PART;
-        float w[PART], m[PART], v[PART];
-        load_master(args.param, (const T *)param, i, n, w);
-        load_run((float *)args.param.moment[0] + i, n, m);
-        load_run((float *)args.param.moment[1] + i, n, v);
-        SW_UNROLL
-        for (int e = 0; e < PART; e++) {
-            w[e] = w[e] - step * lamb_direction(u, w[e], m[e], v[e]);
-        }
-        store_master(args.param, param, i, n, w);
-    }
+    const struct lamb_rates r = lamb_rates_of(args.rule, args.rates, shared.norm);
+    lamb_step<T>(args.param, u, r.step, args.n, first_element(), grid_threads());
     if (block_x() == 0 && thread_index() == 0) {
-        *args.ratio = (float)ratio;
+        *args.ratio = (float)r.ratio;
+    }
+}
+
+struct lamb_many_shared {
+    lamb_block block;
+    double norm[2];
+};
+
+template <typename T> SW_KERNEL(THREADS, 2) void lamb_many(struct gpu_lamb_many_args by_value)
+{
+    SW_SHARED(struct lamb_many_shared, shared);
+    const struct gpu_lamb_many_args &args = in_place(by_value);
+    if (args.skip && *args.skip != 0) {
+        return;
+    }
+    const struct gpu_lamb_item &item = args.item[block_x()];
+    const struct rule u = rule_of(args.rule, args.rates);
+    move_all_moments<T>(&shared.block, item.param, item.g, u, item.n, 0, THREADS * LAMB_RUNS);
+    exact_end_here(&shared.block);
+    const struct exact_words *sums = shared.block.sum;
+    for (int i = thread_index(); item.norms && i < 2 * (int)GPU_STATS_WORDS; i += THREADS) {
+        item.norms[i] = sums[i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS];
+    }
+    if (!item.ratio) {
+        return;
+    }
+    if (lane_index() == 0 && warp_index() < 2) {
+        shared.norm[warp_index()] = norm_of(sums[warp_index()]);
+    }
+    sync_block(); /* and what other threads wrote of the moments is there */
+    const struct lamb_rates r = lamb_rates_of(args.rule, args.rates, shared.norm);
+    lamb_step<T>(item.param, u, r.step, item.n, thread_index(), THREADS);
+    if (thread_index() == 0) {
+        *item.ratio = (float)r.ratio;
     }
 }
 
@@ -333,8 +444,9 @@ SW_KERNEL(SMALL) void lamb_add_norms(struct gpu_lamb_add_norms_args args)
 
 static const struct sw_gpu_kernel rows[] = {
     SW_PLAIN(reset_words, SMALL),       SW_PLAIN(grad_stats, THREADS),
-    SW_PLAIN(grad_stats_rows, THREADS), SW_PLAIN(stats_finish, SMALL),
-    SW_FLOATS(lamb_moments, THREADS),   SW_FLOATS(lamb_apply, THREADS),
+    SW_PLAIN(grad_stats_many, THREADS), SW_PLAIN(grad_stats_rows, THREADS),
+    SW_PLAIN(stats_finish, SMALL),      SW_FLOATS(lamb_moments, THREADS),
+    SW_FLOATS(lamb_apply, THREADS),     SW_FLOATS(lamb_many, THREADS),
     SW_PLAIN(lamb_add_norms, SMALL)};
 extern const struct sw_gpu_kernels sw_gpu_kernels_stats;
 const struct sw_gpu_kernels sw_gpu_kernels_stats = {rows, SW_ROWS(rows)};

@@ -129,13 +129,8 @@ template <typename T> SW_KERNEL(THREADS) void update(struct gpu_update_args by_v
 template <typename T> SW_KERNEL(THREADS) void update_many(struct gpu_update_many_args by_value)
 {
     const struct gpu_update_many_args &args = in_place(by_value);
-    const int block = (int)block_x();
-    int k = 0;
-    while (k + 1 < args.n && block >= args.item[k + 1].first_block) {
-        k++;
-    }
-    const struct gpu_update_item &item = args.item[k];
-    const int64_t i = ((int64_t)(block - item.first_block) * THREADS + thread_index()) * PART;
+    const struct gpu_update_item &item = item_of_block(args.item, args.n);
+    const int64_t i = ((block_x() - item.first_block) * THREADS + thread_index()) * PART;
     if (i >= item.n) {
         return;
     }
@@ -145,7 +140,7 @@ template <typename T> SW_KERNEL(THREADS) void update_many(struct gpu_update_many
         return;
     }
     float g[PART];
-    load_run_any(item.g, item.type, i, n, g);
+    load_run_any(item.g.x, item.g.type, i, n, g);
     move<T>(item.param, args.rates, rule_of(args.rule, args.rates), i, n, g);
 }
 

@@ -17,6 +17,16 @@ template <typename A> SW_DEVICE const A &in_place(const A &args)
 #endif
 }
 
+/* Of items with the blocks from their first_block to the next one's: whose this block is. */
+template <typename I> SW_DEVICE const I &item_of_block(const I *items, int n)
+{
+    int k = 0;
+    while (k + 1 < n && block_x() >= items[k + 1].first_block) {
+        k++;
+    }
+    return items[k];
+}
+
 /* The first entry of an index that is at least `row`; what is behind the last row, -1, is. */
 SW_DEVICE int64_t lower_bound(const int32_t *index, int64_t n, int64_t row)
 {
