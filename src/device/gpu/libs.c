@@ -61,6 +61,17 @@ static bool by_pattern(const char *folder, const char *pattern, const char *name
     return any && is_there(path);
 }
 
+/* Among the packages of the Python that PATH leads to, in a virtual environment or not. */
+static bool by_python(const char *name, char *path, size_t cap)
+{
+    char python[PATH_MAX];
+    if (!in_folders(getenv("PATH"), "python3", python, sizeof python)) {
+        return false;
+    }
+    *strrchr(python, '/') = '\0';
+    return by_pattern(python, "/../lib/python3*/site-packages/nvidia/*/lib", name, path, cap);
+}
+
 bool sw_gpu_find_library(const char *name, char *path, size_t cap)
 {
     static const struct {
@@ -88,6 +99,9 @@ bool sw_gpu_find_library(const char *name, char *path, size_t cap)
         if (by_pattern(folder, places[i].pattern, name, path, cap)) {
             return true;
         }
+    }
+    if (by_python(name, path, cap)) {
+        return true;
     }
     snprintf(path, cap, "%s", name);
     return false;

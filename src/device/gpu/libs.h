@@ -13,6 +13,7 @@
  *
  * Looks in the folders of SPILLWAY_GPU_LIBS (apart by ':'), where the system looks (ldconfig,
  * LD_LIBRARY_PATH), in the folders of CUDA and ROCm, and among the packages of Python
- * (site-packages/nvidia/.../lib), also of an environment that is active. False: nowhere.
+ * (site-packages/nvidia/.../lib), also of an environment that is active, or whose python3 is the
+ * first in PATH. False: nowhere.
  */
 bool sw_gpu_find_library(const char *name, char *path, size_t cap);

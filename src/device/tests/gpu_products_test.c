@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "device/gpu/blas.h"
@@ -226,6 +227,46 @@ static void a_library_is_found_in_the_folders_that_are_named(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* As in a virtual environment that nobody activated, but whose folder of programs is in PATH. */
+static void a_library_is_found_beside_the_python_in_path(void **state)
+{
+    static const char *const folders[] = {"",
+                                          "/bin",
+                                          "/lib",
+                                          "/lib/python3.99",
+                                          "/lib/python3.99/site-packages",
+                                          "/lib/python3.99/site-packages/nvidia",
+                                          "/lib/python3.99/site-packages/nvidia/cu13",
+                                          "/lib/python3.99/site-packages/nvidia/cu13/lib"};
+    char root[] = "/tmp/spillway_venv_XXXXXX", python[128], library[256], path[8192], found[512];
+    const char *before = getenv("PATH");
+    (void)state;
+    assert_non_null(mkdtemp(root));
+    for (size_t i = 1; i < SW_LEN(folders); i++) {
+        snprintf(path, sizeof path, "%s%s", root, folders[i]);
+        assert_int_equal(mkdir(path, 0700), 0);
+    }
+    snprintf(python, sizeof python, "%s/bin/python3", root);
+    snprintf(library, sizeof library, "%s%s/libspillway_nowhere.so.3", root,
+             folders[SW_LEN(folders) - 1]);
+    assert_int_equal(symlink("/nowhere", python), 0); /* its base: what counts is the link */
+    assert_int_equal(symlink("/proc/self/exe", library), 0);
+    snprintf(path, sizeof path, "%s/bin:%s", root, before);
+    assert_int_equal(setenv("PATH", path, 1), 0);
+    assert_false(sw_gpu_find_library("libspillway_nowhere.so.3", found, sizeof found));
+    assert_int_equal(unlink(python), 0);
+    assert_int_equal(symlink("/proc/self/exe", python), 0);
+    assert_true(sw_gpu_find_library("libspillway_nowhere.so.3", found, sizeof found));
+    assert_non_null(strstr(found, "/nvidia/cu13/lib/libspillway_nowhere.so.3"));
+    snprintf(path, sizeof path, "%s", strchr(getenv("PATH"), ':') + 1);
+    assert_int_equal(setenv("PATH", path, 1), 0);
+    assert_int_equal(unlink(python) | unlink(library), 0);
+    for (size_t i = SW_LEN(folders); i-- > 0;) {
+        snprintf(path, sizeof path, "%s%s", root, folders[i]);
+        assert_int_equal(rmdir(path), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +276,7 @@ int main(void)
         cmocka_unit_test(gelu_by_tanh_is_asked_of_the_library),
         cmocka_unit_test(a_library_that_is_named_makes_the_products_or_nobody_does),
         cmocka_unit_test(a_library_is_found_in_the_folders_that_are_named),
+        cmocka_unit_test(a_library_is_found_beside_the_python_in_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
