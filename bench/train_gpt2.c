@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens per second of a whole training step of GPT-2 (124M), or of another preset or config.json
 // (bench/llama-153m; of masked tokens 15 % have a label, images are 3 x 224 x 224), as a fraction
-// of the matrix peak measured in the same run, with the time of each operation. On a GPU the peak
-// is what a large product of its library reaches.
+// of the matrix peak measured in the same run. On a GPU the peak is what a large product of its
+// library reaches. Behind the steps that are timed goes one with the time of each operation, which
+// waits for the device after every kernel.
 //
 //     bench_train_gpt2 [--batch 4] [--seq-len 64] [--dtype f32|bf16|f16] [--steps 5] [--threads 2]
 //                      [--model gpt2] [--device cpu] [--micro-batches 1] [--product 4096]
@@ -13,7 +14,7 @@
 #include <sys/resource.h>
 
 #include "device/device.h"
-#include "spillway/engine.h"
+#include "engine/engine.h"
 
 enum { MOST_SETS = 16 };
 
@@ -125,6 +126,23 @@ static sw_status measure_peak(const struct run *run, double *peak, double *produ
 
 enum { OPERANDS = 3, PRODUCTS = 20 };
 
+/* Random operands: with zeros a GPU has less to switch, and is faster. */
+static sw_status fill_randomly(struct sw_device *dev, struct sw_stream_queue *on, void *at,
+                               enum sw_dtype dtype, int64_t n_elems)
+{
+    const size_t bytes = (size_t)n_elems * sw_dtype_bytes(dtype);
+    void *values = NULL;
+    SW_TRY(sw_device_alloc(dev, SW_MEM_HOST, bytes, &values));
+    for (int64_t i = 0; i < n_elems; i++) {
+        sw_store_f64(dtype, values, i,
+                     (double)(sw_philox_u64(1, 5, (uint64_t)i) % 2000001) / 1e6 - 1);
+    }
+    sw_status st = sw_device_copy(dev, on, at, values, bytes);
+    st = st < 0 ? st : dev->ops->stream_wait(dev, on);
+    sw_device_free(dev, SW_MEM_HOST, values, bytes);
+    return st;
+}
+
 /* n x n x n, as often as PRODUCTS says. */
 static sw_status time_products(struct sw_device *dev, struct sw_stream_queue *on, int64_t n,
                                const struct sw_op_desc *desc, double *seconds)
@@ -138,7 +156,7 @@ static sw_status time_products(struct sw_device *dev, struct sw_stream_queue *on
     sw_status st = sw_device_prepare(dev, desc, &kernel);
     for (int i = 0; i < OPERANDS && st >= 0; i++) {
         st = sw_device_alloc(dev, SW_MEM_DEVICE, bytes, &at[i]);
-        st = st < 0 ? st : sw_device_fill(dev, on, at[i], 0, bytes);
+        st = st < 0 ? st : fill_randomly(dev, on, at[i], desc->in[0].dtype, n * n);
     }
     st = st < 0 ? st : sw_device_alloc(dev, SW_MEM_DEVICE, info.workspace_bytes + 64, &workspace);
     st = st < 0 ? st : sw_device_alloc(dev, SW_MEM_DEVICE, table, &scalars);
@@ -195,7 +213,7 @@ static sw_status measure_products(const struct run *run, double *product)
     return st;
 }
 
-static sw_status bench(const struct run *run)
+static sw_status open_engine(const struct run *run, sw_engine **out)
 {
     char config[512];
     snprintf(config, sizeof config,
@@ -214,6 +232,65 @@ static sw_status bench(const struct run *run)
                                               .seq_len = run->tokens,
                                               .profile = true,
                                               .no_dropout = true};
+    return sw_initialize(&options, out);
+}
+
+struct times {
+    double *seconds; /* of each step, ascending */
+    double loss;
+};
+
+/* Steps, then one more with the time of each operation. The first of all touches all memory. */
+static sw_status make_steps(const struct run *run, sw_engine *e, const struct examples *examples,
+                            struct times *out)
+{
+    struct sw_executor *executor = sw_engine_facts(e).executor;
+    struct sw_batch *batches = malloc((size_t)run->micro_batches * sizeof *batches);
+    sw_status st = SW_OK;
+    for (int64_t i = 0; i < run->micro_batches; i++) {
+        batches[i] = (struct sw_batch){examples->tensors, 2};
+    }
+    for (int64_t i = -1; i <= run->steps && st >= 0; i++) {
+        struct sw_step_report report;
+        sw_executor_measure(executor, i == run->steps);
+        const double begin = sw_now_s();
+        st = sw_train_batch(e, batches, (int)run->micro_batches, &report);
+        if (i >= 0 && i < run->steps) {
+            out->seconds[i] = sw_now_s() - begin;
+            out->loss = report.loss;
+        }
+    }
+    free(batches);
+    qsort(out->seconds, (size_t)run->steps, sizeof *out->seconds, by_value);
+    return st;
+}
+
+static sw_status print_times(const struct run *run, const sw_engine *e, const struct times *times,
+                             double peak, double product)
+{
+    struct rusage usage;
+    char *text = NULL;
+    getrusage(RUSAGE_SELF, &usage);
+    const double median = times->seconds[run->steps / 2];
+    const double gflops = sw_engine_step_flops(e) / 1e9;
+    const int64_t tokens = run->batch * run->tokens * run->micro_batches;
+    printf("{\"model\":\"%s\",\"dtype\":\"%s\",\"batch\":%lld,\"tokens\":%lld,"
+           "\"tokens_per_step\":%lld,\"step_s\":%.4f,"
+           "\"min_s\":%.4f,\"max_s\":%.4f,\"tokens_per_s\":%.1f,\"gflop_per_step\":%.1f,"
+           "\"of_peak\":%.3f,\"of_product\":%.3f,\"plan_bytes\":%lld,\"peak_rss_bytes\":%lld,"
+           "\"loss\":%.4f}\n",
+           run->model, run->dtype, (long long)run->batch, (long long)run->tokens, (long long)tokens,
+           median, times->seconds[0], times->seconds[run->steps - 1], (double)tokens / median,
+           gflops, gflops / median / peak, gflops / median / product,
+           (long long)sw_engine_tier_bytes(e, 0), (long long)usage.ru_maxrss * 1024, times->loss);
+    SW_TRY(sw_profile_text(e, &text));
+    fputs(text, stdout);
+    sw_text_free(text);
+    return SW_OK;
+}
+
+static sw_status bench(const struct run *run)
+{
     sw_engine *engine = NULL;
     double peak = 0, product = 0;
     if (strcmp(run->device, "cpu") == 0) {
@@ -222,52 +299,16 @@ static sw_status bench(const struct run *run)
         SW_TRY(measure_products(run, &product));
         peak = product;
     }
-    SW_TRY(sw_initialize(&options, &engine));
-    const int64_t n = run->batch * run->tokens;
+    SW_TRY(open_engine(run, &engine));
     const int64_t vocab = sw_engine_vocab(engine) > 0 ? sw_engine_vocab(engine) : 2;
     struct examples examples = examples_of(run, vocab);
-    double *seconds = malloc((size_t)run->steps * sizeof *seconds);
-    struct sw_batch *batches = malloc((size_t)run->micro_batches * sizeof *batches);
-    for (int64_t i = 0; i < run->micro_batches; i++) {
-        batches[i] = (struct sw_batch){examples.tensors, 2};
-    }
-    sw_status st = SW_OK;
-    double loss = 0;
-    for (int64_t i = -1; i < run->steps && st >= 0; i++) { /* the first one touches all memory */
-        struct sw_step_report report;
-        const double begin = sw_now_s();
-        st = sw_train_batch(engine, batches, (int)run->micro_batches, &report);
-        if (i >= 0) {
-            seconds[i] = sw_now_s() - begin;
-        }
-        loss = report.loss;
-    }
-    if (st >= 0) {
-        struct rusage usage;
-        getrusage(RUSAGE_SELF, &usage);
-        qsort(seconds, (size_t)run->steps, sizeof *seconds, by_value);
-        const double median = seconds[run->steps / 2];
-        const double gflops = sw_engine_step_flops(engine) / 1e9;
-        printf("{\"model\":\"%s\",\"dtype\":\"%s\",\"batch\":%lld,\"tokens\":%lld,\"step_s\":%.4f,"
-               "\"min_s\":%.4f,\"max_s\":%.4f,\"tokens_per_s\":%.1f,\"gflop_per_step\":%.1f,"
-               "\"of_peak\":%.3f,\"of_product\":%.3f,\"plan_bytes\":%lld,\"peak_rss_bytes\":%lld,"
-               "\"loss\":%.4f}\n",
-               run->model, run->dtype, (long long)run->batch, (long long)run->tokens, median,
-               seconds[0], seconds[run->steps - 1], (double)(n * run->micro_batches) / median,
-               gflops, gflops / median / peak, gflops / median / product,
-               (long long)sw_engine_tier_bytes(engine, 0), (long long)usage.ru_maxrss * 1024, loss);
-        char *text = NULL;
-        st = sw_profile_text(engine, &text);
-        if (st >= 0) {
-            fputs(text, stdout);
-        }
-        sw_text_free(text);
-    }
+    struct times times = {.seconds = malloc((size_t)run->steps * sizeof *times.seconds)};
+    sw_status st = make_steps(run, engine, &examples, &times);
+    st = st < 0 ? st : print_times(run, engine, &times, peak, product);
     free(examples.ids);
     free(examples.labels);
     free(examples.pixels);
-    free(seconds);
-    free(batches);
+    free(times.seconds);
     sw_close(engine);
     return st;
 }

@@ -150,8 +150,9 @@ static int sum_rows(const sw_engine *e, struct row rows[MAX_ROWS])
         n = r == n ? n + 1 : n;
         rows[r].name = instr->about->name;
         rows[r].path = path;
-        rows[r].ns += sw_executor_profile(e->executor, e->programs.train, i);
-        rows[r].flops += instr->flops;
+        const struct sw_profile ran = sw_executor_profile(e->executor, e->programs.train, i);
+        rows[r].ns += ran.ns;
+        rows[r].flops += instr->flops * ran.n_runs;
         rows[r].count++;
     }
     return n;
@@ -182,9 +183,7 @@ sw_status sw_profile_text(const sw_engine *e, char **out)
         sw_str_printf(&text, "%-20s %-28s %6lld %10.3f %6.1f%% %10.1f\n", rows[best].name,
                       rows[best].path, (long long)rows[best].count, ms,
                       total > 0 ? 100.0 * (double)rows[best].ns / (double)total : 0,
-                      ms > 0 ? (double)rows[best].flops *
-                                   (double)(e->progress.step > 0 ? e->progress.step : 1) / ms / 1e6
-                             : 0);
+                      ms > 0 ? (double)rows[best].flops / ms / 1e6 : 0);
         rows[best].name = NULL;
     }
     return give_text(&text, out);

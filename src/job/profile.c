@@ -47,7 +47,7 @@ void sw_job_profile_close(struct sw_job_profile *profile)
 static void read_ns(struct sw_job_profile *p, bool difference)
 {
     for (int32_t i = 0; i < program_of(p)->n_instrs; i++) {
-        const int64_t now = sw_executor_profile(p->facts->executor, p->facts->train_program, i);
+        const int64_t now = sw_executor_profile(p->facts->executor, p->facts->train_program, i).ns;
         p->ns[i] = difference ? now - p->ns[i] : now;
     }
 }

@@ -21,7 +21,7 @@ struct step { /* one instruction, ready */
     void *in[SW_MAX_INPUTS];
     void *out[SW_MAX_OUTPUTS];
     void *workspace;
-    int64_t ns;
+    struct sw_profile profile;
 };
 
 struct loaded { /* one program */
@@ -302,6 +302,7 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
     ex->plan = plan;
     ex->dev = dev;
     ex->options = *options;
+    ex->meter.profiles = options->profile;
     pthread_mutex_init(&ex->fault.lock, NULL);
     ex->programs = sw_alloc_zero("run", (size_t)plan->n_programs, sizeof *ex->programs);
     void *arena = NULL;
@@ -431,12 +432,20 @@ static int index_of(const struct sw_executor *ex, const struct sw_program *progr
     return (int)(program - ex->plan->programs);
 }
 
+static void ran(const struct sw_executor *ex, struct sw_profile *profile, int64_t ns)
+{
+    if (ex->meter.profiles) {
+        profile->ns += ns;
+        profile->n_runs++;
+    }
+}
+
 static sw_status launch(struct sw_executor *ex, const struct sw_walk *at)
 {
     const int i_program = index_of(ex, at->program), micro = at->program->instrs[at->instr].micro;
     struct step *step = &ex->programs[i_program].steps[at->instr];
     double *scalars = ex->scalars + (micro < 0 ? 0 : at->phase->round + micro) * SW_SCALAR_COUNT;
-    const bool timed = ex->options.profile || ex->meter.trace;
+    const bool timed = ex->meter.profiles || ex->meter.trace;
     if (ex->options.no_kernels) {
         return SW_OK;
     }
@@ -450,7 +459,7 @@ static sw_status launch(struct sw_executor *ex, const struct sw_walk *at)
                                      .instr = at->instr,
                                      .begin_ns = begin,
                                      .end_ns = sw_now_ns()};
-        step->ns += span.end_ns - begin;
+        ran(ex, &step->profile, span.end_ns - begin);
         sw_meter_ran(&ex->meter, &span);
     }
     return SW_OK;
@@ -485,7 +494,7 @@ static sw_status compute_here(struct sw_executor *ex, const struct sw_queue_job 
                                  .instr = job->instr,
                                  .begin_ns = begin,
                                  .end_ns = sw_now_ns()};
-    step->ns += span.end_ns - begin;
+    ran(ex, &step->profile, span.end_ns - begin);
     sw_meter_ran(&ex->meter, &span);
     return SW_OK;
 }
@@ -505,7 +514,7 @@ static sw_status collect(struct sw_executor *ex, const struct sw_queue_job *what
         .n = program->instrs[i].group,
         .step = &ex->plan->step,
         .round = what->round,
-        .ns = ex->options.profile ? &loaded->steps[i].ns : NULL,
+        .ns = ex->meter.profiles ? &loaded->steps[i].profile.ns : NULL,
     };
     return sw_collectives_run(ex->options.comm, &job, ex->items);
 }
@@ -707,7 +716,7 @@ static sw_status end_move(struct sw_executor *ex, const struct sw_queue_job *job
                                  .begin_ns = f->begin_ns > before ? f->begin_ns : before,
                                  .end_ns = now};
     ex->ended_ns[queue] = now;
-    ex->programs[span.program].steps[i].ns += span.end_ns - span.begin_ns;
+    ran(ex, &ex->programs[span.program].steps[i].profile, span.end_ns - span.begin_ns);
     sw_meter_ran(&ex->meter, &span);
     return SW_OK;
 }
@@ -984,9 +993,7 @@ void sw_executor_phase_times(struct sw_executor *ex, struct sw_phase_times *out)
 
 bool sw_executor_measure(struct sw_executor *ex, bool on)
 {
-    const bool before = ex->options.profile;
-    ex->options.profile = on;
-    return before;
+    return atomic_exchange(&ex->meter.profiles, on);
 }
 
 void sw_executor_trace(struct sw_executor *ex, struct sw_trace *trace)
@@ -1172,16 +1179,7 @@ size_t sw_executor_high_water(const struct sw_executor *ex)
     return ex->high_water;
 }
 
-int64_t sw_executor_profile(const struct sw_executor *ex, int i_program, int32_t i_instr)
+struct sw_profile sw_executor_profile(const struct sw_executor *ex, int i_program, int32_t i_instr)
 {
-    return ex->programs[i_program].steps[i_instr].ns;
-}
-
-void sw_executor_profile_reset(struct sw_executor *ex)
-{
-    for (int p = 0; p < ex->plan->n_programs; p++) {
-        for (int32_t i = 0; i < ex->plan->programs[p].n_instrs; i++) {
-            ex->programs[p].steps[i].ns = 0;
-        }
-    }
+    return ex->programs[i_program].steps[i_instr].profile;
 }

@@ -12,6 +12,7 @@ struct sw_meter {
         atomic_llong busy_ns, waited_ns, bytes_in, bytes_out, n_host_waits;
     } queues[SW_QUEUE_COUNT];
     struct sw_trace *trace; /* NULL = none; changed only while no queue has work */
+    atomic_bool profiles;   /* what each instruction takes is added up */
 };
 
 /* What a queue did, or why computation stood still, from begin_ns to end_ns (sw_now_ns). */

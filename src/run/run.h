@@ -136,9 +136,12 @@ sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *i
 
 /* verify: highest byte of the arena that a kernel was given so far. */
 size_t sw_executor_high_water(const struct sw_executor *ex);
-/* profile: nanoseconds instruction i of a program took, summed over runs. */
-int64_t sw_executor_profile(const struct sw_executor *ex, int i_program, int32_t i_instr);
-void sw_executor_profile_reset(struct sw_executor *ex);
+/* profile: what instruction i of a program took, of all its runs that were measured; runs of
+ * collectives are not counted. */
+struct sw_profile {
+    int64_t ns, n_runs;
+};
+struct sw_profile sw_executor_profile(const struct sw_executor *ex, int i_program, int32_t i_instr);
 /* Between steps: measures each instruction from here on, or no more. Returns what it was. */
 bool sw_executor_measure(struct sw_executor *ex, bool on);
 
