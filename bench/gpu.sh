@@ -1,62 +1,110 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What a GPU is to show, in calls of under 9 minutes each, from this tree alone and without a network:
-#   gpu.sh pack CASE..   copies recorded cases (folders of docs/check.md) to build-gpu-cases, to be carried along
+#   gpu.sh pack FOLDER.. copies folders with recorded cases (docs/check.md) to build-gpu-cases, which git ignores, to be
+#                        carried along
+#   gpu.sh build         what the others need, and how long it took; they build it themselves where it is not there
 #   gpu.sh right         kernels beside the plain C reference; recorded cases; the losses of 200 steps of GPT-2 beside
 #                        the CPU's; the same bits twice, at all stages, wherever states lie, on 1 and 2 ranks
-#   gpu.sh speed         tokens/s of GPT-2 124M, 1.5B and LLaMA 1.1B, beside PyTorch where it is; the update offloaded
+#   gpu.sh speed         tokens/s of GPT-2 124M, 1.5B and LLaMA 1.1B, beside PyTorch where it is
+#   gpu.sh offload       what a step costs whose optimizer states are the host's, or all is on NVMe, at 16k to 64k tokens; from
+#                        how many tokens on the host's update costs at most a tenth more
 #   gpu.sh size          the largest model that makes steps, nothing, host and disk offloaded, beside PyTorch's
 # Variables: DEVICE (cuda), BUILD (build-gpu; made with the minimal preset where it has no program), STEPS (200), OUT
-# (bench/results), DISK (a folder on a fast disk, /tmp). Each writes OUT/gpu-<what>-<date>.json; the status is not 0 where
-# something is not right. `DEVICE=emu BUILD=build-dev STEPS=3 bench/gpu.sh right` tries the script itself without a GPU.
+# (bench/results), DISK (a folder on a fast disk, /tmp), HOST_MEMORY (most of what is free), LIMIT (seconds, 530: what begins later
+# is left out, and says so). Each writes OUT/gpu-<what>-<date>.json, anew with each result; the status is not 0 where something is
+# not right or there was no time for it. `DEVICE=emu BUILD=build-dev STEPS=3 bench/gpu.sh right` tries the script itself without a GPU.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 what=${1:-}
 device=${DEVICE:-cuda} build=${BUILD:-build-gpu} steps=${STEPS:-200} out=${OUT:-bench/results} disk=${DISK:-/tmp}
+limit=${LIMIT:-530}
 cases=build-gpu-cases
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 n_bad=0
 results=()
+file=$out/gpu-$what-$(date -u +%Y%m%d-%H%M%S).json
+
+# On a GPU; the emulation takes what a CPU can.
+models=(gpt2:16 tinyllama-1.1b:8 gpt2-xl:8) reference=gpt2 offloaded=tinyllama-1.1b:8 seq=1024 product=8192 counted=10 few=3
+micro_batches=(2 4 8) short=(--steps 5 --seq-len 32) size=(--width "${WIDTH:-6144}" --vocab 50257 --seq-len 1024 --most-layers 400)
+case $device in
+emu*)
+    models=(gpt2-tiny:2) reference=gpt2-tiny offloaded=gpt2-tiny:1 seq=16 product=64 counted=2 few=1
+    micro_batches=(1 2 4) short=(--steps 2 --seq-len 8) size=(--width 64 --vocab 512 --seq-len 32 --most-layers 4)
+    ;;
+esac
 
 say() { printf '\n#### %s (%d s)\n' "$*" "$SECONDS"; }
-# note <name> <value that is JSON>
-note() { results+=("\"$1\": $2"); echo "$1: $2"; }
-# expect <name> <command>..: a row of "right", true or false
+# note <name> <value that is JSON>: the file has it at once, whatever ends the script
+note() {
+    results+=("\"$1\": $2")
+    echo "$1: $2"
+    (IFS=,; printf '{%s}\n' "${results[*]}") > "$file"
+}
+text() { printf '"%s"' "$(printf '%s' "$1" | tr -d '"\\' | tr '\n\t' '; ' | cut -c1-1500)"; }
+# limited <command>..: for as long as there is time. 124: there was none, or not enough
+limited() {
+    local left=$((limit - SECONDS))
+    [ $left -ge 5 ] || return 124
+    timeout -k 5 "$left" "$@"
+}
+# verdict <name> <status>: a row of "right" of a command whose words are in the log
+verdict() {
+    case $2 in
+    0) note "$1" true ;;
+    124) note "$1" '"no time"' ;;
+    *)
+        tail -n 15 "$work/log"
+        note "$1" false
+        ;;
+    esac
+    [ "$2" -eq 0 ] || n_bad=$((n_bad + 1))
+    return "$2"
+}
+# expect <name> <command>..
 expect() {
     local name=$1
     shift
-    if "$@" > "$work/log" 2>&1; then
-        note "$name" true
-    else
-        tail -n 15 "$work/log"
-        note "$name" false
-        n_bad=$((n_bad + 1))
-    fi
+    "$@" > "$work/log" 2>&1
+    verdict "$name" $?
 }
-text() { printf '"%s"' "$(printf '%s' "$1" | tr -d '"\\\n' | cut -c1-200)"; }
+
+# make_target <target>..
+make_target() {
+    cmake --build "$build" --parallel "$(nproc)" --target "$@" > "$work/log" 2>&1 || { tail -n 40 "$work/log"; exit 1; }
+}
 
 make_build() {
-    if [ ! -x "$build/spillway" ]; then
-        say "building"
-        cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DSPILLWAY_MINIMAL=ON "-DSPILLWAY_${device%%:*}=ON" > "$work/log" 2>&1 ||
+    local backend=${device%%:*} module=gpu_modules arch options=()
+    case $device in
+    emu:64*) module=spillway_emu64_module ;;
+    emu*) module=spillway_emu32_module ;;
+    esac
+    mkdir -p "$out" || exit
+    if [ ! -f "$build/Makefile" ] && [ ! -f "$build/build.ninja" ]; then
+        say "configuring"
+        arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null | head -n 1 | tr -d '. ')
+        [ -z "$arch" ] || options+=("-DSPILLWAY_CUDA_ARCHS=sm_$arch") # for this GPU alone: half the time
+        cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DSPILLWAY_MINIMAL=ON "-DSPILLWAY_${backend^^}=ON" "${options[@]}" \
+            > "$work/log" 2>&1 ||
             { tail "$work/log"; exit 1; }
     fi
-    cmake --build "$build" --parallel "$(nproc)" > "$work/log" 2>&1 || { tail -n 40 "$work/log"; exit 1; }
-    cmake --build "$build" --parallel "$(nproc)" --target bench_train_gpt2 bench_capacity > "$work/log" 2>&1 ||
-        { tail -n 40 "$work/log"; exit 1; }
+    say "building"
+    SPILLWAY_MODULES=$(cd "$build" && pwd) # of programs that lie in folders of the build
+    export SPILLWAY_MODULES
+    make_target spillway_program "$module" bench_train_gpt2 bench_capacity device_gpu_test
+    note built_s "$SECONDS"
     note date "$(text "$(date -u +%Y-%m-%dT%H:%MZ)")"
     note commit "$(text "$(git rev-parse --short HEAD 2> /dev/null)")"
     note cpu "$(text "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) processors")"
     note gpu "$(text "$(nvidia-smi --query-gpu=name,driver_version,clocks.max.sm --format=csv,noheader 2> /dev/null || echo none)")"
     "$build/spillway" doctor | tee "$work/doctor"
+    note doctor "$(text "$(grep -A 6 "^[^ ]* $backend " "$work/doctor")")"
 }
 
 finish() {
-    mkdir -p "$out"
-    local file
-    file=$out/gpu-$what-$(date -u +%Y%m%d-%H%M%S).json
-    (IFS=,; printf '{%s}\n' "${results[*]}") > "$file"
     say "$file: $n_bad not right"
     exit $((n_bad > 0))
 }
@@ -66,7 +114,7 @@ train() {
     local folder=$1 data=$work/text.txt
     shift
     case " $* " in *" --model gpt2 "*) data=$work/text.bin ;; esac
-    "$build/spillway" train --data "$data" --output "$folder" --no-export --quiet "$@"
+    limited "$build/spillway" train --data "$data" --output "$folder" --no-export --quiet "$@"
 }
 losses() { sed -n 's/.*"loss":\([-0-9.e+]*\).*/\1/p' "$1/metrics.jsonl"; }
 
@@ -82,6 +130,48 @@ same_bits() { # <a> <b>: the losses of two runs, digit by digit
     [ "$(losses "$1" | wc -l)" -gt 0 ] && [ "$(losses "$1")" = "$(losses "$2")" ]
 }
 
+# like_the_first <name> <flags>..: a run with the losses of the first
+like_the_first() {
+    local name=$1
+    shift
+    rm -rf "$work/b"
+    expect "$name" train "$work/b" "${base[@]}" "$@" && expect "$name: same bits" same_bits "$work/a" "$work/b"
+}
+
+sanitized() {
+    if ! command -v compute-sanitizer > /dev/null; then
+        note "compute-sanitizer" '"not here"'
+        return
+    fi
+    say "compute-sanitizer"
+    rm -rf "$work/b"
+    limited timeout 240 compute-sanitizer --error-exitcode 9 "$build/spillway" train --data "$work/text.txt" --output "$work/b" \
+        --no-export --quiet "${base[@]}" --steps 1 > "$work/log" 2>&1
+    local status=$?
+    if grep -qi "device not supported" "$work/log"; then
+        note "compute-sanitizer" "$(text "$(grep -i "device not supported" "$work/log" | head -n 1)")"
+    else
+        verdict "compute-sanitizer" $status
+    fi
+}
+
+# Recorded cases of a folder, by one program, since a GPU's libraries take seconds to begin. What no GPU has a kernel for is refused
+# by name: no fault.
+expect_cases() {
+    local of=() one status
+    for one in "$1"/*/reference.json; do
+        of+=("$(dirname "$one")")
+    done
+    limited "$build/spillway" check "${of[@]}" --device "$device" > "$work/log" 2>&1
+    status=$?
+    if [ $status -eq 2 ] && grep -q ', 0 rows failed' "$work/log" && ! grep '^spillway check: ' "$work/log" | grep -qv 'no kernel on this device'; then
+        status=0
+    fi
+    grep -i 'fail' "$work/log" | head -n 20
+    [ $status -ne 0 ] || note "cases of $1" "$(text "$(grep -E '^[0-9]+ cases?,' "$work/log"; grep '^spillway check: ' "$work/log")")"
+    [ $status -eq 0 ] || verdict "cases of $1" $status
+}
+
 right() {
     make_build
     local sources=(docs/*.md src/*/*.c)
@@ -89,20 +179,12 @@ right() {
     cp "$work/text.txt" "$work/text.bin"
 
     say "kernels"
-    if [ -x "$build/tests/device_gpu_test" ]; then
-        expect kernels env SPILLWAY_TEST_DEVICE="$device" SPILLWAY_MODULES="$build" "$build/tests/device_gpu_test"
-    fi
-    say "recorded cases"
-    local one
-    for one in "$cases"/*/ tests/cases/*/; do
-        [ -f "$one/reference.json" ] && expect "case $(basename "$one")" "$build/spillway" check "$one" --device "$device"
-    done
+    expect kernels limited env SPILLWAY_TEST_DEVICE="$device" "$build/tests/device_gpu_test"
 
     say "the same bits"
-    local base=(--model gpt2-tiny --steps 5 --seq-len 32 --set bf16.enabled=true --set gradient_accumulation_steps=4 --device "$device")
+    local base=(--model gpt2-tiny "${short[@]}" --set bf16.enabled=true --set gradient_accumulation_steps=4 --device "$device")
     expect "one run" train "$work/a" "${base[@]}"
-    expect "again" train "$work/b" "${base[@]}"
-    expect "again: same bits" same_bits "$work/a" "$work/b"
+    like_the_first "again"
     local stage place
     for stage in 1 2 3; do
         for place in none cpu nvme; do
@@ -112,46 +194,44 @@ right() {
                 --set "zero_optimization.offload_optimizer.nvme_path=$disk")
             [ $place = none ] || [ $stage -lt 3 ] || where+=(--set "zero_optimization.offload_param.device=$place"
                 --set "zero_optimization.offload_param.nvme_path=$disk")
-            rm -rf "$work/b"
-            expect "stage $stage, $place" train "$work/b" "${base[@]}" "${where[@]}"
-            expect "stage $stage, $place: same bits" same_bits "$work/a" "$work/b"
+            like_the_first "stage $stage, $place" "${where[@]}"
         done
     done
-    rm -rf "$work/b"
-    expect "2 ranks" train "$work/b" "${base[@]}" --set gradient_accumulation_steps=2 --ranks 2 --set zero_optimization.stage=3
-    expect "2 ranks: same bits" same_bits "$work/a" "$work/b"
+    like_the_first "2 ranks" --set gradient_accumulation_steps=2 --ranks 2 --set zero_optimization.stage=3
 
-    if command -v compute-sanitizer > /dev/null; then
-        say "compute-sanitizer"
-        rm -rf "$work/b"
-        expect "compute-sanitizer" compute-sanitizer --error-exitcode 9 "$build/spillway" train --data "$work/text.txt" \
-            --output "$work/b" --no-export --quiet "${base[@]}" --steps 1
-    else
-        note "compute-sanitizer" '"not here"'
-    fi
+    say "$steps steps of $reference beside the CPU's"
+    local first=("${base[@]}")
+    base=(--model "$reference" --steps "$steps" --seq-len 64 --seed 1 --set train_micro_batch_size_per_gpu=4)
+    expect "$device" train "$work/d" "${base[@]}" --device "$device" && expect "cpu" train "$work/c" "${base[@]}" --device cpu &&
+        expect "losses within 0.01 of the CPU's" near "$work/c" "$work/d" 0.01 && cat "$work/log"
 
-    say "$steps steps of GPT-2 beside the CPU's"
-    local model=gpt2
-    case $device in emu*) model=gpt2-tiny ;; esac
-    base=(--model $model --steps "$steps" --seq-len 64 --seed 1 --set train_micro_batch_size_per_gpu=4)
-    expect "cpu" train "$work/c" "${base[@]}" --device cpu
-    expect "$device" train "$work/d" "${base[@]}" --device "$device"
-    expect "losses within 0.01 of the CPU's" near "$work/c" "$work/d" 0.01
-    cat "$work/log"
+    say "recorded cases"
+    mkdir -p "$cases"
+    local folder
+    while read -r folder <&3; do
+        expect_cases "$folder"
+    done 3< <(find tests/cases "$cases" -name reference.json | sed 's,/[^/]*/[^/]*$,,' | sort -u)
+    base=("${first[@]}")
+    sanitized
     finish
 }
 
-# ours <name> <flags of bench_train_gpt2>..
+# ours <name> <flags of bench_train_gpt2>..; $measured: the line with its times
 ours() {
     local name=$1
     shift
     say "$name"
-    if "$build/bench/bench_train_gpt2" --device "$device" --threads "$(nproc)" --product 8192 "$@" > "$work/log" 2>&1; then
+    measured=
+    if limited "$build/bench/bench_train_gpt2" --device "$device" --threads "$(nproc)" --product "$product" "$@" > "$work/log" 2>&1; then
         cat "$work/log"
-        note "$name" "$(grep '"step_s"' "$work/log")"
+        measured=$(grep '"step_s"' "$work/log")
+        note "$name" "$measured"
     else
+        local status=$?
         tail -n 5 "$work/log"
+        [ $status -eq 124 ] && echo "no time" >> "$work/log"
         note "$name" "$(text "$(tail -n 1 "$work/log")")"
+        n_bad=$((n_bad + 1))
     fi
 }
 theirs() {
@@ -159,65 +239,115 @@ theirs() {
     shift
     if python3 -c 'import torch, transformers; assert torch.cuda.is_available()' 2> /dev/null; then
         say "$name"
-        timeout 240 python3 bench/train_gpu_pytorch.py "$@" > "$work/log" 2>&1
+        limited timeout 240 python3 bench/train_gpu_pytorch.py "$@" > "$work/log" 2>&1 || echo "no time, or failed" >> "$work/log"
         tail -n 2 "$work/log"
-        note "$name" "$(grep '^{' "$work/log" | tail -n 1 | grep . || text "$(tail -n 1 "$work/log")")"
+        note "$name" "$(grep '^{' "$work/log" | tail -n 1 | grep . || text "$(tail -n 2 "$work/log")")"
+    else
+        note "$name" '"no PyTorch with a GPU, or no transformers"'
     fi
 }
 
 speed() {
     make_build
-    local offload=(--set zero_optimization.stage=3 --set zero_optimization.offload_optimizer.device=cpu)
-    local model batch
-    for pair in gpt2:16 tinyllama-1.1b:8 gpt2-xl:8; do
-        model=${pair%:*} batch=${pair#*:}
-        ours "$model" --model "$model" --dtype bf16 --batch "$batch" --seq-len 1024 --steps 10
-        theirs "$model, PyTorch" --model "$model" --batch "$batch" --tokens 1024 --steps 10
+    local pair
+    for pair in "${models[@]}"; do
+        ours "${pair%:*}" --model "${pair%:*}" --dtype bf16 --batch "${pair#*:}" --seq-len "$seq" --steps "$counted"
+        note "products of ${pair%:*}" "$(text "$(grep '"kernels"' "$work/log")")"
     done
-    # 64k tokens a step: what the update costs when its states are the host's
-    ours "tinyllama-1.1b, 64k tokens" --model tinyllama-1.1b --dtype bf16 --batch 8 --seq-len 1024 --micro-batches 8 --steps 3
-    local place
-    for place in host device; do
-        ours "tinyllama-1.1b, 64k tokens, states on the host, updated on the $place" --model tinyllama-1.1b --dtype bf16 \
-            --batch 8 --seq-len 1024 --micro-batches 8 --steps 3 "${offload[@]}" --set "spillway.update=$place"
+    for pair in "${models[@]}"; do
+        theirs "${pair%:*}, PyTorch" --model "${pair%:*}" --batch "${pair#*:}" --tokens "$seq" --steps "$counted"
     done
-    ours "tinyllama-1.1b, 64k tokens, all on NVMe" --model tinyllama-1.1b --dtype bf16 --batch 8 --seq-len 1024 \
-        --micro-batches 8 --steps 3 --set zero_optimization.stage=3 --set zero_optimization.offload_optimizer.device=nvme \
-        --set "zero_optimization.offload_optimizer.nvme_path=$disk" --set zero_optimization.offload_param.device=nvme \
-        --set "zero_optimization.offload_param.nvme_path=$disk"
-    "$build/spillway" io bench "$disk" > "$work/log" 2>&1
-    tail -n 3 "$work/log"
-    note "disk" "$(text "$(tail -n 1 "$work/log")")"
     finish
+}
+
+number() { printf '%s' "$measured" | sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }
+
+# Lines "tokens, seconds without, seconds with" in ascending order: from how many tokens a step on the second takes at most
+# 1.1 times the first, by straight lines between what was measured, and beyond it.
+break_even() {
+    awk '{ n++; tokens[n] = $1; over[n] = $3 - 1.1 * $2; ratio[n] = sprintf("\"%d\": %.3f", $1, $3 / $2) }
+        END {
+            if (n < 2) { print "\"too little was measured\""; exit }
+            for (last = n; last > 0 && over[last] <= 0; last--) {} # that costs more than a tenth
+            k = last < 1 ? 2 : last < n ? last + 1 : n # the line through k - 1 and k
+            slope = (over[k] - over[k - 1]) / (tokens[k] - tokens[k - 1])
+            even = last == 0 ? "\"at most " tokens[1] "\"" : slope < 0 ? sprintf("%.0f", tokens[k] - over[k] / slope) : "\"never\""
+            for (i = 1; i <= n; i++) all = all (i > 1 ? ", " : "") ratio[i]
+            printf "{\"ratio\": {%s}, \"tokens\": %s, \"measured_to\": %d}\n", all, even, tokens[n]
+        }'
+}
+
+offload() {
+    make_build
+    local model=${offloaded%:*} batch=${offloaded#*:} n place
+    local stage=(--set zero_optimization.stage=3)
+    local states=("${stage[@]}" --set zero_optimization.offload_optimizer.device=cpu)
+    local job=(--model "$model" --dtype bf16 --batch "$batch" --seq-len "$seq" --steps "$few")
+    for n in "${micro_batches[@]}"; do
+        local tokens=$((n * batch * seq)) alone
+        ours "$model, $tokens tokens" "${job[@]}" --micro-batches "$n"
+        alone=$(number step_s)
+        ours "$model, $tokens tokens, states on the host, updated there" "${job[@]}" --micro-batches "$n" "${states[@]}" \
+            --set spillway.update=host
+        [ -n "$alone" ] && [ -n "$measured" ] && echo "$tokens $alone $(number step_s)" >> "$work/even"
+    done
+    touch "$work/even"
+    note "update on the host over not offloaded, and from how many tokens on it is at most 1.10" "$(break_even < "$work/even")"
+    ours "$model, $tokens tokens, states on the host, updated on the device" "${job[@]}" --micro-batches "$n" "${states[@]}" \
+        --set spillway.update=device
+    for place in optimizer param; do
+        stage+=(--set "zero_optimization.offload_$place.device=nvme" --set "zero_optimization.offload_$place.nvme_path=$disk")
+    done
+    ours "$model, $tokens tokens, all on NVMe" "${job[@]}" --micro-batches "$n" "${stage[@]}"
+    say "the disk by itself"
+    limited "$build/spillway" io bench --path "$disk" > "$work/log" 2>&1 || n_bad=$((n_bad + 1))
+    tail -n 3 "$work/log"
+    note "disk" "$(text "$(tail -n 3 "$work/log")")"
+    finish
+}
+
+# What a process of this machine may take, less a part for all else: MiB.
+host_memory() {
+    local free most
+    free=$(awk '/MemAvailable/ { printf "%d", $2 / 1024 }' /proc/meminfo)
+    most=$(cat /sys/fs/cgroup/memory.max 2> /dev/null)
+    case $most in '' | max) ;; *) [ $((most >> 20)) -ge "$free" ] || free=$((most >> 20)) ;; esac
+    echo $((free * 85 / 100))MiB
 }
 
 size() {
     make_build
-    local host space
-    host=$(awk '/MemAvailable/ { printf "%d", $2 * 0.85 / 1024 }' /proc/meminfo)
+    local space gpu
     space=$(df -m --output=avail "$disk" | awk 'NR == 2 { printf "%d", $1 * 0.9 }')
-    local gpu
-    gpu=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits 2> /dev/null | awk '{ printf "%d", $1 * 0.97 }')
+    gpu=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits 2> /dev/null | awk 'NR == 1 { printf "%d", $1 * 0.97 }')
     say "the largest model"
-    timeout 400 "$build/bench/bench_capacity" --device "$device" --path "$disk" --device-memory "${gpu:-256}MiB" \
-        --host-memory "${host}MiB" --nvme-space "${space}MiB" --width "${WIDTH:-6144}" --vocab 50257 --seq-len 1024 \
-        --most-layers 400 --steps 2 2>&1 | tee "$work/capacity"
-    note capacity "$(text "$(tail -n 12 "$work/capacity" | tr '\n' ';')")"
+    limited timeout 400 "$build/bench/bench_capacity" --device "$device" --path "$disk" --device-memory "${gpu:-256}MiB" \
+        --host-memory "${HOST_MEMORY:-$(host_memory)}" --nvme-space "${space}MiB" "${size[@]}" --steps 2 2>&1 | tee "$work/capacity"
+    [ "${PIPESTATUS[0]}" -eq 0 ] || n_bad=$((n_bad + 1))
+    note capacity "$(text "$(tail -n 12 "$work/capacity")")"
     theirs "PyTorch" --largest --width "${WIDTH:-6144}" --tokens 1024
     finish
+}
+
+pack() {
+    rm -rf "$cases"
+    mkdir -p "$cases"
+    cp -rL "$@" "$cases" || exit
+    du -sh "$cases"
 }
 
 case $what in
 pack)
     shift
-    rm -rf "$cases"
-    mkdir -p "$cases"
-    cp -rL "$@" "$cases"/
-    du -sh "$cases"
+    pack "$@"
     ;;
-right | speed | size) $what ;;
+build)
+    make_build
+    finish
+    ;;
+right | speed | offload | size) $what ;;
 *)
-    sed -n '3,12s/^# *//p' "$0" >&2
+    sed -n '3,17s/^# *//p' "$0" >&2
     exit 2
     ;;
 esac

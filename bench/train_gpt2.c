@@ -238,6 +238,7 @@ static sw_status open_engine(const struct run *run, sw_engine **out)
 struct times {
     double *seconds; /* of each step, ascending */
     double loss;
+    double disk_bytes; /* that a step reads and writes */
 };
 
 /* Steps, then one more with the time of each operation. The first of all touches all memory. */
@@ -260,6 +261,10 @@ static sw_status make_steps(const struct run *run, sw_engine *e, const struct ex
             out->loss = report.loss;
         }
     }
+    struct sw_transfers transferred;
+    sw_executor_transferred(executor, &transferred);
+    out->disk_bytes = (double)(transferred.in[SW_TIER_DISK] + transferred.out[SW_TIER_DISK]) /
+                      (double)(run->steps + 2);
     free(batches);
     qsort(out->seconds, (size_t)run->steps, sizeof *out->seconds, by_value);
     return st;
@@ -277,12 +282,13 @@ static sw_status print_times(const struct run *run, const sw_engine *e, const st
     printf("{\"model\":\"%s\",\"dtype\":\"%s\",\"batch\":%lld,\"tokens\":%lld,"
            "\"tokens_per_step\":%lld,\"step_s\":%.4f,"
            "\"min_s\":%.4f,\"max_s\":%.4f,\"tokens_per_s\":%.1f,\"gflop_per_step\":%.1f,"
-           "\"of_peak\":%.3f,\"of_product\":%.3f,\"plan_bytes\":%lld,\"peak_rss_bytes\":%lld,"
-           "\"loss\":%.4f}\n",
+           "\"of_peak\":%.3f,\"of_product\":%.3f,\"disk_gb_per_s\":%.3f,\"plan_bytes\":%lld,"
+           "\"peak_rss_bytes\":%lld,\"loss\":%.4f}\n",
            run->model, run->dtype, (long long)run->batch, (long long)run->tokens, (long long)tokens,
            median, times->seconds[0], times->seconds[run->steps - 1], (double)tokens / median,
            gflops, gflops / median / peak, gflops / median / product,
-           (long long)sw_engine_tier_bytes(e, 0), (long long)usage.ru_maxrss * 1024, times->loss);
+           times->disk_bytes / median / 1e9, (long long)sw_engine_tier_bytes(e, 0),
+           (long long)usage.ru_maxrss * 1024, times->loss);
     SW_TRY(sw_profile_text(e, &text));
     fputs(text, stdout);
     sw_text_free(text);
