@@ -56,6 +56,13 @@ static bool is_right(const char *path, const char *device)
     return right;
 }
 
+/* Twenty steps of a model of 6.9 million parameters, in 16 and 20 ways: two minutes each. How they
+ * differ, in transfers, has nothing to do with warps and the order of threads. */
+static bool is_long(const char *name)
+{
+    return strcmp(name, "nvme") == 0 || strcmp(name, "offload_cpu") == 0;
+}
+
 static void check_folder(const char *folder, const char *device)
 {
     static char names[MAX_CASES][TEST_NAME_CAP];
@@ -63,6 +70,9 @@ static void check_folder(const char *folder, const char *device)
     int n_wrong = 0;
     for (int i = 0; i < n; i++) {
         char path[TEST_PATH_CAP], recording[TEST_PATH_CAP];
+        if (is_long(names[i]) && strcmp(device, "emu") != 0) {
+            continue;
+        }
         test_join(path, folder, names[i]);
         test_join(recording, path, "reference.json");
         n_wrong += test_exists(recording) && !is_right(path, device);
