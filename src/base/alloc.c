@@ -6,12 +6,18 @@
 //
 // so a block of any alignment is freed by one function and its size is known without a table. The
 // counters are relaxed atomics: they are exact sums, and order nothing.
+//
+// Large blocks are asked for in huge pages, of which the system lends what it has: a table of
+// hundreds of megabytes, as planning a large model has several, is else met 4 KiB at a time, each
+// of which the kernel stops for.
 #include "base/base.h"
 
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 struct header {
     void *base;      /* what the C library gave */
@@ -66,6 +72,23 @@ static void count_call(void)
     atomic_fetch_add_explicit(&counters.n_calls, 1, memory_order_relaxed);
 }
 
+enum { LARGE = 1 << 22 }; /* with a huge page in it, wherever it begins */
+
+/* All pages that the block lies in: what is no longer one mapping is copied where it grows. A
+ * refusal costs nothing. */
+static void ask_for_huge_pages(void *base, size_t bytes)
+{
+#if defined(MADV_HUGEPAGE)
+    if (bytes > LARGE) {
+        const size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (uintptr_t)base % page;
+        madvise((char *)base - before, sw_round_up(before + bytes, page), MADV_HUGEPAGE);
+    }
+#else
+    (void)base;
+    (void)bytes;
+#endif
+}
+
 /* zero: fresh pages of the system are zero already, and calloc knows which they are. */
 static void *acquire(const char *tag, size_t align, size_t bytes, bool zero)
 {
@@ -90,6 +113,7 @@ static void *acquire(const char *tag, size_t align, size_t bytes, bool zero)
             return NULL;
         }
     }
+    ask_for_huge_pages(base, total);
     void *mem = (char *)base + front;
     *header_of(mem) = (struct header){.base = base, .bytes = bytes, .align = align, .tag = tag};
     count((int64_t)bytes, 1);
@@ -143,6 +167,7 @@ void *sw_realloc(const char *tag, void *mem, size_t bytes)
     if (!base) {
         return NULL;
     }
+    ask_for_huge_pages(base, total);
     void *moved = base + front;
     *header_of(moved) =
         (struct header){.base = base, .bytes = bytes, .align = MIN_ALIGN, .tag = tag};

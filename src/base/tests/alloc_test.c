@@ -65,6 +65,29 @@ static void blocks_are_aligned_and_whole(void **state)
     sw_free(text);
 }
 
+/* Large enough for huge pages, which must change nothing but speed. */
+static void large_blocks_keep_their_bytes(void **state)
+{
+    (void)state;
+    enum { MIB = 1 << 20, SMALL = MIB, LARGE = 9 * MIB, LARGER = 70 * MIB, STEP = 4093 };
+    unsigned char *mem = sw_alloc_zero("test", LARGE, 1);
+    assert_non_null(mem);
+    for (size_t i = 0; i < LARGE; i += STEP) {
+        assert_int_equal(mem[i], 0);
+        mem[i] = (unsigned char)(i / STEP);
+    }
+    static const size_t sizes[] = {LARGER, LARGE, SMALL};
+    for (size_t k = 0; k < SW_LEN(sizes); k++) {
+        mem = sw_realloc("test", mem, sizes[k]);
+        assert_non_null(mem);
+        for (size_t i = 0; i < LARGE && i < sizes[k]; i += STEP) {
+            assert_int_equal(mem[i], (unsigned char)(i / STEP));
+        }
+        mem[sizes[k] - 1] = 0; /* none of those that are looked at */
+    }
+    sw_free(mem);
+}
+
 static void impossible_sizes_give_null(void **state)
 {
     (void)state;
@@ -170,6 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counters_follow_every_call),
         cmocka_unit_test(blocks_are_aligned_and_whole),
+        cmocka_unit_test(large_blocks_keep_their_bytes),
         cmocka_unit_test(impossible_sizes_give_null),
         cmocka_unit_test(nth_request_fails_once),
         cmocka_unit_test(arena_gives_zeroed_aligned_disjoint_blocks),
