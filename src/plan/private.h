@@ -175,6 +175,8 @@ sw_status sw_pass_lower(struct sw_program *program);
 /* plan->step, once programs are finished. */
 sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *options);
 
+/* Buffers lie inside their tiers, and apart while they live. */
+sw_status sw_plan_check_lives(const struct sw_plan *plan, const struct sw_program *program);
 /* What has two slots is written once by a step, all of it, and not read behind that. */
 sw_status sw_plan_check_places(const struct sw_program *program, const struct sw_cells *cells);
 /* Of its packs alone: part of sw_plan_check. */
