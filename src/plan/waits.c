@@ -112,18 +112,26 @@ static void bound_stores(struct pass *p, int32_t i)
     }
 }
 
+/* It has come to pass when an instruction of `on` is issued, whoever else is waited for. */
+static bool is_known(const struct pass *p, enum sw_queue on, int q, int32_t need)
+{
+    return need <= p->clocks.now[on][q] || need <= p->clocks.now[SW_QUEUE_COMPUTE][q];
+}
+
 /* Waits that bring something new; of two, the one that brings the other, too. */
 static void keep_needed(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_COUNT])
 {
     struct sw_instr *instr = &p->program->instrs[i];
     const enum sw_queue on = sw_instr_queue(instr);
     int32_t found[SW_QUEUE_COUNT];
+    bool any = false;
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        if (q == (int)on || q == SW_QUEUE_COMPUTE) {
+        if (q == (int)on || q == SW_QUEUE_COMPUTE || is_known(p, on, q, needs[q])) {
             needs[q] = -1; /* in order by themselves */
         }
+        any = any || needs[q] >= 0;
     }
-    for (int q = SW_QUEUE_COUNT - 1; q >= 0; q--) {
+    for (int q = SW_QUEUE_COUNT - 1; any && q >= 0; q--) {
         int32_t others[SW_QUEUE_COUNT];
         if (needs[q] < 0) {
             continue;
