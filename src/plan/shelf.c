@@ -12,7 +12,7 @@
 
 #include "plan/private.h"
 
-enum { LEAF = 64 }; /* instructions */
+enum { LEAF = 128 }; /* instructions */
 
 struct run { /* of addresses */
     size_t begin, end;
@@ -118,6 +118,21 @@ static bool add_run(struct sw_shelf *shelf, struct runs *runs, struct run run, b
     return true;
 }
 
+/* The first life that begins above this address. */
+static int32_t find_life(const struct lives *lives, size_t at)
+{
+    int32_t low = 0, high = lives->n;
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        if (lives->items[middle].begin > at) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
 static bool add_life(struct sw_shelf *shelf, struct lives *lives, const struct life *life)
 {
     if (lives->n == lives->cap) {
@@ -128,10 +143,9 @@ static bool add_life(struct sw_shelf *shelf, struct lives *lives, const struct l
         }
         lives->items = mem;
     }
-    int32_t at = lives->n++;
-    for (; at > 0 && lives->items[at - 1].begin > life->begin; at--) {
-        lives->items[at] = lives->items[at - 1];
-    }
+    const int32_t at = find_life(lives, life->begin);
+    memmove(&lives->items[at + 1], &lives->items[at], (size_t)(lives->n - at) * sizeof *life);
+    lives->n++;
     lives->items[at] = *life;
     return true;
 }
