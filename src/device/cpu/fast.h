@@ -2,9 +2,9 @@
 // fast - what the fast CPU rows share: a table of single-threaded vector kernels per instruction
 // set, and products cut into blocks.
 //
-// The division of labour: a row (fast_<op>.c) cuts its op into items by shape and dtype alone and
-// hands them to the pool; an item calls the vector kernels below on its part. So what is computed
-// never depends on the number of threads, and each file has one of the two concerns.
+// A row (fast_<op>.c) cuts its op into items, by shape and dtype alone or, where no bit depends on
+// the cut, for the threads there are; an item calls the vector kernels below on its part. What is
+// computed never depends on the number of threads, and each file has one of the two concerns.
 #pragma once
 
 #include "device/cpu/cpu.h"
@@ -18,6 +18,15 @@ struct cpu_gemm {
     bool ta, tb;                  /* a is stored [k,m]; b is stored [n,k] */
     int64_t m, n, k;
     int64_t lda, ldb, ldc; /* elements from one stored row to the next */
+};
+
+enum cpu_side { CPU_LEFT, CPU_RIGHT }; /* of a product: a, b */
+
+/* Both operands of a product, packed; each block of gemm_depth terms so many floats behind the one
+ * before. */
+struct cpu_packed {
+    const float *at[2];
+    int64_t step[2];
 };
 
 /* What happens to a block of a product while it is in cache. */
@@ -179,6 +188,16 @@ struct cpu_vector {
     const char *gemm_path_converted; /* path of products whose tiles are converted to f32 */
     size_t gemm_scratch_bytes;
     void (*gemm)(const struct cpu_gemm *g, const void *a, const void *b, float *c, void *scratch);
+    /* The same in two parts. Packed are gemm_depth terms (the last ones: what is left) of n rows of
+     * op(a), or columns of op(b), from `first` on; then c [m,n] = the product of g's k terms, or c
+     * += it: the same bits, if the terms before those were a multiple of gemm_depth. */
+    int64_t gemm_depth;
+    int64_t gemm_tile[2]; /* rows and columns that are computed together */
+    int64_t (*gemm_packed_elems)(enum cpu_side side, int64_t n);
+    void (*gemm_pack)(const struct cpu_gemm *g, enum cpu_side side, const void *x, int64_t first,
+                      int64_t n, int64_t k, float *to);
+    void (*gemm_packed)(const struct cpu_gemm *g, const struct cpu_packed *packed, bool adds,
+                        float *c);
     /* multiply-adds out of registers, for a measurement; returns how many operations that was */
     double (*peak)(int64_t rounds, float *sink);
     /* block [m,n] f32, rows ld apart -> e->out, e->pre */
@@ -297,13 +316,17 @@ void sw_cpu_dnnl_describe(char *out, size_t cap);
 /* ---- a product cut into blocks ---- */
 
 /* Blocks of mb x nb cover [m,n], the last row and column of blocks being smaller; block sizes
- * follow from m and n alone. */
+ * follow from m and n alone; from the number of threads, too, where own kernels alone may run. */
 struct cpu_grid {
     struct cpu_gemm whole;
     int64_t mb, nb, n_m, n_n;
     struct cpu_product *piece[2][2]; /* [last row of blocks][last column of blocks] */
     size_t scratch_bytes;            /* of one worker */
     const char *path;
+    /* Operands packed for all blocks: so many terms of each sum at a time, 0 = each block packs its
+     * own; elements of a row and of a column of blocks, of gemm_depth terms. */
+    const struct cpu_vector *vector;
+    int64_t shared_terms, packed_elems[2];
 };
 
 struct cpu_block {
@@ -325,6 +348,34 @@ void sw_cpu_grid_run(const struct cpu_grid *grid, int64_t i_item, int i_worker, 
 /* .. of which the first n_rows rows of the whole product are wanted. */
 void sw_cpu_grid_run_rows(const struct cpu_grid *grid, int64_t i_item, int i_worker, int64_t n_rows,
                           const void *a, const void *b, float *c, void *scratch);
+/*
+ * sw_cpu_grid_share - operands that are packed once for all blocks of own kernels, not by each.
+ *
+ * most_bytes  of packed operands
+ * in_parts    the result may be made by several runs over all blocks, each of some of the terms
+ *
+ * Returns how many bytes are packed at a time: 0 where it is not worth it, or too much.
+ */
+size_t sw_cpu_grid_share(const struct cpu_device *dev, size_t most_bytes, bool in_parts,
+                         struct cpu_grid *grid);
+/* Operands that are packed for a run over all blocks: the terms from k on, as many as the grid
+ * shares. */
+struct cpu_shared {
+    const void *a, *b; /* element 0 of the whole operands */
+    int64_t k;
+    float *packed;
+};
+/* Runs `item` for all blocks, as often as terms are packed; it calls sw_cpu_grid_run_packed. */
+void sw_cpu_grid_run_all(const struct cpu_grid *grid, struct sw_pool *pool,
+                         struct cpu_shared *shared, sw_pool_fn item, void *ctx);
+/* c: element 0 of the block's result, rows ldc apart, which is added to from the second run on. */
+void sw_cpu_grid_run_packed(const struct cpu_grid *grid, int64_t i_item,
+                            const struct cpu_shared *shared, float *c, int64_t ldc);
+static inline bool cpu_grid_is_last_run(const struct cpu_grid *grid,
+                                        const struct cpu_shared *shared)
+{
+    return shared->k + grid->shared_terms >= grid->whole.k;
+}
 static inline size_t cpu_grid_block_bytes(const struct cpu_grid *grid)
 {
     return sw_round_up((size_t)(grid->mb * grid->nb) * sizeof(float), CPU_LINE);

@@ -48,17 +48,17 @@ sw_status sw_cpu_product_open_own(const struct cpu_device *dev, const struct cpu
 
 enum { MAX_BLOCK_ELEMS = 128 * 1024 }; /* half a megabyte of f32: a block stays in the L2 cache */
 
-/* Block edges are equal to within 16, so that no block is much smaller than the others. */
-static int64_t even_edge(int64_t whole, int64_t edge)
+/* Block edges are equal to within `unit`, so that no block is much smaller than the others. */
+static int64_t even_edge(int64_t whole, int64_t edge, int64_t unit)
 {
     const int64_t n = sw_ceil_div(whole, edge);
-    return sw_min_i64(whole, (int64_t)sw_round_up((size_t)sw_ceil_div(whole, n), 16));
+    return sw_min_i64(whole, sw_ceil_div(sw_ceil_div(whole, n), unit) * unit);
 }
 
 /* Relative time of the whole product with these blocks: packing an operand costs about 12 columns'
  * worth of multiplying a block; and with few blocks some of 2, 4, 8 or 16 threads have none at the
- * end, the more common counts weighing more. The machine at hand is left out on purpose: bits may
- * not depend on it. */
+ * end, the more common counts weighing more. The machine at hand is left out on purpose: bits of a
+ * library's products, and of what is summed block by block, may not depend on it. */
 static double cost(int64_t m, int64_t n, int64_t mb, int64_t nb)
 {
     static const struct {
@@ -76,19 +76,30 @@ static double cost(int64_t m, int64_t n, int64_t mb, int64_t nb)
     return idle * padding * (1 + 12.0 / (double)mb + 12.0 / (double)nb);
 }
 
-static void choose_blocks(struct cpu_grid *grid)
+/* Likewise of own products on so many threads: their bits are the same however they are cut. At the
+ * end some threads wait for others, for a quarter of a block. */
+static double own_cost(int64_t m, int64_t n, int64_t mb, int64_t nb, int64_t threads)
+{
+    const int64_t items = sw_ceil_div(m, mb) * sw_ceil_div(n, nb);
+    const double rounds = (double)sw_ceil_div(items, threads) + 0.25;
+    return rounds * (double)(mb * nb) * (1 + 8.0 / (double)mb + 8.0 / (double)nb);
+}
+
+static void choose_blocks(struct cpu_grid *grid, const struct cpu_device *dev, bool own)
 {
     /* None below 128: there every library's and our own kernels lose a fifth and more. */
     static const int64_t edges[] = {128, 192, 256, 384, 512, 768, 1024};
-    const int64_t m = grid->whole.m, n = grid->whole.n;
+    const int64_t *tile = sw_cpu_vector_for(dev->isa)->gemm_tile;
+    const int64_t m = grid->whole.m, n = grid->whole.n, threads = cpu_workers(dev->pool);
     double best = 0;
     for (size_t i = 0; i < SW_LEN(edges); i++) {
         for (size_t j = 0; j < SW_LEN(edges); j++) {
-            const int64_t mb = even_edge(m, edges[i]), nb = even_edge(n, edges[j]);
+            const int64_t mb = even_edge(m, edges[i], own ? tile[CPU_LEFT] : 16);
+            const int64_t nb = even_edge(n, edges[j], own ? tile[CPU_RIGHT] : 16);
             if (mb * nb > MAX_BLOCK_ELEMS) {
                 continue;
             }
-            const double now = cost(m, n, mb, nb);
+            const double now = own ? own_cost(m, n, mb, nb, threads) : cost(m, n, mb, nb);
             if (best == 0 || now < best) {
                 best = now;
                 grid->mb = mb;
@@ -131,7 +142,7 @@ sw_status sw_cpu_grid_open(const struct cpu_device *dev, const struct cpu_gemm *
     if (whole->m == 0 || whole->n == 0) {
         return SW_OK; /* no items */
     }
-    choose_blocks(out);
+    choose_blocks(out, dev, !prefer_dnnl);
     sw_status st = SW_OK;
     for (int last_m = 0; last_m < 2; last_m++) {
         for (int last_n = 0; last_n < 2; last_n++) {
@@ -184,4 +195,88 @@ void sw_cpu_grid_run(const struct cpu_grid *grid, int64_t i_item, int i_worker, 
                      const void *b, float *c, void *scratch)
 {
     sw_cpu_grid_run_rows(grid, i_item, i_worker, grid->whole.m, a, b, c, scratch);
+}
+
+/* ---- operands packed once ---- */
+
+size_t sw_cpu_grid_share(const struct cpu_device *dev, size_t most_bytes, bool in_parts,
+                         struct cpu_grid *grid)
+{
+    const struct cpu_vector *vector = sw_cpu_vector_for(dev->isa);
+    if (grid->n_m < 2 || grid->n_n < 2 || grid->whole.k == 0) {
+        return 0; /* an operand of which one block has all is packed once as it is */
+    }
+    grid->vector = vector;
+    grid->packed_elems[CPU_LEFT] = vector->gemm_packed_elems(CPU_LEFT, grid->mb);
+    grid->packed_elems[CPU_RIGHT] = vector->gemm_packed_elems(CPU_RIGHT, grid->nb);
+    const int64_t elems =
+        grid->n_m * grid->packed_elems[CPU_LEFT] + grid->n_n * grid->packed_elems[CPU_RIGHT];
+    const int64_t depths = sw_ceil_div(grid->whole.k, vector->gemm_depth);
+    const int64_t most = (int64_t)(most_bytes / sizeof(float)) / elems;
+    if (most == 0 || (most < depths && !in_parts)) {
+        return 0;
+    }
+    const int64_t at_once = sw_ceil_div(depths, sw_ceil_div(depths, most));
+    grid->shared_terms = at_once * vector->gemm_depth;
+    return (size_t)(at_once * elems) * sizeof(float);
+}
+
+/* Where a row or column of blocks is packed: all of a, then all of b. */
+static float *packed_at(const struct cpu_grid *grid, float *packed, enum cpu_side side, int64_t i)
+{
+    const int64_t depths = grid->shared_terms / grid->vector->gemm_depth;
+    packed += side == CPU_RIGHT ? grid->n_m * depths * grid->packed_elems[CPU_LEFT] : 0;
+    return packed + i * depths * grid->packed_elems[side];
+}
+
+struct packing {
+    const struct cpu_grid *grid;
+    const struct cpu_shared *shared;
+};
+
+/* A block of terms of a row or column of blocks. */
+static void pack_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct packing *job = ctx;
+    const struct cpu_grid *grid = job->grid;
+    const struct cpu_shared *shared = job->shared;
+    const int64_t slice = i_item / (grid->n_m + grid->n_n);
+    const int64_t block = i_item % (grid->n_m + grid->n_n);
+    const enum cpu_side side = block < grid->n_m ? CPU_LEFT : CPU_RIGHT;
+    const bool left = side == CPU_LEFT;
+    const int64_t i = left ? block : block - grid->n_m, edge = left ? grid->mb : grid->nb;
+    const int64_t n = sw_min_i64(edge, (left ? grid->whole.m : grid->whole.n) - i * edge);
+    float *to = packed_at(grid, shared->packed, side, i) + slice * grid->packed_elems[side];
+    (void)i_worker;
+    grid->vector->gemm_pack(&grid->whole, side, left ? shared->a : shared->b, i * edge, n,
+                            shared->k + slice * grid->vector->gemm_depth, to);
+}
+
+static int64_t terms_of_run(const struct cpu_grid *grid, const struct cpu_shared *shared)
+{
+    return sw_min_i64(grid->shared_terms, grid->whole.k - shared->k);
+}
+
+void sw_cpu_grid_run_all(const struct cpu_grid *grid, struct sw_pool *pool,
+                         struct cpu_shared *shared, sw_pool_fn item, void *ctx)
+{
+    struct packing job = {grid, shared};
+    for (shared->k = 0; shared->k < grid->whole.k; shared->k += grid->shared_terms) {
+        const int64_t slices = sw_ceil_div(terms_of_run(grid, shared), grid->vector->gemm_depth);
+        sw_pool_run(pool, slices * (grid->n_m + grid->n_n), pack_item, &job);
+        sw_pool_run(pool, cpu_grid_items(grid), item, ctx);
+    }
+}
+
+void sw_cpu_grid_run_packed(const struct cpu_grid *grid, int64_t i_item,
+                            const struct cpu_shared *shared, float *c, int64_t ldc)
+{
+    const struct cpu_block block = sw_cpu_grid_block(grid, i_item);
+    const struct cpu_gemm gemm = {
+        .m = block.m, .n = block.n, .k = terms_of_run(grid, shared), .ldc = ldc};
+    const struct cpu_packed packed = {
+        .at = {packed_at(grid, shared->packed, CPU_LEFT, block.i / grid->mb),
+               packed_at(grid, shared->packed, CPU_RIGHT, block.j / grid->nb)},
+        .step = {grid->packed_elems[CPU_LEFT], grid->packed_elems[CPU_RIGHT]}};
+    grid->vector->gemm_packed(&gemm, &packed, shared->k > 0, c);
 }

@@ -413,6 +413,7 @@ static sw_status backward_open_chunk(const struct cpu_device *dev, struct backwa
                                      struct backward_chunk *out)
 {
     const struct loss_shape *s = &b->s;
+    const bool library = sw_cpu_dnnl_takes(dev, s->dtype); /* else blocks fit the threads */
     SW_TRY(open_logits(dev, s, c, &out->logits));
     need_worker(b, &out->logits);
     if (b->has_dh) { /* d [rows, n] times w [n, width] */
@@ -423,7 +424,7 @@ static sw_status backward_open_chunk(const struct cpu_device *dev, struct backwa
                                        .k = chunk_rows(s, c),
                                        .lda = s->stride,
                                        .ldb = s->width};
-        SW_TRY(sw_cpu_grid_open(dev, &whole, true, &out->dh));
+        SW_TRY(sw_cpu_grid_open(dev, &whole, library, &out->dh));
         need_worker(b, &out->dh);
     }
     if (b->has_dw) { /* d^T times h [rows, width] */
@@ -435,7 +436,7 @@ static sw_status backward_open_chunk(const struct cpu_device *dev, struct backwa
                                        .k = b->depth,
                                        .lda = s->stride,
                                        .ldb = s->width};
-        SW_TRY(sw_cpu_grid_open(dev, &whole, true, &out->dw));
+        SW_TRY(sw_cpu_grid_open(dev, &whole, library, &out->dw));
         need_worker(b, &out->dw);
     }
     return SW_OK;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // MATMUL: output blocks are the items; bias, activation and rounding follow each block's product
-// while it is in cache. A plain f32 product is written in place.
-// Where a large parameter is cut into pieces (attrs.matmul.piece), each piece is a product of its
-// own; a tile has some of them and computes what the whole op would.
+// while it is in cache. Own kernels pack both operands once for all blocks, and write f32 in place.
+// Where a large parameter is cut into pieces (attrs.matmul.piece), a library multiplies each by
+// itself, and sums are cut by them; a tile has some of them and computes what the whole op would.
 #include <string.h>
 
 #include "device/cpu/fast.h"
@@ -17,10 +17,12 @@ struct matmul {
     int64_t first;           /* of them; a tile: the first that it has */
     int64_t n;               /* columns of the result */
     bool in_place;           /* blocks are written to the output by the product itself */
+    bool finishes;           /* bias, activation or rounding follow */
     bool has_bias, continues;
     enum sw_act act;
     enum sw_dtype out_dtype, bias_dtype;
     size_t worker_bytes;
+    size_t packed_bytes; /* 0: each block packs what it needs */
 };
 
 static bool has_output(const struct sw_op_desc *desc, int i)
@@ -36,6 +38,9 @@ static bool takes(const struct sw_op_desc *desc)
            (!has_output(desc, 1) || desc->out[1].dtype == desc->out[0].dtype) &&
            (!desc->op->attrs.matmul.has_bias || cpu_is_fast_float(desc->in[2].dtype));
 }
+
+/* What is packed at a time: it stays in the L3 cache, or is little beside the result. */
+enum { PACKED_BYTES = 8 << 20 };
 
 static void close_grids(struct matmul *mm)
 {
@@ -70,17 +75,16 @@ static sw_status open_piece(const struct cpu_device *dev, const struct sw_op_des
     return sw_cpu_grid_open(dev, &gemm, prefer_dnnl, out);
 }
 
-static sw_status open(const struct cpu_device *dev, const struct sw_op_desc *desc, bool prefer_dnnl,
-                      struct matmul *out)
+/* Own kernels write f32 where it goes, whatever follows; a library chooses by where it writes. And
+ * their rows and columns do not depend on the others: only sums are cut. */
+static void describe(const struct sw_op_desc *desc, bool prefer_dnnl, struct matmul *out)
 {
     const struct sw_matmul_attrs *attrs = &desc->op->attrs.matmul;
     *out = (struct matmul){
-        .vector = sw_cpu_vector_for(dev->isa),
         .form = attrs->piece == 0 ? IN_ONE
                 : attrs->ta       ? BY_ROWS
                 : attrs->tb       ? BY_COLUMNS
                                   : BY_DEPTH,
-        .n_pieces = 1,
         .first = attrs->tile.first,
         .n = sw_shape_last(&desc->out[0].shape),
         .has_bias = attrs->has_bias,
@@ -89,12 +93,21 @@ static sw_status open(const struct cpu_device *dev, const struct sw_op_desc *des
         .out_dtype = desc->out[0].dtype,
         .bias_dtype = attrs->has_bias ? desc->in[2].dtype : SW_F32,
     };
-    out->in_place = out->out_dtype == SW_F32 && !attrs->has_bias && attrs->act == SW_ACT_NONE &&
-                    !has_output(desc, 1) && out->form != BY_DEPTH;
+    const bool plain = !attrs->has_bias && attrs->act == SW_ACT_NONE && !has_output(desc, 1);
+    out->in_place = out->out_dtype == SW_F32 && out->form != BY_DEPTH && (plain || !prefer_dnnl);
+    out->finishes = !plain || !out->in_place;
+}
+
+static sw_status open(const struct cpu_device *dev, const struct sw_op_desc *desc, bool prefer_dnnl,
+                      struct matmul *out)
+{
+    describe(desc, prefer_dnnl, out);
+    out->vector = sw_cpu_vector_for(dev->isa);
     const int64_t rows = sw_shape_rows(&desc->in[1].shape);
     const int64_t whole = out->form == BY_ROWS ? sw_shape_rows(&desc->out[0].shape) : rows;
-    out->piece = out->form == IN_ONE ? whole : attrs->piece;
-    out->n_pieces = out->form == IN_ONE ? 1 : sw_max_i64(1, sw_ceil_div(whole, out->piece));
+    const bool in_one = out->form == IN_ONE || (out->form != BY_DEPTH && !prefer_dnnl);
+    out->piece = in_one ? whole : desc->op->attrs.matmul.piece;
+    out->n_pieces = in_one ? 1 : sw_max_i64(1, sw_ceil_div(whole, out->piece));
     sw_status st = SW_OK;
     for (int other = 0; other < (out->n_pieces > 1 ? 2 : 1); other++) {
         struct cpu_grid *grid = &out->grid[other];
@@ -103,6 +116,15 @@ static sw_status open(const struct cpu_device *dev, const struct sw_op_desc *des
         const size_t blocks = (size_t)(!out->in_place) + (out->form == BY_DEPTH);
         const size_t bytes = grid->scratch_bytes + blocks * cpu_grid_block_bytes(grid);
         out->worker_bytes = bytes > out->worker_bytes ? bytes : out->worker_bytes;
+    }
+    if (!prefer_dnnl && out->form != BY_DEPTH) {
+        struct cpu_grid *grid = &out->grid[0];
+        const size_t result = (size_t)(grid->whole.m * grid->whole.n) * sizeof(float);
+        const size_t most = result / 4 > PACKED_BYTES ? result / 4 : PACKED_BYTES;
+        out->packed_bytes = sw_cpu_grid_share(dev, most, out->in_place, grid);
+    }
+    if (out->packed_bytes > 0) {
+        out->worker_bytes = out->in_place ? 0 : cpu_grid_block_bytes(&out->grid[0]);
     }
     return SW_OK;
 close:
@@ -113,28 +135,40 @@ close:
 struct job {
     const struct matmul *matmul;
     const struct cpu_call *call;
+    struct cpu_shared shared; /* where packed_bytes says so */
 };
 
-/* Bias, activation and rounding of the block at row i, column j of the result. */
-static void finish(const struct job *job, const float *product, int64_t i, int64_t j, int64_t m,
-                   int64_t n)
+/* Bias, activation and rounding of a block of the result, whose rows are ld apart. */
+static void finish(const struct job *job, const float *product, int64_t ld, struct cpu_block block)
 {
     const struct matmul *mm = job->matmul;
     const struct cpu_call *call = job->call;
-    const size_t bytes = sw_dtype_bytes(mm->out_dtype), first = (size_t)(i * mm->n + j);
+    const size_t bytes = sw_dtype_bytes(mm->out_dtype), first = (size_t)(block.i * mm->n + block.j);
     char *pre = call->desc->op->n_out > 1 ? call->out[1] : NULL;
     const struct cpu_epilogue epilogue = {
         .dtype = mm->out_dtype,
         .bias_dtype = mm->bias_dtype,
         .act = mm->act,
         .bias = mm->has_bias
-                    ? (const char *)call->in[2] + (size_t)j * sw_dtype_bytes(mm->bias_dtype)
+                    ? (const char *)call->in[2] + (size_t)block.j * sw_dtype_bytes(mm->bias_dtype)
                     : NULL,
         .out = (char *)call->out[0] + first * bytes,
         .pre = pre ? pre + first * bytes : NULL,
         .ld_out = mm->n,
     };
-    mm->vector->epilogue(&epilogue, product, m, n, n);
+    mm->vector->epilogue(&epilogue, product, block.m, block.n, ld);
+}
+
+/* Element 0 of the operands of the piece that begins at a row of this tile. */
+static void operands(const struct job *job, const struct cpu_grid *grid, int64_t row,
+                     const void **a, const void **b)
+{
+    const struct matmul *mm = job->matmul;
+    const struct cpu_gemm *g = &grid->whole;
+    const int64_t at_a = mm->form == BY_ROWS ? mm->first + row : 0;
+    const int64_t at_b = mm->form == BY_COLUMNS ? row * g->ldb : 0;
+    *a = (const char *)job->call->in[0] + (size_t)at_a * sw_dtype_bytes(g->dtype);
+    *b = (const char *)job->call->in[1] + (size_t)at_b * sw_dtype_bytes(g->dtype_b);
 }
 
 /* A block of the result of one piece. */
@@ -150,23 +184,45 @@ static void item(void *ctx, int64_t i_item, int i_worker)
     }
     const struct cpu_grid *grid = &mm->grid[piece < mm->n_pieces - 1];
     const int64_t row = piece * mm->piece; /* of the parameter, in this tile */
-    const struct cpu_block block = sw_cpu_grid_block(grid, i_item);
-    const int64_t i = block.i + (mm->form == BY_ROWS ? row : 0);
-    const int64_t j = block.j + (mm->form == BY_COLUMNS ? mm->first + row : 0);
-    const char *a = call->in[0], *b = call->in[1];
-    a += mm->form == BY_ROWS ? (size_t)(mm->first + row) * sw_dtype_bytes(grid->whole.dtype) : 0;
-    b += mm->form == BY_COLUMNS
-             ? (size_t)(row * grid->whole.ldb) * sw_dtype_bytes(grid->whole.dtype_b)
-             : 0;
+    struct cpu_block block = sw_cpu_grid_block(grid, i_item);
+    block.i += mm->form == BY_ROWS ? row : 0;
+    block.j += mm->form == BY_COLUMNS ? mm->first + row : 0;
+    const void *a, *b;
+    operands(job, grid, row, &a, &b);
     char *scratch = (char *)call->workspace + (size_t)i_worker * mm->worker_bytes;
-    if (mm->in_place) {
-        sw_cpu_grid_run(grid, i_item, i_worker, a, b, (float *)call->out[0] + i * mm->n + j,
-                        scratch);
-        return;
+    float *c = mm->in_place ? (float *)call->out[0] + block.i * mm->n + block.j : (float *)scratch;
+    sw_cpu_grid_run(grid, i_item, i_worker, a, b, c,
+                    scratch + (mm->in_place ? 0 : cpu_grid_block_bytes(grid)));
+    if (mm->finishes) {
+        finish(job, c, mm->in_place ? mm->n : block.n, block);
     }
-    sw_cpu_grid_run(grid, i_item, i_worker, a, b, (float *)scratch,
-                    scratch + cpu_grid_block_bytes(grid));
-    finish(job, (float *)scratch, i, j, block.m, block.n);
+}
+
+/* A block of the result, or what the terms that are packed now add to it. */
+static void packed_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct job *job = ctx;
+    const struct matmul *mm = job->matmul;
+    const struct cpu_call *call = job->call;
+    const struct cpu_grid *grid = &mm->grid[0];
+    struct cpu_block block = sw_cpu_grid_block(grid, i_item);
+    block.j += mm->form == BY_COLUMNS ? mm->first : 0;
+    char *scratch =
+        (char *)call->workspace + mm->packed_bytes + (size_t)i_worker * mm->worker_bytes;
+    float *c = mm->in_place ? (float *)call->out[0] + block.i * mm->n + block.j : (float *)scratch;
+    const int64_t ldc = mm->in_place ? mm->n : block.n;
+    sw_cpu_grid_run_packed(grid, i_item, &job->shared, c, ldc);
+    if (mm->finishes && cpu_grid_is_last_run(grid, &job->shared)) {
+        finish(job, c, ldc, block);
+    }
+}
+
+static void run_packed(struct job *job)
+{
+    const struct cpu_grid *grid = &job->matmul->grid[0];
+    job->shared.packed = job->call->workspace;
+    operands(job, grid, 0, &job->shared.a, &job->shared.b);
+    sw_cpu_grid_run_all(grid, job->call->pool, &job->shared, packed_item, job);
 }
 
 /* A block of the result, summed over the pieces in order. */
@@ -200,13 +256,17 @@ static void sum_item(void *ctx, int64_t i_item, int i_worker)
             mm->vector->accumulate_block(sum, block.n, part, block.n, block.m, block.n);
         }
     }
-    finish(job, sum, block.i, block.j, block.m, block.n);
+    finish(job, sum, block.n, block);
 }
 
 static void run(const struct cpu_call *call)
 {
-    struct job job = {call->prepared, call};
+    struct job job = {.matmul = call->prepared, .call = call};
     const struct matmul *mm = call->prepared;
+    if (mm->packed_bytes > 0) {
+        run_packed(&job);
+        return;
+    }
     if (mm->form == BY_DEPTH) {
         sw_pool_run(call->pool, cpu_grid_items(&mm->grid[0]), sum_item, &job);
         return;
@@ -247,7 +307,7 @@ static void query_with(const struct cpu_device *dev, const struct sw_op_desc *de
         return;
     }
     out->supported = true;
-    out->workspace_bytes = mm.worker_bytes * (size_t)cpu_workers(dev->pool);
+    out->workspace_bytes = mm.packed_bytes + mm.worker_bytes * (size_t)cpu_workers(dev->pool);
     out->path = mm.grid[0].path;
     close_grids(&mm);
 }
