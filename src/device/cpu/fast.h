@@ -371,11 +371,6 @@ void sw_cpu_grid_run_all(const struct cpu_grid *grid, struct sw_pool *pool,
 /* c: element 0 of the block's result, rows ldc apart, which is added to from the second run on. */
 void sw_cpu_grid_run_packed(const struct cpu_grid *grid, int64_t i_item,
                             const struct cpu_shared *shared, float *c, int64_t ldc);
-static inline bool cpu_grid_is_last_run(const struct cpu_grid *grid,
-                                        const struct cpu_shared *shared)
-{
-    return shared->k + grid->shared_terms >= grid->whole.k;
-}
 static inline size_t cpu_grid_block_bytes(const struct cpu_grid *grid)
 {
     return sw_round_up((size_t)(grid->mb * grid->nb) * sizeof(float), CPU_LINE);

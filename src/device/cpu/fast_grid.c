@@ -199,6 +199,9 @@ void sw_cpu_grid_run(const struct cpu_grid *grid, int64_t i_item, int i_worker, 
 
 /* ---- operands packed once ---- */
 
+/* Blocks of terms of a run: with fewer, reading and writing the result outweighs packing. */
+enum { LEAST_DEPTHS = 3 };
+
 size_t sw_cpu_grid_share(const struct cpu_device *dev, size_t most_bytes, bool in_parts,
                          struct cpu_grid *grid)
 {
@@ -213,7 +216,7 @@ size_t sw_cpu_grid_share(const struct cpu_device *dev, size_t most_bytes, bool i
         grid->n_m * grid->packed_elems[CPU_LEFT] + grid->n_n * grid->packed_elems[CPU_RIGHT];
     const int64_t depths = sw_ceil_div(grid->whole.k, vector->gemm_depth);
     const int64_t most = (int64_t)(most_bytes / sizeof(float)) / elems;
-    if (most == 0 || (most < depths && !in_parts)) {
+    if (most < (in_parts ? sw_min_i64(depths, LEAST_DEPTHS) : depths)) {
         return 0;
     }
     const int64_t at_once = sw_ceil_div(depths, sw_ceil_div(depths, most));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // MATMUL: output blocks are the items; bias, activation and rounding follow each block's product
-// while it is in cache. Own kernels pack both operands once for all blocks, and write f32 in place.
+// while it is in cache. A plain f32 product is written in place. Own kernels pack both operands
+// once for all blocks, where that does not take too much.
 // Where a large parameter is cut into pieces (attrs.matmul.piece), a library multiplies each by
 // itself, and sums are cut by them; a tile has some of them and computes what the whole op would.
 #include <string.h>
@@ -17,7 +18,6 @@ struct matmul {
     int64_t first;           /* of them; a tile: the first that it has */
     int64_t n;               /* columns of the result */
     bool in_place;           /* blocks are written to the output by the product itself */
-    bool finishes;           /* bias, activation or rounding follow */
     bool has_bias, continues;
     enum sw_act act;
     enum sw_dtype out_dtype, bias_dtype;
@@ -75,9 +75,7 @@ static sw_status open_piece(const struct cpu_device *dev, const struct sw_op_des
     return sw_cpu_grid_open(dev, &gemm, prefer_dnnl, out);
 }
 
-/* Own kernels write f32 where it goes, whatever follows; a library chooses by where it writes. And
- * their rows and columns do not depend on the others: only sums are cut. */
-static void describe(const struct sw_op_desc *desc, bool prefer_dnnl, struct matmul *out)
+static void describe(const struct sw_op_desc *desc, struct matmul *out)
 {
     const struct sw_matmul_attrs *attrs = &desc->op->attrs.matmul;
     *out = (struct matmul){
@@ -93,18 +91,18 @@ static void describe(const struct sw_op_desc *desc, bool prefer_dnnl, struct mat
         .out_dtype = desc->out[0].dtype,
         .bias_dtype = attrs->has_bias ? desc->in[2].dtype : SW_F32,
     };
-    const bool plain = !attrs->has_bias && attrs->act == SW_ACT_NONE && !has_output(desc, 1);
-    out->in_place = out->out_dtype == SW_F32 && out->form != BY_DEPTH && (plain || !prefer_dnnl);
-    out->finishes = !plain || !out->in_place;
+    out->in_place = out->out_dtype == SW_F32 && !attrs->has_bias && attrs->act == SW_ACT_NONE &&
+                    !has_output(desc, 1) && out->form != BY_DEPTH;
 }
 
 static sw_status open(const struct cpu_device *dev, const struct sw_op_desc *desc, bool prefer_dnnl,
                       struct matmul *out)
 {
-    describe(desc, prefer_dnnl, out);
+    describe(desc, out);
     out->vector = sw_cpu_vector_for(dev->isa);
     const int64_t rows = sw_shape_rows(&desc->in[1].shape);
     const int64_t whole = out->form == BY_ROWS ? sw_shape_rows(&desc->out[0].shape) : rows;
+    /* rows and columns of own kernels do not depend on the others: only sums are cut */
     const bool in_one = out->form == IN_ONE || (out->form != BY_DEPTH && !prefer_dnnl);
     out->piece = in_one ? whole : desc->op->attrs.matmul.piece;
     out->n_pieces = in_one ? 1 : sw_max_i64(1, sw_ceil_div(whole, out->piece));
@@ -138,8 +136,8 @@ struct job {
     struct cpu_shared shared; /* where packed_bytes says so */
 };
 
-/* Bias, activation and rounding of a block of the result, whose rows are ld apart. */
-static void finish(const struct job *job, const float *product, int64_t ld, struct cpu_block block)
+/* Bias, activation and rounding of a block of the result. */
+static void finish(const struct job *job, const float *product, struct cpu_block block)
 {
     const struct matmul *mm = job->matmul;
     const struct cpu_call *call = job->call;
@@ -156,7 +154,7 @@ static void finish(const struct job *job, const float *product, int64_t ld, stru
         .pre = pre ? pre + first * bytes : NULL,
         .ld_out = mm->n,
     };
-    mm->vector->epilogue(&epilogue, product, block.m, block.n, ld);
+    mm->vector->epilogue(&epilogue, product, block.m, block.n, block.n);
 }
 
 /* Element 0 of the operands of the piece that begins at a row of this tile. */
@@ -193,12 +191,12 @@ static void item(void *ctx, int64_t i_item, int i_worker)
     float *c = mm->in_place ? (float *)call->out[0] + block.i * mm->n + block.j : (float *)scratch;
     sw_cpu_grid_run(grid, i_item, i_worker, a, b, c,
                     scratch + (mm->in_place ? 0 : cpu_grid_block_bytes(grid)));
-    if (mm->finishes) {
-        finish(job, c, mm->in_place ? mm->n : block.n, block);
+    if (!mm->in_place) {
+        finish(job, c, block);
     }
 }
 
-/* A block of the result, or what the terms that are packed now add to it. */
+/* A block of the result; in place, or what the terms that are packed now add to it. */
 static void packed_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct job *job = ctx;
@@ -210,10 +208,9 @@ static void packed_item(void *ctx, int64_t i_item, int i_worker)
     char *scratch =
         (char *)call->workspace + mm->packed_bytes + (size_t)i_worker * mm->worker_bytes;
     float *c = mm->in_place ? (float *)call->out[0] + block.i * mm->n + block.j : (float *)scratch;
-    const int64_t ldc = mm->in_place ? mm->n : block.n;
-    sw_cpu_grid_run_packed(grid, i_item, &job->shared, c, ldc);
-    if (mm->finishes && cpu_grid_is_last_run(grid, &job->shared)) {
-        finish(job, c, ldc, block);
+    sw_cpu_grid_run_packed(grid, i_item, &job->shared, c, mm->in_place ? mm->n : block.n);
+    if (!mm->in_place) {
+        finish(job, c, block);
     }
 }
 
@@ -256,7 +253,7 @@ static void sum_item(void *ctx, int64_t i_item, int i_worker)
             mm->vector->accumulate_block(sum, block.n, part, block.n, block.m, block.n);
         }
     }
-    finish(job, sum, block.n, block);
+    finish(job, sum, block);
 }
 
 static void run(const struct cpu_call *call)
