@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swap files: they have no name, so that two jobs in one folder never meet, and their bytes are gone
-// with the process, however it ends. Where a file system only makes files with a name, it is one of
-// host, process, rank and number, and is unlinked at once.
+// Swap files: they have no name, so that two jobs in one folder never meet, and their bytes are
+// gone with the process, however it ends. Where a file system only makes files with a name, it is
+// one of host, process, rank and number, and is unlinked at once.
 #include "run/swap.h"
 
 #include <errno.h>

@@ -13,8 +13,8 @@ struct sw_swap;
  * SW_E_IO      no such folder, and the like
  */
 sw_status sw_swap_open(const struct sw_swap_options *options, size_t bytes, struct sw_swap **out);
-/* A new file in a folder whose file system makes none without a name: it has one until this returns.
- * *out_path is the arena's, *out_fd the caller's. SW_E_IO, SW_E_NOMEM. */
+/* A new file in a folder whose file system makes none without a name: it has one until this
+ * returns. *out_path is the arena's, *out_fd the caller's. SW_E_IO, SW_E_NOMEM. */
 sw_status sw_swap_make_named(const char *folder, int rank, struct sw_arena *names,
                              const char **out_path, int *out_fd);
 /* The files are gone with it, or with the process, however that ends. NULL is fine. */

@@ -508,7 +508,7 @@ static void edges_of_offloading(void **state)
                  path_of(whose[i]));
         assert_int_equal(mkdir(path_of(whose[i]), 0777), 0);
         /* the files have no name any more: only who holds them open sees them */
-        snprintf(listing[i], sizeof *listing, "ls -l /proc/%d/fd | grep -q '%s/.*swap'",
+        snprintf(listing[i], sizeof *listing, "ls -l /proc/%d/fd | grep -q '%s/.*(deleted)'",
                  (int)getpid(), path_of(whose[i]));
     }
     o.model = path_of("config.json");
