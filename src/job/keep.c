@@ -66,22 +66,25 @@ static const char *export_path(const struct job *job, char *path, size_t cap)
     return path;
 }
 
-sw_status sw_job_check_model(const struct job *job)
+/* The model's folder is asked for by the rank that exports to it. */
+static sw_status ask_for_folder(const struct job *job,
+                                sw_status (*ask)(const char *folder, bool owned))
 {
     char path[4096];
-    export_path(job, path, sizeof path);
-    return job->options->no_export || !job->leads
-               ? SW_OK
-               : sw_engine_check_folder(path, job->first_step > 0);
+    if (job->options->no_export || !job->leads) {
+        return SW_OK;
+    }
+    return ask(export_path(job, path, sizeof path), job->first_step > 0);
+}
+
+sw_status sw_job_check_model(const struct job *job)
+{
+    return ask_for_folder(job, sw_engine_check_folder);
 }
 
 sw_status sw_job_claim_model(const struct job *job)
 {
-    char path[4096];
-    export_path(job, path, sizeof path);
-    return job->options->no_export || !job->leads
-               ? SW_OK
-               : sw_engine_claim_folder(path, job->first_step > 0);
+    return ask_for_folder(job, sw_engine_claim_folder);
 }
 
 sw_status sw_job_export_model(struct job *job)

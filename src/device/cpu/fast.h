@@ -316,7 +316,7 @@ void sw_cpu_dnnl_describe(char *out, size_t cap);
 /* ---- a product cut into blocks ---- */
 
 /* Blocks of mb x nb cover [m,n], the last row and column of blocks being smaller; block sizes
- * follow from m and n alone; from the number of threads, too, where own kernels alone may run. */
+ * follow from m and n, and where only own kernels may run from the number of threads, too. */
 struct cpu_grid {
     struct cpu_gemm whole;
     int64_t mb, nb, n_m, n_n;
