@@ -395,7 +395,7 @@ double sw_engine_step_flops(const sw_engine *e)
         const struct sw_instr *instr = &program->instrs[i];
         const bool updates = instr->last_only || instr->segment >= SW_SEGMENT_UPDATE;
         if (instr->verb == SW_VERB_KERNEL) {
-            *(updates ? &once : &each) += (double)instr->flops;
+            *(updates ? &once : &each) += (double)instr->flops * sw_instr_pieces(program, instr);
         }
     }
     return each / program->micro_batches * (double)e->sizes.micro_batches + once;

@@ -366,7 +366,9 @@ static sw_status check_disk(const struct check *c, int32_t i)
         const struct sw_buffer *buffer =
             &program->buffers[program->buffer_of[sw_ir_root(ir, ends[k])]];
         const size_t first = (size_t)(k == 0 ? op->first : info->base_offset);
-        const size_t end = first * sw_dtype_bytes(info->dtype) + sw_transfer_disk_bytes(ir, op);
+        const size_t pieces = k > 0 ? (size_t)sw_ir_pieces(ir, op) : 1; /* here is one of them */
+        const size_t end =
+            first * sw_dtype_bytes(info->dtype) + sw_transfer_disk_bytes(ir, op) / pieces;
         if (!(k > 0 && buffer->persistent) &&
             (buffer->offset % SW_PLAN_DISK_ALIGN != 0 || end > buffer->bytes)) {
             return SW_FAIL(SW_E_ARG,
@@ -468,6 +470,9 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
         }
         if (st == SW_OK) {
             st = check_sizes(&c, options);
+        }
+        if (st == SW_OK) {
+            st = sw_plan_check_loops(c.program);
         }
         if (st == SW_OK) {
             st = sw_plan_check_lives(plan, c.program);

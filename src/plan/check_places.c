@@ -25,7 +25,9 @@ static sw_status check_transfers(const struct sw_program *program, const struct 
             }
             stored[c] = op->move == SW_MOVE_STORE;
         }
-        elems[b] += op->move == SW_MOVE_STORE ? ir->values[op->in[1]].form->elems : 0;
+        elems[b] += op->move == SW_MOVE_STORE
+                        ? sw_ir_pieces(ir, op) * ir->values[op->in[1]].form->elems
+                        : 0;
     }
     return SW_OK;
 }

@@ -328,8 +328,9 @@ static enum sw_change worst(enum sw_change a, enum sw_change b)
 static bool does_other_work(const struct sw_dumped_instr *a, const struct sw_dumped_instr *b)
 {
     return a->rest != b->rest || a->dtype != b->dtype || a->kernel != b->kernel ||
-           a->flops != b->flops || a->bytes != b->bytes || a->n_out != b->n_out ||
-           a->workspace_bytes != b->workspace_bytes || a->operands.n != b->operands.n;
+           a->pieces != b->pieces || a->flops != b->flops || a->bytes != b->bytes ||
+           a->n_out != b->n_out || a->workspace_bytes != b->workspace_bytes ||
+           a->operands.n != b->operands.n;
 }
 
 /* By what B calls the instruction that A waits for. */
@@ -344,7 +345,8 @@ static bool has_other_waits(const struct match *m, const struct sw_dumped_instr 
     bool differs = a->queue != b->queue || a->segment != b->segment || a->group != b->group ||
                    a->blocking != b->blocking || a->whole_step != b->whole_step ||
                    a->rows != b->rows || a->predicate != b->predicate ||
-                   a->last_only != b->last_only || waits_for_another(m, a->retired, b->retired);
+                   a->last_only != b->last_only || waits_for_another(m, a->retired, b->retired) ||
+                   waits_for_another(m, a->again, b->again);
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         differs |= waits_for_another(m, a->waits[q], b->waits[q]);
     }

@@ -94,6 +94,8 @@ static void dump_place(const struct sw_operand *operand, struct sw_str *out)
     put_int(out, "bytes", (int64_t)operand->bytes);
     put_some(out, "room", operand->room == operand->bytes ? 0 : (int64_t)operand->room);
     put_some(out, "slot_bytes", (int64_t)operand->slot_bytes);
+    put_some(out, "step", (int64_t)operand->step);
+    put_some(out, "turns", operand->turns);
 }
 
 static void dump_view(const struct sw_view *view, struct sw_str *out)
@@ -344,6 +346,13 @@ static void dump_conditions(const struct sw_program *program, int32_t i, struct 
     const struct sw_instr *instr = &program->instrs[i];
     dump_waits(instr, out);
     put_int(out, "retired", instr->retired);
+    if (instr->loop > 0) {
+        put_int(out, "loop", instr->loop);
+        put_int(out, "pieces", sw_instr_pieces(program, instr));
+    }
+    if (instr->again >= 0) {
+        put_int(out, "again", instr->again);
+    }
     if (instr->queue == SW_QUEUE_COMM) {
         put_int(out, "group", instr->group);
         put_text(out, "dtype", sw_dtype_name(instr->dtype));
@@ -411,6 +420,10 @@ void sw_program_dump(const struct sw_program *program, struct sw_str *out)
 {
     dump_ports("inputs", program->inputs, program->n_inputs, out);
     dump_ports("outputs", program->outputs, program->n_outputs, out);
+    if (program->n_loops > 0) {
+        put_int(out, "turns", program->turns);
+        put_int(out, "ahead", sw_loop_ahead(program));
+    }
     put_open(out, "instruction_list", '[');
     for (int32_t i = 0; i < program->n_instrs; i++) {
         dump_instr(program, i, out);

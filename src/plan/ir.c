@@ -192,6 +192,7 @@ void sw_ir_close(struct sw_ir *ir)
     sw_free(ir->streams);
     sw_free(ir->outputs);
     sw_free(ir->params);
+    sw_free(ir->loops);
     sw_free(ir->where);
     sw_names_close(&ir->leaves);
     sw_arena_fini(&ir->names);
@@ -529,6 +530,16 @@ static void describe(const struct sw_ir *ir, sw_value v, struct sw_view *out, ui
     *shift = sw_storage_shift(value->base_offset, value->dtype);
 }
 
+/* In a loop: of what is longer than a piece, such as this one, as many elements. */
+static void take_piece(struct sw_view *view, const struct sw_view *piece)
+{
+    const int64_t n = sw_shape_elems(&piece->shape);
+    if (view->shape.rank >= 0 && sw_shape_elems(&view->shape) > n) {
+        view->shape = SW_SHAPE(n);
+        view->strides[0] = 1;
+    }
+}
+
 void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op *math,
                     struct sw_op_desc *out)
 {
@@ -543,6 +554,25 @@ void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw
     for (int k = 0; k < op->n_out; k++) {
         describe(ir, op->out[k], &out->out[k], &out->out_shift[k]);
     }
+    for (int k = 0; k < op->n_in + op->n_out && op->loop > 0; k++) {
+        take_piece(k < op->n_in ? &out->in[k] : &out->out[k - op->n_in], &out->in[1]);
+    }
+}
+
+/* ---- loops ---- */
+
+int32_t sw_ir_new_loop(struct sw_ir *ir, int32_t pieces)
+{
+    if (!grow(ir, (void **)&ir->loops, &ir->cap_loops, ir->n_loops + 1, sizeof *ir->loops)) {
+        return 0;
+    }
+    ir->loops[ir->n_loops++] = pieces;
+    return ir->n_loops;
+}
+
+size_t sw_ir_turn_bytes(const struct sw_ir_value *value)
+{
+    return sw_round_up(sw_ir_storage_bytes(value), SW_PLAN_DISK_ALIGN);
 }
 
 /* A reduction adds each element that it is given once. */

@@ -54,6 +54,7 @@ struct sw_ir_value {
     bool is_pack;       /* PARAM, STATE: bytes in which several of them lie */
     bool is_viewed;     /* the input of a view */
     bool of_runs;       /* STATE: one element for each SW_CODE_RUN of the parameter's */
+    bool takes_turns;   /* a piece of an update in a loop: there is room for several of them */
     bool needs_grad;
     bool is_output;
 };
@@ -90,7 +91,8 @@ struct sw_ir_op {
     sw_value in[SW_MAX_INPUTS];
     sw_value out[SW_MAX_OUTPUTS];
     int32_t scope;
-    int micro; /* vertical schedule: of which of this rank's micro-batches; else 0 */
+    int micro;    /* vertical schedule: of which of this rank's micro-batches; else 0 */
+    int32_t loop; /* done once for each piece of it, see sw_ir_new_loop; 0 = it is in none */
     enum sw_op_kind kind : 8;
     enum sw_phase phase : 8;
     enum sw_move move : 8; /* `kind` means nothing unless this is NONE */
@@ -120,9 +122,10 @@ struct sw_ir {
     struct sw_ir_stream *streams;
     struct sw_named *outputs;
     sw_value *params;       /* in order of first use */
+    int32_t *loops;         /* [n_loops] pieces of each */
     struct sw_names leaves; /* by role: what has a name and no producer */
-    int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params;
-    int32_t cap_values, cap_ops, cap_outputs;
+    int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params, n_loops;
+    int32_t cap_values, cap_ops, cap_outputs, cap_loops;
     const char **where; /* [n_ops] see sw_ir_note_where; NULL = not noted */
     /* of what is added now */
     enum sw_phase phase;
@@ -245,6 +248,17 @@ static inline bool sw_ir_is_collective(const struct sw_ir_op *op)
 {
     return op->move >= SW_MOVE_REDUCE;
 }
+/* A loop: neighbouring ops - loads, one kernel, stores - that are done once for each piece of an
+ * update. What they say is of the first piece. A transfer moves as many elements with each as its
+ * end here has, the next ones every time; of an operand of the kernel that is longer than a piece
+ * the next elements are meant, too. Returns its number, 0 when out of memory. */
+int32_t sw_ir_new_loop(struct sw_ir *ir, int32_t pieces);
+static inline int64_t sw_ir_pieces(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    return op->loop > 0 ? ir->loops[op->loop - 1] : 1;
+}
+/* Bytes from a piece to that of the next turn, of a value that takes turns. */
+size_t sw_ir_turn_bytes(const struct sw_ir_value *value);
 /* Which member of `attrs` it has; an op and its gradient have the same one. */
 enum sw_attrs_kind sw_ir_attrs(const struct sw_ir_op *op);
 const char *sw_ir_op_name(const struct sw_ir_op *op);
@@ -256,7 +270,7 @@ const char *sw_ir_where(const struct sw_ir *ir, const struct sw_ir_op *op);
 bool sw_ir_note_where(struct sw_ir *ir);
 void sw_ir_forget_where(struct sw_ir *ir);
 /* The op with the types of its operands, for kernels and the table of kinds; out->op is `math`. Of
- * the kernels' ops alone. */
+ * the kernels' ops alone. In a loop, of one piece, as all that follows. */
 void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_op *math,
                     struct sw_op_desc *out);
 /* See sw_op_flops, sw_op_bytes; moves compute nothing. */

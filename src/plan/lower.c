@@ -57,6 +57,12 @@ static size_t moved_bytes(const struct sw_program *program, const struct sw_ir_o
     return disk && !buffer->persistent ? sw_transfer_disk_bytes(ir, op) : sw_transfer_bytes(ir, op);
 }
 
+static void take_turns(const struct sw_program *program, sw_value v, struct sw_operand *operand)
+{
+    operand->step = sw_ir_turn_bytes(&program->ir->values[sw_ir_root(program->ir, v)]);
+    operand->turns = program->turns;
+}
+
 static void lower_transfer(struct sw_program *program, struct sw_instr *instr,
                            const struct sw_ir_op *op)
 {
@@ -65,13 +71,18 @@ static void lower_transfer(struct sw_program *program, struct sw_instr *instr,
     struct sw_operand there = operand_of(program, op->in[0]), here = operand_of(program, moved);
     const bool disk = there.tier == SW_TIER_DISK;
     const struct sw_ir_value *home = &program->ir->values[op->in[0]];
+    const int64_t pieces = sw_instr_pieces(program, instr);
     if (!rows) {
         there.offset += (size_t)op->first * sw_dtype_bytes(home->dtype);
-        there.bytes = here.bytes = moved_bytes(program, op, moved);
+        there.bytes = here.bytes = moved_bytes(program, op, moved) / (size_t)pieces;
+    }
+    if (pieces > 1) {
+        there.step = there.bytes;
+        take_turns(program, moved, &here);
     }
     instr->verb =
         in ? (disk ? SW_VERB_READ : SW_VERB_COPY_IN) : (disk ? SW_VERB_WRITE : SW_VERB_COPY_OUT);
-    instr->bytes = (int64_t)sw_transfer_bytes(program->ir, op);
+    instr->bytes = (int64_t)sw_transfer_bytes(program->ir, op) / pieces;
     add_operand(program, instr, &there);
     add_operand(program, instr, &here);
     if (rows) {
@@ -107,13 +118,31 @@ static void lower_exchange(struct sw_program *program, struct sw_instr *instr,
     }
 }
 
+/* What is longer than a piece stays where it is, and the kernel goes through it. */
+static void step_by_pieces(const struct sw_program *program, const struct sw_ir_op *op, sw_value v,
+                           struct sw_operand *operand)
+{
+    const struct sw_ir *ir = program->ir;
+    const struct sw_ir_value *value = &ir->values[v], *piece = &ir->values[op->in[1]];
+    if (ir->values[sw_ir_root(ir, v)].takes_turns) {
+        take_turns(program, v, operand);
+    } else if (value->form->elems > piece->form->elems) {
+        operand->step = operand->bytes = operand->room =
+            (size_t)piece->form->elems * sw_dtype_bytes(value->dtype);
+    }
+}
+
 static void lower_kernel(struct sw_program *program, struct sw_instr *instr,
                          const struct sw_ir_op *op)
 {
     instr->verb = SW_VERB_KERNEL;
     for (int k = 0; k < op->n_in + op->n_out; k++) {
-        program->operands[program->n_operands++] =
-            operand_of(program, k < op->n_in ? op->in[k] : op->out[k - op->n_in]);
+        const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
+        struct sw_operand *operand = &program->operands[program->n_operands++];
+        *operand = operand_of(program, v);
+        if (instr->loop > 0 && v >= 0) {
+            step_by_pieces(program, op, v, operand);
+        }
     }
     instr->n_in = (int8_t)op->n_in;
     instr->n_out = (int8_t)op->n_out;

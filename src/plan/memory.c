@@ -29,13 +29,16 @@ static void ensure(struct sw_program *program, sw_value v, int32_t at, int32_t u
     const sw_value root = sw_ir_root(ir, v);
     if (program->buffer_of[root] < 0) {
         const enum sw_tier tier = (enum sw_tier)ir->values[root].tier;
+        const struct sw_ir_value *info = &ir->values[root];
         program->buffer_of[root] = program->n_buffers;
         program->buffers[program->n_buffers++] = (struct sw_buffer){
             .value = root,
             .tier = tier,
             .align = sw_tier_align(tier),
-            .bytes = sw_round_up(sw_ir_storage_bytes(&ir->values[root]), sw_tier_align(tier)),
-            .first = ir->values[root].role == SW_ROLE_INPUT ? 0 : at,
+            .bytes = info->takes_turns
+                         ? sw_ir_turn_bytes(info) * (size_t)program->turns
+                         : sw_round_up(sw_ir_storage_bytes(info), sw_tier_align(tier)),
+            .first = info->role == SW_ROLE_INPUT ? 0 : at,
             .last = at,
         };
     }

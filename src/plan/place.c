@@ -717,26 +717,89 @@ static int64_t piece_elems(const struct pass *p)
     return sw_max_i64(most / run * run, run);
 }
 
-/* Elements [first, first + n) of an update: their states come and go, the parameter stays; a tile
- * of it comes and goes with them (param: SW_NO_VALUE). out: what the parameter is called behind it.
- * master: what that is called where it is here, else SW_NO_VALUE. */
-static bool update_piece(struct pass *p, const struct sw_ir_op *whole, sw_value param,
-                         int64_t first, int64_t n, sw_value out, sw_value *master)
+/* Elements [first, first + n) of an update; in a loop, the first of its pieces. */
+struct piece {
+    int64_t first, n;
+    int32_t loop; /* 0 = it is done once */
+};
+
+/* Elements of an update whose pieces differ by where they begin alone: their kernel does not ask
+ * which of the tensor they are, as one does that rounds by a draw or looks rows up, or leaves
+ * padding out; and each is whole blocks of the disk. */
+static int64_t alike_elems(const struct pass *p, const struct sw_ir_op *op)
+{
+    bool alike = p->options->rule->moments != SW_MOMENTS_BF16;
+    for (int k = 0; k < op->n_in; k++) {
+        const struct sw_ir_value *value = &p->ir->values[op->in[k]];
+        const int64_t elems = sw_ir_per_run(value, piece_elems(p));
+        alike = alike && value->dtype != SW_I32 &&
+                elems * (int64_t)sw_dtype_bytes(value->dtype) % SW_PLAN_DISK_ALIGN == 0;
+    }
+    const int64_t n = p->ir->values[op->in[1]].form->elems;
+    return !alike                                         ? 0
+           : p->options->rule->moments == SW_MOMENTS_8BIT ? op->detail->attrs.update.n_elems
+                                                          : n;
+}
+
+/* The piece that begins at element `first` of an update of n, or a loop over the many that are
+ * alike up to element `alike`. Where a loop begins nothing is stored, and where it ends nothing is
+ * loaded: of few pieces each is better by itself. false: out of memory */
+static bool piece_at(struct pass *p, int64_t first, int64_t n, int64_t alike, struct piece *out)
+{
+    enum { LEAST = 64 };
+    const int64_t elems = piece_elems(p), pieces = (alike - first) / elems;
+    *out = (struct piece){first, sw_min_i64(elems, n - first), 0};
+    if (pieces >= LEAST) {
+        out->loop = sw_ir_new_loop(p->ir, (int32_t)sw_min_i64(pieces, INT32_MAX));
+        return out->loop > 0;
+    }
+    return true;
+}
+
+static int64_t end_of(const struct pass *p, const struct piece *piece)
+{
+    return piece->first + piece->n * (piece->loop > 0 ? p->ir->loops[piece->loop - 1] : 1);
+}
+
+/* The op that was added last is of the piece's loop. */
+static void note_loop(struct pass *p, const struct piece *piece)
+{
+    p->order.ops[p->order.n - 1].loop = piece->loop;
+}
+
+/* Of operand k. */
+static sw_value load_piece(struct pass *p, const struct sw_ir_op *whole, int k,
+                           const struct piece *piece)
+{
+    const sw_value v = whole->in[k];
+    const struct sw_shape shape = SW_SHAPE(sw_ir_per_run(&p->ir->values[v], piece->n));
+    const sw_value here =
+        load_part(p, whole, offloaded_root(p, whole, k), piece_first(p, v, piece->first), shape);
+    if (here >= 0) {
+        p->ir->values[here].takes_turns = piece->loop > 0;
+        note_loop(p, piece);
+    }
+    return here;
+}
+
+/* The states of a piece come and go, the parameter stays; a tile of it comes and goes with them
+ * (param: SW_NO_VALUE). out: what the parameter is called behind it. master: what that is called
+ * where it is here, else SW_NO_VALUE. */
+static bool update_piece(struct pass *p, const struct sw_ir_op *whole, const struct piece *piece,
+                         sw_value param, sw_value out, sw_value *master)
 {
     struct sw_ir_op op = *whole;
     const int n_states = op.detail->attrs.update.rule.n_states, first_moved = param >= 0;
-    op.first = first;
+    op.first = piece->first;
+    op.loop = piece->loop;
     op.in[0] = param;
     op.out[0] = out;
     for (int k = first_moved; k < op.n_in; k++) {
         if (k > n_states && !comes_in_pieces(p, whole, k)) {
             continue;
         }
-        sw_value what = offloaded_root(p, whole, k);
-        const int64_t at = piece_first(p, whole->in[k], first);
-        const int64_t length = sw_ir_per_run(&p->ir->values[whole->in[k]], n);
-        op.in[k] = k == 1 && *master >= 0 ? view_piece(p, whole, *master, first, n)
-                                          : load_part(p, whole, what, at, SW_SHAPE(length));
+        op.in[k] = k == 1 && *master >= 0 ? view_piece(p, whole, *master, piece->first, piece->n)
+                                          : load_piece(p, whole, k, piece);
         if (op.in[k] >= 0 && k <= n_states) {
             op.out[k] = new_version(p, op.in[k]);
         }
@@ -749,10 +812,11 @@ static bool update_piece(struct pass *p, const struct sw_ir_op *whole, sw_value 
     }
     *master = *master >= 0 ? op.out[1] : *master;
     for (int k = first_moved; k <= n_states; k++) {
-        if (!store(p, whole, home_of(p, whole->in[k]), piece_first(p, whole->in[k], first),
+        if (!store(p, whole, home_of(p, whole->in[k]), piece_first(p, whole->in[k], piece->first),
                    op.out[k])) {
             return false;
         }
+        note_loop(p, piece);
     }
     return true;
 }
@@ -775,10 +839,12 @@ static bool goes_in_pieces(const struct pass *p, const struct sw_ir_op *op)
 static bool update_tile(struct pass *p, struct sw_ir_op *op, int64_t n)
 {
     p->ir->values[op->out[0]].producer = -1;
-    for (int64_t first = 0; first < n; first += piece_elems(p)) {
-        const int64_t piece = sw_min_i64(piece_elems(p), n - first);
+    const int64_t alike = alike_elems(p, op);
+    struct piece piece;
+    for (int64_t first = 0; first < n; first = end_of(p, &piece)) {
         sw_value none = SW_NO_VALUE;
-        if (!update_piece(p, op, SW_NO_VALUE, first, piece, SW_NO_VALUE, &none)) {
+        if (!piece_at(p, first, n, alike, &piece) ||
+            !update_piece(p, op, &piece, SW_NO_VALUE, SW_NO_VALUE, &none)) {
             return false;
         }
     }
@@ -807,10 +873,12 @@ static bool update_in_pieces(struct pass *p, struct sw_ir_op *op)
     const bool here =
         p->here[first_state] >= 0 && p->place[first_state] == sw_ir_block_segment(p->ir, op);
     sw_value param = op->in[0], master = here ? p->here[first_state] : SW_NO_VALUE;
-    for (int64_t first = 0; first < n; first += piece_elems(p)) {
-        const int64_t piece = sw_min_i64(piece_elems(p), n - first);
-        const sw_value out = first + piece == n ? op->out[0] : new_version(p, param);
-        if (out < 0 || !update_piece(p, op, param, first, piece, out, &master)) {
+    const int64_t alike = master < 0 ? alike_elems(p, op) : 0;
+    struct piece piece;
+    for (int64_t first = 0; first < n; first = end_of(p, &piece)) {
+        const bool good = piece_at(p, first, n, alike, &piece);
+        const sw_value out = end_of(p, &piece) == n ? op->out[0] : new_version(p, param);
+        if (!good || out < 0 || !update_piece(p, op, &piece, param, out, &master)) {
             return false;
         }
         param = out;

@@ -569,6 +569,7 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
 static void clear_program(struct sw_program *program)
 {
     sw_free(program->instrs);
+    sw_free(program->loops);
     sw_free(program->operands);
     sw_free(program->inputs);
     sw_free(program->outputs);
@@ -645,6 +646,7 @@ static sw_status order_beside(struct sw_program *program, const struct sw_plan_o
     struct sw_cells cells;
     SW_TRY(sw_cells_open(&cells, program->ir));
     sw_status st = sw_pass_prefetch(program, &cells, options);
+    st = st < 0 ? st : sw_pass_loops(program, options);
     st = st < 0 ? st : sw_pass_waits(program, &cells, options);
     sw_cells_close(&cells);
     return st;

@@ -69,7 +69,16 @@ struct sw_operand {
     size_t
         slot_bytes : 56; /* from slot 0 to slot 1, which take turns with the steps; 0 = one slot */
     enum sw_tier tier : 8; /* SW_TIER_COUNT: there is none, an optional output that nobody wants */
+    /* In a loop: from a piece to the next; `turns` above 0: that of so many pieces on is the same
+     * place again. */
+    size_t step;
+    int32_t turns;
 };
+/* How far behind `offset` a piece begins. */
+static inline size_t sw_operand_step(const struct sw_operand *operand, int32_t piece)
+{
+    return operand->step * (size_t)(operand->turns > 0 ? piece % operand->turns : piece);
+}
 
 /* What an instruction does, and its operands in their order. */
 enum sw_verb {
@@ -113,6 +122,13 @@ struct sw_instr {
     int32_t retired;
     /* exchanges: how many, from this one on, travel together; 0 = with an earlier one */
     int32_t group;
+    int32_t loop; /* of the program's, from 1; 0 = it runs once */
+    /* In a loop: of the same one, what must be done with a piece before this one begins with that
+     * of so many turns on; -1 = nothing */
+    int32_t again;
+    /* How many instructions are issued before it, were each piece of a loop done before the next
+     * begins. */
+    int64_t order;
     int32_t workspace; /* buffer, -1 = none */
     const struct sw_instr_about *about;
     /* ---- lower.c: all else that running it takes ---- */
@@ -124,7 +140,8 @@ struct sw_instr {
      * -1: it is of the step as a whole. Its scalars are of that row; a kernel is left out where
      * this rank does not have that micro-batch. */
     int micro;
-    int64_t bytes; /* transfers: that count as moved; exchanges: of a rank's slice that travel */
+    /* Each time. Transfers: that count as moved; exchanges: of a rank's slice that travel */
+    int64_t bytes;
     int64_t flops;
     /* REDUCE: of a row-sparse gradient its rows travel, at most so many to a rank, of so many
      * elements each; operands 2 and 3 are they and their index. 0 = its slices do */
@@ -142,6 +159,14 @@ struct sw_port {
     enum sw_dtype dtype;
     struct sw_shape shape; /* row-major */
     struct sw_operand at;  /* tier SW_TIER_COUNT: an input that this program does not read */
+};
+
+/* Neighbouring instructions - loads, a kernel, stores - that are issued once for each piece of an
+ * update. A piece is loaded while those before it are computed and stored; in memory they take
+ * turns. */
+struct sw_loop {
+    int32_t first, n; /* instructions */
+    int32_t pieces;
 };
 
 struct sw_ir;
@@ -167,11 +192,13 @@ struct sw_program {
     int32_t n_least;         /* values, before passes added theirs */
     /* [n_instrs] before anything runs ahead; NULL in a finished plan */
     struct sw_scheduled *scheduled;
-    struct sw_operand *operands;      /* [n_operands] */
+    struct sw_loop *loops;       /* [n_loops] */
+    int32_t turns;               /* pieces that have a place at once, in every loop; at least 1 */
+    struct sw_operand *operands; /* [n_operands] */
     struct sw_port *inputs, *outputs; /* [n_inputs], [n_outputs] */
     struct sw_buffer *buffers;        /* [n_buffers] */
     int32_t *buffer_of; /* [values of ir] buffer of the root value, -1 = never stored */
-    int32_t n_instrs, n_buffers, n_operands, n_inputs, n_outputs;
+    int32_t n_instrs, n_loops, n_buffers, n_operands, n_inputs, n_outputs;
     int32_t segment_first[SW_SEGMENT_COUNT + 1];
     size_t transient_bytes; /* of the device: highest address used beyond the persistent part */
     size_t offloaded_bytes[SW_TIER_COUNT]; /* of the other tiers: likewise */
@@ -188,6 +215,10 @@ const struct sw_port *sw_program_input(const struct sw_program *program, const c
 const struct sw_port *sw_program_output(const struct sw_program *program, const char *name,
                                         int micro);
 size_t sw_port_bytes(const struct sw_port *port);
+/* How often an instruction is issued where its phase runs once: for each piece of its loop. */
+int32_t sw_instr_pieces(const struct sw_program *program, const struct sw_instr *instr);
+/* Pieces of a loop whose loads are issued before the kernel of a piece is. */
+int32_t sw_loop_ahead(const struct sw_program *program);
 /* Queue that an instruction runs on: what blocks runs on the computing thread. */
 enum sw_queue sw_instr_queue(const struct sw_instr *instr);
 /* What kernel instruction i computes, for the device to prepare it: types and strides of its

@@ -74,7 +74,7 @@ void sw_plan_loads(const struct sw_plan *plan, int64_t rounds, double out[SW_LOA
         }
         double work = 0;
         const enum sw_load kind = kernel_load(ir, op, &work);
-        out[kind] += times * work;
+        out[kind] += times * work * (double)sw_ir_pieces(ir, op);
     }
     const struct sw_transfers moved = sw_plan_transfers(plan, rounds);
     out[SW_LOAD_COPIES_IN] = 2 * (double)moved.in[SW_TIER_HOST]; /* read and written */

@@ -40,12 +40,14 @@ int64_t sw_transfer_elems(const struct sw_ir *ir, const struct sw_ir_op *op, int
         return ir->values[sw_ir_root(ir, op->in[0])].form->elems;
     }
     *out_first = op->first;
-    return ir->values[op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1]].form->elems;
+    return sw_ir_pieces(ir, op) *
+           ir->values[op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1]].form->elems;
 }
 
 size_t sw_transfer_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
-    return sw_ir_bytes(&ir->values[op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1]]);
+    return (size_t)sw_ir_pieces(ir, op) *
+           sw_ir_bytes(&ir->values[op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1]]);
 }
 
 size_t sw_transfer_disk_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
@@ -155,7 +157,7 @@ static void emit(struct pass *p, int32_t i, int32_t at)
     };
     p->finished = p->finished || sw_ir_has(op, SW_TRAIT_SKIP);
     p->emitted[i] = true;
-    if (op->move == SW_MOVE_LOAD && !is_for_good(p->ir, op)) {
+    if (op->move == SW_MOVE_LOAD && op->loop == 0 && !is_for_good(p->ir, op)) {
         const size_t bytes = sw_transfer_bytes(p->ir, op);
         p->unread[sw_ir_root(p->ir, op->out[0])] = bytes;
         p->ahead += bytes;
@@ -168,6 +170,13 @@ static void emit(struct pass *p, int32_t i, int32_t at)
     }
 }
 
+/* The instructions of a loop stay together, and read ahead by themselves. */
+static bool is_inside(const struct pass *p, int32_t i)
+{
+    const int32_t loop = op_of(p, i)->loop;
+    return loop > 0 && i > 0 && op_of(p, i - 1)->loop == loop;
+}
+
 static void order(struct pass *p)
 {
     const int32_t end = p->program->n_instrs;
@@ -177,10 +186,10 @@ static void order(struct pass *p)
         if (p->emitted[i]) {
             continue;
         }
-        const bool inside = instr->queue == SW_QUEUE_COMM && instr->group == 0;
+        const bool inside = (instr->queue == SW_QUEUE_COMM && instr->group == 0) || is_inside(p, i);
         for (next = next > i ? next : i; !inside && next < end; next++) {
             const struct sw_ir_op *op = op_of(p, next);
-            if (op->move != SW_MOVE_LOAD || p->emitted[next]) {
+            if (op->move != SW_MOVE_LOAD || op->loop > 0 || p->emitted[next]) {
                 continue;
             }
             if (next != i && p->behind[next] >= i && is_for_good(p->ir, op)) {

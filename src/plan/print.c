@@ -48,6 +48,9 @@ static void print_instr(const struct sw_program *program, int32_t i, struct sw_s
     sw_str_printf(out, "  %.3g MFLOP  [%s]%s%s%s", (double)sw_ir_flops(ir, op) / 1e6,
                   instr->about->kernel.path ? instr->about->kernel.path : "", *scope ? " " : "",
                   scope, op->is_clone ? " (recomputed)" : "");
+    if (instr->loop > 0) {
+        sw_str_printf(out, " x %d pieces", sw_instr_pieces(program, instr));
+    }
     if (program->micro_batches > 1 && op->phase != SW_PHASE_UPDATE) {
         sw_str_printf(out, " (micro-batch %d)", op->micro);
     }

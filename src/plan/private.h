@@ -82,7 +82,10 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
 /* When transfers start. After the overlap of collectives. */
 sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *cells,
                            const struct sw_plan_options *options);
-/* Who waits for whom. After all that orders instructions. */
+/* Which instructions run once for each piece of an update, and how many pieces have a place. After
+ * all that orders instructions. */
+sw_status sw_pass_loops(struct sw_program *program, const struct sw_plan_options *options);
+/* Who waits for whom. After the loops. */
 sw_status sw_pass_waits(struct sw_program *program, const struct sw_cells *cells,
                         const struct sw_plan_options *options);
 /* The instruction with which instruction i is issued: the first of its group. From there to its
@@ -177,6 +180,8 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
 
 /* Buffers lie inside their tiers, and apart while they live. */
 sw_status sw_plan_check_lives(const struct sw_plan *plan, const struct sw_program *program);
+/* Loops are loads, a kernel and stores of one piece each, and a turn has room for a piece. */
+sw_status sw_plan_check_loops(const struct sw_program *program);
 /* What has two slots is written once by a step, all of it, and not read behind that. */
 sw_status sw_plan_check_places(const struct sw_program *program, const struct sw_cells *cells);
 /* Of its packs alone: part of sw_plan_check. */

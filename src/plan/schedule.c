@@ -136,7 +136,7 @@ static sw_status choose_kernel(const struct pass *p, const struct sw_ir_op *op,
                        op->n_in > 0 ? sw_dtype_name(desc.in[0].dtype) : "no input",
                        coded ? ", moments of 8 bits" : "", sw_ir_where(ir, op));
     }
-    p->program->flops += sw_op_flops(&desc);
+    p->program->flops += sw_op_flops(&desc) * sw_ir_pieces(ir, op);
     return SW_OK;
 }
 
@@ -178,6 +178,7 @@ sw_status sw_program_begin(struct sw_program *program)
                                                .last_only = op->in_backward,
                                                .waits = {-1, -1, -1, -1, -1, -1, -1},
                                                .retired = -1,
+                                               .again = -1,
                                                .group = sw_ir_is_collective(op),
                                                .blocking = sw_ir_is_collective(op),
                                                .workspace = -1};

@@ -92,6 +92,14 @@ static void note_touches(struct pass *p, int32_t i)
     }
 }
 
+/* Of a loop no more pieces than there are turns. */
+static size_t under_way(const struct pass *p, int32_t i)
+{
+    const struct sw_ir_op *op = op_of(p, i);
+    const size_t pieces = (size_t)sw_ir_pieces(p->ir, op), turns = (size_t)p->program->turns;
+    return sw_transfer_bytes(p->ir, op) / pieces * (turns < pieces ? turns : pieces);
+}
+
 /* Bytes on their way back are bounded: the computing thread waits for the oldest. What is under way
  * when a step ends is waited for, so that more than this would win nothing. */
 static void bound_stores(struct pass *p, int32_t i)
@@ -102,11 +110,11 @@ static void bound_stores(struct pass *p, int32_t i)
     struct sw_instr *instr = &p->program->instrs[i];
     const int q = (int)instr->queue;
     size_t *bytes = &p->store_bytes[q];
-    *bytes += sw_transfer_bytes(p->ir, op_of(p, i));
+    *bytes += under_way(p, i);
     int32_t *tail = &p->store_tail[q];
     for (; *tail<i && * bytes> most; (*tail)++) {
         if (p->program->instrs[*tail].queue == instr->queue) {
-            *bytes -= sw_transfer_bytes(p->ir, op_of(p, *tail));
+            *bytes -= under_way(p, *tail);
             instr->waits[q] = *tail;
         }
     }

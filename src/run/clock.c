@@ -12,6 +12,7 @@
 
 struct job {
     int32_t instr;
+    int64_t order;
     struct sw_cost cost;
     int64_t needs[SW_QUEUE_COUNT]; /* jobs of each other queue that are done before */
 };
@@ -202,20 +203,20 @@ static bool go_on(struct clock *c)
 
 /* ---- jobs ---- */
 
-/* How many jobs of a queue there are up to instruction `instr`; see queues.c. */
-static int64_t jobs_until(const struct line *line, int32_t instr)
+/* How many jobs of a queue there are up to order `until`; see queues.c. */
+static int64_t jobs_until(const struct line *line, int64_t until)
 {
     int64_t n = line->n_issued;
-    while (n > line->n_done && line->jobs[(n - 1) % line->cap].instr > instr) {
+    while (n > line->n_done && line->jobs[(n - 1) % line->cap].order > until) {
         n--;
     }
     return n;
 }
 
-static sw_status wait_until(struct clock *c, enum sw_queue queue, int32_t instr)
+static sw_status wait_until(struct clock *c, enum sw_queue queue, int64_t until)
 {
     const struct line *line = &c->lines[queue];
-    const int64_t target = jobs_until(line, instr);
+    const int64_t target = jobs_until(line, until);
     if (line->n_done >= target) {
         return SW_OK;
     }
@@ -223,7 +224,7 @@ static sw_status wait_until(struct clock *c, enum sw_queue queue, int32_t instr)
     c->charged = line->jobs[(target - 1) % line->cap].instr;
     while (line->n_done < target) {
         if (!go_on(c)) {
-            return SW_FAIL(SW_E_ARG, "instruction %d on %s waits for what never comes", instr,
+            return SW_FAIL(SW_E_ARG, "instruction %d on %s waits for what never comes", c->charged,
                            sw_queue_name(queue));
         }
     }
@@ -281,19 +282,19 @@ static sw_status do_start(void *ctx, const struct sw_walk *at)
     const struct sw_instr *instr = &at->program->instrs[at->instr];
     struct line *line = &c->lines[instr->queue];
     while (line->n_issued - line->n_done == line->cap) {
-        SW_TRY(wait_until(c, instr->queue, line->jobs[line->n_done % line->cap].instr));
+        SW_TRY(wait_until(c, instr->queue, line->jobs[line->n_done % line->cap].order));
     }
     struct job *job = &line->jobs[line->n_issued % line->cap];
-    *job = (struct job){.instr = at->instr, .cost = cost_of(c, at)};
+    *job = (struct job){.instr = at->instr, .order = at->order, .cost = cost_of(c, at)};
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
-        const bool other = q != (int)instr->queue && instr->waits[q] >= 0;
-        job->needs[q] = other ? jobs_until(&c->lines[q], instr->waits[q]) : 0;
+        const bool other = q != (int)instr->queue && at->needs[q] >= 0;
+        job->needs[q] = other ? jobs_until(&c->lines[q], at->needs[q]) : 0;
     }
     line->n_issued++;
     return SW_OK;
 }
 
-static sw_status do_wait(void *ctx, const struct sw_walk *at, enum sw_queue queue, int32_t until)
+static sw_status do_wait(void *ctx, const struct sw_walk *at, enum sw_queue queue, int64_t until)
 {
     (void)at;
     return wait_until(ctx, queue, until);
@@ -374,7 +375,8 @@ static sw_status open_lines(struct clock *c)
         const bool disk = q == SW_QUEUE_READ || q == SW_QUEUE_WRITE;
         c->lines[q].cap = 1;
         for (int32_t i = 0; i < program->n_instrs; i++) {
-            c->lines[q].cap += (int)program->instrs[i].queue == q;
+            const struct sw_instr *instr = &program->instrs[i];
+            c->lines[q].cap += (int)instr->queue == q ? sw_instr_pieces(program, instr) : 0;
         }
         c->lines[q].most_begun = disk ? SW_QUEUE_BEGUN : 1;
         c->lines[q].jobs = sw_alloc_zero("run", (size_t)c->lines[q].cap, sizeof(struct job));

@@ -31,7 +31,7 @@ struct loaded { /* one program */
 
 struct flight {                       /* a transfer that is begun */
     const struct sw_program *program; /* NULL = none */
-    int32_t instr;
+    int32_t instr, piece;
     int64_t begin_ns;
     bool begun;   /* at the disk, which reaches the device */
     bool is_left; /* all of it is to be done when it ends */
@@ -236,7 +236,8 @@ static int32_t count_jobs(const struct sw_program *program, int32_t first, int32
     for (int32_t i = first; i < behind; i++) {
         const struct sw_instr *instr = &program->instrs[i];
         most = instr->group > most ? instr->group : most;
-        n_jobs[instr->queue] += instr->queue != SW_QUEUE_COMPUTE;
+        n_jobs[instr->queue] +=
+            instr->queue == SW_QUEUE_COMPUTE ? 0 : sw_instr_pieces(program, instr);
     }
     return most;
 }
@@ -440,18 +441,35 @@ static void ran(const struct sw_executor *ex, struct sw_profile *profile, int64_
     }
 }
 
+/* Where the operands of a loop's kernel are, of the present piece. */
+static void go_to_piece(const struct sw_walk *at, const struct step *step, void **in, void **out)
+{
+    const struct sw_instr *instr = &at->program->instrs[at->instr];
+    const struct sw_operand *operands = &at->program->operands[instr->operands];
+    for (int k = 0; k < instr->n_in + instr->n_out; k++) {
+        char *const first = k < instr->n_in ? step->in[k] : step->out[k - instr->n_in];
+        *(k < instr->n_in ? &in[k] : &out[k - instr->n_in]) =
+            first ? first + sw_operand_step(&operands[k], at->piece) : NULL;
+    }
+}
+
 static sw_status launch(struct sw_executor *ex, const struct sw_walk *at)
 {
     const int i_program = index_of(ex, at->program), micro = at->program->instrs[at->instr].micro;
     struct step *step = &ex->programs[i_program].steps[at->instr];
     double *scalars = ex->scalars + (micro < 0 ? 0 : at->phase->round + micro) * SW_SCALAR_COUNT;
     const bool timed = ex->meter.profiles || ex->meter.trace;
+    void *moved[SW_MAX_INPUTS + SW_MAX_OUTPUTS];
     if (ex->options.no_kernels) {
         return SW_OK;
     }
+    void **const in = at->piece > 0 ? moved : step->in;
+    void **const out = at->piece > 0 ? moved + SW_MAX_INPUTS : step->out;
+    if (at->piece > 0) {
+        go_to_piece(at, step, in, out);
+    }
     const int64_t begin = timed ? sw_now_ns() : 0;
-    SW_TRY(sw_device_launch(ex->dev, ex->compute, step->kernel, step->in, step->out,
-                            step->workspace, scalars));
+    SW_TRY(sw_device_launch(ex->dev, ex->compute, step->kernel, in, out, step->workspace, scalars));
     if (timed) {
         SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
         const struct sw_span span = {.queue = SW_QUEUE_COMPUTE,
@@ -532,33 +550,35 @@ static bool goes_in(const struct sw_instr *instr)
     return instr->verb == SW_VERB_COPY_IN || instr->verb == SW_VERB_READ;
 }
 
-static struct route route_of(const struct sw_executor *ex, const struct sw_program *program,
-                             int32_t i)
+static struct route route_of(const struct sw_executor *ex, const struct sw_queue_job *job)
 {
-    const struct sw_instr *instr = &program->instrs[i];
-    const struct sw_operand *there = &program->operands[instr->operands];
+    const struct sw_instr *instr = &job->program->instrs[job->instr];
+    const struct sw_operand *there = &job->program->operands[instr->operands], *here = there + 1;
     const bool in = goes_in(instr);
     return (struct route){
         .tier = there->tier,
         .in = in,
         .rows = instr->n_in > 2,
-        .here = address(ex, there + 1),
-        .at = there->offset + there->slot_bytes * (size_t)(in ? ex->slot : 1 - ex->slot),
+        .here = address(ex, here) + sw_operand_step(here, job->piece),
+        .at = there->offset + there->slot_bytes * (size_t)(in ? ex->slot : 1 - ex->slot) +
+              sw_operand_step(there, job->piece),
         .bytes = there->bytes,
     };
 }
 
 /* Writes to the same bytes follow each other. */
-static bool meets_begun(const struct sw_executor *ex, const struct sw_program *program, int32_t i,
+static bool meets_begun(const struct sw_executor *ex, const struct sw_queue_job *job,
                         enum sw_queue queue)
 {
-    const struct sw_operand *to = &program->operands[program->instrs[i].operands];
+    const struct sw_program *program = job->program;
+    const struct sw_operand *to = &program->operands[program->instrs[job->instr].operands];
+    const size_t first = to->offset + sw_operand_step(to, job->piece);
     for (int slot = 0; slot < SW_QUEUE_BEGUN && queue == SW_QUEUE_WRITE; slot++) {
         const struct flight *f = &ex->flights[queue][slot];
         const struct sw_operand *other =
             f->program == program ? &program->operands[program->instrs[f->instr].operands] : NULL;
-        if (other && to->offset < other->offset + other->bytes &&
-            other->offset < to->offset + to->bytes) {
+        const size_t its = other ? other->offset + sw_operand_step(other, f->piece) : 0;
+        if (other && first < its + other->bytes && its < first + to->bytes) {
             return true;
         }
     }
@@ -673,8 +693,9 @@ static sw_status begin_move(struct sw_executor *ex, const struct sw_queue_job *j
 {
     const struct sw_program *program = job->program;
     const int32_t i = job->instr;
-    const struct route r = route_of(ex, program, i);
-    *f = (struct flight){.program = program, .instr = i, .begin_ns = sw_now_ns()};
+    const struct route r = route_of(ex, job);
+    *f = (struct flight){
+        .program = program, .instr = i, .piece = job->piece, .begin_ns = sw_now_ns()};
     if (goes_without(ex, r.tier, job->holds_fault)) {
         return SW_OK;
     }
@@ -694,7 +715,7 @@ static sw_status end_move(struct sw_executor *ex, const struct sw_queue_job *job
 {
     const struct sw_program *program = job->program;
     const int32_t i = job->instr;
-    const struct route r = route_of(ex, program, i);
+    const struct route r = route_of(ex, job);
     sw_status st = f->begun                 ? sw_swap_end(ex->swap, &f->request)
                    : !f->is_left            ? SW_OK
                    : r.tier == SW_TIER_DISK ? pass_through(ex, &r)
@@ -728,9 +749,8 @@ static sw_status begin_beside(void *ctx, enum sw_queue queue, const struct sw_qu
     if (queue == SW_QUEUE_COMM || queue == SW_QUEUE_HOST) {
         return SW_OK;
     }
-    return meets_begun(ex, job->program, job->instr, queue)
-               ? SW_PENDING
-               : begin_move(ex, job, &ex->flights[queue][slot]);
+    return meets_begun(ex, job, queue) ? SW_PENDING
+                                       : begin_move(ex, job, &ex->flights[queue][slot]);
 }
 
 static sw_status end_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
@@ -768,13 +788,19 @@ static sw_status do_barrier(void *ctx, const struct sw_walk *at)
 static sw_status do_start(void *ctx, const struct sw_walk *at)
 {
     struct sw_executor *ex = ctx;
-    const struct sw_queue_job job = {at->program, at->instr, at->phase->round, ex->holds_faults};
+    struct sw_queue_job job = {.program = at->program,
+                               .instr = at->instr,
+                               .piece = at->piece,
+                               .order = at->order,
+                               .round = at->phase->round,
+                               .holds_fault = ex->holds_faults};
+    memcpy(job.needs, at->needs, sizeof job.needs);
     SW_TRY(ex->options.serial ? do_barrier(ctx, at) : SW_OK);
     SW_TRY(sw_queues_issue(ex->queues, at->program->instrs[at->instr].queue, &job));
     return ex->options.serial ? do_barrier(ctx, at) : SW_OK;
 }
 
-static sw_status do_wait(void *ctx, const struct sw_walk *at, enum sw_queue queue, int32_t until)
+static sw_status do_wait(void *ctx, const struct sw_walk *at, enum sw_queue queue, int64_t until)
 {
     struct sw_executor *ex = ctx;
     const struct sw_waiter waiter = waiter_of(ex, at);
@@ -836,7 +862,8 @@ static sw_status do_begin(void *ctx, const struct sw_walk *at)
 static sw_status do_passed(void *ctx, const struct sw_walk *at)
 {
     struct sw_executor *ex = ctx;
-    if (ex->options.verify) {
+    const struct sw_instr *instr = &at->program->instrs[at->instr];
+    if (ex->options.verify && at->piece == sw_instr_pieces(at->program, instr) - 1) {
         note_step(ex, at->program, at->instr);
         SW_TRY(poison_dead(ex, at->program, at->instr));
     }

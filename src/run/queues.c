@@ -247,13 +247,13 @@ void sw_queues_close(struct sw_queues *all)
 
 /* ---- the producer ---- */
 
-/* How many jobs of a queue there are up to instruction `instr`, of those behind the last barrier:
- * there, instructions are issued in their order. What was left out was not issued, and nobody waits
- * for it. */
-static int64_t jobs_until(const struct queue *q, int32_t instr)
+/* How many jobs of a queue there are up to order `until`, of those behind the last barrier:
+ * there, those of a queue are issued in their order. What was left out was not issued, and nobody
+ * waits for it. */
+static int64_t jobs_until(const struct queue *q, int64_t until)
 {
     int64_t n = q->n_issued;
-    while (n > q->n_before && n > q->n_done && q->ring[(n - 1) % q->most].job.instr > instr) {
+    while (n > q->n_before && n > q->n_done && q->ring[(n - 1) % q->most].job.order > until) {
         n--;
     }
     return n;
@@ -262,7 +262,6 @@ static int64_t jobs_until(const struct queue *q, int32_t instr)
 sw_status sw_queues_issue(struct sw_queues *all, enum sw_queue queue,
                           const struct sw_queue_job *job)
 {
-    const int32_t *waits = job->program->instrs[job->instr].waits;
     struct queue *q = &all->queues[queue];
     struct sw_device *dev = all->options.dev;
     const int64_t value = ++all->n_signals;
@@ -280,7 +279,7 @@ sw_status sw_queues_issue(struct sw_queues *all, enum sw_queue queue,
     entry->needs[SW_QUEUE_COMPUTE] = value;
     for (int r = SW_QUEUE_COMPUTE + 1; r < SW_QUEUE_COUNT; r++) {
         entry->needs[r] =
-            r == (int)queue || waits[r] < 0 ? 0 : jobs_until(&all->queues[r], waits[r]);
+            r == (int)queue || job->needs[r] < 0 ? 0 : jobs_until(&all->queues[r], job->needs[r]);
     }
     q->n_issued++;
     pthread_cond_broadcast(&all->changed);
@@ -321,12 +320,12 @@ static sw_status order(struct sw_queues *all, struct queue *q, int64_t n,
     return SW_OK;
 }
 
-sw_status sw_queues_order(struct sw_queues *all, enum sw_queue queue, int32_t instr,
+sw_status sw_queues_order(struct sw_queues *all, enum sw_queue queue, int64_t until,
                           const struct sw_waiter *waiter)
 {
     struct queue *q = &all->queues[queue];
     pthread_mutex_lock(&all->lock);
-    const int64_t n = jobs_until(q, instr);
+    const int64_t n = jobs_until(q, until);
     pthread_mutex_unlock(&all->lock);
     SW_TRY(order(all, q, n, waiter));
     return sw_queues_status(all);

@@ -17,7 +17,9 @@ struct sw_waiter { /* what would stand still meanwhile */
 
 struct sw_queue_job {
     const struct sw_program *program; /* borrowed until it is done */
-    int32_t instr;
+    int32_t instr, piece;             /* see struct sw_walk, .. */
+    int64_t order;                    /* .. too: those of a queue grow up to a barrier */
+    int64_t needs[SW_QUEUE_COUNT];
     int64_t round;    /* of the phase that issued it */
     bool holds_fault; /* a disk that fails is kept for AGREE: of that phase, too */
 };
@@ -43,14 +45,14 @@ struct sw_queues_options {
 /* Nothing is allocated after opening. */
 sw_status sw_queues_open(const struct sw_queues_options *options, struct sw_queues **out);
 void sw_queues_close(struct sw_queues *queues);
-/* Starts when those before it, those that its instruction waits for, and all that computation was
+/* Starts when those before it, those that it needs of other queues, and all that computation was
  * given are done. */
 sw_status sw_queues_issue(struct sw_queues *queues, enum sw_queue queue,
                           const struct sw_queue_job *job);
-/* What computation is given from here on starts after what was issued to a queue up to instruction
- * `instr`; INT32_MAX = all of it. Fails with the first failure of any queue that is known by now;
- * nothing behind that begins. */
-sw_status sw_queues_order(struct sw_queues *queues, enum sw_queue queue, int32_t instr,
+/* What computation is given from here on starts after what was issued to a queue up to that order;
+ * INT64_MAX = all of it. Fails with the first failure of any queue that is known by now; nothing
+ * behind that begins. */
+sw_status sw_queues_order(struct sw_queues *queues, enum sw_queue queue, int64_t until,
                           const struct sw_waiter *waiter);
 /* .. after all that was issued to all queues, and hence also what is issued. */
 sw_status sw_queues_barrier(struct sw_queues *queues, const struct sw_waiter *waiter);

@@ -48,7 +48,7 @@ sw_status sw_trace_open(const struct sw_plan *plan, int64_t steps, int64_t round
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
         const bool once = instr->segment >= SW_SEGMENT_UPDATE || instr->last_only;
-        const int64_t times = once ? 1 : rounds;
+        const int64_t times = (once ? 1 : rounds) * sw_instr_pieces(program, instr);
         most[instr->queue] += times;
         most[WAITS] += 3 * times; /* for those before, for what is issued, for what runs inline */
     }

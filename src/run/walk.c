@@ -7,6 +7,7 @@ struct walk {
     const struct sw_walk_ops *ops;
     void *ctx;
     struct sw_walk at;
+    int32_t last; /* instruction of the phase */
 };
 
 /* Of the last micro-step, or of a micro-batch that this rank does not have. What a skipped step
@@ -19,13 +20,44 @@ static bool is_left_out(const struct walk *w, const struct sw_instr *instr)
            (instr->verb == SW_VERB_KERNEL && instr->micro >= phase->n_micro);
 }
 
+/* Of instruction j, which one of `loop` waits for: with the same piece in the same loop, else with
+ * the last one. */
+static int64_t order_of(const struct walk *w, int32_t loop, int32_t j)
+{
+    const struct sw_program *program = w->at.program;
+    const struct sw_instr *instr = &program->instrs[j];
+    if (instr->loop == 0) {
+        return instr->order;
+    }
+    const struct sw_loop *other = &program->loops[instr->loop - 1];
+    const int32_t piece = instr->loop == loop ? w->at.piece : other->pieces - 1;
+    return instr->order + (int64_t)piece * other->n;
+}
+
+static void find_needs(struct walk *w, const struct sw_instr *instr)
+{
+    const struct sw_program *program = w->at.program;
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        w->at.needs[q] = instr->waits[q] < 0 ? -1 : order_of(w, instr->loop, instr->waits[q]);
+    }
+    w->at.order = instr->order;
+    if (instr->loop > 0) {
+        const int32_t n = program->loops[instr->loop - 1].n, before = w->at.piece - program->turns;
+        w->at.order += (int64_t)w->at.piece * n;
+        if (instr->again >= 0 && before >= 0) {
+            const struct sw_instr *other = &program->instrs[instr->again];
+            w->at.needs[other->queue] = other->order + (int64_t)before * n;
+        }
+    }
+}
+
 /* What is left out waits, too: the memory map counts on it. */
 static sw_status wait_for(const struct walk *w, const struct sw_instr *instr)
 {
     const enum sw_queue on = sw_instr_queue(instr);
     for (int q = SW_QUEUE_COMPUTE + 1; q < SW_QUEUE_COUNT; q++) {
-        if (instr->waits[q] >= 0 && (on == SW_QUEUE_COMPUTE || q == (int)on)) {
-            SW_TRY(w->ops->wait(w->ctx, &w->at, (enum sw_queue)q, instr->waits[q]));
+        if (w->at.needs[q] >= 0 && (on == SW_QUEUE_COMPUTE || q == (int)on)) {
+            SW_TRY(w->ops->wait(w->ctx, &w->at, (enum sw_queue)q, w->at.needs[q]));
         }
     }
     return SW_OK;
@@ -44,7 +76,7 @@ static sw_status issue(const struct walk *w, const struct sw_instr *instr)
         return SW_OK; /* left with its group */
     }
     SW_TRY(ops->exchange(w->ctx, &w->at));
-    return instr->blocking ? ops->wait(w->ctx, &w->at, SW_QUEUE_COMM, w->at.instr) : SW_OK;
+    return instr->blocking ? ops->wait(w->ctx, &w->at, SW_QUEUE_COMM, w->at.order) : SW_OK;
 }
 
 static sw_status end(const struct walk *w)
@@ -54,27 +86,63 @@ static sw_status end(const struct walk *w)
     return phase->joins && w->ops->join ? w->ops->join(w->ctx, &w->at) : SW_OK;
 }
 
+static sw_status visit(struct walk *w, int32_t i, int32_t piece)
+{
+    const struct sw_program *program = w->at.program;
+    const struct sw_instr *instr = &program->instrs[i];
+    const bool left_out = is_left_out(w, instr);
+    w->at.instr = i;
+    w->at.piece = piece;
+    find_needs(w, instr);
+    SW_TRY(wait_for(w, instr));
+    SW_TRY(left_out ? SW_OK : issue(w, instr));
+    if (i == w->last && piece == sw_instr_pieces(program, instr) - 1) {
+        SW_TRY(end(w));
+    }
+    return !left_out && w->ops->passed ? w->ops->passed(w->ctx, &w->at) : SW_OK;
+}
+
+/* What loads a piece, or what computes and stores it; there may be none of that number. */
+static sw_status visit_piece(struct walk *w, const struct sw_loop *loop, bool loads, int32_t piece)
+{
+    for (int32_t i = loop->first; i < loop->first + loop->n; i++) {
+        const enum sw_verb verb = w->at.program->instrs[i].verb;
+        const bool is_load = verb == SW_VERB_COPY_IN || verb == SW_VERB_READ;
+        if (is_load == loads && piece >= 0 && piece < loop->pieces) {
+            SW_TRY(visit(w, i, piece));
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status run_loop(struct walk *w, const struct sw_loop *loop)
+{
+    const int32_t ahead = sw_loop_ahead(w->at.program);
+    for (int32_t piece = 0; piece < loop->pieces + ahead; piece++) {
+        SW_TRY(visit_piece(w, loop, true, piece));
+        SW_TRY(visit_piece(w, loop, false, piece - ahead));
+    }
+    return SW_OK;
+}
+
 static sw_status run(struct walk *w)
 {
     const struct sw_program *program = w->at.program;
     const int32_t first = program->segment_first[w->at.phase->segment];
-    const int32_t behind = program->segment_first[w->at.phase->segment + 1];
+    w->last = program->segment_first[w->at.phase->segment + 1] - 1;
     w->at.instr = first;
     SW_TRY(w->ops->begin(w->ctx, &w->at));
-    for (int32_t i = first; i < behind; i++) {
-        const struct sw_instr *instr = &program->instrs[i];
-        const bool left_out = is_left_out(w, instr);
-        w->at.instr = i;
-        SW_TRY(wait_for(w, instr));
-        SW_TRY(left_out ? SW_OK : issue(w, instr));
-        if (i == behind - 1) {
-            SW_TRY(end(w));
-        }
-        if (!left_out && w->ops->passed) {
-            SW_TRY(w->ops->passed(w->ctx, &w->at));
+    for (int32_t i = first; i <= w->last; i++) {
+        const int32_t number = program->instrs[i].loop;
+        if (number > 0) {
+            const struct sw_loop *loop = &program->loops[number - 1];
+            SW_TRY(run_loop(w, loop));
+            i += loop->n - 1;
+        } else {
+            SW_TRY(visit(w, i, 0));
         }
     }
-    return first < behind ? SW_OK : end(w);
+    return first <= w->last ? SW_OK : end(w);
 }
 
 sw_status sw_walk_phase(const struct sw_plan *plan, const struct sw_step_phase *phase,

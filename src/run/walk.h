@@ -11,9 +11,13 @@ struct sw_walk { /* where it is */
     const struct sw_program *program;
     const struct sw_step_phase *phase;
     int32_t instr;
+    int32_t piece; /* of a loop, which one; else 0 */
+    int64_t order; /* see struct sw_instr: with this piece */
+    /* By queue, the order of the latest that must be complete before this one starts; -1 = none. */
+    int64_t needs[SW_QUEUE_COUNT];
 };
 
-enum { SW_WALK_ALL = INT32_MAX };
+#define SW_WALK_ALL INT64_MAX
 
 struct sw_walk_ops {
     /* A phase of instructions begins. */
@@ -22,9 +26,9 @@ struct sw_walk_ops {
     sw_status (*kernel)(void *ctx, const struct sw_walk *at);
     sw_status (*transfer)(void *ctx, const struct sw_walk *at); /* COPY_*, READ, WRITE, on HOST */
     sw_status (*exchange)(void *ctx, const struct sw_walk *at); /* the group that begins here */
-    /* What is issued next, on any queue, starts after instruction `until` of `queue`, or
-     * SW_WALK_ALL of them. */
-    sw_status (*wait)(void *ctx, const struct sw_walk *at, enum sw_queue queue, int32_t until);
+    /* What is issued next, on any queue, starts after what `queue` has up to that order, or
+     * SW_WALK_ALL of it. */
+    sw_status (*wait)(void *ctx, const struct sw_walk *at, enum sw_queue queue, int64_t until);
     /* All that is issued later, on every queue, starts after all that was issued before. */
     sw_status (*barrier)(void *ctx, const struct sw_walk *at);
     /* The host waits until that has happened, at the end of a phase that says so; NULL = it need

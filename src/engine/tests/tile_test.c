@@ -74,10 +74,12 @@ static void config_of(const struct math *math, const struct way *way, char *text
     char offload[512] = "";
     if (strcmp(way->params, "none") != 0) {
         snprintf(offload, sizeof offload,
-                 "\"zero_optimization\": {\"stage\": 3, \"sub_group_size\": 300007, "
+                 "\"zero_optimization\": {\"stage\": 3, \"sub_group_size\": %d, "
                  "\"offload_optimizer\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}, "
                  "\"offload_param\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}}, ",
-                 way->states, folder, way->params, folder);
+                 /* few pieces of a tile, or a loop over many */
+                 strcmp(way->states, "nvme") == 0 ? 32768 : 300007, way->states, folder,
+                 way->params, folder);
     }
     snprintf(text, size,
              "{\"train_micro_batch_size_per_gpu\": %d, %s%s\"gradient_clipping\": %s, "

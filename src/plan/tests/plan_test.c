@@ -866,6 +866,101 @@ static void a_wide_layer_takes_16_hh_bytes_by_its_tiles(void **state)
     assert_int_equal(plan_one_layer(65536, 16, 17), SW_OK);
 }
 
+/* States on the disk, in more pieces than one instruction each is worth. */
+static struct sw_plan *plan_loops(struct sw_plan_options *o, enum sw_tier grads)
+{
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, one_layer(256)};
+    struct sw_plan *plan = NULL;
+    *o = options();
+    o->policy.states_tier = o->policy.params_tier = SW_TIER_DISK;
+    o->policy.grads_tier = grads;
+    o->policy.update_elems = 1 << 11; /* of 2^18: 128 of them */
+    o->policy.transfer_bytes = 1 << 17;
+    assert_int_equal(plan_once(&spec, 1, o, &plan), SW_OK);
+    return plan;
+}
+
+/* What a loop moves is a whole tensor, piece behind piece, through a ring of turns; what its
+ * kernel sees is a piece. */
+static void loops_move_each_piece_once(void **state)
+{
+    (void)state;
+    for (int grads = 0; grads < 2; grads++) {
+        struct sw_plan_options o;
+        struct sw_plan *plan = plan_loops(&o, grads ? SW_TIER_DISK : SW_TIER_DEVICE);
+        const struct sw_program *p = &plan->programs[0];
+        assert_int_equal(p->n_loops, 2);
+        assert_true(p->turns > 2);
+        int64_t order = -1;
+        for (int32_t i = 0; i < p->n_instrs; i++) {
+            const struct sw_instr *instr = &p->instrs[i];
+            const int32_t pieces = sw_instr_pieces(p, instr);
+            assert_int_equal(pieces, instr->loop > 0 ? 128 : 1);
+            assert_true(instr->order > order);
+            order = instr->order;
+            if (instr->loop == 0) {
+                continue;
+            }
+            const struct sw_operand *operands = &p->operands[instr->operands];
+            for (int k = 0; k < instr->n_in + instr->n_out; k++) {
+                const bool ring = operands[k].turns > 0;
+                assert_int_equal(ring ? operands[k].turns : p->turns, p->turns);
+                assert_true(ring ? operands[k].step >= operands[k].bytes
+                                 : operands[k].step == operands[k].bytes);
+                assert_true(instr->verb == SW_VERB_KERNEL || ring == (k == 1));
+            }
+        }
+        const struct sw_loop *last = &p->loops[1];
+        const struct sw_transfers moved = sw_plan_transfers(plan, 1);
+        /* two masters' rests of 2 bytes and moments of 4 for two matrices of 2^18 */
+        assert_true(moved.out[SW_TIER_DISK] >= 2 * (2 + 4 + 4) << 18);
+        assert_int_equal(last->n, (grads ? 4 : 3) + 1 + 3);
+        sw_plan_close(plan);
+    }
+}
+
+/* Each kind of damage to a loop is found. */
+static void check_finds_damaged_loops(void **state)
+{
+    struct sw_plan_options o;
+    (void)state;
+    struct sw_plan *plan = plan_loops(&o, SW_TIER_DEVICE);
+    struct sw_program *p = &plan->programs[0];
+    struct sw_loop *loop = &p->loops[1];
+    struct sw_instr *load = &p->instrs[loop->first], *store = load + loop->n - 1;
+    assert_int_equal(sw_plan_check(plan, &o), SW_OK);
+    loop->pieces--;
+    assert_true(sw_plan_check(plan, &o) < 0);
+    loop->pieces++;
+    p->turns++; /* than there is room for */
+    assert_true(sw_plan_check(plan, &o) < 0);
+    p->turns--;
+    const int32_t again = load->again;
+    load->again = again - 1; /* another state's store */
+    assert_true(sw_plan_check(plan, &o) < 0);
+    load->again = -1;
+    assert_true(sw_plan_check(plan, &o) < 0);
+    load->again = again;
+    store->loop = 0; /* stored once, behind all pieces */
+    assert_true(sw_plan_check(plan, &o) < 0);
+    store->loop = 2;
+    loop->n--;
+    assert_true(sw_plan_check(plan, &o) < 0);
+    loop->n++;
+    struct sw_instr *kernel = load;
+    while (kernel->verb != SW_VERB_KERNEL) {
+        kernel++;
+    }
+    const struct sw_instr instr = *kernel; /* behind the first store */
+    *kernel = kernel[1];
+    kernel[1] = instr;
+    assert_true(sw_plan_check(plan, &o) < 0);
+    kernel[1] = *kernel;
+    *kernel = instr;
+    assert_int_equal(sw_plan_check(plan, &o), SW_OK);
+    sw_plan_close(plan);
+}
+
 static size_t largest_tile(const struct sw_plan *plan)
 {
     size_t most = 0;
@@ -978,6 +1073,8 @@ int main(void)
         cmocka_unit_test(programs_share_parameters_and_overlay_transients),
         cmocka_unit_test(small_budget_is_refused_with_the_missing_bytes),
         cmocka_unit_test(check_finds_damage),
+        cmocka_unit_test(loops_move_each_piece_once),
+        cmocka_unit_test(check_finds_damaged_loops),
         cmocka_unit_test(what_travels_together_is_of_one_kind),
         cmocka_unit_test(a_load_finds_what_was_stored),
         cmocka_unit_test(states_are_read_in_segments_before),

@@ -117,7 +117,10 @@ static void close_bench(struct bench *b)
 
 static void issue(struct bench *b, int32_t i)
 {
-    const struct sw_queue_job job = {.program = &b->program, .instr = i};
+    struct sw_queue_job job = {.program = &b->program, .instr = i, .order = i};
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        job.needs[q] = b->instrs[i].waits[q];
+    }
     assert_int_equal(sw_queues_issue(b->queues, b->instrs[i].queue, &job), SW_OK);
 }
 
@@ -208,7 +211,7 @@ static void a_failure_stops_what_has_not_begun(void **state)
         for (int32_t i = 0; i < 2 * JOBS; i++) {
             issue(&b, i);
         }
-        if (sw_queues_order(b.queues, SW_QUEUE_WRITE, INT32_MAX, &waiter) >= 0) {
+        if (sw_queues_order(b.queues, SW_QUEUE_WRITE, INT64_MAX, &waiter) >= 0) {
             assert_int_equal(wait_here(&b), SW_E_IO);
         }
         assert_non_null(strstr(sw_error_message(), "job 40"));

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops: the pieces of an update differ by where they begin alone, so that instructions for one of
+// them stand for all. How many pieces have a place at a time is chosen here, by the bytes that
+// transfers may be ahead, once the order is settled.
+#include "plan/private.h"
+
+int32_t sw_instr_pieces(const struct sw_program *program, const struct sw_instr *instr)
+{
+    return instr->loop > 0 ? program->loops[instr->loop - 1].pieces : 1;
+}
+
+/* Of the turns a half is loaded, and the others are computed or on their way back. */
+int32_t sw_loop_ahead(const struct sw_program *program)
+{
+    return program->turns / 2;
+}
+
+static const struct sw_ir_op *op_of(const struct sw_program *program, int32_t i)
+{
+    return &program->ir->ops[program->instrs[i].op];
+}
+
+static void find_loops(struct sw_program *program)
+{
+    int64_t order = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        struct sw_instr *instr = &program->instrs[i];
+        const struct sw_ir_op *op = op_of(program, i);
+        instr->loop = op->loop;
+        instr->order = order;
+        if (op->loop == 0) {
+            order++;
+            continue;
+        }
+        struct sw_loop *loop = &program->loops[op->loop - 1];
+        loop->first = loop->n++ == 0 ? i : loop->first;
+        loop->pieces = (int32_t)sw_ir_pieces(program->ir, op);
+        const bool last = i + 1 == program->n_instrs || op_of(program, i + 1)->loop != op->loop;
+        order += last ? (int64_t)loop->n * (loop->pieces - 1) + 1 : 1;
+    }
+}
+
+/* A load writes over what a store has sent away. */
+static int32_t store_of(const struct sw_program *program, const struct sw_loop *loop, int32_t load)
+{
+    const struct sw_ir *ir = program->ir;
+    const sw_value here = sw_ir_root(ir, op_of(program, load)->out[0]);
+    for (int32_t i = loop->first; i < loop->first + loop->n; i++) {
+        const struct sw_ir_op *op = op_of(program, i);
+        if (op->move == SW_MOVE_STORE && sw_ir_root(ir, op->in[1]) == here) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static size_t piece_bytes(const struct sw_program *program, const struct sw_loop *loop)
+{
+    size_t sum = 0;
+    for (int32_t i = loop->first; i < loop->first + loop->n; i++) {
+        const struct sw_ir_op *op = op_of(program, i);
+        sum += op->move == SW_MOVE_LOAD ? sw_ir_turn_bytes(&program->ir->values[op->out[0]]) : 0;
+    }
+    return sum;
+}
+
+/* Enough of them keep a disk busy that now and then stands still; with too many, much of a loop is
+ * its begin and its end, when only reads or only writes are under way. */
+static int32_t choose_turns(const struct sw_program *program, const struct sw_plan_options *options)
+{
+    enum { MOST_TURNS = 16, LEAST_ROUNDS = 8 };
+    int32_t turns = MOST_TURNS;
+    for (int32_t k = 0; k < program->n_loops; k++) {
+        const struct sw_loop *loop = &program->loops[k];
+        const size_t fit = 1 + options->policy.transfer_bytes / piece_bytes(program, loop);
+        turns = fit < (size_t)turns ? (int32_t)fit : turns;
+        turns = loop->pieces / LEAST_ROUNDS < turns ? loop->pieces / LEAST_ROUNDS : turns;
+    }
+    return program->n_loops > 0 && turns > 0 ? turns : 1;
+}
+
+sw_status sw_pass_loops(struct sw_program *program, const struct sw_plan_options *options)
+{
+    program->n_loops = program->ir->n_loops;
+    program->loops = sw_alloc_zero("plan", (size_t)program->n_loops + 1, sizeof *program->loops);
+    SW_TRY_ALLOC(program->loops, "the plan");
+    find_loops(program);
+    for (int32_t k = 0; k < program->n_loops; k++) {
+        const struct sw_loop *loop = &program->loops[k];
+        for (int32_t i = loop->first; i < loop->first + loop->n; i++) {
+            const bool loads = op_of(program, i)->move == SW_MOVE_LOAD;
+            program->instrs[i].again = loads ? store_of(program, loop, i) : -1;
+        }
+    }
+    program->turns = choose_turns(program, options);
+    return SW_OK;
+}
