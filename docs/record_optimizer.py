@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records traces of optimizers that transformers has, for `spillway check` (docs/check.md).
+"""Records traces of optimizers that transformers has, and of torch's Muon, for `spillway check` (docs/check.md).
 
     python docs/record_optimizer.py tests/cases/optimizers
 
@@ -16,14 +16,15 @@ from safetensors.numpy import save_file
 from transformers.optimization import Adafactor
 
 STEPS = 12
-TENSORS = {"matrix": [5, 7], "tall": [19, 3], "cube": [2, 3, 5], "vector": [13], "scalar": [1], "zeros": [3, 4]}
+TENSORS = {"matrix": [5, 7], "tall": [19, 3], "cube": [2, 3, 5], "vector": [13], "scalar": [1], "zeros": [3, 4], "tiny": [4, 3]}
 CASES = {
     "adafactor": {"type": "Adafactor", "params": {}},
     "adafactor_warmup": {"type": "Adafactor", "params": {"warmup_init": True, "clip_threshold": 0.4, "decay_rate": -0.6}},
     "adafactor_lr": {"type": "Adafactor", "params": {"lr": 0.02, "relative_step": False, "scale_parameter": False, "beta1": 0.9, "weight_decay": 0.1, "eps": [1e-10, 1e-2]}},
+    "muon": {"type": "Muon", "params": {"lr": 0.02, "weight_decay": 0.1}},
     "adafactor_scaled": {"type": "Adafactor", "params": {"lr": 0.05, "relative_step": False, "weight_decay": 0.02}},
 }
-STATES = ["exp_avg", "exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col"]
+STATES = ["momentum_buffer", "exp_avg", "exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col"]
 
 
 def inputs():
@@ -37,6 +38,8 @@ def inputs():
             g[:3] = 0
         if name == "scalar":
             g *= 1e-6
+        if name == "tiny":
+            g *= 1e-8  # in some steps of a norm below the least that Muon divides by
         if name == "tall":
             g[:, 4] = 0  # a row that has no gradient
         grads[name] = g.astype(np.float32)
@@ -44,14 +47,16 @@ def inputs():
 
 
 def rate(p, t):
-    if not p.get("relative_step", True):
+    if "lr" in p:
         return p["lr"]
     return min(1e-6 * t if p.get("warmup_init") else 1e-2, t**-0.5)
 
 
 def run(case, params, grads, dtype):
-    tensors = {n: torch.nn.Parameter(torch.tensor(w, dtype=dtype)) for n, w in params.items()}
-    optimizer = Adafactor(list(tensors.values()), **case["params"])
+    make = torch.optim.Muon if case["type"] == "Muon" else Adafactor
+    tensors = {n: torch.nn.Parameter(torch.tensor(w, dtype=dtype)) for n, w in params.items()
+               if w.ndim == 2 or make is Adafactor}
+    optimizer = make(list(tensors.values()), **case["params"])
     out = {}
     for k in range(STEPS):
         for n, w in tensors.items():

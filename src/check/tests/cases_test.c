@@ -146,7 +146,7 @@ static void own_optimizers_pass(void **state)
     char folder[TEST_PATH_CAP];
     (void)state;
     test_join(folder, own, "optimizers");
-    assert_int_equal(check_folder(folder), 4);
+    assert_int_equal(check_folder(folder), 5);
     test_join(folder, own, "optimizers_8bit");
     assert_int_equal(check_folder(folder), 2);
 }

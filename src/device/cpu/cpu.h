@@ -60,6 +60,7 @@ void sw_cpu_fast_describe(const struct cpu_device *dev, char *out, size_t cap);
 #define CPU_MUON_A 3.4445f
 #define CPU_MUON_B -4.7750f
 #define CPU_MUON_C 2.0315f
+#define CPU_MUON_LEAST_NORM 0x1.AEp-24f /* 1e-7 in bf16, as the norm is */
 /* The rate of a matrix: higher ones move farther. */
 double sw_cpu_muon_step(const struct sw_op_desc *desc, double lr);
 

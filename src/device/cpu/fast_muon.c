@@ -164,7 +164,7 @@ static void normalize(const struct apply_job *job, const uint16_t *u)
         squares += value * value;
     }
     const float rounded = sw_bf16_to_f32(sw_f32_to_bf16((float)sqrt(squares)));
-    const float norm = rounded < 1e-7f ? 1e-7f : rounded;
+    const float norm = rounded < CPU_MUON_LEAST_NORM ? CPU_MUON_LEAST_NORM : rounded;
     for (int64_t e = 0; e < n; e++) {
         job->x[place_of(job->m, e)] = sw_f32_to_bf16(sw_bf16_to_f32(u[e]) / norm);
     }
