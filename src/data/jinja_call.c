@@ -117,7 +117,7 @@ static sw_status change_case(struct jinja_run *run, const char *text, size_t len
         }
         const bool upper = casing == UPPER || (casing != LOWER && begins);
         put_char(c, upper, &made);
-        begins = casing == TITLE && !(sw_char_lower(c) != c || sw_char_upper(c) != c);
+        begins = casing == TITLE && !sw_char_is_cased(c);
     }
     return finish_text(run, &made, out);
 }

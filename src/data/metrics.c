@@ -139,13 +139,18 @@ double sw_label_bits_accuracy(const struct sw_label_bits *bits)
 
 void sw_moments_add(struct sw_moments *moments, double predicted, double wanted)
 {
-    const double dx = predicted - moments->mean_x, dy = wanted - moments->mean_y;
+    if (moments->n == 0) {
+        moments->first_x = predicted;
+        moments->first_y = wanted;
+    }
+    const double x = predicted - moments->first_x, y = wanted - moments->first_y;
+    const double dx = x - moments->mean_x, dy = y - moments->mean_y;
     const double n = (double)++moments->n;
     moments->mean_x += dx / n;
     moments->mean_y += dy / n;
-    moments->xx += dx * (predicted - moments->mean_x);
-    moments->yy += dy * (wanted - moments->mean_y);
-    moments->xy += dx * (wanted - moments->mean_y);
+    moments->xx += dx * (x - moments->mean_x);
+    moments->yy += dy * (y - moments->mean_y);
+    moments->xy += dx * (y - moments->mean_y);
     moments->squares += (predicted - wanted) * (predicted - wanted);
 }
 
@@ -179,23 +184,18 @@ static bool is_space(int32_t c)
     return (c >= 0x1C && c <= 0x1F) || sw_char_is_space(c);
 }
 
-static bool is_cased(int32_t c)
-{
-    return sw_char_lower(c) != c || sw_char_upper(c) != c;
-}
-
 /* A capital sigma ends a word: a letter before it, none behind it, whatever marks lie between. */
 static bool is_final_sigma(const char *text, size_t len, size_t at, size_t end)
 {
     bool before = false, behind = false;
     for (size_t pos = 0; pos < at;) {
         const int32_t c = sw_utf8_step(text, len, &pos);
-        before = sw_char_is_case_ignorable(c) ? before : is_cased(c);
+        before = sw_char_is_case_ignorable(c) ? before : sw_char_is_cased(c);
     }
     for (size_t pos = end; pos < len && !behind;) {
         const int32_t c = sw_utf8_step(text, len, &pos);
         if (!sw_char_is_case_ignorable(c)) {
-            behind = is_cased(c);
+            behind = sw_char_is_cased(c);
             break;
         }
     }
@@ -404,48 +404,92 @@ static struct sw_entity_type *type_of(struct sw_entities *entities, const char *
     return types[entities->n_types].name ? &types[entities->n_types++] : NULL;
 }
 
-/* "PER" of "B-PER"; NULL: the tag is of no entity. A tag without a hyphen is its own type. */
-static const char *type_name(const char *tag)
+/* What a tag says: its first letter, the place in an entity, and the entity's type behind it. */
+struct tag {
+    int32_t mark;
+    const char *type;
+};
+
+static struct tag tag_of(const char *name)
 {
-    const char *hyphen = strchr(tag, '-');
-    return strcmp(tag, "O") == 0 ? NULL : hyphen ? hyphen + 1 : tag;
+    size_t pos = 0;
+    if (*name == '\0') {
+        return (struct tag){'O', "_"};
+    }
+    const int32_t mark = sw_utf8_step(name, strlen(name), &pos);
+    const char *hyphen = strchr(name + pos, '-'), *type = hyphen ? hyphen + 1 : name + pos;
+    return (struct tag){mark, *type ? type : "_"};
 }
 
-static bool begins(const char *const *tags, int64_t i)
+static bool is_one_of(int32_t mark, const char *marks)
 {
-    const char *type = type_name(tags[i]), *before = i > 0 ? type_name(tags[i - 1]) : NULL;
-    return type && (tags[i][0] == 'B' || !before || strcmp(type, before) != 0);
+    return mark > 0 && mark < 128 && strchr(marks, mark);
 }
 
-/* Behind the last tag of the entity that begins at i. */
-static int64_t end_of(const char *const *tags, int64_t n, int64_t i)
+/* B and I are tags of two schemes; E, the end, and S, an entity alone, of a third. */
+static bool ends(struct tag before, struct tag here)
 {
-    do {
-        i++;
-    } while (i < n && type_name(tags[i]) && !begins(tags, i));
-    return i;
+    return is_one_of(before.mark, "ES") ||
+           (is_one_of(before.mark, "BI") && is_one_of(here.mark, "BSO")) ||
+           (!is_one_of(before.mark, "O.") && strcmp(before.type, here.type) != 0);
+}
+
+static bool begins(struct tag before, struct tag here)
+{
+    return is_one_of(here.mark, "BS") ||
+           (is_one_of(here.mark, "EI") && is_one_of(before.mark, "ESO")) ||
+           (!is_one_of(here.mark, "O.") && strcmp(before.type, here.type) != 0);
+}
+
+/* The entity that a row of tags is in. */
+struct entity {
+    struct tag last;
+    int64_t begin;
+};
+
+/* Goes on to the tag at i. The type of the entity that ended before it, NULL: none did. */
+static const char *go_on(struct entity *e, struct tag here, int64_t i, int64_t *begin)
+{
+    const char *ended = ends(e->last, here) ? e->last.type : NULL;
+    *begin = e->begin;
+    e->begin = begins(e->last, here) ? i : e->begin;
+    e->last = here;
+    return ended;
+}
+
+/* Entities of both sides that ended in front of the same tag: they agree if they began alike. */
+static sw_status count(struct sw_entities *entities, const char *predicted, const char *wanted,
+                       bool begin_alike)
+{
+    struct sw_entity_type *type;
+    if (predicted) {
+        type = type_of(entities, predicted);
+        SW_TRY_ALLOC(type, "the types of entities");
+        type->n_predicted++;
+    }
+    if (wanted) {
+        type = type_of(entities, wanted);
+        SW_TRY_ALLOC(type, "the types of entities");
+        type->n_wanted++;
+        type->n_both += predicted && begin_alike && strcmp(predicted, wanted) == 0;
+    }
+    return SW_OK;
 }
 
 sw_status sw_entities_add(struct sw_entities *entities, const char *const *predicted,
                           const char *const *wanted, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const bool p = begins(predicted, i), w = begins(wanted, i);
-        struct sw_entity_type *type;
-        if (p) {
-            type = type_of(entities, type_name(predicted[i]));
-            SW_TRY_ALLOC(type, "the types of entities");
-            type->n_predicted++;
+    const struct tag none = {'O', "_"};
+    struct entity p = {none, 0}, w = {none, 0};
+    for (int64_t i = 0; i <= n; i++) { /* a row ends what is open */
+        int64_t p_begin, w_begin;
+        const char *p_ended = go_on(&p, i < n ? tag_of(predicted[i]) : none, i, &p_begin);
+        const char *w_ended = go_on(&w, i < n ? tag_of(wanted[i]) : none, i, &w_begin);
+        SW_TRY(count(entities, p_ended, w_ended, p_begin == w_begin));
+        if (i < n) {
+            entities->n_right += strcmp(predicted[i], wanted[i]) == 0;
+            entities->n_tags++;
         }
-        if (w) {
-            type = type_of(entities, type_name(wanted[i]));
-            SW_TRY_ALLOC(type, "the types of entities");
-            type->n_wanted++;
-            type->n_both += p && strcmp(type->name, type_name(predicted[i])) == 0 &&
-                            end_of(predicted, n, i) == end_of(wanted, n, i);
-        }
-        entities->n_right += strcmp(predicted[i], wanted[i]) == 0;
-        entities->n_tags++;
     }
     return SW_OK;
 }

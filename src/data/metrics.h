@@ -42,6 +42,7 @@ double sw_label_bits_accuracy(const struct sw_label_bits *bits);
  * is empty. */
 struct sw_moments {
     int64_t n;
+    double first_x, first_y; /* what sums are of differences from, so that no offset blurs them */
     double mean_x, mean_y, xx, yy, xy, squares;
 };
 void sw_moments_add(struct sw_moments *moments, double predicted, double wanted);

@@ -129,6 +129,21 @@ int32_t sw_char_upper(int32_t code_point)
     return utf8proc_toupper(code_point);
 }
 
+bool sw_char_is_cased(int32_t code_point)
+{
+    static const struct range others[] = {{0xAA, 0xAA},      {0xBA, 0xBA},       {0x2160, 0x217F},
+                                          {0x24B6, 0x24E9},  {0x1F130, 0x1F149}, {0x1F150, 0x1F169},
+                                          {0x1F170, 0x1F189}};
+    switch (utf8proc_category(code_point)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+        return true;
+    default:
+        return is_in(others, SW_LEN(others), code_point) || sw_char_lower(code_point) != code_point;
+    }
+}
+
 sw_status sw_unicode_form(enum sw_unicode_form form, const char *text, size_t len,
                           struct sw_str *out)
 {
@@ -219,6 +234,11 @@ int32_t sw_char_lower(int32_t code_point)
 int32_t sw_char_upper(int32_t code_point)
 {
     return code_point >= 'a' && code_point <= 'z' ? code_point + 'A' - 'a' : code_point;
+}
+
+bool sw_char_is_cased(int32_t code_point)
+{
+    return (code_point | 0x20) >= 'a' && (code_point | 0x20) <= 'z';
 }
 
 sw_status sw_unicode_form(enum sw_unicode_form form, const char *text, size_t len,

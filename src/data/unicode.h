@@ -24,6 +24,9 @@ bool sw_char_is_control(int32_t code_point);
 bool sw_char_is_word(int32_t code_point);
 /* What stands between letters without ending a word, for the final sigma. */
 bool sw_char_is_case_ignorable(int32_t code_point);
+/* Letters that are small or capital, and others that Unicode counts with them; of those that are
+ * case-ignorable only some. */
+bool sw_char_is_cased(int32_t code_point);
 /* Its small letter, its capital; or itself. */
 int32_t sw_char_lower(int32_t code_point);
 int32_t sw_char_upper(int32_t code_point);

@@ -106,6 +106,18 @@ static void numbers_are_correlated_as_recorded(void **state)
     sw_json_close(doc);
 }
 
+/* Values that differ in their last digits alone are as correlated as their differences. */
+static void a_large_offset_does_not_blur_a_correlation(void **state)
+{
+    (void)state;
+    struct sw_moments moments = {0};
+    const double values[] = {1, 4, 2, 9, 5};
+    for (int i = 0; i < 5; i++) {
+        sw_moments_add(&moments, 0x1p30 + values[i] * 0x1p-20, i);
+    }
+    assert_true(fabs(sw_moments_pearson(&moments) - 13 / sqrt(38.8 * 10)) < 1e-14);
+}
+
 static struct sw_answer_text text_of(const struct sw_json *string)
 {
     return (struct sw_answer_text){string->string, string->string_len};
@@ -142,6 +154,25 @@ static void answers_are_compared_as_recorded(void **state)
     near(100 * all.exact / (double)all.n, total, "exact");
     near(100 * all.f1 / (double)all.n, total, "f1");
     sw_json_close(doc);
+}
+
+/* A capital sigma behind any letter that has a case is the final one, a mapping or not. */
+static void a_final_sigma_stands_behind_cased_letters(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *normalised;
+    } of[] = {{"\xEF\xAC\x81\xCE\xA3", "\xEF\xAC\x81\xCF\x82"},             /* fi as one letter */
+              {"\xC2\xAA\xCE\xA3", "\xC2\xAA\xCF\x82"},                     /* ordinal a */
+              {"\xF0\x9D\x90\x80\xCE\xA3", "\xF0\x9D\x90\x80\xCF\x82"},     /* bold A */
+              {"\xF0\x9F\x84\xB0\xCE\xA3 b", "\xF0\x9F\x84\xB0\xCF\x82 b"}, /* squared A */
+              {"\xE4\xB8\xAD\xCE\xA3", "\xE4\xB8\xAD\xCF\x83"}};            /* no case */
+    for (size_t i = 0; i < SW_LEN(of) && SW_HAVE_UTF8PROC; i++) {
+        struct sw_str out = {0};
+        assert_int_equal(sw_answer_normalise(of[i].text, strlen(of[i].text), &out), SW_OK);
+        assert_string_equal(sw_str_text(&out), of[i].normalised);
+        sw_str_fini(&out);
+    }
 }
 
 static int tags(const struct sw_json *row, const char **out)
@@ -189,6 +220,32 @@ static void entities_are_counted_as_recorded(void **state)
         sw_entities_fini(&entities);
     }
     sw_json_close(doc);
+}
+
+static void count_rows(const char *const *predicted, const char *const *wanted, int n,
+                       const int64_t counts[3])
+{
+    struct sw_entities entities = {0};
+    assert_int_equal(sw_entities_add(&entities, predicted, wanted, n), SW_OK);
+    assert_int_equal(entities.n_types, 1);
+    assert_int_equal(entities.types[0].n_predicted, counts[0]);
+    assert_int_equal(entities.types[0].n_wanted, counts[1]);
+    assert_int_equal(entities.types[0].n_both, counts[2]);
+    sw_entities_fini(&entities);
+}
+
+/* Schemes with ends (E) and entities of one tag (S), counted as seqeval 1.2 does. */
+static void ends_and_single_tags_are_of_entities(void **state)
+{
+    (void)state;
+    const char *const single[] = {"S-X", "S-X", "O", "B-X", "I-X", "E-X", "E-X"};
+    const char *const inside[] = {"I-X", "I-X", "O", "B-X", "E-X", "I-X", "E-X"};
+    const char *const last[] = {"B-X", "L-X", "U-X", "O", "S-X", "E-X", "O"};
+    const char *const bare[] = {"B", "I", "O", "S", "I", "E", "X"};
+    count_rows(single, single, 7, (const int64_t[]){4, 4, 4});
+    count_rows(inside, single, 7, (const int64_t[]){3, 4, 0});
+    count_rows(last, single, 7, (const int64_t[]){3, 4, 0});
+    count_rows(bare, bare, 7, (const int64_t[]){3, 3, 3});
 }
 
 static void labels_of_a_row_are_right_together_or_not(void **state)
@@ -242,8 +299,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classes_are_counted_as_recorded),
         cmocka_unit_test(numbers_are_correlated_as_recorded),
+        cmocka_unit_test(a_large_offset_does_not_blur_a_correlation),
         cmocka_unit_test(answers_are_compared_as_recorded),
+        cmocka_unit_test(a_final_sigma_stands_behind_cased_letters),
         cmocka_unit_test(entities_are_counted_as_recorded),
+        cmocka_unit_test(ends_and_single_tags_are_of_entities),
         cmocka_unit_test(labels_of_a_row_are_right_together_or_not),
         cmocka_unit_test(nothing_has_no_metric),
         cmocka_unit_test(lack_of_memory_is_said),
