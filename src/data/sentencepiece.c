@@ -566,17 +566,36 @@ sw_status sw_sentencepiece_parse(const char *name, const char *bytes, size_t len
 
 /* ---- with the files beside it ---- */
 
+/* tokenizer_config.json, and the model's config.json; empty where they are not there. */
+struct settings {
+    struct sw_json_doc *doc, *config;
+    const struct sw_json *root, *model; /* of them */
+};
+
+/* The class of the tokenizer: tokenizer_config.json names it, else the model's config.json beside
+ * it; else that of T5 where the model is one. */
+static sw_status find_class(const struct settings *in, const char **out)
+{
+    const char *type;
+    SW_TRY(sw_json_get_str(in->doc, in->root, "tokenizer_class", "", out));
+    if (**out) {
+        return SW_OK;
+    }
+    SW_TRY(sw_json_get_str(in->config, in->model, "model_type", "", &type));
+    return sw_json_get_str(in->config, in->model, "tokenizer_class",
+                           strcmp(type, "t5") == 0 ? "T5Tokenizer" : "", out);
+}
+
 /* Whether the text begins with bos and ends with eos: as tokenizer_config.json says, or as the
- * class that it names does it. */
-static sw_status read_ends(const struct sw_json_doc *doc, const struct sw_json *root, bool *bos,
-                           bool *eos)
+ * class does it. */
+static sw_status read_ends(const struct settings *in, bool *bos, bool *eos)
 {
     const char *class;
-    SW_TRY(sw_json_get_str(doc, root, "tokenizer_class", "", &class));
+    SW_TRY(find_class(in, &class));
     const bool llama = strncmp(class, "Llama", 5) == 0 || strncmp(class, "Gemma", 5) == 0;
     const bool t5 = strncmp(class, "T5", 2) == 0;
-    SW_TRY(sw_json_get_bool(doc, root, "add_bos_token", llama, bos));
-    return sw_json_get_bool(doc, root, "add_eos_token", t5, eos);
+    SW_TRY(sw_json_get_bool(in->doc, in->root, "add_bos_token", llama, bos));
+    return sw_json_get_bool(in->doc, in->root, "add_eos_token", t5, eos);
 }
 
 static sw_status add_end(struct sw_template *template, int32_t id, int32_t type_id, const char *key)
@@ -620,35 +639,37 @@ static sw_status check_added(const struct sw_tokenizer *super, const struct sw_j
     return SW_OK;
 }
 
-static sw_status take_settings(struct sw_tokenizer *super, const char *name, const char *text,
-                               size_t len)
+static sw_status read_beside(const char *folder, const char *name, struct sw_json_doc **out)
 {
-    struct sw_json_doc *doc = NULL;
-    bool bos = false, eos = false;
-    SW_TRY(sw_json_parse(name, text, len, SW_JSON_STRICT, &doc));
-    const struct sw_json *root = sw_json_root(doc);
-    sw_status st = check_added(super, root);
-    st = st >= 0 ? read_ends(doc, root, &bos, &eos) : st;
-    st = st >= 0 && (bos || eos) ? surround(super, bos, eos) : st;
-    sw_json_close(doc);
-    return st < 0 ? sw_fail_prefix(st, "%s", name) : SW_OK;
-}
-
-static sw_status read_settings(struct sw_tokenizer *super, const char *path)
-{
-    char *text = NULL;
-    size_t len;
-    if (access(path, F_OK) != 0) {
-        return SW_OK;
-    }
-    SW_TRY(sw_file_read(path, &text, &len));
-    const sw_status st = take_settings(super, path, text, len);
-    sw_free(text);
+    struct sw_str path = {0};
+    sw_str_printf(&path, "%s/%s", folder, name);
+    const sw_status st = path.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
+                         : access(path.ptr, F_OK) == 0 ? sw_json_read(path.ptr, SW_JSON_STRICT, out)
+                                                       : sw_json_new(path.ptr, out);
+    sw_str_fini(&path);
     return st;
 }
 
-static sw_status open_beside(const char *path, const char *folder, const char *settings,
-                             struct sw_tokenizer **out)
+static sw_status read_settings(struct sw_tokenizer *super, const char *folder)
+{
+    sw_status st;
+    bool bos, eos;
+    struct settings in = {0};
+    SW_TRY_OR(done, read_beside(folder, "tokenizer_config.json", &in.doc));
+    SW_TRY_OR(done, read_beside(folder, "config.json", &in.config));
+    in.root = sw_json_root(in.doc);
+    in.model = sw_json_root(in.config);
+    st = check_added(super, in.root);
+    st = st < 0 ? st : read_ends(&in, &bos, &eos);
+    st = st >= 0 && (bos || eos) ? surround(super, bos, eos) : st;
+    st = st < 0 ? sw_fail_prefix(st, "%s", sw_json_name(in.doc)) : st;
+done:
+    sw_json_close(in.doc);
+    sw_json_close(in.config);
+    return st;
+}
+
+static sw_status open_beside(const char *path, const char *folder, struct sw_tokenizer **out)
 {
     sw_status st;
     char *bytes = NULL;
@@ -659,7 +680,7 @@ static sw_status open_beside(const char *path, const char *folder, const char *s
     SW_TRY_OR(done, sw_sentencepiece_parse(path, bytes, len, &self));
     SW_TRY_OR(done, sw_tokenizer_keep_file(self, slash ? slash + 1 : path, bytes, len));
     SW_TRY_OR(done, sw_tokenizer_read_roles(self, folder));
-    SW_TRY_OR(done, read_settings(self, settings));
+    SW_TRY_OR(done, read_settings(self, folder));
     *out = self;
     self = NULL;
 done:
@@ -671,13 +692,10 @@ done:
 sw_status sw_tokenizer_open_sentencepiece(const char *path, struct sw_tokenizer **out)
 {
     sw_status st;
-    struct sw_str folder = {0}, settings = {0};
+    struct sw_str folder = {0};
     SW_TRY_OR(done, sw_tokenizer_folder_of(path, &folder));
-    sw_str_printf(&settings, "%s/tokenizer_config.json", folder.ptr);
-    st = settings.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
-                         : open_beside(path, folder.ptr, settings.ptr, out);
+    SW_TRY_OR(done, open_beside(path, folder.ptr, out));
 done:
     sw_str_fini(&folder);
-    sw_str_fini(&settings);
     return st;
 }

@@ -325,6 +325,30 @@ static void sentencepiece_unigram(void **state)
     sw_tokenizer_close(tokenizer);
 }
 
+/* Whose texts end with eos is said by the files beside the model, the first that does. */
+static void sentencepiece_ends_by_its_class(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *settings, *config, *tokens;
+    } of[] = {{"{}", "{\"model_type\": \"llama\"}", MARK "|ab"},
+              {"{}", "{\"model_type\": \"t5\"}", MARK "|ab|</s>"},
+              {"{}", "{\"tokenizer_class\": \"T5Tokenizer\"}", MARK "|ab|</s>"},
+              {"{\"tokenizer_class\": \"LlamaTokenizer\"}", "{\"model_type\": \"t5\"}",
+               "<s>|" MARK "|ab"},
+              {"{\"add_eos_token\": false}", "{\"model_type\": \"t5\"}", MARK "|ab"}};
+    for (size_t i = 0; i < SW_LEN(of); i++) {
+        const char *path = write_model(unigram, SW_LEN(unigram), 1, true, false);
+        sw_test_write_text(1, "tokenizer_config.json", of[i].settings);
+        sw_test_write_text(2, "config.json", of[i].config);
+        struct sw_tokenizer *tokenizer = open_path(path);
+        check_tokens(tokenizer, "ab", of[i].tokens);
+        sw_tokenizer_close(tokenizer);
+    }
+    assert_int_equal(remove(sw_test_write_text(1, "tokenizer_config.json", "")), 0);
+    assert_int_equal(remove(sw_test_write_text(2, "config.json", "")), 0);
+}
+
 /* ab before bc by its score, wherever it stands; an unused piece comes as its parts. */
 static void sentencepiece_bpe(void **state)
 {
@@ -462,6 +486,7 @@ int main(void)
         cmocka_unit_test(bpe_of_characters),
         cmocka_unit_test(what_json_may_not_say),
         cmocka_unit_test(sentencepiece_unigram),
+        cmocka_unit_test(sentencepiece_ends_by_its_class),
         cmocka_unit_test(sentencepiece_bpe),
         cmocka_unit_test(sentencepiece_beside_its_class),
         cmocka_unit_test(damaged_models_are_named),
