@@ -106,6 +106,8 @@ sw_status sw_number_of(const struct sw_json_doc *doc, const struct sw_json *valu
 
 /* ---- the classes of data ---- */
 
+enum { MOST_CLASSES = INT32_MAX };
+
 struct finding {
     const struct sw_task *task;
     const struct sw_columns *columns;
@@ -137,10 +139,18 @@ static sw_status meet_name(struct finding *f, const char *name)
     return SW_OK;
 }
 
-static sw_status meet(struct finding *f, const struct sw_json *value)
+static sw_status meet(struct finding *f, const struct sw_json_doc *doc, const struct sw_json *value)
 {
+    if (value->type == SW_JSON_STRING && value->string_len == 0) {
+        return SW_FAIL(SW_E_FORMAT, "%s: a label is empty, wanted a class (--labels names them)",
+                       sw_json_name(doc));
+    }
     if (value->type == SW_JSON_STRING) {
         return meet_name(f, value->string);
+    }
+    if (value->type == SW_JSON_INT && value->integer >= MOST_CLASSES) {
+        return SW_FAIL(SW_E_FORMAT, "%s: the label %lld, wanted a class below %d",
+                       sw_json_name(doc), (long long)value->integer, MOST_CLASSES);
     }
     if (value->type == SW_JSON_INT || value->type == SW_JSON_BOOL) {
         f->highest =
@@ -155,17 +165,18 @@ static sw_status look_at(void *ctx, const struct sw_json_doc *doc, const struct 
     const struct sw_json *value;
     const struct sw_field_wanted wanted = sw_label_field(f->task, f->columns);
     SW_TRY(sw_record_get(doc, record, &wanted, &value));
+    const bool values = f->task->losses[0].kind == SW_LOSS_SQUARES;
     if (value->type != SW_JSON_ARRAY) {
-        return meet(f, value);
+        return values ? SW_OK : meet(f, doc, value);
     }
-    const bool classes =
-        f->task->rows == SW_ROWS_WORDS || !value->first || value->first->type == SW_JSON_STRING;
-    if (!classes) { /* a number for each class */
+    const bool classes = !values && (f->task->rows == SW_ROWS_WORDS || !value->first ||
+                                     value->first->type == SW_JSON_STRING);
+    if (!classes) { /* a number for each class, or value */
         f->n_numbers = sw_max_i64(f->n_numbers, value->n_children);
         return SW_OK;
     }
     for (const struct sw_json *one = value->first; one; one = one->next) {
-        SW_TRY(meet(f, one));
+        SW_TRY(meet(f, doc, one));
     }
     return SW_OK;
 }
@@ -224,6 +235,19 @@ static sw_status keep(const struct finding *f, struct sw_label_list *out)
     return SW_OK;
 }
 
+/* Classes have names, or are numbers. */
+static sw_status check_kinds(const struct finding *f, const char *path)
+{
+    const bool numbered = f->highest >= 0;
+    if (f->n == 0 || (!numbered && f->n_numbers == 0)) {
+        return SW_OK;
+    }
+    return SW_FAIL(SW_E_FORMAT,
+                   "%s: classes by name (\"%.40s\") and by number (%s%lld); wanted one", path,
+                   f->names[0], numbered ? "" : "lists of ",
+                   (long long)(numbered ? f->highest : f->n_numbers));
+}
+
 void sw_label_list_fini(struct sw_label_list *list)
 {
     for (int64_t i = 0; i < list->n && list->names; i++) {
@@ -245,11 +269,7 @@ sw_status sw_labels_find(const struct sw_dataset_options *options, struct sw_lab
     for (int i = 0; i < files.n && st >= 0; i++) {
         st = sw_records_read(files.paths[i], sw_columns_are_numbered(&columns), look_at, &f);
     }
-    if (st >= 0 && f.n > 0 && f.highest >= 0) {
-        st =
-            SW_FAIL(SW_E_FORMAT, "%s: classes by name (\"%.40s\") and by number (%lld); wanted one",
-                    files.paths[0], f.names[0], (long long)f.highest);
-    }
+    st = st < 0 ? st : check_kinds(&f, files.paths[0]);
     if (st >= 0) {
         if (f.n > 0) {
             sort_names(&f);

@@ -24,7 +24,8 @@ void sw_task_rows_fini(struct sw_task_rows *rows)
 
 void sw_task_reading_fini(struct sw_task_reading *in)
 {
-    sw_ids_fini(&in->scratch);
+    sw_str_fini(&in->languages[0]);
+    sw_str_fini(&in->languages[1]);
     sw_str_fini(&in->first_long);
 }
 
@@ -298,29 +299,43 @@ static sw_status add_sentences(struct sw_task_reading *in, const struct sw_json_
 
 /* ---- a text for a text ---- */
 
-/* Both texts; of {"translation": {"en", "ro"}} the first and the second. */
-static sw_status find_target(const struct sw_task_reading *in, const struct sw_json_doc *doc,
+/* The languages of {"translation": {"en": .., "ro": ..}}, from and to: those of the first record,
+ * in its order, hold for all. */
+static sw_status learn_languages(struct sw_task_reading *in, const struct sw_json_doc *doc,
+                                 const struct sw_json *both)
+{
+    if (in->knows_languages) {
+        return SW_OK;
+    }
+    if (both->n_children != 2) {
+        return SW_FAIL(SW_E_FORMAT,
+                       "%s: \"translation\" has %lld languages, wanted two, or --text-column and "
+                       "--label-column",
+                       sw_json_name(doc), (long long)both->n_children);
+    }
+    sw_str_puts(&in->languages[0], both->first->key);
+    sw_str_puts(&in->languages[1], both->last->key);
+    in->knows_languages = true;
+    return in->languages[0].failed || in->languages[1].failed
+               ? SW_FAIL(SW_E_NOMEM, "out of host memory for the names of languages")
+               : SW_OK;
+}
+
+static sw_status find_target(struct sw_task_reading *in, const struct sw_json_doc *doc,
                              const struct sw_json *record, const struct sw_json **source,
                              const struct sw_json **target)
 {
     static const char *const sources[] = {"document", "article", "source", "text", NULL};
     static const char *const targets[] = {"summary", "highlights", "target", NULL};
-    const struct sw_field_wanted a = {in->columns.text[0], sources, "--text-column"};
-    const struct sw_field_wanted b = {in->columns.label, targets, "--label-column"};
+    struct sw_field_wanted a = {in->columns.text[0], sources, "--text-column"};
+    struct sw_field_wanted b = {in->columns.label, targets, "--label-column"};
     const struct sw_json *both = sw_json_get(record, "translation");
-    if (both && both->type == SW_JSON_OBJECT && both->n_children >= 2) {
+    if (both && both->type == SW_JSON_OBJECT) {
         record = both;
         if (!a.given && !b.given) {
-            *source = both->first;
-            *target = both->first->next;
-            for (int i = 0; i < 2; i++) {
-                const struct sw_json *one = i ? *target : *source;
-                if (one->type != SW_JSON_STRING) {
-                    return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" is %s, wanted a string",
-                                   sw_json_name(doc), one->key, sw_json_type_name(one->type));
-                }
-            }
-            return SW_OK;
+            SW_TRY(learn_languages(in, doc, both));
+            a.given = sw_str_text(&in->languages[0]);
+            b.given = sw_str_text(&in->languages[1]);
         }
     }
     SW_TRY(sw_record_get_text(doc, record, &a, source));
@@ -483,6 +498,29 @@ static int64_t bytes_of(const struct sw_json *text, int64_t n)
     return (int64_t)pos;
 }
 
+/* An answer stands in its context where it says. */
+static sw_status check_answer(const struct sw_json_doc *doc, const struct sw_json *record,
+                              const struct sw_json *text, const struct sw_json *start)
+{
+    const struct sw_json *context = sw_json_get(record, "context"), *id = sw_json_get(record, "id");
+    const bool is_named = id && id->type == SW_JSON_STRING;
+    if (text->type != SW_JSON_STRING || start->type != SW_JSON_INT) {
+        const bool is_text = text->type != SW_JSON_STRING;
+        return SW_FAIL(SW_E_FORMAT, "%s: in \"answers\" a \"%s\" is %s, wanted %s",
+                       sw_json_name(doc), is_text ? "text" : "answer_start",
+                       sw_json_type_name(is_text ? text->type : start->type),
+                       sw_json_type_name(is_text ? SW_JSON_STRING : SW_JSON_INT));
+    }
+    const int64_t at = start->integer >= 0 ? bytes_of(context, start->integer) : -1;
+    if (at >= 0 && at + (int64_t)text->string_len <= (int64_t)context->string_len &&
+        memcmp(context->string + at, text->string, text->string_len) == 0) {
+        return SW_OK;
+    }
+    return SW_FAIL(SW_E_FORMAT, "%s: %s%.60s%sthe answer \"%.60s\" is not in its context at %lld",
+                   sw_json_name(doc), is_named ? "question \"" : "", is_named ? id->string : "",
+                   is_named ? "\": " : "", text->string, (long long)start->integer);
+}
+
 /* The answers that are wanted; characters of the first one, -1: there is none. */
 static sw_status read_answers(struct sw_task_reading *in, const struct sw_json_doc *doc,
                               const struct sw_json *record, struct sw_task_question *q,
@@ -490,7 +528,6 @@ static sw_status read_answers(struct sw_task_reading *in, const struct sw_json_d
 {
     struct sw_task_rows *r = in->rows;
     const struct sw_json *answers = sw_json_get(record, "answers");
-    const struct sw_json *context = sw_json_get(record, "context");
     const struct sw_json *text = sw_json_get(answers, "text");
     const struct sw_json *start = sw_json_get(answers, "answer_start");
     q->answers = r->n_answers;
@@ -504,20 +541,7 @@ static sw_status read_answers(struct sw_task_reading *in, const struct sw_json_d
     }
     start = start->first;
     for (text = text->first; text; text = text->next, start = start->next) {
-        const int64_t at = start->type == SW_JSON_INT && start->integer >= 0
-                               ? bytes_of(context, start->integer)
-                               : -1;
-        if (text->type != SW_JSON_STRING || at < 0 ||
-            at + (int64_t)text->string_len > (int64_t)context->string_len ||
-            memcmp(context->string + at, text->string, text->string_len) != 0) {
-            const struct sw_json *id = sw_json_get(record, "id");
-            const bool is_named = id && id->type == SW_JSON_STRING;
-            return SW_FAIL(
-                SW_E_FORMAT, "%s: %s%.60s%sthe answer \"%.60s\" is not in its context at %lld",
-                sw_json_name(doc), is_named ? "question \"" : "", is_named ? id->string : "",
-                is_named ? "\": " : "", text->type == SW_JSON_STRING ? text->string : "",
-                (long long)start->integer);
-        }
+        SW_TRY(check_answer(doc, record, text, start));
         struct sw_task_answer answer;
         SW_TRY(keep_text(in, text, &answer.text, &answer.len));
         SW_TRY_ALLOC(grow(&r->answers, r->n_answers, &r->answers_cap, sizeof answer) ? r : NULL,

@@ -85,6 +85,23 @@ static sw_status check_room(const struct sw_task_form *form)
     return SW_OK;
 }
 
+/* What is left of a row beside special tokens is for each text once. */
+static sw_status check_template(const struct sw_template *template, int n_first, int n_second)
+{
+    int n[3] = {0};
+    for (int i = 0; i < template->n_items; i++) {
+        n[template->items[i].part]++;
+    }
+    if (n[SW_TEMPLATE_FIRST] == n_first && n[SW_TEMPLATE_SECOND] == n_second) {
+        return SW_OK;
+    }
+    return SW_FAIL(SW_E_UNSUP,
+                   "the tokenizer's template for %s has the first text %d times and the second %d "
+                   "times; rows of tasks have each once",
+                   n_second > 0 ? "two texts" : "a text", n[SW_TEMPLATE_FIRST],
+                   n[SW_TEMPLATE_SECOND]);
+}
+
 static sw_status init_text(struct sw_task_form *form, struct sw_tokenizer *tokenizer)
 {
     if (!tokenizer) {
@@ -93,8 +110,13 @@ static sw_status init_text(struct sw_task_form *form, struct sw_tokenizer *token
     const int64_t vocab_size = form->n_ids;
     form->n_ids = sw_min_i64(vocab_size, tokenizer->vocab_size);
     form->pad = (int32_t)sw_max_i64(tokenizer->pad, 0);
+    if (form->task->rows == SW_ROWS_TARGETS) { /* a decoder that never saw an end writes on */
+        SW_TRY(sw_tokenizer_end_texts(tokenizer));
+    }
     SW_TRY(copy_template(&tokenizer->single, &form->single));
     SW_TRY(copy_template(&tokenizer->pair, &form->pair));
+    SW_TRY(check_template(&form->single, 1, 0));
+    SW_TRY(check_template(&form->pair, 1, 1));
     form->special = sw_alloc_zero("rows", (size_t)tokenizer->vocab_size, 1);
     SW_TRY_ALLOC(form->special, "special tokens");
     for (int32_t id = 0; id < tokenizer->vocab_size && tokenizer->ops->is_special; id++) {

@@ -78,7 +78,8 @@ struct sw_task_reading {
     struct sw_labels labels;
     int64_t vocab_size;
     struct sw_task_rows *rows;
-    struct sw_ids scratch;
+    struct sw_str languages[2]; /* of translations, from and to */
+    bool knows_languages;
     /* Targets that the decoder has no room for. */
     int64_t n_long, longest;
     struct sw_str first_long;

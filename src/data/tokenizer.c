@@ -21,6 +21,20 @@ void sw_template_fini(struct sw_template *template)
     *template = (struct sw_template){0};
 }
 
+sw_status sw_tokenizer_end_texts(struct sw_tokenizer *tokenizer)
+{
+    struct sw_template *const templates[] = {&tokenizer->single, &tokenizer->pair};
+    for (size_t i = 0; i < SW_LEN(templates) && tokenizer->eos >= 0; i++) {
+        const struct sw_template *template = templates[i];
+        const int n = template->n_items;
+        if (n > 0 && template->items[n - 1].part != SW_TEMPLATE_SPECIAL) {
+            SW_TRY(sw_template_add(templates[i], SW_TEMPLATE_SPECIAL, tokenizer->eos,
+                                   template->items[n - 1].type_id));
+        }
+    }
+    return SW_OK;
+}
+
 sw_status sw_tokenizer_init(struct sw_tokenizer *tokenizer, const struct sw_tokenizer_ops *ops)
 {
     *tokenizer = (struct sw_tokenizer){.ops = ops, .eos = -1, .bos = -1, .pad = -1};

@@ -68,6 +68,8 @@ struct sw_tokenizer {
 
 /* ids -1, templates of the bare text. */
 sw_status sw_tokenizer_init(struct sw_tokenizer *tokenizer, const struct sw_tokenizer_ops *ops);
+/* From now on texts end with eos, where the templates put no token behind them and there is one. */
+sw_status sw_tokenizer_end_texts(struct sw_tokenizer *tokenizer);
 void sw_tokenizer_fini(struct sw_tokenizer *tokenizer);
 /* Keeps a copy of a file for sw_tokenizer_save. */
 sw_status sw_tokenizer_keep_file(struct sw_tokenizer *tokenizer, const char *name, const char *data,

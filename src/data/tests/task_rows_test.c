@@ -296,6 +296,18 @@ static void targets_are_for_the_decoder(void **state)
     same(r.ids, (const int32_t[]){CLS, 5, SEP}, 3);
     same(labels, (const int32_t[]){CLS, 6, SEP}, 3);
     sw_dataset_close(d);
+    static const char turned[] = "{\"translation\": {\"en\": \"a\", \"ro\": \"b\"}}\n"
+                                 "{\"translation\": {\"ro\": \"b\", \"en\": \"a\"}}\n";
+    d = in_order(&task, "a.jsonl", turned); /* the first record says from which to which */
+    fetch(d, 0, 2, inputs, 2);
+    same(r.ids + T, (const int32_t[]){CLS, 5, SEP}, 3);
+    sw_dataset_close(d);
+    refuses(&task, "a.jsonl",
+            "{\"translation\": {\"en\": \"a\", \"ro\": \"b\"}}\n"
+            "{\"translation\": {\"en\": \"a\", \"de\": \"b\"}}\n",
+            "a.jsonl line 2: no \"ro\"");
+    refuses(&task, "a.jsonl", "{\"translation\": {\"en\": \"a\", \"ro\": \"b\", \"de\": \"c\"}}\n",
+            "line 1: \"translation\" has 3 languages, wanted two, or --text-column");
     task.text_columns[0] = "ro";
     task.label_column = "en";
     d = in_order(&task, "a.jsonl", "{\"translation\": {\"en\": \"a\", \"ro\": \"b\"}}\n");
@@ -303,6 +315,15 @@ static void targets_are_for_the_decoder(void **state)
     same(r.ids, (const int32_t[]){CLS, 6, SEP}, 3);
     sw_dataset_close(d);
     task = (struct sw_task_data){.name = "seq2seq", .target_len = U};
+    const int32_t eos = bert->eos;
+    bert->single.n_items--; /* a template that ends no text */
+    bert->eos = SEP;
+    d = in_order(&task, "a.jsonl", "{\"document\": \"a\", \"summary\": \"c\"}\n");
+    fetch(d, 0, 1, inputs, 2);
+    same(r.ids, (const int32_t[]){CLS, 5, SEP, 0}, 4);
+    same(labels, (const int32_t[]){CLS, 7, SEP, I}, 4);
+    sw_dataset_close(d);
+    bert->eos = eos;
     refuses(&task, "a.jsonl",
             "{\"document\": \"a\", \"summary\": \"a\"}\n"
             "{\"document\": \"a\", \"summary\": \"c d e f g h a\"}\n"
@@ -344,6 +365,33 @@ static void answers_are_places_in_windows(void **state)
             "{\"data\": [{\"paragraphs\": [{\"context\": \"a b\", \"qas\": [{\"id\": \"q\", "
             "\"question\": \"h h h h h\", \"answers\": []}]}]}]}",
             "beside the question's 5 tokens a row of 12 has room for 4");
+    refuses(&task, "a.jsonl",
+            "{\"question\": \"h\", \"context\": \"a b\", \"answers\": {\"text\": [\"b\"], "
+            "\"answer_start\": [\"2\"]}}\n",
+            "a.jsonl line 1: in \"answers\" a \"answer_start\" is a string, wanted an integer");
+    refuses(&task, "a.jsonl",
+            "{\"question\": \"h\", \"context\": \"a b\", \"answers\": {\"text\": [3], "
+            "\"answer_start\": [2]}}\n",
+            "a.jsonl line 1: in \"answers\" a \"text\" is an integer, wanted a string");
+}
+
+/* A row has room for each text once: a template that repeats one would write behind it. */
+static void templates_have_each_text_once(void **state)
+{
+    (void)state;
+    const struct sw_task_data task = {.name = "classify", .n_labels = 2};
+    struct sw_template *const templates[] = {bert ? &bert->single : NULL,
+                                             bert ? &bert->pair : NULL};
+    static const char *const why[] = {"template for a text has the first text 2 times",
+                                      "template for two texts has the first text 2 times"};
+    if (!bert) {
+        skip();
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sw_template_add(templates[i], SW_TEMPLATE_FIRST, -1, 0), SW_OK);
+        refuses(&task, "a.jsonl", "{\"text\": \"a\", \"label\": 1}\n", why[i]);
+        templates[i]->n_items--;
+    }
 }
 
 static void masked_rows_differ_by_sample_alone(void **state)
@@ -514,9 +562,21 @@ static void classes_are_found_in_the_data(void **state)
     assert_string_equal(list.names[0], "9");
     assert_string_equal(list.names[1], "10");
     sw_label_list_fini(&list);
+    path = sw_test_write_text(0, "a.csv", "text,label\na,x\nb,\n");
+    assert_int_equal(sw_labels_find(&options, &list), SW_E_FORMAT); /* a value that is missing */
+    assert_non_null(strstr(sw_error_message(), "a.csv line 3: a label is empty"));
     path = sw_test_write_text(0, "a.jsonl", "{\"text\": \"a\", \"label\": 4}\n");
     assert_int_equal(sw_labels_find(&options, &list), SW_OK);
     assert_true(list.n == 5 && !list.names);
+    sw_label_list_fini(&list);
+    const struct sw_task_data values = {.name = "regression"};
+    options.task = &values; /* a number is no class */
+    assert_int_equal(sw_labels_find(&options, &list), SW_OK);
+    assert_true(list.n == 0 && !list.names);
+    sw_label_list_fini(&list);
+    path = sw_test_write_text(0, "a.jsonl", "{\"text\": \"a\", \"label\": [4, 2, 0.5]}\n");
+    assert_int_equal(sw_labels_find(&options, &list), SW_OK);
+    assert_true(list.n == 3 && !list.names);
     sw_label_list_fini(&list);
     options.task = &words;
     path =
@@ -529,6 +589,17 @@ static void classes_are_found_in_the_data(void **state)
     path = sw_test_write_text(0, "b.jsonl", "{\"tokens\": [], \"tags\": [\"B-X\", 3]}\n");
     assert_int_equal(sw_labels_find(&options, &list), SW_E_FORMAT);
     assert_non_null(strstr(sw_error_message(), "classes by name (\"B-X\") and by number (3)"));
+    const struct sw_task_data bits = {.name = "multi-label"};
+    options.task = &bits;
+    path = sw_test_write_text(0, "b.jsonl",
+                              "{\"text\": \"\", \"labels\": [\"x\"]}\n"
+                              "{\"text\": \"\", \"labels\": [0, 1, 1]}\n");
+    assert_int_equal(sw_labels_find(&options, &list), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "by name (\"x\") and by number (lists of 3)"));
+    path = sw_test_write_text(0, "b.jsonl", "{\"text\": \"\", \"label\": 9223372036854775807}\n");
+    options.task = &classes;
+    assert_int_equal(sw_labels_find(&options, &list), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "b.jsonl line 1: the label 9223372036854775807"));
 }
 
 static void lack_of_memory_is_said(void **state)
@@ -569,6 +640,7 @@ int main(void)
         cmocka_unit_test(words_are_aligned_as_recorded),
         cmocka_unit_test(targets_are_for_the_decoder),
         cmocka_unit_test(answers_are_places_in_windows),
+        cmocka_unit_test(templates_have_each_text_once),
         cmocka_unit_test(masked_rows_differ_by_sample_alone),
         cmocka_unit_test(spans_put_back_are_the_text),
         cmocka_unit_test(images_are_scaled_bytes),
