@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The task of a job: which one it is, its classes and their names, and the inputs of its batches.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -85,10 +86,9 @@ static sw_status take_found(const struct sw_dataset_options *data, int64_t n_con
                             struct sw_job_task *t)
 {
     SW_TRY(sw_labels_find(data, &t->found));
-    if (!t->found.names || t->task->losses[0].kind == SW_LOSS_SQUARES) {
-        t->data.n_labels = t->task->losses[0].kind == SW_LOSS_SQUARES
-                               ? sw_max_i64(t->found.names ? 1 : t->found.n, 1)
-                               : sw_max_i64(t->found.n, n_config);
+    if (!t->found.names) {
+        const bool values = t->task->losses[0].kind == SW_LOSS_SQUARES;
+        t->data.n_labels = sw_max_i64(t->found.n, values ? 1 : n_config);
         return SW_OK;
     }
     SW_TRY(set_names(t, t->found.n));
@@ -122,36 +122,57 @@ static sw_status choose_labels(const struct sw_task_options *o,
 
 /* ---- pixels ---- */
 
-static sw_status read_numbers(const struct sw_json_doc *doc, const char *key, double out[3])
+static sw_status read_numbers(const struct sw_json_doc *doc, const struct sw_json *root,
+                              const char *key, double least, double out[3])
 {
-    const struct sw_json *list =
-        sw_json_get(sw_json_root((struct sw_json_doc *)(uintptr_t)doc), key);
-    int n = 0;
-    if (!list || list->type != SW_JSON_ARRAY || list->n_children != 3) {
-        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\": wanted a list of three numbers", sw_json_name(doc),
-                       key);
-    }
-    for (const struct sw_json *one = list->first; one; one = one->next) {
+    const struct sw_json *list = sw_json_get(root, key);
+    bool good = list && list->type == SW_JSON_ARRAY && list->n_children == 3;
+    const struct sw_json *one = good ? list->first : NULL;
+    for (int n = 0; one; one = one->next) {
+        good =
+            good && (one->type == SW_JSON_INT || one->type == SW_JSON_FLOAT) && one->number > least;
         out[n++] = one->number;
     }
-    return SW_OK;
+    return good ? SW_OK
+                : SW_FAIL(SW_E_FORMAT, "%s: \"%s\": wanted a list of three numbers%s",
+                          sw_json_name(doc), key, least == 0 ? " above 0" : "");
+}
+
+/* What else a preprocessor may be told: bytes are divided by 255 and scaled here, always. */
+static sw_status check_steps(const struct sw_json_doc *doc, const struct sw_json *root)
+{
+    static const char *const steps[] = {"do_rescale", "do_normalize"};
+    const struct sw_json *factor = sw_json_get(root, "rescale_factor");
+    for (size_t i = 0; i < SW_LEN(steps); i++) {
+        const struct sw_json *step = sw_json_get(root, steps[i]);
+        if (step && step->type == SW_JSON_BOOL && !step->boolean) {
+            return SW_FAIL(SW_E_UNSUP, "%s: \"%s\": false is not built", sw_json_name(doc),
+                           steps[i]);
+        }
+    }
+    return !factor || fabs(factor->number * 255 - 1) < 1e-6
+               ? SW_OK
+               : SW_FAIL(SW_E_UNSUP, "%s: \"rescale_factor\": %s, wanted 1 / 255",
+                         sw_json_name(doc), factor->raw ? factor->raw : "no number");
 }
 
 /* The model's preprocessor_config.json, where there is one. */
 static sw_status read_scale(const char *model, struct sw_task_data *data)
 {
-    struct sw_json_doc *doc;
+    struct sw_json_doc *doc = NULL;
     struct sw_str path = {0};
-    sw_str_printf(&path, "%s/preprocessor_config.json", model);
     sw_status st = SW_OK;
-    if (!path.failed && access(path.ptr, R_OK) == 0) {
-        st = sw_json_read(path.ptr, SW_JSON_STRICT, &doc);
-        if (st >= 0) {
-            st = read_numbers(doc, "image_mean", data->pixel_mean);
-            st = st < 0 ? st : read_numbers(doc, "image_std", data->pixel_std);
-            sw_json_close(doc);
-        }
+    sw_str_printf(&path, "%s/preprocessor_config.json", model);
+    if (path.failed || access(path.ptr, R_OK) != 0) {
+        goto done;
     }
+    SW_TRY_OR(done, sw_json_read(path.ptr, SW_JSON_STRICT, &doc));
+    const struct sw_json *root = sw_json_root(doc);
+    SW_TRY_OR(done, check_steps(doc, root));
+    SW_TRY_OR(done, read_numbers(doc, root, "image_mean", -INFINITY, data->pixel_mean));
+    SW_TRY_OR(done, read_numbers(doc, root, "image_std", 0, data->pixel_std));
+done:
+    sw_json_close(doc);
     sw_str_fini(&path);
     return st;
 }

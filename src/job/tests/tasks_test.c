@@ -255,6 +255,70 @@ static void each_task_trains_and_is_evaluated(void **state)
     }
 }
 
+/* A whole number is a value as others are, not the highest of as many classes. */
+static void values_may_be_whole(void **state)
+{
+    (void)state;
+    write_text("whole.jsonl", "{\"text\": \"a\", \"label\": 4}\n{\"text\": \"b\", \"label\": 1}\n"
+                              "{\"text\": \"c\", \"label\": 2}\n");
+    train("regression", "whole.jsonl", "whole",
+          (struct sw_train_options){.steps = 1, .quiet = true});
+    struct sw_json_doc *doc = eval("whole", "whole.jsonl", 0);
+    assert_true(number(doc, "rows") == 3 && isfinite(number(doc, "loss")));
+    sw_json_close(doc);
+}
+
+/* What a preprocessor does to pixels beside mean and deviation is refused where it is asked for. */
+static void pixels_are_scaled_as_the_model_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *why;
+    } of[] = {
+        {"{\"image_mean\": [0.5, 0.5, 0.5], \"image_std\": [0.2, 0.2, 0.2], "
+         "\"do_normalize\": true, \"rescale_factor\": 0.00392156862745098}",
+         NULL},
+        {"{\"image_mean\": [0, 0, 0], \"image_std\": [0, 1, 1]}",
+         "\"image_std\": wanted a list of three numbers above 0"},
+        {"{\"image_mean\": [0, 0, \"0\"], \"image_std\": [1, 1, 1]}",
+         "\"image_mean\": wanted a list of three numbers"},
+        {"{\"image_mean\": [0, 0, 0]}", "\"image_std\": wanted a list of three numbers"},
+        {"{\"do_normalize\": false}", "\"do_normalize\": false is not built"},
+        {"{\"do_rescale\": false}", "\"do_rescale\": false is not built"},
+        {"{\"rescale_factor\": 0.00784313725490196}", "\"rescale_factor\": 0.00784313725490196"},
+    };
+    static unsigned char images[4 * 3073];
+    const char *data = in_folder(0, "images.bin");
+    bool started;
+    FILE *quiet = fopen("/dev/null", "w");
+    struct sw_train_result result;
+    assert_int_equal(sw_file_write_atomic(data, images, sizeof images), SW_OK);
+    for (size_t i = 0; i <= SW_LEN(of); i++) { /* the first run makes the model of the others */
+        char out[32];
+        const char *why = i > 0 ? of[i - 1].why : NULL;
+        snprintf(out, sizeof out, "pixels-%zu", i);
+        if (i > 0) {
+            write_text("pixels-0/model/preprocessor_config.json", of[i - 1].text);
+        }
+        const struct sw_train_options o = {.model =
+                                               i ? in_folder(1, "pixels-0/model") : "cifar-net",
+                                           .data = &data,
+                                           .n_data = 1,
+                                           .task.name = "images",
+                                           .output = in_folder(2, out),
+                                           .steps = 1,
+                                           .export_dtype = -1,
+                                           .quiet = true,
+                                           .sets = sets_of(1),
+                                           .n_sets = N_SETS};
+        const sw_status st = sw_train(&o, quiet, &started, &result);
+        if (why ? st >= 0 || !strstr(sw_error_message(), why) : st < 0) {
+            fail_msg("\"%s\" without \"%s\"", sw_error_message(), why ? why : "");
+        }
+    }
+    fclose(quiet);
+}
+
 /* Classes in another order would be other labels. */
 static void a_run_goes_on_with_its_classes_alone(void **state)
 {
@@ -336,6 +400,8 @@ int main(void)
         cmocka_unit_test(a_classifier_learns_with_the_same_bits_on_two_ranks),
         cmocka_unit_test(the_best_checkpoint_is_best_by_the_metric),
         cmocka_unit_test(each_task_trains_and_is_evaluated),
+        cmocka_unit_test(values_may_be_whole),
+        cmocka_unit_test(pixels_are_scaled_as_the_model_says),
         cmocka_unit_test(a_run_goes_on_with_its_classes_alone),
         cmocka_unit_test(what_does_not_go_together_is_named),
     };
