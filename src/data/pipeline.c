@@ -29,6 +29,7 @@ static void close(struct sw_tokenizer *tokenizer)
     sw_str_fini(&self->scratch);
     sw_free(self->entries);
     sw_free(self->special);
+    sw_free(self->decoded);
     sw_tokenizer_fini(&self->super);
     sw_free(self);
 }
@@ -456,6 +457,22 @@ static const struct sw_vocab_token *token_of(const struct sw_pipeline *self, int
     return token ? token : sw_vocab_token(&self->vocab, id);
 }
 
+/* What a token decodes to: an added one that is searched in normalised text, to that form. */
+static const struct sw_vocab_token *text_of(const struct sw_pipeline *self, int32_t id)
+{
+    const bool other = id < self->added.n_ids && self->decoded[id].text;
+    return other ? &self->decoded[id] : token_of(self, id);
+}
+
+/* By the text: a special token in another form is a text as others are. */
+static bool is_skipped(const struct sw_pipeline *self, int32_t id)
+{
+    if (id < self->added.n_ids && self->decoded[id].text) {
+        id = sw_vocab_find(&self->added, self->decoded[id].text, self->decoded[id].len);
+    }
+    return id >= 0 && self->special[id];
+}
+
 static void append_bytes(const struct sw_pipeline *self, const struct sw_texts *tokens,
                          struct sw_str *out)
 {
@@ -475,8 +492,8 @@ static sw_status list_tokens(const struct sw_pipeline *self, const int32_t *ids,
 {
     const bool spaced = self->decoder.n_steps == 0 && self->kind != SW_MODEL_BYTE_BPE;
     for (int64_t i = 0; i < n_ids; ++i) {
-        if (!(skip_special && self->special[ids[i]])) {
-            const struct sw_vocab_token *token = token_of(self, ids[i]);
+        if (!(skip_special && is_skipped(self, ids[i]))) {
+            const struct sw_vocab_token *token = text_of(self, ids[i]);
             if (spaced && out->n > 0) {
                 sw_str_putc(&out->bytes, ' ');
             }
@@ -596,6 +613,14 @@ static sw_status normalize_entry(struct sw_pipeline *self, struct sw_added_token
     return SW_OK;
 }
 
+static void keep_form(struct sw_pipeline *self, const struct sw_added_token *token)
+{
+    const struct sw_vocab_token *as_given = sw_vocab_token(&self->added, token->id);
+    if (token->len != as_given->len || memcmp(token->text, as_given->text, token->len) != 0) {
+        self->decoded[token->id] = (struct sw_vocab_token){token->text, token->len};
+    }
+}
+
 /* The entries with this value of `normalized`, as a set. */
 static sw_status build_set(struct sw_pipeline *self, bool normalized, struct sw_added_set *set)
 {
@@ -608,6 +633,7 @@ static sw_status build_set(struct sw_pipeline *self, bool normalized, struct sw_
             tokens[n] = self->entries[i].token;
             if (normalized) {
                 SW_TRY(normalize_entry(self, &tokens[n]));
+                keep_form(self, &tokens[n]);
             }
             n += tokens[n].len > 0;
         }
@@ -634,6 +660,9 @@ sw_status sw_pipeline_finish(struct sw_pipeline *tokenizer)
         return SW_FAIL(SW_E_FORMAT, "the vocabulary is empty");
     }
     SW_TRY(sw_normalizer_check(&tokenizer->normalizer));
+    tokenizer->decoded =
+        sw_alloc_zero("tokenizer", (size_t)tokenizer->added.n_ids + 1, sizeof(*tokenizer->decoded));
+    SW_TRY_ALLOC(tokenizer->decoded, "the added tokens");
     SW_TRY(build_set(tokenizer, false, &tokenizer->raw));
     SW_TRY(build_set(tokenizer, true, &tokenizer->normalized));
     SW_TRY(check_template(tokenizer, &tokenizer->super.single));

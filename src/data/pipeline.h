@@ -39,8 +39,9 @@ struct sw_pipeline {
     size_t n_entries;
     struct sw_added_set raw, normalized; /* entries, searched before and after the normalizer */
     struct sw_arena texts;               /* normalised forms of entries */
-    bool *special;                       /* [vocab_size] left out when special tokens are skipped */
-    struct sw_str scratch;               /* normalised text */
+    struct sw_vocab_token *decoded; /* [added.n_ids] of entries in another form; text NULL: none */
+    bool *special;                  /* [vocab_size] left out when special tokens are skipped */
+    struct sw_str scratch;          /* normalised text */
 };
 
 sw_status sw_pipeline_open(struct sw_pipeline **out);

@@ -192,6 +192,32 @@ static void added_tokens_after_the_normalizer(void **state)
     check_case(&file, "HEY hey YOU you", "<300> <300> <301> you");
 }
 
+/* As the library does: a token that is searched in its normalised form is written so, and a special
+ * one then is no longer the text that is left out. */
+static void added_tokens_decode_to_their_form(void **state)
+{
+    (void)state;
+    if (!SW_HAVE_UTF8PROC) {
+        skip();
+    }
+    struct file file = plain;
+    const int32_t ids[] = {300, 301, 302, 303};
+    char *text;
+    file.normalizer = "{\"type\":\"Lowercase\"}";
+    file.added = "[{\"id\":300,\"content\":\"Hey\",\"normalized\":true,\"special\":false},"
+                 "{\"id\":301,\"content\":\"YOU\",\"normalized\":false,\"special\":false},"
+                 "{\"id\":302,\"content\":\"[M]\",\"normalized\":true,\"special\":true},"
+                 "{\"id\":303,\"content\":\"[R]\",\"normalized\":false,\"special\":true}]";
+    struct sw_tokenizer *tokenizer = open_file(&file);
+    assert_int_equal(sw_tokenizer_decode(tokenizer, ids, 4, false, &text, NULL), SW_OK);
+    assert_string_equal(text, "heyYOU[m][R]");
+    sw_text_free(text);
+    assert_int_equal(sw_tokenizer_decode(tokenizer, ids, 4, true, &text, NULL), SW_OK);
+    assert_string_equal(text, "heyYOU[m]");
+    sw_text_free(text);
+    sw_tokenizer_close(tokenizer);
+}
+
 static void decoding_skips_special_tokens(void **state)
 {
     (void)state;
@@ -524,6 +550,7 @@ int main(void)
         cmocka_unit_test(normalizers),
         cmocka_unit_test(added_tokens),
         cmocka_unit_test(added_tokens_after_the_normalizer),
+        cmocka_unit_test(added_tokens_decode_to_their_form),
         cmocka_unit_test(decoding_skips_special_tokens),
         cmocka_unit_test(templates),
         cmocka_unit_test(roles_of_tokens),
