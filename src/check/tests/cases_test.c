@@ -205,16 +205,23 @@ static void recorded_optimizers_pass_or_are_refused_by_name(void **state)
 
 enum how { AS_IT_WAS, VALUE, NOT_A_NUMBER, SHORTER, ONE_MORE, EMPTY };
 
+static void copy_to(const char *from, const char *to, const char *name)
+{
+    char source[TEST_PATH_CAP], path[TEST_PATH_CAP], *data = NULL;
+    size_t len = 0;
+    test_join(source, from, name);
+    test_join(path, to, name);
+    assert_int_equal(sw_file_read(source, &data, &len), SW_OK);
+    assert_int_equal(sw_file_write_atomic(path, data, len), SW_OK);
+    sw_free(data);
+}
+
 /* Copies a file of gpt2_tied beside the spoiled recording. */
 static void copy_file(const char *name)
 {
-    char from[TEST_PATH_CAP], to[TEST_PATH_CAP], *data = NULL;
-    size_t len = 0;
-    snprintf(from, sizeof from, "%s/gpt2_tied/%s", own, name);
-    test_join(to, spoiled, name);
-    assert_int_equal(sw_file_read(from, &data, &len), SW_OK);
-    assert_int_equal(sw_file_write_atomic(to, data, len), SW_OK);
-    sw_free(data);
+    char from[TEST_PATH_CAP];
+    test_join(from, own, "gpt2_tied");
+    copy_to(from, spoiled, name);
 }
 
 static void write_tensor(struct sw_safetensors_writer *writer, int64_t i,
@@ -312,6 +319,70 @@ static void a_spoiled_recording_fails(void **state)
         assert_non_null(strstr(text, "FAIL"));
         free(text);
     }
+}
+
+/* The recording in `from`, with the last value of "after_*.NAME" wrong and hidden by one mask. */
+static void mask_last(const char *from, const char *to, const char *name)
+{
+    struct sw_safetensors *file = NULL;
+    struct sw_safetensor_spec specs[256];
+    struct sw_safetensors_writer *writer = NULL;
+    const struct sw_safetensors_options options = {0};
+    char mask_name[128];
+    snprintf(mask_name, sizeof mask_name, "after_mask.%s", name);
+    assert_int_equal(sw_safetensors_open(from, &file), SW_OK);
+    const int64_t n = sw_safetensors_count(file);
+    assert_true(n + 1 < (int64_t)SW_LEN(specs));
+    bool hidden[256] = {0};
+    for (int64_t i = 0; i < n; i++) {
+        const struct sw_safetensor *tensor = sw_safetensors_at(file, i);
+        const char *dot = strchr(tensor->name, '.');
+        hidden[i] = strncmp(tensor->name, "after_", 6) == 0 && dot && strcmp(dot + 1, name) == 0;
+        specs[i] = (struct sw_safetensor_spec){tensor->name, tensor->dtype, tensor->shape};
+        specs[n] =
+            hidden[i] ? (struct sw_safetensor_spec){mask_name, SW_U8, tensor->shape} : specs[n];
+    }
+    assert_int_equal(sw_safetensors_create(to, specs, n + 1, &options, &writer), SW_OK);
+    for (int64_t i = 0; i < n; i++) {
+        const struct sw_safetensor *tensor = sw_safetensors_at(file, i);
+        write_tensor(writer, i, tensor, tensor->bytes, hidden[i] ? VALUE : AS_IT_WAS);
+    }
+    unsigned char mask[256];
+    const int64_t n_mask = sw_shape_elems(&specs[n].shape);
+    assert_in_range(n_mask, 1, sizeof mask);
+    memset(mask, 1, (size_t)n_mask);
+    mask[n_mask - 1] = 0;
+    assert_int_equal(sw_safetensors_write(writer, n, 0, mask, (size_t)n_mask), SW_OK);
+    assert_int_equal(sw_safetensors_commit(writer), SW_OK);
+    sw_safetensors_writer_close(writer);
+    sw_safetensors_close(file);
+}
+
+/* A case of two trainings, of which a mask without the name of one is of both. */
+static void one_mask_is_for_all_runs(void **state)
+{
+    static const char *const files[] = {"config.json", "model.safetensors", "reference.json"};
+    char from[TEST_PATH_CAP], to[TEST_PATH_CAP], source[TEST_PATH_CAP], path[TEST_PATH_CAP];
+    (void)state;
+    if (!test_fixture_folder("rnn/bi_lstm", from)) {
+        skip();
+    }
+    test_join(to, spoiled, "masked");
+    assert_int_equal(sw_mkdirs(to), SW_OK);
+    for (size_t i = 0; i < SW_LEN(files); i++) {
+        copy_to(from, to, files[i]);
+    }
+    test_join(source, from, "reference.safetensors");
+    test_join(path, to, "reference.safetensors");
+    mask_last(source, path, "classifier.bias");
+    const bool passed = passes(to);
+    assert_int_equal(unlink(path), 0);
+    for (size_t i = 0; i < SW_LEN(files); i++) {
+        test_join(path, to, files[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(rmdir(to), 0);
+    assert_true(passed);
 }
 
 /* Batches that are too small could not be run at all: refused, by name. */
@@ -446,6 +517,7 @@ int main(void)
         cmocka_unit_test(own_optimizers_pass),
         cmocka_unit_test(recorded_optimizers_pass_or_are_refused_by_name),
         cmocka_unit_test(a_spoiled_recording_fails),
+        cmocka_unit_test(one_mask_is_for_all_runs),
         cmocka_unit_test(a_short_batch_is_refused),
         cmocka_unit_test(an_empty_tensor_is_refused),
         cmocka_unit_test(keys_of_another_type_are_refused),
