@@ -169,6 +169,8 @@ static sw_status one_step(struct trace *t, int64_t s, double lr)
                     t->rule.attrs.kind == SW_UPDATE_SGD ? t->rule.momentum : rates.beta1);
     sw_executor_set(t->executor, SW_SCALAR_BETA2, rates.beta2);
     sw_executor_set(t->executor, SW_SCALAR_STEP, (double)(s + 1));
+    sw_executor_set(t->executor, SW_SCALAR_SQUARES_KEPT,
+                    sw_update_squares_kept(&t->rule.attrs, (double)(s + 1)));
     int32_t phase = 0; /* there is nothing to compute before the update */
     return sw_executor_walk(t->executor, NULL, &phase, t->plan->step.n_phases);
 }

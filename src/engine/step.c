@@ -139,6 +139,7 @@ static void set_rates(struct sw_engine *e)
     struct engine_optimizer *o = &e->optimizer;
     struct sw_executor *ex = e->executor;
     const double share = sw_engine_loss_share(&e->loss, &e->sizes);
+    const double t = (double)(e->progress.applied + 1);
     sw_engine_next_rates(o, e->progress.applied);
     sw_executor_set(ex, SW_SCALAR_GRAD_FACTOR, share / o->scaler.scale);
     sw_executor_set(ex, SW_SCALAR_OVERFLOW_FACTOR, share);
@@ -146,7 +147,8 @@ static void set_rates(struct sw_engine *e)
     sw_executor_set(ex, SW_SCALAR_BETA1,
                     o->rule.attrs.kind == SW_UPDATE_SGD ? o->rule.momentum : o->rates.beta1);
     sw_executor_set(ex, SW_SCALAR_BETA2, o->rates.beta2);
-    sw_executor_set(ex, SW_SCALAR_STEP, (double)(e->progress.applied + 1));
+    sw_executor_set(ex, SW_SCALAR_STEP, t);
+    sw_executor_set(ex, SW_SCALAR_SQUARES_KEPT, sw_update_squares_kept(&o->rule.attrs, t));
     sw_executor_set(ex, SW_SCALAR_CLIP, 1);
     sw_executor_set(ex, SW_SCALAR_SKIP, 0);
 }

@@ -31,6 +31,7 @@ int64_t sw_piece_rows(const struct sw_shape *shape);
     X(STEP)          /* applied optimizer steps so far plus 1: t of Adam's bias correction */ \
     X(CORRECTION1)   /* 1 - BETA1^STEP: of sw_scalars_complete */ \
     X(CORRECTION2)   /* 1 - BETA2^STEP */ \
+    X(SQUARES_KEPT)  /* ADAFACTOR: what means of squares keep of themselves */ \
     X(NORM)          /* out: global gradient norm before clipping, unscaled */ \
     X(CLIP)          /* out: factor on the gradients, at most 1 */ \
     X(SKIP)          /* out: 1 = overflow, the update is not run                                  */
@@ -44,6 +45,9 @@ enum sw_scalar {
 /* Sets what follows from the others, before a table goes to a device: powers are computed once, by
  * the host, so that all devices have the same. */
 void sw_scalars_complete(double scalars[SW_SCALAR_COUNT]);
+
+/* SQUARES_KEPT of step t: 1 - t^decay_rate. */
+double sw_update_squares_kept(const struct sw_update_attrs *attrs, double t);
 
 /* What an update takes from the table: with the factors of its parameter's group, and the size of a
  * step, which has the corrections that stand in front of the direction. */

@@ -339,8 +339,9 @@ struct sw_update_attrs {
     bool eps_inside_sqrt;        /* LAMB */
     double min_coeff, max_coeff; /* LAMB: bounds of the trust ratio */
     double lr_decay, initial;    /* ADAGRAD: of the rate; what the sum of squares begins with */
-    /* ADAFACTOR: the least scale, the power that means of squares decay by, the largest rms of a
-     * direction; the rate is a factor of the parameter's scale */
+    /* ADAFACTOR: the least scale, the power that means of squares decay by (of the scalar
+     * SQUARES_KEPT), the largest rms of a direction; the rate is a factor of the parameter's
+     * scale */
     double least_scale, decay_rate, clip_threshold;
     bool scale_parameter;
     /* of the group that a parameter is in: a factor of the rate, betas in place of the table's;

@@ -12,6 +12,11 @@ void sw_scalars_complete(double scalars[SW_SCALAR_COUNT])
     scalars[SW_SCALAR_CORRECTION2] = 1 - pow(scalars[SW_SCALAR_BETA2], t);
 }
 
+double sw_update_squares_kept(const struct sw_update_attrs *attrs, double t)
+{
+    return 1 - pow(t, attrs->decay_rate);
+}
+
 static double power(double base, int64_t n)
 {
     double result = 1;

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scalars of an Adafactor step, for every kernel: how fast means decay, and how far a parameter
-// moves, from exact sums over the whole tensor.
+// How far a parameter moves in an Adafactor step, for every kernel: from exact sums over the whole
+// tensor.
 #include <math.h>
 
 #include "device/cpu/cpu.h"
-
-double sw_cpu_adafactor_decay(const struct sw_update_attrs *attrs, const double *scalars)
-{
-    return 1 - pow(scalars[SW_SCALAR_STEP], attrs->decay_rate);
-}
 
 /* Not a number where an element is not finite or too large. */
 static double rms(const int64_t *stats, int64_t n)

@@ -66,8 +66,6 @@ double sw_cpu_muon_step(const struct sw_op_desc *desc, double lr);
 
 /* ---- Adafactor's scalars (adafactor.c) ---- */
 
-/* What the means of squares keep of themselves in this step: 1 - t^decay_rate. */
-double sw_cpu_adafactor_decay(const struct sw_update_attrs *attrs, const double *scalars);
 struct cpu_adafactor_step {
     double lr, size; /* with the scale of the parameter; and with the clipping of its direction */
 };

@@ -29,7 +29,7 @@ static struct job job_of(const struct cpu_call *call, int n_made)
 {
     const struct sw_update_op_attrs *of = &call->desc->op->attrs.update;
     const int last = of->rule.n_states, n_squares = of->matrices > 0 ? 2 : 1;
-    const double decay = sw_cpu_adafactor_decay(&of->rule, call->scalars);
+    const double kept = call->scalars[SW_SCALAR_SQUARES_KEPT];
     struct job job = {.call = call,
                       .vector = call->prepared,
                       .of = of,
@@ -39,8 +39,8 @@ static struct job job_of(const struct cpu_call *call, int n_made)
                       .mean = of->rule.beta1 != 0 ? call->in[last - n_squares] : NULL,
                       .square = of->matrices > 0 ? NULL : call->in[last],
                       .kept = {call->in[last - 1], call->in[last]},
-                      .mean_of_old = (float)decay,
-                      .mean_of_new = (float)(1 - decay)};
+                      .mean_of_old = (float)kept,
+                      .mean_of_new = (float)(1 - kept)};
     sw_cpu_streams_of(&job.streams, call, 1 + last + n_made, of->n_elems);
     return job;
 }

@@ -1152,6 +1152,8 @@ static void adafactor_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtyp
                                         .weight_decay = variant % 3 == 0 ? 0.1 : 0,
                                         .has_betas = true,
                                         .beta1 = variant % 2 ? 0.9 : 0};
+    c->scalars[SW_SCALAR_SQUARES_KEPT] =
+        sw_update_squares_kept(&of->rule, c->scalars[SW_SCALAR_STEP]);
     of->whole = sw_shape_elems(whole);
     of->origin = is_slice ? 960 - 480 * (variant == ADAFACTOR_SLICE) : 0;
     of->n_elems = variant == ADAFACTOR_PADDED ? 0 : sw_shape_elems(&shape);
