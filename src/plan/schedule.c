@@ -130,11 +130,9 @@ static sw_status choose_kernel(const struct pass *p, const struct sw_ir_op *op,
         return SW_FAIL(SW_E_NOMEM, "out of host memory for a kernel of %s", sw_ir_op_name(op));
     }
     if (!out->supported) {
-        const bool coded = sw_ir_attrs(op) == SW_ATTRS_UPDATE && sw_update_codes(&desc) > 0;
-        return SW_FAIL(SW_E_UNSUP, "no kernel on this device for %s (%s%s) in %s",
-                       sw_ir_op_name(op),
+        return SW_FAIL(SW_E_UNSUP, "no kernel on this device for %s (%s) in %s", sw_ir_op_name(op),
                        op->n_in > 0 ? sw_dtype_name(desc.in[0].dtype) : "no input",
-                       coded ? ", moments of 8 bits" : "", sw_ir_where(ir, op));
+                       sw_ir_where(ir, op));
     }
     p->program->flops += sw_op_flops(&desc) * sw_ir_pieces(ir, op);
     return SW_OK;

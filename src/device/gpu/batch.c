@@ -19,7 +19,8 @@ static const struct {
 };
 _Static_assert(sizeof(struct gpu_update_many_args) <= 4096 &&
                    sizeof(struct gpu_grad_stats_many_args) <= 4096 &&
-                   sizeof(struct gpu_lamb_many_args) <= 4096,
+                   sizeof(struct gpu_lamb_many_args) <= 4096 &&
+                   sizeof(struct gpu_update_coded_args) <= 4096,
                "CUDA passes no more by value");
 _Static_assert((int)GPU_LINE_WRITTEN >= 4 * (int)GPU_UPDATE_MANY &&
                    (int)GPU_LINE_READ >= (int)GPU_UPDATE_MANY &&
@@ -216,6 +217,19 @@ sw_status sw_gpu_batch_update(const struct gpu_call *call, enum sw_gpu_type type
     many->n = ++line->n;
     line->n_blocks += (int)sw_ceil_div(args->n, GPU_UPDATE_BLOCK);
     return SW_OK;
+}
+
+sw_status sw_gpu_batch_clear_coded(const struct gpu_call *call, enum sw_gpu_type type,
+                                   const struct gpu_update_coded_args *args)
+{
+    struct touched t = {.n_written = 0};
+    add_param(&t, &args->param, args->n, type);
+    for (int k = 0; k < 2; k++) {
+        add_written(&t, args->param.moment[k], args->n, sizeof(uint8_t));
+        add_written(&t, args->scale[k], sw_ceil_div(args->n, GPU_CODE_RUN), sizeof(float));
+    }
+    add_streams(&t, &args->streams, args->n);
+    return clear_way(call, &t);
 }
 
 /* ---- statistics ---- */

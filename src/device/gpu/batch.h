@@ -53,6 +53,9 @@ struct gpu_batch {
  */
 sw_status sw_gpu_batch_update(const struct gpu_call *call, enum sw_gpu_type type,
                               const struct gpu_update_args *args, bool *out_stands);
+/* Launches those of the lines that must come before: with moments of 8 bits none stands there. */
+sw_status sw_gpu_batch_clear_coded(const struct gpu_call *call, enum sw_gpu_type type,
+                                   const struct gpu_update_coded_args *args);
 /* args n: -1 where all streams are row-sparse. */
 sw_status sw_gpu_batch_stats(const struct gpu_call *call, const struct gpu_grad_stats_args *args,
                              bool *out_stands);

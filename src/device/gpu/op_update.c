@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // What moves parameters: sums of gradients, their statistics, the update rules. They give the CPU's
 // bits.
+#include "device/gpu/op_update.h"
+
+#include <string.h>
+
 #include "device/gpu/batch.h"
 
 enum { PART = GPU_UPDATE_PART };
 enum { MOST_BLOCKS = 8192 }; /* of a launch */
 _Static_assert((int)GPU_EXACT_WORDS == SW_EXACT_WORDS && (int)GPU_STATS_WORDS == SW_STATS_WORDS &&
-                   (int)GPU_RUN == SW_SQUARES_RUN && GPU_MAX_STREAMS >= SW_MAX_INPUTS - 1,
+                   (int)GPU_RUN == SW_SQUARES_RUN && GPU_MAX_STREAMS >= SW_MAX_INPUTS - 1 &&
+                   (int)GPU_CODE_RUN == SW_CODE_RUN && (int)GPU_SIGNED_ZERO == SW_SIGNED_ZERO &&
+                   (int)GPU_SIGNED_STEPS == SW_SIGNED_STEPS &&
+                   (int)GPU_UNSIGNED_STEPS == SW_UNSIGNED_STEPS,
                "what kernels know is what the graph says");
 _Static_assert((int)GPU_RULE_ADAM == SW_UPDATE_ADAM && (int)GPU_RULE_SGD == SW_UPDATE_SGD &&
                    (int)GPU_RULE_LAMB == SW_UPDATE_LAMB &&
@@ -24,8 +31,7 @@ static void query_any(const struct gpu_device *dev, const struct sw_op_desc *des
     out->supported = true;
 }
 
-/* Threads with `each` elements at a time go over n of them. */
-static struct gpu_grid update_grid(int64_t n, int64_t each)
+struct gpu_grid sw_gpu_update_grid(int64_t n, int64_t each)
 {
     const int64_t blocks = sw_ceil_div(n, each * GPU_UPDATE_THREADS);
     return (struct gpu_grid){.x = sw_max_i64(1, sw_min_i64(blocks, MOST_BLOCKS))};
@@ -38,8 +44,7 @@ static bool is_index(const struct sw_op_desc *desc, int i)
     return i < desc->op->n_in && desc->in[i].dtype == SW_I32;
 }
 
-/* From input `first` on; elements of a piece begin where sw_update_first says. */
-static struct gpu_streams streams_of(const struct gpu_call *call, int first, bool in_piece)
+struct gpu_streams sw_gpu_streams_of(const struct gpu_call *call, int first, bool in_piece)
 {
     const struct sw_op_desc *desc = call->desc;
     struct gpu_streams s = {.row_elems = 1};
@@ -91,7 +96,7 @@ static sw_status accumulate_rows(const struct gpu_call *call)
                                             .width = width,
                                             .acc_rows = n / width};
     const struct gpu_grid grid = {.x = sw_max_i64(1, sw_min_i64(rows.n_rows, MOST_BLOCKS))};
-    GPU_LAUNCH(call, accumulate_clear, SW_GPU_PLAIN, update_grid(n, PART), &clear);
+    GPU_LAUNCH(call, accumulate_clear, SW_GPU_PLAIN, sw_gpu_update_grid(n, PART), &clear);
     GPU_LAUNCH(call, accumulate_rows, sw_gpu_type_of(desc->in[1].dtype), grid, &rows);
     return SW_OK;
 }
@@ -106,15 +111,15 @@ static sw_status accumulate(const struct gpu_call *call)
     if (is_index(desc, 2)) {
         return accumulate_rows(call);
     }
-    GPU_LAUNCH(call, accumulate, sw_gpu_type_of(desc->in[1].dtype), update_grid(args.n, PART),
-               &args);
+    GPU_LAUNCH(call, accumulate, sw_gpu_type_of(desc->in[1].dtype),
+               sw_gpu_update_grid(args.n, PART), &args);
     return SW_OK;
 }
 const struct gpu_op sw_gpu_accumulate = {.query = accumulate_query, .run = accumulate};
 
 /* ---- statistics ---- */
 
-static sw_status reset_words(const struct gpu_call *call, int64_t *words, int64_t n)
+sw_status sw_gpu_reset_words(const struct gpu_call *call, int64_t *words, int64_t n)
 {
     struct gpu_reset_words_args args = {.words = words, .n = n};
     GPU_LAUNCH(call, reset_words, SW_GPU_PLAIN, sw_gpu_grid_for(n, 64), &args);
@@ -123,7 +128,7 @@ static sw_status reset_words(const struct gpu_call *call, int64_t *words, int64_
 
 static sw_status stats_reset(const struct gpu_call *call)
 {
-    return reset_words(call, call->in[0], SW_STATS_WORDS);
+    return sw_gpu_reset_words(call, call->in[0], SW_STATS_WORDS);
 }
 const struct gpu_op sw_gpu_stats_reset = {.query = query_any, .run = stats_reset};
 
@@ -132,7 +137,7 @@ static sw_status grad_stats(const struct gpu_call *call)
     const struct sw_op_desc *desc = call->desc;
     struct gpu_grad_stats_args args = {.overflow_factor = call->scalars + SW_SCALAR_OVERFLOW_FACTOR,
                                        .stats = call->in[0],
-                                       .streams = streams_of(call, 1, false),
+                                       .streams = sw_gpu_streams_of(call, 1, false),
                                        .n = dense_elems(desc, 1),
                                        .overflow_skips = desc->op->attrs.stats.overflow_skips};
     bool stands;
@@ -141,8 +146,8 @@ static sw_status grad_stats(const struct gpu_call *call)
         return SW_OK;
     }
     if (args.n >= 0) {
-        GPU_LAUNCH(call, grad_stats, SW_GPU_PLAIN, update_grid(args.n, GPU_STATS_RUNS * GPU_RUN),
-                   &args);
+        GPU_LAUNCH(call, grad_stats, SW_GPU_PLAIN,
+                   sw_gpu_update_grid(args.n, GPU_STATS_RUNS * GPU_RUN), &args);
         return SW_OK;
     }
     struct gpu_grad_stats_rows_args rows = {.of = args};
@@ -150,7 +155,7 @@ static sw_status grad_stats(const struct gpu_call *call)
     for (int k = 0; k < args.streams.n; k++) {
         n += args.streams.stream[k].n_rows * args.streams.row_elems;
     }
-    GPU_LAUNCH(call, grad_stats_rows, SW_GPU_PLAIN, update_grid(n, GPU_RUN), &rows);
+    GPU_LAUNCH(call, grad_stats_rows, SW_GPU_PLAIN, sw_gpu_update_grid(n, GPU_RUN), &rows);
     return SW_OK;
 }
 const struct gpu_op sw_gpu_grad_stats = {
@@ -173,7 +178,15 @@ const struct gpu_op sw_gpu_stats_finish = {.query = query_any, .run = stats_fini
 
 /* ---- rules: param, states.., .. ---- */
 
-static void rule_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
+/* Two moments, then the scales of both. */
+static bool are_codes(const struct sw_op_desc *desc)
+{
+    const int i = sw_update_codes(desc);
+    return desc->op->attrs.update.rule.kind == SW_UPDATE_ADAM && desc->in[i + 1].dtype == SW_U8 &&
+           desc->in[i + 2].dtype == SW_F32 && desc->in[i + 3].dtype == SW_F32;
+}
+
+void sw_gpu_rule_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
                        struct sw_kernel_info *out)
 {
     const int n_states = desc->op->attrs.update.rule.n_states;
@@ -184,6 +197,10 @@ static void rule_query(const struct gpu_device *dev, const struct sw_op_desc *de
         const enum sw_dtype wanted = desc->in[0].dtype == SW_BF16 ? SW_I16 : SW_F32;
         out->supported = n_states >= 1 && desc->in[1].dtype == wanted;
     }
+    if (sw_update_codes(desc) > 0) {
+        out->supported = out->supported && are_codes(desc);
+        return;
+    }
     const bool may_be_half = desc->op->attrs.update.rule.kind == SW_UPDATE_ADAM;
     for (int i = 1 + has_master; i <= n_states; i++) { /* moments */
         const bool is_half = may_be_half && desc->in[i].dtype == SW_BF16;
@@ -191,7 +208,7 @@ static void rule_query(const struct gpu_device *dev, const struct sw_op_desc *de
     }
 }
 
-static struct gpu_rule rule_of(const struct gpu_call *call)
+struct gpu_rule sw_gpu_rule_of(const struct gpu_call *call)
 {
     const struct sw_update_attrs *attrs = &call->desc->op->attrs.update.rule;
     return (struct gpu_rule){.eps = attrs->eps,
@@ -214,7 +231,7 @@ static struct gpu_rule rule_of(const struct gpu_call *call)
                              .has_betas = attrs->has_betas};
 }
 
-static struct gpu_rates rates_of(const struct gpu_call *call)
+struct gpu_rates sw_gpu_rates_of(const struct gpu_call *call)
 {
     const double *s = call->scalars;
     return (struct gpu_rates){.grad_factor = s + SW_SCALAR_GRAD_FACTOR,
@@ -229,7 +246,7 @@ static struct gpu_rates rates_of(const struct gpu_call *call)
                               .seed_hi = s + SW_SCALAR_SEED_HI};
 }
 
-static struct gpu_param param_of(const struct gpu_call *call)
+struct gpu_param sw_gpu_param_of(const struct gpu_call *call)
 {
     const struct sw_op *op = call->desc->op;
     const int n_states = op->attrs.update.rule.n_states;
@@ -247,37 +264,68 @@ static struct gpu_param param_of(const struct gpu_call *call)
     return p;
 }
 
+/* Elements of a piece begin inside the parameter, whose states are theirs alone. */
+static struct gpu_param piece_of(const struct gpu_call *call)
+{
+    const struct sw_op_desc *desc = call->desc;
+    struct gpu_param p = sw_gpu_param_of(call);
+    if (gpu_elems(&desc->in[0]) > sw_update_elems(desc)) {
+        p.param = gpu_behind(p.param, desc->op->attrs.update.first, desc->in[0].dtype);
+    }
+    return p;
+}
+
+static sw_status update_coded(const struct gpu_call *call)
+{
+    const struct sw_op_desc *desc = call->desc;
+    const enum sw_gpu_type type = sw_gpu_type_of(desc->in[0].dtype);
+    const int i_scales = sw_update_codes(desc) + 2;
+    struct gpu_update_coded_args args = {
+        .param = piece_of(call),
+        .scale = {call->in[i_scales], call->in[i_scales + 1]},
+        .streams = sw_gpu_streams_of(call, 1 + desc->op->attrs.update.rule.n_states, true),
+        .rule = sw_gpu_rule_of(call),
+        .rates = sw_gpu_rates_of(call),
+        .n = sw_update_elems(desc),
+        .n_coded = sw_update_coded_elems(desc)};
+    memcpy(args.signed_steps, sw_signed_steps, sizeof args.signed_steps);
+    memcpy(args.unsigned_steps, sw_unsigned_steps, sizeof args.unsigned_steps);
+    SW_TRY(sw_gpu_batch_clear_coded(call, type, &args));
+    GPU_LAUNCH(call, update_coded, type, sw_gpu_update_grid(args.n, PART), &args);
+    return SW_OK;
+}
+
 static sw_status update(const struct gpu_call *call)
 {
     const struct sw_op_desc *desc = call->desc;
     const enum sw_dtype dtype = desc->in[0].dtype;
-    struct gpu_update_args args = {
-        .param = param_of(call),
-        .streams = streams_of(call, 1 + desc->op->attrs.update.rule.n_states, true),
-        .rule = rule_of(call),
-        .rates = rates_of(call),
-        .n = sw_update_elems(desc)};
-    if (gpu_elems(&desc->in[0]) > args.n) {
-        args.param.param =
-            (char *)args.param.param + (size_t)desc->op->attrs.update.first * sw_dtype_bytes(dtype);
+    if (sw_update_codes(desc) > 0) {
+        return update_coded(call);
     }
+    struct gpu_update_args args = {
+        .param = piece_of(call),
+        .streams = sw_gpu_streams_of(call, 1 + desc->op->attrs.update.rule.n_states, true),
+        .rule = sw_gpu_rule_of(call),
+        .rates = sw_gpu_rates_of(call),
+        .n = sw_update_elems(desc)};
     bool stands;
     SW_TRY(sw_gpu_batch_update(call, sw_gpu_type_of(dtype), &args, &stands));
     if (!stands) {
-        GPU_LAUNCH(call, update, sw_gpu_type_of(dtype), update_grid(args.n, PART), &args);
+        GPU_LAUNCH(call, update, sw_gpu_type_of(dtype), sw_gpu_update_grid(args.n, PART), &args);
     }
     return SW_OK;
 }
-const struct gpu_op sw_gpu_update = {.query = rule_query, .run = update, .stands_in_line = true};
+const struct gpu_op sw_gpu_update = {
+    .query = sw_gpu_rule_query, .run = update, .stands_in_line = true};
 
 static sw_status lamb_moments(const struct gpu_call *call)
 {
     const struct sw_op_desc *desc = call->desc;
     struct gpu_lamb_moments_args args = {
-        .param = param_of(call),
-        .streams = streams_of(call, 1 + desc->op->attrs.update.rule.n_states, false),
-        .rule = rule_of(call),
-        .rates = rates_of(call),
+        .param = sw_gpu_param_of(call),
+        .streams = sw_gpu_streams_of(call, 1 + desc->op->attrs.update.rule.n_states, false),
+        .rule = sw_gpu_rule_of(call),
+        .rates = sw_gpu_rates_of(call),
         .n = desc->op->attrs.update.n_elems,
         .norms = call->out[2]};
     bool stands;
@@ -285,18 +333,18 @@ static sw_status lamb_moments(const struct gpu_call *call)
     if (stands) {
         return SW_OK;
     }
-    SW_TRY(reset_words(call, args.norms, SW_LAMB_WORDS));
+    SW_TRY(sw_gpu_reset_words(call, args.norms, SW_LAMB_WORDS));
     GPU_LAUNCH(call, lamb_moments, sw_gpu_type_of(desc->in[0].dtype),
-               update_grid(args.n, 2 * GPU_RUN), &args);
+               sw_gpu_update_grid(args.n, 2 * GPU_RUN), &args);
     return SW_OK;
 }
 const struct gpu_op sw_gpu_lamb_moments = {
-    .query = rule_query, .run = lamb_moments, .stands_in_line = true};
+    .query = sw_gpu_rule_query, .run = lamb_moments, .stands_in_line = true};
 
 static void apply_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
                         struct sw_kernel_info *out)
 {
-    rule_query(dev, desc, out);
+    sw_gpu_rule_query(dev, desc, out);
     const int i_ratio = 2 + desc->op->attrs.update.rule.n_states;
     out->supported = out->supported && desc->in[i_ratio].dtype == SW_F32;
 }
@@ -305,9 +353,9 @@ static sw_status lamb_apply(const struct gpu_call *call)
 {
     const struct sw_op_desc *desc = call->desc;
     const int i_norms = 1 + desc->op->attrs.update.rule.n_states;
-    struct gpu_lamb_apply_args args = {.param = param_of(call),
-                                       .rule = rule_of(call),
-                                       .rates = rates_of(call),
+    struct gpu_lamb_apply_args args = {.param = sw_gpu_param_of(call),
+                                       .rule = sw_gpu_rule_of(call),
+                                       .rates = sw_gpu_rates_of(call),
                                        .n = desc->op->attrs.update.n_elems,
                                        .norms = call->in[i_norms],
                                        .ratio = call->in[i_norms + 1]};
@@ -315,7 +363,7 @@ static sw_status lamb_apply(const struct gpu_call *call)
     SW_TRY(sw_gpu_batch_apply(call, sw_gpu_type_of(desc->in[0].dtype), &args, &stands));
     if (!stands) {
         GPU_LAUNCH(call, lamb_apply, sw_gpu_type_of(desc->in[0].dtype),
-                   update_grid(args.n, 4 * PART), &args);
+                   sw_gpu_update_grid(args.n, 4 * PART), &args);
     }
     return SW_OK;
 }

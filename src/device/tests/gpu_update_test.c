@@ -91,7 +91,8 @@ static void neighbours_take_one_launch_and_keep_their_bits(void **state)
  * wait. */
 static void other_updates_go_by_themselves(void **state)
 {
-    static const int variants[] = {0, 0, 2, 0, 4, 4, 1};
+    enum { CODED = 21 };
+    static const int variants[] = {0, 0, 2, CODED, 0, 4, 4, 1};
     enum { N = SW_LEN(variants) };
     struct sw_device *dev = open_counting("emu32");
     static struct op_case cases[N], want[N], got[N];
@@ -102,7 +103,8 @@ static void other_updates_go_by_themselves(void **state)
     }
     run_alone(dev, cases, N, want);
     assert_int_equal(case_run_many(dev, cases, N, got), SW_OK);
-    assert_int_equal(n_launched[GPU_update], 2);      /* row-sparse streams */
+    assert_int_equal(n_launched[GPU_update], 2); /* row-sparse streams */
+    assert_int_equal(n_launched[GPU_update_coded], 1);
     assert_int_equal(n_launched[GPU_update_many], 2); /* of three, of two */
     check_and_free(cases, want, got, N);
     sw_device_close(dev);
@@ -170,7 +172,7 @@ enum {
     WORDS = GRADS + N_GRADS,
     N_SLOTS
 };
-enum { PLACE = 1024, NORMS = 0, STATS = 2, RATIOS = 4, SCALARS = 8 }; /* of the words */
+enum { PLACE = 1024, NORMS = 0, STATS = 2, RATIOS = 4, SCALARS = 8, SCALES = 10 }; /* of words */
 
 struct hand {
     struct op_case c;
@@ -262,6 +264,30 @@ static void add_update(struct stage *s, const struct about *a)
     const int n_states = h->c.op.attrs.update.rule.n_states;
     hand_in(h, SW_F32, a->n, slot(s, a->grad));
     for (int i = 0; i <= n_states; i++) {
+        hand_in_place(h, i);
+    }
+    hand_end(s, h);
+}
+
+/* The same with moments as codes of 8 bits. */
+static void add_update_coded(struct stage *s, const struct about *a)
+{
+    struct hand *h = hand_begin(s, SW_OP_UPDATE);
+    const bool has_master = s->dtype != SW_F32;
+    h->c.op.attrs.update.rule = (struct sw_update_attrs){
+        .kind = SW_UPDATE_ADAM, .bias_correction = true, .eps = 1e-6, .n_states = 4 + has_master};
+    h->c.op.attrs.update.n_elems = a->n;
+    hand_in(h, s->dtype, a->n, slot(s, a->param));
+    if (has_master) {
+        hand_in(h, s->dtype == SW_BF16 ? SW_I16 : SW_F32, a->n, slot(s, MASTERS + a->param));
+    }
+    hand_in(h, SW_U8, a->n, slot(s, MOMENTS + a->moments));
+    hand_in(h, SW_U8, a->n, slot(s, SQUARES + a->moments));
+    for (int k = 0; k < 2; k++) {
+        hand_in(h, SW_F32, sw_ceil_div(a->n, SW_CODE_RUN), place(s, SCALES + 2 * a->moments + k));
+    }
+    hand_in(h, SW_F32, a->n, slot(s, a->grad));
+    for (int i = 0; i <= h->c.op.attrs.update.rule.n_states; i++) {
         hand_in_place(h, i);
     }
     hand_end(s, h);
@@ -441,7 +467,7 @@ static void add_any(struct stage *s, uint64_t trial, int *i)
                       .norms = draw(trial, i, 2),
                       .ratio = draw(trial, i, 3),
                       .stats = draw(trial, i, 2)};
-    const int kind = draw(trial, i, 8);
+    const int kind = draw(trial, i, 9);
     if (s->dtype == SW_F32 && draw(trial, i, 4) == 0) {
         a.grad = (a.param + 1) % N_PARAMS; /* what an update has left */
     }
@@ -452,8 +478,10 @@ static void add_any(struct stage *s, uint64_t trial, int *i)
     } else if (kind < 7) {
         add_moments(s, &a);
     }
-    if (kind > 4) {
+    if (kind > 4 && kind < 8) {
         add_apply(s, &a);
+    } else if (kind == 8) {
+        add_update_coded(s, &a);
     }
 }
 

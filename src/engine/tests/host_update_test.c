@@ -120,6 +120,30 @@ enum { FIRST_JOB = 3 };
 enum { FIRST_JOB = 0 };
 #endif
 
+/* False: there is no such device. */
+static bool check_host_beside_device(struct job job)
+{
+    uint64_t weights[2];
+    double losses[2][STEPS];
+    int64_t moved[2];
+    for (int host = 0; host < 2; host++) {
+        job.update = host ? "host" : "device";
+        sw_engine *e = open_job(&job);
+        if (!e) {
+            return false;
+        }
+        assert_int_equal(on_host(e), host ? sw_engine_n_tensors(e) : 0);
+        weights[host] = train(e, losses[host]);
+        const struct sw_transfers t = sw_plan_transfers(sw_engine_facts(e).plan, 1);
+        moved[host] = t.in[SW_TIER_HOST] + t.out[SW_TIER_HOST];
+        sw_close(e);
+    }
+    assert_memory_equal(losses[0], losses[1], sizeof losses[0]);
+    assert_true(weights[0] == weights[1]);
+    assert_true(moved[1] < moved[0]);
+    return true;
+}
+
 static void the_host_gives_the_bits_of_the_device_and_moves_less(void **state)
 {
     static const struct job jobs[] = {
@@ -134,28 +158,22 @@ static void the_host_gives_the_bits_of_the_device_and_moves_less(void **state)
     for (size_t d = 0; d < SW_LEN(devices); d++) {
         const bool emulated = d >= 2; /* which is slow: one of them */
         for (size_t j = emulated ? d - 1 : FIRST_JOB; j < (emulated ? d : SW_LEN(jobs)); j++) {
-            uint64_t weights[2];
-            double losses[2][STEPS];
-            int64_t moved[2];
-            for (int host = 0; host < 2; host++) {
-                struct job job = jobs[j];
-                job.device = devices[d];
-                job.update = host ? "host" : "device";
-                sw_engine *e = open_job(&job);
-                if (!e) {
-                    return;
-                }
-                assert_int_equal(on_host(e), host ? sw_engine_n_tensors(e) : 0);
-                weights[host] = train(e, losses[host]);
-                const struct sw_transfers t = sw_plan_transfers(sw_engine_facts(e).plan, 1);
-                moved[host] = t.in[SW_TIER_HOST] + t.out[SW_TIER_HOST];
-                sw_close(e);
+            struct job job = jobs[j];
+            job.device = devices[d];
+            if (!check_host_beside_device(job)) {
+                return;
             }
-            assert_memory_equal(losses[0], losses[1], sizeof losses[0]);
-            assert_true(weights[0] == weights[1]);
-            assert_true(moved[1] < moved[0]);
         }
     }
+}
+
+/* The kernels of a GPU beside those of the CPU. */
+static void codes_of_8_bits_are_the_same_on_both(void **state)
+{
+    const struct job job = {
+        "emu", NULL, "\"bf16\": {\"enabled\": true}, ", "0.5", "none", "AdamW8bit", 2, 1, NULL, 0};
+    (void)state;
+    (void)check_host_beside_device(job);
 }
 
 static void an_update_is_where_a_step_takes_less(void **state)
@@ -199,6 +217,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_host_gives_the_bits_of_the_device_and_moves_less),
+        cmocka_unit_test(codes_of_8_bits_are_the_same_on_both),
         cmocka_unit_test(an_update_is_where_a_step_takes_less),
         cmocka_unit_test(what_the_host_cannot_update_is_refused),
     };

@@ -65,7 +65,7 @@ static const struct {
 // clang-format on
 
 /* Of OPTIMIZER. */
-enum { HALF_MOMENTS = 5 /* and groups of parameters */, CODED_MOMENTS = 7, MUON, ADAFACTOR };
+enum { HALF_MOMENTS = 5 /* and groups of parameters */, MUON = 8, ADAFACTOR };
 
 /* Choices of an axis that are met: the first of them, and how many. */
 struct choices {
@@ -83,7 +83,7 @@ static struct choices choices_of(enum matrix_devices devices, int a)
         return of[devices];
     }
     if (devices == MATRIX_EMU && a == OPTIMIZER) { /* GPUs have none of the others */
-        return (struct choices){0, CODED_MOMENTS};
+        return (struct choices){0, MUON};
     }
     if (cpu && a == UPDATES) { /* it is one memory */
         return (struct choices){0, 1};

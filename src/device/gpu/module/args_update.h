@@ -10,6 +10,7 @@
     X(accumulate_rows)                                                                             \
     X(update)                                                                                      \
     X(update_many)                                                                                 \
+    X(update_coded)                                                                                \
     X(reset_words)                                                                                 \
     X(grad_stats)                                                                                  \
     X(grad_stats_many)                                                                             \
@@ -124,6 +125,25 @@ struct gpu_update_many_args {
     struct gpu_rates rates;
     struct gpu_update_item item[GPU_UPDATE_MANY];
     int n;
+};
+/* Moments as codes of 8 bits, with a scale for each run of them (tensor/codes.c, whose steps these
+ * are). */
+enum {
+    GPU_CODE_RUN = 256,
+    GPU_SIGNED_ZERO = 127,
+    GPU_SIGNED_STEPS = 129,
+    GPU_UNSIGNED_STEPS = 256
+};
+struct gpu_update_coded_args {
+    const double *skip;
+    struct gpu_param param; /* its moments: codes */
+    float *scale[2];
+    struct gpu_streams streams;
+    struct gpu_rule rule;
+    struct gpu_rates rates;
+    int64_t n;       /* with padding, which stays as it is */
+    int64_t n_coded; /* without */
+    float signed_steps[GPU_SIGNED_STEPS], unsigned_steps[GPU_UNSIGNED_STEPS];
 };
 struct gpu_reset_words_args {
     const double *skip;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums of gradients and steps of parameters. A thread has four elements at a time, so that states of
 // fp32 come by loads of 16 bytes.
+#include "device/gpu/module/codes.h"
 #include "device/gpu/module/registry.h"
 #include "device/gpu/module/update.h"
 
-enum { THREADS = GPU_UPDATE_THREADS, PART = GPU_UPDATE_PART };
+enum { THREADS = GPU_UPDATE_THREADS, WARPS = THREADS / SW_WARP, PART = GPU_UPDATE_PART };
 
 /* ---- sums over micro-batches ---- */
 
@@ -144,9 +145,60 @@ template <typename T> SW_KERNEL(THREADS) void update_many(struct gpu_update_many
     move<T>(item.param, args.rates, rule_of(args.rule, args.rates), i, n, g);
 }
 
+/* ---- moments as codes of 8 bits: a warp moves a run ---- */
+
+template <typename T>
+SW_DEVICE void move_run(const struct gpu_update_coded_args &args, const struct code_tables &tables,
+                        const struct rule &u, int64_t i_run)
+{
+    const int64_t i = i_run * GPU_CODE_RUN + lane_index() * CODES_EACH, left = args.n_coded - i;
+    const int n = left >= CODES_EACH ? (int)CODES_EACH : left > 0 ? (int)left : 0;
+    uint8_t *m_codes = (uint8_t *)args.param.moment[0] + i;
+    uint8_t *v_codes = (uint8_t *)args.param.moment[1] + i;
+    T *param = (T *)args.param.param;
+    float w[CODES_EACH], g[CODES_EACH], m[CODES_EACH], v[CODES_EACH];
+    unsigned bad;
+    load_codes(tables, SIGNED_CODES, m_codes, args.scale[0][i_run], n, m);
+    load_codes(tables, UNSIGNED_CODES, v_codes, args.scale[1][i_run], n, v);
+    load_master(args.param, param, i, n, w);
+    add_streams(args.streams, i, n, g, &bad);
+    SW_UNROLL
+    for (int e = 0; e < CODES_EACH; e++) {
+        if (e < n) {
+            w[e] = adam(u, w[e], gradient(u, g[e]), &m[e], &v[e]);
+        }
+    }
+    store_master(args.param, param, i, n, w);
+    const float m_scale = store_codes(tables, SIGNED_CODES, n, m, m_codes);
+    const float v_scale = store_codes(tables, UNSIGNED_CODES, n, v, v_codes);
+    if (lane_index() == 0) {
+        args.scale[0][i_run] = m_scale;
+        args.scale[1][i_run] = v_scale;
+    }
+}
+
+template <typename T> SW_KERNEL(THREADS) void update_coded(struct gpu_update_coded_args by_value)
+{
+    SW_SHARED(struct code_tables, tables);
+    const struct gpu_update_coded_args &args = in_place(by_value);
+    if (args.skip && *args.skip != 0) {
+        for (int64_t i = first_element() * PART; i < args.n; i += grid_threads() * PART) {
+            leave(args.param, (T *)args.param.param, i, part_of(i, args.n));
+        }
+        return;
+    }
+    const struct rule u = rule_of(args.rule, args.rates);
+    const int64_t n_runs = (args.n_coded + GPU_CODE_RUN - 1) / GPU_CODE_RUN;
+    fill_tables(args, &tables);
+    for (int64_t i_run = block_x() * WARPS + warp_index(); i_run < n_runs;
+         i_run += grid_x() * WARPS) {
+        move_run<T>(args, tables, u, i_run);
+    }
+}
+
 static const struct sw_gpu_kernel rows[] = {
-    SW_FLOATS(accumulate, THREADS), SW_PLAIN(accumulate_clear, THREADS),
+    SW_FLOATS(accumulate, THREADS),      SW_PLAIN(accumulate_clear, THREADS),
     SW_FLOATS(accumulate_rows, THREADS), SW_FLOATS(update, THREADS),
-    SW_FLOATS(update_many, THREADS)};
+    SW_FLOATS(update_many, THREADS),     SW_FLOATS(update_coded, THREADS)};
 extern const struct sw_gpu_kernels sw_gpu_kernels_update;
 const struct sw_gpu_kernels sw_gpu_kernels_update = {rows, SW_ROWS(rows)};

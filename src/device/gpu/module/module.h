@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* Raised with every change of this file, of args.h and of what args.h includes. */
-enum { SW_GPU_ABI = 4 };
+enum { SW_GPU_ABI = 5 };
 
 /* The element type that an instance of a kernel is compiled for; PLAIN: it has none. */
 enum sw_gpu_type { SW_GPU_F32, SW_GPU_BF16, SW_GPU_F16, SW_GPU_PLAIN, SW_GPU_N_TYPES };
