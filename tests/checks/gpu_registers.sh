@@ -7,7 +7,7 @@
 cmake=$1
 build=$2
 list=$build/gpu/registers.txt
-must_not='attention|norm|update|stats|lamb|accumulate'
+must_not='attention|norm|update|stats|lamb|adafactor|accumulate'
 
 "$cmake" --build "$build" --target gpu_modules || exit 1
 if ! ls "$build"/gpu/*/kernels_*.log >/dev/null 2>&1; then

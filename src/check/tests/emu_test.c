@@ -84,6 +84,7 @@ static void our_own_cases(void **state)
 {
     (void)state;
     check_folder("tests/cases", "emu");
+    check_folder("tests/cases/optimizers", "emu");
     check_folder("tests/cases/optimizers_8bit", "emu");
 }
 

@@ -11,7 +11,8 @@ enum { PART = GPU_UPDATE_PART };
 enum { MOST_BLOCKS = 8192 }; /* of a launch */
 _Static_assert((int)GPU_EXACT_WORDS == SW_EXACT_WORDS && (int)GPU_STATS_WORDS == SW_STATS_WORDS &&
                    (int)GPU_RUN == SW_SQUARES_RUN && GPU_MAX_STREAMS >= SW_MAX_INPUTS - 1 &&
-                   (int)GPU_CODE_RUN == SW_CODE_RUN && (int)GPU_SIGNED_ZERO == SW_SIGNED_ZERO &&
+                   (int)GPU_LINE_WORDS == SW_LINE_WORDS && (int)GPU_CODE_RUN == SW_CODE_RUN &&
+                   (int)GPU_SIGNED_ZERO == SW_SIGNED_ZERO &&
                    (int)GPU_SIGNED_STEPS == SW_SIGNED_STEPS &&
                    (int)GPU_UNSIGNED_STEPS == SW_UNSIGNED_STEPS,
                "what kernels know is what the graph says");

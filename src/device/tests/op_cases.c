@@ -1118,16 +1118,27 @@ static bool muon_apply(struct op_case *c, enum sw_dtype dtype, int variant)
 }
 
 /* A matrix, several of them, none; a slice that begins and ends inside rows, one that is padding
- * alone, one that is skipped. Of a slice the means are the second one of two. */
-static const struct sw_shape adafactor_shapes[] = {{2, {61, 37}}, {3, {3, 5, 7}}, {1, {1031}},
-                                                   {2, {37, 61}}, {2, {24, 40}},  {2, {5, 7}}};
+ * alone, one of several matrices; long rows, with sums or directions that were not finite; long
+ * columns, with rows of a look-up beside the dense gradient; one that is skipped. Of a slice the
+ * means are the second one of two. */
+static const struct sw_shape adafactor_shapes[] = {{2, {61, 37}},  {3, {3, 5, 7}}, {1, {1031}},
+                                                   {2, {37, 61}},  {2, {24, 40}},  {3, {5, 6, 32}},
+                                                   {2, {5, 2600}}, {2, {4200, 3}}, {2, {5, 7}}};
 enum {
     N_ADAFACTOR = SW_LEN(adafactor_shapes),
     ADAFACTOR_SLICE = 3,
     ADAFACTOR_PADDED,
+    ADAFACTOR_SLICE_OF_SEVERAL,
+    ADAFACTOR_NOT_FINITE,
+    ADAFACTOR_LOOKED_UP,
     ADAFACTOR_SKIPPED,
     ADAFACTOR_HERE = 480
 };
+
+static bool is_adafactor_slice(int variant)
+{
+    return variant >= ADAFACTOR_SLICE && variant <= ADAFACTOR_SLICE_OF_SEVERAL;
+}
 
 static struct sw_shape lines_of(int64_t n, bool is_slice)
 {
@@ -1138,7 +1149,7 @@ static void adafactor_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtyp
                            int variant)
 {
     const struct sw_shape *whole = &adafactor_shapes[variant];
-    const bool is_slice = variant == ADAFACTOR_SLICE || variant == ADAFACTOR_PADDED;
+    const bool is_slice = is_adafactor_slice(variant);
     const struct sw_shape shape = is_slice ? SW_SHAPE(ADAFACTOR_HERE) : *whole;
     struct sw_update_op_attrs *of = &c->op.attrs.update;
     case_init(c, kind, "adafactor %d %s", variant, name_of(dtype));
@@ -1155,7 +1166,7 @@ static void adafactor_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtyp
     c->scalars[SW_SCALAR_SQUARES_KEPT] =
         sw_update_squares_kept(&of->rule, c->scalars[SW_SCALAR_STEP]);
     of->whole = sw_shape_elems(whole);
-    of->origin = is_slice ? 960 - 480 * (variant == ADAFACTOR_SLICE) : 0;
+    of->origin = is_slice ? 960 - 480 * (variant != ADAFACTOR_PADDED) : 0;
     of->n_elems = variant == ADAFACTOR_PADDED ? 0 : sw_shape_elems(&shape);
     of->slice = is_slice;
     if (whole->rank > 1) {
@@ -1181,12 +1192,13 @@ static int64_t adafactor_lines(const struct op_case *c)
 }
 
 /* Sums of w^2 and of the squares of each line, and the means before. */
-static void adafactor_words(struct op_case *c)
+static void adafactor_words(struct op_case *c, int variant)
 {
     const int64_t n = adafactor_lines(c);
     int64_t *words =
         c->in[case_in_zero(c, SW_I64, SW_SHAPE(SW_STATS_WORDS + n * SW_LINE_WORDS))].view.data;
     sw_exact_add(words, 7);
+    words[SW_EXACT_WORDS + 1] = variant == ADAFACTOR_NOT_FINITE;
     for (int64_t i = 0; i < n; i++) {
         int64_t *line = words + SW_STATS_WORDS + i * SW_LINE_WORDS;
         const double mean = 0.25 + (double)(i % 5);
@@ -1199,6 +1211,11 @@ static void adafactor_streams(struct op_case *c, enum sw_dtype dtype, int varian
 {
     for (int i = 0; i < 1 + (variant == 0); i++) {
         case_in(c, variant % 2 ? dtype : stat_of(dtype), c->in[0].view.shape, -1, 1);
+    }
+    if (variant == ADAFACTOR_LOOKED_UP) {
+        static const int32_t rows[] = {0, 7, 130, 255, 4199, -1};
+        case_in(c, dtype, SW_SHAPE(SW_LEN(rows), sw_shape_last(&c->in[0].view.shape)), -1, 1);
+        case_in_i32(c, SW_LEN(rows), rows);
     }
     if (variant == 3) { /* of very different size, in one column */
         static const double sizes[] = {1e-3, 3e-9, 1e4, 1e-14, 2e-20, 5e-39};
@@ -1232,7 +1249,7 @@ static bool adafactor_moments(struct op_case *c, enum sw_dtype dtype, int varian
     adafactor_init(c, SW_OP_ADAFACTOR_MOMENTS, dtype, variant);
     const int64_t n = adafactor_lines(c);
     const int n_states = c->op.attrs.update.rule.n_states;
-    adafactor_words(c);
+    adafactor_words(c, variant);
     adafactor_streams(c, dtype, variant);
     for (int i = n_states - (n > 0); i <= n_states; i++) {
         case_out_in_place(c, i);
@@ -1252,8 +1269,10 @@ static bool adafactor_apply(struct op_case *c, enum sw_dtype dtype, int variant)
     adafactor_init(c, SW_OP_ADAFACTOR_APPLY, dtype, variant);
     const int64_t n = adafactor_lines(c);
     const int n_squares = n > 0 ? 2 : 1;
-    adafactor_words(c);
-    sw_exact_add(c->in[case_in_zero(c, SW_I64, SW_SHAPE(SW_STATS_WORDS))].view.data, 3);
+    adafactor_words(c, variant);
+    int64_t *norm = c->in[case_in_zero(c, SW_I64, SW_SHAPE(SW_STATS_WORDS))].view.data;
+    sw_exact_add(norm, 3);
+    norm[SW_EXACT_WORDS] = variant == ADAFACTOR_NOT_FINITE;
     if (n > 0) {
         case_in(c, stat_of(dtype), SW_SHAPE(n), 0.5, 2);
     }

@@ -917,7 +917,7 @@ static void test_a_skipped_update_changes_nothing(void **state)
 {
     check_skipped(*state, SW_OP_UPDATE, 10);
     check_skipped(*state, SW_OP_LAMB_APPLY, 6);
-    check_skipped(*state, SW_OP_ADAFACTOR_APPLY, 5);
+    check_skipped(*state, SW_OP_ADAFACTOR_APPLY, 8);
 }
 
 /* Nobody has brought the copy along: it is made of the master, of those elements that are

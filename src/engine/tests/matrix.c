@@ -41,7 +41,7 @@ static const struct {
     [FROZEN]        = {"frozen", 3, {"none", "some", "all but adapters"}},
     [OPTIMIZER]     = {"optimizer", 10, {"AdamW", "Lamb", "Adagrad", "Lion", "SparseAdam",
                                           "AdamW in bf16 by groups", "RMSprop", "AdamW8bit",
-                                          "Muon", "Adafactor"}},
+                                          "Adafactor", "Muon"}},
     [STAGE]         = {"stage", 4, {"0", "1", "2", "3"}},
     [RANKS]         = {"ranks", 6, {"1", "2", "3", "4", "6", "8"}},
     [RECOMPUTE]     = {"recompute", 4, {"nothing", "what is cheap", "blocks", "the first block"}},
@@ -65,7 +65,7 @@ static const struct {
 // clang-format on
 
 /* Of OPTIMIZER. */
-enum { HALF_MOMENTS = 5 /* and groups of parameters */, MUON = 8, ADAFACTOR };
+enum { HALF_MOMENTS = 5 /* and groups of parameters */, ADAFACTOR = 8, MUON };
 
 /* Choices of an axis that are met: the first of them, and how many. */
 struct choices {
@@ -82,7 +82,7 @@ static struct choices choices_of(enum matrix_devices devices, int a)
                                             [MATRIX_EMU] = {3, 3}};
         return of[devices];
     }
-    if (devices == MATRIX_EMU && a == OPTIMIZER) { /* GPUs have none of the others */
+    if (devices == MATRIX_EMU && a == OPTIMIZER) { /* Muon is the CPU's */
         return (struct choices){0, MUON};
     }
     if (cpu && a == UPDATES) { /* it is one memory */
@@ -203,10 +203,10 @@ static int states_on(const struct row *row)
     return stage == 0 ? 0 : states == 2 && stage < 3 ? 1 : states;
 }
 
-/* LAMB, Muon and Adafactor are updated on the device. */
+/* LAMB, Adafactor and Muon are updated on the device. */
 static const char *updated_on(const struct row *row)
 {
-    const bool may = !is_second(row, OPTIMIZER) && row->at[OPTIMIZER] < MUON;
+    const bool may = !is_second(row, OPTIMIZER) && row->at[OPTIMIZER] < ADAFACTOR;
     return states_on(row) == 1 && may ? choice(row, UPDATES) : "auto";
 }
 
@@ -230,7 +230,7 @@ static void write_offload(const struct row *row, char *text, size_t size)
 static bool may_tile(const struct row *row)
 {
     return row->at[STAGE] == 3 && row->at[STATES] > 0 && row->at[PARAMS] > 0 &&
-           row->at[OPTIMIZER] < MUON;
+           row->at[OPTIMIZER] < ADAFACTOR;
 }
 
 /* Adapters of all layers, and a table that is trained whole, which unties a tied one. */
@@ -262,10 +262,10 @@ static const char *const optimizers[MAX_CHOICES] = {
     "\"momentum\": 0.9}",
     "\"type\": \"AdamW8bit\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1, "
     "\"min_8bit_size\": 300}",
-    "\"type\": \"Muon\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1, "
-    "\"adam_lr\": 0.003}",
     "\"type\": \"Adafactor\", \"params\": {\"weight_decay\": 0.1, \"beta1\": 0.9, "
-    "\"eps\": [1e-10, 1e-3]}"};
+    "\"eps\": [1e-10, 1e-3]}",
+    "\"type\": \"Muon\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1, "
+    "\"adam_lr\": 0.003}"};
 static const char half_moments[] = "\"moments\": \"bf16\", \"layer_decay\": 0.9, "
                                    "\"groups\": [{\"match\": \"*.weight\", \"lr_scale\": 0.5, "
                                    "\"betas\": [0.8, 0.95], \"weight_decay\": 0.02}], ";

@@ -5,6 +5,7 @@
 // has nothing to do. Addresses are the device's; types are enum sw_gpu_type.
 #pragma once
 
+#include "device/gpu/module/args_adafactor.h"
 #include "device/gpu/module/args_attention.h"
 #include "device/gpu/module/args_elementwise.h"
 #include "device/gpu/module/args_loss.h"
@@ -38,7 +39,8 @@
     SW_GPU_ROWS_KERNELS(X)                                                                         \
     SW_GPU_RELATIVE_KERNELS(X)                                                                     \
     SW_GPU_IMAGE_KERNELS(X)                                                                        \
-    SW_GPU_LSTM_KERNELS(X)
+    SW_GPU_LSTM_KERNELS(X)                                                                         \
+    SW_GPU_ADAFACTOR_KERNELS(X)
 
 enum sw_gpu_kernel_id {
 #define SW_GPU_KERNEL_ENUM(name) GPU_##name,

@@ -26,8 +26,14 @@ SW_DEVICE double power_of_2(int exponent)
     return of_bits((uint64_t)(exponent + 1023) << 52);
 }
 
+/* What a number adds to the words from `word` on. */
+struct exact_term {
+    int word;
+    int64_t part[3];
+};
+
 /* |x| < 2^640 */
-SW_DEVICE void exact_add(int64_t *acc, double x)
+SW_DEVICE struct exact_term exact_term_of(double x)
 {
     const uint64_t bits = bits_of(x), hidden = (uint64_t)1 << 52;
     const uint64_t mask = ((uint64_t)1 << EXACT_WORD_BITS) - 1;
@@ -37,11 +43,35 @@ SW_DEVICE void exact_add(int64_t *acc, double x)
         mantissa = position >= -52 ? mantissa >> -position : 0;
         position = 0;
     }
-    const int word = position / EXACT_WORD_BITS, shift = position % EXACT_WORD_BITS;
+    const int shift = position % EXACT_WORD_BITS;
     const int64_t flip = -(int64_t)(bits >> 63);
-    acc[word] += ((int64_t)((mantissa << shift) & mask) ^ flip) - flip;
-    acc[word + 1] += ((int64_t)((mantissa >> (EXACT_WORD_BITS - shift)) & mask) ^ flip) - flip;
-    acc[word + 2] += ((int64_t)(mantissa >> (2 * EXACT_WORD_BITS - shift)) ^ flip) - flip;
+    struct exact_term term;
+    term.word = position / EXACT_WORD_BITS;
+    term.part[0] = ((int64_t)((mantissa << shift) & mask) ^ flip) - flip;
+    term.part[1] = ((int64_t)((mantissa >> (EXACT_WORD_BITS - shift)) & mask) ^ flip) - flip;
+    term.part[2] = ((int64_t)(mantissa >> (2 * EXACT_WORD_BITS - shift)) ^ flip) - flip;
+    return term;
+}
+
+SW_DEVICE void exact_add(int64_t *acc, double x)
+{
+    const struct exact_term term = exact_term_of(x);
+    SW_UNROLL
+    for (int i = 0; i < 3; i++) {
+        acc[term.word + i] += term.part[i];
+    }
+}
+
+/* Beside other threads that add to the same words. */
+SW_DEVICE void exact_add_among_others(int64_t *acc, double x)
+{
+    const struct exact_term term = exact_term_of(x);
+    SW_UNROLL
+    for (int i = 0; i < 3; i++) {
+        if (term.part[i] != 0) {
+            atomic_add((unsigned long long *)&acc[term.word + i], (unsigned long long)term.part[i]);
+        }
+    }
 }
 
 SW_DEVICE void exact_carry(int64_t *acc)
@@ -63,6 +93,36 @@ SW_DEVICE double exact_value(const int64_t *acc)
         value += (double)acc[i] * power_of_2(EXACT_WORD_BITS * i - EXACT_LOW);
     }
     return value;
+}
+
+/* Words of n_sets sums as they are, then without carries. By all threads of a block. */
+SW_DEVICE void exact_settled(const int64_t *from, struct exact_words *to, int n_sets)
+{
+    for (int i = thread_index(); i < n_sets * GPU_STATS_WORDS; i += block_threads()) {
+        to[i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS] = from[i];
+    }
+    sync_block();
+    for (int set = thread_index(); set < n_sets; set += block_threads()) {
+        exact_carry(to[set].word);
+    }
+    sync_block();
+}
+
+/* The sum of squares of a run, of what is finite; *n_bad += what is not. */
+SW_DEVICE double squares(const float (&x)[GPU_RUN], int n, int *n_bad)
+{
+    double sum = 0;
+    SW_UNROLL
+    for (int e = 0; e < GPU_RUN; e++) {
+        if (e < n) {
+            if (is_finite(x[e])) {
+                sum += (double)x[e] * (double)x[e];
+            } else {
+                *n_bad += 1;
+            }
+        }
+    }
+    return sum;
 }
 
 /* Adds the x of all lanes to the words of the warp. None is below 2^-900 but 0, or of 2^600 and
@@ -164,18 +224,25 @@ template <int SETS, int THREADS> SW_DEVICE void exact_end_here(exact_block<SETS,
     exact_carry_sums(block);
 }
 
-/* Adds the block's words to out [SETS, GPU_STATS_WORDS]. */
+/* Adds the block's words to out [SETS, GPU_STATS_WORDS], where carries are left. */
 template <int SETS, int THREADS>
-SW_DEVICE void exact_end(exact_block<SETS, THREADS> *block, int64_t *out)
+SW_DEVICE void exact_put(const exact_block<SETS, THREADS> *block, int64_t *out)
 {
-    unsigned long long *words = (unsigned long long *)out;
     sync_block();
     for (int i = thread_index(); i < SETS * GPU_STATS_WORDS; i += THREADS) {
         const uint64_t sum = exact_sum_of_warps(block, i);
         if (sum != 0) {
-            atomic_add(&words[i], (unsigned long long)sum);
+            atomic_add((unsigned long long *)&out[i], (unsigned long long)sum);
         }
     }
+}
+
+/* Adds the block's words to out [SETS, GPU_STATS_WORDS]; the last block settles the carries. */
+template <int SETS, int THREADS>
+SW_DEVICE void exact_end(exact_block<SETS, THREADS> *block, int64_t *out)
+{
+    unsigned long long *words = (unsigned long long *)out;
+    exact_put(block, out);
     fence_device();
     sync_block();
     if (thread_index() == 0) {
@@ -194,4 +261,15 @@ SW_DEVICE void exact_end(exact_block<SETS, THREADS> *block, int64_t *out)
     for (int i = thread_index(); i < SETS * GPU_STATS_WORDS; i += THREADS) {
         out[i] = block->sum[i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS];
     }
+}
+
+/* Adds the block's sum of squares to `stats`, and how many numbers of this thread are none. */
+template <int THREADS>
+SW_DEVICE void exact_end_squares(exact_block<1, THREADS> *block, int n_bad, int64_t *stats)
+{
+    n_bad = warp_sum(n_bad);
+    if (lane_index() == 0) {
+        block->warp[warp_index()][0].word[GPU_EXACT_WORDS] = n_bad;
+    }
+    exact_end(block, stats);
 }

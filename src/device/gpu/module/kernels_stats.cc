@@ -93,15 +93,6 @@ SW_DEVICE double stats_run(const struct gpu_grad_stats_args &args, float factor,
 
 typedef exact_block<1, THREADS> stats_block;
 
-SW_DEVICE void end_stats(stats_block *block, int n_bad, int64_t *stats)
-{
-    n_bad = warp_sum(n_bad);
-    if (lane_index() == 0) {
-        block->warp[warp_index()][0].word[GPU_EXACT_WORDS] = n_bad;
-    }
-    exact_end(block, stats);
-}
-
 SW_KERNEL(THREADS, 4) void grad_stats(struct gpu_grad_stats_args args)
 {
     SW_SHARED(stats_block, block);
@@ -126,7 +117,7 @@ SW_KERNEL(THREADS, 4) void grad_stats(struct gpu_grad_stats_args args)
         }
         exact_add_warp(block.warp[warp_index()][0].word, sums);
     }
-    end_stats(&block, n_bad, args.stats);
+    exact_end_squares(&block, n_bad, args.stats);
 }
 
 SW_KERNEL(THREADS, 4) void grad_stats_many(struct gpu_grad_stats_many_args by_value)
@@ -154,7 +145,7 @@ SW_KERNEL(THREADS, 4) void grad_stats_many(struct gpu_grad_stats_many_args by_va
         }
     }
     exact_add_warp(block.warp[warp_index()][0].word, sums);
-    end_stats(&block, n_bad, args.stats);
+    exact_end_squares(&block, n_bad, args.stats);
 }
 
 SW_KERNEL(THREADS, 4) void grad_stats_rows(struct gpu_grad_stats_rows_args args)
@@ -179,23 +170,10 @@ SW_KERNEL(THREADS, 4) void grad_stats_rows(struct gpu_grad_stats_rows_args args)
         }
         exact_add_warp(block.warp[warp_index()][0].word, sum);
     }
-    end_stats(&block, n_bad, args.of.stats);
+    exact_end_squares(&block, n_bad, args.of.stats);
 }
 
 /* ---- STATS_FINISH ---- */
-
-/* Words of a norm as they are, then without carries. */
-SW_DEVICE void settled(const int64_t *from, struct exact_words *to, int n_sets)
-{
-    for (int i = thread_index(); i < n_sets * GPU_STATS_WORDS; i += block_threads()) {
-        to[i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS] = from[i];
-    }
-    sync_block();
-    for (int set = thread_index(); set < n_sets; set += block_threads()) {
-        exact_carry(to[set].word);
-    }
-    sync_block();
-}
 
 SW_KERNEL(SMALL) void stats_finish(struct gpu_stats_finish_args args)
 {
@@ -203,7 +181,7 @@ SW_KERNEL(SMALL) void stats_finish(struct gpu_stats_finish_args args)
     if (args.skip && *args.skip != 0) {
         return;
     }
-    settled(args.stats, &words, 1);
+    exact_settled(args.stats, &words, 1);
     if (thread_index() == 0) {
         const bool overflow = words.word[GPU_EXACT_WORDS] > 0;
         const double norm =
@@ -216,23 +194,6 @@ SW_KERNEL(SMALL) void stats_finish(struct gpu_stats_finish_args args)
 }
 
 /* ---- LAMB ---- */
-
-/* The sum of squares of what is finite. */
-SW_DEVICE double squares(const float (&x)[GPU_RUN], int n, int *n_bad)
-{
-    double sum = 0;
-    SW_UNROLL
-    for (int e = 0; e < GPU_RUN; e++) {
-        if (e < n) {
-            if (is_finite(x[e])) {
-                sum += (double)x[e] * (double)x[e];
-            } else {
-                *n_bad += 1;
-            }
-        }
-    }
-    return sum;
-}
 
 /* Elements start .. of a gradient. */
 SW_DEVICE void load_gradient(const struct gpu_streams &s, int64_t start, int n, float (&g)[GPU_RUN])
@@ -373,7 +334,7 @@ template <typename T> SW_KERNEL(THREADS) void lamb_apply(struct gpu_lamb_apply_a
     if (args.skip && *args.skip != 0) {
         return;
     }
-    settled(args.norms, shared.words, 2);
+    exact_settled(args.norms, shared.words, 2);
     if (lane_index() == 0 && warp_index() < 2) {
         shared.norm[warp_index()] = norm_of(shared.words[warp_index()]);
     }

@@ -38,6 +38,13 @@ template <int N, typename T> SW_DEVICE void fetch_run(const T *x, int n, T (&out
         }
     }
 }
+template <typename T> SW_DEVICE void fetch_run(const T *x, int n, T (&out)[1])
+{
+    out[0] = T{};
+    if (n > 0) {
+        out[0] = x[0];
+    }
+}
 template <int N, typename T> SW_DEVICE void put_run(T *x, int n, const T (&in)[N])
 {
     constexpr int bytes = N * (int)sizeof(T), step = bytes < 16 ? bytes : 16;

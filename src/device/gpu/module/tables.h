@@ -4,6 +4,7 @@
 
 #include "device/gpu/module/args.h"
 
+extern const struct sw_gpu_kernels sw_gpu_kernels_adafactor;
 extern const struct sw_gpu_kernels sw_gpu_kernels_attention;
 extern const struct sw_gpu_kernels sw_gpu_kernels_attention_grad;
 extern const struct sw_gpu_kernels sw_gpu_kernels_elementwise;
@@ -23,10 +24,10 @@ extern const struct sw_gpu_kernels sw_gpu_kernels_image;
 extern const struct sw_gpu_kernels sw_gpu_kernels_lstm;
 
 static const struct sw_gpu_kernels *const all_kernels[] = {
-    &sw_gpu_kernels_attention, &sw_gpu_kernels_attention_grad, &sw_gpu_kernels_elementwise,
-    &sw_gpu_kernels_loss,      &sw_gpu_kernels_move,           &sw_gpu_kernels_norm,
-    &sw_gpu_kernels_product,   &sw_gpu_kernels_rotary,         &sw_gpu_kernels_scalar,
-    &sw_gpu_kernels_sparse,    &sw_gpu_kernels_stats,          &sw_gpu_kernels_sums,
-    &sw_gpu_kernels_update,    &sw_gpu_kernels_rows,           &sw_gpu_kernels_relative,
-    &sw_gpu_kernels_image,     &sw_gpu_kernels_lstm,
+    &sw_gpu_kernels_adafactor,   &sw_gpu_kernels_attention, &sw_gpu_kernels_attention_grad,
+    &sw_gpu_kernels_elementwise, &sw_gpu_kernels_loss,      &sw_gpu_kernels_move,
+    &sw_gpu_kernels_norm,        &sw_gpu_kernels_product,   &sw_gpu_kernels_rotary,
+    &sw_gpu_kernels_scalar,      &sw_gpu_kernels_sparse,    &sw_gpu_kernels_stats,
+    &sw_gpu_kernels_sums,        &sw_gpu_kernels_update,    &sw_gpu_kernels_rows,
+    &sw_gpu_kernels_relative,    &sw_gpu_kernels_image,     &sw_gpu_kernels_lstm,
 };
