@@ -646,6 +646,52 @@ static sw_status copy_between(struct sw_executor *ex, const struct route *r)
     return sw_stage_wait(stage);
 }
 
+/* Rows of a table in a tier, from byte `at` of it. */
+struct rows {
+    enum sw_tier tier;
+    size_t at, row; /* bytes, of one row, too */
+    const struct sw_stage *stage;
+};
+
+/* Rows ids[0, n) to `out`; all of them are rows of the table. */
+static sw_status load_rows(struct sw_executor *ex, const struct rows *r, const int32_t *ids, int n,
+                           char *out)
+{
+    if (r->tier == SW_TIER_DISK) {
+        return sw_stage_read_rows(r->stage, ex->swap, r->at, r->row, ids, n, out);
+    }
+    for (int i = 0; i < n; i++) {
+        const struct route one = {.tier = SW_TIER_HOST,
+                                  .in = true,
+                                  .here = out + (size_t)i * r->row,
+                                  .at = r->at + (size_t)ids[i] * r->row,
+                                  .bytes = r->row};
+        SW_TRY(copy_between(ex, &one));
+    }
+    return SW_OK;
+}
+
+/* Of an id that is no token (sw_trim): a row of no numbers, as a look-up makes of it. */
+static sw_status fill_row(struct sw_executor *ex, const struct rows *r, char *out)
+{
+    enum { NO_NUMBER = 0xff }; /* in every byte, of any float dtype */
+    SW_TRY(sw_device_fill(ex->dev, r->stage->on, out, NO_NUMBER, r->row));
+    return sw_stage_wait(r->stage);
+}
+
+/* ids[0, n): each run of rows at once. */
+static sw_status load_runs(struct sw_executor *ex, const struct rows *r, const int32_t *ids, int n,
+                           char *out)
+{
+    for (int i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && ids[i] >= 0 && ids[end] >= 0; end++) {
+        }
+        char *to = out + (size_t)i * r->row;
+        SW_TRY(ids[i] < 0 ? fill_row(ex, r, to) : load_rows(ex, r, ids + i, end - i, to));
+    }
+    return SW_OK;
+}
+
 /* The rows of a table in a tier, from byte `at` of it, that the indices of a transfer name. */
 static sw_status move_rows(struct sw_executor *ex, const struct sw_program *program,
                            int32_t i_instr, size_t at)
@@ -656,32 +702,22 @@ static sw_status move_rows(struct sw_executor *ex, const struct sw_program *prog
     const int64_t n = (int64_t)(indices->bytes / sizeof(int32_t));
     const size_t row = n > 0 ? here->bytes / (size_t)n : 1;
     const int64_t n_rows = (int64_t)(table->bytes / row);
-    const struct sw_stage *stage =
-        &ex->stages[table->tier == SW_TIER_DISK ? SW_QUEUE_READ : SW_QUEUE_H2D];
+    const struct rows rows = {
+        (enum sw_tier)table->tier, at, row,
+        &ex->stages[table->tier == SW_TIER_DISK ? SW_QUEUE_READ : SW_QUEUE_H2D]};
     int32_t ids[SW_SWAP_ROWS];
     for (int64_t first = 0; first < n; first += SW_SWAP_ROWS) {
         const int64_t some = sw_min_i64(SW_SWAP_ROWS, n - first);
-        char *out = address(ex, here) + (size_t)first * row;
-        SW_TRY(sw_stage_out(stage, ids, address(ex, indices) + (size_t)first * sizeof *ids,
+        SW_TRY(sw_stage_out(rows.stage, ids, address(ex, indices) + (size_t)first * sizeof *ids,
                             (size_t)some * sizeof *ids));
         for (int64_t i = 0; i < some; i++) {
-            if (ids[i] < 0 || ids[i] >= n_rows) {
+            if (ids[i] < -1 || ids[i] >= n_rows) {
                 return SW_FAIL(SW_E_ARG, "%s has %lld rows and was asked for row %d",
                                instr->about->tensor ? instr->about->tensor : "a table",
                                (long long)n_rows, ids[i]);
             }
-            if (table->tier == SW_TIER_HOST) {
-                const struct route one = {.tier = SW_TIER_HOST,
-                                          .in = true,
-                                          .here = out + (size_t)i * row,
-                                          .at = at + (size_t)ids[i] * row,
-                                          .bytes = row};
-                SW_TRY(copy_between(ex, &one));
-            }
         }
-        if (table->tier == SW_TIER_DISK) {
-            SW_TRY(sw_stage_read_rows(stage, ex->swap, at, row, ids, (int)some, out));
-        }
+        SW_TRY(load_runs(ex, &rows, ids, (int)some, address(ex, here) + (size_t)first * row));
     }
     return SW_OK;
 }
