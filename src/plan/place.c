@@ -88,9 +88,11 @@ static enum sw_tier tier_of(struct pass *p, sw_value v)
     if (info->base >= 0) {
         return SW_TIER_DEVICE;
     }
-    if (p->first && info->role == SW_ROLE_PARAM) {
-        const sw_value known = sw_ir_find(p->first, SW_ROLE_PARAM, info->name);
-        return known >= 0 ? (enum sw_tier)p->first->values[known].tier : SW_TIER_DEVICE;
+    const sw_value known = p->first && info->role == SW_ROLE_PARAM
+                               ? sw_ir_find(p->first, SW_ROLE_PARAM, info->name)
+                               : SW_NO_VALUE;
+    if (known >= 0) {
+        return (enum sw_tier)p->first->values[known].tier;
     }
     if (info->state == SW_STATE_OPTIMIZER) {
         const bool in_tiles = info->param >= 0 && p->ir->values[info->param].is_tiled;

@@ -64,7 +64,7 @@ int64_t sw_ir_block_segment(const struct sw_ir *ir, const struct sw_ir_op *op);
 /* Puts states, parameters, gradients and activations into their tiers, and transfers around the ops
  * that touch them. After the update. It chooses the tier of every value: what another pass puts
  * elsewhere is put there behind this one. first: that of the plan's first program, which has chosen
- * for all; NULL = this is it. */
+ * for all that it has; NULL = this is it. */
 sw_status sw_pass_place(struct sw_ir *ir, const struct sw_ir *first,
                         const struct sw_plan_options *options);
 /* Small parameters and states of the disk become parts of packs, as in `first` where there is one.
