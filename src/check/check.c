@@ -127,6 +127,7 @@ sw_status sw_check_engine(const struct check *c, struct sw_engine_options option
     options.sets = c->options->sets;
     options.n_sets = c->options->n_sets;
     options.no_dropout = true; /* recordings are made without */
+    options.task = c->asked;
     options.adapter = c->adapter[0] ? c->adapter : NULL;
     return sw_initialize(&options, out);
 }

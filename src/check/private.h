@@ -18,7 +18,8 @@ struct check {
     struct sw_json_doc *doc;    /* reference.json */
     struct sw_safetensors *ref; /* reference.safetensors */
     bool *understood;           /* [tensors of ref] */
-    const struct sw_task *task; /* of the model's class; model cases */
+    const struct sw_task *task; /* model cases: of the model's class, or .. */
+    const char *asked; /* .. the one that labels say, where config.json leaves it open; or NULL */
     int n_rows, n_failed;
 };
 

@@ -48,6 +48,8 @@ struct engine_param {
 const struct engine_param *sw_engine_param(const sw_engine *e, int32_t i);
 /* The parameter that a file calls `name`, by any of the names of its family; NULL: none. */
 const struct engine_param *sw_engine_param_of_file(const sw_engine *e, const char *name);
+/* A tensor of this name is known to the model's family, and nothing is computed with it. */
+bool sw_engine_ignores(const sw_engine *e, const char *name);
 
 /* Of those that adapters are trained with; without adapters all. */
 int64_t sw_engine_trained_parameters(const sw_engine *e);

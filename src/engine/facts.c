@@ -42,7 +42,7 @@ const struct engine_param *sw_engine_param(const sw_engine *e, int32_t i)
     return &e->params.items[i];
 }
 
-static bool has_alias(const sw_engine *e, const struct engine_param *param, const char *name)
+bool sw_engine_is_name_of(const sw_engine *e, const struct engine_param *param, const char *name)
 {
     char buf[512];
     const char *alias = "";
@@ -56,14 +56,21 @@ static bool has_alias(const sw_engine *e, const struct engine_param *param, cons
 
 const struct engine_param *sw_engine_param_of_file(const sw_engine *e, const char *name)
 {
+    const struct engine_param *other = NULL;
     for (int32_t i = 0; i < e->params.n; i++) {
         const struct engine_param *param = &e->params.items[i];
         if ((param->file_name && strcmp(param->file_name, name) == 0) ||
-            strcmp(param->work->name, name) == 0 || has_alias(e, param, name)) {
+            strcmp(param->work->name, name) == 0) {
             return param;
         }
+        other = !other && sw_engine_is_name_of(e, param, name) ? param : other;
     }
-    return NULL;
+    return sw_engine_ignores(e, name) ? NULL : other;
+}
+
+bool sw_engine_ignores(const sw_engine *e, const char *name)
+{
+    return e->model && e->model->ops->ignores(e->model, name);
 }
 
 int sw_engine_terms(const sw_engine *e)

@@ -293,6 +293,8 @@ sw_status sw_engine_store_state(struct sw_engine *e, const struct sw_persistent 
 sw_status sw_engine_fetch_state(struct sw_engine *e, const struct sw_persistent *item,
                                 int64_t first, int64_t n, void *dst);
 const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);
+/* A file may call the parameter so. */
+bool sw_engine_is_name_of(const sw_engine *e, const struct engine_param *param, const char *name);
 /* The tensor of the folder that holds parameter `name`; NULL if there is none. */
 const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name);
 /* The one that it begins with: of a tied pair that is two parameters here, the file may have

@@ -111,6 +111,28 @@ static void recorded_models_pass(void **state)
     }
 }
 
+/* Rates are those of each step where blocks are updated in backward; rows are loaded for ids that
+ * are no tokens, and tiles of tables that the encoder's program does not have. */
+static void recorded_models_pass_far_away(void **state)
+{
+    static const char *const sets[] = {
+        "zero_optimization.stage=3", "zero_optimization.stage3_param_persistence_threshold=20",
+        "zero_optimization.offload_optimizer={\"device\": \"nvme\", \"nvme_path\": \"/tmp\"}",
+        "zero_optimization.offload_param={\"device\": \"nvme\", \"nvme_path\": \"/tmp\"}",
+        "spillway.tile_bytes=2048"};
+    static const char *const names[] = {"gpt2/train10", "rnn/bi_lstm", "bart/generate",
+                                        "t5/generate"};
+    const struct sw_check_options options = {.sets = sets, .n_sets = SW_LEN(sets)};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        char path[TEST_PATH_CAP];
+        if (!test_fixture_folder(names[i], path)) {
+            skip();
+        }
+        assert_true(passes_with(path, &options));
+    }
+}
+
 /* PEFT's, on models that are built. */
 static void recorded_adapters_pass(void **state)
 {
@@ -512,6 +534,7 @@ int main(void)
         cmocka_unit_test(own_cases_pass),
         cmocka_unit_test(no_options_mean_as_recorded),
         cmocka_unit_test(recorded_models_pass),
+        cmocka_unit_test(recorded_models_pass_far_away),
         cmocka_unit_test(recorded_adapters_pass),
         cmocka_unit_test(recorded_ranks_pass_vertically),
         cmocka_unit_test(own_optimizers_pass),
