@@ -380,9 +380,42 @@ const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, 
         const char *alias = e->model->ops->alias(e->model, name, i, buf, sizeof buf);
         const struct sw_safetensor *tensor =
             alias ? sw_hf_folder_find(e->source.weights, alias) : NULL;
-        if (!alias || tensor) {
-            return tensor;
+        if (alias && !tensor) {
+            continue;
         }
+        const struct sw_model *m = e->model; /* a tied pair may be stored under either name */
+        const bool is_tied = m->tied && m->lm_head_name && strcmp(name, m->embedding_name) == 0;
+        return tensor || !is_tied ? tensor : sw_engine_find_in_folder(e, m->lm_head_name);
+    }
+}
+
+static bool are_equal(const struct sw_safetensor *a, const struct sw_safetensor *b)
+{
+    return a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0;
+}
+
+/* A folder may have a tensor under several names that stand for one parameter: they must agree. */
+static sw_status check_copies(const struct sw_engine *e, const char *name)
+{
+    const struct sw_safetensor *first = NULL;
+    char buf[512];
+    for (int i = 0;; i++) {
+        const char *alias = e->model->ops->alias(e->model, name, i, buf, sizeof buf);
+        const struct sw_safetensor *tensor =
+            alias ? sw_hf_folder_find(e->source.weights, alias) : NULL;
+        if (!alias) {
+            return SW_OK;
+        }
+        if (!tensor || (first && e->model->ops->ignores(e->model, alias))) {
+            continue;
+        }
+        SW_TRY(sw_safetensor_check(tensor));
+        if (first && !are_equal(first, tensor)) {
+            return SW_FAIL(SW_E_UNSUP,
+                           "%s: tensors %s and %s differ; in this version both stand for %s",
+                           e->source.folder, first->name, tensor->name, name);
+        }
+        first = first ? first : tensor;
     }
 }
 
@@ -402,11 +435,7 @@ sw_status sw_engine_resolve_tie(struct sw_engine *e)
     }
     SW_TRY(read_alias(e, e->model->lm_head_name, &head));
     SW_TRY(read_alias(e, e->model->embedding_name, &table));
-    if (!head || !table ||
-        (head->bytes == table->bytes && memcmp(head->data, table->data, head->bytes) == 0)) {
-        return SW_OK;
-    }
-    return sw_engine_untie(e);
+    return !head || !table || are_equal(head, table) ? SW_OK : sw_engine_untie(e);
 }
 
 static sw_status load_values(struct sw_engine *e, const struct engine_param *param,
@@ -453,6 +482,7 @@ static sw_status load_param(struct sw_engine *e, struct engine_param *param,
                             const struct sw_safetensor *tensor, float *piece)
 {
     SW_TRY(sw_engine_check_tensor(param, tensor));
+    SW_TRY(check_copies(e, param->work->name));
     struct sw_digest *digest = NULL;
     sw_status st = begin_digest(e, param, &digest);
     st = st < 0 ? st : load_values(e, param, tensor, digest, piece);
@@ -470,7 +500,7 @@ static void warn_unused(const struct sw_engine *e)
         const struct sw_safetensor *tensor = sw_hf_folder_at(e->source.weights, i);
         bool used = e->model->ops->ignores(e->model, tensor->name);
         for (int32_t p = 0; p < e->params.n && !used; p++) {
-            used = sw_engine_find_in_folder(e, e->params.items[p].work->name) == tensor;
+            used = sw_engine_is_name_of(e, &e->params.items[p], tensor->name);
         }
         if (!used) {
             sw_log(SW_LOG_WARN, "%s: tensor %s has no place in this model and is left out",
