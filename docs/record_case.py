@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Records a case for `spillway check`: record_case.py MODEL CASE [STEPS B T [SMOOTHING]]. MODEL is a Hugging Face folder of a
-causal language model, CASE the folder to write. Tolerances are ten times the distance to the same run in float64."""
+language model, causal or of masked tokens, or of one that finds answers, CASE the folder to write. The latter two read rows with
+padding. Tolerances are ten times the distance to the same run in float64."""
 import copy, json, os, sys
 import torch, transformers
 from safetensors.torch import save_file
@@ -9,25 +10,45 @@ from transformers.trainer_pt_utils import LabelSmoother
 
 steps, B, T = map(int, sys.argv[3:6] or (5, 2, 16))
 smoothing = float(sys.argv[6]) if len(sys.argv) > 6 else 0.0
-model = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32, attn_implementation="eager")
-ids = torch.randint(model.config.vocab_size, (1 + steps, B, T), generator=torch.Generator().manual_seed(0))
+config = transformers.AutoConfig.from_pretrained(sys.argv[1])
+kind = getattr(transformers, config.architectures[0])
+model = kind.from_pretrained(sys.argv[1], dtype=torch.float32, attn_implementation="eager")
+random = torch.Generator().manual_seed(0)
+ids = torch.randint(config.vocab_size, (1 + steps, B, T), generator=random)
+given = {"input_ids": ids, "labels": ids}
+if not kind.__name__.endswith(("CausalLM", "LMHeadModel")):
+    given["attention_mask"] = (torch.arange(T) < T - torch.arange(B)[:, None] * (T // 4)).long().expand_as(ids).clone()
+    ids[given["attention_mask"] == 0] = config.pad_token_id
+if kind.__name__.endswith("QuestionAnswering"):
+    del given["labels"]
+    given |= {k: torch.randint(T, (1 + steps, B), generator=random) for k in ("start_positions", "end_positions")}
 train = {"optimizer": "AdamW", "lr": 1e-3, "betas": [0.9, 0.999], "eps": 1e-5, "weight_decay": 0.1, "decay_on": "all",
          "clip": 1.0, "steps": steps, "schedule": {"kind": "constant"}}  # this eps: Adam does not follow rounding noise
 
-def loss_of(logits, labels):
+def loss_of(out, batch):
+    cross_entropy = torch.nn.functional.cross_entropy
+    if "labels" not in batch:
+        return sum(cross_entropy(out[f"{k}_logits"], batch[f"{k}_positions"]) for k in ("start", "end")) / 2
+    if "attention_mask" in batch:
+        return cross_entropy(out.logits.flatten(0, 1), batch["labels"].flatten())
     if smoothing:
-        return LabelSmoother(smoothing)({"logits": logits}, labels, shift_labels=True)
-    return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        return LabelSmoother(smoothing)({"logits": out.logits}, batch["labels"], shift_labels=True)
+    return cross_entropy(out.logits[:, :-1].flatten(0, 1), batch["labels"][:, 1:].flatten())
+
+def forward(model, i, **more):
+    batch = {k: v[i] for k, v in given.items()}
+    out = model(**{k: v for k, v in batch.items() if k in ("input_ids", "attention_mask")}, **more)
+    return out, loss_of(out, batch)
 
 def run(model):
-    out, params = model(input_ids=ids[0], output_hidden_states=True), dict(model.named_parameters())
-    r = {"output.logits": out.logits, "output.loss": loss_of(out.logits, ids[0])}
-    r["output.loss"].backward()
-    r |= {f"output.hidden.{i}": h for i, h in enumerate(out.hidden_states)} | {f"grad.{n}": p.grad for n, p in params.items()}
+    (out, loss), params = forward(model, 0, output_hidden_states=True), dict(model.named_parameters())
+    r = {f"output.{k}": v for k, v in out.items() if k.endswith("logits")} | {"output.loss": loss}
+    loss.backward()
+    r |= {f"output.hidden.{i}": h for i, h in enumerate(out.hidden_states)} | {f"grad.{n}": torch.zeros_like(p) if p.grad is None else p.grad for n, p in params.items()}
     optimizer, losses, norms = torch.optim.AdamW(params.values(), train["lr"], eps=train["eps"], weight_decay=0.1), [], []
-    for batch in ids[1:]:
+    for i in range(1, 1 + steps):
         optimizer.zero_grad()
-        loss = loss_of(model(input_ids=batch).logits, batch)
+        loss = forward(model, i)[1]
         loss.backward()
         losses.append(loss.item())
         norms.append(torch.nn.utils.clip_grad_norm_(params.values(), train["clip"]).item())
@@ -40,17 +61,18 @@ start = {f"after.{n}": p.detach().clone().double() for n, p in model.named_param
 exact, single = run(copy.deepcopy(model).double()), run(model)
 top = max(v.abs().max() for k, v in exact.items() if k.startswith("grad."))
 
-def worst(prefix, scale=lambda v: 1.0):
-    return max([1e-6] + [10 * float(((single[k] - v).abs() / scale(v)).max()) for k, v in exact.items() if k.startswith(prefix)])
+def worst(prefix, scale=lambda v: 1.0, suffix=""):
+    return max([1e-6] + [10 * float(((single[k] - v).abs() / scale(v)).max()) for k, v in exact.items()
+                         if k.startswith(prefix) and k.endswith(suffix)])
 
 apart = sum(((single[k] - exact[k]) ** 2).sum() for k in start)
 moved = sum(((exact[k] - v) ** 2).sum() for k, v in start.items())
-tolerance = {"logits_abs": worst("output.logits"), "hidden_abs": worst("output.hidden."), "after_abs": worst("after."),
+tolerance = {"logits_abs": worst("output.", suffix="logits"), "hidden_abs": worst("output.hidden."), "after_abs": worst("after."),
              "after_update_rel": max(1e-6, 10 * float(apart / moved) ** 0.5),
              "loss_rel": worst("output.loss", torch.abs), "grad_rel_to_max": worst("grad.", lambda v: max(v.abs().max(), top / 1000)),
              "train_loss_rel": worst("train.loss", torch.abs), "train_grad_norm_rel": worst("train.grad_norm", torch.abs)}
-single |= {"input.input_ids": ids[0].clone(), "input.labels": ids[0].clone(), "train.input_ids": ids[1:].clone(),
-           "train.labels": ids[1:].clone(), "train.lr": torch.full((steps,), train["lr"], dtype=torch.float64)}
+single |= {f"input.{k}": v[0].clone() for k, v in given.items()} | {f"train.{k}": v[1:].clone() for k, v in given.items()}
+single["train.lr"] = torch.full((steps,), train["lr"], dtype=torch.float64)
 save_file(single, os.path.join(sys.argv[2], "reference.safetensors"))
 with open(os.path.join(sys.argv[2], "reference.json"), "w") as f:
     json.dump({"what": f"{os.path.basename(sys.argv[1])}, random tokens", "train": train, "tolerance": tolerance} |

@@ -3,10 +3,11 @@
 // a pooler on the first token; old files call weight and bias of norms gamma and beta.
 #include "model/encoder.h"
 
-/* Buffers that old files store, and what a tied head repeats. */
+/* Buffers that old files store. */
 static const char *const ignored[] = {"*embeddings.position_ids", "*embeddings.token_type_ids",
-                                      "cls.predictions.decoder.bias", NULL};
-static const char *const aliases[] = {"cls.predictions.bias", "cls.predictions.decoder.bias", NULL};
+                                      NULL};
+static const char *const aliases[] = {"cls.predictions.bias", "cls.predictions.decoder.bias",
+                                      "cls.predictions.decoder.bias", "cls.predictions.bias", NULL};
 
 const struct sw_encoder_family sw_family_bert = {
     SW_ENCODER_OPS("bert"),

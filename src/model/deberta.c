@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "model/encoder.h"
 
@@ -13,7 +14,8 @@ struct build {
     const struct sw_encoder *m;
     sw_graph *g;
     const struct sw_forward_spec *spec;
-    sw_value mask, table, index; /* table [2 span, C] of distances; which row each is */
+    sw_value mask, padding, all; /* i32 [B,T]: 1 for tokens, for padding, for both */
+    sw_value table, index;       /* [2 span, C] of distances; which row each is */
     int64_t layer;
     char name[160];
 };
@@ -99,18 +101,43 @@ static sw_value scores(struct build *b, sw_value x, const char *suffix, sw_value
 
 /* ---- a layer ---- */
 
+static struct sw_attention_spec attention(const struct build *b, double scale)
+{
+    return (struct sw_attention_spec){
+        .heads = b->m->spec.heads,
+        .scale = scale,
+        .mask = SW_NO_VALUE,
+        .position = SW_NO_VALUE,
+        .slopes = SW_NO_VALUE,
+        .segments = SW_NO_VALUE,
+        .bias = SW_NO_VALUE,
+    };
+}
+
+/* o with other rows for padding, which answers and masked tokens may be told from: as in the
+ * published code padding sees all of its row alike, other padding too. All queries see the mean of
+ * the values, as if it were the only key. */
+static sw_value with_padding(struct build *b, sw_value o, sw_value q, sw_value v)
+{
+    const struct sw_attention_spec spec = attention(b, 0);
+    const sw_value mean = sw_reshape(b->g, sw_masked_mean(b->g, v, b->all),
+                                     SW_SHAPE(b->spec->batch, 1, b->m->super.width));
+    const sw_value seen = sw_attention(b->g, q, mean, mean, &spec);
+    return sw_add(b->g, sw_mask_rows(b->g, o, b->mask), sw_mask_rows(b->g, seen, b->padding));
+}
+
 static sw_value attend(struct build *b, sw_value h)
 {
     const struct sw_encoder_spec *s = &b->m->spec;
     const struct sw_encoder_distances *d = &s->distances;
     const int64_t width = b->m->super.width;
-    const int terms = 1 + d->with_keys + d->with_queries;
-    const double scale = 1 / sqrt((double)(width / s->heads) * terms);
+    const double scale = 1 / sqrt((double)(width / s->heads) * (double)d->terms);
     const sw_value q = linear(b, "attention.self.query_proj", h, width, width);
     const sw_value k = linear(b, "attention.self.key_proj", h, width, width);
     const sw_value v = linear(b, "attention.self.value_proj", h, width, width);
     sw_value bias = SW_NO_VALUE;
-    const sw_value table = terms > 1 ? drop(b, b->table) : SW_NO_VALUE;
+    const bool relative = d->with_keys || d->with_queries;
+    const sw_value table = relative ? drop(b, b->table) : SW_NO_VALUE;
     if (d->with_keys) {
         bias =
             scores(b, q, d->is_shared ? "attention.self.key_proj" : "attention.self.pos_key_proj",
@@ -122,17 +149,11 @@ static sw_value attend(struct build *b, sw_value h)
             table, true, scale);
         bias = d->with_keys ? sw_add(b->g, bias, more) : more;
     }
-    const struct sw_attention_spec spec = {
-        .heads = s->heads,
-        .scale = scale,
-        .dropout = s->attention_dropout,
-        .mask = b->mask,
-        .position = SW_NO_VALUE,
-        .slopes = SW_NO_VALUE,
-        .segments = SW_NO_VALUE,
-        .bias = bias,
-    };
-    const sw_value o = sw_attention(b->g, q, k, v, &spec);
+    struct sw_attention_spec spec = attention(b, scale);
+    spec.dropout = s->attention_dropout;
+    spec.mask = b->mask;
+    spec.bias = bias;
+    const sw_value o = with_padding(b, sw_attention(b->g, q, k, v, &spec), q, v);
     return linear(b, "attention.output.dense", o, width, width);
 }
 
@@ -224,6 +245,8 @@ static void forward(const struct sw_model *model, sw_graph *g, const struct sw_f
     }
     const sw_value ids = sw_model_input(g, model, spec, "input_ids");
     b.mask = sw_model_input(g, model, spec, "attention_mask");
+    b.padding = sw_not_equal(g, b.mask, 1);
+    b.all = sw_not_equal(g, b.mask, -1); /* which no mask is */
     sw_scope_push(g, "deberta");
     const sw_value table = sw_nn_table(g, "deberta.embeddings.word_embeddings", model->vocab,
                                        model->width, b.m->spec.init_range);
@@ -243,7 +266,7 @@ static void forward(const struct sw_model *model, sw_graph *g, const struct sw_f
 
 /* ---- config.json ---- */
 
-/* A list of words, or one text of words with | between them. */
+/* A list of words, or one text of words with | between them, in letters of either case. */
 static bool has_word(const struct sw_json *words, const char *word)
 {
     const size_t len = strlen(word);
@@ -256,8 +279,10 @@ static bool has_word(const struct sw_json *words, const char *word)
         return false;
     }
     const char *at = words && words->type == SW_JSON_STRING ? words->string : "";
-    for (; (at = strstr(at, word)) != NULL; at += len) {
-        if (at[len] == '\0' || at[len] == '|') {
+    for (size_t n = 0; *at; at += n) {
+        at += strspn(at, " |");
+        n = strcspn(at, " |");
+        if (n == len && strncasecmp(at, word, len) == 0) {
             return true;
         }
     }
@@ -278,6 +303,7 @@ static sw_status read_distances(struct sw_json_doc *doc, const struct sw_json *c
     d->places = d->places < 1 ? m->super.max_tokens : d->places;
     d->buckets = d->buckets < 1 ? 0 : d->buckets;
     d->span = d->buckets > 0 ? d->buckets : d->places;
+    d->terms = 1 + has_word(terms, "c2p") + has_word(terms, "p2c");
     d->with_keys = relative && has_word(terms, "c2p");
     d->with_queries = relative && has_word(terms, "p2c");
     d->is_normed = has_word(sw_json_get(config, "norm_rel_ebd"), "layer_norm");
@@ -320,6 +346,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     const struct sw_model *m = &encoder->super;
     static const char *const widths[] = {"embedding_size", "pooler_hidden_size"};
     int64_t head = m->width / s->heads;
+    bool legacy = true;
     SW_TRY(read_distances(doc, config, encoder));
     SW_TRY(read_window(doc, config, encoder));
     SW_TRY(sw_json_get_i64(doc, config, "type_vocab_size", 0, &s->types));
@@ -333,7 +360,10 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     SW_TRY(sw_model_read_dropout(doc, config, "pooler_dropout", 0, &s->pool_dropout));
     SW_TRY(sw_model_read_dropout(doc, config, "cls_dropout", s->hidden_dropout,
                                  &s->classifier_dropout));
+    SW_TRY(sw_json_get_bool(doc, config, "legacy", true, &legacy));
+    encoder->super.tied |= !legacy; /* the newer head has no table of its own */
     s->tokens_dropout = s->hidden_dropout;
+    s->mask_act = s->act;
     if (s->types < 0 || s->types > INT32_MAX) {
         return SW_FAIL(SW_E_FORMAT, "%s: type_vocab_size is %lld; wanted 0 or more",
                        sw_json_name(doc), (long long)s->types);
@@ -355,12 +385,25 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     return SW_OK;
 }
 
-/* Buffers that files store, what a tied head repeats, and the pooler, which some classes leave. */
-static const char *const ignored[] = {"*embeddings.position_ids", "cls.predictions.decoder.bias",
-                                      "*mask_predictions.*", NULL};
+/* Buffers that files store, and another head. */
+static const char *const ignored[] = {"*embeddings.position_ids", "*mask_predictions.*", NULL};
+
+/* And what only distances read, where they do not count. */
+static bool ignores(const struct sw_model *model, const char *file_name)
+{
+    const struct sw_encoder_distances *d =
+        &SW_CONTAINER(model, struct sw_encoder, super)->spec.distances;
+    const bool counts = d->with_keys || d->with_queries;
+    return sw_encoder_ignores(model, file_name) ||
+           (!counts && (sw_glob_match("*encoder.LayerNorm.*", file_name) ||
+                        sw_glob_match("*encoder.rel_embeddings.weight", file_name)));
+}
+
 /* The names of Microsoft's files, too. */
 static const char *const aliases[] = {"cls.predictions.bias",
                                       "cls.predictions.decoder.bias",
+                                      "cls.predictions.decoder.bias",
+                                      "cls.predictions.bias",
                                       "cls.predictions.bias",
                                       "lm_predictions.lm_head.bias",
                                       "cls.predictions.transform.dense.weight",
@@ -379,7 +422,7 @@ const struct sw_encoder_family sw_family_deberta = {
             .close = sw_encoder_close,
             .forward = forward,
             .alias = sw_encoder_alias,
-            .ignores = sw_encoder_ignores,
+            .ignores = ignores,
             .classes = {{"DebertaV2ForMaskedLM", "masked"},
                         {"DebertaV2ForSequenceClassification", "classify"},
                         {"DebertaV2ForTokenClassification", "tokens"},

@@ -17,6 +17,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     s->embedding_dropout = s->hidden_dropout;
     s->tokens_dropout = s->hidden_dropout;
     s->pool_act = SW_ACT_RELU;
+    s->mask_act = s->act;
     return SW_OK;
 }
 

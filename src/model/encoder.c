@@ -85,8 +85,8 @@ static sw_value embed(struct build *b, sw_value table, sw_value ids)
         const sw_value types = table_of(b, n->types, s->types);
         h = sw_add(b->g, h, sw_embedding(b->g, types, input(b, "token_type_ids"), -1));
     }
-    const sw_value positions = table_of(b, n->positions, m->max_tokens + m->ops->extra_tokens);
     const int64_t padding = s->counts_tokens ? s->padding_id : -1;
+    const sw_value positions = table_of(b, n->positions, m->max_tokens + padding + 1);
     h = sw_add(b->g, h, sw_embedding(b->g, positions, places(b, ids), padding));
     return drop(b, norm(b, in_trunk(b, n->embedding_norm), h), s->embedding_dropout);
 }
@@ -215,5 +215,8 @@ const char *sw_encoder_alias(const struct sw_model *model, const char *name, int
 
 bool sw_encoder_ignores(const struct sw_model *model, const char *file_name)
 {
-    return sw_model_ignores(model, encoder_of(model)->family->ignored, file_name);
+    const struct sw_encoder_family *family = encoder_of(model)->family;
+    /* the bias of a tied head, which files of an untied one have, too */
+    return sw_model_ignores(model, family->ignored, file_name) ||
+           (!model->tied && strcmp(file_name, family->names.mask_bias) == 0);
 }

@@ -11,9 +11,10 @@
 struct sw_encoder_distances {
     int64_t buckets, places, span; /* 0 = a row for each distance; rows are 2 span */
     bool with_keys, with_queries;  /* terms: of queries with distances (c2p), of keys (p2c) */
-    bool is_shared, is_normed;     /* the tables go through the layers of keys and queries */
-    bool adds_positions;           /* to the embedding */
-    int64_t window;                /* of the convolution; 0 = none */
+    int terms; /* scores are divided by their root: those that pos_att_type names, and one more */
+    bool is_shared, is_normed; /* the tables go through the layers of keys and queries */
+    bool adds_positions;       /* to the embedding */
+    int64_t window;            /* of the convolution; 0 = none */
     enum sw_act window_act;
 };
 
@@ -25,6 +26,7 @@ struct sw_encoder_spec {
     double eps;
     enum sw_act act;
     enum sw_act pool_act; /* of the first token's row, before classes are told */
+    enum sw_act mask_act; /* of each token's row, before masked ones are told */
     /* Positions count the tokens that are not the padding id, from the row behind it on; else they
      * are 0, 1, .. */
     bool counts_tokens;
@@ -72,7 +74,7 @@ struct sw_encoder {
     const struct sw_encoder_family *family;
     struct sw_encoder_spec spec;
     struct sw_encoder_names names;
-    char embedding[96], mask_head[96], pooler[96]; /* whole names */
+    char embedding[96], mask_head[96], mask_bias[96], pooler[96]; /* whole names */
 };
 
 sw_status sw_encoder_open(const struct sw_model_ops *ops, struct sw_json_doc *doc,

@@ -27,12 +27,14 @@ static sw_status check(const struct sw_json_doc *doc, const struct sw_encoder *m
 static void name_heads(struct sw_encoder *m)
 {
     struct sw_model *model = &m->super;
-    const struct sw_encoder_names *n = &m->names;
+    struct sw_encoder_names *n = &m->names;
     const char *head = model->task->head;
     const bool masked = strcmp(head, "masked") == 0 || strcmp(head, "pretrain") == 0;
     snprintf(m->embedding, sizeof m->embedding, "%s.%s.weight", n->trunk, n->embedding);
     snprintf(m->mask_head, sizeof m->mask_head, "%s.weight", n->mask_head);
+    snprintf(m->mask_bias, sizeof m->mask_bias, "%s.bias", n->mask_head);
     snprintf(m->pooler, sizeof m->pooler, "%s.%s", n->trunk, n->pooler ? n->pooler : "");
+    n->mask_bias = model->tied ? n->mask_bias : m->mask_bias; /* an untied head has its own */
     model->trunk = n->trunk;
     model->pooler = n->pooler ? m->pooler : NULL;
     model->embedding_name = m->embedding;
@@ -54,7 +56,7 @@ static sw_status read_all(struct sw_json_doc *doc, const struct sw_json *config,
     model->pad_id = sw_model_token_id(config, "pad_token_id");
     model->pad_id = model->pad_id < 0 ? m->family->padding_id : model->pad_id;
     model->eos_id = sw_model_token_id(config, "eos_token_id");
-    m->spec.padding_id = model->pad_id;
+    m->spec.padding_id = sw_model_padding_row(config, model, model->pad_id);
     SW_TRY(m->family->read(doc, config, m));
     SW_TRY(check(doc, m));
     SW_TRY(sw_model_read_task(model->ops, doc, config, options, model));
@@ -114,5 +116,6 @@ sw_status sw_bert_read(struct sw_json_doc *doc, const struct sw_json *config,
     s->embedding_dropout = s->hidden_dropout;
     s->tokens_dropout = s->classifier_dropout;
     s->pool_act = SW_ACT_TANH;
+    s->mask_act = s->act;
     return SW_OK;
 }

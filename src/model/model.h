@@ -88,6 +88,7 @@ struct sw_model { /* base; first member of every family's own struct */
     int64_t vocab, max_tokens, width, layers, labels;
     int64_t channels, image_height, image_width;
     bool tied;               /* the LM head is the embedding table */
+    bool is_endless;         /* tokens are told by how far they are apart: max_tokens is no bound */
     int64_t pad_id;          /* -1 = none */
     int64_t eos_id;          /* -1 = none */
     int64_t start_id;        /* what a decoder behind an encoder begins with; else 0 */
@@ -162,6 +163,9 @@ sw_status sw_model_read_sizes(struct sw_json_doc *doc, const struct sw_json *con
  * elements of one. */
 sw_status sw_model_check_parameters(const struct sw_json_doc *doc, const struct sw_model *model,
                                     double layer, int64_t inner);
+/* `name`, which stands under the key, as an activation; SW_E_UNSUP: it is none that is known. */
+sw_status sw_model_find_act(const struct sw_json_doc *doc, const char *key, const char *name,
+                            enum sw_act *out);
 sw_status sw_model_read_act(const struct sw_json_doc *doc, const struct sw_json *config,
                             const char *key, const char *fallback, enum sw_act *out);
 /* num_labels, or the size of id2label, or 2. */
@@ -178,3 +182,8 @@ sw_status sw_model_only(struct sw_json_doc *doc, const struct sw_json *config, c
                         bool built);
 /* A special token's id, the first of a list; -1 = none. */
 int64_t sw_model_token_id(const struct sw_json *config, const char *key);
+/* The row of the embedding's table that pad_token_id names, which takes no gradient from the
+ * look-up: absent is `fallback`, null none (-1), and a negative one counts from the end of the
+ * table. */
+int64_t sw_model_padding_row(const struct sw_json *config, const struct sw_model *model,
+                             int64_t fallback);

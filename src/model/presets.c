@@ -142,10 +142,10 @@ static void write_config(const struct preset *p, int64_t vocab, int64_t max_toke
     /* GPT-2's own vocabulary has one special token, its last. Left out, it would be that one for
      * any. */
     const char *special = strcmp(p->type, "gpt2") == 0 && v == 50257 ? "50256" : "null";
-    sw_str_printf(out,
-                  "%s,\"tie_word_embeddings\":%s,\"pad_token_id\":null,\"bos_token_id\":%s,"
-                  "\"eos_token_id\":%s}",
-                  p->rest, p->tied ? "true" : "false", special, special);
+    const bool pads = strcmp(family->classes[0].task, "causal") != 0; /* by the family's own id */
+    sw_str_printf(out, "%s,\"tie_word_embeddings\":%s%s,\"bos_token_id\":%s,\"eos_token_id\":%s}",
+                  p->rest, p->tied ? "true" : "false", pads ? "" : ",\"pad_token_id\":null",
+                  special, special);
 }
 
 sw_status sw_model_preset(const char *name, int64_t vocab, int64_t max_tokens,

@@ -51,22 +51,39 @@ int64_t sw_model_token_id(const struct sw_json *config, const char *key)
     return value && value->type == SW_JSON_INT ? value->integer : -1;
 }
 
-sw_status sw_model_read_act(const struct sw_json_doc *doc, const struct sw_json *config,
-                            const char *key, const char *fallback, enum sw_act *out)
+int64_t sw_model_padding_row(const struct sw_json *config, const struct sw_model *model,
+                             int64_t fallback)
+{
+    const struct sw_json *pad = sw_json_get(config, "pad_token_id");
+    if (!pad) {
+        return fallback;
+    }
+    const int64_t row = pad->type == SW_JSON_INT ? pad->integer : -1 - model->vocab;
+    return row >= 0 ? row : sw_max_i64(-1, model->vocab + row);
+}
+
+sw_status sw_model_find_act(const struct sw_json_doc *doc, const char *key, const char *name,
+                            enum sw_act *out)
 {
     static const struct {
         const char *name;
         enum sw_act act;
     } names[] = {
-        {"gelu", SW_ACT_GELU},           {"gelu_new", SW_ACT_GELU_TANH},
-        {"gelu_fast", SW_ACT_GELU_TANH}, {"gelu_pytorch_tanh", SW_ACT_GELU_TANH},
-        {"relu", SW_ACT_RELU},           {"silu", SW_ACT_SILU},
-        {"swish", SW_ACT_SILU},          {"tanh", SW_ACT_TANH},
-        {"sigmoid", SW_ACT_SIGMOID},     {"quick_gelu", SW_ACT_QUICK_GELU},
+        {"gelu", SW_ACT_GELU},
+        {"gelu_python", SW_ACT_GELU},
+        {"gelu_new", SW_ACT_GELU_TANH},
+        {"gelu_fast", SW_ACT_GELU_TANH},
+        {"gelu_accurate", SW_ACT_GELU_TANH},
+        {"gelu_python_tanh", SW_ACT_GELU_TANH},
+        {"gelu_pytorch_tanh", SW_ACT_GELU_TANH},
+        {"relu", SW_ACT_RELU},
+        {"silu", SW_ACT_SILU},
+        {"swish", SW_ACT_SILU},
+        {"tanh", SW_ACT_TANH},
+        {"sigmoid", SW_ACT_SIGMOID},
+        {"quick_gelu", SW_ACT_QUICK_GELU},
         {"linear", SW_ACT_NONE},
     };
-    const char *name = NULL;
-    SW_TRY(sw_json_get_str(doc, config, key, fallback, &name));
     for (size_t i = 0; i < SW_LEN(names); i++) {
         if (strcmp(names[i].name, name) == 0) {
             *out = names[i].act;
@@ -75,6 +92,14 @@ sw_status sw_model_read_act(const struct sw_json_doc *doc, const struct sw_json 
     }
     return SW_FAIL(SW_E_UNSUP, "%s: %s \"%s\" is not an activation this version knows",
                    sw_json_name(doc), key, name);
+}
+
+sw_status sw_model_read_act(const struct sw_json_doc *doc, const struct sw_json *config,
+                            const char *key, const char *fallback, enum sw_act *out)
+{
+    const char *name = NULL;
+    SW_TRY(sw_json_get_str(doc, config, key, fallback, &name));
+    return sw_model_find_act(doc, key, name, out);
 }
 
 /* ---- sizes ---- */

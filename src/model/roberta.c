@@ -6,22 +6,28 @@
 static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
                       struct sw_encoder *encoder)
 {
-    const int64_t wanted = encoder->super.ops->extra_tokens - 1;
+    struct sw_model *m = &encoder->super;
+    const int64_t padding = encoder->spec.padding_id;
     SW_TRY(sw_bert_read(doc, config, encoder));
-    if (encoder->super.pad_id != wanted) { /* rows of the table would be others */
-        return SW_FAIL(SW_E_UNSUP,
-                       "%s: pad_token_id %lld is not built in this version (it has: %lld)",
-                       sw_json_name(doc), (long long)encoder->super.pad_id, (long long)wanted);
+    m->max_tokens += m->ops->extra_tokens - (padding + 1); /* rows that no token of a text has */
+    if (padding < 0 || m->max_tokens < 1) {
+        return SW_FAIL(
+            SW_E_FORMAT,
+            "%s: pad_token_id %lld, max_position_embeddings %lld; positions begin behind "
+            "the row of padding: wanted an id, and more rows",
+            sw_json_name(doc), (long long)padding, (long long)(m->max_tokens + padding + 1));
     }
     encoder->spec.counts_tokens = true;
+    encoder->spec.mask_act = SW_ACT_GELU; /* whatever hidden_act says */
     encoder->spec.pool_dropout = encoder->spec.classifier_dropout;
     return SW_OK;
 }
 
-/* Buffers that files store, and what a tied head repeats. */
+/* Buffers that files store. */
 static const char *const ignored[] = {"*embeddings.position_ids", "*embeddings.token_type_ids",
-                                      "lm_head.decoder.bias", NULL};
-static const char *const aliases[] = {"lm_head.bias", "lm_head.decoder.bias", NULL};
+                                      NULL};
+static const char *const aliases[] = {"lm_head.bias", "lm_head.decoder.bias",
+                                      "lm_head.decoder.bias", "lm_head.bias", NULL};
 
 const struct sw_encoder_family sw_family_roberta = {
     SW_ENCODER_OPS("roberta"),

@@ -57,6 +57,13 @@ static const struct family families[] = {
      "\"position_buckets\": 6, \"norm_rel_ebd\": \"layer_norm\", \"position_biased_input\": false, "
      "\"conv_kernel_size\": 3",
      "masked", 0},
+    {"roberta, a head of its own and another padding",
+     "\"model_type\": \"roberta\", \"tie_word_embeddings\": false, \"pad_token_id\": 3, " SIZES,
+     "masked", 0},
+    {"deberta, answers",
+     "\"model_type\": \"deberta-v2\", " SIZES
+     ", \"relative_attention\": true, \"pos_att_type\": \"c2p\", \"position_buckets\": 6",
+     "answers", 0},
     {"vit",
      "\"model_type\": \"vit\", \"hidden_size\": 16, \"num_hidden_layers\": 2, "
      "\"num_attention_heads\": 2, \"intermediate_size\": 24, \"image_size\": 8, "

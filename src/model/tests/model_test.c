@@ -259,7 +259,9 @@ static void what_changes_the_mathematics_is_refused_by_its_key(void **state)
          "\"architectures\": [\"BertForSequenceClassification\"], \"num_labels\": 1, "
          "\"problem_type\": \"single_label_classification\"",
          "wanted two or more", SW_E_CONFIG},
-        {"roberta", "\"pad_token_id\": 5", "pad_token_id 5", SW_E_UNSUP},
+        {"roberta", "\"pad_token_id\": null", "pad_token_id -1", SW_E_FORMAT},
+        {"roberta", "\"pad_token_id\": 5, \"max_position_embeddings\": 6",
+         "max_position_embeddings 6", SW_E_FORMAT},
         {"roberta", "\"max_position_embeddings\": 2", "max_position_embeddings is 2", SW_E_FORMAT},
         {"distilbert", "\"sinusoidal_pos_embds\": true", "sinusoidal_pos_embds", SW_E_UNSUP},
     };
