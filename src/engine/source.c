@@ -137,7 +137,7 @@ static sw_status size_texts(const struct sw_engine_options *o, const struct sw_m
 {
     const int64_t most = o->most_tokens > 0 ? o->most_tokens : SW_DEFAULT_TOKENS;
     out->tokens = o->seq_len > 0 ? o->seq_len : sw_min_i64(model->max_tokens, most);
-    if (out->tokens > model->max_tokens) {
+    if (out->tokens > model->max_tokens && !model->is_endless) {
         return SW_FAIL(SW_E_CONFIG, "sequence length %lld: the model has positions for %lld tokens",
                        (long long)out->tokens, (long long)model->max_tokens);
     }
@@ -149,7 +149,7 @@ static sw_status size_texts(const struct sw_engine_options *o, const struct sw_m
 static sw_status size_generation(struct sw_engine *e)
 {
     struct sw_engine_options *o = &e->options;
-    if (o->generate_tokens > e->model->max_tokens) {
+    if (o->generate_tokens > e->model->max_tokens && !e->model->is_endless) {
         return SW_FAIL(SW_E_CONFIG,
                        "generation up to %lld tokens: the model has positions for %lld",
                        (long long)o->generate_tokens, (long long)e->model->max_tokens);

@@ -52,6 +52,11 @@ static sw_value norm(struct build *b, const char *name, sw_value x, int64_t widt
                : sw_nn_rms_norm(b->g, name, x, width, s->eps, s->norm == SW_NORM_RMS_ONE_PLUS);
 }
 
+static sw_value norm_in_trunk(struct build *b, const char *suffix, sw_value x)
+{
+    return suffix ? norm(b, in_trunk(b, suffix), x, b->m->super.width) : x;
+}
+
 /* suffix NULL: x as it is. */
 static sw_value norm_in_layer(struct build *b, const char *suffix, sw_value x)
 {
@@ -64,6 +69,14 @@ static sw_value linear(struct build *b, const char *suffix, sw_value x, int64_t 
     const struct sw_linear_spec spec = {
         .in = in, .out = out, .in_out = b->m->spec.in_out, .no_bias = !bias, .std = std};
     return sw_nn_linear(b->g, in_layer(b, suffix), x, &spec);
+}
+
+/* x [..,in] -> [..,out], beside the layers; suffix NULL: x as it is. */
+static sw_value project(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t out)
+{
+    const struct sw_linear_spec spec = {
+        .in = in, .out = out, .no_bias = true, .std = b->m->spec.init_range};
+    return suffix ? sw_nn_linear(b->g, in_trunk(b, suffix), x, &spec) : x;
 }
 
 /* ---- attention ---- */
@@ -196,20 +209,32 @@ static sw_value mlp_branch(struct build *b, sw_value x)
     return norm_in_layer(b, n->mlp_out_norm, y);
 }
 
+/* What a branch reads of h, and what becomes of the sum. */
+static sw_value norm_before(struct build *b, const char *suffix, sw_value h)
+{
+    return b->m->spec.branches == SW_BRANCHES_POST_NORM ? h : norm_in_layer(b, suffix, h);
+}
+
+static sw_value norm_behind(struct build *b, const char *suffix, sw_value h)
+{
+    return b->m->spec.branches == SW_BRANCHES_POST_NORM ? norm_in_layer(b, suffix, h) : h;
+}
+
 static sw_value layer(struct build *b, sw_value h)
 {
     const struct sw_decoder_spec *s = &b->m->spec;
     const struct sw_decoder_names *n = &b->m->names;
-    const sw_value x = norm_in_layer(b, n->attention_norm, h);
+    const sw_value x = norm_before(b, n->attention_norm, h);
     const sw_value a = sw_dropout(b->g, attention_branch(b, x), s->hidden_dropout);
-    if (s->parallel) {
+    if (s->branches == SW_BRANCHES_PARALLEL) {
         const sw_value y = n->mlp_norm ? norm_in_layer(b, n->mlp_norm, h) : x;
         const sw_value f = sw_dropout(b->g, mlp_branch(b, y), s->hidden_dropout);
         return sw_add(b->g, h, sw_add(b->g, a, f));
     }
-    h = sw_add(b->g, h, a);
-    const sw_value f = mlp_branch(b, norm_in_layer(b, n->mlp_norm, h));
-    return sw_add(b->g, h, sw_dropout(b->g, f, s->hidden_dropout));
+    h = norm_behind(b, n->attention_norm, sw_add(b->g, h, a));
+    const sw_value f = mlp_branch(b, norm_before(b, n->mlp_norm, h));
+    h = sw_add(b->g, h, sw_dropout(b->g, f, s->hidden_dropout));
+    return norm_behind(b, n->mlp_norm, h);
 }
 
 /* ---- the whole ---- */
@@ -241,8 +266,9 @@ static sw_value embed(struct build *b, sw_value table, sw_value ids)
     const sw_value places = n->positions ? learned_positions(b) : SW_NO_VALUE;
     sw_value h = sw_embedding(b->g, table, ids, s->padding_id);
     h = s->embedding_scale > 0 ? sw_scale(b->g, h, s->embedding_scale) : h;
+    h = project(b, n->project_in, h, b->m->table_width, b->m->super.width);
     h = n->positions ? sw_add(b->g, h, places) : h;
-    h = n->embedding_norm ? norm(b, in_trunk(b, n->embedding_norm), h, b->m->super.width) : h;
+    h = norm_in_trunk(b, n->embedding_norm, h);
     return sw_dropout(b->g, h, s->embedding_dropout);
 }
 
@@ -289,10 +315,10 @@ void sw_decoder_forward(const struct sw_model *model, sw_graph *g,
     sw_value ids;
     open_inputs(&b, &ids);
     sw_scope_push(g, n->trunk);
-    const sw_value table = sw_nn_table(g, in_trunk(&b, n->embedding), model->vocab, model->width,
-                                       b.m->spec.init_range);
-    sw_value h = layers(&b, embed(&b, table, ids));
-    h = norm(&b, in_trunk(&b, n->final_norm), h, model->width);
+    const sw_value table = sw_nn_table(g, in_trunk(&b, n->embedding), model->vocab,
+                                       b.m->table_width, b.m->spec.init_range);
+    sw_value h = norm_in_trunk(&b, n->final_norm, layers(&b, embed(&b, table, ids)));
+    h = project(&b, n->project_out, h, model->width, b.m->table_width);
     sw_model_name_hidden(g, spec, model->layers, h);
     sw_scope_pop(g);
 
@@ -307,19 +333,24 @@ void sw_decoder_forward(const struct sw_model *model, sw_graph *g,
 
 /* ---- names in files ---- */
 
+/* The name itself, without the trunk's, and without the first module of the trunk's where that has
+ * two. */
 const char *sw_decoder_alias(const struct sw_model *model, const char *name, int i, char *buf,
                              size_t cap)
 {
     const struct sw_decoder *m = decoder_of(model);
     const size_t trunk = strlen(m->names.trunk);
-    const char *found = i == 0 ? name : NULL;
     const bool in = strncmp(name, m->names.trunk, trunk) == 0 && name[trunk] == '.';
-    if (i == 1 && in) {
-        found = name + trunk + 1;
+    const char *dot = strchr(m->names.trunk, '.');
+    const char *names[3] = {name};
+    int n = 1;
+    if (in) {
+        names[n++] = name + trunk + 1;
     }
-    if (!found) { /* behind the name itself and the name without the trunk's */
-        found = sw_model_other_name(m->family->aliases, name, i - 1 - in);
+    if (in && dot) {
+        names[n++] = name + (dot - m->names.trunk) + 1;
     }
+    const char *found = i < n ? names[i] : sw_model_other_name(m->family->aliases, name, i - n);
     if (found) {
         snprintf(buf, cap, "%s", found);
     }

@@ -19,6 +19,13 @@ enum sw_position_kind {
     SW_POSITION_ALIBI    /* a slope for each head, times the key's place, on the scores */
 };
 
+/* How attention and MLP stand in a layer. */
+enum sw_branches {
+    SW_BRANCHES_IN_TURN,  /* each reads h behind its norm, and is added to h */
+    SW_BRANCHES_PARALLEL, /* both read the same h, and both are added to it */
+    SW_BRANCHES_POST_NORM /* in turn; the norms come behind the sums */
+};
+
 /* How a file holds the weights that make queries, keys and values. */
 enum sw_qkv_layout {
     SW_QKV_SEPARATE, /* three matrices */
@@ -37,6 +44,7 @@ enum sw_rotary_kind {
 struct sw_rotary_spec {
     enum sw_rotary_kind kind;
     int64_t width;    /* columns of a head that turn; even */
+    bool is_odd;      /* frequencies are those of one column less */
     bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + width/2) */
     double theta, factor;
     double original_tokens;      /* LLAMA3, YARN: of the text that it was trained on */
@@ -64,7 +72,7 @@ struct sw_decoder_spec {
     int64_t window;               /* a query sees so many keys, its own among them; 0 = all */
     const bool *is_windowed;      /* [layers], owned by the model; NULL: every layer */
     bool scale_by_layer;          /* scores are divided by the layer's number, from 1 */
-    bool parallel;                /* attention and MLP read the same h, and both are added to it */
+    enum sw_branches branches;
     enum sw_act act;
     double embedding_scale;        /* 0 = none */
     int64_t padding_id;            /* its embedding gets no gradient from the look-up; -1 = none */
@@ -78,6 +86,7 @@ struct sw_decoder_names {
     const char *trunk; /* files of the trunk alone leave it out */
     const char *embedding, *positions, *embedding_norm, *layers, *final_norm;
     const char *head;
+    const char *project_in, *project_out; /* between the table's columns and those of the layers */
     const char *attention_norm, *attention_out_norm; /* before, behind */
     const char *qkv, *q, *k, *v, *q_norm, *k_norm, *out;
     const char *mlp_norm; /* NULL: the MLP reads what attention reads */
@@ -105,6 +114,7 @@ struct sw_decoder {
     const struct sw_decoder_family *family;
     struct sw_decoder_spec spec;
     struct sw_decoder_names names;
+    int64_t table_width;          /* columns of the embedding's table, and of what the head reads */
     char embedding[96], head[96]; /* whole names of the two parameters */
 };
 
@@ -154,6 +164,9 @@ sw_status sw_decoder_read_window(struct sw_json_doc *doc, const struct sw_json *
 /* num_key_value_heads; absent: one of each head's own. */
 sw_status sw_decoder_read_kv_heads(struct sw_json_doc *doc, const struct sw_json *config,
                                    struct sw_decoder *decoder);
+/* pad_token_id, of a family whose embedding has a row for it; absent: `fallback`. */
+void sw_decoder_read_padding(const struct sw_json *config, int64_t fallback,
+                             struct sw_decoder *decoder);
 /* num_key_value_heads, head_dim (fallback 0: width over heads), hidden_act, rms_norm_eps,
  * initializer_range, attention_dropout, pad_token_id of the embedding: what LLaMA and its kin
  * share. */

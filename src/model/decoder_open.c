@@ -34,6 +34,13 @@ sw_status sw_decoder_read_kv_heads(struct sw_json_doc *doc, const struct sw_json
     return sw_model_read_size(doc, config, &kv, m->spec.heads, &m->spec.kv_heads);
 }
 
+void sw_decoder_read_padding(const struct sw_json *config, int64_t fallback, struct sw_decoder *m)
+{
+    const bool given = sw_json_get(config, "pad_token_id") != NULL;
+    m->super.pad_id = given ? sw_model_token_id(config, "pad_token_id") : fallback;
+    m->spec.padding_id = sw_model_padding_row(config, &m->super, fallback);
+}
+
 /* Heads share the width where the file does not say how wide they are. */
 static sw_status resolve_head_width(const struct sw_json_doc *doc, struct sw_decoder *m)
 {
@@ -86,6 +93,7 @@ static sw_status read_all(struct sw_json_doc *doc, const struct sw_json *config,
                           const struct sw_model_options *options, struct sw_decoder *m)
 {
     SW_TRY(sw_model_read_sizes(doc, config, &m->super, &m->spec.heads, &m->spec.inner));
+    m->table_width = m->super.width;
     SW_TRY(sw_json_get_bool(doc, config, "tie_word_embeddings", m->family->tied, &m->super.tied));
     m->super.pad_id = sw_model_token_id(config, "pad_token_id");
     m->super.eos_id = sw_model_token_id(config, "eos_token_id");
@@ -229,11 +237,11 @@ static sw_status read_scaling(struct sw_json_doc *doc, const struct sw_json *rop
                               const struct sw_json *config, struct sw_decoder *m)
 {
     struct sw_rotary_spec *r = &m->spec.rotary;
-    double top = (double)m->super.max_tokens;
+    static const char original[] = "original_max_position_embeddings";
+    double tokens = (double)m->super.max_tokens;
     SW_TRY(read_kind(doc, rope, m));
-    SW_TRY(sw_model_read_amount(doc, config, "original_max_position_embeddings", top, &top));
-    SW_TRY(sw_model_read_amount(doc, rope, "original_max_position_embeddings", top,
-                                &r->original_tokens));
+    SW_TRY(sw_model_read_amount(doc, rope, original, tokens, &tokens));
+    SW_TRY(sw_model_read_amount(doc, config, original, tokens, &r->original_tokens));
     SW_TRY(sw_model_read_amount(doc, rope, "factor", 0, &r->factor));
     SW_TRY(sw_model_read_amount(doc, rope, "low_freq_factor", 1, &r->low));
     SW_TRY(sw_model_read_amount(doc, rope, "high_freq_factor", 4, &r->high));
@@ -254,19 +262,49 @@ static sw_status read_scaling(struct sw_json_doc *doc, const struct sw_json *rop
     return r->kind == SW_ROTARY_YARN ? read_yarn(doc, rope, m) : SW_OK;
 }
 
+/* rope_scaling, which goes before what transformers 5 writes: *out NULL where neither says
+ * anything. */
+static sw_status find_rope(const struct sw_json_doc *doc, const struct sw_json *config,
+                           const struct sw_json **out)
+{
+    static const char *const keys[] = {"rope_scaling", "rope_parameters"};
+    *out = NULL;
+    for (size_t i = 0; i < SW_LEN(keys) && !*out; i++) {
+        const struct sw_json *rope = sw_json_get(config, keys[i]);
+        if (rope && rope->type != SW_JSON_OBJECT && rope->type != SW_JSON_NULL) {
+            return SW_FAIL(SW_E_FORMAT, "%s:%d:%d: %s: wanted an object", sw_json_name(doc),
+                           rope->line, rope->column, rope->key);
+        }
+        *out = rope && rope->n_children > 0 ? rope : NULL;
+    }
+    return SW_OK;
+}
+
+/* A share of a head may be an odd number of columns: frequencies are those of so many, and one
+ * column more turns. */
+static sw_status read_share(const struct sw_json_doc *doc, double share, struct sw_decoder *m)
+{
+    struct sw_rotary_spec *r = &m->spec.rotary;
+    const int64_t head = m->spec.head_width;
+    const int64_t width = share > 0 && share <= 1 ? (int64_t)((double)head * share) : 0;
+    r->is_odd = width % 2 != 0;
+    r->width = width + r->is_odd;
+    if (width < 1 || r->width > head) {
+        return SW_FAIL(SW_E_FORMAT,
+                       "%s: rotary positions turn %lld of %lld columns of a head; wanted some, and "
+                       "an even number where all turn",
+                       sw_json_name(doc), (long long)width, (long long)head);
+    }
+    return SW_OK;
+}
+
 sw_status sw_decoder_read_rotary(struct sw_json_doc *doc, const struct sw_json *config,
                                  double theta, double share, struct sw_decoder *m)
 {
     struct sw_rotary_spec *r = &m->spec.rotary;
-    const struct sw_json *rope = sw_json_get(config, "rope_parameters");
-    rope = rope && rope->type == SW_JSON_OBJECT ? rope : sw_json_get(config, "rope_scaling");
-    if (rope && rope->type != SW_JSON_OBJECT && rope->type != SW_JSON_NULL) {
-        return SW_FAIL(SW_E_FORMAT, "%s:%d:%d: %s: wanted an object", sw_json_name(doc), rope->line,
-                       rope->column, rope->key);
-    }
-    rope = rope && rope->type == SW_JSON_OBJECT ? rope : NULL;
+    const struct sw_json *rope = NULL;
+    SW_TRY(find_rope(doc, config, &rope));
     SW_TRY(resolve_head_width(doc, m));
-    const int64_t head = m->spec.head_width;
     m->spec.positions = SW_POSITION_ROTARY;
     SW_TRY(sw_json_get_f64(doc, config, "rope_theta", theta, &theta));
     SW_TRY(sw_json_get_f64(doc, config, "partial_rotary_factor", share, &share));
@@ -276,13 +314,7 @@ sw_status sw_decoder_read_rotary(struct sw_json_doc *doc, const struct sw_json *
         return SW_FAIL(SW_E_FORMAT, "%s: rope_theta is %g; wanted more than 1", sw_json_name(doc),
                        r->theta);
     }
-    r->width = share > 0 && share <= 1 ? (int64_t)((double)head * share) : 0;
-    if (r->width < 2 || r->width % 2 != 0) {
-        return SW_FAIL(SW_E_FORMAT,
-                       "%s: rotary positions turn %lld of %lld columns of a head; wanted an even "
-                       "number",
-                       sw_json_name(doc), (long long)r->width, (long long)head);
-    }
+    SW_TRY(read_share(doc, share, m));
     return read_scaling(doc, rope, config, m);
 }
 
@@ -303,6 +335,6 @@ sw_status sw_decoder_read_llama(struct sw_json_doc *doc, const struct sw_json *c
     SW_TRY(sw_model_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
     SW_TRY(sw_model_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
     s->norm = SW_NORM_RMS;
-    s->padding_id = m->super.pad_id;
+    sw_decoder_read_padding(config, -1, m);
     return sw_decoder_read_rotary(doc, config, theta, 1, m);
 }

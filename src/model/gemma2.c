@@ -25,6 +25,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     SW_TRY(sw_model_read_amount(doc, config, "query_pre_attn_scalar", 256, &scalar));
     SW_TRY(sw_decoder_read_cap(doc, config, "attn_logit_softcapping", 50, &s->score_cap));
     SW_TRY(sw_decoder_read_cap(doc, config, "final_logit_softcapping", 30, &s->logits_cap));
+    sw_decoder_read_padding(config, 0, decoder);
     s->norm = SW_NORM_RMS_ONE_PLUS;
     s->qkv_bias = s->out_bias = bias;
     s->score_scale = 1 / sqrt(scalar > 0 ? scalar : 256);

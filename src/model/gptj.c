@@ -34,7 +34,8 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     SW_TRY(sw_model_read_dropout(doc, config, "embd_pdrop", 0, &s->embedding_dropout));
     SW_TRY(sw_model_read_dropout(doc, config, "attn_pdrop", 0, &s->attention_dropout));
     SW_TRY(sw_model_read_dropout(doc, config, "resid_pdrop", 0, &s->hidden_dropout));
-    s->parallel = s->mlp_bias = s->head_bias = true;
+    s->branches = SW_BRANCHES_PARALLEL;
+    s->mlp_bias = s->head_bias = true;
     return read_rotary(doc, config, decoder);
 }
 

@@ -79,7 +79,7 @@ sw_value sw_head_lm(const struct sw_decoder *m, sw_graph *g, const struct sw_for
     char name[112];
     const sw_value head_VC =
         model->tied ? table
-                    : sw_param(g, model->head_name, SW_SHAPE(model->vocab, model->width),
+                    : sw_param(g, model->head_name, SW_SHAPE(model->vocab, m->table_width),
                                (struct sw_init){SW_INIT_NORMAL, m->spec.init_range});
     snprintf(name, sizeof name, "%s.bias", m->names.head);
     const sw_value bias = m->spec.head_bias ? sw_param(g, name, SW_SHAPE(model->vocab),
@@ -98,7 +98,7 @@ sw_value sw_head_classify(const struct sw_decoder *m, sw_graph *g,
 {
     const struct sw_model *model = &m->super;
     struct sw_head head = {model, g, spec, SW_NO_VALUE};
-    const sw_value score_LC = sw_param(g, "score.weight", SW_SHAPE(model->labels, model->width),
+    const sw_value score_LC = sw_param(g, "score.weight", SW_SHAPE(model->labels, m->table_width),
                                        (struct sw_init){SW_INIT_NORMAL, m->spec.init_range});
     const sw_value x_BC = sw_select_rows(g, h, sw_last_index(g, ids, model->pad_id));
     sw_head_term(&head, 0, sw_matmul(g, x_BC, false, score_LC, true));

@@ -3,25 +3,33 @@
 // of their table on; relu.
 #include "model/decoder.h"
 
-static sw_status refuse(struct sw_json_doc *doc, const struct sw_json *config,
-                        const struct sw_decoder *decoder)
+static sw_status refuse(struct sw_json_doc *doc, const struct sw_json *config)
 {
-    int64_t projected = 0;
     double layerdrop = 0;
-    SW_TRY(sw_model_only(doc, config, "do_layer_norm_before", true));
-    SW_TRY(sw_model_only(doc, config, "_remove_final_layer_norm", false));
     SW_TRY(sw_model_only(doc, config, "layer_norm_elementwise_affine", true));
-    SW_TRY(sw_json_get_i64(doc, config, "word_embed_proj_dim", decoder->super.width, &projected));
     SW_TRY(sw_json_get_f64(doc, config, "layerdrop", 0, &layerdrop));
-    if (projected != decoder->super.width) {
-        return SW_FAIL(SW_E_UNSUP,
-                       "%s: word_embed_proj_dim %lld, with hidden_size %lld, is not built in this "
-                       "version",
-                       sw_json_name(doc), (long long)projected, (long long)decoder->super.width);
-    }
     if (layerdrop != 0) {
         return SW_FAIL(SW_E_UNSUP, "%s: layerdrop %g is not built in this version",
                        sw_json_name(doc), layerdrop);
+    }
+    return SW_OK;
+}
+
+/* As the model of 350M has it: norms behind the sums, then none at the end, and a table of fewer
+ * columns than the layers. */
+static sw_status read_variant(struct sw_json_doc *doc, const struct sw_json *config,
+                              struct sw_decoder *m)
+{
+    static const struct sw_model_key projected = {"word_embed_proj_dim", NULL, 0};
+    bool before = true, removed = false;
+    SW_TRY(sw_json_get_bool(doc, config, "do_layer_norm_before", true, &before));
+    SW_TRY(sw_json_get_bool(doc, config, "_remove_final_layer_norm", false, &removed));
+    SW_TRY(sw_model_read_size(doc, config, &projected, m->super.width, &m->table_width));
+    m->spec.branches = before ? SW_BRANCHES_IN_TURN : SW_BRANCHES_POST_NORM;
+    m->names.final_norm = before && !removed ? m->names.final_norm : NULL;
+    if (m->table_width != m->super.width) {
+        m->names.project_in = "project_in";
+        m->names.project_out = "project_out";
     }
     return SW_OK;
 }
@@ -30,7 +38,8 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
                       struct sw_decoder *decoder)
 {
     struct sw_decoder_spec *s = &decoder->spec;
-    SW_TRY(refuse(doc, config, decoder));
+    SW_TRY(refuse(doc, config));
+    SW_TRY(read_variant(doc, config, decoder));
     SW_TRY(sw_model_read_act(doc, config, "activation_function", "relu", &s->act));
     SW_TRY(sw_model_read_amount(doc, config, "init_std", 0.02, &s->init_range));
     SW_TRY(sw_model_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
@@ -39,7 +48,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     s->out_bias = s->mlp_bias = s->qkv_bias;
     s->eps = 1e-5;
     s->position_offset = 2;
-    s->padding_id = decoder->super.pad_id;
+    sw_decoder_read_padding(config, 1, decoder);
     return SW_OK;
 }
 

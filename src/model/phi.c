@@ -7,7 +7,8 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
                       struct sw_decoder *decoder)
 {
     struct sw_decoder_spec *s = &decoder->spec;
-    SW_TRY(sw_model_only(doc, config, "qk_layernorm", false));
+    bool normed = false;
+    SW_TRY(sw_json_get_bool(doc, config, "qk_layernorm", false, &normed));
     SW_TRY(sw_decoder_read_kv_heads(doc, config, decoder));
     SW_TRY(sw_model_read_act(doc, config, "hidden_act", "gelu_new", &s->act));
     SW_TRY(sw_model_read_amount(doc, config, "layer_norm_eps", 1e-5, &s->eps));
@@ -15,9 +16,11 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     SW_TRY(sw_model_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
     SW_TRY(sw_model_read_dropout(doc, config, "embd_pdrop", 0, &s->embedding_dropout));
     SW_TRY(sw_model_read_dropout(doc, config, "resid_pdrop", 0, &s->hidden_dropout));
-    s->parallel = true;
+    decoder->names.q_norm = normed ? "self_attn.q_layernorm" : NULL;
+    decoder->names.k_norm = normed ? "self_attn.k_layernorm" : NULL;
+    s->branches = SW_BRANCHES_PARALLEL;
     s->qkv_bias = s->out_bias = s->mlp_bias = s->head_bias = true;
-    s->padding_id = decoder->super.pad_id;
+    sw_decoder_read_padding(config, -1, decoder);
     return sw_decoder_read_rotary(doc, config, 10000, 0.5, decoder);
 }
 

@@ -7,10 +7,16 @@
 #include <math.h>
 #include <stdio.h>
 
+/* Columns that frequencies are spread over. */
+static int64_t columns(const struct sw_rotary_spec *s)
+{
+    return s->width - s->is_odd;
+}
+
 /* Column at which a wave turns `turns` times in the text that it was trained on. */
 static double yarn_column(const struct sw_rotary_spec *s, double turns)
 {
-    return (double)s->width * log(s->original_tokens / (turns * 2 * M_PI)) / (2 * log(s->theta));
+    return (double)columns(s) * log(s->original_tokens / (turns * 2 * M_PI)) / (2 * log(s->theta));
 }
 
 /* 0 where waves are kept, 1 where they are stretched. */
@@ -18,7 +24,7 @@ static float yarn_ramp(const struct sw_rotary_spec *s, int64_t i)
 {
     double low = yarn_column(s, s->beta_fast), high = yarn_column(s, s->beta_slow);
     low = fmax(s->keeps_fractions ? low : floor(low), 0);
-    high = fmin(s->keeps_fractions ? high : ceil(high), (double)s->width - 1);
+    high = fmin(s->keeps_fractions ? high : ceil(high), (double)columns(s) - 1);
     high += low == high ? 0.001 : 0;
     return fminf(fmaxf(((float)i - (float)low) / (float)(high - low), 0), 1);
 }
@@ -40,7 +46,8 @@ static float llama3_frequency(const struct sw_rotary_spec *s, float f)
 void sw_rotary_frequencies(const struct sw_rotary_spec *spec, float *out)
 {
     for (int64_t i = 0; i < spec->width / 2; i++) {
-        const float power = (float)pow(spec->theta, (double)((float)(2 * i) / (float)spec->width));
+        const float power =
+            (float)pow(spec->theta, (double)((float)(2 * i) / (float)columns(spec)));
         const float f = 1.0F / power;
         switch (spec->kind) {
         case SW_ROTARY_DEFAULT:

@@ -234,12 +234,16 @@ static void what_changes_the_mathematics_is_refused_by_its_key(void **state)
          SW_E_UNSUP},
         {"gemma2", "\"num_hidden_layers\": 1, \"layer_types\": [\"chunked_attention\"]",
          "chunked_attention", SW_E_UNSUP},
-        {"opt", "\"do_layer_norm_before\": false", "do_layer_norm_before", SW_E_UNSUP},
-        {"opt", "\"word_embed_proj_dim\": 512", "word_embed_proj_dim 512", SW_E_UNSUP},
+        {"opt", "\"word_embed_proj_dim\": -1", "word_embed_proj_dim is -1", SW_E_FORMAT},
+        {"opt", "\"layer_norm_elementwise_affine\": false", "layer_norm_elementwise_affine",
+         SW_E_UNSUP},
         {"opt", "\"layerdrop\": 0.1", "layerdrop", SW_E_UNSUP},
+        {"bloom", "\"pretraining_tp\": 2, \"slow_but_exact\": true", "slow_but_exact", SW_E_UNSUP},
+        {"bloom", "\"hidden_size\": 64, \"n_embed\": 32", "n_embed 32", SW_E_FORMAT},
+        {"gpt_neox", "\"rotary_emb_base\": 500, \"rope_theta\": 600", "rope_theta 600",
+         SW_E_FORMAT},
         {"bloom", "\"apply_residual_connection_post_layernorm\": true",
          "apply_residual_connection_post_layernorm", SW_E_UNSUP},
-        {"phi", "\"qk_layernorm\": true", "qk_layernorm", SW_E_UNSUP},
         {"phi", "\"num_key_value_heads\": -3", "num_key_value_heads is -3", SW_E_FORMAT},
         {"gpt_neox", "\"architectures\": [\"GPTNeoXForTokenClassification\"]",
          "GPTNeoXForTokenClassification", SW_E_UNSUP},
@@ -438,6 +442,59 @@ static void dynamic_scaling_is_the_default_within_the_context(void **state)
     sw_model_close(model);
 }
 
+static const struct sw_decoder *decoder_of(const struct sw_model *model)
+{
+    return SW_CONTAINER(model, struct sw_decoder, super);
+}
+
+/* Where the key is absent it is the family's, null is none, and a negative one counts from the end:
+ * the last row of LLaMA's 32000. */
+static void a_row_of_padding_is_what_pad_token_id_says(void **state)
+{
+    static const struct {
+        const char *members;
+        int64_t row;
+    } rows[] = {
+        {"\"model_type\": \"opt\"", 1},
+        {"\"model_type\": \"opt\", \"pad_token_id\": null", -1},
+        {"\"model_type\": \"gemma2\"", 0},
+        {"\"model_type\": \"gemma2\", \"pad_token_id\": null", -1},
+        {"\"model_type\": \"llama\"", -1},
+        {"\"model_type\": \"llama\", \"pad_token_id\": 7", 7},
+        {"\"model_type\": \"llama\", \"pad_token_id\": -1", 31999},
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        char text[128];
+        sw_status st;
+        snprintf(text, sizeof text, "{%s}", rows[i].members);
+        struct sw_model *model = open_text(text, &st);
+        assert_int_equal(st, SW_OK);
+        if (decoder_of(model)->spec.padding_id != rows[i].row) {
+            fail_msg("%s: row %lld, wanted %lld", text,
+                     (long long)decoder_of(model)->spec.padding_id, (long long)rows[i].row);
+        }
+        sw_model_close(model);
+    }
+}
+
+/* As transformers 5 has it: rope_scaling goes before rope_parameters, and what stands beside them
+ * before what is in them. */
+static void rotary_settings_that_are_said_twice_have_an_order(void **state)
+{
+    sw_status st;
+    (void)state;
+    struct sw_model *model = open_text(
+        "{\"model_type\": \"llama\", \"original_max_position_embeddings\": 24, \"rope_scaling\": "
+        "{\"rope_type\": \"llama3\", \"factor\": 8, \"original_max_position_embeddings\": 16}, "
+        "\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2}}",
+        &st);
+    assert_int_equal(st, SW_OK);
+    assert_int_equal(decoder_of(model)->spec.rotary.kind, SW_ROTARY_LLAMA3);
+    assert_true(decoder_of(model)->spec.rotary.original_tokens == 24);
+    sw_model_close(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -449,6 +506,8 @@ int main(void)
         cmocka_unit_test(a_rotary_table_that_is_no_number_is_refused),
         cmocka_unit_test(documents_that_share_a_row_begin_anew_where_masks_are_counted),
         cmocka_unit_test(dynamic_scaling_is_the_default_within_the_context),
+        cmocka_unit_test(a_row_of_padding_is_what_pad_token_id_says),
+        cmocka_unit_test(rotary_settings_that_are_said_twice_have_an_order),
         cmocka_unit_test(a_class_says_the_task_and_a_task_may_be_asked_for),
         cmocka_unit_test(a_task_without_a_head_is_refused_by_name),
         cmocka_unit_test(config_json_says_what_a_model_was_opened_as),
