@@ -16,12 +16,15 @@ static sw_status read_stacks(struct sw_json_doc *doc, const struct sw_json *conf
     for (size_t i = 0; i < SW_LEN(keys); i++) {
         SW_TRY(sw_model_read_size(doc, config, &keys[i], keys[i].fallback, out[i]));
     }
-    if (s->stack[0].heads != s->stack[1].heads || m->super.width % s->stack[0].heads != 0) {
-        return SW_FAIL(SW_E_UNSUP,
-                       "%s: encoder_attention_heads %lld, decoder_attention_heads %lld, d_model "
-                       "%lld; wanted as many heads in both, which divide d_model",
-                       sw_json_name(doc), (long long)s->stack[0].heads,
-                       (long long)s->stack[1].heads, (long long)m->super.width);
+    for (int i = 0; i < SW_N_STACKS; i++) {
+        if (m->super.width % s->stack[i].heads != 0) {
+            return SW_FAIL(SW_E_FORMAT, "%s: d_model %lld does not divide into %s %lld heads",
+                           sw_json_name(doc), (long long)m->super.width,
+                           i == 0 ? "encoder_attention_heads" : keys[1].key,
+                           (long long)s->stack[i].heads);
+        }
+        s->stack[i].head_width = m->super.width / s->stack[i].heads;
+        s->stack[i].scale = 1 / sqrt((double)s->stack[i].head_width);
     }
     return SW_OK;
 }
@@ -51,8 +54,6 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config, str
     m->super.pad_id = m->super.pad_id < 0 ? 1 : m->super.pad_id;
     m->super.eos_id = m->super.eos_id < 0 ? 2 : m->super.eos_id;
     m->super.start_id = m->super.start_id < 0 ? 2 : m->super.start_id;
-    s->head_width = m->super.width / s->stack[0].heads;
-    s->scale = 1 / sqrt((double)s->head_width);
     s->embedding_scale = scaled ? sqrt((double)m->super.width) : 1;
     s->position_offset = 2;
     s->padding_id = m->super.pad_id;
@@ -61,7 +62,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config, str
     return SW_OK;
 }
 
-static const char *const ignored[] = {"*embed_tokens.weight", "*.version", NULL};
+static const char *const ignored[] = {"*.version", NULL};
 
 const struct sw_seq2seq_family sw_family_bart = {
     SW_SEQ2SEQ_OPS("bart"),

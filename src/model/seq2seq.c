@@ -161,14 +161,20 @@ static sw_value learned_positions(struct build *b, int64_t n)
 
 /* ---- a layer ---- */
 
+/* Columns of the stack's queries, and of keys and values, of all heads. */
+static int64_t inner_of(const struct build *b)
+{
+    return b->m->spec.stack[b->stack].heads * b->m->spec.stack[b->stack].head_width;
+}
+
 /* Keys or values of `from` ("key", "value"). */
 static sw_value project(struct build *b, const char *attention, const char *what, sw_value from)
 {
     const struct sw_seq2seq_spec *s = &b->m->spec;
     const struct sw_seq2seq_names *n = &b->m->family->names;
     const char *name = *what == 'k' ? n->k : n->v;
-    return linear(b, in_attention(b, attention, name), from, b->m->super.width,
-                  s->stack[b->stack].heads * s->head_width, s->std.kv);
+    return linear(b, in_attention(b, attention, name), from, b->m->super.width, inner_of(b),
+                  s->std.kv);
 }
 
 static struct sw_nn_cache cache_of(const struct build *b, bool cross)
@@ -181,10 +187,8 @@ static struct sw_nn_cache cache_of(const struct build *b, bool cross)
 static sw_value cross_part(struct build *b, const char *what)
 {
     const struct sw_nn_cache cache = cache_of(b, true);
-    return is_cached(b)
-               ? sw_nn_kept(b->g, what, b->spec->batch,
-                            b->m->spec.stack[b->stack].heads * b->m->spec.head_width, &cache)
-               : project(b, b->m->family->names.cross, what, b->encoded);
+    return is_cached(b) ? sw_nn_kept(b->g, what, b->spec->batch, inner_of(b), &cache)
+                        : project(b, b->m->family->names.cross, what, b->encoded);
 }
 
 /* Of h with itself, or with what the encoder made. */
@@ -192,12 +196,12 @@ static sw_value attend(struct build *b, const char *attention, sw_value h, bool 
 {
     const struct sw_seq2seq_spec *s = &b->m->spec;
     const struct sw_seq2seq_names *n = &b->m->family->names;
-    const int64_t width = b->m->super.width, inner = s->stack[b->stack].heads * s->head_width;
+    const int64_t width = b->m->super.width, inner = inner_of(b);
     const bool masked = cross || b->stack == SW_ENCODER_STACK;
     const struct sw_nn_cache cache = cache_of(b, false);
     const struct sw_attention_spec spec = {
         .heads = s->stack[b->stack].heads,
-        .scale = s->scale,
+        .scale = s->stack[b->stack].scale,
         .causal = !masked,
         .dropout = s->attention_dropout,
         .mask = masked ? b->mask : SW_NO_VALUE,

@@ -16,16 +16,15 @@ enum { SW_ENCODER_STACK, SW_DECODER_STACK, SW_N_STACKS };
  * distance. */
 struct sw_seq2seq_spec {
     struct {
-        int64_t layers, heads, inner;
+        int64_t layers, heads, head_width, inner;
+        double scale; /* of scores */
     } stack[SW_N_STACKS];
-    int64_t head_width;
     int64_t buckets,
         distance; /* of relative positions, and from where on there is one; 0 = learned */
     int64_t position_offset; /* rows of the table of positions before position 0 */
     bool pre_norm;           /* RMS norms before branches, no biases anywhere */
     bool gated;
     enum sw_act act;
-    double scale;                       /* of scores */
     double embedding_scale, head_scale; /* of looked up rows; of what the tied head reads */
     double eps;
     int64_t padding_id; /* its row of the table gets no gradient from the look-up; -1 = none */

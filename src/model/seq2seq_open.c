@@ -14,7 +14,7 @@ static const struct sw_seq2seq *seq2seq_of(const struct sw_model *model)
 static sw_status check(const struct sw_json_doc *doc, const struct sw_seq2seq *m)
 {
     const struct sw_model *model = &m->super;
-    const double width = (double)model->width, head = (double)m->spec.head_width;
+    const double width = (double)model->width;
     double most = 0;
     if (model->pad_id >= model->vocab || model->start_id < 0 || model->start_id >= model->vocab) {
         return SW_FAIL(SW_E_FORMAT,
@@ -24,8 +24,8 @@ static sw_status check(const struct sw_json_doc *doc, const struct sw_seq2seq *m
                        (long long)model->vocab);
     }
     for (int i = 0; i < SW_N_STACKS; i++) {
-        const double layer = 8 * (double)m->spec.stack[i].heads * head * width +
-                             3 * width * (double)m->spec.stack[i].inner;
+        const double heads = (double)m->spec.stack[i].heads * (double)m->spec.stack[i].head_width;
+        const double layer = 8 * heads * width + 3 * width * (double)m->spec.stack[i].inner;
         most = fmax(most, layer * (double)m->spec.stack[i].layers);
     }
     return sw_model_check_parameters(doc, model, 2 * most / (double)model->layers,

@@ -27,7 +27,7 @@ static char path[64]; /* of config.json */
 
 #define BART                                                                                       \
     "\"model_type\": \"bart\", \"vocab_size\": 53, \"d_model\": 16, \"encoder_layers\": 2, "       \
-    "\"decoder_layers\": 1, \"encoder_attention_heads\": 2, \"decoder_attention_heads\": 2, "      \
+    "\"decoder_layers\": 1, \"encoder_attention_heads\": 2, \"decoder_attention_heads\": 4, "      \
     "\"encoder_ffn_dim\": 24, \"decoder_ffn_dim\": 20, \"max_position_embeddings\": 14"
 #define T5                                                                                         \
     "\"model_type\": \"t5\", \"vocab_size\": 53, \"d_model\": 16, \"d_kv\": 6, \"d_ff\": 24, "     \

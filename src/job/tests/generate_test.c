@@ -33,7 +33,29 @@ static void write_plain_rules(void)
     write_text("model/generation_config.json", "{\"suppress_tokens\": [0, 1, 2, 3, 4]}");
 }
 
-/* A T5 whose words are letters, with large weights so that texts differ. */
+/* A folder `name` of the model that `config` describes, with drawn weights. */
+static void export_model(const char *name, const char *config, const char *words)
+{
+    char file[32];
+    sw_engine *e = NULL;
+    snprintf(file, sizeof file, "%s.json", name);
+    write_text(file, config);
+    const struct sw_engine_options options = {.config_text =
+                                                  "{\"train_micro_batch_size_per_gpu\": 1}",
+                                              .model = in_folder(file),
+                                              .seq_len = 8,
+                                              .seed = 11,
+                                              .no_train = true,
+                                              .want_eval = true};
+    assert_int_equal(sw_initialize(&options, &e), SW_OK);
+    assert_int_equal(sw_export(e, in_folder(name), SW_F32), SW_OK);
+    sw_close(e);
+    snprintf(file, sizeof file, "%s/vocab.txt", name);
+    write_text(file, words);
+}
+
+/* A T5 whose words are letters, with large weights so that texts differ; and a BART, which has a
+ * table of positions. */
 static int make_model(void **state)
 {
     static const char words[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\nf\ng\nh\n.\n";
@@ -43,8 +65,13 @@ static int make_model(void **state)
         "\"num_heads\": 2, \"relative_attention_num_buckets\": 8, \"initializer_factor\": 3.0, "
         "\"relative_attention_max_distance\": 12, \"n_positions\": 24, \"pad_token_id\": 0, "
         "\"eos_token_id\": 3, \"decoder_start_token_id\": 0}";
+    static const char bart[] =
+        "{\"model_type\": \"bart\", \"architectures\": [\"BartForConditionalGeneration\"], "
+        "\"vocab_size\": 14, \"d_model\": 16, \"encoder_layers\": 1, \"decoder_layers\": 1, "
+        "\"encoder_attention_heads\": 2, \"decoder_attention_heads\": 2, \"encoder_ffn_dim\": 24, "
+        "\"decoder_ffn_dim\": 24, \"max_position_embeddings\": 24, \"pad_token_id\": 0, "
+        "\"eos_token_id\": 3, \"bos_token_id\": 2, \"decoder_start_token_id\": 3}";
     sw_tokenizer *tokenizer = NULL;
-    sw_engine *e = NULL;
     (void)state;
     strcpy(folder, "/tmp/spillway-texts-XXXXXX");
     assert_non_null(mkdtemp(folder));
@@ -54,18 +81,8 @@ static int make_model(void **state)
         exit(77);
     }
     sw_tokenizer_close(tokenizer);
-    write_text("config.json", config);
-    const struct sw_engine_options options = {.config_text =
-                                                  "{\"train_micro_batch_size_per_gpu\": 1}",
-                                              .model = in_folder("config.json"),
-                                              .seq_len = 8,
-                                              .seed = 11,
-                                              .no_train = true,
-                                              .want_eval = true};
-    assert_int_equal(sw_initialize(&options, &e), SW_OK);
-    assert_int_equal(sw_export(e, in_folder("model"), SW_F32), SW_OK);
-    sw_close(e);
-    write_text("model/vocab.txt", words);
+    export_model("model", config, words);
+    export_model("bart", bart, words);
     return 0;
 }
 
@@ -181,18 +198,21 @@ static void rules_that_make_no_sense_are_named(void **state)
     }
 }
 
-static void a_text_longer_than_the_encoder_is_named(void **state)
+/* T5 knows how far tokens are apart, whatever n_positions says; a table of positions ends. */
+static void a_text_longer_than_the_positions_is_named(void **state)
 {
+    static const char prompt[] = "a a a a a a a a a a a a a a a a a a a a a a a a a a a";
     sw_status st;
     (void)state;
     write_plain_rules();
-    free(generate((struct sw_generate_options){.prompt =
-                                                   "a a a a a a a a a a a a a a a a a a a a a a "
-                                                   "a a a a a"},
-                  NULL, &st));
+    free(must((struct sw_generate_options){.prompt = prompt, .tokens = 25}, NULL));
+    struct sw_generate_options o = {.model = in_folder("bart"), .prompt = prompt};
+    free(generate(o, NULL, &st));
     assert_int_equal(st, SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "the model has positions for 24 tokens"));
-    free(generate((struct sw_generate_options){.prompt = "a", .tokens = 25}, NULL, &st));
+    o.prompt = "a";
+    o.tokens = 25;
+    free(generate(o, NULL, &st));
     assert_int_equal(st, SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "generation up to 25 tokens"));
 }
@@ -353,7 +373,7 @@ int main(void)
         cmocka_unit_test(each_line_has_a_text),
         cmocka_unit_test(rules_of_the_folder_are_followed_or_named),
         cmocka_unit_test(rules_that_make_no_sense_are_named),
-        cmocka_unit_test(a_text_longer_than_the_encoder_is_named),
+        cmocka_unit_test(a_text_longer_than_the_positions_is_named),
         cmocka_unit_test(evaluation_writes_texts_beside_targets),
         cmocka_unit_test(drawn_texts_are_of_their_seed),
         cmocka_unit_test(samples_of_a_training_are_texts_of_its_weights),
