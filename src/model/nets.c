@@ -84,38 +84,84 @@ static void finish(struct sw_head *head, sw_value logits, sw_value *out_loss)
 
 /* ---- CIFAR-10 ---- */
 
+struct cifar {
+    struct sw_model super;
+    int64_t channels[2]; /* of the convolutions */
+    int64_t inner[2];    /* of the layers behind them */
+};
+
+static const struct cifar *cifar_of(const struct sw_model *model)
+{
+    return SW_CONTAINER(model, struct cifar, super);
+}
+
+enum { CIFAR_WINDOW = 5 };
+
+/* Pixels a side behind a convolution and its pooling. */
+static int64_t convolved(int64_t side)
+{
+    return (side - CIFAR_WINDOW + 1) / 2;
+}
+
+static sw_status read_cifar(struct sw_json_doc *doc, const struct sw_json *config,
+                            const struct sw_model_options *options, struct cifar *m)
+{
+    enum { SIDE = 32, CHANNELS = 3, CLASSES = 10, MOST = 1 << 16 };
+    struct sw_model *model = &m->super;
+    int64_t side = 0;
+    const struct {
+        const char *key;
+        int64_t fallback, *out;
+    } keys[] = {{"c1", 6, &m->channels[0]},
+                {"c2", 16, &m->channels[1]},
+                {"f1", 120, &m->inner[0]},
+                {"f2", 84, &m->inner[1]},
+                {"side", SIDE, &side}};
+    for (size_t i = 0; i < SW_LEN(keys); i++) {
+        SW_TRY(read_argument(doc, config, keys[i].key, keys[i].fallback, keys[i].out));
+        if (*keys[i].out > MOST) {
+            return SW_FAIL(SW_E_FORMAT, "%s: %s is %lld; wanted at most %d", sw_json_name(doc),
+                           keys[i].key, (long long)*keys[i].out, MOST);
+        }
+    }
+    if (convolved(convolved(side)) < 1) {
+        return SW_FAIL(SW_E_FORMAT, "%s: side is %lld; wanted more pixels than two windows of %d",
+                       sw_json_name(doc), (long long)side, CIFAR_WINDOW);
+    }
+    model->channels = CHANNELS;
+    model->image_height = model->image_width = side;
+    model->width = m->inner[1];
+    model->layers = model->max_tokens = 1;
+    return read_classes(doc, config, options, "labels", CLASSES, model);
+}
+
 static sw_status open_cifar(const struct sw_model_ops *ops, struct sw_json_doc *doc,
                             const struct sw_json *config, const struct sw_model_options *options,
                             struct sw_model **out)
 {
-    enum { SIDE = 32, CHANNELS = 3, CLASSES = 10, WIDTH = 84 };
-    struct sw_model *m = sw_alloc_zero("model", 1, sizeof *m);
+    struct cifar *m = sw_alloc_zero("model", 1, sizeof *m);
     SW_TRY_ALLOC(m, "the model");
-    m->ops = ops;
-    m->channels = CHANNELS;
-    m->image_height = m->image_width = SIDE;
-    m->width = WIDTH;
-    m->layers = m->max_tokens = 1;
-    m->pad_id = m->eos_id = -1;
-    m->head_module = "fc3";
-    const sw_status st = read_classes(doc, config, options, "labels", CLASSES, m);
+    m->super.ops = ops;
+    m->super.pad_id = m->super.eos_id = -1;
+    m->super.head_module = "fc3";
+    const sw_status st = read_cifar(doc, config, options, m);
     if (st < 0) {
         sw_free(m);
         return st;
     }
-    *out = m;
+    *out = &m->super;
     return SW_OK;
 }
 
-static void close_net(struct sw_model *model)
+static void close_cifar(struct sw_model *model)
 {
-    sw_free(model);
+    sw_free(SW_CONTAINER(model, struct cifar, super));
 }
 
 /* x [B,C,N,N] through windows of 5 x 5, of which each 2 x 2 the largest stay -> [B,out,n,n] */
 static sw_value convolve(sw_graph *g, const char *prefix, sw_value x, int64_t out)
 {
-    enum { WINDOW = 5 };
+    enum { WINDOW = CIFAR_WINDOW };
     const struct sw_window five = {.kernel = {WINDOW, WINDOW}}, two = {{2, 2}, {2, 2}, {0, 0}};
     const struct sw_shape s = g->status < 0 ? SW_SHAPE(1, 1, 8, 8) : g->values[x].shape;
     const int64_t n = s.dims[2] - WINDOW + 1;
@@ -128,21 +174,23 @@ static sw_value convolve(sw_graph *g, const char *prefix, sw_value x, int64_t ou
 static void forward_cifar(const struct sw_model *model, sw_graph *g,
                           const struct sw_forward_spec *spec, sw_value *out_loss)
 {
+    const struct cifar *m = cifar_of(model);
     struct sw_head head = {model, g, spec, SW_NO_VALUE};
     const sw_value pixels = sw_model_input(g, model, spec, "pixel_values");
+    const int64_t n = convolved(convolved(model->image_height)), flat = m->channels[1] * n * n;
     sw_value x = sw_cast(g, pixels, sw_graph_dtype(g));
-    x = convolve(g, "conv1", x, 6);
-    x = sw_reshape(g, convolve(g, "conv2", x, 16), SW_SHAPE(spec->batch, 400));
-    x = sw_act(g, sw_nets_linear(g, "fc1", x, SW_SHAPE(120, 400)), SW_ACT_RELU);
-    x = sw_act(g, sw_nets_linear(g, "fc2", x, SW_SHAPE(84, 120)), SW_ACT_RELU);
-    finish(&head, sw_nets_linear(g, "fc3", x, SW_SHAPE(model->labels, 84)), out_loss);
+    x = convolve(g, "conv1", x, m->channels[0]);
+    x = sw_reshape(g, convolve(g, "conv2", x, m->channels[1]), SW_SHAPE(spec->batch, flat));
+    x = sw_act(g, sw_nets_linear(g, "fc1", x, SW_SHAPE(m->inner[0], flat)), SW_ACT_RELU);
+    x = sw_act(g, sw_nets_linear(g, "fc2", x, SW_SHAPE(m->inner[1], m->inner[0])), SW_ACT_RELU);
+    finish(&head, sw_nets_linear(g, "fc3", x, SW_SHAPE(model->labels, m->inner[1])), out_loss);
 }
 
 const struct sw_model_ops sw_family_cifar_net = {
     .model_type = "cifar_net",
     .classes = {{"CifarNet", "images"}},
     .open = open_cifar,
-    .close = close_net,
+    .close = close_cifar,
     .forward = forward_cifar,
     .alias = sw_nets_alias,
     .ignores = ignores_nothing,

@@ -11,7 +11,8 @@
 
 struct vit {
     struct sw_model super;
-    int64_t heads, inner, patch;
+    int64_t heads, inner;
+    int64_t patch[2]; /* height, width */
     enum sw_act act;
     bool qkv_bias;
     double eps, init_range, hidden_dropout, attention_dropout;
@@ -74,16 +75,17 @@ static sw_value with_token(struct build *b, sw_value patches, int64_t n)
 static sw_value embed(struct build *b)
 {
     const struct vit *m = b->m;
-    const int64_t width = m->super.width, area = m->patch * m->patch * m->super.channels;
-    const struct sw_window window = {{m->patch, m->patch}, {m->patch, m->patch}, {0, 0}};
-    const int64_t n = (m->super.image_height / m->patch) * (m->super.image_width / m->patch);
+    const int64_t width = m->super.width, area = m->patch[0] * m->patch[1] * m->super.channels;
+    const struct sw_window window = {
+        {m->patch[0], m->patch[1]}, {m->patch[0], m->patch[1]}, {0, 0}};
+    const int64_t n = m->super.max_tokens - 1;
     static const char prefix[] = "vit.embeddings.patch_embeddings.projection";
     char name[64];
     const sw_value pixels = sw_model_input(b->g, &m->super, b->spec, "pixel_values");
     const sw_value seen = sw_im2col(b->g, sw_cast(b->g, pixels, sw_graph_dtype(b->g)), &window);
     snprintf(name, sizeof name, "%s.weight", prefix);
     const sw_value weight =
-        sw_param(b->g, name, SW_SHAPE(width, m->super.channels, m->patch, m->patch),
+        sw_param(b->g, name, SW_SHAPE(width, m->super.channels, m->patch[0], m->patch[1]),
                  (struct sw_init){SW_INIT_NORMAL, m->init_range});
     snprintf(name, sizeof name, "%s.bias", prefix);
     const sw_value bias = sw_param(b->g, name, SW_SHAPE(width), (struct sw_init){SW_INIT_ZERO, 0});
@@ -166,24 +168,69 @@ static void forward(const struct sw_model *model, sw_graph *g, const struct sw_f
 
 /* ---- config.json ---- */
 
+/* One number for height and width, or a list of both. */
+static sw_status read_pair(struct sw_json_doc *doc, const struct sw_json *config,
+                           const struct sw_model_key *key, int64_t *out)
+{
+    const struct sw_json *list = sw_json_get(config, key->key);
+    if (!list || list->type != SW_JSON_ARRAY) {
+        SW_TRY(sw_model_read_size(doc, config, key, key->fallback, &out[0]));
+        out[1] = out[0];
+        return SW_OK;
+    }
+    const struct sw_json *both[2] = {list->first, list->last};
+    for (int i = 0; i < 2; i++) {
+        if (list->n_children != 2 || both[i]->type != SW_JSON_INT) {
+            return SW_FAIL(SW_E_FORMAT, "%s:%d:%d: %s: wanted a number, or a list of two",
+                           sw_json_name(doc), list->line, list->column, key->key);
+        }
+        out[i] = both[i]->integer;
+        SW_TRY(sw_model_check_size(doc, key->key, out[i]));
+    }
+    return SW_OK;
+}
+
+/* What is left of an image beside whole patches is not looked at. */
 static sw_status read_image(struct sw_json_doc *doc, const struct sw_json *config, struct vit *m)
 {
-    static const struct sw_model_key keys[] = {
-        {"image_size", NULL, 224}, {"patch_size", NULL, 16}, {"num_channels", NULL, 3}};
-    int64_t side = 0;
-    int64_t *const out[] = {&side, &m->patch, &m->super.channels};
-    for (size_t i = 0; i < SW_LEN(keys); i++) {
-        SW_TRY(sw_model_read_size(doc, config, &keys[i], keys[i].fallback, out[i]));
+    enum { MOST_SIDE = 16384, MOST_CHANNELS = 1024 };
+    static const struct sw_model_key image = {"image_size", NULL, 224};
+    static const struct sw_model_key patch = {"patch_size", NULL, 16};
+    static const struct sw_model_key channels = {"num_channels", NULL, 3};
+    int64_t side[2];
+    SW_TRY(read_pair(doc, config, &image, side));
+    SW_TRY(read_pair(doc, config, &patch, m->patch));
+    SW_TRY(sw_model_read_size(doc, config, &channels, channels.fallback, &m->super.channels));
+    for (int i = 0; i < 2; i++) {
+        if (side[i] < m->patch[i] || side[i] > MOST_SIDE || m->super.channels > MOST_CHANNELS) {
+            return SW_FAIL(
+                SW_E_FORMAT,
+                "%s: image_size %lld, patch_size %lld, num_channels %lld; wanted a patch "
+                "or more, at most %d pixels a side and %d channels",
+                sw_json_name(doc), (long long)side[i], (long long)m->patch[i],
+                (long long)m->super.channels, MOST_SIDE, MOST_CHANNELS);
+        }
     }
-    if (side % m->patch != 0 || side > 16384 || m->super.channels > 1024) {
-        return SW_FAIL(SW_E_FORMAT,
-                       "%s: image_size %lld, patch_size %lld, num_channels %lld; wanted whole "
-                       "patches, at most 16384 pixels a side and 1024 channels",
-                       sw_json_name(doc), (long long)side, (long long)m->patch,
-                       (long long)m->super.channels);
+    m->super.image_height = side[0];
+    m->super.image_width = side[1];
+    m->super.max_tokens = (side[0] / m->patch[0]) * (side[1] / m->patch[1]) + 1;
+    return SW_OK;
+}
+
+/* Of an image one of several classes is told. */
+static sw_status check_classes(struct sw_json_doc *doc, const struct sw_json *config,
+                               const struct sw_model *model)
+{
+    static const char built[] = "single_label_classification";
+    const char *problem = NULL;
+    SW_TRY(sw_json_get_str(doc, config, "problem_type", built, &problem));
+    if (strcmp(problem, built) != 0 || model->labels < 2) {
+        return SW_FAIL(
+            SW_E_UNSUP,
+            "%s: problem_type \"%s\", labels: %lld: not built in this version for images "
+            "(it has: %s, of two classes or more)",
+            sw_json_name(doc), problem, (long long)model->labels, built);
     }
-    m->super.image_height = m->super.image_width = side;
-    m->super.max_tokens = (side / m->patch) * (side / m->patch) + 1;
     return SW_OK;
 }
 
@@ -207,7 +254,8 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     const double width = (double)model->width;
     SW_TRY(sw_model_check_parameters(doc, model, width * (4 * width + 2 * (double)m->inner),
                                      m->inner));
-    return sw_model_read_task(model->ops, doc, config, options, model);
+    SW_TRY(sw_model_read_task(model->ops, doc, config, options, model));
+    return check_classes(doc, config, model);
 }
 
 static void close(struct sw_model *model)

@@ -64,6 +64,11 @@ static const struct family families[] = {
      "\"model_type\": \"deberta-v2\", " SIZES
      ", \"relative_attention\": true, \"pos_att_type\": \"c2p\", \"position_buckets\": 6",
      "answers", 0},
+    {"vit, patches that leave some of the image",
+     "\"model_type\": \"vit\", \"hidden_size\": 16, \"num_hidden_layers\": 2, "
+     "\"num_attention_heads\": 2, \"intermediate_size\": 24, \"image_size\": [7, 9], "
+     "\"patch_size\": [3, 2]",
+     "images", 5},
     {"vit",
      "\"model_type\": \"vit\", \"hidden_size\": 16, \"num_hidden_layers\": 2, "
      "\"num_attention_heads\": 2, \"intermediate_size\": 24, \"image_size\": 8, "
