@@ -154,27 +154,48 @@ static bool goes_with(const struct gpu_line *line, const struct gpu_call *call,
            line->is_predicated == call->is_predicated && memcmp(&line->kin, kin, sizeof *kin) == 0;
 }
 
-/* The line of a kind, for one more of these. */
-static sw_status line_for(const struct gpu_call *call, enum gpu_line_kind kind,
-                          enum sw_gpu_type type, const struct gpu_kin *kin, struct gpu_line **out)
-{
-    struct gpu_line *line = *out = &call->batch->line[kind];
-    if (line->n == kinds[kind].most || !goes_with(line, call, type, kin)) {
-        SW_TRY(launch_line(call->batch, kind, call->dev, call->stream));
-    }
-    line->kin = *kin;
-    line->type = type;
-    line->scalars = call->scalars;
-    line->is_predicated = call->is_predicated;
-    return SW_OK;
-}
-
 static void remember(struct gpu_line *line, const struct touched *t)
 {
     memcpy(line->written + line->n_written, t->written, (size_t)t->n_written * sizeof *t->written);
     memcpy(line->read + line->n_read, t->read, (size_t)t->n_read * sizeof *t->read);
     line->n_written += t->n_written;
     line->n_read += t->n_read;
+}
+
+/* An op that would stand in line. */
+struct entrant {
+    enum gpu_line_kind kind;
+    enum sw_gpu_type type;
+    struct gpu_kin kin;
+    bool is_small;
+    int64_t n_blocks;
+    struct touched touches;
+};
+
+/* Where it stands from here on: the last of *out. NULL: it is not small, and is the caller's to
+ * launch. Lines that must come before it are launched. */
+static sw_status join_line(const struct gpu_call *call, const struct entrant *e,
+                           struct gpu_line **out)
+{
+    *out = NULL;
+    SW_TRY(clear_way(call, &e->touches));
+    if (!e->is_small) {
+        return SW_OK;
+    }
+    struct gpu_line *line = &call->batch->line[e->kind];
+    if (line->n == kinds[e->kind].most || !goes_with(line, call, e->type, &e->kin)) {
+        SW_TRY(launch_line(call->batch, e->kind, call->dev, call->stream));
+    }
+    line->kin = e->kin;
+    line->type = e->type;
+    line->scalars = call->scalars;
+    line->is_predicated = call->is_predicated;
+    remember(line, &e->touches);
+    line->first_block = line->n_blocks;
+    line->n_blocks += (int)e->n_blocks;
+    line->n++;
+    *out = line;
+    return SW_OK;
 }
 
 /* One dense stream; its first element that is used, and its type. */
@@ -194,28 +215,27 @@ static struct gpu_dense dense_of(const struct gpu_streams *streams)
 sw_status sw_gpu_batch_update(const struct gpu_call *call, enum sw_gpu_type type,
                               const struct gpu_update_args *args, bool *out_stands)
 {
-    struct touched t = {.n_written = 0};
-    const struct gpu_kin kin = {.rule = args->rule};
+    struct entrant e = {.kind = GPU_LINE_UPDATE,
+                        .type = type,
+                        .kin = {.rule = args->rule},
+                        .is_small = is_small(&args->streams, args->n, SMALL_ELEMS),
+                        .n_blocks = sw_ceil_div(args->n, GPU_UPDATE_BLOCK)};
     struct gpu_line *line;
-    add_param(&t, &args->param, args->n, type);
-    add_moments(&t, &args->param, args->n);
-    add_streams(&t, &args->streams, args->n);
-    SW_TRY(clear_way(call, &t));
-    *out_stands = is_small(&args->streams, args->n, SMALL_ELEMS);
-    if (!*out_stands) {
-        return SW_OK;
+    add_param(&e.touches, &args->param, args->n, type);
+    add_moments(&e.touches, &args->param, args->n);
+    add_streams(&e.touches, &args->streams, args->n);
+    SW_TRY(join_line(call, &e, &line));
+    *out_stands = line != NULL;
+    if (line) {
+        struct gpu_update_many_args *many = &line->args.update;
+        many->rule = args->rule;
+        many->rates = args->rates;
+        many->n = line->n;
+        many->item[line->n - 1] = (struct gpu_update_item){.param = args->param,
+                                                           .g = dense_of(&args->streams),
+                                                           .n = args->n,
+                                                           .first_block = line->first_block};
     }
-    SW_TRY(line_for(call, GPU_LINE_UPDATE, type, &kin, &line));
-    struct gpu_update_many_args *many = &line->args.update;
-    many->rule = args->rule;
-    many->rates = args->rates;
-    many->item[line->n] = (struct gpu_update_item){.param = args->param,
-                                                   .g = dense_of(&args->streams),
-                                                   .n = args->n,
-                                                   .first_block = line->n_blocks};
-    remember(line, &t);
-    many->n = ++line->n;
-    line->n_blocks += (int)sw_ceil_div(args->n, GPU_UPDATE_BLOCK);
     return SW_OK;
 }
 
@@ -237,25 +257,24 @@ sw_status sw_gpu_batch_clear_coded(const struct gpu_call *call, enum sw_gpu_type
 sw_status sw_gpu_batch_stats(const struct gpu_call *call, const struct gpu_grad_stats_args *args,
                              bool *out_stands)
 {
-    struct touched t = {.n_written = 0};
-    const struct gpu_kin kin = {.stats = args->stats, .overflow_skips = args->overflow_skips};
+    struct entrant e = {.kind = GPU_LINE_STATS,
+                        .type = SW_GPU_PLAIN,
+                        .kin = {.stats = args->stats, .overflow_skips = args->overflow_skips},
+                        .is_small = is_small(&args->streams, args->n, SMALL_ELEMS),
+                        .n_blocks = sw_ceil_div(args->n, GPU_STATS_BLOCK)};
     struct gpu_line *line;
-    add_streams(&t, &args->streams, args->n);
-    SW_TRY(clear_way(call, &t));
-    *out_stands = is_small(&args->streams, args->n, SMALL_ELEMS);
-    if (!*out_stands) {
-        return SW_OK;
+    add_streams(&e.touches, &args->streams, args->n);
+    SW_TRY(join_line(call, &e, &line));
+    *out_stands = line != NULL;
+    if (line) {
+        struct gpu_grad_stats_many_args *many = &line->args.stats;
+        many->overflow_factor = args->overflow_factor;
+        many->stats = args->stats;
+        many->overflow_skips = args->overflow_skips;
+        many->n = line->n;
+        many->item[line->n - 1] = (struct gpu_grad_stats_item){
+            .g = dense_of(&args->streams), .n = args->n, .first_block = line->first_block};
     }
-    SW_TRY(line_for(call, GPU_LINE_STATS, SW_GPU_PLAIN, &kin, &line));
-    struct gpu_grad_stats_many_args *many = &line->args.stats;
-    many->overflow_factor = args->overflow_factor;
-    many->stats = args->stats;
-    many->overflow_skips = args->overflow_skips;
-    many->item[line->n] = (struct gpu_grad_stats_item){
-        .g = dense_of(&args->streams), .n = args->n, .first_block = line->n_blocks};
-    remember(line, &t);
-    many->n = ++line->n;
-    line->n_blocks += (int)sw_ceil_div(args->n, GPU_STATS_BLOCK);
     return SW_OK;
 }
 
@@ -280,28 +299,29 @@ static void drop_norms(struct gpu_line *line, const struct gpu_call *call, const
 sw_status sw_gpu_batch_moments(const struct gpu_call *call, enum sw_gpu_type type,
                                const struct gpu_lamb_moments_args *args, bool *out_stands)
 {
-    struct touched t = {.n_written = 0};
-    const struct gpu_kin kin = {.rule = args->rule};
-    struct gpu_line *line = &call->batch->line[GPU_LINE_LAMB];
-    drop_norms(line, call, args->norms);
-    add_written(&t, args->norms, 2 * GPU_STATS_WORDS, sizeof *args->norms);
-    add_param(&t, &args->param, args->n, type); /* by the step */
-    add_moments(&t, &args->param, args->n);
-    add_streams(&t, &args->streams, args->n);
-    SW_TRY(clear_way(call, &t));
-    *out_stands = is_small(&args->streams, args->n, SMALL_LAMB_ELEMS);
-    if (!*out_stands) {
-        return SW_OK;
+    struct entrant e = {.kind = GPU_LINE_LAMB,
+                        .type = type,
+                        .kin = {.rule = args->rule},
+                        .is_small = is_small(&args->streams, args->n, SMALL_LAMB_ELEMS),
+                        .n_blocks = 1};
+    struct gpu_line *line;
+    drop_norms(&call->batch->line[GPU_LINE_LAMB], call, args->norms);
+    add_written(&e.touches, args->norms, 2 * GPU_STATS_WORDS, sizeof *args->norms); /* the first */
+    add_param(&e.touches, &args->param, args->n, type); /* by the step */
+    add_moments(&e.touches, &args->param, args->n);
+    add_streams(&e.touches, &args->streams, args->n);
+    SW_TRY(join_line(call, &e, &line));
+    *out_stands = line != NULL;
+    if (line) {
+        struct gpu_lamb_many_args *many = &line->args.lamb;
+        many->rule = args->rule;
+        many->rates = args->rates;
+        many->item[line->n - 1] = (struct gpu_lamb_item){.param = args->param,
+                                                         .g = dense_of(&args->streams),
+                                                         .n = args->n,
+                                                         .norms = args->norms};
+        line->norms_at[line->n - 1] = line->n_written - e.touches.n_written;
     }
-    SW_TRY(line_for(call, GPU_LINE_LAMB, type, &kin, &line));
-    struct gpu_lamb_many_args *many = &line->args.lamb;
-    many->rule = args->rule;
-    many->rates = args->rates;
-    many->item[line->n] = (struct gpu_lamb_item){
-        .param = args->param, .g = dense_of(&args->streams), .n = args->n, .norms = args->norms};
-    line->norms_at[line->n] = line->n_written;
-    remember(line, &t);
-    line->n_blocks = ++line->n;
     return SW_OK;
 }
 

@@ -34,7 +34,7 @@ struct gpu_line {
     enum sw_gpu_type type;
     double *scalars;
     bool is_predicated;
-    int n, n_blocks;
+    int n, n_blocks, first_block; /* the last one's first */
     struct gpu_range written[GPU_LINE_WRITTEN], read[GPU_LINE_READ];
     int n_written, n_read;
     int norms_at[GPU_LAMB_MANY]; /* LAMB: which of `written` are an item's norms */
