@@ -13,16 +13,21 @@ static const struct {
     size_t args_bytes;
 } kinds[GPU_N_LINES] = {
     [GPU_LINE_UPDATE] = {GPU_update_many, GPU_UPDATE_MANY, sizeof(struct gpu_update_many_args)},
+    [GPU_LINE_SUM] = {GPU_accumulate_many, GPU_ACCUMULATE_MANY,
+                      sizeof(struct gpu_accumulate_many_args)},
     [GPU_LINE_STATS] = {GPU_grad_stats_many, GPU_STATS_MANY,
                         sizeof(struct gpu_grad_stats_many_args)},
     [GPU_LINE_LAMB] = {GPU_lamb_many, GPU_LAMB_MANY, sizeof(struct gpu_lamb_many_args)},
 };
 _Static_assert(sizeof(struct gpu_update_many_args) <= 4096 &&
+                   sizeof(struct gpu_accumulate_many_args) <= 4096 &&
                    sizeof(struct gpu_grad_stats_many_args) <= 4096 &&
                    sizeof(struct gpu_lamb_many_args) <= 4096 &&
                    sizeof(struct gpu_update_coded_args) <= 4096,
                "CUDA passes no more by value");
 _Static_assert((int)GPU_LINE_WRITTEN >= 4 * (int)GPU_UPDATE_MANY &&
+                   (int)GPU_LINE_WRITTEN >= (int)GPU_ACCUMULATE_MANY &&
+                   (int)GPU_LINE_READ >= (int)GPU_ACCUMULATE_MANY &&
                    (int)GPU_LINE_READ >= (int)GPU_UPDATE_MANY &&
                    (int)GPU_LINE_READ >= (int)GPU_LAMB_MANY,
                "each item has room for its ranges");
@@ -208,6 +213,30 @@ static struct gpu_dense dense_of(const struct gpu_streams *streams)
 {
     const struct gpu_stream *s = &streams->stream[0];
     return (struct gpu_dense){(const char *)s->x + (size_t)s->first * bytes_of(s->type), s->type};
+}
+
+/* ---- sums over micro-batches ---- */
+
+sw_status sw_gpu_batch_sum(const struct gpu_call *call, float *acc,
+                           const struct gpu_streams *streams, int64_t n, bool *out_stands)
+{
+    struct entrant e = {.kind = GPU_LINE_SUM,
+                        .type = SW_GPU_PLAIN,
+                        .is_small = is_small(streams, n, SMALL_ELEMS),
+                        .n_blocks = sw_ceil_div(n, GPU_UPDATE_BLOCK)};
+    struct gpu_line *line;
+    add_written(&e.touches, acc, n, sizeof *acc);
+    add_streams(&e.touches, streams, n);
+    SW_TRY(join_line(call, &e, &line));
+    *out_stands = line != NULL;
+    if (line) {
+        struct gpu_accumulate_many_args *many = &line->args.sum;
+        many->first = call->scalars + SW_SCALAR_FIRST;
+        many->n = line->n;
+        many->item[line->n - 1] = (struct gpu_accumulate_item){
+            .acc = acc, .g = dense_of(streams), .n = n, .first_block = line->first_block};
+    }
+    return SW_OK;
 }
 
 /* ---- updates ---- */

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch - small tensors' updates, statistics and steps of LAMB that stand in line on a stream, each
-// kind in a line of its own, to be launched together: biases and norms would take a launch each.
-// They wait for nothing but their neighbours: whatever else is queued on the stream, or waited for,
-// goes behind their launch; of their own kinds what touches the same bytes does. So lines may be
-// launched in any order, and all that is launched so has the bits that it has alone.
+// batch - small tensors' sums, updates, statistics and steps of LAMB that stand in line on a
+// stream, each kind in a line of its own, to be launched together: biases and norms would take a
+// launch each. They wait for nothing but their neighbours: whatever else is queued on the stream,
+// or waited for, goes behind their launch; of their own kinds what touches the same bytes does. So
+// lines may be launched in any order, and all that is launched so has the bits that it has alone.
 #pragma once
 
 #include "device/gpu/gpu.h"
 
-enum gpu_line_kind { GPU_LINE_UPDATE, GPU_LINE_STATS, GPU_LINE_LAMB, GPU_N_LINES };
+enum gpu_line_kind { GPU_LINE_SUM, GPU_LINE_UPDATE, GPU_LINE_STATS, GPU_LINE_LAMB, GPU_N_LINES };
 
 /* Bytes that an op touches. */
 struct gpu_range {
@@ -26,6 +26,7 @@ struct gpu_kin {
 
 struct gpu_line {
     union {
+        struct gpu_accumulate_many_args sum;
         struct gpu_update_many_args update;
         struct gpu_grad_stats_many_args stats;
         struct gpu_lamb_many_args lamb;
@@ -46,11 +47,14 @@ struct gpu_batch {
 };
 
 /*
- * sw_gpu_batch_update, _stats, _moments, _apply - puts an op in line (call->batch).
+ * sw_gpu_batch_sum, _update, _stats, _moments, _apply - puts an op in line (call->batch).
  *
  * out_stands   true: it stands there. False: it is too large, or has row-sparse streams: those of
  *              the lines that must come before it are launched, and it is the caller's to launch
  */
+/* acc [n] fp32, and the one stream that is added to it. */
+sw_status sw_gpu_batch_sum(const struct gpu_call *call, float *acc,
+                           const struct gpu_streams *streams, int64_t n, bool *out_stands);
 sw_status sw_gpu_batch_update(const struct gpu_call *call, enum sw_gpu_type type,
                               const struct gpu_update_args *args, bool *out_stands);
 /* Launches those of the lines that must come before: with moments of 8 bits none stands there. */

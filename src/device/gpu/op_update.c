@@ -109,6 +109,12 @@ static sw_status accumulate(const struct gpu_call *call)
                                        .acc = call->in[0],
                                        .g = call->in[1],
                                        .n = gpu_elems(&desc->in[0])};
+    const struct gpu_streams streams = sw_gpu_streams_of(call, 1, false);
+    bool stands;
+    SW_TRY(sw_gpu_batch_sum(call, args.acc, &streams, args.n, &stands));
+    if (stands) {
+        return SW_OK;
+    }
     if (is_index(desc, 2)) {
         return accumulate_rows(call);
     }
@@ -116,7 +122,8 @@ static sw_status accumulate(const struct gpu_call *call)
                sw_gpu_update_grid(args.n, PART), &args);
     return SW_OK;
 }
-const struct gpu_op sw_gpu_accumulate = {.query = accumulate_query, .run = accumulate};
+const struct gpu_op sw_gpu_accumulate = {
+    .query = accumulate_query, .run = accumulate, .stands_in_line = true};
 
 /* ---- statistics ---- */
 

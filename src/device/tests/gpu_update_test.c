@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small tensors on a GPU - updates, statistics, steps of LAMB: neighbours take one launch, give the
-// bits that each has alone, and let nothing pass that touches the same bytes.
+// Small tensors on a GPU - sums, updates, statistics, steps of LAMB: neighbours take one launch,
+// give the bits that each has alone, and let nothing pass that touches the same bytes.
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +82,33 @@ static void neighbours_take_one_launch_and_keep_their_bits(void **state)
         assert_int_equal(case_run_many(dev, cases, N, got), SW_OK);
         assert_int_equal(n_launched[GPU_update], 0);
         assert_int_equal(n_launched[GPU_update_many], (N + GPU_UPDATE_MANY - 1) / GPU_UPDATE_MANY);
+        check_and_free(cases, want, got, N);
+        sw_device_close(dev);
+    }
+}
+
+/* Gradients of any type share a launch; a row-sparse one goes by itself. */
+static void sums_take_one_launch_and_keep_their_bits(void **state)
+{
+    enum { N = GPU_ACCUMULATE_MANY + 8, SPARSE = 5 };
+    static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
+    static const char *const emus[] = {"emu32", "emu64"};
+    static struct op_case cases[N], want[N], got[N];
+    (void)state;
+    for (int t = 0; t < 8; t++) {
+        struct sw_device *dev = open_counting(emus[t % 2]);
+        for (int k = 0; k < N; k++) {
+            assert_true(op_cases[SW_OP_ACCUMULATE](&cases[k], dtypes[k % 3], k == SPARSE ? 2 : 0));
+            cases[k].shift = 8 * (k % 5);
+            cases[k].scalars[SW_SCALAR_FIRST] = t / 2 % 2;
+            cases[k].scalars[SW_SCALAR_SKIP] = t / 4;
+            cases[k].is_predicated = true;
+        }
+        run_alone(dev, cases, N, want);
+        assert_int_equal(case_run_many(dev, cases, N, got), SW_OK);
+        assert_int_equal(n_launched[GPU_accumulate], 0);
+        assert_int_equal(n_launched[GPU_accumulate_many], 2);
+        assert_int_equal(n_launched[GPU_accumulate_rows], 1);
         check_and_free(cases, want, got, N);
         sw_device_close(dev);
     }
@@ -293,6 +320,15 @@ static void add_update_coded(struct stage *s, const struct about *a)
     hand_end(s, h);
 }
 
+/* A sum of what is added up elsewhere, too, and of gradients of the parameters' type. */
+static void add_sum(struct stage *s, const struct about *a)
+{
+    struct hand *h = hand_begin(s, SW_OP_ACCUMULATE);
+    hand_in_place(h, hand_in(h, SW_F32, a->n, slot(s, a->stats ? a->grad : MOMENTS + a->moments)));
+    hand_in(h, s->dtype, a->n, slot(s, a->param));
+    hand_end(s, h);
+}
+
 static void add_stats(struct stage *s, const struct about *a)
 {
     struct hand *h = hand_begin(s, SW_OP_GRAD_STATS);
@@ -467,7 +503,11 @@ static void add_any(struct stage *s, uint64_t trial, int *i)
                       .norms = draw(trial, i, 2),
                       .ratio = draw(trial, i, 3),
                       .stats = draw(trial, i, 2)};
-    const int kind = draw(trial, i, 9);
+    const int kind = draw(trial, i, 11);
+    if (kind > 8) {
+        add_sum(s, &a);
+        return;
+    }
     if (s->dtype == SW_F32 && draw(trial, i, 4) == 0) {
         a.grad = (a.param + 1) % N_PARAMS; /* what an update has left */
     }
@@ -502,17 +542,18 @@ static void any_order_gives_the_bits_of_one_after_the_other(void **state)
         }
         snprintf(what, sizeof what, "trial %d", trial);
         check_like_alone(&s, what);
-        n_many += n_launched[GPU_update_many] + n_launched[GPU_grad_stats_many] +
-                  n_launched[GPU_lamb_many];
+        n_many += n_launched[GPU_accumulate_many] + n_launched[GPU_update_many] +
+                  n_launched[GPU_grad_stats_many] + n_launched[GPU_lamb_many];
         close_stage(&s);
     }
-    assert_in_range(n_many, 1, TRIALS * OPS / 2);
+    assert_in_range(n_many, 1, TRIALS * OPS * 3 / 5);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(neighbours_take_one_launch_and_keep_their_bits),
+        cmocka_unit_test(sums_take_one_launch_and_keep_their_bits),
         cmocka_unit_test(other_updates_go_by_themselves),
         cmocka_unit_test(updates_of_the_same_bytes_follow_each_other),
         cmocka_unit_test(statistics_take_one_launch),

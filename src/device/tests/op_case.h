@@ -47,7 +47,7 @@ double case_random(const struct op_case *c, uint64_t stream, uint64_t i, double 
 sw_status case_run(struct sw_device *dev, const struct op_case *c, struct op_case *result);
 /* Several one after the other, with the table of scalars of the first, and nothing queued between
  * their kernels. */
-enum { CASES_AT_ONCE = 64 };
+enum { CASES_AT_ONCE = 128 };
 sw_status case_run_many(struct sw_device *dev, const struct op_case *c, int n,
                         struct op_case *result);
 

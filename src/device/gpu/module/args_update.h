@@ -6,6 +6,7 @@
 
 #define SW_GPU_UPDATE_KERNELS(X)                                                                   \
     X(accumulate)                                                                                  \
+    X(accumulate_many)                                                                             \
     X(accumulate_clear)                                                                            \
     X(accumulate_rows)                                                                             \
     X(update)                                                                                      \
@@ -73,6 +74,14 @@ struct gpu_rates {
     const double *seed_lo, *seed_hi;
 };
 
+/* Several tensors in a launch: item k has the blocks from its first_block to the next one's, and
+ * each thread PART elements. CUDA passes at most 4 KiB by value. */
+enum {
+    GPU_UPDATE_PART = 4,
+    GPU_UPDATE_THREADS = 256,
+    GPU_UPDATE_BLOCK = GPU_UPDATE_THREADS * GPU_UPDATE_PART
+};
+
 /* acc = g where *first is not 0, else acc + g. */
 struct gpu_accumulate_args {
     const double *skip;
@@ -80,6 +89,20 @@ struct gpu_accumulate_args {
     float *acc;
     const void *g;
     int64_t n;
+};
+/* The same for several tensors. */
+enum { GPU_ACCUMULATE_MANY = 96 };
+struct gpu_accumulate_item {
+    float *acc;
+    struct gpu_dense g;
+    int64_t n;
+    int first_block;
+};
+struct gpu_accumulate_many_args {
+    const double *skip;
+    const double *first;
+    struct gpu_accumulate_item item[GPU_ACCUMULATE_MANY];
+    int n;
 };
 /* acc = 0 where *first is not 0. */
 struct gpu_accumulate_clear_args {
@@ -104,15 +127,8 @@ struct gpu_update_args {
     struct gpu_rates rates;
     int64_t n;
 };
-/* The same for several tensors with one dense stream each: item k has the blocks from its
- * first_block to the next one's, and each thread PART elements. CUDA passes at most 4 KiB by
- * value. */
-enum {
-    GPU_UPDATE_MANY = 40,
-    GPU_UPDATE_PART = 4,
-    GPU_UPDATE_THREADS = 256,
-    GPU_UPDATE_BLOCK = GPU_UPDATE_THREADS * GPU_UPDATE_PART
-};
+/* The same for several tensors with one dense stream each. */
+enum { GPU_UPDATE_MANY = 40 };
 struct gpu_update_item {
     struct gpu_param param;
     struct gpu_dense g;
@@ -158,8 +174,7 @@ struct gpu_grad_stats_args {
     int64_t n;
     int overflow_skips;
 };
-/* The same for several tensors with one dense stream each, as in gpu_update_many_args; a thread has
- * so many runs. */
+/* The same for several tensors with one dense stream each, a thread has so many runs. */
 enum {
     GPU_STATS_MANY = 120,
     GPU_STATS_RUNS = 4,

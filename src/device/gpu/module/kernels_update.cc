@@ -1,49 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of gradients and steps of parameters. A thread has four elements at a time, so that states of
-// fp32 come by loads of 16 bytes.
+// Sums of gradients and steps of parameters. A thread has four elements at a time, so that states
+// of fp32 come by loads of 16 bytes.
 #include "device/gpu/module/codes.h"
 #include "device/gpu/module/registry.h"
 #include "device/gpu/module/update.h"
 
 enum { THREADS = GPU_UPDATE_THREADS, WARPS = THREADS / SW_WARP, PART = GPU_UPDATE_PART };
 
+/* Of n elements those that a thread has from i on. */
+SW_DEVICE int part_of(int64_t i, int64_t n)
+{
+    return n - i < PART ? (int)(n - i) : (int)PART;
+}
+
 /* ---- sums over micro-batches ---- */
+
+/* acc = g, or acc + g where it is not the first, of elements i .. i+n-1. */
+SW_DEVICE void put_sum(float *acc, int64_t i, int n, bool first, float (&g)[PART])
+{
+    if (!first) {
+        float before[PART];
+        load_run(acc + i, n, before);
+        SW_UNROLL
+        for (int e = 0; e < PART; e++) {
+            g[e] = before[e] + g[e];
+        }
+    }
+    store_run(acc + i, n, g);
+}
 
 template <typename T> SW_KERNEL(THREADS) void accumulate(struct gpu_accumulate_args args)
 {
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         return;
     }
     const bool first = *args.first != 0;
     for (int64_t i = first_element() * PART; i < args.n; i += grid_threads() * PART) {
-        const int n = args.n - i < PART ? (int)(args.n - i) : (int)PART;
-        float g[PART], acc[PART];
+        const int n = part_of(i, args.n);
+        float g[PART];
         load_run((const T *)args.g + i, n, g);
-        if (!first) {
-            load_run(args.acc + i, n, acc);
-            SW_UNROLL
-            for (int e = 0; e < PART; e++) {
-                g[e] = acc[e] + g[e];
-            }
-        }
-        store_run(args.acc + i, n, g);
+        put_sum(args.acc, i, n, first, g);
     }
+}
+
+SW_KERNEL(THREADS) void accumulate_many(struct gpu_accumulate_many_args by_value)
+{
+    const struct gpu_accumulate_many_args &args = in_place(by_value);
+    const struct gpu_accumulate_item &item = item_of_block(args.item, args.n);
+    const int64_t i = ((block_x() - item.first_block) * THREADS + thread_index()) * PART;
+    if (i >= item.n || skipped(args.skip)) {
+        return;
+    }
+    const int n = part_of(i, item.n);
+    float g[PART];
+    load_run_any(item.g.x, item.g.type, i, n, g);
+    put_sum(item.acc, i, n, *args.first != 0, g);
 }
 
 SW_KERNEL(THREADS) void accumulate_clear(struct gpu_accumulate_clear_args args)
 {
-    if ((args.skip && *args.skip != 0) || *args.first == 0) {
+    if (skipped(args.skip) || *args.first == 0) {
         return;
     }
     const float zeros[PART] = {};
     for (int64_t i = first_element() * PART; i < args.n; i += grid_threads() * PART) {
-        store_run(args.acc + i, args.n - i < PART ? (int)(args.n - i) : (int)PART, zeros);
+        store_run(args.acc + i, part_of(i, args.n), zeros);
     }
 }
 
 template <typename T> SW_KERNEL(THREADS) void accumulate_rows(struct gpu_accumulate_rows_args args)
 {
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         return;
     }
     for (int64_t i_row = block_x(); i_row < args.n_rows; i_row += grid_x()) {
@@ -104,15 +131,10 @@ SW_DEVICE void move(const struct gpu_param &p, const struct gpu_rates &rates, co
     }
 }
 
-SW_DEVICE int part_of(int64_t i, int64_t n)
-{
-    return n - i < PART ? (int)(n - i) : (int)PART;
-}
-
 template <typename T> SW_KERNEL(THREADS) void update(struct gpu_update_args by_value)
 {
     const struct gpu_update_args &args = in_place(by_value);
-    const bool skips = args.skip && *args.skip != 0;
+    const bool skips = skipped(args.skip);
     const struct rule u = rule_of(args.rule, args.rates);
     for (int64_t i = first_element() * PART; i < args.n; i += grid_threads() * PART) {
         const int n = part_of(i, args.n);
@@ -136,7 +158,7 @@ template <typename T> SW_KERNEL(THREADS) void update_many(struct gpu_update_many
         return;
     }
     const int n = part_of(i, item.n);
-    if (args.skip && *args.skip != 0) {
+    if (skipped(args.skip)) {
         leave(item.param, (T *)item.param.param, i, n);
         return;
     }
@@ -197,8 +219,9 @@ template <typename T> SW_KERNEL(THREADS) void update_coded(struct gpu_update_cod
 }
 
 static const struct sw_gpu_kernel rows[] = {
-    SW_FLOATS(accumulate, THREADS),      SW_PLAIN(accumulate_clear, THREADS),
-    SW_FLOATS(accumulate_rows, THREADS), SW_FLOATS(update, THREADS),
-    SW_FLOATS(update_many, THREADS),     SW_FLOATS(update_coded, THREADS)};
+    SW_FLOATS(accumulate, THREADS),      SW_PLAIN(accumulate_many, THREADS),
+    SW_PLAIN(accumulate_clear, THREADS), SW_FLOATS(accumulate_rows, THREADS),
+    SW_FLOATS(update, THREADS),          SW_FLOATS(update_many, THREADS),
+    SW_FLOATS(update_coded, THREADS)};
 extern const struct sw_gpu_kernels sw_gpu_kernels_update;
 const struct sw_gpu_kernels sw_gpu_kernels_update = {rows, SW_ROWS(rows)};
