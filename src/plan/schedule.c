@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the ops of a graph to instructions: what nobody reads is left out, views vanish, each op
-// gets a queue, a segment and a kernel, and gradients are accumulated as soon as they are final.
+// gets a queue, a segment and a kernel, and gradients are accumulated as soon as they are final:
+// those of matrices at once, those of vectors together at the end of their block, where a GPU adds
+// them all in one launch.
 #include <string.h>
 
 #include "plan/private.h"
@@ -62,6 +64,11 @@ struct pass {
     /* Neighbours are alike: the pieces of an update, the micro-batches of a block. */
     const struct sw_instr_about *recent[16];
     int next;
+    /* Sums of vectors that are still to be placed, of one block, and which ops they are. */
+    int32_t *late;
+    int32_t n_late;
+    int64_t late_block;
+    bool *is_late;
 };
 
 static const char *name_of(const struct sw_ir *ir, sw_value v)
@@ -220,35 +227,97 @@ static void find_sums(const struct sw_ir *ir, bool *live, int32_t *after)
     }
 }
 
+/* A sum of a vector, by a kernel: as much work as a launch. */
+static bool may_be_late(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    enum { SMALL_ELEMS = 1 << 14 };
+    const struct sw_shape *shape = &ir->values[op->in[1]].form->shape;
+    return op->move == SW_MOVE_NONE && shape->rank == 1 && sw_shape_elems(shape) <= SMALL_ELEMS;
+}
+
+static sw_status place_late(struct pass *p)
+{
+    for (int32_t k = 0; k < p->n_late; k++) {
+        p->is_late[p->late[k]] = false;
+        SW_TRY(add_instr(p, p->late[k]));
+    }
+    p->n_late = 0;
+    return SW_OK;
+}
+
+static bool reads_late(const struct pass *p, const struct sw_ir_op *op)
+{
+    const struct sw_ir *ir = p->program->ir;
+    for (int k = 0; k < op->n_in && p->n_late > 0; k++) {
+        const int32_t producer = ir->values[sw_ir_version(ir, op->in[k])].producer;
+        if (producer >= 0 && p->is_late[producer]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The op, and the sums that follow it at once; those that wait come before what reads one of them,
+ * and before another block. */
+static sw_status place(struct pass *p, int32_t i_op, const int32_t *after)
+{
+    const struct sw_ir *ir = p->program->ir;
+    const int64_t block = sw_ir_block_segment(ir, &ir->ops[i_op]);
+    if (block != p->late_block || reads_late(p, &ir->ops[i_op])) {
+        SW_TRY(place_late(p));
+    }
+    p->late_block = block;
+    SW_TRY(add_instr(p, i_op));
+    for (int32_t k = after[i_op]; k >= 0; k = after[k]) {
+        if (may_be_late(ir, &ir->ops[k])) {
+            p->late[p->n_late++] = k;
+            p->is_late[k] = true;
+        } else {
+            SW_TRY(reads_late(p, &ir->ops[k]) ? place_late(p) : SW_OK);
+            SW_TRY(add_instr(p, k));
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status place_all(struct pass *p, const bool *live, const int32_t *after)
+{
+    const struct sw_ir *ir = p->program->ir;
+    for (int segment = 0; segment < SW_SEGMENT_COUNT; segment++) {
+        for (int32_t i = 0; i < ir->n_ops; i++) {
+            if (live[i] && !sw_ir_has(&ir->ops[i], SW_TRAIT_VIEW) &&
+                sw_op_segment(&ir->ops[i]) == (enum sw_segment)segment) {
+                SW_TRY(place(p, i, after));
+            }
+        }
+        SW_TRY(place_late(p));
+    }
+    return SW_OK;
+}
+
 sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_options *options)
 {
     const struct sw_ir *ir = program->ir;
+    const size_t n = (size_t)ir->n_ops + 1;
     struct pass p = {.program = program, .options = options};
     sw_status st = SW_OK;
     const bool noted = sw_ir_note_where(program->ir);
     bool *live = find_live(ir);
-    int32_t *after = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof *after);
-    program->scheduled = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof *program->scheduled);
-    if (!noted || !live || !after || !program->scheduled) {
+    int32_t *after = sw_alloc("plan", n * sizeof *after);
+    program->scheduled = sw_alloc("plan", n * sizeof *program->scheduled);
+    p.late = sw_alloc("plan", n * sizeof *p.late);
+    p.is_late = sw_alloc_zero("plan", n, sizeof *p.is_late);
+    if (!noted || !live || !after || !program->scheduled || !p.late || !p.is_late) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
         goto done;
     }
     find_sums(ir, live, after);
-    for (int segment = 0; segment < SW_SEGMENT_COUNT; segment++) {
-        for (int32_t i = 0; i < ir->n_ops; i++) {
-            if (!live[i] || sw_ir_has(&ir->ops[i], SW_TRAIT_VIEW) ||
-                sw_op_segment(&ir->ops[i]) != (enum sw_segment)segment) {
-                continue;
-            }
-            SW_TRY_OR(done, add_instr(&p, i));
-            for (int32_t k = after[i]; k >= 0; k = after[k]) {
-                SW_TRY_OR(done, add_instr(&p, k));
-            }
-        }
-    }
+    SW_TRY_OR(done, place_all(&p, live, after));
     sw_ir_forget_where(program->ir);
 done:
     sw_free(live);
     sw_free(after);
+    sw_free(p.late);
+    sw_free(p.is_late);
     return st;
 }

@@ -286,6 +286,44 @@ static void accumulators_exist_for_more_than_one_micro_batch(void **state)
     sw_plan_close(three);
 }
 
+static bool is_sum_of_vector(const struct sw_program *p, int32_t i)
+{
+    const struct sw_ir_op *op = &p->ir->ops[p->instrs[i].op];
+    return sw_ir_is(op, SW_OP_ACCUMULATE) && p->ir->values[op->in[1]].form->shape.rank == 1;
+}
+
+/* Those of matrices follow what made their gradient at once. */
+static void sums_of_vectors_wait_for_the_end_of_their_block(void **state)
+{
+    (void)state;
+    struct sw_plan_options o = options();
+    o.policy.micro_batches = 3;
+    struct sw_plan *plan = plan_tower(3, &o);
+    const struct sw_program *p = &plan->programs[0];
+    int n_vectors = 0;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const struct sw_ir_op *op = &p->ir->ops[p->instrs[i].op];
+        if (!sw_ir_is(op, SW_OP_ACCUMULATE)) {
+            continue;
+        }
+        const int32_t maker = p->ir->values[sw_ir_version(p->ir, op->in[1])].producer;
+        int32_t k = i;
+        if (is_sum_of_vector(p, i)) {
+            n_vectors++;
+            for (; is_sum_of_vector(p, k); k++) {
+            }
+            assert_true(sw_ir_block_segment(p->ir, &p->ir->ops[p->instrs[k].op]) !=
+                        sw_ir_block_segment(p->ir, &p->ir->ops[maker]));
+        } else {
+            for (; sw_ir_is(&p->ir->ops[p->instrs[k].op], SW_OP_ACCUMULATE); k--) {
+            }
+            assert_int_equal(p->instrs[k].op, maker);
+        }
+    }
+    assert_int_equal(n_vectors, 3);
+    sw_plan_close(plan);
+}
+
 static void programs_share_parameters_and_overlay_transients(void **state)
 {
     (void)state;
@@ -1070,6 +1108,7 @@ int main(void)
         cmocka_unit_test(clones_keep_their_path),
         cmocka_unit_test(fingerprint_tells_what_changes_bits),
         cmocka_unit_test(accumulators_exist_for_more_than_one_micro_batch),
+        cmocka_unit_test(sums_of_vectors_wait_for_the_end_of_their_block),
         cmocka_unit_test(programs_share_parameters_and_overlay_transients),
         cmocka_unit_test(small_budget_is_refused_with_the_missing_bytes),
         cmocka_unit_test(check_finds_damage),
