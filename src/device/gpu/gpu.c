@@ -15,6 +15,7 @@
 
 struct sw_stream_queue {
     void *stream;
+    void *tickets;          /* int [GPU_TICKETS] on the device: its kernels leave zeros */
     struct gpu_batch batch; /* goes before whatever is queued from here on */
 };
 
@@ -96,14 +97,29 @@ static void mem_free(struct sw_device *super, enum sw_mem kind, void *mem, size_
 
 /* ---- streams ---- */
 
+static void release_stream(struct gpu_device *dev, struct sw_stream_queue *on)
+{
+    if (on->stream) {
+        dev->module->stream_close(dev->index, on->stream);
+    }
+    if (on->tickets) {
+        dev->module->release(dev->index, on->tickets);
+    }
+    sw_free(on);
+}
+
 static sw_status stream_open(struct sw_device *super, struct sw_stream_queue **out)
 {
+    enum { TICKETS_BYTES = GPU_TICKETS * sizeof(int) };
     struct gpu_device *dev = gpu_of(super);
+    const struct sw_gpu_module *m = dev->module;
     struct sw_stream_queue *on = sw_alloc_zero("device", 1, sizeof *on);
     SW_TRY_ALLOC(on, "a stream");
-    const int code = dev->module->stream_open(dev->index, &on->stream);
+    int code = m->stream_open(dev->index, &on->stream);
+    code = code ? code : m->alloc(dev->index, TICKETS_BYTES, &on->tickets);
+    code = code ? code : m->fill(dev->index, on->stream, on->tickets, 0, TICKETS_BYTES);
     if (code != 0) {
-        sw_free(on);
+        release_stream(dev, on);
         return failed(dev, code, "opening a stream");
     }
     *out = on;
@@ -124,8 +140,7 @@ static void stream_close(struct sw_device *super, struct sw_stream_queue *on)
         sw_log(SW_LOG_ERROR, "work of a closed stream failed: %s", sw_error_message());
     }
     if (on) {
-        dev->module->stream_close(dev->index, on->stream);
-        sw_free(on);
+        release_stream(dev, on);
     }
 }
 
@@ -247,7 +262,7 @@ static sw_status timeline_wait(struct sw_device *super, struct sw_timeline *time
 
 static struct gpu_call call_on(struct gpu_device *dev, struct sw_stream_queue *on)
 {
-    return (struct gpu_call){.dev = dev, .stream = on->stream};
+    return (struct gpu_call){.dev = dev, .stream = on->stream, .tickets = on->tickets};
 }
 
 static sw_status add_slices(struct sw_device *super, struct sw_stream_queue *on,

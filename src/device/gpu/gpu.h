@@ -33,6 +33,7 @@ struct gpu_call {
     double *scalars;    /* [SW_SCALAR_COUNT] */
     bool is_predicated; /* nothing may happen where scalars[SW_SCALAR_SKIP] is not 0 */
     void *prepared;
+    int *tickets;            /* the stream's [GPU_TICKETS], zeros for each kernel */
     struct gpu_batch *batch; /* what stands in line on the stream; NULL: this op never does */
 };
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms of rows, their gradients, and sums over rows. The workspace has the sums of blocks of
-// SW_SUM_BLOCK rows, which are added in order.
+// SW_SUM_BLOCK rows, which are added in order: by the kernel that made them, or, of very wide rows,
+// by one behind it.
 #include "device/gpu/gpu.h"
 
-enum { THREADS = 256, COLUMNS = 2 * 128, SUM_THREADS = 64 };
+enum { THREADS = 256, SUM_THREADS = 64 };
 /* Rows from this width on belong to a block of threads, narrower ones to a warp. */
 enum { WIDTH_OF_BLOCK = 1024 };
 
@@ -31,7 +32,7 @@ static int64_t n_blocks_of(int64_t n_rows)
 
 static struct gpu_grid grid_of_columns(int64_t n_rows, int64_t width)
 {
-    return (struct gpu_grid){.x = n_blocks_of(n_rows) * sw_ceil_div(width, COLUMNS)};
+    return (struct gpu_grid){.x = n_blocks_of(n_rows) * sw_ceil_div(width, GPU_SUM_COLUMNS)};
 }
 
 static size_t sums_bytes(int64_t n_rows, int64_t width)
@@ -51,9 +52,24 @@ sw_status sw_gpu_add_blocks(const struct gpu_call *call, const float *sums, int6
     return SW_OK;
 }
 
+/* NULL: there are not enough for rows of this width, or no rows, so that no kernel runs. */
+static int *tickets_for(const struct gpu_call *call, int64_t n_rows, int64_t width)
+{
+    return n_rows > 0 && sw_ceil_div(width, GPU_SUM_COLUMNS) <= GPU_TICKETS ? call->tickets : NULL;
+}
+
+static struct gpu_total total_of(const struct gpu_call *call, int i_out)
+{
+    return (struct gpu_total){call->out[i_out], (int)sw_gpu_type_of(call->desc->out[i_out].dtype)};
+}
+
+/* What no kernel has added up. */
 static sw_status finish_sums(const struct gpu_call *call, const float *sums, int64_t n_rows,
                              int64_t width, int i_out)
 {
+    if (tickets_for(call, n_rows, width)) {
+        return SW_OK;
+    }
     return sw_gpu_add_blocks(call, sums, n_rows, width, call->out[i_out],
                              call->desc->out[i_out].dtype);
 }
@@ -77,7 +93,9 @@ static sw_status sum_rows(const struct gpu_call *call)
                                      .sums = call->workspace,
                                      .n_rows = gpu_elems(&call->desc->in[0]) / width,
                                      .width = width,
-                                     .block = SW_SUM_BLOCK};
+                                     .block = SW_SUM_BLOCK,
+                                     .total = total_of(call, 0)};
+    args.tickets = tickets_for(call, args.n_rows, width);
     if (args.n_rows > 0) {
         GPU_LAUNCH(call, sum_rows, sw_gpu_type_of(call->desc->in[0].dtype),
                    grid_of_columns(args.n_rows, width), &args);
@@ -173,6 +191,7 @@ static struct gpu_norm_grad_args norm_grad_args(const struct gpu_call *call, boo
 {
     const struct sw_shape *shape = &call->desc->in[0].shape;
     return (struct gpu_norm_grad_args){
+        .tickets = tickets_for(call, sw_shape_rows(shape), sw_shape_last(shape)),
         .dy = call->in[0],
         .x = call->in[1],
         .w = call->in[2],
@@ -192,9 +211,11 @@ static void place_sums(const struct gpu_call *call, struct gpu_norm_grad_args *a
 {
     char *at = call->workspace;
     float **sums[] = {&args->dw, &args->db};
+    struct gpu_total *totals[] = {&args->total_dw, &args->total_db};
     for (int k = 1; k < call->desc->op->n_out; k++) {
         if (call->out[k]) {
             *sums[k - 1] = (float *)(void *)at;
+            *totals[k - 1] = total_of(call, k);
             at += sums_bytes(args->n_rows, args->width);
         }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small tensors on a GPU - sums, updates, statistics, steps of LAMB: neighbours take one launch,
-// give the bits that each has alone, and let nothing pass that touches the same bytes.
+// give the bits that each has alone, and let nothing pass that touches the same bytes. Sums over
+// rows take one launch, too.
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,6 +110,34 @@ static void sums_take_one_launch_and_keep_their_bits(void **state)
         assert_int_equal(n_launched[GPU_accumulate], 0);
         assert_int_equal(n_launched[GPU_accumulate_many], 2);
         assert_int_equal(n_launched[GPU_accumulate_rows], 1);
+        check_and_free(cases, want, got, N);
+        sw_device_close(dev);
+    }
+}
+
+/* One after the other on a stream, whose tickets each finds as it wants them: those of several
+ * blocks of rows and of columns, a skipped one among them. Rows wider than there are tickets for
+ * take a second kernel. */
+static void sums_over_rows_take_one_launch(void **state)
+{
+    enum { N = 12, WIDE = 5 };
+    static struct op_case cases[N], want[N], got[N];
+    (void)state;
+    for (int t = 0; t < 4; t++) {
+        struct sw_device *dev = open_counting(t % 2 ? "emu64" : "emu32");
+        for (int k = 0; k < N; k++) {
+            const int64_t rows = 1 + 97 * k,
+                          width = k == WIDE ? GPU_TICKETS * GPU_SUM_COLUMNS + 1 : 300 - 25 * k;
+            case_init(&cases[k], SW_OP_SUM_ROWS, "sum over %d rows", (int)rows);
+            case_in(&cases[k], SW_BF16, SW_SHAPE(k == WIDE ? 3 : rows, width), -1, 1);
+            case_out(&cases[k], k % 2 ? SW_F32 : SW_BF16, SW_SHAPE(width));
+            cases[k].is_predicated = true;
+            cases[k].scalars[SW_SCALAR_SKIP] = t / 2;
+        }
+        run_alone(dev, cases, N, want);
+        assert_int_equal(case_run_many(dev, cases, N, got), SW_OK);
+        assert_int_equal(n_launched[GPU_sum_rows], N);
+        assert_int_equal(n_launched[GPU_sum_blocks], 1);
         check_and_free(cases, want, got, N);
         sw_device_close(dev);
     }
@@ -554,6 +583,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(neighbours_take_one_launch_and_keep_their_bits),
         cmocka_unit_test(sums_take_one_launch_and_keep_their_bits),
+        cmocka_unit_test(sums_over_rows_take_one_launch),
         cmocka_unit_test(other_updates_go_by_themselves),
         cmocka_unit_test(updates_of_the_same_bytes_follow_each_other),
         cmocka_unit_test(statistics_take_one_launch),

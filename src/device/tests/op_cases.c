@@ -122,7 +122,7 @@ static bool matmul(struct op_case *c, enum sw_dtype dtype, int variant)
 
 static bool sum_rows(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    static const int64_t rows[][2] = {{1, 5}, {7, 1}, {64, 33}, {65, 70}, {211, 131}};
+    static const int64_t rows[][2] = {{1, 5}, {7, 1}, {64, 33}, {65, 70}, {211, 131}, {1100, 601}};
     if (variant >= (int)SW_LEN(rows)) {
         return false;
     }

@@ -26,6 +26,14 @@ struct gpu_norm_args {
     int one_plus;
     int team; /* threads of one row: a warp, or the block */
 };
+/* Sums over rows: of blocks of rows, each in order, then those in order. A block of threads has so
+ * many columns of one block of rows; the last one that comes to its columns adds up theirs. Each
+ * takes a ticket, a number on the device for so many columns that is 0 between kernels. */
+enum { GPU_SUM_COLUMNS = 256, GPU_TICKETS = 1024 };
+struct gpu_total {
+    void *y; /* [width] */
+    int type;
+};
 /* dx; and of a block of rows the sums for dw and db. */
 struct gpu_norm_grad_args {
     const double *skip;
@@ -35,16 +43,20 @@ struct gpu_norm_grad_args {
     float *dw, *db; /* [n_blocks, width], NULL = not wanted */
     int64_t n_rows, width;
     int64_t block; /* rows of a sum */
+    int *tickets;  /* NULL: nobody adds up the sums */
+    struct gpu_total total_dw, total_db;
     int one_plus, team;
 };
-/* x [n_rows, width] -> sums of blocks of rows [n_blocks, width], each in order. */
+/* x [n_rows, width] -> sums of blocks of rows [n_blocks, width], and theirs. */
 struct gpu_sum_rows_args {
     const double *skip;
     const void *x;
     float *sums;
     int64_t n_rows, width, block;
+    int *tickets; /* NULL: nobody adds them up */
+    struct gpu_total total;
 };
-/* Those in order: y [width]. */
+/* Sums of blocks that lie there, in order: y [width]. */
 struct gpu_sum_blocks_args {
     const double *skip;
     const float *sums;

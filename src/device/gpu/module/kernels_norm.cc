@@ -5,7 +5,7 @@
 #include "device/gpu/module/registry.h"
 #include "device/gpu/module/team.h"
 
-enum { THREADS = 256, COLUMN_THREADS = 128, SUM_THREADS = 64 };
+enum { THREADS = 256, COLUMN_THREADS = GPU_SUM_COLUMNS / 2, SUM_THREADS = 64 };
 
 /* ---- rows ---- */
 
@@ -282,16 +282,20 @@ template <typename T> SW_KERNEL(THREADS, 2) void rms_norm_dx(struct gpu_norm_gra
 
 /* A thread has two neighbouring columns of one block of rows. */
 struct column_pair {
-    int64_t block, column, first_row, end_row;
-    int n; /* columns that there are: 0, 1 or 2 */
+    int64_t block, n_blocks; /* of rows */
+    int64_t column, first_row, end_row;
+    int64_t chunk; /* of columns: the block's of threads */
+    int n;         /* columns that there are: 0, 1 or 2 */
 };
 
 SW_DEVICE struct column_pair columns_of(int64_t n_rows, int64_t width, int64_t block_rows)
 {
     struct column_pair c;
-    const int64_t chunks = (width + 2 * COLUMN_THREADS - 1) / (2 * COLUMN_THREADS);
+    const int64_t chunks = (width + GPU_SUM_COLUMNS - 1) / GPU_SUM_COLUMNS;
     c.block = block_x() / chunks;
-    c.column = 2 * (block_x() % chunks * COLUMN_THREADS + thread_index());
+    c.n_blocks = grid_x() / chunks;
+    c.chunk = block_x() % chunks;
+    c.column = 2 * (c.chunk * COLUMN_THREADS + thread_index());
     c.first_row = c.block * block_rows;
     c.end_row = c.first_row + block_rows < n_rows ? c.first_row + block_rows : n_rows;
     c.n = c.column + 1 < width ? 2 : c.column < width ? 1 : 0;
@@ -309,6 +313,58 @@ SW_DEVICE void store_sums(float *sums, const struct column_pair &c, int64_t widt
     for (int e = 0; e < 2; e++) {
         if (sums && e < c.n) {
             sums[c.block * width + c.column + e] = sum[e];
+        }
+    }
+}
+
+/* In their order; several are read before one is needed, since each read takes long. */
+SW_DEVICE float sum_in_order(const float *sums, int64_t n_blocks, int64_t width)
+{
+    constexpr int AHEAD = 8;
+    float total = 0;
+    int64_t k = 0;
+    for (; k + AHEAD <= n_blocks; k += AHEAD) {
+        float part[AHEAD];
+        SW_UNROLL
+        for (int e = 0; e < AHEAD; e++) {
+            part[e] = sums[(k + e) * width];
+        }
+        SW_UNROLL
+        for (int e = 0; e < AHEAD; e++) {
+            total += part[e];
+        }
+    }
+    for (; k < n_blocks; k++) {
+        total += sums[k * width];
+    }
+    return total;
+}
+
+/* Whether all blocks of rows have left the sums of these columns: true for the last block of
+ * threads that comes here. It puts the ticket back for the next kernel. */
+SW_DEVICE bool comes_last(int *tickets, const struct column_pair &c)
+{
+    SW_SHARED(int, is_last);
+    fence_device();
+    sync_block();
+    if (thread_index() == 0) {
+        is_last = atomic_add(&tickets[c.chunk], 1) + 1 == c.n_blocks;
+        if (is_last) {
+            tickets[c.chunk] = 0;
+        }
+    }
+    sync_block();
+    fence_device();
+    return is_last;
+}
+
+SW_DEVICE void add_up(const float *sums, const struct column_pair &c, int64_t width,
+                      const struct gpu_total &total)
+{
+    for (int e = 0; e < 2; e++) {
+        if (sums && e < c.n) {
+            store_any(total.y, total.type, c.column + e,
+                      sum_in_order(sums + c.column + e, c.n_blocks, width));
         }
     }
 }
@@ -336,6 +392,10 @@ template <typename T> SW_KERNEL(COLUMN_THREADS) void layer_norm_dw(struct gpu_no
     }
     store_sums(args.dw, c, args.width, dw);
     store_sums(args.db, c, args.width, db);
+    if (args.tickets && comes_last(args.tickets, c)) {
+        add_up(args.dw, c, args.width, args.total_dw);
+        add_up(args.db, c, args.width, args.total_db);
+    }
 }
 
 template <typename T> SW_KERNEL(COLUMN_THREADS) void rms_norm_dw(struct gpu_norm_grad_args args)
@@ -359,6 +419,9 @@ template <typename T> SW_KERNEL(COLUMN_THREADS) void rms_norm_dw(struct gpu_norm
         }
     }
     store_sums(args.dw, c, args.width, dw);
+    if (args.tickets && comes_last(args.tickets, c)) {
+        add_up(args.dw, c, args.width, args.total_dw);
+    }
 }
 
 template <typename T> SW_KERNEL(COLUMN_THREADS) void sum_rows(struct gpu_sum_rows_args args)
@@ -377,6 +440,9 @@ template <typename T> SW_KERNEL(COLUMN_THREADS) void sum_rows(struct gpu_sum_row
         sum[1] += v[1];
     }
     store_sums(args.sums, c, args.width, sum);
+    if (args.tickets && comes_last(args.tickets, c)) {
+        add_up(args.sums, c, args.width, args.total);
+    }
 }
 
 SW_KERNEL(SUM_THREADS) void sum_blocks(struct gpu_sum_blocks_args args)
@@ -385,11 +451,8 @@ SW_KERNEL(SUM_THREADS) void sum_blocks(struct gpu_sum_blocks_args args)
         return;
     }
     for (int64_t column = first_element(); column < args.width; column += grid_threads()) {
-        float total = 0;
-        for (int64_t block = 0; block < args.n_blocks; block++) {
-            total += args.sums[block * args.width + column];
-        }
-        store_any(args.y, args.out_type, column, total);
+        store_any(args.y, args.out_type, column,
+                  sum_in_order(args.sums + column, args.n_blocks, args.width));
     }
 }
 
