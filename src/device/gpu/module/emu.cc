@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fibers, one for each thread of a block. A fiber runs until it waits at a barrier or ends; then the
-// next one that may go on does. Waiting is for a number of the barrier's turns, so that a barrier
-// that is passed and used again never mixes with itself.
+// Fibers, one for each thread of a block. A fiber runs until it waits at a barrier or ends; then
+// the next one of its warp that may go on does, and the next warp when none may: so few stacks are
+// in use at a time, and caches hold them. Waiting is for a number of the barrier's turns, so that a
+// barrier that is passed and used again never mixes with itself.
 #include "device/gpu/module/emu.h"
 
 #include <stdio.h>
@@ -32,6 +33,9 @@ enum { STACK_BYTES = 256 << 10 };
 enum { STACK_BYTES = 64 << 10 };
 #endif
 
+/* Not a power of two: the ends of all stacks would share a few lines of the caches. */
+enum { STACK_STEP = STACK_BYTES + 9 * 64 };
+
 struct barrier {
     uint64_t turn; /* how often it was passed */
     int n_waiting;
@@ -46,6 +50,7 @@ struct warp {
 struct fiber {
     struct emu_thread thread;
     bool ended;
+    int stack;                /* -1 = it has not begun */
     const struct barrier *at; /* NULL = it may run */
     uint64_t until;           /* turn of `at` */
     size_t shared;            /* bytes of static shared memory it has asked for */
@@ -64,7 +69,8 @@ static struct {
     struct warp warps[MAX_WARPS];
     struct barrier block;
     char *stacks, *shared, *dynamic;
-    size_t static_used; /* most that a thread of this launch asked for */
+    int spare[MAX_THREADS], n_spare; /* stacks that no fiber has, the last used first */
+    size_t static_used;              /* most that a thread of this launch asked for */
     struct fiber *running;
 #if defined(__x86_64__)
     void *sp; /* of the scheduler */
@@ -109,25 +115,7 @@ __asm__(".text\n"
 
 static char *stack_of(const struct fiber *fiber)
 {
-    return emu.stacks + (size_t)(fiber - emu.fibers) * STACK_BYTES;
-}
-
-/* From the scheduler into a fiber. */
-static void resume(struct fiber *fiber)
-{
-    emu.running = fiber;
-    emu_now = &fiber->thread;
-#ifdef EMU_ASAN
-    __sanitizer_start_switch_fiber(&emu.fake_stack, stack_of(fiber), STACK_BYTES);
-#endif
-#if defined(__x86_64__)
-    emu_switch(&emu.sp, fiber->sp);
-#else
-    swapcontext(&emu.context, &fiber->context);
-#endif
-#ifdef EMU_ASAN
-    __sanitizer_finish_switch_fiber(emu.fake_stack, NULL, NULL);
-#endif
+    return emu.stacks + (size_t)fiber->stack * STACK_STEP;
 }
 
 /* And back; `ends`: for good. */
@@ -179,6 +167,31 @@ static void prepare(struct fiber *fiber)
     fiber->context.uc_link = NULL;
     makecontext(&fiber->context, fiber_main, 0);
 #endif
+}
+
+/* From the scheduler into a fiber. */
+static void resume(struct fiber *fiber)
+{
+    if (fiber->stack < 0) {
+        fiber->stack = emu.spare[--emu.n_spare];
+        prepare(fiber);
+    }
+    emu.running = fiber;
+    emu_now = &fiber->thread;
+#ifdef EMU_ASAN
+    __sanitizer_start_switch_fiber(&emu.fake_stack, stack_of(fiber), STACK_BYTES);
+#endif
+#if defined(__x86_64__)
+    emu_switch(&emu.sp, fiber->sp);
+#else
+    swapcontext(&emu.context, &fiber->context);
+#endif
+#ifdef EMU_ASAN
+    __sanitizer_finish_switch_fiber(emu.fake_stack, NULL, NULL);
+#endif
+    if (fiber->ended) {
+        emu.spare[emu.n_spare++] = fiber->stack;
+    }
 }
 
 /* ---- waiting ---- */
@@ -271,6 +284,26 @@ static bool may_run(const struct fiber *fiber)
     return !fiber->ended && (!fiber->at || fiber->at->turn >= fiber->until);
 }
 
+/* As far as it comes by itself. Returns how often one of its threads ran; *left: how many of the
+ * block have not ended. */
+static int run_warp(const struct emu_launch *launch, int warp, int *left)
+{
+    int n_run = 0;
+    for (int before = -1; n_run != before;) {
+        before = n_run;
+        for (int i = 0; i < SW_WARP; i++) {
+            const int lane = launch->reversed ? SW_WARP - 1 - i : i;
+            struct fiber *fiber = &emu.fibers[warp * SW_WARP + lane];
+            if (may_run(fiber)) {
+                resume(fiber);
+                n_run++;
+                *left -= fiber->ended;
+            }
+        }
+    }
+    return n_run;
+}
+
 static void run_block(const struct emu_launch *launch, const int64_t block[3])
 {
     const int n = launch->n_threads;
@@ -289,20 +322,15 @@ static void run_block(const struct emu_launch *launch, const int64_t block[3])
                          {block[0], block[1], block[2]},
                          {launch->grid[0], launch->grid[1], launch->grid[2]}};
         fiber->ended = false;
+        fiber->stack = -1;
         fiber->at = NULL;
         fiber->shared = 0;
         fiber->n_exchanges = 0;
-        prepare(fiber);
     }
     for (int left = n; left > 0;) {
         int n_run = 0;
-        for (int i = 0; i < n; i++) {
-            struct fiber *fiber = &emu.fibers[launch->reversed ? n - 1 - i : i];
-            if (may_run(fiber)) {
-                resume(fiber);
-                n_run++;
-                left -= fiber->ended;
-            }
+        for (int w = 0; w < n / SW_WARP; w++) {
+            n_run += run_warp(launch, launch->reversed ? n / SW_WARP - 1 - w : w, &left);
         }
         if (n_run == 0) {
             complain(launch);
@@ -319,7 +347,7 @@ void emu_run(const struct emu_launch *launch)
         abort();
     }
     if (!emu.stacks) {
-        void *stacks = mmap(NULL, (size_t)MAX_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
+        void *stacks = mmap(NULL, (size_t)MAX_THREADS * STACK_STEP, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         emu.shared = (char *)aligned_alloc(64, STATIC_SHARED);
         if (stacks == MAP_FAILED || !emu.shared) {
@@ -328,6 +356,9 @@ void emu_run(const struct emu_launch *launch)
         }
         emu.stacks = (char *)stacks;
         emu.static_used = STATIC_SHARED;
+        for (int i = MAX_THREADS - 1; i >= 0; i--) {
+            emu.spare[emu.n_spare++] = i;
+        }
     }
     /* Of just this size, so that the address sanitizer sees what lies beyond. */
     emu.dynamic = launch->shared ? (char *)malloc(launch->shared) : NULL;

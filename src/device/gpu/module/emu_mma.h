@@ -24,16 +24,23 @@ static inline void emu_mma_m16n8k16(float c[4], const uint32_t a[4], const uint3
     const int lane = emu_now->thread % 32;
     const uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
     const struct emu_lanes all = emu_bring(mine, sizeof mine);
-    for (int k = 0; k < 16; k++) {
-        const int t = k % 8 / 2, high = k / 8;
-        uint32_t rows[6], cols[2][6];
-        all.read(lane / 4 * 4 + t, rows, sizeof rows);
-        for (int i = 0; i < 2; i++) {
-            all.read((lane % 4 * 2 + i) * 4 + t, cols[i], sizeof cols[i]);
-        }
+    float of_a[2][16], of_b[2][16]; /* two rows of a, two columns of b */
+    for (int t = 0; t < 4; t++) {
+        uint32_t row[6], cols[2][6];
+        all.read(lane / 4 * 4 + t, row, sizeof row);
+        all.read(lane % 4 * 8 + t, cols[0], sizeof cols[0]);
+        all.read(lane % 4 * 8 + 4 + t, cols[1], sizeof cols[1]);
         for (int i = 0; i < 4; i++) {
-            const int i_a = k % 2 + i / 2 * 2 + high * 4, i_b = k % 2 + high * 2;
-            c[i] += emu_half_of<T>(rows, i_a) * emu_half_of<T>(cols[i % 2] + 4, i_b);
+            const int k = 2 * t + i % 2 + i / 2 * 8;
+            of_a[0][k] = emu_half_of<T>(row, i % 2 + i / 2 * 4);
+            of_a[1][k] = emu_half_of<T>(row, i % 2 + i / 2 * 4 + 2);
+            of_b[0][k] = emu_half_of<T>(cols[0] + 4, i);
+            of_b[1][k] = emu_half_of<T>(cols[1] + 4, i);
+        }
+    }
+    for (int k = 0; k < 16; k++) {
+        for (int i = 0; i < 4; i++) {
+            c[i] += of_a[i / 2][k] * of_b[i % 2][k];
         }
     }
 }
