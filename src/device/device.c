@@ -7,11 +7,12 @@
 
 #include "device/gpu/open.h"
 
-/* The rest of name behind `prefix`, which ends it or is followed by ":"; NULL = another name. */
+/* The rest of name behind `prefix`, which ends it or is followed by ":" and more; NULL = another
+ * name. */
 static const char *behind(const char *name, const char *prefix)
 {
     const size_t n = strlen(prefix);
-    if (strncmp(name, prefix, n) != 0 || (name[n] != '\0' && name[n] != ':')) {
+    if (strncmp(name, prefix, n) != 0 || (name[n] != '\0' && (name[n] != ':' || !name[n + 1]))) {
         return NULL;
     }
     return name[n] ? name + n + 1 : name + n;

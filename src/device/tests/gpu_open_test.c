@@ -107,6 +107,18 @@ static void a_module_that_does_not_fit_is_refused(void **state)
     sw_free(bytes);
 }
 
+static void a_colon_announces_more(void **state)
+{
+    static const char *const names[] = {"cpu:", "cuda:", "hip:", "emu:", "mock:"};
+    struct sw_device *dev = NULL;
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        assert_int_equal(sw_device_open(names[i], 1, &dev), SW_E_ARG);
+        want(sw_error_message(), &names[i], 1);
+        WANT(sw_error_message(), "one of auto, cpu");
+    }
+}
+
 /* ---- drivers ---- */
 
 static int no_driver(int *n)
@@ -196,6 +208,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_missing_module_says_what_makes_it, NULL, put_back),
         cmocka_unit_test_setup_teardown(a_module_that_does_not_fit_is_refused, NULL, put_back),
+        cmocka_unit_test(a_colon_announces_more),
         cmocka_unit_test(a_missing_driver_is_described_by_the_module),
         cmocka_unit_test(a_gpu_is_named_with_what_makes_its_products),
     };
