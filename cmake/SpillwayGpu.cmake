@@ -117,7 +117,8 @@ function(sw_gpu_objects backend out)
                 -o "${object}"
             BYPRODUCTS "${folder}/${stem}.log"
             DEPENDS "${source}" "${PROJECT_SOURCE_DIR}/cmake/gpu_compile.sh"
-            DEPFILE "${object}.d" COMMENT "Compiling ${stem} for ${backend}" VERBATIM)
+            DEPFILE "${object}.d" COMMENT "Compiling ${stem} for ${backend}"
+            COMMAND_EXPAND_LISTS VERBATIM) # what is not wanted is no argument, not an empty one
         list(APPEND objects "${object}")
     endforeach()
     set(${out} "${objects}" PARENT_SCOPE)
