@@ -4,9 +4,9 @@
 // SLOW SPILLWAY_LOOPS=all Loops: updates whose pieces are one instruction each have the bits of the
 // run that holds everything on the device, whatever has how many turns, and their plans are small.
 #include <stdio.h>
-#include <unistd.h>
 
 #include "engine/private.h"
+#include "engine/tests/files.h"
 #include "engine/tests/owned.h"
 #include "support/test.h"
 
@@ -14,45 +14,40 @@
  * of the last is a loop, too. */
 enum { B = 2, T = 4, VOCAB = 203, STEPS = 2, PIECE = 2048 };
 
-static char folder[64];
-
 /* The wide one has a matrix of as many pieces as large as codes ask, whose scales are whole blocks
  * of the disk, too. */
 static const struct {
-    const char *name;
     int layers, inner;
     int64_t most_elems; /* of all parameters */
-} models[] = {{"small", 1, 2510, 1 << 20}, {"wide", 1, 105001, 1 << 26}};
+} models[] = {{1, 2510, 1 << 20}, {1, 105001, 1 << 26}};
 enum { SMALL, WIDE };
+
+static char folders[SW_LEN(models)][64]; /* swap files lie in the first one */
 
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-loop-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return 1;
-    }
-    for (size_t i = 0; i < SW_LEN(models); i++) {
-        char path[128], text[512];
-        snprintf(path, sizeof path, "%s/%s.json", folder, models[i].name);
+    int bad = 0;
+    for (size_t i = 0; i < SW_LEN(models) && bad == 0; i++) {
+        char text[512];
         snprintf(text, sizeof text,
                  "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],"
                  "\"vocab_size\":%d,\"n_positions\":%d,\"n_embd\":160,\"n_layer\":%d,"
                  "\"n_head\":4,\"n_inner\":%d}",
                  VOCAB, T, models[i].layers, models[i].inner);
-        if (sw_file_write_atomic(path, text, strlen(text)) < 0) {
-            return 1;
-        }
+        bad = test_make_folder("loop", text, folders[i], sizeof folders[i]);
     }
-    return 0;
+    return bad;
 }
 
 static int tear_down(void **state)
 {
-    char command[128];
+    int bad = 0;
     (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    for (size_t i = 0; i < SW_LEN(models); i++) {
+        bad |= test_remove_folder(folders[i]);
+    }
+    return bad;
 }
 
 struct math {
@@ -86,7 +81,7 @@ static void config_of(const struct math *math, const struct way *way, char *text
                  "\"zero_optimization\": {\"stage\": 3, \"sub_group_size\": %lld, "
                  "\"offload_optimizer\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}, "
                  "\"offload_param\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}}, ",
-                 (long long)way->piece, way->states, folder, way->where, folder);
+                 (long long)way->piece, way->states, folders[0], way->where, folders[0]);
     }
     snprintf(text, size,
              "{\"train_micro_batch_size_per_gpu\": %d, %s%s\"gradient_clipping\": %s, "
@@ -137,7 +132,7 @@ static sw_status train(void *ctx, sw_comm *comm)
     const struct job *job = ctx;
     char config[2048], model[128];
     sw_engine *e = NULL;
-    snprintf(model, sizeof model, "%s/%s.json", folder, models[job->math->model].name);
+    snprintf(model, sizeof model, "%s/config.json", folders[job->math->model]);
     config_of(job->math, job->way, config, sizeof config);
     const struct sw_engine_options options = {.config_text = config,
                                               .model = model,

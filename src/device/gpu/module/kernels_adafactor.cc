@@ -461,7 +461,7 @@ void adafactor_apply(struct gpu_adafactor_apply_args value)
     const struct adafactor_step step = shared.step;
     T *param = (T *)args.param.param;
     for (int64_t i = first_element() * PART; i < args.of.n; i += grid_threads() * PART) {
-        const int n = args.of.n - i < PART ? (int)(args.of.n - i) : (int)PART;
+        const int n = part_of(i, args.of.n);
         float d[PART], w[PART], mean[PART];
         load_gradients(args.of, i, n, d);
         scale_gradients(args.of, args.factors, args.square, i, n, d);

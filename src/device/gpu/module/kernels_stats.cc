@@ -4,7 +4,7 @@
 #include "device/gpu/module/registry.h"
 #include "device/gpu/module/update.h"
 
-enum { THREADS = GPU_UPDATE_THREADS, SMALL = 64, PART = 4 };
+enum { THREADS = GPU_UPDATE_THREADS, SMALL = 64, PART = GPU_UPDATE_PART };
 enum { STATS_RUNS = GPU_STATS_RUNS, LAMB_RUNS = 2 }; /* that a thread has at a time */
 
 SW_KERNEL(SMALL) void reset_words(struct gpu_reset_words_args args)
@@ -310,7 +310,7 @@ SW_DEVICE void lamb_step(const struct gpu_param &p, const struct rule &u, float 
 {
     T *param = (T *)p.param;
     for (int64_t i = first * PART; i < n_all; i += stride * PART) {
-        const int n = n_all - i < PART ? (int)(n_all - i) : (int)PART;
+        const int n = part_of(i, n_all);
         float w[PART], m[PART], v[PART];
         load_master(p, (const T *)param, i, n, w);
         load_run((float *)p.moment[0] + i, n, m);

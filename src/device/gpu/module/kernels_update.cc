@@ -7,12 +7,6 @@
 
 enum { THREADS = GPU_UPDATE_THREADS, WARPS = THREADS / SW_WARP, PART = GPU_UPDATE_PART };
 
-/* Of n elements those that a thread has from i on. */
-SW_DEVICE int part_of(int64_t i, int64_t n)
-{
-    return n - i < PART ? (int)(n - i) : (int)PART;
-}
-
 /* ---- sums over micro-batches ---- */
 
 /* acc = g, or acc + g where it is not the first, of elements i .. i+n-1. */

@@ -17,6 +17,12 @@ template <typename A> SW_DEVICE const A &in_place(const A &args)
 #endif
 }
 
+/* Of n elements those that a thread has from i on. */
+SW_DEVICE int part_of(int64_t i, int64_t n)
+{
+    return n - i < GPU_UPDATE_PART ? (int)(n - i) : (int)GPU_UPDATE_PART;
+}
+
 /* Of items with the blocks from their first_block to the next one's: whose this block is. */
 template <typename I> SW_DEVICE const I &item_of_block(const I *items, int n)
 {
