@@ -5,6 +5,7 @@
 // The kernels of GPUs, emulated: near the plain C reference (equal where the op is exact), the same
 // bits whichever thread goes first and wherever operands begin. Warps of 64 lanes and the other
 // order of threads are for the slow label. SPILLWAY_TEST_DEVICE=cuda: a GPU instead.
+#include <math.h>
 #include <stdlib.h>
 
 #include "device/gpu/open.h"
@@ -264,6 +265,86 @@ static void test_skipped_copy_writes_nothing(void **state)
     }
 }
 
+/* The gradient of queries that attend to MANY keys alike. Keys differ by a little from what they
+ * have in common, outputs are multiples of 1/MANY that 16 bits hold. */
+enum { MANY = 256, HEAD = 16, IN_COMMON = 16 };
+static void alike_case(struct op_case *c, enum sw_dtype dtype)
+{
+    const struct sw_shape shape = SW_SHAPE(1, MANY, HEAD);
+    case_init(c, SW_OP_ATTENTION_GRAD, "gradient of queries, %s", sw_dtype_name(dtype));
+    c->op.attrs.attention = (struct sw_attention_attrs){.heads = 1, .kv_heads = 1, .scale = 1};
+    case_in(c, dtype, shape, -1, 1); /* the outputs' gradient */
+    const int o = case_in_zero(c, dtype, shape);
+    const int lse = case_in_zero(c, SW_F32, SW_SHAPE(1, 1, MANY));
+    case_in_zero(c, dtype, shape); /* queries */
+    const int k = case_in_zero(c, dtype, shape), v = case_in_zero(c, dtype, shape);
+    for (int64_t at = 0; at < (int64_t)MANY * HEAD; at++) {
+        const double step = floor(case_random(c, 1, (uint64_t)at, 0, 8));
+        const double value = floor(case_random(c, 2, (uint64_t)at, -2, 3));
+        sw_store_f64(dtype, c->in[k].view.data, at, IN_COMMON + step / 8);
+        sw_store_f64(dtype, c->in[v].view.data, at, value);
+        for (int64_t i = at % HEAD; i < (int64_t)MANY * HEAD; i += HEAD) {
+            const double sum = sw_load_f64(dtype, c->in[o].view.data, i);
+            sw_store_f64(dtype, c->in[o].view.data, i, sum + value / MANY);
+        }
+    }
+    for (int i = 0; i < MANY; i++) {
+        sw_store_f64(SW_F32, c->in[lse].view.data, i, log(MANY));
+    }
+    case_out(c, dtype, shape);
+    case_out_absent(c);
+    case_out_absent(c);
+}
+
+/* Squared errors of a query's gradient that is given, and of one whose slopes are rounded. */
+static void errors_of_query(const struct op_case *c, const struct op_case *got, int i,
+                            double *given, double *rounded)
+{
+    const enum sw_dtype dtype = got->out[0].view.dtype;
+    double exact[HEAD] = {0}, simple[HEAD] = {0};
+    for (int j = 0; j < MANY; j++) {
+        double slope = 0;
+        uint16_t narrow;
+        for (int e = 0; e < HEAD; e++) {
+            slope += sw_load_f64(dtype, c->in[0].view.data, i * HEAD + e) *
+                     (sw_load_f64(dtype, c->in[5].view.data, j * HEAD + e) -
+                      sw_load_f64(dtype, c->in[1].view.data, i * HEAD + e)) /
+                     MANY;
+        }
+        sw_store_f64(dtype, &narrow, 0, slope);
+        for (int e = 0; e < HEAD; e++) {
+            const double key = sw_load_f64(dtype, c->in[4].view.data, j * HEAD + e);
+            exact[e] += slope * key;
+            simple[e] += sw_load_f64(dtype, &narrow, 0) * key;
+        }
+    }
+    for (int e = 0; e < HEAD; e++) {
+        const double x = sw_load_f64(dtype, got->out[0].view.data, i * HEAD + e);
+        *given += (x - exact[e]) * (x - exact[e]);
+        *rounded += (simple[e] - exact[e]) * (simple[e] - exact[e]);
+    }
+}
+
+/* The slopes of a query's scores add up to zero, so what its keys have in common is no part of its
+ * gradient: their rounding to 16 bits must not bring it in. */
+static void test_what_keys_have_in_common_cancels(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2 * all.n; i++) {
+        struct op_case c, got;
+        double given = 0, rounded = 0;
+        alike_case(&c, i % 2 ? SW_F16 : SW_BF16);
+        assert_true(run(all.emu[i / 2], &c, &got));
+        for (int query = 0; query < MANY; query++) {
+            errors_of_query(&c, &got, query, &given, &rounded);
+        }
+        print_message("%s: %g of %g\n", c.name, sqrt(given), sqrt(rounded));
+        assert_true(rounded > 0 && given < rounded / 9); /* a third of the error */
+        case_fini(&got);
+        case_fini(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +352,7 @@ int main(void)
         cmocka_unit_test(what_is_the_cpus_alone_is_refused),
         cmocka_unit_test(test_kernels),
         cmocka_unit_test(test_skipped_copy_writes_nothing),
+        cmocka_unit_test(test_what_keys_have_in_common_cancels),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -89,6 +89,19 @@ SW_DEVICE float slope_of(const struct sight &s, const float *bias, int i, int j,
     return of_score;
 }
 
+/* Over a query's keys the slopes of its softmax add up to zero, whatever the keys have in common
+ * must cancel. A slope that is rounded to 16 bits for its product with a key leaves an error times
+ * that common part, which a bias of keys makes large; so the next slope of the lane takes it over. */
+template <typename T> SW_DEVICE float round_and_owe(float slope, float *owed)
+{
+    if (sizeof(T) > 2) {
+        return slope; /* nothing is lost */
+    }
+    const float wanted = slope + *owed, given = rounded<T>(wanted);
+    *owed = wanted - given;
+    return given;
+}
+
 template <typename T, int D, bool BY_KEYS>
 SW_DEVICE void gradient(const struct gpu_attention_args &args)
 {
@@ -145,6 +158,8 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
     }; /* dk, or dq */
     struct sums<BY_KEYS ? GROUPS : 1> dw = {
     }; /* dv */
+
+    float owed[MMA_ROWS] = {}; /* to the lane's queries, by what their slopes lost in rounding */
 
     const int group = args.heads / args.kv_heads;
     const int head_first = BY_KEYS ? own_head * group : own_head;
@@ -230,6 +245,9 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
                     const float of_score =
                         slope_of(s, bias, i, j, kept >> n & 1 ? args.keep_scale : 0, p[sub][e],
                                  ds[sub][e], lse[at_lse], delta[at_lse], &p[sub][e], &ds[sub][e]);
+                    if (!BY_KEYS) {
+                        ds[sub][e] = round_and_owe<T>(ds[sub][e], &owed[mma_slot(e)]);
+                    }
                     if (!BY_KEYS && args.dbias && col == 0) {
                         const int64_t of_head = b * args.heads + head;
                         float *dbias =
