@@ -38,9 +38,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct sw_tokenizer_options options = {0};
     const char *text = size ? (const char *)data : "";
-    const struct sw_named_text files[3] = {{"vocab.json", vocab, sizeof(vocab) - 1},
-                                           {"merges.txt", merges, sizeof(merges) - 1},
-                                           {"settings", text, size}};
+    const struct sw_named_text files[SW_VOCAB_MERGES_FILES] = {
+        {"vocab.json", vocab, sizeof(vocab) - 1},
+        {"merges.txt", merges, sizeof(merges) - 1},
+        {"settings", text, size},
+        {"config.json", NULL, 0}};
     struct sw_pipeline *tokenizer;
     sw_log_set_level(SW_LOG_ERROR);
     if (sw_tokenizer_parse_vocab_merges(files, &options, &tokenizer) < 0) {

@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct sw_tokenizer_options options = {0};
     const char *text = size ? (const char *)data : "", *cut = memchr(text, '\f', size);
     const size_t n = cut ? (size_t)(cut - text) : size;
-    const struct sw_named_text files[3] = {
+    const struct sw_named_text files[SW_VOCAB_MERGES_FILES] = {
         {"vocab.json", text, n}, {"merges.txt", cut ? cut + 1 : "", cut ? size - n - 1 : 0}};
     struct sw_pipeline *tokenizer;
     sw_log_set_level(SW_LOG_ERROR);

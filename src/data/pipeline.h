@@ -67,8 +67,9 @@ struct sw_named_text {
     const char *name, *text; /* [len] */
     size_t len;
 };
-/* The texts of vocab.json, merges.txt and tokenizer_config.json, the last NULL where there is
- * none. */
-sw_status sw_tokenizer_parse_vocab_merges(const struct sw_named_text files[3],
+enum { SW_VOCAB_MERGES_FILES = 4 };
+/* The texts of vocab.json, merges.txt, tokenizer_config.json and the model's config.json; NULL
+ * where one of the last two is not there. */
+sw_status sw_tokenizer_parse_vocab_merges(const struct sw_named_text files[SW_VOCAB_MERGES_FILES],
                                           const struct sw_tokenizer_options *options,
                                           struct sw_pipeline **out);

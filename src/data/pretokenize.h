@@ -41,6 +41,8 @@ struct sw_pretokenizer {
 
 /* The split pattern of GPT-2, which ByteLevel brings along. */
 extern const char sw_gpt2_pattern[];
+/* The one of Qwen2: each digit is a word. */
+extern const char sw_qwen2_pattern[];
 
 /* SW_E_UNSUP: more steps than SW_PRETOKENIZER_MAX_STEPS, or the pattern. */
 sw_status sw_pretokenizer_add(struct sw_pretokenizer *pretokenizer, const char *pattern, size_t len,

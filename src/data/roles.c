@@ -10,8 +10,7 @@
 
 static const char template_file[] = "chat_template.jinja"; /* says no role; saved with the others */
 
-/* "eos_token": "x" or {"content": "x", ..}; null and absent are nothing. */
-static const char *token_text(const struct sw_json *object, const char *key)
+const char *sw_tokenizer_role_text(const struct sw_json *object, const char *key)
 {
     const struct sw_json *value = sw_json_get(object, key);
     if (value && value->type == SW_JSON_OBJECT) {
@@ -28,7 +27,7 @@ static sw_status read_side_file(struct sw_tokenizer *super, const struct sw_json
     } roles[] = {
         {"eos_token", &super->eos}, {"bos_token", &super->bos}, {"pad_token", &super->pad}};
     for (size_t i = 0; i < SW_LEN(roles); ++i) {
-        const char *text = token_text(root, roles[i].key);
+        const char *text = sw_tokenizer_role_text(root, roles[i].key);
         if (text) {
             *roles[i].id = sw_tokenizer_find(super, text);
             if (*roles[i].id < 0) {

@@ -598,29 +598,6 @@ static sw_status read_ends(const struct settings *in, bool *bos, bool *eos)
     return sw_json_get_bool(in->doc, in->root, "add_eos_token", t5, eos);
 }
 
-static sw_status add_end(struct sw_template *template, int32_t id, int32_t type_id, const char *key)
-{
-    return id >= 0 ? sw_template_add(template, SW_TEMPLATE_SPECIAL, id, type_id)
-                   : SW_FAIL(SW_E_FORMAT, "%s is asked for, and the model has no such token", key);
-}
-
-static sw_status surround(struct sw_tokenizer *super, bool bos, bool eos)
-{
-    struct sw_template *const templates[] = {&super->single, &super->pair};
-    for (int t = 0; t < 2; ++t) {
-        sw_template_fini(templates[t]);
-        for (int text = 0; text <= t;
-             ++text) { /* T5's and LLaMA's second text is of type 0 and 1 */
-            const int32_t type_id = bos ? text : 0;
-            SW_TRY(bos ? add_end(templates[t], super->bos, type_id, "add_bos_token") : SW_OK);
-            SW_TRY(sw_template_add(templates[t], text == 0 ? SW_TEMPLATE_FIRST : SW_TEMPLATE_SECOND,
-                                   -1, type_id));
-            SW_TRY(eos ? add_end(templates[t], super->eos, type_id, "add_eos_token") : SW_OK);
-        }
-    }
-    return SW_OK;
-}
-
 /* Tokens that only tokenizer_config.json knows have no place in the model. */
 static sw_status check_added(const struct sw_tokenizer *super, const struct sw_json *root)
 {
@@ -661,7 +638,7 @@ static sw_status read_settings(struct sw_tokenizer *super, const char *folder)
     in.model = sw_json_root(in.config);
     st = check_added(super, in.root);
     st = st < 0 ? st : read_ends(&in, &bos, &eos);
-    st = st >= 0 && (bos || eos) ? surround(super, bos, eos) : st;
+    st = st >= 0 && (bos || eos) ? sw_tokenizer_surround(super, bos, eos) : st;
     st = st < 0 ? sw_fail_prefix(st, "%s", sw_json_name(in.doc)) : st;
 done:
     sw_json_close(in.doc);

@@ -35,6 +35,45 @@ sw_status sw_tokenizer_end_texts(struct sw_tokenizer *tokenizer)
     return SW_OK;
 }
 
+static sw_status add_end(struct sw_template *template, int32_t id, int32_t type_id, const char *key)
+{
+    return id >= 0 ? sw_template_add(template, SW_TEMPLATE_SPECIAL, id, type_id)
+                   : SW_FAIL(SW_E_FORMAT, "%s is asked for, and the model has no such token", key);
+}
+
+sw_status sw_tokenizer_surround(struct sw_tokenizer *tokenizer, bool bos, bool eos)
+{
+    struct sw_template *const templates[] = {&tokenizer->single, &tokenizer->pair};
+    for (int t = 0; t < 2; ++t) {
+        sw_template_fini(templates[t]);
+        for (int text = 0; text <= t; ++text) { /* with bos the second text is of type 1 */
+            const int32_t type_id = bos ? text : 0;
+            SW_TRY(bos ? add_end(templates[t], tokenizer->bos, type_id, "add_bos_token") : SW_OK);
+            SW_TRY(sw_template_add(templates[t], text == 0 ? SW_TEMPLATE_FIRST : SW_TEMPLATE_SECOND,
+                                   -1, type_id));
+            SW_TRY(eos ? add_end(templates[t], tokenizer->eos, type_id, "add_eos_token") : SW_OK);
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_tokenizer_mark(struct sw_tokenizer *tokenizer, int32_t cls, int32_t sep, bool roberta)
+{
+    struct sw_template *const templates[] = {&tokenizer->single, &tokenizer->pair};
+    const int32_t second_type = roberta ? 0 : 1;
+    for (int i = 0; i < 2; ++i) {
+        sw_template_fini(templates[i]);
+        SW_TRY(sw_template_add(templates[i], SW_TEMPLATE_SPECIAL, cls, 0));
+        SW_TRY(sw_template_add(templates[i], SW_TEMPLATE_FIRST, -1, 0));
+        SW_TRY(sw_template_add(templates[i], SW_TEMPLATE_SPECIAL, sep, 0));
+    }
+    if (roberta) {
+        SW_TRY(sw_template_add(templates[1], SW_TEMPLATE_SPECIAL, sep, 0));
+    }
+    SW_TRY(sw_template_add(templates[1], SW_TEMPLATE_SECOND, -1, second_type));
+    return sw_template_add(templates[1], SW_TEMPLATE_SPECIAL, sep, second_type);
+}
+
 sw_status sw_tokenizer_init(struct sw_tokenizer *tokenizer, const struct sw_tokenizer_ops *ops)
 {
     *tokenizer = (struct sw_tokenizer){.ops = ops, .eos = -1, .bos = -1, .pad = -1};

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "data/data.h"
+#include "json/json.h"
 
 /* Places in a text, between its characters. */
 struct sw_edges {
@@ -70,6 +71,12 @@ struct sw_tokenizer {
 sw_status sw_tokenizer_init(struct sw_tokenizer *tokenizer, const struct sw_tokenizer_ops *ops);
 /* From now on texts end with eos, where the templates put no token behind them and there is one. */
 sw_status sw_tokenizer_end_texts(struct sw_tokenizer *tokenizer);
+/* From now on each text begins with bos, ends with eos, or both. SW_E_FORMAT: there is no such
+ * token. */
+sw_status sw_tokenizer_surround(struct sw_tokenizer *tokenizer, bool bos, bool eos);
+/* From now on texts stand between two tokens. RoBERTa: <s> A </s></s> B </s>, all of type 0; else
+ * as BERT has them: [CLS] A [SEP] B [SEP], B and its end of type 1. */
+sw_status sw_tokenizer_mark(struct sw_tokenizer *tokenizer, int32_t cls, int32_t sep, bool roberta);
 void sw_tokenizer_fini(struct sw_tokenizer *tokenizer);
 /* Keeps a copy of a file for sw_tokenizer_save. */
 sw_status sw_tokenizer_keep_file(struct sw_tokenizer *tokenizer, const char *name, const char *data,
@@ -81,7 +88,9 @@ sw_status sw_tokenizer_folder_of(const char *path, struct sw_str *out);
 /* The optional files beside a tokenizer, tokenizer_config.json and special_tokens_map.json: which
  * tokens are eos, bos and pad (well-known names where no file says it). */
 sw_status sw_tokenizer_read_roles(struct sw_tokenizer *tokenizer, const char *folder);
-/* What one of them says. */
+/* The text of a role's token: "eos_token": "x" or {"content": "x", ..}; NULL: null, or absent. */
+const char *sw_tokenizer_role_text(const struct sw_json *object, const char *key);
+/* What one of the files says. */
 sw_status sw_tokenizer_parse_roles(struct sw_tokenizer *tokenizer, const char *name,
                                    const char *text, size_t len);
 
@@ -90,7 +99,7 @@ sw_status sw_tokenizer_parse_roles(struct sw_tokenizer *tokenizer, const char *n
 /* tokenizer.json, and the optional files beside it. */
 sw_status sw_tokenizer_open_json(const char *path, const struct sw_tokenizer_options *options,
                                  struct sw_tokenizer **out);
-/* GPT-2's two files. */
+/* The two files of a byte-level BPE, and the optional files beside them. */
 sw_status sw_tokenizer_open_vocab_merges(const char *vocab_path, const char *merges_path,
                                          const struct sw_tokenizer_options *options,
                                          struct sw_tokenizer **out);

@@ -233,13 +233,18 @@ static sw_status read_added_tokens(struct sw_components *in, const struct sw_jso
 
 /* ---- post-processor ---- */
 
+static sw_status check_id(int64_t id, int64_t type_id)
+{
+    return type_id >= 0 && type_id <= INT32_MAX && id >= -1 && id <= SW_VOCAB_MAX_ID
+               ? SW_OK
+               : SW_FAIL(SW_E_FORMAT, "post_processor: id %lld with type_id %lld", (long long)id,
+                         (long long)type_id);
+}
+
 static sw_status add_item(struct sw_template *template, enum sw_template_part part, int64_t id,
                           int64_t type_id)
 {
-    if (type_id < 0 || type_id > INT32_MAX || id < -1 || id > SW_VOCAB_MAX_ID) {
-        return SW_FAIL(SW_E_FORMAT, "post_processor: id %lld with type_id %lld", (long long)id,
-                       (long long)type_id);
-    }
+    SW_TRY(check_id(id, type_id));
     return sw_template_add(template, part, (int32_t)id, (int32_t)type_id);
 }
 
@@ -305,31 +310,16 @@ static sw_status read_named_id(const struct sw_json *component, const char *key,
         return SW_FAIL(SW_E_FORMAT, "line %d: %s is not [token, id]", value->line, key);
     }
     *out = value->last->integer;
-    return SW_OK;
+    return check_id(*out, 0);
 }
 
-/* RoBERTa: <s> A </s></s> B </s>, all of type 0. BERT: [CLS] A [SEP] B [SEP], B and its end type
- * 1. */
 static sw_status read_pair_of_marks(struct sw_components *in, const struct sw_json *component,
                                     bool roberta)
 {
-    struct sw_tokenizer *super = &in->self->super;
-    const int32_t second_type = roberta ? 0 : 1;
     int64_t cls, sep;
     SW_TRY(read_named_id(component, "cls", &cls));
     SW_TRY(read_named_id(component, "sep", &sep));
-    struct sw_template *templates[] = {&super->single, &super->pair};
-    for (int i = 0; i < 2; ++i) {
-        sw_template_fini(templates[i]);
-        SW_TRY(add_item(templates[i], SW_TEMPLATE_SPECIAL, cls, 0));
-        SW_TRY(add_item(templates[i], SW_TEMPLATE_FIRST, -1, 0));
-        SW_TRY(add_item(templates[i], SW_TEMPLATE_SPECIAL, sep, 0));
-    }
-    if (roberta) {
-        SW_TRY(add_item(&super->pair, SW_TEMPLATE_SPECIAL, sep, 0));
-    }
-    SW_TRY(add_item(&super->pair, SW_TEMPLATE_SECOND, -1, second_type));
-    return add_item(&super->pair, SW_TEMPLATE_SPECIAL, sep, second_type);
+    return sw_tokenizer_mark(&in->self->super, (int32_t)cls, (int32_t)sep, roberta);
 }
 
 /* *n_adding counts the processors that add tokens: how two of them combine is not built. */

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// vocab.json + merges.txt (encoder.json + vocab.bpe at OpenAI): a byte-level BPE as GPT-2's class
-// makes it. Which tokens are special is in no file of the pair, so tokenizer_config.json beside it
-// is asked, and <|endoftext|> is special where the vocabulary has it.
+// vocab.json + merges.txt (encoder.json + vocab.bpe at OpenAI): a byte-level BPE as a class of
+// transformers makes it - GPT-2's, RoBERTa's and BART's, or Qwen2's. Which class, and which tokens
+// are special, is in no file of the pair: tokenizer_config.json and the model's config.json beside
+// it are asked.
 #include "data/pipeline.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
+
+enum { VOCAB, MERGES, SETTINGS, MODEL, N_FILES = SW_VOCAB_MERGES_FILES };
 
 static sw_status take_vocab(const struct sw_json_doc *doc, const struct sw_json *root,
                             struct sw_pipeline *self)
@@ -97,10 +101,6 @@ static sw_status add_listed_token(const struct sw_json_doc *doc, const struct sw
 static sw_status take_settings(const struct sw_json_doc *doc, const struct sw_json *root,
                                struct sw_pipeline *self)
 {
-    if (root->type != SW_JSON_OBJECT) {
-        return SW_FAIL(SW_E_FORMAT, "%s: %s, wanted an object", sw_json_name(doc),
-                       sw_json_type_name(root->type));
-    }
     SW_TRY(
         sw_json_get_bool(doc, root, "add_prefix_space", false, &self->pretokenizer.prefix_space));
     const struct sw_json *list = sw_json_get(root, "added_tokens_decoder");
@@ -117,46 +117,151 @@ static sw_status take_settings(const struct sw_json_doc *doc, const struct sw_js
     return SW_OK;
 }
 
-static sw_status read_settings(const struct sw_named_text *file, struct sw_pipeline *self)
+/* ---- what the classes differ by ---- */
+
+enum class { CLASS_GPT2, CLASS_ROBERTA, CLASS_QWEN2 };
+enum role { ROLE_BOS, ROLE_EOS, ROLE_UNK, ROLE_SEP, ROLE_CLS, ROLE_PAD, ROLE_MASK, N_ROLES };
+
+static const char end_of_text[] = "<|endoftext|>";
+/* Special tokens that a class has where no file names others; NULL: it has none. */
+static const char *const usual_tokens[][N_ROLES] = {
+    [CLASS_GPT2] = {end_of_text, end_of_text, end_of_text},
+    [CLASS_ROBERTA] = {"<s>", "</s>", "<unk>", "</s>", "<s>", "<pad>", "<mask>"},
+    [CLASS_QWEN2] = {[ROLE_EOS] = end_of_text, [ROLE_UNK] = end_of_text, [ROLE_PAD] = end_of_text},
+};
+static const char *const role_keys[N_ROLES] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                               "cls_token", "pad_token", "mask_token"};
+
+/* "bart", "BartTokenizer" and "BartTokenizerFast" are one; what is none of these is GPT-2's. */
+static enum class class_of(const char *name) {
+    static const struct {const char * model; enum class class;}
+known[] = {{"roberta", CLASS_ROBERTA},
+           {"bart", CLASS_ROBERTA},
+           {"qwen2", CLASS_QWEN2},
+           {"qwen3", CLASS_QWEN2}};
+for (size_t i = 0; i < SW_LEN(known); ++i) {
+    const size_t n = strlen(known[i].model);
+    if (strncasecmp(name, known[i].model, n) == 0 &&
+        (name[n] == '\0' || strncmp(name + n, "Tokenizer", 9) == 0)) {
+        return known[i].class;
+    }
+}
+return CLASS_GPT2;
+}
+
+/* The ids of the class's special tokens, -1 where the vocabulary has none; they become special. */
+static sw_status add_special(const struct sw_json *settings, enum class class,
+                             struct sw_pipeline *self, int32_t ids[N_ROLES])
 {
-    struct sw_json_doc *doc = NULL;
-    SW_TRY(sw_json_parse(file->name, file->text, file->len, SW_JSON_STRICT, &doc));
-    const sw_status st = take_settings(doc, sw_json_root(doc), self);
-    sw_json_close(doc);
+    const struct sw_added_token flags = {.special = true};
+    for (int i = 0; i < N_ROLES; ++i) {
+        const char *given = sw_tokenizer_role_text(settings, role_keys[i]);
+        const char *text = given ? given : usual_tokens[class][i];
+        const size_t n = text ? strlen(text) : 0;
+        const int32_t added = text ? sw_vocab_find(&self->added, text, n) : -1;
+        ids[i] = added >= 0 || !text ? added : sw_vocab_find(&self->vocab, text, n);
+        if (ids[i] >= 0 && added < 0) {
+            SW_TRY(sw_pipeline_add_token(self, text, n, ids[i], flags, false));
+        }
+    }
+    return SW_OK;
+}
+
+/* What stands around a text: <s> and </s> as RoBERTa has them, else what the settings ask for. */
+static sw_status set_templates(enum class class, const int32_t ids[N_ROLES], bool bos, bool eos,
+                               struct sw_pipeline *self)
+{
+    self->super.bos = ids[ROLE_BOS];
+    self->super.eos = ids[ROLE_EOS];
+    if (class != CLASS_ROBERTA) {
+        return bos || eos ? sw_tokenizer_surround(&self->super, bos, eos) : SW_OK;
+    }
+    if (ids[ROLE_CLS] < 0 || ids[ROLE_SEP] < 0) {
+        return SW_FAIL(SW_E_FORMAT,
+                       "RoBERTa's class puts <s> and </s> around a text (cls_token and sep_token "
+                       "name others), and the vocabulary does not have them");
+    }
+    return sw_tokenizer_mark(&self->super, ids[ROLE_CLS], ids[ROLE_SEP], true);
+}
+
+static sw_status set_words(enum class class, struct sw_pipeline *self)
+{
+    struct sw_normal_step *step;
+    const char *pattern = class == CLASS_QWEN2 ? sw_qwen2_pattern : sw_gpt2_pattern;
+    if (class == CLASS_QWEN2) {
+        SW_TRY(sw_normalizer_add(&self->normalizer, SW_NORMAL_NFC, &step));
+    }
+    return sw_pretokenizer_add(&self->pretokenizer, pattern, strlen(pattern), false,
+                               SW_SPLIT_ISOLATED, false);
+}
+
+/* The files beside the pair, empty where they are not there. */
+struct beside {
+    struct sw_json_doc *settings, *model;
+    const char *vocab; /* the path of the vocabulary */
+};
+
+static sw_status read_beside(const struct sw_named_text *file, const char *name,
+                             struct sw_json_doc **out)
+{
+    if (!file->text) {
+        return sw_json_new(name, out);
+    }
+    SW_TRY(sw_json_parse(file->name, file->text, file->len, SW_JSON_STRICT, out));
+    const struct sw_json *root = sw_json_root(*out);
+    return root->type == SW_JSON_OBJECT ? SW_OK
+                                        : SW_FAIL(SW_E_FORMAT, "%s: %s, wanted an object",
+                                                  file->name, sw_json_type_name(root->type));
+}
+
+/* tokenizer_config.json names the class, else the model's config.json, else its family does. */
+static sw_status take_class(const struct beside *in, struct sw_pipeline *self)
+{
+    int32_t ids[N_ROLES];
+    const char *name;
+    bool bos, eos;
+    const struct sw_json *settings = sw_json_root(in->settings), *model = sw_json_root(in->model);
+    SW_TRY(sw_json_get_str(in->model, model, "model_type", "", &name));
+    SW_TRY(sw_json_get_str(in->model, model, "tokenizer_class", name, &name));
+    SW_TRY(sw_json_get_str(in->settings, settings, "tokenizer_class", name, &name));
+    const enum class class = class_of(name);
+    SW_TRY(set_words(class, self));
+    SW_TRY(take_settings(in->settings, settings, self));
+    SW_TRY(sw_json_get_bool(in->settings, settings, "add_bos_token", false, &bos));
+    SW_TRY(sw_json_get_bool(in->settings, settings, "add_eos_token", false, &eos));
+    SW_TRY(add_special(settings, class, self, ids));
+    const sw_status st = set_templates(class, ids, bos, eos, self);
+    return st < 0 ? sw_fail_prefix(st, "%s", in->vocab) : SW_OK;
+}
+
+static sw_status read_class(const struct sw_named_text files[N_FILES], struct sw_pipeline *self)
+{
+    sw_status st;
+    struct beside in = {.vocab = files[VOCAB].name};
+    SW_TRY_OR(done, read_beside(&files[SETTINGS], "tokenizer_config.json", &in.settings));
+    SW_TRY_OR(done, read_beside(&files[MODEL], "config.json", &in.model));
+    st = take_class(&in, self);
+done:
+    sw_json_close(in.settings);
+    sw_json_close(in.model);
     return st;
 }
 
-static sw_status add_end_of_text(struct sw_pipeline *self)
-{
-    static const char text[] = "<|endoftext|>";
-    const struct sw_added_token flags = {.special = true};
-    const int32_t id = sw_vocab_find(&self->vocab, text, sizeof(text) - 1);
-    if (id < 0 || sw_vocab_find(&self->added, text, sizeof(text) - 1) >= 0) {
-        return SW_OK;
-    }
-    return sw_pipeline_add_token(self, text, sizeof(text) - 1, id, flags, false);
-}
-
-static sw_status parse_all(const struct sw_named_text files[3],
+static sw_status parse_all(const struct sw_named_text files[N_FILES],
                            const struct sw_tokenizer_options *options, struct sw_pipeline *self)
 {
-    SW_TRY(read_vocab(&files[0], self));
+    SW_TRY(read_vocab(&files[VOCAB], self));
     SW_TRY(sw_bpe_init(&self->bpe, &self->vocab));
-    SW_TRY(read_merges(&files[1], self));
-    SW_TRY(sw_pretokenizer_add(&self->pretokenizer, sw_gpt2_pattern, strlen(sw_gpt2_pattern), false,
-                               SW_SPLIT_ISOLATED, false));
-    if (files[2].text) {
-        SW_TRY(read_settings(&files[2], self));
-    }
+    SW_TRY(read_merges(&files[MERGES], self));
+    SW_TRY(read_class(files, self));
     if (options->prefix_space != SW_PREFIX_AS_FILE) {
         self->pretokenizer.prefix_space = options->prefix_space == SW_PREFIX_ON;
     }
-    SW_TRY(add_end_of_text(self));
     const sw_status st = sw_pipeline_finish(self);
-    return st < 0 ? sw_fail_prefix(st, "%s", files[0].name) : SW_OK;
+    return st < 0 ? sw_fail_prefix(st, "%s", files[VOCAB].name) : SW_OK;
 }
 
-sw_status sw_tokenizer_parse_vocab_merges(const struct sw_named_text files[3],
+sw_status sw_tokenizer_parse_vocab_merges(const struct sw_named_text files[N_FILES],
                                           const struct sw_tokenizer_options *options,
                                           struct sw_pipeline **out)
 {
@@ -171,19 +276,36 @@ sw_status sw_tokenizer_parse_vocab_merges(const struct sw_named_text files[3],
     return SW_OK;
 }
 
-/* The third file may be missing. */
-static sw_status read_files(const char *const paths[3], char *texts[3],
-                            struct sw_named_text files[3])
+/* The files beside the pair may be missing. */
+static sw_status read_files(const char *const paths[N_FILES], char *texts[N_FILES],
+                            struct sw_named_text files[N_FILES])
 {
-    for (int i = 0; i < 3; ++i) {
-        if (i == 2 && access(paths[i], F_OK) != 0) {
-            break;
+    for (int i = 0; i < N_FILES; ++i) {
+        files[i].name = paths[i];
+        if (i >= SETTINGS && access(paths[i], F_OK) != 0) {
+            continue;
         }
         SW_TRY(sw_file_read(paths[i], &texts[i], &files[i].len));
-        files[i].name = paths[i];
         files[i].text = texts[i];
     }
     return SW_OK;
+}
+
+/* Files in memory, then the tokenizer of them. */
+static sw_status open_paths(const char *const paths[N_FILES], const char *folder,
+                            const struct sw_tokenizer_options *options, struct sw_pipeline **out)
+{
+    sw_status st;
+    struct sw_named_text files[N_FILES] = {0};
+    char *texts[N_FILES] = {0};
+    SW_TRY_OR(done, read_files(paths, texts, files));
+    SW_TRY_OR(done, sw_tokenizer_parse_vocab_merges(files, options, out));
+    SW_TRY_OR(done, sw_tokenizer_read_roles(&(*out)->super, folder));
+done:
+    for (int i = 0; i < N_FILES; ++i) {
+        sw_free(texts[i]);
+    }
+    return st;
 }
 
 sw_status sw_tokenizer_open_vocab_merges(const char *vocab_path, const char *merges_path,
@@ -192,27 +314,22 @@ sw_status sw_tokenizer_open_vocab_merges(const char *vocab_path, const char *mer
 {
     sw_status st;
     struct sw_pipeline *self = NULL;
-    struct sw_str folder = {0}, settings = {0};
-    struct sw_named_text files[3] = {0};
-    char *texts[3] = {0};
+    struct sw_str folder = {0}, settings = {0}, model = {0};
     SW_TRY_OR(done, sw_tokenizer_folder_of(vocab_path, &folder));
     sw_str_printf(&settings, "%s/tokenizer_config.json", folder.ptr);
-    if (settings.failed) {
+    sw_str_printf(&model, "%s/config.json", folder.ptr);
+    if (settings.failed || model.failed) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for a path");
         goto done;
     }
-    const char *const paths[3] = {vocab_path, merges_path, settings.ptr};
-    SW_TRY_OR(done, read_files(paths, texts, files));
-    SW_TRY_OR(done, sw_tokenizer_parse_vocab_merges(files, options, &self));
-    SW_TRY_OR(done, sw_tokenizer_read_roles(&self->super, folder.ptr));
+    const char *const paths[N_FILES] = {vocab_path, merges_path, settings.ptr, model.ptr};
+    SW_TRY_OR(done, open_paths(paths, folder.ptr, options, &self));
     *out = &self->super;
     self = NULL;
 done:
     sw_tokenizer_close(self ? &self->super : NULL);
-    for (int i = 0; i < 3; ++i) {
-        sw_free(texts[i]);
-    }
     sw_str_fini(&settings);
+    sw_str_fini(&model);
     sw_str_fini(&folder);
     return st;
 }

@@ -65,18 +65,10 @@ static sw_status set_templates(struct sw_pipeline *self)
 {
     const int32_t cls = sw_vocab_find(&self->vocab, "[CLS]", 5);
     const int32_t sep = sw_vocab_find(&self->vocab, "[SEP]", 5);
-    struct sw_template *const templates[] = {&self->super.single, &self->super.pair};
     if (cls < 0 || sep < 0) {
         return SW_FAIL(SW_E_FORMAT, "no token %s", cls < 0 ? "[CLS]" : "[SEP]");
     }
-    for (int i = 0; i < 2; ++i) {
-        sw_template_fini(templates[i]);
-        SW_TRY(sw_template_add(templates[i], SW_TEMPLATE_SPECIAL, cls, 0));
-        SW_TRY(sw_template_add(templates[i], SW_TEMPLATE_FIRST, -1, 0));
-        SW_TRY(sw_template_add(templates[i], SW_TEMPLATE_SPECIAL, sep, 0));
-    }
-    SW_TRY(sw_template_add(templates[1], SW_TEMPLATE_SECOND, -1, 1));
-    return sw_template_add(templates[1], SW_TEMPLATE_SPECIAL, sep, 1);
+    return sw_tokenizer_mark(&self->super, cls, sep, false);
 }
 
 static sw_status add_special(struct sw_pipeline *self)

@@ -6,6 +6,7 @@
 #include "data/tests/helpers.h"
 #include "support/test.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A file with all 256 letters of the byte alphabet as ids 0 .. 255, two merges ("ab", "abc"), and
@@ -421,6 +422,80 @@ static void vocab_and_merges(void **state)
     assert_non_null(strstr(sw_error_message(), "vocab.bpe:1"));
 }
 
+static void check_ids(const char *folder, const char *text, const char *second, const char *wanted)
+{
+    struct sw_tokenizer *tokenizer;
+    struct sw_ids ids = {0};
+    struct sw_str found = {0};
+    assert_int_equal(sw_tokenizer_open(folder, NULL, &tokenizer), SW_OK);
+    assert_int_equal(second ? sw_tokenizer_encode_pair(tokenizer, text, strlen(text), second,
+                                                       strlen(second), true, &ids, NULL)
+                            : sw_tokenizer_encode(tokenizer, text, strlen(text), true, &ids),
+                     SW_OK);
+    for (int64_t i = 0; i < ids.len; i++) {
+        sw_str_printf(&found, "%s%d", i ? " " : "", ids.ptr[i]);
+    }
+    assert_string_equal(sw_str_text(&found), wanted);
+    sw_str_fini(&found);
+    sw_ids_fini(&ids);
+    sw_tokenizer_close(tokenizer);
+}
+
+/* Ids that transformers 5's AutoTokenizer gave for the same files. */
+static void the_class_of_a_pair_is_that_of_its_settings_or_model(void **state)
+{
+    (void)state;
+    static const char opt[] = "{\"tokenizer_class\": \"GPT2Tokenizer\", \"add_bos_token\": true, "
+                              "\"bos_token\": \"</s>\", \"eos_token\": {\"content\": \"</s>\"}, "
+                              "\"unk_token\": \"</s>\", \"pad_token\": \"<pad>\"}";
+    static const struct {
+        const char *model, *settings; /* config.json, tokenizer_config.json */
+        const char *plain, *marked, *digits, *pair;
+    } cases[] = {
+        {"{\"model_type\": \"bart\"}", "{}", "0 6 8 2", "0 2 6 2", "0 6 11 7 0 4 2", "0 6 2 2 4 2"},
+        {"{}", "{\"tokenizer_class\": \"RobertaTokenizerFast\"}", "0 6 8 2", "0 2 6 2",
+         "0 6 11 7 0 4 2", "0 6 2 2 4 2"},
+        {"{\"model_type\": \"roberta\"}", "{\"cls_token\": \"<pad>\", \"sep_token\": \"<unk>\"}",
+         "1 6 8 3", "1 2 6 3", "1 6 11 7 0 4 3", "1 6 3 3 4 3"},
+        {"{\"model_type\": \"roberta\"}", "{\"tokenizer_class\": \"GPT2Tokenizer\"}", "6 8", "6",
+         "6 11 7 4", "6 4"},
+        {"{\"model_type\": \"opt\"}", opt, "2 6 8", "2 2 6", "2 6 11 7 4", "2 6 2 4"},
+        {"{\"model_type\": \"opt\"}", "{}", "6 8", "6", "6 11 7 4", "6 4"},
+        {"{}", "{\"add_eos_token\": true}", "6 8 19", "6 19", "6 11 7 4 19", "6 19 4 19"},
+#if SW_HAVE_UTF8PROC
+        {"{\"model_type\": \"qwen3\"}", "{}", "6 8", "6", "6 9 10 7 4", "6 4"},
+#endif
+    };
+    struct sw_str folder = {0};
+    sw_str_printf(&folder, "%s/pair", sw_test_folder());
+    assert_int_equal(mkdir(folder.ptr, 0700), 0);
+    sw_test_write_text(0, "pair/vocab.json",
+                       "{\"<s>\":0,\"<pad>\":1,\"</s>\":2,\"<unk>\":3,\"a\":4,\"b\":5,\"ab\":6,"
+                       "\"\\u0120\":7,\"\\u0120a\":8,\"1\":9,\"2\":10,\"12\":11,\"<mask>\":12,"
+                       "\"<|endoftext|>\":19}");
+    sw_test_write_text(1, "pair/merges.txt", "#version: 0.2\na b\n\xC4\xA0 a\n1 2\n");
+    for (size_t i = 0; i < SW_LEN(cases); ++i) {
+        sw_test_write_text(2, "pair/config.json", cases[i].model);
+        sw_test_write_text(3, "pair/tokenizer_config.json", cases[i].settings);
+        check_ids(folder.ptr, "ab a", NULL, cases[i].plain);
+        check_ids(folder.ptr, "</s>ab", NULL, cases[i].marked);
+        check_ids(folder.ptr, "ab12 <s>a", NULL, cases[i].digits);
+        check_ids(folder.ptr, "ab", "a", cases[i].pair);
+    }
+    struct sw_tokenizer *tokenizer;
+    sw_test_write_text(0, "pair/vocab.json", "{\"a\":4,\"b\":5,\"ab\":6}");
+    sw_test_write_text(1, "pair/merges.txt", "a b\n");
+    sw_test_write_text(2, "pair/config.json", "{\"model_type\": \"bart\"}");
+    sw_test_write_text(3, "pair/tokenizer_config.json", "{}");
+    assert_int_equal(sw_tokenizer_open(folder.ptr, NULL, &tokenizer), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "pair/vocab.json: RoBERTa's class puts <s>"));
+    sw_test_write_text(2, "pair/config.json", "{}");
+    sw_test_write_text(3, "pair/tokenizer_config.json", "{\"add_bos_token\": true}");
+    assert_int_equal(sw_tokenizer_open(folder.ptr, NULL, &tokenizer), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "pair/vocab.json: add_bos_token is asked for"));
+    sw_str_fini(&folder);
+}
+
 /* A list where an object is wanted has no keys, which were read all the same. */
 static void damaged_settings_are_named(void **state)
 {
@@ -558,6 +633,7 @@ int main(void)
         cmocka_unit_test(damaged_files_are_named),
         cmocka_unit_test(saving_and_opening_again),
         cmocka_unit_test(vocab_and_merges),
+        cmocka_unit_test(the_class_of_a_pair_is_that_of_its_settings_or_model),
         cmocka_unit_test(damaged_settings_are_named),
         cmocka_unit_test(lines_through_a_tokenizer),
         cmocka_unit_test(failing_allocations),
