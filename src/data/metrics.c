@@ -444,7 +444,7 @@ static bool begins(struct tag before, struct tag here)
 /* The entity that a row of tags is in. */
 struct entity {
     struct tag last;
-    int64_t begin;
+    int64_t begin; /* among the tags of all rows */
 };
 
 /* Goes on to the tag at i. The type of the entity that ended before it, NULL: none did. */
@@ -480,17 +480,20 @@ sw_status sw_entities_add(struct sw_entities *entities, const char *const *predi
                           const char *const *wanted, int64_t n)
 {
     const struct tag none = {'O', "_"};
-    struct entity p = {none, 0}, w = {none, 0};
+    struct entity p = {none, entities->begins[0]}, w = {none, entities->begins[1]};
     for (int64_t i = 0; i <= n; i++) { /* a row ends what is open */
+        const int64_t at = entities->n_tags;
         int64_t p_begin, w_begin;
-        const char *p_ended = go_on(&p, i < n ? tag_of(predicted[i]) : none, i, &p_begin);
-        const char *w_ended = go_on(&w, i < n ? tag_of(wanted[i]) : none, i, &w_begin);
+        const char *p_ended = go_on(&p, i < n ? tag_of(predicted[i]) : none, at, &p_begin);
+        const char *w_ended = go_on(&w, i < n ? tag_of(wanted[i]) : none, at, &w_begin);
         SW_TRY(count(entities, p_ended, w_ended, p_begin == w_begin));
         if (i < n) {
             entities->n_right += strcmp(predicted[i], wanted[i]) == 0;
             entities->n_tags++;
         }
     }
+    entities->begins[0] = p.begin;
+    entities->begins[1] = w.begin;
     return SW_OK;
 }
 

@@ -84,6 +84,9 @@ struct sw_entities {
     struct sw_entity_type *types; /* [n_types] in the order in which they were met; owned */
     int n_types;
     int64_t n_right, n_tags;
+    /* Where the last entity of each side began. A tag that is none of B, I, E and S and has no type
+     * ("X") goes on with it behind an O, as in seqeval also from one row to the next. */
+    int64_t begins[2];
 };
 void sw_entities_fini(struct sw_entities *entities);
 /* The tags of one row, [n] each. */

@@ -248,6 +248,27 @@ static void ends_and_single_tags_are_of_entities(void **state)
     count_rows(bare, bare, 7, (const int64_t[]){3, 3, 3});
 }
 
+/* Marks of no scheme, without a type: as seqeval 1.2 counts them, which goes through all rows as
+ * one list. Predicted are _ at 0 to 0 and 0 to 2, A at 3; wanted _ at 1 to 1 and 1 to 2, A at 3. */
+static void marks_of_no_scheme_go_on_with_the_last_entity(void **state)
+{
+    (void)state;
+    const char *const predicted[] = {"B", "O"}, *const wanted[] = {"O", "B"};
+    const char *const both[] = {"X", "B-A"};
+    struct sw_entities entities = {0};
+    assert_int_equal(sw_entities_add(&entities, predicted, wanted, 2), SW_OK);
+    assert_int_equal(sw_entities_add(&entities, both, both, 2), SW_OK);
+    assert_int_equal(entities.n_types, 2);
+    for (int i = 0; i < 2; i++) {
+        const struct sw_entity_type *type = &entities.types[i];
+        const bool untyped = strcmp(type->name, "_") == 0;
+        assert_int_equal(type->n_predicted, untyped ? 2 : 1);
+        assert_int_equal(type->n_wanted, untyped ? 2 : 1);
+        assert_int_equal(type->n_both, untyped ? 0 : 1);
+    }
+    sw_entities_fini(&entities);
+}
+
 static void labels_of_a_row_are_right_together_or_not(void **state)
 {
     (void)state;
@@ -304,6 +325,7 @@ int main(void)
         cmocka_unit_test(a_final_sigma_stands_behind_cased_letters),
         cmocka_unit_test(entities_are_counted_as_recorded),
         cmocka_unit_test(ends_and_single_tags_are_of_entities),
+        cmocka_unit_test(marks_of_no_scheme_go_on_with_the_last_entity),
         cmocka_unit_test(labels_of_a_row_are_right_together_or_not),
         cmocka_unit_test(nothing_has_no_metric),
         cmocka_unit_test(lack_of_memory_is_said),
