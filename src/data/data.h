@@ -28,8 +28,14 @@ struct sw_label_list {
 };
 void sw_label_list_fini(struct sw_label_list *list);
 /* Of the files of options: names in rising order; numbers up to the highest; as many as a list has
- * numbers. */
-sw_status sw_labels_find(const struct sw_dataset_options *options, struct sw_label_list *out);
+ * numbers.
+ *
+ * n_known      classes of a head that is there: a number below it is never too high
+ *
+ * SW_E_FORMAT  the highest number would make far more classes than there are labels: it is no class
+ */
+sw_status sw_labels_find(const struct sw_dataset_options *options, int64_t n_known,
+                         struct sw_label_list *out);
 
 /* Metrics of a task over rows of a split, from the first one on in their order. */
 struct sw_score;

@@ -115,8 +115,11 @@ struct finding {
     struct sw_arena texts; /* they live in */
     const char **names;    /* [n, cap] in the order in which they were met */
     int32_t n, cap;
-    int64_t highest;   /* number of JSON; -1: there was none */
-    int64_t n_numbers; /* of a list of them */
+    int64_t highest;          /* number of JSON; -1: there was none */
+    struct sw_str highest_at; /* the record that it is in */
+    bool counts;              /* numbers are met as names, to count those that differ */
+    int64_t n_labels;         /* of all records */
+    int64_t n_numbers;        /* of a list of them */
 };
 
 static sw_status meet_name(struct finding *f, const char *name)
@@ -139,8 +142,24 @@ static sw_status meet_name(struct finding *f, const char *name)
     return SW_OK;
 }
 
+static sw_status meet_number(struct finding *f, const struct sw_json_doc *doc, int64_t number)
+{
+    char text[24];
+    if (f->counts) {
+        snprintf(text, sizeof text, "%lld", (long long)number);
+        return meet_name(f, text);
+    }
+    if (number > f->highest) {
+        f->highest = number;
+        sw_str_clear(&f->highest_at);
+        sw_str_puts(&f->highest_at, sw_json_name(doc));
+    }
+    return f->highest_at.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for classes") : SW_OK;
+}
+
 static sw_status meet(struct finding *f, const struct sw_json_doc *doc, const struct sw_json *value)
 {
+    f->n_labels++;
     if (value->type == SW_JSON_STRING && value->string_len == 0) {
         return SW_FAIL(SW_E_FORMAT, "%s: a label is empty, wanted a class (--labels names them)",
                        sw_json_name(doc));
@@ -153,8 +172,7 @@ static sw_status meet(struct finding *f, const struct sw_json_doc *doc, const st
                        sw_json_name(doc), (long long)value->integer, MOST_CLASSES);
     }
     if (value->type == SW_JSON_INT || value->type == SW_JSON_BOOL) {
-        f->highest =
-            sw_max_i64(f->highest, value->type == SW_JSON_INT ? value->integer : value->boolean);
+        return meet_number(f, doc, value->type == SW_JSON_INT ? value->integer : value->boolean);
     }
     return SW_OK;
 }
@@ -257,7 +275,33 @@ void sw_label_list_fini(struct sw_label_list *list)
     *list = (struct sw_label_list){0};
 }
 
-sw_status sw_labels_find(const struct sw_dataset_options *options, struct sw_label_list *out)
+static sw_status read_files(struct finding *f, const struct sw_file_list *files)
+{
+    for (int i = 0; i < files->n; i++) {
+        SW_TRY(sw_records_read(files->paths[i], sw_columns_are_numbered(f->columns), look_at, f));
+    }
+    return SW_OK;
+}
+
+/* A number that is no class - somebody's id, say - would make a head of a row for each below it. */
+static sw_status check_highest(struct finding *f, int64_t n_known, const struct sw_file_list *files)
+{
+    enum { MOST_PER_LABEL = 10, ALWAYS = 1000 };
+    if (f->highest < sw_max_i64(n_known, sw_max_i64(ALWAYS, MOST_PER_LABEL * f->n_labels))) {
+        return SW_OK;
+    }
+    const int64_t n_labels = f->n_labels;
+    f->counts = true;
+    SW_TRY(read_files(f, files));
+    return SW_FAIL(SW_E_FORMAT,
+                   "%s: the label %lld would make %lld classes, and of %lld labels %d differ "
+                   "(--label-column names another field, --labels %lld says that they are classes)",
+                   sw_str_text(&f->highest_at), (long long)f->highest, (long long)f->highest + 1,
+                   (long long)n_labels, f->n, (long long)f->highest + 1);
+}
+
+sw_status sw_labels_find(const struct sw_dataset_options *options, int64_t n_known,
+                         struct sw_label_list *out)
 {
     const struct sw_columns columns = sw_columns_of(options);
     struct finding f = {
@@ -265,11 +309,9 @@ sw_status sw_labels_find(const struct sw_dataset_options *options, struct sw_lab
     struct sw_file_list files;
     SW_TRY(sw_file_list_init(&files, options->files, options->n_files));
     sw_arena_init(&f.texts, "labels");
-    sw_status st = SW_OK;
-    for (int i = 0; i < files.n && st >= 0; i++) {
-        st = sw_records_read(files.paths[i], sw_columns_are_numbered(&columns), look_at, &f);
-    }
+    sw_status st = read_files(&f, &files);
     st = st < 0 ? st : check_kinds(&f, files.paths[0]);
+    st = st < 0 ? st : check_highest(&f, n_known, &files);
     if (st >= 0) {
         if (f.n > 0) {
             sort_names(&f);
@@ -278,6 +320,7 @@ sw_status sw_labels_find(const struct sw_dataset_options *options, struct sw_lab
     }
     sw_names_close(&f.met);
     sw_arena_fini(&f.texts);
+    sw_str_fini(&f.highest_at);
     sw_free(f.names);
     sw_file_list_fini(&files);
     return st;

@@ -499,11 +499,26 @@ static int64_t bytes_of(const struct sw_json *text, int64_t n)
 }
 
 /* An answer stands in its context where it says. */
+static sw_status check_place(const struct sw_json *context, const struct sw_json *text,
+                             const struct sw_json *start)
+{
+    const int64_t at = start->integer >= 0 ? bytes_of(context, start->integer) : -1;
+    if (text->string_len == 0) {
+        return SW_FAIL(SW_E_FORMAT, "the text of an answer is empty; a question that has no answer "
+                                    "has empty lists");
+    }
+    if (at >= 0 && at + (int64_t)text->string_len <= (int64_t)context->string_len &&
+        memcmp(context->string + at, text->string, text->string_len) == 0) {
+        return SW_OK;
+    }
+    return SW_FAIL(SW_E_FORMAT, "the answer \"%.60s\" is not in its context at %lld", text->string,
+                   (long long)start->integer);
+}
+
 static sw_status check_answer(const struct sw_json_doc *doc, const struct sw_json *record,
                               const struct sw_json *text, const struct sw_json *start)
 {
-    const struct sw_json *context = sw_json_get(record, "context"), *id = sw_json_get(record, "id");
-    const bool is_named = id && id->type == SW_JSON_STRING;
+    const struct sw_json *id = sw_json_get(record, "id");
     if (text->type != SW_JSON_STRING || start->type != SW_JSON_INT) {
         const bool is_text = text->type != SW_JSON_STRING;
         return SW_FAIL(SW_E_FORMAT, "%s: in \"answers\" a \"%s\" is %s, wanted %s",
@@ -511,14 +526,11 @@ static sw_status check_answer(const struct sw_json_doc *doc, const struct sw_jso
                        sw_json_type_name(is_text ? text->type : start->type),
                        sw_json_type_name(is_text ? SW_JSON_STRING : SW_JSON_INT));
     }
-    const int64_t at = start->integer >= 0 ? bytes_of(context, start->integer) : -1;
-    if (at >= 0 && at + (int64_t)text->string_len <= (int64_t)context->string_len &&
-        memcmp(context->string + at, text->string, text->string_len) == 0) {
-        return SW_OK;
-    }
-    return SW_FAIL(SW_E_FORMAT, "%s: %s%.60s%sthe answer \"%.60s\" is not in its context at %lld",
-                   sw_json_name(doc), is_named ? "question \"" : "", is_named ? id->string : "",
-                   is_named ? "\": " : "", text->string, (long long)start->integer);
+    const sw_status st = check_place(sw_json_get(record, "context"), text, start);
+    return st >= 0 ? SW_OK
+           : id && id->type == SW_JSON_STRING
+               ? sw_fail_prefix(st, "%s: question \"%.60s\"", sw_json_name(doc), id->string)
+               : sw_fail_prefix(st, "%s", sw_json_name(doc));
 }
 
 /* The answers that are wanted; characters of the first one, -1: there is none. */

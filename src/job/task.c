@@ -85,7 +85,7 @@ static sw_status take_config(const struct sw_json_doc *doc, const struct sw_json
 static sw_status take_found(const struct sw_dataset_options *data, int64_t n_config,
                             struct sw_job_task *t)
 {
-    SW_TRY(sw_labels_find(data, &t->found));
+    SW_TRY(sw_labels_find(data, n_config, &t->found));
     if (!t->found.names) {
         const bool values = t->task->losses[0].kind == SW_LOSS_SQUARES;
         t->data.n_labels = sw_max_i64(t->found.n, values ? 1 : n_config);
@@ -98,6 +98,23 @@ static sw_status take_found(const struct sw_dataset_options *data, int64_t n_con
     return SW_OK;
 }
 
+/* Of one class there is nothing to tell apart. What config.json says is checked with the model. */
+static sw_status check_count(const struct sw_task_options *o, const struct sw_dataset_options *data,
+                             const struct sw_job_task *t)
+{
+    if (t->data.n_labels != 1 || strcmp(t->task->head, "classify") != 0) {
+        return SW_OK;
+    }
+    if (o->n_labels > 0) {
+        return SW_FAIL(SW_E_ARG, "--labels %s: one class, wanted two or more to tell apart",
+                       o->labels[0]);
+    }
+    return SW_FAIL(SW_E_FORMAT,
+                   "%s: all labels are the class %s; wanted two or more to tell apart (--labels "
+                   "says which there are)",
+                   data->files[0], t->names ? t->names[0] : "0");
+}
+
 static sw_status choose_labels(const struct sw_task_options *o,
                                const struct sw_dataset_options *data, const char *model,
                                struct sw_job_task *t)
@@ -105,7 +122,8 @@ static sw_status choose_labels(const struct sw_task_options *o,
     const struct sw_json *names = NULL;
     int64_t n_config = 0;
     if (o->n_labels > 0) {
-        return take_given(o, t);
+        SW_TRY(take_given(o, t));
+        return check_count(o, data, t);
     }
     if (access(model, R_OK) == 0) {
         SW_TRY(sw_hf_read_config(model, &t->config));
@@ -117,7 +135,11 @@ static sw_status choose_labels(const struct sw_task_options *o,
     if (names) {
         return take_config(t->config, names, t);
     }
-    return t->task->rows == SW_ROWS_IMAGES ? SW_OK : take_found(data, n_config, t);
+    if (t->task->rows == SW_ROWS_IMAGES) {
+        return SW_OK;
+    }
+    SW_TRY(take_found(data, n_config, t));
+    return check_count(o, data, t);
 }
 
 /* ---- pixels ---- */

@@ -307,10 +307,11 @@ static sw_status find_labels(const struct sw_json_doc *doc, const struct sw_json
         model->labels = 1;
     }
     if (model->labels == 1 && strcmp(model->task->head, "classify") == 0) {
+        const bool asked = options && options->labels > 0;
         return SW_FAIL(SW_E_CONFIG,
-                       "%s: classes to tell apart: 1; wanted two or more (one number for a text is "
-                       "the task \"regression\")",
-                       sw_json_name(doc));
+                       "%s: one class %s; wanted two or more to tell apart (one number for a text "
+                       "is the task \"regression\")",
+                       sw_json_name(doc), asked ? "is asked for" : "in it");
     }
     return SW_OK;
 }

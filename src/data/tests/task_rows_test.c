@@ -373,6 +373,10 @@ static void answers_are_places_in_windows(void **state)
             "{\"question\": \"h\", \"context\": \"a b\", \"answers\": {\"text\": [3], "
             "\"answer_start\": [2]}}\n",
             "a.jsonl line 1: in \"answers\" a \"text\" is an integer, wanted a string");
+    refuses(&task, "a.jsonl",
+            "{\"question\": \"h\", \"context\": \"a b\", \"answers\": {\"text\": [\"\"], "
+            "\"answer_start\": [2]}}\n",
+            "a.jsonl line 1: the text of an answer is empty; a question that has no answer has");
 }
 
 /* A row has room for each text once: a template that repeats one would write behind it. */
@@ -557,48 +561,59 @@ static void classes_are_found_in_the_data(void **state)
     const struct sw_task_data classes = {.name = "classify"}, words = {.name = "tokens"};
     const char *path = sw_test_write_text(0, "a.csv", "text,label\na,10\nb,9\nc,10\n");
     struct sw_dataset_options options = {.files = &path, .n_files = 1, .task = &classes};
-    assert_int_equal(sw_labels_find(&options, &list), SW_OK);
+    assert_int_equal(sw_labels_find(&options, 0, &list), SW_OK);
     assert_int_equal(list.n, 2);
     assert_string_equal(list.names[0], "9");
     assert_string_equal(list.names[1], "10");
     sw_label_list_fini(&list);
     path = sw_test_write_text(0, "a.csv", "text,label\na,x\nb,\n");
-    assert_int_equal(sw_labels_find(&options, &list), SW_E_FORMAT); /* a value that is missing */
+    assert_int_equal(sw_labels_find(&options, 0, &list), SW_E_FORMAT); /* a value that is missing */
     assert_non_null(strstr(sw_error_message(), "a.csv line 3: a label is empty"));
     path = sw_test_write_text(0, "a.jsonl", "{\"text\": \"a\", \"label\": 4}\n");
-    assert_int_equal(sw_labels_find(&options, &list), SW_OK);
+    assert_int_equal(sw_labels_find(&options, 0, &list), SW_OK);
     assert_true(list.n == 5 && !list.names);
+    sw_label_list_fini(&list);
+    path = sw_test_write_text(0, "a.jsonl",
+                              "{\"text\": \"a\", \"label\": 4}\n"
+                              "{\"text\": \"b\", \"label\": 1000000}\n"
+                              "{\"text\": \"c\", \"label\": 4}\n");
+    assert_int_equal(sw_labels_find(&options, 0, &list), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(),
+                           "a.jsonl line 2: the label 1000000 would make 1000001 classes, and of 3 "
+                           "labels 2 differ"));
+    assert_int_equal(sw_labels_find(&options, 1000001, &list), SW_OK); /* the model has them */
+    assert_int_equal(list.n, 1000001);
     sw_label_list_fini(&list);
     const struct sw_task_data values = {.name = "regression"};
     options.task = &values; /* a number is no class */
-    assert_int_equal(sw_labels_find(&options, &list), SW_OK);
+    assert_int_equal(sw_labels_find(&options, 0, &list), SW_OK);
     assert_true(list.n == 0 && !list.names);
     sw_label_list_fini(&list);
     path = sw_test_write_text(0, "a.jsonl", "{\"text\": \"a\", \"label\": [4, 2, 0.5]}\n");
-    assert_int_equal(sw_labels_find(&options, &list), SW_OK);
+    assert_int_equal(sw_labels_find(&options, 0, &list), SW_OK);
     assert_true(list.n == 3 && !list.names);
     sw_label_list_fini(&list);
     options.task = &words;
     path =
         sw_test_write_text(0, "b.jsonl", "{\"tokens\": [], \"tags\": [\"B-X\", \"O\", \"B-A\"]}\n");
-    assert_int_equal(sw_labels_find(&options, &list), SW_OK);
+    assert_int_equal(sw_labels_find(&options, 0, &list), SW_OK);
     assert_int_equal(list.n, 3);
     assert_string_equal(list.names[0], "O");
     assert_string_equal(list.names[1], "B-A");
     sw_label_list_fini(&list);
     path = sw_test_write_text(0, "b.jsonl", "{\"tokens\": [], \"tags\": [\"B-X\", 3]}\n");
-    assert_int_equal(sw_labels_find(&options, &list), SW_E_FORMAT);
+    assert_int_equal(sw_labels_find(&options, 0, &list), SW_E_FORMAT);
     assert_non_null(strstr(sw_error_message(), "classes by name (\"B-X\") and by number (3)"));
     const struct sw_task_data bits = {.name = "multi-label"};
     options.task = &bits;
     path = sw_test_write_text(0, "b.jsonl",
                               "{\"text\": \"\", \"labels\": [\"x\"]}\n"
                               "{\"text\": \"\", \"labels\": [0, 1, 1]}\n");
-    assert_int_equal(sw_labels_find(&options, &list), SW_E_FORMAT);
+    assert_int_equal(sw_labels_find(&options, 0, &list), SW_E_FORMAT);
     assert_non_null(strstr(sw_error_message(), "by name (\"x\") and by number (lists of 3)"));
     path = sw_test_write_text(0, "b.jsonl", "{\"text\": \"\", \"label\": 9223372036854775807}\n");
     options.task = &classes;
-    assert_int_equal(sw_labels_find(&options, &list), SW_E_FORMAT);
+    assert_int_equal(sw_labels_find(&options, 0, &list), SW_E_FORMAT);
     assert_non_null(strstr(sw_error_message(), "b.jsonl line 1: the label 9223372036854775807"));
 }
 

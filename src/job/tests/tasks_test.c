@@ -350,15 +350,14 @@ static void what_does_not_go_together_is_named(void **state)
 {
     (void)state;
     static const char *const names[] = {"early", "noon"};
-    const char *file;
     struct sw_train_result result;
     bool started;
     write_classes("classes.csv", 20);
-    file = in_folder(0, "classes.csv");
+    write_text("one.csv", "text,label\na,early\nb,early\n");
     const struct {
         struct sw_task_options task;
         int64_t sample_every;
-        const char *why;
+        const char *why; /* begins with the name of the file that is read, if it is another */
     } of[] = {
         {{.name = "classify", .metric = "pearson"},
          0,
@@ -373,8 +372,16 @@ static void what_does_not_go_together_is_named(void **state)
         {{.name = "classify", .label_column = "topic"},
          0,
          "classes.csv line 2: no \"topic\" (--label-column); there are \"text\", \"label\""},
+        {{.name = "classify", .labels = names, .n_labels = 1},
+         0,
+         "--labels early: one class, wanted two or more to tell apart"},
+        {{.name = "classify"},
+         0,
+         "one.csv: all labels are the class early; wanted two or more to tell apart"},
     };
     for (size_t i = 0; i < SW_LEN(of); i++) {
+        const bool one = strncmp(of[i].why, "one.csv", 7) == 0;
+        const char *file = in_folder(0, one ? "one.csv" : "classes.csv");
         const struct sw_train_options o = {.model = "bert-tiny",
                                            .data = &file,
                                            .n_data = 1,
