@@ -146,6 +146,11 @@ static bool nothing_but_smoothing(const struct sw_config *c)
     return c->spillway.label_smoothing >= 1;
 }
 
+static bool nothing_into_adapters(const struct sw_config *c)
+{
+    return c->spillway.lora.dropout >= 1;
+}
+
 static bool short_moments_of_others(const struct sw_config *c)
 {
     return c->spillway.moments != SW_MOMENTS_FP32 && c->optimizer.type != SW_OPTIMIZER_NONE &&
@@ -296,6 +301,7 @@ static const struct rule impossible[] = {
     {"optimizer.params.nesterov", nesterov_without_momentum,
      "needs momentum above 0 and no dampening"},
     {"spillway.label_smoothing", nothing_but_smoothing, "wanted a number below 1"},
+    {"spillway.lora.lora_dropout", nothing_into_adapters, "wanted a number below 1"},
     {"spillway.moments", short_moments_of_others, "\"bf16\" and \"8bit\" are for Adam and AdamW"},
     {"spillway.moments", two_choose_moments,
      "optimizer.type Adam8bit and AdamW8bit keep them in 8 bits: leave this out, or name the type "

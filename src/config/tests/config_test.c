@@ -734,6 +734,8 @@ static void lora_is_a_block_of_its_own(void **state)
         {"{\"r\": 4}", "spillway.lora.target_modules: is required"},
         {"{\"r\": 0, \"target_modules\": [\"q\"]}", "spillway.lora.r: 0 is too small"},
         {"{\"lora_alpha\": 0, \"target_modules\": [\"q\"]}", "spillway.lora.lora_alpha: 0"},
+        {"{\"lora_dropout\": 1, \"target_modules\": [\"q\"]}",
+         "spillway.lora.lora_dropout: wanted a number below 1"},
         {"{\"rank\": 4, \"target_modules\": [\"q\"]}", "unknown key \"rank\""},
     };
     static const char *const unbuilt[] = {
