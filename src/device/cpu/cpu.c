@@ -3,6 +3,7 @@
 // is always drained, and a stream that waits for a timeline is the caller who waits. Kernels are
 // chosen when they are prepared: the first fast row that takes the op, else the reference row.
 #include "device/cpu/cpu.h"
+#include "device/cpu/fast.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -356,10 +357,21 @@ static void name_kernel_set(struct cpu_device *cpu)
              cpu->native_bf16 ? "native" : "converted", more[0] ? " " : "", more);
 }
 
+void sw_cpu_use(struct cpu_device *cpu, enum cpu_isa found, bool amx_bf16,
+                const enum cpu_isa *limit)
+{
+    cpu->isa = limit && *limit < found ? *limit : found;
+    cpu->is_limited = limit && (*limit < found || amx_bf16); /* it names something older than AMX */
+    cpu->native_bf16 = cpu->isa == CPU_AVX512_BF16;
+    cpu->has_amx_bf16 = amx_bf16 && sw_cpu_dnnl_takes(cpu, SW_BF16);
+    name_kernel_set(cpu);
+}
+
 sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_device **out)
 {
     bool amx_bf16;
-    enum cpu_isa isa = sw_cpu_isa_detect(&amx_bf16), limit = isa;
+    enum cpu_isa limit;
+    const enum cpu_isa found = sw_cpu_isa_detect(&amx_bf16);
     if (options->max_isa && !sw_cpu_isa_parse(options->max_isa, &limit)) {
         return SW_FAIL(SW_E_ARG,
                        "device cpu: unknown instruction set \"%s\"; one of portable, avx2, avx512, "
@@ -373,11 +385,7 @@ sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_dev
     cpu->super.kernel_set = cpu->kernel_set;
     cpu->super.what = "cpu";
     cpu->reference = options->reference;
-    cpu->isa = limit < isa ? limit : isa;
-    cpu->is_limited = limit < isa;
-    cpu->has_amx_bf16 = amx_bf16 && !options->max_isa; /* a limit names something older */
-    cpu->native_bf16 = cpu->isa == CPU_AVX512_BF16;
-    name_kernel_set(cpu);
+    sw_cpu_use(cpu, found, amx_bf16, options->max_isa ? &limit : NULL);
     const sw_status st = sw_pool_open(options->n_threads, &cpu->pool);
     if (st < 0) {
         sw_free(cpu);

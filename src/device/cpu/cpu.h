@@ -20,10 +20,15 @@ struct cpu_device {
     bool reference;
     enum cpu_isa isa;  /* highest to use */
     bool is_limited;   /* the processor has more */
-    bool has_amx_bf16; /* and the kernel granted the tiles */
+    bool has_amx_bf16; /* oneDNN's products of bf16 may use it: we have no kernel for it */
     bool native_bf16;  /* products of bf16 run without conversion to f32 tiles */
     char kernel_set[192];
 };
+
+/* What is used of what the processor has, and how the kernels are called then: sets isa to
+ * kernel_set. limit NULL: all of it. */
+void sw_cpu_use(struct cpu_device *cpu, enum cpu_isa found, bool amx_bf16,
+                const enum cpu_isa *limit);
 
 struct cpu_call {
     const struct sw_op_desc *desc;

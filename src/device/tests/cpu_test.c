@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernels a processor is given, by what it has: of processors that are not here, too.
+#include "device/cpu/cpu.h"
+#include "support/test.h"
+
+/* AMX is used by oneDNN alone: a name that had it without oneDNN would refuse a resume on a
+ * processor whose bits are the same. */
+static void amx_is_named_where_something_uses_it(void **state)
+{
+    (void)state;
+    struct cpu_device all = {0}, none = {0};
+    sw_cpu_use(&all, CPU_AVX512_BF16, true, NULL);
+    sw_cpu_use(&none, CPU_AVX512_BF16, false, NULL);
+    assert_int_equal(all.has_amx_bf16, SW_HAVE_DNNL);
+    assert_int_equal(strstr(all.kernel_set, "amx_bf16") != NULL, SW_HAVE_DNNL);
+    assert_int_equal(strstr(all.kernel_set, "onednn") != NULL, SW_HAVE_DNNL);
+    assert_null(strstr(none.kernel_set, "amx"));
+    assert_int_equal(strcmp(all.kernel_set, none.kernel_set) == 0, !SW_HAVE_DNNL);
+}
+
+/* oneDNN picks instructions by itself, so under a limit it is left out: AMX is above each limit. */
+static void a_limit_leaves_amx_out(void **state)
+{
+    (void)state;
+    const enum cpu_isa newest = CPU_AVX512_BF16, older = CPU_AVX2;
+    struct cpu_device limited = {0}, plain = {0};
+    sw_cpu_use(&limited, CPU_AVX512_BF16, true, &newest);
+    assert_true(limited.isa == newest && limited.is_limited && !limited.has_amx_bf16);
+    assert_null(strstr(limited.kernel_set, "onednn"));
+    assert_null(strstr(limited.kernel_set, "amx"));
+    sw_cpu_use(&plain, CPU_AVX512_BF16, false, &newest);
+    assert_false(plain.is_limited); /* there is nothing above it */
+    sw_cpu_use(&plain, CPU_AVX512, false, &older);
+    assert_true(plain.isa == CPU_AVX2 && plain.is_limited && !plain.native_bf16);
+    sw_cpu_use(&plain, CPU_AVX2, false, &newest);
+    assert_true(plain.isa == CPU_AVX2 && !plain.is_limited);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(amx_is_named_where_something_uses_it),
+        cmocka_unit_test(a_limit_leaves_amx_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
