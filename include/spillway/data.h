@@ -86,6 +86,9 @@ SW_API void sw_tokenizer_close(struct sw_tokenizer *tokenizer);
  */
 SW_API sw_status sw_tokenizer_encode(struct sw_tokenizer *tokenizer, const char *text, size_t len,
                                      bool add_special, struct sw_ids *ids);
+/* A text that is to go on: of the template only what stands in front of it. */
+SW_API sw_status sw_tokenizer_encode_prompt(struct sw_tokenizer *tokenizer, const char *text,
+                                            size_t len, struct sw_ids *ids);
 /* Two texts by the template for pairs. types (0 or 1 per id) may be NULL. */
 SW_API sw_status sw_tokenizer_encode_pair(struct sw_tokenizer *tokenizer, const char *first,
                                           size_t first_len, const char *second, size_t second_len,
@@ -103,6 +106,24 @@ SW_API sw_status sw_tokenizer_encode_pair(struct sw_tokenizer *tokenizer, const 
 SW_API sw_status sw_tokenizer_decode(const struct sw_tokenizer *tokenizer, const int32_t *ids,
                                      int64_t n_ids, bool skip_special, char **out_text,
                                      size_t *out_len);
+
+/* A text that is written while its ids come. */
+struct sw_text_writer {
+    const struct sw_tokenizer *tokenizer;
+    FILE *to;
+    const int32_t
+        *prompt; /* [n_prompt] what it goes on from, which is not written; NULL: nothing */
+    int64_t n_prompt;
+    size_t n_written; /* bytes so far; 0 at first */
+};
+/*
+ * sw_text_write - writes what ids [n_ids], which begin with those of the calls before, add to the
+ * text: without special tokens, and whole characters only.
+ *
+ * last         no more will come: what is no whole character is U+FFFD
+ */
+SW_API sw_status sw_text_write(struct sw_text_writer *writer, const int32_t *ids, int64_t n_ids,
+                               bool last);
 
 /* Rows an embedding needs: the highest id plus one. */
 SW_API int64_t sw_tokenizer_vocab_size(const struct sw_tokenizer *tokenizer);

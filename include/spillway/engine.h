@@ -280,6 +280,16 @@ struct sw_sampling {
 SW_API sw_status sw_generate(sw_engine *engine, const int32_t *prompt, int64_t n_prompt,
                              int64_t n_new, const struct sw_sampling *sampling, int32_t *out,
                              int64_t *out_n, float *logits);
+/* Whom tokens are told to while a text is written: fn gets all that are new so far [n], after each
+ * of them, the last one included. What it fails with ends the text. */
+struct sw_each_token {
+    sw_status (*fn)(void *ctx, const int32_t *ids, int64_t n);
+    void *ctx;
+};
+/* As sw_generate, and tells each token. */
+SW_API sw_status sw_generate_each(sw_engine *engine, const int32_t *prompt, int64_t n_prompt,
+                                  int64_t n_new, const struct sw_sampling *sampling,
+                                  const struct sw_each_token *each, int32_t *out, int64_t *out_n);
 
 /* ---- looking ---- */
 

@@ -82,11 +82,18 @@ static sw_status open_talk(struct talk *t)
     return st;
 }
 
+static sw_status print_token(void *ctx, const int32_t *ids, int64_t n)
+{
+    return sw_text_write(ctx, ids, n, false);
+}
+
 static sw_status answer(struct talk *t, const char *question)
 {
     const struct run *run = t->run;
     char *text = NULL;
     int64_t n = 0;
+    struct sw_text_writer writer = {.tokenizer = t->tokenizer, .to = stdout};
+    const struct sw_each_token each = {print_token, &writer};
     struct sw_sampling sampling = run->sampling;
     sampling.stop_id = -1;
     sampling.stop_ids = t->stops.ptr;
@@ -98,13 +105,14 @@ static sw_status answer(struct talk *t, const char *question)
         const int64_t room = sw_engine_seq_len(t->engine) - t->prompt.len;
         int64_t n_new = run->tokens > 0 && run->tokens < room ? run->tokens : room;
         n_new = n_new < 1 ? 1 : n_new; /* and generation says that there is no room */
-        st = sw_generate(t->engine, t->prompt.ptr, t->prompt.len, n_new, &sampling, t->out, &n,
-                         NULL);
+        st = sw_generate_each(t->engine, t->prompt.ptr, t->prompt.len, n_new, &sampling, &each,
+                              t->out, &n);
     }
+    st = st < 0 ? st : sw_text_write(&writer, t->out, n, true);
     st = st < 0 ? st : sw_tokenizer_decode(t->tokenizer, t->out, n, true, &text, NULL);
     st = st < 0 ? st : sw_chat_say(t->chat, "assistant", text);
     if (st >= 0) {
-        printf("%s\n", text);
+        putchar('\n');
         fflush(stdout);
     }
     sw_text_free(text);

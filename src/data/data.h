@@ -17,6 +17,11 @@ sw_status sw_data_each_file(const char *const *patterns, int n_patterns,
 sw_status sw_tokenizer_decode_str(const struct sw_tokenizer *tokenizer, const int32_t *ids,
                                   int64_t n_ids, bool skip_special, struct sw_str *out);
 
+/* The text that ids add to that of a prompt: a first word keeps its space. Appended to out. */
+sw_status sw_tokenizer_decode_behind(const struct sw_tokenizer *tokenizer, const int32_t *prompt,
+                                     int64_t n_prompt, const int32_t *ids, int64_t n_ids,
+                                     struct sw_str *out);
+
 /* Removes the files of a folder that sw_tokenizer_open would read, of every kind: another tokenizer
  * takes their place. */
 void sw_tokenizer_remove(const char *folder);

@@ -178,6 +178,21 @@ sw_status sw_tokenizer_encode(struct sw_tokenizer *tokenizer, const char *text, 
                   1, add_special, ids, NULL);
 }
 
+sw_status sw_tokenizer_encode_prompt(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                                     struct sw_ids *ids)
+{
+    const int64_t before = ids->len;
+    const struct sw_template *template = &tokenizer->single;
+    sw_status st = SW_OK;
+    for (int i = 0; i < template->n_items && template->items[i].part == SW_TEMPLATE_SPECIAL; ++i) {
+        SW_TRY_OR(done, sw_ids_push(ids, template->items[i].id));
+    }
+    st = sw_tokenizer_encode(tokenizer, text, len, false, ids);
+done:
+    ids->len = st < 0 ? before : ids->len;
+    return st;
+}
+
 sw_status sw_tokenizer_encode_pair(struct sw_tokenizer *tokenizer, const char *first,
                                    size_t first_len, const char *second, size_t second_len,
                                    bool add_special, struct sw_ids *ids, struct sw_ids *types)
@@ -229,6 +244,69 @@ sw_status sw_tokenizer_decode(const struct sw_tokenizer *tokenizer, const int32_
         *out_len = text.len;
     }
     return SW_OK;
+}
+
+/* The first character of a text at byte `at` or behind it. Bytes that are tokens of their own are
+ * U+FFFD one and all where the last character is not whole, and characters of another length when
+ * it is: a place in the one text may be within a character of the other. */
+static size_t character_from(const struct sw_str *text, size_t at)
+{
+    while (at < text->len && ((unsigned char)text->ptr[at] & 0xC0) == 0x80) {
+        at++;
+    }
+    return at;
+}
+
+sw_status sw_tokenizer_decode_behind(const struct sw_tokenizer *tokenizer, const int32_t *prompt,
+                                     int64_t n_prompt, const int32_t *ids, int64_t n_ids,
+                                     struct sw_str *out)
+{
+    struct sw_ids all = {0};
+    struct sw_str before = {0}, whole = {0};
+    sw_status st;
+    for (int64_t i = 0; i < n_prompt + n_ids; i++) {
+        SW_TRY_OR(done, sw_ids_push(&all, i < n_prompt ? prompt[i] : ids[i - n_prompt]));
+    }
+    SW_TRY_OR(done, sw_tokenizer_decode_str(tokenizer, all.ptr, n_prompt, true, &before));
+    SW_TRY_OR(done, sw_tokenizer_decode_str(tokenizer, all.ptr, all.len, true, &whole));
+    const size_t at = character_from(&whole, before.len);
+    if (whole.len > at) {
+        sw_str_append(out, whole.ptr + at, whole.len - at);
+    }
+    st = out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a text") : SW_OK;
+done:
+    sw_ids_fini(&all);
+    sw_str_fini(&before);
+    sw_str_fini(&whole);
+    return st;
+}
+
+/* The text but for U+FFFD at its end: bytes of a character that others may complete. */
+static size_t settled_bytes(const struct sw_str *text)
+{
+    static const char unknown[] = "\xEF\xBF\xBD";
+    size_t n = text->len;
+    while (n >= 3 && memcmp(text->ptr + n - 3, unknown, 3) == 0) {
+        n -= 3;
+    }
+    return n;
+}
+
+sw_status sw_text_write(struct sw_text_writer *writer, const int32_t *ids, int64_t n_ids, bool last)
+{
+    struct sw_str text = {0};
+    sw_status st = sw_tokenizer_decode_behind(writer->tokenizer, writer->prompt, writer->n_prompt,
+                                              ids, n_ids, &text);
+    const size_t n = last ? text.len : settled_bytes(&text);
+    const size_t done = character_from(&text, writer->n_written);
+    if (st >= 0 && n > done) {
+        const bool good =
+            fwrite(text.ptr + done, 1, n - done, writer->to) == n - done && !fflush(writer->to);
+        st = good ? SW_OK : SW_FAIL(SW_E_IO, "the text cannot be written");
+        writer->n_written = n;
+    }
+    sw_str_fini(&text);
+    return st;
 }
 
 int64_t sw_tokenizer_vocab_size(const struct sw_tokenizer *tokenizer)

@@ -72,9 +72,11 @@ struct writing {
     int program; /* that ran last */
     float *logits;
     struct candidate *work;
-    int32_t *ids, *mask; /* [T] what an encoder reads, and where it is no padding */
-    int32_t start;       /* what the decoder behind it begins with */
-    int32_t *out;        /* what is new */
+    int32_t *ids, *mask;              /* [T] what an encoder reads, and where it is no padding */
+    int32_t start;                    /* what the decoder behind it begins with */
+    int32_t *out;                     /* what is new */
+    float *out_logits;                /* [n_new, V] of each, before any rule; NULL: nobody asks */
+    const struct sw_each_token *each; /* NULL: nobody listens */
 };
 
 /* An input that the program has; one token alone needs no "last". */
@@ -208,14 +210,15 @@ static sw_status read_prompt(struct writing *w, const int32_t *prompt, int64_t n
 }
 
 /* The next token, by the logits of the last one. */
-static sw_status choose(struct writing *w, float *out_logits, int32_t *out)
+static sw_status choose(struct writing *w, int32_t *out)
 {
     struct sw_engine *e = w->e;
     const int64_t vocab = e->model->vocab, at = w->text.n_before + w->text.n_fresh;
     const struct sw_program *program = &e->plan->programs[w->program];
     SW_TRY(sw_engine_read_output(e, sw_program_output(program, "logits", 0), w->logits));
-    if (out_logits) {
-        memcpy(out_logits + w->text.n_fresh * vocab, w->logits, (size_t)vocab * sizeof *w->logits);
+    if (w->out_logits) {
+        memcpy(w->out_logits + w->text.n_fresh * vocab, w->logits,
+               (size_t)vocab * sizeof *w->logits);
     }
     *out = sw_engine_apply_rules(&w->text, w->sampling, w->logits, vocab);
     if (*out < 0) {
@@ -225,8 +228,7 @@ static sw_status choose(struct writing *w, float *out_logits, int32_t *out)
     return SW_OK;
 }
 
-static sw_status write_text(struct writing *w, const int32_t *prompt, int64_t n_prompt,
-                            float *out_logits)
+static sw_status write_text(struct writing *w, const int32_t *prompt, int64_t n_prompt)
 {
     const int64_t vocab = w->e->model->vocab;
     w->logits = sw_alloc("engine", (size_t)vocab * sizeof *w->logits);
@@ -237,8 +239,9 @@ static sw_status write_text(struct writing *w, const int32_t *prompt, int64_t n_
     struct engine_text *t = &w->text;
     while (t->n_fresh < t->most) {
         int32_t id;
-        SW_TRY(choose(w, out_logits, &id));
+        SW_TRY(choose(w, &id));
         w->out[t->n_fresh++] = id;
+        SW_TRY(w->each ? w->each->fn(w->each->ctx, w->out, t->n_fresh) : SW_OK);
         if (sw_engine_ends_text(w->sampling, id) || t->n_fresh == t->most) {
             break;
         }
@@ -247,25 +250,45 @@ static sw_status write_text(struct writing *w, const int32_t *prompt, int64_t n_
     return SW_OK;
 }
 
+/* w: all but what is made here. */
+static sw_status generate(struct writing *w, const int32_t *prompt, int64_t n_prompt,
+                          int64_t *out_n)
+{
+    static const struct sw_sampling plain = {.stop_id = -1};
+    SW_TRY(check(w->e, prompt, n_prompt, w->text.most));
+    w->sampling = w->sampling ? w->sampling : &plain;
+    if (w->sampling->rules) {
+        SW_TRY(check_rules(w->e, w->sampling->rules));
+    }
+    w->text.fresh = w->out;
+    const sw_status st = write_text(w, prompt, n_prompt);
+    if (st >= 0) {
+        *out_n = w->text.n_fresh;
+    }
+    sw_free(w->logits);
+    sw_free(w->work);
+    sw_free(w->ids);
+    sw_free(w->mask);
+    return st;
+}
+
 sw_status sw_generate(sw_engine *e, const int32_t *prompt, int64_t n_prompt, int64_t n_new,
                       const struct sw_sampling *sampling, int32_t *out, int64_t *out_n,
                       float *out_logits)
 {
-    static const struct sw_sampling plain = {.stop_id = -1};
-    SW_TRY(check(e, prompt, n_prompt, n_new));
-    sampling = sampling ? sampling : &plain;
-    if (sampling->rules) {
-        SW_TRY(check_rules(e, sampling->rules));
-    }
+    struct writing w = {.e = e,
+                        .sampling = sampling,
+                        .text = {.most = n_new},
+                        .out = out,
+                        .out_logits = out_logits};
+    return generate(&w, prompt, n_prompt, out_n);
+}
+
+sw_status sw_generate_each(sw_engine *e, const int32_t *prompt, int64_t n_prompt, int64_t n_new,
+                           const struct sw_sampling *sampling, const struct sw_each_token *each,
+                           int32_t *out, int64_t *out_n)
+{
     struct writing w = {
-        .e = e, .sampling = sampling, .text = {.fresh = out, .most = n_new}, .out = out};
-    const sw_status st = write_text(&w, prompt, n_prompt, out_logits);
-    if (st >= 0) {
-        *out_n = w.text.n_fresh;
-    }
-    sw_free(w.logits);
-    sw_free(w.work);
-    sw_free(w.ids);
-    sw_free(w.mask);
-    return st;
+        .e = e, .sampling = sampling, .text = {.most = n_new}, .out = out, .each = each};
+    return generate(&w, prompt, n_prompt, out_n);
 }

@@ -34,9 +34,10 @@ static sw_status add_prompt(struct generate *g, const char *text, size_t len)
         sw_str_puts(&whole, prefix);
     }
     sw_str_append(&whole, text, len);
+    const char *all = sw_str_text(&whole);
     sw_status st = whole.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a prompt")
-                                : sw_tokenizer_encode(g->tokenizer, sw_str_text(&whole), whole.len,
-                                                      g->answers, &g->ids);
+                   : g->answers ? sw_tokenizer_encode(g->tokenizer, all, whole.len, true, &g->ids)
+                                : sw_tokenizer_encode_prompt(g->tokenizer, all, whole.len, &g->ids);
     sw_str_fini(&whole);
     if (st >= 0 && g->ids.len == before) {
         const int32_t eos = sw_tokenizer_eos(g->tokenizer);
@@ -144,18 +145,38 @@ static sw_status open_all(struct generate *g)
     return open_engine(g);
 }
 
+/* The prompt that is continued stands before its first token. */
+struct printing {
+    struct sw_text_writer writer;
+    const char *before;
+};
+
+static sw_status print_token(void *ctx, const int32_t *ids, int64_t n)
+{
+    struct printing *p = ctx;
+    if (n == 1 && fputs(p->before, p->writer.to) < 0) {
+        return SW_FAIL(SW_E_IO, "the text cannot be written");
+    }
+    return sw_text_write(&p->writer, ids, n, false);
+}
+
 static sw_status write_text(struct generate *g, const int32_t *prompt, int64_t n_prompt, FILE *out)
 {
     struct sw_sampling sampling = g->options->sampling;
-    char *text = NULL;
+    struct printing printing = {.writer = {.tokenizer = g->tokenizer,
+                                           .to = out,
+                                           .prompt = prompt,
+                                           .n_prompt = g->answers ? 0 : n_prompt},
+                                .before =
+                                    g->answers || !g->options->prompt ? "" : g->options->prompt};
+    const struct sw_each_token each = {print_token, &printing};
     int64_t n = 0;
     sw_job_settings_apply(&g->settings, n_prompt, !g->options->ignore_eos, &sampling);
-    SW_TRY(sw_generate(g->engine, prompt, n_prompt, g->n_new, &sampling, g->out, &n, NULL));
-    SW_TRY(sw_tokenizer_decode(g->tokenizer, g->out, n, true, &text, NULL));
-    const char *before = g->answers || !g->options->prompt ? "" : g->options->prompt;
-    const bool good = fprintf(out, "%s%s\n", before, text) > 0 && fflush(out) == 0;
-    sw_text_free(text);
-    return good ? SW_OK : SW_FAIL(SW_E_IO, "the text cannot be written");
+    SW_TRY(sw_generate_each(g->engine, prompt, n_prompt, g->n_new, &sampling, &each, g->out, &n));
+    SW_TRY(sw_text_write(&printing.writer, g->out, n, true));
+    return fputs("\n", out) >= 0 && fflush(out) == 0
+               ? SW_OK
+               : SW_FAIL(SW_E_IO, "the text cannot be written");
 }
 
 sw_status sw_generate_text(const struct sw_generate_options *options, FILE *out, bool *started)

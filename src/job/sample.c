@@ -23,7 +23,7 @@ static sw_status sample_prompt(const struct job *job, struct sw_ids *prompt)
         return SW_OK;
     }
     if (text && *text) {
-        return sw_tokenizer_encode(job->tokenizer, text, strlen(text), false, prompt);
+        return sw_tokenizer_encode_prompt(job->tokenizer, text, strlen(text), prompt);
     }
     if (eos >= 0) {
         return sw_ids_push(prompt, eos);
@@ -65,7 +65,7 @@ sw_status sw_job_print_sample(struct job *job)
     const int64_t most = job->facts.generate_tokens;
     struct sw_ids prompt = {0};
     int32_t *out = NULL;
-    char *text = NULL;
+    struct sw_str text = {0};
     int64_t n = 0;
     sw_status st = SW_OK;
     SW_TRY_OR(done, sample_prompt(job, &prompt));
@@ -85,18 +85,20 @@ sw_status sw_job_print_sample(struct job *job)
     }
     SW_TRY_OR(done,
               sw_generate(job->engine, prompt.ptr, prompt.len, n_new, &sampling, out, &n, NULL));
-    SW_TRY_OR(done, sw_tokenizer_decode(job->tokenizer, out, n, true, &text, NULL));
+    SW_TRY_OR(done, sw_tokenizer_decode_behind(job->tokenizer, prompt.ptr,
+                                               *between ? 0 : prompt.len, out, n, &text));
     sw_progress_end(&job->progress);
     fprintf(job->out, "--- sample at step %lld ---\n%s%s%s\n---\n",
             (long long)sw_engine_step(job->engine), o->sample_prompt ? o->sample_prompt : "",
-            between, text);
+            between, sw_str_text(&text));
     if (job->leads) {
-        st = sw_sample_record(o->output, sw_engine_step(job->engine),
-                              o->sample_prompt ? o->sample_prompt : "", between, text);
+        st =
+            sw_sample_record(o->output, sw_engine_step(job->engine),
+                             o->sample_prompt ? o->sample_prompt : "", between, sw_str_text(&text));
     }
 done:
     sw_ids_fini(&prompt);
     sw_free(out);
-    sw_text_free(text);
+    sw_str_fini(&text);
     return st;
 }

@@ -7,6 +7,7 @@
 #include "data/data.h"
 
 #include "data/tests/helpers.h"
+#include "data/utf8.h"
 #include "json/json.h"
 #include "support/test.h"
 
@@ -51,6 +52,45 @@ static bool same_text(struct sw_tokenizer *tokenizer, const struct sw_ids *ids, 
     return same;
 }
 
+/* A third of the ids, or a few less so that they end with a whole character, as a prompt does. */
+static int64_t prompt_of(const struct sw_tokenizer *tokenizer, const struct sw_ids *ids)
+{
+    bool whole = false;
+    int64_t n = ids->len / 3;
+    for (; n > 0 && !whole; n -= !whole) {
+        struct sw_str text = {0};
+        assert_int_equal(sw_tokenizer_decode_str(tokenizer, ids->ptr, n, true, &text), SW_OK);
+        whole = text.len < 3 || memcmp(text.ptr + text.len - 3, "\xEF\xBF\xBD", 3) != 0;
+        sw_str_fini(&text);
+    }
+    return n;
+}
+
+/* Written id by id behind the first `cut` of them it is the same text, and each piece is whole
+ * characters: what stands there once stays. */
+static bool same_pieces(struct sw_tokenizer *tokenizer, const struct sw_ids *ids)
+{
+    struct sw_str whole = {0};
+    char *written = NULL;
+    size_t len = 0;
+    bool same = true;
+    const int64_t cut = prompt_of(tokenizer, ids);
+    FILE *to = open_memstream(&written, &len);
+    struct sw_text_writer writer = {tokenizer, to, ids->ptr, cut, 0};
+    for (int64_t n = 1; n <= ids->len - cut; n++) {
+        same = same && sw_text_write(&writer, ids->ptr + cut, n, n == ids->len - cut) == SW_OK &&
+               sw_utf8_check("written", written, len) == SW_OK;
+    }
+    fclose(to);
+    assert_int_equal(sw_tokenizer_decode_behind(tokenizer, ids->ptr, cut, ids->ptr + cut,
+                                                ids->len - cut, &whole),
+                     SW_OK);
+    same = same && len == whole.len && memcmp(written, sw_str_text(&whole), len) == 0;
+    free(written);
+    sw_str_fini(&whole);
+    return same;
+}
+
 static void check_row(struct sw_tokenizer *tokenizer, const char *file, int64_t i_line,
                       const struct sw_json *row, struct counts *counts)
 {
@@ -67,6 +107,9 @@ static void check_row(struct sw_tokenizer *tokenizer, const char *file, int64_t 
     counts->n_lines++;
     if (st < 0 || !same_ids(&ids, sw_json_get(row, "ids"))) {
         report(counts, file, i_line, st < 0 ? sw_error_message() : "ids");
+    }
+    if (ids.len < 64 && !same_pieces(tokenizer, &ids)) {
+        report(counts, file, i_line, "what is written in pieces");
     }
     if (type_ids && !same_ids(&types, type_ids)) {
         report(counts, file, i_line, "token_type_ids");

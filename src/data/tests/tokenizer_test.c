@@ -422,16 +422,25 @@ static void vocab_and_merges(void **state)
     assert_non_null(strstr(sw_error_message(), "vocab.bpe:1"));
 }
 
+/* second: NULL there is none; prompt: it is to go on. */
+static const char prompt[] = "";
+
 static void check_ids(const char *folder, const char *text, const char *second, const char *wanted)
 {
     struct sw_tokenizer *tokenizer;
     struct sw_ids ids = {0};
     struct sw_str found = {0};
     assert_int_equal(sw_tokenizer_open(folder, NULL, &tokenizer), SW_OK);
-    assert_int_equal(second ? sw_tokenizer_encode_pair(tokenizer, text, strlen(text), second,
-                                                       strlen(second), true, &ids, NULL)
-                            : sw_tokenizer_encode(tokenizer, text, strlen(text), true, &ids),
-                     SW_OK);
+    const size_t n = strlen(text), n_second = second ? strlen(second) : 0;
+    sw_status st = SW_OK;
+    if (second == prompt) {
+        st = sw_tokenizer_encode_prompt(tokenizer, text, n, &ids);
+    } else if (second) {
+        st = sw_tokenizer_encode_pair(tokenizer, text, n, second, n_second, true, &ids, NULL);
+    } else {
+        st = sw_tokenizer_encode(tokenizer, text, n, true, &ids);
+    }
+    assert_int_equal(st, SW_OK);
     for (int64_t i = 0; i < ids.len; i++) {
         sw_str_printf(&found, "%s%d", i ? " " : "", ids.ptr[i]);
     }
@@ -450,20 +459,21 @@ static void the_class_of_a_pair_is_that_of_its_settings_or_model(void **state)
                               "\"unk_token\": \"</s>\", \"pad_token\": \"<pad>\"}";
     static const struct {
         const char *model, *settings; /* config.json, tokenizer_config.json */
-        const char *plain, *marked, *digits, *pair;
+        const char *plain, *marked, *digits, *pair, *prompt;
     } cases[] = {
-        {"{\"model_type\": \"bart\"}", "{}", "0 6 8 2", "0 2 6 2", "0 6 11 7 0 4 2", "0 6 2 2 4 2"},
+        {"{\"model_type\": \"bart\"}", "{}", "0 6 8 2", "0 2 6 2", "0 6 11 7 0 4 2", "0 6 2 2 4 2",
+         "0 6 8"},
         {"{}", "{\"tokenizer_class\": \"RobertaTokenizerFast\"}", "0 6 8 2", "0 2 6 2",
-         "0 6 11 7 0 4 2", "0 6 2 2 4 2"},
+         "0 6 11 7 0 4 2", "0 6 2 2 4 2", "0 6 8"},
         {"{\"model_type\": \"roberta\"}", "{\"cls_token\": \"<pad>\", \"sep_token\": \"<unk>\"}",
-         "1 6 8 3", "1 2 6 3", "1 6 11 7 0 4 3", "1 6 3 3 4 3"},
+         "1 6 8 3", "1 2 6 3", "1 6 11 7 0 4 3", "1 6 3 3 4 3", "1 6 8"},
         {"{\"model_type\": \"roberta\"}", "{\"tokenizer_class\": \"GPT2Tokenizer\"}", "6 8", "6",
-         "6 11 7 4", "6 4"},
-        {"{\"model_type\": \"opt\"}", opt, "2 6 8", "2 2 6", "2 6 11 7 4", "2 6 2 4"},
-        {"{\"model_type\": \"opt\"}", "{}", "6 8", "6", "6 11 7 4", "6 4"},
-        {"{}", "{\"add_eos_token\": true}", "6 8 19", "6 19", "6 11 7 4 19", "6 19 4 19"},
+         "6 11 7 4", "6 4", "6 8"},
+        {"{\"model_type\": \"opt\"}", opt, "2 6 8", "2 2 6", "2 6 11 7 4", "2 6 2 4", "2 6 8"},
+        {"{\"model_type\": \"opt\"}", "{}", "6 8", "6", "6 11 7 4", "6 4", "6 8"},
+        {"{}", "{\"add_eos_token\": true}", "6 8 19", "6 19", "6 11 7 4 19", "6 19 4 19", "6 8"},
 #if SW_HAVE_UTF8PROC
-        {"{\"model_type\": \"qwen3\"}", "{}", "6 8", "6", "6 9 10 7 4", "6 4"},
+        {"{\"model_type\": \"qwen3\"}", "{}", "6 8", "6", "6 9 10 7 4", "6 4", "6 8"},
 #endif
     };
     struct sw_str folder = {0};
@@ -481,6 +491,7 @@ static void the_class_of_a_pair_is_that_of_its_settings_or_model(void **state)
         check_ids(folder.ptr, "</s>ab", NULL, cases[i].marked);
         check_ids(folder.ptr, "ab12 <s>a", NULL, cases[i].digits);
         check_ids(folder.ptr, "ab", "a", cases[i].pair);
+        check_ids(folder.ptr, "ab a", prompt, cases[i].prompt);
     }
     struct sw_tokenizer *tokenizer;
     sw_test_write_text(0, "pair/vocab.json", "{\"a\":4,\"b\":5,\"ab\":6}");

@@ -155,6 +155,51 @@ static void each_line_has_a_text(void **state)
     free(prefixed);
 }
 
+/* What is written to a file, piece by piece. */
+struct pieces {
+    char text[256];
+    int n;
+};
+
+static ssize_t take_piece(void *ctx, const char *bytes, size_t len)
+{
+    struct pieces *p = ctx;
+    strncat(p->text, bytes, len);
+    p->n++;
+    return (ssize_t)len;
+}
+
+static ssize_t refuse_piece(void *ctx, const char *bytes, size_t len)
+{
+    (void)bytes;
+    (void)len;
+    struct pieces *p = ctx;
+    p->n++;
+    return 0;
+}
+
+static void words_are_written_as_they_come(void **state)
+{
+    struct pieces pieces = {0};
+    bool started;
+    (void)state;
+    write_plain_rules();
+    const struct sw_generate_options o = {
+        .model = in_folder("model"), .prompt = prompts[0], .tokens = 9};
+    char *want = must(o, NULL);
+    FILE *to = fopencookie(&pieces, "w", (cookie_io_functions_t){.write = take_piece});
+    assert_int_equal(sw_generate_text(&o, to, &started), SW_OK);
+    fclose(to);
+    assert_string_equal(pieces.text, want);
+    assert_int_equal(pieces.n, 10); /* nine letters, and the end of the line */
+    free(want);
+    pieces.n = 0;
+    to = fopencookie(&pieces, "w", (cookie_io_functions_t){.write = refuse_piece});
+    assert_int_equal(sw_generate_text(&o, to, &started), SW_E_IO);
+    fclose(to);
+    assert_true(pieces.n < 4); /* and nobody writes on for nothing */
+}
+
 static void rules_of_the_folder_are_followed_or_named(void **state)
 {
     const struct sw_generate_options plain = {.prompt = "a b c"};
@@ -371,6 +416,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_line_has_a_text),
+        cmocka_unit_test(words_are_written_as_they_come),
         cmocka_unit_test(rules_of_the_folder_are_followed_or_named),
         cmocka_unit_test(rules_that_make_no_sense_are_named),
         cmocka_unit_test(a_text_longer_than_the_positions_is_named),
