@@ -211,6 +211,8 @@ sw_status sw_job_shared_open(int ranks, struct sw_job_shared *out);
 void sw_job_shared_close(struct sw_job_shared *shared);
 /* From step->mine of each rank to `most` and `use`. Collective. */
 sw_status sw_job_share(sw_comm *comm, struct sw_job_shared *shared, struct sw_job_step *step);
+/* *stopped, too, if any rank is asked to. Collective. */
+sw_status sw_job_share_stop(sw_comm *comm, struct sw_job_shared *shared, bool mine, bool *stopped);
 /* Seconds of a number that is nanoseconds. */
 static inline double sw_job_seconds(const struct sw_job_step *step, enum sw_job_number number)
 {

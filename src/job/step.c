@@ -53,3 +53,17 @@ sw_status sw_job_share(sw_comm *comm, struct sw_job_shared *shared, struct sw_jo
     sw_queue_use(shared->now, shared->n, &step->use);
     return SW_OK;
 }
+
+sw_status sw_job_share_stop(sw_comm *comm, struct sw_job_shared *shared, bool mine, bool *stopped)
+{
+    struct sw_job_said said = {.numbers[SW_JOB_STOP] = mine};
+    if (shared->n == 1) {
+        shared->said[0] = said;
+    } else {
+        SW_TRY(sw_comm_all_gather(comm, &said, shared->said, sizeof said, "what follows a step"));
+    }
+    for (int r = 0; r < shared->n; r++) {
+        *stopped = *stopped || shared->said[r].numbers[SW_JOB_STOP] != 0;
+    }
+    return SW_OK;
+}

@@ -189,8 +189,22 @@ static sw_status train_rows(struct job *job, struct sw_job_step *step)
     return SW_OK;
 }
 
-/* All ranks stop after the same step, whoever got the signal; one that comes while it is saved ends
- * the next one. */
+/* What follows some steps, and takes its time: a signal that comes meanwhile does not wait for the
+ * next step. All ranks know which steps these are. */
+static sw_status follow(struct job *job, const struct sw_step_report *report, bool *stopped)
+{
+    const struct sw_train_options *o = job->options;
+    const bool samples =
+        o->sample_every > 0 && report->step % o->sample_every == 0 && job->tokenizer;
+    const bool saves = o->save_every > 0 && report->step % o->save_every == 0;
+    SW_TRY(samples ? sw_job_print_sample(job) : SW_OK);
+    SW_TRY(saves ? sw_job_save(job, false) : SW_OK);
+    return samples || saves
+               ? sw_job_share_stop(job->comm, &job->shared, asked_to_stop(job), stopped)
+               : SW_OK;
+}
+
+/* All ranks stop after the same step, whoever got the signal. */
 static sw_status one_step(struct job *job, bool *stopped)
 {
     const struct sw_train_options *o = job->options;
@@ -216,10 +230,7 @@ static sw_status one_step(struct job *job, bool *stopped)
         sw_job_print_step(job, &step);
     }
     sw_job_profile_end(&job->told.profile, &step, job->leads, job->out);
-    if (o->sample_every > 0 && report->step % o->sample_every == 0 && job->tokenizer) {
-        SW_TRY(sw_job_print_sample(job));
-    }
-    return o->save_every > 0 && report->step % o->save_every == 0 ? sw_job_save(job, false) : SW_OK;
+    return follow(job, report, stopped);
 }
 
 /* What a report shows besides the metrics, from before the first step on. */

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// COST 2
+// A training that is told to stop: after the step at hand, or right after the sample or the saving
+// that was under way, on all ranks alike.
+#include <signal.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "spillway/train.h"
+#include "support/test.h"
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/spillway-stop-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char command[96];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+/* What a training prints: a signal comes when `word` does. */
+struct lines {
+    const char *word;
+    struct sw_str text; /* so far */
+    volatile sig_atomic_t stop;
+};
+
+static ssize_t take(void *ctx, const char *text, size_t len)
+{
+    struct lines *lines = ctx;
+    sw_str_append(&lines->text, text, len);
+    lines->stop = strstr(sw_str_text(&lines->text), lines->word) != NULL;
+    return (ssize_t)len;
+}
+
+/* The step after which a training ends that has been told to at the word. */
+static int64_t stops_at(const char *word, int64_t save_every, int64_t sample_every, int ranks)
+{
+    static int n;
+    struct lines lines = {.word = word};
+    char data[96], run[96];
+    struct sw_train_result result;
+    bool started;
+    FILE *out = fopencookie(&lines, "w", (cookie_io_functions_t){.write = take});
+    setvbuf(out, NULL, _IONBF, 0);
+    snprintf(data, sizeof data, "%s/text.txt", folder);
+    snprintf(run, sizeof run, "%s/run-%d", folder, n++);
+    assert_int_equal(sw_file_write_atomic(data, "abcdefgh hgfedcba abcdefgh hgfedcba\n", 36),
+                     SW_OK);
+    const char *file = data, *set = "train_micro_batch_size_per_gpu=1";
+    const struct sw_train_options o = {.model = "gpt2-tiny",
+                                       .data = &file,
+                                       .n_data = 1,
+                                       .output = run,
+                                       .ranks = ranks,
+                                       .steps = 6,
+                                       .seq_len = 8,
+                                       .sets = &set,
+                                       .n_sets = 1,
+                                       .save_every = save_every,
+                                       .sample_every = sample_every,
+                                       .sample_tokens = 2,
+                                       .no_export = true,
+                                       .export_dtype = -1,
+                                       .stop = &lines.stop};
+    if (sw_train(&o, out, &started, &result) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    fclose(out);
+    sw_str_fini(&lines.text);
+    assert_int_equal(result.stopped, result.step < o.steps);
+    return result.step;
+}
+
+static void it_ends_after_the_step_at_hand(void **state)
+{
+    (void)state;
+    assert_int_equal(stops_at("step 3/6", 0, 0, 1), 4);
+    assert_int_equal(stops_at("nothing says so", 2, 2, 1), 6);
+}
+
+/* The line of a step is printed when all ranks know whether to stop: what follows is a saving. */
+static void it_ends_right_after_a_saving_or_a_sample(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        assert_int_equal(stops_at("step 3/6", 3, 0, ranks), 3);
+        assert_int_equal(stops_at("--- sample at step 2", 0, 2, ranks), 2);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_ends_after_the_step_at_hand),
+        cmocka_unit_test(it_ends_right_after_a_saving_or_a_sample),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
