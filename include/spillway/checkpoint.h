@@ -35,7 +35,7 @@ struct sw_checkpoint_export_options {
 /*
  * sw_checkpoint_export - a checkpoint's weights as a Hugging Face folder, in constant memory, with
  * the files that the model of its run has; prints which checkpoint it was. Of a checkpoint of
- * adapters a folder that PEFT loads, or their base with them added.
+ * adapters a folder that PEFT loads, or their base with them added. All digests are compared first.
  *
  * SW_E_ARG     the folder holds something that no export made
  * SW_E_FORMAT  the checkpoint has no model configuration, or is damaged

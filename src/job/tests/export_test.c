@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// COST 2
+// The weights of a checkpoint as a folder: of one that is whole, and of one that a disk changed.
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "spillway/checkpoint.h"
+#include "spillway/train.h"
+#include "support/test.h"
+
+static char folder[64];
+
+static const char *in_folder(const char *name)
+{
+    static char paths[4][128];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+/* A run of one step, without an export. */
+static int make_run(void **state)
+{
+    struct sw_train_result result;
+    bool started;
+    (void)state;
+    strcpy(folder, "/tmp/spillway-export-XXXXXX");
+    const char *file = mkdtemp(folder) ? in_folder("text.txt") : NULL;
+    if (!file || sw_file_write_atomic(file, "abcdefgh hgfedcba abcdefgh\n", 27) < 0) {
+        return -1;
+    }
+    const struct sw_train_options o = {.model = "gpt2-tiny",
+                                       .data = &file,
+                                       .n_data = 1,
+                                       .output = in_folder("run"),
+                                       .steps = 1,
+                                       .seq_len = 8,
+                                       .quiet = true,
+                                       .no_export = true,
+                                       .export_dtype = -1};
+    return sw_train(&o, stdout, &started, &result) < 0 ? -1 : 0;
+}
+
+static int remove_run(void **state)
+{
+    char command[96];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+/* Another bit in the last number of the file. */
+static void damage(const char *path)
+{
+    char last;
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, -1, SEEK_END), 0);
+    assert_int_equal(fread(&last, 1, 1, file), 1);
+    last ^= 1;
+    assert_int_equal(fseek(file, -1, SEEK_END), 0);
+    assert_int_equal(fwrite(&last, 1, 1, file), 1);
+    fclose(file);
+}
+
+static void what_is_damaged_is_not_exported(void **state)
+{
+    (void)state;
+    const char *part = in_folder("run/checkpoint-1/part-00000.safetensors");
+    struct sw_checkpoint_export_options o = {
+        .path = in_folder("run"), .folder = in_folder("whole"), .dtype = -1};
+    assert_int_equal(sw_checkpoint_export(&o, stdout), SW_OK);
+    damage(part);
+    o.folder = in_folder("broken");
+    assert_int_equal(sw_checkpoint_export(&o, stdout), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "part-00000.safetensors is damaged: xxh3"));
+    assert_int_equal(access(o.folder, F_OK), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_damaged_is_not_exported)};
+    return cmocka_run_group_tests(tests, make_run, remove_run);
+}
