@@ -93,9 +93,16 @@ class Tokenizer(Handle):
 
     def encode(self, text: str, special: bool = False) -> "np.ndarray[Any, Any]":
         """The ids of a text, i32; special: with the tokens that the template puts around it."""
+        return self._encode("sw_tokenizer_encode", text, special)
+
+    def encode_prompt(self, text: str) -> "np.ndarray[Any, Any]":
+        """The ids of a text that is to go on: of the template what stands in front of it."""
+        return self._encode("sw_tokenizer_encode_prompt", text)
+
+    def _encode(self, function: str, text: str, *how: bool) -> "np.ndarray[Any, Any]":
         ids, data = Ids(), text.encode("utf-8", "surrogatepass")
         try:
-            self._call("sw_tokenizer_encode", data, len(data), special, byref(ids))
+            self._call(function, data, len(data), *how, byref(ids))
             made = np.zeros(ids.len, dtype=np.int32)
             if ids.len:
                 ctypes.memmove(made.ctypes.data, ids.ptr, made.nbytes)

@@ -533,7 +533,8 @@ class Engine(Handle):
         tokenizer = self.tokenizer
         if as_text and tokenizer is None:
             raise ArgumentError("generate: a text wants a tokenizer; initialize takes one")
-        ids = tokenizer.encode(prompt) if as_text and tokenizer else as_array("prompt", prompt)
+        ids = (tokenizer.encode_prompt(prompt) if as_text and tokenizer
+               else as_array("prompt", prompt))
         if ids.dtype != np.int32 or ids.ndim != 1:
             ids = _as_ids(ids)
         tokens = _whole("tokens", tokens, 1)
@@ -729,18 +730,41 @@ def _open_data(engine: Engine, training_data: Union[None, Paths, Dataset], setup
 
 
 def plan(model: Path, config: Config = None, *, sets: Optional[Mapping[str, Any]] = None,
+         training_data: Optional[Paths] = None, tokenizer: Optional[Path] = None,
          instructions: bool = False, json: bool = False, **options: Any) -> Any:
     """The plan of a training, without weights and without taking its memory: text, or a dict.
-    options: those of :func:`initialize` that change it (seq_len, want_eval, ..)."""
+    training_data: its files, which say how large the vocabulary is, which classes there are and
+    whether they are chats; they are read as :func:`initialize` reads them.
+    options: those of :func:`initialize` that change it (seq_len, want_eval, text_column, ..)."""
     known = {"adapter", "task", "labels", "seq_len", "target_len", "vocab_size", "seed", "device",
              "want_eval", "want_logits", "want_mask", "keep_gradients", "generate_tokens",
              "resume_from"}
+    reads = {"text_column", "label_column", "source_prefix", "chat_template", "chat_date",
+             "loss_on", "as_text"}
     for name in options:
-        if name not in known:
+        if name not in known | reads:
             raise TypeError(f"plan() got an unexpected keyword argument '{name}'")
+        if name in reads and training_data is None:
+            raise ArgumentError(f"{name}: it says how files of training_data are read; none are "
+                                "given")
+    reading = {name: options.pop(name) for name in reads & set(options)}
+    reading["text_columns"] = as_paths(reading.pop("text_column", None))
     opened = _Options(model, config, sets, dict({"seed": 42}, **options, plan_only=True))
-    with Engine(opened, c_void_p()) as engine:
-        return engine.plan(instructions, json)
+    setup: Optional[Setup] = None
+    if training_data is not None:
+        setup = Setup(model, training_data, dict(
+            reading, name=options.get("task"), labels=_task_labels(options.get("labels")),
+            target_len=options.get("target_len"), adapter=options.get("adapter"),
+            tokenizer=tokenizer, sets=opened.keep[0], seq_len=options.get("seq_len"),
+            seed=options.get("seed", 42)))
+    try:
+        if setup is not None:
+            setup.fill(opened.struct)
+        with Engine(opened, c_void_p()) as engine:
+            return engine.plan(instructions, json)
+    finally:
+        if setup is not None:
+            setup.close()
 
 
 __all__ = ["ClosedError", "Engine", "InputInfo", "StepReport", "initialize", "plan"]

@@ -155,6 +155,7 @@ def test_the_tokenizer_of_the_data_lives_as_long_as_its_engine(text: Path) -> No
                                  generate_tokens=16)
     tokenizer = engine.tokenizer
     assert tokenizer is not None and tokenizer.decode(tokenizer.encode("7 and")) == "7 and"
+    assert np.array_equal(tokenizer.encode_prompt("7 and"), tokenizer.encode("7 and"))
     assert isinstance(engine.generate("7 and", tokens=2), str)
     engine.close()
     with pytest.raises(spillway.ClosedError, match="the tokenizer is closed"):

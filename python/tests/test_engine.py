@@ -219,6 +219,21 @@ def test_plans_can_be_read(small: Path) -> None:
         spillway.plan(small, CONFIG, no_such=1)
 
 
+def test_a_plan_of_files_is_that_of_their_training(text: Path, tmp_path: Path) -> None:
+    with opened(training_data=text, seq_len=4) as engine:
+        document = engine.plan(json=True)
+    assert spillway.plan("gpt2-tiny", CONFIG, training_data=text, seq_len=4,
+                         json=True) == document
+    chats = tmp_path / "chats.jsonl"
+    chats.write_text('{"prompt": "a", "completion": "b"}\n' * 8)
+    fewer = spillway.plan("gpt2-tiny", CONFIG, training_data=[chats], seq_len=4, json=True)
+    whole = spillway.plan("gpt2-tiny", CONFIG, training_data=[chats], as_text=True, seq_len=4,
+                          json=True)
+    assert fewer != document and whole != document
+    with pytest.raises(spillway.ArgumentError, match="as_text: it says how files"):
+        spillway.plan("gpt2-tiny", CONFIG, as_text=True)
+
+
 def test_generation_is_that_of_the_program(program: Any, text: Path, tmp_path: Path) -> None:
     with opened(training_data=text, generate_tokens=16) as engine:
         engine.train_batch()
