@@ -68,7 +68,8 @@ void sw_plan_loads(const struct sw_plan *plan, int64_t rounds, double out[SW_LOA
     }
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
-        const double times = op->phase == SW_PHASE_UPDATE ? 1 : (double)rounds;
+        const bool once = op->phase == SW_PHASE_UPDATE || program->micro_batches > 1;
+        const double times = once ? 1 : (double)rounds;
         if (sw_ir_is_transfer(op) || sw_ir_is_collective(op)) {
             continue;
         }

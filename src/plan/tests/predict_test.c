@@ -20,8 +20,8 @@ static const struct sw_update_rule adam = {
     .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
 
 /* pieces: elements of a piece of an update, 0 = all */
-static struct sw_plan *plan_with(enum sw_dtype dtype, enum sw_tier states, enum sw_tier params,
-                                 int64_t pieces)
+static struct sw_plan *plan_scheduled(enum sw_dtype dtype, enum sw_tier states, enum sw_tier params,
+                                      int64_t pieces, bool vertical)
 {
     const struct sw_graph_options options = {.dtype = dtype, .grad_dtype = dtype, .loss_chunk = 5};
     const struct sw_init init = {SW_INIT_NORMAL, 0.3};
@@ -41,12 +41,19 @@ static struct sw_plan *plan_with(enum sw_dtype dtype, enum sw_tier states, enum 
                                                  .policy.stage = 3,
                                                  .policy.states_tier = states,
                                                  .policy.params_tier = params,
-                                                 .policy.update_elems = pieces};
+                                                 .policy.update_elems = pieces,
+                                                 .policy.vertical = vertical};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     if (plan_once(&spec, 1, &plan_options, &plan) < 0) {
         fail_msg("%s", sw_error_message());
     }
     return plan;
+}
+
+static struct sw_plan *plan_with(enum sw_dtype dtype, enum sw_tier states, enum sw_tier params,
+                                 int64_t pieces)
+{
+    return plan_scheduled(dtype, states, params, pieces, false);
 }
 
 static struct sw_plan *plan_of(enum sw_dtype dtype, enum sw_tier states, enum sw_tier params)
@@ -86,6 +93,22 @@ static void an_update_in_pieces_counts_once(void **state)
         sw_plan_close(whole);
         sw_plan_close(pieces);
     }
+}
+
+/* All micro-batches of a rank are in the program there. */
+static void a_vertical_step_has_the_same_products(void **state)
+{
+    (void)state;
+    double loads[2][SW_LOAD_COUNT];
+    for (int i = 0; i < 2; i++) {
+        struct sw_plan *plan = plan_scheduled(SW_F32, SW_TIER_DISK, SW_TIER_HOST, 0, i == 1);
+        assert_int_equal(plan->programs[0].micro_batches, i == 1 ? ROUNDS : 1);
+        sw_plan_loads(plan, ROUNDS, loads[i]);
+        sw_plan_close(plan);
+    }
+    assert_true(loads[0][SW_LOAD_PRODUCTS_F32] > 0);
+    assert_true(loads[1][SW_LOAD_PRODUCTS_F32] == loads[0][SW_LOAD_PRODUCTS_F32]);
+    assert_true(loads[1][SW_LOAD_OTHER] < 1.5 * loads[0][SW_LOAD_OTHER]);
 }
 
 static void work_is_what_a_hand_counts(void **state)
@@ -158,6 +181,7 @@ static void what_has_no_rate_is_unknown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_vertical_step_has_the_same_products),
         cmocka_unit_test(work_is_what_a_hand_counts),
         cmocka_unit_test(an_update_in_pieces_counts_once),
         cmocka_unit_test(seconds_are_work_by_rate),
