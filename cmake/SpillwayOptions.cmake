@@ -11,6 +11,15 @@ option(SPILLWAY_EXAMPLES "Build the example programs" ON)
 set(SPILLWAY_WITHOUT_TESTS "" CACHE STRING
     "Regular expression: tests of these names, and slow ones, are not built; nothing leaves out none")
 
+# sw_leaves_out(<test> <variable>): whether SPILLWAY_WITHOUT_TESTS names this test.
+function(sw_leaves_out test out)
+    if(SPILLWAY_WITHOUT_TESTS AND test MATCHES "${SPILLWAY_WITHOUT_TESTS}")
+        set(${out} TRUE PARENT_SCOPE)
+    else()
+        set(${out} FALSE PARENT_SCOPE)
+    endif()
+endfunction()
+
 # GPUs. The emulation runs their kernels on the CPU, for tests; it wants a C++ compiler. Its fibers are nothing that
 # the thread sanitizer knows.
 include(CheckLanguage)
