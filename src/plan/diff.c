@@ -147,6 +147,8 @@ static sw_status compare_numbers(struct sw_diff *d)
     }
     SW_TRY(add_other(d, "", "pack_list", a->pack_list != b->pack_list));
     SW_TRY(add_other(d, "", "tile_list", a->tile_list != b->tile_list));
+    SW_TRY(add_other(d, "", "step", a->step != b->step));
+    SW_TRY(add_other(d, "", "chosen", a->chosen != b->chosen));
     return add_other(d, "", "members that this version does not know", a->rest != b->rest);
 }
 
@@ -499,6 +501,9 @@ static sw_status compare_program(struct sw_diff *d, struct sw_diff_program *p)
     SW_TRY(add_row(d, label, "transient_bytes", a->transient_bytes, b->transient_bytes));
     SW_TRY(add_row(d, label, "peak_live_bytes", a->peak_live_bytes, b->peak_live_bytes));
     SW_TRY(add_row(d, label, "peak_instruction", a->peak_instruction, b->peak_instruction));
+    SW_TRY(add_row(d, label, "recomputed_blocks", a->recomputed_blocks, b->recomputed_blocks));
+    SW_TRY(add_row(d, label, "turns", a->turns, b->turns));
+    SW_TRY(add_row(d, label, "ahead", a->ahead, b->ahead));
     SW_TRY(count_kinds(d, p));
     SW_TRY(add_other(d, label, "inputs", a->inputs != b->inputs));
     SW_TRY(add_other(d, label, "outputs", a->outputs != b->outputs));

@@ -181,6 +181,9 @@ static const struct member program_members[] = {
     {"transient_bytes", WANT_COUNT, PROGRAM(transient_bytes), true, NULL},
     {"peak_live_bytes", WANT_COUNT, PROGRAM(peak_live_bytes), true, NULL},
     {"peak_instruction", WANT_COUNT, PROGRAM(peak_instruction), true, NULL},
+    {"recomputed_blocks", WANT_COUNT, PROGRAM(recomputed_blocks), false, NULL},
+    {"turns", WANT_COUNT, PROGRAM(turns), false, NULL},
+    {"ahead", WANT_COUNT, PROGRAM(ahead), false, NULL},
     {"inputs", WANT_HASH, PROGRAM(inputs), false, NULL},
     {"outputs", WANT_HASH, PROGRAM(outputs), false, NULL},
     {"instruction_list", WANT_LIST, PROGRAM(instrs), true, &instr_kind},
@@ -239,6 +242,8 @@ static const struct member plan_members[] = {
     {"persistent", WANT_LIST, PLAN(tensors), true, &tensor_kind},
     {"pack_list", WANT_HASH, PLAN(pack_list), false, NULL},
     {"tile_list", WANT_HASH, PLAN(tile_list), false, NULL},
+    {"step", WANT_HASH, PLAN(step), false, NULL},
+    {"chosen", WANT_HASH, PLAN(chosen), false, NULL},
     {"prediction", WANT_HASH, PLAN(ignored), false, NULL},
 };
 static const struct kind plan_kind = {MEMBERS(plan_members)};

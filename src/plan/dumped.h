@@ -46,7 +46,7 @@ struct sw_dumped_instr {
 struct sw_dumped_program {
     uint64_t rest, inputs, outputs; /* hashes */
     int64_t kind, micro_batches, instructions, flops, transient_bytes, peak_live_bytes,
-        peak_instruction;
+        peak_instruction, recomputed_blocks, turns, ahead;
     struct sw_dumped_span instrs;
 };
 
@@ -70,8 +70,8 @@ enum sw_dumped_lists {
 };
 
 struct sw_dumped {
-    uint64_t rest, pack_list, tile_list; /* hashes */
-    uint64_t ignored;                    /* what follows from the others, or is no plan's */
+    uint64_t rest, pack_list, tile_list, step, chosen; /* hashes */
+    uint64_t ignored; /* what follows from the others, or is no plan's */
     int64_t fingerprint, tier_bytes[SW_TIER_COUNT], tier_budget[SW_TIER_COUNT];
     int64_t parameter_bytes, state_bytes, gradient_bytes, persistent_bytes, staging_bytes,
         input_bytes;
