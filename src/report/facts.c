@@ -7,6 +7,21 @@
 
 #include "report/private.h"
 
+/* A section with the runs beside each other. */
+static void write_runs(const struct sw_page *page, const char *id, const char *title,
+                       void (*write)(const struct sw_past_run *run, struct sw_str *out),
+                       struct sw_str *out)
+{
+    sw_str_printf(out, "<section id=\"%s\"><h2>%s</h2>\n<div class=\"texts\">\n", id, title);
+    for (int i = 0; i < page->n; i++) {
+        sw_str_puts(out, "<div>");
+        sw_page_run(page, i, out);
+        write(&page->runs[i], out);
+        sw_str_puts(out, "</div>\n");
+    }
+    sw_str_puts(out, "</div></section>\n");
+}
+
 /* ---- samples ---- */
 
 enum { SHOWN_SAMPLES = 24, SAMPLE_BYTES = 4000 };
@@ -53,17 +68,9 @@ sw_status sw_page_samples(const struct sw_page *page, struct sw_str *out)
     for (int i = 0; i < page->n; i++) {
         n += page->runs[i].n_samples;
     }
-    if (n == 0) {
-        return SW_OK;
+    if (n > 0) {
+        write_runs(page, "samples", "Samples", write_samples, out);
     }
-    sw_str_puts(out, "<section id=\"samples\"><h2>Samples</h2>\n<div class=\"texts\">\n");
-    for (int i = 0; i < page->n; i++) {
-        sw_str_puts(out, "<div>");
-        sw_page_run(page, i, out);
-        write_samples(&page->runs[i], out);
-        sw_str_puts(out, "</div>\n");
-    }
-    sw_str_puts(out, "</div></section>\n");
     return SW_OK;
 }
 
@@ -306,14 +313,6 @@ static void write_facts(const struct sw_past_run *run, struct sw_str *out)
 
 sw_status sw_page_machine(const struct sw_page *page, struct sw_str *out)
 {
-    sw_str_puts(out, "<section id=\"machine\"><h2>Model, data and machine</h2>\n"
-                     "<div class=\"texts\">\n");
-    for (int i = 0; i < page->n; i++) {
-        sw_str_puts(out, "<div>");
-        sw_page_run(page, i, out);
-        write_facts(&page->runs[i], out);
-        sw_str_puts(out, "</div>\n");
-    }
-    sw_str_puts(out, "</div></section>\n");
+    write_runs(page, "machine", "Model, data and machine", write_facts, out);
     return SW_OK;
 }
