@@ -313,16 +313,21 @@ static void hand_param(struct stage *s, struct hand *h, const struct about *a,
     hand_in(h, SW_F32, a->n, slot(s, SQUARES + a->moments));
 }
 
+/* The gradient; all before it is written in place. */
+static void end_update(struct stage *s, struct hand *h, const struct about *a)
+{
+    hand_in(h, SW_F32, a->n, slot(s, a->grad));
+    for (int i = 0; i <= h->c.op.attrs.update.rule.n_states; i++) {
+        hand_in_place(h, i);
+    }
+    hand_end(s, h);
+}
+
 static void add_update(struct stage *s, const struct about *a)
 {
     struct hand *h = hand_begin(s, SW_OP_UPDATE);
     hand_param(s, h, a, SW_UPDATE_ADAM);
-    const int n_states = h->c.op.attrs.update.rule.n_states;
-    hand_in(h, SW_F32, a->n, slot(s, a->grad));
-    for (int i = 0; i <= n_states; i++) {
-        hand_in_place(h, i);
-    }
-    hand_end(s, h);
+    end_update(s, h, a);
 }
 
 /* The same with moments as codes of 8 bits. */
@@ -342,11 +347,7 @@ static void add_update_coded(struct stage *s, const struct about *a)
     for (int k = 0; k < 2; k++) {
         hand_in(h, SW_F32, sw_ceil_div(a->n, SW_CODE_RUN), place(s, SCALES + 2 * a->moments + k));
     }
-    hand_in(h, SW_F32, a->n, slot(s, a->grad));
-    for (int i = 0; i <= h->c.op.attrs.update.rule.n_states; i++) {
-        hand_in_place(h, i);
-    }
-    hand_end(s, h);
+    end_update(s, h, a);
 }
 
 /* A sum of what is added up elsewhere, too, and of gradients of the parameters' type. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "engine/adapter.h"
+#include "engine/tests/files.h"
 #include "engine/tests/owned.h"
 #include "support/test.h"
 
@@ -142,13 +143,11 @@ static int set_up(void **state)
         "\"embd_pdrop\":0.1,\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}";
     sw_engine *e = NULL;
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-lora-XXXXXX");
-    if (!mkdtemp(folder)) {
+    if (test_make_folder("lora", model, folder, sizeof folder)) {
         return 1;
     }
-    put_file(at("model.json"), model);
     for (int i = 0; i < 2; i++) {
-        const struct how how = {.base = "model.json", .seed = (uint64_t)i + 1, .logits = true};
+        const struct how how = {.base = "config.json", .seed = (uint64_t)i + 1, .logits = true};
         assert_int_equal(open_engine(&how, NULL, &e), SW_OK);
         assert_int_equal(sw_export(e, at(i == 0 ? "base" : "other"), SW_F32), SW_OK);
         sw_close(e);
@@ -164,10 +163,8 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    char command[128];
     (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return test_remove_folder(folder);
 }
 
 /* ---- what they are ---- */
