@@ -547,10 +547,12 @@ static const struct config_field spillway_fields[] = {
          "parameter is in the first group that matches its name; * and ? match any text and any "
          "character",
          BUILT),
-    NUMBER("layer_decay", AT(spillway.layer_decay), "null", 0, 1,
-           "factor of the rate from layer to layer: 1 behind the last one, this in the last, .., "
-           "its power of all layers and one more before the first",
-           .flags = FIELD_NULL | FIELD_ABOVE, BUILT),
+    NUMBER(
+        "layer_decay", AT(spillway.layer_decay), "null", 0, 1,
+        "factor of the rate from layer to layer: 1 behind the last one, this in the last, .., "
+        "its power of all layers and one more before the first; an encoder and its decoder count "
+        "by themselves, and what both begin with by the deeper one",
+        .flags = FIELD_NULL | FIELD_ABOVE, BUILT),
     BOOL("decay_1d", AT(spillway.decay_1d), "true",
          "weight decay also on parameters of one dimension (biases, norms)", BUILT),
     STRINGS("frozen", AT(spillway.frozen), "[]",

@@ -157,6 +157,108 @@ void sw_update_groups_close(struct sw_update_groups *g)
     }
 }
 
+/* ---- layers ---- */
+
+/* Layers whose names are the same but for their number: an encoder, and a decoder behind it, have
+ * one each. */
+struct stack {
+    const char *name; /* [len] what is before the number */
+    size_t len;
+    int64_t n_layers;
+    bool begun; /* one of its layers was passed */
+};
+
+/* The first part of a name that is a number, NULL = there is none. */
+static const char *layer_in(const char *name)
+{
+    for (const char *part = name; part; part = strchr(part, '.')) {
+        part += *part == '.';
+        const size_t digits = strspn(part, "0123456789");
+        if (digits > 0 && digits < 10 && (part[digits] == '.' || part[digits] == '\0')) {
+            return part;
+        }
+    }
+    return NULL;
+}
+
+/* That of a name with a number; a new one is added. */
+static struct stack *find_stack(struct stack *stacks, int64_t *n, const char *name, size_t len)
+{
+    for (int64_t i = 0; i < *n; i++) {
+        if (stacks[i].len == len && memcmp(stacks[i].name, name, len) == 0) {
+            return &stacks[i];
+        }
+    }
+    stacks[*n] = (struct stack){.name = name, .len = len};
+    return &stacks[(*n)++];
+}
+
+/* Parts, up to a dot each, that a name begins with as the layers of a stack do. */
+static int64_t parts_shared(const struct stack *stack, const char *name)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < stack->len && name[i] == stack->name[i]; i++) {
+        n += name[i] == '.';
+    }
+    return n;
+}
+
+/* Of a name without a number: it belongs to the stacks that its name is nearest to, stands before
+ * their first layers or behind them, and before them is as far as before the deepest. */
+static int64_t layers_from_end(const struct stack *stacks, int64_t n, const char *name)
+{
+    int64_t most = 0, deepest = 0;
+    bool begun = false;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t shared = parts_shared(&stacks[i], name);
+        if (shared > most) {
+            most = shared;
+            deepest = 0;
+            begun = false;
+        }
+        if (shared == most) {
+            deepest = sw_max_i64(deepest, stacks[i].n_layers);
+            begun = begun || stacks[i].begun;
+        }
+    }
+    return begun ? 0 : deepest + 1;
+}
+
+/* The last layer of a stack has the factor once, the one before it twice, .., and what is behind
+ * them the whole rate. Names come in the order of forward. */
+static sw_status scale_by_layer(struct sw_update_groups *g)
+{
+    struct stack *stacks = sw_arena_array(&g->arena, (size_t)g->n_members + 1, sizeof *stacks);
+    int64_t n = 0;
+    SW_TRY_ALLOC(stacks, "groups of parameters");
+    for (int64_t i = 0; i < g->n_members; i++) {
+        const char *name = g->members[i].name, *number = layer_in(name);
+        if (number) {
+            struct stack *stack = find_stack(stacks, &n, name, (size_t)(number - name));
+            stack->n_layers = sw_max_i64(stack->n_layers, strtoll(number, NULL, 10) + 1);
+        }
+    }
+    if (n == 0) {
+        return SW_FAIL(SW_E_CONFIG, "spillway.layer_decay: no name of a parameter has the number "
+                                    "of a layer");
+    }
+    for (int64_t i = 0; i < g->n_members; i++) {
+        const char *name = g->members[i].name, *number = layer_in(name);
+        int64_t from_end;
+        if (number) {
+            struct stack *stack = find_stack(stacks, &n, name, (size_t)(number - name));
+            stack->begun = true;
+            from_end = stack->n_layers - strtoll(number, NULL, 10);
+        } else {
+            from_end = layers_from_end(stacks, n, name);
+        }
+        for (int64_t k = 0; k < from_end; k++) {
+            g->members[i].layer_scale *= g->layer_decay;
+        }
+    }
+    return SW_OK;
+}
+
 /* ---- names ---- */
 
 static bool matches(const struct sw_json *match, const char *name)
@@ -170,38 +272,6 @@ static bool matches(const struct sw_json *match, const char *name)
         }
     }
     return false;
-}
-
-/* The first part of a name that is a number, -1 = there is none. */
-static int64_t layer_in(const char *name)
-{
-    for (const char *part = name; part; part = strchr(part, '.')) {
-        part += *part == '.';
-        const size_t digits = strspn(part, "0123456789");
-        if (digits > 0 && digits < 10 && (part[digits] == '.' || part[digits] == '\0')) {
-            return strtoll(part, NULL, 10);
-        }
-    }
-    return -1;
-}
-
-/* What lies before the first layer is layer 0, layer i of the model is i + 1, and what lies behind
- * them has the whole rate. */
-static void scale_by_layer(struct sw_update_groups *g)
-{
-    int64_t n_layers = 0;
-    bool begun = false;
-    for (int64_t i = 0; i < g->n_members; i++) {
-        n_layers = sw_max_i64(n_layers, layer_in(g->members[i].name) + 1);
-    }
-    for (int64_t i = 0; i < g->n_members; i++) {
-        const int64_t layer = layer_in(g->members[i].name);
-        begun = begun || layer >= 0;
-        const int64_t place = layer >= 0 ? layer + 1 : begun ? n_layers + 1 : 0;
-        for (int64_t k = place; k <= n_layers && g->layer_decay > 0; k++) {
-            g->members[i].layer_scale *= g->layer_decay;
-        }
-    }
 }
 
 sw_status sw_update_groups_bind(struct sw_update_groups *g, const char *const *names, int64_t n)
@@ -229,8 +299,7 @@ sw_status sw_update_groups_bind(struct sw_update_groups *g, const char *const *n
                            (long long)k);
         }
     }
-    scale_by_layer(g);
-    return SW_OK;
+    return g->layer_decay > 0 ? scale_by_layer(g) : SW_OK;
 }
 
 static const struct member *find(const struct sw_update_groups *g, const char *name)

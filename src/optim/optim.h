@@ -123,8 +123,8 @@ struct sw_update_groups;
  */
 sw_status sw_update_groups_open(const struct sw_config *config, struct sw_update_groups **out);
 void sw_update_groups_close(struct sw_update_groups *groups);
-/* names: of all parameters in the order of the model, copied; the first group that matches has it.
- * SW_E_CONFIG: a pattern matches none. May be called again. */
+/* names: of all parameters in the order of forward, copied; the first group that matches has it.
+ * SW_E_CONFIG: a pattern matches none, or there are no layers. May be called again. */
 sw_status sw_update_groups_bind(struct sw_update_groups *groups, const char *const *names,
                                 int64_t n);
 /* What the groups change of the rule for parameter `name`; groups NULL: nothing. */

@@ -11,8 +11,8 @@ static const char *const names[] = {"wte.weight",      "wpe.weight",      "h.0.l
                                     "ln_f.weight",     "score.weight"};
 enum { N = sizeof names / sizeof *names };
 
-/* Bound to the names above. */
-static sw_status groups_of(const char *spillway, struct sw_update_groups **out)
+static sw_status groups_for(const char *spillway, const char *const *of, int n,
+                            struct sw_update_groups **out)
 {
     struct sw_config *config = NULL;
     char text[1024];
@@ -21,13 +21,19 @@ static sw_status groups_of(const char *spillway, struct sw_update_groups **out)
     assert_int_equal(sw_config_parse("ds.json", text, strlen(text), NULL, 0, &config), SW_OK);
     sw_status st = sw_update_groups_open(config, out);
     if (st >= 0 && *out) {
-        st = sw_update_groups_bind(*out, names, N);
+        st = sw_update_groups_bind(*out, of, n);
         if (st < 0) {
             sw_update_groups_close(*out);
         }
     }
     sw_config_close(config); /* patterns are not needed any more */
     return st;
+}
+
+/* Bound to the names above. */
+static sw_status groups_of(const char *spillway, struct sw_update_groups **out)
+{
+    return groups_for(spillway, names, N, out);
 }
 
 static struct sw_update_attrs of(const struct sw_update_groups *groups, const char *name)
@@ -74,6 +80,44 @@ static void rates_fall_from_layer_to_layer(void **state)
     sw_update_groups_close(groups);
 }
 
+/* Each stack counts from its own end, however many layers the other has; what both begin with is as
+ * far from the end as the deeper one's beginning. Names in the order of forward. */
+static void an_encoder_and_a_decoder_count_by_themselves(void **state)
+{
+    static const struct {
+        const char *name;
+        double scale;
+    } rows[] = {{"model.shared.weight", 0.0625},
+                {"model.encoder.embed_positions.weight", 0.0625},
+                {"model.encoder.layers.0.fc1.weight", 0.125},
+                {"model.encoder.layers.1.fc1.weight", 0.25},
+                {"model.encoder.layers.2.fc1.weight", 0.5},
+                {"model.encoder.layer_norm.weight", 1},
+                {"model.decoder.embed_positions.weight", 0.25},
+                {"model.decoder.layernorm_embedding.weight", 0.25},
+                {"model.decoder.layers.0.fc1.weight", 0.5},
+                {"model.decoder.layer_norm.weight", 1},
+                {"lm_head.weight", 1}};
+    const char *bart[SW_LEN(rows)];
+    struct sw_update_groups *groups = NULL;
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        bart[i] = rows[i].name;
+    }
+    assert_int_equal(groups_for("\"layer_decay\": 0.5", bart, SW_LEN(rows), &groups), SW_OK);
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        const struct sw_update_attrs a = of(groups, rows[i].name);
+        if ((a.is_scaled ? a.lr_scale : 1) != rows[i].scale) {
+            fail_msg("%s: scaled by %g, wanted %g", rows[i].name, a.is_scaled ? a.lr_scale : 1,
+                     rows[i].scale);
+        }
+    }
+    sw_update_groups_close(groups);
+    static const char *const flat[] = {"conv1.weight", "fc1.weight"};
+    assert_int_equal(groups_for("\"layer_decay\": 0.5", flat, 2, &groups), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "spillway.layer_decay: no name of a parameter"));
+}
+
 static void what_is_wrong_is_named(void **state)
 {
     static const char *const cases[][2] = {
@@ -103,6 +147,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_match_decides),
         cmocka_unit_test(rates_fall_from_layer_to_layer),
+        cmocka_unit_test(an_encoder_and_a_decoder_count_by_themselves),
         cmocka_unit_test(what_is_wrong_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
