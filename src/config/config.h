@@ -196,7 +196,7 @@ struct sw_lora_config {
     int64_t r; /* 0 = there is no such block */
     double alpha, dropout;
     bool rslora;
-    struct sw_config_strings target_modules, exclude_modules, modules_to_save;
+    struct sw_config_strings target_modules, exclude_modules, modules_to_save, layers_pattern;
     struct sw_config_numbers layers_to_transform;
 };
 

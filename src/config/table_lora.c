@@ -25,6 +25,10 @@ static const struct config_field lora_fields[] = {
     NUMBERS("layers_to_transform", AT(spillway.lora.layers_to_transform), "null", 0, HIGHEST,
             "only these blocks, where target_modules has ends of names", .flags = FIELD_NULL,
             BUILT),
+    STRINGS("layers_pattern", AT(spillway.lora.layers_pattern), "null",
+            "what the lists of blocks are called that layers_to_transform counts in: patterns, as "
+            "\"block\" for T5; null = the last number in a name, whatever stands before it",
+            .flags = FIELD_NULL, BUILT),
     JSON("rank_pattern", "{}", "{pattern: r} for layers whose names end in what it matches", BUILT),
     JSON("alpha_pattern", "{}", "{pattern: lora_alpha}, likewise", BUILT),
     STRINGS("modules_to_save", AT(spillway.lora.modules_to_save), "null",
@@ -38,7 +42,6 @@ static const struct config_field lora_fields[] = {
     JSON("target_parameters", "null", "adapters of parameters of no layer", LATER, ABSENT),
     JSON("trainable_token_indices", "null", "rows of the embedding that are trained", LATER,
          ABSENT),
-    JSON("layers_pattern", "null", "what the list of blocks is called", LATER, ABSENT),
     JSON("layer_replication", "null", "blocks that occur several times", LATER, ABSENT),
     JSON("loftq_config", "null", "LoftQ: begin at what quantization lost", LATER, ABSENT),
     JSON("eva_config", "null", "EVA: begin at the activations' components", LATER, ABSENT),

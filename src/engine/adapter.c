@@ -17,6 +17,7 @@ static const char *const used[] = {"r",
                                    "target_modules",
                                    "exclude_modules",
                                    "layers_to_transform",
+                                   "layers_pattern",
                                    "rank_pattern",
                                    "alpha_pattern",
                                    "modules_to_save"};

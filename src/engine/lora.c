@@ -69,6 +69,7 @@ static sw_status read_lora(struct sw_engine *e)
     spec->all_linear = spec->target.is_pattern && strcmp(spec->target.items[0], "all-linear") == 0;
     spec->layers = c->layers_to_transform.items;
     spec->n_layers = c->layers_to_transform.n;
+    spec->lists = (struct sw_lora_names){c->layers_pattern.items, c->layers_pattern.n, true};
     spec->saved = c->modules_to_save.items;
     spec->n_saved = c->modules_to_save.n;
     if (spec->target.n == 0) {
@@ -106,6 +107,21 @@ void sw_engine_close_lora(struct sw_engine *e)
     }
 }
 
+/* An adapter of PEFT's may leave the head of its base as it is. */
+static bool brings_head(const struct sw_engine *e)
+{
+    const struct sw_safetensors *file = e->lora->from.file;
+    char full[600];
+    const char *head = sw_adapter_name(e->model->head_module, full, sizeof full);
+    const size_t n = strlen(head);
+    bool found = false;
+    for (int64_t i = 0; i < sw_safetensors_count(file) && !found; i++) {
+        const char *name = sw_safetensors_at(file, i)->name;
+        found = strncmp(name, head, n) == 0 && name[n] == '.' && !sw_lora_is_adapter(name);
+    }
+    return found;
+}
+
 sw_status sw_engine_fit_lora(struct sw_engine *e)
 {
     if (!e->lora) {
@@ -119,7 +135,8 @@ sw_status sw_engine_fit_lora(struct sw_engine *e)
         e->lora->untied = true;
     }
     spec->head = e->model->head_module;
-    spec->saves_head = sw_model_is_labelled(e->model);
+    spec->tells_classes = sw_model_is_labelled(e->model);
+    spec->saves_head = spec->tells_classes && (!e->lora->continues || brings_head(e));
     return SW_OK;
 }
 
@@ -249,6 +266,24 @@ static bool put_targets(const struct sw_engine *e, struct sw_json_doc *doc, stru
     return good;
 }
 
+/* The head of classes by name, too: PEFT adds some by itself, but not all. */
+static bool put_saved(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object)
+{
+    const struct sw_lora *spec = &e->lora->spec;
+    const struct sw_lora none = {.saved = spec->saved, .n_saved = spec->n_saved};
+    char inside[300];
+    snprintf(inside, sizeof inside, "%s.weight", spec->head ? spec->head : "");
+    if (!spec->saves_head || sw_lora_saves(&none, inside)) {
+        return put_copy_of(e, doc, object, "modules_to_save");
+    }
+    struct sw_json *list = sw_json_put(doc, object, "modules_to_save", SW_JSON_ARRAY);
+    bool good = list != NULL;
+    for (int i = 0; good && i < spec->n_saved; i++) {
+        good = sw_json_put_str(doc, list, NULL, spec->saved[i]) != NULL;
+    }
+    return good && sw_json_put_str(doc, list, NULL, spec->head) != NULL;
+}
+
 static bool put_alpha(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object)
 {
     const double alpha = e->lora->spec.alpha;
@@ -281,9 +316,9 @@ static bool put_adapter(const struct sw_engine *e, struct sw_json_doc *doc, stru
                                          "use_rslora",
                                          "exclude_modules",
                                          "layers_to_transform",
+                                         "layers_pattern",
                                          "rank_pattern",
-                                         "alpha_pattern",
-                                         "modules_to_save"};
+                                         "alpha_pattern"};
     const bool in_out = e->lora->n_layers > 0 && e->lora->layers[0].in_out;
     bool good = sw_json_put_str(doc, object, "peft_type", "LORA") &&
                 sw_json_put_str(doc, object, "task_type", task_type(e->model->task)) &&
@@ -293,7 +328,7 @@ static bool put_adapter(const struct sw_engine *e, struct sw_json_doc *doc, stru
                 sw_json_put_bool(doc, object, "inference_mode", true) &&
                 sw_json_put_bool(doc, object, "fan_in_fan_out", in_out) &&
                 put_alpha(e, doc, object) && put_targets(e, doc, object) &&
-                sw_json_put_str(doc, object, "bias", "none");
+                put_saved(e, doc, object) && sw_json_put_str(doc, object, "bias", "none");
     for (size_t i = 0; good && i < SW_LEN(copied); i++) {
         good = put_copy_of(e, doc, object, copied[i]);
     }

@@ -29,13 +29,16 @@ struct sw_merge {
 static sw_status open_model(struct sw_merge *m, const char *base)
 {
     struct sw_str edit = {0};
-    sw_adapter_edit(m->from.config, &edit);
+    if (m->from.ckpt) { /* a folder is read by the engine */
+        sw_adapter_edit(m->from.config, &edit);
+    }
     const char *const sets[] = {sw_str_text(&edit)};
     const struct sw_engine_options options = {
         .config_text = "{\"train_micro_batch_size_per_gpu\": 1}",
         .sets = sets,
-        .n_sets = 1,
+        .n_sets = m->from.ckpt ? 1 : 0,
         .model = base,
+        .adapter = m->from.ckpt ? NULL : m->from.path,
         .seq_len = 1,
         .no_train = true,
         .want_eval = true,

@@ -90,29 +90,51 @@ static sw_status find_entry(const struct sw_lora_names *names, const char *modul
     return SW_OK;
 }
 
-/* The number of its block: the last that is between dots, with two names before it. */
-static bool block_of(const char *module, double *out)
+/* A list of blocks has that name: `pattern` matches its end, and something is before it. */
+static sw_status is_list(const char *pattern, const char *name, size_t len, bool *out)
 {
-    const char *dot = strchr(module, '.');
-    bool found = false;
-    for (dot = dot ? strchr(dot + 1, '.') : NULL; dot; dot = strchr(dot + 1, '.')) {
-        const size_t n = strspn(dot + 1, "0123456789");
-        if (n > 0 && dot[1 + n] == '.') {
-            *out = strtod(dot + 1, NULL);
-            found = true;
-        }
-    }
-    return found;
+    struct sw_str whole = {0}, list = {0};
+    sw_str_printf(&whole, ".*\\.(%s)", pattern);
+    sw_str_append(&list, name, len);
+    const sw_status st = whole.failed || list.failed
+                             ? SW_FAIL(SW_E_NOMEM, "out of host memory for a pattern")
+                             : sw_nn_pattern_match(sw_str_text(&whole), sw_str_text(&list), out);
+    sw_str_fini(&whole);
+    sw_str_fini(&list);
+    return st;
 }
 
-static bool is_in_layers(const struct sw_lora *lora, const char *module)
+/* The number of its block, -1 = it is in none: the last that is between dots, with two names before
+ * it, or with a list that `pattern` names. */
+static sw_status block_of(const char *module, const char *pattern, double *out)
 {
-    double block = 0;
-    bool found = lora->n_layers == 0;
-    for (int i = 0; i < lora->n_layers && !found; i++) {
-        found = block_of(module, &block) && lora->layers[i] == block;
+    const char *dot = strchr(module, '.');
+    *out = -1;
+    for (dot = dot ? strchr(dot + 1, '.') : NULL; dot; dot = strchr(dot + 1, '.')) {
+        const size_t n = strspn(dot + 1, "0123456789");
+        bool counts = n > 0 && dot[1 + n] == '.';
+        if (counts && pattern) {
+            SW_TRY(is_list(pattern, module, (size_t)(dot - module), &counts));
+        }
+        *out = counts ? strtod(dot + 1, NULL) : *out;
     }
-    return found;
+    return SW_OK;
+}
+
+static sw_status is_in_layers(const struct sw_lora *lora, const char *module, bool *out)
+{
+    double block = -1;
+    *out = lora->n_layers == 0;
+    if (!*out && lora->lists.n == 0) {
+        SW_TRY(block_of(module, NULL, &block));
+    }
+    for (int i = 0; i < lora->lists.n && !*out && block < 0; i++) {
+        SW_TRY(block_of(module, lora->lists.items[i], &block));
+    }
+    for (int i = 0; i < lora->n_layers && !*out; i++) {
+        *out = lora->layers[i] == block;
+    }
+    return SW_OK;
 }
 
 static bool is_head(const struct sw_lora *lora, const char *module)
@@ -120,24 +142,31 @@ static bool is_head(const struct sw_lora *lora, const char *module)
     return lora->head && (strcmp(lora->head, module) == 0 || is_in(lora->head, module));
 }
 
+static sw_status is_excluded(const struct sw_lora *lora, const char *module, bool *out)
+{
+    int i = -1;
+    SW_TRY(find_entry(&lora->exclude, module, &i));
+    *out = i >= 0;
+    return SW_OK;
+}
+
 /* Whole names are meant whatever the block, as in PEFT. */
 static sw_status is_target(const struct sw_lora *lora, const char *module, bool *out)
 {
     int i = -1;
+    bool excluded, in_layers;
     *out = false;
-    SW_TRY(find_entry(&lora->exclude, module, &i));
-    if (i >= 0) {
-        return SW_OK;
-    }
+    SW_TRY(is_excluded(lora, module, &excluded));
+    SW_TRY(is_in_layers(lora, module, &in_layers));
     if (lora->all_linear) {
-        *out = !is_head(lora, module) && !sw_lora_saves(lora, module) &&
-               !saves_module(lora, module, strlen(module)) && is_in_layers(lora, module);
+        *out = !excluded && in_layers && !is_head(lora, module) && !sw_lora_saves(lora, module) &&
+               !saves_module(lora, module, strlen(module));
         return SW_OK;
     }
     SW_TRY(find_entry(&lora->target, module, &i));
     const bool whole =
         i >= 0 && (lora->target.is_pattern || strcmp(lora->target.items[i], module) == 0);
-    *out = i >= 0 && (whole || is_in_layers(lora, module));
+    *out = !excluded && i >= 0 && (whole || in_layers);
     return SW_OK;
 }
 
@@ -230,6 +259,7 @@ static sw_status check_entry(const struct sw_lora *lora, const struct sw_graph *
                              const char *entry)
 {
     const struct sw_lora_names one = {&entry, 1, lora->target.is_pattern};
+    bool any = false, excluded;
     for (int32_t i = 0; i < g->adapted.n; i++) {
         int found = -1;
         SW_TRY(find_entry(&one, g->adapted.items[i].module, &found));
@@ -244,13 +274,18 @@ static sw_status check_entry(const struct sw_lora *lora, const struct sw_graph *
         char *dot = strrchr(module, '.');
         *(dot ? dot : module) = '\0';
         SW_TRY(find_entry(&one, module, &found));
-        if (found >= 0) {
+        SW_TRY(is_excluded(lora, module, &excluded));
+        if (found >= 0 && !excluded) {
             return SW_FAIL(SW_E_CONFIG,
                            "lora: target_modules \"%s\" finds %s, which takes no adapter: linear "
-                           "layers do that are in a block, not excluded and in layers_to_transform "
+                           "layers do that are in a block, and in layers_to_transform "
                            "(modules_to_save trains others whole)",
                            entry, module);
         }
+        any = any || found >= 0;
+    }
+    if (any) { /* what it finds is excluded, as in files of PEFT's, which write "all-linear" out */
+        return SW_OK;
     }
     return SW_FAIL(SW_E_CONFIG, "lora: target_modules \"%s\" finds no layer of this model", entry);
 }
@@ -261,7 +296,7 @@ static sw_status check_saved(const struct sw_lora *lora, const struct sw_graph *
 {
     const struct sw_lora one = {.saved = &entry, .n_saved = 1};
     const bool added =
-        lora->saves_head && (strcmp(entry, "score") == 0 || strcmp(entry, "classifier") == 0);
+        lora->tells_classes && (strcmp(entry, "score") == 0 || strcmp(entry, "classifier") == 0);
     bool found = added;
     for (int32_t i = 0; i < g->n_params && !found; i++) {
         found = sw_lora_saves(&one, g->values[g->params[i]].name);

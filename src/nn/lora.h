@@ -30,11 +30,13 @@ struct sw_lora {
     struct sw_lora_names target, exclude; /* of modules */
     const double *layers;                 /* [n_layers] of blocks; none = all */
     int n_layers;
+    struct sw_lora_names lists; /* patterns of what lists of blocks are called; none = any name */
     const struct sw_lora_exception *ranks, *alphas; /* the first that matches counts */
     int n_ranks, n_alphas;
     const char *const *saved; /* [n_saved] ends of names of modules that are trained whole */
     int n_saved;
-    const char *head; /* module of the output head, NULL = none of its own */
+    const char *head;   /* module of the output head, NULL = none of its own */
+    bool tells_classes; /* what the head does */
     bool saves_head;
 };
 

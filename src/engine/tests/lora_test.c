@@ -354,6 +354,52 @@ static void merged_it_is_the_same_model(void **state)
     assert_memory_equal(one, two, sizeof one);
 }
 
+static bool trains_head(const struct how *how)
+{
+    sw_engine *e = must(how);
+    const bool trains = sw_engine_keeps(e, "score.weight");
+    sw_close(e);
+    return trains;
+}
+
+/* The head of a classifier is trained with adapters, and adapter_config.json names it; where a
+ * folder has none for it, it stays the base's, also in what is merged. */
+static void a_head_is_its_adapters_or_its_bases(void **state)
+{
+    static const char model[] =
+        "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2ForSequenceClassification\"],"
+        "\"vocab_size\":37,\"n_positions\":11,\"n_embd\":21,\"n_layer\":2,\"n_head\":3,"
+        "\"n_inner\":29,\"num_labels\":3,\"pad_token_id\":0}";
+    const struct how plain = {.base = "classes.json", .seed = 3};
+    const struct how fresh = {.base = "classes", .sets = {lora_set}};
+    const struct how headless = {.base = "classes", .adapter = "adapter"};
+    const struct how headed = {.base = "classes", .adapter = "headed"};
+    struct sw_merge *merge = NULL;
+    char *text = NULL;
+    size_t len = 0;
+    (void)state;
+    put_file(at("classes.json"), model);
+    sw_engine *e = must(&plain);
+    assert_int_equal(sw_export(e, at("classes"), SW_F32), SW_OK);
+    sw_close(e);
+    assert_true(trains_head(&fresh));
+    assert_false(trains_head(&headless));
+    e = must(&fresh);
+    assert_int_equal(sw_export(e, at("headed"), SW_DTYPE_COUNT), SW_OK);
+    sw_close(e);
+    assert_int_equal(sw_file_read(at("headed/adapter_config.json"), &text, &len), SW_OK);
+    const char *saved = strstr(text, "\"modules_to_save\"");
+    assert_true(saved && strstr(saved, "\"score\""));
+    sw_free(text);
+    assert_true(trains_head(&headed));
+    assert_int_equal(sw_merge_open(at("adapter"), at("classes"), &merge), SW_OK);
+    for (int64_t i = 0; i < sw_merge_n(merge); i++) {
+        const bool head = strcmp(sw_merge_spec(merge, i).name, "score.weight") == 0;
+        assert_false(head && sw_merge_changes(merge, i));
+    }
+    sw_merge_close(merge);
+}
+
 /* A saved embedding of a tied pair is a parameter of its own; the head stays the base's. */
 static void a_saved_one_of_a_pair_is_untied(void **state)
 {
@@ -469,7 +515,7 @@ static void what_is_not_built_is_named(void **state)
         {"\"trainable_token_indices\": [3]", "trainable_token_indices [3] is not built"},
         {"\"loftq_config\": {\"loftq_bits\": 4}", "loftq_config"},
         {"\"eva_config\": {\"rho\": 2.0}", "eva_config"},
-        {"\"layers_pattern\": \"h\"", "layers_pattern"},
+        {"\"layer_replication\": [[0, 1]]", "layer_replication"},
     };
     const struct how how = {.adapter = "odd", .plan_only = true};
     sw_engine *e = NULL;
@@ -593,6 +639,7 @@ int main(void)
         cmocka_unit_test(a_folder_gives_the_same_bits_again),
         cmocka_unit_test(exports_leave_nothing_in_memory),
         cmocka_unit_test(merged_it_is_the_same_model),
+        cmocka_unit_test(a_head_is_its_adapters_or_its_bases),
         cmocka_unit_test(a_saved_one_of_a_pair_is_untied),
         cmocka_unit_test(a_checkpoint_goes_on_at_any_number_of_ranks),
         cmocka_unit_test(another_base_is_refused_by_name),

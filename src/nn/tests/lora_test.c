@@ -193,6 +193,45 @@ static void targets_are_chosen_as_peft_does(void **state)
     sw_graph_close(g);
 }
 
+/* Blocks within blocks, as T5 has them: which number counts, layers_pattern says. */
+static void lists_of_blocks_have_names(void **state)
+{
+    static const char *const rows[][2] = {
+        {NULL, "model.layers.1.mlp.up model.layers.1.mlp.down"},
+        {"layers", "model.layers.1.mlp.up model.layers.1.mlp.down"},
+        {"l.*s", "model.layers.1.mlp.up model.layers.1.mlp.down"},
+        {"h|layers", "model.layers.1.mlp.up model.layers.1.mlp.down"},
+        {"layer", ""},
+        {"model.layers", ""}};
+    static const char *const both[] = {"up", "down"};
+    static const double second = 1;
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        struct sw_lora lora = fresh(both, 2);
+        lora.layers = &second;
+        lora.n_layers = 1;
+        lora.lists = (struct sw_lora_names){&rows[i][0], rows[i][0] ? 1 : 0, true};
+        struct sw_graph *g = build(&lora);
+        assert_int_equal(sw_graph_status(g), SW_OK);
+        assert_string_equal(adapted(g), rows[i][1]);
+        sw_graph_close(g);
+    }
+}
+
+/* Files of PEFT's write "all-linear" out, and what is excluded stands there, too. */
+static void what_is_excluded_may_be_a_target(void **state)
+{
+    static const char *const written[] = {"model.layers.0.mlp.up", "model.layers.0.mlp.down"};
+    static const char *const up = "up";
+    struct sw_lora lora = fresh(written, 2);
+    lora.exclude = (struct sw_lora_names){&up, 1, false};
+    struct sw_graph *g = build(&lora);
+    (void)state;
+    assert_string_equal(adapted(g), "model.layers.0.mlp.down");
+    assert_int_equal(sw_lora_check(&lora, g), SW_OK);
+    sw_graph_close(g);
+}
+
 static void rank_and_scaling_follow_the_patterns(void **state)
 {
     static const char *const both[] = {"up", "down"};
@@ -305,6 +344,8 @@ int main(void)
         cmocka_unit_test(a_pattern_matches_whole_names),
         cmocka_unit_test(what_is_no_pattern_is_refused),
         cmocka_unit_test(targets_are_chosen_as_peft_does),
+        cmocka_unit_test(lists_of_blocks_have_names),
+        cmocka_unit_test(what_is_excluded_may_be_a_target),
         cmocka_unit_test(rank_and_scaling_follow_the_patterns),
         cmocka_unit_test(nothing_else_is_trained),
         cmocka_unit_test(a_scaling_that_fp32_cannot_hold_is_refused),
