@@ -254,6 +254,11 @@ static void generate_answers_and_stops_at_the_ids_of_the_generation_config(void 
     put("parrot/model/generation_config.json", "{\"eos_token_id\": [98, 79]}"); /* "o" */
     expect("generate --chat --model parrot/model --prompt 'q?'", 0, "o");
     assert_string_equal(said, "o\n");
+    put("parrot/model/generation_config.json", "{\"no_repeat_ngram_size\": {}}");
+    expect("generate --chat --model parrot/model --prompt 'q?'", 2, "no_repeat_ngram_size");
+    put("parrot/model/generation_config.json", "{\"suppress_tokens\": [79]}"); /* not "o" */
+    expect("generate --chat --model parrot/model --prompt 'q?'", 0, "");
+    assert_null(strchr(said, 'o'));
     put("parrot/model/generation_config.json", "{\"eos_token_id\": {}}");
     expect("generate --chat --model parrot/model --prompt 'q?'", 2,
            "generation_config.json: eos_token_id: wanted");

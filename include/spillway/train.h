@@ -156,6 +156,25 @@ struct sw_generate_options {
 SW_API sw_status sw_generate_text(const struct sw_generate_options *options, FILE *out,
                                   bool *started);
 
+/* What a model's generation_config.json says of the texts that it writes (docs/tasks.md). */
+struct sw_writing;
+/*
+ * sw_writing_open - reads it, and names in a warning what would change a text and is not followed.
+ *
+ * tokenizer    its end ends a text where the file does not say what does
+ * asked        how tokens will be chosen
+ * out          sw_writing_close
+ *
+ * SW_E_FORMAT  names a key that makes no sense
+ */
+SW_API sw_status sw_writing_open(const char *model, const sw_tokenizer *tokenizer,
+                                 const struct sw_sampling *asked, struct sw_writing **out);
+/* The rules behind a prompt of so many tokens and, where `ends`, what ends the text; *sampling
+ * points into writing then. */
+SW_API void sw_writing_apply(struct sw_writing *writing, int64_t n_prompt, bool ends,
+                             struct sw_sampling *sampling);
+SW_API void sw_writing_close(struct sw_writing *writing);
+
 #ifdef __cplusplus
 }
 #endif

@@ -45,7 +45,8 @@ struct talk {
     sw_tokenizer *tokenizer;
     sw_chat *chat;
     sw_engine *engine;
-    struct sw_ids prompt, stops;
+    struct sw_writing *writing;
+    struct sw_ids prompt;
     int32_t *out; /* [the context] */
 };
 
@@ -67,10 +68,7 @@ static sw_status open_talk(struct talk *t)
     sw_status st = cli_open_tokenizer(chat.folder, run->model, &t->tokenizer);
     chat.tokenizer = t->tokenizer;
     st = st < 0 ? st : sw_chat_open(&chat, &t->chat);
-    st = st < 0 || run->ignore_eos ? st : sw_chat_stops(run->model, &t->stops);
-    if (st >= 0 && !run->ignore_eos && t->stops.len == 0) { /* the file does not say it */
-        st = sw_ids_push(&t->stops, sw_tokenizer_eos(t->tokenizer));
-    }
+    st = st < 0 ? st : sw_writing_open(run->model, t->tokenizer, &run->sampling, &t->writing);
     if (st >= 0) {
         options.vocab_size = sw_tokenizer_vocab_size(t->tokenizer);
         st = sw_initialize(&options, &t->engine);
@@ -95,13 +93,11 @@ static sw_status answer(struct talk *t, const char *question)
     struct sw_text_writer writer = {.tokenizer = t->tokenizer, .to = stdout};
     const struct sw_each_token each = {print_token, &writer};
     struct sw_sampling sampling = run->sampling;
-    sampling.stop_id = -1;
-    sampling.stop_ids = t->stops.ptr;
-    sampling.n_stop_ids = t->stops.len;
     sw_ids_clear(&t->prompt);
     sw_status st = sw_chat_say(t->chat, "user", question);
     st = st < 0 ? st : sw_chat_prompt(t->chat, &t->prompt);
     if (st >= 0) {
+        sw_writing_apply(t->writing, t->prompt.len, !run->ignore_eos, &sampling);
         const int64_t room = sw_engine_seq_len(t->engine) - t->prompt.len;
         int64_t n_new = run->tokens > 0 && run->tokens < room ? run->tokens : room;
         n_new = n_new < 1 ? 1 : n_new; /* and generation says that there is no room */
@@ -153,7 +149,7 @@ static sw_status talk(const struct run *run, bool *started)
     }
     free(t.out);
     sw_ids_fini(&t.prompt);
-    sw_ids_fini(&t.stops);
+    sw_writing_close(t.writing);
     sw_close(t.engine);
     sw_chat_close(t.chat);
     sw_tokenizer_close(t.tokenizer);

@@ -138,7 +138,7 @@ static sw_status open_all(struct generate *g)
         return SW_FAIL(SW_E_ARG, "--source-prefix: the task \"%s\" has no use for it", task->name);
     }
     SW_TRY(sw_tokenizer_open(tokenizer_folder(o), NULL, &g->tokenizer));
-    SW_TRY(sw_job_settings_read(o->model, g->answers, o->sampling.temperature > 0, &g->settings));
+    SW_TRY(sw_job_settings_read(o->model, g->answers, &o->sampling, &g->settings));
     SW_TRY(sw_job_settings_stop(&g->settings, g->tokenizer));
     SW_TRY(read_prompts(g));
     SW_TRY(choose_length(g));

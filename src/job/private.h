@@ -69,8 +69,8 @@ struct sw_job_settings {
     int64_t min_length, min_new, max_length, max_new;
     bool answers; /* an encoder reads what is asked */
 };
-/* draws: tokens are drawn. SW_E_FORMAT names a key that makes no sense. */
-sw_status sw_job_settings_read(const char *model, bool answers, bool draws,
+/* asked: how tokens will be chosen. SW_E_FORMAT names a key that makes no sense. */
+sw_status sw_job_settings_read(const char *model, bool answers, const struct sw_sampling *asked,
                                struct sw_job_settings *out);
 /* Where nothing says what ends a text, the tokenizer's end does. */
 sw_status sw_job_settings_stop(struct sw_job_settings *settings, const sw_tokenizer *tokenizer);

@@ -42,7 +42,8 @@ sw_status sw_job_prepare_sample(struct job *job)
     int64_t most = job->facts.generate_tokens;
     if (sw_job_is_answered(job)) {
         most = job->tokens + 1;
-        SW_TRY(sw_job_settings_read(job->options->model, true, false, &job->told.writing));
+        const struct sw_sampling likeliest = {0};
+        SW_TRY(sw_job_settings_read(job->options->model, true, &likeliest, &job->told.writing));
         SW_TRY(sw_job_settings_stop(&job->told.writing, job->tokenizer));
     }
     sw_status st = sample_prompt(job, &prompt);

@@ -75,45 +75,59 @@ static bool says_nothing(const struct sw_json *value, double neutral)
     return false;
 }
 
-/* Keys that change a text and are not followed, in one warning. */
-static void warn_of_others(const struct sw_json_doc *doc, const struct sw_json *root, bool draws)
+/* The key says how tokens are drawn, and who asks said so, or does not draw any. */
+static bool is_asked(const char *key, const struct sw_sampling *asked)
 {
-    static const struct {
-        const char *key;
-        double neutral;
-    } others[] = {
-        {"num_beams", 1},
-        {"num_beam_groups", 1},
-        {"penalty_alpha", 0},
-        {"encoder_no_repeat_ngram_size", 0},
-        {"encoder_repetition_penalty", 1},
-        {"exponential_decay_length_penalty", 0},
-        {"bad_words_ids", 0},
-        {"force_words_ids", 0},
-        {"sequence_bias", 0},
-        {"guidance_scale", 1},
-        {"stop_strings", 0},
-        {"max_time", 0},
-        {"typical_p", 1},
-        {"min_p", 0},
-        {"epsilon_cutoff", 0},
-        {"eta_cutoff", 0},
-        {"watermarking_config", 0},
-        {"dola_layers", 0},
-        {"do_sample", 0},
-    };
+    const bool draws = asked->temperature > 0;
+    return strcmp(key, "do_sample") == 0 ? draws
+           : strcmp(key, "top_k") == 0   ? !draws || asked->top_k > 0
+                                       : strcmp(key, "top_p") == 0 && (!draws || asked->top_p > 0);
+}
+
+/* What is not followed, and the value with which it changes nothing. */
+static const struct {
+    const char *key;
+    double neutral;
+} others[] = {
+    {"num_beams", 1},
+    {"num_beam_groups", 1},
+    {"penalty_alpha", 0},
+    {"encoder_no_repeat_ngram_size", 0},
+    {"encoder_repetition_penalty", 1},
+    {"exponential_decay_length_penalty", 0},
+    {"bad_words_ids", 0},
+    {"force_words_ids", 0},
+    {"sequence_bias", 0},
+    {"guidance_scale", 1},
+    {"stop_strings", 0},
+    {"max_time", 0},
+    {"typical_p", 1},
+    {"min_p", 0},
+    {"epsilon_cutoff", 0},
+    {"eta_cutoff", 0},
+    {"watermarking_config", 0},
+    {"dola_layers", 0},
+    {"do_sample", 0},
+    {"top_k", 0},
+    {"top_p", 1},
+};
+
+/* Keys that change a text and are not followed, in one warning. */
+static void warn_of_others(const struct sw_json_doc *doc, const struct sw_json *root,
+                           const struct sw_sampling *asked)
+{
+    const char *chosen = asked->temperature > 0 ? "drawn" : "the likeliest one";
     struct sw_str found = {0};
     for (size_t i = 0; i < SW_LEN(others); i++) {
         const struct sw_json *value = sw_json_get(root, others[i].key);
-        const bool asked = draws && strcmp(others[i].key, "do_sample") == 0;
-        if (value && !asked && !says_nothing(value, others[i].neutral)) {
+        if (value && !is_asked(others[i].key, asked) && !says_nothing(value, others[i].neutral)) {
             sw_str_printf(&found, "%s%s", found.len > 0 ? ", " : "", others[i].key);
         }
     }
     if (found.len > 0) {
         sw_log(SW_LOG_WARN,
                "%s: not followed: %s (each token is %s; --temperature, --top-k and --top-p draw)",
-               sw_json_name(doc), sw_str_text(&found), draws ? "drawn" : "the likeliest one");
+               sw_json_name(doc), sw_str_text(&found), chosen);
     }
     sw_str_fini(&found);
 }
@@ -158,7 +172,7 @@ static sw_status open_file(const char *model, bool answers, struct sw_json_doc *
     return st;
 }
 
-sw_status sw_job_settings_read(const char *model, bool answers, bool draws,
+sw_status sw_job_settings_read(const char *model, bool answers, const struct sw_sampling *asked,
                                struct sw_job_settings *out)
 {
     struct sw_json_doc *doc = NULL;
@@ -172,7 +186,7 @@ sw_status sw_job_settings_read(const char *model, bool answers, bool draws,
     sw_status st = SW_OK;
     if (doc) {
         st = read_rules(doc, sw_json_root(doc), out);
-        warn_of_others(doc, sw_json_root(doc), draws);
+        warn_of_others(doc, sw_json_root(doc), asked);
     }
     sw_json_close(doc);
     if (st < 0) {
@@ -218,4 +232,39 @@ void sw_job_settings_apply(struct sw_job_settings *s, int64_t n_prompt, bool end
     out->stop_ids = ends ? s->stops.ptr : NULL;
     out->n_stop_ids = ends ? s->stops.len : 0;
     out->rules = &s->rules;
+}
+
+/* ---- for programs that hold a conversation ---- */
+
+struct sw_writing {
+    struct sw_job_settings settings;
+};
+
+sw_status sw_writing_open(const char *model, const sw_tokenizer *tokenizer,
+                          const struct sw_sampling *asked, struct sw_writing **out)
+{
+    struct sw_writing *w = sw_alloc_zero("generate", 1, sizeof *w);
+    SW_TRY_ALLOC(w, "rules of a text");
+    sw_status st = sw_job_settings_read(model, false, asked, &w->settings);
+    st = st < 0 ? st : sw_job_settings_stop(&w->settings, tokenizer);
+    if (st < 0) {
+        sw_writing_close(w);
+        return st;
+    }
+    *out = w;
+    return SW_OK;
+}
+
+void sw_writing_apply(struct sw_writing *writing, int64_t n_prompt, bool ends,
+                      struct sw_sampling *sampling)
+{
+    sw_job_settings_apply(&writing->settings, n_prompt, ends, sampling);
+}
+
+void sw_writing_close(struct sw_writing *writing)
+{
+    if (writing) {
+        sw_job_settings_fini(&writing->settings);
+        sw_free(writing);
+    }
 }

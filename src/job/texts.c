@@ -13,7 +13,7 @@ sw_status sw_job_texts_open(sw_engine *engine, const sw_tokenizer *tokenizer, co
     if (!tokenizer) {
         return SW_FAIL(SW_E_ARG, "--predictions: texts want a tokenizer (--tokenizer)");
     }
-    SW_TRY(sw_job_settings_read(model, true, false, &out->settings));
+    SW_TRY(sw_job_settings_read(model, true, &(struct sw_sampling){0}, &out->settings));
     SW_TRY(sw_job_settings_stop(&out->settings, tokenizer));
     const int64_t said = sw_job_settings_most(&out->settings);
     out->most = said > 0 ? sw_min_i64(said, facts.generate_tokens)

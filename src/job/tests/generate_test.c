@@ -216,6 +216,15 @@ static void rules_of_the_folder_are_followed_or_named(void **state)
     assert_non_null(strstr(warned, "generation_config.json: not followed: num_beams, do_sample ("));
     free(must(drawn, NULL));
     assert_non_null(strstr(warned, "not followed: num_beams ("));
+    write_text("model/generation_config.json",
+               "{\"do_sample\": true, \"top_k\": 20, \"top_p\": 0.8, \"temperature\": 0.7}");
+    free(must(plain, NULL));
+    assert_non_null(strstr(warned, "not followed: do_sample ("));
+    free(must(drawn, NULL));
+    assert_non_null(strstr(warned, "not followed: top_k, top_p ("));
+    drawn.sampling.top_k = 3;
+    free(must(drawn, NULL));
+    assert_non_null(strstr(warned, "not followed: top_p ("));
     write_text("model/generation_config.json", "{\"max_length\": 5, \"min_length\": 5}");
     text = must(plain, NULL);
     assert_true(strlen(text) <= strlen("x x x x\n") && !warned[0]);
