@@ -30,9 +30,13 @@ bool sw_lora_is_adapter(const char *param)
     return ends_with(param, len, ".lora_A.weight") || ends_with(param, len, ".lora_B.weight");
 }
 
-/* The first n characters are a module that an entry finds. */
+/* The first n characters are a module that an entry finds; the head of classes is one, and in
+ * DistilBERT finds pre_classifier, too, as PEFT's "classifier" does. */
 static bool saves_module(const struct sw_lora *lora, const char *name, size_t n)
 {
+    if (lora->saves_head && lora->head && ends_with(name, n, lora->head)) {
+        return true;
+    }
     for (int i = 0; i < lora->n_saved; i++) {
         if (ends_with(name, n, lora->saved[i])) {
             return true;
@@ -49,7 +53,7 @@ static bool is_in(const char *module, const char *name)
 
 bool sw_lora_saves(const struct sw_lora *lora, const char *param)
 {
-    bool saves = lora->saves_head && lora->head && is_in(lora->head, param);
+    bool saves = false;
     for (const char *dot = strchr(param, '.'); dot && !saves; dot = strchr(dot + 1, '.')) {
         saves = saves_module(lora, param, (size_t)(dot - param));
     }

@@ -218,6 +218,18 @@ static void lists_of_blocks_have_names(void **state)
     }
 }
 
+/* By the end of its name, as an entry of modules_to_save is: DistilBERT has a pre_classifier. */
+static void a_head_of_classes_is_trained_whole(void **state)
+{
+    struct sw_lora lora = fresh(NULL, 0);
+    (void)state;
+    assert_false(sw_lora_saves(&lora, "head.out.weight"));
+    lora.saves_head = true;
+    assert_true(sw_lora_saves(&lora, "head.weight") && sw_lora_saves(&lora, "head.out.bias"));
+    assert_true(sw_lora_saves(&lora, "pre_head.weight"));
+    assert_false(sw_lora_saves(&lora, "heads.weight") || sw_lora_saves(&lora, "model.up.weight"));
+}
+
 /* Files of PEFT's write "all-linear" out, and what is excluded stands there, too. */
 static void what_is_excluded_may_be_a_target(void **state)
 {
@@ -346,6 +358,7 @@ int main(void)
         cmocka_unit_test(targets_are_chosen_as_peft_does),
         cmocka_unit_test(lists_of_blocks_have_names),
         cmocka_unit_test(what_is_excluded_may_be_a_target),
+        cmocka_unit_test(a_head_of_classes_is_trained_whole),
         cmocka_unit_test(rank_and_scaling_follow_the_patterns),
         cmocka_unit_test(nothing_else_is_trained),
         cmocka_unit_test(a_scaling_that_fp32_cannot_hold_is_refused),
