@@ -6,6 +6,8 @@ add_library(sw_test_support STATIC "${PROJECT_SOURCE_DIR}/tests/support/runner.c
 target_include_directories(sw_test_support PUBLIC "${PROJECT_SOURCE_DIR}/tests")
 target_link_libraries(sw_test_support PUBLIC sw_compile sw_ext_CMOCKA)
 
+set(test_environment "SPILLWAY_BUILD_DIR=${PROJECT_BINARY_DIR};SPILLWAY_MODULES=${PROJECT_BINARY_DIR};UBSAN_OPTIONS=print_stacktrace=1")
+
 # sw_test(<label> <source> [LINK <targets>]): ctest name <label>/<x>, target <label>_<x>_test.
 # The program runs in the source root; exit 77 means skipped. A comment `// LABEL slow` near the top
 # of the source gives the ctest label (ctest -LE slow is the quick run), `// TIMEOUT 600` the limit, `// COST 40` about
@@ -44,7 +46,7 @@ function(sw_test label source)
         WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(${label}/${stem} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${timeout}
         LABELS "${labels}"
-        ENVIRONMENT "SPILLWAY_BUILD_DIR=${PROJECT_BINARY_DIR};SPILLWAY_MODULES=${PROJECT_BINARY_DIR};UBSAN_OPTIONS=print_stacktrace=1")
+        ENVIRONMENT "${test_environment}")
     if(DEFINED cost)
         set_tests_properties(${label}/${stem} PROPERTIES COST ${cost})
     endif()
@@ -53,7 +55,7 @@ function(sw_test label source)
             WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
         set_tests_properties(${label}/${stem}_slow PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 36000
             LABELS "${label};slow"
-            ENVIRONMENT "SPILLWAY_BUILD_DIR=${PROJECT_BINARY_DIR};SPILLWAY_MODULES=${PROJECT_BINARY_DIR};UBSAN_OPTIONS=print_stacktrace=1;${slow}")
+            ENVIRONMENT "${test_environment};${slow}")
     endif()
     if(SPILLWAY_SAN OR SPILLWAY_TSAN)
         math(EXPR timeout "${timeout} * 5")
@@ -82,6 +84,31 @@ function(sw_room_tests name)
     endif()
     foreach(source IN LISTS sources)
         sw_test(${name} "${source}" LINK ${link})
+    endforeach()
+endfunction()
+
+# Recorded cases on emulated GPUs, for the slow label: a test for each family and each device, so that processors share
+# them, each has an end, and one runs again alone. A family is a folder of the fixtures, or one case of it; cases that no
+# family has are those of "others", so that none is lost. What lies where and which rank has it is nothing to warps and
+# the order of threads: of DeepSpeed's runs two go through them all, the rest is for one device.
+function(sw_emulation_tests)
+    if(NOT TARGET check_emu_test OR SPILLWAY_WITHOUT_TESTS OR NOT SPILLWAY_GPU_EMULATION)
+        return()
+    endif()
+    set(one_device zero/nvme zero/offload_cpu zero)
+    set(families ${one_device} zero/w2_acc4_bf16 zero/w2_acc4_fp32 train own gpt2 llama mistral qwen2 qwen3 gemma2 opt
+        gpt_neox phi bloom bert roberta distilbert deberta-v2 t5 bart lora packing optimizers vision rnn others)
+    list(JOIN families "," all)
+    foreach(device IN ITEMS emu emu:64 emu:reversed)
+        foreach(family IN LISTS families)
+            if(family IN_LIST one_device AND NOT device STREQUAL "emu")
+                continue()
+            endif()
+            set(name check/emu_slow/${family}/${device})
+            add_test(NAME ${name} COMMAND check_emu_test WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+            set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 7200 LABELS "check;slow"
+                ENVIRONMENT "${test_environment};SPILLWAY_EMU_FAMILY=${family};SPILLWAY_EMU_DEVICE=${device};SPILLWAY_EMU_FAMILIES=${all}")
+        endforeach()
     endforeach()
 endfunction()
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
 // COST 15
-// SLOW SPILLWAY_EMU_ALL=1
-// Recorded cases on the kernels of GPUs, emulated: our own and those of GPT-2 with warps of 32; for
-// the slow label those of every family, optimizer and stage, with warps of 64 and in the other
-// order of threads, too.
+// Recorded cases on the kernels of GPUs, emulated: our own and those of GPT-2 with warps of 32.
+// With SPILLWAY_EMU_FAMILY only the cases of that family, on SPILLWAY_EMU_DEVICE: of families and
+// devices sw_emulation_tests (cmake/SpillwayTests.cmake) makes tests with the slow label.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +13,28 @@
 #include "support/fixtures.h"
 #include "support/test.h"
 
-enum { MAX_CASES = 128 };
+enum { MAX_NAMES = 128 };
+static const char quick[] = "own,gpt2"; /* families that CI has time for */
+
+/* What runs: a case whose name is of that family. Its name is its folder below the fixtures, or
+ * below tests/cases with "own/" in front. */
+struct selection {
+    const char *families; /* all that there are, apart by commas */
+    const char *family, *device;
+    int n_cases, n_wrong;
+};
+
+static const char *device_of_this_run(void)
+{
+    const char *device = getenv("SPILLWAY_EMU_DEVICE");
+    return device ? device : "emu";
+}
 
 static int set_up(void **state)
 {
     (void)state;
     struct sw_device *dev;
-    if (sw_device_open("emu", 1, &dev) < 0) {
+    if (sw_device_open(device_of_this_run(), 1, &dev) < 0) {
         print_message("skipped: %s\n", sw_error_message());
         exit(TEST_EXIT_SKIPPED);
     }
@@ -52,80 +66,112 @@ static bool is_right(const char *path, const char *device)
         printf("%s%s\n", text, st < 0 ? sw_error_message() : "");
     }
     printf("%s on %s: %s\n", path, device, not_built ? "skipped" : right ? "passed" : "FAILED");
+    fflush(stdout);
     free(text);
     return right;
 }
 
-/* Twenty steps of a model of 6.9 million parameters, in 16 and 20 ways: two minutes each. How they
- * differ, in transfers, has nothing to do with warps and the order of threads. */
-static bool is_long(const char *name)
+/* The longest family that the name is, or lies below; "others" where none is. */
+static void family_of(const char *name, const char *families, char out[TEST_NAME_CAP])
 {
-    return strcmp(name, "nvme") == 0 || strcmp(name, "offload_cpu") == 0;
+    size_t longest = 0, n;
+    snprintf(out, TEST_NAME_CAP, "others");
+    for (const char *at = families; *at; at += n + (at[n] == ',')) {
+        n = strcspn(at, ",");
+        if (n > longest && strncmp(name, at, n) == 0 && (name[n] == '/' || name[n] == '\0')) {
+            snprintf(out, TEST_NAME_CAP, "%.*s", (int)n, at);
+            longest = n;
+        }
+    }
 }
 
-static void check_folder(const char *folder, const char *device)
+static void a_case_is_of_one_family(void **state)
 {
-    static char names[MAX_CASES][TEST_NAME_CAP];
-    const int n = test_list(folder, "", names, MAX_CASES);
-    int n_wrong = 0;
-    for (int i = 0; i < n; i++) {
-        char path[TEST_PATH_CAP], recording[TEST_PATH_CAP];
-        if (is_long(names[i]) && strcmp(device, "emu") != 0) {
-            continue;
-        }
-        test_join(path, folder, names[i]);
-        test_join(recording, path, "reference.json");
-        n_wrong += test_exists(recording) && !is_right(path, device);
+    static const char families[] = "zero,gpt2,zero/nvme";
+    static const char *const of[][2] = {{"zero/nvme", "zero/nvme"}, {"zero/nvme/a", "zero/nvme"},
+                                        {"zero/nvme2", "zero"},     {"zero/w1", "zero"},
+                                        {"gpt2", "gpt2"},           {"gpt/base", "others"},
+                                        {"gpt2_tied", "others"}};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(of); i++) {
+        char family[TEST_NAME_CAP];
+        family_of(of[i][0], families, family);
+        assert_string_equal(family, of[i][1]);
     }
-    assert_int_equal(n_wrong, 0);
+}
+
+/* All cases below a folder: of models and optimizers, what was recorded are tensors. */
+static void check_below(struct selection *s, const char *folder, const char *name)
+{
+    char recording[TEST_PATH_CAP], family[TEST_NAME_CAP];
+    test_join(recording, folder, "reference.safetensors");
+    if (test_exists(recording)) {
+        family_of(name, s->families, family);
+        if (strcmp(family, s->family) == 0) {
+            s->n_cases++;
+            s->n_wrong += !is_right(folder, s->device);
+        }
+        return;
+    }
+    char below[MAX_NAMES][TEST_NAME_CAP];
+    const int n = test_list(folder, "", below, MAX_NAMES);
+    for (int i = 0; i < n; i++) {
+        char path[TEST_PATH_CAP], is_folder[TEST_PATH_CAP], longer[TEST_PATH_CAP];
+        test_join(path, folder, below[i]);
+        test_join(is_folder, path, ".");
+        if (test_exists(is_folder)) {
+            test_join(longer, name, below[i]);
+            check_below(s, path, *name ? longer : below[i]);
+        }
+    }
+}
+
+/* How many cases there were: none where there are no fixtures. */
+static int check_family(const char *families, const char *family, const char *device)
+{
+    struct selection s = {.families = families, .family = family, .device = device};
+    char fixtures[TEST_PATH_CAP];
+    check_below(&s, "tests/cases", "own");
+    if (test_fixture_folder("", fixtures)) {
+        check_below(&s, fixtures, "");
+    }
+    print_message("%d cases of %s on %s\n", s.n_cases, family, device);
+    assert_int_equal(s.n_wrong, 0);
+    return s.n_cases;
 }
 
 static void our_own_cases(void **state)
 {
     (void)state;
-    check_folder("tests/cases", "emu");
-    check_folder("tests/cases/optimizers", "emu");
-    check_folder("tests/cases/optimizers_8bit", "emu");
-}
-
-static void check_area(const char *area, const char *device)
-{
-    char folder[TEST_PATH_CAP];
-    if (test_fixture_folder(area, folder)) {
-        check_folder(folder, device);
-    }
+    assert_true(check_family(quick, "own", "emu") > 0);
 }
 
 static void cases_of_gpt2(void **state)
 {
     (void)state;
-    check_area("gpt2", "emu");
-}
-
-static void every_case_in_every_way(void **state)
-{
-    static const char *const areas[] = {
-        "gpt2",       "llama", "mistral", "qwen2",      "qwen3",      "gemma2", "opt",  "gpt_neox",
-        "phi",        "bloom", "bert",    "roberta",    "distilbert", "lora",   "zero", "packing",
-        "optimizers", "t5",    "bart",    "deberta-v2", "vision",     "rnn"};
-    static const char *const devices[] = {"emu", "emu:64", "emu:reversed"};
-    (void)state;
-    if (!getenv("SPILLWAY_EMU_ALL")) {
+    if (check_family(quick, "gpt2", "emu") == 0) {
         skip();
     }
-    for (size_t d = 0; d < SW_LEN(devices); d++) {
-        for (size_t a = 0; a < SW_LEN(areas); a++) {
-            check_area(areas[a], devices[d]);
-        }
+}
+
+static void cases_of_a_family(void **state)
+{
+    (void)state;
+    const char *families = getenv("SPILLWAY_EMU_FAMILIES");
+    assert_non_null(families);
+    if (check_family(families, getenv("SPILLWAY_EMU_FAMILY"), device_of_this_run()) == 0) {
+        exit(TEST_EXIT_SKIPPED);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_case_is_of_one_family),
         cmocka_unit_test(our_own_cases),
         cmocka_unit_test(cases_of_gpt2),
-        cmocka_unit_test(every_case_in_every_way),
     };
-    return cmocka_run_group_tests(tests, set_up, NULL);
+    const struct CMUnitTest one[] = {cmocka_unit_test(cases_of_a_family)};
+    return getenv("SPILLWAY_EMU_FAMILY") ? cmocka_run_group_tests(one, set_up, NULL)
+                                         : cmocka_run_group_tests(tests, set_up, NULL);
 }
