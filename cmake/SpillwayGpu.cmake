@@ -128,7 +128,7 @@ function(sw_gpu_module backend) # OBJECTS .. LINK <command without objects>..
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "OBJECTS;LINK")
     set(output "${PROJECT_BINARY_DIR}/spillway_${backend}.so")
     add_custom_command(OUTPUT "${output}" COMMAND ${arg_LINK} -o "${output}" DEPENDS ${arg_OBJECTS}
-        COMMENT "Linking spillway_${backend}.so" VERBATIM)
+        COMMENT "Linking spillway_${backend}.so" COMMAND_EXPAND_LISTS VERBATIM)
     if(SPILLWAY_GPU_BY_NAME)
         add_custom_target(spillway_${backend}_module DEPENDS "${output}")
     else()

@@ -154,6 +154,20 @@ rm "$tree/src/json/a.c"
 source src/json/a.h 'int x;'
 expect find sources 'no #pragma once'
 rm "$tree/src/json/a.h"
+# commands of cmake
+mkdir "$tree/cmake"
+recipe() {
+    printf 'function(f)\n    add_custom_command(OUTPUT a # (of an option\n        COMMAND cc %s)\nendfunction()\n' "$1" > "$tree/cmake/a.cmake"
+}
+recipe '$<$<BOOL:${W}>:-Werror> -o (a) COMMAND_EXPAND_LISTS'
+expect pass sources 'arguments that may be empty are left out then'
+recipe '-o $<TARGET_FILE:b>'
+expect pass sources 'an argument that is never empty'
+recipe '$<$<BOOL:${W}>:-Werror> -o (a)'
+expect find sources 'an argument that may be empty'
+recipe '${ARGN} -o a'
+expect find sources 'arguments from elsewhere'
+rm -r "$tree/cmake"
 expect pass layers 'the tree as it was'
 expect pass sources 'the tree as it was'
 expect pass ops 'the tree as it was'

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a compiler does not see: memory comes from base (the program, which knows the public headers
 # only, and the modules of MPI and of GPUs, which know nothing of ours, use the C library's), the library never ends
-# the program, every file names its licence and what it owns, nothing is left unfinished.
+# the program, every file names its licence and what it owns, nothing is left unfinished, commands of the build
+# have no empty arguments.
 # With an argument, checks that tree instead of this one (checks_test.sh uses that).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -38,6 +39,23 @@ complain 'the first line is the SPDX line' "$(without 1 '^// SPDX-License-Identi
 complain 'a banner says what the file owns' "$(without 2 '^// .')"
 complain 'a header begins with #pragma once' "$(printf '%s\n' "$everything" | grep '\.h$' |
     xargs grep -L '^#pragma once$' || true)"
+
+# An option that a $<..> of cmake's leaves out stays behind as an argument without a letter, which compilers take for a
+# file. Whether what a function was given (ARGN, arg_..) holds one is not seen in it.
+recipes=$(find . -maxdepth 2 \( -name CMakeLists.txt -o -name '*.cmake' \) ! -path './build*' | sort)
+[ -z "$recipes" ] || complain 'a command with arguments that may be empty says COMMAND_EXPAND_LISTS' "$(printf '%s\n' "$recipes" | xargs awk '
+    { sub(/(^|[ \t])#.*/, "") }
+    !depth && !/^[ \t]*add_custom_(command|target)[ \t]*\(/ { next }
+    !depth { text = ""; first = FNR }
+    {
+        text = text " " $0
+        depth += gsub(/\(/, "(") - gsub(/\)/, ")")
+    }
+    depth { next }
+    {
+        gsub(/\$<TARGET_/, "", text)
+        if (text ~ /\$<|\$\{(ARGN|arg_)/ && text ~ / COMMAND / && text !~ / COMMAND_EXPAND_LISTS/) print FILENAME ":" first
+    }')"
 
 [ $bad -eq 0 ] && echo "$(printf '%s\n' "$everything" | wc -l) files checked"
 exit $bad
