@@ -88,6 +88,28 @@ static sw_status check_wanted(const struct gpu_device *dev, const struct gpu_bla
                    known);
 }
 
+static bool find(const struct library *l, const char *name, char *path, size_t cap)
+{
+    const bool is_stand_in = l->warp > 0; /* which lies where modules do */
+    return is_stand_in ? sw_gpu_find_named(name, path, cap) || sw_module_find(name, path, cap)
+                       : sw_gpu_find_library(name, path, cap);
+}
+
+/* Whoever names folders means a library in them. */
+static void warn_of_folders(const struct gpu_blas *blas)
+{
+    const char *folders = getenv("SPILLWAY_GPU_LIBS");
+    const char *name = blas ? strrchr(blas->path, '/') : NULL;
+    char named[sizeof blas->path];
+    if (!folders || !*folders || sw_gpu_products_own() ||
+        (name && sw_gpu_find_named(name + 1, named, sizeof named) &&
+         strcmp(named, blas->path) == 0)) {
+        return;
+    }
+    sw_log(SW_LOG_WARN, "SPILLWAY_GPU_LIBS=%s: no library there makes products here; %s does",
+           folders, blas ? blas->path : "a kernel of ours, slowly,");
+}
+
 static struct gpu_blas *open_library(const struct gpu_device *dev)
 {
     const char *wish = wanted_library();
@@ -99,8 +121,7 @@ static struct gpu_blas *open_library(const struct gpu_device *dev)
             continue;
         }
         for (int k = 0; k < (int)SW_LEN(l->names) && l->names[k]; k++) {
-            const bool there = l->warp ? sw_module_find(l->names[k], path, sizeof path)
-                                       : sw_gpu_find_library(l->names[k], path, sizeof path);
+            const bool there = find(l, l->names[k], path, sizeof path);
             if (there && l->open(path, &blas) >= 0) {
                 snprintf(blas->path, sizeof blas->path, "%s", path);
                 return blas;
@@ -125,6 +146,7 @@ sw_status sw_gpu_products_open(struct gpu_device *dev, struct gpu_products **out
         sw_gpu_products_close(products);
         return st;
     }
+    warn_of_folders(products->blas);
     *out = products;
     return SW_OK;
 }

@@ -72,6 +72,11 @@ static bool by_python(const char *name, char *path, size_t cap)
     return by_pattern(python, "/../lib/python3*/site-packages/nvidia/*/lib", name, path, cap);
 }
 
+bool sw_gpu_find_named(const char *name, char *path, size_t cap)
+{
+    return in_folders(getenv("SPILLWAY_GPU_LIBS"), name, path, cap);
+}
+
 bool sw_gpu_find_library(const char *name, char *path, size_t cap)
 {
     static const struct {
@@ -91,7 +96,7 @@ bool sw_gpu_find_library(const char *name, char *path, size_t cap)
         {NULL, "/usr", "/local/lib/python3*/[sd]i[ts][et]-packages/nvidia/*/lib"},
         {NULL, "/usr", "/lib/python3*/[sd]i[ts][et]-packages/nvidia/*/lib"},
     };
-    if (in_folders(getenv("SPILLWAY_GPU_LIBS"), name, path, cap) || by_system(name, path, cap)) {
+    if (sw_gpu_find_named(name, path, cap) || by_system(name, path, cap)) {
         return true;
     }
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {

@@ -17,3 +17,6 @@
  * first in PATH. False: nowhere.
  */
 bool sw_gpu_find_library(const char *name, char *path, size_t cap);
+
+/* The same in the folders of SPILLWAY_GPU_LIBS alone. */
+bool sw_gpu_find_named(const char *name, char *path, size_t cap);

@@ -227,6 +227,64 @@ static void a_library_is_found_in_the_folders_that_are_named(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+static void keep_line(void *ctx, enum sw_log_level level, const char *text)
+{
+    (void)level;
+    snprintf(ctx, 512, "%s", text);
+}
+
+/* Of emu32 with these folders: where its library of products is ("" = a kernel of ours); what was
+ * warned of last. */
+static void open_in(const char *folders, char path[512], char warning[512])
+{
+    *warning = '\0';
+    assert_int_equal(setenv("SPILLWAY_GPU_LIBS", folders, 1), 0);
+    sw_log_set_sink(keep_line, warning);
+    struct sw_device *dev = open_emulation();
+    sw_log_set_sink(NULL, NULL);
+    unsetenv("SPILLWAY_GPU_LIBS");
+    const struct gpu_device *gpu = SW_CONTAINER(dev, struct gpu_device, super);
+    const char *found = sw_gpu_products_path(gpu->products);
+    snprintf(path, 512, "%s", found ? found : "");
+    sw_device_close(dev);
+}
+
+static void products_are_made_by_a_library_of_the_folders_that_are_named(void **state)
+{
+    static const char name[] = "spillway_emu_cublaslt.so",
+                      ours[] = "a kernel of ours, slowly, does";
+    char folder[] = "/tmp/spillway_libs_XXXXXX", other[] = "/tmp/spillway_none_XXXXXX";
+    char file[128], folders[128];
+    char beside[512], path[512], warning[512];
+    (void)state;
+    open_in("", beside, warning);
+    assert_string_equal(warning, "");
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof file, "%s/%s", folder, name);
+    /* Nothing is there. */
+    open_in(folder, path, warning);
+    assert_string_equal(path, beside);
+    assert_non_null(strstr(warning, "SPILLWAY_GPU_LIBS=/tmp/spillway_libs_"));
+    assert_non_null(strstr(warning, beside));
+    /* The library, in the second folder. */
+    assert_int_equal(symlink(beside, file), 0);
+    snprintf(folders, sizeof folders, "/nonexistent:%s", folder);
+    open_in(folders, path, warning);
+    assert_string_equal(path, file);
+    assert_string_equal(warning, "");
+    /* A file that is none, elsewhere: the loader knows what it has opened by its path. */
+    assert_int_equal(unlink(file) | rmdir(folder), 0);
+    assert_non_null(mkdtemp(other));
+    snprintf(file, sizeof file, "%s/%s", other, name);
+    FILE *made = fopen(file, "w");
+    assert_non_null(made);
+    fclose(made);
+    open_in(other, path, warning);
+    assert_string_equal(path, "");
+    assert_non_null(strstr(warning, ours));
+    assert_int_equal(unlink(file) | rmdir(other), 0);
+}
+
 /* As in a virtual environment that nobody activated, but whose folder of programs is in PATH. */
 static void a_library_is_found_beside_the_python_in_path(void **state)
 {
@@ -276,6 +334,7 @@ int main(void)
         cmocka_unit_test(gelu_by_tanh_is_asked_of_the_library),
         cmocka_unit_test(a_library_that_is_named_makes_the_products_or_nobody_does),
         cmocka_unit_test(a_library_is_found_in_the_folders_that_are_named),
+        cmocka_unit_test(products_are_made_by_a_library_of_the_folders_that_are_named),
         cmocka_unit_test(a_library_is_found_beside_the_python_in_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
