@@ -24,8 +24,9 @@ enum command_kind {
     COMMAND_AWAIT
 };
 
-/* Host memory to pass through: little, so that what passes does so in many pieces. */
-enum { STAGING_BYTES = 64 << 10 };
+/* Host memory to pass through: little, so that what passes does so in many pieces, of 4 KiB at the
+ * disk. Around another device they are of 32 KiB, since models of some size are trained there. */
+enum { STAGING_BYTES = 64 << 10, STAGING_BYTES_AROUND = 512 << 10 };
 
 /* Addresses in a command are those of storage: resolved, and checked, when it was queued. */
 struct command {
@@ -599,7 +600,7 @@ sw_status sw_device_open_mock(const struct sw_mock_options *options, struct sw_d
     struct mock *m = sw_alloc_zero("device", 1, sizeof *m);
     SW_TRY_ALLOC(m, "the mock device");
     m->super.ops = &mock_ops;
-    m->super.staging_bytes = STAGING_BYTES;
+    m->super.staging_bytes = inner ? STAGING_BYTES_AROUND : STAGING_BYTES;
     m->early = options->early;
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->changed, NULL);
