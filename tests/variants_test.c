@@ -73,7 +73,8 @@ static void draw_variant(struct draw *d, struct variant *v)
              "\"activation_function\": \"%s\", \"tie_word_embeddings\": %s}",
              (long long)vocabs[below(d, SW_LEN(vocabs))], (long long)width, (long long)heads,
              (long long)(1 + below(d, 3)), (long long)(1 + below(d, 60)), p, p, p,
-             ONE_OF(d, "gelu_new", "relu", "gelu"), ONE_OF(d, "true", "false"));
+             ONE_OF(d, "gelu_new", "relu", "gelu", "relu2", "mish", "hardswish"),
+             ONE_OF(d, "true", "false"));
     char optimizer[256];
     static const char *const optimizers[] = {
         "\"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}",

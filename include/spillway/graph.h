@@ -30,7 +30,15 @@ enum sw_act {
     SW_ACT_SILU,
     SW_ACT_TANH,
     SW_ACT_SIGMOID,
-    SW_ACT_QUICK_GELU /* x sigmoid(1.702 x) */
+    SW_ACT_QUICK_GELU, /* x sigmoid(1.702 x) */
+    SW_ACT_GELU_10,    /* GELU up to 10 */
+    SW_ACT_RELU6,      /* relu up to 6 */
+    SW_ACT_RELU2,      /* the square of relu */
+    SW_ACT_LEAKY_RELU, /* x, or 0.01 x below 0 */
+    SW_ACT_HARDSWISH,  /* x relu6(x + 3) / 6 */
+    SW_ACT_MISH,       /* x tanh(log(1 + e^x)) */
+    SW_ACT_LAPLACE,    /* 0.5 (1 + erf((x - 0.707107) / (0.282095 sqrt 2))) */
+    SW_ACT_COUNT
 };
 
 enum sw_init_kind { SW_INIT_ZERO, SW_INIT_ONE, SW_INIT_NORMAL, SW_INIT_UNIFORM };

@@ -62,36 +62,50 @@ int64_t sw_model_padding_row(const struct sw_json *config, const struct sw_model
     return row >= 0 ? row : sw_max_i64(-1, model->vocab + row);
 }
 
+/* Activations by the names that configurations have for them. Those with weights of their own
+ * (prelu, xielu) are not among them. */
+static const struct {
+    const char *name;
+    enum sw_act act;
+} acts[] = {
+    {"gelu", SW_ACT_GELU},
+    {"gelu_python", SW_ACT_GELU},
+    {"gelu_new", SW_ACT_GELU_TANH},
+    {"gelu_fast", SW_ACT_GELU_TANH},
+    {"gelu_accurate", SW_ACT_GELU_TANH},
+    {"gelu_python_tanh", SW_ACT_GELU_TANH},
+    {"gelu_pytorch_tanh", SW_ACT_GELU_TANH},
+    {"gelu_10", SW_ACT_GELU_10},
+    {"quick_gelu", SW_ACT_QUICK_GELU},
+    {"relu", SW_ACT_RELU},
+    {"relu2", SW_ACT_RELU2},
+    {"relu6", SW_ACT_RELU6},
+    {"leaky_relu", SW_ACT_LEAKY_RELU},
+    {"silu", SW_ACT_SILU},
+    {"swish", SW_ACT_SILU},
+    {"hardswish", SW_ACT_HARDSWISH},
+    {"mish", SW_ACT_MISH},
+    {"tanh", SW_ACT_TANH},
+    {"sigmoid", SW_ACT_SIGMOID},
+    {"laplace", SW_ACT_LAPLACE},
+    {"linear", SW_ACT_NONE},
+};
+
 sw_status sw_model_find_act(const struct sw_json_doc *doc, const char *key, const char *name,
                             enum sw_act *out)
 {
-    static const struct {
-        const char *name;
-        enum sw_act act;
-    } names[] = {
-        {"gelu", SW_ACT_GELU},
-        {"gelu_python", SW_ACT_GELU},
-        {"gelu_new", SW_ACT_GELU_TANH},
-        {"gelu_fast", SW_ACT_GELU_TANH},
-        {"gelu_accurate", SW_ACT_GELU_TANH},
-        {"gelu_python_tanh", SW_ACT_GELU_TANH},
-        {"gelu_pytorch_tanh", SW_ACT_GELU_TANH},
-        {"relu", SW_ACT_RELU},
-        {"silu", SW_ACT_SILU},
-        {"swish", SW_ACT_SILU},
-        {"tanh", SW_ACT_TANH},
-        {"sigmoid", SW_ACT_SIGMOID},
-        {"quick_gelu", SW_ACT_QUICK_GELU},
-        {"linear", SW_ACT_NONE},
-    };
-    for (size_t i = 0; i < SW_LEN(names); i++) {
-        if (strcmp(names[i].name, name) == 0) {
-            *out = names[i].act;
+    char all[320];
+    size_t used = 0;
+    for (size_t i = 0; i < SW_LEN(acts); i++) {
+        if (strcmp(acts[i].name, name) == 0) {
+            *out = acts[i].act;
             return SW_OK;
         }
+        used +=
+            (size_t)snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", acts[i].name);
     }
-    return SW_FAIL(SW_E_UNSUP, "%s: %s \"%s\" is not an activation this version knows",
-                   sw_json_name(doc), key, name);
+    return SW_FAIL(SW_E_UNSUP, "%s: %s \"%s\" is not an activation this version knows (it has: %s)",
+                   sw_json_name(doc), key, name, all);
 }
 
 sw_status sw_model_read_act(const struct sw_json_doc *doc, const struct sw_json *config,

@@ -137,8 +137,9 @@ static void dump_operands(const struct sw_program *program, int32_t i, struct sw
 
 /* ---- what kernels are told besides their operands ---- */
 
-static const char *const acts[] = {"",     "gelu", "gelu_tanh", "relu",
-                                   "silu", "tanh", "sigmoid",   "quick_gelu"};
+static const char *const acts[SW_ACT_COUNT] = {
+    "",        "gelu",  "gelu_tanh", "relu",       "silu",      "tanh", "sigmoid", "quick_gelu",
+    "gelu_10", "relu6", "relu2",     "leaky_relu", "hardswish", "mish", "laplace"};
 static const char *const rules[] = {"adam",        "sgd",     "lamb", "adagrad",  "lion",
                                     "sparse_adam", "rmsprop", "muon", "adafactor"};
 

@@ -3,13 +3,10 @@
 #include "device/gpu/gpu.h"
 #include "device/gpu/module/args_act.h"
 
-_Static_assert((int)SW_GPU_ACT_GELU == SW_ACT_GELU && (int)SW_GPU_ACT_RELU == SW_ACT_RELU &&
-                   (int)SW_GPU_ACT_GELU_TANH == SW_ACT_GELU_TANH &&
-                   (int)SW_GPU_ACT_SILU == SW_ACT_SILU && (int)SW_GPU_ACT_TANH == SW_ACT_TANH &&
-                   (int)SW_GPU_ACT_SIGMOID == SW_ACT_SIGMOID &&
-                   (int)SW_GPU_ACT_QUICK_GELU == SW_ACT_QUICK_GELU &&
-                   (int)SW_GPU_N_ACTS == SW_ACT_QUICK_GELU + 1,
-               "kernels number activations as the graph does");
+#define SAME_NUMBER(name)                                                                          \
+    _Static_assert((int)SW_GPU_ACT_##name == SW_ACT_##name,                                        \
+                   "kernels number activations as the graph does");
+SW_GPU_ACTS(SAME_NUMBER)
 
 enum { THREADS = 256, PACK = 4 }; /* least elements that a thread takes at once */
 

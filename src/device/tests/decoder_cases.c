@@ -109,7 +109,7 @@ bool case_mul(struct op_case *c, enum sw_dtype dtype, int variant)
 /* Every activation; none is the plain product. */
 bool case_gated_act(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    if (variant > SW_ACT_QUICK_GELU) {
+    if (variant >= SW_ACT_COUNT) {
         return false;
     }
     case_init(c, SW_OP_GATED_ACT, "gated_act %d %s", variant, sw_dtype_name(dtype));
@@ -123,7 +123,7 @@ bool case_gated_act(struct op_case *c, enum sw_dtype dtype, int variant)
 /* Likewise; then silu with one gradient absent. */
 bool case_gated_act_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    const int n = SW_ACT_QUICK_GELU + 1;
+    const int n = SW_ACT_COUNT;
     if (variant >= n + 2) {
         return false;
     }

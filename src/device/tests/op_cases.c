@@ -179,7 +179,7 @@ static bool cast(struct op_case *c, enum sw_dtype dtype, int variant)
 
 static bool act_of(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dtype, int variant)
 {
-    if (variant > SW_ACT_QUICK_GELU) {
+    if (variant >= SW_ACT_COUNT) {
         return false;
     }
     case_init(c, kind, "act kind %d %d %s", (int)kind, variant, name_of(dtype));

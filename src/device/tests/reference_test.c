@@ -132,9 +132,48 @@ static double *copy_seed(const struct case_tensor *dy)
     return seed;
 }
 
+/* What PyTorch 2.15 makes of some numbers in double. */
+static void test_act_values(void **state)
+{
+    static const double x[] = {-4, -1.5, -0.1, 0.7, 2.5, 7, 12};
+    static const struct {
+        enum sw_act act;
+        double want[7];
+    } rows[] = {
+        {SW_ACT_GELU_10,
+         {-0.00012668496733248, -0.100210801903287, -0.0460172162722971, 0.530625443443849,
+          2.48447583668556, 6.99999999999104, 10}},
+        {SW_ACT_RELU6, {0, 0, 0, 0.7, 2.5, 6, 6}},
+        {SW_ACT_RELU2, {0, 0, 0, 0.49, 6.25, 49, 144}},
+        {SW_ACT_LEAKY_RELU, {-0.04, -0.015, -0.001, 0.7, 2.5, 7, 12}},
+        {SW_ACT_HARDSWISH,
+         {0, -0.375, -0.0483333333333333, 0.431666666666667, 2.29166666666667, 7, 12}},
+        {SW_ACT_MISH,
+         {-0.0725917407920253, -0.298099742166807, -0.0567885752128447, 0.561148377643852,
+          2.47139230455788, 6.99998837980974, 11.999999999094}},
+        {SW_ACT_LAPLACE,
+         {0, 2.55351295663786e-15, 0.00211075142418554, 0.489950254770629, 0.999999999896217, 1,
+          1}},
+    };
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        struct op_case c, r;
+        case_init(&c, SW_OP_ACT, "act %d", (int)rows[i].act);
+        c.op.attrs.act.act = rows[i].act;
+        case_in_zero(&c, SW_F64, SW_SHAPE(7));
+        memcpy(c.in[0].view.data, x, sizeof x);
+        case_out(&c, SW_F64, SW_SHAPE(7));
+        run(*state, &c, &r);
+        for (int k = 0; k < 7; k++) {
+            near(c.name, at(&r.out[0], k), rows[i].want[k], 1e-14);
+        }
+        case_fini(&c);
+        case_fini(&r);
+    }
+}
+
 static void test_act_gradients(void **state)
 {
-    for (int act = SW_ACT_GELU; act <= SW_ACT_QUICK_GELU; act++) {
+    for (int act = SW_ACT_GELU; act < SW_ACT_COUNT; act++) {
         struct op_case c, g, r;
         case_init(&c, SW_OP_ACT, "act %d", act);
         c.op.attrs.act.act = (enum sw_act)act;
@@ -952,6 +991,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matmul_is_its_definition),
+        cmocka_unit_test(test_act_values),
         cmocka_unit_test(test_act_gradients),
         cmocka_unit_test(test_layer_norm_gradient),
         cmocka_unit_test(test_attention_is_its_definition),

@@ -3,14 +3,23 @@
 // in).
 #pragma once
 
-enum sw_gpu_act {
-    SW_GPU_ACT_NONE,
-    SW_GPU_ACT_GELU,
-    SW_GPU_ACT_GELU_TANH,
-    SW_GPU_ACT_RELU,
-    SW_GPU_ACT_SILU,
-    SW_GPU_ACT_TANH,
-    SW_GPU_ACT_SIGMOID,
-    SW_GPU_ACT_QUICK_GELU,
-    SW_GPU_N_ACTS
-};
+#define SW_GPU_ACTS(X)                                                                             \
+    X(NONE)                                                                                        \
+    X(GELU)                                                                                        \
+    X(GELU_TANH)                                                                                   \
+    X(RELU)                                                                                        \
+    X(SILU)                                                                                        \
+    X(TANH)                                                                                        \
+    X(SIGMOID)                                                                                     \
+    X(QUICK_GELU)                                                                                  \
+    X(GELU_10)                                                                                     \
+    X(RELU6)                                                                                       \
+    X(RELU2)                                                                                       \
+    X(LEAKY_RELU)                                                                                  \
+    X(HARDSWISH)                                                                                   \
+    X(MISH)                                                                                        \
+    X(LAPLACE)                                                                                     \
+    X(COUNT)
+
+#define SW_GPU_ACT_NUMBER(name) SW_GPU_ACT_##name,
+enum sw_gpu_act { SW_GPU_ACTS(SW_GPU_ACT_NUMBER) };
