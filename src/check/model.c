@@ -581,12 +581,16 @@ static sw_status check_batch(struct check *c)
 static sw_status find_task(struct check *c)
 {
     static const char *const names[] = {"input.labels", "train.labels"};
+    static const char *const tasks[][2] = {{"classify", "multi-label"},
+                                           {"images", "images-multi-label"}};
     SW_TRY(sw_engine_find_task(c->path, NULL, 0, &c->task));
     for (size_t i = 0; i < SW_LEN(names); i++) {
         const struct sw_safetensor *labels = sw_safetensors_find(c->ref, names[i]);
-        if (strcmp(c->task->name, "classify") == 0 && labels && labels->dtype == SW_F32) {
-            c->asked = "multi-label";
-            SW_TRY(sw_engine_find_task(c->path, c->asked, 0, &c->task));
+        for (size_t k = 0; k < SW_LEN(tasks) && labels && labels->dtype == SW_F32; k++) {
+            if (strcmp(c->task->name, tasks[k][0]) == 0) {
+                c->asked = tasks[k][1];
+                SW_TRY(sw_engine_find_task(c->path, c->asked, 0, &c->task));
+            }
         }
     }
     return SW_OK;

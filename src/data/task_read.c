@@ -650,7 +650,7 @@ static sw_status add_record(void *ctx, const struct sw_json_doc *doc, const stru
 sw_status sw_task_read_file(struct sw_task_reading *in, const char *path)
 {
     if (in->form->task->rows == SW_ROWS_IMAGES) {
-        SW_TRY(sw_images_add(&in->rows->images, path, in->form->n_labels));
+        SW_TRY(sw_images_add(&in->rows->images, path, sw_task_image_labels(in->form)));
         in->rows->n = in->rows->n_documents = in->rows->images.n;
         return SW_OK;
     }

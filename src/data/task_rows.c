@@ -140,6 +140,16 @@ static sw_status init_text(struct sw_task_form *form, struct sw_tokenizer *token
     }
 }
 
+static bool tells_number(const struct sw_task_form *form)
+{
+    return form->task->losses[0].kind == SW_LOSS_SQUARES;
+}
+
+int64_t sw_task_image_labels(const struct sw_task_form *form)
+{
+    return tells_number(form) ? 256 : form->n_labels;
+}
+
 static sw_status init_images(struct sw_task_form *form, const struct sw_task_data *data)
 {
     if (data->channels != SW_IMAGE_CHANNELS || data->height != SW_IMAGE_SIDE ||
@@ -150,6 +160,11 @@ static sw_status init_images(struct sw_task_form *form, const struct sw_task_dat
             "files are 3 x 32 x 32",
             form->task->name, (long long)data->channels, (long long)data->height,
             (long long)data->width);
+    }
+    if (tells_number(form) && data->n_labels != 1) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "task \"%s\": the model's head has %lld numbers; CIFAR's files have one",
+                       form->task->name, (long long)data->n_labels);
     }
     for (int c = 0; c < 3; c++) {
         const bool halves = data->pixel_std[0] == 0;
@@ -468,6 +483,22 @@ static void put_question(const struct sw_task_part *part, const struct sw_task_r
     }
 }
 
+/* The class of its record, as what the task wants: itself, a number, or one of the bits. */
+static sw_status put_image(const struct sw_task_part *part, int64_t at, const struct row *row)
+{
+    const struct sw_task_form *form = part->form;
+    int32_t label = 0;
+    SW_TRY(sw_images_read(&part->rows->images, at, sw_task_image_labels(form), &form->scale,
+                          row->pixels, &label));
+    if (row->labels) {
+        *row->labels = label;
+    }
+    for (int64_t i = 0; i < form->n_labels && row->numbers; i++) {
+        row->numbers[i] = tells_number(form) ? (float)label : (float)(i == label);
+    }
+    return SW_OK;
+}
+
 sw_status sw_task_put_row(const struct sw_task_part *part, int64_t at, int64_t sample,
                           const struct sw_row_input *inputs, int n_inputs, int64_t row)
 {
@@ -502,8 +533,7 @@ sw_status sw_task_put_row(const struct sw_task_part *part, int64_t at, int64_t s
         put_question(part, from, &out);
         return SW_OK;
     case SW_ROWS_IMAGES:
-        return sw_images_read(&part->rows->images, at, form->n_labels, &form->scale, out.pixels,
-                              out.labels);
+        return put_image(part, at, &out);
     default:
         put_labelled(part, from, &out);
         return SW_OK;

@@ -69,6 +69,8 @@ struct sw_task_form {
 sw_status sw_task_form_init(struct sw_task_form *form, const struct sw_task *task,
                             const struct sw_dataset_options *options, int64_t vocab_size);
 void sw_task_form_fini(struct sw_task_form *form);
+/* What the byte beside an image may be less than: a number may be any. */
+int64_t sw_task_image_labels(const struct sw_task_form *form);
 
 /* Reads one file. */
 struct sw_task_reading {

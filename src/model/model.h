@@ -30,7 +30,9 @@ struct sw_forward_spec {
 /* A class of a family's models: what architectures[0] of config.json says. */
 struct sw_model_class {
     const char *name; /* NULL: behind the last */
-    const char *task; /* that it has a head for. "classify" is regression and multi-label, too */
+    /* That it has a head for. "classify" is regression and multi-label, too, and so is "images" of
+     * families that read problem_type. */
+    const char *task;
 };
 
 /* Keys of config.json that families have under some name; fallback: what transformers takes where
@@ -62,6 +64,7 @@ struct sw_model_ops {
     const char *model_type;
     struct sw_model_class classes[SW_MODEL_MAX_CLASSES]; /* the first is that of presets */
     struct sw_model_key sizes[SW_SIZE_COUNT];
+    bool is_of_classes;   /* "images" of these are always classes of which one counts */
     int64_t extra_tokens; /* SW_SIZE_TOKENS counts so many rows that are no positions of a text */
     /* Reads config.json; refuses by name what it cannot compute. */
     sw_status (*open)(const struct sw_model_ops *ops, struct sw_json_doc *doc,

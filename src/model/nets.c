@@ -189,6 +189,7 @@ static void forward_cifar(const struct sw_model *model, sw_graph *g,
 const struct sw_model_ops sw_family_cifar_net = {
     .model_type = "cifar_net",
     .classes = {{"CifarNet", "images"}},
+    .is_of_classes = true,
     .open = open_cifar,
     .close = close_cifar,
     .forward = forward_cifar,

@@ -209,33 +209,46 @@ sw_status sw_model_read_labels(const struct sw_json_doc *doc, const struct sw_js
     return SW_OK;
 }
 
-/* What "classify" may be, in the words of problem_type. */
-static const struct {
-    const char *problem, *task;
-} problems[] = {{"single_label_classification", "classify"},
-                {"multi_label_classification", "multi-label"},
-                {"regression", "regression"}};
+/* What the heads of texts and of images that tell classes may be for, in the words of
+ * problem_type. The first is the one that classes of models are said to have. */
+enum { ONE_OF_SEVERAL, SOME_OF_THEM, NUMBERS, N_PROBLEMS };
+static const char *const problems[N_PROBLEMS] = {"single_label_classification",
+                                                 "multi_label_classification", "regression"};
+static const char *const problem_tasks[][N_PROBLEMS] = {
+    {"classify", "multi-label", "regression"},
+    {"images", "images-multi-label", "images-regression"}};
 
-static const char *problem_of(const char *task)
+/* The row that a task is in, and where; NULL: in none. */
+static const char *const *tasks_beside(const char *task, int *out_problem)
 {
-    for (size_t i = 0; i < SW_LEN(problems); i++) {
-        if (strcmp(problems[i].task, task) == 0) {
-            return problems[i].problem;
+    for (size_t i = 0; i < SW_LEN(problem_tasks); i++) {
+        for (int k = 0; k < N_PROBLEMS; k++) {
+            if (strcmp(problem_tasks[i][k], task) == 0) {
+                *out_problem = k;
+                return problem_tasks[i];
+            }
         }
     }
     return NULL;
 }
 
-/* The task that a class with a head for "classify" is for. */
+/* Images of families that know no other problem need none said. */
+static const char *problem_of(const struct sw_model_ops *ops, const char *task)
+{
+    int problem = 0;
+    return tasks_beside(task, &problem) && !ops->is_of_classes ? problems[problem] : NULL;
+}
+
+/* The task, one of those, that a class with a head for the first of them is for. */
 static sw_status read_problem(const struct sw_json_doc *doc, const struct sw_json *config,
-                              int64_t labels, const char **out)
+                              int64_t labels, const char *const *tasks, const char **out)
 {
     const char *problem = NULL;
     SW_TRY(sw_json_get_str(doc, config, "problem_type", NULL, &problem));
-    *out = labels == 1 ? "regression" : "classify";
-    for (size_t i = 0; problem && i < SW_LEN(problems); i++) {
-        if (strcmp(problems[i].problem, problem) == 0) {
-            *out = problems[i].task;
+    *out = tasks[labels == 1 ? NUMBERS : ONE_OF_SEVERAL];
+    for (int i = 0; problem && i < N_PROBLEMS; i++) {
+        if (strcmp(problems[i], problem) == 0) {
+            *out = tasks[i];
             return SW_OK;
         }
     }
@@ -250,7 +263,9 @@ static sw_status read_problem(const struct sw_json_doc *doc, const struct sw_jso
 /* A task's head in the words of the classes. */
 static const char *class_task(const struct sw_task *task)
 {
-    return problem_of(task->head) ? "classify" : task->head;
+    int problem = 0;
+    const char *const *tasks = tasks_beside(task->head, &problem);
+    return tasks ? tasks[0] : task->head;
 }
 
 static const struct sw_model_class *class_with(const struct sw_model_ops *ops, const char *task)
@@ -261,6 +276,12 @@ static const struct sw_model_class *class_with(const struct sw_model_ops *ops, c
         }
     }
     return NULL;
+}
+
+static bool has_head(const struct sw_model_ops *ops, const struct sw_task *task)
+{
+    const bool told = !ops->is_of_classes || strcmp(task->head, class_task(task)) == 0;
+    return told && class_with(ops, class_task(task));
 }
 
 static sw_status fail_task(const struct sw_json_doc *doc, const struct sw_model_ops *ops,
@@ -275,7 +296,7 @@ static sw_status fail_task(const struct sw_json_doc *doc, const struct sw_model_
         return st;
     }
     for (int i = 0; sw_task_at(i); i++) {
-        if (class_with(ops, class_task(sw_task_at(i)))) {
+        if (has_head(ops, sw_task_at(i))) {
             sw_str_printf(&has, "%s%s", has.len ? ", " : "", sw_task_at(i)->name);
         }
     }
@@ -312,7 +333,9 @@ static sw_status find_class(const struct sw_json_doc *doc, const struct sw_json 
 static sw_status find_labels(const struct sw_json_doc *doc, const struct sw_json *config,
                              const struct sw_model_options *options, struct sw_model *model)
 {
-    const bool numbers = strcmp(model->task->head, "regression") == 0;
+    int problem = N_PROBLEMS;
+    const bool told = tasks_beside(model->task->head, &problem) != NULL;
+    const bool numbers = told && problem == NUMBERS;
     const bool said = sw_json_get(config, "num_labels") || sw_json_get(config, "id2label");
     SW_TRY(sw_model_read_labels(doc, config, &model->labels));
     if (options && options->labels > 0) {
@@ -320,12 +343,13 @@ static sw_status find_labels(const struct sw_json_doc *doc, const struct sw_json
     } else if (numbers && !said && model->is_other_class) {
         model->labels = 1;
     }
-    if (model->labels == 1 && strcmp(model->task->head, "classify") == 0) {
+    if (model->labels == 1 && told && problem == ONE_OF_SEVERAL) {
         const bool asked = options && options->labels > 0;
         return SW_FAIL(SW_E_CONFIG,
-                       "%s: one class %s; wanted two or more to tell apart (one number for a text "
-                       "is the task \"regression\")",
-                       sw_json_name(doc), asked ? "is asked for" : "in it");
+                       "%s: one class %s; wanted two or more to tell apart (one number is the task "
+                       "\"%s\")",
+                       sw_json_name(doc), asked ? "is asked for" : "in it",
+                       tasks_beside(model->task->head, &problem)[NUMBERS]);
     }
     return SW_OK;
 }
@@ -338,19 +362,20 @@ sw_status sw_model_read_task(const struct sw_model_ops *ops, struct sw_json_doc 
     int64_t labels = 0;
     SW_TRY(find_class(doc, config, ops, &own));
     const char *asked = own->task;
+    int problem = 0;
+    const char *const *tasks = tasks_beside(own->task, &problem);
     if (options && options->task) {
         asked = options->task;
-    } else if (strcmp(own->task, "classify") == 0) {
+    } else if (tasks && !ops->is_of_classes) {
         SW_TRY(sw_model_read_labels(doc, config, &labels));
         labels = options && options->labels > 0 ? options->labels : labels;
-        SW_TRY(read_problem(doc, config, labels, &asked));
+        SW_TRY(read_problem(doc, config, labels, tasks, &asked));
     }
     model->task = sw_task_of(asked);
-    const struct sw_model_class *wanted =
-        model->task ? class_with(ops, class_task(model->task)) : NULL;
-    if (!wanted) {
+    if (!model->task || !has_head(ops, model->task)) {
         return fail_task(doc, ops, asked);
     }
+    const struct sw_model_class *wanted = class_with(ops, class_task(model->task));
     model->is_other_class = strcmp(wanted->task, own->task) != 0;
     model->class_name = model->is_other_class ? wanted->name : own->name;
     return find_labels(doc, config, options, model);
@@ -406,7 +431,7 @@ sw_status sw_model_put_task(const struct sw_model *model, const char *const *lab
                             struct sw_json_doc *doc)
 {
     struct sw_json *root = (struct sw_json *)(uintptr_t)sw_json_root(doc);
-    const char *problem = problem_of(model->task->head);
+    const char *problem = problem_of(model->ops, model->task->head);
     const bool labelled = problem || strcmp(model->task->head, "tokens") == 0;
     const struct sw_json *said = sw_json_get(root, "id2label");
     struct sw_json *list = sw_json_put(doc, root, "architectures", SW_JSON_ARRAY);

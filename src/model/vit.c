@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ViT (Dosovitskiy et al. 2020): patches of an image as tokens behind one that is learned, norms
-// before each branch; classes are told from that token.
+// before each branch; classes, or numbers, are told from that token.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -217,23 +217,6 @@ static sw_status read_image(struct sw_json_doc *doc, const struct sw_json *confi
     return SW_OK;
 }
 
-/* Of an image one of several classes is told. */
-static sw_status check_classes(struct sw_json_doc *doc, const struct sw_json *config,
-                               const struct sw_model *model)
-{
-    static const char built[] = "single_label_classification";
-    const char *problem = NULL;
-    SW_TRY(sw_json_get_str(doc, config, "problem_type", built, &problem));
-    if (strcmp(problem, built) != 0 || model->labels < 2) {
-        return SW_FAIL(
-            SW_E_UNSUP,
-            "%s: problem_type \"%s\", labels: %lld: not built in this version for images "
-            "(it has: %s, of two classes or more)",
-            sw_json_name(doc), problem, (long long)model->labels, built);
-    }
-    return SW_OK;
-}
-
 static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
                       const struct sw_model_options *options, struct vit *m)
 {
@@ -254,8 +237,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     const double width = (double)model->width;
     SW_TRY(sw_model_check_parameters(doc, model, width * (4 * width + 2 * (double)m->inner),
                                      m->inner));
-    SW_TRY(sw_model_read_task(model->ops, doc, config, options, model));
-    return check_classes(doc, config, model);
+    return sw_model_read_task(model->ops, doc, config, options, model);
 }
 
 static void close(struct sw_model *model)

@@ -42,6 +42,7 @@ static const struct sw_task_input answer_inputs[] = {
     IDS, MASK, TYPES, POSITIONS, LABEL_ROW("start_positions"), LABEL_ROW("end_positions")};
 static const struct sw_task_input trunk_inputs[] = {IDS, MASK, TYPES, POSITIONS};
 static const struct sw_task_input image_inputs[] = {PIXELS, LABEL_ROW("labels")};
+static const struct sw_task_input image_number_inputs[] = {PIXELS, NUMBERS};
 
 /* ---- losses ---- */
 
@@ -97,6 +98,10 @@ static const struct sw_task tasks[] = {
      (int)SW_LEN(trunk_inputs), NULL, 0, NULL, 0},
     {"images", "one of several classes for an image", "images", SW_ROWS_IMAGES,
      ROW(image_inputs, class_of, of_classes)},
+    {"images-multi-label", "any of several classes for an image", "images-multi-label",
+     SW_ROWS_IMAGES, ROW(image_number_inputs, bits_of, of_bits)},
+    {"images-regression", "numbers for an image", "images-regression", SW_ROWS_IMAGES,
+     ROW(image_number_inputs, squares_of, of_numbers)},
 };
 
 const struct sw_task *sw_task_at(int i)

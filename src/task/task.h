@@ -97,7 +97,7 @@ enum sw_row_kind {
     SW_ROWS_LABELS,  /* one or two texts with a class, classes or numbers */
     SW_ROWS_WORDS,   /* words with a class each */
     SW_ROWS_ANSWERS, /* a question and a window of a context */
-    SW_ROWS_IMAGES,  /* an image with a class */
+    SW_ROWS_IMAGES,  /* an image with a class, classes or a number */
     SW_ROWS_NONE     /* there are none: nothing is lost */
 };
 

@@ -554,6 +554,46 @@ static void images_are_scaled_bytes(void **state)
     assert_non_null(strstr(sw_error_message(), "images of 3 x 224 x 32"));
 }
 
+/* The byte beside an image as bits of its classes, and as a number. */
+static void images_may_have_bits_or_a_number(void **state)
+{
+    (void)state;
+    enum { RECORD = 3 * 32 * 32 + 1 };
+    static const struct {
+        const char *name;
+        int64_t n_labels;
+        float want[6];
+    } rows[] = {{"images-multi-label", 3, {0, 1, 0, 0, 0, 1}}, {"images-regression", 1, {1, 2}}};
+    static unsigned char file[2 * RECORD];
+    file[0] = 1;
+    file[RECORD] = 2;
+    const char *path = sw_test_write(0, "scores.bin", file, sizeof file);
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        float labels[6];
+        struct sw_dataset *d;
+        struct sw_task_data task = {.name = rows[i].name,
+                                    .n_labels = rows[i].n_labels,
+                                    .channels = 3,
+                                    .height = 32,
+                                    .width = 32};
+        const struct sw_dataset_options options = {.files = &path,
+                                                   .n_files = 1,
+                                                   .val_files = &path,
+                                                   .n_val_files = 1,
+                                                   .seq_len = 1,
+                                                   .task = &task};
+        const struct sw_row_input input = {"labels", labels};
+        assert_int_equal(sw_dataset_open(&options, &d), SW_OK);
+        fetch(d, 0, 2, &input, 1);
+        assert_memory_equal(labels, rows[i].want, (size_t)(2 * rows[i].n_labels) * sizeof *labels);
+        sw_dataset_close(d);
+        task.n_labels = 2;
+        assert_int_equal(sw_dataset_open(&options, &d), i == 0 ? SW_E_FORMAT : SW_E_CONFIG);
+        assert_non_null(
+            strstr(sw_error_message(), i == 0 ? "image 1 has the label 2" : "head has 2 numbers"));
+    }
+}
+
 static void classes_are_found_in_the_data(void **state)
 {
     (void)state;
@@ -659,6 +699,7 @@ int main(void)
         cmocka_unit_test(masked_rows_differ_by_sample_alone),
         cmocka_unit_test(spans_put_back_are_the_text),
         cmocka_unit_test(images_are_scaled_bytes),
+        cmocka_unit_test(images_may_have_bits_or_a_number),
         cmocka_unit_test(classes_are_found_in_the_data),
         cmocka_unit_test(lack_of_memory_is_said),
     };
