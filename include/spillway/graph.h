@@ -41,10 +41,17 @@ enum sw_act {
     SW_ACT_COUNT
 };
 
-enum sw_init_kind { SW_INIT_ZERO, SW_INIT_ONE, SW_INIT_NORMAL, SW_INIT_UNIFORM };
+enum sw_init_kind {
+    SW_INIT_ZERO,
+    SW_INIT_ONE,
+    SW_INIT_NORMAL,
+    SW_INIT_UNIFORM,
+    SW_INIT_SINES /* positions of Vaswani et al. 2017: columns are sine and cosine in turn */
+};
 struct sw_init {
     enum sw_init_kind kind;
-    double std; /* NORMAL: mean 0; UNIFORM: half the width of the interval around 0 */
+    /* NORMAL: mean 0; UNIFORM: half the width of the interval around 0; SINES: number of columns */
+    double std;
 };
 
 /* The first failure while building, or SW_OK. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights: initial values, reading a Hugging Face folder, decoded fp32 masters by name, export. All
 // of it goes through one scratch buffer of fixed size: no copy of a tensor is ever made.
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -268,6 +269,15 @@ struct fill {
 
 enum { FILL_RUN = 1024 }; /* elements that a thread draws at a time */
 
+/* Row p, column j: the sine or cosine of p / 10000^(2 (j/2) / columns). */
+static float sine(uint64_t columns, uint64_t i)
+{
+    const uint64_t j = i % columns;
+    const double power = (double)(j / 2 * 2) / (double)columns;
+    const double angle = (double)(i / columns) / pow(10000, power);
+    return (float)(j % 2 == 0 ? sin(angle) : cos(angle));
+}
+
 static float initial(const struct fill *f, uint64_t i)
 {
     switch (f->init->kind) {
@@ -276,6 +286,8 @@ static float initial(const struct fill *f, uint64_t i)
     case SW_INIT_UNIFORM: /* 53 bits of [0, 1), spread over [-std, std) */
         return (float)(f->init->std *
                        (0x1p-52 * (double)(sw_philox_u64(f->seed, f->stream, i) >> 11) - 1));
+    case SW_INIT_SINES:
+        return sine((uint64_t)f->init->std, i);
     case SW_INIT_ONE:
         return 1;
     case SW_INIT_ZERO:

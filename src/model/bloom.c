@@ -6,7 +6,6 @@
 static sw_status refuse(struct sw_json_doc *doc, const struct sw_json *config, int64_t width)
 {
     int64_t slices = 1, other = width;
-    SW_TRY(sw_model_only(doc, config, "apply_residual_connection_post_layernorm", false));
     SW_TRY(sw_json_get_i64(doc, config, "pretraining_tp", 1, &slices));
     if (slices > 1) { /* transformers' products in slices leave biases out */
         SW_TRY(sw_model_only(doc, config, "slow_but_exact", false));
@@ -23,11 +22,14 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
                       struct sw_decoder *decoder)
 {
     struct sw_decoder_spec *s = &decoder->spec;
+    bool on = false;
     SW_TRY(refuse(doc, config, decoder->super.width));
     SW_TRY(sw_model_read_amount(doc, config, "layer_norm_epsilon", 1e-5, &s->eps));
     SW_TRY(sw_model_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
     SW_TRY(sw_model_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
     SW_TRY(sw_model_read_dropout(doc, config, "hidden_dropout", 0, &s->hidden_dropout));
+    SW_TRY(sw_json_get_bool(doc, config, "apply_residual_connection_post_layernorm", false, &on));
+    s->branches = on ? SW_BRANCHES_ON_NORM : SW_BRANCHES_IN_TURN;
     decoder->super.is_endless = true;
     s->act = SW_ACT_GELU_TANH;
     s->positions = SW_POSITION_ALIBI;

@@ -307,10 +307,6 @@ static sw_status read_distances(struct sw_json_doc *doc, const struct sw_json *c
     d->with_keys = relative && has_word(terms, "c2p");
     d->with_queries = relative && has_word(terms, "p2c");
     d->is_normed = has_word(sw_json_get(config, "norm_rel_ebd"), "layer_norm");
-    if (has_word(terms, "p2p")) {
-        return SW_FAIL(SW_E_UNSUP, "%s: pos_att_type p2p is not built in this version",
-                       sw_json_name(doc));
-    }
     if (d->span > INT32_MAX / 4 || d->places > INT32_MAX || d->buckets == 1 || d->buckets == 2 ||
         (d->buckets > 0 && d->places - 1 <= d->buckets / 2)) {
         return SW_FAIL(

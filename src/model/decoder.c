@@ -11,6 +11,7 @@ struct build {
     sw_graph *g;
     const struct sw_forward_spec *spec;
     sw_value mask, positions, position, segments, table, slopes;
+    sw_value ones, zeros; /* weight and bias of plain norms */
     int64_t layer;
     char name[224];
 };
@@ -47,6 +48,9 @@ static void push_part(struct build *b, const char *suffix, const char *otherwise
 static sw_value norm(struct build *b, const char *name, sw_value x, int64_t width)
 {
     const struct sw_decoder_spec *s = &b->m->spec;
+    if (s->plain_norms) {
+        return sw_layer_norm(b->g, x, b->ones, b->zeros, s->eps);
+    }
     return s->norm == SW_NORM_LAYER
                ? sw_nn_layer_norm(b->g, name, x, width, s->eps)
                : sw_nn_rms_norm(b->g, name, x, width, s->eps, s->norm == SW_NORM_RMS_ONE_PLUS);
@@ -231,9 +235,11 @@ static sw_value layer(struct build *b, sw_value h)
         const sw_value f = sw_dropout(b->g, mlp_branch(b, y), s->hidden_dropout);
         return sw_add(b->g, h, sw_add(b->g, a, f));
     }
-    h = norm_behind(b, n->attention_norm, sw_add(b->g, h, a));
-    const sw_value f = mlp_branch(b, norm_before(b, n->mlp_norm, h));
-    h = sw_add(b->g, h, sw_dropout(b->g, f, s->hidden_dropout));
+    const bool on_norm = s->branches == SW_BRANCHES_ON_NORM;
+    h = norm_behind(b, n->attention_norm, sw_add(b->g, on_norm ? x : h, a));
+    const sw_value y = norm_before(b, n->mlp_norm, h);
+    const sw_value f = mlp_branch(b, y);
+    h = sw_add(b->g, on_norm ? y : h, sw_dropout(b->g, f, s->hidden_dropout));
     return norm_behind(b, n->mlp_norm, h);
 }
 
@@ -277,6 +283,24 @@ static sw_value input(const struct build *b, const char *name, bool wanted)
     return wanted ? sw_model_input(b->g, &b->m->super, b->spec, name) : SW_NO_VALUE;
 }
 
+/* [C], each the number: what norms without parameters are multiplied with, and have added. */
+static sw_value repeated(struct build *b, const char *name, float number)
+{
+    const int64_t width = b->m->super.width;
+    const enum sw_dtype dtype = sw_graph_dtype(b->g);
+    char *values = sw_alloc("model", (size_t)width * sw_dtype_bytes(dtype));
+    if (!values) {
+        sw_graph_fail(b->g, SW_E_NOMEM, "out of host memory for the model");
+        return SW_NO_VALUE;
+    }
+    for (int64_t i = 0; i < width; i++) {
+        sw_convert(dtype, values + (size_t)i * sw_dtype_bytes(dtype), SW_F32, &number, 1);
+    }
+    const sw_value out = sw_constant(b->g, name, dtype, SW_SHAPE(width), values);
+    sw_free(values);
+    return out;
+}
+
 static void open_inputs(struct build *b, sw_value *ids)
 {
     const struct sw_forward_spec *spec = b->spec;
@@ -292,6 +316,10 @@ static void open_inputs(struct build *b, sw_value *ids)
                                      sw_max_i64(spec->tokens, spec->cache_tokens))
                    : SW_NO_VALUE;
     b->slopes = kind == SW_POSITION_ALIBI ? sw_alibi_slopes(b->g, b->m->spec.heads) : SW_NO_VALUE;
+    if (b->m->spec.plain_norms) {
+        b->ones = repeated(b, "norm.ones", 1);
+        b->zeros = repeated(b, "norm.zeros", 0);
+    }
 }
 
 static sw_value layers(struct build *b, sw_value h)

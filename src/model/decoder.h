@@ -21,9 +21,10 @@ enum sw_position_kind {
 
 /* How attention and MLP stand in a layer. */
 enum sw_branches {
-    SW_BRANCHES_IN_TURN,  /* each reads h behind its norm, and is added to h */
-    SW_BRANCHES_PARALLEL, /* both read the same h, and both are added to it */
-    SW_BRANCHES_POST_NORM /* in turn; the norms come behind the sums */
+    SW_BRANCHES_IN_TURN,   /* each reads h behind its norm, and is added to h */
+    SW_BRANCHES_PARALLEL,  /* both read the same h, and both are added to it */
+    SW_BRANCHES_POST_NORM, /* in turn; the norms come behind the sums */
+    SW_BRANCHES_ON_NORM    /* in turn; each is added to what it read, which is behind the norm */
 };
 
 /* How a file holds the weights that make queries, keys and values. */
@@ -36,9 +37,11 @@ enum sw_qkv_layout {
 /* Angles of rotary positions (Su et al. 2021) and how they are stretched for longer texts. */
 enum sw_rotary_kind {
     SW_ROTARY_DEFAULT,
-    SW_ROTARY_LINEAR, /* all frequencies over `factor` (Chen et al. 2023) */
-    SW_ROTARY_LLAMA3, /* long waves over `factor`, short ones kept, a ramp between them */
-    SW_ROTARY_YARN    /* the same by the number of turns, and larger scores (Peng et al. 2023) */
+    SW_ROTARY_LINEAR,  /* all frequencies over `factor` (Chen et al. 2023) */
+    SW_ROTARY_LLAMA3,  /* long waves over `factor`, short ones kept, a ramp between them */
+    SW_ROTARY_YARN,    /* the same by the number of turns, and larger scores (Peng et al. 2023) */
+    SW_ROTARY_DYNAMIC, /* a larger theta for rows of more than max_tokens, by their length */
+    SW_ROTARY_LONGROPE /* each frequency over a factor of its own (Ding et al. 2024) */
 };
 
 struct sw_rotary_spec {
@@ -47,17 +50,22 @@ struct sw_rotary_spec {
     bool is_odd;      /* frequencies are those of one column less */
     bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + width/2) */
     double theta, factor;
-    double original_tokens;      /* LLAMA3, YARN: of the text that it was trained on */
+    double original_tokens;      /* LLAMA3, YARN, LONGROPE: of the text that it was trained on */
+    double max_tokens;           /* DYNAMIC */
     double low, high;            /* LLAMA3: low_freq_factor, high_freq_factor */
     double beta_fast, beta_slow; /* YARN: turns from which on a wave is kept, is stretched */
     bool keeps_fractions;        /* YARN: bounds of the ramp are not rounded ("truncate": false) */
-    double attention_factor;     /* YARN: of cosines and sines; 0 = by `factor` */
+    double attention_factor;     /* YARN, LONGROPE: of cosines and sines; 0 = 1 */
+    /* LONGROPE: [width/2] factors of rows of up to original_tokens, and as many of longer ones;
+     * owned by the model. */
+    const float *factors;
 };
 
 /* What is computed. All zeros is LayerNorm, learned positions, separate weights without biases. */
 struct sw_decoder_spec {
     int64_t heads, kv_heads, head_width, inner;
     enum sw_norm_kind norm;
+    bool plain_norms; /* LAYER: without weight and bias */
     double eps;
     enum sw_position_kind positions;
     /* LEARNED: rows of the table before the first position's; above 0, positions count the tokens
@@ -197,8 +205,8 @@ sw_status sw_qwen_read_windows(struct sw_json_doc *doc, const struct sw_json *co
 
 /* ---- rotary positions ---- */
 
-/* width/2 angular frequencies, in fp32 as transformers computes them. */
-void sw_rotary_frequencies(const struct sw_rotary_spec *spec, float *out);
+/* width/2 angular frequencies of rows of so many tokens, in fp32 as transformers computes them. */
+void sw_rotary_frequencies(const struct sw_rotary_spec *spec, int64_t tokens, float *out);
 /* The table of sw_rotary for positions 0 .. rows - 1: [rows, width], cosines, then sines. */
 sw_value sw_rotary_table(sw_graph *g, const struct sw_rotary_spec *spec, int64_t rows);
 /* [heads] slopes of ALiBi (Press et al. 2021), for any number of heads. */

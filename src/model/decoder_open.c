@@ -128,6 +128,7 @@ void sw_decoder_close(struct sw_model *model)
 {
     struct sw_decoder *m = SW_CONTAINER(model, struct sw_decoder, super);
     sw_free((void *)(uintptr_t)m->spec.is_windowed);
+    sw_free((void *)(uintptr_t)m->spec.rotary.factors);
     sw_free(m);
 }
 
@@ -185,12 +186,9 @@ static sw_status read_kind(struct sw_json_doc *doc, const struct sw_json *rope,
     static const struct {
         const char *name;
         enum sw_rotary_kind kind;
-    } kinds[] = {
-        {"default", SW_ROTARY_DEFAULT},
-        {"dynamic", SW_ROTARY_DEFAULT}, /* differs beyond the context only: refused there */
-        {"linear", SW_ROTARY_LINEAR},
-        {"llama3", SW_ROTARY_LLAMA3},
-        {"yarn", SW_ROTARY_YARN}};
+    } kinds[] = {{"default", SW_ROTARY_DEFAULT}, {"dynamic", SW_ROTARY_DYNAMIC},
+                 {"linear", SW_ROTARY_LINEAR},   {"llama3", SW_ROTARY_LLAMA3},
+                 {"yarn", SW_ROTARY_YARN},       {"longrope", SW_ROTARY_LONGROPE}};
     const char *old = NULL, *name = NULL;
     SW_TRY(sw_json_get_str(doc, rope, "type", "default", &old));
     SW_TRY(sw_json_get_str(doc, rope, "rope_type", old, &name));
@@ -201,8 +199,8 @@ static sw_status read_kind(struct sw_json_doc *doc, const struct sw_json *rope,
         }
     }
     return SW_FAIL(SW_E_UNSUP,
-                   "%s: rope_type \"%s\" is not built in this version (it has: default, linear, "
-                   "llama3, yarn, and dynamic within the context)",
+                   "%s: rope_type \"%s\" is not built in this version (it has: default, dynamic, "
+                   "linear, llama3, yarn, longrope)",
                    sw_json_name(doc), name);
 }
 
@@ -233,6 +231,42 @@ static sw_status read_yarn(struct sw_json_doc *doc, const struct sw_json *rope,
     return sw_model_read_amount(doc, rope, "attention_factor", otherwise, &r->attention_factor);
 }
 
+/* A factor for each frequency. */
+static sw_status read_factors(const struct sw_json_doc *doc, const struct sw_json *rope,
+                              const char *key, int64_t n, float *out)
+{
+    const struct sw_json *list = sw_json_get(rope, key);
+    if (!list || list->type != SW_JSON_ARRAY || list->n_children != n) {
+        return SW_FAIL(SW_E_FORMAT, "%s: %s of the rotary scaling: wanted a list of %lld numbers",
+                       sw_json_name(doc), key, (long long)n);
+    }
+    for (const struct sw_json *i = list->first; i; i = i->next) {
+        const bool is_number = i->type == SW_JSON_INT || i->type == SW_JSON_FLOAT;
+        if (!is_number || !(i->number > 0)) {
+            return SW_FAIL(SW_E_FORMAT, "%s:%d:%d: %s: wanted numbers above 0", sw_json_name(doc),
+                           i->line, i->column, key);
+        }
+        *out++ = (float)i->number;
+    }
+    return SW_OK;
+}
+
+static sw_status read_longrope(struct sw_json_doc *doc, const struct sw_json *rope,
+                               struct sw_decoder *m)
+{
+    struct sw_rotary_spec *r = &m->spec.rotary;
+    const int64_t n = r->width / 2;
+    float *factors = sw_alloc("model", (size_t)(2 * n) * sizeof *factors);
+    SW_TRY_ALLOC(factors, "factors of the rotary scaling");
+    r->factors = factors;
+    SW_TRY(read_factors(doc, rope, "short_factor", n, factors));
+    SW_TRY(read_factors(doc, rope, "long_factor", n, factors + n));
+    const double factor =
+        r->factor > 0 ? r->factor : (double)m->super.max_tokens / r->original_tokens;
+    const double otherwise = factor > 1 ? sqrt(1 + log(factor) / log(r->original_tokens)) : 1;
+    return sw_model_read_amount(doc, rope, "attention_factor", otherwise, &r->attention_factor);
+}
+
 static sw_status read_scaling(struct sw_json_doc *doc, const struct sw_json *rope,
                               const struct sw_json *config, struct sw_decoder *m)
 {
@@ -245,7 +279,10 @@ static sw_status read_scaling(struct sw_json_doc *doc, const struct sw_json *rop
     SW_TRY(sw_model_read_amount(doc, rope, "factor", 0, &r->factor));
     SW_TRY(sw_model_read_amount(doc, rope, "low_freq_factor", 1, &r->low));
     SW_TRY(sw_model_read_amount(doc, rope, "high_freq_factor", 4, &r->high));
-    const bool scales = r->kind == SW_ROTARY_LINEAR || r->kind == SW_ROTARY_LLAMA3;
+    r->max_tokens = (double)m->super.max_tokens;
+    m->super.is_endless = r->kind == SW_ROTARY_DYNAMIC;
+    const bool scales =
+        r->kind == SW_ROTARY_LINEAR || r->kind == SW_ROTARY_LLAMA3 || r->kind == SW_ROTARY_DYNAMIC;
     if (scales && !(r->factor > 0)) {
         return SW_FAIL(SW_E_FORMAT, "%s: factor of the rotary scaling is %g; wanted more than 0",
                        sw_json_name(doc), r->factor);
@@ -255,11 +292,14 @@ static sw_status read_scaling(struct sw_json_doc *doc, const struct sw_json *rop
                        "%s: low_freq_factor %g, high_freq_factor %g; wanted 0 < low < high",
                        sw_json_name(doc), r->low, r->high);
     }
-    if (r->kind == SW_ROTARY_YARN && !(r->original_tokens > 0)) {
+    if (r->kind != SW_ROTARY_YARN && r->kind != SW_ROTARY_LONGROPE) {
+        return SW_OK;
+    }
+    if (!(r->original_tokens > 0)) {
         return SW_FAIL(SW_E_FORMAT, "%s: original_max_position_embeddings is 0; wanted more",
                        sw_json_name(doc));
     }
-    return r->kind == SW_ROTARY_YARN ? read_yarn(doc, rope, m) : SW_OK;
+    return r->kind == SW_ROTARY_YARN ? read_yarn(doc, rope, m) : read_longrope(doc, rope, m);
 }
 
 /* rope_scaling, which goes before what transformers 5 writes: *out NULL where neither says

@@ -6,7 +6,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
                       struct sw_encoder *encoder)
 {
     struct sw_encoder_spec *s = &encoder->spec;
-    SW_TRY(sw_model_only(doc, config, "sinusoidal_pos_embds", false));
+    SW_TRY(sw_json_get_bool(doc, config, "sinusoidal_pos_embds", false, &s->begins_with_sines));
     SW_TRY(sw_model_read_act(doc, config, "activation", "gelu", &s->act));
     SW_TRY(sw_model_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
     SW_TRY(sw_model_read_dropout(doc, config, "dropout", 0.1, &s->hidden_dropout));

@@ -75,6 +75,18 @@ static sw_value table_of(struct build *b, const char *suffix, int64_t rows)
     return sw_nn_table(b->g, in_trunk(b, suffix), rows, b->m->super.width, b->m->spec.init_range);
 }
 
+static sw_value table_of_positions(struct build *b, int64_t rows)
+{
+    const struct sw_model *m = &b->m->super;
+    char name[240];
+    if (!b->m->spec.begins_with_sines) {
+        return table_of(b, b->m->names.positions, rows);
+    }
+    snprintf(name, sizeof name, "%s.weight", in_trunk(b, b->m->names.positions));
+    return sw_param(b->g, name, SW_SHAPE(rows, m->width),
+                    (struct sw_init){SW_INIT_SINES, (double)m->width});
+}
+
 static sw_value embed(struct build *b, sw_value table, sw_value ids)
 {
     const struct sw_encoder_spec *s = &b->m->spec;
@@ -86,7 +98,7 @@ static sw_value embed(struct build *b, sw_value table, sw_value ids)
         h = sw_add(b->g, h, sw_embedding(b->g, types, input(b, "token_type_ids"), -1));
     }
     const int64_t padding = s->counts_tokens ? s->padding_id : -1;
-    const sw_value positions = table_of(b, n->positions, m->max_tokens + padding + 1);
+    const sw_value positions = table_of_positions(b, m->max_tokens + padding + 1);
     h = sw_add(b->g, h, sw_embedding(b->g, positions, places(b, ids), padding));
     return drop(b, norm(b, in_trunk(b, n->embedding_norm), h), s->embedding_dropout);
 }

@@ -32,6 +32,7 @@ struct sw_encoder_spec {
     bool counts_tokens;
     int64_t padding_id; /* its embedding gets no gradient from the look-up; -1 = none */
     double init_range;
+    bool begins_with_sines; /* the table of positions; it is trained like any other */
     double embedding_dropout, attention_dropout, hidden_dropout;
     double pool_dropout;       /* before the pooling layer */
     double classifier_dropout; /* before the layer that tells classes of a text */

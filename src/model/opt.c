@@ -6,7 +6,6 @@
 static sw_status refuse(struct sw_json_doc *doc, const struct sw_json *config)
 {
     double layerdrop = 0;
-    SW_TRY(sw_model_only(doc, config, "layer_norm_elementwise_affine", true));
     SW_TRY(sw_json_get_f64(doc, config, "layerdrop", 0, &layerdrop));
     if (layerdrop != 0) {
         return SW_FAIL(SW_E_UNSUP, "%s: layerdrop %g is not built in this version",
@@ -16,16 +15,18 @@ static sw_status refuse(struct sw_json_doc *doc, const struct sw_json *config)
 }
 
 /* As the model of 350M has it: norms behind the sums, then none at the end, and a table of fewer
- * columns than the layers. */
+ * columns than the layers. Norms may be without weights. */
 static sw_status read_variant(struct sw_json_doc *doc, const struct sw_json *config,
                               struct sw_decoder *m)
 {
     static const struct sw_model_key projected = {"word_embed_proj_dim", NULL, 0};
-    bool before = true, removed = false;
+    bool before = true, removed = false, affine = true;
     SW_TRY(sw_json_get_bool(doc, config, "do_layer_norm_before", true, &before));
     SW_TRY(sw_json_get_bool(doc, config, "_remove_final_layer_norm", false, &removed));
     SW_TRY(sw_model_read_size(doc, config, &projected, m->super.width, &m->table_width));
     m->spec.branches = before ? SW_BRANCHES_IN_TURN : SW_BRANCHES_POST_NORM;
+    SW_TRY(sw_json_get_bool(doc, config, "layer_norm_elementwise_affine", true, &affine));
+    m->spec.plain_norms = !affine;
     m->names.final_norm = before && !removed ? m->names.final_norm : NULL;
     if (m->table_width != m->super.width) {
         m->names.project_in = "project_in";

@@ -43,14 +43,29 @@ static float llama3_frequency(const struct sw_rotary_spec *s, float f)
     return (1 - smooth) * f / (float)s->factor + smooth * f;
 }
 
-void sw_rotary_frequencies(const struct sw_rotary_spec *spec, float *out)
+/* Of rows of more than max_tokens all waves become longer; the shortest stays as it is. */
+static double dynamic_theta(const struct sw_rotary_spec *s, int64_t tokens)
 {
+    const double n = (double)columns(s);
+    if (!((double)tokens > s->max_tokens)) {
+        return s->theta;
+    }
+    const float longer = (float)s->factor * (float)tokens / (float)s->max_tokens;
+    const float grown = powf(longer - (float)(s->factor - 1), (float)(n / (n - 2)));
+    return (double)((float)s->theta * grown);
+}
+
+void sw_rotary_frequencies(const struct sw_rotary_spec *spec, int64_t tokens, float *out)
+{
+    const double theta =
+        spec->kind == SW_ROTARY_DYNAMIC ? dynamic_theta(spec, tokens) : spec->theta;
+    const bool is_long = (double)tokens > spec->original_tokens;
     for (int64_t i = 0; i < spec->width / 2; i++) {
-        const float power =
-            (float)pow(spec->theta, (double)((float)(2 * i) / (float)columns(spec)));
+        const float power = (float)pow(theta, (double)((float)(2 * i) / (float)columns(spec)));
         const float f = 1.0F / power;
         switch (spec->kind) {
         case SW_ROTARY_DEFAULT:
+        case SW_ROTARY_DYNAMIC:
             out[i] = f;
             break;
         case SW_ROTARY_LINEAR:
@@ -58,6 +73,9 @@ void sw_rotary_frequencies(const struct sw_rotary_spec *spec, float *out)
             break;
         case SW_ROTARY_LLAMA3:
             out[i] = llama3_frequency(spec, f);
+            break;
+        case SW_ROTARY_LONGROPE:
+            out[i] = 1.0F / (spec->factors[i + (is_long ? spec->width / 2 : 0)] * power);
             break;
         case SW_ROTARY_YARN: {
             const float kept = 1 - yarn_ramp(spec, i);
@@ -88,7 +106,7 @@ sw_value sw_rotary_table(sw_graph *g, const struct sw_rotary_spec *spec, int64_t
         goto done;
     }
     const float factor = spec->attention_factor > 0 ? (float)spec->attention_factor : 1;
-    sw_rotary_frequencies(spec, frequencies);
+    sw_rotary_frequencies(spec, rows, frequencies);
     if (!are_numbers(frequencies, half) || !isfinite(factor)) {
         sw_graph_fail(g, SW_E_FORMAT,
                       "rotary positions: theta %g, factor %g, attention_factor %g: the table would "

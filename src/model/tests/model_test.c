@@ -162,13 +162,13 @@ static void llama3_frequencies_are_the_published_ones(void **state)
     struct sw_rotary_spec spec = {.width = 128, .theta = 500000};
     float plain[64], scaled[64];
     (void)state;
-    sw_rotary_frequencies(&spec, plain);
+    sw_rotary_frequencies(&spec, 8, plain);
     spec.kind = SW_ROTARY_LLAMA3;
     spec.factor = 8;
     spec.low = 1;
     spec.high = 4;
     spec.original_tokens = 8192;
-    sw_rotary_frequencies(&spec, scaled);
+    sw_rotary_frequencies(&spec, 8, scaled);
     for (int i = 0; i < 29; i++) {
         assert_true(plain[i] == scaled[i]);
     }
@@ -186,14 +186,14 @@ static void linear_scaling_divides_and_yarn_lies_between(void **state)
     struct sw_rotary_spec spec = {.width = 64, .theta = 10000, .factor = 4};
     float plain[32], linear[32], yarn[32];
     (void)state;
-    sw_rotary_frequencies(&spec, plain);
+    sw_rotary_frequencies(&spec, 8, plain);
     spec.kind = SW_ROTARY_LINEAR;
-    sw_rotary_frequencies(&spec, linear);
+    sw_rotary_frequencies(&spec, 8, linear);
     spec.kind = SW_ROTARY_YARN;
     spec.original_tokens = 2048;
     spec.beta_fast = 32;
     spec.beta_slow = 1;
-    sw_rotary_frequencies(&spec, yarn);
+    sw_rotary_frequencies(&spec, 8, yarn);
     assert_true(yarn[0] == plain[0]); /* turns often: kept */
     assert_true(fabsf(yarn[31] / linear[31] - 1) < 1e-6F);
     for (int i = 0; i < 32; i++) {
@@ -214,7 +214,15 @@ static void what_changes_the_mathematics_is_refused_by_its_key(void **state)
         {"llama", "\"hidden_act\": \"prelu\"",
          "hidden_act \"prelu\" is not an activation this version knows (it has: gelu, ",
          SW_E_UNSUP},
-        {"llama", "\"rope_scaling\": {\"rope_type\": \"longrope\"}", "longrope", SW_E_UNSUP},
+        {"llama", "\"rope_scaling\": {\"rope_type\": \"ntk\"}", "rope_type \"ntk\"", SW_E_UNSUP},
+        {"llama",
+         "\"head_dim\": 4, \"rope_scaling\": {\"rope_type\": \"longrope\", \"short_factor\": [1]}",
+         "short_factor of the rotary scaling: wanted a list of 2 numbers", SW_E_FORMAT},
+        {"llama",
+         "\"head_dim\": 4, \"rope_scaling\": {\"rope_type\": \"longrope\", \"short_factor\": "
+         "[1, 2], \"long_factor\": [1, 0]}",
+         "long_factor: wanted numbers above 0", SW_E_FORMAT},
+        {"llama", "\"rope_scaling\": {\"rope_type\": \"dynamic\"}", "factor", SW_E_FORMAT},
         {"llama", "\"rope_scaling\": {\"type\": \"linear\"}", "factor", SW_E_FORMAT},
         {"llama", "\"rope_scaling\": 3", "rope_scaling", SW_E_FORMAT},
         {"llama", "\"rope_theta\": 0", "rope_theta", SW_E_FORMAT},
@@ -237,8 +245,6 @@ static void what_changes_the_mathematics_is_refused_by_its_key(void **state)
         {"gemma2", "\"num_hidden_layers\": 1, \"layer_types\": [\"chunked_attention\"]",
          "chunked_attention", SW_E_UNSUP},
         {"opt", "\"word_embed_proj_dim\": -1", "word_embed_proj_dim is -1", SW_E_FORMAT},
-        {"opt", "\"layer_norm_elementwise_affine\": false", "layer_norm_elementwise_affine",
-         SW_E_UNSUP},
         {"opt", "\"layerdrop\": 0.1", "layerdrop", SW_E_UNSUP},
         {"bloom", "\"pretraining_tp\": 2, \"slow_but_exact\": true", "slow_but_exact", SW_E_UNSUP},
         {"bloom", "\"hidden_size\": 64, \"n_embed\": 32", "n_embed 32", SW_E_FORMAT},
@@ -254,8 +260,6 @@ static void what_changes_the_mathematics_is_refused_by_its_key(void **state)
         {"vit", "\"num_labels\": 1, \"problem_type\": \"single_label_classification\"",
          "wanted two or more", SW_E_CONFIG},
         {"cifar_net", "\"arguments\": {\"side\": 15}", "side is 15", SW_E_FORMAT},
-        {"bloom", "\"apply_residual_connection_post_layernorm\": true",
-         "apply_residual_connection_post_layernorm", SW_E_UNSUP},
         {"phi", "\"num_key_value_heads\": -3", "num_key_value_heads is -3", SW_E_FORMAT},
         {"gpt_neox", "\"architectures\": [\"GPTNeoXForTokenClassification\"]",
          "GPTNeoXForTokenClassification", SW_E_UNSUP},
@@ -279,7 +283,6 @@ static void what_changes_the_mathematics_is_refused_by_its_key(void **state)
         {"roberta", "\"pad_token_id\": 5, \"max_position_embeddings\": 6",
          "max_position_embeddings 6", SW_E_FORMAT},
         {"roberta", "\"max_position_embeddings\": 2", "max_position_embeddings is 2", SW_E_FORMAT},
-        {"distilbert", "\"sinusoidal_pos_embds\": true", "sinusoidal_pos_embds", SW_E_UNSUP},
     };
     (void)state;
     for (size_t i = 0; i < SW_LEN(rows); i++) {
@@ -441,22 +444,63 @@ static void a_rotary_table_that_is_no_number_is_refused(void **state)
     assert_non_null(strstr(sw_error_message(), "attention_factor 1e+300"));
 }
 
-static void dynamic_scaling_is_the_default_within_the_context(void **state)
-{
-    sw_status st;
-    (void)state;
-    struct sw_model *model = open_text(
-        "{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}",
-        &st);
-    assert_int_equal(st, SW_OK);
-    const struct sw_decoder *m = SW_CONTAINER(model, struct sw_decoder, super);
-    assert_int_equal(m->spec.rotary.kind, SW_ROTARY_DEFAULT);
-    sw_model_close(model);
-}
-
 static const struct sw_decoder *decoder_of(const struct sw_model *model)
 {
     return SW_CONTAINER(model, struct sw_decoder, super);
+}
+
+static struct sw_model *open_rotary(const char *members)
+{
+    char text[512];
+    sw_status st;
+    snprintf(text, sizeof text, "{\"model_type\": \"llama\", %s}", members);
+    struct sw_model *model = open_text(text, &st);
+    assert_int_equal(st, SW_OK);
+    return model;
+}
+
+/* The numbers are those of transformers 5.23. */
+static void dynamic_scaling_is_the_default_within_the_context(void **state)
+{
+    static const int at[] = {0, 1, 15, 31};
+    static const double want[] = {1.0, 0.7237839698791504, 0.007836729288101196,
+                                  4.445071317604743e-05};
+    float within[32], plain[32], beyond[32];
+    (void)state;
+    struct sw_model *model =
+        open_rotary("\"head_dim\": 64, \"max_position_embeddings\": 2048, "
+                    "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}");
+    struct sw_rotary_spec spec = decoder_of(model)->spec.rotary;
+    assert_true(model->is_endless);
+    sw_rotary_frequencies(&spec, 2048, within);
+    sw_rotary_frequencies(&spec, 4096, beyond);
+    spec.kind = SW_ROTARY_DEFAULT;
+    sw_rotary_frequencies(&spec, 2048, plain);
+    assert_memory_equal(within, plain, sizeof plain);
+    for (size_t i = 0; i < SW_LEN(at); i++) {
+        assert_true(fabs((double)beyond[at[i]] / want[i] - 1) < 1e-6);
+    }
+    sw_model_close(model);
+}
+
+static void longrope_has_factors_of_short_and_of_long_rows(void **state)
+{
+    static const double want[2][2] = {{1.0, 0.006666666828095913}, {0.5, 0.0014285714132711291}};
+    (void)state;
+    struct sw_model *model = open_rotary(
+        "\"head_dim\": 4, \"max_position_embeddings\": 4096, \"rope_scaling\": {\"rope_type\": "
+        "\"longrope\", \"short_factor\": [1, 1.5], \"long_factor\": [2, 7], "
+        "\"original_max_position_embeddings\": 1024}");
+    const struct sw_rotary_spec *spec = &decoder_of(model)->spec.rotary;
+    for (int i = 0; i < 2; i++) {
+        float found[2];
+        sw_rotary_frequencies(spec, 1024 + i, found);
+        for (int k = 0; k < 2; k++) {
+            assert_true(fabs((double)found[k] / want[i][k] - 1) < 1e-6);
+        }
+    }
+    assert_true(fabs(spec->attention_factor - 1.0954451150103321) < 1e-12);
+    sw_model_close(model);
 }
 
 /* Where the key is absent it is the family's, null is none, and a negative one counts from the end:
@@ -518,6 +562,7 @@ int main(void)
         cmocka_unit_test(a_rotary_table_that_is_no_number_is_refused),
         cmocka_unit_test(documents_that_share_a_row_begin_anew_where_masks_are_counted),
         cmocka_unit_test(dynamic_scaling_is_the_default_within_the_context),
+        cmocka_unit_test(longrope_has_factors_of_short_and_of_long_rows),
         cmocka_unit_test(a_row_of_padding_is_what_pad_token_id_says),
         cmocka_unit_test(rotary_settings_that_are_said_twice_have_an_order),
         cmocka_unit_test(a_class_says_the_task_and_a_task_may_be_asked_for),
