@@ -131,7 +131,7 @@ sw_status sw_engine_fit_lora(struct sw_engine *e)
     if (e->model->tied && e->model->lm_head_name && !e->model->head_module &&
         (sw_lora_saves(spec, e->model->embedding_name) ||
          sw_lora_saves(spec, e->model->lm_head_name))) {
-        SW_TRY(sw_engine_untie(e));
+        SW_TRY(sw_engine_tie(e, false));
         e->lora->untied = true;
     }
     spec->head = e->model->head_module;

@@ -223,8 +223,9 @@ sw_status sw_engine_take_batch(struct sw_engine *e);
 sw_status sw_engine_open_source(struct sw_engine *e);
 void sw_engine_close_source(struct sw_engine *e);
 void sw_engine_close_weights(struct engine_source *source);
-/* Opens the model again, with two parameters for a tied pair. */
-sw_status sw_engine_untie(struct sw_engine *e);
+/* Opens the model again: its head and its embedding are one parameter, or two. What config.json
+ * says otherwise stays. */
+sw_status sw_engine_tie(struct sw_engine *e, bool tied);
 /* config.json of a folder, a file or a preset; *out_folder: it is a folder. */
 sw_status sw_engine_read_model(const struct sw_engine_options *o, struct sw_json_doc **out,
                                bool *out_folder);

@@ -30,12 +30,16 @@ static sw_status open_model(struct sw_engine *e)
     return sw_model_open(e->source.doc, &options, &e->model);
 }
 
-sw_status sw_engine_untie(struct sw_engine *e)
+sw_status sw_engine_tie(struct sw_engine *e, bool tied)
 {
     struct sw_json_doc *doc = e->source.doc;
-    return sw_json_put_bool(doc, sw_json_root(doc), "tie_word_embeddings", false)
-               ? open_model(e)
-               : SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
+    struct sw_json *root = sw_json_root(doc);
+    const char *scale_key = e->model->scale_key; /* which may follow from the tie otherwise */
+    if (!sw_json_put_bool(doc, root, "tie_word_embeddings", tied) ||
+        (scale_key && !sw_json_put_bool(doc, root, scale_key, e->model->scales_head))) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
+    }
+    return open_model(e);
 }
 
 /* Labels are smoothed over the classes of a cross entropy: other losses have none. */

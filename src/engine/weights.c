@@ -442,12 +442,16 @@ static sw_status read_alias(const struct sw_engine *e, const char *name,
 sw_status sw_engine_resolve_tie(struct sw_engine *e)
 {
     const struct sw_safetensor *head = NULL, *table = NULL;
-    if (!e->source.weights || !e->model->tied || !e->model->lm_head_name) {
+    const struct sw_model *m = e->model;
+    if (!e->source.weights || !m->lm_head_name || !(m->tied || m->ties_absent_head)) {
         return SW_OK;
     }
-    SW_TRY(read_alias(e, e->model->lm_head_name, &head));
-    SW_TRY(read_alias(e, e->model->embedding_name, &table));
-    return !head || !table || are_equal(head, table) ? SW_OK : sw_engine_untie(e);
+    SW_TRY(read_alias(e, m->lm_head_name, &head));
+    SW_TRY(read_alias(e, m->embedding_name, &table));
+    if (!m->tied) {
+        return head || !m->head_name ? SW_OK : sw_engine_tie(e, true);
+    }
+    return !head || !table || are_equal(head, table) ? SW_OK : sw_engine_tie(e, false);
 }
 
 static sw_status load_values(struct sw_engine *e, const struct engine_param *param,

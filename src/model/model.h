@@ -91,6 +91,9 @@ struct sw_model { /* base; first member of every family's own struct */
     int64_t vocab, max_tokens, width, layers, labels;
     int64_t channels, image_height, image_width;
     bool tied;               /* the LM head is the embedding table */
+    bool ties_absent_head;   /* an untied head that a folder does not have is the table */
+    const char *scale_key;   /* of config.json: the head reads what is scaled; NULL = never */
+    bool scales_head;        /* what that key says, or what its absence means */
     bool is_endless;         /* tokens are told by how far they are apart: max_tokens is no bound */
     int64_t pad_id;          /* -1 = none */
     int64_t eos_id;          /* -1 = none */

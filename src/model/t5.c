@@ -40,6 +40,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config, str
     static const struct sw_model_key head = {"d_kv", NULL, 64};
     static const struct sw_model_key buckets = {"relative_attention_num_buckets", NULL, 32};
     static const struct sw_model_key distance = {"relative_attention_max_distance", NULL, 128};
+    static const char scale_key[] = "scale_decoder_outputs";
     struct sw_seq2seq_spec *s = &m->spec;
     bool scaled = m->super.tied;
     double factor = 1;
@@ -56,7 +57,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config, str
     SW_TRY(sw_model_read_amount(doc, config, "layer_norm_epsilon", 1e-6, &s->eps));
     SW_TRY(sw_model_read_dropout(doc, config, "dropout_rate", 0.1, &s->dropout));
     SW_TRY(sw_model_read_amount(doc, config, "initializer_factor", 1, &factor));
-    SW_TRY(sw_json_get_bool(doc, config, "scale_decoder_outputs", scaled, &scaled));
+    SW_TRY(sw_json_get_bool(doc, config, scale_key, scaled, &scaled));
     if (s->buckets < 4 || s->distance <= s->buckets / 2) {
         return SW_FAIL(SW_E_FORMAT,
                        "%s: %s is %lld, %s %lld; wanted 4 or more, and more than half of it",
@@ -70,6 +71,9 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config, str
     m->super.is_endless = true;
     s->padding_id = -1;
     s->pre_norm = true;
+    m->super.ties_absent_head = true;
+    m->super.scale_key = scale_key;
+    m->super.scales_head = scaled;
     s->head_scale = scaled ? 1 / sqrt((double)m->super.width) : 1;
     set_stds(m, factor);
     return SW_OK;

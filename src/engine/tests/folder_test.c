@@ -123,11 +123,61 @@ static void recorded_models_come_out_as_they_went_in(void **state)
     }
 }
 
+/* ---- heads that config.json does not tell of ---- */
+
+static sw_engine *open_t5(const char *model)
+{
+    sw_engine *e = NULL;
+    const struct sw_engine_options options = {
+        .config_text = "{\"train_micro_batch_size_per_gpu\": 1}", .model = model, .seq_len = 4};
+    if (sw_initialize(&options, &e) < 0) {
+        fail_msg("%s: %s", model, sw_error_message());
+    }
+    return e;
+}
+
+static void write_t5(const char *file, bool tied)
+{
+    char text[512];
+    snprintf(
+        text, sizeof text,
+        "{\"model_type\": \"t5\", \"vocab_size\": 11, \"d_model\": 8, \"d_kv\": 4, \"d_ff\": 8, "
+        "\"num_layers\": 1, \"num_heads\": 2, \"tie_word_embeddings\": %s}",
+        tied ? "true" : "false");
+    assert_int_equal(sw_file_write_atomic(file, text, strlen(text)), SW_OK);
+}
+
+/* T5 1.0 has one table and a scale, 1.1 two and none. A folder with the tables of the one and the
+ * configuration of the other has as many tables as it has, and the scale that the configuration
+ * means: as transformers takes it. */
+static void tables_are_those_of_the_folder(void **state)
+{
+    char command[256], config[TEST_PATH_CAP], start[TEST_PATH_CAP];
+    (void)state;
+    test_join(config, out, "config.json");
+    test_join(start, out, "t5.json");
+    for (int tied = 0; tied < 2; tied++) {
+        snprintf(command, sizeof command, "rm -rf %s/*", out);
+        assert_int_equal(system(command), 0);
+        write_t5(start, tied);
+        sw_engine *e = open_t5(start);
+        assert_int_equal(sw_export(e, out, SW_DTYPE_COUNT), SW_OK);
+        assert_int_equal(e->model->scales_head, tied);
+        sw_close(e);
+        write_t5(config, !tied);
+        e = open_t5(out);
+        assert_int_equal(e->model->tied, tied);
+        assert_int_equal(e->model->scales_head, !tied);
+        sw_close(e);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(our_models_come_out_as_they_went_in),
         cmocka_unit_test(recorded_models_come_out_as_they_went_in),
+        cmocka_unit_test(tables_are_those_of_the_folder),
     };
     if (!mkdtemp(out)) {
         return 1;
