@@ -75,7 +75,7 @@ static void what_is_damaged_is_not_exported(void **state)
     damage(part);
     o.folder = in_folder("broken");
     assert_int_equal(sw_checkpoint_export(&o, stdout), SW_E_FORMAT);
-    assert_non_null(strstr(sw_error_message(), "part-00000.safetensors is damaged: xxh3"));
+    assert_non_null(strstr(sw_error_message(), "part-00000.safetensors is damaged: "));
     assert_int_equal(access(o.folder, F_OK), -1);
 }
 
