@@ -92,9 +92,10 @@ static sw_status hold_folder(struct job *job)
     return job->comm ? sw_comm_agree(job->comm, st, "holding --output") : st;
 }
 
+/* Atomically: what sets it may be a handler in any thread, or another rank's thread. */
 static bool asked_to_stop(const struct job *job)
 {
-    return job->options->stop && *job->options->stop;
+    return job->options->stop && __atomic_load_n(job->options->stop, __ATOMIC_RELAXED) != 0;
 }
 
 /* Before there is a step to finish and to save. */

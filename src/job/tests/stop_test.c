@@ -37,7 +37,8 @@ static ssize_t take(void *ctx, const char *text, size_t len)
 {
     struct lines *lines = ctx;
     sw_str_append(&lines->text, text, len);
-    lines->stop = strstr(sw_str_text(&lines->text), lines->word) != NULL;
+    const bool found = strstr(sw_str_text(&lines->text), lines->word) != NULL;
+    __atomic_store_n(&lines->stop, found, __ATOMIC_RELAXED); /* ranks that are threads read it */
     return (ssize_t)len;
 }
 
