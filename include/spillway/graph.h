@@ -50,8 +50,7 @@ enum sw_init_kind {
 };
 struct sw_init {
     enum sw_init_kind kind;
-    /* NORMAL: mean 0; UNIFORM: half the width of the interval around 0; SINES: number of columns */
-    double std;
+    double std; /* NORMAL: mean 0; UNIFORM: half the width of the interval around 0 */
 };
 
 /* The first failure while building, or SW_OK. */

@@ -119,7 +119,7 @@ static sw_status take_settings(const struct sw_json_doc *doc, const struct sw_js
 
 /* ---- what the classes differ by ---- */
 
-enum class { CLASS_GPT2, CLASS_ROBERTA, CLASS_QWEN2 };
+enum tokenizer_class { CLASS_GPT2, CLASS_ROBERTA, CLASS_QWEN2 };
 enum role { ROLE_BOS, ROLE_EOS, ROLE_UNK, ROLE_SEP, ROLE_CLS, ROLE_PAD, ROLE_MASK, N_ROLES };
 
 static const char end_of_text[] = "<|endoftext|>";
@@ -133,30 +133,33 @@ static const char *const role_keys[N_ROLES] = {"bos_token", "eos_token", "unk_to
                                                "cls_token", "pad_token", "mask_token"};
 
 /* "bart", "BartTokenizer" and "BartTokenizerFast" are one; what is none of these is GPT-2's. */
-static enum class class_of(const char *name) {
-    static const struct {const char * model; enum class class;}
-known[] = {{"roberta", CLASS_ROBERTA},
-           {"bart", CLASS_ROBERTA},
-           {"qwen2", CLASS_QWEN2},
-           {"qwen3", CLASS_QWEN2}};
-for (size_t i = 0; i < SW_LEN(known); ++i) {
-    const size_t n = strlen(known[i].model);
-    if (strncasecmp(name, known[i].model, n) == 0 &&
-        (name[n] == '\0' || strncmp(name + n, "Tokenizer", 9) == 0)) {
-        return known[i].class;
+static enum tokenizer_class class_of(const char *name)
+{
+    static const struct {
+        const char *model;
+        enum tokenizer_class kind;
+    } known[] = {{"roberta", CLASS_ROBERTA},
+                 {"bart", CLASS_ROBERTA},
+                 {"qwen2", CLASS_QWEN2},
+                 {"qwen3", CLASS_QWEN2}};
+    for (size_t i = 0; i < SW_LEN(known); ++i) {
+        const size_t n = strlen(known[i].model);
+        if (strncasecmp(name, known[i].model, n) == 0 &&
+            (name[n] == '\0' || strncmp(name + n, "Tokenizer", 9) == 0)) {
+            return known[i].kind;
+        }
     }
-}
-return CLASS_GPT2;
+    return CLASS_GPT2;
 }
 
 /* The ids of the class's special tokens, -1 where the vocabulary has none; they become special. */
-static sw_status add_special(const struct sw_json *settings, enum class class,
+static sw_status add_special(const struct sw_json *settings, enum tokenizer_class kind,
                              struct sw_pipeline *self, int32_t ids[N_ROLES])
 {
     const struct sw_added_token flags = {.special = true};
     for (int i = 0; i < N_ROLES; ++i) {
         const char *given = sw_tokenizer_role_text(settings, role_keys[i]);
-        const char *text = given ? given : usual_tokens[class][i];
+        const char *text = given ? given : usual_tokens[kind][i];
         const size_t n = text ? strlen(text) : 0;
         const int32_t added = text ? sw_vocab_find(&self->added, text, n) : -1;
         ids[i] = added >= 0 || !text ? added : sw_vocab_find(&self->vocab, text, n);
@@ -168,12 +171,12 @@ static sw_status add_special(const struct sw_json *settings, enum class class,
 }
 
 /* What stands around a text: <s> and </s> as RoBERTa has them, else what the settings ask for. */
-static sw_status set_templates(enum class class, const int32_t ids[N_ROLES], bool bos, bool eos,
-                               struct sw_pipeline *self)
+static sw_status set_templates(enum tokenizer_class kind, const int32_t ids[N_ROLES], bool bos,
+                               bool eos, struct sw_pipeline *self)
 {
     self->super.bos = ids[ROLE_BOS];
     self->super.eos = ids[ROLE_EOS];
-    if (class != CLASS_ROBERTA) {
+    if (kind != CLASS_ROBERTA) {
         return bos || eos ? sw_tokenizer_surround(&self->super, bos, eos) : SW_OK;
     }
     if (ids[ROLE_CLS] < 0 || ids[ROLE_SEP] < 0) {
@@ -184,11 +187,11 @@ static sw_status set_templates(enum class class, const int32_t ids[N_ROLES], boo
     return sw_tokenizer_mark(&self->super, ids[ROLE_CLS], ids[ROLE_SEP], true);
 }
 
-static sw_status set_words(enum class class, struct sw_pipeline *self)
+static sw_status set_words(enum tokenizer_class kind, struct sw_pipeline *self)
 {
     struct sw_normal_step *step;
-    const char *pattern = class == CLASS_QWEN2 ? sw_qwen2_pattern : sw_gpt2_pattern;
-    if (class == CLASS_QWEN2) {
+    const char *pattern = kind == CLASS_QWEN2 ? sw_qwen2_pattern : sw_gpt2_pattern;
+    if (kind == CLASS_QWEN2) {
         SW_TRY(sw_normalizer_add(&self->normalizer, SW_NORMAL_NFC, &step));
     }
     return sw_pretokenizer_add(&self->pretokenizer, pattern, strlen(pattern), false,
@@ -224,13 +227,13 @@ static sw_status take_class(const struct beside *in, struct sw_pipeline *self)
     SW_TRY(sw_json_get_str(in->model, model, "model_type", "", &name));
     SW_TRY(sw_json_get_str(in->model, model, "tokenizer_class", name, &name));
     SW_TRY(sw_json_get_str(in->settings, settings, "tokenizer_class", name, &name));
-    const enum class class = class_of(name);
-    SW_TRY(set_words(class, self));
+    const enum tokenizer_class kind = class_of(name);
+    SW_TRY(set_words(kind, self));
     SW_TRY(take_settings(in->settings, settings, self));
     SW_TRY(sw_json_get_bool(in->settings, settings, "add_bos_token", false, &bos));
     SW_TRY(sw_json_get_bool(in->settings, settings, "add_eos_token", false, &eos));
-    SW_TRY(add_special(settings, class, self, ids));
-    const sw_status st = set_templates(class, ids, bos, eos, self);
+    SW_TRY(add_special(settings, kind, self, ids));
+    const sw_status st = set_templates(kind, ids, bos, eos, self);
     return st < 0 ? sw_fail_prefix(st, "%s", in->vocab) : SW_OK;
 }
 

@@ -263,6 +263,7 @@ int64_t sw_engine_parameters(const sw_engine *e)
 struct fill {
     const struct sw_init *init;
     uint64_t seed, stream;
+    uint64_t columns; /* of the whole parameter */
     int64_t first, n;
     float *dst; /* [n] */
 };
@@ -287,7 +288,7 @@ static float initial(const struct fill *f, uint64_t i)
         return (float)(f->init->std *
                        (0x1p-52 * (double)(sw_philox_u64(f->seed, f->stream, i) >> 11) - 1));
     case SW_INIT_SINES:
-        return sine((uint64_t)f->init->std, i);
+        return sine(f->columns, i);
     case SW_INIT_ONE:
         return 1;
     case SW_INIT_ZERO:
@@ -353,6 +354,7 @@ static sw_status init_param(struct sw_engine *e, struct engine_param *param, str
     struct fill f = {.init = &param->work->init,
                      .seed = e->seed,
                      .stream = sw_hash_str(SW_HASH_INIT, param->work->name),
+                     .columns = (uint64_t)sw_shape_last(&param->work->layout.whole),
                      .dst = piece};
     for (int64_t at = 0; at < elems && st >= 0; at += SW_PIECE) {
         f.first = at;

@@ -83,8 +83,7 @@ static sw_value table_of_positions(struct build *b, int64_t rows)
         return table_of(b, b->m->names.positions, rows);
     }
     snprintf(name, sizeof name, "%s.weight", in_trunk(b, b->m->names.positions));
-    return sw_param(b->g, name, SW_SHAPE(rows, m->width),
-                    (struct sw_init){SW_INIT_SINES, (double)m->width});
+    return sw_param(b->g, name, SW_SHAPE(rows, m->width), (struct sw_init){SW_INIT_SINES, 0});
 }
 
 static sw_value embed(struct build *b, sw_value table, sw_value ids)

@@ -334,22 +334,20 @@ static sw_status find_labels(const struct sw_json_doc *doc, const struct sw_json
                              const struct sw_model_options *options, struct sw_model *model)
 {
     int problem = N_PROBLEMS;
-    const bool told = tasks_beside(model->task->head, &problem) != NULL;
-    const bool numbers = told && problem == NUMBERS;
+    const char *const *tasks = tasks_beside(model->task->head, &problem);
     const bool said = sw_json_get(config, "num_labels") || sw_json_get(config, "id2label");
     SW_TRY(sw_model_read_labels(doc, config, &model->labels));
     if (options && options->labels > 0) {
         model->labels = options->labels;
-    } else if (numbers && !said && model->is_other_class) {
+    } else if (problem == NUMBERS && !said && model->is_other_class) {
         model->labels = 1;
     }
-    if (model->labels == 1 && told && problem == ONE_OF_SEVERAL) {
+    if (model->labels == 1 && problem == ONE_OF_SEVERAL) {
         const bool asked = options && options->labels > 0;
         return SW_FAIL(SW_E_CONFIG,
                        "%s: one class %s; wanted two or more to tell apart (one number is the task "
                        "\"%s\")",
-                       sw_json_name(doc), asked ? "is asked for" : "in it",
-                       tasks_beside(model->task->head, &problem)[NUMBERS]);
+                       sw_json_name(doc), asked ? "is asked for" : "in it", tasks[NUMBERS]);
     }
     return SW_OK;
 }

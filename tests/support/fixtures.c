@@ -22,6 +22,15 @@ void test_join(char out[TEST_PATH_CAP], const char *a, const char *b)
     }
 }
 
+const char *test_in(const char *folder, const char *name)
+{
+    static char paths[4][TEST_PATH_CAP];
+    static int next;
+    char *path = paths[next++ % 4];
+    test_join(path, folder, name);
+    return path;
+}
+
 bool test_exists(const char *path)
 {
     struct stat info;

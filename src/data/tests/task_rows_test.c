@@ -506,6 +506,17 @@ static void spans_put_back_are_the_text(void **state)
     bert->eos = none;
 }
 
+/* One file, to train on and to validate with. */
+static struct sw_dataset_options images_of(const char *const *path, const struct sw_task_data *task)
+{
+    return (struct sw_dataset_options){.files = path,
+                                       .n_files = 1,
+                                       .val_files = path,
+                                       .n_val_files = 1,
+                                       .seq_len = 1,
+                                       .task = task};
+}
+
 static void images_are_scaled_bytes(void **state)
 {
     (void)state;
@@ -521,12 +532,7 @@ static void images_are_scaled_bytes(void **state)
         memset(file + i * RECORD + 1, 85 * i, BYTES);
     }
     const char *path = sw_test_write(0, "data_batch_1.bin", file, sizeof file);
-    const struct sw_dataset_options options = {.files = &path,
-                                               .n_files = 1,
-                                               .val_files = &path,
-                                               .n_val_files = 1,
-                                               .seq_len = 1,
-                                               .task = &task};
+    const struct sw_dataset_options options = images_of(&path, &task);
     const struct sw_row_input inputs[] = {{"pixel_values", pixels}, {"labels", labels}};
     assert_int_equal(sw_dataset_open(&options, &d), SW_OK);
     fetch(d, 1, 2, inputs, 2);
@@ -576,12 +582,7 @@ static void images_may_have_bits_or_a_number(void **state)
                                     .channels = 3,
                                     .height = 32,
                                     .width = 32};
-        const struct sw_dataset_options options = {.files = &path,
-                                                   .n_files = 1,
-                                                   .val_files = &path,
-                                                   .n_val_files = 1,
-                                                   .seq_len = 1,
-                                                   .task = &task};
+        const struct sw_dataset_options options = images_of(&path, &task);
         const struct sw_row_input input = {"labels", labels};
         assert_int_equal(sw_dataset_open(&options, &d), SW_OK);
         fetch(d, 0, 2, &input, 1);

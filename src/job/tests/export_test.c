@@ -7,17 +7,14 @@
 #include "base/base.h"
 #include "spillway/checkpoint.h"
 #include "spillway/train.h"
+#include "support/fixtures.h"
 #include "support/test.h"
 
 static char folder[64];
 
 static const char *in_folder(const char *name)
 {
-    static char paths[4][128];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
+    return test_in(folder, name);
 }
 
 /* A run of one step, without an export. */

@@ -9,17 +9,14 @@
 #include "engine/engine.h"
 #include "spillway/data.h"
 #include "spillway/train.h"
+#include "support/fixtures.h"
 #include "support/test.h"
 
 static char folder[64], warned[512];
 
 static const char *in_folder(const char *name)
 {
-    static char paths[4][128];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
+    return test_in(folder, name);
 }
 
 static void write_text(const char *name, const char *text)
