@@ -123,6 +123,11 @@ struct sw_step_report {
  */
 SW_API sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out);
 SW_API void sw_close(sw_engine *engine);
+/* The path that `name` stands for: itself if it exists or is a preset; ORG/NAME or NAME else is a
+ * model of the hub in Hugging Face's local cache (HF_HUB_CACHE, HF_HOME), whose main snapshot is
+ * the path. *out is the caller's: sw_text_free. SW_E_IO: not there; the message has the command
+ * that downloads it. */
+SW_API sw_status sw_model_find(const char *name, char **out);
 /* SW_E_ARG where a path for `model` is a run of sw_train or a checkpoint: says where its model is,
  * or how to make one. */
 SW_API sw_status sw_model_check_path(const char *path);

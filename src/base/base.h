@@ -165,7 +165,7 @@ const char *sw_format_bytes(char *buf, size_t cap, double bytes);
 
 /* Opens a regular file to be read; *out_bytes is its length now. A folder, FIFO or device is
  * refused at once: every reader of the library opens its files here. SW_E_IO names path and
- * errno. */
+ * errno; SW_E_FORMAT: it is a pointer of Git LFS. */
 sw_status sw_file_open(const char *path, int *out_fd, size_t *out_bytes);
 /* Bytes [at, at + bytes) of it; SW_E_IO also when it ends before: it became shorter meanwhile. */
 sw_status sw_file_read_at(int fd, const char *path, void *out, size_t bytes, int64_t at);

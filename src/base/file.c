@@ -66,13 +66,32 @@ static sw_status check_regular(int fd, const char *path, size_t *out_bytes)
     return SW_OK;
 }
 
+/* A clone made without Git LFS has small text files in the place of large ones. Source:
+ * https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md */
+static sw_status check_contents(int fd, const char *path, size_t bytes)
+{
+    static const char first[] = "version https://git-lfs.github.com/spec/";
+    enum { MOST_BYTES = 1023 };
+    char begin[sizeof first - 1];
+    if (bytes < sizeof begin || bytes > MOST_BYTES ||
+        pread(fd, begin, sizeof begin, 0) != (ssize_t)sizeof begin ||
+        memcmp(begin, first, sizeof begin) != 0) {
+        return SW_OK;
+    }
+    return SW_FAIL(SW_E_FORMAT,
+                   "%s is a Git LFS pointer of %zu bytes, not the file that it stands for: run "
+                   "\"git lfs pull\" in its folder",
+                   path, bytes);
+}
+
 sw_status sw_file_open(const char *path, int *out_fd, size_t *out_bytes)
 {
     const int fd = open_retry(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
     if (fd < 0) {
         return fail_io("read", path);
     }
-    const sw_status st = check_regular(fd, path, out_bytes);
+    sw_status st = check_regular(fd, path, out_bytes);
+    st = st < 0 ? st : check_contents(fd, path, *out_bytes);
     if (st < 0) {
         close(fd);
         return st;

@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdio_ext.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "spillway/engine.h"
 #include "spillway/progress.h"
 #include "spillway/status.h"
 
@@ -227,7 +229,93 @@ static int print_completion(int argc, char **argv)
     return status < 0 ? cli_fail(&command, CLI_REFUSED, "wanted bash, zsh or fish") : status;
 }
 
+/* ---- models of the hub ---- */
+
+/* The flag, one of those whose value is a model, that a word is or begins with; NULL: none. */
+static const char *model_flag(const char *word)
+{
+    static const char *const flags[] = {"--model", "--adapter", "--tokenizer"};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        const size_t len = strlen(flags[i]);
+        if (strncmp(word, flags[i], len) == 0 && (word[len] == '\0' || word[len] == '=')) {
+            return flags[i];
+        }
+    }
+    return NULL;
+}
+
+/* "FLAG=PATH" in *owned: a flag and its value become one word. */
+static sw_status put_found(const char *flag, const char *value, char **owned)
+{
+    char *path = NULL;
+    const sw_status st = sw_model_find(value, &path);
+    if (st < 0) {
+        return st;
+    }
+    const size_t size = strlen(flag) + strlen(path) + 2;
+    *owned = malloc(size);
+    if (*owned) {
+        snprintf(*owned, size, "%s=%s", flag, path);
+    }
+    sw_text_free(path);
+    return *owned ? SW_OK : SW_E_NOMEM;
+}
+
+/*
+ * find_models - the words of a command, with models of the hub replaced by their paths in the
+ * local cache.
+ *
+ * argv, owned  [argc + 1]; owned: the words that were made, which the caller frees
+ */
+static sw_status find_models(int *argc, char **argv, char **owned)
+{
+    int n = 1;
+    for (int i = 1; i < *argc; i++) {
+        const char *flag = model_flag(argv[i]), *value = NULL;
+        if (flag && argv[i][strlen(flag)] == '=') {
+            value = argv[i] + strlen(flag) + 1;
+        } else if (flag && i + 1 < *argc) {
+            value = argv[++i];
+        }
+        if (value) {
+            const sw_status st = put_found(flag, value, &owned[n]);
+            if (st < 0) {
+                return st;
+            }
+        }
+        argv[n] = value ? owned[n] : argv[i];
+        n++;
+    }
+    argv[n] = NULL;
+    *argc = n;
+    return SW_OK;
+}
+
 /* ---- running ---- */
+
+static int run_command(int i, int argc, char **argv)
+{
+    const struct command command = {.name = commands[i].name};
+    const int n = argc;
+    if (commands[i].run == sw_cmd_launch) { /* its words are another program's */
+        return commands[i].run(argc, argv);
+    }
+    char **owned = calloc((size_t)n + 1, sizeof *owned);
+    int status = owned ? CLI_DONE : cli_fail(&command, CLI_FAILED, "out of memory");
+    if (status == CLI_DONE && find_models(&argc, argv, owned) < 0) {
+        status = cli_error(&command, CLI_REFUSED);
+    }
+    if (status == CLI_DONE) {
+        struct sw_work_bar *bar = sw_work_show(stderr);
+        status = commands[i].run(argc, argv);
+        sw_work_hide(bar);
+    }
+    for (int k = 0; owned && k <= n; k++) {
+        free(owned[k]);
+    }
+    free(owned);
+    return status;
+}
 
 static int run(int argc, char **argv)
 {
@@ -255,11 +343,7 @@ static int run(int argc, char **argv)
     if (i == N_COMMANDS) {
         return refuse_command(name);
     }
-    /* programs that are started show their own */
-    struct sw_work_bar *bar = commands[i].run == sw_cmd_launch ? NULL : sw_work_show(stderr);
-    const int status = commands[i].run(argc - 1, argv + 1);
-    sw_work_hide(bar);
-    return status;
+    return run_command(i, argc - 1, argv + 1);
 }
 
 /* What a command printed has arrived, or it has failed: a full disk shows when the last bytes leave

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What models there are; what a path is that was given for a model and holds none: a run, whose
-// model lies further in, or a checkpoint, of which one can be made.
+// Finding models: those of Hugging Face's local cache by their names on the hub. A path that was
+// given for a model and holds none may be a run, whose model lies further in, or a checkpoint.
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,6 +30,92 @@ static bool has_checkpoints(const char *folder)
     sw_ckpt_list_fini(&list);
     return any;
 }
+
+/* ---- Hugging Face's cache: models--ORG--NAME/{refs/main, snapshots/COMMIT/} ---- */
+
+/* NAME or ORG/NAME, of the characters that the hub allows. */
+static bool is_hub_name(const char *name)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+    const size_t first = strspn(name, allowed);
+    const char *rest = name + first + (name[first] == '/');
+    const size_t second = strspn(rest, allowed);
+    const bool any = first > 0 && name[0] != '.' && (name[first] != '/' || second > 0);
+    return any && rest[0] != '.' && rest[second] == '\0';
+}
+
+/* The folder of the cache, as huggingface_hub finds it:
+ * https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables */
+static void cache_folder(struct sw_str *out)
+{
+    static const struct {
+        const char *variable, *below;
+    } places[] = {{"HF_HUB_CACHE", ""},
+                  {"HUGGINGFACE_HUB_CACHE", ""},
+                  {"HF_HOME", "/hub"},
+                  {"XDG_CACHE_HOME", "/huggingface/hub"},
+                  {"HOME", "/.cache/huggingface/hub"}};
+    for (size_t i = 0; i < SW_LEN(places); i++) {
+        const char *value = getenv(places[i].variable);
+        if (value && *value) {
+            sw_str_printf(out, "%s%s", value, places[i].below);
+            return;
+        }
+    }
+    sw_str_printf(out, ".cache/huggingface/hub");
+}
+
+/* The folder of the snapshot that refs/main names; SW_E_IO: there is none. */
+static sw_status find_snapshot(const char *name, const char *cache, struct sw_str *out)
+{
+    const char *slash = strchr(name, '/');
+    const int first = slash ? (int)(slash - name) : (int)strlen(name);
+    struct sw_str folder = {0}, ref = {0};
+    char *commit = NULL;
+    size_t len = 0;
+    sw_str_printf(&folder, "%s/models--%.*s%s%s", cache, first, name, slash ? "--" : "",
+                  slash ? slash + 1 : "");
+    sw_str_printf(&ref, "%s/refs/main", sw_str_text(&folder));
+    sw_status st = sw_file_read(sw_str_text(&ref), &commit, &len);
+    if (st >= 0) {
+        commit[strspn(commit, "0123456789abcdef")] = '\0';
+        sw_str_printf(out, "%s/snapshots/%s", sw_str_text(&folder), commit);
+    }
+    sw_free(commit);
+    sw_str_fini(&ref);
+    sw_str_fini(&folder);
+    return st >= 0 && out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path") : st;
+}
+
+sw_status sw_model_find(const char *name, char **out)
+{
+    struct sw_str cache = {0}, found = {0};
+    sw_status st = SW_OK;
+    cache_folder(&cache);
+    if (access(name, F_OK) == 0 || sw_model_is_preset(name) || !is_hub_name(name)) {
+        sw_str_printf(&found, "%s", name);
+    } else if (find_snapshot(name, sw_str_text(&cache), &found) < 0 ||
+               access(sw_str_text(&found), F_OK) != 0) {
+        st = SW_FAIL(
+            SW_E_IO,
+            "%s: no such file, no preset of that name (\"spillway models\" lists them), and "
+            "no model in Hugging Face's cache %s; \"hf download %s\" brings one there",
+            name, sw_str_text(&cache), name);
+    }
+    if (st >= 0 && (found.failed || cache.failed)) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for the path of a model");
+    }
+    sw_str_fini(&cache);
+    if (st < 0) {
+        sw_str_fini(&found);
+        return st;
+    }
+    *out = found.ptr;
+    return SW_OK;
+}
+
+/* ---- what a path holds ---- */
 
 sw_status sw_model_check_path(const char *path)
 {

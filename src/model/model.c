@@ -29,17 +29,55 @@ const struct sw_model_ops *sw_model_family(const char *type)
     return NULL;
 }
 
+/* For families that are not built, the built one that their models resemble most. */
+static const struct {
+    const char *relative, *types[16];
+} relatives[] = {
+    {"bart", {"marian", "mbart", "pegasus"}},
+    {"bert",
+     {"albert", "convbert", "electra", "ernie", "flaubert", "mobilebert", "modernbert", "mpnet"}},
+    {"bloom", {"mpt"}},
+    {"deberta-v2", {"deberta"}},
+    {"gemma2", {"gemma", "gemma3", "gemma3_text"}},
+    {"gpt2", {"gpt_bigcode", "gpt_neo", "openai-gpt"}},
+    {"gpt_neox", {"falcon", "stablelm"}},
+    {"gptj", {"codegen"}},
+    {"llama",
+     {"cohere", "deepseek_v3", "glm4", "gpt_oss", "granite", "olmo", "olmo2", "phi3", "smollm3"}},
+    {"mistral", {"ministral", "mixtral", "starcoder2"}},
+    {"opt", {"xglm"}},
+    {"qwen2", {"qwen2_moe"}},
+    {"qwen3", {"qwen3_moe"}},
+    {"roberta", {"camembert", "data2vec-text", "ibert", "xlm-roberta", "xlm-roberta-xl"}},
+    {"t5", {"longt5", "mt5", "switch_transformers", "umt5"}},
+    {"vit", {"beit", "deit", "dinov2"}},
+};
+
+/* The built family that a type resembles: a relative, or the nearest name; NULL: none. */
+static const char *relative_of(const char *type)
+{
+    const char *names[SW_LEN(families)];
+    for (size_t i = 0; i < SW_LEN(relatives); i++) {
+        for (const char *const *known = relatives[i].types; *known; known++) {
+            if (strcmp(*known, type) == 0) {
+                return relatives[i].relative;
+            }
+        }
+    }
+    for (size_t i = 0; i < SW_LEN(families); i++) {
+        names[i] = families[i]->model_type;
+    }
+    return sw_nearest(type, names, SW_LEN(names));
+}
+
 static sw_status fail_unknown(const struct sw_json_doc *doc, const char *type)
 {
-    struct sw_str known = {0};
-    for (size_t i = 0; i < SW_LEN(families); i++) {
-        sw_str_printf(&known, "%s%s", i ? ", " : "", families[i]->model_type);
-    }
-    const sw_status st =
-        SW_FAIL(SW_E_UNSUP, "%s: model_type \"%s\" is not built in this version (it has: %s)",
-                sw_json_name(doc), type, sw_str_text(&known));
-    sw_str_fini(&known);
-    return st;
+    const char *relative = relative_of(type);
+    return SW_FAIL(SW_E_UNSUP,
+                   "%s: model_type \"%s\" is not built in this version%s%s%s; docs/models.md lists "
+                   "the families",
+                   sw_json_name(doc), type, relative ? ", its nearest relative is \"" : "",
+                   relative ? relative : "", relative ? "\"" : "");
 }
 
 sw_status sw_model_open(struct sw_json_doc *doc, const struct sw_model_options *options,

@@ -99,6 +99,25 @@ static void errors_name_the_path(void **state)
     assert_null(text);
 }
 
+static void a_pointer_of_git_lfs_is_refused_by_name(void **state)
+{
+    static const char pointer[] =
+        "version https://git-lfs.github.com/spec/v1\n"
+        "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2\n"
+        "size 12345\n";
+    static const char text[] = "version https://example.org/spec/v1 of something that is longer\n";
+    char *read = NULL;
+    size_t len = 0;
+    (void)state;
+    assert_int_equal(sw_file_write_atomic(target, pointer, sizeof pointer - 1), SW_OK);
+    assert_int_equal(sw_file_read(target, &read, &len), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), target));
+    assert_non_null(strstr(sw_error_message(), "git lfs pull"));
+    assert_int_equal(sw_file_write_atomic(target, text, sizeof text - 1), SW_OK);
+    assert_int_equal(sw_file_read(target, &read, &len), SW_OK);
+    sw_free(read);
+}
+
 static void what_is_no_file_is_refused_at_once(void **state)
 {
     (void)state;
@@ -296,6 +315,7 @@ int main(void)
         IN_FOLDER(write_then_read),
         IN_FOLDER(relative_names),
         IN_FOLDER(errors_name_the_path),
+        IN_FOLDER(a_pointer_of_git_lfs_is_refused_by_name),
         IN_FOLDER(what_is_no_file_is_refused_at_once),
         IN_FOLDER(a_file_that_becomes_shorter_is_an_error),
         IN_FOLDER(copies_are_whole_or_not_there),

@@ -551,6 +551,28 @@ static void rotary_settings_that_are_said_twice_have_an_order(void **state)
     sw_model_close(model);
 }
 
+static void an_unknown_family_is_refused_with_its_relative(void **state)
+{
+    static const struct {
+        const char *type, *relative;
+    } rows[] = {{"gemma3_text", "\"gemma2\""},
+                {"xlm-roberta", "\"roberta\""},
+                {"gpt-2", "\"gpt2\""},
+                {"zzzzzzzz", NULL}};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        char text[64];
+        sw_status st;
+        snprintf(text, sizeof text, "{\"model_type\": \"%s\"}", rows[i].type);
+        assert_null(open_text(text, &st));
+        assert_int_equal(st, SW_E_UNSUP);
+        assert_non_null(strstr(sw_error_message(), "docs/models.md"));
+        const char *told = strstr(sw_error_message(), "nearest relative is ");
+        assert_int_equal(told != NULL, rows[i].relative != NULL);
+        assert_true(!told || strstr(told, rows[i].relative));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -568,6 +590,7 @@ int main(void)
         cmocka_unit_test(a_class_says_the_task_and_a_task_may_be_asked_for),
         cmocka_unit_test(a_task_without_a_head_is_refused_by_name),
         cmocka_unit_test(config_json_says_what_a_model_was_opened_as),
+        cmocka_unit_test(an_unknown_family_is_refused_with_its_relative),
         cmocka_unit_test(a_new_head_may_begin_and_a_trunk_may_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of models: a path is itself, a name of the hub the snapshot in Hugging Face's local cache.
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "engine/private.h"
+#include "engine/tests/files.h"
+#include "support/fixtures.h"
+#include "support/test.h"
+
+static char cache[64];
+
+static int make_cache(void **state)
+{
+    static const char *const folders[] = {"models--org--name",
+                                          "models--org--name/refs",
+                                          "models--org--name/snapshots",
+                                          "models--org--name/snapshots/abc123",
+                                          "models--bare",
+                                          "models--bare/refs"};
+    (void)state;
+    if (test_make_folder("hub", "{}", cache, sizeof cache)) {
+        return -1;
+    }
+    for (size_t i = 0; i < SW_LEN(folders); i++) {
+        mkdir(test_in(cache, folders[i]), 0777);
+    }
+    const char *first = test_in(cache, "models--org--name/refs/main");
+    const char *second = test_in(cache, "models--bare/refs/main");
+    return sw_file_write_atomic(first, "abc123\n", 7) < 0 ||
+           sw_file_write_atomic(second, "0123", 4) < 0 || setenv("HF_HUB_CACHE", cache, 1);
+}
+
+static int remove_cache(void **state)
+{
+    (void)state;
+    unsetenv("HF_HUB_CACHE");
+    return test_remove_folder(cache);
+}
+
+static void expect(const char *name, const char *wanted)
+{
+    char *path = NULL;
+    assert_int_equal(sw_model_find(name, &path), SW_OK);
+    assert_string_equal(path, wanted);
+    sw_text_free(path);
+}
+
+static void a_name_of_the_hub_is_its_main_snapshot(void **state)
+{
+    (void)state;
+    expect("org/name", test_in(cache, "models--org--name/snapshots/abc123"));
+}
+
+/* What is there, presets and what cannot be a name of the hub; opening says what is wrong. */
+static void other_names_stay_as_they_are(void **state)
+{
+    static const char *const names[] = {"/tmp", "gpt2-tiny", "./org/name", "a/b/c", "../x", "org/"};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        expect(names[i], names[i]);
+    }
+}
+
+/* "bare" has a ref whose snapshot is missing. */
+static void a_name_that_is_nowhere_gets_the_command_that_downloads_it(void **state)
+{
+    static const char *const names[] = {"org/other", "bare"};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        char *path = NULL, wanted[64];
+        snprintf(wanted, sizeof wanted, "hf download %s", names[i]);
+        assert_int_equal(sw_model_find(names[i], &path), SW_E_IO);
+        assert_null(path);
+        assert_non_null(strstr(sw_error_message(), wanted));
+        assert_non_null(strstr(sw_error_message(), cache));
+    }
+}
+
+static void lack_of_memory_is_an_error(void **state)
+{
+    (void)state;
+    for (int nth = 1; nth <= 3; nth++) {
+        char *path = NULL;
+        sw_alloc_fail_nth(nth);
+        assert_true(sw_model_find("org/name", &path) < 0 || path);
+        sw_alloc_fail_nth(0);
+        sw_text_free(path);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_name_of_the_hub_is_its_main_snapshot),
+        cmocka_unit_test(other_names_stay_as_they_are),
+        cmocka_unit_test(a_name_that_is_nowhere_gets_the_command_that_downloads_it),
+        cmocka_unit_test(lack_of_memory_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, make_cache, remove_cache);
+}
