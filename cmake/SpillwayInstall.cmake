@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake --install: program, manual, completion, libraries, public headers, pkg-config file, CMake package.
+# cmake --install: program, manual, completion, docs, libraries, public headers, pkg-config file, CMake package.
 
 if(NOT TARGET spillway)
     return()
@@ -10,7 +10,8 @@ include(CMakePackageConfigHelpers)
 install(CODE "set(ours ${CMAKE_INSTALL_BINDIR} ${CMAKE_INSTALL_LIBDIR}/spillway ${CMAKE_INSTALL_LIBDIR}/pkgconfig
         ${CMAKE_INSTALL_LIBDIR}/cmake/spillway ${CMAKE_INSTALL_INCLUDEDIR}/spillway ${CMAKE_INSTALL_MANDIR}/man1
         ${CMAKE_INSTALL_DATADIR}/bash-completion/completions ${CMAKE_INSTALL_DATADIR}/zsh/site-functions
-        ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+        ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
+        ${CMAKE_INSTALL_DATADIR}/doc/spillway/docs ${CMAKE_INSTALL_DATADIR}/doc/spillway/examples)
     set(record \"${PROJECT_BINARY_DIR}/install_folders.txt\")")
 install(CODE [[
     foreach(folder IN LISTS ours)
@@ -36,6 +37,10 @@ if(SPILLWAY_MANUAL)
     install(FILES "${SPILLWAY_MANUAL}/fish/spillway.fish"
         DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
+# As in the source tree, so that links between them hold, and beside the program, which says where they are.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" "${PROJECT_SOURCE_DIR}/examples"
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/spillway PATTERN "__pycache__" EXCLUDE)
+install(FILES "${PROJECT_SOURCE_DIR}/README.md" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/spillway)
 foreach(mpi IN LISTS SPILLWAY_MPI_MODULES)
     install(PROGRAMS "${PROJECT_BINARY_DIR}/spillway_${mpi}.so"
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/spillway)

@@ -71,6 +71,7 @@ last=$(sed -n 's/.*"step":20,"loss":\([0-9]*\).*/\1/p' run/metrics.jsonl)
 [ "$first" -ge 3 ] && [ "$last" -lt "$first" ]
 spillway generate --model run/model --prompt "12 and" --tokens 5 > said
 grep -q '^12 and' said
+test -s "$(spillway train --help | sed -n 's/^The pages of docs.* are in \(.*\)\.$/\1/p')/tasks.md"
 tail -n 1 log
 EOF
 cat > "$scratch/trains.py" <<'EOF'

@@ -42,6 +42,8 @@ def contents(installed: Path, version: str) -> dict:
     files["_spillway_program.py"] = ((ROOT / "python" / "_spillway_program.py").read_bytes(), False)
     files[f"spillway/lib/{library.name}"] = (library.read_bytes(), True)
     files["spillway/bin/spillway"] = ((installed / "bin" / "spillway").read_bytes(), True)
+    files |= {f"spillway/docs/{path.name}": (path.read_bytes(), False)
+              for path in sorted((ROOT / "docs").iterdir()) if path.suffix in (".md", ".py")}
     info = f"spillway_train-{version}.dist-info"
     guide = (ROOT / "docs" / "python.md").read_text()
     files[f"{info}/METADATA"] = ((METADATA.format(version=version) + guide).encode(), False)

@@ -43,7 +43,32 @@ for command in $commands; do
         section "$command" $form | LC_ALL=C sort > found
         cmp -s wanted found || complain "$form: $command: $(diff wanted found | grep '^[<>]' | tr '\n' ' ')"
     done
+    # the examples begin the text, and every option in one is an option of the command
+    "$S" "$command" --help | sed -n '/^examples:$/,/^$/s/^    //p' > examples
+    [ "$("$S" "$command" --help | grep -n '^examples:$' | cut -d: -f1)" -lt \
+        "$("$S" "$command" --help | grep -n '^  --help ' | cut -d: -f1)" ] || complain "$command: examples are last"
+    if [ "$(wc -l < wanted)" -gt 2 ]; then
+        [ "$(wc -l < examples)" -ge 3 ] || complain "$command: fewer than three examples"
+    fi
+    while read -r line; do
+        sed -n '/^.SH EXAMPLES$/,/^.SH /p' "spillway-$command.1" | sed 's/\\-/-/g' | grep -qxF -e "$line" ||
+            complain "spillway-$command(1) has no example \"$line\""
+        [ "${line#spillway "$command"}" != "$line" ] || complain "$command: an example of another: $line"
+        for word in ${line#spillway "$command"}; do
+            case $word in
+            spillway | python) break ;; # what follows is another program's
+            --*) grep -qxF -e "$word" wanted || complain "$command: an example has $word, which is no option" ;;
+            esac
+        done
+    done < examples
 done
+# many options stand under their subjects
+for command in train plan generate eval launch; do
+    [ "$("$S" $command --help | grep -c '^[A-Z].*:$')" -ge 3 ] || complain "$command --help has few headings"
+    grep -q '^.SS ' spillway-$command.1 || complain "spillway-$command(1) has no headings"
+done
+[ "$(grep -c '^[A-Z].*:$' help)" -ge 4 ] && [ "$(grep -c '^    spillway ' help)" -eq 3 ] ||
+    complain '--help has no groups, or not three examples'
 [ $n -ge 150 ] || complain "only $n options were seen"
 
 for page in spillway*.1; do

@@ -68,10 +68,13 @@ static const struct {
     const char *says;
 } cases[] = {
     {"", 2, NULL},
-    {"trian", 2, "trian"},
+    {"trian", 2, "no command \"trian\"; the nearest is train;"},
+    {"zebra", 2, "no command \"zebra\"; \"spillway --help\""},
     {"train", 2, "--model"},
     {"train --model gpt2-tiny --steps 2 --output o", 2, "--data"},
-    {TRAIN "text.txt --frobnicate", 2, "--frobnicate"},
+    {TRAIN "text.txt --frobnicate", 2, "unknown option --frobnicate; see --help"},
+    {TRAIN "text.txt --device-memry=1G", 2, "--device-memry; the nearest is --device-memory;"},
+    {TRAIN "text.txt --resume=yes", 2, "--resume takes no value, got \"yes\""},
     {TRAIN "text.txt --seed", 2, "--seed wants"},
     {TRAIN "text.txt --seed nine", 2, "whole number"},
     {TRAIN "text.txt --seq-len 16 --sample-every 9 --sample-prompt ~", 2, "--sample-prompt"},

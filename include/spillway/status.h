@@ -2,6 +2,7 @@
 // Status codes and the per-thread error record. Negative = error, 0 = done, positive = a state.
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -58,6 +59,10 @@ SW_API const char *sw_error_trace(void);
  * Returns NULL, or what is wrong with the text, to be put behind it; *out is then unchanged.
  */
 SW_API const char *sw_parse_bytes(const char *text, int64_t *out);
+
+/* The candidate [n_candidates] nearest to `word` by edit distance, if it is near enough to be a
+ * slip; else NULL. For "did you mean". */
+SW_API const char *sw_nearest(const char *word, const char *const *candidates, size_t n_candidates);
 
 /* Frees a text that a function gave to its caller. NULL is fine. */
 SW_API void sw_text_free(char *text);

@@ -156,8 +156,6 @@ const char *sw_plain_words(const char *text, char *out, size_t cap);
 
 /* Levenshtein distance, for "did you mean"; -1 when out of memory. */
 int sw_edit_distance(const char *a, const char *b);
-/* The candidate nearest to `word` when it is near enough to be a slip, else NULL. */
-const char *sw_nearest(const char *word, const char *const *candidates, size_t n_candidates);
 /* Formats bytes for people: "512 B", "1.5 KiB", "3.2 GiB". Returns buf. */
 const char *sw_format_bytes(char *buf, size_t cap, double bytes);
 

@@ -14,8 +14,8 @@ enum cli_exit {
     CLI_REFUSED = 2 /* before it started: usage, configuration, does not fit */
 };
 
-/* SWITCH: "true", or what follows =. */
-enum flag_type { FLAG_BOOL, FLAG_INT, FLAG_REAL, FLAG_TEXT, FLAG_LIST, FLAG_SWITCH };
+/* SWITCH: "true", or what follows =. HEADING: no flag; `name` is the subject of those below it. */
+enum flag_type { FLAG_BOOL, FLAG_INT, FLAG_REAL, FLAG_TEXT, FLAG_LIST, FLAG_SWITCH, FLAG_HEADING };
 
 /* Words given for a FLAG_LIST, or the words that are no flags. */
 struct words {
@@ -36,7 +36,13 @@ struct command {
     const char *name, *usage, *summary; /* usage: what follows "spillway NAME " */
     const struct flag *flags;
     int n_flags;
+    const char *examples; /* command lines, each ends with a line feed */
 };
+/* A row of a table of flags: the subject of the rows below it. */
+#define CLI_HEADING(subject)                                                                       \
+    {                                                                                              \
+        subject, FLAG_HEADING, NULL, NULL, NULL, false                                             \
+    }
 
 /*
  * cli_parse - words of a command line into the targets of its flags.
@@ -55,6 +61,8 @@ void cli_free_words(struct words *words);
 /* Prints the command as `word` asks for: --help or -h as text, --help=man, --help=bash, --help=zsh
  * or --help=fish what it puts into a manual page or a script of completion. false: another word. */
 bool cli_describe(const struct command *command, const char *word);
+/* A line with the folder of docs/, where the program finds it. */
+void cli_print_docs(FILE *to);
 /* Text in a manual page; and in single quotes of a script, where characters in `escaped` get a
  * backslash, and a quote becomes `quote`. */
 void cli_print_roff(const char *text);

@@ -19,11 +19,16 @@ int sw_cmd_check(int argc, char **argv)
         {"--set", FLAG_LIST, &sets, "KEY=VALUE", "edit of the configuration of every run", 0},
     };
     const struct command command = {
-        "check", "CASE.. [--ranks R] [--device D] [--set KEY=VALUE]",
+        "check",
+        "CASE.. [--ranks R] [--device D] [--set KEY=VALUE]",
         "A case is a folder with a model and a recorded run (docs/check.md). Prints one row a\n"
         "quantity: largest error, tolerance, pass or fail. Status 0 if all pass, 1 if one fails,\n"
         "2 if a case cannot be read or asks for what is not built.",
-        flags, (int)(sizeof flags / sizeof flags[0])};
+        flags,
+        (int)(sizeof flags / sizeof flags[0]),
+        "tests/cases/gpt2_tied\n"
+        "cases/* --device cuda\n"
+        "tests/cases/llama_groups --ranks 2\n"};
     int status = cli_parse(&command, argc, argv, &cases);
     if (status < 0 && cases.n == 0) {
         status = cli_fail(&command, CLI_REFUSED, "at least one CASE is wanted; see --help");

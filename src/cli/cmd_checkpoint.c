@@ -14,12 +14,17 @@ int sw_cmd_checkpoint(int argc, char **argv)
         {"--json", FLAG_BOOL, &json, NULL, "ls: one object a line", 0},
     };
     const struct command command = {
-        "checkpoint", "ls FOLDER | verify PATH | diff PATH PATH",
+        "checkpoint",
+        "ls FOLDER | verify PATH | diff PATH PATH",
         "ls lists a folder's checkpoints, newest first. verify reads every byte and compares the\n"
         "digests. diff compares two checkpoints tensor by tensor and ends with status 1 if they "
         "differ.\n"
         "A folder of checkpoints stands for its newest complete one.",
-        flags, 1};
+        flags,
+        1,
+        "ls run\n"
+        "verify run\n"
+        "diff run/step_000100 other/step_000100\n"};
     int status = cli_parse(&command, argc, argv, &words);
     const char *verb = words.n > 0 ? words.items[0] : "";
     if (status >= 0) {

@@ -112,6 +112,7 @@ int sw_cmd_config(int argc, char **argv)
     struct run run = {.ranks = 1, .n_steps = -1, .elastic = -1};
     struct words files = {0};
     const struct flag flags[] = {
+        CLI_HEADING("The training"),
         {"--ranks", FLAG_INT, &run.ranks, "N", "data-parallel ranks of the batch arithmetic (1)",
          false},
         {"--set", FLAG_LIST, &run.sets, "K=V", "edit the file before it is read; may be repeated",
@@ -122,6 +123,7 @@ int sw_cmd_config(int argc, char **argv)
          "for what is \"auto\": sizes that follow from its width, and the micro-batch that fits",
          false},
         {"--seq-len", FLAG_INT, &run.seq_len, "T", "of the plan that finds it", false},
+        CLI_HEADING("Output"),
         {"--json", FLAG_BOOL, &run.json, NULL, "one object: config, source, not_built, schedule",
          false},
         {"--schedule", FLAG_INT, &run.n_steps, "N", "learning rate and momentum of N steps", false},
@@ -134,8 +136,12 @@ int sw_cmd_config(int argc, char **argv)
         "config",
         "FILE [--model M] [--ranks N] [--set KEY=VALUE].. [--json] [--schedule N | --elastic N] | "
         "--explain KEY",
-        "Prints the effective values of a ds_config.json and where each came from.", flags,
-        sizeof flags / sizeof flags[0]};
+        "Prints the effective values of a ds_config.json and where each came from.",
+        flags,
+        sizeof flags / sizeof flags[0],
+        "ds_config.json --model org/name --ranks 8\n"
+        "ds_config.json --schedule 100\n"
+        "--explain zero_optimization\n"};
     int status = cli_parse(&command, argc, argv, &files);
     run.file = files.n > 0 ? files.items[0] : NULL;
     if (status < 0 && files.n != 1 && !run.explain && !run.docs) {

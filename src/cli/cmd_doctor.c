@@ -12,9 +12,13 @@ int sw_cmd_doctor(int argc, char **argv)
     const struct flag flags[] = {
         {"--threads", FLAG_INT, &threads, "N", "measure with N threads (all)", 0},
     };
-    const struct command command = {"doctor", "[--threads N]",
-                                    "Libraries found, and measured rates of this processor.", flags,
-                                    1};
+    const struct command command = {"doctor",
+                                    "[--threads N]",
+                                    "Libraries found, and measured rates of this processor.",
+                                    flags,
+                                    1,
+                                    "\n"
+                                    "--threads 1\n"};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0) {
         char *text = NULL;

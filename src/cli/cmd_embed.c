@@ -208,6 +208,7 @@ int sw_cmd_embed(int argc, char **argv)
     const char *device = NULL;
     char *device_edit = NULL;
     const struct flag flags[] = {
+        CLI_HEADING("Model and texts"),
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder of an encoder", 0},
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR", "default: the model's folder", 0},
         {"--data", FLAG_LIST, &run.data, "FILE", "texts, one a line (standard input)", true},
@@ -218,13 +219,19 @@ int sw_cmd_embed(int argc, char **argv)
         {"--seq-len", FLAG_INT, &run.seq_len, "T",
          "tokens of a text that are read (the longest text's, up to the model's context)", 0},
         {"--batch", FLAG_INT, &run.batch, "B", "texts at a time, without --deepspeed (8)", 0},
+        CLI_HEADING("Configuration and devices"),
         {"--deepspeed", FLAG_TEXT, &run.config, "FILE", "ds_config.json: dtype and micro-batch", 0},
         CLI_DEVICE_FLAG(device),
         {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
     };
-    const struct command command = {
-        "embed", "--model DIR [--pool mean|cls] [--normalize] [--json] < IN",
-        "Writes a vector for each line of text.", flags, (int)(sizeof flags / sizeof flags[0])};
+    const struct command command = {"embed",
+                                    "--model DIR [--pool mean|cls] [--normalize] [--json] < IN",
+                                    "Writes a vector for each line of text.",
+                                    flags,
+                                    (int)(sizeof flags / sizeof flags[0]),
+                                    "--model bert --data texts.txt\n"
+                                    "--model bert --pool cls --normalize --data texts.txt\n"
+                                    "--model bert --json --data texts.txt\n"};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && (!run.model || run.batch < 1)) {
         status = cli_fail(&command, CLI_REFUSED, "--model and --batch >= 1 are wanted");

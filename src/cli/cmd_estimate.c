@@ -21,10 +21,15 @@ int sw_cmd_estimate(int argc, char **argv)
         {"--json", FLAG_BOOL, &o.json, NULL, "one JSON object", 0},
     };
     const struct command command = {
-        "estimate", "--model M | --parameters P [--largest-layer L] [..]",
+        "estimate",
+        "--model M | --parameters P [--largest-layer L] [..]",
         "Prints what DeepSpeed's estimate_zero2_model_states_mem_needs and ..zero3.. say: "
         "formulas, no plan.\n\"spillway plan --ranks R\" prints what a training takes here.",
-        flags, (int)(sizeof flags / sizeof flags[0])};
+        flags,
+        (int)(sizeof flags / sizeof flags[0]),
+        "--model llama-3.1-8b --gpus-per-node 8\n"
+        "--parameters 7000000000 --gpus-per-node 8 --nodes 2\n"
+        "--model config.json --json\n"};
     char *out = NULL;
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && !o.model == !o.parameters) {

@@ -165,6 +165,7 @@ int sw_cmd_eval(int argc, char **argv)
     char *device_edit = NULL;
     char *packing = NULL; /* rows are looked at one by one, whatever they were trained in */
     const struct flag flags[] = {
+        CLI_HEADING("Model, data and task"),
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
         {"--adapter", FLAG_TEXT, &run.adapter, "DIR", "of the model: a folder of PEFT's", 0},
         {"--data", FLAG_LIST, &run.data, "FILE",
@@ -180,18 +181,26 @@ int sw_cmd_eval(int argc, char **argv)
          "default: the adapter's folder where it has one, else the model's", 0},
         CLI_CHAT_FLAGS(run.chats),
         {"--loss-on", FLAG_TEXT, &run.chats.loss_on, "answers|last|all", "of chats (answers)", 0},
+        CLI_HEADING("Configuration and devices"),
         {"--deepspeed", FLAG_TEXT, &run.config, "FILE", "ds_config.json: dtype and micro-batch", 0},
         CLI_DEVICE_FLAG(device),
         {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
+        CLI_HEADING("Rows"),
         {"--seq-len", FLAG_INT, &run.seq_len, "T",
          "tokens of a window (the model's context, at most 1024)", 0},
         {"--batch", FLAG_INT, &run.batch, "B", "windows at a time, without --deepspeed (8)", 0},
         {"--batches", FLAG_INT, &run.batches, "N", "stop after N batches (all)", 0},
         {"--json", FLAG_BOOL, &run.json, NULL, "one JSON object", 0},
     };
-    const struct command command = {"eval", "--model DIR --data FILE.. [..]",
-                                    "Loss and metrics over every row of the data.", flags,
-                                    (int)(sizeof flags / sizeof flags[0])};
+    const struct command command = {
+        "eval",
+        "--model DIR --data FILE.. [..]",
+        "Loss and metrics over every row of the data.",
+        flags,
+        (int)(sizeof flags / sizeof flags[0]),
+        "--model run/model --data test.txt\n"
+        "--model bert-reviews --data reviews.csv --task classify\n"
+        "--model org/name --adapter run/adapter --data chats.jsonl --json\n"};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && (!run.model || run.data.n == 0 || run.batch < 1)) {
         status = cli_fail(&command, CLI_REFUSED, "--model, --data and --batch >= 1 are wanted");

@@ -27,12 +27,17 @@ int sw_cmd_export(int argc, char **argv)
          "put these tokenizer files beside them (those of the run)", 0},
     };
     const struct command command = {
-        "export", "CHECKPOINT --output DIR [--best] [--merge] [--dtype D] [--tokenizer DIR]",
+        "export",
+        "CHECKPOINT --output DIR [--best] [--merge] [--dtype D] [--tokenizer DIR]",
         "Writes the weights of a checkpoint as a Hugging Face folder. A folder of checkpoints "
         "stands for its\n"
         "newest complete one. Of a training of adapters it writes a folder that PEFT loads; with\n"
         "--merge a whole model, also of such a folder instead of a checkpoint.",
-        flags, (int)(sizeof flags / sizeof flags[0])};
+        flags,
+        (int)(sizeof flags / sizeof flags[0]),
+        "run --output model --best\n"
+        "run/step_000100 --output model --dtype bf16\n"
+        "run --output merged --merge\n"};
     int status = cli_parse(&command, argc, argv, &words);
     o.path = words.n == 1 ? words.items[0] : NULL;
     if (status < 0 && dtype) {

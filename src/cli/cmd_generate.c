@@ -162,10 +162,12 @@ int sw_cmd_generate(int argc, char **argv)
     const char *device = NULL;
     char *device_edit = NULL;
     const struct flag flags[] = {
+        CLI_HEADING("Model"),
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
         {"--adapter", FLAG_TEXT, &run.adapter, "DIR", "of the model: a folder of PEFT's", 0},
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR",
          "default: the adapter's folder where it has one, else the model's", 0},
+        CLI_HEADING("Text"),
         {"--prompt", FLAG_TEXT, &run.prompt, "TEXT",
          "what to continue, or what an encoder-decoder reads (each line of standard input)", 0},
         {"--source-prefix", FLAG_TEXT, &run.source_prefix, "TEXT",
@@ -174,6 +176,7 @@ int sw_cmd_generate(int argc, char **argv)
          "new tokens at most (100, or what the context has room for; of an answer only that; of an "
          "encoder-decoder what its files say)",
          0},
+        CLI_HEADING("Sampling"),
         {"--temperature", FLAG_REAL, &run.sampling.temperature, "X",
          "0 = greedy (0; 1 with --top-k or --top-p)", 0},
         {"--top-k", FLAG_INT, &run.sampling.top_k, "K", "draw from the K likeliest (all)", 0},
@@ -181,16 +184,23 @@ int sw_cmd_generate(int argc, char **argv)
          0},
         {"--seed", FLAG_INT, &run.seed, "S", "of the draws (42)", 0},
         {"--ignore-eos", FLAG_BOOL, &run.ignore_eos, NULL, "do not stop at the end of text", 0},
+        CLI_HEADING("Chats"),
         {"--chat", FLAG_BOOL, &run.chat, NULL,
          "answer --prompt, or each line of standard input in turn, by the chat template", 0},
         CLI_CHAT_FLAGS(run.chats),
+        CLI_HEADING("Configuration and devices"),
         CLI_DEVICE_FLAG(device),
         {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
     };
     const struct command command = {
-        "generate", "--model DIR --prompt TEXT [..]",
-        "Continues a prompt, writes a text for a text, or talks (--chat).", flags,
-        (int)(sizeof flags / sizeof flags[0])};
+        "generate",
+        "--model DIR --prompt TEXT [..]",
+        "Continues a prompt, writes a text for a text, or talks (--chat).",
+        flags,
+        (int)(sizeof flags / sizeof flags[0]),
+        "--model run/model --prompt 'Once upon a time' --tokens 100\n"
+        "--model org/name --chat --temperature 0.7 --top-p 0.9\n"
+        "--model t5 --source-prefix 'summarize: ' --prompt \"$(cat text.txt)\"\n"};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && !run.model) {
         status = cli_fail(&command, CLI_REFUSED, "--model is wanted; see --help");

@@ -248,10 +248,15 @@ int sw_cmd_io(int argc, char **argv)
         {"--keep", FLAG_BOOL, &run.keep, NULL, "leave the files", false},
     };
     const struct command command = {
-        "io", "bench|tune|verify --path FOLDER.. [--size N] [--block-size N] [--queue-depth N] ..",
+        "io",
+        "bench|tune|verify --path FOLDER.. [--size N] [--block-size N] [--queue-depth N] ..",
         "bench: GB/s of the disk. tune: the best \"aio\" block. verify: odd offsets and lengths, "
         "compared.",
-        flags, sizeof flags / sizeof flags[0]};
+        flags,
+        sizeof flags / sizeof flags[0],
+        "bench --path /mnt/nvme\n"
+        "tune --path /mnt/nvme0 --path /mnt/nvme1\n"
+        "verify --path /mnt/nvme\n"};
     run.command = &command;
     int status = cli_parse(&command, argc, argv, &verbs);
     o->overlap_events = !batches;

@@ -66,6 +66,7 @@ int sw_cmd_launch(int argc, char **argv)
         .o = {.num_nodes = -1, .num_ranks = -1, .node_rank = -1, .deadline_s = 60, .grace_s = 30}};
     struct sw_launch_options *o = &run.o;
     const struct flag flags[] = {
+        CLI_HEADING("Hosts and ranks"),
         {"--hostfile", FLAG_TEXT, &o->hostfile, "FILE", "lines NAME slots=N (/job/hostfile)", 0},
         {"-H", FLAG_TEXT, &o->hostfile, "FILE", "the same", 0},
         {"--include", FLAG_TEXT, &o->include, "FILTER", "only these: NAME[:SLOT,..][@NAME..]", 0},
@@ -76,6 +77,7 @@ int sw_cmd_launch(int argc, char **argv)
         {"--num-ranks", FLAG_INT, &o->num_ranks, "N", "ranks of each host (its slots; here: 1)", 0},
         {"--num-gpus", FLAG_INT, &o->num_ranks, "N", "the same, as DeepSpeed calls it", 0},
         {"--num-accelerators", FLAG_INT, &o->num_ranks, "N", "the same", 0},
+        CLI_HEADING("Starting and reaching ranks"),
         {"--launcher", FLAG_TEXT, &o->launcher, "NAME",
          "openmpi, mpich, slurm, pdsh or local (by the hosts: openmpi or local)", 0},
         {"--launcher-args", FLAG_TEXT, &o->launcher_args, "WORDS", "for mpirun, srun or pdsh", 0},
@@ -85,16 +87,19 @@ int sw_cmd_launch(int argc, char **argv)
         {"--master-addr", FLAG_TEXT, &o->master_addr, "HOST", "MASTER_ADDR (the first host)", 0},
         {"--master-port", FLAG_INT, &o->master_port, "N", "MASTER_PORT (29500)", 0},
         {"--export", FLAG_LIST, &run.exports, "NAME[=VALUE]", "a variable for all ranks", 0},
+        CLI_HEADING("Processors"),
         {"--bind-cores", FLAG_BOOL, &o->bind_cores, NULL, "each rank to its share of the cores", 0},
         {"--bind-cores-to-rank", FLAG_BOOL, &o->bind_cores, NULL, "the same", 0},
         {"--bind-core-list", FLAG_TEXT, &o->bind_core_list, "LIST",
          "of these processors only: 0-3,8", 0},
+        CLI_HEADING("Failures and restarts"),
         {"--restarts", FLAG_INT, &o->restarts, "N", "start again after a failure (0)", 0},
         {"--elastic", FLAG_BOOL, &o->elastic, NULL, "at a restart without the hosts lost", 0},
         {"--deadline", FLAG_REAL, &o->deadline_s, "S",
          "seconds of silence after which a rank is given up (60; 0: never)", 0},
         {"--grace", FLAG_REAL, &o->grace_s, "S", "seconds between SIGTERM and SIGKILL (30)", 0},
         {"--link-addr", FLAG_TEXT, &o->link_addr, "HOST", "this machine, for the ranks", 0},
+        CLI_HEADING("Special cases"),
         {"--dry-run", FLAG_BOOL, &run.dry_run, NULL, "print the command, start nothing", 0},
         {"--force-multi", FLAG_BOOL, &o->force_multi, NULL, "mpirun for this machine alone, too",
          0},
@@ -114,6 +119,9 @@ int sw_cmd_launch(int argc, char **argv)
         "prove to each other; pdsh wants SPILLWAY_JOB_SECRET_FILE, a file with it on every host.",
         flags,
         (int)(sizeof flags / sizeof flags[0]),
+        "--num-gpus 4 spillway train --model org/name --data book.txt --output run --steps 500\n"
+        "--hostfile hosts --launcher openmpi spillway train --model org/name --data book.txt --output run --steps 500\n"
+        "--hostfile hosts --include node1:0,1 python train.py\n",
     };
     int status = cli_parse_program(&command, argc, argv, &run.program);
     finish(&run);

@@ -7,10 +7,13 @@
 
 int sw_cmd_models(int argc, char **argv)
 {
-    const struct command command = {"models", "",
+    const struct command command = {"models",
+                                    "",
                                     "Model families by the model_type of config.json, and shapes "
                                     "that --model takes by name.",
-                                    NULL, 0};
+                                    NULL,
+                                    0,
+                                    "\n"};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0) {
         char *text = NULL;

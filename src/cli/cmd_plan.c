@@ -8,7 +8,7 @@
 #include "spillway/comm.h"
 #include "spillway/engine.h"
 
-enum { OWN_FLAGS = 12, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
+enum { OWN_FLAGS = 13, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
 
 struct run {
     struct train_flags train;
@@ -173,6 +173,7 @@ static int show(const struct command *command, const struct run *run)
 static int make_table(struct run *run, struct flag *out)
 {
     const struct flag own[OWN_FLAGS] = {
+        CLI_HEADING("The plan"),
         {"--vocab", FLAG_INT, &run->vocab, "V", "vocabulary of a preset", 0},
         {"--batch", FLAG_INT, &run->batch, "B", "the same as --batch-size (8 without --deepspeed)",
          0},
@@ -211,13 +212,18 @@ int sw_cmd_plan(int argc, char **argv)
     struct flag table[CLI_TRAIN_FLAGS + OWN_FLAGS];
     cli_train_init(&run.train);
     const struct command command = {
-        "plan", "--model M [--ranks R] [--stage S] [..] | --diff A B [--json]",
+        "plan",
+        "--model M [--ranks R] [--stage S] [..] | --diff A B [--json]",
         "Prints the instructions, bytes per tier, FLOPs and the peak of a training step; with "
         "--ranks "
         "or --stage,\nwhat a rank holds and sends at ZeRO stages 0 to 3, side by side. Takes all "
         "flags of "
         "train, which then\nholds these bytes; those that say nothing of memory change nothing.",
-        table, make_table(&run, table)};
+        table,
+        make_table(&run, table),
+        "--model llama-3.1-8b --ranks 8 --summary\n"
+        "--model org/name --device-memory 8G --summary --predict\n"
+        "--diff a.json b.json\n"};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && run.diff.n > 0) {
         status = show_difference(&command, &run, argc);

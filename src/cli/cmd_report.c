@@ -14,10 +14,14 @@ int sw_cmd_report(int argc, char **argv)
          "the file (RUN/report.html; of several runs ./report.html)", 0},
     };
     const struct command command = {
-        "report", "RUN.. [--output F.html]",
+        "report",
+        "RUN.. [--output F.html]",
         "Writes one HTML page about a training, finished or not, or about several, laid over each\n"
         "other. RUN is the --output folder of a training. The page needs no network and no script.",
-        flags, 1};
+        flags,
+        1,
+        "run\n"
+        "run-a run-b --output compared.html\n"};
     int status = cli_parse(&command, argc, argv, &runs);
     if (status < 0 && runs.n == 0) {
         status = cli_fail(&command, CLI_REFUSED, "wanted RUN: the --output folder of a training");
@@ -45,11 +49,15 @@ int sw_cmd_compare(int argc, char **argv)
     struct words words = {0};
     const struct flag flags[] = {{"--json", FLAG_BOOL, &json, NULL, "one JSON object", 0}};
     const struct command command = {
-        "compare", "A B [--json]",
+        "compare",
+        "A B [--json]",
         "Prints where two runs (the --output folders of trainings) or two plans (files of plan "
         "--json)\ndiffer; of runs also the first step whose loss or norm differs in any bit. "
         "Status 0: nothing\ndiffers, 1: something does, 2: trouble.",
-        flags, 1};
+        flags,
+        1,
+        "run-a run-b\n"
+        "a.json b.json --json\n"};
     int status = cli_parse(&command, argc, argv, &words);
     if (status < 0 && words.n != 2) {
         status = cli_fail(&command, CLI_REFUSED, "wanted A and B: two runs, or two plans");

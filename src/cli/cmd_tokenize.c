@@ -45,6 +45,7 @@ int sw_cmd_tokenize(int argc, char **argv)
 {
     struct run run = {0};
     const struct flag flags[] = {
+        CLI_HEADING("Tokens"),
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "PATH",
          "folder or file: tokenizer.json, vocab.json, vocab.txt, *.model, chars.json", 0},
         {"--decode", FLAG_BOOL, &run.decode, NULL, "lines of ids to lines of text", 0},
@@ -56,6 +57,7 @@ int sw_cmd_tokenize(int argc, char **argv)
         {"--prefix-space", FLAG_BOOL, &run.prefix_space, NULL,
          "a space before every text, whatever the files say", 0},
         {"--no-prefix-space", FLAG_BOOL, &run.no_prefix_space, NULL, "none", 0},
+        CLI_HEADING("Chats"),
         {"--chat", FLAG_BOOL, &run.chat, NULL,
          "JSON lines of conversations to {\"text\", \"ids\", \"mask\"}; 1 where the loss counts",
          0},
@@ -64,8 +66,12 @@ int sw_cmd_tokenize(int argc, char **argv)
     };
     const struct command command = {"tokenize",
                                     "--tokenizer PATH [--decode] [--json] [--chat] < IN > OUT",
-                                    "Writes one line of token ids for each line of text.", flags,
-                                    (int)(sizeof flags / sizeof flags[0])};
+                                    "Writes one line of token ids for each line of text.",
+                                    flags,
+                                    (int)(sizeof flags / sizeof flags[0]),
+                                    "--tokenizer model < text.txt\n"
+                                    "--tokenizer model --decode < ids.txt\n"
+                                    "--tokenizer model --chat < chats.jsonl\n"};
     const int status = cli_parse(&command, argc, argv, NULL);
     if (status >= 0) {
         return status;

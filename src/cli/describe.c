@@ -2,24 +2,65 @@
 // What a command's table of flags says: the text of --help, a manual page, completion of shells. Of
 // pages and scripts main.c prints the frame, and here is what one command puts into it.
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
 /* ---- text ---- */
 
+/* docs/ lies beside bin/ in the wheel, beside the build folder in the source tree, and where
+ * documents are installed. */
+void cli_print_docs(FILE *to)
+{
+    static const char *const places[] = {"..", "../share/doc/spillway"};
+    char program[PATH_MAX];
+    const ssize_t len = readlink("/proc/self/exe", program, sizeof program - 1);
+    char *slash = len > 0 ? memrchr(program, '/', (size_t)len) : NULL;
+    if (!slash) {
+        return;
+    }
+    *slash = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        char page[2 * PATH_MAX], *docs;
+        snprintf(page, sizeof page, "%s/%s/%s", program, places[i], "docs/index.md");
+        docs = realpath(page, NULL);
+        if (docs) {
+            fprintf(to, "\nThe pages of docs/ are in %.*s.\n",
+                    (int)(strlen(docs) - strlen("/index.md")), docs);
+            free(docs);
+            return;
+        }
+    }
+}
+
 static void print_text(const struct command *command)
 {
-    printf("usage: spillway %s %s\n\n%s\n\n", command->name, command->usage, command->summary);
+    printf("usage: spillway %s %s\n\n%s\n\nexamples:\n", command->name, command->usage,
+           command->summary);
+    for (const char *line = command->examples; *line;) {
+        const int len = (int)strcspn(line, "\n");
+        printf("    spillway %s%s%.*s\n", command->name, len ? " " : "", len, line);
+        line += len + (line[len] == '\n');
+    }
+    fputs(command->n_flags > 0 && command->flags[0].type == FLAG_HEADING ? "\n" : "\nOptions:\n",
+          stdout);
     for (int i = 0; i < command->n_flags; i++) {
         const struct flag *flag = &command->flags[i];
+        if (flag->type == FLAG_HEADING) {
+            printf("%s%s:\n", i ? "\n" : "", flag->name);
+            continue;
+        }
         char left[64];
         snprintf(left, sizeof left, "%s %s%s", flag->name, flag->arg ? flag->arg : "",
                  flag->many ? ".." : "");
         printf("  %-26s %s\n", left, flag->help);
     }
     printf("  %-26s %s\n", "--help", "this text");
+    cli_print_docs(stdout);
 }
 
 /* ---- a manual page ---- */
@@ -67,10 +108,23 @@ static void print_man(const struct command *command)
     cli_print_roff(command->usage);
     fputs("\n.SH DESCRIPTION\n", stdout);
     cli_print_roff(command->summary);
-    fputs("\n.SH OPTIONS\n", stdout);
+    fputs("\n.SH EXAMPLES\n.nf\n", stdout);
+    for (const char *line = command->examples; *line;) {
+        char text[256];
+        const int len = (int)strcspn(line, "\n");
+        snprintf(text, sizeof text, "spillway %s%s%.*s\n", command->name, len ? " " : "", len,
+                 line);
+        cli_print_roff(text);
+        line += len + (line[len] == '\n');
+    }
+    fputs(".fi\n.SH OPTIONS\n", stdout);
     for (int i = 0; i < command->n_flags; i++) {
         const struct flag *flag = &command->flags[i];
-        print_option(flag->name, flag->arg, flag->many, flag->help);
+        if (flag->type == FLAG_HEADING) {
+            printf(".SS %s\n", flag->name);
+        } else {
+            print_option(flag->name, flag->arg, flag->many, flag->help);
+        }
     }
     print_option("--help", NULL, false, "the same as text");
 }
@@ -115,7 +169,9 @@ static void print_bash(const struct command *command)
 {
     printf("    %s)\n        flags=\"", command->name);
     for (int i = 0; i < command->n_flags; i++) {
-        printf("%s ", command->flags[i].name);
+        if (command->flags[i].type != FLAG_HEADING) {
+            printf("%s ", command->flags[i].name);
+        }
     }
     fputs("--help\"\n        case $before in\n", stdout);
     for (int i = 0; i < command->n_flags; i++) {
@@ -133,6 +189,9 @@ static void print_zsh(const struct command *command)
     printf("    %s)\n        _arguments \\\n", command->name);
     for (int i = 0; i < command->n_flags; i++) {
         const struct flag *flag = &command->flags[i];
+        if (flag->type == FLAG_HEADING) {
+            continue;
+        }
         printf("            '%s%s[", flag->type == FLAG_LIST ? "*" : "", flag->name);
         cli_print_quoted(flag->help, "[]\\", "'\\''");
         putchar(']');
@@ -156,6 +215,9 @@ static void print_fish(const struct command *command)
 {
     for (int i = 0; i < command->n_flags; i++) {
         const struct flag *flag = &command->flags[i];
+        if (flag->type == FLAG_HEADING) {
+            continue;
+        }
         const bool is_long = flag->name[1] == '-';
         printf("complete -c spillway -n '__fish_seen_subcommand_from %s' -%c %s", command->name,
                is_long ? 'l' : 's', flag->name + (is_long ? 2 : 1));

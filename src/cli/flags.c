@@ -12,7 +12,7 @@
 #include "spillway/progress.h"
 #include "spillway/status.h"
 
-enum { MOST_FLAGS = 128 };
+enum { MOST_FLAGS = 160 };
 
 static bool push(struct words *words, const char *word)
 {
@@ -103,6 +103,8 @@ static const char *store(const struct flag *flag, const char *value)
     case FLAG_BOOL:
         *(bool *)flag->to = true;
         return NULL;
+    case FLAG_HEADING: /* no word is one */
+        return NULL;
     }
     return NULL;
 }
@@ -115,6 +117,23 @@ static int take_program(const struct command *command, int n, char **words, stru
         }
     }
     return -1;
+}
+
+/* The first len characters of a word are no flag of the command. */
+static int refuse_flag(const struct command *command, const char *word, size_t len)
+{
+    const char *names[MOST_FLAGS];
+    size_t n = 0;
+    char name[64];
+    for (int i = 0; i < command->n_flags; i++) {
+        if (command->flags[i].type != FLAG_HEADING) {
+            names[n++] = command->flags[i].name;
+        }
+    }
+    snprintf(name, sizeof name, "%.*s", (int)len, word);
+    const char *nearest = sw_nearest(name, names, n);
+    return cli_fail(command, CLI_REFUSED, "unknown option %.*s%s%s; see --help", (int)len, word,
+                    nearest ? "; the nearest is " : "", nearest ? nearest : "");
 }
 
 static int parse(const struct command *command, int argc, char **argv, struct words *positional,
@@ -144,8 +163,12 @@ static int parse(const struct command *command, int argc, char **argv, struct wo
         const char *equals = strchr(word, '=');
         const size_t len = equals ? (size_t)(equals - word) : strlen(word);
         const struct flag *flag = find(command, word, len, takes_program);
-        if (!flag || (flag->type == FLAG_BOOL && equals)) {
-            return cli_fail(command, CLI_REFUSED, "unknown option %s; see --help", word);
+        if (!flag) {
+            return refuse_flag(command, word, len);
+        }
+        if (flag->type == FLAG_BOOL && equals) {
+            return cli_fail(command, CLI_REFUSED, "%s takes no value, got \"%s\"", flag->name,
+                            equals + 1);
         }
         const bool again = seen[flag - command->flags];
         if (again && flag->type != FLAG_LIST && flag->type != FLAG_BOOL) {

@@ -14,39 +14,52 @@
 static int print_completion(int argc, char **argv);
 
 static const struct {
+    const char *subject; /* of this command and those below it; NULL: the one above */
     const char *name;
     int (*run)(int argc, char **argv);
     const char *summary;
 } commands[] = {
-    {"train", sw_cmd_train, "train or fine-tune a model on text or token shards"},
-    {"generate", sw_cmd_generate, "continue a prompt"},
-    {"eval", sw_cmd_eval, "loss and perplexity of a model on text"},
-    {"embed", sw_cmd_embed, "vectors of texts, by an encoder"},
-    {"launch", sw_cmd_launch, "start a program on this machine or on hosts, once a slot"},
-    {"plan", sw_cmd_plan, "what a training would run and how many bytes it takes, without running"},
-    {"estimate", sw_cmd_estimate,
+    {"Train and use models", "train", sw_cmd_train,
+     "train or fine-tune a model on text or token shards"},
+    {NULL, "generate", sw_cmd_generate, "continue a prompt"},
+    {NULL, "eval", sw_cmd_eval, "loss and perplexity of a model on text"},
+    {NULL, "embed", sw_cmd_embed, "vectors of texts, by an encoder"},
+    {NULL, "export", sw_cmd_export, "write a checkpoint as a Hugging Face folder"},
+    {NULL, "launch", sw_cmd_launch, "start a program on this machine or on hosts, once a slot"},
+    {"Before a training", "plan", sw_cmd_plan,
+     "what a training would run and how many bytes it takes, without running"},
+    {NULL, "estimate", sw_cmd_estimate,
      "DeepSpeed's memory formulas for a model or a number of parameters"},
-    {"report", sw_cmd_report, "one HTML page about a training, or about several"},
-    {"compare", sw_cmd_compare, "where two runs or two plans differ"},
-    {"check", sw_cmd_check, "compare with recorded runs of PyTorch and DeepSpeed"},
-    {"config", sw_cmd_config, "read, explain and print a ds_config.json"},
-    {"tokenize", sw_cmd_tokenize, "lines of text to lines of ids and back"},
-    {"checkpoint", sw_cmd_checkpoint, "list, verify and compare checkpoints"},
-    {"export", sw_cmd_export, "write a checkpoint as a Hugging Face folder"},
-    {"io", sw_cmd_io, "how fast the disk is, the best aio block, and whether it is right"},
-    {"models", sw_cmd_models, "model families that are built, and shapes by name"},
-    {"doctor", sw_cmd_doctor, "what this machine and this build can do"},
-    {"completion", print_completion, "a script by which bash, zsh or fish completes commands"},
+    {NULL, "config", sw_cmd_config, "read, explain and print a ds_config.json"},
+    {NULL, "tokenize", sw_cmd_tokenize, "lines of text to lines of ids and back"},
+    {NULL, "models", sw_cmd_models, "model families that are built, and shapes by name"},
+    {"After a training", "report", sw_cmd_report,
+     "one HTML page about a training, or about several"},
+    {NULL, "compare", sw_cmd_compare, "where two runs or two plans differ"},
+    {NULL, "checkpoint", sw_cmd_checkpoint, "list, verify and compare checkpoints"},
+    {NULL, "check", sw_cmd_check, "compare with recorded runs of PyTorch and DeepSpeed"},
+    {"This machine", "doctor", sw_cmd_doctor, "what this machine and this build can do"},
+    {NULL, "io", sw_cmd_io, "benchmark, tune and verify disks"},
+    {NULL, "completion", print_completion,
+     "a script by which bash, zsh or fish completes commands"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void print_help(FILE *to)
 {
-    fputs("usage: spillway COMMAND [..]\n\n", to);
+    fputs("usage: spillway COMMAND [..]\n\nexamples:\n"
+          "    spillway train --model gpt2-tiny --data book.txt --output run --steps 500\n"
+          "    spillway plan --model llama-3.1-8b --device-memory 8G --summary\n"
+          "    spillway generate --model run/model --prompt 'Once upon a time'\n",
+          to);
     for (int i = 0; i < N_COMMANDS; i++) {
+        if (commands[i].subject) {
+            fprintf(to, "\n%s:\n", commands[i].subject);
+        }
         fprintf(to, "  %-12s %s\n", commands[i].name, commands[i].summary);
     }
     fputs("\n\"spillway COMMAND --help\" has the options of a command.\n", to);
+    cli_print_docs(to);
 }
 
 static int find(const char *name)
@@ -60,7 +73,13 @@ static int find(const char *name)
 
 static int refuse_command(const char *name)
 {
-    fprintf(stderr, "spillway: no command \"%s\"; \"spillway --help\" lists them\n", name);
+    const char *names[N_COMMANDS];
+    for (int i = 0; i < N_COMMANDS; i++) {
+        names[i] = commands[i].name;
+    }
+    const char *nearest = sw_nearest(name, names, N_COMMANDS);
+    fprintf(stderr, "spillway: no command \"%s\"%s%s; \"spillway --help\" lists them\n", name,
+            nearest ? "; the nearest is " : "", nearest ? nearest : "");
     return CLI_REFUSED;
 }
 
@@ -83,6 +102,9 @@ static void print_page_of_all(void)
            "COMMAND [..]\n.SH COMMANDS\n",
            sw_version());
     for (int i = 0; i < N_COMMANDS; i++) {
+        if (commands[i].subject) {
+            printf(".SS %s\n", commands[i].subject);
+        }
         printf(".TP\n\\fB%s\\fR\n", commands[i].name);
         cli_print_roff(commands[i].summary);
         printf("; see\n.BR spillway\\-%s (1)\n", commands[i].name);
@@ -108,6 +130,9 @@ static int print_page(const char *what)
     fputs(".SH EXIT STATUS\n0: done. 1: it failed while it ran. 2: it was refused before anything "
           "was done; the line on standard error says why.\n",
           stdout);
+    fputs(
+        ".SH FILES\nThe pages that options name as docs/ are installed in share/doc/spillway/docs.\n",
+        stdout);
     if (what) {
         fputs(".SH SEE ALSO\n.BR spillway (1)\n", stdout);
     }
@@ -213,10 +238,15 @@ static int print_completion(int argc, char **argv)
         void (*print)(void);
     } shells[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
     const struct command command = {
-        "completion", "bash|zsh|fish",
+        "completion",
+        "bash|zsh|fish",
         "Prints a script by which a shell completes commands, options and files, for example\n"
         "    source <(spillway completion bash)",
-        NULL, 0};
+        NULL,
+        0,
+        "bash\n"
+        "zsh\n"
+        "fish\n"};
     struct words words = {0};
     int status = cli_parse(&command, argc, argv, &words);
     for (size_t i = 0; i < sizeof shells / sizeof shells[0] && status < 0; i++) {

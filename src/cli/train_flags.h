@@ -7,7 +7,7 @@
 #include "cli/model_flags.h"
 #include "spillway/train.h"
 
-enum { CLI_TRAIN_FLAGS = 70, CLI_PATH_CAP = 4096 };
+enum { CLI_TRAIN_FLAGS = 96, CLI_PATH_CAP = 4096 };
 
 struct train_flags {
     struct sw_train_options o;

@@ -25,6 +25,13 @@ for file in man/man1/spillway.1 man/man1/spillway-train.1 bash-completion/comple
     fish/vendor_completions.d/spillway.fish; do
     test -s "moved/share/$file"
 done
+docs=$(moved/bin/spillway train --help | sed -n 's/^The pages of docs.* are in \(.*\)\.$/\1/p')
+[ "$docs" = "$(realpath moved)/share/doc/spillway/docs" ]
+for page in $(for command in $(moved/bin/spillway --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
+    moved/bin/spillway "$command" --help
+done | grep -o 'docs/[a-z]*\.md' | sort -u); do
+    test -s "moved/share/doc/spillway/$page"
+done
 
 # what it was compiled with is what it finds
 cat > binary.c << 'EOF'
