@@ -74,6 +74,12 @@ endif()
 
 # ---- modules of vendors: one object a file, by custom commands ----
 
+# The first word of a command that compiles, if there is one.
+set(gpu_launcher "")
+if(SPILLWAY_CCACHE)
+    set(gpu_launcher "${SPILLWAY_CCACHE}")
+endif()
+
 add_custom_target(gpu_modules)
 
 # Is SPILLWAY_<vendor> on where its compiler is found?
@@ -101,6 +107,9 @@ endfunction()
 # sw_gpu_objects(<backend> <out> <compiler and options>..): an object for each file of the module. What the
 # compiler says, registers and spills too, is kept beside it (tests/checks/gpu_registers.sh).
 function(sw_gpu_objects backend out)
+    if("${ARGN}" MATCHES "[^ ;]*-NOTFOUND")
+        message(FATAL_ERROR "the command that compiles for ${backend} has ${CMAKE_MATCH_0}: a program that was not found")
+    endif()
     set(objects "")
     set(folder "${PROJECT_BINARY_DIR}/gpu/${backend}")
     file(MAKE_DIRECTORY "${folder}")
@@ -155,7 +164,7 @@ else()
         list(APPEND gencode -gencode "arch=${virtual},code=${arch}")
     endforeach()
     list(APPEND gencode -gencode "arch=${virtual},code=${virtual}") # for GPUs that come later
-    sw_gpu_objects(cuda objects ${SPILLWAY_CCACHE} "${SPILLWAY_NVCC}" -std=c++17 -x cu ${gencode}
+    sw_gpu_objects(cuda objects ${gpu_launcher} "${SPILLWAY_NVCC}" -std=c++17 -x cu ${gencode}
         -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -Xptxas -v
         $<$<BOOL:${SPILLWAY_WERROR}>:-Werror=all-warnings> -Xcompiler
         -fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti,-O2,-Wall,-Wextra
@@ -246,7 +255,7 @@ else()
             "no AMD GPUs: there is no hipcc that works (apt-get install hipcc libamdhip64-dev)")
     else()
         list(JOIN SPILLWAY_HIP_HAS " " hip_archs)
-        sw_gpu_objects(hip objects ${SPILLWAY_CCACHE} ${SPILLWAY_HIP_COMMAND} -std=c++17 -x hip -O3
+        sw_gpu_objects(hip objects ${gpu_launcher} ${SPILLWAY_HIP_COMMAND} -std=c++17 -x hip -O3
             -ffp-contract=off -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -Wall -Wextra
             $<$<BOOL:${SPILLWAY_WERROR}>:-Werror> -Rpass-analysis=kernel-resource-usage
             "-DSW_GPU_ARCHS=\"${hip_archs}\"")

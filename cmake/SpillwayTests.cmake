@@ -131,6 +131,10 @@ function(sw_architecture_tests)
         "${CMAKE_COMMAND}" "${PROJECT_BINARY_DIR}" "${hip_archs}")
     set_tests_properties(architecture/gpu_registers PROPERTIES LABELS "architecture;slow"
         SKIP_RETURN_CODE 77 TIMEOUT 36000)
+    # As a user builds for a GPU, whatever this build does.
+    add_test(NAME architecture/gpu_build COMMAND sh "${checks}/gpu_build.sh" "${CMAKE_COMMAND}" "${PROJECT_SOURCE_DIR}"
+        "${CMAKE_C_COMPILER}")
+    set_tests_properties(architecture/gpu_build PROPERTIES LABELS architecture SKIP_RETURN_CODE 77 TIMEOUT 600)
     # Sanitizers add names and data of their own.
     if(TARGET spillway AND NOT SPILLWAY_SAN AND NOT SPILLWAY_TSAN)
         add_test(NAME architecture/symbols COMMAND sh "${checks}/symbols.sh"

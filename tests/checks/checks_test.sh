@@ -141,6 +141,9 @@ source src/job/a.c "$(fields large 29)"
 expect find sizes 'what is listed exceeds no more'
 rm -r "$tree/src/job"
 : > "$tree/sizes.txt"
+for left in src/base/base.c.orig docs.rej src/json/json.c~; do
+    offence sources $left 'int x;'
+done
 offence sources src/json/a.c 'int x = f(malloc(3));'
 offence sources src/json/a.c 'free(x);'
 offence sources src/json/a.c '/* a */ free (x);'

@@ -3,7 +3,7 @@
 # What a compiler does not see: memory comes from base (the program, which knows the public headers
 # only, and the modules of MPI and of GPUs, which know nothing of ours, use the C library's), the library never ends
 # the program, every file names its licence and what it owns, nothing is left unfinished, commands of the build
-# have no empty arguments.
+# have no empty arguments, and editors, merges and patches left no files.
 # With an argument, checks that tree instead of this one (checks_test.sh uses that).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -29,6 +29,8 @@ complain 'memory comes from sw_alloc' "$(printf '%s\n' "$code" | grep -v -e '^sr
 complain 'only the program may end itself' "$(printf '%s\n' "$code" |
     grep -v -e '^src/cli/' -e '^src/base/status.c:' -e '^src/device/gpu/module/emu.cc:' |
     grep -E ":[0-9]+:(.*[^A-Za-z0-9_>.])?(exit|_exit|abort|assert) *\(" || true)"
+complain 'an editor, a merge or a patch left it' "$(find . \( -name .git -o -path './build*' \) -prune -o \
+    \( -name '*.orig' -o -name '*.rej' -o -name '*~' \) -print | sort)"
 complain 'unfinished' "$(printf '%s\n' "$everything" | xargs grep -nE "$word(TODO|FIXME|XXX)([^A-Za-z0-9_]|\$)" || true)"
 # without <number> <pattern>: those of which line <number> does not match
 without() {
