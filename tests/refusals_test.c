@@ -682,8 +682,8 @@ static void doctor_names_the_unit_of_each_peak_and_what_gpus_lack(void **state)
     assert_non_null(strstr(text, "\n✗ cuda      no NVIDIA GPUs: there is no /nowhere/"));
     assert_non_null(strstr(text, "-DSPILLWAY_CUDA=ON makes it (docs/gpu.md)\n"));
     assert_non_null(strstr(text, "\n✗ hip       no AMD GPUs: there is no /nowhere/"));
-    int n = 0;
-    for (const char *at = text; (at = strstr(at, "register peak")); at++, n++) {
+    int n = 0; /* with AMX another line speaks of a register peak, without a number */
+    for (const char *at = text; (at = strstr(at, "register peak ")); at++, n++) {
         char unit[32] = "";
         assert_int_equal(sscanf(at, "register peak %*f GFLOP/s a thread (%31[a-z0-9_])", unit), 1);
         assert_true(*unit);
