@@ -14,7 +14,7 @@ extern "C" {
 /* Of these headers, and the number in the library's name (libspillway.so.N). It changes with every
  * change that a compiled program could see: a function, a struct or a constant that is gone or is
  * another one. What is only added leaves it. */
-#define SW_ABI_VERSION 1
+#define SW_ABI_VERSION 2
 
 /* Of the library. */
 SW_API int sw_abi_version(void);
