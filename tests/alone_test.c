@@ -53,7 +53,7 @@ static pid_t start(const char *output, const char *ranks, bool resume, const cha
         execl(program, program, "train", "--model", at("config.json"), "--data", at("text.txt"),
               "--deepspeed", at("ds.json"), "--steps", "60", "--seq-len", "12", "--output", output,
               "--save-every", "3", "--keep-last", "2", "--quiet", "--ranks", ranks,
-              resume ? "--resume" : (char *)NULL, (char *)NULL);
+              resume ? "--resume-if-any" : (char *)NULL, (char *)NULL);
         _exit(98);
     }
     return pid;

@@ -71,7 +71,7 @@ static pid_t start(int hosts, const char *output, const char *launch_more)
     put("hostfile", text);
     /* two hosts make K = 4 by themselves, and keep it when one is lost */
     training(train, sizeof train, output,
-             hosts == 2 ? "--resume --save-every 5 --keep-last 2 --deadline 20"
+             hosts == 2 ? "--resume-if-any --save-every 5 --keep-last 2 --deadline 20"
                         : "--save-every 5 --deadline 20 --set spillway.micro_batches=4");
     snprintf(command, sizeof command,
              "exec sh tests/support/hosts.sh in %s %s/spillway launch --hostfile %s/hostfile "

@@ -78,7 +78,7 @@ static pid_t start(const char *output, const char *fault)
         }
         execl(program, program, "train", "--model", at("config.json"), "--data", at("text.txt"),
               "--deepspeed", at("ds.json"), "--steps", steps_text, "--seq-len", "12", "--output",
-              output, "--save-every", save_text, "--keep-last", "2", "--resume", "--quiet",
+              output, "--save-every", save_text, "--keep-last", "2", "--resume-if-any", "--quiet",
               "--ranks", ranks, "--set", csv, "--set", events, "--set", stage,
               on_disk ? "--set" : (char *)NULL, disk[0], "--set", disk[1], "--set", paths[0],
               "--set", paths[1], (char *)NULL);

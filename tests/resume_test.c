@@ -119,8 +119,120 @@ static void damage_is_found_before_the_first_step(void **state)
     close(fd);
     expect(DAMAGED, 2, name);
     assert_non_null(strstr(said, "is damaged"));
+    assert_non_null(strstr(said, "there is no intact checkpoint"));
     expect(DAMAGED "--ranks 2", 2, name);
     expect(DAMAGED "--no-verify", 0, "resumed at step 2");
+}
+
+/* Cuts a file of a checkpoint; its manifest tells how long it was. */
+static void cut(const char *name)
+{
+    assert_int_equal(truncate(at(name), 100), 0);
+}
+
+/* The bytes of metrics.jsonl of an output folder. */
+static char *metrics_of(const char *output)
+{
+    char *text = NULL, path[128];
+    size_t len;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", output);
+    assert_int_equal(sw_file_read(at(path), &text, &len), SW_OK);
+    return text;
+}
+
+static void a_damaged_checkpoint_is_never_passed_over(void **state)
+{
+    (void)state;
+#define BROKEN TRAIN "--data text.txt --tokenizer words --steps 4 --output broken "
+    begin("broken");
+    char *before = metrics_of("broken");
+    cut("broken/checkpoint-2/part-00000.safetensors");
+    expect(BROKEN "--resume", 2, "checkpoint-2 is damaged: ");
+    assert_non_null(strstr(said, "there is no intact checkpoint"));
+    expect(BROKEN "--resume-if-any", 2, "checkpoint-2 is damaged: ");
+    expect(BROKEN "--resume-if-any --ranks 2", 2, "checkpoint-2 is damaged: ");
+    expect(BROKEN, 2, "--output broken has checkpoints of a run");
+    char *after = metrics_of("broken");
+    assert_string_equal(before, after);
+    sw_free(before);
+    sw_free(after);
+}
+
+static void a_refusal_names_the_newest_intact_checkpoint(void **state)
+{
+    (void)state;
+#define NEXT TRAIN "--data text.txt --tokenizer words --output next "
+    expect(NEXT "--steps 3 --save-every 1", 0, "checkpoints: ");
+    cut("next/checkpoint-3/part-00000.safetensors");
+    expect(NEXT "--steps 4 --resume", 2,
+           "the newest intact checkpoint is next/checkpoint-2: --resume-from next/checkpoint-2 ");
+    /* The one before has bytes that its digests do not fit. */
+    const int fd = open(at("next/checkpoint-2/part-00000.safetensors"), O_RDWR);
+    const off_t end = lseek(fd, 0, SEEK_END);
+    assert_int_equal(pwrite(fd, "\x55\xaa\x55", 3, end - 3), 3);
+    close(fd);
+    expect(NEXT "--steps 4 --resume", 2, "--resume-from next/checkpoint-1 goes on from it");
+    expect(NEXT "--steps 4 --resume-from next/checkpoint-2", 2,
+           "--resume-from next/checkpoint-1 goes on from it");
+    expect(NEXT "--steps 4 --resume-from next/checkpoint-1", 0, "resumed at step 1");
+    assert_non_null(strstr(said, "checkpoint-3.set-aside"));
+    assert_int_equal(access(at("next/checkpoint-3.set-aside/manifest.json"), F_OK), 0);
+    expect(NEXT "--steps 5 --resume", 0, "resumed at step 4");
+}
+
+/* What --restarts of the launcher does: the variable tells of a second start. */
+static void a_restart_takes_the_newest_intact_checkpoint(void **state)
+{
+    (void)state;
+#define AGAIN_ TRAIN "--data text.txt --tokenizer words --output again "
+    expect(AGAIN_ "--steps 3 --save-every 1", 0, "checkpoints: ");
+    cut("again/checkpoint-3/part-00000.safetensors");
+    setenv("SPILLWAY_RESTART", "1", 1);
+    expect(AGAIN_ "--steps 4 --resume-if-any", 0, "resumed at step 2");
+    unsetenv("SPILLWAY_RESTART");
+    assert_non_null(strstr(said, "again/checkpoint-3 is damaged and passed over"));
+    expect(AGAIN_ "--steps 5 --resume", 0, "resumed at step 4");
+}
+
+static void resume_wants_something_to_resume(void **state)
+{
+    (void)state;
+#define EMPTY TRAIN "--data text.txt --tokenizer words --steps 2 --output empty "
+    expect(EMPTY "--resume", 2, "--resume: there is no checkpoint in empty; --resume-if-any ");
+    expect(EMPTY "--resume --ranks 2", 2, "--resume: there is no checkpoint in empty");
+    expect(EMPTY "--resume-from nowhere", 2, "--resume-from nowhere: there is no checkpoint");
+    expect(EMPTY "--resume --resume-if-any", 2, "exclude each other");
+    expect(EMPTY "--resume-if-any", 0, "checkpoints: ");
+    expect(EMPTY "--resume-if-any --steps 3", 2, "--steps is given twice");
+}
+
+/* A checkpoint of another run is where this one begins; its numbers are those of going on there. */
+static void a_run_goes_on_from_a_checkpoint_of_another(void **state)
+{
+    (void)state;
+#define HOME TRAIN "--data text.txt --tokenizer words --save-every 1 "
+    expect(HOME "--steps 4 --output whole", 0, "checkpoints: ");
+    expect(HOME "--steps 4 --output away --resume-from whole/checkpoint-2", 0, "resumed at step 2");
+    expect("checkpoint diff whole/checkpoint-4 away/checkpoint-4", 0, "0 of ");
+    expect(HOME "--steps 4 --output away --resume-from whole/checkpoint-2", 2,
+           "--output away has checkpoints of a run");
+    /* Back in the same run: what came after steps aside. */
+    expect(HOME "--steps 3 --output whole --resume-from whole/checkpoint-2", 0,
+           "checkpoint-4 is newer than what the run goes on from");
+    expect("checkpoint diff whole/checkpoint-3 away/checkpoint-3", 0, "0 of ");
+    expect(HOME "--steps 4 --output whole --resume", 0, "resumed at step 3");
+}
+
+static void a_loss_that_is_no_number_is_named_plainly(void **state)
+{
+    (void)state;
+#define WILD                                                                                                          \
+    "train --model gpt2.json --deepspeed ds.json --seq-len 12 --quiet --no-export --data text.txt --tokenizer words " \
+    "--set optimizer.params.lr=1e38 "
+    expect(WILD "--steps 9 --output wild", 1, "no checkpoint was saved before it");
+    assert_null(strstr(said, "-nan"));
+    expect(WILD "--steps 9 --output wilder --save-every 1", 1, "the checkpoint of step ");
+    assert_non_null(strstr(said, " is intact"));
 }
 
 /* Removes a member of the manifest, and makes its check fit again. */
@@ -287,6 +399,12 @@ int main(void)
         cmocka_unit_test(other_data_is_refused_by_name),
         cmocka_unit_test(a_refused_resume_names_every_key_that_changed),
         cmocka_unit_test(damage_is_found_before_the_first_step),
+        cmocka_unit_test(a_damaged_checkpoint_is_never_passed_over),
+        cmocka_unit_test(a_refusal_names_the_newest_intact_checkpoint),
+        cmocka_unit_test(a_restart_takes_the_newest_intact_checkpoint),
+        cmocka_unit_test(resume_wants_something_to_resume),
+        cmocka_unit_test(a_run_goes_on_from_a_checkpoint_of_another),
+        cmocka_unit_test(a_loss_that_is_no_number_is_named_plainly),
         cmocka_unit_test(a_checkpoint_without_data_goes_on_and_says_so),
         cmocka_unit_test(the_room_for_checkpoints_is_said_at_the_start),
         cmocka_unit_test(what_was_chosen_is_kept),

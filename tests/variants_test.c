@@ -189,8 +189,8 @@ static pid_t start(const char *config, const char *output, const struct variant 
         }
         execl(program, program, "train", "--model", at("model.json"), "--data", at("text.txt"),
               "--deepspeed", at(config), "--steps", steps, "--seq-len", texts[0], "--output",
-              at(output), "--save-every", "1", "--export-dtype", "f32", "--resume", "--quiet",
-              "--ranks", texts[1], (char *)NULL);
+              at(output), "--save-every", "1", "--export-dtype", "f32", "--resume-if-any",
+              "--quiet", "--ranks", texts[1], (char *)NULL);
         _exit(98);
     }
     return pid;

@@ -56,7 +56,11 @@ struct sw_train_options {
     int64_t seq_len;    /* 0 = the model's context; for chats at most 1024 */
     uint64_t seed;
     bool has_seed;
-    bool resume;           /* from the newest complete checkpoint of the output folder, if any */
+    /* Which checkpoint the run goes on from, at most one of these: the newest of the output folder,
+     * which must have one; the newest if there is one; the one of this path, of this run or of
+     * another. */
+    bool resume, resume_if_any;
+    const char *resume_from;
     bool allow_other_data; /* resumes although the checkpoint was trained on other data */
     bool no_verify;        /* resumes without comparing the digests of the checkpoint's files */
     int64_t eval_every, eval_batches;    /* 0 = no validation; 0 batches = 16 */

@@ -120,12 +120,13 @@ struct sw_ckpt; /* an open checkpoint; one thread at a time */
 /*
  * sw_ckpt_open - open for reading.
  *
- * path         a folder of checkpoints (or its "/latest"): the newest complete one, those that are
- *              not complete named in the log and passed over; its "/best": the one of least
- *              validation loss; or a checkpoint itself
+ * path         a folder of checkpoints (or its "/latest"): the newest one, older ones that are
+ *              damaged named in the log; its "/best": the one of least validation loss; or a
+ *              checkpoint itself
  *
- * SW_PENDING   the folder is not there or holds no complete checkpoint; *out is not set
- * SW_E_FORMAT  path is a checkpoint and not complete: says what is missing
+ * SW_PENDING   the folder is not there or holds no checkpoint; *out is not set
+ * SW_E_FORMAT  path is a checkpoint, or a folder of checkpoints whose newest one is damaged: says
+ *              what is missing and names the newest readable one
  * SW_E_UNSUP   it requires a feature, or has a version, that this program does not know
  */
 sw_status sw_ckpt_open(const char *path, struct sw_ckpt **out);
@@ -211,6 +212,12 @@ struct sw_ckpt_list {
 /* A folder that is not there has none. */
 sw_status sw_ckpt_list(const char *dir, struct sw_ckpt_list *out);
 void sw_ckpt_list_fini(struct sw_ckpt_list *list);
+/* The damaged checkpoint of the highest step, unless the newest readable one has a higher step;
+ * NULL = none. A committed folder is damaged if its manifest cannot be read. */
+const struct sw_ckpt_summary *sw_ckpt_newest_damaged(const struct sw_ckpt_list *list);
+/* Renames a checkpoint to PATH.set-aside, or with a number behind that, which no reader takes for
+ * one; the new name into out. The caller holds the folder. */
+sw_status sw_ckpt_set_aside(const char *path, struct sw_str *out);
 
 enum sw_ckpt_relation { SW_CKPT_BOTH, SW_CKPT_ONLY_FIRST, SW_CKPT_ONLY_SECOND, SW_CKPT_RESHAPED };
 struct sw_ckpt_difference {

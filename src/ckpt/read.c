@@ -96,13 +96,19 @@ static sw_status choose(const char *dir, bool want_best, const struct sw_ckpt_li
 {
     for (int64_t i = 0; i < list->n_items; i++) {
         if (!list->items[i].complete) {
-            sw_log(SW_LOG_WARN, "%s is not complete and passed over: %s", list->items[i].path,
-                   list->items[i].problem);
+            sw_log(SW_LOG_WARN, "%s is damaged: %s", list->items[i].path, list->items[i].problem);
         }
     }
     const struct sw_ckpt_summary *item = list->n_items ? &list->items[0] : NULL;
+    const struct sw_ckpt_summary *damaged = sw_ckpt_newest_damaged(list);
     if (want_best) {
         item = sw_ckpt_best(list);
+    } else if (damaged) {
+        return item->complete
+                   ? SW_FAIL(SW_E_FORMAT, "the checkpoint %s is damaged: %s; the one before is %s",
+                             damaged->path, damaged->problem, item->path)
+                   : SW_FAIL(SW_E_FORMAT, "the checkpoint %s is damaged: %s; there is no other",
+                             damaged->path, damaged->problem);
     }
     if (!item || !item->complete) {
         return SW_PENDING;

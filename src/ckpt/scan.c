@@ -133,6 +133,36 @@ void sw_ckpt_list_fini(struct sw_ckpt_list *list)
     memset(list, 0, sizeof(*list));
 }
 
+const struct sw_ckpt_summary *sw_ckpt_newest_damaged(const struct sw_ckpt_list *list)
+{
+    const struct sw_ckpt_summary *newest = NULL;
+    for (int64_t i = 0; i < list->n_items; i++) {
+        const struct sw_ckpt_summary *item = &list->items[i];
+        if (!item->complete && (!newest || item->step > newest->step)) {
+            newest = item;
+        }
+    }
+    const bool passed = newest && list->items[0].complete && list->items[0].step > newest->step;
+    return passed ? NULL : newest;
+}
+
+sw_status sw_ckpt_set_aside(const char *path, struct sw_str *out)
+{
+    out->len = 0;
+    for (int i = 1; i == 1 || sw_ckpt_exists(sw_str_text(out)); i++) {
+        out->len = 0;
+        sw_str_printf(out, "%s.set-aside", path);
+        if (i > 1) {
+            sw_str_printf(out, "-%d", i);
+        }
+        if (out->failed) {
+            return SW_FAIL(SW_E_NOMEM, "out of host memory for the name of a checkpoint");
+        }
+    }
+    SW_TRY(sw_ckpt_rename(path, sw_str_text(out)));
+    return SW_OK;
+}
+
 /* What an item is compared by, less being better: the metric of that name, or the loss; NaN: it has
  * none. */
 static double cost_of(const struct sw_ckpt_summary *item, const char *metric)

@@ -34,13 +34,13 @@ static bool day_of_checkpoint(const char *folder, int64_t *out)
 }
 
 /* That of the flag, else of the checkpoint, else today. */
-static sw_status choose_day(const struct sw_train_options *o, int64_t *out)
+static sw_status choose_day(const struct sw_train_options *o, const char *from, int64_t *out)
 {
     struct sw_chat_options options;
     SW_TRY(read_flags(o, &options));
     *out = options.date;
-    if (!o->chat_date && o->resume && o->output) {
-        day_of_checkpoint(o->output, out);
+    if (!o->chat_date && from[0]) {
+        day_of_checkpoint(from, out);
     }
     return SW_OK;
 }
@@ -68,7 +68,7 @@ static sw_status share(sw_comm *comm, struct word *word)
     return st;
 }
 
-sw_status sw_job_chat_choose(const struct sw_train_options *o, sw_comm *comm,
+sw_status sw_job_chat_choose(const struct sw_train_options *o, const char *from, sw_comm *comm,
                              struct sw_job_chat *out)
 {
     struct word word = {SW_DATA_TEXT, 0};
@@ -76,7 +76,7 @@ sw_status sw_job_chat_choose(const struct sw_train_options *o, sw_comm *comm,
         SW_TRY(sw_data_kind_of(o->data, o->n_data, o->as_text, &out->kind));
     }
     if (out->kind != SW_DATA_TEXT && (!comm || sw_comm_rank(comm) == 0)) {
-        SW_TRY(choose_day(o, &word.day));
+        SW_TRY(choose_day(o, from, &word.day));
     }
     word.kind = out->kind;
     if (comm) {

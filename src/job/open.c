@@ -57,7 +57,7 @@ sw_status sw_job_open_tokenizer(struct job *job)
     if (!sw_job_is_text(job)) {
         return folder ? sw_tokenizer_open(folder, NULL, &job->tokenizer) : SW_OK;
     }
-    SW_TRY(sw_job_chat_choose(o, job->comm, &job->chat));
+    SW_TRY(sw_job_chat_choose(o, job->start.path, job->comm, &job->chat));
     if (folder) {
         SW_TRY(sw_tokenizer_open(folder, NULL, &job->tokenizer));
     }
@@ -77,6 +77,16 @@ static int batch_ranks(void)
     const char *text = getenv("SPILLWAY_BATCH_RANKS");
     const int n = text ? atoi(text) : 0;
     return n > 0 ? n : 0;
+}
+
+/* The checkpoint that was chosen; of a plan, where none is, what it would be chosen from. */
+static const char *resume_from(const struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    return job->start.path[0]  ? job->start.path
+           : o->resume_from    ? o->resume_from
+           : sw_job_goes_on(o) ? o->output
+                               : NULL;
 }
 
 /* What a job's engine is opened with; text: of the default configuration. */
@@ -104,7 +114,7 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
         .profile = o->profile,
         .comm = job->comm,
         .batch_ranks = batch_ranks(),
-        .resume_from = o->resume ? o->output : NULL,
+        .resume_from = resume_from(job),
         .rates = o->rates,
         .n_rates = o->n_rates,
         .load_unverified = o->no_verify,

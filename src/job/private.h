@@ -103,6 +103,12 @@ sw_status sw_job_texts_add(struct sw_job_texts *texts, const struct sw_job_rows 
 sw_status sw_job_agree(sw_comm *comm, const sw_dataset *dataset, const struct sw_job_rows *rows,
                        const char *flags);
 
+/* Is a run asked to go on with an earlier one? */
+static inline bool sw_job_goes_on(const struct sw_train_options *options)
+{
+    return options->resume || options->resume_if_any || options->resume_from;
+}
+
 /* ---- chat.c ---- */
 /* All zero: the data is text. */
 struct sw_job_chat {
@@ -114,9 +120,10 @@ struct sw_job_chat {
 };
 /* What the flags of chats say is legal. */
 sw_status sw_job_chat_check(const struct sw_train_options *options);
-/* What the data is, and the day; on all ranks the same. Collective. */
-sw_status sw_job_chat_choose(const struct sw_train_options *options, sw_comm *comm,
-                             struct sw_job_chat *out);
+/* What the data is, and the day, that of the checkpoint `from` unless that is ""; on all ranks the
+ * same. Collective. */
+sw_status sw_job_chat_choose(const struct sw_train_options *options, const char *from,
+                             sw_comm *comm, struct sw_job_chat *out);
 /* Opens the chat, if the data wants one. folder: of the tokenizer; NULL: it is made of the text. */
 sw_status sw_job_chat_open(const struct sw_train_options *options, const char *folder,
                            sw_tokenizer *tokenizer, struct sw_job_chat *out);

@@ -38,6 +38,9 @@ static sw_status check_options(const struct sw_train_options *o)
     if (o->task.metric && o->eval_every < 1) {
         return SW_FAIL(SW_E_ARG, "--metric wants --eval-every: it is counted by validations");
     }
+    if (o->resume + o->resume_if_any + (o->resume_from != NULL) > 1) {
+        return SW_FAIL(SW_E_ARG, "--resume, --resume-if-any and --resume-from exclude each other");
+    }
     SW_TRY(sw_job_chat_check(o));
     if (o->steps < 1) {
         return SW_FAIL(SW_E_ARG, "--steps is %lld; wanted at least 1", (long long)o->steps);
@@ -60,24 +63,9 @@ static double deadline_of(const struct sw_train_options *options)
 /* A restart may come while its predecessor is still ending: with --resume, or by a launcher. */
 static double wait_for_folder(const struct job *job)
 {
-    const bool restart = job->options->resume || getenv("SPILLWAY_LAUNCH");
+    const bool restart = sw_job_goes_on(job->options) || getenv("SPILLWAY_LAUNCH");
     const double most = job->comm ? deadline_of(job->options) / 2 : SW_CKPT_WAIT_S;
     return restart ? fmin(most, SW_CKPT_WAIT_S) : 0;
-}
-
-static sw_status check_new(const struct sw_train_options *o)
-{
-    struct sw_ckpt_list list;
-    SW_TRY(sw_ckpt_list(o->output, &list));
-    const sw_status st =
-        list.n_items == 0
-            ? SW_OK
-            : SW_FAIL(SW_E_ARG,
-                      "--output %s has checkpoints of a run (%s): --resume goes on with it; for a "
-                      "new run name another folder",
-                      o->output, list.items[0].name);
-    sw_ckpt_list_fini(&list);
-    return st;
 }
 
 /* Rank 0 holds the folder for all, from before anything in it is read to the end of the run. */
@@ -87,9 +75,10 @@ static sw_status hold_folder(struct job *job)
     sw_status st = SW_OK;
     if (job->leads) {
         st = sw_ckpt_acquire(o->output, wait_for_folder(job), &job->lock);
-        st = st < 0 ? sw_fail_prefix(st, "--output") : o->resume ? SW_OK : check_new(o);
+        st = st < 0 ? sw_fail_prefix(st, "--output") : st;
     }
-    return job->comm ? sw_comm_agree(job->comm, st, "holding --output") : st;
+    SW_TRY(job->comm ? sw_comm_agree(job->comm, st, "holding --output") : st);
+    return sw_job_choose_start(job);
 }
 
 /* Atomically: what sets it may be a handler in any thread, or another rank's thread. */
@@ -114,7 +103,7 @@ static sw_status agree(const struct job *job)
     }
     snprintf(flags, sizeof flags, "%lld %lld %lld %lld %lld %lld %d", (long long)o->steps,
              (long long)o->eval_every, (long long)o->eval_batches, (long long)o->sample_every,
-             (long long)o->sample_tokens, (long long)o->save_every, o->resume);
+             (long long)o->sample_tokens, (long long)o->save_every, sw_job_goes_on(o));
     return sw_job_agree(job->comm, job->dataset, &job->rows, flags);
 }
 
@@ -132,13 +121,7 @@ static sw_status set_up(struct job *job)
     SW_TRY(sw_job_prepare_sample(job));
     SW_TRY(go_on(job));
     SW_TRY(sw_job_tell_engine(job));
-    if (job->options->resume) {
-        const sw_status st = sw_load(job->engine, job->options->output);
-        SW_TRY(st);
-        if (st == SW_OK) {
-            job->first_step = job->saved_step = sw_engine_step(job->engine);
-        }
-    }
+    SW_TRY(sw_job_load(job));
     SW_TRY(sw_job_check_model(job));
     SW_TRY(sw_engine_limit_trace(job->engine, job->options->steps));
     SW_TRY(
@@ -205,6 +188,19 @@ static sw_status follow(struct job *job, const struct sw_step_report *report, bo
                : SW_OK;
 }
 
+/* C prints the sign of a NaN, which means nothing. */
+static sw_status not_finite(const struct job *job, const struct sw_step_report *report)
+{
+    const char *value = isnan(report->loss) ? "nan" : report->loss > 0 ? "inf" : "-inf";
+    const long long step = report->step;
+    return job->saved_step >= 0
+               ? SW_FAIL(SW_E_ARG,
+                         "step %lld: the loss is %s; the checkpoint of step %lld is intact", step,
+                         value, (long long)job->saved_step)
+               : SW_FAIL(SW_E_ARG, "step %lld: the loss is %s; no checkpoint was saved before it",
+                         step, value);
+}
+
 /* All ranks stop after the same step, whoever got the signal. */
 static sw_status one_step(struct job *job, bool *stopped)
 {
@@ -214,8 +210,7 @@ static sw_status one_step(struct job *job, bool *stopped)
     sw_job_profile_begin(&job->told.profile, sw_engine_step(job->engine) + 1);
     SW_TRY(train_rows(job, &step));
     if (!report->skipped && !isfinite(report->loss)) {
-        return SW_FAIL(SW_E_ARG, "step %lld: the loss is %g; the checkpoint before it is intact",
-                       (long long)report->step, report->loss);
+        return not_finite(job, report);
     }
     job->loss = report->loss;
     step.validated = o->eval_every > 0 && report->step % o->eval_every == 0;

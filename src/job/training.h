@@ -4,6 +4,7 @@
 // its steps. The position of a run is the engine's count of global samples alone.
 #pragma once
 
+#include <limits.h>
 #include <math.h>
 
 #include "ckpt/ckpt.h"
@@ -20,6 +21,12 @@ struct told {
     struct sw_job_profile profile;
     struct pace pace;
     struct sw_job_settings writing; /* of an encoder-decoder's samples */
+};
+
+/* What a run begins with. */
+struct sw_job_start {
+    char path[PATH_MAX]; /* of a checkpoint; "" = nothing: its first step is 1 */
+    bool continues;      /* what an earlier start left in the output folder is this run's */
 };
 
 struct job {
@@ -44,6 +51,7 @@ struct job {
     bool packed;                   /* rows hold several documents */
     struct sw_job_rows rows;       /* [local] micro-batches */
     struct sw_job_measure measure; /* what metrics are counted from */
+    struct sw_job_start start;
     int64_t first_step;
     double began_s, val_loss, loss;
     int64_t saved_step, val_step; /* of the last checkpoint, of the last validation */
@@ -89,6 +97,13 @@ static inline sw_status sw_job_fetch(const struct job *job, enum sw_split split,
 {
     return sw_job_rows_fetch(&job->rows, job->dataset, split, first, job->batch, i);
 }
+
+/* ---- resume.c: what a job goes on from ---- */
+
+/* On rank 0, which holds the folder, for all. Collective. */
+sw_status sw_job_choose_start(struct job *job);
+/* Loads it, if there is one. Collective. */
+sw_status sw_job_load(struct job *job);
 
 /* ---- open.c: what a job reads ---- */
 /* Where the tokenizer is: given, beside the adapter to go on with, which was trained with it, or

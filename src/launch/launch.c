@@ -110,6 +110,9 @@ static sw_status run_all(struct run *r)
         if (r->options->elastic) {
             SW_TRY(shrink(r));
         }
+        const char *number = sw_arena_printf(&r->arena, "%lld", (long long)i + 1);
+        SW_TRY_ALLOC(number, "a restart");
+        SW_TRY(sw_launch_set(&r->arena, &r->job.exports, "SPILLWAY_RESTART", number));
         sw_launch_say(r->log, "restart %lld of %lld, %d ranks on %d host%s", (long long)i + 1,
                       (long long)r->options->restarts, r->job.n_ranks, r->job.hosts.n,
                       r->job.hosts.n == 1 ? "" : "s");

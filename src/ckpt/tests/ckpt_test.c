@@ -242,8 +242,17 @@ static void a_changed_byte_is_found(void **test_state)
     assert_int_equal(newest_step(root), 1);
 }
 
+static void expect_refused(const char *what, const char *hint)
+{
+    struct sw_ckpt *ckpt;
+    assert_int_equal(sw_ckpt_open(root, &ckpt), SW_E_FORMAT);
+    if (!strstr(sw_error_message(), what) || !strstr(sw_error_message(), hint)) {
+        fail_msg("%s; wanted \"%s\" and \"%s\"", sw_error_message(), what, hint);
+    }
+}
+
 /* Every byte, flipped; every length, cut off: never a crash, never taken for whole. */
-static void a_damaged_manifest_is_passed_over(void **test_state)
+static void a_damaged_manifest_is_refused_by_name(void **test_state)
 {
     (void)test_state;
     const char *manifest = "checkpoint-2/manifest.json";
@@ -254,40 +263,67 @@ static void a_damaged_manifest_is_passed_over(void **test_state)
     assert_int_equal(stat(in_root(manifest), &info), 0);
     for (off_t at = 0; at < info.st_size; at += 101) {
         flip_byte(in_root(manifest), at);
-        assert_int_equal(newest_step(root), 1);
+        expect_refused("checkpoint-2 is damaged", "the one before is");
         flip_byte(in_root(manifest), at);
     }
     assert_int_equal(newest_step(root), 2);
     for (off_t len = info.st_size - 1; len > 0; len -= 103) {
         assert_int_equal(truncate(in_root(manifest), len), 0);
-        assert_int_equal(newest_step(root), 1);
+        expect_refused("checkpoint-2 is damaged", "checkpoint-1");
     }
     struct sw_ckpt *ckpt;
     assert_int_equal(sw_ckpt_open(in_root("checkpoint-2"), &ckpt), SW_E_FORMAT);
     assert_non_null(strstr(sw_error_message(), "checkpoint-2/manifest.json"));
 }
 
-static char passed_over[512];
-
-static void keep_line(void *ctx, enum sw_log_level level, const char *text)
-{
-    (void)ctx;
-    (void)level;
-    snprintf(passed_over, sizeof(passed_over), "%s", text);
-}
-
-static void a_short_file_is_passed_over_by_name(void **test_state)
+static void a_short_file_is_refused_by_name(void **test_state)
 {
     (void)test_state;
     assert_int_equal(save_state(root, 1, 1, 1, 0, NAN), SW_OK);
     assert_int_equal(save_state(root, 2, 2, 2, 0, NAN), SW_OK);
     assert_int_equal(truncate(in_root("checkpoint-2/part-00001.safetensors"), 100), 0);
+    expect_refused("part-00001.safetensors has 100 bytes", "checkpoint-1");
+    assert_int_equal(truncate(in_root("checkpoint-1/part-00000.safetensors"), 100), 0);
+    expect_refused("checkpoint-2 is damaged", "there is no other");
+}
+
+static char logged[512];
+
+static void keep_line(void *ctx, enum sw_log_level level, const char *text)
+{
+    (void)ctx;
+    (void)level;
+    snprintf(logged, sizeof(logged), "%s", text);
+}
+
+static void an_old_damaged_checkpoint_is_only_named(void **test_state)
+{
+    (void)test_state;
+    assert_int_equal(save_state(root, 1, 1, 1, 0, NAN), SW_OK);
+    assert_int_equal(save_state(root, 2, 2, 2, 0, NAN), SW_OK);
+    assert_int_equal(truncate(in_root("checkpoint-1/part-00000.safetensors"), 100), 0);
     sw_log_set_sink(keep_line, NULL);
     const int64_t step = newest_step(root);
     sw_log_set_sink(NULL, NULL);
-    assert_int_equal(step, 1);
-    assert_non_null(strstr(passed_over, "checkpoint-2 is not complete"));
-    assert_non_null(strstr(passed_over, "part-00001.safetensors has 100 bytes"));
+    assert_int_equal(step, 2);
+    assert_non_null(strstr(logged, "checkpoint-1 is damaged: "));
+    assert_non_null(strstr(logged, "part-00000.safetensors has 100 bytes"));
+}
+
+static void what_is_set_aside_is_no_checkpoint(void **test_state)
+{
+    (void)test_state;
+    struct sw_str name = {0};
+    for (int i = 0; i < 2; i++) { /* the second time the name is taken */
+        assert_int_equal(save_state(root, 1, 1, 1, 0, NAN), SW_OK);
+        assert_int_equal(save_state(root, 2, 2, 2, 0, NAN), SW_OK);
+        assert_int_equal(sw_ckpt_set_aside(in_root("checkpoint-2"), &name), SW_OK);
+        assert_int_equal(newest_step(root), 1);
+        assert_int_equal(access(sw_str_text(&name), F_OK), 0);
+    }
+    assert_non_null(strstr(sw_str_text(&name), "checkpoint-2.set-aside-2"));
+    assert_int_equal(access(in_root("checkpoint-2.set-aside"), F_OK), 0);
+    sw_str_fini(&name);
 }
 
 /* The text of a manifest with `from` replaced by `to` and a check that fits. */
@@ -671,8 +707,10 @@ int main(void)
         CASE(gaps_and_overlaps_are_refused),
         CASE(data_files_are_safetensors),
         CASE(a_changed_byte_is_found),
-        CASE(a_damaged_manifest_is_passed_over),
-        CASE(a_short_file_is_passed_over_by_name),
+        CASE(a_damaged_manifest_is_refused_by_name),
+        CASE(a_short_file_is_refused_by_name),
+        CASE(an_old_damaged_checkpoint_is_only_named),
+        CASE(what_is_set_aside_is_no_checkpoint),
         CASE(numbers_have_bounds_and_members_their_types),
         CASE(only_canonical_names_are_checkpoints),
         CASE(a_data_file_that_is_none_is_refused),

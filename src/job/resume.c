@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which checkpoint a run goes on from. A committed checkpoint that is damaged is never passed over
+// without a word: the run is refused, and the message names the newest intact one. Only a launcher
+// that starts a job again (--restarts) takes that one by itself.
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "job/training.h"
+
+/* Set by `spillway launch` for the second start of a job and later ones. */
+static bool is_restart(void)
+{
+    return getenv("SPILLWAY_RESTART") != NULL;
+}
+
+/* Reads every byte. false leaves the reason in the error record. */
+static bool is_intact(const char *path)
+{
+    struct sw_ckpt *ckpt = NULL;
+    sw_status st = sw_ckpt_open(path, &ckpt);
+    if (st == SW_OK) {
+        st = sw_ckpt_verify(ckpt);
+        sw_ckpt_close(ckpt);
+    }
+    return st == SW_OK;
+}
+
+/* The newest checkpoint of a list that is intact, without `except`; NULL = none. */
+static const char *find_intact(const struct sw_ckpt_list *list, const char *except)
+{
+    for (int64_t i = 0; i < list->n_items; i++) {
+        const struct sw_ckpt_summary *item = &list->items[i];
+        if (item->complete && !item->problem && (!except || strcmp(item->path, except) != 0) &&
+            is_intact(item->path)) {
+            return item->path;
+        }
+    }
+    return NULL;
+}
+
+/* Adds to a message about the damaged checkpoint `path` what can be done. */
+static sw_status advise(const struct sw_ckpt_list *list, const char *path, sw_status st)
+{
+    char why[2048];
+    snprintf(why, sizeof why, "%s", sw_error_message());
+    const char *intact = find_intact(list, path);
+    return intact ? SW_FAIL(st,
+                            "%s; the newest intact checkpoint is %s: --resume-from %s goes on "
+                            "from it",
+                            why, intact, intact)
+                  : SW_FAIL(st, "%s; there is no intact checkpoint in its folder", why);
+}
+
+/* The newest one that is intact, for a restart; those before it are named in the log. */
+static sw_status choose_intact(const struct sw_ckpt_list *list, const char **out)
+{
+    const struct sw_ckpt_summary *damaged = sw_ckpt_newest_damaged(list);
+    if (damaged) {
+        sw_log(SW_LOG_WARN, "%s is damaged and passed over: %s", damaged->path, damaged->problem);
+    }
+    for (int64_t i = 0; i < list->n_items && list->items[i].complete; i++) {
+        const struct sw_ckpt_summary *item = &list->items[i];
+        if (item->problem) { /* of another version: nothing is known of it */
+            return SW_FAIL(SW_E_UNSUP, "the newest checkpoint: %s", item->problem);
+        }
+        if (is_intact(item->path)) {
+            *out = item->path;
+            return SW_OK;
+        }
+        sw_log(SW_LOG_WARN, "%s is damaged and passed over: %s", item->path, sw_error_message());
+    }
+    return SW_FAIL(SW_E_FORMAT, "no checkpoint of it is intact");
+}
+
+static sw_status choose_newest(const struct sw_train_options *o, const struct sw_ckpt_list *list,
+                               const char **out)
+{
+    if (list->n_items == 0) {
+        return o->resume ? SW_FAIL(SW_E_ARG,
+                                   "--resume: there is no checkpoint in %s; --resume-if-any begins "
+                                   "a new run where there is none",
+                                   o->output)
+                         : SW_OK;
+    }
+    if (is_restart()) {
+        const sw_status st = choose_intact(list, out);
+        return st < 0 ? sw_fail_prefix(st, "--output %s", o->output) : st;
+    }
+    const struct sw_ckpt_summary *damaged = sw_ckpt_newest_damaged(list);
+    if (damaged) {
+        SW_FAIL(SW_E_FORMAT, "the checkpoint %s is damaged: %s", damaged->path, damaged->problem);
+        return advise(list, damaged->path, SW_E_FORMAT);
+    }
+    if (list->items[0].problem) { /* an older one would lose work without a word */
+        return SW_FAIL(SW_E_UNSUP, "the newest checkpoint in %s: %s", o->output,
+                       list->items[0].problem);
+    }
+    *out = list->items[0].path;
+    return SW_OK;
+}
+
+/* --output of a run that goes on from somewhere else, or from nothing, has no checkpoints. */
+static sw_status check_new(const struct sw_train_options *o, const struct sw_ckpt_list *list)
+{
+    return list->n_items == 0
+               ? SW_OK
+               : SW_FAIL(SW_E_ARG,
+                         "--output %s has checkpoints of a run (%s): --resume goes on with it; for "
+                         "a new run name another folder",
+                         o->output, list->items[0].name);
+}
+
+static bool lies_in(const char *path, const char *folder)
+{
+    char parent[PATH_MAX], wanted[PATH_MAX];
+    if (!realpath(path, parent) || !realpath(folder, wanted)) {
+        return false;
+    }
+    *strrchr(parent, '/') = '\0';
+    return strcmp(parent, wanted) == 0;
+}
+
+static sw_status choose_named(const struct sw_train_options *o, const struct sw_ckpt_list *list,
+                              struct sw_job_start *out)
+{
+    struct sw_ckpt *ckpt = NULL;
+    const sw_status st = sw_ckpt_open(o->resume_from, &ckpt);
+    if (st == SW_PENDING) {
+        return SW_FAIL(SW_E_ARG, "--resume-from %s: there is no checkpoint", o->resume_from);
+    }
+    if (st < 0) {
+        return sw_fail_prefix(st, "--resume-from");
+    }
+    snprintf(out->path, sizeof out->path, "%s", sw_ckpt_path(ckpt));
+    sw_ckpt_close(ckpt);
+    out->continues = lies_in(out->path, o->output);
+    return out->continues ? SW_OK : check_new(o, list);
+}
+
+static sw_status choose(const struct sw_train_options *o, struct sw_job_start *out)
+{
+    struct sw_ckpt_list list;
+    const char *path = NULL;
+    sw_status st;
+    SW_TRY(sw_ckpt_list(o->output, &list));
+    if (o->resume_from && !(is_restart() && list.n_items > 0)) {
+        st = choose_named(o, &list, out);
+    } else if (sw_job_goes_on(o)) {
+        st = choose_newest(o, &list, &path);
+        snprintf(out->path, sizeof out->path, "%s", path ? path : "");
+        out->continues = true; /* it may have been killed before its first checkpoint */
+    } else {
+        st = check_new(o, &list);
+    }
+    sw_ckpt_list_fini(&list);
+    return st;
+}
+
+sw_status sw_job_choose_start(struct job *job)
+{
+    struct sw_job_start *start = &job->start;
+    const sw_status st = job->leads ? choose(job->options, start) : SW_OK;
+    if (!job->comm) {
+        return st;
+    }
+    SW_TRY(sw_comm_agree(job->comm, st, "choosing a checkpoint"));
+    SW_TRY(sw_comm_broadcast(job->comm, 0, start, sizeof *start, "the choice of a checkpoint"));
+    start->path[sizeof start->path - 1] = '\0';
+    return SW_OK;
+}
+
+/* Checkpoints that came after the one that a run goes on from would be its newest at the next
+ * start: they get a name that is no checkpoint's. */
+static sw_status set_aside(const struct job *job)
+{
+    struct sw_ckpt_list list;
+    struct sw_str name = {0};
+    int64_t serial = 0;
+    sw_status st = SW_OK;
+    SW_TRY(sw_ckpt_list(job->options->output, &list));
+    for (int64_t i = 0; i < list.n_items; i++) {
+        serial = strcmp(list.items[i].path, job->start.path) == 0 ? list.items[i].serial : serial;
+    }
+    for (int64_t i = 0; i < list.n_items && st >= 0; i++) {
+        const struct sw_ckpt_summary *item = &list.items[i];
+        if (item->complete ? item->serial > serial : item->step > job->first_step) {
+            st = sw_ckpt_set_aside(item->path, &name);
+            if (st >= 0) {
+                sw_log(SW_LOG_WARN, "%s is newer than what the run goes on from: it is %s now",
+                       item->path, sw_str_text(&name));
+            }
+        }
+    }
+    sw_str_fini(&name);
+    sw_ckpt_list_fini(&list);
+    return st;
+}
+
+sw_status sw_job_load(struct job *job)
+{
+    if (!job->start.path[0]) {
+        return SW_OK;
+    }
+    sw_status st = sw_load(job->engine, job->start.path);
+    if (st < 0 && job->leads) {
+        struct sw_ckpt_list list;
+        char why[2048];
+        snprintf(why, sizeof why, "%s", sw_error_message());
+        const bool damaged = !is_intact(job->start.path);
+        SW_FAIL(st, "%s", why); /* what made it fail is what is said */
+        if (damaged && sw_ckpt_list(job->options->output, &list) >= 0) {
+            st = advise(&list, job->start.path, st);
+            sw_ckpt_list_fini(&list);
+        }
+        return st;
+    }
+    SW_TRY(st);
+    job->first_step = job->saved_step = sw_engine_step(job->engine);
+    return job->leads && job->start.continues ? set_aside(job) : SW_OK;
+}
