@@ -104,9 +104,11 @@ struct sw_device { /* base; first member of every implementation */
 };
 
 struct sw_cpu_options {
-    int n_threads;       /* 0 = all this process may use */
-    bool reference;      /* plain C kernels only */
-    const char *max_isa; /* NULL = what the CPU has; "portable", "avx2", "avx512", for tests */
+    int n_threads;  /* 0 = all this process may use */
+    bool reference; /* plain C kernels only */
+    /* Newest instruction set to use: "portable", "avx2", "avx512" or "avx512_bf16". NULL: the
+     * variable SPILLWAY_ISA, else the newest that the processor has. */
+    const char *max_isa;
 };
 
 sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_device **out);

@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -372,11 +373,13 @@ sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_dev
     bool amx_bf16;
     enum cpu_isa limit;
     const enum cpu_isa found = sw_cpu_isa_detect(&amx_bf16);
-    if (options->max_isa && !sw_cpu_isa_parse(options->max_isa, &limit)) {
+    const char *asked = getenv("SPILLWAY_ISA");
+    const char *max_isa = options->max_isa ? options->max_isa : asked && *asked ? asked : NULL;
+    if (max_isa && !sw_cpu_isa_parse(max_isa, &limit)) {
         return SW_FAIL(SW_E_ARG,
-                       "device cpu: unknown instruction set \"%s\"; one of portable, avx2, avx512, "
+                       "%s: unknown instruction set \"%s\"; wanted portable, avx2, avx512 or "
                        "avx512_bf16",
-                       options->max_isa);
+                       options->max_isa ? "device cpu" : "SPILLWAY_ISA", max_isa);
     }
     struct cpu_device *cpu = sw_alloc_zero("device", 1, sizeof *cpu);
     SW_TRY_ALLOC(cpu, "the CPU device");
@@ -385,7 +388,7 @@ sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_dev
     cpu->super.kernel_set = cpu->kernel_set;
     cpu->super.what = "cpu";
     cpu->reference = options->reference;
-    sw_cpu_use(cpu, found, amx_bf16, options->max_isa ? &limit : NULL);
+    sw_cpu_use(cpu, found, amx_bf16, max_isa ? &limit : NULL);
     const sw_status st = sw_pool_open(options->n_threads, &cpu->pool);
     if (st < 0) {
         sw_free(cpu);

@@ -4,7 +4,7 @@
 // Every kernel of every device, by one table of cases: the same bits on 1, 2, 3 and 7 threads, and
 // wherever operands begin, for each instruction set, the fast kernels near the plain C reference
 // (equal where the op is exact), the mock equal to it. A new fast row is covered the moment it
-// takes an op. For a processor that is emulated, and slow (tests/other_cpu.sh): SPILLWAY_ISA=avx512
+// takes an op. For a processor that is emulated, and slow (tests/other_cpu.sh): SPILLWAY_ISA_FROM=avx512
 // takes the instruction sets from that one up, and leaves out what does not depend on them;
 // SPILLWAY_SHARD=i/n is part i of n of the kinds of ops, 0 <= i < n.
 #include <pthread.h>
@@ -543,13 +543,14 @@ static void test_timelines_order_streams_and_threads(void **state)
 
 static bool choose(void)
 {
-    const char *isa = getenv("SPILLWAY_ISA"), *shard = getenv("SPILLWAY_SHARD");
+    const char *isa = getenv("SPILLWAY_ISA_FROM"), *shard = getenv("SPILLWAY_SHARD");
     char more;
     while (isa && first_limit < N_LIMITS - 1 && strcmp(limits[first_limit], isa) != 0) {
         first_limit++;
     }
     if (isa && first_limit == N_LIMITS - 1) {
-        fprintf(stderr, "SPILLWAY_ISA=%s: wanted portable, avx2, avx512 or avx512_bf16\n", isa);
+        fprintf(stderr, "SPILLWAY_ISA_FROM=%s: wanted portable, avx2, avx512 or avx512_bf16\n",
+                isa);
         return false;
     }
     if (shard &&
