@@ -692,6 +692,45 @@ static void doctor_names_the_unit_of_each_peak_and_what_gpus_lack(void **state)
     sw_free(text);
 }
 
+/* The lines of doctor about libraries and modules, which do not depend on the moment. */
+static void found_lines(char *out, size_t cap)
+{
+    char *text = printed();
+    out[0] = '\0';
+    for (char *at = text, *line; (line = strsep(&at, "\n"));) {
+        if (strncmp(line, "✓", strlen("✓")) == 0 || strncmp(line, "✗", strlen("✗")) == 0) {
+            const size_t len = strlen(out);
+            snprintf(out + len, cap - len, "%s\n", line);
+        }
+    }
+    sw_free(text);
+}
+
+/* A program that is found by PATH has no folder in its name. */
+static void modules_of_the_current_folder_are_not_looked_at(void **state)
+{
+    (void)state;
+    static const char *const modules[] = {"spillway_cuda.so", "spillway_hip.so",
+                                          "spillway_openmpi.so", "spillway_mpich.so",
+                                          "spillway_emu32.so"};
+    char err[4096], path[1024], by_path[8192], by_name[8192], command[1400];
+    snprintf(path, sizeof path, "%s/spillway", folder);
+    assert_int_equal(mkdir(path, 0777), 0);
+    for (size_t i = 0; i < SW_LEN(modules); i++) {
+        snprintf(path, sizeof path, "spillway/%s", modules[i]);
+        put_text(path, "no library");
+    }
+    assert_int_equal(run("doctor --threads 1", err, sizeof err), 0);
+    found_lines(by_name, sizeof by_name);
+    snprintf(command, sizeof command, "--version && PATH=%.*s:$PATH && spillway doctor --threads 1",
+             (int)(strrchr(program, '/') - program), program);
+    assert_int_equal(run(command, err, sizeof err), 0);
+    found_lines(by_path, sizeof by_path);
+    assert_non_null(strstr(by_path, "cuda"));
+    assert_null(strstr(by_path, folder));
+    assert_string_equal(by_path, by_name);
+}
+
 /* Under an mpirun that this build has no module for: what to install, and what goes without. */
 static void a_missing_module_of_mpi_names_what_helps(void **state)
 {
@@ -871,6 +910,7 @@ int main(void)
         cmocka_unit_test(as_text_takes_files_as_they_are),
         cmocka_unit_test(under_mpirun_the_bar_is_off_and_a_line_fits),
         cmocka_unit_test(doctor_names_the_unit_of_each_peak_and_what_gpus_lack),
+        cmocka_unit_test(modules_of_the_current_folder_are_not_looked_at),
         cmocka_unit_test(a_missing_module_of_mpi_names_what_helps),
         cmocka_unit_test(a_device_that_is_not_here_is_refused),
         cmocka_unit_test(lines_end_where_their_text_ends)};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules: libraries of ours that are opened at run time, because what they link to is not on every
-// machine. They lie in the folder that the user says; else beside this code, or where it is
-// installed.
+// machine. They lie in the folder that the user names; else beside the file that holds this code,
+// the program or the shared library, or where they are installed. The current folder is never
+// searched.
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
@@ -11,27 +12,52 @@
 
 #include "base/base.h"
 
+/* The folder of the file that holds this code, as the kernel knows it: the dynamic loader only has
+ * the name that a program was started by, which may be relative to any folder. */
+static bool find_own_folder(char *out, size_t cap)
+{
+    const uintptr_t here = (uintptr_t)find_own_folder;
+    char line[PATH_MAX + 128];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (maps && !found && fgets(line, sizeof line, maps)) {
+        unsigned long long first, end;
+        const char *path = strchr(line, '/');
+        found = path && sscanf(line, "%llx-%llx", &first, &end) == 2 && here >= first && here < end;
+        if (found) {
+            snprintf(out, cap, "%.*s", (int)(strrchr(path, '/') - path), path);
+        }
+    }
+    if (maps) {
+        fclose(maps);
+    }
+    Dl_info info;
+    if (!found && dladdr((void *)here, &info) && info.dli_fname && info.dli_fname[0] == '/') {
+        snprintf(out, cap, "%.*s", (int)(strrchr(info.dli_fname, '/') - info.dli_fname),
+                 info.dli_fname);
+        found = true;
+    }
+    return found;
+}
+
 bool sw_module_find(const char *file, char *path, size_t cap)
 {
-    static const char *const places[] = {"", "/spillway", "/../" SPILLWAY_LIBDIR "/spillway"};
+    static const char *const places[] = {"/spillway", "/../" SPILLWAY_LIBDIR "/spillway", ""};
     const char *folder = getenv("SPILLWAY_MODULES");
-    Dl_info info;
-    char here[PATH_MAX] = ".";
-    if (folder) {
+    char here[PATH_MAX];
+    if (folder && *folder) {
         snprintf(path, cap, "%s/%s", folder, file);
         return access(path, R_OK) == 0;
     }
-    if (dladdr((void *)(uintptr_t)sw_module_find, &info) && info.dli_fname &&
-        realpath(info.dli_fname, here)) {
-        char *slash = strrchr(here, '/');
-        *(slash ? slash : here) = '\0';
+    if (!find_own_folder(here, sizeof here)) {
+        snprintf(path, cap, "%s", file);
+        return false;
     }
-    for (size_t i = 0; i < SW_LEN(places); i++) {
+    for (size_t i = 0; i < SW_LEN(places); i++) { /* the last one is named if there is none */
         snprintf(path, cap, "%s%s/%s", here, places[i], file);
         if (access(path, R_OK) == 0) {
             return true;
         }
     }
-    snprintf(path, cap, "%s", file);
     return false;
 }
