@@ -231,7 +231,8 @@ static sw_status set_master(struct job *job)
     }
     const char *first = job->hosts.items[0].name;
     const char *at = strrchr(first, '@'); /* user@host */
-    job->master_port = o->master_port ? (int)o->master_port : DEFAULT_PORT;
+    const bool alone = job->launcher == LAUNCH_LOCAL && !o->node_rank_given;
+    job->master_port = o->master_port ? (int)o->master_port : alone ? 0 : DEFAULT_PORT;
     job->master_addr = job->launcher == LAUNCH_LOCAL && job->hosts.n == 1 ? "127.0.0.1"
                        : at                                               ? at + 1
                                                                           : first;

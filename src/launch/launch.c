@@ -3,7 +3,12 @@
 // for.
 #include "launch/private.h"
 
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 sw_status sw_launch_text(const struct sw_launch_options *options, char **out)
 {
@@ -43,7 +48,32 @@ struct run {
     bool started;           /* ever */
     int first_ranks;        /* of the first start */
     bool *lost;             /* [job.hosts.n] */
+    int port;               /* a socket that holds job.master_port, -1 = none */
 };
+
+/* A job on this machine alone takes a free port, so that two of them do not meet. The socket stays
+ * bound and never listens: nobody else is given the port, and rank 0 can listen there, because both
+ * allow the reuse of the address. */
+static sw_status reserve_port(struct run *r)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t len = sizeof address;
+    const int on = 1;
+    if (r->job.master_port != 0) {
+        return SW_OK;
+    }
+    r->port = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (r->port < 0 || setsockopt(r->port, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+        bind(r->port, (struct sockaddr *)&address, len) != 0 ||
+        getsockname(r->port, (struct sockaddr *)&address, &len) != 0) {
+        return SW_FAIL(SW_E_IO,
+                       "no free port for the ranks of this machine: %s; --master-port "
+                       "names one",
+                       strerror(errno));
+    }
+    r->job.master_port = ntohs(address.sin_port);
+    return SW_OK;
+}
 
 /* One start. The launcher of a host, which another one started, leaves listening to that one. */
 static sw_status run_once(struct run *r)
@@ -94,7 +124,9 @@ static sw_status shrink(struct run *r)
     }
     struct job before = r->job;
     before.hosts = left;
-    return sw_launch_job_init(r->options, &r->arena, &before, &r->job);
+    SW_TRY(sw_launch_job_init(r->options, &r->arena, &before, &r->job));
+    r->job.master_port = before.master_port;
+    return SW_OK;
 }
 
 static sw_status run_all(struct run *r)
@@ -122,16 +154,20 @@ static sw_status run_all(struct run *r)
 sw_status sw_launch_run(const struct sw_launch_options *options, FILE *log, bool *out_started,
                         int *out_exit)
 {
-    struct run r = {.options = options, .log = log};
+    struct run r = {.options = options, .log = log, .port = -1};
     sw_status st;
     *out_started = false;
     sw_arena_init(&r.arena, "launch");
     SW_TRY_OR(free_arena, sw_launch_job_init(options, &r.arena, NULL, &r.job));
     r.first_ranks = r.job.n_ranks;
-    st = run_all(&r);
+    st = reserve_port(&r);
+    st = st < 0 ? st : run_all(&r);
     *out_started = r.started;
     if (st >= 0) {
         *out_exit = r.outcome.exit;
+    }
+    if (r.port >= 0) {
+        close(r.port);
     }
 free_arena:
     sw_arena_fini(&r.arena);

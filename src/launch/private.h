@@ -86,7 +86,7 @@ struct job {
     int n_ranks;
     int node; /* LOCAL: the host that is this machine */
     const char *master_addr;
-    int master_port;
+    int master_port; /* 0: a free one, chosen when the job starts */
     struct words exports, launcher_args;
     const char *secret_text; /* that the environment gives; is in no list of words. NULL: none */
     struct sw_job_secret secret; /* of this start; not known where nothing is started */

@@ -6,8 +6,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
+#include <sched.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,39 +30,74 @@ static sw_status merged_environment(const struct job *job, const struct command 
     return out->n > 0 ? SW_OK : sw_launch_add(job->arena, out, "SPILLWAY=");
 }
 
-struct attributes {
-    posix_spawnattr_t attr;
-    posix_spawn_file_actions_t files;
+/* What a child does between fork and exec. */
+struct child {
+    char **words, **environment;
+    const cpu_set_t *cores; /* NULL = where this thread may run */
+    const sigset_t *mask;
+    bool hides_terminal; /* a group of its own may not read a terminal: it would be stopped */
+    int dies_of;         /* the signal that ends it when this process is gone */
+    pid_t parent;
+    int errors; /* the end of a pipe that exec closes */
 };
 
-/* 0 or an errno. A group of its own may not read a terminal: it would be stopped. */
-static int set_attributes(struct attributes *to, const sigset_t *mask)
+/* Only calls that are safe after fork. The kernel sends the signal when the parent ends; a parent
+ * that ended before prctl is found by its number. */
+static int become(const struct child *c)
 {
-    int bad = posix_spawnattr_setflags(&to->attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
-    bad = bad ? bad : posix_spawnattr_setpgroup(&to->attr, 0);
-    bad = bad ? bad : posix_spawnattr_setsigmask(&to->attr, mask);
-    if (!bad && isatty(STDIN_FILENO)) {
-        bad = posix_spawn_file_actions_addopen(&to->files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, c->dies_of) != 0) {
+        return errno;
     }
-    return bad;
+    if (getppid() != c->parent) {
+        return ECHILD;
+    }
+    if (c->cores && sched_setaffinity(0, sizeof *c->cores, c->cores) != 0) {
+        return errno;
+    }
+    if (c->hides_terminal) {
+        const int null = open("/dev/null", O_RDONLY);
+        if (null < 0 || dup2(null, STDIN_FILENO) < 0) {
+            return errno;
+        }
+        close(null);
+    }
+    if (sigprocmask(SIG_SETMASK, c->mask, NULL) != 0) {
+        return errno;
+    }
+    execvpe(c->words[0], c->words, c->environment);
+    return errno;
 }
 
-static int spawn(char **words, char **environment, const sigset_t *mask, pid_t *out)
+/* 0 or an errno, of the child, too. */
+static int spawn(struct child *c, pid_t *out)
 {
-    struct attributes attributes;
-    int bad = posix_spawnattr_init(&attributes.attr);
-    if (bad) {
-        return bad;
+    int ends[2], bad = 0;
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return errno;
     }
-    bad = posix_spawn_file_actions_init(&attributes.files);
-    if (!bad) {
-        bad = set_attributes(&attributes, mask);
-        bad = bad ? bad
-                  : posix_spawnp(out, words[0], &attributes.files, &attributes.attr, words,
-                                 environment);
-        posix_spawn_file_actions_destroy(&attributes.files);
+    c->parent = getpid();
+    c->errors = ends[1];
+    const pid_t pid = fork();
+    if (pid == 0) {
+        bad = become(c);
+        const ssize_t n = write(c->errors, &bad, sizeof bad);
+        _exit(n == (ssize_t)sizeof bad ? 127 : 126);
     }
-    posix_spawnattr_destroy(&attributes.attr);
+    bad = pid < 0 ? errno : 0;
+    close(ends[1]);
+    if (pid > 0) {
+        setpgid(pid, pid); /* the child does the same: whoever comes first */
+        ssize_t n;
+        do {
+            n = read(ends[0], &bad, sizeof bad);
+        } while (n < 0 && errno == EINTR);
+        bad = n == (ssize_t)sizeof bad ? bad : 0;
+        if (bad) {
+            waitpid(pid, NULL, 0);
+        }
+        *out = pid;
+    }
+    close(ends[0]);
     return bad;
 }
 
@@ -68,21 +105,21 @@ sw_status sw_launch_spawn(const struct job *job, const struct command *command,
                           const cpu_set_t *cores, const sigset_t *mask, struct process *out)
 {
     struct words environment = {0};
-    cpu_set_t own;
     pid_t pid = 0;
     SW_TRY(merged_environment(job, command, &environment));
-    /* The child inherits where this thread may run. */
-    const bool bound = cores && sched_getaffinity(0, sizeof own, &own) == 0;
-    if (cores && (!bound || sched_setaffinity(0, sizeof *cores, cores) != 0)) {
-        return SW_FAIL(SW_E_IO, "--bind-cores: rank %d cannot be bound: %s", command->rank,
-                       strerror(errno));
-    }
-    const int bad = spawn(command->words.items, environment.items, mask, &pid);
-    if (bound) {
-        sched_setaffinity(0, sizeof own, &own);
-    }
+    struct child child = {
+        .words = command->words.items,
+        .environment = environment.items,
+        .cores = cores,
+        .mask = mask,
+        .hides_terminal = isatty(STDIN_FILENO),
+        /* A rank may wait for another one that ended; mpirun, srun and pdsh end their ranks. */
+        .dies_of = command->rank >= 0 ? SIGKILL : SIGTERM,
+    };
+    const int bad = spawn(&child, &pid);
     if (bad) {
-        return SW_FAIL(SW_E_IO, "%s cannot be started: %s", command->words.items[0], strerror(bad));
+        return SW_FAIL(SW_E_IO, "%s cannot be started%s: %s", command->words.items[0],
+                       cores ? " on its cores (--bind-cores)" : "", strerror(bad));
     }
     *out = (struct process){.pid = pid, .rank = command->rank, .running = true};
     return SW_OK;

@@ -297,8 +297,94 @@ static void test_ranks_are_told(void **state)
     assert_int_equal(result.st, SW_OK);
     assert_int_equal(result.exit, 0);
     assert_string_equal(result.log, "");
-    assert_string_equal(read_text("told-0"), "0 0 3 3 127.0.0.1 29500 a b\n");
-    assert_string_equal(read_text("told-2"), "2 2 3 3 127.0.0.1 29500 a b\n");
+    int port = 0;
+    char wanted[64];
+    assert_int_equal(sscanf(read_text("told-0"), "0 0 3 3 127.0.0.1 %d a b\n", &port), 1);
+    assert_in_range(port, 1024, 65535);
+    snprintf(wanted, sizeof wanted, "2 2 3 3 127.0.0.1 %d a b\n", port);
+    assert_string_equal(read_text("told-2"), wanted);
+    o.master_port = 31999;
+    assert_int_equal(run(&o, 3).exit, 0);
+    assert_string_equal(read_text("told-0"), "0 0 3 3 127.0.0.1 31999 a b\n");
+}
+
+/* Has the process ended? What nobody waited for yet counts. */
+static bool has_ended(pid_t pid)
+{
+    char path[64], line[256] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        return true;
+    }
+    const bool read = fgets(line, sizeof line, file) != NULL;
+    fclose(file);
+    const char *end = strrchr(line, ')');
+    return !read || !end || end[2] == 'Z';
+}
+
+static pid_t pid_of(int rank)
+{
+    char name[32], path[512];
+    int pid = 0;
+    snprintf(name, sizeof name, "pid-%d", rank);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    for (int i = 0; i < 3000 && pid == 0; i++) {
+        FILE *file = fopen(path, "r");
+        if (!file || fscanf(file, "%d\n", &pid) != 1) {
+            pid = 0;
+            usleep(10000);
+        }
+        if (file) {
+            fclose(file);
+        }
+    }
+    assert_true(pid > 0);
+    return pid;
+}
+
+/* Nobody tells them: a rank that waits for another one would wait for its deadline. */
+static void ranks_end_when_the_launcher_is_gone(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o = shell(words, "echo $$ > $TEST_FOLDER/pid-$RANK; exec sleep 600");
+    const pid_t launcher = fork();
+    if (launcher == 0) {
+        run(&o, 2);
+        _exit(0);
+    }
+    const pid_t ranks[] = {pid_of(0), pid_of(1)};
+    assert_false(has_ended(ranks[0]) || has_ended(ranks[1]));
+    kill(launcher, SIGKILL);
+    waitpid(launcher, NULL, 0);
+    for (int i = 0; i < 3000 && !(has_ended(ranks[0]) && has_ended(ranks[1])); i++) {
+        usleep(10000);
+    }
+    assert_true(has_ended(ranks[0]) && has_ended(ranks[1]));
+}
+
+/* Each holds its port for as long as it runs. */
+static void jobs_of_this_machine_take_free_ports(void **state)
+{
+    (void)state;
+    const char *words[3];
+    int ports[2];
+    struct sw_launch_options o =
+        shell(words, "echo $MASTER_PORT > $TEST_FOLDER/port-$WORLD_SIZE; "
+                     "while ! test -f $TEST_FOLDER/port-1 || ! test -f $TEST_FOLDER/port-2; do "
+                     "sleep 0.05; done");
+    const pid_t other = fork();
+    if (other == 0) {
+        _exit(run(&o, 1).exit);
+    }
+    int status;
+    assert_int_equal(run(&o, 2).exit, 0);
+    waitpid(other, &status, 0);
+    assert_int_equal(status, 0);
+    assert_int_equal(sscanf(read_text("port-1"), "%d", &ports[0]), 1);
+    assert_int_equal(sscanf(read_text("port-2"), "%d", &ports[1]), 1);
+    assert_int_not_equal(ports[0], ports[1]);
 }
 
 static void test_first_failure_is_named(void **state)
@@ -787,6 +873,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranks_are_told),
+        cmocka_unit_test(ranks_end_when_the_launcher_is_gone),
+        cmocka_unit_test(jobs_of_this_machine_take_free_ports),
         cmocka_unit_test(test_first_failure_is_named),
         cmocka_unit_test(test_signals_are_told),
         cmocka_unit_test(test_the_rest_is_ended),
