@@ -13,8 +13,11 @@
 #if SW_HAVE_DNNL
 #include <dlfcn.h>
 #include <dnnl.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 struct worker {
     dnnl_stream_t stream;
@@ -160,6 +163,42 @@ bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype)
            (dtype == SW_F32 || (dtype == SW_BF16 && dev->native_bf16));
 }
 
+/* What oneDNN maps for the code and the tables of one primitive, generously. */
+enum { ROOM_MAPS = 8, ROOM_BYTES = 2 << 20 };
+
+sw_status sw_cpu_dnnl_has_room(void)
+{
+    void *maps[ROOM_MAPS];
+    int n = 0, error = 0;
+    for (; n < ROOM_MAPS && !error; n++) {
+        maps[n] =
+            mmap(NULL, ROOM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        error = maps[n] == MAP_FAILED ? errno : 0;
+        if (!error && mprotect(maps[n], ROOM_BYTES / 2, PROT_READ | PROT_WRITE | PROT_EXEC) != 0) {
+            error = errno;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        if (maps[i] != MAP_FAILED) {
+            munmap(maps[i], ROOM_BYTES);
+        }
+    }
+    if (!error) {
+        return SW_OK;
+    }
+    struct rlimit limit;
+    char bytes[32] = "none";
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        sw_format_bytes(bytes, sizeof bytes, (double)limit.rlim_cur);
+    }
+    return SW_FAIL(error == ENOMEM ? SW_E_NOMEM : SW_E_UNSUP,
+                   "oneDNN cannot map %d MiB of memory for the code of a product: %s; the limit of "
+                   "the address space (ulimit -v, RLIMIT_AS) is %s, that of mappings is "
+                   "vm.max_map_count, and executable memory must be allowed; SPILLWAY_ISA=avx2 "
+                   "computes without oneDNN",
+                   (ROOM_MAPS * ROOM_BYTES) >> 20, strerror(error), bytes);
+}
+
 sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cpu_gemm *gemm,
                                    struct cpu_product **out)
 {
@@ -167,6 +206,7 @@ sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cp
     if (!sw_cpu_dnnl_takes(dev, gemm->dtype) || gemm->m == 0 || gemm->n == 0 || gemm->k == 0) {
         return SW_OK;
     }
+    SW_TRY(sw_cpu_dnnl_has_room());
     const int n_workers = cpu_workers(dev->pool);
     struct product *p =
         sw_alloc_zero("device", 1, sizeof *p + (size_t)n_workers * sizeof p->workers[0]);
@@ -200,6 +240,11 @@ bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype)
     (void)dev;
     (void)dtype;
     return false;
+}
+
+sw_status sw_cpu_dnnl_has_room(void)
+{
+    return SW_OK;
 }
 
 sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cpu_gemm *gemm,

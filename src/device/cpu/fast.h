@@ -304,10 +304,13 @@ struct cpu_product {
 /* Own kernels; always possible for f32, bf16, f16. */
 sw_status sw_cpu_product_open_own(const struct cpu_device *dev, const struct cpu_gemm *gemm,
                                   struct cpu_product **out);
-/* oneDNN's primitive; *out stays NULL where oneDNN is absent or has no direct way for these
- * dtypes. */
+/* oneDNN's primitive; *out stays NULL if oneDNN is absent or has no direct way for these dtypes.
+ * Fails as sw_cpu_dnnl_has_room does. */
 sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cpu_gemm *gemm,
                                    struct cpu_product **out);
+/* Can oneDNN map memory for the code of a primitive? It does not check that itself and crashes.
+ * SW_E_NOMEM or SW_E_UNSUP names the limit. */
+sw_status sw_cpu_dnnl_has_room(void);
 /* Is oneDNN here, with a direct way to multiply this dtype on this processor? */
 bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype);
 /* Version and instruction set in use, "onednn-2.6.3:e7", or "". */

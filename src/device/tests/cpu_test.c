@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which kernels a processor is given, by what it has: of processors that are not here, too.
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "device/cpu/cpu.h"
+#include "device/cpu/fast.h"
 #include "support/test.h"
 
 /* AMX is used by oneDNN alone: a name that had it without oneDNN would refuse a resume on a
@@ -36,11 +42,49 @@ static void a_limit_leaves_amx_out(void **state)
     assert_true(plain.isa == CPU_AVX2 && !plain.is_limited);
 }
 
+/* Bytes of this process's address space. */
+static rlim_t mapped(void)
+{
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%llu", &pages), 1);
+    fclose(file);
+    return (rlim_t)(pages * (unsigned long long)sysconf(_SC_PAGESIZE));
+}
+
+static void a_product_of_onednn_without_room_names_the_limit(void **state)
+{
+    (void)state;
+    if (!SW_HAVE_DNNL) {
+        skip();
+    }
+    struct cpu_device dev = {0};
+    struct cpu_product *product = NULL;
+    const struct cpu_gemm gemm = {.dtype = SW_F32, .m = 1, .n = 1, .k = 1};
+    sw_cpu_use(&dev, CPU_AVX512, false, NULL);
+    assert_int_equal(sw_cpu_dnnl_has_room(), SW_OK);
+    const pid_t child = fork();
+    if (child == 0) {
+        const rlim_t most = mapped() + (4 << 20);
+        const struct rlimit limit = {most, most};
+        _exit(setrlimit(RLIMIT_AS, &limit) == 0 &&
+                      sw_cpu_product_open_dnnl(&dev, &gemm, &product) == SW_E_NOMEM && !product &&
+                      strstr(sw_error_message(), "RLIMIT_AS")
+                  ? 0
+                  : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(amx_is_named_where_something_uses_it),
         cmocka_unit_test(a_limit_leaves_amx_out),
+        cmocka_unit_test(a_product_of_onednn_without_room_names_the_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
