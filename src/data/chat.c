@@ -2,11 +2,12 @@
 // A conversation as the model reads it: the text that the template makes of it, its ids, and which
 // of them the loss counts.
 //
-// Where the template marks what the model says ({% generation %}), that counts. Where it does not,
-// answers are found by rendering what comes before: an answer begins where the messages before it,
-// with the prompt for an answer, end, and it ends behind its first special token; or, without one,
-// where the messages up to it stop agreeing with the whole. Control tokens that somebody typed into
-// an answer end it too early, then.
+// If the template marks what the model says ({% generation %}), that counts. Otherwise answers are
+// found by rendering parts of the conversation. An answer begins where the messages before it, with
+// the prompt for an answer, end. It ends after the first special token that follows the begin of
+// its content; without one, where the messages up to it stop agreeing with the whole. The content's
+// begin and end are found by rendering the whole with a character more there. Control tokens that
+// somebody typed into an answer end it too early. Every answer has a span, or is refused.
 #include "data/chat.h"
 
 #include "data/tokenizer.h"
@@ -73,6 +74,10 @@ static sw_status render(struct sw_chat *chat, struct sw_json_doc *doc, bool prom
 
 struct span { /* bytes of the text */
     size_t first, end;
+    /* Without marks: from `content` on a special token ends it. If none does before `end`, it ends
+     * at `sure`; 0 = then its end is not known. */
+    size_t content, sure;
+    int64_t message;
 };
 
 struct spans {
@@ -81,12 +86,12 @@ struct spans {
     bool by_prefix; /* found without marks */
 };
 
-static sw_status add_span(struct spans *spans, size_t first, size_t end)
+static sw_status add_span(struct spans *spans, struct span span)
 {
     struct span *items = sw_realloc("conversation", spans->items, (spans->n + 1) * sizeof(*items));
     SW_TRY_ALLOC(items, "a conversation");
     spans->items = items;
-    items[spans->n++] = (struct span){first, end};
+    items[spans->n++] = span;
     return SW_OK;
 }
 
@@ -120,7 +125,7 @@ static sw_status fail_prefix(int64_t i, const char *why)
     char reason[512];
     snprintf(reason, sizeof reason, "%s", why);
     return SW_FAIL(SW_E_UNSUP,
-                   "where the answer of message %lld begins cannot be told from this template: %s; "
+                   "where the answer of message %lld stands cannot be told from this template: %s; "
                    "--chat-template FILE gives one with {%% generation %%} blocks",
                    (long long)i, reason);
 }
@@ -133,64 +138,136 @@ static sw_status render_part(struct sw_chat *chat, struct sw_json_doc *doc, int6
     return st < 0 && out->error != SW_JINJA_NONE ? fail_prefix(i, sw_error_message()) : st;
 }
 
-/* The conversation up to and with a message, being put together. */
-struct beginning {
-    struct sw_json_doc *doc;
-    struct sw_json *messages;
-    struct sw_jinja_text before, until;
+/* The whole conversation; the part up to a message, being put together; texts of both. */
+struct parts {
+    const struct sw_str *text; /* of the whole */
+    struct sw_json_doc *doc, *whole;
+    struct sw_json *messages; /* of doc */
+    struct sw_jinja_text before, until, changed;
 };
 
-static sw_status find_answer(struct sw_chat *chat, struct beginning *b,
-                             const struct sw_json *message, int64_t i, const struct sw_str *text,
-                             struct spans *spans)
+enum { NOT_KNOWN = -1, NOT_THERE = -2 };
+
+/* Where the text first differs if a character more stands before (or after) the content of message
+ * i. NOT_THERE: it does not differ. NOT_KNOWN: the content is no text, or the template refuses. */
+static sw_status find_content(struct sw_chat *chat, struct parts *p, int64_t i, bool after,
+                              int64_t *out)
+{
+    struct sw_json *message = sw_json_get(sw_json_root(p->whole), "messages")->first;
+    for (int64_t k = 0; k < i; k++) {
+        message = message->next;
+    }
+    const struct sw_json *content = sw_json_get(message, "content");
+    *out = NOT_KNOWN;
+    if (!content || content->type != SW_JSON_STRING) {
+        return SW_OK;
+    }
+    sw_status st = SW_E_NOMEM;
+    struct sw_str changed = {0};
+    const char *more = strstr(content->string, "\xee\x80\x80") ? "\xee\x80\x81" : "\xee\x80\x80";
+    char *kept = sw_strdup("conversation", content->string);
+    sw_str_printf(&changed, "%s%s%s", after ? "" : more, content->string, after ? more : "");
+    if (kept && !changed.failed &&
+        sw_json_put_str(p->whole, message, "content", sw_str_text(&changed))) {
+        st = render(chat, p->whole, false, &p->changed);
+        if (st >= 0) {
+            const size_t at = common(&p->changed.text, p->text);
+            *out = at == p->text->len && at == p->changed.text.len ? NOT_THERE : (int64_t)at;
+        }
+        st = st < 0 && p->changed.error != SW_JINJA_NONE ? SW_OK : st;
+        if (!sw_json_put_str(p->whole, message, "content", kept)) {
+            st = SW_E_NOMEM;
+        }
+    }
+    sw_free(kept);
+    sw_str_fini(&changed);
+    return st == SW_E_NOMEM ? SW_FAIL(st, "out of host memory for a conversation") : st;
+}
+
+/* The answer is written in another way before other messages than at the end: from its content to
+ * that of the next message a special token ends it. */
+static sw_status find_end(struct sw_chat *chat, struct parts *p, bool is_last, struct span *span)
+{
+    int64_t after = NOT_KNOWN, next = NOT_KNOWN;
+    const size_t agrees = common(&p->until.text, p->text);
+    SW_TRY(find_content(chat, p, span->message, true, &after));
+    SW_TRY(is_last ? SW_OK : find_content(chat, p, span->message + 1, false, &next));
+    span->end = next > 0 ? (size_t)next : p->text->len;
+    span->sure = agrees > span->first && (after < 0 || (int64_t)agrees >= after) ? agrees : 0;
+    return SW_OK;
+}
+
+static sw_status find_answer(struct sw_chat *chat, struct parts *p, const struct sw_json *message,
+                             int64_t i, struct spans *spans)
 {
     if (i == 0) {
         return fail_prefix(i, "nothing comes before it");
     }
-    SW_TRY(render_part(chat, b->doc, i, true, &b->before));
-    SW_TRY_ALLOC(sw_json_put_copy(b->doc, b->messages, NULL, message), "a conversation");
-    SW_TRY(render_part(chat, b->doc, i, false, &b->until));
-    if (!begins_with(text, &b->before.text) || !begins_with(&b->until.text, &b->before.text)) {
+    SW_TRY(render_part(chat, p->doc, i, true, &p->before));
+    SW_TRY_ALLOC(sw_json_put_copy(p->doc, p->messages, NULL, message), "a conversation");
+    SW_TRY(render_part(chat, p->doc, i, false, &p->until));
+    if (!begins_with(p->text, &p->before.text) || !begins_with(&p->until.text, &p->before.text)) {
         return fail_prefix(i, "it writes the messages before the answer in another way once the "
                               "answer is there");
     }
-    return add_span(spans, b->before.text.len, common(&b->until.text, text));
+    int64_t content;
+    struct span span = {.first = p->before.text.len, .message = i};
+    SW_TRY(find_content(chat, p, i, false, &content));
+    if (content == NOT_THERE) {
+        return fail_prefix(i, "it leaves its content out");
+    }
+    span.content = content < (int64_t)span.first ? span.first : (size_t)content;
+    if (begins_with(p->text, &p->until.text)) {
+        span.end = span.sure = p->until.text.len;
+    } else {
+        SW_TRY(find_end(chat, p, message->next == NULL, &span));
+    }
+    return add_span(spans, span);
+}
+
+static sw_status copy_conversation(const struct sw_json *root, const struct sw_json *without,
+                                   struct sw_json_doc **out)
+{
+    SW_TRY(sw_json_new("conversation", out));
+    for (const struct sw_json *v = root->first; v; v = v->next) {
+        if (v != without && !sw_json_put_copy(*out, sw_json_root(*out), v->key, v)) {
+            return SW_FAIL(SW_E_NOMEM, "out of host memory for a conversation");
+        }
+    }
+    return SW_OK;
 }
 
 static sw_status find_answers(struct sw_chat *chat, const struct sw_json *root,
                               const struct sw_str *text, struct spans *spans)
 {
     sw_status st;
-    struct beginning b = {0};
+    struct parts p = {.text = text};
     const struct sw_json *messages = sw_json_get(root, "messages"), *last = NULL;
     int64_t i = 0;
     for (const struct sw_json *m = messages->first; m; m = m->next) {
         last = is_answer(m) ? m : last;
     }
-    SW_TRY_OR(done, sw_json_new("conversation", &b.doc));
-    for (const struct sw_json *v = root->first; v; v = v->next) {
-        if (v != messages && !sw_json_put_copy(b.doc, sw_json_root(b.doc), v->key, v)) {
-            st = SW_FAIL(SW_E_NOMEM, "out of host memory for a conversation");
-            goto done;
-        }
-    }
-    b.messages = sw_json_put(b.doc, sw_json_root(b.doc), "messages", SW_JSON_ARRAY);
-    for (const struct sw_json *m = messages->first; m && b.messages && st >= 0; m = m->next, ++i) {
+    SW_TRY_OR(done, copy_conversation(root, messages, &p.doc));
+    SW_TRY_OR(done, copy_conversation(root, NULL, &p.whole));
+    p.messages = sw_json_put(p.doc, sw_json_root(p.doc), "messages", SW_JSON_ARRAY);
+    for (const struct sw_json *m = messages->first; m && p.messages && st >= 0; m = m->next, ++i) {
         const bool wanted = is_answer(m) && (chat->loss_on == SW_LOSS_ON_ANSWERS || m == last);
         if (wanted) {
-            st = find_answer(chat, &b, m, i, text, spans);
-        } else if (!sw_json_put_copy(b.doc, b.messages, NULL, m)) {
-            b.messages = NULL;
+            st = find_answer(chat, &p, m, i, spans);
+        } else if (!sw_json_put_copy(p.doc, p.messages, NULL, m)) {
+            p.messages = NULL;
         }
     }
-    if (st >= 0 && !b.messages) {
+    if (st >= 0 && !p.messages) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for a conversation");
     }
     spans->by_prefix = true;
 done:
-    sw_jinja_text_fini(&b.before);
-    sw_jinja_text_fini(&b.until);
-    sw_json_close(b.doc);
+    sw_jinja_text_fini(&p.before);
+    sw_jinja_text_fini(&p.until);
+    sw_jinja_text_fini(&p.changed);
+    sw_json_close(p.doc);
+    sw_json_close(p.whole);
     return st;
 }
 
@@ -205,7 +282,8 @@ static sw_status find_spans(struct sw_chat *chat, const struct sw_json *root,
     }
     const size_t n = text->n_spans;
     for (size_t i = chat->loss_on == SW_LOSS_ON_LAST && n > 0 ? n - 1 : 0; i < n; ++i) {
-        SW_TRY(add_span(spans, text->spans[i].first, text->spans[i].end));
+        SW_TRY(add_span(spans,
+                        (struct span){.first = text->spans[i].first, .end = text->spans[i].end}));
     }
     return SW_OK;
 }
@@ -218,25 +296,45 @@ static int compare_places(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* passed: of each token how many edges are not behind it. */
-static void mark_span(const struct sw_chat *chat, const struct spans *spans, size_t i_span,
-                      const struct sw_edges *edges, const struct sw_ids *passed,
-                      struct sw_chat_row *out)
+/* How many edges are at `place` or before it. */
+static int32_t edges_to(const struct sw_edges *edges, size_t place)
 {
-    int32_t first = 0, end = 0;
+    int32_t n = 0;
     for (size_t e = 0; e < edges->n; ++e) {
-        first += edges->at[e] <= spans->items[i_span].first;
-        end += edges->at[e] <= spans->items[i_span].end;
+        n += edges->at[e] <= place;
     }
+    return n;
+}
+
+/* passed: of each token how many edges are not behind it. */
+static sw_status mark_span(const struct sw_chat *chat, const struct spans *spans, size_t i_span,
+                           const struct sw_edges *edges, const struct sw_ids *passed,
+                           struct sw_chat_row *out)
+{
+    const struct span *span = &spans->items[i_span];
+    const int32_t first = edges_to(edges, span->first), end = edges_to(edges, span->end);
+    const int32_t content = edges_to(edges, span->content), sure = edges_to(edges, span->sure);
     for (int64_t t = 0; t < out->ids.len; ++t) {
         if (passed->ptr[t] >= first && passed->ptr[t] < end) {
             out->wanted[t] = true;
-            if (spans->by_prefix &&
+            if (spans->by_prefix && passed->ptr[t] >= content &&
                 chat->tokenizer->ops->is_special(chat->tokenizer, out->ids.ptr[t])) {
-                return;
+                return SW_OK;
             }
         }
     }
+    if (!spans->by_prefix || span->sure == span->end) {
+        return SW_OK;
+    }
+    if (span->sure == 0) {
+        return fail_prefix(span->message, "no special token ends it");
+    }
+    for (int64_t t = 0; t < out->ids.len; ++t) {
+        if (passed->ptr[t] >= sure && passed->ptr[t] < end) {
+            out->wanted[t] = false;
+        }
+    }
+    return SW_OK;
 }
 
 static sw_status reserve_wanted(struct sw_chat_row *row)
@@ -257,11 +355,15 @@ static sw_status encode_text(const struct sw_chat *chat, const struct spans *spa
     struct sw_ids passed = {0};
     struct sw_edges edges = {0};
     const struct sw_str *text = &out->text.text;
-    size_t *at = sw_alloc("conversation", (2 * spans->n + 1) * sizeof(*at));
+    size_t *at = sw_alloc("conversation", (4 * spans->n + 1) * sizeof(*at));
     SW_TRY_ALLOC(at, "a conversation");
     for (size_t i = 0; i < spans->n; ++i) {
         at[edges.n++] = spans->items[i].first;
         at[edges.n++] = spans->items[i].end;
+        if (spans->by_prefix) {
+            at[edges.n++] = spans->items[i].content;
+            at[edges.n++] = spans->items[i].sure;
+        }
     }
     qsort(at, edges.n, sizeof(*at), compare_places);
     edges.at = at;
@@ -271,8 +373,8 @@ static sw_status encode_text(const struct sw_chat *chat, const struct spans *spa
     for (int64_t t = 0; t < out->ids.len; ++t) {
         out->wanted[t] = chat->loss_on == SW_LOSS_ON_ALL;
     }
-    for (size_t i = 0; i < spans->n; ++i) {
-        mark_span(chat, spans, i, &edges, &passed, out);
+    for (size_t i = 0; i < spans->n && st >= 0; ++i) {
+        st = mark_span(chat, spans, i, &edges, &passed, out);
     }
 done:
     sw_ids_fini(&passed);

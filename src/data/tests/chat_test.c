@@ -302,6 +302,105 @@ static void an_answer_without_an_end_token_ends_where_texts_part(void **state)
     sw_chat_close(chat);
 }
 
+/* ---- templates of today's models: their shapes, with the special tokens of this tokenizer ---- */
+
+/* Thoughts are written after the last question only. */
+static const char like_qwen3[] =
+    "{%- set ns = namespace(last=-1) %}{%- for m in messages %}{%- if m.role == 'user' %}"
+    "{%- set ns.last = loop.index0 %}{%- endif %}{%- endfor %}"
+    "{%- for m in messages %}{{- '<|im_start|>' ~ m.role ~ '\n' }}"
+    "{%- if m.role == 'assistant' %}{%- set body = m.content %}{%- set why = '' %}"
+    "{%- if '</think>' in body %}{%- set why = body.split('</think>')[0].split('<think>')[-1] %}"
+    "{%- set body = body.split('</think>')[-1].lstrip('\n') %}{%- endif %}"
+    "{%- if loop.index0 > ns.last %}{{- '<think>\n' ~ why.strip('\n') ~ '\n</think>\n\n' }}"
+    "{%- endif %}{{- body }}{%- else %}{{- m.content }}{%- endif %}{{- '<|im_end|>\n' }}"
+    "{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}";
+
+/* The system message goes into the first question; contents are trimmed. */
+static const char like_gemma3[] =
+    "{{ '<|endoftext|>' }}{%- set first = '' %}{%- set rest = messages %}"
+    "{%- if messages[0].role == 'system' %}{%- set first = messages[0].content ~ '\n\n' %}"
+    "{%- set rest = messages[1:] %}{%- endif %}{%- for m in rest %}"
+    "{{- '<|im_start|>' ~ ('model' if m.role == 'assistant' else m.role) ~ '\n' }}"
+    "{{- first if loop.first else '' }}{{- m.content | trim }}{{- '<|im_end|>\n' }}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>model\n' }}{%- endif %}";
+
+/* A special token stands between role and content. */
+static const char like_phi4[] =
+    "{%- for m in messages %}{{- '<|im_start|>' ~ m.role ~ '<|endoftext|>' ~ m.content ~ "
+    "'<|im_end|>' }}{%- endfor %}{%- if add_generation_prompt %}"
+    "{{- '<|im_start|>assistant<|endoftext|>' }}{%- endif %}";
+
+/* No header of answers, and no prompt for one. */
+static const char like_mistral[] =
+    "{{- '<|im_start|>' }}{%- for m in messages %}{%- if m.role == 'system' %}"
+    "{{- '[SYSTEM_PROMPT]' ~ m.content ~ '[/SYSTEM_PROMPT]' }}{%- elif m.role == 'user' %}"
+    "{{- '[INST]' ~ m.content ~ '[/INST]' }}{%- else %}{{- m.content ~ '<|im_end|>' }}"
+    "{%- endif %}{%- endfor %}";
+
+/* Channels; the last answer ends with another token than those before. */
+static const char like_gpt_oss[] =
+    "{%- for m in messages %}{%- if m.role == 'assistant' %}"
+    "{{- '<|im_start|>assistant<|endoftext|>final<|endoftext|>' ~ m.content }}"
+    "{{- '<|endoftext|>' if loop.last and not add_generation_prompt else '<|im_end|>' }}"
+    "{%- else %}{{- '<|im_start|>' ~ m.role ~ '<|endoftext|>' ~ m.content ~ '<|im_end|>' }}"
+    "{%- endif %}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant' }}"
+    "{%- endif %}";
+
+/* The system message switches thoughts off, and then empty ones are part of the prompt. */
+static const char like_smollm3[] =
+    "{%- set off = messages[0].role == 'system' and '/no_think' in messages[0].content %}"
+    "{%- set quiet = '<think>\n\n</think>\n' if off else '' %}"
+    "{%- for m in messages %}{{- '<|im_start|>' ~ m.role ~ '\n' }}"
+    "{%- if m.role == 'assistant' %}{{- quiet ~ m.content.lstrip('\n') }}{%- else %}"
+    "{{- m.content.replace('/no_think', '').rstrip() }}{%- endif %}{{- '<|im_end|>\n' }}"
+    "{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' ~ quiet }}"
+    "{%- endif %}";
+
+#define S "{\"role\":\"system\",\"content\":\"s /no_think\"}"
+#define THOUGHT "{\"role\":\"assistant\",\"content\":\"<think>\\nw\\n</think>\\n\\na\"}"
+#define NOTHING "{\"role\":\"assistant\",\"content\":\"\"}"
+#define SPACED "{\"role\":\"assistant\",\"content\":\" q \"}"
+
+static void every_answer_counts_whatever_the_template(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *template, *line, *wanted;
+    } cases[] = {
+        {like_qwen3, "{\"messages\":[" Q "," A "," Q "," A "," Q "," A "]}",
+         "<user\nq>\n<assistant\n[a>]\n<user\nq>\n<assistant\n[a>]\n<user\nq>\n<assistant\n"
+         "[<think>\n\n</think>\n\na>]\n"},
+        {like_qwen3, "{\"messages\":[" Q "," THOUGHT "," Q "," THOUGHT "]}",
+         "<user\nq>\n<assistant\n[a>]\n<user\nq>\n<assistant\n[<think>\nw\n</think>\n\na>]\n"},
+        {like_qwen3, "{\"messages\":[" Q "," NOTHING "," Q "," SPACED "," Q "]}",
+         "<user\nq>\n<assistant\n[>]\n<user\nq>\n<assistant\n[ q >]\n<user\nq>\n"},
+        {like_gemma3, "{\"messages\":[" Q "," SPACED "," Q "," A "]}",
+         "<|endoftext|><user\nq>\n<model\n[q>]\n<user\nq>\n<model\n[a>]\n"},
+        {like_gemma3, "{\"messages\":[" S "," Q "," A "," Q "," NOTHING "]}",
+         "<|endoftext|><user\ns /no_think\n\nq>\n<model\n[a>]\n<user\nq>\n<model\n[>]\n"},
+        {like_phi4, "{\"messages\":[" S "," Q "," A "," Q "," A "]}",
+         "<system<|endoftext|>s /no_think><user<|endoftext|>q><assistant<|endoftext|>[a>]"
+         "<user<|endoftext|>q><assistant<|endoftext|>[a>]"},
+        {like_mistral, "{\"messages\":[" S "," Q "," A "," Q "," SPACED "]}",
+         "<[SYSTEM_PROMPT]s /no_think[/SYSTEM_PROMPT][INST]q[/INST][a>][INST]q[/INST][ q >]"},
+        {like_gpt_oss, "{\"messages\":[" Q "," A "," Q "," NOTHING "," Q "," A "]}",
+         "<user<|endoftext|>q><assistant[<|endoftext|>final<|endoftext|>a>]<user<|endoftext|>q>"
+         "<assistant[<|endoftext|>final<|endoftext|>>]<user<|endoftext|>q><assistant"
+         "[<|endoftext|>final<|endoftext|>a<|endoftext|>]"},
+        {like_smollm3, "{\"messages\":[" S "," Q "," A "," Q "," A "]}",
+         "<system\ns>\n<user\nq>\n<assistant\n<think>\n\n</think>\n[a>]\n<user\nq>\n<assistant\n"
+         "<think>\n\n</think>\n[a>]\n"},
+        {like_smollm3, "{\"messages\":[" Q "," A "," Q "," THOUGHT "]}",
+         "<user\nq>\n<assistant\n[a>]\n<user\nq>\n<assistant\n[<think>\nw\n</think>\n\na>]\n"},
+    };
+    for (size_t i = 0; i < SW_LEN(cases); ++i) {
+        sw_chat *chat = open_chat(cases[i].template, SW_LOSS_ON_ANSWERS);
+        check_line(chat, cases[i].line, cases[i].wanted);
+        sw_chat_close(chat);
+    }
+}
+
 static void expect_refusal(const char *template, const char *line, const char *wanted)
 {
     struct sw_chat_row row = {0};
@@ -312,6 +411,18 @@ static void expect_refusal(const char *template, const char *line, const char *w
     assert_non_null(strstr(sw_error_message(), "line: "));
     sw_chat_row_fini(&row);
     sw_chat_close(chat);
+}
+
+/* Without special tokens nothing says where an answer ends that is written in two ways. */
+static void an_answer_whose_end_is_not_known_is_refused(void **state)
+{
+    (void)state;
+    expect_refusal(
+        "{%- for m in messages %}{{- m.role[:1] ~ ':' }}{%- if m.role == 'assistant' and "
+        "loop.last %}{{- '(thinks)' }}{%- endif %}{{- m.content ~ ';' }}{%- endfor %}"
+        "{%- if add_generation_prompt %}{{- 'a:' }}{%- endif %}",
+        "{\"messages\":[" Q "," A "," Q "," A "]}",
+        "message 1 stands cannot be told from this template: no special token ends it");
 }
 
 static void what_is_wrong_with_a_line_is_named(void **state)
@@ -330,9 +441,12 @@ static void what_is_wrong_with_a_line_is_named(void **state)
         {NULL, "{\"prompt\":\"q\",\"completion\":[]}", "\"completion\" is an array"},
         {NULL, "{\"messages\":[" Q "],\"tools\":\"f\"}", "\"tools\" is a string"},
         {NULL, "{\"question\":\"q\"}", "no chat: wanted \"messages\""},
-        {NULL, "{\"messages\":[" A "]}", "message 0 begins cannot be told"},
+        {NULL, "{\"messages\":[" A "]}", "message 0 stands cannot be told"},
         {LOOP "{{ m.content }}{% endfor %}{{ messages | length }}", "{\"messages\":[" Q "," A "]}",
          "--chat-template FILE"},
+        {"{{ messages[0].content }}{% if messages | length > 1 or add_generation_prompt %}:"
+         "{% endif %}",
+         "{\"messages\":[" Q "," A "]}", "message 1 stands cannot be told"},
         {LOOP "{% if m.role == 'tool' %}{{ raise_exception('roles: user and assistant') }}"
               "{% endif %}{% endfor %}",
          "{\"messages\":[{\"role\":\"tool\",\"content\":\"x\"}]}", "roles: user and assistant"},
@@ -662,6 +776,8 @@ int main(void)
         cmocka_unit_test(the_loss_is_on_answers_or_the_last_or_all),
         cmocka_unit_test(generation_blocks_decide),
         cmocka_unit_test(an_answer_without_an_end_token_ends_where_texts_part),
+        cmocka_unit_test(every_answer_counts_whatever_the_template),
+        cmocka_unit_test(an_answer_whose_end_is_not_known_is_refused),
         cmocka_unit_test(what_is_wrong_with_a_line_is_named),
         cmocka_unit_test(templates_in_their_order),
         cmocka_unit_test(another_template_or_special_token_is_another_digest),
