@@ -213,6 +213,9 @@ static sw_status find_answer(struct sw_chat *chat, struct parts *p, const struct
     int64_t content;
     struct span span = {.first = p->before.text.len, .message = i};
     SW_TRY(find_content(chat, p, i, false, &content));
+    if (content == NOT_THERE) { /* its begin may be a thought, which the template leaves out */
+        SW_TRY(find_content(chat, p, i, true, &content));
+    }
     if (content == NOT_THERE) {
         return fail_prefix(i, "it leaves its content out");
     }
