@@ -46,6 +46,13 @@ static sw_status want_text(struct jinja_run *run, input value, const char *what)
 
 /* ---- text ---- */
 
+/* Counts the characters of a text, which are looked at one by one. */
+static sw_status go_through(struct jinja_run *run, input text)
+{
+    sw_jinja_work(run, 4 * (int64_t)text->len);
+    return sw_jinja_check(run);
+}
+
 /* What Python's str.isspace says. */
 static bool is_space(int32_t c)
 {
@@ -106,6 +113,9 @@ static sw_status change_case(struct jinja_run *run, const char *text, size_t len
 {
     struct sw_str made = {0};
     bool begins = true;
+    if (!sw_jinja_room(run, &made, 3 * len) || !sw_jinja_work(run, 4 * (int64_t)len)) {
+        return sw_jinja_check(run);
+    }
     for (size_t pos = 0; pos < len;) {
         const int32_t c = sw_utf8_step(text, len, &pos);
         if (c >= 128 && !SW_HAVE_UTF8PROC) {
@@ -135,6 +145,10 @@ static sw_status replace(struct jinja_run *run, input value, input from, input t
     for (size_t at = 0; at < value->len;) {
         const char *hit = memmem(value->text + at, value->len - at, from->text, from->len);
         const size_t plain = hit ? (size_t)(hit - value->text) - at : value->len - at;
+        if (!sw_jinja_room(run, &made, plain + (hit ? to->len : 0))) {
+            sw_str_fini(&made);
+            return sw_jinja_check(run);
+        }
         sw_str_append(&made, value->text + at, plain);
         sw_str_append(&made, to->text, hit ? to->len : 0);
         at += plain + (hit ? from->len : 0);
@@ -164,6 +178,7 @@ static sw_status split(struct jinja_run *run, input value, args a, struct jinja_
     input separator = sw_jinja_argument(a, 0, "sep"), most = sw_jinja_argument(a, 1, "maxsplit");
     int64_t left =
         most && most->type == JINJA_V_INT && most->integer >= 0 ? most->integer : INT64_MAX;
+    SW_TRY(go_through(run, value));
     SW_TRY(sw_jinja_new_list(run, out));
     if (!separator || separator->type == JINJA_V_NONE) {
         return split_at_spaces(run, value, out);
@@ -195,13 +210,14 @@ static sw_status as_text(struct jinja_run *run, input value, struct jinja_value 
         *out = *value;
         return SW_OK;
     }
-    sw_jinja_print(value, &text);
+    sw_jinja_print(run, value, &text);
     return finish_text(run, &text, out);
 }
 
 static sw_status do_trim(struct jinja_run *run, input value, args a, struct jinja_value *out)
 {
     SW_TRY(as_text(run, value, out));
+    SW_TRY(go_through(run, out));
     *out = strip(out->text, out->len, sw_jinja_argument(a, 0, "chars"), true, true);
     return SW_OK;
 }
@@ -243,6 +259,7 @@ static sw_status do_length(struct jinja_run *run, input value, args a, struct ji
     (void)a;
     switch (value->type) {
     case JINJA_V_STRING:
+        sw_jinja_work(run, 2 * (int64_t)value->len);
         *out = sw_jinja_int(sw_utf8_count(value->text, value->len));
         return SW_OK;
     case JINJA_V_LIST:
@@ -296,9 +313,9 @@ static sw_status do_join(struct jinja_run *run, input value, args a, struct jinj
     SW_TRY(sw_jinja_items(run, value, &items));
     for (int64_t i = 0; i < items.list->n; ++i) {
         if (separator && i > 0) {
-            sw_jinja_print(separator, &text);
+            sw_jinja_print(run, separator, &text);
         }
-        sw_jinja_print(&items.list->items[i], &text);
+        sw_jinja_print(run, &items.list->items[i], &text);
     }
     return finish_text(run, &text, out);
 }
@@ -392,10 +409,10 @@ static sw_status do_items(struct jinja_run *run, input value, args a, struct jin
 }
 
 /* The member of an item that an attribute names; undefined where it has none. */
-static struct jinja_value member_of(input item, input name)
+static struct jinja_value member_of(struct jinja_run *run, input item, input name)
 {
     const struct jinja_value *found =
-        item->type == JINJA_V_MAP ? sw_jinja_get(item->map, name) : NULL;
+        item->type == JINJA_V_MAP ? sw_jinja_get(run, item->map, name) : NULL;
     return found ? *found : sw_jinja_undefined(name->text, name->len);
 }
 
@@ -420,7 +437,7 @@ static sw_status select_by(struct jinja_run *run, input value, args a, bool want
     SW_TRY(sw_jinja_items(run, value, &items));
     SW_TRY(sw_jinja_new_list(run, out));
     for (int64_t i = 0; i < items.list->n; ++i) {
-        const struct jinja_value member = member_of(&items.list->items[i], name);
+        const struct jinja_value member = member_of(run, &items.list->items[i], name);
         bool good = sw_jinja_is_true(&member);
         SW_TRY(test ? sw_jinja_test(run, test->text, test->len, &member, &rest, &good) : SW_OK);
         SW_TRY(good == wanted ? sw_jinja_append(run, out->list, &items.list->items[i]) : SW_OK);
@@ -454,7 +471,7 @@ static sw_status do_map(struct jinja_run *run, input value, args a, struct jinja
     SW_TRY(sw_jinja_new_list(run, out));
     for (int64_t i = 0; i < items.list->n; ++i) {
         if (attribute) {
-            made = member_of(&items.list->items[i], name);
+            made = member_of(run, &items.list->items[i], name);
         } else {
             SW_TRY(
                 sw_jinja_filter(run, name->text, name->len, &items.list->items[i], &none, &made));
@@ -595,7 +612,7 @@ static sw_status test_with(struct jinja_run *run, enum test test, input value, i
         return sw_jinja_fail(run, SW_JINJA_TYPE, "the test wants something to compare with");
     }
     if (test == IS_EQUAL || test == IS_OTHER) {
-        *out = sw_jinja_equal(value, other) == (test == IS_EQUAL);
+        *out = sw_jinja_equal(run, value, other) == (test == IS_EQUAL);
         return SW_OK;
     }
     if (test == IS_DIVISIBLE) {
@@ -608,7 +625,7 @@ static sw_status test_with(struct jinja_run *run, enum test test, input value, i
     *out = false;
     SW_TRY(sw_jinja_items(run, other, &items));
     for (int64_t i = 0; i < items.list->n; ++i) {
-        *out |= sw_jinja_equal(&items.list->items[i], value);
+        *out |= sw_jinja_equal(run, &items.list->items[i], value);
     }
     return SW_OK;
 }
@@ -816,6 +833,7 @@ static sw_status of_text(struct jinja_run *run, input of, const char *name, size
             if (set && set->type != JINJA_V_NONE) {
                 SW_TRY(want_text(run, set, "strip"));
             }
+            SW_TRY(go_through(run, of));
             *out = strip(of->text, of->len, set, strips[i].left, strips[i].right);
             return SW_OK;
         }
@@ -863,12 +881,12 @@ static sw_status of_map(struct jinja_run *run, input of, const char *name, size_
     }
     input key = sw_jinja_argument(a, 0, "key"), other = sw_jinja_argument(a, 1, "default");
     if (is_name(name, len, "get") && key) {
-        const struct jinja_value *found = sw_jinja_get(of->map, key);
+        const struct jinja_value *found = sw_jinja_get(run, of->map, key);
         *out = found ? *found : other ? *other : (struct jinja_value){.type = JINJA_V_NONE};
         return SW_OK;
     }
     const struct jinja_value member = sw_jinja_string(name, len);
-    const struct jinja_value *found = sw_jinja_get(of->map, &member);
+    const struct jinja_value *found = sw_jinja_get(run, of->map, &member);
     return found ? sw_jinja_fail(run, SW_JINJA_TYPE, "'%.*s' cannot be called", (int)len, name)
                  : sw_jinja_fail(run, SW_JINJA_UNDEFINED, "a dict has no '%.*s' here", (int)len,
                                  name);

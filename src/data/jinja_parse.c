@@ -96,7 +96,12 @@ static sw_status add_kid(struct reader *in, struct jinja_node *node, struct jinj
         node->cap_kids = cap;
     }
     node->kids[node->n_kids++] = kid;
-    return SW_OK;
+    if (kid && kid->depth >= node->depth) {
+        node->depth = kid->depth + 1;
+    }
+    return node->depth > JINJA_MOST_DEPTH
+               ? fail_at(in, in->token.at, SW_E_FORMAT, "too many expressions in each other")
+               : SW_OK;
 }
 
 static sw_status new_unary(struct reader *in, enum jinja_kind kind, struct jinja_at at,

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_STEPS = 2000000, MOST_TEXT = 16 << 20 };
+enum { MOST_TEXT = 16 << 20 };
 
 struct scope {
     struct scope *outer;
@@ -42,7 +42,7 @@ static sw_status assign_name(struct walk *w, const char *name, size_t len,
     struct jinja_list *names = w->scope->names.list, *values = w->scope->values.list;
     const struct jinja_value key = sw_jinja_string(name, len);
     for (int64_t i = 0; i < names->n; ++i) {
-        if (sw_jinja_equal(&names->items[i], &key)) {
+        if (sw_jinja_equal(w->run, &names->items[i], &key)) {
             values->items[i] = *value;
             return SW_OK;
         }
@@ -56,7 +56,7 @@ static struct jinja_value look_up(const struct walk *w, const char *name, size_t
     const struct jinja_value key = sw_jinja_string(name, len);
     for (const struct scope *scope = w->scope; scope; scope = scope->outer) {
         for (int64_t i = 0; i < scope->names.list->n; ++i) {
-            if (sw_jinja_equal(&scope->names.list->items[i], &key)) {
+            if (sw_jinja_equal(w->run, &scope->names.list->items[i], &key)) {
                 return scope->values.list->items[i];
             }
         }
@@ -145,7 +145,7 @@ static sw_status attr(struct walk *w, const struct jinja_value *of, const char *
         return loop_member(of->loop, name, len, out);
     }
     if (of->type == JINJA_V_MAP || of->type == JINJA_V_NAMESPACE) {
-        found = sw_jinja_get(of->map, &key);
+        found = sw_jinja_get(w->run, of->map, &key);
     }
     *out = found ? *found : sw_jinja_undefined(name, len);
     return SW_OK;
@@ -173,7 +173,7 @@ static sw_status item(struct walk *w, const struct jinja_value *of, const struct
         return fail_undefined(w, of);
     }
     if (of->type == JINJA_V_MAP || of->type == JINJA_V_NAMESPACE) {
-        const struct jinja_value *found = sw_jinja_get(of->map, key);
+        const struct jinja_value *found = sw_jinja_get(w->run, of->map, key);
         *out = found ? *found
                      : sw_jinja_undefined(key->type == JINJA_V_STRING ? key->text : "",
                                           key->type == JINJA_V_STRING ? key->len : 0);
@@ -307,8 +307,8 @@ static sw_status join(struct walk *w, const struct jinja_value *a, const struct 
                       struct jinja_value *out)
 {
     struct sw_str text = {0};
-    sw_jinja_print(a, &text);
-    sw_jinja_print(b, &text);
+    sw_jinja_print(w->run, a, &text);
+    sw_jinja_print(w->run, b, &text);
     const sw_status st = text.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a template")
                                      : sw_jinja_copy(w->run, sw_str_text(&text), text.len, out);
     sw_str_fini(&text);
@@ -397,6 +397,10 @@ static sw_status repeat(struct walk *w, const struct jinja_value *text, int64_t 
     if (times > 0 && (double)times * (double)text->len > (double)MOST_TEXT) {
         return sw_jinja_fail(w->run, SW_JINJA_LIMIT, "a text of more than %d bytes", MOST_TEXT);
     }
+    if (times > 0) {
+        sw_jinja_room(w->run, &made, (size_t)times * text->len);
+        SW_TRY(sw_jinja_check(w->run));
+    }
     for (int64_t i = 0; i < times; ++i) {
         sw_str_append(&made, text->text, text->len);
     }
@@ -443,12 +447,13 @@ static sw_status contains(struct walk *w, const struct jinja_value *what,
                 w->run, what->type == JINJA_V_UNDEFINED ? SW_JINJA_UNDEFINED : SW_JINJA_TYPE,
                 "%s in a str", sw_jinja_type_name(what));
         }
+        sw_jinja_work(w->run, (int64_t)in->len / 8);
         *out = what->len == 0 || memmem(in->text, in->len, what->text, what->len) != NULL;
         return SW_OK;
     }
     SW_TRY(sw_jinja_items(w->run, in, &items));
     for (int64_t i = 0; i < items.list->n && !*out; ++i) {
-        *out = sw_jinja_equal(&items.list->items[i], what);
+        *out = sw_jinja_equal(w->run, &items.list->items[i], what);
     }
     return SW_OK;
 }
@@ -481,7 +486,7 @@ static sw_status compare_two(struct walk *w, const struct jinja_node *op,
     double which = 0;
     w->run->at = op->at;
     if (c == '=' || c == '!') {
-        *out = sw_jinja_equal(a, b) == (c == '=');
+        *out = sw_jinja_equal(w->run, a, b) == (c == '=');
         return SW_OK;
     }
     if (c == 'i' || c == 'n') {
@@ -607,15 +612,12 @@ static sw_status eval_logic(struct walk *w, const struct jinja_node *node, struc
 static sw_status step(struct walk *w, const struct jinja_node *node)
 {
     w->run->at = node->at;
-    return ++w->run->steps > MOST_STEPS
-               ? sw_jinja_fail(w->run, SW_JINJA_LIMIT, "the template takes more than %d steps",
-                               MOST_STEPS)
-               : SW_OK;
+    sw_jinja_work(w->run, JINJA_STEP);
+    return sw_jinja_check(w->run);
 }
 
-static sw_status eval(struct walk *w, const struct jinja_node *node, struct jinja_value *out)
+static sw_status eval_kind(struct walk *w, const struct jinja_node *node, struct jinja_value *out)
 {
-    SW_TRY(step(w, node));
     switch (node->kind) {
     case JINJA_STRING:
         *out = sw_jinja_string(node->text, node->len);
@@ -659,6 +661,20 @@ static sw_status eval(struct walk *w, const struct jinja_node *node, struct jinj
     }
 }
 
+/* The reader counts how deep expressions are, too (JINJA_MOST_DEPTH). */
+static sw_status eval(struct walk *w, const struct jinja_node *node, struct jinja_value *out)
+{
+    SW_TRY(step(w, node));
+    if (w->depth == JINJA_MOST_DEPTH) {
+        return sw_jinja_fail(w->run, SW_JINJA_LIMIT, "expressions are nested deeper than %d",
+                             JINJA_MOST_DEPTH);
+    }
+    w->depth++;
+    SW_TRY(eval_kind(w, node, out));
+    w->depth--;
+    return SW_OK;
+}
+
 /* ---- statements ---- */
 
 static sw_status put(struct walk *w, const char *text, size_t len)
@@ -667,6 +683,8 @@ static sw_status put(struct walk *w, const char *text, size_t len)
     if (out->len + len > MOST_TEXT) {
         return sw_jinja_fail(w->run, SW_JINJA_LIMIT, "a text of more than %d bytes", MOST_TEXT);
     }
+    w->run->bytes += (int64_t)len; /* blocks of `set` in each other have a text each */
+    SW_TRY(sw_jinja_check(w->run));
     sw_str_append(out, text, len);
     return out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a text") : SW_OK;
 }
@@ -680,7 +698,7 @@ static sw_status output(struct walk *w, const struct jinja_node *node)
     if (value.type == JINJA_V_STRING) {
         return put(w, value.text, value.len);
     }
-    sw_jinja_print(&value, &text);
+    sw_jinja_print(w->run, &value, &text);
     const sw_status st = text.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a text")
                                      : put(w, sw_str_text(&text), text.len);
     sw_str_fini(&text);
@@ -851,7 +869,8 @@ sw_status sw_jinja_render(const struct sw_jinja *template, const struct sw_json 
     out->n_spans = 0;
     out->error = SW_JINJA_NONE;
     sw_arena_init(&run.arena, "template");
-    const sw_status st = render(&w, variables);
+    sw_status st = render(&w, variables);
+    st = st < 0 ? st : sw_jinja_check(&run); /* what could not fail has stopped */
     sw_arena_fini(&run.arena);
     return st;
 }

@@ -47,8 +47,12 @@ enum jinja_kind {
     JINJA_CONTINUE
 };
 
+/* Of expressions in each other: calls, members, operators, also of chains without brackets. */
+enum { JINJA_MOST_DEPTH = 400 };
+
 struct jinja_node {
     enum jinja_kind kind;
+    int depth; /* of what is below it */
     struct jinja_at at;
     const char *text; /* [len] */
     size_t len;

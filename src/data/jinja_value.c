@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_MEMORY = 64 << 20, MOST_NESTED = 100 };
+enum { MOST_NESTED = 100 };
 
 sw_status sw_jinja_fail(struct jinja_run *run, enum sw_jinja_error kind, const char *fmt, ...)
 {
@@ -24,13 +24,36 @@ sw_status sw_jinja_fail(struct jinja_run *run, enum sw_jinja_error kind, const c
                    text);
 }
 
+bool sw_jinja_work(struct jinja_run *run, int64_t units)
+{
+    run->work += units;
+    return run->work <= (int64_t)JINJA_STEP * JINJA_MOST_STEPS;
+}
+
+bool sw_jinja_room(struct jinja_run *run, const struct sw_str *text, size_t more)
+{
+    /* The text, and the value that becomes of it. */
+    const int64_t both = 2 * (int64_t)(text->len + more);
+    run->has_too_much |= run->bytes + both > JINJA_MOST_BYTES;
+    return sw_jinja_work(run, 1 + (int64_t)more / 8) && !run->has_too_much;
+}
+
+sw_status sw_jinja_check(struct jinja_run *run)
+{
+    if (run->has_too_much || run->bytes > JINJA_MOST_BYTES) {
+        return sw_jinja_fail(run, SW_JINJA_LIMIT, "the template takes more than %d bytes",
+                             JINJA_MOST_BYTES);
+    }
+    return sw_jinja_work(run, 0)
+               ? SW_OK
+               : sw_jinja_fail(run, SW_JINJA_LIMIT, "the template takes more than %d steps",
+                               JINJA_MOST_STEPS);
+}
+
 static sw_status take(struct jinja_run *run, size_t bytes, void **out)
 {
     run->bytes += (int64_t)bytes;
-    if (run->bytes > MOST_MEMORY) {
-        return sw_jinja_fail(run, SW_JINJA_LIMIT, "the template takes more than %d bytes",
-                             MOST_MEMORY);
-    }
+    SW_TRY(sw_jinja_check(run));
     *out = sw_arena_alloc(&run->arena, bytes > 0 ? bytes : 1);
     SW_TRY_ALLOC(*out, "rendering a template");
     return SW_OK;
@@ -108,10 +131,11 @@ sw_status sw_jinja_new_map(struct jinja_run *run, enum jinja_type type, struct j
     return SW_OK;
 }
 
-const struct jinja_value *sw_jinja_get(const struct jinja_map *map, const struct jinja_value *key)
+const struct jinja_value *sw_jinja_get(struct jinja_run *run, const struct jinja_map *map,
+                                       const struct jinja_value *key)
 {
     for (int64_t i = 0; i < map->n; ++i) {
-        if (sw_jinja_equal(&map->keys[i], key)) {
+        if (sw_jinja_equal(run, &map->keys[i], key)) {
             return &map->values[i];
         }
     }
@@ -121,7 +145,7 @@ const struct jinja_value *sw_jinja_get(const struct jinja_map *map, const struct
 sw_status sw_jinja_put(struct jinja_run *run, struct jinja_map *map, const struct jinja_value *key,
                        const struct jinja_value *value)
 {
-    struct jinja_value *there = (struct jinja_value *)sw_jinja_get(map, key);
+    struct jinja_value *there = (struct jinja_value *)sw_jinja_get(run, map, key);
     if (there) {
         *there = *value;
         return SW_OK;
@@ -228,8 +252,12 @@ bool sw_jinja_is_true(const struct jinja_value *value)
     }
 }
 
-static bool equal(const struct jinja_value *a, const struct jinja_value *b, int depth)
+static bool equal(struct jinja_run *run, const struct jinja_value *a, const struct jinja_value *b,
+                  int depth)
 {
+    if (!sw_jinja_work(run, 4)) {
+        return false;
+    }
     if (sw_jinja_is_number(a) && sw_jinja_is_number(b)) {
         return a->type == JINJA_V_FLOAT || b->type == JINJA_V_FLOAT
                    ? sw_jinja_number(a) == sw_jinja_number(b)
@@ -242,18 +270,19 @@ static bool equal(const struct jinja_value *a, const struct jinja_value *b, int 
     switch (a->type) {
     case JINJA_V_STRING:
     case JINJA_V_FUNCTION:
-        return a->len == b->len && memcmp(a->text, b->text, a->len) == 0;
+        return a->len == b->len && sw_jinja_work(run, (int64_t)a->len / 8) &&
+               memcmp(a->text, b->text, a->len) == 0;
     case JINJA_V_LIST:
         same = a->list->n == b->list->n;
         for (int64_t i = 0; i < a->list->n && same; ++i) {
-            same = equal(&a->list->items[i], &b->list->items[i], depth + 1);
+            same = equal(run, &a->list->items[i], &b->list->items[i], depth + 1);
         }
         return same;
     case JINJA_V_MAP:
         same = a->map->n == b->map->n;
         for (int64_t i = 0; i < a->map->n && same; ++i) {
-            const struct jinja_value *other = sw_jinja_get(b->map, &a->map->keys[i]);
-            same = other && equal(&a->map->values[i], other, depth + 1);
+            const struct jinja_value *other = sw_jinja_get(run, b->map, &a->map->keys[i]);
+            same = other && equal(run, &a->map->values[i], other, depth + 1);
         }
         return same;
     case JINJA_V_NAMESPACE:
@@ -265,9 +294,9 @@ static bool equal(const struct jinja_value *a, const struct jinja_value *b, int 
     }
 }
 
-bool sw_jinja_equal(const struct jinja_value *a, const struct jinja_value *b)
+bool sw_jinja_equal(struct jinja_run *run, const struct jinja_value *a, const struct jinja_value *b)
 {
-    return equal(a, b, 0);
+    return equal(run, a, b, 0);
 }
 
 sw_status sw_jinja_items(struct jinja_run *run, const struct jinja_value *value,
@@ -346,8 +375,18 @@ static void print_text_quoted(const char *text, size_t len, struct sw_str *out)
     sw_str_putc(out, quote);
 }
 
-static void print(const struct jinja_value *value, bool quoted, int depth, struct sw_str *out)
+/* Bytes that a value takes in print, not those of its members; escapes take up to six for one. */
+static size_t own_bytes(const struct jinja_value *value, bool quoted)
 {
+    return value->type == JINJA_V_STRING ? value->len * (quoted ? 6 : 1) + 2 : 64;
+}
+
+static void print(struct jinja_run *run, const struct jinja_value *value, bool quoted, int depth,
+                  struct sw_str *out)
+{
+    if (!sw_jinja_room(run, out, own_bytes(value, quoted))) {
+        return;
+    }
     if (depth > MOST_NESTED) {
         sw_str_puts(out, "...");
         return;
@@ -379,7 +418,7 @@ static void print(const struct jinja_value *value, bool quoted, int depth, struc
         sw_str_putc(out, '[');
         for (int64_t i = 0; i < value->list->n; ++i) {
             sw_str_puts(out, i > 0 ? ", " : "");
-            print(&value->list->items[i], true, depth + 1, out);
+            print(run, &value->list->items[i], true, depth + 1, out);
         }
         sw_str_putc(out, ']');
         break;
@@ -388,9 +427,9 @@ static void print(const struct jinja_value *value, bool quoted, int depth, struc
         sw_str_puts(out, value->type == JINJA_V_MAP ? "{" : "<Namespace {");
         for (int64_t i = 0; i < value->map->n; ++i) {
             sw_str_puts(out, i > 0 ? ", " : "");
-            print(&value->map->keys[i], true, depth + 1, out);
+            print(run, &value->map->keys[i], true, depth + 1, out);
             sw_str_puts(out, ": ");
-            print(&value->map->values[i], true, depth + 1, out);
+            print(run, &value->map->values[i], true, depth + 1, out);
         }
         sw_str_puts(out, value->type == JINJA_V_MAP ? "}" : "}>");
         break;
@@ -400,14 +439,9 @@ static void print(const struct jinja_value *value, bool quoted, int depth, struc
     }
 }
 
-void sw_jinja_print(const struct jinja_value *value, struct sw_str *out)
+void sw_jinja_print(struct jinja_run *run, const struct jinja_value *value, struct sw_str *out)
 {
-    print(value, false, 0, out);
-}
-
-void sw_jinja_print_quoted(const struct jinja_value *value, struct sw_str *out)
-{
-    print(value, true, 0, out);
+    print(run, value, false, 0, out);
 }
 
 static void json_text(const char *text, size_t len, struct sw_str *out)
@@ -445,6 +479,9 @@ static sw_status print_json(struct jinja_run *run, const struct jinja_value *val
     if (depth > MOST_NESTED) {
         return sw_jinja_fail(run, SW_JINJA_LIMIT, "tojson: nested deeper than %d", MOST_NESTED);
     }
+    if (!sw_jinja_room(run, out, own_bytes(value, true))) {
+        return sw_jinja_check(run);
+    }
     switch (value->type) {
     case JINJA_V_NONE:
         sw_str_puts(out, "null");
@@ -454,7 +491,7 @@ static sw_status print_json(struct jinja_run *run, const struct jinja_value *val
         return SW_OK;
     case JINJA_V_INT:
     case JINJA_V_FLOAT:
-        sw_jinja_print(value, out);
+        sw_jinja_print(run, value, out);
         return SW_OK;
     case JINJA_V_STRING:
         json_text(value->text, value->len, out);
@@ -472,7 +509,8 @@ static sw_status print_json(struct jinja_run *run, const struct jinja_value *val
         json_line(indent, depth + 1, out);
         if (map) {
             struct sw_str key = {0};
-            sw_jinja_print(&value->map->keys[i], &key);
+            sw_jinja_print(run, &value->map->keys[i], &key);
+            sw_jinja_room(run, out, 6 * key.len);
             json_text(sw_str_text(&key), key.len, out);
             out->failed |= key.failed;
             sw_str_fini(&key);

@@ -54,7 +54,8 @@ struct jinja_run {
     const struct sw_jinja *template;
     struct sw_jinja_text *out;
     struct sw_arena arena;
-    int64_t steps, bytes; /* so far */
+    int64_t work, bytes; /* so far */
+    bool has_too_much;   /* memory is wanted beyond the bound */
     int64_t today;
     struct jinja_at at; /* of what is evaluated */
 };
@@ -62,6 +63,23 @@ struct jinja_run {
 /* The rendering fails: kind, and a message behind "<name>:<line>:<column>: ". */
 sw_status sw_jinja_fail(struct jinja_run *run, enum sw_jinja_error kind, const char *fmt, ...)
     SW_PRINTF(3, 4);
+
+/*
+ * What a rendering may take: 10 million steps, and 64 MiB of values, texts and what becomes of
+ * them. Whatever goes through bytes or members counts them before it does; where a function cannot
+ * fail, it stops, and the next step, copy or output fails.
+ */
+enum {
+    JINJA_STEP = 16, /* units of work: a node of the template; ..*/
+    JINJA_MOST_STEPS = 10000000,
+    JINJA_MOST_BYTES = 64 << 20
+};
+/* A comparison is four units, bytes gone through an eighth to four each. False: that was too much. */
+bool sw_jinja_work(struct jinja_run *run, int64_t units);
+/* `more` bytes will be added to a text that becomes a value. False: there is no room. */
+bool sw_jinja_room(struct jinja_run *run, const struct sw_str *text, size_t more);
+/* SW_E_ARG if the rendering has taken too much. */
+sw_status sw_jinja_check(struct jinja_run *run);
 
 struct jinja_value sw_jinja_undefined(const char *name, size_t len);
 struct jinja_value sw_jinja_bool(bool value);
@@ -77,19 +95,19 @@ sw_status sw_jinja_new_map(struct jinja_run *run, enum jinja_type type, struct j
 sw_status sw_jinja_put(struct jinja_run *run, struct jinja_map *map, const struct jinja_value *key,
                        const struct jinja_value *value);
 /* NULL: it has no such key. */
-const struct jinja_value *sw_jinja_get(const struct jinja_map *map, const struct jinja_value *key);
+const struct jinja_value *sw_jinja_get(struct jinja_run *run, const struct jinja_map *map,
+                                       const struct jinja_value *key);
 sw_status sw_jinja_from_json(struct jinja_run *run, const struct sw_json *json,
                              struct jinja_value *out);
 
 const char *sw_jinja_type_name(const struct jinja_value *value);
 bool sw_jinja_is_true(const struct jinja_value *value);
-bool sw_jinja_equal(const struct jinja_value *a, const struct jinja_value *b);
+bool sw_jinja_equal(struct jinja_run *run, const struct jinja_value *a,
+                    const struct jinja_value *b);
 bool sw_jinja_is_number(const struct jinja_value *value); /* BOOL, INT, FLOAT */
 double sw_jinja_number(const struct jinja_value *value);
 /* str(): what is printed. */
-void sw_jinja_print(const struct jinja_value *value, struct sw_str *out);
-/* repr(): inside a list. */
-void sw_jinja_print_quoted(const struct jinja_value *value, struct sw_str *out);
+void sw_jinja_print(struct jinja_run *run, const struct jinja_value *value, struct sw_str *out);
 /* json.dumps with ensure_ascii off; indent < 0: one line. */
 sw_status sw_jinja_print_json(struct jinja_run *run, const struct jinja_value *value,
                               int64_t indent, struct sw_str *out);

@@ -290,6 +290,94 @@ static void limits(void **state)
     sw_str_fini(&deep);
 }
 
+/* begin, n times part, end; refused or rendered, with a place. */
+static void check_chain(const char *begin, const char *part, int n, const char *end)
+{
+    struct sw_str text = {0};
+    struct sw_jinja *jinja = NULL;
+    struct sw_jinja_text out = {0};
+    struct sw_json_doc *doc;
+    sw_str_puts(&text, begin);
+    for (int i = 0; i < n; ++i) {
+        sw_str_puts(&text, part);
+    }
+    sw_str_puts(&text, end);
+    const sw_status st = sw_jinja_open("chain", text.ptr, text.len, &jinja);
+    if (n > 1000) {
+        if (st != SW_E_FORMAT || strncmp(sw_error_message(), "chain:1:", 8) != 0) {
+            fail_msg("%s%s..: %d %s", begin, part, st, sw_error_message());
+        }
+    } else {
+        assert_int_equal(st, SW_OK);
+        assert_int_equal(sw_json_parse("none", "{}", 2, SW_JSON_STRICT, &doc), SW_OK);
+        const sw_status rendered = sw_jinja_render(jinja, sw_json_root(doc), 0, &out);
+        assert_true(rendered == SW_OK || out.error == SW_JINJA_UNDEFINED ||
+                    out.error == SW_JINJA_TYPE);
+        sw_json_close(doc);
+    }
+    sw_jinja_text_fini(&out);
+    sw_jinja_close(jinja);
+    sw_str_fini(&text);
+}
+
+/* Reading and walking a chain take as much of the stack as brackets do. */
+static void chains_are_as_deep_as_brackets(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *begin, *part, *end;
+    } chains[] = {
+        {"{{ a", ".b", " }}"},       {"{{ a", "[0]", " }}"},   {"{{ a", "()", " }}"},
+        {"{{ 1", " + 1", " }}"},     {"{{ 1", " * 1", " }}"},  {"{{ 1", " ~ 1", " }}"},
+        {"{{ 1", " and 1", " }}"},   {"{{ 1", " or 1", " }}"}, {"{{ 1", " | string", " }}"},
+        {"{{ 1", " is true", " }}"}, {"{{ 1", " if 1", " }}"}, {"{% if 1", ".b", " %}{% endif %}"},
+        {"{{ a", "[0:1]", " }}"},    {"{{ a", ".b()", " }}"},
+    };
+    for (size_t i = 0; i < SW_LEN(chains); ++i) {
+        check_chain(chains[i].begin, chains[i].part, 100, chains[i].end);
+        check_chain(chains[i].begin, chains[i].part, 10000, chains[i].end);
+    }
+}
+
+/* Each doubles what it goes through with every turn of a loop. */
+static void what_grows_is_counted_before_it_is_made(void **state)
+{
+    (void)state;
+#define TURNS "{% for i in range(60) %}"
+#define END "{% endfor %}"
+    static const char *const templates[] = {
+        "{% set ns = namespace() %}{% set ns.a = ns %}{% set ns.b = ns %}{{ ns }}",
+        "{% set ns = namespace() %}{% set ns.a = ns %}{% set ns.b = ns %}{{ ns ~ 'x' }}",
+        "{% set ns = namespace() %}{% set ns.a = ns %}{% set ns.b = ns %}{{ [ns] | string }}",
+        "{% set ns = namespace(x=[1], y=[1]) %}" TURNS "{% set ns.x = [ns.x, ns.x] %}"
+        "{% set ns.y = [ns.y, ns.y] %}" END "{{ ns.x == ns.y }}",
+        "{% set ns = namespace(x=[1], y=[1]) %}" TURNS "{% set ns.x = {'a': ns.x, 'b': ns.x} %}"
+        "{% set ns.y = {'a': ns.y, 'b': ns.y} %}" END "{{ ns.x in [ns.y] }}",
+        "{% set ns = namespace(x=[1]) %}" TURNS "{% set ns.x = [ns.x, ns.x] %}" END
+        "{{ ns.x | tojson }}",
+        "{% set ns = namespace(x=[1]) %}" TURNS "{% set ns.x = [ns.x, ns.x] %}" END
+        "{{ ns.x | join(',') }}",
+        "{% set ns = namespace(x='a') %}" TURNS "{% set ns.x = ns.x.replace('a', 'aa') %}" END,
+        "{% set ns = namespace(x='a') %}" TURNS "{% set ns.x = [ns.x, ns.x] | join %}" END,
+        "{% set ns = namespace(x='a') %}" TURNS "{% set ns.x = ns.x * 2 %}" END,
+        "{% set ns = namespace(x='a') %}" TURNS "{% set ns.x = ns.x + ns.x %}" END,
+        "{% set ns = namespace(x=[1]) %}" TURNS "{% set ns.x = ns.x + ns.x %}" END,
+        "{% set ns = namespace(x='a') %}" TURNS
+        "{% set ns.x %}{{ ns.x }}{{ ns.x }}{% endset %}" END,
+        "{% set ns = namespace(x='a') %}" TURNS "{% set ns.x = ns.x | tojson | tojson %}" END,
+        "{% set x = 'a' * 9000000 %}{% for i in range(99999) %}{{ 'b' in x }}" END,
+        "{% set x = 'a' * 9000000 %}{% for i in range(99999) %}{{ x | length }}" END,
+        "{% set x = 'a' * 9000000 %}{% for i in range(99999) %}{{ x.split() | length }}" END,
+        "{% set x = 'a' * 9000000 %}{% set y = 'a' * 9000000 %}{% for i in range(99999) %}"
+        "{{ x == y }}" END,
+        "{% set x = ' ' * 9000000 %}{% for i in range(99999) %}{{ x.strip() }}" END,
+        "{% set x = 'a' * 9000000 %}{% for i in range(99999) %}{{ x | upper | length }}" END,
+    };
+    for (size_t i = 0; i < SW_LEN(templates); ++i) {
+        check(templates[i], "{}", "limit: template:1:");
+    }
+}
+
 static void failing_allocations(void **state)
 {
     (void)state;
@@ -327,6 +415,8 @@ int main(void)
         cmocka_unit_test(what_a_chat_needs),
         cmocka_unit_test(refusals_name_line_and_column),
         cmocka_unit_test(limits),
+        cmocka_unit_test(chains_are_as_deep_as_brackets),
+        cmocka_unit_test(what_grows_is_counted_before_it_is_made),
         cmocka_unit_test(failing_allocations),
     };
     const struct CMUnitTest recorded[] = {
