@@ -197,7 +197,8 @@ function(sw_docs_tests)
     set_tests_properties(docs/commands_slow PROPERTIES LABELS "docs;slow")
 endfunction()
 
-# What is given to users: the tarball (quick), and each way to install in a bare system of its own (slow; as root).
+# What is given to users: the tarball (quick), each way to install in a bare system of its own, and what a user does on a
+# fresh machine (slow; as root).
 function(sw_package_tests)
     set(packaging "${PROJECT_SOURCE_DIR}/packaging")
     add_test(NAME packages/tarball COMMAND sh "${PROJECT_SOURCE_DIR}/tests/tarball.sh" "${packaging}/tarball.sh")
@@ -207,6 +208,9 @@ function(sw_package_tests)
         set_tests_properties(packages/${way}_slow PROPERTIES LABELS "packages;slow" SKIP_RETURN_CODE 77 TIMEOUT 36000
             ENVIRONMENT "SPILLWAY_BUILT=${PROJECT_BINARY_DIR}/packages")
     endforeach()
+    add_test(NAME project/clean_machine_slow COMMAND "${PROJECT_SOURCE_DIR}/tests/clean_machine.sh")
+    set_tests_properties(project/clean_machine_slow PROPERTIES LABELS "project;slow" SKIP_RETURN_CODE 77 TIMEOUT 36000
+        ENVIRONMENT "SPILLWAY_BUILT=${PROJECT_BINARY_DIR}/packages")
 endfunction()
 
 # tests/*_test.c: journeys through several rooms, linked to everything but the program.

@@ -11,38 +11,9 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ways=("$@")
 [ $# -gt 0 ] || ways=(deb wheel tarball container)
+# shellcheck source=packaging/bare.sh
+. "$here/bare.sh"
 
-skip() { echo "skipped: $*"; exit 77; }
-[ "$(id -u)" -eq 0 ] || skip "changing the root wants to be root"
-command -v mmdebstrap > /dev/null || skip "no mmdebstrap (apt-get install mmdebstrap)"
-sources=$(ls /etc/apt/sources.list.d/debian.sources 2> /dev/null || ls /etc/apt/sources.list)
-git -C "$here" rev-parse HEAD > /dev/null 2>&1 || skip "no git: the commit that is checked out is what is packed"
-
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-built=${SPILLWAY_BUILT:-$scratch/built}
-mkdir -p "$built"
-bare=$built/bare.tar
-say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
-
-if [ ! -e "$bare" ]; then
-    say "a bare Debian 12"
-    mmdebstrap --quiet --variant=minbase bookworm "$bare.part" "$sources" --format=tar
-    mv "$bare.part" "$bare"
-fi
-
-# fresh <name>: unpacks a system of its own
-fresh() {
-    mkdir "$scratch/$1"
-    tar -xf "$bare" -C "$scratch/$1"
-    cp /etc/resolv.conf "$scratch/$1/etc/resolv.conf"
-}
-# within <name> <line of the shell>: in that system, with a /proc that goes with it
-within() {
-    unshare --mount --fork sh -ec 'mount -t proc proc "$1/proc"
-        exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
-            DEBIAN_FRONTEND=noninteractive chroot "$1" sh -ec "$2"' sh "$scratch/$1" "$2"
-}
 # What is there, without caches and logs of the package manager, and the copies (/etc/group-) of who adds a group.
 listing() {
     (cd "$scratch/$1" && find . -xdev \( -path ./proc -o -path ./tmp -o -path ./var/cache -o -path ./var/lib/apt \
@@ -57,7 +28,6 @@ unchanged() {
     fi
     echo "the $2 trains, and removing it leaves nothing"
 }
-install='apt-get install -y -qq --no-install-recommends'
 
 # A training of a few steps whose loss falls, and what it says then.
 cat > "$scratch/trains.sh" <<'EOF'
@@ -163,7 +133,7 @@ way_container() {
             if [[ $rest == --from=build* ]]; then
                 cp -a "$scratch/stage1$from/." "$scratch/stage$stage$to/"
             else # what .dockerignore leaves: the tree as it is checked out
-                git -C "$here/.." archive HEAD | tar -x -C "$scratch/stage$stage$to"
+                commit "$scratch/stage$stage$to"
             fi
             ;;
         WORKDIR) mkdir -p "$scratch/stage$stage$rest" ;;
