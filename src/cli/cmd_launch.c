@@ -121,7 +121,8 @@ int sw_cmd_launch(int argc, char **argv)
         flags,
         (int)(sizeof flags / sizeof flags[0]),
         "--num-gpus 4 spillway train --model org/name --data book.txt --output run --steps 500\n"
-        "--hostfile hosts --launcher openmpi spillway train --model org/name --data book.txt --output run --steps 500\n"
+        "--hostfile hosts --launcher openmpi spillway train --model org/name --data book.txt "
+        "--output run --steps 500\n"
         "--hostfile hosts --include node1:0,1 python train.py\n",
     };
     int status = cli_parse_program(&command, argc, argv, &run.program);

@@ -63,7 +63,8 @@ int sw_cmd_train(int argc, char **argv)
         cli_train_table(&f, table),
         "--model gpt2-tiny --data book.txt --output run --steps 500 --seq-len 64\n"
         "--model org/name --data chats.jsonl --output run --steps 200 --device-memory 8G\n"
-        "--model model --data reviews.csv --task classify --output run --steps 300 --eval-every 50\n"};
+        "--model model --data reviews.csv --task classify --output run --steps 300 "
+        "--eval-every 50\n"};
     int status = cli_parse(&command, argc, argv, NULL);
     status = status < 0 ? cli_train_resolve(&command, &f) : status;
     status = status < 0 ? check_wanted(&command, &f) : status;

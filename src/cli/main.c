@@ -130,9 +130,9 @@ static int print_page(const char *what)
     fputs(".SH EXIT STATUS\n0: done. 1: it failed while it ran. 2: it was refused before anything "
           "was done; the line on standard error says why.\n",
           stdout);
-    fputs(
-        ".SH FILES\nThe pages that options name as docs/ are installed in share/doc/spillway/docs.\n",
-        stdout);
+    fputs(".SH FILES\nThe pages that options name as docs/ are installed in "
+          "share/doc/spillway/docs.\n",
+          stdout);
     if (what) {
         fputs(".SH SEE ALSO\n.BR spillway (1)\n", stdout);
     }

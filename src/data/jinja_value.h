@@ -74,7 +74,8 @@ enum {
     JINJA_MOST_STEPS = 10000000,
     JINJA_MOST_BYTES = 64 << 20
 };
-/* A comparison is four units, bytes gone through an eighth to four each. False: that was too much. */
+/* A comparison is four units, bytes gone through an eighth to four each. False: the run has used
+ * all its steps. */
 bool sw_jinja_work(struct jinja_run *run, int64_t units);
 /* `more` bytes will be added to a text that becomes a value. False: there is no room. */
 bool sw_jinja_room(struct jinja_run *run, const struct sw_str *text, size_t more);

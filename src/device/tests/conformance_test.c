@@ -4,9 +4,9 @@
 // Every kernel of every device, by one table of cases: the same bits on 1, 2, 3 and 7 threads, and
 // wherever operands begin, for each instruction set, the fast kernels near the plain C reference
 // (equal where the op is exact), the mock equal to it. A new fast row is covered the moment it
-// takes an op. For a processor that is emulated, and slow (tests/other_cpu.sh): SPILLWAY_ISA_FROM=avx512
-// takes the instruction sets from that one up, and leaves out what does not depend on them;
-// SPILLWAY_SHARD=i/n is part i of n of the kinds of ops, 0 <= i < n.
+// takes an op. For a processor that is emulated, and slow (tests/other_cpu.sh):
+// SPILLWAY_ISA_FROM=avx512 takes the instruction sets from that one up, and leaves out what does
+// not depend on them; SPILLWAY_SHARD=i/n is part i of n of the kinds of ops, 0 <= i < n.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
