@@ -37,6 +37,7 @@ enum sw_prefix_space { SW_PREFIX_AS_FILE, SW_PREFIX_OFF, SW_PREFIX_ON };
 /* All zero: as the files say. */
 struct sw_tokenizer_options {
     enum sw_prefix_space prefix_space; /* a space before the text, in place of what the file says */
+    bool no_bos; /* leave out the tokens that the template puts before a text (<s>, <bos>) */
 };
 
 /*
@@ -181,7 +182,7 @@ SW_API sw_status sw_chat_options_read(const char *template_path, const char *dat
 /*
  * sw_chat_open - reads the template.
  *
- * SW_E_CONFIG  there is none
+ * SW_E_CONFIG  there is none, or the tokenizer was opened with no_bos, which is for texts
  * SW_E_FORMAT  the template breaks the language's rules: line and column
  * SW_E_UNSUP   it asks for something that is not built, or the tokenizer knows no special tokens
  */
@@ -250,10 +251,12 @@ enum sw_split { SW_SPLIT_TRAIN, SW_SPLIT_VAL };
  *   all other    plain text, one document a file; what is structured by its name (.json, .csv, .gz
  *                ..) or begins and ends as JSON does is refused: as_text takes every file as one
  *                plain text
- * Documents are joined by the end-of-text token, if the tokenizer has one, and cut in windows of
- * seq_len inputs and as many labels, each label the token after its input. Prompt and completion
- * make one row each, padded on the right, with labels on the completion only; so does a chat, with
- * labels where its options say.
+ * A document stands in the tokenizer's template for one text: <s> before it, if the template says
+ * so. Where the template puts nothing behind a text, documents are joined by the end-of-text token,
+ * if the tokenizer has one. They are cut in windows of seq_len inputs and as many labels, each
+ * label the token after its input. Prompt and completion make one row each, in the same template,
+ * padded on the right, with labels on the completion and its end only. So does a chat, whose tokens
+ * are those of the chat template alone, with labels where its options say.
  */
 struct sw_dataset_options {
     const char *const *files;

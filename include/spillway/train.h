@@ -65,12 +65,13 @@ struct sw_train_options {
     bool no_verify;        /* resumes without comparing the digests of the checkpoint's files */
     int64_t eval_every, eval_batches;    /* 0 = no validation; 0 batches = 16 */
     int64_t sample_every, sample_tokens; /* 0 = no samples; 0 tokens = 200 */
-    const char *sample_prompt;           /* NULL = the end-of-text token, or a line break */
+    const char *sample_prompt;           /* NULL = BOS, the end-of-text token, or a line break */
     int64_t save_every, keep_last;       /* 0 = at the end only; 0 = keep all */
     int export_dtype;  /* enum sw_dtype; -1 = as the model came, f32 for presets */
     int64_t ranks;     /* data-parallel ranks, threads of this process; 0 = 1 */
     double deadline_s; /* longest wait of a rank for the others; 0 = 300 */
     bool as_text;      /* every data file is plain text, whatever its name */
+    bool no_bos;       /* leave out what the tokenizer puts before a text */
     bool quiet;        /* no line a step */
     bool bar;          /* a live line with a bar in any case, under mpirun, too */
     bool no_export;    /* leave out OUTPUT/model */
@@ -155,6 +156,7 @@ struct sw_generate_options {
      * encoder-decoder without it those of config.json. */
     struct sw_sampling sampling;
     bool ignore_eos;
+    bool no_bos; /* leave out what the tokenizer puts before a text that is continued */
 };
 /* *started false: refused before the first token. */
 SW_API sw_status sw_generate_text(const struct sw_generate_options *options, FILE *out,

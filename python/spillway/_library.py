@@ -102,6 +102,10 @@ class Ids(Structure):
     _fields_ = [("ptr", POINTER(c_int32)), ("len", c_int64), ("cap", c_int64)]
 
 
+class TokenizerOptions(Structure):
+    _fields_ = [("prefix_space", c_int), ("no_bos", c_bool)]
+
+
 class DatasetOptions(Structure):
     _fields_ = [
         ("files", POINTER(c_char_p)), ("n_files", c_int), ("val_files", POINTER(c_char_p)),
@@ -131,8 +135,8 @@ class TrainOptions(Structure):
         ("eval_every", c_int64), ("eval_batches", c_int64), ("sample_every", c_int64),
         ("sample_tokens", c_int64), ("sample_prompt", c_char_p), ("save_every", c_int64),
         ("keep_last", c_int64), ("export_dtype", c_int), ("ranks", c_int64),
-        ("deadline_s", c_double), ("as_text", c_bool), ("quiet", c_bool), ("bar", c_bool),
-        ("no_export", c_bool), ("export_best", c_bool), ("profile", c_bool),
+        ("deadline_s", c_double), ("as_text", c_bool), ("no_bos", c_bool), ("quiet", c_bool),
+        ("bar", c_bool), ("no_export", c_bool), ("export_best", c_bool), ("profile", c_bool),
         ("metrics_file", c_char_p), ("stop", c_void_p),
     ]
 
@@ -146,7 +150,8 @@ STRUCTS: Dict[str, Type[Structure]] = {
     "sw_shape": Shape, "sw_view": View, "sw_tensor": Tensor, "sw_batch": Batch,
     "sw_engine_options": EngineOptions, "sw_step_report": StepReport, "sw_input_info": InputInfo,
     "sw_save_options": SaveOptions, "sw_sampling": Sampling, "sw_ids": Ids,
-    "sw_dataset_options": DatasetOptions, "sw_row_input": RowInput,
+    "sw_tokenizer_options": TokenizerOptions, "sw_dataset_options": DatasetOptions,
+    "sw_row_input": RowInput,
     "sw_task_options": TaskOptions, "sw_train_options": TrainOptions,
 }
 

@@ -15,8 +15,8 @@ import numpy as np
 from ._arrays import Arrays
 from ._handle import Handle
 from ._library import (
-    DatasetOptions, EngineOptions, Ids, RowInput, TrainOptions, check, lib, path_bytes, take_text,
-    texts,
+    DatasetOptions, EngineOptions, Ids, RowInput, TokenizerOptions, TrainOptions, check, lib,
+    path_bytes, take_text, texts,
 )
 from .errors import ArgumentError
 
@@ -49,15 +49,20 @@ def shift_labels(labels: Any) -> "np.ndarray[Any, Any]":
 
 class Tokenizer(Handle):
     """A tokenizer of the hub: a folder with tokenizer.json, vocab.json and merges.txt,
-    tokenizer.model, vocab.txt, .., or one of these files."""
+    tokenizer.model, vocab.txt, .., or one of these files. no_bos: leave out the tokens that it puts
+    before a text (<s>, <bos>)."""
 
     _what = "tokenizer"
 
-    def __init__(self, path: Path) -> None:
+    _no_bos = False
+
+    def __init__(self, path: Path, no_bos: bool = False) -> None:
         out = c_void_p()
-        check(lib.sw_tokenizer_open(path_bytes(path), None, byref(out)))
+        options = TokenizerOptions(no_bos=no_bos)
+        check(lib.sw_tokenizer_open(path_bytes(path), byref(options), byref(out)))
         super().__init__(out, lib.sw_tokenizer_close)
         self._path: Optional[Path] = path
+        self._no_bos = no_bos
 
     @classmethod
     def of_characters(cls, files: Paths, as_text: bool = False) -> "Tokenizer":

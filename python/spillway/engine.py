@@ -172,6 +172,7 @@ class Engine(Handle):
         super().__init__(out, lib.sw_close)
         self.tokenizer: Optional[Tokenizer] = None
         self._words: Optional[Path] = None  # where one is, that is opened when it is asked for
+        self._no_bos = False
         self._owned: List[Handle] = []
         self._dataset: Optional[Dataset] = None
         self._chat_template: Optional[Path] = None  # a file in place of the tokenizer's
@@ -528,7 +529,7 @@ class Engine(Handle):
         as_text = isinstance(prompt, str)
         if as_text and self.tokenizer is None and self._words is not None:
             self._check()
-            self.tokenizer = Tokenizer(self._words)
+            self.tokenizer = Tokenizer(self._words, self._no_bos)
             self._owned.append(self.tokenizer)
         tokenizer = self.tokenizer
         if as_text and tokenizer is None:
@@ -625,6 +626,7 @@ def initialize(
     chat_date: Optional[str] = None,
     loss_on: Optional[str] = None,
     as_text: bool = False,
+    no_bos: bool = False,
     seq_len: int = 0,
     target_len: int = 0,
     vocab_size: int = 0,
@@ -671,8 +673,11 @@ def initialize(
     given = tokenizer if isinstance(tokenizer, Tokenizer) else None
     words = tokenizer._path if isinstance(tokenizer, Tokenizer) else tokenizer
     made: List[Handle] = []
+    if no_bos and given is not None and not given._no_bos:
+        raise ArgumentError("no_bos: the tokenizer was opened without it")
+    no_bos = no_bos or (given is not None and given._no_bos)
     if files is None and given is None and words is not None:
-        given = Tokenizer(words)
+        given = Tokenizer(words, no_bos)
         made.append(given)
     try:
         options = _Options(model, config, sets, dict(
@@ -685,7 +690,7 @@ def initialize(
         if files is not None and (given is None or words is not None):
             setup = Setup(model, files, dict(
                 reading, name=task, labels=_task_labels(labels), target_len=target_len,
-                adapter=adapter, tokenizer=words, sets=options.keep[0], seq_len=seq_len, seed=seed))
+                no_bos=no_bos, adapter=adapter, tokenizer=words, sets=options.keep[0], seq_len=seq_len, seed=seed))
             made.append(setup)
             setup.fill(options.struct)
         world = _open_world(deadline)
@@ -695,7 +700,7 @@ def initialize(
         for item in made:
             item.close()
         raise
-    engine._owned, engine._words = made, place
+    engine._owned, engine._words, engine._no_bos = made, place, no_bos
     try:
         engine.tokenizer = given
         if given is None and setup is not None:

@@ -160,3 +160,26 @@ def test_the_tokenizer_of_the_data_lives_as_long_as_its_engine(text: Path) -> No
     engine.close()
     with pytest.raises(spillway.ClosedError, match="the tokenizer is closed"):
         tokenizer.encode("7")
+
+
+def test_texts_begin_with_bos_unless_no_bos_is_asked_for(tmp_path: Path) -> None:
+    folder, data = byte_level(tmp_path / "words"), tmp_path / "text.txt"
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"bos_token": "!", "eos_token": "<|endoftext|>", "add_bos_token": True}))
+    data.write_text("abcdefgh" * 4)
+    for no_bos in (False, True):
+        with spillway.Tokenizer(folder, no_bos=no_bos) as tokenizer:
+            ids = tokenizer.encode("abcdefgh" * 4, special=True)
+            assert (ids[0] == tokenizer.encode("!")[0]) is not no_bos
+            assert np.array_equal(tokenizer.encode_prompt("ab"), ids[: 3 - no_bos])
+            with spillway.Dataset(data, seq_len=16, tokenizer=tokenizer, val_files=data) as rows:
+                assert np.array_equal(rows.rows(0, 1, "val")["input_ids"][0], ids[:16])
+        with spillway.initialize("gpt2-tiny", CONFIG, training_data=data, validation_data=data,
+                                 tokenizer=folder, seq_len=16, no_bos=no_bos) as engine:
+            assert engine.training_dataloader is not None and engine.tokenizer is not None
+            row = engine.training_dataloader.dataset.rows(0, 1, "val")["input_ids"][0]
+            assert np.array_equal(row, ids[:16])
+            assert np.array_equal(engine.tokenizer.encode_prompt("ab"), ids[: 3 - no_bos])
+    with spillway.Tokenizer(folder) as tokenizer, \
+            pytest.raises(spillway.ArgumentError, match="no_bos: .* opened without it"):
+        spillway.initialize("gpt2-tiny", CONFIG, tokenizer=tokenizer, no_bos=True)

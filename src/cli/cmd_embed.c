@@ -183,7 +183,7 @@ static int embed(const struct command *command, const struct run *run)
     sw_engine *engine = NULL;
     struct lines lines = {{0}, NULL, 0, 0};
     const char *folder = cli_tokenizer_folder(run->tokenizer, NULL, run->model);
-    if (cli_open_tokenizer(folder, run->model, &tokenizer) < 0) {
+    if (cli_open_tokenizer(folder, run->model, false, &tokenizer) < 0) {
         return cli_error(command, CLI_REFUSED);
     }
     int status = read_all(command, run, tokenizer, &lines);

@@ -11,7 +11,7 @@ struct run {
     const char *model, *adapter, *tokenizer, *config;
     struct words data, sets;
     int64_t seq_len, batch, batches;
-    bool json, as_text;
+    bool json, as_text, no_bos;
     struct chat_flags chats;
     struct sw_chat_options chat; /* of them */
     struct task_flags task;
@@ -79,8 +79,9 @@ static sw_status evaluate(const struct run *run, bool *started)
     double sum = 0, count = 0;
     snprintf(batch, sizeof batch, "{\"train_micro_batch_size_per_gpu\": %lld}",
              (long long)run->batch);
-    sw_status st = cli_open_tokenizer(
-        cli_tokenizer_folder(run->tokenizer, run->adapter, run->model), run->model, &tokenizer);
+    sw_status st =
+        cli_open_tokenizer(cli_tokenizer_folder(run->tokenizer, run->adapter, run->model),
+                           run->model, run->no_bos, &tokenizer);
     st = st < 0 ? st : open_chat(run, tokenizer, &chat);
     const struct sw_engine_options options = {
         .config_path = run->config,
@@ -149,13 +150,18 @@ static sw_status evaluate_task(const struct run *run, bool *started)
     return sw_eval(&options, stdout, started);
 }
 
-static sw_status evaluate_any(const struct run *run, bool *started)
+/* The exit status. */
+static int evaluate_any(const struct command *command, const struct run *run)
 {
-    bool text;
-    const sw_status st = sw_task_is_text(run->model, &run->task.o, &text);
-    return st < 0                      ? st
-           : text && !run->predictions ? evaluate(run, started)
-                                       : evaluate_task(run, started);
+    bool text, started = false;
+    sw_status st = sw_task_is_text(run->model, &run->task.o, &text);
+    text = st >= 0 && text && !run->predictions;
+    if (st >= 0 && run->no_bos && !text) {
+        return cli_fail(command, CLI_REFUSED,
+                        "--no-bos: rows of this task keep the tokenizer's template");
+    }
+    st = st < 0 ? st : text ? evaluate(run, &started) : evaluate_task(run, &started);
+    return st >= 0 ? CLI_DONE : cli_error(command, started ? CLI_FAILED : CLI_REFUSED);
 }
 
 int sw_cmd_eval(int argc, char **argv)
@@ -179,6 +185,7 @@ int sw_cmd_eval(int argc, char **argv)
          "take every data file as plain text, whatever its name and content", 0},
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR",
          "default: the adapter's folder where it has one, else the model's", 0},
+        CLI_NO_BOS_FLAG(run.no_bos),
         CLI_CHAT_FLAGS(run.chats),
         {"--loss-on", FLAG_TEXT, &run.chats.loss_on, "answers|last|all", "of chats (answers)", 0},
         CLI_HEADING("Configuration and devices"),
@@ -211,12 +218,7 @@ int sw_cmd_eval(int argc, char **argv)
         status = cli_fail(&command, CLI_FAILED, "out of memory");
     }
     cli_task_resolve(&run.task);
-    if (status < 0) {
-        bool started = false;
-        status = evaluate_any(&run, &started) >= 0
-                     ? CLI_DONE
-                     : cli_error(&command, started ? CLI_FAILED : CLI_REFUSED);
-    }
+    status = status < 0 ? evaluate_any(&command, &run) : status;
     cli_task_fini(&run.task);
     cli_free_words(&run.data);
     cli_free_words(&run.sets);

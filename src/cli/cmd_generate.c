@@ -15,7 +15,7 @@ enum { CHAT_CONTEXT = 4096 }; /* of a conversation, where the model has room for
 struct run {
     const char *model, *adapter, *tokenizer, *prompt, *source_prefix;
     int64_t tokens, seed;
-    bool ignore_eos, chat;
+    bool ignore_eos, no_bos, chat;
     struct sw_sampling sampling;
     struct words sets;
     struct chat_flags chats;
@@ -34,7 +34,8 @@ static sw_status generate(const struct run *run, bool *started)
                                                 .source_prefix = run->source_prefix,
                                                 .tokens = run->tokens,
                                                 .sampling = run->sampling,
-                                                .ignore_eos = run->ignore_eos};
+                                                .ignore_eos = run->ignore_eos,
+                                                .no_bos = run->no_bos};
     return sw_generate_text(&options, stdout, started);
 }
 
@@ -65,7 +66,7 @@ static sw_status open_talk(struct talk *t)
         .generate_tokens = -1,
     };
     chat.folder = cli_tokenizer_folder(run->tokenizer, run->adapter, run->model);
-    sw_status st = cli_open_tokenizer(chat.folder, run->model, &t->tokenizer);
+    sw_status st = cli_open_tokenizer(chat.folder, run->model, false, &t->tokenizer);
     chat.tokenizer = t->tokenizer;
     st = st < 0 ? st : sw_chat_open(&chat, &t->chat);
     st = st < 0 ? st : sw_writing_open(run->model, t->tokenizer, &run->sampling, &t->writing);
@@ -176,6 +177,7 @@ int sw_cmd_generate(int argc, char **argv)
          "new tokens at most (100, or what the context has room for; of an answer only that; of an "
          "encoder-decoder what its files say)",
          0},
+        CLI_NO_BOS_FLAG(run.no_bos),
         CLI_HEADING("Sampling"),
         {"--temperature", FLAG_REAL, &run.sampling.temperature, "X",
          "0 = greedy (0; 1 with --top-k or --top-p)", 0},
@@ -209,8 +211,9 @@ int sw_cmd_generate(int argc, char **argv)
         status =
             cli_fail(&command, CLI_REFUSED, "wanted 1 <= --tokens <= %d, --top-p <= 1", INT32_MAX);
     }
-    if (status < 0 && run.chat && run.source_prefix) {
-        status = cli_fail(&command, CLI_REFUSED, "--source-prefix is not for --chat");
+    if (status < 0 && run.chat && (run.source_prefix || run.no_bos)) {
+        status = cli_fail(&command, CLI_REFUSED, "%s is not for --chat",
+                          run.no_bos ? "--no-bos" : "--source-prefix");
     }
     if (status < 0 && !run.chat && (run.chats.template || run.chats.date)) {
         status = cli_fail(&command, CLI_REFUSED, "--chat-template and --chat-date want --chat");

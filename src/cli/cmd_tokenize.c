@@ -5,17 +5,19 @@
 
 struct run {
     const char *tokenizer;
-    bool decode, json, special, no_special, prefix_space, no_prefix_space, chat;
+    bool decode, json, special, no_special, no_bos, prefix_space, no_prefix_space, chat;
     struct chat_flags chats;
 };
 
 /* The exit status. */
 static int tokenize(const struct command *command, const struct run *run)
 {
-    const struct sw_tokenizer_options options = {.prefix_space = run->prefix_space ? SW_PREFIX_ON
-                                                                 : run->no_prefix_space
-                                                                     ? SW_PREFIX_OFF
-                                                                     : SW_PREFIX_AS_FILE};
+    const struct sw_tokenizer_options options = {
+        .prefix_space = run->prefix_space      ? SW_PREFIX_ON
+                        : run->no_prefix_space ? SW_PREFIX_OFF
+                                               : SW_PREFIX_AS_FILE,
+        .no_bos = run->no_bos,
+    };
     struct sw_tokenize_options stream = {
         .decode = run->decode, .json = run->json, .special = !run->no_special};
     struct sw_chat_options chat;
@@ -54,6 +56,7 @@ int sw_cmd_tokenize(int argc, char **argv)
         {"--special", FLAG_BOOL, &run.special, NULL,
          "add the template's tokens; decoding: keep special tokens (the default)", 0},
         {"--no-special", FLAG_BOOL, &run.no_special, NULL, "neither", 0},
+        CLI_NO_BOS_FLAG(run.no_bos),
         {"--prefix-space", FLAG_BOOL, &run.prefix_space, NULL,
          "a space before every text, whatever the files say", 0},
         {"--no-prefix-space", FLAG_BOOL, &run.no_prefix_space, NULL, "none", 0},
@@ -82,9 +85,9 @@ int sw_cmd_tokenize(int argc, char **argv)
     if ((run.special && run.no_special) || (run.prefix_space && run.no_prefix_space)) {
         return cli_fail(&command, CLI_REFUSED, "a flag and its --no- form exclude each other");
     }
-    if (run.chat && (run.decode || run.json || run.special || run.no_special)) {
+    if (run.chat && (run.decode || run.json || run.special || run.no_special || run.no_bos)) {
         return cli_fail(&command, CLI_REFUSED,
-                        "--chat excludes --decode, --json, --special and --no-special");
+                        "--chat excludes --decode, --json, --special, --no-special and --no-bos");
     }
     if (!run.chat && (run.chats.template || run.chats.date || run.chats.loss_on)) {
         return cli_fail(&command, CLI_REFUSED,

@@ -11,10 +11,11 @@ const char *cli_tokenizer_folder(const char *tokenizer, const char *adapter, con
     return tokenizer ? tokenizer : beside;
 }
 
-sw_status cli_open_tokenizer(const char *folder, const char *model, sw_tokenizer **out)
+sw_status cli_open_tokenizer(const char *folder, const char *model, bool no_bos, sw_tokenizer **out)
 {
+    const struct sw_tokenizer_options options = {.no_bos = no_bos};
     const sw_status st = sw_model_check_path(model);
-    return st < 0 ? st : sw_tokenizer_open(folder, NULL, out);
+    return st < 0 ? st : sw_tokenizer_open(folder, &options, out);
 }
 
 int cli_chat_options(const struct command *command, const struct chat_flags *flags,

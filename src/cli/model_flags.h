@@ -11,7 +11,13 @@
  * beside it, as the adapter was trained with it, else the model's. */
 const char *cli_tokenizer_folder(const char *tokenizer, const char *adapter, const char *model);
 /* Opens it; says before that there is no such model. */
-sw_status cli_open_tokenizer(const char *folder, const char *model, sw_tokenizer **out);
+sw_status cli_open_tokenizer(const char *folder, const char *model, bool no_bos,
+                             sw_tokenizer **out);
+#define CLI_NO_BOS_FLAG(to)                                                                        \
+    {                                                                                              \
+        "--no-bos", FLAG_BOOL, &(to), NULL,                                                        \
+            "leave out what the tokenizer puts before a text, as <s>", 0                           \
+    }
 
 /* How conversations become tokens. */
 struct chat_flags {

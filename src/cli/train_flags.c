@@ -79,6 +79,7 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
          "tokenizer files; default: the adapter's, else the model folder's, else the characters of "
          "the text",
          0},
+        CLI_NO_BOS_FLAG(o->no_bos),
         {"--chat-template", FLAG_TEXT, &o->chat_template, "FILE",
          "of chats; default: chat_template.jinja or tokenizer_config.json beside the tokenizer; "
          "none: prompts and completions as they are",

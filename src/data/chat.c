@@ -593,6 +593,10 @@ sw_status sw_chat_open(const struct sw_chat_options *options, struct sw_chat **o
 {
     sw_status st;
     SW_TRY_OPTIONS(options);
+    if (options->tokenizer->no_bos) {
+        return SW_FAIL(SW_E_CONFIG, "--no-bos: the data is chats, which begin as their template "
+                                    "says; --chat-template none joins prompts and completions");
+    }
     struct sw_chat *chat = sw_alloc_zero("chat", 1, sizeof(*chat));
     SW_TRY_ALLOC(chat, "a chat");
     chat->tokenizer = options->tokenizer;

@@ -22,6 +22,13 @@ sw_status sw_tokenizer_decode_behind(const struct sw_tokenizer *tokenizer, const
                                      int64_t n_prompt, const int32_t *ids, int64_t n_ids,
                                      struct sw_str *out);
 
+/* Appends what the template makes of one text, as "<s> ..": tokens as the vocabulary spells them.
+ * Nothing if it adds none. */
+void sw_tokenizer_template_text(const struct sw_tokenizer *tokenizer, struct sw_str *out);
+
+/* Whether a dataset has texts in that template. Shards, chats and rows of other tasks are none. */
+bool sw_dataset_is_templated(const struct sw_dataset *dataset);
+
 /* Removes the files of a folder that sw_tokenizer_open would read, of every kind: another tokenizer
  * takes their place. */
 void sw_tokenizer_remove(const char *folder);

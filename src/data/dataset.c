@@ -18,6 +18,7 @@ enum corpus_shape { SHAPE_UNKNOWN, SHAPE_STREAM, SHAPE_ROWS, SHAPE_TASK };
 
 struct corpus {
     enum corpus_shape shape; /* by the first document; all others must agree */
+    bool templated;          /* it has texts that stand in the tokenizer's template */
     struct sw_stream stream;
     struct sw_rows rows;
     struct sw_task_rows of_task;
@@ -93,19 +94,6 @@ static sw_status set_shape(struct reading *in, enum corpus_shape shape, const ch
     return SW_OK;
 }
 
-/* The ids of one text; `eos` adds the end-of-text token if there is one. */
-static sw_status encode(struct reading *in, const char *name, const char *text, size_t len,
-                        bool eos, struct sw_ids *out)
-{
-    sw_ids_clear(out);
-    const sw_status st = sw_tokenizer_encode(in->tokenizer, text, len, false, out);
-    if (st < 0) {
-        return sw_fail_prefix(st, "%s", name);
-    }
-    const int32_t eos_id = sw_tokenizer_eos(in->tokenizer);
-    return eos && eos_id >= 0 ? sw_ids_push(out, eos_id) : SW_OK;
-}
-
 static sw_status check_ids(const struct reading *in, const char *name, const struct sw_ids *ids)
 {
     for (int64_t i = 0; i < ids->len; ++i) {
@@ -116,6 +104,16 @@ static sw_status check_ids(const struct reading *in, const char *name, const str
         }
     }
     return SW_OK;
+}
+
+/* The ids of a document in the tokenizer's template. */
+static sw_status encode(struct reading *in, const struct sw_document *document, struct sw_ids *out)
+{
+    sw_ids_clear(out);
+    in->corpus->templated = true;
+    const sw_status st =
+        sw_tokenizer_encode(in->tokenizer, document->text, document->text_len, true, out);
+    return st < 0 ? sw_fail_prefix(st, "%s", document->name) : check_ids(in, document->name, out);
 }
 
 /* The prompt in `first` and its completion in `second`, whose tokens are wanted. */
@@ -140,21 +138,22 @@ static sw_status add_text_row(struct reading *in, const struct sw_document *docu
 {
     SW_TRY(set_shape(in, SHAPE_ROWS, document->name));
     sw_ids_clear(&in->first);
-    SW_TRY(encode(in, document->name, document->text, document->text_len, true, &in->second));
-    SW_TRY(check_ids(in, document->name, &in->second));
+    SW_TRY(encode(in, document, &in->second));
+    if (!sw_tokenizer_has_end(in->tokenizer)) {
+        SW_TRY(sw_tokenizer_push_end(in->tokenizer, &in->second));
+    }
     return add_row(in);
 }
 
 static sw_status add_text(struct reading *in, const struct sw_document *document)
 {
     struct sw_stream *stream = &in->corpus->stream;
-    const int32_t eos = sw_tokenizer_eos(in->tokenizer);
+    const int32_t eos = sw_tokenizer_has_end(in->tokenizer) ? -1 : sw_tokenizer_eos(in->tokenizer);
     if (in->packing) {
         return add_text_row(in, document);
     }
     SW_TRY(set_shape(in, SHAPE_STREAM, document->name));
-    SW_TRY(encode(in, document->name, document->text, document->text_len, false, &in->first));
-    SW_TRY(check_ids(in, document->name, &in->first));
+    SW_TRY(encode(in, document, &in->first));
     if (stream->n > 0 && eos >= 0) {
         SW_TRY(sw_stream_add(stream, document->name, &eos, 1));
     }
@@ -164,9 +163,18 @@ static sw_status add_text(struct reading *in, const struct sw_document *document
 static sw_status add_example(struct reading *in, const struct sw_document *document)
 {
     SW_TRY(set_shape(in, SHAPE_ROWS, document->name));
-    SW_TRY(encode(in, document->name, document->text, document->text_len, false, &in->first));
-    SW_TRY(encode(in, document->name, document->completion, document->completion_len, true,
-                  &in->second));
+    sw_ids_clear(&in->first);
+    sw_ids_clear(&in->second);
+    in->corpus->templated = true;
+    sw_status st =
+        sw_tokenizer_encode_prompt(in->tokenizer, document->text, document->text_len, &in->first);
+    st = st < 0 ? st
+                : sw_tokenizer_encode(in->tokenizer, document->completion, document->completion_len,
+                                      false, &in->second);
+    st = st < 0 ? st : sw_tokenizer_push_end(in->tokenizer, &in->second);
+    if (st < 0) {
+        return sw_fail_prefix(st, "%s", document->name);
+    }
     SW_TRY(check_ids(in, document->name, &in->first));
     SW_TRY(check_ids(in, document->name, &in->second));
     return add_row(in);
@@ -472,6 +480,11 @@ static int64_t corpus_tokens(const struct corpus *corpus)
 int64_t sw_dataset_n_tokens(const struct sw_dataset *dataset)
 {
     return corpus_tokens(&dataset->corpus) + corpus_tokens(&dataset->val_corpus);
+}
+
+bool sw_dataset_is_templated(const struct sw_dataset *dataset)
+{
+    return dataset->corpus.templated;
 }
 
 int64_t sw_dataset_n_documents(const struct sw_dataset *dataset, enum sw_split split)

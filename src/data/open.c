@@ -191,5 +191,8 @@ sw_status sw_tokenizer_open(const char *path, const struct sw_tokenizer_options 
     sw_str_fini(&paths.folder);
     sw_str_fini(&paths.first);
     sw_str_fini(&paths.second);
+    if (st >= 0 && options->no_bos) {
+        sw_tokenizer_drop_bos(*out);
+    }
     return st < 0 ? sw_frame_at(__FILE__, __LINE__, st) : SW_OK;
 }

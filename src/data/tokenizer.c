@@ -74,6 +74,86 @@ sw_status sw_tokenizer_mark(struct sw_tokenizer *tokenizer, int32_t cls, int32_t
     return sw_template_add(templates[1], SW_TEMPLATE_SPECIAL, sep, second_type);
 }
 
+/* How many special tokens stand before the first text of a template. */
+static int n_leading(const struct sw_template *template)
+{
+    int n = 0;
+    while (n < template->n_items && template->items[n].part == SW_TEMPLATE_SPECIAL) {
+        n++;
+    }
+    return n;
+}
+
+/* How many items come before the special tokens at the end of a template. */
+static int n_to_end(const struct sw_template *template)
+{
+    int n = template->n_items;
+    while (n > 0 && template->items[n - 1].part == SW_TEMPLATE_SPECIAL) {
+        n--;
+    }
+    return n;
+}
+
+static bool same_ids(const struct sw_template_item *a, const struct sw_template_item *b, int n)
+{
+    for (int i = 0; i < n; ++i) {
+        if (a[i].part != SW_TEMPLATE_SPECIAL || a[i].id != b[i].id) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void sw_tokenizer_drop_bos(struct sw_tokenizer *tokenizer)
+{
+    struct sw_template *single = &tokenizer->single, *pair = &tokenizer->pair;
+    const int n_bos = n_leading(single);
+    int n = 0;
+    for (int i = 0; i < pair->n_items; ++i) { /* those before each of the two texts */
+        if (pair->items[i].part != SW_TEMPLATE_SPECIAL && n >= n_bos &&
+            same_ids(pair->items + n - n_bos, single->items, n_bos)) {
+            n -= n_bos;
+        }
+        pair->items[n++] = pair->items[i];
+    }
+    pair->n_items = n;
+    for (int i = n_bos; i < single->n_items; ++i) {
+        single->items[i - n_bos] = single->items[i];
+    }
+    single->n_items -= n_bos;
+    tokenizer->no_bos = true;
+}
+
+bool sw_tokenizer_has_end(const struct sw_tokenizer *tokenizer)
+{
+    return n_to_end(&tokenizer->single) < tokenizer->single.n_items;
+}
+
+sw_status sw_tokenizer_push_end(const struct sw_tokenizer *tokenizer, struct sw_ids *ids)
+{
+    const struct sw_template *template = &tokenizer->single;
+    if (!sw_tokenizer_has_end(tokenizer)) {
+        return tokenizer->eos >= 0 ? sw_ids_push(ids, tokenizer->eos) : SW_OK;
+    }
+    for (int i = n_to_end(template); i < template->n_items; ++i) {
+        SW_TRY(sw_ids_push(ids, template->items[i].id));
+    }
+    return SW_OK;
+}
+
+void sw_tokenizer_template_text(const struct sw_tokenizer *tokenizer, struct sw_str *out)
+{
+    const struct sw_template *template = &tokenizer->single;
+    const bool bare = n_leading(template) == 0 && !sw_tokenizer_has_end(tokenizer);
+    for (int i = 0; i < template->n_items && !bare; ++i) {
+        const struct sw_template_item *item = &template->items[i];
+        const char *token = item->part == SW_TEMPLATE_SPECIAL
+                                ? sw_tokenizer_token(tokenizer, item->id, NULL)
+                                : "..";
+        sw_str_printf(out, "%s%s", i > 0 ? " " : "", token ? token : "?");
+    }
+}
+
 sw_status sw_tokenizer_init(struct sw_tokenizer *tokenizer, const struct sw_tokenizer_ops *ops)
 {
     *tokenizer = (struct sw_tokenizer){.ops = ops, .eos = -1, .bos = -1, .pad = -1};
@@ -184,7 +264,7 @@ sw_status sw_tokenizer_encode_prompt(struct sw_tokenizer *tokenizer, const char 
     const int64_t before = ids->len;
     const struct sw_template *template = &tokenizer->single;
     sw_status st = SW_OK;
-    for (int i = 0; i < template->n_items && template->items[i].part == SW_TEMPLATE_SPECIAL; ++i) {
+    for (int i = 0; i < n_leading(template); ++i) {
         SW_TRY_OR(done, sw_ids_push(ids, template->items[i].id));
     }
     st = sw_tokenizer_encode(tokenizer, text, len, false, ids);

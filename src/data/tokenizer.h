@@ -63,6 +63,7 @@ struct sw_tokenizer {
     int64_t vocab_size;
     int32_t eos, bos, pad;
     struct sw_template single, pair;
+    bool no_bos;                 /* what stands before a text was dropped from both */
     struct sw_saved_file *files; /* [n_files] what sw_tokenizer_save writes */
     int n_files;
 };
@@ -77,7 +78,15 @@ sw_status sw_tokenizer_surround(struct sw_tokenizer *tokenizer, bool bos, bool e
 /* From now on texts stand between two tokens. RoBERTa: <s> A </s></s> B </s>, all of type 0; else
  * as BERT has them: [CLS] A [SEP] B [SEP], B and its end of type 1. */
 sw_status sw_tokenizer_mark(struct sw_tokenizer *tokenizer, int32_t cls, int32_t sep, bool roberta);
+/* From now on nothing stands before a text that the template of one text puts there. */
+void sw_tokenizer_drop_bos(struct sw_tokenizer *tokenizer);
 void sw_tokenizer_fini(struct sw_tokenizer *tokenizer);
+
+/* Whether the template of one text puts a token behind it. */
+bool sw_tokenizer_has_end(const struct sw_tokenizer *tokenizer);
+/* Appends what ends a text: what the template puts behind it, else eos if there is one. */
+sw_status sw_tokenizer_push_end(const struct sw_tokenizer *tokenizer, struct sw_ids *ids);
+
 /* Keeps a copy of a file for sw_tokenizer_save. */
 sw_status sw_tokenizer_keep_file(struct sw_tokenizer *tokenizer, const char *name, const char *data,
                                  size_t len);

@@ -243,6 +243,17 @@ static void compare_chats(struct changes *c, const struct sw_json *was, const st
     }
 }
 
+/* The tokenizer's template around a text; without the key there is none. */
+static void compare_templates(struct changes *c, const struct sw_json *was,
+                              const struct sw_json *is)
+{
+    const char *old_text = sw_json_get(was, "texts") ? string_of(was, "texts") : "none";
+    const char *new_text = sw_json_get(is, "texts") ? string_of(is, "texts") : "none";
+    if (strcmp(old_text, new_text) != 0) {
+        add_change(c, "tokens around a text (--no-bos)", old_text, new_text);
+    }
+}
+
 static void compare_data(struct changes *c, const struct sw_json *was, const struct sw_json *is)
 {
     const bool digests = strcmp(string_of(was, "digest"), string_of(is, "digest")) == 0;
@@ -264,6 +275,7 @@ static void compare_data(struct changes *c, const struct sw_json *was, const str
         add_change(c, "tokenizer", old_text, new_text);
     }
     compare_chats(c, sw_json_get(was, "chat"), sw_json_get(is, "chat"), digests);
+    compare_templates(c, was, is);
     if (strcmp(string_of(was, "task"), string_of(is, "task")) != 0) {
         add_change(c, "task", string_of(was, "task"), string_of(is, "task"));
     }

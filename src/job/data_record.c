@@ -122,6 +122,18 @@ static sw_status add_tokenizer(struct record *r, const sw_tokenizer *tokenizer)
     return SW_OK;
 }
 
+/* A bare text is what records without the key have, too. */
+static sw_status add_template(struct record *r, const sw_tokenizer *tokenizer)
+{
+    struct sw_str text = {0};
+    sw_tokenizer_template_text(tokenizer, &text);
+    const bool good =
+        !text.failed &&
+        (text.len == 0 || sw_json_put_str(r->doc, sw_json_root(r->doc), "texts", text.ptr));
+    sw_str_fini(&text);
+    return good ? SW_OK : fail_memory();
+}
+
 static sw_status add_chat(struct record *r, const sw_chat *chat)
 {
     char day[11];
@@ -151,6 +163,9 @@ static sw_status fill(struct record *r, const struct sw_data_record_options *o)
     }
     if (o->task && !sw_json_put_str(r->doc, root, "task", o->task)) {
         return fail_memory();
+    }
+    if (o->templated) {
+        SW_TRY(add_template(r, o->tokenizer));
     }
     return o->tokenizer ? add_tokenizer(r, o->tokenizer) : SW_OK;
 }

@@ -137,7 +137,11 @@ static sw_status open_all(struct generate *g)
     if (o->source_prefix && !g->answers) {
         return SW_FAIL(SW_E_ARG, "--source-prefix: the task \"%s\" has no use for it", task->name);
     }
-    SW_TRY(sw_tokenizer_open(tokenizer_folder(o), NULL, &g->tokenizer));
+    if (o->no_bos && g->answers) {
+        return SW_FAIL(SW_E_ARG, "--no-bos: an encoder reads a text in the tokenizer's template");
+    }
+    const struct sw_tokenizer_options words = {.no_bos = o->no_bos};
+    SW_TRY(sw_tokenizer_open(tokenizer_folder(o), &words, &g->tokenizer));
     SW_TRY(sw_job_settings_read(o->model, g->answers, &o->sampling, &g->settings));
     SW_TRY(sw_job_settings_stop(&g->settings, g->tokenizer));
     SW_TRY(read_prompts(g));

@@ -40,6 +40,10 @@ static sw_status choose_task(struct job *job)
         return SW_FAIL(SW_E_ARG, "--sample-every: a model for the task \"%s\" continues no text",
                        job->task.task->name);
     }
+    if (!sw_job_is_text(job) && o->no_bos) {
+        return SW_FAIL(SW_E_ARG, "--no-bos: rows of the task \"%s\" keep the tokenizer's template",
+                       job->task.task->name);
+    }
     if (sw_job_is_answered(job) && o->sample_every > 0 &&
         !(o->sample_prompt && *o->sample_prompt)) {
         return SW_FAIL(SW_E_ARG,
@@ -52,6 +56,7 @@ static sw_status choose_task(struct job *job)
 sw_status sw_job_open_tokenizer(struct job *job)
 {
     const struct sw_train_options *o = job->options;
+    const struct sw_tokenizer_options words = {.no_bos = o->no_bos};
     const char *folder = sw_job_tokenizer_path(o);
     SW_TRY(choose_task(job));
     if (!sw_job_is_text(job)) {
@@ -59,7 +64,7 @@ sw_status sw_job_open_tokenizer(struct job *job)
     }
     SW_TRY(sw_job_chat_choose(o, job->start.path, job->comm, &job->chat));
     if (folder) {
-        SW_TRY(sw_tokenizer_open(folder, NULL, &job->tokenizer));
+        SW_TRY(sw_tokenizer_open(folder, &words, &job->tokenizer));
     }
     SW_TRY(sw_job_chat_open(o, folder, job->tokenizer, &job->chat));
     if (folder) {
@@ -194,6 +199,7 @@ sw_status sw_job_tell_engine(struct job *job)
         .n_val_files = o->n_val_data,
         .tokenizer = job->tokenizer,
         .chat = job->chat.chat,
+        .templated = sw_dataset_is_templated(job->dataset),
         .n_samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN),
     };
     const sw_status st = task.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for the task")

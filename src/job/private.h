@@ -141,6 +141,7 @@ struct sw_data_record_options {
     const sw_tokenizer *tokenizer; /* NULL: shards need none */
     const sw_chat *chat;           /* NULL: the data is no chats */
     const char *task;              /* sw_job_task_text; NULL: the next token of text */
+    bool templated;                /* texts stand in the tokenizer's template */
     int64_t n_samples;             /* of an epoch */
 };
 /* What a training reads, for its checkpoints: names, sizes and digests of files, which are read

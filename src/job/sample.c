@@ -22,8 +22,10 @@ static sw_status sample_prompt(const struct job *job, struct sw_ids *prompt)
         SW_TRY(sw_chat_ask(job->chat.chat, text, prompt));
         return SW_OK;
     }
-    if (text && *text) {
-        return sw_tokenizer_encode_prompt(job->tokenizer, text, strlen(text), prompt);
+    text = text ? text : "";
+    SW_TRY(sw_tokenizer_encode_prompt(job->tokenizer, text, strlen(text), prompt));
+    if (prompt->len > 0) {
+        return SW_OK;
     }
     if (eos >= 0) {
         return sw_ids_push(prompt, eos);

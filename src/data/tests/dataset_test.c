@@ -299,6 +299,111 @@ static struct sw_tokenizer *letters(void)
     return tokenizer;
 }
 
+/* ---- the tokenizer's template around a text ---- */
+
+#define BOS "{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}}"
+#define EOS "{\"SpecialToken\":{\"id\":\"</s>\",\"type_id\":0}}"
+#define A "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}"
+#define B "{\"Sequence\":{\"id\":\"B\",\"type_id\":1}}"
+
+/* <s> is 0, </s> 1, a to c are 2 to 4. */
+static struct sw_tokenizer *templated(const char *single, const char *pair, bool no_bos)
+{
+    struct sw_str text = {0};
+    struct sw_tokenizer *tokenizer = NULL;
+    const struct sw_tokenizer_options options = {.no_bos = no_bos};
+    sw_str_printf(&text,
+                  "{\"version\":\"1.0\",\"added_tokens\":[],\"normalizer\":null,"
+                  "\"pre_tokenizer\":null,\"decoder\":null,\"post_processor\":{\"type\":"
+                  "\"TemplateProcessing\",\"single\":[%s],\"pair\":[%s],\"special_tokens\":{"
+                  "\"<s>\":{\"id\":\"<s>\",\"ids\":[0],\"tokens\":[\"<s>\"]},\"</s>\":{\"id\":"
+                  "\"</s>\",\"ids\":[1],\"tokens\":[\"</s>\"]}}},\"model\":{\"type\":\"BPE\","
+                  "\"vocab\":{\"<s>\":0,\"</s>\":1,\"a\":2,\"b\":3,\"c\":4},\"merges\":[]}}",
+                  single, pair);
+    const char *path = sw_test_write(0, "template.json", text.ptr, text.len);
+    if (sw_tokenizer_open(path, &options, &tokenizer) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    sw_str_fini(&text);
+    return tokenizer;
+}
+
+/* All inputs of the validation rows, and the last label of each; those of padding are left out. */
+static void check_rows(struct sw_tokenizer *tokenizer, const char *path, bool packing, int seq_len,
+                       const char *wanted)
+{
+    struct sw_str found = {0};
+    int32_t ids[16], labels[16], mask[16];
+    const struct sw_dataset_options options = {.files = &path,
+                                               .n_files = 1,
+                                               .val_files = &path,
+                                               .n_val_files = 1,
+                                               .tokenizer = tokenizer,
+                                               .packing = packing,
+                                               .seq_len = seq_len};
+    struct sw_dataset *dataset = dataset_of(&options);
+    const int64_t n = sw_dataset_n_samples(dataset, SW_SPLIT_VAL);
+    assert_true(sw_dataset_is_templated(dataset));
+    for (int64_t row = 0; row < n; ++row) {
+        assert_int_equal(sw_dataset_fetch(dataset, SW_SPLIT_VAL, row, 1, ids, labels, mask), SW_OK);
+        for (int t = 0; t < seq_len && mask[t]; ++t) {
+            sw_str_printf(&found, "%d>%d ", ids[t], labels[t]);
+        }
+        sw_str_puts(&found, "| ");
+    }
+    assert_string_equal(sw_str_text(&found), wanted);
+    sw_str_fini(&found);
+    sw_dataset_close(dataset);
+}
+
+/* Texts, prompts and packed documents begin, and end once, as the template says. */
+static void documents_stand_in_the_template(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *single, *pair;
+        bool no_bos;
+        int n; /* tokens of the stream less one */
+        const char *stream, *row, *packed, *two;
+    } cases[] = {
+        {A, A "," B, false, 6, "2>3 3>1 1>4 4>1 1>3 3>2 | ", "2>-100 3>4 4>1 | ",
+         "2>3 3>1 3>2 2>1 4>1 | ", "2 3"},
+        {BOS "," A, BOS "," A "," BOS "," B, false, 9, "0>2 2>3 3>1 1>0 0>4 4>1 1>0 0>3 3>2 | ",
+         "0>-100 2>-100 3>4 4>1 | ", "0>2 2>3 3>1 0>3 3>2 2>1 0>4 4>1 | ", "0 2 0 3"},
+        {BOS "," A "," EOS, BOS "," A "," EOS "," BOS "," B "," EOS, false, 10,
+         "0>2 2>3 3>1 1>0 0>4 4>1 1>0 0>3 3>2 2>1 | ", "0>-100 2>-100 3>4 4>1 | ",
+         "0>2 2>3 3>1 0>3 3>2 2>1 0>4 4>1 | ", "0 2 1 0 3 1"},
+        {BOS "," A, BOS "," A "," BOS "," B, true, 6, "2>3 3>1 1>4 4>1 1>3 3>2 | ",
+         "2>-100 3>4 4>1 | ", "2>3 3>1 3>2 2>1 4>1 | ", "2 3"},
+        {BOS "," A "," EOS, BOS "," A "," EOS "," BOS "," B "," EOS, true, 7,
+         "2>3 3>1 1>4 4>1 1>3 3>2 2>1 | ", "2>-100 3>4 4>1 | ", "2>3 3>1 3>2 2>1 4>1 | ",
+         "2 1 3 1"},
+        {EOS "," A "," EOS, EOS "," A "," EOS "," B "," EOS, true, 7,
+         "2>3 3>1 1>4 4>1 1>3 3>2 2>1 | ", "2>-100 3>4 4>1 | ", "2>3 3>1 3>2 2>1 4>1 | ", "2 3 1"},
+    };
+    const char *texts = sw_test_write_text(
+        1, "template.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"c\"}\n{\"text\":\"ba\"}\n");
+    const char *pairs =
+        sw_test_write_text(2, "pairs.jsonl", "{\"prompt\":\"ab\",\"completion\":\"c\"}\n");
+    for (size_t i = 0; i < SW_LEN(cases); ++i) {
+        struct sw_ids ids = {0};
+        struct sw_str two = {0};
+        struct sw_tokenizer *tokenizer = templated(cases[i].single, cases[i].pair, cases[i].no_bos);
+        check_rows(tokenizer, texts, false, cases[i].n, cases[i].stream);
+        check_rows(tokenizer, pairs, false, T, cases[i].row);
+        check_rows(tokenizer, texts, true, 2 * T, cases[i].packed);
+        assert_int_equal(sw_tokenizer_encode_pair(tokenizer, "a", 1, "b", 1, true, &ids, NULL),
+                         SW_OK);
+        for (int64_t k = 0; k < ids.len; ++k) {
+            sw_str_printf(&two, "%s%d", k ? " " : "", ids.ptr[k]);
+        }
+        assert_string_equal(sw_str_text(&two), cases[i].two);
+        sw_str_fini(&two);
+        sw_ids_fini(&ids);
+        sw_tokenizer_close(tokenizer);
+    }
+}
+
 static void text_by_characters(void **state)
 {
     (void)state;
@@ -550,6 +655,7 @@ int main(void)
         cmocka_unit_test(what_is_no_file_is_refused_at_once),
         cmocka_unit_test(json_lines_across_blocks),
         cmocka_unit_test(damaged_shards),
+        cmocka_unit_test(documents_stand_in_the_template),
         cmocka_unit_test(text_by_characters),
         cmocka_unit_test(json_lines),
         cmocka_unit_test(prompts_and_completions),

@@ -245,7 +245,7 @@ static const struct {
 } files[] = {
     {"ids.jsonl", BY_JSON | BY_BYTES | BY_WORDS, {SW_PREFIX_AS_FILE}},
     {"pairs.jsonl", BY_JSON | BY_BYTES | BY_WORDS, {SW_PREFIX_AS_FILE}},
-    {"ids_prefix_space.jsonl", BY_JSON | BY_BYTES, {SW_PREFIX_ON}},
+    {"ids_prefix_space.jsonl", BY_JSON | BY_BYTES, {.prefix_space = SW_PREFIX_ON}},
     {"tokenizer_json.jsonl", BY_JSON, {SW_PREFIX_AS_FILE}},
     {"transformers.jsonl", BY_JSON, {SW_PREFIX_AS_FILE}},
     {"sentencepiece.jsonl", BY_MODEL, {SW_PREFIX_AS_FILE}},

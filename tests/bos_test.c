@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 120
+// COST 2
+// The token that a tokenizer puts before a text, through the program: tokenize, eval, train and
+// generate put it there as transformers does, --no-bos leaves it out, and a training that goes on
+// has what it had.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "support/fixtures.h"
+#include "support/test.h"
+
+static char folder[64], program[512];
+static char said[8192]; /* standard output and error of the last run */
+
+static const char *at(const char *name)
+{
+    return test_in(folder, name);
+}
+
+static void put(const char *name, const char *text)
+{
+    assert_int_equal(sw_file_write_atomic(at(name), text, strlen(text)), SW_OK);
+}
+
+static void expect(const char *arguments, int status, const char *wanted)
+{
+    char command[1024];
+    char *text = NULL;
+    size_t len;
+    snprintf(command, sizeof command, "cd %s && %s %s >said 2>&1", folder, program, arguments);
+    const int got = system(command);
+    assert_int_equal(sw_file_read(at("said"), &text, &len), SW_OK);
+    snprintf(said, sizeof said, "%s", text);
+    sw_free(text);
+    if (!WIFEXITED(got) || WEXITSTATUS(got) != status || !strstr(said, wanted)) {
+        fail_msg("%s: status %d, wanted %d; said \"%s\", wanted \"%s\"", arguments,
+                 WEXITSTATUS(got), status, said, wanted);
+    }
+}
+
+static double loss_of(const char *arguments)
+{
+    expect(arguments, 0, "{\"loss\":");
+    return strtod(strstr(said, "{\"loss\":") + strlen("{\"loss\":"), NULL);
+}
+
+/* Of tests/cases/llama_groups and this text, by transformers 5.23 with its defaults, and the same
+ * without the first token: windows of 16 tokens. */
+static void eval_has_the_loss_of_transformers(void **state)
+{
+    (void)state;
+    const double with = loss_of("eval --model model --data text.txt --seq-len 16 --json");
+    const double without =
+        loss_of("eval --model model --data text.txt --seq-len 16 --json --no-bos");
+    assert_true(fabs(with - 4.468373618) < 1e-5);
+    assert_true(fabs(without - 4.489450570) < 1e-5);
+}
+
+static void tokenize_and_generate_begin_alike(void **state)
+{
+    (void)state;
+    expect("tokenize --tokenizer model < line.txt", 0, "0 11 16 2 22 10 7\n");
+    expect("tokenize --tokenizer model --no-bos < line.txt", 0, "11 16 2 22 10 7\n");
+    assert_true(said[0] == '1');
+    expect("tokenize --tokenizer model --json --no-bos < pair.jsonl", 0, "{\"ids\":[3,4]}");
+    expect("generate --model model --prompt 'in the' --tokens 3", 0,
+           "in the\xEF\xBF\xBD"
+           "cx"); /* as recorded */
+    expect("generate --model model --prompt 'in the' --tokens 2 --no-bos", 0, "in thesn");
+}
+
+/* A chat begins as its template says, and rows of other tasks as theirs. */
+static void no_bos_is_for_texts(void **state)
+{
+    (void)state;
+    expect("eval --model model --data chats.jsonl --seq-len 8 --no-bos", 2, "begin as their");
+    expect("train --model model --data chats.jsonl --seq-len 8 --steps 1 --output no --no-bos", 2,
+           "--no-bos: the data is chats");
+    expect("tokenize --tokenizer model --chat --no-bos < chats.jsonl", 2, "--no-bos");
+    expect("generate --model model --chat --no-bos --prompt a", 2, "--no-bos is not for --chat");
+    expect("eval --model model --data rows.csv --task classify --no-bos", 2, "--no-bos: rows of");
+    expect("train --model model --data rows.csv --task classify --steps 1 --output no --no-bos", 2,
+           "--no-bos: rows of the task \"classify\" keep the tokenizer's template");
+}
+
+/* With and without the token it is other data, also beside a record of a program that put none. */
+static void a_training_goes_on_with_the_tokens_that_it_had(void **state)
+{
+    (void)state;
+#define TRAIN                                                                                      \
+    "train --model model --data text.txt --seq-len 8 --quiet --set spillway.threads=1 --no-export "
+    expect(TRAIN "--output with --steps 1", 0, "");
+    expect(TRAIN "--output with --steps 2 --resume", 0, "");
+    expect(TRAIN "--output with --steps 3 --resume --no-bos", 2,
+           "it was trained on other data: tokens around a text (--no-bos) <s> .. -> none");
+    expect(TRAIN "--output with --steps 3 --resume --no-bos --allow-other-data", 0, "");
+    expect(TRAIN "--output without --steps 1 --no-bos", 0, "");
+    expect(TRAIN "--output without --steps 2 --resume", 2, "none -> <s> ..");
+    expect(TRAIN "--output without --steps 2 --resume --no-bos", 0, "");
+}
+
+/* ---- files ---- */
+
+static void put_tokenizer(void)
+{
+    struct sw_str text = {0};
+    sw_str_puts(&text,
+                "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":"
+                "true},{\"id\":1,\"content\":\"</s>\",\"special\":true}],\"normalizer\":null,"
+                "\"pre_tokenizer\":null,\"decoder\":{\"type\":\"Fuse\"},\"post_processor\":{"
+                "\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\","
+                "\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[{"
+                "\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\","
+                "\"type_id\":0}},{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":1}},{\"Sequence\":{"
+                "\"id\":\"B\",\"type_id\":1}}],\"special_tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":"
+                "[0],\"tokens\":[\"<s>\"]}}},\"model\":{\"type\":\"BPE\",\"vocab\":{\"<s>\":0,"
+                "\"</s>\":1,\" \":2");
+    for (int c = 'a'; c <= 'z'; c++) {
+        sw_str_printf(&text, ",\"%c\":%d", c, 3 + c - 'a');
+    }
+    sw_str_puts(&text, "},\"merges\":[]}}");
+    put("model/tokenizer.json", sw_str_text(&text));
+    sw_str_fini(&text);
+    put("model/tokenizer_config.json",
+        "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"chat_template\":"
+        "\"{% for m in messages %}{{ m.content }}</s>{% endfor %}\"}");
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    const char *build = getenv("SPILLWAY_BUILD_DIR");
+    char here[256], command[512];
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(program, sizeof program, "%s%s%s/spillway", build && *build == '/' ? "" : here,
+             build && *build == '/' ? "" : "/", build ? build : "build");
+    snprintf(folder, sizeof folder, "/tmp/spillway-bos-XXXXXX");
+    if (access(program, X_OK) != 0 || !mkdtemp(folder)) {
+        fprintf(stderr, "no program %s\n", program);
+        return -1;
+    }
+    snprintf(command, sizeof command, "cp -r tests/cases/llama_groups %s/model && chmod -R u+w %s",
+             folder, folder);
+    assert_int_equal(system(command), 0);
+    put_tokenizer();
+    put("text.txt", "in the beginning god created the heaven and the earth and the earth was "
+                    "without form and void");
+    put("line.txt", "in the\n");
+    put("pair.jsonl", "{\"pair\":[\"a\",\"b\"]}\n");
+    put("chats.jsonl", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":"
+                       "\"assistant\",\"content\":\"b\"}]}\n");
+    put("rows.csv", "text,label\na,0\nb,1\n");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eval_has_the_loss_of_transformers),
+        cmocka_unit_test(tokenize_and_generate_begin_alike),
+        cmocka_unit_test(no_bos_is_for_texts),
+        cmocka_unit_test(a_training_goes_on_with_the_tokens_that_it_had),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
