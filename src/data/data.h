@@ -26,6 +26,9 @@ sw_status sw_tokenizer_decode_behind(const struct sw_tokenizer *tokenizer, const
  * Nothing if it adds none. */
 void sw_tokenizer_template_text(const struct sw_tokenizer *tokenizer, struct sw_str *out);
 
+/* Whether the template's types are not given to the model: all are 0. */
+bool sw_tokenizer_has_no_types(const struct sw_tokenizer *tokenizer);
+
 /* Whether a dataset has texts in that template. Shards, chats and rows of other tasks are none. */
 bool sw_dataset_is_templated(const struct sw_dataset *dataset);
 

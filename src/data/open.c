@@ -185,14 +185,22 @@ sw_status sw_tokenizer_open(const char *path, const struct sw_tokenizer_options 
     struct stat info;
     struct paths paths = {0};
     options = options ? options : &as_file;
+    struct sw_tokenizer *self = NULL;
     const bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-    const sw_status st =
-        folder ? open_folder(path, &paths, options, out) : open_file(path, &paths, options, out);
+    sw_status st = folder ? open_folder(path, &paths, options, &self)
+                          : open_file(path, &paths, options, &self);
+    st = st < 0 || folder ? st : sw_tokenizer_folder_of(path, &paths.folder);
+    st = st < 0 ? st : sw_tokenizer_read_types(self, folder ? path : paths.folder.ptr);
     sw_str_fini(&paths.folder);
     sw_str_fini(&paths.first);
     sw_str_fini(&paths.second);
-    if (st >= 0 && options->no_bos) {
-        sw_tokenizer_drop_bos(*out);
+    if (st < 0) {
+        sw_tokenizer_close(self);
+        return sw_frame_at(__FILE__, __LINE__, st);
     }
-    return st < 0 ? sw_frame_at(__FILE__, __LINE__, st) : SW_OK;
+    if (options->no_bos) {
+        sw_tokenizer_drop_bos(self);
+    }
+    *out = self;
+    return SW_OK;
 }

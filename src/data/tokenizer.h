@@ -64,6 +64,7 @@ struct sw_tokenizer {
     int32_t eos, bos, pad;
     struct sw_template single, pair;
     bool no_bos;                 /* what stands before a text was dropped from both */
+    bool no_types;               /* all tokens are of type 0: sw_tokenizer_read_types */
     struct sw_saved_file *files; /* [n_files] what sw_tokenizer_save writes */
     int n_files;
 };
@@ -97,6 +98,8 @@ sw_status sw_tokenizer_folder_of(const char *path, struct sw_str *out);
 /* The optional files beside a tokenizer, tokenizer_config.json and special_tokens_map.json: which
  * tokens are eos, bos and pad (well-known names where no file says it). */
 sw_status sw_tokenizer_read_roles(struct sw_tokenizer *tokenizer, const char *folder);
+/* Makes all types of the templates 0 if the model is not given any, by the files of a folder. */
+sw_status sw_tokenizer_read_types(struct sw_tokenizer *tokenizer, const char *folder);
 /* The text of a role's token: "eos_token": "x" or {"content": "x", ..}; NULL: null, or absent. */
 const char *sw_tokenizer_role_text(const struct sw_json *object, const char *key);
 /* What one of the files says. */

@@ -243,14 +243,20 @@ static void compare_chats(struct changes *c, const struct sw_json *was, const st
     }
 }
 
-/* The tokenizer's template around a text; without the key there is none. */
+/* What a tokenizer puts around a text, and how it types tokens; records of an older program, which
+ * did neither, have no such key. */
 static void compare_templates(struct changes *c, const struct sw_json *was,
                               const struct sw_json *is)
 {
-    const char *old_text = sw_json_get(was, "texts") ? string_of(was, "texts") : "none";
-    const char *new_text = sw_json_get(is, "texts") ? string_of(is, "texts") : "none";
-    if (strcmp(old_text, new_text) != 0) {
-        add_change(c, "tokens around a text (--no-bos)", old_text, new_text);
+    static const char *const keys[][3] = {{"texts", "tokens around a text (--no-bos)", "none"},
+                                          {"token_types", "token types", "the template's"}};
+    for (size_t i = 0; i < SW_LEN(keys); i++) {
+        const char *old_text =
+            sw_json_get(was, keys[i][0]) ? string_of(was, keys[i][0]) : keys[i][2];
+        const char *new_text = sw_json_get(is, keys[i][0]) ? string_of(is, keys[i][0]) : keys[i][2];
+        if (strcmp(old_text, new_text) != 0) {
+            add_change(c, keys[i][1], old_text, new_text);
+        }
     }
 }
 

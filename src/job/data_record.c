@@ -164,6 +164,10 @@ static sw_status fill(struct record *r, const struct sw_data_record_options *o)
     if (o->task && !sw_json_put_str(r->doc, root, "task", o->task)) {
         return fail_memory();
     }
+    if (o->task && o->tokenizer && sw_tokenizer_has_no_types(o->tokenizer) &&
+        !sw_json_put_str(r->doc, root, "token_types", "all 0")) {
+        return fail_memory();
+    }
     if (o->templated) {
         SW_TRY(add_template(r, o->tokenizer));
     }

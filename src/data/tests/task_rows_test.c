@@ -3,6 +3,7 @@
 // refused.
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "data/data.h"
 #include "data/record.h"
@@ -100,6 +101,68 @@ static void same(const int32_t *found, const int32_t *wanted, int n)
             fail_msg("element %d is %d, wanted %d", i, found[i], wanted[i]);
         }
     }
+}
+
+static struct sw_tokenizer *open_words(const char *settings, const char *model)
+{
+    struct sw_tokenizer *tokenizer = NULL;
+    struct sw_str folder = {0};
+    sw_str_printf(&folder, "%s/types", sw_test_folder());
+    mkdir(folder.ptr, 0700); /* it may be there */
+    sw_test_write_text(1, "types/vocab.txt", vocab);
+    sw_test_write_text(2, "types/tokenizer_config.json", settings);
+    sw_test_write_text(3, "types/config.json", model);
+    const sw_status st = sw_tokenizer_open(folder.ptr, NULL, &tokenizer);
+    sw_str_fini(&folder);
+    return st < 0 ? NULL : tokenizer;
+}
+
+/* The types that transformers 5.23 gave for these files; without any, models take zeros. */
+static void the_tokenizers_inputs_say_whether_there_are_types(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *settings, *model;
+        bool types;
+    } cases[] = {
+        {"{}", "{}", true},
+        {"{}", "{\"model_type\": \"bert\"}", true},
+        {"{}", "{\"model_type\": \"deberta-v2\"}", true},
+        {"{}", "{\"model_type\": \"albert\"}", false},
+        {"{\"tokenizer_class\": \"BertTokenizerFast\"}", "{\"model_type\": \"albert\"}", true},
+        {"{\"tokenizer_class\": \"ElectraTokenizer\"}", "{}", true},
+        {"{\"tokenizer_class\": \"DistilBertTokenizer\"}", "{\"model_type\": \"bert\"}", false},
+        {"{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}", "{\"model_type\": \"bert\"}", false},
+        {"{}", "{\"tokenizer_class\": \"RobertaTokenizer\", \"model_type\": \"bert\"}", false},
+        {"{\"model_input_names\": [\"input_ids\", \"attention_mask\"]}",
+         "{\"model_type\": \"bert\"}", false},
+        {"{\"model_input_names\": [\"input_ids\", \"token_type_ids\"], \"tokenizer_class\": "
+         "\"PreTrainedTokenizerFast\"}",
+         "{}", true},
+        {"{\"model_input_names\": null}", "{\"model_type\": \"bert\"}", true},
+    };
+    const struct sw_task_data task = {.name = "classify", .n_labels = 2};
+    struct sw_tokenizer *const usual = bert;
+    struct rows r;
+    const struct sw_row_input inputs[] = {{"input_ids", r.ids}, {"token_type_ids", r.types}};
+    if (!bert) {
+        skip();
+    }
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        const int one = cases[i].types;
+        bert = open_words(cases[i].settings, cases[i].model);
+        assert_non_null(bert);
+        struct sw_dataset *d = in_order(&task, "a.csv", "sentence1,sentence2,label\na b,c,1\n");
+        fetch(d, 0, 1, inputs, 2);
+        same(r.ids, (const int32_t[]){CLS, 5, 6, SEP, 7, SEP, 0, 0, 0, 0, 0, 0}, T);
+        same(r.types, (const int32_t[]){0, 0, 0, 0, one, one, 0, 0, 0, 0, 0, 0}, T);
+        sw_dataset_close(d);
+        sw_tokenizer_close(bert);
+    }
+    bert = usual;
+    assert_null(open_words("{\n\"model_input_names\": \"input_ids\"}", "{}"));
+    assert_non_null(strstr(sw_error_message(), "types/tokenizer_config.json:2: model_input_names "
+                                               "is a string, wanted a list of names"));
 }
 
 static void classes_have_one_or_two_texts(void **state)
@@ -690,6 +753,7 @@ static void lack_of_memory_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_tokenizers_inputs_say_whether_there_are_types),
         cmocka_unit_test(classes_have_one_or_two_texts),
         cmocka_unit_test(numbers_and_bits_are_rows_of_f32),
         cmocka_unit_test(first_pieces_of_words_have_labels),
