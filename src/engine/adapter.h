@@ -61,6 +61,8 @@ sw_status sw_engine_fit_lora(struct sw_engine *e);
 sw_status sw_engine_learn_adapted(struct sw_engine *e, const struct sw_graph *g);
 /* Is the parameter trained, or read from the base and frozen? Without adapters all count. */
 bool sw_engine_keeps(const struct sw_engine *e, const char *param);
+/* Will its values be those of the adapter that is given? */
+bool sw_engine_adapter_has(const struct sw_engine *e, const char *param);
 /* After the base's weights: those of the adapter, where there is one. */
 sw_status sw_engine_load_adapter(struct sw_engine *e);
 /* What a checkpoint says of adapters ("adapter") and of the model below ("base"). */

@@ -169,6 +169,11 @@ bool sw_engine_keeps(const struct sw_engine *e, const char *param)
     return !e->lora || e->lora->spec.super.trains(&e->lora->spec.super, param);
 }
 
+bool sw_engine_adapter_has(const struct sw_engine *e, const char *param)
+{
+    return e->lora && e->lora->continues && sw_engine_keeps(e, param);
+}
+
 int64_t sw_engine_trained_parameters(const sw_engine *e)
 {
     int64_t sum = 0;

@@ -556,8 +556,10 @@ sw_status sw_engine_load_folder(struct sw_engine *e)
                 e->source.dtype = tensor->dtype == SW_F64 ? SW_F32 : tensor->dtype;
             }
         } else if (sw_model_may_begin(e->model, param->work->name)) {
-            sw_log(SW_LOG_WARN, "%s: %s is not in the folder; the new head starts at random",
-                   e->source.folder, param->work->name);
+            if (!sw_engine_adapter_has(e, param->work->name)) {
+                sw_log(SW_LOG_WARN, "%s: %s is not in the folder; the new head starts at random",
+                       e->source.folder, param->work->name);
+            }
             st = init_param(e, param, NULL, piece);
         } else {
             st = SW_FAIL(SW_E_FORMAT, "%s: tensor %s is missing", e->source.folder,

@@ -362,6 +362,45 @@ static bool trains_head(const struct how *how)
     return trains;
 }
 
+static int n_random;
+
+static void count_random(void *ctx, enum sw_log_level level, const char *text)
+{
+    (void)ctx;
+    n_random += level == SW_LOG_WARN && strstr(text, "score.weight") && strstr(text, "at random");
+}
+
+/* The base has no head: a new one is told of, and one that the adapter brings is not. */
+static void a_head_of_the_adapter_is_not_called_new(void **state)
+{
+    struct sw_engine_options options = {.config_text = base_config,
+                                        .sets = (const char *const[]){lora_set},
+                                        .n_sets = 1,
+                                        .model = at("base"),
+                                        .task = "classify",
+                                        .labels = 3,
+                                        .seq_len = T};
+    float one[3 * 21], two[3 * 21];
+    sw_engine *e = NULL;
+    (void)state;
+    sw_log_set_sink(count_random, NULL);
+    n_random = 0;
+    assert_int_equal(sw_initialize(&options, &e), SW_OK);
+    assert_int_equal(n_random, 1);
+    assert_int_equal(sw_get_weight(e, "score.weight", 0, 3 * 21, one), SW_OK);
+    assert_int_equal(sw_export(e, at("brings"), SW_DTYPE_COUNT), SW_OK);
+    sw_close(e);
+    options.adapter = at("brings");
+    options.n_sets = 0;
+    options.seed = 77;
+    assert_int_equal(sw_initialize(&options, &e), SW_OK);
+    assert_int_equal(n_random, 1);
+    assert_int_equal(sw_get_weight(e, "score.weight", 0, 3 * 21, two), SW_OK);
+    assert_memory_equal(one, two, sizeof one);
+    sw_close(e);
+    sw_log_set_sink(NULL, NULL);
+}
+
 /* The head of a classifier is trained with adapters, and adapter_config.json names it; where a
  * folder has none for it, it stays the base's, also in what is merged. */
 static void a_head_is_its_adapters_or_its_bases(void **state)
@@ -640,6 +679,7 @@ int main(void)
         cmocka_unit_test(exports_leave_nothing_in_memory),
         cmocka_unit_test(merged_it_is_the_same_model),
         cmocka_unit_test(a_head_is_its_adapters_or_its_bases),
+        cmocka_unit_test(a_head_of_the_adapter_is_not_called_new),
         cmocka_unit_test(a_saved_one_of_a_pair_is_untied),
         cmocka_unit_test(a_checkpoint_goes_on_at_any_number_of_ranks),
         cmocka_unit_test(another_base_is_refused_by_name),
