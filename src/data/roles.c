@@ -36,7 +36,10 @@ static sw_status read_side_file(struct sw_tokenizer *super, const struct sw_json
             }
         }
     }
-    return SW_OK;
+    const struct sw_json *side = sw_json_get(root, "truncation_side");
+    return side && side->type == SW_JSON_STRING
+               ? sw_tokenizer_set_cut(super, "truncation_side", side->string)
+               : SW_OK;
 }
 
 /* The first of the names that is a token. */

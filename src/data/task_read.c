@@ -171,14 +171,32 @@ static sw_status find_texts(const struct sw_task_reading *in, const struct sw_js
     return b.given ? sw_record_get_text(doc, record, &b, second) : SW_OK;
 }
 
-/* Cuts the longer of two texts until both fit, of equal ones the second; whether it cut. */
-static bool cut_pair(struct sw_task_row *row, int64_t room)
+/* Takes away n of the tokens of a text, at the end that the tokenizer says. */
+static void cut(const struct sw_task_reading *in, int64_t by, int64_t *first, int64_t *n)
 {
-    const bool cut = row->n + row->n_second > room;
-    while (row->n + row->n_second > room) {
-        *(row->n > row->n_second ? &row->n : &row->n_second) -= 1;
+    *first += in->options->tokenizer->cut_left ? by : 0;
+    *n -= by;
+}
+
+/* A text of its own to what a row has room for. */
+static void cut_text(struct sw_task_reading *in, int64_t room, struct sw_task_row *row)
+{
+    const int64_t by = sw_max_i64(row->n - room, 0);
+    in->rows->n_cut += by > 0;
+    cut(in, by, &row->first, &row->n);
+}
+
+/* Cuts the longer of two texts until both fit, of equal ones the second. */
+static void cut_pair(struct sw_task_reading *in, int64_t room, struct sw_task_row *row)
+{
+    const int64_t n = row->n, n_second = row->n_second;
+    int64_t a = n, b = n_second;
+    while (a + b > room) {
+        *(a > b ? &a : &b) -= 1;
     }
-    return cut;
+    in->rows->n_cut += a + b < n + n_second;
+    cut(in, n - a, &row->first, &row->n);
+    cut(in, n_second - b, &row->second, &row->n_second);
 }
 
 static sw_status encode_texts(struct sw_task_reading *in, const struct sw_json_doc *doc,
@@ -195,11 +213,9 @@ static sw_status encode_texts(struct sw_task_reading *in, const struct sw_json_d
                            sw_json_name(doc), form->pair.n_items, (long long)form->T);
         }
         SW_TRY(encode_field(in, doc, second, &row->second, &row->n_second));
-        in->rows->n_cut += cut_pair(row, form->T - n_special(&form->pair));
+        cut_pair(in, form->T - n_special(&form->pair), row);
     } else {
-        const int64_t room = form->T - n_special(&form->single);
-        in->rows->n_cut += row->n > room;
-        row->n = sw_min_i64(row->n, room);
+        cut_text(in, form->T - n_special(&form->single), row);
     }
     return SW_OK;
 }
@@ -361,8 +377,7 @@ static sw_status add_target(struct sw_task_reading *in, const struct sw_json_doc
     sw_str_fini(&text);
     SW_TRY(st);
     SW_TRY(encode_field(in, doc, target, &row.second, &row.n_second));
-    in->rows->n_cut += row.n > form->T - special;
-    row.n = sw_min_i64(row.n, form->T - special);
+    cut_text(in, form->T - special, &row);
     const int64_t wanted = row.n_second + special;
     if (wanted > form->U) {
         if (in->n_long++ == 0) {
@@ -423,10 +438,11 @@ static sw_status add_words(struct sw_task_reading *in, const struct sw_json_doc 
     for (const struct sw_json *word = words->first; word; word = word->next, tag = tag->next) {
         SW_TRY(add_word(in, doc, word, tag));
     }
-    const int64_t n = in->rows->ids.len - row.first;
-    const int64_t room = in->form->T - n_special(&in->form->single);
-    in->rows->n_cut += n > room;
-    row.n = row.n_second = sw_min_i64(n, room);
+    const int64_t first = row.first;
+    row.n = in->rows->ids.len - first;
+    cut_text(in, in->form->T - n_special(&in->form->single), &row);
+    row.second += row.first - first;
+    row.n_second = row.n;
     return add_row(in, &row);
 }
 

@@ -3,6 +3,7 @@
 #include "data/tokenizer.h"
 
 #include <string.h>
+#include <strings.h>
 
 sw_status sw_template_add(struct sw_template *template, enum sw_template_part part, int32_t id,
                           int32_t type_id)
@@ -139,6 +140,14 @@ sw_status sw_tokenizer_push_end(const struct sw_tokenizer *tokenizer, struct sw_
         SW_TRY(sw_ids_push(ids, template->items[i].id));
     }
     return SW_OK;
+}
+
+sw_status sw_tokenizer_set_cut(struct sw_tokenizer *tokenizer, const char *key, const char *side)
+{
+    tokenizer->cut_left = strcasecmp(side, "left") == 0;
+    return tokenizer->cut_left || strcasecmp(side, "right") == 0
+               ? SW_OK
+               : SW_FAIL(SW_E_FORMAT, "%s is '%.20s', wanted left or right", key, side);
 }
 
 void sw_tokenizer_template_text(const struct sw_tokenizer *tokenizer, struct sw_str *out)

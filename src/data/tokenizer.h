@@ -63,8 +63,9 @@ struct sw_tokenizer {
     int64_t vocab_size;
     int32_t eos, bos, pad;
     struct sw_template single, pair;
-    bool no_bos;                 /* what stands before a text was dropped from both */
-    bool no_types;               /* all tokens are of type 0: sw_tokenizer_read_types */
+    bool no_bos;   /* what stands before a text was dropped from both */
+    bool no_types; /* all tokens are of type 0: sw_tokenizer_read_types */
+    bool cut_left; /* a text that is too long for a row loses its first tokens, not its last */
     struct sw_saved_file *files; /* [n_files] what sw_tokenizer_save writes */
     int n_files;
 };
@@ -98,6 +99,8 @@ sw_status sw_tokenizer_folder_of(const char *path, struct sw_str *out);
 /* The optional files beside a tokenizer, tokenizer_config.json and special_tokens_map.json: which
  * tokens are eos, bos and pad (well-known names where no file says it). */
 sw_status sw_tokenizer_read_roles(struct sw_tokenizer *tokenizer, const char *folder);
+/* Sets cut_left: side is "left" or "right", in any case; key is for the message. */
+sw_status sw_tokenizer_set_cut(struct sw_tokenizer *tokenizer, const char *key, const char *side);
 /* Makes all types of the templates 0 if the model is not given any, by the files of a folder. */
 sw_status sw_tokenizer_read_types(struct sw_tokenizer *tokenizer, const char *folder);
 /* The text of a role's token: "eos_token": "x" or {"content": "x", ..}; NULL: null, or absent. */

@@ -368,26 +368,24 @@ static sw_status check_version(const struct sw_json *root)
     return SW_OK;
 }
 
-/* Blocks for batches: rows of a training have a length of their own. */
-static void warn_of_batch_blocks(const struct sw_components *in, const struct sw_json *root)
+/* Which end of a text that is too long is cut off. How long a row is, and what fills it, the
+ * training says, so that nothing else of these blocks for batches matters. */
+static sw_status read_truncation(struct sw_components *in, const struct sw_json *block)
 {
-    static const char *const keys[] = {"truncation", "padding"};
-    for (size_t i = 0; i < SW_LEN(keys); ++i) {
-        const struct sw_json *block = sw_json_get(root, keys[i]);
-        if (!sw_component_is_null(block)) {
-            sw_log(SW_LOG_WARN,
-                   "%s:%d: %s is not applied: texts keep their length until rows are "
-                   "made of them",
-                   sw_json_name(in->doc), block->line, keys[i]);
-        }
+    const char *direction;
+    if (sw_component_is_null(block)) {
+        return SW_OK;
     }
+    SW_TRY(sw_component_want(block, SW_JSON_OBJECT, "truncation"));
+    SW_TRY(sw_json_get_str(in->doc, block, "direction", "Right", &direction));
+    return sw_tokenizer_set_cut(&in->self->super, "truncation.direction", direction);
 }
 
 static sw_status read_root(struct sw_components *in, const struct sw_json *root)
 {
     int n_adding = 0;
     SW_TRY(check_version(root));
-    warn_of_batch_blocks(in, root);
+    SW_TRY(read_truncation(in, sw_json_get(root, "truncation")));
     SW_TRY(sw_component_pretokenizer(in, sw_json_get(root, "pre_tokenizer")));
     SW_TRY(read_model(in, sw_json_get(root, "model")));
     SW_TRY(sw_component_normalizer(in, sw_json_get(root, "normalizer")));

@@ -165,6 +165,43 @@ static void the_tokenizers_inputs_say_whether_there_are_types(void **state)
                                                "is a string, wanted a list of names"));
 }
 
+/* One text, two, and words with their labels lose their first tokens. */
+static void texts_are_cut_at_the_side_that_the_tokenizer_says(void **state)
+{
+    (void)state;
+    const struct sw_task_data classes = {.name = "classify", .n_labels = 2};
+    const struct sw_task_data words = {.name = "tokens", .n_labels = 12};
+    struct sw_tokenizer *const usual = bert;
+    struct rows r;
+    const struct sw_row_input inputs[] = {{"input_ids", r.ids}, {"labels", r.labels}};
+    if (!bert) {
+        skip();
+    }
+    bert = open_words("{\"truncation_side\": \"left\"}", "{}");
+    assert_non_null(bert);
+    struct sw_dataset *d = in_order(&classes, "a.csv", "text,label\na b c d e f g h a b c d,1\n");
+    fetch(d, 0, 1, inputs, 1);
+    same(r.ids, (const int32_t[]){CLS, 7, 8, 9, 10, 11, 12, 5, 6, 7, 8, SEP}, T);
+    assert_int_equal(sw_dataset_n_cut(d, SW_SPLIT_VAL), 1);
+    sw_dataset_close(d);
+    d = in_order(&classes, "a.csv", "sentence1,sentence2,label\na b c d e f g,a b c d e f,1\n");
+    fetch(d, 0, 1, inputs, 1);
+    same(r.ids, (const int32_t[]){CLS, 7, 8, 9, 10, 11, SEP, 7, 8, 9, 10, SEP}, T);
+    sw_dataset_close(d);
+    d = in_order(&words, "a.jsonl",
+                 "{\"tokens\": [\"a\", \"ab\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", "
+                 "\"a\", \"c\"], \"labels\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}\n");
+    fetch(d, 0, 1, inputs, 2);
+    same(r.ids, (const int32_t[]){CLS, 5, 13, 7, 8, 9, 10, 11, 12, 5, 7, SEP}, T);
+    same(r.labels, (const int32_t[]){-100, 2, -100, 3, 4, 5, 6, 7, 8, 9, 10, -100}, T);
+    sw_dataset_close(d);
+    sw_tokenizer_close(bert);
+    bert = usual;
+    assert_null(open_words("{\"truncation_side\": \"middle\"}", "{}"));
+    assert_non_null(
+        strstr(sw_error_message(), "truncation_side is 'middle', wanted left or right"));
+}
+
 static void classes_have_one_or_two_texts(void **state)
 {
     (void)state;
@@ -754,6 +791,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_tokenizers_inputs_say_whether_there_are_types),
+        cmocka_unit_test(texts_are_cut_at_the_side_that_the_tokenizer_says),
         cmocka_unit_test(classes_have_one_or_two_texts),
         cmocka_unit_test(numbers_and_bits_are_rows_of_f32),
         cmocka_unit_test(first_pieces_of_words_have_labels),

@@ -4,6 +4,7 @@
 #include "data/data.h"
 
 #include "data/tests/helpers.h"
+#include "data/tokenizer.h"
 #include "support/test.h"
 
 #include <sys/stat.h>
@@ -450,6 +451,41 @@ static void check_ids(const char *folder, const char *text, const char *second, 
     sw_tokenizer_close(tokenizer);
 }
 
+static void count_lines(void *ctx, enum sw_log_level level, const char *text)
+{
+    (void)level;
+    (void)text;
+    ++*(int *)ctx;
+}
+
+/* How long rows are is not theirs to say, so that nobody is warned of them. */
+static void blocks_for_batches_are_no_reason_to_warn(void **state)
+{
+    (void)state;
+    int n_lines = 0;
+    struct file file = plain;
+    struct sw_tokenizer *tokenizer;
+    sw_log_set_sink(count_lines, &n_lines);
+    file.top = "\"truncation\":{\"direction\":\"Right\",\"max_length\":2,\"strategy\":"
+               "\"LongestFirst\",\"stride\":0},\"padding\":{\"strategy\":{\"Fixed\":9},"
+               "\"direction\":\"Left\",\"pad_to_multiple_of\":null,\"pad_id\":0,\"pad_type_id\":0,"
+               "\"pad_token\":\"a\"},";
+    tokenizer = open_file(&file);
+    check_encode(tokenizer, "xyzx", "xyzx");
+    assert_false(tokenizer->cut_left);
+    sw_tokenizer_close(tokenizer);
+    file.top = "\"truncation\":{\"direction\":\"Left\",\"max_length\":2},\"padding\":null,";
+    tokenizer = open_file(&file);
+    assert_true(tokenizer->cut_left);
+    sw_tokenizer_close(tokenizer);
+    file.top = "\"truncation\":{\"direction\":\"Up\"},";
+    assert_int_equal(sw_tokenizer_open(write_file(&file), NULL, &tokenizer), SW_E_FORMAT);
+    assert_non_null(
+        strstr(sw_error_message(), "truncation.direction is 'Up', wanted left or right"));
+    sw_log_set_sink(NULL, NULL);
+    assert_int_equal(n_lines, 0);
+}
+
 /* Ids that transformers 5's AutoTokenizer gave for the same files. */
 static void the_class_of_a_pair_is_that_of_its_settings_or_model(void **state)
 {
@@ -644,6 +680,7 @@ int main(void)
         cmocka_unit_test(damaged_files_are_named),
         cmocka_unit_test(saving_and_opening_again),
         cmocka_unit_test(vocab_and_merges),
+        cmocka_unit_test(blocks_for_batches_are_no_reason_to_warn),
         cmocka_unit_test(the_class_of_a_pair_is_that_of_its_settings_or_model),
         cmocka_unit_test(damaged_settings_are_named),
         cmocka_unit_test(lines_through_a_tokenizer),
