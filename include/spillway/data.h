@@ -99,7 +99,7 @@ SW_API sw_status sw_tokenizer_encode_pair(struct sw_tokenizer *tokenizer, const 
 /*
  * sw_tokenizer_decode - the text of ids.
  *
- * Bytes that are not UTF-8 become U+FFFD, and so does an id without a token.
+ * Bytes that are not UTF-8 become U+FFFD. An id without a token is left out.
  *
  * out_text     NUL-terminated, the caller's: sw_text_free
  * out_len      may be NULL

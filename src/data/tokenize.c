@@ -27,8 +27,8 @@ static void put_ids(const struct sw_ids *ids, const char *separator, struct sw_s
 
 static sw_status push_id(struct stream_job *job, int64_t id)
 {
-    if (id < 0 || id > INT32_MAX || !sw_tokenizer_token(job->tokenizer, (int32_t)id, NULL)) {
-        return SW_FAIL(SW_E_FORMAT, "no token has the id %lld", (long long)id);
+    if (id < 0 || id > INT32_MAX) {
+        return SW_FAIL(SW_E_FORMAT, "the id %lld, wanted 0 to %d", (long long)id, INT32_MAX);
     }
     return sw_ids_push(&job->ids, (int32_t)id);
 }

@@ -293,26 +293,22 @@ sw_status sw_tokenizer_encode_pair(struct sw_tokenizer *tokenizer, const char *f
 sw_status sw_tokenizer_decode_str(const struct sw_tokenizer *tokenizer, const int32_t *ids,
                                   int64_t n_ids, bool skip_special, struct sw_str *out)
 {
-    int64_t done = 0;
-    while (done < n_ids) { /* ids without a token (rows that pad an embedding) stand alone */
-        int64_t end = done;
-        while (end < n_ids && tokenizer->ops->token(tokenizer, ids[end], NULL)) {
-            end++;
+    sw_status st = SW_OK;
+    struct sw_ids known = {0};
+    for (int64_t i = 0; i < n_ids;
+         ++i) { /* rows that pad an embedding have no token, hence no text */
+        if (tokenizer->ops->token(tokenizer, ids[i], NULL)) {
+            SW_TRY_OR(done, sw_ids_push(&known, ids[i]));
         }
-        if (end > done) {
-            SW_TRY(tokenizer->ops->decode(tokenizer, ids + done, end - done, skip_special, out));
-        }
-        if (end < n_ids) {
-            sw_str_puts(out, "\xEF\xBF\xBD");
-            end++;
-        }
-        done = end;
     }
+    SW_TRY_OR(done, tokenizer->ops->decode(tokenizer, known.ptr, known.len, skip_special, out));
     if (out->failed) {
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for the text of %lld tokens",
-                       (long long)n_ids);
+        st =
+            SW_FAIL(SW_E_NOMEM, "out of host memory for the text of %lld tokens", (long long)n_ids);
     }
-    return SW_OK;
+done:
+    sw_ids_fini(&known);
+    return st;
 }
 
 sw_status sw_tokenizer_decode(const struct sw_tokenizer *tokenizer, const int32_t *ids,
