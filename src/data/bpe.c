@@ -87,6 +87,15 @@ void sw_bpe_use_chars(struct sw_bpe *bpe, bool byte_fallback)
     sw_vocab_find_bytes(bpe->vocab, bpe->byte_id);
 }
 
+sw_status sw_bpe_set_affixes(struct sw_bpe *bpe, const char *prefix, const char *suffix)
+{
+    sw_str_puts(&bpe->prefix, prefix);
+    sw_str_puts(&bpe->suffix, suffix);
+    return bpe->prefix.failed || bpe->suffix.failed
+               ? SW_FAIL(SW_E_NOMEM, "out of host memory for a tokenizer")
+               : SW_OK;
+}
+
 void sw_bpe_fini(struct sw_bpe *bpe)
 {
     sw_free(bpe->merges);
@@ -95,6 +104,9 @@ void sw_bpe_fini(struct sw_bpe *bpe)
     sw_ids_fini(&bpe->symbols);
     sw_ids_fini(&bpe->links);
     sw_str_fini(&bpe->letters);
+    sw_str_fini(&bpe->spelled);
+    sw_str_fini(&bpe->prefix);
+    sw_str_fini(&bpe->suffix);
     *bpe = (struct sw_bpe){0};
 }
 
@@ -147,9 +159,16 @@ static sw_status grow_merges(struct sw_bpe *bpe)
 sw_status sw_bpe_add_merge(struct sw_bpe *bpe, const char *left, size_t left_len, const char *right,
                            size_t right_len, int64_t rank)
 {
+    const size_t n_prefix = bpe->prefix.len;
+    if (right_len < n_prefix || memcmp(right, sw_str_text(&bpe->prefix), n_prefix) != 0) {
+        return SW_FAIL(SW_E_FORMAT,
+                       "merge %lld: '%.*s' does not begin with the continuing_subword_prefix '%s'",
+                       (long long)rank, (int)sw_min_i64((int64_t)right_len, 60), right,
+                       sw_str_text(&bpe->prefix));
+    }
     sw_str_clear(&bpe->letters);
     sw_str_append(&bpe->letters, left, left_len);
-    sw_str_append(&bpe->letters, right, right_len);
+    sw_str_append(&bpe->letters, right + n_prefix, right_len - n_prefix);
     if (bpe->letters.failed) {
         return SW_FAIL(SW_E_NOMEM, "out of host memory for the merges");
     }
@@ -274,7 +293,7 @@ static sw_status reserve(struct sw_bpe *bpe, size_t n)
     return SW_OK;
 }
 
-/* The symbols a word starts from: one a byte, unknown bytes as the vocabulary's file says. */
+/* The symbols a word starts from, one a byte: first_characters without affixes, by a table. */
 static sw_status first_symbols(struct sw_bpe *bpe, const char *bytes, size_t len)
 {
     bool after_unknown = false;
@@ -303,8 +322,27 @@ static bool have_tokens(const struct sw_bpe *bpe, const char *bytes, size_t n)
     return all;
 }
 
-/* Likewise from characters. As in the reference, what is unknown waits for the next character that
- * is a token, or for the end; bytes do not make it come out. */
+struct spelling {
+    const char *text;
+    size_t len;
+};
+
+/* A character as its token spells it, with the affixes of its place in the word. */
+static sw_status spell(struct sw_bpe *bpe, bool first, bool last, struct spelling *character)
+{
+    if ((first || bpe->prefix.len == 0) && (!last || bpe->suffix.len == 0)) {
+        return SW_OK;
+    }
+    sw_str_clear(&bpe->spelled);
+    sw_str_puts(&bpe->spelled, first ? "" : sw_str_text(&bpe->prefix));
+    sw_str_append(&bpe->spelled, character->text, character->len);
+    sw_str_puts(&bpe->spelled, last ? sw_str_text(&bpe->suffix) : "");
+    *character = (struct spelling){sw_str_text(&bpe->spelled), bpe->spelled.len};
+    return bpe->spelled.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a word") : SW_OK;
+}
+
+/* The symbols a word starts from, one a character. As in the reference, what is unknown waits for
+ * the next character that is a token, or for the end; bytes do not make it come out. */
 static sw_status first_characters(struct sw_bpe *bpe, const char *text, size_t len)
 {
     bool waits = false;
@@ -312,10 +350,12 @@ static sw_status first_characters(struct sw_bpe *bpe, const char *text, size_t l
     for (size_t pos = 0; pos < len;) {
         const size_t at = pos;
         sw_utf8_step(text, len, &pos);
-        const int32_t id = sw_vocab_find(bpe->vocab, text + at, pos - at);
-        if (id < 0 && have_tokens(bpe, text + at, pos - at)) {
-            for (size_t i = at; i < pos; ++i) {
-                SW_TRY(sw_ids_push(&bpe->symbols, bpe->byte_id[(unsigned char)text[i]]));
+        struct spelling character = {text + at, pos - at};
+        SW_TRY(spell(bpe, at == 0, pos == len, &character));
+        const int32_t id = sw_vocab_find(bpe->vocab, character.text, character.len);
+        if (id < 0 && have_tokens(bpe, character.text, character.len)) {
+            for (size_t i = 0; i < character.len; ++i) {
+                SW_TRY(sw_ids_push(&bpe->symbols, bpe->byte_id[(unsigned char)character.text[i]]));
             }
             continue;
         }
@@ -330,32 +370,36 @@ static sw_status first_characters(struct sw_bpe *bpe, const char *text, size_t l
     return waits ? sw_ids_push(&bpe->symbols, bpe->unknown) : SW_OK;
 }
 
-/* The token that the whole word is; -1 = none. */
-static sw_status whole_word(struct sw_bpe *bpe, const char *bytes, size_t len, int32_t *out)
+/* The word as tokens spell it: bytes become letters. */
+static sw_status write_letters(struct sw_bpe *bpe, struct spelling *word)
 {
     if (bpe->by_char) {
-        *out = sw_vocab_find(bpe->vocab, bytes, len);
         return SW_OK;
     }
     sw_str_clear(&bpe->letters);
-    sw_byte_alphabet_write(&bpe->alphabet, bytes, len, &bpe->letters);
+    sw_byte_alphabet_write(&bpe->alphabet, word->text, word->len, &bpe->letters);
     if (bpe->letters.failed) {
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for a word of %zu bytes", len);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a word of %zu bytes", word->len);
     }
-    *out = sw_vocab_find(bpe->vocab, sw_str_text(&bpe->letters), bpe->letters.len);
+    *word = (struct spelling){sw_str_text(&bpe->letters), bpe->letters.len};
     return SW_OK;
 }
 
 static sw_status encode_new(struct sw_bpe *bpe, const char *bytes, size_t len, struct sw_ids *out)
 {
+    const bool plain = !bpe->by_char && bpe->prefix.len == 0 && bpe->suffix.len == 0;
+    struct spelling word_text = {bytes, len};
+    if (bpe->whole_word_first || !plain) {
+        SW_TRY(write_letters(bpe, &word_text));
+    }
     if (bpe->whole_word_first) {
-        int32_t id;
-        SW_TRY(whole_word(bpe, bytes, len, &id));
+        const int32_t id = sw_vocab_find(bpe->vocab, word_text.text, word_text.len);
         if (id >= 0) {
             return sw_ids_push(out, id);
         }
     }
-    SW_TRY(bpe->by_char ? first_characters(bpe, bytes, len) : first_symbols(bpe, bytes, len));
+    SW_TRY(plain ? first_symbols(bpe, bytes, len)
+                 : first_characters(bpe, word_text.text, word_text.len));
     const size_t n = (size_t)bpe->symbols.len;
     if (n == 0) { /* no byte of it has a token */
         return SW_OK;

@@ -18,6 +18,9 @@ struct sw_bpe {
     int32_t unknown;       /* id for what has no token; -1: it is left out */
     bool fuse_unknown;     /* neighbours become one */
     bool whole_word_first; /* a word that is a token is not built by merges (ignore_merges) */
+    /* Affixes of the tokens that a word starts from: of all but the first, and of the last. The
+     * token of a pair has the prefix of its left part alone. */
+    struct sw_str prefix, suffix;
     struct sw_bpe_merge *merges; /* [n_slots] hash table by pair of ids */
     size_t n_slots, n_used;
     struct sw_hash_key key;     /* of the places in merges */
@@ -26,7 +29,7 @@ struct sw_bpe {
     struct sw_ids links;
     uint64_t *heap;
     size_t heap_cap;
-    struct sw_str letters;
+    struct sw_str letters, spelled;
 };
 
 /* vocab is complete. `bpe` is all zero or fini'd; it works by bytes. */
@@ -34,6 +37,8 @@ sw_status sw_bpe_init(struct sw_bpe *bpe, const struct sw_vocab *vocab);
 void sw_bpe_fini(struct sw_bpe *bpe);
 /* From here on by characters. */
 void sw_bpe_use_chars(struct sw_bpe *bpe, bool byte_fallback);
+/* Before the first merge. SW_E_NOMEM. */
+sw_status sw_bpe_set_affixes(struct sw_bpe *bpe, const char *prefix, const char *suffix);
 /* Adds the pair (left, right) of tokens; their concatenation must be a token too. A later line for
  * the same pair replaces the earlier one, as in the reference. */
 sw_status sw_bpe_add_merge(struct sw_bpe *bpe, const char *left, size_t left_len, const char *right,

@@ -193,6 +193,7 @@ static sw_status read_normalizer(struct sw_components *in, const struct sw_json 
     } named[] = {{"Strip", SW_NORMAL_STRIP},
                  {"Replace", SW_NORMAL_REPLACE},
                  {"Prepend", SW_NORMAL_PREPEND},
+                 {"Nmt", SW_NORMAL_NMT},
                  {"Precompiled", SW_NORMAL_PRECOMPILED},
                  {"BertNormalizer", SW_NORMAL_BERT}};
     const struct sw_json *text;
@@ -367,6 +368,12 @@ static sw_status read_white_space(struct sw_components *in, const struct sw_json
     return sw_pretokenizer_add_class(&in->self->pretokenizer, sw_char_is_space, SW_SPLIT_REMOVED);
 }
 
+static sw_status read_scripts(struct sw_components *in, const struct sw_json *component)
+{
+    (void)component;
+    return sw_pretokenizer_add_scripts(&in->self->pretokenizer);
+}
+
 static sw_status read_bert_words(struct sw_components *in, const struct sw_json *component)
 {
     SW_TRY(read_white_space(in, component));
@@ -393,6 +400,7 @@ static sw_status read_pretokenizer(struct sw_components *in, const struct sw_jso
                  {"Punctuation", read_punctuation},
                  {"WhitespaceSplit", read_white_space},
                  {"Whitespace", read_words},
+                 {"UnicodeScripts", read_scripts},
                  {"BertPreTokenizer", read_bert_words}};
     const char *type;
     SW_TRY(sw_component_type(component, "pre_tokenizer", &type));
@@ -471,13 +479,28 @@ static sw_status read_decoded_strip(const struct sw_components *in, const struct
     return sw_json_get_i64(in->doc, component, "stop", 0, &step->right);
 }
 
+static sw_status read_decoded_suffix(const struct sw_components *in,
+                                     const struct sw_json *component, struct sw_decode_step *step)
+{
+    const char *suffix;
+    SW_TRY(sw_json_get_str(in->doc, component, "suffix", "</w>", &suffix));
+    if (suffix[0] == '\0') {
+        return SW_FAIL(SW_E_FORMAT, "line %d: decoder BPEDecoder has an empty suffix",
+                       component->line);
+    }
+    step->pattern = sw_strdup("tokenizer", suffix);
+    SW_TRY_ALLOC(step->pattern, "a tokenizer");
+    return SW_OK;
+}
+
 static sw_status read_decoder(struct sw_components *in, const struct sw_json *component,
                               bool is_last)
 {
     static const char *const names[] = {
         [SW_DECODE_WORDPIECE] = "WordPiece", [SW_DECODE_METASPACE] = "Metaspace",
         [SW_DECODE_REPLACE] = "Replace",     [SW_DECODE_BYTE_FALLBACK] = "ByteFallback",
-        [SW_DECODE_FUSE] = "Fuse",           [SW_DECODE_STRIP] = "Strip"};
+        [SW_DECODE_FUSE] = "Fuse",           [SW_DECODE_STRIP] = "Strip",
+        [SW_DECODE_SUFFIX] = "BPEDecoder"};
     const char *type;
     struct sw_decode_step *step;
     size_t kind = 0;
@@ -502,6 +525,8 @@ static sw_status read_decoder(struct sw_components *in, const struct sw_json *co
         return read_decoded_replace(component, step);
     case SW_DECODE_STRIP:
         return read_decoded_strip(in, component, step);
+    case SW_DECODE_SUFFIX:
+        return read_decoded_suffix(in, component, step);
     default:
         return SW_OK;
     }

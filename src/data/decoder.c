@@ -162,7 +162,7 @@ static void put_stripped(const struct sw_decode_step *step, struct part in, stru
     sw_str_append(out, in.text, in.len);
 }
 
-static sw_status put(const struct sw_decode_step *step, struct part in, bool first,
+static sw_status put(const struct sw_decode_step *step, struct part in, bool first, bool last,
                      struct sw_str *out)
 {
     switch (step->kind) {
@@ -176,6 +176,9 @@ static sw_status put(const struct sw_decode_step *step, struct part in, bool fir
         return put_replaced(step, in, out);
     case SW_DECODE_STRIP:
         put_stripped(step, in, out);
+        break;
+    case SW_DECODE_SUFFIX:
+        replace_all(in, step->pattern, last ? "" : " ", out);
         break;
     case SW_DECODE_FUSE:
     case SW_DECODE_BYTE_FALLBACK:
@@ -252,7 +255,7 @@ static sw_status apply(const struct sw_decode_step *step, const struct sw_texts 
         return join_bytes(in, out);
     }
     for (size_t i = 0; i < in->n; ++i) {
-        SW_TRY(put(step, part_of(in, i), i == 0, &out->bytes));
+        SW_TRY(put(step, part_of(in, i), i == 0, i + 1 == in->n, &out->bytes));
         if (step->kind != SW_DECODE_FUSE || i + 1 == in->n) {
             SW_TRY(sw_texts_end(out));
         }

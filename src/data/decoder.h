@@ -11,16 +11,18 @@ enum sw_decode_kind {
     SW_DECODE_REPLACE,   /* each match, by `text` */
     SW_DECODE_BYTE_FALLBACK, /* neighbours <0x00> .. are bytes */
     SW_DECODE_FUSE,          /* one token of all */
-    SW_DECODE_STRIP          /* up to left and right times the pattern, at the ends of each */
+    SW_DECODE_STRIP,         /* up to left and right times the pattern, at the ends of each */
+    SW_DECODE_SUFFIX         /* the suffix of a word is a space, but in the last token nothing */
 };
 
 struct sw_decode_step {
     enum sw_decode_kind kind;
     struct sw_regex *regex; /* REPLACE: owned; NULL: the pattern is `pattern` */
-    char *pattern, *text;   /* prefix of WORDPIECE, mark of METASPACE, ..; owned, or NULL */
-    bool clean;             /* WORDPIECE */
-    bool keep_first;        /* METASPACE: the first token's marks are spaces, too */
-    int64_t left, right;    /* STRIP */
+    char *pattern,
+        *text;  /* prefix of WORDPIECE, mark of METASPACE, suffix of SUFFIX, ..; owned, or NULL */
+    bool clean; /* WORDPIECE */
+    bool keep_first;     /* METASPACE: the first token's marks are spaces, too */
+    int64_t left, right; /* STRIP */
 };
 
 enum { SW_DECODER_MAX = 8 };

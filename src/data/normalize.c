@@ -20,6 +20,7 @@ static const char *const form_names[] = {
     [SW_NORMAL_STRIP] = "Strip",
     [SW_NORMAL_REPLACE] = "Replace",
     [SW_NORMAL_PREPEND] = "Prepend",
+    [SW_NORMAL_NMT] = "Nmt",
 };
 
 void sw_normalizer_fini(struct sw_normalizer *normalizer)
@@ -82,6 +83,25 @@ static void apply_strip(const struct sw_normal_step *step, const char *text, siz
     }
     if (begun && end > first) {
         sw_str_append(out, text + first, end - first);
+    }
+}
+
+/* The lists are those of SentencePiece's rule nmt; a NUL stays. */
+static void apply_nmt(const char *text, size_t len, struct sw_str *out)
+{
+    for (size_t pos = 0; pos < len;) {
+        const size_t at = pos;
+        const int32_t c = sw_utf8_step(text, len, &pos);
+        const bool gone = (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) ||
+                          c == 0x7F || c == 0x8F || c == 0x9F;
+        const bool space = c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 ||
+                           (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 ||
+                           c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+        if (space) {
+            sw_str_putc(out, ' ');
+        } else if (!gone) {
+            sw_str_append(out, text + at, pos - at);
+        }
     }
 }
 
@@ -291,6 +311,8 @@ static sw_status apply_step(const struct sw_normal_step *step, const char *text,
         SW_TRY(apply_with_library(step, text, len, out));
     } else if (step->form == SW_NORMAL_STRIP) {
         apply_strip(step, text, len, out);
+    } else if (step->form == SW_NORMAL_NMT) {
+        apply_nmt(text, len, out);
     } else if (step->form == SW_NORMAL_REPLACE) {
         SW_TRY(apply_replace(step, text, len, out));
     } else {

@@ -18,7 +18,8 @@ enum sw_normal_form {
     SW_NORMAL_PRECOMPILED, /* by the charsmap: clusters of up to 5 bytes, else code points */
     SW_NORMAL_STRIP,       /* white space at the ends */
     SW_NORMAL_REPLACE,     /* each match, by `text` */
-    SW_NORMAL_PREPEND      /* `text` in front of what is not empty */
+    SW_NORMAL_PREPEND,     /* `text` in front of what is not empty */
+    SW_NORMAL_NMT          /* control characters leave, other white space becomes a space */
 };
 
 struct sw_normal_step {

@@ -81,16 +81,45 @@ static sw_status take_piece(void *ctx, const char *text, size_t len, int32_t id)
     return SW_OK;
 }
 
+static sw_status push_word(const struct encoding *to, const char *word, size_t len)
+{
+    const struct sw_pipeline *self = to->self;
+    int32_t id = sw_vocab_find(&self->vocab, word, len);
+    id = id < 0 ? self->unknown_word : id;
+    return id >= 0 ? sw_ids_push(to->ids, id)
+                   : SW_FAIL(SW_E_FORMAT, "no token for '%.*s', and unk_token is none either",
+                             (int)sw_min_i64((int64_t)len, 40), word);
+}
+
 static sw_status cut_word(const struct encoding *to, const char *word, size_t len)
 {
     struct sw_pipeline *self = to->self;
     switch (self->kind) {
     case SW_MODEL_UNIGRAM:
         return sw_unigram_cut(&self->unigram, word, len, take_piece, (void *)to);
+    case SW_MODEL_WORD_LEVEL:
+        return push_word(to, word, len);
     case SW_MODEL_WORDPIECE:
         return sw_wordpiece_encode(&self->wordpiece, word, len, to->ids);
     default:
         return sw_bpe_encode(&self->bpe, word, len, to->ids);
+    }
+}
+
+/* The token without the affixes of its place in a word: the prefix of what goes on, the suffix of
+ * what ends it. */
+static void drop_affixes(const struct sw_pipeline *self, bool first, const char **text, size_t *n)
+{
+    const bool pieces = self->kind == SW_MODEL_WORDPIECE;
+    const struct sw_str *prefix = pieces ? &self->wordpiece.prefix : &self->bpe.prefix;
+    const struct sw_str *suffix = &self->bpe.suffix;
+    if (!first && *n > prefix->len && memcmp(*text, sw_str_text(prefix), prefix->len) == 0) {
+        *text += prefix->len;
+        *n -= prefix->len;
+    }
+    if (*n > suffix->len &&
+        memcmp(*text + *n - suffix->len, sw_str_text(suffix), suffix->len) == 0) {
+        *n -= suffix->len;
     }
 }
 
@@ -101,15 +130,12 @@ static size_t spelled(const struct sw_pipeline *self, const char *word, size_t l
     const struct sw_vocab_token *token = sw_vocab_token(&self->vocab, id);
     const char *text = token ? token->text : "";
     size_t n = token ? token->len : 0;
-    const struct sw_str *before = &self->wordpiece.prefix;
+    drop_affixes(self, at == 0, &text, &n);
     if (self->kind == SW_MODEL_BYTE_BPE) {
         sw_str_clear(bytes);
         sw_byte_alphabet_read(&self->bpe.alphabet, text, n, bytes);
         text = sw_str_text(bytes);
         n = bytes->len;
-    } else if (self->kind == SW_MODEL_WORDPIECE && at > 0 && n > before->len) {
-        text += before->len;
-        n -= before->len;
     } else if (at < len && self->bpe.byte_fallback &&
                self->bpe.byte_id[(unsigned char)word[at]] == id) {
         return 1; /* the token of a byte */
@@ -548,10 +574,9 @@ static int32_t find(const struct sw_tokenizer *tokenizer, const char *text, size
     }
 
 static const struct sw_tokenizer_ops ops_of[] = {
-    [SW_MODEL_BYTE_BPE] = OPS("byte-level BPE"),
-    [SW_MODEL_CHAR_BPE] = OPS("BPE"),
-    [SW_MODEL_UNIGRAM] = OPS("Unigram"),
-    [SW_MODEL_WORDPIECE] = OPS("WordPiece"),
+    [SW_MODEL_BYTE_BPE] = OPS("byte-level BPE"), [SW_MODEL_CHAR_BPE] = OPS("BPE"),
+    [SW_MODEL_UNIGRAM] = OPS("Unigram"),         [SW_MODEL_WORDPIECE] = OPS("WordPiece"),
+    [SW_MODEL_WORD_LEVEL] = OPS("WordLevel"),
 };
 
 void sw_pipeline_set_kind(struct sw_pipeline *tokenizer, enum sw_model_kind kind)

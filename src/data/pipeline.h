@@ -20,7 +20,13 @@ struct sw_added_entry {
     bool normalized;             /* searched in the normalised text, in its own normalised form */
 };
 
-enum sw_model_kind { SW_MODEL_BYTE_BPE, SW_MODEL_CHAR_BPE, SW_MODEL_UNIGRAM, SW_MODEL_WORDPIECE };
+enum sw_model_kind {
+    SW_MODEL_BYTE_BPE,
+    SW_MODEL_CHAR_BPE,
+    SW_MODEL_UNIGRAM,
+    SW_MODEL_WORDPIECE,
+    SW_MODEL_WORD_LEVEL /* a word is a token */
+};
 
 struct sw_pipeline {
     struct sw_tokenizer super;
@@ -30,6 +36,7 @@ struct sw_pipeline {
     struct sw_bpe bpe; /* the model is one of these */
     struct sw_unigram unigram;
     struct sw_wordpiece wordpiece;
+    int32_t unknown_word; /* WORD_LEVEL: what is no token becomes it; -1 = such a text is refused */
     bool byte_fallback;   /* of unigram */
     int32_t byte_id[256]; /* its <0x00> to <0xFF>; -1 = none */
     struct sw_normalizer normalizer;

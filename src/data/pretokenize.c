@@ -6,6 +6,7 @@
 // for one, and then GPT-2's pattern, kept here as one more step.
 #include "data/pretokenize.h"
 
+#include "data/unicode.h"
 #include "data/utf8.h"
 
 #include <stdio.h>
@@ -58,6 +59,15 @@ sw_status sw_pretokenizer_add_metaspace(struct sw_pretokenizer *pretokenizer, co
     step->behavior = SW_SPLIT_MERGED_WITH_NEXT;
     step->prepend = prepend;
     step->split = split;
+    pretokenizer->n_steps++;
+    return SW_OK;
+}
+
+sw_status sw_pretokenizer_add_scripts(struct sw_pretokenizer *pretokenizer)
+{
+    struct sw_split_step *step;
+    SW_TRY(next_step(pretokenizer, &step));
+    step->by_script = true;
     pretokenizer->n_steps++;
     return SW_OK;
 }
@@ -191,6 +201,24 @@ static sw_status split(const struct words *words, int i_step, struct span of)
     return flush(words, i_step, &of, &piece);
 }
 
+/* As in the reference, what comes before the first character of a script is left out. */
+static sw_status split_scripts(const struct words *words, int i_step, struct span of)
+{
+    struct piece piece = {0};
+    int script = 0;
+    for (size_t pos = 0; pos < of.len;) {
+        const size_t at = pos;
+        const int here = sw_char_script(sw_utf8_step(of.text, of.len, &pos));
+        if (here > 0 && here != script) {
+            SW_TRY(flush(words, i_step, &of, &piece));
+            piece.first = at;
+            script = here;
+        }
+        piece.end = script > 0 ? pos : piece.first;
+    }
+    return flush(words, i_step, &of, &piece);
+}
+
 /* Metaspace: the piece as it is split, in the step's scratch. */
 static sw_status mark_spaces(struct sw_split_step *step, struct span *span)
 {
@@ -244,6 +272,9 @@ static sw_status cut(const struct words *words, int i_step, struct span span)
         return words->fn(words->ctx, span.text, span.len);
     }
     struct sw_split_step *step = &pretokenizer->steps[i_step];
+    if (step->by_script) {
+        return split_scripts(words, i_step, span);
+    }
     if (step->mark[0]) {
         SW_TRY(mark_spaces(step, &span));
         if (!step->split) {

@@ -15,6 +15,7 @@ enum sw_split_behavior {
 enum sw_prepend { SW_PREPEND_ALWAYS, SW_PREPEND_FIRST, SW_PREPEND_NEVER };
 
 struct sw_split_step {
+    bool by_script; /* pieces are runs of one script; the rest of the members is for other steps */
     /* What is a match: of the regex, a code point of a class, or, with neither, `mark`. */
     struct sw_regex *regex; /* owned */
     bool (*is_match)(int32_t code_point);
@@ -54,6 +55,8 @@ sw_status sw_pretokenizer_add_class(struct sw_pretokenizer *pretokenizer,
 /* mark: one character. */
 sw_status sw_pretokenizer_add_metaspace(struct sw_pretokenizer *pretokenizer, const char *mark,
                                         enum sw_prepend prepend, bool split);
+/* Splits where the script of the text changes. */
+sw_status sw_pretokenizer_add_scripts(struct sw_pretokenizer *pretokenizer);
 void sw_pretokenizer_fini(struct sw_pretokenizer *pretokenizer);
 
 typedef sw_status (*sw_word_fn)(void *ctx, const char *word, size_t len);

@@ -54,20 +54,19 @@ static sw_status read_merges(struct sw_components *in, const struct sw_json *mod
     return SW_OK;
 }
 
-/* Options of BPE that change ids: only their neutral values are taken. */
-static sw_status refuse_bpe_options(const struct sw_components *in, const struct sw_json *model)
+static sw_status refuse_dropout(const struct sw_components *in, const struct sw_json *model)
 {
-    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     double dropout;
-    for (size_t i = 0; i < SW_LEN(affixes); ++i) {
-        const char *affix;
-        SW_TRY(sw_json_get_str(in->doc, model, affixes[i], "", &affix));
-        if (affix[0] != '\0') {
-            return sw_component_unbuilt("model BPE with", affixes[i]);
-        }
-    }
     SW_TRY(sw_json_get_f64(in->doc, model, "dropout", 0.0, &dropout));
     return dropout != 0.0 ? sw_component_unbuilt("model BPE with", "dropout") : SW_OK;
+}
+
+static sw_status read_affixes(struct sw_components *in, const struct sw_json *model)
+{
+    const char *prefix, *suffix;
+    SW_TRY(sw_json_get_str(in->doc, model, "continuing_subword_prefix", "", &prefix));
+    SW_TRY(sw_json_get_str(in->doc, model, "end_of_word_suffix", "", &suffix));
+    return sw_bpe_set_affixes(&in->self->bpe, prefix, suffix);
 }
 
 /* The token of unknown words; -1 where the model names none. */
@@ -91,7 +90,7 @@ static sw_status read_bpe(struct sw_components *in, const struct sw_json *model)
 {
     struct sw_pipeline *self = in->self;
     bool byte_fallback;
-    SW_TRY(refuse_bpe_options(in, model));
+    SW_TRY(refuse_dropout(in, model));
     SW_TRY(read_vocab(in, model));
     SW_TRY(sw_bpe_init(&self->bpe, &self->vocab));
     SW_TRY(sw_json_get_bool(in->doc, model, "byte_fallback", false, &byte_fallback));
@@ -101,6 +100,7 @@ static sw_status read_bpe(struct sw_components *in, const struct sw_json *model)
     } else if (byte_fallback) {
         return sw_component_unbuilt("model BPE behind ByteLevel with", "byte_fallback");
     }
+    SW_TRY(read_affixes(in, model));
     SW_TRY(read_merges(in, model));
     SW_TRY(sw_json_get_bool(in->doc, model, "ignore_merges", false, &self->bpe.whole_word_first));
     SW_TRY(sw_json_get_bool(in->doc, model, "fuse_unk", false, &self->bpe.fuse_unknown));
@@ -122,6 +122,17 @@ static sw_status read_wordpiece(struct sw_components *in, const struct sw_json *
         return SW_FAIL(SW_E_FORMAT, "model WordPiece: unk_token is missing");
     }
     return self->prefix.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a tokenizer") : SW_OK;
+}
+
+/* A word that is no token becomes unk_token, which need not be one itself. */
+static sw_status read_word_level(struct sw_components *in, const struct sw_json *model)
+{
+    const struct sw_json *unknown;
+    SW_TRY(read_vocab(in, model));
+    sw_pipeline_set_kind(in->self, SW_MODEL_WORD_LEVEL);
+    SW_TRY(sw_component_member(model, "unk_token", SW_JSON_STRING, &unknown));
+    in->self->unknown_word = sw_vocab_find(&in->self->vocab, unknown->string, unknown->string_len);
+    return SW_OK;
 }
 
 /* ["piece", score] */
@@ -193,6 +204,7 @@ static sw_status read_model(struct sw_components *in, const struct sw_json *mode
     }
     return strcmp(type, "BPE") == 0         ? read_bpe(in, model)
            : strcmp(type, "WordPiece") == 0 ? read_wordpiece(in, model)
+           : strcmp(type, "WordLevel") == 0 ? read_word_level(in, model)
            : strcmp(type, "Unigram") == 0
                ? read_unigram(in, model)
                : sw_component_unbuilt("model", type[0] ? type : "without a type");

@@ -9,6 +9,8 @@
 bool sw_char_is_space(int32_t code_point);
 /* The ideographs that BERT's normalizer puts spaces around. */
 bool sw_char_is_ideograph(int32_t code_point);
+/* The script, a number above 0; 0: the code point goes with any. Hiragana and Katakana are Han. */
+int sw_char_script(int32_t code_point);
 
 /* ---- with utf8proc alone; without, no character is any of it (of words: ASCII's) ---- */
 

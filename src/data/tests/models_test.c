@@ -164,11 +164,122 @@ static void bpe_of_characters(void **state)
     sw_tokenizer_close(tokenizer);
 }
 
+/* ---- recorded from the library tokenizers 0.23 ---- */
+
+#define SUFFIXED(more) "{\"type\":\"BPE\"," more "\"end_of_word_suffix\":\"</w>\",\"vocab\":"
+
+#define AFFIXED "\"continuing_subword_prefix\":\"##\","
+
+static void bpe_of_words_with_affixes(void **state)
+{
+    (void)state;
+    static const char words[] = "\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"},"
+                                "\"decoder\":{\"type\":\"BPEDecoder\"},";
+    static const char model[] = SUFFIXED(
+        "\"unk_token\":\"<unk>\"," AFFIXED) "{\"<unk>\":0,\"a\":1,\"b\":2,\"##b\":3,\"b</w>\":4,\"##b</w>\":5,\"a</w>\":6,"
+                                            "\"ab</w>\":7,\"##a\":8,\"ab\":9,\"a##b\":10},"
+                                            "\"merges\":[\"a ##b\",\"a ##b</w>\"]}";
+    static const char wrong[] =
+        SUFFIXED(AFFIXED) "{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}";
+    struct sw_tokenizer *tokenizer = open_json(words, model);
+    check_tokens(tokenizer, "ab a b aba", "ab</w>|a</w>|b</w>|ab|<unk>");
+    check_tokens(tokenizer, "abb ax xb x", "ab|##b</w>|a|<unk>|<unk>|##b</w>|<unk>");
+    check_tokens(tokenizer, "bab", "b|##a|##b</w>");
+    check_text(tokenizer, (const char *[]){"ab</w>", "a</w>", "b</w>", "ab", "<unk>"}, 5,
+               "ab a b ab<unk>");
+    check_text(tokenizer, (const char *[]){"b</w>", "a</w>"}, 2, "b a");
+    sw_tokenizer_close(tokenizer);
+    check_refused(write_json("", wrong), SW_E_FORMAT,
+                  "merge 0: 'b' does not begin with the continuing_subword_prefix");
+}
+
+/* The form of CLIP's folders. */
+static void bpe_of_bytes_with_a_suffix(void **state)
+{
+    (void)state;
+    static const char words[] =
+        "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":["
+        "{\"type\":\"WhitespaceSplit\"},"
+        "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]},"
+        "\"decoder\":{\"type\":\"ByteLevel\"},";
+    static const char model[] =
+        SUFFIXED("") "{\"a\":0,\"b\":1,\"\\u00c3\":2,\"\\u00a9</w>\":3,\"b</w>\":4,"
+                     "\"ab</w>\":5,\"a</w>\":6},\"merges\":[\"a b</w>\"]}";
+    struct sw_tokenizer *tokenizer = open_json(words, model);
+    check_tokens(tokenizer, "ab abb a", "ab</w>|a|b|b</w>|a</w>");
+    check_tokens(tokenizer,
+                 "a\xC3\xA9 \xC3\xA9"
+                 "a",
+                 "a|\xC3\x83|\xC2\xA9</w>|\xC3\x83|a</w>");
+    check_text(tokenizer, (const char *[]){"ab</w>", "a", "b</w>"}, 3, "ab</w>ab</w>");
+    sw_tokenizer_close(tokenizer);
+}
+
+static void word_level_takes_whole_words(void **state)
+{
+    (void)state;
+    struct sw_ids ids = {0};
+    struct sw_tokenizer *tokenizer = open_json(
+        "\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"},",
+        "{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"ab\":1,\"a\":2}}");
+    assert_string_equal(sw_tokenizer_kind(tokenizer), "WordLevel");
+    check_tokens(tokenizer, "ab a abc  \xC3\xA9", "ab|a|?|?");
+    check_text(tokenizer, (const char *[]){"ab", "?", "a"}, 3, "ab ? a");
+    sw_tokenizer_close(tokenizer);
+    tokenizer = open_json("\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"},",
+                          "{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"ab\":1}}");
+    check_tokens(tokenizer, "ab", "ab");
+    assert_int_equal(sw_tokenizer_encode(tokenizer, "ab cd", 5, true, &ids), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "'cd'"));
+    sw_tokenizer_close(tokenizer);
+    sw_ids_fini(&ids);
+    check_refused(write_json("", "{\"type\":\"WordLevel\",\"vocab\":{\"a\":0}}"), SW_E_FORMAT,
+                  "unk_token is missing");
+}
+
+/* Words as the pre-tokenizer leaves them: a vocabulary of them all, between bars. */
+static void words_change_with_the_script(void **state)
+{
+    (void)state;
+    static const char scripts[] = "\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"},";
+    struct sw_tokenizer *tokenizer = open_json(
+        scripts, "{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"ab\":1,\", \":2,"
+                 "\"cd \":3,\"\\u03b1 \\u03b2\":4,\"\\u30a2\\u6f22\\u30fc\\u3042 \":5,\"x\":6}}");
+    check_tokens(tokenizer,
+                 " ab, cd \xCE\xB1 \xCE\xB2\xE3\x82\xA2\xE6\xBC\xA2\xE3\x83\xBC\xE3\x81\x82 x",
+                 "ab|, |cd |\xCE\xB1 \xCE\xB2|\xE3\x82\xA2\xE6\xBC\xA2\xE3\x83\xBC\xE3\x81\x82 |x");
+    check_tokens(tokenizer, "  ", ""); /* a text without any script has no word */
+    check_tokens(tokenizer, "\xF3\xB0\x80\x80x", "x");
+    sw_tokenizer_close(tokenizer);
+}
+
+static void nmt_cleans_white_space_and_control(void **state)
+{
+    (void)state;
+    struct sw_tokenizer *tokenizer = open_json(
+        "\"normalizer\":{\"type\":\"Nmt\"},",
+        "{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"a b  c\":1,\"\\u00a0\":2,"
+        "\"\\u0000a\":3}}");
+    check_tokens(tokenizer,
+                 "a\tb\xE2\x80\x8B\xEF\xBB\xBF\x01\x7F\xC2\x8F"
+                 "c",
+                 "a b  c");
+    check_tokens(tokenizer,
+                 "a\nb\xE2\x96\x81\xEF\xBF\xBD\x0B"
+                 "c",
+                 "a b  c");
+    check_tokens(tokenizer, "\xC2\xA0", "\xC2\xA0"); /* stays, and so does a NUL */
+    struct sw_ids ids = {0};
+    assert_int_equal(sw_tokenizer_encode(tokenizer, "\0a", 2, true, &ids), SW_OK);
+    assert_int_equal(ids.ptr[0], 3);
+    sw_ids_fini(&ids);
+    sw_tokenizer_close(tokenizer);
+}
+
 static void what_json_may_not_say(void **state)
 {
     (void)state;
-    check_refused(write_json("", "{\"type\":\"WordLevel\",\"vocab\":{}}"), SW_E_UNSUP,
-                  "model WordLevel");
+    check_refused(write_json("", "{\"type\":\"Other\",\"vocab\":{}}"), SW_E_UNSUP, "model Other");
     check_refused(write_json("\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":false},",
                              UNIGRAM("") "}"),
                   SW_E_UNSUP, "Unigram behind the pre_tokenizer ByteLevel");
@@ -453,6 +564,12 @@ static void failing_allocations(void **state)
                                  "\"decoder\":{\"type\":\"Metaspace\"},",
                                  UNIGRAM("") "}"));
     check_allocations(write_json(LLAMA, CHARS("\"byte_fallback\":true,")));
+    check_allocations(write_json(
+        "", SUFFIXED("\"continuing_subword_prefix\":\"##\",") "{\"a\":0,\"##b\":1,\"ab\":2},"
+                                                              "\"merges\":[\"a ##b\"]}"));
+    check_allocations(
+        write_json("\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"},",
+                   "{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0}}"));
     check_allocations(write_model(unigram, SW_LEN(unigram), 1, true, true));
     check_allocations(write_model(unigram, SW_LEN(unigram), 2, true, true));
     if (SW_HAVE_UTF8PROC) {
@@ -484,6 +601,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unigram_takes_the_best_way),
         cmocka_unit_test(bpe_of_characters),
+        cmocka_unit_test(bpe_of_words_with_affixes),
+        cmocka_unit_test(bpe_of_bytes_with_a_suffix),
+        cmocka_unit_test(word_level_takes_whole_words),
+        cmocka_unit_test(words_change_with_the_script),
+        cmocka_unit_test(nmt_cleans_white_space_and_control),
         cmocka_unit_test(what_json_may_not_say),
         cmocka_unit_test(sentencepiece_unigram),
         cmocka_unit_test(sentencepiece_ends_by_its_class),
