@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Added tokens. The sorted list is used as a trie: each byte of the text narrows a range of it.
+// Added tokens.
 //
 // The order of things is the reference's (tokenizers 0.23): matches are found in the whole text
 // first and the flags look at them afterwards, so white space that an rstrip token took along can
@@ -41,11 +41,12 @@ sw_status sw_added_set_init(struct sw_added_set *set, struct sw_added_token *tok
         if (kept > 0 && compare_text(&tokens[kept - 1], &tokens[i]) == 0) {
             continue;
         }
+        SW_TRY(sw_prefix_add(&set->texts, tokens[i].text, tokens[i].len, (int32_t)kept));
         tokens[kept++] = tokens[i];
-        set->starts[(unsigned char)tokens[i].text[0]] = true;
         any_single_word = any_single_word || tokens[i].single_word;
     }
     set->n = kept;
+    sw_prefix_sort(&set->texts);
     if (any_single_word) {
         SW_TRY(sw_regex_open(word_pattern, sizeof(word_pattern) - 1, false, &set->word));
     }
@@ -55,41 +56,17 @@ sw_status sw_added_set_init(struct sw_added_set *set, struct sw_added_token *tok
 void sw_added_set_fini(struct sw_added_set *set)
 {
     sw_free(set->tokens);
+    sw_prefix_fini(&set->texts);
     sw_regex_close(set->word);
     *set = (struct sw_added_set){0};
-}
-
-/* First token of [low, high) whose byte at `depth` is not below `byte`. All of them are longer than
- * depth. */
-static size_t lower_bound(const struct sw_added_set *set, size_t low, size_t high, size_t depth,
-                          int byte)
-{
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if ((unsigned char)set->tokens[middle].text[depth] < byte) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
 }
 
 /* The longest token at text[at], or NULL. */
 static const struct sw_added_token *match_at(const struct sw_added_set *set, const char *text,
                                              size_t len, size_t at)
 {
-    const struct sw_added_token *longest = NULL;
-    size_t low = 0, high = set->n;
-    for (size_t depth = 0; at + depth < len && low < high; ++depth) {
-        const int byte = (unsigned char)text[at + depth];
-        low = lower_bound(set, low, high, depth, byte);
-        high = lower_bound(set, low, high, depth, byte + 1);
-        if (low < high && set->tokens[low].len == depth + 1) {
-            longest = &set->tokens[low++]; /* sorted: the one that ends here comes first */
-        }
-    }
-    return longest;
+    int32_t i;
+    return sw_prefix_longest(&set->texts, text + at, len - at, &i) > 0 ? &set->tokens[i] : NULL;
 }
 
 static size_t previous_char(const char *text, size_t at)
@@ -100,9 +77,10 @@ static size_t previous_char(const char *text, size_t at)
     return at;
 }
 
-static size_t space_before(const char *text, size_t at)
+/* Where the white space before `at` begins, at `from` or behind it. */
+static size_t space_before(const char *text, size_t from, size_t at)
 {
-    while (at > 0) {
+    while (at > from) {
         const size_t before = previous_char(text, at);
         size_t pos = before;
         if (!sw_char_is_space(sw_utf8_next(text, at, &pos))) {
@@ -113,13 +91,17 @@ static size_t space_before(const char *text, size_t at)
     return at;
 }
 
-static size_t space_after(const char *text, size_t len, size_t at)
+/* Matches within white space that another took along take the rest of it: it is walked once. */
+static size_t space_after(struct sw_added_scan *scan, size_t at)
 {
     size_t pos = at;
-    while (pos < len && sw_char_is_space(sw_utf8_next(text, len, &pos))) {
-        at = pos;
+    if (at >= scan->spaces_end) {
+        scan->spaces_end = at;
+        while (pos < scan->len && sw_char_is_space(sw_utf8_next(scan->text, scan->len, &pos))) {
+            scan->spaces_end = pos;
+        }
     }
-    return at;
+    return scan->spaces_end;
 }
 
 static sw_status is_word(const struct sw_added_set *set, const char *text, size_t first, size_t end,
@@ -159,11 +141,8 @@ static sw_status next_match(struct sw_added_scan *scan, const struct sw_added_to
 {
     *out_token = NULL;
     for (size_t at = scan->search; at < scan->len && scan->set->n > 0; ++at) {
-        const struct sw_added_token *token = NULL;
+        const struct sw_added_token *token = match_at(scan->set, scan->text, scan->len, at);
         bool alone = true;
-        if (scan->set->starts[(unsigned char)scan->text[at]]) {
-            token = match_at(scan->set, scan->text, scan->len, at);
-        }
         if (!token) {
             continue;
         }
@@ -209,11 +188,11 @@ sw_status sw_added_scan_next(struct sw_added_scan *scan, struct sw_added_piece *
     scan->pending = token;
     scan->pending_end = first + token->len;
     if (token->lstrip) {
-        const size_t stripped = space_before(scan->text, first);
-        first = stripped > scan->covered ? stripped : scan->covered;
+        first =
+            first > scan->covered ? space_before(scan->text, scan->covered, first) : scan->covered;
     }
     if (token->rstrip) {
-        scan->pending_end = space_after(scan->text, scan->len, scan->pending_end);
+        scan->pending_end = space_after(scan, scan->pending_end);
     }
     if (scan->covered < first) {
         *out = (struct sw_added_piece){scan->covered, first - scan->covered, NULL};

@@ -4,6 +4,7 @@
 // and rstrip take the white space beside the token along.
 #pragma once
 
+#include "data/prefix.h"
 #include "data/regex.h"
 
 struct sw_added_token {
@@ -17,11 +18,12 @@ struct sw_added_token {
 struct sw_added_set {
     struct sw_added_token *tokens; /* [n] sorted by text, no two equal */
     size_t n;
-    bool starts[256];      /* some token starts with this byte */
-    struct sw_regex *word; /* one word character; NULL unless a token is single_word */
+    struct sw_prefix_set texts; /* of tokens; ids are places in the list */
+    struct sw_regex *word;      /* one word character; NULL unless a token is single_word */
 };
 
-/* Takes tokens [n] (of sw_alloc) also on failure. Of tokens with equal text the lowest id stays. */
+/* Takes tokens [n] (of sw_alloc) also on failure. Of tokens with equal text the lowest id stays.
+ * SW_E_FORMAT: a token is longer than SW_PREFIX_MOST_BYTES. */
 sw_status sw_added_set_init(struct sw_added_set *set, struct sw_added_token *tokens, size_t n);
 void sw_added_set_fini(struct sw_added_set *set);
 
@@ -34,6 +36,7 @@ struct sw_added_scan {
     size_t covered;                       /* up to here pieces have been given out */
     const struct sw_added_token *pending; /* found, its plain text in front was given out first */
     size_t pending_end;
+    size_t spaces_end; /* of the white space that an rstrip token took along last */
 };
 
 struct sw_added_piece {

@@ -53,9 +53,12 @@ static size_t offset_of(uint32_t unit)
 struct sw_charsmap_match sw_charsmap_find(const struct sw_charsmap *map, const char *text,
                                           size_t len, bool longest)
 {
+    enum {
+        LONGEST_KEY = 256
+    }; /* those of real maps have some 20 bytes; a trie may go in circles */
     struct sw_charsmap_match found = {0, ""};
     size_t at = map->n_units > 0 ? offset_of(map->units[0]) : 0;
-    for (size_t i = 0; i < len; ++i) {
+    for (size_t i = 0; i < len && i < LONGEST_KEY; ++i) {
         const unsigned char c = (unsigned char)text[i];
         at ^= c;
         if (at >= map->n_units || (map->units[at] & 0x800000FF) != c) {

@@ -299,14 +299,19 @@ static int compare_places(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* How many edges are at `place` or before it. */
-static int32_t edges_to(const struct sw_edges *edges, size_t place)
+/* The first token that has passed so many edges. */
+static int64_t first_behind(const struct sw_ids *passed, int32_t n_edges)
 {
-    int32_t n = 0;
-    for (size_t e = 0; e < edges->n; ++e) {
-        n += edges->at[e] <= place;
+    int64_t low = 0, high = passed->len;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (passed->ptr[middle] < n_edges) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
     }
-    return n;
+    return low;
 }
 
 /* passed: of each token how many edges are not behind it. */
@@ -315,15 +320,13 @@ static sw_status mark_span(const struct sw_chat *chat, const struct spans *spans
                            struct sw_chat_row *out)
 {
     const struct span *span = &spans->items[i_span];
-    const int32_t first = edges_to(edges, span->first), end = edges_to(edges, span->end);
-    const int32_t content = edges_to(edges, span->content), sure = edges_to(edges, span->sure);
-    for (int64_t t = 0; t < out->ids.len; ++t) {
-        if (passed->ptr[t] >= first && passed->ptr[t] < end) {
-            out->wanted[t] = true;
-            if (spans->by_prefix && passed->ptr[t] >= content &&
-                chat->tokenizer->ops->is_special(chat->tokenizer, out->ids.ptr[t])) {
-                return SW_OK;
-            }
+    const int32_t content = sw_edges_to(edges, span->content);
+    const int64_t end = first_behind(passed, sw_edges_to(edges, span->end));
+    for (int64_t t = first_behind(passed, sw_edges_to(edges, span->first)); t < end; ++t) {
+        out->wanted[t] = true;
+        if (spans->by_prefix && passed->ptr[t] >= content &&
+            chat->tokenizer->ops->is_special(chat->tokenizer, out->ids.ptr[t])) {
+            return SW_OK;
         }
     }
     if (!spans->by_prefix || span->sure == span->end) {
@@ -332,10 +335,8 @@ static sw_status mark_span(const struct sw_chat *chat, const struct spans *spans
     if (span->sure == 0) {
         return fail_prefix(span->message, "no special token ends it");
     }
-    for (int64_t t = 0; t < out->ids.len; ++t) {
-        if (passed->ptr[t] >= sure && passed->ptr[t] < end) {
-            out->wanted[t] = false;
-        }
+    for (int64_t t = first_behind(passed, sw_edges_to(edges, span->sure)); t < end; ++t) {
+        out->wanted[t] = false;
     }
     return SW_OK;
 }

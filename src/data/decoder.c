@@ -81,10 +81,12 @@ static bool ends_with(struct part part, const char *text)
 
 /* ---- steps: one token to the end of `out`, but for two that look at several ---- */
 
-static void replace_all(struct part in, const char *what, const char *by, struct sw_str *out)
+/* Ends early when `out` has more than `most` bytes. */
+static void replace_all(struct part in, const char *what, const char *by, size_t most,
+                        struct sw_str *out)
 {
     const size_t n = strlen(what);
-    while (in.len > 0) {
+    while (in.len > 0 && out->len <= most) {
         const char *at = memmem(in.text, in.len, what, n);
         const size_t plain = at ? (size_t)(at - in.text) : in.len;
         sw_str_append(out, in.text, plain);
@@ -106,7 +108,8 @@ static void clean_up(struct sw_str *text)
     };
     for (size_t i = 0; i < SW_LEN(pairs); ++i) {
         struct sw_str next = {0};
-        replace_all((struct part){sw_str_text(text), text->len}, pairs[i][0], pairs[i][1], &next);
+        replace_all((struct part){sw_str_text(text), text->len}, pairs[i][0], pairs[i][1], SIZE_MAX,
+                    &next);
         next.failed |= text->failed;
         sw_str_fini(text);
         *text = next;
@@ -132,13 +135,14 @@ static void put_wordpiece(const struct sw_decode_step *step, struct part in, boo
     sw_str_fini(&text);
 }
 
-static sw_status put_replaced(const struct sw_decode_step *step, struct part in, struct sw_str *out)
+static sw_status put_replaced(const struct sw_decode_step *step, struct part in, size_t most,
+                              struct sw_str *out)
 {
     if (!step->regex) {
-        replace_all(in, step->pattern, step->text, out);
+        replace_all(in, step->pattern, step->text, most, out);
         return SW_OK;
     }
-    for (size_t at = 0; at < in.len;) {
+    for (size_t at = 0; at < in.len && out->len <= most;) {
         size_t first, end;
         SW_TRY(sw_regex_find(step->regex, in.text, in.len, at, &first, &end));
         sw_str_append(out, in.text + at, first - at);
@@ -163,22 +167,22 @@ static void put_stripped(const struct sw_decode_step *step, struct part in, stru
 }
 
 static sw_status put(const struct sw_decode_step *step, struct part in, bool first, bool last,
-                     struct sw_str *out)
+                     size_t most, struct sw_str *out)
 {
     switch (step->kind) {
     case SW_DECODE_WORDPIECE:
         put_wordpiece(step, in, first, out);
         break;
     case SW_DECODE_METASPACE:
-        replace_all(in, step->pattern, first && !step->keep_first ? "" : " ", out);
+        replace_all(in, step->pattern, first && !step->keep_first ? "" : " ", most, out);
         break;
     case SW_DECODE_REPLACE:
-        return put_replaced(step, in, out);
+        return put_replaced(step, in, most, out);
     case SW_DECODE_STRIP:
         put_stripped(step, in, out);
         break;
     case SW_DECODE_SUFFIX:
-        replace_all(in, step->pattern, last ? "" : " ", out);
+        replace_all(in, step->pattern, last ? "" : " ", most, out);
         break;
     case SW_DECODE_FUSE:
     case SW_DECODE_BYTE_FALLBACK:
@@ -248,14 +252,20 @@ done:
     return st;
 }
 
-static sw_status apply(const struct sw_decode_step *step, const struct sw_texts *in,
+static sw_status apply(const struct sw_decode_step *step, const struct sw_texts *in, size_t most,
                        struct sw_texts *out)
 {
     if (step->kind == SW_DECODE_BYTE_FALLBACK) {
         return join_bytes(in, out);
     }
     for (size_t i = 0; i < in->n; ++i) {
-        SW_TRY(put(step, part_of(in, i), i == 0, i + 1 == in->n, &out->bytes));
+        SW_TRY(put(step, part_of(in, i), i == 0, i + 1 == in->n, most, &out->bytes));
+        if (out->bytes.len > most) {
+            return SW_FAIL(SW_E_FORMAT,
+                           "a decoder makes more than %zu bytes of tokens, wanted at most %d times "
+                           "theirs and %d",
+                           most, SW_DECODED_MOST_TIMES, SW_DECODED_MOST_MORE);
+        }
         if (step->kind != SW_DECODE_FUSE || i + 1 == in->n) {
             SW_TRY(sw_texts_end(out));
         }
@@ -265,9 +275,10 @@ static sw_status apply(const struct sw_decode_step *step, const struct sw_texts 
 
 sw_status sw_decoder_apply(const struct sw_decoder *decoder, struct sw_texts *tokens)
 {
+    const size_t most = SW_DECODED_MOST_TIMES * tokens->bytes.len + SW_DECODED_MOST_MORE;
     for (int i = 0; i < decoder->n_steps; ++i) {
         struct sw_texts next = {0};
-        const sw_status st = apply(&decoder->steps[i], tokens, &next);
+        const sw_status st = apply(&decoder->steps[i], tokens, most, &next);
         sw_texts_fini(tokens);
         *tokens = next;
         SW_TRY(st);

@@ -48,5 +48,7 @@ void sw_texts_fini(struct sw_texts *texts);
 sw_status sw_texts_end(struct sw_texts *texts);
 sw_status sw_texts_add(struct sw_texts *texts, const char *text, size_t len);
 
-/* All steps; tokens is replaced. */
+/* All steps; tokens is replaced. SW_E_FORMAT: its text grows beyond SW_DECODED_MOST_TIMES its
+ * length and SW_DECODED_MOST_MORE bytes. */
+enum { SW_DECODED_MOST_TIMES = 64, SW_DECODED_MOST_MORE = 1024 };
 sw_status sw_decoder_apply(const struct sw_decoder *decoder, struct sw_texts *tokens);

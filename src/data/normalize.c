@@ -119,9 +119,9 @@ static sw_status find_match(const struct sw_normal_step *step, const char *text,
 }
 
 static sw_status apply_replace(const struct sw_normal_step *step, const char *text, size_t len,
-                               struct sw_str *out)
+                               size_t most, struct sw_str *out)
 {
-    for (size_t at = 0; at < len;) {
+    for (size_t at = 0; at < len && out->len <= most;) {
         size_t first, end;
         SW_TRY(find_match(step, text, len, at, &first, &end));
         sw_str_append(out, text + at, first - at);
@@ -229,10 +229,10 @@ done:
 /* As the reference does it: a short cluster as a whole, by the shortest of its beginnings that the
  * map knows; else each code point by itself. */
 static void apply_precompiled(const struct sw_normal_step *step, const char *text, size_t len,
-                              struct sw_str *out)
+                              size_t most, struct sw_str *out)
 {
     enum { SHORT_CLUSTER = 6 };
-    for (size_t at = 0; at < len;) {
+    for (size_t at = 0; at < len && out->len <= most;) {
         const size_t end = sw_unicode_cluster(text, len, at);
         struct sw_charsmap_match match = {0, ""};
         if (end - at < SHORT_CLUSTER) {
@@ -242,7 +242,7 @@ static void apply_precompiled(const struct sw_normal_step *step, const char *tex
             sw_str_puts(out, match.text);
             at = end;
         }
-        while (at < end) {
+        while (at < end && out->len <= most) {
             const size_t first = at;
             sw_utf8_step(text, end, &at);
             match = sw_charsmap_find(&step->charsmap, text + first, at - first, false);
@@ -256,7 +256,7 @@ static void apply_precompiled(const struct sw_normal_step *step, const char *tex
 }
 
 static sw_status apply_with_library(const struct sw_normal_step *step, const char *text, size_t len,
-                                    struct sw_str *out)
+                                    size_t most, struct sw_str *out)
 {
     switch (step->form) {
     case SW_NORMAL_LOWER:
@@ -267,7 +267,7 @@ static sw_status apply_with_library(const struct sw_normal_step *step, const cha
     case SW_NORMAL_BERT:
         return apply_bert(step, text, len, out);
     case SW_NORMAL_PRECOMPILED:
-        apply_precompiled(step, text, len, out);
+        apply_precompiled(step, text, len, most, out);
         return SW_OK;
     default:
         if (is_ascii(text, len)) {
@@ -294,27 +294,28 @@ sw_status sw_normalizer_check(const struct sw_normalizer *normalizer)
 }
 
 static sw_status apply_with_library(const struct sw_normal_step *step, const char *text, size_t len,
-                                    struct sw_str *out)
+                                    size_t most, struct sw_str *out)
 {
-    (void)text, (void)len, (void)out, (void)is_ascii;
+    (void)text, (void)len, (void)most, (void)out, (void)is_ascii;
     return SW_FAIL(SW_E_UNSUP, "this build has no utf8proc for the normalizer %s",
                    form_names[step->form]);
 }
 
 #endif
 
+/* Beyond `most` bytes a step may end early. */
 static sw_status apply_step(const struct sw_normal_step *step, const char *text, size_t len,
-                            struct sw_str *out)
+                            size_t most, struct sw_str *out)
 {
     sw_str_clear(out);
     if (needs_library(step)) {
-        SW_TRY(apply_with_library(step, text, len, out));
+        SW_TRY(apply_with_library(step, text, len, most, out));
     } else if (step->form == SW_NORMAL_STRIP) {
         apply_strip(step, text, len, out);
     } else if (step->form == SW_NORMAL_NMT) {
         apply_nmt(text, len, out);
     } else if (step->form == SW_NORMAL_REPLACE) {
-        SW_TRY(apply_replace(step, text, len, out));
+        SW_TRY(apply_replace(step, text, len, most, out));
     } else {
         sw_str_append(out, step->text, len > 0 ? step->text_len : 0);
         sw_str_append(out, text, len);
@@ -327,6 +328,7 @@ sw_status sw_normalizer_apply(const struct sw_normalizer *normalizer, const char
 {
     sw_status st = SW_OK;
     struct sw_str before = {0};
+    const size_t n_given = len, most = sw_normal_most(len);
     if (normalizer->n_steps == 0) {
         sw_str_clear(out);
         sw_str_append(out, text, len);
@@ -339,7 +341,15 @@ sw_status sw_normalizer_apply(const struct sw_normalizer *normalizer, const char
             text = sw_str_text(&before);
             len = before.len;
         }
-        SW_TRY_OR(done, apply_step(&normalizer->steps[i], text, len, out));
+        SW_TRY_OR(done, apply_step(&normalizer->steps[i], text, len, most, out));
+        if (out->len > most) {
+            st = SW_FAIL(SW_E_FORMAT,
+                         "the normalizer %s makes more than %zu bytes of a text of %zu, wanted at "
+                         "most %d times as many and %d",
+                         form_names[normalizer->steps[i].form], most, n_given, SW_NORMAL_MOST_TIMES,
+                         SW_NORMAL_MOST_MORE);
+            goto done;
+        }
     }
     if (out->failed) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for normalised text");

@@ -34,6 +34,14 @@ struct sw_normal_step {
 
 enum { SW_NORMALIZER_MAX = 16 };
 
+/* A text grows up to so many times its length, and so many bytes more: normal forms of Unicode make
+ * at most 11 of one. */
+enum { SW_NORMAL_MOST_TIMES = 64, SW_NORMAL_MOST_MORE = 1024 };
+static inline size_t sw_normal_most(size_t len)
+{
+    return SW_NORMAL_MOST_TIMES * len + SW_NORMAL_MOST_MORE;
+}
+
 /* All zero: text stays as it is. */
 struct sw_normalizer {
     struct sw_normal_step steps[SW_NORMALIZER_MAX];
@@ -48,6 +56,6 @@ sw_status sw_normalizer_add(struct sw_normalizer *normalizer, enum sw_normal_for
                             struct sw_normal_step **out);
 /* SW_E_UNSUP where the build lacks utf8proc; for the moment a tokenizer is opened. */
 sw_status sw_normalizer_check(const struct sw_normalizer *normalizer);
-/* out is replaced. text is well-formed UTF-8. */
+/* out is replaced. text is well-formed UTF-8. SW_E_FORMAT: it grows beyond sw_normal_most. */
 sw_status sw_normalizer_apply(const struct sw_normalizer *normalizer, const char *text, size_t len,
                               struct sw_str *out);

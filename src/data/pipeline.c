@@ -5,6 +5,7 @@
 
 #include "data/utf8.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static struct sw_pipeline *self_of(const struct sw_tokenizer *tokenizer)
@@ -28,8 +29,6 @@ static void close(struct sw_tokenizer *tokenizer)
     sw_arena_fini(&self->texts);
     sw_str_fini(&self->scratch);
     sw_free(self->entries);
-    sw_free(self->special);
-    sw_free(self->decoded);
     sw_tokenizer_fini(&self->super);
     sw_free(self);
 }
@@ -225,14 +224,28 @@ static sw_status encode_plain(struct encoding *to, const char *text, size_t len,
     return sw_pretokenize(&to->self->pretokenizer, text, len, first, encode_word, to);
 }
 
+/* What a step of the file did. */
+static sw_status with_name(const struct sw_pipeline *self, sw_status st)
+{
+    return st < 0 && self->name ? sw_fail_prefix(st, "%s", self->name) : st;
+}
+
+/* The text becomes its normalised form, in `scratch`. */
+static sw_status normalise(struct sw_pipeline *self, const char **text, size_t *len)
+{
+    if (self->normalizer.n_steps > 0) {
+        SW_TRY(
+            with_name(self, sw_normalizer_apply(&self->normalizer, *text, *len, &self->scratch)));
+        *text = sw_str_text(&self->scratch);
+        *len = self->scratch.len;
+    }
+    return SW_OK;
+}
+
 static sw_status encode_raw(struct encoding *to, const char *text, size_t len, bool first)
 {
     struct sw_pipeline *self = to->self;
-    if (self->normalizer.n_steps > 0) {
-        SW_TRY(sw_normalizer_apply(&self->normalizer, text, len, &self->scratch));
-        text = sw_str_text(&self->scratch);
-        len = self->scratch.len;
-    }
+    SW_TRY(normalise(self, &text, &len));
     return cut_tokens(to, &self->normalized, text, len, first, encode_plain);
 }
 
@@ -285,20 +298,28 @@ static sw_status find_place(struct marking *m, const char *text, size_t len, boo
     return SW_OK;
 }
 
-/* Of edges that rise, those that are not behind a place. */
-static int32_t n_passed(const struct sw_edges *edges, size_t at)
+/* Each edge costs the text before it once more. */
+static sw_status check_work(const struct marking *m, size_t before, size_t at, size_t len)
 {
-    size_t n = 0;
-    while (n < edges->n && edges->at[n] <= at) {
-        n++;
+    const size_t most = (size_t)1 << 28;
+    size_t work = 0;
+    for (size_t e = before; e < m->edges->n && m->edges->at[e] < at + len; ++e) {
+        work += m->edges->at[e] - at;
     }
-    return (int32_t)n;
+    return work <= most
+               ? SW_OK
+               : SW_FAIL(SW_E_UNSUP,
+                         "a text of %zu bytes without a special token has too many messages: to "
+                         "find them takes the work of %zu bytes, at most %zu are built",
+                         len, work, most);
 }
 
 /* The plain text between two added tokens that begins at `at` of the whole text. */
 static sw_status mark_plain(struct marking *m, const char *text, size_t len, size_t at, bool first)
 {
-    const int32_t before = n_passed(m->edges, at);
+    const int32_t before = sw_edges_to(m->edges, at);
+    int32_t n = 0;
+    SW_TRY(check_work(m, (size_t)before, at, len));
     sw_str_clear(&m->surface);
     sw_ids_clear(&m->starts);
     sw_ids_clear(&m->places);
@@ -309,7 +330,6 @@ static sw_status mark_plain(struct marking *m, const char *text, size_t len, siz
         SW_TRY(sw_ids_push(&m->places, place));
     }
     for (int64_t i = 0; i < m->starts.len; ++i) {
-        int32_t n = 0;
         while (n < m->places.len && m->places.ptr[n] <= m->starts.ptr[i]) {
             n++;
         }
@@ -333,7 +353,7 @@ static sw_status mark_pieces(struct marking *m, const char *text, size_t len)
         }
         if (piece.token) {
             SW_TRY(sw_ids_push(m->whole.ids, piece.token->id));
-            SW_TRY(sw_ids_push(m->passed, n_passed(m->edges, piece.first)));
+            SW_TRY(sw_ids_push(m->passed, sw_edges_to(m->edges, piece.first)));
         } else {
             SW_TRY(mark_plain(m, text + piece.first, piece.len, piece.first, piece.first == 0));
         }
@@ -360,6 +380,12 @@ static sw_status encode_edges(struct sw_tokenizer *tokenizer, const char *text, 
     return st;
 }
 
+static int compare_entries(const void *a, const void *b)
+{
+    const struct sw_added_entry *x = a, *y = b;
+    return (x->token.id > y->token.id) - (x->token.id < y->token.id);
+}
+
 /* ---- which characters tokens stand for ---- */
 
 /* The normal form of a text, made character by character, beside what the words spell: of white
@@ -375,11 +401,7 @@ struct aligning {
 static sw_status add_normal(struct aligning *a, const char *text, size_t len, int32_t i_char)
 {
     struct sw_pipeline *self = a->self;
-    if (self->normalizer.n_steps > 0) {
-        SW_TRY(sw_normalizer_apply(&self->normalizer, text, len, &self->scratch));
-        text = sw_str_text(&self->scratch);
-        len = self->scratch.len;
-    }
+    SW_TRY(normalise(self, &text, &len));
     sw_str_append(&a->normal, text, len);
     for (size_t i = 0; i < len; ++i) {
         SW_TRY(sw_ids_push(&a->from, i_char));
@@ -470,9 +492,19 @@ static sw_status encode_offsets(struct sw_tokenizer *tokenizer, const char *text
     return st;
 }
 
+/* Of an added token, once all are there; NULL: the id is none's. */
+static const struct sw_added_entry *entry_of(const struct sw_pipeline *self, int32_t id)
+{
+    const struct sw_added_entry key = {.token.id = id};
+    return self->n_entries > 0 && sw_vocab_token(&self->added, id)
+               ? bsearch(&key, self->entries, self->n_entries, sizeof(key), compare_entries)
+               : NULL;
+}
+
 static bool is_special(const struct sw_tokenizer *tokenizer, int32_t id)
 {
-    return id >= 0 && id < tokenizer->vocab_size && self_of(tokenizer)->special[id];
+    const struct sw_added_entry *entry = entry_of(self_of(tokenizer), id);
+    return entry && entry->token.special;
 }
 
 /* ---- decoding ---- */
@@ -486,17 +518,18 @@ static const struct sw_vocab_token *token_of(const struct sw_pipeline *self, int
 /* What a token decodes to: an added one that is searched in normalised text, to that form. */
 static const struct sw_vocab_token *text_of(const struct sw_pipeline *self, int32_t id)
 {
-    const bool other = id < self->added.n_ids && self->decoded[id].text;
-    return other ? &self->decoded[id] : token_of(self, id);
+    const struct sw_added_entry *entry = entry_of(self, id);
+    return entry && entry->form.text ? &entry->form : token_of(self, id);
 }
 
 /* By the text: a special token in another form is a text as others are. */
 static bool is_skipped(const struct sw_pipeline *self, int32_t id)
 {
-    if (id < self->added.n_ids && self->decoded[id].text) {
-        id = sw_vocab_find(&self->added, self->decoded[id].text, self->decoded[id].len);
+    const struct sw_added_entry *entry = entry_of(self, id);
+    if (entry && entry->form.text) {
+        entry = entry_of(self, sw_vocab_find(&self->added, entry->form.text, entry->form.len));
     }
-    return id >= 0 && self->special[id];
+    return entry && entry->token.special;
 }
 
 static void append_bytes(const struct sw_pipeline *self, const struct sw_texts *tokens,
@@ -536,7 +569,7 @@ static sw_status decode(const struct sw_tokenizer *tokenizer, const int32_t *ids
     const struct sw_pipeline *self = self_of(tokenizer);
     struct sw_texts texts = {0};
     SW_TRY_OR(done, list_tokens(self, ids, n_ids, skip_special, &texts));
-    SW_TRY_OR(done, sw_decoder_apply(&self->decoder, &texts));
+    SW_TRY_OR(done, with_name(self, sw_decoder_apply(&self->decoder, &texts)));
     if (self->kind == SW_MODEL_BYTE_BPE) {
         append_bytes(self, &texts, out);
     } else {
@@ -617,14 +650,17 @@ sw_status sw_pipeline_add_token(struct sw_pipeline *tokenizer, const char *text,
             (long long)id, owner ? "that id is" : "it has another id:", owner ? owner->text : text);
     }
     SW_TRY(sw_vocab_add(&tokenizer->added, text, len, id));
-    struct sw_added_entry *entries =
-        sw_realloc("tokenizer", tokenizer->entries, (tokenizer->n_entries + 1) * sizeof(*entries));
-    SW_TRY_ALLOC(entries, "the added tokens");
-    tokenizer->entries = entries;
+    const size_t n = tokenizer->n_entries;
+    if ((n & (n - 1)) == 0) { /* full: it grows at 0, 1, 2, 4, .. */
+        struct sw_added_entry *entries =
+            sw_realloc("tokenizer", tokenizer->entries, (n > 0 ? 2 * n : 1) * sizeof(*entries));
+        SW_TRY_ALLOC(entries, "the added tokens");
+        tokenizer->entries = entries;
+    }
     flags.text = sw_vocab_token(&tokenizer->added, id)->text;
     flags.len = len;
     flags.id = (int32_t)id;
-    entries[tokenizer->n_entries++] = (struct sw_added_entry){flags, normalized};
+    tokenizer->entries[tokenizer->n_entries++] = (struct sw_added_entry){flags, normalized, {0}};
     return SW_OK;
 }
 
@@ -638,11 +674,11 @@ static sw_status normalize_entry(struct sw_pipeline *self, struct sw_added_token
     return SW_OK;
 }
 
-static void keep_form(struct sw_pipeline *self, const struct sw_added_token *token)
+static void keep_form(struct sw_added_entry *entry, const struct sw_added_token *token)
 {
-    const struct sw_vocab_token *as_given = sw_vocab_token(&self->added, token->id);
-    if (token->len != as_given->len || memcmp(token->text, as_given->text, token->len) != 0) {
-        self->decoded[token->id] = (struct sw_vocab_token){token->text, token->len};
+    const struct sw_added_token *given = &entry->token;
+    if (token->len != given->len || memcmp(token->text, given->text, token->len) != 0) {
+        entry->form = (struct sw_vocab_token){token->text, token->len};
     }
 }
 
@@ -658,7 +694,7 @@ static sw_status build_set(struct sw_pipeline *self, bool normalized, struct sw_
             tokens[n] = self->entries[i].token;
             if (normalized) {
                 SW_TRY(normalize_entry(self, &tokens[n]));
-                keep_form(self, &tokens[n]);
+                keep_form(&self->entries[i], &tokens[n]);
             }
             n += tokens[n].len > 0;
         }
@@ -685,17 +721,12 @@ sw_status sw_pipeline_finish(struct sw_pipeline *tokenizer)
         return SW_FAIL(SW_E_FORMAT, "the vocabulary is empty");
     }
     SW_TRY(sw_normalizer_check(&tokenizer->normalizer));
-    tokenizer->decoded =
-        sw_alloc_zero("tokenizer", (size_t)tokenizer->added.n_ids + 1, sizeof(*tokenizer->decoded));
-    SW_TRY_ALLOC(tokenizer->decoded, "the added tokens");
+    if (tokenizer->n_entries > 0) {
+        qsort(tokenizer->entries, tokenizer->n_entries, sizeof(*tokenizer->entries),
+              compare_entries);
+    }
     SW_TRY(build_set(tokenizer, false, &tokenizer->raw));
     SW_TRY(build_set(tokenizer, true, &tokenizer->normalized));
     SW_TRY(check_template(tokenizer, &tokenizer->super.single));
-    SW_TRY(check_template(tokenizer, &tokenizer->super.pair));
-    tokenizer->special = sw_alloc_zero("tokenizer", (size_t)tokenizer->super.vocab_size, 1);
-    SW_TRY_ALLOC(tokenizer->special, "the special tokens");
-    for (size_t i = 0; i < tokenizer->n_entries; ++i) {
-        tokenizer->special[tokenizer->entries[i].token.id] = tokenizer->entries[i].token.special;
-    }
-    return SW_OK;
+    return check_template(tokenizer, &tokenizer->super.pair);
 }

@@ -18,6 +18,7 @@
 struct sw_added_entry {
     struct sw_added_token token; /* text lives in the vocabulary of added tokens */
     bool normalized;             /* searched in the normalised text, in its own normalised form */
+    struct sw_vocab_token form;  /* that one, if it is another; text NULL: it is not */
 };
 
 enum sw_model_kind {
@@ -42,13 +43,12 @@ struct sw_pipeline {
     struct sw_normalizer normalizer;
     struct sw_pretokenizer pretokenizer;
     struct sw_decoder decoder; /* no step: tokens with spaces between; bytes of a byte-level BPE */
-    struct sw_added_entry *entries; /* [n_entries] */
+    struct sw_added_entry *entries; /* [n_entries] by id once the tokenizer is finished */
     size_t n_entries;
     struct sw_added_set raw, normalized; /* entries, searched before and after the normalizer */
-    struct sw_arena texts;               /* normalised forms of entries */
-    struct sw_vocab_token *decoded; /* [added.n_ids] of entries in another form; text NULL: none */
-    bool *special;                  /* [vocab_size] left out when special tokens are skipped */
-    struct sw_str scratch;          /* normalised text */
+    struct sw_arena texts;               /* normalised forms of entries, `name` */
+    const char *name;                    /* of its file, for messages; NULL: none is needed */
+    struct sw_str scratch;               /* normalised text */
 };
 
 sw_status sw_pipeline_open(struct sw_pipeline **out);

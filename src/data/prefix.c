@@ -7,6 +7,10 @@
 
 sw_status sw_prefix_add(struct sw_prefix_set *set, const char *text, size_t len, int32_t id)
 {
+    if (len > SW_PREFIX_MOST_BYTES) {
+        return SW_FAIL(SW_E_FORMAT, "token '%.40s..' has %zu bytes, wanted at most %d", text, len,
+                       SW_PREFIX_MOST_BYTES);
+    }
     if (set->n == set->cap) {
         const size_t cap = set->cap ? 2 * set->cap : 256;
         struct sw_prefix_item *items = sw_realloc("prefixes", set->items, cap * sizeof(*items));
@@ -51,16 +55,20 @@ struct sw_prefix_walk sw_prefix_start(const struct sw_prefix_set *set)
     return (struct sw_prefix_walk){set, 0, set->n, 0};
 }
 
-/* The first of the walk's items whose next byte is at least `byte`; one that ends before has
- * none. */
+/* One that ends here has no next byte. */
+static int next_byte(const struct sw_prefix_walk *walk, size_t i)
+{
+    const struct sw_prefix_item *item = &walk->set->items[i];
+    return item->len > walk->depth ? (unsigned char)item->text[walk->depth] : -1;
+}
+
+/* The first of the walk's items whose next byte is at least `byte`. */
 static size_t lower_bound(const struct sw_prefix_walk *walk, int byte)
 {
     size_t begin = walk->begin, end = walk->end;
     while (begin < end) {
         const size_t middle = begin + (end - begin) / 2;
-        const struct sw_prefix_item *item = &walk->set->items[middle];
-        const int next = item->len > walk->depth ? (unsigned char)item->text[walk->depth] : -1;
-        if (next < byte) {
+        if (next_byte(walk, middle) < byte) {
             begin = middle + 1;
         } else {
             end = middle;
@@ -75,8 +83,13 @@ bool sw_prefix_step(struct sw_prefix_walk *walk, unsigned char byte)
         walk->begin = walk->set->first[byte];
         walk->end = walk->set->first[byte + 1];
     } else {
-        walk->begin = lower_bound(walk, byte);
-        walk->end = lower_bound(walk, byte + 1);
+        walk->begin += walk->begin < walk->end && next_byte(walk, walk->begin) < 0;
+        const bool all_go_on = walk->begin < walk->end && next_byte(walk, walk->begin) == byte &&
+                               next_byte(walk, walk->end - 1) == byte;
+        if (!all_go_on) {
+            walk->begin = lower_bound(walk, byte);
+            walk->end = lower_bound(walk, byte + 1);
+        }
     }
     walk->depth++;
     return walk->begin < walk->end;

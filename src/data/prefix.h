@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A set of byte strings, walked byte by byte: which of them begin a text.
+// A set of byte strings, walked byte by byte: which of them begin a text. A walk is never longer
+// than SW_PREFIX_MOST_BYTES, whatever a file of tokens holds.
 #pragma once
 
 #include "base/base.h"
+
+/* Tokens of real vocabularies have up to some hundred bytes: runs of spaces. */
+enum { SW_PREFIX_MOST_BYTES = 1024 };
 
 struct sw_prefix_item {
     const char *text; /* borrowed */
@@ -17,6 +21,7 @@ struct sw_prefix_set {
     size_t first[257]; /* by first byte: where its items begin */
 };
 
+/* SW_E_FORMAT: it is longer than SW_PREFIX_MOST_BYTES. */
 sw_status sw_prefix_add(struct sw_prefix_set *set, const char *text, size_t len, int32_t id);
 /* Once all are added. */
 void sw_prefix_sort(struct sw_prefix_set *set);

@@ -8,6 +8,7 @@
 
 #include "json/json.h"
 #include "data/charsmap.h"
+#include "data/normalize.h"
 #include "data/piece_bpe.h"
 #include "data/protobuf.h"
 #include "data/unigram.h"
@@ -35,6 +36,7 @@ struct spm {
     struct sw_charsmap charsmap;
     struct sw_str unknown_text; /* what an unknown piece is decoded to */
     struct sw_str text;         /* scratch: what pieces are looked for in */
+    struct sw_str name;         /* of the file, for messages */
 };
 
 static struct spm *self_of(const struct sw_tokenizer *tokenizer)
@@ -52,6 +54,7 @@ static void close_model(struct sw_tokenizer *tokenizer)
     sw_charsmap_fini(&self->charsmap);
     sw_str_fini(&self->unknown_text);
     sw_str_fini(&self->text);
+    sw_str_fini(&self->name);
     sw_tokenizer_fini(&self->super);
     sw_free(self);
 }
@@ -113,6 +116,7 @@ static void drop_spaces_at_end(const struct spm *self, struct sw_str *text)
 static sw_status normalize(struct spm *self, const char *text, size_t len)
 {
     struct sw_str *out = &self->text;
+    const size_t n_given = len, most = sw_normal_most(len);
     bool after_space = self->remove_spaces;
     sw_str_clear(out);
     while (len > 0 && self->remove_spaces) {
@@ -138,6 +142,13 @@ static sw_status normalize(struct spm *self, const char *text, size_t len)
             part.len--;
         }
         put_part(self, part.text, part.len, out);
+        if (out->len > most) {
+            return SW_FAIL(SW_E_FORMAT,
+                           "%s: the charsmap makes more than %zu bytes of a text of %zu, wanted at "
+                           "most %d times as many and %d",
+                           sw_str_text(&self->name), most, n_given, SW_NORMAL_MOST_TIMES,
+                           SW_NORMAL_MOST_MORE);
+        }
         if (part.len > 0) {
             after_space = self->remove_spaces && part.text[part.len - 1] == ' ';
         }
@@ -348,10 +359,11 @@ static sw_status add_piece(struct spm *self, const char *text, size_t len, float
     if (kind == SW_PIECE_USER_DEFINED) {
         SW_TRY(sw_prefix_add(&self->user, piece->text, len, (int32_t)id));
     }
+    if (kind != SW_PIECE_NORMAL && kind != SW_PIECE_USER_DEFINED && kind != SW_PIECE_UNUSED) {
+        return SW_OK;
+    }
     self->bpe.longest = len > self->bpe.longest ? len : self->bpe.longest;
-    return kind == SW_PIECE_NORMAL || kind == SW_PIECE_USER_DEFINED || kind == SW_PIECE_UNUSED
-               ? sw_prefix_add(&unigram->pieces, piece->text, len, (int32_t)id)
-               : SW_OK;
+    return sw_prefix_add(&unigram->pieces, piece->text, len, (int32_t)id);
 }
 
 static sw_status read_piece(struct spm *self, const struct sw_proto_field *message)
@@ -412,6 +424,10 @@ static sw_status take_training(struct spm *self, const struct sw_proto_field *fi
         return SW_OK;
     case SURFACE:
         SW_TRY(want(field, SW_PROTO_BYTES, "unk_surface"));
+        if (field->len > SW_PREFIX_MOST_BYTES) {
+            return SW_FAIL(SW_E_FORMAT, "unk_surface has %zu bytes, wanted at most %d", field->len,
+                           SW_PREFIX_MOST_BYTES);
+        }
         sw_str_clear(&self->unknown_text);
         sw_str_append(&self->unknown_text, (const char *)field->bytes, field->len);
         return SW_OK;
@@ -522,8 +538,9 @@ static sw_status finish(struct spm *self)
     self->bpe.user = &self->user;
     self->super.vocab_size = self->unigram.n_scores;
     forget_missing_roles(self);
-    return self->unknown_text.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a tokenizer")
-                                     : SW_OK;
+    return self->unknown_text.failed || self->name.failed
+               ? SW_FAIL(SW_E_NOMEM, "out of host memory for a tokenizer")
+               : SW_OK;
 }
 
 static struct spm *open_empty(void)
@@ -553,6 +570,7 @@ sw_status sw_sentencepiece_parse(const char *name, const char *bytes, size_t len
 {
     struct spm *self = open_empty();
     SW_TRY_ALLOC(self, "a tokenizer");
+    sw_str_puts(&self->name, name);
     const struct sw_proto_field whole = {.bytes = (const unsigned char *)bytes, .len = len};
     sw_status st = each_field(self, &whole, take_part);
     st = st >= 0 ? finish(self) : st;

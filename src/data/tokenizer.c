@@ -8,12 +8,30 @@
 sw_status sw_template_add(struct sw_template *template, enum sw_template_part part, int32_t id,
                           int32_t type_id)
 {
+    if (template->n_items == SW_TEMPLATE_MOST) {
+        return SW_FAIL(SW_E_FORMAT, "a template of special tokens has more than %d items",
+                       SW_TEMPLATE_MOST);
+    }
     struct sw_template_item *items =
         sw_realloc("template", template->items, (size_t)(template->n_items + 1) * sizeof(*items));
     SW_TRY_ALLOC(items, "a template");
     items[template->n_items++] = (struct sw_template_item){part, id, type_id};
     template->items = items;
     return SW_OK;
+}
+
+int32_t sw_edges_to(const struct sw_edges *edges, size_t place)
+{
+    size_t low = 0, high = edges->n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (edges->at[middle] <= place) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return (int32_t)low;
 }
 
 void sw_template_fini(struct sw_template *template)

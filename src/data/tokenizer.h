@@ -11,6 +11,8 @@ struct sw_edges {
     const size_t *at; /* [n] rising */
     size_t n;
 };
+/* How many edges are at `place` or before it. */
+int32_t sw_edges_to(const struct sw_edges *edges, size_t place);
 
 struct sw_tokenizer_ops {
     const char *kind; /* for people */
@@ -19,7 +21,8 @@ struct sw_tokenizer_ops {
     sw_status (*encode)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
                         struct sw_ids *ids);
     /* The same, and for each id how many of the edges, places of the text in rising order, are not
-     * behind its first character. NULL: it cannot tell, or knows no special tokens. */
+     * behind its first character; these numbers rise, too. NULL: it cannot tell, or knows no
+     * special tokens. */
     sw_status (*encode_edges)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
                               const struct sw_edges *edges, struct sw_ids *ids,
                               struct sw_ids *passed);
@@ -48,6 +51,8 @@ struct sw_template {
     struct sw_template_item *items; /* owned */
     int n_items;
 };
+/* SW_E_FORMAT: there are SW_TEMPLATE_MOST items already. */
+enum { SW_TEMPLATE_MOST = 1024 };
 sw_status sw_template_add(struct sw_template *template, enum sw_template_part part, int32_t id,
                           int32_t type_id);
 void sw_template_fini(struct sw_template *template);

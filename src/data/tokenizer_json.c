@@ -113,7 +113,6 @@ static sw_status read_wordpiece(struct sw_components *in, const struct sw_json *
     const char *prefix;
     SW_TRY(read_vocab(in, model));
     sw_pipeline_set_kind(in->self, SW_MODEL_WORDPIECE);
-    self->vocab = &in->self->vocab;
     SW_TRY(sw_json_get_str(in->doc, model, "continuing_subword_prefix", "##", &prefix));
     sw_str_puts(&self->prefix, prefix);
     SW_TRY(sw_json_get_i64(in->doc, model, "max_input_chars_per_word", 100, &self->max_chars));
@@ -121,7 +120,8 @@ static sw_status read_wordpiece(struct sw_components *in, const struct sw_json *
     if (self->unknown < 0) {
         return SW_FAIL(SW_E_FORMAT, "model WordPiece: unk_token is missing");
     }
-    return self->prefix.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a tokenizer") : SW_OK;
+    SW_TRY(self->prefix.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a tokenizer") : SW_OK);
+    return sw_wordpiece_init(self, &in->self->vocab);
 }
 
 /* A word that is no token becomes unk_token, which need not be one itself. */
@@ -425,6 +425,11 @@ sw_status sw_tokenizer_parse_json(const char *name, const char *text, size_t len
     struct sw_components in = {.options = options};
     SW_TRY(sw_pipeline_open(&in.self));
     SW_TRY_OR(fail, read_text(name, text, len, &in));
+    in.self->name = sw_arena_strdup(&in.self->texts, name);
+    if (!in.self->name) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for a tokenizer");
+        goto fail;
+    }
     SW_TRY_OR(fail, sw_tokenizer_keep_file(&in.self->super, "tokenizer.json", text, len));
     *out = in.self;
     return SW_OK;

@@ -5,7 +5,7 @@
 #include "base/base.h"
 
 /* No vocabulary comes near it; a file that asks for more is damaged. */
-enum { SW_VOCAB_MAX_ID = (1 << 24) - 1 };
+enum { SW_VOCAB_MAX_ID = (1 << 24) - 1, SW_VOCAB_PAGE = 1024 };
 
 struct sw_vocab_token {
     const char *text; /* NUL-terminated, may hold NUL; NULL where no token has this id */
@@ -14,8 +14,8 @@ struct sw_vocab_token {
 
 struct sw_vocab {
     struct sw_arena arena;         /* the texts */
-    struct sw_vocab_token *tokens; /* [n_ids], by id */
-    int64_t n_ids, cap;            /* highest id + 1; allocated */
+    struct sw_vocab_token **pages; /* [n_pages] of SW_VOCAB_PAGE ids each; NULL: none is taken */
+    int64_t n_pages, n_ids;        /* n_ids: highest id + 1 */
     int32_t *slots;                /* [n_slots] hash table of ids, -1 empty */
     size_t n_slots, n_used;        /* n_slots is 0 or a power of two */
     struct sw_hash_key key;        /* of the places in slots: ids do not depend on it */

@@ -109,7 +109,6 @@ static sw_status build(struct sw_pipeline *self, const struct settings *settings
     enum { MOST_CHARS = 100 };
     struct sw_wordpiece *model = &self->wordpiece;
     sw_pipeline_set_kind(self, SW_MODEL_WORDPIECE);
-    model->vocab = &self->vocab;
     model->max_chars = MOST_CHARS;
     model->unknown = sw_vocab_find(&self->vocab, "[UNK]", 5);
     if (model->unknown < 0) {
@@ -118,6 +117,7 @@ static sw_status build(struct sw_pipeline *self, const struct settings *settings
     sw_str_puts(&model->prefix, "##");
     SW_TRY(model->prefix.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a tokenizer")
                                 : SW_OK);
+    SW_TRY(sw_wordpiece_init(model, &self->vocab));
     SW_TRY(set_steps(self, settings));
     SW_TRY(set_templates(self));
     SW_TRY(add_special(self));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Candidates end where a character ends, and are tried from the longest on.
+// A word takes as many walks through a set as it has tokens; none is longer than the longest token.
 #include "data/wordpiece.h"
 
 #include "data/utf8.h"
@@ -9,25 +9,38 @@
 void sw_wordpiece_fini(struct sw_wordpiece *model)
 {
     sw_str_fini(&model->prefix);
-    sw_str_fini(&model->rest);
+    sw_prefix_fini(&model->first);
+    sw_prefix_fini(&model->rest);
     *model = (struct sw_wordpiece){0};
 }
 
-/* The longest token at the beginning of `text`; *out_len bytes of it, 0 = there is none. */
-static int32_t longest(const struct sw_vocab *vocab, const char *text, size_t least, size_t len,
-                       size_t *out_len)
+/* A token that no word can hold is never looked for: words are whole characters, and not longer
+ * than max_chars. */
+static sw_status add(const struct sw_wordpiece *model, const char *text, size_t len, int32_t id,
+                     struct sw_prefix_set *set)
 {
-    for (size_t end = len; end > least; --end) {
-        if (end == len || sw_utf8_begins(text[end])) {
-            const int32_t id = sw_vocab_find(vocab, text, end);
-            if (id >= 0) {
-                *out_len = end - least;
-                return id;
-            }
+    const bool is_text = len > 0 && sw_utf8_valid_len(text, len) == len;
+    return is_text && sw_utf8_count(text, len) <= model->max_chars
+               ? sw_prefix_add(set, text, len, id)
+               : SW_OK;
+}
+
+sw_status sw_wordpiece_init(struct sw_wordpiece *model, const struct sw_vocab *vocab)
+{
+    const size_t n = model->prefix.len;
+    for (int64_t id = 0; id < vocab->n_ids; ++id) {
+        const struct sw_vocab_token *token = sw_vocab_token(vocab, id);
+        if (!token) {
+            continue;
+        }
+        SW_TRY(add(model, token->text, token->len, (int32_t)id, &model->first));
+        if (token->len >= n && memcmp(token->text, sw_str_text(&model->prefix), n) == 0) {
+            SW_TRY(add(model, token->text + n, token->len - n, (int32_t)id, &model->rest));
         }
     }
-    *out_len = 0;
-    return -1;
+    sw_prefix_sort(&model->first);
+    sw_prefix_sort(&model->rest);
+    return SW_OK;
 }
 
 sw_status sw_wordpiece_encode(struct sw_wordpiece *model, const char *word, size_t len,
@@ -38,20 +51,10 @@ sw_status sw_wordpiece_encode(struct sw_wordpiece *model, const char *word, size
         return sw_ids_push(out, model->unknown);
     }
     for (size_t at = 0; at < len;) {
-        const char *text = word;
-        size_t n;
-        if (at > 0) {
-            sw_str_clear(&model->rest);
-            sw_str_append(&model->rest, sw_str_text(&model->prefix), model->prefix.len);
-            sw_str_append(&model->rest, word + at, len - at);
-            if (model->rest.failed) {
-                return SW_FAIL(SW_E_NOMEM, "out of host memory for a word of %zu bytes", len);
-            }
-            text = sw_str_text(&model->rest);
-        }
-        const size_t prefix = at > 0 ? model->prefix.len : 0;
-        const int32_t id = longest(model->vocab, text, prefix, prefix + len - at, &n);
-        if (id < 0) {
+        int32_t id;
+        const struct sw_prefix_set *set = at > 0 ? &model->rest : &model->first;
+        const size_t n = sw_prefix_longest(set, word + at, len - at, &id);
+        if (n == 0) {
             out->len = before;
             return sw_ids_push(out, model->unknown);
         }

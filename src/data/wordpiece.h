@@ -5,16 +5,19 @@
 #pragma once
 
 #include "data/data.h"
+#include "data/prefix.h"
 #include "data/vocab.h"
 
 struct sw_wordpiece {
-    const struct sw_vocab *vocab; /* borrowed */
     int32_t unknown;
     int64_t max_chars; /* longer words are unknown */
     struct sw_str prefix;
-    struct sw_str rest; /* scratch: the prefix and what is left of a word */
+    struct sw_prefix_set first, rest; /* tokens that begin a word, and that go on, without prefix */
 };
 
+/* unknown, max_chars and prefix are set; vocab outlives the model. SW_E_FORMAT: a token that words
+ * can hold is longer than SW_PREFIX_MOST_BYTES. */
+sw_status sw_wordpiece_init(struct sw_wordpiece *model, const struct sw_vocab *vocab);
 void sw_wordpiece_fini(struct sw_wordpiece *model);
 /* Appends the ids of a word. */
 sw_status sw_wordpiece_encode(struct sw_wordpiece *model, const char *word, size_t len,

@@ -35,8 +35,10 @@ static void make(struct fixture *f, uint64_t seed)
         const int32_t left = (int32_t)draw(f, (uint64_t)f->vocab.n_ids);
         const int32_t right = (int32_t)draw(f, (uint64_t)f->vocab.n_ids);
         sw_str_clear(&word);
-        sw_str_append(&word, f->vocab.tokens[left].text, f->vocab.tokens[left].len);
-        sw_str_append(&word, f->vocab.tokens[right].text, f->vocab.tokens[right].len);
+        const struct sw_vocab_token *a = sw_vocab_token(&f->vocab, left);
+        const struct sw_vocab_token *b = sw_vocab_token(&f->vocab, right);
+        sw_str_append(&word, a->text, a->len);
+        sw_str_append(&word, b->text, b->len);
         if (sw_vocab_find(&f->vocab, word.ptr, word.len) < 0 && word.len <= 12) {
             const int32_t id = (int32_t)f->vocab.n_ids;
             assert_int_equal(sw_vocab_add(&f->vocab, word.ptr, word.len, id), SW_OK);
@@ -48,8 +50,8 @@ static void make(struct fixture *f, uint64_t seed)
     sw_str_fini(&word);
     assert_int_equal(sw_bpe_init(&f->bpe, &f->vocab), SW_OK);
     for (int i = 0; i < f->n_merges; ++i) {
-        const struct sw_vocab_token *left = &f->vocab.tokens[f->merges[i].left];
-        const struct sw_vocab_token *right = &f->vocab.tokens[f->merges[i].right];
+        const struct sw_vocab_token *left = sw_vocab_token(&f->vocab, f->merges[i].left);
+        const struct sw_vocab_token *right = sw_vocab_token(&f->vocab, f->merges[i].right);
         assert_int_equal(
             sw_bpe_add_merge(&f->bpe, left->text, left->len, right->text, right->len, i), SW_OK);
     }

@@ -4,7 +4,9 @@
 // that it follows; what is refused, and how the message names it.
 #include "data/data.h"
 
+#include "data/prefix.h"
 #include "data/tests/helpers.h"
+#include "data/tokenizer.h"
 #include "support/test.h"
 
 #include <unistd.h>
@@ -169,16 +171,17 @@ static void bpe_of_characters(void **state)
 #define SUFFIXED(more) "{\"type\":\"BPE\"," more "\"end_of_word_suffix\":\"</w>\",\"vocab\":"
 
 #define AFFIXED "\"continuing_subword_prefix\":\"##\","
+#define AFFIXED_UNKNOWN SUFFIXED("\"unk_token\":\"<unk>\"," AFFIXED)
 
 static void bpe_of_words_with_affixes(void **state)
 {
     (void)state;
     static const char words[] = "\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"},"
                                 "\"decoder\":{\"type\":\"BPEDecoder\"},";
-    static const char model[] = SUFFIXED(
-        "\"unk_token\":\"<unk>\"," AFFIXED) "{\"<unk>\":0,\"a\":1,\"b\":2,\"##b\":3,\"b</w>\":4,\"##b</w>\":5,\"a</w>\":6,"
-                                            "\"ab</w>\":7,\"##a\":8,\"ab\":9,\"a##b\":10},"
-                                            "\"merges\":[\"a ##b\",\"a ##b</w>\"]}";
+    static const char model[] = AFFIXED_UNKNOWN
+        "{\"<unk>\":0,\"a\":1,\"b\":2,\"##b\":3,\"b</w>\":4,\"##b</w>\":5,\"a</w>\":6,"
+        "\"ab</w>\":7,\"##a\":8,\"ab\":9,\"a##b\":10},"
+        "\"merges\":[\"a ##b\",\"a ##b</w>\"]}";
     static const char wrong[] =
         SUFFIXED(AFFIXED) "{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}";
     struct sw_tokenizer *tokenizer = open_json(words, model);
@@ -530,6 +533,215 @@ static void damaged_models_are_named(void **state)
                   "<s>");
 }
 
+/* ---- small files cannot cost much ---- */
+
+static char *repeat(char c, size_t n)
+{
+    char *text = sw_alloc("test", n + 1);
+    assert_non_null(text);
+    memset(text, c, n);
+    text[n] = '\0';
+    return text;
+}
+
+/* A file with a token of 1025 bytes under the format's %s. */
+static const char *write_long(const char *format)
+{
+    struct sw_str model = {0};
+    char *token = repeat('a', SW_PREFIX_MOST_BYTES + 1);
+    const char *at = strstr(format, "%s");
+    sw_str_append(&model, format, (size_t)(at - format));
+    sw_str_puts(&model, token);
+    sw_str_puts(&model, at + 2);
+    const char *path = write_json("", model.ptr);
+    sw_str_fini(&model);
+    sw_free(token);
+    return path;
+}
+
+/* Pieces within pieces are walked at each place of a text. */
+static void tokens_are_no_longer_than_a_walk(void **state)
+{
+    (void)state;
+    static const char named[] = "has 1025 bytes, wanted at most 1024";
+    char *token = repeat('a', SW_PREFIX_MOST_BYTES + 1);
+    const struct piece piece = {token, -1, NORMAL};
+    check_refused(write_long("{\"type\":\"Unigram\",\"vocab\":[[\"%s\",-1]]}"), SW_E_FORMAT, named);
+    check_refused(write_long("{\"type\":\"WordPiece\",\"unk_token\":\"?\","
+                             "\"max_input_chars_per_word\":1000000000,"
+                             "\"vocab\":{\"?\":0,\"%s\":1}}"),
+                  SW_E_FORMAT, named);
+    check_refused(write_long("{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0}},"
+                             "\"added_tokens\":[{\"id\":1,\"content\":\"%s\"}]"),
+                  SW_E_FORMAT, "wanted");
+    check_refused(write_model(&piece, 1, 1, true, false), SW_E_FORMAT, named);
+    assert_non_null(strstr(sw_error_message(), "spiece.model"));
+    /* a token that no word can hold costs nothing */
+    struct sw_tokenizer *tokenizer = open_path(
+        write_long("{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"%s\":1}}"));
+    check_tokens(tokenizer, token, "?");
+    sw_tokenizer_close(tokenizer);
+    sw_free(token);
+}
+
+static int64_t count_tokens(struct sw_tokenizer *tokenizer, const char *text, size_t len)
+{
+    struct sw_ids ids = {0};
+    assert_int_equal(sw_tokenizer_encode(tokenizer, text, len, true, &ids), SW_OK);
+    const int64_t n = ids.len;
+    sw_ids_fini(&ids);
+    return n;
+}
+
+/* By every end of what is left of the word these would be 2^38 looks at up to 2^19 bytes. */
+static void long_words_are_cut_in_walks(void **state)
+{
+    (void)state;
+    enum { N = 1 << 19 };
+    char *word = repeat('a', N);
+    struct sw_tokenizer *tokenizer =
+        open_json("", "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"max_input_chars_per_word\":"
+                      "1000000000,\"vocab\":{\"?\":0,\"a\":1,\"##a\":2,\"##aab\":3}}");
+    assert_int_equal(count_tokens(tokenizer, word, N), N);
+    word[N - 1] = 'b';
+    assert_int_equal(count_tokens(tokenizer, word, N), N - 2);
+    word[N - 1] = 'c';
+    assert_int_equal(count_tokens(tokenizer, word, N), 1);
+    sw_tokenizer_close(tokenizer);
+    sw_free(word);
+}
+
+/* From each token these would be walks over all white space. */
+static void white_space_beside_tokens_is_walked_once(void **state)
+{
+    (void)state;
+    enum { N = 1 << 18 };
+    char *spaces = repeat(' ', N);
+    for (int right = 0; right < 2; ++right) {
+        struct sw_str model = {0};
+        sw_str_printf(
+            &model,
+            "{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0}},\"added_tokens\":"
+            "[{\"id\":1,\"content\":\" \",\"normalized\":false,\"%s\":true},{\"id\":2,"
+            "\"content\":\"x\",\"lstrip\":true,\"normalized\":false}]",
+            right ? "rstrip" : "lstrip");
+        const char *path = write_json("", model.ptr);
+        sw_str_fini(&model);
+        struct sw_tokenizer *tokenizer = open_path(path);
+        assert_int_equal(count_tokens(tokenizer, spaces, N), N);
+        sw_tokenizer_close(tokenizer);
+    }
+    sw_free(spaces);
+}
+
+#define TIMES_24(what, by) REPLACE(what, by by by by)
+#define GROWING                                                                                    \
+    "[" TIMES_24("a", "bbbbbb") "," TIMES_24("b", "aaaaaa") "," TIMES_24(                          \
+        "a", "bbbbbb") "," TIMES_24("b", "aaaaaa") "]"
+
+/* Four steps of 24 times: 1 MiB would be 340 GiB. */
+static void texts_that_grow_are_refused(void **state)
+{
+    (void)state;
+    enum { N = 1 << 20 };
+    struct sw_alloc_stats stats;
+    struct sw_ids ids = {0};
+    char *text = repeat('a', N), *decoded;
+    struct sw_tokenizer *tokenizer =
+        open_json("\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":" GROWING "},"
+                  "\"decoder\":{\"type\":\"Sequence\",\"decoders\":" GROWING "},",
+                  "{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0}}");
+    assert_int_equal(sw_tokenizer_encode(tokenizer, text, N, true, &ids), SW_E_FORMAT);
+    assert_non_null(
+        strstr(sw_error_message(), "tokenizer.json: the normalizer Replace makes more"));
+    sw_alloc_get_stats(&stats);
+    assert_true(stats.peak_bytes < (int64_t)256 * N);
+    for (int i = 0; i < 1000; ++i) {
+        assert_int_equal(sw_ids_push(&ids, 0), SW_OK);
+    }
+    assert_int_equal(sw_tokenizer_decode(tokenizer, ids.ptr, ids.len, true, &decoded, NULL),
+                     SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "tokenizer.json: a decoder makes more than"));
+    assert_int_equal(sw_tokenizer_encode(tokenizer, "", 0, true, &ids), SW_OK);
+    sw_ids_fini(&ids);
+    sw_free(text);
+    sw_tokenizer_close(tokenizer);
+}
+
+/* By arrays of all ids up to the highest these were 512 MiB. */
+static void memory_goes_by_tokens_not_by_ids(void **state)
+{
+    (void)state;
+    struct sw_alloc_stats before, after;
+    const char *path =
+        write_json("", "{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":"
+                       "16777214}},\"added_tokens\":[{\"id\":16777215,\"content\":\"b\","
+                       "\"special\":true}]");
+    sw_alloc_get_stats(&before);
+    struct sw_tokenizer *tokenizer = open_path(path);
+    sw_alloc_get_stats(&after);
+    assert_true(after.live_bytes - before.live_bytes < 1 << 20);
+    assert_int_equal(sw_tokenizer_vocab_size(tokenizer), 1 << 24);
+    check_tokens(tokenizer, "ab", "a|b");
+    check_text(tokenizer, (const char *[]){"a", "b"}, 2, "a");
+    sw_tokenizer_close(tokenizer);
+}
+
+/* Where messages of a chat begin and end, in a text of nothing but special tokens, and in one that
+ * has none: there each edge costs the text before it. */
+static void edges_are_looked_up(void **state)
+{
+    (void)state;
+    enum { N = 1 << 17 };
+    struct sw_ids ids = {0}, passed = {0};
+    char *text = repeat('b', 8 * N);
+    size_t *at = sw_alloc("test", N * sizeof(*at));
+    struct sw_tokenizer *tokenizer =
+        open_json("", "{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0}},"
+                      "\"added_tokens\":[{\"id\":1,\"content\":\"b\",\"normalized\":false}]");
+    for (size_t i = 0; i < N; ++i) {
+        at[i] = i;
+    }
+    assert_int_equal(
+        tokenizer->ops->encode_edges(tokenizer, text, N, &(struct sw_edges){at, N}, &ids, &passed),
+        SW_OK);
+    assert_int_equal(passed.len, N);
+    for (int32_t i = 0; i < N; ++i) {
+        assert_int_equal(passed.ptr[i], i + 1);
+    }
+    memset(text, 'a', 8 * N);
+    assert_int_equal(tokenizer->ops->encode_edges(tokenizer, text, (size_t)8 * N,
+                                                  &(struct sw_edges){at, N}, &ids, &passed),
+                     SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), "too many messages"));
+    sw_ids_fini(&ids);
+    sw_ids_fini(&passed);
+    sw_free(at);
+    sw_free(text);
+    sw_tokenizer_close(tokenizer);
+}
+
+/* A template that names a token of many ids many times. */
+static void templates_have_a_most(void **state)
+{
+    (void)state;
+    struct sw_str steps = {0};
+    sw_str_puts(&steps,
+                "\"post_processor\":{\"type\":\"TemplateProcessing\",\"pair\":[],\"single\":[");
+    for (int i = 0; i < 100; ++i) {
+        sw_str_printf(&steps, "%s{\"SpecialToken\":{\"id\":\"a\"}}", i > 0 ? "," : "");
+    }
+    sw_str_puts(&steps, "],\"special_tokens\":{\"a\":{\"ids\":[0");
+    for (int i = 0; i < 100; ++i) {
+        sw_str_puts(&steps, ",0");
+    }
+    sw_str_puts(&steps, "]}}},");
+    check_refused(
+        write_json(steps.ptr, "{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0}}"),
+        SW_E_FORMAT, "more than 1024 items");
+    sw_str_fini(&steps);
+}
+
 /* Whatever allocation fails, opening, encoding and decoding say so and leave nothing behind. */
 static void check_allocations(const char *path)
 {
@@ -612,6 +824,13 @@ int main(void)
         cmocka_unit_test(sentencepiece_bpe),
         cmocka_unit_test(sentencepiece_beside_its_class),
         cmocka_unit_test(damaged_models_are_named),
+        cmocka_unit_test(tokens_are_no_longer_than_a_walk),
+        cmocka_unit_test(long_words_are_cut_in_walks),
+        cmocka_unit_test(white_space_beside_tokens_is_walked_once),
+        cmocka_unit_test(texts_that_grow_are_refused),
+        cmocka_unit_test(memory_goes_by_tokens_not_by_ids),
+        cmocka_unit_test(edges_are_looked_up),
+        cmocka_unit_test(templates_have_a_most),
         cmocka_unit_test(failing_allocations),
     };
     const struct CMUnitTest words[] = {
