@@ -36,44 +36,6 @@ static int compare_entries(const struct sw_ckpt_entry *a, const struct sw_ckpt_e
     return order ? order : strcmp(a->kind, b->kind);
 }
 
-static int compare_starts(const void *a, const void *b)
-{
-    const struct ckpt_piece *pa = a, *pb = b;
-    return (pa->box.start[0] > pb->box.start[0]) - (pa->box.start[0] < pb->box.start[0]);
-}
-
-/* Disjoint boxes of the right total cover a tensor. Sorted by their first start, each is compared
- * with those only that begin before it ends. */
-static sw_status check_cover(const char *where, const struct ckpt_stored *tensor)
-{
-    const struct sw_ckpt_entry *e = &tensor->entry;
-    const int rank = e->shape.rank;
-    int64_t covered = 0;
-    qsort(tensor->pieces, (size_t)tensor->n_pieces, sizeof(*tensor->pieces), compare_starts);
-    for (int64_t i = 0; i < tensor->n_pieces; i++) {
-        const struct sw_box *box = &tensor->pieces[i].box;
-        covered += sw_box_elems(rank, box);
-        for (int64_t j = i + 1; j < tensor->n_pieces; j++) {
-            const struct sw_box *other = &tensor->pieces[j].box;
-            if (rank > 0 && other->start[0] >= box->start[0] + box->dims[0]) {
-                break;
-            }
-            struct sw_box common;
-            if (sw_box_common(rank, box, other, &common)) {
-                char text[256];
-                return SW_FAIL(SW_E_FORMAT, "%s: %s (%s) is stored twice at %s", where, e->param,
-                               e->kind, sw_box_format(rank, &common, text, sizeof(text)));
-            }
-        }
-    }
-    const int64_t wanted = sw_shape_elems(&e->shape);
-    if (covered != wanted) {
-        return SW_FAIL(SW_E_FORMAT, "%s: %s (%s) has %lld of its %lld elements", where, e->param,
-                       e->kind, (long long)covered, (long long)wanted);
-    }
-    return SW_OK;
-}
-
 static sw_status get_i64s(const struct sw_json_doc *doc, const struct sw_json *object,
                           const char *key, int64_t *out, int *out_n)
 {
@@ -281,7 +243,7 @@ static sw_status read_tensor(struct ckpt_manifest *m, const struct sw_json *obje
         SW_TRY(need_i64(m->doc, item, "file", &piece->i_file));
         SW_TRY(check_piece_in_file(m, where, &tensor->entry, piece));
     }
-    SW_TRY(check_cover(where, tensor));
+    SW_TRY(sw_ckpt_check_cover(where, tensor));
     return SW_OK;
 }
 
@@ -605,7 +567,7 @@ static sw_status group_tensors(struct ckpt_manifest *m, const char *folder,
         tensor->n_pieces++;
     }
     for (int64_t i = 0; i < m->n_tensors; i++) {
-        SW_TRY(check_cover(folder, &m->tensors[i]));
+        SW_TRY(sw_ckpt_check_cover(folder, &m->tensors[i]));
     }
     return SW_OK;
 }

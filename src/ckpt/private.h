@@ -96,6 +96,10 @@ int64_t sw_ckpt_manifest_find(const struct ckpt_manifest *manifest, const char *
 /* The list that one rank leaves beside its data: name and path. */
 void sw_ckpt_part_name(int rank, const char *extension, char *buf, size_t cap);
 
+/* Sorts the pieces by where they begin on the first axis. SW_E_FORMAT, which names `where`: they do
+ * not cover the tensor, each element once. */
+sw_status sw_ckpt_check_cover(const char *where, struct ckpt_stored *tensor);
+
 /* The boxes, as arrays "start" and "dims" of a JSON object. */
 sw_status sw_ckpt_put_i64s(struct sw_json_doc *doc, struct sw_json *object, const char *key,
                            const int64_t *values, int n);

@@ -414,6 +414,9 @@ sw_status sw_ckpt_read(struct sw_ckpt *ckpt, int64_t i_tensor, const struct sw_b
     for (int64_t i = 0; i < tensor->n_pieces; i++) {
         const struct ckpt_piece *piece = &tensor->pieces[i];
         struct sw_box common;
+        if (entry->shape.rank > 0 && piece->box.start[0] >= wanted.start[0] + wanted.dims[0]) {
+            break; /* they are sorted by it */
+        }
         if (sw_box_common(entry->shape.rank, &piece->box, &wanted, &common)) {
             SW_TRY(copy_common(ckpt, entry, piece, &wanted, &common, dtype, dst));
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is saved is what is loaded: odd shapes, one to five writers, other boxes than were written;
 // what is damaged is named; what stays and what goes.
+#include "ckpt/private.h"
 #include "ckpt/tests/helpers.h"
 #include "hf/hf.h"
 
@@ -180,6 +181,65 @@ static void gaps_and_overlaps_are_refused(void **test_state)
     assert_int_equal(sw_ckpt_save(&options, &meta, two, 2, count_up, NULL), SW_E_ARG);
     assert_int_equal(newest_step(root), 0);
     assert_int_equal(count_leftovers(root), 0);
+}
+
+static void check_cover(struct ckpt_stored *tensor, sw_status wanted, const char *named)
+{
+    const sw_status st = sw_ckpt_check_cover("there", tensor);
+    if (st != wanted || (st < 0 && !strstr(sw_error_message(), named))) {
+        fail_msg("%d: %s", st, st < 0 ? sw_error_message() : "covered");
+    }
+}
+
+/* A row of boxes that all begin at the same place of the first axis: pair by pair these would be
+ * 2^37 comparisons. */
+static void many_boxes_are_checked_one_by_one(void **test_state)
+{
+    (void)test_state;
+    enum { N = 1 << 19 };
+    struct ckpt_stored tensor = {.entry = {"w", "master", SW_F32, {3, {2, N, 3}}}, .n_pieces = N};
+    tensor.pieces = calloc(N, sizeof(*tensor.pieces));
+    for (int64_t i = 0; i < N; i++) {
+        tensor.pieces[i].box = (struct sw_box){{0, N - 1 - i, 0}, {2, 1, 3}};
+    }
+    check_cover(&tensor, SW_OK, "");
+    tensor.n_pieces--;
+    check_cover(&tensor, SW_E_FORMAT, "there: w (master) has 3145722 of its 3145728 elements");
+    tensor.n_pieces++;
+    tensor.pieces[N - 1].box.start[1] = tensor.pieces[N - 2].box.start[1];
+    check_cover(&tensor, SW_E_FORMAT, "there: w (master)"); /* .. overlap, or which two */
+    free(tensor.pieces);
+}
+
+/* Of three axes cut at random, in any order; with a box moved, left out or twice it is none. */
+static void boxes_of_any_cut_cover_a_tensor(void **test_state)
+{
+    (void)test_state;
+    for (uint64_t draw = 0; draw < 200; draw++) {
+        struct ckpt_piece pieces[65];
+        struct ckpt_stored tensor = {.entry = {"w", "m", SW_F32, {3, {9, 8, 7}}}, .pieces = pieces};
+        pieces[0].box = sw_box_whole(&tensor.entry.shape);
+        tensor.n_pieces = 1;
+        for (uint64_t i = 0; i < 40; i++) { /* a box becomes two */
+            const uint64_t u = sw_philox_u64(7, draw, i);
+            struct sw_box *box = &pieces[u % (uint64_t)tensor.n_pieces].box;
+            const int axis = (int)(u >> 32) % 3;
+            if (box->dims[axis] > 1) {
+                struct sw_box *rest = &pieces[tensor.n_pieces++].box;
+                const int64_t at = 1 + (int64_t)(u >> 40) % (box->dims[axis] - 1);
+                *rest = *box;
+                rest->start[axis] += at;
+                rest->dims[axis] -= at;
+                box->dims[axis] = at;
+            }
+        }
+        check_cover(&tensor, SW_OK, "");
+        pieces[tensor.n_pieces] = pieces[draw % (uint64_t)tensor.n_pieces];
+        tensor.n_pieces++;
+        check_cover(&tensor, SW_E_FORMAT, "is stored twice at");
+        tensor.n_pieces -= 2;
+        check_cover(&tensor, SW_E_FORMAT, "");
+    }
 }
 
 /* What a stranger's reader sees: every rule of the format holds, and keys say which box they
@@ -705,6 +765,8 @@ int main(void)
         CASE(large_tensors_in_pieces),
         CASE(reading_what_is_not_there),
         CASE(gaps_and_overlaps_are_refused),
+        CASE(many_boxes_are_checked_one_by_one),
+        CASE(boxes_of_any_cut_cover_a_tensor),
         CASE(data_files_are_safetensors),
         CASE(a_changed_byte_is_found),
         CASE(a_damaged_manifest_is_refused_by_name),
