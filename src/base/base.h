@@ -254,6 +254,7 @@ struct sw_names {
         int32_t kind, value;
     } * entries; /* [cap], cap a power of two of which half is taken at most */
     int32_t n, cap;
+    struct sw_hash_key key; /* of the places: names may be a file's */
 };
 void sw_names_close(struct sw_names *names);
 /* The first value of a name is the one that stays. false: no memory, and the table is what it

@@ -10,7 +10,7 @@ enum { LEAST = 64 };
 static struct sw_name_entry *place_of(const struct sw_names *names, int32_t kind, const char *name)
 {
     const uint64_t mask = (uint64_t)names->cap - 1;
-    uint64_t at = sw_hash_str(SW_HASH_INIT + (uint64_t)kind, name);
+    uint64_t at = sw_hash_keyed(&names->key, name, strlen(name)) + (uint64_t)kind;
     for (;; at++) {
         struct sw_name_entry *entry = &names->entries[at & mask];
         if (!entry->name || (entry->kind == kind && strcmp(entry->name, name) == 0)) {
@@ -22,6 +22,7 @@ static struct sw_name_entry *place_of(const struct sw_names *names, int32_t kind
 static bool grow(struct sw_names *names)
 {
     struct sw_names larger = {.cap = names->cap > 0 ? 2 * names->cap : LEAST, .n = names->n};
+    sw_hash_key_init(&larger.key);
     larger.entries = sw_alloc_zero("names", (size_t)larger.cap, sizeof *larger.entries);
     if (!larger.entries) {
         return false;
@@ -64,7 +65,7 @@ int32_t sw_names_find(const struct sw_names *names, int32_t kind, const char *na
 
 bool sw_names_copy(const struct sw_names *names, struct sw_names *out)
 {
-    *out = (struct sw_names){.n = names->n, .cap = names->cap};
+    *out = (struct sw_names){.n = names->n, .cap = names->cap, .key = names->key};
     if (names->cap == 0) {
         return true;
     }

@@ -311,11 +311,12 @@ static sw_status read_task(const struct sw_dataset_options *options, const char 
         .form = &dataset->form,
         .options = options,
         .columns = sw_columns_of(options),
-        .labels = {options->task->label_names, options->task->n_labels},
         .vocab_size = dataset->form.n_ids,
         .rows = &corpus->of_task,
     };
     corpus->shape = SHAPE_TASK;
+    SW_TRY_OR(done,
+              sw_labels_init(&in.labels, options->task->label_names, options->task->n_labels));
     SW_TRY_OR(done, sw_file_list_init(&list, files, n_files));
     for (int i = 0; i < list.n; ++i) {
         sw_work_at("reading records", i, list.n > 1 ? list.n : 0);

@@ -21,6 +21,22 @@ struct sw_field_wanted sw_label_field(const struct sw_task *task, const struct s
     return (struct sw_field_wanted){columns->label, usual, "--label-column"};
 }
 
+sw_status sw_labels_init(struct sw_labels *labels, const char *const *names, int64_t n)
+{
+    *labels = (struct sw_labels){.names = names, .n = n};
+    for (int64_t i = 0; i < n && names; i++) {
+        if (!sw_names_add(&labels->places, 0, names[i], (int32_t)i)) {
+            return SW_FAIL(SW_E_NOMEM, "out of host memory for names of classes");
+        }
+    }
+    return SW_OK;
+}
+
+void sw_labels_fini(struct sw_labels *labels)
+{
+    sw_names_close(&labels->places);
+}
+
 /* A whole number in a text. */
 static bool whole_number(const char *text, int64_t *out)
 {
@@ -62,9 +78,7 @@ sw_status sw_label_of(const struct sw_labels *labels, const struct sw_json_doc *
 {
     int64_t number = -1;
     if (value->type == SW_JSON_STRING) {
-        for (int64_t i = 0; i < labels->n && labels->names && number < 0; i++) {
-            number = strcmp(labels->names[i], value->string) == 0 ? i : -1;
-        }
+        number = sw_names_find(&labels->places, 0, value->string);
         if (!labels->names && !whole_number(value->string, &number)) {
             number = -1;
         }

@@ -8,7 +8,11 @@
 struct sw_labels {
     const char *const *names; /* [n]; NULL: they are the numbers 0 .. n - 1 */
     int64_t n;
+    struct sw_names places; /* of names */
 };
+/* names [n]: lent, or NULL. Of equal ones the first is the class. */
+sw_status sw_labels_init(struct sw_labels *labels, const char *const *names, int64_t n);
+void sw_labels_fini(struct sw_labels *labels);
 
 /* The class of a value: a number of JSON, or a name. SW_E_FORMAT names record and class, and lists
  * those that there are. */

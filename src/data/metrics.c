@@ -26,67 +26,47 @@ static double f1_of(int64_t n_both, int64_t n_predicted, int64_t n_wanted)
 sw_status sw_confusion_init(struct sw_confusion *confusion, int32_t n_classes)
 {
     *confusion = (struct sw_confusion){.n = n_classes};
-    confusion->counts =
-        sw_alloc_zero("metrics", (size_t)n_classes * (size_t)n_classes, sizeof *confusion->counts);
-    SW_TRY_ALLOC(confusion->counts, "the counts of classes");
+    confusion->of = sw_alloc_zero("metrics", (size_t)n_classes, sizeof *confusion->of);
+    SW_TRY_ALLOC(confusion->of, "the counts of classes");
     return SW_OK;
 }
 
 void sw_confusion_fini(struct sw_confusion *confusion)
 {
-    sw_free(confusion->counts);
+    sw_free(confusion->of);
     *confusion = (struct sw_confusion){0};
-}
-
-static int64_t count_at(const struct sw_confusion *confusion, int32_t wanted, int32_t predicted)
-{
-    return confusion->counts[(int64_t)wanted * confusion->n + predicted];
 }
 
 void sw_confusion_add(struct sw_confusion *confusion, int32_t predicted, int32_t wanted)
 {
     SW_ASSERT(predicted >= 0 && predicted < confusion->n && wanted >= 0 && wanted < confusion->n);
-    confusion->counts[(int64_t)wanted * confusion->n + predicted]++;
-}
-
-/* How often a class was predicted, and wanted. */
-static void sides(const struct sw_confusion *confusion, int32_t class_id, int64_t *predicted,
-                  int64_t *wanted)
-{
-    *predicted = *wanted = 0;
-    for (int32_t i = 0; i < confusion->n; i++) {
-        *predicted += count_at(confusion, i, class_id);
-        *wanted += count_at(confusion, class_id, i);
-    }
+    confusion->of[predicted].predicted++;
+    confusion->of[wanted].wanted++;
+    confusion->of[wanted].right += predicted == wanted;
 }
 
 double sw_confusion_accuracy(const struct sw_confusion *confusion)
 {
     int64_t right = 0, all = 0;
     for (int32_t c = 0; c < confusion->n; c++) {
-        int64_t predicted, wanted;
-        sides(confusion, c, &predicted, &wanted);
-        right += count_at(confusion, c, c);
-        all += wanted;
+        right += confusion->of[c].right;
+        all += confusion->of[c].wanted;
     }
     return share((double)right, (double)all);
 }
 
 double sw_confusion_f1(const struct sw_confusion *confusion, int32_t class_id)
 {
-    int64_t predicted, wanted;
-    sides(confusion, class_id, &predicted, &wanted);
-    return f1_of(count_at(confusion, class_id, class_id), predicted, wanted);
+    const struct sw_class_counts *of = &confusion->of[class_id];
+    return f1_of(of->right, of->predicted, of->wanted);
 }
 
 double sw_confusion_macro_f1(const struct sw_confusion *confusion)
 {
     double sum = 0, n = 0;
     for (int32_t c = 0; c < confusion->n; c++) {
-        int64_t predicted, wanted;
-        sides(confusion, c, &predicted, &wanted);
-        if (predicted + wanted > 0) {
-            sum += f1_of(count_at(confusion, c, c), predicted, wanted);
+        if (confusion->of[c].predicted + confusion->of[c].wanted > 0) {
+            sum += sw_confusion_f1(confusion, c);
             n++;
         }
     }
@@ -97,13 +77,13 @@ double sw_confusion_matthews(const struct sw_confusion *confusion)
 {
     double right = 0, all = 0, both = 0, predicted_2 = 0, wanted_2 = 0;
     for (int32_t c = 0; c < confusion->n; c++) {
-        int64_t predicted, wanted;
-        sides(confusion, c, &predicted, &wanted);
-        right += (double)count_at(confusion, c, c);
-        all += (double)wanted;
-        both += (double)predicted * (double)wanted;
-        predicted_2 += (double)predicted * (double)predicted;
-        wanted_2 += (double)wanted * (double)wanted;
+        const double predicted = (double)confusion->of[c].predicted;
+        const double wanted = (double)confusion->of[c].wanted;
+        right += (double)confusion->of[c].right;
+        all += wanted;
+        both += predicted * wanted;
+        predicted_2 += predicted * predicted;
+        wanted_2 += wanted * wanted;
     }
     const double spread = (all * all - predicted_2) * (all * all - wanted_2);
     return all == 0 ? NAN : spread > 0 ? (right * all - both) / sqrt(spread) : 0;
@@ -187,10 +167,15 @@ static bool is_space(int32_t c)
 /* A capital sigma ends a word: a letter before it, none behind it, whatever marks lie between. */
 static bool is_final_sigma(const char *text, size_t len, size_t at, size_t end)
 {
-    bool before = false, behind = false;
-    for (size_t pos = 0; pos < at;) {
+    bool before = false, behind = false, found = false;
+    while (at > 0 && !found) { /* backwards: between two of them no mark is looked at twice */
+        do {
+            at--;
+        } while (at > 0 && !sw_utf8_begins(text[at]));
+        size_t pos = at;
         const int32_t c = sw_utf8_step(text, len, &pos);
-        before = sw_char_is_case_ignorable(c) ? before : sw_char_is_cased(c);
+        found = !sw_char_is_case_ignorable(c);
+        before = found && sw_char_is_cased(c);
     }
     for (size_t pos = end; pos < len && !behind;) {
         const int32_t c = sw_utf8_step(text, len, &pos);
@@ -384,24 +369,34 @@ void sw_entities_fini(struct sw_entities *entities)
         sw_free(entities->types[i].name);
     }
     sw_free(entities->types);
+    sw_names_close(&entities->places);
     *entities = (struct sw_entities){0};
 }
 
 static struct sw_entity_type *type_of(struct sw_entities *entities, const char *name)
 {
-    for (int i = 0; i < entities->n_types; i++) {
-        if (strcmp(entities->types[i].name, name) == 0) {
-            return &entities->types[i];
-        }
+    const int32_t place = sw_names_find(&entities->places, 0, name);
+    if (place >= 0) {
+        return &entities->types[place];
     }
-    struct sw_entity_type *types =
-        sw_realloc("metrics", entities->types, (size_t)(entities->n_types + 1) * sizeof *types);
-    if (!types) {
+    if (entities->n_types == entities->cap_types) {
+        const int cap = entities->cap_types > 0 ? 2 * entities->cap_types : 8;
+        struct sw_entity_type *types =
+            sw_realloc("metrics", entities->types, (size_t)cap * sizeof *types);
+        if (!types) {
+            return NULL;
+        }
+        entities->types = types;
+        entities->cap_types = cap;
+    }
+    struct sw_entity_type *type = &entities->types[entities->n_types];
+    *type = (struct sw_entity_type){.name = sw_strdup("metrics", name)};
+    if (!type->name || !sw_names_add(&entities->places, 0, type->name, entities->n_types)) {
+        sw_free(type->name);
         return NULL;
     }
-    entities->types = types;
-    types[entities->n_types] = (struct sw_entity_type){.name = sw_strdup("metrics", name)};
-    return types[entities->n_types].name ? &types[entities->n_types++] : NULL;
+    entities->n_types++;
+    return type;
 }
 
 /* What a tag says: its first letter, the place in an entity, and the entity's type behind it. */

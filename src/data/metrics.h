@@ -8,10 +8,13 @@
 
 /* ---- classes ---- */
 
-/* How often which class was predicted where which was wanted. All zero is empty. */
+/* How often each class was predicted, was wanted, and was both at once: memory goes by classes, not
+ * by pairs of them. All zero is empty. */
 struct sw_confusion {
-    int64_t *counts; /* [n, n] by wanted, then predicted; owned */
-    int32_t n;       /* classes */
+    struct sw_class_counts {
+        int64_t predicted, wanted, right;
+    } * of;    /* [n] owned */
+    int32_t n; /* classes */
 };
 sw_status sw_confusion_init(struct sw_confusion *confusion, int32_t n_classes);
 void sw_confusion_fini(struct sw_confusion *confusion);
@@ -82,7 +85,8 @@ struct sw_entity_type {
 /* Spans of tags, B-PER I-PER O, that agree in type, first and last tag. All zero is empty. */
 struct sw_entities {
     struct sw_entity_type *types; /* [n_types] in the order in which they were met; owned */
-    int n_types;
+    int n_types, cap_types;
+    struct sw_names places; /* of types by name */
     int64_t n_right, n_tags;
     /* Where the last entity of each side began. A tag that is none of B, I, E and S and has no type
      * ("X") goes on with it behind an O, as in seqeval also from one row to the next. */

@@ -27,6 +27,7 @@ void sw_task_reading_fini(struct sw_task_reading *in)
     sw_str_fini(&in->languages[0]);
     sw_str_fini(&in->languages[1]);
     sw_str_fini(&in->first_long);
+    sw_labels_fini(&in->labels);
 }
 
 /* Room for one more of `size` bytes behind n; false: no memory. */
@@ -220,11 +221,24 @@ static sw_status encode_texts(struct sw_task_reading *in, const struct sw_json_d
     return SW_OK;
 }
 
-/* A class for each label: a list of numbers, one for each class, or of the classes that hold. */
-static sw_status add_bits(struct sw_task_reading *in, const struct sw_json_doc *doc,
-                          const struct sw_json *value)
+static sw_status add_bit(struct sw_task_reading *in, const struct sw_json_doc *doc,
+                         const struct sw_json *value, int64_t i)
 {
-    const int64_t n = in->form->n_labels, first = in->rows->n_numbers;
+    float number;
+    SW_TRY(sw_number_of(doc, value, &number));
+    if (!(number >= 0 && number <= 1)) {
+        return SW_FAIL(SW_E_FORMAT, "%s: label %lld is %g, wanted 0 to 1", sw_json_name(doc),
+                       (long long)i, (double)number);
+    }
+    return add_number(in, number);
+}
+
+/* A class for each label: a list of numbers, one for each class, or of the classes that hold, which
+ * takes no memory for the others. */
+static sw_status add_bits(struct sw_task_reading *in, const struct sw_json_doc *doc,
+                          const struct sw_json *value, struct sw_task_row *row)
+{
+    const int64_t n = in->form->n_labels;
     const struct sw_json *one = value->first;
     const bool numbers = one && one->type != SW_JSON_STRING;
     if (value->type != SW_JSON_ARRAY || (numbers && value->n_children != n)) {
@@ -233,21 +247,17 @@ static sw_status add_bits(struct sw_task_reading *in, const struct sw_json_doc *
                        sw_json_name(doc), value->key, sw_json_type_name(value->type),
                        (long long)value->n_children, (long long)n);
     }
-    for (int64_t i = 0; i < n; i++) {
-        SW_TRY(add_number(in, 0));
+    if (!numbers) {
+        row->numbers = in->rows->labels.len;
+        row->n_classes = value->n_children;
     }
     for (int64_t i = 0; one; one = one->next, i++) {
         int32_t label;
         if (numbers) {
-            float *out = &in->rows->numbers[first + i];
-            SW_TRY(sw_number_of(doc, one, out));
-            if (!(*out >= 0 && *out <= 1)) {
-                return SW_FAIL(SW_E_FORMAT, "%s: label %lld is %g, wanted 0 to 1",
-                               sw_json_name(doc), (long long)i, (double)*out);
-            }
+            SW_TRY(add_bit(in, doc, one, i));
         } else {
             SW_TRY(sw_label_of(&in->labels, doc, one, &label));
-            in->rows->numbers[first + label] = 1;
+            SW_TRY(sw_ids_push(&in->rows->labels, label));
         }
     }
     return SW_OK;
@@ -275,13 +285,13 @@ static sw_status add_labelled(struct sw_task_reading *in, const struct sw_json_d
                               const struct sw_json *record)
 {
     const struct sw_json *value;
-    struct sw_task_row row = {.numbers = in->rows->n_numbers};
+    struct sw_task_row row = {.numbers = in->rows->n_numbers, .n_classes = -1};
     const struct sw_field_wanted wanted = sw_label_field(in->form->task, &in->columns);
     SW_TRY(sw_record_get(doc, record, &wanted, &value));
     SW_TRY(encode_texts(in, doc, record, &row));
     switch (in->form->task->losses[0].kind) {
     case SW_LOSS_BITS:
-        SW_TRY(add_bits(in, doc, value));
+        SW_TRY(add_bits(in, doc, value, &row));
         break;
     case SW_LOSS_SQUARES:
         SW_TRY(add_values(in, doc, value));

@@ -442,6 +442,21 @@ static void put_target(const struct sw_task_part *part, const struct sw_task_row
     }
 }
 
+static void put_numbers(const struct sw_task_part *part, const struct sw_task_row *from, float *out)
+{
+    const int64_t n = part->form->n_labels;
+    if (from->n_classes < 0) {
+        memcpy(out, part->rows->numbers + from->numbers, (size_t)n * sizeof *out);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = 0;
+    }
+    for (int64_t i = 0; i < from->n_classes; i++) {
+        out[part->rows->labels.ptr[from->numbers + i]] = 1;
+    }
+}
+
 static void put_labelled(const struct sw_task_part *part, const struct sw_task_row *from,
                          const struct row *row)
 {
@@ -452,8 +467,7 @@ static void put_labelled(const struct sw_task_part *part, const struct sw_task_r
         *row->labels = from->label;
     }
     if (row->numbers) {
-        memcpy(row->numbers, part->rows->numbers + from->numbers,
-               (size_t)part->form->n_labels * sizeof *row->numbers);
+        put_numbers(part, from, row->numbers);
     }
 }
 

@@ -14,7 +14,8 @@
 struct sw_task_row {
     int64_t first, n;
     int64_t second, n_second; /* a second text, a target, the labels of words; n_second -1: none */
-    int64_t numbers;          /* place among them */
+    int64_t numbers;          /* place among them; of the classes that hold, in `labels` */
+    int64_t n_classes;        /* that hold; -1: there are numbers instead */
     int32_t label, label_end; /* a class; the first and last token of an answer */
     int32_t question;
 };
@@ -34,7 +35,7 @@ struct sw_task_answer {
 /* What was read. All zero is empty. */
 struct sw_task_rows {
     struct sw_ids ids;    /* of all texts */
-    struct sw_ids labels; /* of words */
+    struct sw_ids labels; /* of words; classes that hold */
     float *numbers;       /* [n_numbers] of all rows */
     int64_t n_numbers, numbers_cap;
     struct sw_task_row *rows; /* [n] */

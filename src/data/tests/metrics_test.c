@@ -296,6 +296,47 @@ static void nothing_has_no_metric(void **state)
     sw_confusion_fini(&confusion);
 }
 
+/* By pairs of classes these were 8 TiB, by types one after the other 2^33 comparisons, and from
+ * each sigma to the beginning 2^33 letters. */
+static void many_classes_types_and_letters_cost_little(void **state)
+{
+    (void)state;
+    enum { N = 1 << 17, N_CLASSES = 1 << 20 };
+    struct sw_confusion confusion;
+    assert_int_equal(sw_confusion_init(&confusion, N_CLASSES), SW_OK);
+    sw_confusion_add(&confusion, N_CLASSES - 1, N_CLASSES - 1);
+    sw_confusion_add(&confusion, 7, N_CLASSES - 1);
+    assert_true(sw_confusion_accuracy(&confusion) == 0.5);
+    assert_true(fabs(sw_confusion_f1(&confusion, N_CLASSES - 1) - 2.0 / 3) < 1e-15);
+    sw_confusion_fini(&confusion);
+
+    struct sw_entities entities = {0};
+    char(*text)[12] = calloc(N, sizeof *text);
+    const char **tags = calloc(N, sizeof *tags);
+    for (int i = 0; i < N; i++) {
+        snprintf(text[i], sizeof text[i], "B-%d", i);
+        tags[i] = text[i];
+    }
+    assert_int_equal(sw_entities_add(&entities, tags, tags, N), SW_OK);
+    assert_int_equal(entities.n_types, N);
+    assert_true(sw_entities_score(&entities).f1 == 1);
+    sw_entities_fini(&entities);
+    free(tags);
+    free(text);
+
+    struct sw_str sigmas = {0}, normal = {0};
+    for (int i = 0; i < N; i++) {
+        sw_str_puts(&sigmas, "\xCE\xA3");
+    }
+    if (SW_HAVE_UTF8PROC) {
+        assert_int_equal(sw_answer_normalise(sigmas.ptr, sigmas.len, &normal), SW_OK);
+        assert_int_equal(normal.len, sigmas.len);
+        assert_string_equal(normal.ptr + normal.len - 4, "\xCF\x83\xCF\x82");
+    }
+    sw_str_fini(&sigmas);
+    sw_str_fini(&normal);
+}
+
 /* A request that fails leaves counts that can be closed. */
 static void lack_of_memory_is_said(void **state)
 {
@@ -328,6 +369,7 @@ int main(void)
         cmocka_unit_test(marks_of_no_scheme_go_on_with_the_last_entity),
         cmocka_unit_test(labels_of_a_row_are_right_together_or_not),
         cmocka_unit_test(nothing_has_no_metric),
+        cmocka_unit_test(many_classes_types_and_letters_cost_little),
         cmocka_unit_test(lack_of_memory_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

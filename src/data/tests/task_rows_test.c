@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "data/data.h"
+#include "data/labels.h"
 #include "data/record.h"
 #include "data/tests/helpers.h"
 #include "data/tokenizer.h"
@@ -280,6 +281,72 @@ static void numbers_and_bits_are_rows_of_f32(void **state)
     sw_dataset_close(d);
     refuses(&value, "a.tsv", "text\tlabel\na\tmuch\n",
             "line 2: the label \"much\", wanted a number");
+}
+
+/* One after the other these would be 2^37 comparisons; of equal names the first is the class. */
+static void many_classes_are_found_by_name(void **state)
+{
+    (void)state;
+    enum { N = 1 << 19 };
+    struct sw_labels labels;
+    char(*text)[8] = calloc(N, sizeof *text);
+    const char **names = calloc(N, sizeof *names);
+    struct sw_json_doc *doc;
+    assert_int_equal(sw_json_new("a line", &doc), SW_OK);
+    for (int i = 0; i < N; i++) {
+        snprintf(text[i], sizeof text[i], "%x", (unsigned)i / 2 * 2);
+        names[i] = text[i];
+    }
+    assert_int_equal(sw_labels_init(&labels, names, N), SW_OK);
+    for (int32_t i = 0; i < N; i++) {
+        int32_t found;
+        const struct sw_json value = {
+            .type = SW_JSON_STRING, .string = text[i], .string_len = strlen(text[i])};
+        assert_int_equal(sw_label_of(&labels, doc, &value, &found), SW_OK);
+        assert_int_equal(found, i / 2 * 2);
+    }
+    sw_labels_fini(&labels);
+    sw_json_close(doc);
+    free(names);
+    free(text);
+}
+
+/* A number for each class and row would be 1.6 GB. */
+static void classes_that_hold_take_no_memory_for_others(void **state)
+{
+    (void)state;
+    enum { N = 20000 };
+    int32_t ids[T];
+    struct sw_alloc_stats before, after;
+    struct sw_str text = {0};
+    if (!bert) {
+        skip();
+    }
+    char(*name)[8] = calloc(N, sizeof *name);
+    const char **names = calloc(N, sizeof *names);
+    float *numbers = calloc(N, sizeof *numbers);
+    const struct sw_task_data bits = {.name = "multi-label", .n_labels = N, .label_names = names};
+    for (int i = 0; i < N; i++) {
+        snprintf(name[i], sizeof name[i], "%d", i);
+        names[i] = name[i];
+        sw_str_printf(&text, "{\"text\":\"a\",\"labels\":[\"%d\"]}\n", i);
+    }
+    sw_alloc_get_stats(&before);
+    struct sw_dataset *d = open_text(&bits, "a.jsonl", text.ptr);
+    sw_alloc_get_stats(&after);
+    assert_true(after.live_bytes - before.live_bytes < 64 << 20);
+    const struct sw_row_input inputs[] = {{"input_ids", ids}, {"labels", numbers}};
+    assert_int_equal(sw_dataset_fetch_inputs(d, SW_SPLIT_TRAIN, 0, 1, inputs, 2), SW_OK);
+    float sum = 0;
+    for (int i = 0; i < N; i++) {
+        sum += numbers[i];
+    }
+    assert_true(sum == 1);
+    sw_dataset_close(d);
+    sw_str_fini(&text);
+    free(numbers);
+    free(names);
+    free(name);
 }
 
 static void first_pieces_of_words_have_labels(void **state)
@@ -794,6 +861,8 @@ int main(void)
         cmocka_unit_test(texts_are_cut_at_the_side_that_the_tokenizer_says),
         cmocka_unit_test(classes_have_one_or_two_texts),
         cmocka_unit_test(numbers_and_bits_are_rows_of_f32),
+        cmocka_unit_test(many_classes_are_found_by_name),
+        cmocka_unit_test(classes_that_hold_take_no_memory_for_others),
         cmocka_unit_test(first_pieces_of_words_have_labels),
         cmocka_unit_test(words_are_aligned_as_recorded),
         cmocka_unit_test(targets_are_for_the_decoder),
