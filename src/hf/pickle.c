@@ -2,7 +2,8 @@
 // hf/pickle - the pickle of a state dict. Pickles are programs of a stack machine that can call
 // anything; this machine knows the few instructions and names that dictionaries of tensors are made
 // of, and runs no code. Invariant: memory is in proportion to the bytes of the pickle, but for
-// copies of tensors that are not contiguous, which together are at most as large as the file.
+// copies of tensors that are not contiguous, which together are at most as large as the file, and
+// so are names of tensors.
 #include "hf/pickle.h"
 
 #include <stdio.h>
@@ -80,6 +81,7 @@ struct machine {
     size_t len, at; /* of the code */
     struct sequence stack, memo;
     size_t may_copy; /* bytes of tensors, so that no small file asks for all memory */
+    size_t may_name; /* bytes of their names: one that is recalled comes again and again */
     bool stopped;
 };
 
@@ -639,6 +641,12 @@ static sw_status lend(struct machine *m, const struct value *key, const struct t
 {
     const size_t width = (size_t)t->of.dtype->bits / 8;
     const int64_t n = sw_shape_elems(&t->shape);
+    if (key->len > m->may_name) {
+        return SW_FAIL(SW_E_FORMAT,
+                       "%s: tensor \"%.*s\": the names of tensors are longer than the file",
+                       m->path, shown(key->len), key->text);
+    }
+    m->may_name -= key->len;
     char *name = sw_arena_strndup(m->arena, key->text, key->len);
     SW_TRY_ALLOC(name, m->path);
     *out = (struct sw_safetensor){.name = name,
@@ -692,7 +700,7 @@ static sw_status list_tensors(struct machine *m, struct sw_safetensor **out, int
 sw_status sw_pickle_read(struct sw_arena *arena, const char *path, const void *bytes, size_t len,
                          struct sw_safetensor **out, int64_t *out_n)
 {
-    struct machine m = {.arena = arena, .path = path, .may_copy = len};
+    struct machine m = {.arena = arena, .path = path, .may_copy = len, .may_name = len};
     SW_TRY(open_archive(&m, bytes, len));
     SW_TRY(run(&m));
     return list_tensors(&m, out, out_n);

@@ -512,11 +512,18 @@ static sw_status read_pickled(struct sw_safetensors *f, const char *bytes, size_
     SW_TRY(sw_pickle_read(&f->arena, f->path, bytes, len, &f->tensors, &f->n));
     f->by_name = sw_arena_array(&f->arena, (size_t)f->n + 1, sizeof(*f->by_name));
     SW_TRY_ALLOC(f->by_name, f->path);
+    size_t may_copy = len; /* tensors that share a storage are each as large as it */
     for (int64_t i = 0; i < f->n; i++) {
         struct sw_safetensor *tensor = &f->tensors[i];
         tensor->file = f->path;
         tensor->of = f;
         const size_t width = (size_t)sw_hf_dtype_of_name(tensor->dtype_name)->bits / 8;
+        const size_t copied = (uintptr_t)tensor->data % width == 0 ? 0 : tensor->bytes;
+        if (copied > may_copy) {
+            return SW_FAIL(SW_E_FORMAT, "%s: tensor \"%s\": too many tensors that are not aligned",
+                           f->path, tensor->name);
+        }
+        may_copy -= copied;
         SW_TRY(lend_data(f, tensor, tensor->data, width));
         f->by_name[i] = tensor;
     }

@@ -123,6 +123,8 @@ static void put_end(struct sw_str *zip, int n, uint64_t first, bool large)
     put_number(zip, 0, 2);
 }
 
+static int skew; /* bytes that data begin behind a multiple of 64 */
+
 /* large: as ZIP64 */
 static void put_zip(struct sw_str *zip, struct member *members, int n, bool large)
 {
@@ -134,9 +136,10 @@ static void put_zip(struct sw_str *zip, struct member *members, int n, bool larg
         put_number(zip, m->bytes, 4);
         put_number(zip, m->bytes, 4);
         put_number(zip, strlen(m->name), 2);
-        put_number(zip, (64 - before % 64) % 64, 2); /* data begin at a multiple of 64 */
+        const int extra = (int)((64 - before % 64) % 64) + skew;
+        put_number(zip, (uint64_t)extra, 2);
         sw_str_puts(zip, m->name);
-        put_number(zip, 0, (int)((64 - before % 64) % 64));
+        put_number(zip, 0, extra);
         put_op(zip, m->data, m->bytes);
     }
     const uint64_t first = zip->len;
@@ -177,6 +180,69 @@ static void archive(struct sw_str *zip, bool large)
     OPS(&code, "u}(X\x09\0\0\0_metadataNub."); /* what state dicts carry with them */
     archive_of(&code, zip, large);
     sw_str_fini(&code);
+}
+
+/* ---- small files that ask for much ---- */
+
+static void refuse_small(struct sw_str *code, const void *storage, size_t bytes, const char *why)
+{
+    struct sw_str zip = {0};
+    struct sw_safetensors *f = NULL;
+    struct sw_alloc_stats stats;
+    struct member members[] = {{"m/data.pkl", code->ptr, code->len, 0},
+                               {"m/data/0", storage, bytes, 0}};
+    put_zip(&zip, members, SW_LEN(members), false);
+    assert_int_equal(sw_pickled_parse("m.bin", zip.ptr, zip.len, &f), SW_E_FORMAT);
+    if (!strstr(sw_error_message(), why)) {
+        fail_msg("%s", sw_error_message());
+    }
+    sw_alloc_get_stats(&stats);
+    assert_true(stats.peak_bytes < 64 << 20);
+    sw_str_fini(&zip);
+    sw_str_fini(code);
+}
+
+/* 5 GiB of names, of a file of 1 MiB. */
+static void a_name_that_is_recalled_takes_no_memory(void **state)
+{
+    (void)state;
+    enum { NAME = 1 << 20, TIMES = 5000 };
+    const struct view view = {"n", "FloatStorage", "0", 8, 0, 1, {8}, {1}};
+    struct sw_str code = {0};
+    char *name = malloc(NAME + 1);
+    memset(name, 'n', NAME);
+    name[NAME] = '\0';
+    OPS(&code, "\x80\2}(");
+    put_tensor(&code, &view);
+    OPS(&code, "q\0");
+    put_text(&code, name);
+    OPS(&code, "q\1h\0");
+    for (int i = 0; i < TIMES; i++) {
+        OPS(&code, "h\1h\0");
+    }
+    OPS(&code, "u.");
+    refuse_small(&code, floats, sizeof floats, "the names of tensors are longer than the file");
+    free(name);
+}
+
+/* 8 GiB of copies, of a file of 2 MiB. */
+static void tensors_that_share_a_storage_are_not_all_copied(void **state)
+{
+    (void)state;
+    enum { ELEMS = 1 << 19, TIMES = 4096 };
+    char name[16];
+    struct sw_str code = {0};
+    float *storage = calloc(ELEMS, sizeof *storage);
+    OPS(&code, "\x80\2}(");
+    for (int i = 0; i < TIMES; i++) {
+        snprintf(name, sizeof name, "n%d", i);
+        put_tensor(&code, &(struct view){name, "FloatStorage", "0", ELEMS, 0, 1, {ELEMS}, {1}});
+    }
+    OPS(&code, "u.");
+    skew = 1;
+    refuse_small(&code, storage, ELEMS * sizeof *storage, "too many tensors that are not aligned");
+    skew = 0;
+    free(storage);
 }
 
 /* ---- reading ---- */
@@ -376,6 +442,8 @@ static void folders_without_safetensors_are_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_name_that_is_recalled_takes_no_memory),
+        cmocka_unit_test(tensors_that_share_a_storage_are_not_all_copied),
         cmocka_unit_test(the_tensors_are_read),
         cmocka_unit_test(what_is_not_allowed_is_named),
         cmocka_unit_test(other_pickles_are_refused),
