@@ -240,16 +240,31 @@ static sw_status copy_conversation(const struct sw_json *root, const struct sw_j
     return SW_OK;
 }
 
+/* Each answer costs the text some times more: as long as the whole it may be. */
+static sw_status check_work(const struct sw_str *text, int64_t n_answers)
+{
+    const int64_t most = (int64_t)1 << 28;
+    return n_answers <= most / (int64_t)(text->len + 1)
+               ? SW_OK
+               : SW_FAIL(SW_E_UNSUP,
+                         "%lld answers in a text of %zu bytes: to find them by parts of the text "
+                         "takes the work of more than %lld bytes; --chat-template FILE gives a "
+                         "template with {%% generation %%} blocks",
+                         (long long)n_answers, text->len, (long long)most);
+}
+
 static sw_status find_answers(struct sw_chat *chat, const struct sw_json *root,
                               const struct sw_str *text, struct spans *spans)
 {
     sw_status st;
     struct parts p = {.text = text};
     const struct sw_json *messages = sw_json_get(root, "messages"), *last = NULL;
-    int64_t i = 0;
+    int64_t i = 0, n_answers = 0;
     for (const struct sw_json *m = messages->first; m; m = m->next) {
         last = is_answer(m) ? m : last;
+        n_answers += is_answer(m);
     }
+    SW_TRY(check_work(text, chat->loss_on == SW_LOSS_ON_ANSWERS ? n_answers : 1));
     SW_TRY_OR(done, copy_conversation(root, messages, &p.doc));
     SW_TRY_OR(done, copy_conversation(root, NULL, &p.whole));
     p.messages = sw_json_put(p.doc, sw_json_root(p.doc), "messages", SW_JSON_ARRAY);

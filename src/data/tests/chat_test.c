@@ -425,6 +425,23 @@ static void an_answer_whose_end_is_not_known_is_refused(void **state)
         "message 1 stands cannot be told from this template: no special token ends it");
 }
 
+/* Each answer has the template write the text again. */
+static void a_conversation_of_too_many_answers_is_refused(void **state)
+{
+    (void)state;
+    struct sw_str line = {0};
+    sw_str_puts(&line, "{\"messages\":[");
+    for (int i = 0; i < 6000; i++) {
+        sw_str_printf(&line, "%s{\"role\":\"%s\",\"content\":\"0123456789\"}", i ? "," : "",
+                      i % 2 ? "assistant" : "user");
+    }
+    sw_str_puts(&line, "]}");
+    expect_refusal(
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}", line.ptr,
+        "3000 answers in a text of 168000 bytes");
+    sw_str_fini(&line);
+}
+
 static void what_is_wrong_with_a_line_is_named(void **state)
 {
     (void)state;
@@ -778,6 +795,7 @@ int main(void)
         cmocka_unit_test(an_answer_without_an_end_token_ends_where_texts_part),
         cmocka_unit_test(every_answer_counts_whatever_the_template),
         cmocka_unit_test(an_answer_whose_end_is_not_known_is_refused),
+        cmocka_unit_test(a_conversation_of_too_many_answers_is_refused),
         cmocka_unit_test(what_is_wrong_with_a_line_is_named),
         cmocka_unit_test(templates_in_their_order),
         cmocka_unit_test(another_template_or_special_token_is_another_digest),
