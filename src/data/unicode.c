@@ -41,6 +41,7 @@ bool sw_char_is_ideograph(int32_t code_point)
 
 #if SW_HAVE_UTF8PROC
 
+#include <string.h>
 #include <utf8proc.h>
 
 static bool is_ascii_punctuation(int32_t c)
@@ -144,6 +145,79 @@ bool sw_char_is_cased(int32_t code_point)
     }
 }
 
+static int combining_class(int32_t c)
+{
+    return utf8proc_get_property(c)->combining_class;
+}
+
+/* By insertion, as long as they are few. */
+static void sort_few(int32_t *marks, size_t n)
+{
+    for (size_t i = 1; i < n; ++i) {
+        const int32_t mark = marks[i];
+        size_t at = i;
+        while (at > 0 && combining_class(marks[at - 1]) > combining_class(mark)) {
+            marks[at] = marks[at - 1];
+            at--;
+        }
+        marks[at] = mark;
+    }
+}
+
+/* By counting. */
+static sw_status sort_many(int32_t *marks, size_t n)
+{
+    size_t begin[257] = {0};
+    int32_t *sorted = sw_alloc("normal form", n * sizeof(*sorted));
+    SW_TRY_ALLOC(sorted, "normalised text");
+    for (size_t i = 0; i < n; ++i) {
+        begin[combining_class(marks[i]) + 1]++;
+    }
+    for (int i = 0; i < 256; ++i) {
+        begin[i + 1] += begin[i];
+    }
+    for (size_t i = 0; i < n; ++i) {
+        sorted[begin[combining_class(marks[i])]++] = marks[i];
+    }
+    memcpy(marks, sorted, n * sizeof(*marks));
+    sw_free(sorted);
+    return SW_OK;
+}
+
+/* The canonical order of marks in a row. The library's own takes quadratic time. */
+static sw_status order_marks(int32_t *chars, size_t n)
+{
+    enum { FEW = 32 };
+    for (size_t first = 0, end; first < n; first = end) {
+        end = first;
+        while (end < n && combining_class(chars[end]) > 0) {
+            end++;
+        }
+        if (end - first > FEW) {
+            SW_TRY(sort_many(chars + first, end - first));
+        } else {
+            sort_few(chars + first, end - first);
+        }
+        end += end == first;
+    }
+    return SW_OK;
+}
+
+/* Into out [most]. Returns how many characters there are, or an error of the library. */
+static utf8proc_ssize_t decompose(const char *text, size_t len, utf8proc_option_t options,
+                                  int32_t *out, utf8proc_ssize_t most)
+{
+    int boundary = 0; /* of clusters: not asked for */
+    utf8proc_ssize_t n = 0;
+    for (size_t pos = 0; pos < len && n >= 0;) {
+        const int32_t c = sw_utf8_step(text, len, &pos);
+        const utf8proc_ssize_t more =
+            utf8proc_decompose_char(c, out + n, most - n, options, &boundary);
+        n = more < 0 ? more : n + more;
+    }
+    return n;
+}
+
 sw_status sw_unicode_form(enum sw_unicode_form form, const char *text, size_t len,
                           struct sw_str *out)
 {
@@ -159,8 +233,13 @@ sw_status sw_unicode_form(enum sw_unicode_form form, const char *text, size_t le
     if (n >= 0) { /* code points first, then their bytes in the same memory, with a NUL */
         utf8proc_int32_t *mapped = sw_alloc("normal form", ((size_t)n + 1) * sizeof(*mapped));
         SW_TRY_ALLOC(mapped, "normalised text");
-        n = utf8proc_decompose(bytes, len_signed, mapped, n, options[form]);
-        n = n < 0 ? n : utf8proc_reencode(mapped, n, options[form]);
+        n = decompose(text, len, options[form], mapped, n);
+        const sw_status st = n < 0 ? SW_OK : order_marks(mapped, (size_t)n);
+        n = n < 0 || st < 0 ? n : utf8proc_reencode(mapped, n, options[form]);
+        if (st < 0) {
+            sw_free(mapped);
+            return st;
+        }
         if (n >= 0) {
             sw_str_append(out, (const char *)mapped, (size_t)n);
         }

@@ -102,6 +102,31 @@ static void laws_of_normal_forms(void **state)
     sw_str_fini(&other);
 }
 
+/* Marks of two classes by turns: by insertion 2^36 steps. Marks of one class keep their order. */
+static void many_marks_are_put_in_order(void **state)
+{
+    (void)state;
+    for (int n = 3; n <= 1 << 18; n = n < 64 ? n + 1 : n << 6) {
+        struct sw_str text = {0}, wanted = {0}, out = {0};
+        sw_str_putc(&text, 'q');
+        sw_str_putc(&wanted, 'q');
+        for (int i = 0; i < n; ++i) { /* above, below: U+0301 or U+0300, U+0323 */
+            sw_str_puts(&text, i % 3 ? "\xCC\x81\xCC\xA3" : "\xCC\x80\xCC\xA3");
+            sw_str_puts(&wanted, "\xCC\xA3");
+        }
+        for (int i = 0; i < n; ++i) {
+            sw_str_puts(&wanted, i % 3 ? "\xCC\x81" : "\xCC\x80");
+        }
+        apply(SW_NORMAL_NFD, sw_str_text(&text), text.len, &out);
+        check_equal(&out, &wanted);
+        apply(SW_NORMAL_NFC, sw_str_text(&text), text.len, &out);
+        check_equal(&out, &wanted);
+        sw_str_fini(&text);
+        sw_str_fini(&wanted);
+        sw_str_fini(&out);
+    }
+}
+
 static void steps_run_in_order(void **state)
 {
     (void)state;
@@ -123,6 +148,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_run_in_order),
         cmocka_unit_test(laws_of_normal_forms),
+        cmocka_unit_test(many_marks_are_put_in_order),
         cmocka_unit_test(lower_case_is_the_recorded_one),
     };
     return SW_HAVE_UTF8PROC ? cmocka_run_group_tests(tests, NULL, NULL) : TEST_EXIT_SKIPPED;
