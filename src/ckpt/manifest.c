@@ -202,6 +202,33 @@ static void *array_of(struct ckpt_manifest *m, int64_t n, size_t bytes)
 
 /* ---- reading ---- */
 
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* A file that comes twice would be read, and compared with its digest, each time. */
+static sw_status check_names(const struct ckpt_manifest *m)
+{
+    sw_status st = SW_OK;
+    const char **names = sw_alloc("checkpoint", (size_t)(m->n_files + 1) * sizeof(*names));
+    if (!names) {
+        return fail_memory();
+    }
+    for (int64_t i = 0; i < m->n_files; i++) {
+        names[i] = m->files[i].name;
+    }
+    qsort(names, (size_t)m->n_files, sizeof(*names), compare_names);
+    for (int64_t i = 1; i < m->n_files && st >= 0; i++) {
+        if (strcmp(names[i - 1], names[i]) == 0) {
+            st = SW_FAIL(SW_E_FORMAT, "%s: the file \"%s\" is named twice", sw_json_name(m->doc),
+                         names[i]);
+        }
+    }
+    sw_free(names);
+    return st;
+}
+
 static sw_status read_files(struct ckpt_manifest *m, const struct sw_json *root)
 {
     const struct sw_json *array;
@@ -223,6 +250,7 @@ static sw_status read_files(struct ckpt_manifest *m, const struct sw_json *root)
         sum += file->bytes; /* two that are in bounds, and the sum is looked at each time */
         SW_TRY(check_range(m->doc, "total_bytes", m->total_bytes, sum, CKPT_MOST));
     }
+    SW_TRY(check_names(m));
     return check_range(m->doc, "total_bytes", m->total_bytes, sum, sum);
 }
 

@@ -438,6 +438,9 @@ static void numbers_have_bounds_and_members_their_types(void **test_state)
         {"\"writers\":1", "\"writers\":0", "\"writers\""},
         {"\"writers\":1", "\"writers\":4294967297", "\"writers\""},
         {"\"total_bytes\":", "\"total_bytes\":1", "\"total_bytes\""},
+        {"\"files\":[",
+         "\"files\":[{\"name\":\"part-00000.safetensors\",\"bytes\":0,\"digest\":\"\"},",
+         "the file \"part-00000.safetensors\" is named twice"},
     };
     const char *manifest = "checkpoint-2/manifest.json";
     struct sw_ckpt *ckpt;
