@@ -168,6 +168,30 @@ static void give_pending(struct sw_added_scan *scan, size_t first, struct sw_add
     scan->pending = NULL;
 }
 
+/* The next match with the white space that it takes along; one of which nothing is left because
+ * another took it is passed over. *out_token NULL: there is none. */
+static sw_status next_piece(struct sw_added_scan *scan, const struct sw_added_token **out_token,
+                            size_t *out_first)
+{
+    do {
+        SW_TRY(next_match(scan, out_token, out_first));
+        const struct sw_added_token *token = *out_token;
+        if (!token) {
+            return SW_OK;
+        }
+        scan->pending_end = *out_first + token->len;
+        if (token->lstrip) {
+            *out_first = *out_first > scan->covered
+                             ? space_before(scan->text, scan->covered, *out_first)
+                             : scan->covered;
+        }
+        if (token->rstrip) {
+            scan->pending_end = space_after(scan, scan->pending_end);
+        }
+    } while (*out_first == scan->pending_end);
+    return SW_OK;
+}
+
 sw_status sw_added_scan_next(struct sw_added_scan *scan, struct sw_added_piece *out, bool *out_more)
 {
     const struct sw_added_token *token;
@@ -178,7 +202,7 @@ sw_status sw_added_scan_next(struct sw_added_scan *scan, struct sw_added_piece *
         give_pending(scan, scan->covered, out);
         return SW_OK;
     }
-    SW_TRY(next_match(scan, &token, &first));
+    SW_TRY(next_piece(scan, &token, &first));
     if (!token) {
         *out = (struct sw_added_piece){scan->covered, scan->len - scan->covered, NULL};
         *out_more = scan->covered < scan->len;
@@ -186,14 +210,6 @@ sw_status sw_added_scan_next(struct sw_added_scan *scan, struct sw_added_piece *
         return SW_OK;
     }
     scan->pending = token;
-    scan->pending_end = first + token->len;
-    if (token->lstrip) {
-        first =
-            first > scan->covered ? space_before(scan->text, scan->covered, first) : scan->covered;
-    }
-    if (token->rstrip) {
-        scan->pending_end = space_after(scan, scan->pending_end);
-    }
     if (scan->covered < first) {
         *out = (struct sw_added_piece){scan->covered, first - scan->covered, NULL};
         scan->covered = first;
