@@ -174,9 +174,31 @@ static void flags_without_a_file_are_taken(void **state)
     expect(in_folder(TRAIN "--steps 2 --lr 0.25 --batch-size 2 --accumulate 3 --warmup-steps 0.5 "
                            "--clip 0.5 --bf16 --output %s/plain"),
            0,
-           (const char *const[]){"bf16", "batch 3 x 2 of 16 tokens", "WarmupLR",
-                                 "clipped to norm 0.5", NULL});
+           (const char *const[]){"bf16", "batch 3 x 2 of 16 tokens",
+                                 "lr 0.25, constant_with_warmup, clipped to norm 0.5", NULL});
     EXPECT(0, "plan --model gpt2-tiny --summary --batch 2 --seq-len 16", "device");
+}
+
+/* The rates are those of transformers: the first of a warm-up is 0, the last of a decay is not. */
+static void schedules_have_the_trainers_names(void **state)
+{
+    (void)state;
+#define PLAIN "plan --model gpt2-tiny --summary --batch 2 --seq-len 16 "
+    EXPECT(0,
+           in_folder("config %s/adam.json --lr-scheduler linear --warmup-steps 2 --steps 4 "
+                     "--schedule 5 --json"),
+           "\"step\": 0, \"lr\": 0.0", "\"step\": 1, \"lr\": 0.25", "\"step\": 2, \"lr\": 0.5",
+           "\"step\": 3, \"lr\": 0.25", "\"step\": 4, \"lr\": 0.0");
+    EXPECT(0, in_folder("config %s/adam.json --warmup-steps 2 --schedule 4 --json"),
+           "constant_with_warmup", "\"step\": 1, \"lr\": 0.25", "\"step\": 3, \"lr\": 0.5");
+    EXPECT(2, PLAIN "--lr-scheduler linaer", "--lr-scheduler: wanted linear",
+           "got \"linaer\"; the nearest is linear");
+    EXPECT(2, PLAIN "--lr-scheduler WarmupLR", "wanted linear, cosine, constant");
+    EXPECT(2, PLAIN "--lr-scheduler constant --warmup-steps 3", "constant_with_warmup");
+    EXPECT(2, PLAIN "--deepspeed examples/quickstart.json --lr-scheduler linear",
+           "scheduler.type is \"WarmupCosineLR\"", "linear");
+    EXPECT(2, in_folder("config %s/adam.json --lr-scheduler cosine --schedule 3"),
+           "scheduler.params.total_num_steps", "--steps");
 }
 
 int main(void)
@@ -197,14 +219,19 @@ int main(void)
         sw_str_printf(&text, "It was day %d, and the river rose over the %d stones.\n", i, i * 7);
     }
     test_join(path, folder, "text.txt");
-    const sw_status st = sw_file_write_atomic(path, text.ptr, text.len);
+    sw_status st = sw_file_write_atomic(path, text.ptr, text.len);
     sw_str_fini(&text);
+    static const char adam[] = "{\"train_batch_size\": 2,"
+                               " \"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.5}}}\n";
+    test_join(path, folder, "adam.json");
+    st = st < 0 ? st : sw_file_write_atomic(path, adam, sizeof adam - 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_of_transformers_train),
         cmocka_unit_test(a_planned_micro_batch_is_kept),
         cmocka_unit_test(each_key_says_where_it_is_from),
         cmocka_unit_test(a_contradiction_is_refused_with_both),
         cmocka_unit_test(flags_without_a_file_are_taken),
+        cmocka_unit_test(schedules_have_the_trainers_names),
     };
     const int failed = st < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
     char command[128];

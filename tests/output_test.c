@@ -126,7 +126,7 @@ static void a_small_disk_is_full(void **state)
     expect("unshare -rm sh -c 'mount -t tmpfs -o size=400k none small && $S export run --output "
            "small/run >out.txt'",
            1, "No space left");
-    expect("unshare -rm sh -c 'mount -t tmpfs -o size=64k none small && $S config --docs "
+    expect("unshare -rm sh -c 'mount -t tmpfs -o size=96k none small && $S config --docs "
            ">small/out.txt'",
            0, "");
     expect("unshare -rm sh -c 'mount -t tmpfs -o size=8k none small && $S config --docs "

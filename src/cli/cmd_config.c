@@ -152,7 +152,9 @@ int sw_cmd_config(int argc, char **argv)
         status = cli_fail(&command, CLI_REFUSED, "--schedule: at most %d steps", INT_MAX);
     } else if (status < 0 && run.n_steps >= 0 && run.elastic >= 0) {
         status = cli_fail(&command, CLI_REFUSED, "--schedule and --elastic answer one at a time");
-    } else if (status < 0 && !cli_add_auto(&run.sets, &run.auto_, true, run.steps)) {
+    }
+    status = status < 0 ? cli_check_auto(&command, &run.auto_) : status;
+    if (status < 0 && !cli_add_auto(&run.sets, &run.auto_, true, run.steps)) {
         status = cli_fail(&command, CLI_FAILED, "out of memory");
     }
     status = status < 0 && run.model && run.file ? learn_of_model(&command, &run) : status;

@@ -4,6 +4,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "spillway/status.h"
 
 const char *cli_tokenizer_folder(const char *tokenizer, const char *adapter, const char *model)
 {
@@ -49,6 +52,7 @@ static const struct {
     [AUTO_LR] = {"--lr", "optimizer.params.lr"},
     [AUTO_BATCH_SIZE] = {"--batch-size", "train_micro_batch_size_per_gpu"},
     [AUTO_ACCUMULATE] = {"--accumulate", "gradient_accumulation_steps"},
+    [AUTO_LR_SCHEDULER] = {"--lr-scheduler", "scheduler.type"},
     [AUTO_WARMUP_STEPS] = {"--warmup-steps", "scheduler.params.warmup_num_steps"},
     [AUTO_WEIGHT_DECAY] = {"--weight-decay", "optimizer.params.weight_decay"},
     [AUTO_CLIP] = {"--clip", "gradient_clipping"},
@@ -59,16 +63,71 @@ static const struct {
     [AUTO_FP16] = {"--fp16", "fp16.enabled"},
 };
 
+/* Those of transformers' Trainer that are built, and whether they decay to the last step. */
+static const struct {
+    const char *name;
+    bool decays;
+} schedules[] = {{"linear", true},
+                 {"cosine", true},
+                 {"constant", false},
+                 {"constant_with_warmup", false},
+                 {"inverse_sqrt", false}};
+enum { N_SCHEDULES = sizeof schedules / sizeof schedules[0] };
+
+/* N_SCHEDULES: it is none. */
+static int find_schedule(const char *name)
+{
+    int i = 0;
+    while (i < N_SCHEDULES && strcmp(name, schedules[i].name) != 0) {
+        i++;
+    }
+    return i;
+}
+
+int cli_check_auto(const struct command *command, const struct auto_flags *flags)
+{
+    const char *name = flags->text[AUTO_LR_SCHEDULER], *names[N_SCHEDULES];
+    if (!name) {
+        return -1;
+    }
+    for (int i = 0; i < N_SCHEDULES; i++) {
+        names[i] = schedules[i].name;
+    }
+    if (find_schedule(name) == N_SCHEDULES) {
+        const char *nearest = sw_nearest(name, names, N_SCHEDULES);
+        return cli_fail(command, CLI_REFUSED,
+                        "--lr-scheduler: wanted linear, cosine, constant, constant_with_warmup or "
+                        "inverse_sqrt, got \"%s\"%s%s",
+                        name, nearest ? "; the nearest is " : "", nearest ? nearest : "");
+    }
+    if (strcmp(name, "constant") == 0 && flags->text[AUTO_WARMUP_STEPS]) {
+        return cli_fail(command, CLI_REFUSED,
+                        "--lr-scheduler constant has no warm-up: wanted constant_with_warmup, or "
+                        "no --warmup-steps");
+    }
+    return -1;
+}
+
+/* The block of a schedule; a warm-up alone gives way to the one of the file. */
+static bool add_schedule(struct words *sets, const struct auto_flags *flags, char ***owned)
+{
+    const char *name = flags->text[AUTO_LR_SCHEDULER];
+    if (!name) {
+        return !flags->text[AUTO_WARMUP_STEPS] ||
+               cli_add_set(sets, (*owned)++, "scheduler.type:", "constant_with_warmup");
+    }
+    return cli_add_set(sets, (*owned)++, "scheduler.type?", name) &&
+           (!schedules[find_schedule(name)].decays ||
+            cli_add_set(sets, (*owned)++, "scheduler.params.total_num_steps:", "auto"));
+}
+
 bool cli_add_auto(struct words *sets, struct auto_flags *flags, bool has_file, int64_t steps)
 {
     char text[32];
     char **owned = flags->owned;
-    bool good = true;
-    if (!has_file && flags->text[AUTO_WARMUP_STEPS]) {
-        good = cli_add_set(sets, owned++, "scheduler.type:", "WarmupLR");
-    }
+    bool good = add_schedule(sets, flags, &owned);
     for (int i = 0; i < N_AUTO_FLAGS; i++) {
-        if (!flags->text[i]) {
+        if (!flags->text[i] || i == AUTO_LR_SCHEDULER) {
             continue;
         }
         good = good && (has_file || cli_add_set(sets, owned++, autos[i].key, "auto"));

@@ -240,6 +240,10 @@ int cli_train_resolve(const struct command *command, struct train_flags *f)
     if (f->trace && (!*f->trace || strlen(f->trace) > CLI_PATH_CAP)) {
         return cli_fail(command, CLI_REFUSED, "--trace: that is no name of a file");
     }
+    const int wrong = cli_check_auto(command, &f->auto_);
+    if (wrong >= 0) {
+        return wrong;
+    }
     if (!add_edits(f, first, last)) {
         return cli_fail(command, CLI_FAILED, "out of memory");
     }

@@ -76,7 +76,13 @@ enum sw_scheduler_type {
     SW_SCHEDULER_WARMUP_COSINE,
     SW_SCHEDULER_ONE_CYCLE,
     SW_SCHEDULER_LR_RANGE_TEST,
-    SW_SCHEDULER_OTHER /* known by name only */
+    SW_SCHEDULER_OTHER, /* known by name only */
+    /* of transformers' Trainer, by its names */
+    SW_SCHEDULER_CONSTANT,
+    SW_SCHEDULER_CONSTANT_WITH_WARMUP,
+    SW_SCHEDULER_LINEAR,
+    SW_SCHEDULER_COSINE,
+    SW_SCHEDULER_INVERSE_SQRT
 };
 enum sw_warmup_type { SW_WARMUP_LOG, SW_WARMUP_LINEAR };
 

@@ -426,12 +426,36 @@ static const struct config_field range_test_fields[] = {
 static SECTION(range_test_params, "scheduler.params", range_test_fields, SECTION_NULL,
                "of LRRangeTest");
 
+/* ---- schedules of transformers' Trainer ---- */
+
+#define TRAINER_WARMUP                                                                             \
+    INT("warmup_num_steps", AT(scheduler.warmup_num_steps), "0", 0, HIGHEST,                       \
+        "length of the linear warm-up: step k has the rate (k - 1) / this x lr", .unit = "steps",  \
+        BUILT)
+
+static const struct config_field constant_fields[] = {START};
+static SECTION(constant_params, "scheduler.params", constant_fields, SECTION_NULL,
+               "of constant, the optimizer's lr at every step");
+
+static const struct config_field trainer_warmup_fields[] = {TRAINER_WARMUP, START};
+static SECTION(trainer_warmup_params, "scheduler.params", trainer_warmup_fields, SECTION_NULL,
+               "of constant_with_warmup and inverse_sqrt, with the rates of transformers' Trainer");
+
+static const struct config_field trainer_decay_fields[] = {TOTAL_STEPS, TRAINER_WARMUP, START};
+static SECTION(trainer_decay_params, "scheduler.params", trainer_decay_fields, SECTION_NULL,
+               "of linear and cosine, with the rates of transformers' Trainer");
+
 const struct config_variant sw_config_schedulers[] = {
     {"WarmupLR", SW_SCHEDULER_WARMUP, &warmup_params, true},
     {"WarmupDecayLR", SW_SCHEDULER_WARMUP_DECAY, &warmup_decay_params, true},
     {"WarmupCosineLR", SW_SCHEDULER_WARMUP_COSINE, &warmup_cosine_params, true},
     {"OneCycle", SW_SCHEDULER_ONE_CYCLE, &one_cycle_params, true},
     {"LRRangeTest", SW_SCHEDULER_LR_RANGE_TEST, &range_test_params, true},
+    {"constant", SW_SCHEDULER_CONSTANT, &constant_params, true},
+    {"constant_with_warmup", SW_SCHEDULER_CONSTANT_WITH_WARMUP, &trainer_warmup_params, true},
+    {"inverse_sqrt", SW_SCHEDULER_INVERSE_SQRT, &trainer_warmup_params, true},
+    {"linear", SW_SCHEDULER_LINEAR, &trainer_decay_params, true},
+    {"cosine", SW_SCHEDULER_COSINE, &trainer_decay_params, true},
     {"LambdaLR", SW_SCHEDULER_OTHER, NULL, false},
     {"MultiplicativeLR", SW_SCHEDULER_OTHER, NULL, false},
     {"StepLR", SW_SCHEDULER_OTHER, NULL, false},

@@ -358,7 +358,18 @@ static void leave_open(struct filling *f, const char *path, const struct sw_json
     f->impl->open_steps_line = node ? node->line : 0;
 }
 
-/* Below 1 it is a share of all steps; one at least, for a warm-up of none is no schedule. */
+/* The schedule is one of the Trainer's, not DeepSpeed's. */
+static bool is_trainers_schedule(const struct filling *f)
+{
+    const struct sw_json *type = sw_json_path(sw_json_root(f->impl->given), "scheduler.type");
+    const struct config_variant *variant =
+        type && type->type == SW_JSON_STRING
+            ? sw_config_find_variant(sw_config_schedulers, sw_config_n_schedulers, type->string)
+            : NULL;
+    return variant && variant->type >= SW_SCHEDULER_CONSTANT;
+}
+
+/* Below 1 it is a share of all steps. DeepSpeed's schedules warm up for one step at least. */
 static sw_status fill_warmup_steps(struct filling *f)
 {
     static const char *const path = "scheduler.params.warmup_num_steps";
@@ -371,7 +382,7 @@ static sw_status fill_warmup_steps(struct filling *f)
         n = is_given(f, FACT_STEPS) ? ceil(n * f->facts[FACT_STEPS].value) : 1;
     }
     return fill(f, &(struct wanted){.path = path,
-                                    .values = {fmax(floor(n), 1)},
+                                    .values = {fmax(floor(n), is_trainers_schedule(f) ? 0 : 1)},
                                     .n_values = 1,
                                     .line = line_of(f, FACT_WARMUP_STEPS)});
 }
@@ -383,7 +394,7 @@ static sw_status fill_total_steps(struct filling *f)
     static const char *const path = "scheduler.params.total_num_steps";
     const struct sw_json *node = sw_json_path(sw_json_root(f->impl->given), path);
     if (is_given(f, FACT_STEPS)) {
-        return f->any_auto ? fill_fact(f, path, FACT_STEPS, true) : SW_OK;
+        return f->any_auto || is_auto(node) ? fill_fact(f, path, FACT_STEPS, true) : SW_OK;
     }
     if (!is_auto(node)) {
         return SW_OK;
@@ -495,12 +506,20 @@ sw_status sw_config_refuse_sizes(const struct sw_config *config, const char *why
 
 /* ---- the whole ---- */
 
+/* A default that depends on what is trained (set.c): nobody left it to flags. */
+static bool is_of_default(const struct sw_config_impl *impl, const struct sw_json *node)
+{
+    const bool is_set = node->line < 0 && node->line >= line_of_set(impl->n_sets - 1);
+    const char *equals = is_set ? strchr(impl->sets[-node->line - 1], '=') : NULL;
+    return equals && equals > impl->sets[-node->line - 1] && equals[-1] == ':';
+}
+
 /* Our own block has "auto" of its own. */
-static bool has_auto(const struct sw_json *node)
+static bool has_auto(const struct sw_config_impl *impl, const struct sw_json *node)
 {
     for (const struct sw_json *child = node->first; child; child = child->next) {
         const bool ours = child->key && strcmp(child->key, "spillway") == 0;
-        if (!ours && (is_auto(child) || has_auto(child))) {
+        if (!ours && ((is_auto(child) && !is_of_default(impl, child)) || has_auto(impl, child))) {
             return true;
         }
     }
@@ -514,7 +533,7 @@ bool sw_config_is_fact(const char *set)
 
 sw_status sw_config_fill_auto(struct sw_config_impl *impl)
 {
-    struct filling f = {.impl = impl, .any_auto = has_auto(sw_json_root(impl->given))};
+    struct filling f = {.impl = impl, .any_auto = has_auto(impl, sw_json_root(impl->given))};
     sw_status st = SW_OK;
     SW_TRY_OR(done, read_facts(&f));
     SW_TRY_OR(done, fill_batch(&f));

@@ -57,6 +57,8 @@ static void print_origins(const struct job *job)
     fprintf(job->out, "update: %s, lr ", c->optimizer.name);
     if (c->scheduler.type == SW_SCHEDULER_NONE) {
         fprintf(job->out, "%g, ", c->optimizer.lr);
+    } else if (c->scheduler.type >= SW_SCHEDULER_CONSTANT) {
+        fprintf(job->out, "%g, %s, ", c->optimizer.lr, c->scheduler.name);
     } else {
         fprintf(job->out, "of %s, ", c->scheduler.name);
     }

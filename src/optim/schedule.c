@@ -2,6 +2,7 @@
 // The five schedules of DeepSpeed in closed form. Its schedulers count from -1: making one sets the
 // first rate, and it moves after each optimizer step, so that step k >= 1 has the rate of index
 // i = k - 1. The order of operations is DeepSpeed's, so that values agree to the last place.
+// Those of transformers' Trainer count from 0: the update after k others has the factor of k.
 #include "optim/optim.h"
 
 #include <math.h>
@@ -55,6 +56,12 @@ static sw_status init_warmup(struct sw_schedule *s, const struct sw_scheduler_co
     SW_TRY(spread(&c->warmup_min_lr, "warmup_min_lr", s->n_groups, s->min_lr));
     SW_TRY(spread(&c->warmup_max_lr, "warmup_max_lr", s->n_groups, s->max_lr));
     return SW_OK;
+}
+
+static void init_trainer(struct sw_schedule *s, const struct sw_scheduler_config *c)
+{
+    s->warmup_steps = (double)c->warmup_num_steps;
+    s->total_steps = (double)c->total_num_steps;
 }
 
 static sw_status init_cycle(struct sw_schedule *s, const struct sw_scheduler_config *c)
@@ -116,6 +123,13 @@ sw_status sw_schedule_init(struct sw_schedule *schedule, const struct sw_config 
         break;
     case SW_SCHEDULER_LR_RANGE_TEST:
         SW_TRY(init_range(&s, &config->scheduler));
+        break;
+    case SW_SCHEDULER_CONSTANT:
+    case SW_SCHEDULER_CONSTANT_WITH_WARMUP:
+    case SW_SCHEDULER_LINEAR:
+    case SW_SCHEDULER_COSINE:
+    case SW_SCHEDULER_INVERSE_SQRT:
+        init_trainer(&s, &config->scheduler);
         break;
     case SW_SCHEDULER_OTHER:
         return SW_FAIL(SW_E_UNSUP, "scheduler.type: \"%s\" is not built yet",
@@ -215,6 +229,37 @@ static double range_lr(const struct sw_schedule *s, int i_group, double i)
     return s->min_lr[i_group] * (1 + s->range_rate * (s->staircase ? floor(intervals) : intervals));
 }
 
+/* ---- the Trainer's ---- */
+
+/* The factor of lr after k updates: transformers' get_scheduler with its defaults. */
+static double trainer_factor(const struct sw_schedule *s, double k)
+{
+    const double warmup = s->warmup_steps;
+    if (s->type == SW_SCHEDULER_CONSTANT) {
+        return 1.0;
+    }
+    if (k < warmup) {
+        return k / warmup;
+    }
+    switch (s->type) {
+    case SW_SCHEDULER_LINEAR:
+        return fmax(0.0, (s->total_steps - k) / steps_after_warmup(s));
+    case SW_SCHEDULER_COSINE:
+        return fmax(0.0, 0.5 * (1.0 + cos(M_PI * ((k - warmup) / steps_after_warmup(s)))));
+    case SW_SCHEDULER_INVERSE_SQRT: {
+        const double timescale = warmup > 0 ? warmup : 10000.0;
+        return 1.0 / sqrt((k + (timescale - warmup)) / timescale);
+    }
+    default:
+        return 1.0;
+    }
+}
+
+static bool is_trainers(enum sw_scheduler_type type)
+{
+    return type >= SW_SCHEDULER_CONSTANT;
+}
+
 /* ---- the door ---- */
 
 /* Step 0 has what the constructors of the schedulers leave behind. */
@@ -239,6 +284,10 @@ struct sw_rates sw_schedule_at(const struct sw_schedule *s, int i_group, int64_t
         out.lr = fmin(s->starts_slowly ? 1e-6 * t : 1e-2, 1 / sqrt(t));
     }
     if (s->type == SW_SCHEDULER_NONE) {
+        return out;
+    }
+    if (is_trainers(s->type)) {
+        out.lr = s->lr * trainer_factor(s, (double)i_step);
         return out;
     }
     if (i_step == 0) {

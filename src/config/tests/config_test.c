@@ -97,7 +97,8 @@ static void optimizers_and_schedulers_have_defaults(void **state)
         const int type = sw_config_schedulers[i].type;
         snprintf(text, sizeof text, "{\"scheduler\": {\"type\": \"%s\", \"params\": {%s}}}",
                  sw_config_schedulers[i].name,
-                 type == SW_SCHEDULER_WARMUP_DECAY || type == SW_SCHEDULER_WARMUP_COSINE
+                 type == SW_SCHEDULER_WARMUP_DECAY || type == SW_SCHEDULER_WARMUP_COSINE ||
+                         type == SW_SCHEDULER_LINEAR || type == SW_SCHEDULER_COSINE
                      ? "\"total_num_steps\": 9"
                  : type == SW_SCHEDULER_ONE_CYCLE ? "\"cycle_min_lr\": 0.1, \"cycle_max_lr\": 1"
                                                   : "");

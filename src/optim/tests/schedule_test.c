@@ -95,6 +95,53 @@ static void no_scheduler_is_constant(void **state)
     expect_rates("{" ADAM "}", INT64_C(1) << 40, want, SW_LEN(want));
 }
 
+/* The rate of the update after k others, of a schedule of transformers' Trainer. */
+static double trainer_rate(const char *type, int warmup, int64_t k)
+{
+    struct sw_config *config;
+    struct sw_schedule schedule;
+    char text[256], total[32] = "";
+    if (strcmp(type, "linear") == 0 || strcmp(type, "cosine") == 0) {
+        snprintf(total, sizeof total, "\"total_num_steps\": 30, ");
+    }
+    snprintf(text, sizeof text,
+             "{" ADAM ", \"scheduler\": {\"type\": \"%s\", \"params\": {%s%s %d}}}", type, total,
+             "\"warmup_num_steps\":", warmup);
+    assert_int_equal(open_text(text, &config), SW_OK);
+    assert_int_equal(sw_schedule_init(&schedule, config, 1), SW_OK);
+    const double lr = sw_schedule_at(&schedule, 0, k).lr;
+    sw_config_close(config);
+    return lr;
+}
+
+/* transformers counts from 0: its first update after a warm-up of w begins with 0 / w. */
+static void schedules_of_the_trainer(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"linear", "cosine", "constant_with_warmup", "inverse_sqrt"};
+    static const int warmups[] = {0, 1, 2, 7};
+    for (size_t t = 0; t < SW_LEN(types); t++) {
+        for (size_t w = 0; w < SW_LEN(warmups); w++) {
+            const int n = warmups[w];
+            for (int k = 0; k < n; k++) {
+                assert_true(trainer_rate(types[t], n, k) == .002 * ((double)k / n));
+            }
+            assert_true(trainer_rate(types[t], n, n) == .002);
+            assert_true(trainer_rate("linear", n, n + 5) == .002 * ((25.0 - n) / (30.0 - n)));
+            assert_true(trainer_rate("constant_with_warmup", n, n + 999) == .002);
+            assert_float_equal(trainer_rate("cosine", n, n + 3) + trainer_rate("cosine", n, 27),
+                               .002, 1e-15); /* symmetric about its middle */
+        }
+    }
+    assert_true(trainer_rate("linear", 7, 30) == 0 && trainer_rate("linear", 7, 31) == 0);
+    assert_float_equal(trainer_rate("cosine", 7, 30), 0, 1e-18);
+    assert_true(trainer_rate("inverse_sqrt", 4, 16) == .001);
+    assert_float_equal(trainer_rate("inverse_sqrt", 0, 30000), .001, 1e-15); /* of 10000 steps */
+    const double constant[] = {.002, .002, .002};
+    expect_rates("{" ADAM ", \"scheduler\": {\"type\": \"constant\"}}", 0, constant,
+                 SW_LEN(constant));
+}
+
 static void an_optimizer_is_needed(void **state)
 {
     (void)state;
@@ -281,9 +328,13 @@ static void recorded_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(warmup_values),          cmocka_unit_test(adafactor_chooses_its_rate),
-        cmocka_unit_test(cycle_values),           cmocka_unit_test(no_scheduler_is_constant),
-        cmocka_unit_test(an_optimizer_is_needed), cmocka_unit_test(recorded_schedules),
+        cmocka_unit_test(warmup_values),
+        cmocka_unit_test(adafactor_chooses_its_rate),
+        cmocka_unit_test(cycle_values),
+        cmocka_unit_test(no_scheduler_is_constant),
+        cmocka_unit_test(schedules_of_the_trainer),
+        cmocka_unit_test(an_optimizer_is_needed),
+        cmocka_unit_test(recorded_schedules),
         cmocka_unit_test(recorded_refusals),
     };
     struct sw_json_doc *doc = open_fixture("schedules.json");
