@@ -179,6 +179,35 @@ static void flags_without_a_file_are_taken(void **state)
     EXPECT(0, "plan --model gpt2-tiny --summary --batch 2 --seq-len 16", "device");
 }
 
+/* A file of the Trainer's users, who give the optimizer by flags. */
+static void a_file_without_an_optimizer_trains(void **state)
+{
+    (void)state;
+#define BARE TRAIN "--deepspeed %s/bare.json --steps 1 --output "
+    expect(in_folder(BARE "%s/bare"), 0,
+           (const char *const[]){"bare.json has no such block: AdamW with betas 0.9 and 0.999, eps "
+                                 "1e-08, weight decay 0, as transformers' Trainer\n",
+                                 "update: AdamW, lr 5e-05, ", "lr 5.000e-05", NULL});
+    expect(in_folder(BARE "%s/bare_lr --lr 0.25 --weight-decay 0.5"), 0,
+           (const char *const[]){"weight decay 0.5,", "lr 0.25, ", "lr 2.500e-01", NULL});
+    assert_null(strstr(out, "changes nothing"));
+    expect(in_folder(BARE "%s/bare_sgd --set optimizer.type=SGD"), 0,
+           (const char *const[]){"update: SGD", NULL});
+    assert_null(strstr(out, "no such block"));
+    EXPECT(2, in_folder(TRAIN "--deepspeed %s/adam.json --steps 1 --output %s/other --lr 0.25"),
+           "adam.json:1: optimizer.params.lr is 0.5 and --lr says 0.25");
+    /* what is planned is what is trained */
+    const int status = run(in_folder("checkpoint ls --json %s/bare"));
+    const char *math = strstr(out, "\"fingerprint\":\"");
+    char fingerprint[17] = "";
+    assert_true(status == 0 && math);
+    snprintf(fingerprint, sizeof fingerprint, "%s", math + strlen("\"fingerprint\":\""));
+    EXPECT(0,
+           in_folder("plan --model gpt2-tiny --data %s/text.txt --seq-len 16 --summary "
+                     "--deepspeed %s/bare.json"),
+           fingerprint);
+}
+
 /* The rates are those of transformers: the first of a warm-up is 0, the last of a decay is not. */
 static void schedules_have_the_trainers_names(void **state)
 {
@@ -223,6 +252,9 @@ int main(void)
     sw_str_fini(&text);
     static const char adam[] = "{\"train_batch_size\": 2,"
                                " \"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.5}}}\n";
+    static const char bare[] = "{\"train_batch_size\": 2}\n";
+    test_join(path, folder, "bare.json");
+    st = st < 0 ? st : sw_file_write_atomic(path, bare, sizeof bare - 1);
     test_join(path, folder, "adam.json");
     st = st < 0 ? st : sw_file_write_atomic(path, adam, sizeof adam - 1);
     const struct CMUnitTest tests[] = {
@@ -231,6 +263,7 @@ int main(void)
         cmocka_unit_test(each_key_says_where_it_is_from),
         cmocka_unit_test(a_contradiction_is_refused_with_both),
         cmocka_unit_test(flags_without_a_file_are_taken),
+        cmocka_unit_test(a_file_without_an_optimizer_trains),
         cmocka_unit_test(schedules_have_the_trainers_names),
     };
     const int failed = st < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);

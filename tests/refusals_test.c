@@ -129,7 +129,6 @@ static const struct {
     {TRAIN "text.txt --deepspeed twice.json", 2, "train_batch_size"},
     {TRAIN "text.txt --deepspeed negative.json", 2, "lr"},
     {TRAIN "text.txt --deepspeed nobatch.json", 2, "train_micro_batch_size_per_gpu"},
-    {TRAIN "text.txt --deepspeed nooptimizer.json", 2, "optimizer"},
     {TRAIN "text.txt --deepspeed offload.json", 2, "offload_optimizer"},
     {TRAIN "text.txt --deepspeed nadam.json", 2, "NAdam"},
     {TRAIN "text.txt --deepspeed seed.json --seed 4", 2, "spillway.seed"},
@@ -826,7 +825,6 @@ static int set_up(void **state)
     put_text("two.json",
              "{\"train_batch_size\": 4, \"train_micro_batch_size_per_gpu\": 2, " OPTIMIZER "}");
     put_text("nobatch.json", "{" OPTIMIZER "}");
-    put_text("nooptimizer.json", "{\"train_batch_size\": 4}");
     put_text(
         "offload.json",
         "{\"train_batch_size\": 4, " OPTIMIZER

@@ -271,7 +271,8 @@ struct sw_config {
  * path         file to read
  * sets         [n_sets] edits "a.b=value" of the JSON tree, applied in order before it is read;
  *              value is JSON, or else a string; "a.b?=value" is refused where the file says
- *              something else (flags that mean the same as a key); "--lr=3e-5" is a flag that
+ *              something else (flags that mean the same as a key); "a.b:=value" gives way to what
+ *              is said, and comes from the "default of a training"; "--lr=3e-5" is a flag that
  *              stands for what is "auto" (trainer.c)
  * out          sw_config_close
  *

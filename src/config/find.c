@@ -37,6 +37,10 @@ const char *sw_config_where(const struct sw_config_impl *impl, int line, char *b
         const char *set = impl->sets[-line - 1], *equals = strchr(set, '=');
         const int key = equals ? (int)(equals - set) : (int)strlen(set);
         const bool flag = key > 0 && set[key - 1] == '?'; /* stands for a flag of the program */
+        if (key > 0 && set[key - 1] == ':') {             /* nobody said it */
+            snprintf(buf, cap, "default of a training");
+            return buf;
+        }
         const char *before = sw_config_is_fact(set) ? "" : "--set ";
         snprintf(buf, cap, "%s%.*s%s", before, flag ? key - 1 : key, set, equals ? equals : "");
     } else {

@@ -86,19 +86,6 @@ sw_status sw_job_chat_choose(const struct sw_train_options *o, const char *from,
     return SW_OK;
 }
 
-/* The edits of the configuration, and the default that chats have. */
-static sw_status add_default(const struct sw_train_options *o, struct sw_job_chat *out)
-{
-    out->sets = sw_alloc("train", (size_t)(o->n_sets + 1) * sizeof *out->sets);
-    SW_TRY_ALLOC(out->sets, "the configuration");
-    for (int i = 0; i < o->n_sets; i++) {
-        out->sets[i] = o->sets[i];
-    }
-    out->sets[o->n_sets] = "spillway.loss:=tokens";
-    out->n_sets = o->n_sets + 1;
-    return SW_OK;
-}
-
 sw_status sw_job_chat_open(const struct sw_train_options *o, const char *folder,
                            sw_tokenizer *tokenizer, struct sw_job_chat *out)
 {
@@ -108,14 +95,12 @@ sw_status sw_job_chat_open(const struct sw_train_options *o, const char *folder,
     options.tokenizer = tokenizer;
     options.date = out->day;
     options.asked_for = options.asked_for && o->n_data > 0;
-    SW_TRY(sw_chat_open_for(&options, out->kind, &out->chat));
-    return out->chat ? add_default(o, out) : SW_OK;
+    return sw_chat_open_for(&options, out->kind, &out->chat);
 }
 
 void sw_job_chat_close(struct sw_job_chat *chat)
 {
     sw_chat_close(chat->chat);
-    sw_free(chat->sets);
     *chat = (struct sw_job_chat){0};
 }
 

@@ -52,6 +52,13 @@ static void print_origins(const struct job *job)
         fprintf(job->out, "tokens: %s of %s\n", sw_tokenizer_kind(job->tokenizer),
                 sw_job_tokenizer_path(o));
     }
+    if (sw_job_optimizer_is_default(job)) {
+        fprintf(job->out,
+                "optimizer: %s has no such block: AdamW with betas %g and %g, eps %g, weight decay "
+                "%g, as transformers' Trainer\n",
+                o->config_path, c->optimizer.betas.items[0], c->optimizer.betas.items[1],
+                c->optimizer.eps, c->optimizer.weight_decay);
+    }
     const char *from = sw_config_source(c, "gradient_clipping", source, sizeof source);
     const bool asked = strcmp(from, "default") != 0 && strncmp(from, "configuration:", 14) != 0;
     fprintf(job->out, "update: %s, lr ", c->optimizer.name);

@@ -16,6 +16,11 @@ static const char default_config[] =
     " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": %s, \"betas\": [0.9, 0.99],"
     " \"weight_decay\": 0.1}}, \"spillway\": {\"decay_1d\": false}}";
 
+/* Of a file without the block: as transformers' Trainer makes it. A flag goes before its default. */
+static const char default_optimizer[] =
+    "optimizer:={\"type\": \"AdamW\", \"params\": {\"lr\": \"auto\", \"betas\": \"auto\", "
+    "\"eps\": \"auto\", \"weight_decay\": \"auto\"}}";
+
 static bool is_shard(const char *path)
 {
     const size_t len = strlen(path);
@@ -94,6 +99,32 @@ static const char *resume_from(const struct job *job)
                                : NULL;
 }
 
+/* What is said before a default counts. */
+static sw_status make_edits(struct job *job)
+{
+    const struct sw_train_options *o = job->options;
+    struct sw_job_edits *e = &job->edits;
+    e->items = sw_alloc("train", (size_t)(o->n_sets + 2) * sizeof *e->items);
+    SW_TRY_ALLOC(e->items, "the configuration");
+    for (e->n = 0; e->n < o->n_sets; e->n++) {
+        e->items[e->n] = o->sets[e->n];
+    }
+    if (job->chat.chat) {
+        e->items[e->n++] = "spillway.loss:=tokens";
+    }
+    if (o->config_path) {
+        e->items[e->n++] = default_optimizer;
+    }
+    return SW_OK;
+}
+
+bool sw_job_optimizer_is_default(const struct job *job)
+{
+    char source[512];
+    sw_config_source(job->facts.config, "optimizer.type", source, sizeof source);
+    return strcmp(source, "default of a training") == 0;
+}
+
 /* What a job's engine is opened with; text: of the default configuration. */
 static struct sw_engine_options engine_options(const struct job *job, char *text, size_t cap)
 {
@@ -102,8 +133,8 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
     return (struct sw_engine_options){
         .config_path = o->config_path,
         .config_text = o->config_path ? NULL : text,
-        .sets = job->chat.chat ? job->chat.sets : o->sets,
-        .n_sets = job->chat.chat ? job->chat.n_sets : o->n_sets,
+        .sets = job->edits.items,
+        .n_sets = job->edits.n,
         .model = o->model,
         .adapter = o->adapter,
         .vocab_size = job->tokenizer ? sw_tokenizer_vocab_size(job->tokenizer) : 0,
@@ -141,6 +172,7 @@ static sw_status join_engine(struct job *job)
 sw_status sw_job_open_engine(struct job *job)
 {
     char text[DEFAULT_CONFIG_CAP];
+    SW_TRY(make_edits(job));
     const struct sw_engine_options options = engine_options(job, text, sizeof text);
     SW_TRY(sw_initialize(&options, &job->engine));
     SW_TRY(join_engine(job));
@@ -233,6 +265,7 @@ sw_status sw_train_setup_open(const struct sw_train_options *options, struct sw_
     setup->job.options = options;
     sw_status st = sw_job_chat_check(options);
     st = st < 0 ? st : sw_job_open_tokenizer(&setup->job);
+    st = st < 0 ? st : make_edits(&setup->job);
     if (st < 0) {
         sw_train_setup_close(setup);
         return st;
@@ -285,6 +318,7 @@ void sw_train_setup_close(struct sw_train_setup *setup)
 {
     if (setup) {
         sw_job_chat_close(&setup->job.chat);
+        sw_free(setup->job.edits.items);
         sw_job_task_close(&setup->job.task);
         sw_tokenizer_close(setup->job.tokenizer);
         sw_free(setup);

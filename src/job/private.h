@@ -113,10 +113,8 @@ static inline bool sw_job_goes_on(const struct sw_train_options *options)
 /* All zero: the data is text. */
 struct sw_job_chat {
     enum sw_data_kind kind;
-    int64_t day;       /* that the template is told */
-    sw_chat *chat;     /* owned; NULL = none */
-    const char **sets; /* [n_sets] the job's edits and those of chats; owned; NULL without a chat */
-    int n_sets;
+    int64_t day;   /* that the template is told */
+    sw_chat *chat; /* owned; NULL = none */
 };
 /* What the flags of chats say is legal. */
 sw_status sw_job_chat_check(const struct sw_train_options *options);

@@ -318,6 +318,7 @@ static void tear_down(struct job *job)
     sw_close(job->engine);
     sw_dataset_close(job->dataset);
     sw_job_chat_close(&job->chat);
+    sw_free(job->edits.items);
     sw_tokenizer_close(job->tokenizer);
     sw_job_rows_close(&job->rows);
     sw_job_settings_fini(&job->told.writing);

@@ -29,8 +29,15 @@ struct sw_job_start {
     bool continues;      /* what an earlier start left in the output folder is this run's */
 };
 
+/* The user's edits of the configuration, and defaults that depend on what is trained. */
+struct sw_job_edits {
+    const char **items; /* [n] owned; the texts are not */
+    int n;
+};
+
 struct job {
     const struct sw_train_options *options;
+    struct sw_job_edits edits;
     sw_comm *comm; /* NULL = alone */
     bool leads;    /* rank 0: prints, writes metrics and exports */
     struct sw_launch_link *link;
@@ -109,6 +116,8 @@ sw_status sw_job_load(struct job *job);
 /* Where the tokenizer is: given, beside the adapter to go on with, which was trained with it, or
  * the model's; NULL: it is made of the data. */
 const char *sw_job_tokenizer_path(const struct sw_train_options *options);
+/* AdamW, because the file of the configuration has no optimizer. */
+bool sw_job_optimizer_is_default(const struct job *job);
 /* The task first, which says whether there is text. */
 sw_status sw_job_open_tokenizer(struct job *job);
 sw_status sw_job_open_engine(struct job *job);
