@@ -208,6 +208,40 @@ static void a_file_without_an_optimizer_trains(void **state)
            fingerprint);
 }
 
+static int64_t number_before(const char *words)
+{
+    const char *at = strstr(out, words);
+    assert_non_null(at);
+    while (at > out && at[-1] >= '0' && at[-1] <= '9') {
+        at--;
+    }
+    return strtoll(at, NULL, 10);
+}
+
+/* As the Trainer counts: parts of a batch and of an epoch are rounded up. Schedules follow, and a
+ * plan of the same flags has the same arithmetic. */
+static void epochs_are_passes_over_the_samples(void **state)
+{
+    (void)state;
+#define EPOCHS "--epochs 1.5 --batch-size 97 --lr-scheduler linear --eval-every 100 "
+    assert_int_equal(run(in_folder(TRAIN EPOCHS "--output %s/epochs")), 0);
+    const int64_t samples = number_before(" training samples");
+    const int64_t of_one = (samples + 96) / 97, steps = (3 * of_one + 1) / 2;
+    assert_true(samples % 97 != 0 && of_one % 2 == 1); /* both are rounded */
+    assert_int_equal(number_before(" steps in "), steps);
+    assert_int_equal(run(in_folder("checkpoint ls --json %s/epochs")), 0);
+    char fingerprint[17] = "";
+    const char *math = strstr(out, "\"fingerprint\":\"");
+    assert_non_null(math);
+    snprintf(fingerprint, sizeof fingerprint, "%s", math + strlen("\"fingerprint\":\""));
+    EXPECT(0, in_folder("plan --model gpt2-tiny --data %s/text.txt --seq-len 16 --summary " EPOCHS),
+           fingerprint);
+    EXPECT(0, in_folder(TRAIN EPOCHS "--output %s/epochs --resume"), "nothing to do: step ");
+    EXPECT(2, in_folder(TRAIN "--epochs 1 --steps 9 --output %s/both"), "exclude each other");
+    EXPECT(2, in_folder(TRAIN "--epochs 0 --output %s/both"), "--epochs: wanted a number above 0");
+    EXPECT(2, "plan --model gpt2-tiny --epochs 2", "--epochs", "wanted --data");
+}
+
 /* The rates are those of transformers: the first of a warm-up is 0, the last of a decay is not. */
 static void schedules_have_the_trainers_names(void **state)
 {
@@ -264,6 +298,7 @@ int main(void)
         cmocka_unit_test(a_contradiction_is_refused_with_both),
         cmocka_unit_test(flags_without_a_file_are_taken),
         cmocka_unit_test(a_file_without_an_optimizer_trains),
+        cmocka_unit_test(epochs_are_passes_over_the_samples),
         cmocka_unit_test(schedules_have_the_trainers_names),
     };
     const int failed = st < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,7 +53,10 @@ struct sw_train_options {
     int n_rates;
     const char *output; /* folder of checkpoints, metrics.jsonl and the model */
     int64_t steps;      /* optimizer steps in all, those before a resume included */
-    int64_t seq_len;    /* 0 = the model's context; for chats at most 1024 */
+    /* In their place passes over the training samples: ceil(epochs x ceil(samples / global batch))
+     * steps. 0 = `steps`. */
+    double epochs;
+    int64_t seq_len; /* 0 = the model's context; for chats at most 1024 */
     uint64_t seed;
     bool has_seed;
     /* Which checkpoint the run goes on from, at most one of these: the newest of the output folder,

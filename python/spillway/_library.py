@@ -130,7 +130,7 @@ class TrainOptions(Structure):
         ("chat_template", c_char_p), ("chat_date", c_char_p), ("loss_on", c_char_p),
         ("task", TaskOptions), ("config_path", c_char_p), ("sets", POINTER(c_char_p)),
         ("n_sets", c_int), ("rates", POINTER(c_char_p)), ("n_rates", c_int), ("output", c_char_p),
-        ("steps", c_int64), ("seq_len", c_int64), ("seed", c_uint64), ("has_seed", c_bool),
+        ("steps", c_int64), ("epochs", c_double), ("seq_len", c_int64), ("seed", c_uint64), ("has_seed", c_bool),
         ("resume", c_bool), ("resume_if_any", c_bool), ("resume_from", c_char_p), ("allow_other_data", c_bool), ("no_verify", c_bool),
         ("eval_every", c_int64), ("eval_batches", c_int64), ("sample_every", c_int64),
         ("sample_tokens", c_int64), ("sample_prompt", c_char_p), ("save_every", c_int64),

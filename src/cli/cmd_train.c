@@ -25,7 +25,7 @@ static int check_wanted(const struct command *command, const struct train_flags 
     } wanted[] = {{" --model", !f->o.model},
                   {" --data", f->o.n_data < 1},
                   {" --output", !f->o.output},
-                  {" --steps", f->o.steps < 0}};
+                  {" --steps or --epochs", f->o.steps < 0 && f->o.epochs == 0}};
     char text[64] = "";
     size_t len = 0;
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {

@@ -45,6 +45,7 @@ void cli_train_init(struct train_flags *flags)
     *flags = (struct train_flags){
         .o = {.export_dtype = -1, .steps = -1},
         .label_smoothing = -1,
+        .epochs = -1,
         .seed = -1,
         .threads = -1,
         .log_every = -1,
@@ -92,6 +93,8 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
         {"--set", FLAG_LIST, &flags->sets, "KEY=VALUE", "edit of the configuration", 0},
         CLI_AUTO_FLAGS(flags->auto_),
         {"--steps", FLAG_INT, &o->steps, "N", "optimizer steps in all", 0},
+        {"--epochs", FLAG_REAL, &flags->epochs, "N",
+         "passes over the training samples, instead of --steps; rounded up to whole steps", 0},
         {"--seq-len", FLAG_INT, &o->seq_len, "T",
          "tokens of a sample (the model's context, at most 1024)", 0},
         {"--seed", FLAG_INT, &flags->seed, "S", "seed of weights, data order and dropout (42)", 0},
@@ -234,6 +237,10 @@ int cli_train_resolve(const struct command *command, struct train_flags *f)
                         "--trace-steps: wanted A:B with 1 <= A <= B, or one step, got \"%s\"",
                         f->trace_steps);
     }
+    if (f->epochs == 0) {
+        return cli_fail(command, CLI_REFUSED, "--epochs: wanted a number above 0, got 0");
+    }
+    f->o.epochs = f->epochs > 0 ? f->epochs : 0;
     if (f->trace_steps && !f->trace) {
         return cli_fail(command, CLI_REFUSED, "--trace-steps wants --trace, the file");
     }

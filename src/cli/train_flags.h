@@ -16,7 +16,7 @@ struct train_flags {
     struct words data, val_data, sets, rates;
     const char *dtype, *export, *device, *device_memory, *host_memory, *nvme_space, *trace,
         *trace_steps;
-    double label_smoothing;           /* -1 = not given */
+    double label_smoothing, epochs;   /* -1 = not given */
     int64_t seed, threads, log_every; /* -1 = not given, as o.steps */
     char *owned[11];                  /* edits of the configuration */
 };

@@ -26,6 +26,7 @@ enum trainer_fact {
     FACT_BF16,
     FACT_FP16,
     FACT_STEPS,
+    FACT_OPEN_STEPS,
     FACT_HIDDEN_SIZE,
     FACT_PLANNED_BATCH_SIZE,
     N_FACTS
@@ -51,6 +52,7 @@ static const struct {
     [FACT_BF16] = {"--bf16", KIND_SWITCH, 0},
     [FACT_FP16] = {"--fp16", KIND_SWITCH, 0},
     [FACT_STEPS] = {"--steps", KIND_COUNT, NAN},
+    [FACT_OPEN_STEPS] = {"--open-steps", KIND_SWITCH, 0}, /* they are counted later */
     [FACT_HIDDEN_SIZE] = {"--hidden-size", KIND_COUNT, NAN},
     [FACT_PLANNED_BATCH_SIZE] = {"--planned-batch-size", KIND_COUNT, NAN},
 };
@@ -354,6 +356,9 @@ static sw_status fill_warmup_max(struct filling *f)
 /* Nobody says --steps: who only looks at weights needs no number, and who trains is refused. */
 static void leave_open(struct filling *f, const char *path, const struct sw_json *node)
 {
+    if (is_given(f, FACT_OPEN_STEPS)) {
+        return;
+    }
     f->impl->open_steps = path;
     f->impl->open_steps_line = node ? node->line : 0;
 }

@@ -116,6 +116,9 @@ void sw_job_print_head(const struct job *job)
     }
     fprintf(job->out, "; %lld training samples\n",
             (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
+    if (job->options->epochs > 0) {
+        fprintf(job->out, "epochs: %g, %lld steps\n", job->options->epochs, (long long)job->steps);
+    }
     print_rows(job);
     sw_config_print_chosen(job->facts.config, false, &chosen);
     if (chosen.len > 0) {
@@ -146,7 +149,7 @@ void sw_job_print_room(const struct job *job)
 {
     const struct sw_train_options *o = job->options;
     const int64_t bytes = sw_engine_checkpoint_bytes(job->engine);
-    const int64_t left = sw_max_i64(o->steps - job->first_step, 0);
+    const int64_t left = sw_max_i64(job->steps - job->first_step, 0);
     int64_t n = o->save_every > 0 ? sw_ceil_div(left, o->save_every) : left > 0;
     if (o->keep_last > 0) { /* those, the best, and the one that is being written */
         n = sw_min_i64(n, o->keep_last + 1 + (o->eval_every > 0));
@@ -220,12 +223,12 @@ static void print_times(const struct job *job, const struct sw_job_step *step)
 
 void sw_job_print_step(struct job *job, const struct sw_job_step *step)
 {
-    const struct sw_train_options *o = job->options;
     const struct sw_step_report *r = &step->report;
     char eta[32], device[32], host[32], val[80] = "", queues[128] = "", text[512];
     const double seconds = sw_job_seconds(step, SW_JOB_STEP_NS), now = sw_now_s();
     sw_pace_mark(&job->told.pace, now, r->step);
-    sw_format_eta(sw_pace_left(&job->told.pace, now, r->step, o->steps - r->step), eta, sizeof eta);
+    sw_format_eta(sw_pace_left(&job->told.pace, now, r->step, job->steps - r->step), eta,
+                  sizeof eta);
     sw_format_bytes(device, sizeof device, (double)step->most[SW_JOB_DEVICE]);
     sw_format_bytes(host, sizeof host, (double)step->most[SW_JOB_HOST]);
     if (step->validated) {
@@ -237,12 +240,12 @@ void sw_job_print_step(struct job *job, const struct sw_job_step *step)
     snprintf(text, sizeof text,
              "step %lld/%lld\teta %s\tloss %.4f%s%s\tnorm %.3f\tlr %.3e\t%.0f ms\t%.0f %s\tdevice "
              "%s\thost %s%s",
-             (long long)r->step, (long long)o->steps, eta, r->loss,
+             (long long)r->step, (long long)job->steps, eta, r->loss,
              r->skipped ? " (skipped: overflow)" : "", val, r->grad_norm, r->lr, seconds * 1e3,
              (double)sw_job_units(job) / seconds, unit_of(job), device, host, queues);
-    const bool lasting = step->validated || r->step == o->steps || r->skipped ||
+    const bool lasting = step->validated || r->step == job->steps || r->skipped ||
                          (!job->progress.live && r->step % log_every(job) == 0);
-    sw_progress_step(&job->progress, text, (double)r->step / (double)o->steps,
+    sw_progress_step(&job->progress, text, (double)r->step / (double)job->steps,
                      lasting ? LINE_STAYS : LINE_PASSES);
     if (lasting && job->facts.config->misc.wall_clock_breakdown) {
         print_times(job, step);

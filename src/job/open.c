@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training job reads: the task, its tokenizer, an engine, the dataset; also for a plan, and
 // for those whose loop is their own.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,7 +105,7 @@ static sw_status make_edits(struct job *job)
 {
     const struct sw_train_options *o = job->options;
     struct sw_job_edits *e = &job->edits;
-    e->items = sw_alloc("train", (size_t)(o->n_sets + 2) * sizeof *e->items);
+    e->items = sw_alloc("train", (size_t)(o->n_sets + 3) * sizeof *e->items);
     SW_TRY_ALLOC(e->items, "the configuration");
     for (e->n = 0; e->n < o->n_sets; e->n++) {
         e->items[e->n] = o->sets[e->n];
@@ -169,13 +170,96 @@ static sw_status join_engine(struct job *job)
     return SW_OK;
 }
 
+/* ---- epochs ---- */
+
+sw_status sw_job_check_length(const struct sw_train_options *o)
+{
+    if (o->epochs == 0) {
+        return SW_OK;
+    }
+    if (!(o->epochs > 0 && isfinite(o->epochs))) {
+        return SW_FAIL(SW_E_ARG, "--epochs is %g; wanted a number of passes above 0", o->epochs);
+    }
+    if (o->steps > 0) {
+        return SW_FAIL(SW_E_ARG, "--steps and --epochs exclude each other");
+    }
+    return o->n_data > 0 ? SW_OK
+                         : SW_FAIL(SW_E_ARG, "--epochs are passes over the data: wanted --data");
+}
+
+/* As transformers' Trainer counts: the last batch of an epoch may be a part of one, and a part of an
+ * epoch is rounded up to a step. */
+static sw_status steps_of_epochs(const struct job *job, int64_t *out)
+{
+    const int64_t samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN);
+    const int64_t of_one = sw_ceil_div(samples, job->micro_batches * job->batch);
+    const double steps = ceil(job->options->epochs * (double)of_one);
+    if (!(steps >= 1 && steps < 0x1p53)) {
+        return SW_FAIL(SW_E_ARG, "--epochs is %g; wanted a number of passes above 0",
+                       job->options->epochs);
+    }
+    *out = (int64_t)steps;
+    return SW_OK;
+}
+
+/* By a plan of rank 0, which says the batch and the length of a sample. The data stays open. */
+static sw_status count_steps(struct job *job)
+{
+    char text[DEFAULT_CONFIG_CAP];
+    struct sw_job_edits *e = &job->edits;
+    e->items[e->n] = "--open-steps=true";
+    struct sw_engine_options options = engine_options(job, text, sizeof text);
+    options.n_sets = e->n + 1;
+    const int64_t asked = job->options->ranks;
+    const struct sw_transport alone = {.size = job->comm   ? sw_comm_size(job->comm)
+                                               : asked > 1 ? (int)asked
+                                                           : 1};
+    options.plan_only = true;
+    options.profile = false;
+    options.comm = NULL;
+    sw_status st = sw_comm_open(&alone, &options.comm);
+    st = st < 0 ? st : sw_initialize(&options, &job->engine);
+    st = st < 0 ? st : join_engine(job);
+    st = st < 0 ? st : sw_job_open_dataset(job);
+    st = st < 0 ? st : steps_of_epochs(job, &job->steps);
+    sw_close(job->engine);
+    job->engine = NULL;
+    sw_comm_close(options.comm, st < 0);
+    SW_TRY(st);
+    snprintf(e->steps, sizeof e->steps, "--steps=%lld", (long long)job->steps);
+    e->items[e->n++] = e->steps;
+    return SW_OK;
+}
+
+/* Edits, and the number of steps that schedules follow. */
+static sw_status prepare_engine(struct job *job)
+{
+    SW_TRY(make_edits(job));
+    job->steps = job->options->steps;
+    return job->options->epochs > 0 ? count_steps(job) : SW_OK;
+}
+
+/* Ranks that plan their micro-batch together may take another one than a plan of one rank. */
+static sw_status check_epochs(const struct job *job)
+{
+    int64_t steps = job->steps;
+    SW_TRY(job->options->epochs > 0 ? steps_of_epochs(job, &steps) : SW_OK);
+    return steps == job->steps
+               ? SW_OK
+               : SW_FAIL(SW_E_CONFIG,
+                         "--epochs: the ranks chose a micro-batch of %lld, with which the epochs "
+                         "have %lld steps and not %lld; wanted --batch-size",
+                         (long long)job->batch, (long long)steps, (long long)job->steps);
+}
+
 sw_status sw_job_open_engine(struct job *job)
 {
     char text[DEFAULT_CONFIG_CAP];
-    SW_TRY(make_edits(job));
+    SW_TRY(prepare_engine(job));
     const struct sw_engine_options options = engine_options(job, text, sizeof text);
     SW_TRY(sw_initialize(&options, &job->engine));
     SW_TRY(join_engine(job));
+    SW_TRY(check_epochs(job));
     return job->facts.trains
                ? SW_OK
                : SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
@@ -200,6 +284,9 @@ sw_status sw_job_open_dataset(struct job *job)
         .task = sw_job_is_text(job) ? NULL : &job->task.data,
     };
     job->packed = options.packing;
+    if (job->dataset) { /* epochs were counted by it */
+        return SW_OK;
+    }
     return sw_dataset_open(&options, &job->dataset);
 }
 
@@ -265,7 +352,8 @@ sw_status sw_train_setup_open(const struct sw_train_options *options, struct sw_
     setup->job.options = options;
     sw_status st = sw_job_chat_check(options);
     st = st < 0 ? st : sw_job_open_tokenizer(&setup->job);
-    st = st < 0 ? st : make_edits(&setup->job);
+    st = st < 0 ? st : sw_job_check_length(options);
+    st = st < 0 ? st : prepare_engine(&setup->job);
     if (st < 0) {
         sw_train_setup_close(setup);
         return st;
@@ -308,9 +396,11 @@ sw_status sw_train_setup_data(struct sw_train_setup *setup, sw_engine *engine, s
     const sw_status st = job->facts.ranks > 1 ? agree_on_data(job) : SW_OK;
     if (st < 0) {
         sw_dataset_close(job->dataset);
+        job->dataset = NULL;
         return st;
     }
     *out = job->dataset;
+    job->dataset = NULL; /* the caller's */
     return SW_OK;
 }
 
@@ -319,6 +409,7 @@ void sw_train_setup_close(struct sw_train_setup *setup)
     if (setup) {
         sw_job_chat_close(&setup->job.chat);
         sw_free(setup->job.edits.items);
+        sw_dataset_close(setup->job.dataset);
         sw_job_task_close(&setup->job.task);
         sw_tokenizer_close(setup->job.tokenizer);
         sw_free(setup);

@@ -158,7 +158,8 @@ struct sw_run_record {
     const struct sw_engine_facts *facts;
     const struct sw_json *data;    /* of sw_data_record */
     const sw_tokenizer *tokenizer; /* NULL: shards need none */
-    int64_t first_step, samples;   /* of an epoch */
+    int64_t first_step, steps;     /* those before this start; in all */
+    int64_t samples;               /* of an epoch */
 };
 /* OUTPUT/run.json: the model, the effective configuration with its origins, the plan, the machine,
  * and when the run was started, and from which steps on again. */

@@ -42,7 +42,8 @@ static sw_status check_options(const struct sw_train_options *o)
         return SW_FAIL(SW_E_ARG, "--resume, --resume-if-any and --resume-from exclude each other");
     }
     SW_TRY(sw_job_chat_check(o));
-    if (o->steps < 1) {
+    SW_TRY(sw_job_check_length(o));
+    if (o->steps < 1 && o->epochs == 0) {
         return SW_FAIL(SW_E_ARG, "--steps is %lld; wanted at least 1", (long long)o->steps);
     }
     if (!(o->deadline_s >= 0 && o->deadline_s <= SW_DEADLINE_MAX_S)) {
@@ -101,7 +102,7 @@ static sw_status agree(const struct job *job)
     if (job->facts.ranks == 1) {
         return SW_OK;
     }
-    snprintf(flags, sizeof flags, "%lld %lld %lld %lld %lld %lld %d", (long long)o->steps,
+    snprintf(flags, sizeof flags, "%lld %lld %lld %lld %lld %lld %d", (long long)job->steps,
              (long long)o->eval_every, (long long)o->eval_batches, (long long)o->sample_every,
              (long long)o->sample_tokens, (long long)o->save_every, sw_job_goes_on(o));
     return sw_job_agree(job->comm, job->dataset, &job->rows, flags);
@@ -123,9 +124,8 @@ static sw_status set_up(struct job *job)
     SW_TRY(sw_job_tell_engine(job));
     SW_TRY(sw_job_load(job));
     SW_TRY(sw_job_check_model(job));
-    SW_TRY(sw_engine_limit_trace(job->engine, job->options->steps));
-    SW_TRY(
-        sw_job_profile_open(&job->facts, job->first_step, job->options->steps, &job->told.profile));
+    SW_TRY(sw_engine_limit_trace(job->engine, job->steps));
+    SW_TRY(sw_job_profile_open(&job->facts, job->first_step, job->steps, &job->told.profile));
     job->told.profile.model = job->options->model;
     job->told.profile.batch = job->batch;
     job->told.profile.local = sw_max_i64(job->local, 1);
@@ -242,6 +242,7 @@ static sw_status record_run(struct job *job)
         .data = sw_json_root(job->data),
         .tokenizer = job->tokenizer,
         .first_step = job->first_step,
+        .steps = job->steps,
         .samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN),
     };
     SW_TRY(sw_run_record_write(&record));
@@ -255,7 +256,7 @@ static sw_status run_steps(struct job *job, bool *stopped)
     SW_TRY(record_run(job));
     SW_TRY(sw_job_claim_model(job));
     SW_TRY(sw_job_save_beside(job));
-    while (sw_engine_step(job->engine) < job->options->steps && !*stopped) {
+    while (sw_engine_step(job->engine) < job->steps && !*stopped) {
         sw_launch_link_at(job->link, sw_engine_step(job->engine) + 1, "training");
         SW_TRY(one_step(job, stopped));
     }
@@ -301,7 +302,7 @@ static sw_status end(struct job *job, bool stopped, struct sw_train_result *resu
         .val_loss = job->val_loss,
         .seconds = seconds,
         .tokens_per_s = seconds > 0 ? (double)(step - job->first_step) * units / seconds : 0,
-        .stopped = stopped && step < job->options->steps,
+        .stopped = stopped && step < job->steps,
     };
     const sw_status st = finish(job, result->stopped);
     result->val_loss = job->val_loss; /* the last checkpoint may have brought one along */

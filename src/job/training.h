@@ -33,6 +33,7 @@ struct sw_job_start {
 struct sw_job_edits {
     const char **items; /* [n] owned; the texts are not */
     int n;
+    char steps[40]; /* "--steps=N", where N follows from --epochs */
 };
 
 struct job {
@@ -59,7 +60,7 @@ struct job {
     struct sw_job_rows rows;       /* [local] micro-batches */
     struct sw_job_measure measure; /* what metrics are counted from */
     struct sw_job_start start;
-    int64_t first_step;
+    int64_t steps, first_step; /* in all; of those how many were taken before */
     double began_s, val_loss, loss;
     int64_t saved_step, val_step; /* of the last checkpoint, of the last validation */
 };
@@ -113,6 +114,8 @@ sw_status sw_job_choose_start(struct job *job);
 sw_status sw_job_load(struct job *job);
 
 /* ---- open.c: what a job reads ---- */
+/* SW_E_ARG: steps and epochs, or epochs of no data. */
+sw_status sw_job_check_length(const struct sw_train_options *options);
 /* Where the tokenizer is: given, beside the adapter to go on with, which was trained with it, or
  * the model's; NULL: it is made of the data. */
 const char *sw_job_tokenizer_path(const struct sw_train_options *options);
