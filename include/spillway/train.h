@@ -66,7 +66,10 @@ struct sw_train_options {
     const char *resume_from;
     bool allow_other_data; /* resumes although the checkpoint was trained on other data */
     bool no_verify;        /* resumes without comparing the digests of the checkpoint's files */
-    int64_t eval_every, eval_batches;    /* 0 = no validation; 0 batches = 16 */
+    int64_t eval_every;    /* 0 = no validation */
+    /* Of one validation at most; 0 = all for tasks of labelled rows (classes, numbers, tags,
+     * answers, images), 16 for language models. */
+    int64_t eval_batches;
     int64_t sample_every, sample_tokens; /* 0 = no samples; 0 tokens = 200 */
     const char *sample_prompt;           /* NULL = BOS, the end-of-text token, or a line break */
     int64_t save_every, keep_last;       /* 0 = at the end only; 0 = keep all */

@@ -357,6 +357,7 @@ static sw_status read_meta(struct ckpt_manifest *m, const struct sw_json *root)
     SW_TRY(read_scaler(doc, root, &meta->scaler));
     SW_TRY(get_member(doc, root, "config", SW_JSON_OBJECT, &meta->config));
     SW_TRY(get_member(doc, root, "data", SW_JSON_OBJECT, &meta->data));
+    SW_TRY(get_member(doc, root, "training", SW_JSON_OBJECT, &meta->training));
     SW_TRY(need_i64(doc, root, "writers", &m->n_writers));
     SW_TRY(check_range(doc, "writers", m->n_writers, 1, INT32_MAX));
     SW_TRY(need_i64(doc, root, "total_bytes", &m->total_bytes));
@@ -634,6 +635,7 @@ static bool put_meta(struct sw_json_doc *doc, const struct ckpt_manifest *m)
            (meta->config ? sw_json_put_copy(doc, root, "config", meta->config)
                          : sw_json_put(doc, root, "config", SW_JSON_OBJECT)) &&
            (!meta->data || sw_json_put_copy(doc, root, "data", meta->data)) &&
+           (!meta->training || sw_json_put_copy(doc, root, "training", meta->training)) &&
            sw_json_put_i64(doc, root, "writers", m->n_writers) &&
            sw_json_put_i64(doc, root, "total_bytes", m->total_bytes) &&
            sw_json_put_str(doc, root, "digest", m->digest_name);

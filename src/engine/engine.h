@@ -83,6 +83,7 @@ void sw_engine_override_lr(sw_engine *e, double lr);
 struct sw_engine_training {
     const struct sw_ckpt_lock *lock; /* of the folder that it saves to */
     const struct sw_json *data;      /* what it is fed with, for its checkpoints */
+    const struct sw_json *state;     /* how it stands, for the next one; NULL: not told */
     bool allow_other_data;           /* than a checkpoint was trained on */
 };
 void sw_engine_join_training(sw_engine *e, const struct sw_engine_training *training);

@@ -274,6 +274,7 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
                        e->optimizer.scaler.last_overflow, e->optimizer.scaler.hysteresis_left},
             .config = sw_json_root(config),
             .data = e->training.data,
+            .training = e->training.state,
         };
         st = hold_and_write(e, folder, options ? options->keep_last : 0, &meta, &t);
         list_fini(&t);

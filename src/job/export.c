@@ -10,26 +10,40 @@
 #include "hf/hf.h"
 #include "job/private.h"
 
-/* "runs/a/checkpoint-20, step 20, validation loss 1.2345" */
-static void describe(const struct sw_ckpt *ckpt, char *note, size_t cap)
+/* "runs/a/checkpoint-20, step 20, validation loss 1.2345, accuracy 0.9 (128 of 200 rows)"; of the
+ * best one also what made it the best: "; best by accuracy". */
+static void describe(const struct sw_ckpt *ckpt, bool best, struct sw_str *out)
 {
     const struct sw_ckpt_meta *meta = sw_ckpt_meta(ckpt);
-    const int n = snprintf(note, cap, "%s, step %lld", sw_ckpt_path(ckpt), (long long)meta->step);
-    if (n > 0 && (size_t)n < cap && isfinite(meta->val_loss)) {
-        const int more =
-            snprintf(note + n, cap - (size_t)n, ", validation loss %.4f", meta->val_loss);
-        if (meta->metric.name && more > 0 && (size_t)(n + more) < cap) {
-            snprintf(note + n + more, cap - (size_t)(n + more), ", %s %.4f", meta->metric.name,
-                     meta->metric.value);
-        }
+    const struct sw_job_coverage coverage = sw_job_coverage_of(meta);
+    char rows[64];
+    sw_str_printf(out, "%s, step %lld", sw_ckpt_path(ckpt), (long long)meta->step);
+    if (!isfinite(meta->val_loss)) {
+        return;
     }
+    sw_str_printf(out, ", validation loss %.4f", meta->val_loss);
+    if (meta->metric.name) {
+        sw_str_printf(out, ", %s %.4f", meta->metric.name, meta->metric.value);
+    }
+    sw_job_coverage_text(&coverage, rows, sizeof rows);
+    sw_str_printf(out, *rows ? " (%s)" : "%s", rows);
+    if (best) {
+        sw_str_printf(out, "; best by %s",
+                      meta->metric.name ? meta->metric.name : "validation loss");
+    }
+}
+
+/* The checkpoint that `best` names. */
+static bool is_best(const char *path)
+{
+    const char *name = strrchr(path, '/');
+    return name && strcmp(name, "/best") == 0;
 }
 
 /* All its files are what they were when it was written: whoever has the folder that is made of it
  * could not tell. */
 static sw_status open_one(const char *path, struct sw_ckpt **out)
 {
-    const char *name = strrchr(path, '/');
     struct sw_ckpt *ckpt = NULL;
     sw_status st = sw_ckpt_open(path, &ckpt);
     if (st != SW_PENDING) {
@@ -41,10 +55,10 @@ static sw_status open_one(const char *path, struct sw_ckpt **out)
         *out = ckpt;
         return SW_OK;
     }
-    if (name && strcmp(name, "/best") == 0) {
+    if (is_best(path)) {
         return SW_FAIL(SW_E_IO,
                        "%.*s: no checkpoint has a validation loss (they have with --eval-every)",
-                       (int)(name - path), path);
+                       (int)(strrchr(path, '/') - path), path);
     }
     return SW_FAIL(SW_E_IO, "%s: no complete checkpoint", path);
 }
@@ -53,8 +67,11 @@ sw_status sw_job_export_saved(const char *path, const char *folder, enum sw_dtyp
                               size_t cap)
 {
     struct sw_ckpt *ckpt = NULL;
+    struct sw_str text = {0};
     SW_TRY(open_one(path, &ckpt));
-    describe(ckpt, note, cap);
+    describe(ckpt, is_best(path), &text);
+    snprintf(note, cap, "%s", sw_str_text(&text));
+    sw_str_fini(&text);
     const sw_status st = sw_engine_export_checkpoint(ckpt, folder, &dtype);
     sw_ckpt_close(ckpt);
     return st;
@@ -102,12 +119,13 @@ static sw_status write_one(const struct sw_checkpoint_export_options *o, struct 
 static sw_status export_checkpoint(const struct sw_checkpoint_export_options *o,
                                    struct sw_ckpt *ckpt, FILE *out)
 {
-    char note[4096];
+    struct sw_str note = {0};
     enum sw_dtype dtype = o->dtype < 0 ? SW_DTYPE_COUNT : (enum sw_dtype)o->dtype;
     SW_TRY(write_one(o, ckpt, &dtype));
     SW_TRY(put_beside(sw_ckpt_path(ckpt), o->tokenizer, o->folder));
-    describe(ckpt, note, sizeof note);
-    fprintf(out, "%s: %s weights of %s\n", o->folder, sw_dtype_name(dtype), note);
+    describe(ckpt, o->best, &note);
+    fprintf(out, "%s: %s weights of %s\n", o->folder, sw_dtype_name(dtype), sw_str_text(&note));
+    sw_str_fini(&note);
     return SW_OK;
 }
 

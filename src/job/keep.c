@@ -7,6 +7,41 @@
 #include "job/training.h"
 #include "spillway/checkpoint.h"
 
+/* What else a checkpoint says of the training: how much its validation looked at. */
+static sw_status put_state(const struct job *job, struct sw_json_doc *doc)
+{
+    struct sw_json *root = sw_json_root(doc);
+    bool good = true;
+    if (job->val_step == sw_engine_step(job->engine)) {
+        const struct sw_job_coverage coverage = sw_job_validated(job);
+        struct sw_json *to = sw_json_put(doc, root, "validation", SW_JSON_OBJECT);
+        good = to && sw_job_coverage_put(doc, to, &coverage);
+    }
+    return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for a checkpoint");
+}
+
+static sw_status tell_state(struct job *job)
+{
+    struct sw_json_doc *doc = NULL;
+    if (!job->leads) {
+        return SW_OK;
+    }
+    SW_TRY(sw_json_new("training", &doc));
+    const sw_status st = put_state(job, doc);
+    if (st < 0) {
+        sw_json_close(doc);
+        return st;
+    }
+    const struct sw_engine_training training = {.lock = job->lock,
+                                                .data = sw_json_root(job->data),
+                                                .state = sw_json_root(doc),
+                                                .allow_other_data = job->options->allow_other_data};
+    sw_engine_join_training(job->engine, &training);
+    sw_json_close(job->state);
+    job->state = doc;
+    return SW_OK;
+}
+
 sw_status sw_job_save(struct job *job, bool in_haste)
 {
     const int64_t step = sw_engine_step(job->engine);
@@ -23,6 +58,7 @@ sw_status sw_job_save(struct job *job, bool in_haste)
         .metric = job->options->task.metric ? sw_metric_name(metric) : NULL,
         .metric_value = job->val_step == step ? job->measure.of[metric] : NAN,
         .metric_falls = metric == SW_METRIC_PERPLEXITY};
+    SW_TRY(tell_state(job));
     SW_TRY(sw_save(job->engine, job->options->output, &options));
     job->saved_step = step;
     return SW_OK;
@@ -90,7 +126,7 @@ sw_status sw_job_claim_model(const struct job *job)
 sw_status sw_job_export_model(struct job *job)
 {
     const struct sw_train_options *o = job->options;
-    char path[4096], from[4096], beside[4096], note[256] = "";
+    char path[4096], from[4096], beside[4096], note[4608] = "";
     export_path(job, path, sizeof path);
     const enum sw_dtype dtype =
         o->export_dtype < 0 ? job->facts.export_dtype : (enum sw_dtype)o->export_dtype;

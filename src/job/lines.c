@@ -191,15 +191,26 @@ static const char *unit_of(const struct job *job)
     return sw_job_is_images(job) ? "images/s" : "tok/s";
 }
 
-/* "\tval 2.3237 f1 0.8" of a step with a validation. */
+/* " (128 of 200 rows)", where a validation does not look at all. */
+static const char *format_coverage(const struct job *job, char *buf, size_t cap)
+{
+    char rows[64];
+    const struct sw_job_coverage coverage = sw_job_validated(job);
+    sw_job_coverage_text(&coverage, rows, sizeof rows);
+    snprintf(buf, cap, *rows ? " (%s)" : "%s", rows);
+    return buf;
+}
+
+/* "\tval 2.3237 f1 0.8 (128 of 200 rows)" of a step with a validation. */
 static void format_validation(const struct job *job, char *buf, size_t cap)
 {
-    const enum sw_metric metric = job->task.metric;
-    const int n = snprintf(buf, cap, "\tval %.4f", job->val_loss);
+    char metric[48] = "", rows[72];
     if (sw_job_counts_metrics(job)) {
-        snprintf(buf + n, cap - (size_t)n, " %s %.4f", sw_metric_name(metric),
-                 job->measure.of[metric]);
+        snprintf(metric, sizeof metric, " %s %.4f", sw_metric_name(job->task.metric),
+                 job->measure.of[job->task.metric]);
     }
+    snprintf(buf, cap, "\tval %.4f%s%s", job->val_loss, metric,
+             format_coverage(job, rows, sizeof rows));
 }
 
 /* Every so many steps, where lines are no live line. */
@@ -224,7 +235,7 @@ static void print_times(const struct job *job, const struct sw_job_step *step)
 void sw_job_print_step(struct job *job, const struct sw_job_step *step)
 {
     const struct sw_step_report *r = &step->report;
-    char eta[32], device[32], host[32], val[80] = "", queues[128] = "", text[512];
+    char eta[32], device[32], host[32], val[160] = "", queues[128] = "", text[512];
     const double seconds = sw_job_seconds(step, SW_JOB_STEP_NS), now = sw_now_s();
     sw_pace_mark(&job->told.pace, now, r->step);
     sw_format_eta(sw_pace_left(&job->told.pace, now, r->step, job->steps - r->step), eta,
@@ -275,7 +286,9 @@ void sw_job_print_end(struct job *job, const struct sw_train_result *result)
             (long long)(result->step - job->first_step), result->seconds, result->tokens_per_s,
             unit_of(job), result->loss);
     if (isfinite(result->val_loss)) {
-        fprintf(job->out, ", validation loss %.4f", result->val_loss);
+        char rows[72];
+        fprintf(job->out, ", validation loss %.4f%s", result->val_loss,
+                format_coverage(job, rows, sizeof rows));
     }
     fputc('\n', job->out);
     if (sw_job_has_disk(job)) {

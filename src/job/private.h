@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "ckpt/ckpt.h"
 #include "data/data.h"
 #include "engine/engine.h"
 #include "job/queues.h"
@@ -146,8 +147,20 @@ struct sw_data_record_options {
  * whole. */
 sw_status sw_data_record(const struct sw_data_record_options *options, struct sw_json_doc **out);
 
+/* ---- coverage.c: how much of the validation data a validation looks at ---- */
+struct sw_job_coverage {
+    int64_t rows, of; /* 0 of 0: not known */
+};
+/* Adds to an object what sw_job_coverage_read reads; nothing where it is not known. */
+bool sw_job_coverage_put(struct sw_json_doc *doc, struct sw_json *object,
+                         const struct sw_job_coverage *coverage);
+/* Of a checkpoint's validation. */
+struct sw_job_coverage sw_job_coverage_of(const struct sw_ckpt_meta *meta);
+/* "128 of 200 rows"; "" where they are all, or it is not known. */
+const char *sw_job_coverage_text(const struct sw_job_coverage *coverage, char *buf, size_t cap);
+
 /* ---- export.c ---- */
-/* The weights of a checkpoint; note: which one it was, for people. */
+/* The weights of a checkpoint; note: which one it was, and, of the best one, by what, for people. */
 sw_status sw_job_export_saved(const char *path, const char *folder, enum sw_dtype dtype, char *note,
                               size_t cap);
 
@@ -156,10 +169,11 @@ struct sw_run_record {
     const struct sw_train_options *options;
     const sw_engine *engine;
     const struct sw_engine_facts *facts;
-    const struct sw_json *data;    /* of sw_data_record */
-    const sw_tokenizer *tokenizer; /* NULL: shards need none */
-    int64_t first_step, steps;     /* those before this start; in all */
-    int64_t samples;               /* of an epoch */
+    const struct sw_json *data;      /* of sw_data_record */
+    const sw_tokenizer *tokenizer;   /* NULL: shards need none */
+    int64_t first_step, steps;       /* those before this start; in all */
+    int64_t samples;                 /* of an epoch */
+    struct sw_job_coverage coverage; /* of validations */
 };
 /* OUTPUT/run.json: the model, the effective configuration with its origins, the plan, the machine,
  * and when the run was started, and from which steps on again. */

@@ -46,6 +46,15 @@ static bool put_batch(const struct sw_run_record *r, struct sw_json_doc *doc)
            sw_json_put_i64(doc, to, "samples", r->samples);
 }
 
+/* How much of the validation data is looked at. */
+static bool put_validation(const struct sw_run_record *r, struct sw_json_doc *doc)
+{
+    struct sw_json *to = r->coverage.of > 0
+                             ? sw_json_put(doc, sw_json_root(doc), "validation", SW_JSON_OBJECT)
+                             : NULL;
+    return r->coverage.of == 0 || (to && sw_job_coverage_put(doc, to, &r->coverage));
+}
+
 /* Flags that are no keys of the configuration. Their numbers are 0 where they were not given. */
 static bool put_flags(const struct sw_run_record *r, struct sw_json_doc *doc)
 {
@@ -226,7 +235,8 @@ static sw_status fill(const struct sw_run_record *r, const char *path, struct sw
     struct sw_json *root = sw_json_root(doc);
     if (!sw_json_put_i64(doc, root, "spillway_run", VERSION) ||
         !put_starts(doc, path, r->first_step) || !put_model(r, doc) || !put_batch(r, doc) ||
-        !put_flags(r, doc) || !put_machine(r, doc) || !put_memory(r, doc) || !put_trace(r, doc) ||
+        !put_validation(r, doc) || !put_flags(r, doc) || !put_machine(r, doc) ||
+        !put_memory(r, doc) || !put_trace(r, doc) ||
         (r->data && !sw_json_put_copy(doc, root, "data", r->data))) {
         return fail_memory();
     }

@@ -243,6 +243,8 @@ static sw_status record_run(struct job *job)
         .tokenizer = job->tokenizer,
         .first_step = job->first_step,
         .steps = job->steps,
+        .coverage =
+            job->options->eval_every > 0 ? sw_job_validated(job) : (struct sw_job_coverage){0},
         .samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN),
     };
     SW_TRY(sw_run_record_write(&record));
@@ -327,6 +329,7 @@ static void tear_down(struct job *job)
     sw_job_task_close(&job->task);
     sw_job_shared_close(&job->shared);
     sw_json_close(job->data);
+    sw_json_close(job->state);
     sw_ckpt_release(job->lock);
 }
 

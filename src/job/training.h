@@ -49,7 +49,8 @@ struct job {
     struct sw_job_chat chat;
     struct sw_job_task task;
     sw_dataset *dataset;
-    struct sw_json_doc *data; /* what is read, for checkpoints; on rank 0 */
+    struct sw_json_doc *data;  /* what is read, for checkpoints; on rank 0 */
+    struct sw_json_doc *state; /* what the last of them says of the training; on rank 0 */
     sw_engine *engine;
     struct sw_engine_facts facts; /* of it */
     struct sw_job_shared shared;
@@ -133,6 +134,8 @@ sw_status sw_job_tell_engine(struct job *job);
 /* ---- validate.c ---- */
 /* Collective, as what follows. */
 sw_status sw_job_validate(struct job *job);
+/* How much of the validation data it looks at. */
+struct sw_job_coverage sw_job_validated(const struct job *job);
 
 /* ---- sample.c ---- */
 /* How an encoder-decoder writes its samples. A prompt that cannot be continued is refused before

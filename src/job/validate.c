@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Validation: losses and metrics over the first batches of what is not trained on.
+// Validation: losses and metrics over what is not trained on, all of it, or its first batches.
 #include "job/training.h"
 
 /* Sums and counts of each term of the loss, and metrics, over the first batches of validation. */
@@ -21,17 +21,41 @@ static sw_status look_at_batches(struct job *job, int64_t n_batches, double *ter
     return SW_OK;
 }
 
+/* Batches of language models at most, where nobody says how many. */
+enum { TEXT_BATCHES = 16 };
+
+/* Its rows are labelled one by one: a user's set of them is to be looked at whole. */
+static bool has_labelled_rows(const struct sw_task *task)
+{
+    return task->rows == SW_ROWS_LABELS || task->rows == SW_ROWS_WORDS ||
+           task->rows == SW_ROWS_ANSWERS || task->rows == SW_ROWS_IMAGES;
+}
+
+static int64_t count_batches(const struct job *job)
+{
+    const int64_t asked = job->options->eval_batches;
+    const int64_t all = sw_ceil_div(sw_dataset_n_samples(job->dataset, SW_SPLIT_VAL), job->batch);
+    return asked > 0                           ? sw_min_i64(all, asked)
+           : has_labelled_rows(job->task.task) ? all
+                                               : sw_min_i64(all, TEXT_BATCHES);
+}
+
+struct sw_job_coverage sw_job_validated(const struct job *job)
+{
+    const int64_t of = sw_dataset_n_samples(job->dataset, SW_SPLIT_VAL);
+    return (struct sw_job_coverage){.rows = sw_min_i64(count_batches(job) * job->batch, of),
+                                    .of = of};
+}
+
 sw_status sw_job_validate(struct job *job)
 {
-    const int64_t n_samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_VAL);
-    const int64_t most = job->options->eval_batches > 0 ? job->options->eval_batches : 16;
     double terms[2 * SW_TASK_MAX_LOSSES] = {0};
     struct sw_score *score = NULL;
     if (sw_job_counts_metrics(job)) {
         SW_TRY(sw_score_open(job->dataset, SW_SPLIT_VAL, NULL, &score));
     }
-    const int64_t n_batches = sw_min_i64(sw_ceil_div(n_samples, job->batch), most);
-    const sw_status st = look_at_batches(job, n_batches, terms, score);
+    /* rows behind the last one have no labels: each row counts once */
+    const sw_status st = look_at_batches(job, count_batches(job), terms, score);
     if (st >= 0) {
         job->val_loss = terms[1] > 0 ? sw_engine_mean_loss(job->engine, terms) : NAN;
         job->val_step = sw_engine_step(job->engine);

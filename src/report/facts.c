@@ -253,6 +253,19 @@ static void write_files(const struct sw_past_run *run, const char *path, const c
     }
 }
 
+/* How much of the validation data the figures of the page are of. */
+static void write_coverage(const struct sw_past_run *run, struct sw_str *out)
+{
+    const double rows = sw_past_run_number(run, "validation.rows");
+    const double of = sw_past_run_number(run, "validation.of");
+    char text[2][48];
+    if (isfinite(rows) && isfinite(of)) {
+        sw_str_printf(out, "<tr><th scope=\"row\">validated<td>%s of %s rows</tr>\n",
+                      sw_html_number(text[0], sizeof text[0], rows, SW_UNIT_COUNT),
+                      sw_html_number(text[1], sizeof text[1], of, SW_UNIT_COUNT));
+    }
+}
+
 static void write_starts(const struct sw_past_run *run, struct sw_str *out)
 {
     const struct sw_json *starts = sw_past_run_fact(run, "starts");
@@ -306,6 +319,7 @@ static void write_facts(const struct sw_past_run *run, struct sw_str *out)
     }
     write_files(run, "data.files", "data", out);
     write_files(run, "data.val_files", "validation data", out);
+    write_coverage(run, out);
     sw_str_puts(out, "<tr><th scope=\"row\">folder<td>");
     sw_html_name(out, run->path);
     sw_str_puts(out, "</tr>\n</tbody></table></div>\n");

@@ -131,12 +131,15 @@ static void tile(struct sw_str *out, const char *name, const char *value, const 
                   value, more);
 }
 
-static void tile_of_loss(const char *name, const struct sw_stats *s, struct sw_str *out)
+/* of: what it is the loss of, where that is a part. */
+static void tile_of_loss(const char *name, const struct sw_stats *s, const char *of,
+                         struct sw_str *out)
 {
-    char last[48], least[48], step[48], more[128];
+    char last[48], least[48], step[48], more[256];
     if (s->n > 0) {
         sw_html_number(least, sizeof least, s->min, SW_UNIT_NUMBER);
-        snprintf(more, sizeof more, "least %s at step %s", least, step_text(step, s->min_step));
+        snprintf(more, sizeof more, "least %s at step %s%s%s", least, step_text(step, s->min_step),
+                 *of ? "; of " : "", of);
         tile(out, name, sw_html_number(last, sizeof last, s->last, SW_UNIT_NUMBER), more);
     }
 }
@@ -197,11 +200,27 @@ static void tile_of_hidden(const struct summary *s, struct sw_str *out)
     }
 }
 
+/* "128 of 200 rows"; "" where validations look at all, or nobody told. */
+static const char *validated(const struct sw_past_run *run, char *buf, size_t cap)
+{
+    const double rows = sw_past_run_number(run, "validation.rows");
+    const double of = sw_past_run_number(run, "validation.of");
+    char text[2][48];
+    buf[0] = '\0';
+    if (rows < of) {
+        snprintf(buf, cap, "%s of %s rows",
+                 sw_html_number(text[0], sizeof text[0], rows, SW_UNIT_COUNT),
+                 sw_html_number(text[1], sizeof text[1], of, SW_UNIT_COUNT));
+    }
+    return buf;
+}
+
 static void write_tiles(const struct sw_past_run *run, const struct summary *s, struct sw_str *out)
 {
+    char rows[128];
     sw_str_puts(out, "<dl class=\"tiles\">\n");
-    tile_of_loss("Loss", &s->loss, out);
-    tile_of_loss("Validation loss", &s->val, out);
+    tile_of_loss("Loss", &s->loss, "", out);
+    tile_of_loss("Validation loss", &s->val, validated(run, rows, sizeof rows), out);
     tile_of_steps(run, s, out);
     tile_of_speed(s, out);
     tile_of_memory(run, s, out);

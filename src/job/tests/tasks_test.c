@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "json/json.h"
+#include "spillway/checkpoint.h"
 #include "spillway/data.h"
 #include "spillway/train.h"
 #include "support/test.h"
@@ -100,9 +101,8 @@ static struct sw_train_result train(const char *task, const char *file, const ch
     o.seq_len = o.seq_len > 0 ? o.seq_len : 16;
     o.config_path = NULL;
     o.export_dtype = -1;
-    o.eval_batches = 100;
-    o.sets = sets_of(o.ranks);
-    o.n_sets = N_SETS;
+    o.sets = o.n_sets > 0 ? o.sets : sets_of(o.ranks);
+    o.n_sets = o.n_sets > 0 ? o.n_sets : N_SETS;
     if (sw_train(&o, quiet, &started, &result) < 0) {
         fail_msg("%s: %s", task, sw_error_message());
     }
@@ -183,6 +183,60 @@ static void a_classifier_learns_with_the_same_bits_on_two_ranks(void **state)
     assert_string_equal(sw_json_path(root, "id2label.0")->string, "early");
     assert_int_equal(sw_json_path(root, "label2id.late")->integer, 1);
     sw_json_close(config);
+}
+
+/* The losses of a training without steps that change anything, by rows of a micro-batch. */
+static struct sw_train_result validate(const char *out, const char *batch, int64_t eval_batches)
+{
+    char micro[64];
+    snprintf(micro, sizeof micro, "train_micro_batch_size_per_gpu=%s", batch);
+    const char *sets[] = {micro, "optimizer={\"type\": \"SGD\", \"params\": {\"lr\": 0}}"};
+    return train("classify", "classes.csv", out,
+                 (struct sw_train_options){.steps = 1,
+                                           .eval_every = 1,
+                                           .eval_batches = eval_batches,
+                                           .sets = sets,
+                                           .n_sets = 2,
+                                           .quiet = true,
+                                           .no_export = true});
+}
+
+/* Every row counts once, whatever the batch: 201 rows leave 20 for validation, which 3 and 8 do not
+ * divide. A part says what it is a part of. */
+static void validation_covers_every_row_once(void **state)
+{
+    (void)state;
+    static const char *const outs[] = {"by3", "by8", "by20"};
+    static const char *const batches[] = {"3", "8", "20"};
+    double losses[SW_LEN(outs)];
+    char path[64];
+    write_classes("classes.csv", 201);
+    for (size_t i = 0; i < SW_LEN(outs); i++) {
+        losses[i] = validate(outs[i], batches[i], 0).val_loss;
+        assert_float_equal(losses[i], losses[0], 1e-6);
+        struct sw_json_doc *run;
+        snprintf(path, sizeof path, "%s/run.json", outs[i]);
+        assert_int_equal(sw_json_read(in_folder(3, path), SW_JSON_STRICT, &run), SW_OK);
+        const struct sw_json *root = sw_json_root(run);
+        assert_int_equal(sw_json_path(root, "validation.rows")->integer, 20);
+        assert_int_equal(sw_json_path(root, "validation.of")->integer, 20);
+        sw_json_close(run);
+    }
+    assert_true(fabs(validate("part", "3", 2).val_loss - losses[0]) > 1e-6);
+    char *best = NULL;
+    size_t len;
+    FILE *out = tmpfile();
+    const struct sw_checkpoint_export_options o = {
+        .path = in_folder(0, "part"), .folder = in_folder(1, "of_part"), .best = true, .dtype = -1};
+    assert_int_equal(sw_checkpoint_export(&o, out), SW_OK);
+    len = (size_t)ftell(out);
+    rewind(out);
+    best = sw_alloc("test", len + 1);
+    best[fread(best, 1, len, out)] = '\0';
+    fclose(out);
+    assert_non_null(strstr(best, "checkpoint-1, step 1, validation loss "));
+    assert_non_null(strstr(best, " (6 of 20 rows); best by validation loss\n"));
+    sw_free(best);
 }
 
 /* The steps with a validation, and what the best checkpoint says. */
@@ -405,6 +459,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_classifier_learns_with_the_same_bits_on_two_ranks),
+        cmocka_unit_test(validation_covers_every_row_once),
         cmocka_unit_test(the_best_checkpoint_is_best_by_the_metric),
         cmocka_unit_test(each_task_trains_and_is_evaluated),
         cmocka_unit_test(values_may_be_whole),

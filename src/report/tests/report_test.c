@@ -415,9 +415,29 @@ static int tear_down(void **state)
     return system(line);
 }
 
+/* Figures of a part of the validation data say so; of all of it they need not. */
+static void a_part_of_the_validation_is_named(void **state)
+{
+    (void)state;
+    static const char *const runs[] = {"part", "whole"};
+    static const char *const jsons[] = {
+        "{\"spillway_run\":1,\"validation\":{\"rows\":128,\"of\":200}}\n",
+        "{\"spillway_run\":1,\"validation\":{\"rows\":200,\"of\":200}}\n"};
+    for (int i = 0; i < 2; i++) {
+        put_text(runs[i], "metrics.jsonl",
+                 "{\"step\":1,\"loss\":2.0,\"val_loss\":2.5}\n{\"step\":2,\"loss\":1.5}\n");
+        put_text(runs[i], "run.json", jsons[i]);
+        char *page = page_of(runs[i]);
+        assert_true((strstr(page, "at step 1; of 128 of 200 rows<") != NULL) == (i == 0));
+        assert_non_null(strstr(page, i == 0 ? "<td>128 of 200 rows<" : "<td>200 of 200 rows<"));
+        sw_free(page);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_part_of_the_validation_is_named),
         cmocka_unit_test(no_spike_is_lost),
         cmocka_unit_test(runs_are_laid_over_each_other),
         cmocka_unit_test(hostile_words_are_text),
