@@ -70,6 +70,9 @@ struct sw_train_options {
     /* Of one validation at most; 0 = all for tasks of labelled rows (classes, numbers, tags,
      * answers, images), 16 for language models. */
     int64_t eval_batches;
+    /* Ends the run after so many validations of eval_every in a row without a better metric or
+     * loss; 0 = never. */
+    int64_t early_stopping;
     int64_t sample_every, sample_tokens; /* 0 = no samples; 0 tokens = 200 */
     const char *sample_prompt;           /* NULL = BOS, the end-of-text token, or a line break */
     int64_t save_every, keep_last;       /* 0 = at the end only; 0 = keep all */
@@ -92,6 +95,7 @@ struct sw_train_result {
     double loss, val_loss;        /* val_loss NaN where none was computed */
     double seconds, tokens_per_s; /* of images: images a second */
     bool stopped;                 /* by *stop, before the last step */
+    bool stopped_early;           /* by early_stopping */
 };
 
 /*

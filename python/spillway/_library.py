@@ -132,7 +132,7 @@ class TrainOptions(Structure):
         ("n_sets", c_int), ("rates", POINTER(c_char_p)), ("n_rates", c_int), ("output", c_char_p),
         ("steps", c_int64), ("epochs", c_double), ("seq_len", c_int64), ("seed", c_uint64), ("has_seed", c_bool),
         ("resume", c_bool), ("resume_if_any", c_bool), ("resume_from", c_char_p), ("allow_other_data", c_bool), ("no_verify", c_bool),
-        ("eval_every", c_int64), ("eval_batches", c_int64), ("sample_every", c_int64),
+        ("eval_every", c_int64), ("eval_batches", c_int64), ("early_stopping", c_int64), ("sample_every", c_int64),
         ("sample_tokens", c_int64), ("sample_prompt", c_char_p), ("save_every", c_int64),
         ("keep_last", c_int64), ("export_dtype", c_int), ("ranks", c_int64),
         ("deadline_s", c_double), ("as_text", c_bool), ("no_bos", c_bool), ("quiet", c_bool),

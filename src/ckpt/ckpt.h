@@ -80,8 +80,8 @@ struct sw_ckpt_meta {
     struct sw_ckpt_scaler scaler;
     const struct sw_json *config; /* an object: effective configuration; NULL: {} */
     const struct sw_json *data;   /* an object: what it was trained on; NULL: not told */
-    /* An object: what else the training that saved it wants to know, or to have known; NULL: nothing.
-     * Kept as it is. */
+    /* An object: what the training that saved it wants to find again; NULL: nothing. Kept as it
+     * is. */
     const struct sw_json *training;
 };
 

@@ -59,46 +59,46 @@ struct auto_flags {
     const char *text[N_AUTO_FLAGS]; /* NULL: not given */
     char *owned[2 * N_AUTO_FLAGS + 3];
 };
-#define CLI_AUTO_FLAGS(to)                                                                          \
-    {"--lr",                                                                                        \
-     FLAG_TEXT,                                                                                     \
-     &(to).text[AUTO_LR],                                                                           \
-     "X",                                                                                           \
-     "learning rate; this and the next eleven stand for keys that are \"auto\" or missing",         \
-     0},                                                                                            \
-        {"--batch-size",                                                                            \
-         FLAG_TEXT,                                                                                 \
-         &(to).text[AUTO_BATCH_SIZE],                                                               \
-         "B",                                                                                       \
-         "train_micro_batch_size_per_gpu (what fits, at most 8)",                                   \
-         0},                                                                                        \
-        {"--accumulate",                                                                            \
-         FLAG_TEXT,                                                                                 \
-         &(to).text[AUTO_ACCUMULATE],                                                               \
-         "N",                                                                                       \
-         "gradient_accumulation_steps (1)",                                                         \
-         0},                                                                                        \
-        {"--lr-scheduler",                                                                          \
-         FLAG_TEXT,                                                                                 \
-         &(to).text[AUTO_LR_SCHEDULER],                                                             \
-         "NAME",                                                                                    \
-         "schedule of transformers' Trainer: linear, cosine, constant, constant_with_warmup or "    \
-         "inverse_sqrt (the file's; without one constant)",                                         \
-         0},                                                                                        \
-        {"--warmup-steps",                                                                          \
-         FLAG_TEXT,                                                                                 \
-         &(to).text[AUTO_WARMUP_STEPS],                                                             \
-         "N",                                                                                       \
-         "steps of warm-up, linear unless the file has a schedule; below 1 a share of --steps (0)", \
-         0},                                                                                        \
-        {"--weight-decay", FLAG_TEXT, &(to).text[AUTO_WEIGHT_DECAY], "X", "(0)", 0},                \
-        {"--clip", FLAG_TEXT, &(to).text[AUTO_CLIP], "X", "gradient_clipping (1)", 0},              \
-        {"--adam-beta1", FLAG_TEXT, &(to).text[AUTO_ADAM_BETA1], "X", "(0.9)", 0},                  \
-        {"--adam-beta2", FLAG_TEXT, &(to).text[AUTO_ADAM_BETA2], "X", "(0.999)", 0},                \
-        {"--adam-eps", FLAG_TEXT, &(to).text[AUTO_ADAM_EPS], "X", "(1e-8)", 0},                     \
-        {"--bf16", FLAG_SWITCH, &(to).text[AUTO_BF16], NULL, "train in it; --bf16=false", 0},       \
-    {                                                                                               \
-        "--fp16", FLAG_SWITCH, &(to).text[AUTO_FP16], NULL, "likewise", 0                           \
+#define CLI_AUTO_FLAGS(to)                                                                         \
+    {"--lr",                                                                                       \
+     FLAG_TEXT,                                                                                    \
+     &(to).text[AUTO_LR],                                                                          \
+     "X",                                                                                          \
+     "learning rate; this and the next eleven stand for keys that are \"auto\" or missing",        \
+     0},                                                                                           \
+        {"--batch-size",                                                                           \
+         FLAG_TEXT,                                                                                \
+         &(to).text[AUTO_BATCH_SIZE],                                                              \
+         "B",                                                                                      \
+         "train_micro_batch_size_per_gpu (what fits, at most 8)",                                  \
+         0},                                                                                       \
+        {"--accumulate",                                                                           \
+         FLAG_TEXT,                                                                                \
+         &(to).text[AUTO_ACCUMULATE],                                                              \
+         "N",                                                                                      \
+         "gradient_accumulation_steps (1)",                                                        \
+         0},                                                                                       \
+        {"--lr-scheduler",                                                                         \
+         FLAG_TEXT,                                                                                \
+         &(to).text[AUTO_LR_SCHEDULER],                                                            \
+         "NAME",                                                                                   \
+         "schedule of transformers' Trainer: linear, cosine, constant, constant_with_warmup or "   \
+         "inverse_sqrt (the file's; without one constant)",                                        \
+         0},                                                                                       \
+        {"--warmup-steps",                                                                         \
+         FLAG_TEXT,                                                                                \
+         &(to).text[AUTO_WARMUP_STEPS],                                                            \
+         "N",                                                                                      \
+         "steps of warm-up, linear if the file has no schedule; below 1 a share of --steps (0)",   \
+         0},                                                                                       \
+        {"--weight-decay", FLAG_TEXT, &(to).text[AUTO_WEIGHT_DECAY], "X", "(0)", 0},               \
+        {"--clip", FLAG_TEXT, &(to).text[AUTO_CLIP], "X", "gradient_clipping (1)", 0},             \
+        {"--adam-beta1", FLAG_TEXT, &(to).text[AUTO_ADAM_BETA1], "X", "(0.9)", 0},                 \
+        {"--adam-beta2", FLAG_TEXT, &(to).text[AUTO_ADAM_BETA2], "X", "(0.999)", 0},               \
+        {"--adam-eps", FLAG_TEXT, &(to).text[AUTO_ADAM_EPS], "X", "(1e-8)", 0},                    \
+        {"--bf16", FLAG_SWITCH, &(to).text[AUTO_BF16], NULL, "train in it; --bf16=false", 0},      \
+    {                                                                                              \
+        "--fp16", FLAG_SWITCH, &(to).text[AUTO_FP16], NULL, "likewise", 0                          \
     }
 /* -1 to go on, else the exit status: there is no such schedule, or it has no warm-up. */
 int cli_check_auto(const struct command *command, const struct auto_flags *flags);

@@ -129,6 +129,8 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
         {"--eval-every", FLAG_INT, &o->eval_every, "N", "steps between validations (never)", 0},
         {"--eval-batches", FLAG_INT, &o->eval_batches, "N",
          "batches of one validation at most (language models 16, others all)", 0},
+        {"--early-stopping", FLAG_INT, &o->early_stopping, "N",
+         "end after N validations in a row without a better --metric or loss (never)", 0},
         {"--sample-every", FLAG_INT, &o->sample_every, "N", "steps between samples of text (never)",
          0},
         {"--sample-tokens", FLAG_INT, &o->sample_tokens, "N", "length of a sample (200)", 0},

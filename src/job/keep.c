@@ -7,16 +7,18 @@
 #include "job/training.h"
 #include "spillway/checkpoint.h"
 
-/* What else a checkpoint says of the training: how much its validation looked at. */
+/* What else a checkpoint says of the training: how much its validation looked at, and how long none
+ * was better. */
 static sw_status put_state(const struct job *job, struct sw_json_doc *doc)
 {
     struct sw_json *root = sw_json_root(doc);
     bool good = true;
-    if (job->val_step == sw_engine_step(job->engine)) {
+    if (job->steps.validated == sw_engine_step(job->engine)) {
         const struct sw_job_coverage coverage = sw_job_validated(job);
         struct sw_json *to = sw_json_put(doc, root, "validation", SW_JSON_OBJECT);
         good = to && sw_job_coverage_put(doc, to, &coverage);
     }
+    good = good && (job->options->eval_every == 0 || sw_job_patience_put(job, doc, root));
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for a checkpoint");
 }
 
@@ -37,30 +39,30 @@ static sw_status tell_state(struct job *job)
                                                 .state = sw_json_root(doc),
                                                 .allow_other_data = job->options->allow_other_data};
     sw_engine_join_training(job->engine, &training);
-    sw_json_close(job->state);
-    job->state = doc;
+    sw_json_close(job->told.state);
+    job->told.state = doc;
     return SW_OK;
 }
 
 sw_status sw_job_save(struct job *job, bool in_haste)
 {
     const int64_t step = sw_engine_step(job->engine);
-    if (job->saved_step == step) {
+    if (job->steps.saved == step) {
         return SW_OK;
     }
-    if (job->options->eval_every > 0 && job->val_step != step && !in_haste) {
+    if (job->options->eval_every > 0 && job->steps.validated != step && !in_haste) {
         SW_TRY(sw_job_validate(job));
     }
     const enum sw_metric metric = job->task.metric;
     const struct sw_save_options options = {
         .keep_last = (int)sw_min_i64(job->options->keep_last, INT_MAX),
-        .val_loss = job->val_step == step ? job->val_loss : NAN,
+        .val_loss = job->steps.validated == step ? job->val_loss : NAN,
         .metric = job->options->task.metric ? sw_metric_name(metric) : NULL,
-        .metric_value = job->val_step == step ? job->measure.of[metric] : NAN,
+        .metric_value = job->steps.validated == step ? job->measure.of[metric] : NAN,
         .metric_falls = metric == SW_METRIC_PERPLEXITY};
     SW_TRY(tell_state(job));
     SW_TRY(sw_save(job->engine, job->options->output, &options));
-    job->saved_step = step;
+    job->steps.saved = step;
     return SW_OK;
 }
 
@@ -110,7 +112,7 @@ static sw_status ask_for_folder(const struct job *job,
     if (job->options->no_export || !job->leads) {
         return SW_OK;
     }
-    return ask(export_path(job, path, sizeof path), job->first_step > 0);
+    return ask(export_path(job, path, sizeof path), job->steps.first > 0);
 }
 
 sw_status sw_job_check_model(const struct job *job)

@@ -35,7 +35,7 @@ static void print_origins(const struct job *job)
     const struct sw_engine_facts *e = &job->facts;
     const struct sw_config *c = e->config;
     char source[256];
-    if (!e->model_folder && job->first_step == 0) {
+    if (!e->model_folder && job->steps.first == 0) {
         const bool preset = sw_model_is_preset(o->model) && access(o->model, F_OK) != 0;
         fprintf(job->out, "%s%s: weights drawn with seed %llu, %s%s\n", preset ? "preset " : "",
                 o->model, (unsigned long long)e->seed,
@@ -117,7 +117,8 @@ void sw_job_print_head(const struct job *job)
     fprintf(job->out, "; %lld training samples\n",
             (long long)sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN));
     if (job->options->epochs > 0) {
-        fprintf(job->out, "epochs: %g, %lld steps\n", job->options->epochs, (long long)job->steps);
+        fprintf(job->out, "epochs: %g, %lld steps\n", job->options->epochs,
+                (long long)job->steps.all);
     }
     print_rows(job);
     sw_config_print_chosen(job->facts.config, false, &chosen);
@@ -139,8 +140,8 @@ void sw_job_print_head(const struct job *job)
                     ? "written in place: after a step that fails a checkpoint is needed"
                     : "go beside what they replace: a step that fails changes nothing");
     }
-    if (job->first_step > 0) {
-        fprintf(job->out, "resumed at step %lld\n", (long long)job->first_step);
+    if (job->steps.first > 0) {
+        fprintf(job->out, "resumed at step %lld\n", (long long)job->steps.first);
     }
     fflush(job->out);
 }
@@ -149,14 +150,14 @@ void sw_job_print_room(const struct job *job)
 {
     const struct sw_train_options *o = job->options;
     const int64_t bytes = sw_engine_checkpoint_bytes(job->engine);
-    const int64_t left = sw_max_i64(job->steps - job->first_step, 0);
+    const int64_t left = sw_max_i64(job->steps.all - job->steps.first, 0);
     int64_t n = o->save_every > 0 ? sw_ceil_div(left, o->save_every) : left > 0;
     if (o->keep_last > 0) { /* those, the best, and the one that is being written */
         n = sw_min_i64(n, o->keep_last + 1 + (o->eval_every > 0));
     }
     double needed = (double)bytes * (double)n;
     struct sw_ckpt_list list;
-    if (o->keep_last > 0 && job->first_step > 0 && sw_ckpt_list(o->output, &list) == SW_OK) {
+    if (o->keep_last > 0 && job->steps.first > 0 && sw_ckpt_list(o->output, &list) == SW_OK) {
         for (int64_t i = 0; i < list.n_items; i++) { /* they make room one by one */
             needed -= (double)list.items[i].bytes;
         }
@@ -238,7 +239,7 @@ void sw_job_print_step(struct job *job, const struct sw_job_step *step)
     char eta[32], device[32], host[32], val[160] = "", queues[128] = "", text[512];
     const double seconds = sw_job_seconds(step, SW_JOB_STEP_NS), now = sw_now_s();
     sw_pace_mark(&job->told.pace, now, r->step);
-    sw_format_eta(sw_pace_left(&job->told.pace, now, r->step, job->steps - r->step), eta,
+    sw_format_eta(sw_pace_left(&job->told.pace, now, r->step, job->steps.all - r->step), eta,
                   sizeof eta);
     sw_format_bytes(device, sizeof device, (double)step->most[SW_JOB_DEVICE]);
     sw_format_bytes(host, sizeof host, (double)step->most[SW_JOB_HOST]);
@@ -251,12 +252,12 @@ void sw_job_print_step(struct job *job, const struct sw_job_step *step)
     snprintf(text, sizeof text,
              "step %lld/%lld\teta %s\tloss %.4f%s%s\tnorm %.3f\tlr %.3e\t%.0f ms\t%.0f %s\tdevice "
              "%s\thost %s%s",
-             (long long)r->step, (long long)job->steps, eta, r->loss,
+             (long long)r->step, (long long)job->steps.all, eta, r->loss,
              r->skipped ? " (skipped: overflow)" : "", val, r->grad_norm, r->lr, seconds * 1e3,
              (double)sw_job_units(job) / seconds, unit_of(job), device, host, queues);
-    const bool lasting = step->validated || r->step == job->steps || r->skipped ||
+    const bool lasting = step->validated || r->step == job->steps.all || r->skipped ||
                          (!job->progress.live && r->step % log_every(job) == 0);
-    sw_progress_step(&job->progress, text, (double)r->step / (double)job->steps,
+    sw_progress_step(&job->progress, text, (double)r->step / (double)job->steps.all,
                      lasting ? LINE_STAYS : LINE_PASSES);
     if (lasting && job->facts.config->misc.wall_clock_breakdown) {
         print_times(job, step);
@@ -278,12 +279,18 @@ static void print_queues(struct job *job)
 
 void sw_job_print_end(struct job *job, const struct sw_train_result *result)
 {
-    if (result->step == job->first_step) {
-        fprintf(job->out, "nothing to do: step %lld was the last\n", (long long)job->first_step);
+    char why[160];
+    if (result->stopped_early) {
+        sw_job_patience_text(job, why, sizeof why);
+        fprintf(job->out, "stopped early at step %lld: %s (--early-stopping %lld)\n",
+                (long long)result->step, why, (long long)job->options->early_stopping);
+    }
+    if (result->step == job->steps.first) {
+        fprintf(job->out, "nothing to do: step %lld was the last\n", (long long)job->steps.first);
         return;
     }
     fprintf(job->out, "%lld steps in %.1f s, %.0f %s, loss %.4f",
-            (long long)(result->step - job->first_step), result->seconds, result->tokens_per_s,
+            (long long)(result->step - job->steps.first), result->seconds, result->tokens_per_s,
             unit_of(job), result->loss);
     if (isfinite(result->val_loss)) {
         char rows[72];

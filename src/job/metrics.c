@@ -10,7 +10,7 @@ sw_status sw_job_open_metrics(struct job *job)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/metrics.jsonl", job->options->output);
-    SW_TRY(sw_job_keep_lines(job->options->output, "metrics.jsonl", job->first_step));
+    SW_TRY(sw_job_keep_lines(job->options->output, "metrics.jsonl", job->steps.first));
     job->told.metrics = fopen(path, "a");
     if (!job->told.metrics) {
         return SW_FAIL(SW_E_IO, "%s: %s", path, strerror(errno));

@@ -17,7 +17,8 @@ static const char default_config[] =
     " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": %s, \"betas\": [0.9, 0.99],"
     " \"weight_decay\": 0.1}}, \"spillway\": {\"decay_1d\": false}}";
 
-/* Of a file without the block: as transformers' Trainer makes it. A flag goes before its default. */
+/* The optimizer of a file without the block: that of transformers' Trainer, whose values flags
+ * replace. */
 static const char default_optimizer[] =
     "optimizer:={\"type\": \"AdamW\", \"params\": {\"lr\": \"auto\", \"betas\": \"auto\", "
     "\"eps\": \"auto\", \"weight_decay\": \"auto\"}}";
@@ -187,8 +188,8 @@ sw_status sw_job_check_length(const struct sw_train_options *o)
                          : SW_FAIL(SW_E_ARG, "--epochs are passes over the data: wanted --data");
 }
 
-/* As transformers' Trainer counts: the last batch of an epoch may be a part of one, and a part of an
- * epoch is rounded up to a step. */
+/* As transformers' Trainer counts: the last batch of an epoch may be short, and the steps of all
+ * epochs are rounded up. */
 static sw_status steps_of_epochs(const struct job *job, int64_t *out)
 {
     const int64_t samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN);
@@ -221,12 +222,12 @@ static sw_status count_steps(struct job *job)
     st = st < 0 ? st : sw_initialize(&options, &job->engine);
     st = st < 0 ? st : join_engine(job);
     st = st < 0 ? st : sw_job_open_dataset(job);
-    st = st < 0 ? st : steps_of_epochs(job, &job->steps);
+    st = st < 0 ? st : steps_of_epochs(job, &job->steps.all);
     sw_close(job->engine);
     job->engine = NULL;
     sw_comm_close(options.comm, st < 0);
     SW_TRY(st);
-    snprintf(e->steps, sizeof e->steps, "--steps=%lld", (long long)job->steps);
+    snprintf(e->steps, sizeof e->steps, "--steps=%lld", (long long)job->steps.all);
     e->items[e->n++] = e->steps;
     return SW_OK;
 }
@@ -235,21 +236,21 @@ static sw_status count_steps(struct job *job)
 static sw_status prepare_engine(struct job *job)
 {
     SW_TRY(make_edits(job));
-    job->steps = job->options->steps;
+    job->steps.all = job->options->steps;
     return job->options->epochs > 0 ? count_steps(job) : SW_OK;
 }
 
 /* Ranks that plan their micro-batch together may take another one than a plan of one rank. */
 static sw_status check_epochs(const struct job *job)
 {
-    int64_t steps = job->steps;
+    int64_t steps = job->steps.all;
     SW_TRY(job->options->epochs > 0 ? steps_of_epochs(job, &steps) : SW_OK);
-    return steps == job->steps
+    return steps == job->steps.all
                ? SW_OK
                : SW_FAIL(SW_E_CONFIG,
                          "--epochs: the ranks chose a micro-batch of %lld, with which the epochs "
                          "have %lld steps and not %lld; wanted --batch-size",
-                         (long long)job->batch, (long long)steps, (long long)job->steps);
+                         (long long)job->batch, (long long)steps, (long long)job->steps.all);
 }
 
 sw_status sw_job_open_engine(struct job *job)

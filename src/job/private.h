@@ -160,7 +160,7 @@ struct sw_job_coverage sw_job_coverage_of(const struct sw_ckpt_meta *meta);
 const char *sw_job_coverage_text(const struct sw_job_coverage *coverage, char *buf, size_t cap);
 
 /* ---- export.c ---- */
-/* The weights of a checkpoint; note: which one it was, and, of the best one, by what, for people. */
+/* The weights of a checkpoint. note: which one it was and, if it is the best one, by what. */
 sw_status sw_job_export_saved(const char *path, const char *folder, enum sw_dtype dtype, char *note,
                               size_t cap);
 
@@ -172,6 +172,8 @@ struct sw_run_record {
     const struct sw_json *data;      /* of sw_data_record */
     const sw_tokenizer *tokenizer;   /* NULL: shards need none */
     int64_t first_step, steps;       /* those before this start; in all */
+    int64_t last_step;               /* that was taken */
+    const char *end;                 /* why the run ended; NULL: it begins */
     int64_t samples;                 /* of an epoch */
     struct sw_job_coverage coverage; /* of validations */
 };

@@ -65,6 +65,8 @@ static bool put_flags(const struct sw_run_record *r, struct sw_json_doc *doc)
            sw_json_put_i64(doc, to, "ranks", r->facts->ranks) &&
            sw_json_put_i64(doc, to, "seed", (int64_t)r->facts->seed) &&
            sw_json_put_i64(doc, to, "eval_every", o->eval_every) &&
+           (o->early_stopping == 0 ||
+            sw_json_put_i64(doc, to, "early_stopping", o->early_stopping)) &&
            sw_json_put_i64(doc, to, "sample_every", o->sample_every) &&
            sw_json_put_i64(doc, to, "save_every", o->save_every) &&
            sw_json_put_i64(doc, to, "keep_last", o->keep_last);
@@ -197,24 +199,32 @@ static bool put_start(struct sw_json_doc *doc, struct sw_json *list, int64_t ste
     return to && sw_json_put_i64(doc, to, "step", step) && sw_json_put_str(doc, to, "at", text);
 }
 
-/* Those of the file that it replaces, as far as the run goes on from them, and this one. */
-static bool put_starts(struct sw_json_doc *doc, const char *path, int64_t first_step)
+/* Those of the file that it replaces, as far as the run goes on from them, and this one, which the
+ * file has when the run ends. */
+static bool put_starts(struct sw_json_doc *doc, const char *path, int64_t first_step, bool ended)
 {
     struct sw_json *list = sw_json_put(doc, sw_json_root(doc), "starts", SW_JSON_ARRAY);
     struct sw_json_doc *old = NULL;
     bool good = list != NULL;
-    if (first_step > 0 && access(path, R_OK) == 0 &&
+    if ((first_step > 0 || ended) && access(path, R_OK) == 0 &&
         sw_json_read(path, SW_JSON_STRICT, &old) >= 0) {
         const struct sw_json *starts = sw_json_get(sw_json_root(old), "starts");
         for (const struct sw_json *s = starts ? starts->first : NULL; s && good; s = s->next) {
             const struct sw_json *step = sw_json_get(s, "step");
-            if (step && step->integer < first_step && list->n_children < MOST_STARTS) {
+            if (step && (ended || step->integer < first_step) && list->n_children < MOST_STARTS) {
                 good = sw_json_put_copy(doc, list, NULL, s) != NULL;
             }
         }
         sw_json_close(old);
     }
-    return good && put_start(doc, list, first_step);
+    return good && (ended || put_start(doc, list, first_step));
+}
+
+static bool put_end(const struct sw_run_record *r, struct sw_json_doc *doc)
+{
+    struct sw_json *to = r->end ? sw_json_put(doc, sw_json_root(doc), "end", SW_JSON_OBJECT) : NULL;
+    return !r->end || (to && sw_json_put_i64(doc, to, "step", r->last_step) &&
+                       sw_json_put_str(doc, to, "why", r->end));
 }
 
 /* A trace is looked for where it was written, whatever the folder of the report. */
@@ -234,9 +244,9 @@ static sw_status fill(const struct sw_run_record *r, const char *path, struct sw
 {
     struct sw_json *root = sw_json_root(doc);
     if (!sw_json_put_i64(doc, root, "spillway_run", VERSION) ||
-        !put_starts(doc, path, r->first_step) || !put_model(r, doc) || !put_batch(r, doc) ||
-        !put_validation(r, doc) || !put_flags(r, doc) || !put_machine(r, doc) ||
-        !put_memory(r, doc) || !put_trace(r, doc) ||
+        !put_starts(doc, path, r->first_step, r->end) || !put_end(r, doc) || !put_model(r, doc) ||
+        !put_batch(r, doc) || !put_validation(r, doc) || !put_flags(r, doc) ||
+        !put_machine(r, doc) || !put_memory(r, doc) || !put_trace(r, doc) ||
         (r->data && !sw_json_put_copy(doc, root, "data", r->data))) {
         return fail_memory();
     }

@@ -184,7 +184,7 @@ static sw_status set_aside(const struct job *job)
     }
     for (int64_t i = 0; i < list.n_items && st >= 0; i++) {
         const struct sw_ckpt_summary *item = &list.items[i];
-        if (item->complete ? item->serial > serial : item->step > job->first_step) {
+        if (item->complete ? item->serial > serial : item->step > job->steps.first) {
             st = sw_ckpt_set_aside(item->path, &name);
             if (st >= 0) {
                 sw_log(SW_LOG_WARN, "%s is newer than what the run goes on from: it is %s now",
@@ -216,6 +216,7 @@ sw_status sw_job_load(struct job *job)
         return st;
     }
     SW_TRY(st);
-    job->first_step = job->saved_step = sw_engine_step(job->engine);
+    SW_TRY(sw_job_patience_load(job));
+    job->steps.first = job->steps.saved = sw_engine_step(job->engine);
     return job->leads && job->start.continues ? set_aside(job) : SW_OK;
 }

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ckpt/ckpt.h"
 #include "config/config.h"
@@ -18,6 +19,30 @@
 
 /* ---- setting up ---- */
 
+/* What is told of validations, and there are none. */
+static sw_status check_validation(const struct sw_train_options *o)
+{
+    if (o->n_val_data > 0 && o->eval_every < 1) {
+        return SW_FAIL(SW_E_ARG, "--val-data wants --eval-every: the steps between validations");
+    }
+    if (o->export_best && (o->eval_every < 1 || o->no_export)) {
+        return SW_FAIL(SW_E_ARG, "--export best %s",
+                       o->no_export ? "and --no-export exclude each other"
+                                    : "wants --eval-every: without validations there is no best");
+    }
+    if (o->early_stopping != 0 && (o->early_stopping < 0 || o->eval_every < 1)) {
+        return o->early_stopping < 0
+                   ? SW_FAIL(SW_E_ARG, "--early-stopping is %lld; wanted a number of validations",
+                             (long long)o->early_stopping)
+                   : SW_FAIL(SW_E_ARG,
+                             "--early-stopping wants --eval-every: it counts validations");
+    }
+    if (o->task.metric && o->eval_every < 1) {
+        return SW_FAIL(SW_E_ARG, "--metric wants --eval-every: it is counted by validations");
+    }
+    return SW_OK;
+}
+
 static sw_status check_options(const struct sw_train_options *o)
 {
     const bool model = o->model && *o->model, output = o->output && *o->output;
@@ -27,17 +52,7 @@ static sw_status check_options(const struct sw_train_options *o)
                        : o->n_data < 1 ? "--data"
                                        : "--output");
     }
-    if (o->n_val_data > 0 && o->eval_every < 1) {
-        return SW_FAIL(SW_E_ARG, "--val-data wants --eval-every: the steps between validations");
-    }
-    if (o->export_best && (o->eval_every < 1 || o->no_export)) {
-        return SW_FAIL(SW_E_ARG, "--export best %s",
-                       o->no_export ? "and --no-export exclude each other"
-                                    : "wants --eval-every: without validations there is no best");
-    }
-    if (o->task.metric && o->eval_every < 1) {
-        return SW_FAIL(SW_E_ARG, "--metric wants --eval-every: it is counted by validations");
-    }
+    SW_TRY(check_validation(o));
     if (o->resume + o->resume_if_any + (o->resume_from != NULL) > 1) {
         return SW_FAIL(SW_E_ARG, "--resume, --resume-if-any and --resume-from exclude each other");
     }
@@ -102,9 +117,10 @@ static sw_status agree(const struct job *job)
     if (job->facts.ranks == 1) {
         return SW_OK;
     }
-    snprintf(flags, sizeof flags, "%lld %lld %lld %lld %lld %lld %d", (long long)job->steps,
-             (long long)o->eval_every, (long long)o->eval_batches, (long long)o->sample_every,
-             (long long)o->sample_tokens, (long long)o->save_every, sw_job_goes_on(o));
+    snprintf(flags, sizeof flags, "%lld %lld %lld %lld %lld %lld %lld %d",
+             (long long)job->steps.all, (long long)o->eval_every, (long long)o->eval_batches,
+             (long long)o->sample_every, (long long)o->sample_tokens, (long long)o->save_every,
+             (long long)o->early_stopping, sw_job_goes_on(o));
     return sw_job_agree(job->comm, job->dataset, &job->rows, flags);
 }
 
@@ -124,8 +140,8 @@ static sw_status set_up(struct job *job)
     SW_TRY(sw_job_tell_engine(job));
     SW_TRY(sw_job_load(job));
     SW_TRY(sw_job_check_model(job));
-    SW_TRY(sw_engine_limit_trace(job->engine, job->steps));
-    SW_TRY(sw_job_profile_open(&job->facts, job->first_step, job->steps, &job->told.profile));
+    SW_TRY(sw_engine_limit_trace(job->engine, job->steps.all));
+    SW_TRY(sw_job_profile_open(&job->facts, job->steps.first, job->steps.all, &job->told.profile));
     job->told.profile.model = job->options->model;
     job->told.profile.batch = job->batch;
     job->told.profile.local = sw_max_i64(job->local, 1);
@@ -193,10 +209,10 @@ static sw_status not_finite(const struct job *job, const struct sw_step_report *
 {
     const char *value = isnan(report->loss) ? "nan" : report->loss > 0 ? "inf" : "-inf";
     const long long step = report->step;
-    return job->saved_step >= 0
+    return job->steps.saved >= 0
                ? SW_FAIL(SW_E_ARG,
                          "step %lld: the loss is %s; the checkpoint of step %lld is intact", step,
-                         value, (long long)job->saved_step)
+                         value, (long long)job->steps.saved)
                : SW_FAIL(SW_E_ARG, "step %lld: the loss is %s; no checkpoint was saved before it",
                          step, value);
 }
@@ -214,7 +230,10 @@ static sw_status one_step(struct job *job, bool *stopped)
     }
     job->loss = report->loss;
     step.validated = o->eval_every > 0 && report->step % o->eval_every == 0;
-    SW_TRY(step.validated ? sw_job_validate(job) : SW_OK);
+    if (step.validated) {
+        SW_TRY(sw_job_validate(job));
+        sw_job_patience_add(job);
+    }
     step.mine.numbers[SW_JOB_STOP] = asked_to_stop(job);
     SW_TRY(sw_job_share(job->comm, &job->shared, &step));
     *stopped = step.most[SW_JOB_STOP] != 0;
@@ -229,8 +248,8 @@ static sw_status one_step(struct job *job, bool *stopped)
     return follow(job, report, stopped);
 }
 
-/* What a report shows besides the metrics, from before the first step on. */
-static sw_status record_run(struct job *job)
+/* What a report shows besides the metrics, from before the first step on; end: why it ended. */
+static sw_status record_run(struct job *job, const char *end)
 {
     if (!job->leads) {
         return SW_OK;
@@ -241,24 +260,27 @@ static sw_status record_run(struct job *job)
         .facts = &job->facts,
         .data = sw_json_root(job->data),
         .tokenizer = job->tokenizer,
-        .first_step = job->first_step,
-        .steps = job->steps,
+        .first_step = job->steps.first,
+        .last_step = sw_engine_step(job->engine),
+        .end = end,
+        .steps = job->steps.all,
         .coverage =
             job->options->eval_every > 0 ? sw_job_validated(job) : (struct sw_job_coverage){0},
         .samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN),
     };
     SW_TRY(sw_run_record_write(&record));
-    return sw_job_keep_lines(job->options->output, "samples.jsonl", job->first_step);
+    return end ? SW_OK : sw_job_keep_lines(job->options->output, "samples.jsonl", job->steps.first);
 }
 
 static sw_status run_steps(struct job *job, bool *stopped)
 {
     job->began_s = sw_now_s();
-    sw_pace_mark(&job->told.pace, job->began_s, job->first_step);
-    SW_TRY(record_run(job));
+    sw_pace_mark(&job->told.pace, job->began_s, job->steps.first);
+    SW_TRY(record_run(job, NULL));
     SW_TRY(sw_job_claim_model(job));
     SW_TRY(sw_job_save_beside(job));
-    while (sw_engine_step(job->engine) < job->steps && !*stopped) {
+    while (sw_engine_step(job->engine) < job->steps.all && !*stopped &&
+           !sw_job_patience_ends(job)) {
         sw_launch_link_at(job->link, sw_engine_step(job->engine) + 1, "training");
         SW_TRY(one_step(job, stopped));
     }
@@ -267,10 +289,26 @@ static sw_status run_steps(struct job *job, bool *stopped)
 
 /* ---- the end ---- */
 
+/* For run.json. */
+static const char *why_it_ended(const struct job *job, bool stopped, char *buf, size_t cap)
+{
+    if (stopped) {
+        return "stopped";
+    }
+    if (sw_engine_step(job->engine) >= job->steps.all) {
+        return "last step";
+    }
+    snprintf(buf, cap, "early stopping: ");
+    sw_job_patience_text(job, buf + strlen(buf), cap - strlen(buf));
+    return buf;
+}
+
 static sw_status finish(struct job *job, bool stopped)
 {
+    char why[160];
     SW_TRY(sw_engine_finish_trace(job->engine));
     SW_TRY(sw_job_save(job, stopped));
+    SW_TRY(record_run(job, why_it_ended(job, stopped, why, sizeof why)));
     int64_t first, last;
     if (sw_engine_trace_written(job->engine, &first, &last)) {
         fprintf(job->out, "trace: %s, steps %lld to %lld\n", job->facts.config->spillway.trace,
@@ -303,8 +341,9 @@ static sw_status end(struct job *job, bool stopped, struct sw_train_result *resu
         .loss = job->loss,
         .val_loss = job->val_loss,
         .seconds = seconds,
-        .tokens_per_s = seconds > 0 ? (double)(step - job->first_step) * units / seconds : 0,
-        .stopped = stopped && step < job->steps,
+        .tokens_per_s = seconds > 0 ? (double)(step - job->steps.first) * units / seconds : 0,
+        .stopped = stopped && step < job->steps.all,
+        .stopped_early = step < job->steps.all && sw_job_patience_ends(job),
     };
     const sw_status st = finish(job, result->stopped);
     result->val_loss = job->val_loss; /* the last checkpoint may have brought one along */
@@ -329,7 +368,7 @@ static void tear_down(struct job *job)
     sw_job_task_close(&job->task);
     sw_job_shared_close(&job->shared);
     sw_json_close(job->data);
-    sw_json_close(job->state);
+    sw_json_close(job->told.state);
     sw_ckpt_release(job->lock);
 }
 
@@ -355,8 +394,8 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
                       .out = out,
                       .progress = sw_progress_start(out, team->options->bar),
                       .val_loss = NAN,
-                      .saved_step = -1,
-                      .val_step = -1};
+                      .patience = {.best = NAN},
+                      .steps = {.saved = -1, .validated = -1}};
     bool stopped = false;
     for (int i = 0; i < SW_METRIC_COUNT; i++) {
         job.measure.of[i] = NAN;

@@ -20,6 +20,7 @@ struct told {
     struct sw_job_monitors monitors;
     struct sw_job_profile profile;
     struct pace pace;
+    struct sw_json_doc *state;      /* what the last checkpoint says of the training; on rank 0 */
     struct sw_job_settings writing; /* of an encoder-decoder's samples */
 };
 
@@ -36,6 +37,17 @@ struct sw_job_edits {
     char steps[40]; /* "--steps=N", where N follows from --epochs */
 };
 
+/* The best validation, and how many came since. */
+struct sw_job_patience {
+    double best; /* NaN: none yet */
+    int64_t best_step, waited;
+};
+
+struct sw_job_steps {
+    int64_t all, first;       /* of the run; those before this start */
+    int64_t saved, validated; /* of the last checkpoint, of the last validation; -1 = none */
+};
+
 struct job {
     const struct sw_train_options *options;
     struct sw_job_edits edits;
@@ -49,8 +61,7 @@ struct job {
     struct sw_job_chat chat;
     struct sw_job_task task;
     sw_dataset *dataset;
-    struct sw_json_doc *data;  /* what is read, for checkpoints; on rank 0 */
-    struct sw_json_doc *state; /* what the last of them says of the training; on rank 0 */
+    struct sw_json_doc *data; /* what is read, for checkpoints; on rank 0 */
     sw_engine *engine;
     struct sw_engine_facts facts; /* of it */
     struct sw_job_shared shared;
@@ -61,9 +72,9 @@ struct job {
     struct sw_job_rows rows;       /* [local] micro-batches */
     struct sw_job_measure measure; /* what metrics are counted from */
     struct sw_job_start start;
-    int64_t steps, first_step; /* in all; of those how many were taken before */
     double began_s, val_loss, loss;
-    int64_t saved_step, val_step; /* of the last checkpoint, of the last validation */
+    struct sw_job_patience patience;
+    struct sw_job_steps steps;
 };
 
 static inline bool sw_job_is_text(const struct job *job)
@@ -136,6 +147,16 @@ sw_status sw_job_tell_engine(struct job *job);
 sw_status sw_job_validate(struct job *job);
 /* How much of the validation data it looks at. */
 struct sw_job_coverage sw_job_validated(const struct job *job);
+
+/* ---- patience.c: when to stop early ---- */
+/* Behind a validation of --eval-every. */
+void sw_job_patience_add(struct job *job);
+bool sw_job_patience_ends(const struct job *job);
+/* "3 validations without a better validation loss than 2.3151 of step 40" */
+void sw_job_patience_text(const struct job *job, char *buf, size_t cap);
+/* For checkpoints; and from the one that the run goes on from, which is collective. */
+bool sw_job_patience_put(const struct job *job, struct sw_json_doc *doc, struct sw_json *root);
+sw_status sw_job_patience_load(struct job *job);
 
 /* ---- sample.c ---- */
 /* How an encoder-decoder writes its samples. A prompt that cannot be continued is refused before

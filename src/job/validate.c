@@ -58,7 +58,7 @@ sw_status sw_job_validate(struct job *job)
     const sw_status st = look_at_batches(job, count_batches(job), terms, score);
     if (st >= 0) {
         job->val_loss = terms[1] > 0 ? sw_engine_mean_loss(job->engine, terms) : NAN;
-        job->val_step = sw_engine_step(job->engine);
+        job->steps.validated = sw_engine_step(job->engine);
         job->measure.of[SW_METRIC_PERPLEXITY] = exp(job->val_loss);
     }
     for (int i = 0; i < job->task.task->n_metrics && st >= 0 && score; i++) {

@@ -287,6 +287,7 @@ static void write_facts(const struct sw_past_run *run, struct sw_str *out)
         const char *name, *path;
         enum sw_unit unit;
     } facts[] = {
+        {"ended", "end.why", SW_UNIT_COUNT},
         {"model", "model.name", SW_UNIT_COUNT},
         {"adapter", "model.adapter", SW_UNIT_COUNT},
         {"task", "model.task", SW_UNIT_COUNT},

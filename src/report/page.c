@@ -144,10 +144,16 @@ static void tile_of_loss(const char *name, const struct sw_stats *s, const char 
     }
 }
 
+static bool ended_early(const struct sw_past_run *run)
+{
+    return strncmp(sw_past_run_text(run, "end.why"), "early stopping", 14) == 0;
+}
+
 static const char *state_of(const struct sw_past_run *run, const struct summary *s)
 {
     return !isfinite(s->wanted)                  ? ""
            : (double)last_step(run) >= s->wanted ? "finished"
+           : ended_early(run)                    ? "ended early"
            : run->n == 0                         ? "no step yet"
                                                  : "not finished";
 }
@@ -323,7 +329,11 @@ static sw_status write_notes(const struct sw_page *page, struct sw_str *out)
         }
         note_norm(&s, &notes);
         note_validation(&s, &notes);
-        if (run->n > 0 && isfinite(s.wanted) && (double)last_step(run) < s.wanted) {
+        if (ended_early(run)) {
+            sw_str_printf(&notes, "<li>The run ended at step %lld: ", (long long)last_step(run));
+            sw_html_name(&notes, sw_past_run_text(run, "end.why"));
+            sw_str_puts(&notes, ".</li>\n");
+        } else if (run->n > 0 && isfinite(s.wanted) && (double)last_step(run) < s.wanted) {
             sw_str_puts(&notes, "<li>The run has not taken all its steps: it is still going on, or "
                                 "it was stopped. <code>spillway train --resume</code> goes on "
                                 "from its last checkpoint.</li>\n");

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Early stopping: a run ends after so many validations without a better one, and one that was cut
+// and resumed anywhere ends at the same step with the same bits.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "json/json.h"
+#include "spillway/train.h"
+#include "support/test.h"
+
+enum { EVERY = 2, MOST = 3 };
+
+static char folder[64];
+
+static const char *in_folder(const char *name)
+{
+    static char paths[4][160];
+    static int i;
+    char *path = paths[i++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+/* A rate with which no validation after the first few is better. */
+static const char *const sets[] = {"train_micro_batch_size_per_gpu=4",
+                                   "optimizer={\"type\": \"AdamW\", \"params\": {\"lr\": 1}}"};
+
+static struct sw_train_options options_of(const char *const *data, const char *output)
+{
+    return (struct sw_train_options){.model = "gpt2-tiny",
+                                     .data = data,
+                                     .n_data = 1,
+                                     .output = output,
+                                     .steps = 60,
+                                     .seq_len = 8,
+                                     .sets = sets,
+                                     .n_sets = 2,
+                                     .eval_every = EVERY,
+                                     .early_stopping = MOST,
+                                     .save_every = 3,
+                                     .export_dtype = -1,
+                                     .quiet = true};
+}
+
+/* What it prints into text. */
+static struct sw_train_result train(const struct sw_train_options *o, char *text, size_t cap)
+{
+    struct sw_train_result result;
+    bool started;
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    if (sw_train(o, out, &started, &result) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    rewind(out);
+    text[fread(text, 1, cap - 1, out)] = '\0';
+    fclose(out);
+    return result;
+}
+
+/* The last step by the rule, from what metrics.jsonl says of each validation. */
+static int64_t last_by_the_rule(const char *output)
+{
+    char path[200], *text;
+    size_t len;
+    double best = INFINITY;
+    int waited = 0;
+    long long step = 0;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", output);
+    assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+    for (char *line = strtok(text, "\n"); line && waited < MOST; line = strtok(NULL, "\n")) {
+        const char *at = strstr(line, "\"val_loss\":");
+        assert_int_equal(sscanf(line, "{\"step\":%lld", &step), 1);
+        if (at && strtod(at + 11, NULL) < best) {
+            best = strtod(at + 11, NULL);
+            waited = 0;
+        } else if (at) {
+            waited++;
+        }
+    }
+    assert_int_equal(waited, MOST);
+    sw_free(text);
+    return step;
+}
+
+static void same_models(const char *a, const char *b)
+{
+    char path[2][200], *data[2];
+    size_t len[2];
+    const char *runs[] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path[i], sizeof path[i], "%s/model/model.safetensors", runs[i]);
+        assert_int_equal(sw_file_read(path[i], &data[i], &len[i]), SW_OK);
+    }
+    assert_int_equal(len[0], len[1]);
+    assert_memory_equal(data[0], data[1], len[0]);
+    sw_free(data[0]);
+    sw_free(data[1]);
+}
+
+static void a_cut_run_ends_as_the_whole_one(void **state)
+{
+    (void)state;
+    char text[8192], path[200], name[16];
+    const char *data = in_folder("text.txt"), *kept = strdup(data), *whole = strdup(in_folder("w"));
+    struct sw_train_options o = options_of(&kept, whole);
+    const struct sw_train_result result = train(&o, text, sizeof text);
+    assert_true(result.stopped_early && !result.stopped && result.step < 60);
+    assert_int_equal(result.step, last_by_the_rule(whole));
+    assert_non_null(strstr(text, "stopped early at step "));
+    assert_non_null(strstr(text, "3 validations without a better validation loss than "));
+    struct sw_json_doc *run;
+    snprintf(path, sizeof path, "%s/run.json", whole);
+    assert_int_equal(sw_json_read(path, SW_JSON_STRICT, &run), SW_OK);
+    const struct sw_json *end = sw_json_get(sw_json_root(run), "end");
+    assert_int_equal(sw_json_get(end, "step")->integer, result.step);
+    assert_int_equal(strncmp(sw_json_get(end, "why")->string, "early stopping: 3 ", 18), 0);
+    sw_json_close(run);
+    for (int64_t cut = 1; cut < result.step; cut += 3) {
+        snprintf(name, sizeof name, "cut%d", (int)cut);
+        char *output = strdup(in_folder(name));
+        o = options_of(&kept, output);
+        o.steps = cut;
+        assert_int_equal(train(&o, text, sizeof text).step, cut);
+        o.steps = 60;
+        o.resume = true;
+        assert_int_equal(train(&o, text, sizeof text).step, result.step);
+        same_models(whole, output);
+        free(output);
+    }
+    o = options_of(&kept, whole); /* it has ended, and stays so .. */
+    o.resume = true;
+    assert_int_equal(train(&o, text, sizeof text).step, result.step);
+    o.early_stopping = MOST + 1; /* .. until it is given more time */
+    assert_int_equal(train(&o, text, sizeof text).step, result.step + EVERY);
+    free((void *)kept);
+    free((void *)whole);
+}
+
+static void it_wants_validations(void **state)
+{
+    (void)state;
+    struct sw_train_result result;
+    bool started;
+    const char *data = in_folder("text.txt");
+    struct sw_train_options o = options_of(&data, in_folder("none"));
+    o.eval_every = 0;
+    assert_int_equal(sw_train(&o, stdout, &started, &result), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "--early-stopping wants --eval-every"));
+}
+
+int main(void)
+{
+    struct sw_str text = {0};
+    char command[96];
+    strcpy(folder, "/tmp/spillway-patience-XXXXXX");
+    if (!mkdtemp(folder)) {
+        return 1;
+    }
+    for (int i = 0; i < 60; i++) {
+        sw_str_printf(&text, "day %d, %d stones.\n", i, i * 7);
+    }
+    const sw_status st = sw_file_write_atomic(in_folder("text.txt"), text.ptr, text.len);
+    sw_str_fini(&text);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cut_run_ends_as_the_whole_one),
+        cmocka_unit_test(it_wants_validations),
+    };
+    const int failed = st < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command) == 0 ? failed : 1;
+}
