@@ -144,11 +144,36 @@ sw_status sw_hf_folder_write(struct sw_hf_folder_writer *writer, int64_t i_spec,
 sw_status sw_hf_folder_commit(struct sw_hf_folder_writer *writer);
 void sw_hf_folder_writer_close(struct sw_hf_folder_writer *writer);
 
-/* Copies the files of a model folder that are neither weights nor config.json (tokenizer,
- * generation settings, licence, ..) unchanged; subfolders and hidden files are left out. So is,
- * with a warning, a link out of the folder, except to the blobs of the hub cache that the folder is
- * a snapshot of. */
+/* Copies the files of a model folder that are neither weights nor config.json nor its card
+ * (tokenizer, generation settings, licence, ..) unchanged; subfolders and hidden files are left
+ * out. So is, with a warning, a link out of the folder, except to the blobs of the hub cache that
+ * the folder is a snapshot of. */
 sw_status sw_hf_copy_sidecars(const char *src_path, const char *dst_path);
 
 /* Whether two paths are one folder; false where one of them is not there. */
 bool sw_hf_is_same_folder(const char *a, const char *b);
+
+/* ---- model cards ---- */
+
+/* What the card of a base says of its license; "" = nothing. */
+struct sw_hf_license {
+    char id[64];
+    char name[128], link[256]; /* where the id is "other" */
+};
+void sw_hf_read_license(const char *folder, struct sw_hf_license *out);
+/* "org/name" of a snapshot in the hub's cache; else the folder's own name; "" where there is
+ * none. */
+void sw_hf_base_name(const char *folder, char *buf, size_t cap);
+
+/* What is not known is left out. */
+struct sw_hf_card {
+    const char *base; /* NULL or "" = not known, or none */
+    bool is_adapter;
+    struct sw_hf_license license;
+    const char *const *tags;     /* [n_tags] */
+    const char *const *datasets; /* [n_datasets] */
+    int n_tags, n_datasets;
+    const char *body; /* Markdown */
+};
+/* README.md of a folder, in place of the one that is there. */
+sw_status sw_hf_write_card(const char *folder, const struct sw_hf_card *card);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 sw_status sw_hf_read_config(const char *path, struct sw_json_doc **out)
@@ -36,8 +37,8 @@ static bool ends_with(const char *name, const char *suffix)
     return len >= suffix_len && strcmp(name + len - suffix_len, suffix) == 0;
 }
 
-/* Weights in any of the formats that folders on the hub hold, their indexes, and the file that the
- * exporter writes itself. */
+/* No weights in any of the formats that folders on the hub hold, none of their indexes, and no file
+ * that the exporter writes itself: the card of the base speaks of the base. */
 static bool is_sidecar(const char *name)
 {
     static const char *const weights[] = {".safetensors", ".safetensors.index.json",
@@ -46,7 +47,7 @@ static bool is_sidecar(const char *name)
                                           ".ckpt",        ".h5",
                                           ".msgpack",     ".onnx",
                                           ".gguf",        ".tmp"};
-    if (name[0] == '.' || strcmp(name, "config.json") == 0) {
+    if (name[0] == '.' || strcmp(name, "config.json") == 0 || strcasecmp(name, "README.md") == 0) {
         return false;
     }
     for (size_t i = 0; i < SW_LEN(weights); i++) {

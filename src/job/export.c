@@ -123,6 +123,7 @@ static sw_status export_checkpoint(const struct sw_checkpoint_export_options *o,
     enum sw_dtype dtype = o->dtype < 0 ? SW_DTYPE_COUNT : (enum sw_dtype)o->dtype;
     SW_TRY(write_one(o, ckpt, &dtype));
     SW_TRY(put_beside(sw_ckpt_path(ckpt), o->tokenizer, o->folder));
+    SW_TRY(sw_job_write_card(ckpt, o->folder, dtype, o->merge));
     describe(ckpt, o->best, &note);
     fprintf(out, "%s: %s weights of %s\n", o->folder, sw_dtype_name(dtype), sw_str_text(&note));
     sw_str_fini(&note);
@@ -160,6 +161,7 @@ static sw_status merge_adapter(const struct sw_checkpoint_export_options *o, FIL
         fprintf(out, "%s: %s weights of %s with %s added\n", o->folder, sw_dtype_name(dtype),
                 sw_merge_base(merge), o->path);
     }
+    st = st < 0 ? st : sw_job_write_merged_card(o->path, sw_merge_base(merge), o->folder);
     sw_merge_close(merge);
     const char *own = sw_tokenizer_is_there(o->path) ? o->path : NULL; /* not always its base's */
     return st < 0 ? st : put_tokenizer(o->tokenizer ? o->tokenizer : own, o->folder);

@@ -125,6 +125,19 @@ sw_status sw_job_claim_model(const struct job *job)
     return ask_for_folder(job, sw_engine_claim_folder);
 }
 
+/* Of the checkpoint that has the weights: the newest one, or the best. */
+static sw_status write_card(const char *checkpoint, const char *folder, enum sw_dtype dtype)
+{
+    struct sw_ckpt *ckpt = NULL;
+    const sw_status st = sw_ckpt_open(checkpoint, &ckpt);
+    if (st != SW_OK) {
+        return st < 0 ? st : SW_FAIL(SW_E_IO, "%s: no complete checkpoint", checkpoint);
+    }
+    const sw_status written = sw_job_write_card(ckpt, folder, dtype, false);
+    sw_ckpt_close(ckpt);
+    return written;
+}
+
 sw_status sw_job_export_model(struct job *job)
 {
     const struct sw_train_options *o = job->options;
@@ -132,10 +145,10 @@ sw_status sw_job_export_model(struct job *job)
     export_path(job, path, sizeof path);
     const enum sw_dtype dtype =
         o->export_dtype < 0 ? job->facts.export_dtype : (enum sw_dtype)o->export_dtype;
+    snprintf(from, sizeof from, "%s%s", o->output, o->export_best ? "/best" : "");
     if (job->facts.ranks == 1 && !o->export_best) {
         SW_TRY(sw_engine_export_weights(job->engine, path, dtype));
     } else {
-        snprintf(from, sizeof from, "%s%s", o->output, o->export_best ? "/best" : "");
         SW_TRY(sw_job_export_saved(from, path, dtype, note, sizeof note));
     }
     const char *what = job->facts.lora ? "adapter" : "model";
@@ -144,6 +157,7 @@ sw_status sw_job_export_model(struct job *job)
         sw_tokenizer_remove(path); /* of an export before */
         SW_TRY(sw_hf_copy_sidecars(beside, path));
     }
+    SW_TRY(write_card(from, path, dtype));
     if (o->export_best) {
         fprintf(job->out, "%s: %s, of the best checkpoint: %s\n", what, path, note);
     } else {

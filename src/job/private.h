@@ -164,6 +164,13 @@ const char *sw_job_coverage_text(const struct sw_job_coverage *coverage, char *b
 sw_status sw_job_export_saved(const char *path, const char *folder, enum sw_dtype dtype, char *note,
                               size_t cap);
 
+/* ---- card.c: README.md of what is exported ---- */
+/* Of a checkpoint, with what its run left beside it. is_merged: its adapters are in the model. */
+sw_status sw_job_write_card(const struct sw_ckpt *ckpt, const char *folder, enum sw_dtype dtype,
+                            bool is_merged);
+/* Of a base with the adapters of a folder. */
+sw_status sw_job_write_merged_card(const char *adapter, const char *base, const char *folder);
+
 /* ---- record.c: what a run leaves for its report, beside metrics.jsonl ---- */
 struct sw_run_record {
     const struct sw_train_options *options;

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hf/hf.h"
 #include "job/private.h"
 #include "run/run.h"
 
@@ -22,11 +23,29 @@ static sw_status fail_memory(void)
 
 /* ---- what the report shows beside the curves ---- */
 
+/* The base, and what its card says of its license: for the cards of what is exported, whatever has
+ * become of its folder by then. */
+static bool put_base(const struct sw_run_record *r, struct sw_json_doc *doc, struct sw_json *to)
+{
+    char name[512];
+    struct sw_hf_license license;
+    const char *folder = r->facts->model_folder;
+    if (!folder) {
+        return sw_json_put_bool(doc, to, "drawn", true) != NULL;
+    }
+    sw_hf_base_name(folder, name, sizeof name);
+    sw_hf_read_license(folder, &license);
+    return (!*name || sw_json_put_str(doc, to, "base", name)) &&
+           (!*license.id || sw_json_put_str(doc, to, "license", license.id)) &&
+           (!*license.name || sw_json_put_str(doc, to, "license_name", license.name)) &&
+           (!*license.link || sw_json_put_str(doc, to, "license_link", license.link));
+}
+
 static bool put_model(const struct sw_run_record *r, struct sw_json_doc *doc)
 {
     const struct sw_train_options *o = r->options;
     struct sw_json *to = sw_json_put(doc, sw_json_root(doc), "model", SW_JSON_OBJECT);
-    return to && sw_json_put_str(doc, to, "name", o->model) &&
+    return to && sw_json_put_str(doc, to, "name", o->model) && put_base(r, doc, to) &&
            (!o->adapter || sw_json_put_str(doc, to, "adapter", o->adapter)) &&
            sw_json_put_str(doc, to, "task", r->facts->task ? r->facts->task->name : "text") &&
            sw_json_put_i64(doc, to, "parameters", sw_engine_parameters(r->engine)) &&

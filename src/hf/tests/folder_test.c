@@ -376,7 +376,7 @@ static void test_sidecars(void **state)
     if (sw_hf_copy_sidecars(source, folder) < 0) {
         fail_msg("%s", sw_error_message());
     }
-    static const bool copied[] = {true, true, true, true, true, false, false, false, true, false};
+    static const bool copied[] = {true, true, true, true, false, false, false, false, true, false};
     for (size_t i = 0; i < SW_LEN(names); i++) {
         assert_int_equal(has(names[i]), copied[i]);
     }
@@ -410,7 +410,7 @@ static void test_sidecars_of_the_hub_cache(void **state)
         "cd %s && mkdir -p hub/models--a--b/blobs hub/models--a--b/snapshots/1 hub/other plain "
         "&& echo blob > hub/models--a--b/blobs/0123 && echo secret > hub/other/secret "
         "&& cd hub/models--a--b/snapshots/1 && ln -s ../../blobs/0123 merges.txt "
-        "&& ln -s ../../../other/secret vocab.json && ln -s %s/hub/other/secret README.md "
+        "&& ln -s ../../../other/secret vocab.json && ln -s %s/hub/other/secret NOTICE.md "
         "&& echo mine > real.txt && ln -s real.txt alias.txt && cd %s/plain "
         "&& ln -s ../hub/models--a--b/blobs/0123 merges.txt && mkfifo generation.json "
         "&& echo mine > real.txt",
@@ -419,6 +419,9 @@ static void test_sidecars_of_the_hub_cache(void **state)
     char source[TEST_PATH_CAP];
     test_join(source, root, "hub/models--a--b/snapshots/1");
     int n_warnings = 0;
+    char name[64];
+    sw_hf_base_name(source, name, sizeof name);
+    assert_string_equal(name, "a/b");
     sw_log_set_sink(count_warnings, &n_warnings);
     alarm(20);
     assert_int_equal(sw_hf_copy_sidecars(source, folder), SW_OK);
@@ -427,9 +430,12 @@ static void test_sidecars_of_the_hub_cache(void **state)
     assert_true(has("real.txt"));
     assert_true(has("alias.txt"));
     assert_false(has("vocab.json"));
-    assert_false(has("README.md"));
+    assert_false(has("NOTICE.md"));
     clear_folder();
-    test_join(source, root, "plain"); /* its neighbours are no cache of this model */
+    test_join(source, root, "plain");
+    sw_hf_base_name(source, name, sizeof name);
+    assert_string_equal(name, "plain");
+    /* its neighbours are no cache of this model */
     assert_int_equal(sw_hf_copy_sidecars(source, folder), SW_OK);
     assert_int_equal(n_warnings, 3);
     alarm(0);

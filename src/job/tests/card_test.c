@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Model cards: an export has its own README.md, made of what the run recorded. Of the base's card
+// the license alone is in it, and what nobody recorded is not.
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "spillway/checkpoint.h"
+#include "spillway/train.h"
+#include "support/test.h"
+
+static char folder[64];
+static FILE *quiet;
+
+static const char *in_folder(const char *name)
+{
+    static char paths[8][160];
+    static int i;
+    char *path = paths[i++ % 8];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static void write_text(const char *name, const char *text)
+{
+    assert_int_equal(sw_file_write_atomic(in_folder(name), text, strlen(text)), SW_OK);
+}
+
+/* A step of a model; sets: edits of the configuration. */
+static void train(const char *model, const char *output, const char *const *sets, int n_sets)
+{
+    struct sw_train_result result;
+    bool started;
+    const char *data = in_folder("text.txt");
+    const struct sw_train_options o = {.model = model,
+                                       .data = &data,
+                                       .n_data = 1,
+                                       .output = in_folder(output),
+                                       .steps = 1,
+                                       .seq_len = 8,
+                                       .eval_every = 1,
+                                       .eval_batches = 1,
+                                       .sets = sets,
+                                       .n_sets = n_sets,
+                                       .quiet = true,
+                                       .export_dtype = -1};
+    if (sw_train(&o, quiet, &started, &result) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+}
+
+static void export_run(const char *path, const char *to, bool merge)
+{
+    const struct sw_checkpoint_export_options o = {
+        .path = in_folder(path), .folder = in_folder(to), .merge = merge, .dtype = -1};
+    if (sw_checkpoint_export(&o, quiet) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+}
+
+static char *read_card(const char *name)
+{
+    char *text;
+    size_t len;
+    if (sw_file_read(in_folder(name), &text, &len) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return text;
+}
+
+static void card_has(const char *name, const char *const *wanted, const char *const *unwanted)
+{
+    char *text = read_card(name);
+    for (; *wanted; wanted++) {
+        if (!strstr(text, *wanted)) {
+            fail_msg("%s lacks \"%s\":\n%s", name, *wanted, text);
+        }
+    }
+    for (; *unwanted; unwanted++) {
+        if (strstr(text, *unwanted)) {
+            fail_msg("%s has \"%s\":\n%s", name, *unwanted, text);
+        }
+    }
+    sw_free(text);
+}
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void a_card_says_what_the_run_recorded(void **state)
+{
+    (void)state;
+    train("gpt2-tiny", "first", NULL, 0);
+    card_has("first/model/README.md",
+             WORDS("---\nlibrary_name: \"transformers\"\ntags:\n- \"spillway\"\n- \"causal\"\n"
+                   "datasets:\n- \"text.txt\"\n---\n",
+                   "Trained from nothing: `gpt2-tiny`", "| optimizer | AdamW |",
+                   "| learning rate | 0.001 |", "| samples of a step | 8 |", "| steps | 1 |",
+                   "| seed | 42 |", "| weights | f32 |", "| training loss | ",
+                   " | 8 of 19 rows of the validation data |"),
+             WORDS("base_model", "license"));
+}
+
+/* What an export of the checkpoint says is what the training said, to the byte. */
+static void a_card_names_the_base_and_its_license(void **state)
+{
+    (void)state;
+    write_text("first/model/README.md", "---\ntags:\n- old\nlicense: other # theirs\n"
+                                        "license_name: 'their own'\nlicense_link: LICENSE\n---\n"
+                                        "# The card of the base\n");
+    train(in_folder("first/model"), "plain", NULL, 0);
+    card_has("plain/model/README.md",
+             WORDS("base_model: \"model\"\n", "Fine-tuned from `model`",
+                   "license: \"other\"\nlicense_name: \"their own\"\nlicense_link: \"LICENSE\"\n"),
+             WORDS("The card of the base", "- old", "theirs"));
+    write_text("first/model/README.md", "---\nlicense:   other \nlicense_name: 'their own'\n---\n"
+                                        "# The card of the base\n");
+    train(in_folder("first/model"), "second", NULL, 0);
+    static const char *const license =
+        "base_model: \"model\"\nlibrary_name: \"transformers\"\nlicense: \"other\"\n"
+        "license_name: \"their own\"\ntags:";
+    card_has("second/model/README.md", WORDS(license),
+             WORDS("The card of the base", "license_link"));
+    export_run("second", "again", false);
+    char *one = read_card("second/model/README.md"), *two = read_card("again/README.md");
+    assert_string_equal(one, two);
+    sw_free(one);
+    sw_free(two);
+    assert_int_equal(unlink(in_folder("second/run.json")), 0);
+    assert_int_equal(unlink(in_folder("second/metrics.jsonl")), 0);
+    export_run("second", "unknown", false);
+    card_has("unknown/README.md", WORDS("- \"text.txt\"", "| steps | 1 |", "| validation loss | "),
+             WORDS("base_model", "license", "training loss", "Task:", "Fine-tuned"));
+}
+
+static void an_adapter_has_the_card_of_an_adapter(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"spillway.lora.target_modules=all-linear"};
+    train(in_folder("first/model"), "lora", sets, 1);
+    card_has("lora/adapter/README.md",
+             WORDS("base_model: \"model\"\nlibrary_name: \"peft\"\nlicense: \"other\"\n",
+                   "- \"lora\"\n", "# LoRA adapter", "Its base is `model`"),
+             WORDS("The card of the base"));
+    export_run("lora", "whole", true);
+    card_has("whole/README.md", WORDS("library_name: \"transformers\"", "Fine-tuned from `model`"),
+             WORDS("The card of the base", "\"lora\""));
+    export_run("lora/adapter", "added", true);
+    card_has("added/README.md",
+             WORDS("base_model: \"model\"\n", "license: \"other\"\n", "the adapter `adapter`"),
+             WORDS("The card of the base", "datasets"));
+}
+
+/* A folder of somebody else's is refused before its README is touched. */
+static void another_folder_keeps_its_readme(void **state)
+{
+    (void)state;
+    assert_int_equal(sw_mkdirs(in_folder("mine")), SW_OK);
+    write_text("mine/README.md", "mine\n");
+    const struct sw_checkpoint_export_options o = {
+        .path = in_folder("first"), .folder = in_folder("mine"), .dtype = -1};
+    assert_int_equal(sw_checkpoint_export(&o, quiet), SW_E_ARG);
+    char *text = read_card("mine/README.md");
+    assert_string_equal(text, "mine\n");
+    sw_free(text);
+}
+
+int main(void)
+{
+    struct sw_str text = {0};
+    char command[96];
+    strcpy(folder, "/tmp/spillway-card-XXXXXX");
+    quiet = fopen("/dev/null", "w");
+    if (!mkdtemp(folder) || !quiet) {
+        return 1;
+    }
+    for (int i = 0; i < 100; i++) {
+        sw_str_printf(&text, "day %d, %d stones.", i % 7, i * 7 % 10);
+    }
+    const sw_status st = sw_file_write_atomic(in_folder("text.txt"), text.ptr, text.len);
+    sw_str_fini(&text);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_card_says_what_the_run_recorded),
+        cmocka_unit_test(a_card_names_the_base_and_its_license),
+        cmocka_unit_test(an_adapter_has_the_card_of_an_adapter),
+        cmocka_unit_test(another_folder_keeps_its_readme),
+    };
+    const int failed = st < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
+    fclose(quiet);
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command) == 0 ? failed : 1;
+}
