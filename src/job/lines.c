@@ -279,7 +279,7 @@ static void print_queues(struct job *job)
 
 void sw_job_print_end(struct job *job, const struct sw_train_result *result)
 {
-    char why[160];
+    char why[160], rows[64];
     if (result->stopped_early) {
         sw_job_patience_text(job, why, sizeof why);
         fprintf(job->out, "stopped early at step %lld: %s (--early-stopping %lld)\n",
@@ -293,11 +293,13 @@ void sw_job_print_end(struct job *job, const struct sw_train_result *result)
             (long long)(result->step - job->steps.first), result->seconds, result->tokens_per_s,
             unit_of(job), result->loss);
     if (isfinite(result->val_loss)) {
-        char rows[72];
-        fprintf(job->out, ", validation loss %.4f%s", result->val_loss,
-                format_coverage(job, rows, sizeof rows));
+        fprintf(job->out, ", validation loss %.4f", result->val_loss);
     }
     fputc('\n', job->out);
+    const struct sw_job_coverage coverage = sw_job_validated(job);
+    if (isfinite(result->val_loss) && *sw_job_coverage_text(&coverage, rows, sizeof rows)) {
+        fprintf(job->out, "validated on %s\n", rows);
+    }
     if (sw_job_has_disk(job)) {
         print_queues(job);
     }
