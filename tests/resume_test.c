@@ -227,9 +227,12 @@ static void a_loss_that_is_no_number_is_named_plainly(void **state)
 {
     (void)state;
 #define WILD                                                                                       \
-    "train --model gpt2.json --deepspeed ds.json --seq-len 12 --quiet --no-export "                \
-    "--data text.txt --tokenizer words --set optimizer.params.lr=1e38 "
+    "train --model gpt2.json --deepspeed ds.json --seq-len 12 --no-export --data text.txt "        \
+    "--tokenizer words --set optimizer.params.lr=1e38 "
     expect(WILD "--steps 9 --output wild", 1, "no checkpoint was saved before it");
+    assert_null(strstr(said, "-nan"));
+    expect(WILD "--steps 9 --output valued --eval-every 1 --val-data text.txt", 1,
+           "the loss is nan");
     assert_null(strstr(said, "-nan"));
     expect(WILD "--steps 9 --output wilder --save-every 1", 1, "the checkpoint of step ");
     assert_non_null(strstr(said, " is intact"));

@@ -118,7 +118,8 @@ static sw_status evaluate(const struct run *run, bool *started)
         st = sum_losses(run, engine, dataset, &sum, &count);
     }
     if (st >= 0) {
-        const double loss = count > 0 ? sum / count : 0;
+        const double mean = count > 0 ? sum / count : 0;
+        const double loss = isnan(mean) ? fabs(mean) : mean; /* C prints the sign of a NaN */
         printf(run->json ? "{\"loss\":%.9g,\"perplexity\":%.9g,\"targets\":%.0f}\n"
                          : "loss %.6f, perplexity %.4f, %.0f targets\n",
                loss, exp(loss), count);

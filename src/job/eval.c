@@ -118,7 +118,7 @@ static sw_status run(struct eval *e)
 static void put_value(bool json, const char *name, double value, struct sw_str *out)
 {
     if (!json) {
-        sw_str_printf(out, "%s%s %.6f", out->len > 0 ? ", " : "", name, value);
+        sw_str_printf(out, "%s%s %.6f", out->len > 0 ? ", " : "", name, sw_job_shown(value));
         return;
     }
     sw_str_printf(out, "%s\"%s\":", out->len > 0 ? "," : "{", name);

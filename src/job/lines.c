@@ -208,9 +208,9 @@ static void format_validation(const struct job *job, char *buf, size_t cap)
     char metric[48] = "", rows[72];
     if (sw_job_counts_metrics(job)) {
         snprintf(metric, sizeof metric, " %s %.4f", sw_metric_name(job->task.metric),
-                 job->measure.of[job->task.metric]);
+                 sw_job_shown(job->measure.of[job->task.metric]));
     }
-    snprintf(buf, cap, "\tval %.4f%s%s", job->val_loss, metric,
+    snprintf(buf, cap, "\tval %.4f%s%s", sw_job_shown(job->val_loss), metric,
              format_coverage(job, rows, sizeof rows));
 }
 
@@ -252,9 +252,10 @@ void sw_job_print_step(struct job *job, const struct sw_job_step *step)
     snprintf(text, sizeof text,
              "step %lld/%lld\teta %s\tloss %.4f%s%s\tnorm %.3f\tlr %.3e\t%.0f ms\t%.0f %s\tdevice "
              "%s\thost %s%s",
-             (long long)r->step, (long long)job->steps.all, eta, r->loss,
-             r->skipped ? " (skipped: overflow)" : "", val, r->grad_norm, r->lr, seconds * 1e3,
-             (double)sw_job_units(job) / seconds, unit_of(job), device, host, queues);
+             (long long)r->step, (long long)job->steps.all, eta, sw_job_shown(r->loss),
+             r->skipped ? " (skipped: overflow)" : "", val, sw_job_shown(r->grad_norm), r->lr,
+             seconds * 1e3, (double)sw_job_units(job) / seconds, unit_of(job), device, host,
+             queues);
     const bool lasting = step->validated || r->step == job->steps.all || r->skipped ||
                          (!job->progress.live && r->step % log_every(job) == 0);
     sw_progress_step(&job->progress, text, (double)r->step / (double)job->steps.all,

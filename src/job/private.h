@@ -2,6 +2,8 @@
 // What the files of a training job share. Private to the room, whose door is spillway/train.h.
 #pragma once
 
+#include <math.h>
+
 #include "base/base.h"
 #include "ckpt/ckpt.h"
 #include "data/data.h"
@@ -61,6 +63,12 @@ void sw_job_measure_close(struct sw_job_measure *measure);
 /* Batch 0 of rows, which are those from `first` on. Collective. */
 sw_status sw_job_measure_add(struct sw_job_measure *measure, struct sw_score *score,
                              const struct sw_job_rows *rows, int64_t first);
+
+/* For people: C prints the sign of a NaN, which means nothing. */
+static inline double sw_job_shown(double value)
+{
+    return isnan(value) ? fabs(value) : value;
+}
 
 /* ---- settings.c ---- */
 /* Of texts that a model writes; numbers are -1 where its files say none. */

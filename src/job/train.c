@@ -204,7 +204,6 @@ static sw_status follow(struct job *job, const struct sw_step_report *report, bo
                : SW_OK;
 }
 
-/* C prints the sign of a NaN, which means nothing. */
 static sw_status not_finite(const struct job *job, const struct sw_step_report *report)
 {
     const char *value = isnan(report->loss) ? "nan" : report->loss > 0 ? "inf" : "-inf";
