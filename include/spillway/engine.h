@@ -184,8 +184,8 @@ SW_API sw_status sw_backward(sw_engine *engine);
 SW_API sw_status sw_step(sw_engine *engine, struct sw_step_report *out);
 
 /* Sum of losses and number of targets of one batch, without dropout (want_eval); of a loss of
- * several terms the loss, and 1. A batch that is wrong is SW_E_ARG, here and in all calls that take
- * one. */
+ * several terms the loss, and 1. SW_E_ARG, here and in all calls that take a batch: the message has
+ * the option that the engine was opened without, or the tensor that is missing or wrong. */
 SW_API sw_status sw_evaluate(sw_engine *engine, const struct sw_batch *batch, double *out_sum,
                              double *out_count);
 /* Logits as f32 into out (want_logits): [B,T,V], or [B,labels] for a classifier; of a task with

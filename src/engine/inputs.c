@@ -205,10 +205,33 @@ static sw_status check_tensor(const struct sw_engine *e, const struct sw_port *p
     return SW_OK;
 }
 
+/* Names the input, and what the batch has instead: a caller may have misspelled it. */
+static sw_status refuse_missing(const struct sw_engine *e, const struct sw_port *port,
+                                const struct sw_batch *batch)
+{
+    char want[96];
+    const struct sw_task_input *input =
+        e->model ? sw_task_input_of(e->model->task, port->name) : NULL;
+    struct sw_str given = {0};
+    for (int i = 0; i < batch->n_tensors; i++) {
+        sw_str_printf(&given, "%s%s", i ? ", " : "", batch->tensors[i].name);
+    }
+    const sw_status st =
+        SW_FAIL(SW_E_ARG, "the batch has no tensor \"%s\", %s%s%s; it has %s", port->name,
+                sw_dtype_name(port->dtype), sw_shape_format(&port->shape, want, sizeof want),
+                input && input->is_label ? ", which the loss needs" : "",
+                given.len > 0 ? sw_str_text(&given) : "none");
+    sw_str_fini(&given);
+    return st;
+}
+
 sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int micro,
                                  const struct sw_batch *batch)
 {
     const struct sw_program *program = &e->plan->programs[i_program];
+    if (!batch || (batch->n_tensors > 0 && !batch->tensors)) {
+        return SW_FAIL(SW_E_ARG, "no batch is given");
+    }
     for (int32_t i = 0; i < program->n_inputs; i++) {
         const struct sw_port *port = &program->inputs[i];
         const struct sw_tensor *tensor =
@@ -216,7 +239,7 @@ sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int m
         if (tensor) {
             SW_TRY(check_tensor(e, port, tensor));
         } else if (port->micro == micro && absent(e, port) == SW_ABSENT_REFUSED) {
-            return SW_FAIL(SW_E_ARG, "the batch has no tensor \"%s\"", port->name);
+            return refuse_missing(e, port, batch);
         }
     }
     return SW_OK;

@@ -362,18 +362,22 @@ sw_status sw_engine_check_idle(const struct engine_progress *p, const char *what
     return p->phase == 0 ? SW_OK : SW_FAIL(SW_E_ARG, "%s: a step is under way", what);
 }
 
-static sw_status check_program(const struct sw_engine *e, int i_program, const char *what)
+/* Whether `what` may run the program on this batch. `option` is the one of sw_initialize that plans
+ * it. */
+static sw_status check_call(const struct sw_engine *e, int i_program, const char *what,
+                            const char *option, const struct sw_batch *batch)
 {
     if (i_program < 0) {
-        return SW_FAIL(SW_E_ARG, "%s: the engine was opened without it", what);
+        return SW_FAIL(SW_E_ARG, "%s: the engine was opened without %s", what, option);
     }
-    return sw_engine_check_idle(&e->progress, what);
+    SW_TRY(sw_engine_check_idle(&e->progress, what));
+    const sw_status st = sw_engine_check_inputs(e, i_program, 0, batch);
+    return st < 0 ? sw_fail_prefix(st, "%s", what) : SW_OK;
 }
 
 sw_status sw_engine_evaluate(sw_engine *e, const struct sw_batch *batch, double *out)
 {
-    SW_TRY(check_program(e, e->programs.eval, "sw_evaluate"));
-    SW_TRY(sw_engine_check_inputs(e, e->programs.eval, 0, batch));
+    SW_TRY(check_call(e, e->programs.eval, "sw_evaluate", "want_eval", batch));
     SW_TRY(sw_engine_give_inputs(e, e->programs.eval, 0, -1, batch));
     SW_TRY(sw_executor_forward(e->executor, e->programs.eval));
     for (int i = 0; i < 2 * e->loss.n_terms; i++) {
@@ -426,11 +430,10 @@ int64_t sw_logits_elems(const sw_engine *e)
 
 sw_status sw_logits(sw_engine *e, const struct sw_batch *batch, float *out)
 {
-    SW_TRY(check_program(e, e->programs.logits, "sw_logits"));
+    SW_TRY(check_call(e, e->programs.logits, "sw_logits", "want_logits", batch));
     if (out && !logits_of(e)) {
         return SW_FAIL(SW_E_ARG, "sw_logits: the forward has no output \"logits\"");
     }
-    SW_TRY(sw_engine_check_inputs(e, e->programs.logits, 0, batch));
     SW_TRY(sw_engine_give_inputs(e, e->programs.logits, 0, -1, batch));
     SW_TRY(sw_executor_forward(e->executor, e->programs.logits));
     return out ? sw_engine_read_output(e, logits_of(e), out) : SW_OK;

@@ -185,6 +185,46 @@ static void a_model_names_its_inputs(void **state)
     unlink(path);
 }
 
+/* Each call says which of its needs is not met: the option of sw_initialize, the batch, or a tensor
+ * with its dtype and shape. */
+static void what_an_evaluation_lacks_is_named(void **state)
+{
+    static int32_t ids[2 * 16];
+    const struct sw_view rows = {.data = ids, .dtype = SW_I32, .shape = {2, {2, 16}}};
+    const struct sw_tensor some[] = {{"input_ids", rows}, {"label", rows}};
+    const struct sw_tensor whole[] = {{"input_ids", rows}, {"labels", rows}};
+    struct sw_engine_options options = {.config_text = "{\"train_batch_size\": 2}",
+                                        .model = "gpt2-tiny",
+                                        .seq_len = 16,
+                                        .no_train = true,
+                                        .want_eval = true};
+    sw_engine *engine = NULL;
+    double sum, count;
+    (void)state;
+    assert_int_equal(sw_initialize(&options, &engine), SW_OK);
+    expect(sw_evaluate(engine, &(struct sw_batch){some, 2}, &sum, &count),
+           "sw_evaluate: the batch has no tensor \"labels\", i32[2, 16], which the loss needs; it "
+           "has input_ids, label",
+           "no labels");
+    expect(sw_evaluate(engine, &(struct sw_batch){whole + 1, 1}, &sum, &count),
+           "sw_evaluate: the batch has no tensor \"input_ids\", i32[2, 16]; it has labels",
+           "no ids");
+    expect(sw_evaluate(engine, &(struct sw_batch){NULL, 0}, &sum, &count), "; it has none",
+           "an empty batch");
+    expect(sw_evaluate(engine, NULL, &sum, &count), "sw_evaluate: no batch is given", "no batch");
+    expect(sw_logits(engine, &(struct sw_batch){whole, 2}, NULL),
+           "sw_logits: the engine was opened without want_logits", "no logits");
+    expect(sw_evaluate(engine, &(struct sw_batch){whole, 2}, &sum, &count), NULL, "a whole batch");
+    assert_true(count == 32);
+    sw_close(engine);
+    options.want_eval = false;
+    options.want_logits = true;
+    assert_int_equal(sw_initialize(&options, &engine), SW_OK);
+    expect(sw_evaluate(engine, &(struct sw_batch){whole, 2}, &sum, &count),
+           "sw_evaluate: the engine was opened without want_eval", "no evaluation");
+    sw_close(engine);
+}
+
 static void expect_inputs(const sw_engine *engine, const struct sw_input_info *wanted, int n)
 {
     assert_int_equal(sw_engine_n_inputs(engine), n);
@@ -239,6 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(ids_and_labels_out_of_range_are_named),
                                        cmocka_unit_test(what_a_batch_consists_of_is_listed),
+                                       cmocka_unit_test(what_an_evaluation_lacks_is_named),
                                        cmocka_unit_test(a_refused_batch_changes_nothing),
                                        cmocka_unit_test(a_model_names_its_inputs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
