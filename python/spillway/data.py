@@ -98,10 +98,12 @@ class Tokenizer(Handle):
 
     def encode(self, text: str, special: bool = False) -> "np.ndarray[Any, Any]":
         """The ids of a text, i32; special: with the tokens that the template puts around it."""
+        self._check()
         return self._encode("sw_tokenizer_encode", text, special)
 
     def encode_prompt(self, text: str) -> "np.ndarray[Any, Any]":
         """The ids of a text that is to go on: of the template what stands in front of it."""
+        self._check()
         return self._encode("sw_tokenizer_encode_prompt", text)
 
     def _encode(self, function: str, text: str, *how: bool) -> "np.ndarray[Any, Any]":
@@ -117,6 +119,7 @@ class Tokenizer(Handle):
 
     def decode(self, ids: Any, skip_special: bool = True) -> str:
         """The text of ids."""
+        self._check()
         array = np.ascontiguousarray(ids, dtype=np.int32)
         out, length = c_void_p(), c_size_t()
         self._call("sw_tokenizer_decode", array.ctypes.data_as(POINTER(c_int32)), array.size,
@@ -125,6 +128,7 @@ class Tokenizer(Handle):
 
     def save(self, folder: Path) -> None:
         """Writes its files into a folder that exists."""
+        self._check()
         self._call("sw_tokenizer_save", path_bytes(folder))
 
 
@@ -217,6 +221,7 @@ class Dataset(Handle):
 
     def n_samples(self, split: str = "train") -> int:
         """Samples of one epoch."""
+        self._check()
         return int(self._ask("sw_dataset_n_samples", self._n(split)))
 
     def __len__(self) -> int:
@@ -231,6 +236,7 @@ class Dataset(Handle):
         """Samples first .. first + n - 1 as a batch: input_ids and labels, [n, seq_len] i32; with
         packing, positions and segments, too; of the engine's own dataset what its task wants.
         Training samples are numbered without end."""
+        self._check()
         if n < 1:
             raise ArgumentError(f"{n} rows; wanted at least 1")
         batch: Arrays = {name: np.empty((n, *shape), dtype=dtype)
@@ -253,14 +259,20 @@ class Loader:
 
     def __len__(self) -> int:
         e = self._engine
+        e._check()
         step = e.train_micro_batch_size * e.micro_batches
         return max(self.dataset.n_samples() // step, 1) * e.local_micro_batches
 
     def __iter__(self) -> Iterator[Arrays]:
+        self._engine._check()
+        return self._batches()
+
+    def _batches(self) -> Iterator[Arrays]:
         e = self._engine
         size, total, n = e.train_micro_batch_size, e.micro_batches, e.local_micro_batches
         base = e.global_samples
         for i in range(len(self)):
+            e._check()
             first = base + i // n * size * total  # of the step
             yield self.dataset.rows(first + (i % n * e.world_size + e.rank) * size, size)
 

@@ -225,6 +225,7 @@ class Engine(Handle):
 
     def __iter__(self) -> Iterator[Any]:
         """engine, optimizer, loader, scheduler: what DeepSpeed's initialize gives."""
+        self._check()
         return iter((self, self.optimizer, self.training_dataloader, self.lr_scheduler))
 
     def __repr__(self) -> str:
@@ -237,16 +238,19 @@ class Engine(Handle):
     @property
     def optimizer(self) -> _Optimizer:
         """For loops that read its rate."""
+        self._check()
         return _Optimizer(self)
 
     @property
     def lr_scheduler(self) -> _Scheduler:
         """The same of a schedule."""
+        self._check()
         return _Scheduler(self)
 
     @property
     def training_dataloader(self) -> Optional[Loader]:
         """The micro-batches of training_data; None: there is none."""
+        self._check()
         return Loader(self, self._dataset) if self._dataset is not None else None
 
     # ---- batches ----
@@ -327,6 +331,7 @@ class Engine(Handle):
         together; or a list of them, one dict each; or an iterator, of which so many are taken;
         None: the next ones of `training_data`.
         """
+        self._check()
         if batch is None:
             loader = self.training_dataloader
             if loader is None:
@@ -339,6 +344,7 @@ class Engine(Handle):
 
     def forward(self, batch: MicroBatch) -> float:
         """The loss of one micro-batch."""
+        self._check()
         loss = c_double()
         one = batch_of(self._arrays(batch))
         self._compute("sw_forward", byref(one), byref(loss))
@@ -356,13 +362,14 @@ class Engine(Handle):
 
     def is_gradient_accumulation_boundary(self) -> bool:
         """Whether :meth:`step` would update the weights: all micro-batches of a step are there."""
+        self._check()
         return self._n_backward >= self.local_micro_batches
 
     def step(self) -> Optional[StepReport]:
         """Updates the weights after the last backward of a step; before that it does nothing and
         gives None, so that it may be called after every backward."""
+        self._check()
         if 0 < self._n_backward < self.local_micro_batches:
-            self._check()
             return None
         report = _library.StepReport()
         self._compute("sw_step", byref(report))
@@ -380,10 +387,12 @@ class Engine(Handle):
 
     def get_lr(self) -> List[float]:
         """The rate of the last step, in a list as in DeepSpeed; 0 before the first one."""
+        self._check()
         return [self.last_step.lr if self.last_step else 0.0]
 
     def get_global_grad_norm(self) -> Optional[float]:
         """Of the last step, before clipping."""
+        self._check()
         return self.last_step.grad_norm if self.last_step else None
 
     # ---- looking ----
@@ -391,6 +400,7 @@ class Engine(Handle):
     def evaluate(self, batch: MicroBatch) -> Tuple[float, float]:
         """Sum of the losses and number of targets of one micro-batch, without dropout; wants
         `want_eval`."""
+        self._check()
         total, count = c_double(), c_double()
         one = batch_of(self._arrays(batch))
         self._call("sw_evaluate", byref(one), byref(total), byref(count))
@@ -399,6 +409,7 @@ class Engine(Handle):
     def logits(self, batch: MicroBatch) -> "np.ndarray[Any, Any]":
         """[rows, tokens, vocabulary] f32, or [rows, labels] of a classifier; wants
         `want_logits`."""
+        self._check()
         one = batch_of(self._arrays(batch))
         n = int(self._ask("sw_logits_elems"))
         out = np.empty(max(n, 0), dtype=np.float32)
@@ -435,6 +446,7 @@ class Engine(Handle):
 
     def set_weight(self, name: str, value: Any) -> None:
         """Sets a parameter from f32 of its shape."""
+        self._check()
         array, shape = as_array(name, value), self._shape_of(name)
         if array.dtype != np.float32 or array.shape != shape:
             raise ArgumentError(f"{name}: wanted {describe(np.float32, shape)}, got "
@@ -494,6 +506,7 @@ class Engine(Handle):
                         keep_last: int = 0) -> None:
         """Writes a checkpoint into a folder of them. keep_last: removes all but so many, and the
         one of least val_loss; 0: keeps all."""
+        self._check()
         options = SaveOptions(keep_last=min(_whole("keep_last", keep_last, 0), 2**31 - 1),
                               val_loss=val_loss, metric_value=math.nan)
         self._call("sw_save", path_bytes(folder), byref(options))
@@ -501,6 +514,7 @@ class Engine(Handle):
     def load_checkpoint(self, folder: Path) -> bool:
         """The newest complete checkpoint of a folder, or a checkpoint itself; False: there is
         none, and nothing has changed."""
+        self._check()
         status = self._call("sw_load", path_bytes(folder))
         self._n_backward = 0
         return status != PENDING
@@ -508,6 +522,7 @@ class Engine(Handle):
     def export(self, folder: Path, dtype: Optional[str] = None) -> None:
         """Writes a Hugging Face folder, with the tokenizer if the engine was given one. dtype:
         "float32", "bfloat16", "float16"; None: as the model came, float32 for presets."""
+        self._check()
         if dtype not in _EXPORT_DTYPES:
             raise ArgumentError(f'dtype "{dtype}": wanted float32, bfloat16 or float16')
         self._call("sw_export", path_bytes(folder), _EXPORT_DTYPES[dtype])
@@ -526,9 +541,9 @@ class Engine(Handle):
         Wants `generate_tokens`, which prompt and continuation have room in. temperature 0 takes
         the likeliest token. stop: ids that end it; None: the tokenizer's end of text.
         """
+        self._check()
         as_text = isinstance(prompt, str)
         if as_text and self.tokenizer is None and self._words is not None:
-            self._check()
             self.tokenizer = Tokenizer(self._words, self._no_bos)
             self._owned.append(self.tokenizer)
         tokenizer = self.tokenizer

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 
 import numpy as np
 import pytest
@@ -98,19 +99,59 @@ def test_a_step_that_fails_half_way_begins_again(small: Path,
         assert engine._n_backward == 0  # of the step that comes next
 
 
-def test_a_closed_engine_says_so(small: Path) -> None:
-    engine = opened(small)
+def uses(thing: Any) -> Dict[str, Callable[[], Any]]:
+    """Everything public that one may do with an object, by name: methods, of arguments that make no
+    sense, and properties."""
+    found: Dict[str, Callable[[], Any]] = {}
+    for name, value in inspect.getmembers(type(thing)):
+        special = name in ("__call__", "__enter__", "__iter__", "__len__")
+        if name in ("close", "closed") or (name.startswith("_") and not special):
+            continue
+        if isinstance(value, property):
+            found[name] = lambda name=name: getattr(thing, name)
+        elif inspect.isfunction(value):
+            parameters = list(inspect.signature(value).parameters.values())[1:]
+            wrong = [object() for p in parameters if p.default is p.empty]
+            found[name] = lambda value=value, wrong=wrong: value(thing, *wrong)
+    return found
+
+
+def test_whatever_a_closed_engine_is_asked_it_says_so(text: Path) -> None:
+    with spillway.Tokenizer.of_characters(text) as letters, \
+            spillway.Dataset(text, seq_len=16, tokenizer=letters) as data:
+        engine = opened(training_data=data, tokenizer=letters, want_eval=True)
+        _, optimizer, loader, scheduler = engine
+        iteration = iter(loader)
+        next(iteration)
+        engine.close()
+        engine.close()
+        assert engine.closed and "closed" in repr(engine)
+        calls = {f"engine.{name}": call for name, call in uses(engine).items()}
+        assert len(calls) > 25 and {"engine.train_batch", "engine.evaluate", "engine.__iter__",
+                                    "engine.get_lr", "engine.parameters"} <= set(calls)
+        for what in (optimizer, loader, scheduler):
+            calls.update((f"{type(what).__name__}.{n}", call) for n, call in uses(what).items())
+        calls["an iteration that goes on"] = lambda: next(iteration)
+        for name, call in calls.items():
+            with pytest.raises(spillway.ClosedError, match="the engine is closed"):
+                raise AssertionError(f"{name} gave {call()!r}")
+        assert letters.vocab_size > 0 and data.n_samples() > 0  # the caller's stay open
+    for closed in (letters, data):
+        for name, call in uses(closed).items():
+            if name not in ("of_characters", "__enter__"):
+                with pytest.raises(spillway.ClosedError, match=f"the {closed._what} is closed"):
+                    raise AssertionError(f"{name} gave {call()!r}")
+
+
+def test_what_an_engine_opened_is_closed_with_it(text: Path) -> None:
+    engine = opened(training_data=text)
+    loader, tokenizer = engine.training_dataloader, engine.tokenizer
+    assert loader is not None and tokenizer is not None
     engine.close()
-    engine.close()
-    assert engine.closed and "closed" in repr(engine)
-    for call in (lambda: engine.train_batch(batch()), lambda: engine(batch(2)), engine.backward,
-                 engine.step, engine.plan, lambda: engine.save_checkpoint("x"),
-                 lambda: engine.load_checkpoint("x"), lambda: engine.export("x"),
-                 lambda: engine.generate([1]), lambda: engine.parameters, engine.__enter__,
-                 lambda: engine.global_steps):
-        with pytest.raises(spillway.ClosedError, match="the engine is closed"):
-            call()
-    assert not Path("x").exists()
+    for thing in (loader.dataset, tokenizer):
+        for name, call in uses(thing).items():
+            with pytest.raises(spillway.ClosedError):
+                raise AssertionError(f"{name} gave {call()!r}")
 
 
 def test_an_exception_inside_a_loop_closes_the_engine(small: Path) -> None:
