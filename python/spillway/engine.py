@@ -92,6 +92,22 @@ def _share(name: str, value: float, most: float) -> float:
     return value
 
 
+def _refuse_object(name: str, value: Any) -> None:
+    """A model or a tokenizer is given by its folder, never as an object that another library
+    holds."""
+    if isinstance(value, (str, bytes, os.PathLike)):
+        return
+    kind, wanted = type(value).__name__, "a path or a name"
+    if hasattr(value, "save_pretrained"):
+        raise ArgumentError(f"{name}: wanted {wanted}, got an object of {kind}; save it first, "
+                            f"{name}.save_pretrained(folder), and pass the folder")
+    if hasattr(value, "state_dict"):
+        raise ArgumentError(f"{name}: wanted {wanted}, got an object of {kind}; save it first as a "
+                            "Hugging Face folder, save_pretrained(folder) of a model of "
+                            "transformers, and pass the folder")
+    raise ArgumentError(f"{name}: wanted {wanted}, got {kind}")
+
+
 class _Options:
     """struct sw_engine_options, and what it borrows."""
 
@@ -675,6 +691,9 @@ def initialize(
 
     Gives the engine; `engine, optimizer, loader, scheduler = spillway.initialize(..)` works, too.
     """
+    _refuse_object("model", model)
+    if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
+        _refuse_object("tokenizer", tokenizer)
     reading = dict(text_columns=as_paths(text_column), label_column=label_column,
                    source_prefix=source_prefix, chat_template=chat_template, chat_date=chat_date,
                    loss_on=loss_on, as_text=as_text, val_data=as_paths(validation_data))
@@ -756,6 +775,9 @@ def plan(model: Path, config: Config = None, *, sets: Optional[Mapping[str, Any]
     training_data: its files, which say how large the vocabulary is, which classes there are and
     whether they are chats; they are read as :func:`initialize` reads them.
     options: those of :func:`initialize` that change it (seq_len, want_eval, text_column, ..)."""
+    _refuse_object("model", model)
+    if tokenizer is not None:
+        _refuse_object("tokenizer", tokenizer)
     known = {"adapter", "task", "labels", "seq_len", "target_len", "vocab_size", "seed", "device",
              "want_eval", "want_logits", "want_mask", "keep_gradients", "generate_tokens",
              "resume_from"}

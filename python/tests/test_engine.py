@@ -218,6 +218,38 @@ def test_what_cannot_be_opened_says_why(small: Path, options: Any, kind: Any, sa
     assert "\n" not in str(caught.value)
 
 
+class Module:
+    """What torch.nn.Module has."""
+
+    def state_dict(self) -> Any:
+        return {}
+
+
+class PreTrainedModel(Module):
+    """What a model of transformers has besides."""
+
+    def save_pretrained(self, folder: str) -> None:
+        raise AssertionError("nothing is saved unasked")
+
+
+@pytest.mark.parametrize("model, says", [
+    (PreTrainedModel(), "model: wanted a path or a name, got an object of PreTrainedModel; save it "
+                        "first, model.save_pretrained(folder), and pass the folder"),
+    (Module(), "model: wanted a path or a name, got an object of Module; save it first as a "
+               "Hugging Face folder"),
+    (3, "model: wanted a path or a name, got int"),
+    (None, "model: wanted a path or a name, got NoneType"),
+])
+def test_a_model_object_is_to_be_saved_first(model: Any, says: str) -> None:
+    for call in (spillway.initialize, spillway.plan):
+        with pytest.raises(spillway.ArgumentError, match=re.escape(says)):
+            call(model, CONFIG)
+        if model is None:
+            continue
+        with pytest.raises(spillway.ArgumentError, match="^tokenizer: wanted a path or a name, got"):
+            call("gpt2-tiny", CONFIG, tokenizer=model)
+
+
 def test_weights_and_gradients_are_arrays(small: Path) -> None:
     with opened(small, keep_gradients=True) as engine:
         names = engine.parameters
