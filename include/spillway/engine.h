@@ -158,6 +158,18 @@ SW_API int32_t sw_engine_n_inputs(const sw_engine *engine);
 /* SW_E_ARG: there is no input i. */
 SW_API sw_status sw_engine_input(const sw_engine *engine, int32_t i, struct sw_input_info *out);
 
+/* How input i of a micro-batch comes out of a batch of transformers' collators. */
+struct sw_hf_input {
+    const char *name; /* there ("position_ids" of positions); lent until the engine closes */
+    /* What is put behind the end of a shorter row: the model's padding id (-1: it has none, and any
+     * id will do), -100 for ids of labels, NaN for numbers of labels, 0 for others. */
+    double pad;
+    int32_t start; /* id that a decoder reads before these labels; -1 = they are not read */
+    bool shifted;  /* the label of a token is the one after it; there it stands at its own token */
+};
+/* SW_E_ARG: there is no input i. */
+SW_API sw_status sw_engine_hf_input(const sw_engine *engine, int32_t i, struct sw_hf_input *out);
+
 /* Of them on this rank: k = rank, rank + ranks, .. of the K micro-batches of a step. */
 SW_API int64_t sw_engine_local_micro_batches(const sw_engine *engine);
 

@@ -2,6 +2,7 @@
 // What enters a program: the tensors of a batch, by the names of its inputs. Ids and labels index
 // tables, and one outside would read or add beyond them: what each input may hold is learned from
 // the ops that index with it, when the graphs are built, and looked at here, before anything runs.
+#include <math.h>
 #include <string.h>
 
 #include "engine/private.h"
@@ -274,15 +275,54 @@ int32_t sw_engine_n_inputs(const sw_engine *e)
     return n;
 }
 
-sw_status sw_engine_input(const sw_engine *e, int32_t i, struct sw_input_info *out)
+static sw_status find_listed(const struct sw_engine *e, int32_t i, const struct sw_port **out)
 {
     int32_t n;
     const struct sw_port *port = listed(e, i, &n);
     if (!port) {
         return SW_FAIL(SW_E_ARG, "input %d: a micro-batch here has %d", (int)i, (int)n);
     }
+    *out = port;
+    return SW_OK;
+}
+
+sw_status sw_engine_input(const sw_engine *e, int32_t i, struct sw_input_info *out)
+{
+    const struct sw_port *port;
+    SW_TRY(find_listed(e, i, &port));
     *out = (struct sw_input_info){port->name, port->dtype, port->shape,
                                   absent(e, port) != SW_ABSENT_REFUSED};
+    return SW_OK;
+}
+
+static double pad_of(const struct sw_model *model, const struct sw_task_input *input)
+{
+    switch (input->pad) {
+    case SW_PAD_ID:
+        return (double)model->pad_id;
+    case SW_PAD_IGNORED:
+        return input->dtype == SW_F32 ? (double)NAN : IGNORED;
+    default:
+        return 0;
+    }
+}
+
+sw_status sw_engine_hf_input(const sw_engine *e, int32_t i, struct sw_hf_input *out)
+{
+    const struct sw_port *port;
+    SW_TRY(find_listed(e, i, &port));
+    struct sw_hf_input found = {.name = port->name, .start = -1};
+    const struct sw_task_input *input =
+        e->model ? sw_task_input_of(e->model->task, port->name) : NULL;
+    if (input) {
+        const struct sw_task_loss *loss = sw_task_loss_of(e->model->task, port->name);
+        const bool is_read = loss && sw_model_is_seq2seq(e->model);
+        found.name = input->recorded ? input->recorded : port->name;
+        found.pad = pad_of(e->model, input);
+        found.start = is_read ? (int32_t)e->model->start_id : -1;
+        found.shifted = loss && loss->shifted;
+    }
+    *out = found;
     return SW_OK;
 }
 

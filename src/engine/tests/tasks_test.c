@@ -644,6 +644,44 @@ static void a_text_has_the_same_vector_with_and_without_padding(void **state)
     sw_close(e);
 }
 
+/* The padding id is the model's own; only labels of next tokens are shifted, and only those of an
+ * encoder-decoder are read by its decoder. */
+static void what_a_batch_of_transformers_has_for_each_input(void **state)
+{
+    (void)state;
+    for (size_t f = 0; f < SW_LEN(families); f++) {
+        write_config(families[f].config);
+        sw_engine *e = open_one(&families[f]);
+        for (int32_t i = 0; i < sw_engine_n_inputs(e); i++) {
+            struct sw_input_info info;
+            struct sw_hf_input hf;
+            assert_int_equal(sw_engine_input(e, i, &info), SW_OK);
+            assert_int_equal(sw_engine_hf_input(e, i, &hf), SW_OK);
+            const bool is_label =
+                strstr(info.name, "label") || strstr(info.name, "_positions") != NULL;
+            const double pad = strcmp(info.name, "input_ids") == 0 ? (double)e->model->pad_id
+                               : is_label                          ? -100
+                                                                   : 0;
+            assert_string_equal(hf.name,
+                                strcmp(info.name, "positions") == 0 ? "position_ids" : info.name);
+            assert_true(info.dtype == SW_F32 && is_label ? isnan(hf.pad) : hf.pad == pad);
+            assert_true(hf.shifted == (is_label && strcmp(e->model->task->name, "causal") == 0));
+            assert_int_equal(hf.start,
+                             is_label && sw_model_is_seq2seq(e->model) ? e->model->start_id : -1);
+        }
+        sw_close(e);
+    }
+    static const struct family padded = {
+        "", "\"model_type\": \"roberta\", \"pad_token_id\": 3, " SIZES, "masked", 0};
+    write_config(padded.config);
+    sw_engine *e = open_one(&padded);
+    struct sw_hf_input hf;
+    assert_int_equal(sw_engine_hf_input(e, 0, &hf), SW_OK);
+    assert_true(hf.pad == 3);
+    assert_int_equal(sw_engine_hf_input(e, 99, &hf), SW_E_ARG);
+    sw_close(e);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -668,6 +706,7 @@ int main(void)
         cmocka_unit_test(a_loss_is_the_sum_of_its_terms_means),
         cmocka_unit_test(a_sum_of_terms_has_no_mean_over_all_targets),
         cmocka_unit_test(what_a_batch_leaves_out_is_what_the_table_says),
+        cmocka_unit_test(what_a_batch_of_transformers_has_for_each_input),
         cmocka_unit_test(labels_and_ids_out_of_range_are_named),
         cmocka_unit_test(a_trunk_alone_is_not_trained),
         cmocka_unit_test(a_folder_of_another_class_gives_its_trunk),
