@@ -14,8 +14,9 @@ docs/python.md of the project is the guide.
 from __future__ import annotations
 
 from ._library import lib as _lib
+from .batch import Batch, InputInfo
 from .data import Dataset, Loader, Tokenizer, shift_labels
-from .engine import Engine, InputInfo, StepReport, initialize, plan
+from .engine import Engine, StepReport, initialize, plan
 from .errors import (
     ArgumentError, ClosedError, ConfigError, DeviceError, FileError, FormatError, OutOfMemoryError,
     RankError, SpillwayError, StoppedError, UnsupportedError,
@@ -24,8 +25,8 @@ from .errors import (
 __version__: str = _lib.sw_version().decode()
 
 __all__ = [
-    "ArgumentError", "ClosedError", "ConfigError", "Dataset", "DeviceError", "Engine", "FileError",
-    "FormatError", "InputInfo", "Loader", "OutOfMemoryError", "RankError", "SpillwayError",
-    "StepReport", "StoppedError", "Tokenizer", "UnsupportedError", "__version__", "initialize",
-    "plan", "shift_labels",
+    "ArgumentError", "Batch", "ClosedError", "ConfigError", "Dataset", "DeviceError", "Engine",
+    "FileError", "FormatError", "InputInfo", "Loader", "OutOfMemoryError", "RankError",
+    "SpillwayError", "StepReport", "StoppedError", "Tokenizer", "UnsupportedError", "__version__",
+    "initialize", "plan", "shift_labels",
 ]

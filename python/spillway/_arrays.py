@@ -29,6 +29,23 @@ def describe(dtype: Any, shape: Sequence[int]) -> str:
     return f"{_SHORT.get(kind, kind)}{name[len(kind):]}[{', '.join(str(d) for d in shape)}]"
 
 
+def from_tensor(value: Any) -> "np.ndarray[Any, Any]":
+    """The numbers of a tensor of torch or another library, of a buffer or of nested lists; no
+    library of tensors is needed."""
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+    if hasattr(value, "numpy"):
+        try:
+            return np.asarray(value.numpy())
+        except TypeError:  # bf16, which numpy does not have
+            return np.asarray(value.float().numpy())
+    if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+        return np.asarray(np.from_dlpack(value))
+    return np.asarray(value)
+
+
 def as_array(name: str, value: Any) -> "np.ndarray[Any, Any]":
     """What was given as an array of a dtype that the library has a name for, row-major."""
     array = np.asarray(value)

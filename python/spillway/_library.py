@@ -87,6 +87,10 @@ class InputInfo(Structure):
     _fields_ = [("name", c_char_p), ("dtype", c_int), ("shape", Shape), ("optional", c_bool)]
 
 
+class HfInput(Structure):
+    _fields_ = [("name", c_char_p), ("pad", c_double), ("start", c_int32), ("shifted", c_bool)]
+
+
 class SaveOptions(Structure):
     _fields_ = [("keep_last", c_int), ("val_loss", c_double), ("metric", c_char_p),
                 ("metric_value", c_double), ("metric_falls", c_bool)]
@@ -149,7 +153,7 @@ class RowInput(Structure):
 STRUCTS: Dict[str, Type[Structure]] = {
     "sw_shape": Shape, "sw_view": View, "sw_tensor": Tensor, "sw_batch": Batch,
     "sw_engine_options": EngineOptions, "sw_step_report": StepReport, "sw_input_info": InputInfo,
-    "sw_save_options": SaveOptions, "sw_sampling": Sampling, "sw_ids": Ids,
+    "sw_hf_input": HfInput, "sw_save_options": SaveOptions, "sw_sampling": Sampling, "sw_ids": Ids,
     "sw_tokenizer_options": TokenizerOptions, "sw_dataset_options": DatasetOptions,
     "sw_row_input": RowInput,
     "sw_task_options": TaskOptions, "sw_train_options": TrainOptions,
@@ -176,6 +180,7 @@ _FUNCTIONS: List[Tuple[str, Any, List[Any]]] = [
     ("sw_engine_seed", c_uint64, [_handle]),
     ("sw_engine_n_inputs", c_int32, [_handle]),
     ("sw_engine_input", c_int, [_handle, c_int32, POINTER(InputInfo)]),
+    ("sw_engine_hf_input", c_int, [_handle, c_int32, POINTER(HfInput)]),
     ("sw_train_batch", c_int, [_handle, POINTER(Batch), c_int64, POINTER(StepReport)]),
     ("sw_forward", c_int, [_handle, POINTER(Batch), POINTER(c_double)]),
     ("sw_backward", c_int, [_handle]),

@@ -24,6 +24,7 @@ from ._arrays import Arrays, as_array, batch_of, batches_of, describe, numpy_dty
 from ._handle import Handle
 from ._library import PENDING, EngineOptions, Sampling, SaveOptions, check, lib, path_bytes
 from ._library import take_text, texts
+from .batch import Batch, InputInfo, is_hf
 from .data import IGNORED, Dataset, Loader, Path, Paths, Setup, Tokenizer, as_paths
 from .errors import ArgumentError, ClosedError, ConfigError, SpillwayError
 
@@ -47,16 +48,6 @@ class StepReport:
     loss_scale: float
     skipped: bool  #: gradients overflowed: nothing was changed
     targets: float  #: labels that counted
-
-
-@dataclass(frozen=True)
-class InputInfo:
-    """A tensor of a micro-batch."""
-
-    name: str
-    dtype: "np.dtype[Any]"
-    shape: Tuple[int, ...]
-    optional: bool  #: a batch may leave it out
 
 
 def _config_text(config: Config) -> Optional[str]:
@@ -218,11 +209,13 @@ class Engine(Handle):
     def _read_inputs(self) -> Dict[str, InputInfo]:
         found = {}
         for i in range(self._ask("sw_engine_n_inputs")):
-            info = _library.InputInfo()
+            info, hf = _library.InputInfo(), _library.HfInput()
             self._call("sw_engine_input", i, byref(info))
             shape = tuple(info.shape.dims[: info.shape.rank])
             name = info.name.decode()
-            found[name] = InputInfo(name, numpy_dtype(info.dtype), shape, info.optional)
+            self._call("sw_engine_hf_input", i, byref(hf))
+            found[name] = InputInfo(name, numpy_dtype(info.dtype), shape, info.optional,
+                                    hf.name.decode(), hf.pad, hf.start, hf.shifted)
         return found
 
     def close(self) -> None:
@@ -271,17 +264,23 @@ class Engine(Handle):
 
     # ---- batches ----
 
+    def _taken(self, batch: MicroBatch) -> MicroBatch:
+        """A batch of transformers' collators as one of this engine's; others as they are."""
+        return Batch.from_hf(self, batch) if is_hf(self.inputs, batch) else batch
+
     def _arrays(self, batch: MicroBatch) -> Arrays:
         if not isinstance(batch, AbstractMapping):
             raise ArgumentError(f"a batch is a dict of arrays by name ({', '.join(self.inputs)}); "
                                 f"got {type(batch).__name__}")
-        arrays = {}
+        batch, arrays = self._taken(batch), {}
         for name, value in batch.items():
             if name not in self.inputs:
                 raise ArgumentError(f"{name}: this model takes {', '.join(self.inputs)}")
             arrays[name] = as_array(name, value)
         ids, labels = arrays.get("input_ids"), arrays.get("labels")
-        if ids is not None and labels is not None and ids.shape == labels.shape:
+        shifted = "labels" in arrays and self.inputs["labels"].shifted
+        if (shifted and not isinstance(batch, Batch) and ids is not None and labels is not None
+                and ids.shape == labels.shape):
             _refuse_unshifted(ids, labels)
         return arrays
 
@@ -423,18 +422,23 @@ class Engine(Handle):
         return total.value, count.value
 
     def logits(self, batch: MicroBatch) -> "np.ndarray[Any, Any]":
-        """[rows, tokens, vocabulary] f32, or [rows, labels] of a classifier; wants
-        `want_logits`."""
+        """[rows, tokens, vocabulary] f32, or [rows, labels] of a classifier; of a batch of
+        transformers without what was padded. Wants `want_logits`."""
         self._check()
+        batch = self._taken(batch) if isinstance(batch, AbstractMapping) else batch
         one = batch_of(self._arrays(batch))
         n = int(self._ask("sw_logits_elems"))
         out = np.empty(max(n, 0), dtype=np.float32)
         self._call("sw_logits", byref(one), out.ctypes.data_as(POINTER(c_float)))
-        rows, tokens, labels = self.train_micro_batch_size, self.seq_len, self.inputs.get("labels")
-        of_tokens = labels is not None and labels.shape == (rows, tokens)
-        if n == rows * tokens * self.vocab_size or (of_tokens and labels and labels.dtype == "i4"):
-            return out.reshape(rows, tokens, -1)
-        return out.reshape(rows, -1)
+        rows, labels = self.train_micro_batch_size, self.inputs.get("labels")
+        of_tokens = labels is not None and labels.is_row
+        tokens = labels.shape[1] if labels is not None and of_tokens else self.seq_len
+        is_wide = n == rows * tokens * self.vocab_size or of_tokens
+        made: "np.ndarray[Any, Any]" = out.reshape((rows, tokens, -1) if is_wide else (rows, -1))
+        if not isinstance(batch, Batch):
+            return made
+        cut = is_wide or "start_positions" in self.inputs
+        return made[:batch.rows, :batch.columns] if cut else made[:batch.rows]
 
     @property
     def parameters(self) -> Dict[str, Tuple[int, ...]]:

@@ -28,7 +28,7 @@ def batch(rows: int = 4, tokens: int = 4, vocab: int = 11) -> Arrays:
 
 @pytest.mark.parametrize("change, says", [
     (lambda b: b.update(input_ids=b["input_ids"].astype(np.int64)),
-     "input_ids: wanted i32[4, 4], 2 micro-batches of 2, got i64[4, 4]"),
+     "labels: each is the token after its place already"),
     (lambda b: b.update(labels=b["labels"][:, :3]),
      "labels: wanted i32[4, 4], 2 micro-batches of 2, got i32[4, 3]"),
     (lambda b: b.update(labels=b["labels"][:2]),
