@@ -46,7 +46,8 @@ struct sw_train_options {
      * began); what the loss is on, "answers", "last" or "all" (NULL: answers). */
     const char *chat_template, *chat_date, *loss_on;
     struct sw_task_options task;
-    const char *config_path; /* ds_config.json; NULL: micro-batch 8, AdamW, clipping at 1 */
+    /* ds_config.json, or its text; neither: micro-batch 8, AdamW, clipping at 1 */
+    const char *config_path, *config_text;
     const char *const *sets; /* [n_sets] "a.b=value" */
     int n_sets;
     const char *const *rates; /* [n_rates] by which "auto" is chosen; see sw_engine_options */
@@ -112,6 +113,9 @@ SW_API sw_status sw_train(const struct sw_train_options *options, FILE *out, boo
  * be given; options are borrowed while it is open.
  */
 typedef struct sw_train_setup sw_train_setup;
+/* The edit of a configuration (sw_engine_options.sets) by which a training has an optimizer if its
+ * file has none: AdamW as transformers' Trainer makes it. Static. */
+SW_API const char *sw_train_default_optimizer(void);
 SW_API sw_status sw_train_setup_open(const struct sw_train_options *options, sw_train_setup **out);
 /* Lent while it is open. */
 SW_API const struct sw_engine_options *sw_train_setup_engine(const sw_train_setup *setup);

@@ -56,8 +56,8 @@ static void print_origins(const struct job *job)
         fprintf(job->out,
                 "optimizer: %s has no such block: AdamW with betas %g and %g, eps %g, weight decay "
                 "%g, as transformers' Trainer\n",
-                o->config_path, c->optimizer.betas.items[0], c->optimizer.betas.items[1],
-                c->optimizer.eps, c->optimizer.weight_decay);
+                o->config_path ? o->config_path : "the configuration", c->optimizer.betas.items[0],
+                c->optimizer.betas.items[1], c->optimizer.eps, c->optimizer.weight_decay);
     }
     const char *from = sw_config_source(c, "gradient_clipping", source, sizeof source);
     const bool asked = strcmp(from, "default") != 0 && strncmp(from, "configuration:", 14) != 0;

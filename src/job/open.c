@@ -101,6 +101,11 @@ static const char *resume_from(const struct job *job)
                                : NULL;
 }
 
+const char *sw_train_default_optimizer(void)
+{
+    return default_optimizer;
+}
+
 /* What is said before a default counts. */
 static sw_status make_edits(struct job *job)
 {
@@ -114,7 +119,7 @@ static sw_status make_edits(struct job *job)
     if (job->chat.chat) {
         e->items[e->n++] = "spillway.loss:=tokens";
     }
-    if (o->config_path) {
+    if (o->config_path || o->config_text) {
         e->items[e->n++] = default_optimizer;
     }
     return SW_OK;
@@ -134,7 +139,9 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
     snprintf(text, cap, default_config, sw_model_is_preset(o->model) ? "0.001" : "5e-05");
     return (struct sw_engine_options){
         .config_path = o->config_path,
-        .config_text = o->config_path ? NULL : text,
+        .config_text = o->config_path   ? NULL
+                       : o->config_text ? o->config_text
+                                        : text,
         .sets = job->edits.items,
         .n_sets = job->edits.n,
         .model = o->model,

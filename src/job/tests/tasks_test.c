@@ -455,6 +455,44 @@ static void what_does_not_go_together_is_named(void **state)
     }
 }
 
+/* The edits of a setup whose configuration is a file, or is its text: the optimizer that both lack,
+ * and the steps of the epochs. */
+static void a_configuration_may_be_given_as_text(void **state)
+{
+    static const char text[] = "{\"train_micro_batch_size_per_gpu\": 8}";
+    (void)state;
+    write_classes("classes.csv", 40);
+    write_text("ds.json", text);
+    const char *file = in_folder(0, "classes.csv");
+    for (int is_text = 0; is_text < 2; is_text++) {
+        sw_engine *engine = NULL;
+        sw_train_setup *setup = NULL;
+        const struct sw_train_options o = {.model = "bert-tiny",
+                                           .task = {.name = "classify"},
+                                           .data = &file,
+                                           .n_data = 1,
+                                           .tokenizer = in_folder(1, "tokenizer"),
+                                           .config_path = is_text ? NULL : in_folder(2, "ds.json"),
+                                           .config_text = is_text ? text : NULL,
+                                           .seq_len = 16,
+                                           .epochs = 1.5,
+                                           .export_dtype = -1};
+        if (sw_train_setup_open(&o, &setup) < 0) {
+            fail_msg("%s", sw_error_message());
+        }
+        const struct sw_engine_options *found = sw_train_setup_engine(setup);
+        struct sw_engine_options options = *found;
+        options.plan_only = true;
+        assert_int_equal(found->n_sets, 2);
+        assert_string_equal(found->sets[0], sw_train_default_optimizer());
+        assert_string_equal(found->sets[1], "--steps=8"); /* of 5 in an epoch */
+        assert_int_equal(sw_initialize(&options, &engine), SW_OK);
+        assert_int_equal(sw_engine_micro_batch_size(engine), 8);
+        sw_close(engine);
+        sw_train_setup_close(setup);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -466,6 +504,7 @@ int main(void)
         cmocka_unit_test(pixels_are_scaled_as_the_model_says),
         cmocka_unit_test(a_run_goes_on_with_its_classes_alone),
         cmocka_unit_test(what_does_not_go_together_is_named),
+        cmocka_unit_test(a_configuration_may_be_given_as_text),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
