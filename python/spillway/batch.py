@@ -42,7 +42,7 @@ class InputInfo:
     hf_name: str = field(default="", repr=False)  #: in a batch of transformers; "": the same
     #: behind the end of a shorter row; -1 of ids: the model has no padding id; NaN: no label
     pad: float = field(default=0.0, repr=False, compare=False)
-    start: int = field(default=-1, repr=False)  #: what a decoder reads before these labels; -1: none
+    start: int = field(default=-1, repr=False)  #: a decoder reads it before these labels; -1: none
     shifted: bool = field(default=False, repr=False)  #: the label of a token is the one after it
 
     @property

@@ -174,6 +174,13 @@ class Setup(Handle):
             setattr(options, name, getattr(theirs, name))
         options.vocab_size = options.vocab_size or theirs.vocab_size
 
+    @property
+    def steps(self) -> int:
+        """Of the training, by steps or epochs; 0: nobody says."""
+        theirs = self._ask("sw_train_setup_engine").contents
+        said = [theirs.sets[i] for i in range(theirs.n_sets)]
+        return int(next((edit[8:] for edit in said[::-1] if edit.startswith(b"--steps=")), b"0"))
+
 
 class Dataset(Handle):
     """The samples of text files, of JSON lines and of token shards (docs/data.md), numbered.

@@ -99,13 +99,58 @@ def _refuse_object(name: str, value: Any) -> None:
     raise ArgumentError(f"{name}: wanted {wanted}, got {kind}")
 
 
+@dataclass(frozen=True)
+class _Length:
+    """lr, steps and epochs, as `spillway train` has them: they stand for what the configuration
+    leaves open."""
+
+    lr: Optional[float]
+    steps: Optional[int]
+    epochs: Optional[float]
+
+    def check(self, trains: bool, has_data: bool) -> None:
+        """Refuses what has no sense here."""
+        for name, value in (("lr", self.lr), ("steps", self.steps), ("epochs", self.epochs)):
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+                raise ArgumentError(f"{name}: wanted a number, got {type(value).__name__}")
+            if not trains:
+                raise ArgumentError(f"{name}: the engine is opened without training")
+        if self.steps is not None:
+            _whole("steps", self.steps, 1)
+        if self.epochs is None:
+            return
+        if self.steps is not None:
+            raise ArgumentError("steps and epochs exclude each other")
+        if not has_data:
+            raise ArgumentError("epochs: they are passes over training_data; none is given")
+        if not 0 < self.epochs < math.inf:
+            raise ArgumentError(f"epochs is {self.epochs}; wanted a number above 0")
+
+    def edits(self, steps: Optional[int] = None) -> List[str]:
+        """Of the configuration; steps: those that the epochs come to."""
+        steps = self.steps if steps is None else steps
+        said = [] if self.lr is None else [f"--lr={float(self.lr)!r}"]
+        return said + ([] if steps is None else [f"--steps={operator.index(steps)}"])
+
+    def steps_for(self, samples: int, engine: "Engine") -> int:
+        """The steps of the epochs: the last batch of each may be a part of one, as Trainer's."""
+        batch = engine.micro_batches * engine.train_micro_batch_size
+        return math.ceil((self.epochs or 0) * -(-samples // batch))
+
+
 class _Options:
-    """struct sw_engine_options, and what it borrows."""
+    """struct sw_engine_options, and what it borrows. more: edits besides sets."""
 
     def __init__(self, model: Path, config: Config, sets: Optional[Mapping[str, Any]],
-                 values: Mapping[str, Any]) -> None:
+                 values: Mapping[str, Any], more: Sequence[str] = ()) -> None:
         text = _config_text(config)
-        edits = texts([f"{key}={_json.dumps(value)}" for key, value in (sets or {}).items()])
+        #: what is said of the configuration, without what is a default of a training
+        self.said = [f"{key}={_json.dumps(value)}" for key, value in (sets or {}).items()]
+        self.said += more
+        default = [] if values.get("no_train") else [lib.sw_train_default_optimizer()]
+        edits = texts([*self.said, *default])
         labels = values.get("labels")
         names = texts(labels if isinstance(labels, (list, tuple)) else [])
         self.keep: List[Any] = [edits, names]
@@ -135,6 +180,14 @@ def _open_world(deadline: float) -> c_void_p:
     out = c_void_p()
     check(lib.sw_world_open(deadline, byref(out)))
     return out
+
+
+def _leave_world(world: c_void_p, status: int) -> None:
+    """The other ranks do not wait for this one."""
+    if world.value:
+        if status < 0:
+            lib.sw_comm_abort(world, status)
+        lib.sw_comm_close(world, status < 0)
 
 
 class _Optimizer:
@@ -182,6 +235,7 @@ class Engine(Handle):
         self._no_bos = False
         self._owned: List[Handle] = []
         self._dataset: Optional[Dataset] = None
+        self.total_steps: Optional[int] = None  #: of the whole training, where steps or epochs say
         self._chat_template: Optional[Path] = None  # a file in place of the tokenizer's
         self.last_step: Optional[StepReport] = None  #: of the last step
         self.micro_batches = int(lib.sw_engine_micro_batches(out))  #: of a step, on all ranks
@@ -199,12 +253,8 @@ class Engine(Handle):
     # ---- opening and closing ----
 
     def _leave(self, status: int) -> None:
-        """The other ranks do not wait for this one."""
-        if self._comm.value:
-            if status < 0:
-                lib.sw_comm_abort(self._comm, status)
-            lib.sw_comm_close(self._comm, status < 0)
-            self._comm = c_void_p()
+        _leave_world(self._comm, status)
+        self._comm = c_void_p()
 
     def _read_inputs(self) -> Dict[str, InputInfo]:
         found = {}
@@ -651,6 +701,9 @@ def initialize(
     validation_data: Optional[Paths] = None,
     tokenizer: Union[None, Path, Tokenizer] = None,
     sets: Optional[Mapping[str, Any]] = None,
+    lr: Optional[float] = None,
+    steps: Optional[int] = None,
+    epochs: Optional[float] = None,
     adapter: Optional[Path] = None,
     task: Optional[str] = None,
     labels: Union[None, int, Sequence[str]] = None,
@@ -680,6 +733,11 @@ def initialize(
 
     model: a Hugging Face folder, a config.json, or a preset ("gpt2-tiny").
     config: ds_config.json as a path or a dict. sets: edits of it, {"spillway.threads": 2}.
+    A configuration without an optimizer means AdamW, with the values of transformers' Trainer.
+    lr: the rate where the configuration says "auto" or has no optimizer. steps: of the whole
+    training, for schedules that are "auto". epochs: the same as passes over training_data. What the
+    configuration says otherwise is refused. None of them ends a loop: `total_steps` is how many
+    there are.
     training_data: files that `spillway train --data` reads, of any task, or a Dataset: the engine
     then has a `training_dataloader`, and train_batch() takes its batches from it. How files are
     read, text_column, chat_template, loss_on, .., is as the flags of the same names say;
@@ -706,6 +764,8 @@ def initialize(
         name = next(name for name, value in reading.items() if value)
         name = {"text_columns": "text_column", "val_data": "validation_data"}.get(name, name)
         raise ArgumentError(f"{name}: it says how files of training_data are read; none are given")
+    length = _Length(lr, steps, epochs)
+    length.check(train, training_data is not None)
     place = _place_of_words(model, adapter)
     setup: Optional[Setup] = None
     given = tokenizer if isinstance(tokenizer, Tokenizer) else None
@@ -717,40 +777,83 @@ def initialize(
     if files is None and given is None and words is not None:
         given = Tokenizer(words, no_bos)
         made.append(given)
+    world = c_void_p()
     try:
-        options = _Options(model, config, sets, dict(
+        values = dict(
             adapter=adapter, task=task, labels=labels, seq_len=seq_len, target_len=target_len,
             vocab_size=vocab_size or (given.vocab_size if given is not None else 0), seed=seed,
             device=device, no_train=not train, want_eval=want_eval, want_logits=want_logits,
             want_mask=want_mask, keep_gradients=keep_gradients, generate_tokens=generate_tokens,
             resume_from=resume_from,
-            batch_ranks=max(int(os.environ.get("SPILLWAY_BATCH_RANKS") or 0), 0)))
+            batch_ranks=max(int(os.environ.get("SPILLWAY_BATCH_RANKS") or 0), 0))
+        options = _Options(model, config, sets, values, length.edits())
+        world = _open_world(deadline)
+        ranks = int(lib.sw_comm_size(world)) if world.value else 1
+        total = steps
         if files is not None and (given is None or words is not None):
+            text = _config_text(config)
             setup = Setup(model, files, dict(
                 reading, name=task, labels=_task_labels(labels), target_len=target_len,
-                no_bos=no_bos, adapter=adapter, tokenizer=words, sets=options.keep[0], seq_len=seq_len, seed=seed))
+                no_bos=no_bos, adapter=adapter, tokenizer=words, sets=options.said, seq_len=seq_len, seed=seed,
+                config_path=config if text is None else None, config_text=text, epochs=epochs,
+                ranks=ranks))
             made.append(setup)
             setup.fill(options.struct)
-        world = _open_world(deadline)
+            total = setup.steps or steps
+        elif epochs is not None:
+            total = _count_steps(length, _Options(
+                model, config, sets, {**values, "plan_only": True,
+                                      "batch_ranks": values["batch_ranks"] or ranks},
+                [*length.edits(), "--open-steps=true"]), given, training_data, reading)
+            options = _Options(model, config, sets, values, length.edits(total))
         options.struct.comm = world
+    except BaseException:
+        _leave_world(world, -2)
+        for item in made:
+            item.close()
+        raise
+    try:
         engine = Engine(options, world)
     except BaseException:
         for item in made:
             item.close()
         raise
-    engine._owned, engine._words, engine._no_bos = made, place, no_bos
+    engine._owned, engine._words, engine.total_steps = made, place, total
     try:
         engine.tokenizer = given
         if given is None and setup is not None:
             engine.tokenizer = Tokenizer._lent(setup)
             made += [engine.tokenizer] if engine.tokenizer is not None else []
         engine._dataset = _open_data(engine, training_data, setup, reading)
+        _check_epochs(engine, length)
         if chat_template is not None and str(chat_template) != "none":
             engine._chat_template = chat_template
     except BaseException:
         engine.close()
         raise
     return engine
+
+
+def _count_steps(length: _Length, options: _Options, tokenizer: Optional[Tokenizer],
+                 training_data: Union[None, Paths, Dataset], reading: Mapping[str, Any]) -> int:
+    """The steps of epochs of a dataset: by a plan, which says the batch."""
+    with Engine(options, c_void_p()) as planned:
+        planned.tokenizer = tokenizer
+        dataset = _open_data(planned, training_data, None, reading)
+        assert dataset is not None
+        return length.steps_for(dataset.n_samples(), planned)
+
+
+def _check_epochs(engine: Engine, length: _Length) -> None:
+    """Ranks that plan their micro-batch together may take another one than a plan of one rank."""
+    if length.epochs is None or engine._dataset is None:
+        return
+    steps = length.steps_for(engine._dataset.n_samples(), engine)
+    if steps != engine.total_steps:
+        raise ConfigError(
+            f"epochs: with the micro-batch that was chosen, {engine.train_micro_batch_size}, they "
+            f"have {steps} steps and not {engine.total_steps}; wanted a number for "
+            "train_micro_batch_size_per_gpu")
 
 
 def _open_data(engine: Engine, training_data: Union[None, Paths, Dataset], setup: Optional[Setup],
@@ -797,11 +900,13 @@ def plan(model: Path, config: Config = None, *, sets: Optional[Mapping[str, Any]
     reading["text_columns"] = as_paths(reading.pop("text_column", None))
     opened = _Options(model, config, sets, dict({"seed": 42}, **options, plan_only=True))
     setup: Optional[Setup] = None
+    text = _config_text(config)
     if training_data is not None:
         setup = Setup(model, training_data, dict(
             reading, name=options.get("task"), labels=_task_labels(options.get("labels")),
             target_len=options.get("target_len"), adapter=options.get("adapter"),
-            tokenizer=tokenizer, sets=opened.keep[0], seq_len=options.get("seq_len"),
+            tokenizer=tokenizer, sets=opened.said, seq_len=options.get("seq_len"),
+            config_path=config if text is None else None, config_text=text,
             seed=options.get("seed", 42)))
     try:
         if setup is not None:

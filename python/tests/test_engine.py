@@ -246,7 +246,7 @@ def test_a_model_object_is_to_be_saved_first(model: Any, says: str) -> None:
             call(model, CONFIG)
         if model is None:
             continue
-        with pytest.raises(spillway.ArgumentError, match="^tokenizer: wanted a path or a name, got"):
+        with pytest.raises(spillway.ArgumentError, match="^tokenizer: wanted a path or a name"):
             call("gpt2-tiny", CONFIG, tokenizer=model)
 
 

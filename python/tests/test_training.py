@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, List
+from typing import Any, Dict, List
 
 import numpy as np
 import pytest
@@ -131,10 +133,11 @@ import spillway
 config = {CONFIG!r}
 config["zero_optimization"] = {{"stage": 3}}
 config["gradient_accumulation_steps"] = 2 // spillway_ranks
-with spillway.initialize("gpt2-tiny", config, training_data={str(text)!r}, seq_len=16) as engine:
+with spillway.initialize("gpt2-tiny", config, training_data={str(text)!r}, seq_len=16,
+                         epochs=0.02) as engine:
     curve = [engine.train_batch() for _ in range(3)]
     if engine.rank == 0:
-        print("curve", *map(float.hex, curve), flush=True)
+        print("curve", *map(float.hex, curve), engine.total_steps, flush=True)
 """.replace("spillway_ranks", "int(__import__('os').environ.get('WORLD_SIZE', 1))"))
     alone = subprocess.run([sys.executable, loop], check=True, text=True, stdout=subprocess.PIPE)
     both = program("launch", "--num-ranks", 2, "--", sys.executable, loop)
@@ -142,4 +145,95 @@ with spillway.initialize("gpt2-tiny", config, training_data={str(text)!r}, seq_l
     def curve(output: str) -> str:
         return next(line[line.index("curve"):] for line in output.splitlines() if "curve" in line)
 
-    assert curve(both.stdout) == curve(alone.stdout)
+    assert curve(both.stdout) == curve(alone.stdout) and "None" not in curve(alone.stdout)
+
+
+OPEN: Dict[str, Any] = {
+    "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2,
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+    "scheduler": {"type": "WarmupDecayLR",
+                  "params": {"warmup_num_steps": 2, "warmup_max_lr": "auto",
+                             "total_num_steps": "auto"}},
+}
+
+
+def said(lr: float, steps: int) -> Dict[str, Any]:
+    """OPEN, with these values written into it."""
+    config: Dict[str, Any] = json.loads(json.dumps(OPEN))
+    config["optimizer"]["params"]["lr"] = lr
+    config["scheduler"]["params"].update(total_num_steps=steps, warmup_max_lr=lr)
+    return config
+
+
+def rates(n: int, **options: Any) -> Any:
+    """Losses and rates of so many steps, and what the engine says of their number."""
+    with opened(**options) as engine:
+        found = [(engine.train_batch(), engine.get_lr()[0]) for _ in range(n)]
+        return found, engine.total_steps
+
+
+def test_lr_and_steps_stand_for_what_the_configuration_leaves_open(text: Path) -> None:
+    wanted, nobody = rates(5, config=said(2e-3, 6), training_data=text)
+    assert nobody is None and len({rate for _, rate in wanted}) > 2
+    assert rates(5, config=OPEN, training_data=text, lr=2e-3, steps=6) == (wanted, 6)
+    assert rates(5, config=OPEN, training_data=text, lr=2e-3, steps=9)[0] != wanted
+    with pytest.raises(spillway.ConfigError, match="lr is 0.002 and --lr says 0.003"):
+        opened(config=said(2e-3, 6), training_data=text, lr=3e-3)
+
+
+def test_a_configuration_without_an_optimizer_is_trained_by_adamw(text: Path) -> None:
+    bare = {"train_micro_batch_size_per_gpu": 2}
+    adamw: Any = {"type": "AdamW", "params": {"lr": 2e-3, "betas": [0.9, 0.999], "eps": 1e-8,
+                                         "weight_decay": 0}}
+    wanted = rates(3, config={**bare, "optimizer": adamw}, training_data=text)
+    assert rates(3, config=bare, training_data=text, lr=2e-3) == wanted
+    ids = np.arange(32, dtype=np.int32).reshape(2, 16)
+    batch = {"input_ids": ids, "labels": spillway.shift_labels(ids)}
+    with opened(config=bare, lr=2e-3) as engine:  # without files, too
+        engine.train_batch(batch)
+        assert engine.get_lr() == [2e-3]
+    with opened(config=bare) as engine:
+        engine.train_batch(batch)
+        assert engine.get_lr() == [5e-5]
+    adamw["params"]["lr"] = 5e-5
+    assert spillway.plan("gpt2-tiny", bare, training_data=text, seq_len=16, json=True) == \
+        spillway.plan("gpt2-tiny", {**bare, "optimizer": adamw}, training_data=text, seq_len=16,
+                      json=True)
+
+
+def test_epochs_are_passes_over_the_data(program: Any, text: Path, tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps(OPEN))
+    program("train", "--model", "gpt2-tiny", "--data", text, "--deepspeed", tmp_path / "ds.json",
+            "--epochs", 0.03, "--lr", 2e-3, "--seq-len", 16, "--output", tmp_path / "out")
+    wanted = losses(tmp_path / "out")
+    found, steps = rates(len(wanted), config=OPEN, training_data=text, lr=2e-3, epochs=0.03)
+    assert [loss for loss, _ in found] == wanted and steps == len(wanted) > 3
+
+
+def test_epochs_of_a_dataset_give_its_steps(text: Path) -> None:
+    with spillway.Tokenizer.of_characters(text) as letters, \
+            spillway.Dataset(text, seq_len=16, tokenizer=letters, seed=42) as data:
+        wanted = math.ceil(0.5 * math.ceil(len(data) / 4))
+        for given in (text, data):  # files by the tokenizer of characters, too
+            with opened(config=OPEN, training_data=given, tokenizer=letters, lr=2e-3,
+                        epochs=0.5) as engine:
+                assert engine.total_steps == wanted
+        assert rates(1, config=OPEN, training_data=data, tokenizer=letters, epochs=0.5) == \
+            rates(1, config=said(5e-5, wanted), training_data=data, tokenizer=letters,
+                  steps=wanted)
+
+
+@pytest.mark.parametrize("options, says", [
+    (dict(lr="3e-5"), "lr: wanted a number, got str"),
+    (dict(lr=-1.0), "--lr: wanted a number, not negative"),
+    (dict(lr=True), "lr: wanted a number, got bool"),
+    (dict(steps=0), "steps is 0; wanted 1 .."),
+    (dict(epochs=1), "epochs: they are passes over training_data; none is given"),
+    (dict(epochs=1, steps=1), "steps and epochs exclude each other"),
+    (dict(epochs=0.0, training_data="x"), "epochs is 0.0; wanted a number above 0"),
+    (dict(steps=3, train=False), "steps: the engine is opened without training"),
+])
+def test_a_length_that_makes_no_sense_is_refused(options: Dict[str, Any], says: str) -> None:
+    with pytest.raises(spillway.SpillwayError, match=re.escape(says)) as caught:
+        opened(**options)
+    assert isinstance(caught.value, ValueError)
