@@ -71,8 +71,7 @@ static void tokenize_and_generate_begin_alike(void **state)
     assert_true(said[0] == '1');
     expect("tokenize --tokenizer model --json --no-bos < pair.jsonl", 0, "{\"ids\":[3,4]}");
     expect("generate --model model --prompt 'in the' --tokens 3", 0,
-           "in the\xEF\xBF\xBD"
-           "cx"); /* as recorded */
+           "in thecx"); /* as recorded; the first id has no token, and no text */
     expect("generate --model model --prompt 'in the' --tokens 2 --no-bos", 0, "in thesn");
 }
 
