@@ -185,6 +185,7 @@ static struct sw_sent_parts sent_of(const struct sw_plan_table *t)
         sum.spared += p->spared;
         sum.padding += p->padding;
         sum.rows += p->rows;
+        sum.matrices += p->matrices;
     }
     return sum;
 }
@@ -333,6 +334,7 @@ static void print_differences(const struct sw_sent_parts sums[N_STAGES], struct 
         {"  - not sent: kept, not read", offsetof(struct sw_sent_parts, spared)},
         {"  + padding", offsetof(struct sw_sent_parts, padding)},
         {"  - rows instead of slices", offsetof(struct sw_sent_parts, rows)},
+        {"  + momentum of matrices", offsetof(struct sw_sent_parts, matrices)},
     };
     for (size_t k = 0; k < SW_LEN(parts); k++) {
         double v[N_STAGES];
@@ -433,11 +435,12 @@ static void json_stage(const struct stages *s, int stage, struct sw_str *out)
                       sw_sent_name((enum sw_sent)k), (long long)t->sent[k].bytes,
                       t->sent[k].formula);
     }
-    sw_str_printf(out,
-                  "\"total\":{\"bytes\":%lld,\"formula\":%.0f,\"second\":%.0f,\"sparse\":%.0f,"
-                  "\"kept\":%.0f,\"spared\":%.0f,\"padding\":%.0f,\"rows\":%.0f}}}",
-                  (long long)sum.bytes, sum.formula, sum.second, sum.sparse, sum.kept, sum.spared,
-                  sum.padding, sum.rows);
+    sw_str_printf(
+        out,
+        "\"total\":{\"bytes\":%lld,\"formula\":%.0f,\"second\":%.0f,\"sparse\":%.0f,"
+        "\"kept\":%.0f,\"spared\":%.0f,\"padding\":%.0f,\"rows\":%.0f,\"matrices\":%.0f}}}",
+        (long long)sum.bytes, sum.formula, sum.second, sum.sparse, sum.kept, sum.spared,
+        sum.padding, sum.rows, sum.matrices);
 }
 
 static void print_json(const struct stages *s, struct sw_str *out)

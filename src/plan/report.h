@@ -94,7 +94,8 @@ struct sw_sent_parts {
     double kept;           /* stage 3: parameters that stay whole travel after the update */
     double spared;         /* parameters that do not travel: kept whole, frozen, not read */
     double padding;
-    double rows; /* less: rows of row-sparse gradients travel, and not slices */
+    double rows;     /* less: rows of row-sparse gradients travel, and not slices */
+    double matrices; /* Muon above stage 0: momentum of matrices, gathered whole in bf16 */
 };
 
 struct sw_plan_table {

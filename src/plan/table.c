@@ -165,10 +165,12 @@ static void add_op(struct count *c, const struct sw_ir_op *op, struct sw_plan_ta
     const int64_t times = op->phase == SW_PHASE_UPDATE ? 1 : c->runs;
     enum sw_sent kind = SW_SENT_STATS;
     const int64_t slice = sw_exchange_bytes(ir, op);
-    if (op->move != SW_MOVE_MERGE) {
+    const sw_value param = op->move != SW_MOVE_MERGE ? param_of(ir, op->in[0]) : SW_NO_VALUE;
+    if (op->move == SW_MOVE_GATHER && param < 0) { /* what an update has made of the slices */
+        kind = SW_SENT_UPDATE;
+        out->sent[kind].matrices += (double)(slice * others * times);
+    } else if (op->move != SW_MOVE_MERGE) {
         const int64_t elems = ir->values[op->in[0]].form->elems;
-        const sw_value param = param_of(ir, op->in[0]);
-        SW_ASSERT(param >= 0);
         struct trips *trips = &c->trips[param];
         trips->padded = elems * c->options->ranks;
         if (op->move == SW_MOVE_REDUCE) {

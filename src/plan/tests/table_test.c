@@ -114,8 +114,8 @@ static void check_parts(const struct sw_plan_table *t)
 {
     for (int k = 0; k < SW_SENT_STATS; k++) {
         const struct sw_sent_parts *p = &t->sent[k];
-        assert_true(fabs(p->formula + p->second + p->sparse + p->kept + p->padding - p->spared -
-                         (double)p->bytes) < 0.5);
+        assert_true(fabs(p->formula + p->second + p->sparse + p->kept + p->padding - p->spared +
+                         p->matrices - (double)p->bytes) < 0.5);
     }
 }
 
@@ -227,6 +227,31 @@ static void further_uses_stand_apart(void **state)
     assert_true(t.sent[SW_SENT_UPDATE].bytes == (int64_t)t.sent[SW_SENT_UPDATE].formula);
 }
 
+/* Slices of the momentum go to all ranks, beside the parameters themselves. */
+static void momentum_of_matrices_is_a_part_of_its_own(void **state)
+{
+    (void)state;
+    const struct sw_update_rule muon = {
+        .attrs = {.kind = SW_UPDATE_MUON, .decoupled = true, .nesterov = true, .ns_steps = 5},
+        .momentum = 0.95,
+        .matrix_scale = 1,
+        .other_scale = 1};
+    const double elems = 2 * 64 * 64 + 4 * 64 * 128;
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        for (int stage = 0; stage < 4; stage++) {
+            struct sw_plan_options o = options(ranks, stage, 2 * ranks);
+            o.rule = &muon;
+            const struct sw_plan_table t = tabulate(tower(SW_F32, BIAS, true), &o);
+            const double share = (double)(ranks - 1) / ranks;
+            if (ranks < 3) { /* slices without padding */
+                assert_true(t.sent[SW_SENT_UPDATE].matrices ==
+                            (stage > 0 ? 2 * elems * share : 0.0));
+            }
+            check_parts(&t);
+        }
+    }
+}
+
 static void states_are_the_papers(void **state)
 {
     (void)state;
@@ -301,6 +326,7 @@ int main(void)
         cmocka_unit_test(sent_is_the_formula_where_it_holds),
         cmocka_unit_test(vertical_is_its_formula),
         cmocka_unit_test(further_uses_stand_apart),
+        cmocka_unit_test(momentum_of_matrices_is_a_part_of_its_own),
         cmocka_unit_test(states_are_the_papers),
         cmocka_unit_test(own_rows_of_the_estimate),
         cmocka_unit_test(lack_of_memory_is_a_status),
