@@ -53,6 +53,7 @@ struct sw_ir_value {
     bool is_tiled;      /* PARAM: ops see values inside it, whole rows, and never all of it */
     bool is_pack;       /* PARAM, STATE: bytes in which several of them lie */
     bool is_viewed;     /* the input of a view */
+    bool stays_whole;   /* PARAM: no rank has a slice of it, see sw_choose_whole */
     bool of_runs;       /* STATE: one element for each SW_CODE_RUN of the parameter's */
     bool takes_turns;   /* a piece of an update in a loop: there is room for several of them */
     bool needs_grad;

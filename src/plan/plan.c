@@ -871,6 +871,7 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
         SW_TRY_ALLOC(plan->programs[0].least_tiles, "the plan");
     }
     SW_TRY(sw_pass_tile(plan, options));
+    sw_choose_whole(plan, options);
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         if (program->kind == SW_PROGRAM_TRAIN) {

@@ -45,6 +45,9 @@ int sw_vertical_micro_batches(const struct sw_plan_options *options);
 /* Forward and backward of all of them, place by place (see sw_ir_block_segment); nothing to do for
  * one. */
 sw_status sw_pass_vertical(struct sw_ir *ir, int micro_batches);
+/* Which parameters stay whole on every rank, the same in all programs: those that a program looks
+ * at by a view, and small ones while the threshold for all of them allows. */
+void sw_choose_whole(struct sw_plan *plan, const struct sw_plan_options *options);
 /* Cuts parameters into slices (stage 3) and gathers them before use; at every stage gives them the
  * padding that equal slices need. Nothing to do for one rank. */
 sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options);

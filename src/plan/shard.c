@@ -158,23 +158,72 @@ static bool rewrite(struct pass *p, struct sw_ir_op *op)
     return sw_op_order_add(&p->order, op);
 }
 
+/* Parameter k of program n as the first program before it has it; NULL = none has it, or it is a
+ * tile. */
+static struct sw_ir_value *find_before(struct sw_plan *plan, int n, int32_t k)
+{
+    const struct sw_ir *own = plan->programs[n].ir;
+    for (int i = 0; i < n && !sw_ir_is_part(own, own->params[k]); i++) {
+        struct sw_ir *ir = plan->programs[i].ir;
+        const sw_value v = sw_ir_find(ir, SW_ROLE_PARAM, own->values[own->params[k]].name);
+        if (v >= 0) {
+            return &ir->values[v];
+        }
+    }
+    return NULL;
+}
+
+/* The first program that has a parameter decides for those behind it. */
+static void choose_in(struct sw_plan *plan, int i, const struct sw_plan_options *options,
+                      int64_t *left)
+{
+    struct sw_ir *ir = plan->programs[i].ir;
+    for (int32_t k = 0; k < ir->n_params; k++) {
+        struct sw_ir_value *param = &ir->values[ir->params[k]];
+        struct sw_ir_value *known = find_before(plan, i, k);
+        if (known) {
+            known->is_viewed |= param->is_viewed;
+            param->stays_whole = known->stays_whole;
+        } else if (!sw_ir_is_part(ir, ir->params[k]) &&
+                   param->form->elems <= options->limits.persistence_elems &&
+                   param->form->elems <= *left) {
+            param->stays_whole = true;
+            *left -= param->form->elems;
+        }
+    }
+}
+
+void sw_choose_whole(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    int64_t left = options->limits.persistence_total;
+    for (int i = 0; i < plan->n_programs; i++) {
+        choose_in(plan, i, options, &left);
+    }
+    for (int i = 1; i < plan->n_programs; i++) { /* what a later one views is viewed in all */
+        const struct sw_ir *ir = plan->programs[i].ir;
+        for (int32_t k = 0; k < ir->n_params; k++) {
+            struct sw_ir_value *param = &ir->values[ir->params[k]];
+            const struct sw_ir_value *known = find_before(plan, i, k);
+            param->is_viewed = known ? known->is_viewed : param->is_viewed;
+        }
+    }
+}
+
 /* Of parameters that do not stay whole this rank has its slices. false: there are none */
 static bool cut_params(struct sw_ir *ir, const struct sw_plan_options *options)
 {
     bool any = false;
-    int64_t left = options->limits.persistence_total;
     for (int32_t i = 0; i < ir->n_params; i++) {
         const sw_value param = ir->params[i];
-        const int64_t elems = ir->values[param].form->elems;
-        const int64_t slice = sw_slice_elems(elems, options->ranks, sw_update_run(options->rule));
+        const struct sw_ir_value *info = &ir->values[param];
+        const int64_t slice =
+            sw_slice_elems(info->form->elems, options->ranks, sw_update_run(options->rule));
         if (sw_ir_is_part(ir, param)) {
             cut_tile(ir, param, slice, options->rank);
             any = true;
             continue;
         }
-        const bool persists = elems <= options->limits.persistence_elems && elems <= left;
-        left -= persists ? elems : 0;
-        if (options->policy.stage < 3 || persists || ir->values[param].is_viewed) {
+        if (options->policy.stage < 3 || info->stays_whole || info->is_viewed) {
             sw_ir_pad(ir, param, slice * options->ranks);
         } else {
             cut(ir, param, slice, options->rank);

@@ -235,6 +235,45 @@ static void stages_and_offloading_change_no_bit(void **state)
     }
 }
 
+/* The programs of a training with samples meet the parameters in different orders. */
+static void what_stays_whole_is_the_same_in_all_programs(void **state)
+{
+    (void)state;
+    for (size_t f = 0; f < SW_LEN(families); f++) {
+        write_config(families[f]);
+        for (int64_t total = 0; total < 1200; total += 37) {
+            char text[512];
+            snprintf(text, sizeof text,
+                     "{" COMMON "\"zero_optimization\": {\"stage\": 3, "
+                     "\"stage3_param_persistence_threshold\": 400, "
+                     "\"stage3_model_persistence_threshold\": %lld}}",
+                     (long long)total);
+            struct sw_engine_options options = {.config_text = text,
+                                                .model = path,
+                                                .seq_len = T,
+                                                .want_eval = true,
+                                                .generate_tokens = U,
+                                                .plan_only = true};
+            sw_engine *e = NULL;
+            int64_t whole = 0;
+            assert_int_equal(sw_comm_open(&(struct sw_transport){.size = 2}, &options.comm), SW_OK);
+            if (sw_initialize(&options, &e) < 0) {
+                fail_msg("family %zu, %lld in all: %s", f, (long long)total, sw_error_message());
+            }
+            for (int32_t i = 0; i < e->plan->n_persistent; i++) {
+                const struct sw_persistent *item = &e->plan->persistent[i];
+                whole += item->role == SW_ROLE_PARAM && !item->layout.is_sliced &&
+                                 sw_shape_elems(&item->shape) <= 400
+                             ? sw_shape_elems(&item->shape)
+                             : 0;
+            }
+            assert_true(whole <= total + V); /* final_logits_bias is looked at by a view */
+            sw_close(e);
+            sw_comm_close(options.comm, false);
+        }
+    }
+}
+
 /* The encoder's program has none of the layers that are adapted here. */
 static void adapters_of_the_decoder_are_found(void **state)
 {
@@ -397,6 +436,7 @@ int main(void)
         cmocka_unit_test(padding_of_a_text_changes_no_bit),
         cmocka_unit_test(a_target_that_is_none_is_padding_for_the_decoder),
         cmocka_unit_test(stages_and_offloading_change_no_bit),
+        cmocka_unit_test(what_stays_whole_is_the_same_in_all_programs),
         cmocka_unit_test(adapters_of_the_decoder_are_found),
         cmocka_unit_test(rules_of_a_text_are_followed),
         cmocka_unit_test(no_run_of_tokens_occurs_twice),
