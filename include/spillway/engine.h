@@ -325,7 +325,9 @@ SW_API sw_status sw_plan_text(const sw_engine *engine, bool instructions, bool j
 SW_API sw_status sw_plan_diff_text(const char *path_a, const char *path_b, bool json,
                                    bool *out_same, char **out);
 /* What one of `ranks` ranks would hold, and send in a step, at each ZeRO stage, planned and by
- * formulas; nothing is opened. The caller's: sw_text_free. */
+ * formulas; nothing is opened. A stage that does not fit the budgets is listed as such; one that
+ * refuses another key of the configuration has the reason instead, as JSON in "refused". A
+ * configured stage that does so fails. The caller's: sw_text_free. */
 SW_API sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks, bool json,
                                      char **out);
 /* How long a step would take: its work, by rates that are given ("f32=200", "bf16=800", "f16=200"

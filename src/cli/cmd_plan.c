@@ -93,10 +93,9 @@ static bool asks_for_stages(const struct run *run)
     return ranks_of(run) > 1 || run->stage >= 0;
 }
 
-/* Of rank 0 at the configured stage; NULL where it does not fit the budgets, which the table of
- * stages says. */
+/* Of rank 0 at the configured stage, as a training would make it; out NULL: whether it fits. */
 static sw_status plan_of_a_rank(const struct run *run, const struct sw_engine_options *options,
-                                const char *table, char **out)
+                                char **out)
 {
     struct sw_engine_options o = *options;
     sw_engine *engine = NULL;
@@ -105,10 +104,10 @@ static sw_status plan_of_a_rank(const struct run *run, const struct sw_engine_op
         return st;
     }
     st = sw_initialize(&o, &engine);
-    st = st < 0 ? st : sw_plan_text(engine, true, true, out);
+    st = st < 0 || !out ? st : sw_plan_text(engine, true, true, out);
     sw_close(engine);
     sw_comm_close(o.comm, st < 0);
-    return st == SW_E_NOMEM && strstr(table, "\"fits\":false") ? SW_OK : st;
+    return st;
 }
 
 static sw_status predict(const struct run *run, const struct sw_engine_options *o, char **out)
@@ -121,38 +120,47 @@ static sw_status predict(const struct run *run, const struct sw_engine_options *
     return sw_plan_predict_text(o, &wanted, out);
 }
 
+static void print_parts(const struct run *run, const char *out, bool with_plan, const char *plan,
+                        const char *prediction)
+{
+    if (!run->json) {
+        printf("%s%s", out, prediction ? prediction : "");
+        return;
+    }
+    fwrite(out, 1, strlen(out) - 1, stdout); /* one object: before its closing brace */
+    if (with_plan) {
+        printf(",\"plan\":%s", plan ? plan : "null");
+    }
+    printf("%s%s}\n", prediction ? ",\"prediction\":" : "", prediction ? prediction : "");
+}
+
+/* The table of stages is printed also where the configured one does not fit its budgets, which is
+ * then refused as a training is. */
 static sw_status print_plan(const struct run *run, const struct sw_engine_options *o)
 {
     char *out = NULL, *plan = NULL, *prediction = NULL;
     sw_engine *engine = NULL;
     const bool stages = asks_for_stages(run), with_plan = stages && run->json && !run->brief;
-    sw_status st;
+    sw_status st, refused = SW_OK;
     if (stages) {
         st = sw_plan_stages_text(o, (int)ranks_of(run), run->json, &out);
+        refused = st < 0 ? SW_OK : plan_of_a_rank(run, o, with_plan ? &plan : NULL);
+        st = refused < 0 && refused != SW_E_NOMEM ? refused : st;
     } else {
         st = sw_initialize(o, &engine);
         st = st < 0 ? st : sw_plan_text(engine, !run->brief, run->json, &out);
     }
-    if (st >= 0 && with_plan) {
-        st = plan_of_a_rank(run, o, out, &plan);
-    }
-    if (st >= 0 && (run->predict || run->train.rates.n > 0)) {
+    if (st >= 0 && refused >= 0 && (run->predict || run->train.rates.n > 0)) {
         st = predict(run, o, &prediction);
     }
-    if (st >= 0 && run->json) { /* one object: before its closing brace */
-        fwrite(out, 1, strlen(out) - 1, stdout);
-        if (with_plan) {
-            printf(",\"plan\":%s", plan ? plan : "null");
-        }
-        printf("%s%s}\n", prediction ? ",\"prediction\":" : "", prediction ? prediction : "");
-    } else if (st >= 0) {
-        printf("%s%s", out, prediction ? prediction : "");
+    if (st >= 0) {
+        print_parts(run, out, with_plan, plan, prediction);
     }
     sw_text_free(out);
     sw_text_free(plan);
     sw_text_free(prediction);
     sw_close(engine);
-    return st;
+    return st < 0 ? st : refused;
 }
 
 static int show(const struct command *command, const struct run *run)

@@ -10,8 +10,9 @@ enum { N_STAGES = 4 };
 
 struct stages {
     int ranks, configured;
-    bool budgets;                                            /* there are some */
-    bool fits[N_STAGES];                                     /* them */
+    bool budgets;                    /* there are some */
+    bool fits[N_STAGES];             /* them */
+    struct sw_str refused[N_STAGES]; /* why a stage cannot be; empty = it can */
     bool states_offloaded, states_on_disk, params_offloaded; /* what the configuration offloads */
     bool vertical;                                           /* the schedule */
     /* values of "auto" at the configured stage, for all of them: as edits, and in words */
@@ -192,24 +193,35 @@ static struct sw_sent_parts sent_of(const struct sw_plan_table *t)
 
 /* ---- for people ---- */
 
-static void add_line(struct sw_str *out, const char *label, const double values[N_STAGES])
+static bool is_refused(const struct stages *s, int stage)
+{
+    return s->refused[stage].len > 0;
+}
+
+static void add_line(const struct stages *s, struct sw_str *out, const char *label,
+                     const double values[N_STAGES])
 {
     sw_str_printf(out, "%-32s", label);
     for (int i = 0; i < N_STAGES; i++) {
-        sw_str_printf(out, " %16.0f", values[i] + 0.0);
+        if (is_refused(s, i)) {
+            sw_str_printf(out, " %16s", "-");
+        } else {
+            sw_str_printf(out, " %16.0f", values[i] + 0.0);
+        }
     }
     sw_str_putc(out, '\n');
 }
 
 /* Left out where every stage has none of it. */
-static void add_part(struct sw_str *out, const char *label, const double values[N_STAGES])
+static void add_part(const struct stages *s, struct sw_str *out, const char *label,
+                     const double values[N_STAGES])
 {
     bool any = false;
     for (int i = 0; i < N_STAGES; i++) {
         any |= values[i] > 0.5 || values[i] < -0.5;
     }
     if (any) {
-        add_line(out, label, values);
+        add_line(s, out, label, values);
     }
 }
 
@@ -245,16 +257,16 @@ static void print_held(const struct stages *s, struct sw_str *out)
         for (int i = 0; i < N_STAGES; i++) {
             v[i] = (double)s->tables[i].held[k];
         }
-        (k < SW_HELD_STATES ? add_line : add_part)(out, labels[k], v);
+        (k < SW_HELD_STATES ? add_line : add_part)(s, out, labels[k], v);
         if (k + 1 == SW_HELD_STATES) {
             for (int i = 0; i < N_STAGES; i++) {
                 total[i] = states_of(&s->tables[i]);
                 paper[i] = paper_of(s, i);
                 padding[i] = s->tables[i].padding;
             }
-            add_line(out, "= model states", total);
-            add_line(out, "  of them padding", padding);
-            add_line(out, "  by the paper's formula", paper);
+            add_line(s, out, "= model states", total);
+            add_line(s, out, "  of them padding", padding);
+            add_line(s, out, "  by the paper's formula", paper);
             sw_str_puts(out, "besides them\n");
         }
     }
@@ -269,7 +281,7 @@ static void print_tiers(const struct stages *s, struct sw_str *out)
         for (int i = 0; i < N_STAGES; i++) {
             v[i] = (double)s->tables[i].tier_bytes[t];
         }
-        add_line(out, label, v);
+        add_line(s, out, label, v);
     }
 }
 
@@ -279,12 +291,13 @@ static void print_short(const struct stages *s, struct sw_str *out)
     sw_str_printf(out, "%-32s", "  device, in short");
     for (int i = 0; i < N_STAGES; i++) {
         const size_t bytes = s->tables[i].tier_bytes[SW_TIER_DEVICE];
-        sw_str_printf(out, " %16s", sw_format_bytes(text, sizeof text, (double)bytes));
+        sw_str_printf(out, " %16s",
+                      is_refused(s, i) ? "-" : sw_format_bytes(text, sizeof text, (double)bytes));
     }
     if (s->budgets) {
         sw_str_printf(out, "\n%-32s", "  fits the budgets");
         for (int i = 0; i < N_STAGES; i++) {
-            sw_str_printf(out, " %16s", s->fits[i] ? "yes" : "no");
+            sw_str_printf(out, " %16s", is_refused(s, i) ? "-" : s->fits[i] ? "yes" : "no");
         }
     }
     sw_str_putc(out, '\n');
@@ -316,13 +329,14 @@ static void print_moved(const struct stages *s, struct sw_str *out)
             const struct sw_transfers *t = &s->moved[i];
             v[i] = (double)(rows[k].in ? t->in : t->out)[rows[k].tier];
         }
-        add_part(out, rows[k].label, v);
+        add_part(s, out, rows[k].label, v);
     }
     sw_str_putc(out, '\n');
 }
 
 /* Why what is sent is not what the formula says. */
-static void print_differences(const struct sw_sent_parts sums[N_STAGES], struct sw_str *out)
+static void print_differences(const struct stages *s, const struct sw_sent_parts sums[N_STAGES],
+                              struct sw_str *out)
 {
     static const struct {
         const char *label;
@@ -341,7 +355,7 @@ static void print_differences(const struct sw_sent_parts sums[N_STAGES], struct 
         for (int i = 0; i < N_STAGES; i++) {
             memcpy(&v[i], (const char *)&sums[i] + parts[k].at, sizeof v[i]);
         }
-        add_part(out, parts[k].label, v);
+        add_part(s, out, parts[k].label, v);
     }
 }
 
@@ -357,7 +371,7 @@ static void print_sent(const struct stages *s, struct sw_str *out)
         for (int i = 0; i < N_STAGES; i++) {
             v[i] = (double)s->tables[i].sent[k].bytes;
         }
-        add_line(out, labels[k], v);
+        add_line(s, out, labels[k], v);
     }
     for (int i = 0; i < N_STAGES; i++) {
         sums[i] = sent_of(&s->tables[i]);
@@ -365,19 +379,19 @@ static void print_sent(const struct stages *s, struct sw_str *out)
         formula[i] = sums[i].formula;
         boundary[i] = s->tables[i].boundary;
     }
-    add_line(out, "= sent", v);
-    add_line(out, "  by the formula", formula);
-    print_differences(sums, out);
+    add_line(s, out, "= sent", v);
+    add_line(s, out, "  by the formula", formula);
+    print_differences(s, sums, out);
     for (int i = 0; i < N_STAGES; i++) {
         v[i] = (double)s->tables[i].sent[SW_SENT_STATS].bytes;
     }
-    add_part(out, "  + norms, overflow", v);
-    add_part(out, "\"reduce\": \"boundary\", formula", boundary);
+    add_part(s, out, "  + norms, overflow", v);
+    add_part(s, out, "\"reduce\": \"boundary\", formula", boundary);
 }
 
 static void print_text(const struct stages *s, struct sw_str *out)
 {
-    const struct sw_plan_table *t = &s->tables[0];
+    const struct sw_plan_table *t = &s->tables[s->configured];
     const struct sw_paper *p = &s->paper;
     const long long rounds = (long long)sw_ceil_div(s->micro_batches, s->ranks);
     sw_str_printf(out,
@@ -403,6 +417,11 @@ static void print_text(const struct stages *s, struct sw_str *out)
         "wire and w of a weight. docs/zero.md explains each line.\n",
         p->work + p->grad + p->states, p->work + p->grad, p->states, p->work, p->grad + p->states,
         p->work + p->grad + p->states, s->vertical ? "(2 w + m c)" : "m (2 w + c)");
+    for (int i = 0; i < N_STAGES; i++) {
+        if (is_refused(s, i)) {
+            sw_str_printf(out, "Stage %d is refused: %s\n", i, sw_str_text(&s->refused[i]));
+        }
+    }
 }
 
 /* ---- for machines ---- */
@@ -411,7 +430,14 @@ static void json_stage(const struct stages *s, int stage, struct sw_str *out)
 {
     const struct sw_plan_table *t = &s->tables[stage];
     const struct sw_sent_parts sum = sent_of(t);
-    sw_str_printf(out, "%s{\"stage\":%d,\"held\":{", stage > 0 ? "," : "", stage);
+    sw_str_printf(out, "%s{\"stage\":%d,", stage > 0 ? "," : "", stage);
+    if (is_refused(s, stage)) {
+        sw_str_puts(out, "\"refused\":");
+        sw_json_write_string(s->refused[stage].ptr, s->refused[stage].len, out);
+        sw_str_putc(out, '}');
+        return;
+    }
+    sw_str_puts(out, "\"held\":{");
     for (int k = 0; k < SW_HELD_COUNT; k++) {
         sw_str_printf(out, "%s\"%s\":%zu", k > 0 ? "," : "", sw_held_name((enum sw_held)k),
                       t->held[k]);
@@ -448,9 +474,10 @@ static void print_json(const struct stages *s, struct sw_str *out)
     sw_str_printf(out,
                   "{\"parameters\":%lld,\"trained\":%lld,\"dtype\":\"%s\",\"ranks\":%d,"
                   "\"micro_batches\":%lld,\"schedule\":\"%s\",\"configured_stage\":%d,",
-                  (long long)s->tables[0].elems, (long long)s->tables[0].trained,
-                  sw_dtype_name(s->dtype), s->ranks, (long long)s->micro_batches,
-                  s->vertical ? "vertical" : "horizontal", s->configured);
+                  (long long)s->tables[s->configured].elems,
+                  (long long)s->tables[s->configured].trained, sw_dtype_name(s->dtype), s->ranks,
+                  (long long)s->micro_batches, s->vertical ? "vertical" : "horizontal",
+                  s->configured);
     if (s->chosen_json.len > 0) {
         sw_str_printf(out, "\"chosen\":{%s},", sw_str_text(&s->chosen_json));
     }
@@ -471,6 +498,11 @@ sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks
     sw_status st = choose(options, &s);
     for (int stage = 0; stage < N_STAGES && st >= 0; stage++) {
         st = plan_stage(options, stage, &s);
+        if (stage != s.configured && (st == SW_E_CONFIG || st == SW_E_UNSUP)) {
+            sw_str_puts(&s.refused[stage], sw_error_message());
+            text.failed |= s.refused[stage].failed;
+            st = SW_OK;
+        }
     }
     if (st >= 0) {
         (json ? print_json : print_text)(&s, &text);
@@ -478,6 +510,9 @@ sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks
     text.failed |= s.chosen.failed || s.chosen_json.failed;
     sw_str_fini(&s.chosen);
     sw_str_fini(&s.chosen_json);
+    for (int stage = 0; stage < N_STAGES; stage++) {
+        sw_str_fini(&s.refused[stage]);
+    }
     SW_TRY(st);
     if (text.failed) {
         sw_str_fini(&text);

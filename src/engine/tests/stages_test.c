@@ -162,6 +162,50 @@ static void text_marks_the_stage_and_the_budget(void **state)
     assert_int_equal(sw_plan_stages_text(&o, 4, false, &text), SW_E_ARG);
 }
 
+/* What stages 2 and 3 refuse, or one without offload, is no reason to refuse the others. */
+static void a_stage_that_refuses_a_key_leaves_the_others(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *sets[4];
+        int n_sets;
+        bool refused[4];
+    } rows[] = {
+        {{"spillway.reduce=boundary", "zero_optimization.stage=1"}, 2, {false, false, true, true}},
+        {{"spillway.update=host", "zero_optimization.offload_optimizer.device=cpu"},
+         2,
+         {true, false, false, false}},
+        {{"zero_optimization.stage=3", "zero_optimization.offload_optimizer.device=cpu",
+          "zero_optimization.offload_optimizer.ratio=0.5"},
+         3,
+         {false, true, true, false}},
+    };
+    for (size_t r = 0; r < SW_LEN(rows); r++) {
+        struct sw_engine_options o = {.model = "gpt2-tiny",
+                                      .config_text = config_json,
+                                      .sets = rows[r].sets,
+                                      .n_sets = rows[r].n_sets};
+        char *text = NULL;
+        struct sw_json_doc *doc = table_of(&o, 2);
+        const struct sw_json *row = sw_json_get(sw_json_root(doc), "stages")->first;
+        assert_int_equal(sw_plan_stages_text(&o, 2, false, &text), SW_OK);
+        for (int stage = 0; stage < 4; stage++, row = row->next) {
+            char line[32];
+            snprintf(line, sizeof line, "Stage %d is refused: ", stage);
+            assert_int_equal(sw_json_get(row, "refused") != NULL, rows[r].refused[stage]);
+            assert_int_equal(sw_json_get(row, "device_bytes") != NULL, !rows[r].refused[stage]);
+            assert_int_equal(strstr(text, line) != NULL, rows[r].refused[stage]);
+        }
+        sw_text_free(text);
+        sw_json_close(doc);
+    }
+    const char *both[] = {"spillway.reduce=boundary", "zero_optimization.stage=2"};
+    const struct sw_engine_options o = {
+        .model = "gpt2-tiny", .config_text = config_json, .sets = both, .n_sets = 2};
+    char *text = NULL;
+    assert_int_equal(sw_plan_stages_text(&o, 2, false, &text), SW_E_CONFIG);
+}
+
 static void training_wants_the_weights(void **state)
 {
     (void)state;
@@ -178,6 +222,7 @@ int main(void)
         cmocka_unit_test(models_from_a_hundred_million_on),
         cmocka_unit_test(what_fits_is_what_a_run_would_find),
         cmocka_unit_test(text_marks_the_stage_and_the_budget),
+        cmocka_unit_test(a_stage_that_refuses_a_key_leaves_the_others),
         cmocka_unit_test(training_wants_the_weights),
     };
     return cmocka_run_group_tests(tests, open_folder, close_folder);
