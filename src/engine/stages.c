@@ -74,14 +74,15 @@ static sw_status open_stage(const struct sw_engine_options *options, int stage, 
         sets[o.n_sets++] = "spillway.host_memory=null";
         sets[o.n_sets++] = "spillway.nvme_space=null";
     }
-    if (stage < 3) {
+    /* a stage beside the configured one that cannot offload so does without */
+    const bool beside = stage != s->configured && stage < 3;
+    if (beside) {
         sets[o.n_sets++] = "spillway.tile_bytes=null";
     }
-    /* a stage that cannot offload so does without */
-    if (s->states_offloaded && (stage == 0 || (s->states_on_disk && stage < 3))) {
+    if (beside && s->states_offloaded && (stage == 0 || s->states_on_disk)) {
         sets[o.n_sets++] = "zero_optimization.offload_optimizer=null";
     }
-    if (s->params_offloaded && stage < 3) {
+    if (beside && s->params_offloaded) {
         sets[o.n_sets++] = "zero_optimization.offload_param=null";
     }
     o.sets = sets;

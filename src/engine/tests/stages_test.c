@@ -199,11 +199,18 @@ static void a_stage_that_refuses_a_key_leaves_the_others(void **state)
         sw_text_free(text);
         sw_json_close(doc);
     }
-    const char *both[] = {"spillway.reduce=boundary", "zero_optimization.stage=2"};
-    const struct sw_engine_options o = {
-        .model = "gpt2-tiny", .config_text = config_json, .sets = both, .n_sets = 2};
-    char *text = NULL;
-    assert_int_equal(sw_plan_stages_text(&o, 2, false, &text), SW_E_CONFIG);
+    static const char *const alone[][2] = {
+        {"spillway.reduce=boundary", "zero_optimization.stage=2"},
+        {"spillway.tile_bytes=4096", "zero_optimization.stage=1"},
+        {"zero_optimization.offload_param.device=cpu", "zero_optimization.stage=1"},
+        {"zero_optimization.offload_optimizer.device=cpu", "zero_optimization.stage=0"},
+    };
+    for (size_t r = 0; r < SW_LEN(alone); r++) { /* what a training would refuse */
+        const struct sw_engine_options o = {
+            .model = "gpt2-tiny", .config_text = config_json, .sets = alone[r], .n_sets = 2};
+        char *text = NULL;
+        assert_int_equal(sw_plan_stages_text(&o, 2, false, &text), SW_E_CONFIG);
+    }
 }
 
 static void training_wants_the_weights(void **state)
