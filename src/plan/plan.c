@@ -483,22 +483,49 @@ static unsigned helps_outside(const struct sw_plan *plan, const struct sw_plan_o
            (plan->two_slots && tier == SW_TIER_DISK ? SW_HELP_ONE_SLOT : 0);
 }
 
+/* Planned again with what a plan takes, it may ask for more: a larger budget is a larger cache, and
+ * is cut into other tiles. */
+static size_t needed_in(const struct sw_plan *plan, const struct sw_plan_options *options,
+                        enum sw_tier tier)
+{
+    const size_t enough = options->enough[tier];
+    return plan->tier_bytes[tier] > enough ? plan->tier_bytes[tier] : enough;
+}
+
+/* Tiers that want more than their budgets once this one has what it needs. */
+static void print_needs_beside(const struct sw_plan *plan, const struct sw_plan_options *options,
+                               enum sw_tier tier, struct sw_str *out)
+{
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        const size_t have = plan->tier_budget[t], need = options->enough[t];
+        if (t != (int)tier && have > 0 && need > have) {
+            char text[2][32];
+            sw_str_printf(out, "; then %s memory needs %zu bytes (%s) and the budget is %zu (%s)",
+                          sw_tier_name((enum sw_tier)t), need,
+                          sw_format_bytes(text[0], sizeof text[0], (double)need), have,
+                          sw_format_bytes(text[1], sizeof text[1], (double)have));
+        }
+    }
+}
+
 static sw_status over_outer_budget(const struct sw_plan *plan,
                                    const struct sw_plan_options *options, enum sw_tier tier)
 {
-    const size_t need = plan->tier_bytes[tier], have = plan->tier_budget[tier];
+    const size_t need = needed_in(plan, options, tier), have = plan->tier_budget[tier];
     char text[3][32];
-    struct sw_str largest = {0}, helps = {0};
+    struct sw_str largest = {0}, helps = {0}, beside = {0};
+    print_needs_beside(plan, options, tier, &beside);
     largest_in(plan, sw_plan_largest_program(plan, tier), tier, 4, &largest);
     sw_config_print_helps(helps_outside(plan, options, tier), &helps);
     const sw_status st = SW_FAIL(
         SW_E_NOMEM,
         "does not fit: %s memory needs %zu bytes (%s) for what is offloaded and the budget is %zu "
-        "(%s): %zu bytes (%s) are missing; largest: %s; what would help: %s",
+        "(%s): %zu bytes (%s) are missing%s; largest: %s; what would help: %s",
         sw_tier_name(tier), need, sw_format_bytes(text[0], sizeof text[0], (double)need), have,
         sw_format_bytes(text[1], sizeof text[1], (double)have), need - have,
-        sw_format_bytes(text[2], sizeof text[2], (double)(need - have)), sw_str_text(&largest),
-        sw_str_text(&helps));
+        sw_format_bytes(text[2], sizeof text[2], (double)(need - have)), sw_str_text(&beside),
+        sw_str_text(&largest), sw_str_text(&helps));
+    sw_str_fini(&beside);
     sw_str_fini(&largest);
     sw_str_fini(&helps);
     return st;
@@ -534,11 +561,12 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
         return over_outer_budget(plan, options, tier);
     }
     const struct sw_program *program = sw_plan_largest_program(plan, tier);
-    const size_t needed = plan->tier_bytes[tier], budget = plan->tier_budget[tier];
+    const size_t needed = needed_in(plan, options, tier), budget = plan->tier_budget[tier];
     char need[32], have[32], missing[32], fixed[32], live[32];
-    struct sw_str largest = {0}, helps = {0};
+    struct sw_str largest = {0}, helps = {0}, beside = {0};
     const struct sw_ir_op *op = &program->ir->ops[program->instrs[program->peak_instr].op];
     sw_plan_largest(program, 4, &largest);
+    print_needs_beside(plan, options, tier, &beside);
     sw_config_print_helps(helps_inside(plan, options, program, op), &helps);
     sw_format_bytes(need, sizeof need, (double)needed);
     sw_format_bytes(have, sizeof have, (double)budget);
@@ -549,15 +577,16 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
         SW_FAIL(SW_E_NOMEM,
                 "does not fit: %s memory needs %zu bytes (%s) and the budget is %zu (%s): %zu "
                 "bytes (%s) are "
-                "missing; parameters and states hold %s, transients %s at instruction %d (%s in "
+                "missing%s; parameters and states hold %s, transients %s at instruction %d (%s in "
                 "%s); largest: %s; what would help: %s%s",
-                sw_tier_name(tier), needed, need, budget, have, needed - budget, missing, fixed,
-                live, program->peak_instr, sw_ir_op_name(op), sw_ir_where(program->ir, op),
-                sw_str_text(&largest), sw_str_text(&helps),
+                sw_tier_name(tier), needed, need, budget, have, needed - budget, missing,
+                sw_str_text(&beside), fixed, live, program->peak_instr, sw_ir_op_name(op),
+                sw_ir_where(program->ir, op), sw_str_text(&largest), sw_str_text(&helps),
                 plan->persistent_bytes > budget &&
                         (options->policy.states_tier != SW_TIER_DEVICE || !options->rule)
                     ? " (not enough alone: parameters and states by themselves exceed the budget)"
                     : "");
+    sw_str_fini(&beside);
     sw_str_fini(&largest);
     sw_str_fini(&helps);
     return st;
@@ -785,6 +814,7 @@ static sw_status refuse(const struct sw_plan *plan, const struct sw_plan_options
         *options->refusal = (struct sw_plan_refusal){
             .tier = tier,
             .missing = plan->tier_bytes[tier] - plan->tier_budget[tier],
+            .needed = plan->tier_bytes[tier],
             .beside = later                    ? SIZE_MAX
                       : tier == SW_TIER_DEVICE ? copies(plan)
                                                : sw_plan_second_places(plan, tier),
@@ -804,7 +834,6 @@ static sw_status check_outer_budgets(struct sw_plan *plan, const struct sw_plan_
     }
     plan->tier_bytes[SW_TIER_DEVICE] = plan->persistent_bytes;
     for (int t = SW_TIER_HOST; t < SW_TIER_COUNT; t++) {
-        plan->tier_budget[t] = options->policy.budget[t];
         if (options->policy.budget[t] > 0 && plan->tier_bytes[t] > options->policy.budget[t]) {
             return refuse(plan, options, (enum sw_tier)t);
         }
@@ -863,6 +892,7 @@ static sw_status put_in_order(struct sw_plan *plan, const struct sw_plan_options
 
 static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *options)
 {
+    memcpy(plan->tier_budget, options->policy.budget, sizeof plan->tier_budget);
     reserve_staging(plan, options);
     if (options->refusal && options->policy.tile_bytes == 0 && options->ranks <= 1 &&
         options->policy.budget[SW_TIER_DEVICE] > 0) {
@@ -895,7 +925,6 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     SW_TRY(check_outer_budgets(plan, options));
     SW_TRY(put_in_order(plan, options));
     for (int t = 0; t < SW_TIER_COUNT; t++) {
-        plan->tier_budget[t] = options->policy.budget[t];
         if (options->policy.budget[t] > 0 && plan->tier_bytes[t] > options->policy.budget[t]) {
             return refuse(plan, options, (enum sw_tier)t);
         }

@@ -340,7 +340,7 @@ struct sw_plan {
 /* Why a budget is too small. */
 struct sw_plan_refusal {
     enum sw_tier tier;
-    size_t missing;
+    size_t missing, needed; /* in it */
     size_t beside; /* bytes that one slot in that tier would spare at most; SIZE_MAX = unknown */
     size_t states, params, transients; /* bytes of the device */
     int64_t n_instrs;                  /* of all programs: how much work planning is */
@@ -423,6 +423,9 @@ struct sw_plan_options {
     struct sw_plan_limits limits;
     struct sw_policy policy;
     struct sw_plan_refusal *refusal; /* filled in with SW_E_NOMEM of a budget; NULL = nobody asks */
+    /* Budgets that are known to be enough, where one of them is above what this plan takes, for the
+     * message of a refusal; 0 = unknown. */
+    size_t enough[SW_TIER_COUNT];
 };
 
 /* Which graph becomes which program. Backward must have been appended to TRAIN graphs. */

@@ -21,9 +21,11 @@ enum { MOST_INSTRS = 1 << 18 };
 struct look {
     const struct sw_search *s;
     struct sw_search_graphs graphs;
-    struct sw_plan *plan;    /* of the last try, where it fits */
-    struct sw_policy policy; /* of the last try */
-    double share;            /* see struct sw_verdict; of the policies tried since it was 0 */
+    struct sw_plan *plan;         /* of the last try, where it fits */
+    struct sw_policy policy;      /* of the last try */
+    double share;                 /* see struct sw_verdict; of the policies tried since it was 0 */
+    struct sw_plan_refusal said;  /* of the last try that did not fit, which the message is about */
+    size_t enough[SW_TIER_COUNT]; /* see struct sw_plan_options */
 };
 
 void sw_policy_print(const struct sw_policy *p, struct sw_str *out)
@@ -55,6 +57,7 @@ static struct sw_plan_options options_of(const struct look *l, const struct sw_p
     struct sw_plan_options o = l->s->fixed;
     o.policy = *policy;
     o.extra_fingerprint = l->graphs.extra_fingerprint;
+    memcpy(o.enough, l->enough, sizeof o.enough);
     return o;
 }
 
@@ -159,6 +162,7 @@ static sw_status open_plan(struct look *l, const struct sw_policy *policy,
     l->policy = *policy;
     const sw_status st = sw_plan_open(l->graphs.specs, l->graphs.n_specs, &o, &l->plan);
     if (is_refused(st, refusal)) {
+        l->said = *refusal;
         /* transients shrink with the micro-batch at most as it does, other things do not */
         const double transients = (double)refusal->transients;
         const double left = transients - (double)refusal->missing;
@@ -387,6 +391,59 @@ static bool fits_with(struct look *l, const struct sw_policy *policy, const stru
     return st >= 0;
 }
 
+enum { MESSAGE = 2048 };
+
+/* Which budget the bytes of a tier count against. */
+static enum sw_tier budget_of(const struct look *l, const struct sw_policy *p, enum sw_tier tier)
+{
+    return tier == SW_TIER_DEVICE && is_one_memory(l, p) ? SW_TIER_HOST : tier;
+}
+
+/* After a refusal: budgets that are enough, found by planning again with what each try was short
+ * of. False: something else is in the way. */
+static bool find_enough(const struct look *look, const struct sw_policy *policy,
+                        size_t out[SW_TIER_COUNT])
+{
+    enum { MOST_TRIES = 32 };
+    struct sw_search s = *look->s;
+    struct look l = *look;
+    sw_status st = SW_E_NOMEM;
+    l.s = &s;
+    for (int i = 0; i < MOST_TRIES && is_refused(st, &l.said); i++) {
+        struct sw_policy p = *policy;
+        struct sw_plan_refusal refusal;
+        s.memory[budget_of(&l, policy, l.said.tier)] = l.said.needed;
+        choose_tiers(&l, &p);
+        st = open_in_tiles(&l, &p, &refusal);
+        memcpy(out, p.budget, sizeof p.budget);
+    }
+    drop_plan(&l);
+    return st >= 0;
+}
+
+/* Says of the last try what was enough, where that is more than it took by itself. */
+static sw_status refuse_again(struct look *l, const struct sw_policy *policy, sw_status st)
+{
+    const struct sw_plan_refusal said = l->said;
+    const struct sw_policy last = l->policy;
+    struct sw_plan_refusal again = {.missing = 0};
+    bool more = false;
+    char *message = sw_alloc("plan", MESSAGE);
+    if (!message) {
+        return st;
+    }
+    snprintf(message, MESSAGE, "%s", sw_error_message());
+    if (find_enough(l, policy, l->enough)) {
+        for (int t = 0; t < SW_TIER_COUNT; t++) {
+            more |= l->enough[t] > (t == (int)said.tier ? said.needed : last.budget[t]);
+        }
+    }
+    st = more ? open_plan(l, &last, &again) : SW_FAIL(st, "%s", message);
+    sw_free(message);
+    memset(l->enough, 0, sizeof l->enough);
+    return st;
+}
+
 /* After a refusal: the smallest change that makes it fit joins the message. How many are tried
  * depends on the plan alone, so that the same refusal names the same. */
 static sw_status name_remedy(struct look *l, const struct sw_policy *policy,
@@ -398,10 +455,7 @@ static sw_status name_remedy(struct look *l, const struct sw_policy *policy,
         {false, host, host}, {true, host, host},  {false, disk, here}, {false, here, disk},
         {false, disk, disk}, {true, disk, disk},
     };
-    enum {
-        MESSAGE = 2048,
-        MOST_INSTRS_OF_ADVICE = 12000
-    }; /* that are planned for this: a fraction of a second */
+    enum { MOST_INSTRS_OF_ADVICE = 12000 }; /* planned for this: a fraction of a second */
     char *message = sw_alloc("plan", MESSAGE);
     if (!message) {
         return st;
@@ -429,8 +483,12 @@ static sw_status name_remedy(struct look *l, const struct sw_policy *policy,
 static sw_status open_asked(struct look *l, const struct sw_policy *policy)
 {
     struct sw_plan_refusal refusal = {.missing = 0};
-    const sw_status st = open_in_tiles(l, policy, &refusal);
-    return is_refused(st, &refusal) ? name_remedy(l, policy, &refusal, st) : st;
+    sw_status st = open_in_tiles(l, policy, &refusal);
+    if (!is_refused(st, &refusal)) {
+        return st;
+    }
+    st = refuse_again(l, policy, st);
+    return name_remedy(l, policy, &refusal, st);
 }
 
 /* ---- what is chosen: "auto" ---- */

@@ -2,6 +2,8 @@
 // The search by itself: which policies are tried, on graphs that are lent and with other ranks that
 // are made up; that it takes the first micro-batch which fits all of them; that it lets go of
 // everything whichever request for memory fails.
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan/private.h"
@@ -316,6 +318,76 @@ static void survives_lack_of_memory(void **state)
     assert_true(n_failed > 20);
 }
 
+/* Gives each tier that a refusal names what it says is needed. false: it names none */
+static bool give_what_is_named(const char *message, size_t memory[SW_TIER_COUNT])
+{
+    bool any = false;
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        char key[48];
+        snprintf(key, sizeof key, "%s memory needs ", sw_tier_name((enum sw_tier)t));
+        const char *found = strstr(message, key);
+        if (found) {
+            memory[t] = (size_t)strtoull(found + strlen(key), NULL, 10);
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* Budgets decide on caches, tiles, slots and how far transfers run ahead, so a plan with more of
+ * them may take more. */
+static void bytes_that_a_refusal_names_are_enough(void **state)
+{
+    enum { CASES = 100 };
+    (void)state;
+    int n_refused = 0;
+    for (uint64_t i = 0; i < CASES; i++) {
+        uint64_t draw[16];
+        for (uint64_t k = 0; k < SW_LEN(draw); k++) {
+            draw[k] = sw_philox_u64(5, i, k);
+        }
+        struct world w = {.n_tries = 0};
+        struct sw_search s = search_of(&w, 0);
+        struct sw_policy policy;
+        struct sw_plan *plan = NULL;
+        s.any_micro_batch = false;
+        s.any_recompute = draw[0] % 3 == 0;
+        s.fixed.fp16 = draw[1] % 4 == 0;
+        s.fixed.clip = draw[2] % 2 ? 1 : 0;
+        s.sub_group_elems = draw[3] % 2 ? 100 : 1 << 20;
+        s.asked =
+            (struct sw_policy){.micro_batch = 4,
+                               .micro_batches = 1 + (int64_t)(draw[4] % 3),
+                               .stage = 3,
+                               .vertical = draw[5] % 3 == 0,
+                               .recompute.every = (int64_t)(draw[6] % 2),
+                               .states_share = draw[7] % 4 ? 1 : 0.5,
+                               .states_tier = (enum sw_tier)(draw[8] % SW_TIER_COUNT),
+                               .params_tier = (enum sw_tier)(draw[9] % SW_TIER_COUNT),
+                               .activations_tier = draw[10] % 3 ? SW_TIER_DEVICE : SW_TIER_HOST};
+        for (int t = 0; t < SW_TIER_COUNT; t++) {
+            s.memory[t] = draw[11 + t] % 4 ? 1 + (size_t)(draw[11 + t] >> 8) % (1 << 20) : 0;
+        }
+        if (look_for(&s, &policy, &plan) < 0) {
+            char message[2048];
+            const size_t before[SW_TIER_COUNT] = {s.memory[0], s.memory[1], s.memory[2]};
+            snprintf(message, sizeof message, "%s", sw_error_message());
+            assert_true(give_what_is_named(message, s.memory));
+            if (before[SW_TIER_DEVICE] == 0 && s.memory[SW_TIER_DEVICE] > 0) { /* one memory */
+                s.memory[SW_TIER_HOST] = s.memory[SW_TIER_DEVICE];
+                s.memory[SW_TIER_DEVICE] = 0;
+            }
+            if (look_for(&s, &policy, &plan) < 0) {
+                fail_msg("case %d: budgets %zu, %zu, %zu: %s; then: %s", (int)i, before[0],
+                         before[1], before[2], message, sw_error_message());
+            }
+            n_refused++;
+        }
+        sw_plan_close(plan);
+    }
+    assert_true(n_refused > CASES / 4 && n_refused < CASES);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +398,7 @@ int main(void)
         cmocka_unit_test(the_rest_of_the_blocks_would_help),
         cmocka_unit_test(a_policy_is_one_line),
         cmocka_unit_test(survives_lack_of_memory),
+        cmocka_unit_test(bytes_that_a_refusal_names_are_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
