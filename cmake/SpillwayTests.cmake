@@ -2,9 +2,10 @@
 # Tests: every <x>_test.c is one program and one ctest entry, found by its place.
 
 add_library(sw_test_support STATIC "${PROJECT_SOURCE_DIR}/tests/support/runner.c"
-    "${PROJECT_SOURCE_DIR}/tests/support/fixtures.c" "${PROJECT_SOURCE_DIR}/tests/support/chats.c")
+    "${PROJECT_SOURCE_DIR}/tests/support/fixtures.c" "${PROJECT_SOURCE_DIR}/tests/support/chats.c"
+    "${PROJECT_SOURCE_DIR}/tests/support/variants.c")
 target_include_directories(sw_test_support PUBLIC "${PROJECT_SOURCE_DIR}/tests")
-target_link_libraries(sw_test_support PUBLIC sw_compile sw_ext_CMOCKA)
+target_link_libraries(sw_test_support PUBLIC sw_compile sw_ext_CMOCKA sw_base)
 
 set(test_environment "SPILLWAY_BUILD_DIR=${PROJECT_BINARY_DIR};SPILLWAY_MODULES=${PROJECT_BINARY_DIR};UBSAN_OPTIONS=print_stacktrace=1")
 
