@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program does where it cannot write: status 1 and a line that says so, from every
-// command. And that it ends at once, with nothing half written, when it is told to while it sets
-// up.
+// Where the program cannot write it ends with status 1 and a line that says so, from every command.
+// It replaces regular files only. It ends at once, with nothing half written, when it is told to
+// while it sets up.
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -134,6 +134,79 @@ static void a_small_disk_is_full(void **state)
            1, "cannot write to standard output");
 }
 
+/* ---- what has the name of an output ---- */
+
+static void put_line(char *line, size_t cap, const char *command, const char *name)
+{
+    snprintf(line, cap, command, name);
+    strncat(line, " >out.txt", cap - strlen(line) - 1);
+}
+
+/* Every command that takes a name for its output. */
+static const char *const writers[] = {
+    "rm -rf named; $S " TINY "--steps 2 --output named --metrics-file %s",
+    "rm -rf named; $S " TINY "--steps 2 --output named --trace %s",
+    "$S report run --output %s",
+};
+
+static void outputs_replace_no_link_folder_or_socket(void **state)
+{
+    (void)state;
+    char line[512];
+    expect("ln -s text.txt linked && ln -s nowhere dangling && mkdir folder", 0, "");
+    for (size_t i = 0; i < SW_LEN(writers); i++) {
+        put_line(line, sizeof line, writers[i], "linked");
+        expect(line, 2, "cannot write linked: it is a symbolic link");
+        put_line(line, sizeof line, writers[i], "dangling");
+        expect(line, 2, "cannot write dangling: it is a symbolic link");
+        put_line(line, sizeof line, writers[i], "folder");
+        expect(line, 2, "cannot write folder: it is a folder");
+    }
+    expect("test -L linked && test -L dangling && test -d folder && ! test -e nowhere", 0, "");
+    /* The files of a run have names of their own. */
+    expect("mkdir -p own && ln -s ../text.txt own/run.json && $S " TINY
+           "--steps 1 --output own >out.txt",
+           1, "own/run.json: it is a symbolic link");
+    expect("test -L own/run.json && grep -q word1 text.txt", 0, "");
+}
+
+static void outputs_are_written_to_streams(void **state)
+{
+    (void)state;
+    char line[512], err[4096];
+    for (size_t i = 0; i < SW_LEN(writers); i++) {
+        snprintf(line, sizeof line, "rm -f fifo got; mkfifo fifo; cat fifo >got & ");
+        snprintf(line + strlen(line), sizeof line - strlen(line), writers[i], "fifo");
+        strncat(line, " >out.txt; s=$?; wait; test -p fifo && test -s got && exit $s",
+                sizeof line - strlen(line) - 1);
+        expect(line, 0, "");
+        put_line(line, sizeof line, writers[i], "/dev/stderr");
+        expect(line, 0, i == 0 ? "spillway_step 0" : i == 1 ? "traceEvents" : "<html");
+    }
+    expect("$S report run --output /dev/stdout >page && ! grep -q '^report:' page && "
+           "grep -q '</html>' page",
+           0, "");
+    if (shell("mknod null c 1 3", err, sizeof err) != 0) {
+        skip(); /* devices are made by the superuser */
+    }
+    for (size_t i = 0; i < SW_LEN(writers); i++) {
+        put_line(line, sizeof line, writers[i], "null");
+        expect(line, 0, "");
+        expect("test -c null", 0, "");
+    }
+}
+
+static void a_killed_command_leaves_nothing_for_long(void **state)
+{
+    (void)state;
+    char err[4096];
+    shell("SPILLWAY_FAULT=rename:1:kill $S report run --output page.html", err, sizeof err);
+    expect("test -n \"$(find . -name 'page.html.*')\" && echo x >page.html.1-2.tmp", 0, "");
+    expect("$S report run --output page.html >out.txt && test \"$(echo page.html*)\" = "
+           "'page.html page.html.1-2.tmp' && rm page.html.1-2.tmp",
+           0, "");
+}
+
 /* ---- told to stop while it sets up ---- */
 
 /* Whether the process has a handler for SIGTERM. */
@@ -228,6 +301,9 @@ int main(void)
         cmocka_unit_test(standard_output_is_full),
         cmocka_unit_test(the_disk_is_full),
         cmocka_unit_test(a_small_disk_is_full),
+        cmocka_unit_test(outputs_replace_no_link_folder_or_socket),
+        cmocka_unit_test(outputs_are_written_to_streams),
+        cmocka_unit_test(a_killed_command_leaves_nothing_for_long),
         cmocka_unit_test(stopped_while_it_sets_up),
     };
     return cmocka_run_group_tests(tests, set_up, clean);

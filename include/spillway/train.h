@@ -87,7 +87,7 @@ struct sw_train_options {
     bool no_export;    /* leave out OUTPUT/model */
     bool export_best;  /* OUTPUT/model is the checkpoint of least validation loss, not the last */
     bool profile;      /* a table of time by operation at the end */
-    const char *metrics_file;    /* for Prometheus, replaced at every step; NULL = none */
+    const char *metrics_file;    /* Prometheus text, to a file or a stream; NULL = none */
     volatile sig_atomic_t *stop; /* set by a signal handler: checkpoint and stop; NULL = never */
 };
 

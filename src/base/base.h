@@ -171,12 +171,45 @@ sw_status sw_file_read_at(int fd, const char *path, void *out, size_t bytes, int
 sw_status sw_file_read(const char *path, char **out, size_t *out_len);
 /* The folder that the file of this path is in, "." where it names none; false: it does not fit. */
 bool sw_folder_of(const char *path, char *out, size_t cap);
-/* Temporary file in the same folder, fsync, rename, fsync of the folder. */
+/* mkdir -p. */
+sw_status sw_mkdirs(const char *path);
+
+/* ---- files that are written: output.c ----
+ * A regular file is replaced whole, by a new one that was written beside it. A folder, link, socket
+ * or device of the name is refused, SW_E_IO, with the path and what was found. */
+
+enum sw_output_kind {
+    SW_OUTPUT_NEW,      /* nothing has the name */
+    SW_OUTPUT_REPLACES, /* a regular file has it */
+    SW_OUTPUT_STREAM,   /* written front to back: /dev/stdout, /dev/stderr, /dev/null, a FIFO */
+};
+struct sw_output {
+    char *path; /* NULL = not open */
+    char *temp; /* name of the new file until it is committed */
+    int fd;     /* of the stream or of the new file; -1 = none */
+    enum sw_output_kind kind;
+};
+/* Looks at what has the name, and removes what killed writers of this file left beside it. Opens a
+ * stream if or_stream, else refuses it. */
+sw_status sw_output_open(const char *path, bool or_stream, struct sw_output *out);
+/* Makes the new file beside the path, open for reading and writing. */
+sw_status sw_output_begin(struct sw_output *out);
+sw_status sw_output_add(struct sw_output *out, const void *data, size_t len);
+/* Gives the new file the name. durable: it outlasts a loss of power from here on. */
+sw_status sw_output_commit(struct sw_output *out, bool durable);
+/* The three calls above; a failure leaves the old file, and `out` open. */
+sw_status sw_output_put(struct sw_output *out, const void *data, size_t len, bool durable);
+/* Discards what was not committed. An output of zeros is fine. */
+void sw_output_close(struct sw_output *out);
+
+/* A text, durable; to a stream, too. */
+sw_status sw_output_text(const char *path, const void *data, size_t len);
+/* A regular file, whole and durable. */
 sw_status sw_file_write_atomic(const char *path, const void *data, size_t len);
 /* The same from a regular file, a block at a time. */
 sw_status sw_file_copy(const char *from, const char *to);
-/* mkdir -p. */
-sw_status sw_mkdirs(const char *path);
+/* Opens a regular file, or makes one, to append to. */
+sw_status sw_file_append(const char *path, int *out_fd);
 
 /* ---- checked arithmetic: false when the result does not fit ---- */
 

@@ -1,47 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole small files: configuration, vocabularies, manifests. Writing is atomic and durable: a
-// reader, and a machine after a loss of power, sees the old file or the new one and never a part.
-// The system calls that change the disk are fault points: "write", "fsync", "rename".
+// Files that are read by name, and folders. A reader opens regular files only, and never waits for
+// anything else. Writing is in output.c.
 #include "base/base.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { COPY_BYTES = 1 << 18 };
-
 static sw_status fail_io(const char *what, const char *path)
 {
     return SW_FAIL(SW_E_IO, "cannot %s %s: %s", what, path, strerror(errno));
-}
-
-/* Sets errno as the system would when a test asked for a failure here. */
-static bool fault(const char *point)
-{
-    switch (sw_fault_point(point)) {
-    case SW_FAULT_EIO:
-        errno = EIO;
-        return true;
-    case SW_FAULT_ENOSPC:
-        errno = ENOSPC;
-        return true;
-    default:
-        return false;
-    }
-}
-
-static int open_retry(const char *path, int flags, mode_t mode)
-{
-    int fd;
-    do {
-        fd = open(path, flags | O_CLOEXEC, mode);
-    } while (fd < 0 && errno == EINTR);
-    return fd;
 }
 
 /* ---- reading ---- */
@@ -86,7 +57,10 @@ static sw_status check_contents(int fd, const char *path, size_t bytes)
 
 sw_status sw_file_open(const char *path, int *out_fd, size_t *out_bytes)
 {
-    const int fd = open_retry(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+    int fd;
+    do {
+        fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    } while (fd < 0 && errno == EINTR);
     if (fd < 0) {
         return fail_io("read", path);
     }
@@ -141,30 +115,7 @@ sw_status sw_file_read(const char *path, char **out, size_t *out_len)
     return SW_OK;
 }
 
-/* ---- writing ---- */
-
-static bool write_all(int fd, const void *data, size_t len)
-{
-    const char *next = data;
-    while (len > 0) {
-        const enum sw_fault_action action = sw_fault_point("write");
-        if (action == SW_FAULT_EIO || action == SW_FAULT_ENOSPC) {
-            errno = action == SW_FAULT_EIO ? EIO : ENOSPC;
-            return false;
-        }
-        const size_t ask = action == SW_FAULT_SHORT ? (len + 1) / 2 : len;
-        const ssize_t n = write(fd, next, ask);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            return false;
-        }
-        next += n;
-        len -= (size_t)n;
-    }
-    return true;
-}
+/* ---- folders ---- */
 
 bool sw_folder_of(const char *path, char *out, size_t cap)
 {
@@ -177,114 +128,6 @@ bool sw_folder_of(const char *path, char *out, size_t cap)
     out[len] = '\0';
     return true;
 }
-
-/* The name is in the folder only when the folder itself was synced. */
-static sw_status sync_folder_of(const char *path)
-{
-    char folder[PATH_MAX];
-    if (!sw_folder_of(path, folder, sizeof(folder))) {
-        errno = ENAMETOOLONG;
-        return fail_io("sync the folder of", path);
-    }
-    const int fd = open_retry(folder, O_RDONLY | O_DIRECTORY, 0);
-    if (fd < 0) {
-        return fail_io("open the folder", folder);
-    }
-    const bool synced = !fault("fsync") && fsync(fd) == 0;
-    const sw_status st = synced ? SW_OK : fail_io("sync the folder", folder);
-    close(fd);
-    return st;
-}
-
-/* Opens a new file beside `path`; another process, thread or a killed run may hold other such
- * names. */
-static int open_beside(const char *path, char *temp, size_t cap)
-{
-    static _Atomic unsigned serial;
-    for (int i_try = 0; i_try < 1000; i_try++) {
-        const unsigned n = atomic_fetch_add_explicit(&serial, 1, memory_order_relaxed);
-        const int len = snprintf(temp, cap, "%s.%ld-%u.tmp", path, (long)getpid(), n);
-        if (len < 0 || (size_t)len >= cap) {
-            errno = ENAMETOOLONG;
-            return -1;
-        }
-        const int fd = open_retry(temp, O_WRONLY | O_CREAT | O_EXCL, 0666);
-        if (fd >= 0 || errno != EEXIST) {
-            return fd;
-        }
-    }
-    return -1;
-}
-
-/* What a new file is to hold: bytes in memory, or those of another file. */
-struct contents {
-    const void *data; /* NULL: from `fd` */
-    size_t len;
-    int fd;
-    const char *path; /* of fd */
-};
-
-static sw_status copy_all(int fd, const char *path, const struct contents *from)
-{
-    char *block = sw_alloc("file", COPY_BYTES);
-    sw_status st = block ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for %s", path);
-    for (size_t at = 0; at < from->len && st >= 0; at += COPY_BYTES) {
-        const size_t n = from->len - at < COPY_BYTES ? from->len - at : COPY_BYTES;
-        st = sw_file_read_at(from->fd, from->path, block, n, (int64_t)at);
-        if (st >= 0 && !write_all(fd, block, n)) {
-            st = fail_io("write", path);
-        }
-    }
-    sw_free(block);
-    return st;
-}
-
-static sw_status fill(int fd, const char *path, const struct contents *contents)
-{
-    if (!contents->data) {
-        SW_TRY(copy_all(fd, path, contents));
-    } else if (!write_all(fd, contents->data, contents->len)) {
-        return fail_io("write", path);
-    }
-    return !fault("fsync") && fsync(fd) == 0 ? SW_OK : fail_io("write", path);
-}
-
-static sw_status write_new(const char *path, const struct contents *contents)
-{
-    char temp[PATH_MAX];
-    const int fd = open_beside(path, temp, sizeof(temp));
-    if (fd < 0) {
-        return fail_io("create a file beside", path);
-    }
-    sw_status st = fill(fd, path, contents);
-    if (close(fd) != 0 && st == SW_OK) {
-        st = fail_io("write", path);
-    }
-    if (st == SW_OK && (fault("rename") || rename(temp, path) != 0)) {
-        st = fail_io("rename a new file to", path);
-    }
-    if (st < 0) {
-        unlink(temp);
-        return st;
-    }
-    return sync_folder_of(path);
-}
-
-sw_status sw_file_write_atomic(const char *path, const void *data, size_t len)
-{
-    return write_new(path, &(struct contents){.data = data, .len = len, .fd = -1});
-}
-
-sw_status sw_file_copy(const char *from, const char *to)
-{
-    struct contents contents = {.path = from};
-    SW_TRY(sw_file_open(from, &contents.fd, &contents.len));
-    const sw_status st = write_new(to, &contents);
-    close(contents.fd);
-    return st;
-}
-
-/* ---- folders ---- */
 
 static bool is_folder(const char *path)
 {

@@ -229,14 +229,6 @@ static sw_status heal_retired(const char *dir, const char *retired, int64_t step
     return SW_OK;
 }
 
-/* "latest.123-0.tmp": the new text of a marker that was never renamed. */
-static bool is_marker_leftover(const char *name)
-{
-    const size_t len = strlen(name);
-    return (strncmp(name, "latest.", 7) == 0 || strncmp(name, "best.", 5) == 0) && len > 4 &&
-           strcmp(name + len - 4, ".tmp") == 0;
-}
-
 static sw_status heal(const char *dir, struct sw_arena *arena)
 {
     const char **names;
@@ -247,7 +239,7 @@ static sw_status heal(const char *dir, struct sw_arena *arena)
         SW_TRY(sw_ckpt_join(dir, names[i], path));
         if (sw_ckpt_parse_name(names[i], CKPT_RETIRED, &step)) {
             SW_TRY(heal_retired(dir, path, step));
-        } else if (sw_ckpt_is_unfinished(names[i]) || is_marker_leftover(names[i])) {
+        } else if (sw_ckpt_is_unfinished(names[i])) {
             sw_log(SW_LOG_WARN, "removing %s, which a run that ended left unfinished", path);
             if (sw_ckpt_remove(path) <
                 0) { /* a rank of it may be slow to end; nothing needs the name */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // spillway report and spillway compare - looking back at runs.
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "spillway/report.h"
@@ -33,7 +34,7 @@ int sw_cmd_report(int argc, char **argv)
         const sw_status st = sw_report_write(&options, &path);
         const bool refused = st == SW_E_ARG || st == SW_E_FORMAT;
         status = st >= 0 ? CLI_DONE : cli_error(&command, refused ? CLI_REFUSED : CLI_FAILED);
-        if (st >= 0) {
+        if (st >= 0 && strcmp(path, "/dev/stdout") != 0) {
             printf("report: %s\n", path);
         }
         sw_text_free(path);

@@ -5,7 +5,6 @@
 // replaced.
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -67,13 +66,7 @@ sw_status sw_engine_claim_folder(const char *folder, bool owned)
     SW_TRY(sw_engine_check_folder(folder, owned));
     SW_TRY(mark_path(folder, path, sizeof path));
     SW_TRY(sw_mkdirs(folder));
-    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    const bool good = fd >= 0 && write(fd, text, sizeof text - 1) == (ssize_t)sizeof text - 1;
-    const int error = errno;
-    if (fd >= 0) {
-        close(fd);
-    }
-    return good ? SW_OK : SW_FAIL(SW_E_IO, "cannot write %s: %s", path, strerror(error));
+    return sw_file_write_atomic(path, text, sizeof text - 1);
 }
 
 /* ---- weights ---- */

@@ -30,7 +30,7 @@ struct engine_trace {
     int64_t begin_ns, base_ns; /* of the step under way, of the first one */
     bool began;                /* a step has begun, in the window or not */
     bool recording, done, written;
-    bool made; /* the file was not there before */
+    struct sw_output output; /* of rank 0 */
 };
 
 /* A micro-batch's loss is a sum of terms, each a weight times a mean; of each there are a sum and a

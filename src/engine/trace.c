@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,13 +13,13 @@
 
 enum { DEFAULT_STEPS = 3 };
 
-static sw_status write_parts(const struct sw_engine *e, const char *const *parts, int n)
+static sw_status write_parts(struct sw_engine *e, const char *const *parts, int n)
 {
     struct sw_str text = {0};
     sw_trace_document(parts, n, &text);
     const sw_status st = text.failed
                              ? SW_FAIL(SW_E_NOMEM, "out of host memory for the text of a trace")
-                             : sw_file_write_atomic(e->config->spillway.trace, text.ptr, text.len);
+                             : sw_output_put(&e->trace.output, text.ptr, text.len, true);
     sw_str_fini(&text);
     return st < 0 ? sw_fail_prefix(st, "spillway.trace") : st;
 }
@@ -30,18 +29,17 @@ static sw_status check_path(struct sw_engine *e)
 {
     const char *path = e->config->spillway.trace;
     char folder[PATH_MAX];
-    struct stat info;
     if (e->rank > 0) {
         return SW_OK;
     }
-    if (stat(path, &info) != 0) {
-        SW_TRY(write_parts(e, NULL, 0));
-        e->trace.made = true;
-        return SW_OK;
+    const sw_status st = sw_output_open(path, true, &e->trace.output);
+    SW_TRY(st < 0 ? sw_fail_prefix(st, "spillway.trace") : SW_OK);
+    if (e->trace.output.kind != SW_OUTPUT_REPLACES) {
+        return e->trace.output.kind == SW_OUTPUT_NEW ? write_parts(e, NULL, 0) : SW_OK;
     }
-    errno = S_ISDIR(info.st_mode) ? EISDIR : ENAMETOOLONG;
-    const bool good = !S_ISDIR(info.st_mode) && sw_folder_of(path, folder, sizeof folder) &&
-                      access(path, W_OK) == 0 && access(folder, W_OK) == 0;
+    errno = ENAMETOOLONG;
+    const bool good = sw_folder_of(path, folder, sizeof folder) && access(path, W_OK) == 0 &&
+                      access(folder, W_OK) == 0;
     return good ? SW_OK
                 : SW_FAIL(SW_E_IO, "spillway.trace: cannot write %s: %s", path, strerror(errno));
 }
@@ -87,7 +85,7 @@ sw_status sw_engine_limit_trace(struct sw_engine *e, int64_t last_step)
         t->last = t->first + DEFAULT_STEPS - 1;
     }
     if (t->first > last_step || t->last <= e->progress.step) {
-        if (t->made) {
+        if (e->rank == 0 && t->output.kind == SW_OUTPUT_NEW) {
             unlink(e->config->spillway.trace);
         }
         return SW_FAIL(
@@ -238,10 +236,12 @@ void sw_engine_close_trace(struct sw_engine *e)
             sw_log(SW_LOG_WARN,
                    "%s %s: the engine was closed at step %lld, and the trace is of "
                    "steps %lld to %lld",
-                   e->config->spillway.trace, t->made ? "has no events" : "is of an earlier run",
+                   e->config->spillway.trace,
+                   t->output.kind == SW_OUTPUT_REPLACES ? "is of an earlier run" : "has no events",
                    (long long)e->progress.step, (long long)t->first, (long long)t->last);
         }
     }
     sw_trace_close(t->trace);
+    sw_output_close(&t->output);
     *t = (struct engine_trace){0};
 }

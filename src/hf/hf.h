@@ -85,7 +85,7 @@ struct sw_safetensors_writer;
  *
  * The bytes are those of the reference writer: tensors by alignment of the dtype, largest first,
  * then by name. specs and options are borrowed for the call; options may be NULL. Fault points:
- * hf.write, hf.fsync, hf.rename.
+ * hf.write, fsync, rename.
  */
 sw_status sw_safetensors_create(const char *path, const struct sw_safetensor_spec *specs,
                                 int64_t n_specs, const struct sw_safetensors_options *options,

@@ -6,13 +6,10 @@
 #include "hf/private.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* A declared tensor and where it goes. */
@@ -26,8 +23,8 @@ struct slot {
 
 struct sw_safetensors_writer {
     struct sw_arena arena;
-    const char *path, *temp;
-    int fd; /* -1 when no file is open */
+    const char *path;
+    struct sw_output output; /* the file; committed once it has no temporary name any more */
     uint64_t data_start;
     int64_t n;
     struct slot *slots; /* in the caller's order */
@@ -183,7 +180,7 @@ static sw_status write_at(const struct sw_safetensors_writer *w, const char *dat
             return fail_write(w);
         }
         const size_t ask = action == SW_FAULT_SHORT ? (bytes + 1) / 2 : bytes;
-        const ssize_t n = pwrite(w->fd, data, ask, (off_t)offset);
+        const ssize_t n = pwrite(w->output.fd, data, ask, (off_t)offset);
         if (n < 0 && errno != EINTR) {
             return fail_write(w);
         }
@@ -194,24 +191,6 @@ static sw_status write_at(const struct sw_safetensors_writer *w, const char *dat
         }
     }
     return SW_OK;
-}
-
-/* A new file beside path. The name is free unless a killed run of the same process id left it. */
-static sw_status create_temp(struct sw_safetensors_writer *w)
-{
-    for (int i = 0; i < 1000; i++) {
-        char *temp = sw_arena_printf(&w->arena, "%s.%ld-%d.tmp", w->path, (long)getpid(), i);
-        SW_TRY_ALLOC(temp, w->path);
-        w->fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (w->fd >= 0) {
-            w->temp = temp;
-            return SW_OK;
-        }
-        if (errno != EEXIST) {
-            break;
-        }
-    }
-    return SW_FAIL(SW_E_IO, "cannot create a file beside %s: %s", w->path, strerror(errno));
 }
 
 static sw_status start(struct sw_safetensors_writer *w, const struct sw_safetensor_spec *specs,
@@ -227,9 +206,11 @@ static sw_status start(struct sw_safetensors_writer *w, const struct sw_safetens
     SW_TRY(place(w, order, &data_bytes));
     SW_TRY(check_unique(w, order));
     SW_TRY(make_header(w, order, options, header));
-    SW_TRY(create_temp(w));
+    SW_TRY(sw_output_open(w->path, false, &w->output));
+    SW_TRY(sw_output_begin(&w->output));
     SW_TRY(write_at(w, header->ptr, header->len, 0));
-    if (sw_hf_fault("hf.write") || ftruncate(w->fd, (off_t)(w->data_start + data_bytes)) != 0) {
+    if (sw_hf_fault("hf.write") ||
+        ftruncate(w->output.fd, (off_t)(w->data_start + data_bytes)) != 0) {
         return fail_write(w);
     }
     return SW_OK;
@@ -242,7 +223,6 @@ sw_status sw_safetensors_create(const char *path, const struct sw_safetensor_spe
     struct sw_safetensors_writer *w = sw_alloc_zero("hf", 1, sizeof(*w));
     SW_TRY_ALLOC(w, path);
     sw_arena_init(&w->arena, "hf");
-    w->fd = -1;
     w->n = n_specs;
     w->path = sw_arena_strdup(&w->arena, path);
     struct sw_str header = {0};
@@ -274,18 +254,10 @@ sw_status sw_safetensors_write(struct sw_safetensors_writer *writer, int64_t i_s
     return SW_OK;
 }
 
-static sw_status sync_folder_of(const char *path)
-{
-    char folder[PATH_MAX];
-    return sw_folder_of(path, folder, sizeof(folder))
-               ? sw_hf_sync_folder(folder)
-               : SW_FAIL(SW_E_IO, "%s: the name is too long", path);
-}
-
 sw_status sw_safetensors_commit(struct sw_safetensors_writer *writer)
 {
     struct sw_safetensors_writer *w = writer;
-    if (w->fd < 0) {
+    if (!w->output.temp) {
         return SW_FAIL(SW_E_ARG, "%s was committed already", w->path);
     }
     for (int64_t i = 0; i < w->n; i++) {
@@ -296,20 +268,7 @@ sw_status sw_safetensors_commit(struct sw_safetensors_writer *writer)
                            (unsigned long long)w->slots[i].bytes);
         }
     }
-    if (sw_hf_fault("hf.fsync") || fsync(w->fd) != 0) {
-        return fail_write(w);
-    }
-    const int fd = w->fd;
-    w->fd = -1;
-    if (close(fd) != 0) {
-        return fail_write(w);
-    }
-    if (sw_hf_fault("hf.rename") || rename(w->temp, w->path) != 0) {
-        return SW_FAIL(SW_E_IO, "cannot rename a new file to %s: %s", w->path, strerror(errno));
-    }
-    w->temp = NULL;
-    SW_TRY(sync_folder_of(w->path));
-    return SW_OK;
+    return sw_output_commit(&w->output, true);
 }
 
 void sw_safetensors_writer_close(struct sw_safetensors_writer *writer)
@@ -317,12 +276,7 @@ void sw_safetensors_writer_close(struct sw_safetensors_writer *writer)
     if (!writer) {
         return;
     }
-    if (writer->fd >= 0) {
-        close(writer->fd);
-    }
-    if (writer->temp) {
-        unlink(writer->temp);
-    }
+    sw_output_close(&writer->output);
     sw_arena_fini(&writer->arena);
     sw_free(writer);
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluation of a task other than the next token: the loss and the metrics over all rows of files.
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "job/private.h"
 
@@ -15,8 +17,9 @@ struct eval {
     struct sw_job_rows rows;
     struct sw_job_measure measure;
     struct sw_score *score;
-    FILE *predictions;
-    bool writes; /* predictions are texts */
+    struct sw_output output; /* of predictions */
+    FILE *predictions;       /* to the output */
+    bool writes;             /* predictions are texts */
     struct sw_job_texts texts;
     double terms[2 * SW_TASK_MAX_LOSSES];
     int64_t n_rows;
@@ -48,6 +51,33 @@ static sw_status open_engine(struct eval *e)
     return sw_initialize(&options, &e->engine);
 }
 
+static sw_status open_predictions(struct eval *e)
+{
+    const char *path = e->options->predictions;
+    SW_TRY(sw_output_open(path, true, &e->output));
+    SW_TRY(sw_output_begin(&e->output));
+    const int fd = fcntl(e->output.fd, F_DUPFD_CLOEXEC, 0);
+    e->predictions = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!e->predictions) {
+        const int error = errno;
+        if (fd >= 0) {
+            close(fd);
+        }
+        return SW_FAIL(SW_E_IO, "%s: %s", path, strerror(error));
+    }
+    return SW_OK;
+}
+
+static sw_status close_predictions(struct eval *e, sw_status st)
+{
+    if (e->predictions && fclose(e->predictions) != 0 && st >= 0) {
+        st = SW_FAIL(SW_E_IO, "%s: %s", e->options->predictions, strerror(errno));
+    }
+    st = st < 0 || !e->predictions ? st : sw_output_commit(&e->output, true);
+    sw_output_close(&e->output);
+    return st;
+}
+
 static sw_status open_all(struct eval *e)
 {
     const struct sw_eval_options *o = e->options;
@@ -77,12 +107,7 @@ static sw_status open_all(struct eval *e)
     data.seed = facts.seed;
     data.task = &e->task.data;
     SW_TRY(sw_dataset_open(&data, &e->dataset));
-    if (o->predictions) {
-        e->predictions = fopen(o->predictions, "w");
-        if (!e->predictions) {
-            return SW_FAIL(SW_E_IO, "%s: %s", o->predictions, strerror(errno));
-        }
-    }
+    SW_TRY(o->predictions ? open_predictions(e) : SW_OK);
     SW_TRY(sw_job_rows_open(e->task.task, &facts.sizes, false, 1, &e->rows));
     SW_TRY(sw_job_measure_open(e->engine, e->task.task, &e->measure));
     if (e->writes) {
@@ -159,9 +184,7 @@ sw_status sw_eval(const struct sw_eval_options *options, FILE *out, bool *starte
         st = run(&e);
     }
     st = st < 0 ? st : print(&e, out);
-    if (e.predictions && fclose(e.predictions) != 0 && st >= 0) {
-        st = SW_FAIL(SW_E_IO, "%s: %s", options->predictions, strerror(errno));
-    }
+    st = close_predictions(&e, st);
     sw_job_texts_close(&e.texts);
     sw_score_close(e.score);
     sw_job_measure_close(&e.measure);

@@ -2,6 +2,7 @@
 // The numbers of each step as a line of metrics.jsonl, and for other programs.
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "job/training.h"
 #include "run/run.h"
@@ -11,8 +12,11 @@ sw_status sw_job_open_metrics(struct job *job)
     char path[4096];
     snprintf(path, sizeof path, "%s/metrics.jsonl", job->options->output);
     SW_TRY(sw_job_keep_lines(job->options->output, "metrics.jsonl", job->steps.first));
-    job->told.metrics = fopen(path, "a");
+    int fd;
+    SW_TRY(sw_file_append(path, &fd));
+    job->told.metrics = fdopen(fd, "a");
     if (!job->told.metrics) {
+        close(fd);
         return SW_FAIL(SW_E_IO, "%s: %s", path, strerror(errno));
     }
     const struct sw_job_monitor_options options = {.config = job->facts.config,

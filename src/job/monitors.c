@@ -45,17 +45,17 @@ sw_status sw_job_monitors_open(const struct sw_job_monitor_options *options,
 {
     const struct sw_config *c = options->config;
     struct sw_monitor_place place = {.goes_on = options->goes_on, .last = options->samples};
-    *out = (struct sw_job_monitors){.gauges = options->metrics_file,
-                                    .model = options->model,
+    *out = (struct sw_job_monitors){.model = options->model,
                                     .breakdown = c->misc.wall_clock_breakdown,
                                     .scaled = c->fp16.enabled,
                                     .images = options->images,
                                     .tokens = options->tokens};
     SW_TRY(open_monitor(&c->tensorboard, "tensorboard", &place, &out->events, NULL));
     SW_TRY(open_monitor(&c->csv_monitor, "csv_monitor", &place, NULL, &out->csv));
-    if (out->gauges) { /* a path that cannot be is known before the first step */
+    if (options->metrics_file) { /* a path that cannot be is known before the first step */
         const struct sw_gauge none = {"spillway_step", "Optimizer steps so far.", NULL, true, 0};
-        const sw_status st = sw_gauges_write(out->gauges, &none, 1);
+        sw_status st = sw_output_open(options->metrics_file, true, &out->gauges);
+        st = st < 0 ? st : sw_gauges_write(&out->gauges, &none, 1);
         SW_TRY(st < 0 ? sw_fail_prefix(st, "--metrics-file") : SW_OK);
     }
     return SW_OK;
@@ -65,6 +65,7 @@ void sw_job_monitors_close(struct sw_job_monitors *monitors)
 {
     sw_events_close(monitors->events);
     sw_csv_close(monitors->csv);
+    sw_output_close(&monitors->gauges);
     *monitors = (struct sw_job_monitors){0};
 }
 
@@ -141,7 +142,7 @@ static void quote(const char *text, char *out, size_t cap)
     out[n] = '\0';
 }
 
-static sw_status write_gauges(const struct sw_job_monitors *m, const struct sw_job_step *step)
+static sw_status write_gauges(struct sw_job_monitors *m, const struct sw_job_step *step)
 {
     const struct sw_step_report *r = &step->report;
     const double seconds = sw_job_seconds(step, SW_JOB_STEP_NS);
@@ -174,7 +175,7 @@ static sw_status write_gauges(const struct sw_job_monitors *m, const struct sw_j
          false, step->use.write_gb_s},
         {"spillway_validation_loss", "Loss of the last validation.", NULL, false, step->val_loss},
     };
-    return sw_gauges_write(m->gauges, gauges, (int)SW_LEN(gauges) - isnan(step->val_loss));
+    return sw_gauges_write(&m->gauges, gauges, (int)SW_LEN(gauges) - isnan(step->val_loss));
 }
 
 /* Points that are lost would be missing for ever, and end a training as metrics.jsonl does; what is
@@ -189,7 +190,7 @@ sw_status sw_job_monitors_add(struct sw_job_monitors *m, const struct sw_job_ste
         SW_TRY(m->events ? sw_events_add(m->events, x, p.of, p.n) : SW_OK);
         SW_TRY(m->csv ? sw_csv_add(m->csv, x, p.of, p.n) : SW_OK);
     }
-    if (m->gauges && write_gauges(m, step) < 0) {
+    if (m->gauges.path && write_gauges(m, step) < 0) {
         if (!m->warned) {
             sw_log(SW_LOG_WARN, "--metrics-file: %s; the training goes on", sw_error_message());
         }

@@ -265,7 +265,7 @@ struct sw_csv;
 struct sw_job_monitors {
     struct sw_events *events;
     struct sw_csv *csv;
-    const char *gauges; /* file; NULL = none; borrowed, as what follows */
+    struct sw_output gauges; /* not open = none */
     bool breakdown, scaled, images, warned;
     int64_t tokens; /* of a step; of images how many */
     int64_t n_skipped;

@@ -94,7 +94,7 @@ static sw_status put(const struct sw_job_profile *p, const struct sw_str *text, 
         return SW_FAIL(SW_E_CONFIG, "the path is too long");
     }
     SW_TRY(sw_mkdirs(folder));
-    return sw_file_write_atomic(path, text->ptr, text->len);
+    return sw_output_text(path, text->ptr, text->len);
 }
 
 /* A profile that cannot be written is not worth a training. */

@@ -293,6 +293,16 @@ sw_status sw_run_record_write(const struct sw_run_record *record)
 
 /* ---- lines of steps ---- */
 
+static sw_status add_line(const char *path, const struct sw_str *line)
+{
+    int fd;
+    SW_TRY(sw_file_append(path, &fd));
+    const ssize_t n = write(fd, line->ptr, line->len);
+    const int error = n < 0 ? errno : ENOSPC;
+    close(fd);
+    return n == (ssize_t)line->len ? SW_OK : SW_FAIL(SW_E_IO, "%s: %s", path, strerror(error));
+}
+
 sw_status sw_sample_record(const char *output, int64_t step, const char *prompt,
                            const char *between, const char *text)
 {
@@ -308,12 +318,8 @@ sw_status sw_sample_record(const char *output, int64_t step, const char *prompt,
     sw_str_puts(&line, "}\n");
     line.failed |= shown.failed;
     sw_str_fini(&shown);
-    FILE *file = line.failed ? NULL : fopen(path, "a");
-    bool good = file && fwrite(line.ptr, 1, line.len, file) == line.len;
-    good = (!file || fclose(file) == 0) && good;
-    const sw_status st = good          ? SW_OK
-                         : line.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a sample")
-                                       : SW_FAIL(SW_E_IO, "%s: %s", path, strerror(errno));
+    const sw_status st = line.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a sample")
+                                     : add_line(path, &line);
     sw_str_fini(&line);
     return st;
 }

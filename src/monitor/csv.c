@@ -2,11 +2,11 @@
 // A file for each number, named and headed as DeepSpeed's CSV monitor does. Rows are in the order
 // of x, so what lies behind a checkpoint is the end of a file, which is cut.
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "json/json.h"
@@ -46,18 +46,17 @@ static sw_status cut_file(const char *path, int64_t last)
     SW_TRY(sw_file_read(path, &text, &len));
     const size_t good = good_bytes(text, last);
     sw_free(text);
-    return good == len || truncate(path, (off_t)good) == 0
-               ? SW_OK
-               : SW_FAIL(SW_E_IO, "%s: %s", path, strerror(errno));
+    return good == len ? SW_OK : sw_monitor_cut(path, good);
 }
 
 /* Of a run that is not gone on with: FILE.csv becomes FILE.csv.1, or the next number. */
 static sw_status set_aside(const char *path)
 {
+    struct stat info;
     for (int i = 1; i < 10000; i++) {
         struct sw_str other = {0};
         sw_str_printf(&other, "%s.%d", path, i);
-        const bool taken = !other.failed && access(other.ptr, F_OK) == 0;
+        const bool taken = !other.failed && lstat(other.ptr, &info) == 0;
         const sw_status st =
             other.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for CSV files")
             : taken      ? SW_OK
@@ -121,8 +120,8 @@ static sw_status open_column(const struct sw_csv *csv, const char *tag, struct c
     if (path.failed || !out->tag) {
         return SW_FAIL(SW_E_NOMEM, "out of host memory for CSV files");
     }
-    out->fd = open(path.ptr, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    const off_t end = out->fd < 0 ? -1 : lseek(out->fd, 0, SEEK_END);
+    SW_TRY(sw_file_append(path.ptr, &out->fd));
+    const off_t end = lseek(out->fd, 0, SEEK_END);
     if (end < 0) {
         return SW_FAIL(SW_E_IO, "%s: %s", out->path, strerror(errno));
     }

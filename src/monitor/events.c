@@ -253,9 +253,10 @@ static sw_status cut_file(const char *path, const struct sw_monitor_place *place
     if (points && good == len) {
         return SW_OK;
     }
-    return (points ? truncate(path, (off_t)good) : unlink(path)) == 0
-               ? SW_OK
-               : SW_FAIL(SW_E_IO, "%s: %s", path, strerror(errno));
+    if (points) {
+        return sw_monitor_cut(path, good);
+    }
+    return unlink(path) == 0 ? SW_OK : SW_FAIL(SW_E_IO, "%s: %s", path, strerror(errno));
 }
 
 static bool is_ours(const char *name)

@@ -3,8 +3,17 @@
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "monitor/private.h"
+
+/* A link, say, is not ours to move or cut. */
+static bool is_file(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
 
 sw_status sw_monitor_each(const struct sw_monitor_place *place, const char *what,
                           bool (*wanted)(const char *name),
@@ -19,11 +28,23 @@ sw_status sw_monitor_each(const struct sw_monitor_place *place, const char *what
         struct sw_str path = {0};
         if (wanted(one->d_name)) {
             sw_str_printf(&path, "%s/%s", place->folder, one->d_name);
-            st = path.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for %s", what)
-                             : then(path.ptr, place);
+            st = path.failed         ? SW_FAIL(SW_E_NOMEM, "out of host memory for %s", what)
+                 : is_file(path.ptr) ? then(path.ptr, place)
+                                     : SW_OK;
         }
         sw_str_fini(&path);
     }
     closedir(dir);
+    return st;
+}
+
+sw_status sw_monitor_cut(const char *path, size_t bytes)
+{
+    int fd;
+    SW_TRY(sw_file_append(path, &fd));
+    const sw_status st = ftruncate(fd, (off_t)bytes) == 0
+                             ? SW_OK
+                             : SW_FAIL(SW_E_IO, "%s: %s", path, strerror(errno));
+    close(fd);
     return st;
 }

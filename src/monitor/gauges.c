@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text that Prometheus' collectors read from a file. It is no record, only what is now: nothing
 // is synced, and a rename makes the new text visible at once.
-#include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "json/json.h"
 #include "monitor/monitor.h"
@@ -32,34 +29,12 @@ void sw_gauges_text(const struct sw_gauge *gauges, int n, struct sw_str *out)
     }
 }
 
-static sw_status replace(const char *path, const char *beside, const struct sw_str *text)
+sw_status sw_gauges_write(struct sw_output *out, const struct sw_gauge *gauges, int n)
 {
-    FILE *file = fopen(beside, "w");
-    bool good = file && fwrite(text->ptr, 1, text->len, file) == text->len;
-    int error = errno;
-    if (file && fclose(file) != 0) {
-        error = good ? errno : error;
-        good = false;
-    }
-    if (good && rename(beside, path) != 0) {
-        error = errno;
-        good = false;
-    }
-    if (!good && file) {
-        unlink(beside);
-    }
-    return good ? SW_OK : SW_FAIL(SW_E_IO, "%s: %s", path, strerror(error));
-}
-
-sw_status sw_gauges_write(const char *path, const struct sw_gauge *gauges, int n)
-{
-    struct sw_str text = {0}, beside = {0};
+    struct sw_str text = {0};
     sw_gauges_text(gauges, n, &text);
-    sw_str_printf(&beside, "%s.tmp", path);
-    const sw_status st = text.failed || beside.failed
-                             ? SW_FAIL(SW_E_NOMEM, "out of host memory for %s", path)
-                             : replace(path, beside.ptr, &text);
+    const sw_status st = text.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for %s", out->path)
+                                     : sw_output_put(out, sw_str_text(&text), text.len, false);
     sw_str_fini(&text);
-    sw_str_fini(&beside);
     return st;
 }

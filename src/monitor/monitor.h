@@ -46,5 +46,5 @@ struct sw_gauge {
     double value;
 };
 void sw_gauges_text(const struct sw_gauge *gauges, int n, struct sw_str *out);
-/* The file is whole at any moment: a new one takes its place. */
-sw_status sw_gauges_write(const char *path, const struct sw_gauge *gauges, int n);
+/* A file is whole at any moment: a new one takes its place. A stream gets text after text. */
+sw_status sw_gauges_write(struct sw_output *out, const struct sw_gauge *gauges, int n);

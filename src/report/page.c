@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page as a whole: what a reader wants first stands first. It has no script and loads nothing,
 // and its policy says so to the browser, whatever the run's files hold.
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "report/private.h"
@@ -442,21 +439,17 @@ static sw_status write_page(const struct sw_page *page, struct sw_str *out)
 
 /* ---- files ---- */
 
-/* Replaces a report, and nothing else. */
+/* Of regular files a report is replaced, and nothing else. */
 static sw_status check_output(const char *path)
 {
-    char head[MARK_WITHIN + 1];
-    struct stat info;
-    if (stat(path, &info) != 0) {
-        return SW_OK;
-    }
-    ssize_t n = 0;
-    const int fd = S_ISREG(info.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (fd >= 0) {
-        n = read(fd, head, MARK_WITHIN);
-        close(fd);
-    }
-    head[n > 0 ? n : 0] = '\0';
+    char head[MARK_WITHIN + 1] = "";
+    int fd;
+    size_t bytes;
+    SW_TRY(sw_file_open(path, &fd, &bytes));
+    const sw_status st =
+        sw_file_read_at(fd, path, head, bytes < MARK_WITHIN ? bytes : MARK_WITHIN, 0);
+    close(fd);
+    SW_TRY(st);
     return strstr(head, mark) ? SW_OK
                               : SW_FAIL(SW_E_ARG,
                                         "--output %s: it is there and is no report; name another "
@@ -506,15 +499,24 @@ static void find_range(struct sw_page *page)
     page->first_step = sw_min_i64(page->first_step, page->last_step);
 }
 
-static sw_status write_runs(struct sw_page *page, const char *path)
+static sw_status write_runs(struct sw_page *page, struct sw_output *to)
 {
     struct sw_str out = {0};
     label_runs(page);
     find_range(page);
     sw_status st = write_page(page, &out);
-    st = st < 0 ? st : sw_file_write_atomic(path, out.ptr, out.len);
+    st = st < 0 ? st : sw_output_put(to, out.ptr, out.len, true);
     sw_str_fini(&out);
     return st;
+}
+
+static sw_status open_output(const char *path, struct sw_output *out)
+{
+    const sw_status st = sw_output_open(path, true, out);
+    if (st < 0) {
+        return sw_fail_prefix(st == SW_E_IO ? SW_E_ARG : st, "--output");
+    }
+    return out->kind == SW_OUTPUT_REPLACES ? check_output(path) : SW_OK;
 }
 
 sw_status sw_report_write(const struct sw_report_options *options, char **out_path)
@@ -522,6 +524,7 @@ sw_status sw_report_write(const struct sw_report_options *options, char **out_pa
     SW_TRY_OPTIONS(options);
     char path[PATH_CAP];
     struct sw_page page = {0};
+    struct sw_output output = {.fd = -1};
     sw_status st = SW_OK;
     if (options->n_runs < 1 || options->n_runs > SW_REPORT_MOST_RUNS) {
         return SW_FAIL(SW_E_ARG, "a report is of 1 to %d runs; %d were given", SW_REPORT_MOST_RUNS,
@@ -533,8 +536,9 @@ sw_status sw_report_write(const struct sw_report_options *options, char **out_pa
     for (; page.n < options->n_runs && st >= 0; page.n += st >= 0) {
         st = sw_past_run_read(options->runs[page.n], &page.runs[page.n]);
     }
-    st = st < 0 ? st : check_output(path);
-    st = st < 0 ? st : write_runs(&page, path);
+    st = st < 0 ? st : open_output(path, &output);
+    st = st < 0 ? st : write_runs(&page, &output);
+    sw_output_close(&output);
     for (int i = 0; i < page.n; i++) {
         sw_past_run_close(&page.runs[i]);
     }

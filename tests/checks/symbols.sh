@@ -22,10 +22,10 @@ if [ -n "$foreign" ]; then
     bad=1
 fi
 
-# alloc counts, log has a level and a sink, fault has its points, file a serial number: see base.h.
+# alloc counts, log has a level and a sink, fault has its points: see base.h.
 writable=$(objdump -t "$static" | awk '
     /file format/ { object = $1; sub(/:$/, "", object) }
-    object ~ /^(alloc|log|fault|file)\.c/ { next }
+    object ~ /^(alloc|log|fault)\.c/ { next }
     $0 ~ / O \.(data|bss)(\.[^r]|\t| )/ { print object " " $NF }')
 if [ -n "$writable" ]; then
     printf '%s\n' "$writable" | sed "s|^|writable data: |"

@@ -330,7 +330,7 @@ static void test_unmapped_and_missing(void **state)
 static void test_failing_folder(void **state)
 {
     (void)state;
-    static const char *const points[] = {"hf.write", "hf.fsync", "hf.rename", "write", "rename"};
+    static const char *const points[] = {"hf.write", "hf.fsync", "write", "fsync", "rename"};
     struct sw_hf_folder *f = open_case("sharded");
     int n_failed = 0;
     for (size_t p = 0; p < SW_LEN(points); p++) {

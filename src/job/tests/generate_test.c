@@ -2,7 +2,9 @@
 // COST 2
 // Texts that an encoder-decoder writes: one a line, with a prefix, by the rules of its files, which
 // are followed or named; beside the targets of a file; and what is refused.
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -268,6 +270,34 @@ static void a_text_longer_than_the_positions_is_named(void **state)
     assert_non_null(strstr(sw_error_message(), "generation up to 25 tokens"));
 }
 
+/* A link is neither replaced nor followed; a descriptor gets the same texts. */
+static void predictions_go_to_files_and_streams(const struct sw_eval_options *options, FILE *out,
+                                                const char *want)
+{
+    struct sw_eval_options o = *options;
+    char to[128], stream[64], *got;
+    size_t len = 0;
+    bool started;
+    struct stat info;
+    snprintf(to, sizeof to, "%s/link", folder);
+    assert_int_equal(symlink("aim", to), 0);
+    o.predictions = to;
+    assert_int_equal(sw_eval(&o, out, &started), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), to));
+    assert_non_null(strstr(sw_error_message(), "symbolic link"));
+    assert_true(lstat(to, &info) == 0 && S_ISLNK(info.st_mode));
+    assert_int_equal(unlink(to), 0);
+    const int fd = open(to, O_RDWR | O_CREAT, 0600);
+    snprintf(stream, sizeof stream, "/dev/fd/%d", fd);
+    o.predictions = stream;
+    assert_int_equal(sw_eval(&o, out, &started), SW_OK);
+    close(fd);
+    assert_int_equal(sw_file_read(to, &got, &len), SW_OK);
+    assert_int_equal(len, strlen(want));
+    assert_memory_equal(got, want, len);
+    sw_free(got);
+}
+
 static void evaluation_writes_texts_beside_targets(void **state)
 {
     char data[128], to[128], model[128];
@@ -304,12 +334,13 @@ static void evaluation_writes_texts_beside_targets(void **state)
     if (sw_eval(&o, out, &started) < 0) {
         fail_msg("%s", sw_error_message());
     }
-    fclose(out);
-    free(out_text);
     assert_int_equal(sw_file_read(to, &got, &len), SW_OK);
     assert_int_equal(len, strlen(want));
     assert_memory_equal(got, want, len);
     sw_free(got);
+    predictions_go_to_files_and_streams(&o, out, want);
+    fclose(out);
+    free(out_text);
 }
 
 /* The same seed, the same texts; the likeliest of one is the likeliest. */

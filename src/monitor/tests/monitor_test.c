@@ -3,6 +3,7 @@
 // checksums of every record, CSV by its rows, and the text for Prometheus. Runs that go on lose and
 // repeat no point, whatever the one before left.
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -203,10 +204,13 @@ static void gauges_are_prometheus_text(void **state)
         {"spillway_memory_bytes", "Planned bytes of a rank.", "tier=\"device\"", false, 1024},
         {"spillway_memory_bytes", "Planned bytes of a rank.", "tier=\"host\"", false, INFINITY},
         {"spillway_samples_total", "Samples.", NULL, true, 80}};
+    struct sw_output out;
     snprintf(path, sizeof path, "%s/F.prom", folder);
+    assert_int_equal(sw_output_open(path, true, &out), SW_OK);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(sw_gauges_write(path, gauges, (int)SW_LEN(gauges)), SW_OK);
+        assert_int_equal(sw_gauges_write(&out, gauges, (int)SW_LEN(gauges)), SW_OK);
     }
+    sw_output_close(&out);
     expect_text("F.prom", "# HELP spillway_loss Mean loss of the step.\n"
                           "# TYPE spillway_loss gauge\n"
                           "spillway_loss 2.5\n"
@@ -217,9 +221,9 @@ static void gauges_are_prometheus_text(void **state)
                           "# HELP spillway_samples_total Samples.\n"
                           "# TYPE spillway_samples_total counter\n"
                           "spillway_samples_total 80.0\n");
-    snprintf(path, sizeof path, "%s/F.prom.tmp", folder);
-    assert_int_not_equal(access(path, F_OK), 0);
-    assert_int_equal(sw_gauges_write("/nowhere/F.prom", gauges, 1), SW_E_IO);
+    assert_int_equal(sw_output_open("/nowhere/F.prom", true, &out), SW_OK);
+    assert_int_equal(sw_gauges_write(&out, gauges, 1), SW_E_IO);
+    sw_output_close(&out);
     assert_non_null(strstr(sw_error_message(), "/nowhere/F.prom"));
 }
 
@@ -238,6 +242,36 @@ static void folders_that_cannot_be_are_named(void **state)
     assert_non_null(strstr(sw_error_message(), "/file"));
     assert_int_equal(sw_csv_open(&place, &csv), SW_E_IO);
     assert_non_null(strstr(sw_error_message(), "/file"));
+}
+
+/* Links and FIFOs of the names are neither moved, nor cut, nor written through. */
+static void what_is_no_file_stays(void **state)
+{
+    (void)state;
+    char where[96], path[192];
+    const struct sw_point point = {"Train/Samples/lr", 1};
+    struct sw_csv *csv = NULL;
+    struct stat info;
+    put("aim", "step,lr\n8,1\n16,1\n");
+    snprintf(where, sizeof where, "%s/links", folder);
+    assert_int_equal(sw_mkdirs(where), SW_OK);
+    snprintf(path, sizeof path, "%s/Train_Samples_lr.csv", where);
+    assert_int_equal(symlink("../aim", path), 0);
+    for (int i = 0; i < 2; i++) {
+        const struct sw_monitor_place place = {where, i == 1, 8};
+        assert_int_equal(sw_csv_open(&place, &csv), SW_OK);
+        assert_int_equal(sw_csv_add(csv, 16, &point, 1), SW_E_IO);
+        assert_non_null(strstr(sw_error_message(), path));
+        assert_non_null(strstr(sw_error_message(), "symbolic link"));
+        sw_csv_close(csv);
+        assert_true(lstat(path, &info) == 0 && S_ISLNK(info.st_mode));
+    }
+    expect_text("aim", "step,lr\n8,1\n16,1\n");
+    snprintf(path, sizeof path, "%s/events.out.tfevents.1.h.1.0.spillway", where);
+    assert_int_equal(symlink("../aim", path), 0);
+    write_events(where, true, 8, 16);
+    assert_true(lstat(path, &info) == 0 && S_ISLNK(info.st_mode));
+    expect_text("aim", "step,lr\n8,1\n16,1\n");
 }
 
 static void lack_of_memory_is_an_error(void **state)
@@ -279,6 +313,7 @@ int main(void)
         cmocka_unit_test(a_new_run_leaves_what_an_older_one_wrote),
         cmocka_unit_test(gauges_are_prometheus_text),
         cmocka_unit_test(folders_that_cannot_be_are_named),
+        cmocka_unit_test(what_is_no_file_stays),
         cmocka_unit_test(lack_of_memory_is_an_error),
     };
     char command[96];
