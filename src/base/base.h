@@ -241,9 +241,10 @@ static inline int64_t sw_max_i64(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
+/* a / b, rounded up; b > 0. Never overflows. */
 static inline int64_t sw_ceil_div(int64_t a, int64_t b)
 {
-    return (a + b - 1) / b;
+    return a / b + (a % b > 0);
 }
 
 /* ---- random numbers: Philox4x32-10 (Salmon et al. 2011), a function of key and counter ---- */

@@ -185,7 +185,22 @@ static void checked_arithmetic(void **state)
     assert_false(sw_add_i64(INT64_MAX, 1, &wide));
     assert_int_equal(sw_round_up(0, 8), 0);
     assert_int_equal(sw_round_up(17, 8), 24);
-    assert_int_equal(sw_ceil_div(9, 4), 3);
+}
+
+static void division_rounds_up_without_overflow(void **state)
+{
+    (void)state;
+    for (int64_t a = -9; a <= 9; a++) {
+        for (int64_t b = 1; b <= 5; b++) {
+            const int64_t up = sw_ceil_div(a, b);
+            assert_true(up * b >= a && (up - 1) * b < a);
+        }
+    }
+    assert_true(sw_ceil_div(INT64_MAX, 1) == INT64_MAX);
+    assert_true(sw_ceil_div(INT64_MAX, 2) == INT64_MAX / 2 + 1);
+    assert_true(sw_ceil_div(INT64_MAX, INT64_MAX) == 1);
+    assert_true(sw_ceil_div(INT64_MAX - 1, INT64_MAX) == 1);
+    assert_true(sw_ceil_div(INT64_MIN, INT64_MAX) == -1);
 }
 
 int main(void)
@@ -199,6 +214,7 @@ int main(void)
         cmocka_unit_test(arena_gives_zeroed_aligned_disjoint_blocks),
         cmocka_unit_test(arena_survives_a_failed_request),
         cmocka_unit_test(checked_arithmetic),
+        cmocka_unit_test(division_rounds_up_without_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
