@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // EXECUTIONS 5000
 // Any bytes as a line of a file of conversations: refused with a message that names it, or ids that
-// are those of the text, with answers found between control tokens.
+// are those of the text, in which every answer comes after a token and ends with a control token.
+// An answer may begin with one, if its text does.
 #include "data/chat.h"
 
 #include "scratch.h"
@@ -33,6 +34,8 @@ static const char words[] =
     "\"vocab\":{\"?\":0,\"_\":1,\"a\":2,\"b\":3,\"_a\":4,\"ab\":5,\"e\":6,\"_ab\":7},"
     "\"merges\":[\"a b\",\"_ ab\",\"_ a\"]}}";
 
+enum { FIRST_CONTROL = 8 }; /* id */
+
 static const char template[] =
     "{% for m in messages %}{% if m.role == 'assistant' %} {{ m.content }}</s>\n"
     "{% else %}<s>{{ m.role }}: {{ m.content | trim }}:{% endif %}{% endfor %}";
@@ -53,14 +56,13 @@ static void open_chat(void)
 static void check_row(const struct sw_chat_row *row)
 {
     struct sw_ids plain = {0};
-    bool inside = false;
     SW_ASSERT(sw_tokenizer_encode(tokenizer, sw_str_text(&row->text.text), row->text.text.len,
                                   false, &plain) == SW_OK);
     SW_ASSERT(plain.len == row->ids.len);
     for (int64_t i = 0; i < plain.len; i++) {
         SW_ASSERT(plain.ptr[i] == row->ids.ptr[i]);
-        SW_ASSERT(!row->wanted[i] || inside || (i > 0 && row->ids.ptr[i] != 8));
-        inside = row->wanted[i] && row->ids.ptr[i] != 9;
+        const bool goes_on = i + 1 < plain.len && row->wanted[i + 1];
+        SW_ASSERT(!row->wanted[i] || (i > 0 && (goes_on || row->ids.ptr[i] >= FIRST_CONTROL)));
     }
     sw_ids_fini(&plain);
 }

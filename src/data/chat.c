@@ -77,6 +77,7 @@ struct span { /* bytes of the text */
     /* Without marks: from `content` on a special token ends it. If none does before `end`, it ends
      * at `sure`; 0 = then its end is not known. */
     size_t content, sure;
+    size_t inside; /* behind the first character of the content */
     int64_t message;
 };
 
@@ -157,29 +158,30 @@ static sw_status find_content(struct sw_chat *chat, struct parts *p, int64_t i, 
     for (int64_t k = 0; k < i; k++) {
         message = message->next;
     }
-    const struct sw_json *content = sw_json_get(message, "content");
+    struct sw_json *content = sw_json_get(message, "content");
     *out = NOT_KNOWN;
     if (!content || content->type != SW_JSON_STRING) {
         return SW_OK;
     }
     sw_status st = SW_E_NOMEM;
     struct sw_str changed = {0};
-    const char *more = strstr(content->string, "\xee\x80\x80") ? "\xee\x80\x81" : "\xee\x80\x80";
-    char *kept = sw_strdup("conversation", content->string);
-    sw_str_printf(&changed, "%s%s%s", after ? "" : more, content->string, after ? more : "");
-    if (kept && !changed.failed &&
-        sw_json_put_str(p->whole, message, "content", sw_str_text(&changed))) {
+    const struct sw_json kept = *content; /* its text may hold NUL */
+    const bool taken = memmem(kept.string, kept.string_len, "\xee\x80\x80", 3) != NULL;
+    const char *more = taken ? "\xee\x80\x81" : "\xee\x80\x80";
+    sw_str_puts(&changed, after ? "" : more);
+    sw_str_append(&changed, kept.string, kept.string_len);
+    sw_str_puts(&changed, after ? more : "");
+    if (!changed.failed) {
+        content->string = changed.ptr;
+        content->string_len = changed.len;
         st = render(chat, p->whole, false, &p->changed);
+        *content = kept;
         if (st >= 0) {
             const size_t at = common(&p->changed.text, p->text);
             *out = at == p->text->len && at == p->changed.text.len ? NOT_THERE : (int64_t)at;
         }
         st = st < 0 && p->changed.error != SW_JINJA_NONE ? SW_OK : st;
-        if (!sw_json_put_str(p->whole, message, "content", kept)) {
-            st = SW_E_NOMEM;
-        }
     }
-    sw_free(kept);
     sw_str_fini(&changed);
     return st == SW_E_NOMEM ? SW_FAIL(st, "out of host memory for a conversation") : st;
 }
@@ -195,6 +197,16 @@ static sw_status find_end(struct sw_chat *chat, struct parts *p, bool is_last, s
     span->end = next > 0 ? (size_t)next : p->text->len;
     span->sure = agrees > span->first && (after < 0 || (int64_t)agrees >= after) ? agrees : 0;
     return SW_OK;
+}
+
+/* The place behind the character at a place. */
+static size_t behind(const struct sw_str *text, size_t at)
+{
+    at += at < text->len;
+    while (at < text->len && !sw_utf8_begins(sw_str_text(text)[at])) {
+        at++;
+    }
+    return at;
 }
 
 static sw_status find_answer(struct sw_chat *chat, struct parts *p, const struct sw_json *message,
@@ -220,6 +232,7 @@ static sw_status find_answer(struct sw_chat *chat, struct parts *p, const struct
         return fail_prefix(i, "it leaves its content out");
     }
     span.content = content < (int64_t)span.first ? span.first : (size_t)content;
+    span.inside = behind(p->text, span.content);
     if (begins_with(p->text, &p->until.text)) {
         span.end = span.sure = p->until.text.len;
     } else {
@@ -336,10 +349,13 @@ static sw_status mark_span(const struct sw_chat *chat, const struct spans *spans
 {
     const struct span *span = &spans->items[i_span];
     const int32_t content = sw_edges_to(edges, span->content);
+    const int32_t inside = sw_edges_to(edges, span->inside);
     const int64_t end = first_behind(passed, sw_edges_to(edges, span->end));
     for (int64_t t = first_behind(passed, sw_edges_to(edges, span->first)); t < end; ++t) {
+        /* A token that takes in the spaces before it may begin before the content. */
+        const bool reaches = t + 1 == out->ids.len || passed->ptr[t + 1] >= inside;
         out->wanted[t] = true;
-        if (spans->by_prefix && passed->ptr[t] >= content &&
+        if (spans->by_prefix && (passed->ptr[t] >= content || reaches) &&
             chat->tokenizer->ops->is_special(chat->tokenizer, out->ids.ptr[t])) {
             return SW_OK;
         }
@@ -374,13 +390,14 @@ static sw_status encode_text(const struct sw_chat *chat, const struct spans *spa
     struct sw_ids passed = {0};
     struct sw_edges edges = {0};
     const struct sw_str *text = &out->text.text;
-    size_t *at = sw_alloc("conversation", (4 * spans->n + 1) * sizeof(*at));
+    size_t *at = sw_alloc("conversation", (5 * spans->n + 1) * sizeof(*at));
     SW_TRY_ALLOC(at, "a conversation");
     for (size_t i = 0; i < spans->n; ++i) {
         at[edges.n++] = spans->items[i].first;
         at[edges.n++] = spans->items[i].end;
         if (spans->by_prefix) {
             at[edges.n++] = spans->items[i].content;
+            at[edges.n++] = spans->items[i].inside;
             at[edges.n++] = spans->items[i].sure;
         }
     }

@@ -401,6 +401,70 @@ static void every_answer_counts_whatever_the_template(void **state)
     }
 }
 
+/* Letters; 8 begins a message; 9 ends an answer, and takes in the spaces before it. */
+static const char greedy_end[] =
+    "{\"version\":\"1.0\",\"added_tokens\":["
+    "{\"id\":8,\"content\":\"<s>\",\"special\":true,\"normalized\":false,\"single_word\":false,"
+    "\"lstrip\":false,\"rstrip\":false},"
+    "{\"id\":9,\"content\":\"</s>\",\"special\":true,\"normalized\":false,\"single_word\":false,"
+    "\"lstrip\":true,\"rstrip\":false}],\"normalizer\":null,\"pre_tokenizer\":null,"
+    "\"post_processor\":null,\"decoder\":null,\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\","
+    "\"vocab\":{\"?\":0,\" \":1,\"a\":2,\"b\":3,\"c\":4},\"merges\":[]}}";
+
+static void expect_wanted(const sw_tokenizer *words, const char *template, const char *line,
+                          const char *wanted)
+{
+    struct sw_chat_row row = {0};
+    struct sw_str found = {0};
+    sw_chat *chat = NULL;
+    const char *file = sw_test_write_text(2, "greedy.jinja", template);
+    const struct sw_chat_options options = {
+        .folder = sw_test_folder(), .template_path = file, .tokenizer = (sw_tokenizer *)words};
+    assert_int_equal(sw_chat_open(&options, &chat), SW_OK);
+    assert_int_equal(encode(chat, line, &row), SW_OK);
+    for (int64_t i = 0; i < row.ids.len; i++) {
+        sw_str_printf(&found, row.wanted[i] ? "[%d]" : "%d", (int)row.ids.ptr[i]);
+    }
+    assert_string_equal(sw_str_text(&found), wanted);
+    sw_str_fini(&found);
+    sw_chat_row_fini(&row);
+    sw_chat_close(chat);
+}
+
+/* Found by fuzzing: the end token of an answer began before its content, so that it ended nothing;
+ * and of a content with NUL the rest was lost, so that later answers were looked for too early. */
+static void an_end_token_that_takes_in_spaces_ends_an_answer(void **state)
+{
+    (void)state;
+    static const char spaced[] =
+        "{% for m in messages %}{% if m.role == 'assistant' %} {{ m.content }}</s>c"
+        "{% else %}<s>{{ m.content }}{% endif %}{% endfor %}";
+    static const char headed[] =
+        "{% for m in messages %}{% if m.role == 'assistant' %}<s>{{ m.content }}</s>"
+        "{% else %}{{ m.content }}{% endif %}{% endfor %}";
+    sw_tokenizer *words = NULL;
+    char folder[300];
+    snprintf(folder, sizeof folder, "%s/greedy", sw_test_folder());
+    assert_int_equal(sw_mkdirs(folder), SW_OK);
+    const char *file = sw_test_write_text(1, "greedy/tokenizer.json", greedy_end);
+    assert_int_equal(sw_tokenizer_open(file, NULL, &words), SW_OK);
+    expect_wanted(words, spaced,
+                  "{\"messages\":[{\"role\":\"user\",\"content\":\"b\"},"
+                  "{\"role\":\"assistant\",\"content\":\"\"}]}",
+                  "83[9]4");
+    expect_wanted(words, spaced,
+                  "{\"messages\":[{\"role\":\"user\",\"content\":\"b\"},"
+                  "{\"role\":\"assistant\",\"content\":\"a </s><s>\"}]}",
+                  "83[1][2][9]894");
+    expect_wanted(words, headed,
+                  "{\"messages\":[{\"role\":\"user\",\"content\":\"b\"},"
+                  "{\"role\":\"assistant\",\"content\":\"a\\u0000b\"},"
+                  "{\"role\":\"assistant\",\"content\":\"a\"}]}",
+                  "3[8][2][0][3][9][8][2][9]");
+    sw_tokenizer_close(words);
+    assert_int_equal(unlink(file) | rmdir(folder), 0);
+}
+
 static void expect_refusal(const char *template, const char *line, const char *wanted)
 {
     struct sw_chat_row row = {0};
@@ -794,6 +858,7 @@ int main(void)
         cmocka_unit_test(generation_blocks_decide),
         cmocka_unit_test(an_answer_without_an_end_token_ends_where_texts_part),
         cmocka_unit_test(every_answer_counts_whatever_the_template),
+        cmocka_unit_test(an_end_token_that_takes_in_spaces_ends_an_answer),
         cmocka_unit_test(an_answer_whose_end_is_not_known_is_refused),
         cmocka_unit_test(a_conversation_of_too_many_answers_is_refused),
         cmocka_unit_test(what_is_wrong_with_a_line_is_named),
