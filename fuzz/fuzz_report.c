@@ -27,6 +27,13 @@ static void put_files(const char *at, size_t left)
     }
 }
 
+/* In a tag there are words of this program alone: a place or a size that is no number. Elsewhere a
+ * run may say "nan". */
+static bool is_no_number(const char *at)
+{
+    return strncmp(at, "nan", 3) == 0 || strncmp(at, "inf", 3) == 0;
+}
+
 static void check_page(const char *path)
 {
     char *page = NULL;
@@ -36,10 +43,11 @@ static void check_page(const char *path)
     for (size_t i = 0; i < len; i++) {
         const unsigned char c = (unsigned char)page[i];
         open += (c == '<') - (c == '>');
+        SW_ASSERT(open == 0 || !is_no_number(page + i));
         SW_ASSERT((open == 0 || open == 1) && (c >= 0x20 || c == '\n' || c == '\t') && c != 0x7f);
     }
     SW_ASSERT(open == 0 && sw_json_utf8_check(page, len) == len);
-    SW_ASSERT(!strstr(page, "<script") && !strstr(page, "nan") && !strstr(page, "inf%"));
+    SW_ASSERT(!strstr(page, "<script"));
     sw_free(page);
 }
 

@@ -42,7 +42,7 @@ static const char *text_of(struct comparison *c, const struct sw_json *value)
 /* With the origin of a key of the configuration. */
 static const char *with_origin(struct comparison *c, int i, const char *key, const char *text)
 {
-    const struct sw_json *sources = sw_past_run_fact(&c->runs[i], "source");
+    const struct sw_json *sources = sw_past_run_sources(&c->runs[i]);
     const struct sw_json *from = sources ? sw_json_get(sources, key) : NULL;
     if (!from || from->type != SW_JSON_STRING) {
         return text;

@@ -109,7 +109,7 @@ static void write_key(const struct sw_past_run *run, const struct sw_json *sourc
 
 static void write_keys(const struct sw_past_run *run, bool defaults, struct sw_str *out)
 {
-    const struct sw_json *sources = sw_past_run_fact(run, "source");
+    const struct sw_json *sources = sw_past_run_sources(run);
     sw_str_puts(out, "<div class=\"scroll\"><table class=\"keys\"><thead><tr><th "
                      "scope=\"col\">key<th scope=\"col\">value<th scope=\"col\">from</tr></thead>"
                      "<tbody>\n");
@@ -175,11 +175,11 @@ static void write_differences(const struct sw_page *page, struct sw_str *out)
     }
     sw_str_puts(out, "</tr></thead><tbody>\n");
     for (int i = 0; i < page->n; i++) {
-        const struct sw_json *sources = sw_past_run_fact(&page->runs[i], "source");
+        const struct sw_json *sources = sw_past_run_sources(&page->runs[i]);
         for (const struct sw_json *s = sources ? sources->first : NULL; s; s = s->next) {
             bool known = false;
             for (int k = 0; k < i; k++) {
-                known = known || sw_json_get(sw_past_run_fact(&page->runs[k], "source"), s->key);
+                known = known || sw_json_get(sw_past_run_sources(&page->runs[k]), s->key);
             }
             any = (!known && write_difference(page, s, out)) || any;
         }
@@ -197,9 +197,11 @@ sw_status sw_page_config(const struct sw_page *page, struct sw_str *out)
     for (int i = 0; i < page->n; i++) {
         const struct sw_past_run *run = &page->runs[i];
         sw_page_run(page, i, out);
-        if (!sw_past_run_fact(run, "source")) {
-            sw_str_puts(out, "<p class=\"dim\">The run has no run.json, so its configuration is "
-                             "not known.</p>\n");
+        if (!sw_past_run_sources(run)) {
+            sw_str_puts(
+                out,
+                "<p class=\"dim\">No run.json says how it was configured, so the configuration is "
+                "not known.</p>\n");
             continue;
         }
         sw_str_puts(out, page->n > 1 ? "<details><summary>keys that were set</summary>\n" : "");

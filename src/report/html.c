@@ -78,6 +78,10 @@ static void group_digits(char *buf, size_t cap, double value)
 {
     char digits[40];
     size_t at = 0;
+    if (fabs(value) >= 1e18) {
+        snprintf(buf, cap, "%.4g", value);
+        return;
+    }
     const int n = snprintf(digits, sizeof digits, "%.0f", value);
     for (int i = 0; i < n && at + 2 < cap; i++) {
         const int left = n - i;

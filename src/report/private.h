@@ -61,6 +61,8 @@ sw_status sw_past_run_read(const char *path, struct sw_past_run *out);
 void sw_past_run_close(struct sw_past_run *run);
 /* "a.b" of run.json; NULL: it has none. */
 const struct sw_json *sw_past_run_fact(const struct sw_past_run *run, const char *path);
+/* Where each key of the configuration came from; NULL: it is not known. */
+const struct sw_json *sw_past_run_sources(const struct sw_past_run *run);
 const char *sw_past_run_text(const struct sw_past_run *run,
                              const char *path); /* "" where there is none */
 double sw_past_run_number(const struct sw_past_run *run, const char *path); /* NaN likewise */

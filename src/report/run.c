@@ -338,6 +338,12 @@ const struct sw_json *sw_past_run_fact(const struct sw_past_run *run, const char
     return run->doc ? sw_json_path(sw_json_root(run->doc), path) : NULL;
 }
 
+const struct sw_json *sw_past_run_sources(const struct sw_past_run *run)
+{
+    const struct sw_json *sources = sw_past_run_fact(run, "source");
+    return sources && sources->type == SW_JSON_OBJECT ? sources : NULL;
+}
+
 const char *sw_past_run_text(const struct sw_past_run *run, const char *path)
 {
     const struct sw_json *fact = sw_past_run_fact(run, path);

@@ -400,6 +400,31 @@ static void a_traced_step_has_lanes(void **state)
     sw_free(page);
 }
 
+static void huge_numbers_are_shown(void **state)
+{
+    (void)state;
+    put_text("huge", "metrics.jsonl", "{\"step\":1,\"loss\":1e300}\n");
+    put_text("huge", "run.json",
+             "{\"model\":{\"parameters\":1e300,\"trained\":-12345678},\"flags\":{\"steps\":"
+             "123456789012345678}}");
+    char *page = page_of("huge");
+    assert_non_null(strstr(page, "<td>1e+300</tr>"));
+    assert_non_null(strstr(page, "<td>-12,345,678</tr>"));
+    assert_non_null(strstr(page, "123,456,789,012,345,680"));
+    sw_free(page);
+}
+
+/* Found by fuzzing: elements of a list have no keys. */
+static void sources_that_are_a_list_are_not_known(void **state)
+{
+    (void)state;
+    put_text("list", "run.json", "{\"config\":{\"a\":1},\"source\":[\"x\",2]}");
+    char *page = page_of("list");
+    assert_non_null(strstr(page, "so the configuration is not known"));
+    sw_free(page);
+    compare("list", "list", false, true, "");
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -448,6 +473,8 @@ int main(void)
         cmocka_unit_test(a_name_may_hold_a_nul),
         cmocka_unit_test(a_run_is_no_plan),
         cmocka_unit_test(a_traced_step_has_lanes),
+        cmocka_unit_test(huge_numbers_are_shown),
+        cmocka_unit_test(sources_that_are_a_list_are_not_known),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
