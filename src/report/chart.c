@@ -14,14 +14,19 @@ enum {
     COLUMNS = 1000, /* of a picture, and its rows */
     FEWER_COLUMNS = 500,
     BANDS = 100, /* that say their values under the pointer */
-    TICKS = 8,
+    LEAST_LOG = -300,
+    LEAST_TICKS = 4,
+    TICKS = 6,        /* at most */
     MANY_DOTS = 40,   /* that are drawn smaller */
     SMOOTH_FROM = 100 /* steps from which on a smoothed line says more */
 };
 
+#define MOST_VALUE 1e300 /* of an axis: what is beyond is drawn at its end */
+
 struct axis {
     double lo, hi; /* of log10 where it is logarithmic */
     bool log;
+    double step; /* between ticks, where it is linear */
     double ticks[TICKS];
     int n_ticks;
 };
@@ -42,38 +47,75 @@ void sw_chart_add(struct sw_chart *chart, const struct sw_curve *curve)
 
 /* ---- axes ---- */
 
-/* 1, 2 or 5 times a power of ten, of bytes a power of two. */
-static double nice_step(double range, int n, enum sw_unit unit)
+/* Sets the ticks at multiples of step; false: there would be fewer than four, or more than six. */
+static bool ticks_at(struct axis *axis, double step)
 {
-    const double raw = range / n;
-    if (unit == SW_UNIT_BYTES) {
-        return pow(2, ceil(log2(fmax(raw, 1))));
+    const double first = ceil(axis->lo / step), last = floor(axis->hi / step);
+    const double n = last - first + 1;
+    if (!(n >= LEAST_TICKS && n <= TICKS)) {
+        return false;
     }
-    const double ten = pow(10, floor(log10(raw)));
-    const double m = raw / ten;
-    return ten * (m <= 1 ? 1 : m <= 2 ? 2 : m <= 5 ? 5 : 10);
+    axis->step = step;
+    axis->n_ticks = (int)n;
+    for (int i = 0; i < axis->n_ticks; i++) {
+        axis->ticks[i] = (first + i) * step + 0.0; /* no -0 */
+    }
+    return true;
 }
 
+/* The nicest step that gives four to six ticks. Neighbours among all the factors are at most 1.5
+ * apart, so that one of them divides any range into four parts or five. */
 static void linear_ticks(struct axis *axis, enum sw_unit unit)
 {
-    const double step = nice_step(axis->hi - axis->lo, 5, unit);
-    for (double k = ceil(axis->lo / step); k * step <= axis->hi && axis->n_ticks < TICKS; k++) {
-        axis->ticks[axis->n_ticks++] = k * step;
+    static const double of_ten[] = {1, 2, 5, 2.5, 4, 3, 1.5, 6, 8}, of_two[] = {1, 1.5};
+    const bool bytes = unit == SW_UNIT_BYTES;
+    const double *factors = bytes ? of_two : of_ten, base = bytes ? 2 : 10;
+    const int n = bytes ? (int)SW_LEN(of_two) : (int)SW_LEN(of_ten);
+    const double power = floor(log2(axis->hi - axis->lo) / log2(base));
+    for (int i = 0; i < n; i++) {
+        for (int down = 0; down <= 3; down++) {
+            if (ticks_at(axis, factors[i] * pow(base, power - down))) {
+                return;
+            }
+        }
     }
 }
 
+/* Ticks at parts of every so many-th power of ten. */
+static int log_ticks_at(const struct axis *axis, const double *parts, int every, double *out)
+{
+    int n = 0;
+    for (double d = every * floor(axis->lo / every); d <= axis->hi; d += every) {
+        for (int i = 0; i < 3 && parts[i] > 0; i++) {
+            const double at = d + log10(parts[i]);
+            if (at >= axis->lo && at <= axis->hi && n <= TICKS) {
+                out[n++] = at;
+            }
+        }
+    }
+    return n;
+}
+
+/* Where no choice gives four to six, the axis grows until it has a fourth. */
 static void log_ticks(struct axis *axis)
 {
-    const double decades = axis->hi - axis->lo;
-    const int every = (int)ceil(decades / (TICKS - 1));
-    const double parts[] = {1, 2, 5};
-    const int n_parts = decades < 2 ? 3 : 1;
-    for (double d = floor(axis->lo); d <= axis->hi; d += every > 0 ? every : 1) {
-        for (int i = 0; i < n_parts && axis->n_ticks < TICKS; i++) {
-            const double at = d + log10(parts[i]);
-            if (at >= axis->lo && at <= axis->hi) {
-                axis->ticks[axis->n_ticks++] = at;
+    static const double parts[3][3] = {{1, 2, 5}, {1, 3}, {1}};
+    double ticks[TICKS + 1];
+    for (int every = 1;; every++) {
+        for (int i = every == 1 ? 0 : 2; i < 3; i++) {
+            const int n = log_ticks_at(axis, parts[i], every, ticks);
+            if (n >= LEAST_TICKS && n <= TICKS) {
+                memcpy(axis->ticks, ticks, (size_t)n * sizeof *ticks);
+                axis->n_ticks = n;
+                return;
             }
+        }
+        if (log_ticks_at(axis, parts[2], every, ticks) < LEAST_TICKS) {
+            const double below = every * (ceil(axis->lo / every) - 1);
+            const double above = every * (floor(axis->hi / every) + 1);
+            const bool down = axis->lo - below < above - axis->hi && below > LEAST_LOG;
+            *(down ? &axis->lo : &axis->hi) = down ? below : above;
+            every = 0; /* from the finest again */
         }
     }
 }
@@ -87,8 +129,8 @@ static sw_status find_axis(const struct sw_chart *chart, struct axis *axis, bool
         struct sw_stats s;
         SW_TRY(sw_stats_of(c->run->steps, c->values, c->run->n, &s));
         if (s.n > 0) {
-            lo = fmin(lo, s.min);
-            hi = fmax(hi, s.max);
+            lo = fmin(lo, fmax(s.min, -MOST_VALUE));
+            hi = fmax(hi, fmin(s.max, MOST_VALUE));
             median = isnan(median) ? s.median : fmax(median, s.median);
         }
     }
@@ -101,7 +143,8 @@ static sw_status find_axis(const struct sw_chart *chart, struct axis *axis, bool
     } else if (chart->from_zero) {
         lo = fmin(lo, 0);
     }
-    const double room = hi > lo ? 0.04 * (hi - lo) : fmax(fabs(hi), 1e-9) * 0.1;
+    const double most = fmax(fabs(lo), fabs(hi));
+    const double room = hi - lo > 1e-9 * most ? 0.04 * (hi - lo) : most > 0 ? 0.1 * most : 1;
     axis->lo = chart->from_zero && lo == 0 ? 0 : lo - room;
     axis->hi = chart->unit == SW_UNIT_SHARE && hi <= 1 ? 1.02 : hi + room;
     if (axis->log) {
@@ -309,21 +352,28 @@ static void write_reading(const struct picture *p, const struct sw_curve *curve,
     sw_html_number(min, sizeof min, r->min, p->chart->unit);
     sw_html_number(max, sizeof max, r->max, p->chart->unit);
     sw_str_printf(p->out, "<u class=\"c%d\">", curve->color % SW_COLORS);
-    sw_html_text(p->out, curve->name, strlen(curve->name), false);
+    sw_html_name(p->out, curve->name);
     const bool one = strcmp(min, max) == 0;
     sw_str_printf(p->out, " %s%s%s</u>", min, one ? "" : " to ", one ? "" : max);
+}
+
+/* (range + 1) * b / n for b < n, without the product that may be too large. */
+static int64_t part_of(int64_t range, int64_t b, int64_t n)
+{
+    return range / n * b + (range % n + 1) * b / n;
 }
 
 static void write_bands(const struct picture *p)
 {
     const struct sw_chart *chart = p->chart;
-    const int64_t steps = chart->last_step - chart->first_step + 1;
-    const int64_t n = sw_min_i64(steps, BANDS);
+    const int64_t range = chart->last_step - chart->first_step; /* one less than steps */
+    const int64_t n = range < BANDS ? range + 1 : BANDS;
     int64_t at[SW_CURVES] = {0};
     sw_str_puts(p->out, "<div class=\"bands\" aria-hidden=\"true\">");
     for (int64_t b = 0; b < n; b++) {
-        const int64_t from = chart->first_step + steps * b / n;
-        const int64_t to = chart->first_step + steps * (b + 1) / n - 1;
+        const int64_t from = chart->first_step + part_of(range, b, n);
+        const int64_t to =
+            b + 1 == n ? chart->last_step : chart->first_step + part_of(range, b + 1, n) - 1;
         char first[32], last[32];
         sw_html_number(first, sizeof first, (double)from, SW_UNIT_COUNT);
         sw_html_number(last, sizeof last, (double)to, SW_UNIT_COUNT);
@@ -352,35 +402,81 @@ static void write_grid(const struct picture *p)
     sw_str_puts(p->out, "\"/>\n");
 }
 
+/* With as many digits as neighbours differ by. */
+static const char *tick_text(char *buf, size_t cap, const struct axis *axis, double value,
+                             enum sw_unit unit)
+{
+    static const char *const sizes[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    const double most = axis->log ? pow(10, axis->hi) : fmax(fabs(axis->lo), fabs(axis->hi));
+    const double apart = axis->log ? most : axis->step;
+    const int digits = (int)fmin(fmax(floor(log10(most)) - floor(log10(apart)) + 2, 7), 17);
+    size_t size = 0;
+    if (unit == SW_UNIT_COUNT && fmod(value, 1) == 0) {
+        return sw_html_number(buf, cap, value, unit);
+    }
+    for (; unit == SW_UNIT_BYTES && fabs(value) >= 1024 && size + 1 < SW_LEN(sizes); size++) {
+        value /= 1024;
+    }
+    const bool seconds = unit == SW_UNIT_MS && most >= 1e4;
+    const double shown = unit == SW_UNIT_SHARE ? 100 * value : seconds ? value / 1e3 : value;
+    snprintf(buf, cap, "%.*g%s%s", digits, shown,
+             unit == SW_UNIT_NUMBER || unit == SW_UNIT_COUNT ? "" : " ",
+             unit == SW_UNIT_BYTES   ? sizes[size]
+             : unit == SW_UNIT_SHARE ? "%"
+             : seconds               ? "s"
+             : unit == SW_UNIT_MS    ? "ms"
+                                     : "");
+    return buf;
+}
+
 static void write_y(const struct picture *p)
 {
     char text[48];
     sw_str_puts(p->out, "<div class=\"y\" aria-hidden=\"true\">");
     for (int i = 0; i < p->y.n_ticks; i++) {
-        const double tick = p->y.ticks[i];
-        const double value = p->y.log                                  ? pow(10, tick)
-                             : fabs(tick) < 1e-9 * (p->y.hi - p->y.lo) ? 0
-                                                                       : tick;
+        const double value = p->y.log ? pow(10, p->y.ticks[i]) : p->y.ticks[i];
         sw_str_printf(p->out, "<span style=\"top:%.1f%%\">%s</span>",
                       row_of(&p->y, value) * 100.0 / COLUMNS,
-                      sw_html_number(text, sizeof text, value, p->chart->unit));
+                      tick_text(text, sizeof text, &p->y, value, p->chart->unit));
     }
     sw_str_puts(p->out, "</div>");
+}
+
+/* Whole steps, at nice numbers, else counted from the first one. Fewer than four steps have a tick
+ * each. */
+static int step_ticks(const struct sw_chart *chart, int64_t out[TICKS])
+{
+    struct axis axis = {.lo = (double)chart->first_step, .hi = (double)chart->last_step};
+    const int64_t range = chart->last_step - chart->first_step;
+    int n = 0;
+    if (range >= TICKS) {
+        linear_ticks(&axis, SW_UNIT_COUNT);
+    }
+    if (axis.n_ticks > 0 && fmod(axis.step, 1) == 0) {
+        for (; n < axis.n_ticks; n++) {
+            out[n] = (int64_t)fmin(axis.ticks[n], 0x1p62);
+        }
+        return n;
+    }
+    const int64_t step = sw_max_i64(sw_ceil_div(range, TICKS - 1), 1);
+    for (; n < TICKS && n * step <= range; n++) {
+        out[n] = chart->first_step + n * step;
+    }
+    return n;
 }
 
 static void write_x(const struct picture *p)
 {
     const struct sw_chart *chart = p->chart;
     char text[48];
-    const double range = (double)(chart->last_step - chart->first_step);
-    const double step = fmax(nice_step(fmax(range, 1), 5, SW_UNIT_NUMBER), 1);
+    int64_t ticks[TICKS];
+    const int n = step_ticks(chart, ticks);
     sw_str_puts(p->out, "<div class=\"x\" aria-hidden=\"true\">");
-    for (double k = ceil((double)chart->first_step / step); k * step <= (double)chart->last_step;
-         k++) {
-        const double share = share_of_step(chart, (int64_t)(k * step));
+    for (int i = 0; i < n; i++) {
+        const double share = share_of_step(chart, ticks[i]);
         sw_str_printf(p->out, "<span%s style=\"left:%.1f%%\">%s</span>",
                       share > 0.95 ? " class=\"e\"" : "", 100 * share,
-                      sw_html_number(text, sizeof text, k * step, SW_UNIT_COUNT));
+                      sw_html_number(text, sizeof text, (double)ticks[i], SW_UNIT_COUNT));
     }
     sw_str_puts(p->out, "</div>");
 }

@@ -25,43 +25,46 @@ static const char *entity(unsigned char c)
     }
 }
 
-static size_t length_of(unsigned char lead)
+/* Bytes of the character at text; one that is no UTF-8 has 1. */
+static size_t length_of(const char *text, size_t len)
 {
-    return lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    const unsigned char lead = (unsigned char)*text;
+    const size_t n = lead < 0xc0 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    return n <= len && sw_json_utf8_check(text, n) == n ? n : 1;
 }
 
-/* Bytes of the character at text; 0 = not to be shown: no UTF-8, or a control character. */
-static size_t shown(const char *text, size_t len, bool lines)
+/* Controls of direction, U+202A .. U+202E and U+2066 .. U+2069: one that is not closed turns what
+ * stands behind the name. */
+static bool turns(const char *text, size_t n)
+{
+    return n == 3 && ((memcmp(text, "\u202a", 3) >= 0 && memcmp(text, "\u202e", 3) <= 0) ||
+                      (memcmp(text, "\u2066", 3) >= 0 && memcmp(text, "\u2069", 3) <= 0));
+}
+
+static bool is_shown(const char *text, size_t n, bool lines)
 {
     const unsigned char c = (unsigned char)*text;
-    const size_t n = length_of(c);
-    if (c < 0x20) {
-        return lines && (c == '\n' || c == '\t');
-    }
-    if (c < 0x80) {
-        return c != 0x7f;
-    }
-    if (n > len || sw_json_utf8_check(text, n) != n) {
-        return 0;
+    if (n == 1) {
+        return c < 0x7f && (c >= 0x20 || (lines && (c == '\n' || c == '\t')));
     }
     const unsigned char second = (unsigned char)text[1];
     const bool control = c == 0xc2 && second < 0xa0; /* U+0080 .. U+009F */
     const bool nonchar = c == 0xef && second == 0xbf && (unsigned char)text[2] >= 0xbe;
-    return control || nonchar ? 0 : n;
+    return !control && !nonchar && (lines || !turns(text, n));
 }
 
 void sw_html_text(struct sw_str *out, const char *text, size_t len, bool lines)
 {
     size_t done = 0; /* everything before is written */
     for (size_t i = 0; i < len;) {
-        const size_t n = shown(text + i, len - i, lines);
-        const char *as = n == 0 ? "\ufffd" : entity((unsigned char)text[i]);
+        const size_t n = length_of(text + i, len - i);
+        const char *as = is_shown(text + i, n, lines) ? entity((unsigned char)text[i]) : "\ufffd";
         if (as) {
             sw_str_append(out, text + done, i - done);
             sw_str_puts(out, as);
-            done = i + 1;
+            done = i + n;
         }
-        i += n > 0 ? n : 1;
+        i += n;
     }
     sw_str_append(out, text + done, len - done);
 }

@@ -12,8 +12,9 @@
 #include "report/private.h"
 
 enum {
-    COLUMNS = 800,
-    LANE = 40, /* units of the picture */
+    COLUMNS = 720,
+    SLIVER = 3, /* columns: a pixel of the narrowest phone */
+    LANE = 40,  /* units of the picture */
     GAP = 8,
     MOST_BYTES = 256 << 20, /* of a trace that is read */
     MOST_OPS = 128,
@@ -65,7 +66,7 @@ static int find_op(struct trace *t, const char *name)
     if (t->n_ops == MOST_OPS) {
         return -1;
     }
-    snprintf(t->ops[t->n_ops].name, NAME_CAP, "%s", name);
+    memcpy(t->ops[t->n_ops].name, name, strlen(name) + 1);
     return t->n_ops++;
 }
 
@@ -113,6 +114,22 @@ static sw_status end_event(struct trace *t)
     return SW_OK;
 }
 
+/* A long name ends with a mark where it was cut, and not in the middle of a character. */
+static void take_name(struct trace *t, const char *name)
+{
+    static const char more[] = "…";
+    size_t len = strlen(name);
+    const bool fits = len < sizeof t->name;
+    if (!fits) {
+        len = sizeof t->name - sizeof more;
+        while (len > 0 && ((unsigned char)name[len] & 0xc0) == 0x80) {
+            len--;
+        }
+    }
+    memcpy(t->name, name, len);
+    memcpy(t->name + len, fits ? "" : more, fits ? 1 : sizeof more);
+}
+
 static void take_member(struct trace *t, const struct sw_json *value)
 {
     const bool text = value->type == SW_JSON_STRING;
@@ -127,7 +144,7 @@ static void take_member(struct trace *t, const struct sw_json *value)
     } else if (strcmp(value->key, "ph") == 0) {
         t->is_slice = text && strcmp(value->string, "X") == 0;
     } else if (strcmp(value->key, "name") == 0) {
-        snprintf(t->name, sizeof t->name, "%s", text ? value->string : "");
+        take_name(t, text ? value->string : "");
     } else if (strcmp(value->key, "cat") == 0) {
         snprintf(t->cat, sizeof t->cat, "%s", text ? value->string : "");
     }
@@ -161,45 +178,79 @@ struct window {
 
 static void add_busy(struct window *w, const struct slice *s)
 {
+    if (!(s->end > w->begin && s->begin < w->end)) {
+        return;
+    }
     const double scale = COLUMNS / (w->end - w->begin);
     const double from = fmax((s->begin - w->begin) * scale, 0);
     const double to = fmin((s->end - w->begin) * scale, COLUMNS);
-    for (int c = (int)from; c < COLUMNS && c < to; c++) {
+    for (int c = (int)fmin(from, COLUMNS); c < COLUMNS && c < to; c++) {
         const double part = fmin(to, c + 1) - fmax(from, c);
         w->busy[(s->queue * COLUMNS + c) * KIND_COUNT + s->kind] += (float)fmax(part, 0);
         w->used[s->queue] = true;
     }
 }
 
-/* What a column shows: kind, and height in tenths; waits stand in the way of computation, so they
- * are no work. */
-static int look_of(const struct window *w, int queue, int column)
+/* What columns show: kind, and height in tenths. Waits stand in the way of computation, so they are
+ * no work. */
+static int look_of(const struct window *w, int queue, int from, int to)
 {
-    const float *busy = &w->busy[(queue * COLUMNS + column) * KIND_COUNT];
-    float sum = 0;
+    float busy[KIND_COUNT] = {0}, sum = 0;
     int most = 0;
+    for (int i = from * KIND_COUNT; i < to * KIND_COUNT; i++) {
+        busy[i % KIND_COUNT] += w->busy[queue * COLUMNS * KIND_COUNT + i];
+    }
     for (int k = 0; k < KIND_COUNT; k++) {
         sum += busy[k];
         most = busy[k] > busy[most] ? k : most;
     }
-    const int height = sum > 0 ? 1 + (int)(9 * fminf(sum, 1)) : 0;
+    const float share = fminf(sum / (float)(to - from), 1);
+    const int height = sum > 0 ? (int)fmaxf(roundf(10 * share), 1) : 0;
     return height * KIND_COUNT + most;
 }
 
-static void draw_kind(const struct window *w, int queue, int kind, int y, struct sw_str *out)
+/* Columns that look alike. */
+struct run {
+    int from, to, look;
+};
+
+/* A run has at least SLIVER columns: what is narrower than a pixel is one with what it stands
+ * beside. */
+static int find_runs(const struct window *w, int queue, struct run out[COLUMNS / SLIVER])
 {
+    int n = 0;
+    for (int c = 0; c < COLUMNS; n++) {
+        struct run run = {c, c + SLIVER, look_of(w, queue, c, c + SLIVER)};
+        while (run.to < COLUMNS &&
+               (look_of(w, queue, run.to, run.to + 1) == run.look || COLUMNS - run.to < SLIVER)) {
+            run.to++;
+        }
+        out[n] = run;
+        c = run.to;
+    }
+    return n;
+}
+
+/* Neighbours of one kind are one shape, with a step where their height changes. */
+static void draw_kind(const struct run *runs, int n, int kind, int bottom, struct sw_str *out)
+{
+    bool open = false;
     sw_str_printf(out, "<path class=\"k%d\" d=\"", kind);
-    for (int c = 0; c < COLUMNS;) {
-        const int look = look_of(w, queue, c);
-        int end = c + 1;
-        while (end < COLUMNS && look_of(w, queue, end) == look) {
-            end++;
+    for (int i = 0; i < n; i++) {
+        const int height = LANE * (runs[i].look / KIND_COUNT) / 10;
+        const bool is = runs[i].look % KIND_COUNT == kind && height > 0;
+        if (is && !open) {
+            sw_str_printf(out, "M%d %d", runs[i].from, bottom);
+        } else if (!is && open) {
+            sw_str_printf(out, "V%dz", bottom);
         }
-        const int height = LANE * (look / KIND_COUNT) / 10;
-        if (look % KIND_COUNT == kind && height > 0) {
-            sw_str_printf(out, "M%d %dh%dv%dh-%dz", c, y + LANE - height, end - c, height, end - c);
+        if (is) {
+            sw_str_printf(out, "V%dH%d", bottom - height, runs[i].to);
         }
-        c = end;
+        open = is;
+    }
+    if (open) {
+        sw_str_printf(out, "V%dz", bottom);
     }
     sw_str_puts(out, "\"/>");
 }
@@ -237,8 +288,10 @@ static void draw_lanes(const struct window *w, struct sw_str *out)
                   "the step</title>\n",
                   2.4 * n, COLUMNS, n * (LANE + GAP));
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        struct run runs[COLUMNS / SLIVER];
+        const int n_runs = w->used[q] ? find_runs(w, q, runs) : 0;
         for (int k = 0; k < KIND_COUNT && w->used[q]; k++) {
-            draw_kind(w, q, k, y + GAP / 2, out);
+            draw_kind(runs, n_runs, k, y + GAP / 2 + LANE, out);
         }
         y += w->used[q] ? LANE + GAP : 0;
     }
@@ -270,7 +323,7 @@ static void write_ops(struct trace *t, double begin, double end, struct sw_str *
         sw_html_number(time, sizeof time, t->ops[i].us / 1e3, SW_UNIT_MS);
         sw_html_number(share, sizeof share, t->ops[i].us / (end - begin), SW_UNIT_SHARE);
         sw_str_puts(out, "<tr><th scope=\"row\">");
-        sw_html_text(out, t->ops[i].name, strlen(t->ops[i].name), false);
+        sw_html_name(out, t->ops[i].name);
         sw_str_printf(out, "<td class=\"n\">%lld<td class=\"n\">%s<td class=\"n\">%s</tr>\n",
                       (long long)t->ops[i].n, time, share);
     }
@@ -303,7 +356,7 @@ static void complain(const char *path, const char *why, struct sw_str *out)
     sw_str_puts(out, "<p class=\"dim\">The trace ");
     sw_html_name(out, path);
     sw_str_puts(out, " is not shown: ");
-    sw_html_text(out, why, strlen(why), false);
+    sw_html_name(out, why);
     sw_str_puts(out, ".</p>\n");
 }
 

@@ -78,7 +78,8 @@ sw_status sw_stats_of(const int64_t *steps, const double *values, int64_t n, str
 /* ---- html.c ---- */
 
 /* As text, whatever it is: markup is escaped, control characters and what is no UTF-8 become
- * U+FFFD. lines: line breaks and tabs stay, else they are such characters, too. */
+ * U+FFFD. lines: line breaks, tabs and controls of direction stay, else they are such characters,
+ * too. */
 void sw_html_text(struct sw_str *out, const char *text, size_t len, bool lines);
 void sw_html_name(struct sw_str *out, const char *text); /* one line, with its own direction */
 /* For people: four digits, "12,345", "1 h 02 min", "1.5 MiB" .. */

@@ -67,6 +67,10 @@ static double planned(const struct sw_past_run *run, int tier)
     return bytes > 0 ? bytes : isfinite(last) ? last : 0;
 }
 
+/* Share of a bar below which a part would be narrower than a pixel. Such parts are one; the words
+ * below the bar name each. */
+#define SLIVER 0.005
+
 static void write_bar(const struct sw_past_run *run, int tier, double most, struct sw_str *out)
 {
     char text[32];
@@ -76,13 +80,20 @@ static void write_bar(const struct sw_past_run *run, int tier, double most, stru
         sw_str_printf(out, "<i class=\"p3\" style=\"width:%.2f%%\"></i>",
                       100 * planned(run, tier) / most);
     }
+    double slivers = 0;
     for (size_t k = 0; k < SW_LEN(parts); k++) {
-        const double bytes = part_of(run, tier, parts[k].key);
-        if (bytes > 0) {
+        const double bytes = part_of(run, tier, parts[k].key), share = bytes / most;
+        if (share >= SLIVER) {
             sw_str_printf(out, "<i class=\"p%d\" style=\"width:%.2f%%\" title=\"%s %s\"></i>",
-                          (int)k, 100 * bytes / most, parts[k].name,
+                          (int)k, 100 * share, parts[k].name,
                           sw_format_bytes(text, sizeof text, bytes));
+        } else if (bytes > 0) {
+            slivers += bytes;
         }
+    }
+    if (slivers >= SLIVER * most) {
+        sw_str_printf(out, "<i class=\"p3\" style=\"width:%.2f%%\" title=\"smaller parts %s\"></i>",
+                      100 * slivers / most, sw_format_bytes(text, sizeof text, slivers));
     }
     if (budget > 0 && budget <= most) {
         sw_str_printf(out, "<b style=\"left:%.2f%%\" title=\"budget %s\"></b>", 100 * budget / most,
@@ -226,7 +237,7 @@ static void write_bound_words(const double by_queue[SW_QUEUE_COUNT], double sum,
     sw_str_puts(out, "</p>\n");
 }
 
-enum { STRIP = 400 };
+enum { STRIP = 240 }; /* columns, none narrower than a pixel on a phone */
 
 /* The queue that bound most steps of each column. */
 static void write_strip(const struct sw_page *page, const struct sw_past_run *run,
