@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # fuzz/fuzz_<x>.c: a target in libFuzzer's form, linked with the rooms whose headers it includes. Two
 # tests each, on the seeds in fuzz/seeds/<x>: fuzz/<x>, short (20000 executions, or what `// EXECUTIONS 5000` in the
-# source says), and fuzz/<x>_million, labelled slow. Exit 77 means skipped.
+# source says), and fuzz/<x>_million, labelled slow. fuzz/<x>_libfuzzer, slow too, runs it for a minute under clang's
+# libFuzzer, which fuzz/libfuzzer_build builds in a folder of its own. Exit 77 means skipped.
 
 set(fuzz_root "${PROJECT_SOURCE_DIR}/fuzz")
+set(libfuzzer "${PROJECT_BINARY_DIR}/libfuzzer")
 add_custom_target(fuzz_targets)
 file(GLOB fuzz_sources CONFIGURE_DEPENDS "${fuzz_root}/fuzz_*.c")
 foreach(source IN LISTS fuzz_sources)
@@ -36,4 +38,12 @@ foreach(source IN LISTS fuzz_sources)
     set_tests_properties(fuzz/${stem}_million PROPERTIES LABELS "fuzz;slow" TIMEOUT 14400)
     set_tests_properties(fuzz/${stem} fuzz/${stem}_million PROPERTIES SKIP_RETURN_CODE 77
         ENVIRONMENT "ASAN_OPTIONS=abort_on_error=1;UBSAN_OPTIONS=abort_on_error=1")
+    add_test(NAME fuzz/${stem}_libfuzzer COMMAND sh "${fuzz_root}/libfuzzer.sh" "${libfuzzer}" ${stem})
+    set_tests_properties(fuzz/${stem}_libfuzzer PROPERTIES LABELS "fuzz;slow" TIMEOUT 1200 SKIP_RETURN_CODE 77
+        FIXTURES_REQUIRED libfuzzer)
 endforeach()
+if(NOT SPILLWAY_FUZZ)
+    add_test(NAME fuzz/libfuzzer_build COMMAND sh "${fuzz_root}/libfuzzer.sh" "${libfuzzer}" build)
+    set_tests_properties(fuzz/libfuzzer_build PROPERTIES LABELS "fuzz;slow" TIMEOUT 14400 SKIP_RETURN_CODE 77
+        FIXTURES_SETUP libfuzzer)
+endif()
