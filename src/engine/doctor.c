@@ -20,6 +20,8 @@ static const struct {
     {"PCRE2", SW_HAVE_PCRE2, "no byte-level BPE tokenizers (apt-get install libpcre2-dev)"},
     {"utf8proc", SW_HAVE_UTF8PROC,
      "no WordPiece, no tokenizers with normal forms (apt-get install libutf8proc-dev)"},
+    {"libpng", SW_HAVE_PNG, "no pictures of PNG files (apt-get install libpng-dev)"},
+    {"libjpeg", SW_HAVE_JPEG, "no pictures of JPEG files (apt-get install libjpeg-dev)"},
     {"xxHash", SW_HAVE_XXHASH, "checkpoints carry CRC-32C instead of XXH3"},
     {"hwloc", SW_HAVE_HWLOC, "processors are counted by the affinity mask alone"},
 };

@@ -67,7 +67,7 @@ find src include examples bench -name '*.[ch]' 2>/dev/null | sort | xargs awk -f
             if (wanted ~ /^<(oneapi\/)?dnnl/ && file !~ /^src\/device\/cpu\/dnnl[^\/]*\.[ch]$/) {
                 complain("vendor header outside of its backend")
             }
-            if (match(wanted, /^<(pcre2|utf8proc|xxhash|hwloc)/)) {
+            if (match(wanted, /^<(pcre2|utf8proc|xxhash|hwloc|png|jpeglib)/)) {
                 vendor = substr(wanted, 2, RLENGTH - 1)
                 if (vendor in wrapper && wrapper[vendor] != file) {
                     complain("already wrapped by " wrapper[vendor])
