@@ -54,6 +54,7 @@ def make() -> None:
     rgb.save(folder / "turned.jpg", exif=turned)
     rgb.resize((1, 1)).save(folder / "one.png")
     rgb.resize((64, 5)).save(folder / "wide.jpeg")
+    rgb.resize((15, 90)).save(folder / "tall.jpeg")  # whose rows Pillow resizes first
 
 def pictures() -> list:
     return sorted(p for p in folder.iterdir() if p.suffix.lower() in (".png", ".jpg", ".jpeg"))
@@ -66,7 +67,7 @@ cases = []
 for path in pictures():
     rgb = PIL.Image.open(path).convert("RGB")
     cases.append({"picture": path.name, "width": rgb.width, "height": rgb.height, "rgb": hashlib.sha256(rgb.tobytes()).hexdigest()})
-    for config in configs if len(sys.argv) > 2 or path.name in ("rgb.png", "420.jpg", "wide.jpeg") else []:
+    for config in configs if len(sys.argv) > 2 or path.name in ("rgb.png", "420.jpg", "wide.jpeg", "tall.jpeg") else []:
         with tempfile.TemporaryDirectory() as scratch:
             pathlib.Path(scratch, "preprocessor_config.json").write_text(json.dumps(config))
             pathlib.Path(scratch, "config.json").write_text('{"model_type": "vit"}')

@@ -39,9 +39,12 @@ static sw_status find_format(const char *name, const uint8_t *bytes, size_t len,
 
 sw_status sw_picture_check_size(const char *name, int64_t width, int64_t height)
 {
-    if (width < 1 || height < 1 || width > SW_PICTURE_MOST_PIXELS / height) {
-        return SW_FAIL(SW_E_FORMAT, "%s: %lld x %lld pixels, wanted 1 to %lld of them", name,
-                       (long long)width, (long long)height, (long long)SW_PICTURE_MOST_PIXELS);
+    if (width < 1 || height < 1 || width > SW_PICTURE_MOST_SIDE || height > SW_PICTURE_MOST_SIDE ||
+        width > SW_PICTURE_MOST_PIXELS / height) {
+        return SW_FAIL(SW_E_FORMAT,
+                       "%s: %lld x %lld pixels, wanted 1 to %lld of them, at most %lld a side",
+                       name, (long long)width, (long long)height, (long long)SW_PICTURE_MOST_PIXELS,
+                       (long long)SW_PICTURE_MOST_SIDE);
     }
     return SW_OK;
 }

@@ -7,6 +7,7 @@
 
 /* Width times height; Pillow warns of more. */
 #define SW_PICTURE_MOST_PIXELS INT64_C(89478485)
+#define SW_PICTURE_MOST_SIDE INT64_C(1048576)
 /* Bytes of a file. */
 #define SW_PICTURE_MOST_BYTES ((size_t)256 << 20)
 

@@ -147,8 +147,7 @@ static sw_status reserve(struct reading *r, int n_passes)
 static sw_status read_all(struct reading *r)
 {
     png_set_read_fn(r->png, r, on_read);
-    png_set_user_limits(r->png, (png_uint_32)SW_PICTURE_MOST_PIXELS,
-                        (png_uint_32)SW_PICTURE_MOST_PIXELS);
+    png_set_user_limits(r->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* checked below */
     png_set_chunk_malloc_max(r->png, MOST_CHUNK_BYTES);
     png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* and texts, profiles */
     png_read_info(r->png, r->info);

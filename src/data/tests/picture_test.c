@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures: bytes as Pillow has them, from every kind of file; damaged and hostile files.
-#include "data/picture.h"
+#include "data/preprocessor.h"
 #include "data/tests/helpers.h"
 #include "json/json.h"
 #include "support/pictures.h"
@@ -73,6 +73,55 @@ static void bytes_are_those_of_pillow(void **state)
 {
     (void)state;
     each_picture(compare);
+}
+
+/* Steps of a configuration, through a file. */
+static void values(const char *path, const struct sw_json *c)
+{
+    const struct sw_json *config = sw_json_get(c, "config"), *want = sw_json_get(c, "values");
+    const struct sw_image_size size = {sw_json_get(c, "height")->integer,
+                                       sw_json_get(c, "width")->integer};
+    const int64_t n = size.height * size.width * 3, step = sw_json_get(c, "step")->integer;
+    struct sw_image_steps steps;
+    struct sw_picture picture = {0};
+    struct sw_str text = {0};
+    float *pixels = calloc((size_t)n, sizeof *pixels);
+    assert_non_null(pixels);
+    sw_json_write(config, 0, &text);
+    if (sw_image_steps_read(sw_test_write_text(0, "config.json", text.ptr), size, &steps) < 0 ||
+        sw_picture_read(path, &picture) < 0 ||
+        sw_image_steps_apply(&steps, path, &picture, size, pixels) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    int64_t at = 0;
+    for (const struct sw_json *v = want->first; v; v = v->next, at += step) {
+        assert_true(at < n);
+        if (!(fabs(pixels[at] - v->number) < 1e-3)) {
+            fail_msg("%s by %s: value %lld is %g, wanted %g", path, text.ptr, (long long)at,
+                     (double)pixels[at], v->number);
+        }
+    }
+    assert_true(at >= n);
+    sw_picture_fini(&picture);
+    sw_str_fini(&text);
+    free(pixels);
+}
+
+static void values_are_those_of_transformers(void **state)
+{
+    (void)state;
+    struct sw_json_doc *doc = recorded();
+    struct sw_str path = {0};
+    int n = 0;
+    for (const struct sw_json *c = sw_json_root(doc)->first; c; c = c->next) {
+        if (sw_json_get(c, "config")) {
+            values(path_of(c, &path), c);
+            n++;
+        }
+    }
+    assert_true(n > 0);
+    sw_str_fini(&path);
+    sw_json_close(doc);
 }
 
 /* ---- PNG, kind by kind ---- */
@@ -320,8 +369,16 @@ int main(void)
         print_message("skipped: built without libpng or libjpeg\n");
         return 77;
     }
+    const struct CMUnitTest compared[] = {
+        cmocka_unit_test(bytes_are_those_of_pillow),
+        cmocka_unit_test(values_are_those_of_transformers),
+    };
+    if (getenv("SPILLWAY_PICTURES")) { /* those of a user may be large: no more than this */
+        return cmocka_run_group_tests(compared, NULL, teardown);
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_those_of_pillow),
+        cmocka_unit_test(values_are_those_of_transformers),
         cmocka_unit_test(every_kind_of_png_is_read),
         cmocka_unit_test(a_file_that_is_cut_short_is_refused),
         cmocka_unit_test(a_damaged_file_is_refused),
