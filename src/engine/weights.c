@@ -535,6 +535,24 @@ const struct sw_safetensor *sw_engine_find_values(const struct sw_engine *e, con
     return other ? sw_engine_find_in_folder(e, e->model->embedding_name) : tensor;
 }
 
+/* A training for other classes takes the trunk of a folder, and not its head. */
+static bool is_of_other_head(const struct sw_engine *e, const struct engine_param *param,
+                             const struct sw_safetensor *tensor)
+{
+    const struct sw_shape *shape = &param->work->layout.whole;
+    char have[96], want[96];
+    if (e->options.no_train || !sw_model_has_other_head(e->model, param->work->name) ||
+        sw_shape_equal(shape, &tensor->shape)) {
+        return false;
+    }
+    sw_log(SW_LOG_WARN,
+           "%s: %s has shape %s, for other classes, the model wants %s; the new head "
+           "starts at random",
+           e->source.folder, tensor->name, sw_shape_format(&tensor->shape, have, sizeof have),
+           sw_shape_format(shape, want, sizeof want));
+    return true;
+}
+
 sw_status sw_engine_load_folder(struct sw_engine *e)
 {
     float *piece = sw_alloc("engine", SW_PIECE * sizeof *piece);
@@ -547,7 +565,8 @@ sw_status sw_engine_load_folder(struct sw_engine *e)
         const struct sw_safetensor *tensor = sw_engine_find_values(e, param->work->name);
         sw_work_at("reading weights", done, all);
         done += (int64_t)param->work->bytes;
-        if (sw_lora_is_adapter(param->work->name)) {
+        if (sw_lora_is_adapter(param->work->name) ||
+            (tensor && is_of_other_head(e, param, tensor))) {
             st = init_param(e, param, NULL, piece);
         } else if (tensor) {
             st = load_param(e, param, tensor, piece);

@@ -63,6 +63,8 @@ enum { SW_MODEL_MAX_CLASSES = 8 };
 struct sw_model_ops {
     const char *model_type;
     struct sw_model_class classes[SW_MODEL_MAX_CLASSES]; /* the first is that of presets */
+    const char *trunk_class; /* of folders that have no head: that of the first class begins at
+                                random; NULL = one of the classes */
     struct sw_model_key sizes[SW_SIZE_COUNT];
     bool is_of_classes;   /* "images" of these are always classes of which one counts */
     int64_t extra_tokens; /* SW_SIZE_TOKENS counts so many rows that are no positions of a text */
@@ -88,6 +90,7 @@ struct sw_model { /* base; first member of every family's own struct */
     const struct sw_task *task;
     const char *class_name; /* of architectures[0], with the task's head */
     bool is_other_class;    /* than config.json says: it has another head, or none */
+    bool has_other_labels;  /* than config.json says: as many were asked for */
     int64_t vocab, max_tokens, width, layers, labels;
     int64_t channels, image_height, image_width;
     bool tied;               /* the LM head is the embedding table */
@@ -123,6 +126,9 @@ bool sw_model_is_seq2seq(const struct sw_model *model);
 bool sw_model_is_labelled(const struct sw_model *model);
 /* A parameter that a folder of another class does not have, and that begins at random then. */
 bool sw_model_may_begin(const struct sw_model *model, const char *param);
+/* The parameter is of a head for other classes than the folder's, where as many are asked for as
+ * config.json does not say. */
+bool sw_model_has_other_head(const struct sw_model *model, const char *param);
 /* Sizes of the task's inputs in a program. */
 struct sw_task_sizes sw_model_sizes(const struct sw_model *model,
                                     const struct sw_forward_spec *spec);

@@ -306,13 +306,25 @@ static sw_status fail_task(const struct sw_json_doc *doc, const struct sw_model_
     return st;
 }
 
-static sw_status find_class(const struct sw_json_doc *doc, const struct sw_json *config,
-                            const struct sw_model_ops *ops, const struct sw_model_class **out)
+/* What config.json says is a class without any head. */
+static bool is_trunk(const struct sw_model_ops *ops, const char *name)
+{
+    return ops->trunk_class && strcmp(ops->trunk_class, name) == 0;
+}
+
+/* The class that config.json names, or the first. */
+static const char *class_name(const struct sw_json *config, const struct sw_model_ops *ops)
 {
     const struct sw_json *list = sw_json_get(config, "architectures");
     const bool given =
         list && list->type == SW_JSON_ARRAY && list->first && list->first->type == SW_JSON_STRING;
-    const char *name = given ? list->first->string : ops->classes[0].name;
+    return given ? list->first->string : ops->classes[0].name;
+}
+
+static sw_status find_class(const struct sw_json_doc *doc, const struct sw_json *config,
+                            const struct sw_model_ops *ops, const struct sw_model_class **out)
+{
+    const char *name = class_name(config, ops);
     struct sw_str has = {0};
     for (int i = 0; i < SW_MODEL_MAX_CLASSES && ops->classes[i].name; i++) {
         if (strcmp(ops->classes[i].name, name) == 0) {
@@ -321,6 +333,11 @@ static sw_status find_class(const struct sw_json_doc *doc, const struct sw_json 
             return SW_OK;
         }
         sw_str_printf(&has, "%s%s", i ? ", " : "", ops->classes[i].name);
+    }
+    if (is_trunk(ops, name)) {
+        *out = &ops->classes[0];
+        sw_str_fini(&has);
+        return SW_OK;
     }
     const sw_status st =
         SW_FAIL(SW_E_UNSUP, "%s: architectures \"%s\" is not built in this version (it has: %s)",
@@ -338,6 +355,7 @@ static sw_status find_labels(const struct sw_json_doc *doc, const struct sw_json
     const bool said = sw_json_get(config, "num_labels") || sw_json_get(config, "id2label");
     SW_TRY(sw_model_read_labels(doc, config, &model->labels));
     if (options && options->labels > 0) {
+        model->has_other_labels = said && options->labels != model->labels;
         model->labels = options->labels;
     } else if (problem == NUMBERS && !said && model->is_other_class) {
         model->labels = 1;
@@ -374,7 +392,8 @@ sw_status sw_model_read_task(const struct sw_model_ops *ops, struct sw_json_doc 
         return fail_task(doc, ops, asked);
     }
     const struct sw_model_class *wanted = class_with(ops, class_task(model->task));
-    model->is_other_class = strcmp(wanted->task, own->task) != 0;
+    model->is_other_class =
+        strcmp(wanted->task, own->task) != 0 || is_trunk(ops, class_name(config, ops));
     model->class_name = model->is_other_class ? wanted->name : own->name;
     return find_labels(doc, config, options, model);
 }
@@ -406,6 +425,11 @@ bool sw_model_may_begin(const struct sw_model *model, const char *param)
     const char *first = model->ops->classes[0].task;
     const bool of_head = !is_in(model->trunk, param) || is_in(model->pooler, param);
     return of_head && (model->is_other_class || strcmp(class_task(model->task), first) != 0);
+}
+
+bool sw_model_has_other_head(const struct sw_model *model, const char *param)
+{
+    return model->has_other_labels && is_in(model->head_module, param);
 }
 
 static bool put_labels(const struct sw_model *model, const char *const *label_names,

@@ -286,6 +286,7 @@ static const char *alias(const struct sw_model *model, const char *name, int i, 
 const struct sw_model_ops sw_family_vit = {
     .model_type = "vit",
     .classes = {{"ViTForImageClassification", "images"}},
+    .trunk_class = "ViTModel",
     .sizes = {[SW_SIZE_WIDTH] = {"hidden_size", NULL, 768},
               [SW_SIZE_LAYERS] = {"num_hidden_layers", NULL, 12},
               [SW_SIZE_HEADS] = {"num_attention_heads", NULL, 12},

@@ -420,6 +420,33 @@ static void a_new_head_may_begin_and_a_trunk_may_not(void **state)
     sw_json_close(doc);
 }
 
+/* As many classes as config.json does not say have a head of their own; a folder of the trunk alone
+ * has none. */
+static void a_head_for_other_classes_begins(void **state)
+{
+    static const char image[] = "\"model_type\": \"vit\", \"num_labels\": 5";
+    static const char trunk[] = "\"model_type\": \"vit\", \"architectures\": [\"ViTModel\"]";
+    const struct sw_model_options three = {NULL, 3}, five = {NULL, 5};
+    struct sw_json_doc *doc = NULL;
+    (void)state;
+    struct sw_model *model = open_as(image, &three, &doc);
+    assert_true(sw_model_has_other_head(model, "classifier.weight"));
+    assert_false(sw_model_has_other_head(model, "vit.layernorm.weight"));
+    assert_false(sw_model_may_begin(model, "classifier.weight")); /* it has to be there */
+    sw_model_close(model);
+    sw_json_close(doc);
+    model = open_as(image, &five, &doc);
+    assert_false(sw_model_has_other_head(model, "classifier.weight"));
+    sw_model_close(model);
+    sw_json_close(doc);
+    model = open_as(trunk, &three, &doc);
+    assert_true(sw_model_may_begin(model, "classifier.weight"));
+    assert_false(sw_model_may_begin(model, "vit.layernorm.weight"));
+    assert_string_equal(model->class_name, "ViTForImageClassification");
+    sw_model_close(model);
+    sw_json_close(doc);
+}
+
 /* Sizes are fine one by one, and what is made of them is too large for fp32. */
 static void a_rotary_table_that_is_no_number_is_refused(void **state)
 {
@@ -592,6 +619,7 @@ int main(void)
         cmocka_unit_test(config_json_says_what_a_model_was_opened_as),
         cmocka_unit_test(an_unknown_family_is_refused_with_its_relative),
         cmocka_unit_test(a_new_head_may_begin_and_a_trunk_may_not),
+        cmocka_unit_test(a_head_for_other_classes_begins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
