@@ -275,7 +275,8 @@ struct sw_dataset_options {
 };
 
 /* What a task other than the next token reads its files by: JSON lines, tables (.csv, .tsv),
- * SQuAD's .json, plain text, CIFAR's .bin. docs/tasks.md has the fields of each task. */
+ * SQuAD's .json, plain text; of images folders of pictures by class, and CIFAR's .bin.
+ * docs/tasks.md has the fields of each task. */
 struct sw_task_data {
     const char *name;               /* "masked", "classify", ..: of --task */
     int64_t target_len;             /* tokens that a decoder behind an encoder is asked for */
@@ -286,8 +287,9 @@ struct sw_task_data {
     const char *text_columns[2], *label_column;
     const char *source_prefix; /* before each source ("summarize: "); NULL: none */
     int64_t doc_stride;        /* tokens of a context that windows share; 0: 128, at most T / 3 */
-    int64_t channels, height, width;    /* of the images that are wanted */
-    double pixel_mean[3], pixel_std[3]; /* of a channel of 0 .. 1; std all 0: halves */
+    int64_t channels, height, width; /* of the images that are wanted */
+    const char *preprocessor; /* preprocessor_config.json, for images; NULL: resized to what is
+                                 wanted, mean and deviation 0.5 */
 };
 
 /* options      required: NULL is SW_E_ARG */
@@ -336,7 +338,8 @@ struct sw_row_input {
 };
 /* The same rows, for any task, as those of its inputs that are named. What is drawn for a sample
  * (masks, spans, second texts) depends on seed, split and its number alone. Rows past the last one
- * of the validation samples have no labels. SW_E_ARG: the task has no such input. */
+ * of the validation samples have no labels. SW_E_ARG: the task has no such input. SW_E_FORMAT: a
+ * picture is damaged; the message names its file. */
 SW_API sw_status sw_dataset_fetch_inputs(const sw_dataset *dataset, enum sw_split split,
                                          int64_t first, int64_t n_rows,
                                          const struct sw_row_input *inputs, int n_inputs);

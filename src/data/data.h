@@ -13,6 +13,16 @@
 sw_status sw_data_each_file(const char *const *patterns, int n_patterns,
                             sw_status (*fn)(void *ctx, const char *path), void *ctx);
 
+/* Whether a path is a folder, which can only be one of pictures by class. */
+bool sw_data_is_pictures(const char *path);
+/* Calls fn with each picture of it, class by class. */
+sw_status sw_data_each_picture(const char *folder,
+                               sw_status (*fn)(void *ctx, const char *path, const char *class_name),
+                               void *ctx);
+/* Of images: appends what is done with their bytes. Returns whether they are pictures of a
+ * folder. */
+bool sw_dataset_put_steps(const sw_dataset *dataset, struct sw_str *out);
+
 /* As sw_tokenizer_decode, appended to out. */
 sw_status sw_tokenizer_decode_str(const struct sw_tokenizer *tokenizer, const int32_t *ids,
                                   int64_t n_ids, bool skip_special, struct sw_str *out);
@@ -43,7 +53,7 @@ struct sw_label_list {
 };
 void sw_label_list_fini(struct sw_label_list *list);
 /* Of the files of options: names in rising order; numbers up to the highest; as many as a list has
- * numbers.
+ * numbers. Of images: the names of folders; none of other files.
  *
  * n_known      classes of a head that is there: a number below it is never too high
  *

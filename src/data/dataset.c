@@ -430,6 +430,31 @@ static sw_status find_task(const struct sw_dataset_options *options, const struc
     return SW_OK;
 }
 
+/* Pictures that validate have the classes of those that are trained on. */
+static sw_status check_classes(const struct sw_dataset *dataset)
+{
+    const struct sw_pictures *trained = &dataset->corpus.of_task.images.pictures;
+    const struct sw_pictures *others = &dataset->val_corpus.of_task.images.pictures;
+    return trained->n > 0 && others->n > 0 ? sw_pictures_same_classes(trained, others) : SW_OK;
+}
+
+/* Files of validation. Records that are trained on as well are not read again. */
+static sw_status read_val(const struct sw_dataset_options *options, int64_t vocab_size,
+                          struct sw_dataset *dataset)
+{
+    const bool same = options->val_files == options->files &&
+                      options->n_val_files == options->n_files &&
+                      dataset->task->rows != SW_ROWS_TEXT;
+    const struct corpus *corpus = same ? &dataset->corpus : &dataset->val_corpus;
+    if (!same) {
+        SW_TRY(read_files(options, true, vocab_size, dataset));
+        SW_TRY(check_classes(dataset));
+    }
+    dataset->parts[SW_SPLIT_VAL] =
+        (struct part){.corpus = corpus, .n = n_samples_of(corpus, dataset->seq_len)};
+    return SW_OK;
+}
+
 sw_status sw_dataset_open(const struct sw_dataset_options *options, struct sw_dataset **out)
 {
     sw_status st;
@@ -453,10 +478,7 @@ sw_status sw_dataset_open(const struct sw_dataset_options *options, struct sw_da
     SW_TRY_OR(fail, read_files(options, false, vocab_size, dataset));
     split(dataset, options->n_val_files > 0 ? 0.0 : options->val_fraction);
     if (options->n_val_files > 0) {
-        SW_TRY_OR(fail, read_files(options, true, vocab_size, dataset));
-        dataset->parts[SW_SPLIT_VAL] =
-            (struct part){.corpus = &dataset->val_corpus,
-                          .n = n_samples_of(&dataset->val_corpus, dataset->seq_len)};
+        SW_TRY_OR(fail, read_val(options, vocab_size, dataset));
     }
     for (int i = 0; i < 2 && options->packing; ++i) {
         SW_TRY_OR(fail, pack_part(&dataset->parts[i], dataset->seq_len));
@@ -504,6 +526,14 @@ int64_t sw_dataset_n_dropped(const struct sw_dataset *dataset, enum sw_split spl
 {
     const struct corpus *corpus = dataset->parts[split].corpus;
     return corpus->rows.n_dropped + corpus->of_task.n_dropped;
+}
+
+bool sw_dataset_put_steps(const struct sw_dataset *dataset, struct sw_str *out)
+{
+    if (dataset->task->rows == SW_ROWS_IMAGES) {
+        sw_image_steps_text(&dataset->form.steps, out);
+    }
+    return dataset->corpus.of_task.images.pictures.n > 0;
 }
 
 /* ---- what files are ---- */

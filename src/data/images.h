@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// images - CIFAR's binary files: records of a label, or two, and 3 x 32 x 32 bytes, read where they
-// lie.
+// images - what images are read of, when their sample is asked for: folders of pictures by class,
+// or CIFAR's binary files, which are records of a label, or two, and 3 x 32 x 32 bytes.
 #pragma once
 
-#include "base/base.h"
-
-/* Of a channel: (byte / 255 - mean) / std. */
-struct sw_pixel_scale {
-    double mean[3], std[3];
-};
+#include "data/picture_folder.h"
+#include "data/preprocessor.h"
 
 struct sw_image_file {
     char *path; /* owned */
@@ -18,17 +14,35 @@ struct sw_image_file {
 };
 /* All zero is empty. */
 struct sw_images {
-    struct sw_image_file *files; /* [n_files] */
+    struct sw_image_file *files; /* [n_files] of CIFAR's; none where there are pictures */
     int n_files;
+    struct sw_pictures pictures;
+    int32_t *labels; /* [pictures.n_classes] of their classes */
     int64_t n;
+};
+/* What reading an image takes; borrowed. */
+struct sw_image_form {
+    const struct sw_image_steps *steps;
+    struct sw_image_size size;
+    int64_t n_labels;   /* what a label has to be below */
+    char *const *names; /* [n_labels] of classes; NULL: they are numbers */
 };
 enum { SW_IMAGE_CHANNELS = 3, SW_IMAGE_SIDE = 32, SW_IMAGE_COARSE = 20 };
 void sw_images_fini(struct sw_images *images);
-/* n_labels: classes of the model; as many as CIFAR-100 has coarse ones: those are the labels.
+/*
+ * sw_images_add - a file of CIFAR's, or a folder of pictures, of which the heads are looked at.
  *
- * SW_E_FORMAT  no whole records (the bytes are named), or a label outside the classes, with the
- *              number of its image */
-sw_status sw_images_add(struct sw_images *images, const char *path, int64_t n_labels);
-/* Pixels [3, 32, 32]; either may be NULL. */
-sw_status sw_images_read(const struct sw_images *images, int64_t i, int64_t n_labels,
-                         const struct sw_pixel_scale *scale, float *pixels, int32_t *label);
+ * Of a file with as many classes as CIFAR-100 has coarse ones, those are the labels. Classes of a
+ * folder are labels by their names; if the model has no names, by their order.
+ *
+ * SW_E_FORMAT  no whole records (the bytes are named), a label outside the classes, with the number
+ *              of its image, a class that the model does not have, a picture whose head is damaged
+ *              or that would not have the model's size
+ */
+sw_status sw_images_add(struct sw_images *images, const char *path,
+                        const struct sw_image_form *form);
+/* What only all files together tell: the order of pictures. */
+sw_status sw_images_end(struct sw_images *images);
+/* pixels [3, size.height, size.width]; either may be NULL. */
+sw_status sw_images_read(const struct sw_images *images, int64_t i,
+                         const struct sw_image_form *form, float *pixels, int32_t *label);

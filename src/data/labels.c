@@ -3,6 +3,7 @@
 // largest number says.
 #include "data/labels.h"
 
+#include "data/picture_folder.h"
 #include "data/source.h"
 
 #include <errno.h>
@@ -314,6 +315,25 @@ static sw_status check_highest(struct finding *f, int64_t n_known, const struct 
                    (long long)n_labels, f->n, (long long)f->highest + 1);
 }
 
+/* ---- the classes of pictures ---- */
+
+/* By the first folder: others have the same. */
+static sw_status find_folders(const struct sw_file_list *files, struct sw_label_list *out)
+{
+    struct sw_pictures pictures = {0};
+    *out = (struct sw_label_list){0};
+    if (!sw_is_folder(files->paths[0])) {
+        return SW_OK;
+    }
+    sw_status st = sw_pictures_read_classes(&pictures, files->paths[0]);
+    if (st >= 0) {
+        const struct finding f = {.names = pictures.classes, .n = pictures.n_classes};
+        st = keep(&f, out);
+    }
+    sw_pictures_fini(&pictures);
+    return st;
+}
+
 sw_status sw_labels_find(const struct sw_dataset_options *options, int64_t n_known,
                          struct sw_label_list *out)
 {
@@ -321,9 +341,15 @@ sw_status sw_labels_find(const struct sw_dataset_options *options, int64_t n_kno
     struct finding f = {
         .task = sw_task_of(options->task->name), .columns = &columns, .highest = -1};
     struct sw_file_list files;
+    sw_status st;
     SW_TRY(sw_file_list_init(&files, options->files, options->n_files));
+    if (f.task->rows == SW_ROWS_IMAGES) {
+        st = find_folders(&files, out);
+        sw_file_list_fini(&files);
+        return st;
+    }
     sw_arena_init(&f.texts, "labels");
-    sw_status st = read_files(&f, &files);
+    st = read_files(&f, &files);
     st = st < 0 ? st : check_kinds(&f, files.paths[0]);
     st = st < 0 ? st : check_highest(&f, n_known, &files);
     if (st >= 0) {

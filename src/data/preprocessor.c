@@ -356,6 +356,10 @@ static sw_status read_steps(const struct sw_json_doc *doc, struct sw_image_size 
     SW_TRY(read_resizing(doc, root, kind->square, &steps));
     SW_TRY(read_crop(doc, root, &steps));
     SW_TRY(read_scale(doc, root, &steps));
+    if (!get(root, "size") && steps.crop_height == 0 && steps.shortest == 0) {
+        steps.height = model.height; /* nobody said another one */
+        steps.width = model.width;
+    }
     SW_TRY(check_model(doc, &steps, model));
     *out = steps;
     return SW_OK;

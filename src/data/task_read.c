@@ -673,12 +673,23 @@ static sw_status add_record(void *ctx, const struct sw_json_doc *doc, const stru
     return adders[in->form->task->rows](in, doc, record);
 }
 
+static sw_status add_images(struct sw_task_reading *in, const char *path)
+{
+    const struct sw_image_form form = sw_task_image_form(in->form);
+    if (in->form->task->losses[0].kind == SW_LOSS_SQUARES && sw_is_folder(path)) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "%s: a folder of pictures has classes, and the task \"%s\" numbers", path,
+                       in->form->task->name);
+    }
+    SW_TRY(sw_images_add(&in->rows->images, path, &form));
+    in->rows->n = in->rows->n_documents = in->rows->images.n;
+    return SW_OK;
+}
+
 sw_status sw_task_read_file(struct sw_task_reading *in, const char *path)
 {
     if (in->form->task->rows == SW_ROWS_IMAGES) {
-        SW_TRY(sw_images_add(&in->rows->images, path, sw_task_image_labels(in->form)));
-        in->rows->n = in->rows->n_documents = in->rows->images.n;
-        return SW_OK;
+        return add_images(in, path);
     }
     return in->options->as_text
                ? sw_records_read_text(path, add_record, in)
@@ -695,5 +706,5 @@ sw_status sw_task_read_end(struct sw_task_reading *in)
             sw_str_text(&in->first_long), (long long)in->form->U, (long long)in->n_long,
             (long long)in->rows->n_documents, (long long)in->longest);
     }
-    return SW_OK;
+    return sw_images_end(&in->rows->images);
 }

@@ -145,37 +145,28 @@ static bool tells_number(const struct sw_task_form *form)
     return form->task->losses[0].kind == SW_LOSS_SQUARES;
 }
 
-int64_t sw_task_image_labels(const struct sw_task_form *form)
+struct sw_image_form sw_task_image_form(const struct sw_task_form *form)
 {
-    return tells_number(form) ? 256 : form->n_labels;
+    return (struct sw_image_form){.steps = &form->steps,
+                                  .size = {form->height, form->width},
+                                  .n_labels = tells_number(form) ? 256 : form->n_labels,
+                                  .names = form->names};
 }
 
 static sw_status init_images(struct sw_task_form *form, const struct sw_task_data *data)
 {
-    if (data->channels != SW_IMAGE_CHANNELS || data->height != SW_IMAGE_SIDE ||
-        data->width != SW_IMAGE_SIDE) {
-        return SW_FAIL(
-            SW_E_CONFIG,
-            "task \"%s\": the model reads images of %lld x %lld x %lld; those of CIFAR's "
-            "files are 3 x 32 x 32",
-            form->task->name, (long long)data->channels, (long long)data->height,
-            (long long)data->width);
+    const struct sw_image_size size = {data->height, data->width};
+    if (data->channels != SW_IMAGE_CHANNELS) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "task \"%s\": the model reads images of %lld channels, wanted 3",
+                       form->task->name, (long long)data->channels);
     }
     if (tells_number(form) && data->n_labels != 1) {
         return SW_FAIL(SW_E_CONFIG,
                        "task \"%s\": the model's head has %lld numbers; CIFAR's files have one",
                        form->task->name, (long long)data->n_labels);
     }
-    for (int c = 0; c < 3; c++) {
-        const bool halves = data->pixel_std[0] == 0;
-        form->scale.mean[c] = halves ? 0.5 : data->pixel_mean[c];
-        form->scale.std[c] = halves ? 0.5 : data->pixel_std[c];
-        if (!(form->scale.std[c] > 0) || !isfinite(form->scale.mean[c])) {
-            return SW_FAIL(SW_E_CONFIG, "images: mean %g and std %g of channel %d; wanted std > 0",
-                           form->scale.mean[c], form->scale.std[c], c);
-        }
-    }
-    return SW_OK;
+    return sw_image_steps_read(data->preprocessor, size, &form->steps);
 }
 
 sw_status sw_task_form_init(struct sw_task_form *form, const struct sw_task *task,
@@ -502,8 +493,8 @@ static sw_status put_image(const struct sw_task_part *part, int64_t at, const st
 {
     const struct sw_task_form *form = part->form;
     int32_t label = 0;
-    SW_TRY(sw_images_read(&part->rows->images, at, sw_task_image_labels(form), &form->scale,
-                          row->pixels, &label));
+    const struct sw_image_form images = sw_task_image_form(form);
+    SW_TRY(sw_images_read(&part->rows->images, at, &images, row->pixels, &label));
     if (row->labels) {
         *row->labels = label;
     }

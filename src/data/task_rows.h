@@ -63,15 +63,15 @@ struct sw_task_form {
     struct sw_template single, pair; /* owned */
     int64_t n_labels;
     char **names; /* [n_labels] of classes; NULL: they are numbers; owned */
-    struct sw_pixel_scale scale;
+    struct sw_image_steps steps;
     int64_t channels, height, width;
 };
 /* What depends on the tokenizer (NULL: images), and refuses what the task cannot do with it. */
 sw_status sw_task_form_init(struct sw_task_form *form, const struct sw_task *task,
                             const struct sw_dataset_options *options, int64_t vocab_size);
 void sw_task_form_fini(struct sw_task_form *form);
-/* What the byte beside an image may be less than: a number may be any. */
-int64_t sw_task_image_labels(const struct sw_task_form *form);
+/* Of images. A byte that is a number may be any. */
+struct sw_image_form sw_task_image_form(const struct sw_task_form *form);
 
 /* Reads one file. */
 struct sw_task_reading {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training was fed with, as its checkpoints keep it: name, size and digest of each file in
-// the order in which they are read, the tokenizer, what makes rows of chats, and how many samples
-// an epoch has.
+// What a training was fed with, as its checkpoints keep it: name, size and digest of each file, or
+// of each class of a folder of pictures, in the order in which they are read, the tokenizer, what
+// makes rows of chats, and how many samples an epoch has.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -16,6 +16,10 @@ struct record {
     struct sw_json_doc *doc;
     struct sw_json *files; /* the array that is being filled */
     void *piece;           /* [PIECE_BYTES] */
+    /* Of a folder of pictures: the class that is under way. */
+    struct sw_digest *digest;
+    int64_t bytes;
+    char class_name[256];
 };
 
 static sw_status fail_memory(void)
@@ -23,12 +27,15 @@ static sw_status fail_memory(void)
     return SW_FAIL(SW_E_NOMEM, "out of host memory for the record of the data");
 }
 
+/* all: bytes of the file, to tell how far it is; -1: it is not told. */
 static sw_status digest_fd(int fd, int64_t all, const char *path, void *piece,
                            struct sw_digest *digest, int64_t *out_bytes)
 {
     int64_t bytes = 0;
     for (;;) {
-        sw_work_at("checking the data", bytes, all);
+        if (all >= 0) {
+            sw_work_at("checking the data", bytes, all);
+        }
         const ssize_t n = read(fd, piece, PIECE_BYTES);
         if (n < 0 && errno == EINTR) {
             continue;
@@ -45,11 +52,10 @@ static sw_status digest_fd(int fd, int64_t all, const char *path, void *piece,
     }
 }
 
-static sw_status digest_file(const char *path, void *piece, char hex[33], int64_t *out_bytes)
+static sw_status digest_path(const char *path, bool tells, void *piece, struct sw_digest *digest,
+                             int64_t *out_bytes)
 {
-    struct sw_digest *digest;
     struct stat info;
-    SW_TRY(sw_digest_open(&digest));
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     sw_status st = SW_OK;
     if (fd < 0 || fstat(fd, &info) != 0) {
@@ -58,31 +64,87 @@ static sw_status digest_file(const char *path, void *piece, char hex[33], int64_
         st = SW_FAIL(SW_E_IO, "cannot read %s: it is not a regular file", path);
     } else {
         posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-        st = digest_fd(fd, (int64_t)info.st_size, path, piece, digest, out_bytes);
-        sw_work_end();
+        st = digest_fd(fd, tells ? (int64_t)info.st_size : -1, path, piece, digest, out_bytes);
     }
     if (fd >= 0) {
         close(fd);
     }
-    sw_digest_hex(digest, hex);
-    sw_digest_close(digest);
     return st;
 }
+
+static sw_status put_file(struct record *r, const char *name, int64_t bytes, const char hex[33])
+{
+    struct sw_json *file = sw_json_put(r->doc, r->files, NULL, SW_JSON_OBJECT);
+    return file && sw_json_put_str(r->doc, file, "name", name) &&
+                   sw_json_put_i64(r->doc, file, "bytes", bytes) &&
+                   sw_json_put_str(r->doc, file, "digest", hex)
+               ? SW_OK
+               : fail_memory();
+}
+
+/* ---- folders of pictures: an entry for each class ---- */
+
+/* Writes the entry of the class that was under way. */
+static sw_status end_class(struct record *r)
+{
+    char hex[33];
+    if (!r->digest) {
+        return SW_OK;
+    }
+    sw_digest_hex(r->digest, hex);
+    sw_digest_close(r->digest);
+    r->digest = NULL;
+    return put_file(r, r->class_name, r->bytes, hex);
+}
+
+/* The name of the class, and of each picture its size and its bytes. */
+static sw_status add_picture(void *ctx, const char *path, const char *class_name)
+{
+    struct record *r = ctx;
+    int64_t bytes;
+    if (!r->digest || strcmp(r->class_name, class_name) != 0) {
+        SW_TRY(end_class(r));
+        SW_TRY(sw_digest_open(&r->digest));
+        snprintf(r->class_name, sizeof r->class_name, "%s", class_name);
+        sw_digest_update(r->digest, class_name, strlen(class_name) + 1);
+        r->bytes = 0;
+    }
+    SW_TRY(digest_path(path, false, r->piece, r->digest, &bytes));
+    sw_digest_update(r->digest, &bytes, sizeof bytes);
+    r->bytes += bytes;
+    return SW_OK;
+}
+
+static sw_status add_pictures(struct record *r, const char *folder)
+{
+    sw_status st = sw_data_each_picture(folder, add_picture, r);
+    st = st < 0 ? st : end_class(r);
+    if (r->digest) {
+        sw_digest_close(r->digest);
+        r->digest = NULL;
+    }
+    return st;
+}
+
+/* ---- all of it ---- */
 
 static sw_status add_file(void *ctx, const char *path)
 {
     struct record *r = ctx;
+    struct sw_digest *digest;
     char hex[33];
     int64_t bytes;
-    SW_TRY(digest_file(path, r->piece, hex, &bytes));
-    const char *slash = strrchr(path, '/');
-    struct sw_json *file = sw_json_put(r->doc, r->files, NULL, SW_JSON_OBJECT);
-    if (!file || !sw_json_put_str(r->doc, file, "name", slash ? slash + 1 : path) ||
-        !sw_json_put_i64(r->doc, file, "bytes", bytes) ||
-        !sw_json_put_str(r->doc, file, "digest", hex)) {
-        return fail_memory();
+    if (sw_data_is_pictures(path)) {
+        return add_pictures(r, path);
     }
-    return SW_OK;
+    SW_TRY(sw_digest_open(&digest));
+    const sw_status st = digest_path(path, true, r->piece, digest, &bytes);
+    sw_work_end();
+    sw_digest_hex(digest, hex);
+    sw_digest_close(digest);
+    SW_TRY(st);
+    const char *slash = strrchr(path, '/');
+    return put_file(r, slash ? slash + 1 : path, bytes, hex);
 }
 
 static sw_status add_files(struct record *r, const char *key, const char *const *files, int n)

@@ -85,7 +85,7 @@ static sw_status open_all(struct eval *e)
         .files = o->data, .n_files = o->n_data, .as_text = o->as_text};
     const char *folder = o->tokenizer ? o->tokenizer : o->model;
     SW_TRY(sw_model_check_path(o->model));
-    SW_TRY(sw_job_task_choose(&o->task, o->model, &files, &e->task));
+    SW_TRY(sw_job_task_choose(&o->task, o->model, &files, false, &e->task));
     e->writes = o->predictions && e->task.task->rows == SW_ROWS_TARGETS;
     if (o->predictions && !e->writes && e->task.task->rows != SW_ROWS_ANSWERS) {
         return SW_FAIL(SW_E_ARG,

@@ -23,6 +23,12 @@ static void print_task(const struct job *job)
         fprintf(job->out, "%s%s", i ? ", " : "; classes ", t->names[i]);
     }
     fputs(t->names && t->data.n_labels > 12 ? ", ..\n" : "\n", job->out);
+    if (sw_job_is_images(job)) {
+        struct sw_str steps = {0};
+        sw_dataset_put_steps(job->dataset, &steps);
+        fprintf(job->out, "pixels: %s\n", sw_str_text(&steps));
+        sw_str_fini(&steps);
+    }
     fprintf(job->out, "data: %lld records, %lld cut\n",
             (long long)sw_dataset_n_documents(job->dataset, SW_SPLIT_TRAIN), (long long)n_cut);
 }

@@ -42,7 +42,7 @@ static sw_status choose_task(struct job *job)
     const struct sw_train_options *o = job->options;
     const struct sw_dataset_options files = {
         .files = o->data, .n_files = o->n_data, .as_text = o->as_text};
-    SW_TRY(sw_job_task_choose(&o->task, o->model, &files, &job->task));
+    SW_TRY(sw_job_task_choose(&o->task, o->model, &files, true, &job->task));
     if (!sw_job_is_text(job) && !sw_job_is_answered(job) && o->sample_every > 0) {
         return SW_FAIL(SW_E_ARG, "--sample-every: a model for the task \"%s\" continues no text",
                        job->task.task->name);
@@ -308,6 +308,17 @@ sw_status sw_job_make_batches(struct job *job)
     return sw_job_rows_open(job->task.task, &job->facts.sizes, job->packed, n, &job->rows);
 }
 
+/* Of pictures, what makes pixels of them. */
+static void put_steps(const struct job *job, struct sw_str *out)
+{
+    struct sw_str steps = {0};
+    if (sw_dataset_put_steps(job->dataset, &steps)) {
+        sw_str_printf(out, "; pixels %s", sw_str_text(&steps));
+    }
+    out->failed = out->failed || steps.failed;
+    sw_str_fini(&steps);
+}
+
 sw_status sw_job_tell_engine(struct job *job)
 {
     const struct sw_train_options *o = job->options;
@@ -317,6 +328,7 @@ sw_status sw_job_tell_engine(struct job *job)
     struct sw_str task = {0};
     if (!sw_job_is_text(job)) {
         sw_job_task_text(&job->task, &task);
+        put_steps(job, &task);
     }
     const struct sw_data_record_options options = {
         .task = task.ptr,

@@ -21,10 +21,13 @@ struct sw_job_task {
     struct sw_label_list found;
     struct sw_json_doc *config; /* of the model; names are of it, or of `found`, or the user's */
     const char **names;         /* [data.n_labels]; NULL: classes are numbers */
+    struct sw_str preprocessor; /* path of the model's, for images */
 };
-/* Which task a model and flags say, and which classes the flags, the model or the files have. */
+/* Which task a model and flags say, and which classes the flags, the model or the files have.
+ * trains: pictures of other classes than the model's make a head of their own. */
 sw_status sw_job_task_choose(const struct sw_task_options *options, const char *model,
-                             const struct sw_dataset_options *files, struct sw_job_task *out);
+                             const struct sw_dataset_options *files, bool trains,
+                             struct sw_job_task *out);
 /* Takes what the open model says of sizes. */
 sw_status sw_job_task_fit(struct sw_job_task *task, const char *model,
                           const struct sw_task_sizes *sizes);

@@ -81,11 +81,9 @@ static sw_status take_config(const struct sw_json_doc *doc, const struct sw_json
     return SW_OK;
 }
 
-/* Those that the data has; n_config: of a head that is there already. */
-static sw_status take_found(const struct sw_dataset_options *data, int64_t n_config,
-                            struct sw_job_task *t)
+/* Those that the data has, which were found; n_config: of a head that is there already. */
+static sw_status take_found(int64_t n_config, struct sw_job_task *t)
 {
-    SW_TRY(sw_labels_find(data, n_config, &t->found));
     if (!t->found.names) {
         const bool values = t->task->losses[0].kind == SW_LOSS_SQUARES;
         t->data.n_labels = sw_max_i64(t->found.n, values ? 1 : n_config);
@@ -102,7 +100,8 @@ static sw_status take_found(const struct sw_dataset_options *data, int64_t n_con
 static sw_status check_count(const struct sw_task_options *o, const struct sw_dataset_options *data,
                              const struct sw_job_task *t)
 {
-    if (t->data.n_labels != 1 || strcmp(t->task->head, "classify") != 0) {
+    const bool pictures = t->task->rows == SW_ROWS_IMAGES && t->found.n > 0;
+    if (t->data.n_labels != 1 || (strcmp(t->task->head, "classify") != 0 && !pictures)) {
         return SW_OK;
     }
     if (o->n_labels > 0) {
@@ -115,9 +114,37 @@ static sw_status check_count(const struct sw_task_options *o, const struct sw_da
                    data->files[0], t->names ? t->names[0] : "0");
 }
 
+static bool has_name(const struct sw_json *names, const char *name)
+{
+    const struct sw_json *one = names->first;
+    while (one && strcmp(one->string, name) != 0) {
+        one = one->next;
+    }
+    return one != NULL;
+}
+
+/* Of images. Folders of pictures name classes: a training with others than the model's has classes
+ * of its own. */
+static sw_status choose_image_labels(const struct sw_dataset_options *data,
+                                     const struct sw_json *names, bool trains,
+                                     struct sw_job_task *t)
+{
+    bool known = names != NULL;
+    if (trains) {
+        SW_TRY(sw_labels_find(data, 0, &t->found));
+    }
+    for (int64_t i = 0; i < t->found.n && known; i++) {
+        known = has_name(names, t->found.names[i]);
+    }
+    if (known) {
+        return take_config(t->config, names, t);
+    }
+    return t->found.n > 0 ? take_found(0, t) : SW_OK;
+}
+
 static sw_status choose_labels(const struct sw_task_options *o,
                                const struct sw_dataset_options *data, const char *model,
-                               struct sw_job_task *t)
+                               bool trains, struct sw_job_task *t)
 {
     const struct sw_json *names = NULL;
     int64_t n_config = 0;
@@ -132,71 +159,30 @@ static sw_status choose_labels(const struct sw_task_options *o,
         names = t->task->losses[0].kind == SW_LOSS_SQUARES ? NULL : names_of_config(root);
         n_config = said && said->type == SW_JSON_OBJECT ? said->n_children : 0;
     }
+    if (t->task->rows == SW_ROWS_IMAGES) {
+        SW_TRY(choose_image_labels(data, names, trains, t));
+        return check_count(o, data, t);
+    }
     if (names) {
         return take_config(t->config, names, t);
     }
-    if (t->task->rows == SW_ROWS_IMAGES) {
-        return SW_OK;
-    }
-    SW_TRY(take_found(data, n_config, t));
+    SW_TRY(sw_labels_find(data, n_config, &t->found));
+    SW_TRY(take_found(n_config, t));
     return check_count(o, data, t);
 }
 
 /* ---- pixels ---- */
 
-static sw_status read_numbers(const struct sw_json_doc *doc, const struct sw_json *root,
-                              const char *key, double least, double out[3])
+/* The model's preprocessor_config.json, if there is one. */
+static sw_status find_preprocessor(const char *model, struct sw_job_task *t)
 {
-    const struct sw_json *list = sw_json_get(root, key);
-    bool good = list && list->type == SW_JSON_ARRAY && list->n_children == 3;
-    const struct sw_json *one = good ? list->first : NULL;
-    for (int n = 0; one; one = one->next) {
-        good =
-            good && (one->type == SW_JSON_INT || one->type == SW_JSON_FLOAT) && one->number > least;
-        out[n++] = one->number;
+    sw_str_clear(&t->preprocessor);
+    sw_str_printf(&t->preprocessor, "%s/preprocessor_config.json", model);
+    if (t->preprocessor.failed) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a path");
     }
-    return good ? SW_OK
-                : SW_FAIL(SW_E_FORMAT, "%s: \"%s\": wanted a list of three numbers%s",
-                          sw_json_name(doc), key, least == 0 ? " above 0" : "");
-}
-
-/* What else a preprocessor may be told: bytes are divided by 255 and scaled here, always. */
-static sw_status check_steps(const struct sw_json_doc *doc, const struct sw_json *root)
-{
-    static const char *const steps[] = {"do_rescale", "do_normalize"};
-    const struct sw_json *factor = sw_json_get(root, "rescale_factor");
-    for (size_t i = 0; i < SW_LEN(steps); i++) {
-        const struct sw_json *step = sw_json_get(root, steps[i]);
-        if (step && step->type == SW_JSON_BOOL && !step->boolean) {
-            return SW_FAIL(SW_E_UNSUP, "%s: \"%s\": false is not built", sw_json_name(doc),
-                           steps[i]);
-        }
-    }
-    return !factor || fabs(factor->number * 255 - 1) < 1e-6
-               ? SW_OK
-               : SW_FAIL(SW_E_UNSUP, "%s: \"rescale_factor\": %s, wanted 1 / 255",
-                         sw_json_name(doc), factor->raw ? factor->raw : "no number");
-}
-
-/* The model's preprocessor_config.json, where there is one. */
-static sw_status read_scale(const char *model, struct sw_task_data *data)
-{
-    struct sw_json_doc *doc = NULL;
-    struct sw_str path = {0};
-    sw_status st = SW_OK;
-    sw_str_printf(&path, "%s/preprocessor_config.json", model);
-    if (path.failed || access(path.ptr, R_OK) != 0) {
-        goto done;
-    }
-    SW_TRY_OR(done, sw_json_read(path.ptr, SW_JSON_STRICT, &doc));
-    const struct sw_json *root = sw_json_root(doc);
-    SW_TRY_OR(done, check_steps(doc, root));
-    SW_TRY_OR(done, read_numbers(doc, root, "image_mean", -INFINITY, data->pixel_mean));
-    SW_TRY_OR(done, read_numbers(doc, root, "image_std", 0, data->pixel_std));
-done:
-    sw_json_close(doc);
-    sw_str_fini(&path);
-    return st;
+    t->data.preprocessor = access(t->preprocessor.ptr, R_OK) == 0 ? t->preprocessor.ptr : NULL;
+    return SW_OK;
 }
 
 /* ---- choosing ---- */
@@ -251,7 +237,8 @@ static sw_status find_metric(const struct sw_task *task, const char *name, enum 
 }
 
 sw_status sw_job_task_choose(const struct sw_task_options *o, const char *model,
-                             const struct sw_dataset_options *files, struct sw_job_task *out)
+                             const struct sw_dataset_options *files, bool trains,
+                             struct sw_job_task *out)
 {
     struct sw_job_task *t = out;
     struct sw_dataset_options data = *files;
@@ -273,7 +260,7 @@ sw_status sw_job_task_choose(const struct sw_task_options *o, const char *model,
         SW_TRY(find_metric(t->task, o->metric, &t->metric));
     }
     data.task = &t->data;
-    return has_labels(t->task) && files->n_files > 0 ? choose_labels(o, &data, model, t)
+    return has_labels(t->task) && files->n_files > 0 ? choose_labels(o, &data, model, trains, t)
            : o->n_labels > 0                         ? take_given(o, t)
                                                      : SW_OK;
 }
@@ -290,7 +277,7 @@ sw_status sw_job_task_fit(struct sw_job_task *task, const char *model,
         return SW_FAIL(SW_E_CONFIG, "%s: its head has %lld classes, and the data %lld (--labels)",
                        model, (long long)sizes->of[SW_DIM_LABELS], (long long)task->data.n_labels);
     }
-    return task->task->rows == SW_ROWS_IMAGES ? read_scale(model, &task->data) : SW_OK;
+    return task->task->rows == SW_ROWS_IMAGES ? find_preprocessor(model, task) : SW_OK;
 }
 
 static void put_word(const char *what, const char *word, struct sw_str *out)
@@ -320,6 +307,7 @@ void sw_job_task_close(struct sw_job_task *task)
 {
     sw_label_list_fini(&task->found);
     sw_json_close(task->config);
+    sw_str_fini(&task->preprocessor);
     sw_free(task->names);
     *task = (struct sw_job_task){0};
 }

@@ -322,7 +322,7 @@ static void values_may_be_whole(void **state)
     sw_json_close(doc);
 }
 
-/* What a preprocessor does to pixels beside mean and deviation is refused where it is asked for. */
+/* The steps of a preprocessor are done, or refused where they are asked for. */
 static void pixels_are_scaled_as_the_model_says(void **state)
 {
     (void)state;
@@ -337,9 +337,11 @@ static void pixels_are_scaled_as_the_model_says(void **state)
         {"{\"image_mean\": [0, 0, \"0\"], \"image_std\": [1, 1, 1]}",
          "\"image_mean\": wanted a list of three numbers"},
         {"{\"image_mean\": [0, 0, 0]}", "\"image_std\": wanted a list of three numbers"},
-        {"{\"do_normalize\": false}", "\"do_normalize\": false is not built"},
-        {"{\"do_rescale\": false}", "\"do_rescale\": false is not built"},
-        {"{\"rescale_factor\": 0.00784313725490196}", "\"rescale_factor\": 0.00784313725490196"},
+        {"{\"do_normalize\": false}", NULL},
+        {"{\"rescale_factor\": 0.00784313725490196}", NULL},
+        {"{\"size\": 224}",
+         "\"size\" makes pictures of 224 x 224 pixels, and the model reads 32 x 32"},
+        {"{\"do_pad\": true}", "\"do_pad\" is not built"},
     };
     static unsigned char images[4 * 3073];
     const char *data = in_folder(0, "images.bin");
