@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a picture: refused by its path, or as many pixels as its head says. The checks of
+// Any bytes as a picture: refused by its path, or as many pixels as its header says. The checks of
 // PNG chunks are corrected in a second reading, or nothing behind them would be reached.
 // EXECUTIONS 10000
 #include "data/picture.h"

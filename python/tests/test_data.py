@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import string
+import struct
+import zlib
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -71,6 +73,27 @@ def images(folder: Path) -> Dict[str, Any]:
     return {"model": "cifar-net", "data": path}
 
 
+def pictures(folder: Path) -> Dict[str, Any]:
+    """A folder of PNG files by class, of several sizes."""
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    random = np.random.default_rng(4)
+    for i in range(16):
+        path = folder / "pictures" / ("cat", "dog")[i % 2] / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        height, width = 20 + i, 50 - i
+        rows = random.integers(0, 256, (height, 1 + 3 * width), dtype=np.uint8)
+        rows[:, 0] = 0
+        path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IDAT", zlib.compress(rows.tobytes())).join([
+            chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)), chunk(b"IEND", b"")]))
+    config = folder / "vit.json"
+    config.write_text(json.dumps({
+        "model_type": "vit", "image_size": 16, "patch_size": 8, "hidden_size": 32, "num_hidden_layers": 1,
+        "num_attention_heads": 2, "intermediate_size": 32}))
+    return {"model": config, "data": folder / "pictures"}
+
+
 def chats(folder: Path) -> Dict[str, Any]:
     """Conversations, by the template of the tokenizer."""
     path = folder / "sums.jsonl"
@@ -98,10 +121,12 @@ def by_program(program: Any, given: Dict[str, Any], config: Path, output: Path) 
     return losses(output)
 
 
-@pytest.mark.parametrize("made", [classes, answers, images, chats, pairs],
+@pytest.mark.parametrize("made", [classes, answers, images, pictures, chats, pairs],
                          ids=lambda made: str(made.__name__))
 def test_files_of_a_task_are_read_as_the_program_reads_them(
         program: Any, made: Callable[[Path], Dict[str, Any]], tmp_path: Path) -> None:
+    if made is pictures and "✓ libpng" not in program("doctor").stdout:
+        pytest.skip("built without libpng")
     given = made(tmp_path)
     config = {**CONFIG, "spillway": {"threads": 1, "packing": "packing" in given}}
     (tmp_path / "ds.json").write_text(json.dumps(config))

@@ -30,13 +30,13 @@ struct sw_image_form {
 enum { SW_IMAGE_CHANNELS = 3, SW_IMAGE_SIDE = 32, SW_IMAGE_COARSE = 20 };
 void sw_images_fini(struct sw_images *images);
 /*
- * sw_images_add - a file of CIFAR's, or a folder of pictures, of which the heads are looked at.
+ * sw_images_add - a file of CIFAR's, or a folder of pictures, of which the headers are looked at.
  *
  * Of a file with as many classes as CIFAR-100 has coarse ones, those are the labels. Classes of a
  * folder are labels by their names; if the model has no names, by their order.
  *
  * SW_E_FORMAT  no whole records (the bytes are named), a label outside the classes, with the number
- *              of its image, a class that the model does not have, a picture whose head is damaged
+ *              of its image, a class that the model does not have, a picture whose header is damaged
  *              or that would not have the model's size
  */
 sw_status sw_images_add(struct sw_images *images, const char *path,

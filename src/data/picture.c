@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures: which format a file has, by its first bytes, and its size by the head alone.
+// Pictures: which format a file has, by its first bytes, and its size by the header alone.
 #include "data/picture.h"
 
 #include <string.h>
@@ -49,7 +49,7 @@ sw_status sw_picture_check_size(const char *name, int64_t width, int64_t height)
     return SW_OK;
 }
 
-/* ---- heads ---- */
+/* ---- headers ---- */
 
 /* A window of a file that moves to where it is asked for. */
 struct head {
@@ -63,7 +63,8 @@ struct head {
 static sw_status look_at(struct head *h, size_t at, size_t n, const uint8_t **out)
 {
     if (at > h->bytes || n > h->bytes - at) {
-        return SW_FAIL(SW_E_FORMAT, "%s: it ends at byte %zu, within its head", h->path, h->bytes);
+        return SW_FAIL(SW_E_FORMAT, "%s: it ends at byte %zu, within its headerer", h->path,
+                       h->bytes);
     }
     if (at < h->first || at + n > h->first + h->n) {
         const size_t rest = h->bytes - at;

@@ -19,9 +19,9 @@ struct sw_picture {
 void sw_picture_fini(struct sw_picture *picture);
 
 /*
- * sw_picture_look - the size of a picture by the head of its file, of which no more is read.
+ * sw_picture_look - the size of a picture by the header of its file, of which no more is read.
  *
- * SW_E_FORMAT  neither PNG nor JPEG, whatever it is called; a head that is cut short; more pixels
+ * SW_E_FORMAT  neither PNG nor JPEG, whatever it is called; a header that is cut short; more pixels
  *              or bytes than the limits
  * SW_E_UNSUP   this build has no library for the format
  */

@@ -217,7 +217,7 @@ static void folders_that_do_not_fit_are_refused(void **state)
     assert_int_equal(unlink(at("pets/cat/loop")), 0);
 }
 
-/* A damaged picture is named when it is asked for: its head alone was looked at. */
+/* A damaged picture is named when it is asked for: its header alone was looked at. */
 static void pictures_are_decoded_when_they_are_asked_for(void **state)
 {
     (void)state;
