@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images. Labels and the headers of pictures are looked at when files are opened: a wrong one should
-// stop a run before it starts.
+// Images. Labels and the headers of pictures are looked at when files are opened: a wrong one
+// should stop a run before it starts.
 #include "data/images.h"
 
 #include <string.h>

@@ -36,8 +36,8 @@ void sw_images_fini(struct sw_images *images);
  * folder are labels by their names; if the model has no names, by their order.
  *
  * SW_E_FORMAT  no whole records (the bytes are named), a label outside the classes, with the number
- *              of its image, a class that the model does not have, a picture whose header is damaged
- *              or that would not have the model's size
+ *              of its image, a class that the model does not have, a picture whose header is
+ *              damaged or that would not have the model's size
  */
 sw_status sw_images_add(struct sw_images *images, const char *path,
                         const struct sw_image_form *form);

@@ -242,8 +242,8 @@ static sw_status read_numbers(const struct sw_json_doc *doc, const struct sw_jso
     bool good = list && list->type == SW_JSON_ARRAY && list->n_children == 3;
     const struct sw_json *one = good ? list->first : NULL;
     for (int n = 0; one; one = one->next) {
-        good =
-            good && (one->type == SW_JSON_INT || one->type == SW_JSON_FLOAT) && one->number > least;
+        const bool number = one->type == SW_JSON_INT || one->type == SW_JSON_FLOAT;
+        good = good && number && one->number > least && isfinite(one->number);
         out[n++] = one->number;
     }
     return good ? SW_OK
