@@ -141,7 +141,7 @@ static sw_status check_bytes(const char *path, size_t bytes)
 
 static sw_status look(struct head *h, int64_t *width, int64_t *height)
 {
-    enum format format;
+    enum format format = FORMAT_PNG;
     const uint8_t *at = h->window;
     SW_TRY(check_bytes(h->path, h->bytes));
     const size_t n = h->bytes < sizeof png_magic ? h->bytes : sizeof png_magic;
@@ -167,7 +167,7 @@ sw_status sw_picture_look(const char *path, int64_t *out_width, int64_t *out_hei
 sw_status sw_picture_decode(const char *name, const uint8_t *bytes, size_t len,
                             struct sw_picture *out)
 {
-    enum format format;
+    enum format format = FORMAT_PNG;
     const struct sw_picture_file file = {name, bytes, len};
     SW_TRY(find_format(name, bytes, len, &format));
     return format == FORMAT_PNG ? sw_png_decode(&file, out) : sw_jpeg_decode(&file, out);
