@@ -26,6 +26,11 @@ static const char *at(const char *name)
     return path;
 }
 
+static void put(const char *name, const char *text)
+{
+    assert_int_equal(sw_file_write_atomic(at(name), text, strlen(text)), SW_OK);
+}
+
 static int run(const char *arguments)
 {
     char command[2048];
@@ -238,6 +243,26 @@ static void a_loss_that_is_no_number_is_named_plainly(void **state)
     assert_non_null(strstr(said, " is intact"));
 }
 
+/* Weights that are drawn this far apart overflow. */
+static void json_has_null_where_a_number_is_none(void **state)
+{
+    (void)state;
+#define OVERFLOWS "\"vocab_size\": 64, \"initializer_range\": 1e300, "
+    put("wild.json", "{\"model_type\": \"gpt2\", " OVERFLOWS
+                     "\"n_positions\": 16, \"n_embd\": 8, \"n_layer\": 1, \"n_head\": 2}");
+    put("wild_encoder.json",
+        "{\"model_type\": \"bert\", " OVERFLOWS "\"hidden_size\": 2, \"num_hidden_layers\": 1, "
+        "\"num_attention_heads\": 1, \"intermediate_size\": 8, "
+        "\"max_position_embeddings\": 16}");
+    expect("eval --model wild.json --tokenizer words --data text.txt --batches 1 --json", 0,
+           "{\"loss\":null,\"perplexity\":null,\"targets\":128}\n");
+    expect("eval --model wild.json --tokenizer words --data text.txt --batches 1", 0,
+           "loss nan, perplexity nan, 128 targets\n");
+    expect("embed --model wild_encoder.json --tokenizer words --data text.txt --json", 0,
+           "{\"embedding\":[null,null]}\n");
+    expect("embed --model wild_encoder.json --tokenizer words --data text.txt", 0, "\nnan nan\n");
+}
+
 /* Removes a member of the manifest, and makes its check fit again. */
 static void forget_member(const char *path, const char *begin_text, const char *end_text)
 {
@@ -324,11 +349,6 @@ static void what_was_chosen_is_kept(void **state)
     expect("plan " AUTO "--set train_batch_size=null", 2, "\"auto\" wants train_batch_size");
 }
 
-static void put(const char *name, const char *text)
-{
-    assert_int_equal(sw_file_write_atomic(at(name), text, strlen(text)), SW_OK);
-}
-
 /* The characters of lower-case text, first the one that is called `first`. */
 static void put_words(const char *name, const char *first)
 {
@@ -408,6 +428,7 @@ int main(void)
         cmocka_unit_test(resume_wants_something_to_resume),
         cmocka_unit_test(a_run_goes_on_from_a_checkpoint_of_another),
         cmocka_unit_test(a_loss_that_is_no_number_is_named_plainly),
+        cmocka_unit_test(json_has_null_where_a_number_is_none),
         cmocka_unit_test(a_checkpoint_without_data_goes_on_and_says_so),
         cmocka_unit_test(the_room_for_checkpoints_is_said_at_the_start),
         cmocka_unit_test(what_was_chosen_is_kept),

@@ -113,7 +113,8 @@ static void print_vector(const float *vector, int64_t width, bool json)
 {
     printf("%s", json ? "{\"embedding\":[" : "");
     for (int64_t c = 0; c < width; c++) {
-        printf("%s%.9g", c == 0 ? "" : json ? "," : " ", (double)vector[c]);
+        fputs(c == 0 ? "" : json ? "," : " ", stdout);
+        cli_print_number(vector[c], json);
     }
     printf("%s\n", json ? "]}" : "");
 }

@@ -69,6 +69,20 @@ static void print_chat(const sw_chat *chat, const sw_dataset *dataset, const sw_
            (long long)sw_dataset_n_dropped(dataset, SW_SPLIT_VAL));
 }
 
+static void print_loss(bool json, double mean, double count)
+{
+    const double loss = isnan(mean) ? fabs(mean) : mean; /* C prints the sign of a NaN */
+    if (!json) {
+        printf("loss %.6f, perplexity %.4f, %.0f targets\n", loss, exp(loss), count);
+        return;
+    }
+    fputs("{\"loss\":", stdout);
+    cli_print_number(loss, true);
+    fputs(",\"perplexity\":", stdout);
+    cli_print_number(exp(loss), true);
+    printf(",\"targets\":%.0f}\n", count);
+}
+
 static sw_status evaluate(const struct run *run, bool *started)
 {
     sw_tokenizer *tokenizer = NULL;
@@ -118,11 +132,7 @@ static sw_status evaluate(const struct run *run, bool *started)
         st = sum_losses(run, engine, dataset, &sum, &count);
     }
     if (st >= 0) {
-        const double mean = count > 0 ? sum / count : 0;
-        const double loss = isnan(mean) ? fabs(mean) : mean; /* C prints the sign of a NaN */
-        printf(run->json ? "{\"loss\":%.9g,\"perplexity\":%.9g,\"targets\":%.0f}\n"
-                         : "loss %.6f, perplexity %.4f, %.0f targets\n",
-               loss, exp(loss), count);
+        print_loss(run->json, count > 0 ? sum / count : NAN, count);
     }
     sw_dataset_close(dataset);
     sw_close(engine);

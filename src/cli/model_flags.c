@@ -2,6 +2,7 @@
 // Opening what a command names.
 #include "cli/model_flags.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,15 @@ sw_status cli_open_tokenizer(const char *folder, const char *model, bool no_bos,
     const struct sw_tokenizer_options options = {.no_bos = no_bos};
     const sw_status st = sw_model_check_path(model);
     return st < 0 ? st : sw_tokenizer_open(folder, &options, out);
+}
+
+void cli_print_number(double value, bool json)
+{
+    if (json && !isfinite(value)) {
+        fputs("null", stdout);
+    } else {
+        printf("%.9g", isnan(value) ? fabs(value) : value);
+    }
 }
 
 int cli_chat_options(const struct command *command, const struct chat_flags *flags,

@@ -19,6 +19,10 @@ sw_status cli_open_tokenizer(const char *folder, const char *model, bool no_bos,
             "leave out what the tokenizer puts before a text, as <s>", 0                           \
     }
 
+/* Prints a number with nine digits. NaN has no sign; JSON, which knows neither NaN nor infinity,
+ * gets null. */
+void cli_print_number(double value, bool json);
+
 /* How conversations become tokens. */
 struct chat_flags {
     const char *template, *date, *loss_on; /* NULL: not given */

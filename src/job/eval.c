@@ -147,11 +147,7 @@ static void put_value(bool json, const char *name, double value, struct sw_str *
         return;
     }
     sw_str_printf(out, "%s\"%s\":", out->len > 0 ? "," : "{", name);
-    if (isfinite(value)) {
-        sw_json_write_f64(value, out);
-    } else {
-        sw_str_puts(out, "null");
-    }
+    sw_json_write_f64(value, out);
 }
 
 static sw_status print(const struct eval *e, FILE *out)
