@@ -57,6 +57,8 @@ for command in $commands; do
         for word in ${line#spillway "$command"}; do
             case $word in
             spillway | python) break ;; # what follows is another program's
+            run/model | run/adapter | run/checkpoint-[1-9]*) ;;
+            run/*) complain "$command: an example has $word, which no run leaves" ;;
             --*) grep -qxF -e "$word" wanted || complain "$command: an example has $word, which is no option" ;;
             esac
         done

@@ -24,7 +24,7 @@ int sw_cmd_checkpoint(int argc, char **argv)
         1,
         "ls run\n"
         "verify run\n"
-        "diff run/step_000100 other/step_000100\n"};
+        "diff run/checkpoint-100 other/checkpoint-100\n"};
     int status = cli_parse(&command, argc, argv, &words);
     const char *verb = words.n > 0 ? words.items[0] : "";
     if (status >= 0) {

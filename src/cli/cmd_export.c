@@ -36,7 +36,7 @@ int sw_cmd_export(int argc, char **argv)
         flags,
         (int)(sizeof flags / sizeof flags[0]),
         "run --output model --best\n"
-        "run/step_000100 --output model --dtype bf16\n"
+        "run/checkpoint-100 --output model --dtype bf16\n"
         "run --output merged --merge\n"};
     int status = cli_parse(&command, argc, argv, &words);
     o.path = words.n == 1 ? words.items[0] : NULL;
