@@ -63,7 +63,7 @@ struct head {
 static sw_status look_at(struct head *h, size_t at, size_t n, const uint8_t **out)
 {
     if (at > h->bytes || n > h->bytes - at) {
-        return SW_FAIL(SW_E_FORMAT, "%s: it ends at byte %zu, within its headerer", h->path,
+        return SW_FAIL(SW_E_FORMAT, "%s: it ends at byte %zu, within its header", h->path,
                        h->bytes);
     }
     if (at < h->first || at + n > h->first + h->n) {

@@ -236,7 +236,7 @@ static void cut(const char *path, const struct sw_json *c)
     }
     const char *short_path = sw_test_write(0, "short", bytes, 20);
     assert_int_equal(sw_picture_look(short_path, &width, &height), SW_E_FORMAT);
-    assert_non_null(strstr(sw_error_message(), "short: it ends at byte 20, within its headerer"));
+    assert_non_null(strstr(sw_error_message(), "short: it ends at byte 20, within its header"));
     sw_picture_fini(&whole);
     sw_free(bytes);
 }

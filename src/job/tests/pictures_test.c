@@ -255,7 +255,7 @@ static void a_run_goes_on_with_the_same_pictures_alone(void **state)
            "pictures/green/07.png: a damaged PNG: the file is cut short");
     assert_int_equal(sw_file_write_atomic(at(picture), bytes, 12), SW_OK);
     refuse("vit.json", "pictures", "head", (struct sw_train_options){.steps = 20},
-           "pictures/green/07.png: it ends at byte 12, within its headerer");
+           "pictures/green/07.png: it ends at byte 12, within its header");
     assert_int_equal(sw_file_write_atomic(at(picture), bytes, len), SW_OK);
     sw_free(bytes);
 }
