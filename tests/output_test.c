@@ -183,9 +183,14 @@ static void outputs_are_written_to_streams(void **state)
         put_line(line, sizeof line, writers[i], "/dev/stderr");
         expect(line, 0, i == 0 ? "spillway_step 0" : i == 1 ? "traceEvents" : "<html");
     }
-    expect("$S report run --output /dev/stdout >page && ! grep -q '^report:' page && "
-           "grep -q '</html>' page",
-           0, "");
+    static const char *const names[] = {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        snprintf(line, sizeof line,
+                 "$S report run --output %s >page && ! grep -q '^report:' page && "
+                 "grep -q '</html>' page",
+                 names[i]);
+        expect(line, 0, "");
+    }
     if (shell("mknod null c 1 3", err, sizeof err) != 0) {
         skip(); /* devices are made by the superuser */
     }

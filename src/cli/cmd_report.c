@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // spillway report and spillway compare - looking back at runs.
 #include <stdio.h>
-#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "spillway/report.h"
+
+/* Whether what was written there is on standard output, by whatever name. */
+static bool is_standard_output(const char *path)
+{
+    struct stat there, here;
+    return stat(path, &there) == 0 && fstat(STDOUT_FILENO, &here) == 0 &&
+           there.st_dev == here.st_dev && there.st_ino == here.st_ino;
+}
 
 int sw_cmd_report(int argc, char **argv)
 {
@@ -34,7 +43,7 @@ int sw_cmd_report(int argc, char **argv)
         const sw_status st = sw_report_write(&options, &path);
         const bool refused = st == SW_E_ARG || st == SW_E_FORMAT;
         status = st >= 0 ? CLI_DONE : cli_error(&command, refused ? CLI_REFUSED : CLI_FAILED);
-        if (st >= 0 && strcmp(path, "/dev/stdout") != 0) {
+        if (st >= 0 && !is_standard_output(path)) {
             printf("report: %s\n", path);
         }
         sw_text_free(path);
