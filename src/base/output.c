@@ -102,6 +102,9 @@ static sw_status find_kind(const char *path, const struct stat *info, bool or_st
 static sw_status look(const char *path, bool or_stream, enum sw_output_kind *out)
 {
     struct stat info;
+    if (!*path) {
+        return SW_FAIL(SW_E_IO, "cannot write \"\": wanted the name of a file");
+    }
     if (lstat(path, &info) == 0) {
         return find_kind(path, &info, or_stream, out);
     }

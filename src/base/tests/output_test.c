@@ -391,6 +391,17 @@ static void what_strangers_named_alike_stays(void **state)
     expect_text(target, "text");
 }
 
+static void no_name_is_refused(void **state)
+{
+    (void)state;
+    struct sw_output out;
+    int fd;
+    assert_int_equal(sw_output_open("", true, &out), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), "wanted the name of a file"));
+    assert_int_equal(sw_file_append("", &fd), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), "wanted the name of a file"));
+}
+
 static void the_longest_name_is_written(void **state)
 {
     (void)state;
@@ -425,6 +436,7 @@ int main(void)
         IN_FOLDER(what_a_killed_writer_left_goes),
         IN_FOLDER(what_a_living_writer_writes_stays),
         IN_FOLDER(what_strangers_named_alike_stays),
+        IN_FOLDER(no_name_is_refused),
         IN_FOLDER(the_longest_name_is_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
