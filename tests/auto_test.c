@@ -239,6 +239,8 @@ static void epochs_are_passes_over_the_samples(void **state)
     EXPECT(0, in_folder(TRAIN EPOCHS "--output %s/epochs --resume"), "nothing to do: step ");
     EXPECT(2, in_folder(TRAIN "--epochs 1 --steps 9 --output %s/both"), "exclude each other");
     EXPECT(2, in_folder(TRAIN "--epochs 0 --output %s/both"), "--epochs: wanted a number above 0");
+    EXPECT(2, in_folder(TRAIN "--epochs 1e30 --output %s/both"), "--epochs is 1e+30, which is ",
+           "wanted 1 to 2^53 steps");
     EXPECT(2, "plan --model gpt2-tiny --epochs 2", "--epochs", "wanted --data");
 }
 

@@ -117,6 +117,8 @@ class _Length:
                 raise ArgumentError(f"{name}: wanted a number, got {type(value).__name__}")
             if not trains:
                 raise ArgumentError(f"{name}: the engine is opened without training")
+        if isinstance(self.steps, (float, np.floating)):
+            raise ArgumentError(f"steps is {self.steps}; wanted a whole number")
         if self.steps is not None:
             _whole("steps", self.steps, 1)
         if self.epochs is None:
@@ -137,7 +139,8 @@ class _Length:
     def steps_for(self, samples: int, engine: "Engine") -> int:
         """The steps of the epochs: the last batch of each may be a part of one, as Trainer's."""
         batch = engine.micro_batches * engine.train_micro_batch_size
-        return math.ceil((self.epochs or 0) * -(-samples // batch))
+        return _whole("epochs: the number of steps",
+                      math.ceil((self.epochs or 0) * -(-samples // batch)), 1)
 
 
 class _Options:
@@ -794,9 +797,9 @@ def initialize(
             text = _config_text(config)
             setup = Setup(model, files, dict(
                 reading, name=task, labels=_task_labels(labels), target_len=target_len,
-                no_bos=no_bos, adapter=adapter, tokenizer=words, sets=options.said, seq_len=seq_len, seed=seed,
-                config_path=config if text is None else None, config_text=text, epochs=epochs,
-                ranks=ranks))
+                no_bos=no_bos, adapter=adapter, tokenizer=words, sets=options.said,
+                seq_len=seq_len, seed=seed, config_path=config if text is None else None,
+                config_text=text, epochs=epochs, ranks=ranks))
             made.append(setup)
             setup.fill(options.struct)
             total = setup.steps or steps

@@ -219,6 +219,8 @@ def test_epochs_of_a_dataset_give_its_steps(text: Path) -> None:
             with opened(config=OPEN, training_data=given, tokenizer=letters, lr=2e-3,
                         epochs=0.5) as engine:
                 assert engine.total_steps == wanted
+            with pytest.raises(spillway.ArgumentError, match="epochs.* steps"):
+                opened(config=OPEN, training_data=given, tokenizer=letters, epochs=1e30)
         assert rates(1, config=OPEN, training_data=data, tokenizer=letters, epochs=0.5) == \
             rates(1, config=said(5e-5, wanted), training_data=data, tokenizer=letters,
                   steps=wanted)
@@ -229,6 +231,7 @@ def test_epochs_of_a_dataset_give_its_steps(text: Path) -> None:
     (dict(lr=-1.0), "--lr: wanted a number, not negative"),
     (dict(lr=True), "lr: wanted a number, got bool"),
     (dict(steps=0), "steps is 0; wanted 1 .."),
+    (dict(steps=2.5), "steps is 2.5; wanted a whole number"),
     (dict(epochs=1), "epochs: they are passes over training_data; none is given"),
     (dict(epochs=1, steps=1), "steps and epochs exclude each other"),
     (dict(epochs=0.0, training_data="x"), "epochs is 0.0; wanted a number above 0"),

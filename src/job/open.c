@@ -203,8 +203,8 @@ static sw_status steps_of_epochs(const struct job *job, int64_t *out)
     const int64_t of_one = sw_ceil_div(samples, job->micro_batches * job->batch);
     const double steps = ceil(job->options->epochs * (double)of_one);
     if (!(steps >= 1 && steps < 0x1p53)) {
-        return SW_FAIL(SW_E_ARG, "--epochs is %g; wanted a number of passes above 0",
-                       job->options->epochs);
+        return SW_FAIL(SW_E_ARG, "--epochs is %g, which is %.0f steps; wanted 1 to 2^53 steps",
+                       job->options->epochs, steps);
     }
     *out = (int64_t)steps;
     return SW_OK;
