@@ -233,8 +233,8 @@ SW_API sw_status sw_gradient(sw_engine *engine, const char *name, float *out);
 /* ---- folders ---- */
 
 /* Writes a Hugging Face folder: weights, config.json, and the files beside the weights of the
- * folder that the model came from. dtype: SW_F32, SW_BF16, SW_F16, or SW_DTYPE_COUNT for the dtype
- * it had. */
+ * folder that the model came from, without a model card (README.md). dtype: SW_F32, SW_BF16,
+ * SW_F16, or SW_DTYPE_COUNT for the dtype it had. */
 SW_API sw_status sw_export(sw_engine *engine, const char *folder, enum sw_dtype dtype);
 
 /* ---- checkpoints ---- */

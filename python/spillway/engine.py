@@ -593,8 +593,9 @@ class Engine(Handle):
         return status != PENDING
 
     def export(self, folder: Path, dtype: Optional[str] = None) -> None:
-        """Writes a Hugging Face folder, with the tokenizer if the engine was given one. dtype:
-        "float32", "bfloat16", "float16"; None: as the model came, float32 for presets."""
+        """Writes a Hugging Face folder, with the tokenizer if the engine was given one, and without
+        a model card. dtype: "float32", "bfloat16", "float16"; None: as the model came, float32 for
+        presets."""
         self._check()
         if dtype not in _EXPORT_DTYPES:
             raise ArgumentError(f'dtype "{dtype}": wanted float32, bfloat16 or float16')

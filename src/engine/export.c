@@ -280,6 +280,7 @@ sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dty
 sw_status sw_export(sw_engine *e, const char *folder, enum sw_dtype dtype)
 {
     SW_TRY(sw_engine_export_weights(e, folder, dtype));
+    SW_TRY(sw_hf_remove_card(folder));
     return e->source.folder && !e->lora ? sw_hf_copy_sidecars(e->source.folder, folder) : SW_OK;
 }
 

@@ -3,6 +3,7 @@
 // hub reads. Of the base's own card the license alone is read: what else it says is of the base.
 #include "hf/hf.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,4 +130,13 @@ sw_status sw_hf_write_card(const char *folder, const struct sw_hf_card *card)
                                      : sw_file_write_atomic(path, text.ptr, text.len);
     sw_str_fini(&text);
     return st;
+}
+
+sw_status sw_hf_remove_card(const char *folder)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, card_name);
+    return unlink(path) == 0 || errno == ENOENT
+               ? SW_OK
+               : SW_FAIL(SW_E_IO, "cannot remove %s: %s", path, strerror(errno));
 }

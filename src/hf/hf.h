@@ -177,3 +177,5 @@ struct sw_hf_card {
 };
 /* README.md of a folder, in place of the one that is there. */
 sw_status sw_hf_write_card(const char *folder, const struct sw_hf_card *card);
+/* Removes it: it would describe another model. */
+sw_status sw_hf_remove_card(const char *folder);

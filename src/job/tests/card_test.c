@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "spillway/checkpoint.h"
+#include "spillway/engine.h"
 #include "spillway/train.h"
 #include "support/test.h"
 
@@ -151,6 +152,28 @@ static void an_adapter_has_the_card_of_an_adapter(void **state)
              WORDS("The card of the base", "datasets"));
 }
 
+/* An engine knows no run, so what it exports has no card, neither the base's nor that of the export
+ * that it replaces. */
+static void an_export_of_an_engine_has_no_card(void **state)
+{
+    (void)state;
+    sw_engine *engine;
+    const struct sw_engine_options o = {.model = in_folder("first/model"),
+                                        .config_text = "{\"train_batch_size\": 1}",
+                                        .no_train = true,
+                                        .want_eval = true};
+    if (sw_initialize(&o, &engine) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    assert_int_equal(access(in_folder("first/model/README.md"), F_OK), 0);
+    assert_int_equal(access(in_folder("plain/model/README.md"), F_OK), 0);
+    for (int i = 0; i < 2; i++) { /* the second one finds none */
+        assert_int_equal(sw_export(engine, in_folder("plain/model"), SW_DTYPE_COUNT), SW_OK);
+        assert_int_equal(access(in_folder("plain/model/README.md"), F_OK), -1);
+    }
+    sw_close(engine);
+}
+
 /* A folder of somebody else's is refused before its README is touched. */
 static void another_folder_keeps_its_readme(void **state)
 {
@@ -183,6 +206,7 @@ int main(void)
         cmocka_unit_test(a_card_says_what_the_run_recorded),
         cmocka_unit_test(a_card_names_the_base_and_its_license),
         cmocka_unit_test(an_adapter_has_the_card_of_an_adapter),
+        cmocka_unit_test(an_export_of_an_engine_has_no_card),
         cmocka_unit_test(another_folder_keeps_its_readme),
     };
     const int failed = st < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
