@@ -390,3 +390,6 @@ int sw_cpu_count(void);
 enum sw_fault_action { SW_FAULT_NONE, SW_FAULT_EIO, SW_FAULT_ENOSPC, SW_FAULT_SHORT };
 enum sw_fault_action sw_fault_point(const char *name); /* kills the process itself for "kill" */
 sw_status sw_fault_set(const char *spec);              /* NULL switches all off */
+/* A pass before a system call. true: it is to fail, and errno is set as the system would. len:
+ * bytes to be written, halved and rounded up if it is to write fewer; may be NULL. */
+bool sw_fault_fails(const char *name, size_t *len);

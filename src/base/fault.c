@@ -128,3 +128,16 @@ enum sw_fault_action sw_fault_point(const char *name)
     }
     return (enum sw_fault_action)action;
 }
+
+bool sw_fault_fails(const char *name, size_t *len)
+{
+    const enum sw_fault_action action = sw_fault_point(name);
+    if (action == SW_FAULT_EIO || action == SW_FAULT_ENOSPC) {
+        errno = action == SW_FAULT_EIO ? EIO : ENOSPC;
+        return true;
+    }
+    if (action == SW_FAULT_SHORT && len) {
+        *len = (*len + 1) / 2;
+    }
+    return false;
+}

@@ -35,21 +35,6 @@ static sw_status fail_io(const char *what, const char *path)
     return SW_FAIL(SW_E_IO, "cannot %s %s: %s", what, path, strerror(errno));
 }
 
-/* Sets errno as the system would when a test asked for a failure here. */
-static bool fault(const char *point)
-{
-    switch (sw_fault_point(point)) {
-    case SW_FAULT_EIO:
-        errno = EIO;
-        return true;
-    case SW_FAULT_ENOSPC:
-        errno = ENOSPC;
-        return true;
-    default:
-        return false;
-    }
-}
-
 static int open_retry(const char *path, int flags, mode_t mode)
 {
     int fd;
@@ -320,12 +305,11 @@ static bool write_all(int fd, const void *data, size_t len)
 {
     const char *next = data;
     while (len > 0) {
-        const enum sw_fault_action action = sw_fault_point("write");
-        if (action == SW_FAULT_EIO || action == SW_FAULT_ENOSPC) {
-            errno = action == SW_FAULT_EIO ? EIO : ENOSPC;
+        size_t ask = len;
+        if (sw_fault_fails("write", &ask)) {
             return false;
         }
-        const ssize_t n = write_some(fd, next, action == SW_FAULT_SHORT ? (len + 1) / 2 : len);
+        const ssize_t n = write_some(fd, next, ask);
         if (n < 0 && errno == EAGAIN) {
             poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
         } else if (n < 0 && errno != EINTR) {
@@ -352,7 +336,7 @@ static sw_status sync_folder_of(const char *path)
     if (fd < 0) {
         return fail_io("open the folder", folder);
     }
-    const bool synced = !fault("fsync") && fsync(fd) == 0;
+    const bool synced = !sw_fault_fails("fsync", NULL) && fsync(fd) == 0;
     const sw_status st = synced ? SW_OK : fail_io("sync the folder", folder);
     close(fd);
     return st;
@@ -431,11 +415,11 @@ sw_status sw_output_commit(struct sw_output *out, bool durable)
     if (out->kind == SW_OUTPUT_STREAM) {
         return SW_OK;
     }
-    if (durable && (fault("fsync") || fsync(out->fd) != 0)) {
+    if (durable && (sw_fault_fails("fsync", NULL) || fsync(out->fd) != 0)) {
         return fail_io("write", out->path);
     }
     SW_TRY(look(out->path, false, &now)); /* it may have become something else meanwhile */
-    if (fault("rename") || rename(out->temp, out->path) != 0) {
+    if (sw_fault_fails("rename", NULL) || rename(out->temp, out->path) != 0) {
         return fail_io("rename a new file to", out->path);
     }
     sw_free(out->temp);

@@ -17,14 +17,6 @@ static sw_status fail_io(const char *what, const char *path)
     return SW_FAIL(SW_E_IO, "cannot %s %s: %s", what, path, strerror(errno));
 }
 
-/* Sets errno as the system would when a test asked for a failure here. */
-static bool fault(const char *point)
-{
-    const enum sw_fault_action action = sw_fault_point(point);
-    errno = action == SW_FAULT_ENOSPC ? ENOSPC : EIO;
-    return action == SW_FAULT_EIO || action == SW_FAULT_ENOSPC;
-}
-
 /* ---- names ---- */
 
 static sw_status check_length(int len, const char *dir)
@@ -99,7 +91,7 @@ bool sw_ckpt_exists(const char *path)
 
 sw_status sw_ckpt_make_folder(const char *path)
 {
-    if (fault("mkdir") || mkdir(path, 0777) != 0) {
+    if (sw_fault_fails("mkdir", NULL) || mkdir(path, 0777) != 0) {
         return fail_io("make the folder", path);
     }
     return SW_OK;
@@ -111,7 +103,7 @@ sw_status sw_ckpt_sync_folder(const char *path)
     if (fd < 0) {
         return fail_io("open the folder", path);
     }
-    const bool synced = !fault("fsync") && fsync(fd) == 0;
+    const bool synced = !sw_fault_fails("fsync", NULL) && fsync(fd) == 0;
     const sw_status st = synced ? SW_OK : fail_io("sync the folder", path);
     close(fd);
     return st;
@@ -169,12 +161,10 @@ sw_status sw_ckpt_write(int fd, const char *path, const void *data, size_t len)
 {
     const char *next = data;
     while (len > 0) {
-        const enum sw_fault_action action = sw_fault_point("write");
-        if (action == SW_FAULT_EIO || action == SW_FAULT_ENOSPC) {
-            errno = action == SW_FAULT_EIO ? EIO : ENOSPC;
+        size_t ask = len;
+        if (sw_fault_fails("write", &ask)) {
             return fail_io("write", path);
         }
-        const size_t ask = action == SW_FAULT_SHORT ? (len + 1) / 2 : len;
         const ssize_t n = write(fd, next, ask);
         if (n < 0 && errno == EINTR) {
             continue;
@@ -190,7 +180,7 @@ sw_status sw_ckpt_write(int fd, const char *path, const void *data, size_t len)
 
 sw_status sw_ckpt_sync(int fd, const char *path)
 {
-    if (fault("fsync") || fsync(fd) != 0) {
+    if (sw_fault_fails("fsync", NULL) || fsync(fd) != 0) {
         return fail_io("write", path);
     }
     return SW_OK;
@@ -198,7 +188,7 @@ sw_status sw_ckpt_sync(int fd, const char *path)
 
 sw_status sw_ckpt_rename(const char *from, const char *to)
 {
-    if (fault("rename") || rename(from, to) != 0) {
+    if (sw_fault_fails("rename", NULL) || rename(from, to) != 0) {
         const int error = errno;
         return SW_FAIL(SW_E_IO, "cannot rename %s to %s: %s", from, to, strerror(error));
     }
@@ -207,7 +197,7 @@ sw_status sw_ckpt_rename(const char *from, const char *to)
 
 sw_status sw_ckpt_unlink(const char *path)
 {
-    if (fault("unlink") || unlink(path) != 0) {
+    if (sw_fault_fails("unlink", NULL) || unlink(path) != 0) {
         return fail_io("remove", path);
     }
     return SW_OK;
@@ -271,7 +261,7 @@ static sw_status unlink_or_rmdir(const char *path, bool folder)
     if (!folder) {
         return sw_ckpt_unlink(path);
     }
-    if (fault("unlink") || rmdir(path) != 0) {
+    if (sw_fault_fails("unlink", NULL) || rmdir(path) != 0) {
         return fail_io("remove", path);
     }
     return SW_OK;

@@ -88,24 +88,10 @@ char *sw_hf_join(const char *folder, const char *name)
     return out;
 }
 
-bool sw_hf_fault(const char *point)
-{
-    switch (sw_fault_point(point)) {
-    case SW_FAULT_EIO:
-        errno = EIO;
-        return true;
-    case SW_FAULT_ENOSPC:
-        errno = ENOSPC;
-        return true;
-    default:
-        return false;
-    }
-}
-
 sw_status sw_hf_sync_folder(const char *path)
 {
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool synced = fd >= 0 && !sw_hf_fault("hf.fsync") && fsync(fd) == 0;
+    const bool synced = fd >= 0 && !sw_fault_fails("hf.fsync", NULL) && fsync(fd) == 0;
     const int error = errno;
     if (fd >= 0) {
         close(fd);

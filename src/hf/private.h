@@ -27,7 +27,5 @@ const struct sw_safetensor *sw_hf_find_by_name(const struct sw_safetensor *const
                                                int64_t n, const char *name);
 /* folder/name; the caller's (sw_free), NULL when out of memory. */
 char *sw_hf_join(const char *folder, const char *name);
-/* Where a test asked for a failure, errno is set and true returned. */
-bool sw_hf_fault(const char *point);
 /* fsync of a folder, so that names in it last. */
 sw_status sw_hf_sync_folder(const char *path);

@@ -174,12 +174,10 @@ static sw_status write_at(const struct sw_safetensors_writer *w, const char *dat
                           uint64_t offset)
 {
     while (bytes > 0) {
-        const enum sw_fault_action action = sw_fault_point("hf.write");
-        if (action == SW_FAULT_EIO || action == SW_FAULT_ENOSPC) {
-            errno = action == SW_FAULT_EIO ? EIO : ENOSPC;
+        size_t ask = bytes;
+        if (sw_fault_fails("hf.write", &ask)) {
             return fail_write(w);
         }
-        const size_t ask = action == SW_FAULT_SHORT ? (bytes + 1) / 2 : bytes;
         const ssize_t n = pwrite(w->output.fd, data, ask, (off_t)offset);
         if (n < 0 && errno != EINTR) {
             return fail_write(w);
@@ -209,7 +207,7 @@ static sw_status start(struct sw_safetensors_writer *w, const struct sw_safetens
     SW_TRY(sw_output_open(w->path, false, &w->output));
     SW_TRY(sw_output_begin(&w->output));
     SW_TRY(write_at(w, header->ptr, header->len, 0));
-    if (sw_hf_fault("hf.write") ||
+    if (sw_fault_fails("hf.write", NULL) ||
         ftruncate(w->output.fd, (off_t)(w->data_start + data_bytes)) != 0) {
         return fail_write(w);
     }

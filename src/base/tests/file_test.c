@@ -3,6 +3,7 @@
 // the disk, that its failure leaves the old file and nothing else.
 #include "base/base.h"
 
+#include <errno.h>
 #include <dirent.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -292,6 +293,22 @@ static void fault_specifications(void **state)
     assert_int_equal(sw_fault_point("a"), SW_FAULT_NONE);
 }
 
+static void a_fault_is_an_errno_or_fewer_bytes(void **state)
+{
+    (void)state;
+    size_t len = 9;
+    assert_int_equal(sw_fault_set("a:1:eio,a:2:enospc,a:3:short,a:4:short"), SW_OK);
+    assert_true(sw_fault_fails("a", &len) && errno == EIO);
+    assert_true(sw_fault_fails("a", NULL) && errno == ENOSPC);
+    assert_int_equal(len, 9);
+    assert_false(sw_fault_fails("a", &len));
+    assert_int_equal(len, 5);
+    assert_false(sw_fault_fails("a", NULL));
+    assert_false(sw_fault_fails("a", &len));
+    assert_int_equal(len, 5);
+    assert_int_equal(sw_fault_set(NULL), SW_OK);
+}
+
 static void the_folder_of_a_path(void **state)
 {
     (void)state;
@@ -324,6 +341,7 @@ int main(void)
         IN_FOLDER(short_writes_are_continued),
         IN_FOLDER(killed_between_any_two_calls),
         IN_FOLDER(fault_specifications),
+        IN_FOLDER(a_fault_is_an_errno_or_fewer_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
