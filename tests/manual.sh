@@ -43,6 +43,9 @@ for command in $commands; do
         section "$command" $form | LC_ALL=C sort > found
         cmp -s wanted found || complain "$form: $command: $(diff wanted found | grep '^[<>]' | tr '\n' ' ')"
     done
+    # a text of an option stands alone
+    "$S" "$command" --help | grep -E '^  -.*likewise$|^.{29}\(' &&
+        complain "$command: an option without a text of its own"
     # the examples begin the text, and every option in one is an option of the command
     "$S" "$command" --help | sed -n '/^examples:$/,/^$/s/^    //p' > examples
     [ "$("$S" "$command" --help | grep -n '^examples:$' | cut -d: -f1)" -lt \

@@ -57,7 +57,7 @@ int sw_cmd_train(int argc, char **argv)
     cli_train_init(&f);
     const struct command command = {
         "train",
-        "--model M --data FILE.. --output DIR --steps N [..]",
+        "--model M --data FILE.. --output DIR --steps N | --epochs N [..]",
         "Trains or fine-tunes a model and leaves a Hugging Face folder in DIR/model.",
         table,
         cli_train_table(&f, table),

@@ -93,16 +93,22 @@ struct auto_flags {
          FLAG_TEXT,                                                                                \
          &(to).text[AUTO_WARMUP_STEPS],                                                            \
          "N",                                                                                      \
-         "steps of warm-up, linear if the file has no schedule; below 1 a share of --steps (0)",   \
+         "steps of warm-up, below 1 a share of all; alone it means constant_with_warmup (0)",      \
          0},                                                                                       \
-        {"--weight-decay", FLAG_TEXT, &(to).text[AUTO_WEIGHT_DECAY], "X", "(0)", 0},               \
+        {"--weight-decay",                                                                         \
+         FLAG_TEXT,                                                                                \
+         &(to).text[AUTO_WEIGHT_DECAY],                                                            \
+         "X",                                                                                      \
+         "weight decay of the optimizer (0)",                                                      \
+         0},                                                                                       \
         {"--clip", FLAG_TEXT, &(to).text[AUTO_CLIP], "X", "gradient_clipping (1)", 0},             \
-        {"--adam-beta1", FLAG_TEXT, &(to).text[AUTO_ADAM_BETA1], "X", "(0.9)", 0},                 \
-        {"--adam-beta2", FLAG_TEXT, &(to).text[AUTO_ADAM_BETA2], "X", "(0.999)", 0},               \
-        {"--adam-eps", FLAG_TEXT, &(to).text[AUTO_ADAM_EPS], "X", "(1e-8)", 0},                    \
-        {"--bf16", FLAG_SWITCH, &(to).text[AUTO_BF16], NULL, "train in it; --bf16=false", 0},      \
+        {"--adam-beta1", FLAG_TEXT, &(to).text[AUTO_ADAM_BETA1], "X", "Adam beta1 (0.9)", 0},      \
+        {"--adam-beta2", FLAG_TEXT, &(to).text[AUTO_ADAM_BETA2], "X", "Adam beta2 (0.999)", 0},    \
+        {"--adam-eps", FLAG_TEXT, &(to).text[AUTO_ADAM_EPS], "X", "Adam epsilon (1e-8)", 0},       \
+        {"--bf16", FLAG_SWITCH, &(to).text[AUTO_BF16], NULL, "train in bf16; or --bf16=false", 0}, \
     {                                                                                              \
-        "--fp16", FLAG_SWITCH, &(to).text[AUTO_FP16], NULL, "likewise", 0                          \
+        "--fp16", FLAG_SWITCH, &(to).text[AUTO_FP16], NULL,                                        \
+            "train in fp16 with dynamic loss scaling; or --fp16=false", 0                          \
     }
 /* -1 to go on, else the exit status: there is no such schedule, or it has no warm-up. */
 int cli_check_auto(const struct command *command, const struct auto_flags *flags);

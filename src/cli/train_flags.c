@@ -114,9 +114,9 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
         {"--threads", FLAG_INT, &flags->threads, "N", "threads of the CPU (all)", 0},
         CLI_DEVICE_FLAG(flags->device),
         {"--device-memory", FLAG_TEXT, &flags->device_memory, "BYTES",
-         "budget: bytes, or 300M, 2G, 1T (powers of 1024)", 0},
-        {"--host-memory", FLAG_TEXT, &flags->host_memory, "BYTES", "budget, likewise", 0},
-        {"--nvme-space", FLAG_TEXT, &flags->nvme_space, "BYTES", "budget, likewise", 0},
+         "budget of device memory: bytes, or 300M, 2G, 1T (powers of 1024)", 0},
+        {"--host-memory", FLAG_TEXT, &flags->host_memory, "BYTES", "budget of host memory", 0},
+        {"--nvme-space", FLAG_TEXT, &flags->nvme_space, "BYTES", "budget of disk space", 0},
         {"--rates", FLAG_LIST, &flags->rates, "NAME=N",
          "for \"auto\" in the configuration, instead of built-in ones: f32, bf16, f16 (GFLOP/s), "
          "copy, disk_read, disk_write, comm, host (GB/s)",
