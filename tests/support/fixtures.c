@@ -24,9 +24,9 @@ void test_join(char out[TEST_PATH_CAP], const char *a, const char *b)
 
 const char *test_in(const char *folder, const char *name)
 {
-    static char paths[4][TEST_PATH_CAP];
+    static char paths[8][TEST_PATH_CAP];
     static int next;
-    char *path = paths[next++ % 4];
+    char *path = paths[next++ % 8];
     test_join(path, folder, name);
     return path;
 }

@@ -16,7 +16,7 @@ enum { TEST_PATH_CAP = 1024, TEST_NAME_CAP = 256 };
 bool test_fixture_folder(const char *sub, char out[TEST_PATH_CAP]);
 /* a/b into out; the test fails when it does not fit. */
 void test_join(char out[TEST_PATH_CAP], const char *a, const char *b);
-/* folder/name; of the last four calls each has its own. */
+/* folder/name; of the last eight calls each has its own. */
 const char *test_in(const char *folder, const char *name);
 bool test_exists(const char *path);
 /* The names in a folder that end in suffix ("" = all), hidden ones left out, sorted; how many. */

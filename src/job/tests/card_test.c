@@ -9,6 +9,7 @@
 #include "spillway/checkpoint.h"
 #include "spillway/engine.h"
 #include "spillway/train.h"
+#include "support/fixtures.h"
 #include "support/test.h"
 
 static char folder[64];
@@ -16,11 +17,7 @@ static FILE *quiet;
 
 static const char *in_folder(const char *name)
 {
-    static char paths[8][160];
-    static int i;
-    char *path = paths[i++ % 8];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
+    return test_in(folder, name);
 }
 
 static void write_text(const char *name, const char *text)

@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "json/json.h"
 #include "spillway/train.h"
+#include "support/fixtures.h"
 #include "support/test.h"
 
 enum { EVERY = 2, MOST = 3 };
@@ -15,11 +16,7 @@ static char folder[64];
 
 static const char *in_folder(const char *name)
 {
-    static char paths[4][160];
-    static int i;
-    char *path = paths[i++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
+    return test_in(folder, name);
 }
 
 /* A rate with which no validation after the first few is better. */

@@ -10,6 +10,7 @@
 #include "json/json.h"
 #include "spillway/data.h"
 #include "spillway/train.h"
+#include "support/fixtures.h"
 #include "support/pictures.h"
 #include "support/test.h"
 
@@ -17,11 +18,7 @@ static char folder[64];
 
 static const char *at(const char *name)
 {
-    static char paths[6][160];
-    static int slot;
-    slot = (slot + 1) % 6;
-    snprintf(paths[slot], sizeof paths[slot], "%s/%s", folder, name);
-    return paths[slot];
+    return test_in(folder, name);
 }
 
 static void write_text(const char *name, const char *text)
