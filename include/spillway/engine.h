@@ -161,7 +161,7 @@ SW_API sw_status sw_engine_input(const sw_engine *engine, int32_t i, struct sw_i
 /* How input i of a micro-batch comes out of a batch of transformers' collators. */
 struct sw_hf_input {
     const char *name; /* there ("position_ids" of positions); lent until the engine closes */
-    /* What is put behind the end of a shorter row: the model's padding id (-1: it has none, and any
+    /* Padding of a shorter row, after its end: the model's padding id (-1: it has none, and any
      * id will do), -100 for ids of labels, NaN for numbers of labels, 0 for others. */
     double pad;
     int32_t start; /* id that a decoder reads before these labels; -1 = they are not read */

@@ -54,13 +54,13 @@ struct sw_train_options {
     int n_rates;
     const char *output; /* folder of checkpoints, metrics.jsonl and the model */
     int64_t steps;      /* optimizer steps in all, those before a resume included */
-    /* In their place passes over the training samples: ceil(epochs x ceil(samples / global batch))
-     * steps. 0 = `steps`. */
+    /* Passes over the training samples, in place of `steps`: ceil(epochs x ceil(samples / global
+     * batch)) steps. 0 = `steps`. */
     double epochs;
     int64_t seq_len; /* 0 = the model's context; for chats at most 1024 */
     uint64_t seed;
     bool has_seed;
-    /* Which checkpoint the run goes on from, at most one of these: the newest of the output folder,
+    /* The run goes on from a checkpoint, by at most one of these: the newest of the output folder,
      * which must have one; the newest if there is one; the one of this path, of this run or of
      * another. */
     bool resume, resume_if_any;
@@ -68,8 +68,8 @@ struct sw_train_options {
     bool allow_other_data; /* resumes although the checkpoint was trained on other data */
     bool no_verify;        /* resumes without comparing the digests of the checkpoint's files */
     int64_t eval_every;    /* 0 = no validation */
-    /* Of one validation at most; 0 = all for tasks of labelled rows (classes, numbers, tags,
-     * answers, images), 16 for language models. */
+    /* Batches of one validation at most; 0 = all for tasks of labelled rows (classes, numbers,
+     * tags, answers, images), 16 for language models. */
     int64_t eval_batches;
     /* Ends the run after so many validations of eval_every in a row without a better metric or
      * loss; 0 = never. */

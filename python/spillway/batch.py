@@ -113,7 +113,7 @@ def _rows_of(name: str, value: Any, pad: float) -> Tuple[Array, List[int]]:
 
 
 def _converted(name: str, array: Array, dtype: "np.dtype[Any]") -> Array:
-    """In the input's dtype: whole numbers that i32 holds, or numbers as f32."""
+    """Converts to the input's dtype: whole numbers that i32 holds, or numbers as f32."""
     if dtype == np.float32:
         if array.dtype.kind not in "fiu":
             raise ArgumentError(f"{name}: wanted numbers, got "
@@ -250,7 +250,7 @@ class _Conversion:
         return shift_labels(labels)
 
     def _decoder(self) -> None:
-        """What a decoder reads follows from the labels; what is given must be that."""
+        """Compares the given decoder inputs with those that follow from the labels."""
         labels_info = next((i for i in self.inputs.values() if i.start >= 0), None)
         if labels_info is None:
             return
@@ -301,8 +301,8 @@ class _Conversion:
     # ---- padding ----
 
     def _mask(self) -> None:
-        """Which tokens are there: as the mask that the model takes, as segments of packed rows, or
-        not at all if no token that counts sees one that is hidden."""
+        """Says which tokens are there: by the mask that the model takes, by segments of packed rows,
+        or not at all if no token that counts sees one that is hidden."""
         if "input_ids" not in self.out:
             return
         given = self.given.get("attention_mask")

@@ -176,7 +176,7 @@ class Setup(Handle):
 
     @property
     def steps(self) -> int:
-        """Of the training, by steps or epochs; 0: nobody says."""
+        """Steps of the training, by steps or epochs; 0: nobody says."""
         theirs = self._ask("sw_train_setup_engine").contents
         said = [theirs.sets[i] for i in range(theirs.n_sets)]
         return int(next((edit[8:] for edit in said[::-1] if edit.startswith(b"--steps=")), b"0"))

@@ -131,7 +131,7 @@ class _Length:
             raise ArgumentError(f"epochs is {self.epochs}; wanted a number above 0")
 
     def edits(self, steps: Optional[int] = None) -> List[str]:
-        """Of the configuration; steps: those that the epochs come to."""
+        """The edits of the configuration. steps: those that the epochs come to."""
         steps = self.steps if steps is None else steps
         said = [] if self.lr is None else [f"--lr={float(self.lr)!r}"]
         return said + ([] if steps is None else [f"--steps={operator.index(steps)}"])

@@ -93,7 +93,8 @@ static bool asks_for_stages(const struct run *run)
     return ranks_of(run) > 1 || run->stage >= 0;
 }
 
-/* Of rank 0 at the configured stage, as a training would make it; out NULL: whether it fits. */
+/* Makes the plan of rank 0 at the configured stage, as a training would. out NULL: only whether it
+ * fits. */
 static sw_status plan_of_a_rank(const struct run *run, const struct sw_engine_options *options,
                                 char **out)
 {

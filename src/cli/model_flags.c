@@ -73,7 +73,7 @@ static const struct {
     [AUTO_FP16] = {"--fp16", "fp16.enabled"},
 };
 
-/* Those of transformers' Trainer that are built, and whether they decay to the last step. */
+/* Schedules of transformers' Trainer that are built. decays: down to the last step. */
 static const struct {
     const char *name;
     bool decays;

@@ -152,7 +152,7 @@ static void put_result(struct card *c, const char *name, double value, const cha
     }
 }
 
-/* Of the step's validation: its own metrics, or the one that checkpoints are compared by. */
+/* Metrics of the step's validation; without its line, the one that checkpoints are compared by. */
 static void put_metrics(struct card *c, const char *of)
 {
     const struct sw_ckpt_metric *metric = &c->meta->metric;
@@ -213,7 +213,7 @@ static sw_status read_line(const char *path, int64_t step, struct sw_json_doc **
     return st;
 }
 
-/* Beside the checkpoint; a file that is damaged is as good as none. */
+/* Reads the files beside the checkpoint. A damaged one counts as missing. */
 static void read_run(const char *checkpoint, struct card *c)
 {
     char path[PATH_MAX];

@@ -7,8 +7,7 @@
 #include "job/training.h"
 #include "spillway/checkpoint.h"
 
-/* What else a checkpoint says of the training: how much its validation looked at, and how long none
- * was better. */
+/* Puts the coverage of the validation, and the count of early stopping, into a checkpoint. */
 static sw_status put_state(const struct job *job, struct sw_json_doc *doc)
 {
     struct sw_json *root = sw_json_root(doc);
@@ -125,7 +124,7 @@ sw_status sw_job_claim_model(const struct job *job)
     return ask_for_folder(job, sw_engine_claim_folder);
 }
 
-/* Of the checkpoint that has the weights: the newest one, or the best. */
+/* checkpoint: where the weights are from, the newest one or the best. */
 static sw_status write_card(const char *checkpoint, const char *folder, enum sw_dtype dtype)
 {
     struct sw_ckpt *ckpt = NULL;

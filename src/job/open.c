@@ -91,7 +91,8 @@ static int batch_ranks(void)
     return n > 0 ? n : 0;
 }
 
-/* The checkpoint that was chosen; of a plan, where none is, what it would be chosen from. */
+/* The checkpoint that was chosen. A plan chooses none: then the folder or the path that one would
+ * be chosen from. */
 static const char *resume_from(const struct job *job)
 {
     const struct sw_train_options *o = job->options;
@@ -106,7 +107,7 @@ const char *sw_train_default_optimizer(void)
     return default_optimizer;
 }
 
-/* What is said before a default counts. */
+/* Lists the edits of the configuration; defaults come last and give way. */
 static sw_status make_edits(struct job *job)
 {
     const struct sw_train_options *o = job->options;
@@ -195,8 +196,8 @@ sw_status sw_job_check_length(const struct sw_train_options *o)
                          : SW_FAIL(SW_E_ARG, "--epochs are passes over the data: wanted --data");
 }
 
-/* As transformers' Trainer counts: the last batch of an epoch may be short, and the steps of all
- * epochs are rounded up. */
+/* Counts as transformers' Trainer does: the last batch of an epoch may be short, and the steps of
+ * all epochs are rounded up. */
 static sw_status steps_of_epochs(const struct job *job, int64_t *out)
 {
     const int64_t samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN);
@@ -210,7 +211,8 @@ static sw_status steps_of_epochs(const struct job *job, int64_t *out)
     return SW_OK;
 }
 
-/* By a plan of rank 0, which says the batch and the length of a sample. The data stays open. */
+/* Counts the steps by a plan of rank 0, which says the batch and the length of a sample. The data
+ * stays open. */
 static sw_status count_steps(struct job *job)
 {
     char text[DEFAULT_CONFIG_CAP];
@@ -308,7 +310,7 @@ sw_status sw_job_make_batches(struct job *job)
     return sw_job_rows_open(job->task.task, &job->facts.sizes, job->packed, n, &job->rows);
 }
 
-/* Of pictures, what makes pixels of them. */
+/* Adds how pictures become pixels; nothing for other data. */
 static void put_steps(const struct job *job, struct sw_str *out)
 {
     struct sw_str steps = {0};

@@ -6,7 +6,7 @@
 
 #include "job/training.h"
 
-/* What validations are compared by: as the best checkpoint is. */
+/* Validations are compared as checkpoints are, for the best one. */
 static const char *compared_by(const struct job *job)
 {
     return job->options->task.metric ? sw_metric_name(job->task.metric) : "validation loss";
@@ -60,7 +60,7 @@ static int64_t count_of(const struct sw_json *object, const char *key)
     return value && value->type == SW_JSON_INT ? value->integer : 0;
 }
 
-/* Another metric, or none: the count begins anew. */
+/* Takes the count over if it was by the same metric; else it begins anew. */
 static void take(const struct job *job, const struct sw_json *was, struct sw_job_patience *out)
 {
     const struct sw_json *by = was ? sw_json_get(was, "by") : NULL;

@@ -162,10 +162,10 @@ sw_status sw_data_record(const struct sw_data_record_options *options, struct sw
 struct sw_job_coverage {
     int64_t rows, of; /* 0 of 0: not known */
 };
-/* Adds to an object what sw_job_coverage_read reads; nothing where it is not known. */
+/* Adds "rows" and "of" to an object; nothing if the coverage is not known. */
 bool sw_job_coverage_put(struct sw_json_doc *doc, struct sw_json *object,
                          const struct sw_job_coverage *coverage);
-/* Of a checkpoint's validation. */
+/* The coverage of a checkpoint's validation. */
 struct sw_job_coverage sw_job_coverage_of(const struct sw_ckpt_meta *meta);
 /* "128 of 200 rows"; "" where they are all, or it is not known. */
 const char *sw_job_coverage_text(const struct sw_job_coverage *coverage, char *buf, size_t cap);
@@ -176,10 +176,11 @@ sw_status sw_job_export_saved(const char *path, const char *folder, enum sw_dtyp
                               size_t cap);
 
 /* ---- card.c: README.md of what is exported ---- */
-/* Of a checkpoint, with what its run left beside it. is_merged: its adapters are in the model. */
+/* The card of a checkpoint, from it and from the files of its run. is_merged: its adapters are in
+ * the model. */
 sw_status sw_job_write_card(const struct sw_ckpt *ckpt, const char *folder, enum sw_dtype dtype,
                             bool is_merged);
-/* Of a base with the adapters of a folder. */
+/* The card of a base that the adapters of a folder were added to. */
 sw_status sw_job_write_merged_card(const char *adapter, const char *base, const char *folder);
 
 /* ---- record.c: what a run leaves for its report, beside metrics.jsonl ---- */

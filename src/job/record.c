@@ -218,8 +218,8 @@ static bool put_start(struct sw_json_doc *doc, struct sw_json *list, int64_t ste
     return to && sw_json_put_i64(doc, to, "step", step) && sw_json_put_str(doc, to, "at", text);
 }
 
-/* Those of the file that it replaces, as far as the run goes on from them, and this one, which the
- * file has when the run ends. */
+/* The starts of the file that is replaced, as far as the run goes on from them, and this one. When
+ * the run ends the file has it already. */
 static bool put_starts(struct sw_json_doc *doc, const char *path, int64_t first_step, bool ended)
 {
     struct sw_json *list = sw_json_put(doc, sw_json_root(doc), "starts", SW_JSON_ARRAY);

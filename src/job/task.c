@@ -81,7 +81,7 @@ static sw_status take_config(const struct sw_json_doc *doc, const struct sw_json
     return SW_OK;
 }
 
-/* Those that the data has, which were found; n_config: of a head that is there already. */
+/* Takes the classes that were found in the data. n_config: classes of a head that is there. */
 static sw_status take_found(int64_t n_config, struct sw_job_task *t)
 {
     if (!t->found.names) {
@@ -123,8 +123,8 @@ static bool has_name(const struct sw_json *names, const char *name)
     return one != NULL;
 }
 
-/* Of images. Folders of pictures name classes: a training with others than the model's has classes
- * of its own. */
+/* Classes of images. Folders of pictures name them: a training with others than the model's has
+ * classes of its own. */
 static sw_status choose_image_labels(const struct sw_dataset_options *data,
                                      const struct sw_json *names, bool trains,
                                      struct sw_job_task *t)

@@ -19,7 +19,7 @@
 
 /* ---- setting up ---- */
 
-/* What is told of validations, and there are none. */
+/* Refuses options that count on validations if there are none. */
 static sw_status check_validation(const struct sw_train_options *o)
 {
     if (o->n_val_data > 0 && o->eval_every < 1) {
@@ -247,7 +247,7 @@ static sw_status one_step(struct job *job, bool *stopped)
     return follow(job, report, stopped);
 }
 
-/* What a report shows besides the metrics, from before the first step on; end: why it ended. */
+/* Writes run.json: before the first step, and once more when the run ends. end: why it ended. */
 static sw_status record_run(struct job *job, const char *end)
 {
     if (!job->leads) {
@@ -288,7 +288,7 @@ static sw_status run_steps(struct job *job, bool *stopped)
 
 /* ---- the end ---- */
 
-/* For run.json. */
+/* The reason that run.json has. */
 static const char *why_it_ended(const struct job *job, bool stopped, char *buf, size_t cap)
 {
     if (stopped) {

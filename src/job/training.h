@@ -24,7 +24,7 @@ struct told {
     struct sw_job_settings writing; /* of an encoder-decoder's samples */
 };
 
-/* What a run begins with. */
+/* The start of a run. */
 struct sw_job_start {
     char path[PATH_MAX]; /* of a checkpoint; "" = nothing: its first step is 1 */
     bool continues;      /* what an earlier start left in the output folder is this run's */
@@ -120,7 +120,7 @@ static inline sw_status sw_job_fetch(const struct job *job, enum sw_split split,
 
 /* ---- resume.c: what a job goes on from ---- */
 
-/* On rank 0, which holds the folder, for all. Collective. */
+/* Rank 0, which holds the folder, chooses for all. Collective. */
 sw_status sw_job_choose_start(struct job *job);
 /* Loads it, if there is one. Collective. */
 sw_status sw_job_load(struct job *job);
@@ -149,12 +149,12 @@ sw_status sw_job_validate(struct job *job);
 struct sw_job_coverage sw_job_validated(const struct job *job);
 
 /* ---- patience.c: when to stop early ---- */
-/* Behind a validation of --eval-every. */
+/* Counts a validation of --eval-every. */
 void sw_job_patience_add(struct job *job);
 bool sw_job_patience_ends(const struct job *job);
 /* "3 validations without a better validation loss than 2.3151 of step 40" */
 void sw_job_patience_text(const struct job *job, char *buf, size_t cap);
-/* For checkpoints; and from the one that the run goes on from, which is collective. */
+/* Into a checkpoint; and out of the one that the run goes on from, which is collective. */
 bool sw_job_patience_put(const struct job *job, struct sw_json_doc *doc, struct sw_json *root);
 sw_status sw_job_patience_load(struct job *job);
 

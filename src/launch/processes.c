@@ -30,7 +30,7 @@ static sw_status merged_environment(const struct job *job, const struct command 
     return out->n > 0 ? SW_OK : sw_launch_add(job->arena, out, "SPILLWAY=");
 }
 
-/* What a child does between fork and exec. */
+/* The work of a child between fork and exec. */
 struct child {
     char **words, **environment;
     const cpu_set_t *cores; /* NULL = where this thread may run */

@@ -2,7 +2,7 @@
 // The five schedules of DeepSpeed in closed form. Its schedulers count from -1: making one sets the
 // first rate, and it moves after each optimizer step, so that step k >= 1 has the rate of index
 // i = k - 1. The order of operations is DeepSpeed's, so that values agree to the last place.
-// Those of transformers' Trainer count from 0: the update after k others has the factor of k.
+// Schedules of transformers' Trainer count from 0: the update after k others has the factor of k.
 #include "optim/optim.h"
 
 #include <math.h>

@@ -191,8 +191,8 @@ static void add_busy(struct window *w, const struct slice *s)
     }
 }
 
-/* What columns show: kind, and height in tenths. Waits stand in the way of computation, so they are
- * no work. */
+/* The look of columns: kind, and height in tenths. Waits stand in the way of computation, so they
+ * are no work. */
 static int look_of(const struct window *w, int queue, int from, int to)
 {
     float busy[KIND_COUNT] = {0}, sum = 0;

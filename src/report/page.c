@@ -439,7 +439,7 @@ static sw_status write_page(const struct sw_page *page, struct sw_str *out)
 
 /* ---- files ---- */
 
-/* Of regular files a report is replaced, and nothing else. */
+/* The only regular file that is replaced is a report. */
 static sw_status check_output(const char *path)
 {
     char head[MARK_WITHIN + 1] = "";

@@ -249,7 +249,7 @@ static void a_fifo_gets_the_texts(void **state)
     assert_true(S_ISFIFO(info.st_mode));
 }
 
-/* What a shell redirected is written where it stands, and not emptied. */
+/* A file that a shell redirected to is written where it stands, and not emptied. */
 static void descriptors_are_written_as_they_are_open(void **state)
 {
     (void)state;

@@ -481,7 +481,7 @@ static int number_of(const struct words *ours, const char *pair)
     return i;
 }
 
-/* What the row exports, in our order: the order of variables means nothing. */
+/* Variables that the row exports, in our order: their order means nothing. */
 static void row_exports(struct sw_arena *arena, const struct request *r, const struct job *job,
                         const struct words *recorded, struct words *out)
 {
