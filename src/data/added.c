@@ -188,7 +188,7 @@ static sw_status next_piece(struct sw_added_scan *scan, const struct sw_added_to
         if (token->rstrip) {
             scan->pending_end = space_after(scan, scan->pending_end);
         }
-    } while (*out_first == scan->pending_end);
+    } while (*out_first >= scan->pending_end);
     return SW_OK;
 }
 

@@ -178,6 +178,9 @@ static void added_tokens(void **state)
     check_case(&file, "<x>   b", "<300><301> b"); /* the reference's order of things */
     file.added = "[" TOKEN(300, " ", "\"lstrip\":true,\"rstrip\":true,") "]";
     check_case(&file, "a   b ", "a<300>b<300>"); /* nothing is left of the other two */
+    file.added =
+        "[" TOKEN(300, "<x>", "\"rstrip\":true,") "," TOKEN(301, " ", "\"lstrip\":true,") "]";
+    check_case(&file, "<x>   b c", "<300>b<301>c"); /* <x> took what ends before its own end */
     file.added = "[" TOKEN(300, "tool", "\"single_word\":true,") "]";
     check_case(&file, "tool tools xtool tool.", "<300> tools xtool <300>.");
     check_case(&file, "tool_ \xC3\xA9tool", "tool_ \xC3\xA9tool");
