@@ -3,6 +3,8 @@
 // should stop a run before it starts.
 #include "data/images.h"
 
+#include "data/labels.h"
+
 #include <string.h>
 #include <unistd.h>
 
@@ -133,15 +135,8 @@ static sw_status read_record(const struct sw_images *images, int64_t i,
 
 /* ---- folders of pictures ---- */
 
-static sw_status find_label(const char *folder, const char *name, const struct sw_image_form *form,
-                            int32_t *out)
+static sw_status fail_class(const char *folder, const char *name, const struct sw_image_form *form)
 {
-    for (int64_t i = 0; i < form->n_labels; i++) {
-        if (strcmp(form->names[i], name) == 0) {
-            *out = (int32_t)i;
-            return SW_OK;
-        }
-    }
     return SW_FAIL(SW_E_FORMAT, "%s/%s: the class \"%s\" is none of the model's %lld (\"%.40s\"%s)",
                    folder, name, name, (long long)form->n_labels, form->names[0],
                    form->n_labels > 1 ? ", .." : "");
@@ -150,19 +145,21 @@ static sw_status find_label(const char *folder, const char *name, const struct s
 static sw_status find_labels(struct sw_images *images, const struct sw_image_form *form)
 {
     const struct sw_pictures *p = &images->pictures;
+    struct sw_labels known;
     if (!form->names && p->n_classes != form->n_labels) {
         return SW_FAIL(SW_E_FORMAT, "%s: %d folders of classes, and the model has %lld classes",
                        p->folder, p->n_classes, (long long)form->n_labels);
     }
     images->labels = sw_alloc_zero("images", (size_t)p->n_classes, sizeof *images->labels);
     SW_TRY_ALLOC(images->labels, "labels of pictures");
-    for (int32_t c = 0; c < p->n_classes; c++) {
-        images->labels[c] = c;
-        if (form->names) {
-            SW_TRY(find_label(p->folder, p->classes[c], form, &images->labels[c]));
-        }
+    sw_status st = sw_labels_init(&known, (const char *const *)form->names, form->n_labels);
+    for (int32_t c = 0; c < p->n_classes && st >= 0; c++) {
+        const char *name = p->classes[c];
+        images->labels[c] = form->names ? sw_names_find(&known.places, 0, name) : c;
+        st = images->labels[c] >= 0 ? SW_OK : fail_class(p->folder, name, form);
     }
-    return SW_OK;
+    sw_labels_fini(&known);
+    return st;
 }
 
 static sw_status look_at_heads(const struct sw_pictures *p, int64_t first,
