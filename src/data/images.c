@@ -68,7 +68,8 @@ static sw_status count_records(struct sw_image_file *file, size_t bytes, int64_t
         return SW_FAIL(
             SW_E_FORMAT,
             "%s: %lld bytes; wanted whole records of %d (CIFAR-10) or %d (CIFAR-100): the file is "
-            "cut short, or of another format, and images are read of no other",
+            "cut short, or of another format. Pictures are read from a folder with a folder for "
+            "each class",
             file->path, (long long)size, 1 + BYTES, 2 + BYTES);
     }
     file->labels = one && (!two || n_labels <= 10) ? 1 : 2;

@@ -188,6 +188,7 @@ static void folders_that_do_not_fit_are_refused(void **state)
     put_picture("pets/cat/1.png", 1);
     expect_refused("pets", NULL, &task, "pets/dog: no picture of this class");
     put_picture("pets/dog/1.png", 2);
+    expect_refused("pets/cat/1.png", NULL, &task, "Pictures are read from a folder with a folder");
     make_folder("nothing");
     expect_refused("nothing", NULL, &task, "nothing: no folder in it");
     make_folder("half/cat");
