@@ -24,6 +24,7 @@ struct reading {
     struct jpeg_progress_mgr progress;
     jmp_buf failed;
     char why[JMSG_LENGTH_MAX];
+    bool out_of_memory;
     struct sw_picture picture;
     uint8_t *row; /* [width, components] */
 };
@@ -39,6 +40,7 @@ static _Noreturn void on_error(j_common_ptr jpeg)
 {
     struct reading *r = reading_of(jpeg);
     r->errors.format_message(jpeg, r->why);
+    r->out_of_memory = jpeg->err->msg_code == JERR_OUT_OF_MEMORY;
     longjmp(r->failed, 1);
 }
 
@@ -164,10 +166,11 @@ static void attach(struct reading *r)
 static sw_status read_or_jump(struct reading *r)
 {
     if (setjmp(r->failed) != 0) {
-        return SW_FAIL(SW_E_FORMAT, "%s: a damaged JPEG: %s", r->file->name, r->why);
+        return r->out_of_memory
+                   ? SW_FAIL(SW_E_NOMEM, "out of host memory for %s", r->file->name)
+                   : SW_FAIL(SW_E_FORMAT, "%s: a damaged JPEG: %s", r->file->name, r->why);
     }
-    jpeg_create_decompress(&r->jpeg);
-    r->jpeg.client_data = r;
+    jpeg_create_decompress(&r->jpeg); /* err and client_data stay */
     attach(r);
     SW_TRY(begin(r));
     for (int64_t y = 0; y < r->picture.height; y++) {

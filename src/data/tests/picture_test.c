@@ -9,6 +9,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- recorded ---- */
@@ -356,6 +358,34 @@ static void survives_lack_of_memory(void **state)
     each_picture(lacks_memory);
 }
 
+/* All coefficients of a progressive picture wait in memory that libjpeg takes itself: 120 MB. */
+static void a_picture_without_room_is_not_called_damaged(void **state)
+{
+    (void)state;
+#ifdef TEST_SANITIZED
+    skip(); /* they end a process that asks for too much */
+#endif
+    size_t len;
+    struct sw_picture picture = {0};
+    char *jpeg = load("src/data/tests/pictures/progressive.jpg", &len);
+    char *frame = memmem(jpeg, len, "\xff\xc2", 2);
+    assert_non_null(frame);
+    memcpy(frame + 5, "\x18\x00\x18\x00", 4);
+    const pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit limit = {64 << 20, 64 << 20};
+        _exit(setrlimit(RLIMIT_AS, &limit) == 0 &&
+                      sw_picture_decode("x", (uint8_t *)jpeg, len, &picture) == SW_E_NOMEM &&
+                      strcmp(sw_error_message(), "out of host memory for x") == 0
+                  ? 0
+                  : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    sw_free(jpeg);
+}
+
 static int teardown(void **state)
 {
     (void)state;
@@ -385,6 +415,7 @@ int main(void)
         cmocka_unit_test(a_size_without_bounds_is_refused),
         cmocka_unit_test(scans_without_end_are_refused),
         cmocka_unit_test(survives_lack_of_memory),
+        cmocka_unit_test(a_picture_without_room_is_not_called_damaged),
     };
     return cmocka_run_group_tests(tests, NULL, teardown);
 }
