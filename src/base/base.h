@@ -171,6 +171,8 @@ sw_status sw_file_read_at(int fd, const char *path, void *out, size_t bytes, int
 sw_status sw_file_read(const char *path, char **out, size_t *out_len);
 /* The folder that the file of this path is in, "." where it names none; false: it does not fit. */
 bool sw_folder_of(const char *path, char *out, size_t cap);
+/* A folder, or a link that leads to one; false: something else, or nothing. */
+bool sw_is_folder(const char *path);
 /* mkdir -p. */
 sw_status sw_mkdirs(const char *path);
 

@@ -129,7 +129,7 @@ bool sw_folder_of(const char *path, char *out, size_t cap)
     return true;
 }
 
-static bool is_folder(const char *path)
+bool sw_is_folder(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
@@ -150,7 +150,7 @@ sw_status sw_mkdirs(const char *path)
         }
         memcpy(part, path, i);
         part[i] = '\0';
-        if (mkdir(part, 0777) != 0 && (errno != EEXIST || !is_folder(part))) {
+        if (mkdir(part, 0777) != 0 && (errno != EEXIST || !sw_is_folder(part))) {
             return fail_io("make the folder", part);
         }
     }

@@ -161,12 +161,6 @@ static sw_status split_path(const char *path, char *dir, char *name)
     return SW_OK;
 }
 
-static bool is_folder(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 /* What a path stands for: a checkpoint, or the newest or best one of the folder `dir`. */
 enum meaning { MEANS_ITSELF, MEANS_NEWEST, MEANS_BEST };
 
@@ -179,7 +173,7 @@ static sw_status understand(const char *path, char *dir, enum meaning *out)
     const bool best = strcmp(name, "best") == 0;
     if (sw_ckpt_parse_name(name, "", &step) || sw_ckpt_exists(manifest)) {
         *out = MEANS_ITSELF;
-    } else if (!is_folder(path) && (strcmp(name, "latest") == 0 || best)) {
+    } else if (!sw_is_folder(path) && (strcmp(name, "latest") == 0 || best)) {
         *out = best ? MEANS_BEST : MEANS_NEWEST;
     } else {
         snprintf(dir, PATH_MAX, "%s", path);

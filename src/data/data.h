@@ -13,9 +13,7 @@
 sw_status sw_data_each_file(const char *const *patterns, int n_patterns,
                             sw_status (*fn)(void *ctx, const char *path), void *ctx);
 
-/* Whether a path is a folder, which can only be one of pictures by class. */
-bool sw_data_is_pictures(const char *path);
-/* Calls fn with each picture of it, class by class. */
+/* Calls fn with each picture of a folder, class by class. */
 sw_status sw_data_each_picture(const char *folder,
                                sw_status (*fn)(void *ctx, const char *path, const char *class_name),
                                void *ctx);

@@ -3,7 +3,6 @@
 #include "data/tokenizer.h"
 
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* What a folder may hold, first match wins. Two names: a pair of files that need each other. */
@@ -182,11 +181,10 @@ sw_status sw_tokenizer_open(const char *path, const struct sw_tokenizer_options 
                             struct sw_tokenizer **out)
 {
     static const struct sw_tokenizer_options as_file = {0};
-    struct stat info;
     struct paths paths = {0};
     options = options ? options : &as_file;
     struct sw_tokenizer *self = NULL;
-    const bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    const bool folder = sw_is_folder(path);
     sw_status st = folder ? open_folder(path, &paths, options, &self)
                           : open_file(path, &paths, options, &self);
     st = st < 0 || folder ? st : sw_tokenizer_folder_of(path, &paths.folder);

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 enum { MOST_DEPTH = 32 };
 
@@ -21,12 +20,6 @@ void sw_pictures_fini(struct sw_pictures *pictures)
     sw_free(pictures->classes);
     sw_free(pictures->places);
     *pictures = (struct sw_pictures){0};
-}
-
-bool sw_is_folder(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 /* ---- names ---- */
@@ -335,11 +328,6 @@ sw_status sw_pictures_read_classes(struct sw_pictures *pictures, const char *fol
 }
 
 /* ---- for other rooms ---- */
-
-bool sw_data_is_pictures(const char *path)
-{
-    return sw_is_folder(path);
-}
 
 sw_status sw_data_each_picture(const char *folder,
                                sw_status (*fn)(void *ctx, const char *path, const char *class_name),

@@ -21,7 +21,6 @@ struct sw_pictures {
 };
 void sw_pictures_fini(struct sw_pictures *pictures);
 
-bool sw_is_folder(const char *path);
 /*
  * sw_pictures_add - the pictures of a folder behind those that are there: files that end in .png,
  * .jpg or .jpeg, in any case. Others, and what is hidden, is left out, with a line that counts it.

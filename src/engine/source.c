@@ -6,12 +6,6 @@
 
 #include "engine/adapter.h"
 
-static bool is_folder(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 /* A plan needs no weights: without them the head is as config.json says. */
 static sw_status open_weights(struct sw_engine *e, const struct sw_engine_options *o)
 {
@@ -100,7 +94,7 @@ sw_status sw_engine_read_model(const struct sw_engine_options *o, struct sw_json
         *out_folder = false;
         return sw_model_preset(o->model, o->vocab_size, o->seq_len, out);
     }
-    *out_folder = is_folder(o->model);
+    *out_folder = sw_is_folder(o->model);
     return sw_hf_read_config(o->model, out);
 }
 

@@ -134,7 +134,7 @@ static sw_status add_file(void *ctx, const char *path)
     struct sw_digest *digest;
     char hex[33];
     int64_t bytes;
-    if (sw_data_is_pictures(path)) {
+    if (sw_is_folder(path)) {
         return add_pictures(r, path);
     }
     SW_TRY(sw_digest_open(&digest));

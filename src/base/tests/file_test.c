@@ -199,10 +199,14 @@ static void folders(void **state)
     snprintf(deep, sizeof(deep), "%s/a/b//c/", root);
     assert_int_equal(sw_mkdirs(deep), SW_OK);
     assert_int_equal(sw_mkdirs(deep), SW_OK);
-    struct stat info;
-    assert_int_equal(stat(deep, &info), 0);
-    assert_true(S_ISDIR(info.st_mode));
+    assert_true(sw_is_folder(deep));
+    assert_false(sw_is_folder(target)); /* it is not there yet */
     assert_int_equal(sw_file_write_atomic(target, "x", 1), SW_OK);
+    assert_false(sw_is_folder(target));
+    snprintf(under_file, sizeof(under_file), "%s/link", root);
+    assert_int_equal(symlink("a/b", under_file), 0);
+    assert_true(sw_is_folder(under_file));
+    assert_int_equal(unlink(under_file), 0);
     snprintf(under_file, sizeof(under_file), "%s/sub", target);
     assert_int_equal(sw_mkdirs(under_file), SW_E_IO);
     assert_non_null(strstr(sw_error_message(), target));
