@@ -573,7 +573,7 @@ static void tokens_are_no_longer_than_a_walk(void **state)
                   SW_E_FORMAT, named);
     check_refused(write_long("{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0}},"
                              "\"added_tokens\":[{\"id\":1,\"content\":\"%s\"}]"),
-                  SW_E_FORMAT, "wanted");
+                  SW_E_FORMAT, named);
     check_refused(write_model(&piece, 1, 1, true, false), SW_E_FORMAT, named);
     assert_non_null(strstr(sw_error_message(), "spiece.model"));
     /* a token that no word can hold costs nothing */
