@@ -80,8 +80,7 @@ struct sw_ckpt_meta {
     struct sw_ckpt_scaler scaler;
     const struct sw_json *config; /* an object: effective configuration; NULL: {} */
     const struct sw_json *data;   /* an object: what it was trained on; NULL: not told */
-    /* An object: what the training that saved it wants to find again; NULL: nothing. Kept as it
-     * is. */
+    /* An object of the training that saved it, kept as it is; NULL: none. */
     const struct sw_json *training;
 };
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether boxes cover a tensor, each element once, in time that grows with their number alone.
 //
-// Give each place of each axis a random number h(axis, place). A box is worth the product over the
-// axes of h(end) - h(start): a sum over its corners, with signs. Boxes that meet cancel where they
-// meet, so those that tile a tensor are worth as much as the tensor does. Others are, in a field of
-// 2^61 - 1 elements and by numbers that nobody knows beforehand, with a chance below 2^-57.
+// Each place of each axis has a random number h(axis, place). The worth of a box is the product
+// over the axes of h(end) - h(start): a sum over its corners, with signs. Where boxes meet, these
+// terms cancel, so boxes that tile a tensor are together worth as much as the tensor. Numbers are
+// drawn for each check, in a field of 2^61 - 1 elements: other boxes have the same worth with a
+// chance below 2^-57.
 #include "ckpt/private.h"
 
 #include <stdlib.h>
@@ -48,8 +49,8 @@ static bool is_covered(const struct ckpt_stored *tensor)
 
 /* ---- the message ---- */
 
-/* Two that overlap, among the first few million pairs. Sorted by their first start, each is
- * compared with those only that begin before it ends. */
+/* Finds two boxes that overlap, among the first few million pairs. Boxes are sorted by their first
+ * start, so each is compared only with those that begin before it ends. */
 static bool find_common(const struct ckpt_stored *tensor, struct sw_box *out)
 {
     const int rank = tensor->entry.shape.rank;

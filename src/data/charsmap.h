@@ -25,6 +25,6 @@ struct sw_charsmap_match {
     size_t len; /* of the text; 0 = nothing matches */
     const char *text;
 };
-/* What of the map begins the text: the longest, or the shortest. Keys have at most 256 bytes. */
+/* The longest key, or the shortest, that begins the text. Keys have at most 256 bytes. */
 struct sw_charsmap_match sw_charsmap_find(const struct sw_charsmap *map, const char *text,
                                           size_t len, bool longest);

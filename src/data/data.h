@@ -17,8 +17,8 @@ sw_status sw_data_each_file(const char *const *patterns, int n_patterns,
 sw_status sw_data_each_picture(const char *folder,
                                sw_status (*fn)(void *ctx, const char *path, const char *class_name),
                                void *ctx);
-/* Of images: appends what is done with their bytes. Returns whether they are pictures of a
- * folder. */
+/* Appends the steps from bytes of images to pixels, if the task has images. Returns whether they
+ * are pictures of a folder. */
 bool sw_dataset_put_steps(const sw_dataset *dataset, struct sw_str *out);
 
 /* As sw_tokenizer_decode, appended to out. */
@@ -51,7 +51,7 @@ struct sw_label_list {
 };
 void sw_label_list_fini(struct sw_label_list *list);
 /* Of the files of options: names in rising order; numbers up to the highest; as many as a list has
- * numbers. Of images: the names of folders; none of other files.
+ * numbers. Images: the names of folders; none for files of CIFAR's.
  *
  * n_known      classes of a head that is there: a number below it is never too high
  *

@@ -18,9 +18,9 @@ enum sw_decode_kind {
 struct sw_decode_step {
     enum sw_decode_kind kind;
     struct sw_regex *regex; /* REPLACE: owned; NULL: the pattern is `pattern` */
-    char *pattern,
-        *text;  /* prefix of WORDPIECE, mark of METASPACE, suffix of SUFFIX, ..; owned, or NULL */
-    bool clean; /* WORDPIECE */
+    /* Prefix of WORDPIECE, mark of METASPACE, suffix of SUFFIX, ..; owned, or NULL. */
+    char *pattern, *text;
+    bool clean;          /* WORDPIECE */
     bool keep_first;     /* METASPACE: the first token's marks are spaces, too */
     int64_t left, right; /* STRIP */
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// images - what images are read of, when their sample is asked for: folders of pictures by class,
-// or CIFAR's binary files, which are records of a label, or two, and 3 x 32 x 32 bytes.
+// images - images that are read when their sample is asked for, from folders of pictures by class
+// or CIFAR's binary files. A record of CIFAR's has one label or two, and 3 x 32 x 32 bytes.
 #pragma once
 
 #include "data/picture_folder.h"
@@ -20,11 +20,11 @@ struct sw_images {
     int32_t *labels; /* [pictures.n_classes] of their classes */
     int64_t n;
 };
-/* What reading an image takes; borrowed. */
+/* How images are read; borrowed. */
 struct sw_image_form {
     const struct sw_image_steps *steps;
     struct sw_image_size size;
-    int64_t n_labels;   /* what a label has to be below */
+    int64_t n_labels;   /* labels are below it */
     char *const *names; /* [n_labels] of classes; NULL: they are numbers */
 };
 enum { SW_IMAGE_CHANNELS = 3, SW_IMAGE_SIDE = 32, SW_IMAGE_COARSE = 20 };
@@ -32,8 +32,8 @@ void sw_images_fini(struct sw_images *images);
 /*
  * sw_images_add - a file of CIFAR's, or a folder of pictures, of which the headers are looked at.
  *
- * Of a file with as many classes as CIFAR-100 has coarse ones, those are the labels. Classes of a
- * folder are labels by their names; if the model has no names, by their order.
+ * If the model has as many classes as CIFAR-100 has coarse ones, labels of its files are the coarse
+ * ones. Classes of a folder are labels by their names; if the model has no names, by their order.
  *
  * SW_E_FORMAT  no whole records (the bytes are named), a label outside the classes, with the number
  *              of its image, a class that the model does not have, a picture whose header is
@@ -41,7 +41,7 @@ void sw_images_fini(struct sw_images *images);
  */
 sw_status sw_images_add(struct sw_images *images, const char *path,
                         const struct sw_image_form *form);
-/* What only all files together tell: the order of pictures. */
+/* After the last file: puts pictures in their order. */
 sw_status sw_images_end(struct sw_images *images);
 /* pixels [3, size.height, size.width]; either may be NULL. */
 sw_status sw_images_read(const struct sw_images *images, int64_t i,

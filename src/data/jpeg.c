@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG by libjpeg's interface. An error of libjpeg's comes back by longjmp, so that what must be
-// freed lives in `struct reading`, which the function around setjmp only reads. Four colours are
-// taken for Adobe's inverted CMYK, as Pillow does; what says how to turn a picture is not looked
-// at. Coded data with a gap is an error, where libjpeg would fill in gray.
+// JPEG by libjpeg's interface. An error of libjpeg's comes back by longjmp, so all memory that must
+// be freed is in `struct reading`: local variables would be lost. Four colours are taken for
+// Adobe's inverted CMYK, as Pillow does. The orientation of EXIF is ignored. Coded data with a gap
+// is an error; libjpeg would fill in gray.
 #include "data/picture.h"
 
 #if SW_HAVE_JPEG
 
-#include <stdio.h> /* which jpeglib.h leaves to us */
+#include <stdio.h> /* jpeglib.h needs it and does not include it */
 
 #include <jpeglib.h>
 #include <jerror.h>
@@ -34,7 +34,7 @@ static struct reading *reading_of(j_common_ptr jpeg)
     return jpeg->client_data;
 }
 
-/* ---- what libjpeg calls ---- */
+/* ---- callbacks of libjpeg ---- */
 
 static _Noreturn void on_error(j_common_ptr jpeg)
 {
@@ -44,7 +44,7 @@ static _Noreturn void on_error(j_common_ptr jpeg)
     longjmp(r->failed, 1);
 }
 
-/* Of what libjpeg warns of: data that is not there, or is no code. */
+/* Warnings that coded data is missing, or is no code, are errors; others are ignored. */
 static void on_message(j_common_ptr jpeg, int level)
 {
     const int code = jpeg->err->msg_code;
@@ -82,7 +82,7 @@ static void on_skip(j_decompress_ptr jpeg, long n)
     }
 }
 
-/* A small file may hold scans without end, each of which goes over the whole picture. */
+/* Each scan is a pass over the whole picture, and a small file may hold any number of them. */
 static void on_progress(j_common_ptr jpeg)
 {
     struct reading *r = reading_of(jpeg);
@@ -101,7 +101,7 @@ static int by_255(int a, int b)
     return ((product >> 8) + product) >> 8;
 }
 
-/* Ink that is stored as what it leaves of white. */
+/* Samples are inverted: 255 is no ink. */
 static void convert_cmyk(const uint8_t *row, int64_t width, uint8_t *out)
 {
     for (int64_t x = 0; x < width; x++) {

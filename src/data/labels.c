@@ -317,7 +317,7 @@ static sw_status check_highest(struct finding *f, int64_t n_known, const struct 
 
 /* ---- the classes of pictures ---- */
 
-/* By the first folder: others have the same. */
+/* The first folder decides: the others have the same classes. */
 static sw_status find_folders(const struct sw_file_list *files, struct sw_label_list *out)
 {
     struct sw_pictures pictures = {0};

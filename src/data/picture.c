@@ -97,7 +97,7 @@ static sw_status png_size(struct head *h, int64_t *width, int64_t *height)
     return SW_OK;
 }
 
-/* Markers that a frame begins with: its size is behind them. */
+/* Whether a frame, whose size comes next, begins with this marker. */
 static bool is_frame(uint8_t marker)
 {
     return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
@@ -108,7 +108,7 @@ static sw_status jpeg_size(struct head *h, int64_t *width, int64_t *height)
     const uint8_t *at;
     for (size_t pos = 2;;) {
         SW_TRY(look_at(h, pos, 2, &at));
-        if (at[0] != 0xff || at[1] == 0xff) { /* what fills, and what does not belong there */
+        if (at[0] != 0xff || at[1] == 0xff) { /* fill bytes, or bytes between segments */
             pos++;
             continue;
         }

@@ -29,7 +29,7 @@ sw_status sw_picture_look(const char *path, int64_t *out_width, int64_t *out_hei
 
 /* A whole file. SW_E_FORMAT: it is damaged, or cut short; the message names the path. */
 sw_status sw_picture_read(const char *path, struct sw_picture *out);
-/* Of bytes in memory; name: for messages. */
+/* Decodes bytes in memory; name: for messages. */
 sw_status sw_picture_decode(const char *name, const uint8_t *bytes, size_t len,
                             struct sw_picture *out);
 

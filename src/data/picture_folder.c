@@ -41,7 +41,7 @@ static bool is_picture(const char *name)
     return ends_in(name, endings);
 }
 
-/* What torchvision would read, too. */
+/* Endings that torchvision reads and this program does not. */
 static bool is_other_picture(const char *name)
 {
     static const char *const endings[] = {".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp", NULL};
@@ -55,7 +55,7 @@ struct scan {
     int32_t i_class;
     int64_t n_left_out;
     struct sw_str first_left_out;
-    bool quiet; /* somebody has said before what is left out */
+    bool quiet; /* no line about files that are left out: another reading has written it */
 };
 
 static sw_status fail_memory(void)
@@ -89,15 +89,15 @@ static sw_status add_place(struct scan *s, const char *path)
     return place->path ? SW_OK : fail_memory();
 }
 
-/* Links count as what they lead to. */
+/* Links are followed. */
 static bool is_folder_entry(const struct dirent *entry, const char *path)
 {
     return entry->d_type == DT_DIR ||
            ((entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN) && sw_is_folder(path));
 }
 
-/* Calls fn for each entry of a folder that is not hidden, with its path; `path` is as before then.
- * The order is nobody's. */
+/* Calls fn for each entry of a folder that is not hidden, in any order. `path` is that of the entry
+ * during the call. */
 typedef sw_status (*entry_fn)(struct scan *s, struct sw_str *path, const char *name, bool folder,
                               int depth);
 

@@ -23,7 +23,7 @@ void sw_pictures_fini(struct sw_pictures *pictures);
 
 /*
  * sw_pictures_add - the pictures of a folder behind those that are there: files that end in .png,
- * .jpg or .jpeg, in any case. Others, and what is hidden, is left out, with a line that counts it.
+ * .jpg or .jpeg, in any case. Other and hidden files are left out; one line counts them.
  *
  * SW_E_FORMAT  there is no class; a class has no picture; the classes are not those of the folder
  *              before; a name is not UTF-8
@@ -32,8 +32,8 @@ void sw_pictures_fini(struct sw_pictures *pictures);
 sw_status sw_pictures_add(struct sw_pictures *pictures, const char *folder);
 /* The classes alone, into an empty list. */
 sw_status sw_pictures_read_classes(struct sw_pictures *pictures, const char *folder);
-/* Orders them so that each stretch has all classes in proportion: the end, which is held back for
- * validation, too. */
+/* Orders them so that each stretch has all classes in proportion. The end, which is held back for
+ * validation, is such a stretch. */
 sw_status sw_pictures_spread(struct sw_pictures *pictures);
 /* SW_E_FORMAT names a class that one has and the other has not. */
 sw_status sw_pictures_same_classes(const struct sw_pictures *a, const struct sw_pictures *b);

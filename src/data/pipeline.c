@@ -224,7 +224,7 @@ static sw_status encode_plain(struct encoding *to, const char *text, size_t len,
     return sw_pretokenize(&to->self->pretokenizer, text, len, first, encode_word, to);
 }
 
-/* What a step of the file did. */
+/* Puts the file's name before an error of one of its steps. */
 static sw_status with_name(const struct sw_pipeline *self, sw_status st)
 {
     return st < 0 && self->name ? sw_fail_prefix(st, "%s", self->name) : st;
@@ -492,7 +492,7 @@ static sw_status encode_offsets(struct sw_tokenizer *tokenizer, const char *text
     return st;
 }
 
-/* Of an added token, once all are there; NULL: the id is none's. */
+/* The added token of an id, once all are there; NULL: it has none. */
 static const struct sw_added_entry *entry_of(const struct sw_pipeline *self, int32_t id)
 {
     const struct sw_added_entry key = {.token.id = id};

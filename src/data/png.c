@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// PNG by libpng. An error of libpng's comes back by longjmp, so that what must be freed lives in
-// `struct reading`, which the function around setjmp only reads. Gray, palettes and 16 bits become
-// RGB here and not in libpng, as Pillow does it: alpha and transparent colours are dropped, gray of
-// 16 bits ends at 255, other samples of 16 bits keep their upper byte, and colours that a palette
-// lacks are black.
+// PNG by libpng. An error of libpng's comes back by longjmp, so all memory that must be freed is in
+// `struct reading`: local variables would be lost. Gray, palettes and 16 bits become RGB here and
+// not in libpng, as Pillow does it. Alpha and transparent colours are dropped, gray of 16 bits ends
+// at 255, other samples of 16 bits keep their upper byte, and colours that a palette lacks are
+// black.
 #include "data/picture.h"
 
 #if SW_HAVE_PNG
@@ -29,7 +29,7 @@ struct reading {
     uint8_t palette[256][3]; /* black behind its end */
 };
 
-/* ---- what libpng calls ---- */
+/* ---- callbacks of libpng ---- */
 
 static _Noreturn void on_error(png_structp png, png_const_charp text)
 {
@@ -82,7 +82,7 @@ static void learn_palette(struct reading *r)
     }
 }
 
-/* What comes then: gray of 8 or 16 bits, indices of 8, or RGB of 8. */
+/* Has libpng give gray of 8 or 16 bits, indices of 8 bits, or RGB of 8 bits. */
 static void set_up(struct reading *r)
 {
     r->depth = png_get_bit_depth(r->png, r->info);

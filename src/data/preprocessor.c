@@ -18,7 +18,7 @@ enum { MOST_SIDE = 16384 };
 #define OF_CLIP                                                                                    \
     .mean = {0.48145466, 0.4578275, 0.40821073}, .std = {0.26862954, 0.26130258, 0.27577711}
 
-/* By the name in front of ImageProcessor or FeatureExtractor; the first one where there is none. */
+/* Processors by the name before ImageProcessor or FeatureExtractor. The first is the default. */
 static const struct kind {
     const char *name;
     bool square; /* a size that is one number is both sides, and not the shorter one */
@@ -84,7 +84,7 @@ static sw_status find_kind(const struct sw_json_doc *doc, const struct sw_json *
 
 /* ---- keys ---- */
 
-/* What is read below, and what changes no pixel of an RGB picture. */
+/* Keys that are read below, and keys that change no pixel of an RGB picture. */
 static const char *const known[] = {
     "do_resize",
     "size",
@@ -124,7 +124,7 @@ static sw_status check_keys(const struct sw_json_doc *doc, const struct sw_json 
     return SW_OK;
 }
 
-/* NULL where it is null, or not there: the default holds. */
+/* NULL if it is null or missing: the default holds. */
 static const struct sw_json *get(const struct sw_json *root, const char *key)
 {
     const struct sw_json *value = sw_json_get(root, key);
@@ -158,7 +158,7 @@ static bool is_side(const struct sw_json *value)
            value->integer <= MOST_SIDE;
 }
 
-/* A size of two sides, or, where `shortest` is asked for, of the shorter one. */
+/* Reads two sides. If `shortest` is not NULL, a size may also be that of the shorter side. */
 static sw_status read_size(const struct sw_json_doc *doc, const struct sw_json *value, bool square,
                            int64_t *height, int64_t *width, int64_t *shortest)
 {
@@ -251,7 +251,7 @@ static sw_status read_numbers(const struct sw_json_doc *doc, const struct sw_jso
                           sw_json_name(doc), key, least == 0 ? " above 0" : "");
 }
 
-/* 1 / 255 is a division by 255, to the last bit. */
+/* A factor of 1 / 255 is a division by 255, to the last bit. */
 static sw_status read_scale(const struct sw_json_doc *doc, const struct sw_json *root,
                             struct sw_image_steps *s)
 {
@@ -357,7 +357,7 @@ static sw_status read_steps(const struct sw_json_doc *doc, struct sw_image_size 
     SW_TRY(read_crop(doc, root, &steps));
     SW_TRY(read_scale(doc, root, &steps));
     if (!get(root, "size") && steps.crop_height == 0 && steps.shortest == 0) {
-        steps.height = model.height; /* nobody said another one */
+        steps.height = model.height; /* the file says no other size */
         steps.width = model.width;
     }
     SW_TRY(check_model(doc, &steps, model));
@@ -383,7 +383,7 @@ sw_status sw_image_steps_read(const char *path, struct sw_image_size model,
 
 /* ---- doing them ---- */
 
-/* What is outside of a picture is black, before mean and deviation. */
+/* Pixels outside of the picture are black, before mean and deviation. */
 static void put_pixels(const struct sw_image_steps *s, const struct sw_picture *picture,
                        struct sw_image_size model, float *pixels)
 {

@@ -8,15 +8,15 @@
 
 struct sw_image_steps {
     bool resizes;
-    int64_t height, width; /* what it is resized to; 0: by .. */
-    int64_t shortest;      /* .. its shorter side, of which the longer one follows */
+    int64_t height, width; /* size after resizing; 0: `shortest` decides */
+    int64_t shortest;      /* shorter side after resizing, which keeps the proportions; else 0 */
     enum sw_resample resample;
     int64_t crop_height, crop_width; /* 0: nothing is cropped */
     double divisor;                  /* of bytes */
     double mean[3], std[3];
 };
 
-/* What a model wants. */
+/* Size of the pictures that a model reads. */
 struct sw_image_size {
     int64_t height, width;
 };

@@ -31,8 +31,8 @@ bool sw_resample_of_code(int64_t code, enum sw_resample *out)
     return false;
 }
 
-/* Which side comes first, which decides how sums are rounded: as Pillow 13 chooses. Earlier ones
- * always begin with the columns. */
+/* Whether rows are resized before columns; this changes how sums are rounded. Pillow 13 chooses so.
+ * Earlier versions always begin with the columns. */
 static bool rows_first(int64_t width, int64_t height, int64_t new_width, int64_t new_height)
 {
     return height > new_height && height - new_height > 2 * (width - new_width);

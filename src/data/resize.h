@@ -7,7 +7,7 @@
 
 enum sw_resample { SW_RESAMPLE_NEAREST, SW_RESAMPLE_BILINEAR, SW_RESAMPLE_BICUBIC };
 const char *sw_resample_name(enum sw_resample resample);
-/* Pillow's code of a filter: 0, 2 or 3; false: none that is built. */
+/* By Pillow's code of a filter: 0, 2 or 3; false: another code. */
 bool sw_resample_of_code(int64_t code, enum sw_resample *out);
 
 /* The picture between the two passes counts as one for the limit. SW_E_FORMAT: it, or the result,

@@ -14,8 +14,8 @@
 struct sw_task_row {
     int64_t first, n;
     int64_t second, n_second; /* a second text, a target, the labels of words; n_second -1: none */
-    int64_t numbers;          /* place among them; of the classes that hold, in `labels` */
-    int64_t n_classes;        /* that hold; -1: there are numbers instead */
+    int64_t numbers;          /* first place in numbers; in labels, if n_classes is not -1 */
+    int64_t n_classes;        /* classes that hold; -1: there are numbers instead */
     int32_t label, label_end; /* a class; the first and last token of an answer */
     int32_t question;
 };
@@ -70,7 +70,7 @@ struct sw_task_form {
 sw_status sw_task_form_init(struct sw_task_form *form, const struct sw_task *task,
                             const struct sw_dataset_options *options, int64_t vocab_size);
 void sw_task_form_fini(struct sw_task_form *form);
-/* Of images. A byte that is a number may be any. */
+/* How images are read. If the label is a number, its byte may have any value. */
 struct sw_image_form sw_task_image_form(const struct sw_task_form *form);
 
 /* Reads one file. */

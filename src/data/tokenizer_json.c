@@ -380,8 +380,8 @@ static sw_status check_version(const struct sw_json *root)
     return SW_OK;
 }
 
-/* Which end of a text that is too long is cut off. How long a row is, and what fills it, the
- * training says, so that nothing else of these blocks for batches matters. */
+/* `direction` says which end of a text that is too long is cut off. The training decides how long
+ * rows are and how they are padded, so the rest of this block and `padding` are not read. */
 static sw_status read_truncation(struct sw_components *in, const struct sw_json *block)
 {
     const char *direction;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // hf/card - the model card of a folder that is exported: README.md, with the front matter that the
-// hub reads. Of the base's own card the license alone is read: what else it says is of the base.
+// hub reads. Only the license is taken from the card of the base: the rest describes the base.
 #include "hf/hf.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 static const char card_name[] = "README.md";
 
-/* ---- of the base ---- */
+/* ---- the base ---- */
 
 void sw_hf_base_name(const char *folder, char *buf, size_t cap)
 {

@@ -155,7 +155,7 @@ bool sw_hf_is_same_folder(const char *a, const char *b);
 
 /* ---- model cards ---- */
 
-/* What the card of a base says of its license; "" = nothing. */
+/* The license that the card of a base names; "" = none. */
 struct sw_hf_license {
     char id[64];
     char name[128], link[256]; /* where the id is "other" */
@@ -165,7 +165,7 @@ void sw_hf_read_license(const char *folder, struct sw_hf_license *out);
  * none. */
 void sw_hf_base_name(const char *folder, char *buf, size_t cap);
 
-/* What is not known is left out. */
+/* Unknown members are left out of the card. */
 struct sw_hf_card {
     const char *base; /* NULL or "" = not known, or none */
     bool is_adapter;
