@@ -77,7 +77,8 @@ void sw_hf_read_license(const char *folder, struct sw_hf_license *out)
         sw_file_read(path, &text, &len) < 0) {
         return;
     }
-    const char *end = strncmp(text, "---\n", 4) == 0 ? strstr(text + 3, "\n---") : NULL;
+    const bool begins = strncmp(text, "---\n", 4) == 0 || strncmp(text, "---\r\n", 5) == 0;
+    const char *end = begins ? strstr(text + 3, "\n---") : NULL;
     if (end) {
         read_scalar(text + 3, end, "license", out->id, sizeof out->id);
         read_scalar(text + 3, end, "license_name", out->name, sizeof out->name);

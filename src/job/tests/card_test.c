@@ -111,8 +111,9 @@ static void a_card_names_the_base_and_its_license(void **state)
              WORDS("base_model: \"model\"\n", "Fine-tuned from `model`",
                    "license: \"other\"\nlicense_name: \"their own\"\nlicense_link: \"LICENSE\"\n"),
              WORDS("The card of the base", "- old", "theirs"));
-    write_text("first/model/README.md", "---\nlicense:   other \nlicense_name: 'their own'\n---\n"
-                                        "# The card of the base\n");
+    write_text("first/model/README.md",
+               "---\r\nlicense:   other \r\nlicense_name: 'their own'\r\n---\r\n"
+               "# The card of the base\n");
     train(in_folder("first/model"), "second", NULL, 0);
     static const char *const license =
         "base_model: \"model\"\nlibrary_name: \"transformers\"\nlicense: \"other\"\n"
