@@ -66,6 +66,7 @@ configs = [json.loads(pathlib.Path(name).read_text()) for name in sys.argv[2:]] 
 cases = []
 for path in pictures():
     rgb = PIL.Image.open(path).convert("RGB")
+    rgb.info.pop("transparency", None)  # by which transformers would blend it onto white
     cases.append({"picture": path.name, "width": rgb.width, "height": rgb.height, "rgb": hashlib.sha256(rgb.tobytes()).hexdigest()})
     for config in configs if len(sys.argv) > 2 or path.name in ("rgb.png", "420.jpg", "wide.jpeg", "tall.jpeg") else []:
         with tempfile.TemporaryDirectory() as scratch:
