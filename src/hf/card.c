@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hf/card - the model card of a folder that is exported: README.md, with the front matter that the
 // hub reads. Only the license is taken from the card of the base: the rest describes the base.
-#include "hf/hf.h"
+#include "hf/private.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -16,23 +16,16 @@ static const char card_name[] = "README.md";
 
 void sw_hf_base_name(const char *folder, char *buf, size_t cap)
 {
-    static const char prefix[] = "models--", snapshots[] = "/snapshots/";
-    char path[PATH_MAX];
+    char path[PATH_MAX], model[PATH_MAX];
     buf[0] = '\0';
     if (!realpath(folder, path)) {
         return;
     }
-    snprintf(buf, cap, "%s", strrchr(path, '/') + 1);
-    char *at = strstr(path, snapshots);
-    if (!at) {
+    if (!sw_hf_hub_folder(path, model)) {
+        snprintf(buf, cap, "%s", strrchr(path, '/') + 1);
         return;
     }
-    *at = '\0'; /* ../models--ORG--NAME/snapshots/COMMIT of the hub's cache */
-    const char *name = strrchr(path, '/');
-    if (!name || strncmp(name + 1, prefix, sizeof prefix - 1) != 0) {
-        return;
-    }
-    name += sizeof prefix;
+    const char *name = strrchr(model, '/') + sizeof SW_HF_HUB_PREFIX;
     const char *dashes = strstr(name, "--");
     snprintf(buf, cap, dashes ? "%.*s/%s" : "%.*s%s", (int)(dashes ? dashes - name : 0), name,
              dashes ? dashes + 2 : name);

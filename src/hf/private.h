@@ -4,6 +4,8 @@
 
 #include "hf/hf.h"
 
+#include <limits.h>
+
 /* One element type of the format, in order of alignment, low to high: the order of the writer. */
 struct sw_hf_dtype {
     const char *name;
@@ -20,6 +22,7 @@ enum { SW_HF_HEADER_MAX = 100000000 }; /* bytes of the header, by the format */
 #define SW_HF_INDEX "model.safetensors.index.json"
 #define SW_HF_PICKLED "pytorch_model.bin"
 #define SW_HF_PICKLED_INDEX "pytorch_model.bin.index.json"
+#define SW_HF_HUB_PREFIX "models--"
 
 /* qsort and bsearch over const struct sw_safetensor *, by name. */
 int sw_hf_compare_names(const void *a, const void *b);
@@ -27,5 +30,8 @@ const struct sw_safetensor *sw_hf_find_by_name(const struct sw_safetensor *const
                                                int64_t n, const char *name);
 /* folder/name; the caller's (sw_free), NULL when out of memory. */
 char *sw_hf_join(const char *folder, const char *name);
+/* Whether a folder, links resolved, is a snapshot in the hub's cache; out is then the folder of its
+ * model, "../models--ORG--NAME". */
+bool sw_hf_hub_folder(const char *resolved, char out[PATH_MAX]);
 /* fsync of a folder, so that names in it last. */
 sw_status sw_hf_sync_folder(const char *path);

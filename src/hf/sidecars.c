@@ -68,21 +68,26 @@ struct allowed {
     char blobs[PATH_MAX]; /* "" = none */
 };
 
+bool sw_hf_hub_folder(const char *resolved, char out[PATH_MAX])
+{
+    static const char snapshots[] = "/snapshots";
+    if (!sw_folder_of(resolved, out, PATH_MAX) || !ends_with(out, snapshots)) {
+        return false;
+    }
+    out[strlen(out) - (sizeof(snapshots) - 1)] = '\0';
+    const char *slash = strrchr(out, '/');
+    return slash && strncmp(slash + 1, SW_HF_HUB_PREFIX, sizeof(SW_HF_HUB_PREFIX) - 1) == 0;
+}
+
 static sw_status find_allowed(const char *src_path, struct allowed *out)
 {
-    static const char snapshots[] = "/snapshots", prefix[] = "models--";
-    char above[PATH_MAX];
+    char model[PATH_MAX];
     if (!realpath(src_path, out->folder)) {
         return SW_FAIL(SW_E_IO, "cannot read %s: %s", src_path, strerror(errno));
     }
     out->blobs[0] = '\0';
-    if (!sw_folder_of(out->folder, above, sizeof(above)) || !ends_with(above, snapshots)) {
-        return SW_OK;
-    }
-    above[strlen(above) - (sizeof(snapshots) - 1)] = '\0';
-    const char *slash = strrchr(above, '/');
-    if (slash && strncmp(slash + 1, prefix, sizeof(prefix) - 1) == 0 &&
-        snprintf(out->blobs, sizeof(out->blobs), "%s/blobs", above) >= (int)sizeof(out->blobs)) {
+    if (sw_hf_hub_folder(out->folder, model) &&
+        snprintf(out->blobs, sizeof(out->blobs), "%s/blobs", model) >= (int)sizeof(out->blobs)) {
         out->blobs[0] = '\0';
     }
     return SW_OK;

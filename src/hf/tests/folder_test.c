@@ -400,6 +400,15 @@ static void test_sidecars(void **state)
     clear_folder();
 }
 
+static void expect_base_name(const char *root, const char *sub, const char *wanted)
+{
+    char path[TEST_PATH_CAP], name[64];
+    test_join(path, root, sub);
+    assert_int_equal(sw_mkdirs(path), SW_OK);
+    sw_hf_base_name(path, name, sizeof name);
+    assert_string_equal(name, wanted);
+}
+
 static void test_sidecars_of_the_hub_cache(void **state)
 {
     (void)state;
@@ -419,9 +428,10 @@ static void test_sidecars_of_the_hub_cache(void **state)
     char source[TEST_PATH_CAP];
     test_join(source, root, "hub/models--a--b/snapshots/1");
     int n_warnings = 0;
-    char name[64];
-    sw_hf_base_name(source, name, sizeof name);
-    assert_string_equal(name, "a/b");
+    expect_base_name(root, "hub/models--a--b/snapshots/1", "a/b");
+    expect_base_name(root, "snapshots/models--c--d--e/snapshots/2", "c/d--e");
+    expect_base_name(root, "snapshots/models--f/snapshots/3", "f");
+    expect_base_name(root, "snapshots/models--f", "models--f");
     sw_log_set_sink(count_warnings, &n_warnings);
     alarm(20);
     assert_int_equal(sw_hf_copy_sidecars(source, folder), SW_OK);
@@ -432,10 +442,8 @@ static void test_sidecars_of_the_hub_cache(void **state)
     assert_false(has("vocab.json"));
     assert_false(has("NOTICE.md"));
     clear_folder();
-    test_join(source, root, "plain");
-    sw_hf_base_name(source, name, sizeof name);
-    assert_string_equal(name, "plain");
-    /* its neighbours are no cache of this model */
+    expect_base_name(root, "plain", "plain");
+    test_join(source, root, "plain"); /* its neighbours are no cache of this model */
     assert_int_equal(sw_hf_copy_sidecars(source, folder), SW_OK);
     assert_int_equal(n_warnings, 3);
     alarm(0);
