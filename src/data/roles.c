@@ -93,6 +93,17 @@ done:
     return st;
 }
 
+sw_status sw_tokenizer_read_beside(const char *folder, const char *name, struct sw_json_doc **out)
+{
+    struct sw_str path = {0};
+    sw_str_printf(&path, "%s/%s", folder, name);
+    const sw_status st = path.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
+                         : access(path.ptr, F_OK) == 0 ? sw_json_read(path.ptr, SW_JSON_STRICT, out)
+                                                       : sw_json_new(path.ptr, out);
+    sw_str_fini(&path);
+    return st;
+}
+
 sw_status sw_tokenizer_read_roles(struct sw_tokenizer *super, const char *folder)
 {
     const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", template_file};

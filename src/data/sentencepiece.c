@@ -17,7 +17,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char mark[] = "\xE2\x96\x81";
 
@@ -634,24 +633,13 @@ static sw_status check_added(const struct sw_tokenizer *super, const struct sw_j
     return SW_OK;
 }
 
-static sw_status read_beside(const char *folder, const char *name, struct sw_json_doc **out)
-{
-    struct sw_str path = {0};
-    sw_str_printf(&path, "%s/%s", folder, name);
-    const sw_status st = path.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
-                         : access(path.ptr, F_OK) == 0 ? sw_json_read(path.ptr, SW_JSON_STRICT, out)
-                                                       : sw_json_new(path.ptr, out);
-    sw_str_fini(&path);
-    return st;
-}
-
 static sw_status read_settings(struct sw_tokenizer *super, const char *folder)
 {
     sw_status st;
     bool bos, eos;
     struct settings in = {0};
-    SW_TRY_OR(done, read_beside(folder, "tokenizer_config.json", &in.doc));
-    SW_TRY_OR(done, read_beside(folder, "config.json", &in.config));
+    SW_TRY_OR(done, sw_tokenizer_read_beside(folder, "tokenizer_config.json", &in.doc));
+    SW_TRY_OR(done, sw_tokenizer_read_beside(folder, "config.json", &in.config));
     in.root = sw_json_root(in.doc);
     in.model = sw_json_root(in.config);
     st = check_added(super, in.root);

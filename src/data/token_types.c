@@ -5,7 +5,6 @@
 #include "data/tokenizer.h"
 
 #include <string.h>
-#include <unistd.h>
 
 /* Classes, without "Tokenizer" and "Fast", that name token_type_ids in transformers 5. */
 static const char *const classes[] = {"Bert",     "Canine",    "ConvBert",   "DPRQuestionEncoder",
@@ -79,17 +78,6 @@ static sw_status read_types(const struct settings *in, bool *out)
     return SW_OK;
 }
 
-static sw_status open_beside(const char *folder, const char *name, struct sw_json_doc **out)
-{
-    struct sw_str path = {0};
-    sw_str_printf(&path, "%s/%s", folder, name);
-    const sw_status st = path.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
-                         : access(path.ptr, F_OK) == 0 ? sw_json_read(path.ptr, SW_JSON_STRICT, out)
-                                                       : sw_json_new(path.ptr, out);
-    sw_str_fini(&path);
-    return st;
-}
-
 static bool any_type(const struct sw_template *template)
 {
     bool any = false;
@@ -119,8 +107,8 @@ sw_status sw_tokenizer_read_types(struct sw_tokenizer *tokenizer, const char *fo
     if (!any_type(&tokenizer->single) && !any_type(&tokenizer->pair)) {
         return SW_OK;
     }
-    SW_TRY_OR(done, open_beside(folder, "tokenizer_config.json", &in.words));
-    SW_TRY_OR(done, open_beside(folder, "config.json", &in.model));
+    SW_TRY_OR(done, sw_tokenizer_read_beside(folder, "tokenizer_config.json", &in.words));
+    SW_TRY_OR(done, sw_tokenizer_read_beside(folder, "config.json", &in.model));
     SW_TRY_OR(done, read_types(&in, &types));
     tokenizer->no_types = !types;
     if (!types) {

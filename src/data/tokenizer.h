@@ -101,6 +101,8 @@ sw_status sw_tokenizer_keep_file(struct sw_tokenizer *tokenizer, const char *nam
 /* The folder a path lies in, for the files beside it; "." for a bare name. out is replaced. */
 sw_status sw_tokenizer_folder_of(const char *path, struct sw_str *out);
 
+/* Reads a file of JSON beside a tokenizer; an empty object under its name if it is not there. */
+sw_status sw_tokenizer_read_beside(const char *folder, const char *name, struct sw_json_doc **out);
 /* The optional files beside a tokenizer, tokenizer_config.json and special_tokens_map.json: which
  * tokens are eos, bos and pad (well-known names where no file says it). */
 sw_status sw_tokenizer_read_roles(struct sw_tokenizer *tokenizer, const char *folder);

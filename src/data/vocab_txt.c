@@ -7,7 +7,6 @@
 #include "data/unicode.h"
 
 #include <string.h>
-#include <unistd.h>
 
 struct settings {
     bool lower, ideographs, has_accents, accents;
@@ -45,18 +44,11 @@ static sw_status take_settings(struct sw_json_doc *doc, struct settings *out)
 
 static sw_status read_settings(const char *folder, struct settings *out)
 {
-    sw_status st = SW_OK;
     struct sw_json_doc *doc = NULL;
-    struct sw_str path = {0};
-    *out = (struct settings){.lower = true, .ideographs = true};
-    sw_str_printf(&path, "%s/tokenizer_config.json", folder);
-    if (!path.failed && access(path.ptr, F_OK) == 0) {
-        st = sw_json_read(path.ptr, SW_JSON_STRICT, &doc);
-        st = st >= 0 ? take_settings(doc, out) : st;
-        sw_json_close(doc);
-    }
-    st = path.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path") : st;
-    sw_str_fini(&path);
+    *out = (struct settings){0};
+    SW_TRY(sw_tokenizer_read_beside(folder, "tokenizer_config.json", &doc));
+    const sw_status st = take_settings(doc, out);
+    sw_json_close(doc);
     return st;
 }
 
