@@ -250,7 +250,7 @@ double sw_exact_value(const int64_t *acc);
 
 struct sw_kernel_info {
     bool supported;
-    bool no_memory; /* to find it out: asking again may tell */
+    bool no_memory; /* to find it out, see sw_error_message: asking again may tell */
     size_t workspace_bytes;
     const char *path; /* which implementation: "onednn:avx512_core", "avx512", "reference" */
 };

@@ -419,7 +419,7 @@ static sw_status ask_workspace(const struct sw_ir *ir, const struct sw_ir_op *op
         const struct sw_plan_kernels kernels = sw_kernels_of(options, op);
         kernels.query(kernels.ctx, &desc, &kernel);
         if (kernel.no_memory) {
-            return SW_FAIL(SW_E_NOMEM, "out of host memory for a kernel of %s", sw_ir_op_name(op));
+            return sw_fail_prefix(SW_E_NOMEM, "a kernel of %s", sw_ir_op_name(op));
         }
         *out = kernel.workspace_bytes;
     }

@@ -139,7 +139,7 @@ static sw_status fuse_norm(const struct pass *p, int32_t i)
     sw_graph_describe(g, &joined, &desc);
     p->options->device.query(p->options->device.ctx, &desc, &kernel);
     if (kernel.no_memory) { /* another time there may be one, which would be another fingerprint */
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for a kernel of %s", sw_op_name(&joined));
+        return sw_fail_prefix(SW_E_NOMEM, "a kernel of %s", sw_op_name(&joined));
     }
     if (!kernel.supported) {
         return SW_OK;

@@ -134,7 +134,7 @@ static sw_status choose_kernel(const struct pass *p, const struct sw_ir_op *op,
     const struct sw_plan_kernels kernels = sw_kernels_of(p->options, op);
     kernels.query(kernels.ctx, &desc, out);
     if (out->no_memory) {
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for a kernel of %s", sw_ir_op_name(op));
+        return sw_fail_prefix(SW_E_NOMEM, "a kernel of %s", sw_ir_op_name(op));
     }
     if (!out->supported) {
         return SW_FAIL(SW_E_UNSUP, "no kernel on this device for %s (%s) in %s", sw_ir_op_name(op),

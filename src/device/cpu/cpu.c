@@ -259,7 +259,7 @@ static sw_status prepare(struct sw_device *dev, const struct sw_op_desc *desc,
     struct sw_kernel_info info;
     const struct cpu_kernel *row = choose(cpu, desc, &info);
     if (!row && info.no_memory) {
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for a kernel of %s", sw_op_name(desc->op));
+        return sw_fail_prefix(SW_E_NOMEM, "a kernel of %s", sw_op_name(desc->op));
     }
     if (!row) {
         return SW_FAIL(SW_E_UNSUP, "device %s has no kernel for op %s", dev->ops->name,

@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 #include <dnnl.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -191,12 +192,59 @@ sw_status sw_cpu_dnnl_has_room(void)
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
         sw_format_bytes(bytes, sizeof bytes, (double)limit.rlim_cur);
     }
-    return SW_FAIL(error == ENOMEM ? SW_E_NOMEM : SW_E_UNSUP,
+    return SW_FAIL(SW_E_NOMEM, /* no reason to take another kernel, whose bits are others */
                    "oneDNN cannot map %d MiB of memory for the code of a product: %s; the limit of "
                    "the address space (ulimit -v, RLIMIT_AS) is %s, that of mappings is "
                    "vm.max_map_count, and executable memory must be allowed; SPILLWAY_ISA=avx2 "
                    "computes without oneDNN",
                    (ROOM_MAPS * ROOM_BYTES) >> 20, strerror(error), bytes);
+}
+
+/* *out is NULL where oneDNN has no such product. */
+static sw_status open_product(const struct cpu_gemm *gemm, int n_workers, struct product **out)
+{
+    struct product *p =
+        sw_alloc_zero("device", 1, sizeof *p + (size_t)n_workers * sizeof p->workers[0]);
+    *out = NULL;
+    SW_TRY_ALLOC(p, "a matrix product");
+    p->super.ops = &product_ops;
+    p->n_workers = n_workers;
+    find_openmp(p);
+    const int before = enter_one_thread(p);
+    const bool ok = open_primitive(p, gemm);
+    leave_one_thread(p, before);
+    if (!ok) {
+        close(p);
+        return SW_OK;
+    }
+    *out = p;
+    return SW_OK;
+}
+
+/* oneDNN makes the code of its GEMM when the first product by it runs, and ends the program if that
+ * code cannot be mapped. Here a product whose rows lie apart, which the GEMM takes, has it made. */
+static sw_status make_gemm_code(enum sw_dtype dtype)
+{
+    enum { LD = 16 };
+    static atomic_bool is_made[2]; /* of f32, of bf16 */
+    const struct cpu_gemm gemm = {
+        .dtype = dtype, .m = 2, .n = 2, .k = 2, .lda = LD, .ldb = LD, .ldc = 2};
+    const float zeros[2 * LD] = {0};
+    float c[4];
+    struct product *p;
+    if (atomic_exchange(&is_made[dtype == SW_BF16], true)) {
+        return SW_OK;
+    }
+    SW_TRY(open_product(&gemm, 1, &p));
+    if (p) {
+        void *scratch = sw_alloc_aligned("device", CPU_LINE, p->super.scratch_bytes + 1);
+        if (scratch) {
+            run(p, 0, gemm.m, zeros, zeros, c, scratch);
+        }
+        sw_free(scratch);
+        close(p);
+    }
+    return SW_OK;
 }
 
 sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cpu_gemm *gemm,
@@ -207,18 +255,10 @@ sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cp
         return SW_OK;
     }
     SW_TRY(sw_cpu_dnnl_has_room());
-    const int n_workers = cpu_workers(dev->pool);
-    struct product *p =
-        sw_alloc_zero("device", 1, sizeof *p + (size_t)n_workers * sizeof p->workers[0]);
-    SW_TRY_ALLOC(p, "a matrix product");
-    p->super.ops = &product_ops;
-    p->n_workers = n_workers;
-    find_openmp(p);
-    const int before = enter_one_thread(p);
-    const bool ok = open_primitive(p, gemm);
-    leave_one_thread(p, before);
-    if (!ok) {
-        close(p);
+    SW_TRY(make_gemm_code(gemm->dtype));
+    struct product *p;
+    SW_TRY(open_product(gemm, cpu_workers(dev->pool), &p));
+    if (!p) {
         return SW_OK;
     }
     p->super.path = gemm->dtype == SW_F32 ? "onednn f32" : "onednn bf16";

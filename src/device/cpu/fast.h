@@ -309,7 +309,7 @@ sw_status sw_cpu_product_open_own(const struct cpu_device *dev, const struct cpu
 sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cpu_gemm *gemm,
                                    struct cpu_product **out);
 /* Can oneDNN map memory for the code of a primitive? It does not check that itself and crashes.
- * SW_E_NOMEM or SW_E_UNSUP names the limit. */
+ * SW_E_NOMEM names the limit. */
 sw_status sw_cpu_dnnl_has_room(void);
 /* Is oneDNN here, with a direct way to multiply this dtype on this processor? */
 bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype);

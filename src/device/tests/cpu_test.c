@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which kernels a processor is given, by what it has: of processors that are not here, too.
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,6 +54,30 @@ static rlim_t mapped(void)
     return (rlim_t)(pages * (unsigned long long)sysconf(_SC_PAGESIZE));
 }
 
+/* What `check` returns in a process that may map `more` bytes beyond what it has. */
+static int within(rlim_t more, int (*check)(const struct cpu_device *, struct cpu_product *),
+                  const struct cpu_device *dev, struct cpu_product *product)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        const rlim_t most = mapped() + more;
+        const struct rlimit limit = {most, most};
+        _exit(setrlimit(RLIMIT_AS, &limit) == 0 ? check(dev, product) : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+static int is_refused(const struct cpu_device *dev, struct cpu_product *none)
+{
+    const struct cpu_gemm gemm = {.dtype = SW_F32, .m = 1, .n = 1, .k = 1};
+    return sw_cpu_product_open_dnnl(dev, &gemm, &none) == SW_E_NOMEM && !none &&
+                   strstr(sw_error_message(), "RLIMIT_AS")
+               ? 0
+               : 1;
+}
+
 static void a_product_of_onednn_without_room_names_the_limit(void **state)
 {
     (void)state;
@@ -60,23 +85,42 @@ static void a_product_of_onednn_without_room_names_the_limit(void **state)
         skip();
     }
     struct cpu_device dev = {0};
-    struct cpu_product *product = NULL;
-    const struct cpu_gemm gemm = {.dtype = SW_F32, .m = 1, .n = 1, .k = 1};
     sw_cpu_use(&dev, CPU_AVX512, false, NULL);
     assert_int_equal(sw_cpu_dnnl_has_room(), SW_OK);
-    const pid_t child = fork();
-    if (child == 0) {
-        const rlim_t most = mapped() + (4 << 20);
-        const struct rlimit limit = {most, most};
-        _exit(setrlimit(RLIMIT_AS, &limit) == 0 &&
-                      sw_cpu_product_open_dnnl(&dev, &gemm, &product) == SW_E_NOMEM && !product &&
-                      strstr(sw_error_message(), "RLIMIT_AS")
-                  ? 0
-                  : 1);
+    assert_int_equal(within(4 << 20, is_refused, &dev, NULL), 0);
+}
+
+enum { LD = 40 };
+
+static int is_three(const struct cpu_device *dev, struct cpu_product *product)
+{
+    static const float one[2 * LD] = {1}, three[2 * LD] = {3};
+    float c[4] = {0};
+    (void)dev;
+    product->ops->run(product, 0, 2, one, three, c, NULL);
+    return c[0] == 3 ? 0 : 1;
+}
+
+/* oneDNN makes some of its code when a product first runs: what was opened has it by then. */
+static void a_product_that_was_opened_needs_no_more_room_for_code(void **state)
+{
+    (void)state;
+    struct cpu_device dev = {0};
+    sw_cpu_use(&dev, CPU_AVX512, false, NULL);
+    if (!SW_HAVE_DNNL || !__builtin_cpu_supports("avx512f") || !sw_cpu_dnnl_takes(&dev, SW_F32)) {
+        skip();
     }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    for (int64_t ld = 2; ld <= LD; ld += LD - 2) { /* oneDNN has one way for either */
+        const struct cpu_gemm gemm = {
+            .dtype = SW_F32, .m = 2, .n = 2, .k = 2, .lda = ld, .ldb = ld, .ldc = 2};
+        struct cpu_product *product = NULL;
+        assert_int_equal(sw_cpu_product_open_dnnl(&dev, &gemm, &product), SW_OK);
+        assert_non_null(product);
+        if (product->scratch_bytes == 0) {
+            assert_int_equal(within(256 << 10, is_three, &dev, product), 0);
+        }
+        product->ops->close(product);
+    }
 }
 
 int main(void)
@@ -85,6 +129,7 @@ int main(void)
         cmocka_unit_test(amx_is_named_where_something_uses_it),
         cmocka_unit_test(a_limit_leaves_amx_out),
         cmocka_unit_test(a_product_of_onednn_without_room_names_the_limit),
+        cmocka_unit_test(a_product_that_was_opened_needs_no_more_room_for_code),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
