@@ -122,8 +122,8 @@ static int take_program(const struct command *command, int n, char **words, stru
 /* The first len characters of a word are no flag of the command. */
 static int refuse_flag(const struct command *command, const char *word, size_t len)
 {
-    const char *names[MOST_FLAGS];
-    size_t n = 0;
+    const char *names[MOST_FLAGS + 1] = {"--help"};
+    size_t n = 1;
     char name[64];
     for (int i = 0; i < command->n_flags; i++) {
         if (command->flags[i].type != FLAG_HEADING) {
@@ -131,7 +131,7 @@ static int refuse_flag(const struct command *command, const char *word, size_t l
         }
     }
     snprintf(name, sizeof name, "%.*s", (int)len, word);
-    const char *nearest = sw_nearest(name, names, n);
+    const char *nearest = len > 2 ? sw_nearest(name, names, n) : NULL; /* -a is no slip for -b */
     return cli_fail(command, CLI_REFUSED, "unknown option %.*s%s%s; see --help", (int)len, word,
                     nearest ? "; the nearest is " : "", nearest ? nearest : "");
 }
@@ -152,6 +152,9 @@ static int parse(const struct command *command, int argc, char **argv, struct wo
             return take_program(command, argc - i - is_flag, argv + i + is_flag, positional);
         }
         if (!is_flag) {
+            if (!positional && word[0] == '-') {
+                return refuse_flag(command, word, strlen(word));
+            }
             if (!positional) {
                 return cli_fail(command, CLI_REFUSED, "\"%s\" is not expected; see --help", word);
             }

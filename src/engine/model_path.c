@@ -33,7 +33,7 @@ static bool has_checkpoints(const char *folder)
 
 /* ---- Hugging Face's cache: models--ORG--NAME/{refs/main, snapshots/COMMIT/} ---- */
 
-/* NAME or ORG/NAME, of the characters that the hub allows. */
+/* NAME or ORG/NAME, of the characters that the hub allows; no part begins with a dot or a dash. */
 static bool is_hub_name(const char *name)
 {
     static const char allowed[] =
@@ -41,8 +41,8 @@ static bool is_hub_name(const char *name)
     const size_t first = strspn(name, allowed);
     const char *rest = name + first + (name[first] == '/');
     const size_t second = strspn(rest, allowed);
-    const bool any = first > 0 && name[0] != '.' && (name[first] != '/' || second > 0);
-    return any && rest[0] != '.' && rest[second] == '\0';
+    const bool any = first > 0 && (name[first] != '/' || second > 0);
+    return any && !strchr(".-", name[0]) && !(*rest && strchr(".-", *rest)) && rest[second] == '\0';
 }
 
 /* The folder of the cache, as huggingface_hub finds it:

@@ -56,7 +56,8 @@ static void a_name_of_the_hub_is_its_main_snapshot(void **state)
 /* What is there, presets and what cannot be a name of the hub; opening says what is wrong. */
 static void other_names_stay_as_they_are(void **state)
 {
-    static const char *const names[] = {"/tmp", "gpt2-tiny", "./org/name", "a/b/c", "../x", "org/"};
+    static const char *const names[] = {"/tmp", "gpt2-tiny", "./org/name", "a/b/c",
+                                        "../x", "org/",      "--prompt",   "org/-x"};
     (void)state;
     for (size_t i = 0; i < SW_LEN(names); i++) {
         expect(names[i], names[i]);
