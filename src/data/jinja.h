@@ -3,8 +3,8 @@
 // trim_blocks and lstrip_blocks on, `generation` blocks), as much of it as public templates use.
 // What is not known is refused with line and column, never passed over.
 //
-// Built are: text, {{ }}, {% if for set generation break continue %}, {# #}, "-" and "+" at tags;
-// all operators but **; slices; tests, filters and methods as listed in jinja_call.c; range,
+// Built are: text, {{ }}, {% if for set macro generation break continue %}, {# #}, "-" and "+" at
+// tags; all operators but **; slices; tests, filters and methods as listed in jinja_call.c; range,
 // namespace, raise_exception, strftime_now.
 #pragma once
 

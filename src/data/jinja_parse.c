@@ -40,6 +40,7 @@ struct reader {
     bool trims;         /* white space after the tag goes: a minus */
     bool keeps;         /* a plus at its end: the line end behind it stays */
     int loops;
+    bool in_macro;
 };
 
 static sw_status fail_at(const struct reader *in, struct jinja_at at, sw_status st,
@@ -889,9 +890,80 @@ static sw_status read_generation(struct reader *in, struct jinja_node *node)
 {
     static const char *const ends[] = {"endgeneration", NULL};
     struct jinja_node *body;
+    if (in->in_macro) { /* its place is that of the call */
+        return fail_at(in, node->at, SW_E_UNSUP, "a generation block inside a macro is not built");
+    }
     in->out->marks = true;
     SW_TRY(next(in));
     SW_TRY(read_body(in, ends, &body));
+    SW_TRY(add_kid(in, node, body));
+    return next(in);
+}
+
+/* A name and its default, onto the parameters of a macro. */
+static sw_status read_parameter(struct reader *in, struct jinja_node *macro)
+{
+    struct jinja_node *name, *standard = NULL, *parameter;
+    if (in->token.kind != TOKEN_NAME) {
+        return fail_token(in, "the name of a parameter");
+    }
+    SW_TRY(read_name(in, &name));
+    bool is_taken = name->kind != JINJA_NAME;
+    for (int i = 0; i < macro->n_kids; ++i) {
+        const struct jinja_node *other = macro->kids[i];
+        is_taken |= other->len == name->len && memcmp(other->text, name->text, name->len) == 0;
+    }
+    if (is_taken) {
+        return fail_at(in, name->at, SW_E_FORMAT,
+                       "a parameter has the name of another one, or of a constant");
+    }
+    if (is_mark(in, "=")) {
+        SW_TRY(next(in));
+        SW_TRY(read_expression(in, &standard));
+    } else if (macro->n_kids > 0 && macro->kids[macro->n_kids - 1]->kids[0]) {
+        return fail_at(in, name->at, SW_E_FORMAT,
+                       "a parameter without a default comes after one that has a default");
+    }
+    SW_TRY(new_unary(in, JINJA_KEYWORD, name->at, standard, &parameter));
+    parameter->text = name->text;
+    parameter->len = name->len;
+    return add_kid(in, macro, parameter);
+}
+
+static sw_status read_parameters(struct reader *in, struct jinja_node *macro)
+{
+    SW_TRY(want_mark(in, "("));
+    while (!is_mark(in, ")")) {
+        if (macro->n_kids == JINJA_MOST_ARGUMENTS) {
+            return fail_at(in, in->token.at, SW_E_UNSUP, "a macro of so many parameters");
+        }
+        SW_TRY(read_parameter(in, macro));
+        if (!is_mark(in, ")")) {
+            SW_TRY(want_mark(in, ","));
+        }
+    }
+    return next(in);
+}
+
+/* A macro sees its parameters and the names of the whole template. One inside a loop or a macro
+ * would see names that are gone when it is called. */
+static sw_status read_macro(struct reader *in, struct jinja_node *node)
+{
+    static const char *const ends[] = {"endmacro", NULL};
+    struct jinja_node *body;
+    if (in->loops > 0 || in->in_macro) {
+        return fail_at(in, node->at, SW_E_UNSUP, "a macro inside a loop or a macro is not built");
+    }
+    SW_TRY(next(in));
+    if (in->token.kind != TOKEN_NAME) {
+        return fail_token(in, "the name of a macro");
+    }
+    take_text(in, node);
+    SW_TRY(next(in));
+    SW_TRY(read_parameters(in, node));
+    in->in_macro = true;
+    SW_TRY(read_body(in, ends, &body));
+    in->in_macro = false;
     SW_TRY(add_kid(in, node, body));
     return next(in);
 }
@@ -908,13 +980,16 @@ static sw_status read_statement(struct reader *in, struct jinja_node **out)
         const char *word;
         enum jinja_kind kind;
         sw_status (*read)(struct reader *in, struct jinja_node *node);
-    } statements[] = {
-        {"if", JINJA_IF, read_if},         {"for", JINJA_FOR, read_for},
-        {"set", JINJA_SET, read_set},      {"generation", JINJA_GENERATION, read_generation},
-        {"break", JINJA_BREAK, read_jump}, {"continue", JINJA_CONTINUE, read_jump}};
-    static const char *const unbuilt[] = {"macro",   "call",    "filter",     "block",
-                                          "extends", "include", "import",     "from",
-                                          "with",    "raw",     "autoescape", "do"};
+    } statements[] = {{"if", JINJA_IF, read_if},
+                      {"for", JINJA_FOR, read_for},
+                      {"set", JINJA_SET, read_set},
+                      {"generation", JINJA_GENERATION, read_generation},
+                      {"macro", JINJA_MACRO, read_macro},
+                      {"break", JINJA_BREAK, read_jump},
+                      {"continue", JINJA_CONTINUE, read_jump}};
+    static const char *const unbuilt[] = {"call",    "filter",     "block", "extends",
+                                          "include", "import",     "from",  "with",
+                                          "raw",     "autoescape", "do"};
     for (size_t i = 0; i < SW_LEN(statements); ++i) {
         if (is_word(in, statements[i].word)) {
             SW_TRY(new_node(in, statements[i].kind, in->token.at, out));

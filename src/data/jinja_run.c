@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rendering: the tree is walked, names are looked for from the innermost scope outwards. A loop's
-// body is a scope of its own at each turn, `if` and `generation` are none.
+// body is a scope of its own at each turn, `if` and `generation` are none. A macro that is called
+// has a scope around which is that of the whole template.
 #include "data/jinja_value.h"
 
 #include "data/utf8.h"
@@ -17,9 +18,9 @@ struct scope {
 
 struct walk {
     struct jinja_run *run;
-    struct scope *scope;
+    struct scope *scope, *outermost;
     bool broken, continued; /* out of the innermost loop; to its next turn */
-    int depth;
+    int depth, blocks;      /* that are in each other: expressions; bodies of statements */
 };
 
 static sw_status eval(struct walk *w, const struct jinja_node *node, struct jinja_value *out);
@@ -270,6 +271,82 @@ static sw_status read_arguments(struct walk *w, const struct jinja_node *node,
     return SW_OK;
 }
 
+static bool is_named(const struct jinja_node *parameter, const char *name, size_t len)
+{
+    return parameter->len == len && memcmp(parameter->text, name, len) == 0;
+}
+
+/* Every argument must have a parameter, and none two arguments. */
+static sw_status check_arguments(struct walk *w, const struct jinja_node *macro,
+                                 const struct jinja_arguments *arguments)
+{
+    const int n = macro->n_kids - 1;
+    if (arguments->n_positional > n) {
+        return sw_jinja_fail(w->run, SW_JINJA_TYPE, "macro '%.*s' takes at most %d arguments",
+                             (int)macro->len, macro->text, n);
+    }
+    for (int i = arguments->n_positional; i < arguments->n; ++i) {
+        int k = arguments->n_positional;
+        while (k < n && !is_named(macro->kids[k], arguments->names[i], arguments->name_lens[i])) {
+            k++;
+        }
+        if (k == n) {
+            return sw_jinja_fail(w->run, SW_JINJA_TYPE, "macro '%.*s' has no argument '%.*s' left",
+                                 (int)macro->len, macro->text, (int)arguments->name_lens[i],
+                                 arguments->names[i]);
+        }
+    }
+    return SW_OK;
+}
+
+/* In the scope of the macro: the arguments, else the defaults, else what is undefined. */
+static sw_status assign_parameters(struct walk *w, const struct jinja_node *macro,
+                                   const struct jinja_arguments *arguments)
+{
+    for (int i = 0; i + 1 < macro->n_kids; ++i) {
+        const struct jinja_node *parameter = macro->kids[i];
+        struct jinja_value value = sw_jinja_undefined(parameter->text, parameter->len);
+        int k = i < arguments->n_positional ? i : arguments->n_positional;
+        while (i >= arguments->n_positional && k < arguments->n &&
+               !is_named(parameter, arguments->names[k], arguments->name_lens[k])) {
+            k++;
+        }
+        if (k < arguments->n) {
+            value = arguments->at[k];
+        } else if (parameter->kids[0]) {
+            SW_TRY(eval(w, parameter->kids[0], &value));
+        }
+        SW_TRY(assign_name(w, parameter->text, parameter->len, &value));
+    }
+    return SW_OK;
+}
+
+/* What a body writes, as a value. */
+static sw_status capture(struct walk *w, const struct jinja_node *body, struct jinja_value *out)
+{
+    struct sw_str before = w->run->out->text;
+    w->run->out->text = (struct sw_str){0};
+    sw_status st = exec(w, body);
+    struct sw_str made = w->run->out->text;
+    w->run->out->text = before;
+    st = st >= 0 ? sw_jinja_copy(w->run, sw_str_text(&made), made.len, out) : st;
+    sw_str_fini(&made);
+    return st;
+}
+
+static sw_status call_macro(struct walk *w, const struct jinja_node *macro,
+                            const struct jinja_arguments *arguments, struct jinja_value *out)
+{
+    struct scope *const caller = w->scope, scope;
+    SW_TRY(check_arguments(w, macro, arguments));
+    w->scope = w->outermost;
+    SW_TRY(open_scope(w, &scope));
+    SW_TRY(assign_parameters(w, macro, arguments));
+    SW_TRY(capture(w, macro->kids[macro->n_kids - 1], out));
+    w->scope = caller;
+    return SW_OK;
+}
+
 static sw_status call(struct walk *w, const struct jinja_node *node, struct jinja_value *out)
 {
     struct jinja_arguments arguments;
@@ -296,9 +373,11 @@ static sw_status call(struct walk *w, const struct jinja_node *node, struct jinj
     }
     SW_TRY(read_arguments(w, node, &arguments));
     w->run->at = node->at;
-    return of.type == JINJA_V_FUNCTION ? sw_jinja_function(w->run, of.text, of.len, &arguments, out)
-                                       : sw_jinja_fail(w->run, SW_JINJA_TYPE, "%s cannot be called",
-                                                       sw_jinja_type_name(&of));
+    if (of.type != JINJA_V_FUNCTION) {
+        return sw_jinja_fail(w->run, SW_JINJA_TYPE, "%s cannot be called", sw_jinja_type_name(&of));
+    }
+    return of.macro ? call_macro(w, of.macro, &arguments, out)
+                    : sw_jinja_function(w->run, of.text, of.len, &arguments, out);
 }
 
 /* ---- operators ---- */
@@ -761,14 +840,15 @@ static sw_status exec_for(struct walk *w, const struct jinja_node *node)
 static sw_status exec_set_block(struct walk *w, const struct jinja_node *node)
 {
     struct jinja_value value;
-    struct sw_str before = w->run->out->text;
-    w->run->out->text = (struct sw_str){0};
-    sw_status st = exec(w, node->kids[1]);
-    struct sw_str made = w->run->out->text;
-    w->run->out->text = before;
-    st = st >= 0 ? sw_jinja_copy(w->run, sw_str_text(&made), made.len, &value) : st;
-    sw_str_fini(&made);
-    return st >= 0 ? assign(w, node->kids[0], &value) : st;
+    SW_TRY(capture(w, node->kids[1], &value));
+    return assign(w, node->kids[0], &value);
+}
+
+static sw_status exec_macro(struct walk *w, const struct jinja_node *node)
+{
+    const struct jinja_value macro = {
+        .type = JINJA_V_FUNCTION, .text = node->text, .len = node->len, .macro = node};
+    return assign_name(w, node->text, node->len, &macro);
 }
 
 static sw_status exec_generation(struct walk *w, const struct jinja_node *node)
@@ -781,6 +861,20 @@ static sw_status exec_generation(struct walk *w, const struct jinja_node *node)
     SW_TRY_ALLOC(spans, "the spans of a text");
     out->spans = spans;
     spans[out->n_spans++] = (struct sw_jinja_span){first, out->text.len};
+    return SW_OK;
+}
+
+static sw_status exec_body(struct walk *w, const struct jinja_node *node)
+{
+    if (w->blocks == JINJA_MOST_DEPTH) {
+        return sw_jinja_fail(w->run, SW_JINJA_LIMIT, "blocks are nested deeper than %d",
+                             JINJA_MOST_DEPTH);
+    }
+    w->blocks++;
+    for (int i = 0; i < node->n_kids && !w->broken && !w->continued; ++i) {
+        SW_TRY(exec(w, node->kids[i]));
+    }
+    w->blocks--;
     return SW_OK;
 }
 
@@ -804,6 +898,8 @@ static sw_status exec(struct walk *w, const struct jinja_node *node)
         return exec_set_block(w, node);
     case JINJA_GENERATION:
         return exec_generation(w, node);
+    case JINJA_MACRO:
+        return exec_macro(w, node);
     case JINJA_BREAK:
         w->broken = true;
         return SW_OK;
@@ -811,10 +907,7 @@ static sw_status exec(struct walk *w, const struct jinja_node *node)
         w->continued = true;
         return SW_OK;
     default:
-        for (int i = 0; i < node->n_kids && !w->broken && !w->continued; ++i) {
-            SW_TRY(exec(w, node->kids[i]));
-        }
-        return SW_OK;
+        return exec_body(w, node);
     }
 }
 
@@ -841,6 +934,7 @@ static sw_status render(struct walk *w, const struct sw_json *variables)
 {
     struct scope scope = {0};
     SW_TRY(open_scope(w, &scope));
+    w->outermost = &scope;
     for (const struct sw_json *kid = variables->first; kid; kid = kid->next) {
         struct jinja_value value, name;
         SW_TRY(sw_jinja_copy(w->run, kid->key, kid->key_len, &name));

@@ -42,6 +42,7 @@ enum jinja_kind {
     JINJA_SET,    /* kids: target (NAME, ATTR, LIST), value */
     JINJA_SET_BLOCK,  /* kids: target, body */
     JINJA_GENERATION, /* kid: body */
+    JINJA_MACRO,      /* text; kids: parameters (KEYWORD, its kid the default or NULL), body */
     JINJA_BODY,       /* kids: statements */
     JINJA_BREAK,
     JINJA_CONTINUE
@@ -49,6 +50,7 @@ enum jinja_kind {
 
 /* Of expressions in each other: calls, members, operators, also of chains without brackets. */
 enum { JINJA_MOST_DEPTH = 400 };
+enum { JINJA_MOST_ARGUMENTS = 8 }; /* of a call */
 
 struct jinja_node {
     enum jinja_kind kind;

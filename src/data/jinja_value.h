@@ -16,7 +16,7 @@ enum jinja_type {
     JINJA_V_MAP,
     JINJA_V_NAMESPACE,
     JINJA_V_LOOP,
-    JINJA_V_FUNCTION /* of the environment, by its name */
+    JINJA_V_FUNCTION /* a macro, or one of the environment by its name */
 };
 
 struct jinja_list;
@@ -32,6 +32,7 @@ struct jinja_value {
     struct jinja_list *list;
     struct jinja_map *map; /* MAP, NAMESPACE */
     const struct jinja_loop *loop;
+    const struct jinja_node *macro; /* FUNCTION: NULL = of the environment */
 };
 
 struct jinja_list {
@@ -117,9 +118,9 @@ sw_status sw_jinja_items(struct jinja_run *run, const struct jinja_value *value,
                          struct jinja_value *out);
 /* jinja_call.c */
 struct jinja_arguments {
-    struct jinja_value at[8];
-    const char *names[8]; /* of at; NULL by position */
-    size_t name_lens[8];
+    struct jinja_value at[JINJA_MOST_ARGUMENTS];
+    const char *names[JINJA_MOST_ARGUMENTS]; /* of at; NULL by position */
+    size_t name_lens[JINJA_MOST_ARGUMENTS];
     int n, n_positional;
 };
 /* The argument by position or name; NULL = not given. */

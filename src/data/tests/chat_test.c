@@ -338,10 +338,11 @@ static const char like_mistral[] =
     "{{- '[INST]' ~ m.content ~ '[/INST]' }}{%- else %}{{- m.content ~ '<|im_end|>' }}"
     "{%- endif %}{%- endfor %}";
 
-/* Channels; the last answer ends with another token than those before. */
+/* Macros and channels; the last answer ends with another token than those before. */
 static const char like_gpt_oss[] =
-    "{%- for m in messages %}{%- if m.role == 'assistant' %}"
-    "{{- '<|im_start|>assistant<|endoftext|>final<|endoftext|>' ~ m.content }}"
+    "{%- macro channel(name, text='') -%}{{- '<|endoftext|>' ~ name ~ '<|endoftext|>' ~ text }}"
+    "{%- endmacro -%}{%- for m in messages %}{%- if m.role == 'assistant' %}"
+    "{{- '<|im_start|>assistant' ~ channel('final', text=m.content) }}"
     "{{- '<|endoftext|>' if loop.last and not add_generation_prompt else '<|im_end|>' }}"
     "{%- else %}{{- '<|im_start|>' ~ m.role ~ '<|endoftext|>' ~ m.content ~ '<|im_end|>' }}"
     "{%- endif %}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant' }}"

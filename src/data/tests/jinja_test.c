@@ -249,12 +249,77 @@ static void what_a_chat_needs(void **state)
           "True False abab True");
 }
 
+/* As Jinja renders them: a macro sees its parameters and the names of the whole template. */
+static void macros_write_what_they_are_given(void **state)
+{
+    (void)state;
+    check("{% macro f(a, b='x', c=a) %}[{{ a }}{{ b }}{{ c }}]{% endmacro %}"
+          "{{ f(1) }}{{ f(1, 2) }}{{ f(1, c=3) }}{{ f(b=4, a=5) }}",
+          "{}", "[1x1][121][1x3][545]");
+    check("{% set g = 1 %}{% macro f() %}{{ g }}{% set g = 7 %}{{ g }}{% endmacro %}"
+          "{{ f() }}{{ g }}{% set g = 2 %}{{ f() }}",
+          "{}", "17127");
+    check("{% macro f() %}{{ loop is defined }}{{ i is defined }}{% endmacro %}"
+          "{% for i in [8] %}{{ f() }}{% endfor %}",
+          "{}", "FalseFalse");
+    check("{% macro f(n) %}{{ n }}{% if n > 0 %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(5) }}",
+          "{}", "543210");
+    check("{% macro f(x) %}{% for i in x %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}"
+          "{% endmacro %}{% for k in [1, 2] %}{{ f([0, 1, 2, 3]) }}{% endfor %}",
+          "{}", "0101");
+    check("{% macro a() %}{{ b() }}{% endmacro %}{% macro b(x) -%}  {{ x is defined }} "
+          "{%- endmacro %}{% set c %}{{ a() }}{% endset %}{{ c + a() }}{{ a is callable }}",
+          "{}", "FalseFalseTrue");
+    check("{% macro f(a) %}{{ a.b }}{% endmacro %}\n{{ f() }}", "{}",
+          "undefined: template:1:21: 'a' is undefined");
+    check("{% macro f(a) %}{% endmacro %}{{ f(1, 2) }}", "{}",
+          "type: template:1:35: macro 'f' takes at most 1 arguments");
+    check("{% macro f(a) %}{% endmacro %}{{ f(1, a=2) }}", "{}",
+          "type: template:1:35: macro 'f' has no argument 'a' left");
+    check("{% macro f(a, a) %}{% endmacro %}", "{}", "syntax: template:1:15: a parameter has the");
+    check("{% macro f(a=1, b) %}{% endmacro %}", "{}",
+          "syntax: template:1:17: a parameter without");
+    check("{% for i in [1] %}{% macro f() %}{% endmacro %}{% endfor %}", "{}",
+          "syntax: template:1:22: a macro inside a loop or a macro is not built");
+    check("{% macro f() %}{% generation %}{% endgeneration %}{% endmacro %}", "{}",
+          "syntax: template:1:19: a generation block inside a macro is not built");
+}
+
+/* Of calls that never end, and of calls whose bodies take much of the stack each. */
+static void macros_that_call_themselves_end(void **state)
+{
+    (void)state;
+    struct sw_str text = {0};
+    check("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "{}", "limit: template:1:");
+    check("{% macro f(a=f()) %}{% endmacro %}{{ f() }}", "{}", "limit: template:1:");
+    check("{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{% for i in range(9) %}{{ f() }}"
+          "{% endfor %}",
+          "{}", "limit: template:1:");
+    check("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}"
+          "{{ f(40) }}",
+          "{}", "limit: template:1:");
+    check("{% macro f(x) %}{{ x }}{{ x }}{% endmacro %}{% set ns = namespace(x='a') %}"
+          "{% for i in range(60) %}{% set ns.x = f(ns.x) %}{% endfor %}",
+          "{}", "limit: template:1:");
+    sw_str_puts(&text, "{% macro f() %}");
+    for (int i = 0; i < 90; ++i) {
+        sw_str_puts(&text, "{% for i in [1] %}");
+    }
+    sw_str_puts(&text, "{{ f() }}");
+    for (int i = 0; i < 90; ++i) {
+        sw_str_puts(&text, "{% endfor %}");
+    }
+    sw_str_puts(&text, "{% endmacro %}{{ f() }}");
+    check(sw_str_text(&text), "{}", "limit: template:1:");
+    sw_str_fini(&text);
+}
+
 static void refusals_name_line_and_column(void **state)
 {
     (void)state;
     check("a\n{{ b.c }}", "{}", "undefined: template:2:5: 'b' is undefined");
-    check("{% macro x() %}{% endmacro %}", "{}",
-          "syntax: template:1:4: the statement macro is not built");
+    check("{% call x() %}{% endcall %}", "{}",
+          "syntax: template:1:4: the statement call is not built");
     check("{{ 2 ** 3 }}", "{}", "syntax: template:1:6: the operator ** is not built");
     check("{{ x | nothing }}", "{}",
           "syntax: template:1:8: wanted a filter that is built, found 'nothing'");
@@ -413,6 +478,8 @@ int main(void)
 {
     const struct CMUnitTest rules[] = {
         cmocka_unit_test(what_a_chat_needs),
+        cmocka_unit_test(macros_write_what_they_are_given),
+        cmocka_unit_test(macros_that_call_themselves_end),
         cmocka_unit_test(refusals_name_line_and_column),
         cmocka_unit_test(limits),
         cmocka_unit_test(chains_are_as_deep_as_brackets),
