@@ -6,6 +6,7 @@
 #include "model/seq2seq.h"
 
 #include <stdio.h>
+#include <ctype.h>
 #include <string.h>
 
 /* A new family is its file and a line here. */
@@ -53,10 +54,12 @@ static const struct {
     {"vit", {"beit", "deit", "dinov2"}},
 };
 
-/* The built family that a type resembles: a relative, or the nearest name; NULL: none. */
+/* The built family that a type resembles: a relative, the one whose name it begins with (qwen3_next),
+ * or the nearest name; NULL: none. */
 static const char *relative_of(const char *type)
 {
-    const char *names[SW_LEN(families)];
+    const char *names[SW_LEN(families)], *base = NULL;
+    size_t longest = 0;
     for (size_t i = 0; i < SW_LEN(relatives); i++) {
         for (const char *const *known = relatives[i].types; *known; known++) {
             if (strcmp(*known, type) == 0) {
@@ -65,9 +68,15 @@ static const char *relative_of(const char *type)
         }
     }
     for (size_t i = 0; i < SW_LEN(families); i++) {
+        const size_t len = strlen(families[i]->model_type);
         names[i] = families[i]->model_type;
+        if (len > longest && strncmp(type, names[i], len) == 0 &&
+            !isalpha((unsigned char)type[len])) {
+            longest = len;
+            base = names[i];
+        }
     }
-    return sw_nearest(type, names, SW_LEN(names));
+    return base ? base : sw_nearest(type, names, SW_LEN(names));
 }
 
 static sw_status fail_unknown(const struct sw_json_doc *doc, const char *type)

@@ -585,6 +585,9 @@ static void an_unknown_family_is_refused_with_its_relative(void **state)
     } rows[] = {{"gemma3_text", "\"gemma2\""},
                 {"xlm-roberta", "\"roberta\""},
                 {"gpt-2", "\"gpt2\""},
+                {"qwen3_next", "\"qwen3\""},
+                {"vit_mae", "\"vit\""},
+                {"optimus", NULL},
                 {"zzzzzzzz", NULL}};
     (void)state;
     for (size_t i = 0; i < SW_LEN(rows); i++) {
