@@ -209,6 +209,8 @@ static const struct {
     {"plan --model gpt2-tiny --rates copy=0", 2, "copy=0: wanted a number above 0"},
     {"plan --model gpt2-tiny --rates copy=1x", 2, "copy=1x: wanted a number above 0"},
     {"plan --model gpt2-tiny --ranks 2 --no-update", 2, "training"},
+    {"plan --model gpt2-tiny --set spillway.kernels=reference --set spillway.device=mock", 2,
+     "spillway.kernels \"reference\" are the CPU's, and spillway.device is \"mock\""},
     {"estimate", 2, "--parameters"},
     {"estimate --model gpt2-tiny --parameters 5", 2, "--parameters"},
     {"estimate --parameters 5 --largest-layer 6", 2, "largest layer"},
@@ -696,6 +698,25 @@ static void doctor_names_the_unit_of_each_peak_and_what_gpus_lack(void **state)
     sw_free(text);
 }
 
+/* SPILLWAY_ISA stands for an older processor, in tests too. */
+static void an_older_processor_is_asked_for_by_a_variable(void **state)
+{
+    (void)state;
+    char err[512];
+    setenv("SPILLWAY_ISA", "portable", 1);
+    assert_int_equal(run("train --model gpt2-tiny --steps 1 --seq-len 8 --output portable --data "
+                         "text.txt --no-export",
+                         err, sizeof err),
+                     0);
+    char *text = printed();
+    assert_non_null(strstr(text, "\nkernels: cpu portable "));
+    sw_free(text);
+    setenv("SPILLWAY_ISA", "mmx", 1);
+    assert_int_equal(run("plan --model gpt2-tiny", err, sizeof err), 2);
+    assert_non_null(strstr(err, "SPILLWAY_ISA: unknown instruction set \"mmx\"; wanted portable"));
+    unsetenv("SPILLWAY_ISA");
+}
+
 /* The lines of doctor about libraries and modules, which do not depend on the moment. */
 static void found_lines(char *out, size_t cap)
 {
@@ -913,6 +934,7 @@ int main(void)
         cmocka_unit_test(as_text_takes_files_as_they_are),
         cmocka_unit_test(under_mpirun_the_bar_is_off_and_a_line_fits),
         cmocka_unit_test(doctor_names_the_unit_of_each_peak_and_what_gpus_lack),
+        cmocka_unit_test(an_older_processor_is_asked_for_by_a_variable),
         cmocka_unit_test(modules_of_the_current_folder_are_not_looked_at),
         cmocka_unit_test(a_missing_module_of_mpi_names_what_helps),
         cmocka_unit_test(a_device_that_is_not_here_is_refused),
