@@ -15,7 +15,9 @@ struct out {
 
 static void put(struct out *o, const void *bytes, size_t n)
 {
-    memcpy(o->bytes + o->len, bytes, n);
+    if (n > 0) { /* the chunk at the end has no data, and no place of them */
+        memcpy(o->bytes + o->len, bytes, n);
+    }
     o->len += n;
 }
 
