@@ -96,19 +96,19 @@ static sw_status check_home(const struct check *c, int32_t i)
     return SW_OK;
 }
 
-/* A group travels as one: all of it runs, or nothing. */
-static sw_status check_group(const struct check *c, int32_t i)
+/* A batch travels as one: all of it runs, or nothing. */
+static sw_status check_batch(const struct check *c, int32_t i)
 {
     const struct sw_instr *instr = &c->program->instrs[i];
     const struct sw_ir *ir = c->program->ir;
-    if (instr->queue != SW_QUEUE_COMM || instr->group > 0) {
+    if (instr->queue != SW_QUEUE_COMM || instr->batch > 0) {
         return SW_OK;
     }
     const int32_t first = sw_program_issued(c->program, i);
     const struct sw_instr *leader = &c->program->instrs[first];
-    if (i >= first + leader->group || ir->ops[leader->op].move != ir->ops[instr->op].move ||
+    if (i >= first + leader->batch || ir->ops[leader->op].move != ir->ops[instr->op].move ||
         leader->last_only != instr->last_only || leader->unless_skipped != instr->unless_skipped) {
-        return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) is no part of the group of %d", i,
+        return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) is no part of the batch of %d", i,
                        sw_ir_op_name(&ir->ops[instr->op]), first);
     }
     return SW_OK;
@@ -126,7 +126,7 @@ static sw_status check_order(struct check *c)
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
         const bool inside =
-            program->instrs[i].queue == SW_QUEUE_COMM && program->instrs[i].group == 0;
+            program->instrs[i].queue == SW_QUEUE_COMM && program->instrs[i].batch == 0;
         c->issued[i] = inside && i > 0 ? c->issued[i - 1] : i;
         for (int k = sw_ir_is_transfer(op); k < op->n_in; k++) { /* ranges: check_transfer */
             SW_TRY(check_read(c, i, op->in[k]));
@@ -143,7 +143,7 @@ static sw_status check_order(struct check *c)
             return SW_FAIL(SW_E_ARG, "plan: instruction %d goes back to an earlier segment", i);
         }
         SW_TRY(check_when(c, i, &finished));
-        SW_TRY(check_group(c, i));
+        SW_TRY(check_batch(c, i));
         for (int w = 0; w < SW_QUEUE_COUNT; w++) {
             if (program->instrs[i].waits[w] >= i) {
                 return SW_FAIL(SW_E_ARG, "plan: instruction %d waits for a later one", i);
@@ -302,10 +302,10 @@ static sw_status check_queues(const struct check *c, struct beside *b)
     memset(known, 0xff, sizeof known);
     for (int32_t i = 0; i < end; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        if (instr->queue != SW_QUEUE_COMM || instr->group > 0) {
+        if (instr->queue != SW_QUEUE_COMM || instr->batch > 0) {
             sw_clocks_find(&b->clocks, i, instr->waits, b->found);
         } else {
-            b->found[SW_QUEUE_COMM] = i - 1; /* together with the first of its group */
+            b->found[SW_QUEUE_COMM] = i - 1; /* together with the first of its batch */
         }
         SW_TRY(check_operands(c, b, i));
         if (sw_ir_is_transfer(&program->ir->ops[instr->op])) {

@@ -344,7 +344,7 @@ static bool waits_for_another(const struct match *m, int64_t a, int64_t b)
 static bool has_other_waits(const struct match *m, const struct sw_dumped_instr *a,
                             const struct sw_dumped_instr *b)
 {
-    bool differs = a->queue != b->queue || a->segment != b->segment || a->group != b->group ||
+    bool differs = a->queue != b->queue || a->segment != b->segment || a->batch != b->batch ||
                    a->blocking != b->blocking || a->whole_step != b->whole_step ||
                    a->rows != b->rows || a->predicate != b->predicate ||
                    a->last_only != b->last_only || waits_for_another(m, a->retired, b->retired) ||

@@ -8,7 +8,7 @@
 enum sw_change {
     SW_CHANGE_NONE,
     SW_CHANGE_PLACE, /* other addresses, nothing else */
-    SW_CHANGE_WAITS, /* instructions: other waits, queue, segment, predicate or group */
+    SW_CHANGE_WAITS, /* instructions: other waits, queue, segment, predicate or batch */
     SW_CHANGE_ORDER, /* instructions: before or behind others that it was behind or before */
     SW_CHANGE_WORK,  /* other bytes, operations, types, kernels .. */
     SW_CHANGE_TIER,  /* .. and another tier */

@@ -355,7 +355,7 @@ static void dump_conditions(const struct sw_program *program, int32_t i, struct 
         put_int(out, "again", instr->again);
     }
     if (instr->queue == SW_QUEUE_COMM) {
-        put_int(out, "group", instr->group);
+        put_int(out, "batch", instr->batch);
         put_text(out, "dtype", sw_dtype_name(instr->dtype));
         put_some(out, "rows", instr->rows);
     }

@@ -153,7 +153,7 @@ static const struct member instr_members[] = {
     {"recomputed", WANT_FLAG, INSTR(recomputed), false, NULL},
     {"waits", WANT_OBJECT, 0, false, &waits_kind},
     {"retired", WANT_AFTER, INSTR(retired), false, NULL},
-    {"group", WANT_COUNT, INSTR(group), false, NULL},
+    {"batch", WANT_COUNT, INSTR(batch), false, NULL},
     {"loop", WANT_COUNT, INSTR(loop), false, NULL},
     {"pieces", WANT_COUNT, INSTR(pieces), false, NULL},
     {"again", WANT_AFTER, INSTR(again), false, NULL},

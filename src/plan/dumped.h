@@ -36,7 +36,7 @@ struct sw_dumped_instr {
     uint64_t rest;
     int64_t number, verb, name, queue, segment, phase, scope, tensor, micro, recomputed;
     int64_t waits[SW_QUEUE_COUNT]; /* number of the instruction + 1 */
-    int64_t retired, group, blocking, whole_step, predicate, last_only;
+    int64_t retired, batch, blocking, whole_step, predicate, last_only;
     int64_t loop, pieces, again; /* again: number of the instruction + 1 */
     int64_t dtype, kernel, flops, bytes, rows, n_out;
     int64_t workspace_offset, workspace_bytes;

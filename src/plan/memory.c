@@ -64,12 +64,12 @@ static void align_for_disk(struct sw_program *program, const struct sw_ir_op *op
 static void find_lives(struct sw_program *program)
 {
     const struct sw_ir *ir = program->ir;
-    int32_t issued = 0; /* with the first of a group are all of it */
+    int32_t issued = 0; /* with the first of a batch are all of it */
     for (int32_t i = 0; i < program->n_instrs; i++) {
         struct sw_instr *instr = &program->instrs[i];
         const struct sw_ir_op *op = &ir->ops[instr->op];
         const int32_t first = issued =
-            instr->queue == SW_QUEUE_COMM && instr->group == 0 ? issued : i;
+            instr->queue == SW_QUEUE_COMM && instr->batch == 0 ? issued : i;
         const int32_t last = instr->retired;
         for (int k = 0; k < op->n_in; k++) {
             ensure(program, op->in[k], first, last);

@@ -4,9 +4,9 @@
 // this pass decides when each starts and which of them travel together.
 //
 // Gathers start ahead of their first reader, a block at a time, while so many elements are not
-// exceeded. Gradients of a block leave together when the block is done, and one group must have
+// exceeded. Gradients of a block leave together when the block is done, and one batch must have
 // arrived before the next leaves, so that the bytes of two are held at most. Updated parameters
-// return in groups beside the updates that follow. Nothing here changes an operand or the order of
+// return in batches beside the updates that follow. Nothing here changes an operand or the order of
 // an addition.
 #include <string.h>
 
@@ -107,8 +107,8 @@ static void emit_loads_of(struct pass *p, int32_t i)
     }
 }
 
-/* A group: members are neighbours, the first says how many. */
-static void emit_group(struct pass *p, const int32_t *members, int32_t n)
+/* A batch: members are neighbours, the first says how many. */
+static void emit_batch(struct pass *p, const int32_t *members, int32_t n)
 {
     for (int32_t k = 0; k < n; k++) {
         emit_loads_of(p, members[k]);
@@ -116,9 +116,9 @@ static void emit_group(struct pass *p, const int32_t *members, int32_t n)
     const int32_t first = p->n_out;
     for (int32_t k = 0; k < n; k++) {
         emit(p, members[k]);
-        p->out[p->n_out - 1].group = 0;
+        p->out[p->n_out - 1].batch = 0;
     }
-    p->out[first].group = n;
+    p->out[first].batch = n;
 }
 
 /* What a held instruction does is noted, or forgotten. */
@@ -140,7 +140,7 @@ static void flush_held(struct pass *p)
         note_held(p, p->held[h], false);
     }
     if (p->n_held > 0) {
-        emit_group(p, p->held, p->n_held);
+        emit_batch(p, p->held, p->n_held);
     }
     p->n_held = 0;
     p->held_elems = 0;
@@ -212,7 +212,7 @@ static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t roo
     p->outstanding += elems;
     if (n > 0) {
         flush_held(p);
-        emit_group(p, members, n);
+        emit_batch(p, members, n);
     }
 }
 
@@ -228,7 +228,7 @@ static void note_reads(struct pass *p, const struct sw_ir_op *op)
     }
 }
 
-static int64_t group_limit(const struct pass *p, const struct sw_ir_op *op)
+static int64_t batch_limit(const struct pass *p, const struct sw_ir_op *op)
 {
     return op->move == SW_MOVE_REDUCE ? p->options->limits.reduce_bucket_elems : update_limit(p);
 }
@@ -241,7 +241,7 @@ static void hold(struct pass *p, int32_t i)
     const int64_t place = op->move == SW_MOVE_REDUCE ? p->held_place : -1;
     const bool alone = moves_a_tile(p, op);
     if (p->n_held > 0 && (alone || op_of(p, p->held[0])->move != op->move ||
-                          p->held_elems + moved_elems(p, op) > group_limit(p, op))) {
+                          p->held_elems + moved_elems(p, op) > batch_limit(p, op))) {
         flush_held(p);
     }
     p->held[p->n_held++] = i;
@@ -317,7 +317,7 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
         }
         p->held_place = place;
         emit(p, i);
-        p->out[p->n_out - 1].group = sw_ir_is_collective(op);
+        p->out[p->n_out - 1].batch = sw_ir_is_collective(op);
         note_reads(p, op);
         if (p->outstanding <= room / 2) {
             start_gathers(p, i + 1, end, room, false);

@@ -121,7 +121,7 @@ struct sw_instr {
     /* the instruction from which on the computing thread knows it to be complete */
     int32_t retired;
     /* exchanges: how many, from this one on, travel together; 0 = with an earlier one */
-    int32_t group;
+    int32_t batch;
     int32_t loop; /* of the program's, from 1; 0 = it runs once */
     /* In a loop: of the same one, what must be done with a piece before this one begins with that
      * of so many turns on; -1 = nothing */

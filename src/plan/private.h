@@ -91,7 +91,7 @@ sw_status sw_pass_loops(struct sw_program *program, const struct sw_plan_options
 /* Who waits for whom. After the loops. */
 sw_status sw_pass_waits(struct sw_program *program, const struct sw_cells *cells,
                         const struct sw_plan_options *options);
-/* The instruction with which instruction i is issued: the first of its group. From there to its
+/* The instruction with which instruction i is issued: the first of its batch. From there to its
  * `retired` its operands are in use. */
 int32_t sw_program_issued(const struct sw_program *program, int32_t i);
 

@@ -129,7 +129,7 @@ enum sw_load {
 };
 const char *sw_load_name(enum sw_load kind);
 enum sw_queue sw_load_queue(enum sw_load kind);
-/* What running instruction i once is of which kind; of exchanges each of a group for itself. */
+/* What running instruction i once is of which kind; of exchanges each of a batch for itself. */
 enum sw_load sw_instr_load(const struct sw_plan *plan, const struct sw_program *program, int32_t i,
                            double *out_work);
 /* Of an optimizer step of the first program with `rounds` micro-steps; SW_LOAD_SENT stays 0: see

@@ -184,7 +184,7 @@ sw_status sw_program_begin(struct sw_program *program)
                                                .waits = {-1, -1, -1, -1, -1, -1, -1},
                                                .retired = -1,
                                                .again = -1,
-                                               .group = sw_ir_is_collective(op),
+                                               .batch = sw_ir_is_collective(op),
                                                .blocking = sw_ir_is_collective(op),
                                                .workspace = -1};
     }

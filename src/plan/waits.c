@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who waits for whom. An instruction waits for the latest one of each other queue that reads what
 // it writes, or writes what it touches, unless something it waits for anyway was behind that. What
-// is under way at a time is bounded: a group of reductions by the one before it, stores by their
+// is under way at a time is bounded: a batch of reductions by the one before it, stores by their
 // bytes.
 #include <string.h>
 
@@ -18,7 +18,7 @@ struct pass {
     int32_t *stored;           /* .. and store */
     int32_t store_tail[SW_QUEUE_COUNT]; /* stores not known to be complete begin here */
     size_t store_bytes[SW_QUEUE_COUNT];
-    int32_t reduced; /* the last of the latest group of reductions */
+    int32_t reduced; /* the last of the latest batch of reductions */
 };
 
 static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
@@ -167,16 +167,16 @@ static void choose_waits(struct pass *p, int32_t i)
     }
     instr->blocking =
         instr->queue == SW_QUEUE_COMM && (!p->options->overlap || op->move == SW_MOVE_MERGE);
-    if (instr->queue == SW_QUEUE_COMM && instr->group == 0 && !instr->blocking) {
-        return; /* the first of the group has waited for it */
+    if (instr->queue == SW_QUEUE_COMM && instr->batch == 0 && !instr->blocking) {
+        return; /* the first of the batch has waited for it */
     }
     find_needs(p, i, needs);
-    for (int32_t k = 1; instr->queue == SW_QUEUE_COMM && k < instr->group; k++) {
+    for (int32_t k = 1; instr->queue == SW_QUEUE_COMM && k < instr->batch; k++) {
         find_needs(p, i + k, needs);
     }
     if (!instr->blocking && op->move == SW_MOVE_REDUCE) {
         instr->waits[SW_QUEUE_COMM] = p->reduced;
-        p->reduced = i + instr->group - 1;
+        p->reduced = i + instr->batch - 1;
     } else if (op->move == SW_MOVE_STORE) {
         bound_stores(p, i);
     }
@@ -215,10 +215,10 @@ static void run(struct pass *p, int32_t end)
         }
         retire(p, known, i);
     }
-    for (int32_t i = 0; i < end; i++) { /* a group that blocks is one */
+    for (int32_t i = 0; i < end; i++) { /* a batch that blocks is one */
         struct sw_instr *instr = &p->program->instrs[i];
-        for (int32_t k = 0; instr->blocking && k < instr->group; k++) {
-            instr[k].retired = i + instr->group - 1;
+        for (int32_t k = 0; instr->blocking && k < instr->batch; k++) {
+            instr[k].retired = i + instr->batch - 1;
         }
         instr->retired = instr->retired < 0 ? end - 1 : instr->retired;
     }
@@ -251,7 +251,7 @@ sw_status sw_pass_waits(struct sw_program *program, const struct sw_cells *cells
 
 int32_t sw_program_issued(const struct sw_program *program, int32_t i)
 {
-    while (program->instrs[i].queue == SW_QUEUE_COMM && program->instrs[i].group == 0) {
+    while (program->instrs[i].queue == SW_QUEUE_COMM && program->instrs[i].batch == 0) {
         i--;
     }
     return i;

@@ -243,8 +243,8 @@ static struct sw_cost cost_of(const struct clock *c, const struct sw_walk *at)
     const double slower = cores > 0 && cost.cores > cores ? cost.cores / cores : 1;
     const double seconds =
         cost.seconds * slower; /* by itself, with the processors that there are */
-    const int32_t group = at->program->instrs[at->instr].group;
-    for (int32_t k = 0; k < (group > 1 ? group : 1); k++) {
+    const int32_t batch = at->program->instrs[at->instr].batch;
+    for (int32_t k = 0; k < (batch > 1 ? batch : 1); k++) {
         instr[k].runs++;
     }
     instr->alone += seconds + latency;

@@ -67,7 +67,7 @@ static sw_status merge_words(sw_comm *comm, const struct sw_comm_job *job,
     return sw_stage_wait(stage);
 }
 
-/* Of the exchanges of rows in a group: their numbers first, then the rows take the place of the
+/* Of the exchanges of rows in a batch: their numbers first, then the rows take the place of the
  * gradient. The host does it: the plan has them only where it reaches the device's memory. */
 static sw_status count_rows(sw_comm *comm, const struct sw_comm_job *job,
                             struct sw_comm_item *items)
@@ -96,7 +96,7 @@ static void pack_rows(sw_comm *comm, const struct sw_comm_job *job,
 }
 
 /* sent: what its exchanges of rows have sent more than slices would have to each of the others. */
-static sw_status run_group(sw_comm *comm, const struct sw_comm_job *job, struct sw_comm_item *items,
+static sw_status run_batch(sw_comm *comm, const struct sw_comm_job *job, struct sw_comm_item *items,
                            int64_t *sent)
 {
     if (job->calls[0].instr->verb == SW_VERB_MERGE) {
@@ -141,7 +141,7 @@ sw_status sw_collectives_run(sw_comm *comm, const struct sw_comm_job *job,
 {
     const int64_t begin = sw_now_ns();
     int64_t sent = 0;
-    const sw_status st = run_group(comm, job, items, &sent);
+    const sw_status st = run_batch(comm, job, items, &sent);
     if (st < 0) {
         const struct sw_instr *instr = job->calls[0].instr;
         return sw_fail_prefix(st, "instruction %d (%s in %s)", job->instr, instr->about->name,

@@ -14,7 +14,7 @@ struct sw_collective_call {
     void *workspace;
 };
 
-/* A group of collectives of a program, which travel together; or a single one. */
+/* A batch of collectives of a program, which travel together; or a single one. */
 struct sw_comm_job {
     int i_program;
     struct sw_meter *meter;
@@ -26,7 +26,7 @@ struct sw_comm_job {
     int64_t *ns;                            /* adds how long it took; NULL = not asked */
 };
 
-/* What the group sends to the other ranks, and receives of them. */
+/* What the batch sends to the other ranks, and receives of them. */
 int64_t sw_collectives_bytes(const struct sw_comm_job *job, int ranks);
 
 /* ---- sparse.c: exchanges of rows; idle: this rank has no micro-batch of this round ---- */

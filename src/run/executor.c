@@ -72,7 +72,7 @@ struct sw_executor {
     /* what runs beside the computing thread; NULL = nothing does */
     struct sw_queues *queues;
     struct sw_stage stages[SW_QUEUE_COUNT]; /* how bytes get to the device, and from it */
-    struct sw_comm_item *items;             /* scratch of a group */
+    struct sw_comm_item *items;             /* scratch of a batch */
     struct flight flights[SW_QUEUE_COUNT][SW_QUEUE_BEGUN]; /* each of its queue's thread */
     int64_t ended_ns[SW_QUEUE_COUNT];                      /* the latest transfer */
     struct sw_phase_times phases;
@@ -228,14 +228,14 @@ static const struct sw_queue_ops queue_ops = {
                    [SW_QUEUE_WRITE] = SW_QUEUE_BEGUN},
 };
 
-/* Jobs of the instructions first .. behind - 1 by queue; returns the largest group among them. */
+/* Jobs of the instructions first .. behind - 1 by queue; returns the largest batch among them. */
 static int32_t count_jobs(const struct sw_program *program, int32_t first, int32_t behind,
                           int64_t n_jobs[SW_QUEUE_COUNT])
 {
     int32_t most = 0;
     for (int32_t i = first; i < behind; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        most = instr->group > most ? instr->group : most;
+        most = instr->batch > most ? instr->batch : most;
         n_jobs[instr->queue] +=
             instr->queue == SW_QUEUE_COMPUTE ? 0 : sw_instr_pieces(program, instr);
     }
@@ -249,8 +249,8 @@ static int32_t count_all_jobs(const struct sw_plan *plan, int64_t n_jobs[SW_QUEU
     for (int p = 0; p < plan->n_programs; p++) {
         const struct sw_program *program = &plan->programs[p];
         int64_t n[SW_QUEUE_COUNT] = {0};
-        const int32_t group = count_jobs(program, 0, program->n_instrs, n);
-        most = group > most ? group : most;
+        const int32_t batch = count_jobs(program, 0, program->n_instrs, n);
+        most = batch > most ? batch : most;
         for (int q = 0; q < SW_QUEUE_COUNT; q++) {
             n_jobs[q] = sw_max_i64(n_jobs[q], n[q]);
         }
@@ -269,7 +269,7 @@ static int32_t count_all_jobs(const struct sw_plan *plan, int64_t n_jobs[SW_QUEU
     return most;
 }
 
-/* The queues that any program uses, and what groups of collectives need, none larger than the
+/* The queues that any program uses, and what batches of collectives need, none larger than the
  * largest. */
 static sw_status open_queues(struct sw_executor *ex)
 {
@@ -517,7 +517,7 @@ static sw_status compute_here(struct sw_executor *ex, const struct sw_queue_job 
     return SW_OK;
 }
 
-/* A group of collectives. */
+/* A batch of collectives. */
 static sw_status collect(struct sw_executor *ex, const struct sw_queue_job *what)
 {
     const struct sw_program *program = what->program;
@@ -529,7 +529,7 @@ static sw_status collect(struct sw_executor *ex, const struct sw_queue_job *what
         .stage = &ex->stages[SW_QUEUE_COMM],
         .calls = &loaded->calls[i],
         .instr = i,
-        .n = program->instrs[i].group,
+        .n = program->instrs[i].batch,
         .step = &ex->plan->step,
         .round = what->round,
         .ns = ex->meter.profiles ? &loaded->steps[i].profile.ns : NULL,

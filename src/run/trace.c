@@ -214,8 +214,8 @@ static void put_event(const struct writer *w, const struct event *event, int tra
     if (instr->about->tensor) {
         put_text(w, "tensor", instr->about->tensor);
     }
-    if (instr->group > 1) {
-        sw_str_printf(w->out, ",\"group\":%d", instr->group);
+    if (instr->batch > 1) {
+        sw_str_printf(w->out, ",\"batch\":%d", instr->batch);
     }
     if (event->bytes > 0) {
         sw_str_printf(w->out, ",\"bytes\":%lld", (long long)event->bytes);

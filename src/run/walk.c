@@ -72,8 +72,8 @@ static sw_status issue(const struct walk *w, const struct sw_instr *instr)
     if (instr->verb < SW_VERB_REDUCE) {
         return ops->transfer(w->ctx, &w->at);
     }
-    if (instr->group == 0) {
-        return SW_OK; /* left with its group */
+    if (instr->batch == 0) {
+        return SW_OK; /* left with its batch */
     }
     SW_TRY(ops->exchange(w->ctx, &w->at));
     return instr->blocking ? ops->wait(w->ctx, &w->at, SW_QUEUE_COMM, w->at.order) : SW_OK;

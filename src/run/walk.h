@@ -25,7 +25,7 @@ struct sw_walk_ops {
     /* Issue it on its queue, behind all that was issued on that and all that computation knows. */
     sw_status (*kernel)(void *ctx, const struct sw_walk *at);
     sw_status (*transfer)(void *ctx, const struct sw_walk *at); /* COPY_*, READ, WRITE, on HOST */
-    sw_status (*exchange)(void *ctx, const struct sw_walk *at); /* the group that begins here */
+    sw_status (*exchange)(void *ctx, const struct sw_walk *at); /* the batch that begins here */
     /* What is issued next, on any queue, starts after what `queue` has up to that order, or
      * SW_WALK_ALL of it. */
     sw_status (*wait)(void *ctx, const struct sw_walk *at, enum sw_queue queue, int64_t until);

@@ -456,13 +456,13 @@ static void what_travels_together_is_of_one_kind(void **state)
     int n = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
         struct sw_instr *instr = &p->instrs[i];
-        if (instr->queue != SW_QUEUE_COMM || instr->group != 0) {
+        if (instr->queue != SW_QUEUE_COMM || instr->batch != 0) {
             continue;
         }
         const struct sw_instr before = *instr;
         instr->last_only = !instr->last_only;
         assert_true(sw_plan_check(plan, &o) < 0);
-        assert_non_null(strstr(sw_error_message(), "group"));
+        assert_non_null(strstr(sw_error_message(), "batch"));
         *instr = before;
         p->ir->ops[instr->op].move =
             p->ir->ops[instr->op].move == SW_MOVE_REDUCE ? SW_MOVE_GATHER : SW_MOVE_REDUCE;

@@ -46,7 +46,7 @@ static struct sw_instr *add(struct hand *h, enum sw_verb verb, enum sw_queue que
     *instr = (struct sw_instr){.queue = queue,
                                .verb = verb,
                                .waits = {-1, -1, -1, -1, -1, -1},
-                               .group = verb >= SW_VERB_REDUCE,
+                               .batch = verb >= SW_VERB_REDUCE,
                                .about = &a_test};
     h->costs[i][0] = h->costs[i][1] = (struct sw_cost){.seconds = seconds};
     return instr;
@@ -182,8 +182,8 @@ static void exchanges_travel_in_groups_and_block(void **state)
     (void)state;
     struct hand h;
     open_hand(&h);
-    add(&h, SW_VERB_REDUCE, SW_QUEUE_COMM, 4)->group = 2;
-    add(&h, SW_VERB_REDUCE, SW_QUEUE_COMM, 100)->group = 0; /* left with the one before */
+    add(&h, SW_VERB_REDUCE, SW_QUEUE_COMM, 4)->batch = 2;
+    add(&h, SW_VERB_REDUCE, SW_QUEUE_COMM, 100)->batch = 0; /* left with the one before */
     add_kernel(&h, 1);
     assert_near(seconds_of(&h), 4);
     assert_int_equal(h.report.instrs[1].runs, 1);

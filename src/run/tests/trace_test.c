@@ -104,7 +104,7 @@ static void expect(const struct sw_program *program, int64_t out[SW_QUEUE_COUNT]
         const struct sw_instr *instr = &program->instrs[i];
         const bool once = instr->segment >= SW_SEGMENT_UPDATE || instr->last_only;
         const int64_t times = once ? 1 : ROUNDS;
-        out[instr->queue] += instr->queue == SW_QUEUE_COMM && instr->group == 0 ? 0 : times;
+        out[instr->queue] += instr->queue == SW_QUEUE_COMM && instr->batch == 0 ? 0 : times;
     }
 }
 
