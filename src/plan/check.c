@@ -128,6 +128,7 @@ static sw_status check_order(struct check *c)
         const bool inside =
             program->instrs[i].queue == SW_QUEUE_COMM && program->instrs[i].batch == 0;
         c->issued[i] = inside && i > 0 ? c->issued[i - 1] : i;
+        SW_TRY(op->move != SW_MOVE_NONE ? sw_move_check(ir, op) : SW_OK);
         for (int k = sw_ir_is_transfer(op); k < op->n_in; k++) { /* ranges: check_transfer */
             SW_TRY(check_read(c, i, op->in[k]));
         }
@@ -244,7 +245,7 @@ static sw_status check_transfer(const struct check *c, const struct beside *b, i
     const struct sw_ir_op *op = &ir->ops[instr->op];
     const bool stores = op->move == SW_MOVE_STORE;
     const struct sw_cell_range cells = c->cells.of[instr->op];
-    if (instr->blocking || instr->queue != sw_transfer_queue(ir, op)) {
+    if (instr->blocking || instr->queue != sw_move_queue(ir, op)) {
         return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) is on the queue %s", i,
                        sw_ir_op_name(op), sw_queue_name(instr->queue));
     }
@@ -355,12 +356,10 @@ static sw_status check_disk(const struct check *c, int32_t i)
     const struct sw_program *program = c->program;
     const struct sw_ir *ir = program->ir;
     const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
-    const sw_value ends[] = {op->in[0], op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1]};
-    const bool rows = op->move == SW_MOVE_LOAD && op->n_in > 1;
-    if (!sw_ir_is_transfer(op) || rows ||
-        ir->values[sw_ir_root(ir, op->in[0])].tier != SW_TIER_DISK) {
+    if (!sw_ir_is_transfer(op) || sw_ir_moves_rows(op) || !sw_ir_is_on_disk(ir, op->in[0])) {
         return SW_OK;
     }
+    const sw_value ends[] = {op->in[0], sw_ir_moved(op)};
     for (int k = 0; k < 2; k++) {
         const struct sw_ir_value *info = &ir->values[ends[k]];
         const struct sw_buffer *buffer =
@@ -413,7 +412,7 @@ static sw_status ask_workspace(const struct sw_ir *ir, const struct sw_ir_op *op
     if (sw_ir_is_transfer(op)) {
         *out = 0;
     } else if (sw_ir_is_collective(op)) {
-        *out = sw_collective_workspace(ir, op, options->ranks);
+        *out = sw_exchange_workspace(ir, op, options->ranks);
     } else {
         sw_ir_describe(ir, op, &math, &desc);
         const struct sw_plan_kernels kernels = sw_kernels_of(options, op);

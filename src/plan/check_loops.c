@@ -89,7 +89,7 @@ static sw_status check_instr(const struct check *c, int32_t i, int32_t number)
     if (op->move == SW_MOVE_NONE) {
         return check_kernel(c, i);
     }
-    SW_TRY(check_end(c, i, op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1]));
+    SW_TRY(check_end(c, i, sw_ir_moved(op)));
     return op->move == SW_MOVE_LOAD ? check_again(c, i) : SW_OK;
 }
 

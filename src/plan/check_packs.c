@@ -132,7 +132,7 @@ static sw_status check_transfer(const struct check *c, int32_t i)
 {
     const struct sw_ir_op *op = &c->ir->ops[c->program->instrs[i].op];
     const sw_value pack = sw_ir_root(c->ir, op->in[0]);
-    const sw_value here = op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1];
+    const sw_value here = sw_ir_moved(op);
     const sw_value root = sw_ir_root(c->ir, here);
     if (!c->ir->values[pack].is_pack) {
         const sw_value of = c->place_of[root] < 0 ? SW_NO_VALUE : known(c, root)->copy.pack;
@@ -141,7 +141,7 @@ static sw_status check_transfer(const struct check *c, int32_t i)
     struct copy *copy = &known(c, root)->copy;
     struct on_disk *there = &known(c, pack)->on_disk;
     if (op->in[0] != pack || op->first != 0 || c->ir->values[here].base_offset != 0 ||
-        (op->move == SW_MOVE_LOAD && (op->n_in > 1 || here != root)) ||
+        (op->move == SW_MOVE_LOAD && (sw_ir_moves_rows(op) || here != root)) ||
         sw_transfer_bytes(c->ir, op) != sw_ir_storage_bytes(&c->ir->values[pack])) {
         return fail(c, i, pack, "does not move all of it");
     }
@@ -309,7 +309,7 @@ static sw_value copy_of(const struct check *c, const struct sw_ir_op *op)
 {
     const bool moves = sw_ir_is_transfer(op);
     return moves && c->ir->values[sw_ir_root(c->ir, op->in[0])].is_pack
-               ? sw_ir_root(c->ir, op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1])
+               ? sw_ir_root(c->ir, sw_ir_moved(op))
                : SW_NO_VALUE;
 }
 

@@ -454,13 +454,8 @@ enum sw_attrs_kind sw_ir_attrs(const struct sw_ir_op *op)
 
 const char *sw_ir_op_name(const struct sw_ir_op *op)
 {
-    static const char *const moves[] = {[SW_MOVE_LOAD] = "load",
-                                        [SW_MOVE_STORE] = "store",
-                                        [SW_MOVE_REDUCE] = "reduce",
-                                        [SW_MOVE_GATHER] = "gather",
-                                        [SW_MOVE_MERGE] = "stats_merge"};
     const struct sw_op math = {.kind = op->kind, .user = op->detail->user};
-    return op->move == SW_MOVE_NONE ? sw_op_name(&math) : moves[op->move];
+    return op->move == SW_MOVE_NONE ? sw_op_name(&math) : sw_move_info(op->move)->name;
 }
 
 /* The op that one outside of all scopes works on; NULL: *out is the name of its place, NULL = it

@@ -73,8 +73,33 @@ enum sw_move {
      * whole_step: also from ranks that have no micro-batch now */
     SW_MOVE_REDUCE,
     SW_MOVE_GATHER, /* slice [S] of each rank -> whole */
-    SW_MOVE_MERGE   /* stats (in place), added up over ranks */
+    SW_MOVE_MERGE,  /* stats (in place), added up over ranks */
+    SW_N_MOVES
 };
+
+/* ---- move.c: one row for each move ---- */
+
+/* An output of the op; or an input, of which output `index` is the next version unless it is only
+ * read. */
+struct sw_move_operand {
+    int8_t index;
+    bool is_output;
+    enum sw_access access : 8;
+};
+enum { SW_MOVE_OPERANDS = 4 };
+struct sw_move_info {
+    const char *name;
+    enum sw_verb verb[2]; /* of its instruction; [1]: operand 0 is on disk */
+    enum sw_queue queue[2];
+    int n_in; /* inputs, without the optional ones */
+    /* What its instruction has, in this order. The optional ones come last, all or none of them:
+     * the rows that a row-sparse move is about. */
+    int n_operands, n_optional;
+    struct sw_move_operand operands[SW_MOVE_OPERANDS];
+    int wire;      /* exchanges: the input whose dtype travels */
+    bool collects; /* exchanges: the slices of all members arrive in a workspace */
+};
+const struct sw_move_info *sw_move_info(enum sw_move move);
 
 /* What a kernel is told beside its operands. Never changed: ops that are copies share it. */
 struct sw_ir_detail {
@@ -228,6 +253,10 @@ static inline bool sw_ir_is(const struct sw_ir_op *op, enum sw_op_kind kind)
 {
     return op->move == SW_MOVE_NONE && op->kind == kind;
 }
+static inline bool sw_ir_is_on_disk(const struct sw_ir *ir, sw_value v)
+{
+    return ir->values[sw_ir_root(ir, v)].tier == SW_TIER_DISK;
+}
 /* Between tiers, by the executor and no kernel. */
 static inline bool sw_ir_is_transfer(const struct sw_ir_op *op)
 {
@@ -249,6 +278,14 @@ static inline bool sw_ir_is_collective(const struct sw_ir_op *op)
 {
     return op->move >= SW_MOVE_REDUCE;
 }
+/* What a transfer moves, where it is on the device. */
+sw_value sw_ir_moved(const struct sw_ir_op *op);
+/* A move of chosen rows: its optional operands are there. */
+bool sw_ir_moves_rows(const struct sw_ir_op *op);
+/* The operands of the instruction that a move becomes; returns how many. */
+int sw_move_operands(const struct sw_ir_op *op, sw_value out[SW_MOVE_OPERANDS]);
+/* SW_E_ARG: the op has other inputs or outputs than its row says. */
+sw_status sw_move_check(const struct sw_ir *ir, const struct sw_ir_op *op);
 /* A loop: neighbouring ops - loads, one kernel, stores - that are done once for each piece of an
  * update. What they say is of the first piece. A transfer moves as many elements with each as its
  * end here has, the next ones every time; of an operand of the kernel that is longer than a piece

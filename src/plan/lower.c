@@ -53,8 +53,8 @@ static size_t moved_bytes(const struct sw_program *program, const struct sw_ir_o
 {
     const struct sw_ir *ir = program->ir;
     const struct sw_buffer *buffer = &program->buffers[program->buffer_of[sw_ir_root(ir, here)]];
-    const bool disk = ir->values[sw_ir_root(ir, op->in[0])].tier == SW_TIER_DISK;
-    return disk && !buffer->persistent ? sw_transfer_disk_bytes(ir, op) : sw_transfer_bytes(ir, op);
+    return sw_ir_is_on_disk(ir, op->in[0]) && !buffer->persistent ? sw_transfer_disk_bytes(ir, op)
+                                                                  : sw_transfer_bytes(ir, op);
 }
 
 static void take_turns(const struct sw_program *program, sw_value v, struct sw_operand *operand)
@@ -64,57 +64,47 @@ static void take_turns(const struct sw_program *program, sw_value v, struct sw_o
 }
 
 static void lower_transfer(struct sw_program *program, struct sw_instr *instr,
-                           const struct sw_ir_op *op)
+                           const struct sw_ir_op *op, struct sw_operand operands[SW_MOVE_OPERANDS])
 {
-    const bool in = op->move == SW_MOVE_LOAD, rows = in && op->n_in > 1;
-    const sw_value moved = in ? op->out[0] : op->in[1];
-    struct sw_operand there = operand_of(program, op->in[0]), here = operand_of(program, moved);
-    const bool disk = there.tier == SW_TIER_DISK;
-    const struct sw_ir_value *home = &program->ir->values[op->in[0]];
+    struct sw_operand *there = &operands[0], *here = &operands[1];
     const int64_t pieces = sw_instr_pieces(program, instr);
-    if (!rows) {
-        there.offset += (size_t)op->first * sw_dtype_bytes(home->dtype);
-        there.bytes = here.bytes = moved_bytes(program, op, moved) / (size_t)pieces;
+    if (!sw_ir_moves_rows(op)) {
+        there->offset += (size_t)op->first * sw_dtype_bytes(program->ir->values[op->in[0]].dtype);
+        there->bytes = here->bytes = moved_bytes(program, op, sw_ir_moved(op)) / (size_t)pieces;
     }
     if (pieces > 1) {
-        there.step = there.bytes;
-        take_turns(program, moved, &here);
+        there->step = there->bytes;
+        take_turns(program, sw_ir_moved(op), here);
     }
-    instr->verb =
-        in ? (disk ? SW_VERB_READ : SW_VERB_COPY_IN) : (disk ? SW_VERB_WRITE : SW_VERB_COPY_OUT);
     instr->bytes = (int64_t)sw_transfer_bytes(program->ir, op) / pieces;
-    add_operand(program, instr, &there);
-    add_operand(program, instr, &here);
-    if (rows) {
-        const struct sw_operand ids = operand_of(program, op->in[1]);
-        add_operand(program, instr, &ids);
-    }
 }
 
-static void lower_exchange(struct sw_program *program, struct sw_instr *instr,
+static void lower_exchange(const struct sw_ir *ir, struct sw_instr *instr,
                            const struct sw_ir_op *op)
 {
-    const struct sw_ir *ir = program->ir;
-    const bool reduces = op->move == SW_MOVE_REDUCE;
-    const sw_value other = reduces                      ? op->in[1]
-                           : op->move == SW_MOVE_GATHER ? op->out[0]
-                                                        : SW_NO_VALUE;
-    const struct sw_operand first = operand_of(program, op->in[0]);
-    instr->verb = reduces                      ? SW_VERB_REDUCE
-                  : op->move == SW_MOVE_GATHER ? SW_VERB_GATHER
-                                               : SW_VERB_MERGE;
-    instr->dtype = ir->values[reduces ? other : op->in[0]].dtype;
+    instr->dtype = sw_exchange_dtype(ir, op);
     instr->whole_step = op->whole_step;
-    instr->bytes = ir->values[op->in[0]].form->elems * (int64_t)sw_dtype_bytes(instr->dtype);
+    instr->bytes = sw_exchange_slice_bytes(ir, op);
     sw_exchange_rows(ir, op, instr);
-    add_operand(program, instr, &first);
-    if (other >= 0) {
-        const struct sw_operand second = operand_of(program, other);
-        add_operand(program, instr, &second);
+}
+
+static void lower_move(struct sw_program *program, struct sw_instr *instr,
+                       const struct sw_ir_op *op)
+{
+    sw_value values[SW_MOVE_OPERANDS];
+    struct sw_operand operands[SW_MOVE_OPERANDS];
+    const int n = sw_move_operands(op, values);
+    for (int k = 0; k < n; k++) {
+        operands[k] = operand_of(program, values[k]);
     }
-    for (int k = 2; k < op->n_in && instr->rows > 0; k++) {
-        const struct sw_operand operand = operand_of(program, op->in[k]);
-        add_operand(program, instr, &operand);
+    instr->verb = sw_move_info(op->move)->verb[operands[0].tier == SW_TIER_DISK];
+    if (sw_ir_is_transfer(op)) {
+        lower_transfer(program, instr, op, operands);
+    } else {
+        lower_exchange(program->ir, instr, op);
+    }
+    for (int k = 0; k < n; k++) {
+        add_operand(program, instr, &operands[k]);
     }
 }
 
@@ -156,10 +146,8 @@ static void lower_instr(struct sw_program *program, struct sw_instr *instr)
     instr->n_in = instr->n_out = 0;
     instr->micro = op->phase == SW_PHASE_UPDATE || op->in_backward ? -1 : op->micro;
     instr->flops = sw_ir_flops(ir, op);
-    if (sw_ir_is_transfer(op)) {
-        lower_transfer(program, instr, op);
-    } else if (sw_ir_is_collective(op)) {
-        lower_exchange(program, instr, op);
+    if (op->move != SW_MOVE_NONE) {
+        lower_move(program, instr, op);
     } else {
         lower_kernel(program, instr, op);
     }

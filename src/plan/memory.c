@@ -50,10 +50,10 @@ static void ensure(struct sw_program *program, sw_value v, int32_t at, int32_t u
 static void align_for_disk(struct sw_program *program, const struct sw_ir_op *op)
 {
     const struct sw_ir *ir = program->ir;
-    if (!sw_ir_is_transfer(op) || ir->values[sw_ir_root(ir, op->in[0])].tier != SW_TIER_DISK) {
+    if (!sw_ir_is_transfer(op) || !sw_ir_is_on_disk(ir, op->in[0])) {
         return;
     }
-    const sw_value here = op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1];
+    const sw_value here = sw_ir_moved(op);
     struct sw_buffer *buffer = &program->buffers[program->buffer_of[sw_ir_root(ir, here)]];
     if (!buffer->persistent) {
         buffer->align = SW_PLAN_DISK_ALIGN;

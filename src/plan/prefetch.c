@@ -33,50 +33,6 @@ static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
     return &p->ir->ops[p->program->instrs[i].op];
 }
 
-int64_t sw_transfer_elems(const struct sw_ir *ir, const struct sw_ir_op *op, int64_t *out_first)
-{
-    if (op->move == SW_MOVE_LOAD && op->n_in > 1) { /* rows: from anywhere */
-        *out_first = 0;
-        return ir->values[sw_ir_root(ir, op->in[0])].form->elems;
-    }
-    *out_first = op->first;
-    return sw_ir_pieces(ir, op) *
-           ir->values[op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1]].form->elems;
-}
-
-size_t sw_transfer_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
-{
-    return (size_t)sw_ir_pieces(ir, op) *
-           sw_ir_bytes(&ir->values[op->move == SW_MOVE_LOAD ? op->out[0] : op->in[1]]);
-}
-
-size_t sw_transfer_disk_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
-{
-    int64_t first;
-    const int64_t n = sw_transfer_elems(ir, op, &first);
-    const struct sw_ir_value *home = &ir->values[sw_ir_root(ir, op->in[0])];
-    const size_t bytes = sw_transfer_bytes(ir, op);
-    const size_t at = (size_t)first * sw_dtype_bytes(home->dtype);
-    const bool rows = op->move == SW_MOVE_LOAD && op->n_in > 1;
-    return !rows && at % SW_PLAN_DISK_ALIGN == 0 && first + n == home->form->elems
-               ? sw_round_up(bytes, SW_PLAN_DISK_ALIGN)
-               : bytes;
-}
-
-struct sw_range sw_transfer_range(const struct sw_ir *ir, const struct sw_ir_op *op)
-{
-    int64_t first;
-    const int64_t n = sw_transfer_elems(ir, op, &first);
-    return (struct sw_range){first, first + n};
-}
-
-enum sw_queue sw_transfer_queue(const struct sw_ir *ir, const struct sw_ir_op *op)
-{
-    const bool disk = ir->values[sw_ir_root(ir, op->in[0])].tier == SW_TIER_DISK;
-    return op->move == SW_MOVE_LOAD ? (disk ? SW_QUEUE_READ : SW_QUEUE_H2D)
-                                    : (disk ? SW_QUEUE_WRITE : SW_QUEUE_D2H);
-}
-
 /* Who wrote last. */
 struct writers {
     int32_t *stored; /* [n_cells] the store to a cell; -1 = none */
@@ -88,7 +44,7 @@ static int32_t find_behind(const struct pass *p, const struct writers *w, int32_
 {
     const struct sw_ir_op *load = op_of(p, i);
     const struct sw_cell_range cells = p->cells->of[p->program->instrs[i].op];
-    int32_t behind = load->n_in > 1 ? w->last[sw_ir_root(p->ir, load->in[1])] : -1;
+    int32_t behind = sw_ir_moves_rows(load) ? w->last[sw_ir_root(p->ir, load->in[1])] : -1;
     if (sw_ir_first_touched(p->ir, load) == 0) { /* or what a kernel of the host makes */
         const int32_t made = w->last[sw_ir_root(p->ir, load->in[0])];
         behind = made > behind ? made : behind;

@@ -52,12 +52,6 @@ void sw_choose_whole(struct sw_plan *plan, const struct sw_plan_options *options
  * padding that equal slices need. Nothing to do for one rank. */
 sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options);
 sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options);
-/* Sets how many rows of a row-sparse gradient travel to a rank at most, and how long they are;
- * nothing where its slices travel. */
-void sw_exchange_rows(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_instr *out);
-/* Bytes of it that go to each of the other ranks. */
-int64_t sw_exchange_bytes(const struct sw_ir *ir, const struct sw_ir_op *op);
-size_t sw_collective_workspace(const struct sw_ir *ir, const struct sw_ir_op *op, int ranks);
 /* "boundary", and more than one micro-batch on a rank: else it is the canonical sum. */
 bool sw_sums_before_reducing(const struct sw_plan_options *options);
 /* Where in a step an op stands, not where bytes lie: ops with the same number are of one block, or
@@ -145,6 +139,19 @@ void sw_shelf_close(struct sw_shelf *shelf);
 sw_status sw_shelf_put(struct sw_shelf *shelf, int32_t first, int32_t last, size_t bytes,
                        size_t align, size_t *out);
 
+/* ---- move.c: what moves take ---- */
+
+/* Sets how many rows of a row-sparse gradient travel to a rank at most, and how long they are;
+ * nothing where its slices travel. */
+void sw_exchange_rows(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_instr *out);
+enum sw_dtype sw_exchange_dtype(const struct sw_ir *ir, const struct sw_ir_op *op);
+/* Bytes of one member's slice, in the dtype that travels. */
+int64_t sw_exchange_slice_bytes(const struct sw_ir *ir, const struct sw_ir_op *op);
+/* Bytes of it that go to each of the other ranks. */
+int64_t sw_exchange_bytes(const struct sw_ir *ir, const struct sw_ir_op *op);
+/* Bytes for the slices that arrive. */
+size_t sw_exchange_workspace(const struct sw_ir *ir, const struct sw_ir_op *op, int members);
+enum sw_queue sw_move_queue(const struct sw_ir *ir, const struct sw_ir_op *op);
 /* Elements of its home that a LOAD or a STORE moves: [*out_first, *out_first + the result). */
 int64_t sw_transfer_elems(const struct sw_ir *ir, const struct sw_ir_op *op, int64_t *out_first);
 size_t sw_transfer_bytes(const struct sw_ir *ir, const struct sw_ir_op *op);
@@ -155,7 +162,6 @@ struct sw_range { /* of elements */
     int64_t first, end;
 };
 struct sw_range sw_transfer_range(const struct sw_ir *ir, const struct sw_ir_op *op);
-enum sw_queue sw_transfer_queue(const struct sw_ir *ir, const struct sw_ir_op *op);
 
 /* The ops that run in their order, as program->scheduled. */
 struct sw_scheduled {

@@ -127,7 +127,7 @@ static sw_status choose_kernel(const struct pass *p, const struct sw_ir_op *op,
         *out = (struct sw_kernel_info){
             .supported = true,
             .path = exchanges ? "collective" : "transfer",
-            .workspace_bytes = exchanges ? sw_collective_workspace(ir, op, p->options->ranks) : 0};
+            .workspace_bytes = exchanges ? sw_exchange_workspace(ir, op, p->options->ranks) : 0};
         return SW_OK;
     }
     sw_ir_describe(ir, op, &math, &desc);
@@ -162,10 +162,9 @@ static sw_status add_instr(struct pass *p, int32_t i_op)
 
 static enum sw_queue queue_of(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
-    return sw_ir_is_transfer(op)     ? sw_transfer_queue(ir, op)
-           : sw_ir_is_collective(op) ? SW_QUEUE_COMM
-           : op->on_host             ? SW_QUEUE_HOST
-                                     : SW_QUEUE_COMPUTE;
+    return op->move != SW_MOVE_NONE ? sw_move_queue(ir, op)
+           : op->on_host            ? SW_QUEUE_HOST
+                                    : SW_QUEUE_COMPUTE;
 }
 
 sw_status sw_program_begin(struct sw_program *program)

@@ -7,62 +7,6 @@
 // cut and gathered by itself, so no rank ever has all of it.
 #include "plan/private.h"
 
-/* ---- rows instead of slices ---- */
-
-enum { ROWS_ALIGN = 8 };
-
-int64_t sw_instr_rows_bytes(int64_t rows, int64_t row_elems, enum sw_dtype dtype)
-{
-    const int64_t row = row_elems * (int64_t)sw_dtype_bytes(dtype) + (int64_t)sizeof(int32_t);
-    return ROWS_ALIGN + sw_ceil_div(rows * row, ROWS_ALIGN) * ROWS_ALIGN;
-}
-
-int64_t sw_instr_sent_bytes(const struct sw_instr *instr)
-{
-    return instr->rows > 0 ? (int64_t)sizeof(int64_t) +
-                                 sw_instr_rows_bytes(instr->rows, instr->row_elems, instr->dtype)
-                           : instr->bytes;
-}
-
-void sw_exchange_rows(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_instr *out)
-{
-    if (op->move != SW_MOVE_REDUCE || op->n_in < 4) {
-        return;
-    }
-    const int64_t width = sw_shape_last(&ir->values[op->in[2]].form->shape);
-    const int64_t rows = sw_min_i64(ir->values[op->in[3]].form->elems,
-                                    ir->values[op->in[0]].form->elems / width + 2);
-    SW_ASSERT(rows <= INT32_MAX && width <= INT32_MAX); /* a row's number has 32 bits */
-    out->rows = (int32_t)rows;                          /* a slice may begin and end within a row */
-    out->row_elems = (int32_t)width;
-}
-
-int64_t sw_exchange_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
-{
-    const bool reduces = op->move == SW_MOVE_REDUCE;
-    struct sw_instr instr = {.dtype = ir->values[op->in[reduces]].dtype,
-                             .bytes = reduces
-                                          ? ir->values[op->in[0]].form->elems *
-                                                (int64_t)sw_dtype_bytes(ir->values[op->in[1]].dtype)
-                                          : (int64_t)sw_ir_bytes(&ir->values[op->in[0]])};
-    sw_exchange_rows(ir, op, &instr);
-    return sw_instr_sent_bytes(&instr);
-}
-
-/* What a collective needs beside its operands: the slices that arrive, or the sums of the ranks. */
-size_t sw_collective_workspace(const struct sw_ir *ir, const struct sw_ir_op *op, int ranks)
-{
-    switch (op->move) {
-    case SW_MOVE_REDUCE:
-        return (size_t)(ir->values[op->in[0]].form->elems * ranks) *
-               sw_dtype_bytes(ir->values[op->in[1]].dtype);
-    case SW_MOVE_MERGE:
-        return (size_t)ranks * sw_ir_bytes(&ir->values[op->in[0]]);
-    default:
-        return 0;
-    }
-}
-
 struct current { /* the gathered copy of a parameter that readers may share */
     sw_value whole;
     int64_t place;

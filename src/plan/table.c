@@ -175,7 +175,7 @@ static void add_op(struct count *c, const struct sw_ir_op *op, struct sw_plan_ta
         trips->padded = elems * c->options->ranks;
         if (op->move == SW_MOVE_REDUCE) {
             kind = SW_SENT_GRADS;
-            const int64_t whole = elems * (int64_t)sw_dtype_bytes(ir->values[op->in[1]].dtype);
+            const int64_t whole = sw_exchange_slice_bytes(ir, op);
             out->sent[kind].rows += (double)((whole - slice) * others * times);
             *(is_sparse(ir, op->in[1]) ? &trips->sparse : &trips->dense) += op->micro == 0;
         } else {
@@ -206,7 +206,7 @@ static double wire_bytes(const struct sw_ir *ir)
 {
     for (int32_t i = 0; i < ir->n_ops; i++) {
         if (ir->ops[i].move == SW_MOVE_REDUCE) {
-            return (double)sw_dtype_bytes(ir->values[ir->ops[i].in[1]].dtype);
+            return (double)sw_dtype_bytes(sw_exchange_dtype(ir, &ir->ops[i]));
         }
     }
     return 0;

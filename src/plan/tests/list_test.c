@@ -98,10 +98,50 @@ static void transfers_share_cells_where_they_meet(void **state)
     sw_ir_close(ir);
 }
 
+/* Inputs a, b and outputs as each row says; then one of them is another value. */
+static void a_move_has_the_operands_of_its_row(void **state)
+{
+    (void)state;
+    for (int move = SW_MOVE_NONE + 1; move < SW_N_MOVES; move++) {
+        const struct sw_move_info *info = sw_move_info((enum sw_move)move);
+        struct sw_ir *ir = empty_list();
+        sw_value in[SW_MOVE_OPERANDS], operands[SW_MOVE_OPERANDS];
+        for (int k = 0; k < SW_MOVE_OPERANDS; k++) {
+            in[k] = sw_ir_new_value(ir, SW_ROLE_TRANSIENT, SW_F32, SW_SHAPE(8));
+        }
+        const bool in_place = info->operands[0].access != SW_ACCESS_READ;
+        for (int rows = 0; rows <= (info->n_optional > 0); rows++) {
+            const int n_in = info->n_in + (rows ? info->n_optional : 0);
+            const int32_t i = sw_ir_add_move(ir, (enum sw_move)move, in, n_in);
+            const sw_value out = in_place ? sw_ir_add_out_in_place(ir, i, in[0])
+                                          : sw_ir_add_out(ir, i, SW_F32, SW_SHAPE(8));
+            struct sw_ir_op op = ir->ops[i];
+            assert_int_equal(sw_move_check(ir, &op), SW_OK);
+            const int n = sw_move_operands(&op, operands);
+            assert_int_equal(n, info->n_operands + (rows ? info->n_optional : 0));
+            for (int k = 0; k < n; k++) {
+                assert_true(operands[k] == out || operands[k] == in[info->operands[k].index]);
+                assert_int_equal(operands[k] == out, info->operands[k].is_output);
+            }
+            op.n_in++;
+            assert_int_equal(sw_move_check(ir, &op),
+                             info->n_optional == 1 && !rows ? SW_OK : SW_E_ARG);
+            op = ir->ops[i];
+            op.out[0] = in[3];
+            assert_int_equal(sw_move_check(ir, &op), in_place ? SW_E_ARG : SW_OK);
+            op.n_out = 0;
+            assert_int_equal(sw_move_check(ir, &op), SW_E_ARG);
+        }
+        assert_non_null(info->name);
+        sw_ir_close(ir);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_forms_are_one),
+        cmocka_unit_test(a_move_has_the_operands_of_its_row),
         cmocka_unit_test(transfers_share_cells_where_they_meet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
