@@ -255,8 +255,8 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
         .rule = e->optimizer.trains ? &e->optimizer.rule : NULL,
         .keep_gradients = e->options.keep_gradients,
         .keep_cheap = !c->spillway.recompute_cheap,
-        .ranks = e->ranks,
-        .rank = e->rank,
+        .mesh = sw_mesh_of_data(e->ranks),
+        .me = e->rank,
         .reduces = (c->misc.sparse_gradients && sw_engine_packs_rows(e) ? SW_REDUCES_ROWS : 0) |
                    (c->spillway.reduce == SW_REDUCE_BOUNDARY ? SW_REDUCES_SUMS : 0),
         .staging_bytes = e->device->staging_bytes,

@@ -139,7 +139,7 @@ static sw_status plan_stage(const struct sw_engine_options *options, int stage, 
     out->paper = sw_paper_widths(e->dtype, &e->optimizer.rule);
     out->moved[stage] = sw_plan_transfers(e->plan, e->sizes.rounds);
     const struct sw_plan_options plan = {
-        .ranks = out->ranks,
+        .mesh = sw_mesh_of_data(out->ranks),
         .rule = e->optimizer.trains ? &e->optimizer.rule : NULL,
         .policy = {.stage = stage, .micro_batches = e->sizes.micro_batches}};
     sw_status st = sw_plan_tabulate(e->plan, &plan, &out->tables[stage]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// layout - where the elements of a tensor are when ranks share it. Ranks are arranged along three
-// axes (the mesh); from the whole tensor to what one rank holds there are five steps, each
+// layout - where the elements of a tensor are when ranks share it. Ranks are arranged along axes
+// (the mesh); from the whole tensor to what one rank holds there are five steps, each
 // optional:
 //
 //   whole shape -> part of the tensor axis -> stage of the pipeline axis that has it at all
@@ -17,12 +17,28 @@
 
 /* Ranks are row-major in the order of the axes, the last running fastest, as in DeepSpeed's
  * PipeModelDataParallelTopology; its "model" is our tensor axis. */
-enum sw_axis { SW_AXIS_PIPE, SW_AXIS_DATA, SW_AXIS_TENSOR, SW_AXIS_COUNT };
-const char *sw_axis_name(enum sw_axis axis); /* "pipe", "data", "tensor" */
-
-struct sw_mesh {
-    int size[SW_AXIS_COUNT];
+enum sw_axis {
+    SW_AXIS_PIPE,
+    SW_AXIS_DATA,
+    SW_AXIS_EXPERT,
+    SW_AXIS_CONTEXT,
+    SW_AXIS_TENSOR,
+    SW_AXIS_COUNT
 };
+const char *sw_axis_name(enum sw_axis axis); /* "pipe", "data", "expert", "context", "tensor" */
+
+/* All zeros: one rank. */
+struct sw_mesh {
+    int size[SW_AXIS_COUNT]; /* 0 counts as 1 */
+};
+
+/* Ranks that differ from one rank along some of the axes only, itself among them. */
+struct sw_group {
+    unsigned axes;    /* bits 1 << enum sw_axis */
+    int n, me;        /* members; the number of that rank among them */
+    const int *ranks; /* [n] of the mesh, ascending */
+};
+enum { SW_ALL_AXES = (1 << SW_AXIS_COUNT) - 1 };
 
 /*
  * sw_mesh_init - so many ranks along each axis.
@@ -34,15 +50,20 @@ struct sw_mesh {
 sw_status sw_mesh_init(struct sw_mesh *mesh, const int size[SW_AXIS_COUNT], int n_ranks);
 /* Each rank is data-parallel. */
 struct sw_mesh sw_mesh_of_data(int n_ranks);
+/* Ranks along these axes, bits 1 << enum sw_axis. */
+int sw_mesh_size(const struct sw_mesh *mesh, unsigned axes);
 int sw_mesh_ranks(const struct sw_mesh *mesh);
 
 /* rank must be one of the mesh; coordinates within the sizes. */
 void sw_mesh_place(const struct sw_mesh *mesh, int rank, int out_place[SW_AXIS_COUNT]);
 int sw_mesh_rank(const struct sw_mesh *mesh, const int place[SW_AXIS_COUNT]);
 
-/* The ranks that differ from `rank` along one axis only, itself among them, ascending: out has
- * mesh->size[axis] of them. */
-void sw_mesh_group(const struct sw_mesh *mesh, enum sw_axis axis, int rank, int *out_ranks);
+/* The group of `rank` along these axes. ranks: [sw_mesh_size(mesh, axes)], filled; borrowed by the
+ * group. */
+struct sw_group sw_mesh_group(const struct sw_mesh *mesh, unsigned axes, int rank, int *ranks);
+
+/* "world" for all axes, else their names: "data", "data-tensor". Returns buf. */
+const char *sw_group_format(const struct sw_group *group, char *buf, size_t cap);
 
 /* "pipe_00-data_03-tensor_01", the axes of size 1 left out; "" when all are. Returns buf. */
 const char *sw_mesh_format(const struct sw_mesh *mesh, int rank, char *buf, size_t cap);

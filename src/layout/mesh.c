@@ -7,7 +7,7 @@
 
 const char *sw_axis_name(enum sw_axis axis)
 {
-    static const char *const names[SW_AXIS_COUNT] = {"pipe", "data", "tensor"};
+    static const char *const names[SW_AXIS_COUNT] = {"pipe", "data", "expert", "context", "tensor"};
     return names[axis];
 }
 
@@ -25,9 +25,16 @@ sw_status sw_mesh_init(struct sw_mesh *mesh, const int size[SW_AXIS_COUNT], int 
         }
     }
     if (product != n_ranks) {
-        return SW_FAIL(SW_E_ARG,
-                       "mesh: pipe %d x data %d x tensor %d are not the %d ranks there are",
-                       size[SW_AXIS_PIPE], size[SW_AXIS_DATA], size[SW_AXIS_TENSOR], n_ranks);
+        char text[256] = "";
+        size_t len = 0;
+        for (int a = 0; a < SW_AXIS_COUNT; a++) {
+            if (size[a] > 1 && len < sizeof text) {
+                len += (size_t)snprintf(text + len, sizeof text - len, "%s%s %d", len ? " x " : "",
+                                        sw_axis_name((enum sw_axis)a), size[a]);
+            }
+        }
+        return SW_FAIL(SW_E_ARG, "mesh: %s are not the %d ranks there are", len ? text : "1 rank",
+                       n_ranks);
     }
     memcpy(mesh->size, size, sizeof mesh->size);
     return SW_OK;
@@ -35,19 +42,33 @@ sw_status sw_mesh_init(struct sw_mesh *mesh, const int size[SW_AXIS_COUNT], int 
 
 struct sw_mesh sw_mesh_of_data(int n_ranks)
 {
-    return (struct sw_mesh){{1, n_ranks, 1}};
+    return (struct sw_mesh){{[SW_AXIS_DATA] = n_ranks}};
+}
+
+static int size_of(const struct sw_mesh *mesh, int axis)
+{
+    return mesh->size[axis] > 1 ? mesh->size[axis] : 1;
+}
+
+int sw_mesh_size(const struct sw_mesh *mesh, unsigned axes)
+{
+    int n = 1;
+    for (int a = 0; a < SW_AXIS_COUNT; a++) {
+        n *= (axes >> a & 1) ? size_of(mesh, a) : 1;
+    }
+    return n;
 }
 
 int sw_mesh_ranks(const struct sw_mesh *mesh)
 {
-    return mesh->size[0] * mesh->size[1] * mesh->size[2];
+    return sw_mesh_size(mesh, SW_ALL_AXES);
 }
 
 void sw_mesh_place(const struct sw_mesh *mesh, int rank, int out_place[SW_AXIS_COUNT])
 {
     for (int a = SW_AXIS_COUNT - 1; a >= 0; a--) {
-        out_place[a] = rank % mesh->size[a];
-        rank /= mesh->size[a];
+        out_place[a] = rank % size_of(mesh, a);
+        rank /= size_of(mesh, a);
     }
 }
 
@@ -55,19 +76,40 @@ int sw_mesh_rank(const struct sw_mesh *mesh, const int place[SW_AXIS_COUNT])
 {
     int rank = 0;
     for (int a = 0; a < SW_AXIS_COUNT; a++) {
-        rank = rank * mesh->size[a] + place[a];
+        rank = rank * size_of(mesh, a) + place[a];
     }
     return rank;
 }
 
-void sw_mesh_group(const struct sw_mesh *mesh, enum sw_axis axis, int rank, int *out_ranks)
+struct sw_group sw_mesh_group(const struct sw_mesh *mesh, unsigned axes, int rank, int *ranks)
 {
+    struct sw_group group = {axes, sw_mesh_size(mesh, axes), 0, ranks};
     int place[SW_AXIS_COUNT];
     sw_mesh_place(mesh, rank, place);
-    for (int i = 0; i < mesh->size[axis]; i++) {
-        place[axis] = i;
-        out_ranks[i] = sw_mesh_rank(mesh, place);
+    for (int i = 0; i < group.n; i++) {
+        int left = i;
+        for (int a = SW_AXIS_COUNT - 1; a >= 0; a--) {
+            if (axes >> a & 1) {
+                place[a] = left % size_of(mesh, a);
+                left /= size_of(mesh, a);
+            }
+        }
+        ranks[i] = sw_mesh_rank(mesh, place);
+        group.me = ranks[i] == rank ? i : group.me;
     }
+    return group;
+}
+
+const char *sw_group_format(const struct sw_group *group, char *buf, size_t cap)
+{
+    size_t len = (size_t)snprintf(buf, cap, "%s", group->axes == SW_ALL_AXES ? "world" : "");
+    for (int a = 0; a < SW_AXIS_COUNT && group->axes != SW_ALL_AXES; a++) {
+        if ((group->axes >> a & 1) && len < cap) {
+            len += (size_t)snprintf(buf + len, cap - len, "%s%s", len ? "-" : "",
+                                    sw_axis_name((enum sw_axis)a));
+        }
+    }
+    return buf;
 }
 
 const char *sw_mesh_format(const struct sw_mesh *mesh, int rank, char *buf, size_t cap)

@@ -412,7 +412,7 @@ static sw_status ask_workspace(const struct sw_ir *ir, const struct sw_ir_op *op
     if (sw_ir_is_transfer(op)) {
         *out = 0;
     } else if (sw_ir_is_collective(op)) {
-        *out = sw_exchange_workspace(ir, op, options->ranks);
+        *out = sw_exchange_workspace(ir, op);
     } else {
         sw_ir_describe(ir, op, &math, &desc);
         const struct sw_plan_kernels kernels = sw_kernels_of(options, op);

@@ -145,6 +145,7 @@ static sw_status compare_numbers(struct sw_diff *d)
     for (size_t i = 0; i < SW_LEN(rows); i++) {
         SW_TRY(add_row(d, "", rows[i].name, rows[i].a, rows[i].b));
     }
+    SW_TRY(add_other(d, "", "groups", a->groups != b->groups));
     SW_TRY(add_other(d, "", "pack_list", a->pack_list != b->pack_list));
     SW_TRY(add_other(d, "", "tile_list", a->tile_list != b->tile_list));
     SW_TRY(add_other(d, "", "step", a->step != b->step));
@@ -344,11 +345,13 @@ static bool waits_for_another(const struct match *m, int64_t a, int64_t b)
 static bool has_other_waits(const struct match *m, const struct sw_dumped_instr *a,
                             const struct sw_dumped_instr *b)
 {
-    bool differs = a->queue != b->queue || a->segment != b->segment || a->batch != b->batch ||
-                   a->blocking != b->blocking || a->whole_step != b->whole_step ||
-                   a->rows != b->rows || a->predicate != b->predicate ||
-                   a->last_only != b->last_only || waits_for_another(m, a->retired, b->retired) ||
-                   waits_for_another(m, a->again, b->again);
+    bool differs =
+        a->queue != b->queue || a->segment != b->segment ||
+        a->exchange.group != b->exchange.group || a->exchange.batch != b->exchange.batch ||
+        a->exchange.blocking != b->exchange.blocking ||
+        a->exchange.whole_step != b->exchange.whole_step || a->exchange.rows != b->exchange.rows ||
+        a->predicate != b->predicate || a->last_only != b->last_only ||
+        waits_for_another(m, a->retired, b->retired) || waits_for_another(m, a->again, b->again);
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         differs |= waits_for_another(m, a->waits[q], b->waits[q]);
     }

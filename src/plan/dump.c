@@ -355,6 +355,7 @@ static void dump_conditions(const struct sw_program *program, int32_t i, struct 
         put_int(out, "again", instr->again);
     }
     if (instr->queue == SW_QUEUE_COMM) {
+        put_int(out, "group", instr->group);
         put_int(out, "batch", instr->batch);
         put_text(out, "dtype", sw_dtype_name(instr->dtype));
         put_some(out, "rows", instr->rows);
@@ -493,8 +494,23 @@ static void dump_step(const struct sw_step *step, struct sw_str *out)
     close_list(out);
 }
 
+static void dump_groups(const struct sw_plan *plan, struct sw_str *out)
+{
+    put_open(out, "groups", '[');
+    for (int g = 0; g < plan->n_groups; g++) {
+        const struct sw_group *group = &plan->groups[g];
+        char name[64];
+        begin(out, "name", sw_group_format(group, name, sizeof name));
+        put_int(out, "ranks", group->n);
+        put_int(out, "rank", group->me);
+        sw_str_puts(out, "},");
+    }
+    close_list(out);
+}
+
 void sw_plan_dump(const struct sw_plan *plan, struct sw_str *out)
 {
+    dump_groups(plan, out);
     dump_step(&plan->step, out);
     put_open(out, "persistent", '[');
     for (int32_t i = 0; i < plan->n_persistent; i++) {

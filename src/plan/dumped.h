@@ -32,13 +32,19 @@ struct sw_dumped_span {
     int64_t first, n;
 };
 
+/* Of an exchange. */
+struct sw_dumped_exchange {
+    int64_t group, batch, blocking, whole_step, rows;
+};
+
 struct sw_dumped_instr {
     uint64_t rest;
     int64_t number, verb, name, queue, segment, phase, scope, tensor, micro, recomputed;
     int64_t waits[SW_QUEUE_COUNT]; /* number of the instruction + 1 */
-    int64_t retired, batch, blocking, whole_step, predicate, last_only;
+    struct sw_dumped_exchange exchange;
+    int64_t retired, predicate, last_only;
     int64_t loop, pieces, again; /* again: number of the instruction + 1 */
-    int64_t dtype, kernel, flops, bytes, rows, n_out;
+    int64_t dtype, kernel, flops, bytes, n_out;
     int64_t workspace_offset, workspace_bytes;
     struct sw_dumped_span operands;
 };
@@ -70,7 +76,7 @@ enum sw_dumped_lists {
 };
 
 struct sw_dumped {
-    uint64_t rest, pack_list, tile_list, step, chosen; /* hashes */
+    uint64_t rest, groups, pack_list, tile_list, step, chosen; /* hashes */
     uint64_t ignored; /* what follows from the others, or is no plan's */
     int64_t fingerprint, tier_bytes[SW_TIER_COUNT], tier_budget[SW_TIER_COUNT];
     int64_t parameter_bytes, state_bytes, gradient_bytes, persistent_bytes, staging_bytes,

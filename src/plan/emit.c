@@ -67,7 +67,7 @@ static sw_value merge_sums(struct sw_ir *ir, sw_value target, sw_value sums)
     if (ir->status < 0 || !sw_ir_is_slice(&ir->values[target])) {
         return sums;
     }
-    const int32_t merge = sw_ir_add_move(ir, SW_MOVE_MERGE, &sums, 1);
+    const int32_t merge = sw_ir_add_exchange(ir, SW_MOVE_MERGE, SW_GROUP_DATA, &sums, 1);
     if (merge >= 0) {
         ir->ops[merge].unless_skipped = true;
     }
@@ -148,24 +148,22 @@ sw_value sw_emit_lamb_step(struct sw_ir *ir, int32_t moments, sw_value norms, sw
 
 /* What each rank makes of its slice goes to all, as bf16; so every rank makes the matrix orthogonal
  * that one rank would. */
-static sw_value gather_matrix(struct sw_ir *ir, const struct sw_ir_value *target, sw_value part,
-                              int ranks)
+static sw_value gather_matrix(struct sw_ir *ir, const struct sw_ir_value *target, sw_value part)
 {
     if (ir->status < 0 || !sw_ir_is_slice(target)) {
         return part;
     }
     sw_ir_be_slice(ir, part, target->form->whole, target->form->first);
-    const int32_t op = sw_ir_add_move(ir, SW_MOVE_GATHER, &part, 1);
+    const int32_t op = sw_ir_add_exchange(ir, SW_MOVE_GATHER, SW_GROUP_DATA, &part, 1);
     const sw_value whole = sw_ir_add_out(ir, op, SW_BF16, target->form->whole);
     if (whole >= 0) {
-        sw_ir_pad(ir, whole, target->form->elems * ranks);
+        sw_ir_pad(ir, whole, target->form->elems * sw_ir_data(ir)->n);
     }
     return whole;
 }
 
 /* in: target, states, streams. */
-static sw_value emit_muon(struct sw_ir *ir, struct sw_attrs *attrs, int ranks, sw_value *in,
-                          int n_in)
+static sw_value emit_muon(struct sw_ir *ir, struct sw_attrs *attrs, sw_value *in, int n_in)
 {
     const struct sw_ir_value target = ir->values[in[0]];
     const int n_states = attrs->update.rule.n_states;
@@ -174,7 +172,7 @@ static sw_value emit_muon(struct sw_ir *ir, struct sw_attrs *attrs, int ranks, s
     const int32_t moments = add_predicated(ir, SW_OP_MUON_MOMENTS, in, n_in, attrs);
     sw_ir_add_out_in_place(ir, moments, in[n_states]);
     const sw_value part = sw_ir_add_out(ir, moments, SW_BF16, target.form->shape);
-    in[n_states] = gather_matrix(ir, &target, part, ranks);
+    in[n_states] = gather_matrix(ir, &target, part);
     const int32_t apply = add_predicated(ir, SW_OP_MUON_APPLY, in, n_states + 1, attrs);
     for (int i = 0; i < n_states; i++) {
         sw_ir_add_out_in_place(ir, apply, in[i]);
@@ -366,7 +364,7 @@ static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, 
         snprintf(name, sizeof name, "%s/%s", states[i].kind, info.name);
         struct sw_shape shape, whole;
         int64_t first;
-        shape_state(is_tile ? info.form : slice.form, &states[i], options->ranks, &shape, &whole,
+        shape_state(is_tile ? info.form : slice.form, &states[i], sw_ir_data(ir)->n, &shape, &whole,
                     &first);
         const sw_value state = sw_ir_state(ir, name, states[i].dtype, shape, sw_ir_root(ir, param));
         if (state >= 0) {
@@ -402,7 +400,7 @@ sw_value sw_emit_update(struct sw_ir *ir, const struct sw_plan_options *options,
         return emit_lamb(ir, &attrs, param, in, n_in);
     }
     if (attrs.update.rule.kind == SW_UPDATE_MUON) {
-        return emit_muon(ir, &attrs, options->ranks, in, n_in);
+        return emit_muon(ir, &attrs, in, n_in);
     }
     if (rule->attrs.kind == SW_UPDATE_ADAFACTOR) {
         return emit_adafactor(ir, &attrs, in, n_in);

@@ -122,6 +122,7 @@ struct sw_ir_op {
     enum sw_op_kind kind : 8;
     enum sw_phase phase : 8;
     enum sw_move move : 8; /* `kind` means nothing unless this is NONE */
+    int8_t group;          /* exchanges: who takes part, of the plan's groups */
     int8_t n_in, n_out;
     bool whole_step : 1;     /* REDUCE */
     bool unless_skipped : 1; /* predicated: not run where the scalar SKIP is set */
@@ -152,7 +153,8 @@ struct sw_ir {
     struct sw_names leaves; /* by role: what has a name and no producer */
     int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params, n_loops;
     int32_t cap_values, cap_ops, cap_outputs, cap_loops;
-    const char **where; /* [n_ops] see sw_ir_note_where; NULL = not noted */
+    const struct sw_group *groups; /* of the plan; borrowed */
+    const char **where;            /* [n_ops] see sw_ir_note_where; NULL = not noted */
     /* of what is added now */
     enum sw_phase phase;
     int micro;
@@ -211,6 +213,12 @@ bool sw_ir_is_part(const struct sw_ir *ir, sw_value v);
 /* A parameter or a state that lies in a pack. */
 bool sw_ir_is_packed(const struct sw_ir *ir, sw_value v);
 
+/* The ranks over which slices are spread. */
+static inline const struct sw_group *sw_ir_data(const struct sw_ir *ir)
+{
+    return &ir->groups[SW_GROUP_DATA];
+}
+
 /* ---- form.c: what values have alike ---- */
 
 /* The one form of the list that equals `like` (whose `elems` nobody reads); NULL: the list has
@@ -233,6 +241,9 @@ void sw_ir_be_slice(struct sw_ir *ir, sw_value v, struct sw_shape whole, int64_t
 int32_t sw_ir_add_op(struct sw_ir *ir, enum sw_op_kind kind, const sw_value *in, int n_in,
                      const struct sw_attrs *attrs);
 int32_t sw_ir_add_move(struct sw_ir *ir, enum sw_move move, const sw_value *in, int n_in);
+/* Likewise, among the members of one of the plan's groups. */
+int32_t sw_ir_add_exchange(struct sw_ir *ir, enum sw_move move, int group, const sw_value *in,
+                           int n_in);
 /* What has no attributes, as most moves. */
 extern const struct sw_ir_detail sw_ir_no_detail;
 /* The op as the table of kinds and kernels are shown it; and an op that is to be as `math` says,

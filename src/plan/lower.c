@@ -82,6 +82,7 @@ static void lower_transfer(struct sw_program *program, struct sw_instr *instr,
 static void lower_exchange(const struct sw_ir *ir, struct sw_instr *instr,
                            const struct sw_ir_op *op)
 {
+    instr->group = op->group;
     instr->dtype = sw_exchange_dtype(ir, op);
     instr->whole_step = op->whole_step;
     instr->bytes = sw_exchange_slice_bytes(ir, op);

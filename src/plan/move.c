@@ -179,9 +179,9 @@ int64_t sw_exchange_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
     return sw_instr_sent_bytes(&instr);
 }
 
-size_t sw_exchange_workspace(const struct sw_ir *ir, const struct sw_ir_op *op, int members)
+size_t sw_exchange_workspace(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     return sw_move_info(op->move)->collects
-               ? (size_t)members * (size_t)sw_exchange_slice_bytes(ir, op)
+               ? (size_t)ir->groups[op->group].n * (size_t)sw_exchange_slice_bytes(ir, op)
                : 0;
 }

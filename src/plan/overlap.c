@@ -47,7 +47,7 @@ static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
 /* Elements that the collective moves, all ranks together. */
 static int64_t moved_elems(const struct pass *p, const struct sw_ir_op *op)
 {
-    return p->ir->values[op->in[0]].form->elems * p->options->ranks;
+    return p->ir->values[op->in[0]].form->elems * sw_ir_data(p->ir)->n;
 }
 
 /* A slice of a tile, or the sum that it gets: it travels by itself, for tiles are there where two
@@ -343,7 +343,7 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
     const size_t n_values = (size_t)program->ir->n_values + 1;
     struct pass p = {.program = program, .ir = program->ir, .options = options};
     sw_status st = SW_OK;
-    if (options->ranks <= 1) {
+    if (sw_ir_data(p.ir)->n <= 1) {
         return SW_OK;
     }
     p.out = sw_alloc_zero("plan", n, sizeof *p.out);

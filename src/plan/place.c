@@ -54,7 +54,7 @@ static bool is_sum_state(const struct sw_ir_value *value)
 bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value param)
 {
     const struct sw_ir_value *info = &ir->values[param];
-    return options->ranks > 1
+    return sw_ir_data(ir)->n > 1
                ? sw_ir_is_slice(info)
                : info->form->elems > options->limits.persistence_elems && !info->is_viewed;
 }

@@ -171,7 +171,7 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
         .data = info->form->data,
         .param = info->param >= 0 ? ir->values[info->param].name : NULL,
         .layout = {.whole = sw_ir_is_slice(info) ? info->form->whole : info->form->shape,
-                   .data = {options->rank, options->ranks},
+                   .data = {sw_ir_data(ir)->me, sw_ir_data(ir)->n},
                    .is_sliced = sw_ir_is_slice(info),
                    .tile_elems = sw_ir_per_run(info, tile_elems(plan, ir, info)),
                    .run = sw_ir_per_run(info, sw_update_run(options->rule))},
@@ -749,7 +749,7 @@ static size_t fewer_transfers(const struct sw_plan *plan, const struct sw_plan_o
 static sw_status finish_within_budget(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     struct sw_plan_options o = *options;
-    o.overlap = options->overlap && options->ranks > 1;
+    o.overlap = options->overlap && plan->groups[SW_GROUP_DATA].n > 1;
     SW_TRY(finish(plan, &o));
     if (!is_over_budget(plan, options)) {
         return SW_OK;
@@ -852,7 +852,9 @@ static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *
     }
     const sw_status st = sw_ir_open(fused, &plan->programs[i].ir);
     sw_graph_close(fused);
-    return st;
+    SW_TRY(st);
+    plan->programs[i].ir->groups = plan->groups;
+    return SW_OK;
 }
 
 /* What lies in host memory because somebody does not reach the device's: bytes in passing, and the
@@ -860,7 +862,7 @@ static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *
 static void reserve_staging(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     const struct sw_program *program = &plan->programs[0];
-    const int ranks = options->ranks > 1 ? options->ranks : 1;
+    const int ranks = plan->groups[SW_GROUP_DATA].n;
     plan->staging_bytes = plan->tier_bytes[SW_TIER_HOST] = options->staging_bytes;
     if (options->staging_bytes == 0 || program->kind != SW_PROGRAM_TRAIN) {
         return;
@@ -894,7 +896,7 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
 {
     memcpy(plan->tier_budget, options->policy.budget, sizeof plan->tier_budget);
     reserve_staging(plan, options);
-    if (options->refusal && options->policy.tile_bytes == 0 && options->ranks <= 1 &&
+    if (options->refusal && options->policy.tile_bytes == 0 && plan->groups[SW_GROUP_DATA].n == 1 &&
         options->policy.budget[SW_TIER_DEVICE] > 0) {
         plan->programs[0].n_least = plan->programs[0].ir->n_values;
         plan->programs[0].least_tiles = sw_least_tiles(plan->programs[0].ir, options);
@@ -936,6 +938,30 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     return sw_plan_make_step(plan, options);
 }
 
+static sw_status open_groups(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    static const unsigned axes[SW_GROUP_COUNT] = {
+        [SW_GROUP_WORLD] = SW_ALL_AXES,
+        [SW_GROUP_DATA] = 1U << SW_AXIS_DATA,
+    };
+    const struct sw_mesh *mesh = &options->mesh;
+    size_t n = 0;
+    for (int g = 0; g < SW_GROUP_COUNT; g++) {
+        n += (size_t)sw_mesh_size(mesh, axes[g]);
+    }
+    plan->groups = sw_alloc_zero("plan", SW_GROUP_COUNT, sizeof *plan->groups);
+    SW_TRY_ALLOC(plan->groups, "the plan");
+    plan->members = sw_alloc("plan", n * sizeof *plan->members);
+    SW_TRY_ALLOC(plan->members, "the plan");
+    int *at = plan->members;
+    for (int g = 0; g < SW_GROUP_COUNT; g++) {
+        plan->groups[g] = sw_mesh_group(mesh, axes[g], options->me, at);
+        at += plan->groups[g].n;
+    }
+    plan->n_groups = SW_GROUP_COUNT;
+    return SW_OK;
+}
+
 sw_status sw_plan_open(const struct sw_program_spec *specs, int n_specs,
                        const struct sw_plan_options *options, struct sw_plan **out)
 {
@@ -953,7 +979,7 @@ sw_status sw_plan_open(const struct sw_program_spec *specs, int n_specs,
         programs[i].kind = specs[i].kind;
         programs[i].micro_batches = 1;
     }
-    sw_status st = SW_OK;
+    sw_status st = open_groups(plan, options);
     for (int i = 0; i < n_specs && st >= 0; i++) {
         st = take_graph(plan, i, specs[i].graph, options);
     }
@@ -978,6 +1004,8 @@ void sw_plan_close(struct sw_plan *plan)
         sw_ir_close(plan->programs[i].ir);
     }
     sw_free(plan->programs);
+    sw_free(plan->groups);
+    sw_free(plan->members);
     sw_free(plan->persistent);
     sw_free(plan->packs);
     sw_free(plan->tiled);

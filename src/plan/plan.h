@@ -122,6 +122,7 @@ struct sw_instr {
     int32_t retired;
     /* exchanges: how many, from this one on, travel together; 0 = with an earlier one */
     int32_t batch;
+    int group;    /* exchanges: who takes part, of the plan's groups */
     int32_t loop; /* of the program's, from 1; 0 = it runs once */
     /* In a loop: of the same one, what must be done with a piece before this one begins with that
      * of so many turns on; -1 = nothing */
@@ -313,6 +314,9 @@ void sw_step_print(const struct sw_step *step, struct sw_str *out);
 struct sw_plan {
     struct sw_program *programs;
     int n_programs;
+    struct sw_group *groups; /* [n_groups] see SW_GROUP_WORLD */
+    int *members;            /* of the groups */
+    int n_groups;
     struct sw_persistent *persistent;
     int32_t n_persistent;
     struct sw_packed *packs;
@@ -402,6 +406,9 @@ struct sw_plan_limits {
     int64_t host_param_elems;
 };
 
+/* The plan's groups of ranks; an exchange names one by its index. */
+enum { SW_GROUP_WORLD, SW_GROUP_DATA, SW_GROUP_COUNT };
+
 /* What is given - device, model and training - and what is chosen for it. */
 struct sw_plan_options {
     /* host: with the same bits; with `host_updates` they update, in place, states that lie in host
@@ -411,7 +418,8 @@ struct sw_plan_options {
     /* Of host memory, at its beginning: what does not reach the device passes through it (struct
      * sw_device). Above 0, the inputs of a step lie in host memory, too. */
     size_t staging_bytes;
-    int ranks, rank;                   /* data-parallel; 0 and 1 = alone */
+    struct sw_mesh mesh;               /* of ranks */
+    int me;                            /* this rank, of the mesh */
     unsigned reduces;                  /* enum sw_reduces */
     bool overlap;                      /* collectives run beside computation */
     bool fp16;                         /* overflow is looked for, and skips the update */
@@ -427,6 +435,12 @@ struct sw_plan_options {
      * message of a refusal; 0 = unknown. */
     size_t enough[SW_TIER_COUNT];
 };
+
+/* Ranks that divide the micro-batches of a step among them. */
+static inline int sw_data_ranks(const struct sw_plan_options *options)
+{
+    return sw_mesh_size(&options->mesh, 1U << SW_AXIS_DATA);
+}
 
 /* Which graph becomes which program. Backward must have been appended to TRAIN graphs. */
 struct sw_program_spec {

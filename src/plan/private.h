@@ -150,7 +150,7 @@ int64_t sw_exchange_slice_bytes(const struct sw_ir *ir, const struct sw_ir_op *o
 /* Bytes of it that go to each of the other ranks. */
 int64_t sw_exchange_bytes(const struct sw_ir *ir, const struct sw_ir_op *op);
 /* Bytes for the slices that arrive. */
-size_t sw_exchange_workspace(const struct sw_ir *ir, const struct sw_ir_op *op, int members);
+size_t sw_exchange_workspace(const struct sw_ir *ir, const struct sw_ir_op *op);
 enum sw_queue sw_move_queue(const struct sw_ir *ir, const struct sw_ir_op *op);
 /* Elements of its home that a LOAD or a STORE moves: [*out_first, *out_first + the result). */
 int64_t sw_transfer_elems(const struct sw_ir *ir, const struct sw_ir_op *op, int64_t *out_first);

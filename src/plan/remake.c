@@ -158,8 +158,8 @@ static int64_t place_of(const struct pass *p, int32_t i)
 static bool has_parameter(const struct pass *p, sw_value param, int32_t at)
 {
     const struct sw_plan_options *o = p->options;
-    const bool leaves =
-        (o->ranks > 1 && o->policy.stage == 3) || o->policy.params_tier != SW_TIER_DEVICE;
+    const bool leaves = (sw_ir_data(p->ir)->n > 1 && o->policy.stage == 3) ||
+                        o->policy.params_tier != SW_TIER_DEVICE;
     const int32_t reader = p->lives[param].last;
     return !leaves || p->ir->values[param].form->elems <= o->limits.persistence_elems ||
            (reader >= at && place_of(p, reader) == place_of(p, at));

@@ -124,10 +124,10 @@ static sw_status choose_kernel(const struct pass *p, const struct sw_ir_op *op,
     struct sw_op_desc desc;
     if (op->move != SW_MOVE_NONE) {
         const bool exchanges = sw_ir_is_collective(op);
-        *out = (struct sw_kernel_info){
-            .supported = true,
-            .path = exchanges ? "collective" : "transfer",
-            .workspace_bytes = exchanges ? sw_exchange_workspace(ir, op, p->options->ranks) : 0};
+        *out = (struct sw_kernel_info){.supported = true,
+                                       .path = exchanges ? "collective" : "transfer",
+                                       .workspace_bytes =
+                                           exchanges ? sw_exchange_workspace(ir, op) : 0};
         return SW_OK;
     }
     sw_ir_describe(ir, op, &math, &desc);

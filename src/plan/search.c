@@ -122,7 +122,7 @@ static bool wants_other_slots(const struct look *l, const struct sw_policy *p)
 
 static int64_t rounds_of(const struct look *l, const struct sw_policy *p)
 {
-    return sw_ceil_div(p->micro_batches, l->s->fixed.ranks > 1 ? l->s->fixed.ranks : 1);
+    return sw_ceil_div(p->micro_batches, sw_data_ranks(&l->s->fixed));
 }
 
 static bool trains(const struct look *l)
@@ -548,7 +548,7 @@ static void judge(struct look *l, const struct sw_policy *policy, struct round *
     const sw_status st = open_in_tiles(l, policy, &refusal);
     const bool refused = is_refused(st, &refusal);
     *v = (struct sw_verdict){
-        .status = refused ? SW_OK : st, .fits = st >= 0, .rank = l->s->fixed.rank};
+        .status = refused ? SW_OK : st, .fits = st >= 0, .rank = l->s->fixed.me};
     if (st >= 0) {
         v->seconds = sw_plan_seconds(l->plan, rounds_of(l, policy), l->s->rates);
         v->share = 1;

@@ -64,11 +64,12 @@ static sw_value gather(struct pass *p, sw_value param, const struct sw_ir_op *re
     if (whole < 0) {
         return SW_NO_VALUE;
     }
-    sw_ir_pad(ir, whole, info.form->elems * p->options->ranks);
+    sw_ir_pad(ir, whole, info.form->elems * sw_ir_data(ir)->n);
     ir->values[whole].needs_grad = info.needs_grad;
     struct sw_ir_op op = {.detail = &sw_ir_no_detail,
                           .kind = SW_N_OP_KINDS,
                           .move = SW_MOVE_GATHER,
+                          .group = SW_GROUP_DATA,
                           .phase = reader->phase,
                           .n_in = 1,
                           .n_out = 1,
@@ -161,16 +162,16 @@ static bool cut_params(struct sw_ir *ir, const struct sw_plan_options *options)
         const sw_value param = ir->params[i];
         const struct sw_ir_value *info = &ir->values[param];
         const int64_t slice =
-            sw_slice_elems(info->form->elems, options->ranks, sw_update_run(options->rule));
+            sw_slice_elems(info->form->elems, sw_ir_data(ir)->n, sw_update_run(options->rule));
         if (sw_ir_is_part(ir, param)) {
-            cut_tile(ir, param, slice, options->rank);
+            cut_tile(ir, param, slice, sw_ir_data(ir)->me);
             any = true;
             continue;
         }
         if (options->policy.stage < 3 || info->stays_whole || info->is_viewed) {
-            sw_ir_pad(ir, param, slice * options->ranks);
+            sw_ir_pad(ir, param, slice * sw_ir_data(ir)->n);
         } else {
-            cut(ir, param, slice, options->rank);
+            cut(ir, param, slice, sw_ir_data(ir)->me);
             any = true;
         }
     }
@@ -179,7 +180,7 @@ static bool cut_params(struct sw_ir *ir, const struct sw_plan_options *options)
 
 sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options)
 {
-    if (options->ranks <= 1 || !cut_params(ir, options)) {
+    if (sw_ir_data(ir)->n <= 1 || !cut_params(ir, options)) {
         return SW_OK;
     }
     struct pass p = {.ir = ir, .options = options};

@@ -96,8 +96,8 @@ static void add_update(const struct draft *d, const struct sw_plan *plan)
 
 sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *options)
 {
-    const int ranks = options->ranks > 1 ? options->ranks : 1;
-    const int rank = options->ranks > 1 ? options->rank : 0;
+    const struct sw_group *data = &plan->groups[SW_GROUP_DATA];
+    const int ranks = data->n, rank = data->me;
     const int64_t rounds = sw_ceil_div(options->policy.micro_batches, ranks);
     const int64_t local = (options->policy.micro_batches - rank + ranks - 1) / ranks;
     struct sw_step *step = &plan->step;

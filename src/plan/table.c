@@ -79,7 +79,7 @@ static enum sw_held kind_of_transient(const struct sw_program *program,
 static bool is_cut(enum sw_held kind, const struct sw_plan_options *options)
 {
     const int from = kind == SW_HELD_PARAMS ? 3 : kind == SW_HELD_OPTIMIZER ? 1 : 0;
-    return options->ranks > 1 && options->policy.stage >= from;
+    return sw_data_ranks(options) > 1 && options->policy.stage >= from;
 }
 
 static void count_persistent(const struct sw_plan *plan, const struct sw_plan_options *options,
@@ -98,14 +98,14 @@ static void count_persistent(const struct sw_plan *plan, const struct sw_plan_op
         taken += bytes;
         size_t mine = bytes;
         if (cut && kind == SW_HELD_PARAMS && sw_shape_equal(&item->shape, &item->layout.whole)) {
-            mine = bytes / (size_t)options->ranks;
+            mine = bytes / (size_t)sw_data_ranks(options);
             out->held[SW_HELD_KEPT] += bytes - mine;
         }
         out->held[kind] += mine;
         if (kind < SW_HELD_STATES) {
             const double whole =
                 (double)sw_shape_elems(&item->layout.whole) * (double)sw_dtype_bytes(item->dtype);
-            out->padding += (double)mine - (cut ? whole / options->ranks : whole);
+            out->padding += (double)mine - (cut ? whole / sw_data_ranks(options) : whole);
         }
     }
     out->held[SW_HELD_GAPS] = plan->persistent_bytes - taken; /* behind the last */
@@ -161,7 +161,7 @@ static bool is_sparse(const struct sw_ir *ir, sw_value grad)
 static void add_op(struct count *c, const struct sw_ir_op *op, struct sw_plan_table *out)
 {
     const struct sw_ir *ir = c->ir;
-    const int64_t others = c->options->ranks - 1;
+    const int64_t others = sw_ir_data(c->ir)->n - 1;
     const int64_t times = op->phase == SW_PHASE_UPDATE ? 1 : c->runs;
     enum sw_sent kind = SW_SENT_STATS;
     const int64_t slice = sw_exchange_bytes(ir, op);
@@ -172,7 +172,7 @@ static void add_op(struct count *c, const struct sw_ir_op *op, struct sw_plan_ta
     } else if (op->move != SW_MOVE_MERGE) {
         const int64_t elems = ir->values[op->in[0]].form->elems;
         struct trips *trips = &c->trips[param];
-        trips->padded = elems * c->options->ranks;
+        trips->padded = elems * sw_ir_data(c->ir)->n;
         if (op->move == SW_MOVE_REDUCE) {
             kind = SW_SENT_GRADS;
             const int64_t whole = sw_exchange_slice_bytes(ir, op);
@@ -221,13 +221,13 @@ static void add_formulas(const struct count *c, sw_value param, struct sw_plan_t
     const int stage = c->options->policy.stage;
     const int64_t elems =
         sw_ir_is_slice(info) ? sw_shape_elems(&info->form->whole) : info->form->elems;
-    const double share = (double)(c->options->ranks - 1) / c->options->ranks;
+    const double share = (double)(sw_ir_data(c->ir)->n - 1) / sw_ir_data(c->ir)->n;
     const double m = (double)c->rounds, runs = (double)c->runs, grad = wire_bytes(c->ir) * share;
     const double work = (double)sw_dtype_bytes(info->dtype) * share;
     const double update = stage == 0 ? sizeof(float) * share : work;
     out->elems += elems;
     out->trained += trips->dense + trips->sparse > 0 ? elems : 0;
-    if (c->options->ranks <= 1) {
+    if (sw_ir_data(c->ir)->n <= 1) {
         return;
     }
     split(&out->sent[SW_SENT_GRADS], elems, trips, trips->dense, trips->sparse,
@@ -252,7 +252,7 @@ static void add_formulas(const struct count *c, sw_value param, struct sw_plan_t
  * same. */
 static void note_streams(struct count *c)
 {
-    for (int32_t i = 0; c->options->ranks <= 1 && i < c->ir->n_streams; i++) {
+    for (int32_t i = 0; sw_ir_data(c->ir)->n <= 1 && i < c->ir->n_streams; i++) {
         c->trips[c->ir->streams[i].param].dense++;
     }
 }
@@ -269,8 +269,7 @@ sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_opti
         .ir = ir,
         .options = options,
         .trips = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *c.trips),
-        .rounds =
-            sw_ceil_div(options->policy.micro_batches, options->ranks > 1 ? options->ranks : 1),
+        .rounds = sw_ceil_div(options->policy.micro_batches, sw_data_ranks(options)),
     };
     c.runs = program->micro_batches > 1 ? 1 : c.rounds;
     SW_TRY_ALLOC(c.trips, "a table of the plan");

@@ -85,7 +85,7 @@ static int64_t slice_elems(const struct sw_ir *ir, const struct sw_plan_options 
     const struct sw_ir_value *info = &ir->values[param];
     return sw_ir_is_slice(info)
                ? info->form->shape.dims[0]
-               : sw_slice_elems(info->form->elems, options->ranks, sw_update_run(options->rule));
+               : sw_slice_elems(info->form->elems, sw_ir_data(ir)->n, sw_update_run(options->rule));
 }
 
 static struct sw_shape whole_shape(const struct sw_ir_value *info)
@@ -121,7 +121,7 @@ static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *opti
     const struct sw_ir_value param = ir->values[feed->param];
     const enum sw_dtype dtype = ir->dtype == SW_F64 ? SW_F64 : SW_F32;
     snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
-    const bool whole = options->ranks <= 1 || sw_sums_before_reducing(options);
+    const bool whole = sw_ir_data(ir)->n <= 1 || sw_sums_before_reducing(options);
     const int64_t slice = whole ? 0 : slice_elems(ir, options, feed->param);
     const struct sw_shape shape = whole ? param.form->shape : SW_SHAPE(slice);
     /* a tile's sum leaves the device between micro-batches, too */
@@ -136,7 +136,7 @@ static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *opti
                                                : SW_STATE_FURTHER_SUM;
         ir->values[acc].param = feed->param;
         if (!whole) {
-            sw_ir_be_slice(ir, acc, whole_shape(&param), slice * options->rank);
+            sw_ir_be_slice(ir, acc, whole_shape(&param), slice * sw_ir_data(ir)->me);
         }
     }
     return acc;
@@ -162,10 +162,11 @@ static sw_value reduce(struct sw_ir *ir, const struct sw_plan_options *options,
                        const struct feed *feed, sw_value acc, sw_value grad)
 {
     const int64_t slice = slice_elems(ir, options, feed->param);
-    const sw_value in[4] = {acc, spread(ir, feed->param, grad, slice * options->ranks), grad,
+    const sw_value in[4] = {acc, spread(ir, feed->param, grad, slice * sw_ir_data(ir)->n), grad,
                             ir->values[grad].sparse_index};
     const int n_in = travels_by_rows(ir, options, acc, grad) ? 4 : 2;
-    return sw_ir_add_out_in_place(ir, sw_ir_add_move(ir, SW_MOVE_REDUCE, in, n_in), acc);
+    return sw_ir_add_out_in_place(
+        ir, sw_ir_add_exchange(ir, SW_MOVE_REDUCE, SW_GROUP_DATA, in, n_in), acc);
 }
 
 static sw_value add_here(struct sw_ir *ir, sw_value acc, sw_value grad)
@@ -176,14 +177,13 @@ static sw_value add_here(struct sw_ir *ir, sw_value acc, sw_value grad)
 }
 
 /* Stage 0: every rank updates all of it, so the sums go back to all. */
-static sw_value gather_sum(struct sw_ir *ir, const struct sw_plan_options *options, sw_value sum,
-                           struct sw_shape shape)
+static sw_value gather_sum(struct sw_ir *ir, sw_value sum, struct sw_shape shape)
 {
     const int64_t slice = ir->values[sum].form->elems;
-    const int32_t op = sw_ir_add_move(ir, SW_MOVE_GATHER, &sum, 1);
+    const int32_t op = sw_ir_add_exchange(ir, SW_MOVE_GATHER, SW_GROUP_DATA, &sum, 1);
     const sw_value whole = sw_ir_add_out(ir, op, SW_F32, shape);
     if (whole >= 0) {
-        sw_ir_pad(ir, whole, slice * options->ranks);
+        sw_ir_pad(ir, whole, slice * sw_ir_data(ir)->n);
     }
     return whole;
 }
@@ -192,14 +192,15 @@ static sw_value gather_sum(struct sw_ir *ir, const struct sw_plan_options *optio
 static sw_value slice_of(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param)
 {
     const int64_t slice = slice_elems(ir, options, param);
-    const struct sw_attrs attrs = {.view = {.kind = SW_VIEW_SLICE, .start = slice * options->rank}};
+    const struct sw_attrs attrs = {
+        .view = {.kind = SW_VIEW_SLICE, .start = slice * sw_ir_data(ir)->me}};
     const int32_t op = sw_ir_add_op(ir, SW_OP_VIEW, &param, 1, &attrs);
     const sw_value v = sw_ir_add_out(ir, op, ir->values[param].dtype, SW_SHAPE(slice));
     if (v >= 0) {
         struct sw_ir_value *info = &ir->values[v];
         info->base = param;
-        info->base_offset = slice * options->rank;
-        sw_ir_be_slice(ir, v, ir->values[param].form->shape, slice * options->rank);
+        info->base_offset = slice * sw_ir_data(ir)->me;
+        sw_ir_be_slice(ir, v, ir->values[param].form->shape, slice * sw_ir_data(ir)->me);
     }
     return v;
 }
@@ -238,7 +239,7 @@ static void write_beside(struct sw_ir *ir, int32_t first, sw_value param)
 /* Puts what an update has made in the place of the parameter: a slice on all ranks. */
 static void put(struct sw_ir *ir, sw_value moved, sw_value param, bool everywhere)
 {
-    const int32_t op = everywhere ? sw_ir_add_move(ir, SW_MOVE_GATHER, &moved, 1)
+    const int32_t op = everywhere ? sw_ir_add_exchange(ir, SW_MOVE_GATHER, SW_GROUP_DATA, &moved, 1)
                                   : sw_ir_add_op(ir, SW_OP_CONTIGUOUS, &moved, 1, NULL);
     if (op >= 0) {
         sw_ir_add_out_in_place(ir, op, param);
@@ -250,11 +251,10 @@ static void put(struct sw_ir *ir, sw_value moved, sw_value param, bool everywher
 static void update(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feed)
 {
     const sw_value param = feed->param;
-    const bool alone = options->ranks <= 1 || sw_ir_is_slice(&ir->values[param]);
+    const bool alone = sw_ir_data(ir)->n <= 1 || sw_ir_is_slice(&ir->values[param]);
     if (!alone && options->policy.stage == 0) {
         for (int i = 0; i < feed->n; i++) {
-            feed->streams[i] =
-                gather_sum(ir, options, feed->streams[i], ir->values[param].form->shape);
+            feed->streams[i] = gather_sum(ir, feed->streams[i], ir->values[param].form->shape);
         }
         sw_emit_update(ir, options, param, param, feed->streams, feed->n);
         return;
@@ -277,11 +277,10 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
     }
 }
 
-static void commit_last(struct sw_ir *ir, const struct sw_plan_options *options,
-                        const struct feed *feed)
+static void commit_last(struct sw_ir *ir, const struct feed *feed)
 {
     const int32_t first = ir->n_ops;
-    const bool alone = options->ranks <= 1 || sw_ir_is_slice(&ir->values[feed->param]);
+    const bool alone = sw_ir_data(ir)->n <= 1 || sw_ir_is_slice(&ir->values[feed->param]);
     put(ir, feed->moved, feed->param, !alone);
     for (int32_t i = first; i < ir->n_ops; i++) {
         ir->ops[i].commits = true;
@@ -351,22 +350,22 @@ static sw_value reduce_sum(struct sw_ir *ir, const struct sw_plan_options *optio
     const int64_t slice = slice_elems(ir, options, feed->param);
     sw_value sum = feed->streams[i];
     if (feed->wire == SW_F32) {
-        sw_ir_pad(ir, sw_ir_root(ir, sum), slice * options->ranks);
+        sw_ir_pad(ir, sw_ir_root(ir, sum), slice * sw_ir_data(ir)->n);
     } else {
         sum = sw_ir_add_out(ir, sw_ir_add_op(ir, SW_OP_CAST, &sum, 1, NULL), feed->wire,
                             param.form->shape);
         if (sum >= 0) {
-            sw_ir_pad(ir, sum, slice * options->ranks);
+            sw_ir_pad(ir, sum, slice * sw_ir_data(ir)->n);
         }
     }
     snprintf(name, sizeof name, "grad_sum.%d/%s", i, param.name);
     const sw_value owned = sw_ir_state(ir, name, SW_F32, SW_SHAPE(slice), feed->param);
     if (owned >= 0) {
         ir->values[owned].state = SW_STATE_FURTHER_SUM;
-        sw_ir_be_slice(ir, owned, param.form->shape, slice * options->rank);
+        sw_ir_be_slice(ir, owned, param.form->shape, slice * sw_ir_data(ir)->me);
     }
     const sw_value moved[2] = {owned, sum};
-    const int32_t op = sw_ir_add_move(ir, SW_MOVE_REDUCE, moved, 2);
+    const int32_t op = sw_ir_add_exchange(ir, SW_MOVE_REDUCE, SW_GROUP_DATA, moved, 2);
     if (op >= 0) {
         ir->ops[op].whole_step = true;
     }
@@ -375,8 +374,9 @@ static sw_value reduce_sum(struct sw_ir *ir, const struct sw_plan_options *optio
 
 bool sw_sums_before_reducing(const struct sw_plan_options *options)
 {
-    return (options->reduces & SW_REDUCES_SUMS) && options->ranks > 1 &&
-           options->policy.micro_batches > options->ranks;
+    const int ranks = sw_data_ranks(options);
+    return (options->reduces & SW_REDUCES_SUMS) && ranks > 1 &&
+           options->policy.micro_batches > ranks;
 }
 
 /* A stream that continues a use (vertical schedule) goes onto the sum of the micro-batches before
@@ -394,7 +394,7 @@ static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, 
     }
     sw_value grad = stream->grad;
     feed->wire = ir->values[grad].dtype;
-    if (options->ranks > 1 || options->policy.micro_batches > 1) {
+    if (sw_ir_data(ir)->n > 1 || options->policy.micro_batches > 1) {
         const sw_value acc =
             stream->micro > 0 ? feed->streams[feed->n - 1] : accumulator(ir, options, feed);
         if (acc < 0) {
@@ -402,7 +402,7 @@ static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, 
         }
         ir->phase = SW_PHASE_BACKWARD;
         ir->micro = stream->micro;
-        grad = options->ranks > 1 && !sw_sums_before_reducing(options)
+        grad = sw_ir_data(ir)->n > 1 && !sw_sums_before_reducing(options)
                    ? reduce(ir, options, feed, acc, grad)
                    : add_here(ir, acc, grad);
         ir->phase = SW_PHASE_UPDATE;
@@ -654,8 +654,9 @@ static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, 
         }
         feeds[i].update_end = ir->n_ops;
     }
-    if (options->ranks > 1) {
-        stats = sw_ir_add_out_in_place(ir, sw_ir_add_move(ir, SW_MOVE_MERGE, &stats, 1), stats);
+    if (sw_ir_data(ir)->n > 1) {
+        stats = sw_ir_add_out_in_place(
+            ir, sw_ir_add_exchange(ir, SW_MOVE_MERGE, SW_GROUP_DATA, &stats, 1), stats);
     }
     const struct sw_attrs attrs = {
         .stats = {.clip = options->clip, .overflow_skips = options->fp16}};
@@ -667,7 +668,7 @@ static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, 
     }
     for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
         if (feeds[i].moved >= 0) {
-            commit_last(ir, options, &feeds[i]);
+            commit_last(ir, &feeds[i]);
         }
     }
 }

@@ -16,15 +16,14 @@ struct pass {
 
 bool sw_has_one_round(const struct sw_plan_options *options)
 {
-    return options->policy.vertical ||
-           options->policy.micro_batches <= (options->ranks > 1 ? options->ranks : 1);
+    return options->policy.vertical || options->policy.micro_batches <= sw_data_ranks(options);
 }
 
 int sw_vertical_micro_batches(const struct sw_plan_options *options)
 {
-    return options->policy.vertical ? (int)sw_ceil_div(options->policy.micro_batches,
-                                                       options->ranks > 1 ? options->ranks : 1)
-                                    : 1;
+    return options->policy.vertical
+               ? (int)sw_ceil_div(options->policy.micro_batches, sw_data_ranks(options))
+               : 1;
 }
 
 static sw_value in_micro(const struct pass *p, int micro, sw_value v)

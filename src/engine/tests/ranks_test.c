@@ -86,7 +86,7 @@ static sw_status one_step(sw_engine *e, const struct job *job, int64_t step,
 static int64_t planned_bytes(const sw_engine *e, const struct job *job)
 {
     const struct sw_plan_options options = {
-        .ranks = e->ranks,
+        .mesh = sw_mesh_of_data(e->ranks),
         .policy.stage = job->stage,
         .policy.micro_batches = job->k,
         .rule = &e->optimizer.rule,

@@ -58,7 +58,8 @@ static struct spread any_spread(const struct sw_shape *shape, const struct sw_te
 {
     struct spread s = {.layout = {.whole = *shape, .split = *split}};
     for (int a = 0; a < SW_AXIS_COUNT; a++) {
-        s.mesh.size[a] = 1 + (int)chance(4);
+        const bool cuts = a == SW_AXIS_PIPE || a == SW_AXIS_DATA || a == SW_AXIS_TENSOR;
+        s.mesh.size[a] = cuts ? 1 + (int)chance(4) : 1;
     }
     s.owner = chance(2) ? (int)chance(s.mesh.size[SW_AXIS_PIPE]) : -1;
     s.layout.is_sliced = chance(3) > 0;

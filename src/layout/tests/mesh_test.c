@@ -4,56 +4,60 @@
 #include "layout/layout.h"
 #include "support/test.h"
 
-enum { MOST = 60 };
+enum { MOST = 96 };
 
-static void check_mesh(const int size[SW_AXIS_COUNT])
+/* Members differ along these axes only, and each rank is a member of one group. */
+static void check_groups(const struct sw_mesh *mesh, unsigned axes)
 {
-    struct sw_mesh mesh;
-    const int n = size[0] * size[1] * size[2];
-    assert_int_equal(sw_mesh_init(&mesh, size, n), SW_OK);
-    assert_int_equal(sw_mesh_ranks(&mesh), n);
-    for (int axis = 0; axis < SW_AXIS_COUNT; axis++) {
-        int met[MOST] = {0};
-        for (int rank = 0; rank < n; rank++) {
-            int place[SW_AXIS_COUNT], group[MOST];
-            sw_mesh_place(&mesh, rank, place);
-            assert_int_equal(sw_mesh_rank(&mesh, place), rank);
-            sw_mesh_group(&mesh, (enum sw_axis)axis, rank, group);
-            assert_int_equal(group[place[axis]], rank);
-            for (int i = 0; i < size[axis]; i++) {
-                int other[SW_AXIS_COUNT];
-                sw_mesh_place(&mesh, group[i], other);
-                met[group[i]]++;
-                assert_true(i == 0 || group[i] > group[i - 1]);
-                for (int a = 0; a < SW_AXIS_COUNT; a++) {
-                    assert_int_equal(other[a], a == axis ? i : place[a]);
-                }
+    const int n = sw_mesh_ranks(mesh);
+    int met[MOST] = {0};
+    for (int rank = 0; rank < n; rank++) {
+        int place[SW_AXIS_COUNT], ranks[MOST];
+        sw_mesh_place(mesh, rank, place);
+        assert_int_equal(sw_mesh_rank(mesh, place), rank);
+        const struct sw_group group = sw_mesh_group(mesh, axes, rank, ranks);
+        assert_int_equal(group.n, sw_mesh_size(mesh, axes));
+        assert_int_equal(group.ranks[group.me], rank);
+        for (int i = 0; i < group.n; i++) {
+            int other[SW_AXIS_COUNT];
+            sw_mesh_place(mesh, group.ranks[i], other);
+            met[group.ranks[i]]++;
+            assert_true(i == 0 || group.ranks[i] > group.ranks[i - 1]);
+            for (int a = 0; a < SW_AXIS_COUNT; a++) {
+                assert_true((axes >> a & 1) || other[a] == place[a]);
             }
         }
-        for (int rank = 0; rank < n; rank++) {
-            assert_int_equal(met[rank], size[axis]); /* once for each member of its group */
-        }
+    }
+    for (int rank = 0; rank < n; rank++) {
+        assert_int_equal(met[rank], sw_mesh_size(mesh, axes)); /* once for each member */
     }
 }
 
 static void places_and_groups(void **state)
 {
     (void)state;
-    for (int pipe = 1; pipe <= 3; pipe++) {
-        for (int data = 1; data <= 5; data++) {
-            for (int tensor = 1; tensor <= 4; tensor++) {
-                const int size[] = {pipe, data, tensor};
-                check_mesh(size);
-            }
+    static const int sizes[][SW_AXIS_COUNT] = {
+        {1, 1, 1, 1, 1}, {3, 5, 1, 1, 4}, {2, 3, 2, 2, 4}, {1, 7, 1, 3, 1}, {4, 1, 3, 1, 2}};
+    for (size_t i = 0; i < SW_LEN(sizes); i++) {
+        struct sw_mesh mesh;
+        int n = 1;
+        for (int a = 0; a < SW_AXIS_COUNT; a++) {
+            n *= sizes[i][a];
+        }
+        assert_int_equal(sw_mesh_init(&mesh, sizes[i], n), SW_OK);
+        assert_int_equal(sw_mesh_ranks(&mesh), n);
+        for (unsigned axes = 0; axes <= SW_ALL_AXES; axes++) {
+            check_groups(&mesh, axes);
         }
     }
+    check_groups(&(struct sw_mesh){{0}}, SW_ALL_AXES);
 }
 
 static void the_order_is_deepspeeds(void **state)
 {
     (void)state;
-    const int size[] = {2, 2, 2};
-    const int place[] = {1, 0, 1};
+    const int size[] = {2, 2, 1, 1, 2};
+    const int place[] = {1, 0, 0, 0, 1};
     struct sw_mesh mesh;
     char text[64];
     assert_int_equal(sw_mesh_init(&mesh, size, 8), SW_OK);
@@ -63,17 +67,23 @@ static void the_order_is_deepspeeds(void **state)
     assert_string_equal(sw_mesh_format(&mesh, 11, text, sizeof text), "data_11");
     mesh = sw_mesh_of_data(1);
     assert_string_equal(sw_mesh_format(&mesh, 0, text, sizeof text), "");
+    const struct sw_group world = {.axes = SW_ALL_AXES}, data = {.axes = 1U << SW_AXIS_DATA},
+                          both = {.axes = 1U << SW_AXIS_DATA | 1U << SW_AXIS_TENSOR};
+    assert_string_equal(sw_group_format(&world, text, sizeof text), "world");
+    assert_string_equal(sw_group_format(&data, text, sizeof text), "data");
+    assert_string_equal(sw_group_format(&both, text, sizeof text), "data-tensor");
 }
 
 static void wrong_sizes_are_named(void **state)
 {
     (void)state;
-    static const int none[] = {1, 0, 1}, other[] = {2, 2, 1}, huge[] = {INT32_MAX, INT32_MAX, 64};
+    static const int none[] = {1, 0, 1, 1, 1}, other[] = {2, 2, 1, 1, 1},
+                     huge[] = {INT32_MAX, INT32_MAX, 64, 1, 1};
     struct sw_mesh mesh;
     assert_int_equal(sw_mesh_init(&mesh, none, 1), SW_E_ARG);
     assert_non_null(strstr(sw_error_message(), "along data"));
     assert_int_equal(sw_mesh_init(&mesh, other, 6), SW_E_ARG);
-    assert_non_null(strstr(sw_error_message(), "are not the 6 ranks"));
+    assert_non_null(strstr(sw_error_message(), "pipe 2 x data 2 are not the 6 ranks"));
     assert_int_equal(sw_mesh_init(&mesh, huge, 6), SW_E_ARG);
 }
 

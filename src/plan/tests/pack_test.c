@@ -223,8 +223,8 @@ static void every_way_to_train_has_a_plan(void **state)
         const enum sw_dtype dtype = dtypes[way / 64];
         o.fp16 = dtype == SW_F16;
         o.clip = way & 1;
-        o.ranks = 1 + (way & 2);
-        o.policy.micro_batches = way & 4 ? 4 * o.ranks : o.ranks;
+        o.mesh = sw_mesh_of_data(1 + (way & 2));
+        o.policy.micro_batches = way & 4 ? 4 * sw_data_ranks(&o) : sw_data_ranks(&o);
         o.policy.vertical = way & 8;
         o.policy.recompute.every = way & 16 ? 1 : 0;
         o.policy.update_elems = way & 32 ? 448 : 0;

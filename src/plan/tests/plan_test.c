@@ -446,7 +446,7 @@ static void what_travels_together_is_of_one_kind(void **state)
 {
     (void)state;
     struct sw_plan_options o = options();
-    o.ranks = 2;
+    o.mesh = sw_mesh_of_data(2);
     o.policy.stage = 2;
     o.policy.micro_batches = 4;
     o.overlap = true;
@@ -547,10 +547,10 @@ static void first_terms_load_no_sum(void **state)
     (void)state;
     for (int way = 0; way < 8; way++) {
         struct sw_plan_options o = options();
-        o.ranks = way & 1 ? 2 : 1;
+        o.mesh = sw_mesh_of_data(way & 1 ? 2 : 1);
         o.policy.stage = 3;
         o.policy.states_tier = o.policy.params_tier = o.policy.grads_tier = SW_TIER_HOST;
-        o.policy.micro_batches = way & 2 ? 3 * o.ranks : 2;
+        o.policy.micro_batches = way & 2 ? 3 * sw_data_ranks(&o) : 2;
         o.policy.vertical = way & 4;
         struct sw_plan *plan = plan_tower(2, &o);
         const struct sw_program *p = &plan->programs[0];
@@ -561,7 +561,7 @@ static void first_terms_load_no_sum(void **state)
             loads += loaded && p->ir->values[op->in[0]].state >= SW_STATE_SUM;
             sums += sw_ir_has(op, SW_TRAIT_SUM);
         }
-        const int m = o.policy.micro_batches / o.ranks;
+        const int m = o.policy.micro_batches / sw_data_ranks(&o);
         assert_int_equal(loads, m == 1 ? 0 : o.policy.vertical ? 0 : sums);
         sw_plan_close(plan);
     }
@@ -590,7 +590,7 @@ static void vertical_moves_parameters_once(void **state)
         for (int ranks = 1; ranks <= 3; ranks++) {
             struct sw_plan_options o = options();
             o.policy.recompute.every = every;
-            o.ranks = ranks;
+            o.mesh = sw_mesh_of_data(ranks);
             o.policy.stage = 3;
             o.policy.states_tier = o.policy.params_tier = SW_TIER_HOST;
             o.policy.micro_batches = ranks;
@@ -625,7 +625,7 @@ static void vertical_keeps_the_order_of_sums(void **state)
     for (int ranks = 1; ranks <= 2; ranks++) {
         struct sw_plan_options o = options();
         o.policy.vertical = true;
-        o.ranks = ranks;
+        o.mesh = sw_mesh_of_data(ranks);
         o.policy.stage = 2;
         o.policy.micro_batches = 3 * ranks;
         struct sw_plan *plan = plan_tower(2, &o);
@@ -817,8 +817,8 @@ static void tiles_bound_what_is_on_the_device(void **state)
     for (int way = 0; way < 64; way++) {
         struct sw_plan_options o = options();
         o.policy.stage = 3;
-        o.ranks = way & 32 ? 3 : 1;
-        o.rank = o.ranks - 1;
+        o.mesh = sw_mesh_of_data(way & 32 ? 3 : 1);
+        o.me = sw_data_ranks(&o) - 1;
         o.overlap = way & 4;
         o.limits.reduce_bucket_elems = 1 << 24;
         o.policy.states_tier = o.policy.grads_tier = way & 1 ? SW_TIER_HOST : SW_TIER_DISK;
@@ -840,7 +840,8 @@ static void tiles_bound_what_is_on_the_device(void **state)
         assert_true(largest_value(tiled) <= (o.policy.micro_batches > 1 ? 2 : 1) * 3000000 + 64);
         assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < whole->tier_bytes[SW_TIER_DEVICE] / 2);
         /* one or two under way back, or to their owners, beside what is worked on */
-        const size_t most = (size_t)((way & 8 ? 13 : 9) + (o.ranks > 1 && o.overlap ? 3 : 0));
+        const size_t most =
+            (size_t)((way & 8 ? 13 : 9) + (sw_data_ranks(&o) > 1 && o.overlap ? 3 : 0));
         assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < most * 1000000);
         for (int32_t i = 0; i < tiled->n_persistent; i++) {
             assert_held_once(&tiled->persistent[i]);
@@ -1021,7 +1022,7 @@ static void tiles_bound_what_lamb_has_on_the_device(void **state)
         struct sw_plan_options o = options();
         o.rule = &lamb;
         o.policy.stage = 3;
-        o.ranks = way & 1 ? 3 : 1;
+        o.mesh = sw_mesh_of_data(way & 1 ? 3 : 1);
         o.clip = way & 2;
         o.limits.reduce_bucket_elems = 1 << 24;
         o.policy.states_tier = o.policy.grads_tier = o.policy.params_tier = SW_TIER_HOST;

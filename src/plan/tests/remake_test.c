@@ -221,7 +221,7 @@ static void nothing_is_gathered_or_loaded_for_it(void **state)
     for (int way = 0; way < 4; way++) {
         struct sw_plan_options o = options();
         o.policy.stage = 3;
-        o.ranks = way % 2 == 0 ? 2 : 1;
+        o.mesh = sw_mesh_of_data(way % 2 == 0 ? 2 : 1);
         o.policy.params_tier = way % 2 == 0 ? SW_TIER_DEVICE : SW_TIER_HOST;
         o.limits.persistence_elems = way < 2 ? 0 : WIDTH;
         o.limits.persistence_total = INT64_MAX;

@@ -104,12 +104,14 @@ static struct sw_search search_of(struct world *w, size_t budget)
     static double rates[SW_LOAD_COUNT];
     sw_builtin_rates(rates);
     return (struct sw_search){
-        .fixed = {.device = {query, NULL},
-                  .clip = 1,
-                  .rule = &adam,
-                  .kernel_set = "test",
-                  .keep_cheap = true, /* else who keeps a block computes as much again */
-                  .ranks = 1},
+        .fixed =
+            {
+                .device = {query, NULL},
+                .clip = 1,
+                .rule = &adam,
+                .kernel_set = "test",
+                .keep_cheap = true, /* else who keeps a block computes as much again */
+            },
         .memory = {budget},
         .any_micro_batch = true,
         .rates = rates,

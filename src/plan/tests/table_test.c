@@ -28,7 +28,7 @@ static struct sw_plan_options options(int ranks, int stage, int64_t micro_batche
                                     .clip = 1,
                                     .rule = &adam,
                                     .kernel_set = "test",
-                                    .ranks = ranks,
+                                    .mesh = sw_mesh_of_data(ranks),
                                     .policy.stage = stage,
                                     .limits.persistence_total = INT64_MAX};
 }

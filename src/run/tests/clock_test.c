@@ -256,7 +256,7 @@ static struct sw_plan *plan_of(int ranks)
                                                  .policy.micro_batches = 4,
                                                  .rule = &adam,
                                                  .clip = ranks > 1 ? 1 : 0,
-                                                 .ranks = ranks,
+                                                 .mesh = sw_mesh_of_data(ranks),
                                                  .policy.stage = 3,
                                                  .overlap = true,
                                                  .policy.prefetch_elems = 8192,
