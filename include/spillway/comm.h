@@ -32,6 +32,7 @@ struct sw_exchange {
     int64_t sequence; /* of the collective, the same on all ranks; -1 = between two ranks only */
     const struct sw_message *sends, *receives;
     int n_sends, n_receives;
+    int group; /* number of the communicator that it belongs to: sw_comm_open_group; 0 = of all */
 };
 
 /*
@@ -54,6 +55,20 @@ typedef struct sw_comm sw_comm;
 
 /* transport  copied; closed with the communicator. exchange may be NULL: good for plans only */
 SW_API sw_status sw_comm_open(const struct sw_transport *transport, sw_comm **out);
+/*
+ * sw_comm_open_group - some of the ranks of a communicator, as one of its own: its collectives go
+ * among its members, have a sequence of their own, and come in any order between those of other
+ * groups. Bytes travel by the transport of `world`, and count there, too; a failure ends both.
+ *
+ * world    of all ranks; borrowed, closed after the group
+ * number   above 0, the same on all members; tells it from other groups in use
+ * ranks    [n] of world, ascending; this rank is one of them; copied
+ * out      sw_comm_close; its ranks are 0 .. n - 1, in the order of `ranks`
+ *
+ * SW_E_ARG     world is a group itself; number is below 1; ranks are not ascending ranks of it, or lack this one
+ */
+SW_API sw_status sw_comm_open_group(sw_comm *world, int number, const int *ranks, int n,
+                                    sw_comm **out);
 /* failed: this rank did not end well, so a transport must not wait for the others. NULL is fine. */
 SW_API void sw_comm_close(sw_comm *comm, bool failed);
 SW_API int sw_comm_rank(const sw_comm *comm);

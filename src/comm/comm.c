@@ -2,12 +2,16 @@
 // Collectives as exchanges of messages, each rank directly with each other: as many bytes as any
 // other way needs, and the receiver decides in which order it adds. What a rank keeps for itself is
 // copied here and never reaches the transport.
+#include <stdio.h>
 #include <string.h>
 
 #include "comm/comm.h"
 
 struct sw_comm {
-    struct sw_transport transport;
+    struct sw_transport transport; /* rank and size: of this communicator */
+    sw_comm *world;                /* of a group: the communicator of all ranks; else itself */
+    int *ranks;                    /* of a group: [size] of the world; NULL = all of them */
+    int number;                    /* of a group; 0 = it is none */
     struct sw_message *sends, *receives; /* [cap_messages] */
     int cap_messages;
     int64_t *statuses; /* [size] */
@@ -41,6 +45,40 @@ sw_status sw_comm_open(const struct sw_transport *transport, sw_comm **out)
         return SW_FAIL(SW_E_NOMEM, "out of host memory for a communicator");
     }
     comm->transport = *transport;
+    comm->world = comm;
+    *out = comm;
+    return SW_OK;
+}
+
+sw_status sw_comm_open_group(sw_comm *world, int number, const int *ranks, int n, sw_comm **out)
+{
+    int me = -1;
+    bool good = world->world == world && number > 0 && n >= 1;
+    for (int i = 0; good && i < n; i++) {
+        good =
+            ranks[i] >= 0 && ranks[i] < sw_comm_size(world) && (i == 0 || ranks[i] > ranks[i - 1]);
+        me = ranks[i] == sw_comm_rank(world) ? i : me;
+    }
+    if (!good || me < 0) {
+        return SW_FAIL(SW_E_ARG,
+                       "group %d of %d ranks: wanted a number above 0 and ascending ranks below "
+                       "%d with rank %d among them, of a communicator that is no group",
+                       number, n, sw_comm_size(world), sw_comm_rank(world));
+    }
+    struct sw_transport transport = world->transport;
+    transport.rank = me;
+    transport.size = n;
+    transport.close = NULL;
+    sw_comm *comm;
+    SW_TRY(sw_comm_open(&transport, &comm));
+    comm->ranks = sw_alloc("comm", (size_t)n * sizeof *comm->ranks);
+    if (!comm->ranks) {
+        sw_comm_close(comm, true);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a communicator");
+    }
+    memcpy(comm->ranks, ranks, (size_t)n * sizeof *ranks);
+    comm->world = world;
+    comm->number = number;
     *out = comm;
     return SW_OK;
 }
@@ -56,6 +94,7 @@ void sw_comm_close(sw_comm *comm, bool failed)
     sw_free(comm->sends);
     sw_free(comm->receives);
     sw_free(comm->statuses);
+    sw_free(comm->ranks);
     sw_free(comm);
 }
 
@@ -114,6 +153,7 @@ static sw_status exchange(sw_comm *comm, enum sw_comm_op op, int n_sends, int n_
         .receives = comm->receives,
         .n_sends = n_sends,
         .n_receives = n_receives,
+        .group = comm->number,
     };
     if (n_sends + n_receives == 0) {
         return SW_OK;
@@ -121,18 +161,27 @@ static sw_status exchange(sw_comm *comm, enum sw_comm_op op, int n_sends, int n_
     if (!comm->transport.exchange) {
         return SW_FAIL(SW_E_ARG, "%s of %s: these ranks are for planning only", x.op, what);
     }
-    if (comm->broken) {
+    if (comm->world->broken) {
         return SW_FAIL(SW_E_PEER, "%s of %s: an exchange before it failed", x.op, what);
     }
     const sw_status st = comm->transport.exchange(comm->transport.ctx, &x);
-    comm->broken = st < 0;
+    comm->world->broken = st < 0;
     return st;
 }
 
 static void count(sw_comm *comm, enum sw_comm_op op, int n_messages, size_t bytes)
 {
-    comm->traffic.calls[op]++;
-    comm->traffic.sent[op] += (int64_t)bytes * n_messages;
+    sw_comm *counted[] = {comm, comm->world};
+    for (int i = 0; i < (comm == comm->world ? 1 : 2); i++) {
+        counted[i]->traffic.calls[op]++;
+        counted[i]->traffic.sent[op] += (int64_t)bytes * n_messages;
+    }
+}
+
+/* What the transport calls a rank of this communicator. */
+static int world_rank(const sw_comm *comm, int rank)
+{
+    return comm->ranks ? comm->ranks[rank] : rank;
 }
 
 /* Peers in the order rank + 1, rank + 2, ..: nobody is everybody's first. */
@@ -159,13 +208,13 @@ sw_status sw_comm_run(sw_comm *comm, const struct sw_comm_item *items, int n_ite
     int n = 0;
     SW_TRY(sw_comm_reserve(comm, n_items));
     for (int i = 1; i < size; i++) {
-        const int peer = peer_at(comm, i);
+        const int peer = peer_at(comm, i), whom = world_rank(comm, peer);
         for (int k = 0; k < n_items; k++) {
             const struct sw_comm_item *item = &items[k];
             comm->sends[n] =
-                (struct sw_message){peer, slice(slice_for(item, peer), 0, 0), item->slice_bytes};
+                (struct sw_message){whom, slice(slice_for(item, peer), 0, 0), item->slice_bytes};
             comm->receives[n++] = (struct sw_message){
-                peer, slice(item->dst, peer, item->slice_bytes), item->slice_bytes};
+                whom, slice(item->dst, peer, item->slice_bytes), item->slice_bytes};
         }
     }
     SW_TRY(exchange(comm, items[0].op, n, n, items[0].what));
@@ -244,9 +293,9 @@ sw_status sw_comm_broadcast(sw_comm *comm, int root, void *data, size_t bytes, c
     const bool sends = comm->transport.rank == root;
     const int n_sends = sends ? comm->transport.size - 1 : 0;
     for (int i = 1; i <= n_sends; i++) {
-        comm->sends[i - 1] = (struct sw_message){peer_at(comm, i), data, bytes};
+        comm->sends[i - 1] = (struct sw_message){world_rank(comm, peer_at(comm, i)), data, bytes};
     }
-    comm->receives[0] = (struct sw_message){root, data, bytes};
+    comm->receives[0] = (struct sw_message){world_rank(comm, root), data, bytes};
     SW_TRY(exchange(comm, SW_COMM_BROADCAST, n_sends, sends ? 0 : 1, what));
     count(comm, SW_COMM_BROADCAST, n_sends, bytes);
     return SW_OK;
@@ -255,7 +304,7 @@ sw_status sw_comm_broadcast(sw_comm *comm, int root, void *data, size_t bytes, c
 sw_status sw_comm_send(sw_comm *comm, int peer, const void *data, size_t bytes, const char *what)
 {
     SW_TRY(check_peer(comm, SW_COMM_SEND, peer, false));
-    comm->sends[0] = (struct sw_message){peer, slice(data, 0, 0), bytes};
+    comm->sends[0] = (struct sw_message){world_rank(comm, peer), slice(data, 0, 0), bytes};
     SW_TRY(exchange(comm, SW_COMM_SEND, 1, 0, what));
     count(comm, SW_COMM_SEND, 1, bytes);
     return SW_OK;
@@ -264,7 +313,7 @@ sw_status sw_comm_send(sw_comm *comm, int peer, const void *data, size_t bytes, 
 sw_status sw_comm_receive(sw_comm *comm, int peer, void *data, size_t bytes, const char *what)
 {
     SW_TRY(check_peer(comm, SW_COMM_RECEIVE, peer, false));
-    comm->receives[0] = (struct sw_message){peer, data, bytes};
+    comm->receives[0] = (struct sw_message){world_rank(comm, peer), data, bytes};
     SW_TRY(exchange(comm, SW_COMM_RECEIVE, 0, 1, what));
     count(comm, SW_COMM_RECEIVE, 0, bytes);
     return SW_OK;
@@ -282,7 +331,7 @@ sw_status sw_comm_agree(sw_comm *comm, sw_status mine, const char *what)
     SW_TRY(run_one(comm, SW_COMM_AGREE, &word, comm->statuses, sizeof word, what));
     for (int r = 0; r < comm->transport.size && mine >= 0; r++) {
         if (comm->statuses[r] < 0) {
-            return SW_FAIL(SW_E_PEER, "%s: rank %d failed: %s", what, r,
+            return SW_FAIL(SW_E_PEER, "%s: rank %d failed: %s", what, world_rank(comm, r),
                            sw_status_string((sw_status)comm->statuses[r]));
         }
     }
@@ -299,14 +348,19 @@ sw_status sw_comm_check_deadline(double deadline_s)
 }
 
 sw_status sw_comm_diverged(const struct sw_exchange *mine, int rank, size_t bytes, int peer,
-                           const char *op, const char *what, int64_t sequence, size_t peer_bytes)
+                           const char *op, const char *what, int64_t sequence, int group,
+                           size_t peer_bytes)
 {
-    char plain_op[64], plain_what[512];
+    char plain_op[64], plain_what[512], of_mine[32] = "", of_theirs[32] = "";
+    if (mine->group != group) {
+        snprintf(of_mine, sizeof of_mine, " of group %d", mine->group);
+        snprintf(of_theirs, sizeof of_theirs, " of group %d", group);
+    }
     return SW_FAIL(
         SW_E_PEER,
-        "ranks diverge: rank %d is at collective %lld, %s of %s with %zu bytes a message, "
-        "rank %d at %lld, %s of %s with %zu",
-        rank, (long long)mine->sequence, mine->op, mine->what, bytes, peer, (long long)sequence,
-        sw_plain_words(op, plain_op, sizeof plain_op),
+        "ranks diverge: rank %d is at collective %lld%s, %s of %s with %zu bytes a message, "
+        "rank %d at %lld%s, %s of %s with %zu",
+        rank, (long long)mine->sequence, of_mine, mine->op, mine->what, bytes, peer,
+        (long long)sequence, of_theirs, sw_plain_words(op, plain_op, sizeof plain_op),
         sw_plain_words(what, plain_what, sizeof plain_what), peer_bytes);
 }

@@ -13,4 +13,5 @@
 sw_status sw_comm_check_deadline(double deadline_s);
 /* The error of a rank whose peers are at something else than it is. */
 sw_status sw_comm_diverged(const struct sw_exchange *mine, int rank, size_t bytes, int peer,
-                           const char *op, const char *what, int64_t sequence, size_t peer_bytes);
+                           const char *op, const char *what, int64_t sequence, int group,
+                           size_t peer_bytes);

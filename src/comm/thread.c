@@ -123,11 +123,12 @@ static sw_status take_from(struct member *m, const struct sw_exchange *x, int fr
     struct world *w = m->world;
     struct post *post = post_of(w, from, m->rank);
     const struct sw_exchange *theirs = post->exchange;
-    if (theirs->sequence != x->sequence || strcmp(theirs->op, x->op) != 0 ||
-        strcmp(theirs->what, x->what) != 0 || !copy(m, x, from, theirs, false)) {
+    if (theirs->sequence != x->sequence || theirs->group != x->group ||
+        strcmp(theirs->op, x->op) != 0 || strcmp(theirs->what, x->what) != 0 ||
+        !copy(m, x, from, theirs, false)) {
         const sw_status st = sw_comm_diverged(
             x, m->rank, sum_bytes(x->receives, x->n_receives, from), from, theirs->op, theirs->what,
-            theirs->sequence, sum_bytes(theirs->sends, theirs->n_sends, m->rank));
+            theirs->sequence, theirs->group, sum_bytes(theirs->sends, theirs->n_sends, m->rank));
         end(w, sw_error_message());
         return st;
     }

@@ -73,6 +73,7 @@ struct sw_executor {
     struct sw_queues *queues;
     struct sw_stage stages[SW_QUEUE_COUNT]; /* how bytes get to the device, and from it */
     struct sw_comm_item *items;             /* scratch of a batch */
+    sw_comm **groups; /* [n_groups of the plan] that exchanges name; NULL = none does */
     struct flight flights[SW_QUEUE_COUNT][SW_QUEUE_BEGUN]; /* each of its queue's thread */
     int64_t ended_ns[SW_QUEUE_COUNT];                      /* the latest transfer */
     struct sw_phase_times phases;
@@ -269,6 +270,20 @@ static int32_t count_all_jobs(const struct sw_plan *plan, int64_t n_jobs[SW_QUEU
     return most;
 }
 
+/* A communicator for each group of the plan, in the plan's order. */
+static sw_status open_groups(struct sw_executor *ex, int32_t most_items)
+{
+    const struct sw_plan *plan = ex->plan;
+    ex->groups = sw_alloc_zero("run", (size_t)plan->n_groups, sizeof(sw_comm *));
+    SW_TRY_ALLOC(ex->groups, "the groups of ranks");
+    for (int g = 0; g < plan->n_groups; g++) {
+        const struct sw_group *group = &plan->groups[g];
+        SW_TRY(sw_comm_open_group(ex->options.comm, g + 1, group->ranks, group->n, &ex->groups[g]));
+        SW_TRY(sw_comm_reserve(ex->groups[g], most_items));
+    }
+    return SW_OK;
+}
+
 /* The queues that any program uses, and what batches of collectives need, none larger than the
  * largest. */
 static sw_status open_queues(struct sw_executor *ex)
@@ -279,7 +294,7 @@ static sw_status open_queues(struct sw_executor *ex)
     if (most > 0) {
         ex->items = sw_alloc_zero("run", 2 * (size_t)most, sizeof *ex->items);
         SW_TRY_ALLOC(ex->items, "collectives");
-        SW_TRY(sw_comm_reserve(ex->options.comm, most));
+        SW_TRY(open_groups(ex, most));
     }
     bool any = false;
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
@@ -360,6 +375,10 @@ void sw_executor_close(struct sw_executor *ex)
             ex->dev->ops->stream_close(ex->dev, ex->stages[q].on);
         }
     }
+    for (int g = 0; ex->groups && g < ex->plan->n_groups; g++) {
+        sw_comm_close(ex->groups[g], false);
+    }
+    sw_free(ex->groups);
     sw_free(ex->items);
     for (int p = 0; ex->programs && p < ex->plan->n_programs; p++) {
         for (int32_t i = 0; ex->programs[p].steps && i < ex->plan->programs[p].n_instrs; i++) {
@@ -534,7 +553,7 @@ static sw_status collect(struct sw_executor *ex, const struct sw_queue_job *what
         .round = what->round,
         .ns = ex->meter.profiles ? &loaded->steps[i].profile.ns : NULL,
     };
-    return sw_collectives_run(ex->options.comm, &job, ex->items);
+    return sw_collectives_run(ex->groups[program->instrs[i].group], &job, ex->items);
 }
 
 /* A transfer, with the slot that it reads or writes. */

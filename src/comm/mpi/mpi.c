@@ -17,8 +17,8 @@ enum { MOST_BYTES = 1 << 30 }; /* of one message of MPI's */
 enum { NO_REQUEST = -1 };
 
 struct header {
-    char op[16], what[88];
-    int64_t sequence;
+    char op[16], what[80];
+    int64_t sequence, group;
     uint64_t bytes, n_messages; /* for this peer */
 };
 
@@ -71,6 +71,7 @@ static void fill_header(struct header *h, const struct sw_exchange *x, int peer,
     snprintf(h->op, sizeof h->op, "%s", x->op);
     snprintf(h->what, sizeof h->what, "%s", x->what);
     h->sequence = x->sequence;
+    h->group = x->group;
     for (int i = 0; i < n; i++) {
         if (messages[i].peer == peer) {
             h->bytes += messages[i].bytes;
@@ -144,7 +145,7 @@ static sw_status check_header(const struct mpi *m, const struct sw_exchange *x,
     struct header theirs = t->header;
     theirs.op[sizeof theirs.op - 1] = theirs.what[sizeof theirs.what - 1] = '\0';
     return sw_comm_diverged(x, m->rank, (size_t)mine.bytes, t->peer, theirs.op, theirs.what,
-                            theirs.sequence, (size_t)theirs.bytes);
+                            theirs.sequence, (int)theirs.group, (size_t)theirs.bytes);
 }
 
 /* Moves a talk on as far as it goes without waiting. */

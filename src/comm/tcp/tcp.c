@@ -15,9 +15,9 @@ enum kind { EXCHANGE = 1, ABORT };
 
 struct header {
     uint32_t kind, n_messages;
-    int64_t sequence;
+    int64_t sequence, group;
     uint64_t bytes;
-    char op[16], what[232]; /* what: of an abort, why */
+    char op[16], what[224]; /* what: of an abort, why */
 };
 
 /* One direction of the talk with one peer. */
@@ -56,6 +56,7 @@ static void fill_header(struct header *h, const struct sw_exchange *x, int peer,
     snprintf(h->op, sizeof h->op, "%s", x->op);
     snprintf(h->what, sizeof h->what, "%s", x->what);
     h->sequence = x->sequence;
+    h->group = x->group;
     for (int i = 0; i < n; i++) {
         if (messages[i].peer == peer) {
             h->bytes += messages[i].bytes;
@@ -124,7 +125,7 @@ static sw_status check_header(struct tcp *c, const struct sw_exchange *x, int pe
     }
     theirs->op[sizeof theirs->op - 1] = theirs->what[sizeof theirs->what - 1] = '\0';
     return sw_comm_diverged(x, c->rank, (size_t)mine.bytes, peer, theirs->op, theirs->what,
-                            theirs->sequence, (size_t)theirs->bytes);
+                            theirs->sequence, (int)theirs->group, (size_t)theirs->bytes);
 }
 
 /* ---- moving bytes ---- */

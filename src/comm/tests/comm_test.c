@@ -252,10 +252,100 @@ static sw_status move_much(void *ctx, sw_comm *comm)
     return SW_OK;
 }
 
+/* Ranks in rows of two: the group of a row, the group of a column, and all of them, in turn. */
+static sw_status move_in_groups(void *ctx, sw_comm *comm)
+{
+    (void)ctx;
+    const int rank = sw_comm_rank(comm), size = sw_comm_size(comm);
+    int row[2], column[MOST_RANKS], n_row = 0, n_column = 0;
+    for (int r = 0; r < size; r++) {
+        if (r / 2 == rank / 2) {
+            row[n_row++] = r;
+        }
+        if (r % 2 == rank % 2) {
+            column[n_column++] = r;
+        }
+    }
+    sw_comm *groups[2];
+    SW_TRY(sw_comm_open_group(comm, 1, row, n_row, &groups[0]));
+    SW_TRY(sw_comm_open_group(comm, 2, column, n_column, &groups[1]));
+    int64_t sent = 0;
+    for (int turn = 0; turn < 9; turn++) {
+        const int *ranks = turn % 2 ? column : row;
+        sw_comm *group = groups[turn % 2];
+        const int n = turn % 2 ? n_column : n_row, me = sw_comm_rank(group);
+        int32_t word = 100 * turn + rank, words[MOST_RANKS], all[MOST_RANKS];
+        WANT(sw_comm_size(group) == n && ranks[me] == rank);
+        SW_TRY(sw_comm_all_gather(group, &word, words, sizeof word, "a word"));
+        for (int i = 0; i < n; i++) {
+            WANT(words[i] == 100 * turn + ranks[i]);
+        }
+        SW_TRY(sw_comm_broadcast(group, turn % n, &word, sizeof word, "another"));
+        WANT(word == 100 * turn + ranks[turn % n]);
+        sent += (int64_t)sizeof word * (n - 1 + (turn % n == me ? n - 1 : 0));
+        if (turn % 3 == 0) {
+            SW_TRY(sw_comm_all_gather(comm, &rank, all, sizeof rank, "all"));
+            WANT(same_words(all, 0, size));
+            sent += (int64_t)sizeof rank * (size - 1);
+        }
+    }
+    struct sw_traffic traffic;
+    sw_comm_traffic(comm, &traffic); /* what groups send counts here, too */
+    WANT(traffic.sent[SW_COMM_ALL_GATHER] + traffic.sent[SW_COMM_BROADCAST] == sent);
+    SW_TRY(sw_comm_barrier(comm, "the end"));
+    sw_comm_close(groups[0], false);
+    sw_comm_close(groups[1], false);
+    return SW_OK;
+}
+
+static void groups_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    static const int others[] = {1, 2}, down[] = {1, 0}, far[] = {0, 3};
+    const struct sw_transport transport = {.rank = 0, .size = 3};
+    sw_comm *comm, *group, *inner;
+    assert_int_equal(sw_comm_open(&transport, &comm), SW_OK);
+    assert_int_equal(sw_comm_open_group(comm, 1, others, 2, &group), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "rank 0 among them"));
+    assert_int_equal(sw_comm_open_group(comm, 1, down, 2, &group), SW_E_ARG);
+    assert_int_equal(sw_comm_open_group(comm, 1, far, 2, &group), SW_E_ARG);
+    assert_int_equal(sw_comm_open_group(comm, 1, far, 0, &group), SW_E_ARG);
+    assert_int_equal(sw_comm_open_group(comm, 0, far, 1, &group), SW_E_ARG);
+    assert_int_equal(sw_comm_open_group(comm, 1, far, 1, &group), SW_OK);
+    assert_int_equal(sw_comm_open_group(group, 2, far, 1, &inner), SW_E_ARG);
+    sw_comm_close(group, false);
+    sw_comm_close(comm, false);
+}
+
+/* One rank is at a collective of all, the other at the same one of a group. */
+static sw_status mistake_the_group(void *ctx, sw_comm *comm)
+{
+    (void)ctx;
+    static const int ranks[] = {0, 1};
+    int32_t words[2], word = 0;
+    sw_comm *group;
+    SW_TRY(sw_comm_open_group(comm, 1, ranks, 2, &group));
+    const sw_status st =
+        sw_comm_all_gather(sw_comm_rank(comm) ? group : comm, &word, words, sizeof word, "a word");
+    WANT(st == SW_E_PEER);
+    WANT(strstr(sw_error_message(), "of group 1"));
+    WANT(sw_comm_all_gather(comm, &word, words, sizeof word, "a word") == SW_E_PEER);
+    sw_comm_close(group, true);
+    return SW_OK;
+}
+
+static void a_collective_of_another_group_is_named(void **state)
+{
+    (void)state;
+    run(2, mistake_the_group);
+    run_over_tcp(2, mistake_the_group, NULL, 60);
+}
+
 static void collectives_move(void **state)
 {
     (void)state;
-    static const sw_rank_fn fns[] = {move_slices, move_items, move_the_rest, sum, move_much};
+    static const sw_rank_fn fns[] = {move_slices, move_items, move_the_rest,
+                                     sum,         move_much,  move_in_groups};
     for (int size = 1; size <= MOST_RANKS; size++) {
         for (size_t i = 0; i < SW_LEN(fns); i++) {
             run(size, fns[i]);
@@ -534,6 +624,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(collectives_move),
+        cmocka_unit_test(groups_that_are_none_are_refused),
+        cmocka_unit_test(a_collective_of_another_group_is_named),
         cmocka_unit_test(a_meeting_names_who_is_missing),
         cmocka_unit_test(failures_are_named),
         cmocka_unit_test(first_cause_is_returned),
