@@ -319,8 +319,8 @@ static enum sw_change operand_change(const struct sw_dumped_operand *a,
            : a->rest != b->rest || a->bytes != b->bytes || a->room != b->room ||
                    a->dtype != b->dtype
                ? SW_CHANGE_WORK
-           : a->offset != b->offset || a->slot_bytes != b->slot_bytes ? SW_CHANGE_PLACE
-                                                                      : SW_CHANGE_NONE;
+           : a->offset != b->offset || a->rings != b->rings ? SW_CHANGE_PLACE
+                                                            : SW_CHANGE_NONE;
 }
 
 static enum sw_change worst(enum sw_change a, enum sw_change b)

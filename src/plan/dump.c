@@ -93,9 +93,19 @@ static void dump_place(const struct sw_operand *operand, struct sw_str *out)
     put_int(out, "offset", (int64_t)operand->offset);
     put_int(out, "bytes", (int64_t)operand->bytes);
     put_some(out, "room", operand->room == operand->bytes ? 0 : (int64_t)operand->room);
-    put_some(out, "slot_bytes", (int64_t)operand->slot_bytes);
-    put_some(out, "step", (int64_t)operand->step);
-    put_some(out, "turns", operand->turns);
+    bool any = false;
+    for (int k = 0; k < SW_OPERAND_RINGS; k++) {
+        const struct sw_ring *ring = &operand->ring[k];
+        if (ring->stride > 0) {
+            sw_str_puts(out, any ? "," : ",\"rings\":[");
+            begin(out, "by", sw_ring_name(ring->by));
+            put_int(out, "stride", (int64_t)ring->stride);
+            put_some(out, "modulus", ring->modulus);
+            sw_str_puts(out, "}");
+            any = true;
+        }
+    }
+    sw_str_puts(out, any ? "]" : "");
 }
 
 static void dump_view(const struct sw_view *view, struct sw_str *out)
@@ -411,6 +421,11 @@ static void dump_ports(const char *key, const struct sw_port *ports, int32_t n, 
         if (ports[i].at.tier != SW_TIER_COUNT) {
             sw_str_puts(out, ",\"at\":");
             dump_place(&ports[i].at, out);
+            sw_str_putc(out, '}');
+        }
+        if (ports[i].slot.tier != SW_TIER_COUNT) {
+            sw_str_puts(out, ",\"slot\":");
+            dump_place(&ports[i].slot, out);
             sw_str_putc(out, '}');
         }
         sw_str_puts(out, "},");

@@ -116,7 +116,7 @@ static const struct member operand_members[] = {
     {"offset", WANT_COUNT, OPERAND(offset), true, NULL},
     {"bytes", WANT_COUNT, OPERAND(bytes), true, NULL},
     {"room", WANT_COUNT, OPERAND(room), false, NULL},
-    {"slot_bytes", WANT_COUNT, OPERAND(slot_bytes), false, NULL},
+    {"rings", WANT_HASH, OPERAND(rings), false, NULL},
     {"dtype", WANT_TEXT, OPERAND(dtype), false, NULL},
 };
 static const struct kind operand_kind = {MEMBERS(operand_members), .list = SW_DUMPED_OPERANDS,

@@ -23,8 +23,8 @@ sw_status sw_words_find(struct sw_words *words, const char *text, int64_t *out);
 /* Records begin with a hash of all members that they have no field for. Of words they have the
  * number; what is not said is 0. */
 struct sw_dumped_operand {
-    uint64_t rest;
-    int64_t tier, offset, bytes, room, slot_bytes, dtype;
+    uint64_t rest, rings; /* hashes */
+    int64_t tier, offset, bytes, room, dtype;
 };
 
 /* Elements of one of the lists of a plan. */

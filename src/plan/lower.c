@@ -35,7 +35,8 @@ static struct sw_operand operand_of(const struct sw_program *program, sw_value v
         .offset = sw_program_address(program, v),
         .bytes = bytes,
         .room = value->base < 0 ? sw_ir_storage_bytes(value) : bytes,
-        .slot_bytes = buffer->slot_bytes,
+        .ring = {{.stride = buffer->slot_bytes, .modulus = SW_PLAN_SLOTS, .by = SW_RING_STEP},
+                 {.by = SW_RING_PIECE}},
     };
 }
 
@@ -59,8 +60,8 @@ static size_t moved_bytes(const struct sw_program *program, const struct sw_ir_o
 
 static void take_turns(const struct sw_program *program, sw_value v, struct sw_operand *operand)
 {
-    operand->step = sw_ir_turn_bytes(&program->ir->values[sw_ir_root(program->ir, v)]);
-    operand->turns = program->turns;
+    const struct sw_ir_value *root = &program->ir->values[sw_ir_root(program->ir, v)];
+    operand->ring[1] = (struct sw_ring){sw_ir_turn_bytes(root), program->turns, SW_RING_PIECE};
 }
 
 static void lower_transfer(struct sw_program *program, struct sw_instr *instr,
@@ -73,7 +74,7 @@ static void lower_transfer(struct sw_program *program, struct sw_instr *instr,
         there->bytes = here->bytes = moved_bytes(program, op, sw_ir_moved(op)) / (size_t)pieces;
     }
     if (pieces > 1) {
-        there->step = there->bytes;
+        there->ring[1].stride = there->bytes;
         take_turns(program, sw_ir_moved(op), here);
     }
     instr->bytes = (int64_t)sw_transfer_bytes(program->ir, op) / pieces;
@@ -118,7 +119,7 @@ static void step_by_pieces(const struct sw_program *program, const struct sw_ir_
     if (ir->values[sw_ir_root(ir, v)].takes_turns) {
         take_turns(program, v, operand);
     } else if (value->form->elems > piece->form->elems) {
-        operand->step = operand->bytes = operand->room =
+        operand->ring[1].stride = operand->bytes = operand->room =
             (size_t)piece->form->elems * sw_dtype_bytes(value->dtype);
     }
 }
@@ -163,10 +164,28 @@ static struct sw_port port_of(const struct sw_program *program, const char *name
                             .micro = value->micro,
                             .dtype = value->dtype,
                             .shape = value->form->shape,
-                            .at = operand_of(program, v)};
+                            .at = operand_of(program, v),
+                            .slot = {.tier = SW_TIER_COUNT}};
 }
 
-static sw_status list_ports(struct sw_program *program)
+/* The inputs of a micro-step wait in host memory behind what passes through it, those of its ports
+ * one after the other. */
+static struct sw_operand slot_of(const struct sw_plan *plan, const struct sw_program *program,
+                                 const struct sw_port *port)
+{
+    const size_t bytes = sw_port_bytes(port);
+    size_t at = plan->staging_bytes;
+    for (const struct sw_port *p = program->inputs; p < port; p++) {
+        at += p->micro == port->micro ? sw_round_up(sw_port_bytes(p), SW_PLAN_ALIGN) : 0;
+    }
+    return (struct sw_operand){.offset = at,
+                               .bytes = bytes,
+                               .room = bytes,
+                               .tier = SW_TIER_HOST,
+                               .ring = {{.stride = plan->input_bytes, .by = SW_RING_MICRO}}};
+}
+
+static sw_status list_ports(const struct sw_plan *plan, struct sw_program *program)
 {
     const struct sw_ir *ir = program->ir;
     int32_t n = 0;
@@ -179,7 +198,12 @@ static sw_status list_ports(struct sw_program *program)
     SW_TRY_ALLOC(program->outputs, "the plan");
     for (sw_value v = 0; v < ir->n_values; v++) {
         if (ir->values[v].role == SW_ROLE_INPUT && ir->values[v].producer < 0) {
-            program->inputs[program->n_inputs++] = port_of(program, ir->values[v].name, v);
+            struct sw_port *port = &program->inputs[program->n_inputs++];
+            *port = port_of(program, ir->values[v].name, v);
+            if (plan->input_bytes > 0 && program == plan->programs &&
+                port->at.tier != SW_TIER_COUNT) {
+                port->slot = slot_of(plan, program, port);
+            }
         }
     }
     for (int32_t i = 0; i < ir->n_outputs; i++) {
@@ -189,7 +213,7 @@ static sw_status list_ports(struct sw_program *program)
     return SW_OK;
 }
 
-sw_status sw_pass_lower(struct sw_program *program)
+sw_status sw_pass_lower(const struct sw_plan *plan, struct sw_program *program)
 {
     size_t n = 1;
     for (int32_t i = 0; i < program->n_instrs; i++) {
@@ -201,7 +225,7 @@ sw_status sw_pass_lower(struct sw_program *program)
     for (int32_t i = 0; i < program->n_instrs; i++) {
         lower_instr(program, &program->instrs[i]);
     }
-    return list_ports(program);
+    return list_ports(plan, program);
 }
 
 /* ---- questions about what is lowered ---- */

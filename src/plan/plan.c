@@ -11,6 +11,12 @@ const char *sw_tier_name(enum sw_tier tier)
     return names[tier];
 }
 
+const char *sw_ring_name(enum sw_ring_index by)
+{
+    static const char *const names[SW_RING_COUNT] = {"step", "piece", "micro"};
+    return names[by];
+}
+
 const char *sw_queue_name(enum sw_queue queue)
 {
     static const char *const names[] = {"compute", "comm", "h2d", "d2h", "read", "write", "host"};
@@ -933,7 +939,7 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     }
     SW_TRY(sw_plan_check(plan, options)); /* first: it wants more memory than what is still made */
     for (int i = 0; i < plan->n_programs; i++) {
-        SW_TRY(sw_pass_lower(&plan->programs[i]));
+        SW_TRY(sw_pass_lower(plan, &plan->programs[i]));
     }
     return sw_plan_make_step(plan, options);
 }

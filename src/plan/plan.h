@@ -61,23 +61,37 @@ enum { SW_PLAN_ALIGN = 64, SW_PLAN_DISK_ALIGN = 4096 };
 size_t sw_tier_align(enum sw_tier tier);
 enum { SW_PLAN_SMALL = 4096, SW_PLAN_SMALL_ALIGN = 16 };
 
+/* What the bytes of an operand move on by: the steps whose update counts (a step reads at the index
+ * of what counts, and writes at the next one), the pieces of a loop, the micro-batches of a rank. */
+enum sw_ring_index { SW_RING_STEP, SW_RING_PIECE, SW_RING_MICRO, SW_RING_COUNT };
+const char *sw_ring_name(enum sw_ring_index by);
+enum { SW_PLAN_SLOTS = 2 }; /* of the ring by steps */
+struct sw_ring {
+    size_t stride;   /* bytes from an index to the next; 0 = no ring */
+    int32_t modulus; /* this many indices on is the same place; 0 = none is */
+    enum sw_ring_index by;
+};
+enum { SW_OPERAND_RINGS = 2 };
+
 /* Bytes of an arena: element 0 of a tensor lies at the first of them. */
 struct sw_operand {
-    size_t offset; /* in the arena of the tier; of what has two slots, in slot 0 */
-    size_t bytes;  /* up to the last element */
-    size_t room;   /* with padding behind it, which is zeros when it travels */
-    size_t
-        slot_bytes : 56; /* from slot 0 to slot 1, which take turns with the steps; 0 = one slot */
+    size_t offset;         /* in the arena of the tier, at index 0 of its rings */
+    size_t bytes;          /* up to the last element */
+    size_t room;           /* with padding behind it, which is zeros when it travels */
     enum sw_tier tier : 8; /* SW_TIER_COUNT: there is none, an optional output that nobody wants */
-    /* In a loop: from a piece to the next; `turns` above 0: that of so many pieces on is the same
-     * place again. */
-    size_t step;
-    int32_t turns;
+    struct sw_ring ring[SW_OPERAND_RINGS];
 };
-/* How far behind `offset` a piece begins. */
-static inline size_t sw_operand_step(const struct sw_operand *operand, int32_t piece)
+/* Bytes from `offset` to the place that the operand has at these indices. */
+static inline size_t sw_operand_shift(const struct sw_operand *operand,
+                                      const int64_t index[SW_RING_COUNT])
 {
-    return operand->step * (size_t)(operand->turns > 0 ? piece % operand->turns : piece);
+    size_t shift = 0;
+    for (int k = 0; k < SW_OPERAND_RINGS; k++) {
+        const struct sw_ring *ring = &operand->ring[k];
+        const int64_t i = index[ring->by];
+        shift += ring->stride * (size_t)(ring->modulus > 0 ? i % ring->modulus : i);
+    }
+    return shift;
 }
 
 /* What an instruction does, and its operands in their order. */
@@ -160,6 +174,9 @@ struct sw_port {
     enum sw_dtype dtype;
     struct sw_shape shape; /* row-major */
     struct sw_operand at;  /* tier SW_TIER_COUNT: an input that this program does not read */
+    /* Inputs of a training whose device the host does not reach: where they wait in host memory, a
+     * place for each micro-step. Tier SW_TIER_COUNT: nowhere. */
+    struct sw_operand slot;
 };
 
 /* Neighbouring instructions - loads, a kernel, stores - that are issued once for each piece of an

@@ -182,7 +182,7 @@ void sw_program_find_segments(struct sw_program *program);
 sw_status sw_pass_memory(struct sw_program *program);
 /* All that running an instruction takes, from the list and the buffers; and the ports of the
  * program. */
-sw_status sw_pass_lower(struct sw_program *program);
+sw_status sw_pass_lower(const struct sw_plan *plan, struct sw_program *program);
 
 /* plan->step, once programs are finished. */
 sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *options);

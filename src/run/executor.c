@@ -465,10 +465,11 @@ static void go_to_piece(const struct sw_walk *at, const struct step *step, void 
 {
     const struct sw_instr *instr = &at->program->instrs[at->instr];
     const struct sw_operand *operands = &at->program->operands[instr->operands];
+    const int64_t index[SW_RING_COUNT] = {[SW_RING_PIECE] = at->piece};
     for (int k = 0; k < instr->n_in + instr->n_out; k++) {
         char *const first = k < instr->n_in ? step->in[k] : step->out[k - instr->n_in];
         *(k < instr->n_in ? &in[k] : &out[k - instr->n_in]) =
-            first ? first + sw_operand_step(&operands[k], at->piece) : NULL;
+            first ? first + sw_operand_shift(&operands[k], index) : NULL;
     }
 }
 
@@ -556,7 +557,7 @@ static sw_status collect(struct sw_executor *ex, const struct sw_queue_job *what
     return sw_collectives_run(ex->groups[program->instrs[i].group], &job, ex->items);
 }
 
-/* A transfer, with the slot that it reads or writes. */
+/* A transfer, at the indices of its step and piece. */
 struct route {
     enum sw_tier tier;
     bool in, rows;
@@ -574,13 +575,14 @@ static struct route route_of(const struct sw_executor *ex, const struct sw_queue
     const struct sw_instr *instr = &job->program->instrs[job->instr];
     const struct sw_operand *there = &job->program->operands[instr->operands], *here = there + 1;
     const bool in = goes_in(instr);
+    const int64_t index[SW_RING_COUNT] = {
+        [SW_RING_STEP] = ex->slot + !in, [SW_RING_PIECE] = job->piece};
     return (struct route){
         .tier = there->tier,
         .in = in,
         .rows = instr->n_in > 2,
-        .here = address(ex, here) + sw_operand_step(here, job->piece),
-        .at = there->offset + there->slot_bytes * (size_t)(in ? ex->slot : 1 - ex->slot) +
-              sw_operand_step(there, job->piece),
+        .here = address(ex, here) + sw_operand_shift(here, index),
+        .at = there->offset + sw_operand_shift(there, index),
         .bytes = there->bytes,
     };
 }
@@ -591,12 +593,14 @@ static bool meets_begun(const struct sw_executor *ex, const struct sw_queue_job 
 {
     const struct sw_program *program = job->program;
     const struct sw_operand *to = &program->operands[program->instrs[job->instr].operands];
-    const size_t first = to->offset + sw_operand_step(to, job->piece);
+    const int64_t index[SW_RING_COUNT] = {[SW_RING_PIECE] = job->piece};
+    const size_t first = to->offset + sw_operand_shift(to, index);
     for (int slot = 0; slot < SW_QUEUE_BEGUN && queue == SW_QUEUE_WRITE; slot++) {
         const struct flight *f = &ex->flights[queue][slot];
         const struct sw_operand *other =
             f->program == program ? &program->operands[program->instrs[f->instr].operands] : NULL;
-        const size_t its = other ? other->offset + sw_operand_step(other, f->piece) : 0;
+        const int64_t theirs[SW_RING_COUNT] = {[SW_RING_PIECE] = f->piece};
+        const size_t its = other ? other->offset + sw_operand_shift(other, theirs) : 0;
         if (other && first < its + other->bytes && its < first + to->bytes) {
             return true;
         }
@@ -1113,27 +1117,16 @@ static sw_status check_bytes(const struct sw_port *port, size_t bytes)
     return SW_OK;
 }
 
-/* Where the inputs of one micro-step wait in host memory, and among them those of a port. */
-static char *input_slot(const struct sw_executor *ex, const struct sw_port *port, int64_t round)
-{
-    const struct sw_program *program = &ex->plan->programs[0];
-    size_t at = 0;
-    for (const struct sw_port *p = program->inputs; p < port; p++) {
-        at += p->micro == port->micro ? sw_round_up(sw_port_bytes(p), SW_PLAN_ALIGN) : 0;
-    }
-    return ex->arenas[SW_TIER_HOST] + ex->plan->staging_bytes +
-           (size_t)round * ex->plan->input_bytes + at;
-}
-
 sw_status sw_executor_give(struct sw_executor *ex, const struct sw_port *port, int64_t round,
                            const void *src, size_t bytes)
 {
-    if (ex->plan->input_bytes == 0 || port->at.tier == SW_TIER_COUNT) {
+    if (port->slot.tier == SW_TIER_COUNT) {
         return sw_executor_write(ex, port, src, bytes);
     }
     SW_TRY(check_bytes(port, bytes));
     SW_ASSERT(round < ex->n_rows);
-    char *slot = input_slot(ex, port, round);
+    const int64_t index[SW_RING_COUNT] = {[SW_RING_MICRO] = round};
+    char *slot = address(ex, &port->slot) + sw_operand_shift(&port->slot, index);
     memcpy(slot, src, bytes);
     return sw_device_copy(ex->dev, ex->compute, address(ex, &port->at), slot, bytes);
 }

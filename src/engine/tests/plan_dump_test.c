@@ -92,9 +92,20 @@ static void check_operand(const struct sw_plan *plan, const struct sw_operand *o
     assert_text(said, "tier", sw_tier_name(operand->tier));
     assert_int_equal(number(said, "offset"), operand->offset);
     assert_int_equal(number(said, "bytes"), operand->bytes);
-    assert_int_equal(number(said, "slot_bytes"), operand->slot_bytes);
-    assert_true(operand->offset + operand->bytes + operand->slot_bytes <=
-                plan->tier_bytes[operand->tier]);
+    const struct sw_json *rings = sw_json_get(said, "rings");
+    const struct sw_json *ring = rings ? rings->first : NULL;
+    for (int k = 0; k < SW_OPERAND_RINGS; k++) {
+        if (operand->ring[k].stride > 0) {
+            assert_non_null(ring);
+            assert_text(ring, "by", sw_ring_name(operand->ring[k].by));
+            assert_int_equal(number(ring, "stride"), operand->ring[k].stride);
+            assert_int_equal(number(ring, "modulus"), operand->ring[k].modulus);
+            ring = ring->next;
+        }
+    }
+    assert_null(ring);
+    const size_t shift = operand->ring[0].stride; /* to the second slot */
+    assert_true(operand->offset + operand->bytes + shift <= plan->tier_bytes[operand->tier]);
 }
 
 /* Of some kinds of op, that what the kernel is told is there. */

@@ -944,10 +944,10 @@ static void loops_move_each_piece_once(void **state)
             }
             const struct sw_operand *operands = &p->operands[instr->operands];
             for (int k = 0; k < instr->n_in + instr->n_out; k++) {
-                const bool ring = operands[k].turns > 0;
-                assert_int_equal(ring ? operands[k].turns : p->turns, p->turns);
-                assert_true(ring ? operands[k].step >= operands[k].bytes
-                                 : operands[k].step == operands[k].bytes);
+                const bool ring = operands[k].ring[1].modulus > 0;
+                assert_int_equal(ring ? operands[k].ring[1].modulus : p->turns, p->turns);
+                assert_true(ring ? operands[k].ring[1].stride >= operands[k].bytes
+                                 : operands[k].ring[1].stride == operands[k].bytes);
                 assert_true(instr->verb == SW_VERB_KERNEL || ring == (k == 1));
             }
         }
