@@ -327,7 +327,7 @@ void sw_param_split(sw_graph *g, sw_value param, const struct sw_tensor_split *s
         sw_graph_fail(g, SW_E_ARG, "split: no such parameter in this graph");
         return;
     }
-    struct sw_value_info *info = &g->values[param];
+    const struct sw_value_info *info = &g->values[param];
     const bool is_dim = split->dim >= 0 && split->dim < info->shape.rank;
     const bool is_some = split->n_groups >= 1 && split->n_groups <= SW_SPLIT_MAX_GROUPS;
     int64_t sum = 0;
@@ -345,7 +345,7 @@ void sw_param_split(sw_graph *g, sw_value param, const struct sw_tensor_split *s
             sw_shape_format(&info->shape, text, sizeof text));
         return;
     }
-    info->split = *split;
+    sw_graph_fail(g, SW_E_UNSUP, "%s: sw_param_split: tensor slices are not built", info->name);
 }
 
 sw_value sw_graph_state(struct sw_graph *g, const char *name, enum sw_dtype dtype,

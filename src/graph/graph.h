@@ -83,7 +83,6 @@ struct sw_value_info {
     sw_value sparse_index; /* row-sparse gradient: the i32 [N] index that belongs to these rows */
     sw_value param;        /* STATE and GRAD: of which parameter, else SW_NO_VALUE */
     struct sw_init init;   /* PARAM */
-    struct sw_tensor_split split; /* PARAM */
     bool contiguous;
     bool needs_grad; /* a parameter, or computed from one */
     bool is_output;

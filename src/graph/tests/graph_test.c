@@ -84,6 +84,21 @@ static sw_value attend(sw_graph *g, const struct sw_attention_spec *spec, struct
                         spec);
 }
 
+static void splits_are_refused_by_name(void **state)
+{
+    (void)state;
+    const struct sw_tensor_split rows = {.dim = 0, .n_groups = 1, .group = {4}},
+                                 more = {.dim = 0, .n_groups = 1, .group = {5}};
+    struct sw_graph *g = fresh();
+    sw_param_split(g, param(g, "wte.weight", SW_SHAPE(4, 2)), &rows);
+    assert_int_equal(sw_graph_status(g), SW_E_UNSUP);
+    refused(g, "wte.weight: sw_param_split");
+    g = fresh();
+    sw_param_split(g, param(g, "wte.weight", SW_SHAPE(4, 2)), &more);
+    assert_int_equal(sw_graph_status(g), SW_E_ARG);
+    refused(g, "does not fit");
+}
+
 static void attention_names_what_does_not_fit(void **state)
 {
     (void)state;
@@ -382,6 +397,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_shapes_are_named),
+        cmocka_unit_test(splits_are_refused_by_name),
         cmocka_unit_test(attention_names_what_does_not_fit),
         cmocka_unit_test(attention_is_in_the_fingerprint),
         cmocka_unit_test(operands_of_decoders_are_checked),
