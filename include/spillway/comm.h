@@ -65,7 +65,8 @@ SW_API sw_status sw_comm_open(const struct sw_transport *transport, sw_comm **ou
  * ranks    [n] of world, ascending; this rank is one of them; copied
  * out      sw_comm_close; its ranks are 0 .. n - 1, in the order of `ranks`
  *
- * SW_E_ARG     world is a group itself; number is below 1; ranks are not ascending ranks of it, or lack this one
+ * SW_E_ARG     world is a group itself; number is below 1; ranks are not ascending ranks of it, or
+ *              lack this one
  */
 SW_API sw_status sw_comm_open_group(sw_comm *world, int number, const int *ranks, int n,
                                     sw_comm **out);

@@ -70,8 +70,8 @@ SW_API sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, s
 /* The same for a tensor of the model's files that is never trained: a buffer. */
 SW_API sw_value sw_param_fixed(sw_graph *g, const char *name, struct sw_shape shape,
                                struct sw_init init);
-/* How ranks that compute with parts of the parameter cut it. No plan cuts one yet: a split that fits
- * is refused with SW_E_UNSUP, one that does not with SW_E_ARG. */
+/* How ranks that compute with parts of the parameter cut it. No plan cuts one yet: a split that
+ * fits is refused with SW_E_UNSUP, one that does not with SW_E_ARG. */
 SW_API void sw_param_split(sw_graph *g, sw_value param, const struct sw_tensor_split *split);
 /* A tensor of these values (copied), the same for every program and rank: a table of angles, say.
  * Never trained and in no checkpoint; its values belong to the fingerprint. The same name again

@@ -61,8 +61,8 @@ enum { SW_PLAN_ALIGN = 64, SW_PLAN_DISK_ALIGN = 4096 };
 size_t sw_tier_align(enum sw_tier tier);
 enum { SW_PLAN_SMALL = 4096, SW_PLAN_SMALL_ALIGN = 16 };
 
-/* What the bytes of an operand move on by: the steps whose update counts (a step reads at the index
- * of what counts, and writes at the next one), the pieces of a loop, the micro-batches of a rank. */
+/* An operand's bytes move on by one of these. Steps are those whose update counts: a step reads at
+ * its index, and writes at the next one. */
 enum sw_ring_index { SW_RING_STEP, SW_RING_PIECE, SW_RING_MICRO, SW_RING_COUNT };
 const char *sw_ring_name(enum sw_ring_index by);
 enum { SW_PLAN_SLOTS = 2 }; /* of the ring by steps */

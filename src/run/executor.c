@@ -50,6 +50,11 @@ struct held { /* what the queues' threads met of the disk */
     char message[1024];
 };
 
+struct exchanges {
+    sw_comm **groups;           /* [n_groups of the plan]; NULL: the plan has no exchange */
+    struct sw_comm_item *items; /* scratch of a batch */
+};
+
 struct sw_executor {
     const struct sw_plan *plan;
     struct sw_device *dev;
@@ -72,8 +77,7 @@ struct sw_executor {
     /* what runs beside the computing thread; NULL = nothing does */
     struct sw_queues *queues;
     struct sw_stage stages[SW_QUEUE_COUNT]; /* how bytes get to the device, and from it */
-    struct sw_comm_item *items;             /* scratch of a batch */
-    sw_comm **groups; /* [n_groups of the plan] that exchanges name; NULL = none does */
+    struct exchanges exchanges;
     struct flight flights[SW_QUEUE_COUNT][SW_QUEUE_BEGUN]; /* each of its queue's thread */
     int64_t ended_ns[SW_QUEUE_COUNT];                      /* the latest transfer */
     struct sw_phase_times phases;
@@ -274,12 +278,13 @@ static int32_t count_all_jobs(const struct sw_plan *plan, int64_t n_jobs[SW_QUEU
 static sw_status open_groups(struct sw_executor *ex, int32_t most_items)
 {
     const struct sw_plan *plan = ex->plan;
-    ex->groups = sw_alloc_zero("run", (size_t)plan->n_groups, sizeof(sw_comm *));
-    SW_TRY_ALLOC(ex->groups, "the groups of ranks");
+    ex->exchanges.groups = sw_alloc_zero("run", (size_t)plan->n_groups, sizeof(sw_comm *));
+    SW_TRY_ALLOC(ex->exchanges.groups, "the groups of ranks");
     for (int g = 0; g < plan->n_groups; g++) {
         const struct sw_group *group = &plan->groups[g];
-        SW_TRY(sw_comm_open_group(ex->options.comm, g + 1, group->ranks, group->n, &ex->groups[g]));
-        SW_TRY(sw_comm_reserve(ex->groups[g], most_items));
+        SW_TRY(sw_comm_open_group(ex->options.comm, g + 1, group->ranks, group->n,
+                                  &ex->exchanges.groups[g]));
+        SW_TRY(sw_comm_reserve(ex->exchanges.groups[g], most_items));
     }
     return SW_OK;
 }
@@ -292,8 +297,8 @@ static sw_status open_queues(struct sw_executor *ex)
         .dev = ex->dev, .compute = ex->compute, .meter = &ex->meter, .ops = queue_ops, .ctx = ex};
     const int32_t most = count_all_jobs(ex->plan, options.most_jobs);
     if (most > 0) {
-        ex->items = sw_alloc_zero("run", 2 * (size_t)most, sizeof *ex->items);
-        SW_TRY_ALLOC(ex->items, "collectives");
+        ex->exchanges.items = sw_alloc_zero("run", 2 * (size_t)most, sizeof *ex->exchanges.items);
+        SW_TRY_ALLOC(ex->exchanges.items, "collectives");
         SW_TRY(open_groups(ex, most));
     }
     bool any = false;
@@ -375,11 +380,11 @@ void sw_executor_close(struct sw_executor *ex)
             ex->dev->ops->stream_close(ex->dev, ex->stages[q].on);
         }
     }
-    for (int g = 0; ex->groups && g < ex->plan->n_groups; g++) {
-        sw_comm_close(ex->groups[g], false);
+    for (int g = 0; ex->exchanges.groups && g < ex->plan->n_groups; g++) {
+        sw_comm_close(ex->exchanges.groups[g], false);
     }
-    sw_free(ex->groups);
-    sw_free(ex->items);
+    sw_free(ex->exchanges.groups);
+    sw_free(ex->exchanges.items);
     for (int p = 0; ex->programs && p < ex->plan->n_programs; p++) {
         for (int32_t i = 0; ex->programs[p].steps && i < ex->plan->programs[p].n_instrs; i++) {
             struct sw_device *dev = device_of(ex, &ex->plan->programs[p].instrs[i]);
@@ -554,7 +559,8 @@ static sw_status collect(struct sw_executor *ex, const struct sw_queue_job *what
         .round = what->round,
         .ns = ex->meter.profiles ? &loaded->steps[i].profile.ns : NULL,
     };
-    return sw_collectives_run(ex->groups[program->instrs[i].group], &job, ex->items);
+    return sw_collectives_run(ex->exchanges.groups[program->instrs[i].group], &job,
+                              ex->exchanges.items);
 }
 
 /* A transfer, at the indices of its step and piece. */
