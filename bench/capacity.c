@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large a model trains in a given device memory: nothing offloaded, everything that can be to
-// host memory, everything to a disk. For each the most layers of a GPT-2 whose plan keeps within
-// the budgets, found by planning alone, beside what bytes a parameter say; then that model makes
-// some steps under these budgets, and the one with a layer more is refused.
+// The largest model that trains in a given device memory: with nothing offloaded, with everything
+// possible in host memory, and with everything on a disk. For each way, planning alone finds the
+// most layers of a GPT-2 that fit the budgets. The result is printed next to the estimate by bytes
+// per parameter. Then that model runs some steps under these budgets, and one more layer must be
+// refused.
 //
 //     bench_capacity [--path .] [--device-memory 64MiB] [--host-memory 256MiB] [--nvme-space 1GiB]
-//         [--width 256] [--vocab 2048] [--seq-len 128] [--most-layers 2000] [--steps 3]
-//         [--device cpu]
+//                    [--width 256] [--vocab 2048] [--seq-len 128] [--most-layers 2000] [--steps 3]
+//                    [--device cpu]
 //
-// --steps 0 only plans: then the budgets may be those of a machine that is not at hand.
+// --steps 0 only plans; then the budgets may be those of another machine.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,9 +60,9 @@ static bool parse(int argc, char **argv, struct args *args)
            args->tokens > 0 && args->most > 0 && args->steps >= 0;
 }
 
-/* Where weights and states lie decides which budget is full first. bytes: of it, a parameter: a
- * bf16 weight, the lower half of its master, two moments; on the device its gradient besides, since
- * the update follows the whole backward. */
+/* The location of weights and states decides which budget is full first. bytes: its use per
+ * parameter, for a bf16 weight, the lower half of its master, and two moments. On the device a
+ * gradient is added, because the update follows the whole backward. */
 static const struct rung {
     const char *name, *device;
     enum sw_tier tier;
@@ -105,7 +106,7 @@ static sw_status open_rung(const struct args *args, const struct rung *rung, int
     return sw_initialize(&options, out);
 }
 
-/* Whether so many layers fit. Any other refusal is an error. */
+/* *out: `layers` layers fit. Any other refusal is an error. */
 static sw_status fits(const struct args *args, const struct rung *rung, int64_t layers, bool *out)
 {
     sw_engine *e = NULL;
@@ -178,7 +179,8 @@ static sw_status climb(const struct args *args, const struct rung *rung)
                                            (double)facts.config->spillway.host_memory_bytes,
                                            (double)facts.config->spillway.nvme_space_bytes};
     const double params = (double)sw_engine_parameters(e) / 1e6;
-    const double host = rung->tier == SW_TIER_DISK ? budgets[SW_TIER_HOST] : 0; /* its cache */
+    /* the cache of the disk */
+    const double host = rung->tier == SW_TIER_DISK ? budgets[SW_TIER_HOST] : 0;
     const double formula = (budgets[rung->tier] + host) / rung->bytes / 1e6;
     const size_t *use = facts.plan->tier_bytes;
     printf("%-12s %6lld%s %12.2f %12.2f %6.2f %10.1f %10.1f %10.1f\n", rung->name,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a preset on one batch of random tokens, and counts what the process read and wrote: bytes
-// of the disk by parameter and step, from the end of the first step to the end of the last
-// (/proc/self/io), beside those of the plan.
+// Trains a preset on one batch of random tokens, and counts the bytes that the process reads and
+// writes. Prints disk bytes per parameter and step (/proc/self/io) next to those of the plan. The
+// count runs from the end of the first step to the end of the last.
 //
 //     bench_disk_bytes --model gpt2-xl --config ds.json [--seq-len 64] [--steps 20]
-//         [--set KEY=VALUE]..
+//                      [--set KEY=VALUE]..
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

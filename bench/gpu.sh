@@ -1,19 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What a GPU is to show, in calls of under 9 minutes each, from this tree alone and without a network:
-#   gpu.sh pack FOLDER.. copies folders with recorded cases (docs/check.md) to build-gpu-cases, which git ignores, to be
-#                        carried along
-#   gpu.sh build         what the others need, and how long it took; they build it themselves where it is not there
-#   gpu.sh right         kernels beside the plain C reference; recorded cases; the losses of 200 steps of GPT-2 beside
-#                        the CPU's; the same bits twice, at all stages, wherever states lie, on 1 and 2 ranks
-#   gpu.sh speed         tokens/s of GPT-2 124M, 1.5B and LLaMA 1.1B, beside PyTorch where it is
-#   gpu.sh offload       what a step costs whose optimizer states are the host's, or all is on NVMe, at 16k to 64k tokens; from
-#                        how many tokens on the host's update costs at most a tenth more
-#   gpu.sh size          the largest model that makes steps, nothing, host and disk offloaded, beside PyTorch's
-# Variables: DEVICE (cuda), BUILD (build-gpu; made with the minimal preset where it has no program), STEPS (200), OUT
-# (bench/results), DISK (a folder on a fast disk, /tmp), HOST_MEMORY (most of what is free), LIMIT (seconds, 530: what begins later
-# is left out, and says so). Each writes OUT/gpu-<what>-<date>.json, anew with each result; the status is not 0 where something is
-# not right or there was no time for it. `DEVICE=emu BUILD=build-dev STEPS=3 bench/gpu.sh right` tries the script itself without a GPU.
+# GPU checks and benchmarks. Each call takes under 9 minutes, and needs this tree only and no network:
+#   gpu.sh pack FOLDER.. copy folders with recorded cases (docs/check.md) to build-gpu-cases, which git ignores, to carry
+#                        them to the GPU machine
+#   gpu.sh build         build the programs for the other commands, which otherwise build them; reports the time
+#   gpu.sh right         compare kernels with the plain C reference, recorded cases, and losses of 200 steps of GPT-2 with
+#                        the CPU's; compare bits of repeated runs, stages, places of states, and 1 and 2 ranks
+#   gpu.sh speed         tokens/s of GPT-2 124M, 1.5B and LLaMA 1.1B, and of PyTorch if installed
+#   gpu.sh offload       time of a step with optimizer states on the host or everything on NVMe, at 16k to 64k tokens; least
+#                        tokens per step for which updating on the host adds at most a tenth
+#   gpu.sh size          largest model that trains, without offloading, with the host and with a disk; PyTorch's largest
+# Variables: DEVICE (cuda), BUILD (build-gpu; built with the minimal preset if it has no program), STEPS (200), OUT
+# (bench/results), DISK (a folder on a fast disk, /tmp), HOST_MEMORY (most of the free memory), LIMIT (530 seconds; later parts
+# are skipped with a note). Each call writes OUT/gpu-<what>-<date>.json, again after each result. The exit status is not 0 if a
+# check failed or was skipped. `DEVICE=emu BUILD=build-dev STEPS=3 bench/gpu.sh right` tests the script without a GPU.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 what=${1:-}
@@ -26,7 +26,7 @@ n_bad=0
 results=()
 file=$out/gpu-$what-$(date -u +%Y%m%d-%H%M%S).json
 
-# On a GPU; the emulation takes what a CPU can.
+# Sizes for a GPU; the emulation uses sizes that a CPU can handle.
 models=(gpt2:16 tinyllama-1.1b:8 gpt2-xl:8) reference=gpt2 offloaded=tinyllama-1.1b:8 seq=1024 product=8192 counted=10 few=3
 micro_batches=(2 4 8) short=(--steps 5 --seq-len 32) size=(--width "${WIDTH:-6144}" --vocab 50257 --seq-len 1024 --most-layers 400)
 case $device in
@@ -37,20 +37,20 @@ emu*)
 esac
 
 say() { printf '\n#### %s (%d s)\n' "$*" "$SECONDS"; }
-# note <name> <value that is JSON>: the file has it at once, whatever ends the script
+# note <name> <JSON value>: writes the file at once, in case the script is killed
 note() {
     results+=("\"$1\": $2")
     echo "$1: $2"
     (IFS=,; printf '{%s}\n' "${results[*]}") > "$file"
 }
 text() { printf '"%s"' "$(printf '%s' "$1" | tr -d '"\\' | tr '\n\t' '; ' | cut -c1-1500)"; }
-# limited <command>..: for as long as there is time. 124: there was none, or not enough
+# limited <command>..: runs it within the time left. 124: the time was not enough
 limited() {
     local left=$((limit - SECONDS))
     [ $left -ge 5 ] || return 124
     timeout -k 5 "$left" "$@"
 }
-# verdict <name> <status>: a row of "right" of a command whose words are in the log
+# verdict <name> <status>: notes a result of "right"; the command's output is in the log
 verdict() {
     case $2 in
     0) note "$1" true ;;
@@ -109,7 +109,7 @@ finish() {
     exit $((n_bad > 0))
 }
 
-# train <folder> <further flags>..: the text of this tree, by characters; of GPT-2, two bytes a token
+# train <folder> <further flags>..: trains on this tree's text, by characters; GPT-2 reads two bytes per token
 train() {
     local folder=$1 data=$work/text.txt
     shift
@@ -118,7 +118,7 @@ train() {
 }
 losses() { sed -n 's/.*"loss":\([-0-9.e+]*\).*/\1/p' "$1/metrics.jsonl"; }
 
-# near <a> <b> <tolerance>: every loss of the two runs
+# near <a> <b> <tolerance>: compares every loss of the two runs
 near() {
     [ "$(losses "$1" | wc -l)" -gt 0 ] && paste <(losses "$1") <(losses "$2") | awk -v most="$3" '
         NF < 2 { bad = 1 }
@@ -126,11 +126,11 @@ near() {
         END { print "largest difference " worst; exit bad || worst > most }'
 }
 
-same_bits() { # <a> <b>: the losses of two runs, digit by digit
+same_bits() { # <a> <b>: compares the losses of two runs digit by digit
     [ "$(losses "$1" | wc -l)" -gt 0 ] && [ "$(losses "$1")" = "$(losses "$2")" ]
 }
 
-# like_the_first <name> <flags>..: a run with the losses of the first
+# like_the_first <name> <flags>..: expects a run to have the losses of the first
 like_the_first() {
     local name=$1
     shift
@@ -155,8 +155,8 @@ sanitized() {
     fi
 }
 
-# Recorded cases of a folder, by one program, since a GPU's libraries take seconds to begin. What no GPU has a kernel for is refused
-# by name: no fault.
+# Runs the recorded cases of a folder in one process, because a GPU's libraries take seconds to start. A case that no GPU has a kernel
+# for is refused by name, which is not a failure.
 expect_cases() {
     local of=() one status
     for one in "$1"/*/reference.json; do
@@ -262,13 +262,13 @@ speed() {
 
 number() { printf '%s' "$measured" | sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }
 
-# Lines "tokens, seconds without, seconds with" in ascending order: from how many tokens a step on the second takes at most
-# 1.1 times the first, by straight lines between what was measured, and beyond it.
+# Reads lines "tokens, seconds without, seconds with" in ascending order. Prints the tokens per step from which the second time is at
+# most 1.1 times the first, by linear interpolation and extrapolation.
 break_even() {
     awk '{ n++; tokens[n] = $1; over[n] = $3 - 1.1 * $2; ratio[n] = sprintf("\"%d\": %.3f", $1, $3 / $2) }
         END {
             if (n < 2) { print "\"too little was measured\""; exit }
-            for (last = n; last > 0 && over[last] <= 0; last--) {} # that costs more than a tenth
+            for (last = n; last > 0 && over[last] <= 0; last--) {} # the last one that costs over a tenth
             k = last < 1 ? 2 : last < n ? last + 1 : n # the line through k - 1 and k
             slope = (over[k] - over[k - 1]) / (tokens[k] - tokens[k - 1])
             even = last == 0 ? "\"at most " tokens[1] "\"" : slope < 0 ? sprintf("%.0f", tokens[k] - over[k] / slope) : "\"never\""
@@ -306,7 +306,7 @@ offload() {
     finish
 }
 
-# What a process of this machine may take, less a part for all else: MiB.
+# Memory for one process on this machine, less a reserve for all others, in MiB.
 host_memory() {
     local free most
     free=$(awk '/MemAvailable/ { printf "%d", $2 / 1024 }' /proc/meminfo)

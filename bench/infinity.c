@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training from a disk (ZeRO-Infinity): how near the optimizer's part comes to what fio reaches
-// with the same disk, and how much of the slower of computation and transfers a step takes where
-// both take equally long.
+// Training from a disk (ZeRO-Infinity). Compares the throughput of the optimizer's update with
+// fio's on the same disk. Also measures how well a step overlaps computation and transfers that
+// take equally long.
 //
 //     bench_infinity [--path .] [--rounds 5] [--steps 10] [--layers 24] [--width 512]
 //         [--vocab 2048] [--dtype bf16] [--params nvme|cpu|none] [--block 1048576] [--depth 32]
 //         [--threads 0] [--tokens 0] [--ahead 536870912] [--only optimizer|step]
 //
-// First: bytes read and written a second of the update of a step (clipped, so that it is a part of
-// its own) beside fio's mixed reading and writing, the best of three of its ways, of a file of that
-// size in that folder, with the same blocks and depth, in turns.
-// Second: steps of one plan in turns: without its transfers (computation alone), without its
-// kernels (transfers alone), and as it is; beside them, the model with nothing offloaded. --tokens
-// 0 chooses the micro-batch with which the first two take equally long. --ahead is
+// First part: bytes per second read and written by the update of a step. The step is clipped, so
+// that the update is a separate part of it. fio's mixed reading and writing runs in turns with it,
+// on a file of that size in the same folder, with the same blocks and depth; the best of its three
+// ways counts.
+// Second part: steps of one plan in turns: without transfers (computation alone), without kernels
+// (transfers alone), and as it is. The model without offloading runs next to them. --tokens 0
+// chooses the micro-batch for which the first two take equally long. --ahead is
 // spillway.transfer_bytes. Forward is a third of the computation and moves 2 of the 26 bytes of a
-// parameter: for the disk to have as much to do in each third of a step, the other 6.7 bytes are
-// read during forward for backward, and wait in memory; of the model as it stands here 500 MiB.
+// parameter. To keep the disk equally busy in each third of a step, another 6.7 bytes are read
+// during forward for backward. They wait in memory: 500 MiB for the default model.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,7 +89,7 @@ static double median(const double *values, int64_t n)
 
 enum way { COMPUTE, TRANSFERS, BOTH, IN_MEMORY, WAYS };
 
-/* clip: the update waits for all gradients, as a part of its own. */
+/* clip: the update waits for all gradients, so it is a separate part of the step. */
 static sw_status open_way(const struct args *args, enum way way, int64_t tokens, bool clip,
                           sw_engine **out)
 {
@@ -158,7 +159,7 @@ static sw_status step(sw_engine *e, struct update *out)
     return st;
 }
 
-/* Seconds of a step, mean of n. */
+/* Mean seconds of n steps. */
 static sw_status time_steps(sw_engine *e, int64_t n, double *out)
 {
     struct update update;
@@ -170,13 +171,13 @@ static sw_status time_steps(sw_engine *e, int64_t n, double *out)
     return SW_OK;
 }
 
-/* ---- the optimizer's part ---- */
+/* ---- the optimizer's update ---- */
 
 static const char *const fio_ways[] = {"--ioengine=libaio", "--ioengine=io_uring",
                                        "--ioengine=io_uring --fixedbufs --registerfiles"};
 enum { FIO_WAYS = 3 };
 
-/* Field i (from 0) of a line of fields between semicolons. */
+/* Field i (from 0) of a line with fields separated by semicolons. */
 static double field(const char *line, int i)
 {
     for (; line && i > 0; i--) {
@@ -186,11 +187,12 @@ static double field(const char *line, int i)
     return line ? atof(line) : 0;
 }
 
-/* Reads half and writes half of twice the file's bytes. */
+/* Reads and writes in equal parts; the total is twice the file's size. */
 static sw_status time_fio(const struct args *args, const char *file, int64_t bytes, int way,
                           double *out_rate)
 {
-    enum { READ_KIB = 5, READ_MS = 8, WRITE_KIB = 46, WRITE_MS = 49 }; /* terse format 3 */
+    /* fields of terse format 3 */
+    enum { READ_KIB = 5, READ_MS = 8, WRITE_KIB = 46, WRITE_MS = 49 };
     char command[1536], line[8192] = "";
     snprintf(command, sizeof command,
              "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 fio --name=bench --filename='%s' --size=%lld "
@@ -209,14 +211,15 @@ static sw_status time_fio(const struct args *args, const char *file, int64_t byt
     return SW_OK;
 }
 
-/* The update, then the ways of fio. */
+/* The update first, then fio's ways. */
 static double rates[1 + FIO_WAYS][MAX_ROUNDS];
 
 static sw_status optimizer_rounds(const struct args *args, sw_engine *e, const char *file,
                                   int n_turns)
 {
     const int64_t bytes = sw_engine_tier_bytes(e, SW_TIER_DISK);
-    for (int64_t round = -1; round < args->rounds; round++) { /* the first lays out and touches */
+    /* the first round lays out the files and touches memory */
+    for (int64_t round = -1; round < args->rounds; round++) {
         for (int turn = 0; turn < n_turns; turn++) {
             const int way = (int)((turn + round + 1) % n_turns);
             double *rate = &rates[way][round < 0 ? 0 : round];
@@ -268,13 +271,14 @@ static sw_status bench_optimizer(const struct args *args)
 
 /* ---- steps ---- */
 
-/* Seconds of a step: transfers, and computation with few and with many tokens; in turns. */
+/* Measures in turns the seconds of a step: transfers, computation with few tokens, and with
+ * many. */
 enum { FEW = 32, MANY = 256, CASES = 3, TRIES = 7 };
 
 static sw_status try_cases(sw_engine **engines, double out[CASES])
 {
     double tries[CASES][TRIES];
-    for (int i = -1; i < TRIES; i++) { /* the first touches all memory */
+    for (int i = -1; i < TRIES; i++) { /* the first step touches all memory */
         for (int k = 0; k < CASES; k++) {
             SW_TRY(time_steps(engines[k], 1, &tries[k][i < 0 ? 0 : i]));
         }
@@ -285,7 +289,7 @@ static sw_status try_cases(sw_engine **engines, double out[CASES])
     return SW_OK;
 }
 
-/* Computation takes a + b tokens. */
+/* Models the time of computation as a + b tokens. */
 static sw_status choose_tokens(const struct args *args, int64_t *out)
 {
     sw_engine *engines[CASES] = {NULL};
@@ -311,8 +315,7 @@ static sw_status choose_tokens(const struct args *args, int64_t *out)
 
 static double seconds[WAYS][MAX_ROUNDS], processor[WAYS][MAX_ROUNDS], hidden[MAX_ROUNDS];
 
-/* Seconds of the processors that this process had: what transfers take of them, computation
- * lacks. */
+/* CPU seconds of this process. CPU time that transfers use is lost to computation. */
 static double processor_s(void)
 {
     struct rusage use;
@@ -321,7 +324,7 @@ static double processor_s(void)
            (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
 }
 
-/* Of disk and copies, in what ran between two readings. */
+/* Share of disk and copy time that was hidden, between two readings. */
 static double share_hidden(const struct sw_queue_times *before, const struct sw_queue_times *after)
 {
     double busy = 0, waited = 0;
@@ -404,7 +407,7 @@ static sw_status bench_steps(const struct args *args)
     return st;
 }
 
-/* ---- all of it ---- */
+/* ---- main ---- */
 
 static sw_status write_model(struct args *args)
 {
@@ -423,7 +426,7 @@ static sw_status write_model(struct args *args)
     return sw_file_write_atomic(args->model, text, strlen(text));
 }
 
-/* What it is measured on, and the model with its largest tensor. */
+/* Prints the machine, and the model with its largest tensor. */
 static sw_status print_model(const struct args *args)
 {
     struct sw_cpu_report report;

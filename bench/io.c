@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files on a fast disk: ours beside fio's libaio, io_uring, and io_uring with registered memory and
-// files, each with memory in ordinary and in huge pages. All read, write, and do half of each, on
-// one file that was written before, past the page cache, with the same block size and depth, in
-// turns, round by round; who begins changes from round to round. The figures are medians, the
-// ratios are to the best of fio's with the same kind of memory. Writes last until they are durable.
+// Throughput of files on a fast disk: our store and fio's libaio, io_uring, and io_uring with
+// registered memory and files. Each runs with memory in ordinary and in huge pages. All of them
+// read, write, and mix both, on one existing file with O_DIRECT, with the same block size and
+// depth. They run in turns, and each round starts with another one. Figures are medians; ratios are
+// to fio's best way with the same kind of memory. A write's time includes making it durable.
 //
 //     bench_io [--path .] [--gib 2] [--rounds 7] [--block 1048576] [--depth 32]
 //
-// Without fio only ours is measured.
+// Without fio only our store is measured.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ enum { N_OURS = 2, N_WAYS = 8 };
 static const struct {
     const char *name;
     bool huge;
-    const char *arguments; /* of fio; NULL: ours */
+    const char *arguments; /* arguments of fio; NULL = our store */
 } ways[N_WAYS] = {
     {"spillway", true, NULL},
     {"spillway", false, NULL},
@@ -73,7 +73,7 @@ struct ours {
     sw_nvme *store;
     sw_nvme_buffer *buffer;
     char *memory;         /* [IN_FLIGHT, piece] */
-    int64_t bytes, piece; /* piece: of a request */
+    int64_t bytes, piece; /* piece: size of a request */
 };
 
 static sw_status take_memory(struct ours *o, bool huge)
@@ -85,7 +85,7 @@ static sw_status take_memory(struct ours *o, bool huge)
     prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
     sw_nvme_buffer_get_info(o->buffer, &info);
     o->memory = info.data;
-    for (size_t i = 0; i + 8 <= bytes; i += 64) { /* nothing that a disk makes smaller */
+    for (size_t i = 0; i + 8 <= bytes; i += 64) { /* random data, which a disk cannot compress */
         const uint64_t word = sw_philox_u64(3, 1, i);
         memcpy(o->memory + i, &word, sizeof word);
     }
@@ -115,7 +115,8 @@ static void close_ours(struct ours *o)
     sw_nvme_close(o->store);
 }
 
-/* The whole file once. Mixed, as fio does it: two streams by turns, here each over its half. */
+/* Transfers the whole file once. Mixed, like fio: alternates between reads and writes, each over
+ * its half of the file. */
 static sw_status sweep(struct ours *o, enum kind kind)
 {
     struct sw_nvme_segment segments[IN_FLIGHT];
@@ -170,7 +171,7 @@ static sw_status lay_out(const struct args *args)
 
 /* ---- fio ---- */
 
-/* Field i (from 0) of a line of fields between semicolons. */
+/* Field i (from 0) of a line with fields separated by semicolons. */
 static double field(const char *line, int i)
 {
     for (; line && i > 0; i--) {
@@ -182,7 +183,8 @@ static double field(const char *line, int i)
 
 static sw_status time_fio(const struct args *args, int way, enum kind kind, double *out_rate)
 {
-    enum { READ_KIB = 5, READ_MS = 8, WRITE_KIB = 46, WRITE_MS = 49 }; /* terse format 3 */
+    /* fields of terse format 3 */
+    enum { READ_KIB = 5, READ_MS = 8, WRITE_KIB = 46, WRITE_MS = 49 };
     static const char *const patterns[] = {"read", "write --end_fsync=1", "rw --end_fsync=1"};
     char command[1536], line[8192] = "";
     snprintf(command, sizeof command,
@@ -203,7 +205,7 @@ static sw_status time_fio(const struct args *args, int way, enum kind kind, doub
     return SW_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- main ---- */
 
 static int by_value(const void *a, const void *b)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a GPT-2 (124M) training step, what a LLaMA of that width has beside them, and
-// attention with few key heads, one by one: each is compared with the plain C reference on a few
-// tokens, then timed at full size, as JSON lines with the share of what this machine can do.
+// The kernels of a GPT-2 (124M) training step, further kernels of a LLaMA of that width, and
+// attention with few key heads. Each kernel is compared with the plain C reference on a few tokens,
+// then timed at full size. Results are JSON lines with the share of the machine's peak.
 //
 //     bench_kernels [--batch 4] [--seq-len 64] [--dtype f32|bf16|f16] [--threads 2] [--op matmul]
 #include <math.h>
@@ -13,14 +13,14 @@
 
 enum { WIDTH = 768, HEADS = 12, VOCAB = 50257, CHUNK = 4096, CHECK_TOKENS = 9 };
 
-/* What a kernel is held against: multiply-adds out of registers, or copying memory. */
+/* The bound of a kernel: multiply-adds in registers, or copying memory. */
 enum roof { ROOF_COMPUTE, ROOF_MEMORY };
 
 struct bench_case {
     const char *name;
     struct sw_op op;
     struct sw_op_desc desc;
-    int alias[SW_MAX_OUTPUTS]; /* 1 + the input an output shares its storage with; 0: its own */
+    int alias[SW_MAX_OUTPUTS]; /* 1 + index of the input that shares its storage; 0 = own storage */
     double flops;
     enum roof roof;
 };
@@ -161,7 +161,8 @@ static void attention(struct bench_case *c, const struct size *s, enum sw_op_kin
         in(c, SW_F32, SW_SHAPE(b, HEADS, t));
     }
     in(c, s->dtype, SW_SHAPE(b, t, 3 * WIDTH));
-    c->flops = 2.0 * (double)b * (double)t * (double)t * WIDTH; /* half of the keys are visible */
+    /* causal: half of the keys are visible */
+    c->flops = 2.0 * (double)b * (double)t * (double)t * WIDTH;
 }
 
 static void build_attention(struct bench_case *c, const struct size *s)
@@ -180,7 +181,7 @@ static void build_attention_grad(struct bench_case *c, const struct size *s)
     c->flops *= 2.5; /* five products instead of two */
 }
 
-/* Eight query heads to a key head, as LLaMA-like models have them: at a batch of one, few items. */
+/* Eight query heads per key head, as in LLaMA-like models. A batch of one gives few work items. */
 static void grouped(struct bench_case *c, const struct size *s, enum sw_op_kind kind)
 {
     enum { GROUPED = 32, KEYS = 4, D = 64 };
@@ -430,7 +431,8 @@ struct run {
     double scalars[SW_SCALAR_COUNT];
 };
 
-/* Small numbers, positive where a root is taken of them; ids within the vocabulary or the table. */
+/* Fills an input with small numbers, positive if a root is taken of them. Ids are within the
+ * vocabulary or the table. */
 static void fill(const struct bench_case *c, int i_in, void *data)
 {
     const struct sw_op_info *info = sw_op_info(c->op.kind);
@@ -516,7 +518,7 @@ static sw_status launch(struct run *r)
     return r->dev->ops->stream_wait(r->dev, r->stream);
 }
 
-/* Largest difference of the outputs, over the largest element. */
+/* Largest difference of the outputs, relative to the largest element. */
 static double difference(const struct bench_case *c, const struct run *a, const struct run *b)
 {
     double worst = 0;
@@ -572,7 +574,7 @@ stop:
     return st;
 }
 
-/* Bytes that must pass between processor and memory; in-place operands twice. */
+/* Bytes that must move between CPU and memory; in-place operands count twice. */
 static double traffic(const struct bench_case *c)
 {
     double bytes = 0;
@@ -585,7 +587,7 @@ static double traffic(const struct bench_case *c)
     return bytes;
 }
 
-/* What rounding the outputs allows, sums of thousands of terms included. */
+/* Tolerance for rounding of the outputs, including sums of thousands of terms. */
 static double tolerance(enum sw_dtype dtype)
 {
     return dtype == SW_BF16 ? 1.0 / 64 : dtype == SW_F16 ? 1.0 / 512 : 1e-4;

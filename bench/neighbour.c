@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What busy neighbours cost: a step of ./quickstart's model on all threads beside 0, 1 and 2
-// programs that only spin, and beside the same neighbours two controls. Everything is run in turns,
-// round by round; the figures are medians, slowdowns and ratios medians of the rounds'.
+// The cost of busy neighbours. A step of ./quickstart's model on all threads runs next to 0, 1 and
+// 2 programs that only spin. Two controls run next to the same neighbours. Everything runs in
+// turns, round by round. Figures are medians; slowdowns and ratios are medians over the rounds.
 //
 //     bench_neighbour [--rounds 7] [--steps 4] [--threads 0] [--neighbours 2] [--other FILE]
 //         [--session 0]
 //
-// "other" is the step of another build, of which FILE is the bench_neighbour. Two controls: "one"
-// is the same step on one thread, "apart" as many programs of one thread as the step has threads,
-// which wait for nobody. Where threads share fairly, T of them beside N neighbours on P processors
-// take (T + N) / P times as long, if that is above 1: "apart" is what the scheduler makes of it,
-// and the step over it what the step loses because its threads wait for one another. With --session
-// 1 each neighbour has a session of its own, as from another terminal: schedulers that group by
-// session then share among programs, not threads.
+// "other" is the step of another build, whose bench_neighbour is FILE. There are two controls.
+// "one" is the same step on one thread. "apart" runs as many single-threaded programs as the step
+// has threads; they do not wait for each other. With fair sharing, T threads next to N neighbours
+// on P processors take (T + N) / P times as long, or 1 if that is larger. "apart" shows what the
+// scheduler really does. The step's extra time over "apart" is lost because its threads wait for
+// one another. With --session 1 each neighbour has its own session, as from another terminal.
+// Schedulers that group by session then share among programs, not threads.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ struct args {
     const char *other; /* NULL = none */
 };
 
-struct runner { /* a process that trains when it is told to */
+struct runner { /* a process that trains on request */
     pid_t pid;
     int order[2], answer[2];
 };
@@ -86,7 +86,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of a[i] / b[i]; b NULL: of a[i]. */
+/* Median of a[i] / b[i]; if b is NULL, of a[i]. */
 static double median(const double *a, const double *b, int64_t n)
 {
     double ratios[MAX_ROUNDS];
@@ -118,7 +118,8 @@ static sw_status steps(sw_engine *e, int64_t n)
     return SW_OK;
 }
 
-/* Answers each number of steps with the seconds that they took, until there are no more orders. */
+/* Reads orders, each a number of steps, and answers with the seconds that they took. Ends when the
+ * orders end. */
 static sw_status serve(int order, int answer, int64_t threads)
 {
     char config[512];
@@ -147,7 +148,7 @@ static sw_status serve(int order, int answer, int64_t threads)
     return st;
 }
 
-/* program: the bench of another build, NULL = this one. */
+/* program: the bench of another build; NULL = this one. */
 static bool start(struct runner *r, int64_t threads, const char *program)
 {
     char count[32];
@@ -174,7 +175,7 @@ static bool start(struct runner *r, int64_t threads, const char *program)
     return r->pid > 0;
 }
 
-/* Mean of the seconds that these took side by side; below 0 where one of them failed. */
+/* Mean seconds of the runners when they run at the same time; negative if one failed. */
 static double run(const struct runner *runners, int64_t n, int64_t steps)
 {
     double sum = 0, seconds;
@@ -237,12 +238,12 @@ static bool run_round(struct bench *b, int64_t round)
         for (int i = 0; i < n; i++) {
             neighbours[i] = start_neighbour(b->args.session != 0);
         }
-        usleep(50000); /* they have found their processors */
+        usleep(50000); /* the neighbours have settled on their processors */
         for (int w = 0; ok && w < WAYS; w++) {
             if (wants(&b->args, w)) {
                 const double seconds = run_way(b, w);
                 ok = seconds >= 0;
-                if (round >= 0) { /* the first touches all memory */
+                if (round >= 0) { /* the first round touches all memory */
                     b->seconds[w][n][round] = seconds;
                 }
             }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long planning takes, and how that grows: GPT-2 of 32 to 1024 layers with everything on the
-// device, at stage 3 on 512 ranks, on NVMe with tiles, and under the vertical schedule with 64
-// micro-batches; the shapes of 175B and 1T parameters on one rank with a budget, the search for
-// what fits included; and sw_plan_open of gpt2-tiny alone. No memory of a model is taken.
+// Planning time, and its growth with the model. GPT-2 of 32 to 1024 layers is planned on the
+// device, at stage 3 on 512 ranks, on NVMe with tiles, and vertically with 64 micro-batches. Models
+// of 175B and 1T parameters are planned on one rank with a budget, which includes the search for a
+// plan that fits. sw_plan_open of gpt2-tiny is timed alone. No memory for a model is allocated.
 //
 //     bench_plan [--layers 32,64,128,256,512,1024] [--limit-s 120] [--rounds 3]
 //         [--case dense|ranks|nvme|vertical|175B|1T|tiny]
 //
-// Each plan is made in a process of its own, so that its peak of memory is its own. One that takes
-// longer than the limit is given up, and larger ones of that case are not begun. The time is the
-// least of the rounds; a plan of more than two seconds is made once. Where an instruction of the
-// largest plan takes 1.5 times as long as one of the smallest, something is not linear, and the
-// exit status is 1; on an idle machine, that is.
+// Each plan is made in its own process, so that it has its own memory peak. A plan that exceeds the
+// time limit is given up, and larger ones of its case are skipped. The time is the minimum over the
+// rounds; a plan of more than two seconds is made once. The exit status is 1 if an instruction of
+// the largest plan takes 1.5 times as long as one of the smallest: growth is then not linear. This
+// check needs an idle machine.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,15 +32,15 @@ struct args {
     char folder[64];
 };
 
-/* Filled in by the process that plans. */
+/* Result, written by the process that plans. */
 struct result {
     double seconds;
-    int64_t n_instrs, bytes; /* of all programs; peak of memory */
+    int64_t n_instrs, bytes; /* instructions of all programs; peak memory */
     double params;
     bool done;
 };
 
-/* ---- what is planned ---- */
+/* ---- the cases ---- */
 
 struct shape {
     int64_t layers, width, heads, tokens, vocab;
@@ -53,12 +53,12 @@ static const char on_nvme[] =
     "\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"nvme\", "
     "\"nvme_path\": \"/tmp\"}, \"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/tmp\"}}";
 
-/* Small enough in width that what grows is the number of instructions alone. */
+/* The width is small, so that only the number of instructions grows. */
 static const struct growing {
     const char *name, *what;
     int ranks;
-    int micro_batches;       /* of a rank */
-    const char *zero, *more; /* members of the configuration, of its block "spillway" */
+    int micro_batches;       /* per rank */
+    const char *zero, *more; /* members of the configuration, and of its block "spillway" */
 } growing[] = {
     {"dense", "everything on the device", 1, 1, "\"zero_optimization\": {\"stage\": 0}",
      "\"recompute\": \"none\""},
@@ -96,7 +96,8 @@ static void large_config(char *text, size_t size)
              optimizer, on_nvme);
 }
 
-/* Opens an engine that only plans, as `spillway plan` does; *seconds is the least of the rounds. */
+/* Opens an engine that only plans, like `spillway plan`. *seconds is the minimum over the
+ * rounds. */
 static sw_status plan(const struct args *args, const struct shape *shape,
                       const struct sw_engine_options *given, struct result *out)
 {
@@ -142,7 +143,7 @@ static sw_status plan_growing(const struct args *args, const void *of, int layer
              "{\"train_micro_batch_size_per_gpu\": 1, \"gradient_accumulation_steps\": %d, %s, %s, "
              "\"spillway\": {%s}}",
              g->micro_batches, optimizer, g->zero, g->more);
-    if (g->ranks > 1) { /* ranks for planning only: no transport carries anything */
+    if (g->ranks > 1) { /* ranks for planning only: nothing is sent */
         const struct sw_transport transport = {.size = g->ranks};
         SW_TRY(sw_comm_open(&transport, &comm));
     }
@@ -231,12 +232,12 @@ done:
     return st;
 }
 
-/* ---- a process for each ---- */
+/* ---- one process per plan ---- */
 
 typedef sw_status (*plan_fn)(const struct args *args, const void *of, int layers,
                              struct result *out);
 
-/* false: given up, or failed; then a line has said so. */
+/* Returns false if the plan failed or was given up; an error line is printed. */
 static bool measure(const struct args *args, plan_fn fn, const void *of, int layers,
                     struct result *out)
 {
@@ -287,7 +288,7 @@ static bool wanted(const struct args *args, const char *name)
     return !args->only || strcmp(args->only, name) == 0;
 }
 
-/* How much longer an instruction takes in the largest plan than in the smallest one. */
+/* Compares the time per instruction of the largest plan with that of the smallest one. */
 static bool grow(const struct args *args, const struct growing *g)
 {
     const double most = 1.5;

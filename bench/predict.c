@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `plan --predict` says a step takes, beside what steps take: for each case, in turns, a
-// prediction, measuring anew, and a training of a few steps in the same process; the ratio of the
-// two, and its median over the rounds.
+// Compares `plan --predict` with measured steps. For each case, in turns: a prediction with new
+// measurements, then a training of a few steps in the same process. Prints the ratio of the two,
+// and its median over the rounds.
 //
 //     bench_predict [--path .] [--rounds 5] [--steps 5] [--layers 6] [--width 512] [--vocab 8192]
-//         [--batch 2] [--tokens 128] [--micro-batches 2] [--dtype bf16] [--only CASE]
+//                   [--batch 2] [--tokens 128] [--micro-batches 2] [--dtype bf16] [--only CASE]
 //
-// A case is one of those that it prints. bench/predict.sh runs all of them, those of the disk once
-// more with a disk that the system slows down.
+// CASE is the name of a printed case. bench/predict.sh runs all cases, and repeats those of the
+// disk with a throttled disk.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,7 +150,7 @@ static sw_status predict(const struct args *args, const struct example *x, doubl
 struct training {
     const struct args *args;
     const struct example *example;
-    double seconds; /* of a step, the median */
+    double seconds; /* median of the steps */
 };
 
 static sw_status step(sw_engine *e, int rank)
@@ -219,7 +219,7 @@ static sw_status train(void *ctx, sw_comm *comm)
     return st;
 }
 
-/* ---- side by side ---- */
+/* ---- comparison ---- */
 
 static sw_status run_example(const struct args *args, const struct example *x)
 {

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What plan --predict says beside what steps take, case by case (see predict.c); then those of the disk again, with
-# a disk that the system's block controller slows down to so many megabytes a second, read and written. Where there
-# is no such controller, or no right to use it, it says so.
+# Compares plan --predict with measured steps, case by case (see predict.c). Then it repeats the cases with a disk, while
+# the system's block controller throttles reads and writes to MB_A_SECOND. If there is no such controller, or no
+# permission to use it, it says so.
 #   predict.sh BENCH_PREDICT FOLDER_ON_DISK [MB_A_SECOND] [options of bench_predict]
 set -eu
 [ $# -ge 2 ] || { sed -n '3,6s/^# *//p' "$0" >&2; exit 2; }

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Training steps of ours and of PyTorch's, one program behind the other and that ROUNDS times; the medians of the
-# rounds' medians, and the peak of resident memory of each.
+# Compares training steps with PyTorch's. The programs run one after the other, ROUNDS times. Prints the medians of the
+# rounds' medians, and each program's peak resident memory.
 #
 #     bench/pytorch.sh BENCH_TRAIN_GPT2 bert-base|t5-small|vit-base|gpt2 B T [ROUNDS]
 #
-# BERT is compiled by PyTorch, the others run eagerly. PYTHON names the interpreter that has torch and transformers.
+# PyTorch compiles BERT and runs the others eagerly. PYTHON names an interpreter with torch and transformers.
 set -eu
 bench=${1:?usage: pytorch.sh BENCH_TRAIN_GPT2 MODEL B T [ROUNDS]}
 model=$2 batch=$3 tokens=$4 rounds=${5:-3}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens per second of a whole training step of GPT-2 (124M), or of another preset or config.json
-// (bench/llama-153m; of masked tokens 15 % have a label, images are 3 x 224 x 224), as a fraction
-// of the matrix peak measured in the same run. On a GPU the peak is what a large product of its
-// library reaches. Behind the steps that are timed goes one with the time of each operation, which
-// waits for the device after every kernel.
+// such as bench/llama-153m. The result is also given as a fraction of the matrix peak measured in
+// the same run. 15 % of masked tokens have a label; images are 3 x 224 x 224. On a GPU the peak is
+// the throughput of a large product of its library. After the timed steps one more step measures
+// the time of each operation; it waits for the device after every kernel.
 //
 //     bench_train_gpt2 [--batch 4] [--seq-len 64] [--dtype f32|bf16|f16] [--steps 5] [--threads 2]
 //                      [--model gpt2] [--device cpu] [--micro-batches 1] [--product 4096]
@@ -57,20 +57,21 @@ static bool parse(int argc, char **argv, struct run *run)
            run->micro_batches > 0 && run->product > 0;
 }
 
-/* What its batches are: a name with "vit" in it has images, with "bert" masked tokens. */
+/* True if the model's path names this family: "vit" models get images, "bert" models masked
+ * tokens. */
 static bool is_of(const struct run *run, const char *family)
 {
     return strstr(run->model, family) != NULL;
 }
 
-/* Rows of tokens with a label each; or images, which have one. */
+/* Rows of tokens with one label per token, or images with one label each. */
 struct examples {
     int32_t *ids, *labels;
     float *pixels;
     struct sw_tensor tensors[2];
 };
 
-enum { IMAGE = 224, COLOURS = 3, LABELLED = 15 /* of 100 */, UNLABELLED = -100 };
+enum { IMAGE = 224, COLOURS = 3, LABELLED = 15 /* percent */, UNLABELLED = -100 };
 
 static struct examples examples_of(const struct run *run, int64_t vocab)
 {
@@ -106,7 +107,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The matrix peak, out of registers, of all threads together, and what our products reach. */
+/* Measures the CPU's matrix peak in registers on all threads together, and that of our products. */
 static sw_status measure_peak(const struct run *run, double *peak, double *product)
 {
     const struct sw_cpu_options options = {.n_threads = (int)run->threads};
@@ -126,7 +127,7 @@ static sw_status measure_peak(const struct run *run, double *peak, double *produ
 
 enum { OPERANDS = 3, PRODUCTS = 20 };
 
-/* Random operands: with zeros a GPU has less to switch, and is faster. */
+/* Random operands: zeros switch fewer transistors, and make a GPU faster. */
 static sw_status fill_randomly(struct sw_device *dev, struct sw_stream_queue *on, void *at,
                                enum sw_dtype dtype, int64_t n_elems)
 {
@@ -143,7 +144,7 @@ static sw_status fill_randomly(struct sw_device *dev, struct sw_stream_queue *on
     return st;
 }
 
-/* n x n x n, as often as PRODUCTS says. */
+/* Times products of n x n x n, repeated PRODUCTS times. */
 static sw_status time_products(struct sw_device *dev, struct sw_stream_queue *on, int64_t n,
                                const struct sw_op_desc *desc, double *seconds)
 {
@@ -182,7 +183,7 @@ static sw_status time_products(struct sw_device *dev, struct sw_stream_queue *on
     return st;
 }
 
-/* Of a GPU, whose registers nobody can time from here: the product is the peak. */
+/* On a GPU the peak in registers cannot be measured, so the product is the peak. */
 static sw_status measure_products(const struct run *run, double *product)
 {
     const int64_t n = run->product;
@@ -236,12 +237,13 @@ static sw_status open_engine(const struct run *run, sw_engine **out)
 }
 
 struct times {
-    double *seconds; /* of each step, ascending */
+    double *seconds; /* of each step, in ascending order */
     double loss;
-    double disk_bytes; /* that a step reads and writes */
+    double disk_bytes; /* disk reads and writes of a step */
 };
 
-/* Steps, then one more with the time of each operation. The first of all touches all memory. */
+/* Runs the steps, then one more with the time of each operation. The very first step touches all
+ * memory. */
 static sw_status make_steps(const struct run *run, sw_engine *e, const struct examples *examples,
                             struct times *out)
 {

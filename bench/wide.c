@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// How wide a layer may be: one layer h -> 4h -> h in bf16 with AdamW, its parameters and states
-// offloaded, on a device of fixed memory. Its largest matrix and that matrix's gradient take 16 h^2
-// bytes (ZeRO-Infinity, section 3); by T tiles 16 h^2 / T, so the widest layer that trains grows
-// with the root of T.
+// The widest layer that trains on a device of fixed memory: one layer h -> 4h -> h in bf16 with
+// AdamW, its parameters and states offloaded. Its largest matrix and that matrix's gradient take 16
+// h^2 bytes (ZeRO-Infinity, section 3). With T tiles they take 16 h^2 / T, so the widest layer
+// grows with the root of T.
 //
 //     bench_wide [--budget-mib 1024] [--step 512]      plans alone: the widest layer by 1, 2, 4, 8
 //                                                      and 16 tiles
-//     bench_wide --width 65536 [--ranks 4]             plans alone: device memory of that width, by
-//                                                      tiles, of one of so many ranks, and how long
-//                                                      one plan takes
+//     bench_wide --width 65536 [--ranks 4]             plans alone: device memory of one rank at
+//                                                      that width, by tiles, and the time of one
+//                                                      plan
 //     bench_wide --run 4096 [--budget-mib 48] [--steps 2] [--whole 1]
 //                                                      trains one, in tiles chosen for the budget
 //
-// --whole 1 trains it without a budget and without tiles, too, and says whether losses and weights
+// --whole 1 also trains it without a budget and without tiles, and says whether losses and weights
 // are the same.
 #include <limits.h>
 #include <math.h>
@@ -23,12 +23,12 @@
 #include "engine/engine.h"
 
 enum { VOCAB = 64, BATCH = 1, TOKENS = 16, MOST_TILES = 16 };
-/* A matrix is updated in four times as many pieces. */
+/* A matrix is updated in four times as many pieces as it has tiles at most. */
 enum { UPDATES = 64 };
 
 struct layer {
     int64_t width;
-    int ranks; /* plans alone: of one of so many; 0 = alone */
+    int ranks; /* plans alone: number of ranks; 0 = one rank without a communicator */
 };
 
 static sw_value forward(sw_graph *g, void *ctx, int64_t batch)
@@ -49,8 +49,8 @@ static sw_value forward(sw_graph *g, void *ctx, int64_t batch)
     return sw_linear_cross_entropy(g, x, table, SW_NO_VALUE, labels, 0);
 }
 
-/* tile_bytes 0: as the budget asks; budget 0: none. Transfers run ahead by no more than a few
- * pieces: what is asked for is the least memory. */
+/* tile_bytes 0: chosen for the budget. budget 0: no budget. Prefetching is limited to a few pieces,
+ * because the benchmark measures the least memory. */
 static sw_status open_engine(struct layer *layer, int64_t budget, int64_t tile_bytes,
                              bool plan_only, sw_engine **out)
 {
@@ -80,7 +80,7 @@ static sw_status open_engine(struct layer *layer, int64_t budget, int64_t tile_b
     return st;
 }
 
-/* Of one of `tiles` tiles of a matrix. */
+/* Bytes of one tile if a matrix has `tiles` tiles. */
 static int64_t tile_bytes(int64_t width, int64_t tiles)
 {
     return 8 * width * width / tiles;
@@ -130,7 +130,7 @@ static void print_widths(int64_t budget, int64_t step)
     }
 }
 
-/* The smallest budget of a plan, to three hundredths of `about`. */
+/* The smallest budget of a plan, to within 3 % of `about`. */
 static int64_t least_budget(int64_t width, int ranks, int64_t tiles, int64_t about)
 {
     int64_t low = about / 2, high = about + about / 4;

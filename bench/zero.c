@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// ZeRO over 2 ranks that are threads with one compute thread each: the time of a step at each
-// stage, how much of the communication computation hides, and the collectives' GB/s beside those of
-// memcpy. Everything is run in turns, round by round; the figures are medians, the ratios medians
-// of the rounds' ratios.
+// ZeRO over 2 ranks that are threads with one compute thread each. Measures the time of a step at
+// each stage, the share of communication that computation hides, and the collectives' GB/s next to
+// those of memcpy. Everything runs in turns, round by round. Figures are medians; ratios are
+// medians of the rounds' ratios.
 //
 //     bench_zero [--rounds 11] [--micro-batches 4] [--batch 2] [--seq-len 128] [--delay-ms 0]
 //         [--wire-gb-s 0] [--dtype fp32|bf16]
 //
-// --delay-ms lets every exchange of the training wait so long first, as a network would.
-// --wire-gb-s lets it take the time of a wire with that many GB/s, too, asleep: communication then
-// takes no processor from computation, and what is hidden shows on any number of cores. Under
-// mpirun -n 2 (SPILLWAY_MODULES names the build's folder) only the collectives run, over MPI; --own
-// FILE, the bench/own_<mpi>.so of the build, puts MPI's own beside them.
+// --delay-ms delays every exchange of the training, as a network would. --wire-gb-s makes it also
+// take the time of a wire of that speed, asleep: communication then uses no CPU, and overlap shows
+// on any number of cores. Under mpirun -n 2 (SPILLWAY_MODULES names the build's folder) only the
+// collectives run, over MPI. --own FILE, the build's bench/own_<mpi>.so, adds MPI's own
+// collectives.
 //
-// hidden, first: 1 - waited / busy, by the clocks of the executor. Second: what the same plan takes
-// longer with every collective blocking, over the time of those collectives then.
+// "hidden" has two definitions. First: 1 - waited / busy, by the clocks of the executor. Second:
+// the extra time of the same plan with every collective blocking, over the time of those
+// collectives.
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -83,7 +84,7 @@ static double median(const double *values, int64_t n)
     return sorted[n / 2];
 }
 
-/* Of a[i] / b[i]. */
+/* Median of a[i] / b[i]. */
 static double median_ratio(const double *a, const double *b, int64_t n)
 {
     double ratios[MAX_ROUNDS];
@@ -95,7 +96,8 @@ static double median_ratio(const double *a, const double *b, int64_t n)
 
 /* ---- training ---- */
 
-/* One rank alone, then each stage as planned and with every collective of that plan blocking. */
+/* The ways of a round: one rank alone, then each stage overlapped and serial, with every collective
+ * of that plan blocking. */
 enum { ALONE, OVERLAPPED, SERIAL = OVERLAPPED + STAGES, WAYS = SERIAL + STAGES };
 
 struct training {
@@ -103,8 +105,8 @@ struct training {
     const char *precision;
     struct sw_transport transports[RANKS];
     double seconds[WAYS][MAX_ROUNDS];
-    /* nanoseconds until the end of a round, [0] the one that warms up: collectives beside
-     * computation and waiting for them; serial, the same collectives by the clock around each */
+    /* Nanoseconds up to the end of a round; index 0 is the warm-up. Overlapped: collectives next to
+     * computation, and the waits for them. Serial: the same collectives by the clock. */
     double busy[WAYS][RANKS][MAX_ROUNDS + 1], waited[WAYS][RANKS][MAX_ROUNDS + 1];
     int64_t parameters;
 };
@@ -164,7 +166,8 @@ static sw_status step(sw_engine *e)
     return st;
 }
 
-/* Collectives that a plan lets run beside computation, as a serial executor measured them. */
+/* Time of the collectives that the plan overlaps with computation, as a serial executor measured
+ * it. */
 static double serial_ns(const sw_engine *e)
 {
     const struct sw_engine_facts facts = sw_engine_facts(e);
@@ -190,8 +193,8 @@ static void note_times(struct training *t, sw_engine **engines, int rank, int64_
     }
 }
 
-/* The turns of a round: a stage as planned and serial are neighbours, in changing order, so that
- * what other programs do meets both alike. */
+/* The order of a round. Overlapped and serial runs of a stage are adjacent, in changing order, so
+ * that disturbances affect both alike. */
 static int way_of(int64_t round, int turn)
 {
     const int pair = (turn - OVERLAPPED) / 2;
@@ -202,7 +205,8 @@ static int way_of(int64_t round, int turn)
 static sw_status train_rounds(struct training *t, sw_comm *meet, sw_engine **engines)
 {
     const int rank = sw_comm_rank(meet);
-    for (int64_t round = -1; round < t->args->rounds; round++) { /* the first touches all memory */
+    /* the first round touches all memory */
+    for (int64_t round = -1; round < t->args->rounds; round++) {
         for (int turn = 0; turn < WAYS; turn++) {
             const int w = way_of(round, turn);
             SW_TRY(sw_comm_barrier(meet, "a step begins"));
@@ -251,7 +255,7 @@ static sw_status train(void *ctx, sw_comm *meet)
     return st;
 }
 
-/* Milliseconds of a round, mean of the ranks. */
+/* Milliseconds of a round, mean over the ranks. */
 static double per_round(double (*until)[MAX_ROUNDS + 1], int64_t round)
 {
     double ns = 0;
@@ -326,7 +330,7 @@ enum { SLICE_BYTES = 16 << 20, SLICE_ELEMS = SLICE_BYTES / 4, WIRE_ROUNDS = 101 
 enum { COPY, GATHER, SCATTER, OWN_GATHER, OWN_SCATTER, MOVES };
 
 struct wires {
-    int port; /* TCP; 0 = the communicator that is given */
+    int port; /* TCP port; 0 = use the given communicator */
     int (*own_all_gather)(void *dst, size_t slice_bytes);
     int (*own_reduce_scatter)(const float *src, float *slice, size_t n);
     double seconds[MOVES][MAX_ROUNDS];
@@ -459,7 +463,7 @@ static sw_status bench_wires(void)
     return SW_OK;
 }
 
-/* Under mpirun. */
+/* Benchmarks the collectives under mpirun. */
 static sw_status bench_world(const struct args *args, sw_comm *comm)
 {
     static struct wires w;

@@ -5,14 +5,14 @@
 #     examples/cifar10.sh OUTPUT [FOLDER]
 #
 # FOLDER has data_batch_*.bin and test_batch.bin of CIFAR-10's binary version. Without it a small set of the
-# same format is made: ten textures of stripes in noise, 2000 images to train on and 400 to look at.
+# same format is generated: ten classes of noisy stripes, 2000 images for training and 400 for validation.
 set -eu
 output=${1:?usage: cifar10.sh OUTPUT [FOLDER]}
 folder=${2:-$output/images}
 here=$(dirname "$0")
 spillway=${SPILLWAY:-spillway}
 
-# make FIRST COUNT: records of a label and 1024 bytes each of red, green and blue
+# make FIRST COUNT: writes records of a label and 1024 bytes each of red, green and blue
 make() {
     LC_ALL=C awk -v first="$1" -v count="$2" 'BEGIN {
         srand(first)

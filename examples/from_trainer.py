@@ -23,7 +23,7 @@ def rows():
     for i in range(STEPS * MICRO_BATCH * ACCUMULATION):
         ids = (np.arange(SEQ_LEN) * (i % 7 + 1) + i) % VOCABULARY
         labels = ids.copy()
-        labels[0] = -100  # nothing comes before it; Trainer would count it in the mean nevertheless
+        labels[0] = -100  # no token precedes it, yet Trainer would count it in the mean
         made.append({"input_ids": ids.astype(np.int32), "labels": labels.astype(np.int32)})
     return made
 
@@ -82,7 +82,7 @@ def train_with_spillway(folder, output):
             some = data[step * n:(step + 1) * n]
             losses.append(engine.train_batch({
                 "input_ids": np.stack([row["input_ids"] for row in some]),
-                # Here the label of a place is the token after it.
+                # Here the label of a token is the next token.
                 "labels": spillway.shift_labels(np.stack([row["labels"] for row in some])),
             }))
         engine.export(output)

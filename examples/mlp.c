@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model of your own: two spirals told apart by a small classifier. Its forward is written against
-// the public header; it is trained twice from the same start, by sw_train_batch and by sw_forward,
-// sw_backward, sw_step, and the weights must agree bit for bit.
+// A user's own model: a small classifier separates two spirals. Its forward uses the public header
+// only. It is trained twice from the same start, by sw_train_batch and by sw_forward, sw_backward,
+// sw_step; the weights must agree bit for bit.
 //
 //     cc mlp.c $(pkg-config --cflags --libs spillway) -lm
 #include <math.h>
@@ -74,7 +74,7 @@ static void fill(struct data *data, uint32_t first)
     }
 }
 
-/* Trains from the start; whole: sw_train_batch, else its three parts. */
+/* Trains from the start. whole: by sw_train_batch, else by its three parts. */
 static sw_engine *train(bool whole, struct data *data, double *loss)
 {
     const struct sw_engine_options options = {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recurrent network: which of four words is hidden in a row of random letters? An LSTM reads each
-// row in both directions; LAMB with bounds on its trust ratio moves the parameters, at rates of one
-// cycle, and gradients of the letters' table are sparse. It is trained on two ranks and on one, at
-// different ZeRO stages, and the weights must agree bit for bit.
+// A recurrent network that detects which of four words is hidden in a row of random letters. An
+// LSTM reads each row in both directions. LAMB with bounds on its trust ratio updates the
+// parameters under a one-cycle schedule. Gradients of the letter table are sparse. It is trained on
+// two ranks and on one, at different ZeRO stages; the weights must agree bit for bit.
 //
 //     cc rscan.c $(pkg-config --cflags --libs spillway)
 #include <stdio.h>
@@ -15,7 +15,7 @@
 enum { BATCH = 16, STEPS = 160, TOKENS = 12, LEAST = 6, LETTERS = 26, PAD = LETTERS, WORDS = 4 };
 enum { WIDTH = 16, HIDDEN = 16, MICRO_BATCHES = 2, TABLE = (LETTERS + 1) * WIDTH };
 
-/* ---- the data, made from the number of a row alone ---- */
+/* ---- data, computed from the row's number ---- */
 
 static uint32_t draw(uint32_t *state)
 {
@@ -119,7 +119,7 @@ static const char config[] =
     " \"decay_lr_rate\": 0.5, \"cycle_min_mom\": 0.85, \"cycle_max_mom\": 0.95}},"
     " \"spillway\": {\"threads\": 1}}";
 
-/* Of rows that training never saw. */
+/* Measures the accuracy on rows that training never saw. */
 static sw_status measure(sw_engine *engine, struct rows *rows, double *accuracy)
 {
     enum { BATCHES = 8, HELD_OUT = 1 << 30 };
@@ -143,7 +143,7 @@ static sw_status measure(sw_engine *engine, struct rows *rows, double *accuracy)
     return SW_OK;
 }
 
-/* What each rank does; comm NULL: there is one. */
+/* Trains on one rank. comm NULL: there is only one rank. */
 static sw_status train(void *ctx, sw_comm *comm)
 {
     struct result *result = ctx;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recorded batches as the engine takes them: which tensors there are, their sizes and whether
-// labels are shifted is what the task's table says.
+// Converts recorded batches for the engine. The task's table determines the tensors, their sizes
+// and whether labels are shifted.
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,8 @@ static const char *recorded_name(const struct sw_task_input *input)
     return input->recorded ? input->recorded : input->name;
 }
 
-/* Counted inputs are the same for all rows, unless documents that share a row begin anew. */
+/* Finds the recorded tensor of an input. Counted inputs (0, 1, ..) are used only if rows hold
+ * several documents, which each start at 0; else they are equal for all rows. */
 static const struct sw_safetensor *find(struct check *c, const char *group,
                                         const struct sw_task_input *input)
 {
@@ -32,7 +33,7 @@ static sw_status fail_rank(const struct check *c, const struct sw_safetensor *te
                        : "");
 }
 
-/* The dims of one batch into its sizes; a number for each row may be recorded without a dim. */
+/* Adds the dims of one batch to its sizes. One label per row may be recorded without its dim. */
 static sw_status add_sizes(const struct check *c, const struct sw_task_input *input,
                            const struct sw_safetensor *tensor, int leading,
                            struct sw_task_sizes *sizes)
@@ -58,7 +59,7 @@ sw_status sw_check_group_open(struct check *c, const char *group, struct check_g
         if (!tensor) {
             continue;
         }
-        if (out->steps == 0) { /* the first one says how batches are stacked */
+        if (out->steps == 0) { /* the first tensor shows how batches are stacked */
             const bool trains = strcmp(group, "train") == 0;
             out->leading = tensor->shape.rank - input->rank;
             if (out->leading < trains || out->leading > (trains ? 2 : 0)) {
@@ -73,8 +74,8 @@ sw_status sw_check_group_open(struct check *c, const char *group, struct check_g
     return SW_OK;
 }
 
-/* Element k of the batch; shifted: each row's next, and -100 at its end. Bytes are brightness, of
- * which 0 .. 255 becomes -1 .. 1. */
+/* Element k of the batch. shifted: the next element of its row, and -100 at the end. Bytes of
+ * images, 0 .. 255, are scaled to -1 .. 1. */
 static double value_of(const struct sw_safetensor *src, int64_t first, int64_t k, int64_t width,
                        bool shifted)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `spillway check`: opens a recorded case, tells its kind, prints rows, and at the end names every
-// recorded tensor that nobody understood: a silence would look like a pass.
+// `spillway check`: opens a recorded case, detects its kind, and prints rows. At the end it names
+// every recorded tensor that was not used, because an unused tensor would look like a pass.
 #include "check/private.h"
 
 #include <glob.h>
@@ -126,7 +126,7 @@ sw_status sw_check_engine(const struct check *c, struct sw_engine_options option
 {
     options.sets = c->options->sets;
     options.n_sets = c->options->n_sets;
-    options.no_dropout = true; /* recordings are made without */
+    options.no_dropout = true; /* recordings are made without dropout */
     options.task = c->asked;
     options.adapter = c->adapter[0] ? c->adapter : NULL;
     return sw_initialize(&options, out);
@@ -155,7 +155,7 @@ sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t mi
         snprintf(decay, sizeof decay, ", \"weight_decay\": %.17g",
                  sw_check_number(c, "train.weight_decay", 0));
     }
-    if (adam || adamw) { /* torch's Adam decays through the gradient */
+    if (adam || adamw) { /* torch's Adam adds weight decay to the gradient */
         snprintf(params, sizeof params,
                  "\"lr\": %.17g, \"betas\": [%.17g, %.17g], \"eps\": %.17g%s",
                  sw_check_number(c, "train.lr", 1e-3),
@@ -185,7 +185,8 @@ sw_status sw_check_each_run(const struct check *c, sw_status (*visit)(void *ctx,
 {
     static const char prefix[] = "/ds_config.", suffix[] = ".json";
     struct sw_str pattern = {0};
-    for (const char *p = c->path; *p; p++) { /* the folder's own name is no pattern */
+    /* matches patterns inside the path, but not the folder's own name */
+    for (const char *p = c->path; *p; p++) {
         sw_str_printf(&pattern, strchr("*?[\\", *p) ? "\\%c" : "%c", *p);
     }
     sw_str_printf(&pattern, "%s*%s", prefix, suffix);

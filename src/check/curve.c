@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training curves over a text: batches are recorded as offsets into its tokens, with labels already
-// shifted. In fp32 by the settings of reference.json; in 16 bit by the ds_config.<run>.json of each
-// run. What the recording program did wrong is printed and does not decide: see
-// docs/differences.md.
+// Training curves over a text. Batches are recorded as offsets into the text's tokens, with labels
+// already shifted. fp32 runs use the settings of reference.json; 16-bit runs use the
+// ds_config.<run>.json of each run. Errors of the recording program are printed and do not decide:
+// see docs/differences.md.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +15,10 @@ struct curve {
     struct sw_ids text;
     int64_t batch, tokens, steps;
     int32_t *ids, *labels; /* [B, T] */
-    /* of the run at hand, [steps] */
+    /* series of the current run, [steps] */
     double *loss, *norm, *lr, *scale, *skipped;
-    int64_t doubling; /* the first step whose update raised the recorded scale; steps if none did */
+    /* first step whose update raised the recorded scale; `steps` if there is none */
+    int64_t doubling;
 };
 
 static void curve_fini(struct curve *k)
@@ -78,7 +79,7 @@ static sw_status curve_init(struct curve *k, struct check *c)
     return read_text(k);
 }
 
-/* The first n rows of a batch; the others have no targets. */
+/* Fills the first n rows of a batch. The other rows get no targets. */
 static sw_status fill(struct curve *k, const struct sw_safetensor *offsets, int64_t first,
                       int64_t n)
 {
@@ -124,8 +125,7 @@ static sw_status one_step(struct curve *k, sw_engine *e, int64_t s)
 
 /* ---- fp32, with validation ---- */
 
-/* Mean loss over the recorded validation rows; where they fill no last batch, its other rows have
- * no targets. */
+/* Mean loss over the recorded validation rows. Surplus rows of the last batch have no targets. */
 static sw_status validate(struct curve *k, sw_engine *e, double *out)
 {
     const struct sw_safetensor *offsets = sw_check_tensor(k->c, "val.offsets");
@@ -144,7 +144,7 @@ static sw_status validate(struct curve *k, sw_engine *e, double *out)
     return SW_OK;
 }
 
-/* Is step s one of val.steps? Then its place in val.loss. */
+/* Index of step s in val.steps, which is also its index in val.loss; negative if absent. */
 static int64_t validation_at(struct curve *k, int64_t s)
 {
     const struct sw_safetensor *steps = sw_check_tensor(k->c, "val.steps");
@@ -180,7 +180,7 @@ static sw_status run_fp32(struct curve *k, sw_engine *e, double *worst_val)
     return SW_OK;
 }
 
-/* Largest ratio of error to the tolerance of its step; within 1 passes. */
+/* Largest ratio of error to the tolerance of its step; 1 or less passes. */
 static void compare_by_step(struct curve *k, const char *what, const double *ours)
 {
     struct check *c = k->c;
@@ -210,7 +210,7 @@ static sw_status check_fp32(struct curve *k)
     const struct check_meaning plain = {"", false, false};
     char config[1024];
     sw_engine *e = NULL;
-    double worst_val = NAN; /* until a step is validated */
+    double worst_val = NAN; /* NaN until a step is validated */
     SW_TRY(sw_check_train_config(k->c, k->batch, 1, &plain, config, sizeof config));
     SW_TRY(sw_check_engine(
         k->c,
@@ -230,7 +230,7 @@ static sw_status check_fp32(struct curve *k)
     return SW_OK;
 }
 
-/* ---- 16 bit: one run a configuration ---- */
+/* ---- 16 bit: one run per configuration ---- */
 
 static int64_t first_doubling(const struct curve *k, const struct sw_safetensor *scale)
 {
@@ -278,7 +278,7 @@ static void compare_norms(struct curve *k, const char *prefix, struct part part)
         const double want = sw_check_value(ref, s);
         n_without += k->skipped[s] == 0 && !isfinite(want);
         if (k->skipped[s] == 0 &&
-            isfinite(want)) { /* others are left from before, or never computed */
+            isfinite(want)) { /* other norms are stale or were never computed */
             worst = sw_check_worse(worst, fabs(k->norm[s] - want) / want);
             n++;
         }
@@ -318,7 +318,7 @@ static void compare_rates(struct curve *k, const char *prefix, struct part part)
     }
 }
 
-/* All series have a value for each step; then they are compared without looking. */
+/* Checks that every series has a value for each step. Later comparisons rely on that. */
 static bool has_all_steps(struct curve *k, const char *prefix)
 {
     static const char *const names[] = {"loss", "grad_norm", "lr", "scale", "skipped"};
@@ -330,9 +330,9 @@ static bool has_all_steps(struct curve *k, const char *prefix)
     return all;
 }
 
-/* The run at hand against one recorded series. sound: its gradients were divided by the scale that
- * backward used, as ours are. Others took half an update on the step that doubled the scale: from
- * the next step on they have other weights, and in time other overflows. */
+/* Compares the current run with one recorded series. sound: the recording divided its gradients by
+ * the scale that backward used, as we do. Other recordings halve the update on the step that
+ * doubles the scale. From the next step on their weights differ, and later their overflows, too. */
 static void compare(struct curve *k, const char *prefix, bool sound, const char *why)
 {
     static const char halved[] = "DeepSpeed halves the update on which the scale doubles";
@@ -341,7 +341,8 @@ static void compare(struct curve *k, const char *prefix, bool sound, const char 
     }
     const int64_t norms = sound ? k->steps : k->doubling;
     const int64_t losses = sw_min_i64(norms + 1, k->steps);
-    const int64_t scales = sw_min_i64(norms + 2, k->steps); /* the doubling itself is settled */
+    /* the doubling itself is still comparable */
+    const int64_t scales = sw_min_i64(norms + 2, k->steps);
     const char *after = why ? why : halved;
     compare_exactly(k, prefix, "scale", k->scale, (struct part){0, scales, why});
     compare_exactly(k, prefix, "scale", k->scale, (struct part){scales, k->steps, after});
@@ -355,7 +356,7 @@ static void compare(struct curve *k, const char *prefix, bool sound, const char 
     compare_norms(k, prefix, (struct part){norms, k->steps, after});
 }
 
-/* A step is skipped exactly when the largest scaled gradient does not fit fp16. */
+/* A step must be skipped exactly if the largest scaled gradient does not fit fp16. */
 static void check_margin(struct curve *k, const char *family)
 {
     const struct sw_safetensor *largest =
@@ -400,7 +401,7 @@ static sw_status check_run(void *ctx, const char *run)
             stage0 ? "DeepSpeed's 16-bit stage 0 takes an empty step at construction" : NULL);
     snprintf(family, sizeof family, "%s", run);
     char *dot = strrchr(family, '.');
-    if (dot) { /* "<scaler case>.stage<k>": series of the case that are no run of their own */
+    if (dot) { /* "<scaler case>.stage<k>" names a series of the case, not a run of its own */
         *dot = 0;
         snprintf(series, sizeof series, "%s.fp32_math", family);
         compare(k, series, false, NULL);

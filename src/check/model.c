@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model cases: logits, hidden states, loss and gradients of one batch; optimizer steps over
-// recorded batches; greedy continuation.
+// recorded batches; greedy generation.
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 /* ---- forward and backward ---- */
 
-/* Largest absolute difference; rows of tokens that the mask hides are left out. */
+/* Largest absolute difference. Rows of masked tokens are left out. */
 static double largest(const float *ours, const struct sw_safetensor *ref,
                       const struct sw_safetensor *mask)
 {
@@ -63,8 +63,7 @@ static sw_status check_hidden(struct check *c, sw_engine *e)
     return SW_OK;
 }
 
-/* What a loss compares with labels has a row for each token where they have one, or is one number
- * for each token. */
+/* True if the output for this loss has one row or one number per token. */
 static bool is_by_token(const struct sw_task *task, const struct sw_task_loss *loss)
 {
     const struct sw_task_input *labels = sw_task_input_of(task, loss->labels);
@@ -88,7 +87,7 @@ static sw_status check_forward(struct check *c, sw_engine *e, const struct check
     return SW_OK;
 }
 
-/* The parameter that a file calls `name`, or that an adapter does. */
+/* Looks up a parameter by its name in a model's file or in an adapter's. */
 static const struct engine_param *param_of(const sw_engine *e, const char *name)
 {
     static const char adapted[] = "base_model.model.";
@@ -122,7 +121,7 @@ static sw_status check_gradient(struct check *c, sw_engine *e, const struct sw_s
 {
     const struct engine_param *param = param_of(e, ref->name + 5);
     if (!param &&
-        sw_engine_ignores(e, ref->name + 5)) { /* nothing reads it: nobody has a gradient */
+        sw_engine_ignores(e, ref->name + 5)) { /* nothing uses it, so its gradient must be zero */
         sw_check_row(c, ref->name, largest_value(ref), 0, NULL);
         return SW_OK;
     }
@@ -134,7 +133,7 @@ static sw_status check_gradient(struct check *c, sw_engine *e, const struct sw_s
     SW_TRY_ALLOC(ours, "a gradient");
     const sw_status st = sw_gradient(e, param->work->name, ours);
     if (st >= 0 && listed(c, "zero_gradients", ref->name + 5)) {
-        double most = 0; /* zero in exact arithmetic: only its size can be asked for */
+        double most = 0; /* zero in exact arithmetic: only its size can be checked */
         for (int64_t i = 0; i < sw_check_elems(ref); i++) {
             most = sw_check_worse(most, fabs(ours[i]));
         }
@@ -247,7 +246,7 @@ static sw_status check_generate(struct check *c)
 
 /* ---- optimizer steps ---- */
 
-/* The rule that reference.json gives for the rates must give the recorded ones. */
+/* Checks that the schedule in reference.json gives the recorded rates. */
 static void check_rates(struct check *c, const struct sw_safetensor *lr)
 {
     const char *kind = sw_check_text(c, "train.schedule.kind");
@@ -276,13 +275,13 @@ static void check_rates(struct check *c, const struct sw_safetensor *lr)
     sw_check_row(c, "train.lr (by its rule)", worst, 1e-12, NULL);
 }
 
-/* How far weights are from the recorded ones after all steps. */
+/* Distance of the weights from the recorded ones after all steps. */
 struct distance {
     double worst, sum_error, sum_update;
     int64_t n_tensors;
 };
 
-/* mask: NULL = every element counts. */
+/* Adds one tensor. mask NULL: every element counts. */
 static sw_status add_distance(sw_engine *e, const char *name, const struct sw_safetensor *ref,
                               const struct sw_safetensor *start, const struct sw_safetensor *mask,
                               struct distance *d)
@@ -305,7 +304,7 @@ static sw_status add_distance(sw_engine *e, const char *name, const struct sw_sa
     return st;
 }
 
-/* What a training began with: the tensors of the model, or of its adapter. */
+/* Initial weights of a training: the tensors of the model, or of its adapter. */
 struct before {
     struct sw_hf_folder *folder;
     struct sw_safetensors *adapter;
@@ -319,7 +318,7 @@ static sw_status before_open(const struct check *c, struct before *out)
                          : sw_hf_folder_open(c->path, &out->folder);
 }
 
-/* By its name in the recording, or by that of the folder. */
+/* Looks up a tensor by its name in the recording, then by the folder's name for the parameter. */
 static const struct sw_safetensor *before_find(const struct before *b, const char *name,
                                                const struct engine_param *param)
 {
@@ -337,7 +336,7 @@ static void before_close(struct before *b)
     sw_safetensors_close(b->adapter);
 }
 
-/* What nothing reads stays as it was. */
+/* True if an unused tensor is unchanged. */
 static bool has_stayed(const struct sw_safetensor *ref, const struct sw_safetensor *start)
 {
     return start && start->bytes == ref->bytes && memcmp(start->data, ref->data, ref->bytes) == 0;
@@ -361,7 +360,7 @@ static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
         const struct sw_safetensor *start = before_find(&before, name, param);
         const int64_t n = sw_check_elems(ref);
         const struct sw_safetensor *mask = sw_check_tensor_of(c, n, "%s%s", mask_prefix, name);
-        mask = mask ? mask : sw_check_tensor_of(c, n, "after_mask.%s", name); /* of all runs */
+        mask = mask ? mask : sw_check_tensor_of(c, n, "after_mask.%s", name); /* for all runs */
         sw_check_tensor(c, "%s", ref->name);
         if (!param && sw_engine_ignores(e, name) && has_stayed(ref, start)) {
             continue;
@@ -428,7 +427,7 @@ static sw_status train_steps(struct check *c, sw_engine *e, const struct check_m
     return check_after(c, e, meaning->suffix);
 }
 
-/* An engine for batches like those of a group. */
+/* Opens an engine for batches of the group's sizes. */
 static sw_status open_for(const struct check *c, const struct check_group *group,
                           struct sw_engine_options options, sw_engine **out)
 {
@@ -479,7 +478,7 @@ static sw_status check_training(struct check *c)
     return SW_OK;
 }
 
-/* Other classes of model are recorded with other inputs. */
+/* Refuses a recording with the inputs of another class of model. */
 static sw_status refuse_inputs(const struct check *c)
 {
     const struct sw_task_input *first = &c->task->inputs[0];
@@ -546,7 +545,7 @@ static bool find_adapter(struct check *c)
     return fits;
 }
 
-/* One batch, forward and backward. */
+/* Checks forward and backward of one batch. */
 static sw_status check_batch(struct check *c)
 {
     char config[192];
@@ -577,7 +576,7 @@ static sw_status check_batch(struct check *c)
     return st;
 }
 
-/* Without a problem_type numbers for each class are any of the classes. */
+/* Without a problem_type, float labels mean a multi-label task. */
 static sw_status find_task(struct check *c)
 {
     static const char *const names[] = {"input.labels", "train.labels"};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Optimizer traces: parameters and states after every step, from recorded gradients. The update op
-// runs through plan and executor as in a training; only its gradients are inputs instead of a
-// backward pass.
+// runs through plan and executor as in training, but its gradients are inputs instead of results of
+// a backward pass.
 #include <math.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ struct trace {
     struct sw_plan *plan;
     struct sw_executor *executor;
     int64_t steps;
-    double *worst; /* largest error so far, [tensors of the recording] */
+    double *worst; /* largest error so far, [tensors in the recording] */
 };
 
 static void trace_fini(struct trace *t)
@@ -43,8 +43,7 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
 
 static sw_status read_config(struct trace *t)
 {
-    static const char *const keys[] = {"type",
-                                       "params"}; /* what else stands there tells of the run */
+    static const char *const keys[] = {"type", "params"}; /* other keys describe the run */
     const struct sw_json *block = sw_json_get(sw_json_root(t->c->doc), "optimizer");
     struct sw_str text = {0};
     sw_str_puts(&text, "{\"train_batch_size\": 1, \"gradient_clipping\": 0, \"optimizer\": {");
@@ -67,7 +66,7 @@ static sw_status read_config(struct trace *t)
     return sw_schedule_init(&t->schedule, t->config, 1);
 }
 
-/* A parameter for each "init." tensor, its gradient an input. */
+/* Builds a graph with a parameter for each "init." tensor, whose gradient is an input. */
 static sw_status build(struct trace *t, struct sw_graph **out)
 {
     const struct sw_graph_options options = {.dtype = SW_F32, .grad_dtype = SW_F32};
@@ -171,13 +170,13 @@ static sw_status one_step(struct trace *t, int64_t s, double lr)
     sw_executor_set(t->executor, SW_SCALAR_STEP, (double)(s + 1));
     sw_executor_set(t->executor, SW_SCALAR_SQUARES_KEPT,
                     sw_update_squares_kept(&t->rule.attrs, (double)(s + 1)));
-    int32_t phase = 0; /* there is nothing to compute before the update */
+    int32_t phase = 0; /* no computation precedes the update */
     return sw_executor_walk(t->executor, NULL, &phase, t->plan->step.n_phases);
 }
 
 /* ---- comparing: "float64.exp_avg.matrix" [steps, ..] ---- */
 
-/* What the recordings call a state, and the plan. */
+/* Names of a state in the recordings and in the plan. */
 static const struct {
     const char *recorded, *kind;
 } kinds[] = {{"param", NULL},
@@ -191,7 +190,7 @@ static const struct {
              {"trust_ratio", "trust_ratio"}};
 static const char *const series[] = {"float64", "float32", "deepspeed_cpu"};
 
-/* Codes of 8 bits as what they stand for; the state beside them has the scales. */
+/* Decodes 8-bit codes to their values; another state holds the scales. */
 static sw_status decode(struct trace *t, const struct sw_persistent *item, float *out)
 {
     char name[512];
@@ -265,7 +264,7 @@ static sw_status compare_step(struct trace *t, int64_t s, float *ours)
     return SW_OK;
 }
 
-/* DeepSpeed's Lion has a second moment that it never moves. */
+/* DeepSpeed's Lion has a second moment that it never changes. */
 static void expect_no_second_moment(struct trace *t)
 {
     for (int32_t i = 0; i < t->plan->n_persistent; i++) {
@@ -282,7 +281,7 @@ static void expect_no_second_moment(struct trace *t)
     }
 }
 
-/* Errors count relative to the largest value that the tensor has at any step. */
+/* Prints errors relative to the largest value of the tensor at any step. */
 static void print_rows(struct trace *t)
 {
     const struct check *c = t->c;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of `check` share: an open case, its rows. Private to the room, whose door is
-// spillway/check.h.
+// Declarations shared by the files of `check`: an open case and its rows. Private to the room; its
+// interface is spillway/check.h.
 #pragma once
 
 #include "base/base.h"
@@ -12,105 +12,106 @@
 
 struct check {
     const char *path;
-    char adapter[4096]; /* folder of one that the recorded model has; "" = none */
+    char adapter[4096]; /* folder of the recorded model's adapter; "" = none */
     const struct sw_check_options *options;
     FILE *out;
     struct sw_json_doc *doc;    /* reference.json */
     struct sw_safetensors *ref; /* reference.safetensors */
     bool *understood;           /* [tensors of ref] */
-    const struct sw_task *task; /* model cases: of the model's class, or .. */
-    const char *asked; /* .. the one that labels say, where config.json leaves it open; or NULL */
+    const struct sw_task *task; /* model cases: the task of the model's class, or `asked` */
+    const char *asked; /* task that the labels imply, if config.json leaves it open; else NULL */
     int n_rows, n_failed;
 };
 
 /* ---- rows ---- */
 
-/* Passes when error <= tolerance (a NaN does not). why: NULL, or why the row does not decide. */
+/* Adds a row that passes if error <= tolerance (NaN fails). why: reason why the row does not
+ * decide, or NULL. */
 void sw_check_row(struct check *c, const char *quantity, double error, double tolerance,
                   const char *why);
 void sw_check_fail(struct check *c, const char *quantity, const char *why);
 
-/* The rows that follow are of ds_config.<run>.json: some have the same names as those of other
- * runs. */
+/* Prints a heading for the rows of ds_config.<run>.json. Rows of different runs may have the same
+ * names. */
 void sw_check_heading(struct check *c, const char *run);
 
-/* The larger of two errors; a NaN is the largest, and stays. */
+/* The larger of two errors. NaN counts as the largest, and persists. */
 double sw_check_worse(double worst, double error);
 
-/* A row that does not decide: on n steps the recording has no norm of the gradients. None: no
+/* Adds a row that does not decide: the recording lacks the gradient norm on n steps. n = 0 adds no
  * row. */
 void sw_check_no_norms(struct check *c, const char *series, int64_t n);
 
 /* ---- tables.c ---- */
 
-/* Rows of the tables that are recorded. */
+/* Compares the recorded tables with the model's. */
 void sw_check_tables(struct check *c, const sw_engine *e);
-/* A gradient that is recorded by its rows, too: they are those of one of the whole ones, which are
- * compared with the model's. */
+/* Checks a gradient that is recorded as sparse rows. They must equal those of a recorded dense
+ * gradient, which is itself compared with the model's. */
 void sw_check_sparse(struct check *c);
 
 /* ---- the recording ---- */
 
-/* A tensor of the recording, marked as understood; NULL when there is none. */
+/* Looks up a tensor of the recording and marks it as understood. NULL if there is none. */
 const struct sw_safetensor *sw_check_tensor(struct check *c, const char *fmt, ...) SW_PRINTF(2, 3);
-/* The same, of so many values; any other number of them is a row that failed, and NULL. */
+/* The same for a tensor with `elems` elements. A tensor of another size adds a failed row, and
+ * gives NULL. */
 const struct sw_safetensor *sw_check_tensor_of(struct check *c, int64_t elems, const char *fmt, ...)
     SW_PRINTF(3, 4);
 double sw_check_value(const struct sw_safetensor *tensor, int64_t i);
 int64_t sw_check_elems(const struct sw_safetensor *tensor);
-/* A number of reference.json by path, "tolerance.loss_rel"; fallback where it is absent. */
+/* A number in reference.json by path, such as "tolerance.loss_rel"; `fallback` if absent. */
 double sw_check_number(const struct check *c, const char *path, double fallback);
 const char *sw_check_text(const struct check *c, const char *path);
-/* SW_E_FORMAT names a key of reference.json of another type, or a tensor of the recording without
- * values. */
+/* SW_E_FORMAT: a key of reference.json has the wrong type, or a tensor of the recording is empty;
+ * the message names it. */
 sw_status sw_check_reference(const struct check *c);
-/* SW_E_FORMAT names a tensor without values. */
+/* SW_E_FORMAT: a tensor is empty; the message names it. */
 sw_status sw_check_none_empty(const struct sw_safetensors *file);
-/* Marks every tensor whose name starts so. */
+/* Marks every tensor whose name starts with `prefix` as understood. */
 void sw_check_understand(struct check *c, const char *prefix);
 
 /* ---- running ---- */
 
-/* Opens an engine for the case's model with text or a file of configuration and the user's
- * edits. */
+/* Opens an engine for the case's model, with the given configuration and the user's edits. */
 sw_status sw_check_engine(const struct check *c, struct sw_engine_options options, sw_engine **out);
-/* Rows of the recording hold several documents. */
+/* True if rows of the recording hold several documents. */
 bool sw_check_is_packed(const struct check *c);
-/* One of the trainings of a recording, by the suffix of its rows: "" or both meanings of a step's
- * loss, with all of a table's gradient or with its rows alone. */
+/* One of several trainings in a recording, identified by the suffix of its rows. The trainings
+ * differ in the meaning of a step's loss, or use dense or sparse gradients of a table. */
 struct check_meaning {
     const char *suffix;
-    bool tokens, sparse; /* the mean over all targets; SparseAdam instead of Adam */
+    bool tokens, sparse; /* mean over all targets of the step; SparseAdam instead of Adam */
 };
-/* The optimizer block of reference.json's `train` as a configuration; into buf. */
+/* Writes a configuration with the optimizer of reference.json's `train` into buf. */
 sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t micro_batches,
                                 const struct check_meaning *meaning, char *buf, size_t cap);
-/* Calls visit for each run of a case, "x" for ds_config.x.json, in the order of names. */
+/* Calls visit for each run of a case in the order of names: "x" for ds_config.x.json. */
 sw_status sw_check_each_run(const struct check *c, sw_status (*visit)(void *ctx, const char *run),
                             void *ctx, int *out_n);
-/* "shared/X" is X beside the root of the recorded cases. */
+/* Resolves "shared/X" to X beside the root of the recorded cases. */
 void sw_check_shared_path(const char *name, char *buf, size_t cap);
 
 /* ---- batches (batch.c) ---- */
 
-/* The recorded inputs "input.NAME", one batch, or "train.NAME", stacked. */
+/* Recorded inputs: "input.NAME" for one batch, or "train.NAME" for stacked batches. */
 struct check_group {
     const char *name;
     int leading;                  /* dims before those of a batch */
-    int64_t steps, micro_batches; /* 0 steps: none of the task's inputs is recorded */
+    int64_t steps, micro_batches; /* steps = 0: none of the task's inputs is recorded */
     struct sw_task_sizes sizes;
     bool has_mask;
 };
-/* SW_E_FORMAT names an input of another rank. */
+/* SW_E_FORMAT: an input has the wrong rank; the message names it. */
 sw_status sw_check_group_open(struct check *c, const char *group, struct check_group *out);
 
-/* One micro-batch in the engine's own types. */
+/* One micro-batch, in the dtypes of the engine. */
 struct check_batch {
     void *data[SW_TASK_MAX_INPUTS];
     struct sw_tensor tensors[SW_TASK_MAX_INPUTS];
     struct sw_batch batch;
 };
-/* Number i of those that are stacked. To be closed after a failure, too. */
+/* Opens batch i of the stacked ones. The caller closes it even after a failure. */
 sw_status sw_check_batch_open(struct check *c, const struct check_group *group, int64_t i,
                               struct check_batch *out);
 void sw_check_batch_close(struct check_batch *batch);

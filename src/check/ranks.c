@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recorded runs of several ranks (ZeRO stages 0 to 3): micro-batch k of a step is the recorded
-// [accumulation, rank] with k = accumulation x ranks + rank, so the same case runs on any number of
-// ranks. Here the ranks are threads. What the recorded program did wrong is printed and does not
-// decide.
+// Recorded runs of several ranks (ZeRO stages 0 to 3). Micro-batch k = accumulation x ranks + rank
+// of a step is the recorded [accumulation, rank]. So a case runs on any number of ranks. Here the
+// ranks are threads. Errors of the recording program are printed and do not decide.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,17 +15,17 @@ enum { MAX_OWN_SETS = 3 };
 
 struct run { /* one configuration on some ranks */
     struct check *c;
-    const char *config; /* a file, or NULL: */
+    const char *config; /* path of a file; NULL: config_text is used */
     char *config_text;
     char model[4096], frozen[2048], micro[64];
-    const char *sets[64]; /* at most MAX_OWN_SETS of ours before the user's */
+    const char *sets[64]; /* up to MAX_OWN_SETS of ours, then the user's */
     int n_sets, ranks;
     int64_t k, steps, batch, tokens;
     int64_t recorded_ranks, recorded_accumulation;
-    const char *ids, *loss_tolerance; /* names of a tensor, of a key */
-    /* weights that a formula gives, and no file; see struct formula */
+    const char *ids, *loss_tolerance; /* name of a tensor; key of a tolerance */
+    /* weights are computed by struct formula, not read from a file */
     bool formula;
-    double norm_tolerance; /* 0 = by norm_tolerance() */
+    double norm_tolerance; /* 0 = use norm_tolerance() */
     uint32_t salt;
     int shift;
     /* results */
@@ -99,7 +98,7 @@ static sw_status train(struct run *run, sw_engine *e, struct given *given, struc
     return SW_OK;
 }
 
-/* What this rank owns of every parameter, to its place among all. */
+/* Copies the elements of every parameter that this rank owns to their place in run->weights. */
 static sw_status collect(struct run *run, sw_engine *e)
 {
     int64_t at = 0;
@@ -121,7 +120,8 @@ static sw_status collect(struct run *run, sw_engine *e)
     return SW_OK;
 }
 
-/* ---- weights from a formula: a hash of name and element, few enough bits for any dtype ---- */
+/* ---- weights from a formula: a hash of name and element, with few enough bits for any dtype
+ * ---- */
 
 static uint32_t mix(uint32_t h)
 {
@@ -138,11 +138,11 @@ static bool ends_in(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Of one parameter, by its name. */
+/* Formula of one parameter, selected by its name. */
 struct formula {
     uint32_t base;
-    bool is_scale; /* of a norm: near 1 */
-    float unit;    /* of the others: a power of two */
+    bool is_scale; /* scale of a norm layer: values near 1 */
+    float unit;    /* for other parameters: a power of two */
 };
 
 static struct formula formula_of(const struct run *run, const char *name)
@@ -217,7 +217,7 @@ static sw_status run_rank(void *ctx, sw_comm *comm)
     return st;
 }
 
-/* A recorded run is short: nobody waits for long unless something broke. */
+/* A recorded run is short, so a long wait means a failure. */
 static const double deadline_s = 300;
 
 static sw_status run_all(struct run *run)
@@ -235,7 +235,7 @@ static void compare_losses(struct run *run, const char *series, const char *why)
     if (!ref) {
         return;
     }
-    const bool mean = ref->shape.rank == 1; /* of the micro-batches */
+    const bool mean = ref->shape.rank == 1; /* mean over the micro-batches */
     if (!sw_check_tensor_of(run->c, mean ? run->steps : run->steps * run->k, "%s.loss", series)) {
         return;
     }
@@ -260,8 +260,9 @@ static void compare_losses(struct run *run, const char *series, const char *why)
     sw_check_row(run->c, row, worst, sw_check_number(run->c, run->loss_tolerance, 1e-6), why);
 }
 
-/* reference.json has no tolerance for norms: as much more than its runs lie apart as its other
- * tolerances allow, ten times in fp32 and three times in 16 bit. */
+/* Tolerance for norms, which reference.json does not give. It is the largest difference between the
+ * recorded runs, times ten in fp32 and three in 16 bit. Its other tolerances use the same
+ * factors. */
 static double norm_tolerance(const struct check *c)
 {
     const char *dtype = sw_check_text(c, "dtype");
@@ -320,8 +321,9 @@ static void compare(struct run *run, const char *series, const char *why)
     compare_rates(run, series);
 }
 
-/* The names and places of parameters, from the folder. The key third of c_attn.bias has a gradient
- * of zero in exact arithmetic: Adam makes whole updates of its rounding noise. */
+/* Compares the weights after the run. Names and offsets of parameters come from the folder. The key
+ * third of c_attn.bias has a gradient of zero in exact arithmetic, and Adam amplifies its rounding
+ * noise to whole updates. */
 static sw_status compare_after(struct run *run)
 {
     const struct sw_engine_options options = {.config_text =
@@ -482,9 +484,9 @@ sw_status sw_check_ranks(struct check *c)
     return st;
 }
 
-/* ---- cases of offload: weights from a formula, ranks and dtype from the name of each run ---- */
+/* ---- offload cases: weights from a formula; ranks and dtype from the name of each run ---- */
 
-/* As much more than the recorded runs lie apart as their tolerances for losses allow. */
+/* Largest recorded difference of the run's norms, times the factor of its loss tolerances. */
 static double offload_norm_tolerance(const struct check *c, const char *name, bool wide)
 {
     char path[320];
@@ -492,7 +494,7 @@ static double offload_norm_tolerance(const struct check *c, const char *name, bo
     return fmax(sw_check_number(c, path, 0), wide ? 2e-5 : 2e-3) * (wide ? 10 : 3);
 }
 
-/* NVME_DIR stands for a folder of swap files: that of temporary files. */
+/* Reads a configuration, with NVME_DIR replaced by the folder for temporary files. */
 static sw_status read_config(const char *path, char **out)
 {
     static const char name[] = "NVME_DIR";
@@ -558,8 +560,8 @@ static sw_status check_offload_run(void *ctx, const char *name)
     return st;
 }
 
-/* Rows that end off the disk's grid: another model, the configuration of a run that swaps, and as
- * right answer that of a run that does not. */
+/* Writes a model with rows that are not multiples of the disk's block. It runs with the
+ * configuration of a swapping run, and must match the run without swapping. */
 static sw_status write_misaligned_model(const struct check *c, char *path, size_t cap)
 {
     static const char *const keys[] = {"n_layer", "n_head",     "n_embd",
@@ -603,7 +605,7 @@ static sw_status check_misaligned(struct check *c)
                       .formula = true,
                       .ids = "misaligned.train.input_ids",
                       .loss_tolerance = "tolerance.train_loss_rel_fp32",
-                      /* as far as the recorded runs in memory lie from the plain one, twice */
+                      /* twice the distance of the recorded in-memory runs from the plain run */
                       .norm_tolerance = 2.5e-4};
     const struct sw_safetensor *ids = sw_check_tensor(c, "%s", run.ids);
     if (!ids || ids->shape.rank != 5) {

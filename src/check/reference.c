@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recording before anything runs: keys of reference.json have the types that `check` reads, and
-// no tensor is empty. A default in place of a value that was not understood would compare with
-// another run.
+// Validates a recording before anything runs: the keys of reference.json that `check` reads have
+// the right types, and no tensor is empty. A default in place of an invalid value would compare
+// with a different run.
 #include "check/private.h"
 
 enum wanted { NUMBER, NUMBERS, TEXT, TEXTS, OBJECT };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recorded tables, aux.NAME [T,T] by query and key: the model has what depends on their distance
-// alone as a constant "NAME.T", a number for each distance. Numbers are compared with that of
-// distance 0, from which each side counts as it likes.
+// Recorded tables, aux.NAME [T,T] by query and key. The model holds them as a constant "NAME.T"
+// with one number for each distance of query and key. Numbers are compared relative to that of
+// distance 0, because each side may count from another base.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static const int32_t *constant_of(const sw_engine *e, const char *name, int64_t 
     return NULL;
 }
 
-/* ours: of a key that is so far behind its query, from 1 - T on. */
+/* ours: indexed by key - query, from 1 - T on. */
 static double worst_of(const struct sw_safetensor *ref, const int32_t *ours, int64_t tokens)
 {
     double worst = 0;
@@ -38,8 +38,8 @@ static double worst_of(const struct sw_safetensor *ref, const int32_t *ours, int
     return worst;
 }
 
-/* Largest difference of row-sparse values and the rows of a dense gradient; INFINITY where that has
- * no such rows. */
+/* Largest difference between row-sparse values and the same rows of a dense gradient. INFINITY if
+ * the dense gradient lacks a row. */
 static double rows_apart(const struct sw_safetensor *rows, const struct sw_safetensor *values,
                          const struct sw_safetensor *dense)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sizes of public structs. tests/checks/abi.sh finds a struct that is not here.
+// Sizes of the public structs. tests/checks/abi.sh fails if a struct is missing here.
 #include "spillway/abi.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading adapters: PEFT's folder, byte by byte as it writes them, or a checkpoint of a training. A
-// key of its configuration that would change the mathematics is used, or refused by name.
+// Reads adapters from a PEFT folder, byte for byte as PEFT writes it, or from a checkpoint. A key
+// of the PEFT configuration that would change the mathematics is either applied or refused by name.
 #include "engine/adapter.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 static const char prefix[] = "base_model.model.";
 
-/* Keys of ours. */
+/* Keys that are applied. */
 static const char *const used[] = {"r",
                                    "lora_alpha",
                                    "lora_dropout",
@@ -21,7 +21,7 @@ static const char *const used[] = {"r",
                                    "rank_pattern",
                                    "alpha_pattern",
                                    "modules_to_save"};
-/* Say nothing of how an adapter is used, once it is there. */
+/* Keys that do not change how an existing adapter is used. */
 static const char *const told[] = {
     "task_type",     "base_model_name_or_path", "inference_mode",    "peft_version", "revision",
     "megatron_core", "qalora_group_size",       "init_lora_weights", "auto_mapping"};
@@ -41,7 +41,7 @@ static bool is_text(const struct sw_json *value, const char *text)
     return value->type == SW_JSON_STRING && strcmp(value->string, text) == 0;
 }
 
-/* Not set, whatever its type. */
+/* True if a key is switched off, whatever its type. */
 static bool is_idle(const struct sw_json *value)
 {
     return value->type == SW_JSON_NULL || (value->type == SW_JSON_BOOL && !value->boolean) ||
@@ -56,7 +56,7 @@ static bool is_taken(const struct sw_json *value)
     if (strcmp(value->key, "bias") == 0) {
         return is_text(value, "none");
     }
-    if (strcmp(value->key, "init_lora_weights") == 0) { /* others change the base's weights */
+    if (strcmp(value->key, "init_lora_weights") == 0) { /* other values change the base's weights */
         return value->type == SW_JSON_BOOL || value->type == SW_JSON_NULL ||
                is_text(value, "gaussian");
     }

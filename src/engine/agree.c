@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks must have in common before they train together: the configuration and the model; a
-// training adds its data and flags (job/agree.c). Each makes digests of its own, and all compare
-// them, so that who differs, and in what, is said before the first step. Left out is what may
-// differ from host to host: paths, and budgets of memory, disk and threads.
+// Ranks must agree before they train together: on the configuration and the model here, on data and
+// flags in job/agree.c. Each rank computes digests and all compare them, so that a difference is
+// reported before the first step. Values that may differ between hosts are left out: paths, and
+// budgets of memory, disk and threads.
 #include <string.h>
 
 #include "engine/agree.h"
@@ -19,7 +19,7 @@ static bool is_one_of(const char *path, const char *const *list)
     return false;
 }
 
-/* Every value with its path, in the order of the text; not those of the list. */
+/* Writes every value with its path, in the order of the text, except those in `left_out`. */
 static void write_tree(const struct sw_json *node, const char *path, const char *const *left_out,
                        struct sw_str *out)
 {
@@ -97,7 +97,7 @@ static sw_status agree_on_config(const struct sw_engine *e, struct sw_agreed *ou
     }
     sw_json_close(doc);
     sw_str_fini(&json);
-    /* where neither file nor flag says it, the caller's */
+    /* the caller's seed, unless the file or a flag sets it */
     sw_str_printf(&text, "seed=%llu tokens=%lld", (unsigned long long)e->seed,
                   (long long)e->sizes.tokens);
     *out = (struct sw_agreed){.what = "keys in its configuration",
@@ -107,8 +107,7 @@ static sw_status agree_on_config(const struct sw_engine *e, struct sw_agreed *ou
     return st < 0 ? st : made;
 }
 
-/* Of weights what costs no more than a page: the ends of each tensor, in which other weights
- * differ. */
+/* The digest of weights reads only both ends of each tensor, where different weights differ. */
 enum { END_BYTES = 64 };
 
 static void write_tensor(const struct sw_safetensor *t, struct sw_str *out)
@@ -143,7 +142,8 @@ static sw_status agree_on_model(const struct sw_engine *e, struct sw_agreed *out
     return sw_engine_digest(&text, out);
 }
 
-/* What a rank computes depends on its kernels; who allows other mathematics is not asked. */
+/* A rank's results depend on its kernels. Under spillway.allow_other_math ranks may have different
+ * kernels. */
 static sw_status agree_on_kernels(const struct sw_engine *e, struct sw_agreed *out)
 {
     struct sw_str text = {0};
@@ -168,7 +168,7 @@ sw_status sw_engine_agree_on_setup(const struct sw_engine *e)
     return sw_engine_compare(e->options.comm, items, 3);
 }
 
-/* ---- while they train ---- */
+/* ---- during training ---- */
 
 sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what)
 {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a library chose for the products of a run (sw_device_algorithms), compared between ranks,
-// and with the run that wrote a checkpoint. Runs that place and cut tensors in other ways ask for
-// other products; only what both asked for must have one answer.
+// Compares the algorithms that a library chose for matrix products (sw_device_algorithms): between
+// ranks, and with the run that wrote a checkpoint. Runs with another placement or sharding use
+// other products, so only products common to both are compared.
 #include <string.h>
 
 #include "engine/agree.h"
 
-/* An entry, "5x7x3 of f32 to f32, ..: algorithm 3 tile 2", of a text of several. */
+/* One entry of such a text: "5x7x3 of f32 to f32, ..: algorithm 3 tile 2". */
 struct entry {
     const char *text;
-    size_t question, all; /* bytes: with ": ", and of the whole */
+    size_t question, all; /* lengths: the question including ": ", and the whole entry */
 };
 
-/* The entry that begins at *at, which goes on to the next; false: there is none. */
+/* Reads the entry at *at and moves *at to the next entry. False at the end. */
 static bool next_entry(const char **at, struct entry *out)
 {
     const char *end = strstr(*at, "; ");
@@ -53,7 +53,7 @@ bool sw_engine_next_other_algorithm(const char **was, const char *is,
     return false;
 }
 
-/* Each rank compares all with rank 0, so that all say the same. */
+/* Each rank compares all others with rank 0, so that all ranks report the same error. */
 static sw_status compare_ranks(const char *all, size_t slice, int ranks)
 {
     for (int r = 1; r < ranks; r++) {
@@ -81,7 +81,7 @@ static sw_status gather(const struct sw_engine *e, const struct sw_str *text)
     if (longest == 0) {
         return SW_OK;
     }
-    const size_t slice = (size_t)longest + 1; /* with its end */
+    const size_t slice = (size_t)longest + 1; /* includes the terminating NUL */
     char *all = sw_alloc_zero("engine", (size_t)e->ranks, slice);
     SW_TRY_ALLOC(all, "the algorithms of ranks");
     char *mine = all + (size_t)e->rank * slice;

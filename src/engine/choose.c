@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys that are "auto", on this engine: what a checkpoint that it goes on from has is kept; else
-// the search (plan/search.c) asks here which micro-batches there are and what is true of all ranks.
-// By rank 0's rates and everybody's budgets: no rank decides for itself.
+// Resolves configuration keys that are "auto". A run that resumes keeps the values in its
+// checkpoint. Otherwise the search (plan/search.c) asks here for micro-batch sizes, and for
+// agreement of the ranks. It uses rank 0's rates and the budgets of all ranks, so no rank decides
+// alone.
 #include <stdio.h>
 #include <string.h>
 
@@ -9,11 +10,11 @@
 
 /* ---- kept on resume ---- */
 
-/* What rank 0 read, as it travels. */
+/* Rank 0's reading of the checkpoint, as sent to the other ranks. */
 struct kept {
     int64_t status, micro_batch;
     struct sw_recompute recompute;
-    char name[256]; /* of the checkpoint; "" = there is none */
+    char name[256]; /* of the checkpoint; "" = none */
 };
 
 static struct sw_recompute recompute_of(const struct sw_json *ours)
@@ -37,7 +38,7 @@ static sw_status read_kept(const char *folder, struct kept *out)
     struct sw_ckpt *ckpt = NULL;
     const sw_status st = sw_ckpt_open(folder, &ckpt);
     if (st != SW_OK) {
-        return st < 0 ? st : SW_OK; /* none yet: the choice is a new one */
+        return st < 0 ? st : SW_OK; /* no checkpoint yet: choose anew */
     }
     const struct sw_json *run = sw_ckpt_meta(ckpt)->config;
     const struct sw_json *config = run ? sw_json_get(run, "ds_config") : NULL;
@@ -89,7 +90,8 @@ sw_status sw_engine_blame_choices(const struct sw_engine *e, sw_status st)
 
 /* ---- the model's hidden size ---- */
 
-/* Where config.json says it by transformers' own names, it need be no model that is built here. */
+/* The hidden size under transformers' own names; such a config.json may describe a model that is
+ * not supported here. */
 static int64_t said_size(const struct sw_json *config)
 {
     const struct sw_json *one = sw_json_get(config, "hidden_size");
@@ -123,7 +125,7 @@ sw_status sw_model_hidden_size(const char *model, int64_t *out)
     return SW_OK;
 }
 
-/* ---- chosen anew ---- */
+/* ---- new choices ---- */
 
 void sw_engine_next_micro_batch(const struct sw_engine *e, int64_t most, struct sw_policy *policy)
 {
@@ -155,7 +157,7 @@ static sw_status judge_all(struct sw_engine *e, const struct sw_verdict *all,
 
 sw_status sw_engine_agree_on_try(struct sw_engine *e, struct sw_verdict *verdict)
 {
-    if (e->ranks == 1 || e->options.plan_only) { /* a plan speaks for its own rank */
+    if (e->ranks == 1 || e->options.plan_only) { /* a plan describes only its own rank */
         return verdict->status;
     }
     struct sw_verdict *all = sw_alloc_zero("engine", (size_t)e->ranks, sizeof *all);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which device an engine computes on, where this rank stands among those of its machine, and how
-// much memory a plan may count on.
+// Chooses the device that an engine computes on, this rank's place among the ranks of its machine,
+// and the memory that a plan may use.
 #include <string.h>
 #include <unistd.h>
 
 #include "engine/private.h"
 
-/* Which of the ranks of this machine this one is. Machines are told apart by their names. */
+/* Finds this rank's index among the ranks of its machine. Machines are told apart by their host
+ * names. */
 static sw_status find_place(const struct sw_engine *e, struct sw_device_place *out)
 {
     enum { NAME = 64 };
     char mine[NAME] = "";
     *out = (struct sw_device_place){.rank = 0, .n_ranks = 1};
     if (e->ranks == 1 || e->options.plan_only) {
-        return SW_OK; /* a plan asks for one device; ranks that it is for may be anywhere */
+        return SW_OK; /* a plan needs one device, and its ranks may run anywhere */
     }
     char *all = sw_alloc_zero("engine", (size_t)e->ranks, NAME);
     SW_TRY_ALLOC(all, "names of machines");
@@ -31,7 +32,7 @@ static sw_status find_place(const struct sw_engine *e, struct sw_device_place *o
     return st;
 }
 
-/* Of a rank's share of the processors. */
+/* Threads of a rank: its share of the processors. */
 static int threads_of(const struct sw_engine *e)
 {
     const int64_t threads = e->config->spillway.threads;

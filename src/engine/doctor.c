@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report of `spillway doctor`: libraries of the build with what goes without each, GPUs with
-// what is missing for them, and measured rates of the processor with the path that products of each
-// dtype take.
+// The report of `spillway doctor`. It lists the libraries of the build and the features lost
+// without each, and the GPUs and what they lack. It also has measured CPU rates, with the kernel
+// path of each dtype.
 #include "spillway/doctor.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "device/device.h"
 #include "spillway/comm.h"
 
-/* Set by the build for every room that wraps the library. */
+/* The build defines these for every room that wraps the library. */
 static const struct {
     const char *name;
     int found;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of texts: what a trunk alone gives for each token, put together by row.
+// Text embeddings: the outputs of the trunk for each token, pooled by row.
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ int64_t sw_engine_width(const sw_engine *e)
     return e->model ? e->model->width : 0;
 }
 
-/* Which tokens count; NULL: all of them. */
+/* The attention mask of the batch; NULL: every token counts. */
 static const int32_t *mask_of(const struct sw_batch *batch)
 {
     for (int i = 0; i < batch->n_tensors; i++) {
@@ -21,7 +21,7 @@ static const int32_t *mask_of(const struct sw_batch *batch)
     return NULL;
 }
 
-/* Summed in the order of tokens; of a row without any 0. */
+/* Sums in the order of the tokens. A row without tokens gives 0. */
 static void mean(const float *hidden, const int32_t *mask, int64_t tokens, int64_t width,
                  float *out)
 {

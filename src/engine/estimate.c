@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeepSpeed's memory estimates as a table, for a model or for two numbers. A layer is what its
-// module owns: the parameters whose names differ in the last part only.
+// DeepSpeed's memory estimates as a table, for a model or for two numbers. A layer consists of the
+// parameters whose names differ only in the last part.
 #include <string.h>
 
 #include "engine/private.h"
 
-/* Same module: the names are equal up to the last dot. */
+/* Length of the module's name: everything before the last dot. */
 static size_t module_len(const char *name)
 {
     const char *dot = strrchr(name, '.');
     return dot ? (size_t)(dot - name) : 0;
 }
 
-/* Parameters of the module that owns most. */
+/* Number of parameters in the largest module. */
 static int64_t largest_layer(const sw_engine *e)
 {
     int64_t largest = 0;
@@ -31,7 +31,8 @@ static int64_t largest_layer(const sw_engine *e)
     return largest;
 }
 
-/* The counts of a model; it is planned for a micro-batch of one token and not opened. */
+/* Counts the parameters of a model. It is planned for a micro-batch of one token, and not
+ * opened. */
 static sw_status count_model(const struct sw_estimate_options *o, struct sw_estimate_case *out)
 {
     const struct sw_engine_options options = {.model = o->model,
@@ -86,7 +87,7 @@ static sw_status add_rows(const struct sw_estimate_case *base, bool json, struct
         SW_TRY(add_row(&c, json, out));
     }
     c.stage = 3;
-    for (int i = 0; i < 6 && c.largest_layer > 0; i++) { /* without a layer there is no stage 3 */
+    for (int i = 0; i < 6 && c.largest_layer > 0; i++) { /* stage 3 needs the size of a layer */
         c.offload_optimizer = i < 4;
         c.offload_param = i < 2;
         c.zero_init = i % 2 == 0;

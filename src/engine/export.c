@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face folders out: from an engine, or straight from a checkpoint. Tensors go through one
-// buffer of fixed size, so a model larger than memory can be exported. A folder that holds
-// something is written to only where an export left its mark: a model that somebody keeps is never
-// replaced.
+// Exports Hugging Face folders, from an engine or directly from a checkpoint. Tensors pass through
+// one buffer of fixed size, so a model larger than memory can be exported. A non-empty folder is
+// written to only if it has the marker of an earlier export: a user's model is never overwritten.
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
@@ -16,7 +15,7 @@ enum { PIECE = 1 << 18 }; /* elements */
 static const char mark[] = ".spillway-export";
 static const char adapter_file[] = "adapter_model.safetensors";
 
-/* ---- whose folder it is ---- */
+/* ---- ownership of a folder ---- */
 
 static sw_status is_empty(const char *folder, bool *out)
 {
@@ -58,7 +57,7 @@ sw_status sw_engine_check_folder(const char *folder, bool owned)
     return SW_OK;
 }
 
-/* The mark is there at once or not at all: what it says is for people. */
+/* The marker appears atomically. Its text is for people. */
 sw_status sw_engine_claim_folder(const char *folder, bool owned)
 {
     static const char text[] = "An export of spillway: the next one may replace what is here.\n";
@@ -71,18 +70,18 @@ sw_status sw_engine_claim_folder(const char *folder, bool owned)
 
 /* ---- weights ---- */
 
-/* Elements [first, first + n) of tensor i as f32. */
+/* Fetches elements [first, first + n) of tensor i as f32. */
 typedef sw_status (*fetch_fn)(void *ctx, int64_t i, int64_t first, int64_t n, float *out);
 
 struct weights {
-    const char *file; /* in the folder, of all of them; NULL: a model's files */
+    const char *file; /* single file that holds all tensors; NULL: a model's files */
     struct sw_safetensor_spec *specs;
     int64_t n;
     fetch_fn fetch;
     void *ctx;
 };
 
-/* One of the two. */
+/* Either a folder or a single file. */
 struct writer {
     struct sw_hf_folder_writer *folder;
     struct sw_safetensors_writer *file;
@@ -145,8 +144,8 @@ done:
     return st;
 }
 
-/* config.json with the dtype of the weights under the key that it uses (dtype since transformers 5,
- * torch_dtype before). */
+/* Writes config.json with the dtype of the weights, under the key that it uses: "dtype" since
+ * transformers 5, "torch_dtype" before. */
 static sw_status write_config(const char *folder, const struct sw_json *config, enum sw_dtype dtype)
 {
     const char *name = dtype == SW_F32 ? "float32" : dtype == SW_BF16 ? "bfloat16" : "float16";
@@ -203,8 +202,8 @@ static sw_status check_dtype(enum sw_dtype dtype)
 
 struct masters_of {
     struct sw_engine *engine;
-    const struct engine_param **params; /* [n] of tensor i */
-    struct sw_arena names;              /* of adapters */
+    const struct engine_param **params; /* [n] parameter of tensor i */
+    struct sw_arena names;              /* names of adapter tensors */
 };
 
 static sw_status fetch_engine(void *ctx, int64_t i, int64_t first, int64_t n, float *out)
@@ -213,7 +212,7 @@ static sw_status fetch_engine(void *ctx, int64_t i, int64_t first, int64_t n, fl
     return sw_engine_get_master(m->engine, m->params[i], first, n, out);
 }
 
-/* adapter_config.json, as a checkpoint would have it. */
+/* Writes adapter_config.json, the same as for a checkpoint. */
 static sw_status write_adapter_of(const struct sw_engine *e, const char *folder)
 {
     struct sw_json_doc *run = NULL;
@@ -225,7 +224,8 @@ static sw_status write_adapter_of(const struct sw_engine *e, const char *folder)
     return st;
 }
 
-/* What a file calls it: PEFT's name for an adapter's, else as it came. */
+/* Name in the exported file: PEFT's for an adapter, else the name that the parameter was read
+ * under. */
 static const char *name_of(struct masters_of *m, const struct engine_param *param)
 {
     char name[600];
@@ -288,7 +288,7 @@ sw_status sw_export(sw_engine *e, const char *folder, enum sw_dtype dtype)
 
 struct masters {
     struct sw_ckpt *ckpt;
-    int64_t *index; /* [n] entry of tensor i */
+    int64_t *index; /* [n] entry for tensor i */
 };
 
 static sw_status fetch_checkpoint(void *ctx, int64_t i, int64_t first, int64_t n, float *out)
@@ -297,14 +297,14 @@ static sw_status fetch_checkpoint(void *ctx, int64_t i, int64_t first, int64_t n
     return sw_ckpt_read_flat(m->ckpt, m->index[i], first, n, SW_F32, out);
 }
 
-/* What the folder that the run's model came from calls a parameter. */
+/* Name of a parameter in the folder that the run's model came from. */
 static const char *name_in_file(const struct sw_json *names, const char *name)
 {
     const struct sw_json *other = names ? sw_json_get(names, name) : NULL;
     return other && other->type == SW_JSON_STRING ? other->string : name;
 }
 
-/* As the model came, where the checkpoint says it. */
+/* The model's original dtype, if the checkpoint records it. */
 static enum sw_dtype dtype_of(const struct sw_json *as)
 {
     const struct sw_json *name = as ? sw_json_get(as, "dtype") : NULL;
@@ -313,11 +313,11 @@ static enum sw_dtype dtype_of(const struct sw_json *as)
                                                                                         : SW_F32;
 }
 
-/* What is exported, and as what. */
+/* Descriptions that go with exported weights. */
 struct exported {
     const struct sw_json *model;   /* config.json */
-    const struct sw_json *names;   /* of tensors, where the folder that it came from had others */
-    const struct sw_json *adapter; /* adapter_config.json; NULL: the model itself */
+    const struct sw_json *names;   /* names of tensors in the model's folder, if they differ */
+    const struct sw_json *adapter; /* adapter_config.json; NULL if the model itself is exported */
 };
 
 static sw_status look_at(struct sw_ckpt *ckpt, struct exported *out, enum sw_dtype *dtype)
@@ -385,7 +385,7 @@ sw_status sw_engine_export_checkpoint(struct sw_ckpt *ckpt, const char *folder,
     return st;
 }
 
-/* ---- with adapters added ---- */
+/* ---- adapters merged ---- */
 
 static sw_status fetch_merged(void *ctx, int64_t i, int64_t first, int64_t n, float *out)
 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rooms above know of an open engine, and tell it. The engine's fields are the room's own.
+// Functions with which other rooms read and steer an open engine. The engine's fields are private
+// to this room.
 #include <string.h>
 
 #include "engine/private.h"

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of an engine: the graphs that it is asked for, and what its configuration says of tiers,
-// budgets and slots, handed to the search (plan/search.c).
+// Makes the plan of an engine: builds the graphs that it is asked for, and passes the configured
+// tiers, budgets and slots to the search (plan/search.c).
 #include <string.h>
 
 #include "engine/adapter.h"
 
 enum { MOST_PROGRAMS = 5 };
-/* Of all programs, while a plan is looked for. */
+/* Graphs of all programs, kept while a plan is searched for. */
 struct graphs {
     struct sw_engine *engine;
     struct sw_program_spec specs[MOST_PROGRAMS];
     int n;
-    int64_t batch; /* the micro-batch that they are of */
+    int64_t batch; /* micro-batch size that they are built for */
 };
 
 struct recipe {
@@ -21,7 +21,7 @@ struct recipe {
     bool backward, labels, logits, hidden, source;
 };
 
-/* The forward of a program, the model's or the caller's. */
+/* Adds the forward of a program: the model's or the caller's. */
 static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct sw_graph *g)
 {
     const struct sw_spillway_config *c = &e->config->spillway;
@@ -48,7 +48,7 @@ static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct 
     return loss;
 }
 
-/* What the engine has to know of a graph, which is the forward still. */
+/* Learns the loss, the inputs and the adapted layers of a graph that is still only a forward. */
 static sw_status learn(struct sw_engine *e, const struct recipe *r, struct sw_graph *g,
                        sw_value loss)
 {
@@ -116,7 +116,7 @@ static enum sw_tier tier_of(enum sw_offload_device device)
                                        : SW_TIER_DEVICE;
 }
 
-/* A share of none stays on the device. */
+/* A ratio of 0 keeps the states on the device. */
 static enum sw_tier states_tier(const struct sw_config *c)
 {
     return c->zero.offload_optimizer.ratio > 0 ? tier_of(c->zero.offload_optimizer.device)
@@ -164,8 +164,8 @@ struct sw_swap_options sw_engine_swap(const struct sw_engine *e)
     return swap;
 }
 
-/* Adapters are of the whole model: where each program has a part of it, one that has all says which
- * layers they are on. */
+/* Learns the adapted layers from a graph of the whole model. It is needed where each program
+ * contains only a part of the model. */
 static sw_status learn_whole(struct sw_engine *e)
 {
     const struct recipe all = {SW_PROGRAM_LOGITS, NULL, e->sizes.batch, e->sizes.tokens,
@@ -176,7 +176,7 @@ static sw_status learn_whole(struct sw_engine *e)
     return SW_OK;
 }
 
-/* The graphs of all programs that the engine is asked for. */
+/* Builds the graphs of all programs that the engine is asked for. */
 static sw_status build_all(struct sw_engine *e, struct graphs *graphs)
 {
     const struct sw_engine_options *o = &e->options;
@@ -242,7 +242,7 @@ static sw_status lend_graphs(void *ctx, const struct sw_policy *policy,
     return SW_OK;
 }
 
-/* What no policy says. */
+/* Plan options that do not depend on the policy. */
 static struct sw_plan_options fixed_options(const struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
@@ -270,7 +270,7 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
     };
 }
 
-/* What the configuration says of choices. */
+/* The policy that the configuration asks for. */
 static struct sw_policy asked_policy(const struct sw_engine *e)
 {
     const struct sw_config *c = e->config;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generation: the prompt goes through in chunks, then one token at a time, over caches of keys and
-// values that both programs share. Sampling is seeded and a pure function of (seed, place, logits).
+// Generation. The prompt is processed in chunks, then one token at a time, with key and value
+// caches that both programs share. Sampling is seeded, and a pure function of (seed, position,
+// logits).
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@ struct candidate {
     int32_t id;
 };
 
-/* Larger logits first; equal ones by id, so that ties are settled alike everywhere. */
+/* Larger logits first. Equal logits are ordered by id, so that ties are resolved the same
+ * everywhere. */
 static int by_logit(const void *a, const void *b)
 {
     const struct candidate *x = a, *y = b;
@@ -43,7 +45,7 @@ static int32_t sample(const float *logits, int64_t n, const struct sw_sampling *
     for (int64_t i = 0; i < keep; i++) {
         total += exp(((double)work[i].logit - work[0].logit) / s->temperature);
     }
-    if (s->top_p > 0 && s->top_p < 1) { /* the shortest head whose share reaches top_p */
+    if (s->top_p > 0 && s->top_p < 1) { /* shortest prefix whose probability reaches top_p */
         double sum = 0;
         for (int64_t i = 0; i < keep; i++) {
             sum += exp(((double)work[i].logit - work[0].logit) / s->temperature);
@@ -64,22 +66,22 @@ static int32_t sample(const float *logits, int64_t n, const struct sw_sampling *
     return work[keep - 1].id;
 }
 
-/* A text that is being written. */
+/* State of one generation. */
 struct writing {
     sw_engine *e;
     const struct sw_sampling *sampling;
     struct engine_text text;
-    int program; /* that ran last */
+    int program; /* the last program run */
     float *logits;
     struct candidate *work;
-    int32_t *ids, *mask;              /* [T] what an encoder reads, and where it is no padding */
-    int32_t start;                    /* what the decoder behind it begins with */
-    int32_t *out;                     /* what is new */
-    float *out_logits;                /* [n_new, V] of each, before any rule; NULL: nobody asks */
-    const struct sw_each_token *each; /* NULL: nobody listens */
+    int32_t *ids, *mask; /* [T] source text of an encoder-decoder and its attention mask */
+    int32_t start;       /* first token of the decoder */
+    int32_t *out;        /* new tokens */
+    float *out_logits; /* [n_new, V] logits of each new token, before any rule; NULL = not wanted */
+    const struct sw_each_token *each; /* NULL = no callback */
 };
 
-/* An input that the program has; one token alone needs no "last". */
+/* Sets an input if the program has it. A program for one token has no "last". */
 static sw_status give(struct sw_engine *e, int i_program, const char *name, const int32_t *ids,
                       int64_t n)
 {
@@ -87,7 +89,7 @@ static sw_status give(struct sw_engine *e, int i_program, const char *name, cons
     return port ? sw_executor_write(e->executor, port, ids, (size_t)n * sizeof *ids) : SW_OK;
 }
 
-/* Runs n tokens that begin at place `at`; n is the program's. */
+/* Runs n tokens, the program's count, from position `at`. */
 static sw_status run(struct sw_engine *e, int i_program, const int32_t *ids, int64_t n, int64_t at)
 {
     int32_t positions[SW_PREFILL_TOKENS];
@@ -102,7 +104,7 @@ static sw_status run(struct sw_engine *e, int i_program, const int32_t *ids, int
     return sw_executor_forward(e->executor, i_program);
 }
 
-/* Token number `at` of the text, prompt included. */
+/* Runs the token at position `at` of the text, prompt included. */
 static sw_status run_token(struct writing *w, int32_t id, int64_t at)
 {
     struct sw_engine *e = w->e;
@@ -128,7 +130,7 @@ static sw_status check_ids(const struct sw_engine *e, const int32_t *ids, int64_
     return SW_OK;
 }
 
-/* -1, or an id of the vocabulary. */
+/* Each rule's id must be -1 or in the vocabulary. */
 static sw_status check_rules(const struct sw_engine *e, const struct sw_text_rules *rules)
 {
     const struct {
@@ -170,7 +172,7 @@ static sw_status check(const struct sw_engine *e, const int32_t *prompt, int64_t
     return check_ids(e, prompt, n_prompt);
 }
 
-/* What the encoder makes of it is kept; the decoder begins. */
+/* Runs the encoder on the source text, whose output stays cached, and starts the decoder. */
 static sw_status read_source(struct writing *w, const int32_t *prompt, int64_t n_prompt)
 {
     struct sw_engine *e = w->e;
@@ -193,7 +195,7 @@ static sw_status read_source(struct writing *w, const int32_t *prompt, int64_t n
     return run_token(w, w->start, 0);
 }
 
-/* The prompt in chunks of the prefill program, what is left token by token. */
+/* Runs the prompt in chunks of the prefill program, and the rest token by token. */
 static sw_status read_prompt(struct writing *w, const int32_t *prompt, int64_t n_prompt)
 {
     sw_engine *e = w->e;
@@ -209,7 +211,7 @@ static sw_status read_prompt(struct writing *w, const int32_t *prompt, int64_t n
     return SW_OK;
 }
 
-/* The next token, by the logits of the last one. */
+/* Chooses the next token from the logits of the last one. */
 static sw_status choose(struct writing *w, int32_t *out)
 {
     struct sw_engine *e = w->e;
@@ -250,7 +252,7 @@ static sw_status write_text(struct writing *w, const int32_t *prompt, int64_t n_
     return SW_OK;
 }
 
-/* w: all but what is made here. */
+/* w: set up by the caller, except for the members allocated here. */
 static sw_status generate(struct writing *w, const int32_t *prompt, int64_t n_prompt,
                           int64_t *out_n)
 {

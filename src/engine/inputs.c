@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// What enters a program: the tensors of a batch, by the names of its inputs. Ids and labels index
-// tables, and one outside would read or add beyond them: what each input may hold is learned from
-// the ops that index with it, when the graphs are built, and looked at here, before anything runs.
+// Inputs of a program: the tensors of a batch, by name. Ids and labels index tables; an index out
+// of range would read or write out of bounds. The engine learns the range of each input from the
+// ops that index with it. Batches are checked here before anything runs.
 #include <math.h>
 #include <string.h>
 
 #include "engine/private.h"
 
-enum { IGNORED = -100 }; /* a label without a loss */
+enum { IGNORED = -100 }; /* label of a target that has no loss */
 
-/* Elements of input `name`, as the op that indexes with them sees them: 0 .. limit - 1, or IGNORED
- * where it may be. */
+/* Bound on the elements of input `name`, or on a view of it: 0 .. limit - 1, or IGNORED if
+ * may_ignore is set. */
 struct engine_bound {
     const char *name;
     int64_t limit;
     bool may_ignore;
     struct sw_shape shape;
-    int64_t strides[SW_MAX_RANK], offset; /* within the tensor */
+    int64_t strides[SW_MAX_RANK], offset; /* of the view in the tensor */
 };
 
 /* ---- learning ---- */
 
-/* The place of what op indexes with among its operands, -1 where it does not. */
+/* Position of the op's index operand; -1 if it has none. */
 static int index_of(const struct sw_graph *g, const struct sw_op *op, struct engine_bound *out)
 {
     const struct sw_op_info *info = sw_op_info(op->kind);
@@ -35,15 +35,15 @@ static int index_of(const struct sw_graph *g, const struct sw_op *op, struct eng
     return info->index_input;
 }
 
-/* What an op of positions makes stays below the limit where its input does this: places are that
- * much less, and a mask that is counted says yes or no. */
+/* The output of POSITIONS is below `limit` if its input is below `limit - offset`. If it counts a
+ * mask, the input must be 0 or 1. */
 static int64_t limit_before(const struct sw_op *op, int64_t limit)
 {
     return op->attrs.positions.counted ? 2 : limit - op->attrs.positions.offset;
 }
 
-/* The input that v shows elements of, through views, copies and positions; NULL: it is computed. A
- * part of a copy of a part counts as all of the copy. */
+/* Follows v through views, copies and positions to the input that it shows elements of; NULL: v is
+ * computed. A part of a copy counts as the whole copy. */
 static const char *input_of(const struct sw_graph *g, sw_value v, struct engine_bound *out)
 {
     sw_value root = sw_graph_root(g, v);
@@ -78,7 +78,7 @@ static sw_status add(struct engine_bounds *b, const struct engine_bound *bound)
 {
     for (int i = 0; i < b->n; i++) {
         if (same(&b->items[i], bound)) {
-            return SW_OK; /* of another program */
+            return SW_OK; /* known from another program */
         }
     }
     struct engine_bound *items = sw_realloc("engine", b->items, (size_t)(b->n + 1) * sizeof *items);
@@ -119,7 +119,7 @@ static bool is_bad(const struct engine_bound *b, int32_t id)
     return (id < 0 || id >= b->limit) && !(b->may_ignore && id == IGNORED);
 }
 
-/* "[1, 17]" of an element of a row-major tensor. */
+/* Formats the index of an element of a row-major tensor: "[1, 17]". */
 static void format_place(const struct sw_shape *shape, int64_t element, char *buf, size_t cap)
 {
     struct sw_shape place = *shape;
@@ -139,8 +139,7 @@ static sw_status refuse(const struct engine_bound *b, const struct sw_view *view
                    b->may_ignore ? ", or -100 for none" : "");
 }
 
-/* Along the last dimension without a branch: what is bad is looked for only where there is
- * something. */
+/* Scans the last dimension without a branch. The bad element is located only if there is one. */
 static sw_status check_bound(const struct engine_bound *b, const struct sw_view *view)
 {
     const int rank = b->shape.rank;
@@ -176,7 +175,7 @@ static const struct sw_tensor *find_tensor(const struct sw_batch *batch, const c
     return NULL;
 }
 
-/* What the task says of an input that a batch leaves out. */
+/* The task's rule for an input that a batch omits. */
 static enum sw_task_absent absent(const struct sw_engine *e, const struct sw_port *port)
 {
     const struct sw_task_input *input =
@@ -206,7 +205,7 @@ static sw_status check_tensor(const struct sw_engine *e, const struct sw_port *p
     return SW_OK;
 }
 
-/* Names the input, and what the batch has instead: a caller may have misspelled it. */
+/* Names the missing input, and the batch's own names: the caller may have misspelled one. */
 static sw_status refuse_missing(const struct sw_engine *e, const struct sw_port *port,
                                 const struct sw_batch *batch)
 {
@@ -248,7 +247,7 @@ sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int m
 
 /* ---- listing ---- */
 
-/* The inputs of the first micro-batch of a program that holds several, in their order. */
+/* Input `wanted` of the program's first micro-batch, in order. */
 static const struct sw_port *listed(const struct sw_engine *e, int32_t wanted, int32_t *out_n)
 {
     const struct engine_programs *p = &e->programs;
@@ -326,7 +325,7 @@ sw_status sw_engine_hf_input(const sw_engine *e, int32_t i, struct sw_hf_input *
     return SW_OK;
 }
 
-/* ---- giving ---- */
+/* ---- passing inputs on ---- */
 
 static sw_status give(struct sw_engine *e, const struct sw_port *port, int64_t round,
                       const void *data, size_t bytes)

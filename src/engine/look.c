@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking at an engine: its plan as text, gradients of the last micro-batch, time by operation.
+// Inspection of an engine: its plan as text, gradients of the last micro-batch, time by operation.
 #include <string.h>
 
 #include "engine/private.h"
@@ -26,7 +26,7 @@ sw_status sw_plan_text(const sw_engine *e, bool instructions, bool json, char **
     if (json) {
         sw_plan_print_json(e->plan, instructions, &text);
         if (moves && !text.failed) {
-            text.len--; /* the closing brace */
+            text.len--; /* drops the closing brace */
             sw_str_printf(&text, ",\"micro_steps\":%lld,", (long long)e->sizes.rounds);
             sw_engine_print_moves(e, true, &text);
             sw_str_putc(&text, '}');
@@ -60,7 +60,8 @@ static void add_rows(float *out, const float *rows, const int32_t *index, int64_
     }
 }
 
-/* Adds the gradient of one use to out; of a table that is looked up its rows, by their index. */
+/* Adds the gradient of one use to out. The gradient of a lookup table consists of rows and their
+ * indexes. */
 static sw_status add_use(struct sw_engine *e, const struct sw_port *grad,
                          const struct sw_port *index_port, float *out)
 {
@@ -131,7 +132,7 @@ struct row {
 
 enum { MAX_ROWS = SW_N_OP_KINDS * 3 };
 
-/* One row for each kind of op and kernel that it ran on. */
+/* Sums the times into one row for each kind of op and kernel. */
 static int sum_rows(const sw_engine *e, struct row rows[MAX_ROWS])
 {
     const struct sw_program *program = &e->plan->programs[e->programs.train];

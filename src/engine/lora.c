@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine that trains low-rank adapters: what its configuration says of them, which parameters
-// are theirs, what they begin with, and what a checkpoint and PEFT are told. The model below is
-// frozen; a checkpoint holds a digest of each of its tensors, so that another one is found.
+// An engine that trains low-rank adapters: their configuration, parameters and initial values, and
+// their description for checkpoints and PEFT. The base model is frozen. A checkpoint holds a digest
+// of each base tensor, so that a different base is detected.
 #include <math.h>
 #include <string.h>
 
@@ -107,7 +107,7 @@ void sw_engine_close_lora(struct sw_engine *e)
     }
 }
 
-/* An adapter of PEFT's may leave the head of its base as it is. */
+/* A PEFT adapter may leave the head of its base unchanged. */
 static bool brings_head(const struct sw_engine *e)
 {
     const struct sw_safetensors *file = e->lora->from.file;
@@ -200,7 +200,7 @@ static sw_status load_one(struct sw_engine *e, const struct engine_param *param,
     return SW_OK;
 }
 
-/* A tensor that no parameter asked for would be left out silently. */
+/* Without this check, a tensor that matches no parameter would be dropped silently. */
 static sw_status check_all_used(const struct sw_engine *e, int64_t n_used)
 {
     const struct sw_adapter_source *from = &e->lora->from;
@@ -245,7 +245,7 @@ sw_status sw_engine_load_adapter(struct sw_engine *e)
     return st;
 }
 
-/* ---- what others are told ---- */
+/* ---- descriptions for checkpoints and PEFT ---- */
 
 static bool put_copy_of(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object,
                         const char *key)
@@ -257,7 +257,7 @@ static bool put_copy_of(const struct sw_engine *e, struct sw_json_doc *doc, stru
                  : sw_json_put(doc, object, key, SW_JSON_NULL) != NULL;
 }
 
-/* "all-linear" is written out, as PEFT does. */
+/* "all-linear" is written out as a list, as PEFT does. */
 static bool put_targets(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object)
 {
     if (!e->lora->spec.all_linear) {
@@ -271,7 +271,7 @@ static bool put_targets(const struct sw_engine *e, struct sw_json_doc *doc, stru
     return good;
 }
 
-/* The head of classes by name, too: PEFT adds some by itself, but not all. */
+/* Names the classifier head explicitly: PEFT adds some heads by itself, but not all. */
 static bool put_saved(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object)
 {
     const struct sw_lora *spec = &e->lora->spec;
@@ -297,7 +297,7 @@ static bool put_alpha(const struct sw_engine *e, struct sw_json_doc *doc, struct
                : sw_json_put_f64(doc, object, "lora_alpha", alpha) != NULL;
 }
 
-/* In PEFT's words. */
+/* The task in PEFT's words. */
 static const char *task_type(const struct sw_task *task)
 {
     static const struct {
@@ -313,7 +313,7 @@ static const char *task_type(const struct sw_task *task)
     return "SEQ_CLS";
 }
 
-/* adapter_config.json */
+/* Writes adapter_config.json. */
 static bool put_adapter(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object)
 {
     static const char *const copied[] = {"r",
@@ -377,7 +377,7 @@ void sw_engine_check_base(const struct sw_engine *e, const struct sw_ckpt *ckpt,
     const struct engine_param *first = NULL;
     int n = 0, n_base = 0;
     if (!e->lora || !base) {
-        return; /* another arithmetic, which is said already */
+        return; /* the arithmetic differs, which is reported already */
     }
     if (strcmp(text_of(base, "digest"), sw_digest_name()) != 0) {
         sw_log(SW_LOG_WARN,

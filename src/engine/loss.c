@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss of a micro-batch: a sum of terms, each a weight times the mean over the term's own
-// targets. What leaves a program is the sum and the count of each, so that losses of micro-batches
-// and ranks can be put together term by term.
+// The loss of a micro-batch is a sum of terms; each is a weight times the mean over the term's own
+// targets. A program returns the sum and the count of each term, so that losses of micro-batches
+// and ranks can be combined term by term.
 #include "engine/private.h"
 
-/* "loss.sum", "loss.count"; of further terms "loss.1.sum". */
+/* "loss.sum", "loss.count"; for later terms "loss.1.sum". */
 static const char *name_of(int term, bool count, char *buf, size_t cap)
 {
     const char *what = count ? "count" : "sum";
@@ -33,7 +33,7 @@ void sw_engine_close_losses(struct engine_loss *l)
     sw_free(l->all);
 }
 
-/* ---- of a graph ---- */
+/* ---- graphs ---- */
 
 sw_status sw_engine_learn_loss(struct engine_loss *l, sw_graph *g, sw_value loss, bool backward)
 {
@@ -101,7 +101,7 @@ double sw_engine_mean_loss(const struct sw_engine *e, const double *terms)
     return mean(&e->loss, terms);
 }
 
-/* ---- of a step ---- */
+/* ---- steps ---- */
 
 void sw_engine_total_losses(struct engine_loss *l, const struct engine_sizes *s, int ranks)
 {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model with its adapters added: W + scaling B A, element by element in fp32 and rounded once.
-// The base is read from its folder, piece by piece; only A and B of the tensor under way are in
-// memory.
+// A model with its adapters merged: W + scaling B A, computed per element in fp32 and rounded once.
+// The base is read from its folder in pieces. Only A and B of the current tensor are in memory.
 #include "engine/adapter.h"
 
 #include <string.h>
@@ -9,17 +8,17 @@
 /* One tensor of the result. */
 struct merged {
     const struct engine_param *param;
-    const struct engine_adapted *adapted; /* NULL = nothing is added */
-    const struct sw_safetensor *base;     /* NULL = the adapter replaces it */
-    const char *name;                     /* in the file */
+    const struct engine_adapted *adapted; /* NULL = no adapter */
+    const struct sw_safetensor *base;     /* NULL = the adapter replaces the tensor */
+    const char *name;                     /* in the base's file */
 };
 
 struct sw_merge {
-    sw_engine *engine; /* planned only: what the model looks like with adapters */
+    sw_engine *engine; /* plan only: describes the model with adapters */
     struct sw_adapter_source from;
     struct merged *items;
     int64_t n;
-    int64_t ready; /* whose A and B are in memory; -1 = nobody's */
+    int64_t ready; /* tensor whose A and B are in memory; -1 = none */
     float *a, *b;  /* [r, in], [out, r] */
     int64_t r, in, out;
 };
@@ -29,7 +28,7 @@ struct sw_merge {
 static sw_status open_model(struct sw_merge *m, const char *base)
 {
     struct sw_str edit = {0};
-    if (m->from.ckpt) { /* a folder is read by the engine */
+    if (m->from.ckpt) { /* the engine reads a PEFT folder itself */
         sw_adapter_edit(m->from.config, &edit);
     }
     const char *const sets[] = {sw_str_text(&edit)};
@@ -82,7 +81,8 @@ static sw_status add_item(struct sw_merge *m, const struct engine_param *param)
     SW_TRY(tensor
                ? sw_engine_check_tensor(param, tensor)
                : SW_FAIL(SW_E_FORMAT, "%s: tensor %s is missing", m->engine->source.folder, name));
-    const bool own = sw_engine_find_in_folder(m->engine, name) == tensor; /* not of a tied pair */
+    /* false for the second tensor of a tied pair */
+    const bool own = sw_engine_find_in_folder(m->engine, name) == tensor;
     m->items[m->n++] = (struct merged){param, adapted_of(m->engine, name),
                                        sw_engine_keeps(m->engine, name) ? NULL : tensor,
                                        own ? tensor->name : name};
@@ -105,7 +105,7 @@ static sw_status open_merge(struct sw_merge *m, const char *base)
     return list_items(m);
 }
 
-/* Takes the source, also when it fails. */
+/* Takes ownership of the source, even if it fails. */
 static sw_status open_of(struct sw_adapter_source from, const char *base, struct sw_merge **out)
 {
     struct sw_merge *m = sw_alloc_zero("merge", 1, sizeof *m);
@@ -156,7 +156,7 @@ void sw_merge_close(struct sw_merge *m)
     }
 }
 
-/* ---- what comes out ---- */
+/* ---- output ---- */
 
 int64_t sw_merge_n(const struct sw_merge *m)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding models: those of Hugging Face's local cache by their names on the hub. A path that was
-// given for a model and holds none may be a run, whose model lies further in, or a checkpoint.
+// Finds models by path, or by hub name in Hugging Face's local cache. A path without a model may be
+// a run, whose model is in a subfolder, or a checkpoint.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static bool is_hub_name(const char *name)
     return any && !strchr(".-", name[0]) && !(*rest && strchr(".-", *rest)) && rest[second] == '\0';
 }
 
-/* The folder of the cache, as huggingface_hub finds it:
+/* Finds the cache folder by huggingface_hub's rules:
  * https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables */
 static void cache_folder(struct sw_str *out)
 {
@@ -66,7 +66,7 @@ static void cache_folder(struct sw_str *out)
     sw_str_printf(out, ".cache/huggingface/hub");
 }
 
-/* The folder of the snapshot that refs/main names; SW_E_IO: there is none. */
+/* Finds the snapshot folder that refs/main names. SW_E_IO: there is none. */
 static sw_status find_snapshot(const char *name, const char *cache, struct sw_str *out)
 {
     const char *slash = strchr(name, '/');
@@ -115,7 +115,7 @@ sw_status sw_model_find(const char *name, char **out)
     return SW_OK;
 }
 
-/* ---- what a path holds ---- */
+/* ---- contents of a path ---- */
 
 sw_status sw_model_check_path(const char *path)
 {
@@ -133,7 +133,7 @@ sw_status sw_model_check_path(const char *path)
                        path);
     }
     if (!there || !S_ISDIR(info.st_mode) || is_there(path, "config.json")) {
-        return SW_OK; /* a preset, a file, a folder of the hub; or what opening says of it */
+        return SW_OK; /* a preset, a file or a model folder; or the open reports the error */
     }
     if (is_there(path, "manifest.json")) {
         return SW_FAIL(

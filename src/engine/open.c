@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening an engine: configuration -> model -> graphs -> plan -> executor -> weights.
+// Opens an engine: configuration -> model -> graphs -> plan -> executor -> weights.
 #include <string.h>
 
 #include "engine/adapter.h"
@@ -8,7 +8,7 @@
 
 /* ---- configuration ---- */
 
-/* The options' edits, and more of ours behind them. */
+/* Reads the configuration with the options' edits, followed by `more` edits of ours. */
 static sw_status read_config(struct sw_engine *e, const char *const *more, int n_more)
 {
     const struct sw_engine_options *o = &e->options;
@@ -31,7 +31,7 @@ static sw_status read_config(struct sw_engine *e, const char *const *more, int n
     return st;
 }
 
-/* What an adapter's own configuration says is one more edit of ours. */
+/* An adapter's own configuration becomes an edit of ours. */
 static sw_status edit_of_adapter(struct sw_engine *e, struct sw_str *out)
 {
     if (e->config->spillway.lora.r > 0) {
@@ -43,7 +43,7 @@ static sw_status edit_of_adapter(struct sw_engine *e, struct sw_str *out)
     return sw_engine_open_adapter(e, out);
 }
 
-/* So is the model's hidden size, which sizes that are "auto" follow from. */
+/* The model's hidden size becomes an edit, too: sizes that are "auto" follow from it. */
 static sw_status edit_of_size(struct sw_engine *e, char *out, size_t cap)
 {
     int64_t hidden = 0;
@@ -130,7 +130,7 @@ static sw_status resolve_config(struct sw_engine *e)
                         ? e->dtype
                         : (enum sw_dtype)c->misc.communication_data_type;
     e->loss.by_tokens = c->spillway.loss == SW_LOSS_TOKENS;
-    if (c->spillway.micro_batch != SW_MICRO_BATCH_AUTO) { /* else the search does, fit.c */
+    if (c->spillway.micro_batch != SW_MICRO_BATCH_AUTO) { /* otherwise the search does, in fit.c */
         SW_TRY(sw_engine_take_batch(e));
     }
     e->words = sw_alloc_zero("engine", (size_t)e->ranks, sizeof *e->words);
@@ -143,7 +143,7 @@ static sw_status resolve_config(struct sw_engine *e)
 
 /* ---- open and close ---- */
 
-/* Ranks that would not compute the same find out before the first step. */
+/* Detects ranks with different arithmetic before the first step. */
 static sw_status check_same_math(struct sw_engine *e)
 {
     const int64_t mine = (int64_t)e->plan->fingerprint;
@@ -160,7 +160,7 @@ static sw_status check_same_math(struct sw_engine *e)
     return SW_OK;
 }
 
-/* What is true of any rank. */
+/* *out: `mine` is true on some rank. */
 static sw_status is_any(struct sw_engine *e, bool mine, const char *what, bool *out)
 {
     SW_TRY(sw_engine_gather(e, mine, what));
@@ -179,8 +179,8 @@ static sw_status plan_in_one_slot(struct sw_engine *e)
     return sw_engine_index_params(e->plan, &e->params);
 }
 
-/* Without a budget the disk itself says whether it has room for two slots: on all ranks, or all
- * take one. */
+/* Without a budget the disk itself decides whether two slots fit. All ranks get two slots, or all
+ * get one. */
 static sw_status open_executor(struct sw_engine *e, struct sw_executor_options options)
 {
     bool full = false;
@@ -199,17 +199,18 @@ static sw_status open_executor(struct sw_engine *e, struct sw_executor_options o
     e->executor = NULL;
     sw_log(SW_LOG_WARN, "%s: what a step updates has one slot on the disk, not two", message);
     SW_TRY(plan_in_one_slot(e));
-    if (e->ranks > 1) { /* the room that all have given back */
+    if (e->ranks > 1) { /* retry in the space that all ranks have freed */
         SW_TRY(sw_comm_barrier(e->options.comm, "the room for states"));
     }
     return sw_executor_open(e->plan, e->device, &options, &e->executor);
 }
 
-/* Nothing is left out in silence: flags that no key takes; and the host packs rows of gradients,
- * where it reaches them. */
+/* Warns about settings that have no effect: flags that no key takes, and sparse_gradients if the
+ * host cannot pack the rows. */
 static void warn(const struct sw_engine *e)
 {
-    const bool of_stages = e->options.plan_only && e->options.comm; /* stages.c says it once */
+    /* stages.c warns once for all stages */
+    const bool of_stages = e->options.plan_only && e->options.comm;
     if (e->rank == 0 && !of_stages) {
         sw_config_warn(e->config);
     }
@@ -220,14 +221,14 @@ static void warn(const struct sw_engine *e)
     }
 }
 
-/* What it takes to run the plan, with its weights in place. */
+/* Prepares the plan for running: executor, buffers and weights. */
 static sw_status prepare(struct sw_engine *e, const struct sw_engine_options *o)
 {
     e->scratch =
         sw_alloc("engine", (size_t)sw_engine_scratch_elems(&e->sizes) * sizeof *e->scratch);
     SW_TRY_ALLOC(e->scratch, "conversions");
     SW_TRY(check_same_math(e));
-    /* a plan with two slots has collectives that one with one has not */
+    /* a plan with two slots has collectives that a plan with one slot does not have */
     SW_TRY(is_any(e, !e->plan->two_slots, "the places of states", &e->one_slot));
     if (e->one_slot && e->plan->two_slots) {
         SW_TRY(plan_in_one_slot(e));
@@ -243,7 +244,8 @@ static sw_status prepare(struct sw_engine *e, const struct sw_engine_options *o)
     SW_TRY(sw_engine_agree_on_algorithms(e));
     SW_TRY(sw_engine_open_trace(e));
     SW_TRY(sw_engine_zero_states(e));
-    if (e->model && !e->source.weights && o->no_train) { /* a training says so in its first lines */
+    /* training prints this in its first lines */
+    if (e->model && !e->source.weights && o->no_train) {
         sw_log(SW_LOG_WARN, "%s: there is no folder with weights: they are drawn with seed %llu",
                o->model, (unsigned long long)e->seed);
     }
@@ -261,7 +263,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(sw_engine_open_device(e, &e->device));
     SW_TRY(sw_engine_open_host(e, &e->host));
     warn(e);
-    if (!o->plan_only) { /* before they look for a plan together */
+    if (!o->plan_only) { /* before the ranks search for a plan together */
         SW_TRY(sw_engine_agree_on_setup(e));
     }
     SW_TRY(sw_engine_make_plan(e));
@@ -318,7 +320,7 @@ void sw_close(sw_engine *e)
     sw_free(e);
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port, double *out)
 {
@@ -390,7 +392,7 @@ double sw_engine_step_flops(const sw_engine *e)
         return 0;
     }
     const struct sw_program *program = &e->plan->programs[e->programs.train];
-    double each = 0, once = 0; /* micro-batch, step */
+    double each = 0, once = 0; /* per micro-batch, per step */
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
         const bool updates = instr->last_only || instr->segment >= SW_SEGMENT_UPDATE;

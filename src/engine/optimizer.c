@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step does to the parameters: the rule of the update and its groups, the rates of each
-// step, and the scale of the loss. Without an optimizer there is the scale alone, which is 1 then.
+// The optimizer of an engine: the update rule and its parameter groups, the rates of each step, and
+// the loss scale. Without an optimizer only the loss scale is used, and it is 1.
 #include <math.h>
 
 #include "engine/private.h"

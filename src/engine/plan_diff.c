@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two files with plans, compared: plan/diff.c on what is in them.
+// Compares two plan files; plan/diff.c compares their contents.
 #include "engine/engine.h"
 
 sw_status sw_plan_diff_text(const char *path_a, const char *path_b, bool json, bool *out_same,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of a step against what this machine, or one that is described, takes for its
-// instructions: an estimate, with the numbers that it is made of. Also what a step writes to the
-// disk, which wears.
+// Predicts the time of a step from the plan and the rates of this machine, or of a described one.
+// The report has the figures that the prediction is made of, and the disk writes of a step, because
+// disks wear.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "engine/private.h"
 
-/* ---- what moves between tiers ---- */
+/* ---- transfers between tiers ---- */
 
 static double parameters_of(const struct sw_plan *plan)
 {
@@ -56,7 +56,7 @@ void sw_engine_print_moves(const struct sw_engine *e, bool json, struct sw_str *
 
 /* ---- rates ---- */
 
-/* In units of 1e9 a second, as people give them. */
+/* Rates in units of 1e9 per second. */
 static const struct {
     const char *name;
     enum sw_load kinds[3];
@@ -113,8 +113,8 @@ sw_status sw_engine_take_rates(const char *const *texts, int n, double rates[SW_
 
 /* ---- measuring ---- */
 
-/* Devices of the ranks that would be at work on this machine at the same time, or of as many as it
- * has processors; this one's is the first. */
+/* Measures with one device for each rank that would run on this machine, but no more than it has
+ * processors. The first is the engine's own. */
 static sw_status measure(struct sw_engine *e, struct sw_speeds *rates)
 {
     const int n = (int)sw_min_i64(e->ranks, sw_cpu_count());
@@ -144,9 +144,9 @@ static sw_status measure(struct sw_engine *e, struct sw_speeds *rates)
 
 /* ---- the report ---- */
 
-struct part {             /* of a kind of work */
-    double work, seconds; /* by itself */
-    double rate;          /* given, or what came out; 0 = there is none */
+struct part {             /* one kind of work */
+    double work, seconds; /* time if it ran alone */
+    double rate;          /* given or computed; 0 = none */
     bool given, unknown;
 };
 
@@ -326,7 +326,7 @@ static void print_json(const struct report *r, struct sw_str *out)
     sw_str_printf(out, ",\"unknown\":%s}", is_unknown(r) ? "true" : "false");
 }
 
-/* ---- the door ---- */
+/* ---- entry points ---- */
 
 static sw_status predict(const struct sw_engine_options *options,
                          const struct sw_predict_options *wanted, struct sw_speeds *rates,
@@ -360,7 +360,7 @@ sw_status sw_plan_predict_text(const struct sw_engine_options *options,
     SW_TRY(sw_engine_take_rates(wanted->rates, wanted->n_rates, rates.given));
     struct sw_engine_options o = *options;
     o.plan_only = true;
-    if (wanted->ranks > 1) { /* nobody is talked to */
+    if (wanted->ranks > 1) { /* a prediction exchanges no messages */
         SW_TRY(sw_comm_open(&(struct sw_transport){.size = wanted->ranks}, &o.comm));
     }
     const sw_status st = predict(&o, wanted, &rates, &text);

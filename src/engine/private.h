@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the engine share. Private to the room.
+// Declarations shared by the files of the engine. Private to the room.
 #pragma once
 
 #include <stdio.h>
@@ -15,64 +15,65 @@
 #include "optim/optim.h"
 #include "task/task.h"
 
-/* Which program of the plan computes what; -1 = not planned. */
+/* Indexes of the plan's programs; -1 = not planned. */
 struct engine_programs {
     int train, eval, logits;
-    int prefill; /* a chunk of a prompt, SW_PREFILL_TOKENS; of an encoder-decoder the whole text */
-    int decode;  /* one token */
+    /* a chunk of a prompt, SW_PREFILL_TOKENS; encoder-decoder: the whole source text */
+    int prefill;
+    int decode; /* one token */
 };
 enum { SW_PREFILL_TOKENS = 32 };
 
-/* Of steps first .. last; see trace.c. */
+/* Trace of the steps first .. last; see trace.c. */
 struct engine_trace {
     struct sw_trace *trace;    /* NULL = none */
-    int64_t first, last;       /* 0 = not settled yet */
-    int64_t begin_ns, base_ns; /* of the step under way, of the first one */
-    bool began;                /* a step has begun, in the window or not */
+    int64_t first, last;       /* 0 = not yet known */
+    int64_t begin_ns, base_ns; /* start of the current step; start of the first step */
+    bool began;                /* true after the first step has begun, traced or not */
     bool recording, done, written;
-    struct sw_output output; /* of rank 0 */
+    struct sw_output output; /* on rank 0 */
 };
 
-/* A micro-batch's loss is a sum of terms, each a weight times a mean; of each there are a sum and a
- * count. See loss.c. */
+/* The loss of a micro-batch is a sum of terms; each term is a weight times a mean. A program
+ * returns a sum and a count for each term. See loss.c. */
 struct engine_loss {
-    bool by_tokens; /* weighted by 1 / targets of the step, not of a micro-batch */
+    bool by_tokens; /* weighted by 1 / targets of the step, instead of the micro-batch */
     int n_terms;
     double weights[SW_TASK_MAX_LOSSES];
     double row_weight; /* attrs.loss_mean.weight */
-    /* [rounds, terms, 2] in the training program; one round where it holds one */
+    /* training program: [rounds, terms, 2]; [1, terms, 2] if it holds one micro-batch */
     const struct sw_port **outputs;
     const struct sw_port *eval_outputs[2 * SW_TASK_MAX_LOSSES]; /* [terms, 2] */
-    double *local;                                              /* [rounds, terms, 2] this rank's */
-    double *all;                                                /* [ranks, rounds, terms, 2] */
-    /* of the last step: of the first term over k, in the order of k; of the losses of
-     * micro-batches */
+    double *local; /* [rounds, terms, 2] of this rank */
+    double *all;   /* [ranks, rounds, terms, 2] */
+    /* Last step, added up in the order of k: sum and count of the first term, and the losses of the
+     * micro-batches. */
     double sum, count, means;
 };
 
 /* See optimizer.c. */
 struct engine_optimizer {
-    bool trains; /* there is one; else rule, schedule and rates are zeros */
+    bool trains; /* false: there is no optimizer, and rule, schedule and rates are zero */
     struct sw_update_rule rule;
     struct sw_schedule schedule;
-    struct sw_rates rates;   /* of the step under way */
-    double lr_override;      /* of the next step, instead of the schedule's; NaN = none */
-    struct sw_scaler scaler; /* of the loss */
+    struct sw_rates rates;   /* of the current step */
+    double lr_override;      /* learning rate of the next step; NaN = the schedule's */
+    struct sw_scaler scaler; /* loss scale */
 };
 
-/* Where the model comes from; see source.c. */
+/* The model's source; see source.c. */
 struct engine_source {
     struct sw_json_doc *doc;      /* config.json; NULL for a user's own forward */
     char *folder;                 /* NULL for presets */
-    struct sw_hf_folder *weights; /* of the folder, while they are read */
-    enum sw_dtype dtype;          /* that they had there; f32 without */
+    struct sw_hf_folder *weights; /* files of the folder, open only while they are read */
+    enum sw_dtype dtype;          /* dtype in the folder; f32 without a folder */
 };
 
-/* What a step is made of, by the configuration, the model and the ranks. */
+/* Sizes of a step; they follow from the configuration, the model and the ranks. */
 struct engine_sizes {
-    int64_t batch, tokens, targets; /* of a micro-batch: B, T, and U of an encoder-decoder */
-    int64_t micro_batches;          /* of a step, on all ranks: K */
-    int64_t rounds, local;          /* of this rank: micro-steps, ceil(K / R), and micro-batches */
+    int64_t batch, tokens, targets; /* of a micro-batch: B, T, and U for an encoder-decoder */
+    int64_t micro_batches;          /* of a step, over all ranks: K */
+    int64_t rounds, local;          /* on this rank: micro-steps, ceil(K / R), and micro-batches */
 };
 enum { SW_SCRATCH_ELEMS = 1 << 16 };
 static inline int64_t sw_engine_scratch_elems(const struct engine_sizes *s)
@@ -80,15 +81,15 @@ static inline int64_t sw_engine_scratch_elems(const struct engine_sizes *s)
     return sw_max_i64(SW_SCRATCH_ELEMS, s->batch * sw_max_i64(s->tokens, s->targets));
 }
 
-/* How far a training is. */
+/* Progress of the training. */
 struct engine_progress {
-    int64_t step, applied, samples; /* steps, those of them that updated, samples */
-    int32_t phase;    /* of the plan's step, that comes next; 0 = no step is under way */
-    bool failed;      /* a step broke in the middle: state is not to be trusted */
-    bool rolled_back; /* the step before was given up */
+    int64_t step, applied, samples; /* steps, applied updates, samples */
+    int32_t phase;                  /* next phase of the plan's step; 0 = no step is in progress */
+    bool failed;                    /* a step failed halfway: the state must not be used */
+    bool rolled_back;               /* the previous step was rolled back */
 };
 
-/* What the inputs of all programs may hold; see inputs.c. */
+/* Value ranges of the inputs of all programs; see inputs.c. */
 struct engine_bounds {
     struct engine_bound *items;
     int n;
@@ -99,123 +100,125 @@ struct engine_bounds {
 struct engine_params {
     struct engine_param *items;
     int32_t n;
-    struct sw_arena names; /* file_name, digest */
+    struct sw_arena names; /* owns file_name and digest */
 };
 
 struct engine_lora; /* adapter.h */
 
 struct sw_engine {
-    struct sw_engine_options options; /* strings borrowed only while opening */
+    struct sw_engine_options options; /* strings are valid only while opening */
     struct sw_config *config;
     struct engine_source source;
     struct sw_model *model;   /* NULL for a user's own forward */
-    struct engine_lora *lora; /* NULL = the model itself is trained */
+    struct engine_lora *lora; /* NULL = the whole model is trained */
     enum sw_dtype dtype, grad_dtype;
     struct engine_sizes sizes;
-    int rank, ranks; /* of the data axis; there are no others today */
-    int64_t *words;  /* [ranks] what each said last, see sw_engine_gather */
+    int rank, ranks; /* in the data axis, the only axis so far */
+    int64_t *words;  /* [ranks] results of sw_engine_gather */
     struct engine_optimizer optimizer;
     struct sw_device *device, *host; /* host: see sw_engine_open_host */
     struct sw_plan *plan;
     struct sw_executor *executor;
-    const char **folders; /* [n_folders] of the disk; owned, the strings are the configuration's */
+    /* [n_folders] disk folders; the array is owned, the strings are the configuration's */
+    const char **folders;
     int n_folders;
     struct engine_programs programs;
     struct engine_trace trace;
     struct engine_params params;
-    struct engine_bounds bounds; /* of what enters */
+    struct engine_bounds bounds; /* of the inputs */
     struct engine_loss loss;
-    float *scratch; /* [sw_engine_scratch_elems] for conversions, and inputs that are left out */
+    float *scratch; /* [sw_engine_scratch_elems] for conversions and for omitted inputs */
     struct engine_progress progress;
     uint64_t seed;
-    bool one_slot; /* some rank has no room for two, see sw_plan_options */
+    bool one_slot; /* some rank has no room for two slots, see sw_plan_options */
 
-    struct sw_engine_training training; /* that it is in, on rank 0; zeros elsewhere */
+    /* the run that drives the engine, on rank 0; zeros elsewhere */
+    struct sw_engine_training training;
 };
 
-/* All micro-batches of a block before the next block. */
+/* Vertical schedule: a block runs all micro-batches before the next block begins. */
 static inline bool sw_engine_is_vertical(const struct sw_engine *e)
 {
     return e->config->spillway.schedule == SW_STEP_VERTICAL;
 }
 
 /* ---- inputs.c ---- */
-/* What each input of a graph, as its forward describes it, may hold: before passes divide the
- * tables that it indexes. */
+/* Learns the value range of each input of a graph. Call it on the graph as the forward describes
+ * it, before passes shard the tables that inputs index. */
 sw_status sw_engine_learn_inputs(struct engine_bounds *bounds, const struct sw_graph *g);
-/* Before the graphs of a plan, and at the end. */
+/* Call it before the graphs of a plan are learned, and when the engine closes. */
 void sw_engine_forget_inputs(struct engine_bounds *bounds);
-/* SW_E_ARG names a tensor that is missing, of another shape or dtype, or with ids or labels that
- * are out of range; nothing has run then. micro: which micro-batch of a program that holds several,
- * else 0. */
+/* SW_E_ARG names a tensor that is missing, has another shape or dtype, or holds ids or labels out
+ * of range. Nothing has run then. micro: the micro-batch, in a program that holds several; else
+ * 0. */
 sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int micro,
                                  const struct sw_batch *batch);
-/* Of a batch that was checked. */
-/* round: the micro-step that they are for; -1 = of no step. */
+/* Passes the inputs of a checked batch to the program. */
+/* round: micro-step that the inputs are for; -1 = not part of a step. */
 sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro, int64_t round,
                                 const struct sw_batch *batch);
 
 /* ---- rules.c ---- */
-/* A text while it is written: what stood there, then what is new. */
+/* A text being generated: the tokens before, then the new tokens. */
 struct engine_text {
     const int32_t *before, *fresh;
-    int64_t n_before, n_fresh, most; /* most: of what is new */
+    int64_t n_before, n_fresh, most; /* most: limit on new tokens */
 };
-/* The next token where a rule says which one, else -1; logits of what it must not be fall to
- * minus infinity then. */
+/* Returns the next token if a rule fixes it, else -1. In that case the logits of forbidden tokens
+ * become minus infinity. */
 int32_t sw_engine_apply_rules(const struct engine_text *text, const struct sw_sampling *sampling,
                               float *logits, int64_t vocab);
 bool sw_engine_ends_text(const struct sw_sampling *sampling, int32_t id);
 
 /* ---- device.c ---- */
-/* One like the engine's own: kernels, and the threads that a rank has. Of several ranks that run,
- * all call it together. */
+/* Opens another device like the engine's: same kernels, same threads per rank. Collective if
+ * several ranks run. */
 sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **out);
-/* The processors that update what lies in host memory, where the device does not reach it and the
- * configuration lets them; else NULL. */
+/* Opens the CPU as a second device that updates tensors in host memory. NULL if the engine's device
+ * reaches host memory, or if the configuration forbids it. */
 sw_status sw_engine_open_host(const struct sw_engine *e, struct sw_device **out);
-/* The host packs rows of gradients, and ranks read them where they lie. */
+/* True if the host packs rows of gradients, and ranks read them in place. */
 bool sw_engine_packs_rows(const struct sw_engine *e);
-/* Bytes of it that a plan may use: what the configuration says, of a GPU what is free at most; 0 =
- * as many as it likes. */
+/* Device memory in bytes that a plan may use: the configured budget; on a GPU, at most the free
+ * memory. 0 = unlimited. */
 size_t sw_engine_device_budget(const struct sw_engine *e);
 
 /* ---- optimizer.c ---- */
-/* wanted: the engine is to train, where the configuration has an optimizer. */
+/* wanted: train if the configuration has an optimizer. */
 sw_status sw_engine_open_optimizer(const struct sw_config *c, bool wanted,
                                    struct engine_optimizer *out);
 void sw_engine_close_optimizer(struct engine_optimizer *o);
-/* The parameters of a graph, for the groups of the rule. */
+/* Assigns the parameters of a graph to the parameter groups of the rule. */
 sw_status sw_engine_bind_groups(struct engine_optimizer *o, const struct sw_graph *g);
-/* Of the rates of all steps, as far as a hash sees. */
+/* Hashes the rates of a sample of steps. */
 uint64_t sw_engine_hash_rates(const struct engine_optimizer *o, uint64_t h);
-/* Those of the update that comes behind so many others. */
+/* Sets the learning rates for update number `applied`. */
 void sw_engine_next_rates(struct engine_optimizer *o, int64_t applied);
 
 /* ---- loss.c ---- */
-/* Room for those of a step. */
+/* Allocates the losses of a step. */
 sw_status sw_engine_open_losses(struct engine_loss *l, int64_t rounds, int ranks);
 void sw_engine_close_losses(struct engine_loss *l);
-/* The terms of a loss that the forward of a graph returned: their sums and counts become outputs.
- * SW_E_ARG: it is no sum of scaled means. */
+/* Makes the sums and counts of the terms of a graph's loss outputs of the graph. SW_E_ARG: the loss
+ * is not a sum of scaled means. */
 sw_status sw_engine_learn_loss(struct engine_loss *l, sw_graph *g, sw_value loss, bool backward);
-/* Where the parts of a step read them. */
+/* Finds the loss outputs of the training and evaluation programs. */
 void sw_engine_find_losses(struct engine_loss *l, const struct sw_plan *plan,
                            const struct engine_programs *programs);
-/* Adds up those of a step on so many ranks, which are `local` on one and `all` on several. */
+/* Adds up the losses of a step: `local` on one rank, `all` on several. */
 void sw_engine_total_losses(struct engine_loss *l, const struct engine_sizes *s, int ranks);
-/* The step's loss by those sums; .. */
+/* The loss of the step, from those sums. */
 double sw_engine_step_loss(const struct engine_loss *l, const struct engine_sizes *s);
-/* .. and what gradients summed over its micro-batches are multiplied with, for their mean. */
+/* Factor that turns gradients summed over the step's micro-batches into their mean. */
 double sw_engine_loss_share(const struct engine_loss *l, const struct engine_sizes *s);
 
 /* ---- open.c ---- */
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port, double *out);
 
-/* Ranks that the batch keys count. */
+/* Number of ranks that the batch keys assume. */
 int sw_engine_batch_ranks(const struct sw_engine *e);
-/* The batch arithmetic, again after a choice; and what follows from the batch. */
+/* Computes the batch sizes, again after a choice, and the sizes that follow from them. */
 sw_status sw_engine_resolve_batch(struct sw_engine *e);
 sw_status sw_engine_take_batch(struct sw_engine *e);
 
@@ -223,86 +226,87 @@ sw_status sw_engine_take_batch(struct sw_engine *e);
 sw_status sw_engine_open_source(struct sw_engine *e);
 void sw_engine_close_source(struct sw_engine *e);
 void sw_engine_close_weights(struct engine_source *source);
-/* Opens the model again: its head and its embedding are one parameter, or two. What config.json
- * says otherwise stays. */
+/* Opens the model again, with head and embedding tied or untied. The tie setting in config.json is
+ * ignored. */
 sw_status sw_engine_tie(struct sw_engine *e, bool tied);
-/* config.json of a folder, a file or a preset; *out_folder: it is a folder. */
+/* Reads config.json of a folder, a file or a preset. *out_folder: true for a folder. */
 sw_status sw_engine_read_model(const struct sw_engine_options *o, struct sw_json_doc **out,
                                bool *out_folder);
 
 /* ---- choose.c: keys that are "auto" ---- */
-/* Those of the checkpoint that the run goes on from, where there is one. Collective. */
+/* Keeps the choices of the checkpoint that the run resumes from, if there is one. Collective. */
 sw_status sw_engine_keep_choices(struct sw_engine *e);
-/* After a failure under values that were chosen before: the message says which. */
+/* Adds to an error that happened under values chosen earlier: the message names those values. */
 sw_status sw_engine_blame_choices(const struct sw_engine *e, sw_status st);
-/* The same rates on all ranks. Collective where a key is "auto". */
+/* Finds the rates; they are the same on all ranks. Collective if a key is "auto". */
 sw_status sw_engine_find_rates(struct sw_engine *e, double rates[SW_LOAD_COUNT]);
-/* Of struct sw_search: next and agree. */
+/* Callbacks of struct sw_search: next and agree. */
 void sw_engine_next_micro_batch(const struct sw_engine *e, int64_t most, struct sw_policy *policy);
 sw_status sw_engine_agree_on_try(struct sw_engine *e, struct sw_verdict *verdict);
 
 /* ---- fit.c ---- */
-/* One disk tier holds states and parameters, over the folders of the optimizer's and those of the
- * parameters' that are not among them. */
+/* Collects the folders of the disk tier. One tier holds states and parameters; its folders are
+ * those of the optimizer, then further ones of the parameters. */
 sw_status sw_engine_find_folders(struct sw_engine *e);
 struct sw_swap_options sw_engine_swap(const struct sw_engine *e);
-/* Plans all programs that the engine is asked for. SW_E_NOMEM has the missing bytes, and a change
- * with which it fits. */
+/* Plans all programs that the engine is asked for. SW_E_NOMEM names the missing bytes and a change
+ * that makes it fit. */
 sw_status sw_engine_make_plan(struct sw_engine *e);
 
 /* ---- predict.c ---- */
-/* "bf16=800" and the like, into those that there are. SW_E_ARG: no such rate. */
+/* Parses rates such as "bf16=800" into `rates`. SW_E_ARG: unknown rate. */
 sw_status sw_engine_take_rates(const char *const *texts, int n, double rates[SW_LOAD_COUNT]);
-/* Bytes that a step moves between tiers: lines, or a member of a JSON object. */
+/* Prints the bytes that a step moves between tiers, as lines or as a member of a JSON object. */
 void sw_engine_print_moves(const struct sw_engine *e, bool json, struct sw_str *out);
 
 /* ---- trace.c ---- */
 sw_status sw_engine_open_trace(struct sw_engine *e);
-/* Around every step; the second one writes the file after the last step. Collective. */
+/* Called before and after every step. The end of the last step writes the file. Collective. */
 void sw_engine_begin_trace(struct sw_engine *e);
-/* The step is given up: what runs until it begins again is no part of it. */
+/* Abandons the current step: work until it begins again is not traced. */
 void sw_engine_pause_trace(struct sw_engine *e);
 sw_status sw_engine_end_trace(struct sw_engine *e);
 void sw_engine_close_trace(struct sw_engine *e);
 
 /* ---- step.c ---- */
-/* SW_E_ARG: a step is under way, and `what` waits for its end. */
+/* SW_E_ARG: a step is in progress, and `what` must wait for its end. */
 sw_status sw_engine_check_idle(const struct engine_progress *p, const char *what);
 
-/* Any float output, widened to f32. */
+/* Reads any float output, widened to f32. */
 sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port, float *out);
 
 /* ---- agree.c ---- */
-/* The worst status of all ranks, the same answer everywhere. Alone: st. */
+/* Returns the worst status of all ranks, the same everywhere. On one rank: st. */
 sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what);
-/* A word of each rank, into e->words. Collective. */
+/* Gathers one word of each rank into e->words. Collective. */
 sw_status sw_engine_gather(const struct sw_engine *e, int64_t mine, const char *what);
 
 /* ---- weights.c ---- */
-/* A head in the file that differs from the embedding is used untied, whatever the config says. */
+/* Unties head and embedding if the file holds different values for them, whatever the configuration
+ * says. */
 sw_status sw_engine_resolve_tie(struct sw_engine *e);
 sw_status sw_engine_zero_states(struct sw_engine *e);
-/* Forgets those of another plan. */
+/* Builds the table of the parameters of a plan; an earlier table is dropped. */
 sw_status sw_engine_index_params(const struct sw_plan *plan, struct engine_params *out);
 void sw_engine_close_params(struct engine_params *params);
 sw_status sw_engine_init_weights(struct sw_engine *e);
 sw_status sw_engine_load_folder(struct sw_engine *e);
-/* Of any parameter or state, as a checkpoint has it: in fp32 what is fp32 or bf16, codes of 8 bits
- * as they are; ranges as of sw_engine_get_master. */
+/* Reads or writes a parameter or a state in the form of a checkpoint. fp32 and bf16 values are fp32
+ * there; 8-bit codes stay as they are. Ranges are as for sw_engine_get_master. */
 sw_status sw_engine_store_state(struct sw_engine *e, const struct sw_persistent *item,
                                 int64_t first, int64_t n, const void *src);
 sw_status sw_engine_fetch_state(struct sw_engine *e, const struct sw_persistent *item,
                                 int64_t first, int64_t n, void *dst);
 const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);
-/* A file may call the parameter so. */
+/* True if `name` is one of the names that files use for the parameter. */
 bool sw_engine_is_name_of(const sw_engine *e, const struct engine_param *param, const char *name);
 /* The tensor of the folder that holds parameter `name`; NULL if there is none. */
 const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name);
-/* The one that it begins with: of a tied pair that is two parameters here, the file may have
- * one. */
+/* The tensor that parameter `name` is initialized from. If a tied pair is two parameters here, the
+ * file may have only one of them. */
 const struct sw_safetensor *sw_engine_find_values(const struct sw_engine *e, const char *name);
-/* SW_E_FORMAT: the tensor holds no floats that are read here (its shape may be unknown, then), or
- * it has not the parameter's shape. */
+/* SW_E_FORMAT: the tensor is not of a float type read here (its shape may be unknown then), or its
+ * shape is not the parameter's. */
 sw_status sw_engine_check_floats(const struct sw_safetensor *tensor);
 sw_status sw_engine_check_tensor(const struct engine_param *param,
                                  const struct sw_safetensor *tensor);

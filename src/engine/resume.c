@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run must have in common with the checkpoint that it goes on from: the arithmetic, by its
-// fingerprint, and the data, by sizes and digests. A refusal names every key that changed, from
-// what to what.
+// A run may resume from a checkpoint only if both agree: on the arithmetic (by its fingerprint) and
+// on the data (by sizes and digests). A refusal names every key that changed, with the old and the
+// new value.
 #include "engine/resume.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "engine/adapter.h"
 #include "engine/agree.h"
 
-/* Of a value in a message, and of all changes in one. */
+/* Limits on one value in a message, and on all changes together. */
 enum { VALUE_CAP = 64, CHANGES_CAP = 1200 };
 
 struct changes {
@@ -25,7 +25,7 @@ static void add_change(struct changes *c, const char *key, const char *was, cons
     c->n++;
     if (c->text.len < CHANGES_CAP) {
         sw_str_printf(&c->text, "%s%s %s -> %s", c->n > 1 ? ", " : "", key, was, is);
-    } else if (c->text.len < CHANGES_CAP + 8) { /* a message has one line, and an end */
+    } else if (c->text.len < CHANGES_CAP + 8) { /* a message is one line of limited length */
         sw_str_puts(&c->text, ", and more");
     }
 }
@@ -68,7 +68,8 @@ static bool equal(const struct sw_json *a, const struct sw_json *b)
     return same;
 }
 
-/* One was saved by a program that did not know the key, and nobody gave it now: nothing changed. */
+/* True if the program that saved the checkpoint did not know the key, and the key is not set now.
+ * Then nothing changed. */
 static bool is_new_default(const struct changes *c, const char *key, const struct sw_json *was)
 {
     return !was && sw_config_origin_of(c->config, key) == SW_CONFIG_DEFAULT;
@@ -77,7 +78,8 @@ static bool is_new_default(const struct changes *c, const char *key, const struc
 static void compare(struct changes *c, const char *path, const struct sw_json *was,
                     const struct sw_json *is);
 
-/* Members that `one` has; those that both have only in the first of two rounds. */
+/* Compares the members of `one` with `other`. Two rounds cover both sides; members that both have
+ * are compared in the first round only. */
 static void compare_members(struct changes *c, const char *path, const struct sw_json *one,
                             const struct sw_json *other, bool first)
 {
@@ -114,7 +116,7 @@ static sw_status list_changes(struct sw_engine *e, const struct sw_ckpt_meta *me
     if (meta->config) {
         compare(c, "", sw_json_get(meta->config, "ds_config"), sw_json_get(now, "ds_config"));
         compare(c, "model", sw_json_get(meta->config, "model"), sw_json_get(now, "model"));
-        if (sw_json_get(meta->config, "seq_len")) { /* older programs did not write it */
+        if (sw_json_get(meta->config, "seq_len")) { /* older versions did not write it */
             compare(c, "seq_len", sw_json_get(meta->config, "seq_len"),
                     sw_json_get(now, "seq_len"));
         }
@@ -139,14 +141,15 @@ static sw_status list_changes(struct sw_engine *e, const struct sw_ckpt_meta *me
     return SW_OK;
 }
 
-/* Of kernels that are the same, what a library chose. */
+/* Lists changed library algorithms, where the kernels are the same. */
 static sw_status list_algorithms(struct sw_engine *e, const struct sw_ckpt_meta *meta,
                                  struct changes *c)
 {
     struct sw_str now = {0};
     struct sw_other_algorithm other;
     sw_device_algorithms(e->device, &now);
-    const char *was = meta->algorithms ? meta->algorithms : ""; /* older programs did not say */
+    /* older versions did not record it */
+    const char *was = meta->algorithms ? meta->algorithms : "";
     while (sw_engine_next_other_algorithm(&was, sw_str_text(&now), &other)) {
         char key[sizeof other.product + 16];
         snprintf(key, sizeof key, "product of %s:", other.product);
@@ -157,8 +160,8 @@ static sw_status list_algorithms(struct sw_engine *e, const struct sw_ckpt_meta 
     return failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for algorithms") : SW_OK;
 }
 
-/* Appends what a refusal says; nothing where the arithmetic is the same, or is allowed to be
- * another. */
+/* Appends the reasons for a refusal. Appends nothing if the arithmetic is the same, or if other
+ * arithmetic is allowed. */
 static sw_status check_math(struct sw_engine *e, const struct sw_ckpt *ckpt, struct sw_str *refusal)
 {
     const struct sw_ckpt_meta *meta = sw_ckpt_meta(ckpt);
@@ -200,7 +203,7 @@ static int64_t count_of(const struct sw_json *object, const char *key)
     return member && member->type == SW_JSON_INT ? member->integer : -1;
 }
 
-/* "text.txt (1234 bytes, 0123456789ab)" */
+/* Formats a file: "text.txt (1234 bytes, 0123456789ab)". */
 static const char *file_text(const struct sw_json *file, char *buf, size_t cap)
 {
     if (!file) {
@@ -211,7 +214,7 @@ static const char *file_text(const struct sw_json *file, char *buf, size_t cap)
     return buf;
 }
 
-/* The same bytes in the same order are the same data, whatever the files are called. */
+/* The same bytes in the same order are the same data; file names do not matter. */
 static void compare_files(struct changes *c, const char *key, const struct sw_json *was,
                           const struct sw_json *is, bool digests)
 {
@@ -228,7 +231,7 @@ static void compare_files(struct changes *c, const char *key, const struct sw_js
     }
 }
 
-/* Template, day and loss of chats; without chats each is none. */
+/* Compares template, date and loss of chats. Data without chats counts as "none". */
 static void compare_chats(struct changes *c, const struct sw_json *was, const struct sw_json *is,
                           bool digests)
 {
@@ -243,8 +246,8 @@ static void compare_chats(struct changes *c, const struct sw_json *was, const st
     }
 }
 
-/* What a tokenizer puts around a text, and how it types tokens; records of an older program, which
- * did neither, have no such key. */
+/* Compares the tokens that the tokenizer adds around a text, and its token types. Records of older
+ * versions lack these keys; those versions had neither. */
 static void compare_templates(struct changes *c, const struct sw_json *was,
                               const struct sw_json *is)
 {
@@ -269,7 +272,7 @@ static void compare_data(struct changes *c, const struct sw_json *was, const str
     const struct sw_json *new_words = sw_json_get(is, "tokenizer");
     char old_text[160], new_text[160];
     compare_files(c, "data", sw_json_get(was, "files"), sw_json_get(is, "files"), digests);
-    if (old_val && new_val) { /* a validation less, or more, is not another one */
+    if (old_val && new_val) { /* adding or dropping validation data is not a change */
         compare_files(c, "validation data", old_val, new_val, digests);
     }
     if (digests && old_words && new_words &&
@@ -299,7 +302,7 @@ static void check_data(const struct sw_engine *e, const struct sw_ckpt *ckpt,
     const struct sw_json *was = sw_ckpt_meta(ckpt)->data;
     struct changes c = {.config = e->config};
     if (!e->training.data) {
-        return; /* a library's user feeds it, or another rank looks after it */
+        return; /* the caller feeds the data, or another rank checks it */
     }
     if (!was) {
         sw_log(SW_LOG_WARN,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of a text that is written: tokens that are wanted at a place, and tokens that are not
-// chosen at one. In the order and by the formulas of transformers' logits processors.
+// Rules for generated text: required tokens and forbidden tokens. Order and formulas are those of
+// transformers' logits processors.
 #include <math.h>
 
 #include "engine/private.h"
@@ -24,7 +24,7 @@ static void forbid_all(float *logits, int64_t vocab, const int32_t *ids, int64_t
     }
 }
 
-/* Each token that is there counts once, however often it is. */
+/* Applies the repetition penalty once per distinct token, however often it occurs. */
 static void punish(const struct engine_text *t, double factor, float *logits)
 {
     const int64_t n = t->n_before + t->n_fresh;
@@ -41,7 +41,7 @@ static void punish(const struct engine_text *t, double factor, float *logits)
     }
 }
 
-/* What would make the last tokens some that are there already. */
+/* Forbids each token that would complete an n-gram of the text a second time. */
 static void forbid_repeats(const struct engine_text *t, int64_t size, float *logits, int64_t vocab)
 {
     const int64_t n = t->n_before + t->n_fresh;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of an engine: decoded fp32 masters and the optimizer's moments by parameter name,
-// with the plain values a run goes on from. What the placement or the dtype adds to a tensor never
-// reaches a file.
+// Checkpoints of an engine: decoded fp32 masters, the optimizer's moments by parameter name, and
+// the scalar state that a run resumes from. The form of a tensor in a file does not depend on its
+// placement or dtype in memory.
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,8 @@
 /* One tensor of a checkpoint in this engine. */
 struct item {
     const struct engine_param *param; /* "master"; NULL for moments */
-    const struct sw_persistent *held; /* the moments, or the working copy that a master is of */
+    /* the moments, or the working copy that belongs to a master */
+    const struct sw_persistent *held;
     const char *name, *kind;
 };
 
@@ -21,14 +22,14 @@ struct tensors {
     struct sw_engine *engine;
     struct item *items;
     int64_t n_items;
-    /* what is written: boxes of what this rank answers for, of all items */
+    /* boxes that this rank writes, of all items */
     struct sw_ckpt_tensor *boxes;
-    int64_t *i_item, *flat; /* [n_boxes] of which item, and the element where the box begins */
+    int64_t *i_item, *flat; /* [n_boxes] index of the item, and first element of the box */
     int64_t n_boxes;
 };
 
-/* "exp_avg" of "exp_avg/transformer.wte.weight"; NULL for states that a checkpoint does not hold:
- * parts of a master, sums of a step under way, caches. */
+/* The state's kind: "exp_avg" of "exp_avg/transformer.wte.weight". NULL for states that are not in
+ * checkpoints: parts of a master, sums of the current step, caches. */
 static const char *state_kind(const struct sw_persistent *item, char *buf, size_t cap)
 {
     static const char *const kinds[] = {
@@ -47,7 +48,7 @@ static const char *state_kind(const struct sw_persistent *item, char *buf, size_
     return NULL;
 }
 
-/* What a file has it in: codes as they are. */
+/* Dtype in the file: 8-bit codes stay as they are, all else is f32. */
 static enum sw_dtype dtype_of(const struct item *item)
 {
     return !item->param && item->held->dtype == SW_U8 ? SW_U8 : SW_F32;
@@ -61,7 +62,7 @@ static void list_fini(struct tensors *t)
     sw_free(t->flat);
 }
 
-/* The boxes of what this rank answers for of item i; t->boxes NULL: they are only counted. */
+/* Lists the boxes of item i that this rank writes. With t->boxes NULL, only counts them. */
 static int64_t cut_item(struct tensors *t, int64_t i, int64_t at)
 {
     const struct item *item = &t->items[i];
@@ -148,8 +149,8 @@ static sw_status read_piece(void *ctx, int64_t i_box, int64_t first, int64_t n, 
     return sw_engine_fetch_state(t->engine, item->held, at, n, dst);
 }
 
-/* Rank 0 begins and commits; between, every rank writes its own part. Each turn ends in agreement,
- * so that nobody goes on alone. */
+/* Rank 0 begins and commits; in between, every rank writes its own part. The ranks agree after each
+ * turn, so that none continues alone. */
 static sw_status write_parts(struct sw_engine *e, const char *folder,
                              const struct sw_ckpt_save_options *save,
                              const struct sw_ckpt_meta *meta, struct tensors *t)
@@ -182,8 +183,8 @@ static sw_status write_parts(struct sw_engine *e, const char *folder,
     return st;
 }
 
-/* What the model's folder was like, where an export should be the same: its dtype, and its own
- * names of tensors. */
+/* Describes the model's original folder, which an export should match: its dtype and its names of
+ * tensors. */
 static bool put_export(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *root)
 {
     struct sw_json *as = sw_json_put(doc, root, "export", SW_JSON_OBJECT);
@@ -198,7 +199,8 @@ static bool put_export(const struct sw_engine *e, struct sw_json_doc *doc, struc
     return good;
 }
 
-/* A training holds its folder from the start; else it is held for the save alone. */
+/* A training run holds the folder's lock from the start. Otherwise the lock is held for this save
+ * only. */
 static sw_status hold_and_write(struct sw_engine *e, const char *folder, int keep_last,
                                 const struct sw_ckpt_meta *meta, struct tensors *t)
 {
@@ -215,8 +217,8 @@ static sw_status hold_and_write(struct sw_engine *e, const char *folder, int kee
     return st;
 }
 
-/* What a checkpoint says of its run: the effective configuration, and the model's config.json, so
- * that a checkpoint can be exported by itself. */
+/* Describes the run for a checkpoint: the effective configuration, and the model's config.json.
+ * With it a checkpoint can be exported by itself. */
 sw_status sw_engine_describe_run(const struct sw_engine *e, struct sw_json_doc **out)
 {
     struct sw_str text = {0};
@@ -284,7 +286,7 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
     return st;
 }
 
-/* Masters and moments in fp32, or codes; headers and the manifest beside them hardly count. */
+/* Counts masters and moments in fp32, and codes. Headers and the manifest are negligible. */
 int64_t sw_engine_checkpoint_bytes(const struct sw_engine *e)
 {
     int64_t elems = 0, codes = 0;
@@ -360,7 +362,7 @@ static sw_status load_tensors(struct sw_engine *e, struct sw_ckpt *ckpt)
     return st;
 }
 
-/* Files are read a second time for their digests, beside this, each by one rank. */
+/* Each file is read a second time for its digest, by one rank, in parallel with the load. */
 static sw_status load_and_verify(struct sw_engine *e, struct sw_ckpt *ckpt)
 {
     struct sw_ckpt_verification *v = NULL;
@@ -381,7 +383,7 @@ static void take_over(struct sw_engine *e, const struct sw_ckpt_meta *meta)
     e->progress.failed = false;
     sw_executor_forget_fault(e->executor);
     e->progress.rolled_back =
-        true; /* what a failed step took with it, and a checkpoint does not have */
+        true; /* a failed step has destroyed state that a checkpoint does not hold */
     e->progress.phase = 0;
     e->progress.step = meta->step;
     e->progress.applied = meta->applied;
@@ -392,7 +394,7 @@ static void take_over(struct sw_engine *e, const struct sw_ckpt_meta *meta)
     e->optimizer.scaler.hysteresis_left = meta->scaler.hysteresis_left;
 }
 
-/* ---- which one, on several ranks ---- */
+/* ---- choosing the checkpoint on several ranks ---- */
 
 static sw_status compare_identities(struct sw_engine *e, const struct sw_ckpt *ckpt)
 {
@@ -421,11 +423,11 @@ static sw_status compare_identities(struct sw_engine *e, const struct sw_ckpt *c
 }
 
 struct choice {
-    int64_t found; /* sw_status of rank 0 */
+    int64_t found; /* sw_status on rank 0 */
     char name[NAME_MAX + 1];
 };
 
-/* Those that rank 0 chose for. */
+/* Opens the checkpoint that rank 0 chose. */
 static sw_status follow(struct sw_engine *e, const char *folder, const struct choice *choice,
                         struct sw_ckpt **out)
 {
@@ -439,8 +441,8 @@ static sw_status follow(struct sw_engine *e, const char *folder, const struct ch
     return st < 0 ? sw_fail_prefix(st, "rank 0 chose %s", choice->name) : st;
 }
 
-/* Rank 0 chooses: what each finds by itself may differ while files come and go. *out may be set on
- * failure. */
+/* Rank 0 chooses, because ranks may see different files while files come and go. *out may be set
+ * even on failure. */
 static sw_status open_chosen(struct sw_engine *e, const char *folder, struct sw_ckpt **out)
 {
     struct choice choice = {0};
@@ -472,7 +474,7 @@ sw_status sw_load(sw_engine *e, const char *folder)
         st = sw_engine_agree(e, sw_engine_check_resume(e, ckpt),
                              "comparing a checkpoint with this run");
         if (st >= 0) {
-            e->progress.failed = true; /* until all of it is there, on all ranks */
+            e->progress.failed = true; /* until the load is complete on all ranks */
             st = sw_engine_agree(e, load_and_verify(e, ckpt), "loading a checkpoint");
         }
         if (st >= 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a model comes from, a folder, a file or a preset: its description is read, the model that
-// it describes opened for the task that is asked for, and what the configuration and the options
-// want of it held against what it has. Its weights are read by weights.c, once there is a plan.
+// Sources of a model: a folder, a file or a preset. Reads the description, opens the model for the
+// requested task, and checks the configuration and the options against it. weights.c reads the
+// weights once there is a plan.
 #include <sys/stat.h>
 
 #include "engine/adapter.h"
@@ -15,7 +15,7 @@ static sw_status open_weights(struct sw_engine *e, const struct sw_engine_option
     return sw_hf_folder_open(o->model, &e->source.weights);
 }
 
-/* By config.json and what the options ask for; in the place of one that is open. */
+/* Opens the model by config.json and the options, replacing a model that is already open. */
 static sw_status open_model(struct sw_engine *e)
 {
     const struct sw_model_options options = {.task = e->options.task, .labels = e->options.labels};
@@ -28,7 +28,7 @@ sw_status sw_engine_tie(struct sw_engine *e, bool tied)
 {
     struct sw_json_doc *doc = e->source.doc;
     struct sw_json *root = sw_json_root(doc);
-    const char *scale_key = e->model->scale_key; /* which may follow from the tie otherwise */
+    const char *scale_key = e->model->scale_key; /* its default may depend on the tie */
     if (!sw_json_put_bool(doc, root, "tie_word_embeddings", tied) ||
         (scale_key && !sw_json_put_bool(doc, root, scale_key, e->model->scales_head))) {
         return SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
@@ -36,7 +36,7 @@ sw_status sw_engine_tie(struct sw_engine *e, bool tied)
     return open_model(e);
 }
 
-/* Labels are smoothed over the classes of a cross entropy: other losses have none. */
+/* Label smoothing applies to cross-entropy losses; other losses refuse it. */
 static sw_status check_smoothing(const struct sw_engine *e, const struct sw_engine_options *o)
 {
     const double smoothing = e->config->spillway.label_smoothing;
@@ -143,7 +143,7 @@ static sw_status size_texts(const struct sw_engine_options *o, const struct sw_m
     return SW_OK;
 }
 
-/* Up to how many tokens texts are continued, where that is not said. */
+/* Sets the default limit on generated tokens. */
 static sw_status size_generation(struct sw_engine *e)
 {
     struct sw_engine_options *o = &e->options;

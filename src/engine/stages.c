@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank of many would hold and send at each ZeRO stage: the plans of all four stages, made
-// and not run, side by side, with the formulas of the ZeRO paper and of docs/zero.md beside them.
+// Compares the ZeRO stages: bytes that one rank of many would hold and send at each stage. The
+// plans of all four stages are made, but not run. The table also has the formulas of the ZeRO paper
+// and of docs/zero.md.
 #include <stddef.h>
 #include <string.h>
 
@@ -10,12 +11,13 @@ enum { N_STAGES = 4 };
 
 struct stages {
     int ranks, configured;
-    bool budgets;                    /* there are some */
-    bool fits[N_STAGES];             /* them */
-    struct sw_str refused[N_STAGES]; /* why a stage cannot be; empty = it can */
-    bool states_offloaded, states_on_disk, params_offloaded; /* what the configuration offloads */
-    bool vertical;                                           /* the schedule */
-    /* values of "auto" at the configured stage, for all of them: as edits, and in words */
+    bool budgets;                    /* budgets are configured */
+    bool fits[N_STAGES];             /* fits the budgets */
+    struct sw_str refused[N_STAGES]; /* reason why a stage is impossible; empty = possible */
+    bool states_offloaded, states_on_disk, params_offloaded; /* offloaded by the configuration */
+    bool vertical;                                           /* by the configured schedule */
+    /* values chosen for "auto" at the configured stage, used for all stages: as edits, and as
+     * text */
     bool is_auto;
     char sets[4][96];
     int n_sets;
@@ -24,10 +26,10 @@ struct stages {
     int64_t micro_batches;
     struct sw_paper paper;
     struct sw_plan_table tables[N_STAGES];
-    struct sw_transfers moved[N_STAGES]; /* in a step */
+    struct sw_transfers moved[N_STAGES]; /* per step */
 };
 
-/* What the configuration has of the stage, of offloading and of budgets. */
+/* Reads stage, offloading and budgets from the configuration. */
 static sw_status read_config(const struct sw_engine_options *o, struct stages *out)
 {
     struct sw_config *config = NULL;
@@ -49,7 +51,7 @@ static sw_status read_config(const struct sw_engine_options *o, struct stages *o
     return SW_OK;
 }
 
-/* The plan of rank 0; comm is closed with it. */
+/* Opens the plan of rank 0. The caller closes comm after the engine. */
 static sw_status open_stage(const struct sw_engine_options *options, int stage, bool budgets,
                             const struct stages *s, sw_comm **comm, sw_engine **out)
 {
@@ -74,7 +76,7 @@ static sw_status open_stage(const struct sw_engine_options *options, int stage, 
         sets[o.n_sets++] = "spillway.host_memory=null";
         sets[o.n_sets++] = "spillway.nvme_space=null";
     }
-    /* a stage beside the configured one that cannot offload so does without */
+    /* other stages that do not support this offloading are planned without it */
     const bool beside = stage != s->configured && stage < 3;
     if (beside) {
         sets[o.n_sets++] = "spillway.tile_bytes=null";
@@ -105,7 +107,7 @@ static void add_set(struct stages *s, const struct sw_config *config, const char
     sw_str_fini(&value);
 }
 
-/* One choice for the whole table: that of the configured stage, within the budgets. */
+/* Chooses once for the whole table: at the configured stage, within the budgets. */
 static sw_status choose(const struct sw_engine_options *options, struct stages *s)
 {
     sw_engine *e = NULL;
@@ -127,7 +129,7 @@ static sw_status choose(const struct sw_engine_options *options, struct stages *
     return SW_OK;
 }
 
-/* The table is of a plan without budgets: it should also say what does not fit. */
+/* Plans without budgets, so that the table also shows what does not fit. */
 static sw_status plan_stage(const struct sw_engine_options *options, int stage, struct stages *out)
 {
     sw_engine *e = NULL;
@@ -192,7 +194,7 @@ static struct sw_sent_parts sent_of(const struct sw_plan_table *t)
     return sum;
 }
 
-/* ---- for people ---- */
+/* ---- text output ---- */
 
 static bool is_refused(const struct stages *s, int stage)
 {
@@ -213,7 +215,7 @@ static void add_line(const struct stages *s, struct sw_str *out, const char *lab
     sw_str_putc(out, '\n');
 }
 
-/* Left out where every stage has none of it. */
+/* Omits a row that is zero at every stage. */
 static void add_part(const struct stages *s, struct sw_str *out, const char *label,
                      const double values[N_STAGES])
 {
@@ -304,7 +306,7 @@ static void print_short(const struct stages *s, struct sw_str *out)
     sw_str_putc(out, '\n');
 }
 
-/* Left out where nothing is offloaded. */
+/* Omits the section if nothing is offloaded. */
 static void print_moved(const struct stages *s, struct sw_str *out)
 {
     static const struct {
@@ -335,7 +337,7 @@ static void print_moved(const struct stages *s, struct sw_str *out)
     sw_str_putc(out, '\n');
 }
 
-/* Why what is sent is not what the formula says. */
+/* Prints why the bytes sent differ from the formula. */
 static void print_differences(const struct stages *s, const struct sw_sent_parts sums[N_STAGES],
                               struct sw_str *out)
 {
@@ -425,7 +427,7 @@ static void print_text(const struct stages *s, struct sw_str *out)
     }
 }
 
-/* ---- for machines ---- */
+/* ---- JSON output ---- */
 
 static void json_stage(const struct stages *s, int stage, struct sw_str *out)
 {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One optimizer step: the phases of the plan's step, one after the other, walked by the executor.
-// Between them the engine brings what comes from outside: micro-batches, the losses of all ranks,
-// the rates of the step. The canonical order of sums: each micro-batch's gradient is computed alone
-// and added in the order of k.
-//
-// A step that fails in a phase that can be rolled back is given up, and the engine is as it was
-// before it. On several ranks a disk that fails is kept for the end: its rank goes on with what the
-// others wait for, and before the step counts all of them hear of it.
+// One optimizer step: the executor runs the phases of the plan's step in order. Between phases the
+// engine provides micro-batches, the losses of all ranks and the rates of the step. Sums have a
+// canonical order: each micro-batch's gradient is computed alone and added in the order of k. If a
+// step fails in a phase that can be rolled back, the engine returns to the state before the step.
+// On several ranks a disk failure is deferred: the rank keeps taking part, and all ranks learn of
+// it before the step counts.
 #include "engine/private.h"
 
 static const struct sw_step *step_of(const struct sw_engine *e)
@@ -26,7 +24,7 @@ bool sw_engine_writes_in_place(const struct sw_engine *e)
 
 /* ---- steps that fail ---- */
 
-/* Nothing that counts has changed: the next micro-batch begins a step. */
+/* Rolls the step back. No committed state has changed: the next micro-batch begins a new step. */
 static sw_status give_up(struct sw_engine *e, sw_status st)
 {
     char message[1024];
@@ -38,8 +36,8 @@ static sw_status give_up(struct sw_engine *e, sw_status st)
     return SW_FAIL(st, "%s", message);
 }
 
-/* The phase that the step is at has failed. On several ranks others may be anywhere by now, unless
- * they agreed. */
+/* Handles the failure of the current phase. Other ranks may be in any phase by now, unless they
+ * agreed. */
 static sw_status fail_step(struct sw_engine *e, sw_status st)
 {
     char message[1024];
@@ -73,9 +71,9 @@ static sw_status check_ready(const struct sw_engine *e)
     return SW_OK;
 }
 
-/* ---- what comes from outside ---- */
+/* ---- values from outside the plan ---- */
 
-/* What the kernels of this rank's micro-batch of round j read: k = j R + rank. */
+/* Sets the values that the kernels read for this rank's micro-batch of round j: k = j R + rank. */
 static void set_round(struct sw_engine *e, int64_t j)
 {
     struct sw_executor *ex = e->executor;
@@ -100,7 +98,7 @@ static sw_status begin_step(struct sw_engine *e)
     return SW_OK;
 }
 
-/* Nobody waits for it: it is here when the executor has joined. */
+/* Does not wait: the value is there once the executor has joined. */
 static sw_status fetch_loss(struct sw_engine *e, int64_t j, int micro)
 {
     const int n = 2 * e->loss.n_terms;
@@ -119,7 +117,7 @@ static void take_loss(struct sw_engine *e, int64_t j)
     }
 }
 
-/* All ranks know all losses, so that all print, and scale by, the same. */
+/* All ranks get all losses, so that all print the same loss and use the same scale. */
 static sw_status total_losses(struct sw_engine *e)
 {
     struct engine_loss *l = &e->loss;
@@ -132,8 +130,8 @@ static sw_status total_losses(struct sw_engine *e)
     return SW_OK;
 }
 
-/* 1/K and 1/scale, or one over all targets, are applied once to the fp32 sum. Norm and overflow are
- * not known yet. */
+/* Applies 1/K (or 1 over all targets) and 1/scale once, to the fp32 sum. Norm and overflow are not
+ * yet known. */
 static void set_rates(struct sw_engine *e)
 {
     struct engine_optimizer *o = &e->optimizer;
@@ -169,14 +167,14 @@ static sw_status on_agree(void *ctx, sw_status fault)
     return sw_engine_agree(ctx, fault, "the end of a step");
 }
 
-/* ---- walking ---- */
+/* ---- running the phases ---- */
 
 static bool is_run(const struct sw_step_phase *phase, enum sw_segment segment)
 {
     return phase->action == SW_STEP_RUN && phase->segment == segment;
 }
 
-/* A forward that computes micro-batches of this rank. */
+/* True if phase i is a forward of micro-batches of this rank. */
 static bool is_forward(const struct sw_engine *e, int32_t i)
 {
     const struct sw_step *step = step_of(e);
@@ -184,7 +182,7 @@ static bool is_forward(const struct sw_engine *e, int32_t i)
            step->phases[i].n_micro > 0;
 }
 
-/* The next phase. micro_batches: those that it computes, checked; NULL = none. */
+/* Runs the next phase. micro_batches: the checked micro-batches that it computes; NULL = none. */
 static sw_status advance(struct sw_engine *e, const struct sw_batch *micro_batches)
 {
     const struct sw_step_phase *phase = next_phase(e);
@@ -206,14 +204,14 @@ static sw_status advance(struct sw_engine *e, const struct sw_batch *micro_batch
     return st < 0 ? fail_step(e, st) : SW_OK;
 }
 
-/* The caller is to have what was computed, and the communicator. */
+/* Waits until the results and the communicator are available to the caller. */
 static sw_status join(struct sw_engine *e)
 {
     const sw_status st = sw_executor_join(e->executor);
     return st < 0 ? fail_step(e, st) : SW_OK;
 }
 
-/* Up to and with the next backward. */
+/* Runs up to and including the next backward. */
 static sw_status go_back(struct sw_engine *e)
 {
     while (!is_run(next_phase(e), SW_SEGMENT_BACKWARD)) {
@@ -242,7 +240,7 @@ static void count_step(struct sw_engine *e, struct sw_step_report *out)
     out->samples = p->samples;
 }
 
-/* What is left of it. */
+/* Runs the remaining phases. */
 static sw_status finish(struct sw_engine *e, struct sw_step_report *out)
 {
     while (e->progress.phase < step_of(e)->n_phases) {
@@ -258,9 +256,9 @@ static sw_status finish(struct sw_engine *e, struct sw_step_report *out)
     return SW_OK;
 }
 
-/* ---- what users call ---- */
+/* ---- public calls ---- */
 
-/* Its parts are those of the horizontal schedule. */
+/* sw_forward, sw_backward and sw_step exist only under the horizontal schedule. */
 static sw_status check_parts(const struct sw_engine *e, const char *what)
 {
     if (sw_engine_is_vertical(e)) {
@@ -310,7 +308,7 @@ static sw_status check_trains(const struct sw_engine *e)
                : SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
 }
 
-/* Micro-batches of this rank whose backward is done. */
+/* Number of this rank's micro-batches whose backward is done. */
 static int64_t n_done(const struct sw_engine *e)
 {
     int64_t n = 0;
@@ -343,7 +341,7 @@ sw_status sw_train_batch(sw_engine *e, const struct sw_batch *micro_batches, int
     SW_TRY(check_ready(e));
     SW_TRY(check_trains(e));
     const struct sw_program *program = &e->plan->programs[e->programs.train];
-    for (int64_t j = 0; j < n; j++) { /* all of them before the first one runs */
+    for (int64_t j = 0; j < n; j++) { /* check all of them before the first one runs */
         const sw_status st = sw_engine_check_inputs(
             e, e->programs.train, (int)(j % program->micro_batches), &micro_batches[j]);
         if (st < 0) {
@@ -362,8 +360,8 @@ sw_status sw_engine_check_idle(const struct engine_progress *p, const char *what
     return p->phase == 0 ? SW_OK : SW_FAIL(SW_E_ARG, "%s: a step is under way", what);
 }
 
-/* Whether `what` may run the program on this batch. `option` is the one of sw_initialize that plans
- * it. */
+/* Checks that `what` may run the program on this batch. `option` is the sw_initialize option that
+ * plans the program. */
 static sw_status check_call(const struct sw_engine *e, int i_program, const char *what,
                             const char *option, const struct sw_batch *batch)
 {
@@ -413,8 +411,8 @@ sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port,
     return SW_OK;
 }
 
-/* Of a trunk alone it is what its last layer gives; a forward of the caller's may name an output
- * so. */
+/* The output that sw_logits returns. Without a head it is the output of the last layer; a user's
+ * own forward names it "logits". */
 static const struct sw_port *logits_of(const struct sw_engine *e)
 {
     const struct sw_task *task = e->model ? e->model->task : NULL;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trace of a window of steps: when it begins and ends, and the one file that rank 0 writes of
-// what all ranks recorded. A path that cannot be written is refused at the start: a new file stands
-// from there on, without events, an older one is replaced at the end. A trace that cannot be
-// written then is a warning: it is not worth a training.
+// Traces a window of steps; rank 0 writes one file with the records of all ranks. A path that
+// cannot be written is refused at the start. A new file is created at the start, without events; an
+// existing one is replaced at the end. A write that fails at the end is only a warning, because it
+// should not stop a training run.
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -24,7 +24,8 @@ static sw_status write_parts(struct sw_engine *e, const char *const *parts, int 
     return st < 0 ? sw_fail_prefix(st, "spillway.trace") : st;
 }
 
-/* An older file stays until there is something to replace it with. By rank 0. */
+/* Checks the path on rank 0. An existing file is kept until there is something to replace it
+ * with. */
 static sw_status check_path(struct sw_engine *e)
 {
     const char *path = e->config->spillway.trace;
@@ -80,7 +81,7 @@ sw_status sw_engine_limit_trace(struct sw_engine *e, int64_t last_step)
     if (!t->trace || last_step <= e->progress.step) {
         return SW_OK;
     }
-    if (t->first == 0) { /* the second step is the first that is like all others */
+    if (t->first == 0) { /* the second step is the first one typical of the rest */
         t->first = sw_min_i64(e->progress.step + 2, last_step);
         t->last = t->first + DEFAULT_STEPS - 1;
     }
@@ -118,11 +119,11 @@ void sw_engine_begin_trace(struct sw_engine *e)
     }
 }
 
-/* What to add to this host's monotonic clock for the time of day, which other hosts know, too. */
+/* Offset from this host's monotonic clock to the time of day, which all hosts share. */
 static int64_t to_time_of_day(void)
 {
     int64_t best = INT64_MAX, offset = 0;
-    for (int i = 0; i < 8; i++) { /* the attempt that nothing came between */
+    for (int i = 0; i < 8; i++) { /* keep the attempt with the least delay */
         struct timespec now;
         const int64_t before = sw_now_ns();
         clock_gettime(CLOCK_REALTIME, &now);
@@ -135,7 +136,7 @@ static int64_t to_time_of_day(void)
     return offset;
 }
 
-/* The earliest begin of all ranks, on this one's clock. */
+/* Agrees on the earliest start of all ranks, on this rank's clock. */
 static sw_status agree_on_base(struct sw_engine *e, int64_t *base_ns)
 {
     const int64_t offset = to_time_of_day(), mine = *base_ns + offset;
@@ -148,7 +149,7 @@ static sw_status agree_on_base(struct sw_engine *e, int64_t *base_ns)
     return SW_OK;
 }
 
-/* parts[r] of rank 0: what rank r rendered. */
+/* On rank 0, parts[r] receives the text that rank r rendered. */
 static sw_status collect(struct sw_engine *e, const struct sw_str *mine, char **parts)
 {
     const int64_t length = (int64_t)mine->len;
@@ -232,7 +233,7 @@ void sw_engine_close_trace(struct sw_engine *e)
     if (t->began && !t->done && !e->progress.failed) {
         if (e->ranks == 1 && t->base_ns) {
             sw_engine_finish_trace(e);
-        } else if (e->rank == 0) { /* what other ranks have cannot be asked for any more */
+        } else if (e->rank == 0) { /* the records of other ranks are out of reach now */
             sw_log(SW_LOG_WARN,
                    "%s %s: the engine was closed at step %lld, and the trace is of "
                    "steps %lld to %lld",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights: initial values, reading a Hugging Face folder, decoded fp32 masters by name, export. All
-// of it goes through one scratch buffer of fixed size: no copy of a tensor is ever made.
+// Weights: initial values, reading a Hugging Face folder, decoded fp32 masters by name. All of it
+// passes through one scratch buffer of fixed size; a tensor is never copied whole.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,7 +61,7 @@ sw_status sw_engine_zero_states(struct sw_engine *e)
         all += (int64_t)plan->persistent[i].bytes;
     }
     for (int32_t i = 0; i < plan->n_persistent; i++) {
-        /* states begin at zero, and so does the padding of slices */
+        /* states begin at zero, and so does the padding of shards */
         sw_work_at(disk ? "creating swap files" : "clearing memory", done, all);
         SW_TRY(sw_executor_zero(e->executor, &plan->persistent[i]));
         done += (int64_t)plan->persistent[i].bytes;
@@ -72,10 +72,12 @@ sw_status sw_engine_zero_states(struct sw_engine *e)
 
 /* ---- masters ---- */
 
-/* One piece, at most SW_PIECE elements; the scratch buffer holds the parts in device dtype. */
+/* Elements of one piece at most. The scratch buffer holds both parts of a master, in the device's
+ * dtype. */
 enum { SW_PIECE = SW_SCRATCH_ELEMS / 2 };
 
-/* Of any parameter or state, in its dtype; ranges as of sw_engine_get_master. */
+/* Stores elements of any parameter or state in its own dtype. Ranges are as for
+ * sw_engine_get_master. */
 static sw_status store(struct sw_engine *e, const struct sw_persistent *item, int64_t first,
                        int64_t n, const void *src)
 {
@@ -263,7 +265,7 @@ int64_t sw_engine_parameters(const sw_engine *e)
 struct fill {
     const struct sw_init *init;
     uint64_t seed, stream;
-    uint64_t columns; /* of the whole parameter */
+    uint64_t columns; /* columns of the whole parameter */
     int64_t first, n;
     float *dst; /* [n] */
 };
@@ -284,7 +286,7 @@ static float initial(const struct fill *f, uint64_t i)
     switch (f->init->kind) {
     case SW_INIT_NORMAL:
         return (float)(f->init->std * sw_philox_normal(f->seed, f->stream, i));
-    case SW_INIT_UNIFORM: /* 53 bits of [0, 1), spread over [-std, std) */
+    case SW_INIT_UNIFORM: /* 53 bits of [0, 1), scaled to [-std, std) */
         return (float)(f->init->std *
                        (0x1p-52 * (double)(sw_philox_u64(f->seed, f->stream, i) >> 11) - 1));
     case SW_INIT_SINES:
@@ -309,7 +311,7 @@ static void fill_item(void *ctx, int64_t item, int worker)
 
 /* ---- the base of adapters ---- */
 
-/* *out NULL: the parameter is trained. */
+/* *out = NULL if the parameter is trained. */
 static sw_status begin_digest(const struct sw_engine *e, const struct engine_param *param,
                               struct sw_digest **out)
 {
@@ -408,7 +410,7 @@ static bool are_equal(const struct sw_safetensor *a, const struct sw_safetensor 
     return a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0;
 }
 
-/* A folder may have a tensor under several names that stand for one parameter: they must agree. */
+/* A folder may store one parameter under several names; the copies must be equal. */
 static sw_status check_copies(const struct sw_engine *e, const char *name)
 {
     const struct sw_safetensor *first = NULL;
@@ -433,7 +435,7 @@ static sw_status check_copies(const struct sw_engine *e, const char *name)
     }
 }
 
-/* A tensor of the folder that another name stands for. */
+/* Reads the folder's tensor for a parameter that is stored under an alias. */
 static sw_status read_alias(const struct sw_engine *e, const char *name,
                             const struct sw_safetensor **out)
 {
@@ -507,8 +509,8 @@ static sw_status load_param(struct sw_engine *e, struct engine_param *param,
     return end_digest(e, param, digest, st);
 }
 
-/* Every float tensor of the folder must have found its parameter, or be one the family ignores.
- * Who asks for a trunk alone knows that heads are left out. */
+/* Warns about float tensors that match no parameter and that the family does not ignore. A task
+ * without a head has no warnings: heads are expected to be left out. */
 static void warn_unused(const struct sw_engine *e)
 {
     if (e->model->task->n_losses == 0) {
@@ -535,7 +537,7 @@ const struct sw_safetensor *sw_engine_find_values(const struct sw_engine *e, con
     return other ? sw_engine_find_in_folder(e, e->model->embedding_name) : tensor;
 }
 
-/* A training for other classes takes the trunk of a folder, and not its head. */
+/* True for a head with another number of classes: training then uses the folder's trunk only. */
 static bool is_of_other_head(const struct sw_engine *e, const struct engine_param *param,
                              const struct sw_safetensor *tensor)
 {
@@ -571,7 +573,7 @@ sw_status sw_engine_load_folder(struct sw_engine *e)
         } else if (tensor) {
             st = load_param(e, param, tensor, piece);
             param->file_name = sw_arena_strdup(&e->params.names, tensor->name);
-            if (i == 0 && !e->lora) { /* adapters are f32, as their masters are */
+            if (i == 0 && !e->lora) { /* adapters and their masters are f32 */
                 e->source.dtype = tensor->dtype == SW_F64 ? SW_F32 : tensor->dtype;
             }
         } else if (sw_model_may_begin(e->model, param->work->name)) {

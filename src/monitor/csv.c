@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file for each number, named and headed as DeepSpeed's CSV monitor does. Rows are in the order
-// of x, so what lies behind a checkpoint is the end of a file, which is cut.
+// One CSV file for each tag, with the file names and headers of DeepSpeed's CSV monitor. Rows are
+// in the order of x, so the rows after a checkpoint are the end of a file, which is cut off on
+// resume.
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,9 +24,9 @@ struct sw_csv {
     int n;
 };
 
-/* ---- what a run before left ---- */
+/* ---- files of earlier runs ---- */
 
-/* Bytes of whole rows up to `last`; the head is one. */
+/* Length of the valid prefix: the header plus complete rows with x <= last. */
 static size_t good_bytes(const char *text, int64_t last)
 {
     const char *line = text;
@@ -49,7 +50,8 @@ static sw_status cut_file(const char *path, int64_t last)
     return good == len ? SW_OK : sw_monitor_cut(path, good);
 }
 
-/* Of a run that is not gone on with: FILE.csv becomes FILE.csv.1, or the next number. */
+/* Keeps the file of a run that is not resumed: FILE.csv becomes FILE.csv.1, or the next free
+ * number. */
 static sw_status set_aside(const char *path)
 {
     struct stat info;
@@ -85,7 +87,7 @@ static sw_status clear_file(const char *path, const struct sw_monitor_place *pla
 
 /* ---- writing ---- */
 
-/* As Python spells what is no number. */
+/* Writes NaN and infinities as Python spells them. */
 static void put_value(double value, struct sw_str *out)
 {
     if (isfinite(value)) {
@@ -106,7 +108,7 @@ static sw_status write_row(const struct column *column, const struct sw_str *row
                : SW_FAIL(SW_E_IO, "%s: %s", column->path, n < 0 ? strerror(errno) : "disk full");
 }
 
-/* Its file, with a head if it is new. */
+/* Opens the column's file, and writes a header if the file is new. */
 static sw_status open_column(const struct sw_csv *csv, const char *tag, struct column *out)
 {
     struct sw_str path = {0}, head = {0};

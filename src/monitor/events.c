@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Event files, as TensorBoard reads them: records of a length, its checksum, a message and its
-// checksum (CRC-32C, masked); a message is one of four shapes of protocol buffers, which are
-// written here by hand. A file is only appended to, a record a step, with one write: a killed run
-// leaves whole records. Files of this program end in ".spillway", and only those are cut.
+// Event files for TensorBoard. A record consists of a length, its checksum, a message and its
+// checksum (CRC-32C, masked). A message is one of four protocol buffer shapes, which are encoded by
+// hand. A file is only appended to, with one write for each step's record, so a killed run leaves
+// whole records. Files of this program end in ".spillway"; no other files are cut.
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 struct sw_events {
     int fd;
     char *path;
-    struct sw_str record, message, value; /* of the event under way */
+    struct sw_str record, message, value; /* buffers of the current event */
 };
 
 static const char suffix[] = ".spillway";
@@ -24,7 +24,7 @@ static const char suffix[] = ".spillway";
 /* ---- protocol buffers ---- */
 
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
-/* Members of Event, Summary.Value and SessionLog, by their numbers. */
+/* Field numbers in Event, Summary.Value and SessionLog. */
 enum { EVENT_TIME = 1, EVENT_STEP = 2, EVENT_VERSION = 3, EVENT_SUMMARY = 5, EVENT_SESSION = 7 };
 enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_NUMBER = 2, SESSION_STATUS = 1, SESSION_START = 1 };
 
@@ -96,7 +96,7 @@ static sw_status end_event(struct sw_events *e)
     const uint64_t len = e->message.len;
     sw_str_clear(&e->record);
     put_little(&e->record, len, 8);
-    sw_str_append(&e->record, "head", 4); /* its checksum goes here */
+    sw_str_append(&e->record, "head", 4); /* placeholder for the checksum of the length */
     sw_str_append(&e->record, sw_str_text(&e->message), (size_t)len);
     put_little(&e->record, masked_crc(sw_str_text(&e->message), (size_t)len), 4);
     if (e->record.failed || e->message.failed || e->value.failed) {
@@ -126,8 +126,8 @@ sw_status sw_events_add(struct sw_events *e, int64_t x, const struct sw_point *p
     return end_event(e);
 }
 
-/* The first record says what the file is. The second one says that a run begins: a TensorBoard that
- * has read points of this x and beyond before forgets them. */
+/* Writes the file version, then the start of a session. On a session start TensorBoard drops the
+ * points that it has read from this x on. */
 static sw_status write_head(struct sw_events *e, int64_t last)
 {
     static const char version[] = "brain.Event:2";
@@ -142,7 +142,7 @@ static sw_status write_head(struct sw_events *e, int64_t last)
     return end_event(e);
 }
 
-/* ---- what a run before left ---- */
+/* ---- files of earlier runs ---- */
 
 static uint64_t get_little(const char *at, int bytes)
 {
@@ -167,7 +167,7 @@ static bool get_varint(const char **at, const char *end, uint64_t *out)
     return false;
 }
 
-/* Passes over a member's content. */
+/* Skips the value of a field. */
 static bool skip_member(const char **at, const char *end, int wire)
 {
     uint64_t n = 0;
@@ -193,7 +193,8 @@ static bool skip_member(const char **at, const char *end, int wire)
     return true;
 }
 
-/* The x of an event, and whether it has points; false: it is none. */
+/* Reads the x of an event, and whether it has points. Returns false if the bytes are not an
+ * event. */
 static bool read_event(const char *at, const char *end, int64_t *out_x, bool *out_points)
 {
     uint64_t key = 0, x = 0;
@@ -219,7 +220,7 @@ static bool read_event(const char *at, const char *end, int64_t *out_x, bool *ou
     return true;
 }
 
-/* How many bytes of a file are whole records up to `last`. */
+/* Length of the prefix of whole records up to `last`. */
 static size_t good_bytes(const char *text, size_t len, int64_t last, bool *out_points)
 {
     enum { HEAD = 12, TAIL = 4 };
@@ -268,8 +269,8 @@ static bool is_ours(const char *name)
 
 /* ---- open, close ---- */
 
-/* As TensorBoard's own writers name them: the readers go through the files by their names, which
- * begin with the time. */
+/* Names the file as TensorBoard's own writers do: its readers order files by name, which begins
+ * with the time. */
 static sw_status create(const char *folder, struct sw_events *e)
 {
     char host[256] = "localhost";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that a run before left in a monitor's folder.
+// Files of earlier runs in a monitor's folder.
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #include "monitor/private.h"
 
-/* A link, say, is not ours to move or cut. */
+/* False for links and the like: they are not ours to move or cut. */
 static bool is_file(const char *path)
 {
     struct stat info;

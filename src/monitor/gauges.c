@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text that Prometheus' collectors read from a file. It is no record, only what is now: nothing
-// is synced, and a rename makes the new text visible at once.
+// The text file that Prometheus' collectors read. It holds only current values, so nothing is
+// synced; a rename replaces the text atomically.
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Event files and CSV files share these.
+// Helpers shared by event files and CSV files.
 #pragma once
 
 #include "monitor/monitor.h"
@@ -10,5 +10,5 @@ sw_status sw_monitor_each(const struct sw_monitor_place *place, const char *what
                           bool (*wanted)(const char *name),
                           sw_status (*then)(const char *path,
                                             const struct sw_monitor_place *place));
-/* Shortens a file of a run before to `bytes`. */
+/* Truncates a file of an earlier run to `bytes`. */
 sw_status sw_monitor_cut(const char *path, size_t bytes);

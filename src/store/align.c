@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What O_DIRECT wants of a file. The kernel says it where it knows how (statx, STATX_DIOALIGN: the
-// alignment of memory and of offsets); elsewhere one read at each of 512, 4096 and the block size
-// of the file system finds the smallest that is taken. Offsets are then kept to whole blocks of the
-// file system, too: ext4 and XFS serialize direct writes of parts of a block with all others of the
-// file.
+// Alignment requirements of O_DIRECT. Where the kernel can report them (statx, STATX_DIOALIGN), it
+// is asked for the alignment of memory and of offsets. Elsewhere one read at each of 512, 4096 and
+// the file system's block size finds the smallest that works. In addition, offsets are kept to
+// whole file system blocks: ext4 and XFS serialize direct writes of partial blocks with all other
+// writes of the file.
 #include "store/private.h"
 
 #include <errno.h>
@@ -21,8 +21,8 @@ static bool is_power_of_two(size_t value)
     return value != 0 && (value & (value - 1)) == 0;
 }
 
-/* Reads at an offset that is a multiple of `align` and no more; beyond the end is as good an
- * answer. */
+/* Reads at an offset that is a multiple of `align`, but of no larger power of two. Reading past the
+ * end also counts as success. */
 static bool takes(int fd, char *memory, size_t align)
 {
     ssize_t n;
@@ -46,7 +46,7 @@ static size_t probe(int fd, size_t block)
     return found;
 }
 
-/* False when the kernel has no answer. */
+/* Returns false if the kernel cannot report the alignment. */
 static bool ask(int fd, struct alignment *out)
 {
 #if defined(STATX_DIOALIGN)

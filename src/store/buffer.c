@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that transfers like best: aligned, asked to be in huge pages, kept in physical memory,
-// registered with the store's io_uring. Each of these is taken as far as the system gives it, and
-// the info says so.
+// Memory suited for transfers: aligned, in huge pages, locked, and registered with the store's
+// io_uring. Each property is granted as far as the system allows; the buffer's info reports what it
+// got.
 #include "store/private.h"
 
 #include <sys/mman.h>
@@ -10,7 +10,7 @@ enum { SMALL_ALIGN = 4096, HUGE_ALIGN = 2 << 20, HUGE_FROM = 16 << 20 };
 
 struct sw_nvme_buffer {
     struct sw_nvme_buffer_info info;
-    struct sw_nvme *store; /* registered there, at index; NULL = nowhere */
+    struct sw_nvme *store; /* store that it is registered with, at index; NULL = none */
     int index;
     bool mlocked;
 };
@@ -73,8 +73,8 @@ sw_status sw_nvme_buffer_open(sw_nvme *store, size_t bytes, sw_nvme_buffer **out
     if (store) {
         add_to(store, buffer);
     }
-    /* What is registered is pinned. mlock before would have found other pages, in more pieces:
-     * measured with ordinary pages, reading took half as long again. */
+    /* Registered memory is pinned already. Calling mlock first gave other pages in more pieces:
+     * measured with ordinary pages, reads then took half as long again. */
     buffer->mlocked = !buffer->info.registered && mlock(buffer->info.data, whole) == 0;
     buffer->info.locked = buffer->info.registered || buffer->mlocked;
     *out = buffer;

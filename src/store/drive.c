@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes ops through the backend: filled, started, looked at when they come back, and started again
-// until all their bytes have moved. Short transfers are continued, EINTR and EAGAIN repeated, an
-// edge goes from reading to writing; anything else stops the request with a message that names
-// path, offset and length. Runs on the caller's thread and on the backend's.
+// Carries ops through the backend: fills them, starts them, checks their results, and starts them
+// again until all bytes have moved. Short transfers are continued, and EINTR and EAGAIN are
+// retried. An edge op first reads, then writes. Any other result stops the request, with a message
+// that names path, offset and length. Runs on the caller's thread and on the backend's.
 #include "store/private.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static void stop(struct request *r, sw_status status, const char *message)
     }
 }
 
-/* What the op was about, and why it failed. Lock held. */
+/* Stops the request, and writes a message with the op's file, range and reason. Lock held. */
 static void stop_for(struct op *op, sw_status status, const char *why)
 {
     struct request *r = op->request;
@@ -37,9 +37,9 @@ static void stop_for(struct op *op, sw_status status, const char *why)
     stop(r, status, text);
 }
 
-/* ---- what comes back ---- */
+/* ---- results ---- */
 
-/* Bytes that must arrive: a file that is not ours may end inside the last granule. */
+/* Number of bytes that must arrive: a file that is not ours may end inside the last granule. */
 static size_t needed(const struct op *op)
 {
     const bool around = !op->write && op->i_bounce >= 0;
@@ -59,8 +59,8 @@ static enum next_step look(struct op *op, int result)
     if (result == -ECANCELED && op->request->stopped) {
         return STOPPED;
     }
-    /* Cancelled by nobody: the thread that submitted it has ended, and io_uring lets go of its
-     * work. */
+    /* The op was not cancelled: the thread that submitted it has ended, and io_uring drops the work
+     * of that thread. */
     if ((result == -EINTR || result == -EAGAIN || result == -ECANCELED) &&
         op->n_retries++ < MOST_RETRIES) {
         return op->request->stopped ? STOPPED : AGAIN;
@@ -81,7 +81,7 @@ static enum next_step look(struct op *op, int result)
         stop_for(op, SW_E_IO, why);
         return FAILED;
     }
-    /* O_DIRECT goes on at whole granules only; a part of one is moved again. */
+    /* O_DIRECT continues at a granule boundary, so a partial granule is moved again. */
     op->done = op->store->direct ? op->done / op->store->align * op->store->align : op->done;
     op->n_continued++;
     op->n_retries++;
@@ -109,10 +109,10 @@ static bool checked(struct op *op)
     return false;
 }
 
-/* ---- ends ---- */
+/* ---- ending an op ---- */
 
-/* What a write left half done counts as never written: its own bytes, and those of others in a
- * granule that it may have spoiled. Lock held. */
+/* Marks a half-done write as not written: its own bytes, and bytes of others in a granule that it
+ * may have corrupted. Lock held. */
 static void forget(struct op *op)
 {
     struct sw_nvme *store = op->store;
@@ -214,7 +214,8 @@ static void begin_transfer(struct op *op)
     op->store->backend->ops->start(op->store->backend, op);
 }
 
-/* A write's bytes leave the caller's memory, or an edge's go into what was read. */
+/* Fills the bounce buffer: with the caller's bytes for a write; for an edge, over the bytes that
+ * were read. */
 static void fill(struct op *op)
 {
     if (op->write && op->phase == OP_WRITE) {
@@ -227,7 +228,8 @@ static void fill(struct op *op)
     }
 }
 
-/* The second half of an edge. False: the request was stopped meanwhile, and nothing was changed. */
+/* Starts the second half of an edge op. Returns false if the request was stopped meanwhile; then
+ * the file is unchanged. */
 static bool turn_to_writing(struct op *op)
 {
     struct sw_nvme *store = op->store;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The set of written bytes: sorted ranges that neither touch nor overlap, in an array of fixed
-// size. Neighbours are joined, so the usual store has few. Who adds makes sure of room before.
+// size. Adjacent ranges are merged, so the set is usually small. A caller that adds must make sure
+// that there is room.
 #include "store/private.h"
 
 #include <string.h>
 
-/* The first item that ends behind `at`, or at it when `touch`. */
+/* The first item that ends after `at`, or at it if `touch` is set. */
 static int64_t find(const struct extents *set, int64_t at, bool touch)
 {
     int64_t low = 0, high = set->n;
@@ -20,7 +21,7 @@ static int64_t find(const struct extents *set, int64_t at, bool touch)
     return low;
 }
 
-/* Items first .. last-1 become the n_new given. */
+/* Replaces items first .. last-1 by the n_new given items. */
 static void replace(struct extents *set, int64_t first, int64_t last, const struct extent *items,
                     int64_t n_new)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files under a store: opened, locked, checked for space, made long enough. A store that fails
-// to open removes the files that it made.
+// The files under a store: opened, locked, checked for space, and extended. If opening fails, the
+// store removes the files that it created.
 #include "store/private.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ static sw_status fail_io(const char *what, const char *path)
     return SW_FAIL(SW_E_IO, "cannot %s %s: %s", what, path, strerror(errno));
 }
 
-/* The share of the range that lies on a file, in whole stripes but for the last. */
+/* Bytes of the store's range on one file: whole stripes, except for the last one. */
 static int64_t share(const struct sw_nvme *store, int i_file)
 {
     const int64_t unit = store->options.stripe_bytes, n = store->n_files;
@@ -53,8 +53,8 @@ static int open_retry(const char *path, int flags)
     return fd;
 }
 
-/* A file that is there is opened when the caller says that it is his; none is ever emptied.
- * O_NONBLOCK, taken back by then: a FIFO must not hold us up. */
+/* An existing file is opened only if the caller declares it as his; no file is ever truncated.
+ * O_NONBLOCK keeps a FIFO from blocking the open; it is cleared afterwards. */
 static sw_status open_path(const struct sw_nvme *store, struct store_file *file)
 {
     const struct sw_nvme_options *o = &store->options;
@@ -98,7 +98,7 @@ static sw_status open_file(const struct sw_nvme *store, struct store_file *file)
 
 /* ---- space ---- */
 
-/* Files of one file system share what is free there. */
+/* Files on one file system share its free space. */
 static sw_status check_space(const struct sw_nvme *store, int i_file, int64_t granule)
 {
     struct stat mine, other;
@@ -137,7 +137,7 @@ static int reserve(int fd, int64_t bytes)
     return error;
 }
 
-/* At least as long as wanted; with its space where the file system can reserve it. */
+/* Extends the file to at least `bytes`, and reserves the space if the file system can. */
 static sw_status lengthen(struct sw_nvme *store, struct store_file *file, int64_t bytes)
 {
     if (store->options.preallocate && bytes > 0) {
@@ -195,7 +195,7 @@ sw_status sw_store_files_open(struct sw_nvme *store)
     return SW_OK;
 }
 
-/* Every file as long as its share in whole granules, and at least one. */
+/* Extends every file to its share in whole granules, and to at least one granule. */
 sw_status sw_store_files_lengthen(struct sw_nvme *store, int64_t granule)
 {
     if (store->options.read_only) {
@@ -255,7 +255,8 @@ void sw_store_files_close(struct sw_nvme *store, bool failed)
             unlink(store->files[i].path);
         }
         if (store->files[i].fd >= 0) {
-            flock(store->files[i].fd, LOCK_UN); /* an io_uring may hold the file a moment longer */
+            /* closing may be delayed by an io_uring that still holds the file */
+            flock(store->files[i].fd, LOCK_UN);
             close(store->files[i].fd);
         }
         sw_free(store->files[i].path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening and closing a store: options checked, files, backend, and all the memory that requests
-// will need. Flushing.
+// Opens and closes a store: checks options, opens files and the backend, and allocates all memory
+// that requests will need. Also flushes.
 #include "store/private.h"
 
 #include <errno.h>
@@ -98,7 +98,7 @@ static bool take_bounce(struct sw_nvme *store)
 {
     const int64_t granule = (int64_t)store->granule, all = store->options.bounce_bytes;
     if (granule == 1) {
-        return true; /* everything goes straight to the caller's memory */
+        return true; /* all transfers go directly to the caller's memory */
     }
     int64_t each = sw_max_i64(all / N_BOUNCE_WANTED / granule, 1) * granule;
     each = sw_min_i64(each, store->options.block_bytes);
@@ -150,7 +150,7 @@ static sw_status take_paths(struct sw_nvme *store, const char *const *paths)
         store->files[i].fd = store->options.fds ? store->options.fds[i] : -1;
     }
     store->nameless = store->options.fds != NULL;
-    store->options.fds = NULL; /* they are the files' now */
+    store->options.fds = NULL; /* the files own the descriptors now */
     for (int i = 0; i < store->n_files; i++) {
         store->files[i].path = sw_strdup("store", paths[i]);
         SW_TRY_ALLOC(store->files[i].path, "a path");
@@ -234,7 +234,7 @@ static void free_store(struct sw_nvme *store, bool failed)
         store->backend->ops->close(store->backend);
     }
     for (int i = 0; store->options.fds && i < store->n_files; i++) {
-        close(store->options.fds[i]); /* that no file has taken */
+        close(store->options.fds[i]); /* descriptors that no file owns yet */
     }
     sw_store_sums_close(store);
     sw_store_files_close(store, failed);
@@ -264,7 +264,7 @@ static struct sw_nvme *new_store(void)
     return store;
 }
 
-/* What an older store left beside the files is not theirs any more. */
+/* Removes a side file of an older store: it no longer describes these files. */
 static sw_status drop_side(const struct sw_nvme *store)
 {
     char *side = sw_store_sums_path(store->files[0].path);
@@ -382,7 +382,7 @@ sw_status sw_nvme_flush(sw_nvme *store)
     return SW_OK;
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 void sw_nvme_get_info(const sw_nvme *store, struct sw_nvme_info *out)
 {

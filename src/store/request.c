@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tickets: checked when they begin, then left to drive.c, then waited for. A ticket is a slot
-// number and a serial, so that one that was given back is never mistaken for its successor. Memory
-// was taken when the store was opened.
+// Tickets: a request is checked, handed to drive.c, and waited for. A ticket consists of a slot
+// number and a serial, so a returned ticket is never mistaken for a later one in its slot. All
+// memory is allocated when the store opens.
 #include "store/private.h"
 
 #include <errno.h>
@@ -38,7 +38,8 @@ static sw_status check_range(const struct sw_nvme *store, const char *what, int6
     return SW_OK;
 }
 
-/* Two requests on the same bytes, one of them a write, have no order. Lock held. */
+/* Refuses a request that overlaps one in flight if either is a write: their order would be
+ * undefined. Lock held. */
 static sw_status check_overlap(const struct sw_nvme *store, bool write, int64_t offset,
                                int64_t bytes)
 {
@@ -69,7 +70,7 @@ static sw_status check_read(const struct sw_nvme *store, int64_t offset, int64_t
     return SW_OK;
 }
 
-/* Each write in flight may end in one range more, or, failing, in three. Lock held. */
+/* A write in flight can add one range to the set; a failed one can add three. Lock held. */
 static sw_status check_write(const struct sw_nvme *store)
 {
     if (store->options.read_only) {
@@ -97,7 +98,7 @@ static struct request *free_request(struct sw_nvme *store)
     return NULL;
 }
 
-/* A serial, and the slot in its lowest digits. */
+/* Combines a serial with the slot in its lowest digits. */
 static sw_nvme_ticket ticket_of(struct sw_nvme *store, const struct request *r)
 {
     return store->next_serial++ * store->options.max_requests + (r - store->requests);
@@ -140,7 +141,7 @@ static sw_status accept(struct sw_nvme *store, const struct request *wanted,
         sw_store_sums_outdate(store);
     }
     *out_ticket = r->serial;
-    sw_store_complete(store, r); /* nothing to do for 0 bytes */
+    sw_store_complete(store, r); /* a request of 0 bytes is complete */
     return SW_OK;
 }
 
@@ -175,7 +176,7 @@ sw_status sw_nvme_begin_write(sw_nvme *store, int64_t offset,
 
 /* ---- waiting ---- */
 
-/* NULL when there is no such ticket. Lock held. */
+/* Returns NULL if there is no such ticket. Lock held. */
 static struct request *find(sw_nvme *store, sw_nvme_ticket ticket)
 {
     if (ticket < 0) {
@@ -191,7 +192,7 @@ static sw_status no_ticket(const sw_nvme *store, sw_nvme_ticket ticket)
                    store->files[0].path, (long long)ticket);
 }
 
-/* The result, and the slot is free again. Lock held. */
+/* Returns the result and frees the slot. Lock held. */
 static sw_status collect(sw_nvme *store, struct request *r)
 {
     r->state = REQUEST_FREE;
@@ -321,7 +322,8 @@ sw_status sw_nvme_cancel(sw_nvme *store, sw_nvme_ticket ticket)
 
 /* ---- blocking ---- */
 
-/* The memory is the caller's again when this returns, so a deadline is followed by a cancel. */
+/* The caller gets its memory back when this returns, so a missed deadline is followed by a
+ * cancel. */
 static sw_status transfer(sw_nvme *store, struct request *wanted)
 {
     sw_nvme_ticket ticket;

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts requests into ops. With a granule (O_DIRECT's alignment, or the block of the checksums) an
-// op covers whole granules of the file, in one of four ways:
+// Cuts requests into ops. With a granule (O_DIRECT's alignment, or the checksum block) an op covers
+// whole granules of the file, in one of four ways:
 //
-//     body    whole granules from or into the caller's memory, where that is aligned
-//     bounced the same through a bounce buffer, where it is not
-//     around  a read that begins or ends inside a granule: all of it into a bounce buffer
+//     body    whole granules, directly from or into the caller's aligned memory
+//     bounced whole granules through a bounce buffer, if the memory is not aligned
+//     around  a read that begins or ends inside a granule: whole granules into a bounce buffer
 //     edge    a write of a part of one granule: read it, change it, write it
 //
-// A granule at an edge holds bytes of others. While an op works on one, no other op of this store
-// may touch it, unless both only read: so neighbours written at the same time never lose each
-// other's bytes. The file is locked against other stores, so this one sees all of them. (Going
-// through a second, buffered descriptor instead would leave it to the kernel to keep the page cache
-// and direct writes of the same page apart, which it does not promise.)
+// A granule at an edge also holds bytes of others. While an op works on such a granule, no other op
+// of this store may touch it, unless both only read. So adjacent concurrent writes never lose each
+// other's bytes. The file is locked against other stores, so this store sees all writers. A second,
+// buffered descriptor is no alternative: the kernel does not promise that the page cache and direct
+// writes of one page stay consistent.
 //
-// Nothing waits while it holds something: an op takes its slot, its bounce buffer and its granules
-// at once or not at all.
+// There is no hold and wait: an op takes its slot, its bounce buffer and its granules at once, or
+// none of them.
 #include "store/private.h"
 
 #include <string.h>
 
-/* ---- where things are ---- */
+/* ---- locations ---- */
 
 int sw_store_locate(const struct sw_nvme *store, int64_t offset, int64_t *out_file_offset,
                     int64_t *out_run)
@@ -51,8 +51,8 @@ static struct place advance(const struct request *r, struct place at, int64_t by
     return at;
 }
 
-/* Pieces of memory of at most `bytes` bytes from `at`; empty segments are passed over. Returns how
- * many; *out_bytes is what they hold. */
+/* Gathers memory pieces from `at`, of at most `bytes` bytes, and skips empty segments. Returns the
+ * number of pieces; *out_bytes is their total size. */
 static int gather(const struct request *r, struct place at, size_t bytes, struct iovec *pieces,
                   size_t *out_bytes)
 {
@@ -111,8 +111,8 @@ void sw_store_op_copy(struct op *op, bool to_caller)
 
 /* ---- lanes ---- */
 
-/* Slices begin at whole blocks of the store, so that only the request's own ends are not
- * aligned. */
+/* Lanes begin at whole blocks of the store, so that only the request's own ends may be
+ * unaligned. */
 void sw_store_cut_lanes(struct sw_nvme *store, struct request *r)
 {
     const int64_t block = store->options.block_bytes;
@@ -148,8 +148,8 @@ static bool aligned(const struct sw_nvme *store, const struct iovec *pieces, int
     return true;
 }
 
-/* Into the caller's memory: as many whole granules, of those `bytes`, as its pieces allow; 0 =
- * bounce. */
+/* Number of bytes that can be transferred directly to or from the caller's memory, in whole
+ * granules of those `bytes`. 0 = use a bounce buffer. */
 static size_t body_bytes(const struct sw_nvme *store, const struct request *r,
                          const struct lane *lane, size_t bytes)
 {
@@ -161,7 +161,7 @@ static size_t body_bytes(const struct sw_nvme *store, const struct request *r,
     return aligned(store, pieces, n) ? whole : 0;
 }
 
-/* Decides what the next op of a lane moves: everything but slot and bounce buffer. */
+/* Decides everything about the next op of a lane, except its slot and bounce buffer. */
 static bool shape(const struct sw_nvme *store, struct request *r, const struct lane *lane,
                   struct op *op)
 {
@@ -199,8 +199,8 @@ static bool shape(const struct sw_nvme *store, struct request *r, const struct l
     return bounce;
 }
 
-/* Another op works on the same bytes of the file and one of them writes. Bytes that requests asked
- * for are apart, so this can only be a granule at an edge. */
+/* True if another op works on the same bytes of the file and one of the two writes. Requests never
+ * overlap, so this can only be a granule at an edge. */
 static bool disturbed(const struct sw_nvme *store, const struct op *op)
 {
     for (int i = 0; i < store->n_ops && op->edge; i++) {
@@ -224,7 +224,8 @@ static struct op *free_op(struct sw_nvme *store)
     return NULL;
 }
 
-/* The checksums of what a write is about to change no longer hold, until it is done. */
+/* Marks the op as started. The checksums of granules that it overwrites become unknown until it is
+ * done. */
 static void take(struct sw_nvme *store, struct request *r, struct lane *lane, struct op *op)
 {
     op->busy = true;

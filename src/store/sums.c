@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CRC-32C for each granule of the store, in memory, and beside the first file in PATH.sums when
-// the store was flushed. Granules are written whole (a part of one is read, checked, changed and
-// written), so a checksum always is that of all of its bytes. The side file also has the written
-// ranges. It is removed when the first write after a flush begins: one that exists is right.
-//
-//     struct header, extents, crc, known, CRC-32C of all of that; in the byte order of the machine
+// A CRC-32C for each granule of the store. Checksums are kept in memory, and a flush writes them to
+// PATH.sums next to the first file. Granules are written whole (a partial one is read, checked,
+// changed and written), so a checksum always covers all bytes of its granule. The side file also
+// holds the written ranges. The first write after a flush removes it, so a side file that exists is
+// valid. Format, in the machine's byte order: struct header, extents, crc, known, CRC-32C of all
+// that precedes.
 #include "store/private.h"
 
 #include <errno.h>
@@ -36,8 +36,8 @@ void sw_store_sums_set_known(struct sw_nvme *store, int64_t first, int64_t n, bo
     memset(store->sums.known + first, known, (size_t)n);
 }
 
-/* Calls for each granule of an op, in order, with its CRC, over memory that comes in pieces; a call
- * that gives false ends it. */
+/* Calls `call` for each granule of an op, in order, with its CRC. The memory may come in several
+ * pieces. Stops when a call returns false. */
 static bool each_granule(const struct op *op,
                          bool (*call)(struct sums *sums, int64_t i, uint32_t crc),
                          int64_t *out_granule)
@@ -140,7 +140,8 @@ static void pack(const struct sw_nvme *store, char *at)
     memcpy(at, &crc, sizeof crc);
 }
 
-/* Written from a copy; should a write have begun meanwhile, it is out of date already. */
+/* Writes a copy of the table. If a write begins meanwhile, the new side file is outdated at
+ * once. */
 sw_status sw_store_sums_save(struct sw_nvme *store)
 {
     struct sums *sums = &store->sums;
@@ -262,9 +263,9 @@ void sw_store_sums_close(struct sw_nvme *store)
     sw_free(store->sums.known);
 }
 
-/* ---- looking at everything ---- */
+/* ---- verifying everything ---- */
 
-/* The next written range from `at` on, at most `most` bytes; empty at the end. */
+/* The next written range from `at` on, of at most `most` bytes; empty at the end. */
 static struct extent next_written(sw_nvme *store, int64_t at, int64_t most)
 {
     struct extent found = {store->bytes, store->bytes};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tasks. A new one is its inputs, its losses and a row.
+// The table of tasks. A new task consists of its inputs, its losses and a row.
 #include "task/task.h"
 
 #include <math.h>

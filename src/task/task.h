@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// task - what a model is asked to learn, as a table: which inputs a batch has, what pads them,
-// which losses are added with which weights, and which metrics are counted. The rooms that make
-// batches, build heads, compare recorded runs or evaluate read a task's row; none of them names a
-// task.
+// A task describes what a model learns, as a row of a table: the inputs of a batch and their
+// padding, the losses and their weights, and the metrics. Rooms that make batches, build heads,
+// compare recorded runs or evaluate read the row of a task. None of them names a task.
 #pragma once
 
 #include "base/base.h"
 #include "tensor/tensor.h"
 
-/* Sizes of a batch, of which the shapes of inputs are made. */
+/* Sizes of a batch; the shapes of inputs consist of them. */
 enum sw_task_dim {
     SW_DIM_BATCH,   /* rows of a micro-batch */
-    SW_DIM_TOKENS,  /* of a row; of an encoder-decoder: what the encoder reads */
-    SW_DIM_TARGETS, /* tokens that a decoder behind an encoder is asked for */
-    SW_DIM_LABELS,  /* classes, or numbers, for each row */
+    SW_DIM_TOKENS,  /* tokens of a row; encoder-decoder: of the encoder's row */
+    SW_DIM_TARGETS, /* tokens of a decoder row in an encoder-decoder */
+    SW_DIM_LABELS,  /* classes, or numbers, per row */
     SW_DIM_CHANNELS,
     SW_DIM_HEIGHT,
     SW_DIM_WIDTH,
@@ -23,7 +22,7 @@ struct sw_task_sizes {
     int64_t of[SW_DIM_COUNT];
 };
 
-/* What an input is where a batch does not give it. */
+/* Default of an input that a batch omits. */
 enum sw_task_absent {
     SW_ABSENT_REFUSED,
     SW_ABSENT_ZEROS,
@@ -31,99 +30,102 @@ enum sw_task_absent {
     SW_ABSENT_COUNTED /* 0, 1, .. along the last dim */
 };
 
-/* What stands behind the end of a row that is shorter than its tensor. */
+/* Padding of a row that is shorter than its tensor. */
 enum sw_task_pad {
     SW_PAD_ZERO,
-    SW_PAD_ID,     /* the model's or tokenizer's padding id, 0 where there is none */
-    SW_PAD_IGNORED /* -100, of f32 NaN: has no loss */
+    SW_PAD_ID,     /* the padding id of the model or the tokenizer; 0 if it has none */
+    SW_PAD_IGNORED /* -100, or NaN for f32: no loss */
 };
 
 enum { SW_TASK_MAX_RANK = 4, SW_TASK_MAX_INPUTS = 8, SW_TASK_MAX_LOSSES = 2 };
 
-/* A graph has those of a task's inputs that its model reads. */
+/* An input of a task. A graph contains the inputs that its model reads. */
 struct sw_task_input {
     const char *name;     /* of the sw_input */
-    const char *recorded; /* in a batch of Hugging Face's; NULL: the same */
+    const char *recorded; /* name in a Hugging Face batch; NULL = the same */
     enum sw_dtype dtype;  /* i32 or f32 */
     int rank;
     enum sw_task_dim dims[SW_TASK_MAX_RANK];
     enum sw_task_pad pad;
     enum sw_task_absent absent;
-    bool is_label; /* asked for only where there is a loss */
+    bool is_label; /* needed only if there is a loss */
 };
 
 enum sw_loss_kind {
-    SW_LOSS_CLASSES, /* cross entropy; i32 labels, -100 ignored, mean over those that count */
-    SW_LOSS_PLACE,   /* the same over the tokens of a row; a place beyond them is ignored */
-    SW_LOSS_BITS,    /* binary cross entropy of each label by itself; f32 labels 0 or 1 */
-    SW_LOSS_SQUARES  /* mean of squared differences; f32 labels */
+    SW_LOSS_CLASSES, /* cross-entropy; i32 labels, -100 ignored, mean over the others */
+    SW_LOSS_PLACE,  /* cross-entropy over the tokens of a row; a position out of range is ignored */
+    SW_LOSS_BITS,   /* binary cross-entropy for each label; f32 labels 0 or 1 */
+    SW_LOSS_SQUARES /* mean squared error; f32 labels */
 };
-/* One term: weight times the mean over its own labels. The loss of a batch is the sum of all. */
+/* One term of the loss: weight times the mean over its own labels. The loss of a batch is the sum
+ * of its terms. */
 struct sw_task_loss {
     enum sw_loss_kind kind;
-    const char *labels;   /* an input */
-    const char *output;   /* what is compared with them */
-    const char *recorded; /* that output in a recorded run; NULL: the same */
+    const char *labels;   /* name of an input */
+    const char *output;   /* name of the output to compare with the labels */
+    const char *recorded; /* name of the output in a recorded run; NULL = the same */
     double weight;
-    /* The label of a token is the one after it: data and recordings that are not shifted yet have
-     * each row's next element as its label, and none at the end. */
+    /* The label of a token is the next token. In data and recordings that are not yet shifted, the
+     * label is the row's next element, and the last element has none. */
     bool shifted;
 };
 
 enum sw_metric {
     SW_METRIC_PERPLEXITY,
     SW_METRIC_ACCURACY,
-    SW_METRIC_F1,       /* of class 1, where there are two; else the mean over classes */
-    SW_METRIC_MATTHEWS, /* correlation of classes */
-    SW_METRIC_PEARSON,  /* correlation of numbers */
-    SW_METRIC_EXACT,    /* answers that are one of those wanted, normalised as SQuAD does */
+    SW_METRIC_F1,       /* F1 of class 1 if there are two classes; else the mean over classes */
+    SW_METRIC_MATTHEWS, /* Matthews correlation of classes */
+    SW_METRIC_PEARSON,  /* Pearson correlation of numbers */
+    SW_METRIC_EXACT,    /* exact match with one of the wanted answers, normalized as in SQuAD */
     SW_METRIC_ANSWER_F1,
     SW_METRIC_ENTITY_F1,
     SW_METRIC_COUNT
 };
-/* "perplexity", "accuracy", "f1", "matthews", "pearson", "exact_match", "answer_f1", "entity_f1" */
+/* Names of the metrics: "perplexity", "accuracy", "f1", "matthews", "pearson", "exact_match",
+ * "answer_f1", "entity_f1". */
 const char *sw_metric_name(enum sw_metric metric);
-/* SW_METRIC_COUNT: there is none of this name. */
+/* SW_METRIC_COUNT if no metric has this name. */
 enum sw_metric sw_metric_of(const char *name);
-bool sw_metric_is_better(enum sw_metric metric, double a, double b); /* a than b; NaN never is */
+/* a better than b; a NaN is never better */
+bool sw_metric_is_better(enum sw_metric metric, double a, double b);
 
-/* How samples become rows. */
+/* Ways to make rows from samples. */
 enum sw_row_kind {
     SW_ROWS_TEXT,    /* windows of a stream of text, or documents */
-    SW_ROWS_MASKED,  /* pieces of texts, tokens of which are masked */
-    SW_ROWS_PAIRS,   /* the same of two texts, the second of which may be another's */
-    SW_ROWS_SPANS,   /* pieces of texts without some spans, and these */
-    SW_ROWS_TARGETS, /* a text, and the one that is wanted for it */
-    SW_ROWS_LABELS,  /* one or two texts with a class, classes or numbers */
-    SW_ROWS_WORDS,   /* words with a class each */
+    SW_ROWS_MASKED,  /* pieces of text with masked tokens */
+    SW_ROWS_PAIRS,   /* masked pieces of two texts; the second one may belong to another text */
+    SW_ROWS_SPANS,   /* pieces of text with spans removed, and the spans as targets */
+    SW_ROWS_TARGETS, /* a text and its target text */
+    SW_ROWS_LABELS,  /* one or two texts with a class, several classes, or numbers */
+    SW_ROWS_WORDS,   /* words with one class each */
     SW_ROWS_ANSWERS, /* a question and a window of a context */
-    SW_ROWS_IMAGES,  /* an image with a class, classes or a number */
-    SW_ROWS_NONE     /* there are none: nothing is lost */
+    SW_ROWS_IMAGES,  /* an image with a class, several classes, or a number */
+    SW_ROWS_NONE     /* no rows: the task has no loss */
 };
 
 struct sw_task {
-    const char *name; /* of --task */
+    const char *name; /* value of --task */
     const char *what; /* a phrase for readers */
-    /* The task whose head a model needs for it: itself, or the one that differs in its data. */
+    /* The task whose head the model needs: itself, or a task that differs only in its data. */
     const char *head;
     enum sw_row_kind rows;
     const struct sw_task_input *inputs; /* [n_inputs] */
     int n_inputs;
     const struct sw_task_loss *losses; /* [n_losses] */
     int n_losses;
-    const enum sw_metric *metrics; /* [n_metrics]; the first is the one that checkpoints compare */
+    const enum sw_metric *metrics; /* [n_metrics]; checkpoints compare the first one */
     int n_metrics;
 };
 
-/* NULL: there is none of this name. */
+/* NULL if no task has this name. */
 const struct sw_task *sw_task_of(const char *name);
-/* Number i = 0, 1, ..; NULL behind the last. */
+/* Task i = 0, 1, ..; NULL after the last one. */
 const struct sw_task *sw_task_at(int i);
-/* "causal, masked, .." */
+/* Appends the names: "causal, masked, ..". */
 void sw_task_list(struct sw_str *out);
 
-/* NULL: the task has no input of this name. */
+/* NULL if the task has no input of this name. */
 const struct sw_task_input *sw_task_input_of(const struct sw_task *task, const char *name);
 struct sw_shape sw_task_shape(const struct sw_task_input *input, const struct sw_task_sizes *sizes);
-/* The term whose labels an input is; NULL: it is no label. */
+/* The loss term that uses an input as its labels; NULL if there is none. */
 const struct sw_task_loss *sw_task_loss_of(const struct sw_task *task, const char *input);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
 // COST 20
-// `check` passes every case of our own and every recorded case of what is built, refuses the
-// optimizers that are not, and fails when a recording is spoiled: a value, a NaN, a tensor of
-// another size, one that nobody knows.
+// `check` passes every case of our own and every recorded case of supported features. It refuses
+// unsupported optimizers. It fails on a corrupted recording: a wrong value, a NaN, a tensor of
+// another size, an unknown tensor.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static const char own[] = "tests/cases";
 static char spoiled[64]; /* a copy of a case */
 enum { MAX_CASES = 128 };
 
-/* Runs a case; what it printed is shown when the verdict is not the wanted one. */
+/* Runs a case. Shows its output if the verdict is not the expected one. */
 static sw_status run_with(const char *path, const struct sw_check_options *options, int *out_failed,
                           char **out_text)
 {
@@ -31,7 +31,7 @@ static sw_status run_with(const char *path, const struct sw_check_options *optio
     assert_non_null(out);
     const sw_status st = sw_check_case(path, options, out, out_failed);
     fclose(out);
-    *out_text = text; /* the C library's */
+    *out_text = text; /* allocated by the C library */
     return st;
 }
 
@@ -111,8 +111,8 @@ static void recorded_models_pass(void **state)
     }
 }
 
-/* Rates are those of each step where blocks are updated in backward; rows are loaded for ids that
- * are no tokens, and tiles of tables that the encoder's program does not have. */
+/* If blocks are updated in backward, the rates must be those of the current step. Rows are loaded
+ * for ids that are not tokens, and for tiles of tables that the encoder's program lacks. */
 static void recorded_models_pass_far_away(void **state)
 {
     static const char *const sets[] = {
@@ -133,7 +133,7 @@ static void recorded_models_pass_far_away(void **state)
     }
 }
 
-/* PEFT's, on models that are built. */
+/* PEFT's recordings on supported models. */
 static void recorded_adapters_pass(void **state)
 {
     static const char *const names[] = {"gpt2_conv1d",   "llama_gqa",        "qwen2_rslora",
@@ -149,7 +149,8 @@ static void recorded_adapters_pass(void **state)
     }
 }
 
-/* Recorded on two ranks with four micro-batches each; on three, one is idle at last. */
+/* Recorded on two ranks with four micro-batches each. On three ranks one rank is idle in the last
+ * round. */
 static void recorded_ranks_pass_vertically(void **state)
 {
     static const char *const sets[] = {"spillway.schedule=vertical"};
@@ -173,7 +174,7 @@ static void own_optimizers_pass(void **state)
     assert_int_equal(check_folder(folder), 2);
 }
 
-/* What an optimizer trace is of: the name in its reference.json. */
+/* True if the optimizer in the trace's reference.json is supported. */
 static bool is_built(const char *path)
 {
     static const char *const built[] = {"Adam", "AdamW", "SGD", "Lamb", "Adagrad", "Lion", "Muon"};
@@ -223,7 +224,7 @@ static void recorded_optimizers_pass_or_are_refused_by_name(void **state)
     assert_true(n_passed > 0);
 }
 
-/* ---- spoiled recordings ---- */
+/* ---- corrupted recordings ---- */
 
 enum how { AS_IT_WAS, VALUE, NOT_A_NUMBER, SHORTER, ONE_MORE, EMPTY };
 
@@ -238,7 +239,7 @@ static void copy_to(const char *from, const char *to, const char *name)
     sw_free(data);
 }
 
-/* Copies a file of gpt2_tied beside the spoiled recording. */
+/* Copies a file of gpt2_tied next to the corrupted recording. */
 static void copy_file(const char *name)
 {
     char from[TEST_PATH_CAP];
@@ -262,7 +263,7 @@ static void write_tensor(struct sw_safetensors_writer *writer, int64_t i,
     sw_free(data);
 }
 
-/* gpt2_tied's recording with `name` spoiled. */
+/* Writes gpt2_tied's recording with `name` corrupted. */
 static void spoil(const char *name, enum how how)
 {
     struct sw_safetensors *file = NULL;
@@ -343,7 +344,7 @@ static void a_spoiled_recording_fails(void **state)
     }
 }
 
-/* The recording in `from`, with the last value of "after_*.NAME" wrong and hidden by one mask. */
+/* Copies the recording in `from`, with a wrong last value of "after_*.NAME" that one mask hides. */
 static void mask_last(const char *from, const char *to, const char *name)
 {
     struct sw_safetensors *file = NULL;
@@ -380,7 +381,7 @@ static void mask_last(const char *from, const char *to, const char *name)
     sw_safetensors_close(file);
 }
 
-/* A case of two trainings, of which a mask without the name of one is of both. */
+/* A case of two trainings: a mask without a training's name applies to both. */
 static void one_mask_is_for_all_runs(void **state)
 {
     static const char *const files[] = {"config.json", "model.safetensors", "reference.json"};
@@ -407,7 +408,7 @@ static void one_mask_is_for_all_runs(void **state)
     assert_true(passed);
 }
 
-/* Batches that are too small could not be run at all: refused, by name. */
+/* Batches that are too small to run are refused by name. */
 static void a_short_batch_is_refused(void **state)
 {
     static const char *const names[] = {"input.labels", "train.labels"};
@@ -444,7 +445,7 @@ static void an_empty_tensor_is_refused(void **state)
     }
 }
 
-/* Puts a file into the copy. */
+/* Writes a file into the copy. */
 static void put(const char *name, const char *text)
 {
     char path[TEST_PATH_CAP];
@@ -481,7 +482,7 @@ static void keys_of_another_type_are_refused(void **state)
     assert_true(passes(spoiled));
 }
 
-/* A class that is recorded with other inputs is refused by its name, not row by row. */
+/* A class recorded with other inputs is refused by name, not row by row. */
 static void another_class_is_refused(void **state)
 {
     const struct sw_safetensor_spec spec = {"input.pixel_values", SW_F32, SW_SHAPE(1)};

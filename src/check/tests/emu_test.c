@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
 // COST 15
-// Recorded cases on the kernels of GPUs, emulated: our own and those of GPT-2 with warps of 32.
-// With SPILLWAY_EMU_FAMILY only the cases of that family, on SPILLWAY_EMU_DEVICE: of families and
-// devices sw_emulation_tests (cmake/SpillwayTests.cmake) makes tests with the slow label.
+// Recorded cases on emulated GPU kernels: our own cases, and those of GPT-2 with warps of 32. With
+// SPILLWAY_EMU_FAMILY, only that family's cases run, on SPILLWAY_EMU_DEVICE. sw_emulation_tests
+// (cmake/SpillwayTests.cmake) makes a slow test for each family and device.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +16,10 @@
 enum { MAX_NAMES = 128 };
 static const char quick[] = "own,gpt2"; /* families that CI has time for */
 
-/* What runs: a case whose name is of that family. Its name is its folder below the fixtures, or
- * below tests/cases with "own/" in front. */
+/* Selects the cases of one family. The name of a case is its path below the fixtures, or "own/" and
+ * its path below tests/cases. */
 struct selection {
-    const char *families; /* all that there are, apart by commas */
+    const char *families; /* all families, separated by commas */
     const char *family, *device;
     int n_cases, n_wrong;
 };
@@ -42,7 +42,8 @@ static int set_up(void **state)
     return 0;
 }
 
-/* What is not built yet, it says so of itself, is left out; so is Muon, which is the CPU's. */
+/* True if a case is left out: it reports an unsupported feature, or uses Muon, which runs on the
+ * CPU only. */
 static bool is_left_out(const char *message)
 {
     return strstr(message, "not built") || strstr(message, "no kernel on this device for muon_");
@@ -71,7 +72,7 @@ static bool is_right(const char *path, const char *device)
     return right;
 }
 
-/* The longest family that the name is, or lies below; "others" where none is. */
+/* The longest family that is the name or one of its parent folders; "others" if there is none. */
 static void family_of(const char *name, const char *families, char out[TEST_NAME_CAP])
 {
     size_t longest = 0, n;
@@ -100,7 +101,8 @@ static void a_case_is_of_one_family(void **state)
     }
 }
 
-/* All cases below a folder: of models and optimizers, what was recorded are tensors. */
+/* Runs all cases below a folder. A folder is a case of a model or an optimizer if it has recorded
+ * tensors. */
 static void check_below(struct selection *s, const char *folder, const char *name)
 {
     char recording[TEST_PATH_CAP], family[TEST_NAME_CAP];
@@ -126,7 +128,7 @@ static void check_below(struct selection *s, const char *folder, const char *nam
     }
 }
 
-/* How many cases there were: none where there are no fixtures. */
+/* Returns the number of cases; 0 without fixtures. */
 static int check_family(const char *families, const char *family, const char *device)
 {
     struct selection s = {.families = families, .family = family, .device = device};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library says of its binary interface is what these headers say.
+// The sizes that the library reports for its public structs are those of these headers.
 #include "spillway/abi.h"
 
 #include <stddef.h>
@@ -15,7 +15,7 @@ static void the_library_knows_its_structs(void **state)
     assert_int_equal(sw_abi_size("sw_engine_options"), sizeof(struct sw_engine_options));
     assert_int_equal(sw_abi_size("sw_tensor"), sizeof(struct sw_tensor));
     assert_int_equal(sw_abi_size("sw_train_options"), sizeof(struct sw_train_options));
-    assert_int_equal(sw_abi_size("sw_engine"), -1); /* nobody sees into it */
+    assert_int_equal(sw_abi_size("sw_engine"), -1); /* an opaque struct has no public size */
     assert_int_equal(sw_abi_size(""), -1);
 }
 

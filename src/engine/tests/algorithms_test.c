@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a library chose for products: compared question by question, between ranks and with the run
-// that wrote a checkpoint; an older checkpoint goes on. Products of an emulated GPU, whose library
-// is then made to answer otherwise.
+// Compares the algorithms that a library chose for products: product by product, between ranks, and
+// with the run that wrote a checkpoint. Older checkpoints without algorithms still load. The
+// products run on an emulated GPU, whose library is then made to answer differently.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static void only_the_same_question_is_compared(void **state)
 {
     (void)state;
     static const struct {
-        const char *was, *is, *product, *old, *now; /* product NULL: nothing differs */
+        const char *was, *is, *product, *old, *now; /* product NULL: there is no difference */
     } cases[] = {
         {"", "", NULL, NULL, NULL},
         {"1x2x3: algorithm 1", "", NULL, NULL, NULL},
@@ -59,13 +59,13 @@ static sw_status open_engine(sw_comm *comm, const char *device, bool any_math, s
     return sw_initialize(&options, out);
 }
 
-/* A library that answers otherwise, or not at all, in front of the real one. */
+/* A wrapper around the real library that changes or drops its answers. */
 static const struct sw_device_ops *real;
 
 static void otherwise(struct sw_device *dev, struct sw_str *out)
 {
     real->algorithms(dev, out);
-    sw_str_puts(out, "9"); /* the last one has another number at its end */
+    sw_str_puts(out, "9"); /* changes the number at the end of the last entry */
 }
 
 static void silent(struct sw_device *dev, struct sw_str *out)
@@ -167,7 +167,7 @@ static sw_status rank_main(void *ctx, sw_comm *comm)
     const int rank = sw_comm_rank(comm);
     struct sw_device_ops ops;
     sw_engine *e = NULL;
-    SW_TRY(open_engine(comm, "emu", job->any_math, &e)); /* they agree */
+    SW_TRY(open_engine(comm, "emu", job->any_math, &e)); /* this rank agrees with rank 0 */
     if (rank == 1) {
         answer(e, otherwise, &ops);
     }

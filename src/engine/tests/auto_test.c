@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
 // COST 6
-// Keys that are "auto": what is chosen is found here by asking for every value in turn. On one rank
-// and on several, whose budgets may differ; kept by a run that goes on from a checkpoint; said; and
-// refused in the same words each time where nothing fits.
+// Keys that are "auto". The expected choice is found here by asking for every value in turn. Tests
+// run on one rank, and on several ranks with different budgets. They also cover the report of a
+// choice, resuming with it, and the refusal if nothing fits.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,8 @@
 
 enum { T = 8, V = 37, LARGE_V = 4001, TRAIN = 12, LAYERS = 8, MOST_RANKS = 3 };
 
-/* In the second one the head takes most, so that fewer kept inputs make a difference. */
+/* The head takes most of the second model's memory, so that keeping fewer inputs makes a
+ * difference. */
 static char folder[64], model_path[96], head_path[96];
 
 static const char *at(const char *name)
@@ -36,7 +37,7 @@ struct settings {
     char text[12][96];
     const char *list[12];
     int n;
-    bool large_head; /* of the model */
+    bool large_head; /* the model with the large head */
 };
 
 static void set(struct settings *s, const char *key, int64_t value)
@@ -53,7 +54,7 @@ static void set_text(struct settings *s, const char *text)
     s->list[s->n++] = text;
 }
 
-/* A plan of rank 0 of so many. */
+/* Opens the plan of rank 0 of `ranks` ranks. */
 static sw_status plan(const struct settings *s, int ranks, const char *resume_from, sw_engine **out)
 {
     struct sw_engine_options o = {.config_text = base_config,
@@ -80,11 +81,11 @@ static void close_plan(sw_engine *e)
     sw_comm_close(comm, false);
 }
 
-/* Bytes of the device without which it does not fit. Several ranks run less ahead where there is
- * less, so there it is what a refusal says. */
+/* Least device budget in bytes with which the settings fit. On several ranks it is the figure in
+ * the refusal, because less memory makes them prefetch less. */
 static int64_t need_of(const struct settings *asked, int ranks)
 {
-    struct settings s = *asked; /* whose texts are the first one's */
+    struct settings s = *asked; /* the strings stay those of `asked` */
     sw_engine *e = NULL;
     long long need = 0;
     if (ranks == 1) {
@@ -116,7 +117,7 @@ static void check_chosen(const sw_engine *e, int64_t micro_batch, int64_t every)
 /* ---- the micro-batch ---- */
 
 struct needs {
-    int64_t micro[8], bytes[8]; /* from the largest micro-batch on */
+    int64_t micro[8], bytes[8]; /* from the largest micro-batch down */
     int n;
 };
 
@@ -144,7 +145,7 @@ static int64_t largest_within(const struct needs *needs, int64_t budget)
     return 0;
 }
 
-/* It fits exactly at the budget, and a byte less gives the next one. */
+/* Each micro-batch fits exactly at its budget; one byte less selects the next smaller one. */
 static void the_largest_micro_batch_that_fits(void **state)
 {
     (void)state;
@@ -170,7 +171,7 @@ static void the_largest_micro_batch_that_fits(void **state)
         }
         assert_true(n_refused > 0);
         assert_true(largest_within(&needs, needs.bytes[0] - 1) > 0);
-        struct settings s = {.n = 0}; /* no budget: all of it */
+        struct settings s = {.n = 0}; /* no budget: the whole batch */
         sw_engine *e = NULL;
         set_text(&s, "spillway.micro_batch=auto");
         assert_int_equal(plan(&s, ranks, NULL, &e), SW_OK);
@@ -179,7 +180,7 @@ static void the_largest_micro_batch_that_fits(void **state)
     }
 }
 
-/* The accumulation, or K, leave one micro-batch. */
+/* Accumulation steps, or K, determine the micro-batch. */
 static void batch_keys_that_leave_one(void **state)
 {
     (void)state;
@@ -200,7 +201,7 @@ static void batch_keys_that_leave_one(void **state)
 
 /* ---- recomputation ---- */
 
-/* What a user may ask for, and what comes of it. */
+/* One recomputation setting that a user may ask for, and its need. */
 struct asked {
     int64_t every, blocks, need;
     double seconds;
@@ -228,7 +229,8 @@ static double seconds_of(const struct settings *s)
     return seconds;
 }
 
-/* None first; then by group size all blocks, as no number of blocks, and fewer. */
+/* Lists the settings: first no recomputation; then, for each group size, all blocks (given without
+ * a number), and fewer blocks. */
 static int ask_for_all(struct asked *out)
 {
     int n = 0;
@@ -248,7 +250,7 @@ static int ask_for_all(struct asked *out)
     return n;
 }
 
-/* Of one group size, each block less takes more memory and less time. */
+/* For one group size, recomputing one block less takes more memory and less time. */
 static void fewer_blocks_take_more_memory_and_less_time(void **state)
 {
     (void)state;
@@ -273,7 +275,7 @@ static sw_status choose_recompute(int64_t budget, sw_engine **out)
     return plan(&s, 1, NULL, out);
 }
 
-/* Of all that one can ask for: it fits, and none that fits takes less time. */
+/* Asserts that the chosen setting fits, and that no fitting setting takes less time. */
 static const struct asked *assert_least(const struct asked *all, int n, int64_t budget,
                                         const sw_engine *e)
 {
@@ -291,7 +293,8 @@ static const struct asked *assert_least(const struct asked *all, int n, int64_t 
     return out;
 }
 
-/* Without a budget none; at every budget the least. */
+/* Without a budget nothing is recomputed; at every budget the cheapest fitting setting is
+ * chosen. */
 static void the_least_recomputation_that_fits(void **state)
 {
     (void)state;
@@ -299,7 +302,7 @@ static void the_least_recomputation_that_fits(void **state)
     bool met[LAYERS + 1][LAYERS + 1] = {0};
     const int n = ask_for_all(all);
     int n_refused = 0, n_kinds = 0, n_groups = 0;
-    for (int i = -1; i < 2 * n; i += i < 2 * n - 4 ? 3 : 1) { /* the last two, too */
+    for (int i = -1; i < 2 * n; i += i < 2 * n - 4 ? 3 : 1) { /* includes the last two budgets */
         const int64_t budget = i < 0 ? INT64_MAX : all[i / 2].need - i % 2;
         sw_engine *e = NULL;
         if (choose_recompute(budget, &e) != SW_OK) {
@@ -319,7 +322,7 @@ static void the_least_recomputation_that_fits(void **state)
     assert_true(n_refused > 0 && met[0][0] && n_kinds > LAYERS && n_groups > 0);
 }
 
-/* Rates that are given decide; a wrong one is refused. */
+/* Given rates decide the choice; an invalid rate is refused. */
 static void rates_are_an_input(void **state)
 {
     (void)state;
@@ -375,7 +378,7 @@ static void sizes_follow_from_the_model(void **state)
     assert_non_null(strstr(sw_error_message(), "a model of your own has none"));
 }
 
-/* ---- said, and refused ---- */
+/* ---- reports and refusals ---- */
 
 static void what_was_chosen_is_said(void **state)
 {
@@ -406,7 +409,8 @@ static void what_was_chosen_is_said(void **state)
                                         .n_sets = s.n,
                                         .model = model_path,
                                         .seq_len = T};
-    for (int json = 0; json < 2; json++) { /* at every stage that of the configured one */
+    /* the choice of the configured stage holds for every stage */
+    for (int json = 0; json < 2; json++) {
         assert_int_equal(sw_plan_stages_text(&o, 2, json, &text), SW_OK);
         assert_non_null(strstr(text, json ? "\"chosen\":{\"micro_batch\":6,\"recompute\":"
                                           : "chosen: spillway.micro_batch 6, spillway.recompute "));
@@ -458,12 +462,12 @@ static void where_nothing_fits_the_same_is_said_twice(void **state)
 /* ---- ranks that train, with checkpoints ---- */
 
 struct job {
-    int64_t budget[MOST_RANKS]; /* of each rank; 0 = none */
-    const char *sets[2];        /* besides */
-    const char *folder;         /* of checkpoints; NULL = none */
+    int64_t budget[MOST_RANKS]; /* per rank; 0 = no budget */
+    const char *sets[2];        /* further settings */
+    const char *folder;         /* checkpoint folder; NULL = none */
     bool resumes;
     int n_steps;
-    uint64_t digest; /* of the weights then; of rank 0 */
+    uint64_t digest; /* of the final weights, on rank 0 */
     int64_t micro_batch;
     struct sw_recompute recompute;
     char chosen[160];
@@ -480,7 +484,8 @@ static sw_status train(sw_engine *e, int n_steps)
         int n = 0;
         for (int64_t k = e->rank; k < e->sizes.micro_batches; k += e->ranks, n++) {
             int32_t *mine = ids + n * b * T;
-            for (int64_t i = 0; i < b * T; i++) { /* by sample: whatever the micro-batch is */
+            /* values depend on the sample only, not on the micro-batch */
+            for (int64_t i = 0; i < b * T; i++) {
                 const uint64_t place = (uint64_t)(e->progress.step * TRAIN * T + k * b * T + i);
                 mine[i] = (int32_t)(sw_philox_u64(3, 1, place) % V);
             }
@@ -557,8 +562,8 @@ static void must(struct job *job, int ranks)
     }
 }
 
-/* The rank with the least memory decides for all, whichever it is, and the bits are those of the
- * same values given as numbers. */
+/* The rank with the least memory decides for all ranks. The results have the same bits as if the
+ * chosen values were given as numbers. */
 static void the_least_over_the_ranks(void **state)
 {
     (void)state;
@@ -578,7 +583,7 @@ static void the_least_over_the_ranks(void **state)
             must(&job, ranks);
             assert_int_equal(job.micro_batch, needs.micro[next]);
             assert_true(job.digest == given.digest);
-            job.budget[poor] = 20000; /* nobody goes on where one cannot */
+            job.budget[poor] = 20000; /* no rank continues if one cannot */
             assert_true(run(&job, ranks) < 0);
             if (!strstr(sw_error_message(), "\"auto\" (at 1)") &&
                 !strstr(sw_error_message(), "cannot go on")) { /* the first one to leave says why */
@@ -595,7 +600,7 @@ static void the_least_over_the_ranks(void **state)
     assert_int_equal(job.recompute.blocks, 1);
 }
 
-/* A run that goes on does not choose again: not with more memory, not on other ranks. */
+/* A resumed run keeps its choice, with more memory and on other ranks, too. */
 static void kept_on_resume(void **state)
 {
     (void)state;
@@ -610,10 +615,11 @@ static void kept_on_resume(void **state)
     struct job job = {.budget = {budget},
                       .sets = {autos[0], autos[1]},
                       .folder = at("kept"),
-                      .resumes = true, /* there is none yet */
+                      .resumes = true, /* no checkpoint exists yet */
                       .n_steps = 1};
     must(&job, 1);
-    static const char chosen[] = /* backward begins with the last block: no byte is saved there */
+    /* backward begins with the last block, so recomputing it saves no memory */
+    static const char chosen[] =
         "spillway.micro_batch 4, spillway.recompute \"blocks\", spillway.recompute_blocks 7";
     assert_string_equal(job.chosen, chosen);
     job.budget[0] = 0;
@@ -628,7 +634,8 @@ static void kept_on_resume(void **state)
         assert_int_equal(job.recompute.blocks, LAYERS - 1);
     }
     assert_true(job.digest == whole.digest);
-    /* 12 is no multiple of 4 micro-batches of 2 ranks: as where the file says 4 */
+    /* 12 is not a multiple of 4 micro-batches on 2 ranks; the refusal is the same as for a file
+     * with micro-batch 4 */
     assert_int_equal(run(&job, 2), SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "spillway.micro_batch 4, "));
     assert_non_null(strstr(sw_error_message(), "kept from checkpoint-"));
@@ -637,7 +644,7 @@ static void kept_on_resume(void **state)
     assert_int_equal(run(&job, 1), SW_E_NOMEM);
     assert_non_null(strstr(sw_error_message(), "kept from checkpoint-"));
     assert_non_null(strstr(sw_error_message(), "does not fit"));
-    sw_engine *e = NULL; /* a plan of the run that goes on */
+    sw_engine *e = NULL; /* plans the resumed run */
     struct settings s = {.n = 0};
     set_text(&s, autos[0]);
     set_text(&s, autos[1]);
@@ -645,14 +652,13 @@ static void kept_on_resume(void **state)
     check_chosen(e, 4, 1);
     close_plan(e);
     job.budget[0] = 0;
-    job.resumes = false; /* and one that does not say so chooses, which sw_load then refuses */
+    /* without resume_from the plan chooses anew, and sw_load refuses the difference */
+    job.resumes = false;
     struct job other = job;
     other.folder = NULL;
     must(&other, 1);
     assert_int_equal(other.micro_batch, TRAIN);
 }
-
-/* ---- */
 
 static bool put_model(const char *path, int vocab)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 600
 // COST 20
-// Every exchange of a run failed once: opening, a step with more rounds than some ranks have
-// micro-batches, and a checkpoint. Each time every rank returns a status, nobody waits for the
-// deadline, and nothing is left allocated.
+// Fails each exchange of a run once. The run covers opening, a step with more rounds than some
+// ranks have micro-batches, and a checkpoint. Every rank must return a status, no rank may wait for
+// the deadline, and no memory may leak.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "support/test.h"
 
 #ifdef TEST_SANITIZED
-enum { STRIDE = 5 }; /* ranks and stages begin at different ones of five */
+enum { STRIDE = 5 }; /* each combination of ranks and stage starts at a different offset below 5 */
 #else
 enum { STRIDE = 1 };
 #endif
@@ -81,7 +81,7 @@ static sw_status on_rank(void *ctx, sw_comm *ignored)
     return SW_OK;
 }
 
-/* Whether the run did well: the exchange that should have failed never came. */
+/* Returns true if the run succeeded: then the exchange to fail was never reached. */
 static bool run_once(struct run *run, int ranks)
 {
     struct sw_alloc_stats before, after;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 4
-// What families of decoders have beside GPT-2's ops - constants, rotary positions, RMS norm, gates,
-// a loss with a cap and a bias - gives the same bits at every stage, in every tier, by tiles, on
-// the mock device and on several ranks; and constants are in no checkpoint.
+// Features of decoder families beyond GPT-2's ops: constants, rotary positions, RMS norm, gates, a
+// loss with a cap and a bias. They give the same bits at every stage, in every tier, with tiles, on
+// the mock device and on several ranks. No checkpoint holds constants.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,10 +69,10 @@ static sw_value block(sw_graph *g, sw_value h, sw_value angles, sw_value places,
     return sw_add(g, sum, sw_mul(g, sw_gated_act(g, gate, y, SW_ACT_GELU_TANH), gate));
 }
 
-/* ctx: a factor on the constant's values; NULL = 1 */
+/* ctx: a factor for the values of the constant; NULL = 1 */
 static sw_value forward(sw_graph *g, void *ctx, int64_t batch)
 {
-    float table[(T + 1) * 4]; /* padding has the first place */
+    float table[(T + 1) * 4]; /* row 0 belongs to padding */
     for (size_t i = 0; i < SW_LEN(table); i++) {
         const double angle = (double)(i / 4) / (double)(1 + i % 2);
         table[i] = (float)(i % 4 < 2 ? cos(angle) : sin(angle)) * (ctx ? *(const float *)ctx : 1);
@@ -97,7 +97,8 @@ static sw_value forward(sw_graph *g, void *ctx, int64_t batch)
 /* ---- a run ---- */
 
 struct way {
-    const char *what, *config, *device; /* members of the configuration; NULL = cpu */
+    /* config: members of the configuration; device NULL: the CPU */
+    const char *what, *config, *device;
     int ranks;
 };
 
@@ -110,7 +111,7 @@ struct result {
 struct job {
     const struct way *way;
     const char *precision;
-    int first, end; /* steps */
+    int first, end; /* range of steps */
     const char *load, *save;
     struct result *result;
 };
@@ -128,7 +129,7 @@ static sw_status step(sw_engine *e, int i_step, struct result *result)
         for (int i = 0; i < B * T; i++) {
             const uint64_t at = (uint64_t)(i_step * micro_batches + m) * B * T + (uint64_t)i;
             data[n][0][i] = (int32_t)(sw_philox_u64(9, 1, at) % VOCAB);
-            data[n][1][i] = i % T >= i / T; /* padding in front of the second sample */
+            data[n][1][i] = i % T >= i / T; /* pads the front of the second sample */
             data[n][2][i] = i % 5 == 3 ? -100 : (int32_t)(sw_philox_u64(9, 2, at) % VOCAB);
         }
         for (int k = 0; k < 3; k++) {
@@ -167,7 +168,7 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, void *ctx, sw
     return sw_initialize(&options, out);
 }
 
-/* One rank. */
+/* Trains on one rank. */
 static sw_status train(void *ctx, sw_comm *comm)
 {
     const struct job *job = ctx;
@@ -257,7 +258,8 @@ static void every_way_gives_the_same_bits(void **state)
     }
 }
 
-/* The update reads gradients as they are made: of the bias, what the last tile has written. */
+/* With one micro-batch the update reads gradients as they are computed. The bias's gradient is
+ * complete with the last tile. */
 static void so_does_every_way_of_one_micro_batch(void **state)
 {
     static const struct way plain = {"stage 0", "\"spillway\": {" ONE_MICRO_BATCH "}, ", NULL, 1};
@@ -278,7 +280,7 @@ static void so_does_every_way_of_one_micro_batch(void **state)
     free(one);
 }
 
-/* Nobody but the plan brings a constant there. */
+/* The host cannot reach the device's memory, so only the plan can put constants there. */
 static void a_device_that_the_host_does_not_reach_has_constants(void **state)
 {
     static const struct way plain = {"plain kernels", PLAIN, "cpu:reference", 1};
@@ -323,7 +325,7 @@ static void checkpoints_have_no_constants(void **state)
     free(two);
 }
 
-/* They are a part of the arithmetic. */
+/* Constants are part of the arithmetic, and so of the fingerprint. */
 static void other_values_are_another_fingerprint(void **state)
 {
     static const struct way plain = {"", PLAIN, NULL, 1};
@@ -345,7 +347,7 @@ static void other_values_are_another_fingerprint(void **state)
 
 /* ---- inputs ---- */
 
-/* The mask is counted, positions are moved by one: both choose rows of a table of T + 1. */
+/* The mask is cumulated and positions are shifted by one. Both index a table of T + 1 rows. */
 static sw_value forward_of_places(sw_graph *g, void *ctx, int64_t batch)
 {
     (void)ctx;
@@ -358,7 +360,7 @@ static sw_value forward_of_places(sw_graph *g, void *ctx, int64_t batch)
     return sw_linear_cross_entropy(g, h, matrix(g, "head", VOCAB), SW_NO_VALUE, mask, 0);
 }
 
-/* As user's tensors are, whatever is computed of them before it chooses a row. */
+/* Inputs of a user's own forward are checked even if ops change them before they index a table. */
 static void masks_and_positions_that_leave_a_table_are_refused(void **state)
 {
     static const struct {
@@ -398,7 +400,7 @@ static void masks_and_positions_that_leave_a_table_are_refused(void **state)
     sw_close(e);
 }
 
-/* Of many short rows, too, positions may be left out: each begins at 0 then. */
+/* Many short packed rows may omit positions as well: each row then starts at position 0. */
 static void many_packed_rows_may_come_without_positions(void **state)
 {
     enum { ROWS = SW_SCRATCH_ELEMS / 8 + 8, TOKENS = 8 };
@@ -434,7 +436,7 @@ static void many_packed_rows_may_come_without_positions(void **state)
     sw_close(e);
 }
 
-/* Each program has another factor on its table. */
+/* Each program gets a different factor for its table. */
 static sw_value changing_forward(sw_graph *g, void *ctx, int64_t batch)
 {
     *(float *)ctx += 1;

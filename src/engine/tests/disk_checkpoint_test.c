@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 25
-// Checkpoints of a run with 200 MB on disk: saving and resuming streams them, so that memory grows
-// by little beyond the training's own; what is resumed is what was saved, bit for bit, and goes on
-// to the same bits, with the loss scale.
+// Checkpoints of a run with 200 MB on disk. Saving and loading stream the data, so memory grows
+// little beyond that of training. A resumed run has the saved state bit for bit, and continues to
+// the same bits, with the same loss scale.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "support/test.h"
 
 enum { B = 1, T = 16, V = 1000, K = 2, STEPS = 9, SAVED_AT = 6, MIB = 1 << 20 };
-#ifdef TEST_SANITIZED /* which do not measure memory, and are slow */
+#ifdef TEST_SANITIZED /* sanitizers do not measure memory, and are slow */
 #define WIDTH "64"
 enum { MOST_GROWTH = 32 * MIB, LEAST_ON_DISK = MIB };
 #else
@@ -36,7 +36,7 @@ struct run {
 
 /* ---- memory ---- */
 
-/* A line of /proc/self/status, in bytes. */
+/* Reads a line of /proc/self/status, in bytes. */
 static int64_t status_bytes(const char *key)
 {
     char line[256], format[64];
@@ -51,7 +51,7 @@ static int64_t status_bytes(const char *key)
     return kib * 1024;
 }
 
-/* From here on VmHWM is the highest since now; false where the system has no such switch. */
+/* Resets the VmHWM peak. False if the system cannot do that. */
 static bool forget_peak(void)
 {
     FILE *file = fopen("/proc/self/clear_refs", "w");
@@ -64,7 +64,7 @@ static bool forget_peak(void)
 
 struct growth {
     bool known;
-    int64_t resident, counted; /* before */
+    int64_t resident, counted; /* at the start */
 };
 
 static struct growth growth_begin(void)
@@ -75,8 +75,8 @@ static struct growth growth_begin(void)
     return (struct growth){known, status_bytes("VmRSS"), stats.live_bytes};
 }
 
-/* The larger of what the system and what our own counter says; the latter only knows the highest of
- * all. */
+/* Growth by the system's figure or by our own counter, whichever is larger. The counter only knows
+ * its overall peak. */
 static int64_t growth_end(const struct growth *g, const char *what)
 {
     struct sw_alloc_stats stats;
@@ -179,7 +179,7 @@ static void streams(const char *precision, bool scales)
     struct growth growth = growth_begin();
     fine(sw_save(e, at("first"), &save));
     first.save_growth = growth_end(&growth, "saving");
-    fine(steps(e, &first, STEPS)); /* as if it had not been stopped */
+    fine(steps(e, &first, STEPS)); /* continues as if it had not been stopped */
     sw_close(e);
 
     e = NULL;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run with parameters and states on disk: opening, a step, a checkpoint, two steps, another
-// checkpoint, reading the weights. One transfer of one rank is failed, cut short, interrupted or
-// held up. Either the run ends with the bits of the one without faults, or the rank says which
-// file, offset and length, what was right before stays right, and the newest checkpoint goes on to
-// the same bits. Nothing is left: no memory, no swap file.
+// checkpoint, reading the weights. One transfer of one rank fails, is cut short, is interrupted or
+// is delayed. Either the run ends with the bits of a run without faults, or the rank names file,
+// offset and length. In that case earlier results are right, and the newest checkpoint resumes to
+// the same bits. No memory and no swap file may remain.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,10 +40,10 @@ struct run {
     /* results */
     sw_status st[MOST_RANKS];
     char message[MOST_RANKS][1024];
-    double losses[STEPS]; /* NaN: not reached */
+    double losses[STEPS]; /* NaN = not reached */
     float weights[MOST_ELEMS];
 };
-static struct run want; /* without faults */
+static struct run want; /* the run without faults */
 
 /* ---- one training ---- */
 
@@ -94,7 +94,8 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
                                               .disk_fault = bad ? &run->fault : NULL};
     const struct sw_save_options save = {.val_loss = NAN};
     SW_TRY(sw_initialize(&options, out));
-    SW_TRY(sw_load(*out, save_path)); /* SW_PENDING: begins anew */
+    /* SW_PENDING: there is no checkpoint, so training begins anew */
+    SW_TRY(sw_load(*out, save_path));
     while (sw_engine_step(*out) < STEPS) {
         SW_TRY(one_step(*out, run));
         if (sw_engine_step(*out) != 2) {
@@ -102,8 +103,7 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
         }
     }
     SW_TRY(test_owned_weights(*out, run->weights, MOST_ELEMS));
-    return sw_comm_barrier(comm,
-                           "the end"); /* a rank that has all it wants still hears of the others */
+    return sw_comm_barrier(comm, "the end"); /* so that a finished rank hears of failures */
 }
 
 static sw_status on_rank(void *ctx, sw_comm *ignored)
@@ -123,7 +123,7 @@ static sw_status on_rank(void *ctx, sw_comm *ignored)
     return SW_OK;
 }
 
-/* False: the run failed, and said why. */
+/* Returns false if the run failed with a message. */
 static bool run_once(struct run *run, const char *fault)
 {
     struct sw_alloc_stats before, after;
@@ -149,11 +149,11 @@ static bool run_once(struct run *run, const char *fault)
         }
     }
     snprintf(command, sizeof command, "ls %s | grep -c swap >/dev/null", folder);
-    assert_int_not_equal(system(command), 0); /* grep finds none */
+    assert_int_not_equal(system(command), 0); /* grep finds no match */
     return well;
 }
 
-/* Steps that were reached, and at the end of a run all of the model. */
+/* Checks the steps that were reached, and with `whole` the entire model. */
 static void assert_right(const struct run *run, const char *fault, bool whole)
 {
     for (int i = 0; i < STEPS; i++) {
@@ -188,7 +188,7 @@ static void forget_checkpoints(void)
     assert_int_equal(system(command), 0);
 }
 
-/* Whether the fault came at all, for those that fail a run. */
+/* Returns whether a fault that fails a run occurred at all. */
 static bool meet(struct run *run, int i_action)
 {
     static struct run again;
@@ -220,10 +220,11 @@ void disk_faults_meet(int ranks, const char *device, int stride)
     assert_true(run_once(&want, "nothing"));
     forget_checkpoints();
     for (int bad = 0; bad < ranks; bad++) {
-        int64_t n = MOST_TRANSFERS; /* of the run: fatal faults, which come first, find out */
+        /* count of transfers in the run, learned from the fatal faults, which come first */
+        int64_t n = MOST_TRANSFERS;
         for (size_t i = 0; i < SW_LEN(actions); i++) {
             run = (struct run){.ranks = ranks, .bad_rank = bad, .device = device};
-            /* strides of different faults meet different transfers */
+            /* strides start at a different offset for each fault, to hit different transfers */
             for (run.fault.at = 1 + (int64_t)i % stride; run.fault.at <= n;
                  run.fault.at += stride) {
                 if (!meet(&run, (int)i) && actions[i].fatal) {

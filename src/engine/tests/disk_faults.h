@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small training with everything on disk, of which one transfer fails.
+// A small training run with everything on disk, in which one transfer fails.
 #pragma once
 
 #include "support/test.h"
 
-/* Transfers 1, 1 + stride, 1 + 2 stride .. of each rank are met by each kind of fault. device: by
- * name, NULL = the CPU, whose bits are those of a run without faults. */
+/* Applies each kind of fault to transfers 1, 1 + stride, 1 + 2 stride .. of each rank. device: by
+ * name; NULL = the CPU, whose bits are the reference. */
 void disk_faults_meet(int ranks, const char *device, int stride);
 
 int disk_faults_set_up(void **state);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LABEL slow
 // TIMEOUT 7200
-// Every transfer of a training on disk failed once, by every kind of fault.
+// Every transfer of a training run on disk is failed once, by every kind of fault.
 #include "engine/tests/disk_faults.h"
 
 static void every_transfer_of_one_rank(void **state)

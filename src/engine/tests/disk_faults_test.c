@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 600
 // COST 35
-// Transfers of a training on disk failed once, some of them: the right bits or a named failure.
-// disk_faults_all_test.c meets all of them.
+// A sample of the transfers of a training run on disk is failed. The result has the right bits or a
+// named error. disk_faults_all_test.c covers all transfers.
 #include "engine/tests/disk_faults.h"
 
-#ifdef TEST_SANITIZED /* which are slow */
-enum { SPARSER = 3 }; /* failures are met at so many times fewer places */
+#ifdef TEST_SANITIZED /* sanitizers are slow */
+enum { SPARSER = 3 }; /* strides are longer by this factor */
 #else
 enum { SPARSER = 2 };
 #endif

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 900
 // COST 40
-// SLOW SPILLWAY_FAULTS=all Steps whose disk fails once. With two slots a step that fails has
-// changed nothing: the checkpoint is that of the step before, byte for byte, and the same step
-// again, and those behind it, end with the bits of a run without faults. With one place the engine
-// refuses to go on, and says why. SPILLWAY_FAULTS=all meets ten times as many places.
+// SLOW SPILLWAY_FAULTS=all
+// Steps whose disk fails once. With two slots a failed step has changed nothing: the checkpoint is
+// that of the step before, byte for byte. Repeating the step and continuing gives the bits of a run
+// without faults. With one slot the engine refuses to continue, and says why. SPILLWAY_FAULTS=all
+// covers ten times as many transfers.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 #include "support/test.h"
 
 #ifdef TEST_SANITIZED
-enum { SPARSER = 3 }; /* failures are met at so many times fewer places, without SPILLWAY_FAULTS */
+enum { SPARSER = 3 }; /* strides are longer by this factor, without SPILLWAY_FAULTS */
 #else
 enum { SPARSER = 2 };
 #endif
@@ -30,11 +31,11 @@ static const char model_json[] =
 static char folder[64], model_path[96];
 
 struct way {
-    const char *dtype; /* a block of the configuration, or "" */
+    const char *dtype; /* a member of the configuration, or "" */
     const char *clip, *optimizer, *schedule;
-    const char *params; /* a device */
-    const char *more;   /* keys of our block */
-    bool parts;         /* sw_forward, sw_backward and sw_step by themselves */
+    const char *params; /* the device that holds parameters */
+    const char *more;   /* further keys of the "spillway" block */
+    bool parts;         /* calls sw_forward, sw_backward and sw_step separately */
     int ranks, micro_batches, stride;
 };
 
@@ -49,19 +50,19 @@ struct run {
     const struct way *way;
     struct sw_nvme_fault fault;
     int bad_rank;
-    const char *saves; /* where it saves: every step, or behind the step that fails */
+    const char *saves; /* folder that it saves to: at every step, or after a failed step */
     struct sw_transport transports[MOST_RANKS];
     /* results */
     sw_status st[MOST_RANKS];
     char message[MOST_RANKS][1024];
-    int64_t failed_step; /* -1: none did */
+    int64_t failed_step; /* -1 = no step failed */
     bool opened, two_slots, refused;
-    bool trained; /* all steps; what fails behind them does not matter here */
+    bool trained; /* all steps succeeded; later failures do not matter here */
     double losses[STEPS];
     int n_skipped;
     float weights[MOST_ELEMS];
 };
-static struct run want; /* without faults */
+static struct run want; /* the run without faults */
 
 static sw_status one_step(sw_engine *e, struct run *run)
 {
@@ -115,7 +116,7 @@ static void write_config(const struct way *way, char *text, size_t size)
              way->schedule, way->more);
 }
 
-/* A step that failed: it did so everywhere, and nothing has changed. */
+/* Checks the engine after a failed step: the step failed on all ranks, and nothing has changed. */
 static sw_status look_behind(sw_engine *e, struct run *run, sw_status st)
 {
     const struct sw_save_options save = {.val_loss = NAN};
@@ -160,7 +161,7 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
         }
         const sw_status st = one_step(e, run);
         if (st < 0 && run->st[e->rank] < 0) {
-            return st; /* again */
+            return st; /* repeats the step */
         }
         if (st < 0) {
             SW_TRY(look_behind(e, run, st));
@@ -233,7 +234,7 @@ static void assert_untouched(const struct run *run)
     assert_memory_equal(run->weights, want.weights, sizeof want.weights);
 }
 
-/* Returns how many steps failed. */
+/* Returns the number of failed steps. */
 static int meet(const struct way *way, bool two_slots)
 {
     static struct run run;
@@ -259,12 +260,12 @@ static int meet(const struct way *way, bool two_slots)
             const bool in_place = failed && strstr(run.message[bad], "in place");
             assert_true(!in_place || !two_slots);
             assert_true(!failed || in_place == run.refused);
-            /* sums are written before anything is updated, where gradients are clipped */
+            /* with clipping, sums are written before any update */
             assert_false(in_place && strcmp(way->clip, "0") != 0 &&
                          strstr(run.message[bad], "store of grad_acc"));
             if (failed && !in_place) {
                 assert_untouched(&run);
-            } else if (failed) { /* went on from the checkpoint */
+            } else if (failed) { /* resumed from the checkpoint */
                 assert_memory_equal(run.weights, want.weights, sizeof want.weights);
             }
             n_failed += two_slots ? failed : in_place;
@@ -288,7 +289,8 @@ static const struct way ways[] = {
     {bf16, "0",   "AdamW", "vertical",   "nvme", "", false, 1, 3, 37},
     {fp16, "0.5", "AdamW", "vertical",   "nvme", "", false, 1, 3, 37},
     {bf16, "0.5", "Lamb",  "horizontal", "nvme", "", false, 1, 2, 37},
-    /* sums of gradients on the disk; then a cache in host memory; then parameters on the device */
+    /* first gradient sums on the disk, then a cache in host memory, then parameters on the
+     * device */
     {bf16, "0.5", "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", "
      "\"host_memory\": 1", false, 1, 2, 37},
     {fp16, "0",   "AdamW", "horizontal", "nvme", ", \"device_memory\": \"64MiB\", "
@@ -333,7 +335,7 @@ static void in_place_it_is_the_last(void **state)
     }
 }
 
-/* Plans alone. Returns what opening says. */
+/* Makes the plan only, and returns the status of opening. */
 static sw_status plan(const struct way *way, bool *two_slots, int64_t *disk, char *text,
                       size_t size)
 {
@@ -374,7 +376,7 @@ static void the_budget_decides(void **state)
         assert_int_equal(plan(&way, &two_slots, &one, text, sizeof text), SW_OK);
         assert_false(two_slots);
         assert_non_null(strstr(text, "updates are written in place"));
-        assert_true(two > one && two <= 2 * one + BLOCKS); /* packs may be others */
+        assert_true(two > one && two <= 2 * one + BLOCKS); /* the packs may differ */
         snprintf(more, sizeof more, ", \"nvme_space\": %lld", (long long)two);
         assert_int_equal(plan(&way, &two_slots, &disk, text, sizeof text), SW_OK);
         assert_true(two_slots && disk == two);
@@ -390,8 +392,7 @@ static void the_budget_decides(void **state)
     }
 }
 
-/* Without a budget the disk decides, of any rank: one of the files that are to be reserved finds no
- * space. */
+/* Without a budget the disks of all ranks decide: reserving one of the files finds no space. */
 static void a_full_disk_decides(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine promises whatever the kernels: the same bits with and without recomputation, on
-// any number of threads, by sw_train_batch and by its parts, across a save and a load; the planned
-// peak is the touched peak; nothing is allocated after the first step; misuse is refused by name.
+// Guarantees of an engine that hold for any kernels. The bits do not depend on recomputation,
+// threads, a save and a load, or whether a step runs by sw_train_batch or by its parts. Measured
+// peak memory equals the planned peak. Nothing is allocated after the first step. Misuse is refused
+// by name.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@
 
 enum { B = 2, T = 9, K = 3, V = 37, STEPS = 8 };
 
-static char folder[64]; /* of this test's files */
+static char folder[64]; /* holds the files of this test */
 
 static const char model_json[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":37,"
@@ -87,7 +88,7 @@ static sw_engine *open_with(struct sw_engine_options options, const char *const 
     return engine;
 }
 
-/* A hash of all masters. */
+/* Hashes all masters. */
 static uint64_t weights(sw_engine *engine)
 {
     uint64_t h = SW_HASH_INIT;
@@ -170,7 +171,8 @@ static void planned_peak_is_touched_peak(void **state)
     static const char *const recompute[] = {"spillway.recompute=blocks"};
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         const uint64_t plain = run(precisions[p], K, NULL, 0, false);
-        assert_true(run(precisions[p], K, NULL, 0, true) == plain); /* poison reaches no result */
+        /* poisoned memory affects no result */
+        assert_true(run(precisions[p], K, NULL, 0, true) == plain);
         run(precisions[p], 1, recompute, 1, true);
     }
 }
@@ -318,7 +320,7 @@ static void misuse_is_refused(void **state)
     assert_non_null(strstr(sw_error_message(), "missing"));
 }
 
-/* "key value, key value and key value" of a refusal, as settings; returns how many. */
+/* Parses "key value, key value and key value" of a refusal into settings; returns their number. */
 static int remedy_of(const char *message, char sets[8][160])
 {
     static const char begin[] = "; it fits with ";
@@ -344,8 +346,8 @@ static int remedy_of(const char *message, char sets[8][160])
     return n;
 }
 
-/* A refusal of a budget names a change with which it fits: that one, and nothing else, makes it
- * fit. The same refusal names the same. */
+/* A refused budget names a change that makes it fit. The change must be sufficient and necessary,
+ * and the same refusal must name the same change. */
 static void a_refusal_names_what_fits(void **state)
 {
     (void)state;
@@ -353,7 +355,7 @@ static void a_refusal_names_what_fits(void **state)
         const char *key;
         int64_t first, end, by;
         const char *sets[4];
-        const char *model; /* NULL: the small one */
+        const char *model; /* NULL: the small model */
     } cases[] = {
         {"device_memory", 600000, 1980000, 46000, {"spillway.threads=1"}, NULL},
         {"device_memory",
@@ -413,7 +415,7 @@ static void a_refusal_names_what_fits(void **state)
     }
 }
 
-/* Host memory holds what has to be there, and the room that is left is a cache of the disk. */
+/* Host memory holds the required tensors; the remaining space is a cache of the disk. */
 static void host_memory_is_a_cache_behind_what_has_to_be_there(void **state)
 {
     (void)state;
@@ -451,7 +453,7 @@ static void host_memory_is_a_cache_behind_what_has_to_be_there(void **state)
             sw_close(engine);
             if (needs == 0) {
                 needs = host;
-                budget -= STEP; /* from what it needs on */
+                budget -= STEP; /* starts at the needed budget */
                 continue;
             }
             assert_true(host <= needs + budget);
@@ -462,8 +464,8 @@ static void host_memory_is_a_cache_behind_what_has_to_be_there(void **state)
     }
 }
 
-/* A share of none is as if nothing were offloaded; budgets of nothing, and folders without a name,
- * are refused. */
+/* A ratio of 0 is the same as no offloading. Budgets of 0 bytes and folders without a name are
+ * refused. */
 static void edges_of_offloading(void **state)
 {
     (void)state;
@@ -497,7 +499,7 @@ static void edges_of_offloading(void **state)
     }
     assert_int_equal(device[0], device[1]);
     assert_int_not_equal(device[0], device[2]);
-    o.plan_only = false; /* folders of both are used */
+    o.plan_only = false; /* uses the folders of both */
     char folders[2][384], listing[2][512];
     const char *both[] = {"zero_optimization.stage=3",
                           "zero_optimization.offload_optimizer.device=nvme",
@@ -507,7 +509,7 @@ static void edges_of_offloading(void **state)
         snprintf(folders[i], sizeof *folders, "zero_optimization.%s.nvme_path=%s", whose[i],
                  path_of(whose[i]));
         assert_int_equal(mkdir(path_of(whose[i]), 0777), 0);
-        /* the files have no name any more: only who holds them open sees them */
+        /* the files have no name any more; only the process that holds them open sees them */
         snprintf(listing[i], sizeof *listing, "ls -l /proc/%d/fd | grep -q '%s/.*(deleted)'",
                  (int)getpid(), path_of(whose[i]));
     }
@@ -527,8 +529,8 @@ static void edges_of_offloading(void **state)
     }
 }
 
-/* The same bits by another order of the step, across a change of the schedule; its parts do not
- * exist. */
+/* The vertical schedule runs a step in another order to the same bits, also after a change of
+ * schedule. Its parts cannot be called. */
 static void vertical_runs_whole_steps_to_the_same_bits(void **state)
 {
     (void)state;
@@ -593,7 +595,7 @@ static void vertical_runs_whole_steps_to_the_same_bits(void **state)
     assert_non_null(strstr(sw_error_message(), "spillway.schedule \"horizontal\""));
 }
 
-/* As the headers say: required options are asked for, the others have defaults. */
+/* As documented in the headers: required options are demanded, the others have defaults. */
 static void options_may_be_left_out(void **state)
 {
     (void)state;
@@ -663,7 +665,7 @@ static void several_ids_end_a_text(void **state)
     const int32_t stops[] = {V, all[4]};
     const struct sw_sampling sampling = {.stop_id = -1, .stop_ids = stops, .n_stop_ids = 2};
     assert_int_equal(sw_generate(engine, prompt, 2, 10, &sampling, out, &n, NULL), SW_OK);
-    assert_true(n >= 1 && n <= 5); /* at the first place where the text has it */
+    assert_true(n >= 1 && n <= 5); /* equals the first occurrence in the text */
     assert_int_equal(out[n - 1], all[4]);
     assert_memory_equal(out, all, (size_t)n * sizeof *out);
     sw_close(engine);
@@ -687,7 +689,7 @@ static void a_bound_makes_rows_shorter_and_never_longer(void **state)
     }
 }
 
-/* As a family without a table of places would have it. */
+/* The same generation on a program without position inputs. */
 static void generation_gives_no_input_that_a_program_lacks(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeepSpeed's memory estimates: every recorded row, to the byte, and the counts that a model gives.
+// DeepSpeed's memory estimates: every recorded row to the byte, and the counts taken from a model.
 #include "engine/private.h"
 #include "support/fixtures.h"
 #include "support/test.h"
@@ -110,7 +110,7 @@ static void two_numbers_do_and_nonsense_is_refused(void **state)
     char *text = NULL;
     assert_int_equal(sw_estimate_text(&o, &text), SW_OK);
     assert_non_null(strstr(text, "20000")); /* 2 + 18 bytes each */
-    assert_null(strstr(text, "\n3 "));      /* no layer, no stage 3 */
+    assert_null(strstr(text, "\n3 "));      /* without a layer there is no stage 3 */
     sw_text_free(text);
     o.largest_layer = 1001;
     assert_int_equal(sw_estimate_text(&o, &text), SW_E_ARG);
@@ -133,7 +133,7 @@ int main(void)
         cmocka_unit_test(two_numbers_do_and_nonsense_is_refused),
     };
     if (!test_fixture_folder("zero_estimate", folder)) {
-        folder[0] = 0; /* our own rows are tested without it */
+        folder[0] = 0; /* our own rows are tested without the recording */
     }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

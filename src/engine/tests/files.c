@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of tests: made under a name that nobody else has, and removed with all that is in them.
+// Temporary folders for tests, with unique names; they are removed with their contents.
 #include "engine/tests/files.h"
 
 #include <stdio.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// files - a folder of a test's own in /tmp, with the config.json of the model that it trains.
+// Temporary folders in /tmp for tests, with the config.json of the model that a test trains.
 #pragma once
 
 #include <stddef.h>
 
-/* "/tmp/spillway-<name>-.." into folder [cap]; json: of its config.json. Not 0: it cannot be
- * made. */
+/* Creates "/tmp/spillway-<name>-.." and writes its path to folder [cap]; json: contents of
+ * config.json. Returns nonzero on failure. */
 int test_make_folder(const char *name, const char *json, char *folder, size_t cap);
-/* With all that is in it. */
+/* Removes the folder with its contents. */
 int test_remove_folder(const char *folder);

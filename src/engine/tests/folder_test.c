@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model in and out of its folder: what was read is what is written, tensor by tensor and byte by
-// byte, under the names and with the dtype of the file. Of all recorded models of all families.
+// Models survive reading and writing a folder: each tensor is written with the same bytes, name and
+// dtype. The tests cover all recorded models of all families.
 #include <string.h>
 
 #include "engine/private.h"
@@ -23,7 +23,7 @@ static bool is_same(const struct sw_safetensor *a, const struct sw_safetensor *b
            memcmp(a->data, b->data, a->bytes) == 0;
 }
 
-/* The recording says that its class has no place for the tensor. */
+/* True if the recording says that the model's class does not use the tensor. */
 static bool is_unused(const char *from, const char *name)
 {
     struct sw_json_doc *doc = NULL;
@@ -39,7 +39,7 @@ static bool is_unused(const char *from, const char *name)
     return found;
 }
 
-/* Every tensor that has a place comes out again, and no other. */
+/* Checks that every used tensor is written, and no other. */
 static int compare(const sw_engine *e, const char *from)
 {
     struct sw_hf_folder *old = NULL, *made = NULL;
@@ -123,7 +123,7 @@ static void recorded_models_come_out_as_they_went_in(void **state)
     }
 }
 
-/* ---- heads that config.json does not tell of ---- */
+/* ---- heads that config.json does not mention ---- */
 
 static sw_engine *open_t5(const char *model)
 {
@@ -147,9 +147,9 @@ static void write_t5(const char *file, bool tied)
     assert_int_equal(sw_file_write_atomic(file, text, strlen(text)), SW_OK);
 }
 
-/* T5 1.0 has one table and a scale, 1.1 two and none. A folder with the tables of the one and the
- * configuration of the other has as many tables as it has, and the scale that the configuration
- * means: as transformers takes it. */
+/* T5 1.0 has one table and a scale; 1.1 has two tables and no scale. The folder here has the tables
+ * of one and the configuration of the other. The files decide the number of tables, and the
+ * configuration decides the scale, as in transformers. */
 static void tables_are_those_of_the_folder(void **state)
 {
     char command[256], config[TEST_PATH_CAP], start[TEST_PATH_CAP];

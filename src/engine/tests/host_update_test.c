@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 20
-// ZeRO-Offload: states that lie in host memory are updated by the host's processors or by the
-// device. Both give the same bits; the first moves gradients and parameters alone; which of them
-// takes less is what the planner goes by, and what cannot be done on the host is refused.
+// ZeRO-Offload: the host's CPU or the device can update states in host memory. Both give the same
+// bits; updates on the host move only gradients and parameters. The planner chooses the faster one,
+// and updates that the host cannot run are refused.
 #include <stdio.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ static sw_status open_engine(const struct job *job, sw_engine **out)
     return sw_initialize(&options, out);
 }
 
-/* NULL: there is no such device in this build. */
+/* Returns NULL if this build lacks the device. */
 static sw_engine *open_job(const struct job *job)
 {
     sw_engine *e = NULL;
@@ -54,7 +54,7 @@ static sw_engine *open_job(const struct job *job)
     return e;
 }
 
-#ifdef TEST_SANITIZED /* which are slow: the second step reads what the first wrote */
+#ifdef TEST_SANITIZED /* sanitizers are slow; the second step reads the results of the first */
 enum { STEPS = 2, MOST = 4 };
 #else
 enum { STEPS = 3, MOST = 4 };
@@ -98,7 +98,7 @@ static uint64_t train(sw_engine *e, double losses[STEPS])
     return hash;
 }
 
-/* Instructions of the host in a step. */
+/* Counts host instructions in a step. */
 static int on_host(const sw_engine *e)
 {
     const struct sw_engine_facts facts = sw_engine_facts(e);
@@ -114,13 +114,13 @@ static int on_host(const sw_engine *e)
     return n;
 }
 
-#ifdef __SANITIZE_THREAD__ /* which is slow: precisions have the same threads */
+#ifdef __SANITIZE_THREAD__ /* thread sanitizer is slow; all precisions use the same threads */
 enum { FIRST_JOB = 3 };
 #else
 enum { FIRST_JOB = 0 };
 #endif
 
-/* False: there is no such device. */
+/* Returns false if this build lacks the device. */
 static bool check_host_beside_device(struct job job)
 {
     uint64_t weights[2];
@@ -156,7 +156,7 @@ static void the_host_gives_the_bits_of_the_device_and_moves_less(void **state)
     };
     (void)state;
     for (size_t d = 0; d < SW_LEN(devices); d++) {
-        const bool emulated = d >= 2; /* which is slow: one of them */
+        const bool emulated = d >= 2; /* emulation is slow: one case is enough */
         for (size_t j = emulated ? d - 1 : FIRST_JOB; j < (emulated ? d : SW_LEN(jobs)); j++) {
             struct job job = jobs[j];
             job.device = devices[d];
@@ -167,7 +167,7 @@ static void the_host_gives_the_bits_of_the_device_and_moves_less(void **state)
     }
 }
 
-/* The kernels of a GPU beside those of the CPU. */
+/* GPU kernels and CPU kernels give the same 8-bit codes. */
 static void codes_of_8_bits_are_the_same_on_both(void **state)
 {
     const struct job job = {
@@ -189,7 +189,7 @@ static void an_update_is_where_a_step_takes_less(void **state)
     e = open_job(&job);
     assert_int_equal(on_host(e), 0);
     sw_close(e);
-    job.device = "cpu"; /* has one memory: nothing is to be chosen */
+    job.device = "cpu"; /* the CPU has one memory, so there is no choice */
     job.rates = slow_copies;
     e = open_job(&job);
     assert_int_equal(on_host(e), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a batch may hold: ids and labels beyond the table that they index are an error that names
-// tensor, element, value and range, for a model of the hub and for a forward of one's own, from
-// every call that takes a batch; nothing has run then, and the engine goes on to the same bits.
+// Range checks of batches. An id or label out of range is an error that names tensor, element,
+// value and range. The tests cover a hub model and a user's own forward, in every call that takes a
+// batch. Nothing has run by then, and the engine continues to the same bits.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ static const char config[] = "{\"train_micro_batch_size_per_gpu\": 3, "
                              "\"gradient_accumulation_steps\": 2, \"optimizer\": {\"type\": "
                              "\"AdamW\", \"params\": {\"lr\": 0.01}}}";
 
-/* One tensor has both: T ids, and behind them the label of the row. */
+/* One tensor holds both: T ids, followed by the label of the row. */
 static sw_value forward(sw_graph *g, void *ctx, int64_t batch)
 {
     (void)ctx;
@@ -66,7 +66,7 @@ static sw_engine *open_own(const char *schedule)
 static const struct {
     int k, row, column;
     int32_t value;
-    const char *says; /* NULL: it is fine */
+    const char *says; /* NULL: the batch is valid */
 } cases[] = {
     {0, 1, 2, V, "rows: 11 at [1, 2]; wanted 0 .. 10"},
     {1, 2, 0, -1, "rows: -1 at [2, 0]; wanted 0 .. 10"},
@@ -76,7 +76,7 @@ static const struct {
     {0, 0, T, CLASSES, "rows: 3 at [0, 4]; wanted 0 .. 2, or -100 for none"},
     {0, 2, T, -99, "rows: -99 at [2, 4]; wanted 0 .. 2, or -100 for none"},
     {0, 1, T, -100, NULL},
-    {1, 1, 3, 7, NULL}, /* no label: an id */
+    {1, 1, 3, 7, NULL}, /* an id may not be IGNORED */
 };
 
 static void expect(sw_status st, const char *says, const char *what)
@@ -115,8 +115,8 @@ static void ids_and_labels_out_of_range_are_named(void **state)
     }
 }
 
-/* A hash of the weights after two steps; refused: between them a batch whose second half is
- * wrong. */
+/* Returns a hash of the weights after two steps. refused: between the steps, tries a batch whose
+ * second half is invalid. */
 static uint64_t train(bool refused)
 {
     static const char *const names[] = {"table", "w", "b"};
@@ -148,7 +148,7 @@ static void a_refused_batch_changes_nothing(void **state)
     assert_true(train(false) == train(true));
 }
 
-/* Of a model of the hub: positions, too, where the batch brings its own; and what has no data. */
+/* A hub model checks positions that the batch provides, and tensors without data. */
 static void a_model_names_its_inputs(void **state)
 {
     char path[] = "/tmp/spillway-inputs-XXXXXX";
@@ -185,8 +185,8 @@ static void a_model_names_its_inputs(void **state)
     unlink(path);
 }
 
-/* Each call says which of its needs is not met: the option of sw_initialize, the batch, or a tensor
- * with its dtype and shape. */
+/* Each call names the unmet requirement: the option of sw_initialize, the batch, or a tensor with
+ * its dtype and shape. */
 static void what_an_evaluation_lacks_is_named(void **state)
 {
     static int32_t ids[2 * 16];
@@ -241,7 +241,8 @@ static void expect_inputs(const sw_engine *engine, const struct sw_input_info *w
     }
 }
 
-/* Those of one micro-batch, whatever the schedule, and whichever program takes them. */
+/* The list has the inputs of one micro-batch, whatever the schedule and whichever program takes
+ * them. */
 static void what_a_batch_consists_of_is_listed(void **state)
 {
     static const char *const schedules[] = {"spillway.schedule=horizontal",

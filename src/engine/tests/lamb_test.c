@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training with LAMB: the first step moves every tensor by its own norm times the rate, as the rule
-// says; recomputation and threads change no bit; a load continues to the same bits.
+// Training with LAMB. The first step moves every tensor by its own norm times the rate.
+// Recomputation and threads change no bit, and a load continues to the same bits.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 enum { B = 2, T = 9, K = 3, V = 37, STEPS = 6, MAX_ELEMS = 4096 };
 static const double lr = 0.02, beta1 = 0.8, beta2 = 0.95, min_coeff = 0.02, max_coeff = 5;
 
-static char folder[64], model_path[96]; /* of this test's files */
+static char folder[64], model_path[96]; /* holds the files of this test */
 
 static const char model_json[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":37,"
@@ -71,7 +71,7 @@ static void step(sw_engine *engine, int64_t i_step)
     assert_true(isfinite(report.loss));
 }
 
-/* The master of tensor i; returns its size. */
+/* Reads the master of tensor i; returns its size. */
 static int64_t read_weight(sw_engine *engine, int32_t i, const char **name, float *values)
 {
     struct sw_shape shape;
@@ -118,8 +118,8 @@ static double norm_of(const float *x, const float *minus, int64_t n)
     return sqrt(sum);
 }
 
-/* |dw| = step |w| wherever the ratio |w| / |u| is within its bounds; 1 where the tensor was
- * zero. */
+/* |dw| = step |w| if the ratio |w| / |u| is within its bounds; the ratio is 1 for a tensor of
+ * zeros. */
 static void every_tensor_moves_by_its_own_norm(void **state)
 {
     (void)state;
@@ -202,7 +202,8 @@ static void a_load_continues_to_the_same_bits(void **state)
     }
 }
 
-/* Other bounds are other math: a checkpoint of one does not go on under the other unasked. */
+/* Other bounds change the arithmetic: a checkpoint does not resume under other bounds, unless
+ * allowed. */
 static void bounds_are_part_of_the_fingerprint(void **state)
 {
     (void)state;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 600
 // COST 20
-// SLOW SPILLWAY_LOOPS=all Loops: updates whose pieces are one instruction each have the bits of the
-// run that holds everything on the device, whatever has how many turns, and their plans are small.
+// SLOW SPILLWAY_LOOPS=all
+// Updates whose pieces are one loop instruction each. They have the bits of a run that holds
+// everything on the device, for any number of turns, and their plans are small.
 #include <stdio.h>
 
 #include "engine/private.h"
@@ -10,19 +11,19 @@
 #include "engine/tests/owned.h"
 #include "support/test.h"
 
-/* Matrices of 25600, 76800 and 401600 elements: 12, 37 and 196 pieces of 2048 and a rest; a third
- * of the last is a loop, too. */
+/* Matrices of 25600, 76800 and 401600 elements: 12, 37 and 196 pieces of 2048, and a rest. A third
+ * of the last matrix still makes a loop. */
 enum { B = 2, T = 4, VOCAB = 203, STEPS = 2, PIECE = 2048 };
 
-/* The wide one has a matrix of as many pieces as large as codes ask, whose scales are whole blocks
- * of the disk, too. */
+/* The wide model has a matrix with several pieces of the size that 8-bit codes require. Its scales
+ * are whole disk blocks, too. */
 static const struct {
     int layers, inner;
-    int64_t most_elems; /* of all parameters */
+    int64_t most_elems; /* in all parameters */
 } models[] = {{1, 2510, 1 << 20}, {1, 105001, 1 << 26}};
 enum { SMALL, WIDE };
 
-static char folders[SW_LEN(models)][64]; /* swap files lie in the first one */
+static char folders[SW_LEN(models)][64]; /* the first folder holds the swap files */
 
 static int set_up(void **state)
 {
@@ -53,16 +54,16 @@ static int tear_down(void **state)
 struct math {
     int model;
     const char *precision;
-    const char *optimizer, *params; /* params: of the optimizer */
+    const char *optimizer, *params; /* params: the optimizer's parameters */
     int micro_batches;
     const char *clip;
 };
 
 struct way {
     const char *device;
-    const char *states, *where; /* where parameters lie */
-    int64_t piece;              /* sub_group_size; above all tensors: no loops */
-    const char *transfer_bytes; /* or null */
+    const char *states, *where; /* device that holds the parameters */
+    int64_t piece;              /* sub_group_size; if larger than all tensors, there are no loops */
+    const char *transfer_bytes; /* or "null" */
     const char *schedule;
     int ranks;
 };
@@ -123,10 +124,10 @@ struct job {
     const struct math *math;
     const struct way *way;
     struct result *result;
-    float *weights; /* the whole model, each rank its own part */
+    float *weights; /* the whole model; each rank writes its own part */
 };
 
-/* One rank. */
+/* Trains on one rank. */
 static sw_status train(void *ctx, sw_comm *comm)
 {
     const struct job *job = ctx;
@@ -195,7 +196,8 @@ static const struct math maths[] = {
     {SMALL, "", "Lion", adam, 1, "0.5"},
 };
 
-/* One state's piece is 16 KiB: from one turn, where loads and stores alternate, to the most. */
+/* A piece of one state is 16 KiB. The ways range from one turn, where loads and stores alternate,
+ * to the maximum. */
 static const struct way ways[] = {
     {"cpu:reference", "nvme", "nvme", PIECE, "null", "horizontal", 1},
     {"cpu:reference", "nvme", "cpu", PIECE, "0", "horizontal", 2},
@@ -209,7 +211,7 @@ static const struct way ways[] = {
 
 static void loops_give_the_bits_of_states_on_the_device(void **state)
 {
-    uint32_t turns = 0; /* a bit for each number of them that was met */
+    uint32_t turns = 0; /* one bit for each number of turns seen */
     (void)state;
     for (size_t m = 0; m < SW_LEN(maths); m++) {
         const struct result one = run(&maths[m], &whole);
@@ -228,7 +230,7 @@ static void loops_give_the_bits_of_states_on_the_device(void **state)
     assert_true(turns & 1U << 1 && turns & (1U << 2 | 1U << 3) && turns & 1U << 8);
 }
 
-/* A scale is of 256 elements, and no piece cuts them. */
+/* A scale covers 256 elements, and no piece splits them. */
 static void so_do_moments_of_8_bits(void **state)
 {
     static const struct math coded = {WIDE, "", "AdamW8bit", adam, 1, "0"};
@@ -264,7 +266,7 @@ static void so_does_an_emulated_gpu(void **state)
     }
 }
 
-/* The same kernels on the same elements: so it is the same work, in fewer instructions. */
+/* A loop does the same work as its pieces, with the same kernels, in fewer instructions. */
 static void a_loop_stands_for_its_pieces(void **state)
 {
     static const struct way loops = {"cpu:reference", "nvme",       "cpu", PIECE,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
-// Adapters: they begin as nothing and are all that is trained, saved and exported; what is frozen
-// costs its working copy and is read twice; a folder of them gives the same bits again, merged the
-// same logits; a checkpoint goes on at other ranks and stages to the same bits, and on its own base
-// alone; what is of another base or not built is named.
+// Adapters. They start as a no-op, and only they are trained, saved and exported. A frozen tensor
+// costs its working copy and is read twice. An exported folder gives the same bits when reopened,
+// and the same logits when merged. A checkpoint resumes at other ranks and stages to the same bits,
+// but only on its own base. Adapters of another base and unsupported keys are named.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static const char lora_set[] =
 
 struct how {
     const char *base, *adapter; /* names in the folder */
-    const char *sets[6];        /* up to a NULL */
+    const char *sets[6];        /* terminated by NULL */
     uint64_t seed;
     bool logits, plan_only;
 };
@@ -97,7 +97,7 @@ static sw_status train(sw_engine *e, int n_steps)
     return SW_OK;
 }
 
-/* Logits of the first batch. */
+/* Computes the logits of the first batch. */
 static void logits_of(const struct how *how, float *out)
 {
     struct how asked = *how;
@@ -134,7 +134,7 @@ static bool says(const char *needle)
     return true;
 }
 
-/* Two models of one shape, with adapters of the first beside them, after two steps. */
+/* Makes two models of one shape, with adapters of the first after two steps. */
 static int set_up(void **state)
 {
     static const char model[] =
@@ -167,7 +167,7 @@ static int tear_down(void **state)
     return test_remove_folder(folder);
 }
 
-/* ---- what they are ---- */
+/* ---- properties ---- */
 
 static void they_begin_as_nothing(void **state)
 {
@@ -187,7 +187,8 @@ static void they_begin_as_nothing(void **state)
         sum += (double)a[i] * (double)a[i];
     }
     assert_true(most <= bound && most > 0.8 * bound);
-    assert_true(fabs(sum / 63 - bound * bound / 3) < 0.1 * bound * bound); /* of a uniform draw */
+    /* variance of a uniform distribution */
+    assert_true(fabs(sum / 63 - bound * bound / 3) < 0.1 * bound * bound);
     assert_int_equal(sw_engine_trained_parameters(e), 2 * (3 * (21 + 63) + 3 * (29 + 21)));
     sw_close(e);
 }
@@ -211,7 +212,8 @@ static void a_checkpoint_holds_no_base(void **state)
     sw_close(e);
 }
 
-/* In bf16, on a disk, at stage 3: no master, no moment, no gradient, one place. */
+/* In bf16, on a disk, at stage 3: a frozen tensor has no master, no moment, no gradient and one
+ * slot. */
 static void what_is_frozen_costs_its_working_copy(void **state)
 {
     char path[160], path2[160];
@@ -233,7 +235,7 @@ static void what_is_frozen_costs_its_working_copy(void **state)
         const struct sw_persistent *item = &e->plan->persistent[i];
         const char *param = item->role == SW_ROLE_PARAM ? item->name : item->param;
         if (param && !sw_lora_is_adapter(param)) {
-            assert_int_equal(item->role, SW_ROLE_PARAM); /* no state of it */
+            assert_int_equal(item->role, SW_ROLE_PARAM); /* frozen tensors have no state */
             assert_int_equal(item->dtype, SW_BF16);
             assert_int_equal(item->tier, SW_TIER_DISK);
             assert_int_equal(item->slot_bytes, 0);
@@ -244,7 +246,7 @@ static void what_is_frozen_costs_its_working_copy(void **state)
     sw_close(e);
 }
 
-/* Reads and writes of the disk by the training program that touch this parameter. */
+/* Counts disk reads and writes of this parameter in the training program. */
 static void count_moves(const struct sw_engine *e, const char *name, int *reads, int *writes)
 {
     const struct sw_program *program = &e->plan->programs[e->programs.train];
@@ -287,7 +289,7 @@ static void the_base_is_read_once_each_way(void **state)
         count_moves(e, "transformer.h.1.mlp.c_fc.weight", &reads, &writes);
         assert_int_equal(reads, 2);
         assert_int_equal(writes, 0);
-        /* of a micro-batch, or of all that the step has */
+        /* one micro-batch, or all of the step */
         assert_int_equal(e->plan->programs[e->programs.train].micro_batches, vertical ? K : 1);
         sw_close(e);
     }
@@ -303,7 +305,7 @@ static void a_folder_gives_the_same_bits_again(void **state)
     logits_of(&plain, base);
     logits_of(&adapter, one);
     assert_memory_not_equal(one, base, sizeof one);
-    sw_engine *e = must(&adapter); /* and out again */
+    sw_engine *e = must(&adapter); /* and exports again */
     assert_int_equal(sw_export(e, at("again"), SW_DTYPE_COUNT), SW_OK);
     sw_close(e);
     const struct how again = {.adapter = "again"};
@@ -344,7 +346,8 @@ static void merged_it_is_the_same_model(void **state)
     for (int i = 0; i < B * T * V; i++) {
         assert_true(fabsf(one[i] - two[i]) < 1e-5f);
     }
-    assert_int_equal(sw_ckpt_open(at("run"), &ckpt), SW_OK); /* of a checkpoint the same bits */
+    /* the checkpoint exports to the same bits */
+    assert_int_equal(sw_ckpt_open(at("run"), &ckpt), SW_OK);
     assert_int_equal(sw_merge_open_checkpoint(ckpt, at("base"), &merge), SW_OK);
     assert_int_equal(sw_engine_export_merged(merge, at("merged2"), &dtype), SW_OK);
     sw_merge_close(merge);
@@ -370,7 +373,7 @@ static void count_random(void *ctx, enum sw_log_level level, const char *text)
     n_random += level == SW_LOG_WARN && strstr(text, "score.weight") && strstr(text, "at random");
 }
 
-/* The base has no head: a new one is told of, and one that the adapter brings is not. */
+/* The base has no head. A new head causes a warning; a head from the adapter does not. */
 static void a_head_of_the_adapter_is_not_called_new(void **state)
 {
     struct sw_engine_options options = {.config_text = base_config,
@@ -401,8 +404,8 @@ static void a_head_of_the_adapter_is_not_called_new(void **state)
     sw_log_set_sink(NULL, NULL);
 }
 
-/* The head of a classifier is trained with adapters, and adapter_config.json names it; where a
- * folder has none for it, it stays the base's, also in what is merged. */
+/* The head of a classifier is trained with adapters, and adapter_config.json names it. If a folder
+ * holds no head, the base's head is used, also when merging. */
 static void a_head_is_its_adapters_or_its_bases(void **state)
 {
     static const char model[] =
@@ -439,7 +442,8 @@ static void a_head_is_its_adapters_or_its_bases(void **state)
     sw_merge_close(merge);
 }
 
-/* A saved embedding of a tied pair is a parameter of its own; the head stays the base's. */
+/* If one of a tied pair is saved, the embedding becomes its own parameter; the head stays the
+ * base's. */
 static void a_saved_one_of_a_pair_is_untied(void **state)
 {
     static float table[V * 21], head[V * 21], base[V * 21], one[B * T * V], two[B * T * V];
@@ -469,7 +473,7 @@ static void a_saved_one_of_a_pair_is_untied(void **state)
     }
 }
 
-/* ---- going on ---- */
+/* ---- resuming ---- */
 
 struct job {
     const struct how *how;
@@ -525,9 +529,9 @@ static void another_base_is_refused_by_name(void **state)
     sw_close(e);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
-/* The adapter's configuration with `more` in front of its members. */
+/* Writes the adapter's configuration, with `more` before its members. */
 static void write_adapter(const char *name, const char *more)
 {
     char *text = NULL;
@@ -598,7 +602,7 @@ static void what_fits_no_model_is_named(void **state)
     assert_true(says("adapter_config.json is wanted"));
 }
 
-/* Another width, fewer layers, more of them. */
+/* The other bases have another width, fewer layers, or more layers. */
 static void an_adapter_of_another_base_is_named(void **state)
 {
     static const struct {
@@ -627,7 +631,7 @@ static void an_adapter_of_another_base_is_named(void **state)
     assert_true(says("no weights of a base"));
 }
 
-/* Of a quantized base, say. */
+/* For example, a quantized base. */
 static void a_base_of_another_dtype_is_named(void **state)
 {
     static const char header[] = "{\"transformer.wte.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":"
@@ -648,7 +652,7 @@ static void a_base_of_another_dtype_is_named(void **state)
     assert_true(says("tensor transformer.wte.weight has dtype F8_E4M3, wanted F32"));
 }
 
-/* Now and then an allocation fails: a status, and nothing is left behind. */
+/* Allocations fail at various points: each call returns a status, and nothing leaks. */
 static void memory_may_run_out(void **state)
 {
     struct sw_alloc_stats before, after;

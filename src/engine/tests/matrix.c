@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Axes, a greedy covering array of their choices, and the training of one combination beside its
-// reference.
+// The axes, a greedy covering array of their choices, and the training of one combination next to
+// its reference.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,13 +16,14 @@ enum { B = 2, MAX_ELEMS = 1 << 16, TEXT = 9 /* tokens */ };
 // clang-format off
 enum axis {
     FAMILY, PRECISION, MICRO_BATCHES, SIZES, DROPOUT, CLIPPING, TABLE, PACKING, FROZEN, OPTIMIZER,
-    /* that was the math */
-    STAGE, RANKS, RECOMPUTE, SCHEDULE, OVERLAP, THREADS, TRANSPORT, /* how it is run */
+    /* the axes above are the math; the rest is how it is run */
+    /* the axes that do not change the math */
+    STAGE, RANKS, RECOMPUTE, SCHEDULE, OVERLAP, THREADS, TRANSPORT,
     STATES, UPDATES, PARAMS, PIECES, ACTIVATIONS, TILES, DEVICE, CHECKPOINT, GENERATION,
     N_AXES,
     N_MATH = STAGE
 };
-/* The first of each way to run is the reference's. */
+/* The first choice of each way to run is the reference's. */
 enum { MAX_CHOICES = 11 };
 static const struct {
     const char *name;
@@ -49,25 +50,25 @@ static const struct {
     [OVERLAP]       = {"overlap", 2, {"false", "true"}},
     [THREADS]       = {"threads", 2, {"1", "2"}},
     [TRANSPORT]     = {"transport", 2, {"threads", "TCP"}},
-    /* where the stage allows it, see below */
+    /* applies if the stage allows it, see below */
     [STATES]        = {"states on", 3, {"none", "cpu", "nvme"}},
-    [UPDATES]       = {"updated on", 3, {"device", "host", "auto"}}, /* those that "cpu" has */
+    [UPDATES]       = {"updated on", 3, {"device", "host", "auto"}}, /* for states on the "cpu" */
     [PARAMS]        = {"parameters on", 3, {"none", "cpu", "nvme"}},
     [PIECES]        = {"update by", 2, {"1000000000", "450"}},
     [ACTIVATIONS]   = {"activations in the host", 2, {"false", "true"}},
-    /* where states and parameters are offloaded */
+    /* if states and parameters are offloaded */
     [TILES]         = {"tiles of", 2, {"null", "700"}},
     [DEVICE]        = {"device", 6,
                        {"cpu", "mock", "mock:early", "emu", "emu:early", "emu:direct"}},
-    [CHECKPOINT]    = {"checkpoint", 2, {"none", "halfway"}}, /* and a new engine goes on from it */
+    [CHECKPOINT]    = {"checkpoint", 2, {"none", "halfway"}}, /* a new engine resumes from it */
     [GENERATION]    = {"generation", 2, {"text", "none"}}, /* after the last step */
 };
 // clang-format on
 
-/* Of OPTIMIZER. */
+/* Choices of OPTIMIZER. */
 enum { HALF_MOMENTS = 5 /* and groups of parameters */, ADAFACTOR = 8, MUON };
 
-/* Choices of an axis that are met: the first of them, and how many. */
+/* Range of an axis's choices that are covered: the first one, and their number. */
 struct choices {
     int first, n;
 };
@@ -82,13 +83,13 @@ static struct choices choices_of(enum matrix_devices devices, int a)
                                             [MATRIX_EMU] = {3, 3}};
         return of[devices];
     }
-    if (devices == MATRIX_EMU && a == OPTIMIZER) { /* Muon is the CPU's */
+    if (devices == MATRIX_EMU && a == OPTIMIZER) { /* Muon runs on the CPU only */
         return (struct choices){0, MUON};
     }
-    if (cpu && a == UPDATES) { /* it is one memory */
+    if (cpu && a == UPDATES) { /* the CPU has one memory */
         return (struct choices){0, 1};
     }
-    if (cpu && a == CHECKPOINT) { /* of the CPU other tests do it */
+    if (cpu && a == CHECKPOINT) { /* other tests cover the CPU */
         return (struct choices){0, 1};
     }
     if (cpu && a == GENERATION) {
@@ -131,7 +132,7 @@ struct job {
     const struct row *row;
     const char *device;
     int n_steps, port;
-    float *weights; /* the whole model, each rank its own part */
+    float *weights; /* the whole model; each rank writes its own part */
     struct result *result;
 };
 
@@ -147,14 +148,14 @@ static int seq_len(const struct row *row)
     return is_second(row, SIZES) ? 8 : 7;
 }
 
-/* One file for each model. */
+/* Path of the model's file; each model has its own. */
 static void model_path(const struct row *row, char *path, size_t size)
 {
     snprintf(path, size, "%s/%s.%s.%s.%s.json", folder, choice(row, FAMILY), choice(row, SIZES),
              choice(row, DROPOUT), choice(row, TABLE));
 }
 
-/* What is special of a family, in layers of both kinds where it has two. */
+/* Returns the options special to a family. Families with two kinds of layers get both. */
 static const char *special_of(const struct row *row)
 {
     static const char *const all[MAX_CHOICES] = {
@@ -172,8 +173,8 @@ static const char *special_of(const struct row *row)
     return special ? special : "";
 }
 
-/* Each family reads its own of these keys; heads of 7 columns (odd sizes) turn by 4 of them, or
- * have 6. */
+/* Writes config.json; each family reads its own keys. With odd sizes, rotary heads have 7 columns
+ * of which 4 rotate, or else 6 columns. */
 static int write_model(const struct row *row)
 {
     const bool round = is_second(row, SIZES);
@@ -195,8 +196,8 @@ static int write_model(const struct row *row)
     return sw_file_write_atomic(path, text, strlen(text)) < 0;
 }
 
-/* Optimizer states go to the host from stage 1 on and to a disk at stage 3, offloaded parameters at
- * stage 3. */
+/* Optimizer states can be on the host from stage 1 on, and on a disk at stage 3. Parameters can be
+ * offloaded at stage 3. */
 static int states_on(const struct row *row)
 {
     const int stage = row->at[STAGE], states = row->at[STATES];
@@ -233,7 +234,7 @@ static bool may_tile(const struct row *row)
            row->at[OPTIMIZER] < ADAFACTOR;
 }
 
-/* Adapters of all layers, and a table that is trained whole, which unties a tied one. */
+/* Adapts all layers, and trains one table whole, which unties a tied pair. */
 static void write_lora(const struct row *row, char *text, size_t size)
 {
     static const char *const tables[MAX_CHOICES] = {
@@ -249,7 +250,7 @@ static void write_lora(const struct row *row, char *text, size_t size)
     }
 }
 
-/* The block, by OPTIMIZER. */
+/* Optimizer blocks, by OPTIMIZER. */
 static const char *const optimizers[MAX_CHOICES] = {
     "\"type\": \"AdamW\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}",
     "\"type\": \"Lamb\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1, \"min_coeff\": 0}",
@@ -307,7 +308,7 @@ static void write_config(const struct row *row, char *text, size_t size)
              lora);
 }
 
-/* Every second step by its parts, where it has them. */
+/* Runs every second step in parts, if the schedule allows it. */
 static sw_status one_step(sw_engine *e, const struct row *row, int64_t step,
                           struct sw_step_report *report)
 {
@@ -348,8 +349,8 @@ static sw_status one_step(sw_engine *e, const struct row *row, int64_t step,
     return parts ? sw_step(e, report) : sw_train_batch(e, batches, j, report);
 }
 
-/* What a step moved between tiers is what the plan says, so that nothing is offloaded in name
- * only. */
+/* Checks that a step's transfers between tiers match the plan, so that offloading really
+ * happens. */
 static sw_status check_transfers(const sw_engine *e, struct sw_transfers *known)
 {
     const struct sw_transfers planned = sw_plan_transfers(e->plan, e->sizes.rounds),
@@ -384,7 +385,7 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
     return sw_initialize(&options, out);
 }
 
-/* Another engine goes on from what this one saves. */
+/* A new engine resumes from a checkpoint of this one. */
 static sw_status change_engines(const struct job *job, sw_comm *comm, sw_engine **e)
 {
     char path[128];
@@ -412,7 +413,7 @@ static sw_status generate(sw_engine *e, const struct row *row, struct result *re
 static sw_status train(void *ctx, sw_comm *comm)
 {
     struct job *job = ctx;
-    struct result others = {0}; /* of ranks that nobody asks */
+    struct result others = {0}; /* results of the other ranks, not used */
     struct result *result = sw_comm_rank(comm) == 0 ? job->result : &others;
     sw_engine *e = NULL;
     sw_status st = open_engine(job, comm, &e);
@@ -440,7 +441,7 @@ static sw_status train(void *ctx, sw_comm *comm)
     return st;
 }
 
-/* Each rank a thread that meets the others over TCP. */
+/* Each rank is a thread that connects to the others over TCP. */
 static sw_status train_over_tcp(void *ctx, sw_comm *thread)
 {
     const struct job *job = ctx;
@@ -498,9 +499,9 @@ static void run(const struct row *row, const char *device, int n_steps, struct r
     result->weights = sw_hash(SW_HASH_INIT, weights, sizeof weights);
 }
 
-/* ---- a combination beside its reference ---- */
+/* ---- a combination next to its reference ---- */
 
-/* Bit patterns: a norm that overflowed is compared, too. */
+/* Compares bit patterns, so that overflowed norms compare, too. */
 static bool same(double a, double b)
 {
     return memcmp(&a, &b, sizeof a) == 0;
@@ -512,7 +513,7 @@ static void assert_bits_of_one_rank(const struct row *row, int n_steps)
     static struct result one, many;
     static const char *known_device;
     static int known_steps;
-    /* of what computes on the device; of mocks that is the reference */
+    /* references by device; for the mocks it is cpu:reference */
     static const char *const references[] = {"cpu", "cpu:reference", "cpu:reference",
                                              "emu", "emu",           "emu"};
     const char *device = references[row->at[DEVICE]];
@@ -553,7 +554,7 @@ void matrix_part(int64_t i, int64_t n)
     }
     const int64_t n_ways = n_rows / n_math;
     for (int64_t at = n_rows * i / n; at < n_rows * (i + 1) / n; at++) {
-        /* ways to run vary fastest, so that a reference serves many of them */
+        /* ways to run vary fastest, so that one reference serves many of them */
         struct row row;
         int64_t math = at / n_ways, way = at % n_ways;
         for (int a = N_AXES - 1; a >= 0; a--) {
@@ -597,14 +598,15 @@ void matrix_on_disk(enum matrix_devices devices, int n_steps)
 
 /* ---- covering arrays ---- */
 
-/* Marks of triples of choices; a pair is a triple whose last two are the same. */
+/* Marks triples of choices that are covered. A pair is a triple whose last two members are
+ * equal. */
 struct cover {
     int strength;
     enum matrix_devices devices;
     bool met[N_AXES][MAX_CHOICES][N_AXES][MAX_CHOICES][N_AXES][MAX_CHOICES];
 };
 
-/* Of the tuples in the row that hold axis x and are not met yet, how many; mark: now they are. */
+/* Counts the uncovered tuples of the row that contain axis x. mark: marks them as covered. */
 static int new_tuples(struct cover *c, const struct row *row, int x, bool mark)
 {
     int n = 0;
@@ -625,8 +627,8 @@ static int new_tuples(struct cover *c, const struct row *row, int x, bool mark)
     return n;
 }
 
-/* Axes in an order drawn by `draw`, each the choice that meets most. Returns how many tuples are
- * new. */
+/* Fills the axes in an order drawn by `draw`, each with the choice that covers most. Returns the
+ * number of new tuples. */
 static int draw_row(struct cover *c, uint64_t draw, struct row *row)
 {
     int order[N_AXES], n = 0;
@@ -671,9 +673,8 @@ static int n_tuples(const struct cover *c)
     return n;
 }
 
-/* Rows come in the order of how many tuples they meet: the last tenth of these takes half of the
- * rows. Under sanitizers, which are slow and look for races and stray accesses alone, some are left
- * out. */
+/* Rows are ordered by the number of tuples they cover; the last tenth of the tuples takes half of
+ * the rows. Sanitizers are slow and look only for races and stray accesses, so they skip rows. */
 #ifdef __SANITIZE_THREAD__
 enum { LEFT_OUT = 70 }; /* percent */
 #elif defined TEST_SANITIZED

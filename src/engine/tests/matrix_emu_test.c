@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // LABEL slow
 // TIMEOUT 7200
-// The whole engine on the kernels of GPUs, emulated: each pair of choices - ranks, offloading,
-// tiles, the vertical schedule, recomputation, checkpoints, generation - gives the bits of one rank
-// that offloads nothing.
+// The whole engine on emulated GPU kernels. Each pair of choices gives the bits of one rank without
+// offloading. Choices: ranks, offloading, tiles, vertical schedule, recomputation, checkpoints,
+// generation.
 #include "device/device.h"
 #include "engine/tests/matrix.h"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 600
 // COST 40
-// The whole engine on a device whose memory the host cannot reach: ranks, offloading, tiles, the
+// The whole engine on a device whose memory the host cannot reach: ranks, offloading, tiles,
 // vertical schedule, recomputation, checkpoints and generation. Each pair of choices gives the bits
-// of one rank of cpu:reference; what reaches into the device's memory from the host faults.
+// of one rank of cpu:reference. A host access to the device's memory faults.
 #include "engine/tests/matrix.h"
 
-#ifdef TEST_SANITIZED /* which are slow */
+#ifdef TEST_SANITIZED /* sanitizers are slow */
 enum { STEPS = 2 };
 #else
 enum { STEPS = 3 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LABEL slow
 // TIMEOUT 86400
-// ZeRO over ranks: every combination gives the bits of one rank, after 50 steps. SPILLWAY_SHARD=i/n
+// ZeRO over ranks: after 50 steps, every combination has the bits of one rank. SPILLWAY_SHARD=i/n
 // runs part i of n, 0 <= i < n; without it nothing runs.
 #include "engine/tests/matrix.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
 // COST 40
-// ZeRO over ranks: each pair of choices gives the bits of one rank; engine/matrix_triples trains
-// for longer.
+// ZeRO over ranks: each pair of choices gives the bits of one rank. engine/matrix_triples trains
+// longer.
 #include "engine/tests/matrix.h"
 
-#if defined TEST_SANITIZED || !defined SW_HAVE_DNNL /* which are slow */
+#if defined TEST_SANITIZED || !defined SW_HAVE_DNNL /* these builds are slow */
 enum { STEPS = 2 };
 #else
 enum { STEPS = 3 };

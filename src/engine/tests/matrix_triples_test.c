@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // LABEL slow
 // TIMEOUT 7200
-// ZeRO over ranks, and on a device whose memory the host cannot reach: each triple of choices gives
-// the bits of one rank, after 50 steps.
+// ZeRO over ranks, and on a device whose memory the host cannot reach. After 50 steps, each triple
+// of choices has the bits of one rank.
 #include "engine/tests/matrix.h"
 
 static void each_triple_of_choices_gives_the_bits_of_one_rank(void **state)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of models: a path is itself, a name of the hub the snapshot in Hugging Face's local cache.
+// Names of models: a path stands for itself, and a hub name for its snapshot in Hugging Face's
+// local cache.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -53,7 +54,7 @@ static void a_name_of_the_hub_is_its_main_snapshot(void **state)
     expect("org/name", test_in(cache, "models--org--name/snapshots/abc123"));
 }
 
-/* What is there, presets and what cannot be a name of the hub; opening says what is wrong. */
+/* Existing paths, presets and invalid hub names stay unchanged; opening reports the error. */
 static void other_names_stay_as_they_are(void **state)
 {
     static const char *const names[] = {"/tmp", "gpt2-tiny", "./org/name", "a/b/c",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers in a training: SparseAdam leaves the rows of a table that nobody looks up; moments of
-// bf16 are 8 bytes of state a parameter, of which 18 move from and to the disk, and a load goes on
-// with them to the same bits; groups move their parameters by their own rates.
+// Optimizers in training. SparseAdam leaves table rows alone that were not looked up. With bf16
+// moments, states take 8 bytes per parameter and the disk moves 18; a load continues to the same
+// bits. Groups move their parameters by their own rates.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static const char model_json[] =
     "\"n_positions\":16,\"n_embd\":64,\"n_layer\":6,\"n_head\":2,\"embd_pdrop\":0,"
     "\"attn_pdrop\":0,\"resid_pdrop\":0,\"tie_word_embeddings\":false}";
 
-/* more: the rest of the configuration, from its optimizer on */
+/* more: the rest of the configuration, starting at its optimizer */
 static sw_engine *open_with(const char *more)
 {
     char config[1024];
@@ -37,7 +37,7 @@ static sw_engine *open_with(const char *more)
     return engine;
 }
 
-/* Even tokens alone. */
+/* Trains on even tokens only. */
 static void step(sw_engine *engine, int64_t i_step)
 {
     static int32_t ids[K][B * T];
@@ -170,7 +170,7 @@ static void a_load_goes_on_with_bf16_moments(void **state)
     }
     assert_true(hash_weights(e) == hash_weights(whole));
     sw_close(e);
-    e = open_with(ADAM "\"bf16\": {\"enabled\": true}"); /* other math */
+    e = open_with(ADAM "\"bf16\": {\"enabled\": true}"); /* different arithmetic */
     assert_int_equal(sw_load(e, dir), SW_E_CONFIG);
     sw_close(e);
     sw_close(whole);
@@ -193,7 +193,7 @@ static double moved_by(const char *spillway, const char *name)
     return most;
 }
 
-/* Adam's first step is the rate itself, as far as eps allows. */
+/* Adam's first step equals the rate, up to eps. */
 static void groups_have_rates_of_their_own(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of a rank, by the ranges of each tensor that its slices cover.
+// Collects a rank's weights: the ranges of each tensor that its shards cover.
 #include "engine/tests/owned.h"
 
 sw_status test_owned_weights(struct sw_engine *e, float *all, int64_t most)

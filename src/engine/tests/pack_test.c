@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small GPT-2 with everything on disk: its small tensors travel in packs, each is read and
-// written by its name as if it had a place of its own, and training and resuming have the bits of a
-// run without offload.
+// A small GPT-2 with everything on disk. Its small tensors travel in packs. Each can be read and
+// written by name as if it were stored alone. Training and resuming have the bits of a run without
+// offloading.
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include "engine/private.h"
 #include "support/test.h"
 
-/* Rows of 28, 84, 449 and 7 floats: odd ends in every pack. */
+/* Rows of 28, 84, 449 and 7 floats give odd ends in every pack. */
 enum { B = 2, T = 7, VOCAB = 448, STEPS = 4, SAVED_AT = 2, LAYERS = 3, MOST = 1 << 17 };
 
 static char folder[64], model[96];
@@ -82,7 +82,7 @@ static void step(sw_engine *e, int64_t i, struct sw_step_report *report)
     }
 }
 
-/* All weights, and what the executor has of every state, in any order. */
+/* Hashes all weights, and the executor's contents of every state. States may come in any order. */
 static uint64_t hash_of(sw_engine *e)
 {
     static float values[MOST];
@@ -114,7 +114,7 @@ static void on_disk_it_has_the_bits_of_memory(void **state)
         {"\"fp16\": {\"enabled\": true, \"initial_scale_power\": 8},", "0"},
         {"\"fp16\": {\"enabled\": true, \"initial_scale_power\": 24},", "0.5"},
         {"\"fp16\": {\"enabled\": true, \"initial_scale_power\": 24},",
-         "0"}, /* steps are skipped */
+         "0"}, /* some steps are skipped */
     };
     char path[128];
     (void)state;
@@ -150,7 +150,7 @@ static void on_disk_it_has_the_bits_of_memory(void **state)
     }
 }
 
-/* A tensor that is written ends where it ends. */
+/* Writing a packed tensor does not write past its end. */
 static void writing_one_leaves_its_neighbours(void **state)
 {
     static const struct way way = {"\"bf16\": {\"enabled\": true},", "0"};
@@ -190,7 +190,8 @@ static int count(const struct sw_program *program, enum sw_verb verb, const char
     return n;
 }
 
-/* Every tensor of a block is small here: what moves is its packs, of parameters and of states. */
+/* Every tensor of a block is small here, so a block moves only its packs of parameters and
+ * states. */
 static void a_block_moves_its_packs_alone(void **state)
 {
     static const struct way way = {"\"bf16\": {\"enabled\": true},", "0"};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What two plans do differently: nothing of a plan and itself; of plans of other configurations
-// what the configuration changes; of a plan and a copy with one edit that edit alone; and what is
-// no plan is refused by file and member.
+// Differences between two plans. A plan does not differ from itself. Other configurations cause the
+// expected differences. A copy with one edit differs by that edit alone. Files that are not plans
+// are refused by file and member.
 #include <string.h>
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ static void put(const char *name, const char *text, size_t len)
     assert_int_equal(sw_file_write_atomic(path, text, len), SW_OK);
 }
 
-/* A plan of gpt2-tiny with edits of the configuration, of one of so many ranks, as a file. */
+/* Writes a plan of gpt2-tiny on `ranks` ranks, with configuration edits, to a file. */
 static void make_plan(const char *name, int ranks, const char *const sets[])
 {
     struct sw_engine_options o = {
@@ -81,7 +81,7 @@ static int64_t number(const struct sw_json *object, const char *path)
     return value->integer;
 }
 
-/* Of one row of both plans; keys have dots. */
+/* Value of one row in one plan; keys contain dots. */
 static int64_t row_of(struct sw_json_doc *doc, const char *name, const char *side)
 {
     const struct sw_json *rows = sw_json_get(sw_json_root(doc), "numbers");
@@ -93,7 +93,8 @@ static const struct sw_json *program_of(struct sw_json_doc *doc)
     return sw_json_get(sw_json_root(doc), "programs")->first;
 }
 
-/* A report for people that has all of these words. What plans of this version have, it knows. */
+/* Asserts that the text report has all of these words. Everything in plans of this version is known
+ * to it. */
 static void assert_says(const char *a, const char *b, const char *const words[])
 {
     bool same;
@@ -204,7 +205,7 @@ static void another_tier_is_named(void **state)
 
 /* ---- one edit ---- */
 
-enum { EDITED = 7 }; /* an instruction, a kernel */
+enum { EDITED = 7 }; /* the index of an instruction that runs a kernel */
 
 static struct sw_json *instr_at(struct sw_json_doc *doc, int64_t i)
 {
@@ -255,7 +256,7 @@ static void lie_elsewhere(struct sw_json_doc *doc)
     sw_json_put_str(doc, sw_json_get(instr_at(doc, EDITED), "operands")->first, "tier", "host");
 }
 
-/* The one edited runs last; the others are called by their new places. */
+/* Makes the edited instruction run last; references to the others get their new indexes. */
 static void run_last(struct sw_json_doc *doc)
 {
     struct sw_json *list = instr_at(doc, 0)->parent, *moved = instr_at(doc, EDITED);
@@ -273,7 +274,7 @@ static void rename_it(struct sw_json_doc *doc)
     sw_json_put_str(doc, instr_at(doc, EDITED), "scope", "elsewhere");
 }
 
-/* Each with the change that the edited instruction is found to have. */
+/* Each edit, and the change that must be reported for it. */
 static const struct {
     void (*edit)(struct sw_json_doc *doc);
     const char *change, *also;
@@ -331,7 +332,7 @@ static void one_edit_is_one_difference(void **state)
     }
 }
 
-/* What instructions of this version do not say counts, too; what a machine's speed is does not. */
+/* Unknown members of an instruction count as differences; the machine's speed does not. */
 static void other_members_count(void **state)
 {
     (void)state;
@@ -350,7 +351,7 @@ static void other_members_count(void **state)
     assert_false(same);
 }
 
-/* The plan of a rank is inside the table of stages. */
+/* A table of stages contains the plan of one rank. */
 static void a_table_of_stages_has_a_plan(void **state)
 {
     (void)state;
@@ -443,7 +444,7 @@ static void survives_lack_of_memory(void **state)
     (void)state;
     struct sw_alloc_stats before, after;
     sw_alloc_get_stats(&before);
-    for (int64_t n = 1;; n += 1 + n / 8) { /* fail the n-th request */
+    for (int64_t n = 1;; n += 1 + n / 8) { /* fails request n */
         bool same;
         char *text = NULL;
         sw_alloc_fail_nth(n);

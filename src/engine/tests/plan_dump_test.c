@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan as JSON says what the plan is: every instruction and tensor of it, so that sums over the
-// dump are the figures that are reported, and nothing lies outside of its tier.
+// The plan as JSON has every instruction and tensor of the plan. Sums over the dump give the
+// reported figures, and no tensor is outside of its tier.
 #include <string.h>
 #include <unistd.h>
 
@@ -12,7 +12,7 @@ enum { MOST_SETS = 4 };
 
 static char folder[64], nvme_set[2][128];
 
-/* Each with what it has more of than the others. */
+/* Each setting with a feature that the others lack. */
 static const struct setting {
     const char *name, *sets[MOST_SETS];
     int ranks;
@@ -104,11 +104,11 @@ static void check_operand(const struct sw_plan *plan, const struct sw_operand *o
         }
     }
     assert_null(ring);
-    const size_t shift = operand->ring[0].stride; /* to the second slot */
+    const size_t shift = operand->ring[0].stride; /* offset of the second slot */
     assert_true(operand->offset + operand->bytes + shift <= plan->tier_bytes[operand->tier]);
 }
 
-/* Of some kinds of op, that what the kernel is told is there. */
+/* For some kinds of op, checks that the dump has the kernel's attributes. */
 static void check_attributes(const struct sw_program *program, int32_t i,
                              const struct sw_json *said)
 {
@@ -182,7 +182,7 @@ static void check_instr(const struct sw_plan *plan, const struct sw_program *pro
     }
 }
 
-/* Sums over the dump alone, as a reader makes them: bytes between tiers in a step, operations. */
+/* Computes, from the dump alone, bytes between tiers in a step and operations. */
 static void check_sums(const struct sw_json *root, const struct sw_json *said)
 {
     static const char *const ways[4][2] = {{"copy_in", "from_host"},
@@ -297,7 +297,7 @@ static void the_dump_is_the_plan(void **state)
     }
 }
 
-/* What programs that want the figures alone read. */
+/* The summary is for programs that need only the figures. */
 static void the_summary_has_no_lists(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predictions through the engine: seconds are work by the given rates, what was not given is
-// measured, and what a measurement leaves on the disk is nothing.
+// Predictions through the engine. Seconds are work divided by the given rates; rates that were not
+// given are measured. Measuring leaves nothing on the disk.
 #include <dirent.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ static char *ask_text(const struct sw_predict_options *wanted)
     return text;
 }
 
-/* Takes the text. */
+/* Parses the text and frees it. */
 static struct sw_json_doc *parse(char *text)
 {
     struct sw_json_doc *doc = NULL;
@@ -118,7 +118,7 @@ static void measured_are_the_others(void **state)
     assert_empty(folder);
 }
 
-/* By processors of each rank's own, beside a device whose memory they cannot reach. */
+/* Each rank's own processors update states, next to a device whose memory they cannot reach. */
 static void updates_on_the_host_are_measured(void **state)
 {
     (void)state;
@@ -148,7 +148,7 @@ static void updates_on_the_host_are_measured(void **state)
     }
 }
 
-/* Threads of one process are at most so many: what more ranks send has no rate. */
+/* The number of threads in a process is limited; with more ranks, exchanges have no known rate. */
 static void of_too_many_ranks_exchanges_are_unknown(void **state)
 {
     (void)state;
@@ -162,7 +162,7 @@ static void of_too_many_ranks_exchanges_are_unknown(void **state)
     sw_json_close(doc);
 }
 
-/* The number behind `words`. */
+/* Finds the number after `words`. */
 static double number_behind(const char *text, const char *words)
 {
     const char *found = strstr(text, words);
@@ -190,7 +190,7 @@ static void text_and_json_say_the_same(void **state)
         const struct sw_json *longest = sw_json_get(root, "bound_instruction");
         assert_true(number_behind(text, words) == at(doc, "bound_instruction.number"));
         assert_non_null(strstr(text, sw_json_get(longest, "of")->string));
-        double sum = 0; /* the parts of the step are all of it */
+        double sum = 0; /* the parts of the step add up to it */
         const struct sw_json *parts = sw_json_get(root, "of_step");
         for (const struct sw_json *part = parts->first; part; part = part->next) {
             sum += part->number;
@@ -203,7 +203,7 @@ static void text_and_json_say_the_same(void **state)
     }
 }
 
-/* What one rank of several moves, at the stage that offloads and at those that cannot. */
+/* Checks transfers of one rank of several, at the stage that offloads and at stages that cannot. */
 static void stages_say_what_they_move(void **state)
 {
     (void)state;
@@ -229,8 +229,8 @@ static void stages_say_what_they_move(void **state)
         const int64_t written = sw_json_get(s, "moved_to_disk")->integer;
         assert_int_equal(written > 0, sw_json_get(s, "stage")->integer == 3);
         assert_int_equal(sw_json_get(s, "moved_from_disk")->integer, written);
-        assert_true(written <= held); /* which is in whole sectors */
-        /* gradients wait there for the norm */
+        assert_true(written <= held); /* held is rounded up to whole sectors */
+        /* gradients wait on the host for the norm */
         assert_int_equal(sw_json_get(s, "moved_to_host")->integer > 0, written > 0);
     }
     sw_json_close(doc);
@@ -251,7 +251,7 @@ static double step_flops(int accumulation)
         fail_msg("%s", sw_error_message());
     }
     const double flops = sw_engine_step_flops(e);
-    /* 12 operations an element, and the norm */
+    /* 12 operations per element, and the norm */
     assert_true(flops >= 12.0 * (double)sw_engine_parameters(e));
     sw_close(e);
     return flops;
@@ -263,7 +263,7 @@ static void a_step_updates_once_whatever_its_micro_batches(void **state)
     const double three = step_flops(3), four = step_flops(4), five = step_flops(5);
     assert_true(five - four == four - three);
     const double update = three - 3 * (four - three);
-    const double one = step_flops(1); /* which has no sums over micro-batches */
+    const double one = step_flops(1); /* one micro-batch needs no sums over micro-batches */
     assert_true(update > 0 && update < one);
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
 // COST 60
-// SLOW SPILLWAY_RANKS=all ZeRO over ranks that are threads: stages 0 = 1 = 2 = 3, bit for bit, and
-// any number of ranks equal to one, for every precision, with dropout, clipping, a tied and a
-// frozen tensor, odd sizes, and more ranks than micro-batches; a checkpoint of some ranks goes on
-// at any other number and stage to the same bits. Each pair of choices is met; SPILLWAY_RANKS=all
-// meets all of them together.
+// SLOW SPILLWAY_RANKS=all
+// ZeRO over ranks that are threads. Stages 0, 1, 2 and 3 have equal bits, and any number of ranks
+// equals one. This holds for every precision, dropout, clipping, tied and frozen tensors, odd
+// sizes, and more ranks than micro-batches. A checkpoint resumes on any other number of ranks and
+// at any other stage to the same bits. Each pair of choices is covered; SPILLWAY_RANKS=all covers
+// all combinations.
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@
 #include "support/test.h"
 
 enum { B = 2, T = 7, V = 37, MAX_RANKS = 8, MAX_K = 8, MAX_ELEMS = 1 << 16 };
-enum { STEPS = 3 }; /* the last one reads what an update made of an update */
+enum { STEPS = 3 }; /* the last step reads the update of an update */
 
 static const char model_json[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":37,"
@@ -26,7 +27,7 @@ static const char model_json[] =
     "\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}";
 static char folder[64], model_path[96];
 static int vocab = V; /* of the model in model_path */
-static bool all;      /* combinations, rather than each pair of choices */
+static bool all;      /* runs all combinations, instead of each pair of choices */
 
 /* ---- one training ---- */
 
@@ -34,20 +35,20 @@ struct job {
     int ranks, stage, k;
     int64_t first_step, n_steps;
     const char *precision, *load, *save, *more;
-    const char *zero; /* more keys of zero_optimization */
-    bool lamb, coded; /* LAMB; AdamW with moments of 8 bits; AdamW otherwise */
+    const char *zero; /* further keys of zero_optimization */
+    bool lamb, coded; /* LAMB; AdamW with 8-bit moments; or plain AdamW */
     bool verify, offloads, no_clipping;
-    bool sparse; /* rows of gradients travel */
+    bool sparse; /* sends rows of gradients */
     int n_tiled;
     /* results */
     double losses[32], norms[32];
     uint64_t weights;
-    int64_t sent; /* bytes of the last step */
+    int64_t sent; /* bytes in the last step */
 };
 
 struct rank {
     struct job *job;
-    float *weights; /* shared, whole model */
+    float *weights; /* shared array of the whole model */
 };
 
 static void fill(int32_t *ids, int32_t *labels, int64_t micro)
@@ -82,7 +83,7 @@ static sw_status one_step(sw_engine *e, const struct job *job, int64_t step,
     return sw_engine_is_vertical(e) ? sw_train_batch(e, batches, n, report) : sw_step(e, report);
 }
 
-/* What the plan says that one step of this engine sends to other ranks, and the losses besides. */
+/* Bytes that one step sends to other ranks by the plan, plus the losses. */
 static int64_t planned_bytes(const sw_engine *e, const struct job *job)
 {
     const struct sw_plan_options options = {
@@ -93,7 +94,7 @@ static int64_t planned_bytes(const sw_engine *e, const struct job *job)
         .reduces = strstr(job->more, "boundary") ? SW_REDUCES_SUMS : 0};
     struct sw_plan_table table;
     int64_t sum = (int64_t)(e->ranks - 1) * e->sizes.rounds * 2 * (int64_t)sizeof(double);
-    /* whether the step counts */
+    /* the vote whether the step counts */
     sum += e->plan->two_slots ? (int64_t)(e->ranks - 1) * (int64_t)sizeof(int64_t) : 0;
     if (sw_plan_tabulate(e->plan, &options, &table) < 0) {
         return -1;
@@ -115,7 +116,7 @@ static int64_t sent_bytes(const sw_comm *comm)
     return sum;
 }
 
-/* One number that knows every edge between tiers. */
+/* One number that depends on every transfer between tiers. */
 static int64_t weigh(const struct sw_transfers *t)
 {
     int64_t sum = 0;
@@ -287,8 +288,8 @@ static void recomputation_and_token_mean_too(void **state)
     }
 }
 
-/* Of a table that is much larger than what a micro-batch looks up, untied, and of a small one,
- * whose slices are shorter than its rows might be. */
+/* One table is untied and much larger than a micro-batch's lookups. The other is small, with shards
+ * shorter than its rows might be. */
 static void rows_travel_where_that_is_shorter(void **state)
 {
     (void)state;
@@ -335,8 +336,8 @@ static void rows_travel_where_that_is_shorter(void **state)
     assert_int_equal(dense.sent, rows.sent);
 }
 
-/* However far ahead is gathered, whatever travels together, beside computation or not; dead bytes
- * are poisoned, so whoever reads what has not arrived reads NaN. */
+/* Prefetch distance, batching and overlap with computation change no bit. Freed bytes are poisoned,
+ * so reading data before it arrives gives NaN. */
 static void overlap_changes_no_bit(void **state)
 {
     (void)state;
@@ -416,8 +417,8 @@ static void offload_changes_no_bit(void **state)
     assert_int_equal(n_runs, all ? 72 : 18);
 }
 
-/* The same on disk: files of any size of tensor, which are gone in the end; K = 5 on 2 ranks has an
- * idle rank, whose slices the other one needs. */
+/* The same on disk, with tensors of all sizes; no file remains. K = 5 on 2 ranks leaves a rank
+ * idle, while the other rank needs its shards. */
 static void disk_changes_no_bit(void **state)
 {
     (void)state;
@@ -454,12 +455,11 @@ static void disk_changes_no_bit(void **state)
     }
     char command[256];
     snprintf(command, sizeof command, "ls %s | grep -c swap", folder);
-    assert_int_not_equal(system(command), 0); /* grep finds none */
+    assert_int_not_equal(system(command), 0); /* grep finds no match */
 }
 
-/* Tables by tiles, each cut and gathered by itself: five and two of them, or three; slices of the
- * last one are padding on some ranks. A checkpoint of slices of tiles goes on without tiles, and
- * the other way round. */
+/* Tables in tiles, each sharded and gathered alone: five and two tiles, or three. Some ranks hold
+ * only padding of the last tile. A checkpoint from tiles resumes without tiles, and the reverse. */
 static void tiles_change_no_bit(void **state)
 {
     (void)state;
@@ -484,9 +484,9 @@ static void tiles_change_no_bit(void **state)
     };
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         for (int k = 1; k <= 5; k += 4) {
-            for (int way = 0; way < 4; way++) { /* clipping or not, AdamW or LAMB */
+            for (int way = 0; way < 4; way++) { /* with and without clipping, AdamW and LAMB */
                 if (((int)p + way + k / 4) % 2 != 0) {
-                    continue; /* each pair of choices, not each three */
+                    continue; /* each pair of choices, not each triple */
                 }
                 struct job one = {.ranks = 1,
                                   .k = k,
@@ -528,8 +528,8 @@ static void tiles_change_no_bit(void **state)
     assert_int_equal(system(command), 0);
 }
 
-/* Another order of the sum: the same bits at both stages that have it, and one micro-batch a rank
- * is the canonical one. */
+/* This order of the sum gives the same bits at both stages that have it. With one micro-batch per
+ * rank it is the canonical order. */
 static void boundary_sums_travel_once(void **state)
 {
     (void)state;
@@ -561,8 +561,8 @@ static void boundary_sums_travel_once(void **state)
     }
 }
 
-/* All micro-batches of a block before the next: the same bits, and the bytes that the plan says,
- * with idle ranks (K = 8 on 3, K = 5 on 2), too. */
+/* The vertical schedule gives the same bits and the planned bytes, also with idle ranks (K = 8 on
+ * 3, K = 5 on 2). */
 static void vertically_too(void **state)
 {
     (void)state;
@@ -648,7 +648,7 @@ static void vertically_from_other_tiers(void **state)
 }
 
 /* A rank adds its own micro-batches first, in the same order: the bits of the horizontal schedule
- * on as many ranks. */
+ * on the same number of ranks. */
 static void vertical_boundary_sums(void **state)
 {
     (void)state;
@@ -701,15 +701,15 @@ static void any_ranks_and_stage_have_the_bits_of_one(bool lamb, bool coded)
     assert_int_equal(n_runs, all ? 36 : 12);
 }
 
-/* The trust ratio is of the whole tensor, so no cut may show. Small weights have small ratios:
- * without a lower bound they all count. */
+/* The trust ratio covers the whole tensor, so sharding must not change it. Small weights have small
+ * ratios; the test removes the lower bound, so that each ratio matters. */
 static void lamb_too(void **state)
 {
     (void)state;
     any_ranks_and_stage_have_the_bits_of_one(true, false);
 }
 
-/* A scale is of a run of elements, which no cut goes through. */
+/* A scale covers a run of elements, and no shard boundary splits it. */
 static void moments_of_8_bits_too(void **state)
 {
     (void)state;

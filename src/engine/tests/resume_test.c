@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
-// Loading: rank 0 chooses for all and ranks that see another checkpoint are named; bytes that
-// changed on the disk are found; a refusal names what changed; two users of the library in one
-// folder leave whole checkpoints.
+// Loading checkpoints. Rank 0 chooses for all, and ranks that see another checkpoint are named.
+// Bytes changed on disk are detected. A refusal names the changes. Two users of the library in one
+// folder leave complete checkpoints.
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
@@ -75,8 +75,8 @@ static sw_status train(sw_engine *e, int n_steps)
 /* ---- ranks ---- */
 
 struct job {
-    const char *folders[2]; /* as each rank sees them */
-    int n_steps;            /* saved in the first folder; 0: loads */
+    const char *folders[2]; /* the folder as each rank sees it */
+    int n_steps;            /* steps before saving to the first folder; 0 = load instead */
     bool unverified;
     sw_status status[2];
     char message[2][1024];
@@ -96,7 +96,7 @@ static sw_status rank_main(void *ctx, sw_comm *comm)
         job->status[rank] = sw_load(e, job->folders[rank]);
         snprintf(job->message[rank], sizeof job->message[0], "%s", sw_error_message());
         job->step[rank] = sw_engine_step(e);
-        if (job->status[rank] >= 0) { /* they go on together */
+        if (job->status[rank] >= 0) { /* both ranks train on */
             st = train(e, 1);
         }
     }
@@ -129,7 +129,7 @@ static void all_ranks_load_what_rank_0_chose(void **state)
     (void)state;
     save(at("one"), 2);
     copy(at("one"), at("two"));
-    save(at("two"), 4); /* rank 1 sees a newer one, too */
+    save(at("two"), 4); /* rank 1 also sees a newer checkpoint */
     struct job job = {.folders = {at("one"), at("two")}};
     run(&job);
     for (int r = 0; r < 2; r++) {
@@ -144,7 +144,7 @@ static void a_rank_with_another_checkpoint_is_named(void **state)
     save(at("here"), 3);
     assert_int_equal(mkdir(at("elsewhere"), 0777), 0);
     copy(at("here/checkpoint-3"), at("elsewhere"));
-    save(at("elsewhere"), 3); /* the same name and step, saved once more */
+    save(at("elsewhere"), 3); /* same name and step, from another save */
     struct job job = {.folders = {at("here"), at("elsewhere")}};
     run(&job);
     for (int r = 0; r < 2; r++) {
@@ -195,11 +195,11 @@ static void damage_is_found_on_load(void **state)
         assert_non_null(strstr(sw_error_message(), parts[i]));
         assert_non_null(strstr(sw_error_message(), "--no-verify"));
         assert_int_equal(sw_engine_step(e), 0);
-        assert_int_equal(train(e, 1), SW_E_ARG); /* it is half of something */
+        assert_int_equal(train(e, 1), SW_E_ARG); /* the failed load left a mixed state */
         sw_close(e);
         struct job job = {.folders = {at("damaged"), at("damaged")}};
         run(&job);
-        assert_int_equal(job.status[i], SW_E_FORMAT); /* by the rank that read it */
+        assert_int_equal(job.status[i], SW_E_FORMAT); /* reported by the rank that read it */
         assert_int_equal(job.status[1 - i], SW_E_PEER);
         assert_non_null(strstr(job.message[i], parts[i]));
         struct job trusting = {.folders = {at("damaged"), at("damaged")}, .unverified = true};
@@ -253,8 +253,8 @@ static void every_changed_key_is_named(void **state)
             }
         }
         assert_non_null(strstr(sw_error_message(), "allow_other_math"));
-        assert_null(strstr(sw_error_message(), "weight_decay"));    /* it did not */
-        assert_true(cases[i].seq_len != T || train(e, 1) == SW_OK); /* nothing was touched */
+        assert_null(strstr(sw_error_message(), "weight_decay"));    /* it did not change */
+        assert_true(cases[i].seq_len != T || train(e, 1) == SW_OK); /* the engine is still usable */
         sw_close(e);
     }
 }
@@ -281,7 +281,7 @@ static void two_users_in_one_folder_leave_whole_checkpoints(void **state)
     (void)state;
     struct user users[2] = {{.seed = 7}, {.seed = 8}};
     pthread_t threads[2];
-    sw_log_set_level(SW_LOG_ERROR); /* each waits for the other, and says so */
+    sw_log_set_level(SW_LOG_ERROR); /* each warns that it waits for the other */
     for (int i = 0; i < 2; i++) {
         assert_int_equal(open_engine(NULL, users[i].seed, NULL, 0, false, &users[i].engine), SW_OK);
         assert_int_equal(train(users[i].engine, 1), SW_OK);
@@ -297,7 +297,7 @@ static void two_users_in_one_folder_leave_whole_checkpoints(void **state)
     struct sw_ckpt *ckpt;
     assert_int_equal(sw_ckpt_open(at("shared"), &ckpt), SW_OK);
     assert_int_equal(sw_ckpt_verify(ckpt), SW_OK);
-    assert_int_equal(sw_ckpt_identity(ckpt).serial, 16); /* none took the number of another */
+    assert_int_equal(sw_ckpt_identity(ckpt).serial, 16); /* no number was used twice */
     const int from = sw_ckpt_meta(ckpt)->seed == 8;
     static float have[ELEMS], want[ELEMS];
     const char *name = "transformer.wte.weight";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 4
-// Generation of encoder-decoders: what a cache keeps gives the bits of the whole decoder, however
-// much padding the text has; stages, offloading, ranks and devices change none; rules of a text are
-// followed, and what does not fit is named.
+// Generation with encoder-decoders. The cache gives the bits of the whole decoder, for any amount
+// of padding. Stages, offloading, ranks and devices change no bit. Rules of generation are
+// followed, and invalid ones are named.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 enum { V = 53, T = 12, U = 7, PROMPTS = 3 };
 
-static char path[64]; /* of config.json */
+static char path[64]; /* path of config.json */
 
 #define BART                                                                                       \
     "\"model_type\": \"bart\", \"vocab_size\": 53, \"d_model\": 16, \"encoder_layers\": 2, "       \
@@ -66,7 +66,7 @@ static sw_engine *open_or_fail(const char *members, struct sw_engine_options opt
     return e;
 }
 
-/* What the decoder says of all tokens at once: it is given `fresh` shifted right. */
+/* Computes the decoder's logits of all tokens at once: its input is `fresh`, shifted right. */
 static void whole(sw_engine *e, int prompt, const int32_t fresh[U], float out[U * V])
 {
     int32_t ids[T] = {0}, mask[T] = {0}, labels[U];
@@ -106,7 +106,7 @@ static void generation_without_the_cache_gives_the_same_bits(void **state)
             first = p == 0 ? (int32_t)sw_hash(SW_HASH_INIT, cached, sizeof cached) : first;
             differ |= first != (int32_t)sw_hash(SW_HASH_INIT, cached, sizeof cached);
         }
-        assert_true(differ); /* the text is read */
+        assert_true(differ); /* the source text matters */
         sw_close(e);
     }
 }
@@ -132,7 +132,7 @@ static void padding_of_a_text_changes_no_bit(void **state)
     }
 }
 
-/* What a decoder is given where a target is none: padding; and nothing is lost there. */
+/* An ignored target gives padding to the decoder, and adds no loss. */
 static void a_target_that_is_none_is_padding_for_the_decoder(void **state)
 {
     static float ignored[U * V], padded[U * V];
@@ -148,7 +148,7 @@ static void a_target_that_is_none_is_padding_for_the_decoder(void **state)
         whole(e, 1, labels, ignored);
         whole(e, 1, pads, padded);
         assert_memory_equal(ignored, padded, sizeof padded);
-        pads[1] = 30; /* and it is read */
+        pads[1] = 30; /* the decoder reads its padding token */
         whole(e, 1, pads, padded);
         assert_memory_equal(ignored, padded, 2 * V * sizeof *padded);
         assert_true(memcmp(ignored + 2 * V, padded + 2 * V, V * sizeof *padded) != 0);
@@ -156,7 +156,7 @@ static void a_target_that_is_none_is_padding_for_the_decoder(void **state)
     }
 }
 
-/* ---- far away ---- */
+/* ---- other stages, tiers, devices and ranks ---- */
 
 struct job {
     const char *config, *device;
@@ -235,7 +235,7 @@ static void stages_and_offloading_change_no_bit(void **state)
     }
 }
 
-/* The programs of a training with samples meet the parameters in different orders. */
+/* Programs of a training run with generation meet the parameters in different orders. */
 static void what_stays_whole_is_the_same_in_all_programs(void **state)
 {
     (void)state;
@@ -267,7 +267,7 @@ static void what_stays_whole_is_the_same_in_all_programs(void **state)
                              ? sw_shape_elems(&item->shape)
                              : 0;
             }
-            assert_true(whole <= total + V); /* final_logits_bias is looked at by a view */
+            assert_true(whole <= total + V); /* a view reads final_logits_bias */
             sw_close(e);
             sw_comm_close(options.comm, false);
         }
@@ -288,7 +288,7 @@ static void adapters_of_the_decoder_are_found(void **state)
     sw_close(e);
     e = open_or_fail(T5, (struct sw_engine_options){.config_text = adapted, .generate_tokens = U});
     assert_int_equal(sw_generate(e, prompts[0].ids, prompts[0].n, U, NULL, out, &n, NULL), SW_OK);
-    assert_memory_equal(plain, out, sizeof out); /* they begin with nothing to add */
+    assert_memory_equal(plain, out, sizeof out); /* new adapters add nothing */
     assert_true(sw_engine_trained_parameters(e) > 0);
     sw_close(e);
 }
@@ -346,7 +346,8 @@ static void rules_of_a_text_are_followed(void **state)
     assert_true(write_with(e, ended, &rules, N, out) > 5);
     assert_false(has(out, 5, plain[0]));
 
-    rules = (struct sw_text_rules){NO_IDS, .no_repeat = 1}; /* nor the start, 2 */
+    /* nor may the start token, 2, be repeated */
+    rules = (struct sw_text_rules){NO_IDS, .no_repeat = 1};
     write_with(e, greedy, &rules, N, out);
     for (int i = 0; i < N; i++) {
         assert_false(has(out, i, out[i]) || out[i] == 2);

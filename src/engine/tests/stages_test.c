@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of ZeRO stages of a model that fits no machine at hand: a folder with config.json
-// alone, planned without taking memory, within the ZeRO paper's bytes.
+// The table of ZeRO stages for a model that fits no machine here. The folder has only config.json,
+// planning takes no memory, and the bytes match the ZeRO paper.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -82,7 +82,8 @@ static void a_model_larger_than_the_machine(void **state)
     assert_null(row);
     sw_json_close(doc);
     sw_alloc_get_stats(&stats);
-    assert_true(stats.peak_bytes < INT64_C(300) << 20); /* of a hundred GB, nothing was taken */
+    /* the plan is for hundreds of GB, but planning takes little memory */
+    assert_true(stats.peak_bytes < INT64_C(300) << 20);
 }
 
 static void models_from_a_hundred_million_on(void **state)
@@ -105,7 +106,7 @@ static void models_from_a_hundred_million_on(void **state)
     }
 }
 
-/* What the table says of a budget is what the plan says that a run would have. */
+/* The table's statement on a budget equals that of the plan for a real run. */
 static void what_fits_is_what_a_run_would_find(void **state)
 {
     (void)state;
@@ -162,7 +163,7 @@ static void text_marks_the_stage_and_the_budget(void **state)
     assert_int_equal(sw_plan_stages_text(&o, 4, false, &text), SW_E_ARG);
 }
 
-/* What stages 2 and 3 refuse, or one without offload, is no reason to refuse the others. */
+/* If some stages refuse a key, the table still shows the others. */
 static void a_stage_that_refuses_a_key_leaves_the_others(void **state)
 {
     (void)state;
@@ -205,7 +206,7 @@ static void a_stage_that_refuses_a_key_leaves_the_others(void **state)
         {"zero_optimization.offload_param.device=cpu", "zero_optimization.stage=1"},
         {"zero_optimization.offload_optimizer.device=cpu", "zero_optimization.stage=0"},
     };
-    for (size_t r = 0; r < SW_LEN(alone); r++) { /* what a training would refuse */
+    for (size_t r = 0; r < SW_LEN(alone); r++) { /* settings that a training run would refuse */
         const struct sw_engine_options o = {
             .model = "gpt2-tiny", .config_text = config_json, .sets = alone[r], .n_sets = 2};
         char *text = NULL;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
 // COST 50
-// SLOW SPILLWAY_TILES=all Memory-centric tiling: a run by tiles has the bits of the run that holds
-// whole parameters, and a peak that falls with the tiles; and what is refused.
+// SLOW SPILLWAY_TILES=all
+// Memory-centric tiling: a tiled run has the bits of a run with whole parameters, and its peak
+// memory falls with the tile size. Some settings are refused.
 #include <stdio.h>
 #include <unistd.h>
 
@@ -10,7 +11,7 @@
 #include "engine/tests/owned.h"
 #include "support/test.h"
 
-/* Widths that nothing divides; both matrices of the inner layer and the table are above
+/* No tile size divides these widths. Both matrices of the inner layer and the table exceed
  * SW_PIECE_ABOVE. */
 enum { B = 2, T = 5, VOCAB = 5503, WIDTH = 771, INNER = 5641, STEPS = 2, MOST_ELEMS = 1 << 25 };
 
@@ -47,7 +48,7 @@ static int tear_down(void **state)
 }
 
 struct math {
-    const char *precision; /* a block of the configuration, or "" */
+    const char *precision; /* a member of the configuration, or "" */
     int micro_batches;
     bool tied;
     const char *clip;
@@ -55,7 +56,7 @@ struct math {
 };
 
 struct way {
-    const char *states, *params; /* "none": nothing is offloaded */
+    const char *states, *params; /* "none": not offloaded */
     const char *recompute, *schedule;
     const char *tile_bytes, *device_memory; /* or null */
     const char *kernels;
@@ -77,7 +78,7 @@ static void config_of(const struct math *math, const struct way *way, char *text
                  "\"zero_optimization\": {\"stage\": 3, \"sub_group_size\": %d, "
                  "\"offload_optimizer\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}, "
                  "\"offload_param\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}}, ",
-                 /* few pieces of a tile, or a loop over many */
+                 /* a few pieces per tile, or a loop over many */
                  strcmp(way->states, "nvme") == 0 ? 32768 : 300007, way->states, folder,
                  way->params, folder);
     }
@@ -157,13 +158,13 @@ static sw_status step(sw_engine *e, int64_t micro_batches, int i_step, struct re
 struct job {
     const struct math *math;
     const struct way *way;
-    int first, end; /* steps */
+    int first, end; /* range of steps */
     const char *load, *save;
     struct result *result;
-    float *weights; /* the whole model, each rank its own part */
+    float *weights; /* the whole model; each rank writes its own part */
 };
 
-/* One rank. */
+/* Trains on one rank. */
 static sw_status train(void *ctx, sw_comm *comm)
 {
     const struct job *job = ctx;
@@ -217,13 +218,13 @@ static void assert_same(const struct result *a, const struct result *b)
 static const char bf16[] = "\"bf16\": {\"enabled\": true}, ";
 static const char fp16[] = "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 8}, ";
 
-/* Matrices that are tiled are large: every pair of a math and a way takes minutes. */
+/* Tiled matrices are large, so running every pair of math and way takes minutes. */
 static bool all;
 
 static const struct way whole = {"none", "none", "none", "horizontal", "null", "null", "fast", 1};
 static const struct math tied_bf16 = {bf16, 1, true, "0", "AdamW"};
 
-/* What several tests compare with is made once. */
+/* The reference that several tests share is computed once. */
 static const struct result *whole_tied_bf16(void)
 {
     static struct result result;
@@ -301,7 +302,7 @@ static void checkpoints_know_nothing_of_tiles(void **state)
     }
 }
 
-/* Bytes that a plan needs at least: those of its refusal. */
+/* Least bytes that a plan needs, read from its refusal. */
 static int64_t least_bytes(const char *tile_bytes)
 {
     const struct way way = {"cpu", "cpu", "blocks", "horizontal", tile_bytes, "1", "fast", 1};
@@ -333,7 +334,7 @@ static void a_budget_too_small_for_whole_parameters_has_tiles(void **state)
     const int64_t none = least_bytes("\"1GiB\""), large = least_bytes("\"4MiB\"");
     way.device_memory = budget;
     for (way.ranks = 1; way.ranks <= 2; way.ranks++) {
-        /* what a rank of several needs is a little less: kernels have fewer threads there */
+        /* with several ranks the need is a little lower, because kernels have fewer threads */
         snprintf(budget, sizeof budget, "%lld",
                  (long long)(way.ranks == 1 ? none - 1 : (none + large) / 2));
         const struct result tiled = run(&tied_bf16, &way);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
 // COST 5
-// How often the thread that issues a step waits for the device: for the losses, before what cannot
-// be rolled back, and for the report; never for a layer or a micro-batch. On a device whose work
-// runs when somebody waits for it, or as early as it may.
+// Counts how often the thread that issues a step waits for the device. It may wait for the losses,
+// before work that cannot be rolled back, and for the report, but not per layer or micro-batch. The
+// mock device runs work either when somebody waits for it, or as early as possible.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,8 @@ enum { B = 1, T = 5, V = 31, STEPS = 2, MOST_K = 8, MOST_WAITS = 3 };
 
 static char folder[64];
 
-/* The mock, whose waits are counted by whoever calls them: the executor cannot forget one. */
+/* The mock with counted waits. They are counted where they are called, so the executor cannot omit
+ * one. */
 static const struct sw_device_ops *mock_ops;
 static struct sw_device_ops counting_ops;
 static _Thread_local int64_t n_called;
@@ -38,7 +39,7 @@ struct way {
     int stage, ranks, micro_batches, layers;
     bool vertical, overlap;
     double clip;
-    int64_t waits[STEPS]; /* of rank 0, by step */
+    int64_t waits[STEPS]; /* on rank 0, by step */
     int64_t n_skipped;
 };
 
@@ -84,8 +85,8 @@ static sw_status open_engine(const struct way *way, sw_comm *comm, sw_engine **o
     return sw_initialize(&options, out);
 }
 
-/* Waits of the thread that issues; those of the queues' threads, which are listed apart, are added
- * to *others. */
+/* Waits of the issuing thread. Waits of the queues' threads are listed separately and added to
+ * *others. */
 static int64_t waits_of(const sw_engine *e, int64_t *others)
 {
     struct sw_queue_times times[SW_QUEUE_COUNT];
@@ -155,7 +156,7 @@ static void check(struct way *way)
 /* The first step of fp16 overflows. */
 static const char fp16[] = "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 24}, ";
 
-/* All stages, one rank and two; each of the other choices comes with each of these. */
+/* Covers all stages on one rank and on two, each combined with each of the other choices. */
 static void a_step_waits_three_times_at_most(void **state)
 {
     (void)state;
@@ -183,7 +184,7 @@ static void a_step_waits_three_times_at_most(void **state)
     assert_true(n_skipped > 0);
 }
 
-/* As many, whatever the layers and the micro-batches. */
+/* The number of waits does not depend on layers and micro-batches. */
 static void layers_and_micro_batches_add_no_wait(void **state)
 {
     (void)state;
@@ -233,9 +234,9 @@ static int tear_down(void **state)
     return system(command);
 }
 
-/* LAMB's sums over ranks are exchanges that computation waits for, in the last micro-step alone:
- * before, nobody knows by them that what every micro-step sends has arrived. BLOOM has gradients
- * behind the last block of backward, and operations behind their updates. */
+/* LAMB's sums over ranks are exchanges that computation waits for, only in the last micro-step.
+ * Before that, no wait shows that the exchanges of every micro-step have arrived. BLOOM has
+ * gradients after the last block of backward, and operations after their updates. */
 static sw_status look_at_exchanges(void *ctx, sw_comm *comm)
 {
     char path[96];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What other programs read is parsed back here: event files by a reader of its own, with both
-// checksums of every record, CSV by its rows, and the text for Prometheus. Runs that go on lose and
-// repeat no point, whatever the one before left.
+// Parses the output as other programs would: event files with both checksums of every record, CSV
+// by rows, and the text for Prometheus. A resumed run loses and repeats no point, whatever the
+// earlier run left.
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -57,7 +57,7 @@ static void expect_points(const struct read_points *read, int64_t until)
     }
 }
 
-/* The vector of another writer: CRC-32C and its mask. */
+/* A test vector of another writer: CRC-32C and its mask. */
 static void the_checksum_is_that_of_other_writers(void **state)
 {
     (void)state;
@@ -79,7 +79,8 @@ static void event_files_are_read_back(void **state)
     expect_points(&read, 40);
 }
 
-/* Killed behind its last checkpoint, half way in a record; and again, before it wrote anything. */
+/* The first run is killed after its last checkpoint, in the middle of a record. The second one is
+ * killed before it writes anything. */
 static void a_run_that_goes_on_neither_repeats_nor_loses_a_point(void **state)
 {
     (void)state;
@@ -123,7 +124,8 @@ static void files_of_others_are_left_alone(void **state)
     expect_text("foreign/Other.csv", "step,x\n99,1\n");
 }
 
-/* Whatever bytes lie there: what is no record ends the file, and nothing is read beyond it. */
+/* Arbitrary bytes in a file: the first invalid record ends the file, and nothing is read past
+ * it. */
 static void damaged_event_files_are_cut(void **state)
 {
     (void)state;
@@ -142,7 +144,7 @@ static void damaged_event_files_are_cut(void **state)
         const struct sw_monitor_place place = {where, true, 16};
         assert_int_equal(sw_events_open(&place, &events), SW_OK);
         sw_events_close(events);
-        read_folder(where, &read); /* whole records, with their checksums */
+        read_folder(where, &read); /* whole records with valid checksums */
         assert_true(read.n < 4);
     }
     sw_free(text);
@@ -227,7 +229,7 @@ static void gauges_are_prometheus_text(void **state)
     assert_non_null(strstr(sw_error_message(), "/nowhere/F.prom"));
 }
 
-/* ---- what is in the way ---- */
+/* ---- obstacles ---- */
 
 static void folders_that_cannot_be_are_named(void **state)
 {
@@ -244,7 +246,7 @@ static void folders_that_cannot_be_are_named(void **state)
     assert_non_null(strstr(sw_error_message(), "/file"));
 }
 
-/* Links and FIFOs of the names are neither moved, nor cut, nor written through. */
+/* Links and FIFOs with such names are not moved, cut, or written through. */
 static void what_is_no_file_stays(void **state)
 {
     (void)state;

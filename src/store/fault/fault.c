@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults for tests, around another backend. Transfers are counted as they are started; those in the
-// range of the fault fail, move half, or wait. A thread of its own delivers what fails or waits,
-// since a backend never reports from within start.
+// Injects faults for tests, wrapped around another backend. Transfers are counted when they start;
+// those in the fault's range fail, move only half, or are delayed. A separate thread delivers
+// failed and delayed ops, because a backend never reports from within start.
 #include "store/private.h"
 
 #include <errno.h>
@@ -12,18 +12,19 @@ struct faulty {
     struct backend super;
     struct backend *inner;
     struct sw_nvme_fault fault;
-    size_t align; /* of the length of transfers */
+    size_t align; /* alignment of transfer lengths */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct op *held; /* in no order */
+    struct op *held; /* unordered */
     int64_t n_started;
     bool ends;
     pthread_t thread;
 };
 
-/* ---- ops that are held ---- */
+/* ---- held ops ---- */
 
-/* Takes the op that is due first out; NULL and when to look again (0 = when something changes). */
+/* Removes the op with the earliest due time. Returns NULL if none is due, and when to look again (0
+ * = after the next change). */
 static struct op *take_due(struct faulty *f, int64_t *out_next_ns)
 {
     const int64_t now = sw_now_ns();
@@ -83,7 +84,7 @@ static void hold(struct faulty *f, struct op *op, double delay_s, int result)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* ---- the table ---- */
+/* ---- the table of backend operations ---- */
 
 static bool strikes(struct faulty *f)
 {
@@ -94,7 +95,7 @@ static bool strikes(struct faulty *f)
     return n >= f->fault.at && (count < 0 || n - f->fault.at < count);
 }
 
-/* Half the bytes, in whole units, at least one. */
+/* Cuts the op to half its bytes, in whole units, but at least one unit. */
 static void cut(struct op *op, size_t align)
 {
     size_t all = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend that every system has: threads that read and write, each one op at a time. As many as
-// ops may be in flight, within reason: what waits in the queue is still begun in order.
+// The portable backend: threads that read and write one op at a time. There is one thread for each
+// op in flight, up to a limit. Further ops wait in the queue and start in order.
 #include "store/private.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ struct threads {
     const int *fds; /* borrowed */
     pthread_mutex_t lock;
     pthread_cond_t work;
-    struct op *first, *last; /* to be done */
+    struct op *first, *last; /* waiting ops */
     bool ends;
     int n_threads;
     pthread_t threads[MOST_THREADS];
@@ -74,7 +74,7 @@ static void kick(struct backend *backend)
     (void)backend;
 }
 
-/* A thread sees the mark when the op's turn comes; what it has begun it ends. */
+/* A thread checks the mark when it takes the op; an op that has begun runs to its end. */
 static void cancel(struct backend *backend, struct op *op)
 {
     (void)backend;

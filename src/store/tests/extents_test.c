@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The set of written ranges against an array of marks, after random additions and removals.
+// Compares the set of written ranges with an array of flags, after random additions and removals.
 #include "store/private.h"
 
 #include "store/tests/helpers.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
-// Every transfer failed once, cut short, interrupted, delayed: a status that names path, offset and
-// length, or the right bytes; never a wrong number, no leak, nothing that hangs.
+// Fails, shortens, interrupts or delays every transfer once. The result must be the right bytes, or
+// a status that names path, offset and length. Wrong bytes, leaks and hangs are errors.
 #include "store/tests/helpers.h"
 
 #include <unistd.h>
@@ -30,12 +30,12 @@ static sw_nvme *open_with(const struct test_variant *v, const struct sw_nvme_fau
 struct part {
     int64_t offset, bytes;
 };
-/* Neighbours that share granules, one that is large, one that is aligned. */
+/* Neighbours that share granules, a large part, and an aligned part. */
 static const struct part parts[] = {
     {3, ODD}, {3 + ODD, ODD}, {3 + 2 * ODD, 28}, {8192, 4096}, {20001, 30000}};
 enum { N_PARTS = 5 };
 
-/* Returns how many requests failed; each must say of what. */
+/* Returns the number of failed requests; each must name its range. */
 static int write_all(sw_nvme *store, unsigned char *data)
 {
     sw_nvme_ticket tickets[N_PARTS];
@@ -54,7 +54,7 @@ static int write_all(sw_nvme *store, unsigned char *data)
     return n_failed;
 }
 
-/* What can be read is right. Returns how many requests failed. */
+/* Checks that all readable bytes are right. Returns the number of failed requests. */
 static int read_all(sw_nvme *store, const unsigned char *data)
 {
     static unsigned char back[BYTES];
@@ -71,7 +71,7 @@ static int read_all(sw_nvme *store, const unsigned char *data)
     return n_failed;
 }
 
-/* False when the fault came after everything. */
+/* Returns false if the fault would come after the last transfer. */
 static bool run_once(const struct test_variant *v, const struct sw_nvme_fault *fault)
 {
     static _Alignas(4096) unsigned char data[BYTES];
@@ -87,7 +87,7 @@ static bool run_once(const struct test_variant *v, const struct sw_nvme_fault *f
     if (struck && fault->action == SW_NVME_FAULT_EINTR) {
         assert_int_equal(counters.n_retried, 1);
     }
-    /* A failed write can be repeated, and then all is well. */
+    /* A failed write can be repeated, and then all bytes are right. */
     if (n_writes_failed > 0) {
         assert_int_equal(write_all(store, data), 0);
         assert_int_equal(read_all(store, data), 0);
@@ -145,7 +145,7 @@ static void all_short_is_still_right(void **state)
     struct sw_nvme_counters counters;
     fill(data, sizeof data, 5);
     sw_nvme *store = open_with(&v, &fault);
-    /* Memory as far off the grid as the file: head, body in place, tail. */
+    /* The memory has the same misalignment as the file: head, aligned body, tail. */
     test_fine(sw_nvme_write(store, 1, data + 1, BYTES - 2));
     test_fine(sw_nvme_read(store, 1, back + 1, BYTES - 2));
     assert_memory_equal(data + 1, back + 1, BYTES - 2);
@@ -177,7 +177,7 @@ static void a_deadline_names_the_request(void **state)
     test_message_has("cancelled", "1796 bytes", "offset 4097", NULL);
     assert_false(sw_nvme_in_flight(store, ticket));
     assert_int_equal(sw_nvme_cancel(store, ticket), SW_E_ARG);
-    /* The store goes on; what was cancelled was not written. */
+    /* The store stays usable; the cancelled bytes were not written. */
     assert_int_equal(sw_nvme_read(store, 4097, data, 1), SW_E_ARG);
     test_fine(sw_nvme_write(store, 4097, data, sizeof data));
     test_fine(sw_nvme_read(store, 4097, data, sizeof data));

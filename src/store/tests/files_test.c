@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a store makes of its files: refusals by name, space, locks, reopening, striping, checksums,
-// memory.
+// A store and its files: named refusals, space, locks, reopening, striping, checksums, memory.
 #include "store/tests/helpers.h"
 
 #include <fcntl.h>
@@ -136,7 +135,8 @@ static int64_t size_of(const char *path)
     return stat(path, &info) == 0 ? (int64_t)info.st_size : -1;
 }
 
-/* What is there is opened by who says that it may be; nobody else changes a byte of it. */
+/* An existing file is opened only if the caller declares it as his. Otherwise no byte of it
+ * changes. */
 static void a_file_that_we_did_not_make(void **state)
 {
     (void)state;
@@ -155,25 +155,27 @@ static void a_file_that_we_did_not_make(void **state)
         assert_int_equal(size_of(path), 8);
     }
     assert_int_equal(unlink(link), 0);
-    assert_int_equal(symlink("/no/such/place", link), 0); /* a link to nothing makes nothing */
+    /* opening a dangling link creates no file */
+    assert_int_equal(symlink("/no/such/place", link), 0);
     assert_int_equal(sw_nvme_open(&to, 1, BYTES, &options, &store), SW_E_IO);
     assert_int_equal(unlink(link), 0);
     assert_int_equal(mkfifo(link, 0600), 0);
     options.reopen = options.read_only = true;
-    alarm(20); /* who waits for a writer waits for ever */
+    alarm(20); /* opening a FIFO would block for ever */
     assert_int_equal(sw_nvme_open(&to, 1, BYTES, &options, &store), SW_E_IO);
     alarm(0);
     options.reopen = options.read_only = false;
     assert_int_equal(unlink(link), 0);
     assert_int_equal(unlink(path), 0);
-    for (int i = 0; i < 2; i++) { /* granules of checksums are larger than the first guess */
+    for (int i = 0; i < 2; i++) { /* checksum granules are larger than the first guess */
         options.preallocate = i == 1;
         options.checksum_bytes = 16384;
         test_fine(sw_nvme_open(&path, 1, BYTES, &options, &store));
         assert_int_equal(stat(path, &info), 0);
         assert_int_equal(info.st_mode & 0777, 0600);
         assert_true(info.st_size >= BYTES);
-        assert_int_equal(sw_nvme_read(store, 0, &byte, 1), SW_E_ARG); /* never written */
+        /* this byte was never written */
+        assert_int_equal(sw_nvme_read(store, 0, &byte, 1), SW_E_ARG);
         test_fine(sw_nvme_write(store, BYTES - 1, &byte, 1));
         test_fine(sw_nvme_read(store, BYTES - 1, &byte, 1));
         sw_nvme_close(store);
@@ -188,8 +190,8 @@ static int make_file(const char *path)
     return fd;
 }
 
-/* The caller's files without names; with checksums, too, there is no side file that would have
- * one. */
+/* The caller's own files, without names. There is no side file, even with checksums, because it
+ * would have no name. */
 static void files_that_are_open_already(void **state)
 {
     (void)state;
@@ -258,7 +260,7 @@ static void one_user_at_a_time(void **state)
     sw_nvme_close(other);
 }
 
-/* A file that some other program wrote, of odd length, past the page cache. */
+/* A file of odd length from another program, read with O_DIRECT. */
 static void a_file_of_others(void **state)
 {
     (void)state;
@@ -344,13 +346,13 @@ static void a_changed_byte_is_found(void **state)
     store = open_one("sums", 1, BYTES, &options);
     test_fine(sw_nvme_verify(store, &bytes));
     assert_int_equal(bytes, BYTES - 10);
-    assert_int_equal(sw_nvme_read(store, 0, data, 6), SW_E_ARG); /* written ranges are kept */
+    assert_int_equal(sw_nvme_read(store, 0, data, 6), SW_E_ARG); /* written ranges survive */
     flip(test_paths("sums", 1)[0], 3 * 4096 + 77);
     assert_int_equal(sw_nvme_verify(store, &bytes), SW_E_FORMAT);
     test_message_has("sums-0", "block 3", NULL);
     assert_int_equal(sw_nvme_read(store, 4 * 4096 - 1, data, 1), SW_E_FORMAT);
     test_fine(sw_nvme_read(store, 4 * 4096, data, 1));
-    /* Nor is it taken over into a new checksum by a write of its neighbour. */
+    /* A write next to corrupted bytes does not give them a new checksum. */
     assert_int_equal(sw_nvme_write(store, 3 * 4096, data, 1), SW_E_FORMAT);
     test_fine(sw_nvme_write(store, 3 * 4096, data, 4096));
     test_fine(sw_nvme_read(store, 3 * 4096, data, 4096));

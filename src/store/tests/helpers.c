@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers of the room's tests; see helpers.h.
+// Helpers for the room's tests; see helpers.h.
 #include "store/tests/helpers.h"
 
 #include <dirent.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the room share: a folder of their own, small random numbers, stores in all
+// Helpers for the room's tests: a temporary folder, small random numbers, and stores in all
 // variants.
 #pragma once
 
 #include "store/store.h"
 #include "support/test.h"
 
-/* A temporary folder; test_clean removes it and what is in it. */
+/* A temporary folder; test_clean removes it with its contents. */
 extern char test_folder[64];
 int test_make_folder(void **state);
 int test_clean(void **state);
@@ -14,10 +14,10 @@ int test_clean(void **state);
 struct test_random {
     uint64_t seed, i;
 };
-/* 0 .. n-1 */
+/* A random number in 0 .. n-1. */
 int64_t test_below(struct test_random *random, int64_t n);
 
-/* One way to open a store of the tests. */
+/* One variant of opening a store. */
 struct test_variant {
     enum sw_nvme_backend backend;
     enum sw_nvme_direct direct;
@@ -26,14 +26,16 @@ struct test_variant {
     bool single_submit, batches;
 };
 void test_variant_options(const struct test_variant *variant, struct sw_nvme_options *out);
-/* Paths FOLDER/NAME-0 .. ; all of `n` live until the next call. */
+/* Returns the paths FOLDER/NAME-0 ..; they are valid until the next call. */
 const char *const *test_paths(const char *name, int n);
-/* sw_nvme_open on these paths; what an earlier test left there is removed, but to be reopened. */
+/* Calls sw_nvme_open on these paths. Removes files of an earlier test first, unless the store is
+ * reopened. */
 sw_status test_open(const char *name, int n, int64_t bytes, const struct sw_nvme_options *options,
                     sw_nvme **out);
-/* Both, for tests that run over both: io_uring only where this machine has it. */
+/* Lists the backends for tests that run over both. io_uring is included only if this machine
+ * supports it. */
 int test_backends(enum sw_nvme_backend out[2]);
-/* SW_OK, or fails with the message. */
+/* Fails the test with the error message unless st is SW_OK. */
 void test_fine(sw_status st);
-/* The message of the last error has all of these words (NULL ends them). */
+/* Asserts that the last error message contains all of these words (NULL ends them). */
 void test_message_has(const char *first, ...);

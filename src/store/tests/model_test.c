@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
-// A store against a plain array of bytes: random offsets, lengths, scatter lists and alignments,
-// several requests in flight at a time, neighbours down to the byte, over every kind of store. What
-// was never written must be refused, everything else must be what was written last.
+// Compares a store with a plain array of bytes: random offsets, lengths, scatter lists and
+// alignments, several requests in flight, and adjacent ranges down to the byte. Covers every kind
+// of store. Bytes never written must be refused; all others must be the last ones written.
 #include "store/tests/helpers.h"
 
 #include <pthread.h>
@@ -18,7 +18,7 @@ struct flight {
     bool active, write;
     sw_nvme_ticket ticket;
     int64_t offset, bytes;
-    unsigned char *memory; /* the segments lie in here with gaps between */
+    unsigned char *memory; /* holds the segments, with gaps between them */
     struct sw_nvme_segment segments[MOST_SEGMENTS];
     int n_segments;
 };
@@ -31,7 +31,7 @@ struct world {
     int n_refused, n_checked;
 };
 
-/* Rows of 448, 449 and 7 floats, bytes, blocks, and everything between. */
+/* Rows of 448, 449 and 7 floats, single bytes, blocks, and lengths between them. */
 static int64_t some_length(struct test_random *random)
 {
     static const int64_t lengths[] = {448 * 4, 449 * 4, 7 * 4, 1,    512,   4096,  4095,
@@ -48,7 +48,7 @@ static int64_t some_offset(struct test_random *random, int64_t length)
     return test_below(random, 3) ? test_below(random, most) : test_below(random, most) / row * row;
 }
 
-/* Cuts memory for `bytes` bytes into segments, some empty, some aligned and some not. */
+/* Cuts memory for `bytes` bytes into segments: some empty, some aligned, some not. */
 static void cut(struct test_random *random, struct flight *f)
 {
     static const int64_t gaps[] = {0, 0, 1, 3, 4, 60, 512};
@@ -139,7 +139,7 @@ static void step(struct world *w)
     }
     f->bytes = some_length(&w->random);
     f->offset = some_offset(&w->random, f->bytes);
-    /* Often right behind a neighbour that is in flight. */
+    /* Often starts directly after a neighbour in flight. */
     const struct flight *other = &w->flights[test_below(&w->random, MOST_FLIGHTS)];
     if (other->active && test_below(&w->random, 2) &&
         other->offset + other->bytes + f->bytes <= BYTES) {
@@ -157,7 +157,7 @@ static void step(struct world *w)
     }
 }
 
-/* All bytes, and the neighbours of what was not written. */
+/* Checks all bytes, and the bytes around unwritten ranges. */
 static void check_everything(struct world *w, unsigned char *memory)
 {
     for (int64_t at = 0, run; at < BYTES; at += run) {
@@ -258,7 +258,7 @@ static void as_an_array(void **state)
     }
 }
 
-/* ---- threads that write neighbouring rows ---- */
+/* ---- threads that write adjacent rows ---- */
 
 enum { ROWS = 400, THREADS = 4 };
 
@@ -327,7 +327,7 @@ static void neighbours_keep_their_bytes(void **state)
     }
 }
 
-/* ---- a thread that begins and ends ---- */
+/* ---- a thread that starts requests and ends ---- */
 
 static void *begin_and_end(void *ctx)
 {

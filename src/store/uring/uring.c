@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend over io_uring. Whoever starts ops fills the submission queue under a lock; one thread
-// of ours waits for completions. Files are registered, and memory where the system allows it. Where
-// the kernel, a container or this build has no io_uring, opening says so and the caller goes on
-// without.
+// The backend over io_uring. A caller that starts ops fills the submission queue under a lock; one
+// thread of the backend waits for completions. Files are registered, and memory if the system
+// allows it. If the kernel, a container or this build lacks io_uring, opening reports that, and the
+// caller uses another backend.
 #include "store/private.h"
 
 #include <errno.h>
@@ -26,15 +26,16 @@ struct uring {
     struct io_uring ring;
     const int *fds; /* borrowed */
     bool files_registered, buffers_registered;
-    struct memory buffers[MAX_BUFFERS]; /* by index; changed and read under the lock */
-    pthread_mutex_t lock;               /* of the submission queue */
+    struct memory buffers[MAX_BUFFERS]; /* by index; guarded by the lock */
+    pthread_mutex_t lock;               /* guards the submission queue */
     pthread_t thread;
-    char end_mark, cancel_mark; /* their addresses stand for what is no op */
+    char end_mark, cancel_mark; /* their addresses mark completions that are not ops */
 };
 
 /* ---- submitting; lock held ---- */
 
-/* The kernel may be short of something for a moment; what was not taken stays in the queue. */
+/* The kernel may be short of resources for a moment; entries that it did not take stay in the
+ * queue. */
 static void submit(struct uring *u)
 {
     const struct timespec moment = {0, 100000};
@@ -128,7 +129,7 @@ struct result {
     int value;
 };
 
-/* Completions are copied out first: an op may be started anew as soon as it is reported. */
+/* Copies the completions first: an op may be started anew as soon as it is reported. */
 static int take_results(struct uring *u, struct result *out)
 {
     struct io_uring_cqe *entries[BATCH];
@@ -152,8 +153,8 @@ static void *work(void *ctx)
             sw_log(SW_LOG_ERROR, "waiting for io_uring: %s", strerror(-st));
         }
         const int n = take_results(u, results);
-        /* What the submitting thread wrote into the op is seen from here on: the kernel orders it
-         * so, and the lock says it to those who check. */
+        /* From here on, the submitting thread's writes to the op are visible. The kernel guarantees
+         * this order; the lock makes it known to the thread sanitizer. */
         pthread_mutex_lock(&u->lock);
         pthread_mutex_unlock(&u->lock);
         for (int i = 0; i < n; i++) {

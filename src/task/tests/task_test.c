@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the table hold together: losses name inputs that are labels, labels are named by losses,
-// heads are tasks with the same inputs and losses, and names lead back to their rows.
+// Consistency of the table's rows. Losses name label inputs, and each label belongs to a loss. A
+// head is a task with the same inputs and losses. Names lead back to their rows.
 #include <math.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static void each_label_has_a_loss_and_each_loss_a_label(void **state)
         for (int k = 0; k < task->n_inputs; k++) {
             const struct sw_task_input *input = &task->inputs[k];
             assert_int_equal(input->is_label, sw_task_loss_of(task, input->name) != NULL);
-            assert_ptr_equal(sw_task_input_of(task, input->name), input); /* names differ */
+            assert_ptr_equal(sw_task_input_of(task, input->name), input); /* names are unique */
         }
     }
 }
