@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives as exchanges of messages, each rank directly with each other: as many bytes as any
-// other way needs, and the receiver decides in which order it adds. What a rank keeps for itself is
-// copied here and never reaches the transport.
+// Collectives as messages, each rank directly to each other. This moves as few bytes as any other
+// scheme, and the receiver determines the order of additions. Data that a rank keeps for itself is
+// copied here, and never reaches the transport.
 #include <stdio.h>
 #include <string.h>
 
 #include "comm/comm.h"
 
 struct sw_comm {
-    struct sw_transport transport; /* rank and size: of this communicator */
-    sw_comm *world;                /* of a group: the communicator of all ranks; else itself */
-    int *ranks;                    /* of a group: [size] of the world; NULL = all of them */
-    int number;                    /* of a group; 0 = it is none */
+    struct sw_transport transport;       /* rank and size are those of this communicator */
+    sw_comm *world;                      /* group: the communicator of all ranks; else itself */
+    int *ranks;                          /* group: [size] ranks in the world; NULL = all of them */
+    int number;                          /* number of the group; 0 = not a group */
     struct sw_message *sends, *receives; /* [cap_messages] */
     int cap_messages;
     int64_t *statuses; /* [size] */
     int64_t sequence;
-    bool broken; /* an exchange failed half way: what else is on the wire is unknown */
+    bool broken; /* an exchange failed half way, so the remaining data on the wire is unknown */
     struct sw_traffic traffic;
 };
 
@@ -139,13 +139,13 @@ sw_status sw_comm_reserve(sw_comm *comm, int n_items)
     return SW_OK;
 }
 
-/* Sends and receives what lies in comm->sends and comm->receives. */
+/* Sends and receives the messages in comm->sends and comm->receives. */
 static sw_status exchange(sw_comm *comm, enum sw_comm_op op, int n_sends, int n_receives,
                           const char *what)
 {
     const bool pair = op == SW_COMM_SEND || op == SW_COMM_RECEIVE;
     const struct sw_exchange x = {
-        /* the two halves of a message between two ranks go by one name */
+        /* both ends of a message between two ranks use one name */
         .op = sw_comm_op_name(op == SW_COMM_RECEIVE ? SW_COMM_SEND : op),
         .what = what,
         .sequence = pair ? -1 : comm->sequence++,
@@ -178,13 +178,13 @@ static void count(sw_comm *comm, enum sw_comm_op op, int n_messages, size_t byte
     }
 }
 
-/* What the transport calls a rank of this communicator. */
+/* Rank in the transport of a rank of this communicator. */
 static int world_rank(const sw_comm *comm, int rank)
 {
     return comm->ranks ? comm->ranks[rank] : rank;
 }
 
-/* Peers in the order rank + 1, rank + 2, ..: nobody is everybody's first. */
+/* Peers in the order rank + 1, rank + 2, .. so that not all ranks start with the same one. */
 static int peer_at(const sw_comm *comm, int i)
 {
     return (comm->transport.rank + i) % comm->transport.size;
@@ -195,7 +195,8 @@ static void *slice(const void *base, int i, size_t bytes)
     return (char *)(uintptr_t)base + (size_t)i * bytes;
 }
 
-/* An all-gather sends the same slice to all; the others a slice of its own to each. */
+/* An all-gather sends the same shard to all ranks; other collectives send a different one to
+ * each. */
 static const void *slice_for(const struct sw_comm_item *item, int rank)
 {
     const bool cut = item->op == SW_COMM_ALL_TO_ALL || item->op == SW_COMM_REDUCE_SCATTER;
@@ -275,7 +276,7 @@ sw_status sw_comm_all_reduce(sw_comm *comm, const struct sw_reduction *r, float 
     return sw_comm_all_gather(comm, r->acc, whole, (size_t)r->n * sizeof *whole, what);
 }
 
-/* ---- the rest ---- */
+/* ---- other operations ---- */
 
 static sw_status check_peer(const sw_comm *comm, enum sw_comm_op op, int peer, bool may_be_self)
 {

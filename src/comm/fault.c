@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transport that misbehaves on request: slow, failing once, or silent.
+// A transport that misbehaves on request: it is slow, fails once, or is silent.
 #include <time.h>
 
 #include "comm/comm.h"
@@ -17,7 +17,7 @@ static void wait_for(double seconds)
     nanosleep(&t, NULL);
 }
 
-/* Of those that leave and those that come. */
+/* The larger of the bytes sent and the bytes received. */
 static size_t most_bytes(const struct sw_exchange *x)
 {
     size_t sent = 0, received = 0;
@@ -53,7 +53,7 @@ static sw_status exchange(void *ctx, const struct sw_exchange *x)
     return st;
 }
 
-/* A silent rank does not say that it cannot go on. */
+/* A silent rank does not announce its failure. */
 static void give_up(void *ctx, sw_status reason)
 {
     const struct fault *f = ctx;

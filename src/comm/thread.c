@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads of one process: a sender shows its bytes, the receiver copies them, and the
-// sender leaves when all of its were taken. No message is stored between.
+// Ranks as threads of one process. A sender exposes its bytes, the receiver copies them, and the
+// sender returns when all of them were taken. No message is buffered.
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -13,7 +13,7 @@
 
 enum state { EMPTY, SHOWN, COPIED_NOW };
 
-struct post { /* from one rank to another */
+struct post { /* messages from one rank to another */
     enum state state;
     const struct sw_exchange *exchange;
 };
@@ -21,16 +21,16 @@ struct post { /* from one rank to another */
 struct world {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    atomic_uint n_changes; /* lets a rank look for a while before it sleeps */
+    atomic_uint n_changes; /* lets a rank spin for a while before it sleeps */
     int size, n_open;
     double deadline_s;
-    bool ended;         /* somebody cannot go on: .. */
-    char why[512];      /* .. the first that was said of it */
+    bool ended;         /* a rank cannot continue */
+    char why[512];      /* the first reason given */
     struct post *posts; /* [from, to] */
     struct member {
         struct world *world;
         int rank;
-        bool *received; /* [size] from whom, in the present exchange */
+        bool *received; /* [size] by sender, for the present exchange */
     } * members;
     bool *received; /* [size, size] */
 };
@@ -60,9 +60,9 @@ static sw_status say_ended(const struct world *w, int rank, const struct sw_exch
     return SW_FAIL(SW_E_PEER, "rank %d at %s of %s: %s", rank, x->op, x->what, w->why);
 }
 
-/* ---- one exchange; the lock is held, but for the copy ---- */
+/* ---- one exchange. The lock is held, except while copying ---- */
 
-/* The next message from or to `peer` at or after `from`; NULL = none. */
+/* The next message to or from `peer`, at or after `from`; NULL = none. */
 static const struct sw_message *next_with(const struct sw_message *from,
                                           const struct sw_message *end, int peer)
 {
@@ -102,7 +102,7 @@ static size_t sum_bytes(const struct sw_message *messages, int n, int peer)
     return sum;
 }
 
-/* Copies what `from` shows into the receives for it; false when they do not match. */
+/* Copies the messages of `from` into the matching receives; false = they do not match. */
 static bool copy(const struct member *m, const struct sw_exchange *x, int from,
                  const struct sw_exchange *theirs, bool really)
 {
@@ -117,7 +117,7 @@ static bool copy(const struct member *m, const struct sw_exchange *x, int from,
     return !want && !have;
 }
 
-/* Takes what `from` shows to this rank. The lock is let go of while bytes are copied. */
+/* Takes the messages of `from` to this rank. The lock is released while copying. */
 static sw_status take_from(struct member *m, const struct sw_exchange *x, int from)
 {
     struct world *w = m->world;
@@ -147,8 +147,8 @@ static bool is_missing(const struct member *m, int rank)
     return !m->received[rank] || post_of(m->world, m->rank, rank)->state != EMPTY;
 }
 
-/* Takes all that is shown to this rank. *out_left: ranks that something is still to be had from or
- * given to; *out_copied: the lock was let go of meanwhile, so look again before waiting. */
+/* Takes all messages for this rank. *out_left: number of ranks with messages still to receive or
+ * send. *out_copied: the lock was released, so look again before waiting. */
 static sw_status take(struct member *m, const struct sw_exchange *x, int *out_left,
                       bool *out_copied)
 {
@@ -166,7 +166,7 @@ static sw_status take(struct member *m, const struct sw_exchange *x, int *out_le
     return SW_OK;
 }
 
-/* Nobody may read a sender's bytes after it has left, whatever made it leave. */
+/* Withdraws a sender's messages: nobody may read its bytes after it has left for any reason. */
 static void withdraw(struct member *m)
 {
     for (int r = 0; r < m->world->size; r++) {
@@ -178,7 +178,7 @@ static void withdraw(struct member *m)
     }
 }
 
-/* The deadline passed: names those who are not here. */
+/* After the deadline: names the absent ranks. */
 static sw_status say_late(struct member *m, const struct sw_exchange *x)
 {
     struct sw_str missing = {0};
@@ -208,8 +208,9 @@ static struct timespec deadline_from_now(double seconds)
     return until;
 }
 
-/* Sleeps until something changed or the deadline passed (true). Others are often nearly ready: it
- * looks for some microseconds first, giving way, because ranks may be more than processors. */
+/* Sleeps until something changes, or the deadline passes (true). Other ranks are often nearly
+ * ready, so it spins for some microseconds first. It yields meanwhile, because there may be fewer
+ * processors than ranks. */
 static bool wait_for_change(struct world *w, const struct timespec *until)
 {
     enum { LOOKS = 40 };
@@ -352,7 +353,7 @@ sw_status sw_threads_open(int size, double deadline_s, sw_comm **out_comms)
     return st;
 }
 
-/* ---- a function on every rank ---- */
+/* ---- running a function on every rank ---- */
 
 struct rank_thread {
     pthread_t thread;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out whether this process is one of several that a launcher started, and how they reach one
-// another: the module of the MPI whose mpirun or srun it was, or TCP. What is in the environment
-// decides: an MPI that nobody asked for is never started.
+// Determines whether this process is one of several that a launcher started, and how they
+// communicate: through the module for the launcher's MPI, or TCP. The environment decides; an MPI
+// is never started unless a launcher of it was used.
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -13,21 +13,21 @@
 
 static const struct flavour {
     const char *name, *file;
-    const char *package;       /* of Debian, that the module is built with */
-    const char *size_names[2]; /* in the environment of its ranks */
+    const char *package;       /* the Debian package that the module is built with */
+    const char *size_names[2]; /* environment variables with the number of ranks */
 } flavours[] = {
     {"Open MPI", "spillway_openmpi.so", "libopenmpi-dev", {"OMPI_COMM_WORLD_SIZE", NULL}},
     {"MPICH", "spillway_mpich.so", "libmpich-dev", {"PMI_SIZE", "MPI_LOCALNRANKS"}},
 };
 
-/* A positive number in the environment, else 0. */
+/* A positive number from the environment, else 0. */
 static int number_of(const char *name)
 {
     const char *text = name ? getenv(name) : NULL;
     return text ? atoi(text) : 0;
 }
 
-/* srun says how many tasks; the PMI that it speaks says which MPI can answer. */
+/* srun gives the number of tasks; its PMI type tells which MPI can be used. */
 static const struct flavour *find_slurm(int *out_size)
 {
     const int size = number_of("SLURM_STEP_NUM_TASKS");
@@ -61,7 +61,7 @@ static sw_status load(const struct flavour *flavour, const struct sw_mpi_module 
                        "\"spillway launch\", which needs no MPI",
                        path, flavour->package);
     }
-    /* its plug-ins look for MPI among the global names */
+    /* plug-ins of the MPI look up its symbols globally */
     void *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (handle) {
         *(void **)&entry = dlsym(handle, "sw_mpi_module");
@@ -78,7 +78,7 @@ static sw_status load(const struct flavour *flavour, const struct sw_mpi_module 
     return SW_OK;
 }
 
-/* Launchers that start processes and leave it to them to find one another. */
+/* Launchers that only start processes, which then find each other. */
 static sw_status open_tcp(double deadline_s, struct sw_transport *out)
 {
     const char *rank = getenv("RANK"), *host = getenv("MASTER_ADDR");
@@ -123,7 +123,7 @@ static sw_status open_mpi(const struct flavour *flavour, int size, double deadli
     if (out->size > 1) {
         return SW_OK;
     }
-    /* each would train alone, into the same folder */
+    /* otherwise each would train alone, and write into the same folder */
     out->close(out->ctx, false);
     return SW_FAIL(SW_E_UNSUP,
                    "started as one of %d processes, and %s finds this one alone: srun wants the "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations: shape rules. Each function checks its operands once, here, with the shapes in the
-// message; nobody after it checks again.
+// Builders of the operations, with their shape rules. Each function checks its operands once, and
+// its messages have the shapes. Later code does not check again.
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -197,7 +197,7 @@ sw_value sw_rms_norm(sw_graph *g, sw_value x, sw_value weight, double eps, bool 
     return sw_graph_emit_one(g, SW_OP_RMS_NORM, in, 2, &attrs);
 }
 
-/* Two float tensors of one shape and dtype, element by element. */
+/* Two float tensors of equal shape and dtype, element by element. */
 static sw_value binary(sw_graph *g, enum sw_op_kind kind, sw_value a, sw_value b, const char *what,
                        const struct sw_attrs *attrs)
 {
@@ -256,7 +256,7 @@ sw_value sw_rotary(sw_graph *g, sw_value x, sw_value table, sw_value positions, 
         return sw_graph_bad_dtype(g, "rotary", x, "a float tensor");
     }
     const struct sw_attrs attrs = {.rotary = {.interleaved = interleaved}};
-    /* Kernels walk heads, so only the last dim must be dense. */
+    /* Kernels iterate over heads, so only the last dim must be dense. */
     const sw_value in[3] = {info_of(g, x)->strides[3] == 1 ? x : sw_graph_dense(g, x),
                             sw_graph_dense(g, table), sw_graph_dense(g, positions)};
     return sw_graph_emit_one(g, SW_OP_ROTARY, in, 3, &attrs);
@@ -292,7 +292,7 @@ sw_value sw_add_offset(sw_graph *g, sw_value positions, int64_t offset)
 
 /* ---- products ---- */
 
-/* A transposed view of a matrix is read as the matrix with the flag turned. */
+/* Replaces a transposed view of a matrix by the matrix, and flips the flag. */
 static sw_value peel_transpose(sw_graph *g, sw_value x, bool *trans)
 {
     const struct sw_value_info *info = info_of(g, x);
@@ -350,7 +350,7 @@ sw_value sw_linear(sw_graph *g, sw_value x, sw_value weight, sw_value bias, bool
     return bias < 0 ? y : sw_add(g, y, bias);
 }
 
-/* ---- look-ups ---- */
+/* ---- lookups ---- */
 
 sw_value sw_embedding(sw_graph *g, sw_value table, sw_value ids, int64_t padding_id)
 {
@@ -378,7 +378,7 @@ static sw_value last_index(sw_graph *g, sw_value ids, const struct sw_attrs *att
     if (shape.rank != 2 || info_of(g, ids)->dtype != SW_I32) {
         return sw_graph_bad_shapes(g, "last index", ids, SW_NO_VALUE, "wants i32 ids [B, T]");
     }
-    if (attrs->last_index.padding_id >= 0) { /* else nobody looks at them */
+    if (attrs->last_index.padding_id >= 0) { /* otherwise the ids are not read */
         ids = sw_graph_dense(g, ids);
     }
     return sw_graph_emit_one(g, SW_OP_LAST_INDEX, &ids, 1, attrs);
@@ -414,7 +414,7 @@ sw_value sw_select_rows(sw_graph *g, sw_value x, sw_value index)
 
 /* ---- attention ---- */
 
-/* Queries, keys and values: whether they are what these attributes say. */
+/* Checks queries, keys and values against these attributes. */
 static bool heads_fit(sw_graph *g, const sw_value *qkv, const struct sw_attention_attrs *attrs)
 {
     const struct sw_shape *q = &info_of(g, qkv[0])->shape;
@@ -463,8 +463,7 @@ static bool bias_fits(sw_graph *g, sw_value bias, sw_value q, int64_t heads, int
     return true;
 }
 
-/* What may come besides, appended to `in`. Returns how many inputs there are then; -1: one is
- * wrong. */
+/* Appends the optional inputs to `in`. Returns the number of inputs; -1 = one of them is wrong. */
 static int attention_extras(sw_graph *g, const struct sw_attention_spec *spec,
                             const struct sw_attention_attrs *attrs, int64_t n_queries,
                             struct sw_shape keys, sw_value *in, int n_in)
@@ -544,7 +543,7 @@ static sw_value attention(sw_graph *g, const sw_value *qkv, int n_qkv,
     const struct sw_shape k = info_of(g, qkv[n_qkv == 1 ? 0 : 1])->shape;
     sw_value in[8];
     for (int i = 0; i < n_qkv; i++) {
-        /* Kernels walk rows, so only the last dim must be dense. */
+        /* Kernels iterate over rows, so only the last dim must be dense. */
         const struct sw_value_info *x = info_of(g, qkv[i]);
         in[i] = x->strides[x->shape.rank - 1] == 1 ? qkv[i] : sw_graph_dense(g, qkv[i]);
     }
@@ -661,8 +660,8 @@ sw_value sw_slice(sw_graph *g, sw_value x, int dim, int64_t start, int64_t len)
 static sw_value mean_of(sw_graph *g, sw_value sum, sw_value count, int64_t rows)
 {
     const sw_value in[2] = {sum, count};
-    /* Under the token mean a micro-batch is weighed by what all of them share, its rows; the count
-     * of targets of the whole global batch enters once, at the boundary. */
+    /* With token mean, the weight of a micro-batch is one that all micro-batches share: its rows.
+     * The number of targets in the global batch is applied once, at the boundary. */
     const struct sw_attrs attrs = {.loss_mean = {.weight = g->token_mean ? 1.0 / (double)rows : 0}};
     return sw_graph_emit_one(g, SW_OP_LOSS_MEAN, in, 2, &attrs);
 }
@@ -680,7 +679,7 @@ static bool labels_fit(sw_graph *g, const char *op, sw_value x, sw_value labels)
     return true;
 }
 
-/* Over `rows` rows: op has its sum and count. */
+/* The mean loss over `rows` rows; op has its sum and count. */
 static sw_value mean_loss(struct sw_graph *g, int32_t op, int64_t rows)
 {
     return op < 0 ? SW_NO_VALUE : mean_of(g, g->ops[op].out[0], g->ops[op].out[1], rows);
@@ -717,7 +716,7 @@ sw_value sw_cross_entropy(sw_graph *g, sw_value logits, sw_value labels)
     return sw_cross_entropy_of(g, logits, labels, &plain);
 }
 
-/* A float for each element of x. */
+/* A loss per element of x, with float targets. */
 static sw_value element_loss(sw_graph *g, const char *what, sw_value x, sw_value target,
                              bool binary)
 {

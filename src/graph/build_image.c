@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builders of windows that go over images and sequences, and their gradient rules.
+// Builders for sliding windows over images and sequences, and their gradient rules.
 #include "graph/private.h"
 
 static const struct sw_value_info *info_of(const sw_graph *g, sw_value v)
@@ -7,7 +7,7 @@ static const struct sw_value_info *info_of(const sw_graph *g, sw_value v)
     return &g->values[v];
 }
 
-/* The attributes of windows over x; false: they do not fit. */
+/* Sets the attributes of windows over x; false = they do not fit. */
 static bool window_of(sw_graph *g, const char *what, sw_value x, const struct sw_window *window,
                       struct sw_attrs *out)
 {

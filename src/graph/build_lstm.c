@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The builder of a recurrent layer: the product of the input is one of all tokens, like any other;
-// the op is what goes from step to step.
+// The builder of a recurrent layer. The input projection of all tokens is an ordinary product; the
+// op does the recurrence.
 #include "graph/private.h"
 
 static const struct sw_value_info *info_of(const sw_graph *g, sw_value v)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builders of scores by how far key and query are apart, and their gradient rules.
+// Builders of scores by the distance of key and query, and their gradient rules.
 #include "graph/private.h"
 
 static const struct sw_value_info *info_of(const sw_graph *g, sw_value v)
@@ -38,7 +38,7 @@ void sw_grad_relative_bias(struct sw_graph *g, const struct sw_op *op, const sw_
     d_in[0] = sw_graph_gradient_out(g, i, op->in[0]);
 }
 
-/* Kernels take its elements as they are, so they are looked at here. */
+/* Kernels do not check the elements of the index, so they are checked here. */
 static bool index_fits(sw_graph *g, const char *what, sw_value table, sw_value index)
 {
     const int32_t *at = info_of(g, index)->data;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builders of what encoders and pairs of sequences have: integers made of ids, rows that are left
-// out by a mask, values behind one another.
+// Builders for encoders and sequence pairs: integers computed from ids, rows that a mask drops,
+// concatenation.
 #include "graph/private.h"
 
 static const struct sw_value_info *info_of(const sw_graph *g, sw_value v)
@@ -57,7 +57,7 @@ sw_value sw_trim(sw_graph *g, sw_value ids, sw_value lengths)
 
 /* ---- rows ---- */
 
-/* A mask that is i32 and has one element for each row of x. */
+/* Checks that a mask is i32 and has one element per row of x. */
 static bool rows_have_mask(sw_graph *g, const char *what, sw_value x, sw_value mask)
 {
     if (!sw_graph_usable(g, x, what) || !sw_graph_usable(g, mask, what)) {
@@ -112,9 +112,9 @@ void sw_grad_masked_mean(struct sw_graph *g, const struct sw_op *op, const sw_va
                                     op->in[0]);
 }
 
-/* ---- behind one another ---- */
+/* ---- concatenation ---- */
 
-/* The value may stand behind the first one. */
+/* True if v can be concatenated with the first value. */
 static bool joins(sw_graph *g, sw_value first, sw_value v, int dim)
 {
     struct sw_shape like = info_of(g, first)->shape;
@@ -152,7 +152,7 @@ sw_value sw_concat(sw_graph *g, const sw_value *values, int n, int dim)
     return sw_graph_emit_one(g, SW_OP_CONCAT, in, n, &attrs);
 }
 
-/* Each gets its part. */
+/* Each input gets its part of the gradient. */
 void sw_grad_concat(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
                     sw_value *d_in)
 {

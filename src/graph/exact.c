@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exact sums of doubles in a long fixed-point accumulator (after U. Kulisch): word i holds the bits
-// of weight 2^(30 i - LOW) as a signed 64-bit number with room for carries, so that adding and
-// merging are exact and their order and grouping cannot matter. Carries are settled only at the
-// end.
+// Exact sums of doubles in a long fixed-point accumulator (after U. Kulisch). Word i holds the bits
+// of weight 2^(30 i - LOW), as a signed 64-bit number with room for carries. Adding and merging are
+// exact, so order and grouping do not matter. Carries are propagated only at the end.
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +11,7 @@ enum { WORD_BITS = 30, LOW = 640 }; /* words cover 2^-640 .. 2^680 */
 enum { MANTISSA_BITS = 52, EXPONENT_BIAS = 1075, EXPONENT_MASK = 0x7ff };
 #define WORD_MASK ((UINT64_C(1) << WORD_BITS) - 1)
 
-/* x is mantissa 2^(exponent - BIAS), and its sign. The shifted mantissa of at most 53 + 29 bits is
+/* |x| is mantissa 2^(exponent - BIAS). The shifted mantissa has at most 53 + 29 bits, so it spans
  * three words. */
 void sw_exact_add(int64_t *acc, double x)
 {
@@ -20,7 +19,8 @@ void sw_exact_add(int64_t *acc, double x)
     memcpy(&bits, &x, sizeof bits);
     const int exponent = (int)(bits >> MANTISSA_BITS) & EXPONENT_MASK;
     const uint64_t hidden = UINT64_C(1) << MANTISSA_BITS;
-    uint64_t mantissa = (bits & (hidden - 1)) | hidden; /* numbers without it are far too small */
+    /* subnormal numbers, which have no hidden bit, are too small to count */
+    uint64_t mantissa = (bits & (hidden - 1)) | hidden;
     int position = exponent - EXPONENT_BIAS + LOW;
     if (position < 0) { /* below the lowest bit kept */
         mantissa = position >= -MANTISSA_BITS ? mantissa >> -position : 0;
@@ -53,7 +53,7 @@ void sw_exact_merge(int64_t *acc, const int64_t *other)
     }
 }
 
-/* Words in [0, 2^30), the last one signed. */
+/* Brings words into [0, 2^30); the last one is signed. */
 void sw_exact_carry(int64_t *acc)
 {
     for (int i = 0; i + 1 < SW_EXACT_WORDS; i++) {

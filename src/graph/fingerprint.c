@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The math fingerprint: all of a graph that may change a bit of a training, in an order that stays.
+// The math fingerprint: a hash of everything in a graph that may change a bit of training, in a
+// fixed order.
 #include "graph/graph.h"
 
 static uint64_t hash_i64(uint64_t h, int64_t x)
@@ -12,8 +13,8 @@ static uint64_t hash_f64(uint64_t h, double x)
     return sw_hash(h, &x, sizeof x);
 }
 
-/* The words that attributes have in the fingerprint, in this order for every kind: 0 where it has
- * none. */
+/* Attributes in the fingerprint, in the same order for every kind; 0 if a kind does not have
+ * one. */
 struct words {
     int64_t ta, tb, act, packed, causal, has_mask, has_position, has_bias, view, dim, dim_b, heads,
         kv_heads, window, n, rule[6];
@@ -72,12 +73,13 @@ static struct words words_of(const struct sw_op *op)
         return (struct words){.ta = a->rotary.interleaved, .tb = a->rotary.inverse};
     case SW_ATTRS_POSITIONS:
         return (struct words){.ta = a->positions.counted, .n = a->positions.offset};
-    default: /* what other kinds have is made behind the fingerprint, by passes, or hashed below */
+    default: /* attributes of other kinds come from later passes, or are hashed below */
         return (struct words){0};
     }
 }
 
-/* What not every attention has: hashed where it is there, so that the others keep their words. */
+/* Attributes that not every attention has are hashed only if present, so that fingerprints of other
+ * attentions stay the same. */
 static uint64_t hash_attention(uint64_t h, const struct sw_attention_attrs *a)
 {
     h = a->cap > 0 ? hash_f64(sw_hash_str(h, "cap"), a->cap) : h;
@@ -86,7 +88,7 @@ static uint64_t hash_attention(uint64_t h, const struct sw_attention_attrs *a)
     return a->has_bias ? sw_hash_str(h, "bias") : h;
 }
 
-/* Those of kinds that have no words above. */
+/* Hashes kinds that have no words above. */
 static uint64_t hash_more(uint64_t h, const struct sw_op *op)
 {
     const struct sw_attrs *a = &op->attrs;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reverse-mode differentiation by gradient rules that emit ops. One rule per op kind; the driver
-// walks the forward in reverse, adds the gradients of activations that were used several times, and
-// records each use of a parameter as a stream of its own.
+// Reverse-mode differentiation by gradient rules that emit ops, one rule per op kind. The driver
+// walks the forward in reverse. It adds the gradients of activations that were used several times,
+// and records each use of a parameter as a separate stream.
 #include <string.h>
 
 #include "graph/private.h"
@@ -84,7 +84,7 @@ void sw_grad_dropout(struct sw_graph *g, const struct sw_op *op, const sw_value 
 {
     const int32_t i = sw_graph_add_op(g, SW_OP_DROPOUT, d_out, 1, &op->attrs);
     if (i >= 0) {
-        g->ops[i].path = op->path; /* the same draw */
+        g->ops[i].path = op->path; /* the same random numbers */
     }
     d_in[0] = sw_graph_gradient_out(g, i, op->in[0]);
 }
@@ -128,7 +128,7 @@ void sw_grad_gated_act(struct sw_graph *g, const struct sw_op *op, const sw_valu
     d_in[1] = sw_graph_gradient_out(g, i, op->in[1]);
 }
 
-/* A turn by the other angle. */
+/* A rotation by the opposite angle. */
 void sw_grad_rotary(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
                     sw_value *d_in)
 {
@@ -177,7 +177,7 @@ void sw_grad_attention(struct sw_graph *g, const struct sw_op *op, const sw_valu
     }
     const int32_t i = sw_graph_add_op(g, SW_OP_ATTENTION_GRAD, in, 3 + op->n_in, &op->attrs);
     if (i >= 0) {
-        g->ops[i].path = op->path; /* the same draw of its probabilities */
+        g->ops[i].path = op->path; /* the same random numbers for its probabilities */
     }
     const int n_qkv = op->attrs.attention.packed ? 1 : 3;
     for (int k = 0; k < n_qkv; k++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The graph as a container: values, ops, scopes, leaves, outputs. Shape rules of the operations are
-// in build.c, gradient rules in grad.c. Invariant: after the first failure nothing is added any
-// more, and the first message is kept.
+// in build.c, gradient rules in grad.c. Invariant: after the first failure nothing is added, and
+// the first message is kept.
 #include "graph/graph.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #include "graph/private.h"
 
-/* An array of n elements has room for so many: the next power of two. */
+/* Capacity of an array with n elements: the next power of two. */
 static int32_t room_for(int32_t n)
 {
     int32_t room = 64;
@@ -422,7 +422,7 @@ sw_value sw_graph_find_output(const struct sw_graph *g, const char *name)
 
 /* ---- scopes ---- */
 
-/* In the table of names, where roles are not negative. */
+/* Kind of a scope in the table of names; negative, since roles are not. */
 static int32_t kind_of_scope(int32_t parent)
 {
     return -2 - parent;
@@ -440,7 +440,7 @@ static void push(struct sw_graph *g, const char *name, bool is_block)
         sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the graph");
         return;
     }
-    /* Entering a scope again continues it, so that the ordinals in paths go on counting. */
+    /* Entering a scope again continues it, so that the ordinals in paths continue. */
     const int32_t kind = kind_of_scope(g->scope);
     const int32_t known = sw_names_find(&g->leaves, kind, full);
     if (known >= 0) {
@@ -483,7 +483,7 @@ void sw_scope_pop(sw_graph *g)
 
 /* ---- ops ---- */
 
-/* At least sixteen pieces of a matrix with rows enough. */
+/* At least sixteen pieces, if the matrix has enough rows. */
 int64_t sw_piece_rows(const struct sw_shape *shape)
 {
     if (shape->rank != 2 || sw_shape_elems(shape) <= SW_PIECE_ABOVE) {
@@ -618,7 +618,7 @@ int64_t sw_update_elems(const struct sw_op_desc *desc)
 
 int sw_update_codes(const struct sw_op_desc *desc)
 {
-    enum { CODED = 4 }; /* states of two moments */
+    enum { CODED = 4 }; /* number of states with two 8-bit moments */
     const int first = desc->op->attrs.update.rule.n_states - CODED + 1;
     return first >= 1 && desc->in[first].dtype == SW_U8 ? first : 0;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row for each kind of op: what it is called, what it makes of which operands, what it costs,
-// how it may be cut.
+// One row per kind of op: its name, operands and outputs, cost, and how it may be tiled.
 #include <string.h>
 
 #include "graph/private.h"
@@ -31,13 +30,13 @@ static int in_momentum(const struct sw_op *op, int k)
     return k == 0 ? op->attrs.update.rule.n_states : -1;
 }
 
-/* The parameter, its master, and behind states and norms the ratio. */
+/* In place: the parameter, its master, and the ratio, which follows states and norms. */
 static int in_applied(const struct sw_op *op, int k)
 {
     return k == op->n_out - 1 ? op->attrs.update.rule.n_states + 2 : k;
 }
 
-/* The means of squares are the last states: two, or one and no factors. */
+/* The means of squares are the last states: either two, or one without factors. */
 static int in_squares(const struct sw_op *op, int k)
 {
     const int n_squares = op->attrs.update.matrices > 0 ? 2 : 1;
@@ -96,10 +95,10 @@ static void shapes_matmul(const struct sw_op_desc *d, struct sw_view *out)
     const struct sw_shape *a = &d->in[0].shape, *b = &d->in[1].shape;
     const int64_t n = attrs->tb ? sw_shape_rows(b) : sw_shape_last(b);
     set(&out[0], d->in[0].dtype, attrs->ta ? SW_SHAPE(sw_shape_last(a), n) : with_last(a, n));
-    like(&out[1], &out[0]); /* before the activation, where somebody asks for it */
+    like(&out[1], &out[0]); /* value before the activation, if requested */
 }
 
-/* y, and two numbers a row. */
+/* y, and two numbers per row. */
 static void set_norm(const struct sw_view *x, struct sw_view *out)
 {
     like(&out[0], x);
@@ -142,7 +141,7 @@ static void shapes_add_rms_norm(const struct sw_op_desc *d, struct sw_view *out)
     set_rms_norm(&d->in[0], &out[1]);
 }
 
-/* Of RMS_NORM_GRAD and GATED_ACT_GRAD: the gradients of inputs 1 and 2. */
+/* For RMS_NORM_GRAD and GATED_ACT_GRAD: the gradients of inputs 1 and 2. */
 static void shapes_of_two_gradients(const struct sw_op_desc *d, struct sw_view *out)
 {
     like(&out[0], &d->in[1]);
@@ -204,7 +203,7 @@ static void shapes_second_like_first(const struct sw_op_desc *d, struct sw_view 
     like(&out[0], &d->in[1]);
 }
 
-/* Sum and count of the targets, and a number for each row of logits. */
+/* Sum and count of the targets, and one number per row of logits. */
 static void shapes_loss(const struct sw_op_desc *d, struct sw_view *out)
 {
     const enum sw_dtype dtype = sw_stat_dtype(d->in[0].dtype);
@@ -249,7 +248,7 @@ static void shapes_muon(const struct sw_op_desc *d, struct sw_view *out)
     set(&out[1], SW_BF16, d->in[0].shape);
 }
 
-/* Rows and columns of all matrices. */
+/* Number of rows and columns of all matrices. */
 static int64_t n_lines(const struct sw_op_desc *d)
 {
     const struct sw_update_op_attrs *attrs = &d->op->attrs.update;
@@ -273,7 +272,7 @@ static void shapes_adafactor_moments(const struct sw_op_desc *d, struct sw_view 
     }
 }
 
-/* All of the inputs along one dim. */
+/* The sum of the inputs along one dim. */
 static void shapes_concat(const struct sw_op_desc *d, struct sw_view *out)
 {
     like(&out[0], &d->in[0]);
@@ -389,14 +388,14 @@ static int64_t flops_linear_ce(const struct sw_op_desc *d)
     return 2 * sw_shape_elems(&d->in[0].shape) * d->in[1].shape.dims[0];
 }
 
-/* The recomputed logits, and a product for each gradient. */
+/* The recomputed logits, and one product per gradient. */
 static int64_t flops_linear_ce_grad(const struct sw_op_desc *d)
 {
     const bool dh = d->out[0].shape.rank >= 0, dw = d->out[1].shape.rank >= 0;
     return (2 + 2 * dh + 2 * dw) * sw_shape_elems(&d->in[1].shape) * d->in[2].shape.dims[0];
 }
 
-/* Two products forward, five backward; of a causal mask, half; of a window, what it shows. */
+/* Two products forward, five backward. A causal mask halves them; a window counts what it shows. */
 static int64_t attention_flops(const struct sw_op_desc *d, int first, int64_t per_pair)
 {
     const struct sw_attention_attrs *attrs = &d->op->attrs.attention;
@@ -428,7 +427,7 @@ static int64_t flops_relative_scores_grad(const struct sw_op_desc *d)
     return 4 * sw_shape_elems(&d->in[1].shape) * d->in[2].shape.dims[0];
 }
 
-/* Three products in each of the steps. */
+/* Three products per iteration. */
 static int64_t flops_muon(const struct sw_op_desc *d)
 {
     const int64_t *dims = d->in[d->op->n_in - 1].shape.dims;
@@ -436,7 +435,7 @@ static int64_t flops_muon(const struct sw_op_desc *d)
     return d->op->attrs.update.rule.ns_steps * 2 * rows * rows * (2 * columns + rows);
 }
 
-/* The product of each step with what it has of the one before; two more backward. */
+/* One product per step, with the output of the previous step; twice as much in backward. */
 static int64_t flops_lstm(const struct sw_op_desc *d)
 {
     return 2 * sw_shape_rows(&d->in[0].shape) * sw_shape_elems(&d->in[1].shape);
@@ -447,22 +446,22 @@ static int64_t flops_lstm_grad(const struct sw_op_desc *d)
     return 2 * flops_lstm(d);
 }
 
-/* Of a piece of it the states tell the length: the parameter is there as a whole. */
+/* The states give the length of a piece of an update, since the parameter is whole. */
 static int64_t flops_update(const struct sw_op_desc *d)
 {
     return 12 * sw_update_elems(d);
 }
 
-/* Of a row-sparse gradient its rows alone. */
+/* For a row-sparse gradient, only its rows count. */
 static int64_t flops_accumulate(const struct sw_op_desc *d)
 {
     return sw_shape_elems(&d->in[1].shape);
 }
 
-/* ---- joined ops ---- */
+/* ---- fused ops ---- */
 
-/* The activation of what it was given. In 16 bits that was rounded for backward, not for the
- * activation. */
+/* The activation of the stored value. In 16 bits it cannot be split off: the stored value was
+ * rounded, while the activation got the unrounded one. */
 static bool apart_matmul(const struct sw_op_desc *d, struct sw_op *out)
 {
     const struct sw_op *op = d->op;
@@ -479,7 +478,7 @@ static bool apart_matmul(const struct sw_op_desc *d, struct sw_op *out)
     return true;
 }
 
-/* The norm of the sum, which is rounded for both. */
+/* The norm of the sum, which both get rounded. */
 static bool apart_norm(const struct sw_op_desc *d, struct sw_op *out, enum sw_op_kind kind)
 {
     const struct sw_op *op = d->op;
@@ -503,13 +502,14 @@ static bool apart_add_rms_norm(const struct sw_op_desc *d, struct sw_op *out)
     return apart_norm(d, out, SW_OP_RMS_NORM);
 }
 
-/* ---- cuts ---- */
+/* ---- tiling ---- */
 
 static void cut_matmul(const struct sw_op_desc *d, struct sw_cut *out)
 {
     const struct sw_matmul_attrs *attrs = &d->op->attrs.matmul;
     out->unit = attrs->piece;
-    out->effect = attrs->tb ? SW_CUT_PARTS : SW_CUT_SUM; /* rows of b: columns, or summed over */
+    /* rows of b are columns of the result, or are summed over */
+    out->effect = attrs->tb ? SW_CUT_PARTS : SW_CUT_SUM;
     out->partial = SW_SHAPE(sw_shape_rows(&d->in[0].shape), sw_shape_last(&d->in[1].shape));
     out->n_own = 2;
     out->n_out = 1;
@@ -760,7 +760,7 @@ const char *sw_op_name(const struct sw_op *op)
     return op->kind == SW_OP_USER && op->user ? op->user->name : names[op->kind];
 }
 
-/* ---- questions that several ask ---- */
+/* ---- queries ---- */
 
 int sw_op_alias(const struct sw_op *op, int k)
 {
@@ -841,8 +841,7 @@ static bool is_rows(const struct sw_op_desc *desc, int k)
     return k + 1 < desc->op->n_in && desc->in[k + 1].dtype == SW_I32;
 }
 
-/* Of an update in pieces the first one stands for all where it is given what is there as a
- * whole. */
+/* For an update in pieces, operands that are given as a whole count in the first piece only. */
 static bool is_counted(const struct sw_op_desc *desc, const struct sw_view *view, bool rows)
 {
     const struct sw_op *op = desc->op;
@@ -858,7 +857,7 @@ static bool is_counted(const struct sw_op_desc *desc, const struct sw_view *view
     return !rows && (elems(view) == n || is_scale);
 }
 
-/* Rows that are put into a cache, or added to a sum, which is read, too. */
+/* Rows that are appended to a cache, or added to a sum, which is also read. */
 static double bytes_of_rows(const struct sw_op_desc *desc)
 {
     const struct sw_view *rows = &desc->in[1], *to = &desc->in[0];

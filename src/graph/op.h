@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// op - the kinds of ops, the attributes of each, and one row of facts for each kind (struct
-// sw_op_info). Whoever wants to know something of an op asks its row: what it does to its operands,
-// what it makes of them, what it costs, how it may be cut. Part of graph.h.
+// op - the kinds of ops, their attributes, and one row of facts per kind (struct sw_op_info).
+// Questions about an op are answered by its row: how it accesses its operands, what it outputs,
+// what it costs, how it may be tiled. Part of graph.h.
 #pragma once
 
 #include "spillway/graph.h"
@@ -24,177 +24,176 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
     X(CONTIGUOUS,         "contiguous")         /* strided x -> row-major copy */ \
     X(CAST,               "cast")               /* x -> same shape, other float dtype */ \
     X(EMBEDDING,          "embedding")          /* table [V,C], ids i32 [..] -> [..,C]; a tile     \
-                                                   writes the rows of its ids alone */             \
-    X(EMBEDDING_GRAD,     "embedding_grad")     /* dy [..,C], ids -> rows [N,C], index i32 [N];    \
-                                                   index: distinct ids ascending, then -1; rows:   \
-                                                   sums in token order, 0 where index is -1;       \
-                                                   the padding id's row is left out */             \
-    X(MATMUL,             "matmul")             /* a, b [, bias [N]] -> act(a b + bias)            \
-                                                   [, a b + bias before act]; attrs ta, tb, act;   \
-                                                   a as [rows,K] (ta: [K,M], leading dims          \
-                                                   flattened into K), b as 2-D likewise; see       \
-                                                   attrs piece */                                  \
+                                                   writes only the rows of its own ids */          \
+    X(EMBEDDING_GRAD,     "embedding_grad")     /* dy [..,C], ids -> rows [N,C], index i32 [N].    \
+                                                   index: distinct ids ascending, then -1. rows:   \
+                                                   sums in token order, 0 if index is -1; the      \
+                                                   padding id has no row */                        \
+    X(MATMUL,             "matmul")             /* a, b [, bias [N]] -> act(a b + bias) [, a b +   \
+                                                   bias before act]; attrs ta, tb, act. a is read  \
+                                                   as [rows,K] (ta: [K,M], leading dims flattened  \
+                                                   into K), b as 2-D in the same way; see attrs    \
+                                                   piece */                                        \
     X(SUM_ROWS,           "sum_rows")           /* x -> its suffix shape, summed over the leading  \
-                                                   dims: blocks of SW_SUM_BLOCK rows, each in      \
-                                                   order, block sums in order */                   \
+                                                   dims: within blocks of SW_SUM_BLOCK rows in     \
+                                                   order, then over blocks in order */             \
     X(ADD,                "add")                /* a, b (same shape or suffix of a's) -> a + b */ \
     X(SCALE,              "scale")              /* x -> factor x */ \
     X(ACT,                "act")                /* x -> act(x) */ \
     X(ACT_GRAD,           "act_grad")           /* x, dy -> dy act'(x) */ \
     X(LAYER_NORM,         "layer_norm")         /* x, w, b -> y, mean [rows], rstd [rows] (f32) */ \
-    X(LAYER_NORM_GRAD,    "layer_norm_grad")    /* dy, x, w, mean, rstd -> dx, dw [C], db [C];     \
-                                                   dw, db summed as SUM_ROWS does */               \
+    X(LAYER_NORM_GRAD,    "layer_norm_grad")    /* dy, x, w, mean, rstd -> dx, dw [C], db [C]; dw  \
+                                                   and db are summed as in SUM_ROWS */             \
     X(ADD_LAYER_NORM,     "add_layer_norm")     /* a, b, w, bias -> s = a + b (rounded), y =       \
                                                    norm(s), mean, rstd */                          \
     X(DROPOUT,            "dropout")            /* x -> keep ? x / (1-p) : 0; the same op with     \
                                                    the same path is its own gradient */            \
-    X(ATTENTION,          "attention")          /* packed: qkv, else q, k, v; then mask, position, \
-                                                   slopes, segments, bias where there are such     \
-                                                   -> o [B,T,H D], lse [B,H,T] f32 */              \
-    X(ATTENTION_GRAD,     "attention_grad")     /* do, o, lse, then the inputs of ATTENTION        \
-                                                   -> dqkv, or dq, dk, dv [, dbias: of a bias that \
-                                                   samples share the sum over them in order] */    \
-    X(LAST_INDEX,         "last_index")         /* ids [B,T] -> i32 [B]; the last that is no       \
-                                                   padding, or is_value: that is it; else 0 */     \
+    X(ATTENTION,          "attention")          /* packed: qkv, else q, k, v; then the optional    \
+                                                   mask, position, slopes, segments, bias -> o     \
+                                                   [B,T,H D], lse [B,H,T] f32 */                   \
+    X(ATTENTION_GRAD,     "attention_grad")     /* do, o, lse, then the inputs of ATTENTION ->     \
+                                                   dqkv, or dq, dk, dv [, dbias: if samples share  \
+                                                   the bias, summed over them in order] */         \
+    X(LAST_INDEX,         "last_index")         /* ids [B,T] -> i32 [B]: position of the last id   \
+                                                   that is not padding (is_value: that equals the  \
+                                                   given id); 0 = not found */                     \
     X(SELECT_ROWS,        "select_rows")        /* x [B,T,C], index [B] -> [B,C] */ \
-    X(SELECT_ROWS_GRAD,   "select_rows_grad")   /* dy [B,C], index [B] -> [B,T,C], else zeros */ \
-    X(SLICE_GRAD,         "slice_grad")         /* dy -> zeros of the source's shape with dy at    \
-                                                   attrs start along dim */                        \
+    X(SELECT_ROWS_GRAD,   "select_rows_grad")   /* dy [B,C], index [B] -> [B,T,C], 0 elsewhere */  \
+    X(SLICE_GRAD,         "slice_grad")         /* dy -> source's shape, with dy from attrs start  \
+                                                   on along dim, 0 elsewhere */                    \
     X(KV_APPEND,          "kv_append")          /* cache [B,S,W] (in place), x [B,T,W], position   \
                                                    i32 [1] -> cache; writes rows pos .. pos+T-1 */ \
-    X(CROSS_ENTROPY,      "cross_entropy")      /* logits [..,V], labels -> sum [1], count [1],    \
-                                                   lse [rows] (f32; f64 in f64 graphs); smoothing  \
-                                                   e: (1-e) of it, and e of the mean over classes; \
-                                                   ignores_beyond: labels from V on do not count   \
-                                                 */                                                \
+    X(CROSS_ENTROPY,      "cross_entropy")      /* logits [..,V], labels -> sum [1], count [1], lse\
+                                                   [rows] (f32; f64 in f64 graphs). smoothing e:   \
+                                                   (1-e) of the loss, plus e of the mean over      \
+                                                   classes. ignores_beyond: labels from V on do not\
+                                                   count */                                        \
     X(CROSS_ENTROPY_GRAD, "cross_entropy_grad") /* dsum, logits, labels, lse -> dlogits */ \
     X(LINEAR_CE,          "linear_ce")          /* h, w [V,C], labels [, bias [V]] -> sum, count,  \
-                                                   lse; logits in chunks of so many rows of w;     \
-                                                   attrs cap: cap tanh(logits / cap); partial: ->  \
-                                                   [3, rows]: label logits, maxima, sums; of rows  \
-                                                   without a label anything                     */ \
-    X(LINEAR_CE_GRAD,     "linear_ce_grad")     /* dsum, h, w, labels, lse [, bias] -> dh, dw      \
-                                                   [, db]; the slope (p - onehot) dsum, of a cap   \
-                                                   too, is rounded to h's dtype before the         \
-                                                   products and the sum over rows;                 \
-                                                   dh is summed over chunks in fp32; partial: ->   \
-                                                   that sum, dw [, db] */                          \
+                                                   lse; logits are computed in chunks of rows of w.\
+                                                   attrs cap: cap tanh(logits / cap). partial: ->  \
+                                                   [3, rows]: label logits, maxima, sums; undefined\
+                                                   in rows without a label */                      \
+    X(LINEAR_CE_GRAD,     "linear_ce_grad")     /* dsum, h, w, labels, lse [, bias] -> dh, dw [,   \
+                                                   db]. The slope (p - onehot) dsum, with that of  \
+                                                   the cap, is rounded to h's dtype before the     \
+                                                   products and the sum over rows. dh is summed    \
+                                                   over chunks in fp32. partial: -> that sum, dw [,\
+                                                   db] */                                          \
     X(LOSS_MEAN,          "loss_mean")          /* sum, count -> sum / count, 0 if count is 0 */ \
-    X(LOSS_MEAN_GRAD,     "loss_mean_grad")     /* dloss, count -> dsum: dloss / count, or         \
-                                                   dloss weight where weight is not 0 */           \
+    X(LOSS_MEAN_GRAD,     "loss_mean_grad")     /* dloss, count -> dsum: dloss / count, or dloss   \
+                                                   weight if weight is not 0 */                    \
     X(SEED,               "seed")               /* -> [1], the scalar LOSS_SCALE */ \
-    X(ACCUMULATE,         "accumulate")         /* acc f32 (in place), g [, index] -> acc: g where \
-                                                   the scalar FIRST is set, else acc + g */        \
+    X(ACCUMULATE,         "accumulate")         /* acc f32 (in place), g [, index] -> acc: g if the\
+                                                   scalar FIRST is set, else acc + g */            \
     X(STATS_RESET,        "stats_reset")        /* stats i64 [SW_STATS_WORDS] (in place) */ \
     X(GRAD_STATS,         "grad_stats")         /* stats (in place), streams of one parameter */ \
     X(STATS_FINISH,       "stats_finish")       /* stats -> writes scalars NORM, CLIP, SKIP */ \
-    X(DENSIFY,            "densify")            /* rows [N,C], index [N] -> [V,C], else zeros */ \
-    X(SELECT_INDEX,       "select_index")       /* rows [N,C], index [N] -> of rows attrs first .. \
-                                                   first + n - 1 of the whole alone:               \
-                                                   rows [M,C], index [M] from attrs first on */    \
-    X(UPDATE,             "update")             /* param, states.. (all in place), streams..; not  \
-                                                   run where SKIP is set; states shorter than      \
-                                                   param: of its elements attrs first, first + 1,  \
-                                                   .., alone updated; so may dense streams be;     \
-                                                   moments of u8 are codes of runs of SW_CODE_RUN  \
-                                                   elements, and behind them come their scales:    \
-                                                   attrs n_elems, first a multiple of the run */   \
-    X(LAMB_MOMENTS,       "lamb_moments")       /* param, states.. (moments in place), streams..   \
-                                                   -> m, v, norms i64 [SW_LAMB_WORDS]: the sums    \
-                                                   of w^2 and of u^2, u being the step before its  \
-                                                   rate; attrs n_elems; not run where SKIP is set \
-                                                 */ \
-    X(LAMB_APPLY,         "lamb_apply")         /* param, states.., norms, ratio [1] -> param and  \
-                                                   its master, ratio (in place): w - step ratio u; \
-                                                   attributes as above; not run where SKIP is     \
-                                                   set */ \
+    X(DENSIFY,            "densify")            /* rows [N,C], index [N] -> [V,C], 0 elsewhere */  \
+    X(SELECT_INDEX,       "select_index")       /* rows [N,C], index [N] -> rows [M,C], index [M]  \
+                                                   relative to attrs first: only rows attrs first  \
+                                                   .. first + n - 1 of the whole */                \
+    X(UPDATE,             "update")             /* param, states.. (all in place), streams..; does \
+                                                   not run if SKIP is set. If states are shorter   \
+                                                   than param, only its elements from attrs first  \
+                                                   on are updated; dense streams may be short, too.\
+                                                   u8 moments are codes in runs of SW_CODE_RUN     \
+                                                   elements, followed by their scales: attrs       \
+                                                   n_elems; first is a multiple of the run */      \
+    X(LAMB_MOMENTS,       "lamb_moments")       /* param, states.. (moments in place), streams.. ->\
+                                                   m, v, norms i64 [SW_LAMB_WORDS]: sums of w^2 and\
+                                                   of u^2, where u is the step before its rate;    \
+                                                   attrs n_elems; does not run if SKIP is set */   \
+    X(LAMB_APPLY,         "lamb_apply")         /* param, states.., norms, ratio [1] -> param      \
+                                                   and its master, ratio (in place): w - step      \
+                                                   ratio u; attributes as above; does not run if   \
+                                                   SKIP is set */                                  \
     X(USER,               "user")                                                                  \
-    X(LAMB_ADD_NORMS,     "lamb_add_norms")     /* norms, those of another part -> both, in place; \
-                                                   not run where SKIP is set */                    \
-    X(RMS_NORM,           "rms_norm")           /* x, w -> y, rstd [rows] (f32): x rstd is rounded \
-                                                   to x's dtype before it is multiplied with w;    \
+    X(LAMB_ADD_NORMS,     "lamb_add_norms")     /* norms, norms of another part -> their sum (in   \
+                                                   place); does not run if SKIP is set */          \
+    X(RMS_NORM,           "rms_norm")           /* x, w -> y, rstd [rows] (f32). x rstd is rounded \
+                                                   to x's dtype before the product with w.         \
                                                    one_plus: x rstd (1 + w), rounded once */       \
-    X(RMS_NORM_GRAD,      "rms_norm_grad")      /* dy, x, w, rstd -> dx, dw [C], summed as         \
-                                                   SUM_ROWS does */                                \
+    X(RMS_NORM_GRAD,      "rms_norm_grad")      /* dy, x, w, rstd -> dx, dw [C], which is summed as\
+                                                   in SUM_ROWS */                                  \
     X(ADD_RMS_NORM,       "add_rms_norm")       /* a, b, w -> s = a + b (rounded), y = norm(s),    \
                                                    rstd */                                         \
-    X(MUL,                "mul")                /* a, b of one shape -> a b */                     \
+    X(MUL,                "mul")                /* a, b of equal shape -> a b */                   \
     X(GATED_ACT,          "gated_act")          /* gate, up -> act(gate) up, rounded once */       \
     X(GATED_ACT_GRAD,     "gated_act_grad")     /* dy, gate, up -> dgate, dup */                   \
     X(ROTARY,             "rotary")             /* x [B,T,H,D], table f32 [P,R], positions i32 [T] \
-                                                   or [B,T] -> y: row p of the table has cos of    \
-                                                   R/2 angles, then sin; of each head the pairs    \
-                                                   (i, i + R/2), or interleaved (2i, 2i + 1), are  \
-                                                   turned, the elements from R on copied; inverse: \
-                                                   turned back, which is the gradient */           \
-    X(POSITIONS,          "positions")          /* i32 x -> x + offset; counted: mask x [B,T] ->   \
-                                                   x times the sum of it up to here, - 1 +         \
-                                                   offset */                                       \
-    X(NOT_EQUAL,          "not_equal")          /* i32 x -> i32: 0 where it is attrs value, else 1 \
-                                                 */                                                \
-    X(SHIFT_RIGHT,        "shift_right")        /* ids i32 [B,T] -> i32: attrs value, then a row   \
-                                                   but for its last; -100 becomes attrs pad */     \
-    X(MASK_ROWS,          "mask_rows")          /* x [..,C], mask i32 [..] -> x, and zeros where   \
-                                                   the mask is 0; its own gradient */              \
-    X(CONCAT,             "concat")             /* alike but along attrs dim -> behind one another \
-                                                 */                                                \
-    X(MASKED_MEAN,        "masked_mean")        /* x [B,T,C], mask i32 [B,T] -> [B,C]: the sum of  \
-                                                   rows whose mask is not 0, in order, over their  \
-                                                   count; 0 where there is none */                 \
+                                                   or [B,T] -> y. Row p of the table has the       \
+                                                   cosines of R/2 angles, then the sines. In each  \
+                                                   head the pairs (i, i + R/2), or interleaved (2i,\
+                                                   2i + 1), are rotated; elements from R on are    \
+                                                   copied. inverse: rotated back, which is the     \
+                                                   gradient */                                     \
+    X(POSITIONS,          "positions")          /* i32 x -> x + offset. counted: mask x [B,T] -> x \
+                                                   times its prefix sum, - 1 + offset */           \
+    X(NOT_EQUAL,          "not_equal")          /* i32 x -> i32: 0 if it equals attrs value,       \
+                                                   else 1 */                                       \
+    X(SHIFT_RIGHT,        "shift_right")        /* ids i32 [B,T] -> i32: attrs value, then the row \
+                                                   without its last id; -100 becomes attrs pad */  \
+    X(MASK_ROWS,          "mask_rows")          /* x [..,C], mask i32 [..] -> x, with 0 in rows    \
+                                                   whose mask is 0; its own gradient */            \
+    X(CONCAT,             "concat")             /* inputs with equal shapes except along attrs dim \
+                                                   -> their concatenation along it */              \
+    X(MASKED_MEAN,        "masked_mean")        /* x [B,T,C], mask i32 [B,T] -> [B,C]: the sum, in \
+                                                   order, of rows whose mask is not 0, over their  \
+                                                   count; 0 if there are none */                   \
     X(MASKED_MEAN_GRAD,   "masked_mean_grad")   /* dy [B,C], mask -> dx [B,T,C] */                 \
     X(ELEMENT_LOSS,       "element_loss")       /* x, target f32 -> sum [1], count [1]: (x - t)^2, \
-                                                   or binary: -log p(t), p(1) = sigmoid(x), over   \
-                                                   the targets that are no NaN */                  \
+                                                   or binary: -log p(t), p(1) = sigmoid(x). NaN    \
+                                                   targets do not count */                         \
     X(ELEMENT_LOSS_GRAD,  "element_loss_grad")  /* dsum, x, target -> dx */                        \
     X(RELATIVE_BIAS,      "relative_bias")      /* rows [R,H] [, position i32 [1]] -> f32 [H,T,S]: \
-                                                   of query t and key s row s - (t + position) +   \
-                                                   origin, or the nearest there is */              \
-    X(RELATIVE_BIAS_GRAD, "relative_bias_grad") /* d [H,T,S] [, position] -> drows, summed in the  \
-                                                   order of queries, then of keys */               \
+                                                   for query t and key s, row s - (t + position) + \
+                                                   origin, clamped to the table */                 \
+    X(RELATIVE_BIAS_GRAD, "relative_bias_grad") /* d [H,T,S] [, position] -> drows, summed over    \
+                                                   queries in order, then over keys */             \
     X(RELATIVE_SCORES,    "relative_scores")    /* x [B,T,H,D], table [P,H,D], index i32 [2T - 1]  \
                                                    -> f32 [B,H,T,T]: scale x_i . table row         \
                                                    index[j - i + T - 1]; by_key: x_j */            \
     X(RELATIVE_SCORES_GRAD, "relative_scores_grad") /* d, x, table, index -> dx, dtable */         \
-    X(IM2COL,             "im2col")             /* x [B,C,H,W] or [B,C,W] -> [B,OH OW,C KH KW]:    \
-                                                   what a window sees, zeros outside */            \
-    X(COL2IM,             "col2im")             /* its gradient: sums over the windows, in order   \
-                                                   of the place in them */                         \
-    X(POOL,               "pool")               /* x [B,C,H,W] -> [B,C,OH,OW]: the largest of a    \
-                                                   window, the first of equal ones, or the mean */ \
-    X(POOL_GRAD,          "pool_grad")          /* dy, x -> dx, summed over the windows in order   \
-                                                 */                                                \
-    X(LSTM,               "lstm")               /* x [B,T,4H] (of the input, as gates i, f, g, o), \
-                                                   w [4H,H], bias [4H] [, mask i32 [B,T]] -> y     \
-                                                   [B,T,H], gates behind their activation          \
-                                                   [B,T,4H], cells [B,T,H] (f32); a step looks at  \
-                                                   the y (rounded) of the one before; no step, and \
-                                                   zeros, where the mask is 0; reverse: from the   \
-                                                   last token on */                                \
+    X(IM2COL,             "im2col")             /* x [B,C,H,W] or [B,C,W] -> [B,OH OW,C KH KW]: the\
+                                                   contents of each window, 0 outside the image */ \
+    X(COL2IM,             "col2im")             /* gradient of IM2COL: sums over the windows,      \
+                                                   ordered by the position in the window */        \
+    X(POOL,               "pool")               /* x [B,C,H,W] -> [B,C,OH,OW]: the maximum of a    \
+                                                   window (the first of equal ones), or the mean */\
+    X(POOL_GRAD,          "pool_grad")          /* dy, x -> dx, summed over the windows in order */\
+    X(LSTM,               "lstm")               /* x [B,T,4H] (input projection for gates i, f, g, \
+                                                   o), w [4H,H], bias [4H] [, mask i32 [B,T]] -> y \
+                                                   [B,T,H], gates after activation [B,T,4H], cells \
+                                                   [B,T,H] (f32). A step reads the rounded y of the\
+                                                   previous step. If the mask is 0, the step is    \
+                                                   skipped and its y is 0. reverse: starts at the  \
+                                                   last token */                                   \
     X(LSTM_GRAD,          "lstm_grad")          /* dy, w, y, gates, cells [, mask] -> dx, dw,      \
-                                                   dbias; dw, dbias summed by sample, then step */ \
-    X(TRIM,               "trim")               /* ids i32 [B,T], lengths i32 [B] -> ids, and -1   \
+                                                   dbias; dw and dbias are summed by sample, then  \
+                                                   step */                                         \
+    X(TRIM,               "trim")               /* ids i32 [B,T], lengths i32 [B] -> ids, with -1  \
                                                    from the length of the row on */                \
     X(MUON_MOMENTS,       "muon_moments")       /* param, states.. (momentum in place), streams..  \
-                                                   -> momentum, bf16 of param's shape: where to go,\
-                                                   before it is made orthogonal; not run where     \
-                                                   SKIP is set */                                  \
-    X(MUON_APPLY,         "muon_apply")         /* param, what belongs to its master, that of the  \
-                                                   whole matrix [R,C] -> param and its master (in  \
-                                                   place), of whose elements attrs n_elems from    \
-                                                   attrs origin on are here; not run where SKIP is \
-                                                   set */                                          \
+                                                   -> momentum, bf16 of param's shape: the         \
+                                                   direction before it is made orthogonal; does not\
+                                                   run if SKIP is set */                           \
+    X(MUON_APPLY,         "muon_apply")         /* param, its master, momentum of the whole matrix \
+                                                   [R,C] -> param and its master (in place). param \
+                                                   has attrs n_elems elements of the matrix, from  \
+                                                   attrs origin on. Does not run if SKIP is set */ \
     X(ADAFACTOR_SUMS,     "adafactor_sums")     /* param, states.., streams.. -> i64: stats of w^2,\
-                                                   then for each line (the rows, then the columns, \
-                                                   of all matrices) the exact sum of g^2, and the  \
-                                                   mean that it has had; those of all slices are   \
-                                                   added word by word; this one and the next two   \
-                                                   are not run where SKIP is set */                \
-    X(ADAFACTOR_MOMENTS,  "adafactor_moments")  /* param, states.. (the last ones in place),       \
-                                                   words, streams.. -> means of squares, stats of  \
-                                                   u^2 [, a factor for each line] */               \
-    X(ADAFACTOR_APPLY,    "adafactor_apply")    /* param, states.., words, stats of u^2            \
-                                                   [, factors], streams.. -> param and the states  \
-                                                   that are no means of squares, in place */
+                                                   then per line (the rows, then the columns, of   \
+                                                   all matrices) the exact sum of g^2, and the     \
+                                                   previous mean. The words of all shards are      \
+                                                   added. This op and the next two do not run if   \
+                                                   SKIP is set */                                  \
+    X(ADAFACTOR_MOMENTS,  "adafactor_moments")  /* param, states.. (the last ones in place), words,\
+                                                   streams.. -> means of squares, stats of u^2 [, a\
+                                                   factor for each line] */                        \
+    X(ADAFACTOR_APPLY,    "adafactor_apply")    /* param, states.., words, stats of u^2 [,         \
+                                                   factors], streams.. -> param and the states     \
+                                                   other than means of squares (in place) */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -211,16 +210,16 @@ enum { SW_SUM_BLOCK = 64 }; /* rows of one partial sum in SUM_ROWS and LAYER_NOR
 /* One tile of an op on a parameter: whole pieces or chunks of its rows, from row `first` on. */
 struct sw_tile_attrs {
     int64_t first;
-    bool continues; /* the last inputs are what the tiles before have made of the outputs */
-    bool partial;   /* the output is a sum that the next tile goes on with */
+    bool continues; /* the last inputs are the outputs of the tiles so far */
+    bool partial;   /* the output is a partial sum, which the next tile continues */
 };
 
 struct sw_matmul_attrs {
     bool ta, tb, has_bias;
     enum sw_act act;
-    /* Of or for a large parameter, whose rows are columns of the result (tb), rows of the result
-     * (ta), or summed over: the product is computed in pieces of so many of these rows, and sums
-     * over pieces are added in order; 0 = in one. By shape alone. */
+    /* For products of or for a large parameter. Its rows are columns of the result (tb), rows of
+     * the result (ta), or summed over. The product is computed in pieces of so many rows, and sums
+     * over pieces are added in order. 0 = one piece. It depends on the shape only. */
     int64_t piece;
     struct sw_tile_attrs tile;
 };
@@ -231,9 +230,9 @@ struct sw_embedding_attrs {
 };
 
 struct sw_linear_ce_attrs {
-    int64_t chunk; /* rows of the vocabulary */
-    double cap;    /* of the logits; 0 = none */
-    bool has_bias; /* behind the labels, or lse */
+    int64_t chunk; /* rows of the vocabulary per chunk */
+    double cap;    /* for logits; 0 = none */
+    bool has_bias; /* the bias comes after the labels, or after lse */
     struct sw_tile_attrs tile;
 };
 
@@ -242,25 +241,26 @@ struct sw_attention_attrs {
     int64_t heads, kv_heads, window;
     double scale, dropout, cap;
 };
-/* Width of a head of x [.., heads D] or [.., heads, D]; 0 where x is neither. */
+/* Width of a head if x is [.., heads D] or [.., heads, D]; else 0. */
 int64_t sw_head_width(const struct sw_shape *x, int64_t heads);
-/* The same of an attention, from its input q or qkv. */
+/* The same for an attention, from its input q or qkv. */
 int64_t sw_attention_width(const struct sw_attention_attrs *attrs, const struct sw_shape *q);
-/* Which input the bias is, where `first` is q or qkv; which output of the gradient is its own. */
+/* Index of the bias among the inputs, if `first` is the index of q or qkv; index of its gradient
+ * among the outputs of ATTENTION_GRAD. */
 int sw_attention_bias_input(const struct sw_attention_attrs *attrs, int first);
 static inline int sw_attention_bias_output(const struct sw_attention_attrs *attrs)
 {
     return attrs->packed ? 1 : 3;
 }
 
-/* What is not equal, or comes first; what a label that is none becomes. */
+/* value: the one to compare with, or the first one; pad: replaces the label -100. */
 struct sw_integers_attrs {
     int64_t value, pad;
 };
 
 struct sw_stats_attrs {
     double clip;         /* STATS_FINISH: threshold, 0 = none */
-    bool overflow_skips; /* fp16: what does not fit skips the update */
+    bool overflow_skips; /* STATS_FINISH: fp16 overflow skips the update */
 };
 
 struct sw_rotary_attrs {
@@ -269,12 +269,12 @@ struct sw_rotary_attrs {
 
 struct sw_positions_attrs {
     int64_t offset;
-    bool counted; /* of a mask */
+    bool counted; /* the input is a mask, and positions are counted */
 };
 
 struct sw_last_index_attrs {
     int64_t padding_id;
-    bool is_value; /* the last that is this id, not the last that is another one */
+    bool is_value; /* find the last id that equals padding_id, not the last one that differs */
 };
 
 struct sw_cross_entropy_attrs {
@@ -291,19 +291,20 @@ struct sw_lstm_attrs {
 };
 
 struct sw_relative_attrs {
-    int64_t queries, keys, origin; /* BIAS */
-    bool by_key;                   /* SCORES */
+    int64_t queries, keys, origin; /* for BIAS */
+    bool by_key;                   /* for SCORES */
     double scale;
 };
 
-/* Of rows and columns of an image; of one with a single row it is 1, 1, 0. */
+/* Window over the rows and columns of an image; a sequence has a single row, for which it is 1, 1,
+ * 0. */
 struct sw_window_attrs {
     int64_t kernel[2], stride[2], padding[2];
-    bool mean; /* POOL: else the largest */
+    bool mean; /* POOL: mean instead of maximum */
 };
-/* Places of a window along rows (0) or columns (1) of so many. */
+/* Number of window positions along rows (0) or columns (1), if there are n of them. */
 int64_t sw_window_places(const struct sw_window_attrs *attrs, int dim, int64_t n);
-/* x [B,C,H,W] or [B,C,W] as [B,C,H,W], with its strides. */
+/* Views x, [B,C,H,W] or [B,C,W], as [B,C,H,W], with its strides. */
 void sw_image_view(const struct sw_view *x, struct sw_view *out);
 
 enum sw_view_kind { SW_VIEW_RESHAPE, SW_VIEW_TRANSPOSE, SW_VIEW_SLICE };
@@ -311,7 +312,7 @@ enum sw_view_kind { SW_VIEW_RESHAPE, SW_VIEW_TRANSPOSE, SW_VIEW_SLICE };
 struct sw_view_attrs {
     enum sw_view_kind kind;
     int dim, dim_b;
-    int64_t start; /* SLICE: along dim */
+    int64_t start; /* for SLICE, along dim */
 };
 
 enum sw_update_kind {
@@ -320,51 +321,50 @@ enum sw_update_kind {
     SW_UPDATE_LAMB,
     SW_UPDATE_ADAGRAD,
     SW_UPDATE_LION,
-    SW_UPDATE_SPARSE_ADAM, /* leaves elements whose gradient is 0 as they are */
+    SW_UPDATE_SPARSE_ADAM, /* skips elements whose gradient is 0 */
     SW_UPDATE_RMSPROP,
     SW_UPDATE_MUON,
     SW_UPDATE_ADAFACTOR,
     SW_N_UPDATE_KINDS
 };
-/* Constant parts of an update rule; lr, betas and t come from the scalar table. */
+/* Constant parts of an update rule; lr, betas and t come from the table of scalars. */
 struct sw_update_attrs {
     enum sw_update_kind kind;
-    bool decoupled;       /* ADAM: AdamW's decay */
-    bool bias_correction; /* ADAM, LAMB */
-    bool nesterov;        /* SGD, MUON */
-    bool maximize;        /* SGD, RMSPROP */
+    bool decoupled;       /* ADAM: decoupled decay, as in AdamW */
+    bool bias_correction; /* for ADAM, LAMB */
+    bool nesterov;        /* for SGD, MUON */
+    bool maximize;        /* for SGD, RMSPROP */
     double eps, weight_decay, dampening;
-    int n_states;                /* values after the parameter that the rule updates in place */
-    int ns_steps;                /* MUON: of Newton and Schulz */
-    bool eps_inside_sqrt;        /* LAMB */
+    int n_states;         /* number of inputs after the parameter that the rule updates in place */
+    int ns_steps;         /* MUON: Newton-Schulz iterations */
+    bool eps_inside_sqrt; /* for LAMB */
     double min_coeff, max_coeff; /* LAMB: bounds of the trust ratio */
-    double lr_decay, initial;    /* ADAGRAD: of the rate; what the sum of squares begins with */
-    /* ADAFACTOR: the least scale, the power that means of squares decay by (of the scalar
-     * SQUARES_KEPT), the largest rms of a direction; the rate is a factor of the parameter's
-     * scale */
+    double lr_decay, initial;    /* ADAGRAD: decay of the rate; initial sum of squares */
+    /* ADAFACTOR: smallest scale of the parameter, exponent for the scalar SQUARES_KEPT, largest rms
+     * of a direction. scale_parameter: the rate is multiplied by the parameter's scale */
     double least_scale, decay_rate, clip_threshold;
     bool scale_parameter;
-    /* of the group that a parameter is in: a factor of the rate, betas in place of the table's;
-     * RMSPROP: always, its momentum and alpha; MUON, ADAFACTOR: its momentum */
+    /* Settings of the parameter's group: a factor on the rate, and betas that replace those of the
+     * table. RMSPROP always has its momentum and alpha here, MUON and ADAFACTOR their momentum */
     bool is_scaled, has_betas;
     double lr_scale, beta1, beta2;
 };
 
-/* A rule, and what of a parameter it is for. */
+/* A rule, and the part of a parameter that it applies to. */
 struct sw_update_op_attrs {
     struct sw_update_attrs rule;
-    int64_t first;   /* UPDATE: element of the parameter */
-    int64_t n_elems; /* LAMB, MUON, ADAFACTOR, codes: elements that are no padding */
-    /* MUON, ADAFACTOR, moments of bf16: element of the whole tensor that is the parameter's first
-     * one here; and what names the tensor among those that draw */
+    int64_t first;   /* UPDATE: first element of the parameter */
+    int64_t n_elems; /* LAMB, MUON, ADAFACTOR, 8-bit moments: number of elements without padding */
+    /* MUON, ADAFACTOR, bf16 moments: index in the whole tensor of the parameter's first element
+     * here; and the key of the tensor for random draws */
     int64_t origin;
     uint64_t draw;
-    /* ADAFACTOR: elements of the whole tensor; the matrices that its last two dimensions are, 0 =
-     * it has fewer; and which slice of the means is here */
+    /* ADAFACTOR: elements of the whole tensor; its matrices, formed by the last two dimensions, 0 =
+     * fewer dimensions; index of this rank's shard of the means */
     int64_t whole, matrices, rows, columns, slice;
 };
 
-/* Which member of struct sw_attrs the ops of a kind have. */
+/* The member of struct sw_attrs that ops of a kind use. */
 enum sw_attrs_kind {
     SW_ATTRS_NONE,
     SW_ATTRS_EMBEDDING,
@@ -393,7 +393,8 @@ enum sw_attrs_kind {
     SW_N_ATTRS_KINDS
 };
 
-/* The op's kind says which one; the others must not be read. All zeros are a default of each. */
+/* The kind of the op selects the member; other members must not be read. All zeros are a default of
+ * each. */
 struct sw_attrs {
     union {
         struct sw_embedding_attrs embedding;
@@ -406,7 +407,7 @@ struct sw_attrs {
         } act;
         struct {
             double eps;
-            bool one_plus; /* RMS_NORM: the factor is 1 + w */
+            bool one_plus; /* RMS_NORM: multiply by 1 + w */
         } norm;
         struct {
             double p;
@@ -420,7 +421,7 @@ struct sw_attrs {
         } slice;
         struct sw_linear_ce_attrs linear_ce;
         struct {
-            double weight; /* of the gradient instead of 1 / count; 0 = that */
+            double weight; /* factor of the gradient; 0 = 1 / count */
         } loss_mean;
         struct sw_stats_attrs stats;
         struct {
@@ -438,51 +439,52 @@ struct sw_attrs {
     };
 };
 
-/* ---- what is known of each kind ---- */
+/* ---- facts of each kind ---- */
 
 enum sw_op_trait {
-    SW_TRAIT_VIEW = 1,        /* another look at the bytes of input 0: no kernel */
-    SW_TRAIT_PRODUCTS = 8,    /* its FLOPs are products of matrices; see `factor` */
-    SW_TRAIT_LOOKUP = 16,     /* of input 0 only the rows are read that input 1 names */
-    SW_TRAIT_FRESH = 32,      /* what is in place is written and not read: always, .. */
-    SW_TRAIT_SUM = 64,        /* .. or in the first micro-batch of a step; else added to */
-    SW_TRAIT_SKIP = 128,      /* says whether the step is skipped: writes the table of scalars */
-    SW_TRAIT_UPDATE = 256,    /* moves a parameter; not run where the step is skipped */
-    SW_TRAIT_STATES = 512,    /* .. with its gradients and states; the first op of its update */
-    SW_TRAIT_ELEMENTS = 1024, /* of its operands any run of elements may be done by itself */
+    SW_TRAIT_VIEW = 1,     /* a view of input 0, without a kernel */
+    SW_TRAIT_PRODUCTS = 8, /* its FLOPs are matrix products; see `factor` */
+    SW_TRAIT_LOOKUP = 16,  /* reads only the rows of input 0 that input 1 names */
+    SW_TRAIT_FRESH = 32,   /* in-place operands are overwritten without being read */
+    SW_TRAIT_SUM = 64,     /* the same in the first micro-batch of a step; else adds to them */
+    SW_TRAIT_SKIP = 128, /* writes the table of scalars, and decides whether the step is skipped */
+    SW_TRAIT_UPDATE = 256,    /* updates a parameter; does not run if the step is skipped */
+    SW_TRAIT_STATES = 512,    /* first op of an update, which takes the gradients and states */
+    SW_TRAIT_ELEMENTS = 1024, /* any run of elements can be processed separately */
     SW_TRAIT_DENSE = 2048,    /* makes a sparse gradient dense */
-    SW_TRAIT_COPY = 4096,     /* the elements of input 0 as they are, elsewhere */
-    /* its indices are labels: -100 is none; of a COPY: -100 becomes an index that is fine */
+    SW_TRAIT_COPY = 4096,     /* copies the elements of input 0 unchanged */
+    /* its indices are labels, so -100 is none; for COPY, -100 becomes a valid index */
     SW_TRAIT_LABELS = 8192,
 };
 
 enum sw_access {
     SW_ACCESS_READ,
-    SW_ACCESS_ROWS,       /* read: the rows that the next operand names */
-    SW_ACCESS_WRITE,      /* written in place, not read */
+    SW_ACCESS_ROWS,       /* reads the rows that the next operand names */
+    SW_ACCESS_WRITE,      /* overwritten in place, not read */
     SW_ACCESS_UPDATE,     /* read and written in place */
-    SW_ACCESS_ACCUMULATE, /* added to in place; written in the first micro-batch of a step */
+    SW_ACCESS_ACCUMULATE, /* added to in place; overwritten in the first micro-batch of a step */
 };
 
-/* What becomes of an op that has tiles of a parameter, runs of its rows, instead of all of it. */
+/* How an op is split if a parameter comes in tiles, which are runs of its rows. */
 enum sw_cut_effect {
-    SW_CUT_NONE,  /* it wants the whole parameter */
+    SW_CUT_NONE,  /* it needs the whole parameter */
     SW_CUT_PARTS, /* each tile writes its part of the outputs: columns, or rows */
-    SW_CUT_SUM, /* each tile adds to output 0; the last one does what the op does behind the sum */
+    SW_CUT_SUM,   /* each tile adds to output 0; the last one also does the rest of the op */
 };
-/* And of one that makes the gradient of a parameter in tiles. */
+/* How an op is split that makes the gradient of a tiled parameter. */
 enum sw_grad_cut {
     SW_GRAD_CUT_NONE,
-    SW_GRAD_CUT_ROWS,   /* the tile's rows of the result are computed alone */
-    SW_GRAD_CUT_SELECT, /* made once; a tile's rows are selected from it */
+    SW_GRAD_CUT_ROWS,   /* the rows of a tile are computed separately */
+    SW_GRAD_CUT_SELECT, /* made once; the rows of a tile are selected from it */
 };
 
 struct sw_cut {
     enum sw_cut_effect effect;
-    int64_t unit;            /* rows of which a tile may be any multiple; 0 = none */
-    struct sw_shape partial; /* SUM: shape of the sum, f32 */
-    int n_own, n_out; /* SUM: inputs and outputs of the tiles before the last, without the sum */
-    int written;      /* SUM: an output of which each tile writes its part, 0 = none */
+    int64_t unit;            /* a tile may have any multiple of so many rows; 0 = not possible */
+    struct sw_shape partial; /* SUM: shape of the partial sum, in f32 */
+    /* SUM: numbers of inputs and outputs of all tiles but the last, without the sum */
+    int n_own, n_out;
+    int written; /* SUM: an output of which each tile writes a part; 0 = none */
 };
 
 typedef void (*sw_gradient_fn)(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
@@ -490,37 +492,39 @@ typedef void (*sw_gradient_fn)(struct sw_graph *g, const struct sw_op *op, const
 
 struct sw_op_info {
     enum sw_attrs_kind attrs;
-    unsigned traits; /* enum sw_op_trait */
-    int n_out;       /* outputs that it always has, absent or not */
-    /* Aliasing: which input's storage output k has, -1 = its own. NULL: all have their own. */
+    unsigned traits; /* a set of enum sw_op_trait */
+    int n_out;       /* number of non-optional outputs */
+    /* Aliasing: index of the input whose storage output k shares; -1 = none. NULL = all outputs
+     * have their own. */
     int (*alias)(const struct sw_op *op, int k);
-    /* Shape rule: dtype and shape of all outputs, those that are optional too, from inputs that
-     * have been checked. NULL: whoever makes the op says it. The gradient of a parameter has the
-     * dtype of communication instead, and a tile has parts of these shapes. */
+    /* Shape rule: dtype and shape of all outputs, including optional ones, from inputs that have
+     * been checked. NULL = the builder of the op sets them. Exceptions: the gradient of a parameter
+     * has the communication dtype, and a tile has parts of these shapes. */
     void (*shapes)(const struct sw_op_desc *desc, struct sw_view *out);
-    /* Gradient rule: NULL = not differentiable (integers, or made by differentiation). */
+    /* Gradient rule; NULL = not differentiable (integers, or the op itself comes from
+     * differentiation). */
     sw_gradient_fn gradient;
-    /* Floating-point operations of one launch; NULL = one for each element of the largest input. */
+    /* Floating-point operations per launch; NULL = one per element of the largest input. */
     int64_t (*flops)(const struct sw_op_desc *desc);
-    int flops_per_elem; /* instead of `flops`: of input 0; -1 = it computes nothing */
-    /* The input that holds indices (never the first; 0 = there is none), and how many rows they
+    int flops_per_elem; /* instead of `flops`: per element of input 0; -1 = it computes nothing */
+    /* The input that holds indices (never the first; 0 = none), and the number of rows that they
      * index. */
     int index_input;
     int64_t (*n_indexed)(const struct sw_op_desc *desc);
-    /* Of joined ops: outputs that another op, *out, makes of the others, to the same bits. False:
-     * not of this one. NULL: it is joined of nothing. */
+    /* Fused ops: finds the op, *out, that makes some outputs from the other ones with the same
+     * bits. false = not for this op. NULL = the kind is not fused. */
     bool (*apart)(const struct sw_op_desc *desc, struct sw_op *out);
-    int factor; /* PRODUCTS: the input whose dtype decides how they are computed */
-    /* Cuts: the input that may be a parameter in tiles, with what becomes of the op; NULL cut =
-     * none may. */
+    int factor; /* PRODUCTS: the input whose dtype selects the implementation */
+    /* Tiling: the input that may be a tiled parameter, and how the op is split; cut NULL = not
+     * possible. */
     int cut_input;
     void (*cut)(const struct sw_op_desc *desc, struct sw_cut *out);
-    /* The output that may be the gradient of one, and rows of which a tile may be any multiple (0 =
-     * not). */
+    /* Tiling: the output that may be the gradient of a tiled parameter, and the multiple for rows
+     * of a tile (0 = not possible). */
     enum sw_grad_cut grad_cut;
     int grad_output;
     int64_t (*grad_unit)(const struct sw_op *op);
-    /* why a two-dimensional parameter never is an operand; NULL = `cut` */
+    /* the reason why no operand is ever a two-dimensional parameter; NULL = see `cut` */
     const char *takes_no_matrix;
 };
 
@@ -532,12 +536,12 @@ static inline bool sw_kind_has(enum sw_op_kind kind, unsigned traits)
 bool sw_op_has(const struct sw_op *op, unsigned traits);
 const char *sw_op_name(const struct sw_op *op);
 
-/* Input whose storage output k shares, -1 = it has its own. */
+/* Index of the input whose storage output k shares; -1 = its own. */
 int sw_op_alias(const struct sw_op *op, int k);
-/* How input k is touched. */
+/* How the op accesses input k. */
 enum sw_access sw_op_access(const struct sw_op *op, int k);
-/* The part of its attributes that says which tile it is; NULL = this kind has none. */
+/* The tile in the op's attributes; NULL = the kind has none. */
 struct sw_tile_attrs *sw_op_tile(struct sw_op *op);
-/* One of the tiles before the last: it leaves a sum, and what the op does behind the sum is not its
- * business. */
+/* Makes the op one of the tiles before the last: it outputs a partial sum, and skips the rest of
+ * the op. */
 void sw_op_make_partial(struct sw_op *op, const struct sw_cut *cut);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the room share: gradient rules, and ops whose outputs are as their row says.
+// Shared by the files of this folder: gradient rules, and helpers for ops whose outputs follow from
+// their row.
 #pragma once
 
 #include "graph/graph.h"
 
-/* Gradient rules (grad.c), by what they are rows of. */
+/* Names of the gradient rules; rule x is the function sw_grad_x. */
 #define SW_GRADIENT_RULES(X)                                                                       \
     X(view)                                                                                        \
     X(pass)                                                                                        \
@@ -41,38 +42,39 @@
 SW_GRADIENT_RULES(SW_GRADIENT_RULE)
 #undef SW_GRADIENT_RULE
 
-/* Sums and statistics are kept in this dtype. */
+/* The dtype of sums and statistics. */
 static inline enum sw_dtype sw_stat_dtype(enum sw_dtype of)
 {
     return of == SW_F64 ? SW_F64 : SW_F32;
 }
 
-/* Room for one more in an array of the graph that has n; a failure fails the graph. */
+/* Makes room for one more element in an array of the graph that has n; a failure fails the
+ * graph. */
 bool sw_graph_grow(struct sw_graph *g, void **array, int32_t n, size_t elem_bytes);
 
-/* ---- checks of builders: `what` is whose operands they are ---- */
+/* ---- checks of builders; `what` names the op ---- */
 
-/* False after a failure, or where v is no value of the graph, which is a failure. */
+/* False if the graph has failed, or if v is not a value of the graph, which fails it. */
 bool sw_graph_usable(struct sw_graph *g, sw_value v, const char *what);
-/* Both fail the graph, saying what was wanted and what a and b (b may be SW_NO_VALUE), or v, are.
- * They return SW_NO_VALUE. */
+/* Both fail the graph with a message that has the shapes wanted and found: of a and b (b may be
+ * SW_NO_VALUE), or of v. They return SW_NO_VALUE. */
 sw_value sw_graph_bad_shapes(struct sw_graph *g, const char *op, sw_value a, sw_value b,
                              const char *wanted);
 sw_value sw_graph_bad_dtype(struct sw_graph *g, const char *op, sw_value v, const char *wanted);
 
-/* x itself where it has the dtype, else a CAST of it. */
+/* x itself if it has the dtype, else a CAST of it. */
 sw_value sw_graph_cast(struct sw_graph *g, sw_value x, enum sw_dtype dtype);
 
 /* ---- gradient rules ---- */
 
 bool sw_graph_wants(const struct sw_graph *g, sw_value v);
-/* One output shaped like `like`, of its dtype or that of gradients; absent when nobody wants its
- * gradient. */
+/* Adds an output shaped like `like`, in its dtype or that of gradients. It is absent if its
+ * gradient is not wanted. */
 sw_value sw_graph_gradient_out(struct sw_graph *g, int32_t op, sw_value like);
 
-/* Adds an op with the outputs that its row says; its index, -1 after a failure. */
+/* Adds an op with the outputs of its row. Returns its index, or -1 after a failure. */
 int32_t sw_graph_emit(struct sw_graph *g, enum sw_op_kind kind, const sw_value *in, int n_in,
                       const struct sw_attrs *attrs);
-/* Likewise, and its first output; SW_NO_VALUE after a failure. */
+/* The same, but returns the first output; SW_NO_VALUE after a failure. */
 sw_value sw_graph_emit_one(struct sw_graph *g, enum sw_op_kind kind, const sw_value *in, int n_in,
                            const struct sw_attrs *attrs);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of scalars: what follows from what was set, and what an update makes of it. Kernels of
-// GPUs repeat the latter (device/gpu/module/update.h), so powers are products.
+// The table of scalars: derived scalars, and the rates of an update. GPU kernels repeat the latter
+// (device/gpu/module/update.h), so powers are computed as products.
 #include <math.h>
 
 #include "graph/graph.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a loss is made of: means over targets, scaled and added.
+// Finds the terms of a loss: means over targets, scaled and added.
 #include "graph/graph.h"
 
 struct found {

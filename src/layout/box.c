@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic of boxes: n-dimensional pieces of a row-major tensor.
+// Arithmetic of boxes, which are n-dimensional ranges of a row-major tensor.
 #include "layout/layout.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ int64_t sw_box_elems(int rank, const struct sw_box *box)
     return n;
 }
 
-/* A box of `count` steps along dim d from the element `index`, whole in all later dims. */
+/* A box of `count` steps along dim d, starting at element `index`; it covers all later dims. */
 static struct sw_box slab(const struct sw_shape *shape, const int64_t *index, int d, int64_t count)
 {
     struct sw_box box = sw_box_whole(shape);
@@ -35,8 +35,9 @@ static struct sw_box slab(const struct sw_shape *shape, const int64_t *index, in
     return box;
 }
 
-/* Greedy: from the current element, as many steps as fit of the slowest dim that starts there. The
- * steps grow to the slowest dim that the range needs and shrink again: two boxes a dim at most. */
+/* Greedy: from the current element, takes as many steps as fit along the slowest dim that starts
+ * there. Steps grow up to the slowest dim that the range needs, and then shrink. So there are at
+ * most two boxes per dim. */
 int sw_box_of_range(const struct sw_shape *shape, int64_t first, int64_t n,
                     struct sw_box out[SW_BOX_MAX_OF_RANGE])
 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the whole tensor to what one rank holds, and back. All that is needed is where one element
-// of the part of the tensor axis lies in the whole, and how far its neighbours stay neighbours
+// Maps elements of the whole tensor to elements that one rank holds, and back. The core is to find
+// where an element of the tensor-axis part lies in the whole, and how long a run stays contiguous
 // there.
 #include "layout/layout.h"
 
 /* ---- the tensor axis ---- */
 
-struct span { /* along the dimension that is cut */
+struct span { /* a range along the split dimension */
     int64_t start, n;
 };
 
@@ -15,7 +15,8 @@ static bool is_split(const struct sw_layout *layout)
     return layout->split.n_groups > 0 && layout->tensor.size > 1;
 }
 
-/* What this rank has of a group: as many whole units as the others, but for the last ones. */
+/* This rank's share of a group. Ranks have equally many units; only the last ones may have
+ * fewer. */
 static struct span share_of(const struct sw_layout *layout, int group)
 {
     const int64_t n = layout->split.group[group];
@@ -37,7 +38,7 @@ struct sw_shape sw_layout_part(const struct sw_layout *layout)
     return part;
 }
 
-/* Elements behind one step of the dimension that is cut. */
+/* Number of elements per step along the split dimension. */
 static int64_t inner_elems(const struct sw_layout *layout)
 {
     int64_t n = 1;
@@ -47,7 +48,8 @@ static int64_t inner_elems(const struct sw_layout *layout)
     return n;
 }
 
-/* Element `at` of the part, in the whole; out_n: so many from it on are neighbours there, too. */
+/* Index in the whole of element `at` of the part; out_n: elements from there on that are contiguous
+ * in both. */
 static int64_t to_whole(const struct sw_run_iter *iter, int64_t at, int64_t *out_n)
 {
     const struct sw_layout *layout = iter->layout;
@@ -58,7 +60,7 @@ static int64_t to_whole(const struct sw_run_iter *iter, int64_t at, int64_t *out
     const int dim = layout->split.dim;
     const int64_t inner = inner_elems(layout), row = iter->part.dims[dim] * inner;
     const int64_t rest = at % row, step = rest / inner;
-    int64_t here = 0, there = 0; /* where a group begins, in the part and in the whole */
+    int64_t here = 0, there = 0; /* start of a group in the part, and in the whole */
     int g = 0;
     struct span share = share_of(layout, 0);
     while (step >= here + share.n) {
@@ -71,7 +73,7 @@ static int64_t to_whole(const struct sw_run_iter *iter, int64_t at, int64_t *out
     return (at / row * layout->whole.dims[dim] + index) * inner + rest % inner;
 }
 
-/* The opposite; -1 where another rank has it. */
+/* The inverse; -1 = another rank has it. */
 static int64_t to_part(const struct sw_run_iter *iter, int64_t element)
 {
     const struct sw_layout *layout = iter->layout;
@@ -94,14 +96,14 @@ static int64_t to_part(const struct sw_run_iter *iter, int64_t element)
     return -1;
 }
 
-/* ---- tiles and slices ---- */
+/* ---- tiles and shards ---- */
 
 int64_t sw_slice_elems(int64_t elems, int ranks, int64_t run)
 {
     return sw_ceil_div(sw_ceil_div(elems, run), ranks) * run;
 }
 
-/* Of so many elements of the part. */
+/* Shard length if the part or tile has `elems` elements. */
 static int64_t slice_elems(const struct sw_layout *layout, int64_t elems)
 {
     return sw_slice_elems(elems, layout->data.size, layout->run > 0 ? layout->run : SW_SQUARES_RUN);
@@ -131,7 +133,7 @@ int64_t sw_layout_elems(const struct sw_layout *layout)
     return n_whole * slice_elems(layout, tile) + slice_elems(layout, elems - n_whole * tile);
 }
 
-/* Goes to a tile: what is held of it, or what this rank answers for. */
+/* Enters a tile: sets the range of it that this rank holds or owns. */
 static void enter(struct sw_run_iter *iter, int64_t tile)
 {
     const struct sw_layout *layout = iter->layout;
@@ -180,7 +182,8 @@ void sw_runs_begin_within(const struct sw_layout *layout, int64_t first, int64_t
     begin(layout, false, iter);
     iter->from = first;
     iter->to = first + n;
-    if (iter->part_elems > 0 && !is_split(layout)) { /* tiles are in order */
+    if (iter->part_elems > 0 && !is_split(layout)) {
+        /* without a tensor split, tiles are in order */
         enter(iter, sw_min_i64(first, iter->part_elems - 1) / tile_elems(iter));
     }
 }

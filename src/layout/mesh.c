@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks and coordinates.
+// Converts between ranks and coordinates.
 #include "layout/layout.h"
 
 #include <stdio.h>

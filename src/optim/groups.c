@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of parameters: what spillway.groups and spillway.layer_decay make of the rule for one of
-// them, by its name. Read once; bound to the names of a model, so that a pattern that matches
-// nothing is found; then asked.
+// Parameter groups: how spillway.groups and spillway.layer_decay change the update rule of a
+// parameter, selected by name. The configuration is read once, then bound to the names of a model
+// so that patterns without a match are found. After that, groups can be queried.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "optim/optim.h"
 
 struct group {
-    const struct sw_json *match; /* a string or a list of them */
+    const struct sw_json *match; /* a string, or a list of strings */
     bool has_scale, has_betas, has_decay;
     double lr_scale, betas[2], weight_decay;
 };
@@ -159,16 +159,16 @@ void sw_update_groups_close(struct sw_update_groups *g)
 
 /* ---- layers ---- */
 
-/* Layers whose names are the same but for their number: an encoder, and a decoder behind it, have
- * one each. */
+/* Layers whose names differ only in their number. An encoder and the decoder after it are one stack
+ * each. */
 struct stack {
-    const char *name; /* [len] what is before the number */
+    const char *name; /* [len] the part of the name before the number */
     size_t len;
     int64_t n_layers;
     bool begun; /* one of its layers was passed */
 };
 
-/* The first part of a name that is a number, NULL = there is none. */
+/* The first component of a name that is a number; NULL = none. */
 static const char *layer_in(const char *name)
 {
     for (const char *part = name; part; part = strchr(part, '.')) {
@@ -181,7 +181,7 @@ static const char *layer_in(const char *name)
     return NULL;
 }
 
-/* That of a name with a number; a new one is added. */
+/* The stack of a name with a number; a new stack is added. */
 static struct stack *find_stack(struct stack *stacks, int64_t *n, const char *name, size_t len)
 {
     for (int64_t i = 0; i < *n; i++) {
@@ -193,7 +193,7 @@ static struct stack *find_stack(struct stack *stacks, int64_t *n, const char *na
     return &stacks[(*n)++];
 }
 
-/* Parts, up to a dot each, that a name begins with as the layers of a stack do. */
+/* Number of leading components (up to a dot) that a name shares with the layers of a stack. */
 static int64_t parts_shared(const struct stack *stack, const char *name)
 {
     int64_t n = 0;
@@ -203,8 +203,9 @@ static int64_t parts_shared(const struct stack *stack, const char *name)
     return n;
 }
 
-/* Of a name without a number: it belongs to the stacks that its name is nearest to, stands before
- * their first layers or behind them, and before them is as far as before the deepest. */
+/* Position of a parameter without a layer number. It belongs to the stacks whose names share most
+ * components with it. After their first layers it counts as 0; before them, as one more than the
+ * deepest stack. */
 static int64_t layers_from_end(const struct stack *stacks, int64_t n, const char *name)
 {
     int64_t most = 0, deepest = 0;
@@ -224,8 +225,8 @@ static int64_t layers_from_end(const struct stack *stacks, int64_t n, const char
     return begun ? 0 : deepest + 1;
 }
 
-/* The last layer of a stack has the factor once, the one before it twice, .., and what is behind
- * them the whole rate. Names come in the order of forward. */
+/* The last layer of a stack is scaled by the factor once, the layer before it twice, and so on.
+ * Parameters after the layers have the full rate. Names come in forward order. */
 static sw_status scale_by_layer(struct sw_update_groups *g)
 {
     struct stack *stacks = sw_arena_array(&g->arena, (size_t)g->n_members + 1, sizeof *stacks);

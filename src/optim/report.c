@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public door to configurations: texts for people and machines. It lives beside the schedules
-// because a report has the rates of the first steps.
+// Public functions for configurations: reports for people and machines. They are next to the
+// schedules because a report lists the rates of the first steps.
 #include "spillway/config.h"
 
 #include "json/json.h"
 #include "optim/optim.h"
 
-/* Gives a finished text away, or says that memory ran out. */
+/* Hands over a finished text, or reports that memory ran out. */
 static sw_status give(struct sw_str *text, char **out)
 {
-    sw_str_append(text, "", 0); /* an empty text is a text, too */
+    sw_str_append(text, "", 0); /* makes sure that an empty text is allocated, too */
     if (text->failed) {
         sw_str_fini(text);
         return SW_FAIL(SW_E_NOMEM, "out of host memory for the text");
@@ -19,7 +19,7 @@ static sw_status give(struct sw_str *text, char **out)
     return SW_OK;
 }
 
-/* One value, or a list where groups differ. */
+/* One value, or a list if groups differ. */
 static void write_groups(const double *values, int n, struct sw_str *out)
 {
     sw_str_puts(out, n > 1 ? "[" : "");
@@ -66,7 +66,7 @@ static sw_status write_schedule(const struct sw_config *config, int n_steps, boo
     return SW_OK;
 }
 
-/* What somebody would have to say before this is a configuration. */
+/* Fails if something is missing without which this is not a configuration. */
 static sw_status check_known(const struct sw_config *config)
 {
     return sw_config_wants_hidden_size(config)
@@ -118,7 +118,7 @@ sw_status sw_config_report(const struct sw_config_options *options, char **out_t
     SW_TRY_OR(close_config, sw_config_resolve(config, ranks, 0));
     SW_TRY_OR(close_config, write_report(config, options, &text));
     sw_config_print_warnings(config, &notes);
-    sw_config_list_unbuilt(config, &notes); /* its status repeats what the list says */
+    sw_config_list_unbuilt(config, &notes); /* its status repeats the list */
     SW_TRY_OR(close_config, give(&text, &given));
     SW_TRY_OR(close_config, give(&notes, out_notes));
     *out_text = given;

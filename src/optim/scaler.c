@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loss scaling for fp16: halve on overflow, double after a window of good steps.
-// The rule is that of DeepSpeed's ZeRO optimizers (docs/differences.md, scaler-one-rule).
+// Loss scaling for fp16: halve on overflow, double after a window of good steps. The rule is that
+// of DeepSpeed's ZeRO optimizers (docs/differences.md, scaler-one-rule).
 #include "optim/optim.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ void sw_scaler_init(struct sw_scaler *scaler, const struct sw_fp16_config *fp16)
     scaler->min_scale = (double)fp16->min_loss_scale;
 }
 
-/* The first hysteresis - 1 overflows are free; a halving does not refill them. */
+/* The first hysteresis - 1 overflows do not change the scale; a halving does not reset them. */
 static sw_status overflowed(struct sw_scaler *scaler)
 {
     if (scaler->hysteresis != 1 && scaler->hysteresis_left != 1) {
@@ -36,8 +36,8 @@ static sw_status overflowed(struct sw_scaler *scaler)
     return SW_OK;
 }
 
-/* Good steps are counted from the one after an overflow, so the first doubling comes after
- * window + 1 of them. */
+/* Good steps are counted from the one after an overflow, so the first doubling comes after window +
+ * 1 good steps. */
 static void went_well(struct sw_scaler *scaler)
 {
     const int64_t good = scaler->iteration - scaler->last_overflow - 1;

@@ -24,7 +24,7 @@ int sw_schedule_groups(const struct sw_scheduler_config *scheduler)
     return longest(n, &scheduler->range_min_lr);
 }
 
-/* A number for all groups, or a list with one for each. */
+/* Spreads a number over all groups, or copies a list with one number per group. */
 static sw_status spread(const struct sw_config_numbers *numbers, const char *key, int n_groups,
                         double *out)
 {
@@ -51,7 +51,7 @@ static sw_status init_warmup(struct sw_schedule *s, const struct sw_scheduler_co
     s->min_ratio = c->warmup_min_ratio;
     s->end_ratio = c->cos_min_ratio;
     for (int i = 0; i < s->n_groups; i++) {
-        s->max_lr[i] = s->lr; /* holds where warmup_max_lr is not given */
+        s->max_lr[i] = s->lr; /* default of warmup_max_lr */
     }
     SW_TRY(spread(&c->warmup_min_lr, "warmup_min_lr", s->n_groups, s->min_lr));
     SW_TRY(spread(&c->warmup_max_lr, "warmup_max_lr", s->n_groups, s->max_lr));
@@ -146,7 +146,7 @@ static double warmup_gamma(const struct sw_schedule *s, double i)
     return s->linear ? i / s->warmup_steps : (1.0 / log(s->warmup_steps)) * log(i + 1);
 }
 
-/* From the end of the warm-up to total_steps; 1 long at least. */
+/* Steps from the end of the warm-up to total_steps, at least 1. */
 static double steps_after_warmup(const struct sw_schedule *s)
 {
     return fmax(1.0, s->total_steps - s->warmup_steps);
@@ -229,9 +229,9 @@ static double range_lr(const struct sw_schedule *s, int i_group, double i)
     return s->min_lr[i_group] * (1 + s->range_rate * (s->staircase ? floor(intervals) : intervals));
 }
 
-/* ---- the Trainer's ---- */
+/* ---- schedules of the Trainer ---- */
 
-/* The factor of lr after k updates: transformers' get_scheduler with its defaults. */
+/* Factor on lr after k updates, as in transformers' get_scheduler with its defaults. */
 static double trainer_factor(const struct sw_schedule *s, double k)
 {
     const double warmup = s->warmup_steps;
@@ -260,9 +260,9 @@ static bool is_trainers(enum sw_scheduler_type type)
     return type >= SW_SCHEDULER_CONSTANT;
 }
 
-/* ---- the door ---- */
+/* ---- public functions ---- */
 
-/* Step 0 has what the constructors of the schedulers leave behind. */
+/* Step 0 has the rates that the schedulers' constructors set. */
 static struct sw_rates first_rates(const struct sw_schedule *s, int i_group)
 {
     struct sw_rates out = {s->min_lr[i_group], s->beta1, s->beta2};

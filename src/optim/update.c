@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Update rules: what a configuration says of one, and which states a parameter needs. The ops that
-// apply it are the plan's.
+// Update rules: parsing them from a configuration, and the states that a parameter needs. The ops
+// that apply a rule belong to plan.
 #include "optim/optim.h"
 
 #include <string.h>
@@ -126,7 +126,7 @@ int64_t sw_update_run(const struct sw_update_rule *rule)
     return rule && rule->moments == SW_MOMENTS_8BIT ? SW_CODE_RUN : SW_SQUARES_RUN;
 }
 
-/* Behind the n that there are; returns how many there are then. */
+/* Appends the moments after the n states so far; returns the new number. */
 static int add_moments(const struct sw_update_rule *rule, enum sw_dtype dtype, int64_t elems,
                        struct sw_update_state *out, int n)
 {

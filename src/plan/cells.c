@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which transfers move the same bytes. The elements of an offloaded tensor are cut wherever a
-// transfer of it begins or ends; between two cuts is a cell. So a transfer moves whole cells,
-// mostly one, and two of them overlap where they share one: who asks for the latest transfer of the
-// same bytes looks at a cell, and at nothing before it.
+// Finds transfers that move the same bytes. The elements of an offloaded tensor are cut wherever
+// one of its transfers begins or ends. The range between two cuts is a cell. A transfer moves whole
+// cells, mostly one, and two transfers overlap if they share a cell. The latest transfer of given
+// bytes is found by looking at their cells only.
 #include <stdlib.h>
 #include <string.h>
 
 #include "plan/private.h"
 
-/* The cuts of a home, on the way: at [from] .. at [from + n - 1]. */
+/* The cuts of an offloaded tensor, while they are collected: at [from] .. at [from + n - 1]. */
 struct home {
     int64_t from;
     int32_t n;
     int32_t first_cell;
-    int32_t next; /* where the next transfer probably begins */
+    int32_t next; /* guess for the start of the next transfer */
     bool unsorted;
 };
 
 struct pass {
     const struct sw_ir *ir;
-    struct home *homes; /* [n_homes] by root: what is offloaded comes early in the list */
+    struct home *homes; /* [n_homes] by root: offloaded tensors come early in the list */
     int32_t n_homes;
     int64_t *cuts;
     struct sw_cells *out;
@@ -31,7 +31,7 @@ static int by_element(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Most cuts are met again at once, by the next piece or by the store behind its load. */
+/* Most cuts recur at once, in the next piece or in the store after its load. */
 static void add_cut(const struct pass *p, struct home *home, int64_t at)
 {
     int64_t *cuts = p->cuts + home->from;
@@ -59,7 +59,7 @@ static void sort_cuts(const struct pass *p, struct home *home)
     home->n = n;
 }
 
-/* Which cut of its home lies at an element; `guess` is tried first, and what is behind it. */
+/* Index of the cut at an element; tries `guess` and the cuts after it first. */
 static int32_t find_cut(const struct pass *p, const struct home *home, int64_t at, int32_t guess)
 {
     const int64_t *cuts = p->cuts + home->from;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifies a finished plan against its graph, trusting nothing of how it was made.
+// Verifies a finished plan against its graph, independently of how it was made.
 #include <string.h>
 
 #include "plan/private.h"
@@ -7,9 +7,9 @@
 struct check {
     const struct sw_plan *plan;
     const struct sw_program *program;
-    int32_t *written; /* [n_values] instruction that wrote the value, -1 = not yet; leaves: 0 */
+    int32_t *written; /* [n_values] instruction that wrote the value; -1 = not yet; leaves: 0 */
     bool one_round;   /* every micro-step is the last of its step */
-    sw_value *newest; /* [n_values] by root: the version its bytes hold now */
+    sw_value *newest; /* [n_values] by root: the version that its bytes hold now */
     int32_t *issued;  /* [n_instrs] see sw_program_issued */
     struct sw_cells cells;
 };
@@ -51,8 +51,9 @@ static sw_status check_read(const struct check *c, int32_t i, sw_value v)
     return SW_OK;
 }
 
-/* Loads may run for nothing; what else a step, or a micro-step, leaves out is left out here, and a
- * skip is asked for when it is known. finished: the norm of the step is. */
+/* Checks predicates. Loads may run unnecessarily. Other ops must be predicated if the step or
+ * micro-step leaves them out, and SKIP may be used only once it is known. finished: the norm of the
+ * step is known. */
 static sw_status check_when(const struct check *c, int32_t i, bool *finished)
 {
     const struct sw_instr *instr = &c->program->instrs[i];
@@ -77,7 +78,8 @@ static sw_status check_when(const struct check *c, int32_t i, bool *finished)
     return SW_OK;
 }
 
-/* What is offloaded lies in a tier; what waits there for a later op was put there by a store. */
+/* An offloaded value lies in another tier. If a later op loads it from there, a store has put it
+ * there. */
 static sw_status check_home(const struct check *c, int32_t i)
 {
     const struct sw_ir *ir = c->program->ir;
@@ -96,7 +98,7 @@ static sw_status check_home(const struct check *c, int32_t i)
     return SW_OK;
 }
 
-/* A batch travels as one: all of it runs, or nothing. */
+/* A batch travels as one: all of its exchanges run, or none. */
 static sw_status check_batch(const struct check *c, int32_t i)
 {
     const struct sw_instr *instr = &c->program->instrs[i];
@@ -129,7 +131,8 @@ static sw_status check_order(struct check *c)
             program->instrs[i].queue == SW_QUEUE_COMM && program->instrs[i].batch == 0;
         c->issued[i] = inside && i > 0 ? c->issued[i - 1] : i;
         SW_TRY(op->move != SW_MOVE_NONE ? sw_move_check(ir, op) : SW_OK);
-        for (int k = sw_ir_is_transfer(op); k < op->n_in; k++) { /* ranges: check_transfer */
+        for (int k = sw_ir_is_transfer(op); k < op->n_in; k++) {
+            /* check_transfer checks the ranges of transfers */
             SW_TRY(check_read(c, i, op->in[k]));
         }
         SW_TRY(sw_ir_is_transfer(op) ? check_home(c, i) : SW_OK);
@@ -167,7 +170,7 @@ static sw_status check_held(const struct check *c, int32_t i, int32_t b, int32_t
     return SW_OK;
 }
 
-/* Instruction i may be under way until `last`. */
+/* Instruction i may be in flight until `last`. */
 static sw_status check_under_way(const struct check *c, int32_t i, int32_t last)
 {
     const struct sw_instr *instr = &c->program->instrs[i];
@@ -182,18 +185,18 @@ static sw_status check_under_way(const struct check *c, int32_t i, int32_t last)
     return instr->workspace >= 0 ? check_held(c, i, instr->workspace, last) : SW_OK;
 }
 
-/* Transfers of a cell of what is offloaded; -1 = none. */
+/* Transfers of a cell of an offloaded value; -1 = none. */
 struct moved {
-    int32_t loaded, stored; /* the latest; */
-    /* that of the op that comes last in the list */
+    int32_t loaded, stored; /* the latest ones */
+    /* the ones of the op that is latest in the list */
     int32_t last_load, last_store;
 };
 
 struct beside {
     struct sw_clocks clocks;
-    struct sw_touches touches;     /* what is under way beside an instruction */
+    struct sw_touches touches;     /* touches of instructions in flight */
     struct moved *moved;           /* [n_cells] */
-    int32_t found[SW_QUEUE_COUNT]; /* what the present instruction finds complete */
+    int32_t found[SW_QUEUE_COUNT]; /* instructions that the present one finds complete */
 };
 
 static sw_status check_latest(const struct check *c, const struct beside *b, int32_t i,
@@ -213,8 +216,8 @@ static sw_status check_latest(const struct check *c, const struct beside *b, int
     return SW_OK;
 }
 
-/* Instruction i and an earlier one, of which one at least is a store, move some of the same
- * bytes. */
+/* Checks instruction i against an earlier one that moves some of the same bytes. At least one of
+ * the two is a store. */
 static sw_status check_after(const struct check *c, const struct beside *b, int32_t i, int32_t j)
 {
     const struct sw_program *program = c->program;
@@ -236,8 +239,8 @@ static int32_t later_op(const struct check *c, int32_t i, int32_t j)
     return j >= 0 && instrs[j].op > instrs[i].op ? j : i;
 }
 
-/* Parts of what is offloaded: two of which one writes keep the order that the graph has them in,
- * and do not meet. */
+/* Checks that transfers of overlapping parts keep the order of the graph, if one of them writes,
+ * and are not in flight together. */
 static sw_status check_transfer(const struct check *c, const struct beside *b, int32_t i)
 {
     const struct sw_instr *instr = &c->program->instrs[i];
@@ -306,7 +309,7 @@ static sw_status check_queues(const struct check *c, struct beside *b)
         if (instr->queue != SW_QUEUE_COMM || instr->batch > 0) {
             sw_clocks_find(&b->clocks, i, instr->waits, b->found);
         } else {
-            b->found[SW_QUEUE_COMM] = i - 1; /* together with the first of its batch */
+            b->found[SW_QUEUE_COMM] = i - 1; /* it is issued with the first of its batch */
         }
         SW_TRY(check_operands(c, b, i));
         if (sw_ir_is_transfer(&program->ir->ops[instr->op])) {
@@ -323,7 +326,7 @@ static sw_status check_queues(const struct check *c, struct beside *b)
             }
         }
     }
-    for (int32_t i = 0; i < end; i++) { /* the rest is waited for at the end */
+    for (int32_t i = 0; i < end; i++) { /* the others are waited for at the end */
         const struct sw_instr *instr = &program->instrs[i];
         if (instr->queue != SW_QUEUE_COMPUTE && !instr->blocking && i > known[instr->queue]) {
             SW_TRY(check_under_way(c, i, end - 1));
@@ -332,7 +335,8 @@ static sw_status check_queues(const struct check *c, struct beside *b)
     return SW_OK;
 }
 
-/* Nobody reads what another queue may still be writing, or writes what it may still touch. */
+/* Checks that nobody reads what another queue may still write, or writes what it may still
+ * touch. */
 static sw_status check_overlap(const struct check *c)
 {
     struct beside b = {0};
@@ -350,7 +354,7 @@ static sw_status check_overlap(const struct check *c)
     return st;
 }
 
-/* Whole blocks of the disk move: both sides have them, to themselves. */
+/* The disk moves whole blocks: both sides must have room for them that nothing else uses. */
 static sw_status check_disk(const struct check *c, int32_t i)
 {
     const struct sw_program *program = c->program;
@@ -365,7 +369,8 @@ static sw_status check_disk(const struct check *c, int32_t i)
         const struct sw_buffer *buffer =
             &program->buffers[program->buffer_of[sw_ir_root(ir, ends[k])]];
         const size_t first = (size_t)(k == 0 ? op->first : info->base_offset);
-        const size_t pieces = k > 0 ? (size_t)sw_ir_pieces(ir, op) : 1; /* here is one of them */
+        /* the device holds one piece */
+        const size_t pieces = k > 0 ? (size_t)sw_ir_pieces(ir, op) : 1;
         const size_t end =
             first * sw_dtype_bytes(info->dtype) + sw_transfer_disk_bytes(ir, op) / pieces;
         if (!(k > 0 && buffer->persistent) &&
@@ -402,7 +407,7 @@ static sw_status check_buffers(const struct check *c)
     return SW_OK;
 }
 
-/* Workspace that an op asks for. */
+/* Workspace that an op requires. */
 static sw_status ask_workspace(const struct sw_ir *ir, const struct sw_ir_op *op,
                                const struct sw_plan_options *options, size_t *out)
 {

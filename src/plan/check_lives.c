@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifies the memory map of a finished plan: each buffer lies inside its tier and budget, and two
-// that live at the same time have no byte in common. Of a large plan millions of transients lie at
-// a few hundred addresses, one after the other: addresses are sorted, buffers are not.
+// Verifies the memory map of a finished plan. Each buffer lies inside its tier and budget, and two
+// buffers that are live at the same time do not overlap. In a large plan, millions of transients
+// share a few hundred addresses. Therefore addresses are sorted, not buffers.
 #include <stdlib.h>
 #include <string.h>
 
 #include "plan/private.h"
 
-/* Of all its places. */
+/* Bytes of all its slots and places. */
 static size_t extent_of(const struct sw_buffer *buffer)
 {
     return buffer->slot_bytes + buffer->bytes;
@@ -54,8 +54,8 @@ static int by_offset(const void *a, const void *b)
                                     : (x->buffer > y->buffer) - (x->buffer < y->buffer);
 }
 
-/* What stays lives at all times, beside all else: neighbours do not meet, and transients lie
- * behind. */
+/* Persistent buffers are always live: neighbours must not overlap, and transients must lie after
+ * them. */
 static sw_status check_fixed(const struct sw_program *program, enum sw_tier tier,
                              struct fixed *fixed)
 {
@@ -83,10 +83,11 @@ static sw_status check_fixed(const struct sw_program *program, enum sw_tier tier
     return SW_OK;
 }
 
-/* A set of places in an order: bits, and above 64 of them one that says whether any is set. */
+/* An ordered set of places: one bit each, and on higher levels one bit that says whether any of 64
+ * is set. */
 enum { MOST_LEVELS = 6 };
 struct places {
-    uint64_t *bits[MOST_LEVELS]; /* level 0: one a place */
+    uint64_t *bits[MOST_LEVELS]; /* level 0 has a bit per place */
     int n_levels;
 };
 
@@ -127,7 +128,7 @@ static bool has_place(const struct places *p, int32_t i)
     return p->bits[0][i / 64] >> (i % 64) & 1;
 }
 
-/* Down to the first one below bit i of a level, or the last. */
+/* Descends from bit i of a level to the first or last place below it. */
 static int32_t descend(const struct places *p, int l, int32_t i, bool first)
 {
     for (; l > 0; l--) {
@@ -137,7 +138,7 @@ static int32_t descend(const struct places *p, int l, int32_t i, bool first)
     return i;
 }
 
-/* The place in the set next to i, before it or behind; -1 = none. */
+/* The place in the set just before or after i; -1 = none. */
 static int32_t next_place(const struct places *p, int32_t i, bool behind)
 {
     for (int l = 0; l < p->n_levels; l++, i /= 64) {
@@ -153,24 +154,25 @@ static int32_t next_place(const struct places *p, int32_t i, bool behind)
     return -1;
 }
 
-/* Where transients lie, one after the other. */
+/* An address that transients use one after the other. */
 struct spot {
     enum sw_tier tier;
     size_t offset;
-    int32_t number; /* in the order in which they were met */
+    int32_t number; /* in order of discovery */
 };
 
 struct lives {
     const struct sw_program *program;
-    struct spot *spots; /* [n] by address, once all are known; room for cap / 2 */
-    int32_t *table; /* [cap] open addressing: numbers of spots, -1 = free; half of it at least */
+    struct spot *spots; /* [n] sorted by address once all are known; room for cap / 2 */
+    int32_t *table;     /* [cap] open addressing: numbers of spots, -1 = free; at most half full */
     int32_t n, cap;
-    int32_t *spot_of; /* [n_buffers] of a transient: the number of its spot */
-    int32_t *rank_of; /* [n] by number: which it is by address */
-    int32_t *who;     /* [n] by rank: the buffer that is alive there */
-    /* transients by the instruction with which their lives begin, and end; *_at: [n_instrs + 2] */
+    int32_t *spot_of; /* [n_buffers] for transients, the number of its spot */
+    int32_t *rank_of; /* [n] by number: its index by address */
+    int32_t *who;     /* [n] by rank: the live buffer there */
+    /* transients sorted by the instruction at which they become live, and at which they die; *_at:
+     * [n_instrs + 2] */
     int32_t *begin_at, *begin, *end_at, *end;
-    struct places alive; /* ranks */
+    struct places alive; /* a set of ranks */
 };
 
 static bool is_transient(const struct sw_buffer *buffer)
@@ -191,7 +193,7 @@ static int32_t *find_spot(const struct lives *l, enum sw_tier tier, size_t offse
     }
 }
 
-/* false: out of memory */
+/* false = out of memory */
 static bool grow(struct lives *l)
 {
     enum { LEAST = 64 };
@@ -212,7 +214,7 @@ static bool grow(struct lives *l)
     return true;
 }
 
-/* false: out of memory */
+/* false = out of memory */
 static bool list_spots(struct lives *l)
 {
     for (int32_t b = 0; b < l->program->n_buffers; b++) {
@@ -240,7 +242,7 @@ static int by_address(const void *a, const void *b)
                               : (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* false: out of memory */
+/* false = out of memory */
 static bool rank_spots(struct lives *l)
 {
     const size_t n = (size_t)l->n + 1;
@@ -266,7 +268,7 @@ static int32_t when(const struct lives *l, int32_t b, bool end)
     return at < 0 ? 0 : at > most ? most : at;
 }
 
-/* Those of instruction i are out[at[i]] .. out[at[i + 1] - 1]. */
+/* The transients of instruction i are out[at[i]] .. out[at[i + 1] - 1]. */
 static void sort_by_instr(const struct lives *l, bool end, int32_t *at, int32_t *out)
 {
     const int32_t n_instrs = l->program->n_instrs, n_buffers = l->program->n_buffers;
@@ -280,7 +282,7 @@ static void sort_by_instr(const struct lives *l, bool end, int32_t *at, int32_t 
     for (int32_t i = 0; i <= n_instrs; i++) {
         at[i + 1] += at[i];
     }
-    for (int32_t b = n_buffers - 1; b >= 0; b--) { /* at[i + 1] becomes where i begins */
+    for (int32_t b = n_buffers - 1; b >= 0; b--) { /* at[i + 1] becomes the start of i */
         if (is_transient(&l->program->buffers[b])) {
             out[--at[when(l, b, end) + 1]] = b;
         }
@@ -289,8 +291,8 @@ static void sort_by_instr(const struct lives *l, bool end, int32_t *at, int32_t 
     at[n_instrs + 1] = n;
 }
 
-/* What is alive never meets: a buffer whose life begins meets who is there, or a neighbour, or
- * nobody. */
+/* Live buffers never overlap. So a buffer that becomes live can only overlap the one at its own
+ * spot, or the neighbours. */
 static sw_status begin_life(struct lives *l, int32_t b)
 {
     const int32_t rank = l->rank_of[l->spot_of[b]];
@@ -321,7 +323,7 @@ static sw_status walk(struct lives *l)
     return SW_OK;
 }
 
-/* false: out of memory */
+/* false = out of memory */
 static bool open_lives(struct lives *l)
 {
     const size_t n = (size_t)l->program->n_buffers + 1, n_instrs = (size_t)l->program->n_instrs + 2;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifies the loops of a finished plan. That what a loop touches is not touched beside it, the
-// check of its instructions says, which stand for all pieces. Here: they are neighbours, loads in
-// front of a kernel in front of stores, which is what running ahead takes for granted; they go
-// through the same pieces; a load waits for the store of what it writes over; turns have room.
+// Verifies the loops of a finished plan. check.c covers conflicts with other instructions, since
+// each instruction stands for all its pieces. Here the structure is checked, which running ahead
+// relies on. The instructions are consecutive: loads, then a kernel, then stores. All go through
+// the same pieces. A load waits for the store whose bytes it overwrites, and there is room for all
+// turns.
 #include "plan/private.h"
 
 struct check {
     const struct sw_program *program;
     const struct sw_ir *ir;
     const struct sw_loop *loop;
-    int64_t elems; /* of a piece */
+    int64_t elems; /* per piece */
 };
 
 static const struct sw_ir_op *op_of(const struct check *c, int32_t i)
@@ -28,7 +29,7 @@ static sw_status fail(const struct check *c, int32_t i, const char *what)
                    sw_ir_op_name(op_of(c, i)), c->loop->pieces, c->loop->first, what);
 }
 
-/* Whole blocks of the disk, which all have their bytes in the turn. */
+/* Each piece is whole disk blocks, and its turn has room for all their bytes. */
 static sw_status check_end(const struct check *c, int32_t i, sw_value here)
 {
     const struct sw_ir_value *value = &c->ir->values[here];
@@ -48,7 +49,8 @@ static sw_status check_end(const struct check *c, int32_t i, sw_value here)
     return SW_OK;
 }
 
-/* Where a load finds nothing stored, the kernel alone has read it, and it starts behind that. */
+/* If nothing was stored from the place of a load, only the kernel has read it, and the load starts
+ * after the kernel. */
 static sw_status check_again(const struct check *c, int32_t i)
 {
     const sw_value here = sw_ir_root(c->ir, op_of(c, i)->out[0]);

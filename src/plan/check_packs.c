@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifies what the check of a plan does not know about packs: that a pack moves as a whole, that
-// what ops use of one is a member and nothing else, and that nothing which was written to one is
-// lost, or read from the disk before it is there.
+// Verifies the packs of a plan, which check.c does not know. A pack moves as a whole. Ops use
+// members of it and nothing else. Nothing that was written to a pack is lost, or read from disk
+// before it is there.
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,33 +11,33 @@ struct check {
     const struct sw_plan *plan;
     const struct sw_program *program;
     const struct sw_ir *ir;
-    /* [n_values] of what has to do with packs - they, their copies, and what lies in one or the
-     * other - the place in `known`; -1 = nothing, as of most values of a large plan */
+    /* [n_values] index into `known` for packs, their copies, and values that lie in either; -1 =
+     * none of these, as for most values of a large plan */
     int32_t *place_of;
     struct known *known;
     int32_t n_known;
 };
 
 struct copy {
-    sw_value pack;    /* of which; SW_NO_VALUE = of none */
-    int32_t loaded;   /* by which instruction; -1 = it is room for what is written */
-    int32_t at_least; /* what was stored before this instruction is in it; -1 = it is empty */
+    sw_value pack;    /* the pack that it is a copy of; SW_NO_VALUE = none */
+    int32_t loaded;   /* instruction that loaded it; -1 = it is memory to be filled */
+    int32_t at_least; /* it has what was stored before this instruction; -1 = it is empty */
 };
 
 struct on_disk {
-    sw_value newer; /* the copy that was written and is not stored; SW_NO_VALUE = none */
-    int32_t stored; /* by the latest of these instructions; -1 = none */
+    sw_value newer; /* the copy that was written and not stored yet; SW_NO_VALUE = none */
+    int32_t stored; /* the latest instruction that stored it; -1 = none */
 };
 
-/* Lists through values, SW_NO_VALUE = the end: of each pack its members, the earlier ones first,
- * and of each copy what instructions write in it, the latest first. */
+/* Linked lists of values; SW_NO_VALUE ends a list. Each pack has a list of its members, the earlier
+ * ones first. Each copy has a list of its writes, the latest first. */
 struct known {
-    sw_value first_member, last_member; /* of a pack */
-    sw_value next_member;               /* of a member */
-    sw_value last_write, write_before;  /* of a copy; of what lies in it */
-    int32_t written;                    /* of that: by which instruction */
-    struct copy copy;                   /* of a copy */
-    struct on_disk on_disk;             /* of a pack */
+    sw_value first_member, last_member; /* for a pack */
+    sw_value next_member;               /* for a member */
+    sw_value last_write, write_before;  /* for a copy; for a value in a copy */
+    int32_t written;                    /* for a value in a copy: instruction that wrote it */
+    struct copy copy;                   /* for a copy */
+    struct on_disk on_disk;             /* for a pack */
 };
 
 static struct known *known(const struct check *c, sw_value v)
@@ -88,7 +88,7 @@ static sw_status check_place(const struct check *c, sw_value pack)
     return SW_OK;
 }
 
-/* ---- what moves, and what is used ---- */
+/* ---- transfers and uses ---- */
 
 static sw_status fail(const struct check *c, int32_t i, sw_value pack, const char *why)
 {
@@ -103,7 +103,7 @@ static bool is_same_part(const struct sw_ir_value *a, const struct sw_ir_value *
            sw_shape_equal(&a->form->shape, &b->form->shape);
 }
 
-/* Is what stands for a member in `copy` written before instruction `end`? */
+/* True if the version of a member in `copy` is written before instruction `end`. */
 static bool is_written(const struct check *c, sw_value copy, sw_value member, int32_t end)
 {
     for (sw_value v = known(c, copy)->last_write; v >= 0; v = known(c, v)->write_before) {
@@ -114,7 +114,7 @@ static bool is_written(const struct check *c, sw_value copy, sw_value member, in
     return false;
 }
 
-/* What was loaded is whole; room has to be filled. */
+/* True if the copy is complete: it was loaded, or all members were written. */
 static bool is_whole(const struct check *c, sw_value copy, int32_t end)
 {
     const struct copy *its = &known(c, copy)->copy;
@@ -157,7 +157,7 @@ static sw_status check_transfer(const struct check *c, int32_t i)
     return SW_OK;
 }
 
-/* v is a member of the pack, or stands for one. */
+/* True if v is a member of the pack, or a version of one. */
 static bool is_member(const struct check *c, sw_value pack, sw_value v)
 {
     const struct sw_ir_value *info = &c->ir->values[v];
@@ -170,8 +170,8 @@ static bool is_member(const struct check *c, sw_value pack, sw_value v)
     return false;
 }
 
-/* Instruction i may run where the one that loaded what it uses did not: in a step that is skipped,
- * in a backward that is not the last. */
+/* True if instruction i may run although the one that loaded its operand did not: in a step that is
+ * skipped, or in a backward that is not the last. */
 static bool may_run_without(const struct check *c, int32_t i, const struct copy *copy)
 {
     const struct sw_ir_op *op = &c->ir->ops[c->program->instrs[i].op];
@@ -208,7 +208,8 @@ static sw_status check_use(const struct check *c, int32_t i, sw_value v, bool wr
     return SW_OK;
 }
 
-/* What the update writes whole it does not read, so there may be nothing yet. */
+/* Checks uses. A parameter that the update overwrites completely is not read, so it may still be
+ * missing. */
 static sw_status check_uses(const struct check *c, int32_t i)
 {
     const struct sw_ir_op *op = &c->ir->ops[c->program->instrs[i].op];
@@ -249,7 +250,7 @@ static sw_status check_moves(const struct check *c)
     return SW_OK;
 }
 
-struct at { /* a buffer of the disk; pack: SW_NO_VALUE = of none */
+struct at { /* a buffer on disk; pack: SW_NO_VALUE = not in a pack */
     size_t offset, end;
     int32_t buffer;
     sw_value pack;
@@ -262,13 +263,14 @@ static int by_offset(const void *a, const void *b)
                                   : (x->buffer > y->buffer) - (x->buffer < y->buffer);
 }
 
-/* Of the disk's buffers, by address: none begins before a pack has ended, and no pack before
- * another one has. */
+/* Checks the buffers on disk in the order of their addresses: no buffer begins inside a pack, and
+ * no pack inside another buffer. */
 static sw_status check_apart(const struct check *c)
 {
     const struct sw_program *program = c->program;
     struct at *all = sw_alloc("plan", ((size_t)program->n_buffers + 1) * sizeof *all);
-    const struct at *pack = NULL, *last = NULL; /* those that end last */
+    /* the pack and the buffer with the largest end so far */
+    const struct at *pack = NULL, *last = NULL;
     int32_t n = 0;
     sw_status st = SW_OK;
     SW_TRY_ALLOC(all, "checking the plan");
@@ -297,7 +299,7 @@ static sw_status check_apart(const struct check *c)
     return st;
 }
 
-/* v has a place from now on. */
+/* Gives v an entry in `known`. */
 static void know(struct check *c, sw_value v)
 {
     if (c->place_of[v] < 0) {
@@ -313,7 +315,7 @@ static sw_value copy_of(const struct check *c, const struct sw_ir_op *op)
                : SW_NO_VALUE;
 }
 
-/* Packs and copies, then what lies in them. */
+/* Lists packs and copies, then the values in them. */
 static void list_known(struct check *c)
 {
     const struct sw_ir *ir = c->ir;
@@ -355,7 +357,7 @@ static void list_writes(const struct check *c)
     for (int32_t i = 0; i < c->program->n_instrs; i++) {
         const struct sw_ir_op *op = &c->ir->ops[c->program->instrs[i].op];
         const sw_value copy = op->move == SW_MOVE_STORE ? copy_of(c, op) : SW_NO_VALUE;
-        if (copy >= 0) { /* room is known by where it goes */
+        if (copy >= 0) { /* memory to be filled is identified by the pack that it is stored to */
             known(c, copy)->copy.pack = sw_ir_root(c->ir, op->in[0]);
         }
         for (int k = 0; k < op->n_out; k++) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifies what takes two slots in turn: a step reads the one that counts, and writes the other,
-// every element of it once, since what it left out would come back from the step before the last.
-// It loads nothing that it has stored: that would be the old value.
+// Verifies tensors with two slots, which alternate. A step reads the current slot, and writes each
+// element of the other slot once. An element that is left out would be stale, from the step before
+// the last. A step must not load what it has stored: it would get the old value.
 #include "plan/private.h"
 
-/* stored: [n_cells] by this step so far; elems: [n_buffers] how many. */
+/* stored: [n_cells] whether this step has stored it; elems: [n_buffers] number of elements
+ * stored */
 static sw_status check_transfers(const struct sw_program *program, const struct sw_cells *cells,
                                  bool *stored, int64_t *elems)
 {

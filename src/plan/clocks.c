@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the waits of a program mean (vector clocks, Mattern 1989, one component a queue). The
-// computing thread issues instructions in their order, through all segments; each queue runs its
-// own in that order; a wait for an instruction brings all that was complete when that one was. This
-// is the rule by which waits are chosen and by which a finished plan is checked.
+// The meaning of a program's waits, as vector clocks (Mattern 1989) with one component per queue.
+// The computing thread issues instructions in order, through all segments, and each queue runs its
+// own in that order. Waiting for an instruction implies all that was complete when it was. Waits
+// are chosen by this rule, and finished plans are checked by it.
 #include <string.h>
 
 #include "plan/private.h"
@@ -32,7 +32,7 @@ void sw_clocks_close(struct sw_clocks *clocks)
     *clocks = (struct sw_clocks){0};
 }
 
-/* An instruction that may be left out brings nothing but itself. */
+/* An instruction that may not run implies nothing beyond itself. */
 static bool may_be_left_out(const struct sw_clocks *clocks, int32_t i)
 {
     const struct sw_instr *instr = &clocks->program->instrs[i];
@@ -46,7 +46,7 @@ static void join(int32_t a[SW_QUEUE_COUNT], const int32_t b[SW_QUEUE_COUNT])
     }
 }
 
-/* `clock` learns that instruction j of queue r is complete, which mostly is nothing new. */
+/* `clock` learns that instruction j of queue r is complete; usually it knows already. */
 static inline void learn(const struct sw_clocks *clocks, int32_t clock[SW_QUEUE_COUNT], int r,
                          int32_t j)
 {
@@ -67,7 +67,8 @@ void sw_clocks_find(const struct sw_clocks *clocks, int32_t i, const int32_t wai
     memcpy(out, clocks->now[on], sizeof clocks->now[on]);
     join(out, clocks->now[SW_QUEUE_COMPUTE]);
     out[SW_QUEUE_COMPUTE] = i - 1;
-    if (instr->blocking && !may_be_left_out(clocks, i)) { /* left out, it waits for nobody */
+    if (instr->blocking && !may_be_left_out(clocks, i)) {
+        /* an instruction that does not run waits for nothing */
         learn(clocks, out, SW_QUEUE_COMM, clocks->issued[SW_QUEUE_COMM]);
     }
     for (int r = 0; r < SW_QUEUE_COUNT; r++) {
@@ -80,7 +81,7 @@ void sw_clocks_step(struct sw_clocks *clocks, int32_t i)
     const struct sw_instr *instr = &clocks->program->instrs[i];
     const enum sw_queue on = sw_instr_queue(instr);
     int32_t found[SW_QUEUE_COUNT];
-    if (on != SW_QUEUE_COMPUTE) { /* the computing thread waits for it before it issues */
+    if (on != SW_QUEUE_COMPUTE) { /* the computing thread waits before it issues */
         learn(clocks, clocks->now[SW_QUEUE_COMPUTE], (int)on, instr->waits[on]);
     }
     clocks->now[SW_QUEUE_COMPUTE][SW_QUEUE_COMPUTE] = i - 1;

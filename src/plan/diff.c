@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares two plans as their JSON has them. An instruction of one is that of the other which has
-// the same name, scope, tensor, phase and micro-batch; where several have, the first is the first.
-// The most pairs that are in one order in both keep theirs, and waits are compared by what they
-// wait for. Memory grows with the plans, and time hardly faster.
+// Compares two plans from their JSON. Instructions correspond if they have the same name, scope,
+// tensor, phase and micro-batch; several with the same key correspond in order. The longest common
+// order counts as unchanged, and waits are compared by their targets. Memory is proportional to the
+// plans, and time nearly so.
 #include "plan/diff.h"
 
 #include <stdio.h>
@@ -44,7 +44,7 @@ static sw_status add_row(struct sw_diff *d, const char *group, const char *name,
     return SW_OK;
 }
 
-/* What else differs, where only that is known. */
+/* Notes that something else differs, if no more than that is known. */
 static sw_status add_other(struct sw_diff *d, const char *group, const char *name, bool differs)
 {
     char text[512];
@@ -62,7 +62,7 @@ static sw_status add_other(struct sw_diff *d, const char *group, const char *nam
     return SW_OK;
 }
 
-/* Bytes of slices that ranks exchange in a step. */
+/* Bytes of shards that ranks exchange in a step. */
 static sw_status exchanged_by(struct sw_diff *d, const struct sw_dumped *plan, int64_t *out)
 {
     static const char *const words[] = {"reduce", "gather", "merge", "update", "commit", "train"};
@@ -174,7 +174,7 @@ static void note_tensor(struct sw_diff *d, enum sw_change change, int64_t a, int
     }
 }
 
-/* of: [words] of each plan, the tensor of that name, plus 1; 0 = none */
+/* of: [words] index of each plan's tensor of that name, plus 1; 0 = none */
 static sw_status index_tensors(const struct sw_diff *d, int side, int64_t *of)
 {
     for (int64_t i = 0; i < d->plans[side].tensors.n; i++) {
@@ -221,21 +221,21 @@ struct side {
     const struct sw_dumped *plan;
     const struct sw_dumped_instr *instrs; /* [n] */
     int64_t n;
-    int64_t *other; /* [n] the same one of the other side, -1 = there is none */
+    int64_t *other; /* [n] index of its counterpart; -1 = none */
 };
 
 struct match {
     struct side a, b;
     struct sw_hash_key key;
-    int64_t *heads; /* [n_heads] first of B, of those with one hash, plus 1; 0 = none */
+    int64_t *heads; /* [n_heads] first instruction of B with a hash, plus 1; 0 = none */
     int64_t n_heads;
-    int64_t *next;  /* [b.n] the next one, plus 1 */
+    int64_t *next;  /* [b.n] next one with the same hash, plus 1 */
     int64_t *tails; /* [a.n] see keep_order */
     int64_t *before;
     bool *in_order; /* [a.n] */
 };
 
-/* What an instruction is called, wherever it stands. */
+/* Key of an instruction, independent of its position. */
 struct name_of_instr {
     int64_t name, scope, tensor, micro, phase, recomputed;
 };
@@ -255,7 +255,7 @@ static int64_t *head_of(const struct match *m, const struct name_of_instr *name)
     return &m->heads[sw_hash_keyed(&m->key, name, sizeof *name) & (uint64_t)(m->n_heads - 1)];
 }
 
-/* The first one of B that is called so and is nobody's yet is taken out of its chain. */
+/* Removes from its chain the first unmatched instruction of B with this key. */
 static int64_t take(const struct match *m, const struct name_of_instr *name)
 {
     for (int64_t *at = head_of(m, name); *at; at = &m->next[*at - 1]) {
@@ -287,8 +287,8 @@ static void match_names(struct match *m)
     }
 }
 
-/* The longest subsequence of pairs that is in one order in both: tails[k] ends the best one of
- * k + 1 pairs. */
+/* Finds the longest subsequence of pairs that is in the same order in both plans. tails[k] ends the
+ * best one of k + 1 pairs. */
 static void keep_order(struct match *m)
 {
     int64_t n = 0;
@@ -336,7 +336,7 @@ static bool does_other_work(const struct sw_dumped_instr *a, const struct sw_dum
            a->operands.n != b->operands.n;
 }
 
-/* By what B calls the instruction that A waits for. */
+/* True if B does not wait for the counterpart of what A waits for. */
 static bool waits_for_another(const struct match *m, int64_t a, int64_t b)
 {
     return a > 0 && a <= m->a.n ? b == 0 || m->a.other[a - 1] != b - 1 : a != b;
@@ -449,7 +449,7 @@ static sw_status compare_instrs(const struct sw_diff *d, struct sw_diff_program 
 
 /* ---- programs ---- */
 
-/* How many instructions there are of each verb and name; their words, in order of first use. */
+/* Counts the instructions of each verb and name; their words are in order of first use. */
 static sw_status count_kinds(struct sw_diff *d, const struct sw_diff_program *p)
 {
     const struct side sides[2] = {side_of(&d->plans[0], p->programs.a),
@@ -514,7 +514,7 @@ static sw_status compare_program(struct sw_diff *d, struct sw_diff_program *p)
     return compare_instrs(d, p);
 }
 
-/* The words of programs: "decode", "decode 2". A plan has few. */
+/* Labels of programs: "decode", "decode 2". A plan has few programs. */
 static sw_status label_of(struct sw_diff *d, const struct sw_dumped *plan, int64_t i, int64_t *out)
 {
     char text[512];
@@ -569,7 +569,7 @@ static sw_status compare_programs(struct sw_diff *d)
     return SW_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- the comparison ---- */
 
 static bool is_same(const struct sw_diff *d)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What two plans do differently, for people and for machines. Words come from files, so a terminal
-// gets them plain.
+// Prints the differences of two plans, as text or JSON. Words come from files, so they are
+// sanitised for a terminal.
 #include "plan/diff.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static const struct sw_dumped_instr *instr_of(const struct sw_diff *d,
                            sw_dumped_program(&d->plans[side], program)->instrs.first + i);
 }
 
-/* ---- for people ---- */
+/* ---- text ---- */
 
 static void put_word(const struct sw_diff *d, int64_t word, struct sw_str *out)
 {
@@ -25,7 +25,7 @@ static void put_word(const struct sw_diff *d, int64_t word, struct sw_str *out)
     sw_str_puts(out, sw_plain_words(d->words.texts[word], plain, sizeof plain));
 }
 
-/* "A 129 backward linear_ce_grad in head of transformer.wte.weight, recomputed" */
+/* Example: "A 129 backward linear_ce_grad in head of transformer.wte.weight, recomputed" */
 static void put_instr(const struct sw_diff *d, const struct sw_diff_program *p, int side, int64_t i,
                       struct sw_str *out)
 {
@@ -72,7 +72,7 @@ static bool is_bytes(const char *name)
            strstr(name, "_in_a_step") != NULL;
 }
 
-/* Those of the tiers, and those that differ. */
+/* Prints the rows of the tiers, and other rows that differ. */
 static void print_rows(const struct sw_diff *d, struct sw_str *out)
 {
     sw_str_printf(out, "%-40s %18s %18s %18s\n", "", "A", "B", "B - A");
@@ -229,7 +229,7 @@ void sw_diff_print(const struct sw_diff *d, struct sw_str *out)
     sw_str_puts(out, d->n_others > 0 ? "\n" : "");
 }
 
-/* ---- for machines ---- */
+/* ---- JSON ---- */
 
 static void json_word(const struct sw_diff *d, int64_t word, struct sw_str *out)
 {

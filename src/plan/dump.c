@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan as JSON, whole: parameters, states, ports, and of each instruction what running it takes,
-// as lower.c says it. docs/train.md, "The plan for programs", is the format; dumped.c reads it.
-// What an object has none of is left out.
+// Writes a whole plan as JSON: parameters, states, ports, and what running each instruction needs,
+// as lower.c stored it. The format is described in docs/train.md, "The plan for programs"; dumped.c
+// reads it. Members without content are left out.
 #include <stdio.h>
 #include <string.h>
 
 #include "json/json.h"
 #include "plan/private.h"
 
-/* ---- members, each with the comma before it ---- */
+/* ---- members, each preceded by a comma ---- */
 
 static void put_int(struct sw_str *out, const char *key, int64_t value)
 {
@@ -17,7 +17,7 @@ static void put_int(struct sw_str *out, const char *key, int64_t value)
     sw_str_append(out, text, (size_t)len);
 }
 
-/* Where there is some. */
+/* Writes the member unless the value is 0. */
 static void put_some(struct sw_str *out, const char *key, int64_t value)
 {
     if (value != 0) {
@@ -58,7 +58,7 @@ static void put_dims(struct sw_str *out, const char *key, int n, const int64_t *
     sw_str_putc(out, ']');
 }
 
-/* A list or an object begins; its first member has no comma. */
+/* Begins a list or an object, whose first member has no comma. */
 static void put_open(struct sw_str *out, const char *key, char bracket)
 {
     sw_str_puts(out, ",\"");
@@ -76,7 +76,7 @@ static void close_list(struct sw_str *out)
     sw_str_putc(out, ']');
 }
 
-/* The members behind one that is there always, as an object. */
+/* Begins an object with its first member, which is always present. */
 static void begin(struct sw_str *out, const char *key, const char *text)
 {
     sw_str_puts(out, "{\"");
@@ -145,7 +145,7 @@ static void dump_operands(const struct sw_program *program, int32_t i, struct sw
     close_list(out);
 }
 
-/* ---- what kernels are told besides their operands ---- */
+/* ---- attributes of kernels ---- */
 
 static const char *const acts[SW_ACT_COUNT] = {
     "",        "gelu",  "gelu_tanh", "relu",       "silu",      "tanh", "sigmoid", "quick_gelu",
@@ -160,7 +160,7 @@ enum type { TYPE_BOOL, TYPE_INT, TYPE_I64, TYPE_REAL, TYPE_ACT, TYPE_RULE };
         kind, #path, type, offsetof(struct sw_attrs, path)                                         \
     }
 
-/* The JSON has what follows the last dot of the path. */
+/* The JSON key is the part after the last dot of the path. */
 static const struct attr {
     enum sw_attrs_kind kind;
     const char *path;
@@ -297,7 +297,7 @@ static void dump_attr(const struct attr *attr, const void *at, struct sw_str *ou
     }
 }
 
-/* Where its random numbers come from: the same for an op and its gradient. */
+/* Writes the source of its random numbers, which is the same for an op and its gradient. */
 static void dump_draws(const struct sw_ir_op *op, struct sw_str *out)
 {
     const enum sw_attrs_kind kind = sw_ir_attrs(op);
@@ -321,10 +321,10 @@ static void dump_attrs(const struct sw_ir_op *op, struct sw_str *out)
     }
     dump_draws(op, out);
     if (out->failed || out->len == begin) {
-        out->len = before; /* it has none */
+        out->len = before; /* no attributes: remove the key */
         return;
     }
-    memmove(out->ptr + begin, out->ptr + begin + 1, out->len - begin); /* the first comma */
+    memmove(out->ptr + begin, out->ptr + begin + 1, out->len - begin); /* removes the first comma */
     out->len--;
     sw_str_putc(out, '}');
 }
@@ -351,7 +351,7 @@ static void dump_waits(const struct sw_instr *instr, struct sw_str *out)
     sw_str_puts(out, any ? "}" : "");
 }
 
-/* When it runs: behind what, and in which micro-batches and steps. */
+/* Writes when it runs: after which instructions, and in which micro-batches and steps. */
 static void dump_conditions(const struct sw_program *program, int32_t i, struct sw_str *out)
 {
     const struct sw_instr *instr = &program->instrs[i];
@@ -449,9 +449,9 @@ void sw_program_dump(const struct sw_program *program, struct sw_str *out)
     close_list(out);
 }
 
-/* ---- what all programs share ---- */
+/* ---- shared by all programs ---- */
 
-/* The pack that a byte of the disk is in: they lie one behind the other. */
+/* The pack that contains a byte of the disk. Packs are adjacent. */
 static const char *pack_at(const struct sw_plan *plan, size_t offset)
 {
     int32_t low = 0, high = plan->n_packs;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a plan from its JSON, without a tree: tables say which member of which object goes into
-// which field of a record, and what no table knows is hashed, so that it counts when plans are
-// compared. Memory is that of the records.
+// Reads a plan from its JSON without building a tree. Tables map the members of each object to
+// fields of a record. Members that no table has are hashed, so that they count when plans are
+// compared. Memory is proportional to the records.
 #include "plan/dumped.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ void sw_words_close(struct sw_words *words)
     *words = (struct sw_words){0};
 }
 
-/* The slot of a word, or the free one where it belongs. */
+/* The slot of a word, or the free slot for it. */
 static int64_t slot_of(const struct sw_words *words, const char *text)
 {
     const uint64_t mask = (uint64_t)words->n_slots - 1;
@@ -75,16 +75,16 @@ sw_status sw_words_find(struct sw_words *words, const char *text, int64_t *out)
     return SW_OK;
 }
 
-/* ---- what is wanted ---- */
+/* ---- tables of members ---- */
 
 enum want {
-    WANT_TEXT,   /* the number of the word */
-    WANT_COUNT,  /* a whole number, not negative */
-    WANT_AFTER,  /* likewise; plus 1 */
-    WANT_FLAG,   /* 1 where it is true */
-    WANT_HASH,   /* anything */
-    WANT_OBJECT, /* more members of the same record */
-    WANT_LIST    /* of records */
+    WANT_TEXT,   /* number of the word */
+    WANT_COUNT,  /* an integer, at least 0 */
+    WANT_AFTER,  /* such an integer, plus 1 */
+    WANT_FLAG,   /* 1 if true */
+    WANT_HASH,   /* any value, hashed */
+    WANT_OBJECT, /* an object with further members of the same record */
+    WANT_LIST    /* a list of records */
 };
 
 struct kind;
@@ -93,14 +93,14 @@ struct member {
     enum want want;
     size_t at;
     bool needed;
-    const struct kind *inner; /* OBJECT, LIST */
+    const struct kind *inner; /* for OBJECT and LIST */
 };
 
 struct kind {
     const struct member *members;
     int n_members;
-    enum sw_dumped_lists list; /* LIST: where its records go */
-    size_t bytes;              /* of a record */
+    enum sw_dumped_lists list; /* LIST: the list of its records */
+    size_t bytes;              /* size of a record */
     bool may_be_null;
 };
 
@@ -217,7 +217,7 @@ static const struct kind moved_kind = {MEMBERS(moved_members)};
 
 static const struct kind plan_kind;
 static const struct member plan_members[] = {
-    {"plan", WANT_OBJECT, 0, false, &plan_kind}, /* with --ranks: what surrounds it is a table */
+    {"plan", WANT_OBJECT, 0, false, &plan_kind}, /* with --ranks, the plan is inside a table */
     {"fingerprint", WANT_TEXT, PLAN(fingerprint), true, NULL},
     {"device_bytes", WANT_COUNT, PLAN(tier_bytes[SW_TIER_DEVICE]), true, NULL},
     {"host_bytes", WANT_COUNT, PLAN(tier_bytes[SW_TIER_HOST]), true, NULL},
@@ -252,14 +252,14 @@ static const struct kind plan_kind = {MEMBERS(plan_members)};
 
 /* ---- reading ---- */
 
-enum { MOST_LEVELS = 16 }; /* that tables know; what is deeper is hashed */
+enum { MOST_LEVELS = 16 }; /* nesting depth of the tables; deeper values are hashed */
 
 struct level { /* an open container that a table knows */
     const struct kind *kind;
     char *record;
-    const struct member *member; /* whose value it is; NULL: the root, or an element */
-    struct sw_dumped_span *span; /* LIST: its elements; NULL: an object */
-    uint64_t seen;               /* members, by their place in the table */
+    const struct member *member; /* the member whose value it is; NULL = the root, or an element */
+    struct sw_dumped_span *span; /* LIST: its elements; NULL = an object */
+    uint64_t seen;               /* bit set of members, by index in the table */
 };
 
 struct reading {
@@ -268,12 +268,12 @@ struct reading {
     struct sw_dumped *out;
     struct level levels[MOST_LEVELS];
     int n_levels;
-    uint64_t *hash; /* of the container that is hashed now; NULL = none is */
+    uint64_t *hash; /* hash of the container that is being hashed; NULL = none */
     int hash_depth; /* its depth */
     bool has_inner; /* a plan inside a table of stages */
 };
 
-/* "programs[0].instruction_list[7].waits", and what is wrong with it. */
+/* Refuses with the path, such as "programs[0].instruction_list[7].waits", and the reason. */
 static sw_status refuse(const struct reading *r, const char *key, const char *wrong)
 {
     struct sw_str path = {0};
@@ -312,7 +312,7 @@ static void add_hash(uint64_t *hash, enum sw_json_event event, const struct sw_j
     *hash = h ? h : 1;
 }
 
-/* A container that no table knows: all of it. */
+/* Hashes all of a container that no table knows. */
 static void begin_hash(struct reading *r, uint64_t *hash, int depth)
 {
     r->hash = hash;
@@ -322,7 +322,7 @@ static void begin_hash(struct reading *r, uint64_t *hash, int depth)
 static sw_status take_number(struct reading *r, const struct member *member,
                              const struct sw_json *value, int64_t *field)
 {
-    enum { SPARE_BITS = 2 }; /* sums and differences of a few fit */
+    enum { SPARE_BITS = 2 }; /* leaves room for sums and differences of a few */
     if (value->type != SW_JSON_INT || value->integer < 0) {
         return value->type == SW_JSON_INT
                    ? refuse(r, member->key, "wanted a number that is not negative")
@@ -368,13 +368,13 @@ static sw_status take_scalar(struct reading *r, struct level *level, const struc
 static struct level *push(struct reading *r, const struct kind *kind, char *record,
                           const struct member *member)
 {
-    SW_ASSERT(r->n_levels < MOST_LEVELS); /* a plan in a plan is refused */
+    SW_ASSERT(r->n_levels < MOST_LEVELS); /* a nested plan is refused */
     struct level *level = &r->levels[r->n_levels++];
     *level = (struct level){.kind = kind, .record = record, .member = member};
     return level;
 }
 
-/* A container that is the value of a member. */
+/* Enters a container that is the value of a member. */
 static sw_status enter_member(struct reading *r, struct level *level, const struct member *member,
                               const struct sw_json *value, int depth)
 {
@@ -396,7 +396,7 @@ static sw_status enter_member(struct reading *r, struct level *level, const stru
             return refuse(r, member->key, "a plan inside of a plan");
         }
         r->has_inner = true;
-        r->out->rest = 0; /* of the table */
+        r->out->rest = 0; /* discards the hash of the table around the plan */
     }
     struct level *inner = push(r, member->inner, level->record, member);
     if (member->want == WANT_LIST) {
@@ -406,7 +406,7 @@ static sw_status enter_member(struct reading *r, struct level *level, const stru
     return SW_OK;
 }
 
-/* Of a known key; NULL = there is none. */
+/* Looks up a key; NULL = unknown. */
 static sw_status find_member(struct reading *r, struct level *level, const struct sw_json *value,
                              const struct member **out)
 {
@@ -424,7 +424,7 @@ static sw_status find_member(struct reading *r, struct level *level, const struc
     return SW_OK;
 }
 
-/* Room for one more record of a list, zeros. */
+/* Adds a record of zeros to a list. */
 static sw_status add_record(struct reading *r, struct level *level, char **out)
 {
     const size_t bytes = level->kind->bytes;
@@ -512,7 +512,7 @@ static sw_status take_event(void *ctx, enum sw_json_event event, const struct sw
                                  : take_scalar(r, level, member, value);
 }
 
-/* Instructions are called by their place in the list. */
+/* Checks that the number of each instruction is its index in the list. */
 static sw_status check_numbers(const struct sw_dumped *d, const char *name)
 {
     for (int64_t p = 0; p < d->programs.n; p++) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// dumped - a plan as its JSON has it, whoever wrote that: records of numbers, with words by number.
-// All plans that are compared share their words, so that equal words have equal numbers. Private to
-// the room; diff.c compares two.
+// dumped - a plan as read from its JSON, whatever version wrote it. It consists of records of
+// numbers; strings are replaced by word numbers. All plans of a comparison share their words, so
+// equal strings have equal numbers. Private to this folder; diff.c compares two.
 #pragma once
 
 #include "json/json.h"
 #include "plan/private.h"
 
-/* Strings by number; 0 is "", which also stands for what is not said. */
+/* Strings by number. 0 is "", which also stands for an absent string. */
 struct sw_words {
     struct sw_arena arena;
     struct sw_hash_key key;
@@ -20,19 +20,19 @@ void sw_words_close(struct sw_words *words);
 /* SW_E_NOMEM */
 sw_status sw_words_find(struct sw_words *words, const char *text, int64_t *out);
 
-/* Records begin with a hash of all members that they have no field for. Of words they have the
- * number; what is not said is 0. */
+/* Each record begins with a hash of all members that have no field here. Strings are word numbers;
+ * absent members are 0. */
 struct sw_dumped_operand {
     uint64_t rest, rings; /* hashes */
     int64_t tier, offset, bytes, room, dtype;
 };
 
-/* Elements of one of the lists of a plan. */
+/* A range of one of the lists of a plan. */
 struct sw_dumped_span {
     int64_t first, n;
 };
 
-/* Of an exchange. */
+/* Fields of an exchange. */
 struct sw_dumped_exchange {
     int64_t group, batch, blocking, whole_step, rows;
 };
@@ -40,7 +40,7 @@ struct sw_dumped_exchange {
 struct sw_dumped_instr {
     uint64_t rest;
     int64_t number, verb, name, queue, segment, phase, scope, tensor, micro, recomputed;
-    int64_t waits[SW_QUEUE_COUNT]; /* number of the instruction + 1 */
+    int64_t waits[SW_QUEUE_COUNT]; /* 0 = no wait, else the number of the instruction + 1 */
     struct sw_dumped_exchange exchange;
     int64_t retired, predicate, last_only;
     int64_t loop, pieces, again; /* again: number of the instruction + 1 */
@@ -77,12 +77,13 @@ enum sw_dumped_lists {
 
 struct sw_dumped {
     uint64_t rest, groups, pack_list, tile_list, step, chosen; /* hashes */
-    uint64_t ignored; /* what follows from the others, or is no plan's */
+    /* hash of members that follow from the others, or do not belong to the plan */
+    uint64_t ignored;
     int64_t fingerprint, tier_bytes[SW_TIER_COUNT], tier_budget[SW_TIER_COUNT];
     int64_t parameter_bytes, state_bytes, gradient_bytes, persistent_bytes, staging_bytes,
         input_bytes;
     int64_t disk_slots, tiled_parameters, tiles, largest_tile_bytes, packs, packed_tensors;
-    int64_t micro_steps, moved[2][SW_TIER_COUNT]; /* from a tier, to it */
+    int64_t micro_steps, moved[2][SW_TIER_COUNT]; /* bytes moved from a tier, and to it */
     struct sw_dumped_span programs, tensors;
     struct sw_dumped_list lists[SW_DUMPED_LISTS];
 };
@@ -92,7 +93,7 @@ static inline const struct sw_dumped_program *sw_dumped_program(const struct sw_
 {
     return (const struct sw_dumped_program *)d->lists[SW_DUMPED_PROGRAMS].items + i;
 }
-/* i counts those of all programs. */
+/* i is an index over all programs. */
 static inline const struct sw_dumped_instr *sw_dumped_instr(const struct sw_dumped *d, int64_t i)
 {
     return (const struct sw_dumped_instr *)d->lists[SW_DUMPED_INSTRS].items + i;
@@ -108,9 +109,9 @@ static inline const struct sw_dumped_tensor *sw_dumped_tensor(const struct sw_du
 }
 
 /*
- * sw_dumped_read - a plan from what `spillway plan --json` wrote.
+ * sw_dumped_read - reads a plan that `spillway plan --json` wrote.
  *
- * SW_E_FORMAT  no JSON, or no plan: names the file and the member
+ * SW_E_FORMAT  not JSON, or not a plan: names the file and the member
  */
 sw_status sw_dumped_read(const struct sw_plan_source *source, struct sw_words *words,
                          struct sw_dumped *out);

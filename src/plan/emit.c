@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// An update rule as ops of the list: the states of a parameter, and the op that moves it. LAMB
-// needs two, with the norms of the whole tensor between them, Muon the whole matrix, and Adafactor
-// sums over it twice. The arithmetic is the kernels'; the rates come from the scalar table.
+// An update rule as ops of the list: the states of a parameter, and the op that updates it. LAMB
+// needs two ops, with the norms of the whole tensor between them. Muon needs the whole matrix, and
+// Adafactor sums over it twice. The kernels do the arithmetic; learning rates come from the scalar
+// table.
 #include <stdio.h>
 #include <string.h>
 
 #include "plan/private.h"
 
-/* The streams as inputs of an op that has n_in already; returns how many it has then, -1 = too
- * many. */
+/* Appends the streams to the inputs of an op that has n_in already. Returns the new number; -1 =
+ * too many. */
 static int add_streams(struct sw_ir *ir, const char *name, const sw_value *streams, int n_streams,
                        sw_value in[SW_MAX_INPUTS], int n_in)
 {
@@ -36,7 +37,7 @@ static int32_t add_predicated(struct sw_ir *ir, enum sw_op_kind kind, const sw_v
     return op;
 }
 
-/* Elements of the tensor in `info`; behind them a slice has padding. */
+/* Number of elements of the tensor in `info`, without a shard's padding. */
 static int64_t real_elems(const struct sw_ir_value *info)
 {
     const int64_t elems = info->form->elems;
@@ -49,7 +50,7 @@ static int64_t real_elems(const struct sw_ir_value *info)
 
 /* ---- LAMB ---- */
 
-/* in: target, states, streams. */
+/* in: target, states, streams */
 static int32_t emit_moments(struct sw_ir *ir, struct sw_attrs *attrs, const sw_value *in, int n_in)
 {
     attrs->update.n_elems = real_elems(&ir->values[in[0]]);
@@ -61,7 +62,7 @@ static int32_t emit_moments(struct sw_ir *ir, struct sw_attrs *attrs, const sw_v
     return ir->status < 0 ? -1 : op;
 }
 
-/* Exact sums over slices are added, so every rank has what one rank would have. */
+/* Adds the exact sums over shards, so every rank has the same sum as a single rank would. */
 static sw_value merge_sums(struct sw_ir *ir, sw_value target, sw_value sums)
 {
     if (ir->status < 0 || !sw_ir_is_slice(&ir->values[target])) {
@@ -87,7 +88,7 @@ static sw_value trust_ratio(struct sw_ir *ir, sw_value param)
     return sw_ir_state(ir, name, info.dtype == SW_F64 ? SW_F64 : SW_F32, SW_SHAPE(1), param);
 }
 
-/* in: target, states, norms, ratio. Returns the op; its first output is the target, the last the
+/* in: target, states, norms, ratio. Returns the op; its first output is the target, its last the
  * ratio. */
 static int32_t emit_apply(struct sw_ir *ir, const struct sw_attrs *attrs, const sw_value *in)
 {
@@ -95,7 +96,7 @@ static int32_t emit_apply(struct sw_ir *ir, const struct sw_attrs *attrs, const 
     const int32_t apply = add_predicated(ir, SW_OP_LAMB_APPLY, in, n_states + 3, attrs);
     sw_ir_add_out_in_place(ir, apply, in[0]);
     for (int i = 1; i < n_states - 1; i++) {
-        sw_ir_add_out_in_place(ir, apply, in[i]); /* the master, or the rest of it */
+        sw_ir_add_out_in_place(ir, apply, in[i]); /* the master, or its remainder */
     }
     sw_ir_add_out_in_place(ir, apply, in[n_states + 2]);
     return ir->status < 0 ? -1 : apply;
@@ -146,8 +147,8 @@ sw_value sw_emit_lamb_step(struct sw_ir *ir, int32_t moments, sw_value norms, sw
 
 /* ---- Muon ---- */
 
-/* What each rank makes of its slice goes to all, as bf16; so every rank makes the matrix orthogonal
- * that one rank would. */
+/* Gathers the result of each rank's shard on all ranks, as bf16. So every rank makes the same
+ * matrix orthogonal as a single rank would. */
 static sw_value gather_matrix(struct sw_ir *ir, const struct sw_ir_value *target, sw_value part)
 {
     if (ir->status < 0 || !sw_ir_is_slice(target)) {
@@ -162,7 +163,7 @@ static sw_value gather_matrix(struct sw_ir *ir, const struct sw_ir_value *target
     return whole;
 }
 
-/* in: target, states, streams. */
+/* in: target, states, streams */
 static sw_value emit_muon(struct sw_ir *ir, struct sw_attrs *attrs, sw_value *in, int n_in)
 {
     const struct sw_ir_value target = ir->values[in[0]];
@@ -182,7 +183,7 @@ static sw_value emit_muon(struct sw_ir *ir, struct sw_attrs *attrs, sw_value *in
 
 /* ---- Adafactor ---- */
 
-/* What of the tensor is here, and which matrices its last two dimensions are. */
+/* Describes which part of the tensor the target is, and the matrices of its last two dimensions. */
 static void describe_part(const struct sw_ir_value *target, struct sw_update_op_attrs *attrs)
 {
     const bool is_slice = sw_ir_is_slice(target);
@@ -198,8 +199,8 @@ static void describe_part(const struct sw_ir_value *target, struct sw_update_op_
     }
 }
 
-/* Behind the states what the ops before have made goes into an op's inputs, in front of the
- * streams; returns how many it has then, -1 = too many. */
+/* Inserts the results of earlier ops into an op's inputs, after the states and before the streams.
+ * Returns the new number of inputs; -1 = too many. */
 static int insert(struct sw_ir *ir, sw_value *in, int n_in, int at, const sw_value *made,
                   int n_made)
 {
@@ -213,7 +214,7 @@ static int insert(struct sw_ir *ir, sw_value *in, int n_in, int at, const sw_val
     return n_in + n_made;
 }
 
-/* in: target, states, streams. */
+/* in: target, states, streams */
 static sw_value emit_adafactor(struct sw_ir *ir, struct sw_attrs *attrs, sw_value *in, int n_in)
 {
     const int n_states = attrs->update.rule.n_states, at = 1 + n_states;
@@ -256,7 +257,7 @@ static sw_value emit_adafactor(struct sw_ir *ir, struct sw_attrs *attrs, sw_valu
 
 /* ---- all rules ---- */
 
-/* Of each run one element. Slices and tiles begin between runs. */
+/* One element per run. Shards and tiles begin between runs. */
 static void take_runs(struct sw_shape *shape, struct sw_shape *whole, int64_t *first)
 {
     *shape = SW_SHAPE(sw_ceil_div(sw_shape_elems(shape), SW_CODE_RUN));
@@ -266,8 +267,8 @@ static void take_runs(struct sw_shape *shape, struct sw_shape *whole, int64_t *f
     *first /= SW_CODE_RUN;
 }
 
-/* The state of an update, of a tensor or a slice that `of` is: one for each of its elements, for
- * each run of them, or for each line of its matrices. */
+/* Shape of a state for a tensor or shard with form `of`: an element for each of its elements, for
+ * each run, or for each row or column of its matrices. */
 static void shape_state(const struct sw_ir_form *of, const struct sw_update_state *state, int ranks,
                         struct sw_shape *shape, struct sw_shape *whole, int64_t *first)
 {
@@ -292,7 +293,7 @@ static void shape_state(const struct sw_ir_form *of, const struct sw_update_stat
     }
 }
 
-/* What belongs to a tile of the parameter. */
+/* The part of a state that belongs to a tile of the parameter. */
 static sw_value tile_of_state(struct sw_ir *ir, sw_value state, const struct sw_ir_value *tile)
 {
     const sw_value v = state < 0 ? SW_NO_VALUE : sw_ir_copy_value(ir, state);
@@ -311,7 +312,7 @@ static sw_value tile_of_state(struct sw_ir *ir, sw_value state, const struct sw_
     return v;
 }
 
-/* A row-sparse gradient is among those of the parameter, or of the one that it is a tile of. */
+/* True if the parameter, or the one that it is a tile of, has a row-sparse gradient. */
 static bool is_looked_up(const struct sw_ir *ir, sw_value param)
 {
     for (int32_t i = 0; i < ir->n_streams; i++) {
@@ -324,8 +325,8 @@ static bool is_looked_up(const struct sw_ir *ir, sw_value param)
     return false;
 }
 
-/* Target, states and streams as inputs of an update, and its attributes; returns how many inputs,
- * -1 after a failure. */
+/* Lists target, states and streams as inputs of an update, and sets its attributes. Returns the
+ * number of inputs, or -1 after a failure. */
 static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param,
                        sw_value target, const sw_value *streams, int n_streams,
                        struct sw_attrs *attrs, sw_value in[SW_MAX_INPUTS])
@@ -343,7 +344,7 @@ static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, 
     *attrs = (struct sw_attrs){.update = {.rule = its.attrs}};
     attrs->update.rule.n_states = sw_update_states(&its, info.dtype, &all, states);
     if (rule->attrs.kind == SW_UPDATE_SPARSE_ADAM && !is_looked_up(ir, param)) {
-        attrs->update.rule.kind = SW_UPDATE_ADAM; /* as its users give it tables alone */
+        attrs->update.rule.kind = SW_UPDATE_ADAM; /* SparseAdam only serves tables */
     }
     if (all.rank <= 1 && !rule->decay_1d) {
         attrs->update.rule.weight_decay = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of thumb for the bytes of model states, from numbers alone: DeepSpeed's memory estimators
+// Rules of thumb for the bytes of model states, from a few numbers: DeepSpeed's memory estimators
 // for ZeRO 2 and 3 (16-bit training with Adam), and the formulas of the ZeRO paper.
 #include <math.h>
 
@@ -7,10 +7,10 @@
 
 enum {
     WORK_BYTES = 2,   /* 16-bit parameters */
-    INIT_BYTES = 4,   /* a model is made in fp32 before it is cut */
+    INIT_BYTES = 4,   /* a model is created in fp32 before it is sharded */
     STATE_BYTES = 16, /* 16-bit gradient, fp32 gradient, master, two moments, less WORK_BYTES */
-    ALL_BYTES = 18,   /* the same with the 16-bit parameters */
-    LEAST_HOST_FACTOR = 16 /* of stage 2 with an offloaded optimizer */
+    ALL_BYTES = 18,   /* the same plus the 16-bit parameters */
+    LEAST_HOST_FACTOR = 16 /* stage 2 with an offloaded optimizer */
 };
 static const double most_bytes = 4e18; /* fits int64_t */
 
@@ -41,7 +41,7 @@ static void estimate_3(const struct sw_estimate_case *c, double ranks, double *h
         *device = layer + floor(ALL_BYTES * elems / ranks);
         return;
     }
-    /* The order of the operations is DeepSpeed's: whole bytes are cut off a rounded product. */
+    /* The order of operations is DeepSpeed's: the rounded product is truncated to whole bytes. */
     const double kept = c->offload_param ? ALL_BYTES : STATE_BYTES, share = 1 / nodes;
     *host = (c->zero_init ? elems * kept * share : elems * larger(init, kept * share)) *
             c->buffer_factor;
@@ -87,11 +87,13 @@ struct sw_paper sw_paper_widths(enum sw_dtype dtype, const struct sw_update_rule
     const bool narrow = dtype == SW_BF16 || dtype == SW_F16;
     const struct sw_shape large = SW_SHAPE(INT32_MAX, 1);
     const int n = sw_update_states(rule, dtype, &large, states);
-    for (int i = narrow ? 1 : 0; i < n; i++) { /* the first is (the rest of) the master */
+    for (int i = narrow ? 1 : 0; i < n; i++) { /* the first state is the master, or its remainder */
         const double bytes = (double)sw_dtype_bytes(states[i].dtype);
         paper.states += states[i].of == SW_STATE_OF_ELEMENTS ? bytes
                         : states[i].of == SW_STATE_OF_RUNS   ? bytes / SW_CODE_RUN
-                                                             : 0; /* lines are few */
+                                                           /* states per row or column are
+                                                              * small */
+                                                           : 0;
     }
     paper.states += narrow ? sizeof(float) : 0;
     return paper;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What many values of a list have alike - shape, strides, which slice of what they are - is held
-// once. Invariant: forms that are equal are the same one, and none is ever changed.
+// Stores once what many values of a list share: shape, strides, and which shard they are.
+// Invariant: equal forms are the same object, and no form changes.
 #include <string.h>
 
 #include "plan/ir.h"
@@ -22,7 +22,7 @@ static uint64_t mix_shape(uint64_t h, const struct sw_shape *shape)
     return h;
 }
 
-/* Rules of initialisation and strides differ where shapes do, or seldom. */
+/* Initialisation and strides are left out, since they rarely differ if shapes are equal. */
 static uint64_t hash_of(const struct sw_ir_form *form)
 {
     const uint64_t h = mix_shape(mix_shape(SW_HASH_INIT, &form->shape), &form->whole);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins what the kernels do in one sweep: product + bias + activation, residual + norm. Runs before
-// every other pass: what it leaves is the arithmetic of the training.
+// Fuses neighbouring kernels: product + bias + activation, residual + norm. It runs before every
+// other pass, and its result fixes the arithmetic of training.
 #include <string.h>
 
 #include "plan/private.h"
@@ -8,8 +8,8 @@
 struct pass {
     struct sw_graph *g;
     const struct sw_plan_options *options;
-    int32_t *uses; /* [n_values] how many operands read it */
-    bool *gone;    /* [n_ops] joined with another */
+    int32_t *uses; /* [n_values] number of operands that read it */
+    bool *gone;    /* [n_ops] fused into another op */
 };
 
 static void count_uses(const struct pass *p)
@@ -25,7 +25,7 @@ static void count_uses(const struct pass *p)
     }
 }
 
-/* The op that makes v, when v is read once only and is no output. */
+/* The op that makes v, if v has one reader and is not an output. */
 static struct sw_op *sole_producer(const struct pass *p, sw_value v, enum sw_op_kind kind)
 {
     const struct sw_value_info *info = &p->g->values[v];
@@ -36,7 +36,7 @@ static struct sw_op *sole_producer(const struct pass *p, sw_value v, enum sw_op_
     return op->kind == kind && !p->gone[info->producer] ? op : NULL;
 }
 
-/* The innermost block around a scope, -1 outside of blocks. */
+/* The innermost block around a scope; -1 = none. */
 static int32_t block_of(const struct sw_graph *g, int32_t scope)
 {
     while (scope >= 0 && !g->scopes[scope].is_block) {
@@ -58,7 +58,7 @@ static void fuse_bias(const struct pass *p, int32_t i)
     struct sw_op *product = sole_producer(p, add->in[0], SW_OP_MATMUL);
     if (!product || product->attrs.matmul.has_bias || product->phase != add->phase ||
         bias->shape.rank != 1 || bias->producer >= 0) {
-        return; /* the bias must exist before the product: a leaf does */
+        return; /* the bias must exist before the product, so only a leaf is possible */
     }
     product->attrs.matmul.has_bias = true;
     product->in[product->n_in++] = add->in[1];
@@ -82,14 +82,14 @@ static void fuse_act(const struct pass *p, int32_t i)
     }
     product->attrs.matmul.act = act->attrs.act.act;
     take_output(p->g, product, 0, act->out[0]);
-    if (p->uses[pre] > 1) { /* backward reads what the activation was given */
+    if (p->uses[pre] > 1) { /* backward reads the input of the activation */
         product->n_out = 2;
         take_output(p->g, product, 1, pre);
     }
     p->gone[i] = true;
 }
 
-/* The sum, and the norm of it, as one op. false: they stay apart */
+/* Fuses a sum and its norm into one op. false = not possible */
 static bool join_norm(const struct pass *p, const struct sw_op *norm, struct sw_op *out)
 {
     const struct sw_graph *g = p->g;
@@ -98,7 +98,7 @@ static bool join_norm(const struct pass *p, const struct sw_op *norm, struct sw_
         return false;
     }
     const struct sw_op *add = &g->ops[info->producer];
-    const int n_vectors = norm->n_in - 1; /* the weight, and a bias where there is one */
+    const int n_vectors = norm->n_in - 1; /* the weight, and the bias if there is one */
     bool are_leaves = true;
     for (int k = 1; k <= n_vectors; k++) {
         are_leaves = are_leaves && g->values[norm->in[k]].producer < 0;
@@ -108,7 +108,8 @@ static bool join_norm(const struct pass *p, const struct sw_op *norm, struct sw_
         !sw_shape_equal(&g->values[add->in[0]].shape, &g->values[add->in[1]].shape)) {
         return false;
     }
-    /* Across the border of a block, recomputing one block would need the norm of the next. */
+    /* Do not fuse across the border of a block: recomputing one block would need the norm of the
+     * next. */
     if (block_of(g, add->scope) != block_of(g, norm->scope)) {
         return false;
     }
@@ -153,7 +154,7 @@ static sw_status fuse_norm(const struct pass *p, int32_t i)
     return SW_OK;
 }
 
-/* How products of large parameters are cut. */
+/* Chooses the pieces of products of large parameters. */
 static void cut_products(const struct pass *p)
 {
     struct sw_graph *g = p->g;
@@ -174,8 +175,8 @@ static void cut_products(const struct pass *p)
     }
 }
 
-/* Ops that are gone leave the list; values keep their numbers, and what nobody makes any more has
- * no producer. */
+/* Removes fused ops from the list. Values keep their numbers; values without a maker lose their
+ * producer. */
 static void drop_gone(const struct pass *p)
 {
     struct sw_graph *g = p->g;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan's own list as a container. Invariant: after the first failure nothing is added any more,
-// and the first message is kept.
+// The plan's list as a container. Invariant: after the first failure additions are no-ops, and the
+// first message is kept.
 #include "plan/ir.h"
 
 #include <stdio.h>
@@ -91,7 +91,7 @@ static void take_value(struct sw_ir *ir, const struct sw_value_info *info)
     };
 }
 
-/* The first of a name is the one that is found. */
+/* Of several values with one name, lookups find the first. */
 static bool list_leaf(struct sw_ir *ir, sw_value v)
 {
     const struct sw_ir_value *value = &ir->values[v];
@@ -442,7 +442,7 @@ sw_value sw_ir_add_out_in_place(struct sw_ir *ir, int32_t i_op, sw_value of)
     const struct sw_ir_value src = ir->values[of];
     struct sw_ir_form form = *src.form;
     form.init = (struct sw_init){0};
-    form.padded_elems = 0; /* of the storage, which is that of `of` */
+    form.padded_elems = 0; /* padding belongs to the storage, that is to `of` */
     const sw_value v =
         add_out(ir, i_op, sw_ir_new_like(ir, src.role, src.dtype, sw_ir_form(ir, &form)));
     if (v >= 0) {
@@ -466,8 +466,8 @@ const char *sw_ir_op_name(const struct sw_ir_op *op)
     return op->move == SW_MOVE_NONE ? sw_op_name(&math) : sw_move_info(op->move)->name;
 }
 
-/* The op that one outside of all scopes works on; NULL: *out is the name of its place, NULL = it
- * has none. */
+/* The op that an op outside of all scopes works on. NULL: *out is the name of its place, or NULL if
+ * it has none. */
 static const struct sw_ir_op *works_on(const struct sw_ir *ir, const struct sw_ir_op *op,
                                        const char **out)
 {
@@ -477,7 +477,7 @@ static const struct sw_ir_op *works_on(const struct sw_ir *ir, const struct sw_i
         return NULL;
     }
     const bool sums = sw_ir_has(op, SW_TRAIT_SUM);
-    const sw_value v = op->in[sums]; /* of a sum the gradient, not what it is added to */
+    const sw_value v = op->in[sums]; /* a sum works on the gradient, not on the accumulator */
     const struct sw_ir_value *value = &ir->values[v];
     const sw_value param = value->role == SW_ROLE_PARAM ? v : value->param;
     if (value->producer >= 0) {
@@ -533,7 +533,7 @@ static void describe(const struct sw_ir *ir, sw_value v, struct sw_view *out, ui
     *shift = sw_storage_shift(value->base_offset, value->dtype);
 }
 
-/* In a loop: of what is longer than a piece, such as this one, as many elements. */
+/* In a loop: reduces an operand that is longer than a piece to the elements of one piece. */
 static void take_piece(struct sw_view *view, const struct sw_view *piece)
 {
     const int64_t n = sw_shape_elems(&piece->shape);
@@ -578,7 +578,7 @@ size_t sw_ir_turn_bytes(const struct sw_ir_value *value)
     return sw_round_up(sw_ir_storage_bytes(value), SW_PLAN_DISK_ALIGN);
 }
 
-/* A reduction adds each element that it is given once. */
+/* A reduction does one addition per input element. */
 int64_t sw_ir_flops(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     struct sw_op math;
@@ -598,7 +598,7 @@ double sw_ir_op_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
     return sw_op_bytes(&desc);
 }
 
-/* ---- a new order ---- */
+/* ---- replacing the ops ---- */
 
 sw_status sw_op_order_open(struct sw_op_order *order, const struct sw_ir *ir)
 {
@@ -637,7 +637,7 @@ void sw_op_order_install(struct sw_op_order *order, struct sw_ir *ir)
     ir->cap_ops = order->cap;
     *order = (struct sw_op_order){0};
     for (sw_value v = 0; v < ir->n_values; v++) {
-        ir->values[v].producer = -1; /* also of what the new order leaves out */
+        ir->values[v].producer = -1; /* includes outputs of ops that the new order leaves out */
     }
     for (int32_t i = 0; i < ir->n_ops; i++) {
         for (int k = 0; k < ir->ops[i].n_out; k++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops: the pieces of an update differ by where they begin alone, so that instructions for one of
-// them stand for all. How many pieces have a place at a time is chosen here, by the bytes that
-// transfers may be ahead, once the order is settled.
+// Loops: the pieces of an update differ only in their offset, so the instructions of one piece
+// stand for all. This pass chooses how many pieces have a place at a time, from the bytes that
+// transfers may be ahead. It runs once the order is settled.
 #include "plan/private.h"
 
 int32_t sw_instr_pieces(const struct sw_program *program, const struct sw_instr *instr)
@@ -9,7 +9,7 @@ int32_t sw_instr_pieces(const struct sw_program *program, const struct sw_instr 
     return instr->loop > 0 ? program->loops[instr->loop - 1].pieces : 1;
 }
 
-/* Of the turns a half is loaded, and the others are computed or on their way back. */
+/* Half of the turns are loaded; the others are computed or stored. */
 int32_t sw_loop_ahead(const struct sw_program *program)
 {
     return program->turns / 2;
@@ -40,7 +40,7 @@ static void find_loops(struct sw_program *program)
     }
 }
 
-/* A load writes over what a store has sent away. */
+/* The store of the bytes that a load overwrites. */
 static int32_t store_of(const struct sw_program *program, const struct sw_loop *loop, int32_t load)
 {
     const struct sw_ir *ir = program->ir;
@@ -64,8 +64,8 @@ static size_t piece_bytes(const struct sw_program *program, const struct sw_loop
     return sum;
 }
 
-/* Enough of them keep a disk busy that now and then stands still; with too many, much of a loop is
- * its begin and its end, when only reads or only writes are under way. */
+/* Enough turns keep a disk busy that stalls now and then. With too many, a large part of the loop
+ * is its beginning and end, when only reads or only writes are in flight. */
 static int32_t choose_turns(const struct sw_program *program, const struct sw_plan_options *options)
 {
     enum { MOST_TURNS = 16, LEAST_ROUNDS = 8 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last pass: says in each instruction what running it takes, in plain numbers - a verb,
-// operands as bytes of an arena, what counts as moved or computed, and the words for messages - and
-// lists the inputs and outputs of the program. Whoever runs, traces or predicts a plan reads these,
-// and never the list that they come from.
+// The last pass stores in each instruction all that running it needs, as plain numbers: a verb,
+// operands as ranges of an arena, what counts as moved or computed, and the words for messages. It
+// also lists the inputs and outputs of the program. Code that runs, traces or predicts a plan reads
+// these, and never the list.
 #include <string.h>
 
 #include "plan/private.h"
@@ -47,8 +47,8 @@ static void add_operand(struct sw_program *program, struct sw_instr *instr,
     instr->n_in++;
 }
 
-/* A parameter that stays on the device and is stored on the disk ends where it ends; what else
- * moves there, in whole blocks. */
+/* A parameter that stays on the device and is stored on disk moves its exact bytes; all other
+ * tensors move whole disk blocks. */
 static size_t moved_bytes(const struct sw_program *program, const struct sw_ir_op *op,
                           sw_value here)
 {
@@ -110,7 +110,7 @@ static void lower_move(struct sw_program *program, struct sw_instr *instr,
     }
 }
 
-/* What is longer than a piece stays where it is, and the kernel goes through it. */
+/* A kernel operand that is longer than a piece is not moved; the kernel advances through it. */
 static void step_by_pieces(const struct sw_program *program, const struct sw_ir_op *op, sw_value v,
                            struct sw_operand *operand)
 {
@@ -168,8 +168,8 @@ static struct sw_port port_of(const struct sw_program *program, const char *name
                             .slot = {.tier = SW_TIER_COUNT}};
 }
 
-/* The inputs of a micro-step wait in host memory behind what passes through it, those of its ports
- * one after the other. */
+/* The inputs of a micro-step wait in host memory after the staging area, in the order of its
+ * ports. */
 static struct sw_operand slot_of(const struct sw_plan *plan, const struct sw_program *program,
                                  const struct sw_port *port)
 {
@@ -228,7 +228,7 @@ sw_status sw_pass_lower(const struct sw_plan *plan, struct sw_program *program)
     return list_ports(plan, program);
 }
 
-/* ---- questions about what is lowered ---- */
+/* ---- queries ---- */
 
 static const struct sw_port *find_port(const struct sw_port *ports, int32_t n, const char *name,
                                        int micro)

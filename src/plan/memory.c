@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory map of one program: every transient lives from the instruction that writes it to the
-// last that reads it; addresses are given to the largest first, each the lowest gap that is free
-// over its whole life. No fragmentation at run time, because nothing is allocated then.
+// The memory map of one program. A transient is live from the instruction that writes it to its
+// last reader. Addresses are given to the largest transients first: each gets the lowest gap that
+// is free over its whole life. Nothing is allocated at run time, so there is no fragmentation.
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static void touch(struct sw_program *program, sw_value v, int32_t at)
     buffer->last = buffer->last > at ? buffer->last : at;
 }
 
-/* Adds a buffer for the root of v unless it has one; it is in use from `at` to `until`. */
+/* Adds a buffer for the root of v unless it has one, and extends its life to `at` .. `until`. */
 static void ensure(struct sw_program *program, sw_value v, int32_t at, int32_t until)
 {
     const struct sw_ir *ir = program->ir;
@@ -46,7 +46,7 @@ static void ensure(struct sw_program *program, sw_value v, int32_t at, int32_t u
     touch(program, v, until);
 }
 
-/* What lies here and moves from or to the disk goes there in whole blocks, past any copy. */
+/* A device buffer that moves from or to the disk is transferred in whole blocks, without a copy. */
 static void align_for_disk(struct sw_program *program, const struct sw_ir_op *op)
 {
     const struct sw_ir *ir = program->ir;
@@ -64,7 +64,7 @@ static void align_for_disk(struct sw_program *program, const struct sw_ir_op *op
 static void find_lives(struct sw_program *program)
 {
     const struct sw_ir *ir = program->ir;
-    int32_t issued = 0; /* with the first of a batch are all of it */
+    int32_t issued = 0; /* a batch is issued with its first exchange */
     for (int32_t i = 0; i < program->n_instrs; i++) {
         struct sw_instr *instr = &program->instrs[i];
         const struct sw_ir_op *op = &ir->ops[instr->op];
@@ -129,21 +129,21 @@ size_t sw_tier_align(enum sw_tier tier)
     return tier == SW_TIER_DISK ? SW_PLAN_DISK_ALIGN : SW_PLAN_ALIGN;
 }
 
-/* The transients of one size. Of a large plan millions have one of a few sizes, and stand in the
- * order in which their lives begin already: sizes are sorted, and nothing else. */
+/* The transients of one size. A large plan has millions of them but few sizes, and they are already
+ * in the order in which their lives begin. Only sizes are sorted. */
 struct size {
     size_t bytes;
-    int32_t n, end; /* how many; where the last that was listed is, plus 1 */
-    int32_t first;  /* where the life of that begins */
+    int32_t n, end; /* number of transients; index of the last one listed, plus 1 */
+    int32_t first;  /* first instruction of that one */
     bool unsorted;
 };
 struct sizes {
-    struct size *items; /* the largest first */
+    struct size *items; /* sorted by size, the largest first */
     int32_t n, cap;
-    int32_t latest; /* what was asked for last */
+    int32_t latest; /* index of the last lookup */
 };
 
-/* Its place among the sizes, or where it belongs. */
+/* Index of the size, or where to insert it. */
 static int32_t find_size(struct sizes *sizes, size_t bytes)
 {
     int32_t low = 0, high = sizes->n;
@@ -161,7 +161,7 @@ static int32_t find_size(struct sizes *sizes, size_t bytes)
     return sizes->latest = low;
 }
 
-/* false: out of memory */
+/* false = out of memory */
 static bool count_size(struct sizes *sizes, size_t bytes)
 {
     const int32_t at = find_size(sizes, bytes);
@@ -196,7 +196,7 @@ static int by_begin(const void *a, const void *b)
                                 : (x->buffer > y->buffer) - (x->buffer < y->buffer);
 }
 
-/* Of each size those whose lives begin first. */
+/* Within a size, transients that become live first come first. */
 static void list_by_size(const struct sw_program *program, struct sizes *sizes, struct begin *order)
 {
     int32_t end = 0;
@@ -220,7 +220,7 @@ static void list_by_size(const struct sw_program *program, struct sizes *sizes, 
     }
 }
 
-/* Transients, the largest first; *n: how many. NULL: out of memory */
+/* Transients, the largest first; *n: their number. NULL = out of memory */
 static struct begin *rank_buffers(const struct sw_program *program, int32_t *n)
 {
     struct sizes sizes = {0};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of moves: one row for each op that no device has a kernel for, because it moves bytes
-// between tiers or ranks. A row says which operands an instruction has and how it accesses them,
-// which verb it becomes, and what travels. Passes ask the row, not the kind.
+// The table of moves. An op that moves bytes between tiers or ranks has no kernel, and has a row
+// here. A row has the operands of its instruction with their access, its verb, and what travels.
+// Passes use the row, and do not test for the kind.
 #include "plan/private.h"
 
 // clang-format off
@@ -94,7 +94,7 @@ sw_value sw_ir_moved(const struct sw_ir_op *op)
 
 int64_t sw_transfer_elems(const struct sw_ir *ir, const struct sw_ir_op *op, int64_t *out_first)
 {
-    if (sw_ir_moves_rows(op)) { /* from anywhere */
+    if (sw_ir_moves_rows(op)) { /* rows may start anywhere */
         *out_first = 0;
         return ir->values[sw_ir_root(ir, op->in[0])].form->elems;
     }
@@ -156,8 +156,8 @@ void sw_exchange_rows(const struct sw_ir *ir, const struct sw_ir_op *op, struct 
     const int64_t width = sw_shape_last(&ir->values[op->in[2]].form->shape);
     const int64_t rows = sw_min_i64(ir->values[op->in[3]].form->elems,
                                     ir->values[op->in[0]].form->elems / width + 2);
-    SW_ASSERT(rows <= INT32_MAX && width <= INT32_MAX); /* a row's number has 32 bits */
-    out->rows = (int32_t)rows;                          /* a slice may begin and end within a row */
+    SW_ASSERT(rows <= INT32_MAX && width <= INT32_MAX); /* row numbers have 32 bits */
+    out->rows = (int32_t)rows;                          /* a shard may begin and end within a row */
     out->row_elems = (int32_t)width;
 }
 

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives beside computation (the overlap-centric design of ZeRO-Infinity, Rajbhandari et al.
-// 2021, section 6). The collectives of a program run one after the other on a queue of their own;
-// this pass decides when each starts and which of them travel together.
+// Overlaps collectives with computation (the overlap-centric design of ZeRO-Infinity, Rajbhandari
+// et al. 2021, section 6). The collectives of a program run one after the other on their own queue.
+// This pass decides when each starts and which travel together.
 //
-// Gathers start ahead of their first reader, a block at a time, while so many elements are not
-// exceeded. Gradients of a block leave together when the block is done, and one batch must have
-// arrived before the next leaves, so that the bytes of two are held at most. Updated parameters
-// return in batches beside the updates that follow. Nothing here changes an operand or the order of
-// an addition.
+// Gathers start ahead of their first reader, a block at a time, within a limit of elements.
+// Gradients of a block leave together when the block is done. A batch must arrive before the next
+// one leaves, so at most two are held. Updated parameters return in batches during later updates.
+// No operand changes, and no order of additions.
 #include <string.h>
 
 #include "plan/private.h"
 
-/* Groups of updated parameters are this large where allgather_bucket_size allows: a few
- * milliseconds on the wire, so that the first leave while most updates are still to come. */
+/* Size of a group of updated parameters, if allgather_bucket_size allows it. It takes a few
+ * milliseconds on the wire, so the first groups leave while most updates are still to come. */
 enum { UPDATE_GROUP_ELEMS = 1 << 22 };
 
 enum { READS = 1, WRITES = 2 };
@@ -24,18 +23,19 @@ struct pass {
     const struct sw_plan_options *options;
     struct sw_instr *out; /* [n_instrs] the new order */
     int32_t n_out;
-    bool *ahead;     /* [n_instrs] a gather that may start early */
+    bool *ahead;     /* [n_instrs] gathers that may start early */
     bool *emitted;   /* [n_instrs] */
     bool *written;   /* [n_values] see note_writes */
-    int32_t *loaded; /* [n_values] by root, the latest load of it; -1 = none */
-    int32_t *loads;  /* [n_instrs] of a gather that may start early: the load of what it reads */
-    int32_t next;    /* no gather before it is still to start early */
-    int32_t *unread; /* [n_values] gathered and not read yet: 1; by whole value */
+    int32_t *loaded; /* [n_values] by root, its latest load; -1 = none */
+    int32_t *loads;  /* [n_instrs] for a gather that may start early: the load of its operand */
+    int32_t next;    /* all gathers before it have started */
+    int32_t *unread; /* [n_values] by whole value: 1 = gathered and not read yet */
     int64_t outstanding;
-    /* held back, to leave together */
+    /* instructions that are held back, to leave together */
     int32_t *held;
     int32_t n_held;
-    uint8_t *waits_for; /* [n_values] by root, what is held does with it: READS, WRITES, or both */
+    /* [n_values] by root, what held instructions do with it: READS, WRITES, or both */
+    uint8_t *waits_for;
     int64_t held_elems, held_place;
 };
 
@@ -44,14 +44,14 @@ static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
     return &p->ir->ops[p->program->instrs[i].op];
 }
 
-/* Elements that the collective moves, all ranks together. */
+/* Elements that the collective moves, over all ranks. */
 static int64_t moved_elems(const struct pass *p, const struct sw_ir_op *op)
 {
     return p->ir->values[op->in[0]].form->elems * sw_ir_data(p->ir)->n;
 }
 
-/* A slice of a tile, or the sum that it gets: it travels by itself, for tiles are there where two
- * have no room. */
+/* True for a shard of a tile, or its sum. It travels alone, since tiles are used when there is no
+ * room for two. */
 static bool moves_a_tile(const struct pass *p, const struct sw_ir_op *op)
 {
     const sw_value param = p->ir->values[sw_ir_root(p->ir, op->in[0])].param;
@@ -64,8 +64,8 @@ static int64_t place_of_grads(const struct pass *p, const struct sw_ir_op *op)
     return sw_ir_block_segment(p->ir, op) * p->program->micro_batches + op->micro;
 }
 
-/* Instruction i writes: `written` has, by root, what something wrote that cannot start early
- * itself. */
+/* Records what instruction i writes. `written` has the roots written by instructions that cannot
+ * start early themselves. */
 static void note_writes(struct pass *p, int32_t i)
 {
     const struct sw_ir_op *op = op_of(p, i);
@@ -78,7 +78,7 @@ static void note_writes(struct pass *p, int32_t i)
     }
 }
 
-/* A gather into bytes of its own, of something that its segment does not write before. */
+/* True for a gather into its own bytes, whose operand is not written earlier in its segment. */
 static bool may_start_early(const struct pass *p, int32_t i)
 {
     const struct sw_ir_op *op = op_of(p, i);
@@ -98,7 +98,7 @@ static void emit(struct pass *p, int32_t i)
     p->emitted[i] = true;
 }
 
-/* What a gather that starts early reads has to be loaded before it. */
+/* Emits the load that a gather depends on before the gather. */
 static void emit_loads_of(struct pass *p, int32_t i)
 {
     const int32_t load = p->ahead[i] ? p->loads[i] : -1;
@@ -107,7 +107,7 @@ static void emit_loads_of(struct pass *p, int32_t i)
     }
 }
 
-/* A batch: members are neighbours, the first says how many. */
+/* Emits a batch: its members are adjacent, and the first has their number. */
 static void emit_batch(struct pass *p, const int32_t *members, int32_t n)
 {
     for (int32_t k = 0; k < n; k++) {
@@ -121,7 +121,7 @@ static void emit_batch(struct pass *p, const int32_t *members, int32_t n)
     p->out[first].batch = n;
 }
 
-/* What a held instruction does is noted, or forgotten. */
+/* Records or clears the accesses of a held instruction. */
 static void note_held(const struct pass *p, int32_t i, bool held)
 {
     const struct sw_ir_op *op = op_of(p, i);
@@ -153,8 +153,8 @@ static int64_t update_limit(const struct pass *p)
 
 enum { MOST_MEMBERS = 256 };
 
-/* Adds gathers from `from` on to the members, as far as they travel together: those of the place
- * of the first. Returns where the next ones begin; *elems: of those that were added. */
+/* Appends gathers from `from` on, as long as they are in the place of the first and travel
+ * together. Returns the start of the remaining ones; *elems: elements of those that were added. */
 static int32_t list_place(const struct pass *p, int32_t from, int32_t end, int32_t *members,
                           int32_t *n, int64_t *elems)
 {
@@ -171,7 +171,7 @@ static int32_t list_place(const struct pass *p, int32_t from, int32_t end, int32
         if (sw_ir_block_segment(p->ir, op) != place ||
             (*elems > 0 && (moves_a_tile(p, first) || moves_a_tile(p, op))) ||
             (op->phase == SW_PHASE_UPDATE && *elems > 0 && *elems + more > update_limit(p))) {
-            break; /* the sums of all parameters are one place: they go in buckets */
+            break; /* the sums of all parameters count as one place and travel in buckets */
         }
         *elems += more;
         members[(*n)++] = i;
@@ -179,8 +179,8 @@ static int32_t list_place(const struct pass *p, int32_t from, int32_t end, int32
     return i;
 }
 
-/* Gathers from `from` on: those of the first place that is not gathered yet, and further places
- * while they fit into `room`. forced: the first place is needed now. */
+/* Starts gathers from `from` on: those of the first place that is not gathered yet, and of further
+ * places while they fit into `room`. forced: the first place is needed now. */
 static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t room, bool forced)
 {
     int32_t members[MOST_MEMBERS], n = 0;
@@ -216,7 +216,7 @@ static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t roo
     }
 }
 
-/* Its readers have what was gathered ahead for them: there is room for more. */
+/* Once its readers have run, a gathered value no longer counts against the limit. */
 static void note_reads(struct pass *p, const struct sw_ir_op *op)
 {
     for (int k = 0; k < op->n_in; k++) {
@@ -233,7 +233,7 @@ static int64_t batch_limit(const struct pass *p, const struct sw_ir_op *op)
     return op->move == SW_MOVE_REDUCE ? p->options->limits.reduce_bucket_elems : update_limit(p);
 }
 
-/* Reductions, and gathers of updated parameters: held until their block, or a bucket, is
+/* Holds reductions, and gathers of updated parameters, until their block or a bucket is
  * complete. */
 static void hold(struct pass *p, int32_t i)
 {
@@ -259,8 +259,8 @@ static bool is_held(const struct pass *p, int32_t i)
     return op->move == SW_MOVE_REDUCE || (op->move == SW_MOVE_GATHER && op->unless_skipped);
 }
 
-/* Instructions that read what is held back to be written, or write what it touches, must not
- * overtake it. */
+/* An instruction must not overtake held ones if it reads what they write, or writes what they
+ * touch. */
 static bool touches_held(const struct pass *p, const struct sw_ir_op *op)
 {
     bool touches = false;
@@ -273,7 +273,8 @@ static bool touches_held(const struct pass *p, const struct sw_ir_op *op)
     return touches;
 }
 
-/* Before a segment is put in order: what of it may start early, and behind which load. */
+/* Before a segment is ordered: finds the gathers that may start early, and the loads that they
+ * depend on. */
 static void note_segment(struct pass *p, int32_t begin, int32_t end)
 {
     memset(p->written, 0, (size_t)p->ir->n_values * sizeof *p->written);

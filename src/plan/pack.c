@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small tensors of the disk travel together. A disk takes about as long for 3 KiB as for 64, and a
-// block has a dozen tensors of a few KiB (biases, norms) beside its matrices, each with two or
-// three states. Those that are read in one block, and updated at one place, become members of a
-// pack: a value of bytes with one place on the disk, in which each member lies at an offset of its
-// own. What is loaded and stored is the pack; ops see views of it.
+// Small tensors on disk travel together. A disk takes about as long for 3 KiB as for 64. A block
+// has, beside its matrices, a dozen tensors of a few KiB (biases, norms), each with two or three
+// states. Tensors that are read in one block, and updated at one place, become members of a pack. A
+// pack is a value with one place on disk, in which each member has an offset. Packs are loaded and
+// stored as a whole, and ops see views of them.
 #include <stdio.h>
 #include <string.h>
 
 #include "plan/private.h"
 
 enum {
-    SMALL = 64 << 10,    /* bytes: from here on a transfer takes as long as its bytes do */
+    /* bytes; from this size on, the time of a transfer is proportional to its bytes */
+    SMALL = 64 << 10,
     MOST = 16 * SMALL,   /* bytes of a pack, which is on the device as a whole */
-    NOWHERE = -1,        /* instead of a place */
-    SEVERAL_PLACES = -2, /* likewise */
+    NOWHERE = -1,        /* not used in any place */
+    SEVERAL_PLACES = -2, /* used in several places */
 };
 
-/* Members of one pack agree in it, so that one load and one store serve all of them. */
+/* Members of a pack have the same key, so that one load and one store serve all of them. */
 struct key {
-    int64_t readers, updated; /* places: of the parameter's readers, of what writes the member */
+    /* places of the parameter's readers, and of the op that writes the member */
+    int64_t readers, updated;
     enum sw_role role;
     bool two_slots;
 };
@@ -27,19 +29,19 @@ struct pack {
     struct key key;
     size_t bytes;
     int32_t n_members;
-    int32_t before; /* the one before it with the same hash; -1 = none */
-    sw_value home;  /* SW_NO_VALUE: one tensor alone needs none */
+    int32_t before; /* the previous one with the same hash; -1 = none */
+    sw_value home;  /* SW_NO_VALUE = not needed, since it has only one member */
 };
 
 struct pass {
     struct sw_ir *ir;
     const struct sw_plan_options *options;
-    sw_value n_values; /* without packs */
+    sw_value n_values; /* number of values without packs */
     int64_t *readers;  /* [n_values] by parameter */
     int64_t *updated;  /* [n_values] by root */
     int32_t *pack_of;  /* [n_values] -1 = none */
-    sw_value *homes;   /* [n_values] the pack of the plan's first program; SW_NO_VALUE = none */
-    size_t *at;        /* [n_values] byte of its pack */
+    sw_value *homes;   /* [n_values] the pack in the plan's first program; SW_NO_VALUE = none */
+    size_t *at;        /* [n_values] offset in its pack */
     struct pack *packs;
     int32_t n_packs;
     int32_t latest[1024]; /* by hash of its key, the latest pack; -1 = none */
@@ -57,7 +59,7 @@ static void meet(int64_t *places, sw_value v, int64_t place)
     places[v] = places[v] == NOWHERE || places[v] == place ? place : SEVERAL_PLACES;
 }
 
-/* The rows of a table are loaded as they are, without the rest of it. */
+/* Lookups load the rows of a table as they are, without the rest of it. */
 static void note_op(const struct pass *p, const struct sw_ir_op *op)
 {
     const int64_t place = sw_ir_block_segment(p->ir, op);
@@ -73,7 +75,8 @@ static void note_op(const struct pass *p, const struct sw_ir_op *op)
     }
 }
 
-/* What is updated in pieces comes in pieces, scales of codes beside the codes. */
+/* Tensors that are updated in pieces are also loaded in pieces, and so are the scales of 8-bit
+ * codes. */
 static bool is_small(const struct pass *p, sw_value v)
 {
     const struct sw_ir_value *info = &p->ir->values[v];
@@ -93,7 +96,7 @@ static void join(struct pass *p, sw_value v)
     const struct key key = {p->readers[param], p->updated[v], info->role, info->two_slots};
     const size_t bytes = sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_ALIGN);
     int32_t *latest = latest_of(p, &key);
-    int32_t i = *latest; /* the latest of its kind has room, or none has */
+    int32_t i = *latest; /* only the latest pack with this key can have room */
     while (i >= 0 &&
            (p->packs[i].key.readers != key.readers || p->packs[i].key.updated != key.updated ||
             p->packs[i].key.role != key.role || p->packs[i].key.two_slots != key.two_slots)) {
@@ -124,7 +127,7 @@ static sw_value add_pack(struct sw_ir *ir, const char *name, enum sw_role role, 
     return home;
 }
 
-/* Numbered, because a block may have several of a kind. */
+/* Packs are numbered, since a block may have several of a kind. */
 static bool make_homes(struct pass *p)
 {
     for (int32_t i = 0; i < p->n_packs; i++) {
@@ -147,7 +150,7 @@ static bool make_homes(struct pass *p)
     return true;
 }
 
-/* Members, and what is called a version of one. */
+/* Places a member and its versions. */
 static void place_in_pack(struct sw_ir *ir, sw_value v, sw_value home, size_t at)
 {
     struct sw_ir_value *info = &ir->values[v];
@@ -197,7 +200,7 @@ static bool form(struct pass *p)
     return true;
 }
 
-/* As the plan's first program has them. */
+/* Copies the packs of the plan's first program. */
 static bool follow(struct pass *p, const struct sw_ir *first)
 {
     struct sw_ir *ir = p->ir;
@@ -207,7 +210,7 @@ static bool follow(struct pass *p, const struct sw_ir *first)
     if (!p->homes || !p->at) {
         return false;
     }
-    memset(p->homes, 0xff, n * sizeof *p->homes); /* SW_NO_VALUE */
+    memset(p->homes, 0xff, n * sizeof *p->homes); /* the bytes of SW_NO_VALUE */
     for (sw_value v = 0; v < p->n_values; v++) {
         const struct sw_ir_value info = ir->values[v];
         const bool lies_there = info.tier == SW_TIER_DISK && info.base < 0 && info.producer < 0;

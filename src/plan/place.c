@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where values lie (ZeRO-Offload, Ren et al. 2021; ZeRO-Infinity, Rajbhandari et al. 2021):
-// optimizer states, sums of gradients and, at stage 3, parameters in host memory or on disk; what
-// one segment keeps for a later one likewise. Before the first op of a block, or of an update, that
-// touches one, it is loaded into bytes of the device, which that op and those behind it use
-// instead; what an op has written is stored at once. Liveness does the rest: the device holds the
-// parameters of a block, and the states of a tensor, at a time; an update whose states are long
-// takes them in pieces. Small ones of the disk lie in packs (pack.c), which come and go as a whole:
-// once, where several ops use or write their parts. No operand changes its value, so no bit of the
-// training does.
+// Placement of values in tiers (ZeRO-Offload, Ren et al. 2021; ZeRO-Infinity, Rajbhandari et al.
+// 2021). Optimizer states, sums of gradients and, at stage 3, parameters may lie in host memory or
+// on disk. So may values that one segment keeps for a later one.
+//
+// An offloaded value is loaded into device memory before the first op of a block, or of an update,
+// that uses it. That op and later ones use the copy. A result is stored at once. Because of
+// liveness, the device holds the parameters of one block, and the states of one tensor, at a time.
+// An update with long states loads them in pieces.
+//
+// Small tensors on disk lie in packs (pack.c), which are loaded and stored as a whole, once for all
+// ops that use their members. No operand changes its value, so training stays bit-identical.
 #include <string.h>
 
 #include "plan/private.h"
@@ -18,28 +20,31 @@ struct pass {
     struct sw_ir *ir;
     const struct sw_ir *first;
     const struct sw_plan_options *options;
-    sw_value *here; /* [n_values] what stands for it on the device now; SW_NO_VALUE = not loaded */
-    int64_t *place; /* [n_values] where it was loaded: see sw_ir_block_segment; */
-    int32_t *when;  /* [n_values] and what n_before said */
-    sw_value *
-        /* [n_values] of which it is a version, loaded, written and stored; SW_NO_VALUE = none */
-        home;
+    sw_value *here; /* [n_values] its current copy on the device; SW_NO_VALUE = not loaded */
+    int64_t *place; /* [n_values] place where it was loaded, see sw_ir_block_segment */
+    int32_t *when;  /* [n_values] and n_before at that point */
+    /* [n_values] the offloaded value that it is a loaded, written or stored version of;
+     * SW_NO_VALUE = none */
+    sw_value *home;
     int32_t *
-        n_before; /* [n_ops + 1] ops of forward and backward before an op: no sums and no updates */
-    int32_t i_op, n_ops; /* that is rewritten now, and their number */
-    sw_value *stored;    /* [n_values] what it is called behind its stores, which nobody asks */
-    sw_value *offloaded; /* [n_values] name of a transient where it waits; SW_NO_VALUE = it stays */
+        /* [n_ops + 1] number of forward and backward ops before an op, not counting sums and
+         * updates */
+        n_before;
+    int32_t i_op, n_ops; /* op being rewritten; number of ops */
+    sw_value *stored;    /* [n_values] its version after its stores, which has no reader */
+    /* [n_values] the offloaded copy of a transient; SW_NO_VALUE = it stays on the device */
+    sw_value *offloaded;
     int *read_in; /* [n_values] the latest segment in which a transient is read; see find_readers */
-    int32_t *update_of; /* [n_values] by parameter, the op that begins its update; -1 = none */
+    int32_t *update_of; /* [n_values] for parameters, the first op of the update; -1 = none */
     struct sw_op_order order;
     int32_t n_values;
-    /* by pack, where there are any: its members, and where in touch_ops the ops begin that touch
-     * it */
+    /* by pack: number of members, and where the ops that touch it start in touch_ops; NULL if there
+     * are no packs */
     int32_t *n_members, *touches_of; /* [n_values + 2] */
     int32_t *touch_ops;
     int64_t states_left; /* bytes of optimizer states that may still leave the device */
     enum sw_tier grads_tier;
-    size_t host_left; /* bytes that host memory has for what would go to the disk */
+    size_t host_left; /* bytes of host memory that can cache tensors of the disk */
     int64_t host_param_elems_left;
 };
 
@@ -50,7 +55,7 @@ static bool is_sum_state(const struct sw_ir_value *value)
     return value->state == SW_STATE_SUM || value->state == SW_STATE_FURTHER_SUM;
 }
 
-/* Parameters that the threshold keeps whole on each rank stay here, too. */
+/* Parameters that stay whole on each rank because of the threshold stay on the device, too. */
 bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value param)
 {
     const struct sw_ir_value *info = &ir->values[param];
@@ -64,13 +69,13 @@ static size_t bytes_of(const struct sw_ir_value *info)
     return sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_ALIGN);
 }
 
-/* What is written beside itself takes two slots. */
+/* A value with two slots takes two places. */
 static size_t places_of(const struct sw_ir_value *info)
 {
     return bytes_of(info) * (info->two_slots ? 2 : 1);
 }
 
-/* Host memory is a cache of the disk: what fits stays there. */
+/* Host memory is a cache of the disk: tensors that fit stay there. */
 static enum sw_tier cached(struct pass *p, enum sw_tier tier, const struct sw_ir_value *info)
 {
     const size_t bytes = places_of(info);
@@ -117,8 +122,8 @@ static enum sw_tier tier_of(struct pass *p, sw_value v)
     return cached(p, p->options->policy.params_tier, info);
 }
 
-/* Does op i read a tile's gradient not at once when it is made? Until then other tiles need the
- * bytes. */
+/* True if op i reads the gradient of a tile later than right after its producer. In that case other
+ * tiles need the memory in between. */
 static bool reads_late(const struct pass *p, int32_t i, sw_value v)
 {
     const struct sw_ir_value *info = &p->ir->values[v];
@@ -126,10 +131,10 @@ static bool reads_late(const struct pass *p, int32_t i, sw_value v)
            p->n_before[i] > p->n_before[info->producer + 1];
 }
 
-/* Where a transient waits for a later segment. What is read from outside stays. */
+/* The tier where a transient waits for a later segment. Outputs stay on the device. */
 static enum sw_tier waits_on(const struct pass *p, sw_value v)
 {
-    enum { SMALL = 256 }; /* bytes that are not worth a transfer */
+    enum { SMALL = 256 }; /* transfers of fewer bytes are not worthwhile */
     const struct sw_ir_value *info = &p->ir->values[v];
     if (p->grads_tier == SW_TIER_DEVICE && p->options->policy.activations_tier == SW_TIER_DEVICE) {
         return SW_TIER_DEVICE;
@@ -144,8 +149,8 @@ static enum sw_tier waits_on(const struct pass *p, sw_value v)
                                                   : SW_TIER_DEVICE;
 }
 
-/* What others lie in, or what a later segment reads as something else than it is, does not wait
- * elsewhere. */
+/* Finds the segment of the last read. A value stays on the device if other values lie in it, or if
+ * a later segment reads it as a different form. */
 static void find_readers(struct pass *p)
 {
     const struct sw_ir *ir = p->ir;
@@ -175,7 +180,7 @@ static void find_readers(struct pass *p)
     }
 }
 
-/* A place for it in its tier; the value's version there, once it is stored. */
+/* Makes the offloaded copy of v in its tier; it becomes v's version there once it is stored. */
 static bool make_offloaded(struct pass *p, sw_value v, enum sw_tier tier)
 {
     const struct sw_ir_value info = p->ir->values[v];
@@ -206,8 +211,8 @@ static size_t waiting_in_host(const struct pass *p)
     return sum;
 }
 
-/* Chooses for all values; returns the bytes that host memory takes for them, second slots among
- * them. */
+/* Chooses the tier of all values. Returns the bytes of host memory that they take, including second
+ * slots. */
 static size_t choose_with(struct pass *p, size_t host_left, int64_t states)
 {
     const double share = p->options->policy.states_share;
@@ -223,7 +228,7 @@ static size_t choose_with(struct pass *p, size_t host_left, int64_t states)
     return in_host;
 }
 
-/* First what has to be in host memory, then what may stay there instead of going to the disk. */
+/* First places what must be in host memory, then caches tensors of the disk in the rest. */
 static void choose_tiers(struct pass *p)
 {
     const struct sw_ir *ir = p->ir;
@@ -268,7 +273,7 @@ static bool choose_places(struct pass *p)
 
 /* ---- transfers ---- */
 
-/* An op with one output beside another. */
+/* An op with one output, in the phase and scope of another op. */
 static struct sw_ir_op beside(enum sw_op_kind kind, const struct sw_ir_op *of)
 {
     struct sw_ir_op op = {.detail = &sw_ir_no_detail,
@@ -291,15 +296,15 @@ static struct sw_ir_op transfer(enum sw_move move, const struct sw_ir_op *of)
     return op;
 }
 
-/* What is offloaded and v is a version of; SW_NO_VALUE when v lies here. */
+/* The offloaded value that v is a version of; SW_NO_VALUE if v is on the device. */
 static sw_value home_of(const struct pass *p, sw_value v)
 {
     const sw_value root = v < 0 || v >= p->n_values ? SW_NO_VALUE : sw_ir_root(p->ir, v);
     return root >= 0 && p->ir->values[root].tier != SW_TIER_DEVICE ? root : SW_NO_VALUE;
 }
 
-/* What a block shares stays for all of its ops; a tile's sum makes room for those of other
- * tiles. */
+/* A copy that a block loads stays for all ops of the block. Exception: the sum of a tile leaves, to
+ * make room for those of other tiles. */
 static bool is_still_here(const struct pass *p, const struct sw_ir_op *op, sw_value what)
 {
     const struct sw_ir_value *info = &p->ir->values[what];
@@ -308,7 +313,7 @@ static bool is_still_here(const struct pass *p, const struct sw_ir_op *op, sw_va
            (!is_sum || p->when[what] == p->n_before[p->i_op]);
 }
 
-/* Likewise, for operand k of op: also a transient of an earlier segment. */
+/* The same for operand k of op; also covers transients of an earlier segment. */
 static sw_value offloaded_root(const struct pass *p, const struct sw_ir_op *op, int k)
 {
     const sw_value v = op->in[k];
@@ -321,7 +326,7 @@ static sw_value offloaded_root(const struct pass *p, const struct sw_ir_op *op, 
     return home >= 0 ? home : home_of(p, v);
 }
 
-/* Elements from `first` on, as many as `shape` has. SW_NO_VALUE when out of memory. */
+/* Loads elements from `first` on, as many as `shape` has. SW_NO_VALUE when out of memory. */
 static sw_value load_part(struct pass *p, const struct sw_ir_op *reader, sw_value what,
                           int64_t first, struct sw_shape shape)
 {
@@ -348,7 +353,8 @@ static bool load(struct pass *p, const struct sw_ir_op *reader, sw_value what)
     return p->here[what] >= 0;
 }
 
-/* For what is all written before it is read: an fp16 working copy, which comes from its master. */
+/* Allocates device memory without a load, for a value that is fully written before it is read. An
+ * example is an fp16 working copy that is made from its master. */
 static bool make_room(struct pass *p, const struct sw_ir_op *writer, sw_value what)
 {
     const struct sw_ir_value info = p->ir->values[what];
@@ -361,7 +367,7 @@ static bool make_room(struct pass *p, const struct sw_ir_op *writer, sw_value wh
     return p->here[what] >= 0;
 }
 
-/* `version`: what `home` is called behind it. */
+/* `version`: the version of `home` after the store. */
 static bool store_as(struct pass *p, const struct sw_ir_op *writer, sw_value home, int64_t first,
                      sw_value here, sw_value version)
 {
@@ -374,7 +380,7 @@ static bool store_as(struct pass *p, const struct sw_ir_op *writer, sw_value hom
     return sw_op_order_add(&p->order, &op);
 }
 
-/* `here` is a version of what was loaded from element `first` on. */
+/* `here` is a version of the copy that was loaded from element `first` on. */
 static bool store(struct pass *p, const struct sw_ir_op *writer, sw_value state, int64_t first,
                   sw_value here)
 {
@@ -391,9 +397,10 @@ static bool store(struct pass *p, const struct sw_ir_op *writer, sw_value state,
     return store_as(p, writer, state, first, here, p->stored[state]);
 }
 
-/* An fp16 copy that is wanted just before its update, which loads the master anyway: 2 bytes less.
- * Only where every backward of it ends in an update, and not of small ones: their masters come with
- * other states. */
+/* True if an fp16 copy is made from its master instead of being loaded. It is needed just before
+ * its update, which loads the master anyway; that saves 2 bytes per element. This requires that
+ * every backward of it ends in an update. Small ones are excluded: their masters come with other
+ * states. */
 static bool comes_from_master(const struct pass *p, const struct sw_ir_op *op, sw_value what)
 {
     const struct sw_ir_value *info = &p->ir->values[what];
@@ -415,17 +422,18 @@ static bool load_from_master(struct pass *p, const struct sw_ir_op *reader, sw_v
     op.n_in = 1;
     op.in[0] = p->here[master];
     op.out[0] = p->here[what];
-    op.in_backward = true; /* a rank without a micro-batch makes its copy for the others, too */
+    /* a rank without a micro-batch makes its copy for the other ranks, too */
+    op.in_backward = true;
     return sw_op_order_add(&p->order, &op);
 }
 
-/* Where in what is offloaded an operand begins. */
+/* Offset of an operand in the offloaded tensor. */
 static int64_t part_first(const struct pass *p, sw_value v)
 {
     return sw_ir_is_part(p->ir, v) ? p->ir->values[v].base_offset : 0;
 }
 
-/* A part of what is here; `version`: what the whole is called now. */
+/* A view of a part of the copy on the device; `version`: the current version of the whole. */
 static sw_value view_part(struct pass *p, const struct sw_ir_op *reader, sw_value version,
                           int64_t first, enum sw_dtype dtype, struct sw_shape shape)
 {
@@ -451,7 +459,7 @@ static sw_value view_part(struct pass *p, const struct sw_ir_op *reader, sw_valu
 
 /* ---- packs ---- */
 
-/* Member v, or a version of it, of a pack that is here. */
+/* A view of member v, or of a version of it, in a pack that is on the device. */
 static sw_value view_member(struct pass *p, const struct sw_ir_op *reader, sw_value pack,
                             sw_value v)
 {
@@ -470,9 +478,10 @@ static bool lies_in(const struct pass *p, sw_value v, sw_value pack)
     return v >= 0 && v < p->n_values && (p->home[v] == pack || home_of(p, v) == pack);
 }
 
-/* How op touches a pack that stays here as long as ops of one place do. */
+/* How an op touches a pack that stays on the device during the ops of one place. */
 struct touch {
-    bool other_place, reads, updates, writes; /* updates: writes a parameter whole, unread */
+    /* updates: writes a whole parameter without reading it */
+    bool other_place, reads, updates, writes;
 };
 
 static struct touch touch_of(const struct pass *p, const struct sw_ir_op *op, sw_value pack,
@@ -494,7 +503,7 @@ static struct touch touch_of(const struct pass *p, const struct sw_ir_op *op, sw
     return touch;
 }
 
-/* The pack that operand k of op lies in; SW_NO_VALUE = in none. Before ops are rewritten. */
+/* The pack that operand k of op lies in; SW_NO_VALUE = none. Only before ops are rewritten. */
 static sw_value pack_of(const struct pass *p, const struct sw_ir_op *op, int k)
 {
     const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
@@ -502,7 +511,7 @@ static sw_value pack_of(const struct pass *p, const struct sw_ir_op *op, int k)
     return home >= 0 && p->ir->values[home].is_pack ? home : SW_NO_VALUE;
 }
 
-/* An op that touches a pack with several operands is listed once. */
+/* True for the first operand of op in a pack, so that the op is listed once. */
 static bool is_first_touch(const struct pass *p, const struct sw_ir_op *op, int k, sw_value pack)
 {
     for (int j = 0; j < k; j++) {
@@ -513,7 +522,7 @@ static bool is_first_touch(const struct pass *p, const struct sw_ir_op *op, int 
     return pack >= 0;
 }
 
-/* false: out of memory */
+/* false = out of memory */
 static bool list_packs(struct pass *p)
 {
     const struct sw_ir *ir = p->ir;
@@ -528,7 +537,7 @@ static bool list_packs(struct pass *p)
             p->n_members[ir->values[v].base]++;
         }
     }
-    for (int pass = 0; pass < 2; pass++) { /* counts them, then lists them */
+    for (int pass = 0; pass < 2; pass++) { /* first pass counts, second pass lists */
         for (int32_t i = 0; i < p->n_ops; i++) {
             const struct sw_ir_op *op = &ir->ops[i];
             for (int k = 0; k < op->n_in + op->n_out; k++) {
@@ -554,11 +563,11 @@ static bool list_packs(struct pass *p)
             }
         }
     }
-    return true; /* now touches_of[v] is where those of v end */
+    return true; /* here touches_of[v] is the end of its ops */
 }
 
-/* The first in touch_ops that touches a pack at op `from` or behind it; *end: where those of the
- * pack end. */
+/* Index in touch_ops of the first op at or after `from` that touches the pack; *end: end of the
+ * pack's ops. */
 static int32_t first_touch(const struct pass *p, sw_value pack, int32_t from, int32_t *end)
 {
     int32_t low = pack > 0 ? p->touches_of[pack - 1] : 0, high = p->touches_of[pack];
@@ -574,7 +583,7 @@ static int32_t first_touch(const struct pass *p, sw_value pack, int32_t from, in
     return low;
 }
 
-/* Is a member written behind the present op before the pack leaves? */
+/* True if a member is written after the present op, before the pack leaves the device. */
 static bool is_written_later(const struct pass *p, const struct sw_ir_op *op, sw_value pack)
 {
     const int64_t place = sw_ir_block_segment(p->ir, op);
@@ -588,7 +597,7 @@ static bool is_written_later(const struct pass *p, const struct sw_ir_op *op, sw
     return false;
 }
 
-/* Is every member written before it is read, from the present op on? */
+/* True if every member is written before it is read, from the present op on. */
 static bool is_written_whole(const struct pass *p, const struct sw_ir_op *op, sw_value pack)
 {
     const int64_t place = sw_ir_block_segment(p->ir, op);
@@ -603,7 +612,7 @@ static bool is_written_whole(const struct pass *p, const struct sw_ir_op *op, sw
     return n_written == p->n_members[pack];
 }
 
-/* What the ops of a place have written goes back as one. */
+/* Stores the whole pack once for all that the ops of a place have written. */
 static bool store_pack(struct pass *p, const struct sw_ir_op *writer, sw_value pack)
 {
     if (is_written_later(p, writer, pack)) {
@@ -616,14 +625,15 @@ static bool store_pack(struct pass *p, const struct sw_ir_op *writer, sw_value p
 
 /* ---- operands ---- */
 
-/* The first term of a sum over micro-batches is written over what was there. */
+/* The first term of a sum over micro-batches overwrites the old contents. */
 static bool begins_sum(const struct pass *p, const struct sw_ir_op *op, int k)
 {
     return sw_ir_has(op, SW_TRAIT_SUM) && k == 0 &&
            (op->whole_step || (op->micro == 0 && sw_has_one_round(p->options)));
 }
 
-/* So is an fp16 copy by its update: it comes from its master. */
+/* True if the op overwrites operand k completely: it begins a sum, or is an update that makes an
+ * fp16 copy from its master. */
 static bool is_all_written(const struct pass *p, const struct sw_ir_op *op, int k, sw_value what)
 {
     if (begins_sum(p, op, k)) {
@@ -633,7 +643,8 @@ static bool is_all_written(const struct pass *p, const struct sw_ir_op *op, int 
            (!p->ir->values[what].is_pack || is_written_whole(p, op, what));
 }
 
-/* Puts what stands for operand k in its place. A tile is here for one op. */
+/* Replaces operand k by its copy on the device, loading it if needed. A tile is loaded for one
+ * op. */
 static bool fetch(struct pass *p, struct sw_ir_op *op, int k)
 {
     const sw_value what = offloaded_root(p, op, k), v = op->in[k];
@@ -658,7 +669,7 @@ static bool fetch(struct pass *p, struct sw_ir_op *op, int k)
     return op->in[k] >= 0;
 }
 
-/* Output v lies in what was loaded: a member of a pack where it lies in the pack. */
+/* Output v becomes the current version of the loaded copy, or of a member of a loaded pack. */
 static void commit_on(struct pass *p, sw_value v, sw_value here)
 {
     struct sw_ir_value *info = &p->ir->values[v];
@@ -674,7 +685,7 @@ static void commit_on(struct pass *p, sw_value v, sw_value here)
 
 /* ---- updates in pieces ---- */
 
-/* A new version of `of`, in its bytes. */
+/* A new version of `of`, in the same bytes. */
 static sw_value new_version(struct pass *p, sw_value of)
 {
     const struct sw_ir_value info = p->ir->values[of];
@@ -688,7 +699,8 @@ static sw_value new_version(struct pass *p, sw_value of)
     return v;
 }
 
-/* A dense stream comes in the same pieces as the states; of a sparse one the rows stay. */
+/* A dense stream is split into the same pieces as the states; the rows of a sparse stream are
+ * not. */
 static bool comes_in_pieces(const struct pass *p, const struct sw_ir_op *op, int k)
 {
     const bool index = p->ir->values[op->in[k]].dtype == SW_I32;
@@ -697,21 +709,21 @@ static bool comes_in_pieces(const struct pass *p, const struct sw_ir_op *op, int
     return !index && !sparse && what >= 0 && !is_still_here(p, op, what);
 }
 
-/* Elements [first, first + n) of a state that is here as a whole; `version`: what it is called. */
+/* Elements [first, first + n) of a state that is loaded as a whole; `version`: its current
+ * version. */
 static sw_value view_piece(struct pass *p, const struct sw_ir_op *reader, sw_value version,
                            int64_t first, int64_t n)
 {
     return view_part(p, reader, version, first, p->ir->values[version].dtype, SW_SHAPE(n));
 }
 
-/* Where in what is offloaded the piece of an operand begins that is of element `first` of the
- * update. */
+/* Offset, in the offloaded tensor, of the chunk that starts at update element `first`. */
 static int64_t piece_first(const struct pass *p, sw_value v, int64_t first)
 {
     return part_first(p, v) + sw_ir_per_run(&p->ir->values[v], first);
 }
 
-/* Elements of the pieces of an update: whole runs, where states are codes. */
+/* Elements per piece of an update; whole runs if states are 8-bit codes. */
 static int64_t piece_elems(const struct pass *p)
 {
     const int64_t most = p->options->policy.update_elems;
@@ -722,12 +734,12 @@ static int64_t piece_elems(const struct pass *p)
 /* Elements [first, first + n) of an update; in a loop, the first of its pieces. */
 struct piece {
     int64_t first, n;
-    int32_t loop; /* 0 = it is done once */
+    int32_t loop; /* 0 = it runs once */
 };
 
-/* Elements of an update whose pieces differ by where they begin alone: their kernel does not ask
- * which of the tensor they are, as one does that rounds by a draw or looks rows up, or leaves
- * padding out; and each is whole blocks of the disk. */
+/* Number of leading elements of an update whose pieces differ only in their offset, so that they
+ * can run as a loop. Excluded are kernels that depend on the element index: stochastic rounding,
+ * row lookups, padding that is left out. Each piece must consist of whole disk blocks. */
 static int64_t alike_elems(const struct pass *p, const struct sw_ir_op *op)
 {
     bool alike = p->options->rule->moments != SW_MOMENTS_BF16;
@@ -743,9 +755,9 @@ static int64_t alike_elems(const struct pass *p, const struct sw_ir_op *op)
                                                           : n;
 }
 
-/* The piece that begins at element `first` of an update of n, or a loop over the many that are
- * alike up to element `alike`. Where a loop begins nothing is stored, and where it ends nothing is
- * loaded: of few pieces each is better by itself. false: out of memory */
+/* Makes the piece that starts at element `first` of an update of n elements. If many alike pieces
+ * follow, up to element `alike`, it is a loop over them. Nothing is stored when a loop begins, and
+ * nothing is loaded when it ends; so a few pieces are better on their own. false = out of memory */
 static bool piece_at(struct pass *p, int64_t first, int64_t n, int64_t alike, struct piece *out)
 {
     enum { LEAST = 64 };
@@ -763,13 +775,13 @@ static int64_t end_of(const struct pass *p, const struct piece *piece)
     return piece->first + piece->n * (piece->loop > 0 ? p->ir->loops[piece->loop - 1] : 1);
 }
 
-/* The op that was added last is of the piece's loop. */
+/* Puts the op that was added last into the piece's loop. */
 static void note_loop(struct pass *p, const struct piece *piece)
 {
     p->order.ops[p->order.n - 1].loop = piece->loop;
 }
 
-/* Of operand k. */
+/* Loads the piece of operand k. */
 static sw_value load_piece(struct pass *p, const struct sw_ir_op *whole, int k,
                            const struct piece *piece)
 {
@@ -784,9 +796,9 @@ static sw_value load_piece(struct pass *p, const struct sw_ir_op *whole, int k,
     return here;
 }
 
-/* The states of a piece come and go, the parameter stays; a tile of it comes and goes with them
- * (param: SW_NO_VALUE). out: what the parameter is called behind it. master: what that is called
- * where it is here, else SW_NO_VALUE. */
+/* Updates one piece. The states of a piece are loaded and stored, while the parameter stays. A tile
+ * (param: SW_NO_VALUE) is loaded and stored with them. out: version of the parameter after the
+ * update. master: version of the master if it is on the device, else SW_NO_VALUE. */
 static bool update_piece(struct pass *p, const struct sw_ir_op *whole, const struct piece *piece,
                          sw_value param, sw_value out, sw_value *master)
 {
@@ -837,7 +849,7 @@ static bool goes_in_pieces(const struct pass *p, const struct sw_ir_op *op)
            p->ir->values[op->in[1]].form->elems > p->options->policy.update_elems;
 }
 
-/* Nobody is given the parameter as a whole behind it. */
+/* Updates a tile in pieces. Afterwards no op gets the whole parameter as an operand. */
 static bool update_tile(struct pass *p, struct sw_ir_op *op, int64_t n)
 {
     p->ir->values[op->out[0]].producer = -1;
@@ -890,7 +902,7 @@ static bool update_in_pieces(struct pass *p, struct sw_ir_op *op)
 
 /* ---- updates on the host ---- */
 
-/* Where operand k lies, if not on the device. */
+/* The offloaded value that operand k lies in; SW_NO_VALUE = it is on the device. */
 static sw_value home_of_operand(const struct pass *p, const struct sw_ir_op *op, int k)
 {
     const sw_value what = offloaded_root(p, op, k);
@@ -898,7 +910,7 @@ static sw_value home_of_operand(const struct pass *p, const struct sw_ir_op *op,
                     : sw_ir_root(p->ir, p->offloaded[what] >= 0 ? p->offloaded[what] : what);
 }
 
-/* It is whole in host memory, and in no pack. */
+/* True if operand k lies in host memory as a whole, and in no pack. */
 static bool is_in_host(const struct pass *p, const struct sw_ir_op *op, int k)
 {
     const sw_value home = home_of_operand(p, op, k);
@@ -906,7 +918,8 @@ static bool is_in_host(const struct pass *p, const struct sw_ir_op *op, int k)
     return info && info->tier == SW_TIER_HOST && !info->is_pack && !info->two_slots;
 }
 
-/* Its states lie in host memory, nothing of it on the disk, and it may be done there in place. */
+/* True if the update may run on the host in place: its states lie in host memory, and nothing of it
+ * is on disk. */
 static bool runs_on_host(const struct pass *p, const struct sw_ir_op *op)
 {
     if (!p->options->policy.host_updates || !p->options->host.query ||
@@ -925,7 +938,7 @@ static bool runs_on_host(const struct pass *p, const struct sw_ir_op *op)
     return true;
 }
 
-/* A version of what lies in host memory. */
+/* A new version of a value in host memory. */
 static sw_value version_of(struct pass *p, sw_value home)
 {
     const struct sw_ir_value info = p->ir->values[home];
@@ -937,7 +950,7 @@ static sw_value version_of(struct pass *p, sw_value home)
     return v;
 }
 
-/* Bytes of host memory for v, as it is here; SW_NO_VALUE when out of memory. */
+/* Allocates host memory for v; SW_NO_VALUE when out of memory. */
 static sw_value room_in_host(struct pass *p, sw_value v)
 {
     const struct sw_ir_value info = p->ir->values[v];
@@ -950,7 +963,7 @@ static sw_value room_in_host(struct pass *p, sw_value v)
     return home;
 }
 
-/* Operand k as it lies in host memory: where it is, or a copy of what the device has. */
+/* Operand k in host memory: the value itself, or a copy of the one on the device. */
 static sw_value operand_in_host(struct pass *p, const struct sw_ir_op *op, int k)
 {
     const sw_value what = offloaded_root(p, op, k);
@@ -969,7 +982,8 @@ static sw_value operand_in_host(struct pass *p, const struct sw_ir_op *op, int k
     return version >= 0 && store_as(p, op, home, 0, op->in[k], version) ? version : SW_NO_VALUE;
 }
 
-/* ZeRO-Offload: gradients come to the states, and the parameter comes back. */
+/* ZeRO-Offload: gradients are copied to the host, where the states are, and the parameter is copied
+ * back. */
 static bool update_on_host(struct pass *p, struct sw_ir_op *op)
 {
     struct sw_ir_op host = *op;
@@ -981,7 +995,7 @@ static bool update_on_host(struct pass *p, struct sw_ir_op *op)
             return false;
         }
     }
-    if (param >= 0) { /* what was loaded of it is not what it is now */
+    if (param >= 0) { /* the loaded copy is out of date */
         p->here[sw_ir_root(p->ir, param)] = SW_NO_VALUE;
         return sw_op_order_add(&p->order, &host);
     }
@@ -996,8 +1010,8 @@ static bool update_on_host(struct pass *p, struct sw_ir_op *op)
 
 /* ---- the pass ---- */
 
-/* A lookup in a table that is offloaded, and is not here for something else: the rows are loaded as
- * they are. */
+/* True for a lookup in an offloaded table that is not loaded for another reason: only its rows are
+ * loaded. */
 static bool reads_rows(const struct pass *p, const struct sw_ir_op *op)
 {
     const sw_value table = sw_ir_has(op, SW_TRAIT_LOOKUP) ? home_of(p, op->in[0]) : SW_NO_VALUE;
@@ -1014,7 +1028,7 @@ static void become_rows(struct sw_ir_op *op)
     *op = rows;
 }
 
-/* What was loaded for the operand that op writes as `out`. */
+/* The loaded copy of the operand that op overwrites with `out`. */
 static sw_value loaded_for(const struct pass *p, const struct sw_ir_op *op, sw_value out,
                            sw_value home)
 {
@@ -1026,7 +1040,8 @@ static sw_value loaded_for(const struct pass *p, const struct sw_ir_op *op, sw_v
     return p->here[home];
 }
 
-/* Output k, or the pack that it is the last one of. written: [by output] where they lie. */
+/* Stores output k, or its pack if it is the last output in it. written: [by output] the offloaded
+ * values */
 static bool store_written(struct pass *p, const struct sw_ir_op *op, int k, const sw_value *written,
                           int64_t first)
 {
@@ -1082,7 +1097,7 @@ static bool rewrite(struct pass *p, struct sw_ir_op *op)
     return true;
 }
 
-/* n: values, with packs. */
+/* n: number of values, including packs */
 static bool open_tables(struct pass *p, size_t n)
 {
     p->here = sw_alloc("plan", n * sizeof *p->here);
@@ -1161,7 +1176,7 @@ sw_status sw_pass_place(struct sw_ir *ir, const struct sw_ir *first,
                      .grads_tier = options->policy.grads_tier,
                      .n_ops = ir->n_ops,
                      .n_values = ir->n_values};
-    bool good = open_tables(&p, (size_t)ir->n_values * 2); /* a pack has two members at least */
+    bool good = open_tables(&p, (size_t)ir->n_values * 2); /* a pack has at least two members */
     if (good) {
         note_ops(&p);
         find_readers(&p);

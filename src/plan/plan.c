@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Building a plan: the passes in their order, one place for every parameter and state, the budgets.
+// Builds a plan: runs the passes in order, gives every parameter and state its place, and enforces
+// the budgets.
 #include "plan/private.h"
 
 #include <stdio.h>
@@ -51,7 +52,7 @@ size_t sw_program_address(const struct sw_program *program, sw_value v)
            (size_t)info->base_offset * sw_dtype_bytes(info->dtype);
 }
 
-/* Has a place of its own. */
+/* True if it has a place of its own. */
 static bool is_placed(const struct sw_ir_value *info)
 {
     return info->producer < 0 && info->base < 0 &&
@@ -76,7 +77,8 @@ static sw_status name(struct sw_plan *plan, int32_t kind, const char *text, int3
                : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
 
-/* On the disk, behind what has a place of its own; once for all programs that know the name. */
+/* Packs lie on disk after the tensors that have a place of their own. A pack is placed once for all
+ * programs that know its name. */
 static sw_status place_pack(struct sw_plan *plan, const struct sw_ir_value *info)
 {
     const size_t bytes = sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_DISK_ALIGN);
@@ -97,7 +99,7 @@ static sw_status place_pack(struct sw_plan *plan, const struct sw_ir_value *info
     return name(plan, SW_NAME_PACK, info->name, plan->n_packs - 1);
 }
 
-/* A member's place is inside its pack's; the last one has what rounds that up. */
+/* A member lies inside its pack. The last member also takes the rounding of the pack. */
 static void place_member(struct sw_plan *plan, const struct sw_ir *ir, sw_value v)
 {
     const struct sw_ir_value *info = &ir->values[v], *root = &ir->values[info->base];
@@ -128,7 +130,7 @@ static sw_status place_packs(struct sw_plan *plan)
     return SW_OK;
 }
 
-/* Elements of a tile of what ranks hold by slices of tiles; 0 = it is not held so. */
+/* Elements per tile if the tensor is sharded tile by tile, else 0. */
 static int64_t tile_elems(const struct sw_plan *plan, const struct sw_ir *ir,
                           const struct sw_ir_value *info)
 {
@@ -140,7 +142,7 @@ static int64_t tile_elems(const struct sw_plan *plan, const struct sw_ir *ir,
     return plan->tiled[i].rows * param->form->whole.dims[1];
 }
 
-/* What another program has listed is the same there. */
+/* Checks that a tensor which another program has listed is the same there. */
 static sw_status compare(const struct sw_persistent *known, const struct sw_ir_value *info,
                          bool packed)
 {
@@ -157,7 +159,7 @@ static sw_status compare(const struct sw_persistent *known, const struct sw_ir_v
                            info->name, what);
 }
 
-/* Lists v, once for all programs that know the name. */
+/* Lists v, once for all programs that know its name. */
 static sw_status list(struct sw_plan *plan, const struct sw_plan_options *options,
                       const struct sw_ir *ir, sw_value v)
 {
@@ -204,10 +206,11 @@ static void place(struct sw_plan *plan, bool small)
     }
 }
 
-/* Once: no order of instructions changes it. */
+/* Runs once, since the order of instructions does not matter here. */
 static sw_status place_persistent(struct sw_plan *plan, const struct sw_plan_options *options)
 {
-    size_t most = 1, most_packs = 1, align = SW_PLAN_ALIGN; /* of the transients behind them */
+    /* alignment of the transients that follow */
+    size_t most = 1, most_packs = 1, align = SW_PLAN_ALIGN;
     for (int i = 0; i < plan->n_programs; i++) {
         const struct sw_ir *ir = plan->programs[i].ir;
         for (sw_value v = 0; v < ir->n_values; v++) {
@@ -220,7 +223,8 @@ static sw_status place_persistent(struct sw_plan *plan, const struct sw_plan_opt
     SW_TRY_ALLOC(plan->persistent, "the plan");
     plan->packs = sw_alloc_zero("plan", most_packs, sizeof *plan->packs);
     SW_TRY_ALLOC(plan->packs, "the plan");
-    /* Parameters first: the part that every program of this model shares stays together. */
+    /* Parameters come first, so that the part which all programs of this model share stays
+     * together. */
     for (int role = 0; role < 2; role++) {
         for (int i = 0; i < plan->n_programs; i++) {
             const struct sw_ir *ir = plan->programs[i].ir;
@@ -248,7 +252,7 @@ static size_t persistent_end(const struct sw_plan *plan, enum sw_tier tier)
     return tier == SW_TIER_DEVICE ? plan->persistent_bytes : plan->persistent_offloaded[tier];
 }
 
-/* Of a parameter, a state or a pack. */
+/* The buffer of a parameter, a state or a pack. */
 static struct sw_buffer placed_buffer(const struct sw_plan *plan, const struct sw_ir_value *info)
 {
     if (info->is_pack) {
@@ -317,15 +321,14 @@ static void describe_buffer(const struct sw_program *program, const struct sw_bu
         const struct sw_ir_op *op = &ir->ops[info->producer];
         sw_str_printf(out, "%s %s%s%s of %s in %s", bytes, sw_dtype_name(info->dtype), shape, role,
                       sw_ir_op_name(op), sw_ir_where(ir, op));
-    } else { /* a sum in the making, or what is offloaded */
+    } else { /* a partial sum, or an offloaded value */
         const char *of = info->param >= 0 ? ir->values[info->param].name : NULL;
         sw_str_printf(out, "%s %s%s%s%s%s", bytes, sw_dtype_name(info->dtype), shape, role,
                       of ? " of " : "", of ? of : "");
     }
 }
 
-/* The next largest buffer of the device that is in use at the peak, behind `last`; -1 = there is
- * none. */
+/* The next largest device buffer, after `last`, that is in use at the peak; -1 = none. */
 static int32_t next_largest(const struct sw_program *program, int32_t last)
 {
     const size_t below = last < 0 ? SIZE_MAX : program->buffers[last].bytes;
@@ -343,7 +346,7 @@ static int32_t next_largest(const struct sw_program *program, int32_t last)
     return best;
 }
 
-/* Of a kernel, for each of its threads. */
+/* True if the largest buffer is the workspace of a kernel, which has a part for each thread. */
 static bool largest_is_workspace(const struct sw_program *program)
 {
     const int32_t largest = next_largest(program, -1);
@@ -379,7 +382,8 @@ const struct sw_program *sw_plan_largest_program(const struct sw_plan *plan, enu
     return largest;
 }
 
-/* The `most` largest that stay in a tier, or wait there; `waiting` is the program of which. */
+/* Prints the `most` largest values that are permanently in a tier, or wait there in program
+ * `waiting`. */
 static void largest_in(const struct sw_plan *plan, const struct sw_program *waiting,
                        enum sw_tier tier, int most, struct sw_str *out)
 {
@@ -417,8 +421,7 @@ static void largest_in(const struct sw_plan *plan, const struct sw_program *wait
     }
 }
 
-/* Bytes of a buffer if the parameter that it is, or is of, is used by the smallest tiles; 0 = no
- * tiles change it. */
+/* Bytes of a buffer if its parameter used the smallest tiles; 0 = tiles do not change it. */
 static size_t bytes_in_tiles(const struct sw_program *program, int32_t b)
 {
     const struct sw_buffer *buffer = &program->buffers[b];
@@ -431,7 +434,8 @@ static size_t bytes_in_tiles(const struct sw_program *program, int32_t b)
                                                                 : buffer->bytes;
 }
 
-/* Operands of an instruction that tiles change: such a tile is here for its op alone. */
+/* Bytes of the operands of an instruction that tiles change. Such a tile is on the device for one
+ * op only. */
 static size_t operands_in_tiles(const struct sw_program *program, int32_t i)
 {
     const struct sw_ir_op *op = &program->ir->ops[program->instrs[i].op];
@@ -453,8 +457,8 @@ static size_t operands_in_tiles(const struct sw_program *program, int32_t i)
     return sum;
 }
 
-/* The first program: with tiles of any size an op, and what lives beside it, take more than the
- * budget. */
+/* True if the first program exceeds the budget with tiles of any size, because of an op and what is
+ * live beside it. */
 static bool exceeds_in_tiles(const struct sw_plan *plan, size_t budget)
 {
     const struct sw_program *program = &plan->programs[0];
@@ -489,8 +493,8 @@ static unsigned helps_outside(const struct sw_plan *plan, const struct sw_plan_o
            (plan->two_slots && tier == SW_TIER_DISK ? SW_HELP_ONE_SLOT : 0);
 }
 
-/* Planned again with what a plan takes, it may ask for more: a larger budget is a larger cache, and
- * is cut into other tiles. */
+/* Bytes needed in a tier. A plan with exactly that budget may need more, since a larger budget is a
+ * larger cache, and gives other tiles. */
 static size_t needed_in(const struct sw_plan *plan, const struct sw_plan_options *options,
                         enum sw_tier tier)
 {
@@ -498,7 +502,7 @@ static size_t needed_in(const struct sw_plan *plan, const struct sw_plan_options
     return plan->tier_bytes[tier] > enough ? plan->tier_bytes[tier] : enough;
 }
 
-/* Tiers that want more than their budgets once this one has what it needs. */
+/* Prints the tiers that exceed their budgets once this one has what it needs. */
 static void print_needs_beside(const struct sw_plan *plan, const struct sw_plan_options *options,
                                enum sw_tier tier, struct sw_str *out)
 {
@@ -537,7 +541,7 @@ static sw_status over_outer_budget(const struct sw_plan *plan,
     return st;
 }
 
-/* On the device. */
+/* What would help on the device. */
 static unsigned helps_inside(const struct sw_plan *plan, const struct sw_plan_options *options,
                              const struct sw_program *program, const struct sw_ir_op *op)
 {
@@ -600,7 +604,7 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
 
 /* ---- open, close ---- */
 
-/* All but the graph, and what was scheduled. */
+/* Frees everything except the graph and the scheduled order. */
 static void clear_program(struct sw_program *program)
 {
     sw_free(program->instrs);
@@ -675,7 +679,7 @@ static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_optio
     return sw_hash(h, &options->extra_fingerprint, sizeof options->extra_fingerprint);
 }
 
-/* Transfers beside computation, and who waits for whom. */
+/* Orders transfers beside computation, and computes the waits. */
 static sw_status order_beside(struct sw_program *program, const struct sw_plan_options *options)
 {
     struct sw_cells cells;
@@ -687,7 +691,7 @@ static sw_status order_beside(struct sw_program *program, const struct sw_plan_o
     return st;
 }
 
-/* Order and places, for one distance of prefetching. May be called again. */
+/* Computes order and addresses for one prefetch distance. It can be called again. */
 static sw_status finish(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     size_t transient = 0;
@@ -727,7 +731,8 @@ static bool is_over_budget(const struct sw_plan *plan, const struct sw_plan_opti
     return false;
 }
 
-/* No more than all that moves; of that a half, or a quarter where much is missing. */
+/* Limits transfers to the bytes that move; then to a half of that, or to a quarter if much memory
+ * is missing. */
 static size_t fewer_transfers(const struct sw_plan *plan, const struct sw_plan_options *options,
                               size_t now)
 {
@@ -750,8 +755,8 @@ static size_t fewer_transfers(const struct sw_plan *plan, const struct sw_plan_o
     return most < LEAST ? 0 : over < most / 2 ? most / 2 : most / 4;
 }
 
-/* As much prefetching as the budget allows; where it allows none, collectives that block. What does
- * not fit then is known at once not to. */
+/* Prefetches as much as the budget allows. If it allows none, collectives block. If that does not
+ * fit either, the plan is refused at once. */
 static sw_status finish_within_budget(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     struct sw_plan_options o = *options;
@@ -764,7 +769,7 @@ static sw_status finish_within_budget(struct sw_plan *plan, const struct sw_plan
     least.overlap = false;
     least.policy.prefetch_elems = 0;
     least.policy.transfer_bytes = 0;
-    least.limits.reduce_bucket_elems = 1; /* each gradient leaves by itself */
+    least.limits.reduce_bucket_elems = 1; /* each gradient travels on its own */
     SW_TRY(finish(plan, &least));
     if (is_over_budget(plan, options)) {
         return SW_OK;
@@ -782,7 +787,7 @@ static sw_status finish_within_budget(struct sw_plan *plan, const struct sw_plan
     return SW_OK;
 }
 
-/* What stays on the device has a copy until it is settled. */
+/* Bytes of the copies of tensors on the device, which exist until the step is settled. */
 static size_t copies(const struct sw_plan *plan)
 {
     const struct sw_ir *ir = plan->programs[0].ir;
@@ -795,7 +800,7 @@ static size_t copies(const struct sw_plan *plan)
     return sum;
 }
 
-/* What there is on the device that a change could take from there. */
+/* Describes the memory of the device that a change of policy could free. */
 static void describe_device(const struct sw_plan *plan, struct sw_plan_refusal *out)
 {
     for (int32_t i = 0; i < plan->n_persistent; i++) {
@@ -815,7 +820,7 @@ static sw_status refuse(const struct sw_plan *plan, const struct sw_plan_options
                         enum sw_tier tier)
 {
     const bool later =
-        options->fp16 && options->clip == 0; /* with one slot: other gradients wait */
+        options->fp16 && options->clip == 0; /* with one slot, other gradients wait */
     if (options->refusal) {
         *options->refusal = (struct sw_plan_refusal){
             .tier = tier,
@@ -832,7 +837,8 @@ static sw_status refuse(const struct sw_plan *plan, const struct sw_plan_options
     return over_budget(plan, options, tier);
 }
 
-/* A host or a disk that has no room for what stays there: known before anything is put in order. */
+/* Refuses a host or a disk without room for the persistent values, before instructions are
+ * ordered. */
 static sw_status check_outer_budgets(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     if (options->policy.budget[SW_TIER_HOST] == 0 && options->policy.budget[SW_TIER_DISK] == 0) {
@@ -847,7 +853,7 @@ static sw_status check_outer_budgets(struct sw_plan *plan, const struct sw_plan_
     return SW_OK;
 }
 
-/* After the graph's own pass all is done on the list that is made of it. */
+/* Runs the pass on the graph, then makes the list that all other passes work on. */
 static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *g,
                             const struct sw_plan_options *options)
 {
@@ -863,8 +869,8 @@ static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *
     return SW_OK;
 }
 
-/* What lies in host memory because somebody does not reach the device's: bytes in passing, and the
- * inputs of every micro-batch of this rank, so that nobody waits for one to be copied. */
+/* Reserves host memory if some transfers cannot reach the device's memory directly: a staging area,
+ * and the inputs of every micro-batch of this rank, so that no step waits for a copy. */
 static void reserve_staging(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     const struct sw_program *program = &plan->programs[0];
@@ -884,10 +890,10 @@ static void reserve_staging(struct sw_plan *plan, const struct sw_plan_options *
     plan->tier_bytes[SW_TIER_HOST] += sw_round_up(all, SW_PLAN_DISK_ALIGN);
 }
 
-/* Instructions of all programs, in an order that the budget has room for. */
+/* Orders the instructions of all programs within the budget. */
 static sw_status put_in_order(struct sw_plan *plan, const struct sw_plan_options *options)
 {
-    for (int i = 0; i < plan->n_programs; i++) { /* once for all distances of prefetching */
+    for (int i = 0; i < plan->n_programs; i++) { /* once for all prefetch distances */
         SW_TRY(sw_pass_schedule(&plan->programs[i], options));
     }
     const sw_status st = finish_within_budget(plan, options);
@@ -937,7 +943,8 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
             return refuse(plan, options, (enum sw_tier)t);
         }
     }
-    SW_TRY(sw_plan_check(plan, options)); /* first: it wants more memory than what is still made */
+    /* before the rest, since it needs more memory than what is made after it */
+    SW_TRY(sw_plan_check(plan, options));
     for (int i = 0; i < plan->n_programs; i++) {
         SW_TRY(sw_pass_lower(plan, &plan->programs[i]));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a step would take: the work of a finished plan by kind, divided by rates that somebody
-// measured. Pure.
+// Predicts the time of a step: the work of a finished plan by kind, divided by measured rates. It
+// is pure.
 #include <math.h>
 #include <string.h>
 
@@ -49,7 +49,7 @@ enum sw_load sw_instr_load(const struct sw_plan *plan, const struct sw_program *
     if (instr->verb == SW_VERB_KERNEL) {
         return kernel_load(program->ir, &program->ir->ops[instr->op], out_work);
     }
-    if (instr->verb >= SW_VERB_REDUCE) { /* its slice to, or of, each of the others */
+    if (instr->verb >= SW_VERB_REDUCE) { /* its shard to, or the shard of, each of the others */
         *out_work =
             (double)sw_instr_sent_bytes(instr) * (plan->step.ranks > 1 ? plan->step.ranks - 1 : 0);
         return SW_LOAD_SENT;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transfers beside computation (ZeRO-Infinity, Rajbhandari et al. 2021, section 6.2): a load is
-// issued ahead of its first reader, in an earlier segment, too, while no more bytes than allowed
-// are loaded and unread. Loads keep their order; none passes a store to the same bytes. One that
-// passes the moment from which on it is known whether the step is skipped is not left out by that.
+// Overlaps transfers with computation (ZeRO-Infinity, Rajbhandari et al. 2021, section 6.2). A load
+// is issued ahead of its first reader, possibly in an earlier segment, within a limit of bytes that
+// are loaded and unread. Loads keep their order, and none passes a store to the same bytes. A load
+// that moves ahead of the point at which SKIP is known loses its predicate.
 #include <string.h>
 
 #include "plan/private.h"
 
-/* Of the new order: the instruction, and what it says there. */
+/* An instruction in the new order, with its fields there. */
 struct slot {
     int32_t from;
     uint8_t segment;
@@ -18,13 +18,13 @@ struct pass {
     struct sw_program *program;
     const struct sw_ir *ir;
     const struct sw_cells *cells;
-    size_t room, ahead; /* bytes */
+    size_t room, ahead; /* in bytes */
     struct slot *out;   /* [n_instrs] the new order */
     int32_t n_out;
-    bool finished;  /* whether the step is skipped is known */
+    bool finished;  /* it is known whether the step is skipped */
     bool *emitted;  /* [n_instrs] */
-    size_t *unread; /* [n_values] bytes loaded and not read, by root */
-    /* [n_instrs] of a load: the latest instruction that it must not pass; -1 = none */
+    size_t *unread; /* [n_values] by root, bytes that are loaded and not read */
+    /* [n_instrs] for loads: the latest instruction that it must not pass; -1 = none */
     int32_t *behind;
 };
 
@@ -33,19 +33,19 @@ static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
     return &p->ir->ops[p->program->instrs[i].op];
 }
 
-/* Who wrote last. */
+/* The latest writers. */
 struct writers {
     int32_t *stored; /* [n_cells] the store to a cell; -1 = none */
-    int32_t *last;   /* [n_values] by root, of what lies on the device; likewise */
+    int32_t *last;   /* [n_values] by root, the latest writer on the device; -1 = none */
 };
 
-/* The latest store to the same bytes, or what makes the indices of a load of rows. */
+/* The latest store to the same bytes, or the op that makes the row indices of a load. */
 static int32_t find_behind(const struct pass *p, const struct writers *w, int32_t i)
 {
     const struct sw_ir_op *load = op_of(p, i);
     const struct sw_cell_range cells = p->cells->of[p->program->instrs[i].op];
     int32_t behind = sw_ir_moves_rows(load) ? w->last[sw_ir_root(p->ir, load->in[1])] : -1;
-    if (sw_ir_first_touched(p->ir, load) == 0) { /* or what a kernel of the host makes */
+    if (sw_ir_first_touched(p->ir, load) == 0) { /* or the kernel of the host that writes it */
         const int32_t made = w->last[sw_ir_root(p->ir, load->in[0])];
         behind = made > behind ? made : behind;
     }
@@ -71,7 +71,7 @@ static void note_writes(const struct pass *p, const struct writers *w, int32_t i
     }
 }
 
-/* false: out of memory */
+/* false = out of memory */
 static bool find_order(const struct pass *p)
 {
     const size_t n_cells = (size_t)p->cells->n + 1, n_values = (size_t)p->ir->n_values + 1;
@@ -91,14 +91,14 @@ static bool find_order(const struct pass *p)
     return good;
 }
 
-/* It comes to where a parameter stays, and needs no room for it. */
+/* True if it loads a parameter to its permanent place, so that it needs no room. */
 static bool is_for_good(const struct sw_ir *ir, const struct sw_ir_op *load)
 {
     return ir->values[sw_ir_root(ir, load->out[0])].role == SW_ROLE_PARAM;
 }
 
-/* In front of instruction `at`, or at its place: at = i. Whether a step is skipped is known from
- * its norm on. */
+/* Emits instruction i before instruction `at`, or in its own place if at = i. SKIP is known once
+ * the norm is. */
 static void emit(struct pass *p, int32_t i, int32_t at)
 {
     const struct sw_ir_op *op = op_of(p, i);
@@ -126,7 +126,7 @@ static void emit(struct pass *p, int32_t i, int32_t at)
     }
 }
 
-/* The instructions of a loop stay together, and read ahead by themselves. */
+/* The instructions of a loop stay together; the loop itself reads ahead. */
 static bool is_inside(const struct pass *p, int32_t i)
 {
     const int32_t loop = op_of(p, i)->loop;
@@ -149,7 +149,7 @@ static void order(struct pass *p)
                 continue;
             }
             if (next != i && p->behind[next] >= i && is_for_good(p->ir, op)) {
-                continue; /* others go past what the host still computes */
+                continue; /* other loads may pass results of the host that are not ready */
             }
             if (next != i &&
                 (p->ahead + sw_transfer_bytes(p->ir, op) > p->room || p->behind[next] >= i)) {
@@ -163,7 +163,7 @@ static void order(struct pass *p)
     }
 }
 
-/* Each cycle of the new order at a time: a copy of all instructions would be large. */
+/* Permutes in place, cycle by cycle, since a copy of all instructions would be large. */
 static void install(struct pass *p)
 {
     struct sw_instr *instrs = p->program->instrs;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan for people and for machines: what runs in which order, where its bytes are, what it
+// Prints the plan, as text or JSON: what runs in which order, where its bytes are, and what it
 // costs.
 #include "plan/private.h"
 
@@ -44,7 +44,7 @@ static void print_instr(const struct sw_program *program, int32_t i, struct sw_s
     if (instr->workspace >= 0) {
         sw_str_printf(out, " + %zu B workspace", program->buffers[instr->workspace].bytes);
     }
-    const char *scope = ir->scopes[op->scope].name; /* "" outside of all */
+    const char *scope = ir->scopes[op->scope].name; /* "" if outside of all scopes */
     sw_str_printf(out, "  %.3g MFLOP  [%s]%s%s%s", (double)sw_ir_flops(ir, op) / 1e6,
                   instr->about->kernel.path ? instr->about->kernel.path : "", *scope ? " " : "",
                   scope, op->is_clone ? " (recomputed)" : "");
@@ -61,7 +61,7 @@ struct role_bytes {
     size_t params, states, gradients;
 };
 
-/* A gradient that waits in another tier was made on the device, and is counted there. */
+/* A gradient that waits in another tier counts on the device, where it was made. */
 static struct role_bytes count_roles(const struct sw_plan *plan)
 {
     struct role_bytes sum = {0};

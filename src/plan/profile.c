@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each part of a model has, computes and takes, in the words and the order of DeepSpeed's
-// flops profiler. Parts are the scopes of instructions of forward, and the modules that the names
-// of parameters say; operations are those of the plan, times what the caller has measured.
+// Reports the costs of each module, in the words and the order of DeepSpeed's flops profiler.
+// Modules come from the scopes of forward instructions and from the names of parameters. Operations
+// are those of the plan; times were measured by the caller.
 #include <stdio.h>
 #include <string.h>
 
 #include "plan/private.h"
 
-/* One part, and what is below it. */
+/* A module and its subtree. */
 struct module {
-    const char *name; /* of it alone, no NUL behind it */
+    const char *name; /* its own name, without a NUL */
     size_t name_len;
-    int32_t parent, first, last, next; /* children are a list; -1 = none */
+    int32_t parent, first, last, next; /* children form a list; -1 = none */
     int depth;
     int64_t params, macs, flops, ns;
 };
 
 struct tree {
-    struct module *modules; /* [n] the first is the model; children lie behind their parents */
+    struct module *modules; /* [n] the first is the model; children come after their parents */
     int32_t n, cap;
 };
 
@@ -48,14 +48,14 @@ static int32_t add_module(struct tree *t, int32_t parent, const char *name, size
     return t->n++;
 }
 
-/* The part of a dotted path of so many characters, made where it is new; -1 = out of memory. */
+/* The module of a dotted path of `len` characters, which is created if new; -1 = out of memory. */
 static int32_t module_of(struct tree *t, const char *path, size_t len)
 {
     int32_t at = 0;
     while (len > 0 && at >= 0) {
         const char *dot = memchr(path, '.', len);
         const size_t part = dot ? (size_t)(dot - path) : len;
-        int32_t child = t->modules[at].last; /* most often it is the one before */
+        int32_t child = t->modules[at].last; /* usually it is the latest child */
         if (child < 0 || t->modules[child].name_len != part ||
             memcmp(t->modules[child].name, path, part) != 0) {
             child = t->modules[at].first;
@@ -71,7 +71,7 @@ static int32_t module_of(struct tree *t, const char *path, size_t len)
     return at;
 }
 
-/* What a part has, each part above it has, too. */
+/* Adds to a module and to all modules above it. */
 static void count(struct tree *t, int32_t at, const struct module *more)
 {
     for (; at >= 0; at = t->modules[at].parent) {
@@ -114,7 +114,7 @@ static sw_status grow_tree(const struct sw_plan *plan, const struct sw_module_pr
 
 /* ---- numbers ---- */
 
-/* "12.3 G" and a unit behind it, of two digits. */
+/* A number with two decimals, a prefix and a unit, such as "12.30 GFLOPs". */
 static const char *number_text(double value, const char *unit, char buf[48])
 {
     static const struct {
@@ -148,7 +148,7 @@ static double over(double a, double b)
     return b > 0 ? a / b : 0;
 }
 
-/* ---- the summary ---- */
+/* ---- summary ---- */
 
 static void put_line(struct sw_str *out, const char *what, const char *value)
 {
@@ -203,9 +203,9 @@ static void put_summary(const struct sw_module_profile *o, const struct module *
     put_line(out, "samples/second: ", text);
 }
 
-/* ---- the largest of each depth ---- */
+/* ---- the largest modules of each depth ---- */
 
-/* "0", "1", .. of a list are alike, and go by the list's name. */
+/* Elements of a list ("0", "1", ..) are alike, and are named after the list. */
 static bool is_index(const struct module *m)
 {
     bool digits = m->name_len > 0;
@@ -240,7 +240,7 @@ static int64_t measure_of(const struct module *m, int by)
     return by == BY_PARAMS ? m->params : by == BY_MACS ? m->macs : m->ns;
 }
 
-/* Parts of one depth by kind; kinds: [n] the first part of each, with sums. */
+/* Sums modules of one depth by kind. kinds: [n] the first module of each kind, with the sums. */
 static int32_t sum_kinds(const struct tree *t, int depth, struct module *kinds)
 {
     int32_t n = 0;
@@ -271,7 +271,7 @@ static void put_top(const struct tree *t, const struct module *kinds, int32_t n,
     int64_t below = INT64_MAX;
     int32_t shown = 0, below_i = -1;
     sw_str_printf(out, "    %s - {", names[by]);
-    while (shown < most && shown < n) { /* the largest that comes behind the one before */
+    while (shown < most && shown < n) { /* the largest one after the previous one */
         int32_t best = -1;
         for (int32_t k = 0; k < n; k++) {
             const int64_t value = measure_of(&kinds[k], by);
@@ -321,7 +321,7 @@ static sw_status put_aggregated(const struct tree *t, const struct sw_module_pro
     return SW_OK;
 }
 
-/* ---- the tree ---- */
+/* ---- tree ---- */
 
 static void put_module(const struct tree *t, int32_t i, struct sw_str *out)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activation checkpointing (Chen et al. 2016): of every group of `every` blocks only what later
-// blocks read is kept; what its backward needs besides is computed again, by clones of its forward
-// ops placed before the first backward op that needs one. Where only some blocks are asked for,
-// they are the first ones: backward begins behind them, and has freed what the last blocks keep
-// before it computes anything again. Clones keep the path of their original, so dropout draws the
-// same numbers and the bits are those of the plan that keeps everything.
+// Activation checkpointing (Chen et al. 2016). Of every group of `every` blocks, only values that
+// later blocks read are kept. Clones of the forward ops recompute the rest, before the first
+// backward op that needs it. If only some blocks are recomputed, they are the first ones: backward
+// starts at the last blocks, and has freed what they keep before it recomputes anything. Clones
+// keep the path of their original, so dropout draws the same numbers, and the bits equal those of a
+// plan that keeps everything.
 #include <string.h>
 
 #include "plan/private.h"
@@ -12,20 +12,19 @@
 struct pass {
     struct sw_ir *ir;
     int32_t n_forward;  /* ops before the first backward op */
-    int32_t *group_of;  /* [n_ops] group of blocks an op of the forward belongs to, -1 = none */
+    int32_t *group_of;  /* [n_ops] group of blocks of a forward op; -1 = none */
     sw_value *clone_of; /* [n_values] the recomputed value, SW_NO_VALUE = not cloned */
     bool *wanted;       /* [n_ops] forward ops of the present group that are to be cloned */
-    bool *kept;         /* [n_values] what leaves its group, see find_kept */
-    int32_t *first_op, *last_op; /* [n_groups] of the forward */
-    int32_t *reads_of;           /* [n_groups + 1] where a group's begin in reads */
-    sw_value *reads;             /* what backward reads of each group */
+    bool *kept;         /* [n_values] values that leave their group, see find_kept */
+    int32_t *first_op, *last_op; /* [n_groups] first and last forward op */
+    int32_t *reads_of;           /* [n_groups + 1] start of each group's part of `reads` */
+    sw_value *reads;             /* values that backward reads, by group */
     int32_t n_groups;
     struct sw_op_order order;
     int32_t n_values; /* before cloning */
 };
 
-/* The number of the block op's scope lies in, -1 outside of blocks. Blocks count in order of
- * use. */
+/* Number of the block around the op's scope; -1 = none. Blocks are numbered in order of use. */
 static int32_t block_of(const struct sw_ir *ir, const int32_t *block_number, int32_t scope)
 {
     for (; scope >= 0; scope = ir->scopes[scope].parent) {
@@ -65,8 +64,8 @@ static int32_t group_of_value(const struct pass *p, sw_value v)
     return producer >= 0 && producer < p->n_forward ? p->group_of[producer] : -1;
 }
 
-/* What a group's forward makes and something outside of that reads before backward begins is kept:
- * it is the input of what follows. */
+/* Marks values of a group's forward that ops outside the group read before backward begins. They
+ * are inputs of later ops, and are kept. */
 static void find_kept(struct pass *p)
 {
     const struct sw_ir *ir = p->ir;
@@ -83,7 +82,7 @@ static void find_kept(struct pass *p)
     }
 }
 
-/* By group its ops in forward, and what backward reads of it. false: out of memory */
+/* Lists by group its forward ops, and the values that backward reads. false = out of memory */
 static bool list_groups(struct pass *p)
 {
     const struct sw_ir *ir = p->ir;
@@ -104,7 +103,7 @@ static bool list_groups(struct pass *p)
             p->last_op[group] = p->last_op[group] == 0 ? i : p->last_op[group];
         }
     }
-    for (int pass = 0; pass < 2; pass++) { /* counts them, then lists them */
+    for (int pass = 0; pass < 2; pass++) { /* first pass counts, second pass lists */
         for (int32_t i = p->n_forward; i < ir->n_ops; i++) {
             for (int k = 0; k < ir->ops[i].n_in; k++) {
                 const sw_value v = ir->ops[i].in[k];
@@ -200,8 +199,8 @@ static bool emit_clones(struct pass *p, int32_t group)
     return true;
 }
 
-/* The groups of which a backward op reads what was not kept and is not made again yet, the last one
- * first. */
+/* The groups from which a backward op reads values that were neither kept nor recomputed yet, the
+ * last group first. */
 static int missing_groups(const struct pass *p, const struct sw_ir_op *op, const bool *done,
                           int32_t out[SW_MAX_INPUTS])
 {

@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cheap rematerialisation: a value that forward makes and backward reads is not kept where an
-// inexpensive op can make it once more of what is there anyway - the output of an activation or a
-// norm beside its input, a gated product beside its factors. A clone of that op stands in front of
-// the first reader in backward. It is the same kernel with the same operands, so no bit changes.
+// Cheap rematerialisation: a value that forward makes and backward reads is not kept if an
+// inexpensive op can recompute it from values that are available anyway. Examples are the output of
+// an activation or a norm from its input, or a gated product from its factors. A clone of that op
+// is placed before the first reader in backward. It is the same kernel with the same operands, so
+// no bit changes.
 //
-// What is inexpensive is no list of kinds: FLOPs and bytes of the op are compared with the bytes
-// that it saves. Of a block that is computed again the clones are its forward: what they alone
-// make for backward is made when that reads it.
+// There is no list of inexpensive kinds: FLOPs and bytes of the op are compared with the bytes that
+// it saves. For a recomputed block, the clones count as its forward. Values that only the clones
+// make for backward are made when backward reads them.
 #include <string.h>
 
 #include "plan/private.h"
 
 enum {
-    LEAST_BYTES = 256,   /* that are saved by an instruction */
-    MOST_FLOPS = 16,     /* of the op, for each byte that it makes: attention has more, .. */
-    MOST_BYTES = 8,      /* .. that it touches: sums of many rows have */
-    MOST_OPS_IN_LINE = 3 /* where an op reads what another one makes again for it */
+    LEAST_BYTES = 256, /* bytes that an instruction must save */
+    MOST_FLOPS = 16,   /* FLOPs of the op for each byte of its result: attention exceeds this */
+    /* bytes that the op touches for each byte of its result: sums of many rows exceed this */
+    MOST_BYTES = 8,
+    MOST_OPS_IN_LINE = 3 /* longest chain of recomputed ops */
 };
 
-/* What is known of a storage: of its root. Indices are of the list as it was. */
+/* Uses of a root's storage. Indices refer to the list before cloning. */
 struct life {
-    int32_t last_forward; /* op of the forward that made it, see is_early, that touches it last */
-    int32_t first, last;  /* op behind that reads it first, last; n_ops and -1: none does */
-    sw_value written;     /* the last of its versions that forward makes */
-    bool stays;           /* it is read from outside */
-    bool as_it_was;       /* backward reads it otherwise than as `written`, or a view of that */
+    int32_t last_forward; /* last op of its forward (see is_early) that touches it */
+    int32_t first, last;  /* first and last later op that reads it; n_ops and -1 = none */
+    sw_value written;     /* its last version made by forward */
+    bool stays;           /* it is an output */
+    bool as_it_was;       /* backward reads a version other than `written`, or a view of one */
     bool remade;
 };
 
@@ -33,8 +35,8 @@ struct pass {
     const struct sw_plan_options *options;
     int32_t n_values;    /* before cloning */
     struct life *lives;  /* [n_values] by root */
-    int32_t *n_products; /* [n_ops + 1] products of matrices before an op */
-    sw_value *again;     /* [n_values] what stands for it behind its clone */
+    int32_t *n_products; /* [n_ops + 1] number of matrix products before an op */
+    sw_value *again;     /* [n_values] the recomputed value that replaces it after its clone */
     struct sw_op_order order;
 };
 
@@ -43,7 +45,7 @@ static struct life *life_of(const struct pass *p, sw_value v)
     return &p->lives[sw_ir_root(p->ir, v)];
 }
 
-/* v, or what it is another look at. */
+/* The value that v is a view of, or v itself. */
 static sw_value looked_at(const struct sw_ir *ir, sw_value v)
 {
     while (ir->values[v].producer >= 0 &&
@@ -53,13 +55,14 @@ static sw_value looked_at(const struct sw_ir *ir, sw_value v)
     return v;
 }
 
-/* Forward, or the part of it that runs again. */
+/* True for forward, and for the part of it that is recomputed. */
 static bool is_forward(const struct sw_ir *ir, int32_t i)
 {
     return ir->ops[i].phase == SW_PHASE_FORWARD || ir->ops[i].is_clone;
 }
 
-/* Op i is of the forward that makes v: what a clone reads of the first run was kept for it. */
+/* True if op i belongs to the forward that makes v. Values that a clone reads of the first run were
+ * kept for it. */
 static bool is_early(const struct sw_ir *ir, int32_t i, sw_value v)
 {
     const int32_t producer = ir->values[sw_ir_root(ir, v)].producer;
@@ -67,7 +70,7 @@ static bool is_early(const struct sw_ir *ir, int32_t i, sw_value v)
            (ir->ops[i].is_clone && producer >= 0 && ir->ops[producer].is_clone);
 }
 
-/* Op i reads it, or writes it in forward. */
+/* Records that op i reads v, or writes it in forward. */
 static void touch(const struct pass *p, int32_t i, sw_value v)
 {
     const bool is_view = sw_ir_has(&p->ir->ops[i], SW_TRAIT_VIEW);
@@ -106,10 +109,10 @@ static void find_lives(const struct pass *p)
     }
 }
 
-/* ---- which ---- */
+/* ---- choosing ---- */
 
-/* The op that makes v of others, with no more than that: that which did, or the part of a joined op
- * that starts from its other outputs. False: there is none that may run again. */
+/* Finds the op that can make v from other values and makes nothing else: its producer, or the part
+ * of a fused op that starts from its other outputs. false = no such op may run again */
 static bool find_maker(const struct sw_ir *ir, sw_value v, struct sw_op *out)
 {
     const int32_t i = v < 0 ? -1 : ir->values[v].producer; /* an input has no version */
@@ -148,13 +151,14 @@ static bool is_cheap(const struct sw_ir *ir, const struct sw_op *maker, sw_value
            sw_ir_op_bytes(ir, &op) <= MOST_BYTES * bytes;
 }
 
-/* Where op i stands; see sw_ir_block_segment. */
+/* The place of op i, see sw_ir_block_segment. */
 static int64_t place_of(const struct pass *p, int32_t i)
 {
     return sw_ir_block_segment(p->ir, &p->ir->ops[i]);
 }
 
-/* A parameter that would be gathered or loaded for this alone is not worth it. */
+/* True if the parameter is available at op `at` anyway: it stays on the device, or this or a later
+ * op of the same place reads it. Gathering or loading it for this alone is not worthwhile. */
 static bool has_parameter(const struct pass *p, sw_value param, int32_t at)
 {
     const struct sw_plan_options *o = p->options;
@@ -167,7 +171,7 @@ static bool has_parameter(const struct pass *p, sw_value param, int32_t at)
 
 static int64_t price(const struct pass *p, sw_value v, int32_t at, int ops_left, bool take);
 
-/* Of all that `maker` reads; see price. */
+/* Sum of the prices of all inputs of `maker`; see price. */
 static int64_t price_of_inputs(const struct pass *p, const struct sw_op *maker, int32_t at,
                                int ops_left, bool take)
 {
@@ -179,8 +183,8 @@ static int64_t price_of_inputs(const struct pass *p, const struct sw_op *maker, 
     return sum;
 }
 
-/* Bytes that are kept, or kept longer, so that v is there at op `at` of backward; -1 = it cannot
- * be. With `take` it will be. */
+/* Bytes that must be kept, or kept longer, so that v is available at backward op `at`; -1 =
+ * impossible. take: commits to it. */
 static int64_t price(const struct pass *p, sw_value v, int32_t at, int ops_left, bool take)
 {
     const struct sw_ir *ir = p->ir;
@@ -212,14 +216,15 @@ static int64_t price(const struct pass *p, sw_value v, int32_t at, int ops_left,
     return cost;
 }
 
-/* While it is not kept something else has to run that wants the bytes: a product of matrices. */
+/* Worthwhile only if a matrix product, which needs the memory, runs while the value is not kept. */
 static bool is_worth_it(const struct pass *p, const struct life *life, int64_t saved, int64_t cost)
 {
     return cost >= 0 && saved - cost >= LEAST_BYTES && saved >= 2 * cost &&
            p->n_products[life->first] > p->n_products[life->last_forward + 1];
 }
 
-/* Those that are made last come first: who is made again of what is known by then. */
+/* Goes from the last value to the first, so that the readers of a value are known to be recomputed
+ * or not. */
 static void choose(const struct pass *p)
 {
     const struct sw_ir *ir = p->ir;
@@ -248,7 +253,7 @@ static void choose(const struct pass *p)
 
 static sw_value make_again(struct pass *p, sw_value v, const struct sw_ir_op *reader);
 
-/* A value like v, with a storage of its own or, of a view, in that of what is made again. */
+/* A value like v with its own storage, or for a view in the storage of the recomputed value. */
 static sw_value copy_of(struct pass *p, sw_value v, bool is_view)
 {
     struct sw_ir *ir = p->ir;
@@ -260,7 +265,8 @@ static sw_value copy_of(struct pass *p, sw_value v, bool is_view)
     return copy;
 }
 
-/* The op runs again for `reader`, whose operand out[..] == v is: its other outputs are nobody's. */
+/* Adds a clone of the op for `reader`, whose operand v is one of the outputs. Its other outputs
+ * have no reader. */
 static bool clone(struct pass *p, const struct sw_op *maker, sw_value v,
                   const struct sw_ir_op *reader)
 {
@@ -282,14 +288,14 @@ static bool clone(struct pass *p, const struct sw_op *maker, sw_value v,
     }
     op.is_clone = true;
     op.phase = SW_PHASE_BACKWARD;
-    /* Of its own block where that runs now, else of that which it runs for. */
+    /* a clone belongs to its own block if that block runs now, else to the block of its reader */
     if (sw_ir_block_segment(ir, &op) != sw_ir_block_segment(ir, reader)) {
         op.scope = reader->scope;
     }
     return ir->status >= 0 && sw_op_order_add(&p->order, &op);
 }
 
-/* What stands for v in backward; SW_NO_VALUE: out of memory. */
+/* The value that replaces v in backward; SW_NO_VALUE = out of memory. */
 static sw_value make_again(struct pass *p, sw_value v, const struct sw_ir_op *reader)
 {
     const struct sw_ir *ir = p->ir;
@@ -300,7 +306,7 @@ static sw_value make_again(struct pass *p, sw_value v, const struct sw_ir_op *re
     if (p->again[v] >= 0) {
         return p->again[v];
     }
-    if (v != life_of(p, v)->written) { /* a view: behind what it looks at */
+    if (v != life_of(p, v)->written) { /* v is a view: remake its base first */
         maker = sw_ir_math(&ir->ops[ir->values[v].producer]);
     } else if (!find_maker(ir, v, &maker)) {
         return SW_NO_VALUE;

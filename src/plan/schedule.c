@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the ops of a graph to instructions: what nobody reads is left out, views vanish, each op
-// gets a queue, a segment and a kernel, and gradients are accumulated as soon as they are final:
-// those of matrices at once, those of vectors together at the end of their block, where a GPU adds
-// them all in one launch.
+// Turns the ops of a graph into instructions. Unused results are dropped, views vanish, and each op
+// gets a queue, a segment and a kernel. Gradients are accumulated as soon as they are final.
+// Matrices are accumulated at once, vectors together at the end of their block, where a GPU adds
+// all of them in one launch.
 #include <string.h>
 
 #include "plan/private.h"
@@ -10,7 +10,7 @@
 static bool has_effect(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     if (sw_ir_has(op, SW_TRAIT_SKIP)) {
-        return true; /* writes the scalar table */
+        return true; /* it writes the scalar table */
     }
     for (int k = 0; k < op->n_out; k++) {
         if (op->out[k] < 0) {
@@ -26,7 +26,7 @@ static bool has_effect(const struct sw_ir *ir, const struct sw_ir_op *op)
     return false;
 }
 
-/* live[i]: op i has an effect, or feeds one that has. */
+/* live[i]: op i has an effect, or feeds an op that has. */
 static bool *find_live(const struct sw_ir *ir)
 {
     bool *live = sw_alloc_zero("plan", (size_t)ir->n_ops + 1, sizeof *live);
@@ -61,10 +61,11 @@ enum sw_segment sw_op_segment(const struct sw_ir_op *op)
 struct pass {
     struct sw_program *program;
     const struct sw_plan_options *options;
-    /* Neighbours are alike: the pieces of an update, the micro-batches of a block. */
+    /* Recent entries, since neighbours are often alike: pieces of an update, micro-batches of a
+     * block. */
     const struct sw_instr_about *recent[16];
     int next;
-    /* Sums of vectors that are still to be placed, of one block, and which ops they are. */
+    /* sums of vectors of one block that are not placed yet; is_late: by op */
     int32_t *late;
     int32_t n_late;
     int64_t late_block;
@@ -81,7 +82,7 @@ static const char *name_of(const struct sw_ir *ir, sw_value v)
                                        : NULL;
 }
 
-/* The parameter that an op is about, or what it moves. */
+/* The parameter that an op works on, or the tensor that it moves. */
 static const char *tensor_of(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     const char *name = NULL;
@@ -115,7 +116,7 @@ static const struct sw_instr_about *share(struct pass *p, const struct sw_instr_
     return mine;
 }
 
-/* Which kernel it has; what moves bytes has none, but may want workspace. */
+/* Chooses the kernel. Moves have none, but may need workspace. */
 static sw_status choose_kernel(const struct pass *p, const struct sw_ir_op *op,
                                struct sw_kernel_info *out)
 {
@@ -203,8 +204,8 @@ void sw_program_find_segments(struct sw_program *program)
     program->segment_first[SW_SEGMENT_COUNT] = i;
 }
 
-/* after[i]: the accumulation that follows op i at once, so that the gradient's bytes are free; that
- * of its second gradient follows the first. */
+/* after[i]: the accumulation that follows op i at once, so that the gradient is freed. The
+ * accumulation of a second gradient of op i follows the first. */
 static void find_sums(const struct sw_ir *ir, bool *live, int32_t *after)
 {
     memset(after, 0xff, ((size_t)ir->n_ops + 1) * sizeof *after);
@@ -221,12 +222,12 @@ static void find_sums(const struct sw_ir *ir, bool *live, int32_t *after)
                 at = after[at];
             }
             after[at] = i;
-            live[i] = false; /* placed by its producer */
+            live[i] = false; /* it is placed together with its producer */
         }
     }
 }
 
-/* A sum of a vector, by a kernel: as much work as a launch. */
+/* True for a sum of a vector by a kernel, which takes no longer than its launch. */
 static bool may_be_late(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     enum { SMALL_ELEMS = 1 << 14 };
@@ -256,8 +257,8 @@ static bool reads_late(const struct pass *p, const struct sw_ir_op *op)
     return false;
 }
 
-/* The op, and the sums that follow it at once; those that wait come before what reads one of them,
- * and before another block. */
+/* Places the op, and the sums that follow it at once. Late sums are placed before an op that reads
+ * one of them, and before another block. */
 static sw_status place(struct pass *p, int32_t i_op, const int32_t *after)
 {
     const struct sw_ir *ir = p->program->ir;

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search for a plan. One try is a policy with the slots and tiles that its budgets ask for;
-// what is "auto", and what would help after a refusal, are two lists of policies that are tried so.
-// How much is tried depends on the work of planning, never on a clock.
+// The search for a plan. One try is a policy, with the slots and tiles that its budgets require.
+// "auto" settings and the advice after a refusal each try a list of policies. The number of tries
+// depends on the work of planning, never on a clock, so that all ranks agree.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "plan/private.h"
 
-/* What is offloaded is updated by so many elements, and travels by so many bytes ahead of its
- * use: a few milliseconds of a disk. */
+/* Elements of an offloaded tensor that are updated at a time, and bytes that travel ahead of their
+ * use. Both take a disk a few milliseconds. */
 enum { UPDATE_ELEMS = 1 << 21, LEAST_TRANSFER_BYTES = 1 << 26, MOST_TRANSFER_BYTES = 1 << 30 };
 
-enum { LEAST_TILE = 1 << 15 }; /* bytes */
+enum { LEAST_TILE = 1 << 15 }; /* in bytes */
 
-/* Instructions that are planned in about a second: beyond them nothing is tried that could be left
- * out. */
+/* Number of instructions that takes about a second to plan. Optional tries stop there. */
 enum { MOST_INSTRS = 1 << 18 };
 
 struct look {
     const struct sw_search *s;
     struct sw_search_graphs graphs;
-    struct sw_plan *plan;         /* of the last try, where it fits */
-    struct sw_policy policy;      /* of the last try */
-    double share;                 /* see struct sw_verdict; of the policies tried since it was 0 */
-    struct sw_plan_refusal said;  /* of the last try that did not fit, which the message is about */
+    struct sw_plan *plan;    /* plan of the last try, if it fits */
+    struct sw_policy policy; /* of the last try */
+    /* largest share of the policies tried since it was reset, see struct sw_verdict */
+    double share;
+    /* refusal of the last try that did not fit; the message is about it */
+    struct sw_plan_refusal said;
     size_t enough[SW_TIER_COUNT]; /* see struct sw_plan_options */
 };
 
@@ -67,7 +68,7 @@ static bool may_take_two_slots(const struct look *l, const struct sw_policy *pol
     return sw_may_take_two_slots(&o);
 }
 
-/* Whatever the tiles: what they forbid is seen with the plan. */
+/* Ignores the restrictions by tiles, which are known only with the plan. */
 static bool may_take_two_slots_whole(const struct look *l, const struct sw_policy *policy)
 {
     struct sw_policy whole = *policy;
@@ -75,8 +76,8 @@ static bool may_take_two_slots_whole(const struct look *l, const struct sw_polic
     return may_take_two_slots(l, &whole);
 }
 
-/* Updates of what lies on the disk go beside what was where nothing but the disk needs room for it,
- * or what does has a budget that says how much. */
+/* Default to two slots if only the disk needs the extra room, or if every other tier that does has
+ * a budget. */
 static bool wants_two_slots(const struct look *l, const struct sw_policy *p)
 {
     const enum sw_tier states = p->states_tier, params = p->params_tier;
@@ -87,7 +88,7 @@ static bool wants_two_slots(const struct look *l, const struct sw_policy *p)
                                 (params == SW_TIER_DISK || p->budget[params] > 0));
 }
 
-/* What follows from the tiers that were chosen. */
+/* Sets the settings that follow from the chosen tiers. */
 static void choose_tiers(const struct look *l, struct sw_policy *p)
 {
     const struct sw_search *s = l->s;
@@ -98,7 +99,7 @@ static void choose_tiers(const struct look *l, struct sw_policy *p)
     p->update_elems = moves ? sw_min_i64(s->sub_group_elems, UPDATE_ELEMS) : 0;
     memcpy(p->budget, s->memory, sizeof p->budget);
     if (!moves && p->budget[SW_TIER_DEVICE] == 0) {
-        /* nothing is anywhere else, and on the CPU both are the same memory */
+        /* nothing is in another tier, and on the CPU both are the same memory */
         p->budget[SW_TIER_DEVICE] = p->budget[SW_TIER_HOST];
     }
     p->two_slots = wants_two_slots(l, p);
@@ -110,7 +111,7 @@ static void choose_tiers(const struct look *l, struct sw_policy *p)
                                                       : half;
 }
 
-/* On the disk, two slots that are asked for, and cannot be had. */
+/* True if two slots are asked for on the disk, but are impossible. */
 static bool wants_other_slots(const struct look *l, const struct sw_policy *p)
 {
     const bool on_disk =
@@ -140,7 +141,7 @@ static int64_t count_blocks(const struct look *l)
     return n;
 }
 
-/* The graphs of a policy's micro-batch. */
+/* Borrows the graphs of a policy's micro-batch. */
 static sw_status borrow_graphs(struct look *l, const struct sw_policy *policy)
 {
     SW_TRY(l->s->graphs(l->s->ctx, policy, &l->graphs));
@@ -148,7 +149,7 @@ static sw_status borrow_graphs(struct look *l, const struct sw_policy *policy)
     return trains(l) && asked > n_blocks ? sw_config_refuse_blocks(asked, n_blocks) : SW_OK;
 }
 
-/* Not for want of memory to plan with. */
+/* True if a budget refused the plan; false if planning itself ran out of memory. */
 static bool is_refused(sw_status st, const struct sw_plan_refusal *refusal)
 {
     return st == SW_E_NOMEM && refusal->missing > 0;
@@ -163,7 +164,8 @@ static sw_status open_plan(struct look *l, const struct sw_policy *policy,
     const sw_status st = sw_plan_open(l->graphs.specs, l->graphs.n_specs, &o, &l->plan);
     if (is_refused(st, refusal)) {
         l->said = *refusal;
-        /* transients shrink with the micro-batch at most as it does, other things do not */
+        /* transients shrink at most in proportion to the micro-batch, other memory does not
+         * shrink */
         const double transients = (double)refusal->transients;
         const double left = transients - (double)refusal->missing;
         l->share = fmax(l->share, refusal->tier != SW_TIER_DEVICE ? 1
@@ -179,9 +181,9 @@ static void drop_plan(struct look *l)
     l->plan = NULL;
 }
 
-/* Second slots in host memory, of what is cached there, are room that a cache of more would have.
- * What they would spare the disk, read and written once a step at least, is no more than a small
- * part of what it moves anyway. */
+/* True if second slots of tensors cached in host memory cost little. Without them the cache could
+ * hold more, and save disk traffic of at least one read and one write per step. The saving must be
+ * a small part of the plan's disk traffic. */
 static bool is_cheap(const struct look *l, const struct sw_policy *p)
 {
     enum { SMALL_PART = 32 };
@@ -196,7 +198,7 @@ static bool is_cheap(const struct look *l, const struct sw_policy *p)
     return 2 * (int64_t)cache <= (moves.in[SW_TIER_DISK] + moves.out[SW_TIER_DISK]) / SMALL_PART;
 }
 
-/* Two slots where budgets have room for them, else one. */
+/* Uses two slots if the budgets have room for them, else one. */
 static sw_status open_in_slots(struct look *l, const struct sw_policy *policy,
                                struct sw_plan_refusal *refusal)
 {
@@ -220,14 +222,15 @@ static sw_status open_in_slots(struct look *l, const struct sw_policy *policy,
     return open_plan(l, &p, refusal);
 }
 
-/* Tiles are for what is offloaded, and are updated by themselves. */
+/* Tiles require offloaded parameters. With an update they also require offloaded states, and no
+ * kept gradients, since each tile is updated on its own. */
 static bool may_tile(const struct look *l, const struct sw_policy *p)
 {
     return p->params_tier != SW_TIER_DEVICE &&
            (!l->s->fixed.rule || (p->states_tier != SW_TIER_DEVICE && !l->s->fixed.keep_gradients));
 }
 
-/* Tiles that nobody asked for take no second slot from who asked for it. */
+/* Automatic tiles must not cost a second slot that the user asked for. */
 static bool tiles_keep_slots(const struct look *l, const struct sw_policy *policy)
 {
     struct sw_policy tiled = *policy;
@@ -235,8 +238,8 @@ static bool tiles_keep_slots(const struct look *l, const struct sw_policy *polic
     return l->s->slots != 2 || !policy->two_slots || may_take_two_slots(l, &tiled);
 }
 
-/* Where the device's memory is too small for whole parameters, with the largest tiles that it has
- * room for. However large the model, some are tried. */
+/* Uses tiles if the device's memory is too small for whole parameters: the largest tiles that fit.
+ * Some are tried no matter how large the model is. */
 static sw_status open_in_tiles(struct look *l, const struct sw_policy *policy,
                                struct sw_plan_refusal *refusal)
 {
@@ -261,7 +264,7 @@ static sw_status open_in_tiles(struct look *l, const struct sw_policy *policy,
         planned += last.n_instrs;
     }
     if (st < 0 && !is_refused(st, &last)) {
-        *refusal = last; /* no budget is to blame */
+        *refusal = last; /* the cause is not a budget */
     }
     return st;
 }
@@ -271,10 +274,10 @@ static sw_status open_in_tiles(struct look *l, const struct sw_policy *policy,
 /* A change that makes a plan smaller. */
 struct remedy {
     bool recompute;
-    enum sw_tier states, params; /* at least so far off the device */
+    enum sw_tier states, params; /* minimum tier, counted away from the device */
 };
 
-/* The stage that its tiers want. */
+/* The stage that its tiers require. */
 static int stage_of(const struct remedy *remedy)
 {
     return remedy->params > SW_TIER_DEVICE || remedy->states == SW_TIER_DISK ? 3
@@ -282,16 +285,17 @@ static int stage_of(const struct remedy *remedy)
                                                                              : 0;
 }
 
-/* host_memory alone, and nothing offloaded: it is the budget of all, and the host no other
- * place. */
+/* True if only host_memory is given and nothing is offloaded. It is then the one budget, and the
+ * host is not a separate place. */
 static bool is_one_memory(const struct look *l, const struct sw_policy *p)
 {
     return l->s->memory[SW_TIER_DEVICE] == 0 && p->budget[SW_TIER_DEVICE] > 0;
 }
 
-enum { HOST_PART = 4 }; /* of one memory, that is, where something is on the disk */
+/* share of the host if one memory is split because something goes to disk: 1 / HOST_PART */
+enum { HOST_PART = 4 };
 
-/* False: it changes nothing, or is not allowed. */
+/* Applies a remedy to the policy. false = it changes nothing, or is not allowed */
 static bool apply(const struct look *l, const struct remedy *remedy, struct sw_policy *p)
 {
     const bool one_memory = is_one_memory(l, p);
@@ -299,13 +303,14 @@ static bool apply(const struct look *l, const struct remedy *remedy, struct sw_p
     if (one_memory && (remedy->states == SW_TIER_HOST || remedy->params == SW_TIER_HOST)) {
         return false;
     }
-    const bool some = p->recompute.every == 0 || p->recompute.blocks > 0; /* are kept */
+    /* some activations are kept */
+    const bool some = p->recompute.every == 0 || p->recompute.blocks > 0;
     const bool recompute = remedy->recompute && some && trains(l);
     const bool states = remedy->states > p->states_tier && l->s->fixed.rule;
     const bool params = remedy->params > p->params_tier;
     if (recompute != remedy->recompute || states != (remedy->states > SW_TIER_DEVICE) ||
         params != (remedy->params > SW_TIER_DEVICE)) {
-        return false; /* part of it is so already: another remedy is the rest alone */
+        return false; /* a part of it already holds: another remedy covers the rest */
     }
     if (recompute) {
         p->recompute = (struct sw_recompute){.every = sw_max_i64(p->recompute.every, 1)};
@@ -318,14 +323,14 @@ static bool apply(const struct look *l, const struct remedy *remedy, struct sw_p
         return false;
     }
     choose_tiers(l, p);
-    if (one_memory && (states || params)) { /* part of the remedy, see describe */
+    if (one_memory && (states || params)) { /* the split is part of the remedy, see describe */
         p->budget[SW_TIER_HOST] = device / HOST_PART;
         p->budget[SW_TIER_DEVICE] = device - device / HOST_PART;
     }
     return !wants_other_slots(l, p);
 }
 
-/* More than this it cannot spare; recomputing leaves something. */
+/* True if the remedy cannot save enough: even recomputation leaves some activations. */
 static bool is_hopeless(const struct remedy *remedy, const struct sw_plan_refusal *refusal)
 {
     const size_t transients =
@@ -362,8 +367,8 @@ static void describe(const struct look *l, const struct sw_policy *policy,
     sw_config_print_change(&change, out);
 }
 
-/* Whether it makes the plan fit, also in tiles, which the run then finds as well. Plans that are
- * put in order are counted; what the host or the disk refuses is known before. */
+/* True if the plan fits with the remedy, possibly in tiles, which a run would find as well. Only
+ * plans that reach scheduling are counted; refusals by the host or the disk come earlier. */
 static bool fits_with(struct look *l, const struct sw_policy *policy, const struct remedy *remedy,
                       bool *tiles, int *n_plans)
 {
@@ -393,14 +398,14 @@ static bool fits_with(struct look *l, const struct sw_policy *policy, const stru
 
 enum { MESSAGE = 2048 };
 
-/* Which budget the bytes of a tier count against. */
+/* The budget that the bytes of a tier count against. */
 static enum sw_tier budget_of(const struct look *l, const struct sw_policy *p, enum sw_tier tier)
 {
     return tier == SW_TIER_DEVICE && is_one_memory(l, p) ? SW_TIER_HOST : tier;
 }
 
-/* After a refusal: budgets that are enough, found by planning again with what each try was short
- * of. False: something else is in the way. */
+/* After a refusal: finds budgets that suffice. It plans again, each time with what the last try
+ * lacked. false = another cause prevents the plan */
 static bool find_enough(const struct look *look, const struct sw_policy *policy,
                         size_t out[SW_TIER_COUNT])
 {
@@ -421,7 +426,7 @@ static bool find_enough(const struct look *look, const struct sw_policy *policy,
     return st >= 0;
 }
 
-/* Says of the last try what was enough, where that is more than it took by itself. */
+/* Adds to the message of the last try the budgets that suffice, if they exceed what it took. */
 static sw_status refuse_again(struct look *l, const struct sw_policy *policy, sw_status st)
 {
     const struct sw_plan_refusal said = l->said;
@@ -444,8 +449,8 @@ static sw_status refuse_again(struct look *l, const struct sw_policy *policy, sw
     return st;
 }
 
-/* After a refusal: the smallest change that makes it fit joins the message. How many are tried
- * depends on the plan alone, so that the same refusal names the same. */
+/* After a refusal: adds to the message the smallest change with which it fits. The number of tries
+ * depends only on the plan, so the same refusal always gives the same advice. */
 static sw_status name_remedy(struct look *l, const struct sw_policy *policy,
                              const struct sw_plan_refusal *refusal, sw_status st)
 {
@@ -455,7 +460,8 @@ static sw_status name_remedy(struct look *l, const struct sw_policy *policy,
         {false, host, host}, {true, host, host},  {false, disk, here}, {false, here, disk},
         {false, disk, disk}, {true, disk, disk},
     };
-    enum { MOST_INSTRS_OF_ADVICE = 12000 }; /* planned for this: a fraction of a second */
+    /* instructions that may be planned for advice; takes a fraction of a second */
+    enum { MOST_INSTRS_OF_ADVICE = 12000 };
     char *message = sw_alloc("plan", MESSAGE);
     if (!message) {
         return st;
@@ -479,7 +485,7 @@ static sw_status name_remedy(struct look *l, const struct sw_policy *policy,
 
 /* ---- the search ---- */
 
-/* One policy, and where it does not fit, what would help. */
+/* Tries one policy; if it does not fit, finds what would help. */
 static sw_status open_asked(struct look *l, const struct sw_policy *policy)
 {
     struct sw_plan_refusal refusal = {.missing = 0};
@@ -493,22 +499,23 @@ static sw_status open_asked(struct look *l, const struct sw_policy *policy)
 
 /* ---- what is chosen: "auto" ---- */
 
-/* Of one micro-batch, all recomputations that were tried. */
+/* Results of all recomputation settings that were tried for one micro-batch. */
 struct round {
-    struct sw_plan *plan; /* of the best that fits; NULL = none does */
+    struct sw_plan *plan; /* the best plan that fits; NULL = none */
     struct sw_policy policy;
     double seconds;
-    bool fits;      /* the last one that was tried */
-    int64_t blocks; /* the fewest that are recomputed in one that fits; all where none does yet */
+    bool fits;      /* whether the last try fits */
+    int64_t blocks; /* fewest recomputed blocks of a plan that fits; all blocks if none fits yet */
     int64_t planned;
-    double share;             /* see struct sw_verdict: of any of them */
-    struct sw_policy refused; /* where none fits this rank: the one that misses least */
+    double share; /* largest share of any try, see struct sw_verdict */
+    /* if no plan fits this rank: the policy that misses the least memory */
+    struct sw_policy refused;
     size_t missing;
-    int rank; /* one that nothing fits */
+    int rank; /* a rank that nothing fits */
 };
 
-/* 0, 1, 2, .. of those that keep the same number of inputs the one with the most even groups; -1 =
- * no more. */
+/* The next group size: 0, 1, 2, ... Group sizes that keep the same number of inputs are equivalent;
+ * only the most even one is used. -1 = no more. */
 static int64_t next_recompute(int64_t n_blocks, int64_t every)
 {
     if (every >= n_blocks) {
@@ -539,7 +546,7 @@ static void log_try(const struct sw_policy *policy, const struct sw_verdict *v)
     sw_str_fini(&text);
 }
 
-/* On this rank alone: l->plan where it fits. */
+/* Judges a policy on this rank alone. l->plan is set if it fits. */
 static void judge(struct look *l, const struct sw_policy *policy, struct round *round,
                   struct sw_verdict *v)
 {
@@ -564,7 +571,7 @@ static void judge(struct look *l, const struct sw_policy *policy, struct round *
     log_try(&l->policy, v);
 }
 
-/* It takes less time; or as much, and recomputes fewer blocks. */
+/* True if it is faster, or as fast with fewer recomputed blocks. */
 static bool is_better(const struct look *l, const struct sw_verdict *v, const struct round *round)
 {
     const int64_t blocks = l->policy.recompute.blocks, best = round->policy.recompute.blocks;
@@ -572,8 +579,8 @@ static bool is_better(const struct look *l, const struct sw_verdict *v, const st
            (v->seconds == round->seconds && blocks > 0 && (best == 0 || blocks < best));
 }
 
-/* One policy on all ranks. What they agree on is what each of them goes by, so that all try the
- * same. */
+/* Tries one policy on all ranks. Each rank decides by the merged verdict, so that all of them try
+ * the same policies. */
 static sw_status try_policy(struct look *l, const struct sw_policy *policy, struct round *round)
 {
     struct sw_verdict v;
@@ -597,8 +604,8 @@ static sw_status try_policy(struct look *l, const struct sw_policy *policy, stru
     return st;
 }
 
-/* Blocks of one group size, the fewest that have to be recomputed: the more are, the less memory
- * it takes, so that the range in which that number lies is halved. */
+/* Finds the fewest blocks of one group size that have to be recomputed, by bisection: memory
+ * decreases with the number of blocks. */
 static sw_status try_fewer_blocks(struct look *l, const struct sw_policy *asked,
                                   struct round *round)
 {
@@ -616,10 +623,9 @@ static sw_status try_fewer_blocks(struct look *l, const struct sw_policy *asked,
     return SW_OK;
 }
 
-/* Group by group size, of no more blocks than what is known to fit needs less one: a larger group
- * keeps less, and is of interest where with it fewer blocks are enough. What fits is compared as
- * far as planning it takes no more than about a second. Where not even the transients are as large
- * as what is missing, no recomputation helps. */
+/* Tries one group size after the other. Once a plan fits, larger groups must do with at least one
+ * block less, since they keep less. Plans that fit are compared until planning has taken about a
+ * second. If even the transients are smaller than what is missing, no recomputation helps. */
 static sw_status try_recomputing(struct look *l, struct sw_policy *p, struct round *round)
 {
     const int64_t n_blocks = round->blocks;
@@ -639,7 +645,7 @@ static sw_status try_recomputing(struct look *l, struct sw_policy *p, struct rou
     }
 }
 
-/* No recomputation where that fits. */
+/* Prefers no recomputation if that fits. */
 static sw_status try_micro_batch(struct look *l, const struct sw_policy *asked, struct round *round)
 {
     struct sw_policy p = *asked;
@@ -656,8 +662,8 @@ static sw_status try_micro_batch(struct look *l, const struct sw_policy *asked, 
     return st;
 }
 
-/* Nothing fits. The message is that of the policy that misses least, here; the graphs are still
- * those of its micro-batch. */
+/* Reports that nothing fits, with the message for the policy that misses the least memory on this
+ * rank. The graphs are still those of its micro-batch. */
 static sw_status refuse_all(struct look *l, const struct round *round)
 {
     struct sw_str text = {0};
@@ -675,12 +681,12 @@ static sw_status refuse_all(struct look *l, const struct round *round)
     return st;
 }
 
-/* The next micro-batch that can fit at all; the least is tried in any case, for its refusal. */
+/* Chooses the next micro-batch that may fit. The smallest is tried in any case, for its refusal. */
 static bool next_micro_batch(const struct look *l, const struct round *round,
                              struct sw_policy *policy)
 {
     const int64_t now = policy->micro_batch;
-    enum { SLACK = 8 }; /* places of transients have gaps, which are other ones each time */
+    enum { SLACK = 8 }; /* tolerance, since the gaps between transients vary from plan to plan */
     const double most = (double)now * (round->share + 1.0 / SLACK);
     if (!l->s->any_micro_batch || now <= 1) {
         return false;
@@ -710,7 +716,8 @@ static sw_status choose(struct look *l, struct sw_policy *policy)
     return SW_OK;
 }
 
-/* Beside the plan that was found, which updates on the device. */
+/* Compares the plan that was found, which updates on the device, with one that updates on the
+ * host. */
 static sw_status try_on_host(struct look *l)
 {
     struct round round = {.plan = l->plan, .policy = l->policy};

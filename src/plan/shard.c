@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// ZeRO stage 3 as a pass (Rajbhandari et al. 2020): every parameter is one flat tensor, padded and
-// cut into equal slices, one a rank; before an op reads a parameter the slices are gathered, and
-// the whole one is released after its last reader by the ordinary liveness of transients. Readers
-// in one block of one phase share a gather. Model code knows nothing of it; tied tables, parameters
-// of another scope and frozen ones are uses like any other. Of a parameter in tiles every tile is
-// cut and gathered by itself, so no rank ever has all of it.
+// ZeRO stage 3 as a pass (Rajbhandari et al. 2020). Every parameter is one flat tensor, padded and
+// cut into equal shards, one per rank. Shards are gathered before an op reads the parameter. The
+// gathered copy is freed after its last reader, since it is an ordinary transient. Readers in one
+// block of one phase share a gather. Model code is not involved: tied tables, parameters of another
+// scope and frozen ones are ordinary uses. Each tile of a tiled parameter is sharded and gathered
+// separately, so no rank ever has the whole parameter.
 #include "plan/private.h"
 
-struct current { /* the gathered copy of a parameter that readers may share */
+struct current { /* the gathered copy of a parameter, which readers may share */
     sw_value whole;
     int64_t place;
 };
@@ -29,7 +29,7 @@ int64_t sw_ir_block_segment(const struct sw_ir *ir, const struct sw_ir_op *op)
     return place * SW_SEGMENT_COUNT + (int64_t)sw_op_segment(op);
 }
 
-/* The parameter becomes this rank's slice of itself. */
+/* Turns the parameter into this rank's shard of it. */
 static void cut(struct sw_ir *ir, sw_value param, int64_t slice, int rank)
 {
     struct sw_ir_form form = *ir->values[param].form;
@@ -40,8 +40,8 @@ static void cut(struct sw_ir *ir, sw_value param, int64_t slice, int rank)
     sw_ir_set_form(ir, param, &form);
 }
 
-/* A tile becomes this rank's slice of itself. The slices of a parameter's tiles lie one behind the
- * other: its own shape grows with each. */
+/* Turns a tile into this rank's shard of it. The shards of a parameter's tiles are adjacent, so the
+ * shape of the parameter grows with each. */
 static void cut_tile(struct sw_ir *ir, sw_value tile, int64_t slice, int rank)
 {
     const sw_value param = ir->values[tile].base;
@@ -55,7 +55,7 @@ static void cut_tile(struct sw_ir *ir, sw_value tile, int64_t slice, int rank)
     sw_ir_set_form(ir, param, &form);
 }
 
-/* A gathered copy of `param` for op; SW_NO_VALUE when out of memory. */
+/* Adds a gathered copy of `param` for op; SW_NO_VALUE when out of memory. */
 static sw_value gather(struct pass *p, sw_value param, const struct sw_ir_op *reader)
 {
     struct sw_ir *ir = p->ir;
@@ -90,7 +90,7 @@ static bool rewrite(struct pass *p, struct sw_ir_op *op)
             continue;
         }
         struct current *now = &p->current[v];
-        /* a tile is here for one op */
+        /* the copy of a tile serves one op */
         if (now->whole < 0 || now->place != place || sw_ir_is_part(p->ir, v)) {
             now->whole = gather(p, v, op);
             now->place = place;
@@ -103,8 +103,8 @@ static bool rewrite(struct pass *p, struct sw_ir_op *op)
     return sw_op_order_add(&p->order, op);
 }
 
-/* Parameter k of program n as the first program before it has it; NULL = none has it, or it is a
- * tile. */
+/* Parameter k of program n as in the first earlier program that has it. NULL = none has it, or it
+ * is a tile. */
 static struct sw_ir_value *find_before(struct sw_plan *plan, int n, int32_t k)
 {
     const struct sw_ir *own = plan->programs[n].ir;
@@ -118,7 +118,7 @@ static struct sw_ir_value *find_before(struct sw_plan *plan, int n, int32_t k)
     return NULL;
 }
 
-/* The first program that has a parameter decides for those behind it. */
+/* The first program that has a parameter decides for later ones. */
 static void choose_in(struct sw_plan *plan, int i, const struct sw_plan_options *options,
                       int64_t *left)
 {
@@ -144,7 +144,7 @@ void sw_choose_whole(struct sw_plan *plan, const struct sw_plan_options *options
     for (int i = 0; i < plan->n_programs; i++) {
         choose_in(plan, i, options, &left);
     }
-    for (int i = 1; i < plan->n_programs; i++) { /* what a later one views is viewed in all */
+    for (int i = 1; i < plan->n_programs; i++) { /* a view in one program counts for all of them */
         const struct sw_ir *ir = plan->programs[i].ir;
         for (int32_t k = 0; k < ir->n_params; k++) {
             struct sw_ir_value *param = &ir->values[ir->params[k]];
@@ -154,7 +154,7 @@ void sw_choose_whole(struct sw_plan *plan, const struct sw_plan_options *options
     }
 }
 
-/* Of parameters that do not stay whole this rank has its slices. false: there are none */
+/* Shards the parameters that do not stay whole. false = there are none */
 static bool cut_params(struct sw_ir *ir, const struct sw_plan_options *options)
 {
     bool any = false;

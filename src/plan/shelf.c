@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places for what lives a while: of each the lowest address that is free over its whole life.
+// Address allocation for values with a lifetime: each gets the lowest address that is free over its
+// whole life.
 //
-// A tree over the instructions, whose leaves are a few of them each (a segment tree). A node knows
-// which addresses are taken all through its time (`through`), and which are taken at any moment of
-// it (`any`), both as few runs of addresses as there can be; a leaf knows each life that begins or
-// ends inside it. So a life that is asked about meets a few lists: those of the leaves where it
-// begins and ends, `any` of the nodes that it covers, `through` of all above them. What lives a
-// short while, as most does, is added to a leaf, and further up only where it takes addresses that
-// were free so far.
+// The structure is a segment tree over the instructions; a leaf covers a few of them. A node knows
+// the addresses that are taken during all of its time (`through`), and those that are taken at any
+// moment of it (`any`). Both are minimal lists of address runs. A leaf also knows each life that
+// begins or ends inside it. A query looks at few lists: the leaves where the life begins and ends,
+// `any` of the nodes that it covers, and `through` of all nodes above. Most lives are short. They
+// are added to a leaf, and further up only if they take addresses that were free.
 #include <string.h>
 
 #include "plan/private.h"
 
-enum { LEAF = 128 }; /* instructions */
+enum { LEAF = 128 }; /* in instructions */
 
-struct run { /* of addresses */
+struct run { /* a range of addresses */
     size_t begin, end;
 };
-/* By address; they neither meet nor touch. */
+/* Sorted by address; runs neither overlap nor touch. */
 struct runs {
     struct run *items;
     int32_t n, cap;
@@ -26,7 +26,7 @@ struct life {
     size_t begin, end;
     int32_t first, last;
 };
-struct lives { /* by address */
+struct lives { /* sorted by address */
     struct life *items;
     int32_t n, cap;
 };
@@ -38,11 +38,12 @@ struct sw_shelf_leaf {
     struct lives lives;
 };
 
-/* What has to be passed on the way up through the addresses. */
-enum { MOST_LISTS = 4 * 32 }; /* two a level of the tree, of each kind */
+/* Lists that a search upwards through the addresses has to pass. */
+enum { MOST_LISTS = 4 * 32 }; /* two per level of the tree, of each kind */
 struct search {
     const struct runs *runs[MOST_LISTS];
-    int32_t next[MOST_LISTS]; /* the first run of each that does not lie below */
+    /* index of the first run of each list that does not lie below the address */
+    int32_t next[MOST_LISTS];
     int n;
     const struct lives *lives[2];
     int32_t next_life[2];
@@ -53,8 +54,8 @@ struct search {
 
 /* ---- lists ---- */
 
-/* What a list has outgrown is there for another one: free_lists[i] has room for LEAST << i items,
- * and its first bytes are the next free one. */
+/* Grows a list, and recycles its old memory: free_lists[i] has blocks of LEAST << i items, and the
+ * first bytes of a block point to the next one. */
 static void *grown(struct sw_shelf *shelf, void *items, int32_t n, int32_t *cap, size_t item_bytes,
                    void **free_lists)
 {
@@ -76,7 +77,7 @@ static void *grown(struct sw_shelf *shelf, void *items, int32_t n, int32_t *cap,
     return mem;
 }
 
-/* The first run that ends at this address or behind it. */
+/* The first run that ends at or above this address. */
 static int32_t find_run(const struct runs *runs, int32_t from, size_t at)
 {
     int32_t low = from, high = runs->n;
@@ -91,7 +92,7 @@ static int32_t find_run(const struct runs *runs, int32_t from, size_t at)
     return low;
 }
 
-/* *changed: some of it was free. */
+/* *changed: part of it was free */
 static bool add_run(struct sw_shelf *shelf, struct runs *runs, struct run run, bool *changed)
 {
     const int32_t i = find_run(runs, 0, run.begin);
@@ -178,8 +179,7 @@ void sw_shelf_close(struct sw_shelf *shelf)
     *shelf = (struct sw_shelf){0};
 }
 
-/* Calls do_node for the nodes whose times together are those of leaves low .. high; false: one of
- * them failed. */
+/* Calls do_node for the nodes that together cover leaves low .. high. false = a call failed */
 static bool for_nodes(struct sw_shelf *shelf, int32_t low, int32_t high,
                       bool (*do_node)(struct sw_shelf *shelf, int32_t node, void *ctx), void *ctx)
 {
@@ -196,15 +196,15 @@ static bool for_nodes(struct sw_shelf *shelf, int32_t low, int32_t high,
     return good;
 }
 
-/* The leaves that a life covers are *low .. *high; in those before and behind them it begins or
- * ends. */
+/* Leaves *low .. *high are fully covered by a life; it begins and ends in the leaves just
+ * outside. */
 static void covered(int32_t first, int32_t last, int32_t *low, int32_t *high)
 {
     *low = (first + LEAF - 1) / LEAF;
     *high = (last + 1) / LEAF - 1;
 }
 
-/* ---- where there is room ---- */
+/* ---- finding room ---- */
 
 static bool add_any(struct sw_shelf *shelf, int32_t node, void *ctx)
 {
@@ -224,8 +224,8 @@ static void add_through(const struct sw_shelf *shelf, int32_t node, struct searc
     }
 }
 
-/* All above the leaves where a life begins and ends: above each node that it covers is one of
- * them. */
+/* Adds the nodes above the leaves where a life begins and ends. These include all nodes above the
+ * nodes that it covers. */
 static void add_above(const struct sw_shelf *shelf, int32_t begins, int32_t ends, struct search *s)
 {
     int32_t a = begins + shelf->n_leaves, b = ends + shelf->n_leaves;
@@ -244,7 +244,7 @@ static void add_leaf(const struct sw_shelf *shelf, int32_t leaf, struct search *
     s->lives[s->n_lives++] = &shelf->leaves[leaf].lives;
 }
 
-/* From address `at` on the lowest with room between the runs. */
+/* The lowest address from `at` on with room between the runs. */
 static size_t pass_runs(const struct search *s, const struct runs *runs, int32_t *next, size_t at)
 {
     if (*next < runs->n && runs->items[*next].end < at) {
@@ -269,7 +269,7 @@ static size_t pass_lives(const struct search *s, const struct lives *lives, int3
     return at;
 }
 
-/* Upwards past what is in the way, list by list, until all of them in a row have let it be. */
+/* Moves up past obstacles, list by list, until all lists in a row accept the address. */
 static size_t find_place(struct search *s)
 {
     const int n = s->n_lives + s->n;
@@ -309,9 +309,9 @@ static size_t search(struct sw_shelf *shelf, int32_t first, int32_t last, size_t
     return find_place(&s);
 }
 
-/* ---- what takes it ---- */
+/* ---- taking room ---- */
 
-/* From a node upwards, as long as somebody learns of it. */
+/* Adds the run to `any` from a node upwards, as long as it changes something. */
 static bool tell(struct sw_shelf *shelf, int32_t node, struct run run)
 {
     bool good = true, changed = true;

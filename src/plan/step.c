@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizer step of this rank, as a list of phases: forward and backward for each of its
-// micro-batches (or once for all of them, vertically), those of ranks that have one more, the
-// update, and what counts from where on.
+// The optimizer step of this rank, as a list of phases. These are forward and backward for each of
+// its micro-batches (once for all of them if vertical), and rounds in which only other ranks have a
+// micro-batch. The update follows, with the point from which it counts.
 #include "plan/private.h"
 
 const char *sw_step_action_name(enum sw_step_action action)
@@ -31,19 +31,19 @@ static void add_action(const struct draft *d, enum sw_step_action action)
     add(d, &(struct sw_step_phase){.action = action, .program = d->program});
 }
 
-/* Whether transfers may be under way between the last backward and the update: where updates have
- * one slot on the disk, what fails before the first of them has to be heard of before it. */
+/* True if transfers may be in flight between the last backward and the update. Exception: if
+ * updates have one slot on disk, failures before the first update must be known before it. */
 static bool flows_into_update(const struct sw_plan *plan)
 {
     return plan->two_slots || plan->updates_in_backward || plan->tier_bytes[SW_TIER_DISK] == 0;
 }
 
-/* Forward and backward of n micro-batches from `round` on; n = 0: of other ranks. is_last: the
- * update is next. */
+/* Adds forward and backward of n micro-batches from `round` on; n = 0: those of other ranks.
+ * is_last: the update is next. */
 static void add_round(const struct draft *d, const struct sw_plan *plan, int64_t round, int n,
                       bool is_last)
 {
-    /* what has failed must be heard of before an update in place, by LOSSES or by this */
+    /* earlier failures must be known before an update in place, from LOSSES or from this phase */
     const bool joins = is_last && plan->boundary_in_backward && !flows_into_update(plan);
 
     struct sw_step_phase phase = {.action = SW_STEP_RUN,
@@ -120,7 +120,8 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
         const int n = at_once ? (int)local : j < local;
         if (is_last && plan->updates_in_backward && !plan->two_slots) {
             step->n_safe =
-                step->n_phases + 2; /* its forward changes nothing, and LOSSES hears of it */
+                /* its forward changes nothing, and LOSSES reports its failures */
+                step->n_phases + 2;
         }
         add_round(&d, plan, j, n, is_last);
     }

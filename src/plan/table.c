@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a finished plan takes and sends, by kind, for people who choose a ZeRO stage: counted from
-// its buffers and instructions, so that the sums are those of the run. Beside them stand the
-// formulas, and where they differ the table says by what.
+// Tabulates what a finished plan takes and sends, by kind, for users who choose a ZeRO stage. It
+// counts buffers and instructions, so the sums match the run. The formulas stand beside them, and
+// the table explains each difference.
 #include <string.h>
 
 #include "plan/private.h"
@@ -35,8 +35,8 @@ static enum sw_held kind_of_state(const struct sw_persistent *item)
     return item->param ? SW_HELD_OPTIMIZER : SW_HELD_OTHER;
 }
 
-/* [n_values] by root: a gradient of a parameter on its way to the owners of its slices. NULL = out
- * of memory */
+/* [n_values] by root: gradients of parameters on their way to the owners of their shards. NULL =
+ * out of memory */
 static bool *find_leaving(const struct sw_ir *ir)
 {
     bool *leaves = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *leaves);
@@ -48,7 +48,8 @@ static bool *find_leaving(const struct sw_ir *ir)
     return leaves;
 }
 
-/* A parameter or an optimizer state, or a pack of them: no activation that is offloaded. */
+/* True for a parameter or an optimizer state, or a pack of them; false for offloaded
+ * activations. */
 static bool is_of_the_model(const struct sw_ir *ir, sw_value v)
 {
     const enum sw_role role = ir->values[sw_ir_root(ir, v)].role;
@@ -75,7 +76,7 @@ static enum sw_held kind_of_transient(const struct sw_program *program,
                                                                : SW_HELD_ACTIVATIONS;
 }
 
-/* Whether a rank holds a slice of the tensor, or would without the threshold for small ones. */
+/* True if a rank holds a shard of the tensor, or would without the threshold for small ones. */
 static bool is_cut(enum sw_held kind, const struct sw_plan_options *options)
 {
     const int from = kind == SW_HELD_PARAMS ? 3 : kind == SW_HELD_OPTIMIZER ? 1 : 0;
@@ -108,7 +109,7 @@ static void count_persistent(const struct sw_plan *plan, const struct sw_plan_op
             out->padding += (double)mine - (cut ? whole / sw_data_ranks(options) : whole);
         }
     }
-    out->held[SW_HELD_GAPS] = plan->persistent_bytes - taken; /* behind the last */
+    out->held[SW_HELD_GAPS] = plan->persistent_bytes - taken; /* after the last one */
 }
 
 static sw_status count_transients(const struct sw_program *program, size_t held[SW_HELD_COUNT])
@@ -129,7 +130,7 @@ static sw_status count_transients(const struct sw_program *program, size_t held[
 
 /* ---- sent ---- */
 
-/* How often one parameter travels. */
+/* How often a parameter travels. */
 struct trips {
     int dense, sparse, gathers[3]; /* gathers by phase */
     int64_t padded;
@@ -139,15 +140,16 @@ struct count {
     const struct sw_ir *ir;
     const struct sw_plan_options *options;
     struct trips *trips; /* [n_values] by parameter */
-    int64_t rounds;      /* micro-steps of a step, .. */
-    int64_t runs;        /* .. and how often forward and backward run for them */
+    int64_t rounds;      /* micro-steps per step */
+    int64_t runs;        /* how often forward and backward run in a step */
 };
 
-/* Or the tile of one. */
+/* The parameter of v, or the tile that it belongs to. */
 static sw_value param_of(const struct sw_ir *ir, sw_value v)
 {
     const sw_value root = sw_ir_root(ir, v);
-    const bool in_pack = root != v && ir->values[root].param < 0; /* each part is of one */
+    /* a pack has views, each for one parameter */
+    const bool in_pack = root != v && ir->values[root].param < 0;
     return ir->values[root].role == SW_ROLE_PARAM ? root : ir->values[in_pack ? v : root].param;
 }
 
@@ -157,7 +159,7 @@ static bool is_sparse(const struct sw_ir *ir, sw_value grad)
     return producer >= 0 && sw_ir_has(&ir->ops[producer], SW_TRAIT_DENSE);
 }
 
-/* Every rank sends a slice of the tensor to each other one. */
+/* Every rank sends a shard of the tensor to each other rank. */
 static void add_op(struct count *c, const struct sw_ir_op *op, struct sw_plan_table *out)
 {
     const struct sw_ir *ir = c->ir;
@@ -166,7 +168,7 @@ static void add_op(struct count *c, const struct sw_ir_op *op, struct sw_plan_ta
     enum sw_sent kind = SW_SENT_STATS;
     const int64_t slice = sw_exchange_bytes(ir, op);
     const sw_value param = op->move != SW_MOVE_MERGE ? param_of(ir, op->in[0]) : SW_NO_VALUE;
-    if (op->move == SW_MOVE_GATHER && param < 0) { /* what an update has made of the slices */
+    if (op->move == SW_MOVE_GATHER && param < 0) { /* the updated shards */
         kind = SW_SENT_UPDATE;
         out->sent[kind].matrices += (double)(slice * others * times);
     } else if (op->move != SW_MOVE_MERGE) {
@@ -186,7 +188,8 @@ static void add_op(struct count *c, const struct sw_ir_op *op, struct sw_plan_ta
     out->sent[kind].bytes += slice * others * times;
 }
 
-/* Splits what one parameter adds to a kind: `unit` bytes an element, once by the formula. */
+/* Splits the bytes of one parameter in a kind into parts: `unit` bytes per element; the formula
+ * counts it once. */
 static void split(struct sw_sent_parts *parts, int64_t elems, const struct trips *trips, int dense,
                   int sparse, double unit)
 {
@@ -212,8 +215,8 @@ static double wire_bytes(const struct sw_ir *ir)
     return 0;
 }
 
-/* The formulas of docs/zero.md: stage 0 (m c + 4) P, stages 1 and 2 (m c + w) P, stage 3 m (2 w +
- * c) P, or (2 w + m c) P when scheduled vertically; all times (R-1)/R. */
+/* The formulas of docs/zero.md, all times (R-1)/R. Stage 0: (m c + 4) P. Stages 1 and 2: (m c + w)
+ * P. Stage 3: m (2 w + c) P, or (2 w + m c) P with the vertical schedule. */
 static void add_formulas(const struct count *c, sw_value param, struct sw_plan_table *out)
 {
     const struct sw_ir_value *info = &c->ir->values[param];
@@ -248,8 +251,7 @@ static void add_formulas(const struct count *c, sw_value param, struct sw_plan_t
     }
 }
 
-/* One rank sends nothing, and its streams are not reduced; their parameters are trained all the
- * same. */
+/* A single rank sends nothing and does not reduce its streams, but their parameters are trained. */
 static void note_streams(struct count *c)
 {
     for (int32_t i = 0; sw_ir_data(c->ir)->n <= 1 && i < c->ir->n_streams; i++) {

@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory-centric tiling (ZeRO-Infinity, Rajbhandari et al. 2021, section 5.1.3): a parameter that
-// is too large to be here as a whole is used by tiles, runs of its rows. An op on it becomes ops on
-// its tiles, each a value inside the parameter that is loaded before its op and gone behind it; its
-// gradient leaves tile by tile, a stream for each, and so does its update. Products of large
-// parameters are computed in pieces whether there are tiles or not (attrs.matmul.piece), the loss
-// in chunks of the vocabulary: a tile is whole pieces and chunks, so no bit changes.
+// Memory-centric tiling (ZeRO-Infinity, Rajbhandari et al. 2021, section 5.1.3). A parameter that
+// is too large to be on the device as a whole is used in tiles, which are runs of its rows. An op
+// on it becomes one op per tile. A tile is a value inside the parameter that is loaded before its
+// op and freed afterwards. Gradients leave tile by tile, with a stream for each, and updates run
+// tile by tile. Products of large parameters are computed in pieces with or without tiles
+// (attrs.matmul.piece), the loss in chunks of the vocabulary. A tile consists of whole pieces and
+// chunks, so no bit changes.
 //
-// Only what is offloaded is tiled. All programs of a plan have the same tiles.
+// Only offloaded parameters are tiled. All programs of a plan have the same tiles.
 #include <stdio.h>
 #include <string.h>
 
 #include "plan/private.h"
 
 struct tiles {
-    int64_t rows, width; /* of the parameter */
+    int64_t rows, width; /* rows and row length of the parameter */
     int64_t tile_rows, n;
 };
 
 struct pass {
     struct sw_ir *ir;
     struct sw_op_order order;
-    const struct tiles **tiles_of; /* [n_values] of a parameter; NULL = not tiled */
-    sw_value *first_tile;          /* [n_values] of a parameter; the others follow */
-    int32_t *stream_of; /* [n_ops] the stream of a tiled parameter that the op makes, -1 = none */
-    int32_t *first_stream; /* [n_streams] where its tiles' streams begin */
+    const struct tiles **tiles_of; /* [n_values] tiles of a parameter; NULL = not tiled */
+    sw_value *first_tile; /* [n_values] first tile of a parameter; the other tiles follow it */
+    int32_t *stream_of;   /* [n_ops] the stream of a tiled parameter that the op makes; -1 = none */
+    int32_t *first_stream; /* [n_streams] first of the tiles' streams */
     struct sw_ir_stream *streams;
-    /* [n_values] what lay in a value, and the next one; SW_NO_VALUE = none */
+    /* [n_values] first value that lay in a value, and the next one; SW_NO_VALUE = none */
     sw_value *first_view, *next_view;
     int32_t n_values;
 };
 
-/* ---- which, and how ---- */
+/* ---- choosing tiles ---- */
 
 static int64_t common_multiple(int64_t a, int64_t b)
 {
@@ -43,7 +44,7 @@ static int64_t common_multiple(int64_t a, int64_t b)
     return a / x * b;
 }
 
-/* What becomes of an op whose input k is a parameter in tiles. */
+/* How an op is split whose input k is a tiled parameter. */
 static struct sw_cut cut_of(const struct sw_ir *ir, const struct sw_ir_op *op, int k)
 {
     const struct sw_op_info *info = sw_op_info(op->kind);
@@ -71,7 +72,8 @@ static int64_t rows_of_gradient(const struct sw_ir *ir, sw_value grad)
                : 0;
 }
 
-/* Muon wants whole matrices, Adafactor means over them. */
+/* True if the update needs the whole tensor: Muon works on matrices, Adafactor on means over
+ * them. */
 static bool is_whole(const struct sw_ir_value *info, const struct sw_update_rule *rule)
 {
     if (!rule) {
@@ -89,15 +91,15 @@ static bool is_large(const struct sw_ir_value *info, const struct sw_plan_option
            info->form->elems > options->limits.persistence_elems;
 }
 
-/* Whole runs of the norm, and of codes of the moments. */
+/* Rows that are a multiple of the runs of the norm, and of the runs of 8-bit moments. */
 static int64_t rows_of_runs(const struct sw_ir_value *info, const struct sw_plan_options *options)
 {
     const int64_t width = info->form->shape.dims[1];
     return common_multiple(width, sw_update_run(options->rule)) / width;
 }
 
-/* [n_values] by parameter, rows of which a tile may be any multiple as this graph has it; 0 = not
- * to be tiled. NULL = out of memory. */
+/* [n_values] for parameters: a tile may have any multiple of so many rows in this graph; 0 = it
+ * cannot be tiled. NULL = out of memory. */
 static int64_t *find_rows(const struct sw_ir *ir, const struct sw_plan_options *options)
 {
     int64_t *rows = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *rows);
@@ -121,7 +123,7 @@ static int64_t *find_rows(const struct sw_ir *ir, const struct sw_plan_options *
     return rows;
 }
 
-/* False: it stays whole. */
+/* false = the parameter stays whole */
 static bool choose(const struct sw_plan *plan, int64_t *const *rows_in,
                    const struct sw_plan_options *options, const struct sw_ir_value *info,
                    struct tiles *out)
@@ -165,8 +167,8 @@ static sw_value copy(struct pass *p, sw_value v)
     return out;
 }
 
-/* Of an output that tiles write one after the other: the last version is the value that everybody
- * knows. root: the first one, whose storage it is. */
+/* The next version of an output that tiles write one after the other. The last version is the value
+ * that other ops know. root: the first version, which owns the storage. */
 static sw_value next_version(struct pass *p, sw_value final, bool last, sw_value *root)
 {
     struct sw_ir *ir = p->ir;
@@ -205,7 +207,8 @@ static sw_value gradient(struct pass *p, int32_t stream, const struct tiles *til
     return v;
 }
 
-/* op is of tile t; partial: how it leaves a sum to the tiles behind it, NULL = it does not. */
+/* Makes op work on tile t. partial: how it passes a partial sum to later tiles; NULL = it does
+ * not. */
 static void be_tile(struct sw_ir *ir, struct sw_ir_op *op, const struct tiles *tiles, int64_t t,
                     const struct sw_cut *partial)
 {
@@ -224,7 +227,7 @@ static bool add(struct pass *p, const struct sw_ir_op *op)
     return p->ir->status >= 0 && sw_op_order_add(&p->order, op);
 }
 
-/* Output i of the op of a tile, of which each tile writes its part. */
+/* Adds output i to the op of a tile; each tile writes a part of it. */
 static void write_part(struct pass *p, struct sw_ir_op *o, int i, bool last, sw_value *root,
                        sw_value *latest)
 {
@@ -235,7 +238,7 @@ static void write_part(struct pass *p, struct sw_ir_op *o, int i, bool last, sw_
     *latest = o->out[i] = next_version(p, final, last, root);
 }
 
-/* Tiles write parts of the outputs: columns of a product, rows of a look-up. */
+/* Tiles write parts of the outputs: columns of a product, rows of a lookup. */
 static bool emit_parts(struct pass *p, const struct sw_ir_op *op, int k, const struct tiles *tiles)
 {
     sw_value root[2] = {SW_NO_VALUE, SW_NO_VALUE}, latest[2] = {SW_NO_VALUE, SW_NO_VALUE};
@@ -253,8 +256,8 @@ static bool emit_parts(struct pass *p, const struct sw_ir_op *op, int k, const s
     return true;
 }
 
-/* Tiles go on with a sum; the last one does with it what the op does. An output that is a gradient
- * of the parameter has its rows from each of them; one that is of rows, too, is written in turn. */
+/* Each tile continues a sum, and the last one completes the op. If an output is a gradient of the
+ * parameter, each tile makes its rows of it. Outputs made of rows are written in turn. */
 static bool emit_sums(struct pass *p, const struct sw_ir_op *op, int k, const struct tiles *tiles,
                       const struct sw_cut *cut)
 {
@@ -296,7 +299,7 @@ static bool emit_sums(struct pass *p, const struct sw_ir_op *op, int k, const st
     return true;
 }
 
-/* The gradient of a product: rows of its result. */
+/* The gradient of a product: each tile makes rows of the result. */
 static bool emit_gradients(struct pass *p, const struct sw_ir_op *op, int32_t stream,
                            const struct tiles *tiles)
 {
@@ -313,7 +316,7 @@ static bool emit_gradients(struct pass *p, const struct sw_ir_op *op, int32_t st
     return true;
 }
 
-/* The gradient of a look-up is made once; each tile has the rows that are its own. */
+/* The gradient of a lookup is made once; each tile selects its own rows. */
 static bool emit_selections(struct pass *p, const struct sw_ir_op *op, int32_t stream,
                             const struct tiles *tiles)
 {
@@ -405,7 +408,8 @@ static bool make_tiles(struct pass *p, sw_value param)
     return true;
 }
 
-/* What the update walks through: tiles in the place of their parameter, a stream for each. */
+/* Makes the lists that the update pass walks: tiles replace their parameter, with a stream for
+ * each. */
 static bool list_tiles(struct pass *p)
 {
     struct sw_ir *ir = p->ir;
@@ -452,7 +456,7 @@ static bool list_tiles(struct pass *p)
 static void install(struct pass *p)
 {
     struct sw_ir *ir = p->ir;
-    for (int32_t i = 0; i < ir->n_streams; i++) { /* nobody makes the whole gradient */
+    for (int32_t i = 0; i < ir->n_streams; i++) { /* no op makes the whole gradient */
         if (p->first_stream[i] >= 0 &&
             p->streams[p->first_stream[i]].param != ir->streams[i].param &&
             ir->values[ir->streams[i].grad].role == SW_ROLE_GRAD) {
@@ -549,7 +553,7 @@ int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *op
     return least;
 }
 
-/* Parameters that are tiled, of all programs. rows: [by program]; tiles: [n_tiled] */
+/* Lists the tiled parameters of all programs. rows: [by program]; tiles: [n_tiled] */
 static bool list_tiled(struct sw_plan *plan, const struct sw_plan_options *options, int64_t **rows,
                        struct tiles *tiles)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the queues have touched last. Roots alone have a place in the table: most values of a large
-// plan are versions of a few bytes that came and go.
+// The latest accesses of each queue. Only roots have an entry: most values of a large plan are
+// short-lived versions.
 #include <string.h>
 
 #include "plan/private.h"

@@ -1,44 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a step: reduction over ranks to the owners of slices, accumulation over micro-batches,
-// the norm of all gradients with its overflow check, clipping, and the update of every trained
-// parameter (each use of a parameter is summed over k by itself; at the boundary the streams are
-// added in forward order).
+// The end of a step. Gradients are reduced over ranks to the owners of shards, and accumulated over
+// micro-batches. Then come the norm of all gradients with its overflow check, clipping, and the
+// update of every trained parameter. Each use of a parameter is accumulated separately; at the
+// boundary the streams are added in forward order.
 //
-// Where states lie outside of the device and nothing has to be known of all gradients before, a
-// block is updated as soon as its last backward is done, within that backward: its parameters are
-// here anyway, its gradients go at once, and its states travel beside the backward of the blocks
-// before it.
+// If states are offloaded and nothing depends on all gradients, a block is updated within the
+// step's last backward, as soon as its own backward is done. Its parameters are on the device
+// anyway, its gradients leave at once, and its states travel during the backward of earlier blocks.
 //
-// Where updates are written to a second slot (two_slots), nothing that counts changes before the
-// last segment: what leaves the device has a second slot there, and what stays is updated in a
-// copy, which the last segment puts in its place. That needs nothing of a disk.
+// If updates are written to a second slot (two_slots), nothing that counts changes before the last
+// segment. An offloaded tensor has a second slot in its tier. A tensor on the device is updated in
+// a copy, which the last segment copies into place. This needs no disk.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "plan/private.h"
 
-/* Streams of one parameter, as the update reads them: accumulators where K > 1, slices on many
+/* Streams of one parameter as the update reads them: accumulators if K > 1, shards on many
  * ranks. */
 struct feed {
     sw_value param;
     sw_value streams[SW_MAX_INPUTS];
-    enum sw_dtype wire; /* what its gradients travel as */
+    enum sw_dtype wire; /* dtype in which its gradients travel */
     int n;
     /* updates within backward */
-    int32_t ready;                    /* op behind which it may be updated */
-    int32_t sum_first, sum_end;       /* ops that reduce and accumulate its streams, .. */
-    int32_t update_first, update_end; /* .. that update it */
-    sw_value moved; /* what is still to be put in its place; SW_NO_VALUE = nothing */
-    /* LAMB of a tile: op of its moments, the norms so far, and the tile of the same parameter that
-     * is updated next; NULL = it is the last */
+    int32_t ready;                    /* op after which it may be updated */
+    int32_t sum_first, sum_end;       /* ops that reduce and accumulate its streams */
+    int32_t update_first, update_end; /* ops that update it */
+    sw_value moved; /* the updated value that is not in place yet; SW_NO_VALUE = none */
+    /* LAMB of a tile: op of its moments, norms so far, and next tile of the same parameter to be
+     * updated; NULL = last tile */
     int32_t moments;
     sw_value norms;
     struct feed *first_tile, *tile_before, *next_tile;
 };
 
-/* States that stay on the device are large, and would need as much again. LAMB of tiles reads what
- * it has written. */
+/* Not for states on the device: they are large, and would need as much again. Not for LAMB with
+ * tiles: it reads what it has written. */
 bool sw_may_take_two_slots(const struct sw_plan_options *options)
 {
     return options->rule && options->policy.states_tier != SW_TIER_DEVICE &&
@@ -48,8 +47,8 @@ bool sw_may_take_two_slots(const struct sw_plan_options *options)
            !(options->policy.tile_bytes > 0 && options->rule->attrs.kind == SW_UPDATE_LAMB);
 }
 
-/* An overflow is known when the last gradient is: where it may skip the step, what was updated
- * before must be undone. */
+/* An overflow is known only with the last gradient. If it may skip the step, earlier updates must
+ * be undone. */
 bool sw_updates_in_backward(const struct sw_plan_options *options)
 {
     return options->rule && options->clip == 0 && (!options->fp16 || options->policy.two_slots) &&
@@ -65,14 +64,14 @@ static bool is_early(const struct sw_ir *ir, const struct sw_plan_options *optio
             (sw_param_leaves(ir, options, feed->param) && !sw_ir_is_part(ir, feed->param)));
 }
 
-/* Gradients leave the device as soon as they are final, with their norms. */
+/* Gradients leave the device as soon as they are final, and their norms are taken then. */
 bool sw_norms_in_backward(const struct sw_plan_options *options)
 {
     return sw_updates_in_backward(options) ||
            (options->rule && options->policy.grads_tier != SW_TIER_DEVICE);
 }
 
-/* Sums live on from one micro-step to the next. */
+/* True if sums live from one micro-step to the next. */
 static bool sums_stay(const struct sw_plan_options *options)
 {
     return !sw_has_one_round(options) || sw_sums_before_reducing(options) ||
@@ -93,7 +92,7 @@ static struct sw_shape whole_shape(const struct sw_ir_value *info)
     return sw_ir_is_slice(info) ? info->form->whole : info->form->shape;
 }
 
-/* The gradient as one dense tensor with the padding of equal slices. */
+/* The gradient as one dense tensor, padded to equal shards. */
 static sw_value spread(struct sw_ir *ir, sw_value param, sw_value grad, int64_t padded)
 {
     const struct sw_ir_value info = ir->values[grad];
@@ -102,7 +101,7 @@ static sw_value spread(struct sw_ir *ir, sw_value param, sw_value grad, int64_t 
         const int32_t op = sw_ir_add_op(ir, SW_OP_DENSIFY, in, 2, NULL);
         grad = sw_ir_add_out(ir, op, info.dtype, whole_shape(&ir->values[param]));
     } else if (info.base >= 0 || info.form->padded_elems > 0 || info.role != SW_ROLE_GRAD) {
-        /* bytes that others share or that lie inside another value cannot grow */
+        /* a value that shares its bytes or lies in another one cannot be padded */
         const int32_t op = sw_ir_add_op(ir, SW_OP_CONTIGUOUS, &grad, 1, NULL);
         grad = sw_ir_add_out(ir, op, info.dtype, info.form->shape);
     }
@@ -112,8 +111,8 @@ static sw_value spread(struct sw_ir *ir, sw_value param, sw_value grad, int64_t 
     return grad;
 }
 
-/* Where the micro-batches of one use are added up: by its owner, or by each rank (its elements) for
- * itself. */
+/* The accumulator for the micro-batches of one use. It belongs to the owner, or each rank has its
+ * own (with its own elements). */
 static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *options,
                             const struct feed *feed)
 {
@@ -142,7 +141,7 @@ static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *opti
     return acc;
 }
 
-/* Where the rows that may go to an owner are shorter than its slice. */
+/* True if the rows that may go to an owner are shorter than its shard. */
 static bool travels_by_rows(const struct sw_ir *ir, const struct sw_plan_options *options,
                             sw_value acc, sw_value grad)
 {
@@ -157,7 +156,7 @@ static bool travels_by_rows(const struct sw_ir *ir, const struct sw_plan_options
     return sw_exchange_bytes(ir, &rows) < sw_exchange_bytes(ir, &slices);
 }
 
-/* Each micro-batch's gradient goes to the owners of its slices at once. */
+/* Reduces each micro-batch's gradient to the owners of its shards at once. */
 static sw_value reduce(struct sw_ir *ir, const struct sw_plan_options *options,
                        const struct feed *feed, sw_value acc, sw_value grad)
 {
@@ -176,7 +175,7 @@ static sw_value add_here(struct sw_ir *ir, sw_value acc, sw_value grad)
         ir, sw_ir_add_op(ir, SW_OP_ACCUMULATE, in, in[2] >= 0 ? 3 : 2, NULL), acc);
 }
 
-/* Stage 0: every rank updates all of it, so the sums go back to all. */
+/* Stage 0: every rank updates the whole parameter, so the sums are gathered. */
 static sw_value gather_sum(struct sw_ir *ir, sw_value sum, struct sw_shape shape)
 {
     const int64_t slice = ir->values[sum].form->elems;
@@ -188,7 +187,7 @@ static sw_value gather_sum(struct sw_ir *ir, sw_value sum, struct sw_shape shape
     return whole;
 }
 
-/* This rank's slice of a parameter that is whole in memory. */
+/* This rank's shard of a parameter that is whole in memory. */
 static sw_value slice_of(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param)
 {
     const int64_t slice = slice_elems(ir, options, param);
@@ -205,7 +204,7 @@ static sw_value slice_of(struct sw_ir *ir, const struct sw_plan_options *options
     return v;
 }
 
-/* The parameter's own bytes are the device's, and there is one slot for them. */
+/* True if the parameter lies on the device and has one slot. */
 static bool stays_here(const struct sw_ir *ir, const struct sw_plan_options *options,
                        sw_value param)
 {
@@ -236,7 +235,7 @@ static void write_beside(struct sw_ir *ir, int32_t first, sw_value param)
     }
 }
 
-/* Puts what an update has made in the place of the parameter: a slice on all ranks. */
+/* Copies an updated value to its parameter; everywhere: gathers a shard on all ranks. */
 static void put(struct sw_ir *ir, sw_value moved, sw_value param, bool everywhere)
 {
     const int32_t op = everywhere ? sw_ir_add_exchange(ir, SW_MOVE_GATHER, SW_GROUP_DATA, &moved, 1)
@@ -247,7 +246,7 @@ static void put(struct sw_ir *ir, sw_value moved, sw_value param, bool everywher
     }
 }
 
-/* The update of one parameter; on many ranks of the slice that this one owns. */
+/* Updates one parameter, or the shard of it that this rank owns. */
 static void update(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feed)
 {
     const sw_value param = feed->param;
@@ -292,7 +291,7 @@ static sw_value tiled_param(const struct sw_ir *ir, const struct feed *feed)
     return ir->values[feed->param].base;
 }
 
-/* feeds: in the order of their updates. false: out of memory */
+/* feeds: in the order of their updates. false = out of memory */
 static bool link_tiles(const struct sw_ir *ir, struct feed *feeds, int n_feeds)
 {
     struct feed **last = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *last);
@@ -313,8 +312,8 @@ static bool link_tiles(const struct sw_ir *ir, struct feed *feeds, int n_feeds)
     return last != NULL;
 }
 
-/* LAMB of a tile: its norms go onto those of the tiles before it, and behind the last tile of a
- * parameter all of them move. */
+/* LAMB of a tile: its norms are added to those of earlier tiles. After the last tile, all tiles of
+ * the parameter are stepped. */
 static void update_tile_by_norms(struct sw_ir *ir, const struct sw_plan_options *options,
                                  struct feed *feed)
 {
@@ -340,8 +339,8 @@ static void emit_update(struct sw_ir *ir, const struct sw_plan_options *options,
     }
 }
 
-/* "reduce": "boundary": each rank adds its own micro-batches, and the sums of use i travel once a
- * step, rounded to what gradients travel as. */
+/* "reduce": "boundary": each rank sums its own micro-batches. The sums of each use travel once a
+ * step, rounded to the dtype in which gradients travel. */
 static sw_value reduce_sum(struct sw_ir *ir, const struct sw_plan_options *options,
                            const struct feed *feed, int i)
 {
@@ -379,8 +378,8 @@ bool sw_sums_before_reducing(const struct sw_plan_options *options)
            options->policy.micro_batches > ranks;
 }
 
-/* A stream that continues a use (vertical schedule) goes onto the sum of the micro-batches before
- * it. */
+/* A stream that continues a use (vertical schedule) is added to the sum of earlier
+ * micro-batches. */
 static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feed,
                        const struct sw_ir_stream *stream)
 {
@@ -445,13 +444,13 @@ static void keep(struct sw_ir *ir, const struct sw_ir_stream *stream, int use)
     }
 }
 
-/* What is known of all parameters, found in one sweep over streams and ops. */
+/* Facts about all parameters, found in one pass over streams and ops. */
 struct known {
-    int32_t *first_stream; /* [n_values] by parameter, -1 = none, .. */
-    int32_t *next_stream;  /* [n_streams] .. and the next one of the same */
-    /* [n_values] by parameter or root, the last op that reads it; -1 = none */
+    int32_t *first_stream; /* [n_values] first stream of a parameter; -1 = none */
+    int32_t *next_stream;  /* [n_streams] next stream of the same parameter */
+    /* [n_values] last op that reads a parameter or root; -1 = none */
     int32_t *last_reader;
-    int32_t *end_of_place; /* [n_ops] the last op behind which no other place comes */
+    int32_t *end_of_place; /* [n_ops] last op of the same place */
 };
 
 static void close_known(struct known *known)
@@ -462,7 +461,7 @@ static void close_known(struct known *known)
     sw_free(known->end_of_place);
 }
 
-/* false: out of memory */
+/* false = out of memory */
 static bool find_known(const struct sw_ir *ir, struct known *known)
 {
     const size_t n_values = (size_t)ir->n_values + 1, n_ops = (size_t)ir->n_ops + 1;
@@ -497,9 +496,9 @@ static bool find_known(const struct sw_ir *ir, struct known *known)
     return true;
 }
 
-/* The last op of the backward that makes a gradient of the parameter, or reads it; and behind that
- * the rest of its block, so that a block's updates are neighbours. A tile's gradient does not wait
- * for that of the next one. */
+/* The last op of the backward that makes a gradient of the parameter, or reads the parameter. It
+ * extends to the end of its block, so that a block's updates are neighbours. Exception: the
+ * gradient of a tile does not wait for that of the next tile. */
 static int32_t ready_op(const struct sw_ir *ir, const struct known *known, sw_value param)
 {
     int32_t ready = 0;
@@ -533,8 +532,8 @@ static int by_place(const void *a, const void *b)
     return (x->op > y->op) - (x->op < y->op);
 }
 
-/* A sum goes behind what makes its terms, so that a gradient is gone before the next one. moves:
- * [by op]. */
+/* A sum moves right after its terms, so that each gradient is freed before the next one. moves: [by
+ * op] */
 static int32_t latest_term(const struct sw_ir *ir, const struct move *moves, int32_t i,
                            int32_t n_before)
 {
@@ -550,8 +549,8 @@ static int32_t latest_term(const struct sw_ir *ir, const struct move *moves, int
     return latest;
 }
 
-/* Where each op from n_before on goes: sums behind their terms, the update of a feed behind the op
- * that makes it ready; what was appended after them stays last. feed_of: [by op] */
+/* Finds where each op from n_before on goes. Sums go after their terms. The update of a feed goes
+ * after its `ready` op. Other appended ops stay last. feed_of: [by op] */
 static void find_moves(struct sw_ir *ir, const struct feed *const *feed_of, int32_t n_before,
                        struct move *moves)
 {
@@ -608,7 +607,7 @@ static sw_status move_into_backward(struct sw_ir *ir, const struct feed *feeds, 
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
 
-/* Streams of all trained parameters, summed over micro-batches and ranks; returns how many
+/* Sums the streams of all trained parameters over micro-batches and ranks; returns the number of
  * feeds. */
 static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
                        const struct known *known, struct feed *feeds)
@@ -639,7 +638,8 @@ static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
     return n_feeds;
 }
 
-/* Statistics of all gradients, the updates, and what takes the place of what is still in use. */
+/* Adds the statistics of all gradients, the updates, and the copies into place of parameters that
+ * are still in use. */
 static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feeds,
                        int n_feeds)
 {

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The vertical schedule: forward and backward of all micro-batches of a rank in one program, block
-// by block, so that what a block needs is gathered and loaded once for all of them. Each
-// micro-batch has ops and values of its own and finds them in the order in which it would find them
-// alone; parameters are shared. The update pass adds their gradients in the order of micro-batches,
-// so the bits are those of the horizontal schedule.
+// by block. What a block needs is gathered and loaded once for all of them. Each micro-batch has
+// its own ops and values, in the same order as on its own; parameters are shared. The update pass
+// adds gradients in the order of micro-batches, so the bits equal those of the horizontal schedule.
 #include "plan/private.h"
 
 struct pass {
     struct sw_ir *ir;
     int micro_batches;
-    sw_value *copies; /* [micro_batches, n_values] what stands for a value in a micro-batch */
-    int32_t n_values; /* before copying */
+    sw_value *copies; /* [micro_batches, n_values] the copy of a value for a micro-batch */
+    int32_t n_values; /* number of values before copying */
     struct sw_op_order order;
 };
 
@@ -31,7 +30,7 @@ static sw_value in_micro(const struct pass *p, int micro, sw_value v)
     return v < 0 ? v : p->copies[(size_t)micro * (size_t)p->n_values + (size_t)v];
 }
 
-/* What each micro-batch has for itself: inputs, and what ops make. */
+/* Marks values that each micro-batch has for itself: inputs, and outputs of ops. */
 static void find_own(const struct pass *p, bool *own)
 {
     const struct sw_ir *ir = p->ir;
@@ -53,7 +52,7 @@ static bool is_shared_storage(const struct sw_ir *ir, sw_value v)
     return role == SW_ROLE_PARAM || role == SW_ROLE_STATE;
 }
 
-/* What writes a state in forward would see the micro-batches in another order. */
+/* An op that writes a state in forward would see the micro-batches in another order. */
 static sw_status check_states(const struct sw_ir *ir)
 {
     for (int32_t i = 0; i < ir->n_ops; i++) {
@@ -84,7 +83,7 @@ static sw_status copy_values(struct pass *p)
         for (sw_value v = 0; v < p->n_values; v++) {
             copies[v] = micro > 0 && own[v] ? sw_ir_copy_value(ir, v) : v;
             if (copies[v] < 0) {
-                break; /* the graph's status says so */
+                break; /* the status of the graph has the failure */
             }
         }
         for (sw_value v = 0; ir->status >= 0 && v < p->n_values; v++) {
@@ -115,11 +114,11 @@ static bool reads_parameter(const struct sw_ir *ir, const struct sw_ir_op *op)
     return false;
 }
 
-/* Ops first .. end - 1 are of one place. */
+/* Ops first .. end - 1 are in one place. */
 struct stretch {
     int32_t first, end;
     enum sw_phase phase;
-    bool reads; /* parameters */
+    bool reads; /* reads parameters */
 };
 
 static struct stretch next_stretch(const struct sw_ir *ir, int32_t first)
@@ -158,9 +157,8 @@ static bool emit(struct pass *p, int micro, int32_t first, int32_t end)
     return true;
 }
 
-/* A place without parameters goes along with the one that made what it reads, or in backward with
- * the one that reads what it makes: what lies between them is then alive for one micro-batch at a
- * time. */
+/* A place without parameters joins the place that made its operands; in backward, the place that
+ * reads its results. Values between the two are then live for one micro-batch at a time. */
 static bool goes_along(const struct stretch *a, const struct stretch *b)
 {
     return a->phase == b->phase && !(b->phase == SW_PHASE_FORWARD ? b->reads : a->reads);
@@ -186,9 +184,9 @@ static bool order_ops(struct pass *p)
     return true;
 }
 
-/* ---- what the graph says of its values ---- */
+/* ---- attributes of the graph's values ---- */
 
-/* One after the other for each use, in the order of micro-batches. */
+/* Lists the streams of each use in the order of micro-batches. */
 static bool spread_streams(struct pass *p)
 {
     struct sw_ir *ir = p->ir;

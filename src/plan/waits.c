@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who waits for whom. An instruction waits for the latest one of each other queue that reads what
-// it writes, or writes what it touches, unless something it waits for anyway was behind that. What
-// is under way at a time is bounded: a batch of reductions by the one before it, stores by their
-// bytes.
+// Computes the waits. An instruction waits, on each other queue, for the latest instruction that
+// reads what it writes, or writes what it touches. Exception: waits that another wait implies are
+// dropped. Work in flight is bounded: a batch of reductions waits for the previous one, stores are
+// limited by bytes.
 #include <string.h>
 
 #include "plan/private.h"
@@ -13,12 +13,13 @@ struct pass {
     const struct sw_plan_options *options;
     const struct sw_cells *cells;
     struct sw_clocks clocks;
-    struct sw_touches touches; /* of what lies on the device */
-    int32_t *loaded;           /* [n_cells] of what does not: the latest load, -1 = none; .. */
-    int32_t *stored;           /* .. and store */
-    int32_t store_tail[SW_QUEUE_COUNT]; /* stores not known to be complete begin here */
+    struct sw_touches touches; /* for values on the device */
+    int32_t *loaded;           /* [n_cells] for offloaded values: the latest load; -1 = none */
+    int32_t *stored;           /* [n_cells] the latest store; -1 = none */
+    /* by queue, the first store that is not known to be complete */
+    int32_t store_tail[SW_QUEUE_COUNT];
     size_t store_bytes[SW_QUEUE_COUNT];
-    int32_t reduced; /* the last of the latest batch of reductions */
+    int32_t reduced; /* last instruction of the latest batch of reductions */
 };
 
 static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
@@ -41,7 +42,7 @@ static void need_instr(const struct pass *p, int32_t j, int32_t needs[SW_QUEUE_C
     }
 }
 
-/* What is offloaded: ranges of it may be under way side by side. */
+/* Offloaded values: transfers of disjoint ranges may be in flight together. */
 static void need_transfers(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_COUNT])
 {
     const struct sw_cell_range cells = p->cells->of[p->program->instrs[i].op];
@@ -92,7 +93,7 @@ static void note_touches(struct pass *p, int32_t i)
     }
 }
 
-/* Of a loop no more pieces than there are turns. */
+/* Bytes of an instruction that are in flight; for a loop at most those of its turns. */
 static size_t under_way(const struct pass *p, int32_t i)
 {
     const struct sw_ir_op *op = op_of(p, i);
@@ -100,8 +101,8 @@ static size_t under_way(const struct pass *p, int32_t i)
     return sw_transfer_bytes(p->ir, op) / pieces * (turns < pieces ? turns : pieces);
 }
 
-/* Bytes on their way back are bounded: the computing thread waits for the oldest. What is under way
- * when a step ends is waited for, so that more than this would win nothing. */
+/* Bounds the bytes of stores in flight: the computing thread waits for the oldest. A step waits for
+ * all of its transfers at its end, so more in flight would gain nothing. */
 static void bound_stores(struct pass *p, int32_t i)
 {
     enum { MOST = 1 << 27 };
@@ -120,13 +121,14 @@ static void bound_stores(struct pass *p, int32_t i)
     }
 }
 
-/* It has come to pass when an instruction of `on` is issued, whoever else is waited for. */
+/* True if `need` is known to be complete when an instruction of queue `on` is issued, without
+ * further waits. */
 static bool is_known(const struct pass *p, enum sw_queue on, int q, int32_t need)
 {
     return need <= p->clocks.now[on][q] || need <= p->clocks.now[SW_QUEUE_COMPUTE][q];
 }
 
-/* Waits that bring something new; of two, the one that brings the other, too. */
+/* Keeps only the waits that add knowledge; drops a wait that another one implies. */
 static void keep_needed(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_COUNT])
 {
     struct sw_instr *instr = &p->program->instrs[i];
@@ -135,7 +137,7 @@ static void keep_needed(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_
     bool any = false;
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         if (q == (int)on || q == SW_QUEUE_COMPUTE || is_known(p, on, q, needs[q])) {
-            needs[q] = -1; /* in order by themselves */
+            needs[q] = -1; /* ordered anyway, or already known */
         }
         any = any || needs[q] >= 0;
     }
@@ -168,7 +170,7 @@ static void choose_waits(struct pass *p, int32_t i)
     instr->blocking =
         instr->queue == SW_QUEUE_COMM && (!p->options->overlap || op->move == SW_MOVE_MERGE);
     if (instr->queue == SW_QUEUE_COMM && instr->batch == 0 && !instr->blocking) {
-        return; /* the first of the batch has waited for it */
+        return; /* the first instruction of the batch has waited for it */
     }
     find_needs(p, i, needs);
     for (int32_t k = 1; instr->queue == SW_QUEUE_COMM && k < instr->batch; k++) {
@@ -183,7 +185,7 @@ static void choose_waits(struct pass *p, int32_t i)
     keep_needed(p, i, needs);
 }
 
-/* From now on the computing thread knows more than before. */
+/* Sets `retired` of the instructions that the computing thread now knows to be complete. */
 static void retire(struct pass *p, int32_t known[SW_QUEUE_COUNT], int32_t i)
 {
     for (int q = 1; q < SW_QUEUE_COUNT; q++) {
@@ -215,7 +217,7 @@ static void run(struct pass *p, int32_t end)
         }
         retire(p, known, i);
     }
-    for (int32_t i = 0; i < end; i++) { /* a batch that blocks is one */
+    for (int32_t i = 0; i < end; i++) { /* a blocking exchange is a batch of its own */
         struct sw_instr *instr = &p->program->instrs[i];
         for (int32_t k = 0; instr->blocking && k < instr->batch; k++) {
             instr[k].retired = i + instr->batch - 1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clocks instead of queues. Time stands still while the walk issues; it goes on from event to event
-// while computation runs a kernel or waits. Between two events nothing begins or ends, so all that
-// is at work proceeds at a constant speed: 1 is that of work alone, less is what is left of a
-// processor, or of the disk, that others want, too.
+// Simulates the queues of a step. Time stands still while the walk issues. It advances from event
+// to event while computation runs a kernel or waits. Between two events nothing begins or ends, so
+// all work proceeds at constant speed. Speed 1 is that of work alone; it is less if others use the
+// processors or the disk.
 #include "run/clock.h"
 
 #include <math.h>
@@ -14,19 +14,19 @@ struct job {
     int32_t instr;
     int64_t order;
     struct sw_cost cost;
-    int64_t needs[SW_QUEUE_COUNT]; /* jobs of each other queue that are done before */
+    int64_t needs[SW_QUEUE_COUNT]; /* number of jobs of each other queue that must be done before */
 };
 
-/* A queue beside computation. Jobs n_done .. n_served - 1 wait for their latency; the next one is
+/* A queue beside computation. Jobs n_done .. n_served - 1 wait for their latency. The next one is
  * served, or waits for what it needs. */
 struct line {
-    struct job *jobs; /* [cap] a ring */
+    struct job *jobs; /* ring of `cap` jobs */
     int32_t cap;
     int64_t n_issued, n_served, n_done;
     int most_begun;
     bool serving;
-    double left;                 /* seconds, of the one that is served */
-    double ends[SW_QUEUE_BEGUN]; /* when a job that is served is complete */
+    double left;                 /* remaining seconds of the job that is served */
+    double ends[SW_QUEUE_BEGUN]; /* by slot: when a served job is complete */
 };
 
 struct clock {
@@ -34,28 +34,28 @@ struct clock {
     const struct sw_pace *pace;
     struct sw_clock_report *report;
     double now;
-    double kernel, kernel_cores; /* seconds left of it */
+    double kernel, kernel_cores; /* remaining seconds of the kernel, and its processors */
     struct line lines[SW_QUEUE_COUNT];
-    double speed[SW_QUEUE_COUNT]; /* of what is at work */
-    enum sw_queue waits_for;      /* computation; itself: it runs */
-    int32_t charged;              /* the instruction that it runs, or waits for */
+    double speed[SW_QUEUE_COUNT]; /* current speed of each queue */
+    enum sw_queue waits_for;      /* queue that computation waits for; COMPUTE = it runs */
+    int32_t charged;              /* instruction that runs, or that computation waits for */
 };
 
 /* ---- speeds ---- */
 
-/* What wants processors: one thread, or several that want the same. */
+/* Threads that want processors, all of them equally much. */
 struct wish {
     enum sw_queue queue;
     int n_threads;
     double each;
 };
 
-/* What each thread gets at most, so that no more than `cores` are in use: those who want less get
- * what they want, and the others the same. */
+/* The most that each thread gets so that at most `cores` are in use. Threads that want less get
+ * what they want; the others share equally. */
 static double fair_level(const struct wish *wishes, int n, double cores)
 {
     double level = INFINITY;
-    for (int pass = 0; pass <= n; pass++) { /* each makes at least one more of them content */
+    for (int pass = 0; pass <= n; pass++) { /* each pass satisfies at least one more wish */
         double left = cores;
         int n_more = 0;
         for (int i = 0; i < n; i++) {
@@ -129,7 +129,7 @@ static void serve_next(struct clock *c, struct line *line)
     }
 }
 
-/* Jobs end in the order in which they were begun. */
+/* Jobs end in the order in which they began. */
 static void end_service(struct clock *c, struct line *line)
 {
     const double end = c->now + head_of(line)->cost.latency;
@@ -140,7 +140,7 @@ static void end_service(struct clock *c, struct line *line)
     line->serving = false;
 }
 
-/* Until the next event, at the speeds of now; infinite: nothing is at work. */
+/* Time until the next event at current speeds; infinite = nothing is running. */
 static double time_left(const struct clock *c)
 {
     double least = c->kernel > 0 ? c->kernel / c->speed[SW_QUEUE_COMPUTE] : INFINITY;
@@ -158,7 +158,7 @@ static double time_left(const struct clock *c)
 
 static double without(double left, double done)
 {
-    return left - done > 1e-12 * done ? left - done : 0; /* what rounding leaves is nothing */
+    return left - done > 1e-12 * done ? left - done : 0; /* ignores what rounding leaves */
 }
 
 static void charge(struct clock *c, double seconds)
@@ -169,7 +169,7 @@ static void charge(struct clock *c, double seconds)
     }
 }
 
-/* To the next event. false: there is none. */
+/* Advances to the next event. false = there is none */
 static bool go_on(struct clock *c)
 {
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
@@ -203,7 +203,7 @@ static bool go_on(struct clock *c)
 
 /* ---- jobs ---- */
 
-/* How many jobs of a queue there are up to order `until`; see queues.c. */
+/* Number of jobs of a queue up to order `until`; see queues.c. */
 static int64_t jobs_until(const struct line *line, int64_t until)
 {
     int64_t n = line->n_issued;
@@ -241,8 +241,7 @@ static struct sw_cost cost_of(const struct clock *c, const struct sw_walk *at)
     struct sw_clock_instr *instr = &c->report->instrs[at->instr];
     const double cores = c->pace->cores;
     const double slower = cores > 0 && cost.cores > cores ? cost.cores / cores : 1;
-    const double seconds =
-        cost.seconds * slower; /* by itself, with the processors that there are */
+    const double seconds = cost.seconds * slower; /* alone, with the available processors */
     const int32_t batch = at->program->instrs[at->instr].batch;
     for (int32_t k = 0; k < (batch > 1 ? batch : 1); k++) {
         instr[k].runs++;
@@ -309,15 +308,14 @@ static sw_status do_barrier(void *ctx, const struct sw_walk *at)
     return SW_OK;
 }
 
-/* The host waits for computation and exchanges; transfers go on. */
+/* The host waits for computation and exchanges; transfers continue. */
 static sw_status do_join(void *ctx, const struct sw_walk *at)
 {
     (void)at;
     return wait_until(ctx, SW_QUEUE_COMM, SW_WALK_ALL);
 }
 
-/* Ranks say something to each other, once what they exchange has arrived; computation waits for
- * it. */
+/* Ranks communicate once their exchanges have arrived; computation waits. */
 static sw_status do_meet(void *ctx)
 {
     struct clock *c = ctx;
@@ -367,7 +365,7 @@ static sw_status walk(struct clock *c)
 
 /* ---- opening ---- */
 
-/* Rings as long as those of the executor, which waits where one is full. */
+/* Rings have the length of the executor's, which waits when one is full. */
 static sw_status open_lines(struct clock *c)
 {
     const struct sw_program *program = &c->plan->programs[0];

@@ -1,51 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// clock - how long a step of a plan takes, without running it: the walk that drives the executor
-// drives clocks here, one for each queue. What every instruction takes when it runs alone is given;
-// what runs beside what, and who waits for whom, is the plan's. Part of run's door.
+// clock - computes the time of a plan's step without running it. The walk that drives the executor
+// drives simulated clocks here, one per queue. The cost of every instruction when it runs alone is
+// given; concurrency and waits come from the plan. Part of the public interface of run.
 #pragma once
 
 #include "plan/plan.h"
 
-/* What an instruction takes while nothing else runs. */
+/* Cost of an instruction when nothing else runs. */
 struct sw_cost {
-    double seconds; /* that its queue has for nothing else; for the disk's, that the disk has */
-    double latency; /* of transfers: until it is complete behind that; the disk goes on meanwhile */
-    double cores;   /* processors that it keeps busy during `seconds`; 0 = none that others want */
+    /* time during which its queue (for disk queues, the disk) can do nothing else */
+    double seconds;
+    double latency; /* transfers: further time until it is complete; the disk is free meanwhile */
+    double cores; /* processors that it occupies during `seconds`; 0 = none that others could use */
 };
 
 struct sw_pace {
-    /* [n_instrs] of the plan's first program: in the first micro-step of a step, in later ones.
-     * Exchanges that travel together: all of it with the first. */
+    /* [n_instrs] of the plan's first program: [0] in the first micro-step of a step, [1] in later
+     * ones. The first exchange of a batch has the cost of all. */
     const struct sw_cost (*costs)[2];
-    double meeting; /* seconds of what ranks say to each other between phases */
-    double cores;   /* that this rank has; 0 = as many as anybody wants */
-    /* Of the rate that reads have alone, and writes, what both have while both are at work: 1/2,
-     * one disk is shared; 1, neither notices the other. */
+    double meeting; /* seconds of communication between ranks between phases */
+    double cores;   /* processors of this rank; 0 = unlimited */
+    /* Share of their full rate that reads and writes each have while both run. 1/2 = they share one
+     * disk; 1 = they are independent. */
     double disk_share;
 };
 
 struct sw_clock_instr {
     int64_t runs;  /* in a step */
-    double alone;  /* seconds of them, each by itself */
+    double alone;  /* sum over the runs, each on its own */
     double charge; /* seconds that computation ran it, or waited for it */
 };
 
 struct sw_clock_report {
-    double seconds; /* of a step */
-    /* Together they are all of it: that computation ran, and that it stood still for each queue. */
+    double seconds; /* time of a step */
+    /* Time that computation ran, and time that it waited for each queue. The sum is the whole
+     * step. */
     double part[SW_QUEUE_COUNT];
-    double alone[SW_QUEUE_COUNT];  /* of the work of each queue, by itself */
-    double least, most;            /* all others hidden behind the longest queue; nothing hidden */
-    enum sw_queue bound;           /* the largest part */
-    int32_t longest;               /* the instruction of that queue with the largest charge; -1 */
-    struct sw_clock_instr *instrs; /* [n_instrs] of the first program; the caller's: sw_free */
+    double alone[SW_QUEUE_COUNT]; /* work of each queue on its own */
+    double least, most;  /* bounds: everything hidden behind the longest queue; nothing hidden */
+    enum sw_queue bound; /* queue with the largest part */
+    int32_t longest;     /* the instruction of that queue with the largest charge; -1 = none */
+    struct sw_clock_instr *instrs; /* [n_instrs] of the first program; release with sw_free */
 };
 
 /*
- * sw_clock_step - walks an optimizer step of the plan's first program, or, where that does not
- * train, its forward. The same plan and pace give the same report. Instructions are begun as the
- * executor begins them; processors are shared as the system shares them, each thread getting the
- * same where there are fewer than all of them want.
+ * sw_clock_step - walks an optimizer step of the plan's first program, or its forward if it does
+ * not
+ * train. The same plan and pace give the same report. Instructions begin as in the executor.
+ * Processors are shared as by the system: if threads want more than there are, each gets an equal
+ * share.
  */
 sw_status sw_clock_step(const struct sw_plan *plan, const struct sw_pace *pace,
                         struct sw_clock_report *out);

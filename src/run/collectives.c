@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The canonical sum over ranks: the slices of a gradient travel to their owners as they are, and
-// the owner adds them in rank order onto its running fp32 accumulator. With R ranks and micro-step
-// j that is k = jR, jR+1, ..: the order in which one rank would have added its micro-batches.
+// The canonical sum over ranks. The shards of a gradient travel to their owners unchanged, and the
+// owner adds them in rank order to its fp32 accumulator. With R ranks and micro-step j these are
+// the micro-batches jR, jR+1, .. of the order in which a single rank adds.
 #include "run/collectives.h"
 
-/* What lies between the tensor and the end of its room is sent too, so it must hold zeros. */
+/* Zeroes the padding after the tensor, since it is sent, too. */
 static sw_status clear_padding(const struct sw_stage *stage, const struct sw_collective_call *call)
 {
     const struct sw_operand *grad = &call->operands[1];
@@ -12,7 +12,7 @@ static sw_status clear_padding(const struct sw_stage *stage, const struct sw_col
                           grad->room - grad->bytes);
 }
 
-/* What a wait for it is called. */
+/* Name of the instruction, for waits and messages. */
 static const char *name_of(const struct sw_collective_call *call)
 {
     return call->instr->about->tensor ? call->instr->about->tensor : "a parameter";
@@ -39,7 +39,7 @@ static sw_status add(const struct sw_collective_call *call, const struct sw_comm
 {
     const struct sw_instr *instr = call->instr;
     const int64_t round = instr->micro < 0 ? 0 : job->round + instr->micro;
-    const bool of_steps = instr->whole_step; /* sums of whole steps, of all ranks */
+    const bool of_steps = instr->whole_step; /* sums of whole steps come from all ranks */
     const struct sw_slice_sum sum = {
         .acc = call->at[0],
         .dtype = instr->dtype,
@@ -51,7 +51,7 @@ static sw_status add(const struct sw_collective_call *call, const struct sw_comm
     return sw_device_add_slices(job->stage->dev, job->stage->on, &sum);
 }
 
-/* Words of exact sums add without rounding, so the order of ranks cannot matter. */
+/* Words of exact sums add without rounding, so the order of ranks does not matter. */
 static sw_status merge_words(sw_comm *comm, const struct sw_comm_job *job,
                              struct sw_comm_item *items)
 {
@@ -67,8 +67,9 @@ static sw_status merge_words(sw_comm *comm, const struct sw_comm_job *job,
     return sw_stage_wait(stage);
 }
 
-/* Of the exchanges of rows in a batch: their numbers first, then the rows take the place of the
- * gradient. The host does it: the plan has them only where it reaches the device's memory. */
+/* For the exchanges of rows in a batch: exchanges their numbers first; then the rows replace
+ * the gradient. The host does this, since plans have such exchanges only if it reaches device
+ * memory. */
 static sw_status count_rows(sw_comm *comm, const struct sw_comm_job *job,
                             struct sw_comm_item *items)
 {
@@ -95,7 +96,7 @@ static void pack_rows(sw_comm *comm, const struct sw_comm_job *job,
     *sent += (int64_t)(item->slice_bytes + sizeof most) - call->instr->bytes;
 }
 
-/* sent: what its exchanges of rows have sent more than slices would have to each of the others. */
+/* sent: bytes that exchanges of rows have sent to each other rank beyond those of shards */
 static sw_status run_batch(sw_comm *comm, const struct sw_comm_job *job, struct sw_comm_item *items,
                            int64_t *sent)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor. Opening turns the plan's offsets into addresses and prepares kernels; a run walks
-// the instructions of one segment in order. Transfers that it leaves under way are known to the
-// next one.
+// The executor. Opening turns the plan's offsets into addresses and prepares kernels. A run walks
+// the instructions of one segment in order. Transfers that it leaves in flight are known to the
+// next run.
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,7 +16,7 @@
 #include "run/walk.h"
 #include "run/watch.h"
 
-struct step { /* one instruction, ready */
+struct step { /* a prepared instruction */
     struct sw_kernel *kernel;
     void *in[SW_MAX_INPUTS];
     void *out[SW_MAX_OUTPUTS];
@@ -24,27 +24,27 @@ struct step { /* one instruction, ready */
     struct sw_profile profile;
 };
 
-struct loaded { /* one program */
+struct loaded { /* a loaded program */
     struct step *steps;
-    struct sw_collective_call *calls; /* [n_instrs] of collectives */
+    struct sw_collective_call *calls; /* [n_instrs] for collectives */
 };
 
-struct flight {                       /* a transfer that is begun */
+struct flight {                       /* a transfer in flight */
     const struct sw_program *program; /* NULL = none */
     int32_t instr, piece;
     int64_t begin_ns;
-    bool begun;   /* at the disk, which reaches the device */
-    bool is_left; /* all of it is to be done when it ends */
+    bool begun;   /* it is at the disk, which reaches device memory directly */
+    bool is_left; /* not begun yet: the whole transfer is done at its end */
     struct sw_swap_request request;
 };
 
-struct phase { /* of a step, that is begun */
+struct phase { /* a phase that has begun */
     enum sw_segment segment;
-    int64_t begin_ns, end_ns; /* by the thread that issues */
-    int64_t mark;             /* 0 = it ended when that thread says */
+    int64_t begin_ns, end_ns; /* as seen by the issuing thread */
+    int64_t mark;             /* 0 = it ends when the issuing thread says so */
 };
 
-struct held { /* what the queues' threads met of the disk */
+struct held { /* disk error that a queue's thread met */
     pthread_mutex_t lock;
     atomic_int st;
     char message[1024];
@@ -59,35 +59,35 @@ struct sw_executor {
     const struct sw_plan *plan;
     struct sw_device *dev;
     struct sw_stream_queue *compute;
-    struct sw_stream_queue *host; /* of options.host; NULL = no kernel runs there */
+    struct sw_stream_queue *host; /* stream of options.host; NULL = no kernel runs there */
     struct sw_executor_options options;
-    char *arenas[SW_TIER_COUNT]; /* of device and host */
-    size_t high_water;           /* of the device's */
+    char *arenas[SW_TIER_COUNT]; /* by tier; NULL for the disk */
+    size_t high_water;           /* on the device */
     struct sw_transfers transferred;
     struct sw_meter meter;  /* time and bytes by queue */
-    struct sw_swap *swap;   /* the disk's tier; NULL = none */
-    double *scalars;        /* device [n_rows, SW_SCALAR_COUNT], a row for each micro-step */
-    double *host_scalars;   /* the same, in host memory that the device gave */
-    double *update_scalars; /* [SW_SCALAR_COUNT] likewise: what kernels of the host read */
-    float *fetched;         /* [n_rows, SW_FETCHED] likewise: outputs of micro-steps */
+    struct sw_swap *swap;   /* disk tier; NULL = none */
+    double *scalars;        /* on the device, [n_rows, SW_SCALAR_COUNT]: a row per micro-step */
+    double *host_scalars;   /* the same, in host memory from the device */
+    double *update_scalars; /* [SW_SCALAR_COUNT] in such memory: what kernels of the host read */
+    float *fetched;         /* [n_rows, SW_FETCHED] in such memory: outputs of micro-steps */
     int64_t n_rows;
-    bool has_new_scalars; /* the device does not know them yet */
+    bool has_new_scalars; /* not sent to the device yet */
     struct loaded *programs;
-    int slot; /* which slot counts, of what has two */
-    /* what runs beside the computing thread; NULL = nothing does */
+    int slot; /* current slot of tensors with two slots */
+    /* queues beside the computing thread; NULL = none */
     struct sw_queues *queues;
     struct sw_stage stages[SW_QUEUE_COUNT]; /* how bytes get to the device, and from it */
     struct exchanges exchanges;
     struct flight flights[SW_QUEUE_COUNT][SW_QUEUE_BEGUN]; /* each of its queue's thread */
     int64_t ended_ns[SW_QUEUE_COUNT];                      /* the latest transfer */
     struct sw_phase_times phases;
-    /* where computation is not the thread that issues; NULL = it is, or nobody asked */
+    /* for asynchronous devices; NULL = synchronous, or not requested */
     struct sw_watch *watch;
     struct phase *begun; /* [n_phases of the step] not counted yet */
     int32_t n_begun;
     struct held fault;
-    bool holds_faults;                 /* of the phase that it walks */
-    const struct sw_step_hooks *hooks; /* while it walks; NULL = nobody asked for them */
+    bool holds_faults;                 /* from the current phase */
+    const struct sw_step_hooks *hooks; /* during a walk; NULL = none given */
 };
 
 static size_t scalars_bytes(const struct sw_executor *ex)
@@ -102,13 +102,13 @@ static size_t fetched_bytes(const struct sw_executor *ex)
 
 static const enum sw_mem mem_of[] = {SW_MEM_DEVICE, SW_MEM_HOST};
 
-/* What lies on disk has no address. */
+/* NULL for operands on disk. */
 static char *address(const struct sw_executor *ex, const struct sw_operand *operand)
 {
     return operand->tier > SW_TIER_HOST ? NULL : ex->arenas[operand->tier] + operand->offset;
 }
 
-/* Whose kernel it is. */
+/* The device that runs the kernel. */
 static struct sw_device *device_of(const struct sw_executor *ex, const struct sw_instr *instr)
 {
     return instr->queue == SW_QUEUE_HOST ? ex->options.host : ex->dev;
@@ -158,7 +158,7 @@ static sw_status load_program(struct sw_executor *ex, int p)
     return SW_OK;
 }
 
-/* A row of scalars for each micro-step, on both sides. */
+/* Allocates a row of scalars for each micro-step, on the device and on the host. */
 static sw_status open_scalars(struct sw_executor *ex)
 {
     void *scalars = NULL, *host = NULL;
@@ -187,7 +187,7 @@ static bool uses_host(const struct sw_plan *plan)
     return uses;
 }
 
-/* Processors that update what lies in host memory. */
+/* Opens the processors that update states in host memory. */
 static sw_status open_host(struct sw_executor *ex)
 {
     void *scalars = NULL;
@@ -203,7 +203,7 @@ static sw_status open_host(struct sw_executor *ex)
     return ex->options.host->ops->stream_open(ex->options.host, &ex->host);
 }
 
-/* On the thread that issues, computation is over when the call returns; else a thread watches. */
+/* On a synchronous device, computation is over when a call returns; otherwise a thread watches. */
 static sw_status open_watch(struct sw_executor *ex)
 {
     const size_t n = (size_t)ex->plan->step.n_phases;
@@ -220,8 +220,8 @@ static sw_status begin_beside(void *ctx, enum sw_queue queue, const struct sw_qu
 static sw_status end_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
                             int slot);
 
-/* The disk is not left without work between two transfers; one that is later in the plan may be
- * complete earlier. */
+/* begin and end are separate, so that the disk has the next transfer at once. A later transfer may
+ * be complete earlier. */
 static const struct sw_queue_ops queue_ops = {
     .begin = begin_beside,
     .end = end_beside,
@@ -233,7 +233,8 @@ static const struct sw_queue_ops queue_ops = {
                    [SW_QUEUE_WRITE] = SW_QUEUE_BEGUN},
 };
 
-/* Jobs of the instructions first .. behind - 1 by queue; returns the largest batch among them. */
+/* Counts the jobs of instructions first .. behind - 1 by queue; returns the size of the largest
+ * batch. */
 static int32_t count_jobs(const struct sw_program *program, int32_t first, int32_t behind,
                           int64_t n_jobs[SW_QUEUE_COUNT])
 {
@@ -247,7 +248,7 @@ static int32_t count_jobs(const struct sw_program *program, int32_t first, int32
     return most;
 }
 
-/* A whole step may be issued before the first of its jobs is done. */
+/* Upper bound: a whole step may be issued before its first job is done. */
 static int32_t count_all_jobs(const struct sw_plan *plan, int64_t n_jobs[SW_QUEUE_COUNT])
 {
     int32_t most = 0;
@@ -274,7 +275,7 @@ static int32_t count_all_jobs(const struct sw_plan *plan, int64_t n_jobs[SW_QUEU
     return most;
 }
 
-/* A communicator for each group of the plan, in the plan's order. */
+/* Creates a communicator for each group of the plan, in the plan's order. */
 static sw_status open_groups(struct sw_executor *ex, int32_t most_items)
 {
     const struct sw_plan *plan = ex->plan;
@@ -289,8 +290,7 @@ static sw_status open_groups(struct sw_executor *ex, int32_t most_items)
     return SW_OK;
 }
 
-/* The queues that any program uses, and what batches of collectives need, none larger than the
- * largest. */
+/* Opens the queues that any program uses, and scratch for the largest batch. */
 static sw_status open_queues(struct sw_executor *ex)
 {
     struct sw_queues_options options = {
@@ -308,7 +308,8 @@ static sw_status open_queues(struct sw_executor *ex)
             SW_TRY(ex->dev->ops->stream_open(ex->dev, &ex->stages[q].on));
         }
     }
-    if (sw_stage_is_for_disk(&ex->stages[SW_QUEUE_READ])) { /* it keeps the disk at work itself */
+    if (sw_stage_is_for_disk(&ex->stages[SW_QUEUE_READ])) {
+        /* reads through staging memory keep the disk busy on their own */
         options.ops.most_begun[SW_QUEUE_READ] = options.ops.most_begun[SW_QUEUE_WRITE] = 1;
     }
     return any ? sw_queues_open(&options, &ex->queues) : SW_OK;
@@ -370,7 +371,7 @@ void sw_executor_close(struct sw_executor *ex)
     }
     sw_queues_close(ex->queues);
     if (ex->watch) {
-        ex->dev->ops->stream_wait(ex->dev, ex->compute); /* it has marks still to pass */
+        ex->dev->ops->stream_wait(ex->dev, ex->compute); /* it has marks to pass */
         sw_watch_close(ex->watch);
     }
     sw_free(ex->begun);
@@ -415,7 +416,7 @@ void sw_executor_close(struct sw_executor *ex)
 
 /* ---- verifying runs ---- */
 
-/* Buffers are whole multiples of the alignment, so what is touched counts up to the next one. */
+/* Marks a range as touched. Buffers are multiples of the alignment, so the end is rounded up. */
 static void note_range(struct sw_executor *ex, const void *begin, size_t bytes)
 {
     const size_t end = sw_round_up(
@@ -465,7 +466,7 @@ static void ran(const struct sw_executor *ex, struct sw_profile *profile, int64_
     }
 }
 
-/* Where the operands of a loop's kernel are, of the present piece. */
+/* Sets the operands of a loop's kernel to the present piece. */
 static void go_to_piece(const struct sw_walk *at, const struct step *step, void **in, void **out)
 {
     const struct sw_instr *instr = &at->program->instrs[at->instr];
@@ -508,8 +509,8 @@ static sw_status launch(struct sw_executor *ex, const struct sw_walk *at)
     return SW_OK;
 }
 
-/* A kernel of the host, by the thread of its queue. It reads the scalars that one of the device
- * would read now: new ones are not sent before it is done. */
+/* Runs a kernel of the host on the thread of its queue. It reads the scalars that the device would
+ * read now: new ones are not sent before it is done. */
 static sw_status compute_here(struct sw_executor *ex, const struct sw_queue_job *job)
 {
     const int i_program = index_of(ex, job->program);
@@ -542,7 +543,7 @@ static sw_status compute_here(struct sw_executor *ex, const struct sw_queue_job 
     return SW_OK;
 }
 
-/* A batch of collectives. */
+/* Runs a batch of collectives. */
 static sw_status collect(struct sw_executor *ex, const struct sw_queue_job *what)
 {
     const struct sw_program *program = what->program;
@@ -563,7 +564,7 @@ static sw_status collect(struct sw_executor *ex, const struct sw_queue_job *what
                               ex->exchanges.items);
 }
 
-/* A transfer, at the indices of its step and piece. */
+/* Addresses of a transfer, for its step and piece. */
 struct route {
     enum sw_tier tier;
     bool in, rows;
@@ -593,7 +594,7 @@ static struct route route_of(const struct sw_executor *ex, const struct sw_queue
     };
 }
 
-/* Writes to the same bytes follow each other. */
+/* True if the transfer overlaps a write in flight: writes to the same bytes must be ordered. */
 static bool meets_begun(const struct sw_executor *ex, const struct sw_queue_job *job,
                         enum sw_queue queue)
 {
@@ -621,7 +622,7 @@ static sw_status fail_transfer(sw_status st, const struct sw_program *program, i
                           instr->about->tensor ? instr->about->tensor : "an activation");
 }
 
-/* ---- a disk that fails while others wait for this rank ---- */
+/* ---- holding back disk errors while other ranks wait for this one ---- */
 
 static sw_status fault_of(struct sw_executor *ex)
 {
@@ -645,7 +646,7 @@ static sw_status hold(struct sw_executor *ex, sw_status st)
     return SW_OK;
 }
 
-/* What is no fault of the disk, an id that no row has say, ends the run. */
+/* Errors that do not come from the disk, such as a row index out of range, end the run. */
 static sw_status fail_move(struct sw_executor *ex, sw_status st, enum sw_tier tier,
                            const struct sw_queue_job *job)
 {
@@ -659,7 +660,7 @@ static bool goes_without(const struct sw_executor *ex, enum sw_tier tier, bool h
            (tier == SW_TIER_DISK && holds_fault && atomic_load(&ex->fault.st) < 0);
 }
 
-/* A transfer of the disk that does not reach the device. */
+/* A disk transfer through staging memory. */
 static sw_status pass_through(struct sw_executor *ex, const struct route *r)
 {
     return r->in ? sw_stage_read(&ex->stages[SW_QUEUE_READ], ex->swap, r->at, r->here, r->bytes)
@@ -675,14 +676,14 @@ static sw_status copy_between(struct sw_executor *ex, const struct route *r)
     return sw_stage_wait(stage);
 }
 
-/* Rows of a table in a tier, from byte `at` of it. */
+/* Rows of a table in a tier, which begins at byte `at`. */
 struct rows {
     enum sw_tier tier;
-    size_t at, row; /* bytes, of one row, too */
+    size_t at, row; /* in bytes; of one row, too */
     const struct sw_stage *stage;
 };
 
-/* Rows ids[0, n) to `out`; all of them are rows of the table. */
+/* Loads rows ids[0, n) to `out`; all ids are valid. */
 static sw_status load_rows(struct sw_executor *ex, const struct rows *r, const int32_t *ids, int n,
                            char *out)
 {
@@ -700,15 +701,15 @@ static sw_status load_rows(struct sw_executor *ex, const struct rows *r, const i
     return SW_OK;
 }
 
-/* Of an id that is no token (sw_trim): a row of no numbers, as a look-up makes of it. */
+/* Fills the row of an id that is not a token (sw_trim) with NaN, as a lookup does. */
 static sw_status fill_row(struct sw_executor *ex, const struct rows *r, char *out)
 {
-    enum { NO_NUMBER = 0xff }; /* in every byte, of any float dtype */
+    enum { NO_NUMBER = 0xff }; /* a NaN in every float dtype, if all bytes have it */
     SW_TRY(sw_device_fill(ex->dev, r->stage->on, out, NO_NUMBER, r->row));
     return sw_stage_wait(r->stage);
 }
 
-/* ids[0, n): each run of rows at once. */
+/* Loads ids[0, n), with one call per run of valid rows. */
 static sw_status load_runs(struct sw_executor *ex, const struct rows *r, const int32_t *ids, int n,
                            char *out)
 {
@@ -721,7 +722,8 @@ static sw_status load_runs(struct sw_executor *ex, const struct rows *r, const i
     return SW_OK;
 }
 
-/* The rows of a table in a tier, from byte `at` of it, that the indices of a transfer name. */
+/* Loads the rows of a table, which begins at byte `at` of a tier, that the indices of a transfer
+ * name. */
 static sw_status move_rows(struct sw_executor *ex, const struct sw_program *program,
                            int32_t i_instr, size_t at)
 {
@@ -751,8 +753,9 @@ static sw_status move_rows(struct sw_executor *ex, const struct sw_program *prog
     return SW_OK;
 }
 
-/* Of the disk, where it reaches the device; what is copied waits until it ends. Rows wait for many
- * small requests, which nothing long is begun beside: they are read here. */
+/* Begins a disk transfer that reaches device memory directly. Transfers that are copied are done at
+ * their end. Rows are read here, since they wait for many small requests, and nothing long is begun
+ * beside them. */
 static sw_status begin_move(struct sw_executor *ex, const struct sw_queue_job *job,
                             struct flight *f)
 {
@@ -878,21 +881,21 @@ static sw_status barrier(struct sw_executor *ex)
     return ex->queues ? sw_queues_barrier(ex->queues, &waiter) : SW_OK;
 }
 
-/* Until all that was issued before a barrier is complete. */
+/* Waits until all work issued before a barrier is complete. */
 static sw_status wait_here(struct sw_executor *ex)
 {
     SW_TRY(sw_stage_wait(&ex->stages[SW_QUEUE_COMPUTE]));
     return ex->queues ? sw_queues_status(ex->queues) : SW_OK;
 }
 
-/* Nothing is under way. */
+/* Waits until nothing is in flight. */
 static sw_status drain(struct sw_executor *ex)
 {
     SW_TRY(barrier(ex));
     return wait_here(ex);
 }
 
-/* Exchanges have ended, too: the communicator is the caller's. */
+/* Waits for exchanges, too; the communicator is then the caller's. */
 static sw_status join(struct sw_executor *ex)
 {
     const struct sw_waiter waiter = {0, 0};
@@ -935,7 +938,7 @@ static sw_status do_passed(void *ctx, const struct sw_walk *at)
     return SW_OK;
 }
 
-/* They are copied to the host by now. */
+/* The losses have been copied to the host by now. */
 static sw_status do_losses(void *ctx)
 {
     struct sw_executor *ex = ctx;
@@ -952,7 +955,7 @@ static sw_status do_agree(void *ctx)
     return hooks && hooks->agree ? hooks->agree(hooks->ctx, fault) : fault;
 }
 
-/* What the step wrote is what the next one reads. The phase before has joined. */
+/* Makes what the step wrote current. The phase before has joined. */
 static sw_status do_commit(void *ctx)
 {
     struct sw_executor *ex = ctx;
@@ -974,8 +977,7 @@ static const struct sw_walk_ops walk_ops = {
     .commit = do_commit,
 };
 
-/* After a failure: what had begun has ended, the rest never begins, and what computation was given
- * has run. */
+/* After a failure: waits for jobs that have begun and for computation, and drops the rest. */
 static sw_status end_run(struct sw_executor *ex, sw_status st)
 {
     char message[1024];
@@ -1006,7 +1008,7 @@ static sw_status walk(struct sw_executor *ex, const struct sw_step_phase *phase)
     return end_run(ex, st);
 }
 
-/* Exchanging losses, agreeing and turning the slots are what an update takes, too. */
+/* Counts a phase. Exchanging losses, agreeing and switching slots count as part of the update. */
 static sw_status count_phase(struct sw_executor *ex, const struct sw_step_phase *phase,
                              int64_t begin_ns, int64_t waited_ns)
 {
@@ -1033,7 +1035,7 @@ sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *h
     const struct sw_step *step = &ex->plan->step;
     sw_status st = SW_OK;
     ex->hooks = hooks;
-    for (; *at < until && st >= 0; *at += st >= 0) { /* faults are kept up to AGREE */
+    for (; *at < until && st >= 0; *at += st >= 0) { /* faults are held back until AGREE */
         const int64_t begin = sw_now_ns();
         const int64_t waited = sw_meter_waited_for(&ex->meter, SW_QUEUE_COMM);
         ex->holds_faults = step->holds_faults && *at + 1 < step->n_safe;
@@ -1068,7 +1070,7 @@ void sw_executor_queue_times(const struct sw_executor *ex,
     sw_meter_read(&ex->meter, out);
 }
 
-/* A phase begins when it was issued, or when the one before has ended. */
+/* A phase begins when it was issued, or when the previous one ended, whichever is later. */
 void sw_executor_phase_times(struct sw_executor *ex, struct sw_phase_times *out)
 {
     int64_t until = 0;
@@ -1112,7 +1114,7 @@ double sw_executor_get(const struct sw_executor *ex, enum sw_scalar scalar)
     return ex->host_scalars[scalar];
 }
 
-/* ---- bytes in and out ---- */
+/* ---- reading and writing tensors ---- */
 
 static sw_status check_bytes(const struct sw_port *port, size_t bytes)
 {
@@ -1156,7 +1158,7 @@ sw_status sw_executor_write(struct sw_executor *ex, const struct sw_port *port, 
 {
     SW_TRY(check_bytes(port, bytes));
     if (port->at.tier == SW_TIER_COUNT) {
-        return SW_OK; /* an input that the program does not read */
+        return SW_OK; /* the program does not read the input */
     }
     return sw_stage_in(&ex->stages[SW_QUEUE_COMPUTE], address(ex, &port->at), src, bytes);
 }
@@ -1180,13 +1182,14 @@ static sw_status check_range(const struct sw_persistent *item, size_t at, size_t
     return SW_OK;
 }
 
-/* Where it counts, in its tier. */
+/* Address of the current slot, in its tier. */
 static size_t place_of(const struct sw_executor *ex, const struct sw_persistent *item)
 {
     return item->offset + item->slot_bytes * (size_t)ex->slot;
 }
 
-/* What rounds a tensor up to whole blocks is read with it, and a step need not write it. */
+/* Zeroes the bytes that round a tensor up to whole blocks: they are read with it, and a step need
+ * not write them. */
 static sw_status zero_tails(struct sw_executor *ex, const struct sw_persistent *item)
 {
     const size_t tail = sw_persistent_taken(item) - item->bytes;
@@ -1232,7 +1235,7 @@ sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *i
                            void *dst, size_t bytes)
 {
     SW_TRY(check_range(item, at, bytes));
-    SW_TRY(drain(ex)); /* an update within backward may be under way */
+    SW_TRY(drain(ex)); /* an update within backward may be in flight */
     if (item->tier == SW_TIER_DISK) {
         return sw_swap_read(ex->swap, place_of(ex, item) + at, dst, bytes);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What moves bytes, measured: copies, the disk through the store that the executor would open, and
-// exchanges between threads. Everything is done by as many ranks at once as would train here.
+// Measures transfers: copies, the disk through a store like the executor's, and exchanges between
+// threads. As many ranks do each of them at once as would train on this machine.
 #include "run/measure.h"
 
 #include <math.h>
@@ -20,12 +20,12 @@ enum { LARGE = 1 << 20 };
 struct measuring {
     const struct sw_plan *plan;
     const struct sw_measure_options *options;
-    struct sw_speeds *speeds; /* of the first rank */
-    bool has[SW_LOAD_COUNT];  /* there is such work, and nobody has given a rate */
-    enum sw_dtype dtype;      /* of what is summed over ranks */
+    struct sw_speeds *speeds; /* results of the first rank */
+    bool has[SW_LOAD_COUNT];  /* there is such work, and its rate is not given */
+    enum sw_dtype dtype;      /* dtype of reductions */
 };
 
-/* A larger transfer takes no less than a smaller one. */
+/* Makes times ascend: a larger transfer takes at least as long as a smaller one. */
 static void make_ascending(struct sw_rate_curve *curve)
 {
     for (int k = 1; k < curve->n; k++) {
@@ -43,7 +43,7 @@ static sw_status time_copies(struct sw_device *dev, struct sw_stream_queue *on, 
         size_t at = 0;
         int64_t n = 0;
         const struct sw_stopwatch begin = sw_stopwatch_start();
-        do { /* from one place after the other: what a step copies is in no cache */
+        do { /* cycles through memory, since what a step copies is in no cache */
             SW_TRY(sw_device_copy(dev, on, (char *)to + at, (const char *)from + at, bytes));
             SW_TRY(dev->ops->stream_wait(dev, on));
             at = at + 2 * bytes > BUFFER ? 0 : at + bytes;
@@ -82,17 +82,17 @@ close:
 
 /* ---- the disk ---- */
 
-/* Transfers of one size, one behind the other through a part of the store, as many at a time as the
- * executor begins. */
+/* Transfers of one size, consecutive in a part of the store, with as many in flight as the executor
+ * has. */
 struct stream {
     sw_nvme *store;
     char *memory;
-    int64_t first, bytes; /* of the store */
+    int64_t first, bytes; /* in the store */
     int64_t each;
     bool write;
-    int most;          /* at a time */
-    int64_t stride;    /* from one to the next, in transfers */
-    atomic_bool *stop; /* NULL = nobody says when */
+    int most;          /* in flight */
+    int64_t stride;    /* distance between transfers, in transfers */
+    atomic_bool *stop; /* NULL = it is not stopped from outside */
 };
 
 static sw_status begin_next(const struct stream *s, int64_t i, struct sw_nvme_segment *memory,
@@ -103,7 +103,7 @@ static sw_status begin_next(const struct stream *s, int64_t i, struct sw_nvme_se
     return (s->write ? sw_nvme_begin_write : sw_nvme_begin_read)(s->store, at, memory, 1, out);
 }
 
-/* At least n, then for so long, or until it is told to stop; *out_n were done. */
+/* Runs at least `least` transfers, then for `seconds` or until stopped; *out_n: their number. */
 static sw_status run_stream(const struct stream *s, int64_t least, double seconds, int64_t *out_n)
 {
     struct sw_nvme_segment memory[SW_SWAP_ROWS];
@@ -141,7 +141,7 @@ static sw_status time_stream(const struct stream *s, int ranks, struct sw_cost *
     return SW_OK;
 }
 
-/* With its latency: what a transfer with nothing beside it takes longer than its share of many. */
+/* Also measures the latency: how much longer a single transfer takes than its share of many. */
 static sw_status time_size(struct stream s, int ranks, struct sw_cost *out)
 {
     struct sw_cost one;
@@ -169,7 +169,7 @@ static sw_status time_direction(struct stream s, bool write, int ranks, struct s
     return SW_OK;
 }
 
-/* Rows of a table, which lie here and there. */
+/* Rows of a table are scattered. */
 static sw_status time_rows(struct stream s, int ranks, struct sw_rate_curve *curve)
 {
     enum { STRIDE = 7919 };
@@ -182,10 +182,10 @@ static sw_status time_rows(struct stream s, int ranks, struct sw_rate_curve *cur
     return SW_OK;
 }
 
-/* Reads of one half of the store beside writes of the other. */
+/* Reads one half of the store while writing the other. */
 struct both {
     struct stream stream;
-    double seconds[2]; /* of a transfer, alone */
+    double seconds[2]; /* seconds per transfer, alone */
     double share[2];
     atomic_bool stop;
 };
@@ -199,7 +199,7 @@ static sw_status run_half(void *ctx, sw_comm *comm)
     s.write = write;
     s.bytes /= 2;
     s.first = write ? s.bytes : 0;
-    s.stop = write ? &b->stop : NULL; /* reads say when */
+    s.stop = write ? &b->stop : NULL; /* the reads stop the writes */
     SW_TRY(sw_comm_barrier(comm, "a measurement begins"));
     const double begin = sw_now_s();
     const sw_status st = run_stream(&s, 1, both_s, &n);
@@ -230,10 +230,11 @@ static sw_status time_disk(const struct measuring *m, struct stream s, struct sw
     const int ranks = m->options->n_devices;
     int64_t n = 0;
     uint64_t *words = (uint64_t *)(void *)s.memory;
-    for (size_t i = 0; i < MOST_AHEAD / sizeof *words / 2; i++) { /* what no controller shrinks */
+    for (size_t i = 0; i < MOST_AHEAD / sizeof *words / 2; i++) {
+        /* data that no controller can compress */
         words[i] = sw_philox_u64(1, 0, i);
     }
-    s.write = true; /* once, untimed: a step writes what was there before */
+    s.write = true; /* first pass is not timed: a step overwrites existing data */
     s.each = sw_min_i64((int64_t)sizes[SW_CURVE_POINTS - 1], s.bytes);
     SW_TRY(run_stream(&s, s.bytes / s.each, 0, &n));
     s.bytes = s.bytes / s.each * s.each;
@@ -265,13 +266,13 @@ close:
 /* ---- exchanges ---- */
 
 struct slices {
-    char *own, *all; /* [room] what is sent, what comes of all ranks */
+    char *own, *all; /* [room] what is sent; what arrives from all ranks */
     float *sum;      /* [2 room] */
-    size_t room, at; /* the next place in them: what a step exchanges is in no cache */
+    size_t room, at; /* size, and next place to use: what a step exchanges is in no cache */
     enum sw_dtype dtype;
 };
 
-/* As the executor does it, by the host: see collectives.c. */
+/* Exchanges as the executor does on the host: see collectives.c. */
 static sw_status exchange(struct slices *s, sw_comm *comm, bool reduce, size_t bytes)
 {
     const size_t all = bytes * (size_t)sw_comm_size(comm), width = sw_dtype_bytes(s->dtype);
@@ -302,7 +303,7 @@ static sw_status time_exchanges(struct slices *s, sw_comm *comm, bool reduce,
         n = sw_max_i64(LEAST, sw_min_i64(MOST, (int64_t)(BUFFER / sizes[k])));
         SW_TRY(sw_comm_barrier(comm, "a measurement begins"));
         const struct sw_stopwatch begin = sw_stopwatch_start();
-        for (int64_t i = 0; i < n; i++) { /* as many on all ranks */
+        for (int64_t i = 0; i < n; i++) { /* the same number on all ranks */
             SW_TRY(exchange(s, comm, reduce, bytes));
         }
         struct sw_cost cost = sw_stopwatch_cost(&begin, sw_comm_size(comm));
@@ -321,7 +322,7 @@ static sw_status exchange_rank(void *ctx, sw_comm *comm)
     struct slices s = {.dtype = m->dtype, .room = (size_t)(MOST_SLICES / size)};
     s.own = sw_alloc_zero("run", 1, s.room);
     s.all = sw_alloc_zero("run", 1, s.room);
-    s.sum = sw_alloc_zero("run", 2, s.room); /* four bytes for two that are sent */
+    s.sum = sw_alloc_zero("run", 2, s.room); /* four bytes of sum for two bytes that are sent */
     sw_status st =
         s.own && s.all && s.sum ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for slices");
     SW_TRY_OR(close, time_exchanges(&s, comm, false, &speeds.curves[SW_CURVE_GATHER]));
@@ -338,7 +339,7 @@ close:
     return st;
 }
 
-/* ---- all of it ---- */
+/* ---- all measurements ---- */
 
 static void find_wanted(struct measuring *m)
 {
@@ -351,7 +352,7 @@ static void find_wanted(struct measuring *m)
     }
 }
 
-/* What ranks do by themselves, at the same time; comm NULL: there is one. */
+/* Measures what ranks do on their own, at the same time; comm NULL = a single rank. */
 static sw_status measure_rank(void *ctx, sw_comm *comm)
 {
     struct measuring *m = ctx;
@@ -392,7 +393,8 @@ sw_status sw_speeds_measure(const struct sw_plan *plan, const struct sw_measure_
     if (m.has[SW_LOAD_SENT] && options->ranks > 1 && options->ranks <= SW_THREAD_RANKS_MAX) {
         SW_TRY(sw_threads_run(options->ranks, DEADLINE_S, exchange_rank, &m));
     }
-    for (int c = SW_CURVE_READ; c <= SW_CURVE_ROW; c++) { /* who was not there wants it, too */
+    for (int c = SW_CURVE_READ; c <= SW_CURVE_ROW; c++) {
+        /* scales to ranks that did not take part in the measurement */
         for (int k = 0; k < speeds->curves[c].n; k++) {
             speeds->curves[c].at[k].cost.seconds *= (double)options->ranks / options->n_devices;
         }

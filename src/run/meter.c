@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of time and bytes; each is an atomic number of its own, so that no queue waits for another
-// to count.
+// Sums of time and bytes. Each is an atomic of its own, so that queues never wait for each other to
+// count.
 #include "run/meter.h"
 
 #include "run/trace.h"
@@ -18,7 +18,7 @@ static int64_t get(const atomic_llong *sum)
 void sw_meter_ran(struct sw_meter *meter, const struct sw_span *span)
 {
     const int64_t ns = span->end_ns - span->begin_ns;
-    if (span->queue != SW_QUEUE_COMPUTE) { /* which is what remains of its segments */
+    if (span->queue != SW_QUEUE_COMPUTE) { /* computation is what remains of its segments */
         add(&meter->queues[span->queue].busy_ns, ns);
     }
     add(&meter->queues[span->queue].bytes_in, span->bytes_in);
@@ -51,7 +51,7 @@ int64_t sw_meter_waited_for(const struct sw_meter *meter, enum sw_queue queue)
     return get(&meter->queues[queue].waited_ns);
 }
 
-/* The clock of computation: it stands still while computation does. */
+/* The clock of computation, which stands still while computation waits. */
 int64_t sw_meter_begin(const struct sw_meter *meter)
 {
     return sw_now_ns() - waited(meter);

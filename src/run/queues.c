@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One producer; a ring of jobs and a consumer for each queue; one lock for all of them. Of the jobs
-// that are not done the one that was issued first can always go on: those that it waits for are
-// done, and so is what computation waits for in front of it. A job that fails, or is left out after
-// a failure, is done, too: computation goes on with what is there, and nobody hangs.
+// One producer, a ring of jobs and a consumer for each queue, and one lock for all. There is no
+// deadlock: of the unfinished jobs, the one that was issued first can always proceed. The jobs that
+// it waits for are done, and so is what computation waits for before it. A job that fails, or is
+// dropped after a failure, counts as done. Computation then proceeds with what is there.
 #include "run/queues.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 
 struct entry {
     struct sw_queue_job job;
-    int64_t needs[SW_QUEUE_COUNT]; /* values of the other timelines before it begins */
+    int64_t needs[SW_QUEUE_COUNT]; /* values that the other timelines must reach before it begins */
 };
 
 struct queue {
@@ -23,9 +23,9 @@ struct queue {
     int64_t most;
     int most_begun;
     int64_t n_issued, n_begun, n_done;
-    bool full;                  /* nothing begins before something has ended */
-    bool begun[SW_QUEUE_BEGUN]; /* by slot; false: it was left out */
-    /* of the producer alone: jobs that computation waits for, and those before a barrier */
+    bool full;                  /* no job begins before another has ended */
+    bool begun[SW_QUEUE_BEGUN]; /* by slot; false = the job was dropped */
+    /* used by the producer only: jobs that computation waits for; jobs before a barrier */
     int64_t n_ordered, n_before;
 };
 
@@ -33,7 +33,7 @@ struct sw_queues {
     struct queue queues[SW_QUEUE_COUNT];
     struct sw_timeline *timelines[SW_QUEUE_COUNT];
     struct sw_queues_options options;
-    int64_t n_signals; /* of computation; the producer's */
+    int64_t n_signals; /* timeline of computation; used by the producer only */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool quit;
@@ -47,7 +47,7 @@ static int64_t value_of(const struct sw_queues *all, int queue)
     return dev->ops->timeline_get(dev, all->timelines[queue]);
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static void note_failure(struct sw_queues *all, sw_status st)
 {
     if (st < 0 && atomic_load(&all->st) >= 0) {
@@ -56,7 +56,7 @@ static void note_failure(struct sw_queues *all, sw_status st)
     }
 }
 
-/* ---- what the thread of a queue does; the lock is held, and let go meanwhile ---- */
+/* ---- the thread of a queue. The lock is held, and released during work ---- */
 
 static void begin_job(struct queue *q)
 {
@@ -78,7 +78,7 @@ static void begin_job(struct queue *q)
     q->n_begun++;
 }
 
-/* The oldest. What was begun is ended, whatever failed meanwhile. */
+/* Ends the oldest job. Jobs that were begun are ended, even after a failure. */
 static void end_job(struct queue *q)
 {
     struct sw_queues *all = q->all;
@@ -89,7 +89,7 @@ static void end_job(struct queue *q)
         pthread_mutex_unlock(&all->lock);
         const sw_status st = all->options.ops.end(all->options.ctx, q->name, &job, slot);
         pthread_mutex_lock(&all->lock);
-        note_failure(all, st); /* before anybody goes on */
+        note_failure(all, st); /* must come before anyone proceeds */
     }
     pthread_mutex_unlock(&all->lock);
     const sw_status st = dev->ops->timeline_set(dev, all->timelines[q->name], q->n_done + 1);
@@ -100,7 +100,7 @@ static void end_job(struct queue *q)
     pthread_cond_broadcast(&all->changed);
 }
 
-/* The next job is the thread's only one, and computation is not that far. */
+/* Waits for computation to reach the next job, which is the thread's only one. */
 static void await_computation(struct queue *q)
 {
     struct sw_queues *all = q->all;
@@ -125,8 +125,7 @@ static bool has_met_queues(const struct sw_queues *all, const struct entry *entr
 
 enum next { BEGIN, END, AWAIT, SLEEP, QUIT };
 
-/* While something is begun, that is ended rather than computation waited for, which may itself wait
- * for it. */
+/* If a job is begun, ends it before waiting for computation, which may wait for that job. */
 static enum next next_of(const struct queue *q)
 {
     const struct sw_queues *all = q->all;
@@ -184,7 +183,8 @@ static sw_status open_queue(struct sw_queues *all, int name)
     struct sw_device *dev = all->options.dev;
     q->all = all;
     q->name = (enum sw_queue)name;
-    q->most = all->options.most_jobs[name] + 1; /* of the last one others may know first */
+    /* one more, since others may learn first that the last one is done */
+    q->most = all->options.most_jobs[name] + 1;
     q->most_begun = all->options.ops.most_begun[name];
     if (all->options.most_jobs[name] == 0 && name != SW_QUEUE_COMPUTE) {
         return SW_OK;
@@ -234,7 +234,7 @@ void sw_queues_close(struct sw_queues *all)
         }
         sw_free(all->queues[q].ring);
     }
-    dev->ops->stream_wait(dev, all->options.compute); /* it has the timelines still to pass */
+    dev->ops->stream_wait(dev, all->options.compute); /* the timelines still have to be passed */
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         if (all->timelines[q]) {
             dev->ops->timeline_close(dev, all->timelines[q]);
@@ -247,9 +247,9 @@ void sw_queues_close(struct sw_queues *all)
 
 /* ---- the producer ---- */
 
-/* How many jobs of a queue there are up to order `until`, of those behind the last barrier:
- * there, those of a queue are issued in their order. What was left out was not issued, and nobody
- * waits for it. */
+/* Number of jobs of a queue up to order `until`, counted from the last barrier. From there on, the
+ * jobs of a queue are issued in order. Instructions that did not run have no job, and nobody waits
+ * for them. */
 static int64_t jobs_until(const struct queue *q, int64_t until)
 {
     int64_t n = q->n_issued;
@@ -298,7 +298,7 @@ sw_status sw_queues_status(struct sw_queues *all)
     return st;
 }
 
-/* Where streams run on the thread that queues, that one stands still here, as computation does. */
+/* If streams run on the issuing thread, that thread waits here, as computation does. */
 static sw_status order(struct sw_queues *all, struct queue *q, int64_t n,
                        const struct sw_waiter *waiter)
 {
@@ -335,7 +335,7 @@ sw_status sw_queues_barrier(struct sw_queues *all, const struct sw_waiter *waite
 {
     for (int i = SW_QUEUE_COMPUTE + 1; i < SW_QUEUE_COUNT; i++) {
         struct queue *q = &all->queues[i];
-        SW_TRY(order(all, q, q->n_issued, waiter)); /* which this thread alone changes */
+        SW_TRY(order(all, q, q->n_issued, waiter)); /* only this thread changes it */
         q->n_before = q->n_issued;
     }
     return sw_queues_status(all);

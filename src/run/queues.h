@@ -1,63 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queues beside computation: one thread each, which begins jobs in the order in which they were
-// issued, every one after what computation was given before it and after the jobs of other queues
-// that it waits for, and ends them in that order. Each queue has a timeline on the device, the
-// number of its jobs that are done; that of computation counts the jobs that were issued. So the
-// thread that issues waits for nobody: what it gives to computation does. Private to the room.
+// The queues beside computation, with one thread each. A thread begins jobs in the order in which
+// they were issued, and ends them in that order. A job begins after all earlier work of
+// computation, and after the jobs of other queues that it waits for. Each queue has a timeline on
+// the device, which counts its finished jobs. The timeline of computation counts issued jobs.
+// Therefore computation waits, and the issuing thread does not, unless a ring is full. Private to
+// this folder.
 #pragma once
 
 #include "run/meter.h"
 
 struct sw_queues;
 
-struct sw_waiter { /* what would stand still meanwhile */
+struct sw_waiter { /* whose waiting is recorded */
     int i_program;
     int32_t instr;
 };
 
 struct sw_queue_job {
-    const struct sw_program *program; /* borrowed until it is done */
-    int32_t instr, piece;             /* see struct sw_walk, .. */
-    int64_t order;                    /* .. too: those of a queue grow up to a barrier */
+    const struct sw_program *program; /* borrowed until the job is done */
+    int32_t instr, piece;             /* see struct sw_walk */
+    int64_t order; /* see struct sw_walk; within a queue it increases up to a barrier */
     int64_t needs[SW_QUEUE_COUNT];
-    int64_t round;    /* of the phase that issued it */
-    bool holds_fault; /* a disk that fails is kept for AGREE: of that phase, too */
+    int64_t round;    /* round of the phase that issued it */
+    bool holds_fault; /* from that phase: a disk error is held back until AGREE */
 };
-/* A job is begun, then ended, on the thread of its queue; `slot` [0, SW_QUEUE_BEGUN) is its own
- * between the two. */
+/* A job is begun and later ended, on the thread of its queue. In between it owns slot `slot` in [0,
+ * SW_QUEUE_BEGUN). */
 enum { SW_QUEUE_BEGUN = 32 };
 struct sw_queue_ops {
-    /* SW_PENDING: not before one that was begun has ended. */
+    /* SW_PENDING: it must wait until an earlier job has ended */
     sw_status (*begin)(void *ctx, enum sw_queue queue, const struct sw_queue_job *job, int slot);
     sw_status (*end)(void *ctx, enum sw_queue queue, const struct sw_queue_job *job, int slot);
-    int most_begun[SW_QUEUE_COUNT]; /* jobs that are begun and not ended */
+    int most_begun[SW_QUEUE_COUNT]; /* largest number of jobs that are begun but not ended */
 };
 
 struct sw_queues_options {
-    struct sw_device *dev;           /* borrowed, .. */
-    struct sw_stream_queue *compute; /* .. and the queue of its kernels */
+    struct sw_device *dev;           /* borrowed */
+    struct sw_stream_queue *compute; /* borrowed; stream of its kernels */
     struct sw_meter *meter;
     struct sw_queue_ops ops;
     void *ctx;
-    /* Issued and not done at a time; whoever issues more waits. 0 = this queue is not used. */
+    /* Largest number of jobs that are issued but not done; issuing more waits. 0 = the queue is not
+     * used. */
     int64_t most_jobs[SW_QUEUE_COUNT];
 };
-/* Nothing is allocated after opening. */
+/* Allocates all memory; later calls allocate nothing. */
 sw_status sw_queues_open(const struct sw_queues_options *options, struct sw_queues **out);
 void sw_queues_close(struct sw_queues *queues);
-/* Starts when those before it, those that it needs of other queues, and all that computation was
- * given are done. */
+/* Issues a job. It starts after earlier jobs of its queue, the jobs of other queues that it needs,
+ * and all earlier work of computation. */
 sw_status sw_queues_issue(struct sw_queues *queues, enum sw_queue queue,
                           const struct sw_queue_job *job);
-/* What computation is given from here on starts after what was issued to a queue up to that order;
- * INT64_MAX = all of it. Fails with the first failure of any queue that is known by now; nothing
- * behind that begins. */
+/* Later work of computation starts after the jobs of a queue up to that order; INT64_MAX = all of
+ * them. Fails with the first failure of any queue known by now; no later job begins then. */
 sw_status sw_queues_order(struct sw_queues *queues, enum sw_queue queue, int64_t until,
                           const struct sw_waiter *waiter);
-/* .. after all that was issued to all queues, and hence also what is issued. */
+/* Later work of computation, and later jobs, start after all jobs of all queues. */
 sw_status sw_queues_barrier(struct sw_queues *queues, const struct sw_waiter *waiter);
-/* The first failure that is known: of all that computation waited for, once that is done. */
+/* The first known failure. It covers all that computation has waited for, once that is done. */
 sw_status sw_queues_status(struct sw_queues *queues);
-/* After an error elsewhere: what has not begun never does, and what has is waited for, so that the
- * communicator and the arenas are the caller's again; then jobs are taken as ever. */
+/* After an error elsewhere: jobs that have not begun are dropped, and jobs that have are waited
+ * for. The communicator and the arenas are then the caller's again, and new jobs are accepted. */
 void sw_queues_stop(struct sw_queues *queues);

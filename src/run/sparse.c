@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row-sparse gradients on their way to the owners of their rows. Every rank says how many rows it
-// has for one owner at most; with the largest of these numbers all of them pack an index and rows
-// for each owner, in the room of the gradient, and the owner adds them in rank order. Indices
-// ascend, so the rows of an owner lie together; one that two owners share goes to both.
+// Row-sparse gradients on their way to the owners of their rows. Every rank announces the largest
+// number of rows that it has for one owner. With the maximum of these numbers, each rank packs an
+// index and rows for each owner, in the gradient's memory. The owner adds them in rank order.
+// Indices ascend, so the rows of an owner are adjacent. A row that two owners share goes to both.
 #include <string.h>
 
 #include "run/collectives.h"
 
 struct range {
-    int64_t first, n; /* of the gradient's rows */
+    int64_t first, n; /* in rows of the gradient */
 };
 
-/* Rows that reach into the slice of rank `to`; none where this rank has no micro-batch now. */
+/* Rows that overlap the shard of rank `to`; none if this rank has no micro-batch now. */
 static struct range rows_for(const struct sw_collective_call *call, int to, bool idle)
 {
     const struct sw_instr *instr = call->instr;
@@ -71,7 +71,7 @@ void sw_sparse_pack(const struct sw_collective_call *call, int ranks, bool idle,
 void sw_sparse_add(const struct sw_collective_call *call, int rank, int n_active, bool fresh)
 {
     const struct sw_instr *instr = call->instr;
-    const int64_t most = *(const int64_t *)call->workspace; /* the same of all ranks */
+    const int64_t most = *(const int64_t *)call->workspace; /* the same on all ranks */
     const int64_t slice = instr->bytes / (int64_t)sw_dtype_bytes(instr->dtype);
     const size_t bytes = (size_t)sw_instr_rows_bytes(most, instr->row_elems, instr->dtype);
     struct sw_row_slice slices[SW_ROWS_RANKS];

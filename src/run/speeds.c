@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From rates to what each instruction costs. A rate that was given is work by time, whatever the
-// size, and has processors of its own; what was measured is of this kernel, or of this size.
+// Turns rates into costs of instructions. A given rate applies to any size, and uses no shared
+// processors. Measurements are per kernel, or per size.
 #include "run/speeds.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ void sw_speeds_close(struct sw_speeds *speeds)
     speeds->kernels = NULL;
 }
 
-/* Beyond the last point everything grows with the size. */
+/* Beyond the last point, the cost is proportional to the size. */
 static struct sw_cost cost_at(const struct sw_rate_curve *curve, double bytes)
 {
     const struct sw_rate_point *last = &curve->at[curve->n - 1];
@@ -43,7 +43,7 @@ static const struct sw_rate_curve *curve_of(const struct sw_speeds *speeds, enum
     return &speeds->curves[curves[verb]];
 }
 
-/* Rows of a table are moved one by one. */
+/* Cost of moving rows of a table one by one. */
 static bool by_rows(const struct sw_program *program, const struct sw_instr *instr, double *n,
                     double *row)
 {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces are copied, waited for and handed on by the thread of their queue. Of a piece that is read
-// or written one half is at the disk while the other is copied.
+// The thread of a queue copies pieces, waits for them and passes them on. For disk transfers the
+// staging memory is double-buffered: one half is at the disk while the other is copied.
 #include "run/staging.h"
 
 #include <string.h>
 
-enum { PIECE_ALIGN = 64 }; /* of what ranks exchange */
+enum { PIECE_ALIGN = 64 }; /* for pieces of exchanges */
 
-/* ---- whose it is ---- */
+/* ---- shares of the queues ---- */
 
-/* Eighths of the staging memory. Ranks exchange many slices at once; what is copied between tiers
- * needs none but for ids. */
+/* Shares in eighths of the staging memory. Ranks exchange many shards at once. Copies between tiers
+ * need it for row indices only. */
 static const int eighths[SW_QUEUE_COUNT] = {[SW_QUEUE_COMPUTE] = 1,
                                             [SW_QUEUE_COMM] = 4,
                                             [SW_QUEUE_H2D] = 1,
@@ -98,7 +98,7 @@ bool sw_stage_is_for_disk(const struct sw_stage *s)
     return !reaches(s->dev, SW_DEVICE_DISK_REACHES);
 }
 
-/* What a half of the memory is at: a transfer, or nothing. */
+/* The transfers of the two halves, if any. */
 struct halves {
     struct sw_swap *swap;
     struct sw_swap_request requests[2];
@@ -112,7 +112,7 @@ static sw_status end_half(struct halves *h, int i)
     return begun ? sw_swap_end(h->swap, &h->requests[i]) : SW_OK;
 }
 
-/* All of them: their memory is the next one's. The first failure counts. */
+/* Ends all transfers, since their memory is reused. The first failure is returned. */
 static sw_status end_halves(struct halves *h, sw_status st)
 {
     for (int i = 0; i < 2; i++) {
@@ -199,13 +199,14 @@ static bool is_cut(const struct sw_comm_item *item)
     return item->op != SW_COMM_ALL_GATHER;
 }
 
-/* Slices that an item has in the staging memory: what is sent, and what comes of all ranks. */
+/* Number of shards that an item has in staging memory: the one sent, and those from all ranks. */
 static size_t n_slices(const struct sw_comm_item *item, int size)
 {
     return (size_t)size + (is_cut(item) ? (size_t)size : 1);
 }
 
-/* As much of the items from byte `at` of slice k on as has room; scratch[i] is of items[k + i]. */
+/* Fills the stage with as much of the items, from byte `at` of shard k on, as fits. scratch[i]
+ * belongs to items[k + i]. */
 static int fill_stage(const struct sw_stage *s, const struct sw_comm_item *items, int k, int n,
                       size_t at, int size, struct sw_comm_item *scratch)
 {
@@ -243,7 +244,7 @@ static sw_status copy_out(const struct sw_stage *s, const struct sw_comm_item *i
     return SW_OK;
 }
 
-/* Nothing is copied to where it was sent from: a rank's slice may be in its place. */
+/* A shard that was sent from its own place in the target is there already, and is not copied. */
 static sw_status copy_in(const struct sw_stage *s, const struct sw_comm_item *item, size_t at,
                          int size, const struct sw_comm_item *piece)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swap files: they have no name, so that two jobs in one folder never meet, and their bytes are
-// gone with the process, however it ends. Where a file system only makes files with a name, it is
-// one of host, process, rank and number, and is unlinked at once.
+// Swap files. They have no name, so that two jobs in one folder never collide, and they disappear
+// with the process, however it ends. On file systems that need a name, it consists of host,
+// process, rank and number, and is unlinked at once.
 #include "run/swap.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ struct sw_swap {
 
 /* ---- names ---- */
 
-/* As a part of a file's name. */
+/* The host's name, made fit for a file name. */
 static void host_name(char *out)
 {
     if (gethostname(out, HOST_CAP) != 0) {
@@ -31,7 +31,7 @@ static void host_name(char *out)
     }
 }
 
-/* NULL: out of host memory. */
+/* NULL = out of host memory */
 static const char *swap_path(const char *folder, int rank, int n, struct sw_arena *names)
 {
     char host[HOST_CAP];
@@ -42,7 +42,8 @@ static const char *swap_path(const char *folder, int rank, int n, struct sw_aren
 
 /* ---- opening and closing ---- */
 
-/* Between the two calls the file has a name: a process that is killed there leaves it, empty. */
+/* The file has a name between the two calls. A process that is killed there leaves an empty
+ * file. */
 sw_status sw_swap_make_named(const char *folder, int rank, struct sw_arena *names,
                              const char **out_path, int *out_fd)
 {
@@ -66,12 +67,12 @@ sw_status sw_swap_make_named(const char *folder, int rank, struct sw_arena *name
     }
 }
 
-/* A file that nobody else has. The path is for messages. */
+/* Creates a private file. The path is for messages. */
 static sw_status make_file(const char *folder, int rank, struct sw_arena *names,
                            const char **out_path, int *out_fd)
 {
     *out_fd = open(folder, O_RDWR | O_TMPFILE | O_EXCL | O_CLOEXEC, 0600);
-    if (*out_fd < 0) { /* whatever the reason, the other way has it or says it */
+    if (*out_fd < 0) { /* whatever the reason, the fallback works or reports it */
         return sw_swap_make_named(folder, rank, names, out_path, out_fd);
     }
     *out_path = swap_path(folder, rank, 0, names);
@@ -155,7 +156,7 @@ sw_status sw_swap_read_rows(struct sw_swap *swap, size_t at, size_t row_bytes, c
                            &requests[n_begun]);
         n_begun += st >= 0;
     }
-    for (int i = 0; i < n_begun; i++) { /* all of them: their memory is the caller's again */
+    for (int i = 0; i < n_begun; i++) { /* all of them, since their memory is the caller's again */
         const sw_status got = sw_swap_end(swap, &requests[i]);
         st = st < 0 ? st : got;
     }

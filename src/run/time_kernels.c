@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long each kernel of a plan takes: prepared as the executor prepares it, and launched a few
-// times on memory of its own, as large as what the plan has for what stays from step to step, and
-// for what comes and goes. Each launch gets the next places there: as in a step, what it touches is
-// about as far from the caches as the plan is large.
+// Times each kernel of a plan. It is prepared as in the executor, and launched a few times on
+// separate memory. That memory is as large as the plan's persistent and transient memory, up to a
+// limit. Each launch uses the next places in it, so its operands are about as far from the caches
+// as in a step.
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -16,8 +16,8 @@ enum {
     PAGE = 4096,
     OPERANDS = SW_MAX_INPUTS + SW_MAX_OUTPUTS
 };
-static const double enough_s = 0.01; /* of one kernel in a pass .. */
-static const double long_s = 0.2;    /* .. unless it takes so long: then one launch is */
+static const double enough_s = 0.01; /* time per kernel in a pass */
+static const double long_s = 0.2;    /* kernels that take longer are launched once */
 enum { MOST_OF_REGION = 256 << 20, FILL = 1 << 20 };
 
 /* ---- clocks ---- */
@@ -53,17 +53,17 @@ double sw_median(double *values, int n)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-/* ---- kernels that take the same time ---- */
+/* ---- classes of kernels with equal time ---- */
 
 struct class
 {
-    int32_t instr; /* the first that is of it */
-    bool first;    /* in the first micro-step, where that differs */
+    int32_t instr; /* first instruction of the class */
+    bool first;    /* time in the first micro-step, if that differs */
     uint64_t hash;
     double samples[PASSES], cores;
 };
 
-/* Which elements of a whole tensor it is about does not matter. */
+/* The attributes without the position within the whole tensor, which does not affect time. */
 static struct sw_attrs attrs_without_place(const struct sw_op *op)
 {
     struct sw_op copy = *op;
@@ -142,11 +142,11 @@ static struct class class_of(const struct sw_program *program, int32_t i, bool f
 
 /* ---- memory ---- */
 
-/* What keeps its place: whole numbers, which some kernels take for rows of a table, and workspace;
- * numbers that come and go, and those that stay from step to step. */
+/* FIXED: integers, which some kernels use as row indices, and workspace. PASSING: transient
+ * numbers. STAYING: persistent numbers. */
 enum region_name { FIXED, PASSING, STAYING, N_REGIONS };
 
-/* Operands that lie in each other lie so here. */
+/* A group of operands that overlap, and are placed together. */
 struct cluster {
     size_t begin, end; /* in the plan's arena */
     enum region_name region;
@@ -154,25 +154,25 @@ struct cluster {
 
 struct place {
     struct cluster clusters[OPERANDS];
-    int cluster[OPERANDS]; /* of each operand, -1 = it is not there */
+    int cluster[OPERANDS]; /* by operand; -1 = absent */
     int n;
 };
 
-struct region { /* of the bench's arena */
+struct region { /* a range of the bench's arena */
     size_t begin, bytes;
-    size_t at; /* the next place in it */
+    size_t at; /* the next place to use */
 };
 
 struct bench {
     const struct sw_plan *plan;
-    enum sw_queue queue; /* whose kernels it runs: the device's, or the host's */
+    enum sw_queue queue; /* queue whose kernels run: the device's, or the host's */
     struct sw_device *dev;
     struct sw_stream_queue *on;
     void *arena, *host;
     struct region regions[N_REGIONS];
     size_t bytes;
     double *scalars;
-    double *host_scalars; /* behind FILL bytes at host */
+    double *host_scalars; /* FILL bytes after the start of host memory */
 };
 
 static const struct sw_view *view_of(const struct sw_op_desc *desc, const struct sw_instr *instr,
@@ -181,7 +181,7 @@ static const struct sw_view *view_of(const struct sw_op_desc *desc, const struct
     return k < instr->n_in ? &desc->in[k] : &desc->out[k - instr->n_in];
 }
 
-/* Also a half of one. */
+/* True for float dtypes, including 16-bit ones. */
 static bool is_number(enum sw_dtype dtype)
 {
     return sw_dtype_is_float(dtype) || sw_dtype_bytes(dtype) == 2;
@@ -197,7 +197,7 @@ static size_t end_of(const struct sw_operand *operand)
     return operand->offset + (operand->room > operand->bytes ? operand->room : operand->bytes);
 }
 
-/* Joins what overlaps, until nothing does. */
+/* Adds a cluster, and merges clusters that overlap. */
 static void add_to_clusters(struct place *place, struct cluster one)
 {
     for (int i = 0; i < place->n;) {
@@ -226,8 +226,9 @@ static void find_place(const struct sw_plan *plan, const struct class *class, st
     sw_program_describe(program, class->instr, &op, &desc);
     place->n = 0;
     for (int k = 0; k < n; k++) {
-        const bool stays = operands[k].tier == SW_TIER_HOST || /* what a kernel of the host has */
-                           operands[k].offset < plan->persistent_bytes;
+        /* persistent operands of a kernel of the host */
+        const bool stays =
+            operands[k].tier == SW_TIER_HOST || operands[k].offset < plan->persistent_bytes;
         const enum region_name region = !is_number(view_of(&desc, instr, k)->dtype) ? FIXED
                                         : stays                                     ? STAYING
                                                                                     : PASSING;
@@ -259,7 +260,7 @@ static void add_up(const struct place *place, size_t sums[N_REGIONS])
     }
 }
 
-/* With room for a kernel whatever the plan has. */
+/* Sizes the regions so that any kernel fits. */
 static void fit(const struct sw_plan *plan, const struct class *class,
                 struct region regions[N_REGIONS])
 {
@@ -274,7 +275,7 @@ static void fit(const struct sw_plan *plan, const struct class *class,
     }
 }
 
-/* Small numbers, whatever type they are taken for: halves near 0.01, or 1 of f16. */
+/* Fills memory with numbers that are small in every dtype: halves near 0.01, or 1 for f16. */
 static sw_status fill(struct bench *b)
 {
     uint16_t *halves = b->host;
@@ -334,7 +335,7 @@ static void close_bench(struct bench *b)
 
 struct launch {
     const struct class *class;
-    struct sw_op op; /* of desc */
+    struct sw_op op; /* borrowed by desc */
     struct sw_op_desc desc;
     const struct sw_instr *instr;
     const struct sw_operand *operands;
@@ -358,7 +359,7 @@ static void set_addresses(struct bench *b, struct launch *l)
     size_t sums[N_REGIONS];
     add_up(&l->place, sums);
     b->regions[FIXED].at = 0;
-    for (int r = PASSING; r < N_REGIONS; r++) { /* all of a launch side by side */
+    for (int r = PASSING; r < N_REGIONS; r++) { /* all regions of a launch are adjacent */
         b->regions[r].at = b->regions[r].at + sums[r] > b->regions[r].bytes ? 0 : b->regions[r].at;
     }
     for (int c = 0; c < l->place.n; c++) {
@@ -374,7 +375,7 @@ static void set_addresses(struct bench *b, struct launch *l)
                        : next_place(b, FIXED, l->instr->about->kernel.workspace_bytes);
 }
 
-/* Whole numbers that are rows of every table that the kernel could mean. */
+/* Fewest rows of all tables that the kernel's indices may refer to. */
 static int64_t rows_of_all(const struct sw_op_desc *desc, const struct sw_instr *instr, int k)
 {
     const struct sw_op_info *info = sw_op_info(desc->op->kind);
@@ -393,8 +394,7 @@ static int64_t rows_of_all(const struct sw_op_desc *desc, const struct sw_instr 
     return least == INT64_MAX ? 1 : sw_max_i64(1, least);
 }
 
-/* Indices ascend: some kernels want that, and none wants anything else. Other whole numbers are
- * 0. */
+/* Fills ascending indices, which some kernels require. Other integers are 0. */
 static sw_status fill_indices(struct bench *b, const struct launch *l, int k)
 {
     const struct sw_view *view = view_of(&l->desc, l->instr, k);
@@ -415,7 +415,7 @@ static sw_status fill_indices(struct bench *b, const struct launch *l, int k)
     return SW_OK;
 }
 
-/* An update with a rate of 0: numbers stay what they are. */
+/* Sets the learning rate to 0, so that an update leaves its numbers unchanged. */
 static sw_status set_scalars(struct bench *b, bool first)
 {
     memset(b->host_scalars, 0, SW_SCALAR_COUNT * sizeof(double));
@@ -486,7 +486,7 @@ static sw_status time_class(struct bench *b, struct class *class, int pass, int 
     return st;
 }
 
-/* ---- all of them ---- */
+/* ---- timing all kernels ---- */
 
 static bool is_wanted(const struct bench *b, int32_t i, const double given[SW_LOAD_COUNT])
 {
@@ -496,7 +496,7 @@ static bool is_wanted(const struct bench *b, int32_t i, const double given[SW_LO
            given[sw_instr_load(b->plan, program, i, &work)] <= 0;
 }
 
-/* class_of_instr [n_instrs][2]; classes has room for that many. */
+/* class_of_instr: [n_instrs][2]; classes: room for that many */
 static int classify(const struct bench *b, const double given[SW_LOAD_COUNT], struct class *classes,
                     int32_t (*class_of_instr)[2])
 {
@@ -518,8 +518,8 @@ static int classify(const struct bench *b, const double given[SW_LOAD_COUNT], st
     return n;
 }
 
-/* All of them again and again: what other programs do for a while, or the processor, meets one pass
- * and not the others. */
+/* Repeats passes over all kernels, so that a disturbance by other programs or the processor affects
+ * one pass only. */
 static sw_status time_all(struct bench *b, sw_comm *meet, struct class *classes, int n)
 {
     const int ranks = meet ? sw_comm_size(meet) : 1;

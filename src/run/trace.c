@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events of some steps, kept as numbers in arrays that are as long as the plan says and were
-// allocated before; names are looked up in the plan when the trace is written. An event takes the
-// next place of its list by one atomic addition, so any thread may add; lists are read when no
-// queue has work.
+// Events of some steps, stored as numbers in arrays that are allocated in advance, sized from the
+// plan. Names are looked up in the plan when the trace is written. An event takes the next place of
+// its list by an atomic addition, so any thread may add events. Lists are read while no queue has
+// work.
 #include "run/trace.h"
 
 #include <stdio.h>
@@ -12,24 +12,24 @@
 #include "json/json.h"
 
 enum {
-    WAITS = SW_QUEUE_COUNT, /* of the thread that computes */
+    WAITS = SW_QUEUE_COUNT, /* list of the computing thread's waits */
     STEPS,
     N_LISTS,
-    MOST_EVENTS = 1 << 20, /* of a list */
-    LANES = 8,             /* of a queue: work of one queue that overlaps */
+    MOST_EVENTS = 1 << 20, /* per list */
+    LANES = 8,             /* per queue: lanes for work that overlaps */
     STEPS_TRACK = SW_QUEUE_COUNT * LANES
 };
 
 struct event {
     int64_t begin_ns, end_ns, bytes;
-    int32_t instr; /* STEPS: the step */
+    int32_t instr; /* STEPS: number of the step */
     int16_t program, queue;
 };
 
 struct list {
     struct event *events; /* [most] */
     int64_t most;
-    atomic_llong n; /* those that found no place included */
+    atomic_llong n; /* includes events that found no place */
 };
 
 struct sw_trace {
@@ -50,9 +50,10 @@ sw_status sw_trace_open(const struct sw_plan *plan, int64_t steps, int64_t round
         const bool once = instr->segment >= SW_SEGMENT_UPDATE || instr->last_only;
         const int64_t times = (once ? 1 : rounds) * sw_instr_pieces(program, instr);
         most[instr->queue] += times;
-        most[WAITS] += 3 * times; /* for those before, for what is issued, for what runs inline */
+        /* waits for earlier instructions, for its own issue, and for inline work */
+        most[WAITS] += 3 * times;
     }
-    most[WAITS] += SW_SEGMENT_COUNT * rounds; /* at the end of a segment */
+    most[WAITS] += SW_SEGMENT_COUNT * rounds; /* waits at the end of a segment */
     for (int i = 0; i < N_LISTS; i++) {
         struct list *list = &trace->lists[i];
         const int64_t step = sw_max_i64(most[i], 1);
@@ -151,7 +152,7 @@ struct writer {
     int rank;
     int64_t base_ns;
     size_t persistent[SW_TIER_COUNT];
-    size_t **live; /* [n_programs] of each instruction and tier: transients alive */
+    size_t **live; /* [n_programs] by instruction and tier: live transients */
 };
 
 static void begin(const struct writer *w, char phase, int track)
@@ -181,7 +182,7 @@ static void put_metadata(const struct writer *w, int track, const char *name, co
     sw_str_puts(w->out, "}}");
 }
 
-/* Slices are listed in this order, not by their first event. */
+/* Sorts tracks in this order, not by their first event. */
 static void put_track(const struct writer *w, int track, const char *name, int place)
 {
     put_metadata(w, track, "thread_name", name);
@@ -230,8 +231,7 @@ static int by_begin(const void *a, const void *b)
                                       : (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
 }
 
-/* Events of one track may not overlap, so a queue that does several things at a time has
- * several. */
+/* Events of one track may not overlap, so a queue with concurrent work has several tracks. */
 static void put_queue(const struct writer *w, enum sw_queue queue)
 {
     const struct list *list = &w->trace->lists[queue];
@@ -277,7 +277,7 @@ static void put_steps(const struct writer *w)
     }
 }
 
-/* What the plan has in use while computation is at an instruction. */
+/* Writes the planned memory use while computation is at an instruction. */
 static void put_memory(const struct writer *w)
 {
     const struct list *list = &w->trace->lists[SW_QUEUE_COMPUTE];
@@ -317,7 +317,7 @@ static void put_disk(const struct writer *w, enum sw_queue queue)
     }
 }
 
-/* [n_instrs, SW_TIER_COUNT]; NULL = out of memory. */
+/* [n_instrs, SW_TIER_COUNT]; NULL = out of memory */
 static size_t *live_of(const struct sw_program *program)
 {
     const size_t n = (size_t)program->n_instrs;

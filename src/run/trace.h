@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the meter tells a trace. Private to the room; what others do with one is in run.h.
+// Reports of the meter to a trace. Private to this folder; the public functions are in run.h.
 #pragma once
 
 #include "run/meter.h"
 
-/* From any thread; trace NULL is fine. */
+/* Thread-safe; trace NULL is a no-op. */
 void sw_trace_ran(struct sw_trace *trace, const struct sw_span *span);
 void sw_trace_waited(struct sw_trace *trace, const struct sw_span *span);

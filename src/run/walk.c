@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nothing here depends on stages, tiers, ranks or schedules: the plan has said it all in phases and
-// instructions.
+// The walk does not know stages, tiers, ranks or schedules: the plan expresses all of them as
+// phases and instructions.
 #include "run/walk.h"
 
 struct walk {
@@ -10,9 +10,9 @@ struct walk {
     int32_t last; /* instruction of the phase */
 };
 
-/* Of the last micro-step, or of a micro-batch that this rank does not have. What a skipped step
- * leaves out are kernels, which see that on the device: the update leaves its operands, so that
- * what is copied, gathered or written back is what was there. */
+/* True for instructions of the last micro-step in another one, and of a micro-batch that this rank
+ * lacks. A skipped step is different: the kernels themselves see on the device that they must not
+ * change anything. Copies, gathers and writes then move the old bytes. */
 static bool is_left_out(const struct walk *w, const struct sw_instr *instr)
 {
     const struct sw_step_phase *phase = w->at.phase;
@@ -20,8 +20,8 @@ static bool is_left_out(const struct walk *w, const struct sw_instr *instr)
            (instr->verb == SW_VERB_KERNEL && instr->micro >= phase->n_micro);
 }
 
-/* Of instruction j, which one of `loop` waits for: with the same piece in the same loop, else with
- * the last one. */
+/* Order of instruction j for a waiter in `loop`: with the same piece if j is in the same loop, else
+ * with the last piece. */
 static int64_t order_of(const struct walk *w, int32_t loop, int32_t j)
 {
     const struct sw_program *program = w->at.program;
@@ -51,7 +51,7 @@ static void find_needs(struct walk *w, const struct sw_instr *instr)
     }
 }
 
-/* What is left out waits, too: the memory map counts on it. */
+/* Instructions that do not run wait, too: the memory map relies on it. */
 static sw_status wait_for(const struct walk *w, const struct sw_instr *instr)
 {
     const enum sw_queue on = sw_instr_queue(instr);
@@ -73,7 +73,7 @@ static sw_status issue(const struct walk *w, const struct sw_instr *instr)
         return ops->transfer(w->ctx, &w->at);
     }
     if (instr->batch == 0) {
-        return SW_OK; /* left with its batch */
+        return SW_OK; /* issued with its batch */
     }
     SW_TRY(ops->exchange(w->ctx, &w->at));
     return instr->blocking ? ops->wait(w->ctx, &w->at, SW_QUEUE_COMM, w->at.order) : SW_OK;
@@ -102,7 +102,7 @@ static sw_status visit(struct walk *w, int32_t i, int32_t piece)
     return !left_out && w->ops->passed ? w->ops->passed(w->ctx, &w->at) : SW_OK;
 }
 
-/* What loads a piece, or what computes and stores it; there may be none of that number. */
+/* Visits a piece: its loads, or its kernel and stores. A piece of that number need not exist. */
 static sw_status visit_piece(struct walk *w, const struct sw_loop *loop, bool loads, int32_t piece)
 {
     for (int32_t i = loop->first; i < loop->first + loop->n; i++) {

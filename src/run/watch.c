@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread, one timeline, a ring of times. The thread waits for marks in their order; whoever
-// asks for one that it has not seen yet waits for the thread.
+// One thread, one timeline, and a ring of times. The thread waits for marks in order. A query for a
+// mark that it has not seen waits for the thread.
 #include "run/watch.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@ struct sw_watch {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int64_t n_marks, n_passed, most;
-    int64_t *at_ns; /* [most] of mark m at m % most */
+    int64_t *at_ns; /* [most] the time of mark m is at m % most */
     bool ends, has_thread, failed;
 };
 
@@ -44,7 +44,7 @@ static void *watch_main(void *arg)
 static sw_status start(struct sw_watch *w)
 {
     sigset_t all, old;
-    sigfillset(&all); /* signals are for the program's own threads */
+    sigfillset(&all); /* signals go to the program's own threads */
     pthread_sigmask(SIG_BLOCK, &all, &old);
     const int error = pthread_create(&w->thread, NULL, watch_main, w);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -96,7 +96,7 @@ void sw_watch_close(struct sw_watch *w)
 
 sw_status sw_watch_mark(struct sw_watch *w, struct sw_stream_queue *on, int64_t *out_mark)
 {
-    const int64_t mark = w->n_marks + 1; /* written by this thread alone */
+    const int64_t mark = w->n_marks + 1; /* only this thread writes it */
     SW_TRY(w->dev->ops->stream_signal(w->dev, on, w->timeline, mark));
     pthread_mutex_lock(&w->lock);
     w->n_marks = mark;

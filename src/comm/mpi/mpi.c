@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges over MPI's messages between two ranks, polled, so that every wait has a deadline and
-// knows whom it waits for; MPI's own collectives know neither. A header goes ahead of each payload:
-// ranks that are at different operations find out instead of exchanging bytes. Payloads are cut
-// below 2^31 bytes.
+// Exchanges over MPI point-to-point messages, which are polled. So every wait has a deadline and
+// knows the rank it waits for, unlike MPI's own collectives. A header precedes each payload, so
+// ranks in different operations find out instead of exchanging data. Payloads are split below 2^31
+// bytes.
 #include "comm/mpi/mpi.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum { TAG_HEADER = 1, TAG_PAYLOAD, TAG_ABORT };
-enum { MOST_BYTES = 1 << 30 }; /* of one message of MPI's */
+enum { MOST_BYTES = 1 << 30 }; /* per MPI message */
 enum { NO_REQUEST = -1 };
 
 struct header {
@@ -22,17 +22,17 @@ struct header {
     uint64_t bytes, n_messages; /* for this peer */
 };
 
-/* One direction of the talk with one peer. */
+/* One direction of the traffic with one peer. */
 struct talk {
     enum phase { IDLE, HEADER, PAYLOAD } phase;
     int peer;
     struct header header;
-    const struct sw_message *message, *end; /* the present one, the end of all */
-    size_t done;                            /* payload bytes of it */
+    const struct sw_message *message, *end; /* the present one; the end of all messages */
+    size_t done;                            /* payload bytes of it that are done */
     int request, chunk;
 };
 
-struct notice { /* "I cannot go on" */
+struct notice { /* announces that the sender cannot continue */
     char why[512];
 };
 
@@ -86,7 +86,7 @@ static int chunk_of(const struct talk *t)
     return left > MOST_BYTES ? MOST_BYTES : (int)left;
 }
 
-/* The next piece of the present message, or of the next one with this peer. */
+/* Starts the next chunk of the present message, or the next message with this peer. */
 static sw_status start_payload(struct mpi *m, struct talk *t, bool sends)
 {
     const int peer = t->peer;
@@ -110,7 +110,7 @@ static sw_status start_payload(struct mpi *m, struct talk *t, bool sends)
     return SW_OK;
 }
 
-/* Once a peer: its first message begins the talk. */
+/* Starts the traffic with the peer of a message, once per peer. */
 static sw_status start(struct mpi *m, const struct sw_exchange *x, const struct sw_message *message,
                        bool sends)
 {
@@ -148,7 +148,7 @@ static sw_status check_header(const struct mpi *m, const struct sw_exchange *x,
                             theirs.sequence, (int)theirs.group, (size_t)theirs.bytes);
 }
 
-/* Moves a talk on as far as it goes without waiting. */
+/* Advances one direction as far as possible without waiting. */
 static sw_status advance(struct mpi *m, const struct sw_exchange *x, struct talk *t, bool sends)
 {
     while (t->phase != IDLE) {
@@ -174,7 +174,7 @@ static const char *host_of(const struct mpi *m, int rank)
     return m->hosts[rank][0] ? m->hosts[rank] : "unknown host";
 }
 
-/* Somebody said that it cannot go on. */
+/* Fails if a rank has announced that it cannot continue. */
 static sw_status look_for_notice(struct mpi *m, const struct sw_exchange *x)
 {
     int here = 0, peer = 0, request, done = 0;
@@ -209,7 +209,7 @@ static sw_status say_late(const struct mpi *m, const struct sw_exchange *x)
     return st;
 }
 
-/* Processors may be fewer than ranks: first give way, later sleep. */
+/* There may be fewer processors than ranks: it yields first, and sleeps later. */
 static void give_way(double waited_s)
 {
     if (waited_s < 0.0005) {
@@ -263,8 +263,8 @@ static sw_status exchange(void *ctx, const struct sw_exchange *x)
 
 /* ---- ending ---- */
 
-/* Tells all others, and stays long enough for them to hear and to say so themselves: when one
- * process of an MPI job ends badly, its launcher kills the rest. */
+/* Tells all others, and waits until they have heard and reported it themselves. When a process of
+ * an MPI job fails, its launcher kills the rest. */
 static void give_up(void *ctx, sw_status reason)
 {
     struct mpi *m = ctx;
@@ -279,7 +279,7 @@ static void give_up(void *ctx, sw_status reason)
         }
     }
     while (sw_now_s() - begin < grace_s) {
-        int here, peer; /* moves MPI's own messages on */
+        int here, peer; /* makes MPI progress its messages */
         m->module->probe(TAG_ABORT, &here, &peer);
         give_way(1);
     }
@@ -290,7 +290,7 @@ static void close_mpi(void *ctx, bool failed)
 {
     struct mpi *m = ctx;
     if (!failed && !m->ended) {
-        m->module->finalize(); /* waits for the others, so only when all is well */
+        m->module->finalize(); /* waits for the others, so only if nothing failed */
     }
     sw_free(m->out);
     sw_free(m->in);

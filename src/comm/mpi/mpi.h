@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are processes of an MPI. Private to the room.
+// Ranks that are processes of an MPI job. Private to this folder.
 #pragma once
 
 #include "comm/comm.h"
@@ -8,7 +8,7 @@
 /*
  * sw_mpi_open - starts MPI through its module.
  *
- * handle       of the module (dlopen); closed with the transport, but for one that failed
+ * handle       the module's (dlopen); closed with the transport, unless that failed
  *
  * SW_E_PEER    MPI does not start
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What two ranks say to each other first: each proves to the other that it holds the secret of the
-// job, over numbers that both have just drawn. Nothing here knows a socket. Invariant: what was
-// said before the proof decides nothing but whether to go on.
+// The handshake of two ranks. Each proves to the other that it knows the secret of the job, using
+// nonces that both have just drawn. This file does not use sockets. Invariant: data received before
+// the proof only decides whether to continue.
 #include <stdio.h>
 #include <string.h>
 
@@ -82,7 +82,7 @@ enum sw_tcp_guest sw_tcp_hear_answer(const struct sw_tcp_self *self,
         snprintf(why, sizeof out_verdict->why, "rank %d counts %d ranks, rank %d counts %d",
                  hello->from, about->size, self->rank, self->about.size);
     } else if (hello->from <= self->rank || hello->from >= about->size) {
-        /* each connects to those before it */
+        /* each rank connects to the ranks before it */
         snprintf(why, sizeof out_verdict->why, "rank %d of %d does not connect to rank %d",
                  hello->from, about->size, self->rank);
     } else if (about->port < 1 || about->port > 65535) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks find one another: rank 0 listens at an address that all know; the others tell it where
-// they listen, get the list of all, and connect to those before them. Anybody may connect: all who
-// have not yet proved that they are of this job (hello.c) are served together, and who does not is
-// turned away alone. Invariant: nobody but a rank of this job can end a meeting or make it wait.
+// Rendezvous of the ranks. Rank 0 listens at an address that all know. The others tell it where
+// they listen, get the list of all addresses, and connect to the ranks before them. Anybody may
+// connect: unproven connections (hello.c) are served concurrently, and a stranger is turned away
+// without affecting others. Invariant: only a rank of this job can end a rendezvous or make it
+// wait.
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -19,26 +20,26 @@
 #include "comm/tcp/tcp.h"
 
 enum {
-    SPARE_NEWCOMERS = 256, /* besides one for each rank */
-    ACCEPTS_A_TURN = 32,   /* so that those who are here are heard between two of them */
-    MOST_TOLD = 8          /* lines about who was turned away */
+    SPARE_NEWCOMERS = 256, /* in addition to one per rank */
+    ACCEPTS_A_TURN = 32,   /* so that present connections are served in between */
+    MOST_TOLD = 8          /* log lines about rejected connections */
 };
 
-static const double hello_s = 10.0; /* from a connection to its proof */
-static const double pause_s = 0.1;  /* of a listener that can take nobody */
+static const double hello_s = 10.0; /* limit from a connection to its proof */
+static const double pause_s = 0.1;  /* pause of a listener that cannot accept more connections */
 
-struct place { /* of a rank, as rank 0 saw it */
+struct place { /* address of a rank, as seen by rank 0 */
     uint16_t family, port;
     uint32_t scope;
     uint8_t address[16];
     char host[SW_TCP_HOST_CAP];
 };
 
-struct newcomer { /* a connection that has proved nothing yet */
-    int fd;       /* -1: a free place */
+struct newcomer { /* a connection without a proof so far */
+    int fd;       /* -1 = free place */
     double since;
     bool greeted;
-    size_t done; /* bytes of what is expected now */
+    size_t done; /* bytes received of the expected message */
     union {
         struct sw_tcp_greeting greeting;
         struct sw_tcp_answer answer;
@@ -50,15 +51,16 @@ struct newcomer { /* a connection that has proved nothing yet */
 struct meeting {
     const struct sw_tcp_options *o;
     struct sw_tcp_self self;
-    bool loopback; /* listens there only */
+    bool loopback; /* listens on loopback only */
     double until, paused_until;
     int listener;
     int *fds;
     struct place *places;       /* [size] */
     struct newcomer *newcomers; /* [n_newcomers] */
-    struct pollfd *polls;       /* [1 + n_newcomers + size] the listener's, then open ones only: the
-                                 * system takes no more than there may be files */
-    int *watched;               /* whose they are: a newcomer's, or n_newcomers + a rank */
+    /* [1 + n_newcomers + size] the listener, then open connections only, since the system limits
+     * the array to the number of files */
+    struct pollfd *polls;
+    int *watched; /* by entry of polls: a newcomer's index, or n_newcomers + rank */
     int n_polls;
     int n_newcomers, n_turned_away;
     bool said_full;
@@ -76,7 +78,7 @@ static int ms_until(double until)
     return left > 0 ? (int)(left * 1000) + 1 : 0;
 }
 
-/* Waits for one of the events; false when the time is up. */
+/* Waits for one of the events; false = timeout. */
 static bool wait_for(double until, int fd, short events)
 {
     struct pollfd p = {fd, events, 0};
@@ -138,14 +140,15 @@ static sw_status resolve(const struct meeting *m, struct addrinfo **out)
                  : SW_OK;
 }
 
-/* What a name means may differ between machines: on its own machine many a name is loopback. */
+/* A name may mean different addresses on different machines: on the machine itself many names are
+ * loopback. */
 static bool is_loopback_by_name(const char *host, const struct addrinfo *found)
 {
     const bool number = strspn(host, "0123456789.") == strlen(host) || strchr(host, ':');
     return strcasecmp(host, "localhost") == 0 || (number && is_loopback(found->ai_addr));
 }
 
-/* Without a secret nobody can be told from a stranger, so none may come from elsewhere. */
+/* Without a secret, ranks cannot be told from strangers, so only loopback is allowed. */
 static sw_status choose_reach(struct meeting *m, const struct addrinfo *found)
 {
     m->loopback = is_loopback_by_name(m->o->host, found);
@@ -220,14 +223,15 @@ static bool listen_on(struct meeting *m, const struct sockaddr *address, socklen
     return false;
 }
 
-/* Rank 0: at all addresses of this machine, or at the loopback that all others ask for. */
+/* Rank 0 listens at all addresses of this machine, or at the loopback address that the others
+ * use. */
 static sw_status listen_first(struct meeting *m, const struct addrinfo *found)
 {
     const uint16_t port = htons((uint16_t)m->o->port);
     const struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = port};
     const struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = port};
     bool good = false;
-    if (!m->loopback) { /* there may be no IPv6 here */
+    if (!m->loopback) { /* IPv6 may be unavailable */
         good = listen_on(m, (const struct sockaddr *)(const void *)&six, sizeof six) ||
                listen_on(m, (const struct sockaddr *)(const void *)&four, sizeof four);
         return good ? SW_OK : failed("listening at", "any address", m->o->port);
@@ -238,7 +242,7 @@ static sw_status listen_first(struct meeting *m, const struct addrinfo *found)
     return good ? SW_OK : failed("listening at", m->o->host, m->o->port);
 }
 
-/* The others: at the address that rank 0 sees them at, any port. */
+/* Other ranks listen at the address at which rank 0 sees them, on any port. */
 static sw_status listen_beside(struct meeting *m, int fd)
 {
     struct sockaddr_storage own = {0};
@@ -269,7 +273,7 @@ static void address_text(const struct sockaddr_storage *a, char *out, size_t cap
     }
 }
 
-/* Nothing of what it said is printed but numbers. */
+/* Prints nothing that the stranger sent, except numbers. */
 static void tell_turned_away(struct meeting *m, const struct newcomer *c, const char *why)
 {
     char from[64];
@@ -302,7 +306,7 @@ static bool has_left(int fd)
     return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* A proven rank takes its place, or is told why it cannot. One that has left may come again. */
+/* A proven rank takes its place, or is told why it cannot. A rank that has left may come again. */
 static void admit(struct meeting *m, struct newcomer *c)
 {
     struct sw_tcp_verdict verdict;
@@ -324,7 +328,8 @@ static void admit(struct meeting *m, struct newcomer *c)
                          guest == SW_TCP_MISFIT ? verdict.why
                                                 : "it does not prove the secret of this job");
     }
-    /* rank 0 has its last word when all are here; what is sent now fits a new socket */
+    /* rank 0 sends its verdict when all have arrived; what is sent now fits into the buffer of a
+     * new socket */
     const bool told = guest == SW_TCP_STRANGER || (guest == SW_TCP_MEMBER && m->o->rank == 0) ||
                       send(c->fd, &verdict, sizeof verdict, MSG_NOSIGNAL | MSG_DONTWAIT) ==
                           (ssize_t)sizeof verdict;
@@ -353,7 +358,7 @@ static bool greet_back(const struct meeting *m, struct newcomer *c)
                (ssize_t)sizeof challenge;
 }
 
-/* Takes what is there; it is let go when it is no rank of this job. */
+/* Reads what has arrived; drops the connection if it is not a rank of this job. */
 static void serve(struct meeting *m, struct newcomer *c)
 {
     const size_t want = c->greeted ? sizeof c->in.answer : sizeof c->in.greeting;
@@ -373,7 +378,7 @@ static void serve(struct meeting *m, struct newcomer *c)
     }
 }
 
-/* A free place, or that of whoever has said nothing for longest. */
+/* Returns a free place, or evicts the connection that has been silent longest. */
 static struct newcomer *make_room(struct meeting *m)
 {
     struct newcomer *oldest = NULL;
@@ -434,7 +439,7 @@ static void watch(struct meeting *m, int fd, int who)
     }
 }
 
-/* Fills m->polls; returns until when to wait. */
+/* Fills m->polls; returns the time until which to wait. */
 static double watch_all(struct meeting *m)
 {
     const double now = sw_now_s();
@@ -461,15 +466,17 @@ static double watch_all(struct meeting *m)
     return until;
 }
 
-/* Until all ranks from `first` on are here; false when the time is up. */
+/* Waits until all ranks from `first` on are here; false = timeout. */
 static bool hear_all(struct meeting *m, int first)
 {
     while (is_missing(m, first)) {
         const double until = watch_all(m);
         const int n = poll(m->polls, (nfds_t)m->n_polls, ms_until(until));
-        for (int i = m->n_polls - 1; n > 0 && i > 0; i--) { /* ranks first: one may come again */
+        for (int i = m->n_polls - 1; n > 0 && i > 0; i--) {
+            /* proven ranks first, since one may come again */
             if (m->polls[i].revents && m->watched[i] >= m->n_newcomers) {
-                forget(m, m->watched[i] - m->n_newcomers); /* it has nothing to say yet */
+                /* it should not send anything yet, so it has left */
+                forget(m, m->watched[i] - m->n_newcomers);
             } else if (m->polls[i].revents) {
                 serve(m, &m->newcomers[m->watched[i]]);
             }
@@ -500,7 +507,8 @@ static sw_status say_missing(const struct meeting *m, int first)
     return st;
 }
 
-/* Rank 0: hears all, then tells all where all are; or those who came, who did not. */
+/* Rank 0 waits for all ranks, then sends them the list of addresses. After a timeout it tells those
+ * present who is missing. */
 static sw_status gather_all(struct meeting *m)
 {
     sw_status st = hear_all(m, 1) ? SW_OK : say_missing(m, 1);
@@ -517,13 +525,13 @@ static sw_status gather_all(struct meeting *m)
                            strerror(errno));
         }
     }
-    /* the message of what happened first */
+    /* the message of the first failure */
     return st < 0 ? SW_FAIL(st, "%s", verdict.why) : SW_OK;
 }
 
 /* ---- connecting ---- */
 
-/* One attempt; -1 and errno. */
+/* One attempt; -1 with errno on failure. */
 static int connect_once(const struct meeting *m, const struct sockaddr *address, socklen_t len)
 {
     const int fd = socket(address->sa_family, SOCK_STREAM, 0);
@@ -549,7 +557,7 @@ static int connect_once(const struct meeting *m, const struct sockaddr *address,
 
 enum dialled { LINE_BROKE, ANSWERED, NOT_OURS, CANNOT_LISTEN };
 
-/* Up to the answer. On LINE_BROKE errno says how. */
+/* Handshake up to the answer. On LINE_BROKE, errno has the reason. */
 static enum dialled say_hello(struct meeting *m, int fd, int to)
 {
     struct sw_tcp_greeting greeting;
@@ -576,24 +584,25 @@ static enum dialled say_hello(struct meeting *m, int fd, int to)
 
 struct target {
     int rank;
-    const struct addrinfo *names; /* of rank 0; else one address */
+    const struct addrinfo *names; /* rank 0 has names; other ranks have one address */
     struct sockaddr_storage address;
     socklen_t len;
     char name[128];
 };
 
-/* Connects and says hello within the deadline: whoever listens may start later than we do, and may
- * let a connection go when it has too many. */
+/* Connects and shakes hands within the deadline. The listener may start later, and may drop
+ * connections when it has too many. */
 static sw_status dial(struct meeting *m, const struct target *t, struct sw_tcp_verdict *out)
 {
     const struct addrinfo *name = t->names;
-    const double last_word = m->until + 5; /* of who waits for others as long as we do */
+    /* the peer may itself wait for others until the deadline */
+    const double last_word = m->until + 5;
     bool answered = false;
     for (;;) {
         const int fd = name ? connect_once(m, name->ai_addr, name->ai_addrlen)
                             : connect_once(m, (const struct sockaddr *)&t->address, t->len);
         const enum dialled dialled = fd >= 0 ? say_hello(m, fd, t->rank) : LINE_BROKE;
-        const bool gone = answered && fd < 0; /* it was there, and no longer listens */
+        const bool gone = answered && fd < 0; /* it was there before, and no longer listens */
         if (dialled == ANSWERED && transfer(last_word, fd, out, sizeof *out, false)) {
             m->fds[t->rank] = fd;
             out->why[sizeof out->why - 1] = '\0';
@@ -670,7 +679,7 @@ static sw_status join(struct meeting *m, const struct addrinfo *found)
     return hear_all(m, m->o->rank + 1) ? SW_OK : say_missing(m, m->o->rank + 1);
 }
 
-/* ---- the meeting ---- */
+/* ---- the rendezvous ---- */
 
 static sw_status hold(struct meeting *m)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges over a socket to every other rank. A frame is a header, which names the operation, and
-// the messages behind it. A connection that breaks is a rank that is gone, and is known at once;
-// one that is silent is known at the deadline.
+// Exchanges over a socket to every other rank. A frame is a header, which names the operation,
+// followed by the messages. A broken connection means that the rank is gone, which is known at
+// once. A silent rank is known at the deadline.
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -17,14 +17,14 @@ struct header {
     uint32_t kind, n_messages;
     int64_t sequence, group;
     uint64_t bytes;
-    char op[16], what[224]; /* what: of an abort, why */
+    char op[16], what[224]; /* what: for an abort, the reason */
 };
 
-/* One direction of the talk with one peer. */
+/* One direction of the traffic with one peer. */
 struct talk {
     bool busy;
     struct header header;
-    size_t header_done, done; /* bytes of the header, of the present message */
+    size_t header_done, done; /* bytes done of the header, and of the present message */
     const struct sw_message *message, *end;
 };
 
@@ -81,7 +81,7 @@ static void start(struct talk *t, const struct sw_exchange *x, int peer, bool se
     }
 }
 
-/* ---- what ends an exchange ---- */
+/* ---- failures of an exchange ---- */
 
 static sw_status say_gone(struct tcp *c, const struct sw_exchange *x, int peer, int error)
 {
@@ -130,8 +130,8 @@ static sw_status check_header(struct tcp *c, const struct sw_exchange *x, int pe
 
 /* ---- moving bytes ---- */
 
-/* Nothing can be sent to `peer` any more. Why may lie behind frames that nobody has read, of this
- * exchange and of those after it: they are lost with it. */
+/* Sending to `peer` is impossible. Its reason may come after unread frames, of this exchange and
+ * later ones; these frames are discarded. */
 static bool said_why(struct tcp *c, int peer, struct header *out)
 {
     char lost[4096];
@@ -165,7 +165,7 @@ static bool said_why(struct tcp *c, int peer, struct header *out)
     }
 }
 
-/* As much as goes without waiting; *out_n bytes. */
+/* Transfers as much as possible without waiting; *out_n bytes. */
 static sw_status move(struct tcp *c, const struct sw_exchange *x, int peer, void *data,
                       size_t bytes, bool sends, bool more, size_t *out_n)
 {
@@ -212,9 +212,9 @@ static sw_status advance(struct tcp *c, const struct sw_exchange *x, int peer, b
     return SW_OK;
 }
 
-/* A rank that nothing is expected from now may still say that it cannot go on, or be gone.
- * *out_ahead: it has sent bytes for a later exchange, or done its work, and says no more of this
- * one. */
+/* Listens to a rank from which no data is expected: it may announce that it cannot continue, or be
+ * gone. *out_ahead: it has sent bytes for a later exchange, or has finished, and will not send more
+ * in this one. */
 static sw_status listen_to(struct tcp *c, const struct sw_exchange *x, int peer, bool *out_ahead)
 {
     struct header h;
@@ -268,8 +268,8 @@ static bool is_in_frame(const struct tcp *c, int peer)
     return c->out[peer].busy && c->out[peer].header_done > 0;
 }
 
-/* This exchange failed. Peers that wait for the rest of a frame get it, if they take it soon: they
- * could not be told otherwise what went wrong, and would name this rank. */
+/* After a failure of this exchange: completes frames for peers that wait for the rest, if they
+ * accept it soon. Otherwise they could not receive the reason, and would blame this rank. */
 static void finish_frames(struct tcp *c, const struct sw_exchange *x)
 {
     const double until = sw_now_s() + (c->deadline_s < 1 ? c->deadline_s : 1);
@@ -285,7 +285,7 @@ static void finish_frames(struct tcp *c, const struct sw_exchange *x)
         }
         for (int r = 0; r < c->size; r++) {
             if (c->polls[r].revents && advance(c, x, r, true) < 0) {
-                c->out[r].busy = false; /* nobody is there */
+                c->out[r].busy = false; /* the peer is gone */
             }
         }
     }
@@ -342,7 +342,7 @@ static void give_up(void *ctx, sw_status reason)
     const char *why = sw_error_message();
     snprintf(h.what, sizeof h.what, "%s", why[0] ? why : sw_status_string(reason));
     for (int r = 0; r < c->size; r++) {
-        /* in the middle of a frame the broken line must say it */
+        /* in the middle of a frame no message is possible; the broken connection tells */
         if (r != c->rank && c->fds[r] >= 0 && !is_in_frame(c, r)) {
             (void)!send(c->fds[r], &h, sizeof h, MSG_NOSIGNAL | MSG_DONTWAIT);
         }

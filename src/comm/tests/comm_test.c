@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators over threads: every collective moves what it says and counts it, sums come in the
-// order of ranks, and nobody hangs: a rank that gives up, stays away, is silent or comes with
-// something else is named by all others.
+// Tests communicators over threads: every collective moves and counts the right bytes, and sums are
+// in rank order. If a rank gives up, is absent, is silent or does something else, all others name
+// it, and none hangs.
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,7 +75,7 @@ static sw_status move_the_rest(void *ctx, sw_comm *comm)
         SW_TRY(sw_comm_broadcast(comm, root, words, sizeof words, "the words"));
         WANT(same_words(words, 7 * root, N));
     }
-    /* down the line: each adds one */
+    /* along the chain of ranks: each adds one */
     fill_words(words, 0, N);
     if (rank > 0) {
         SW_TRY(sw_comm_receive(comm, rank - 1, words, sizeof words, "the line"));
@@ -98,7 +98,7 @@ static sw_status move_the_rest(void *ctx, sw_comm *comm)
     return SW_OK;
 }
 
-/* Several items of several sizes in one exchange, one of them empty. */
+/* Several items of different sizes in one exchange; one of them is empty. */
 static sw_status move_items(void *ctx, sw_comm *comm)
 {
     (void)ctx;
@@ -129,7 +129,7 @@ static sw_status move_items(void *ctx, sw_comm *comm)
     return SW_OK;
 }
 
-/* The sum that one rank would make, addend after addend, is the one that the owner makes. */
+/* The owner's sum equals the sum that a single rank computes, term by term. */
 static sw_status sum(void *ctx, sw_comm *comm)
 {
     static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
@@ -180,7 +180,7 @@ static void run(int size, sw_rank_fn fn)
     }
 }
 
-/* ---- the same over TCP, each rank a thread that knows nothing of the others ---- */
+/* ---- the same over TCP; each rank is an independent thread ---- */
 
 struct over_tcp {
     sw_rank_fn fn;
@@ -224,7 +224,7 @@ static sw_status rank_over_tcp(void *ctx, sw_comm *thread)
 static void run_over_tcp(int size, sw_rank_fn fn, void *ctx, double deadline_s)
 {
     sw_status st = SW_E_IO;
-    /* somebody else may take the port between asking for it and listening there */
+    /* another process may take the port before it is bound */
     for (int turn = 0; turn < 3 && st == SW_E_IO; turn++) {
         struct over_tcp o = {fn, ctx, free_port(), deadline_s};
         st = sw_threads_run(size, 60, rank_over_tcp, &o);
@@ -234,7 +234,7 @@ static void run_over_tcp(int size, sw_rank_fn fn, void *ctx, double deadline_s)
     }
 }
 
-/* More than sockets hold, so that sending and receiving must take turns. */
+/* More than socket buffers hold, so that sending and receiving must alternate. */
 static sw_status move_much(void *ctx, sw_comm *comm)
 {
     enum { MUCH = 3 << 20 };
@@ -252,7 +252,8 @@ static sw_status move_much(void *ctx, sw_comm *comm)
     return SW_OK;
 }
 
-/* Ranks in rows of two: the group of a row, the group of a column, and all of them, in turn. */
+/* Ranks in rows of two: exchanges in the group of a row, the group of a column, and among all, in
+ * turn. */
 static sw_status move_in_groups(void *ctx, sw_comm *comm)
 {
     (void)ctx;
@@ -290,7 +291,7 @@ static sw_status move_in_groups(void *ctx, sw_comm *comm)
         }
     }
     struct sw_traffic traffic;
-    sw_comm_traffic(comm, &traffic); /* what groups send counts here, too */
+    sw_comm_traffic(comm, &traffic); /* traffic of groups counts here, too */
     WANT(traffic.sent[SW_COMM_ALL_GATHER] + traffic.sent[SW_COMM_BROADCAST] == sent);
     SW_TRY(sw_comm_barrier(comm, "the end"));
     sw_comm_close(groups[0], false);
@@ -317,7 +318,7 @@ static void groups_that_are_none_are_refused(void **state)
     sw_comm_close(comm, false);
 }
 
-/* One rank is at a collective of all, the other at the same one of a group. */
+/* One rank is in a collective of all ranks, the other in the same collective of a group. */
 static sw_status mistake_the_group(void *ctx, sw_comm *comm)
 {
     (void)ctx;
@@ -378,11 +379,11 @@ static void a_meeting_names_who_is_missing(void **state)
     struct sw_transport transport;
     assert_int_equal(sw_tcp_open(&wrong, &transport), SW_E_ARG);
     wrong.rank = 0;
-    wrong.deadline_s = 2.0 * SW_DEADLINE_MAX_S; /* milliseconds of it are no int */
+    wrong.deadline_s = 2.0 * SW_DEADLINE_MAX_S; /* in milliseconds it exceeds an int */
     assert_int_equal(sw_tcp_open(&wrong, &transport), SW_E_ARG);
 }
 
-/* ---- what goes wrong ---- */
+/* ---- failures ---- */
 
 enum mode { GIVES_UP, STAYS_AWAY, COMES_WITH_ANOTHER, OTHER_SIZE, FAILS, IS_SILENT, MODES };
 
@@ -418,7 +419,7 @@ static sw_status misbehave(void *ctx, sw_comm *comm)
     struct outcome *o = ctx;
     const int rank = sw_comm_rank(comm);
     int32_t src[4] = {0}, dst[4];
-    /* who is slow in the first may hear already that rank 2 has given up in the second */
+    /* a slow rank may already hear in the first that rank 2 has given up in the second */
     o->st[rank] = sw_comm_all_gather(comm, src, dst, 4, "first");
     if (o->st[rank] >= 0) {
         o->st[rank] = second(o->mode, comm);
@@ -430,7 +431,7 @@ static sw_status misbehave(void *ctx, sw_comm *comm)
     return SW_OK;
 }
 
-struct caller { /* of one rank whose transport is wrapped */
+struct caller { /* one rank, whose transport is wrapped */
     struct outcome *outcome;
     struct sw_transport transport;
 };
@@ -452,7 +453,7 @@ static sw_status with_fault(void *ctx, sw_comm *ignored)
     return SW_OK;
 }
 
-/* NULL when all name rank 2, else the message that does not. */
+/* NULL if all name rank 2; else the first other message. */
 static const char *misbehave_together(enum mode mode, bool tcp, double deadline_s,
                                       struct outcome *outcome)
 {
@@ -478,8 +479,7 @@ static const char *misbehave_together(enum mode mode, bool tcp, double deadline_
     return mode == STAYS_AWAY || outcome->st[2] < 0 ? NULL : "rank 2 did well";
 }
 
-/* On a machine with much else to do others are late, too: then a longer deadline must tell them
- * apart. */
+/* On a busy machine other ranks are late, too. A longer deadline must then tell them apart. */
 static void name_failures(bool tcp)
 {
     for (enum mode mode = 0; mode < (tcp ? FAILS : MODES); mode++) {
@@ -503,8 +503,8 @@ static void failures_are_named(void **state)
     name_failures(true);
 }
 
-/* Rank 0 is the only one that has to do with rank 1, which is gone; it must tell rank 2, to which
- * it has begun to send, or has not. */
+/* Only rank 0 communicates with rank 1, which is gone. It must tell rank 2, to which it may or may
+ * not have begun to send. */
 static sw_status lose_one(void *ctx, sw_comm *comm)
 {
     enum { MUCH = 8 << 20 };
@@ -537,9 +537,9 @@ static void a_rank_that_died_is_named_by_those_who_do_not_talk_to_it(void **stat
     assert_int_equal(done, 1);
 }
 
-/* Rank 1 sends rank 0 a message, cannot go on because rank 2 has gone, says so and leaves. Rank 0
- * comes only then, with more than sockets hold: the line is broken, and why lies behind the
- * message. */
+/* Rank 1 sends a message to rank 0. It then cannot continue because rank 2 is gone, says so, and
+ * leaves. Rank 0 arrives only then, with more data than socket buffers hold. The connection is
+ * broken, and the reason comes after the message. */
 static sw_status come_late(void *ctx, sw_comm *thread)
 {
     enum { MUCH = 8 << 20 };
@@ -577,7 +577,7 @@ static void why_is_heard_behind_what_nobody_has_read(void **state)
 {
     (void)state;
     sw_status st = SW_E_IO;
-    for (int turn = 0; turn < 3 && st == SW_E_IO; turn++) { /* somebody else may take the port */
+    for (int turn = 0; turn < 3 && st == SW_E_IO; turn++) { /* another process may take the port */
         struct over_tcp o = {NULL, NULL, free_port(), 60};
         st = sw_threads_run(3, 60, come_late, &o);
     }

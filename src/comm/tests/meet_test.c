@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A meeting that strangers come to: who does not prove the secret of the job, or cannot take part,
-// is turned away alone; silence, floods and a lack of descriptors hold nobody up; and what a peer
-// says about itself is fit for a terminal.
+// Tests a rendezvous that strangers join. A peer that does not prove the secret, or cannot take
+// part, is turned away without affecting others. Silence, floods and a lack of descriptors delay
+// nobody. A peer's description of itself is safe for a terminal.
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -40,7 +40,7 @@ static struct sw_tcp_options options_of(int rank, int size, int port, double dea
                                    .job = "one"};
 }
 
-/* A rank on a thread of its own, which meets, gathers a word of each and leaves. */
+/* A rank in its own thread, which meets the others, gathers a word from each, and leaves. */
 struct member {
     struct sw_tcp_options options;
     pthread_t thread;
@@ -95,7 +95,7 @@ static void expect_turned_away(struct sw_tcp_options options, const char *why)
     }
 }
 
-/* Connected to a rank of this machine, when it listens. */
+/* Connects to a rank on this machine once it listens. */
 static int knock(int port)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -122,7 +122,7 @@ static void expect_closed(int fd)
     close(fd);
 }
 
-/* Says the right things without the secret; gets a challenge, and nothing for its answer. */
+/* Follows the protocol without the secret: it gets a challenge, and no reply to its answer. */
 static void pretend(int port, bool old_words)
 {
     const struct sw_tcp_self self = {.rank = 1, .about = {.size = 2, .port = 7, .host = "here"}};
@@ -132,7 +132,7 @@ static void pretend(int port, bool old_words)
     struct sw_tcp_answer answer = {.about = self.about};
     struct sw_tcp_hello hello;
     const int fd = knock(port);
-    if (old_words) { /* what was enough before there were secrets */
+    if (old_words) { /* the old protocol, from before there were secrets */
         const struct {
             uint32_t magic;
             int32_t rank, size;
@@ -146,7 +146,7 @@ static void pretend(int port, bool old_words)
     sw_tcp_greet(&self, 0, nonce, &hello, &greeting);
     assert_int_equal(send(fd, &greeting, sizeof greeting, MSG_NOSIGNAL), sizeof greeting);
     assert_int_equal(recv(fd, &challenge, sizeof challenge, MSG_WAITALL), sizeof challenge);
-    memcpy(answer.proof, challenge.proof, sizeof answer.proof); /* theirs is not ours */
+    memcpy(answer.proof, challenge.proof, sizeof answer.proof); /* replays the other side's proof */
     assert_int_equal(send(fd, &answer, sizeof answer, MSG_NOSIGNAL), sizeof answer);
     expect_closed(fd);
 }
@@ -178,7 +178,7 @@ static void strangers_are_turned_away_and_the_meeting_goes_on(void **state)
     end_well(&second);
 }
 
-/* Nobody speaks twice: what was recorded is worth nothing. */
+/* Nonces are not reused, so a recorded handshake is worthless. */
 static void what_was_heard_proves_nothing_later(void **state)
 {
     (void)state;
@@ -203,11 +203,11 @@ static void what_was_heard_proves_nothing_later(void **state)
     answer.about.port++;
     assert_int_equal(sw_tcp_hear_answer(&listener, &there, &answer, &about, &verdict),
                      SW_TCP_STRANGER);
-    greeting.to = 1; /* it wants another */
+    greeting.to = 1; /* addressed to another rank */
     assert_false(sw_tcp_hear_greeting(&listener, &greeting, nonces[1], &here, &challenge));
 }
 
-/* The deadline of the meeting is shorter than the time that one silent connection is given. */
+/* The deadline of the rendezvous is shorter than the limit for one silent connection. */
 static void silent_connections_hold_nobody_up(void **state)
 {
     (void)state;
@@ -283,7 +283,7 @@ static void a_listener_without_descriptors_waits_says_so_and_goes_on(void **stat
     close(line[0]);
 }
 
-/* A rank of the job as far as its answer. */
+/* Acts as a rank of the job, up to its answer. */
 static int join_by_hand(int port, int rank, int size)
 {
     struct sw_tcp_self self = {.rank = rank, .about = {.size = size, .port = 7, .host = "here"}};
@@ -304,7 +304,7 @@ static int join_by_hand(int port, int rank, int size)
     return fd;
 }
 
-/* One that was there and has left again, before the others came, may come anew; not while it is
+/* A rank that was there and left before the others came may come again, but not while it is
  * there. */
 static void a_rank_that_left_may_come_again(void **state)
 {
@@ -325,7 +325,7 @@ static void a_rank_that_left_may_come_again(void **state)
     }
 }
 
-/* Local addresses of listeners at a port of this machine, as /proc has them. */
+/* Finds the local addresses of listeners on a port of this machine in /proc. */
 static void expect_loopback_listener(int port, int *out_n)
 {
     static const char *const tables[] = {"/proc/net/tcp", "/proc/net/tcp6"};
@@ -404,7 +404,7 @@ static void a_peers_words_do_not_reach_a_terminal_as_they_are(void **state)
     if (!strstr(first.message, "cannot go on: \\x1b]0;yours\\x07")) {
         fail_msg("%s", first.message);
     }
-    /* nor does the name of its host */
+    /* the proof also covers the host name */
     struct sw_tcp_self dialer = {.rank = 1, .about = {.size = 2, .port = 7}}, listener = dialer;
     const uint8_t nonce[SW_NONCE_BYTES] = {0};
     struct sw_tcp_hello there, here;
@@ -414,7 +414,8 @@ static void a_peers_words_do_not_reach_a_terminal_as_they_are(void **state)
     struct sw_tcp_about about;
     struct sw_tcp_verdict verdict;
     listener.rank = 0;
-    memset(dialer.about.host, '\033', sizeof dialer.about.host); /* no end, either */
+    /* a host name without a terminator is refused, too */
+    memset(dialer.about.host, '\033', sizeof dialer.about.host);
     sw_tcp_greet(&dialer, 0, nonce, &there, &greeting);
     assert_true(sw_tcp_hear_greeting(&listener, &greeting, nonce, &here, &challenge));
     assert_true(sw_tcp_hear_challenge(&dialer, &there, &challenge, &answer));

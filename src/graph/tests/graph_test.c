@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape rules refuse with the shapes in the message, failures are sticky, views are views, exact
-// sums are exact in any order and grouping.
+// Tests the graph. Shape rules refuse with the shapes in the message, failures are sticky, and
+// views share storage. Exact sums are exact in any order and grouping.
 #include <math.h>
 #include <string.h>
 
@@ -153,7 +153,7 @@ static void attention_names_what_does_not_fit(void **state)
     refused(g, "a position unless queries are keys");
 }
 
-/* Each of them is another attention; without them nobody's fingerprint knows that they exist. */
+/* Each optional input gives another fingerprint; without them the fingerprint is unaffected. */
 static void attention_is_in_the_fingerprint(void **state)
 {
     (void)state;
@@ -232,7 +232,8 @@ static void operands_of_decoders_are_checked(void **state)
     refused(g, "a cap of -1");
 }
 
-/* The same name is the same tensor, by its bytes; values are copied, and part of the math. */
+/* The same name with the same bytes is the same tensor. Values are copied, and are part of the
+ * math. */
 static void a_constant_is_its_values(void **state)
 {
     float values[6] = {1, 2, 3, 4, 5, 6};
@@ -317,7 +318,7 @@ static void globs(void **state)
     assert_false(sw_glob_match("*a", "ab"));
 }
 
-/* Arrays are as large as their length says, also those of a copy that goes on growing. */
+/* Arrays are as large as their length says, also in a copy that grows further. */
 static void a_copy_grows_like_its_original(void **state)
 {
     (void)state;

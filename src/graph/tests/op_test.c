@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of ops against graphs that have nearly all of them: shapes, aliasing and access are what
-// building and differentiation made; every row says how a matrix in tiles is used, or why none is.
+// Checks the rows of ops against graphs with nearly all ops. Shapes, aliasing and access must match
+// what building and differentiation made. Every row must say how a tiled matrix is used, or why it
+// never is.
 #include <string.h>
 
 #include "graph/graph.h"
@@ -43,7 +44,7 @@ static sw_value block(sw_graph *g, sw_value x, bool packed)
     return sw_add(g, x, param(g, "bias", vector));
 }
 
-/* What families of decoders have. */
+/* Features of decoder families. */
 static sw_value turn_and_gate(sw_graph *g, sw_value x)
 {
     static const float angles[T * 4];
@@ -55,7 +56,7 @@ static sw_value turn_and_gate(sw_graph *g, sw_value x)
     return sw_mul(g, x, sw_gated_act(g, sw_reshape(g, turned, SW_SHAPE(B, T, C)), y, SW_ACT_SILU));
 }
 
-/* Both heads: of a language model, and of a classifier. */
+/* Builds a graph with the head of a language model, or of a classifier. */
 static struct sw_graph *build(bool classify)
 {
     const struct sw_graph_options options = {
@@ -126,11 +127,10 @@ static void rows_say_what_was_built(void **state)
         }
         sw_graph_close(g);
     }
-    assert_true(n_kinds >= 31); /* what a forward and its backward are made of */
+    assert_true(n_kinds >= 31); /* the kinds of ops in a forward and its backward */
 }
 
-/* A new op on a matrix says how its tiles are used: a parameter too large for the device depends on
- * it. */
+/* A new op on a matrix must declare how its tiles are used, since large parameters depend on it. */
 static void every_row_knows_tiles(void **state)
 {
     (void)state;
@@ -150,8 +150,7 @@ static void every_row_knows_tiles(void **state)
     }
 }
 
-/* Matrices that are parameters, and their gradients, in both graphs: there is a cut for each
- * use. */
+/* Each use of a matrix that is a parameter, or of its gradient, must have a cut, in both graphs. */
 static void every_matrix_is_cut_where_it_is_used(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts by chance, on meshes with all three axes: every element is answered for by one rank, what
-// ranks hold is where the runs say, and tensors go from any layout to any other.
+// Tests random layouts on meshes with all three axes. Every element has one owner, ranks hold what
+// the runs say, and tensors can be moved from any layout to any other.
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,17 +11,17 @@ enum { ROUNDS = 400, MOST_ELEMS = 4096 };
 
 static uint64_t state_of_chance;
 
-static int64_t chance(int64_t n) /* 0 .. n - 1 */
+static int64_t chance(int64_t n) /* random number in 0 .. n - 1 */
 {
     state_of_chance =
         state_of_chance * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (int64_t)(state_of_chance >> 33) % n;
 }
 
-struct spread { /* of one tensor over a mesh */
+struct spread { /* one tensor on a mesh */
     struct sw_mesh mesh;
-    struct sw_layout layout; /* without ranks */
-    int owner;               /* on the pipeline axis; -1 = every stage has it */
+    struct sw_layout layout; /* before coordinates are set */
+    int owner;               /* stage on the pipeline axis; -1 = every stage has it */
 };
 
 static struct sw_shape any_shape(void)
@@ -68,7 +68,7 @@ static struct spread any_spread(const struct sw_shape *shape, const struct sw_te
     return s;
 }
 
-/* What one rank has of it. Where every stage of the pipeline has it, the first answers for it. */
+/* The layout of one rank. If every pipeline stage has the tensor, the first one owns it. */
 static struct sw_layout of_rank(const struct spread *s, int rank, bool *out_owns)
 {
     int place[SW_AXIS_COUNT];
@@ -104,7 +104,7 @@ static void held_runs_are_disjoint_and_found(const struct sw_layout *layout)
         before = run;
         any = true;
     }
-    if (sw_shape_elems(&layout->whole) > 0) { /* of some elements alone: what `find` says of each */
+    if (sw_shape_elems(&layout->whole) > 0) { /* for a range of elements, compared with `find` */
         const int64_t first = chance(sw_shape_elems(&layout->whole));
         const int64_t n = chance(sw_shape_elems(&layout->whole) - first + 1);
         int64_t n_within = 0;
@@ -149,7 +149,8 @@ static void every_element_is_owned_once(void **state)
             held_runs_are_disjoint_and_found(&layout);
             sw_owned_begin(&layout, &iter);
             while (owns && sw_runs_next(&iter, &run)) {
-                assert_true(sw_layout_find(&layout, run.first, &found)); /* it is held, too */
+                /* an owned run is held, too */
+                assert_true(sw_layout_find(&layout, run.first, &found));
                 assert_int_equal(found.here, run.here);
                 assert_true(run.n <= found.n);
                 for (int64_t k = 0; k < run.n; k++) {
@@ -167,7 +168,7 @@ static void every_element_is_owned_once(void **state)
     assert_true(n_split > 20 && n_tiled > 20);
 }
 
-/* What `s` holds on all ranks, by rank; elements are their place in the whole, padding is -1. */
+/* The contents on all ranks, by rank. Each element is its index in the whole; padding is -1. */
 static int64_t **fill(const struct spread *s)
 {
     const int n = sw_mesh_ranks(&s->mesh);
@@ -198,8 +199,7 @@ static void clear(const struct spread *s, int64_t **held)
     free(held);
 }
 
-/* Saved by the ranks of one layout as boxes, as a checkpoint does, and loaded by those of
- * another. */
+/* Ranks of one layout save boxes, as for a checkpoint, and ranks of another layout load them. */
 static void any_layout_loads_what_any_other_saved(void **state)
 {
     (void)state;
@@ -251,8 +251,8 @@ static void any_layout_loads_what_any_other_saved(void **state)
     }
 }
 
-/* [4, 12] as q, k and v of two heads each of width 2, for two ranks: head 0 of each, head 1 of
- * each. */
+/* [4, 12] as q, k and v, each with two heads of width 2, on two ranks: head 0 of each, then head 1
+ * of each. */
 static void heads_stay_together(void **state)
 {
     (void)state;
@@ -269,7 +269,7 @@ static void heads_stay_together(void **state)
         assert_memory_equal(&run, &wanted[i], sizeof run);
     }
     assert_false(sw_runs_next(&iter, &run));
-    layout.tensor.size = 4; /* of two heads, two ranks have none */
+    layout.tensor.size = 4; /* with two heads on four ranks, two ranks have none */
     layout.tensor.rank = 3;
     assert_int_equal(sw_layout_elems(&layout), 0);
     sw_runs_begin(&layout, &iter);

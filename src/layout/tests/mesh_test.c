@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks and coordinates are each other's inverse, groups cut the ranks into disjoint ones, and the
+// Tests that ranks and coordinates are inverse maps, that groups partition the ranks, and that the
 // order is that of DeepSpeed's topology.
 #include "layout/layout.h"
 #include "support/test.h"
 
 enum { MOST = 96 };
 
-/* Members differ along these axes only, and each rank is a member of one group. */
+/* Members differ along these axes only, and each rank is in exactly one group. */
 static void check_groups(const struct sw_mesh *mesh, unsigned axes)
 {
     const int n = sw_mesh_ranks(mesh);
@@ -61,7 +61,7 @@ static void the_order_is_deepspeeds(void **state)
     struct sw_mesh mesh;
     char text[64];
     assert_int_equal(sw_mesh_init(&mesh, size, 8), SW_OK);
-    assert_int_equal(sw_mesh_rank(&mesh, place), 5); /* tensor runs fastest */
+    assert_int_equal(sw_mesh_rank(&mesh, place), 5); /* the tensor axis runs fastest */
     assert_string_equal(sw_mesh_format(&mesh, 5, text, sizeof text), "pipe_01-data_00-tensor_01");
     mesh = sw_mesh_of_data(12);
     assert_string_equal(sw_mesh_format(&mesh, 11, text, sizeof text), "data_11");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of parameters: the first that matches decides, rates fall from layer to layer, and what
-// is wrong is refused by name.
+// Tests groups of parameters: the first match wins, rates decrease from layer to layer, and errors
+// name the key.
 #include <math.h>
 
 #include "optim/optim.h"
@@ -30,7 +30,7 @@ static sw_status groups_for(const char *spillway, const char *const *of, int n,
     return st;
 }
 
-/* Bound to the names above. */
+/* Opens groups and binds them to the names above. */
 static sw_status groups_of(const char *spillway, struct sw_update_groups **out)
 {
     return groups_for(spillway, names, N, out);
@@ -80,8 +80,8 @@ static void rates_fall_from_layer_to_layer(void **state)
     sw_update_groups_close(groups);
 }
 
-/* Each stack counts from its own end, however many layers the other has; what both begin with is as
- * far from the end as the deeper one's beginning. Names in the order of forward. */
+/* Each stack counts from its own end, however many layers the other one has. A parameter that
+ * precedes both counts from the deeper stack. Names are in forward order. */
 static void an_encoder_and_a_decoder_count_by_themselves(void **state)
 {
     static const struct {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public texts about a configuration: what people and machines get, and what a refusal says.
+// Tests the public texts about a configuration: reports for people and machines, and refusals.
 #include "json/json.h"
 #include "optim/optim.h"
 #include "spillway/config.h"

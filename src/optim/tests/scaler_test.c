@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loss scaling: the traces of the rule, every recorded trace by the rule of the ZeRO stages, and
-// the recorded engines, whose one mistake is expected by its own rule.
+// Tests loss scaling: traces of the rule, every recorded trace by the rule of the ZeRO stages, and
+// recorded engines, whose one known mistake is expected.
 #include "optim/optim.h"
 #include "json/json.h"
 
@@ -90,7 +90,7 @@ static void without_fp16_the_scale_is_one(void **state)
     assert_true(s.scale == 1);
 }
 
-/* Saved in the middle and continued: the state is all there is. */
+/* A copy made in the middle continues identically: there is no hidden state. */
 static void a_copy_continues_the_same_way(void **state)
 {
     (void)state;
@@ -181,7 +181,7 @@ static bool check_engine(const struct sw_json *row)
         right = right && sw_scaler_update(&s, overflow) == SW_OK &&
                 s.scale == number(step, "scale_after");
         applied += !overflow;
-        /* Rule unscale-with-the-scale-used of docs/differences.md: the recorded step is shorter by
+        /* Rule unscale-with-the-scale-used of docs/differences.md: the recorded step is smaller by
          * used / after, ours is not. */
         const double ours = overflow ? 0 : lr / 64;
         const double recorded = overflow ? 0 : ours * used / s.scale;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules: closed forms at hand-computed points, every recorded run of DeepSpeed's schedulers,
-// and every block that it refuses.
+// Tests schedules: closed forms at points computed by hand, every recorded run of DeepSpeed's
+// schedulers, and every block that it refuses.
 #include "optim/optim.h"
 #include "json/json.h"
 
@@ -95,7 +95,7 @@ static void no_scheduler_is_constant(void **state)
     expect_rates("{" ADAM "}", INT64_C(1) << 40, want, SW_LEN(want));
 }
 
-/* The rate of the update after k others, of a schedule of transformers' Trainer. */
+/* Rate of the update after k others, in a schedule of transformers' Trainer. */
 static double trainer_rate(const char *type, int warmup, int64_t k)
 {
     struct sw_config *config;
@@ -114,7 +114,7 @@ static double trainer_rate(const char *type, int warmup, int64_t k)
     return lr;
 }
 
-/* transformers counts from 0: its first update after a warm-up of w begins with 0 / w. */
+/* transformers counts from 0: the factor of the first update of a warm-up of w steps is 0 / w. */
 static void schedules_of_the_trainer(void **state)
 {
     (void)state;
@@ -155,14 +155,14 @@ static void an_optimizer_is_needed(void **state)
 
 /* ---- recorded runs ---- */
 
-static double tolerance; /* of schedules.json, relative */
+static double tolerance; /* relative, from schedules.json */
 
 static bool near(double a, double b)
 {
     return fabs(a - b) <= tolerance * fmax(fabs(a), fabs(b));
 }
 
-/* A number for one group, or a list with one for each. */
+/* A number for one group, or a list with one number per group. */
 static double of_group(const struct sw_json *value, int i_group)
 {
     const struct sw_json *item = value;
@@ -246,7 +246,7 @@ static struct sw_config *config_of(const struct sw_json *row, bool with_optimize
     return config;
 }
 
-/* Rule torch-schedules of docs/differences.md: known by name, refused by name. */
+/* Rule torch-schedules of docs/differences.md: the name is known, and refused with the name. */
 static int check_refused_by_name(const struct sw_config *config)
 {
     struct sw_schedule schedule;
@@ -301,7 +301,8 @@ static void recorded_schedules(void **state)
     sw_json_close(doc);
 }
 
-/* Refused, except whole numbers written with a point, which a file reads as integers. */
+/* Recorded refusals hold. Exception: whole numbers with a decimal point, which a file reads as
+ * integers. */
 static void recorded_refusals(void **state)
 {
     (void)state;
@@ -314,7 +315,7 @@ static void recorded_refusals(void **state)
         struct sw_schedule schedule;
         struct sw_config *config = config_of(row, false);
         const bool refused = !config || sw_schedule_init(&schedule, config, 1) < 0;
-        /* "auto" is filled in here: auto-is-filled of docs/differences.md */
+        /* "auto" is filled in here: rule auto-is-filled of docs/differences.md */
         const bool passes = strstr(why, "passes") || strstr(why, "\"auto\" is not replaced");
         const bool wrong = refused == passes;
         print_message("schedules/errors %-60s %s\n", why, wrong ? "WRONG" : "same");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The states that Adam keeps, by what its moments are kept in.
+// Tests the states of Adam for each format of the moments.
 #include "optim/optim.h"
 #include "support/test.h"
 
@@ -45,7 +45,7 @@ static void moments_of_8_bits_have_scales(void **state)
     states_are(SW_MOMENTS_8BIT, SW_F64, SW_SHAPE(1000), wide, 2);
 }
 
-/* A run of codes is whole runs of squares, so that norms are of the same sums. */
+/* A run of codes is a multiple of the run of squares, so that norms sum the same terms. */
 static void codes_are_cut_between_runs(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What keeps the list of a large plan small, and quick to ask: forms that are equal are one, and
-// transfers share a cell exactly where they move the same bytes.
+// Tests that the list of a large plan stays small and fast: equal forms are shared, and transfers
+// share a cell exactly if they move the same bytes.
 #include "plan/private.h"
 
 #include "support/test.h"
@@ -26,13 +26,13 @@ static void equal_forms_are_one(void **state)
     assert_ptr_equal(ir->values[a].form, ir->values[b].form);
     assert_ptr_not_equal(ir->values[a].form, ir->values[c].form);
     assert_int_equal(ir->values[a].form->elems, 15);
-    for (int64_t n = 1; n < 1000; n++) { /* the table grows */
+    for (int64_t n = 1; n < 1000; n++) { /* enough to make the table grow */
         sw_ir_new_value(ir, SW_ROLE_TRANSIENT, SW_F32, SW_SHAPE(n));
     }
     assert_ptr_equal(sw_ir_plain_form(ir, SW_SHAPE(3, 5)), ir->values[a].form);
     assert_ptr_equal(sw_ir_plain_form(ir, SW_SHAPE(15)), ir->values[c].form);
 
-    sw_ir_be_slice(ir, b, SW_SHAPE(6, 5), 15); /* of this value alone */
+    sw_ir_be_slice(ir, b, SW_SHAPE(6, 5), 15); /* changes only this value */
     assert_true(sw_ir_is_slice(&ir->values[b]) && !sw_ir_is_slice(&ir->values[a]));
     sw_ir_pad(ir, c, 16);
     assert_int_equal(sw_ir_storage_bytes(&ir->values[c]), 64);
@@ -40,7 +40,7 @@ static void equal_forms_are_one(void **state)
     sw_ir_close(ir);
 }
 
-/* Loads and stores of pieces, in turn, with some that begin and end elsewhere. */
+/* Adds loads and stores of pieces alternately, some with other boundaries. */
 static void add_transfers(struct sw_ir *ir, const sw_value *homes, int n_homes, int n)
 {
     enum { PIECE = 64, ELEMS = 1 << 12 };
@@ -98,7 +98,8 @@ static void transfers_share_cells_where_they_meet(void **state)
     sw_ir_close(ir);
 }
 
-/* Inputs a, b and outputs as each row says; then one of them is another value. */
+/* Moves with inputs a, b and outputs as each row says are accepted; with another value in one place
+ * they are not. */
 static void a_move_has_the_operands_of_its_row(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs of small tensors: what becomes part of one, that each is loaded once and stored once, and
+// Tests packs of small tensors: what is packed, that each pack is loaded once and stored once, and
 // that damage is found.
 #include <string.h>
 
@@ -12,7 +12,7 @@ enum {
     C = 7,
     F = 449,
     ROWS = 64
-}; /* 7, 448 and 449 elements: nothing that divides 64 bytes */
+}; /* 7, 448 and 449 elements: sizes that are not multiples of 64 bytes */
 
 static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
 {
@@ -115,7 +115,7 @@ static int count(const struct sw_program *program, const char *name, sw_value pa
     return n;
 }
 
-/* The value of the only pack whose name ends so; fails where there is none. */
+/* The value of the only pack whose name ends so; fails if there is none. */
 static sw_value pack_named(const struct sw_ir *ir, const char *end)
 {
     for (sw_value v = 0; v < ir->n_values; v++) {
@@ -128,7 +128,7 @@ static sw_value pack_named(const struct sw_ir *ir, const char *end)
     return SW_NO_VALUE;
 }
 
-/* Members have a place in their packs, the same for all programs, and none of their own. */
+/* Members have a place in their packs, the same for all programs, and no place of their own. */
 static int check_members(const struct sw_plan *plan, const struct sw_program *program)
 {
     const struct sw_ir *ir = program->ir;
@@ -147,13 +147,14 @@ static int check_members(const struct sw_plan *plan, const struct sw_program *pr
         assert_int_equal(item->offset % SW_PLAN_ALIGN, 0);
         assert_int_equal(buffer->offset % SW_PLAN_DISK_ALIGN, 0);
         assert_true(item->offset + sw_persistent_taken(item) <= buffer->offset + buffer->bytes);
-        assert_int_equal(program->buffer_of[v], -1); /* neither here nor alone there */
+        /* neither in memory nor with its own place on disk */
+        assert_int_equal(program->buffer_of[v], -1);
         n++;
     }
     return n;
 }
 
-/* Once for each use of the block, and once back. */
+/* Each pack is loaded once per use of the block, and stored once. */
 static void check_moves(const struct sw_program *program, bool trains)
 {
     const struct sw_ir *ir = program->ir;
@@ -175,14 +176,15 @@ static void a_block_has_one_load_and_one_store_of_a_kind(void **state)
     const struct sw_program *train = &plan->programs[0], *eval = &plan->programs[1];
     const sw_value params = pack_named(train->ir, "h.0.parameters");
     const sw_value states = pack_named(train->ir, "h.0.states");
-    assert_int_equal(count(train, "load", params), 2); /* forward, backward */
+    assert_int_equal(count(train, "load", params), 2); /* for forward and backward */
     assert_int_equal(count(train, "store", params), 1);
     assert_int_equal(count(train, "load", states), 1);
     assert_int_equal(count(train, "store", states), 1);
     assert_int_equal(count(eval, "load", pack_named(eval->ir, "h.0.parameters")), 1);
-    /* two of a norm, weights and biases of three layers; of block 1 one is frozen, and alone */
+    /* two of a norm, weights and biases of three layers; one of block 1 is frozen, so it has no
+     * pack */
     assert_int_equal(check_members(plan, eval), LAYERS * 8 - 1);
-    /* and three states of each; of the table and the head the states alone */
+    /* and three states of each; for the table and the head only the states */
     assert_true(check_members(plan, train) >= LAYERS * 32 - 4);
     check_moves(train, true);
     check_moves(eval, false);
@@ -194,7 +196,7 @@ static void what_is_large_or_offloaded_is_not_packed(void **state)
 {
     (void)state;
     struct sw_plan_options o = options();
-    o.policy.update_elems = 448; /* longer ones come in pieces */
+    o.policy.update_elems = 448; /* longer ones are split into pieces */
     struct sw_plan *plan = plan_of(&o, SW_F32);
     assert_int_equal(sw_plan_find(plan, "h.0.up.bias")->packed_bytes, 0);
     assert_true(sw_plan_find(plan, "h.0.down.weight")->packed_bytes > 0);
@@ -207,7 +209,7 @@ static void what_is_large_or_offloaded_is_not_packed(void **state)
     assert_true(sw_plan_find(plan, "exp_avg/h.0.down.weight")->packed_bytes > 0);
     sw_plan_close(plan);
     o = options();
-    o.policy.budget[SW_TIER_HOST] = 1 << 24; /* all of it stays there */
+    o.policy.budget[SW_TIER_HOST] = 1 << 24; /* everything fits there */
     o.limits.host_param_elems = 1 << 24;
     plan = plan_of(&o, SW_F32);
     assert_int_equal(plan->n_packs, 0);
@@ -281,7 +283,8 @@ static void damage_to_places_is_found(void **state)
     assert_int_equal(sw_plan_check_packs(plan, program), SW_OK);
     item->offset += SW_PLAN_ALIGN;
     assert_found(plan, "is not where");
-    ir->values[member].base_offset += SW_PLAN_ALIGN / (int)sizeof(float); /* both: onto another */
+    /* both: it overlaps another one */
+    ir->values[member].base_offset += SW_PLAN_ALIGN / (int)sizeof(float);
     assert_found(plan, "share bytes of");
     ir->values[member].base_offset -= SW_PLAN_ALIGN / (int)sizeof(float);
     *item = before;
@@ -315,10 +318,10 @@ static void damage_to_moves_is_found(void **state)
     loads->first = SW_PLAN_ALIGN;
     assert_found(plan, "does not move all of it");
     loads->first = 0;
-    loads->unless_skipped = true; /* of a step that clips nothing it is predicated already */
+    loads->unless_skipped = true; /* without clipping it has the predicate already */
     assert_int_equal(sw_plan_check_packs(plan, program), SW_OK);
 
-    int32_t last = store; /* that writes it */
+    int32_t last = store; /* finds the last instruction that writes it */
     while (ir->ops[program->instrs[last].op].kind != SW_OP_UPDATE) {
         last--;
     }
@@ -326,7 +329,7 @@ static void damage_to_moves_is_found(void **state)
     update->unless_skipped = false;
     assert_found(plan, "may run where it is not loaded");
     update->unless_skipped = true;
-    for (int k = 1; k < 4; k++) { /* its states, one after the other */
+    for (int k = 1; k < 4; k++) { /* its states follow one another */
         struct sw_ir_value *info = &ir->values[update->in[k]];
         assert_int_equal(info->base, copy);
         info->base_offset += 1;
@@ -344,7 +347,7 @@ static void damage_to_moves_is_found(void **state)
     program->instrs[store] = stores;
 
     const struct sw_instr update_instr = program->instrs[last];
-    program->instrs[last] = program->instrs[load]; /* loaded again, over what was written */
+    program->instrs[last] = program->instrs[load]; /* loaded again, overwriting what was written */
     assert_found(plan, "comes before what was written");
     program->instrs[last] = update_instr;
     assert_int_equal(sw_plan_check(plan, &o), SW_OK);

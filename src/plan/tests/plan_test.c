@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes and the finished plan, on small graphs and an imagined device: nothing runs here.
+// Tests the passes and the finished plan on small graphs with a mock device. Nothing runs here.
 #include "plan/private.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "support/plans.h"
 #include "support/test.h"
 
-/* Every op is supported; products ask for workspace, so that it has to be placed. */
+/* Supports every op. Products ask for workspace, so that its placement is tested. */
 static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
 {
     (void)ctx;
@@ -73,7 +73,7 @@ static struct sw_plan *plan_tower(int layers, const struct sw_plan_options *o)
     return plan;
 }
 
-/* Rows of a table are asked for by each micro-batch. */
+/* Each micro-batch loads rows of a table. */
 static bool loads_rows(const struct sw_ir_op *op)
 {
     return op->move == SW_MOVE_LOAD && op->n_in > 1;
@@ -109,7 +109,7 @@ static void fusing_joins_bias_and_activation(void **state)
 {
     (void)state;
     struct sw_plan_options o = options();
-    o.keep_cheap = true; /* else backward has activations by themselves */
+    o.keep_cheap = true; /* otherwise backward has activations on its own */
     struct sw_plan *plan = plan_tower(2, &o);
     assert_int_equal(count_ops(&plan->programs[0], "act"), 0);
     int joined = 0;
@@ -122,7 +122,7 @@ static void fusing_joins_bias_and_activation(void **state)
     sw_plan_close(plan);
 }
 
-/* As a device that runs out of memory while it looks for a kernel that fusing asks for. */
+/* Acts as a device that runs out of memory while it looks for a fused kernel. */
 static void query_without_memory(void *ctx, const struct sw_op_desc *desc,
                                  struct sw_kernel_info *out)
 {
@@ -178,7 +178,7 @@ static void recomputing_saves_bytes_and_keeps_the_fingerprint(void **state)
     sw_plan_close(keep);
 }
 
-/* The last block that has an op in backward again; -1 = none has. */
+/* The last block of which backward recomputes an op; -1 = none. */
 static int last_recomputed(const struct sw_program *p)
 {
     int last = -1;
@@ -190,14 +190,13 @@ static int last_recomputed(const struct sw_program *p)
     return last;
 }
 
-/* The more blocks, the more work, and, one by one, the fewer bytes; all of them is what no number
- * says. */
+/* Each further block adds work and saves bytes. Without a number, all blocks are recomputed. */
 static void some_blocks_are_recomputed_and_the_last_ones_kept(void **state)
 {
     (void)state;
     enum { BLOCKS = 6 };
     struct sw_plan_options o = options();
-    o.keep_cheap = true; /* else single values of the last blocks are made again, too */
+    o.keep_cheap = true; /* otherwise single values of the last blocks are recomputed, too */
     for (int every = 0; every <= 3; every++) {
         o.policy.recompute = (struct sw_recompute){0};
         struct sw_plan *less = plan_tower(BLOCKS, &o);
@@ -294,7 +293,7 @@ static bool is_sum_of_vector(const struct sw_program *p, int32_t i)
     return sw_ir_is(op, SW_OP_ACCUMULATE) && p->ir->values[op->in[1]].form->shape.rank == 1;
 }
 
-/* Those of matrices follow what made their gradient at once. */
+/* Sums of matrices follow the producer of their gradient at once. */
 static void sums_of_vectors_wait_for_the_end_of_their_block(void **state)
 {
     (void)state;
@@ -384,14 +383,14 @@ static void check_finds_damage(void **state)
     p->buffers[workspace].bytes = work_bytes;
 
     const size_t offset = p->buffers[transient].offset;
-    p->buffers[transient].offset = 0; /* onto a parameter */
+    p->buffers[transient].offset = 0; /* overlaps a parameter */
     assert_true(sw_plan_check(plan, &o) < 0);
     p->buffers[transient].offset = plan->tier_bytes[SW_TIER_DEVICE];
     assert_true(sw_plan_check(plan, &o) < 0);
     p->buffers[transient].offset = offset;
 
     const struct sw_instr instr = p->instrs[1];
-    p->instrs[1] = p->instrs[5]; /* reads before it is written */
+    p->instrs[1] = p->instrs[5]; /* reads before the value is written */
     p->instrs[5] = instr;
     assert_true(sw_plan_check(plan, &o) < 0);
     p->instrs[5] = p->instrs[1];
@@ -399,7 +398,7 @@ static void check_finds_damage(void **state)
     assert_int_equal(sw_plan_check(plan, &o), SW_OK);
 
     for (int32_t i = 0; i + 1 < p->n_instrs;
-         i++) { /* an update before the norm over the same bytes */
+         i++) { /* an update before the norm of the same bytes */
         const enum sw_op_kind kind = p->ir->ops[p->instrs[i].op].kind;
         if (kind == SW_OP_STATS_RESET) {
             const struct sw_instr reset = p->instrs[i];
@@ -412,7 +411,7 @@ static void check_finds_damage(void **state)
     sw_plan_close(plan);
 }
 
-/* What is offloaded was stored, and lies in a tier. */
+/* A value that is loaded was stored, and lies in a tier. */
 static void a_load_finds_what_was_stored(void **state)
 {
     (void)state;
@@ -441,7 +440,7 @@ static void a_load_finds_what_was_stored(void **state)
     sw_plan_close(plan);
 }
 
-/* Reductions leave with reductions, and what may be left out with what is left out with it. */
+/* Reductions travel only with reductions, and predicated exchanges only with predicated ones. */
 static void what_travels_together_is_of_one_kind(void **state)
 {
     (void)state;
@@ -476,8 +475,8 @@ static void what_travels_together_is_of_one_kind(void **state)
     sw_plan_close(plan);
 }
 
-/* Of the update: loads in a segment before its own, and those there that any micro-step would
- * run. */
+/* Counts loads of the update that are issued in an earlier segment, and those that any micro-step
+ * would run. */
 static int early_loads(const struct sw_program *program, enum sw_segment segment)
 {
     int n = 0;
@@ -492,8 +491,8 @@ static int early_loads(const struct sw_program *program, enum sw_segment segment
     return n;
 }
 
-/* States are read during forward, as far as they may; without clipping their update is within
- * backward, with it behind the norm. What is left out of some micro-steps stays left out. */
+/* States are read during forward, within the limit. Without clipping, their update is within
+ * backward; with clipping it follows the norm. Predicated ops keep their predicates. */
 static void states_are_read_in_segments_before(void **state)
 {
     (void)state;
@@ -508,7 +507,7 @@ static void states_are_read_in_segments_before(void **state)
         assert_int_equal(early_loads(p, SW_SEGMENT_FORWARD), 0);
         sw_plan_close(plan);
 
-        o.policy.transfer_bytes = 1 << 20; /* more than there is */
+        o.policy.transfer_bytes = 1 << 20; /* more than there are */
         plan = plan_tower(4, &o);
         p = &plan->programs[0];
         assert_true(early_loads(p, SW_SEGMENT_FORWARD) > 0);
@@ -526,12 +525,12 @@ static void states_are_read_in_segments_before(void **state)
                 *instr = before;
             }
             if (sw_ir_is_transfer(&p->ir->ops[before.op])) {
-                instr->queue = SW_QUEUE_H2D; /* all of them are of the disk */
+                instr->queue = SW_QUEUE_H2D; /* all of them are on disk */
                 assert_true(sw_plan_check(plan, &o) < 0);
                 *instr = before;
             }
             if (before.segment == SW_SEGMENT_FORWARD) {
-                instr->unless_skipped = true; /* nobody knows yet */
+                instr->unless_skipped = true; /* SKIP is not known yet */
                 assert_true(sw_plan_check(plan, &o) < 0 || before.last_only);
                 *instr = before;
             }
@@ -541,7 +540,7 @@ static void states_are_read_in_segments_before(void **state)
     }
 }
 
-/* A sum that is offloaded is loaded for every term but the first. */
+/* An offloaded sum is loaded for every term but the first. */
 static void first_terms_load_no_sum(void **state)
 {
     (void)state;
@@ -567,7 +566,7 @@ static void first_terms_load_no_sum(void **state)
     }
 }
 
-/* Rows left out. */
+/* Bytes loaded, without those of row lookups. */
 static int64_t loaded(const struct sw_plan *plan, int64_t rounds)
 {
     const struct sw_program *program = &plan->programs[0];
@@ -617,8 +616,7 @@ static void vertical_moves_parameters_once(void **state)
     }
 }
 
-/* Every sum takes micro-batch 0, then 1, .. and each micro-batch has inputs and outputs of its
- * own. */
+/* Every sum takes micro-batch 0, then 1, .. and each micro-batch has its own inputs and outputs. */
 static void vertical_keeps_the_order_of_sums(void **state)
 {
     (void)state;
@@ -663,7 +661,7 @@ static void vertical_keeps_the_order_of_sums(void **state)
     }
 }
 
-/* In the order of blocks the micro-batches would write it in another order than one after the
+/* Block by block, the micro-batches would write the state in another order than one after the
  * other. */
 static void vertical_refuses_a_forward_that_writes_states(void **state)
 {
@@ -742,7 +740,7 @@ static void survives_lack_of_memory(void **state)
     }
 }
 
-/* A layer of both layouts under a vocabulary matrix, each above SW_PIECE_ABOVE, on three tokens. */
+/* A layer in both layouts with a vocabulary matrix, each above SW_PIECE_ABOVE, on three tokens. */
 static struct sw_graph *wide_layer(bool tied)
 {
     enum { WIDTH = 1003, INNER = 4200, VOCAB = 5000 };
@@ -791,7 +789,7 @@ static size_t largest_value(const struct sw_plan *plan)
     return most;
 }
 
-/* The ranks' slices of an item are all of it, once, and fit into what one has. */
+/* The shards of all ranks cover the item exactly once, and fit into the room of one. */
 static void assert_held_once(const struct sw_persistent *item)
 {
     struct sw_layout layout = item->layout;
@@ -839,7 +837,7 @@ static void tiles_bound_what_is_on_the_device(void **state)
         /* an fp32 sum of a tile's gradients is the largest */
         assert_true(largest_value(tiled) <= (o.policy.micro_batches > 1 ? 2 : 1) * 3000000 + 64);
         assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < whole->tier_bytes[SW_TIER_DEVICE] / 2);
-        /* one or two under way back, or to their owners, beside what is worked on */
+        /* one or two on their way back, or to their owners, besides the one in use */
         const size_t most =
             (size_t)((way & 8 ? 13 : 9) + (sw_data_ranks(&o) > 1 && o.overlap ? 3 : 0));
         assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < most * 1000000);
@@ -851,7 +849,7 @@ static void tiles_bound_what_is_on_the_device(void **state)
     }
 }
 
-/* One layer h -> 4h -> h on 16 tokens, as bench/wide.c has it. */
+/* One layer h -> 4h -> h on 16 tokens, as in bench/wide.c. */
 static struct sw_graph *one_layer(int64_t h)
 {
     const struct sw_graph_options graph = {
@@ -874,8 +872,8 @@ static struct sw_graph *one_layer(int64_t h)
     return g;
 }
 
-/* With so many sixteenths of the bytes that a matrix and its gradient take by tiles, 16 h^2 /
- * tiles. */
+/* Plans with a budget of `sixteenths` / 16 of the bytes of a matrix and its gradient by tiles, 16
+ * h^2 / tiles. */
 static sw_status plan_one_layer(int64_t h, int64_t tiles, size_t sixteenths)
 {
     const size_t formula = (size_t)(16 * h * h / tiles);
@@ -907,7 +905,7 @@ static void a_wide_layer_takes_16_hh_bytes_by_its_tiles(void **state)
     assert_int_equal(plan_one_layer(65536, 16, 17), SW_OK);
 }
 
-/* States on the disk, in more pieces than one instruction each is worth. */
+/* States on disk, with enough pieces for a loop. */
 static struct sw_plan *plan_loops(struct sw_plan_options *o, enum sw_tier grads)
 {
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, one_layer(256)};
@@ -915,14 +913,14 @@ static struct sw_plan *plan_loops(struct sw_plan_options *o, enum sw_tier grads)
     *o = options();
     o->policy.states_tier = o->policy.params_tier = SW_TIER_DISK;
     o->policy.grads_tier = grads;
-    o->policy.update_elems = 1 << 11; /* of 2^18: 128 of them */
+    o->policy.update_elems = 1 << 11; /* 128 pieces of 2^18 elements */
     o->policy.transfer_bytes = 1 << 17;
     assert_int_equal(plan_once(&spec, 1, o, &plan), SW_OK);
     return plan;
 }
 
-/* What a loop moves is a whole tensor, piece behind piece, through a ring of turns; what its
- * kernel sees is a piece. */
+/* A loop moves a whole tensor, piece after piece, through a ring of turns; its kernel sees one
+ * piece. */
 static void loops_move_each_piece_once(void **state)
 {
     (void)state;
@@ -953,7 +951,7 @@ static void loops_move_each_piece_once(void **state)
         }
         const struct sw_loop *last = &p->loops[1];
         const struct sw_transfers moved = sw_plan_transfers(plan, 1);
-        /* two masters' rests of 2 bytes and moments of 4 for two matrices of 2^18 */
+        /* for two matrices of 2^18: remainders of 2 bytes, and two moments of 4 bytes */
         assert_true(moved.out[SW_TIER_DISK] >= 2 * (2 + 4 + 4) << 18);
         assert_int_equal(last->n, (grads ? 4 : 3) + 1 + 3);
         sw_plan_close(plan);
@@ -973,16 +971,16 @@ static void check_finds_damaged_loops(void **state)
     loop->pieces--;
     assert_true(sw_plan_check(plan, &o) < 0);
     loop->pieces++;
-    p->turns++; /* than there is room for */
+    p->turns++; /* more turns than there is room for */
     assert_true(sw_plan_check(plan, &o) < 0);
     p->turns--;
     const int32_t again = load->again;
-    load->again = again - 1; /* another state's store */
+    load->again = again - 1; /* the store of another state */
     assert_true(sw_plan_check(plan, &o) < 0);
     load->again = -1;
     assert_true(sw_plan_check(plan, &o) < 0);
     load->again = again;
-    store->loop = 0; /* stored once, behind all pieces */
+    store->loop = 0; /* stored once, after all pieces */
     assert_true(sw_plan_check(plan, &o) < 0);
     store->loop = 2;
     loop->n--;
@@ -992,7 +990,7 @@ static void check_finds_damaged_loops(void **state)
     while (kernel->verb != SW_VERB_KERNEL) {
         kernel++;
     }
-    const struct sw_instr instr = *kernel; /* behind the first store */
+    const struct sw_instr instr = *kernel; /* after the first store */
     *kernel = kernel[1];
     kernel[1] = instr;
     assert_true(sw_plan_check(plan, &o) < 0);
@@ -1011,8 +1009,8 @@ static size_t largest_tile(const struct sw_plan *plan)
     return most;
 }
 
-/* The states of a tile are here twice, never those of two tiles; the trust ratio is of the whole
- * parameter. */
+/* The states of a tile are on the device twice, and never together with those of another tile. The
+ * trust ratio covers the whole parameter. */
 static void tiles_bound_what_lamb_has_on_the_device(void **state)
 {
     static const struct sw_update_rule lamb = {
@@ -1040,8 +1038,8 @@ static void tiles_bound_what_lamb_has_on_the_device(void **state)
         assert_int_equal(count_ops(program, "lamb_add_norms"), tiles - 3);
         assert_int_equal(count_ops(program, "stats_merge"), way & 1 ? 4 : 0);
         assert_non_null(sw_plan_find(tiled, "trust_ratio/table"));
-        /* working copy, rest of the master, two moments, a gradient: 7 times a working copy, and
-         * what is on its way */
+        /* working copy, remainder of the master, two moments, a gradient: 7 times a working copy,
+         * plus transfers in flight */
         assert_true(largest_value(tiled) <= 2 * largest_tile(tiled) + 64);
         assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < 10 * largest_tile(tiled));
         assert_true(tiled->tier_bytes[SW_TIER_DEVICE] < whole->tier_bytes[SW_TIER_DEVICE] / 3);
@@ -1050,8 +1048,8 @@ static void tiles_bound_what_lamb_has_on_the_device(void **state)
     }
 }
 
-/* A budget that the smallest tiles exceed is known at once; one that some tiles keep is never taken
- * for such a one. */
+/* A budget that even the smallest tiles exceed is recognised at once. A budget that some tiles fit
+ * is never mistaken for one. */
 static void hopeless_budgets_are_known_without_trying_tiles(void **state)
 {
     (void)state;
@@ -1096,7 +1094,7 @@ static void what_lies_here_is_not_tiled(void **state)
     sw_plan_close(plan);
     o.policy.params_tier = SW_TIER_HOST;
     plan = plan_wide_layer(&o, true);
-    assert_int_equal(plan->n_tiled, 0); /* its states do */
+    assert_int_equal(plan->n_tiled, 0); /* its states do fit */
     sw_plan_close(plan);
 }
 

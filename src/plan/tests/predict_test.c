@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of a prediction: the work of a small plan counted by hand, and seconds of given
-// rates.
+// Tests the arithmetic of a prediction: the work of a small plan counted by hand, and seconds from
+// given rates.
 #include <math.h>
 
 #include "plan/private.h"
@@ -71,7 +71,7 @@ static int count_updates(const struct sw_plan *plan)
     return n;
 }
 
-/* The parameter, and a row-sparse gradient, are given to every piece as a whole. */
+/* Every piece gets the whole parameter and the whole row-sparse gradient. */
 static void an_update_in_pieces_counts_once(void **state)
 {
     (void)state;
@@ -95,7 +95,7 @@ static void an_update_in_pieces_counts_once(void **state)
     }
 }
 
-/* All micro-batches of a rank are in the program there. */
+/* The program then has all micro-batches of a rank. */
 static void a_vertical_step_has_the_same_products(void **state)
 {
     (void)state;
@@ -123,7 +123,7 @@ static void work_is_what_a_hand_counts(void **state)
     sw_plan_loads(plan, ROUNDS, loads);
     assert_true(loads[SW_LOAD_PRODUCTS_F32] == ROUNDS * products);
     assert_true(loads[SW_LOAD_PRODUCTS_BF16] == 0 && loads[SW_LOAD_PRODUCTS_F16] == 0);
-    assert_true(loads[SW_LOAD_OTHER] > 5 * 4 * elems); /* the update alone touches so much */
+    assert_true(loads[SW_LOAD_OTHER] > 5 * 4 * elems); /* the update alone touches this much */
     /* two moments, read and written once a step */
     assert_true(loads[SW_LOAD_DISK_READ] == 2 * 4 * elems);
     assert_true(loads[SW_LOAD_DISK_WRITTEN] == 2 * 4 * elems);
@@ -131,7 +131,7 @@ static void work_is_what_a_hand_counts(void **state)
     assert_true(loads[SW_LOAD_COPIES_IN] > loads[SW_LOAD_COPIES_OUT]);
     assert_true(loads[SW_LOAD_SENT] == 0);
     const double other = loads[SW_LOAD_OTHER];
-    sw_plan_loads(plan, 2 * ROUNDS, loads); /* the update is once */
+    sw_plan_loads(plan, 2 * ROUNDS, loads); /* the update counts once */
     assert_true(loads[SW_LOAD_PRODUCTS_F32] == 2 * ROUNDS * products);
     assert_true(loads[SW_LOAD_OTHER] > other && loads[SW_LOAD_OTHER] < 2 * other);
     assert_true(loads[SW_LOAD_DISK_READ] == 2 * 4 * elems);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What backward makes again instead of keeping it: plans of small graphs with and without it.
+// Tests which values backward recomputes instead of keeping them: plans of small graphs with and
+// without the pass.
 #include "plan/private.h"
 
 #include "support/plans.h"
@@ -28,7 +29,7 @@ static struct sw_plan_options options(void)
 
 struct model {
     enum sw_dtype dtype;
-    bool gated, drops; /* inside the MLP */
+    bool gated, drops; /* in the MLP */
 };
 
 static sw_value vector(struct sw_graph *g, const char *what, int i, int64_t n)
@@ -45,7 +46,7 @@ static sw_value matrix(struct sw_graph *g, const char *what, int i, int64_t rows
     return sw_param(g, name, SW_SHAPE(rows, columns), (struct sw_init){SW_INIT_NORMAL, 0.1});
 }
 
-/* Norm, MLP, residual; LAYERS times under a head. */
+/* Norm, MLP, residual, LAYERS times, then a head. */
 static struct sw_graph *graph_of(const struct model *m)
 {
     const struct sw_graph_options with = {
@@ -114,7 +115,7 @@ static int count_moves(const struct sw_program *program)
     return n;
 }
 
-/* Every clone stands in front of an instruction that reads it, or of another clone. */
+/* Every clone is placed before an instruction that reads it, or before another clone. */
 static void assert_clones_stand_before_readers(const struct sw_program *program)
 {
     for (int32_t i = 0; i + 1 < program->n_instrs; i++) {
@@ -151,7 +152,7 @@ static void it_saves_bytes_and_keeps_the_fingerprint(void **state)
     }
 }
 
-/* The norm at the end is read by the loss and at once by its gradient. */
+/* The loss reads the final norm, and its gradient follows at once. */
 static void what_no_product_lies_between_is_kept(void **state)
 {
     (void)state;
@@ -163,7 +164,7 @@ static void what_no_product_lies_between_is_kept(void **state)
     sw_plan_close(plan);
 }
 
-/* The product rounds what backward reads; the activation was given what it was before. */
+/* The product rounds what backward reads, while the activation got the unrounded value. */
 static void in_16_bits_a_joined_activation_is_kept(void **state)
 {
     (void)state;
@@ -177,7 +178,7 @@ static void in_16_bits_a_joined_activation_is_kept(void **state)
     }
 }
 
-/* The dropout's input is not kept either: the activation runs for it. */
+/* The dropout's input is not kept either: its activation is recomputed. */
 static void an_op_may_run_for_another_one(void **state)
 {
     (void)state;
@@ -194,8 +195,8 @@ static void an_op_may_run_for_another_one(void **state)
     sw_plan_close(plan);
 }
 
-/* Clones of a group are its forward. Backward begins with the last block of the group, whose
- * activation it reads at once. */
+/* The clones of a group count as its forward. Backward begins with the last block of the group,
+ * whose activation it reads at once. */
 static void a_block_that_runs_again_keeps_as_little(void **state)
 {
     (void)state;
@@ -214,7 +215,7 @@ static void a_block_that_runs_again_keeps_as_little(void **state)
     }
 }
 
-/* The norm's bias is read by no gradient; what is on the device anyway may be read once more. */
+/* No gradient reads the norm's bias. A parameter that is on the device anyway may be read again. */
 static void nothing_is_gathered_or_loaded_for_it(void **state)
 {
     (void)state;
@@ -236,7 +237,7 @@ static void nothing_is_gathered_or_loaded_for_it(void **state)
     }
 }
 
-/* An input is alive while something reads it: to be read in backward as well it would be kept. */
+/* An input is live while something reads it. If backward read it, too, it would have to be kept. */
 static void an_input_is_not_kept_for_it(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search by itself: which policies are tried, on graphs that are lent and with other ranks that
-// are made up; that it takes the first micro-batch which fits all of them; that it lets go of
-// everything whichever request for memory fails.
+// Tests the search alone, on borrowed graphs and with mock ranks: which policies it tries, that it
+// takes the first micro-batch that fits all ranks, and that it frees everything whichever
+// allocation fails.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
 static const struct sw_update_rule adam = {
     .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
 
-/* A tower of blocks, for so many samples. */
+/* A tower of blocks for `batch` samples. */
 static struct sw_graph *graph_of(int64_t batch)
 {
     const struct sw_graph_options options = {.dtype = SW_F32, .grad_dtype = SW_F32};
@@ -53,11 +53,11 @@ static struct sw_graph *graph_of(int64_t batch)
     return g;
 }
 
-/* Who lends graphs, and speaks for the other ranks. */
+/* Lends graphs, and answers for the other ranks. */
 struct world {
     struct sw_program_spec spec;
     int64_t batch;
-    int64_t most;      /* a larger micro-batch does not fit elsewhere; 0 = all do */
+    int64_t most;      /* a larger micro-batch does not fit on another rank; 0 = all fit */
     int64_t tried[64]; /* micro-batch of each try */
     int n_tries, n_graphs;
 };
@@ -94,7 +94,7 @@ static sw_status agree(void *ctx, struct sw_verdict *v)
     if (w->most > 0 && w->batch > w->most) {
         v->fits = false;
         v->rank = 3;
-        v->share = 1; /* of which nothing is known */
+        v->share = 1; /* nothing is known */
     }
     return v->status;
 }
@@ -110,7 +110,7 @@ static struct sw_search search_of(struct world *w, size_t budget)
                 .clip = 1,
                 .rule = &adam,
                 .kernel_set = "test",
-                .keep_cheap = true, /* else who keeps a block computes as much again */
+                .keep_cheap = true, /* otherwise a plan that keeps a block computes as much */
             },
         .memory = {budget},
         .any_micro_batch = true,
@@ -131,7 +131,7 @@ static sw_status look_for(const struct sw_search *s, struct sw_policy *policy, s
     return st;
 }
 
-/* A plan of that very recomputation. */
+/* Bytes of a plan with exactly that recomputation. */
 static size_t bytes_of_blocks(int64_t micro_batch, int64_t every, int64_t blocks)
 {
     struct world w = {.n_tries = 0};
@@ -143,7 +143,7 @@ static size_t bytes_of_blocks(int64_t micro_batch, int64_t every, int64_t blocks
                                  .micro_batches = TRAIN / micro_batch,
                                  .recompute = {every, blocks}};
     assert_int_equal(look_for(&s, &policy, &plan), SW_OK);
-    assert_int_equal(w.n_tries, 0); /* nothing is chosen, so nobody is asked */
+    assert_int_equal(w.n_tries, 0); /* nothing is chosen, so the other ranks are not asked */
     const size_t bytes = plan->tier_bytes[SW_TIER_DEVICE];
     sw_plan_close(plan);
     return bytes;
@@ -154,7 +154,7 @@ static size_t bytes_of(int64_t micro_batch, int64_t every)
     return bytes_of_blocks(micro_batch, every, 0);
 }
 
-/* Micro-batches that cannot fit are passed over, and none that fits. */
+/* Micro-batches that cannot fit are skipped, and none that fits is. */
 static void the_search_takes_the_largest_and_tries_few(void **state)
 {
     (void)state;
@@ -165,7 +165,7 @@ static void the_search_takes_the_largest_and_tries_few(void **state)
         need[i] = bytes_of(divisors[i], 0);
     }
     for (size_t i = 0; i < SW_LEN(divisors); i++) {
-        size_t first = 0; /* that fits: the largest has no sums over micro-batches */
+        size_t first = 0; /* the first that fits: the largest has no sums over micro-batches */
         while (need[first] > need[i]) {
             first++;
         }
@@ -198,11 +198,11 @@ static void what_does_not_fit_another_rank_is_not_taken(void **state)
     struct world none = {.n_tries = 0};
     const struct sw_search small = search_of(&none, 100);
     assert_int_equal(look_for(&small, &policy, &plan), SW_E_NOMEM);
-    assert_int_equal(none.tried[none.n_tries - 1], 1); /* the refusal is of the least */
+    assert_int_equal(none.tried[none.n_tries - 1], 1); /* the refusal is that of the smallest */
 }
 
-/* Of one micro-batch recomputations are tried in one order, none first, which ends it where it
- * fits. Else all blocks, then fewer by halves, until one block too few does not fit. */
+/* For one micro-batch, no recomputation is tried first, which ends the search if it fits. Otherwise
+ * all blocks are tried, then fewer by bisection, until one block less does not fit. */
 static void recomputation_is_tried_from_none_on(void **state)
 {
     (void)state;
@@ -224,7 +224,7 @@ static void recomputation_is_tried_from_none_on(void **state)
         assert_int_equal(policy.recompute.blocks, m);
         assert_int_equal(plan->programs[0].recomputed.blocks, m);
         assert_int_equal(plan->programs[0].recomputed.of, m > 0 ? BLOCKS : 0);
-        /* none; 6, 3, 1 and for 2 of them also 2; pairs of one block less, which are no pairs */
+        /* none; 6, 3, 1 and for 2 of them also 2; pairs with one block less, which are not pairs */
         static const int n_tries[] = {1, 4, 5};
         assert_int_equal(w.n_tries, n_tries[m]);
         assert_int_equal(w.n_graphs, 1);
@@ -232,7 +232,7 @@ static void recomputation_is_tried_from_none_on(void **state)
     }
 }
 
-/* More of them than there are is a mistake, whoever asks. */
+/* Asking for more blocks than there are is an error in any case. */
 static void more_blocks_than_there_are_are_refused(void **state)
 {
     (void)state;
@@ -250,7 +250,7 @@ static void more_blocks_than_there_are_are_refused(void **state)
     }
 }
 
-/* Where only some blocks are recomputed, all of them are the smaller change. */
+/* If only some blocks are recomputed, recomputing all of them is the smaller change. */
 static void the_rest_of_the_blocks_would_help(void **state)
 {
     (void)state;
@@ -312,7 +312,7 @@ static void survives_lack_of_memory(void **state)
             break;
         }
         assert_int_equal(st, SW_E_NOMEM);
-        assert_null(strstr(sw_error_message(), "does not fit")); /* no budget is to blame */
+        assert_null(strstr(sw_error_message(), "does not fit")); /* the cause is not a budget */
         n_failed++;
     }
     sw_alloc_get_stats(&after);
@@ -320,7 +320,8 @@ static void survives_lack_of_memory(void **state)
     assert_true(n_failed > 20);
 }
 
-/* Gives each tier that a refusal names what it says is needed. false: it names none */
+/* Sets the budget of each tier that a refusal names to what it says is needed. false = it names
+ * none */
 static bool give_what_is_named(const char *message, size_t memory[SW_TIER_COUNT])
 {
     bool any = false;
@@ -336,8 +337,8 @@ static bool give_what_is_named(const char *message, size_t memory[SW_TIER_COUNT]
     return any;
 }
 
-/* Budgets decide on caches, tiles, slots and how far transfers run ahead, so a plan with more of
- * them may take more. */
+/* Budgets determine caches, tiles, slots and prefetching, so a plan with larger budgets may take
+ * more. */
 static void bytes_that_a_refusal_names_are_enough(void **state)
 {
     enum { CASES = 100 };

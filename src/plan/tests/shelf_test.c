@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places for what lives a while are the lowest that are free: those that trying all addresses
-// finds.
+// Tests that the shelf finds the lowest free address, by comparison with trying all addresses.
 #include "plan/private.h"
 
 #include "support/test.h"
 
-struct plain { /* what has a place */
+struct plain { /* a placed life */
     size_t begin, end;
     int32_t first, last;
 };
 
-/* Beside all that has one, moving up until nothing meets. */
+/* The lowest free address among the placed lives, found by moving up until nothing overlaps. */
 static size_t lowest(const struct plain *placed, int n, const struct plain *life, size_t align)
 {
     const size_t bytes = life->end;
@@ -33,8 +32,7 @@ static int32_t drawn(uint64_t seed, uint64_t stream, int i, int32_t below)
     return (int32_t)(sw_philox_u64(seed, stream, (uint64_t)i) % (uint64_t)below);
 }
 
-/* Lives as plans have them: most short, some long, sizes that repeat; `descending`: the largest
- * first. */
+/* Lives as in plans: most short, some long, repeating sizes; `descending`: the largest first. */
 static void compare(uint64_t seed, int n, int32_t n_instrs, bool descending)
 {
     struct plain *placed = sw_alloc("test", (size_t)n * sizeof *placed);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of a plan: its kinds add up to the plan's bytes, what is sent is the formula where the
-// formula holds and the named parts where it does not, later stages hold no more; and the paper's
-// formulas.
+// Tests the table of a plan. Its kinds add up to the plan's bytes. Sent bytes are the formula plus
+// the named parts. Later stages do not hold more. The paper's formulas are tested, too.
 #include "plan/private.h"
 
 #include <string.h>
@@ -39,7 +38,7 @@ enum shape {
     FROZEN = 4
 };
 
-/* Two blocks between matrices; sizes are odd unless `even`: then slices need no padding. */
+/* Two blocks between matrices. Sizes are odd unless `even`, when shards need no padding. */
 static struct sw_graph *tower(enum sw_dtype dtype, int flags, bool even)
 {
     static const char *const frozen[] = {"up.0"};
@@ -109,7 +108,7 @@ static double states(const struct sw_plan_table *t)
     return sum;
 }
 
-/* formula + parts = bytes, in every kind but the statistics, which have no formula. */
+/* formula + parts = bytes for every kind except the statistics, which have no formula. */
 static void check_parts(const struct sw_plan_table *t)
 {
     for (int k = 0; k < SW_SENT_STATS; k++) {
@@ -132,7 +131,7 @@ static void kinds_add_up_everywhere(void **state)
                 const struct sw_plan_table t =
                     tabulate(tower(dtypes[i], TIED | BIAS | FROZEN, false), &o);
                 check_parts(&t);
-                assert_true(states(&t) <= before); /* later stages hold no more */
+                assert_true(states(&t) <= before); /* later stages do not hold more */
                 assert_true(t.padding >= 0 && t.padding < states(&t));
                 assert_true((t.held[SW_HELD_KEPT] > 0) == (o.limits.persistence_elems > 0));
                 assert_int_equal(t.elems - t.trained, 13 * 37);
@@ -143,7 +142,8 @@ static void kinds_add_up_everywhere(void **state)
     }
 }
 
-/* Every parameter has one dense stream and is read forward and backward: nothing differs. */
+/* Every parameter has one dense stream, and forward and backward read it: there are no
+ * differences. */
 static void sent_is_the_formula_where_it_holds(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void sent_is_the_formula_where_it_holds(void **state)
                     assert_true((t.boundary > 0) == (stage < 2));
                     continue;
                 }
-                /* no gradient flows into the input, so backward needs no copy of `in` */
+                /* the input needs no gradient, so backward needs no copy of `in` */
                 const double in = m * w * 64 * 64 * share;
                 assert_true(bytes == formula - in);
                 assert_true(t.sent[SW_SENT_BACKWARD].spared == in);
@@ -176,7 +176,7 @@ static void sent_is_the_formula_where_it_holds(void **state)
     }
 }
 
-/* Weights travel once a step; gradients of each micro-batch as ever. */
+/* Weights travel once a step; gradients travel per micro-batch, as in the horizontal schedule. */
 static void vertical_is_its_formula(void **state)
 {
     (void)state;
@@ -227,7 +227,7 @@ static void further_uses_stand_apart(void **state)
     assert_true(t.sent[SW_SENT_UPDATE].bytes == (int64_t)t.sent[SW_SENT_UPDATE].formula);
 }
 
-/* Slices of the momentum go to all ranks, beside the parameters themselves. */
+/* Shards of the momentum go to all ranks, in addition to the parameters. */
 static void momentum_of_matrices_is_a_part_of_its_own(void **state)
 {
     (void)state;
@@ -243,7 +243,7 @@ static void momentum_of_matrices_is_a_part_of_its_own(void **state)
             o.rule = &muon;
             const struct sw_plan_table t = tabulate(tower(SW_F32, BIAS, true), &o);
             const double share = (double)(ranks - 1) / ranks;
-            if (ranks < 3) { /* slices without padding */
+            if (ranks < 3) { /* shards without padding */
                 assert_true(t.sent[SW_SENT_UPDATE].matrices ==
                             (stage > 0 ? 2 * elems * share : 0.0));
             }
@@ -266,7 +266,8 @@ static void states_are_the_papers(void **state)
     assert_true(fabs(sw_paper_bytes(&bf16, 1, 7.5e9, 7.5e9, 64) - 31.4e9) < 1e8);
     assert_true(fabs(sw_paper_bytes(&bf16, 2, 7.5e9, 7.5e9, 64) - 16.6e9) < 1e8);
     assert_true(fabs(sw_paper_bytes(&bf16, 3, 7.5e9, 7.5e9, 64) - 1.9e9) < 1e8);
-    for (int stage = 1; stage < 4; stage++) { /* without padding ours are those of stage 2 and 3 */
+    for (int stage = 1; stage < 4; stage++) {
+        /* without padding, our numbers are those of stages 2 and 3 */
         const struct sw_plan_options o = options(4, stage, 4);
         const struct sw_plan_table t = tabulate(tower(SW_BF16, 0, true), &o);
         const double elems = (double)t.elems;
@@ -297,7 +298,7 @@ static void own_rows_of_the_estimate(void **state)
     c.zero_init = true;
     assert_int_equal(sw_estimate(&c, &e), SW_OK);
     assert_true(e.device_bytes == 4004 && e.host_bytes_per_node == 18 * 1000003);
-    c.offload_optimizer = false; /* parameters do not leave alone */
+    c.offload_optimizer = false; /* parameters are not offloaded alone */
     assert_int_equal(sw_estimate(&c, &e), SW_E_ARG);
     c.offload_param = false;
     c.stage = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clock: programs of a few instructions whose time a hand finds, and properties of a real plan
-// under any costs.
+// Tests the clock: small programs whose time is computed by hand, and properties of a real plan
+// with arbitrary costs.
 #include "run/clock.h"
 
 #include <math.h>
@@ -84,14 +84,14 @@ static void what_nobody_waits_for_runs_beside(void **state)
     open_hand(&h);
     add(&h, SW_VERB_READ, SW_QUEUE_READ, 2);
     add_kernel(&h, 3);
-    add_kernel(&h, 4)->waits[SW_QUEUE_READ] = 0; /* it is there by then */
+    add_kernel(&h, 4)->waits[SW_QUEUE_READ] = 0; /* it has arrived by then */
     assert_near(seconds_of(&h), 7);
     assert_near(h.report.part[SW_QUEUE_READ], 0);
     h.costs[0][0].seconds = 5;
     assert_near(seconds_of(&h), 9);
     assert_near(h.report.part[SW_QUEUE_READ], 2);
     assert_near(h.report.part[SW_QUEUE_COMPUTE], 7);
-    assert_near(h.report.instrs[0].charge, 2); /* it stood still for that one */
+    assert_near(h.report.instrs[0].charge, 2); /* it waited for that one */
     assert_near(h.report.instrs[0].alone, 5);
     assert_near(h.report.least, 7);
     assert_near(h.report.most, 12);
@@ -109,12 +109,12 @@ static void a_transfer_begins_behind_what_was_issued_and_what_it_waits_for(void 
     (void)state;
     struct hand h;
     open_hand(&h);
-    add_kernel(&h, 3); /* makes what is written */
+    add_kernel(&h, 3); /* makes the value that is written */
     add(&h, SW_VERB_WRITE, SW_QUEUE_WRITE, 2);
     add(&h, SW_VERB_COPY_IN, SW_QUEUE_H2D, 4)->waits[SW_QUEUE_WRITE] = 1;
     assert_near(seconds_of(&h), 9); /* and the phase drains */
     h.phases[0].drains = false;
-    assert_near(seconds_of(&h), 3); /* it goes on beside what comes next */
+    assert_near(seconds_of(&h), 3); /* it continues during the next phase */
     close_hand(&h);
 }
 
@@ -146,7 +146,7 @@ static void reads_and_writes_share_the_disk(void **state)
     open_hand(&h);
     add(&h, SW_VERB_READ, SW_QUEUE_READ, 2);
     add(&h, SW_VERB_WRITE, SW_QUEUE_WRITE, 1);
-    assert_near(seconds_of(&h), 3); /* half as fast until the write is done, at 2 */
+    assert_near(seconds_of(&h), 3); /* half speed until the write ends, at 2 */
     h.pace.disk_share = 1;
     assert_near(seconds_of(&h), 2);
     h.pace.disk_share = 0.75;
@@ -163,15 +163,15 @@ static void threads_share_processors(void **state)
     add_kernel(&h, 1);
     h.costs[0][0].cores = 1;
     h.costs[1][0].cores = 2;
-    assert_near(seconds_of(&h), 1); /* as many as anybody wants */
+    assert_near(seconds_of(&h), 1); /* unlimited processors */
     h.pace.cores = 2;
-    assert_near(seconds_of(&h), 1.5); /* three threads on two */
-    h.costs[0][0].cores = 0.25;       /* who wants little gets it: the others have 1.75 of 2 */
+    assert_near(seconds_of(&h), 1.5); /* three threads on two processors */
+    h.costs[0][0].cores = 0.25; /* a thread that wants little gets it: the others share 1.75 of 2 */
     assert_near(seconds_of(&h), 1 + 0.125);
     h.pace.cores = 3;
     h.costs[0][0].cores = 1;
     assert_near(seconds_of(&h), 1);
-    h.pace.cores = 1; /* the kernel alone takes 2; two threads of three are its */
+    h.pace.cores = 1; /* alone the kernel takes 2; it has two of three threads */
     assert_near(seconds_of(&h), 3);
     assert_near(h.report.most, 3);
     close_hand(&h);
@@ -183,7 +183,7 @@ static void exchanges_travel_in_groups_and_block(void **state)
     struct hand h;
     open_hand(&h);
     add(&h, SW_VERB_REDUCE, SW_QUEUE_COMM, 4)->batch = 2;
-    add(&h, SW_VERB_REDUCE, SW_QUEUE_COMM, 100)->batch = 0; /* left with the one before */
+    add(&h, SW_VERB_REDUCE, SW_QUEUE_COMM, 100)->batch = 0; /* travels with the previous one */
     add_kernel(&h, 1);
     assert_near(seconds_of(&h), 4);
     assert_int_equal(h.report.instrs[1].runs, 1);
@@ -207,7 +207,7 @@ static void the_first_micro_step_has_costs_of_its_own(void **state)
     add_kernel(&h, 10)->last_only = true;
     h.instrs[1].micro = -1;
     h.costs[0][1].seconds = 3;
-    h.costs[1][1].seconds = 1000; /* of the step as a whole: never a later one */
+    h.costs[1][1].seconds = 1000; /* belongs to the step as a whole: never a later micro-step */
     h.plan.step.n_phases = 2;
     h.phases[1] = h.phases[0];
     h.phases[1].round = 1;
@@ -230,8 +230,7 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
 static const struct sw_update_rule adam = {
     .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
 
-/* Blocks whose parameters wait in host memory, or are cut over ranks, and whose states are on the
- * disk. */
+/* Blocks whose parameters wait in host memory or are sharded, and whose states are on disk. */
 static struct sw_plan *plan_of(int ranks)
 {
     const struct sw_graph_options options = {
@@ -289,7 +288,7 @@ static struct sw_clock_report step_of(const struct sw_plan *plan, const double g
     return report;
 }
 
-/* All others take nothing: the step is what that queue takes by itself. */
+/* All other costs are 0: the step takes as long as that queue alone. */
 static void one_slow_queue_is_the_whole_step(void **state)
 {
     (void)state;
@@ -309,7 +308,7 @@ static void one_slow_queue_is_the_whole_step(void **state)
             assert_true(fabs(r.seconds - r.alone[queue]) < 1e-9 * r.seconds + 1e-15);
             assert_true(r.least == r.alone[queue]);
             assert_int_equal(r.seconds > 0, slow != SW_LOAD_SENT || ranks > 1);
-            double loads[SW_LOAD_COUNT]; /* which a table of kinds sums up, too */
+            double loads[SW_LOAD_COUNT]; /* a table of loads has the same sum */
             sw_plan_loads(plan, plan->step.rounds, loads);
             assert_true(slow == SW_LOAD_SENT ||
                         fabs(r.seconds - loads[slow] / work_of[slow]) < 1e-9 * r.seconds);
@@ -346,7 +345,7 @@ static void draw_costs(uint64_t seed, int32_t n, struct sw_cost (*costs)[2])
     }
 }
 
-/* Whatever the costs: perfect overlap and none are bounds, and nothing of the step is lost. */
+/* With any costs, perfect overlap and no overlap are bounds, and the parts sum to the step. */
 static void a_step_lies_between_its_bounds(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every gradient rule against central differences in double precision, through the whole path:
-// graph, backward, plan, executor, reference kernels; odd shapes.
+// Tests every gradient rule against central differences in double precision, through the whole
+// path: graph, backward, plan, executor, reference kernels; with odd shapes.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
     sw_device_query(ctx, desc, out);
 }
 
-/* Inputs by name: ids and labels below 7, a mask with both kinds of padding, places. */
+/* Fills inputs by name: ids and labels below 7, a mask with both kinds of padding, positions. */
 static void fill_input(struct harness *h, const struct sw_port *info)
 {
     const int64_t n = sw_shape_elems(&info->shape);
@@ -39,7 +39,8 @@ static void fill_input(struct harness *h, const struct sw_port *info)
             data[i] = 2;
         } else if (strcmp(info->name, "segments") == 0) {
             const int64_t t = i % info->shape.dims[1];
-            data[i] = (int32_t)(i == t ? t / 3 : t % 2); /* in runs, and not */
+            /* contiguous segments in one row, alternating in others */
+            data[i] = (int32_t)(i == t ? t / 3 : t % 2);
         } else if (strcmp(info->name, "targets") == 0) {
             const float target = i == 2 ? NAN : 0.3F * (float)r;
             memcpy(&data[i], &target, sizeof target);
@@ -180,7 +181,8 @@ static void check(build_fn build, bool training)
     double largest = 0;
     for (int32_t i = 0; i < h.plan->n_persistent; i++) {
         const struct sw_persistent *item = &h.plan->persistent[i];
-        const int64_t n = item->data ? 0 : sw_shape_elems(&item->shape); /* a constant stays */
+        /* constants do not change */
+        const int64_t n = item->data ? 0 : sw_shape_elems(&item->shape);
         double *values = read_param(&h, item);
         for (int64_t k = 0; k < n; k++) {
             const double at = values[k];
@@ -274,7 +276,8 @@ static sw_value build_embedding(sw_graph *g)
                                    sw_input(g, "labels", SW_I32, SW_SHAPE(2, 5)), 0);
 }
 
-/* The look-up of a padding row gives it no gradient; the head, the same table, still does. */
+/* The lookup of a padding row gives it no gradient; the head, which is the same table, still
+ * does. */
 static sw_value build_padding(sw_graph *g)
 {
     const sw_value x = sw_embedding(g, param(g, "table", SW_SHAPE(5, 6)),
@@ -331,8 +334,7 @@ static sw_value build_select(sw_graph *g)
 static struct sw_attention_spec the_attention;
 static bool with_mask, with_position, with_slopes, with_segments, with_bias;
 
-/* The inputs besides queries and keys, of which there are so many. A bias is used by other scores,
- * too. */
+/* Adds the optional inputs of attention. The bias is also used by other scores. */
 static struct sw_attention_spec attention_with(sw_graph *g, int64_t n_queries, int64_t n_keys)
 {
     struct sw_attention_spec spec = the_attention;
@@ -376,7 +378,7 @@ static sw_value build_separate(sw_graph *g)
                      &spec);
 }
 
-/* Keys and values of a head side by side; queries of a head tokens apart. */
+/* Keys and values are the halves of one tensor, so their rows are strided. */
 static sw_value build_strided_heads(sw_graph *g)
 {
     struct sw_attention_spec spec = attention_with(g, 6, 6);
@@ -445,9 +447,9 @@ static sw_value build_user(sw_graph *g)
     return loss_of(g, y);
 }
 
-/* ---- what families of decoders have ---- */
+/* ---- features of decoder families ---- */
 
-static int variant; /* bits of it choose */
+static int variant; /* a bit set of options */
 
 static sw_value build_rms_norm(sw_graph *g)
 {
@@ -465,7 +467,7 @@ static sw_value build_gates(sw_graph *g)
     return loss_of(g, sw_mul(g, y, sw_add(g, sw_mul(g, gate, gate), half)));
 }
 
-/* Of heads side by side with others, wholly or in part. */
+/* Rotary embedding of heads inside a larger tensor, on the whole head or a part of it. */
 static sw_value build_rotary(sw_graph *g)
 {
     enum { ROWS = 7 };
@@ -495,9 +497,9 @@ static sw_value build_loss_with_cap_or_bias(sw_graph *g)
                                    variant & 2 ? 1.5 : 0);
 }
 
-/* ---- what encoders, pairs of sequences and images have ---- */
+/* ---- features of encoders, sequence pairs and images ---- */
 
-/* Rows that are masked, alone and beside others; the places of what is no padding. */
+/* Masked rows, alone and combined with others; positions of tokens that are not padding. */
 static sw_value build_rows(sw_graph *g)
 {
     const sw_value mask = sw_input(g, "mask", SW_I32, SW_SHAPE(2, 4));
@@ -516,7 +518,8 @@ static sw_value build_rows(sw_graph *g)
     return loss_of(g, sw_add(g, last, sw_slice(g, mean, 1, 3, 7)));
 }
 
-/* With smoothing, with labels beyond the classes, with both; and of targets that are numbers. */
+/* Losses with label smoothing, with labels beyond the classes, with both, and with float
+ * targets. */
 static sw_value build_more_losses(sw_graph *g)
 {
     const int64_t classes = variant & 2 ? 3 : 6;
@@ -544,7 +547,7 @@ static void more_losses(void **state)
     }
 }
 
-/* A table by distance that two attentions share, and what tokens make of distances. */
+/* A relative-position table that two attentions share, and position terms that depend on tokens. */
 static sw_value build_relative(sw_graph *g)
 {
     static const int32_t rows[9] = {4, 4, 3, 3, 2, 1, 1, 0, 0};
@@ -576,7 +579,7 @@ static void relative_positions(void **state)
     }
 }
 
-/* Two convolutions with a pool between them, the second over a sequence. */
+/* Two convolutions with a pool between them; the second is over a sequence. */
 static sw_value build_convolutions(sw_graph *g)
 {
     const struct sw_window first = {{3, 2}, {1, 2}, {1, 1}},
@@ -602,7 +605,7 @@ static void convolutions(void **state)
     }
 }
 
-/* A layer on top of another, the other way, where tokens are missing or not. */
+/* A two-layer LSTM, also reversed, with and without missing tokens. */
 static sw_value build_lstm(sw_graph *g)
 {
     struct sw_lstm_spec spec = {

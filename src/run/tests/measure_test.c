@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a prediction measures: every kernel that the plan has work for, also on a device whose
-// memory the host cannot reach; kernels that do the same have one cost; nothing is kept.
+// Tests the measurements of a prediction. Every kernel that the plan uses is measured, also on a
+// device whose memory the host cannot reach. Equal kernels have one cost. Nothing is left over.
 #include "run/run.h"
 
 #include <stdlib.h>
@@ -18,8 +18,8 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
 static const struct sw_update_rule adam = {
     .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
 
-/* Two blocks alike, a table whose gradient has the rows of its ids, attention, states elsewhere;
- * host: updates what lies in host memory, NULL = the device does. */
+/* Two equal blocks, a table with a row-sparse gradient, attention, and offloaded states. host:
+ * updates states in host memory; NULL = the device does */
 static struct sw_plan *plan_of(struct sw_device *dev, struct sw_device *host, enum sw_tier states)
 {
     static const char *const names[] = {"a", "b"};
@@ -110,14 +110,14 @@ static void every_kernel_is_measured_once(void **state)
         assert_true(a.seconds > 0 && a.seconds == b.seconds);
         for (int c = SW_CURVE_COPY_IN; c <= SW_CURVE_COPY_OUT; c++) {
             const struct sw_rate_curve *curve = &speeds.curves[c];
-            for (int k = 0; k < curve->n; k++) { /* more is no faster */
+            for (int k = 0; k < curve->n; k++) { /* a larger transfer is not faster */
                 assert_true(curve->at[k].cost.seconds > 0);
                 assert_true(k == 0 || (curve->at[k].bytes > curve->at[k - 1].bytes &&
                                        curve->at[k].cost.seconds >= curve->at[k - 1].cost.seconds));
             }
             assert_int_equal(curve->n, SW_CURVE_POINTS);
         }
-        assert_int_equal(speeds.curves[SW_CURVE_READ].n, 0); /* there is no work for them */
+        assert_int_equal(speeds.curves[SW_CURVE_READ].n, 0); /* there is no such work */
         assert_int_equal(speeds.curves[SW_CURVE_GATHER].n, 0);
         assert_int_equal(dev->live_bytes[SW_MEM_DEVICE] + dev->live_bytes[SW_MEM_HOST], 0);
         sw_speeds_close(&speeds);
@@ -126,7 +126,7 @@ static void every_kernel_is_measured_once(void **state)
     }
 }
 
-/* By processors, on memory of their own, beside a device whose memory they cannot reach. */
+/* Processors update in their own memory, beside a device whose memory they cannot reach. */
 static void updates_on_the_host_are_measured(void **state)
 {
     (void)state;
@@ -151,7 +151,7 @@ static void updates_on_the_host_are_measured(void **state)
     assert_true(report.alone[SW_QUEUE_HOST] > 0);
     sw_free(report.instrs);
     sw_speeds_close(&speeds);
-    /* What is given goes before, and nothing is kept. */
+    /* Given rates have priority, and nothing is left over. */
     speeds = (struct sw_speeds){.given = {[SW_LOAD_HOST] = 1e9}};
     measure(plan, dev, NULL, ".", &speeds);
     for (int32_t i = 0; i < program->n_instrs; i++) {
@@ -164,7 +164,7 @@ static void updates_on_the_host_are_measured(void **state)
     sw_device_close(dev);
 }
 
-/* A disk's file may be shorter than the transfers that are tried. */
+/* A disk file may be shorter than the transfers that are tried. */
 static void what_is_given_is_not_measured(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor on the mock device: an address space of its own, copies as late as the order allows,
-// poison after release. A missing wait or a host pointer used as a device pointer would show as
-// other bits than those of the plain device. Small plans also survive the failure of every
-// allocation.
+// Tests the executor on the mock device, which has its own address space, copies as late as the
+// order allows, and poisons memory after release. A missing wait, or a host pointer used as a
+// device pointer, changes bits in comparison with the plain device. Small plans also survive the
+// failure of every allocation.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,8 +49,8 @@ static struct sw_graph *build(enum sw_dtype dtype)
     return g;
 }
 
-/* Opens plan and executor; *plan and *ex are set as far as it got. budget: of host memory, 0 =
- * none. */
+/* Opens plan and executor; *plan and *ex are set as far as it got. budget: for host memory, 0 =
+ * none */
 static sw_status open_within(struct sw_device *dev, struct sw_graph *g, size_t budget,
                              struct sw_plan **plan, struct sw_executor **ex)
 {
@@ -119,7 +119,7 @@ static void run(struct sw_executor *ex, struct sw_plan *plan)
     }
 }
 
-/* Persistent bytes of two executors. */
+/* Compares the persistent bytes of two executors. */
 static void assert_same(struct sw_executor *const ex[2], struct sw_plan *const plan[2])
 {
     for (int32_t i = 0; i < plan[0]->n_persistent; i++) {
@@ -161,8 +161,8 @@ static void mock_gives_the_same_bits(void **state)
     }
 }
 
-/* What the host, the disk and other ranks pass through, and where inputs wait, is part of the plan
- * and of its budget: without it nothing opens. */
+/* Staging memory and the places for inputs are part of the plan and of its budget; without them
+ * opening fails. */
 static void staging_memory_is_planned(void **state)
 {
     (void)state;
@@ -170,14 +170,16 @@ static void staging_memory_is_planned(void **state)
     struct sw_plan *plan = NULL;
     struct sw_executor *ex = NULL;
     assert_int_equal(sw_device_open("mock", 1, &dev), SW_OK);
-    const size_t wanted = dev->staging_bytes + 4096; /* two inputs of 24 bytes, two micro-batches */
+    /* two inputs of 24 bytes in two micro-batches */
+    const size_t wanted = dev->staging_bytes + 4096;
     assert_int_equal(open_within(dev, build(SW_F32), wanted - 1, &plan, &ex), SW_E_NOMEM);
     assert_non_null(strstr(sw_error_message(), "host memory needs 69632 bytes"));
     assert_int_equal(open_within(dev, build(SW_F32), wanted, &plan, &ex), SW_OK);
     assert_int_equal(plan->tier_bytes[SW_TIER_HOST], wanted);
     assert_int_equal(plan->input_bytes, 2 * 64);
     const struct sw_program *program = &plan->programs[0];
-    for (int32_t i = 0; i < program->n_inputs; i++) { /* a place for each in both micro-batches */
+    for (int32_t i = 0; i < program->n_inputs; i++) {
+        /* a place for each input in both micro-batches */
         const struct sw_operand *slot = &program->inputs[i].slot;
         assert_int_equal(slot->tier, SW_TIER_HOST);
         assert_int_equal(slot->offset, plan->staging_bytes + (size_t)i * 64);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queues beside the computing thread, with jobs that only note what happens to them.
+// Tests the queues beside the computing thread, with jobs that only record what happens to them.
 #include "run/queues.h"
 
 #include <pthread.h>
@@ -16,12 +16,12 @@ struct notes {
     int under_way[SW_QUEUE_COUNT], most_under_way[SW_QUEUE_COUNT];
     bool slots[SW_QUEUE_COUNT][SW_QUEUE_BEGUN], slot_twice;
     int n_pending;
-    bool is_closed; /* nothing begins */
+    bool is_closed; /* no job begins */
     pthread_cond_t opened;
-    int32_t refused;   /* this one does not begin beside another; -1 = none */
-    int32_t bad_begin; /* fails when it begins; -1 = none */
+    int32_t refused;   /* this job does not begin while another is in flight; -1 = none */
+    int32_t bad_begin; /* job that fails when it begins; -1 = none */
     int32_t bad_end;
-    int32_t reads_done_when[JOBS]; /* reads that had ended when a write began */
+    int32_t reads_done_when[JOBS]; /* number of reads that had ended when a write began */
 };
 
 static sw_status begin(void *ctx, enum sw_queue queue, const struct sw_queue_job *job, int slot)
@@ -65,7 +65,7 @@ static sw_status end(void *ctx, enum sw_queue queue, const struct sw_queue_job *
     return bad ? SW_FAIL(SW_E_IO, "job %d did not end well", job->instr) : SW_OK;
 }
 
-/* Even instructions are reads; each odd one is a write that waits for the read before it. */
+/* Even instructions are reads; each odd one is a write that waits for the previous read. */
 struct bench {
     struct sw_instr instrs[2 * JOBS];
     struct sw_program program;
@@ -124,7 +124,7 @@ static void issue(struct bench *b, int32_t i)
     assert_int_equal(sw_queues_issue(b->queues, b->instrs[i].queue, &job), SW_OK);
 }
 
-/* Until what computation was given is done. */
+/* Waits until all work of computation is done. */
 static sw_status wait_here(struct bench *b)
 {
     assert_int_equal(b->dev->ops->stream_wait(b->dev, b->compute), SW_OK);
@@ -145,8 +145,8 @@ static void jobs_keep_their_order_and_their_waits(void **state)
     for (int way = 0; way < 3 * 6; way++) {
         const int most_begun = 1 << way / 3;
         struct bench b;
-        open_bench(&b, devices[way % 3], most_begun, JOBS / 3); /* the ring goes round */
-        b.notes.refused = JOBS;                                 /* waits until it is alone */
+        open_bench(&b, devices[way % 3], most_begun, JOBS / 3); /* the ring wraps around */
+        b.notes.refused = JOBS; /* waits until no other job is in flight */
         for (int32_t i = 0; i < 2 * JOBS; i++) {
             issue(&b, i);
         }
@@ -170,8 +170,8 @@ static void jobs_keep_their_order_and_their_waits(void **state)
     }
 }
 
-/* On a device of its own, computation waits: the thread that issues has gone through all of it
- * before the first job begins. Where the ring is full it waits, and that is counted. */
+/* On an asynchronous device, computation waits: the issuing thread has issued everything before the
+ * first job begins. If the ring is full the thread waits, and the wait is counted. */
 static void the_thread_that_issues_waits_for_nobody(void **state)
 {
     (void)state;
@@ -199,8 +199,8 @@ static void the_thread_that_issues_waits_for_nobody(void **state)
     }
 }
 
-/* What was begun is ended, and nothing behind a failure begins; once that is so, jobs are taken
- * again. */
+/* Jobs that were begun are ended, and no job after a failure begins. Afterwards new jobs are
+ * accepted. */
 static void a_failure_stops_what_has_not_begun(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does not reach a device gets there in pieces of pinned memory: the same bytes, however many
-// pieces; and a disk that fails leaves nothing under way.
+// Tests staging: data reaches the device in pieces of pinned memory, with the same bytes for any
+// number of pieces. A failing disk leaves nothing in flight.
 #include "run/staging.h"
 
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static void *device_memory(struct bench *b, size_t bytes)
     return mem;
 }
 
-/* Byte i of what rank r has, of kind k. */
+/* Byte i of rank r's data of kind k. */
 static unsigned char byte_of(int k, int r, size_t i)
 {
     return (unsigned char)(sw_philox_u64(7, (uint64_t)(k * RANKS + r), i) & 0xff);
@@ -64,7 +64,7 @@ static void fill(unsigned char *out, int k, int r, size_t n)
 
 /* ---- other ranks ---- */
 
-/* A gradient that is cut, a parameter whose slice lies in its place, one without elements, another
+/* A gradient that is split, a parameter whose shard is in place, one without elements, another
  * gradient. */
 static sw_status exchange(void *ctx, sw_comm *comm)
 {
@@ -155,7 +155,7 @@ static void the_disk_is_passed_through(void **state)
     assert_memory_equal(got, want, BYTES);
     static const int32_t ids[ROWS] = {7, 8, 0, 3, 3};
     static const size_t lengths[] = {SHORT, LONG};
-    for (size_t l = 0; l < 2; l++) { /* several fit into the stage, or not one */
+    for (size_t l = 0; l < 2; l++) { /* several transfers fit into the stage, or not even one */
         const size_t row = lengths[l];
         assert_int_equal(sw_stage_read_rows(reads, swap, AT, row, ids, ROWS, mem), SW_OK);
         assert_int_equal(sw_stage_out(reads, got, mem, ROWS * row), SW_OK);
@@ -170,7 +170,8 @@ static void the_disk_is_passed_through(void **state)
     bench_close(&b);
 }
 
-/* Whichever piece fails, the failure is returned, and the same memory takes the next transfer. */
+/* Whichever piece fails, the failure is returned, and the memory can be used for the next
+ * transfer. */
 static void a_disk_that_fails_leaves_nothing_under_way(void **state)
 {
     (void)state;

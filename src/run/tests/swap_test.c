@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swap files of several users in one folder: each has its own, none has a name while it is used,
-// and what others put there is never touched.
+// Tests swap files of several users in one folder: each has its own, none has a name while in use,
+// and files of others are never touched.
 #include "run/swap.h"
 
 #include <dirent.h>
@@ -39,7 +39,7 @@ static sw_status open_swap(int rank, struct sw_swap **out)
     return sw_swap_open(&options, BYTES, out);
 }
 
-/* ---- users at once ---- */
+/* ---- concurrent users ---- */
 
 struct user {
     pthread_t thread;
@@ -56,7 +56,7 @@ static void *use(void *ctx)
     struct sw_swap *swap = NULL;
     memset(data, user->seed, sizeof data);
     pthread_barrier_wait(user->together);
-    user->st = open_swap(0, &swap); /* all of them rank 0 of this process */
+    user->st = open_swap(0, &swap); /* all of them are rank 0 of this process */
     user->st = user->st < 0 ? user->st : sw_swap_write(swap, 0, data, sizeof data);
     pthread_barrier_wait(user->together);
     user->st = user->st < 0 ? user->st : sw_swap_read(swap, 0, back, sizeof back);
@@ -87,9 +87,9 @@ static void each_has_a_file_of_its_own(void **state)
     assert_int_equal(n_files(), 0);
 }
 
-/* ---- who is killed, and what others put in the way ---- */
+/* ---- killed processes, and files of others ---- */
 
-/* While a process has the tier open its files have no names: nothing is left when it is killed. */
+/* The files of an open tier have no names, so a killed process leaves nothing. */
 static void a_killed_user_leaves_nothing(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void a_killed_user_leaves_nothing(void **state)
     close(ends[1]);
 }
 
-/* Not for a moment: a process may be killed at any. */
+/* The file has no name at any moment, since a process may be killed at any. */
 static void a_file_never_has_a_name(void **state)
 {
     (void)state;
@@ -139,7 +139,8 @@ static void a_file_never_has_a_name(void **state)
     close(watch);
 }
 
-/* Names that the process would take, as a file and as a link to one: both stay what they are. */
+/* Names that the process would use are taken by a file and by a link to one: both stay
+ * unchanged. */
 static void what_others_made_is_left_alone(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace says of every instruction that ran when it ran: read back, each is there once, no two of
-// a thread overlap, threads have names, and bytes are those that the executor moved. Also with
-// several ranks, whose collectives have a thread of their own; and with too little room, where it
-// says what it left out.
+// Tests that a trace records when every instruction ran. When it is read back, each instruction is
+// there once, and events of a thread do not overlap. Threads have names, and bytes equal those that
+// the executor moved. With several ranks, collectives have a thread of their own. With too little
+// memory, the trace says what it dropped.
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,13 +44,13 @@ static sw_status build(struct sw_graph **out)
 
 struct rank {
     enum sw_tier states, params;
-    int64_t steps; /* that the trace has room for */
+    int64_t steps; /* steps that the trace has room for */
     struct sw_str text[2];
     struct sw_transfers moved[2];
     struct sw_queue_times times[2][SW_QUEUE_COUNT];
     int64_t sent[2], dropped[2], peak[2];
-    int64_t n_allocs;                    /* while it recorded; of the process */
-    int64_t expected[2][SW_QUEUE_COUNT]; /* events of a step */
+    int64_t n_allocs;                    /* allocations of the process while it recorded */
+    int64_t expected[2][SW_QUEUE_COUNT]; /* expected events per step */
 };
 
 static sw_status fill(struct sw_executor *ex, const struct sw_plan *plan)
@@ -108,8 +108,8 @@ static void expect(const struct sw_program *program, int64_t out[SW_QUEUE_COUNT]
     }
 }
 
-/* Bytes of the device in use while computation is at an instruction, at most: the plan's own peak
- * may lie at a transfer, which depends on the workspace that kernels ask for. */
+/* Peak of device memory while computation is at an instruction. The plan's own peak may be at a
+ * transfer, which depends on the kernels' workspace. */
 static int64_t peak_of(const struct sw_plan *plan)
 {
     const struct sw_program *program = &plan->programs[0];
@@ -169,7 +169,7 @@ static sw_status work(void *ctx, sw_comm *comm)
     SW_TRY_OR(close, sw_executor_open(plan, dev, &options, &ex));
     SW_TRY_OR(close, sw_trace_open(plan, r->steps, ROUNDS, &trace));
     SW_TRY_OR(close, fill(ex, plan));
-    SW_TRY_OR(close, step(ex, plan, 1)); /* is not in it */
+    SW_TRY_OR(close, step(ex, plan, 1)); /* this step is not recorded */
     struct sw_transfers before;
     struct sw_queue_times times[SW_QUEUE_COUNT];
     const int64_t sent = sent_by(comm), base = sw_now_ns();
@@ -203,7 +203,7 @@ static sw_status work(void *ctx, sw_comm *comm)
         r->times[rank][q].busy_ns -= times[q].busy_ns;
         r->times[rank][q].waited_ns -= times[q].waited_ns;
     }
-    SW_TRY_OR(close, step(ex, plan, 2 + STEPS)); /* neither is this one */
+    SW_TRY_OR(close, step(ex, plan, 2 + STEPS)); /* this one is not recorded either */
     r->dropped[rank] = sw_trace_dropped(trace);
     r->peak[rank] = peak_of(plan);
     expect(&plan->programs[0], r->expected[rank]);
@@ -324,7 +324,7 @@ static void look(struct sw_json *events, int rank, struct seen *seen)
     }
     qsort(slices, n, sizeof *slices, by_track);
     for (size_t i = 1; i < n; i++) {
-        if (slices[i].track == slices[i - 1].track) { /* numbers of three decimals */
+        if (slices[i].track == slices[i - 1].track) { /* numbers have three decimals */
             assert_true(slices[i].begin > slices[i - 1].end - 1e-4);
         }
     }
@@ -419,7 +419,7 @@ static void what_finds_no_place_is_counted(void **state)
     assert_true(r.dropped[0] >= r.expected[0][SW_QUEUE_COMPUTE] + r.expected[0][SW_QUEUE_READ]);
 }
 
-/* A trace that found no memory leaves none behind, and says so. */
+/* A trace that runs out of memory leaves nothing behind, and returns the error. */
 static void every_allocation_may_fail(void **state)
 {
     (void)state;

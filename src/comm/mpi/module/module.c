@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The module of one MPI; compiled with its own wrapper.
+// The module for one MPI implementation; compiled with its own wrapper.
 #include "comm/mpi/module/module.h"
 
 #include <mpi.h>
@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static MPI_Comm comm = MPI_COMM_NULL; /* ours alone, so that no tag of another library is met */
+/* private, so that tags of other libraries do not interfere */
+static MPI_Comm comm = MPI_COMM_NULL;
 static MPI_Request *requests;
 static int *is_free;
 static int n_requests;
@@ -24,7 +25,7 @@ static int init(int *rank, int *size)
     return st == MPI_SUCCESS ? MPI_Comm_size(comm, size) : st;
 }
 
-/* A slot for one more request; grows during the first exchanges and then no more. */
+/* Returns a slot for one more request. The array grows during the first exchanges only. */
 static int slot(int *out)
 {
     for (int i = 0; i < n_requests; i++) {
