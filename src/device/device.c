@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The front of every device: checks the caller's contract and counts; the back ends trust.
+// The front of every device: checks the caller's contract and counts. The back ends trust it.
 #include "device/device.h"
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 #include "device/gpu/open.h"
 
-/* The rest of name behind `prefix`, which ends it or is followed by ":" and more; NULL = another
- * name. */
+/* The rest of name after `prefix`, which must end name or be followed by ":" and more. NULL = name
+ * does not match. */
 static const char *behind(const char *name, const char *prefix)
 {
     const size_t n = strlen(prefix);
@@ -18,7 +18,7 @@ static const char *behind(const char *name, const char *prefix)
     return name[n] ? name + n + 1 : name + n;
 }
 
-/* "64", "reversed", "early" and "direct", in any number, with ":" between them. */
+/* words: any of "64", "reversed", "early" and "direct", separated by ":". */
 static sw_status open_emulation(const char *name, const char *words, int n_threads,
                                 struct sw_device **out)
 {
@@ -50,7 +50,7 @@ static sw_status open_emulation(const char *name, const char *words, int n_threa
     return sw_device_open_mock(&mock, out);
 }
 
-/* By the number behind "cuda:", or in turns. */
+/* index: the number after "cuda:"; empty = round-robin by rank. */
 static sw_status open_gpu(const char *name, const char *backend, const char *index,
                           const struct sw_device_place *place, struct sw_device **out)
 {
@@ -66,7 +66,7 @@ static sw_status open_gpu(const char *name, const char *backend, const char *ind
         return SW_FAIL(SW_E_UNSUP, "device %s: there %s %d", name, n_gpus == 1 ? "is" : "are",
                        n_gpus);
     }
-    if (*index) { /* all ranks of the machine said the same */
+    if (*index) { /* all ranks of the machine share this GPU */
         return sw_gpu_open(backend, (int)number, place->n_ranks, out);
     }
     const int turn = place->rank % n_gpus;
@@ -75,7 +75,7 @@ static sw_status open_gpu(const char *name, const char *backend, const char *ind
 
 static const char *const backends[] = {"cuda", "hip"};
 
-/* What "auto" is here. */
+/* The device that "auto" stands for on this machine. */
 static const char *choose(void)
 {
     const char *asked = getenv("SPILLWAY_DEVICE");

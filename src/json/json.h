@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// json - reader that knows line and column, and writer. Two dialects: strict (RFC 8259, what file
-// formats use) and tolerant (hjson as DeepSpeed reads ds_config.json: comments, trailing or missing
-// commas at line ends, unquoted keys and strings, single quotes, no outer braces, byte order mark).
-// Duplicate keys are an error in both. Nodes live in the document's arena.
+// json - a reader that reports line and column, and a writer. Two dialects: strict (RFC 8259, used
+// by file formats) and tolerant (hjson as DeepSpeed reads ds_config.json). Tolerant adds comments,
+// trailing or missing commas at line ends, unquoted keys and strings, single quotes, a missing
+// outer pair of braces, and a byte order mark. Duplicate keys are an error in both. Nodes live in
+// the document's arena.
 #pragma once
 
 #include "base/base.h"
@@ -10,8 +11,8 @@
 enum sw_json_type {
     SW_JSON_NULL,
     SW_JSON_BOOL,
-    SW_JSON_INT,   /* fits int64_t, written as a whole number (tolerant: any spelling below 1e10) */
-    SW_JSON_FLOAT, /* everything else numeric */
+    SW_JSON_INT,   /* an integer that fits int64_t (tolerant: any spelling below 1e10) */
+    SW_JSON_FLOAT, /* all other numbers */
     SW_JSON_STRING,
     SW_JSON_ARRAY,
     SW_JSON_OBJECT
@@ -22,23 +23,24 @@ enum sw_json_dialect { SW_JSON_STRICT, SW_JSON_TOLERANT };
 struct sw_json {
     enum sw_json_type type;
     int line, column; /* of the value's first character, 1-based; 0 for nodes made by code */
-    int key_line, key_column; /* of its key, when it is a member of an object */
-    const char *key; /* NULL unless member of an object; UTF-8, may hold NUL: key_len counts */
+    int key_line, key_column; /* of its key, if it is a member of an object */
+    const char *key; /* NULL unless member of an object; UTF-8, may contain NUL, so use key_len */
     size_t key_len;
     bool boolean;
-    int64_t integer;    /* INT; for FLOAT the truncated value */
+    int64_t integer;    /* INT: the value; FLOAT: truncated */
     double number;      /* INT and FLOAT */
     const char *string; /* STRING: unescaped UTF-8, NUL-terminated */
     size_t string_len;
-    const char *raw; /* the number, or the string between its quotes, as written; NUL-terminated */
-    struct sw_json *parent, *first, *last, *next; /* children in order of the text */
+    /* the number, or the string between its quotes, as in the text; NUL-terminated */
+    const char *raw;
+    struct sw_json *parent, *first, *last, *next; /* children in text order */
     int64_t n_children;
 };
 
 struct sw_json_doc; /* owns the nodes */
 
 /*
- * sw_json_parse - read one document from text.
+ * sw_json_parse - reads one document from text.
  *
  * name         for messages: a path, or "--set"; borrowed for the call
  * text         [len] need not be NUL-terminated
@@ -49,13 +51,14 @@ sw_status sw_json_parse(const char *name, const char *text, size_t len,
                         enum sw_json_dialect dialect, struct sw_json_doc **out);
 sw_status sw_json_read(const char *path, enum sw_json_dialect dialect, struct sw_json_doc **out);
 /*
- * sw_json_scan - the parts of a strict document in the order of the text, without a tree: memory is
+ * sw_json_scan - reports the parts of a strict document in text order, without a tree. Its memory
+ * is
  * that of the longest string.
  *
- * fn           called with each scalar, and where a container opens and closes; `value` has type,
- *              key (NULL in an array, at the root and on closing) and what a scalar holds, borrowed
- *              for the call; `depth` counts the containers around it. A failure of fn ends the scan
- *              and is returned. Keys that come twice are for fn to notice
+ * fn           called for each scalar, and when a container opens and closes. `value` has type, key
+ *              (NULL in an array, at the root and on closing) and a scalar's contents, borrowed for
+ *              the call. `depth` counts the enclosing containers. A failure of fn ends the scan and
+ *              is returned. fn must detect duplicate keys itself
  *
  * SW_E_FORMAT  as sw_json_parse
  */
@@ -64,7 +67,7 @@ typedef sw_status (*sw_json_event_fn)(void *ctx, enum sw_json_event event,
                                       const struct sw_json *value, int depth);
 sw_status sw_json_scan(const char *name, const char *text, size_t len, sw_json_event_fn fn,
                        void *ctx);
-/* An empty object to build on. */
+/* Makes an empty object to build on. */
 sw_status sw_json_new(const char *name, struct sw_json_doc **out);
 void sw_json_close(struct sw_json_doc *doc);
 struct sw_json *sw_json_root(struct sw_json_doc *doc);
@@ -72,13 +75,13 @@ const char *sw_json_name(const struct sw_json_doc *doc);
 
 /* Member of an object by key (hash index for large objects); NULL if absent or not an object. */
 struct sw_json *sw_json_get(const struct sw_json *object, const char *key);
-/* "a.b.c" from object. */
+/* Looks up "a.b.c" from object. */
 struct sw_json *sw_json_path(const struct sw_json *object, const char *path);
 const char *
 sw_json_type_name(enum sw_json_type type); /* "an object", "a string", .. for messages */
 
-/* Typed look-up with default for optional members; JSON null counts as absent. Wrong type =
- * SW_E_FORMAT that names file, line, key, wanted and found. `doc` is for messages. */
+/* Typed lookup with a default for optional members; JSON null counts as absent. SW_E_FORMAT: wrong
+ * type; the message has file, line, key, and the wanted and found types. `doc` is for messages. */
 sw_status sw_json_get_i64(const struct sw_json_doc *doc, const struct sw_json *object,
                           const char *key, int64_t fallback, int64_t *out);
 sw_status sw_json_get_f64(const struct sw_json_doc *doc, const struct sw_json *object,
@@ -89,8 +92,8 @@ sw_status sw_json_get_bool(const struct sw_json_doc *doc, const struct sw_json *
 sw_status sw_json_get_str(const struct sw_json_doc *doc, const struct sw_json *object,
                           const char *key, const char *fallback, const char **out);
 
-/* Building and editing: returns the new or replaced member, NULL when out of memory. key NULL
- * appends to an array. */
+/* Building and editing: returns the new or replaced member, NULL if out of memory. key NULL appends
+ * to an array. */
 struct sw_json *sw_json_put(struct sw_json_doc *doc, struct sw_json *parent, const char *key,
                             enum sw_json_type type);
 struct sw_json *sw_json_put_i64(struct sw_json_doc *doc, struct sw_json *parent, const char *key,
@@ -106,12 +109,13 @@ struct sw_json *sw_json_put_copy(struct sw_json_doc *doc, struct sw_json *parent
                                  const struct sw_json *value);
 void sw_json_remove(struct sw_json *parent, struct sw_json *child);
 
-/* Compact (indent 0) or indented text. Doubles print with the fewest digits that read back equal,
- * whole numbers beyond int64_t as they were written, NaN and infinities (JSON has none) as null. */
+/* Compact (indent 0) or indented text. Doubles print with the fewest digits that read back equal.
+ * Integers beyond int64_t print as they were written. NaN and infinities print as null: JSON has
+ * neither. */
 void sw_json_write(const struct sw_json *value, int indent, struct sw_str *out);
 /* One string as JSON, quotes included; invalid UTF-8 becomes U+FFFD. */
 void sw_json_write_string(const char *text, size_t len, struct sw_str *out);
 void sw_json_write_f64(double value, struct sw_str *out);
 
-/* Bytes of text that are well-formed UTF-8: len when all are. */
+/* Length of the well-formed UTF-8 prefix of text; len if all is well-formed. */
 size_t sw_json_utf8_check(const char *text, size_t len);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// json/number - numbers to text and back. A program that embeds the library may have called
-// setlocale, and then strtod and printf want a comma: everything here is independent of the locale.
+// json/number - numbers to text and back, independent of the locale. A program that embeds the
+// library may have called setlocale, after which strtod and printf use a comma.
 
 #include "json/private.h"
 
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 10^i is exact in double up to here, so is every integer below 2^53: their product or quotient is
- * rounded once, correctly (Clinger 1990). */
+/* 10^i is exact in double for these i, and so is every integer below 2^53. Their product or
+ * quotient is rounded once, correctly (Clinger 1990). */
 static const double exact_power[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                      1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                      1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
@@ -56,7 +56,7 @@ size_t sw_json_number_len(const char *text, size_t len, bool *out_whole)
     return i;
 }
 
-/* Few digits and a small exponent: nearly every number of a file. */
+/* Converts few digits and a small exponent: nearly every number of a file. */
 static bool convert_exact(const char *text, double *out)
 {
     const bool negative = *text == '-';
@@ -104,7 +104,7 @@ double sw_json_number_f64(const char *text)
     if (convert_exact(text, &value)) {
         return value;
     }
-    /* the C library returns its static "C" locale here: nothing is allocated, nothing can fail */
+    /* the C library returns its static "C" locale: no allocation, no failure */
     const locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     value = strtod_l(text, NULL, c_locale);
     freelocale(c_locale);
@@ -116,7 +116,7 @@ bool sw_json_number_i64(const char *text, int64_t *out)
     const bool negative = *text == '-';
     int64_t value = 0;
     for (const char *c = text + negative; *c; c++) {
-        /* downwards, because INT64_MIN has no positive counterpart */
+        /* negative, because INT64_MIN has no positive counterpart */
         if (!sw_mul_i64(value, 10, &value) || !sw_add_i64(value, -(*c - '0'), &value)) {
             return false;
         }
@@ -139,15 +139,15 @@ int64_t sw_json_truncate(double value)
     return value < -0x1p63 ? INT64_MIN : (int64_t)value;
 }
 
-/* |value| rounded to n significant digits: "d.ddd" without the point in digits, and the exponent of
- * the first digit. */
+/* Rounds |value| to n significant digits: digits gets "d.ddd" without the point. Returns the
+ * exponent of the first digit. */
 static int to_digits(double value, int n, char digits[24])
 {
     char text[40];
     snprintf(text, sizeof(text), "%.*e", n - 1, value);
     int n_digits = 0;
     const char *c = text;
-    for (; *c != 'e'; c++) { /* whatever stands for the point is skipped */
+    for (; *c != 'e'; c++) { /* skips the decimal separator, whatever it is */
         if (is_digit(*c)) {
             digits[n_digits++] = *c;
         }
@@ -163,8 +163,8 @@ static double from_digits(const char *digits, int exponent)
     return sw_json_number_f64(text);
 }
 
-/* The next larger decimal of as many digits. Never all nines: those have fewer digits rounded
- * up. */
+/* The next larger decimal with as many digits. Never called with all nines: rounded up, those have
+ * fewer digits. */
 static void step_up(char *digits)
 {
     char *last = digits + strlen(digits) - 1;
@@ -174,11 +174,11 @@ static void step_up(char *digits)
     *last = (char)(*last + 1);
 }
 
-/* The fewest digits that read back equal; returns the exponent of the first digit.
- * A decimal of up to 15 digits survives the way through a double, so if one names value, printing
- * 15 digits finds it (subnormal numbers carry fewer: they start at one). With 16, the nearest
- * decimal is the one if any is, but for powers of two: below them doubles lie closer together, and
- * the nearest may miss where the next one up still hits. */
+/* The fewest digits that read back equal; returns the exponent of the first digit. A decimal of up
+ * to 15 digits survives a round trip through a double. So if one names value, printing 15 digits
+ * finds it (subnormal numbers carry fewer: they start at one). With 16 digits the nearest decimal
+ * is the one, if any is. Exception: below a power of two doubles are closer together, and the
+ * nearest decimal may miss while the next one up reads back equal. */
 static int shortest_digits(double value, char digits[24])
 {
     for (int n = value < DBL_MIN ? 1 : 15; n <= 17; n++) {
@@ -235,6 +235,6 @@ void sw_json_write_f64(double value, struct sw_str *out)
     if (n > exponent + 1) {
         sw_str_append(out, digits + exponent + 1, (size_t)(n - exponent - 1));
     } else {
-        sw_str_putc(out, '0'); /* stays a float when it is read again */
+        sw_str_putc(out, '0'); /* so that it reads back as a float */
     }
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // json/reader - from text to tree, in one loop over an explicit stack (the parent pointers), for
-// both dialects. Linear in the length of the text: positions are counted as the reader moves, keys
-// are checked for duplicates through the index.
+// both dialects. Linear in the length of the text: positions are counted as the reader moves, and
+// the index finds duplicate keys.
 
 #include "json/private.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- failures and places ---- */
+/* ---- failures and positions ---- */
 
 bool sw_json_fail(struct sw_json_reader *r, const char *at, const char *fmt, ...)
 {
@@ -48,7 +48,7 @@ const char *sw_json_found(const struct sw_json_reader *r, const char *at, char b
     return buf;
 }
 
-/* Columns count characters, so bytes that continue one are left out. */
+/* Columns count characters, so UTF-8 continuation bytes are skipped. */
 static void count(const char *from, const char *to, int *line, int *column)
 {
     for (const char *c = from; c < to; c++) {
@@ -84,7 +84,7 @@ static bool skip(struct sw_json_reader *r)
     return true;
 }
 
-/* Behind a key: the colon, and what may be skipped after it. */
+/* Reads the colon after a key, and skippable text after it. */
 static bool read_colon(struct sw_json_reader *r, const struct sw_json *member)
 {
     char found[32];
@@ -127,7 +127,7 @@ static bool read_key(struct sw_json_reader *r, struct sw_json *object, struct sw
     return read_colon(r, member);
 }
 
-/* Opens a container or reads a whole scalar. */
+/* Opens a container, or reads a complete scalar. */
 static bool read_value(struct sw_json_reader *r, struct sw_json *node)
 {
     sw_json_locate(r, r->at, &node->line, &node->column);
@@ -152,9 +152,9 @@ static bool at_close(const struct sw_json_reader *r, const struct sw_json *conta
     return sw_json_is(r, container->type == SW_JSON_OBJECT ? '}' : ']');
 }
 
-/* Behind a member: finds out whether another one follows or the container ends here, and takes the
- * comma between. Strict: a comma and a member, or no comma and the end. Tolerant: any of the
- * four. */
+/* After a member: finds out whether another follows or the container ends, and takes the comma
+ * between. Strict: a comma and a member, or no comma and the end. Tolerant: all four
+ * combinations. */
 static bool read_separator(struct sw_json_reader *r, const struct sw_json *container,
                            bool *out_closed)
 {
@@ -189,8 +189,8 @@ static bool read_separator(struct sw_json_reader *r, const struct sw_json *conta
     return true;
 }
 
-/* Leaves the containers that end here; *container becomes the one that has more members, or NULL
- * when the outermost one has ended. */
+/* Leaves the containers that end here. *container becomes the one with more members, or NULL if the
+ * outermost one has ended. */
 static bool leave(struct sw_json_reader *r, struct sw_json **container)
 {
     while (*container) {
@@ -208,7 +208,7 @@ static bool leave(struct sw_json_reader *r, struct sw_json **container)
     return true;
 }
 
-/* Adds one member to container, and enters it when it is a container itself that is not empty. */
+/* Adds one member to container; enters it if it is a container that is not empty. */
 static bool read_member(struct sw_json_reader *r, struct sw_json **container, bool *out_entered)
 {
     struct sw_json *member = sw_json_node_new(r->doc, SW_JSON_NULL);
@@ -231,7 +231,7 @@ static bool read_member(struct sw_json_reader *r, struct sw_json **container, bo
     return true;
 }
 
-/* Reads the members of root, a container that was just opened, and all below. */
+/* Reads the members of root, a container that was just opened, and all of their descendants. */
 static bool read_members(struct sw_json_reader *r, struct sw_json *root)
 {
     struct sw_json *container = root;
@@ -281,7 +281,7 @@ static bool read_root(struct sw_json_reader *r, struct sw_json **out)
     return true;
 }
 
-/* The members of an object that was not opened by a brace, up to the end of the text. */
+/* Reads the members of an object without an opening brace, up to the end of the text. */
 static bool read_braceless(struct sw_json_reader *r, struct sw_json **out)
 {
     struct sw_json *root = sw_json_node_new(r->doc, SW_JSON_OBJECT);
@@ -298,8 +298,8 @@ static bool read_braceless(struct sw_json_reader *r, struct sw_json **out)
     return done;
 }
 
-/* hjson: a text that does not start with a bracket is the inside of an object, and if it cannot be
- * read so, a single value; a text of nothing but comments is an empty object. */
+/* hjson: a text that does not start with a bracket is the inside of an object. If it cannot be read
+ * so, it is a single value. A text with only comments is an empty object. */
 static bool read_tolerant_root(struct sw_json_reader *r, struct sw_json **out)
 {
     const bool marked = (size_t)(r->end - r->at) >= 3 && memcmp(r->at, "\xef\xbb\xbf", 3) == 0;
@@ -399,11 +399,11 @@ struct scan {
     struct sw_json_reader r;
     sw_json_event_fn fn;
     void *ctx;
-    sw_status st;                      /* of fn */
-    char kinds[SW_JSON_MAX_DEPTH + 1]; /* '{' or '[', of the open containers */
+    sw_status st;                      /* status of fn */
+    char kinds[SW_JSON_MAX_DEPTH + 1]; /* '{' or '[' for each open container */
 };
 
-/* What the document held of it is forgotten with the event. */
+/* Reports an event, and then frees what the document held for it. */
 static bool tell(struct scan *s, enum sw_json_event event, const struct sw_json *value)
 {
     s->st = s->fn(s->ctx, event, value, s->r.depth);
@@ -424,7 +424,7 @@ static bool scan_key(struct sw_json_reader *r, struct sw_json *member)
     return read_colon(r, member);
 }
 
-/* A whole scalar, or the bracket that opens a container. */
+/* Reads a complete scalar, or the bracket that opens a container. */
 static bool scan_value(struct scan *s, struct sw_json *value, bool *out_entered)
 {
     struct sw_json_reader *r = &s->r;
@@ -445,7 +445,7 @@ static bool scan_value(struct scan *s, struct sw_json *value, bool *out_entered)
     return skip(r);
 }
 
-/* Leaves the containers that end here, each with what separates it from the next member. */
+/* Leaves the containers that end here, each with the separator before the next member. */
 static bool scan_ends(struct scan *s, bool entered)
 {
     struct sw_json_reader *r = &s->r;

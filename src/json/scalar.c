@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// json/scalar - strings, numbers and the three words, for both dialects.
+// json/scalar - strings, numbers and the literals true, false, null, for both dialects.
 
 #include "json/private.h"
 
@@ -17,7 +17,7 @@ static int hex_digit(char c)
     return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
-/* The four digits behind "\u" at `at`; -1 when they are not there. */
+/* The four hex digits after "\u" at `at`; -1 if they are missing. */
 static int32_t unicode_escape(const struct sw_json_reader *r, const char *at)
 {
     if (r->end - at < 6 || at[0] != '\\' || at[1] != 'u') {
@@ -34,7 +34,8 @@ static int32_t unicode_escape(const struct sw_json_reader *r, const char *at)
     return code;
 }
 
-/* r->at is on the backslash; appends what it means at out, returns the bytes, 0 on failure. */
+/* r->at is on the backslash. Writes the escaped character to out; returns its bytes, 0 on
+ * failure. */
 static size_t read_escape(struct sw_json_reader *r, char *out)
 {
     static const char names[] = "\"\\/bfnrt'";
@@ -83,7 +84,7 @@ static size_t plain_len(const struct sw_json_reader *r, char quote)
     return (size_t)(c - r->at);
 }
 
-/* At least the bytes that the string at r->at, behind its quote, has when its escapes are read. */
+/* An upper bound of the unescaped length of the string at r->at, which is after its quote. */
 static size_t most_len(const struct sw_json_reader *r, char quote)
 {
     const char *c = r->at;
@@ -160,8 +161,7 @@ bool sw_json_set_string(struct sw_json_reader *r, struct sw_json *node, const ch
 
 /* ---- numbers ---- */
 
-/* hjson's reader makes an integer of every whole value below 1e10, whatever its spelling: 5e8,
- * 1.0. */
+/* hjson's reader makes an integer of every integral value below 1e10, in any spelling: 5e8, 1.0. */
 static bool is_whole_value(double value)
 {
     return fabs(value) < 1e10 && value == trunc(value);
@@ -187,7 +187,7 @@ bool sw_json_set_number(struct sw_json_reader *r, struct sw_json *node, const ch
         }
     } else if (r->dialect == SW_JSON_TOLERANT && is_whole_value(node->number)) {
         node->type = SW_JSON_INT;
-        node->number = (double)node->integer; /* -0.0 is 0 */
+        node->number = (double)node->integer; /* turns -0.0 into 0 */
     }
     return true;
 }

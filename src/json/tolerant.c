@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// json/tolerant - what hjson adds to JSON, as DeepSpeed's reader takes it: comments, bare keys,
-// bare words up to the end of the line, multi-line strings. tests/hjson_test.c holds it to recorded
-// cases.
-//
-// A bare value is a number or one of the three words if a comma, a closing bracket, a comment or
-// the end of the line follows at once; any other is a string that runs to the end of its line,
-// commas, brackets and comment signs included.
+// json/tolerant - hjson's additions to JSON, as DeepSpeed's reader takes them: comments, bare keys,
+// bare words up to the end of the line, multi-line strings. tests/hjson_test.c compares it with
+// recorded cases. A bare value is a number or true, false or null if a comma, a closing bracket, a
+// comment or the end of the line follows directly. Any other bare value is a string that runs to
+// the end of its line, including commas, brackets and comment signs.
 
 #include "json/private.h"
 
@@ -53,7 +51,7 @@ bool sw_json_skip_comments(struct sw_json_reader *r)
 bool sw_json_read_bare_key(struct sw_json_reader *r, const char **out_text, size_t *out_len)
 {
     const char *from = r->at;
-    const char *to = from; /* behind the last character that is no space */
+    const char *to = from; /* end of the last character that is not a space */
     for (; r->at < r->end && *r->at != ':'; r->at++) {
         if (strchr("{}[],", *r->at) && *r->at != '\0') {
             char found[32];
@@ -93,7 +91,7 @@ static bool ends_scalar(const struct sw_json_reader *r, const char *c)
            starts(r, c, "//") || starts(r, c, "/*");
 }
 
-/* Bytes of the white space at c as Python's str.strip sees it; 0 for any other character. */
+/* Bytes of the white space at c as Python's str.strip defines it; 0 for any other character. */
 static size_t wide_space_len(const char *c, size_t len)
 {
     static const char *const wide[] = {"\xc2\x85", "\u00a0", "\u1680", "\u2000", "\u2001",
@@ -115,7 +113,7 @@ static size_t wide_space_len(const char *c, size_t len)
     return 0;
 }
 
-/* Shortens [from, to) by the white space at both ends. */
+/* Strips white space from both ends of [from, to). */
 static void strip(const char **from, const char **to)
 {
     size_t n = 0;
@@ -134,7 +132,7 @@ static void strip(const char **from, const char **to)
     }
 }
 
-/* One of the three words, alone before `to`. */
+/* Reads true, false or null if it fills [from, to). */
 static bool set_word(struct sw_json *node, const char *from, const char *to)
 {
     static const struct {
@@ -199,7 +197,7 @@ static bool read_bare(struct sw_json_reader *r, struct sw_json *node)
 
 /* ---- '''multi-line strings''' ---- */
 
-/* Skips blanks, at most n. */
+/* Skips at most n blanks. */
 static const char *skip_indent(const struct sw_json_reader *r, const char *c, size_t n)
 {
     while (n > 0 && c < r->end && (*c == ' ' || *c == '\t' || *c == '\r')) {
@@ -212,7 +210,7 @@ static const char *skip_indent(const struct sw_json_reader *r, const char *c, si
 static bool read_multiline(struct sw_json_reader *r, struct sw_json *node)
 {
     const char *open = r->at;
-    /* every line of the string may be indented as far as its opening quotes */
+    /* each line of the string may be indented by up to the column of its opening quotes */
     int line = 0, column = 0;
     sw_json_locate(r, open, &line, &column);
     const size_t indent = (size_t)column - 1;

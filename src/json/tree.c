@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// json/tree - documents and their nodes: looking up, building, editing. All memory is the
-// document's arena: what is replaced or removed stays there until the document is closed, so
-// pointers into the tree never dangle before that.
+// json/tree - documents and their nodes: lookup, building, editing. All memory is in the document's
+// arena. Replaced and removed nodes stay there until the document is closed, so pointers into the
+// tree never dangle before that.
 
 #include "json/private.h"
 
@@ -12,7 +12,7 @@
 struct key_slot {
     uint64_t hash;
     struct sw_json *member; /* NULL: free, or removed */
-    bool used;              /* also when removed: probing goes on */
+    bool used;              /* also if removed, so that probing continues */
 };
 
 struct key_index {
@@ -56,7 +56,7 @@ static struct key_slot *index_find(const struct key_index *index, const char *ke
     return NULL;
 }
 
-/* Indexes all members of object anew, with room to double. */
+/* Rebuilds the index of object's members, with room to double. */
 static bool index_build(struct sw_json_doc *doc, struct sw_json *object)
 {
     size_t n_slots = 4 * SW_JSON_INDEX_FROM;
@@ -184,8 +184,8 @@ const char *sw_json_name(const struct sw_json_doc *doc)
 
 /* ---- building and editing ---- */
 
-/* The existing member takes over the value of `value`, a node that is in no tree: its place among
- * its siblings and pointers to it stay. */
+/* Moves the value of `value`, a node outside any tree, into member. The member keeps its place
+ * among its siblings, and pointers to it stay valid. */
 static void assume(struct sw_json *member, struct sw_json *value)
 {
     struct sw_json next = *value;
@@ -277,7 +277,7 @@ struct sw_json *sw_json_put_str(struct sw_json_doc *doc, struct sw_json *parent,
     return attach(doc, parent, key, node && node->string ? node : NULL);
 }
 
-/* Texts may hold NUL, so that their length is not strlen. */
+/* Takes a length, since texts may contain NUL. */
 static const char *copy_text(struct sw_json_doc *doc, const char *text, size_t len, bool *ok)
 {
     const size_t bytes = len + 1;
@@ -289,7 +289,7 @@ static const char *copy_text(struct sw_json_doc *doc, const char *text, size_t l
     return copy;
 }
 
-/* value alone, in no tree and without children. */
+/* Copies value alone, outside any tree and without children. */
 static struct sw_json *copy_node(struct sw_json_doc *doc, const struct sw_json *value)
 {
     struct sw_json *node = sw_json_node_new(doc, value->type);
@@ -310,8 +310,7 @@ static struct sw_json *copy_node(struct sw_json_doc *doc, const struct sw_json *
 struct sw_json *sw_json_put_copy(struct sw_json_doc *doc, struct sw_json *parent, const char *key,
                                  const struct sw_json *value)
 {
-    /* the whole copy is made before it is attached: value may contain parent, or be replaced by
-     * it */
+    /* the copy is complete before it is attached: value may contain parent, or be replaced */
     struct sw_json *top = copy_node(doc, value);
     struct sw_json *into = top;
     const struct sw_json *from = value->first;

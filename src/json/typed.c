@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// json/typed - members as C values, with messages that name file, place, key, wanted and found.
+// json/typed - members as C values, with messages that have file, position, key, and the wanted and
+// found types.
 
 #include "json/private.h"
 
@@ -14,7 +15,7 @@ const char *sw_json_type_name(enum sw_json_type type)
     return names[type];
 }
 
-/* The member, or NULL when it is absent or null. */
+/* The member, or NULL if it is absent or null. */
 static const struct sw_json *given(const struct sw_json *object, const char *key)
 {
     const struct sw_json *member = sw_json_get(object, key);

@@ -27,7 +27,7 @@ size_t sw_json_utf8_len(const char *text, size_t len)
             return 0;
         }
     }
-    /* what the bit pattern allows and Unicode does not shows in the second byte */
+    /* sequences that the bit pattern allows and Unicode forbids differ in the second byte */
     const unsigned char second = (unsigned char)text[1];
     const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
     const bool surrogate = lead == 0xed && second > 0x9f;

@@ -21,7 +21,7 @@ static void write_escape(unsigned char c, struct sw_str *out)
 void sw_json_write_string(const char *text, size_t len, struct sw_str *out)
 {
     sw_str_putc(out, '"');
-    size_t done = 0; /* everything before is written */
+    size_t done = 0; /* everything before is already written */
     for (size_t i = 0; i < len;) {
         const unsigned char c = (unsigned char)text[i];
         const size_t n = sw_json_utf8_len(text + i, len - i);
@@ -42,7 +42,7 @@ void sw_json_write_string(const char *text, size_t len, struct sw_str *out)
     sw_str_putc(out, '"');
 }
 
-/* A number too large for int64_t keeps its digits. */
+/* An integer too large for int64_t keeps its digits. */
 static bool is_big_whole(const struct sw_json *value)
 {
     bool whole = false;

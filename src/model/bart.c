@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// BART (Lewis et al. 2019): learned positions from row 2 on, a norm behind the embedding and behind
-// each sum; classes are told from the decoder's row at the last end of text.
+// BART (Lewis et al. 2019): learned positions from row 2 on, a norm after the embedding and after
+// each residual sum. Classification reads the decoder's row at the last end-of-text token.
 #include <math.h>
 
 #include "model/seq2seq.h"

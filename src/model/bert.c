@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// BERT (Devlin et al. 2018): learned positions and token types, sums normalised behind each branch,
-// a pooler on the first token; old files call weight and bias of norms gamma and beta.
+// BERT (Devlin et al. 2018): learned positions and token types, post-norm branches, a pooler on the
+// first token. Old files call weight and bias of norms gamma and beta.
 #include "model/encoder.h"
 
-/* Buffers that old files store. */
+/* Buffers stored in old files. */
 static const char *const ignored[] = {"*embeddings.position_ids", "*embeddings.token_type_ids",
                                       NULL};
 static const char *const aliases[] = {"cls.predictions.bias", "cls.predictions.decoder.bias",

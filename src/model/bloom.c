@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// BLOOM (BigScience 2022): ALiBi, a norm behind the embedding, queries, keys and values of a head
-// beside each other in the file.
+// BLOOM (BigScience 2022): ALiBi, a norm after the embedding; the file stores each head's query,
+// key and value side by side.
 #include "model/decoder.h"
 
 static sw_status refuse(struct sw_json_doc *doc, const struct sw_json *config, int64_t width)
 {
     int64_t slices = 1, other = width;
     SW_TRY(sw_json_get_i64(doc, config, "pretraining_tp", 1, &slices));
-    if (slices > 1) { /* transformers' products in slices leave biases out */
+    if (slices > 1) { /* transformers' sliced products leave biases out */
         SW_TRY(sw_model_only(doc, config, "slow_but_exact", false));
     }
     SW_TRY(sw_json_get_i64(doc, config, "n_embed", width, &other));

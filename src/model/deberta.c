@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeBERTa-v2 and v3 (He et al. 2021): scores are sums of what tokens, tokens with distances, and
-// distances with tokens make of each other; distances fall into buckets that widen. The embedding
-// is zero at padding; a convolution over tokens may stand beside the first layer.
+// DeBERTa-v2 and v3 (He et al. 2021): scores are sums of three products: tokens with tokens, tokens
+// with distances, and distances with tokens. Distances fall into buckets that widen. The embedding
+// is zero at padding. A convolution over tokens may run beside the first layer.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,13 +9,13 @@
 
 #include "model/encoder.h"
 
-/* What the layers of one forward share. */
+/* State that the layers of one forward share. */
 struct build {
     const struct sw_encoder *m;
     sw_graph *g;
     const struct sw_forward_spec *spec;
     sw_value mask, padding, all; /* i32 [B,T]: 1 for tokens, for padding, for both */
-    sw_value table, index;       /* [2 span, C] of distances; which row each is */
+    sw_value table, index; /* table: [2 span, C] of distances; index: its row for each distance */
     int64_t layer;
     char name[160];
 };
@@ -44,7 +44,7 @@ static sw_value drop(struct build *b, sw_value x)
 
 /* ---- distances ---- */
 
-/* The bucket of a distance; in fp32, as the published code has it. */
+/* The bucket of a distance, computed in fp32 as in the published code. */
 static int64_t bucket_of(const struct sw_encoder_distances *d, int64_t apart)
 {
     const int64_t middle = d->buckets / 2, size = apart < 0 ? -apart : apart;
@@ -57,7 +57,7 @@ static int64_t bucket_of(const struct sw_encoder_distances *d, int64_t apart)
     return apart < 0 ? -bucket : bucket;
 }
 
-/* Key j and query i are i - j apart. */
+/* The distance of key j from query i is i - j. */
 static sw_value distances(struct build *b)
 {
     const struct sw_encoder_distances *d = &b->m->spec.distances;
@@ -86,7 +86,7 @@ static sw_value distance_table(struct build *b)
     return d->is_normed ? norm(b, "deberta.encoder.LayerNorm", table) : table;
 }
 
-/* What x [B,T,C] and distances make of each other, the table going through the layer `suffix`. */
+/* Products of x [B,T,C] with distances; the table goes through the layer `suffix`. */
 static sw_value scores(struct build *b, sw_value x, const char *suffix, sw_value table, bool by_key,
                        double scale)
 {
@@ -114,9 +114,9 @@ static struct sw_attention_spec attention(const struct build *b, double scale)
     };
 }
 
-/* o with other rows for padding, which answers and masked tokens may be told from: as in the
- * published code padding sees all of its row alike, other padding too. All queries see the mean of
- * the values, as if it were the only key. */
+/* Returns o with other rows for padding, from which answers and masked tokens may be predicted. As
+ * in the published code, padding queries see the whole row equally, other padding included: each
+ * gets the mean of the values, as if that were the only key. */
 static sw_value with_padding(struct build *b, sw_value o, sw_value q, sw_value v)
 {
     const struct sw_attention_spec spec = attention(b, 0);
@@ -172,7 +172,7 @@ static sw_value layer(struct build *b, sw_value h)
     return norm(b, in_layer(b, "output.LayerNorm"), sw_add(b->g, h, f));
 }
 
-/* Windows over the embedding's tokens, added to what the first layer made. */
+/* A convolution over the embedding's tokens, added to the output of the first layer. */
 static sw_value convolve(struct build *b, sw_value embedded, sw_value h)
 {
     const struct sw_encoder_spec *s = &b->m->spec;
@@ -246,7 +246,7 @@ static void forward(const struct sw_model *model, sw_graph *g, const struct sw_f
     const sw_value ids = sw_model_input(g, model, spec, "input_ids");
     b.mask = sw_model_input(g, model, spec, "attention_mask");
     b.padding = sw_not_equal(g, b.mask, 1);
-    b.all = sw_not_equal(g, b.mask, -1); /* which no mask is */
+    b.all = sw_not_equal(g, b.mask, -1); /* no mask entry equals -1: all ones */
     sw_scope_push(g, "deberta");
     const sw_value table = sw_nn_table(g, "deberta.embeddings.word_embeddings", model->vocab,
                                        model->width, b.m->spec.init_range);
@@ -266,7 +266,7 @@ static void forward(const struct sw_model *model, sw_graph *g, const struct sw_f
 
 /* ---- config.json ---- */
 
-/* A list of words, or one text of words with | between them, in letters of either case. */
+/* Searches a list of words, or one string of words separated by |, in either case. */
 static bool has_word(const struct sw_json *words, const char *word)
 {
     const size_t len = strlen(word);
@@ -381,10 +381,10 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     return SW_OK;
 }
 
-/* Buffers that files store, and another head. */
+/* Stored buffers, and an unused head. */
 static const char *const ignored[] = {"*embeddings.position_ids", "*mask_predictions.*", NULL};
 
-/* And what only distances read, where they do not count. */
+/* Also ignores the distance parameters if the model uses no distances. */
 static bool ignores(const struct sw_model *model, const char *file_name)
 {
     const struct sw_encoder_distances *d =
@@ -395,7 +395,7 @@ static bool ignores(const struct sw_model *model, const char *file_name)
                         sw_glob_match("*encoder.rel_embeddings.weight", file_name)));
 }
 
-/* The names of Microsoft's files, too. */
+/* Microsoft's files use these names. */
 static const char *const aliases[] = {"cls.predictions.bias",
                                       "cls.predictions.decoder.bias",
                                       "cls.predictions.decoder.bias",

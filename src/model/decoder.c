@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the layers of one forward share. */
+/* State that the layers of one forward share. */
 struct build {
     const struct sw_decoder *m;
     sw_graph *g;
     const struct sw_forward_spec *spec;
     sw_value mask, positions, position, segments, table, slopes;
-    sw_value ones, zeros; /* weight and bias of plain norms */
+    sw_value ones, zeros; /* weight and bias of norms without parameters */
     int64_t layer;
     char name[224];
 };
@@ -35,7 +35,7 @@ static const char *in_layer(struct build *b, const char *suffix)
     return b->name;
 }
 
-/* The scope that a layer's parts stand in: what is before the dot of "attn.c_proj". */
+/* Enters the scope of a layer's part: the text before the dot of "attn.c_proj". */
 static void push_part(struct build *b, const char *suffix, const char *otherwise)
 {
     const char *dot = strchr(suffix, '.');
@@ -61,7 +61,7 @@ static sw_value norm_in_trunk(struct build *b, const char *suffix, sw_value x)
     return suffix ? norm(b, in_trunk(b, suffix), x, b->m->super.width) : x;
 }
 
-/* suffix NULL: x as it is. */
+/* suffix NULL: returns x unchanged. */
 static sw_value norm_in_layer(struct build *b, const char *suffix, sw_value x)
 {
     return suffix ? norm(b, in_layer(b, suffix), x, b->m->super.width) : x;
@@ -75,7 +75,7 @@ static sw_value linear(struct build *b, const char *suffix, sw_value x, int64_t 
     return sw_nn_linear(b->g, in_layer(b, suffix), x, &spec);
 }
 
-/* x [..,in] -> [..,out], beside the layers; suffix NULL: x as it is. */
+/* x [..,in] -> [..,out], outside the layers; suffix NULL: returns x unchanged. */
 static sw_value project(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t out)
 {
     const struct sw_linear_spec spec = {
@@ -85,8 +85,8 @@ static sw_value project(struct build *b, const char *suffix, sw_value x, int64_t
 
 /* ---- attention ---- */
 
-/* Queries, keys and values: [B,T,heads x width], or [B,T,heads,width] where heads are asked for one
- * by one. */
+/* Queries, keys and values: [B,T,heads x width], or [B,T,heads,width] if heads are handled one by
+ * one. */
 struct heads {
     sw_value q, k, v;
 };
@@ -118,7 +118,7 @@ static struct heads separate(struct build *b, sw_value x)
     return out;
 }
 
-/* Each head's query, key and value lie beside each other: three views of the product. */
+/* Each head's query, key and value are side by side: three views of the product. */
 static struct heads by_head(struct build *b, sw_value qkv)
 {
     const int64_t width = b->m->spec.head_width;
@@ -213,7 +213,7 @@ static sw_value mlp_branch(struct build *b, sw_value x)
     return norm_in_layer(b, n->mlp_out_norm, y);
 }
 
-/* What a branch reads of h, and what becomes of the sum. */
+/* Pre-norm: a branch reads the norm of h. Post-norm: norm_behind normalises the sum. */
 static sw_value norm_before(struct build *b, const char *suffix, sw_value h)
 {
     return b->m->spec.branches == SW_BRANCHES_POST_NORM ? h : norm_in_layer(b, suffix, h);
@@ -245,8 +245,8 @@ static sw_value layer(struct build *b, sw_value h)
 
 /* ---- the whole ---- */
 
-/* A table with rows in front is told places by counting the mask, as OPT does it; documents that
- * share a row begin anew, and have theirs given. */
+/* A table with offset rows counts positions from the mask, as OPT does. Exception: documents that
+ * share a row start anew, and get explicit positions. */
 static bool counts_mask(const struct build *b)
 {
     return b->m->spec.position_offset > 0 && b->spec->has_mask && !b->spec->is_packed;
@@ -283,7 +283,7 @@ static sw_value input(const struct build *b, const char *name, bool wanted)
     return wanted ? sw_model_input(b->g, &b->m->super, b->spec, name) : SW_NO_VALUE;
 }
 
-/* [C], each the number: what norms without parameters are multiplied with, and have added. */
+/* [C] filled with number: scale and bias of norms without parameters. */
 static sw_value repeated(struct build *b, const char *name, float number)
 {
     const int64_t width = b->m->super.width;
@@ -361,8 +361,8 @@ void sw_decoder_forward(const struct sw_model *model, sw_graph *g,
 
 /* ---- names in files ---- */
 
-/* The name itself, without the trunk's, and without the first module of the trunk's where that has
- * two. */
+/* Alternatives: the name itself; without the trunk's; and without the trunk's first module if it
+ * has two. */
 const char *sw_decoder_alias(const struct sw_model *model, const char *name, int i, char *buf,
                              size_t cap)
 {
@@ -390,7 +390,7 @@ bool sw_decoder_ignores(const struct sw_model *model, const char *file_name)
     const struct sw_decoder *m = decoder_of(model);
     if (m->spec.positions == SW_POSITION_ROTARY &&
         sw_glob_match("*.rotary_emb.inv_freq", file_name)) {
-        return true; /* the frequencies, which old files store */
+        return true; /* the rotary frequencies, which old files store */
     }
     return sw_model_ignores(model, m->family->ignored, file_name);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// decoder - every decoder-only family as data: struct sw_decoder_spec says what is computed, struct
-// sw_decoder_names how the tensors are called, and decoder.c builds the graph of both. A family's
-// file reads its config.json into the two. Part of model.h.
+// decoder - every decoder-only family as data. struct sw_decoder_spec is the computation, struct
+// sw_decoder_names the tensor names; decoder.c builds the graph from both. A family's file reads
+// its config.json into the two. Part of model.h.
 #pragma once
 
 #include "model/model.h"
@@ -15,91 +15,92 @@ enum sw_norm_kind {
 
 enum sw_position_kind {
     SW_POSITION_LEARNED, /* a table of embeddings */
-    SW_POSITION_ROTARY,  /* queries and keys are turned by angles */
-    SW_POSITION_ALIBI    /* a slope for each head, times the key's place, on the scores */
+    SW_POSITION_ROTARY,  /* queries and keys are rotated */
+    SW_POSITION_ALIBI    /* scores get a per-head slope times the key's position */
 };
 
-/* How attention and MLP stand in a layer. */
+/* How attention and MLP are arranged in a layer. */
 enum sw_branches {
-    SW_BRANCHES_IN_TURN,   /* each reads h behind its norm, and is added to h */
+    SW_BRANCHES_IN_TURN,   /* pre-norm: each reads norm(h) and is added to h */
     SW_BRANCHES_PARALLEL,  /* both read the same h, and both are added to it */
-    SW_BRANCHES_POST_NORM, /* in turn; the norms come behind the sums */
-    SW_BRANCHES_ON_NORM    /* in turn; each is added to what it read, which is behind the norm */
+    SW_BRANCHES_POST_NORM, /* in sequence; the norms follow the sums */
+    SW_BRANCHES_ON_NORM    /* in sequence; each is added to its normalised input */
 };
 
-/* How a file holds the weights that make queries, keys and values. */
+/* How a file stores the weights of queries, keys and values. */
 enum sw_qkv_layout {
     SW_QKV_SEPARATE, /* three matrices */
     SW_QKV_PACKED,   /* one: all queries, then all keys, then all values */
-    SW_QKV_BY_HEAD   /* one: for each head its query, key and value */
+    SW_QKV_BY_HEAD   /* one: each head's query, key and value together */
 };
 
-/* Angles of rotary positions (Su et al. 2021) and how they are stretched for longer texts. */
+/* Rotary position embeddings (Su et al. 2021) and their extensions for longer texts. */
 enum sw_rotary_kind {
     SW_ROTARY_DEFAULT,
-    SW_ROTARY_LINEAR,  /* all frequencies over `factor` (Chen et al. 2023) */
-    SW_ROTARY_LLAMA3,  /* long waves over `factor`, short ones kept, a ramp between them */
-    SW_ROTARY_YARN,    /* the same by the number of turns, and larger scores (Peng et al. 2023) */
-    SW_ROTARY_DYNAMIC, /* a larger theta for rows of more than max_tokens, by their length */
-    SW_ROTARY_LONGROPE /* each frequency over a factor of its own (Ding et al. 2024) */
+    SW_ROTARY_LINEAR,  /* all frequencies divided by `factor` (Chen et al. 2023) */
+    SW_ROTARY_LLAMA3,  /* long waves divided by `factor`, short ones kept, a ramp between */
+    SW_ROTARY_YARN,    /* as LLAMA3, by number of turns; and larger scores (Peng et al. 2023) */
+    SW_ROTARY_DYNAMIC, /* a theta that grows with the row, beyond max_tokens */
+    SW_ROTARY_LONGROPE /* each frequency divided by its own factor (Ding et al. 2024) */
 };
 
 struct sw_rotary_spec {
     enum sw_rotary_kind kind;
-    int64_t width;    /* columns of a head that turn; even */
-    bool is_odd;      /* frequencies are those of one column less */
+    int64_t width;    /* rotated columns of a head; even */
+    bool is_odd;      /* frequencies are computed for width - 1 columns */
     bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + width/2) */
     double theta, factor;
-    double original_tokens;      /* LLAMA3, YARN, LONGROPE: of the text that it was trained on */
-    double max_tokens;           /* DYNAMIC */
-    double low, high;            /* LLAMA3: low_freq_factor, high_freq_factor */
-    double beta_fast, beta_slow; /* YARN: turns from which on a wave is kept, is stretched */
-    bool keeps_fractions;        /* YARN: bounds of the ramp are not rounded ("truncate": false) */
-    double attention_factor;     /* YARN, LONGROPE: of cosines and sines; 0 = 1 */
-    /* LONGROPE: [width/2] factors of rows of up to original_tokens, and as many of longer ones;
+    double original_tokens; /* LLAMA3, YARN, LONGROPE: context length of pretraining */
+    double max_tokens;      /* DYNAMIC */
+    double low, high;       /* LLAMA3: low_freq_factor, high_freq_factor */
+    /* YARN: turns above which a wave is kept, below which it is stretched */
+    double beta_fast, beta_slow;
+    bool keeps_fractions;    /* YARN: the ramp's bounds are not rounded ("truncate": false) */
+    double attention_factor; /* YARN, LONGROPE: factor of cosines and sines; 0 = 1 */
+    /* LONGROPE: [width/2] factors for rows of up to original_tokens, then as many for longer rows;
      * owned by the model. */
     const float *factors;
 };
 
-/* What is computed. All zeros is LayerNorm, learned positions, separate weights without biases. */
+/* The computation. All zeros: LayerNorm, learned positions, separate weights without biases. */
 struct sw_decoder_spec {
     int64_t heads, kv_heads, head_width, inner;
     enum sw_norm_kind norm;
     bool plain_norms; /* LAYER: without weight and bias */
     double eps;
     enum sw_position_kind positions;
-    /* LEARNED: rows of the table before the first position's; above 0, positions count the tokens
-     * that the attention mask has (OPT). */
+    /* LEARNED: rows of the table before position 0. Above 0, positions count the tokens in the
+     * attention mask (OPT). */
     int64_t position_offset;
     struct sw_rotary_spec rotary;
     enum sw_qkv_layout qkv;
     bool in_out; /* weights are stored [in, out] */
     bool qkv_bias, out_bias, mlp_bias, head_bias;
-    double score_scale;           /* of q . k; 0 = 1 / sqrt(head_width) */
+    double score_scale;           /* factor of q . k; 0 = 1 / sqrt(head_width) */
     double score_cap, logits_cap; /* cap tanh(x / cap); 0 = none */
-    int64_t window;               /* a query sees so many keys, its own among them; 0 = all */
+    int64_t window;               /* keys that a query sees, including its own; 0 = all */
     const bool *is_windowed;      /* [layers], owned by the model; NULL: every layer */
-    bool scale_by_layer;          /* scores are divided by the layer's number, from 1 */
+    bool scale_by_layer;          /* scores are divided by the layer's number, counted from 1 */
     enum sw_branches branches;
     enum sw_act act;
-    double embedding_scale;        /* 0 = none */
-    int64_t padding_id;            /* its embedding gets no gradient from the look-up; -1 = none */
-    double init_range, proj_range; /* of weights; of those that end a branch, 0 = alike */
+    double embedding_scale;        /* 0 = no scaling */
+    int64_t padding_id;            /* the lookup gives its embedding no gradient; -1 = none */
+    double init_range, proj_range; /* of weights; of weights that end a branch, 0 = init_range */
     double embedding_dropout, attention_dropout, hidden_dropout;
 };
 
-/* What tensors are called. All but `trunk` and `head` stand behind the trunk's name, those of a
- * layer behind "<layers>.<number>."; without ".weight" and ".bias". NULL: there is none such. */
+/* Names of tensors, without ".weight" and ".bias". All but `trunk` and `head` follow the trunk's
+ * name; a layer's names follow "<layers>.<number>.". NULL: there is no such tensor. */
 struct sw_decoder_names {
-    const char *trunk; /* files of the trunk alone leave it out */
+    const char *trunk; /* absent in files that hold only the trunk */
     const char *embedding, *positions, *embedding_norm, *layers, *final_norm;
     const char *head;
-    const char *project_in, *project_out; /* between the table's columns and those of the layers */
-    const char *attention_norm, *attention_out_norm; /* before, behind */
+    const char *project_in, *project_out; /* between the table's width and the layers' width */
+    const char *attention_norm, *attention_out_norm; /* before and after attention */
     const char *qkv, *q, *k, *v, *q_norm, *k_norm, *out;
     const char *mlp_norm; /* NULL: the MLP reads what attention reads */
     const char *mlp_out_norm;
-    const char *gate, *up, *down; /* gate: act(gate) up, else act(up) */
+    const char *gate, *up, *down; /* with gate: act(gate) up, else act(up) */
 };
 
 struct sw_decoder;
@@ -107,26 +108,27 @@ struct sw_decoder;
 struct sw_decoder_family {
     struct sw_model_ops ops; /* SW_DECODER_OPS of its model_type, and SW_DECODER_CLASSES */
     struct sw_decoder_names names;
-    bool tied;                  /* where config.json does not say */
-    const char *const *ignored; /* globs over tensors of files; ends with NULL, or is it */
-    const char *const *aliases; /* pairs: a parameter's name, another one of it; ends with NULL */
-    /* Reads the rest of config.json; may leave out or add names. Refuses by its key what changes
-     * the mathematics and is not built. */
+    bool tied;                  /* default if config.json does not say */
+    const char *const *ignored; /* globs of file tensors to ignore; NULL-terminated, or NULL */
+    /* pairs: a parameter's name and an alternative; NULL-terminated, or NULL */
+    const char *const *aliases;
+    /* Reads the rest of config.json; may remove or add names. Refuses a key that changes the
+     * computation in an unsupported way, and names it. */
     sw_status (*read)(struct sw_json_doc *doc, const struct sw_json *config,
                       struct sw_decoder *decoder);
 };
 
-/* One opened model of any family. */
+/* An opened model of any decoder family. */
 struct sw_decoder {
     struct sw_model super;
     const struct sw_decoder_family *family;
     struct sw_decoder_spec spec;
     struct sw_decoder_names names;
-    int64_t table_width;          /* columns of the embedding's table, and of what the head reads */
-    char embedding[96], head[96]; /* whole names of the two parameters */
+    int64_t table_width;          /* width of the embedding table, and of the head's input */
+    char embedding[96], head[96]; /* full names of the two parameters */
 };
 
-/* ---- what the members of struct sw_model_ops are for these families ---- */
+/* ---- the members of struct sw_model_ops for these families ---- */
 
 sw_status sw_decoder_open(const struct sw_model_ops *ops, struct sw_json_doc *doc,
                           const struct sw_json *config, const struct sw_model_options *options,
@@ -142,7 +144,7 @@ bool sw_decoder_ignores(const struct sw_model *model, const char *file_name);
     .ops.model_type = (type), .ops.open = sw_decoder_open, .ops.close = sw_decoder_close,          \
     .ops.forward = sw_decoder_forward, .ops.alias = sw_decoder_alias,                              \
     .ops.ignores = sw_decoder_ignores
-/* Files of the trunk alone are language models whose head is the embedding table. */
+/* Files that hold only the trunk are language models whose head is the embedding table. */
 #define SW_DECODER_CLASSES(lm, classify, trunk)                                                    \
     {                                                                                              \
         {(lm), "causal"}, {(classify), "classify"}, {(trunk), "causal"},                           \
@@ -154,33 +156,33 @@ extern const struct sw_decoder_family sw_family_gpt2, sw_family_llama, sw_family
 
 /* ---- reading config.json ---- */
 
-/* A cap of tanh: null is none (0), absent is `fallback`. */
+/* Reads a tanh cap: null is 0 (no cap), absent is `fallback`. */
 sw_status sw_decoder_read_cap(struct sw_json_doc *doc, const struct sw_json *config,
                               const char *key, double fallback, double *out);
-/* rope_parameters as transformers 5 writes them, or rope_theta, rope_scaling and
- * partial_rotary_factor; share: of a head that turns, where the file does not say. */
+/* Reads rope_parameters as transformers 5 writes them, or rope_theta, rope_scaling and
+ * partial_rotary_factor. share: default for the rotated part of a head. */
 sw_status sw_decoder_read_rotary(struct sw_json_doc *doc, const struct sw_json *config,
                                  double theta, double share, struct sw_decoder *decoder);
-/* Layers of "layer_types" that are "sliding_attention"; without the key, those that `is_windowed`
- * says. */
+/* The layers of "layer_types" that are "sliding_attention"; without the key, the layers that
+ * `is_windowed` selects. */
 sw_status sw_decoder_read_windows(struct sw_json_doc *doc, const struct sw_json *config,
                                   bool (*is_windowed)(int64_t layer, int64_t from), int64_t from,
                                   struct sw_decoder *decoder);
-/* sliding_window into spec.window: null is none, absent is `fallback`. */
+/* Reads sliding_window into spec.window: null is no window, absent is `fallback`. */
 sw_status sw_decoder_read_window(struct sw_json_doc *doc, const struct sw_json *config,
                                  int64_t fallback, struct sw_decoder *decoder);
-/* num_key_value_heads; absent: one of each head's own. */
+/* Reads num_key_value_heads; absent: as many as query heads. */
 sw_status sw_decoder_read_kv_heads(struct sw_json_doc *doc, const struct sw_json *config,
                                    struct sw_decoder *decoder);
-/* pad_token_id, of a family whose embedding has a row for it; absent: `fallback`. */
+/* Reads pad_token_id for the embedding's padding row; absent: `fallback`. */
 void sw_decoder_read_padding(const struct sw_json *config, int64_t fallback,
                              struct sw_decoder *decoder);
-/* num_key_value_heads, head_dim (fallback 0: width over heads), hidden_act, rms_norm_eps,
- * initializer_range, attention_dropout, pad_token_id of the embedding: what LLaMA and its kin
- * share. */
+/* Reads the keys that LLaMA and related families share: num_key_value_heads, head_dim (fallback
+ * 0: width over heads), hidden_act, rms_norm_eps, initializer_range, attention_dropout,
+ * pad_token_id. */
 sw_status sw_decoder_read_llama(struct sw_json_doc *doc, const struct sw_json *config, double theta,
                                 int64_t head_width, struct sw_decoder *decoder);
-/* The names of their sizes, with what transformers takes where one is absent. */
+/* The keys of their sizes, with transformers' defaults. */
 #define SW_LLAMA_SIZES(width, layers, heads, inner, vocab, tokens)                                 \
     {                                                                                              \
         [SW_SIZE_WIDTH] = {"hidden_size", NULL, (width)},                                          \
@@ -199,24 +201,24 @@ sw_status sw_decoder_read_llama(struct sw_json_doc *doc, const struct sw_json *c
         .down = "mlp.down_proj",                                                                   \
     }
 
-/* use_sliding_window, max_window_layers, layer_types of Qwen 2 and 3. */
+/* Reads use_sliding_window, max_window_layers and layer_types of Qwen 2 and 3. */
 sw_status sw_qwen_read_windows(struct sw_json_doc *doc, const struct sw_json *config,
                                struct sw_decoder *decoder);
 
 /* ---- rotary positions ---- */
 
-/* width/2 angular frequencies of rows of so many tokens, in fp32 as transformers computes them. */
+/* width/2 angular frequencies for rows of `tokens` tokens, in fp32 as in transformers. */
 void sw_rotary_frequencies(const struct sw_rotary_spec *spec, int64_t tokens, float *out);
 /* The table of sw_rotary for positions 0 .. rows - 1: [rows, width], cosines, then sines. */
 sw_value sw_rotary_table(sw_graph *g, const struct sw_rotary_spec *spec, int64_t rows);
 /* [heads] slopes of ALiBi (Press et al. 2021), for any number of heads. */
 sw_value sw_alibi_slopes(sw_graph *g, int64_t heads);
 
-/* ---- heads (model/heads.h has what other families share) ---- */
+/* ---- heads (model/heads.h has the parts shared with other families) ---- */
 
 /* Logits and loss of a language model; h [B,T,C], table [V,C] of the embedding. */
 sw_value sw_head_lm(const struct sw_decoder *m, sw_graph *g, const struct sw_forward_spec *spec,
                     sw_value h, sw_value table);
-/* Of a classifier of texts: one row of logits from the last token that is no padding. */
+/* Head of a text classifier: one row of logits from the last token that is not padding. */
 sw_value sw_head_classify(const struct sw_decoder *m, sw_graph *g,
                           const struct sw_forward_spec *spec, sw_value h, sw_value ids);

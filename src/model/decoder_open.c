@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of a decoder-only family into its specification: what all of them share.
+// Reads the config.json of a decoder-only family into its specification: the keys that all of them
+// share.
 #include "model/decoder.h"
 
 #include <math.h>
@@ -41,7 +42,7 @@ void sw_decoder_read_padding(const struct sw_json *config, int64_t fallback, str
     m->spec.padding_id = sw_model_padding_row(config, &m->super, fallback);
 }
 
-/* Heads share the width where the file does not say how wide they are. */
+/* Heads share the width if the file does not give their width. */
 static sw_status resolve_head_width(const struct sw_json_doc *doc, struct sw_decoder *m)
 {
     struct sw_decoder_spec *s = &m->spec;
@@ -55,7 +56,7 @@ static sw_status resolve_head_width(const struct sw_json_doc *doc, struct sw_dec
     return SW_OK;
 }
 
-/* What follows from the rest where the family's reader said nothing. */
+/* Fills in what the family's reader left at 0. */
 static sw_status resolve_heads(const struct sw_json_doc *doc, struct sw_decoder *m)
 {
     struct sw_decoder_spec *s = &m->spec;
@@ -204,7 +205,7 @@ static sw_status read_kind(struct sw_json_doc *doc, const struct sw_json *rope,
                    sw_json_name(doc), name);
 }
 
-/* 0.1 m ln s + 1: how much larger scores are for a text s times as long. */
+/* 0.1 m ln s + 1: the factor of scores for a text s times as long. */
 static double yarn_scale(double s, double m)
 {
     return s > 1 ? 0.1 * m * log(s) + 1 : 1;
@@ -231,7 +232,7 @@ static sw_status read_yarn(struct sw_json_doc *doc, const struct sw_json *rope,
     return sw_model_read_amount(doc, rope, "attention_factor", otherwise, &r->attention_factor);
 }
 
-/* A factor for each frequency. */
+/* Reads a factor for each frequency. */
 static sw_status read_factors(const struct sw_json_doc *doc, const struct sw_json *rope,
                               const char *key, int64_t n, float *out)
 {
@@ -302,8 +303,8 @@ static sw_status read_scaling(struct sw_json_doc *doc, const struct sw_json *rop
     return r->kind == SW_ROTARY_YARN ? read_yarn(doc, rope, m) : read_longrope(doc, rope, m);
 }
 
-/* rope_scaling, which goes before what transformers 5 writes: *out NULL where neither says
- * anything. */
+/* Finds rope_scaling, which takes precedence over transformers 5's key; *out is NULL if neither is
+ * set. */
 static sw_status find_rope(const struct sw_json_doc *doc, const struct sw_json *config,
                            const struct sw_json **out)
 {
@@ -320,8 +321,8 @@ static sw_status find_rope(const struct sw_json_doc *doc, const struct sw_json *
     return SW_OK;
 }
 
-/* A share of a head may be an odd number of columns: frequencies are those of so many, and one
- * column more turns. */
+/* A share of a head may give an odd number of columns. Frequencies then use that number, and one
+ * more column is rotated. */
 static sw_status read_share(const struct sw_json_doc *doc, double share, struct sw_decoder *m)
 {
     struct sw_rotary_spec *r = &m->spec.rotary;
@@ -358,7 +359,7 @@ sw_status sw_decoder_read_rotary(struct sw_json_doc *doc, const struct sw_json *
     return read_scaling(doc, rope, config, m);
 }
 
-/* ---- LLaMA and its kin ---- */
+/* ---- LLaMA and related families ---- */
 
 sw_status sw_decoder_read_llama(struct sw_json_doc *doc, const struct sw_json *config, double theta,
                                 int64_t head_width, struct sw_decoder *m)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward graph of every family of encoders, from its specification and its names; and names in
+// The forward graph of every encoder family, from its specification and its names; and names in
 // files.
 #include "model/encoder.h"
 
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the layers of one forward share. */
+/* State that the layers of one forward share. */
 struct build {
     const struct sw_encoder *m;
     sw_graph *g;
@@ -180,8 +180,8 @@ void sw_encoder_forward(const struct sw_model *model, sw_graph *g,
 
 /* ---- names in files ---- */
 
-/* The name with "LayerNorm.weight" as the first files have it, "LayerNorm.gamma"; false: the name
- * has no such part. */
+/* The name with the "LayerNorm.gamma" of early files for "LayerNorm.weight"; false: the name has no
+ * such part. */
 static bool old_norm(const char *name, char *buf, size_t cap)
 {
     static const char *const ends[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"},
@@ -227,7 +227,7 @@ const char *sw_encoder_alias(const struct sw_model *model, const char *name, int
 bool sw_encoder_ignores(const struct sw_model *model, const char *file_name)
 {
     const struct sw_encoder_family *family = encoder_of(model)->family;
-    /* the bias of a tied head, which files of an untied one have, too */
+    /* the bias of a tied head, which files of an untied one also have */
     return sw_model_ignores(model, family->ignored, file_name) ||
            (!model->tied && strcmp(file_name, family->names.mask_bias) == 0);
 }

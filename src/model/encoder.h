@@ -1,61 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-// encoder - families of encoders as data, as decoder.h has those of decoders: struct
-// sw_encoder_spec says what is computed, struct sw_encoder_names how the tensors are called, and
-// encoder.c builds the graph of both, with the head that the task wants. Part of model.h.
+// encoder - encoder families as data, as decoder.h for decoders. struct sw_encoder_spec is the
+// computation, struct sw_encoder_names the tensor names; encoder.c builds the graph from both, with
+// the task's head. Part of model.h.
 #pragma once
 
 #include "model/model.h"
 #include "nn/nn.h"
 
-/* Scores by how far tokens are apart, and what else DeBERTa has (deberta.c). */
+/* Scores by distance of tokens, and DeBERTa's other features (deberta.c). */
 struct sw_encoder_distances {
-    int64_t buckets, places, span; /* 0 = a row for each distance; rows are 2 span */
-    bool with_keys, with_queries;  /* terms: of queries with distances (c2p), of keys (p2c) */
-    int terms; /* scores are divided by their root: those that pos_att_type names, and one more */
-    bool is_shared, is_normed; /* the tables go through the layers of keys and queries */
-    bool adds_positions;       /* to the embedding */
+    int64_t buckets, places, span; /* buckets 0 = one row per distance; the table has 2 span rows */
+    /* terms: queries with distances (c2p), keys with distances (p2c) */
+    bool with_keys, with_queries;
+    int terms; /* scores are divided by its root: the terms of pos_att_type plus one */
+    bool is_shared, is_normed; /* the tables go through the key and query layers */
+    bool adds_positions;       /* adds positions to the embedding */
     int64_t window;            /* of the convolution; 0 = none */
     enum sw_act window_act;
 };
 
-/* What is computed: BERT (Devlin et al. 2018). Each branch is added to what it read, and the sum is
- * normalised. */
+/* The computation: BERT (Devlin et al. 2018), with post-norm branches. */
 struct sw_encoder_spec {
     int64_t heads, inner;
-    int64_t types; /* rows of the table of token types; 0 = there is none */
+    int64_t types; /* rows of the token type table; 0 = no table */
     double eps;
     enum sw_act act;
-    enum sw_act pool_act; /* of the first token's row, before classes are told */
-    enum sw_act mask_act; /* of each token's row, before masked ones are told */
-    /* Positions count the tokens that are not the padding id, from the row behind it on; else they
-     * are 0, 1, .. */
+    enum sw_act pool_act; /* on the first token's row, before the classifier */
+    enum sw_act mask_act; /* on each token's row, before masked tokens are predicted */
+    /* Positions count the tokens that are not the padding id, starting at the row after it;
+     * otherwise they are 0, 1, .. */
     bool counts_tokens;
-    int64_t padding_id; /* its embedding gets no gradient from the look-up; -1 = none */
+    int64_t padding_id; /* the lookup gives its embedding no gradient; -1 = none */
     double init_range;
-    bool begins_with_sines; /* the table of positions; it is trained like any other */
+    bool begins_with_sines; /* the position table starts as sines; it is trained like any other */
     double embedding_dropout, attention_dropout, hidden_dropout;
     double pool_dropout;       /* before the pooling layer */
-    double classifier_dropout; /* before the layer that tells classes of a text */
-    double tokens_dropout;     /* of tokens */
-    double answers_dropout;    /* places of answers */
+    double classifier_dropout; /* before the text classifier */
+    double tokens_dropout;     /* before the token classifier */
+    double answers_dropout;    /* before the answer positions */
     struct sw_encoder_distances distances;
 };
 
-/* What tensors are called, without ".weight" and ".bias". Those of `layers` on stand behind the
- * trunk's name, those of a layer behind "<layers>.<number>."; those of heads are whole. NULL: there
- * is none such. */
+/* Names of tensors, without ".weight" and ".bias". Names from `layers` on follow the trunk's name;
+ * a layer's names follow "<layers>.<number>."; names of heads are complete. NULL: there is no such
+ * tensor. */
 struct sw_encoder_names {
-    const char *trunk; /* files of the trunk alone leave it out */
+    const char *trunk; /* absent in files that hold only the trunk */
     const char *embedding, *positions, *types, *embedding_norm, *layers;
     const char *q, *k, *v, *out, *attention_norm;
     const char *up, *down, *mlp_norm;
-    const char *pooler;                 /* module in the trunk that `pool` is of, or NULL */
-    const char *pool, *classifier;      /* of the first token's row */
-    const char *tokens, *answers;       /* of each token's row */
-    const char *mask_dense, *mask_norm; /* of masked tokens, before .. */
-    const char *mask_head, *mask_bias;  /* .. the embedding's table, or mask_head's own */
-    const char *next;                   /* of the pooled row: does the text follow? */
-    const char *head;                   /* module of what tells classes of a text */
+    const char *pooler;                 /* module in the trunk that contains `pool`, or NULL */
+    const char *pool, *classifier;      /* for the first token's row */
+    const char *tokens, *answers;       /* for each token's row */
+    const char *mask_dense, *mask_norm; /* masked tokens: before the vocabulary product */
+    const char *mask_head, *mask_bias;  /* NULL mask_head: the embedding's table */
+    const char *next;                   /* on the pooled row: next sentence prediction */
+    const char *head;                   /* module of the text classifier */
 };
 
 struct sw_encoder;
@@ -63,9 +63,9 @@ struct sw_encoder;
 struct sw_encoder_family {
     struct sw_model_ops ops; /* SW_ENCODER_OPS of its model_type */
     struct sw_encoder_names names;
-    const char *const *ignored; /* globs over tensors of files; ends with NULL */
-    const char *const *aliases; /* pairs: a parameter's name, another one of it; ends with NULL */
-    int64_t padding_id;         /* where config.json does not say */
+    const char *const *ignored; /* globs of file tensors to ignore; NULL-terminated */
+    const char *const *aliases; /* pairs: a parameter's name and an alternative; NULL-terminated */
+    int64_t padding_id;         /* default if config.json does not say */
     sw_status (*read)(struct sw_json_doc *doc, const struct sw_json *config,
                       struct sw_encoder *encoder);
 };
@@ -75,7 +75,7 @@ struct sw_encoder {
     const struct sw_encoder_family *family;
     struct sw_encoder_spec spec;
     struct sw_encoder_names names;
-    char embedding[96], mask_head[96], mask_bias[96], pooler[96]; /* whole names */
+    char embedding[96], mask_head[96], mask_bias[96], pooler[96]; /* full names */
 };
 
 sw_status sw_encoder_open(const struct sw_model_ops *ops, struct sw_json_doc *doc,
@@ -93,7 +93,7 @@ bool sw_encoder_ignores(const struct sw_model *model, const char *file_name);
     .ops.forward = sw_encoder_forward, .ops.alias = sw_encoder_alias,                              \
     .ops.ignores = sw_encoder_ignores
 
-/* What BERT and RoBERTa share: tensors of the trunk, and its keys of config.json. */
+/* Names of trunk tensors and keys of config.json that BERT and RoBERTa share. */
 #define SW_BERT_TRUNK                                                                              \
     .embedding = "embeddings.word_embeddings", .positions = "embeddings.position_embeddings",      \
     .types = "embeddings.token_type_embeddings", .embedding_norm = "embeddings.LayerNorm",         \
@@ -109,7 +109,6 @@ extern const struct sw_encoder_family sw_family_bert, sw_family_roberta, sw_fami
 
 /* ---- heads (encoder_heads.c) ---- */
 
-/* The head that the model's task has, on h [B,T,C]; table [V,C] of the embedding. Returns the
- * loss. */
+/* The head of the model's task on h [B,T,C], with the embedding's table [V,C]. Returns the loss. */
 sw_value sw_encoder_head(const struct sw_encoder *m, sw_graph *g,
                          const struct sw_forward_spec *spec, sw_value h, sw_value table);

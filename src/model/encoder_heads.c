@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heads on an encoder: masked tokens, whether a text follows, classes and numbers of a text from
-// its first token, classes of tokens, places of answers.
+// Heads on an encoder: masked tokens, next sentence, text classes and numbers from the first token,
+// token classes, answer positions.
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static sw_value linear(const struct sw_encoder *m, sw_graph *g, const char *name
     return sw_nn_linear(g, name, x, &spec);
 }
 
-/* The first token's row [B,C], through the layer that pools it. */
+/* The first token's row [B,C], through the pooling layer. */
 static sw_value pooled(const struct sw_encoder *m, sw_graph *g, sw_value h)
 {
     const struct sw_shape shape = g->status < 0 ? SW_SHAPE(1, 1, 1) : g->values[h].shape;
@@ -25,7 +25,7 @@ static sw_value pooled(const struct sw_encoder *m, sw_graph *g, sw_value h)
     return sw_act(g, linear(m, g, m->names.pool, x, m->super.width), m->spec.pool_act);
 }
 
-/* Each token of the vocabulary, for each row. */
+/* Logits over the vocabulary for each row. */
 static void masked(const struct sw_encoder *m, struct sw_head *head, sw_value h, sw_value table)
 {
     const struct sw_model *model = &m->super;

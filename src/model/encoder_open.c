@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of a family of encoders into its specification.
+// Reads the config.json of an encoder family into its specification.
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static void name_heads(struct sw_encoder *m)
     snprintf(m->mask_head, sizeof m->mask_head, "%s.weight", n->mask_head);
     snprintf(m->mask_bias, sizeof m->mask_bias, "%s.bias", n->mask_head);
     snprintf(m->pooler, sizeof m->pooler, "%s.%s", n->trunk, n->pooler ? n->pooler : "");
-    n->mask_bias = model->tied ? n->mask_bias : m->mask_bias; /* an untied head has its own */
+    n->mask_bias = model->tied ? n->mask_bias : m->mask_bias; /* an untied head has its own bias */
     model->trunk = n->trunk;
     model->pooler = n->pooler ? m->pooler : NULL;
     model->embedding_name = m->embedding;

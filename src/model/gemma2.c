@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gemma 2 (Gemma Team 2024): norms of 1 + w before and behind both branches, every other layer with
-// a window, scores and logits kept within bounds, embeddings times the root of the width.
+// Gemma 2 (Gemma Team 2024): norms with weight 1 + w before and after both branches, a window on
+// every other layer, capped scores and logits, embeddings times the root of the width.
 #include <math.h>
 
 #include "model/decoder.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-2 as Hugging Face defines it (Radford et al. 2019): pre-norm blocks, learned positions 0..T-1
-// whatever the mask says, Conv1D weights [in,out], head tied to the token embedding.
+// regardless of the mask, Conv1D weights [in,out], head tied to the token embedding.
 #include <math.h>
 
 #include "model/decoder.h"

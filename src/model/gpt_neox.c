@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-NeoX and Pythia (Black et al. 2022): attention and MLP in parallel, part of each head turns,
-// queries, keys and values of a head beside each other in the file.
+// GPT-NeoX and Pythia (Black et al. 2022): attention and MLP in parallel; part of each head is
+// rotated; the file stores each head's query, key and value side by side.
 #include "model/decoder.h"
 
-/* `key`, which goes before transformers' other name for it; files that have both mean the same. */
+/* Reads `key`, which takes precedence over transformers' other name for it; files with both have
+ * the same value. */
 static sw_status read_old(struct sw_json_doc *doc, const struct sw_json *config, const char *key,
                           const char *other, double *out)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-J (Wang and Komatsuzaki 2021): attention and MLP in parallel behind one norm, neighbouring
-// columns of a head turn in pairs, a head with a bias.
+// GPT-J (Wang and Komatsuzaki 2021): attention and MLP in parallel after one norm; neighbouring
+// columns of a head are rotated in pairs; a head with a bias.
 #include "model/decoder.h"
 
-/* rotary_dim columns of a head turn; null: all. */
+/* rotary_dim columns of a head are rotated; null: all. */
 static sw_status read_rotary(struct sw_json_doc *doc, const struct sw_json *config,
                              struct sw_decoder *decoder)
 {

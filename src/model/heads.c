@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands on top of a trunk: outputs and losses by the task's table, and the heads of decoders.
+// The heads on a trunk: outputs and losses by the task's table, and the heads of decoders.
 #include "model/heads.h"
 
 #include <stdio.h>
@@ -48,7 +48,7 @@ void sw_head_term(struct sw_head *head, int i, sw_value logits)
     }
 }
 
-/* cap tanh(x / cap), as Gemma 2 keeps logits within bounds. */
+/* cap tanh(x / cap), as Gemma 2 bounds its logits. */
 static sw_value capped(sw_graph *g, sw_value x, double cap)
 {
     return cap > 0 ? sw_scale(g, sw_act(g, sw_scale(g, x, 1 / cap), SW_ACT_TANH), cap) : x;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // LLaMA 1, 2 and 3 (Touvron et al. 2023, Grattafiori et al. 2024): RMSNorm, rotary positions, gated
-// MLP, groups of heads that share keys and values.
+// MLP, grouped key and value heads.
 #include "model/decoder.h"
 
 static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mistral (Jiang et al. 2023): LLaMA with a window on every layer, where the file has one.
+// Mistral (Jiang et al. 2023): LLaMA with a window on every layer, if the file has one.
 #include "model/decoder.h"
 
 static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,

@@ -9,7 +9,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* A new family is its file and a line here. */
+/* To add a family, add its file and a line here. */
 static const struct sw_model_ops *const families[] = {
     &sw_family_gpt2.ops,     &sw_family_llama.ops,      &sw_family_mistral.ops,
     &sw_family_qwen2.ops,    &sw_family_qwen3.ops,      &sw_family_gemma2.ops,
@@ -30,7 +30,7 @@ const struct sw_model_ops *sw_model_family(const char *type)
     return NULL;
 }
 
-/* For families that are not built, the built one that their models resemble most. */
+/* For unsupported families, the supported one that resembles them most. */
 static const struct {
     const char *relative, *types[16];
 } relatives[] = {
@@ -129,7 +129,7 @@ void sw_model_close(struct sw_model *model)
     }
 }
 
-/* ---- what families share ---- */
+/* ---- shared by families ---- */
 
 void sw_model_name_hidden(sw_graph *g, const struct sw_forward_spec *spec, int64_t i, sw_value h)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two small networks of tutorials: CIFAR-10's, of two convolutions, and a classifier of texts by
-// one recurrent layer in both directions.
+// Two small networks from tutorials: CIFAR-10's, with two convolutions, and a text classifier with
+// one bidirectional LSTM layer.
 #include "model/nets.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ sw_value sw_nets_channels_first(sw_graph *g, sw_value x)
     return sw_transpose(g, sw_transpose(g, x, 1, 3), 2, 3);
 }
 
-/* Uniform, within one over the root of what a unit reads. */
+/* Uniform within 1 / sqrt(fan_in). */
 static sw_value leaf(sw_graph *g, const char *name, struct sw_shape shape, int64_t fan_in)
 {
     const struct sw_init init = {SW_INIT_UNIFORM, 1 / sqrt((double)fan_in)};
@@ -50,7 +50,7 @@ static bool ignores_nothing(const struct sw_model *model, const char *file_name)
     return false;
 }
 
-/* What config.json says is in "arguments", or beside model_type. */
+/* Reads an argument from "arguments", or beside model_type. */
 static sw_status read_argument(struct sw_json_doc *doc, const struct sw_json *config,
                                const char *key, int64_t fallback, int64_t *out)
 {
@@ -60,7 +60,7 @@ static sw_status read_argument(struct sw_json_doc *doc, const struct sw_json *co
     return sw_model_read_size(doc, inside ? arguments : config, &named, fallback, out);
 }
 
-/* The classes that are told apart, where no options and no usual key say it. */
+/* Reads the number of classes if neither options nor a usual key gives it. */
 static sw_status read_classes(struct sw_json_doc *doc, const struct sw_json *config,
                               const struct sw_model_options *options, const char *key,
                               int64_t fallback, struct sw_model *model)
@@ -87,7 +87,7 @@ static void finish(struct sw_head *head, sw_value logits, sw_value *out_loss)
 struct cifar {
     struct sw_model super;
     int64_t channels[2]; /* of the convolutions */
-    int64_t inner[2];    /* of the layers behind them */
+    int64_t inner[2];    /* of the layers after them */
 };
 
 static const struct cifar *cifar_of(const struct sw_model *model)
@@ -97,7 +97,7 @@ static const struct cifar *cifar_of(const struct sw_model *model)
 
 enum { CIFAR_WINDOW = 5 };
 
-/* Pixels a side behind a convolution and its pooling. */
+/* Pixels per side after a convolution and its pooling. */
 static int64_t convolved(int64_t side)
 {
     return (side - CIFAR_WINDOW + 1) / 2;
@@ -158,7 +158,7 @@ static void close_cifar(struct sw_model *model)
     sw_free(SW_CONTAINER(model, struct cifar, super));
 }
 
-/* x [B,C,N,N] through windows of 5 x 5, of which each 2 x 2 the largest stay -> [B,out,n,n] */
+/* x [B,C,N,N] through a 5 x 5 convolution and 2 x 2 max pooling -> [B,out,n,n] */
 static sw_value convolve(sw_graph *g, const char *prefix, sw_value x, int64_t out)
 {
     enum { WINDOW = CIFAR_WINDOW };
@@ -197,7 +197,7 @@ const struct sw_model_ops sw_family_cifar_net = {
     .ignores = ignores_nothing,
 };
 
-/* ---- a recurrent layer in both directions ---- */
+/* ---- a bidirectional LSTM layer ---- */
 
 struct bi_lstm {
     struct sw_model super;

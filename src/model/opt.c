@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OPT (Zhang et al. 2022): learned positions that count the tokens of the mask, from the third row
-// of their table on; relu.
+// OPT (Zhang et al. 2022): learned positions that count the mask's tokens, starting at the third
+// row of their table; relu.
 #include "model/decoder.h"
 
 static sw_status refuse(struct sw_json_doc *doc, const struct sw_json *config)
@@ -14,8 +14,8 @@ static sw_status refuse(struct sw_json_doc *doc, const struct sw_json *config)
     return SW_OK;
 }
 
-/* As the model of 350M has it: norms behind the sums, then none at the end, and a table of fewer
- * columns than the layers. Norms may be without weights. */
+/* The 350M variant: post-norm, no final norm, and a table narrower than the layers. Norms may be
+ * without weights. */
 static sw_status read_variant(struct sw_json_doc *doc, const struct sw_json *config,
                               struct sw_decoder *m)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Phi 1, 1.5 and 2 (Gunasekar et al. 2023): attention and MLP in parallel behind one norm, part of
-// each head turns, a head with a bias.
+// Phi 1, 1.5 and 2 (Gunasekar et al. 2023): attention and MLP in parallel after one norm; part of
+// each head is rotated; a head with a bias.
 #include "model/decoder.h"
 
 static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,

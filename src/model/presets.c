@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes of well-known models by name, for plans, benchmarks and training from the start. Sizes are
-// those of the published config.json files.
+// Shapes of well-known models by name, for plans, benchmarks and training from scratch. Sizes are
+// from the published config.json files.
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 struct preset {
     const char *name, *type;
-    int64_t layers, width, heads, kv_heads, head_width, inner; /* 0: as the family has it */
+    int64_t layers, width, heads, kv_heads, head_width, inner; /* 0: the family's default */
     int64_t vocab, tokens;
     bool tied;
     const char *rest; /* further members of config.json */
@@ -35,7 +35,7 @@ struct preset {
 #define NO_BERT_DROPOUT ",\"hidden_dropout_prob\":0,\"attention_probs_dropout_prob\":0"
 #define GEMMA(scalar) ",\"query_pre_attn_scalar\":" scalar
 
-/* The tiny one learns letters in seconds, with dropout left out as is usual for so few steps. */
+/* The tiny preset learns letters in seconds. It has no dropout, as is usual for so few steps. */
 // clang-format off
 static const struct preset presets[] = {
     {"gpt2-tiny", "gpt2", 4, 128, 4, 0, 0, 0, 256, 64, true, GPT2("0")},
@@ -139,10 +139,11 @@ static void write_config(const struct preset *p, int64_t vocab, int64_t max_toke
     put_size(out, keys[SW_SIZE_INNER].key, p->inner);
     put_size(out, "num_key_value_heads", p->kv_heads);
     put_size(out, "head_dim", p->head_width);
-    /* GPT-2's own vocabulary has one special token, its last. Left out, it would be that one for
-     * any. */
+    /* GPT-2's own vocabulary has one special token, its last. It must be written: the default would
+     * apply to any vocabulary. */
     const char *special = strcmp(p->type, "gpt2") == 0 && v == 50257 ? "50256" : "null";
-    const bool pads = strcmp(family->classes[0].task, "causal") != 0; /* by the family's own id */
+    /* the family's own padding id */
+    const bool pads = strcmp(family->classes[0].task, "causal") != 0;
     sw_str_printf(out, "%s,\"tie_word_embeddings\":%s%s,\"bos_token_id\":%s,\"eos_token_id\":%s}",
                   p->rest, p->tied ? "true" : "false", pads ? "" : ",\"pad_token_id\":null",
                   special, special);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Qwen 3, dense (Yang et al. 2025): LLaMA whose queries and keys are normed head by head before
-// they turn; heads are as wide as the file says.
+// Qwen 3, dense (Yang et al. 2025): LLaMA with a norm per head on queries and keys before rotation;
+// the file gives the width of heads.
 #include "model/decoder.h"
 
 static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the families' readers of config.json share: single keys, sizes, and which task the model is
-// for.
+// Code that the families' readers of config.json share: single keys, sizes, and the model's task.
 #include <stdio.h>
 #include <string.h>
 
@@ -62,8 +61,8 @@ int64_t sw_model_padding_row(const struct sw_json *config, const struct sw_model
     return row >= 0 ? row : sw_max_i64(-1, model->vocab + row);
 }
 
-/* Activations by the names that configurations have for them. Those with weights of their own
- * (prelu, xielu) are not among them. */
+/* Activations by their names in configurations. Those with weights of their own (prelu, xielu) are
+ * missing. */
 static const struct {
     const char *name;
     enum sw_act act;
@@ -156,8 +155,8 @@ sw_status sw_model_read_sizes(struct sw_json_doc *doc, const struct sw_json *con
             *out[i] = 4 * model->width;
         }
     }
-    if (model->layers > MOST_LAYERS) { /* a plan grows with them, and takes time before it is
-                                          refused */
+    /* a plan grows with the layers and takes long before it is refused */
+    if (model->layers > MOST_LAYERS) {
         return SW_FAIL(SW_E_FORMAT, "%s: %s is %lld; wanted at most %d", sw_json_name(doc),
                        keys[SW_SIZE_LAYERS].key, (long long)model->layers, MOST_LAYERS);
     }
@@ -209,8 +208,8 @@ sw_status sw_model_read_labels(const struct sw_json_doc *doc, const struct sw_js
     return SW_OK;
 }
 
-/* What the heads of texts and of images that tell classes may be for, in the words of
- * problem_type. The first is the one that classes of models are said to have. */
+/* Problems of heads that classify texts and images, by problem_type. The first is the default of
+ * model classes. */
 enum { ONE_OF_SEVERAL, SOME_OF_THEM, NUMBERS, N_PROBLEMS };
 static const char *const problems[N_PROBLEMS] = {"single_label_classification",
                                                  "multi_label_classification", "regression"};
@@ -218,7 +217,7 @@ static const char *const problem_tasks[][N_PROBLEMS] = {
     {"classify", "multi-label", "regression"},
     {"images", "images-multi-label", "images-regression"}};
 
-/* The row that a task is in, and where; NULL: in none. */
+/* The table row that contains a task, and its column; NULL: not in any. */
 static const char *const *tasks_beside(const char *task, int *out_problem)
 {
     for (size_t i = 0; i < SW_LEN(problem_tasks); i++) {
@@ -232,14 +231,14 @@ static const char *const *tasks_beside(const char *task, int *out_problem)
     return NULL;
 }
 
-/* Images of families that know no other problem need none said. */
+/* Families whose image heads only classify write no problem_type. */
 static const char *problem_of(const struct sw_model_ops *ops, const char *task)
 {
     int problem = 0;
     return tasks_beside(task, &problem) && !ops->is_of_classes ? problems[problem] : NULL;
 }
 
-/* The task, one of those, that a class with a head for the first of them is for. */
+/* Chooses among `tasks` by problem_type and the number of labels. */
 static sw_status read_problem(const struct sw_json_doc *doc, const struct sw_json *config,
                               int64_t labels, const char *const *tasks, const char **out)
 {
@@ -260,7 +259,7 @@ static sw_status read_problem(const struct sw_json_doc *doc, const struct sw_jso
                               sw_json_name(doc), problem);
 }
 
-/* A task's head in the words of the classes. */
+/* The task under which classes list the head of `task`. */
 static const char *class_task(const struct sw_task *task)
 {
     int problem = 0;
@@ -306,13 +305,13 @@ static sw_status fail_task(const struct sw_json_doc *doc, const struct sw_model_
     return st;
 }
 
-/* What config.json says is a class without any head. */
+/* True if config.json names a class without a head. */
 static bool is_trunk(const struct sw_model_ops *ops, const char *name)
 {
     return ops->trunk_class && strcmp(ops->trunk_class, name) == 0;
 }
 
-/* The class that config.json names, or the first. */
+/* The class that config.json names, or the first one. */
 static const char *class_name(const struct sw_json *config, const struct sw_model_ops *ops)
 {
     const struct sw_json *list = sw_json_get(config, "architectures");
@@ -346,7 +345,7 @@ static sw_status find_class(const struct sw_json_doc *doc, const struct sw_json 
     return st;
 }
 
-/* A file that says nothing of labels has two; of numbers, one. */
+/* Default number of labels: two; for numbers, one. */
 static sw_status find_labels(const struct sw_json_doc *doc, const struct sw_json *config,
                              const struct sw_model_options *options, struct sw_model *model)
 {

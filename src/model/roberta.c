@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RoBERTa (Liu et al. 2019): BERT's layers; positions count the tokens that are no padding, from
-// the row behind the padding id's on; classes are told without a pooler.
+// RoBERTa (Liu et al. 2019): BERT's layers; positions count the tokens that are not padding,
+// starting at the row after the padding id's; classification has no pooler.
 #include "model/encoder.h"
 
 static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
@@ -9,7 +9,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     struct sw_model *m = &encoder->super;
     const int64_t padding = encoder->spec.padding_id;
     SW_TRY(sw_bert_read(doc, config, encoder));
-    m->max_tokens += m->ops->extra_tokens - (padding + 1); /* rows that no token of a text has */
+    m->max_tokens += m->ops->extra_tokens - (padding + 1); /* rows that no token of a text uses */
     if (padding < 0 || m->max_tokens < 1) {
         return SW_FAIL(
             SW_E_FORMAT,
@@ -18,12 +18,12 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
             sw_json_name(doc), (long long)padding, (long long)(m->max_tokens + padding + 1));
     }
     encoder->spec.counts_tokens = true;
-    encoder->spec.mask_act = SW_ACT_GELU; /* whatever hidden_act says */
+    encoder->spec.mask_act = SW_ACT_GELU; /* regardless of hidden_act */
     encoder->spec.pool_dropout = encoder->spec.classifier_dropout;
     return SW_OK;
 }
 
-/* Buffers that files store. */
+/* Buffers stored in files. */
 static const char *const ignored[] = {"*embeddings.position_ids", "*embeddings.token_type_ids",
                                       NULL};
 static const char *const aliases[] = {"lm_head.bias", "lm_head.decoder.bias",

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of positions that need no parameter: the angles of rotary embeddings with their stretched
-// forms, and the slopes of ALiBi. In fp32 where transformers is, so that its models give its
-// numbers.
+// Position tables without parameters: rotary angles and their extensions, and ALiBi's slopes. They
+// are computed in fp32 where transformers does, so that its models give its numbers.
 #include "model/decoder.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* Columns that frequencies are spread over. */
+/* Columns that the frequencies are spread over. */
 static int64_t columns(const struct sw_rotary_spec *s)
 {
     return s->width - s->is_odd;
 }
 
-/* Column at which a wave turns `turns` times in the text that it was trained on. */
+/* Column at which a wave makes `turns` turns over the pretraining context. */
 static double yarn_column(const struct sw_rotary_spec *s, double turns)
 {
     return (double)columns(s) * log(s->original_tokens / (turns * 2 * M_PI)) / (2 * log(s->theta));
 }
 
-/* 0 where waves are kept, 1 where they are stretched. */
+/* 0 for kept waves, 1 for stretched ones. */
 static float yarn_ramp(const struct sw_rotary_spec *s, int64_t i)
 {
     double low = yarn_column(s, s->beta_fast), high = yarn_column(s, s->beta_slow);
@@ -43,7 +42,7 @@ static float llama3_frequency(const struct sw_rotary_spec *s, float f)
     return (1 - smooth) * f / (float)s->factor + smooth * f;
 }
 
-/* Of rows of more than max_tokens all waves become longer; the shortest stays as it is. */
+/* For rows of more than max_tokens all waves become longer, except the shortest. */
 static double dynamic_theta(const struct sw_rotary_spec *s, int64_t tokens)
 {
     const double n = (double)columns(s);
@@ -121,7 +120,7 @@ sw_value sw_rotary_table(sw_graph *g, const struct sw_rotary_spec *spec, int64_t
             table[p * spec->width + half + i] = (float)sin(angle) * factor;
         }
     }
-    char name[48]; /* programs of other lengths have tables of their own */
+    char name[48]; /* programs of other lengths have their own tables */
     snprintf(name, sizeof name, "rotary.%lld", (long long)rows);
     out = sw_constant(g, name, SW_F32, SW_SHAPE(rows, spec->width), table);
 done:

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward graph of every family of an encoder and a decoder, from its specification and its
-// names.
+// The forward graph of every encoder-decoder family, from its specification and its names.
 #include "model/seq2seq.h"
 
 #include <math.h>
@@ -9,16 +8,16 @@
 
 #include "model/heads.h"
 
-/* What the layers of one forward share. */
+/* State that the layers of one forward share. */
 struct build {
     const struct sw_seq2seq *m;
     sw_graph *g;
     const struct sw_forward_spec *spec;
     sw_value mask;     /* of the encoder's tokens */
-    sw_value encoded;  /* what the decoder reads */
-    sw_value position; /* of the token that a decoder with a cache is given */
+    sw_value encoded;  /* the decoder's input from the encoder */
+    sw_value position; /* position of the token given to a decoder with a cache */
     int stack;
-    sw_value bias; /* of the stack's own scores */
+    sw_value bias; /* bias of this stack's scores */
     int64_t layer;
     char name[192];
 };
@@ -75,8 +74,8 @@ static sw_value drop(struct build *b, sw_value x)
 
 /* ---- positions ---- */
 
-/* The bucket of how far a key is behind its query (negative: before it); a decoder looks back only.
- * In fp32, as the published code has it. */
+/* The bucket of a key's distance behind its query (negative: ahead). A decoder only looks back.
+ * Computed in fp32 as in the published code. */
 static int32_t bucket_of(const struct sw_seq2seq_spec *s, bool both_ways, int64_t apart)
 {
     const int64_t n = both_ways ? s->buckets / 2 : s->buckets, exact = n / 2;
@@ -90,13 +89,13 @@ static int32_t bucket_of(const struct sw_seq2seq_spec *s, bool both_ways, int64_
     return (int32_t)(first + sw_min_i64(n - 1, exact + (int64_t)step));
 }
 
-/* Of the decoder, whose keys and values of earlier tokens are kept. */
+/* True for a decoder that keeps keys and values of earlier tokens. */
 static bool is_cached(const struct build *b)
 {
     return b->spec->cache_tokens > 0 && b->stack == SW_DECODER_STACK;
 }
 
-/* f32 [H,T,S] of a stack with T tokens, from the table of its first layer; all layers share it. */
+/* f32 [H,T,S] for a stack with T tokens, from the table of its first layer; all layers share it. */
 static sw_value relative_bias(struct build *b, int64_t queries)
 {
     const struct sw_seq2seq_spec *s = &b->m->spec;
@@ -121,7 +120,7 @@ static sw_value relative_bias(struct build *b, int64_t queries)
                             n - 1);
 }
 
-/* Places 0 .. n - 1, the same for all samples, as rows of the table. */
+/* Position embeddings of 0 .. n - 1, the same for all samples. */
 static sw_value rows_of_places(struct build *b, int64_t n)
 {
     const struct sw_seq2seq_spec *s = &b->m->spec;
@@ -161,13 +160,13 @@ static sw_value learned_positions(struct build *b, int64_t n)
 
 /* ---- a layer ---- */
 
-/* Columns of the stack's queries, and of keys and values, of all heads. */
+/* Width of the stack's queries, keys and values over all heads. */
 static int64_t inner_of(const struct build *b)
 {
     return b->m->spec.stack[b->stack].heads * b->m->spec.stack[b->stack].head_width;
 }
 
-/* Keys or values of `from` ("key", "value"). */
+/* Keys or values of `from` (what: "key", "value"). */
 static sw_value project(struct build *b, const char *attention, const char *what, sw_value from)
 {
     const struct sw_seq2seq_spec *s = &b->m->spec;
@@ -183,7 +182,7 @@ static struct sw_nn_cache cache_of(const struct build *b, bool cross)
                                 .tokens = cross ? b->spec->tokens : b->spec->cache_tokens};
 }
 
-/* Keys or values of the encoder's tokens, as they were kept or made now. */
+/* Keys or values of the encoder's tokens, cached or computed now. */
 static sw_value cross_part(struct build *b, const char *what)
 {
     const struct sw_nn_cache cache = cache_of(b, true);
@@ -191,7 +190,7 @@ static sw_value cross_part(struct build *b, const char *what)
                         : project(b, b->m->family->names.cross, what, b->encoded);
 }
 
-/* Of h with itself, or with what the encoder made. */
+/* Self-attention of h, or cross-attention with the encoder's output. */
 static sw_value attend(struct build *b, const char *attention, sw_value h, bool cross)
 {
     const struct sw_seq2seq_spec *s = &b->m->spec;
@@ -238,7 +237,7 @@ static sw_value feed_forward(struct build *b, sw_value h)
 
 enum branch { SELF, CROSS, FEED_FORWARD };
 
-/* h with a branch added, which read it behind its norm, or which the norm comes behind. */
+/* h with a branch added, in pre-norm or post-norm form. */
 static sw_value branch(struct build *b, sw_value h, enum branch branch)
 {
     const struct sw_seq2seq_names *n = &b->m->family->names;
@@ -280,7 +279,7 @@ static sw_value embed(struct build *b, sw_value table, sw_value ids, int64_t n)
     return drop(b, h);
 }
 
-/* ids [B,n] through one of the two. */
+/* Runs ids [B,n] through one of the two stacks. */
 static sw_value run_stack(struct build *b, int stack, sw_value table, sw_value ids, int64_t n)
 {
     const struct sw_seq2seq_names *names = &b->m->family->names;
@@ -303,7 +302,7 @@ static sw_value run_stack(struct build *b, int stack, sw_value table, sw_value i
     return h;
 }
 
-/* What the decoder's layers see of a text, for all of its tokens. */
+/* Keeps the keys and values that the decoder's layers see of all source tokens. */
 static void keep_source(struct build *b)
 {
     static const char *const parts[] = {"key", "value"};
@@ -345,7 +344,7 @@ static void text_head(struct build *b, struct sw_head *head, sw_value h, sw_valu
     sw_head_linear_term(head, 0, h, h, weight, bias, 0);
 }
 
-/* From the decoder's row at the last id that ends a text. */
+/* Classifies from the decoder's row at the last end-of-text id. */
 static void class_head(struct build *b, struct sw_head *head, sw_value h, sw_value ids)
 {
     const struct sw_seq2seq_spec *s = &b->m->spec;
@@ -358,7 +357,7 @@ static void class_head(struct build *b, struct sw_head *head, sw_value h, sw_val
     sw_head_term(head, 0, linear(b, n->tells, x, m->width, m->labels, s->std.head));
 }
 
-/* The decoder, given the other sequence shifted right, or one token. */
+/* Runs the decoder on the labels shifted right, or on one token. */
 static sw_value decode(struct build *b, sw_value table, sw_value ids)
 {
     const struct sw_model *model = &b->m->super;

@@ -1,55 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
-// seq2seq - families of an encoder and a decoder that reads it, as data: struct sw_seq2seq_spec
-// says what is computed, struct sw_seq2seq_names how the tensors are called, and seq2seq.c builds
-// the graph of both. The decoder is given the labels shifted right, or to tell classes the text
-// itself. Part of model.h.
+// seq2seq - encoder-decoder families as data. struct sw_seq2seq_spec is the computation, struct
+// sw_seq2seq_names the tensor names; seq2seq.c builds the graph from both. The decoder gets the
+// labels shifted right; for classification it gets the text itself. Part of model.h.
 #pragma once
 
 #include "model/model.h"
 #include "nn/nn.h"
 
-/* Encoder and decoder. */
+/* The two stacks. */
 enum { SW_ENCODER_STACK, SW_DECODER_STACK, SW_N_STACKS };
 
-/* What is computed: Transformer (Vaswani et al. 2017) with learned positions and sums normalised
- * behind each branch, or with RMS norms before it, one at the end, and biases of scores by
+/* The computation: Transformer (Vaswani et al. 2017) in one of two forms. One has learned positions
+ * and post-norm branches. The other has RMS pre-norms, a final norm, and biases of scores by
  * distance. */
 struct sw_seq2seq_spec {
     struct {
         int64_t layers, heads, head_width, inner;
-        double scale; /* of scores */
+        double scale; /* factor of scores */
     } stack[SW_N_STACKS];
-    int64_t buckets,
-        distance; /* of relative positions, and from where on there is one; 0 = learned */
-    int64_t position_offset; /* rows of the table of positions before position 0 */
-    bool pre_norm;           /* RMS norms before branches, no biases anywhere */
+    int64_t buckets, distance; /* relative positions and largest distance; 0 buckets = learned */
+    int64_t position_offset;   /* rows of the table of positions before position 0 */
+    bool pre_norm;             /* RMS norms before branches, no biases in any layer */
     bool gated;
     enum sw_act act;
-    double embedding_scale, head_scale; /* of looked up rows; of what the tied head reads */
+    double embedding_scale, head_scale; /* factors of embedded rows, and of a tied head's input */
     double eps;
-    int64_t padding_id; /* its row of the table gets no gradient from the look-up; -1 = none */
+    int64_t padding_id; /* the lookup gives its table row no gradient; -1 = none */
     double dropout, attention_dropout, act_dropout, classifier_dropout;
     struct {
         double table, q, kv, out, up, down, relative, head;
-    } std; /* of the initial weights */
+    } std; /* standard deviations of the initial weights */
 };
 
-/* What tensors are called, without ".weight" and ".bias". Those from `layers` on stand behind the
- * stack's name, those of a layer behind "<layers>.<number>.". NULL: there is none such. */
+/* Names of tensors, without ".weight" and ".bias". Names from `layers` on follow the stack's name;
+ * a layer's names follow "<layers>.<number>.". NULL: there is no such tensor. */
 struct sw_seq2seq_names {
-    const char *trunk; /* module of all but the heads, or NULL */
+    const char *trunk; /* module of everything but the heads, or NULL */
     const char *table;
     const char *stack[SW_N_STACKS];
     const char *positions, *embedding_norm, *final_norm, *layers;
-    const char *self, *self_norm, *cross, *cross_norm; /* attentions, and their norms */
-    const char *q, *k, *v, *out;                       /* behind the attention's name */
+    const char *self, *self_norm, *cross, *cross_norm; /* attentions and their norms */
+    const char *q, *k, *v, *out;                       /* follow the attention's name */
     const char *relative;
     const char *up[SW_N_STACKS], *down[SW_N_STACKS], *mlp_norm[SW_N_STACKS];
     const char *gate[SW_N_STACKS],
-        *gated[SW_N_STACKS];  /* instead of `up`: the gate, and the other */
-    const char *head;         /* an untied one */
-    const char *logits_bias;  /* whole; a buffer [1,V] that is not trained */
-    const char *pool, *tells; /* of classes: the layer below, and the last; whole */
+        *gated[SW_N_STACKS];  /* instead of `up`: the gate, and the other factor */
+    const char *head;         /* an untied head */
+    const char *logits_bias;  /* full name; a buffer [1,V] that is not trained */
+    const char *pool, *tells; /* classifier: first and last layer; full names */
     const char *classifier;   /* module of both */
 };
 
@@ -58,7 +56,7 @@ struct sw_seq2seq;
 struct sw_seq2seq_family {
     struct sw_model_ops ops; /* SW_SEQ2SEQ_OPS of its model_type */
     struct sw_seq2seq_names names;
-    const char *const *ignored; /* globs over tensors of files; ends with NULL */
+    const char *const *ignored; /* globs of file tensors to ignore; NULL-terminated */
     sw_status (*read)(struct sw_json_doc *doc, const struct sw_json *config, struct sw_seq2seq *m);
 };
 
@@ -66,7 +64,7 @@ struct sw_seq2seq {
     struct sw_model super;
     const struct sw_seq2seq_family *family;
     struct sw_seq2seq_spec spec;
-    char embedding[64], head[64]; /* whole names */
+    char embedding[64], head[64]; /* full names */
 };
 
 sw_status sw_seq2seq_open(const struct sw_model_ops *ops, struct sw_json_doc *doc,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of a family of encoder-decoders into its specification; names in files.
+// Reads the config.json of an encoder-decoder family into its specification; names in files.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -89,8 +89,8 @@ void sw_seq2seq_close(struct sw_model *model)
 
 /* ---- names in files ---- */
 
-/* The name itself; without the trunk's, as files of the trunk alone have it; and of the table those
- * that the two stacks have for it. */
+/* Alternatives: the name itself; without the trunk's name, as in files that hold only the trunk;
+ * and for the table its names in the two stacks. */
 const char *sw_seq2seq_alias(const struct sw_model *model, const char *name, int i, char *buf,
                              size_t cap)
 {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// T5 (Raffel et al. 2019), 1.0 and 1.1: RMS norms before each branch, no biases, scores that are
-// not scaled and have a bias by distance, from a table of the first layer. A tied head (1.0) reads
-// what is scaled by the root of the width; 1.1 has a gate, and a head of its own.
+// T5 (Raffel et al. 2019), 1.0 and 1.1: RMS pre-norms, no biases, unscaled scores with a bias by
+// distance from a table in the first layer. A tied head (1.0) reads its input scaled by 1 /
+// sqrt(width). 1.1 has a gate and its own head.
 #include <math.h>
 #include <string.h>
 
 #include "model/seq2seq.h"
 
-/* An activation, "gated-" before it where there is a gate. */
+/* Reads an activation; the prefix "gated-" means a gate. */
 static sw_status read_act(struct sw_json_doc *doc, const struct sw_json *config,
                           struct sw_seq2seq_spec *s)
 {
@@ -15,7 +15,7 @@ static sw_status read_act(struct sw_json_doc *doc, const struct sw_json *config,
     const char *name = NULL;
     SW_TRY(sw_json_get_str(doc, config, key, "relu", &name));
     s->gated = strncmp(name, gated, sizeof gated - 1) == 0;
-    if (strcmp(name, "gated-gelu") == 0) { /* what 1.1 was trained with */
+    if (strcmp(name, "gated-gelu") == 0) { /* version 1.1 was trained with this */
         s->act = SW_ACT_GELU_TANH;
         return SW_OK;
     }
@@ -79,7 +79,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config, str
     return SW_OK;
 }
 
-/* The hub's first files have a bias of scores with the encoder, which none of them uses. */
+/* The hub's first files contain a cross-attention bias, which no model uses. */
 static const char *const ignored[] = {"*EncDecAttention.relative_attention_bias.weight", NULL};
 
 const struct sw_seq2seq_family sw_family_t5 = {

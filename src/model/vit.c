@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ViT (Dosovitskiy et al. 2020): patches of an image as tokens behind one that is learned, norms
-// before each branch; classes, or numbers, are told from that token.
+// ViT (Dosovitskiy et al. 2020): image patches as tokens after a learned one, pre-norm branches.
+// Classes, or numbers, are predicted from the learned token.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static sw_value norm(struct build *b, const char *name, sw_value x)
     return sw_nn_layer_norm(b->g, name, x, b->m->super.width, b->m->eps);
 }
 
-/* The learned token in front of the patches [B,n,C], and places of all of them. */
+/* Prepends the learned token to the patches [B,n,C] and adds position embeddings to all of them. */
 static sw_value with_token(struct build *b, sw_value patches, int64_t n)
 {
     const struct sw_model *m = &b->m->super;
@@ -168,7 +168,7 @@ static void forward(const struct sw_model *model, sw_graph *g, const struct sw_f
 
 /* ---- config.json ---- */
 
-/* One number for height and width, or a list of both. */
+/* Reads one number for both height and width, or a list of two. */
 static sw_status read_pair(struct sw_json_doc *doc, const struct sw_json *config,
                            const struct sw_model_key *key, int64_t *out)
 {
@@ -190,7 +190,7 @@ static sw_status read_pair(struct sw_json_doc *doc, const struct sw_json *config
     return SW_OK;
 }
 
-/* What is left of an image beside whole patches is not looked at. */
+/* The rest of an image beyond whole patches is ignored. */
 static sw_status read_image(struct sw_json_doc *doc, const struct sw_json *config, struct vit *m)
 {
     enum { MOST_SIDE = 16384, MOST_CHANNELS = 1024 };
@@ -264,14 +264,14 @@ static sw_status open(const struct sw_model_ops *ops, struct sw_json_doc *doc,
     return SW_OK;
 }
 
-/* Files of the trunk alone may have a pooler, which no class uses. */
+/* Files that hold only the trunk may have a pooler, which no class uses. */
 static bool ignores(const struct sw_model *model, const char *file_name)
 {
     (void)model;
     return sw_glob_match("*pooler.dense.*", file_name);
 }
 
-/* The name, and without the trunk's. */
+/* The name, and the name without the trunk's. */
 static const char *alias(const struct sw_model *model, const char *name, int i, char *buf,
                          size_t cap)
 {

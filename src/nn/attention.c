@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention over a cache: keys and values of all tokens so far are kept as states, those of new
-// tokens are appended first. A cache is as wide as the heads of keys and values. Those of another
-// sequence are kept whole.
+// Attention over a cache. Keys and values of all tokens so far are kept as states; those of new
+// tokens are appended first. A cache is as wide as the key and value heads. Keys and values of
+// another sequence are kept whole.
 #include <stdio.h>
 
 #include "nn/nn.h"
@@ -11,7 +11,7 @@ static const struct sw_shape *shape_of(const sw_graph *g, sw_value v)
     return &g->values[v].shape;
 }
 
-/* The layer's state for "key" or "value", of `kind`. */
+/* The layer's state for `what` ("key" or "value"), of kind `kind`. */
 static sw_value open_state(sw_graph *g, const char *kind, const char *what, int64_t batch,
                            int64_t width, const struct sw_nn_cache *cache)
 {
@@ -21,7 +21,7 @@ static sw_value open_state(sw_graph *g, const char *kind, const char *what, int6
                           SW_NO_VALUE);
 }
 
-/* The cache with x [B,T,width] behind what it has. */
+/* The cache with x [B,T,width] appended. */
 static sw_value append(sw_graph *g, sw_value cache, sw_value x, sw_value position)
 {
     const sw_value in[3] = {cache, x, position};
@@ -46,7 +46,7 @@ sw_value sw_nn_cached_packed(sw_graph *g, sw_value qkv, const struct sw_attentio
     return sw_attention(g, sw_slice(g, qkv, 2, 0, q), all[0], all[1], spec);
 }
 
-/* The cache behind x [B,T,KV,D] or [B,T,KV D], with the rank of x. */
+/* The cache with x [B,T,KV,D] or [B,T,KV D] appended, in the rank of x. */
 static sw_value cached(sw_graph *g, const char *what, sw_value x,
                        const struct sw_attention_spec *spec, const struct sw_nn_cache *cache)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which module is adapted, and the two products.
+// Decides which modules are adapted, and emits the two low-rank products.
 #include "nn/nn.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static bool ends_with(const char *text, size_t len, const char *end)
     return n <= len && memcmp(text + len - n, end, n) == 0;
 }
 
-/* ---- what is trained ---- */
+/* ---- trained parameters ---- */
 
 bool sw_lora_is_adapter(const char *param)
 {
@@ -30,8 +30,8 @@ bool sw_lora_is_adapter(const char *param)
     return ends_with(param, len, ".lora_A.weight") || ends_with(param, len, ".lora_B.weight");
 }
 
-/* The first n characters are a module that an entry finds; the head of classes is one, and in
- * DistilBERT finds pre_classifier, too, as PEFT's "classifier" does. */
+/* True if the first n characters are a module that an entry matches, or the classifier head. In
+ * DistilBERT "classifier" matches pre_classifier, too, as in PEFT. */
 static bool saves_module(const struct sw_lora *lora, const char *name, size_t n)
 {
     if (lora->saves_head && lora->head && ends_with(name, n, lora->head)) {
@@ -80,7 +80,7 @@ static bool is_entry(const char *entry, const char *module)
            (n < len && module[len - n - 1] == '.' && ends_with(module, len, entry));
 }
 
-/* The entry that matches; -1 = none. */
+/* Finds the entry that matches; -1 = none. */
 static sw_status find_entry(const struct sw_lora_names *names, const char *module, int *out)
 {
     *out = -1;
@@ -94,7 +94,7 @@ static sw_status find_entry(const struct sw_lora_names *names, const char *modul
     return SW_OK;
 }
 
-/* A list of blocks has that name: `pattern` matches its end, and something is before it. */
+/* True if a list of blocks has that name: `pattern` matches its end, and some text precedes it. */
 static sw_status is_list(const char *pattern, const char *name, size_t len, bool *out)
 {
     struct sw_str whole = {0}, list = {0};
@@ -108,8 +108,8 @@ static sw_status is_list(const char *pattern, const char *name, size_t len, bool
     return st;
 }
 
-/* The number of its block, -1 = it is in none: the last that is between dots, with two names before
- * it, or with a list that `pattern` names. */
+/* The number of the module's block, -1 = none: the last number between dots that follows two names,
+ * or a list that `pattern` names. */
 static sw_status block_of(const char *module, const char *pattern, double *out)
 {
     const char *dot = strchr(module, '.');
@@ -154,7 +154,7 @@ static sw_status is_excluded(const struct sw_lora *lora, const char *module, boo
     return SW_OK;
 }
 
-/* Whole names are meant whatever the block, as in PEFT. */
+/* Complete names match in any block, as in PEFT. */
 static sw_status is_target(const struct sw_lora *lora, const char *module, bool *out)
 {
     int i = -1;
@@ -203,7 +203,7 @@ static sw_value matrix(sw_graph *g, const char *prefix, const char *name, struct
     return sw_param(g, full, shape, init);
 }
 
-/* Scaled where it is smallest, between the two. */
+/* The scaling is applied between the two products, where the data is smallest. */
 static sw_value adapt(sw_graph *g, const struct sw_nn_layer *layer, int64_t r, double scaling)
 {
     const struct sw_linear_spec *spec = layer->spec;
@@ -257,7 +257,7 @@ sw_value sw_nn_lora(sw_graph *g, const struct sw_nn_layer *layer)
     return target && st >= 0 ? adapt(g, layer, (int64_t)r, scaling) : layer->y;
 }
 
-/* ---- what found nothing ---- */
+/* ---- entries without a match ---- */
 
 static sw_status check_entry(const struct sw_lora *lora, const struct sw_graph *g,
                              const char *entry)
@@ -288,13 +288,14 @@ static sw_status check_entry(const struct sw_lora *lora, const struct sw_graph *
         }
         any = any || found >= 0;
     }
-    if (any) { /* what it finds is excluded, as in files of PEFT's, which write "all-linear" out */
+    if (any) { /* matches are excluded, as in PEFT's files, which write "all-linear" out */
         return SW_OK;
     }
     return SW_FAIL(SW_E_CONFIG, "lora: target_modules \"%s\" finds no layer of this model", entry);
 }
 
-/* PEFT itself adds "score" and "classifier" where it classifies, and one of them finds nothing. */
+/* PEFT itself adds both "score" and "classifier" for classification, and one of them matches
+ * nothing. */
 static sw_status check_saved(const struct sw_lora *lora, const struct sw_graph *g,
                              const char *entry)
 {

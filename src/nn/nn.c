@@ -13,7 +13,7 @@ static sw_value leaf(sw_graph *g, const char *prefix, const char *suffix, struct
     return sw_param(g, name, shape, init);
 }
 
-/* The layer's own scope: the last component of its prefix. */
+/* Enters the layer's scope: the last component of its prefix. */
 static void enter(sw_graph *g, const char *prefix)
 {
     const char *dot = strrchr(prefix, '.');

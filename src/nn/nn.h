@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// nn - layers as graph builders: a layer asks for its parameters by "<prefix>.weight",
-// "<prefix>.bias" and emits its ops in a scope of its own. Nothing here knows where a parameter
-// lives.
+// nn - layers as graph builders. A layer asks for its parameters by "<prefix>.weight" and
+// "<prefix>.bias", and emits its ops in a scope of its own. Nothing here knows where a parameter is
+// stored.
 #pragma once
 
 #include "graph/graph.h"
 
-/* x [..,in] -> [..,out]; weight [out,in], or [in,out] with in_out (GPT-2's Conv1D). std of the
+/* x [..,in] -> [..,out]; weight is [out,in], or [in,out] with in_out (GPT-2's Conv1D). std: of the
  * initial weights; biases start at zero. */
 struct sw_linear_spec {
     int64_t in, out;
@@ -16,29 +16,29 @@ struct sw_linear_spec {
 sw_value sw_nn_linear(sw_graph *g, const char *prefix, sw_value x,
                       const struct sw_linear_spec *spec);
 sw_value sw_nn_layer_norm(sw_graph *g, const char *prefix, sw_value x, int64_t width, double eps);
-/* x [..,width]; weight one (with one_plus zero, and 1 + weight is what counts). */
+/* x [..,width]; the weight starts at one (with one_plus at zero, and the factor is 1 + weight). */
 sw_value sw_nn_rms_norm(sw_graph *g, const char *prefix, sw_value x, int64_t width, double eps,
                         bool one_plus);
-/* The table "<prefix>.weight" [rows, width], N(0, std). */
+/* The table "<prefix>.weight" [rows, width], initialised to N(0, std). */
 sw_value sw_nn_table(sw_graph *g, const char *prefix, int64_t rows, int64_t width, double std);
 
-/* Keys and values of up to `tokens` tokens: states "cache.<layer>.key" and ".value"
- * [B,tokens,KV D]. */
+/* Keys and values of up to `tokens` tokens, in states "cache.<layer>.key" and ".value" [B,tokens,KV
+ * D]. */
 struct sw_nn_cache {
     int64_t layer, tokens;
 };
-/* Attention of new tokens that stand at spec->position: their keys and values are appended first.
- * qkv as of sw_attention_packed; q, k, v as of sw_attention. */
+/* Attention of new tokens at spec->position: their keys and values are appended first. qkv as in
+ * sw_attention_packed; q, k, v as in sw_attention. */
 sw_value sw_nn_cached_packed(sw_graph *g, sw_value qkv, const struct sw_attention_spec *spec,
                              const struct sw_nn_cache *cache);
 sw_value sw_nn_cached_attention(sw_graph *g, sw_value q, sw_value k, sw_value v,
                                 const struct sw_attention_spec *spec,
                                 const struct sw_nn_cache *cache);
 
-/* Keys or values ("key", "value") of another sequence, which all tokens see: x [B,tokens,W] becomes
- * the state "cross.<layer>.<what>", .. */
+/* Keeps keys or values (what: "key", "value") of another sequence that all tokens see. x
+ * [B,tokens,W] becomes the state "cross.<layer>.<what>". */
 void sw_nn_keep(sw_graph *g, const char *what, sw_value x, const struct sw_nn_cache *cache);
-/* .. and is looked at. */
+/* Reads the state that sw_nn_keep wrote. */
 sw_value sw_nn_kept(sw_graph *g, const char *what, int64_t batch, int64_t width,
                     const struct sw_nn_cache *cache);
 

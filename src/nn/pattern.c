@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pattern becomes a program of sets of bytes, splits and jumps; all its threads go over the text
-// together (Thompson 1968), so that no pattern takes longer than its length times that of the text.
-// Patterns come with files of others: what making the program takes is bounded as well.
+// A pattern is compiled to a program of byte sets, splits and jumps. All its threads run over the
+// text together (Thompson 1968), so matching takes at most pattern length times text length.
+// Patterns come from untrusted files, so compilation is bounded as well.
 #include "nn/pattern.h"
 
 #include <string.h>
 
 enum { MOST_INSTRS = 4096, MOST_DEPTH = 8, MOST_TIMES = 1000 };
-enum { MOST_EMITTED = 1 << 17 }; /* with those that a repetition drops and makes anew */
+enum { MOST_EMITTED = 1 << 17 }; /* counts instructions that a repetition drops and emits anew */
 enum { MOST_ALTERNATIVES = 256 };
 enum instr_op { INSTR_SET, INSTR_SPLIT, INSTR_BEGIN, INSTR_END, INSTR_MATCH };
 
 struct instr {
     enum instr_op op;
-    int x, y;        /* SPLIT: where to go on, both; else x alone is the next */
-    uint8_t set[32]; /* SET: bytes that it takes */
+    int x, y;        /* SPLIT: both successors; otherwise x is the successor */
+    uint8_t set[32]; /* SET: the bytes that it accepts */
 };
 
 struct compiler {
     const char *pattern, *at;
     struct instr *instrs;
     int n, n_emitted, depth;
-    const char *problem; /* NULL = none so far */
+    const char *problem; /* NULL = no error so far */
 };
 
 static bool fail(struct compiler *c, const char *problem)
@@ -34,7 +34,7 @@ static int emit(struct compiler *c, enum instr_op op)
 {
     if (c->n == MOST_INSTRS || ++c->n_emitted > MOST_EMITTED) {
         fail(c, "it is too long");
-        return 0; /* what is written there is never run */
+        return 0; /* instructions emitted there never run */
     }
     struct instr *instr = &c->instrs[c->n];
     memset(instr, 0, sizeof *instr);
@@ -50,7 +50,8 @@ static void add(uint8_t *set, int from, int to)
     }
 }
 
-/* \d, \w, \s and their opposites, or one character; of the latter the character, else -1. */
+/* \d, \w, \s and their opposites, or one character. Returns the character for the latter, else
+ * -1. */
 static int add_escape(struct compiler *c, char letter, uint8_t *set)
 {
     uint8_t named[32] = {0};
@@ -77,7 +78,7 @@ static int add_escape(struct compiler *c, char letter, uint8_t *set)
     return (unsigned char)letter;
 }
 
-/* One member of a class; the character where it is one, else -1. */
+/* One member of a class; returns the character if it is one, else -1. */
 static int class_member(struct compiler *c, uint8_t *set)
 {
     const char letter = *c->at++;
@@ -88,7 +89,7 @@ static int class_member(struct compiler *c, uint8_t *set)
     return (unsigned char)letter;
 }
 
-/* Behind its "[". */
+/* Parses a class after its "[". */
 static bool class_of(struct compiler *c, uint8_t *set)
 {
     const bool inverted = *c->at == '^';
@@ -171,7 +172,7 @@ static bool number(struct compiler *c, int *out)
     return c->at > begin;
 }
 
-/* How often, behind an atom: *most -1 = any number of times. */
+/* Parses the quantifier after an atom; *most -1 = unlimited. */
 static bool quantifier(struct compiler *c, int *least, int *most)
 {
     *least = *most = 1;
@@ -197,11 +198,11 @@ static bool quantifier(struct compiler *c, int *least, int *most)
     } else {
         return true;
     }
-    c->at += *c->at == '?'; /* the shortest match is a match of the whole as well */
+    c->at += *c->at == '?'; /* laziness does not change whether the whole text matches */
     return strchr("*+{", *c->at) && *c->at ? fail(c, "a repetition of a repetition") : true;
 }
 
-/* An atom as often as it says: its text is compiled anew each time. */
+/* An atom with its quantifier; the atom's text is compiled anew for each repetition. */
 static bool piece(struct compiler *c)
 {
     const char *begin = c->at;
@@ -241,13 +242,14 @@ static bool piece(struct compiler *c)
     return !c->problem;
 }
 
-/* a|b|c: in front of each a split between it and the next one, behind it a jump to the end. */
+/* a|b|c: each alternative is preceded by a split to it and the next one, and followed by a jump to
+ * the end. */
 static bool alternatives(struct compiler *c)
 {
     int jumps[MOST_ALTERNATIVES];
     int n_jumps = 0;
     for (;;) {
-        const int first = emit(c, INSTR_SPLIT); /* to the next instruction, until there is a | */
+        const int first = emit(c, INSTR_SPLIT); /* falls through unless there is a | */
         while (*c->at && *c->at != '|' && *c->at != ')') {
             if (!piece(c)) {
                 return false;
@@ -273,8 +275,8 @@ static bool alternatives(struct compiler *c)
 /* ---- running ---- */
 
 struct threads {
-    int *list; /* instructions that wait for a byte, and those on the way to them: each once */
-    int *seen; /* of each instruction, at which place of the text it was added, + 1 */
+    int *list; /* instructions that wait for a byte, and those leading to them; each once */
+    int *seen; /* per instruction: text position at which it was added, + 1 */
     int n;
 };
 

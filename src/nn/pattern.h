@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular expressions over names of modules, as adapter configurations have them: Python's `re`
-// without what looks around or back. Matching takes time in proportion to name times pattern.
+// Regular expressions over module names, for adapter configurations: Python's `re` without
+// lookaround and backreferences. Matching takes time proportional to name length times pattern
+// length.
 #pragma once
 
 #include "base/base.h"
@@ -10,6 +11,6 @@
  *
  * Characters and classes are bytes: names are ASCII.
  *
- * SW_E_CONFIG  not a pattern, a construct that is not built, or a pattern that is too long
+ * SW_E_CONFIG  not a pattern, an unsupported construct, or too long a pattern
  */
 sw_status sw_nn_pattern_match(const char *pattern, const char *text, bool *out);

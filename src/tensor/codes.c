@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as codes of 8 bits: block-wise dynamic quantization (Dettmers, Lewis, Shleifer and
-// Zettlemoyer 2022, "8-bit Optimizers via Block-wise Quantization"). A run of numbers has one
-// scale, the largest of their sizes; a code stands for a factor of it. Factors lie in seven
-// decades, each cut into twice as many equal cells as the one below, and stand for the middles of
-// the cells; so what is large has small relative errors, and what is small is still told from zero.
+// 8-bit codes: block-wise dynamic quantization (Dettmers, Lewis, Shleifer and Zettlemoyer 2022,
+// "8-bit Optimizers via Block-wise Quantization"). A run of numbers has one scale, the largest of
+// their sizes; a code stands for a factor of it. Factors lie in seven decades, each cut into twice
+// as many equal cells as the one below, and are the middles of the cells. So large numbers have
+// small relative errors, and small ones still differ from zero.
 #include <math.h>
 #include <string.h>
 
 #include "tensor/tensor.h"
 
-/* The middle of cell j of the n that lie between a tenth of `top` and `top`. */
+/* The middle of cell j of n between a tenth of `top` and `top`. */
 #define CELL(top, n, j) (float)((top) * (0.1 + 0.9 * ((j) + 0.5) / (n)))
 #define CELLS_2(top, n, j) CELL(top, n, j), CELL(top, n, (j) + 1)
 #define CELLS_4(top, n, j) CELLS_2(top, n, j), CELLS_2(top, n, (j) + 2)
@@ -44,7 +44,7 @@ const float sw_unsigned_steps[SW_UNSIGNED_STEPS] = {
 };
 // clang-format on
 
-/* The step that is nearest to size, in [0, 1]; of two that are equally near the smaller. */
+/* The step nearest to size, in [0, 1]; the smaller one of two equally near. */
 static int nearest(const float *steps, int n, float size)
 {
     int low = 0, high = n - 1;
@@ -85,7 +85,7 @@ float sw_encode_run(enum sw_codes codes, const float *x, int64_t n, uint8_t *out
     float scale = 0;
     for (int64_t i = 0; i < n; i++) {
         const float size = fabsf(x[i]);
-        scale = size <= scale ? scale : size; /* what is no number stays */
+        scale = size <= scale ? scale : size; /* NaN stays */
         if (!isfinite(size)) {
             scale = NAN;
             break;

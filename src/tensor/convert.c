@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions between float types, each rounded once, to nearest, ties to even. These are the
-// definition: the fast kernels of the devices are tested against them.
+// Conversions between float types, each rounded once, to nearest, ties to even. They are the
+// definition that the devices' fast kernels are tested against.
 #include "tensor/tensor.h"
 
 #include <string.h>
@@ -29,8 +29,8 @@ static uint64_t shift_round(uint64_t value, int shift)
     return quotient + (rest > half || (rest == half && (quotient & 1)));
 }
 
-/* A double as a 16-bit float of the given split into exponent and mantissa. A carry out of the
- * mantissa runs into the exponent, which is just right: the next binade, or infinity. */
+/* A double as a 16-bit float with the given exponent and mantissa widths. A carry out of the
+ * mantissa goes into the exponent, which is correct: the next binade, or infinity. */
 static uint16_t narrow(double x, int exp_bits, int mantissa_bits)
 {
     uint64_t bits;
@@ -54,7 +54,8 @@ static uint16_t narrow(double x, int exp_bits, int mantissa_bits)
         const uint64_t magnitude = (uint64_t)new_exp << F64_MANTISSA | mantissa;
         return sign | (uint16_t)shift_round(magnitude, dropped);
     }
-    /* Subnormal: the leading one becomes explicit. Beyond 53 places nothing is left of it. */
+    /* Subnormal: the leading one becomes explicit. After a shift beyond 53 places nothing is
+     * left. */
     const int shift = dropped + 1 - new_exp;
     const uint64_t magnitude = UINT64_C(1) << F64_MANTISSA | mantissa;
     return shift > F64_MANTISSA + 1 ? sign : sign | (uint16_t)shift_round(magnitude, shift);
@@ -74,7 +75,7 @@ uint16_t sw_f32_to_bf16(float x)
 {
     const uint32_t bits = bits_of_f32(x);
     if ((bits & 0x7fffffff) > 0x7f800000) {
-        return (uint16_t)(bits >> 16 | 0x40); /* rounding could carry a NaN into something else */
+        return (uint16_t)(bits >> 16 | 0x40); /* rounding could carry a NaN into another value */
     }
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
@@ -104,7 +105,7 @@ float sw_f16_to_f32(uint16_t x)
     return f32_of_bits(sign | (exp + 127 - 15) << 23 | mantissa << 13);
 }
 
-/* One loop for each pair of types; memory may be unaligned, hence memcpy. */
+/* One loop per pair of types. Memory may be unaligned, hence memcpy. */
 #define EACH(dst_type, src_type, expression)                                                       \
     for (int64_t i = 0; i < n; i++) {                                                              \
         src_type x;                                                                                \

@@ -59,7 +59,7 @@ bool sw_dtype_parse(const char *text, enum sw_dtype *out)
     return false;
 }
 
-/* Unaligned reads and writes of one element: tensors in files start anywhere. */
+/* Unaligned reads and writes of one element: tensors in files start at any byte. */
 #define LOAD(type)                                                                                 \
     {                                                                                              \
         type value;                                                                                \
@@ -105,7 +105,7 @@ double sw_load_f64(enum sw_dtype dtype, const void *src, int64_t i)
     return NAN;
 }
 
-/* The nearest integer inside the type's range, 0 for NaN: a plain cast would be undefined there.
+/* The nearest integer in the type's range, 0 for NaN: a plain cast would be undefined there.
  * `past_max` is the first double that is too large. */
 #define STORE_INT(type, min, max, past_max)                                                        \
     {                                                                                              \

@@ -57,7 +57,7 @@ int64_t sw_shape_last(const struct sw_shape *shape)
     return shape->rank > 0 ? shape->dims[shape->rank - 1] : 1;
 }
 
-/* The product must fit also when another dim is 0, so that partial products in any order do. */
+/* The product must also fit if another dim is 0, so that partial products fit in any order. */
 bool sw_shape_check(const struct sw_shape *shape, size_t elem_bytes)
 {
     if (shape->rank < 0 || shape->rank > SW_MAX_RANK || elem_bytes > INT64_MAX) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of slices in a fixed order. It is the definition of the canonical sum over ranks: whoever
-// adds what ranks sent, the host or a device, gives these bits.
+// Sums of slices in a fixed order: the definition of the canonical sum over ranks. Host and devices
+// give exactly these bits when they add the ranks' slices.
 #include <string.h>
 
 #include "tensor/tensor.h"
@@ -45,9 +45,9 @@ void sw_add_slices(float *acc, enum sw_dtype dtype, const void *slices, int64_t 
     }
 }
 
-/* ---- slices of which the rows are given ---- */
+/* ---- slices given by their rows ---- */
 
-struct part { /* of a row, within the slice */
+struct part { /* part of a row, within the slice */
     int64_t at, n, skip;
 };
 
@@ -72,7 +72,7 @@ static bool has_row(const int32_t *index, int64_t n_rows, int64_t row)
     return low < n_rows && index[low] == row;
 }
 
-/* An absent row adds +0, which makes a -0 into +0 and changes nothing else. */
+/* An absent row adds +0, which turns -0 into +0 and changes nothing else. */
 static void add_zeros(float *acc, const struct sw_row_slice *slices, int64_t n_rows, int64_t width,
                       int64_t first, int64_t n, int n_slices)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensor - dtype, shape, view, conversions of elements. No memory, no device.
+// tensor - dtype, shape, view, element conversions. No memory, no device.
 #pragma once
 
 #include "base/base.h"
@@ -16,25 +16,26 @@ struct sw_shape sw_shape_of(int rank, const int64_t *dims);
 #define SW_SHAPE(...)                                                                              \
     sw_shape_of((int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__})
 bool sw_shape_equal(const struct sw_shape *a, const struct sw_shape *b);
-/* Product of all dims; 1 for rank 0. Shapes in the graph were checked when made, so no overflow. */
+/* Product of all dims; 1 for rank 0. It cannot overflow: shapes in the graph were checked when
+ * made. */
 int64_t sw_shape_elems(const struct sw_shape *shape);
 /* Product of all dims but the last (1 for rank 0 and 1); the last dim (1 for rank 0). */
 int64_t sw_shape_rows(const struct sw_shape *shape);
 int64_t sw_shape_last(const struct sw_shape *shape);
-/* Bytes of so many elements, one behind the other. */
+/* Bytes of that many contiguous elements. */
 size_t sw_shape_bytes(const struct sw_shape *shape, enum sw_dtype dtype);
-/* Strides in elements, the last dim running fastest. */
+/* Strides in elements, the last dim contiguous. */
 void sw_shape_row_major(const struct sw_shape *shape, int64_t strides[SW_MAX_RANK]);
-/* False when a dim is negative or the product of dims and `elem_bytes` overflows int64_t. */
+/* False if a dim is negative, or if the product of dims and `elem_bytes` overflows int64_t. */
 bool sw_shape_check(const struct sw_shape *shape, size_t elem_bytes);
 /* "[2, 3]" into buf; returns buf. */
 const char *sw_shape_format(const struct sw_shape *shape, char *buf, size_t cap);
 
-/* Elements of a tensor whose squares are added in order and in double before they are added exactly
- * (norms of gradients). So a tensor may be cut between any two runs, and is never cut elsewhere. */
+/* Elements whose squares are added in order and in double, before these sums are added exactly
+ * (gradient norms). A tensor may be cut only between two such runs. */
 enum { SW_SQUARES_RUN = 8 };
 
-/* ---- element conversions: round to nearest, ties to even; NaN stays (quiet) NaN ---- */
+/* ---- element conversions: round to nearest, ties to even; NaN becomes quiet NaN ---- */
 
 uint16_t sw_f32_to_bf16(float x);
 float sw_bf16_to_f32(uint16_t x);
@@ -44,45 +45,47 @@ float sw_f16_to_f32(uint16_t x);
  * size. */
 void sw_convert(enum sw_dtype dst_dtype, void *dst, enum sw_dtype src_dtype, const void *src,
                 int64_t n);
-/* acc [n] += slices [n_slices, n], slice by slice, each addition in fp32 by itself; fresh: the
- * first is converted into acc. dtype is SW_F32, SW_BF16 or SW_F16. */
+/* acc [n] += slices [n_slices, n], slice by slice, each addition rounded to fp32 by itself. fresh:
+ * the first slice is converted into acc. dtype is SW_F32, SW_BF16 or SW_F16. */
 void sw_add_slices(float *acc, enum sw_dtype dtype, const void *slices, int64_t n, int n_slices,
                    bool fresh);
-/* Rows of a tensor: rows [n_rows, width] and the ascending indices that they have in it, ended by
- * -1 where there are fewer. */
+/* Rows of a tensor: rows [n_rows, width] and their indices, ascending, ended by -1 if there are
+ * fewer. */
 struct sw_row_slice {
     const int32_t *index;
     const void *rows;
 };
-/* The same sum, bit for bit, of slices that are given by the rows that are not all zeros: acc has n
- * elements of the tensor from element `first` on. */
+/* The same sum, bit for bit, for slices given by their rows that are not all zeros. acc has n
+ * elements of the tensor, from element `first` on. */
 void sw_add_rows(float *acc, enum sw_dtype dtype, const struct sw_row_slice *slices, int64_t n_rows,
                  int64_t width, int64_t first, int64_t n, int n_slices, bool fresh);
 double sw_load_f64(enum sw_dtype dtype, const void *src, int64_t i); /* any numeric dtype */
 void sw_store_f64(enum sw_dtype dtype, void *dst, int64_t i, double value);
 
-/* The split bf16 master: the working copy is its upper half, rounded, and what is missing is kept
- * as a signed 16-bit number; hi = (bits + 0x8000) >> 16, lo = bits - (hi << 16). Lossless for every
- * finite value and for infinities; NaN becomes the quiet NaN 0x7fc0 (sign kept) with lo 0. */
+/* The split bf16 master. The working copy is its upper half, rounded; the remainder is kept as a
+ * signed 16-bit number: hi = (bits + 0x8000) >> 16, lo = bits - (hi << 16). Lossless for every
+ * finite value and for infinities. NaN becomes the quiet NaN 0x7fc0 (sign kept) with lo 0. */
 void sw_master_split(float master, uint16_t *hi, int16_t *lo);
 float sw_master_join(uint16_t hi, int16_t lo);
 
-/* ---- codes.c: numbers as codes of 8 bits, by runs that have one scale each ---- */
+/* ---- codes.c: 8-bit codes, in runs with one scale each ---- */
 
-enum { SW_CODE_RUN = 256 }; /* elements; a tensor of codes is cut between two runs alone */
+enum { SW_CODE_RUN = 256 }; /* elements; a tensor of codes is cut only between runs */
 enum sw_codes { SW_CODES_SIGNED, SW_CODES_UNSIGNED };
 /* The sizes that codes stand for, as factors of the scale, ascending from 0 to 1. An unsigned code
- * is an index; a signed one lies as far above SW_SIGNED_ZERO, or below it where the number is below
- * 0: so there is none for -1. */
+ * is an index. A signed code is SW_SIGNED_ZERO plus the index, or minus it for negative numbers: so
+ * there is no code for -1. */
 enum { SW_SIGNED_ZERO = 127, SW_SIGNED_STEPS = 129, SW_UNSIGNED_STEPS = 256 };
 extern const float sw_signed_steps[SW_SIGNED_STEPS], sw_unsigned_steps[SW_UNSIGNED_STEPS];
 float sw_code_value(enum sw_codes codes, uint8_t code);
 /*
- * sw_encode_run - x [n], of one run, as codes; returns their scale.
+ * sw_encode_run - encodes x [n], one run; returns the scale.
  *
- * The nearest of all codes, by middles in fp32; an unsigned number above 0 never becomes 0, since
- * steps are divided by the roots of such numbers. The scale is the largest size. A number that is
- * not finite takes its run with it: the scale is NaN then.
+ * Each number gets the nearest code, by middles in fp32. Exception: an unsigned number above 0
+ * never
+ * becomes 0, since steps are divided by the roots of such numbers. The scale is the largest size.
+ * If a
+ * number is not finite, the scale is NaN, and the whole run becomes NaN.
  */
 float sw_encode_run(enum sw_codes codes, const float *x, int64_t n, uint8_t *out);
 void sw_decode_run(enum sw_codes codes, const uint8_t *in, float scale, int64_t n, float *out);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU device. A stream is the caller: work runs inline, its items on the pool, so every queue
-// is always drained, and a stream that waits for a timeline is the caller who waits. Kernels are
-// chosen when they are prepared: the first fast row that takes the op, else the reference row.
+// The CPU device. A stream is its caller: work runs inline, its items on the pool, so every queue
+// is always drained. A stream that waits for a timeline blocks the caller. Kernels are chosen when
+// they are prepared: the first fast row that takes the op, else the reference row.
 #include "device/cpu/cpu.h"
 #include "device/cpu/fast.h"
 
@@ -15,16 +15,16 @@
 #include <sys/mman.h>
 
 enum { HUGE_PAGE = 2 << 20 };
-enum { FAST_ROWS = 2 }; /* counted up with every change of the fast rows that changes a bit */
+enum { FAST_ROWS = 2 }; /* incremented by every change of the fast rows that changes a bit */
 
-/* One byte of state: a handle must differ from NULL, nothing more. */
+/* One byte of state: a handle only has to differ from NULL. */
 struct sw_stream_queue {
     char unused;
 };
 
 struct sw_kernel {
     const struct cpu_kernel *row;
-    struct sw_op op; /* a copy: desc.op points here, the graph may go */
+    struct sw_op op; /* a copy that desc.op points to: the graph may be freed */
     struct sw_op_desc desc;
     void *prepared;
 };
@@ -53,7 +53,7 @@ static sw_status mem_alloc(struct sw_device *dev, enum sw_mem kind, size_t bytes
     }
 #if defined(MADV_HUGEPAGE)
     if (bytes >= 2 * HUGE_PAGE) {
-        madvise(mem, bytes, MADV_HUGEPAGE); /* fewer misses of the TLB; a refusal costs nothing */
+        madvise(mem, bytes, MADV_HUGEPAGE); /* fewer TLB misses; a refusal is harmless */
     }
 #endif
     *out = mem;
@@ -107,7 +107,7 @@ static sw_status fill(struct sw_device *dev, struct sw_stream_queue *on, void *d
     return SW_OK;
 }
 
-/* On the thread that asks, which is not the one that computes: the pool is that one's. */
+/* Runs on the calling thread, not on the pool: the pool belongs to the computing thread. */
 static sw_status add_slices(struct sw_device *dev, struct sw_stream_queue *on,
                             const struct sw_slice_sum *sum)
 {
@@ -123,7 +123,7 @@ static sw_status add_words(struct sw_device *dev, struct sw_stream_queue *on, in
     (void)dev;
     (void)on;
     for (int64_t i = 0; i < n; i++) {
-        uint64_t sum = 0; /* of a skipped update they are no sums, and may be anything */
+        uint64_t sum = 0; /* unsigned: words of a skipped update may hold anything */
         for (int64_t k = 0; k < n_sets; k++) {
             sum += (uint64_t)words[k * n + i];
         }
@@ -134,8 +134,8 @@ static sw_status add_words(struct sw_device *dev, struct sw_stream_queue *on, in
 
 /* ---- timelines ---- */
 
-/* Work runs when it is queued, so a stream sets at once, and a stream that waits is the thread that
- * queues. */
+/* Work runs when it is queued, so a stream signals at once, and a waiting stream blocks the thread
+ * that queues. */
 struct sw_timeline {
     atomic_llong value;
     atomic_int n_asleep;
@@ -164,7 +164,7 @@ static void timeline_close(struct sw_device *dev, struct sw_timeline *timeline)
     }
 }
 
-/* Who is about to sleep has counted itself before it looks a last time. */
+/* A thread that is about to sleep counts itself as a waiter before its last check. */
 static sw_status timeline_set(struct sw_device *dev, struct sw_timeline *timeline, int64_t value)
 {
     (void)dev;
@@ -188,7 +188,7 @@ static sw_status timeline_wait(struct sw_device *dev, struct sw_timeline *timeli
     enum { LOOKS = 40 };
     (void)dev;
     for (int i = 0; i < LOOKS && atomic_load(&timeline->value) < value; i++) {
-        sched_yield(); /* it is often nearly there */
+        sched_yield(); /* the counter is often nearly there */
     }
     if (atomic_load(&timeline->value) >= value) {
         return SW_OK;
@@ -227,7 +227,8 @@ static bool takes(const struct cpu_device *cpu, const struct cpu_kernel *row,
     return out->supported;
 }
 
-/* Which kernel an op has is a bit: where there was no memory to say, none is taken instead. */
+/* The kernel that runs an op decides its bits. If memory ran out during a query, no other kernel is
+ * taken instead. */
 static const struct cpu_kernel *choose(const struct cpu_device *cpu, const struct sw_op_desc *desc,
                                        struct sw_kernel_info *out)
 {
@@ -291,8 +292,8 @@ static void release(struct sw_device *dev, struct sw_kernel *kernel)
     sw_free(kernel);
 }
 
-/* An fp16 working copy is all written by its update, so that nobody has brought it along: it is its
- * master, rounded. */
+/* The update writes its fp16 working copy as a whole, so nothing has loaded it. A skipped update
+ * rounds it from its master. */
 static void leave_operands(const struct sw_op_desc *desc, void *const *in)
 {
     if (desc->op->kind != SW_OP_UPDATE || desc->in[0].dtype != SW_F16) {
@@ -362,7 +363,7 @@ void sw_cpu_use(struct cpu_device *cpu, enum cpu_isa found, bool amx_bf16,
                 const enum cpu_isa *limit)
 {
     cpu->isa = limit && *limit < found ? *limit : found;
-    cpu->is_limited = limit && (*limit < found || amx_bf16); /* it names something older than AMX */
+    cpu->is_limited = limit && (*limit < found || amx_bf16); /* every limit is older than AMX */
     cpu->native_bf16 = cpu->isa == CPU_AVX512_BF16;
     cpu->has_amx_bf16 = amx_bf16 && sw_cpu_dnnl_takes(cpu, SW_BF16);
     name_kernel_set(cpu);

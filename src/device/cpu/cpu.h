@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu - what the CPU back end's files share: the call, the kernel rows, the draw of dropout.
-// Every op kind has a reference row (plain C, any float dtype, f64 too); fast rows are tried first
-// and say through query whether they take an op. A kernel's result depends on shapes, dtypes and
-// the kernel set only: never on the number of threads or on which worker ran an item.
+// cpu - declarations that the CPU back end's files share: the call, the kernel rows, the draw of
+// dropout. Every op kind has a reference row (plain C, any float dtype including f64). Fast rows
+// are tried first and say through query whether they take an op. A kernel's result depends only on
+// shapes, dtypes and the kernel set. It never depends on the number of threads or on which worker
+// ran an item.
 #pragma once
 
 #include "device/device.h"
@@ -11,22 +12,22 @@ enum cpu_isa { CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16 };
 
 const char *sw_cpu_isa_name(enum cpu_isa isa);
 bool sw_cpu_isa_parse(const char *text, enum cpu_isa *out);
-/* The highest set that the processor has and the system lets us use. */
+/* The newest set that the processor has and the operating system enables. */
 enum cpu_isa sw_cpu_isa_detect(bool *amx_bf16);
 
 struct cpu_device {
     struct sw_device super;
     struct sw_pool *pool;
     bool reference;
-    enum cpu_isa isa;  /* highest to use */
-    bool is_limited;   /* the processor has more */
-    bool has_amx_bf16; /* oneDNN's products of bf16 may use it: we have no kernel for it */
-    bool native_bf16;  /* products of bf16 run without conversion to f32 tiles */
+    enum cpu_isa isa;  /* newest to use */
+    bool is_limited;   /* the processor has a newer set */
+    bool has_amx_bf16; /* oneDNN's bf16 products may use AMX; we have no kernel for it */
+    bool native_bf16;  /* bf16 products run without conversion to f32 tiles */
     char kernel_set[192];
 };
 
-/* What is used of what the processor has, and how the kernels are called then: sets isa to
- * kernel_set. limit NULL: all of it. */
+/* Sets isa .. kernel_set: the part of the processor that is used, and the name of the kernels for
+ * it. limit NULL: use all of it. */
 void sw_cpu_use(struct cpu_device *cpu, enum cpu_isa found, bool amx_bf16,
                 const enum cpu_isa *limit);
 
@@ -42,55 +43,57 @@ struct cpu_call {
 
 struct cpu_kernel {
     const char *name; /* "ref", "avx512", "dnnl" */
-    /* Sets supported, workspace_bytes and path; leaves supported false to pass the op on. */
+    /* Sets supported, workspace_bytes and path; leaves supported false to decline the op. */
     void (*query)(const struct cpu_device *dev, const struct sw_op_desc *desc,
                   struct sw_kernel_info *out);
     sw_status (*prepare)(const struct cpu_device *dev, const struct sw_op_desc *desc,
                          void **prepared); /* NULL: nothing to prepare */
-    void (*release)(void *prepared);       /* NULL with prepare */
+    void (*release)(void *prepared);       /* NULL if prepare is NULL */
     void (*run)(const struct cpu_call *call);
 };
 
-/* Rows for one op kind, best first, NULL-terminated; the reference row is tried after them. */
+/* Rows for one op kind, best first, NULL-terminated. The reference row is tried after them. */
 extern const struct cpu_kernel *const sw_cpu_fast_rows[SW_N_OP_KINDS][4]; /* may be all NULL */
 extern const struct cpu_kernel sw_cpu_reference_rows[SW_N_OP_KINDS];
 
-/* What beside the instruction set changes the bits of the fast rows ("onednn-2.6.3"), appended to
- * the kernel set; empty when nothing does. At most cap bytes with the NUL. */
+/* Names everything besides the instruction set that changes the bits of the fast rows
+ * ("onednn-2.6.3"); empty if nothing does. Appended to the kernel set. At most cap bytes with the
+ * NUL. */
 void sw_cpu_fast_describe(const struct cpu_device *dev, char *out, size_t cap);
 
 /* ---- Muon (muon.c) ---- */
 
-/* Of PyTorch's Newton-Schulz steps, as fp32 has them. */
+/* Coefficients of PyTorch's Newton-Schulz steps, rounded to fp32. */
 #define CPU_MUON_A 3.4445f
 #define CPU_MUON_B -4.7750f
 #define CPU_MUON_C 2.0315f
-#define CPU_MUON_LEAST_NORM 0x1.AEp-24f /* 1e-7 in bf16, as the norm is */
-/* The rate of a matrix: higher ones move farther. */
+#define CPU_MUON_LEAST_NORM 0x1.AEp-24f /* 1e-7 rounded to bf16, the norm's dtype */
+/* The learning rate of a matrix, scaled by its shape: tall matrices get larger steps. */
 double sw_cpu_muon_step(const struct sw_op_desc *desc, double lr);
 
 /* ---- Adafactor's scalars (adafactor.c) ---- */
 
 struct cpu_adafactor_step {
-    double lr, size; /* with the scale of the parameter; and with the clipping of its direction */
+    /* lr: with the parameter's scale; size: also with the clipping of its direction */
+    double lr, size;
 };
-/* words: their stats of w^2; norm: stats of u^2. */
+/* words: exact sums with stats of w^2; norm: stats of u^2. */
 struct cpu_adafactor_step sw_cpu_adafactor_step(const struct sw_update_op_attrs *attrs,
                                                 const double *scalars, const int64_t *words,
                                                 const int64_t *norm);
 
 /* ---- LAMB's scalars (lamb.c) ---- */
 
-/* norms [SW_LAMB_WORDS] of the parts [n_parts, SW_LAMB_WORDS]. */
+/* Merges parts [n_parts, SW_LAMB_WORDS] into norms [SW_LAMB_WORDS]. */
 void sw_cpu_lamb_merge(int64_t *norms, const int64_t *parts, int64_t n_parts);
-/* |w| / |u| within the bounds; exactly 1 where either norm is 0. */
+/* |w| / |u| clamped to the bounds; exactly 1 if either norm is 0. */
 double sw_cpu_lamb_ratio(const struct sw_update_attrs *attrs, const int64_t *norms);
 
 /*
- * The draw of dropout: element e (row-major within its sample, dim 0 being the batch) of global
- * sample s = MICRO * B + b. Kept when the 32-bit word is >= p * 2^32. One Philox block gives four
- * elements: key = seed ^ path, counter = (e / 4, s), word e % 4. Attention's probabilities use
- * e = ((h * T) + i) * S + j with i the absolute query (position + row).
+ * The draw of dropout for element e of global sample s = MICRO * B + b. e is row-major within its
+ * sample; dim 0 is the batch. An element is kept if its 32-bit word is >= p * 2^32. One Philox
+ * block serves four elements: key = seed ^ path, counter = (e / 4, s), word e % 4. For attention's
+ * probabilities e = ((h * T) + i) * S + j with i the absolute query (position + row).
  */
 struct cpu_draw {
     uint32_t key[2];
@@ -105,7 +108,7 @@ static inline bool cpu_draw_keep(const struct cpu_draw *draw, uint64_t element)
     return sw_cpu_draw_word(draw, element) >= draw->threshold;
 }
 
-/* The draw of UPDATE: bf16 moments of element e (of the whole tensor) are rounded by word e % 4 of
- * the Philox block with key = seed ^ the tensor's name and counter = (e / 4, STEP): the first
- * moment by its low half, the second by its high half. */
+/* The draw of UPDATE, which rounds the bf16 moments of element e of the whole tensor. It is word e
+ * % 4 of the Philox block with key = seed ^ the tensor's name and counter = (e / 4, STEP). Its low
+ * half rounds the first moment, its high half the second. */
 struct cpu_draw sw_cpu_draw_of_update(const struct cpu_call *call);

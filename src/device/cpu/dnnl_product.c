@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A product piece as one oneDNN matmul primitive, run in one thread.
-//
-// oneDNN 2 built for OpenMP asks the OpenMP runtime how many threads to use, when a primitive is
-// made (it picks its blocking by it) and when it runs. Both happen here with that number at 1 in
-// the thread at hand, and the caller's number is put back: results depend on the piece alone, and
-// oneDNN opens no team. The two OpenMP functions are looked up in the process, so that we need no
-// OpenMP of our own.
-//
-// Each worker has its own stream and memory objects; the scratchpad is ours.
+// A product piece as one oneDNN matmul primitive, run in one thread. oneDNN 2 built for OpenMP asks
+// the OpenMP runtime for the number of threads, both when a primitive is made (it picks its
+// blocking by it) and when it runs. We set that number to 1 in the calling thread for both and then
+// restore it. So results depend on the piece alone, and oneDNN opens no team. The two OpenMP
+// functions are looked up in the process, so that we need no OpenMP of our own. Each worker has its
+// own stream and memory objects; the scratchpad is ours.
 #include "device/cpu/fast.h"
 
 #if SW_HAVE_DNNL
@@ -63,7 +60,7 @@ static void leave_one_thread(const struct product *p, int before)
 static void run(const void *self, int i_worker, int64_t m, const void *a, const void *b, float *c,
                 void *scratch)
 {
-    (void)m; /* a primitive has its rows */
+    (void)m; /* a primitive has a fixed number of rows */
     const struct product *p = self;
     const struct worker *w = &p->workers[i_worker];
     bool ok = dnnl_memory_set_data_handle(w->a, (void *)(uintptr_t)a) == dnnl_success &&
@@ -80,7 +77,7 @@ static void run(const void *self, int i_worker, int64_t m, const void *a, const 
     ok = ok && dnnl_primitive_execute(p->primitive, w->stream, w->scratchpad ? 4 : 3, args) ==
                    dnnl_success;
     leave_one_thread(p, before);
-    SW_ASSERT(ok); /* a prepared primitive has no reason of its own to fail */
+    SW_ASSERT(ok); /* a prepared primitive has no reason to fail */
 }
 
 static void close(void *self)
@@ -121,7 +118,7 @@ static bool open_worker(struct product *p, struct worker *w, const dnnl_memory_d
                                                               DNNL_MEMORY_NONE) == dnnl_success);
 }
 
-/* False where oneDNN has no direct implementation of this product. */
+/* False if oneDNN has no direct implementation of this product. */
 static bool open_primitive(struct product *p, const struct cpu_gemm *g)
 {
     const dnnl_data_type_t dtype = g->dtype == SW_BF16 ? dnnl_bf16 : dnnl_f32;
@@ -155,16 +152,16 @@ static bool open_primitive(struct product *p, const struct cpu_gemm *g)
     return ok;
 }
 
-/* From AVX-512 on. With AVX2 alone our products are the faster ones (oneDNN 2.6 reaches 0.37 of the
- * multiply-add peak of an AMD EPYC, ours 0.6). oneDNN picks instructions by itself: under a limit
- * below the processor's it is left out, so that the limit is one. */
+/* True from AVX-512 on. With AVX2 alone our products are faster: on an AMD EPYC, oneDNN 2.6 reaches
+ * 0.37 of the multiply-add peak, ours 0.6. oneDNN picks instructions by itself, so it is left out
+ * if a limit is set: otherwise the limit would not hold. */
 bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype)
 {
     return dev->isa > CPU_AVX2 && !dev->is_limited &&
            (dtype == SW_F32 || (dtype == SW_BF16 && dev->native_bf16));
 }
 
-/* What oneDNN maps for the code and the tables of one primitive, generously. */
+/* A generous estimate of what oneDNN maps for the code and tables of one primitive. */
 enum { ROOM_MAPS = 8, ROOM_BYTES = 2 << 20 };
 
 sw_status sw_cpu_dnnl_has_room(void)

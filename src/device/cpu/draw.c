@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The draws of dropout and of updates: who is named by key and counter (cpu.h says which element is
-// which).
+// The draws of dropout and of updates: key and counter name the element (see cpu.h).
 #include "device/cpu/cpu.h"
 
 void sw_cpu_draw_init(struct cpu_draw *draw, const double *scalars, uint64_t path, double p,

@@ -1,67 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
-// fast - what the fast CPU rows share: a table of single-threaded vector kernels per instruction
-// set, and products cut into blocks.
-//
-// A row (fast_<op>.c) cuts its op into items, by shape and dtype alone or, where no bit depends on
-// the cut, for the threads there are; an item calls the vector kernels below on its part. What is
-// computed never depends on the number of threads, and each file has one of the two concerns.
+// fast - declarations that the fast CPU rows share: a table of single-threaded vector kernels per
+// instruction set, and products cut into blocks. A row (fast_<op>.c) cuts its op into items by
+// shape and dtype; it may also use the number of threads if no bit depends on the cut. An item
+// calls the vector kernels below on its part. Results never depend on the number of threads. Each
+// file deals either with the cut or with the arithmetic.
 #pragma once
 
 #include "device/cpu/cpu.h"
 
-enum { CPU_LINE = 64 }; /* bytes of a cache line: alignment of everything scratch */
+enum { CPU_LINE = 64 }; /* bytes of a cache line: alignment of all scratch memory */
 
 /* ---- one single-threaded product: c [m,n] = op(a) op(b), c in f32 ---- */
 
 struct cpu_gemm {
-    enum sw_dtype dtype, dtype_b; /* of a, of b: f32, bf16, f16 */
+    enum sw_dtype dtype, dtype_b; /* of a and of b: f32, bf16, f16 */
     bool ta, tb;                  /* a is stored [k,m]; b is stored [n,k] */
     int64_t m, n, k;
-    int64_t lda, ldb, ldc; /* elements from one stored row to the next */
+    int64_t lda, ldb, ldc; /* strides between stored rows, in elements */
 };
 
-enum cpu_side { CPU_LEFT, CPU_RIGHT }; /* of a product: a, b */
+enum cpu_side { CPU_LEFT, CPU_RIGHT }; /* operand of a product: a, b */
 
-/* Both operands of a product, packed; each block of gemm_depth terms so many floats behind the one
- * before. */
+/* Both operands of a product, packed. Blocks of gemm_depth terms follow each other at the given
+ * stride in floats. */
 struct cpu_packed {
     const float *at[2];
     int64_t step[2];
 };
 
-/* What happens to a block of a product while it is in cache. */
+/* Processing of a block of a product while it is in cache. */
 struct cpu_epilogue {
-    enum sw_dtype dtype; /* of out and pre */
+    enum sw_dtype dtype; /* dtype of out and pre */
     enum sw_dtype bias_dtype;
     enum sw_act act;
-    const void *bias; /* of the block's first column, or NULL */
-    void *out;        /* of the block's first element; rows ld_out elements apart */
-    void *pre;        /* before act, the same layout; or NULL */
+    const void *bias; /* bias of the block's first column, or NULL */
+    void *out;        /* the block's first element; rows are ld_out elements apart */
+    void *pre;        /* values before act, in the layout of out; or NULL */
     int64_t ld_out;
 };
 
-/* UPDATE with its constants, named as in ref_update.inc, which says what each is. */
+/* UPDATE with its constants, named as in ref_update.inc, which explains them. */
 struct cpu_update {
     const struct sw_update_attrs *attrs;
-    enum sw_dtype dtype; /* of the parameter */
+    enum sw_dtype dtype; /* dtype of the parameter */
     void *param;
     void *master; /* low halves (bf16), fp32 (f16), else NULL */
     void *moment[2];
-    float *scale[2];      /* of moments that are codes, else NULL */
-    bool half;            /* moments of bf16, .. */
-    struct cpu_draw draw; /* .. which are rounded by it */
-    uint64_t origin;      /* of element 0, in the whole tensor */
+    float *scale[2]; /* scales of 8-bit moments, else NULL */
+    bool half;       /* moments are bf16, rounded by draw */
+    struct cpu_draw draw;
+    uint64_t origin; /* index of element 0 in the whole tensor */
     bool first_step;
     float factor, decay, weight_decay;
     float beta1, one_minus_beta1, beta2, one_minus_beta2, correction2, eps;
     float step_size, one_minus_dampening, initial;
 };
 
-/* Elements of a parameter that are one item: 16 KiB of sums, which stay in the L1 cache. */
+/* Elements of a parameter in one item: 16 KiB of sums, which stay in the L1 cache. */
 enum { CPU_STREAM_ELEMS = 4096 };
 
-/* One (sample, query head) of attention. A row of q, k, .. is the head's d elements of one token;
- * rows are ld_x elements apart. */
+/* One (sample, query head) of attention. A row of q, k, .. holds the head's d elements of one
+ * token; rows are ld_x elements apart. */
 struct cpu_attention {
     enum sw_dtype dtype;
     int64_t t, s, d;  /* queries, keys, head width */
@@ -69,20 +68,20 @@ struct cpu_attention {
     int64_t window;   /* 0 = none */
     bool causal;
     float scale, cap;               /* cap 0 = none */
-    float slope;                    /* of the scores by the key's place; 0 = none */
+    float slope;                    /* added to the scores per key position; 0 = none */
     const int32_t *mask, *segments; /* [s] or NULL */
     const float *bias;              /* [t,s] or NULL */
-    float *dbias;                   /* backward: likewise, added to */
+    float *dbias;                   /* backward: [t,s] or NULL, added to */
     const void *q, *k, *v;
     int64_t ld_q, ld_k, ld_v;
     void *o; /* backward: read */
     int64_t ld_o;
     float *lse; /* [t] */
-    /* dropout of the probabilities; p = 0: none */
+    /* draw of dropout on the probabilities; p = 0: no dropout */
     struct cpu_draw draw;
     double p;
-    uint64_t first_element; /* of (absolute query 0, key 0) in the draw */
-    /* backward */
+    uint64_t first_element; /* draw element of (absolute query 0, key 0) */
+    /* backward only */
     const void *d_o;
     int64_t ld_do;
     void *dq, *dk, *dv; /* NULL: not wanted */
@@ -91,8 +90,9 @@ struct cpu_attention {
 
 enum { CPU_QUERY_BLOCK = 112, CPU_KEY_BLOCK = 128 };
 
-/* What is computed at a time of the gradients of the heads that share a key head: of whole blocks
- * of queries and keys, dq (then all keys are there), or dk and dv (then all queries), or both. */
+/* The part of the gradients that is computed at a time, for the heads that share a key head. It
+ * covers whole blocks of queries and keys and makes dq (with all keys), dk and dv (with all
+ * queries), or both. */
 struct cpu_attention_part {
     int64_t first_query, end_query, first_key, end_key;
     bool dq, dkv, dbias;
@@ -109,7 +109,7 @@ struct cpu_elementwise {
     void *out;
 };
 
-/* act(gate) up; or its gradient, where dy is not NULL. */
+/* act(gate) up; or its gradient if dy is not NULL. */
 struct cpu_gate {
     enum sw_dtype dtype;
     enum sw_act act;
@@ -118,18 +118,18 @@ struct cpu_gate {
     void *dgate, *dup; /* NULL: not wanted */
 };
 
-enum { CPU_ROTARY_MOST = 512 }; /* elements of a head that are turned */
+enum { CPU_ROTARY_MOST = 512 }; /* most elements of a head that are rotated */
 
-/* The heads of one token. */
+/* The heads of one token, for rotation. */
 struct cpu_rotary {
     enum sw_dtype dtype;
-    int64_t heads, width, turned; /* of `width` elements of a head the first ones are turned */
-    int64_t ld_x;                 /* from one head of x to the next; those of y are dense */
+    int64_t heads, width, turned; /* the first `turned` of a head's `width` elements are rotated */
+    int64_t ld_x;                 /* stride between heads of x; the heads of y are contiguous */
     bool interleaved;
     const void *x;
     void *y;
-    /* [turned] of each element: what it is multiplied with, and its partner in the pair, which is
-     * negative for the first of them */
+    /* [turned] for each element: its own factor, and the factor of its partner in the pair,
+     * negative for the first of the two */
     const float *own, *other;
 };
 
@@ -141,7 +141,7 @@ struct cpu_norm {
     const void *added;        /* ADD_LAYER_NORM: s = x + added; else NULL */
     void *s, *y;
     float *mean, *rstd; /* RMS norm: no mean; rstd may be NULL */
-    bool one_plus;      /* RMS norm: the factor is 1 + w */
+    bool one_plus;      /* RMS norm: the weight is 1 + w */
 };
 
 struct cpu_norm_grad {
@@ -150,23 +150,23 @@ struct cpu_norm_grad {
     const void *dy, *x, *w;
     const float *mean, *rstd;
     void *dx;      /* or NULL */
-    bool one_plus; /* RMS norm */
+    bool one_plus; /* RMS norm: the weight is 1 + w */
 };
 
-/* A recurrence; operands as of the op. */
+/* An LSTM; operands as in the op. */
 struct cpu_lstm {
-    enum sw_dtype dtype; /* of x, w, bias, y, dy */
+    enum sw_dtype dtype; /* dtype of x, w, bias, y, dy */
     int64_t batch, tokens, hidden;
     bool reverse;
     const int32_t *mask;           /* [B,T] or NULL */
-    const void *x, *w, *bias, *dy; /* dy: backward, as dz */
-    const float *packed;           /* w, packed for this way */
+    const void *x, *w, *bias, *dy; /* dy: backward, as is dz */
+    const float *packed;           /* w, packed for this direction */
     void *y;                       /* backward: read */
-    float *gates, *cells;          /* forward: or NULL; backward: read */
+    float *gates, *cells;          /* forward: may be NULL; backward: read */
     float *dz;
 };
 
-/* The token of step `step` of sample b, as a row of all. */
+/* Row index of the token that sample b takes at step `step`. */
 static inline int64_t cpu_lstm_row(const struct cpu_lstm *l, int64_t b, int64_t step)
 {
     return b * l->tokens + (l->reverse ? l->tokens - 1 - step : step);
@@ -177,28 +177,29 @@ static inline bool cpu_lstm_takes(const struct cpu_lstm *l, int64_t row)
     return !l->mask || l->mask[row] != 0;
 }
 
-/* What a label is in a gradient: `hot` where it is, on top of `smooth` everywhere. */
+/* A label's one-hot target in a gradient: `hot` at the label, on top of `smooth` everywhere. */
 struct cpu_onehot {
     float smooth, hot;
 };
 
-/* Kernels of one instruction set. All work on what they are given, in one thread. */
+/* Kernels of one instruction set, all single-threaded. */
 struct cpu_vector {
     const char *name;
-    const char *gemm_path_converted; /* path of products whose tiles are converted to f32 */
+    const char *gemm_path_converted; /* path name of products whose tiles are converted to f32 */
     size_t gemm_scratch_bytes;
     void (*gemm)(const struct cpu_gemm *g, const void *a, const void *b, float *c, void *scratch);
-    /* The same in two parts. Packed are gemm_depth terms (the last ones: what is left) of n rows of
-     * op(a), or columns of op(b), from `first` on; then c [m,n] = the product of g's k terms, or c
-     * += it: the same bits, if the terms before those were a multiple of gemm_depth. */
+    /* A product in two parts, packing and multiplying. Packing takes gemm_depth terms (at the end,
+     * the rest) of n rows of op(a), or columns of op(b), starting at `first`. Multiplying sets c
+     * [m,n] to the product of g's k terms, or adds it to c. The bits are the same as in one part if
+     * the number of terms before was a multiple of gemm_depth. */
     int64_t gemm_depth;
-    int64_t gemm_tile[2]; /* rows and columns that are computed together */
+    int64_t gemm_tile[2]; /* rows and columns computed together */
     int64_t (*gemm_packed_elems)(enum cpu_side side, int64_t n);
     void (*gemm_pack)(const struct cpu_gemm *g, enum cpu_side side, const void *x, int64_t first,
                       int64_t n, int64_t k, float *to);
     void (*gemm_packed)(const struct cpu_gemm *g, const struct cpu_packed *packed, bool adds,
                         float *c);
-    /* multiply-adds out of registers, for a measurement; returns how many operations that was */
+    /* multiply-adds on registers, for a measurement; returns the number of operations */
     double (*peak)(int64_t rounds, float *sink);
     /* block [m,n] f32, rows ld apart -> e->out, e->pre */
     void (*epilogue)(const struct cpu_epilogue *e, const float *block, int64_t m, int64_t n,
@@ -206,11 +207,11 @@ struct cpu_vector {
     /* block += part, both [m,n] */
     void (*accumulate_block)(float *block, int64_t ld, const float *part, int64_t ld_part,
                              int64_t m, int64_t n);
-    /* max[i], sum[i] of exp(x - max) over a row of logits */
+    /* max[i] of a row of logits, and sum[i] of exp(x - max) over it */
     void (*softmax_stats)(const float *logits, int64_t ld, int64_t m, int64_t n, float *max,
                           float *sum);
-    /* out[i,j] = dsum (exp(x - lse_i) - smooth - hot (first_label + j == label_i)), of capped x
-     * times 1 - (x / cap)^2; label_i -100: the row is 0. cap 0: none */
+    /* out[i,j] = dsum (exp(x - lse_i) - smooth - hot (first_label + j == label_i)), times 1 - (x /
+     * cap)^2 for capped x. label_i -100: the row is 0. cap 0: no cap */
     void (*softmax_grad)(enum sw_dtype dtype, const float *logits, int64_t ld, int64_t m, int64_t n,
                          const float *lse, const int32_t *labels, int64_t first_label,
                          struct cpu_onehot onehot, float dsum, float cap, void *out,
@@ -218,15 +219,16 @@ struct cpu_vector {
     /* x = cap tanh((x + bias_j) / cap) of [m,n]; bias NULL, cap 0: none */
     void (*finish_logits)(enum sw_dtype dtype, float *logits, int64_t m, int64_t n,
                           const void *bias, float cap);
-    /* Queries i .. i + CPU_QUERY_BLOCK - 1 of one head -> o, lse. */
+    /* Computes queries i .. i + CPU_QUERY_BLOCK - 1 of one head -> o, lse. */
     void (*attention)(const struct cpu_attention *a, int64_t i, void *scratch);
     size_t (*attention_scratch_bytes)(int64_t d);
-    /* The heads that share one key head, in order -> each dq; the common dk, dv. However it is cut
-     * into parts, every sum is added in the same order. */
+    /* Takes the heads that share one key head, in order -> each dq; the common dk, dv. Every sum is
+     * added in the same order, however the work is cut into parts. */
     void (*attention_grad)(const struct cpu_attention *heads, int64_t n_heads,
                            const struct cpu_attention_part *part, void *scratch);
-    size_t (*attention_grad_scratch_bytes)(int64_t n_keys, int64_t d); /* keys of a part with dkv */
-    /* The following: elements (or rows) first .. first + n - 1. */
+    /* n_keys: keys of a part with dkv */
+    size_t (*attention_grad_scratch_bytes)(int64_t n_keys, int64_t d);
+    /* The following kernels take elements (or rows) first .. first + n - 1. */
     void (*elementwise)(const struct cpu_elementwise *e, int64_t first, int64_t n);
     void (*cast)(enum sw_dtype to, enum sw_dtype from, void *out, const void *x, int64_t first,
                  int64_t n);
@@ -234,32 +236,32 @@ struct cpu_vector {
                     void *out, int64_t first, int64_t n);
     void (*accumulate)(enum sw_dtype dtype, bool set, float *acc, const void *g, int64_t first,
                        int64_t n);
-    /* sum: the streams' sum of these elements, first one at sum[0] */
+    /* sum: the sum of the gradient streams for these elements, starting at sum[0] */
     void (*update)(const struct cpu_update *u, int64_t first, int64_t n, const float *sum);
-    /* LAMB_MOMENTS: as update, then w [n] and its direction u [n] */
+    /* LAMB_MOMENTS: as update; then writes w [n] and its direction u [n] */
     void (*lamb_moments)(const struct cpu_update *u, int64_t first, int64_t n, const float *sum,
                          float *w, float *direction);
     /* LAMB_APPLY: u->step_size is the step times the ratio */
     void (*lamb_apply)(const struct cpu_update *u, int64_t first, int64_t n);
-    /* MUON_MOMENTS: as update; direction: bf16 of element 0 */
+    /* MUON_MOMENTS: as update; direction: bf16, starting at element 0 */
     void (*muon_moments)(const struct cpu_update *u, int64_t first, int64_t n, const float *sum,
                          uint16_t *direction);
-    /* MUON_APPLY: u->step_size is that of the matrix; x: of these elements, first one at x[0] */
+    /* MUON_APPLY: u->step_size is the matrix's; x: these elements, starting at x[0] */
     void (*muon_apply)(const struct cpu_update *u, int64_t first, int64_t n, const float *x);
-    /* Adds the sums of squares of the runs among CPU_STREAM_ELEMS elements; false, and nothing is
-     * added, where an element is no number or above limit in size */
+    /* Adds the sums of squares of the runs among CPU_STREAM_ELEMS elements. Returns false and adds
+     * nothing if an element is NaN or above limit in size. */
     bool (*add_squares)(const float *g, double limit, int64_t *stats);
     void (*gate)(const struct cpu_gate *g, int64_t first, int64_t n);
     void (*rotary)(const struct cpu_rotary *r);
     void (*norm)(const struct cpu_norm *c, int64_t first, int64_t n);
-    /* dw, db [width]: sums over these rows alone */
+    /* dw, db [width]: sums over these rows only */
     void (*norm_grad)(const struct cpu_norm_grad *c, int64_t first, int64_t n, float *dw,
                       float *db);
     void (*rms_norm)(const struct cpu_norm *c, int64_t first, int64_t n);
     /* dw NULL: not wanted */
     void (*rms_norm_grad)(const struct cpu_norm_grad *c, int64_t first, int64_t n, float *dw);
-    /* A recurrence: w as the right side of a product, in panels of lstm_panel columns; all steps of
-     * n samples, whose scratch is of so many; what each step saw of the one before, of sample b. */
+    /* LSTM kernels: pack w as the right side of a product, in panels of lstm_panel columns; run all
+     * steps of n samples, with scratch for as many; shift y of sample b by one step. */
     int64_t lstm_panel;
     size_t (*lstm_packed_bytes)(int64_t hidden, bool back);
     size_t (*lstm_scratch_bytes)(int64_t hidden, int64_t n);
@@ -272,8 +274,8 @@ struct cpu_vector {
                      float *sums);
 };
 
-/* The table for an instruction set at most `isa`; portable where this machine or build has no
- * other. */
+/* The vector table for an instruction set of at most `isa`; the portable one if this machine or
+ * build has no other. */
 const struct cpu_vector *sw_cpu_vector_for(enum cpu_isa isa);
 extern const struct cpu_vector sw_cpu_vector_portable;
 #if defined(__x86_64__)
@@ -281,7 +283,7 @@ extern const struct cpu_vector sw_cpu_vector_avx2, sw_cpu_vector_avx512;
 double sw_cpu_peak_bf16(int64_t rounds, float *sink); /* needs AVX512-BF16 */
 #endif
 
-/* Rows that need nothing prepared but their vector table use these two. */
+/* Rows that prepare only their vector table use these two. */
 sw_status sw_cpu_prepare_vector(const struct cpu_device *dev, const struct sw_op_desc *desc,
                                 void **prepared);
 void sw_cpu_release_nothing(void *prepared);
@@ -289,7 +291,7 @@ void sw_cpu_release_nothing(void *prepared);
 /* ---- a product of one fixed piece shape, prepared ---- */
 
 struct cpu_product_ops {
-    /* m: rows that are wanted; others may be computed, too, or left as they are */
+    /* m: wanted rows; the others may be computed, too, or left unchanged */
     void (*run)(const void *self, int i_worker, int64_t m, const void *a, const void *b, float *c,
                 void *scratch);
     void (*close)(void *self);
@@ -297,37 +299,38 @@ struct cpu_product_ops {
 
 struct cpu_product {
     const struct cpu_product_ops *ops;
-    size_t scratch_bytes; /* for each worker, aligned to a line */
-    const char *path;     /* how it computes, for people; static */
+    size_t scratch_bytes; /* per worker, aligned to a cache line */
+    const char *path;     /* how it computes, for people; static string */
 };
 
-/* Own kernels; always possible for f32, bf16, f16. */
+/* Opens our own kernels, which support all of f32, bf16 and f16. */
 sw_status sw_cpu_product_open_own(const struct cpu_device *dev, const struct cpu_gemm *gemm,
                                   struct cpu_product **out);
-/* oneDNN's primitive; *out stays NULL if oneDNN is absent or has no direct way for these dtypes.
- * Fails as sw_cpu_dnnl_has_room does. */
+/* Opens oneDNN's primitive. *out stays NULL if oneDNN is absent or has no direct implementation for
+ * these dtypes. Fails as sw_cpu_dnnl_has_room does. */
 sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cpu_gemm *gemm,
                                    struct cpu_product **out);
 /* Can oneDNN map memory for the code of a primitive? It does not check that itself and crashes.
  * SW_E_NOMEM names the limit. */
 sw_status sw_cpu_dnnl_has_room(void);
-/* Is oneDNN here, with a direct way to multiply this dtype on this processor? */
+/* Is oneDNN available, with a direct implementation of this dtype on this processor? */
 bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype);
 /* Version and instruction set in use, "onednn-2.6.3:e7", or "". */
 void sw_cpu_dnnl_describe(char *out, size_t cap);
 
 /* ---- a product cut into blocks ---- */
 
-/* Blocks of mb x nb cover [m,n], the last row and column of blocks being smaller; block sizes
- * follow from m and n, and where only own kernels may run from the number of threads, too. */
+/* Blocks of mb x nb cover [m,n]; the last row and column of blocks are smaller. Block sizes follow
+ * from m and n; if only own kernels may run, they also depend on the number of threads. */
 struct cpu_grid {
     struct cpu_gemm whole;
     int64_t mb, nb, n_m, n_n;
     struct cpu_product *piece[2][2]; /* [last row of blocks][last column of blocks] */
-    size_t scratch_bytes;            /* of one worker */
+    size_t scratch_bytes;            /* per worker */
     const char *path;
-    /* Operands packed for all blocks: so many terms of each sum at a time, 0 = each block packs its
-     * own; elements of a row and of a column of blocks, of gemm_depth terms. */
+    /* Operands packed for all blocks. depth terms of each sum are packed at a time; 0 = each block
+     * packs its own. The strides are floats per row and per column of blocks, for gemm_depth
+     * terms. */
     const struct cpu_vector *vector;
     int64_t shared_terms, packed_elems[2];
 };
@@ -336,7 +339,8 @@ struct cpu_block {
     int64_t i, j, m, n; /* first row and column, size */
 };
 
-/* whole->ldc 0: each block's result is dense (ld = its n). prefer_dnnl: own kernels otherwise. */
+/* whole->ldc 0: each block's result is dense (ld = its n). prefer_dnnl: falls back to own
+ * kernels. */
 sw_status sw_cpu_grid_open(const struct cpu_device *dev, const struct cpu_gemm *whole,
                            bool prefer_dnnl, struct cpu_grid *out);
 void sw_cpu_grid_close(struct cpu_grid *grid);
@@ -348,30 +352,30 @@ struct cpu_block sw_cpu_grid_block(const struct cpu_grid *grid, int64_t i_item);
 /* a, b: element 0 of the whole operands; c: element 0 of the block's result. */
 void sw_cpu_grid_run(const struct cpu_grid *grid, int64_t i_item, int i_worker, const void *a,
                      const void *b, float *c, void *scratch);
-/* .. of which the first n_rows rows of the whole product are wanted. */
+/* Like sw_cpu_grid_run, but only the first n_rows rows of the whole product are wanted. */
 void sw_cpu_grid_run_rows(const struct cpu_grid *grid, int64_t i_item, int i_worker, int64_t n_rows,
                           const void *a, const void *b, float *c, void *scratch);
 /*
- * sw_cpu_grid_share - operands that are packed once for all blocks of own kernels, not by each.
+ * sw_cpu_grid_share - packs operands once for all blocks of own kernels instead of once a block.
  *
- * most_bytes  of packed operands
- * in_parts    the result may be made by several runs over all blocks, each of some of the terms
+ * most_bytes  limit of the packed operands
+ * in_parts    the result may be made by several runs over all blocks, each adding some of the terms
  *
- * Returns how many bytes are packed at a time: 0 where it is not worth it, or too much.
+ * Returns the bytes packed at a time; 0 if packing does not pay or needs too much.
  */
 size_t sw_cpu_grid_share(const struct cpu_device *dev, size_t most_bytes, bool in_parts,
                          struct cpu_grid *grid);
-/* Operands that are packed for a run over all blocks: the terms from k on, as many as the grid
+/* Operands packed for a run over all blocks. They hold the terms from k on, as many as the grid
  * shares. */
 struct cpu_shared {
     const void *a, *b; /* element 0 of the whole operands */
     int64_t k;
     float *packed;
 };
-/* Runs `item` for all blocks, as often as terms are packed; it calls sw_cpu_grid_run_packed. */
+/* Runs `item` for all blocks once per packed set of terms; item calls sw_cpu_grid_run_packed. */
 void sw_cpu_grid_run_all(const struct cpu_grid *grid, struct sw_pool *pool,
                          struct cpu_shared *shared, sw_pool_fn item, void *ctx);
-/* c: element 0 of the block's result, rows ldc apart, which is added to from the second run on. */
+/* c: element 0 of the block's result, rows ldc apart. Runs after the first add to it. */
 void sw_cpu_grid_run_packed(const struct cpu_grid *grid, int64_t i_item,
                             const struct cpu_shared *shared, float *c, int64_t ldc);
 static inline size_t cpu_grid_block_bytes(const struct cpu_grid *grid)
@@ -384,7 +388,7 @@ static inline int cpu_workers(const struct sw_pool *pool)
     return pool ? sw_pool_threads(pool) : 1;
 }
 
-/* f32, bf16 or f16: what the fast rows compute in f32. */
+/* True for the dtypes that the fast rows compute in f32: f32, bf16 and f16. */
 static inline bool cpu_is_fast_float(enum sw_dtype dtype)
 {
     return dtype == SW_F32 || dtype == SW_BF16 || dtype == SW_F16;
@@ -395,7 +399,7 @@ static inline bool cpu_has_output(const struct sw_op_desc *desc, int i)
     return i < desc->op->n_out && desc->out[i].shape.rank >= 0;
 }
 
-/* All inputs, and of the first n_out outputs those that are there, are of one fast dtype. */
+/* True if all inputs, and those of the first n_out outputs that exist, have one fast dtype. */
 bool sw_cpu_are_alike(const struct sw_op_desc *desc, int n_out);
 
 /* ---- the rows, by file ---- */

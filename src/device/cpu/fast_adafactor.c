@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// ADAFACTOR_SUMS, ADAFACTOR_MOMENTS and ADAFACTOR_APPLY, with the reference's bits:
-// ref_adafactor.inc has the formulas. What is done once for a line, not for an element, is the
-// reference's arithmetic in the same words.
+// ADAFACTOR_SUMS, ADAFACTOR_MOMENTS and ADAFACTOR_APPLY, with the reference's bits;
+// ref_adafactor.inc has the formulas. Work done once per line, not per element, repeats the
+// reference's arithmetic literally.
 #include <math.h>
 #include <string.h>
 
 #include "device/cpu/fast_streams.h"
 
 enum { PARTS = 64 };                     /* items, each with sums of its own in the workspace */
-enum { COLUMNS = 64, COLUMN_ROWS = 32 }; /* of one item, and rows that it adds at a time */
+enum { COLUMNS = 64, COLUMN_ROWS = 32 }; /* columns of one item, and rows that it adds at a time */
 
 struct job {
     const struct cpu_call *call;
@@ -16,15 +16,15 @@ struct job {
     const struct sw_update_op_attrs *of;
     struct cpu_streams streams;
     struct cpu_update update;
-    int64_t *words;            /* made, or of the whole tensor */
-    int64_t n_rows, n_columns; /* of all matrices */
-    float *mean, *square;      /* of gradients; of their squares, where there are no lines */
-    float *kept[2];            /* means of rows and columns that are kept here */
+    int64_t *words;            /* SUMS: written; otherwise those of the whole tensor */
+    int64_t n_rows, n_columns; /* over all matrices */
+    float *mean, *square;      /* means of gradients; means of squares if there are no lines */
+    float *kept[2];            /* means of rows and columns kept on this rank */
     const float *factors;      /* [n_rows + n_columns] */
     float mean_of_old, mean_of_new, step;
 };
 
-/* n_made: inputs between states and streams. */
+/* n_made: number of inputs between states and streams. */
 static struct job job_of(const struct cpu_call *call, int n_made)
 {
     const struct sw_update_op_attrs *of = &call->desc->op->attrs.update;
@@ -89,7 +89,7 @@ static void store_masters(const struct cpu_update *u, int64_t first, int64_t n, 
     }
 }
 
-/* Gradients of at most CPU_STREAM_ELEMS elements. */
+/* Loads gradients of at most CPU_STREAM_ELEMS elements. */
 static void load_gradients(const struct job *job, int64_t first, int64_t n, float *g)
 {
     float buffer[CPU_STREAM_ELEMS];
@@ -101,7 +101,7 @@ static void load_gradients(const struct job *job, int64_t first, int64_t n, floa
 
 /* ---- ADAFACTOR_SUMS: param, states.., streams.. -> words ---- */
 
-/* Elements that lie in one row; line: the row's sum, or NULL. */
+/* Adds elements that lie in one row; line: the row's sum, or NULL. */
 static void add_part(const struct job *job, int64_t first, int64_t n, int64_t *head, int64_t *line)
 {
     float g[CPU_STREAM_ELEMS], w[CPU_STREAM_ELEMS];
@@ -148,26 +148,27 @@ static void rows_item(void *ctx, int64_t i_part, int i_worker)
     }
 }
 
-/* Squares of some rows of some columns, added up in doubles without an error: each is cut at two
- * places below the largest of its column, so that the parts of all rows are multiples of one power
- * of two, and few enough of it. What is left of the smallest ones goes into the accumulator. */
+/* Exact sums of squares of some rows of some columns, in doubles. Each square is split at two
+ * places below the largest of its column. The parts of all rows are then multiples of one power of
+ * two, and few enough to add without error. The remainder of the smallest squares goes into the
+ * accumulator. */
 struct columns {
-    int64_t n; /* columns */
+    int64_t n; /* number of columns */
     float g[COLUMN_ROWS][COLUMNS];
-    double cut[2][COLUMNS]; /* adding and taking it away again rounds to the place */
+    double cut[2][COLUMNS]; /* adding and subtracting it rounds to that place */
     double sum[2][COLUMNS];
-    double left[COLUMNS]; /* of one row */
+    double left[COLUMNS]; /* remainders of one row */
 };
 
 static void find_cuts(struct columns *b, int64_t n_rows)
 {
-    /* bits that sums of COLUMN_ROWS parts have more than a part, and one for the rounding */
+    /* extra bits of a sum of COLUMN_ROWS parts, and one bit for the rounding */
     enum { MORE = 7 };
     for (int64_t c = 0; c < b->n; c++) {
         float most = 0x1p-140f;
         for (int64_t r = 0; r < n_rows; r++) {
             const float size = fabsf(b->g[r][c]);
-            const bool good = size <= 0x1.fffffep127f; /* the rows have counted others */
+            const bool good = size <= 0x1.fffffep127f; /* the rows have counted the bad elements */
             b->g[r][c] = good ? b->g[r][c] : 0;
             most = good && size > most ? size : most;
         }
@@ -233,7 +234,7 @@ static void columns_item(void *ctx, int64_t i_item, int i_worker)
     }
 }
 
-/* The means before this step of the lines that are kept here. */
+/* Reports the means, before this step, of the lines kept on this rank. */
 static void tell(const struct job *job, int k, int64_t *lines, int64_t n_lines)
 {
     const struct sw_op_desc *desc = job->call->desc;
@@ -245,7 +246,7 @@ static void tell(const struct job *job, int k, int64_t *lines, int64_t n_lines)
     }
 }
 
-/* stats of the parts in the workspace */
+/* Adds up the stats of the parts in the workspace. */
 static void add_parts(const struct cpu_call *call, int64_t *stats)
 {
     const int64_t *parts = call->workspace;
@@ -280,7 +281,7 @@ const struct cpu_kernel sw_cpu_adafactor_sums = {.name = "fast",
 
 /* ---- ADAFACTOR_MOMENTS: param, states.., words, streams.. -> squares.., u^2, factors ---- */
 
-/* New means of n_lines lines of n elements, and those that are kept here. */
+/* Computes new means of n_lines lines of n elements, and stores those kept on this rank. */
 static void move_means(const struct job *job, int k, const int64_t *lines, int64_t n_lines,
                        int64_t n, float *means)
 {
@@ -323,7 +324,7 @@ static void make_factors(const struct job *job, float *factors)
     }
 }
 
-/* g times its factor, of elements first .. first + n - 1. */
+/* Multiplies the gradients of elements first .. first + n - 1 by their factors. */
 static void scale_gradients(const struct job *job, int64_t first, int64_t n, float *g)
 {
     const struct sw_update_op_attrs *of = job->of;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// ATTENTION and ATTENTION_GRAD: where each head's rows lie, and what the items are. Forward: a
-// block of queries of one (sample, head). Backward: one (sample, key head) with all its query heads
-// in order, or a part of that, or where samples share a bias that has a gradient the same of all
-// samples in order; no two items add to the same gradient.
+// ATTENTION and ATTENTION_GRAD: the layout of each head's rows, and the items. Forward: an item is
+// a block of queries of one (sample, head). Backward: an item is one (sample, key head) with all
+// its query heads in order, or a part of that. If samples share a bias that has a gradient, an item
+// has all samples in order. No two items add to the same gradient.
 #include <string.h>
 
 #include "device/cpu/fast.h"
@@ -16,7 +16,7 @@ struct operands {
     int64_t position;
     const int32_t *mask, *segments;
     const float *slopes, *bias;
-    int64_t bias_batch; /* from one sample's bias to the next; 0 = they share it */
+    int64_t bias_batch; /* stride between the samples' biases; 0 = they share one */
 };
 
 static struct operands operands_of(const struct sw_op_desc *desc, void *const *in, void *const *out,
@@ -53,14 +53,15 @@ static struct operands operands_of(const struct sw_op_desc *desc, void *const *i
     return o;
 }
 
-/* Token 0 of a head of sample b, of a [B,T,heads d] or [B,T,heads,d] tensor. */
+/* Address of token 0 of a head of sample b, in a [B,T,heads d] or [B,T,heads,d] tensor. */
 static void *head_at(const struct sw_view *view, void *data, int64_t b, int64_t head, int64_t d)
 {
     const int64_t at = b * view->strides[0] + head * (view->shape.rank == 4 ? view->strides[2] : d);
     return data ? (char *)data + (size_t)at * sw_dtype_bytes(view->dtype) : NULL;
 }
 
-/* Place of q (0), k (1), v (2) of a head among `views` and `data`: three tensors or one packed. */
+/* Address of q (0), k (1) or v (2) of a head among `views` and `data`: three tensors or one
+ * packed. */
 static void *place(const struct operands *o, const struct sw_view *views, void *const *data,
                    int which, int64_t b, int64_t head, int64_t *ld)
 {
@@ -115,17 +116,17 @@ static bool takes(const struct sw_op_desc *desc, int first)
     return true;
 }
 
-/* The items of backward. A pair is a sample and a key head, or where the gradient of a bias is
- * summed over samples a key head with all of them; its gradients are one item, in which
- * scores are computed once: five products. The last pairs, where they are too few to keep all
- * workers busy, are cut into an item for each block of keys (dk, dv: four products) and one for
- * each block of queries of a head (dq: three), which compute the scores again. Sums keep their
- * order: how many pairs are cut, and so the number of workers, changes no bit. */
+/* The items of backward. A pair is a sample and a key head. If the gradient of a bias is summed
+ * over samples, a pair is a key head with all samples. The gradients of a pair are one item, which
+ * computes the scores once: five products. If the last pairs are too few to keep all workers busy,
+ * they are cut: one item for each block of keys (dk, dv: four products) and one for each block of
+ * queries of a head (dq: three). Those items recompute the scores. Sums keep their order, so
+ * neither the cut nor the number of workers changes a bit. */
 struct cuts {
-    int64_t pairs, whole;  /* so many pairs, the first ones of them uncut */
-    int64_t keys, queries; /* items of a pair that is cut */
-    int64_t samples;       /* of a pair */
-    bool dq, dkv, dbias;   /* wanted; that of a bias is made with dq */
+    int64_t pairs, whole;  /* number of pairs; the first `whole` are uncut */
+    int64_t keys, queries; /* items of a cut pair */
+    int64_t samples;       /* samples of a pair */
+    bool dq, dkv, dbias;   /* wanted gradients; dbias is made with dq */
 };
 
 static bool is_there(const struct sw_op_desc *desc, int i_out)
@@ -139,8 +140,8 @@ struct job {
     const struct cpu_vector *vector;
     const struct cpu_call *call;
     struct operands o;
-    int64_t blocks;   /* forward: of queries, in a head */
-    struct cuts cuts; /* backward */
+    int64_t blocks;   /* forward: blocks of queries in a head */
+    struct cuts cuts; /* used by backward */
     size_t worker_bytes;
 };
 
@@ -166,7 +167,7 @@ static void forward_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct job *job = ctx;
     const struct operands *o = &job->o;
-    /* Later queries see more keys: they come first, so that the short items fill the end. */
+    /* Later queries see more keys: they come first, so that short items end the run. */
     const int64_t block = job->blocks - 1 - i_item / (o->batch * o->heads);
     const int64_t b = i_item % (o->batch * o->heads) / o->heads, h = i_item % o->heads;
     struct cpu_attention a = head_of(o, job->call->scalars, b, h);
@@ -196,7 +197,7 @@ const struct cpu_kernel sw_cpu_attention = {.name = "fast",
 
 /* ---- backward: inputs do, o, lse, then those of the forward ---- */
 
-/* NULL: there is none, or nobody wants it. */
+/* NULL: there is no such gradient, or it is not wanted. */
 static const struct sw_view *bias_gradient(const struct sw_op_desc *desc)
 {
     const struct sw_attention_attrs *attrs = &desc->op->attrs.attention;
@@ -221,7 +222,7 @@ static struct cuts cuts_of(const struct operands *o, int workers)
     return c;
 }
 
-/* A worker has the descriptions of the heads of one item, then the kernel's scratch. */
+/* A worker's scratch: the descriptions of the heads of one item, then the kernel's scratch. */
 static size_t heads_bytes(const struct operands *o)
 {
     return sw_round_up((size_t)(o->heads / o->kv_heads) * sizeof(struct cpu_attention), CPU_LINE);
@@ -255,7 +256,7 @@ static void backward_query(const struct cpu_device *dev, const struct sw_op_desc
     out->path = vector->name;
 }
 
-/* Query head h of sample b, with all that backward reads and writes of it. */
+/* Describes query head h of sample b, with all that backward reads and writes of it. */
 static struct cpu_attention backward_head(const struct job *job, int64_t b, int64_t h)
 {
     const struct operands *o = &job->o;
@@ -277,7 +278,7 @@ static struct cpu_attention backward_head(const struct job *job, int64_t b, int6
     return a;
 }
 
-/* Which pair and part an item is, and which of the pair's query heads it has. */
+/* The pair and the part that an item covers, and its query heads. */
 static struct cpu_attention_part part_of(const struct job *job, int64_t i_item, int64_t *pair,
                                          int64_t *first_head, int64_t *n_heads)
 {
@@ -292,7 +293,7 @@ static struct cpu_attention_part part_of(const struct job *job, int64_t i_item, 
     }
     *pair = c->whole + (i_item - c->whole) / (c->keys + c->queries);
     const int64_t i = (i_item - c->whole) % (c->keys + c->queries), j = i - c->keys;
-    if (i < c->keys) { /* earlier keys are seen by more queries: they come first */
+    if (i < c->keys) { /* earlier keys are seen by more queries, so they come first */
         part.dq = part.dbias = false;
         part.first_key = i * CPU_KEY_BLOCK;
         part.end_key = sw_min_i64(o->s, part.first_key + CPU_KEY_BLOCK);
@@ -323,7 +324,7 @@ static void backward_item(void *ctx, int64_t i_item, int i_worker)
     }
 }
 
-/* What no query sees has no gradient. */
+/* Zeroes dbias: a (query, key) pair that is never computed has no gradient. */
 static void clear_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct job *job = ctx;

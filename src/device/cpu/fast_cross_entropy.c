@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CROSS_ENTROPY and its gradient of logits that are given: rows are the items, taken piece by piece
-// in fp32. (For logits that are a product, fast_linear_ce.c does not make them at all.)
+// CROSS_ENTROPY and its gradient for given logits. The items are rows, processed in pieces in fp32.
+// (fast_linear_ce.c avoids making the logits if they are a product.)
 #include <math.h>
 
 #include "device/cpu/fast.h"
@@ -12,7 +12,7 @@ struct job {
     const struct cpu_call *call;
     int64_t rows, vocab;
     float *row_loss; /* [rows], forward */
-    int64_t beyond;  /* labels from here on do not count */
+    int64_t beyond;  /* labels from here on are ignored */
     float smoothing;
 };
 
@@ -47,7 +47,7 @@ static void forward_query(const struct cpu_device *dev, const struct sw_op_desc 
     out->path = sw_cpu_vector_for(dev->isa)->name;
 }
 
-/* In so many sums, so that they do not wait for each other. */
+/* Several partial sums, so that additions do not wait for each other. */
 static float sum_of(const float *x, int64_t n)
 {
     enum { SUMS = 16 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that touch each element by itself: ACT, ACT_GRAD, ADD, MUL, SCALE, CAST, DROPOUT. The items
-// are runs of elements.
+// Ops on single elements: ACT, ACT_GRAD, ADD, MUL, SCALE, CAST, DROPOUT. The items are runs of
+// elements.
 #include "device/cpu/fast.h"
 
 enum { RUN_ELEMS = 16384 };
@@ -9,9 +9,9 @@ struct job {
     const struct cpu_vector *vector;
     const struct cpu_call *call;
     struct cpu_elementwise e;
-    int64_t n;       /* elements; in a sample, for dropout */
-    int64_t n_runs;  /* in a sample */
-    int64_t n_batch; /* samples, for dropout */
+    int64_t n;       /* elements; for dropout: per sample */
+    int64_t n_runs;  /* per sample */
+    int64_t n_batch; /* samples, for dropout only */
 };
 
 static int64_t run_length(const struct job *job, int64_t first)
@@ -19,7 +19,7 @@ static int64_t run_length(const struct job *job, int64_t first)
     return sw_min_i64(RUN_ELEMS, job->n - first);
 }
 
-/* The first n_in inputs and output 0 are of one fast dtype. */
+/* Requires the first n_in inputs and output 0 to have one fast dtype. */
 static void query_alike(const struct cpu_device *dev, const struct sw_op_desc *desc,
                         struct sw_kernel_info *out)
 {

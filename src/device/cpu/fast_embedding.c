@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// EMBEDDING copies rows. EMBEDDING_GRAD sorts the tokens by (id, place), so that each distinct
-// row's sum is one item and runs in token order.
+// EMBEDDING copies rows. EMBEDDING_GRAD sorts the tokens by (id, position). Each distinct row's sum
+// is one item and runs in token order.
 #include <math.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ static void lookup_item(void *ctx, int64_t i_item, int i_worker)
         if (tile->continues || (id >= 0 && id < vocab)) {
             continue;
         }
-        for (int64_t c = 0; c < width; c++) { /* a wrong id shows, and reads nothing */
+        for (int64_t c = 0; c < width; c++) { /* an id out of range gives NaN and reads nothing */
             sw_store_f64(table->dtype, to, c, (double)NAN);
         }
     }
@@ -64,7 +64,7 @@ struct grad {
     const struct cpu_vector *vector;
     const struct cpu_call *call;
     const uint64_t *keys;  /* id << 32 | token, ascending */
-    const int32_t *starts; /* [n_distinct + 1] places in keys */
+    const int32_t *starts; /* [n_distinct + 1] offsets in keys */
     int64_t n_distinct, n_rows;
 };
 
@@ -87,7 +87,8 @@ static void grad_query(const struct cpu_device *dev, const struct sw_op_desc *de
     out->path = sw_cpu_vector_for(dev->isa)->name;
 }
 
-/* By bytes of the id, from the lowest: stable, so tokens stay in order. The result is in `keys`. */
+/* Radix sort by bytes of the id, lowest first: it is stable, so tokens stay in order. The result is
+ * in `keys`. */
 static void sort_by_id(uint64_t *keys, uint64_t *buffer, int64_t n)
 {
     for (int shift = 32; shift < 64; shift += 8) { /* four passes: the last one ends in `keys` */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GATED_ACT and GATED_ACT_GRAD: items are runs of elements.
+// GATED_ACT and GATED_ACT_GRAD. The items are runs of elements.
 #include "device/cpu/fast.h"
 
 enum { RUN_ELEMS = 8192 };

@@ -18,7 +18,7 @@ static void run(const void *self, int i_worker, int64_t m, const void *a, const 
     const struct own *own = self;
     struct cpu_gemm gemm = own->gemm;
     (void)i_worker;
-    gemm.m = sw_min_i64(m, gemm.m); /* a row's bits do not depend on the others */
+    gemm.m = sw_min_i64(m, gemm.m); /* a row's bits do not depend on the other rows */
     own->vector->gemm(&gemm, a, b, c, scratch);
 }
 
@@ -55,10 +55,10 @@ static int64_t even_edge(int64_t whole, int64_t edge, int64_t unit)
     return sw_min_i64(whole, sw_ceil_div(sw_ceil_div(whole, n), unit) * unit);
 }
 
-/* Relative time of the whole product with these blocks: packing an operand costs about 12 columns'
- * worth of multiplying a block; and with few blocks some of 2, 4, 8 or 16 threads have none at the
- * end, the more common counts weighing more. The machine at hand is left out on purpose: bits of a
- * library's products, and of what is summed block by block, may not depend on it. */
+/* Relative time of the whole product with these blocks. Packing an operand costs about as much as
+ * multiplying 12 columns of a block. With few blocks some of 2, 4, 8 or 16 threads idle at the end;
+ * more common counts weigh more. The machine's own thread count is deliberately ignored: the bits
+ * of library products and of sums by block must not depend on it. */
 static double cost(int64_t m, int64_t n, int64_t mb, int64_t nb)
 {
     static const struct {
@@ -76,8 +76,8 @@ static double cost(int64_t m, int64_t n, int64_t mb, int64_t nb)
     return idle * padding * (1 + 12.0 / (double)mb + 12.0 / (double)nb);
 }
 
-/* Likewise of own products on so many threads: their bits are the same however they are cut. At the
- * end some threads wait for others, for a quarter of a block. */
+/* Relative time of products with own kernels on that many threads: their bits do not depend on the
+ * cut. At the end some threads wait for others, for a quarter of a block. */
 static double own_cost(int64_t m, int64_t n, int64_t mb, int64_t nb, int64_t threads)
 {
     const int64_t items = sw_ceil_div(m, mb) * sw_ceil_div(n, nb);
@@ -87,7 +87,7 @@ static double own_cost(int64_t m, int64_t n, int64_t mb, int64_t nb, int64_t thr
 
 static void choose_blocks(struct cpu_grid *grid, const struct cpu_device *dev, bool own)
 {
-    /* None below 128: there every library's and our own kernels lose a fifth and more. */
+    /* No edge is below 128: library kernels and ours lose a fifth and more there. */
     static const int64_t edges[] = {128, 192, 256, 384, 512, 768, 1024};
     const int64_t *tile = sw_cpu_vector_for(dev->isa)->gemm_tile;
     const int64_t m = grid->whole.m, n = grid->whole.n, threads = cpu_workers(dev->pool);
@@ -140,7 +140,7 @@ sw_status sw_cpu_grid_open(const struct cpu_device *dev, const struct cpu_gemm *
 {
     *out = (struct cpu_grid){.whole = *whole};
     if (whole->m == 0 || whole->n == 0) {
-        return SW_OK; /* no items */
+        return SW_OK; /* there are no items */
     }
     choose_blocks(out, dev, !prefer_dnnl);
     sw_status st = SW_OK;
@@ -168,7 +168,7 @@ void sw_cpu_grid_close(struct cpu_grid *grid)
     memset(grid, 0, sizeof *grid);
 }
 
-/* Neighbouring items share the columns of b: it is the larger operand where it matters. */
+/* Neighbouring items share the columns of b, the larger operand in the cases that matter. */
 struct cpu_block sw_cpu_grid_block(const struct cpu_grid *grid, int64_t i_item)
 {
     const int64_t i = i_item % grid->n_m * grid->mb, j = i_item / grid->n_m * grid->nb;
@@ -199,7 +199,8 @@ void sw_cpu_grid_run(const struct cpu_grid *grid, int64_t i_item, int i_worker, 
 
 /* ---- operands packed once ---- */
 
-/* Blocks of terms of a run: with fewer, reading and writing the result outweighs packing. */
+/* Least number of gemm_depth blocks per run: with fewer, reading and writing the result costs more
+ * than packing saves. */
 enum { LEAST_DEPTHS = 3 };
 
 size_t sw_cpu_grid_share(const struct cpu_device *dev, size_t most_bytes, bool in_parts,
@@ -207,7 +208,7 @@ size_t sw_cpu_grid_share(const struct cpu_device *dev, size_t most_bytes, bool i
 {
     const struct cpu_vector *vector = sw_cpu_vector_for(dev->isa);
     if (grid->n_m < 2 || grid->n_n < 2 || grid->whole.k == 0) {
-        return 0; /* an operand of which one block has all is packed once as it is */
+        return 0; /* an operand that one block uses whole is packed only once anyway */
     }
     grid->vector = vector;
     grid->packed_elems[CPU_LEFT] = vector->gemm_packed_elems(CPU_LEFT, grid->mb);
@@ -224,7 +225,7 @@ size_t sw_cpu_grid_share(const struct cpu_device *dev, size_t most_bytes, bool i
     return (size_t)(at_once * elems) * sizeof(float);
 }
 
-/* Where a row or column of blocks is packed: all of a, then all of b. */
+/* Address of the packed row or column of blocks: all of a comes first, then all of b. */
 static float *packed_at(const struct cpu_grid *grid, float *packed, enum cpu_side side, int64_t i)
 {
     const int64_t depths = grid->shared_terms / grid->vector->gemm_depth;
@@ -237,7 +238,7 @@ struct packing {
     const struct cpu_shared *shared;
 };
 
-/* A block of terms of a row or column of blocks. */
+/* Packs a block of terms of a row or column of blocks. */
 static void pack_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct packing *job = ctx;

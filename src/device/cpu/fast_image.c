@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// IM2COL, COL2IM, POOL and POOL_GRAD of 16- and 32-bit floats, with the bits of the reference:
-// every sum has its terms in the reference's order. Where that one gathers, an element of the image
-// from the windows that see it, here the windows are walked in that order and add to the image.
+// IM2COL, COL2IM, POOL and POOL_GRAD of 16- and 32-bit floats, with the reference's bits: every sum
+// has its terms in the reference's order. The reference gathers an image element from the windows
+// that see it. This code walks the windows in that order and adds to the image.
 #include <math.h>
 #include <string.h>
 
@@ -10,12 +10,12 @@
 enum { RUN_ELEMS = 16384 };
 
 struct image {
-    enum sw_dtype dtype; /* of x */
+    enum sw_dtype dtype; /* dtype of x */
     struct sw_window_attrs window;
-    int64_t batch, channels, size[2], places[2]; /* rows and columns; of windows */
-    int64_t strides[4];                          /* of x */
-    int64_t area, width;                         /* elements of a window in a channel, in all */
-    int64_t *offsets; /* IM2COL: of each element from the window's first */
+    int64_t batch, channels, size[2], places[2]; /* rows and columns of the image; of the windows */
+    int64_t strides[4];                          /* strides of x */
+    int64_t area, width; /* elements of a window per channel; in all channels */
+    int64_t *offsets;    /* IM2COL: offset of each element from the window's first */
 };
 
 struct job {
@@ -83,7 +83,7 @@ static sw_status im2col_prepare(const struct cpu_device *dev, const struct sw_op
     return SW_OK;
 }
 
-/* One window, whose first element is at `row`, `column`, partly outside. */
+/* Copies one window that is partly outside; its first element is at `row`, `column`. */
 static void window_at_edge(const struct image *m, int64_t row, int64_t column, const char *first,
                            char *to)
 {
@@ -142,8 +142,8 @@ const struct cpu_kernel sw_cpu_im2col = {.name = "fast",
                                          .release = release,
                                          .run = im2col_run};
 
-/* ---- sums over windows: an item a channel of a sample; scratch of a worker: its image in f32, and
- * what one window sees of it ---- */
+/* ---- sums over windows: an item is a channel of a sample; worker scratch: its image in f32, and
+ * one window ---- */
 
 static size_t sums_bytes(const struct image *m)
 {
@@ -166,14 +166,14 @@ static void put_sums(const struct job *job, int64_t item, const float *sums)
                       0, n);
 }
 
-/* The elements of a row or column of a window at `first` that are inside. */
+/* The range of a window's rows or columns, starting at `first`, that lies inside the image. */
 static void inside(int64_t first, int64_t kernel, int64_t size, int64_t *begin, int64_t *end)
 {
     *begin = sw_max_i64(0, -first);
     *end = sw_min_i64(kernel, size - first);
 }
 
-/* One channel of a window, at `row`, `column` of the image. */
+/* Adds one channel of a window at `row`, `column` of the image. */
 static void add_window(const struct image *m, int64_t row, int64_t column, const float *d,
                        float *sums)
 {
@@ -189,7 +189,8 @@ static void add_window(const struct image *m, int64_t row, int64_t column, const
     }
 }
 
-/* Of the windows that see a pixel the last one sees it at its first place: they come backwards. */
+/* The last window that sees a pixel sees it at the window's first element, so windows run
+ * backwards. */
 static void col2im_item(void *ctx, int64_t item, int i_worker)
 {
     const struct job *job = ctx;
@@ -232,15 +233,15 @@ const struct cpu_kernel sw_cpu_col2im = {.name = "fast",
                                          .release = sw_cpu_release_nothing,
                                          .run = col2im_run};
 
-/* ---- POOL, POOL_GRAD: an item a channel of a sample ---- */
+/* ---- POOL, POOL_GRAD: an item is a channel of a sample ---- */
 
 static bool pools(const struct sw_op_desc *desc)
 {
     const struct sw_window_attrs *w = &desc->op->attrs.window;
-    return w->padding[0] == 0 && w->padding[1] == 0; /* no window sees what is outside */
+    return w->padding[0] == 0 && w->padding[1] == 0; /* no window reaches outside */
 }
 
-/* Of the window whose first element is x[first]: its mean, or the largest and where that is. */
+/* Pools the window whose first element is x[first]: its mean, or its maximum and where that is. */
 static float pooled(const struct image *m, const void *x, int64_t first, int64_t *y_of_best,
                     int64_t *x_of_best)
 {
@@ -311,7 +312,7 @@ const struct cpu_kernel sw_cpu_pool = {.name = "fast",
                                        .release = sw_cpu_release_nothing,
                                        .run = pool_run};
 
-/* Windows in order, each adding to the pixel that it took, or to all that it saw. */
+/* Windows in order; each adds to the pixel that it took, or to all that it saw. */
 static void pool_grad_item(void *ctx, int64_t item, int i_worker)
 {
     const struct job *job = ctx;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LAMB_MOMENTS and LAMB_APPLY. Items are runs of elements as in fast_streams.c; the sums of squares
+// LAMB_MOMENTS and LAMB_APPLY. Items are runs of elements as in fast_streams.c. The sums of squares
 // are those of GRAD_STATS, over the weights and over their directions.
 #include <math.h>
 #include <string.h>
@@ -16,7 +16,7 @@ struct job {
 
 enum { NORM_PARTS = 64 }; /* items, each with accumulators of its own in the workspace */
 
-/* The parameter and its states are what the vector kernels know. */
+/* True if the vector kernels support the parameter and its states. */
 static bool takes_param(const struct sw_op_desc *desc)
 {
     return cpu_is_fast_float(desc->in[0].dtype);

@@ -1,39 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // LINEAR_CE and LINEAR_CE_GRAD: cross entropy of h w^T without the logits.
-//
-// Forward: the product [rows, V] is cut into chunks of attrs.linear_ce.chunk vocabulary rows and
-// those into blocks; of a block only each row's maximum and sum of exponentials stay, and the
-// label's logit. A row's pieces are joined in the order of the vocabulary afterwards (two-term
-// online softmax).
-//
-// A bias and a cap are applied to a block of products in cache.
-//
-// Rows whose label takes no part (of masked tokens most) are left out, forward and backward: the
-// others are moved together first. Such a row has an lse of 0, which nothing reads.
-//
+// Forward: the product [rows, V] is cut into chunks of attrs.linear_ce.chunk vocabulary rows, and
+// those into blocks. A block keeps only each row's maximum and sum of exponentials, and the label's
+// logit. A row's pieces are joined afterwards in vocabulary order (two-term online softmax). A bias
+// and a cap are applied to a block of products in cache.
+// Rows whose label is ignored (for masked tokens most of them) are left out, forward and backward:
+// the other rows are compacted first. An ignored row has an lse of 0, which nothing reads.
 // Backward, chunk by chunk: the blocks are computed again and turned into d = (p - onehot) dsum in
-// h's dtype; then dh += d w_chunk in fp32, dw_chunk = d^T h and the sums of d for the bias, all as
-// items of one run. A library may choose how it multiplies by the stride of an operand, and
-// so the bits: d has the same one in every tile of a table.
+// h's dtype. Then dh += d w_chunk in fp32, dw_chunk = d^T h, and the sums of d for the bias, all as
+// items of one run. A library may choose its algorithm, and so the bits, by the stride of an
+// operand: d has the same stride in every tile of a table.
 #include <math.h>
 #include <string.h>
 
 #include "device/cpu/fast.h"
 
-enum { IGNORED = -100 }; /* a label that takes no part */
-enum { DEPTH = 256 };    /* rows of d^T h that are one product; they are added in order */
+enum { IGNORED = -100 }; /* a label that is ignored */
+enum { DEPTH = 256 };    /* rows of d^T h in one product; products are added in order */
 
 struct loss_shape {
     enum sw_dtype dtype;
     int64_t rows, vocab, width, chunk, n_chunks;
-    int64_t stride; /* of the slope d: the chunk of the whole table, whatever rows a tile has */
-    int64_t first;  /* row of the whole table that is row 0 of this tile */
+    /* stride of the slope d: the chunk of the whole table, whatever the tile's rows */
+    int64_t stride;
+    int64_t first; /* row of the whole table that is row 0 of this tile */
     bool continues, partial;
-    int bias; /* 1: there is one, of the whole table; inputs behind it are one farther */
+    int bias; /* 1: there is a bias, of the whole table; later inputs shift by one */
     float cap;
 };
 
-/* The bias, where there is one, is behind the labels or the lse. */
+/* The bias, if there is one, follows the labels or the lse. */
 static int bias_input(int i_h)
 {
     return i_h == 0 ? 3 : 5;
@@ -68,7 +64,7 @@ static struct loss_shape shape_of(const struct sw_op_desc *desc, int i_h)
     };
 }
 
-/* Vocabulary rows of chunk c; chunks but the last are alike, so there are two kinds of grid. */
+/* Vocabulary rows of chunk c. All chunks but the last are alike, so there are two kinds of grid. */
 static int64_t chunk_rows(const struct loss_shape *s, int64_t c)
 {
     return sw_min_i64(s->chunk, s->vocab - c * s->chunk);
@@ -93,13 +89,14 @@ static const char *path_of(const struct cpu_grid *grid)
     return grid->path ? grid->path : "empty";
 }
 
-/* Start of vocabulary row v of w (or dw). */
+/* Address of vocabulary row v of w (or dw). */
 static void *vocab_row(const struct loss_shape *s, const void *w, enum sw_dtype dtype, int64_t v)
 {
     return (char *)(uintptr_t)w + (size_t)(v * s->width) * sw_dtype_bytes(dtype);
 }
 
-/* Rows of a block of products become logits; column: of the tile, of its first one. */
+/* Turns rows of a block of products into logits; column: of the block's first column in the
+ * tile. */
 static void finish_logits(const struct cpu_vector *vector, const struct loss_shape *s,
                           const void *bias, const struct cpu_block *block, int64_t column,
                           float *logits)
@@ -116,9 +113,9 @@ static void finish_logits(const struct cpu_vector *vector, const struct loss_sha
 struct forward {
     const struct cpu_vector *vector;
     struct loss_shape s;
-    struct cpu_grid logits[2]; /* of the last chunk; of the others */
+    struct cpu_grid logits[2]; /* for the last chunk; for the others */
     size_t worker_bytes;
-    int64_t n_columns; /* of blocks, over all chunks */
+    int64_t n_columns; /* columns of blocks, over all chunks */
 };
 
 static const struct cpu_grid *forward_grid(const struct forward *f, int64_t c)
@@ -152,8 +149,8 @@ close:
     return st;
 }
 
-/* The workspace: of the rows that take part [rows] label logits, [n_columns, rows] maxima and
- * sums, [rows] places, and h [rows, width]; then the workers' scratch. */
+/* The workspace, for the rows that take part: label logits [rows], maxima and sums [n_columns,
+ * rows], row indices [rows], h [rows, width]; then the workers' scratch. */
 static size_t stats_bytes(const struct forward *f)
 {
     return sw_round_up((size_t)(f->s.rows * (2 + 2 * f->n_columns)) * sizeof(float), CPU_LINE);
@@ -204,13 +201,13 @@ struct forward_job {
     const struct forward *f;
     const struct cpu_call *call;
     float *label_logit, *max, *sum;
-    int32_t *place; /* which rows take part */
-    const char *h;  /* of those */
+    int32_t *place; /* indices of the rows that take part */
+    const char *h;  /* h of those rows */
     char *scratch;
     int64_t n_used;
 };
 
-/* Which rows take part; returns how many. */
+/* Finds the rows that take part; returns their number. */
 static int64_t find_used(const int32_t *labels, int64_t rows, int32_t *place)
 {
     int64_t n_used = 0;
@@ -222,7 +219,7 @@ static int64_t find_used(const int32_t *labels, int64_t rows, int32_t *place)
     return n_used;
 }
 
-/* h of the rows that take part, then zeros, room rows in all. */
+/* Copies h of the rows that take part, then zeros, `room` rows in all. */
 static void move_together(const struct loss_shape *s, const char *h, const int32_t *place,
                           int64_t n_used, int64_t room, char *out)
 {
@@ -233,7 +230,7 @@ static void move_together(const struct loss_shape *s, const char *h, const int32
     memset(out + (size_t)n_used * bytes, 0, (size_t)(room - n_used) * bytes);
 }
 
-/* A row that takes no part: the loss of nothing. */
+/* Sets the outputs of an ignored row. */
 static void leave_out(const struct forward_job *job, int64_t row)
 {
     const int64_t rows = job->f->s.rows;
@@ -245,7 +242,7 @@ static void leave_out(const struct forward_job *job, int64_t row)
     }
 }
 
-/* together: room for h of all rows, which is used where some are left out. */
+/* together: room for h of all rows, used if some are left out. */
 static void choose_rows(struct forward_job *job, char *together)
 {
     const struct loss_shape *s = &job->f->s;
@@ -296,7 +293,7 @@ static void forward_item(void *ctx, int64_t i_item, int i_worker)
     }
 }
 
-/* Joins the pieces of MERGE_ROWS rows, in the order of the vocabulary. */
+/* Joins the pieces of MERGE_ROWS rows, in vocabulary order. */
 enum { MERGE_ROWS = 64 };
 
 static void merge_item(void *ctx, int64_t i_item, int i_worker)
@@ -348,7 +345,7 @@ static void forward_run(const struct cpu_call *call)
                               .scratch = together + together_h_bytes(f)};
     choose_rows(&job, together);
     for (int64_t i = 0; i < job.n_used; i++) {
-        /* stays so where the label is not in the vocabulary */
+        /* stays NaN if the label is not in the vocabulary */
         label_logit[i] = s->continues ? ((const float *)call->in[3 + s->bias])[job.place[i]] : NAN;
     }
     sw_pool_run(call->pool,
@@ -382,10 +379,10 @@ struct backward_chunk {
 struct backward {
     const struct cpu_vector *vector;
     struct loss_shape s;
-    int64_t depth, room; /* rows of a product of dw; rows that all of those have */
+    int64_t depth, room; /* rows of a product of dw; rows of all those products */
     bool has_dh, has_dw, has_db;
     enum sw_dtype dh_dtype, dw_dtype, db_dtype;
-    struct backward_chunk chunk[2]; /* the last chunk; the others */
+    struct backward_chunk chunk[2]; /* for the last chunk; for the others */
     size_t worker_bytes;
 };
 
@@ -413,7 +410,7 @@ static sw_status backward_open_chunk(const struct cpu_device *dev, struct backwa
                                      struct backward_chunk *out)
 {
     const struct loss_shape *s = &b->s;
-    const bool library = sw_cpu_dnnl_takes(dev, s->dtype); /* else blocks fit the threads */
+    const bool library = sw_cpu_dnnl_takes(dev, s->dtype); /* otherwise blocks fit the threads */
     SW_TRY(open_logits(dev, s, c, &out->logits));
     need_worker(b, &out->logits);
     if (b->has_dh) { /* d [rows, n] times w [n, width] */
@@ -468,8 +465,8 @@ close:
     return st;
 }
 
-/* The workspace: of the rows that take part h [room, width] and d [room, stride] in h's dtype,
- * their labels, lse and places; dh [rows, width] in fp32; the workers' scratch. */
+/* The workspace, for the rows that take part: h [room, width] and d [room, stride] in h's dtype,
+ * their labels, lse and indices; dh [rows, width] in fp32; the workers' scratch. */
 static size_t rows_bytes(const struct backward *b, int64_t width)
 {
     return sw_round_up((size_t)(b->room * width) * sw_dtype_bytes(b->s.dtype), CPU_LINE);
@@ -536,13 +533,13 @@ struct backward_job {
     const struct backward *b;
     const struct cpu_call *call;
     int64_t c;
-    char *h, *d, *scratch;   /* h, d: of the n_used rows that take part, then zeros */
-    int32_t *labels, *place; /* of those rows, and which rows they are */
+    char *h, *d, *scratch;   /* h, d: the n_used rows that take part, then zeros */
+    int32_t *labels, *place; /* labels and indices of those rows */
     float *lse, *dh;
     int64_t n_used;
 };
 
-/* A row that takes no part: its dh is that of the tiles before, or 0. */
+/* An ignored row: its dh is that of the tiles before, or 0. */
 static void pass_row(const struct backward_job *job, int64_t row)
 {
     const struct backward *b = job->b;
@@ -550,7 +547,7 @@ static void pass_row(const struct backward_job *job, int64_t row)
     const size_t bytes = (size_t)s->width * sw_dtype_bytes(b->dh_dtype);
     if (b->has_dh && !s->continues) {
         memset((char *)job->call->out[0] + (size_t)row * bytes, 0, bytes);
-    } else if (b->has_dh && !s->partial) { /* a partial sum is where it should be */
+    } else if (b->has_dh && !s->partial) { /* a partial sum is already in place */
         b->vector->cast(b->dh_dtype, SW_F32, (char *)job->call->out[0] + (size_t)row * bytes,
                         (const float *)job->call->in[5 + s->bias] + row * s->width, 0, s->width);
     }
@@ -596,7 +593,7 @@ static void d_item(void *ctx, int64_t i_item, int i_worker)
     sw_cpu_grid_run_rows(grid, i_item, i_worker, job->n_used, job->h,
                          vocab_row(s, job->call->in[2], s->dtype, first), logits,
                          (char *)logits + cpu_grid_block_bytes(grid));
-    block.m = sw_min_i64(block.m, job->n_used - block.i); /* behind them d stays 0 */
+    block.m = sw_min_i64(block.m, job->n_used - block.i); /* later rows of d stay 0 */
     finish_logits(b->vector, s, job->call->in[5], &block, first + block.j, logits);
     b->vector->softmax_grad(
         s->dtype, logits, block.n, block.m, block.n, job->lse + block.i, job->labels + block.i,
@@ -605,14 +602,14 @@ static void d_item(void *ctx, int64_t i_item, int i_worker)
         s->stride);
 }
 
-/* The sum over chunks of a row of a block goes on, and is rounded behind the last one; at: of its
+/* Continues the sum over chunks of a row of a block; the last chunk rounds it. at: offset of its
  * first element. */
 static void add_dh(const struct backward_job *job, const float *part, int64_t at, int64_t n)
 {
     const struct backward *b = job->b;
     const struct loss_shape *s = &b->s;
     float *sum = job->dh + at;
-    if (job->c == 0 && s->continues && !s->partial) { /* a partial sum goes on where it lies */
+    if (job->c == 0 && s->continues && !s->partial) { /* a partial sum continues in place */
         memcpy(sum, (const float *)job->call->in[5 + s->bias] + at, (size_t)n * sizeof *sum);
     }
     if (job->c == 0 && !s->continues) {
@@ -671,7 +668,7 @@ static void dw_item(const struct backward_job *job, int64_t i_item, int i_worker
     b->vector->epilogue(&round, sum, block.m, block.n, block.n);
 }
 
-/* Columns of d are added for the gradient of the bias, as SUM_ROWS does. */
+/* Columns of d are added for the bias gradient, as SUM_ROWS does. */
 enum { BIAS_COLUMNS = 256 };
 
 static void db_item(const struct backward_job *job, int64_t i_item)

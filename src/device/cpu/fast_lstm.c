@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LSTM and LSTM_GRAD. The steps of a sample follow one another; an item takes a few samples through
-// all of them, so that no step waits for another thread. A sample's bits do not depend on which
-// others go with it. The gradient of the weights is one product over all tokens at the end.
+// LSTM and LSTM_GRAD. The steps of a sample are sequential. An item takes a few samples through all
+// steps, so that no step waits for another thread. A sample's bits do not depend on the other
+// samples of its item. The gradient of the weights is one product over all tokens at the end.
 #include <string.h>
 
 #include "device/cpu/fast.h"
@@ -17,14 +17,14 @@ struct job {
     const struct lstm *lstm;
     const struct cpu_call *call;
     struct cpu_lstm l;
-    int64_t samples; /* of an item */
+    int64_t samples; /* samples of an item */
     bool back;
     float *packed, *shifted;
-    char *scratch; /* of worker 0 */
+    char *scratch; /* scratch of worker 0 */
     size_t worker_bytes;
 };
 
-/* Bytes in the workspace, in this order: packed weights, dz, shifted y, scratch of each worker. */
+/* Bytes of the workspace, in this order: packed weights, dz, shifted y, scratch of each worker. */
 struct sizes {
     size_t packed, dz, shifted, worker;
 };
@@ -61,7 +61,7 @@ static size_t all_bytes(const struct sizes *s, int workers)
     return s->packed + s->dz + s->shifted + s->worker * (size_t)workers;
 }
 
-/* ---- both ways ---- */
+/* ---- both directions ---- */
 
 static struct job job_of(const struct cpu_call *call, bool back)
 {
@@ -186,7 +186,7 @@ const struct cpu_kernel sw_cpu_lstm = {.name = "fast",
 
 /* ---- backward: dy, w, y, gates, cells [, mask] -> dx, dw, dbias ---- */
 
-/* dz^T y of the steps before; empty where nobody wants it. */
+/* dz^T times y of the steps before; empty if it is not wanted. */
 static struct cpu_gemm weights_of(const struct sw_op_desc *desc)
 {
     const struct sw_shape *y = &desc->in[2].shape;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// MATMUL: output blocks are the items; bias, activation and rounding follow each block's product
+// MATMUL: output blocks are the items. Bias, activation and rounding follow each block's product
 // while it is in cache. A plain f32 product is written in place. Own kernels pack both operands
-// once for all blocks, where that does not take too much.
-// Where a large parameter is cut into pieces (attrs.matmul.piece), a library multiplies each by
-// itself, and sums are cut by them; a tile has some of them and computes what the whole op would.
+// once for all blocks, unless that takes too much memory. A large parameter may be cut into pieces
+// (attrs.matmul.piece): a library multiplies each by itself, and sums are cut at them. A tile has
+// some of the pieces and computes what the whole op would.
 #include <string.h>
 
 #include "device/cpu/fast.h"
@@ -13,16 +13,16 @@ enum form { IN_ONE, BY_COLUMNS, BY_DEPTH, BY_ROWS };
 struct matmul {
     const struct cpu_vector *vector;
     enum form form;
-    struct cpu_grid grid[2]; /* of the last piece; of the others */
+    struct cpu_grid grid[2]; /* for the last piece; for the others */
     int64_t n_pieces, piece; /* rows of the parameter */
-    int64_t first;           /* of them; a tile: the first that it has */
+    int64_t first;           /* first row of the parameter that a tile has */
     int64_t n;               /* columns of the result */
-    bool in_place;           /* blocks are written to the output by the product itself */
+    bool in_place;           /* the product writes blocks straight to the output */
     bool has_bias, continues;
     enum sw_act act;
     enum sw_dtype out_dtype, bias_dtype;
     size_t worker_bytes;
-    size_t packed_bytes; /* 0: each block packs what it needs */
+    size_t packed_bytes; /* 0: each block packs its own operands */
 };
 
 static bool has_output(const struct sw_op_desc *desc, int i)
@@ -39,7 +39,7 @@ static bool takes(const struct sw_op_desc *desc)
            (!desc->op->attrs.matmul.has_bias || cpu_is_fast_float(desc->in[2].dtype));
 }
 
-/* What is packed at a time: it stays in the L3 cache, or is little beside the result. */
+/* Limit of what is packed at a time: it stays in the L3 cache, or is small beside the result. */
 enum { PACKED_BYTES = 8 << 20 };
 
 static void close_grids(struct matmul *mm)
@@ -48,7 +48,7 @@ static void close_grids(struct matmul *mm)
     sw_cpu_grid_close(&mm->grid[1]);
 }
 
-/* The product of one piece with so many rows of the parameter. */
+/* Opens the product of one piece with that many rows of the parameter. */
 static sw_status open_piece(const struct cpu_device *dev, const struct sw_op_desc *desc,
                             bool prefer_dnnl, int64_t rows, const struct matmul *mm,
                             struct cpu_grid *out)
@@ -102,7 +102,7 @@ static sw_status open(const struct cpu_device *dev, const struct sw_op_desc *des
     out->vector = sw_cpu_vector_for(dev->isa);
     const int64_t rows = sw_shape_rows(&desc->in[1].shape);
     const int64_t whole = out->form == BY_ROWS ? sw_shape_rows(&desc->out[0].shape) : rows;
-    /* rows and columns of own kernels do not depend on the others: only sums are cut */
+    /* for own kernels rows and columns do not depend on each other: only sums are cut */
     const bool in_one = out->form == IN_ONE || (out->form != BY_DEPTH && !prefer_dnnl);
     out->piece = in_one ? whole : desc->op->attrs.matmul.piece;
     out->n_pieces = in_one ? 1 : sw_max_i64(1, sw_ceil_div(whole, out->piece));
@@ -133,10 +133,10 @@ close:
 struct job {
     const struct matmul *matmul;
     const struct cpu_call *call;
-    struct cpu_shared shared; /* where packed_bytes says so */
+    struct cpu_shared shared; /* used if packed_bytes is not 0 */
 };
 
-/* Bias, activation and rounding of a block of the result. */
+/* Applies bias, activation and rounding to a block of the result. */
 static void finish(const struct job *job, const float *product, struct cpu_block block)
 {
     const struct matmul *mm = job->matmul;
@@ -157,7 +157,7 @@ static void finish(const struct job *job, const float *product, struct cpu_block
     mm->vector->epilogue(&epilogue, product, block.m, block.n, block.n);
 }
 
-/* Element 0 of the operands of the piece that begins at a row of this tile. */
+/* Element 0 of the operands of the piece that begins at `row` of this tile. */
 static void operands(const struct job *job, const struct cpu_grid *grid, int64_t row,
                      const void **a, const void **b)
 {
@@ -169,7 +169,7 @@ static void operands(const struct job *job, const struct cpu_grid *grid, int64_t
     *b = (const char *)job->call->in[1] + (size_t)at_b * sw_dtype_bytes(g->dtype_b);
 }
 
-/* A block of the result of one piece. */
+/* Computes a block of the result of one piece. */
 static void item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct job *job = ctx;
@@ -181,7 +181,7 @@ static void item(void *ctx, int64_t i_item, int i_worker)
         i_item -= piece * cpu_grid_items(&mm->grid[1]);
     }
     const struct cpu_grid *grid = &mm->grid[piece < mm->n_pieces - 1];
-    const int64_t row = piece * mm->piece; /* of the parameter, in this tile */
+    const int64_t row = piece * mm->piece; /* row of the parameter in this tile */
     struct cpu_block block = sw_cpu_grid_block(grid, i_item);
     block.i += mm->form == BY_ROWS ? row : 0;
     block.j += mm->form == BY_COLUMNS ? mm->first + row : 0;
@@ -196,7 +196,7 @@ static void item(void *ctx, int64_t i_item, int i_worker)
     }
 }
 
-/* A block of the result; in place, or what the terms that are packed now add to it. */
+/* Computes a block of the result in place, or adds the terms packed now to it. */
 static void packed_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct job *job = ctx;
@@ -222,7 +222,7 @@ static void run_packed(struct job *job)
     sw_cpu_grid_run_all(grid, job->call->pool, &job->shared, packed_item, job);
 }
 
-/* A block of the result, summed over the pieces in order. */
+/* Computes a block of the result, summed over the pieces in order. */
 static void sum_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct job *job = ctx;

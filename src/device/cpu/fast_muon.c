@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// MUON_MOMENTS and MUON_APPLY. The matrix and what its steps make of it are kept in bf16; the three
-// products of a step are cut into blocks as all products are, and a block is rounded while it is in
-// cache.
+// MUON_MOMENTS and MUON_APPLY. The matrix and the intermediates of its steps are kept in bf16. The
+// three products of a step are cut into blocks as all products are; a block is rounded while it is
+// in cache.
 #include <math.h>
 #include <string.h>
 
 #include "device/cpu/fast_streams.h"
 
-/* ---- MUON_MOMENTS: param, states.., streams.. -> momentum, where to go ---- */
+/* ---- MUON_MOMENTS: param, states.., streams.. -> momentum, direction ---- */
 
 struct moments_job {
     const struct cpu_vector *vector;
@@ -50,14 +50,14 @@ const struct cpu_kernel sw_cpu_muon_moments = {.name = "fast",
                                                .release = sw_cpu_release_nothing,
                                                .run = moments_run};
 
-/* ---- MUON_APPLY: param, what belongs to its master, u ---- */
+/* ---- MUON_APPLY: param, its master if any, u ---- */
 
 enum product { GRAM, SQUARE, STEP, N_PRODUCTS };
 
 struct muon {
     const struct cpu_vector *vector;
     int64_t rows, columns;
-    bool turned; /* x is the matrix on its side */
+    bool turned; /* x is transposed */
     struct cpu_grid grid[N_PRODUCTS];
     size_t worker_bytes;
 };
@@ -66,7 +66,7 @@ struct apply_job {
     const struct muon *m;
     const struct cpu_call *call;
     struct cpu_update update;
-    uint16_t *x, *next, *g, *h; /* bf16; of the workspace */
+    uint16_t *x, *next, *g, *h; /* bf16, in the workspace */
     char *scratch;
     enum product product;
 };
@@ -149,7 +149,7 @@ static void apply_release(void *prepared)
     sw_free(prepared);
 }
 
-/* Element e of the matrix as it lies, in x. */
+/* Index in x of element e of the matrix. */
 static int64_t place_of(const struct muon *m, int64_t e)
 {
     return m->turned ? e % m->rows * m->columns + e / m->rows : e;
@@ -170,7 +170,7 @@ static void normalize(const struct apply_job *job, const uint16_t *u)
     }
 }
 
-/* to = own a + by b, of a block whose rows are ld apart in `own` and `to`. */
+/* to = own a + by b for a block; rows are ld apart in `own` and `to`. */
 static void mix(const struct cpu_block *block, const float *product, float by, const uint16_t *own,
                 float of_own, uint16_t *to, int64_t ld)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LAYER_NORM, RMS_NORM, and those of sums: items are runs of rows. Their gradients and SUM_ROWS:
-// items are blocks of SW_SUM_BLOCK rows, each with its partial sums in the workspace; these are
-// added in order at the end.
+// LAYER_NORM, RMS_NORM and their ADD_ variants: items are runs of rows. Their gradients and
+// SUM_ROWS: items are blocks of SW_SUM_BLOCK rows, each with its partial sums in the workspace. The
+// partial sums are added in order at the end.
 #include "device/cpu/fast.h"
 
 /* ---- LAYER_NORM, ADD_LAYER_NORM ---- */
@@ -40,7 +40,7 @@ static void norm_item(void *ctx, int64_t i_item, int i_worker)
 static void norm_run(const struct cpu_call *call)
 {
     const struct sw_op_desc *desc = call->desc;
-    const int added = desc->op->kind == SW_OP_ADD_LAYER_NORM; /* one input and one output more */
+    const int added = desc->op->kind == SW_OP_ADD_LAYER_NORM; /* one more input and output */
     struct norm_job job = {.vector = call->prepared,
                            .rows = sw_shape_rows(&desc->in[0].shape),
                            .norm = {.dtype = desc->in[0].dtype,
@@ -83,7 +83,7 @@ static void rms_item(void *ctx, int64_t i_item, int i_worker)
 static void rms_run(const struct cpu_call *call)
 {
     const struct sw_op_desc *desc = call->desc;
-    const int added = desc->op->kind == SW_OP_ADD_RMS_NORM; /* one input and one output more */
+    const int added = desc->op->kind == SW_OP_ADD_RMS_NORM; /* one more input and output */
     struct norm_job job = {.vector = call->prepared,
                            .rows = sw_shape_rows(&desc->in[0].shape),
                            .norm = {.dtype = desc->in[0].dtype,
@@ -158,7 +158,7 @@ struct norm_grad_job {
     const struct cpu_vector *vector;
     struct cpu_norm_grad grad;
     int64_t rows;
-    float *partial; /* [n_blocks][2][width]: dw, db; of RMS norm [n_blocks][width], or NULL */
+    float *partial; /* dw, db: [n_blocks][2][width]; RMS norm: [n_blocks][width], or NULL */
 };
 
 static void norm_grad_item(void *ctx, int64_t i_item, int i_worker)

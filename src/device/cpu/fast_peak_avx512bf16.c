@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the processor multiplies bf16 out of registers with vdpbf16ps: two products a lane.
+// Peak bf16 multiply-add rate on registers with vdpbf16ps: two products per lane.
 #if defined(__AVX512BF16__)
 #include <immintrin.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RELATIVE_SCORES and RELATIVE_SCORES_GRAD: of one head of a sample, a product of all its tokens
-// with the rows of the table that any difference takes, from which the scores are picked; the
-// gradient puts what it has of a score where it was picked, and makes two products of that.
+// RELATIVE_SCORES and RELATIVE_SCORES_GRAD. For one head of a sample, all its tokens are multiplied
+// with the table rows that any difference selects; the scores are picked from that product. The
+// gradient scatters each score's gradient to where it was picked, and then makes two products.
 #include <string.h>
 
 #include "device/cpu/fast.h"
@@ -15,12 +15,12 @@ struct scores {
     const struct sw_view *x, *table;
     const char *x_data, *table_data;
     const int32_t *index;
-    int64_t low, n; /* rows of the table that are used: from `low` on so many */
+    int64_t low, n; /* rows low .. low + n - 1 of the table are used */
     size_t worker_bytes;
 };
 
-/* Floats of a worker: picked [T,P], and of the gradient dx of a sample [T,D], the sum for the table
- * and its part [P,D] each. */
+/* Floats of a worker: picked [T,P]; for the gradient also dx of a sample [T,D], the table's sum
+ * [P,D] and its part [P,D]. */
 static size_t worker_bytes(const struct cpu_vector *vector, const struct sw_op_desc *desc, int i_x)
 {
     const int64_t tokens = desc->in[i_x].shape.dims[1], width = desc->in[i_x].shape.dims[3];
@@ -74,7 +74,8 @@ static void query(const struct cpu_device *dev, const struct sw_op_desc *desc, i
     out->path = vector->name;
 }
 
-/* Token 0 of a head of a sample; a row of the table for that head. Rows are heads * width apart. */
+/* Offset of token 0 of a head of a sample; and of a table row for that head. Rows are heads * width
+ * apart. */
 static size_t token_at(const struct scores *s, int64_t b, int64_t head)
 {
     return (size_t)((b * s->tokens * s->heads + head) * s->width) * sw_dtype_bytes(s->x->dtype);
@@ -92,7 +93,7 @@ static char *scratch_of(const struct scores *s, int i_worker, float **floats)
     return scratch;
 }
 
-/* ---- forward: one item a head of a sample ---- */
+/* ---- forward: an item is a head of a sample ---- */
 
 static void forward_item(void *ctx, int64_t item, int i_worker)
 {
@@ -112,7 +113,7 @@ static void forward_item(void *ctx, int64_t item, int i_worker)
     s->vector->gemm(&gemm, s->x_data + token_at(s, b, head),
                     s->table_data + row_at(s, s->low, head), all, scratch);
     for (int64_t i = 0; i < s->tokens; i++) {
-        const int32_t *index = s->index + s->tokens - 1 - i; /* of key 0 */
+        const int32_t *index = s->index + s->tokens - 1 - i; /* entry of key 0 */
         for (int64_t j = 0; j < s->tokens; j++) {
             const int64_t token = s->by_key ? j : i;
             out[i * s->tokens + j] = s->scale * all[token * s->n + index[j] - s->low];
@@ -138,9 +139,9 @@ const struct cpu_kernel sw_cpu_relative_scores = {.name = "fast",
                                                   .release = sw_cpu_release_nothing,
                                                   .run = forward_run};
 
-/* ---- backward: d, x, table, index -> dx, dtable; one item a head, its samples in order ---- */
+/* ---- backward: d, x, table, index -> dx, dtable; an item is a head, its samples in order ---- */
 
-/* d of a head of a sample, each where its score was picked. */
+/* Scatters d of a head of a sample to where each score was picked. */
 static void put_back(const struct scores *s, int64_t b, int64_t head, float *all)
 {
     const float *d = (const float *)s->call->in[0] + (b * s->heads + head) * s->tokens * s->tokens;
@@ -154,7 +155,7 @@ static void put_back(const struct scores *s, int64_t b, int64_t head, float *all
     }
 }
 
-/* A dense block [m, width] of a head -> its place in an output whose rows are of all heads. */
+/* Copies a dense block [m, width] of a head into an output whose rows span all heads. */
 static void put_head(const struct scores *s, int i_out, const float *block, int64_t m, size_t at)
 {
     const struct cpu_epilogue epilogue = {.dtype = s->call->desc->out[i_out].dtype,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ROTARY: items are runs of tokens. What the elements of a head are multiplied with is made once a
-// token, for all of its heads.
+// ROTARY: items are runs of tokens. The factors of a head's elements are made once per token, for
+// all of its heads.
 #include <math.h>
 
 #include "device/cpu/fast.h"
@@ -11,7 +11,7 @@ struct rotary_job {
     const struct cpu_vector *vector;
     const struct cpu_call *call;
     struct cpu_rotary rotary;
-    int64_t tokens; /* of all samples */
+    int64_t tokens; /* tokens of all samples */
     bool by_sample;
     float sign;
 };
@@ -25,7 +25,7 @@ static void rotary_query(const struct cpu_device *dev, const struct sw_op_desc *
     out->path = sw_cpu_vector_for(dev->isa)->name;
 }
 
-/* Of an unknown position: NaN. */
+/* The factors are NaN if the position is unknown. */
 static void find_factors(const struct rotary_job *job, int64_t token, float *own, float *other)
 {
     const struct sw_op_desc *desc = job->call->desc;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reads the gradient streams of one parameter: ACCUMULATE, GRAD_STATS, UPDATE. A stream is
+// Ops that read the gradient streams of one parameter: ACCUMULATE, GRAD_STATS, UPDATE. A stream is
 // dense or row-sparse (rows and their index, ascending, then -1). Items are runs of the parameter's
-// elements, for which the streams are first added up, in order, in a small buffer.
+// elements; a small buffer first collects the sum of the streams, in order.
 #include <math.h>
 #include <string.h>
 
 #include "device/cpu/fast_streams.h"
 
-/* The first entry of an ascending index, ended by -1, that is at least `row`. */
+/* Position of the first entry >= `row` in an ascending index that ends with -1. */
 static int64_t lower_bound(const int32_t *index, int64_t n, int64_t row)
 {
     int64_t low = 0, high = n;
@@ -53,7 +53,7 @@ void sw_cpu_streams_of(struct cpu_streams *s, const struct cpu_call *call, int f
     }
 }
 
-/* sum += the rows of stream k that lie among elements start .. start+n-1. */
+/* Adds the rows of stream k that lie among elements start .. start+n-1 to sum. */
 static void add_rows(const struct cpu_vector *vector, const struct cpu_streams *s, int k,
                      int64_t start, int64_t n, float *sum)
 {
@@ -61,7 +61,7 @@ static void add_rows(const struct cpu_vector *vector, const struct cpu_streams *
     const int64_t width = s->row_elems;
     int64_t at = lower_bound(stream->index, stream->n_rows, start / width);
     for (; at < stream->n_rows && stream->index[at] * width < start + n; at++) {
-        const int64_t row = stream->index[at] * width; /* its first element */
+        const int64_t row = stream->index[at] * width; /* the row's first element */
         const int64_t from = sw_max_i64(start, row), end = sw_min_i64(start + n, row + width);
         vector->accumulate(stream->dtype, false, sum + (from - start),
                            stream->data +
@@ -152,7 +152,7 @@ const struct cpu_kernel sw_cpu_accumulate = {.name = "fast",
                                              .release = sw_cpu_release_nothing,
                                              .run = accumulate_run};
 
-/* ---- GRAD_STATS: stats, streams.. : sums of squares over runs, added exactly ---- */
+/* ---- GRAD_STATS: stats, streams..: sums of squares over runs, added exactly ---- */
 
 enum { STATS_PARTS = 64 }; /* items, each with an accumulator of its own in the workspace */
 static const float largest_f16 = 65504;
@@ -165,7 +165,7 @@ static void stats_query(const struct cpu_device *dev, const struct sw_op_desc *d
     out->path = sw_cpu_vector_for(dev->isa)->name;
 }
 
-/* One run, element by element: for runs at the end and where something is wrong. */
+/* Takes one run element by element: for runs at the end, and if something is wrong. */
 static void stats_of_run(int64_t *stats, const struct cpu_call *call, const float *g, int64_t n)
 {
     const bool fp16 = call->desc->op->attrs.stats.overflow_skips;
@@ -181,7 +181,7 @@ static void stats_of_run(int64_t *stats, const struct cpu_call *call, const floa
     sw_exact_add(stats, sum);
 }
 
-/* Elements up to this size pass the checks of stats_of_run for certain. */
+/* Elements up to this size certainly pass the checks of stats_of_run. */
 static double certain_limit(const struct cpu_call *call)
 {
     const double factor = fabs((double)(float)call->scalars[SW_SCALAR_OVERFLOW_FACTOR]);

@@ -9,8 +9,8 @@ struct cpu_grad_stream {
     enum sw_dtype dtype;
     const char *data;
     const int32_t *index; /* NULL: dense */
-    int64_t n_rows;       /* that are present */
-    int64_t first;        /* element of the stream that is element 0 of what is computed */
+    int64_t n_rows;       /* rows that are present */
+    int64_t first;        /* offset of element 0 of the computation in the stream */
 };
 
 struct cpu_streams {
@@ -19,16 +19,18 @@ struct cpu_streams {
     int64_t n_elems, row_elems;
 };
 
-/* Streams from input `first` on; n_elems of the parameter, -1: as far as the streams reach. */
+/* Takes the streams from input `first` on. n_elems: elements of the parameter; -1: as far as the
+ * streams reach. */
 void sw_cpu_streams_of(struct cpu_streams *s, const struct cpu_call *call, int first,
                        int64_t n_elems);
-/* s0 + s1 + .. of elements start .. start+n-1: in `buffer`, or where the only stream has them. */
+/* Adds s0 + s1 + .. for elements start .. start+n-1 into `buffer`, or returns the only stream's own
+ * memory. */
 const float *sw_cpu_streams_sum(const struct cpu_vector *vector, const struct cpu_streams *s,
                                 int64_t start, int64_t n, float *buffer);
-/* Inputs from `first` on are streams of fast dtypes. */
+/* True if the inputs from `first` on are streams of fast dtypes. */
 bool sw_cpu_takes_streams(const struct sw_op_desc *desc, int first);
 
-/* Adds the squares of n <= CPU_STREAM_ELEMS elements, the first of which begins a run, to stats. */
+/* Adds the squares of n <= CPU_STREAM_ELEMS elements to stats; the first one begins a run. */
 void sw_cpu_add_squares(const struct cpu_vector *vector, int64_t *stats, const float *x, int64_t n);
 
 /* The constants of an op whose inputs begin with a parameter and its states. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fast rows, best first; an empty list leaves an op to its reference row.
+// The fast rows, best first; an op with an empty list uses its reference row.
 #include "device/cpu/fast.h"
 
 const struct cpu_kernel *const sw_cpu_fast_rows[SW_N_OP_KINDS][4] = {

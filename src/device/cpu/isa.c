@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this processor can run and the operating system lets us use: CPUID for the instructions,
-// XGETBV for the registers that are saved at a context switch, arch_prctl for the tiles of AMX.
+// The instruction sets that this processor has and the operating system enables: CPUID for the
+// instructions, XGETBV for the registers saved at a context switch, arch_prctl for the tiles of
+// AMX.
 #include "device/cpu/cpu.h"
 
 #include <string.h>

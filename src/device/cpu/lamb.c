@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scalars of a LAMB step, for every kernel: the norms of a tensor from their exact sums, and
-// the trust ratio.
+// The scalars of a LAMB step, used by every kernel: the norms of a tensor from their exact sums,
+// and the trust ratio.
 #include <math.h>
 
 #include "device/cpu/cpu.h"
@@ -17,7 +17,7 @@ void sw_cpu_lamb_merge(int64_t *norms, const int64_t *parts, int64_t n_parts)
     sw_exact_carry(norms + SW_STATS_WORDS);
 }
 
-/* Not a number where an element is not finite or too large. */
+/* NaN if an element is not finite or too large. */
 static double norm(const int64_t *stats)
 {
     return stats[SW_EXACT_WORDS] > 0 ? NAN : sqrt(sw_exact_value(stats));
@@ -29,7 +29,7 @@ double sw_cpu_lamb_ratio(const struct sw_update_attrs *attrs, const int64_t *nor
     if (of_w == 0 || of_u == 0) {
         return 1;
     }
-    double ratio = of_w / of_u; /* the comparisons let a NaN pass */
+    double ratio = of_w / of_u; /* NaN passes the comparisons */
     ratio = ratio > attrs->max_coeff ? attrs->max_coeff : ratio;
     return ratio < attrs->min_coeff ? attrs->min_coeff : ratio;
 }

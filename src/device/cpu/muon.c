@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all of Muon's kernels on the CPU compute alike.
+// Computations shared by all of Muon's kernels on the CPU.
 #include <math.h>
 
 #include "device/cpu/cpu.h"

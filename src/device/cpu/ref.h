@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// ref - the plain C kernels: the oracle of every other kernel, forever. Clear before fast.
-//
-// Arithmetic is in one type `real`: float when every operand is f32, bf16 or f16, double as soon as
-// one is f64. The kernels that compute are written once, in ref_*.inc, against ref_real.inc, and
-// compiled twice, by ref_f32.c and ref_f64.c. Those that only move bytes or integers are in
-// ref_move.c. ref_table.c picks.
+// ref - the plain C kernels: the oracle for every other kernel. Clear before fast. Arithmetic is in
+// one type `real`: float if every operand is f32, bf16 or f16, double if one is f64. The kernels
+// that compute are written once, in ref_*.inc, against ref_real.inc, and compiled twice, by
+// ref_f32.c and ref_f64.c. Kernels that only move bytes or integers are in ref_move.c. ref_table.c
+// picks.
 #pragma once
 
 #include "device/cpu/cpu.h"
 
 struct ref_kernel {
     void (*run)(const struct cpu_call *call);
-    /* Scratch memory; NULL = none. threads: of the pool that will run it. */
+    /* Scratch memory; NULL = none. threads: size of the pool that will run it. */
     size_t (*workspace_bytes)(const struct sw_op_desc *desc, int threads);
 };
 
@@ -35,7 +34,7 @@ static inline struct ref_tensor ref_out(const struct cpu_call *call, int i)
                                call->desc->out[i].dtype};
 }
 
-/* Items of independent work, in any order; an item function gets the call as ctx. */
+/* Runs items of independent work in any order; an item function gets the call as ctx. */
 static inline void ref_items(const struct cpu_call *call, int64_t n_items, sw_pool_fn fn)
 {
     sw_pool_run(call->pool, n_items, fn, (void *)call);

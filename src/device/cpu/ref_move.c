@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reference kernels that move elements without computing with them, or work on integers and
-// scalars: copies, conversions, selections, the cache of keys and values, statistics' ends, a
-// user's own op.
+// Reference kernels that only move elements, or work on integers and scalars: copies, conversions,
+// selections, the key-value cache, the final statistics, a user's own op.
 #include "device/cpu/ref.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- contiguous: any strides -> row-major; one item a row of the last dim ---- */
+/* ---- contiguous: any strides -> row-major; an item is a row of the last dim ---- */
 
 static void contiguous_item(void *ctx, int64_t row, int i_worker)
 {
@@ -125,7 +124,7 @@ static void shift_right(const struct cpu_call *call)
     }
 }
 
-/* Row `index[b]` of sample b, kept inside the sample. */
+/* Row `index[b]` of sample b, clamped to the sample. */
 static int64_t selected(const struct cpu_call *call, int64_t b, int64_t tokens)
 {
     const int64_t t = ((const int32_t *)call->in[1])[b];
@@ -159,7 +158,7 @@ static void select_rows_grad(const struct cpu_call *call)
     }
 }
 
-/* ---- densify: rows at their places, zeros elsewhere; one item a row of the table ---- */
+/* ---- densify: rows at their positions, zeros elsewhere; an item is a row of the table ---- */
 
 static void densify_item(void *ctx, int64_t row, int i_worker)
 {
@@ -169,7 +168,7 @@ static void densify_item(void *ctx, int64_t row, int i_worker)
     const int32_t *index = call->in[1];
     const size_t bytes = (size_t)sw_shape_last(&rows->shape) * sw_dtype_bytes(rows->dtype);
     char *dst = (char *)call->out[0] + (size_t)row * bytes;
-    int64_t low = 0, high = sw_shape_rows(&rows->shape); /* distinct ids ascending, then -1 */
+    int64_t low = 0, high = sw_shape_rows(&rows->shape); /* distinct ids, ascending, then -1 */
     while (low < high) {
         const int64_t mid = (low + high) / 2;
         if (index[mid] >= 0 && index[mid] < row) {
@@ -210,7 +209,7 @@ static void slice_grad(const struct cpu_call *call)
     }
 }
 
-/* One item a row. */
+/* An item is a row. */
 static void mask_rows_item(void *ctx, int64_t row, int i_worker)
 {
     (void)i_worker;
@@ -277,7 +276,7 @@ static void select_index(const struct cpu_call *call)
     }
 }
 
-/* cache [B,S,W], x [B,T,W], position: rows past the end of the cache are left out. */
+/* cache [B,S,W], x [B,T,W], position: rows past the end of the cache are dropped. */
 static void kv_append(const struct cpu_call *call)
 {
     const struct sw_view *cache = &call->desc->in[0], *x = &call->desc->in[1];
@@ -317,8 +316,8 @@ static void lamb_add_norms(const struct cpu_call *call)
     sw_exact_carry(norms + SW_STATS_WORDS);
 }
 
-/* CLIP = clip / (norm + 1e-6) where that is below 1, as PyTorch has it. A gradient with an element
- * that is not finite has an infinite norm; it says so even where nothing is skipped. */
+/* CLIP = clip / (norm + 1e-6) if that is below 1, as in PyTorch. A gradient with an element that is
+ * not finite has an infinite norm, even if nothing is skipped. */
 static void stats_finish(const struct cpu_call *call)
 {
     const double clip = call->desc->op->attrs.stats.clip;

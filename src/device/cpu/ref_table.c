@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference rows: picks the arithmetic type by the operands' dtypes.
+// The reference rows: picks the arithmetic type from the operands' dtypes.
 #include "device/cpu/ref.h"
 
 static bool any_f64(const struct sw_op_desc *desc)
@@ -45,7 +45,7 @@ static void run(const struct cpu_call *call)
     kernel_for(call->desc)->run(call);
 }
 
-/* The same row for every kind: the op says the rest. A view has no kernel. */
+/* One row serves every kind, since the op carries the details. A view has no kernel. */
 // clang-format off
 const struct cpu_kernel sw_cpu_reference_rows[SW_N_OP_KINDS] = {
 #define REFERENCE_ROW(kind, text)                                                                  \

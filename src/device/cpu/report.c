@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this processor can do and what our products make of it, for `spillway doctor` and the
-// benches. Every figure is the best of a few short measurements: others may use the machine
+// This processor's peaks and the speed of our products, for `spillway doctor` and the benches.
+// Every figure is the best of a few short measurements, since other processes may use the machine
 // meanwhile.
 #include <stdio.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 
 enum { ATTEMPTS = 5, PRODUCT_EDGE = 1024 };
 enum { COPY_BYTES = 64 << 20, COPY_PARTS = 64 };
-static const double attempt_s = 0.02; /* the least time of one measurement */
-static const double product_s = 0.1;  /* the least time of all measurements of a product */
+static const double attempt_s = 0.02; /* least time of one measurement */
+static const double product_s = 0.1;  /* least time of all measurements of a product */
 
 void sw_device_processor_name(char *out, size_t cap)
 {
@@ -35,7 +35,7 @@ void sw_device_processor_name(char *out, size_t cap)
 #endif
 }
 
-/* ---- peak out of registers ---- */
+/* ---- peak on registers ---- */
 
 static double register_gflops(double (*peak)(int64_t rounds, float *sink))
 {
@@ -125,7 +125,7 @@ static sw_status measure_product(struct sw_device *dev, enum sw_dtype dtype, cha
     SW_TRY(sw_device_alloc(dev, SW_MEM_DEVICE, total, &mem));
     SW_TRY_OR(free_memory, dev->ops->stream_open(dev, &stream));
     SW_TRY_OR(close_stream, sw_device_prepare(dev, &desc, &kernel));
-    memset(mem, 0, total); /* the pages must be there; zeros multiply as fast as numbers */
+    memset(mem, 0, total); /* touches the pages; zeros multiply as fast as other numbers */
     void *in[2] = {mem, (char *)mem + bytes};
     void *out[1] = {(char *)mem + 2 * bytes};
     void *workspace = (char *)mem + 3 * bytes;

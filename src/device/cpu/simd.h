@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// simd - one vector of floats, as wide as the file that includes it is compiled for. Kernels
-// written with it are compiled once per instruction set (fast_vector_*.c). Only what GCC's vector
-// extensions cannot say is written with intrinsics: fused multiply-add, the half-precision
-// conversions.
-//
-// exp, tanh and erf are good to about 2 units in the last place over their whole range.
+// simd - one vector of floats, as wide as the including file is compiled for. Kernels written with
+// it are compiled once per instruction set (fast_vector_*.c). Intrinsics are used only for what
+// GCC's vector extensions cannot express: fused multiply-add and the half-precision conversions.
+// exp, tanh and erf are accurate to about 2 units in the last place over their whole range.
 #pragma once
 
 #include <math.h>
@@ -26,7 +24,8 @@
 
 #define INLINE static inline __attribute__((always_inline, unused))
 
-/* In front of a loop whose counter indexes registers: it must vanish, at any optimisation level. */
+/* Put before a loop whose counter indexes registers: the loop must be unrolled at any optimisation
+ * level. */
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
 #else
@@ -46,18 +45,18 @@ typedef float vf __attribute__((vector_size(4 * LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * LANES)));
 typedef uint32_t vu __attribute__((vector_size(4 * LANES)));
 typedef uint16_t vh __attribute__((vector_size(2 * LANES)));
-/* Doubles come in half as many lanes of the same register. */
+/* Doubles: half as many lanes in the same register. */
 typedef double vd __attribute__((vector_size(4 * LANES)));
 typedef int64_t vl __attribute__((vector_size(4 * LANES)));
 typedef float vf_half __attribute__((vector_size(2 * LANES)));
 
-/* The same in memory, wherever an element may be. */
+/* The same vectors in memory, aligned as a single element. */
 typedef float vf_mem __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint32_t vu_mem __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint16_t vh_mem __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
 
-/* f(0), f(1), .. one for each lane: constant vectors are written as lists, since compilers do not
- * see through an assignment to each lane. */
+/* f(0), f(1), .., one for each lane. Constant vectors are written as lists, since compilers do not
+ * optimise assignments lane by lane. */
 #define EACH_4(f, l) f(l), f((l) + 1), f((l) + 2), f((l) + 3)
 #if LANES == 16
 #define EACH_LANE(f) EACH_4(f, 0), EACH_4(f, 4), EACH_4(f, 8), EACH_4(f, 12)
@@ -99,7 +98,7 @@ INLINE vf vf_select(vi mask, vf a, vf b)
     return (vf)((mask & (vi)a) | (~mask & (vi)b));
 }
 
-/* The larger; a NaN in b wins. */
+/* The larger; if b is NaN, NaN. */
 INLINE vf vf_max(vf a, vf b)
 {
 #if defined(__AVX512F__)
@@ -135,7 +134,7 @@ INLINE vf vf_sqrt(vf x)
 #endif
 }
 
-/* Lanes added in halves: a fixed order. */
+/* Adds the lanes by halving: a fixed order. */
 INLINE float vf_sum(vf x)
 {
     float part[LANES];
@@ -148,7 +147,7 @@ INLINE float vf_sum(vf x)
     return part[0];
 }
 
-/* table[at] of each lane. */
+/* Gathers table[at] for each lane. */
 INLINE vf vf_gather(const float *table, vi at)
 {
 #if defined(__AVX512F__)
@@ -176,14 +175,15 @@ INLINE float vf_top(vf x)
     return part[0];
 }
 
-/* ---- storage types: dtype is a constant at every call, so the compiler makes the choice ---- */
+/* ---- storage types: dtype is a constant at every call, so the compiler resolves the switch
+ * ---- */
 
 INLINE vf vf_from_bf16(vh h)
 {
     return (vf)(__builtin_convertvector(h, vu) << 16);
 }
 
-/* Round to nearest, ties to even; NaN becomes quiet: what sw_f32_to_bf16 does. */
+/* Rounds to nearest, ties to even; NaN becomes quiet, as in sw_f32_to_bf16. */
 INLINE vh vf_to_bf16(vf x)
 {
     const vu bits = (vu)x;
@@ -246,7 +246,7 @@ INLINE void store(enum sw_dtype dtype, void *p, int64_t i, vf x)
     }
 }
 
-/* The first n < LANES elements; the other lanes are 0, and nothing behind them is touched. */
+/* Loads the first n < LANES elements. The other lanes are 0, and no memory past the end is read. */
 INLINE vf load_part(enum sw_dtype dtype, const void *p, int64_t i, int64_t n)
 {
     float buffer[LANES] = {0};
@@ -276,8 +276,8 @@ INLINE void store_some(enum sw_dtype dtype, void *p, int64_t i, int64_t n, vf x)
     }
 }
 
-/* Runs `statement` with the constant `name` set to each of the three dtypes in turn, where it is
- * `value`: one specialised copy of an inlined kernel each. */
+/* Runs `statement` with the constant `name` equal to `value`: one specialised copy of an inlined
+ * kernel for each of the three dtypes. */
 #define WITH_DTYPE(name, value, statement)                                                         \
     do {                                                                                           \
         if ((value) == SW_F32) {                                                                   \
@@ -301,8 +301,8 @@ INLINE vi lanes_below(int64_t n)
 
 /* ---- functions ---- */
 
-/* 2^n e^r with x = n ln 2 + r, |r| <= ln 2 / 2, n split in two so that results below the normal
- * range and the overflow to infinity come out by themselves. */
+/* 2^n e^r with x = n ln 2 + r, |r| <= ln 2 / 2. n is split in two, so that subnormal results and
+ * the overflow to infinity need no special case. */
 INLINE vf vf_exp(vf x)
 {
     const float high = 89.0f, low = -104.0f, shift = 0x1.8p23f;
@@ -335,7 +335,7 @@ INLINE vf vf_tanh(vf x)
     return vf_select(a < 0.625f, near, vf_copysign(far, x));
 }
 
-/* Near 0 an odd polynomial; farther out 1 - exp of a polynomial fitted to log erfc. */
+/* An odd polynomial near 0; farther out 1 - exp of a polynomial fitted to log erfc. */
 INLINE vf vf_erf(vf x)
 {
     const vf z = x * x;
@@ -347,7 +347,7 @@ INLINE vf vf_erf(vf x)
     near = vf_fma(near, z, vf_set(1.283791658e-01f));
     near = vf_fma(near, x, x);
     const vf all = vf_abs(x);
-    const vf a = vf_select(all > 4.0f, vf_set(4.0f), all); /* erf(4) rounds to 1; NaN passes */
+    const vf a = vf_select(all > 4.0f, vf_set(4.0f), all); /* erf(4) rounds to 1; NaN propagates */
     vf far = vf_fma(vf_set(1.641048555e-06f), a, vf_set(-4.613435317e-05f));
     far = vf_fma(far, a, vf_set(5.974394286e-04f));
     far = vf_fma(far, a, vf_set(-4.762502396e-03f));

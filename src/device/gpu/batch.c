@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who stands in line, and when a line is launched.
+// Collects small ops in lines, and decides when a line is launched.
 #include "device/gpu/batch.h"
 
 #include <string.h>
 
-/* Elements of a tensor that is small; of LAMB one block has the whole of it. */
+/* Limits, in elements, of a small tensor; for LAMB one block processes a whole tensor. */
 enum { SMALL_ELEMS = 1 << 16, SMALL_LAMB_ELEMS = 1 << 14 };
 
 static const struct {
     enum sw_gpu_kernel_id kernel;
-    int most; /* in line */
+    int most; /* most ops in a line */
     size_t args_bytes;
 } kinds[GPU_N_LINES] = {
     [GPU_LINE_UPDATE] = {GPU_update_many, GPU_UPDATE_MANY, sizeof(struct gpu_update_many_args)},
@@ -32,9 +32,9 @@ _Static_assert((int)GPU_LINE_WRITTEN >= 4 * (int)GPU_UPDATE_MANY &&
                    (int)GPU_LINE_READ >= (int)GPU_LAMB_MANY,
                "each item has room for its ranges");
 
-/* ---- who meets whom ---- */
+/* ---- conflicts ---- */
 
-/* What an op writes, and what it reads besides. */
+/* The memory an op writes, and the memory it only reads. */
 struct touched {
     struct gpu_range written[6], read[2 * GPU_MAX_STREAMS];
     int n_written, n_read;
@@ -102,8 +102,8 @@ static bool any_meets(const struct gpu_range *a, int n_a, const struct gpu_range
     return false;
 }
 
-/* One of them would see what the other writes. Statistics are sums without an order: what they are
- * added to is no such thing. */
+/* True if one would see what the other writes. The accumulators of statistics do not count: their
+ * sums do not depend on order. */
 static bool meets(const struct gpu_line *line, const struct touched *t)
 {
     return any_meets(line->written, line->n_written, t->written, t->n_written) ||
@@ -127,7 +127,8 @@ static sw_status launch_line(struct gpu_batch *batch, int kind, struct gpu_devic
     const struct gpu_grid grid = {.x = line->n_blocks};
     const sw_status st = sw_gpu_run_kernel(&call, kinds[kind].kernel, line->type, grid, 0,
                                            &line->args, kinds[kind].args_bytes);
-    line->n = line->n_blocks = line->n_written = line->n_read = 0; /* also where it failed */
+    /* reset even if the launch failed */
+    line->n = line->n_blocks = line->n_written = line->n_read = 0;
     return st < 0 ? sw_frame_at(__FILE__, __LINE__, st) : SW_OK;
 }
 
@@ -141,7 +142,7 @@ sw_status sw_gpu_batch_launch(struct gpu_batch *batch, struct gpu_device *dev, v
     return st;
 }
 
-/* Launches the lines that must come before what touches this. */
+/* Launches the lines that must run before an op that touches t. */
 static sw_status clear_way(const struct gpu_call *call, const struct touched *t)
 {
     for (int kind = 0; kind < GPU_N_LINES; kind++) {
@@ -167,7 +168,7 @@ static void remember(struct gpu_line *line, const struct touched *t)
     line->n_read += t->n_read;
 }
 
-/* An op that would stand in line. */
+/* An op that could join a line. */
 struct entrant {
     enum gpu_line_kind kind;
     enum sw_gpu_type type;
@@ -177,8 +178,8 @@ struct entrant {
     struct touched touches;
 };
 
-/* Where it stands from here on: the last of *out. NULL: it is not small, and is the caller's to
- * launch. Lines that must come before it are launched. */
+/* Appends the op to a line, as the last item of *out. NULL: the op is not small, and the caller
+ * launches it. Lines that must run before it are launched. */
 static sw_status join_line(const struct gpu_call *call, const struct entrant *e,
                            struct gpu_line **out)
 {
@@ -203,7 +204,7 @@ static sw_status join_line(const struct gpu_call *call, const struct entrant *e,
     return SW_OK;
 }
 
-/* One dense stream; its first element that is used, and its type. */
+/* True for one small dense stream; then sets its first used element and its type. */
 static bool is_small(const struct gpu_streams *streams, int64_t n, int64_t most)
 {
     return streams->n == 1 && !streams->stream[0].index && n <= most;
@@ -307,12 +308,12 @@ sw_status sw_gpu_batch_stats(const struct gpu_call *call, const struct gpu_grad_
     return SW_OK;
 }
 
-/* ---- LAMB: the moments of a tensor, then its step by the norms that they left ---- */
+/* ---- LAMB: the moments of a tensor, then its step by the resulting norms ---- */
 
 static const struct gpu_range none = {NULL, NULL};
 
-/* Where norms of another tensor are written to the place of earlier ones, by the same step or not
- * at all, nobody will see those. */
+/* Drops earlier norms that another tensor's norms overwrite under the same skip flag: nothing reads
+ * them. */
 static void drop_norms(struct gpu_line *line, const struct gpu_call *call, const int64_t *norms)
 {
     for (int i = 0; i < line->n; i++) {
@@ -335,8 +336,9 @@ sw_status sw_gpu_batch_moments(const struct gpu_call *call, enum sw_gpu_type typ
                         .n_blocks = 1};
     struct gpu_line *line;
     drop_norms(&call->batch->line[GPU_LINE_LAMB], call, args->norms);
-    add_written(&e.touches, args->norms, 2 * GPU_STATS_WORDS, sizeof *args->norms); /* the first */
-    add_param(&e.touches, &args->param, args->n, type); /* by the step */
+    /* norms come first */
+    add_written(&e.touches, args->norms, 2 * GPU_STATS_WORDS, sizeof *args->norms);
+    add_param(&e.touches, &args->param, args->n, type); /* written by the step */
     add_moments(&e.touches, &args->param, args->n);
     add_streams(&e.touches, &args->streams, args->n);
     SW_TRY(join_line(call, &e, &line));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which library makes the products of a device, what was asked of it, and our kernel instead of it.
+// Chooses the library for a device's products, records what it was asked, and falls back to our
+// kernel.
 #include "device/gpu/blas.h"
 
 #include <pthread.h>
@@ -11,21 +12,21 @@
 
 struct gpu_products {
     struct gpu_device *dev;
-    struct gpu_blas *blas; /* NULL = none */
-    pthread_mutex_t lock;  /* a library's descriptors are one launch's at a time */
+    struct gpu_blas *blas; /* NULL = no library */
+    pthread_mutex_t lock;  /* one launch at a time uses a library's descriptors */
     struct gpu_prepared **all;
     int n, cap;
-    bool uses; /* what is asked for is a kernel's */
+    bool uses; /* products asked for now belong to a kernel */
 };
 
 /* ---- libraries ---- */
 
 typedef sw_status (*open_fn)(const char *path, struct gpu_blas **out);
 
-/* By back end, the first that works; names are tried in order. */
+/* Per back end, the first library that works is used; names are tried in order. */
 static const struct library {
     const char *backend;
-    int warp; /* of the emulation; 0 = any */
+    int warp; /* warp size of the emulation; 0 = any */
     open_fn open;
     const char *name; /* see SPILLWAY_GPU_BLAS */
     const char *names[5];
@@ -39,15 +40,15 @@ static const struct library {
     {"hip",
      0,
      sw_gpu_blas_open_rocblas,
-     "rocblas", /* of ROCm 7, 6, 5, and what Debian made of 5 */
+     "rocblas", /* ROCm 7, 6, 5, and Debian's package of 5 */
      {"librocblas.so.5", "librocblas.so.4", "librocblas.so.3", "librocblas.so.0", "librocblas.so"}},
-    /* Stand-ins, which check what they are given. */
+    /* Stand-ins, which check their arguments. */
     {"emu", 32, sw_gpu_blas_open_cublaslt, "cublaslt", {"spillway_emu_cublaslt.so"}},
     {"emu", 64, sw_gpu_blas_open_hipblaslt, "hipblaslt", {"spillway_emu_hipblaslt.so"}},
     {"emu", 64, sw_gpu_blas_open_rocblas, "rocblas", {"spillway_emu_rocblas.so"}},
 };
 
-/* NULL = whichever is there. */
+/* NULL = whichever is present. */
 static const char *wanted_library(void)
 {
     const char *wish = getenv("SPILLWAY_GPU_BLAS");
@@ -66,7 +67,7 @@ static bool is_for(const struct library *l, const struct gpu_device *dev)
            (l->warp == 0 || l->warp == dev->facts.warp);
 }
 
-/* What was asked for by name is made with that or not at all. */
+/* A library that was named explicitly is used, or opening fails. */
 static sw_status check_wanted(const struct gpu_device *dev, const struct gpu_blas *blas)
 {
     const char *wish = wanted_library();
@@ -90,12 +91,12 @@ static sw_status check_wanted(const struct gpu_device *dev, const struct gpu_bla
 
 static bool find(const struct library *l, const char *name, char *path, size_t cap)
 {
-    const bool is_stand_in = l->warp > 0; /* which lies where modules do */
+    const bool is_stand_in = l->warp > 0; /* stand-ins are beside the modules */
     return is_stand_in ? sw_gpu_find_named(name, path, cap) || sw_module_find(name, path, cap)
                        : sw_gpu_find_library(name, path, cap);
 }
 
-/* Whoever names folders means a library in them. */
+/* A user who names folders expects the library to be in them: warns if it is not. */
 static void warn_of_folders(const struct gpu_blas *blas)
 {
     const char *folders = getenv("SPILLWAY_GPU_LIBS");
@@ -196,7 +197,7 @@ void sw_gpu_products_use(struct gpu_products *products, bool used)
     products->uses = used;
 }
 
-/* All that a library is asked for is before the ": ". */
+/* The text before ": " is all that a library is asked for. */
 static void describe(const struct gpu_prepared *p, struct sw_str *out)
 {
     const struct gpu_product *s = &p->shape;
@@ -223,7 +224,7 @@ void sw_gpu_products_describe(const struct gpu_products *products, struct sw_str
 
 /* ---- products ---- */
 
-/* A library works on the thread's current device. */
+/* Sets the calling thread's current device, on which a library works. */
 static sw_status use_device(const struct gpu_device *dev)
 {
     const int code = dev->module->use(dev->index);
@@ -259,7 +260,7 @@ static sw_status prepare(struct gpu_products *products, const struct gpu_product
     return SW_OK;
 }
 
-/* One with an epilogue that the library does not have is only a question. */
+/* False if the library lacks the product's epilogue: such a product is only a query. */
 static bool is_for_use(const struct gpu_products *products, const struct gpu_prepared *p)
 {
     return products->uses && (p->blas || !p->shape.gelu);
@@ -304,7 +305,7 @@ static sw_status run_own(const struct gpu_call *call, const struct gpu_product *
         .k = shape->k,
         .a_outer = shape->ta ? 1 : shape->lda,
         .a_inner = shape->ta ? shape->lda : 1,
-        .b_outer = shape->tb ? shape->ldb : 1, /* the kernel goes over columns of b */
+        .b_outer = shape->tb ? shape->ldb : 1, /* the kernel walks columns of b */
         .b_inner = shape->tb ? 1 : shape->ldb,
         .ldd = shape->ldd,
         .out_type = (int)sw_gpu_type_of((enum sw_dtype)shape->out),
@@ -354,10 +355,10 @@ sw_status sw_gpu_product_run(const struct gpu_call *call, const struct gpu_prepa
 sw_status sw_gpu_product_finish(const struct gpu_call *call, enum sw_dtype dtype,
                                 struct gpu_product_finish_args *args)
 {
-    enum { THREADS = 256, PACK = 4 }; /* least elements that a thread takes at once */
+    enum { THREADS = 256, PACK = 4 }; /* least elements per thread */
     const int64_t n = args->columns;
     if (!args->bias && args->ld_part == n && args->ld_out == n && (!args->x || args->ld_x == n)) {
-        args->columns *= args->rows; /* rows do not matter */
+        args->columns *= args->rows; /* contiguous rows: the row structure does not matter */
         args->ld_part = args->ld_out = args->ld_x = 0;
         args->rows = 1;
     }

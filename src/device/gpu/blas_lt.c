@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products by cuBLASLt and by hipBLASLt. Their matrices are column-major, ours row-major, so the
-// operands change places: d^T = b^T a^T.
-// hipBLASLt never ran here: there was no such machine.
+// Products with cuBLASLt and hipBLASLt. Their matrices are column-major, ours row-major, so the
+// operands are swapped: d^T = b^T a^T. The hipBLASLt path has not been run against the real
+// library.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "device/gpu/blas.h"
 #include "device/gpu/lt.h"
 
-/* Answers that are looked through for one without partial sums: the first, normally. */
+/* Answers searched for one without split-K; normally the first. */
 enum { N_ANSWERS = 8 };
 
 _Static_assert(GPU_BLAS_WORKSPACE == 32 << 20, "lt.h says the same");
@@ -22,7 +22,7 @@ struct lt {
 };
 
 struct lt_product {
-    void *desc, *a, *b, *d; /* a, b: as the library counts */
+    void *desc, *a, *b, *d; /* a, b: in the library's order */
     unsigned char algo[LT_MAX_ALGO_BYTES];
 };
 
@@ -70,8 +70,7 @@ static int32_t epilogue_of(const struct gpu_product *s)
     return epilogue ? epilogue : LT_EPILOGUE_DEFAULT;
 }
 
-/* What is done to the product before it is stored. Where that finds its operands is not known yet;
- * how they are aligned is. */
+/* Sets the epilogue. The addresses of its operands are not known yet; their alignment is. */
 static sw_status describe_epilogue(struct lt *lt, const struct gpu_product *s, void *desc)
 {
     const struct lt_values *v = lt->values;
@@ -93,7 +92,7 @@ out:
     return st;
 }
 
-/* Descriptors of d^T [n, m] = op(b) [n, k] op(a) [k, m]. */
+/* Makes descriptors of d^T [n, m] = op(b) [n, k] op(a) [k, m]. */
 static sw_status describe(struct lt *lt, const struct gpu_product *s, struct lt_product *p)
 {
     const struct lt_values *v = lt->values;
@@ -139,11 +138,11 @@ out:
     return st;
 }
 
-/* -1: it does not say. */
+/* -1: unknown. */
 static int config(const struct lt *lt, const void *algo, int attribute)
 {
     const bool is_short = attribute == LT_CONFIG_INNER || attribute == LT_CONFIG_CLUSTER;
-    uint16_t half = 0; /* the size is compared */
+    uint16_t half = 0; /* the attribute's size is compared */
     int32_t value = 0;
     size_t n = 0;
     if (!lt->f.MatmulAlgoConfigGetAttribute) {
@@ -155,7 +154,7 @@ static int config(const struct lt *lt, const void *algo, int attribute)
     return code != LT_SUCCESS ? -1 : is_short ? half : value;
 }
 
-/* In words, for comparisons: two texts are the same where the algorithms are. */
+/* Names the algorithm for comparisons: equal texts mean equal algorithms. */
 static void name_algorithm(const struct lt *lt, const void *algo, char *text, size_t cap)
 {
     if (lt->f.MatmulAlgoConfigGetAttribute) {
@@ -167,13 +166,13 @@ static void name_algorithm(const struct lt *lt, const void *algo, char *text, si
                  config(lt, algo, LT_CONFIG_CLUSTER));
         return;
     }
-    /* Its first word is the number of the solution. */
+    /* Its first word is the index of the solution. */
     int32_t index;
     memcpy(&index, algo, sizeof index);
     snprintf(text, cap, "solution %d", index);
 }
 
-/* The first answer without sums of partial products. */
+/* Chooses the first answer without split-K. */
 static sw_status choose(struct lt *lt, const struct gpu_product *s, struct lt_product *p,
                         struct gpu_prepared *out)
 {
@@ -212,7 +211,7 @@ out:
     return st;
 }
 
-/* A kept matrix has the result's place in each row, and rules of its own. */
+/* The kept GELU input has the result's row stride, with the library's own alignment rules. */
 static bool takes(const struct gpu_product *s)
 {
     return !s->keeps_pre || (s->align_d == GPU_ALIGN && s->ldd % LT_AUX_LD_UNIT == 0);
@@ -272,7 +271,7 @@ static void close_lt(struct gpu_blas *blas)
     if (lt->handle) {
         lt->f.Destroy(lt->handle);
     }
-    sw_free(lt); /* the library stays: it may have begun threads */
+    sw_free(lt); /* the library stays loaded: it may have started threads */
 }
 
 static const struct gpu_blas_ops lt_ops = {.adds_bias = true,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products by rocBLAS, where hipBLASLt is not. Without atomics it gives a product the same bits
-// every time; its memory it opens with its handle, so a step makes none. Bias and activation are
-// for a kernel of ours. It never ran here: there was no such machine.
+// Products with rocBLAS, if hipBLASLt is absent. Without atomics it gives a product the same bits
+// every time. It allocates its memory with its handle, so a step allocates none. Our kernel applies
+// bias and activation. This path has not been run against the real library.
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>

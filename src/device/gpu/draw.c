@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which randomness a launch has, for kernels that draw.
+// The random state of a launch, for kernels that draw.
 #include "device/gpu/gpu.h"
 
 struct gpu_draw_args sw_gpu_draw_args(const struct gpu_call *call, double p, int64_t batch)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device's table over a module's. A timeline is a word of pinned host memory that streams write
-// and wait for; the host looks at it, with longer and longer sleeps.
+// and wait for. The host polls it, with longer and longer sleeps.
 #include "device/gpu/gpu.h"
 
 #include <sched.h>
@@ -15,8 +15,8 @@
 
 struct sw_stream_queue {
     void *stream;
-    void *tickets;          /* int [GPU_TICKETS] on the device: its kernels leave zeros */
-    struct gpu_batch batch; /* goes before whatever is queued from here on */
+    void *tickets;          /* int [GPU_TICKETS] on the device; kernels leave it zeroed */
+    struct gpu_batch batch; /* launched before any other work */
 };
 
 struct sw_timeline {
@@ -25,15 +25,15 @@ struct sw_timeline {
 
 struct sw_kernel {
     const struct gpu_op *row;
-    struct sw_op op; /* a copy: desc.op points here, the graph may go */
+    struct sw_op op; /* a copy that desc.op points to: the graph may be freed */
     struct sw_op_desc desc;
     bool is_predicated;
     void *prepared;
 };
 
 enum { MAX_GRID = 65536 };
-/* Pinned, for what disks and other ranks have to do with the device's memory: of a read, an eighth,
- * one half is at the disk while the other is copied. */
+/* Pinned memory for disks and other ranks to access the device's memory. A read takes an eighth:
+ * one half is being read from disk while the other is copied. */
 enum { STAGING_BYTES = 64 << 20 };
 
 static struct gpu_device *gpu_of(struct sw_device *dev)
@@ -126,7 +126,7 @@ static sw_status stream_open(struct sw_device *super, struct sw_stream_queue **o
     return SW_OK;
 }
 
-/* Before anything else is queued, or waited for. */
+/* Launches batched ops before anything else is queued or waited for. */
 static sw_status settle(struct gpu_device *dev, struct sw_stream_queue *on)
 {
     SW_TRY(sw_gpu_batch_launch(&on->batch, dev, on->stream));
@@ -233,7 +233,7 @@ static int64_t timeline_get(struct sw_device *super, const struct sw_timeline *t
     return (int64_t)atomic_load(timeline->word);
 }
 
-/* A device that has failed sets no timeline any more, and says so when it is asked for anything. */
+/* A device that has failed sets no timeline any more; every later call reports the failure. */
 static sw_status check_alive(struct gpu_device *dev)
 {
     size_t free_bytes, total;
@@ -258,7 +258,7 @@ static sw_status timeline_wait(struct sw_device *super, struct sw_timeline *time
     return SW_OK;
 }
 
-/* ---- sums of what ranks sent ---- */
+/* ---- sums of the ranks' slices ---- */
 
 static struct gpu_call call_on(struct gpu_device *dev, struct sw_stream_queue *on)
 {
@@ -429,7 +429,7 @@ static void algorithms(struct sw_device *super, struct sw_str *out)
 static void close_device(struct sw_device *super)
 {
     struct gpu_device *dev = gpu_of(super);
-    dev->module->use(dev->index); /* the library's handle is of this device */
+    dev->module->use(dev->index); /* the library's handle belongs to this device */
     sw_gpu_products_close(dev->products);
     sw_free(dev);
 }
@@ -460,7 +460,7 @@ static const struct sw_device_ops gpu_ops = {
     .algorithms = algorithms,
 };
 
-/* Every kernel of ours must be there, with arguments of our size. */
+/* Requires every one of our kernels, with arguments of our size. */
 static sw_status index_kernels(struct gpu_device *dev)
 {
     const struct sw_gpu_module *m = dev->module;
@@ -503,11 +503,11 @@ sw_status sw_gpu_count(const char *backend, int *out)
     return st;
 }
 
-/* What this rank may use: of what is free its share, but for what the run time takes when kernels
- * first run. */
+/* Sets the memory this rank may use: its share of the free memory, less a reserve for the runtime's
+ * own allocations when kernels first run. */
 static int find_memory(struct gpu_device *dev, int n_sharing)
 {
-    enum { LEFT_ALONE = 64 }; /* that part of it */
+    enum { LEFT_ALONE = 64 }; /* the reserve is one part in 64 */
     size_t free_bytes = 0, total = 0;
     const int code = dev->module->memory(dev->index, &free_bytes, &total);
     char text[32];
@@ -519,7 +519,8 @@ static int find_memory(struct gpu_device *dev, int n_sharing)
     return code;
 }
 
-/* What may change a bit. The compiler is named, too: functions as expf are its own. */
+/* Names everything that may change a bit. That includes the compiler, since functions like expf are
+ * its own. */
 static void name_kernels(struct gpu_device *dev, const char *backend)
 {
     const char *compiler = dev->module->built_with;
@@ -555,7 +556,7 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
         goto close;
     }
     SW_TRY_OR(close, sw_gpu_products_open(dev, &dev->products));
-    code = find_memory(dev, n_sharing); /* behind what the library takes */
+    code = find_memory(dev, n_sharing); /* after the library's allocations */
     if (code != 0) {
         st = failed(dev, code, "asking for its memory");
         goto close;

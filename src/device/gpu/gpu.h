@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu - a device behind a module (module/module.h): CUDA, HIP, or the emulation of both. What the
-// back end's files share: the device, the call, the rows of ops. An op is carried out by kernels of
-// the module and by products of the vendor's library; which, and how large their grids are, depends
-// on shapes, dtypes and the kernel set only.
+// gpu - a device behind a module (module/module.h): CUDA, HIP, or the emulation of both. Declares
+// what the back end's files share: the device, the call, the rows of ops. An op runs as kernels of
+// the module and products of the vendor's library. The choice of kernels and their grid sizes
+// depend only on shapes, dtypes and the kernel set.
 #pragma once
 
 #include "device/device.h"
@@ -15,62 +15,62 @@ struct gpu_batch;    /* batch.h */
 struct gpu_device {
     struct sw_device super;
     const struct sw_gpu_module *module;
-    int index; /* of the device, as the vendor counts */
+    int index; /* index of the device in the vendor's numbering */
     struct sw_gpu_facts facts;
     const struct sw_gpu_kernel *kernels[GPU_N_KERNELS];
     struct gpu_products *products;
     char kernel_set[256], what[256];
 };
 
-/* One launch of an op. Addresses are the device's: the host must not read or write them. */
+/* One launch of an op. Addresses are on the device: the host must not read or write them. */
 struct gpu_call {
     struct gpu_device *dev;
-    void *stream; /* the vendor's */
+    void *stream; /* the vendor's stream */
     const struct sw_op_desc *desc;
     void *const *in;    /* [desc n_in], NULL = absent */
     void *const *out;   /* [desc n_out], NULL = absent or not wanted */
-    void *workspace;    /* as query said, 64-byte aligned */
+    void *workspace;    /* of the size that query gave, 64-byte aligned */
     double *scalars;    /* [SW_SCALAR_COUNT] */
-    bool is_predicated; /* nothing may happen where scalars[SW_SCALAR_SKIP] is not 0 */
+    bool is_predicated; /* the op does nothing if scalars[SW_SCALAR_SKIP] is not 0 */
     void *prepared;
-    int *tickets;            /* the stream's [GPU_TICKETS], zeros for each kernel */
-    struct gpu_batch *batch; /* what stands in line on the stream; NULL: this op never does */
+    int *tickets;            /* the stream's [GPU_TICKETS], zeros before each kernel */
+    struct gpu_batch *batch; /* the stream's batched ops; NULL: this op is never batched */
 };
 
-/* How one kind of op is carried out. */
+/* The implementation of one kind of op. */
 struct gpu_op {
-    /* Sets workspace_bytes where some is needed and supported = true; leaves it false for what it
-     * does not take. Types are f32, bf16 and f16 among floats: f64 is refused before. */
+    /* Sets supported = true, and workspace_bytes if some is needed; leaves supported false for what
+     * it does not take. Float types are f32, bf16 and f16: f64 is refused earlier. */
     void (*query)(const struct gpu_device *dev, const struct sw_op_desc *desc,
                   struct sw_kernel_info *out);
     sw_status (*prepare)(struct gpu_device *dev, const struct sw_op_desc *desc,
                          void **prepared);                   /* NULL: nothing to prepare */
-    void (*release)(struct gpu_device *dev, void *prepared); /* NULL with prepare */
+    void (*release)(struct gpu_device *dev, void *prepared); /* NULL if prepare is NULL */
     /* Queues kernels; never waits, never allocates. */
     sw_status (*run)(const struct gpu_call *call);
-    bool stands_in_line; /* it may go behind others of the stream that do, and before */
+    bool stands_in_line; /* the op may be batched with other ops of the stream */
 };
 
-/* By kind; NULL = none (op_table.c). */
+/* By kind; NULL = not implemented (op_table.c). */
 extern const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS];
 
-/* The instance for a dtype: SW_GPU_F32, _BF16, _F16. */
+/* The kernel instance for a dtype: SW_GPU_F32, _BF16, _F16. */
 enum sw_gpu_type sw_gpu_type_of(enum sw_dtype dtype);
 
 struct gpu_grid {
     int64_t x, y, z; /* 0 = 1 */
 };
-/* Blocks of n_threads for n elements of a loop in steps of the grid: at most 65536, at least 1. */
+/* A grid of blocks of n_threads for n elements in a grid-stride loop: 1 to 65536 blocks. */
 struct gpu_grid sw_gpu_grid_for(int64_t n, int n_threads);
 
 /*
  * sw_gpu_run_kernel - queues a kernel.
  *
  * id          GPU_scale, ..
- * type        SW_GPU_PLAIN for one without an element type
+ * type        SW_GPU_PLAIN for a kernel without an element type
  * shared      bytes of dynamic shared memory
- * args        its struct; the first member `skip` is set here
- * bytes       of the struct; must be the module's
+ * args        its struct; this function sets the first member `skip`
+ * bytes       size of the struct; must equal the module's
  */
 sw_status sw_gpu_run_kernel(const struct gpu_call *call, enum sw_gpu_kernel_id id,
                             enum sw_gpu_type type, struct gpu_grid grid, size_t shared, void *args,
@@ -78,19 +78,19 @@ sw_status sw_gpu_run_kernel(const struct gpu_call *call, enum sw_gpu_kernel_id i
 #define GPU_LAUNCH(call, kernel, type, grid, args)                                                 \
     SW_TRY(sw_gpu_run_kernel(call, GPU_##kernel, type, grid, 0, args, sizeof *(args)))
 
-/* y [width] of a dtype = sums [blocks, width], of blocks of SW_SUM_BLOCK rows, added in order. */
+/* y [width] of a dtype = sums [blocks, width] added in order; a block has SW_SUM_BLOCK rows. */
 sw_status sw_gpu_add_blocks(const struct gpu_call *call, const float *sums, int64_t n_rows,
                             int64_t width, void *y, enum sw_dtype dtype);
 
-/* Which elements an op with dropout p keeps (module/philox.h). */
+/* The draw of an op with dropout p (module/philox.h). */
 struct gpu_draw_args sw_gpu_draw_args(const struct gpu_call *call, double p, int64_t batch);
 
-/* Shapes of operands. */
+/* Operand shapes. */
 static inline int64_t gpu_elems(const struct sw_view *x)
 {
     return sw_shape_elems(&x->shape);
 }
-static inline bool gpu_is_float(enum sw_dtype dtype) /* that a kernel takes */
+static inline bool gpu_is_float(enum sw_dtype dtype) /* dtypes that kernels take */
 {
     return sw_gpu_type_of(dtype) != SW_GPU_PLAIN;
 }
@@ -98,11 +98,11 @@ static inline bool gpu_has_output(const struct sw_op_desc *desc, int i)
 {
     return i < desc->op->n_out && desc->out[i].shape.rank >= 0;
 }
-/* The address so many elements behind another; NULL stays NULL. */
+/* The address `elems` elements after `at`; NULL stays NULL. */
 static inline void *gpu_behind(const void *at, int64_t elems, enum sw_dtype dtype)
 {
     return at ? (char *)(uintptr_t)at + elems * (int64_t)sw_dtype_bytes(dtype) : NULL;
 }
 
-/* Those that are there are of one type that kernels have instances for. */
+/* True if all present operands have one type that kernels have instances for. */
 bool sw_gpu_all_floats(const struct sw_view *views, int n);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding libraries that are not linked.
+// Finds libraries that are not linked.
 #include "device/gpu/libs.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@ static bool is_there(const char *path)
     return access(path, R_OK) == 0;
 }
 
-/* Folders apart by ':'. */
+/* folders: separated by ':'. */
 static bool in_folders(const char *folders, const char *name, char *path, size_t cap)
 {
     while (folders && *folders) {
@@ -30,7 +30,7 @@ static bool in_folders(const char *folders, const char *name, char *path, size_t
     return false;
 }
 
-/* Where the system's loader finds it. It stays open: whoever asks opens it, too. */
+/* Asks the system's loader. The library stays open, since the caller opens it, too. */
 static bool by_system(const char *name, char *path, size_t cap)
 {
     void *opened = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
@@ -61,7 +61,7 @@ static bool by_pattern(const char *folder, const char *pattern, const char *name
     return any && is_there(path);
 }
 
-/* Among the packages of the Python that PATH leads to, in a virtual environment or not. */
+/* Searches the packages of the Python that PATH leads to, in a virtual environment or not. */
 static bool by_python(const char *name, char *path, size_t cap)
 {
     char python[PATH_MAX];
@@ -80,7 +80,7 @@ bool sw_gpu_find_named(const char *name, char *path, size_t cap)
 bool sw_gpu_find_library(const char *name, char *path, size_t cap)
 {
     static const struct {
-        const char *variable, *folder; /* of the environment, or itself */
+        const char *variable, *folder; /* environment variable, or a fixed folder */
         const char *pattern;
     } places[] = {
         {"CUDA_HOME", NULL, "/lib64"},

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// lt - what is used of cuBLASLt, and of hipBLASLt, whose interface mirrors it: prototypes and
-// constants of ours, for blas_lt.c and for the stand-ins that check its calls. Descriptors are
-// opaque; of an algorithm that was chosen only its size is known. Matrices are column-major.
-// cuBLASLt's constants were compared with those of CUDA 13; hipBLASLt's are those of ROCm 6, and
-// have never met the library.
+// lt - our prototypes and constants for the used part of cuBLASLt, and of hipBLASLt, whose
+// interface mirrors it. Used by blas_lt.c and by the stand-ins that check its calls. Descriptors
+// are opaque; only the size of an algorithm is known. Matrices are column-major. cuBLASLt's
+// constants were compared with those of CUDA 13. hipBLASLt's are those of ROCm 6, and have not been
+// tried with the real library.
 #pragma once
 
 #include <stddef.h>
@@ -12,7 +12,7 @@
 enum { LT_SUCCESS = 0 };
 enum { LT_MAX_ALGO_BYTES = 64, LT_MAX_ANSWER_BYTES = 96 };
 
-/* What both have, by the name behind the prefix. */
+/* Functions that both have, by the name after the prefix. */
 struct lt_functions {
     int (*Create)(void **handle);
     int (*Destroy)(void *handle);
@@ -33,26 +33,26 @@ struct lt_functions {
                   const void *b, void *b_layout, const void *beta, const void *c, void *c_layout,
                   void *d, void *d_layout, const void *algo, void *workspace,
                   size_t workspace_bytes, void *stream);
-    /* cuBLASLt alone; NULL where there is none. */
+    /* cuBLASLt only; NULL for hipBLASLt. */
     int (*MatmulAlgoConfigGetAttribute)(const void *algo, int attribute, void *value, size_t bytes,
                                         size_t *n_written);
     size_t (*version_of_cuda)(void);                   /* cublasLtGetVersion: 130100 */
     int (*version_of_hip)(void *handle, int *version); /* hipblasLtGetVersion: 700, 100400 */
 };
 
-enum { LT_NONE = -1 }; /* the library has no such thing */
-/* Data types and epilogues are the same. */
+enum { LT_NONE = -1 }; /* the library has no such value */
+/* Data types and epilogues have the same values in both. */
 enum { LT_R_32F = 0, LT_R_16F = 2, LT_R_16BF = 14 };
-/* GELU: by tanh. AUX: what it is given is kept, in the result's type. */
+/* GELU: by tanh. AUX: keeps the input of GELU, in the result's type. */
 enum {
     LT_EPILOGUE_DEFAULT = 1,
     LT_EPILOGUE_BIAS = 4,
     LT_EPILOGUE_GELU = 32,
     LT_EPILOGUE_AUX = 128,
 };
-/* Of what an epilogue keeps: rows begin at multiples of so many elements. */
+/* Alignment, in elements, of the rows of the kept GELU input. */
 enum { LT_AUX_LD_UNIT = 8 };
-/* Of a chosen algorithm of cuBLASLt: numbers of 32 bits, of 16 those for shapes. */
+/* Attributes of a chosen cuBLASLt algorithm: 32-bit values; 16-bit for shapes. */
 enum {
     LT_CONFIG_ID = 0,
     LT_CONFIG_TILE = 1,
@@ -98,8 +98,7 @@ static const struct lt_values lt_of_cuda = {
     .workspace_limit = 32 << 20,
 };
 
-/* It has no mask of reductions: it is given no workspace, without which it has no sums of partial
- * products. */
+/* hipBLASLt has no reduction mask: it gets no workspace, without which it does no split-K. */
 static const struct lt_values lt_of_hip = {
     .name = "hipblaslt",
     .prefix = "hipblasLt",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adafactor in three ops (cpu/ref_adafactor.inc has the formulas), with the CPU's bits: sums over
-// rows and columns, what means become of them, the step.
+// rows and columns, the new means, the step.
 #include "device/gpu/op_update.h"
 
-/* Blocks of a launch: each adds its words to those of all. */
+/* Most blocks of a launch; each adds its words to the common ones. */
 enum { PART = GPU_UPDATE_PART, MOST_BLOCKS = 512 };
 
 static const struct sw_update_op_attrs *attrs_of(const struct gpu_call *call)
@@ -32,14 +32,14 @@ static struct gpu_adafactor part_of(const struct gpu_call *call, int n_made)
         .n_rows = lines ? of->matrices * of->rows : 1};
 }
 
-/* Parameter and master alone: the other states are no moments of its elements. */
+/* Only the parameter and its master: the other states are not per-element moments. */
 static struct gpu_param param_of(const struct gpu_call *call)
 {
     return (struct gpu_param){.param = call->in[0],
                               .master = call->desc->in[0].dtype != SW_F32 ? call->in[1] : NULL};
 }
 
-/* The last states. */
+/* The last states, which hold the means of lines. */
 static struct gpu_adafactor_lines lines_of(const struct gpu_call *call)
 {
     const struct sw_update_op_attrs *of = attrs_of(call);
@@ -68,7 +68,8 @@ static sw_status add_rows(const struct gpu_call *call, int64_t *words)
 {
     const struct gpu_adafactor of = part_of(call, 0);
     const int warp = call->dev->facts.warp, warps = GPU_UPDATE_THREADS / warp;
-    const int64_t runs = (of.columns + GPU_RUN - 2) / GPU_RUN + 1; /* a row begins inside one */
+    /* a row may begin inside a run */
+    const int64_t runs = (of.columns + GPU_RUN - 2) / GPU_RUN + 1;
     struct gpu_adafactor_rows_args args = {
         .of = of,
         .param = param_of(call),
@@ -86,7 +87,7 @@ static sw_status add_rows(const struct gpu_call *call, int64_t *words)
     return SW_OK;
 }
 
-/* Rows of one matrix that are here, or all rows of several. */
+/* Takes the rows of one matrix on this rank, or all rows of several. */
 static sw_status add_columns(const struct gpu_call *call, int64_t *lines)
 {
     const struct gpu_adafactor of = part_of(call, 0);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// ATTENTION and ATTENTION_GRAD: where each head's rows lie, and which kernel has room for them.
-// Workspace: places of keys and segments of groups of them where they are asked for, and backward
-// the sum of do o for each query, and the gradient of a bias for each sample, where it is summed.
+// ATTENTION and ATTENTION_GRAD: the layout of each head's rows, and the kernel with room for them.
+// Workspace: positions of keys and segments of groups of keys, if they are needed. Backward also
+// has the sum of do o for each query, and each sample's gradient of a bias if it is summed.
 #include "device/gpu/gpu.h"
 
 struct shape {
     int64_t batch, heads, kv_heads, n_queries, n_keys, width;
 };
 
-/* first: which input is q, or qkv. */
+/* first: index of the input q, or qkv. */
 static struct shape shape_of(const struct sw_op_desc *desc, int first)
 {
     const struct sw_attention_attrs *attrs = &desc->op->attrs.attention;
@@ -23,7 +23,7 @@ static struct shape shape_of(const struct sw_op_desc *desc, int first)
     };
 }
 
-/* Where in the workspace; SIZE_MAX = not needed. */
+/* Offsets in the workspace; SIZE_MAX = not needed. */
 struct places {
     size_t places, bounds, delta, dbias, bytes;
 };
@@ -35,7 +35,7 @@ static size_t reserve(struct places *p, bool wanted, int64_t n)
     return wanted ? at : SIZE_MAX;
 }
 
-/* Where its gradient goes; NULL: there is none, or nobody wants it. */
+/* The output for the bias gradient; NULL if the op has none or it is not wanted. */
 static const struct sw_view *bias_gradient(const struct sw_op_desc *desc)
 {
     const struct sw_attention_attrs *attrs = &desc->op->attrs.attention;
@@ -62,7 +62,7 @@ static void *at_place(const struct gpu_call *call, size_t at)
     return at == SIZE_MAX ? NULL : (char *)call->workspace + at;
 }
 
-/* 0, 1, 2: heads of up to 64, 128, 256 elements; -1: wider ones. */
+/* Index of the kernel for heads of up to 64, 128, 256 elements; -1: wider heads. */
 static int class_of(int64_t width)
 {
     return width <= 64 ? 0 : width <= 128 ? 1 : width <= 256 ? 2 : -1;
@@ -101,9 +101,9 @@ static void attention_grad_query(const struct gpu_device *dev, const struct sw_o
     query_from(desc, 3, out);
 }
 
-/* ---- where heads lie ---- */
+/* ---- layout of heads ---- */
 
-/* first: how many heads of the tensor are before these. */
+/* first: number of the tensor's heads before these. */
 static struct gpu_heads heads_of(const struct sw_view *view, const void *data, int64_t first,
                                  int64_t width)
 {
@@ -187,7 +187,7 @@ static sw_status attention(const struct gpu_call *call)
 {
     static const struct {
         enum sw_gpu_kernel_id id;
-        size_t shared[2]; /* elements of 2, of 4 bytes */
+        size_t shared[2]; /* elements of 2 and of 4 bytes */
     } kernels[] = {
         {GPU_attention_64, {GPU_ATTENTION_SHARED(64, 2), GPU_ATTENTION_SHARED(64, 4)}},
         {GPU_attention_128, {GPU_ATTENTION_SHARED(128, 2), GPU_ATTENTION_SHARED(128, 4)}},
@@ -207,7 +207,7 @@ static sw_status attention(const struct gpu_call *call)
 }
 const struct gpu_op sw_gpu_attention = {.query = attention_query, .run = attention};
 
-/* What no query sees has no gradient. */
+/* Zeroes dbias: pairs that no query sees have no gradient. */
 static sw_status clear_dbias(const struct gpu_call *call, const struct gpu_attention_args *args)
 {
     struct gpu_attention_clear_args clear = {
@@ -216,7 +216,7 @@ static sw_status clear_dbias(const struct gpu_call *call, const struct gpu_atten
     return SW_OK;
 }
 
-/* Of samples that share the bias their sum. */
+/* Sums dbias over the samples that share the bias. */
 static sw_status finish_dbias(const struct gpu_call *call, const struct gpu_attention_args *args)
 {
     const struct sw_view *dbias = bias_gradient(call->desc);

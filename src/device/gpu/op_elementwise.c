@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops whose output elements depend on the elements at their place alone.
+// Ops whose output elements depend only on the input elements at the same position.
 #include "device/gpu/gpu.h"
 #include "device/gpu/module/args_act.h"
 
@@ -8,9 +8,9 @@
                    "kernels number activations as the graph does");
 SW_GPU_ACTS(SAME_NUMBER)
 
-enum { THREADS = 256, PACK = 4 }; /* least elements that a thread takes at once */
+enum { THREADS = 256, PACK = 4 }; /* least elements per thread */
 
-/* All inputs of one float type, all outputs of one. */
+/* All inputs have one float type, all outputs have one. */
 static void query(const struct gpu_device *dev, const struct sw_op_desc *desc,
                   struct sw_kernel_info *out)
 {

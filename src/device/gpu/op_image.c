@@ -4,7 +4,7 @@
 
 enum { THREADS = 256 };
 
-/* Inputs of one float type; a gradient may be of another. */
+/* The inputs have one float type; a gradient may have another. */
 static void query(const struct gpu_device *dev, const struct sw_op_desc *desc,
                   struct sw_kernel_info *out)
 {
@@ -17,7 +17,7 @@ static sw_status image(const struct gpu_call *call)
 {
     static const struct {
         enum sw_gpu_kernel_id id;
-        int x, d; /* which inputs they are, -1 = none: then the output is the image */
+        int x, d; /* indices of the inputs, -1 = none: then the output is the image */
     } kernels[SW_N_OP_KINDS] = {
         [SW_OP_IM2COL] = {GPU_im2col, 0, -1},
         [SW_OP_COL2IM] = {GPU_col2im, -1, 0},

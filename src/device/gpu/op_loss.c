@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// CROSS_ENTROPY of given logits, and LINEAR_CE, of h w^T without the logits: the product [rows, V]
-// is made in chunks of attrs.linear_ce.chunk vocabulary rows and ROWS_AT_ONCE rows of h; of a chunk
-// only what it adds to each row's sum of exponentials stays.
-//
-// Backward, chunk by chunk: the logits again, turned into d = (p - onehot) dsum in h's dtype; then
-// dh += d w_chunk, one fp32 addition an element, dw_chunk = d^T h, and the sums of d for the bias.
-// A tile has whole chunks and makes the same products: its d and its logits have the stride of a
-// chunk of the whole table.
+// CROSS_ENTROPY of given logits, and LINEAR_CE, of h w^T without the logits. The product [rows, V]
+// is made in chunks of attrs.linear_ce.chunk vocabulary rows and ROWS_AT_ONCE rows of h. Of a chunk
+// only its contribution to each row's sum of exponentials stays. Backward, chunk by chunk: the
+// logits are made again and turned into d = (p - onehot) dsum in h's dtype. Then dh += d w_chunk,
+// one fp32 addition per element, dw_chunk = d^T h, and the sums of d for the bias. A tile has whole
+// chunks and makes the same products: its d and its logits have the stride of a chunk of the whole
+// table.
 #include "device/gpu/blas.h"
 
 enum { ROWS_AT_ONCE = 4096, THREADS = 256 };
 
-/* Consecutive parts of the workspace. */
+/* Allots consecutive parts of the workspace. */
 static size_t add_part(size_t *total, int64_t elems, size_t elem_bytes)
 {
     const size_t at = *total;
@@ -24,7 +23,8 @@ static struct gpu_grid blocks(int64_t n)
     return (struct gpu_grid){.x = n};
 }
 
-/* Rows' states become the loss. smoothed: what more there is to say, of a loss with smoothing. */
+/* Turns the rows' states into the loss. smoothed: the further arguments of a loss with
+ * smoothing. */
 static sw_status finish_loss(const struct gpu_call *call, const float *state, float *loss,
                              const int32_t *labels, int64_t rows, int64_t beyond,
                              const struct gpu_loss_rows_args *smoothed)
@@ -48,7 +48,7 @@ static sw_status finish_loss(const struct gpu_call *call, const float *state, fl
     return SW_OK;
 }
 
-/* ---- of given logits ---- */
+/* ---- given logits ---- */
 
 static void query_logits(const struct gpu_device *dev, const struct sw_op_desc *desc,
                          struct sw_kernel_info *out)
@@ -119,7 +119,7 @@ static sw_status cross_entropy_grad(const struct gpu_call *call)
 const struct gpu_op sw_gpu_cross_entropy_grad = {.query = query_logits_grad,
                                                  .run = cross_entropy_grad};
 
-/* ---- of each element with a target ---- */
+/* ---- elementwise losses ---- */
 
 static void query_elements(const struct gpu_device *dev, const struct sw_op_desc *desc,
                            struct sw_kernel_info *out)
@@ -156,23 +156,23 @@ static sw_status element_loss(const struct gpu_call *call)
 }
 const struct gpu_op sw_gpu_element_loss = {.query = query_elements, .run = element_loss};
 
-/* ---- of h w^T ---- */
+/* ---- logits h w^T ---- */
 
 struct linear_ce {
     enum sw_dtype dtype, bias_dtype;
     int64_t rows, width, vocab;
     int64_t chunk, n_chunks;  /* rows of the vocabulary; the last chunk may have fewer */
     int64_t first;            /* row of the whole table that is row 0 of this tile */
-    int64_t rows_now, n_runs; /* rows of h at a time, and how often; the last run may have fewer */
+    int64_t rows_now, n_runs; /* rows of h at a time, and number of runs; the last may be shorter */
     bool continues, partial, has_bias;
     float cap;
-    /* [0]: of the last chunk, or run of rows */
+    /* [0]: for the last chunk, or run of rows */
     const struct gpu_prepared *logits[2][2]; /* [chunk][run] */
     const struct gpu_prepared *dh[2], *dw[2];
     bool has_dh, has_dw, has_db;
-    size_t at_state, at_loss, at_d, at_sum; /* in the workspace */
-    size_t at_now;     /* logits, then a product that is added to dh, or sums for the bias */
-    size_t at_product; /* the library's */
+    size_t at_state, at_loss, at_d, at_sum; /* offsets in the workspace */
+    size_t at_now;     /* logits, then a product added to dh, or sums for the bias */
+    size_t at_product; /* workspace of the library */
     size_t bytes;
 };
 
@@ -254,7 +254,7 @@ static void describe(const struct sw_op_desc *desc, int i_h, struct linear_ce *l
     l->n_runs = sw_ceil_div(l->rows, l->rows_now);
 }
 
-/* Logits of a chunk for a run of rows. */
+/* Makes the logits of a chunk for a run of rows. */
 static sw_status make_logits(const struct gpu_call *call, const struct linear_ce *l, int i_h,
                              int64_t c, int64_t i_run)
 {
@@ -448,7 +448,7 @@ static sw_status prepare_backward(struct gpu_device *dev, const struct sw_op_des
     return SW_OK;
 }
 
-/* The slope of a chunk. */
+/* Makes the slope of a chunk. */
 static sw_status make_d(const struct gpu_call *call, const struct linear_ce *l, int64_t c)
 {
     char *workspace = call->workspace;
@@ -475,7 +475,7 @@ static sw_status make_d(const struct gpu_call *call, const struct linear_ce *l, 
     return SW_OK;
 }
 
-/* dh += d w_chunk; the last chunk of the table leaves dh rounded. */
+/* dh += d w_chunk; after the table's last chunk, dh is rounded. */
 static sw_status add_dh(const struct gpu_call *call, const struct linear_ce *l, int64_t c)
 {
     char *workspace = call->workspace;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Long short-term memory; backward, dz of all steps is in the workspace for the sums over them.
+// LSTM. Backward keeps dz of all steps in the workspace for the sums over them.
 #include "device/gpu/gpu.h"
 
 enum { THREADS = 256 };

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// MATMUL: products by the library, and what it does not do by a kernel of ours behind them. A bias
-// of the result's dtype is the product's. Of activations GELU by tanh is, with 16-bit results,
-// where the library has it: its function is ours, and with fp32 results nobody promises how exactly
-// it takes tanh. Its ReLU is not: what becomes of NaN is written nowhere, and what backward needs
-// it keeps as bits. All others are taken of what the product left in the result's dtype, or of the
-// fp32 sum.
-// Where a large parameter is cut into pieces (attrs.matmul.piece), each piece is a product of its
-// own, with the leading dimensions of the whole: a tile has some of them and computes what the
-// whole op would. Sums over pieces are added in order, one fp32 addition an element.
+// MATMUL: products by the library, and a kernel of ours for what the library does not do. The
+// product adds a bias of the result's dtype. Of the activations the library applies only tanh GELU,
+// if it has it and results are 16-bit: it computes the same function, but the accuracy of its tanh
+// is undocumented, which matters for fp32 results. Its ReLU is not used: how it treats NaN is
+// undocumented, and it stores the input for backward as bits. All other activations take the
+// product in the result's dtype, or the fp32 sum. A large parameter may be cut into pieces
+// (attrs.matmul.piece). Each piece is a product of its own, with the strides of the whole: a tile
+// has some of the pieces and computes what the whole op would. Sums over pieces are added in order,
+// one fp32 addition per element.
 #include "device/gpu/blas.h"
 
 enum form { IN_ONE, BY_COLUMNS, BY_DEPTH, BY_ROWS };
 
 struct matmul {
     enum form form;
-    bool sums; /* over pieces, or on top of what tiles before have summed */
-    const struct gpu_prepared *product[2]; /* of the last piece; of the others */
+    bool sums; /* over pieces, or on top of the sum of the tiles before */
+    const struct gpu_prepared *product[2]; /* for the last piece; for the others */
     int64_t n_pieces, piece;               /* rows of the parameter */
-    int64_t first;                         /* of them; a tile: the first that it has */
-    int64_t m, n, width;                   /* the result's; width: from one row of it to the next */
-    bool bias_inside;                      /* added by the product */
-    bool gelu_inside;                      /* asked of the product; its shape says if it is */
-    bool finishes;                         /* a kernel goes over products without their GELU */
-    /* Where the products go. */
+    int64_t first;                         /* first row of the parameter that a tile has */
+    int64_t m, n, width;                   /* of the result; width: its row stride */
+    bool bias_inside;                      /* the product adds the bias */
+    bool gelu_inside; /* GELU was asked for; the product's shape says whether it was granted */
+    bool finishes;    /* a kernel finishes products without GELU */
+    /* Destination of the products. */
     enum { TO_RESULT, TO_PART } to;
     int64_t ld_part;
     enum sw_dtype product_dtype;
@@ -38,7 +38,7 @@ static bool takes(const struct sw_op_desc *desc)
            (!desc->op->attrs.matmul.has_bias || gpu_is_float(desc->in[2].dtype));
 }
 
-/* The product of one piece with so many rows of the parameter. */
+/* Gets the product of one piece with that many rows of the parameter. */
 static sw_status get_piece(const struct gpu_device *dev, const struct sw_op_desc *desc,
                            const struct matmul *mm, int64_t rows, const struct gpu_prepared **out)
 {
@@ -61,7 +61,7 @@ static sw_status get_piece(const struct gpu_device *dev, const struct sw_op_desc
         .in = (int32_t)a->dtype,
         .out = (int32_t)mm->product_dtype,
     };
-    int64_t piece_a = 0, piece_b = 0, piece_d = 0; /* bytes from one to the next */
+    int64_t piece_a = 0, piece_b = 0, piece_d = 0; /* bytes between pieces */
     if (mm->form == BY_ROWS) {
         shape.m = rows;
         piece_a = mm->piece * in_bytes;
@@ -75,7 +75,8 @@ static sw_status get_piece(const struct gpu_device *dev, const struct sw_op_desc
         piece_a = mm->piece * in_bytes;
         piece_b = mm->piece * b_cols * in_bytes;
     }
-    const bool to_result = mm->to == TO_RESULT || mm->sums; /* partial sums are in it, too */
+    /* partial sums are in the result, too */
+    const bool to_result = mm->to == TO_RESULT || mm->sums;
     shape.align_a = sw_gpu_align_in(desc->in_shift[0], piece_a);
     shape.align_b = sw_gpu_align_in(desc->in_shift[1], piece_b);
     shape.align_d =
@@ -85,14 +86,14 @@ static sw_status get_piece(const struct gpu_device *dev, const struct sw_op_desc
         shape.keeps_pre = gpu_has_output(desc, 1);
     }
     SW_TRY(sw_gpu_product_get(dev, &shape, out));
-    if (shape.gelu && !(*out)->blas) { /* the library has the product alone */
+    if (shape.gelu && !(*out)->blas) { /* the library has only the plain product */
         shape.gelu = shape.keeps_pre = false;
         SW_TRY(sw_gpu_product_get(dev, &shape, out));
     }
     return SW_OK;
 }
 
-/* Which products, where they go, what follows. */
+/* Decides which products run, where they go and what follows. */
 static void arrange(const struct gpu_device *dev, const struct sw_op_desc *desc, struct matmul *mm)
 {
     const struct sw_matmul_attrs *attrs = &desc->op->attrs.matmul;
@@ -184,7 +185,7 @@ static void release(struct gpu_device *dev, void *prepared)
     sw_free(prepared);
 }
 
-/* The products of one piece, and what follows them, where pieces are apart. */
+/* Runs the products of one piece, and what follows them if pieces are separate. */
 static sw_status run_piece(const struct gpu_call *call, int64_t i_piece)
 {
     const struct matmul *mm = call->prepared;
@@ -192,16 +193,17 @@ static sw_status run_piece(const struct gpu_call *call, int64_t i_piece)
     const struct gpu_prepared *product = mm->product[i_piece < mm->n_pieces - 1];
     const struct gpu_product *s = &product->shape;
     const enum sw_dtype in = desc->in[0].dtype, out = desc->out[0].dtype;
-    const int64_t row = i_piece * mm->piece; /* of the parameter, in this tile */
+    const int64_t row = i_piece * mm->piece; /* row of the parameter in this tile */
     const int64_t column = mm->form == BY_COLUMNS ? mm->first + row : 0;
-    const int64_t at = column + (mm->form == BY_ROWS ? row * mm->width : 0); /* of the result */
+    /* element of the result */
+    const int64_t at = column + (mm->form == BY_ROWS ? row * mm->width : 0);
     const void *a = gpu_behind(call->in[0], mm->form == BY_ROWS ? mm->first + row : 0, in);
     const void *b = gpu_behind(call->in[1], mm->form == BY_COLUMNS ? row * s->ldb : 0, in);
     const bool has_bias = desc->op->attrs.matmul.has_bias;
     const void *bias = has_bias ? gpu_behind(call->in[2], column, desc->in[2].dtype) : NULL;
     void *y = gpu_behind(call->out[0], at, out);
     void *pre = desc->op->n_out > 1 ? gpu_behind(call->out[1], at, out) : NULL;
-    /* What backward reads is what the activation is given: the product leaves it there. */
+    /* Backward reads the activation's input: the product leaves it in pre. */
     void *part = mm->to == TO_PART ? call->workspace : pre && !s->gelu ? pre : y;
     const struct gpu_product_call operands = {.a = a,
                                               .b = b,
@@ -252,7 +254,7 @@ static sw_status run_sum(const struct gpu_call *call)
             .workspace = (char *)call->workspace + mm->part_bytes + mm->sum_bytes};
         SW_TRY(sw_gpu_product_run(call, product, &operands));
         if (begins) {
-            continue; /* not the last one, or the sum of the first tile */
+            continue; /* not the last piece, or the sum of the first tile */
         }
         const float *before = p > 0 ? sum : call->in[2 + attrs->has_bias];
         struct gpu_product_finish_args args = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that move elements as they are, and those on integers. Bytes are moved in the largest units
-// that rows and addresses allow; an address is looked at, never what lies there.
+// Ops that move elements unchanged, and ops on integers. Bytes are moved in the largest units that
+// rows and addresses allow. Only addresses decide, never the data.
 #include "device/gpu/gpu.h"
 
 enum { THREADS = 256, UNIT = 16 };
@@ -19,7 +19,7 @@ static void kv_append_query(const struct gpu_device *dev, const struct sw_op_des
     out->supported = desc->in[0].dtype == desc->in[1].dtype;
 }
 
-/* Indices in, floats of any two types. */
+/* Indices in; floats of any two types. */
 static void query_floats(const struct gpu_device *dev, const struct sw_op_desc *desc,
                          struct sw_kernel_info *out)
 {
@@ -27,7 +27,7 @@ static void query_floats(const struct gpu_device *dev, const struct sw_op_desc *
     out->supported = sw_gpu_all_floats(desc->in, 1) && sw_gpu_all_floats(desc->out, 1);
 }
 
-/* The largest power of two that divides all, at most 16. */
+/* The largest power of two that divides all of them, at most 16. */
 static int unit_of(uint64_t bits)
 {
     int unit = UNIT;
@@ -52,7 +52,7 @@ static int64_t row_bytes(const struct sw_view *view)
     return sw_shape_last(&view->shape) * elem_bytes(view);
 }
 
-/* As many warps as rows. */
+/* A grid with as many warps as rows. */
 static struct gpu_grid grid_of_rows(const struct gpu_call *call, int64_t n_rows)
 {
     return sw_gpu_grid_for(n_rows * call->dev->facts.warp, THREADS);
@@ -60,7 +60,7 @@ static struct gpu_grid grid_of_rows(const struct gpu_call *call, int64_t n_rows)
 
 /* ---- contiguous ---- */
 
-/* Dims without those of 1, with neighbours that lie like one merged; at least one. */
+/* Drops dims of 1 and merges contiguous neighbours; keeps at least one dim. */
 static int merge_dims(const struct sw_view *x, int64_t *dims, int64_t *strides)
 {
     int rank = 0;
@@ -91,7 +91,7 @@ static sw_status contiguous(const struct gpu_call *call)
     struct gpu_contiguous_args args = {.x = call->in[0], .y = call->out[0]};
     args.rank = merge_dims(x, args.dims, args.strides);
     const int last = args.rank - 1;
-    int64_t elems = 1; /* of a unit */
+    int64_t elems = 1; /* elements per unit */
     if (args.strides[last] == 1) {
         uint64_t all = address(args.x) | address(args.y) | (uint64_t)(args.dims[last] * bytes);
         for (int d = 0; d < last; d++) {
@@ -112,7 +112,7 @@ const struct gpu_op sw_gpu_contiguous = {.query = query, .run = contiguous};
 
 /* ---- rows ---- */
 
-/* A quiet NaN, twice where elements have 16 bits. */
+/* A quiet NaN; two of them for 16-bit elements. */
 static uint32_t nan_bits(enum sw_dtype dtype)
 {
     return dtype == SW_BF16  ? UINT32_C(0x7fc07fc0)
@@ -237,7 +237,7 @@ static sw_status slice_grad(const struct gpu_call *call)
 }
 const struct gpu_op sw_gpu_slice_grad = {.query = query_floats, .run = slice_grad};
 
-/* Rows in units where their elements are neighbours. */
+/* Moves rows in larger units if their elements are contiguous. */
 static sw_status kv_append(const struct gpu_call *call)
 {
     const struct sw_view *cache = &call->desc->in[0], *x = &call->desc->in[1];
@@ -250,7 +250,7 @@ static sw_status kv_append(const struct gpu_call *call)
         .tokens = x->shape.dims[1],
         .rows = cache->shape.dims[1],
     };
-    int64_t elems = 1; /* of a unit */
+    int64_t elems = 1; /* elements per unit */
     if (x->strides[2] == 1 && cache->strides[2] == 1) {
         const int64_t all = x->shape.dims[2] | x->strides[0] | x->strides[1] | cache->strides[0] |
                             cache->strides[1];

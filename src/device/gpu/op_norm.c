@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms of rows, their gradients, and sums over rows. The workspace has the sums of blocks of
-// SW_SUM_BLOCK rows, which are added in order: by the kernel that made them, or, of very wide rows,
-// by one behind it.
+// SW_SUM_BLOCK rows. They are added in order: by the kernel that made them, or for very wide rows
+// by a later one.
 #include "device/gpu/gpu.h"
 
 enum { THREADS = 256, SUM_THREADS = 64 };
-/* Rows from this width on belong to a block of threads, narrower ones to a warp. */
+/* Rows at least this wide take a block of threads, narrower ones a warp. */
 enum { WIDTH_OF_BLOCK = 1024 };
 
 static int team_of(const struct gpu_device *dev, int64_t width)
@@ -52,7 +52,7 @@ sw_status sw_gpu_add_blocks(const struct gpu_call *call, const float *sums, int6
     return SW_OK;
 }
 
-/* NULL: there are not enough for rows of this width, or no rows, so that no kernel runs. */
+/* NULL if there are not enough tickets for this width, or no rows, so that no kernel runs. */
 static int *tickets_for(const struct gpu_call *call, int64_t n_rows, int64_t width)
 {
     return n_rows > 0 && sw_ceil_div(width, GPU_SUM_COLUMNS) <= GPU_TICKETS ? call->tickets : NULL;
@@ -63,7 +63,7 @@ static struct gpu_total total_of(const struct gpu_call *call, int i_out)
     return (struct gpu_total){call->out[i_out], (int)sw_gpu_type_of(call->desc->out[i_out].dtype)};
 }
 
-/* What no kernel has added up. */
+/* Adds up the sums that no kernel has added up. */
 static sw_status finish_sums(const struct gpu_call *call, const float *sums, int64_t n_rows,
                              int64_t width, int i_out)
 {
@@ -106,7 +106,7 @@ const struct gpu_op sw_gpu_sum_rows = {.query = sum_rows_query, .run = sum_rows}
 
 /* ---- norms ---- */
 
-/* Inputs of one type; y, behind the sum where there is one, of theirs; statistics in fp32. */
+/* Inputs have one type, which y (after the sum, if any) shares; statistics are fp32. */
 static void norm_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
                        struct sw_kernel_info *out)
 {
@@ -120,7 +120,8 @@ static void norm_query(const struct gpu_device *dev, const struct sw_op_desc *de
     }
 }
 
-/* Inputs x or a, b; w; bias of a layer norm. Outputs the sum; y; mean of a layer norm; rstd. */
+/* Inputs: x or a, b; w; the bias of a layer norm. Outputs: the sum; y; the mean of a layer norm;
+ * rstd. */
 static sw_status norm(const struct gpu_call *call, bool adds, bool is_layer)
 {
     const struct sw_op_desc *desc = call->desc;
@@ -168,7 +169,7 @@ const struct gpu_op sw_gpu_rms_norm = {.query = norm_query, .run = rms_norm};
 
 /* ---- their gradients ---- */
 
-/* dy, x and w of one type, dx of theirs; the sums of any. */
+/* dy, x and w have one type, which dx shares; the sums have any. */
 static void norm_grad_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
                             struct sw_kernel_info *out)
 {
@@ -206,7 +207,7 @@ static struct gpu_norm_grad_args norm_grad_args(const struct gpu_call *call, boo
     };
 }
 
-/* dw behind dx, then db: their places in the workspace, where they are wanted. */
+/* Workspace offsets of the sums for dw (after dx), then db, if they are wanted. */
 static void place_sums(const struct gpu_call *call, struct gpu_norm_grad_args *args)
 {
     char *at = call->workspace;

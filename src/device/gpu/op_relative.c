@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores by how far key and query are apart, and their gradients.
+// Scores by the distance of key and query, and their gradients.
 #include "device/gpu/gpu.h"
 
 enum { THREADS = 256 };

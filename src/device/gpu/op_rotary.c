@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// ROTARY.
+// ROTARY: rotates the pairs of elements of each head by the angles of its token's position.
 #include "device/gpu/gpu.h"
 
-enum { THREADS = 256, PACK = 4 }; /* least pairs of a thread where they are packed */
+enum { THREADS = 256, PACK = 4 }; /* least pairs per thread if they are packed */
 
 static void query(const struct gpu_device *dev, const struct sw_op_desc *desc,
                   struct sw_kernel_info *out)

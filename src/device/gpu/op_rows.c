@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integers made of ids, rows that a mask leaves out, tensors behind one another.
+// Integers made from ids, rows zeroed by a mask, concatenation of tensors.
 #include "device/gpu/gpu.h"
 
 enum { THREADS = 256 };
@@ -50,7 +50,7 @@ static sw_status trim(const struct gpu_call *call)
 }
 const struct gpu_op sw_gpu_trim = {.query = query_integers, .run = trim};
 
-/* A float tensor and a mask in, floats of any type out. */
+/* A float tensor and a mask in; floats of any type out. */
 static void query_rows(const struct gpu_device *dev, const struct sw_op_desc *desc,
                        struct sw_kernel_info *out)
 {
@@ -103,7 +103,7 @@ static void query_concat(const struct gpu_device *dev, const struct sw_op_desc *
     out->supported = bytes == 2 || bytes == 4;
 }
 
-/* Bytes that are moved at once: 16 where addresses and lengths allow it. */
+/* Moves up to 16 bytes at a time, as addresses and lengths allow. */
 static sw_status concat(const struct gpu_call *call)
 {
     const struct sw_view *y = &call->desc->out[0];

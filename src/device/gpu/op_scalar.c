@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops on single numbers around the loss.
+// Scalar ops around the loss.
 #include "device/gpu/gpu.h"
 
 static void seed_query(const struct gpu_device *dev, const struct sw_op_desc *desc,

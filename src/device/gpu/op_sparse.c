@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// EMBEDDING_GRAD: keys of tokens are sorted, rows numbered, and each row's tokens added in order.
+// EMBEDDING_GRAD: sorts the tokens' keys, numbers the rows, and adds each row's tokens in order.
 #include "device/gpu/gpu.h"
 
 enum { THREADS = 256 };
 
 struct places {
     int64_t n_tokens, n_keys, n_tiles;
-    size_t keys, counts, starts, n_rows, end; /* bytes into the workspace */
+    size_t keys, counts, starts, n_rows, end; /* offsets in the workspace, in bytes */
 };
 
 static struct places places_of(const struct sw_op_desc *desc)
@@ -75,8 +75,8 @@ static sw_status embedding_grad(const struct gpu_call *call)
                                       .n_out = desc->out[0].shape.dims[0],
                                       .width = sw_shape_last(&desc->out[0].shape),
                                       .out_type = (int)sw_gpu_type_of(desc->out[0].dtype)};
-    const int64_t elems = desc->in[0].dtype == SW_F32 ? 4 : 8;                   /* of a lane */
-    const int64_t warps = sw_ceil_div(sum.width, elems * call->dev->facts.warp); /* of a row */
+    const int64_t elems = desc->in[0].dtype == SW_F32 ? 4 : 8; /* elements per lane */
+    const int64_t warps = sw_ceil_div(sum.width, elems * call->dev->facts.warp); /* warps per row */
     GPU_LAUNCH(call, sum_tokens, sw_gpu_type_of(desc->in[0].dtype),
                sw_gpu_grid_for(sum.n_out * warps * call->dev->facts.warp, THREADS), &sum);
     return SW_OK;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which file carries out which kind of op.
+// The implementation of each kind of op.
 #include "device/gpu/gpu.h"
 
 extern const struct gpu_op sw_gpu_accumulate, sw_gpu_adafactor_apply, sw_gpu_adafactor_moments,

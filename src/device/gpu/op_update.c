@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What moves parameters: sums of gradients, their statistics, the update rules. They give the CPU's
-// bits.
+// Ops that move parameters: sums of gradients, their statistics, the update rules. They give the
+// CPU's bits.
 #include "device/gpu/op_update.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "device/gpu/batch.h"
 
 enum { PART = GPU_UPDATE_PART };
-enum { MOST_BLOCKS = 8192 }; /* of a launch */
+enum { MOST_BLOCKS = 8192 }; /* most blocks of a launch */
 _Static_assert((int)GPU_EXACT_WORDS == SW_EXACT_WORDS && (int)GPU_STATS_WORDS == SW_STATS_WORDS &&
                    (int)GPU_RUN == SW_SQUARES_RUN && GPU_MAX_STREAMS >= SW_MAX_INPUTS - 1 &&
                    (int)GPU_LINE_WORDS == SW_LINE_WORDS && (int)GPU_CODE_RUN == SW_CODE_RUN &&
@@ -186,7 +186,7 @@ const struct gpu_op sw_gpu_stats_finish = {.query = query_any, .run = stats_fini
 
 /* ---- rules: param, states.., .. ---- */
 
-/* Two moments, then the scales of both. */
+/* Checks for 8-bit moments: two of them, then the scales of both. */
 static bool are_codes(const struct sw_op_desc *desc)
 {
     const int i = sw_update_codes(desc);
@@ -210,7 +210,7 @@ void sw_gpu_rule_query(const struct gpu_device *dev, const struct sw_op_desc *de
         return;
     }
     const bool may_be_half = desc->op->attrs.update.rule.kind == SW_UPDATE_ADAM;
-    for (int i = 1 + has_master; i <= n_states; i++) { /* moments */
+    for (int i = 1 + has_master; i <= n_states; i++) { /* the moments */
         const bool is_half = may_be_half && desc->in[i].dtype == SW_BF16;
         out->supported = out->supported && (is_half || desc->in[i].dtype == SW_F32);
     }
@@ -272,7 +272,8 @@ struct gpu_param sw_gpu_param_of(const struct gpu_call *call)
     return p;
 }
 
-/* Elements of a piece begin inside the parameter, whose states are theirs alone. */
+/* An op on a piece starts at attrs.update.first of the parameter; its states cover only the
+ * piece. */
 static struct gpu_param piece_of(const struct gpu_call *call)
 {
     const struct sw_op_desc *desc = call->desc;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the module of a device and checks that it is of this build.
+// Opens a device's module and checks that it belongs to this build.
 #include "device/gpu/open.h"
 
 #include <dlfcn.h>

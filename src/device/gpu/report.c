@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `doctor` says of GPUs: per back end the module, the driver, each GPU, and who makes the
-// products of matrices; of what is missing how to get it.
+// The GPU part of `doctor`: per back end the module, the driver, each GPU and the library for
+// matrix products. If something is missing, it says how to get it.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 static const struct vendor {
     const char *backend, *gpus;
-    const char *driver_file; /* of the system, where the driver says its number */
-    const char *library;     /* of products, and how to get it */
+    const char *driver_file; /* file of the system in which the driver gives its version */
+    const char *library;     /* library for products, and how to get it */
 } vendors[] = {
     {"cuda", "no NVIDIA GPUs: ", "/proc/driver/nvidia/version",
      "no cuBLASLt was found (it is in the CUDA toolkit, and pip install nvidia-cublas"},
@@ -29,7 +29,7 @@ static const struct vendor *vendor_of(const char *backend)
     return NULL; /* the emulation */
 }
 
-/* The last error without "device cuda: " or "device cuda:0 (..): ", which a line begins with. */
+/* The last error without its prefix "device cuda: " or "device cuda:0 (..): ". */
 static const char *reason(const char *backend)
 {
     const char *text = sw_error_message();
@@ -39,7 +39,7 @@ static const char *reason(const char *backend)
     return end ? end + 2 : text;
 }
 
-/* The first word of the file that is a number with points: "580.65.06". */
+/* The first word of the file that is a dotted number: "580.65.06". */
 static void read_driver_number(const char *path, char *out, size_t cap)
 {
     char line[512];
@@ -96,7 +96,7 @@ static void report_products(const struct vendor *vendor, const struct gpu_produc
     }
 }
 
-/* True: it opened. */
+/* True if the GPU opened. */
 static bool report_gpu(const char *backend, int i, bool with_products, struct sw_str *out)
 {
     struct sw_device *super = NULL;
@@ -137,7 +137,7 @@ void sw_gpu_report(const char *backend, struct sw_str *out)
         sw_str_printf(out, "✗ driver    %s\n", reason(backend));
     } else {
         report_driver(vendor, module, out);
-        bool said = false; /* one library for all */
+        bool said = false; /* one library serves all GPUs */
         for (int i = 0; i < n; i++) {
             said |= report_gpu(backend, i, !said, out);
         }

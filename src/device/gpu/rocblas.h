@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// rocblas - what is used of rocBLAS: prototypes and constants of ours, those of ROCm 5 and 6, for
-// blas_rocblas.c and for the stand-in that checks its calls. Matrices are column-major. They have
-// never met the library.
+// rocblas - our prototypes and constants for the used part of rocBLAS, from ROCm 5 and 6. Used by
+// blas_rocblas.c and by the stand-in that checks its calls. Matrices are column-major. They have
+// not been tried with the real library.
 #pragma once
 
 #include <stddef.h>

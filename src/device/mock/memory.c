@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mock's blocks of memory and the way from an address to its storage.
+// The mock's memory blocks, and the translation of addresses to their storage.
 #include "device/mock/memory.h"
 
 #include <errno.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mock device: the reference kernels behind the manners of an accelerator, to find what a
-// device whose memory is the host's forgives. Work is only queued; a queue runs when the host waits
-// for it, or for a counter that it sets, and no further than that, or when a queue that runs has to
-// wait for such a counter. So work happens as late as its order allows, and whoever forgets to wait
-// reads poison or an older value. The other mode is the opposite: work runs when it is queued, or
-// as soon as the counter that it waits for is there, as early as its order allows, and whoever
-// queues it before what it reads is there finds that out. One lock for all: the work of several
-// threads never overlaps.
+// The mock device runs the reference kernels with the memory and ordering rules of an accelerator.
+// It finds bugs that a device with host memory forgives.
+// Late mode: work is only queued. A queue runs when the host waits for it or for a counter that it
+// sets, and no further than that. It also runs if another running queue waits for such a counter.
+// So work happens as late as its order allows, and a missing wait reads poison or an older value.
+// Early mode: work runs when it is queued, or as soon as the counter that it waits for is reached.
+// So work happens as early as its order allows, and work queued before its input is ready shows.
+// One lock for all: the work of several threads never overlaps.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -24,11 +24,11 @@ enum command_kind {
     COMMAND_AWAIT
 };
 
-/* Host memory to pass through: little, so that what passes does so in many pieces, of 4 KiB at the
- * disk. Around another device they are of 32 KiB, since models of some size are trained there. */
+/* Staging memory: small, so that transfers take many pieces, of 4 KiB at the disk. Around another
+ * device pieces are 32 KiB, since larger models are trained there. */
 enum { STAGING_BYTES = 64 << 10, STAGING_BYTES_AROUND = 512 << 10 };
 
-/* Addresses in a command are those of storage: resolved, and checked, when it was queued. */
+/* Addresses in a command are storage addresses, resolved and checked when it was queued. */
 struct command {
     enum command_kind kind;
     void *dst;
@@ -36,7 +36,7 @@ struct command {
     size_t bytes;
     int byte;
     struct sw_slice_sum sum;
-    int64_t n_sets, n; /* of words */
+    int64_t n_sets, n; /* n: words per set */
     struct sw_kernel *kernel;
     void *in[SW_MAX_INPUTS], *out[SW_MAX_OUTPUTS], *workspace;
     double *scalars;
@@ -48,12 +48,12 @@ struct sw_stream_queue {
     struct sw_stream_queue *next;
     uint64_t n_done; /* commands run since the queue was opened */
     struct command *commands;
-    size_t head, n, cap; /* waiting: commands[head .. n-1] */
+    size_t head, n, cap; /* queued commands: commands[head .. n-1] */
 };
 
 struct sw_timeline {
-    atomic_llong value; /* set under the lock */
-    int64_t n_queued;   /* commands that will set it */
+    atomic_llong value; /* written under the lock */
+    int64_t n_queued;   /* queued commands that will set it */
 };
 
 struct sw_kernel {
@@ -66,7 +66,7 @@ struct sw_kernel {
 struct mock {
     struct sw_device super;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* a counter is further, or work that will set one is queued */
+    pthread_cond_t changed; /* a counter has advanced, or work that will set one is queued */
     bool early;
     struct sw_device *inner; /* CPU, reference kernels */
     struct sw_stream_queue *inner_stream;
@@ -87,7 +87,7 @@ static void set(struct mock *m, struct sw_timeline *timeline, int64_t value)
     pthread_cond_broadcast(&m->changed);
 }
 
-/* What ran is done. */
+/* Waits until the inner device has run its work. */
 static sw_status settle(struct mock *m)
 {
     SW_TRY(m->inner->ops->stream_wait(m->inner, m->inner_stream));
@@ -96,7 +96,8 @@ static sw_status settle(struct mock *m)
 
 static sw_status run_command(struct mock *m, const struct command *c)
 {
-    SW_TRY(c->kind == COMMAND_LAUNCH ? SW_OK : settle(m)); /* kernels may stand in line there */
+    /* the inner device may still batch kernels */
+    SW_TRY(c->kind == COMMAND_LAUNCH ? SW_OK : settle(m));
     switch (c->kind) {
     case COMMAND_COPY:
         memmove(c->dst, c->src, c->bytes);
@@ -118,7 +119,7 @@ static sw_status run_command(struct mock *m, const struct command *c)
         c->timeline->n_queued--;
         set(m, c->timeline, c->value);
         break;
-    case COMMAND_AWAIT: /* it has been waited for */
+    case COMMAND_AWAIT: /* already reached */
         break;
     }
     return SW_OK;
@@ -129,14 +130,14 @@ static bool is_empty(const struct sw_stream_queue *stream)
     return stream->head == stream->n;
 }
 
-/* The first command of a queue has to wait. */
+/* True if the first command of a queue waits for a counter. */
 static bool is_blocked(const struct sw_stream_queue *stream)
 {
     const struct command *first = &stream->commands[stream->head];
     return first->kind == COMMAND_AWAIT && atomic_load(&first->timeline->value) < first->value;
 }
 
-/* The first command, which is not blocked; also where it fails, it is over. */
+/* Runs the first command, which is not blocked, and removes it even if it fails. */
 static sw_status run_first(struct mock *m, struct sw_stream_queue *stream)
 {
     const struct command first = stream->commands[stream->head++];
@@ -147,7 +148,7 @@ static sw_status run_first(struct mock *m, struct sw_stream_queue *stream)
     return run_command(m, &first);
 }
 
-/* All that may run now, of all queues. */
+/* Runs everything that can run now, in all queues. */
 static sw_status run_all(struct mock *m)
 {
     for (bool any = true; any;) {
@@ -162,7 +163,8 @@ static sw_status run_all(struct mock *m)
     return SW_OK;
 }
 
-/* The queue that sets the counter, and how many commands it has done then; NULL = none yet. */
+/* The queue that will set the counter, and how many commands it has done then; NULL = none queued
+ * yet. */
 static struct sw_stream_queue *find_signal(struct mock *m, const struct sw_timeline *timeline,
                                            int64_t value, uint64_t *position)
 {
@@ -179,12 +181,13 @@ static struct sw_stream_queue *find_signal(struct mock *m, const struct sw_timel
     return NULL;
 }
 
-/* A queue that brings the counter there, or one that this one waits for, and so on; NULL: it is up
- * to another thread. */
+/* The queue to run so that the counter is reached: the one that sets it, or one that it waits for,
+ * and so on. NULL: it is up to another thread. */
 static struct sw_stream_queue *find_runnable(struct mock *m, const struct sw_timeline *timeline,
                                              int64_t value, uint64_t *position)
 {
-    enum { MOST = 64 }; /* queues that wait for each other in a row: more is a circle */
+    /* longest chain of queues that wait for each other; a longer one is a cycle */
+    enum { MOST = 64 };
     for (int i = 0; i < MOST; i++) {
         struct sw_stream_queue *stream = find_signal(m, timeline, value, position);
         if (!stream || !is_blocked(stream)) {
@@ -196,8 +199,8 @@ static struct sw_stream_queue *find_runnable(struct mock *m, const struct sw_tim
     return NULL;
 }
 
-/* Until the counter is there, by running what sets it, or by waiting for who does, without the
- * lock meanwhile. */
+/* Brings the counter to value: runs the queue that sets it, or waits, without the lock, for the
+ * thread that will. */
 static sw_status bring(struct mock *m, const struct sw_timeline *timeline, int64_t value)
 {
     while (atomic_load(&timeline->value) < value) {
@@ -302,7 +305,7 @@ static void stream_close(struct sw_device *dev, struct sw_stream_queue *stream)
     sw_free(stream);
 }
 
-/* Queues a command, if its addresses were good, and lets go of the lock. */
+/* Queues a command if its addresses were valid, and releases the lock. */
 static sw_status push_resolved(struct mock *m, struct sw_stream_queue *on,
                                const struct command *command, sw_status resolved)
 {

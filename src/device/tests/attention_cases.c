@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cases of attention and its gradient: odd shapes, shared key heads, each thing that hides keys
-// or bends scores, by itself and together, in each layout of the heads.
+// The cases of attention and its gradient: odd shapes, shared key heads, and everything that hides
+// keys or bends scores, alone and combined, in each layout of the heads.
 #include <math.h>
 
 #include "device/tests/op_cases.h"
 
 enum layout {
-    PACKED, /* q, k, v of a token behind one another */
-    APART,  /* three tensors [B,T,H D], rows apart */
-    HEADS   /* [B,T,H,D]: q, k, v of a head side by side; keys of a head together, as a cache may */
+    PACKED, /* q, k, v of a token are contiguous */
+    APART,  /* three tensors [B,T,H D] with gaps between rows */
+    HEADS   /* [B,T,H,D]: q, k, v of a head side by side; a head's keys contiguous, as in a cache */
 };
 enum segments { NONE, RUNS, SCATTERED };
-enum bias { NO_BIAS, SHARED, EACH }; /* [H,T,S], or one of each sample */
+enum bias { NO_BIAS, SHARED, EACH }; /* [H,T,S], or one per sample */
 
 struct row {
     int64_t b, t, s, h, kv, d;
     enum layout layout;
     bool causal, mask;
-    int64_t position, window; /* position -1: none given */
+    int64_t position, window; /* position -1: not given */
     double p, cap;
     bool slopes;
     enum segments segments;
     enum bias bias;
 };
 
-/* The first ten are what GPT-2 needs, the next four small enough for finite differences; then rows
- * of several blocks of queries and keys. */
+/* The first ten cover GPT-2. The next four are small enough for finite differences. The rest have
+ * rows of several blocks of queries and keys. */
 static const struct row rows[] = {
     {2, 5, 5, 3, 3, 4, PACKED, true, false, -1, 0, 0, 0, false, NONE, NO_BIAS},
     {1, 1, 1, 1, 1, 1, PACKED, true, false, -1, 0, 0, 0, false, NONE, NO_BIAS},
@@ -46,16 +46,16 @@ static const struct row rows[] = {
     {1, 130, 300, 2, 2, 9, HEADS, true, false, 170, 60, 0, 2, false, RUNS, NO_BIAS},
     {1, 150, 150, 2, 1, 17, APART, false, false, -1, 0, 0.2, 1.5, true, SCATTERED, NO_BIAS},
     {1, 2, 40, 2, 1, 8, APART, true, false, 39, 0, 0, 0, true, RUNS,
-     NO_BIAS}, /* a query behind the keys */
+     NO_BIAS}, /* a query after the keys */
     {1, 9, 9, 2, 1, 8, APART, false, false, -4, 0, 0, 0, false, RUNS,
-     NO_BIAS}, /* queries before them */
-    /* Heads as wide as models have them, in whole vectors, and wider than one piece of a kernel. */
+     NO_BIAS}, /* queries before the keys */
+    /* Heads as wide as in models, in whole vectors; and heads wider than one piece of a kernel. */
     {2, 70, 70, 2, 1, 64, HEADS, true, true, -1, 0, 0, 0, false, NONE, NO_BIAS},
     {2, 1, 300, 4, 2, 64, HEADS, true, true, 280, 0, 0, 0, false, NONE, NO_BIAS},
     {1, 40, 72, 2, 1, 128, HEADS, true, false, 32, 30, 0.1, 0, true, NONE, NO_BIAS},
     {1, 20, 20, 1, 1, 200, HEADS, true, false, -1, 0, 0, 1.5, false, RUNS, NO_BIAS},
     {1, 19, 35, 1, 1, 251, APART, true, false, 16, 0, 0, 0, false, NONE, NO_BIAS},
-    /* A bias of scores: alone, with all that comes before it, of whole blocks that nobody sees. */
+    /* A bias of scores: alone, with all of the above, and with whole blocks that no query sees. */
     {3, 5, 5, 4, 2, 4, PACKED, false, true, -1, 0, 0, 0, false, NONE, SHARED},
     {2, 9, 33, 4, 4, 5, APART, false, true, -1, 0, 0, 0, false, NONE, SHARED},
     {2, 6, 6, 4, 2, 3, HEADS, true, true, -1, 3, 0.25, 0.5, true, RUNS, EACH},
@@ -65,8 +65,8 @@ static const struct row rows[] = {
     {2, 20, 37, 2, 1, 200, APART, true, false, 17, 0, 0, 0, false, NONE, SHARED},
 };
 
-/* Mask of left padding, so that the first queries see nothing under causality; places count the
- * keys that are there. */
+/* A mask of left padding: under causality the first queries see nothing. Positions count the real
+ * keys. */
 static void mask_of(struct op_case *c, const struct row *r)
 {
     const int i = case_in_ints(c, SW_SHAPE(r->b, r->s), 1, 2);
@@ -81,7 +81,7 @@ static void mask_of(struct op_case *c, const struct row *r)
     }
 }
 
-/* Runs of 1, 4, 7, .. 40 tokens, none of them twice, or three ids anywhere. */
+/* Runs of 1, 4, 7, .. 40 tokens, each id once; or three ids at random. */
 static void segments_of(struct op_case *c, const struct row *r)
 {
     const int i = case_in_ints(c, SW_SHAPE(r->b, r->s), 0, 3);
@@ -96,7 +96,7 @@ static void segments_of(struct op_case *c, const struct row *r)
     }
 }
 
-/* Backward is given any lse: there slopes only make probabilities smaller. */
+/* Backward is given an arbitrary lse: slopes may only make probabilities smaller. */
 static void slopes_of(struct op_case *c, const struct row *r)
 {
     const double sign = c->op.kind == SW_OP_ATTENTION ? 1 : -1;
@@ -164,7 +164,8 @@ static void inputs(struct op_case *c, enum sw_dtype dtype, const struct row *r)
     if (r->segments != NONE) {
         segments_of(c, r);
     }
-    if (r->bias != NO_BIAS) { /* backward is given any lse: there it makes probabilities smaller */
+    /* backward is given an arbitrary lse: the bias may only make probabilities smaller */
+    if (r->bias != NO_BIAS) {
         const bool forward = c->op.kind == SW_OP_ATTENTION;
         const struct sw_shape shared = SW_SHAPE(r->h, r->t, r->s);
         case_in(c, dtype == SW_F64 ? SW_F64 : SW_F32,
@@ -185,7 +186,7 @@ bool case_attention(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
-/* Behind the rows one of them again, with gradients that nobody wants. */
+/* After the rows, one of them is repeated with unwanted gradients. */
 bool case_attention_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     enum { PARTLY = 16, PARTLY_BIAS = 29 };

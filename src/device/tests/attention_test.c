@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fast kernels of attention do not do: leave a case to the reference, look at blocks of
-// keys that no query of a block sees, or leave workers idle where key heads are few.
+// Errors that the fast kernels of attention must not make: leave a case to the reference, process
+// blocks of keys that no query of a block sees, or leave workers idle when key heads are few.
 #include "device/gpu/open.h"
 #include "device/tests/op_cases.h"
 #include "support/test.h"
@@ -33,7 +33,7 @@ static struct sw_kernel_info info_of(struct sw_device *dev, const struct op_case
     return info;
 }
 
-/* The reference is right, and a thousand times too slow for a model. */
+/* The reference is correct, but a thousand times too slow for a model. */
 static void test_every_attention_has_a_fast_kernel(void **state)
 {
     static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
@@ -55,8 +55,7 @@ static void test_every_attention_has_a_fast_kernel(void **state)
 
 enum { TOKENS = 400, WIDTH = 4, POISONED = 100, BEHIND = 224 };
 
-/* Causal, one head; the first keys and values are no numbers. Queries before BEHIND may see
- * them. */
+/* Causal, one head; the first keys and values are NaN. Queries before BEHIND may see them. */
 static void poisoned_case(struct op_case *c, enum sw_op_kind kind, bool by_window)
 {
     case_init(c, kind, "%s of keys behind a %s", kind == SW_OP_ATTENTION ? "attention" : "gradient",
@@ -94,8 +93,8 @@ static void poisoned_case(struct op_case *c, enum sw_op_kind kind, bool by_windo
     }
 }
 
-/* A product with what is not looked at would be no number: zero times NaN. So a row costs
- * by its window, or by its documents. */
+/* A product with a skipped key would be NaN: zero times NaN. So a row's cost follows its window or
+ * its documents. */
 static void check_hidden_blocks(struct sw_device *dev)
 {
     for (int i = 0; i < 4; i++) {
@@ -119,7 +118,7 @@ static void test_hidden_blocks_are_not_looked_at(void **state)
     check_hidden_blocks(*state);
 }
 
-/* The kernels of GPUs, emulated. */
+/* GPU kernels, emulated. */
 static void test_gpus_do_not_look_at_hidden_blocks(void **state)
 {
     struct sw_device *dev;
@@ -132,7 +131,7 @@ static void test_gpus_do_not_look_at_hidden_blocks(void **state)
     sw_device_close(dev);
 }
 
-/* Bytes of workspace of a gradient: one sample, four heads with one key head, so many tokens. */
+/* Workspace bytes of a gradient: one sample, four heads with one key head, `tokens` tokens. */
 static size_t workspace_of(int n_threads, int64_t tokens)
 {
     const struct sw_cpu_options options = {.n_threads = n_threads};
@@ -156,8 +155,8 @@ static size_t workspace_of(int n_threads, int64_t tokens)
     return bytes;
 }
 
-/* A key head is one item, with sums for all keys, where there are enough of them for the workers;
- * else each block of keys is one, however many there are. */
+/* A key head is one item, with sums for all keys, if there are enough key heads for the workers.
+ * Otherwise each block of keys is an item, however many there are. */
 static void test_few_key_heads_are_cut(void **state)
 {
     (void)state;

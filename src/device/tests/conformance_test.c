@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
 // COST 40
-// Every kernel of every device, by one table of cases: the same bits on 1, 2, 3 and 7 threads, and
-// wherever operands begin, for each instruction set, the fast kernels near the plain C reference
-// (equal where the op is exact), the mock equal to it. A new fast row is covered the moment it
-// takes an op. For a processor that is emulated, and slow (tests/other_cpu.sh):
-// SPILLWAY_ISA_FROM=avx512 takes the instruction sets from that one up, and leaves out what does
-// not depend on them; SPILLWAY_SHARD=i/n is part i of n of the kinds of ops, 0 <= i < n.
+// Every kernel of every device, by one table of cases. Results have the same bits on 1, 2, 3 and 7
+// threads, at any operand offset, for each instruction set. The fast kernels are near the plain C
+// reference (equal if the op is exact), and the mock is equal to it. A new fast row is covered as
+// soon as it takes an op.
+// For a processor that is emulated, and slow (tests/other_cpu.sh): SPILLWAY_ISA_FROM=avx512 takes
+// the instruction sets from that one up, and leaves out the tests that do not depend on them.
+// SPILLWAY_SHARD=i/n is part i of n of the kinds of ops, 0 <= i < n.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,19 +16,19 @@
 #include "support/test.h"
 
 static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16, SW_F64};
-#ifdef TEST_SANITIZED /* which are slow: each kernel once on one thread and once on several */
+#ifdef TEST_SANITIZED /* slow: run each kernel once on one thread and once on several */
 static const int thread_counts[] = {1, 3};
 enum { N_THREADS = 2, N_SHIFTS = 1 };
 #else
 static const int thread_counts[] = {1, 2, 3, 7};
 enum { N_THREADS = 4, N_SHIFTS = 2 };
 #endif
-/* Above what this processor has, a limit changes nothing and repeats the one below. */
+/* A limit above this processor's set changes nothing and repeats the one below. */
 static const char *const limits[] = {"portable", "avx2", "avx512", "avx512_bf16", NULL};
 
 enum { N_LIMITS = 5 };
 
-/* What of all that is tried. */
+/* The first of the limits that is tested. */
 static int first_limit;
 static int part, n_parts = 1;
 
@@ -121,7 +122,7 @@ static void check_fast(struct devices *all, const struct op_case *c, const struc
         same_bits(&other, &first, "on more threads", set);
         case_fini(&other);
     }
-    static const int64_t shifts[] = {1, 8}; /* a row of a tile begins anywhere */
+    static const int64_t shifts[] = {1, 8}; /* a row of a tile may begin at any element */
     for (int i = 0; i < N_SHIFTS; i++) {
         struct op_case shifted = *c;
         shifted.shift = shifts[i];
@@ -185,7 +186,7 @@ static void test_kernels(void **state)
     check_kinds(*state);
 }
 
-/* Whatever is in their activations, no output moves by a bit. */
+/* Whatever the activations of ignored rows are, no output bit changes. */
 static void test_the_loss_leaves_out_rows_without_a_label(void **state)
 {
     struct devices *all = *state;
@@ -220,7 +221,7 @@ static void test_the_loss_leaves_out_rows_without_a_label(void **state)
 
 enum { LOSS_ROWS = 301, LOSS_VOCAB = 131, LOSS_CHUNK = 100 }; /* several blocks, the last short */
 
-/* The same numbers, whether all rows have a label or some. */
+/* The same numbers, whether all rows have a label or only some. */
 static void rows_of_loss(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dtype,
                          int64_t width, bool all_have_labels)
 {
@@ -274,7 +275,7 @@ static void check_rows_of_loss(struct sw_device *dev, enum sw_op_kind kind, enum
     case_fini(&some);
 }
 
-/* They take other places in the blocks of the products when rows before them are left out. */
+/* Rows move to other positions in the product's blocks when rows before them are left out. */
 static void test_rows_of_the_loss_do_not_depend_on_labels_of_others(void **state)
 {
     static const int64_t widths[] = {21, 64};
@@ -310,7 +311,7 @@ static void test_a_view_has_no_kernel(void **state)
     assert_int_equal(sw_device_prepare(all->fast[0][0], &desc, &kernel), SW_E_UNSUP);
 }
 
-/* No other kernel is taken, whose bits are others, and the refusal says why. */
+/* No other kernel with other bits is taken, and the error says why. */
 static void test_lack_of_memory_chooses_no_kernel(void **state)
 {
     struct devices *all = *state;
@@ -331,7 +332,7 @@ static void test_lack_of_memory_chooses_no_kernel(void **state)
     assert_int_equal(st, SW_E_NOMEM);
 }
 
-/* The caps say what the ops do; every slot of the table is there. */
+/* The caps match the ops, and every slot of the table is filled. */
 static void test_tables_are_complete(void **state)
 {
     struct devices *all = *state;
@@ -416,7 +417,7 @@ static sw_status add_slices(struct sw_device *dev, struct sw_stream_queue *on, v
     return sw_device_add_slices(dev, on, &sum);
 }
 
-/* One addition an element and slice, in order and in fp32. */
+/* One addition per element and slice, in order and in fp32. */
 static void test_slices_are_added_in_order(void **state)
 {
     struct devices *all = *state;
@@ -490,7 +491,7 @@ struct turns {
     bool failed;
 };
 
-/* Every turn waits for the one of the other thread, on a stream of its own, and fills the byte. */
+/* Every turn waits for the other thread's turn, on a stream of its own, and fills the byte. */
 static void *take_turns(void *arg)
 {
     struct turns *t = arg;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernels a processor is given, by what it has: of processors that are not here, too.
+// Kernel selection by processor features, including processors that are not present.
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -10,8 +10,8 @@
 #include "device/cpu/fast.h"
 #include "support/test.h"
 
-/* AMX is used by oneDNN alone: a name that had it without oneDNN would refuse a resume on a
- * processor whose bits are the same. */
+/* Only oneDNN uses AMX. Naming AMX without oneDNN would refuse a resume on a processor with the
+ * same bits. */
 static void amx_is_named_where_something_uses_it(void **state)
 {
     (void)state;
@@ -25,7 +25,8 @@ static void amx_is_named_where_something_uses_it(void **state)
     assert_int_equal(strcmp(all.kernel_set, none.kernel_set) == 0, !SW_HAVE_DNNL);
 }
 
-/* oneDNN picks instructions by itself, so under a limit it is left out: AMX is above each limit. */
+/* oneDNN picks instructions by itself, so it is left out under a limit: AMX is above every
+ * limit. */
 static void a_limit_leaves_amx_out(void **state)
 {
     (void)state;
@@ -36,7 +37,7 @@ static void a_limit_leaves_amx_out(void **state)
     assert_null(strstr(limited.kernel_set, "onednn"));
     assert_null(strstr(limited.kernel_set, "amx"));
     sw_cpu_use(&plain, CPU_AVX512_BF16, false, &newest);
-    assert_false(plain.is_limited); /* there is nothing above it */
+    assert_false(plain.is_limited); /* there is nothing above the limit */
     sw_cpu_use(&plain, CPU_AVX512, false, &older);
     assert_true(plain.isa == CPU_AVX2 && plain.is_limited && !plain.native_bf16);
     sw_cpu_use(&plain, CPU_AVX2, false, &newest);

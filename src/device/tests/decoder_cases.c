@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of what families of decoders have beside GPT-2's ops: RMS norm, products, gates, positions,
-// the cap and the bias of the loss.
+// Cases of decoder ops beyond GPT-2's: RMS norm, products, gates, positions, the cap and the bias
+// of the loss.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static enum sw_dtype stat_of(enum sw_dtype dtype)
 static const int64_t norm_shapes[][2] = {{1, 1},    {3, 7},    {70, 33}, {131, 90},
                                          {2, 1024}, {3, 1001}, {2, 8200}};
 
-/* The variants of a shape take turns with the two factors. */
+/* The variants of a shape alternate between the two factors. */
 static void norm_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dtype, int variant)
 {
     const struct sw_op op = {.kind = kind};
@@ -26,7 +26,7 @@ static void norm_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dty
     c->op.attrs.norm.one_plus = variant % 2;
 }
 
-/* Of every other shape nobody wants the statistics. */
+/* Every other shape does not want the statistics. */
 bool case_rms_norm(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     if (variant >= 2 * (int)SW_LEN(norm_shapes)) {
@@ -63,7 +63,7 @@ bool case_add_rms_norm(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
-/* All gradients; of the weight alone, in the dtype of statistics; of x alone. */
+/* All gradients; only the weight's, in the dtype of the statistics; only x's. */
 bool case_rms_norm_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     if (variant >= 3 * (int)SW_LEN(norm_shapes)) {
@@ -106,7 +106,7 @@ bool case_mul(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
-/* Every activation; none is the plain product. */
+/* Every activation; SW_ACT_NONE is the plain product. */
 bool case_gated_act(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     if (variant >= SW_ACT_COUNT) {
@@ -120,7 +120,7 @@ bool case_gated_act(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
-/* Likewise; then silu with one gradient absent. */
+/* Every activation; then silu with one gradient absent. */
 bool case_gated_act_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     const int n = SW_ACT_COUNT;
@@ -146,7 +146,8 @@ bool case_gated_act_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 
 struct rotary_row {
     int64_t b, t, h, d, r;
-    int64_t apart; /* elements between heads beside d, as where q, k and v lie side by side */
+    /* gap between heads beyond d, in elements, as when q, k and v are side by side */
+    int64_t apart;
     bool by_sample, interleaved, inverse;
 };
 
@@ -168,7 +169,7 @@ bool case_rotary(struct op_case *c, enum sw_dtype dtype, int variant)
     const struct rotary_row *row = &rotary_rows[variant];
     const struct sw_shape shape = SW_SHAPE(row->b, row->t, row->h, row->d);
     const int64_t head = row->d + row->apart;
-    const int64_t token = row->h * head + (row->d % 16 == 0 ? 16 : 3); /* aligned, and not */
+    const int64_t token = row->h * head + (row->d % 16 == 0 ? 16 : 3); /* aligned, or not */
     case_init(c, SW_OP_ROTARY, "rotary %d %s", variant, sw_dtype_name(dtype));
     c->op.attrs.rotary.interleaved = row->interleaved;
     c->op.attrs.rotary.inverse = row->inverse;
@@ -202,15 +203,15 @@ static const struct loss_row {
     int64_t rows, vocab, width, chunk;
     double cap;
     bool bias;
-    int64_t every; /* so many rows one has a label; 0: four of five have */
+    int64_t every; /* one row in so many has a label; 0: four of five have */
 } loss_rows[] = {{5, 67, 9, 67, 3, false, 0},    {37, 130, 39, 50, 0, true, 0},
                  {66, 521, 35, 200, 5, true, 0}, {3, 5, 1, 2, 0.5, true, 0},
-                 {4099, 3, 1, 2, 0, false, 0}, /* more rows than are taken at a time */
+                 {4099, 3, 1, 2, 0, false, 0}, /* more rows than are processed at a time */
                  {300, 131, 24, 60, 0, true, 7}, {6, 11, 5, 4, 0, true, 100}};
 
-enum { N_TILES = 3, TILE_OF = 2 }; /* the row of the table above that is cut in tiles, too */
+enum { N_TILES = 3, TILE_OF = 2 }; /* the row of the table above that is also cut into tiles */
 
-/* A chunk, another one, and the rest of a table: the first goes to a sum, the last one finishes
+/* Tiles of a table: one chunk, another chunk, the rest. The first starts the sum, the last finishes
  * it. */
 static const struct loss_row *loss_init(struct op_case *c, enum sw_op_kind kind,
                                         enum sw_dtype dtype, int variant, int64_t *n)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops of families of decoders are their definitions, on the plain and on the fast kernels: where
-// RMS norm rounds, which elements are a pair of a rotation, where positions begin.
+// Decoder ops match their definitions, on the plain and on the fast kernels: rounding in RMS norm,
+// the element pairs of a rotation, the first position.
 #include <math.h>
 
 #include "device/tests/op_cases.h"
@@ -52,7 +52,7 @@ static double rounded(enum sw_dtype dtype, double x)
     return sw_load_f64(dtype, &storage, 0);
 }
 
-/* x rstd is rounded to the dtype before it is multiplied with w, and with 1 + w it is not. */
+/* x rstd is rounded to the dtype before it is multiplied by w; with 1 + w it is not. */
 static void rms_norm_rounds_where_models_do(void **state)
 {
     static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
@@ -80,7 +80,7 @@ static void rms_norm_rounds_where_models_do(void **state)
     }
 }
 
-/* Every case against complex numbers. */
+/* Checks every case against complex numbers. */
 static void rotary_turns_pairs(void **state)
 {
     (void)state;
@@ -116,13 +116,13 @@ static void rotary_turns_pairs(void **state)
     }
 }
 
-/* Outside of the table, and nowhere else. */
+/* NaN outside of the table, and nowhere else. */
 static void an_unknown_position_turns_to_nan(void **state)
 {
     (void)state;
     for (int i_device = 0; i_device < 2; i_device++) {
         struct op_case c, r;
-        assert_true(op_cases[SW_OP_ROTARY](&c, SW_F32, 3)); /* 32 elements of 80 are turned */
+        assert_true(op_cases[SW_OP_ROTARY](&c, SW_F32, 3)); /* 32 of 80 elements are rotated */
         ((int32_t *)c.in[2].view.data)[0] = -1;
         ((int32_t *)c.in[2].view.data)[1] = (int32_t)c.in[1].view.shape.dims[0];
         run(i_device, &c, &r);

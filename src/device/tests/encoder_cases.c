@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of what encoders, pairs of sequences, images and recurrences have.
+// Cases of ops of encoders, sequence pairs, images and LSTMs.
 #include <math.h>
 #include <string.h>
 
@@ -61,7 +61,7 @@ bool case_trim(struct op_case *c, enum sw_dtype dtype, int variant)
 
 static const int64_t row_shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {2, 37, 72}, {4, 130, 33}};
 
-/* Of the last sample nothing is there. */
+/* The last sample has no tokens. */
 static void mask_in(struct op_case *c, int64_t batch, int64_t tokens)
 {
     const int i = case_in_ints(c, SW_SHAPE(batch, tokens), 0, 2);
@@ -135,11 +135,11 @@ bool case_masked_mean_grad(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
-/* ---- losses of elements ---- */
+/* ---- elementwise losses ---- */
 
 static const int64_t loss_sizes[] = {1, 37, 5003};
 
-/* Of large numbers, too; every seventh target is none, or all. */
+/* Includes large numbers. Every seventh target is NaN (no target), or all are. */
 static void targets_in(struct op_case *c, enum sw_dtype dtype, int64_t n, bool none)
 {
     case_in(c, dtype, SW_SHAPE(n), -30, 30);
@@ -179,12 +179,12 @@ bool case_element_loss_grad(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
-/* ---- positions apart ---- */
+/* ---- relative positions ---- */
 
-/* A row for each difference; fewer; of a query in the middle of a cache. */
+/* One row per difference; fewer rows; a query in the middle of a cache. */
 static const struct {
     int64_t heads, queries, keys, rows, origin;
-    int position; /* -1: none given */
+    int position; /* -1: not given */
 } relative_rows[] = {
     {1, 1, 1, 1, 0, -1},   {3, 5, 5, 9, 4, -1},    {4, 37, 70, 106, 36, -1},
     {2, 20, 33, 7, 2, -1}, {5, 1, 40, 40, 39, 17}, {2, 3, 9, 4, 3, 90},
@@ -240,7 +240,7 @@ static const int64_t score_shapes[][5] = {/* B, T, H, D, P */
                                           {1, 33, 2, 24, 17},
                                           {2, 130, 1, 64, 48}};
 
-/* Rows of the table by difference, in order and clamped, as buckets are. */
+/* Table rows by difference, in order and clamped, as buckets are. */
 static void relative_inputs(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     const int64_t *s = score_shapes[variant / 2];
@@ -268,7 +268,7 @@ bool case_relative_scores(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
-/* The first: of the table alone; the second: of x alone. */
+/* The first variant wants only the table's gradient, the second only x's. */
 bool case_relative_scores_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     if (variant >= 2 * (int)SW_LEN(score_shapes)) {
@@ -293,7 +293,7 @@ bool case_relative_scores_grad(struct op_case *c, enum sw_dtype dtype, int varia
 
 /* ---- images ---- */
 
-/* Windows that overlap, that leave gaps, that see what is outside; last, sequences. */
+/* Windows that overlap, that leave gaps, that reach outside; the last are sequences. */
 static const struct {
     int64_t batch, channels, size[2];
     struct sw_window_attrs window;
@@ -371,7 +371,7 @@ bool case_pool(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
-/* Of equal elements, too. */
+/* Includes equal elements. */
 bool case_pool_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     if (variant >= 2 * N_POOLS) {
@@ -388,7 +388,7 @@ bool case_pool_grad(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
-/* ---- recurrence ---- */
+/* ---- LSTM ---- */
 
 static const struct {
     int64_t batch, tokens, hidden;
@@ -399,7 +399,7 @@ static const struct {
     {2, 2, 270, true, false},
 };
 
-/* Real tokens at the start, in the middle and none. */
+/* Real tokens at the start, in the middle, and none at all. */
 static void lengths_in(struct op_case *c, int variant)
 {
     const int64_t b = recurrences[variant].batch, t = recurrences[variant].tokens;
@@ -434,7 +434,7 @@ bool case_lstm(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
-/* The first: of the weights alone; the second: of the input alone. */
+/* The first variant wants only the weights' gradients, the second only the input's. */
 bool case_lstm_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     if (variant >= (int)SW_LEN(recurrences)) {

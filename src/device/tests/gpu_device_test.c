@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU as a device, without the manners of a mock around it: what the host does where threads,
-// failures and the bus come into it. Modules are the emulation's with calls replaced.
+// A GPU as a device, without the mock around it: how the host handles threads, failures and the
+// bus. Modules are the emulation's with some calls replaced.
 #include <string.h>
 
 #include "device/gpu/blas.h"
@@ -25,7 +25,7 @@ static int memory_of_a_device_that_failed(int device, size_t *free_bytes, size_t
     return 1;
 }
 
-/* Neither disks nor ranks reach its memory, so that a plan must set some aside. */
+/* Neither disks nor ranks reach the device's memory, so a plan must set aside staging memory. */
 static void it_asks_for_memory_to_be_reached_through(void **state)
 {
     (void)state;
@@ -57,7 +57,7 @@ static int refuse_to_be_used(int device)
     return device == 1 ? 1 : 0;
 }
 
-/* Which is the thread's, on which libraries work, whoever opened the device. */
+/* Libraries work on the thread's current device, whichever thread opened it. */
 static void products_are_asked_for_on_the_device(void **state)
 {
     (void)state;

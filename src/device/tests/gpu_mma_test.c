@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which lane holds what (gpu/module/mma.h): a warp's product of tiles whose elements are all
-// different is the product, in each type, for warps of 32 and of 64 lanes, with both ways to load
-// the second factor. The instructions are emulated by the vendors' tables of lanes.
+// Lane layouts of gpu/module/mma.h. A warp's product of tiles with distinct elements is correct in
+// each type, for warps of 32 and 64 lanes, with both ways to load the second factor. The
+// instructions are emulated by the vendors' tables of lanes.
 #include <stdlib.h>
 
 #include "device/gpu/gpu.h"
@@ -11,7 +11,7 @@
 
 enum { N = 16 };
 
-/* Whole numbers that even bf16 has, none of them twice, in no order; sums of products are exact. */
+/* Distinct integers that even bf16 represents, in no order; sums of products are exact. */
 static int64_t a_of(int row, int k)
 {
     return (row * N + k) * 37 % 256;
@@ -21,7 +21,7 @@ static int64_t b_of(int k, int col)
     return ((k * N + col) * 101 + 7) % 256;
 }
 
-/* Device memory with a tile in it. */
+/* Device memory that holds a tile. */
 static void *tile_on(struct sw_device *dev, struct sw_stream_queue *on, enum sw_dtype dtype,
                      int64_t (*element)(int, int), bool transposed)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said where a GPU cannot be had, and what doctor says: of modules that are missing, are of
-// another build or another back end's, are no modules at all; of drivers; of an emulated GPU.
+// Error messages when a GPU cannot be opened, and doctor's report. Covers modules that are missing,
+// belong to another build or back end, or are not modules at all; drivers; and an emulated GPU.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "support/test.h"
 
 static char folder[] = "/tmp/spillway_open_XXXXXX";
-static char *modules; /* the variable, as it was */
+static char *modules; /* the old value of the variable */
 
 static int use_modules(const char *where)
 {
@@ -60,14 +60,14 @@ static void write_module(const char *name, const char *bytes, size_t n)
 {
     char file[96];
     snprintf(file, sizeof file, "%s/%s", folder, name);
-    unlink(file); /* what is open stays as it was */
+    unlink(file); /* an open module keeps its contents */
     FILE *out = fopen(file, "wb");
     assert_non_null(out);
     assert_int_equal(fwrite(bytes, 1, n, out), n);
     assert_int_equal(fclose(out), 0);
 }
 
-/* The number of the interface, in the file of a module: its table begins with it and its size. */
+/* The interface number in a module's file: the module's table begins with it and with its size. */
 static int *find_interface(char *bytes, size_t n)
 {
     const uint64_t begin[] = {SW_GPU_ABI, sizeof(struct sw_gpu_module)};
@@ -80,7 +80,8 @@ static int *find_interface(char *bytes, size_t n)
     return NULL;
 }
 
-/* A text; an emulation under the name of CUDA's module; one of another interface as HIP's. */
+/* A text file; an emulation under the name of CUDA's module; one with another interface as
+ * HIP's. */
 static void a_module_that_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -95,7 +96,7 @@ static void a_module_that_does_not_fit_is_refused(void **state)
     assert_int_equal(use_modules(folder), 0);
     write_module("spillway_cuda.so", "no module", 9);
     WANT(report("cuda"), "✗ cuda      no NVIDIA GPUs: ", "too short");
-    assert_ptr_equal(strstr(sw_error_message(), folder), sw_error_message()); /* once */
+    assert_ptr_equal(strstr(sw_error_message(), folder), sw_error_message()); /* only once */
     assert_null(strstr(sw_error_message() + 1, folder));
     write_module("spillway_cuda.so", bytes, n);
     WANT(report("cuda"), "✗ cuda      no NVIDIA GPUs: ", "it is the module for emu, wanted cuda");
@@ -160,7 +161,7 @@ static void a_missing_driver_is_described_by_the_module(void **state)
     assert_int_equal(n, 2);
 }
 
-/* ---- a GPU that is there ---- */
+/* ---- an available GPU ---- */
 
 static void a_gpu_is_named_with_what_makes_its_products(void **state)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a GPU: operands that do not lie as the library was promised are refused, what was
-// chosen is told, libraries are found where it is said.
+// Products of a GPU: operands that lack the promised alignment are refused, the chosen algorithms
+// are reported, and libraries are found in the given folders.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static struct sw_device *open_emulation(void)
     return open_with("", "emu32");
 }
 
-/* A view of a value's rows may begin at any of its elements: the library is told. */
+/* A view of a value's rows may begin at any of its elements; the library is told. */
 static void operands_may_begin_anywhere_in_others(void **state)
 {
     static const char *const emus[] = {"emu32", "emu64"};
@@ -45,7 +45,7 @@ static void operands_may_begin_anywhere_in_others(void **state)
         case_in(&c, SW_BF16, SW_SHAPE(3), -1, 1);
         case_out(&c, SW_BF16, SW_SHAPE(5, 3));
         assert_int_equal(case_run(dev, &c, &want), SW_OK);
-        for (c.shift = 1; c.shift <= 8; c.shift++) { /* elements of 2 bytes */
+        for (c.shift = 1; c.shift <= 8; c.shift++) { /* 2-byte elements */
             if (case_run(dev, &c, &got) < 0) {
                 fail_msg("%s", sw_error_message());
             }
@@ -58,7 +58,7 @@ static void operands_may_begin_anywhere_in_others(void **state)
     }
 }
 
-/* Where nobody said so when the kernel was prepared. */
+/* Refuses them if the alignment was not given when the kernel was prepared. */
 static void operands_that_are_not_aligned_as_was_said_are_refused(void **state)
 {
     struct sw_device *dev = open_with("", "emu32");
@@ -96,8 +96,8 @@ static void describe(const struct gpu_device *dev, char *out, size_t cap)
     sw_str_fini(&text);
 }
 
-/* What is looked at is not a kernel's; what is prepared is named once, with what was chosen, by the
- * mock in front too. */
+/* Products that were only queried are not listed. Prepared ones are listed once with their
+ * algorithm, also through the mock. */
 static void what_was_chosen_for_kernels_is_told(void **state)
 {
     struct sw_device *super = open_emulation(), *mock = NULL;
@@ -137,8 +137,9 @@ static void what_was_chosen_for_kernels_is_told(void **state)
     sw_device_close(mock);
 }
 
-/* The epilogue of cuBLASLt and hipBLASLt is GELU by tanh: asked for where the result has 16 bits
- * and what is kept lies as the library wants it; and where it then has no algorithm, without. */
+/* The epilogue of cuBLASLt and hipBLASLt is tanh GELU. It is asked for if the result has 16 bits
+ * and the kept input is aligned as the library requires. If there is no algorithm with it, the
+ * product goes without. */
 static void gelu_by_tanh_is_asked_of_the_library(void **state)
 {
     static const struct {
@@ -151,8 +152,10 @@ static void gelu_by_tanh_is_asked_of_the_library(void **state)
         {SW_ACT_GELU_TANH, SW_BF16, 5, 16, true, "with bias and gelu, kept before it", NULL},
         {SW_ACT_GELU_TANH, SW_F16, 5, 16, false, "with bias and gelu, rows", "kept"},
         {SW_ACT_GELU_TANH, SW_BF16, 5, 12, false, "with bias and gelu, rows", "kept"},
-        {SW_ACT_GELU_TANH, SW_BF16, 5, 12, true, "with bias, rows", "gelu"}, /* not 8 x .. */
-        {SW_ACT_GELU_TANH, SW_BF16, 1, 16, true, "with bias, rows", "gelu"}, /* no algorithm */
+        /* not a multiple of 8 */
+        {SW_ACT_GELU_TANH, SW_BF16, 5, 12, true, "with bias, rows", "gelu"},
+        /* no algorithm with the epilogue */
+        {SW_ACT_GELU_TANH, SW_BF16, 1, 16, true, "with bias, rows", "gelu"},
         {SW_ACT_GELU_TANH, SW_F32, 5, 16, true, "with bias, rows", "gelu"},
         {SW_ACT_GELU, SW_BF16, 5, 16, true, "with bias, rows", "gelu"},
         {SW_ACT_RELU, SW_BF16, 5, 16, false, "with bias, rows", "gelu"},
@@ -219,7 +222,7 @@ static void a_library_is_found_in_the_folders_that_are_named(void **state)
     fclose(made);
     assert_true(sw_gpu_find_library("libspillway_nowhere.so.3", found, sizeof found));
     assert_string_equal(found, file);
-    /* And where the system looks. */
+    /* The system's search path is searched, too. */
     assert_true(sw_gpu_find_library("libc.so.6", found, sizeof found));
     assert_true(found[0] == '/');
     unsetenv("SPILLWAY_GPU_LIBS");
@@ -233,8 +236,7 @@ static void keep_line(void *ctx, enum sw_log_level level, const char *text)
     snprintf(ctx, 512, "%s", text);
 }
 
-/* Of emu32 with these folders: where its library of products is ("" = a kernel of ours); what was
- * warned of last. */
+/* Opens emu32 with these folders: path of its library ("" = our kernel), and the last warning. */
 static void open_in(const char *folders, char path[512], char warning[512])
 {
     *warning = '\0';
@@ -261,18 +263,18 @@ static void products_are_made_by_a_library_of_the_folders_that_are_named(void **
     assert_string_equal(warning, "");
     assert_non_null(mkdtemp(folder));
     snprintf(file, sizeof file, "%s/%s", folder, name);
-    /* Nothing is there. */
+    /* The folder is empty. */
     open_in(folder, path, warning);
     assert_string_equal(path, beside);
     assert_non_null(strstr(warning, "SPILLWAY_GPU_LIBS=/tmp/spillway_libs_"));
     assert_non_null(strstr(warning, beside));
-    /* The library, in the second folder. */
+    /* The library is in the second folder. */
     assert_int_equal(symlink(beside, file), 0);
     snprintf(folders, sizeof folders, "/nonexistent:%s", folder);
     open_in(folders, path, warning);
     assert_string_equal(path, file);
     assert_string_equal(warning, "");
-    /* A file that is none, elsewhere: the loader knows what it has opened by its path. */
+    /* An invalid file, elsewhere: the loader recognises libraries it has opened by their path. */
     assert_int_equal(unlink(file) | rmdir(folder), 0);
     assert_non_null(mkdtemp(other));
     snprintf(file, sizeof file, "%s/%s", other, name);
@@ -285,7 +287,7 @@ static void products_are_made_by_a_library_of_the_folders_that_are_named(void **
     assert_int_equal(unlink(file) | rmdir(other), 0);
 }
 
-/* As in a virtual environment that nobody activated, but whose folder of programs is in PATH. */
+/* A virtual environment that is not activated, but whose bin folder is in PATH. */
 static void a_library_is_found_beside_the_python_in_path(void **state)
 {
     static const char *const folders[] = {"",
@@ -307,7 +309,8 @@ static void a_library_is_found_beside_the_python_in_path(void **state)
     snprintf(python, sizeof python, "%s/bin/python3", root);
     snprintf(library, sizeof library, "%s%s/libspillway_nowhere.so.3", root,
              folders[SW_LEN(folders) - 1]);
-    assert_int_equal(symlink("/nowhere", python), 0); /* its base: what counts is the link */
+    /* the base interpreter does not matter, only the link */
+    assert_int_equal(symlink("/nowhere", python), 0);
     assert_int_equal(symlink("/proc/self/exe", library), 0);
     snprintf(path, sizeof path, "%s/bin:%s", root, before);
     assert_int_equal(setenv("PATH", path, 1), 0);

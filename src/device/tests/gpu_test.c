@@ -2,9 +2,9 @@
 // TIMEOUT 1200
 // COST 40
 // SLOW SPILLWAY_EMU_ALL=1
-// The kernels of GPUs, emulated: near the plain C reference (equal where the op is exact), the same
-// bits whichever thread goes first and wherever operands begin. Warps of 64 lanes and the other
-// order of threads are for the slow label. SPILLWAY_TEST_DEVICE=cuda: a GPU instead.
+// GPU kernels, emulated. They are near the plain C reference (equal if the op is exact) and have
+// the same bits in any thread order and at any operand offset. Warps of 64 lanes and the reverse
+// thread order belong to the slow label. SPILLWAY_TEST_DEVICE=cuda runs a GPU instead.
 #include <math.h>
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@
 #include "support/test.h"
 
 static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
-#ifdef TEST_SANITIZED /* which are slow, and see all that a kernel does when it runs once */
+#ifdef TEST_SANITIZED /* slow, and one run shows all that a kernel does */
 enum { IS_REPEATED = 0 };
 #else
 enum { IS_REPEATED = 1 };
@@ -21,8 +21,8 @@ enum { IS_REPEATED = 1 };
 
 static struct {
     struct sw_device *reference;
-    struct sw_device *emu[4]; /* warps of 32, of 64; then with threads in the other order */
-    struct sw_device *own[2]; /* products without a library; by the other library of AMD's */
+    struct sw_device *emu[4]; /* warps of 32, of 64; then in reverse thread order */
+    struct sw_device *own[2]; /* products without a library; with AMD's other library */
     int n, n_own;
 } all;
 
@@ -72,7 +72,7 @@ static int close_devices(void **state)
     return 0;
 }
 
-/* False: the device has no kernel for it. */
+/* False: the device has no kernel for the op. */
 static bool run(struct sw_device *dev, const struct op_case *c, struct op_case *result)
 {
     const sw_status st = case_run(dev, c, result);
@@ -117,7 +117,7 @@ static void same_bits(const struct op_case *a, const struct op_case *b, const ch
     }
 }
 
-/* A block for each of so many rows takes long. */
+/* One block for each of so many rows takes long. */
 static bool is_long(const struct op_case *c)
 {
     enum { MANY_ROWS = 4096 };
@@ -126,11 +126,11 @@ static bool is_long(const struct op_case *c)
            sw_shape_rows(&c->in[is_grad].view.shape) > MANY_ROWS;
 }
 
-/* Another run of device i, which got this. */
+/* Runs the case again on device i, which gave `got`. */
 static void repeat(const struct op_case *c, int i, const struct op_case *got)
 {
     struct op_case other;
-    if (i < 2) { /* a row of a tile begins anywhere */
+    if (i < 2) { /* a row of a tile may begin at any element */
         struct op_case shifted = *c;
         shifted.shift = 8;
         run(all.emu[i], &shifted, &other);
@@ -141,12 +141,12 @@ static void repeat(const struct op_case *c, int i, const struct op_case *got)
     case_fini(&other);
 }
 
-/* False: no kernel. */
+/* False: the device has no kernel for it. */
 static bool check_case(const struct op_case *c)
 {
     struct op_case want, got;
     if (is_long(c) && all.n == 1) {
-        return true; /* for the slow label */
+        return true; /* left to the slow label */
     }
     run(all.reference, c, &want);
     for (int i = 0; i < all.n; i++) {
@@ -174,7 +174,7 @@ static bool check_case(const struct op_case *c)
     return true;
 }
 
-/* What is compared above is what is meant to be. */
+/* The comparisons above really use the stand-ins and our kernel. */
 static void products_are_made_by_the_stand_ins_and_by_our_kernel(void **state)
 {
     static const char *const names[] = {"products:cublaslt:1 ", "products:hipblaslt:1 "};
@@ -188,7 +188,7 @@ static void products_are_made_by_the_stand_ins_and_by_our_kernel(void **state)
     }
 }
 
-/* No kernel of a GPU takes fp64. */
+/* No GPU kernel takes fp64. */
 static bool has_f64(const struct op_case *c)
 {
     bool found = false;
@@ -217,7 +217,7 @@ static void what_is_the_cpus_alone_is_refused(void **state)
     }
 }
 
-/* SPILLWAY_EMU_OP=name: that kind alone. */
+/* SPILLWAY_EMU_OP=name runs only that kind. */
 static void test_kernels(void **state)
 {
     (void)state;
@@ -245,8 +245,8 @@ static void test_kernels(void **state)
     assert_int_equal(n_missing, 0);
 }
 
-/* A skipped update puts nothing in the place of a parameter, and its kernels say so on the device.
- */
+/* A skipped update puts no data in a parameter's place, and its kernels check this on the
+ * device. */
 static void test_skipped_copy_writes_nothing(void **state)
 {
     (void)state;
@@ -258,22 +258,22 @@ static void test_skipped_copy_writes_nothing(void **state)
         assert_true(run(all.reference, &c, &want) && run(all.emu[0], &c, &got));
         check_near(&got, &want, "skipped");
         const uint32_t first = *(const uint32_t *)got.out[0].view.data;
-        assert_int_equal(first == UINT32_MAX, skip); /* what lay there before */
+        assert_int_equal(first == UINT32_MAX, skip); /* the old contents */
         case_fini(&got);
         case_fini(&want);
         case_fini(&c);
     }
 }
 
-/* The gradient of queries that attend to MANY keys alike. Keys differ by a little from what they
- * have in common, outputs are multiples of 1/MANY that 16 bits hold. */
+/* The gradient of queries that attend to MANY keys equally. Keys differ a little from a common
+ * vector; outputs are multiples of 1/MANY that 16 bits represent. */
 enum { MANY = 256, HEAD = 16, IN_COMMON = 16 };
 static void alike_case(struct op_case *c, enum sw_dtype dtype)
 {
     const struct sw_shape shape = SW_SHAPE(1, MANY, HEAD);
     case_init(c, SW_OP_ATTENTION_GRAD, "gradient of queries, %s", sw_dtype_name(dtype));
     c->op.attrs.attention = (struct sw_attention_attrs){.heads = 1, .kv_heads = 1, .scale = 1};
-    case_in(c, dtype, shape, -1, 1); /* the outputs' gradient */
+    case_in(c, dtype, shape, -1, 1); /* gradient of the outputs */
     const int o = case_in_zero(c, dtype, shape);
     const int lse = case_in_zero(c, SW_F32, SW_SHAPE(1, 1, MANY));
     case_in_zero(c, dtype, shape); /* queries */
@@ -296,7 +296,7 @@ static void alike_case(struct op_case *c, enum sw_dtype dtype)
     case_out_absent(c);
 }
 
-/* Squared errors of a query's gradient that is given, and of one whose slopes are rounded. */
+/* Squared errors of a query's gradient: of the given one, and of one with rounded slopes. */
 static void errors_of_query(const struct op_case *c, const struct op_case *got, int i,
                             double *given, double *rounded)
 {
@@ -325,8 +325,8 @@ static void errors_of_query(const struct op_case *c, const struct op_case *got, 
     }
 }
 
-/* The slopes of a query's scores add up to zero, so what its keys have in common is no part of its
- * gradient: their rounding to 16 bits must not bring it in. */
+/* The slopes of a query's scores add up to zero, so a part common to its keys does not contribute
+ * to its gradient. Rounding the slopes to 16 bits must not bring it in. */
 static void test_what_keys_have_in_common_cancels(void **state)
 {
     (void)state;
@@ -339,7 +339,7 @@ static void test_what_keys_have_in_common_cancels(void **state)
             errors_of_query(&c, &got, query, &given, &rounded);
         }
         print_message("%s: %g of %g\n", c.name, sqrt(given), sqrt(rounded));
-        assert_true(rounded > 0 && given < rounded / 9); /* a third of the error */
+        assert_true(rounded > 0 && given < rounded / 9); /* at most a third of the error */
         case_fini(&got);
         case_fini(&c);
     }

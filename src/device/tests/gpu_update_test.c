@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small tensors on a GPU - sums, updates, statistics, steps of LAMB: neighbours take one launch,
-// give the bits that each has alone, and let nothing pass that touches the same bytes. Sums over
-// rows take one launch, too.
+// Small tensors on a GPU: sums, updates, statistics, steps of LAMB. Neighbours take one launch, and
+// each has the bits that it has alone. An op that touches the same bytes launches them first. Sums
+// over rows also take one launch.
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "device/tests/op_cases.h"
 #include "support/test.h"
 
-/* Launches of each kernel; tests run on one thread. */
+/* Number of launches of each kernel; tests run on one thread. */
 static int n_launched[GPU_N_KERNELS];
 static int (*launch_of_module)(int device, void *stream, const struct sw_gpu_kernel *kernel,
                                enum sw_gpu_type type, const struct sw_gpu_launch *launch);
@@ -63,8 +63,8 @@ static void check_and_free(struct op_case *cases, struct op_case *want, struct o
     }
 }
 
-/* Of the variants of UPDATE, rules with dense streams; skipped, too, where fp16 copies are written
- * all the same. */
+/* Takes the variants of UPDATE with dense streams; also skipped ones, which still write fp16
+ * copies. */
 static void neighbours_take_one_launch_and_keep_their_bits(void **state)
 {
     enum { N = 50 };
@@ -88,7 +88,7 @@ static void neighbours_take_one_launch_and_keep_their_bits(void **state)
     }
 }
 
-/* Gradients of any type share a launch; a row-sparse one goes by itself. */
+/* Gradients of any type share a launch; a row-sparse one takes its own. */
 static void sums_take_one_launch_and_keep_their_bits(void **state)
 {
     enum { N = GPU_ACCUMULATE_MANY + 8, SPARSE = 5 };
@@ -115,9 +115,8 @@ static void sums_take_one_launch_and_keep_their_bits(void **state)
     }
 }
 
-/* One after the other on a stream, whose tickets each finds as it wants them: those of several
- * blocks of rows and of columns, a skipped one among them. Rows wider than there are tickets for
- * take a second kernel. */
+/* Sums in sequence on one stream must each find the tickets reset: several blocks of rows and
+ * columns, with a skipped sum among them. Rows too wide for the tickets take a second kernel. */
 static void sums_over_rows_take_one_launch(void **state)
 {
     enum { N = 12, WIDE = 5 };
@@ -143,8 +142,8 @@ static void sums_over_rows_take_one_launch(void **state)
     }
 }
 
-/* Another rule begins another launch; what is no small dense update goes by itself, and need not
- * wait. */
+/* Another rule starts another launch. An update that is not small and dense takes its own, and need
+ * not wait. */
 static void other_updates_go_by_themselves(void **state)
 {
     enum { CODED = 21 };
@@ -161,12 +160,12 @@ static void other_updates_go_by_themselves(void **state)
     assert_int_equal(case_run_many(dev, cases, N, got), SW_OK);
     assert_int_equal(n_launched[GPU_update], 2); /* row-sparse streams */
     assert_int_equal(n_launched[GPU_update_coded], 1);
-    assert_int_equal(n_launched[GPU_update_many], 2); /* of three, of two */
+    assert_int_equal(n_launched[GPU_update_many], 2); /* one with three updates, one with two */
     check_and_free(cases, want, got, N);
     sw_device_close(dev);
 }
 
-/* p = p - lr g, twice on the same bytes: the second sees what the first wrote. */
+/* p = p - lr g, twice on the same bytes: the second update sees the result of the first. */
 static void updates_of_the_same_bytes_follow_each_other(void **state)
 {
     enum { N = 5, ROOM = 1024 };
@@ -203,7 +202,7 @@ static void updates_of_the_same_bytes_follow_each_other(void **state)
             sw_device_launch(dev, on, kernel, in, in, NULL, (double *)(void *)(at + 2 * ROOM)),
             SW_OK);
     }
-    assert_int_equal(n_launched[GPU_update_many], 1); /* the second stands in line */
+    assert_int_equal(n_launched[GPU_update_many], 1); /* the second one is still in its line */
     assert_int_equal(case_to_host(dev, on, param, at, sizeof param), SW_OK);
     assert_int_equal(n_launched[GPU_update_many], 2);
     for (int i = 0; i < N; i++) {
@@ -216,7 +215,7 @@ static void updates_of_the_same_bytes_follow_each_other(void **state)
     sw_device_close(dev);
 }
 
-/* ---- ops by hand, on one memory ---- */
+/* ---- hand-made ops on one memory ---- */
 
 /* Slots of one memory: parameters with their masters, moments, squares, gradients; then words. */
 enum { SLOT = 80 << 10, N_PARAMS = 4, N_MOMENTS = 3, N_GRADS = 3 };
@@ -228,7 +227,8 @@ enum {
     WORDS = GRADS + N_GRADS,
     N_SLOTS
 };
-enum { PLACE = 1024, NORMS = 0, STATS = 2, RATIOS = 4, SCALARS = 8, SCALES = 10 }; /* of words */
+/* words per place, and the places */
+enum { PLACE = 1024, NORMS = 0, STATS = 2, RATIOS = 4, SCALARS = 8, SCALES = 10 };
 
 struct hand {
     struct op_case c;
@@ -241,7 +241,7 @@ struct stage {
     char *mem, *before;
     struct hand hands[64];
     int n;
-    enum sw_dtype dtype; /* of parameters */
+    enum sw_dtype dtype; /* dtype of parameters */
 };
 
 static char *slot(const struct stage *s, int i)
@@ -287,13 +287,13 @@ static void hand_end(struct stage *s, struct hand *h)
     assert_int_equal(sw_device_prepare(s->dev, &desc, &h->kernel), SW_OK);
 }
 
-/* What an op is about: so many elements of which slots. */
+/* Operands of an op: its slots and number of elements. */
 struct about {
     int64_t n;
     int param, moments, grad, norms, ratio, stats;
 };
 
-/* Parameter, master, moments; the gradient, too, where that is read. */
+/* Adds the parameter, master and moments; also the gradient if it is read. */
 static void hand_param(struct stage *s, struct hand *h, const struct about *a,
                        enum sw_update_kind kind)
 {
@@ -313,7 +313,7 @@ static void hand_param(struct stage *s, struct hand *h, const struct about *a,
     hand_in(h, SW_F32, a->n, slot(s, SQUARES + a->moments));
 }
 
-/* The gradient; all before it is written in place. */
+/* Adds the gradient; all operands before it are written in place. */
 static void end_update(struct stage *s, struct hand *h, const struct about *a)
 {
     hand_in(h, SW_F32, a->n, slot(s, a->grad));
@@ -330,7 +330,7 @@ static void add_update(struct stage *s, const struct about *a)
     end_update(s, h, a);
 }
 
-/* The same with moments as codes of 8 bits. */
+/* The same with 8-bit moments. */
 static void add_update_coded(struct stage *s, const struct about *a)
 {
     struct hand *h = hand_begin(s, SW_OP_UPDATE);
@@ -350,7 +350,7 @@ static void add_update_coded(struct stage *s, const struct about *a)
     end_update(s, h, a);
 }
 
-/* A sum of what is added up elsewhere, too, and of gradients of the parameters' type. */
+/* Adds an accumulation into a slot that other ops also use; gradients have the parameters' type. */
 static void add_sum(struct stage *s, const struct about *a)
 {
     struct hand *h = hand_begin(s, SW_OP_ACCUMULATE);
@@ -394,7 +394,7 @@ static void add_apply(struct stage *s, const struct about *a)
     hand_end(s, h);
 }
 
-/* Numbers of what lies in a slot: signed ones, squares from 0 to 1, low halves as they come. */
+/* Fills a slot: signed numbers, squares from 0 to 1, arbitrary low halves. */
 static void fill_slot(const struct stage *s, int k)
 {
     const bool is_low = k >= MASTERS && k < MOMENTS && s->dtype == SW_BF16;
@@ -440,8 +440,8 @@ static void close_stage(struct stage *s)
     sw_device_close(s->dev);
 }
 
-/* All ops; what the memory is then. alone: the stream is waited for behind each, so that nobody
- * stands in line. */
+/* Runs all ops and returns the memory afterwards. alone: waits for the stream after each op, so
+ * that no ops are batched. */
 static char *play(struct stage *s, bool alone)
 {
     enum { BYTES = N_SLOTS * SLOT };
@@ -476,7 +476,7 @@ static void check_like_alone(struct stage *s, const char *what)
     free(got);
 }
 
-/* Of neighbours, which are added to the same words. */
+/* Statistics of neighbours, which are added to the same words. */
 static void statistics_take_one_launch(void **state)
 {
     static struct stage s;
@@ -491,8 +491,8 @@ static void statistics_take_one_launch(void **state)
     close_stage(&s);
 }
 
-/* Moments and steps of small tensors take one launch, although all norms lie at one place, and
- * large ones go between them. */
+/* Moments and steps of small tensors take one launch, even if all norms are at one address and
+ * large tensors come between them. */
 static void steps_of_lamb_take_one_launch(void **state)
 {
     static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
@@ -522,7 +522,7 @@ static int draw(uint64_t trial, int *i, int n)
     return (int)(sw_philox_u64(4, trial, (uint64_t)(*i)++) % (uint64_t)n);
 }
 
-/* Any op, or moments and their step; on slots that others have, too. */
+/* Adds any op, or moments and their step, on slots that other ops may have, too. */
 static void add_any(struct stage *s, uint64_t trial, int *i)
 {
     static const int64_t sizes[] = {5, 300, 2049, 17000};
@@ -539,7 +539,7 @@ static void add_any(struct stage *s, uint64_t trial, int *i)
         return;
     }
     if (s->dtype == SW_F32 && draw(trial, i, 4) == 0) {
-        a.grad = (a.param + 1) % N_PARAMS; /* what an update has left */
+        a.grad = (a.param + 1) % N_PARAMS; /* left by an update */
     }
     if (kind < 2) {
         add_update(s, &a);
@@ -555,7 +555,7 @@ static void add_any(struct stage *s, uint64_t trial, int *i)
     }
 }
 
-/* Whatever stands in line with whom. */
+/* The result does not depend on which ops are batched together. */
 static void any_order_gives_the_bits_of_one_after_the_other(void **state)
 {
     enum { TRIALS = 24, OPS = 40 };

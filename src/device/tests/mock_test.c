@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mock finds what it is for: reads of memory that was never written or was released, work that
-// was not waited for, or that was queued too early, addresses that are not the device's, a host
-// that reaches for its memory; and does correct programs correctly.
+// The mock detects the bugs that it is for, and runs correct programs correctly. The bugs: reads of
+// memory that was never written or was released, work that was not waited for or was queued too
+// early, addresses that are not the device's, and a host that accesses device memory.
 #include <errno.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -16,8 +16,8 @@ struct fixture {
     struct sw_device *dev;
     struct sw_stream_queue *a, *b;
     struct sw_timeline *timeline;
-    float *x;                /* device */
-    float *in, *out, *later; /* [N] of its host memory each */
+    float *x;                /* device memory */
+    float *in, *out, *later; /* [N] of the mock's host memory each */
 };
 
 static float *pinned(struct fixture *f)
@@ -120,8 +120,8 @@ static void test_nothing_runs_before_somebody_waits(void **state)
     fill_with(out, 5);
     copy(f, f->a, f->x, in);
     copy(f, f->a, out, f->x);
-    assert_true(out[0] == 5); /* forgot to wait: the old value */
-    fill_with(in, 2);         /* and the source was still needed */
+    assert_true(out[0] == 5); /* without a wait: the old value */
+    fill_with(in, 2);         /* the source is still needed */
     wait_for(f, f->b);
     assert_true(out[0] == 5);
     wait_for(f, f->a);
@@ -134,7 +134,7 @@ static void test_a_missing_order_shows(void **state)
     float *in = f->in, *out = f->out;
     fill_with(in, 3);
     copy(f, f->a, f->x, in);
-    copy(f, f->b, out, f->x); /* nothing between */
+    copy(f, f->b, out, f->x); /* nothing between them */
     wait_for(f, f->b);
     assert_true(isnan(out[0]));
 }
@@ -145,11 +145,11 @@ static void test_a_timeline_orders_two_streams(void **state)
     float *in = f->in, *later = f->later, *out = f->out;
     fill_with(in, 3);
     fill_with(later, 4);
-    await_at(f, f->b, 1); /* before anything is there that sets it */
+    await_at(f, f->b, 1); /* before any command that sets it is queued */
     copy(f, f->b, out, f->x);
     copy(f, f->a, f->x, in);
     signal_at(f, f->a, 1);
-    copy(f, f->a, f->x, later); /* behind it: b must not see it, and a is run no further */
+    copy(f, f->a, f->x, later); /* after the signal: b must not see it, and a runs no further */
     signal_at(f, f->a, 2);
     assert_int_equal(value_now(f), 0);
     wait_for(f, f->b);
@@ -161,7 +161,7 @@ static void test_a_timeline_orders_two_streams(void **state)
     assert_true(out[0] == 4);
 }
 
-/* What a waits for is set by b, which itself waits for the host. */
+/* a waits for a signal of b, which waits for the host. */
 static void test_the_host_sets_a_timeline(void **state)
 {
     struct fixture *f = *state;
@@ -255,7 +255,7 @@ static void test_counters(void **state)
     assert_int_equal(sw_device_alloc(f->dev, SW_MEM_DEVICE, 0, &y), SW_E_ARG);
 }
 
-/* A system call that is given the address fails as an access would fault. */
+/* A system call with the address fails where an access would fault. */
 static void test_the_host_does_not_reach_it(void **state)
 {
     struct fixture *f = *state;
@@ -288,13 +288,13 @@ static void test_early_work_runs_when_it_is_queued(void **state)
     fill_with(f->in, 1);
     copy(f, f->a, f->x, f->in);
     copy(f, f->a, f->out, f->x);
-    assert_true(f->out[0] == 1); /* nobody waited */
+    assert_true(f->out[0] == 1); /* there was no wait */
     fill_with(f->in, 2);
     wait_for(f, f->a);
-    assert_true(f->out[0] == 1); /* filled in too late */
+    assert_true(f->out[0] == 1); /* the copy had already run */
     await_at(f, f->b, 1);
     copy(f, f->b, f->later, f->x);
-    signal_at(f, f->a, 1); /* and what waited for it runs at once */
+    signal_at(f, f->a, 1); /* whatever waited for it runs at once */
     assert_int_equal(value_now(f), 1);
     assert_true(f->later[0] == 1);
     copy(f, f->a, f->x, f->in);
@@ -313,7 +313,7 @@ struct worker {
     bool failed;
 };
 
-/* A queue of its own: each round writes a number, reads it back and compares. */
+/* Uses its own queue: each round writes a number, reads it back and compares. */
 static void *work(void *arg)
 {
     struct worker *w = arg;
@@ -339,7 +339,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* One thread sets what the stream of another waits for, a step at a time. */
+/* One thread advances the counter that another thread's stream waits for, a step at a time. */
 static void *set_steps(void *arg)
 {
     struct fixture *f = arg;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands with guards around them, numbers from the case alone, one launch, and the comparison.
+// Operands with guards around them, numbers that depend only on the case, one launch, and the
+// comparison.
 #include "device/tests/op_case.h"
 
 #include <math.h>
@@ -159,7 +160,8 @@ static bool is_absent(const struct case_tensor *t)
     return t->view.shape.rank < 0;
 }
 
-/* Through memory of the device's where the host's own is refused. Complete when it returns. */
+/* Copies through the device's host memory if the test's own is refused. Complete when it
+ * returns. */
 static sw_status move(struct sw_device *dev, struct sw_stream_queue *on, void *to, const void *from,
                       size_t bytes, bool in)
 {
@@ -195,8 +197,8 @@ sw_status case_to_host(struct sw_device *dev, struct sw_stream_queue *on, void *
 
 /* Device memory of a run: inputs, outputs, workspace, scalars, each followed by a guard. */
 struct place {
-    void *all, *mem; /* mem: where the operand begins */
-    size_t bytes;    /* of it, without the guard; 0 = none */
+    void *all, *mem; /* mem: start of the operand */
+    size_t bytes;    /* size of the operand, without the guard; 0 = no operand */
 };
 
 static sw_status place_open(struct sw_device *dev, struct sw_stream_queue *on, size_t shift,
@@ -208,7 +210,7 @@ static sw_status place_open(struct sw_device *dev, struct sw_stream_queue *on, s
     if (data) {
         SW_TRY(case_to_device(dev, on, out->mem, data, bytes));
     } else {
-        SW_TRY(sw_device_fill(dev, on, out->mem, 0xff, bytes)); /* a kernel must write all */
+        SW_TRY(sw_device_fill(dev, on, out->mem, 0xff, bytes)); /* a kernel must write every byte */
     }
     return sw_device_fill(dev, on, (char *)out->mem + bytes, GUARD_BYTE, GUARD);
 }
@@ -342,7 +344,7 @@ sw_status case_run_many(struct sw_device *dev, const struct op_case *c, int n,
     for (int k = 0; k < n && st >= 0; k++) {
         st = place_all(&r[k], &c[k], &result[k]);
     }
-    for (int k = 0; k < n && st >= 0; k++) { /* of one step: one table of scalars */
+    for (int k = 0; k < n && st >= 0; k++) { /* ops of one step share a table of scalars */
         st = sw_device_launch(dev, on, r[k].kernel, r[k].at_in, r[k].at_out, r[k].workspace.mem,
                               r[0].scalars.mem);
     }
@@ -362,8 +364,7 @@ sw_status case_run(struct sw_device *dev, const struct op_case *c, struct op_cas
     return case_run_many(dev, c, 1, result);
 }
 
-/* An operand of c by the number that it has in the op: its inputs, then its outputs. The bytes are
- * those of c or of its result. */
+/* An operand of c by its number: inputs first, then outputs. The bytes are c's or its result's. */
 static struct case_tensor numbered(const struct op_case *c, const struct op_case *result,
                                    sw_value number)
 {
@@ -406,7 +407,7 @@ sw_status case_run_apart(struct sw_device *dev, const struct op_case *c,
 
 /* ---- comparing ---- */
 
-/* Nobody reads what is kept of a row of LINEAR_CE without a label: its lse, or its sums so far. */
+/* False for the stored lse or sums of an ignored row of LINEAR_CE: nothing reads them. */
 static bool is_read(const struct op_case *c, int i_out, int64_t i)
 {
     if (c->op.kind != SW_OP_LINEAR_CE || !c->labels) {
@@ -436,7 +437,8 @@ double case_error(const struct op_case *a, const struct op_case *b, int i_out)
     return worst == 0 ? 0 : worst / scale;
 }
 
-/* Of one output's largest element: rounding of the output, plus rounding inside fp32 sums. */
+/* Relative to one output's largest element: rounding of the output, plus rounding inside fp32
+ * sums. */
 static double tolerance(enum sw_dtype dtype)
 {
     switch (dtype) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One builder a kind of op, each with its variants.
+// One builder per kind of op, each with its variants.
 #include "device/tests/op_cases.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static const char *name_of(enum sw_dtype dtype)
 
 /* ---- products ---- */
 
-/* Products in pieces of 256 rows of a parameter that has 700, and tiles of them. */
+/* Products in pieces of 256 rows of a parameter with 700, and tiles of them. */
 static bool matmul_in_pieces(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     enum { M = 65, WIDTH = 67, ROWS = 700 };
@@ -88,7 +88,7 @@ static bool matmul(struct op_case *c, enum sw_dtype dtype, int variant)
         {3, 5003, 5, true, false, false, false, SW_ACT_NONE, SW_DTYPE_COUNT},
         {129, 64, 513, false, true, false, false, SW_ACT_NONE, SW_DTYPE_COUNT},
         {150, 300, 260, false, true, true, true, SW_ACT_GELU, SW_DTYPE_COUNT},
-        /* What libraries of GPUs do themselves, or nearly. */
+        /* Products that GPU libraries do themselves, or nearly. */
         {33, 40, 72, false, true, true, true, SW_ACT_GELU_TANH, SW_DTYPE_COUNT},
         {33, 40, 72, false, false, true, false, SW_ACT_GELU_TANH, SW_DTYPE_COUNT},
         {9, 40, 24, true, false, false, true, SW_ACT_GELU_TANH, SW_DTYPE_COUNT},
@@ -236,7 +236,7 @@ static bool layer_norm(struct op_case *c, enum sw_dtype dtype, int variant)
     case_in(c, dtype, SW_SHAPE(s[1]), 0.5, 1.5);
     case_in(c, dtype, SW_SHAPE(s[1]), -1, 1);
     case_out(c, dtype, SW_SHAPE(s[0], s[1]));
-    for (int i = 0; i < 2; i++) { /* every other variant: nobody wants the statistics */
+    for (int i = 0; i < 2; i++) { /* every other variant does not want the statistics */
         if (variant % 2) {
             case_out_absent(c);
         } else {
@@ -317,8 +317,8 @@ static void loss_outputs(struct op_case *c, enum sw_dtype dtype, int64_t rows)
     case_out(c, stat_of(dtype), SW_SHAPE(rows));
 }
 
-/* From 1 on: with smoothing, with labels beyond the classes that do not count, with both. True
- * where there may be such labels. */
+/* Variants from 1 on: with smoothing, with ignored labels beyond the classes, with both. True if
+ * there may be such labels. */
 static bool more_of_loss(struct op_case *c, int variant)
 {
     c->op.attrs.cross_entropy.smoothing = variant == 1 || variant == 3 ? 0.1 : 0;
@@ -335,7 +335,8 @@ static bool cross_entropy(struct op_case *c, enum sw_dtype dtype, int variant)
     const int64_t *s = loss_shapes[variant % n];
     case_init(c, SW_OP_CROSS_ENTROPY, "cross_entropy %d %s", variant, name_of(dtype));
     case_in(c, dtype, SW_SHAPE(1, s[0], s[1]), -4, 4);
-    labels(c, s[0], s[1] + 3 * more_of_loss(c, variant - n), variant == n); /* n: none counts */
+    /* n: all labels are ignored */
+    labels(c, s[0], s[1] + 3 * more_of_loss(c, variant - n), variant == n);
     loss_outputs(c, dtype, s[0]);
     return true;
 }
@@ -358,8 +359,8 @@ static bool cross_entropy_grad(struct op_case *c, enum sw_dtype dtype, int varia
 
 enum { TILE_ROWS_OF_LABELS = 37, TILE_VOCAB = 1031, TILE_CHUNK = 100, TILE_WIDTH = 39 };
 
-/* Rows 0 .. 299, 300 .. 599, 600 .. of a table: the first goes to a sum, the last one finishes
- * it. */
+/* Rows 0 .. 299, 300 .. 599, 600 .. of a table: the first tile starts the sum, the last one
+ * finishes it. */
 static int64_t loss_tile(struct op_case *c, int i_tile)
 {
     c->op.attrs.linear_ce.chunk = TILE_CHUNK;
@@ -510,7 +511,7 @@ static bool embedding(struct op_case *c, enum sw_dtype dtype, int variant)
     case_init(c, SW_OP_EMBEDDING, "embedding %d %s", variant, name_of(dtype));
     c->exact = true;
     c->op.attrs.embedding.tile.first =
-        variant == 3 ? 7 : 0; /* from the third on: tiles of a larger table */
+        variant == 3 ? 7 : 0; /* from variant 3 on: tiles of a larger table */
     c->op.attrs.embedding.tile.continues = variant == 3;
     case_in(c, dtype, SW_SHAPE(19, width), -1, 1);
     case_in_ints(c, SW_SHAPE(3, 11), 0, variant < 2 ? 19 : 30);
@@ -547,7 +548,7 @@ static bool contiguous(struct op_case *c, enum sw_dtype dtype, int variant)
     }
     case_init(c, SW_OP_CONTIGUOUS, "contiguous %d %s", variant, name_of(dtype));
     c->exact = true;
-    if (variant >= 2) { /* rows that may be moved in larger units; without gaps */
+    if (variant >= 2) { /* rows that can be moved in larger units; without gaps */
         case_in_strided(c, dtype, SW_SHAPE(2, 3, 16),
                         variant == 2 ? (int64_t[]){32, 64, 1} : (int64_t[]){48, 16, 1});
         case_out(c, dtype, SW_SHAPE(2, 3, 16));
@@ -702,23 +703,23 @@ static bool grad_stats(struct op_case *c, enum sw_dtype dtype, int variant)
     case_init(c, SW_OP_GRAD_STATS, "grad_stats %d %s", variant, name_of(dtype));
     c->exact = true;
     const int stats = case_in_zero(c, SW_I64, SW_SHAPE(SW_STATS_WORDS));
-    sw_exact_add(c->in[stats].view.data, 0.7); /* of the parameters before */
+    sw_exact_add(c->in[stats].view.data, 0.7); /* sum of the parameters before */
     const int64_t rows = variant == 6 ? 8 * PARAM_ROWS : PARAM_ROWS;
     if (variant != 1 && variant < 7) {
         case_in(c, dtype, SW_SHAPE(rows, PARAM_WIDTH), -1, 1);
     }
-    if (variant >= 7) { /* rows of several streams, which share runs */
+    if (variant >= 7) { /* rows of several streams that share runs */
         sparse_stream(c, dtype, variant == 7 ? other_rows : no_rows);
     }
     if (variant >= 1) {
         sparse_stream(c, dtype, sparse_rows);
     }
-    if (variant == 3) { /* not finite: counted */
+    if (variant == 3) { /* not finite, so it is counted */
         make_infinite(c, 1, 700, INFINITY);
         make_infinite(c, 1, 3, NAN);
         make_infinite(c, 2, 5, -INFINITY);
     }
-    if (variant == 6) { /* sizes far apart, so that no sum in double could be exact */
+    if (variant == 6) { /* such different sizes that no sum in double is exact */
         for (int64_t i = 0; i < rows * PARAM_WIDTH; i++) {
             const int exponent =
                 dtype == SW_F16 ? (int)(i * 7 % 24) - 12 : (int)(i * 7 % 240) - 140;
@@ -726,7 +727,7 @@ static bool grad_stats(struct op_case *c, enum sw_dtype dtype, int variant)
                          ldexp(sw_load_f64(dtype, c->in[1].view.data, i), exponent));
         }
     }
-    if (variant == 4 || variant == 5) { /* does not fit f16: counted where the op asks */
+    if (variant == 4 || variant == 5) { /* out of f16's range: counted if the op asks for it */
         c->op.attrs.stats.overflow_skips = variant == 4;
         c->scalars[SW_SCALAR_OVERFLOW_FACTOR] = 65504 / 0.9;
     }
@@ -752,14 +753,14 @@ static bool stats_finish(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
-/* A parameter, what belongs to its master, and its moments. */
+/* Adds a parameter, its master's storage and its moments. */
 static void param_and_states(struct op_case *c, enum sw_dtype dtype, struct sw_shape whole,
                              struct sw_shape shape, int moments, bool half)
 {
     case_in(c, dtype, whole, -1, 1);
     if (dtype == SW_F16) {
         case_in(c, SW_F32, shape, -1, 1);
-    } else if (dtype == SW_BF16) { /* the master's low half: any 16 bits but those of a NaN's hi */
+    } else if (dtype == SW_BF16) { /* the master's low half: arbitrary 16-bit values */
         const int i = case_in_zero(c, SW_I16, shape);
         for (int64_t e = 0; e < sw_shape_elems(&shape); e++) {
             ((int16_t *)c->in[i].view.data)[e] =
@@ -775,7 +776,7 @@ static void param_and_states(struct op_case *c, enum sw_dtype dtype, struct sw_s
     c->op.attrs.update.rule.n_states = c->op.n_in - 1;
 }
 
-/* ---- moments as codes of 8 bits: more elements than one item of a fast row has ---- */
+/* ---- 8-bit moments: more elements than one item of a fast row ---- */
 
 enum { CODED_ROWS = 61 };
 
@@ -796,8 +797,8 @@ static void coded_states(struct op_case *c, enum sw_dtype dtype, struct sw_shape
     c->op.attrs.update.rule.n_states = c->op.n_in - 1;
 }
 
-/* The first run begins with zeros and stays so; the others become numbers of very different
- * size, so that each code is met, and the places between all of them. */
+/* The first run starts as zeros and stays so. The others get numbers of very different sizes, so
+ * that every code and every place between codes occurs. */
 static void special_runs(struct op_case *c, int i_grad)
 {
     const int i_codes = c->op.attrs.update.rule.n_states - 3;
@@ -812,8 +813,8 @@ static void special_runs(struct op_case *c, int i_grad)
     }
 }
 
-/* Variants: dense; dense and sparse with padding; elements of a piece; what is not finite; skipped;
- * less than a run. */
+/* Variants: dense; dense and sparse with padding; elements of a piece; non-finite elements;
+ * skipped; less than a run. */
 static bool update_coded(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     enum { DENSE, PADDED, PIECE, NOT_FINITE, SKIPPED, SHORT, N_CODED };
@@ -945,7 +946,7 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
          6},
     };
     enum { SKIPPED = 10, FIRST_PIECE = 8, FIRST_HALF = 19 }; /* then moments of bf16 */
-    /* states of some of the elements */
+    /* States of only some of the elements. */
     static const struct {
         int64_t first, n;
     } pieces[] = {{PARAM_WIDTH + 5, PARAM_WIDTH * PARAM_ROWS - 2 * PARAM_WIDTH - 7}, {64, 64}};
@@ -962,7 +963,7 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
     c->op.attrs.update.rule = rows[variant].attrs;
     c->scalars[SW_SCALAR_STEP] = rows[variant].step;
     c->scalars[SW_SCALAR_SKIP] = variant == SKIPPED;
-    c->op.attrs.update.origin = half ? variant : 0; /* no multiple of what is drawn */
+    c->op.attrs.update.origin = half ? variant : 0; /* not a multiple of the draw's block */
     c->op.attrs.update.draw = 0x1234567890abcdef;
     c->op.attrs.update.first = in_piece ? pieces[i_piece].first : 0;
     param_and_states(c, dtype, shape, in_piece ? SW_SHAPE(pieces[i_piece].n) : shape,
@@ -976,7 +977,7 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
     if (rows[variant].streams != 0) {
         sparse_stream(c, dtype, rows[variant].streams == 3 ? no_rows : sparse_rows);
     }
-    if (rows[variant].streams == 1) { /* a row is added to 0, which takes the sign of its zeros */
+    if (rows[variant].streams == 1) { /* a row is added to 0, which turns -0 into +0 */
         const int64_t e = sparse_rows[0] * PARAM_WIDTH + 3;
         sw_store_f64(stat, c->in[dtype == SW_F32 || dtype == SW_F64 ? 1 : 2].view.data, e, -0.0);
         sw_store_f64(dtype, c->in[c->op.n_in - 2].view.data, 3, -0.0);
@@ -984,7 +985,7 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
-/* ---- LAMB: more elements than one item of a fast row has, and a part of one ---- */
+/* ---- LAMB: more elements than one item of a fast row, and part of one ---- */
 
 enum { LAMB_ROWS = 61, LAMB_PADDING = 300 };
 
@@ -1001,8 +1002,8 @@ static const struct sw_update_attrs lamb_attrs[] = {
     {.kind = SW_UPDATE_LAMB, .maximize = true, .eps = 1e-6, .min_coeff = 0.01, .max_coeff = 0.02},
 };
 
-/* Variants: the rules above; then the first one with padding, with an element that is not finite,
- * and (for LAMB_APPLY) skipped. */
+/* Variants: the rules above; then the first one with padding, with a non-finite element, and (for
+ * LAMB_APPLY) skipped. */
 enum { LAMB_PADDED = SW_LEN(lamb_attrs), LAMB_NOT_FINITE, LAMB_SKIPPED, N_LAMB };
 
 static void lamb_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dtype, int variant)
@@ -1060,7 +1061,8 @@ static bool lamb_apply(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
-/* Lying, standing, square, a row; the last three: a slice of it, a slice with padding, skipped. */
+/* Wide, tall, square, a row; the last three: a slice of the first, a slice with padding,
+ * skipped. */
 static const int64_t muon_shapes[][2] = {{5, 7},   {61, 37}, {24, 24}, {1, 33},
                                          {37, 61}, {24, 40}, {5, 7}};
 enum { N_MUON = SW_LEN(muon_shapes), MUON_SLICE = 4, MUON_PADDED, MUON_SKIPPED };
@@ -1099,14 +1101,15 @@ static bool muon_moments(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
-/* A sum that is rounded to bf16 on the other side moves some elements by 2^-8 of the rate. */
+/* A sum near a rounding boundary may round to bf16 the other way and move some elements by 2^-8 of
+ * the rate. */
 static bool muon_apply(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     if (variant >= N_MUON) {
         return false;
     }
     const struct sw_shape whole = muon_init(c, SW_OP_MUON_APPLY, dtype, variant);
-    const int i_momentum = --c->op.n_in; /* it takes no part */
+    const int i_momentum = --c->op.n_in; /* the op does not take it */
     sw_free(c->in[i_momentum].view.data);
     c->in[i_momentum].view.data = NULL;
     c->slack = dtype == SW_F64 ? 1 : 400;
@@ -1117,10 +1120,10 @@ static bool muon_apply(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
-/* A matrix, several of them, none; a slice that begins and ends inside rows, one that is padding
- * alone, one of several matrices; long rows, with sums or directions that were not finite; long
- * columns, with rows of a look-up beside the dense gradient; one that is skipped. Of a slice the
- * means are the second one of two. */
+/* Whole tensors: one matrix, several, none. Slices: one that begins and ends inside rows, one of
+ * padding only, one of several matrices. Long rows, with sums or directions that were not finite.
+ * Long columns, with rows of a lookup beside the dense gradient. One skipped. A slice keeps the
+ * second of two parts of the means. */
 static const struct sw_shape adafactor_shapes[] = {{2, {61, 37}},  {3, {3, 5, 7}}, {1, {1031}},
                                                    {2, {37, 61}},  {2, {24, 40}},  {3, {5, 6, 32}},
                                                    {2, {5, 2600}}, {2, {4200, 3}}, {2, {5, 7}}};
@@ -1191,7 +1194,7 @@ static int64_t adafactor_lines(const struct op_case *c)
     return of->matrices * (of->rows + of->columns);
 }
 
-/* Sums of w^2 and of the squares of each line, and the means before. */
+/* Sums of w^2 and of each line's squares, and the means before. */
 static void adafactor_words(struct op_case *c, int variant)
 {
     const int64_t n = adafactor_lines(c);
@@ -1217,7 +1220,7 @@ static void adafactor_streams(struct op_case *c, enum sw_dtype dtype, int varian
         case_in(c, dtype, SW_SHAPE(SW_LEN(rows), sw_shape_last(&c->in[0].view.shape)), -1, 1);
         case_in_i32(c, SW_LEN(rows), rows);
     }
-    if (variant == 3) { /* of very different size, in one column */
+    if (variant == 3) { /* very different sizes in one column */
         static const double sizes[] = {1e-3, 3e-9, 1e4, 1e-14, 2e-20, 5e-39};
         struct case_tensor *g = &c->in[c->op.n_in - 1];
         for (int i = 0; i < (int)SW_LEN(sizes); i++) {

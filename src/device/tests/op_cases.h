@@ -9,7 +9,7 @@ typedef bool (*case_build_fn)(struct op_case *c, enum sw_dtype dtype, int varian
 
 bool case_attention(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_attention_grad(struct op_case *c, enum sw_dtype dtype, int variant);
-/* Of decoder_cases.c. "more": variants beyond those of op_cases.c. */
+/* Cases in decoder_cases.c. "more": variants beyond those of op_cases.c. */
 bool case_rms_norm(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_rms_norm_grad(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_add_rms_norm(struct op_case *c, enum sw_dtype dtype, int variant);
@@ -21,7 +21,7 @@ bool case_positions(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_linear_ce_more(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_linear_ce_grad_more(struct op_case *c, enum sw_dtype dtype, int variant);
 
-/* Of encoder_cases.c. */
+/* Cases in encoder_cases.c. */
 bool case_not_equal(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_shift_right(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_trim(struct op_case *c, enum sw_dtype dtype, int variant);
@@ -42,5 +42,5 @@ bool case_pool_grad(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_lstm(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_lstm_grad(struct op_case *c, enum sw_dtype dtype, int variant);
 
-/* One builder a kind; NULL only for VIEW, which has no kernel. */
+/* One builder per kind; NULL only for VIEW, which has no kernel. */
 extern const case_build_fn op_cases[SW_N_OP_KINDS];

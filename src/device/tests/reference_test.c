@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The oracle itself: the reference kernels against the definitions of their ops. Gradients against
-// finite differences in double, updates against the textbook's form, and properties that follow
-// from the contract.
+// The oracle itself: the reference kernels against the definitions of their ops. Gradients are
+// checked against finite differences in double, updates against the textbook's form, and properties
+// against the contract.
 #include "device/tests/op_cases.h"
 #include "support/test.h"
 
@@ -42,7 +42,7 @@ static void near(const char *name, double a, double b, double tolerance)
     }
 }
 
-/* Another input with the bytes of an output. */
+/* Adds an input with the bytes of an output. */
 static void in_from_output(struct op_case *c, const struct case_tensor *from)
 {
     const int i = case_in_zero(c, from->view.dtype, from->view.shape);
@@ -96,7 +96,7 @@ static double weighted_output(struct sw_device *dev, const struct op_case *c, co
     return sum;
 }
 
-/* Place in storage of row-major element i of a (possibly strided) view. */
+/* Storage offset of row-major element i of a (possibly strided) view. */
 static int64_t storage_index(const struct sw_view *view, int64_t i)
 {
     int64_t place = 0;
@@ -132,7 +132,7 @@ static double *copy_seed(const struct case_tensor *dy)
     return seed;
 }
 
-/* What PyTorch 2.15 makes of some numbers in double. */
+/* Values that PyTorch 2.15 gives for some numbers in double. */
 static void test_act_values(void **state)
 {
     static const double x[] = {-4, -1.5, -0.1, 0.7, 2.5, 7, 12};
@@ -235,7 +235,7 @@ static double head_at(const struct op_case *c, int which, int64_t b, int64_t t, 
     return at(x, storage_index(&x->view, i));
 }
 
-/* The scores of a query, -inf where it does not see the key: the formulas of a textbook. */
+/* The scores of a query, -inf for keys it does not see, by textbook formulas. */
 static void scores_of(const struct op_case *c, int64_t b, int64_t head, int64_t i, double *scores)
 {
     const struct sw_attention_attrs *a = &c->op.attrs.attention;
@@ -286,7 +286,7 @@ static void check_definition(const struct op_case *c, const struct op_case *r, i
     }
 }
 
-/* All but those that draw, and those in which a query sees nothing. */
+/* All cases but those with dropout and those in which a query sees nothing. */
 static void test_attention_is_its_definition(void **state)
 {
     static const int variants[] = {0, 5, 6, 7, 10, 11, 12, 13, 18};
@@ -308,7 +308,7 @@ static void test_attention_is_its_definition(void **state)
     }
 }
 
-/* One row of T tokens from `first` on of a longer one: two heads, one key head, all of width 3. */
+/* T tokens from `first` on of a longer row: two heads, one key head, all of width 3. */
 static void a_document(struct op_case *c, const struct op_case *whole, int64_t first, int64_t n)
 {
     case_init(c, SW_OP_ATTENTION, "attention of a document");
@@ -322,8 +322,8 @@ static void a_document(struct op_case *c, const struct op_case *whole, int64_t f
     case_out(c, SW_F64, SW_SHAPE(1, 2, n));
 }
 
-/* Documents in one row are what they are alone: places that begin later move all scores of a query
- * alike. */
+/* Documents that share a row give the same results as alone: starting at later positions shifts all
+ * scores of a query equally. */
 static void test_segments_are_documents_alone(void **state)
 {
     enum { FIRST = 4, SECOND = 5, T = FIRST + SECOND };
@@ -401,7 +401,7 @@ static void test_a_query_without_keys_gives_zero(void **state)
     run(*state, &c, &r);
     const int64_t heads = c.op.attrs.attention.heads, tokens = c.in[0].view.shape.dims[1];
     const int64_t width = c.out[0].view.shape.dims[2];
-    for (int64_t i = 0; i < 3; i++) { /* of sample 1: two queries see nothing */
+    for (int64_t i = 0; i < 3; i++) { /* in sample 1 two queries see nothing */
         for (int64_t e = 0; e < width; e++) {
             assert_int_equal(at(&r.out[0], (tokens + i) * width + e) == 0, i < 2);
         }
@@ -429,7 +429,7 @@ static void test_cross_entropy_gradient(void **state)
     case_out(&g, SW_F64, c.in[0].view.shape);
     run(*state, &g, &r);
     check_gradient(*state, &c, 0, g.in[dsum].view.data, &r.out[0]);
-    assert_true(at(&f.out[1], 0) == 4); /* of five rows one is ignored */
+    assert_true(at(&f.out[1], 0) == 4); /* one of five rows is ignored */
     case_fini(&c);
     case_fini(&f);
     case_fini(&g);
@@ -491,8 +491,8 @@ static void test_linear_ce_gradient(void **state)
 
 /* ---- randomness ---- */
 
-/* Two samples as micro-batch 2 and 3, or four as micro-batch 1: the same global samples, the same
- * draw. */
+/* Two samples as micro-batch 2 and 3, or four as micro-batch 1: the same global samples give the
+ * same draw. */
 static void test_dropout_names_global_samples(void **state)
 {
     struct op_case whole, all, part, r;
@@ -528,9 +528,9 @@ static void test_dropout_names_global_samples(void **state)
     case_fini(&all);
 }
 
-/* ---- gradients of parameters ---- */
+/* The sum of squares equals the whole's, and cutting between two runs changes no bit. */
 
-/* The sum of squares is that of the whole, and cutting between two runs does not change a bit. */
+/* The sum of squares equals the whole's, and cutting between two runs changes no bit. */
 static void test_grad_stats_of_shards(void **state)
 {
     struct op_case whole, all, part, r;
@@ -581,7 +581,7 @@ static void test_stats_finish(void **state)
     case_fini(&r);
 }
 
-/* Rows that ascend, then -1; each the sum of its tokens' gradients. */
+/* Rows ascend, then -1; each is the sum of its tokens' gradients. */
 static void test_embedding_grad_sums_by_id(void **state)
 {
     struct op_case c, r;
@@ -611,7 +611,7 @@ static void test_embedding_grad_sums_by_id(void **state)
     case_fini(&r);
 }
 
-/* Adam as Kingma and Ba wrote it (decay as Loshchilov and Hutter), one dense stream, in double. */
+/* Adam as in Kingma and Ba (decay as in Loshchilov and Hutter), one dense stream, in double. */
 static void check_adam(struct sw_device *dev, enum sw_dtype dtype, double tolerance)
 {
     struct op_case c, r;
@@ -673,7 +673,7 @@ static void test_sgd(void **state)
     }
 }
 
-/* Where a rule of one dense stream moves w, from its moments (which it moves); in double. */
+/* The new w of a rule with one dense stream, in double; also updates its moments. */
 static double moved_by(const struct sw_update_attrs *a, double w, double g, double t, double m[2])
 {
     const double b1 = 0.9, b2 = 0.99, lr = 0.01;
@@ -721,7 +721,7 @@ static void test_adagrad_lion_sparse_adam_and_rmsprop(void **state)
                 for (int64_t k = 0; is_rows && k < n_elems(&c.in[c.op.n_in - 1]); k++) {
                     sum += index[k] == e / width ? at(&c.in[i], k * width + e % width) : 0;
                 }
-                i -= !is_rows; /* a dense stream has no index behind it */
+                i -= !is_rows; /* a dense stream has no index after it */
             }
             for (int k = 0; k < a->n_states; k++) {
                 m[k] = at(&c.in[1 + k], e);
@@ -740,7 +740,7 @@ static void test_adagrad_lion_sparse_adam_and_rmsprop(void **state)
     }
 }
 
-/* Of many steps that leave a moment where it is in fp32, the bf16 ones have its mean. */
+/* Over many steps whose fp32 moment stays constant, the bf16 moments have it as their mean. */
 static void test_bf16_moments_are_right_on_average(void **state)
 {
     enum { STEPS = 400, MOMENT = 1, SOME = 8 };
@@ -754,13 +754,14 @@ static void test_bf16_moments_are_right_on_average(void **state)
             const double g = at(&c.in[c.op.n_in - 1], e) * 0.3 * 0.7;
             want[e] = 0.7 * at(&c.in[MOMENT], e) + 0.3 * g;
             const double got = at(&r.out[MOMENT], e);
-            assert_true(fabs(got - want[e]) <= 0x1p-7 * fabs(want[e])); /* one of two neighbours */
+            /* one of the two nearest values */
+            assert_true(fabs(got - want[e]) <= 0x1p-7 * fabs(want[e]));
             sum[e] += got;
         }
         case_fini(&c);
         case_fini(&r);
     }
-    for (int64_t e = 0; e < SOME; e++) { /* four deviations of the mean */
+    for (int64_t e = 0; e < SOME; e++) { /* within four standard deviations of the mean */
         assert_true(fabs(sum[e] / STEPS - want[e]) <= 4 * 0x1p-8 / sqrt(STEPS) * fabs(want[e]));
     }
 }
@@ -770,8 +771,8 @@ static double lamb_u(const struct sw_update_attrs *a, double w, double m, double
     return m / (a->eps_inside_sqrt ? sqrt(v + a->eps) : sqrt(v) + a->eps) + a->weight_decay * w;
 }
 
-/* The norms of LAMB as DeepSpeed's kernel defines them, in double: moments without correction,
- * decay within the direction, eps in either place; nothing from the padding. */
+/* LAMB's norms as DeepSpeed's kernel defines them, in double: moments without correction, decay
+ * within the direction, eps in either place. Padding adds nothing. */
 static void test_lamb_norms(void **state)
 {
     struct op_case c;
@@ -804,7 +805,7 @@ static void test_lamb_norms(void **state)
     }
 }
 
-/* Sums of w^2 and u^2 as stats, and the ratio that must come of them. */
+/* Puts the sums of w^2 and u^2 as stats, and checks the resulting ratio. */
 static void check_ratio(struct sw_device *dev, double w2, double u2, double min, double max,
                         double want)
 {
@@ -833,11 +834,11 @@ static void test_lamb_ratio(void **state)
     check_ratio(*state, 9, 4, 0.01, 10, 1.5);
     check_ratio(*state, 9, 4, 0.01, 1.25, 1.25);
     check_ratio(*state, 9, 4, 1.75, 10, 1.75);
-    check_ratio(*state, 0, 4, 2, 10, 1); /* exactly 1, whatever the bounds */
+    check_ratio(*state, 0, 4, 2, 10, 1); /* exactly 1, regardless of the bounds */
     check_ratio(*state, 9, 0, 2, 10, 1);
 }
 
-/* What is no number in one element is one in none: the norm is of all. */
+/* A non-finite element makes the whole step NaN: the norm is of all elements. */
 static void test_lamb_of_what_is_not_finite(void **state)
 {
     struct op_case c, r;
@@ -894,7 +895,7 @@ static void test_lamb_norms_of_shards(void **state)
     case_fini(&r);
 }
 
-/* Slices of whole runs add up to the words of the matrix, and the means of their lines. */
+/* Slices of whole runs add up to the words of the matrix and to the means of its lines. */
 static void test_adafactor_of_shards(void **state)
 {
     enum { SLICE = 95 * SW_SQUARES_RUN, WORDS = SW_STATS_WORDS + (61 + 37) * SW_LINE_WORDS };
@@ -959,11 +960,10 @@ static void test_a_skipped_update_changes_nothing(void **state)
     check_skipped(*state, SW_OP_ADAFACTOR_APPLY, 8);
 }
 
-/* Nobody has brought the copy along: it is made of the master, of those elements that are
- * updated. */
+/* The copy was not loaded: the updated elements are rounded from the master. */
 static void test_a_skipped_update_makes_the_fp16_copy(void **state)
 {
-    for (int variant = 8; variant <= 10; variant += 2) { /* a piece, and all */
+    for (int variant = 8; variant <= 10; variant += 2) { /* a piece, and the whole */
         struct op_case c, r;
         assert_true(op_cases[SW_OP_UPDATE](&c, SW_F16, variant));
         c.scalars[SW_SCALAR_SKIP] = 1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products and losses by tiles have the bits of the whole: for odd and tiny shapes, each dtype and
-// instruction set, with tiles that begin anywhere in memory. And what a library may choose by, the
-// stride of an operand, is the same for a tile as for the whole. On an emulated GPU, too, whose
-// libraries of products choose by that.
+// instruction set, with tiles at any memory offset. The stride of an operand, by which a library
+// may choose, is the same for a tile as for the whole. Emulated GPUs are covered, too: their
+// libraries choose by strides.
 // SLOW SPILLWAY_EMU_ALL=1
 #include <stdlib.h>
 
@@ -13,15 +13,16 @@
 enum { MOST_TILES = 8 };
 
 static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
-/* Above what this processor has, a limit changes nothing and is left out. */
+/* A limit above this processor's set changes nothing and is left out. */
 static const char *const limits[] = {NULL, "portable", "avx2", "avx512", "avx512_bf16"};
-#ifdef __SANITIZE_THREAD__ /* threads share work in the same way whatever the instructions */
+/* sharing of work between threads does not depend on the instruction set */
+#ifdef __SANITIZE_THREAD__
 enum { N_LIMITS = 2 };
 #else
 enum { N_LIMITS = 5 };
 #endif
 
-/* The processor's, then emulated GPUs: with warps of 32; slow: of 64, too. */
+/* The processor's devices, then emulated GPUs: with warps of 32; in slow mode also of 64. */
 static int n_devices;
 
 static bool is_new(struct sw_device *const *all, struct sw_device *dev)
@@ -74,7 +75,7 @@ static bool is_gpu(const struct sw_device *dev)
 
 static void run(struct sw_device *dev, const struct op_case *c, struct op_case *result)
 {
-    enum { GPU_ALIGN_ELEMS = 8 }; /* what a GPU is given begins at multiples of 16 bytes */
+    enum { GPU_ALIGN_ELEMS = 8 }; /* a GPU's operands are aligned to 16 bytes */
     struct op_case placed = *c;
     placed.shift *= is_gpu(dev) ? GPU_ALIGN_ELEMS : 1;
     if (case_run(dev, &placed, result) < 0) {
@@ -82,7 +83,7 @@ static void run(struct sw_device *dev, const struct op_case *c, struct op_case *
     }
 }
 
-/* An input that has bytes of another tensor, from row `first` of it on. */
+/* Adds an input with the bytes of another tensor, from its row `first` on. */
 static void copy_in(struct op_case *c, const struct case_tensor *from, int64_t first,
                     struct sw_shape shape)
 {
@@ -101,10 +102,10 @@ static void assert_same(const struct op_case *tile, const char *set, const struc
     }
 }
 
-/* Rows of a parameter [rows, width], tiles of it, and so many rows of activations. */
+/* Rows of a parameter [rows, width], its tiles, and the number of rows of activations. */
 struct shape {
     int64_t rows, width, tile, n_tokens;
-    /* rows of a piece of a product, or of a chunk of the loss; a tile is whole ones */
+    /* rows of a piece of a product, or of a chunk of the loss; a tile has whole ones */
     int64_t unit;
 };
 
@@ -127,7 +128,7 @@ static const struct shape losses[] = {
     {130, 16, 64, 1031, 64},   {5, 3, 2, 4100, 2},
 };
 
-/* An odd width stands for a bias and a cap, too. */
+/* Cases with an odd width also have a bias and a cap. */
 static void put_loss_inputs(struct op_case *c, enum sw_dtype dtype, const struct shape *s)
 {
     const bool has_bias = s->width % 2;
@@ -147,7 +148,7 @@ static void put_loss_inputs(struct op_case *c, enum sw_dtype dtype, const struct
     }
 }
 
-/* Tile t of it; before: the one before, NULL = it is the first. */
+/* Makes tile t of the whole; before: the previous one, NULL = t is the first. */
 static void put_loss_tile(struct op_case *c, const struct op_case *whole, const struct shape *s,
                           int64_t t, const struct op_case *before)
 {
@@ -181,7 +182,8 @@ static void put_loss_tile(struct op_case *c, const struct op_case *whole, const 
     if (is_grad) {
         case_out(c, dtype, SW_SHAPE(rows_of(s, t), s->width));
     }
-    if (is_grad && whole->op.n_out > 2 && before) { /* of the bias: each tile writes its rows */
+    /* the bias gradient: each tile writes its rows */
+    if (is_grad && whole->op.n_out > 2 && before) {
         copy_in(c, &before->out[2], 0, SW_SHAPE(s->rows));
         case_out_in_place(c, c->op.n_in - 1);
     } else if (is_grad && whole->op.n_out > 2) {
@@ -194,7 +196,7 @@ static void check_loss(struct sw_device *dev, enum sw_op_kind kind, enum sw_dtyp
 {
     enum { FEW_TOKENS = 100 };
     if (is_gpu(dev) && s->n_tokens > FEW_TOKENS && !getenv("SPILLWAY_EMU_ALL")) {
-        return; /* a block for each: slow */
+        return; /* a block for each row: slow */
     }
     const bool is_grad = kind == SW_OP_LINEAR_CE_GRAD;
     const char *set = sw_device_kernel_set(dev);
@@ -243,7 +245,7 @@ static void a_loss_by_tiles_has_the_bits_of_the_whole(void **state)
     }
 }
 
-/* The slope lies in the workspace: tokens times the stride, also where the tile has few rows. */
+/* The slope is in the workspace: tokens times the stride, even if the tile has few rows. */
 static void the_slope_of_a_short_tile_has_the_stride_of_the_whole(void **state)
 {
     static const struct shape s = {4097, 8, 4096, 4000, 4096};
@@ -272,10 +274,10 @@ static void the_slope_of_a_short_tile_has_the_stride_of_the_whole(void **state)
 
 /* ---- products ---- */
 
-enum form { BY_COLUMNS, BY_DEPTH, BY_ROWS, N_FORMS }; /* what rows of the parameter are */
+enum form { BY_COLUMNS, BY_DEPTH, BY_ROWS, N_FORMS }; /* the meaning of the parameter's rows */
 
-/* Of the last two sums are so long that their terms are packed in several parts, where the tile has
- * enough rows for operands to be packed once for all blocks. */
+/* The last two have such long sums that their terms are packed in several parts, if the tile has
+ * enough rows for packing once for all blocks. */
 static const struct shape products[] = {
     {700, 67, 256, 65, 256},     {513, 8, 256, 10, 256},      {257, 1, 256, 1, 256},
     {600, 33, 256, 1, 256},      {1025, 5, 512, 907, 512},    {2049, 17, 1024, 3, 1024},
@@ -323,7 +325,7 @@ static void check_product(struct sw_device *dev, enum form form, enum sw_dtype d
 {
     enum { LONG = 2048 };
     if (is_gpu(dev) && (s->width > LONG || s->n_tokens > LONG)) {
-        return; /* slow, and nothing of theirs depends on it */
+        return; /* slow, and independent of the instruction set */
     }
     const char *set = sw_device_kernel_set(dev);
     struct op_case c, whole, tile, results[MOST_TILES];

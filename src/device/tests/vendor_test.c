@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The modules of vendors, as far as they can be tried where there may be no GPU: they open, have
-// all kernels, and say in words why there is no device.
+// The vendors' modules, as far as they can be tested without a GPU: they open, have all kernels,
+// and say why there is no device.
 #include <stddef.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static void check_count(const struct sw_gpu_module *module)
     }
     assert_int_equal(n, 0);
     module->describe(code, text, sizeof text);
-    assert_non_null(strstr(text, "driver")); /* what is missing is it, or a GPU that it sees */
+    assert_non_null(strstr(text, "driver")); /* the driver is missing, or a GPU that it sees */
     if (strstr(text, "there is no NVIDIA driver")) {
         assert_non_null(strstr(text, ": wanted driver "));
         assert_non_null(strstr(text, "nvidia.com/drivers"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tolerant dialect against recorded readings of hjson: value and type of every leaf, or an
+// The tolerant dialect against recorded results of hjson: value and type of every leaf, or an
 // error.
 
 #include "support/fixtures.h"
@@ -19,13 +19,13 @@ static const char *python_type(const struct sw_json *value)
     case SW_JSON_INT:
         return "int";
     case SW_JSON_FLOAT:
-        return strpbrk(value->raw, ".eE") ? "float" : "int"; /* whole, beyond int64_t */
+        return strpbrk(value->raw, ".eE") ? "float" : "int"; /* integral, but beyond int64_t */
     default:
         return "str";
     }
 }
 
-/* got and wanted are the same tree; types has the Python type in the place of every leaf. */
+/* Compares the trees got and wanted; types has each leaf's Python type in its place. */
 static void compare(const char *text, const struct sw_json *got, const struct sw_json *wanted,
                     const struct sw_json *types)
 {
@@ -89,7 +89,7 @@ static void test_recorded_readings(void **state)
     assert_true(n > 80);
 }
 
-/* Texts of configurations: those with a syntax error or a duplicate key fail, all others parse. */
+/* Configuration texts: those with a syntax error or a duplicate key fail, all others parse. */
 static void test_configuration_texts(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The strict dialect, places in messages, look-up, editing and writing.
+// The strict dialect, positions in messages, lookup, editing and writing.
 
 #include "support/test.h"
 
@@ -266,7 +266,7 @@ static void test_many_keys(void **state)
         assert_int_equal(sw_json_get(root, key)->integer, i);
     }
     assert_null(sw_json_get(root, "key"));
-    for (int i = 0; i < N; i += 2) { /* from the front, where a member is found at once */
+    for (int i = 0; i < N; i += 2) { /* ascending, so that each lookup finds its member at once */
         sw_json_remove(root, root->first);
         struct sw_json *second = root->first;
         snprintf(key, sizeof(key), "key%d", i);
@@ -339,11 +339,12 @@ static void test_building(void **state)
                 "{\"a\":-5,\"list\":[1.0,true,null],\"s\":\"q\\\"\\n\\u0001é\",\"empty\":{}}");
     expect_text(list, 2, "[\n  1.0,\n  true,\n  null\n]");
 
-    sw_json_put_copy(doc, root, "a", list);    /* replaced in its place */
-    sw_json_put_copy(doc, root, "list", root); /* what contains the place */
+    sw_json_put_copy(doc, root, "a", list);    /* replaced in place */
+    sw_json_put_copy(doc, root, "list", root); /* contains the destination */
     expect_text(sw_json_path(root, "list.list"), 0, "[1.0,true,null]");
     assert_int_equal(root->n_children, 4);
-    sw_json_put_copy(doc, root, "list", sw_json_path(root, "list.a")); /* what is inside it */
+    /* lies inside the destination */
+    sw_json_put_copy(doc, root, "list", sw_json_path(root, "list.a"));
     sw_json_remove(root, sw_json_get(root, "s"));
     sw_json_remove(root, sw_json_get(root, "empty"));
     sw_json_put_bool(doc, root, "z", false);
@@ -375,7 +376,7 @@ static void test_write_numbers(void **state)
     expect_number(1e16, "1e+16");
     expect_number(1.0 / 3, "0.3333333333333333");
     expect_number(0x1p-44,
-                  "5.684341886080802e-14"); /* its nearest 16 digits read back as another */
+                  "5.684341886080802e-14"); /* its nearest 16 digits read back as another double */
     expect_number(DBL_MAX, "1.7976931348623157e+308");
     expect_number(DBL_TRUE_MIN, "5e-324");
     expect_number(DBL_MIN, "2.2250738585072014e-308");
@@ -387,8 +388,7 @@ static void test_write_numbers(void **state)
     sw_json_close(doc);
 }
 
-/* Every double reads back as itself; random bit patterns, and short decimals keep their
- * spelling. */
+/* Every double reads back as itself: random bit patterns. Short decimals keep their spelling. */
 static void test_round_trip(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Families as specifications: published models have their published numbers of parameters, rotary
-// frequencies their published values, and what changes the mathematics is refused by its key.
+// Families as specifications: parameter counts and rotary frequencies match the published ones, and
+// settings that change the mathematics are refused by key.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static bool has_input(const char *type, const struct sw_forward_spec *spec, cons
     return found;
 }
 
-/* OPT counts its positions in the mask, all along a row. */
+/* OPT counts positions from the mask along the whole row. */
 static void documents_that_share_a_row_begin_anew_where_masks_are_counted(void **state)
 {
     struct sw_forward_spec spec = {.batch = 1, .tokens = 4, .has_labels = true, .has_mask = true};
@@ -78,7 +78,7 @@ static void presets_have_the_published_numbers_of_parameters(void **state)
         {"t5-small", 60506624},
         {"t5-base", 222903552},
         {"t5-large", 737668096},
-        {"bart-base", 139420416 + 50265}, /* and a bias that is not trained */
+        {"bart-base", 139420416 + 50265}, /* plus a bias that is not trained */
 
         {"bart-large", 406291456 + 50265},
         {"gpt2", 124439808},
@@ -135,7 +135,7 @@ static void each_preset_opens_with_another_vocabulary_and_context(void **state)
         at += strspn(at, " \n");
         snprintf(name, sizeof name, "%.*s", (int)strcspn(at, " \n"), at);
         if (!sw_model_is_preset(name)) {
-            continue; /* a model_type that no preset is called by, or a class */
+            continue; /* a model_type without a preset of that name, or a class */
         }
         struct sw_json_doc *doc = NULL;
         struct sw_model *model = NULL;
@@ -143,7 +143,7 @@ static void each_preset_opens_with_another_vocabulary_and_context(void **state)
         if (sw_model_open(doc, NULL, &model) < 0) {
             fail_msg("%s: %s", name, sw_error_message());
         }
-        if (model->ops->sizes[SW_SIZE_VOCAB].key) { /* images have neither */
+        if (model->ops->sizes[SW_SIZE_VOCAB].key) { /* image models have neither */
             assert_int_equal(model->vocab, 777);
             assert_int_equal(model->max_tokens, 55);
         }
@@ -194,7 +194,7 @@ static void linear_scaling_divides_and_yarn_lies_between(void **state)
     spec.beta_fast = 32;
     spec.beta_slow = 1;
     sw_rotary_frequencies(&spec, 8, yarn);
-    assert_true(yarn[0] == plain[0]); /* turns often: kept */
+    assert_true(yarn[0] == plain[0]); /* short wave: kept */
     assert_true(fabsf(yarn[31] / linear[31] - 1) < 1e-6F);
     for (int i = 0; i < 32; i++) {
         assert_true(linear[i] == plain[i] / 4);
@@ -317,7 +317,7 @@ static void a_class_says_the_task_and_a_task_may_be_asked_for(void **state)
         const char *members, *asked;
         int64_t labels;
         const char *task, *class_name;
-        int64_t n; /* labels that it has; 0: it has none that count */
+        int64_t n; /* its number of labels; 0: no relevant labels */
         bool is_other;
     } rows[] = {
         {"\"model_type\": \"bert\"", NULL, 0, "masked", "BertForMaskedLM", 0, false},
@@ -384,7 +384,7 @@ static void a_task_without_a_head_is_refused_by_name(void **state)
     }
 }
 
-/* What was opened as another class is that class when its config.json is read again. */
+/* A model opened as another class is of that class when its config.json is read again. */
 static void config_json_says_what_a_model_was_opened_as(void **state)
 {
     const struct sw_model_options options = {"multi-label", 3};
@@ -420,8 +420,8 @@ static void a_new_head_may_begin_and_a_trunk_may_not(void **state)
     sw_json_close(doc);
 }
 
-/* As many classes as config.json does not say have a head of their own; a folder of the trunk alone
- * has none. */
+/* With a number of labels that differs from config.json the head is new. A folder that holds only
+ * the trunk has no head. */
 static void a_head_for_other_classes_begins(void **state)
 {
     static const char image[] = "\"model_type\": \"vit\", \"num_labels\": 5";
@@ -432,7 +432,7 @@ static void a_head_for_other_classes_begins(void **state)
     struct sw_model *model = open_as(image, &three, &doc);
     assert_true(sw_model_has_other_head(model, "classifier.weight"));
     assert_false(sw_model_has_other_head(model, "vit.layernorm.weight"));
-    assert_false(sw_model_may_begin(model, "classifier.weight")); /* it has to be there */
+    assert_false(sw_model_may_begin(model, "classifier.weight")); /* it must be present */
     sw_model_close(model);
     sw_json_close(doc);
     model = open_as(image, &five, &doc);
@@ -447,7 +447,7 @@ static void a_head_for_other_classes_begins(void **state)
     sw_json_close(doc);
 }
 
-/* Sizes are fine one by one, and what is made of them is too large for fp32. */
+/* Each value is valid by itself, but their product overflows fp32. */
 static void a_rotary_table_that_is_no_number_is_refused(void **state)
 {
     const struct sw_graph_options options = {.dtype = SW_F32, .grad_dtype = SW_F32};
@@ -486,7 +486,7 @@ static struct sw_model *open_rotary(const char *members)
     return model;
 }
 
-/* The numbers are those of transformers 5.23. */
+/* The numbers are from transformers 5.23. */
 static void dynamic_scaling_is_the_default_within_the_context(void **state)
 {
     static const int at[] = {0, 1, 15, 31};
@@ -530,8 +530,8 @@ static void longrope_has_factors_of_short_and_of_long_rows(void **state)
     sw_model_close(model);
 }
 
-/* Where the key is absent it is the family's, null is none, and a negative one counts from the end:
- * the last row of LLaMA's 32000. */
+/* Absent key: the family's default; null: none; negative: counts from the end. The last row of
+ * LLaMA's 32000 is the example. */
 static void a_row_of_padding_is_what_pad_token_id_says(void **state)
 {
     static const struct {
@@ -561,8 +561,8 @@ static void a_row_of_padding_is_what_pad_token_id_says(void **state)
     }
 }
 
-/* As transformers 5 has it: rope_scaling goes before rope_parameters, and what stands beside them
- * before what is in them. */
+/* As in transformers 5: rope_scaling takes precedence over rope_parameters, and keys beside them
+ * over keys in them. */
 static void rotary_settings_that_are_said_twice_have_an_order(void **state)
 {
     sw_status st;

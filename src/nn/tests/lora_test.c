@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Patterns mean what Python's `re` means by them; adapters are put beside the layers that PEFT
-// would choose, with its scaling, and nothing but them and the modules to save is trained; what
-// finds no layer is named.
+// Patterns mean what they mean in Python's `re`. Adapters are put on the layers that PEFT would
+// choose, with its scaling. Only they and the modules to save are trained. Entries that match no
+// layer are named.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -84,7 +84,7 @@ static void what_is_no_pattern_is_refused(void **state)
 
 /* ---- adapters ---- */
 
-/* Two blocks of layers 4 -> 6 -> 4, an embedding before and a head behind. */
+/* Two blocks of layers 4 -> 6 -> 4, an embedding before and a head after them. */
 static struct sw_graph *build(const struct sw_lora *lora)
 {
     const struct sw_graph_options options = {
@@ -165,7 +165,7 @@ static void targets_are_chosen_as_peft_does(void **state)
     assert_string_equal(adapted(g), "model.layers.1.mlp.up");
     sw_graph_close(g);
 
-    lora = fresh(whole, 2); /* a whole name is meant in any layer */
+    lora = fresh(whole, 2); /* a complete name matches in any layer */
     lora.layers = zero;
     lora.n_layers = 1;
     g = build(&lora);
@@ -178,7 +178,7 @@ static void targets_are_chosen_as_peft_does(void **state)
     assert_string_equal(adapted(g), "model.layers.0.mlp.up model.layers.0.mlp.down");
     sw_graph_close(g);
 
-    lora = fresh(part, 1); /* a suffix is whole parts of a name */
+    lora = fresh(part, 1); /* a suffix consists of complete name parts */
     g = build(&lora);
     assert_string_equal(adapted(g), "");
     assert_int_equal(sw_lora_check(&lora, g), SW_E_CONFIG);
@@ -193,7 +193,7 @@ static void targets_are_chosen_as_peft_does(void **state)
     sw_graph_close(g);
 }
 
-/* Blocks within blocks, as T5 has them: which number counts, layers_pattern says. */
+/* Nested blocks, as in T5: layers_pattern says which number counts. */
 static void lists_of_blocks_have_names(void **state)
 {
     static const char *const rows[][2] = {
@@ -218,7 +218,8 @@ static void lists_of_blocks_have_names(void **state)
     }
 }
 
-/* By the end of its name, as an entry of modules_to_save is: DistilBERT has a pre_classifier. */
+/* Matches by the end of its name, as an entry of modules_to_save does: DistilBERT has a
+ * pre_classifier. */
 static void a_head_of_classes_is_trained_whole(void **state)
 {
     struct sw_lora lora = fresh(NULL, 0);
@@ -230,7 +231,7 @@ static void a_head_of_classes_is_trained_whole(void **state)
     assert_false(sw_lora_saves(&lora, "heads.weight") || sw_lora_saves(&lora, "model.up.weight"));
 }
 
-/* Files of PEFT's write "all-linear" out, and what is excluded stands there, too. */
+/* PEFT's files write "all-linear" out, including excluded modules. */
 static void what_is_excluded_may_be_a_target(void **state)
 {
     static const char *const written[] = {"model.layers.0.mlp.up", "model.layers.0.mlp.down"};
@@ -262,8 +263,8 @@ static void rank_and_scaling_follow_the_patterns(void **state)
     const struct sw_adapted *b = find(g, "model.layers.1.mlp.up");
     const struct sw_adapted *c = find(g, "model.layers.1.mlp.down");
     assert_int_equal(g->values[a->a].shape.dims[0], 4);
-    assert_int_equal(g->values[a->a].shape.dims[1], 4); /* in */
-    assert_int_equal(g->values[a->b].shape.dims[0], 6); /* out */
+    assert_int_equal(g->values[a->a].shape.dims[1], 4); /* input width */
+    assert_int_equal(g->values[a->b].shape.dims[0], 6); /* output width */
     assert_true(a->in_out && !c->in_out);
     assert_true(a->scaling == 3 / sqrt(4) && b->scaling == 3 / sqrt(8));
     assert_true(c->scaling == 10 / sqrt(2));

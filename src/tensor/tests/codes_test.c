@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Codes of 8 bits: the values that they stand for, as the construction that was published has them,
-// and how near a number comes back.
+// 8-bit codes: their values match the published construction, and decoded numbers are near the
+// originals.
 #include <math.h>
 
 #include "tensor/tensor.h"
@@ -15,8 +15,8 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* As the authors' program makes them: of each decade the means of neighbours among equally spaced
- * numbers from 0.1 to 1, signed ones twice, then 0 and 1, sorted. */
+/* The values as the authors' program makes them. Each decade has the means of neighbours among
+ * equally spaced numbers from 0.1 to 1; signed ones also their negatives; then 0 and 1, sorted. */
 static void published_values(enum sw_codes kind, double out[CODES])
 {
     int n = 0;
@@ -55,7 +55,7 @@ static void codes_stand_for_the_published_values(void **state)
     assert_true(sw_code_value(SW_CODES_UNSIGNED, 255) == 1);
 }
 
-/* The least distance from a factor to a value. */
+/* The least distance from a factor to a code's value. */
 static double least_distance(enum sw_codes kind, double x)
 {
     double least = INFINITY;
@@ -95,7 +95,8 @@ static void the_nearest_code_is_taken(void **state)
                 const double far = fabs((double)back[i] / (double)scale - part);
                 const bool is_least = kind == SW_CODES_UNSIGNED && codes[i] == 1; /* never 0 */
                 assert_true(is_least || far <= least_distance((enum sw_codes)kind, part) + 1e-7);
-                /* half a cell of the decade: of the largest 1 in 142, in the next 1 in 14, .. */
+                /* half a cell of the decade: 1 in 142 of the largest decade, 1 in 14 of the next,
+                 * .. */
                 const double cells = kind == SW_CODES_SIGNED ? 64 : 128;
                 assert_true(fabs(part) < 0.1 || far <= 0.45 / cells + 1e-7);
                 assert_true((back[i] < 0) == (x[i] < 0) || back[i] == 0);
@@ -104,7 +105,7 @@ static void the_nearest_code_is_taken(void **state)
     }
 }
 
-/* What comes back has the codes that it came from, also where a run is short. */
+/* Encoding decoded values gives the same codes, even for a short run. */
 static void codes_are_stable(void **state)
 {
     (void)state;
@@ -132,11 +133,11 @@ static void what_is_special(void **state)
     assert_true(sw_encode_run(SW_CODES_SIGNED, zeros, 3, codes) == 0);
     sw_decode_run(SW_CODES_SIGNED, codes, 0, 3, back);
     assert_true(back[0] == 0 && back[1] == 0 && back[2] == 0);
-    /* the most negative code is a step above -1 */
+    /* the most negative code is one step above -1 */
     assert_true(sw_encode_run(SW_CODES_SIGNED, down, 3, codes) == 4);
     sw_decode_run(SW_CODES_SIGNED, codes, 4, 3, back);
     assert_true(back[0] < -3.97f && back[0] > -4 && back[1] == 0);
-    /* what is above 0 stays so, where steps are divided by its root */
+    /* values above 0 stay above 0, since steps are divided by their root */
     assert_true(sw_encode_run(SW_CODES_UNSIGNED, squares, 3, codes) == 1);
     assert_true(codes[0] == 255 && codes[1] == 1 && codes[2] == 1);
     const float bad[][3] = {{1, NAN, 2}, {INFINITY, 0, 1}, {0, 1, -INFINITY}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions of elements: every 16-bit value, against arithmetic in double and against the
-// compiler's own half type where it has one; rounding at every midpoint; the split master.
+// Element conversions: every 16-bit value, against arithmetic in double and against the compiler's
+// own half type if it has one; rounding at every midpoint; the split master.
 #include "tensor/tensor.h"
 
 #include "support/test.h"
@@ -66,7 +66,7 @@ static void every_16_bit_value_widens_and_returns(void **state)
 }
 
 /* Between each value and the next: the midpoint goes to the even one, its neighbours to the nearer
- * one. Past the largest finite value the next one is infinity's place, 2^(max+1). */
+ * one. After the largest finite value comes infinity, in place of 2^(max+1). */
 static void every_midpoint_rounds_to_even(void **state)
 {
     (void)state;
@@ -91,7 +91,7 @@ static void every_midpoint_rounds_to_even(void **state)
                 assert_int_equal(up, wanted[p]);
                 assert_int_equal(down, wanted[p] | 0x8000);
             }
-            const float single = (float)middle; /* exact: 24 bits hold any midpoint */
+            const float single = (float)middle; /* exact: 24 bits hold every midpoint */
             assert_true((double)single == middle);
             uint16_t from_f32;
             sw_convert(format->dtype, &from_f32, SW_F32, &single, 1);
@@ -100,7 +100,8 @@ static void every_midpoint_rounds_to_even(void **state)
     }
 }
 
-/* The double lies so close above a midpoint that rounding to float first would lose which side. */
+/* The double is so close above a midpoint that rounding to float first would lose the
+ * difference. */
 static void doubles_are_rounded_once(void **state)
 {
     (void)state;
@@ -202,7 +203,7 @@ static void check_master(uint32_t bits)
         return;
     }
     assert_int_equal(bits_of(sw_master_join(hi, lo)), bits);
-    /* hi is bf16 rounded to nearest; only a tie may go the other way than to even */
+    /* hi is bf16 rounded to nearest; only ties may not go to even */
     const bool tie = (bits & 0xffff) == 0x8000;
     const uint16_t even = sw_f32_to_bf16(master);
     assert_true(hi == even || (tie && hi == even + 1));
@@ -212,7 +213,7 @@ static void check_master(uint32_t bits)
 static void master_is_lossless(void **state)
 {
     (void)state;
-    /* every upper half with the lower halves where something turns */
+    /* every upper half with the lower halves at which rounding changes */
     static const uint16_t lows[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xfffe, 0xffff};
     for (uint32_t high = 0; high < 65536; high++) {
         for (size_t i = 0; i < SW_LEN(lows); i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// act - activations and their slopes in fp32, as cpu/ref_act.inc has them. act: enum sw_gpu_act.
+// act - activations and their slopes in fp32, as in cpu/ref_act.inc. act: enum sw_gpu_act.
 #pragma once
 
 #include "device/gpu/module/args_act.h"
@@ -75,7 +75,7 @@ SW_DEVICE float gelu_tanh_slope(float x)
     return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * inner_slope;
 }
 
-/* Of x sigmoid(b x). */
+/* Slope of x sigmoid(b x). */
 SW_DEVICE float swish_slope(float b, float x)
 {
     const float s = 1 / (1 + expf(-b * x));

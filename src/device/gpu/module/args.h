@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// args - which kernels there are, and what each takes: one struct by value, filled by C (gpu.h) and
-// read by C++ (kernels_*.cc). Each family of kernels has its own header. The first member of every
-// struct is `skip`: NULL, or a number on the device which, where it is not 0, means that the kernel
-// has nothing to do. Addresses are the device's; types are enum sw_gpu_type.
+// args - the list of kernels and their arguments: one struct by value, filled by C (gpu.h) and read
+// by C++ (kernels_*.cc). Each family of kernels has its own header. The first member of every
+// struct is `skip`: NULL, or a number on the device that, if it is not 0, tells the kernel to do
+// nothing. Addresses are on the device; types are enum sw_gpu_type.
 #pragma once
 
 #include "device/gpu/module/args_adafactor.h"

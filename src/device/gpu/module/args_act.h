@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// args_act - activations by number; the same numbers as enum sw_act (checked where C fills them
-// in).
+// args_act - activations by number; the numbers of enum sw_act (checked where C fills them in).
 #pragma once
 
 #define SW_GPU_ACTS(X)                                                                             \

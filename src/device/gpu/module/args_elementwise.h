@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// args_elementwise - one output element from the elements at its place.
+// args_elementwise - output elements from the input elements at the same position.
 #pragma once
 
 #include "device/gpu/module/args_draw.h"
@@ -15,17 +15,17 @@
     X(gated_act_grad)                                                                              \
     X(dropout)
 
-/* Inputs are of the kernel's type, outputs of out_type. */
+/* Inputs have the kernel's type, outputs out_type. */
 struct gpu_map_args {
     const double *skip;
     const void *in[3];
     void *out[2]; /* NULL = not wanted */
     int64_t n;
-    int64_t n_b; /* add: the second repeats so often */
+    int64_t n_b; /* add: period of the second input */
     float factor;
     int act, out_type; /* enum sw_gpu_act, sw_gpu_type */
 };
-/* y = keep ? x factor : 0; n elements of each sample. */
+/* y = keep ? x factor : 0; n elements per sample. */
 struct gpu_dropout_args {
     const double *skip;
     const void *x;

@@ -6,13 +6,14 @@
 
 #define SW_GPU_IMAGE_KERNELS(X) X(im2col) X(col2im) X(pool) X(pool_grad)
 
-/* The image is [batch, channels, size[0], size[1]]; places: of the window, along each. */
+/* The image is [batch, channels, size[0], size[1]]; places: positions of the window along each
+ * dim. */
 struct gpu_image_args {
     const double *skip;
-    const void *x, *d; /* image, where it is read; gradient of what was made of it */
+    const void *x, *d; /* x: the image, if it is read; d: gradient of the result */
     void *y;
     int64_t batch, channels;
     int64_t size[2], places[2], kernel[2], stride[2], padding[2];
-    int64_t strides[4]; /* of x */
+    int64_t strides[4]; /* strides of x */
     int mean, out_type;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// args_loss - cross entropy of logits, a run of columns at a time.
+// args_loss - cross entropy of logits, one range of columns at a time.
 #pragma once
 
 #include <stdint.h>
@@ -9,61 +9,61 @@
     X(loss_rows)                                                                                   \
     X(loss_sum) X(loss_slope) X(loss_bias) X(loss_total) X(element_loss) X(element_loss_grad)
 
-/* The state of rows, [3, rows]: the label's logit (NaN until a column is the label's), the maximum,
- * the sum of exponentials under it. Logits of columns first .. first + n - 1 go into
- * it, from one to another or in place. A block a row. The instance is of the logits. */
+/* Adds logits of columns first .. first + n - 1 to the state of rows, from `before` to `state` or
+ * in place. The state [3, rows] is the label's logit (NaN until its column was seen), the
+ * maximum, and the sum of exponentials relative to it. One block per row. The instance is the
+ * logits' type. */
 struct gpu_loss_stats_args {
     const double *skip;
-    const void *logits; /* [rows_now, ld]: of rows row .. row + rows_now - 1 */
-    const void *bias;   /* NULL, or of column `first` on */
+    const void *logits; /* [rows_now, ld]: rows row .. row + rows_now - 1 */
+    const void *bias;   /* NULL, or starting at column `first` */
     const int32_t *labels;
-    const float *before; /* [3, rows]; NULL = of no column yet */
+    const float *before; /* [3, rows]; NULL = no columns seen yet */
     float *state;        /* [3, rows] */
     int64_t rows, row, first, n, ld;
-    float cap; /* 0 = none */
+    float cap; /* 0 = no cap */
     int bias_type;
 };
-/* The states become lse (NULL = not wanted) and loss of rows. */
+/* Turns the states into lse (NULL = not wanted) and the loss of rows. */
 struct gpu_loss_rows_args {
     const double *skip;
     const float *state;
     float *lse, *loss;
-    const float *totals; /* of the logits of rows; NULL = no smoothing */
+    const float *totals; /* sums of the rows' logits; NULL = no smoothing */
     int64_t rows;
-    float smoothing, each; /* the part of all classes, of one of them */
+    float smoothing, each; /* weight of all classes together, and of each */
 };
-/* Sum and count of rows whose label counts. One block. */
+/* Sum and count over rows whose label is not ignored. One block. */
 struct gpu_loss_sum_args {
     const double *skip;
     const float *loss;
     const int32_t *labels;
     float *sum, *count;
     int64_t rows;
-    int64_t beyond; /* labels from here on do not count; 0 = all do */
+    int64_t beyond; /* labels from here on are ignored; 0 = none are */
 };
-/* d = (exp(logit - lse) - smooth - (1 - smoothing) onehot) dsum, times the slope of the cap; 0
- * where the label does not
- * count. A block a row. The instance is of d. */
+/* d = (exp(logit - lse) - smooth - (1 - smoothing) onehot) dsum, times the slope of the cap; 0 if
+ * the label is ignored. One block per row. The instance is d's type. */
 struct gpu_loss_slope_args {
     const double *skip;
     const void *logits; /* [rows_now, ld] */
     const void *bias;
-    const int32_t *labels; /* labels, lse, d: of the first of these rows on */
+    const int32_t *labels; /* labels, lse, d: starting at the first of these rows */
     const float *dsum, *lse;
     void *d;
     int64_t first, n, ld, ld_d;
-    int64_t beyond; /* as above */
+    int64_t beyond; /* as in gpu_loss_sum_args */
     float cap, smooth, smoothing;
     int logits_type, bias_type;
 };
-/* totals [rows] of logits [rows, n]. A block a row. */
+/* totals [rows] of logits [rows, n]. One block per row. */
 struct gpu_loss_total_args {
     const double *skip;
     const void *logits;
     float *totals;
     int64_t n;
 };
-/* Loss of elements with a target, NaN = none: sum and count, by one block; or dx. */
+/* Loss of elements with a target (NaN = no target): one block makes sum and count; or dx. */
 struct gpu_element_loss_args {
     const double *skip;
     const void *x;
@@ -74,8 +74,9 @@ struct gpu_element_loss_args {
     int64_t n;
     int binary, out_type;
 };
-/* Sums of so many rows of d, and of those sums, in order. A block has 256 columns: of loss_bias as
- * many as are needed for each block of rows. The instances are of d, and of db. */
+/* Sums over blocks of rows of d, and then of those sums, in order. A block has 256 columns;
+ * loss_bias has as many blocks as needed for each block of rows. The instances are the types of d
+ * and of db. */
 struct gpu_loss_bias_args {
     const double *skip;
     const void *d;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// args_move - elements as they are, elsewhere. Rows are counted in bytes; `unit` is how many of
-// them are moved at once: rows and their tensors are aligned to it.
+// args_move - moves elements unchanged. Rows are counted in bytes. `unit` is the number of bytes
+// moved at a time; rows and their tensors are aligned to it.
 #pragma once
 
 #include <stdint.h>
@@ -19,7 +19,7 @@
 
 enum { GPU_MOVE_RANK = 6 };
 
-/* Units of a strided tensor in row-major order; strides in units. */
+/* Copies a strided tensor in row-major order; strides in units. */
 struct gpu_contiguous_args {
     const double *skip;
     const void *x;
@@ -28,7 +28,8 @@ struct gpu_contiguous_args {
     int64_t dims[GPU_MOVE_RANK], strides[GPU_MOVE_RANK];
     int rank, unit;
 };
-/* Row ids[t] - first of the table, NaN where there is none; of a later tile then nothing. */
+/* Copies row ids[t] - first of the table; NaN for an id out of range. A later tile leaves such a
+ * row unchanged. */
 struct gpu_embedding_args {
     const double *skip;
     const void *table;
@@ -36,9 +37,9 @@ struct gpu_embedding_args {
     void *y;
     int64_t n_tokens, n_rows, row_bytes, first;
     int later, unit;
-    uint32_t nan; /* of elements of 16 bits two */
+    uint32_t nan; /* two NaNs for 16-bit elements */
 };
-/* rows [n] at index (ascending, then -1) of y [n_rows], zeros elsewhere. */
+/* Scatters rows [n] to index (ascending, then -1) of y [n_rows], zeros elsewhere. */
 struct gpu_densify_args {
     const double *skip;
     const void *rows;
@@ -47,7 +48,8 @@ struct gpu_densify_args {
     int64_t n, n_rows, row_bytes;
     int unit;
 };
-/* Of rows [n] at index those from first to first + n_wanted - 1: y and y_index [n_out]. */
+/* Selects, of rows [n] at index, those from first to first + n_wanted - 1: y and y_index
+ * [n_out]. */
 struct gpu_select_index_args {
     const double *skip;
     const void *rows;
@@ -57,7 +59,7 @@ struct gpu_select_index_args {
     int64_t n, n_out, first, n_wanted, row_bytes;
     int unit;
 };
-/* x [batch, tokens, ..] -> row index[b] of each, kept inside. */
+/* x [batch, tokens, ..] -> row index[b] of each sample, clamped. */
 struct gpu_select_rows_args {
     const double *skip;
     const void *x;
@@ -66,7 +68,7 @@ struct gpu_select_rows_args {
     int64_t batch, tokens, row_bytes;
     int unit;
 };
-/* dy [batch, width] to dx [batch, tokens, width] at index[b], kept inside; else zeros. */
+/* dy [batch, width] to dx [batch, tokens, width] at index[b], clamped; zeros elsewhere. */
 struct gpu_select_rows_grad_args {
     const double *skip;
     const void *dy;
@@ -75,7 +77,7 @@ struct gpu_select_rows_grad_args {
     int64_t batch, tokens, width;
     int out_type;
 };
-/* dx [outer, whole] is dy [outer, run] from `start` on, else zeros. */
+/* dx [outer, whole] is dy [outer, run] from `start` on, zeros elsewhere. */
 struct gpu_slice_grad_args {
     const double *skip;
     const void *dy;
@@ -83,25 +85,25 @@ struct gpu_slice_grad_args {
     int64_t n, whole, run, start; /* n: elements of dx */
     int out_type;
 };
-/* Rows position .. position + tokens - 1 of the cache; strides in units. */
+/* Writes rows position .. position + tokens - 1 of the cache; strides in units. */
 struct gpu_kv_append_args {
     const double *skip;
     const void *x;
     void *cache;
     const int32_t *position;
-    int64_t batch, tokens, width, rows; /* width in units; rows of the cache */
+    int64_t batch, tokens, width, rows; /* width in units; rows: of the cache */
     int64_t x_strides[3], cache_strides[3];
     int unit;
 };
-/* Last t of ids [batch, tokens] that is no padding; 0 where all are. */
+/* Last t of ids [batch, tokens] that is not padding; 0 if all are. */
 struct gpu_last_index_args {
     const double *skip;
     const int32_t *ids;
     int32_t *y;
-    int64_t batch, tokens, padding; /* -1 = none */
-    int is_value;                   /* the last that is `padding` instead */
+    int64_t batch, tokens, padding; /* -1 = no padding */
+    int is_value;                   /* finds the last that equals `padding` instead */
 };
-/* y = x + offset; counted: x times the sum of its row up to here, - 1 + offset. */
+/* y = x + offset. counted: y = x times the sum of its row up to here, - 1 + offset. */
 struct gpu_positions_args {
     const double *skip;
     const int32_t *x;

@@ -14,7 +14,7 @@
     X(sum_rows)                                                                                    \
     X(sum_blocks)
 
-/* x, or a + b with the sum left behind, to y, mean and rstd. */
+/* Norm of x, or of a + b with the sum stored, to y, mean and rstd. */
 struct gpu_norm_args {
     const double *skip;
     const void *x, *b; /* b: NULL = none */
@@ -24,17 +24,18 @@ struct gpu_norm_args {
     int64_t n_rows, width;
     float eps;
     int one_plus;
-    int team; /* threads of one row: a warp, or the block */
+    int team; /* threads per row: a warp or a block */
 };
-/* Sums over rows: of blocks of rows, each in order, then those in order. A block of threads has so
- * many columns of one block of rows; the last one that comes to its columns adds up theirs. Each
- * takes a ticket, a number on the device for so many columns that is 0 between kernels. */
+/* Sums over rows: each block of rows in order, then the blocks' sums in order. A thread block has
+ * GPU_SUM_COLUMNS columns of one block of rows. The last thread block to finish its columns adds up
+ * their sums. It is found with a ticket, a number on the device per GPU_SUM_COLUMNS columns that is
+ * 0 between kernels. */
 enum { GPU_SUM_COLUMNS = 256, GPU_TICKETS = 1024 };
 struct gpu_total {
     void *y; /* [width] */
     int type;
 };
-/* dx; and of a block of rows the sums for dw and db. */
+/* Makes dx, and the sums for dw and db over each block of rows. */
 struct gpu_norm_grad_args {
     const double *skip;
     const void *dy, *x, *w;
@@ -42,21 +43,21 @@ struct gpu_norm_grad_args {
     void *dx;
     float *dw, *db; /* [n_blocks, width], NULL = not wanted */
     int64_t n_rows, width;
-    int64_t block; /* rows of a sum */
-    int *tickets;  /* NULL: nobody adds up the sums */
+    int64_t block; /* rows per sum */
+    int *tickets;  /* NULL: the sums are not added up */
     struct gpu_total total_dw, total_db;
     int one_plus, team;
 };
-/* x [n_rows, width] -> sums of blocks of rows [n_blocks, width], and theirs. */
+/* x [n_rows, width] -> sums of blocks of rows [n_blocks, width], and their sum. */
 struct gpu_sum_rows_args {
     const double *skip;
     const void *x;
     float *sums;
     int64_t n_rows, width, block;
-    int *tickets; /* NULL: nobody adds them up */
+    int *tickets; /* NULL: the sums are not added up */
     struct gpu_total total;
 };
-/* Sums of blocks that lie there, in order: y [width]. */
+/* Adds existing sums of blocks, in order: y [width]. */
 struct gpu_sum_blocks_args {
     const double *skip;
     const float *sums;

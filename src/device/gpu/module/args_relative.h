@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// args_relative - scores by how far key and query are apart.
+// args_relative - scores by the distance of key and query.
 #pragma once
 
 #include <stdint.h>
@@ -8,7 +8,7 @@
     X(relative_bias)                                                                               \
     X(relative_bias_grad) X(relative_scores) X(relative_scores_dx) X(relative_scores_dtable)
 
-/* rows [n_rows, heads] spread over [heads, queries, keys], or the sum back. */
+/* Spreads rows [n_rows, heads] over [heads, queries, keys], or sums back. */
 struct gpu_relative_bias_args {
     const double *skip;
     const void *x;
@@ -17,13 +17,13 @@ struct gpu_relative_bias_args {
     int64_t heads, queries, keys, n_rows, origin;
     int out_type;
 };
-/* scores [batch, heads, tokens, tokens] of x [batch, tokens, heads, width] and table
- * [n_rows, heads, width]. */
+/* scores [batch, heads, tokens, tokens] from x [batch, tokens, heads, width] and table [n_rows,
+ * heads, width]. */
 struct gpu_relative_scores_args {
     const double *skip;
     const void *x, *table;
     const int32_t *index; /* [2 tokens - 1] */
-    const float *d;       /* backward: of the scores */
+    const float *d;       /* backward: gradient of the scores */
     void *y;              /* scores f32, dx, dtable */
     int64_t batch, tokens, heads, width, n_rows;
     float scale;

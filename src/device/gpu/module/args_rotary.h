@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// args_rotary - pairs of elements of a head, turned by the angles of its token's position.
+// args_rotary - pairs of elements of a head, rotated by the angles of its token's position.
 #pragma once
 
 #include <stdint.h>
 
 #define SW_GPU_ROTARY_KERNELS(X) X(rotary)
 
-/* x [batch, tokens, heads, width], strides of the first three in elements; y row-major. */
+/* x [batch, tokens, heads, width], with strides of its first three dims in elements; y is
+ * row-major. */
 struct gpu_rotary_args {
     const double *skip;
     const void *x;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// args_rows - integers made of ids, rows that a mask leaves out, tensors behind one another.
+// args_rows - integers made from ids, rows zeroed by a mask, concatenation of tensors.
 #pragma once
 
 #include <stdint.h>
@@ -7,15 +7,15 @@
 #define SW_GPU_ROWS_KERNELS(X)                                                                     \
     X(not_equal) X(shift_right) X(trim) X(mask_rows) X(place_run) X(masked_mean) X(masked_mean_grad)
 
-/* y = x != value; ids [.., tokens] shifted right, `value` first, -100 becomes pad; ids [.., tokens]
- * up to the length of the row, then -1. */
+/* Three kernels: y = x != value; ids [.., tokens] shifted right, with `value` first and -100
+ * replaced by pad; ids [.., tokens] up to the row's length, then -1. */
 struct gpu_integers_args {
     const double *skip;
     const int32_t *x, *lengths;
     int32_t *y;
     int64_t n, tokens, value, pad;
 };
-/* Rows of x [rows, width] whose mask is 0 become zeros. */
+/* Zeroes rows of x [rows, width] whose mask is 0. */
 struct gpu_mask_rows_args {
     const double *skip;
     const void *x;
@@ -24,7 +24,8 @@ struct gpu_mask_rows_args {
     int64_t n_rows, width;
     int out_type;
 };
-/* x [outer, run] into y [outer, whole] from `start` on, all counted in units of so many bytes. */
+/* Copies x [outer, run] into y [outer, whole] from `start` on, counted in units of the given
+ * bytes. */
 struct gpu_place_run_args {
     const double *skip;
     const void *x;
@@ -32,7 +33,7 @@ struct gpu_place_run_args {
     int64_t n, run, whole, start; /* n: units of x */
     int unit;
 };
-/* y [batch, width] of x [batch, tokens, width]; the gradient the other way round. */
+/* y [batch, width] from x [batch, tokens, width]; the gradient goes the other way. */
 struct gpu_masked_mean_args {
     const double *skip;
     const void *x;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// args_scalar - single numbers around the loss.
+// args_scalar - scalars around the loss.
 #pragma once
 
 #define SW_GPU_SCALAR_KERNELS(X) X(seed) X(loss_mean) X(loss_mean_grad)
@@ -11,7 +11,7 @@ struct gpu_seed_args {
     void *y;
     int out_type;
 };
-/* y = x / count, 0 (of the mean) if count is 0; or x weight where weight is not 0. */
+/* y = x / count, 0 (of the mean) if count is 0; or x weight if weight is not 0. */
 struct gpu_loss_mean_args {
     const double *skip;
     const float *x, *count;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// args_sparse - the gradient of a table that was looked up: its rows that were named, each a sum
-// over tokens. Keys are id << 32 | token, all ones for a token that counts for nothing; sorted they
-// have the tokens of a row together, in their order. They are a power of two, at least a tile.
+// args_sparse - the gradient of a lookup table: its used rows, each a sum over tokens. Keys are id
+// << 32 | token, or all ones for a token that is ignored. Sorting brings the tokens of a row
+// together, in their order. The number of keys is a power of two, at least a tile.
 #pragma once
 
 #include <stdint.h>
@@ -16,21 +16,22 @@
 
 enum { GPU_SORT_TILE = 2048 };
 
-/* Makes the keys and sorts tiles of them, up and down in turns. */
+/* Makes the keys and sorts tiles of them, alternately ascending and descending. */
 struct gpu_sort_tiles_args {
     const double *skip;
     const int32_t *ids;
     uint64_t *keys; /* [n_keys] */
     int64_t n_tokens, padding;
 };
-/* Of a bitonic merge into runs of `run` keys the step with this distance, or those in a tile. */
+/* A bitonic merge into runs of `run` keys: the step with this distance, or all steps within a
+ * tile. */
 struct gpu_merge_args {
     const double *skip;
     uint64_t *keys;
     int64_t n_keys, run, distance;
 };
-/* counts [n_tiles]: rows that begin in a tile; starts: the place of each row's first key, and of
- * the end; n_rows [1]. */
+/* counts [n_tiles]: rows that begin in a tile; starts: offset of each row's first key, and the end;
+ * n_rows [1]. */
 struct gpu_number_rows_args {
     const double *skip;
     const uint64_t *keys;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// args_sums - sums of what ranks sent.
+// args_sums - sums of the ranks' slices.
 #pragma once
 
 #include <stdint.h>
@@ -12,7 +12,7 @@ struct gpu_add_slices_args {
     float *acc;
     const void *slices;
     int64_t n;
-    int n_slices, fresh; /* fresh: the first is converted into acc */
+    int n_slices, fresh; /* fresh: the first slice is converted into acc */
 };
 /* out[i] = words[0][i] + words[1][i] + .. */
 struct gpu_add_words_args {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// args_update - what moves parameters: gradient streams, their sums, statistics and update rules.
+// args_update - kernels that move parameters: gradient streams, their sums, statistics and update
+// rules.
 #pragma once
 
 #include <stdint.h>
@@ -29,16 +30,16 @@ struct gpu_stream {
     const void *x;
     const int32_t *index; /* NULL: dense */
     int64_t n_rows;       /* entries of index */
-    int64_t first;        /* element of the stream that is element 0 of what is computed */
+    int64_t first;        /* offset of element 0 of the computation in the stream */
     int type;
 };
 struct gpu_streams {
     struct gpu_stream stream[GPU_MAX_STREAMS];
     int n;
-    int64_t row_elems; /* of the row-sparse ones */
+    int64_t row_elems; /* elements per row of the row-sparse streams */
 };
 
-/* A dense stream from its first element that is used on. */
+/* A dense stream, starting at its first used element. */
 struct gpu_dense {
     const void *x;
     int type;
@@ -48,11 +49,11 @@ struct gpu_dense {
 struct gpu_param {
     void *param, *master;
     void *moment[2]; /* NULL = absent */
-    /* moments of bf16: element 0 in the whole tensor, and what names the tensor */
+    /* bf16 moments: index of element 0 in the whole tensor, and the tensor's draw key */
     uint64_t origin, draw;
     int half;
 };
-/* As enum sw_update_kind has them. */
+/* Same values as enum sw_update_kind. */
 enum {
     GPU_RULE_ADAM,
     GPU_RULE_SGD,
@@ -64,25 +65,25 @@ enum {
 };
 struct gpu_rule {
     double eps, weight_decay, dampening, min_coeff, max_coeff, lr_decay, initial;
-    double lr_scale, beta1, beta2; /* of a group: see is_scaled, has_betas */
+    double lr_scale, beta1, beta2; /* a group's own values: see is_scaled, has_betas */
     int kind, decoupled, bias_correction, nesterov, maximize, eps_inside_sqrt;
     int is_scaled, has_betas;
 };
-/* Where the table of scalars has them. */
+/* Addresses in the table of scalars. */
 struct gpu_rates {
     const double *grad_factor, *clip, *lr, *beta1, *beta2, *step, *correction1, *correction2;
     const double *seed_lo, *seed_hi;
 };
 
-/* Several tensors in a launch: item k has the blocks from its first_block to the next one's, and
- * each thread PART elements. CUDA passes at most 4 KiB by value. */
+/* Several tensors per launch. Item k has the blocks from its first_block to the next item's; each
+ * thread takes PART elements. CUDA passes at most 4 KiB by value. */
 enum {
     GPU_UPDATE_PART = 4,
     GPU_UPDATE_THREADS = 256,
     GPU_UPDATE_BLOCK = GPU_UPDATE_THREADS * GPU_UPDATE_PART
 };
 
-/* acc = g where *first is not 0, else acc + g. */
+/* acc = g if *first is not 0, else acc + g. */
 struct gpu_accumulate_args {
     const double *skip;
     const double *first;
@@ -104,7 +105,7 @@ struct gpu_accumulate_many_args {
     struct gpu_accumulate_item item[GPU_ACCUMULATE_MANY];
     int n;
 };
-/* acc = 0 where *first is not 0. */
+/* acc = 0 if *first is not 0. */
 struct gpu_accumulate_clear_args {
     const double *skip;
     const double *first;
@@ -121,7 +122,7 @@ struct gpu_accumulate_rows_args {
 };
 struct gpu_update_args {
     const double *skip;
-    struct gpu_param param; /* of the elements that are updated */
+    struct gpu_param param; /* covers only the updated elements */
     struct gpu_streams streams;
     struct gpu_rule rule;
     struct gpu_rates rates;
@@ -142,8 +143,7 @@ struct gpu_update_many_args {
     struct gpu_update_item item[GPU_UPDATE_MANY];
     int n;
 };
-/* Moments as codes of 8 bits, with a scale for each run of them (tensor/codes.c, whose steps these
- * are). */
+/* Moments as 8-bit codes, with a scale for each run (tensor/codes.c defines the steps). */
 enum {
     GPU_CODE_RUN = 256,
     GPU_SIGNED_ZERO = 127,
@@ -152,13 +152,13 @@ enum {
 };
 struct gpu_update_coded_args {
     const double *skip;
-    struct gpu_param param; /* its moments: codes */
+    struct gpu_param param; /* its moments are codes */
     float *scale[2];
     struct gpu_streams streams;
     struct gpu_rule rule;
     struct gpu_rates rates;
-    int64_t n;       /* with padding, which stays as it is */
-    int64_t n_coded; /* without */
+    int64_t n;       /* includes padding, which stays unchanged */
+    int64_t n_coded; /* excludes padding */
     float signed_steps[GPU_SIGNED_STEPS], unsigned_steps[GPU_UNSIGNED_STEPS];
 };
 struct gpu_reset_words_args {
@@ -174,7 +174,7 @@ struct gpu_grad_stats_args {
     int64_t n;
     int overflow_skips;
 };
-/* The same for several tensors with one dense stream each, a thread has so many runs. */
+/* The same for several tensors with one dense stream each; a thread takes GPU_STATS_RUNS runs. */
 enum {
     GPU_STATS_MANY = 120,
     GPU_STATS_RUNS = 4,
@@ -192,7 +192,7 @@ struct gpu_grad_stats_many_args {
     struct gpu_grad_stats_item item[GPU_STATS_MANY];
     int n, overflow_skips;
 };
-/* Row-sparse streams alone, as far as their rows reach. */
+/* Row-sparse streams only, as far as their rows reach. */
 struct gpu_grad_stats_rows_args {
     struct gpu_grad_stats_args of; /* n: unused */
 };
@@ -211,7 +211,7 @@ struct gpu_lamb_moments_args {
     struct gpu_rule rule;
     struct gpu_rates rates;
     int64_t n;
-    int64_t *norms; /* zeros */
+    int64_t *norms; /* zeros on entry */
 };
 struct gpu_lamb_apply_args {
     const double *skip;
@@ -222,14 +222,14 @@ struct gpu_lamb_apply_args {
     const int64_t *norms;
     float *ratio;
 };
-/* Moments and step of several tensors with one dense stream each, a block for each of them. */
+/* Moments and step of several tensors with one dense stream each; one block per tensor. */
 enum { GPU_LAMB_MANY = 40 };
 struct gpu_lamb_item {
     struct gpu_param param;
     struct gpu_dense g;
     int64_t n;
-    int64_t *norms; /* NULL: nobody reads them */
-    float *ratio;   /* NULL: no step yet */
+    int64_t *norms; /* NULL: not wanted */
+    float *ratio;   /* NULL: moments only, no step */
 };
 struct gpu_lamb_many_args {
     const double *skip;

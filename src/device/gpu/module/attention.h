@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention - what attention and its gradient share: which keys a query sees, the score, rows of a
-// head in shared memory. Keys and queries are looked at in groups of 16, a tile of mma.h by a tile;
-// a group of which nothing is seen costs nothing. The meaning is that of cpu/ref_attention.inc.
+// attention - code shared by attention and its gradient: which keys a query sees, the score,
+// loading a head's rows into shared memory. Keys and queries are processed in groups of 16, tile by
+// tile of mma.h. A group in which nothing is visible is skipped. The definition is in
+// cpu/ref_attention.inc.
 #pragma once
 
 #include "device/gpu/module/mma.h"
@@ -9,7 +10,7 @@
 
 enum { GROUP = GPU_ATTENTION_GROUP };
 
-/* One sample and head, and what its queries may see. */
+/* One sample and head, with what its queries may see. */
 struct sight {
     const struct gpu_attention_args *args;
     int64_t b;
@@ -33,12 +34,13 @@ SW_DEVICE struct sight sight_of(const struct gpu_attention_args &args, int64_t b
     return s;
 }
 
-/* A run of queries, of keys. */
+/* A range of queries or keys. */
 struct span {
     int first, end;
 };
 
-/* Least and largest segment of tokens [first, end), or of a little more. False: there are none. */
+/* Least and largest segment of tokens [first, end), possibly of a few more. False: there are
+ * none. */
 SW_DEVICE bool segments_of(const struct sight &s, int first, int end, int *least, int *most)
 {
     const int n = s.args->n_keys, n_groups = (n + GROUP - 1) / GROUP;
@@ -54,7 +56,7 @@ SW_DEVICE bool segments_of(const struct sight &s, int first, int end, int *least
     return first < end;
 }
 
-/* True: no such query sees any of the keys. Not each such case is found. */
+/* True: none of the queries sees any of the keys. May return false in such a case. */
 SW_DEVICE bool nothing_seen(const struct sight &s, struct span queries, struct span keys)
 {
     const struct gpu_attention_args &args = *s.args;
@@ -95,14 +97,14 @@ SW_DEVICE bool is_seen(const struct sight &s, int i, int j)
     return !args.segments || (query >= 0 && query < args.n_keys && segments[j] == segments[query]);
 }
 
-/* Where a bias of scores, or its gradient, has that of a query that is there and a key, behind the
- * first of the (sample, head). Fewer than 2^31: registers are scarce. */
+/* Offset of a (query, key) pair in a bias of scores, or in its gradient, from the first of the
+ * (sample, head). Below 2^31: an int saves registers. */
 SW_DEVICE int bias_at(const struct sight &s, int i, int j)
 {
     return i * s.args->n_keys + j;
 }
 
-/* The bias of a sample and head; its address is made where it is used. */
+/* The bias of a sample and head; computed where it is used, to save registers. */
 SW_DEVICE const float *bias_of(const struct sight &s)
 {
     int head = s.head;
@@ -111,7 +113,7 @@ SW_DEVICE const float *bias_of(const struct sight &s)
            head * ((int64_t)s.args->n_queries * s.args->n_keys);
 }
 
-/* Of the product q k, without a bias. *bend: of the score by the scaled product, which a cap
+/* The score from the product q k, without a bias. *bend: d score / d scaled product, which a cap
  * flattens. */
 SW_DEVICE float score_of(const struct sight &s, int j, float product, float *bend)
 {
@@ -130,7 +132,7 @@ SW_DEVICE float score_of(const struct sight &s, int j, float product, float *ben
     return score;
 }
 
-/* Whether dropout keeps a probability; neighbours of a row share the draw of four. */
+/* Decides whether dropout keeps a probability; four neighbours of a row share a draw. */
 struct keeper {
     uint64_t block;
     struct philox_block bits;
@@ -150,8 +152,8 @@ SW_DEVICE bool is_kept(const struct sight &s, struct keeper *last, int i, int j)
     return (element % 4 < 2 ? low : high) >= s.draw.threshold;
 }
 
-/* A tile of SUBS groups side by side, by a warp: its rows are 16 queries, its columns keys, or with
- * BY_KEYS the other way round. Bit sub MMA_ELEMS + e is for element e of group sub. */
+/* A warp's tile of SUBS groups side by side: 16 queries by keys, or with BY_KEYS keys by queries.
+ * Bit sub MMA_ELEMS + e stands for element e of group sub. */
 template <int SUBS, bool BY_KEYS>
 SW_DEVICE uint32_t seen_bits(const struct sight &s, struct span rows, struct span cols)
 {
@@ -168,7 +170,7 @@ SW_DEVICE uint32_t seen_bits(const struct sight &s, struct span rows, struct spa
     }
     return bits;
 }
-/* Those that dropout keeps, of those that are `wanted`. */
+/* Of the `wanted` elements, those that dropout keeps. */
 template <int SUBS, bool BY_KEYS>
 SW_DEVICE uint32_t kept_bits(const struct sight &s, struct span rows, struct span cols,
                              uint32_t wanted)
@@ -190,7 +192,7 @@ SW_DEVICE uint32_t kept_bits(const struct sight &s, struct span rows, struct spa
     return bits;
 }
 
-/* The larger one; no number if either is none. */
+/* The larger one; NaN if either is NaN. */
 struct larger {
     SW_DEVICE_MEMBER float operator()(float a, float b) const
     {
@@ -211,7 +213,7 @@ template <typename T> SW_DEVICE const T *head_at(const struct gpu_heads &x, int6
     return (const T *)x.x + b * x.batch + head * x.head;
 }
 
-/* 16 bytes into shared memory, zeros unless `there`; on CUDA they arrive later. */
+/* Copies 16 bytes into shared memory, zeros unless `there`; on CUDA the copy is asynchronous. */
 struct alignas(16) sixteen_bytes {
     unsigned char x[16];
 };
@@ -227,15 +229,15 @@ SW_DEVICE void copy_chunk(void *to, const void *from, bool there)
     *(struct sixteen_bytes *)to = there ? *(const struct sixteen_bytes *)from : none;
 #endif
 }
-/* What was asked for until now is one load. */
+/* Ends a load: commits all copies started since the last one. */
 SW_DEVICE void end_load()
 {
 #if defined(__CUDACC__)
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-/* All loads but the last `LATER` are there, for all threads of the block, which have done with what
- * they read before. */
+/* Waits until all loads but the last `LATER` have arrived for all threads of the block, and all
+ * threads have finished reading earlier data. */
 template <int LATER> SW_DEVICE void wait_for_loads()
 {
 #if defined(__CUDACC__)
@@ -244,9 +246,9 @@ template <int LATER> SW_DEVICE void wait_for_loads()
     sync_block();
 }
 
-/* A load of rows first .. first + ROWS - 1 of a head into shared memory, by all threads of the
- * block. Zeros are: rows that are not in `valid`, or that mask hides; columns from width up to
- * whole groups. */
+/* Loads rows first .. first + ROWS - 1 of a head into shared memory, by all threads of the block.
+ * Zeros replace rows outside `valid` or hidden by mask, and columns from width up to whole
+ * groups. */
 template <typename T, int D, int ROWS, int THREADS>
 SW_DEVICE void load_tile(T *tile, const struct gpu_heads &x, int64_t b, int head, int first,
                          struct span valid, const int32_t *mask, int width)
@@ -257,7 +259,7 @@ SW_DEVICE void load_tile(T *tile, const struct gpu_heads &x, int64_t b, int head
     const T *from = head_at<T>(x, b, head) + first * x.token;
     const int begin = valid.first > first ? valid.first - first : 0;
     const int end = valid.end - first < ROWS ? valid.end - first : ROWS;
-    if (first >= valid.end) { /* nothing to load: nobody will look at it */
+    if (first >= valid.end) { /* nothing to load: the tile is not read */
     } else if (x.aligned) {
         SW_UNROLL_BY(AT_ONCE)
         for (int i = 0; i < ROWS * CHUNKS; i += THREADS) {
@@ -283,8 +285,8 @@ SW_DEVICE void load_tile(T *tile, const struct gpu_heads &x, int64_t b, int head
     end_load();
 }
 
-/* Rows that belong to a warp, first factors of products: of 16 bits from its 16 rows in shared
- * memory; of fp32 from where they are, rows behind the last read as the last. */
+/* A warp's own rows, the first factors of products. 16-bit rows are read from its 16 rows in shared
+ * memory, fp32 rows from global memory; rows past the end repeat the last. */
 template <typename T> struct own_rows {
     const T *x;
     int ld;
@@ -300,7 +302,7 @@ template <typename T> struct own_rows {
         return mma<T>::load_rows(x + step * GROUP, ld);
     }
 };
-/* The same to be used again and again: of 16 bits in registers. */
+/* The same for repeated use: 16-bit rows are held in registers. */
 template <typename T, int STEPS> struct held_rows {
     typename mma<T>::tile_a steps[STEPS];
     SW_DEVICE_MEMBER void hold(const struct own_rows<T> &own, int width)
@@ -362,8 +364,8 @@ template <int STEPS> struct held_rows<float, STEPS> {
     }
 };
 
-/* Accumulators of 16 columns, times a factor for each of the lane's rows, into rows of a head whose
- * elements lie side by side; rows and columns that are not there are left out. */
+/* Stores accumulators of 16 columns, times a factor for each of the lane's rows, into rows of a
+ * head with contiguous elements. Rows and columns out of range are skipped. */
 template <typename T>
 SW_DEVICE void store_group(const struct gpu_heads &out, int64_t b, int head, int first, int n,
                            int col, int width, const float *c, const float *factors)

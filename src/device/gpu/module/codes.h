@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// codes - numbers as codes of 8 bits, with the codes and scales of tensor/codes.c. A warp has a run
-// of them, and each lane CODES_EACH neighbours.
+// codes - 8-bit codes with the codes and scales of tensor/codes.c. A warp has a run of them, and
+// each lane CODES_EACH neighbours.
 #pragma once
 
 #include "device/gpu/module/run.h"
@@ -8,14 +8,14 @@
 enum { CODES_EACH = GPU_CODE_RUN / SW_WARP };
 enum { SIGNED_CODES, UNSIGNED_CODES, KINDS_OF_CODES };
 
-/* What codes stand for, and above which size one is nearer to the step behind step k: of both kinds
- * as many, so that the same search serves them. */
+/* Decoded values, and the sizes above which step k + 1 is nearer than step k. Both kinds have the
+ * same table length, so that one search serves both. */
 struct code_tables {
     float step[KINDS_OF_CODES][GPU_UNSIGNED_STEPS];
     float middle[KINDS_OF_CODES][GPU_UNSIGNED_STEPS];
 };
 
-/* By all threads of the block. What is unsigned and above 0 never becomes 0. */
+/* Called by all threads of the block. An unsigned value above 0 never becomes 0. */
 SW_DEVICE void fill_tables(const struct gpu_update_coded_args &args, struct code_tables *tables)
 {
     for (int k = thread_index(); k < GPU_UNSIGNED_STEPS; k += block_threads()) {
@@ -33,7 +33,7 @@ SW_DEVICE void fill_tables(const struct gpu_update_coded_args &args, struct code
     sync_block();
 }
 
-/* The step that is nearest to a size; of two that are equally near the smaller. */
+/* The step nearest to a size; the smaller one of two equally near. */
 SW_DEVICE int nearest_step(const float *middle, float size)
 {
     int step = 0;
@@ -63,7 +63,7 @@ SW_DEVICE uint8_t code_of(const struct code_tables &tables, int kind, float x)
     return (uint8_t)(x < 0 ? GPU_SIGNED_ZERO - step + is_least : GPU_SIGNED_ZERO + step);
 }
 
-/* The first n of this lane. */
+/* Loads the first n codes of this lane. */
 SW_DEVICE void load_codes(const struct code_tables &tables, int kind, const uint8_t *codes,
                           float scale, int n, float (&x)[CODES_EACH])
 {
@@ -75,8 +75,8 @@ SW_DEVICE void load_codes(const struct code_tables &tables, int kind, const uint
     }
 }
 
-/* The largest size of the numbers of all lanes; NaN where one is not finite. Sizes compare as their
- * bits do. */
+/* The largest size over all lanes; NaN if a number is not finite. Sizes compare as their bits
+ * do. */
 SW_DEVICE float scale_of(const float (&x)[CODES_EACH])
 {
     uint32_t top = 0;
@@ -93,7 +93,7 @@ SW_DEVICE float scale_of(const float (&x)[CODES_EACH])
     return of_bits(top < 0x7f800000u ? top : 0x7fc00000u);
 }
 
-/* Behind this lane's n numbers x is 0. Returns the scale. */
+/* x must be 0 after this lane's n numbers. Returns the scale. */
 SW_DEVICE float store_codes(const struct code_tables &tables, int kind, int n,
                             const float (&x)[CODES_EACH], uint8_t *codes)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fibers, one for each thread of a block. A fiber runs until it waits at a barrier or ends; then
-// the next one of its warp that may go on does, and the next warp when none may: so few stacks are
-// in use at a time, and caches hold them. Waiting is for a number of the barrier's turns, so that a
-// barrier that is passed and used again never mixes with itself.
+// Fibers, one for each thread of a block. A fiber runs until it waits at a barrier or ends. Then
+// the next runnable fiber of its warp runs, and the next warp if there is none. This keeps few
+// stacks in use, so they stay in cache. A fiber waits for a given turn of a barrier, so that
+// reusing a barrier never mixes its turns.
 #include "device/gpu/module/emu.h"
 
 #include <stdio.h>
@@ -26,41 +26,40 @@
 #endif
 
 enum { MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / SW_WARP, POISON = 0xff };
-static const size_t STATIC_SHARED = 64 << 10; /* above what any architecture gives to a block */
+static const size_t STATIC_SHARED = 64 << 10; /* more than any architecture gives a block */
 #ifdef EMU_ASAN
 enum { STACK_BYTES = 256 << 10 };
 #else
 enum { STACK_BYTES = 64 << 10 };
 #endif
 
-/* Not a power of two: the ends of all stacks would share a few lines of the caches. */
+/* Not a power of two, or the ends of all stacks would share a few cache lines. */
 enum { STACK_STEP = STACK_BYTES + 9 * 64 };
 
 struct barrier {
-    uint64_t turn; /* how often it was passed */
+    uint64_t turn; /* number of times it was passed */
     int n_waiting;
 };
 
 struct warp {
     struct barrier barrier;
-    struct emu_slot slots[2]
-                         [SW_WARP]; /* in turns: who is fast brings the next before all have read */
+    struct emu_slot slots[2][SW_WARP]; /* alternate: fast lanes may write the next */
 };
 
 struct fiber {
     struct emu_thread thread;
     bool ended;
-    int stack;                /* -1 = it has not begun */
-    const struct barrier *at; /* NULL = it may run */
-    uint64_t until;           /* turn of `at` */
-    size_t shared;            /* bytes of static shared memory it has asked for */
+    int stack;                /* -1 = not started */
+    const struct barrier *at; /* NULL = runnable */
+    uint64_t until;           /* the turn of `at` that it waits for */
+    size_t shared;            /* bytes of static shared memory requested so far */
     uint64_t n_exchanges;
 #if defined(__x86_64__)
     void *sp;
 #else
     ucontext_t context;
 #endif
-    void *fake_stack; /* of the address sanitizer */
+    void *fake_stack; /* for the address sanitizer */
 };
 
 static struct {
@@ -69,16 +68,16 @@ static struct {
     struct warp warps[MAX_WARPS];
     struct barrier block;
     char *stacks, *shared, *dynamic;
-    int spare[MAX_THREADS], n_spare; /* stacks that no fiber has, the last used first */
-    size_t static_used;              /* most that a thread of this launch asked for */
+    int spare[MAX_THREADS], n_spare; /* free stacks, last used first */
+    size_t static_used;              /* most that a thread of this launch requested */
     struct fiber *running;
 #if defined(__x86_64__)
-    void *sp; /* of the scheduler */
+    void *sp; /* the scheduler's stack pointer */
 #else
     ucontext_t context;
 #endif
     void *fake_stack;
-    const void *stack_bottom; /* of the thread that launches */
+    const void *stack_bottom; /* stack of the launching thread */
     size_t stack_bytes;
 } emu;
 
@@ -87,8 +86,8 @@ struct emu_thread *emu_now;
 /* ---- switching ---- */
 
 #if defined(__x86_64__)
-/* Saves what a call preserves on this stack, leaves its pointer in *from and goes on where the
- * other stack was left. */
+/* Saves the callee-saved registers on this stack, stores its pointer in *from and continues on the
+ * other stack. */
 extern "C" void emu_switch(void **from, void *to);
 __asm__(".text\n"
         ".p2align 4\n"
@@ -118,7 +117,7 @@ static char *stack_of(const struct fiber *fiber)
     return emu.stacks + (size_t)fiber->stack * STACK_STEP;
 }
 
-/* And back; `ends`: for good. */
+/* Switches back to the scheduler; `ends`: for good. */
 static void give_way(bool ends)
 {
     struct fiber *fiber = emu.running;
@@ -146,7 +145,7 @@ static void fiber_main(void)
     emu.launch->call(emu.launch->args);
     emu.running->ended = true;
     give_way(true);
-    abort(); /* nobody resumes what has ended */
+    abort(); /* an ended fiber is never resumed */
 }
 
 static void prepare(struct fiber *fiber)
@@ -154,9 +153,9 @@ static void prepare(struct fiber *fiber)
     char *top = stack_of(fiber) + STACK_BYTES;
 #if defined(__x86_64__)
     void **sp = (void **)(void *)top;
-    *--sp = NULL;                 /* where fiber_main would return to; aligns the stack */
+    *--sp = NULL;                 /* return address of fiber_main; aligns the stack */
     *--sp = (void *)fiber_main;   /* `ret` of emu_switch */
-    for (int i = 0; i < 6; i++) { /* the registers */
+    for (int i = 0; i < 6; i++) { /* the callee-saved registers */
         *--sp = NULL;
     }
     fiber->sp = sp;
@@ -169,7 +168,7 @@ static void prepare(struct fiber *fiber)
 #endif
 }
 
-/* From the scheduler into a fiber. */
+/* Switches from the scheduler into a fiber. */
 static void resume(struct fiber *fiber)
 {
     if (fiber->stack < 0) {
@@ -202,7 +201,7 @@ static void wait_at(struct barrier *barrier, int n_threads)
     if (++barrier->n_waiting == n_threads) {
         barrier->n_waiting = 0;
         barrier->turn++;
-        return; /* the last one goes on; the others may */
+        return; /* the last thread goes on and releases the others */
     }
     fiber->at = barrier;
     fiber->until = barrier->turn + 1;
@@ -284,8 +283,8 @@ static bool may_run(const struct fiber *fiber)
     return !fiber->ended && (!fiber->at || fiber->at->turn >= fiber->until);
 }
 
-/* As far as it comes by itself. Returns how often one of its threads ran; *left: how many of the
- * block have not ended. */
+/* Runs a warp as far as it gets by itself. Returns how often one of its threads ran; *left: number
+ * of the block's threads that have not ended. */
 static int run_warp(const struct emu_launch *launch, int warp, int *left)
 {
     int n_run = 0;
@@ -360,7 +359,7 @@ void emu_run(const struct emu_launch *launch)
             emu.spare[emu.n_spare++] = i;
         }
     }
-    /* Of just this size, so that the address sanitizer sees what lies beyond. */
+    /* Allocated at exact size, so that the address sanitizer finds overruns. */
     emu.dynamic = launch->shared ? (char *)malloc(launch->shared) : NULL;
     emu.launch = launch;
     const int64_t n_blocks = launch->grid[0] * launch->grid[1] * launch->grid[2];
@@ -368,7 +367,7 @@ void emu_run(const struct emu_launch *launch)
         const int64_t at = launch->reversed ? n_blocks - 1 - i : i;
         const int64_t block[3] = {at % launch->grid[0], at / launch->grid[0] % launch->grid[1],
                                   at / launch->grid[0] / launch->grid[1]};
-        if (i == 1) { /* after the first block it is known how much of it is used */
+        if (i == 1) { /* the first block shows how much is used */
             emu.static_used = 0;
             for (int t = 0; t < launch->n_threads; t++) {
                 emu.static_used =

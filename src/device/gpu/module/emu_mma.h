@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// emu_mma - the matrix instructions that mma.h uses, for the emulation: what each lane holds is
-// written down here as the vendors' documents say it, and nowhere else; sums in the order of k.
+// emu_mma - the emulation of mma.h's matrix instructions. The layout of each lane's elements is
+// written down only here, from the vendors' documents. Sums are in the order of k.
 #pragma once
 
 #include "device/gpu/module/types.h"
@@ -15,9 +15,9 @@ template <typename T> static inline float emu_half_of(const uint32_t *words, int
 /* PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". With group = lane / 4 and
  * t = lane % 4:
  *   a0..a7   row = group for a0, a1, a4, a5, else group + 8
- *            col = 2 t + i % 2 for i < 4, 8 more else
- *   b0..b3   row = 2 t + i % 2 for i < 2, 8 more else; col = group
- *   c0..c3   row = group for i < 2, group + 8 else; col = 2 t + i % 2 */
+ *            col = 2 t + i % 2 for i < 4, else 8 more
+ *   b0..b3   row = 2 t + i % 2 for i < 2, else 8 more; col = group
+ *   c0..c3   row = group for i < 2, else group + 8; col = 2 t + i % 2 */
 template <typename T>
 static inline void emu_mma_m16n8k16(float c[4], const uint32_t a[4], const uint32_t b[2])
 {

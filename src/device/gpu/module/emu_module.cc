@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulation's table: memory of the host, streams that run what they are given at once. Manners
-// of a GPU's - an address space of its own, work as late or as early as its order allows - are the
-// mock device's, which runs over this one. Device 0 runs threads in ascending, device 1 in descending order.
+// The emulation's table: host memory, and streams that run work at once. A GPU's separate address
+// space and deferred work come from the mock device, which runs over this one. Device 0 runs
+// threads in ascending, device 1 in descending order.
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -57,7 +57,7 @@ static int alloc(int device, size_t bytes, void **out)
     if (bytes > (size_t)1 << 46 || posix_memalign(out, 4096, bytes) != 0) {
         return 2;
     }
-    memset(*out, 0xff, bytes); /* no number in any float type */
+    memset(*out, 0xff, bytes); /* NaN in every float type */
     return 0;
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// exact - sums of doubles that do not depend on their order: the long fixed-point accumulators of
-// graph/exact.c, word i having the bits of weight 2^(30 i - 640) of a signed sum with room for
-// carries. Each warp has words of its own in shared memory; those of all blocks are added up by
-// integer atomics, and the block that is last settles the carries.
+// exact - order-independent sums of doubles: the long fixed-point accumulators of graph/exact.c.
+// Word i has the bits of weight 2^(30 i - 640) of a signed sum, with room for carries. Each warp
+// has its own words in shared memory. Integer atomics add up the words of all blocks, and the last
+// block settles the carries.
 #pragma once
 
 #include "device/gpu/module/args.h"
 #include "device/gpu/module/gpu_rt.h"
 
 enum { EXACT_WORD_BITS = 30, EXACT_LOW = 640 };
-/* One of the words that are not used and 0: how many blocks have added theirs. */
+/* A word that is otherwise unused and 0: counts the blocks that have added their words. */
 enum { EXACT_TICKET = GPU_STATS_WORDS - 1 };
 
 struct exact_words {
@@ -26,7 +26,7 @@ SW_DEVICE double power_of_2(int exponent)
     return of_bits((uint64_t)(exponent + 1023) << 52);
 }
 
-/* What a number adds to the words from `word` on. */
+/* The contribution of a number to the words from `word` on. */
 struct exact_term {
     int word;
     int64_t part[3];
@@ -62,7 +62,7 @@ SW_DEVICE void exact_add(int64_t *acc, double x)
     }
 }
 
-/* Beside other threads that add to the same words. */
+/* Safe while other threads add to the same words. */
 SW_DEVICE void exact_add_among_others(int64_t *acc, double x)
 {
     const struct exact_term term = exact_term_of(x);
@@ -84,7 +84,7 @@ SW_DEVICE void exact_carry(int64_t *acc)
     }
 }
 
-/* Of words without carries; from the top, as the host adds them. */
+/* The value of words without carries, added from the top as the host does. */
 SW_DEVICE double exact_value(const int64_t *acc)
 {
     double value = 0;
@@ -95,7 +95,7 @@ SW_DEVICE double exact_value(const int64_t *acc)
     return value;
 }
 
-/* Words of n_sets sums as they are, then without carries. By all threads of a block. */
+/* Copies the words of n_sets sums and settles their carries. Called by all threads of a block. */
 SW_DEVICE void exact_settled(const int64_t *from, struct exact_words *to, int n_sets)
 {
     for (int i = thread_index(); i < n_sets * GPU_STATS_WORDS; i += block_threads()) {
@@ -108,7 +108,7 @@ SW_DEVICE void exact_settled(const int64_t *from, struct exact_words *to, int n_
     sync_block();
 }
 
-/* The sum of squares of a run, of what is finite; *n_bad += what is not. */
+/* The sum of squares of a run's finite elements; *n_bad += the number of others. */
 SW_DEVICE double squares(const float (&x)[GPU_RUN], int n, int *n_bad)
 {
     double sum = 0;
@@ -125,8 +125,8 @@ SW_DEVICE double squares(const float (&x)[GPU_RUN], int n, int *n_bad)
     return sum;
 }
 
-/* Adds the x of all lanes to the words of the warp. None is below 2^-900 but 0, or of 2^600 and
- * more. What lies above a bit that is 40 below the largest has an exact sum in double; the rest is
+/* Adds the x of all lanes to the words of the warp. Nonzero values must be at least 2^-900 and
+ * below 2^600. The bits above a place 40 below the largest have an exact sum in double; the rest is
  * added in the same way. */
 template <int N> SW_DEVICE void exact_add_warp(int64_t *acc, double (&x)[N])
 {
@@ -146,7 +146,7 @@ template <int N> SW_DEVICE void exact_add_warp(int64_t *acc, double (&x)[N])
         if (top == 0) {
             return;
         }
-        /* All are below 2^exponent; the last bit of `round` is that bit. */
+        /* All are below 2^exponent; the lowest bit of `round` is that place. */
         const int exponent = (int)(top >> 20) - 1022;
         const double round = 1.5 * power_of_2(exponent + DOUBLE_BITS - BITS);
         double sum = 0;
@@ -202,7 +202,7 @@ template <int SETS, int THREADS> SW_DEVICE void exact_carry_sums(exact_block<SET
     sync_block();
 }
 
-/* Of all warps of the block. */
+/* Sums over all warps of the block. */
 template <int SETS, int THREADS>
 SW_DEVICE uint64_t exact_sum_of_warps(const exact_block<SETS, THREADS> *block, int i)
 {
@@ -213,7 +213,7 @@ SW_DEVICE uint64_t exact_sum_of_warps(const exact_block<SETS, THREADS> *block, i
     return sum;
 }
 
-/* Where the block has all terms: their sums, in block->sum. */
+/* Ends a sum whose terms are all in this block: leaves it in block->sum. */
 template <int SETS, int THREADS> SW_DEVICE void exact_end_here(exact_block<SETS, THREADS> *block)
 {
     sync_block();
@@ -224,7 +224,7 @@ template <int SETS, int THREADS> SW_DEVICE void exact_end_here(exact_block<SETS,
     exact_carry_sums(block);
 }
 
-/* Adds the block's words to out [SETS, GPU_STATS_WORDS], where carries are left. */
+/* Adds the block's words to out [SETS, GPU_STATS_WORDS], without settling carries. */
 template <int SETS, int THREADS>
 SW_DEVICE void exact_put(const exact_block<SETS, THREADS> *block, int64_t *out)
 {
@@ -254,7 +254,7 @@ SW_DEVICE void exact_end(exact_block<SETS, THREADS> *block, int64_t *out)
     }
     fence_device();
     for (int i = thread_index(); i < SETS * GPU_STATS_WORDS; i += THREADS) {
-        block->sum[i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS] = /* where atomics put it */
+        block->sum[i / GPU_STATS_WORDS].word[i % GPU_STATS_WORDS] = /* the atomics' destination */
             i == EXACT_TICKET ? 0 : (int64_t)atomic_add(&words[i], 0);
     }
     exact_carry_sums(block);
@@ -263,7 +263,7 @@ SW_DEVICE void exact_end(exact_block<SETS, THREADS> *block, int64_t *out)
     }
 }
 
-/* Adds the block's sum of squares to `stats`, and how many numbers of this thread are none. */
+/* Adds the block's sum of squares to `stats`, and this thread's number of non-finite values. */
 template <int THREADS>
 SW_DEVICE void exact_end_squares(exact_block<1, THREADS> *block, int n_bad, int64_t *stats)
 {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu_rt - the language of kernels: C++17 that nvcc, hipcc and a host compiler take alike. Names of
-// what the three call differently: function qualifiers, indices, barriers, shuffles, shared memory.
-// Kernels include this and no header of a vendor's. A kernel is
+// gpu_rt - the language of kernels: C++17 that nvcc, hipcc and a host compiler accept alike. It
+// names what differs between the three: function qualifiers, indices, barriers, shuffles, shared
+// memory. Kernels include this and no vendor header. A kernel is
 //
 //     template <typename T> SW_KERNEL(256) void scale(struct gpu_scale_args a) { .. }
 //
-// with blocks of so many threads, all in one dimension, whole warps of SW_WARP lanes (32 or 64); a
-// second number says how many such blocks a multiprocessor must have registers for. What it does at
-// barriers and shuffles it does with all threads of the block, or warp. Compiled without
-// contraction: what is to be fused says fmaf.
+// with one-dimensional blocks of that many threads, in whole warps of SW_WARP lanes (32 or 64). A
+// second number says how many such blocks a multiprocessor must have registers for. All threads of
+// a block reach each barrier, and all threads of a warp each shuffle. Contraction is off: fused
+// operations are written as fmaf.
 #pragma once
 
 #include <math.h>
@@ -22,12 +22,12 @@
 #include <hip/hip_runtime.h>
 #define SW_WARP 64
 #define SW_DEVICE __device__ __forceinline__
-/* Its second bound is waves of each of four units. */
+/* HIP's second bound counts waves on each of a compute unit's four SIMDs. */
 #define SW_KERNEL(...) SW_BOUNDS(__VA_ARGS__, 1, 0)
 #define SW_BOUNDS(threads, blocks, ...)                                                            \
     __global__ __launch_bounds__(threads, ((threads) / SW_WARP * (blocks) + 3) / 4)
 #else
-#include "device/gpu/module/emu.h" /* SW_WARP comes from the build */
+#include "device/gpu/module/emu.h" /* the build defines SW_WARP */
 #define SW_DEVICE static inline
 #define SW_KERNEL(...) static
 #endif
@@ -36,10 +36,10 @@
 
 /* ---- a GPU ---- */
 
-/* In front of a loop whose bounds are constants: nothing that it indexes needs an address; and of
- * one that is to be in the code once, whatever it is worth. */
+/* SW_UNROLL goes before a loop with constant bounds: arrays that it indexes stay in registers.
+ * SW_ROLLED keeps a loop from being unrolled at all. */
 #define SW_UNROLL _Pragma("unroll")
-/* What is computed of an int from here on is computed here, and in no register before. */
+/* Makes the compiler compute values derived from an int here, and not earlier in a register. */
 #if defined(__CUDACC__)
 #define SW_HERE(x) asm volatile("" : "+r"(x))
 #else
@@ -47,7 +47,7 @@
 #endif
 #define SW_ROLLED _Pragma("unroll 1")
 #define SW_SHARED(type, name) __shared__ type name
-/* What sw_gpu_launch.shared asks for, 16-byte aligned. */
+/* The memory of sw_gpu_launch.shared, 16-byte aligned. */
 #define SW_DYNAMIC_SHARED(name) extern __shared__ __align__(16) char name[]
 
 SW_DEVICE int thread_index()
@@ -103,7 +103,7 @@ template <typename V> SW_DEVICE V shuffle_xor(V value, int mask)
     return __shfl_xor(value, mask);
 #endif
 }
-/* Returns what was there. Integers alone: their sums have no order. */
+/* Returns the old value. Integers only: their sums do not depend on order. */
 SW_DEVICE unsigned long long atomic_add(unsigned long long *at, unsigned long long value)
 {
     return atomicAdd(at, value);
@@ -128,7 +128,7 @@ SW_DEVICE double of_bits(uint64_t x)
 {
     return __longlong_as_double((long long)x);
 }
-/* What this thread wrote is seen by all blocks before what it writes next. */
+/* Makes this thread's earlier writes visible to all blocks before its later ones. */
 SW_DEVICE void fence_device()
 {
     __threadfence();
@@ -237,19 +237,19 @@ SW_DEVICE int warp_index()
     return thread_index() / SW_WARP;
 }
 
-/* a / b of numbers that are not negative; the division of 64 bits is slow, and seldom needed. */
+/* a / b of non-negative numbers; avoids the slow 64-bit division, which is seldom needed. */
 SW_DEVICE int64_t quotient(int64_t a, int64_t b)
 {
     return ((a | b) >> 32) != 0 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
 }
 
-/* The first thing that a kernel asks: whether its update is skipped. */
+/* Every kernel asks this first: is its update skipped? */
 SW_DEVICE bool skipped(const double *skip)
 {
     return skip && *skip != 0;
 }
 
-/* A loop over elements: for (i = first_element(); i < n; i += grid_threads()). */
+/* Loops over elements read: for (i = first_element(); i < n; i += grid_threads()). */
 SW_DEVICE int64_t first_element()
 {
     return block_x() * block_threads() + thread_index();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adafactor, with the bits of the CPU's (cpu/ref_adafactor.inc has the formulas): exact sums over
-// rows and columns, what means become of them, and the step.
+// Adafactor, with the CPU's bits (cpu/ref_adafactor.inc has the formulas): exact sums over rows and
+// columns, the new means, and the step.
 #include "device/gpu/module/registry.h"
 #include "device/gpu/module/update.h"
 
 enum { THREADS = GPU_UPDATE_THREADS, WARPS = THREADS / SW_WARP, PART = GPU_UPDATE_PART };
 enum { ROW_RUNS = GPU_ADAFACTOR_RUNS, RUNS = 2, LINES = GPU_ADAFACTOR_LINES };
 
-/* Elements start .. start+n-1. */
+/* Loads elements start .. start+n-1. */
 template <int N>
 SW_DEVICE void load_gradients(const struct gpu_adafactor &of, int64_t start, int n, float (&g)[N])
 {
@@ -20,14 +20,14 @@ SW_DEVICE void load_gradients(const struct gpu_adafactor &of, int64_t start, int
     }
 }
 
-/* ---- sums over rows: a warp has some runs of one ---- */
+/* ---- sums over rows: a warp has some runs of one row ---- */
 
 struct rows_shared {
     exact_block<1, THREADS> head;
     struct exact_words line[WARPS];
 };
 
-/* A sum of squares, or 0 where it is not finite, which is counted. */
+/* The sum of squares if it is finite; otherwise 0, and *n_bad counts it. */
 SW_DEVICE double fitting(double sum, int *n_bad)
 {
     const bool fits = sum < 0x1p640;
@@ -35,7 +35,7 @@ SW_DEVICE double fitting(double sum, int *n_bad)
     return fits ? sum : 0;
 }
 
-/* Of elements start .. start+n-1, of one run: weights, gradients. */
+/* Adds elements start .. start+n-1 of one run: weights, gradients. */
 template <typename T>
 SW_DEVICE void add_run(const struct gpu_adafactor_rows_args &args, int64_t start, int n,
                        double *of_w, double *of_g, int (&n_bad)[2])
@@ -55,7 +55,7 @@ SW_DEVICE void add_run(const struct gpu_adafactor_rows_args &args, int64_t start
     *of_g = args.lines ? fitting(sum_g, &n_bad[1]) : 0;
 }
 
-/* What the warp has of a line. */
+/* Adds the warp's part of a line to the line. */
 SW_DEVICE void put_line(struct exact_words *from, int64_t *line)
 {
     sync_warp();
@@ -122,9 +122,9 @@ void adafactor_rows(struct gpu_adafactor_rows_args value)
     exact_put(&shared.head, args.words);
 }
 
-/* ---- sums over columns: a thread has some rows of one ---- */
+/* ---- sums over columns: a thread has some rows of one column ---- */
 
-/* An element if it is here and finite; else 0: the rows have counted it. */
+/* An element if it is on this rank and finite; else 0: the rows have counted it. */
 SW_DEVICE float element_at(const struct gpu_adafactor &of, int64_t at)
 {
     float g[1] = {};
@@ -134,20 +134,22 @@ SW_DEVICE float element_at(const struct gpu_adafactor &of, int64_t at)
     return is_finite(g[0]) ? g[0] : 0;
 }
 
-/* Squares of n elements of a column, n <= GPU_ADAFACTOR_ROWS, the first one at `at`. They are added
- * up in doubles without an error: each is cut at two places below the largest, so that the parts of
- * all rows are multiples of one power of two, and few enough of it. What is left of the smallest
- * ones goes into the accumulator by itself. */
+/* Adds the squares of n <= GPU_ADAFACTOR_ROWS elements of a column, the first one at `at`, exactly
+ * in doubles. Each square is split at two places below the largest. The parts of all rows are then
+ * multiples of one power of two, and few enough to add without error. The remainder of the smallest
+ * squares goes into the accumulator by itself. */
 SW_DEVICE void add_column(const struct gpu_adafactor &of, int64_t at, int n, int64_t *line)
 {
-    enum { MORE = 7, NEXT = 53 - MORE }; /* bits of sums over those of parts; between the places */
+    /* extra bits of sums over their parts; distance of the places */
+    enum { MORE = 7, NEXT = 53 - MORE };
     static_assert(GPU_ADAFACTOR_ROWS <= 1 << MORE, "sums of all rows are exact");
     float most = 0x1p-140f;
     for (int i = 0; i < n; i++) {
         const float size = fabsf(element_at(of, at + i * of.columns));
         most = size > most ? size : most;
     }
-    const int exponent = (int)(bits_of((double)most) >> 52) - 1023; /* most is below 2^(it + 1) */
+    /* most is below 2^(exponent + 1) */
+    const int exponent = (int)(bits_of((double)most) >> 52) - 1023;
     int place = 2 * exponent + 2 + MORE;
     double sum = 0, sum_of_next = 0;
     for (int i = 0; i < n; i++) {
@@ -192,7 +194,7 @@ struct lines_shared {
     struct exact_words head;
 };
 
-/* Lines of this block in shared memory, without carries. Returns how many. */
+/* Loads this block's lines into shared memory and settles their carries. Returns their number. */
 SW_DEVICE int take_lines(const int64_t *lines, int64_t n_lines, struct lines_shared *shared)
 {
     const int64_t first = block_x() * LINES, left = n_lines - first;
@@ -207,7 +209,7 @@ SW_DEVICE int take_lines(const int64_t *lines, int64_t n_lines, struct lines_sha
     return n;
 }
 
-/* Where the mean of a line is kept; NULL: not here. */
+/* Address of a line's kept mean; NULL: not on this rank. */
 SW_DEVICE float *place_of(const struct gpu_adafactor_lines &of, int64_t line)
 {
     const bool is_row = line < of.n_rows;
@@ -271,13 +273,13 @@ struct factors_shared {
     double sum;
 };
 
-/* The sum of n numbers, one after the other, as the bits want it: by one thread. */
+/* Adds n numbers one after the other, by one thread, as the defined bits require. */
 SW_DEVICE double sum_in_order(const float *x, int64_t n, struct factors_shared *shared)
 {
     double sum = 0;
     for (int64_t first = 0; first < n; first += THREADS) {
         const int here = n - first < THREADS ? (int)(n - first) : (int)THREADS;
-        sync_block(); /* those before have been added */
+        sync_block(); /* the numbers before have been added */
         if (thread_index() < here) {
             shared->mean[thread_index()] = x[first + thread_index()];
         }
@@ -308,7 +310,7 @@ SW_KERNEL(THREADS) void adafactor_factors(struct gpu_adafactor_factors_args args
     }
 }
 
-/* ---- directions: g times its factor ---- */
+/* ---- directions: g times its factors ---- */
 
 template <int N>
 SW_DEVICE void scale_by_lines(const struct gpu_adafactor &of, const float *factors, int64_t start,
@@ -400,7 +402,7 @@ SW_KERNEL(THREADS, 2) void adafactor_moments(struct gpu_adafactor_moments_args v
 
 /* ---- the step ---- */
 
-/* Of stats without carries: not a number where an element is not finite. */
+/* RMS from stats without carries; NaN if an element is not finite. */
 SW_DEVICE double rms_of(const struct exact_words &words, int64_t n)
 {
     return words.word[GPU_EXACT_WORDS] > 0 ? (double)NAN
@@ -411,13 +413,13 @@ struct adafactor_step {
     float size, decay; /* decay: 1 = none */
 };
 
-/* sw_cpu_adafactor_step (cpu/adafactor.c). rms: of the weights, of u. */
+/* The same as sw_cpu_adafactor_step (cpu/adafactor.c). rms: of the weights, of u. */
 SW_DEVICE struct adafactor_step step_of(const struct gpu_adafactor_apply_args &args,
                                         const double (&rms)[2])
 {
     const double too_far = rms[1] / args.clip_threshold;
     double lr = step_rates_of(args.rule, args.rates).lr;
-    if (args.scale_parameter) { /* the comparisons let a NaN pass */
+    if (args.scale_parameter) { /* NaN passes the comparisons */
         lr *= rms[0] < args.least_scale ? args.least_scale : rms[0];
     }
     struct adafactor_step step;
@@ -432,7 +434,7 @@ struct apply_shared {
     struct adafactor_step step;
 };
 
-/* By all threads of the block. */
+/* Called by all threads of the block. */
 SW_DEVICE void find_step(const struct gpu_adafactor_apply_args &args, struct apply_shared *shared)
 {
     exact_settled(args.words, &shared->words[0], 1);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention, forward: a block makes a run of queries of one (sample, head), a warp 16 of them, over
-// tiles of keys and values in shared memory, with the softmax carried along: the largest score so
-// far, and sums that are scaled down where a larger one is found. The order of sums is that of the
-// keys. Where there are few queries (generation), they are the same for all warps, which share the
-// keys; what they found is put together in the order of warps.
+// Attention, forward. A block takes a run of queries of one (sample, head), a warp 16 of them, over
+// tiles of keys and values in shared memory. The softmax is online: the largest score so far, and
+// sums that are scaled down when a larger one is found. Sums are in key order. If there are few
+// queries (generation), all warps take the same queries and share the keys; their results are
+// merged in warp order.
 #include "device/gpu/module/attention.h"
 #include "device/gpu/module/registry.h"
 
 enum { WARPS = GPU_ATTENTION_WARPS, THREADS = WARPS * SW_WARP, PLACES_THREADS = 256 };
 
-/* ---- before: places of keys, segments of groups ---- */
+/* ---- preparation: positions of keys, segments of groups ---- */
 
-/* A block a sample. Each thread has a run of keys. */
+/* One block per sample. Each thread has a run of keys. */
 SW_KERNEL(PLACES_THREADS) void attention_places(struct gpu_attention_args args)
 {
     struct counts {
@@ -24,7 +24,7 @@ SW_KERNEL(PLACES_THREADS) void attention_places(struct gpu_attention_args args)
     const int64_t b = block_x();
     const int n = args.n_keys, many = (n + PLACES_THREADS - 1) / PLACES_THREADS;
     const int first = thread_index() * many, end = first + many < n ? first + many : n;
-    if (args.places) { /* a count for each run, then of all before it */
+    if (args.places) { /* counts each run, then prefix sums */
         int32_t count = 0;
         for (int j = first; j < end; j++) {
             count += args.mask[b * n + j] != 0;
@@ -57,18 +57,19 @@ SW_KERNEL(PLACES_THREADS) void attention_places(struct gpu_attention_args args)
 
 /* The softmax and the output of a warp's rows. */
 template <int D> struct result {
-    float max[MMA_ROWS], sum[MMA_ROWS]; /* sum: of this lane's elements alone, until the end */
+    float max[MMA_ROWS], sum[MMA_ROWS]; /* sum: only of this lane's elements, until the end */
     float o[D / GROUP][MMA_ELEMS];
 };
 
-/* What is left of a sum when the largest becomes `max`. */
+/* The factor of a sum when its maximum becomes `max`. */
 SW_DEVICE float faded(float from, float max)
 {
     return from == max ? 1 : expf(from - max);
 }
 
-/* Scores of the rows with a tile of keys (hidden ones: -inf) become probabilities by the largest so
- * far, and what was summed by a smaller one is scaled down. kept: what dropout leaves. */
+/* Turns scores of the rows with a tile of keys (hidden ones: -inf) into probabilities relative to
+ * the largest so far. Sums relative to a smaller one are scaled down. kept: elements that dropout
+ * keeps. */
 template <int D, int SUBS>
 SW_DEVICE void probabilities(struct result<D> *r, float (*p)[MMA_ELEMS], uint32_t kept)
 {
@@ -96,7 +97,7 @@ SW_DEVICE void probabilities(struct result<D> *r, float (*p)[MMA_ELEMS], uint32_
         p[n / MMA_ELEMS][e] = kept >> n & 1 ? x : 0;
     }
     if (factor[0] == 1 && factor[MMA_ROWS - 1] == 1) {
-        return; /* seldom is a larger one found after the first tiles */
+        return; /* a larger score is rare after the first tiles */
     }
     SW_UNROLL
     for (int d = 0; d < D / GROUP; d++) {
@@ -107,7 +108,7 @@ SW_DEVICE void probabilities(struct result<D> *r, float (*p)[MMA_ELEMS], uint32_
     }
 }
 
-/* All warps have the same rows, each with keys of its own: the last one gets the result. */
+/* Merges the warps, which have the same rows and different keys: the last one gets the result. */
 template <int D> SW_DEVICE void put_together(struct result<D> *r, float *shared)
 {
     const int lane = lane_index(), warp = warp_index();
@@ -134,7 +135,8 @@ template <int D> SW_DEVICE void put_together(struct result<D> *r, float *shared)
         sync_warp();
         SW_UNROLL
         for (int slot = 0; slot < MMA_ROWS; slot++) {
-            max[mma_row(lane, 2 * slot)] = r->max[slot]; /* the same from all lanes of a row */
+            /* all lanes of a row write the same value */
+            max[mma_row(lane, 2 * slot)] = r->max[slot];
             sum[mma_row(lane, 2 * slot)] = r->sum[slot];
         }
         SW_UNROLL
@@ -150,7 +152,7 @@ template <int D> SW_DEVICE void put_together(struct result<D> *r, float *shared)
     }
 }
 
-/* The first tile of keys from keys.first on of which some query sees something; else keys.end. */
+/* The first tile from keys.first on with a key that some query sees; else keys.end. */
 SW_DEVICE int next_tile(const struct sight &s, struct span queries, struct span keys, int many)
 {
     int at = keys.first;
@@ -166,7 +168,7 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
     using M = mma<T>;
     constexpr int KEYS = GPU_ATTENTION_KEYS(D, sizeof(T)), SUBS = KEYS / GROUP;
     constexpr int LD = GPU_ATTENTION_LD(D, sizeof(T)), STEPS = D / GROUP;
-    constexpr int AT_ONCE = sizeof(T) == 2 ? STEPS : 1; /* steps: fp32 has longer ones */
+    constexpr int AT_ONCE = sizeof(T) == 2 ? STEPS : 1; /* steps at a time: fp32 has longer ones */
     SW_DYNAMIC_SHARED(shared);
     if (args.skip && *args.skip != 0) {
         return;
@@ -178,18 +180,18 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
     const bool together = args.n_queries <= GROUP;
     const int rows = together ? GROUP : WARPS * GROUP;
     const int n_tiles = (args.n_queries + rows - 1) / rows;
-    /* The last queries have the most keys to see: first. */
+    /* The last queries see the most keys, so they come first. */
     const int first = (int)(n_tiles - 1 - block_x() % n_tiles) * rows;
     const int head = (int)(block_x() / n_tiles % args.heads);
     const int64_t b = block_x() / n_tiles / args.heads;
     const struct sight s = sight_of(args, b, head);
     const int end = first + rows < args.n_queries ? first + rows : args.n_queries;
-    struct span mine; /* of the warp */
+    struct span mine; /* queries of the warp */
     mine.first = first + (together ? 0 : warp_index() * GROUP);
     mine.end = mine.first + GROUP < end ? mine.first + GROUP : end;
     const int32_t *mask = args.mask ? args.mask + b * args.n_keys : nullptr;
 
-    struct span seen = {0, args.n_keys}; /* by the block */
+    struct span seen = {0, args.n_keys}; /* keys seen by the block */
     if (args.causal && s.position + end < seen.end) {
         seen.end = s.position + end;
     }
@@ -197,7 +199,7 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
         seen.first = s.position + first - args.window + 1;
     }
 
-    /* Queries of 16 bits pass through the memory of keys. */
+    /* 16-bit queries pass through the memory of keys. */
     constexpr int Q_ROWS = KEYS < WARPS * GROUP ? KEYS : WARPS * GROUP;
     struct held_rows<T, STEPS> q = {
     };
@@ -229,14 +231,14 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
             r.o[d][e] = 0;
         }
     }
-    /* Keys of the next tile are on their way while this one's values are multiplied, and those while
-     * its keys are. */
+    /* The next tile's keys load while this tile's values are multiplied; values load while its keys
+     * are multiplied. */
     const struct span block = {first, end};
     int at = next_tile(s, block, {seen.first / GROUP * GROUP, seen.end}, KEYS);
     load_tile<T, D, KEYS, THREADS>(keys, args.k, b, s.kv_head, at, seen, mask, width);
     while (at < seen.end) {
         const int at_end = at + KEYS < seen.end ? at + KEYS : seen.end;
-        unsigned shown = 0; /* a bit for each group of keys that the warp looks at */
+        unsigned shown = 0; /* one bit for each group of keys that the warp processes */
         for (int sub = 0; sub < SUBS; sub++) {
             const int j = at + sub * GROUP, j_end = j + GROUP < at_end ? j + GROUP : at_end;
             if (!(together && (at / GROUP + sub) % WARPS != warp_index()) &&
@@ -244,7 +246,7 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
                 shown |= 1u << sub;
             }
         }
-        wait_for_loads<0>(); /* keys are there, values before have been used */
+        wait_for_loads<0>(); /* keys have arrived; the previous values have been used */
         load_tile<T, D, KEYS, THREADS>(values, args.v, b, s.kv_head, at, seen, mask, width);
         float p[SUBS][MMA_ELEMS] = {};
         if (shown) {
@@ -292,7 +294,7 @@ template <typename T, int D> SW_DEVICE void forward(const struct gpu_attention_a
             }
             probabilities<D, SUBS>(&r, p, kept_bits<SUBS, false>(s, mine, tile, bits));
         }
-        wait_for_loads<1>(); /* values are there */
+        wait_for_loads<1>(); /* values have arrived */
         if (shown) {
             SW_UNROLL
             for (int sub = 0; sub < SUBS; sub++) {
@@ -354,7 +356,7 @@ template <typename T> SW_KERNEL(THREADS, 2) void attention_256(struct gpu_attent
 
 /* ---- for the test of mma.h ---- */
 
-/* One warp. */
+/* Runs in one warp. */
 template <typename T>
 SW_KERNEL(SW_WARP)
 void product_of_tiles(struct gpu_product_of_tiles_args args)
@@ -371,7 +373,8 @@ void product_of_tiles(struct gpu_product_of_tiles_args args)
     for (int i = lane; i < GROUP * GROUP; i += SW_WARP) {
         tiles.b[i / GROUP * LD + i % GROUP] = ((const T *)args.b)[i];
     }
-    for (int e = 0; e < MMA_ELEMS; e++) { /* as accumulators, which lie as a first factor does */
+    /* in the accumulators' layout, which is also that of a first factor */
+    for (int e = 0; e < MMA_ELEMS; e++) {
         a[e] = load((const T *)args.a, mma_row(lane, e) * GROUP + mma_col(lane, e));
         tiles.a[mma_row(lane, e) * LD + mma_col(lane, e)] = round_to<T>(a[e]);
     }

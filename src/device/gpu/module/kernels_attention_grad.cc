@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention, backward, in two passes that compute the probabilities again, so that nothing is added
-// to from two sides: dk and dv by keys, over the queries of all heads that share them, in the order
-// of heads; dq by queries, over keys. They are one kernel from two sides. A warp owns 16 rows (of k
-// and v, or of q and do) and goes over tiles of the other side in shared memory:
+// Attention, backward, in two passes that recompute the probabilities, so that each sum has one
+// owner. dk and dv go by keys, over the queries of all heads that share them, in head order; dq
+// goes by queries, over keys. One kernel serves both sides. A warp owns 16 rows (of k and v, or of
+// q and do) and walks over tiles of the other side in shared memory:
 //
 //               own x, y   tile u, w   s = x u^T, d = y w^T     sums
 //   by keys     k, v       q, do       transposed: keys x       dv += p^T do, dk += ds^T q
@@ -13,7 +13,7 @@
 
 enum { DELTA_THREADS = 256, DELTA_LANES = 8 };
 
-/* delta = sum of do o over a head, for each query: eight lanes a row. */
+/* delta = sum of do o over a head, for each query; eight lanes per row. */
 template <typename T> SW_KERNEL(DELTA_THREADS) void attention_delta(struct gpu_attention_args args)
 {
     if (args.skip && *args.skip != 0) {
@@ -23,7 +23,7 @@ template <typename T> SW_KERNEL(DELTA_THREADS) void attention_delta(struct gpu_a
     const int row_of_block = thread_index() / DELTA_LANES, lane = thread_index() % DELTA_LANES;
     enum { ROWS = DELTA_THREADS / DELTA_LANES };
     for (int64_t first = block_x() * ROWS; first < n_rows; first += n_blocks * ROWS) {
-        const int64_t row = first + row_of_block; /* (b, i, head), as they lie */
+        const int64_t row = first + row_of_block; /* index of (b, i, head) in memory order */
         float sum = 0;
         if (row < n_rows) {
             const T *d_o = (const T *)args.d_o.x + row * args.width;
@@ -71,9 +71,9 @@ template <int GROUPS> struct sums {
     float x[GROUPS][MMA_ELEMS];
 };
 
-/* Of a product q k and the gradient d of its probability, times kept after dropout: *p what that
- * left of the probability, *ds the gradient of the product; returns that of the score. bias: of the
- * sample and head, or NULL. */
+/* From a product q k and the gradient d of its probability, with factor `kept` after dropout: *p is
+ * the remaining probability, *ds the gradient of the product. Returns the gradient of the score.
+ * bias: of the sample and head, or NULL. */
 SW_DEVICE float slope_of(const struct sight &s, const float *bias, int i, int j, float kept,
                          float product, float d, float lse, float delta, float *p, float *ds)
 {
@@ -89,13 +89,14 @@ SW_DEVICE float slope_of(const struct sight &s, const float *bias, int i, int j,
     return of_score;
 }
 
-/* Over a query's keys the slopes of its softmax add up to zero, whatever the keys have in common
- * must cancel. A slope that is rounded to 16 bits for its product with a key leaves an error times
- * that common part, which a bias of keys makes large; so the next slope of the lane takes it over. */
+/* Rounds a slope to 16 bits and carries the error over to the lane's next slope. Over a query's
+ * keys the slopes of its softmax add up to zero, so whatever the keys have in common must cancel.
+ * Without the carry, each rounding leaves an error times that common part, which a bias of keys
+ * makes large. */
 template <typename T> SW_DEVICE float round_and_owe(float slope, float *owed)
 {
     if (sizeof(T) > 2) {
-        return slope; /* nothing is lost */
+        return slope; /* no rounding */
     }
     const float wanted = slope + *owed, given = rounded<T>(wanted);
     *owed = wanted - given;
@@ -111,7 +112,7 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
                   ROWS = WARPS * GROUP;
     constexpr int COLS = GPU_ATTENTION_GRAD_COLS(D), SLICES = D / COLS, GROUPS = COLS / GROUP;
     constexpr int LD = GPU_ATTENTION_LD(D, sizeof(T)), STEPS = D / GROUP;
-    constexpr int AT_ONCE = sizeof(T) == 2 ? STEPS : 1; /* steps: fp32 has longer ones */
+    constexpr int AT_ONCE = sizeof(T) == 2 ? STEPS : 1; /* steps at a time: fp32 has longer ones */
     constexpr int OWN = GPU_ATTENTION_GRAD_OWN(D, sizeof(T));
     SW_DYNAMIC_SHARED(shared);
     if (args.skip && *args.skip != 0) {
@@ -126,9 +127,9 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
     const int n_own = BY_KEYS ? args.n_keys : args.n_queries;
     const int n_heads = BY_KEYS ? args.kv_heads : args.heads;
     const int n_tiles = (n_own + ROWS - 1) / ROWS;
-    const int col = (int)(block_x() % SLICES) * COLS; /* of the gradient, the block's first */
+    const int col = (int)(block_x() % SLICES) * COLS; /* the block's first column of the gradient */
     int64_t at = block_x() / SLICES;
-    /* What has the most to do under causality first. */
+    /* Causality gives these the most work, so they come first. */
     const int first = (int)(BY_KEYS ? at % n_tiles : n_tiles - 1 - at % n_tiles) * ROWS;
     at /= n_tiles;
     const int own_head = (int)(at % n_heads);
@@ -137,7 +138,7 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
         return;
     }
     const int end = first + ROWS < n_own ? first + ROWS : n_own;
-    struct span mine; /* of the warp */
+    struct span mine; /* rows of the warp */
     mine.first = first + warp * GROUP;
     mine.end = mine.first + GROUP < end ? mine.first + GROUP : end;
     const int32_t *mask = args.mask ? args.mask + b * args.n_keys : nullptr;
@@ -155,11 +156,11 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
     const own_rows<T> rows_y =
         own_rows<T>::of(own_y + warp * GROUP * LD, LD, y, b, own_head, mine.first, n_own, width);
     struct sums<GROUPS> du = {
-    }; /* dk, or dq */
+    }; /* gradient of k, or of q */
     struct sums<BY_KEYS ? GROUPS : 1> dw = {
-    }; /* dv */
+    }; /* gradient of v */
 
-    float owed[MMA_ROWS] = {}; /* to the lane's queries, by what their slopes lost in rounding */
+    float owed[MMA_ROWS] = {}; /* rounding errors of slopes, carried per query of the lane */
 
     const int group = args.heads / args.kv_heads;
     const int head_first = BY_KEYS ? own_head * group : own_head;
@@ -167,8 +168,8 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
     for (int head = head_first; head < head_end; head++) {
         const struct sight s = sight_of(args, b, head);
         const float *const bias = args.bias ? bias_of(s) : nullptr;
-        const int64_t row0 = (b * args.heads + head) * args.n_queries;  /* of lse and delta */
-        struct span seen = {0, BY_KEYS ? args.n_queries : args.n_keys}; /* by the block */
+        const int64_t row0 = (b * args.heads + head) * args.n_queries;  /* row of lse and delta */
+        struct span seen = {0, BY_KEYS ? args.n_queries : args.n_keys}; /* rows seen by the block */
         if (BY_KEYS) {
             if (args.causal && first - s.position > 0) {
                 seen.first = first - s.position;
@@ -194,7 +195,7 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
             if (BY_KEYS ? nothing_seen(s, tile, block) : nothing_seen(s, block, tile)) {
                 continue;
             }
-            sync_block(); /* all have done with the tile before */
+            sync_block(); /* all threads have finished with the tile before */
             load_tile<T, D, TILE, THREADS>(tile_u, u, b, BY_KEYS ? head : s.kv_head, t, seen,
                                            BY_KEYS ? nullptr : mask, width);
             load_tile<T, D, TILE, THREADS>(tile_w, w, b, BY_KEYS ? head : s.kv_head, t, seen,
@@ -215,7 +216,7 @@ SW_DEVICE void gradient(const struct gpu_attention_args &args)
             if (!shown) {
                 continue;
             }
-            float p[SUBS][MMA_ELEMS] = {}, ds[SUBS][MMA_ELEMS] = {}; /* first the products */
+            float p[SUBS][MMA_ELEMS] = {}, ds[SUBS][MMA_ELEMS] = {}; /* the products at first */
             SW_UNROLL_BY(AT_ONCE)
             for (int step = 0; step < STEPS; step++) {
                 if (step * GROUP < width) {

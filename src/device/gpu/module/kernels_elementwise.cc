@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One output element from the elements at its place; a thread goes over packs of elements in steps
-// of the grid.
+// Output elements from the input elements at the same position. A thread takes packs of elements in
+// a grid-stride loop.
 #include "device/gpu/module/act.h"
 #include "device/gpu/module/pack.h"
 #include "device/gpu/module/philox.h"
@@ -8,7 +8,7 @@
 
 enum { THREADS = 256 };
 
-/* fn: from x [N_IN] to y [N_OUT], of each element. */
+/* fn: maps x [N_IN] to y [N_OUT] for each element. */
 template <typename T, int N_IN, int N_OUT, typename Fn>
 SW_DEVICE void map(const struct gpu_map_args &args, Fn fn)
 {
@@ -111,7 +111,7 @@ template <typename T> SW_KERNEL(THREADS) void act(struct gpu_map_args args)
     map<T, 1, 1>(args, [&](const float *x, float *y) { *y = activate(args.act, *x); });
 }
 
-/* x, dy */
+/* Inputs: x, dy. */
 template <typename T> SW_KERNEL(THREADS) void act_grad(struct gpu_map_args args)
 {
     if (skipped(args.skip)) {
@@ -129,7 +129,7 @@ template <typename T> SW_KERNEL(THREADS) void mul(struct gpu_map_args args)
     map<T, 2, 1>(args, [](const float *x, float *y) { *y = x[0] * x[1]; });
 }
 
-/* gate, up */
+/* Inputs: gate, up. */
 template <typename T> SW_KERNEL(THREADS) void gated_act(struct gpu_map_args args)
 {
     if (skipped(args.skip)) {
@@ -138,7 +138,7 @@ template <typename T> SW_KERNEL(THREADS) void gated_act(struct gpu_map_args args
     map<T, 2, 1>(args, [&](const float *x, float *y) { *y = activate(args.act, x[0]) * x[1]; });
 }
 
-/* dy, gate, up */
+/* Inputs: dy, gate, up. */
 template <typename T> SW_KERNEL(THREADS) void gated_act_grad(struct gpu_map_args args)
 {
     if (skipped(args.skip)) {
@@ -150,7 +150,7 @@ template <typename T> SW_KERNEL(THREADS) void gated_act_grad(struct gpu_map_args
     });
 }
 
-/* A thread has the four elements of one draw. */
+/* A thread takes the four elements of one draw. */
 template <typename T> SW_KERNEL(THREADS) void dropout(struct gpu_dropout_args args)
 {
     enum { N = 4 };
@@ -160,7 +160,7 @@ template <typename T> SW_KERNEL(THREADS) void dropout(struct gpu_dropout_args ar
     const T *x = (const T *)args.x;
     T *y = (T *)args.y;
     const bool wide = aligned(x) && aligned(y) && args.n % N == 0;
-    const int64_t blocks = (args.n + N - 1) / N; /* of a sample */
+    const int64_t blocks = (args.n + N - 1) / N; /* draws per sample */
     const struct draw first = draw_of(args.draw, 0);
     for (int64_t i = first_element(); i < blocks * args.draw.batch; i += grid_threads()) {
         const int64_t sample = quotient(i, blocks), block = i - sample * blocks;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows over images, a thread an element of the result: a gradient is gathered from the windows
-// that see its pixel, in the order of the reference.
+// Windows over images, one thread per element of the result. A gradient is gathered from the
+// windows that see its pixel, in the reference's order.
 #include "device/gpu/module/registry.h"
 
 enum { THREADS = 256 };

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax cross entropy: what a row's logits come to is gathered as they are made, a run of columns
-// after the other (two-term online softmax), each run by all threads of a block in an order that
-// its length alone decides. A label of IGNORED takes no part; any other one that no column has
-// makes the loss NaN.
+// Softmax cross entropy. A row's statistics are accumulated as its logits are made, one range of
+// columns after the other (two-term online softmax). All threads of a block take a range, in an
+// order that depends only on its length. Rows with the label IGNORED do not count; any other label
+// without a column makes the loss NaN.
 #include "device/gpu/module/registry.h"
 #include "device/gpu/module/team.h"
 
 enum { THREADS = 256, IGNORED = -100 };
 
 struct softmax {
-    float max, sum; /* of exponentials under max */
+    float max, sum; /* sum: of exponentials relative to max */
 };
 
 SW_DEVICE struct softmax join(struct softmax a, struct softmax b)
@@ -17,11 +17,11 @@ SW_DEVICE struct softmax join(struct softmax a, struct softmax b)
     if (b.max > a.max) {
         return {b.max, a.sum * expf(a.max - b.max) + b.sum};
     }
-    /* Equal ones may both be -inf, of no logits at all. */
+    /* Equal maxima may both be -inf, if there are no logits at all. */
     return {a.max, b.max == a.max ? a.sum + b.sum : a.sum + b.sum * expf(b.max - a.max)};
 }
 
-/* A product becomes a logit. */
+/* Turns a product into a logit. */
 SW_DEVICE float logit_of(float product, const void *bias, int bias_type, int64_t column, float cap)
 {
     const float z = bias ? product + load_any(bias, bias_type, column) : product;
@@ -56,7 +56,7 @@ template <typename T> SW_KERNEL(THREADS) void loss_stats(struct gpu_loss_stats_a
     }
     for (int mask = SW_WARP / 2; mask > 0; mask /= 2) {
         const struct softmax other = {shuffle_xor(mine.max, mask), shuffle_xor(mine.sum, mask)};
-        /* The lower lane's first, for both: the same sum. */
+        /* Both lanes join the lower lane's first, so that they get the same sum. */
         mine = lane_index() & mask ? join(other, mine) : join(mine, other);
     }
     if (lane_index() == 0) {
@@ -99,7 +99,7 @@ struct sum_shared {
     double sum[THREADS], count[THREADS];
 };
 
-/* The threads of the block, by halves. */
+/* Sums over the threads of the block, by halving. */
 SW_DEVICE void add_up(struct sum_shared &s, double sum, double count, float *out_sum,
                       float *out_count)
 {

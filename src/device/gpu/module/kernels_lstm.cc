@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Long short-term memory: the meaning is that of cpu/ref_lstm.inc. A block goes through the steps of
-// a sample; a warp has a unit with its four gates at a time.
+// LSTM, as defined in cpu/ref_lstm.inc. A block goes through the steps of a sample; a warp takes
+// one unit with its four gates at a time.
 #include "device/gpu/module/registry.h"
 #include "device/gpu/module/team.h"
 
@@ -21,7 +21,7 @@ SW_DEVICE float sigmoid(float x)
     return 1 / (1 + expf(-x));
 }
 
-/* Unit k of a step: by all lanes of a warp. last: y of the step before; c: in and out. */
+/* One unit k of a step, by all lanes of a warp. last: the previous y; c: in and out. */
 template <typename T>
 SW_DEVICE void unit_step(const struct gpu_lstm_args &args, int64_t row, int64_t k,
                          const float *last, float *next, float *c)
@@ -54,7 +54,7 @@ SW_DEVICE void unit_step(const struct gpu_lstm_args &args, int64_t row, int64_t 
     }
 }
 
-/* A block a sample. Shared: y of two steps in turn, cells. */
+/* One block per sample. Shared memory: y of two steps alternately, cells. */
 template <typename T> SW_KERNEL(THREADS) void lstm(struct gpu_lstm_args args)
 {
     SW_DYNAMIC_SHARED(shared);
@@ -94,7 +94,7 @@ template <typename T> SW_KERNEL(THREADS) void lstm(struct gpu_lstm_args args)
     }
 }
 
-/* A block a sample. Shared: dz of a step, dy and dc of the next one. */
+/* One block per sample. Shared memory: dz of a step, dy and dc of the next one. */
 template <typename T> SW_KERNEL(THREADS) void lstm_steps_back(struct gpu_lstm_args args)
 {
     SW_DYNAMIC_SHARED(shared);
@@ -147,7 +147,7 @@ template <typename T> SW_KERNEL(THREADS) void lstm_steps_back(struct gpu_lstm_ar
     }
 }
 
-/* A thread an element of dw, and behind them of dbias. */
+/* One thread per element of dw, then per element of dbias. */
 template <typename T> SW_KERNEL(THREADS) void lstm_weights(struct gpu_lstm_args args)
 {
     if (skipped(args.skip)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements as they are, elsewhere; and integers. Where rows are moved a warp has one at a time.
+// Moves elements unchanged; and ops on integers. When rows are moved, a warp takes one at a time.
 #include "device/gpu/module/pack.h"
 #include "device/gpu/module/registry.h"
 
@@ -49,7 +49,7 @@ SW_DEVICE void fill_unit(void *to, int64_t i, uint32_t bits, int unit)
     }
 }
 
-/* By a warp; from: NULL = `bits` again and again. */
+/* By a warp. from NULL: repeats `bits` instead. */
 SW_DEVICE void move_row(void *to, const void *from, uint32_t bits, int64_t row_bytes, int unit)
 {
     for (int64_t i = lane_index(); i < row_bytes / unit; i += SW_WARP) {
@@ -71,7 +71,7 @@ SW_DEVICE int64_t grid_warps()
     return grid_x() * (THREADS / SW_WARP);
 }
 
-/* How many entries of index [n] are below id; behind the last id it holds -1. */
+/* The number of entries of index [n] below id; the index is padded with -1 after the last id. */
 SW_DEVICE int64_t n_below(const int32_t *index, int64_t n, int64_t id)
 {
     int64_t low = 0, high = n;
@@ -170,7 +170,7 @@ SW_KERNEL(THREADS) void select_rows(struct gpu_select_rows_args args)
     }
 }
 
-/* n elements of dy [width], or zeros, to dx from element `to` on. */
+/* Writes n elements of dy [width], or zeros, to dx from element `to` on. */
 template <typename T>
 SW_DEVICE void move_elements(void *dx, int out_type, int64_t to, const T *dy, int64_t from,
                              bool there, int n, bool wide)
@@ -211,7 +211,7 @@ template <typename T> SW_KERNEL(THREADS) void slice_grad(struct gpu_slice_grad_a
     const T *dy = (const T *)args.dy;
     const bool wide = aligned(dy) && aligned(args.dx) && args.whole % N == 0 && args.run % N == 0 &&
                       args.start % N == 0;
-    const int step = wide ? N : 1; /* a pack is inside of dy, or outside */
+    const int step = wide ? N : 1; /* a pack is either inside or outside dy */
     for (int64_t i = first_element() * step; i < args.n; i += grid_threads() * step) {
         const int64_t outer = quotient(i, args.whole), at = i - outer * args.whole - args.start;
         move_elements(args.dx, args.out_type, i, dy, outer * args.run + at,
@@ -262,7 +262,7 @@ SW_KERNEL(THREADS) void last_index(struct gpu_last_index_args args)
     }
 }
 
-/* A warp goes along a row with the sum of what lies behind. */
+/* A warp walks a row with a running sum. */
 SW_KERNEL(THREADS) void positions(struct gpu_positions_args args)
 {
     if (skipped(args.skip)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms. A row belongs to a team of threads, which keep as much of it in registers as fits and read
-// the rest again. Sums over rows: blocks of rows, each in order, then the blocks in order.
+// Norms. A team of threads takes a row, keeps as much of it in registers as fits and reads the rest
+// again. Sums over rows: each block of rows in order, then the blocks in order.
 #include "device/gpu/module/pack.h"
 #include "device/gpu/module/registry.h"
 #include "device/gpu/module/team.h"
@@ -9,7 +9,7 @@ enum { THREADS = 256, COLUMN_THREADS = GPU_SUM_COLUMNS / 2, SUM_THREADS = 64 };
 
 /* ---- rows ---- */
 
-/* The row that this thread's team has, and which of its packs are this thread's. */
+/* The row of this thread's team, and the thread's packs of it. */
 struct team_row {
     int64_t row, at, width; /* at: its first element */
     int first, team;        /* packs first, first + team, .. */
@@ -21,7 +21,7 @@ SW_DEVICE struct team_row row_of(int team, int64_t width)
     return {row, row * width, width, thread_index() % team, team};
 }
 
-/* What a thread has of N_TENSORS tensors in a row. */
+/* A thread's part of N_TENSORS tensors in a row. */
 template <typename T, int N_TENSORS, int N_KEPT> struct row_packs {
     static constexpr int N = pack_elems<T>;
     const T *from[N_TENSORS];
@@ -29,8 +29,8 @@ template <typename T, int N_TENSORS, int N_KEPT> struct row_packs {
     float kept[N_KEPT][N_TENSORS][N];
 };
 
-/* fn(place in the row, how many count, values [N_TENSORS][N]) for each pack; the first time they
- * are read. */
+/* Calls fn(offset in the row, number of valid elements, values [N_TENSORS][N]) for each pack;
+ * FIRST: the packs are read from memory. */
 template <bool FIRST, typename T, int N_TENSORS, int N_KEPT, typename Fn>
 SW_DEVICE void each_pack(const struct team_row &r, struct row_packs<T, N_TENSORS, N_KEPT> &packs,
                          Fn fn)
@@ -62,16 +62,16 @@ SW_DEVICE void each_pack(const struct team_row &r, struct row_packs<T, N_TENSORS
     }
 }
 
-/* Packs of rows of this width begin at multiples of 16 bytes if the tensor does. */
+/* True if packs of rows of this width are 16-byte aligned, given that the tensor is. */
 template <typename T> SW_DEVICE bool wide_rows(int64_t width)
 {
     return width % pack_elems<T> == 0;
 }
 
-/* Packs of a row that stay in registers in forward, as those allow. */
+/* Packs of a row that forward keeps in registers, as many as fit. */
 template <typename T> constexpr int kept_forward = sizeof(T) == 4 ? 4 : 3;
 
-/* Leaves a + b, rounded, behind; each thread reads again what it wrote itself. */
+/* Stores a + b, rounded; each thread rereads only what it wrote itself. */
 template <typename T>
 SW_DEVICE void add_rows(const struct gpu_norm_args &args, const struct team_row &r)
 {
@@ -91,7 +91,7 @@ SW_DEVICE void add_rows(const struct gpu_norm_args &args, const struct team_row 
     }
 }
 
-/* The row that is normed, the sum of two where there is a second; its packs, to be read. */
+/* The row that is normalised, or the sum of two if there is a second; its packs, to be read. */
 template <typename T>
 SW_DEVICE void begin_row(const struct gpu_norm_args &args, const struct team_row &r,
                          struct row_packs<T, 1, kept_forward<T>> &packs)
@@ -119,7 +119,7 @@ template <typename T> SW_KERNEL(THREADS, 2) void layer_norm(struct gpu_norm_args
     float sum = 0, squares = 0;
     each_pack<true>(r, packs, [&](int64_t, int, float(*v)[N]) {
         SW_UNROLL
-        for (int e = 0; e < N; e++) { /* what does not count is 0 */
+        for (int e = 0; e < N; e++) { /* elements out of range are 0 */
             sum += v[0][e];
         }
     });
@@ -154,7 +154,7 @@ template <typename T> SW_KERNEL(THREADS, 2) void layer_norm(struct gpu_norm_args
     }
 }
 
-/* x rstd is rounded before it is multiplied with w; with one_plus it is not. */
+/* x rstd is rounded before it is multiplied by w; with one_plus it is not. */
 template <typename T> SW_KERNEL(THREADS, 2) void rms_norm(struct gpu_norm_args args)
 {
     constexpr int N = pack_elems<T>;
@@ -217,7 +217,7 @@ template <typename T> SW_KERNEL(THREADS, 2) void layer_norm_dx(struct gpu_norm_g
         float factor[N];
         load_pack<N>(w, i, n, wide_w, factor);
         SW_UNROLL
-        for (int e = 0; e < N; e++) { /* g of what does not count is 0 */
+        for (int e = 0; e < N; e++) { /* g of elements out of range is 0 */
             const float g = v[0][e] * factor[e];
             sum_g += g;
             sum_gn += g * ((v[1][e] - mean) * rstd);
@@ -260,7 +260,7 @@ template <typename T> SW_KERNEL(THREADS, 2) void rms_norm_dx(struct gpu_norm_gra
         float factor[N];
         load_pack<N>(w, i, n, wide_w, factor);
         SW_UNROLL
-        for (int e = 0; e < N; e++) { /* dy of what does not count is 0 */
+        for (int e = 0; e < N; e++) { /* dy of elements out of range is 0 */
             sum += v[0][e] * (plus + factor[e]) * (v[1][e] * rstd);
         }
     });
@@ -280,12 +280,12 @@ template <typename T> SW_KERNEL(THREADS, 2) void rms_norm_dx(struct gpu_norm_gra
 
 /* ---- sums over rows ---- */
 
-/* A thread has two neighbouring columns of one block of rows. */
+/* A thread takes two neighbouring columns of one block of rows. */
 struct column_pair {
-    int64_t block, n_blocks; /* of rows */
+    int64_t block, n_blocks; /* block of rows, and number of them */
     int64_t column, first_row, end_row;
-    int64_t chunk; /* of columns: the block's of threads */
-    int n;         /* columns that there are: 0, 1 or 2 */
+    int64_t chunk; /* chunk of columns of this thread block */
+    int n;         /* number of valid columns: 0, 1 or 2 */
 };
 
 SW_DEVICE struct column_pair columns_of(int64_t n_rows, int64_t width, int64_t block_rows)
@@ -302,7 +302,7 @@ SW_DEVICE struct column_pair columns_of(int64_t n_rows, int64_t width, int64_t b
     return c;
 }
 
-/* Pairs of columns are one access. */
+/* True if a pair of columns can be read in one access. */
 template <typename T> SW_DEVICE bool wide_pairs(const void *x, int64_t width)
 {
     return width % 2 == 0 && aligned(x, 2 * sizeof(T));
@@ -317,7 +317,7 @@ SW_DEVICE void store_sums(float *sums, const struct column_pair &c, int64_t widt
     }
 }
 
-/* In their order; several are read before one is needed, since each read takes long. */
+/* Adds in order. Several loads are issued before the first is needed, to hide their latency. */
 SW_DEVICE float sum_in_order(const float *sums, int64_t n_blocks, int64_t width)
 {
     constexpr int AHEAD = 8;
@@ -340,8 +340,8 @@ SW_DEVICE float sum_in_order(const float *sums, int64_t n_blocks, int64_t width)
     return total;
 }
 
-/* Whether all blocks of rows have left the sums of these columns: true for the last block of
- * threads that comes here. It puts the ticket back for the next kernel. */
+/* True for the last thread block to finish these columns: all blocks of rows have then stored their
+ * sums. It resets the ticket for the next kernel. */
 SW_DEVICE bool comes_last(int *tickets, const struct column_pair &c)
 {
     SW_SHARED(int, is_last);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of matrices, for machines without a library of them: a tile of the result a block, its
-// operands passed through shared memory; every output is one sum over k in order. And what follows
-// a product: sums over pieces, bias, activation, rounding.
+// Matrix products without a library: one block per tile of the result, with operands passed through
+// shared memory. Every output is one sum over k in order. Also the finishing of a product: sums
+// over pieces, bias, activation, rounding.
 #include "device/gpu/module/act.h"
 #include "device/gpu/module/pack.h"
 #include "device/gpu/module/registry.h"
@@ -12,8 +12,8 @@ struct product_tiles {
     float a[DEPTH][WIDE], b[DEPTH][WIDE];
 };
 
-/* Columns k .. k + DEPTH of TILE rows of an operand, zeros beyond its end. Neighbouring threads
- * take what lies together. */
+/* Loads columns k .. k + DEPTH of TILE rows of an operand, with zeros beyond its end. Neighbouring
+ * threads read neighbouring elements. */
 template <typename T>
 SW_DEVICE void fetch(float (&to)[DEPTH][WIDE], const T *x, int64_t first, int64_t n, int64_t k,
                      int64_t n_k, int64_t outer, int64_t inner)
@@ -76,7 +76,7 @@ SW_DEVICE void load_pack_any(const void *x, int type, int64_t i, int n, bool wid
     }
 }
 
-/* A thread has packs of a row. */
+/* A thread takes packs of a row. */
 template <typename T> SW_KERNEL(THREADS) void product_finish(struct gpu_product_finish_args args)
 {
     if (skipped(args.skip)) {

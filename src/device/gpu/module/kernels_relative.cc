@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores by how far key and query are apart. A gradient's sums go over samples, queries and keys in
-// an order that the shapes alone decide.
+// Scores by the distance of key and query. A gradient's sums go over samples, queries and keys in
+// an order that depends only on the shapes.
 #include "device/gpu/module/registry.h"
 #include "device/gpu/module/team.h"
 
@@ -28,7 +28,7 @@ template <typename T> SW_KERNEL(THREADS) void relative_bias(struct gpu_relative_
     }
 }
 
-/* Which keys a query has in a row. */
+/* The keys that a query has in a row. */
 struct key_span {
     int64_t first, end;
 };
@@ -41,7 +41,7 @@ SW_DEVICE struct key_span keys_of_row(const struct gpu_relative_bias_args &args,
     return span;
 }
 
-/* A thread a row of a head. */
+/* One thread per row of a head. */
 SW_KERNEL(THREADS) void relative_bias_grad(struct gpu_relative_bias_args args)
 {
     if (skipped(args.skip)) {
@@ -62,7 +62,7 @@ SW_KERNEL(THREADS) void relative_bias_grad(struct gpu_relative_bias_args args)
     }
 }
 
-/* A warp a query of a (sample, head), its lanes along the head. */
+/* One warp per query of a (sample, head), its lanes along the head. */
 template <typename T> SW_KERNEL(THREADS) void relative_scores(struct gpu_relative_scores_args args)
 {
     if (skipped(args.skip)) {
@@ -90,7 +90,7 @@ template <typename T> SW_KERNEL(THREADS) void relative_scores(struct gpu_relativ
     }
 }
 
-/* A thread an element of dx. */
+/* One thread per element of dx. */
 template <typename T>
 SW_KERNEL(THREADS)
 void relative_scores_dx(struct gpu_relative_scores_args args)
@@ -115,7 +115,7 @@ void relative_scores_dx(struct gpu_relative_scores_args args)
     }
 }
 
-/* A thread an element of dtable. */
+/* One thread per element of dtable. */
 template <typename T>
 SW_KERNEL(THREADS)
 void relative_scores_dtable(struct gpu_relative_scores_args args)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary positions. A position outside the table turns into NaN, and reads nothing.
+// Rotary positions. A position outside the table gives NaN and reads nothing.
 #include "device/gpu/module/pack.h"
 #include "device/gpu/module/registry.h"
 
@@ -9,12 +9,12 @@ enum { THREADS = 256 };
 template <typename T> struct head {
     const T *x;
     T *y;
-    const float *cosines, *sines; /* NULL: not in the table */
+    const float *cosines, *sines; /* NULL: position outside the table */
     int64_t half;
     bool interleaved, inverse;
 };
 
-/* Pairs i .. i + N - 1. */
+/* Rotates pairs i .. i + N - 1. */
 template <int N, typename T> SW_DEVICE void turn(const struct head<T> &h, int64_t i)
 {
     const bool wide = N > 1;
@@ -46,7 +46,7 @@ template <int N, typename T> SW_DEVICE void turn(const struct head<T> &h, int64_
     }
 }
 
-/* A thread has N pairs, or as many of the elements that are copied. */
+/* A thread takes N pairs, or as many of the elements that are only copied. */
 template <int N, typename T> SW_DEVICE void turn_all(const struct gpu_rotary_args &args)
 {
     const int64_t pairs = args.half / N, per_head = pairs + (args.width - 2 * args.half) / N;

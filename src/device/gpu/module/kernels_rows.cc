@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integers made of ids; rows that a mask leaves out, and the mean of the others; tensors behind one
-// another. Sums go over the tokens of a sample in order.
+// Integers made from ids; rows zeroed by a mask, and the mean of the others; concatenation of
+// tensors. Sums go over the tokens of a sample in order.
 #include "device/gpu/module/pack.h"
 #include "device/gpu/module/registry.h"
 
@@ -57,7 +57,7 @@ template <typename T> SW_KERNEL(THREADS) void mask_rows(struct gpu_mask_rows_arg
     }
 }
 
-/* A unit of 1 to 16 bytes. */
+/* Copies a unit of 1 to 16 bytes. */
 SW_DEVICE void copy_unit(void *to, int64_t i, const void *from, int64_t k, int unit)
 {
     if (unit == 16) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single numbers around the loss, by one thread.
+// Scalars around the loss, by one thread.
 #include "device/gpu/module/registry.h"
 
 enum { THREADS = 64 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a sparse gradient. A bitonic sort - the keys differ, so its result does not depend on how
-// it went - then each row's sum in the order of its tokens; without atomics.
+// Rows of a sparse gradient: a bitonic sort, then each row's sum in the order of its tokens,
+// without atomics. All keys differ, so the sorted order is unique.
 #include "device/gpu/module/pack.h"
 #include "device/gpu/module/registry.h"
 
@@ -21,14 +21,14 @@ SW_DEVICE void order(uint64_t *a, uint64_t *b, bool up)
     }
 }
 
-/* The pairs of a merge lie `distance` apart, a power of two; the first one of pair p. */
+/* The first key of pair p in a merge; pairs are `distance` apart, a power of two. */
 SW_DEVICE int64_t first_of_pair(int64_t p, int64_t distance)
 {
     return (p / distance) * 2 * distance + p % distance;
 }
 
-/* Steps of the merge into runs of `run` keys, from this distance on, inside of the block's tile;
- * begins and ends with all keys in place. */
+/* The steps of the merge into runs of `run` keys, from this distance on, within the block's tile.
+ * All keys are in place before and after. */
 SW_DEVICE void merge_tile(struct tile_keys &tile, int64_t base, int64_t run, int distance)
 {
     for (; distance > 0; distance /= 2) {
@@ -106,7 +106,7 @@ struct scan_scratch {
     int warps[THREADS / SW_WARP];
 };
 
-/* What the threads before this one have, and what all have. */
+/* The sum over the threads before this one, and over all. */
 struct scan {
     int before, all;
 };
@@ -119,7 +119,7 @@ SW_DEVICE struct scan scan_block(int x, struct scan_scratch &scratch)
         const int other = shuffle(sum, lane < 0 ? 0 : lane);
         sum += lane < 0 ? 0 : other;
     }
-    sync_block(); /* what was scanned before has been read */
+    sync_block(); /* the previous scan has been read */
     if (lane_index() == SW_WARP - 1) {
         scratch.warps[warp_index()] = sum;
     }
@@ -132,7 +132,7 @@ SW_DEVICE struct scan scan_block(int x, struct scan_scratch &scratch)
     return scan;
 }
 
-/* Rows that begin with one of this thread's keys. */
+/* The number of rows that begin with one of this thread's keys. */
 SW_DEVICE int rows_of_thread(const uint64_t *keys, int64_t first)
 {
     int n = 0;
@@ -161,7 +161,7 @@ SW_KERNEL(THREADS) void number_rows(struct gpu_number_rows_args args)
     if (skipped(args.skip)) {
         return;
     }
-    int earlier = 0; /* in the tiles before this one */
+    int earlier = 0; /* rows in earlier tiles */
     for (int64_t t = thread_index(); t < block_x(); t += THREADS) {
         earlier += args.counts[t];
     }
@@ -184,10 +184,10 @@ SW_KERNEL(THREADS) void number_rows(struct gpu_number_rows_args args)
     }
 }
 
-/* A warp has some columns of one row. */
+/* A warp takes some columns of one row. */
 template <typename T> SW_KERNEL(THREADS, 2) void sum_tokens(struct gpu_sum_tokens_args args)
 {
-    constexpr int N = pack_elems<T>, AHEAD = 4; /* tokens that are read at once */
+    constexpr int N = pack_elems<T>, AHEAD = 4; /* tokens read at once */
     if (skipped(args.skip)) {
         return;
     }
@@ -199,7 +199,8 @@ template <typename T> SW_KERNEL(THREADS, 2) void sum_tokens(struct gpu_sum_token
          w += grid_x() * n_warps) {
         const int64_t row = quotient(w, chunks), chunk = w - row * chunks;
         const int64_t column = (chunk * SW_WARP + lane_index()) * N;
-        const int n = args.width - column < N ? (int)(args.width - column) : N; /* or none */
+        /* may be 0 or negative */
+        const int n = args.width - column < N ? (int)(args.width - column) : N;
         const int begin = row < n_rows ? args.starts[row] : 0;
         const int end = row < n_rows ? args.starts[row + 1] : 0;
         float sum[N] = {0};

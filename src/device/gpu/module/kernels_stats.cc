@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms, exactly: squares are added in double over runs of GPU_RUN elements in order, the sums of
-// runs exactly. And what stands on them: clipping, LAMB.
+// Exact norms, and the ops that use them: clipping, LAMB. Squares are added in double over runs of
+// GPU_RUN elements in order; the sums of runs are added exactly.
 #include "device/gpu/module/registry.h"
 #include "device/gpu/module/update.h"
 
 enum { THREADS = GPU_UPDATE_THREADS, SMALL = 64, PART = GPU_UPDATE_PART };
-enum { STATS_RUNS = GPU_STATS_RUNS, LAMB_RUNS = 2 }; /* that a thread has at a time */
+enum { STATS_RUNS = GPU_STATS_RUNS, LAMB_RUNS = 2 }; /* runs that a thread takes at a time */
 
 SW_KERNEL(SMALL) void reset_words(struct gpu_reset_words_args args)
 {
@@ -19,13 +19,13 @@ SW_KERNEL(SMALL) void reset_words(struct gpu_reset_words_args args)
 
 /* ---- GRAD_STATS ---- */
 
-/* Runs that a row touches, at most. */
+/* The most runs that a row touches. */
 SW_DEVICE int64_t runs_of_row(int64_t width)
 {
     return (width + GPU_RUN - 2) / GPU_RUN + 1;
 }
 
-/* Has a stream before this one a row in the run? */
+/* True if an earlier stream has a row in the run. */
 SW_DEVICE bool is_of_earlier(const struct gpu_streams &s, int k, int64_t start)
 {
     const int64_t last = (start + GPU_RUN - 1) / s.row_elems;
@@ -39,8 +39,8 @@ SW_DEVICE bool is_of_earlier(const struct gpu_streams &s, int k, int64_t start)
     return false;
 }
 
-/* Of row-sparse streams: where run `item` of those that rows touch begins, each counted with the
- * first row that touches it; else -1. */
+/* Row-sparse streams: the start of run `item` among those that rows touch, if this row is the first
+ * that touches it; else -1. */
 SW_DEVICE int64_t sparse_run(const struct gpu_streams &s, int64_t item)
 {
     const int64_t width = s.row_elems, n_runs = runs_of_row(width);
@@ -64,8 +64,8 @@ SW_DEVICE int64_t sparse_run(const struct gpu_streams &s, int64_t item)
     return start;
 }
 
-/* The sum of squares of a run; *n_bad += what is not finite (of it or of its terms, bit e of `bad`),
- * or too large where overflow skips the step. */
+/* The sum of squares of a run. *n_bad counts the elements that are not finite (themselves or a
+ * term: bit e of `bad`), or too large if overflow skips the step. */
 SW_DEVICE double squares_of_run(const float (&g)[GPU_RUN], unsigned bad, float factor,
                                 int overflow_skips, int *n_bad)
 {
@@ -195,7 +195,7 @@ SW_KERNEL(SMALL) void stats_finish(struct gpu_stats_finish_args args)
 
 /* ---- LAMB ---- */
 
-/* Elements start .. of a gradient. */
+/* Loads elements start .. of a gradient. */
 SW_DEVICE void load_gradient(const struct gpu_streams &s, int64_t start, int n, float (&g)[GPU_RUN])
 {
     unsigned bad;
@@ -227,8 +227,8 @@ SW_DEVICE void lamb_run(const struct gpu_param &p, const struct rule &u, int64_t
 
 typedef exact_block<2, THREADS> lamb_block;
 
-/* Moves the moments of runs first, first + stride, .. of each thread's THREADS * LAMB_RUNS; the
- * block's words get the sums of squares of the weights and of their directions. */
+/* Updates the moments of runs first, first + stride, .. of THREADS * LAMB_RUNS. The block's words
+ * get the sums of squares of the weights and of their directions. */
 template <typename T, typename G>
 SW_DEVICE void move_all_moments(lamb_block *block, const struct gpu_param &p, const G &source,
                                 const struct rule &u, int64_t n, int64_t first, int64_t stride)
@@ -273,7 +273,7 @@ template <typename T> SW_KERNEL(THREADS, 2) void lamb_moments(struct gpu_lamb_mo
     exact_end(&block, args.norms);
 }
 
-/* Not a number where an element is not finite. */
+/* NaN if an element is not finite. */
 SW_DEVICE double norm_of(const struct exact_words &words)
 {
     return words.word[GPU_EXACT_WORDS] > 0 ? (double)NAN : sqrt(exact_value(words.word));
@@ -284,12 +284,12 @@ SW_DEVICE double trust_ratio(const struct gpu_rule &attrs, double of_w, double o
     if (of_w == 0 || of_u == 0) {
         return 1;
     }
-    double ratio = of_w / of_u; /* the comparisons let a NaN pass */
+    double ratio = of_w / of_u; /* NaN passes the comparisons */
     ratio = ratio > attrs.max_coeff ? attrs.max_coeff : ratio;
     return ratio < attrs.min_coeff ? attrs.min_coeff : ratio;
 }
 
-/* Of both norms, and how far a step goes by it. */
+/* Both norms, and the step that follows from them. */
 struct lamb_rates {
     double ratio;
     float step;
@@ -303,7 +303,7 @@ SW_DEVICE struct lamb_rates lamb_rates_of(const struct gpu_rule &attrs,
     return r;
 }
 
-/* Elements first, first + stride, .. move, PART at a time. */
+/* Updates elements first, first + stride, .., PART at a time. */
 template <typename T>
 SW_DEVICE void lamb_step(const struct gpu_param &p, const struct rule &u, float step, int64_t n_all,
                          int64_t first, int64_t stride)
@@ -373,7 +373,7 @@ template <typename T> SW_KERNEL(THREADS, 2) void lamb_many(struct gpu_lamb_many_
     if (lane_index() == 0 && warp_index() < 2) {
         shared.norm[warp_index()] = norm_of(sums[warp_index()]);
     }
-    sync_block(); /* and what other threads wrote of the moments is there */
+    sync_block(); /* other threads have also written their moments */
     const struct lamb_rates r = lamb_rates_of(args.rule, args.rates, shared.norm);
     lamb_step<T>(item.param, u, r.step, item.n, thread_index(), THREADS);
     if (thread_index() == 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over ranks, in their order.
+// Sums over ranks, in rank order.
 #include "device/gpu/module/registry.h"
 
 enum { THREADS = 256 };
@@ -19,7 +19,7 @@ template <typename T> SW_KERNEL(THREADS) void add_slices(struct gpu_add_slices_a
 SW_KERNEL(THREADS) void add_words(struct gpu_add_words_args args)
 {
     for (int64_t i = first_element(); i < args.n; i += grid_threads()) {
-        uint64_t sum = 0; /* of a skipped update they are no sums, and may be anything */
+        uint64_t sum = 0; /* unsigned: words of a skipped update may hold anything */
         for (int64_t k = 0; k < args.n_sets; k++) {
             sum += (uint64_t)args.words[k * args.n + i];
         }

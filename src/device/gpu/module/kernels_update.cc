@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of gradients and steps of parameters. A thread has four elements at a time, so that states
-// of fp32 come by loads of 16 bytes.
+// Sums of gradients and steps of parameters. A thread takes four elements at a time, so that fp32
+// states are loaded in 16 bytes.
 #include "device/gpu/module/codes.h"
 #include "device/gpu/module/registry.h"
 #include "device/gpu/module/update.h"
@@ -9,7 +9,7 @@ enum { THREADS = GPU_UPDATE_THREADS, WARPS = THREADS / SW_WARP, PART = GPU_UPDAT
 
 /* ---- sums over micro-batches ---- */
 
-/* acc = g, or acc + g where it is not the first, of elements i .. i+n-1. */
+/* acc = g if first, else acc + g, for elements i .. i+n-1. */
 SW_DEVICE void put_sum(float *acc, int64_t i, int n, bool first, float (&g)[PART])
 {
     if (!first) {
@@ -81,8 +81,8 @@ template <typename T> SW_KERNEL(THREADS) void accumulate_rows(struct gpu_accumul
 
 /* ---- all rules but LAMB ---- */
 
-/* An fp16 working copy is all written by its update: of one that is skipped it is its master,
- * rounded. */
+/* The update writes its fp16 working copy as a whole. A skipped update rounds it from its
+ * master. */
 SW_DEVICE void leave(const struct gpu_param &p, f16 *param, int64_t i, int n)
 {
     for (int e = 0; e < n; e++) {
@@ -93,7 +93,7 @@ template <typename T> SW_DEVICE void leave(const struct gpu_param &, T *, int64_
 {
 }
 
-/* Elements i .. i+n-1 by their gradients' sums. */
+/* Updates elements i .. i+n-1 from the sums of their gradients. */
 template <typename T>
 SW_DEVICE void move(const struct gpu_param &p, const struct gpu_rates &rates, const struct rule &u,
                     int64_t i, int n, const float (&g)[PART])
@@ -161,7 +161,7 @@ template <typename T> SW_KERNEL(THREADS) void update_many(struct gpu_update_many
     move<T>(item.param, args.rates, rule_of(args.rule, args.rates), i, n, g);
 }
 
-/* ---- moments as codes of 8 bits: a warp moves a run ---- */
+/* ---- 8-bit moments: a warp takes a run ---- */
 
 template <typename T>
 SW_DEVICE void move_run(const struct gpu_update_coded_args &args, const struct code_tables &tables,

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// mma - a warp's product of two tiles of 16 x 16, c += a b, summed in fp32. With 16-bit elements it
-// is done by matrix units:
-//
-//   CUDA   mma.sync.aligned.m16n8k16, two of them side by side
-//   HIP    v_mfma_f32_16x16x16f16 and .._bf16_1k with a and b in each other's place, which gives
-//          the product transposed
-//
-// Both hold a, b transposed and c alike: lane l has MMA_ELEMS elements of each, element e in row
-// mma_row(l, e) and column mma_col(l, e); for b that is column and row. So an accumulator becomes
-// an a of the next product by rounding it, where it lies. Elements of fp32 are multiplied by fmaf,
-// out of memory, with the accumulators in the same lanes: no fewer bits than fp32 has.
+// mma - a warp's product of two tiles of 16 x 16, c += a b, summed in fp32. 16-bit elements use
+// matrix units:
+//   CUDA  mma.sync.aligned.m16n8k16, two of them side by side
+//   HIP   v_mfma_f32_16x16x16f16 and .._bf16_1k with a and b swapped, which gives the product
+//         transposed
+// Both hold a, b transposed and c alike. Lane l has MMA_ELEMS elements of each: element e is in row
+// mma_row(l, e) and column mma_col(l, e); for b rows and columns are swapped. So an accumulator
+// becomes the a of the next product by rounding it in place.
+// fp32 elements are multiplied by fmaf, out of memory, with the accumulators in the same lanes.
+// They keep full fp32 precision.
 #pragma once
 
 #include "device/gpu/module/types.h"
@@ -25,9 +24,9 @@
 #endif
 
 #define MMA_ELEMS (256 / SW_WARP)
-#define MMA_ROWS (SW_WARP == 32 ? 2 : 1) /* a lane has elements of so many rows .. */
+#define MMA_ROWS (SW_WARP == 32 ? 2 : 1) /* rows in which a lane has elements */
 
-/* .. which are mma_row(l, e) for the elements e with mma_slot(e) = 0, 1. */
+/* The index of such a row for element e: 0 or 1. The row itself is mma_row(l, e). */
 SW_DEVICE constexpr int mma_slot(int e)
 {
     return SW_WARP == 32 ? e / 2 % 2 : 0;
@@ -40,17 +39,17 @@ SW_DEVICE constexpr int mma_col(int lane, int e)
 {
     return SW_WARP == 32 ? lane % 4 * 2 + e % 2 + e / 4 * 8 : lane / 16 * 4 + e;
 }
-/* Neighbours of a row come in runs of so many elements. */
+/* Length of a run of a lane's neighbouring elements in a row. */
 #define MMA_RUN (SW_WARP == 32 ? 2 : 4)
 
-/* Over the lanes that share rows: op(a, b) of all, the same in each. */
+/* Reduces with op over the lanes that share rows; every lane gets the result. */
 template <typename Op> SW_DEVICE float mma_row_reduce(float x, Op op)
 {
     x = op(x, shuffle_xor(x, SW_WARP == 32 ? 1 : 16));
     return op(x, shuffle_xor(x, SW_WARP == 32 ? 2 : 32));
 }
 
-/* Two neighbours in a word, the first in its low half. */
+/* Packs two neighbours into a word, the first in its low half. */
 template <typename T> SW_DEVICE uint32_t pack_pair(float low, float high)
 {
 #if defined(__CUDACC__)
@@ -66,7 +65,7 @@ template <typename T> SW_DEVICE uint32_t pack_pair(float low, float high)
 #endif
 }
 
-/* ---- elements of 16 bits ---- */
+/* ---- 16-bit elements ---- */
 
 template <typename T> struct mma {
     /* A tile, or its transpose for the second factor. */
@@ -76,7 +75,7 @@ template <typename T> struct mma {
     using tile_a = struct tile;
     using tile_b = struct tile;
 
-    /* tile (row, col) = x[row ld + col], of shared memory, 16-byte aligned; ld % 8 = 0 */
+    /* tile (row, col) = x[row ld + col], from 16-byte aligned shared memory; ld % 8 = 0 */
     static SW_DEVICE_MEMBER struct tile load_rows(const T *x, int ld)
     {
         struct tile tile;
@@ -89,13 +88,13 @@ template <typename T> struct mma {
                      : "r"(address)
                      : "memory");
 #else
-        for (int e = 0; e < MMA_ELEMS; e += 2) { /* neighbours lie side by side */
+        for (int e = 0; e < MMA_ELEMS; e += 2) { /* neighbours are contiguous */
             tile.x[e / 2] = *(const uint32_t *)(x + mma_row(lane, e) * ld + mma_col(lane, e));
         }
 #endif
         return tile;
     }
-    /* tile (row, col) = x[col ld + row]: b as it lies, of shared memory as above */
+    /* tile (row, col) = x[col ld + row]: b as stored, in shared memory as above */
     static SW_DEVICE_MEMBER struct tile load_cols(const T *x, int ld)
     {
         struct tile tile;
@@ -115,7 +114,7 @@ template <typename T> struct mma {
 #endif
         return tile;
     }
-    /* Accumulators, rounded. scratch: not used */
+    /* Rounds accumulators into a tile. scratch: not used */
     static SW_DEVICE_MEMBER struct tile pack(const float *c, float *scratch)
     {
         struct tile tile;
@@ -129,7 +128,7 @@ template <typename T> struct mma {
     static SW_DEVICE_MEMBER void multiply(float *c, const struct tile &a, const struct tile &b)
     {
 #if defined(__CUDACC__)
-        /* In the tile's order b's words are n 0..7, n 8..15 of k 0..7, then the same of k 8..15. */
+        /* The tile's words hold, for b, n 0..7 and n 8..15 of k 0..7, then the same of k 8..15. */
         for (int half = 0; half < 2; half++) {
             float *d = c + 4 * half;
             if (type_of<T>::type == SW_GPU_BF16) {
@@ -163,7 +162,7 @@ template <typename T> struct mma {
             c[e] = d[e];
         }
 #else
-        (void)c, (void)a, (void)b; /* compiled for the host, where nobody calls it */
+        (void)c, (void)a, (void)b; /* compiled for the host, but never called there */
 #endif
 #elif SW_WARP == 32
         for (int half = 0; half < 2; half++) {
@@ -176,10 +175,10 @@ template <typename T> struct mma {
     }
 };
 
-/* ---- elements of 32 bits ---- */
+/* ---- 32-bit elements ---- */
 
 template <> struct mma<float> {
-    /* Rows of this lane: (row, k) = rows[slot][k step], k < n; the others are zeros. */
+    /* Rows of this lane: (row, k) = rows[slot][k step] for k < n; other elements are zeros. */
     struct tile_a {
         const float *rows[MMA_ROWS];
         int64_t step;
@@ -190,7 +189,7 @@ template <> struct mma<float> {
         const float *x;
         int down, right;
     };
-    enum { SCRATCH = 16 * 20 }; /* floats of shared memory for pack, for each warp */
+    enum { SCRATCH = 16 * 20 }; /* floats of shared memory for pack, per warp */
 
     static SW_DEVICE_MEMBER struct tile_a load_a(const float *x, int ld)
     {
@@ -211,7 +210,7 @@ template <> struct mma<float> {
     {
         return {x, ld, 1};
     }
-    /* Holds until the warp's next one. */
+    /* Valid until the warp's next pack. */
     static SW_DEVICE_MEMBER struct tile_a pack(const float *c, float *scratch)
     {
         const int lane = lane_index();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// pack - neighbours in memory that a thread loads and stores at once, as fp32 in registers. Where
-// they lie so that one access of up to 16 bytes does it is the caller's knowledge (`wide`); it
-// never changes a result.
+// pack - neighbouring elements that a thread loads and stores at once, as fp32 in registers. The
+// caller says through `wide` whether one access of up to 16 bytes can do it; this never changes a
+// result.
 #pragma once
 
 #include "device/gpu/module/types.h"
 
 enum { SW_PACK_BYTES = 16 };
-/* Elements of one access. */
+/* Elements per access. */
 template <typename T> constexpr int pack_elems = SW_PACK_BYTES / (int)sizeof(T);
 
 template <int BYTES> struct alignas(BYTES < SW_PACK_BYTES ? BYTES : SW_PACK_BYTES) pack_words {
@@ -63,11 +63,11 @@ SW_DEVICE uint32_t word_bits(f16 x)
     return x.bits;
 }
 
-/* x[i .. i + N), of which n count: the others are 0. wide: one access may take all N. */
+/* x[i .. i + N), of which n are valid: the others become 0. wide: one access may load all N. */
 template <int N, typename T>
 SW_DEVICE void load_pack(const T *x, int64_t i, int n, bool wide, float *out)
 {
-    if constexpr (N * sizeof(T) >= 4) { /* less is no pack */
+    if constexpr (N * sizeof(T) >= 4) { /* smaller accesses are not packed */
         if (wide && n >= N) {
             const pack_words<N *(int)sizeof(T)> words = load_words<N *(int)sizeof(T)>(x + i);
             SW_UNROLL
@@ -85,7 +85,7 @@ SW_DEVICE void load_pack(const T *x, int64_t i, int n, bool wide, float *out)
     }
 }
 
-/* Rounded once. */
+/* Rounds once. */
 template <int N, typename T>
 SW_DEVICE void store_pack(T *y, int64_t i, int n, bool wide, const float *values)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// philox - the draw of dropout, the CPU's to the bit (cpu/cpu.h, base/philox.c): Philox4x32-10,
-// key = seed ^ path, counter = (e / 4, sample), word e % 4 for element e of its sample. One block
-// of random bits gives four neighbours.
+// philox - the draw of dropout, identical to the CPU's (cpu/cpu.h, base/philox.c): Philox4x32-10
+// with key = seed ^ path, counter = (e / 4, sample), word e % 4 for element e of its sample. One
+// block of random bits serves four neighbours.
 #pragma once
 
 #include "device/gpu/module/args_draw.h"
@@ -27,7 +27,7 @@ SW_DEVICE struct philox_block philox(uint32_t k0, uint32_t k1, uint64_t low, uin
     return {{c0, c1, c2, c3}};
 }
 
-/* Of one sample. */
+/* The draw of one sample. */
 struct draw {
     uint32_t k0, k1, threshold;
     uint64_t sample;
@@ -49,7 +49,7 @@ SW_DEVICE struct philox_block draw_block(const struct draw &draw, uint64_t block
     return philox(draw.k0, draw.k1, block, draw.sample);
 }
 
-/* One element alone; ten rounds each. */
+/* Draws for a single element; costs ten rounds each. */
 SW_DEVICE bool draw_keep(const struct draw &draw, uint64_t element)
 {
     return draw_block(draw, element / 4).words[element % 4] >= draw.threshold;

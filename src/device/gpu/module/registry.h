@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// registry - how a file of kernels lists them for the module's table.
+// registry - lists a file's kernels for the module's table.
 //
 //     static const struct sw_gpu_kernel rows[] = {SW_FLOATS(scale, 256), SW_PLAIN(reset, 64)};
 //     const struct sw_gpu_kernels sw_gpu_kernels_elementwise = {rows, SW_ROWS(rows)};
@@ -16,7 +16,7 @@ template <typename A> constexpr size_t args_bytes(void (*)(A))
 #if defined(__CUDACC__) || defined(__HIP__)
 #define SW_ENTRY(...) ((const void *)(__VA_ARGS__))
 #else
-/* An emulated kernel, called for the thread that runs. */
+/* Calls an emulated kernel for the current thread. */
 template <auto F> struct emu_entry;
 template <typename A, void (*F)(A)> struct emu_entry<F> {
     static void call(const void *args)
@@ -27,7 +27,7 @@ template <typename A, void (*F)(A)> struct emu_entry<F> {
 #define SW_ENTRY(...) ((const void *)&emu_entry<(__VA_ARGS__)>::call)
 #endif
 
-/* A template over the element type, for the three of them; and a kernel without. */
+/* Rows for a template over the three element types, and for a kernel without an element type. */
 #define SW_FLOATS(kernel, threads)                                                                 \
     {                                                                                              \
         GPU_##kernel, #kernel, threads, args_bytes(kernel<float>),                                 \

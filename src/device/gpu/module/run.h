@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run - N consecutive elements that a thread has in registers. Where all of them are there and lie
-// as a wide load wants them they come by loads of up to 16 bytes, else one by one; the values are
-// the same.
+// run - N consecutive elements that a thread has in registers. If all of them are in range and
+// aligned, loads are up to 16 bytes wide, else single elements; the values are the same.
 #pragma once
 
 #include <string.h>
@@ -65,7 +64,7 @@ template <int N, typename T> SW_DEVICE void put_run(T *x, int n, const T (&in)[N
     }
 }
 
-/* As fp32. */
+/* Loads as fp32. */
 template <int N, typename T> SW_DEVICE void load_run(const T *x, int n, float (&out)[N])
 {
     T raw[N];

@@ -5,8 +5,8 @@
 #include "device/gpu/module/exact.h"
 #include "device/gpu/module/run.h"
 
-/* A kernel's argument where the launch has put it. Of a struct that is indexed by what is not known
- * when it is compiled, a compiler for AMD makes a copy in every thread's memory. */
+/* A kernel's argument in its original memory. For a struct indexed by a runtime value, AMD's
+ * compiler would otherwise copy the struct to every thread's memory. */
 template <typename A> SW_DEVICE const A &in_place(const A &args)
 {
 #if defined(__HIP_DEVICE_COMPILE__)
@@ -17,13 +17,13 @@ template <typename A> SW_DEVICE const A &in_place(const A &args)
 #endif
 }
 
-/* Of n elements those that a thread has from i on. */
+/* The number of elements that a thread has from i on, of n in all. */
 SW_DEVICE int part_of(int64_t i, int64_t n)
 {
     return n - i < GPU_UPDATE_PART ? (int)(n - i) : (int)GPU_UPDATE_PART;
 }
 
-/* Of items with the blocks from their first_block to the next one's: whose this block is. */
+/* The item that owns this block: item k has the blocks from its first_block to the next item's. */
 template <typename I> SW_DEVICE const I &item_of_block(const I *items, int n)
 {
     int k = 0;
@@ -33,7 +33,8 @@ template <typename I> SW_DEVICE const I &item_of_block(const I *items, int n)
     return items[k];
 }
 
-/* The first entry of an index that is at least `row`; what is behind the last row, -1, is. */
+/* Position of the first entry of an index that is at least `row`. The padding -1 after the last row
+ * counts as such. */
 SW_DEVICE int64_t lower_bound(const int32_t *index, int64_t n, int64_t row)
 {
     int64_t low = 0, high = n;
@@ -48,7 +49,7 @@ SW_DEVICE int64_t lower_bound(const int32_t *index, int64_t n, int64_t row)
     return low;
 }
 
-/* Bit e of *bad: a term of element e is not finite. */
+/* Bit e of *bad is set if a term of element e is not finite. */
 template <int N>
 SW_DEVICE void add_stream_rows(const struct gpu_stream &stream, int64_t width, int64_t start, int n,
                                float (&sum)[N], unsigned *bad)
@@ -73,7 +74,7 @@ SW_DEVICE void add_stream_rows(const struct gpu_stream &stream, int64_t width, i
     }
 }
 
-/* s0 + s1 + .. of elements start .. start+n-1; rows that are absent add nothing. */
+/* s0 + s1 + .. for elements start .. start+n-1; absent rows add nothing. */
 template <int N>
 SW_DEVICE void add_streams(const struct gpu_streams &s, int64_t start, int n, float (&sum)[N],
                            unsigned *bad)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tables - all files of kernels, for a module's table.
+// tables - lists all kernel files, for a module's table.
 #pragma once
 
 #include "device/gpu/module/args.h"

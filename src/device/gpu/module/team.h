@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// team - the threads that share a row: one warp, or all of the block. Sums have an order that the
-// size of the team alone decides.
+// team - the threads that share a row: a warp or a whole block. The order of sums depends only on
+// the size of the team.
 #pragma once
 
 #include "device/gpu/module/gpu_rt.h"
 
-/* One slot a warp. Of a team that is the block; a warp leaves it alone. */
+/* One slot per warp. Only a team that is a block uses it. */
 template <int THREADS> struct team_scratch {
     float sums[THREADS / SW_WARP];
 };
@@ -19,7 +19,7 @@ SW_DEVICE float warp_sum(float x)
     return x;
 }
 
-/* The same for all threads of the team. */
+/* All threads of the team get the same result. */
 template <int THREADS>
 SW_DEVICE float team_sum(float x, int team, struct team_scratch<THREADS> &scratch)
 {
@@ -27,7 +27,7 @@ SW_DEVICE float team_sum(float x, int team, struct team_scratch<THREADS> &scratc
     if (team <= SW_WARP) {
         return x;
     }
-    sync_block(); /* the sums before have been read */
+    sync_block(); /* the previous sums have been read */
     if (lane_index() == 0) {
         scratch.sums[warp_index()] = x;
     }

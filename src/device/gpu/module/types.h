@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// types - elements of 16 bits, and loads and stores of any float type as fp32, rounded once on the
-// way out as tensor/tensor.h does: to nearest, ties to even, NaN a quiet NaN. For kernels.
+// types - 16-bit elements; loads and stores of any float type as fp32. Stores round once, as
+// tensor/tensor.h does: to nearest, ties to even, NaN becomes quiet. For kernels.
 #pragma once
 
 #include "device/gpu/module/args.h"
@@ -66,7 +66,7 @@ SW_DEVICE void from_f32(float x, f16 *out)
     } else if (magnitude >= 0x38800000u) {
         const uint32_t shifted = magnitude - 0x38000000u;
         half = (shifted + 0xfffu + ((shifted >> 13) & 1u)) >> 13;
-    } else { /* below 2^-14: the sum is rounded to multiples of 2^-24 */
+    } else { /* below 2^-14: the addition rounds to multiples of 2^-24 */
         half = bits_of(of_bits(magnitude) + 0.5f) - 0x3f000000u;
     }
     out->bits = (uint16_t)(sign | half);
@@ -86,7 +86,7 @@ template <typename T> SW_DEVICE void store(T *x, int64_t i, float value)
 {
     x[i] = round_to<T>(value);
 }
-/* As it would come back out of memory. */
+/* x as a store and a load in T would return it. */
 template <typename T> SW_DEVICE float rounded(float x)
 {
     return to_f32(round_to<T>(x));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// update - the arithmetic of update rules, with the bits of the CPU's (cpu/ref_update.inc has the
-// formulas): each step one correctly rounded fp32 operation, the constants in double and rounded.
+// update - the arithmetic of the update rules, with the CPU's bits (cpu/ref_update.inc has the
+// formulas): each step is one correctly rounded fp32 operation; constants are computed in double
+// and rounded.
 #pragma once
 
 #include "device/gpu/module/philox.h"
@@ -23,7 +24,7 @@ SW_DEVICE double power(double base, int64_t n)
     return result;
 }
 
-/* sw_update_rates_of (graph/scalars.c) */
+/* As sw_update_rates_of (graph/scalars.c) computes them. */
 struct step_rates {
     double lr, beta1, beta2, correction1, correction2, step_size;
 };
@@ -79,7 +80,7 @@ SW_DEVICE struct rule rule_of(const struct gpu_rule &attrs, const struct gpu_rat
     return u;
 }
 
-/* ---- moments: fp32, or bf16 rounded by random bits (cpu/cpu.h says which) ---- */
+/* ---- moments: fp32, or bf16 rounded with random bits (see cpu/cpu.h) ---- */
 
 template <int N>
 SW_DEVICE void load_moment(const struct gpu_param &p, int k, int64_t i, int n, float (&x)[N])
@@ -97,7 +98,7 @@ SW_DEVICE uint16_t bf16_by(float x, uint32_t noise)
     return (uint16_t)(x != x ? (bits >> 16 & 0x8000u) | 0x7fc0u : (bits + noise) >> 16);
 }
 
-/* Both moments of elements i .. i+n-1. */
+/* Stores both moments of elements i .. i+n-1. */
 template <int N>
 SW_DEVICE void store_half_moments(const struct gpu_param &p, const struct gpu_rates &rates,
                                   int64_t i, int n, const float (&m)[N], const float (&v)[N])

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of spillway_cuda.so and of spillway_hip.so: the calls of the two run times have the same
-// names behind their prefix, and mean the same. Every call names its device, because threads change.
-// What a stream writes and waits for is a word of pinned memory (CUDA), or of memory for signals
-// (HIP), which the host sees as well.
+// The table of spillway_cuda.so and of spillway_hip.so. The calls of the two runtimes have the same
+// names after their prefix, and the same meaning. Every call sets its device, because threads
+// change. A stream writes and waits for a word of pinned memory (CUDA) or of signal memory (HIP);
+// the host sees it, too.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #define BACKEND "hip"
 #define ARCHS_OPTION "HIP_ARCHS"
 #else
-#include <cuda.h> /* types alone: the driver's library is not linked to */
+#include <cuda.h> /* types only: the driver's library is not linked */
 #include <cuda_runtime.h>
 #define GPU(name) cuda##name
 #define BACKEND "cuda"
@@ -27,25 +27,26 @@
 #define SW_TEXT_OF(x) #x
 #define SW_TEXT(x) SW_TEXT_OF(x)
 
-/* Codes of the driver's own calls begin here, above those of the run time. */
+/* Driver error codes start here, above the runtime's. */
 enum { DRIVER_CODES = 100000 };
 
 #define GPU_RETURN_IF(call)                                                                        \
     do {                                                                                           \
         const int failed_with = (int)(call);                                                       \
         if (failed_with != 0) {                                                                    \
-            (void)GPU(GetLastError)(); /* else the next call would say it again */                 \
+            (void)GPU(GetLastError)(); /* or the next call would report it again */                \
             return failed_with;                                                                    \
         }                                                                                          \
     } while (0)
 
-/* Variables of the vendor's, unless somebody set them: by the first that asks, before the run time
- * reads them. Ranks that are threads ask at the same time, and only one of them may write. */
+/* Sets the vendor's environment variables unless they are set, on the first call, before the
+ * runtime reads them. Ranks that are threads call at the same time, so a lock lets only one of them
+ * write. */
 static void set_environment(void);
 static pthread_once_t environment = PTHREAD_ONCE_INIT;
 
-/* What is smaller than a page of the vendor's is cut out of one, at multiples of 512 bytes; memory
- * is to begin at multiples of 4096 (device.h), so each has pages of its own. */
+/* The vendor cuts smaller allocations out of a page, at multiples of 512 bytes. Memory must start
+ * at multiples of 4096 (device.h), so each allocation gets pages of its own. */
 enum { OWN_PAGE = 2 << 20 };
 
 static size_t whole_pages(size_t bytes)
@@ -53,7 +54,7 @@ static size_t whole_pages(size_t bytes)
     return bytes < OWN_PAGE ? (size_t)OWN_PAGE : bytes;
 }
 
-/* ---- what differs ---- */
+/* ---- differences ---- */
 
 #if defined(__HIP__)
 
@@ -82,7 +83,7 @@ static bool is_no_device(int code)
            code == hipErrorInsufficientDriver || code == hipErrorNotInitialized;
 }
 
-/* Six queues; where several share one of the hardware's, one that waits holds up the others. */
+/* Six queues. If several streams share a hardware queue, one that waits blocks the others. */
 static void set_environment(void)
 {
     setenv("GPU_MAX_HW_QUEUES", "8", 0);
@@ -103,7 +104,7 @@ static void name_arch(const hipDeviceProp_t *p, struct sw_gpu_facts *out)
     out->shared_max = p->sharedMemPerBlock;
 }
 
-/* All of what a block may have is had without asking. */
+/* No call is needed: a block may always use its maximum. */
 static int allow_shared(const struct sw_gpu_kernel *kernel, const void *entry, size_t most)
 {
     (void)kernel;
@@ -115,7 +116,7 @@ static int allow_shared(const struct sw_gpu_kernel *kernel, const void *entry, s
 static int host_alloc(int device, size_t bytes, void **out)
 {
     GPU_RETURN_IF(hipSetDevice(device));
-    if (bytes == sizeof(uint64_t)) { /* a timeline's */
+    if (bytes == sizeof(uint64_t)) { /* a timeline's word */
         GPU_RETURN_IF(hipExtMallocWithFlags(out, bytes, hipMallocSignalMemory));
         return 0;
     }
@@ -127,7 +128,7 @@ static int host_alloc(int device, size_t bytes, void **out)
 static int host_release(int device, void *mem)
 {
     GPU_RETURN_IF(hipSetDevice(device));
-    if (hipHostFree(mem) != hipSuccess) { /* memory for signals is freed as the device's */
+    if (hipHostFree(mem) != hipSuccess) { /* signal memory is freed as device memory */
         (void)hipGetLastError();
         GPU_RETURN_IF(hipFree(mem));
     }
@@ -194,11 +195,11 @@ static bool is_no_device(int code)
 
 static void set_environment(void)
 {
-    /* Queues; where several streams share one, one that waits holds up the others. Ranks
-     * that are threads have more streams than the 8 that are the default. */
+    /* If several streams share a hardware queue, one that waits blocks the others. Ranks that are
+     * threads have more streams than the default of 8 queues. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    /* Kernels of libraries, too: one that is loaded by its first launch waits for all streams, and
-     * those may wait for what this thread has not queued yet. */
+    /* Also loads the kernels of libraries. Lazy loading at the first launch waits for all streams,
+     * and those may wait for work that this thread has not queued yet. */
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
@@ -220,7 +221,7 @@ static int allow_shared(const struct sw_gpu_kernel *kernel, const void *entry, s
 {
     cudaFuncAttributes attributes;
     (void)kernel;
-    GPU_RETURN_IF(cudaFuncGetAttributes(&attributes, entry)); /* and loads it */
+    GPU_RETURN_IF(cudaFuncGetAttributes(&attributes, entry)); /* this call also loads the kernel */
     if (attributes.sharedSizeBytes < most) {
         GPU_RETURN_IF(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            (int)(most - attributes.sharedSizeBytes)));
@@ -231,7 +232,8 @@ static int allow_shared(const struct sw_gpu_kernel *kernel, const void *entry, s
 static int host_alloc(int device, size_t bytes, void **out)
 {
     GPU_RETURN_IF(cudaSetDevice(device));
-    const size_t n = bytes == sizeof(uint64_t) ? bytes : whole_pages(bytes); /* or a timeline's */
+    /* or a timeline's word */
+    const size_t n = bytes == sizeof(uint64_t) ? bytes : whole_pages(bytes);
     GPU_RETURN_IF(cudaHostAlloc(out, n, cudaHostAllocPortable | cudaHostAllocMapped));
     return 0;
 }
@@ -243,7 +245,7 @@ static int host_release(int device, void *mem)
     return 0;
 }
 
-/* A call of the driver's, as CUDA 12 has it; *cache is NULL before the first. */
+/* Looks up a driver call in its CUDA 12 version; *cache is NULL before the first lookup. */
 static int driver_call(const char *name, void **cache, void **out)
 {
     *out = __atomic_load_n(cache, __ATOMIC_RELAXED);
@@ -277,7 +279,7 @@ static const char *driver_error(int code)
     return text;
 }
 
-/* cuStreamWriteValue64 or cuStreamWaitValue64, of the given flags. */
+/* Calls cuStreamWriteValue64 or cuStreamWaitValue64 with the given flags. */
 static int stream_value(int device, const char *name, void **cache, void *stream,
                         const uint64_t *word, uint64_t value, unsigned flags)
 {
@@ -291,7 +293,7 @@ static int stream_value(int device, const char *name, void **cache, void *stream
 
 static int signal_word(int device, void *stream, uint64_t *word, uint64_t value)
 {
-    static void *cache; /* the same for all: of whoever is first */
+    static void *cache; /* the same for all threads: whichever is first fills it */
     return stream_value(device, "cuStreamWriteValue64", &cache, stream, word, value,
                         CU_STREAM_WRITE_VALUE_DEFAULT);
 }
@@ -305,7 +307,7 @@ static int await_word(int device, void *stream, const uint64_t *word, uint64_t v
 
 #endif
 
-/* ---- what does not ---- */
+/* ---- common to both ---- */
 
 static void describe(int code, char *text, size_t cap)
 {
@@ -344,7 +346,7 @@ static int facts(int device, struct sw_gpu_facts *out)
     return 0;
 }
 
-/* Attributes of a kernel are known once it is loaded. */
+/* A kernel's attributes are known once it is loaded. */
 static int load(const struct sw_gpu_kernel *kernel, size_t shared_max)
 {
     for (int type = 0; type < SW_GPU_N_TYPES; type++) {

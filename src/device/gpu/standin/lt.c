@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for cuBLASLt and for hipBLASLt where GPUs are emulated; this file is compiled once for
-// each (STANDIN_IS_HIP). Every argument of every call is checked, and a call that the library would
-// refuse, or get wrong, is refused with a line on stderr. Which algorithm a product gets follows
-// from its shape, leading dimensions, types, epilogue and, where the library is told, alignments,
-// and algorithms differ in their bits: whoever asks for the same product in two ways finds out.
+// Stands in for cuBLASLt and hipBLASLt when GPUs are emulated; this file is compiled once for each
+// (STANDIN_IS_HIP). Every argument of every call is checked. A call that the library would refuse,
+// or get wrong, is refused with a line on stderr. The algorithm of a product follows from its
+// shape, strides, types, epilogue and, if the library is told, alignments. Algorithms differ in
+// their bits, so that asking for the same product in two ways shows.
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,13 +40,13 @@ struct layout {
 struct preference {
     int magic;
     uint64_t workspace;
-    uint32_t reductions, align[4]; /* a, b, c, d */
+    uint32_t reductions, align[4]; /* alignments of a, b, c, d */
 };
-/* As large as the smaller of the libraries'; the rest of the other's is 0. */
+/* As large as the smaller of the two libraries' structs; the rest of the larger one is 0. */
 struct algo {
-    int32_t id;       /* first, as hipBLASLt's */
-    uint32_t product; /* what it was chosen for */
-    uint8_t align[3]; /* of a, b, d; 0 = nothing was promised */
+    int32_t id;       /* first, as in hipBLASLt */
+    uint32_t product; /* the product that it was chosen for */
+    uint8_t align[3]; /* alignment of a, b, d; 0 = not given */
     uint8_t bias_align;
     int32_t split_k;
     uint64_t workspace;
@@ -97,7 +97,7 @@ EXPORT(int, Destroy)(void *handle)
     return destroy(handle, HANDLE, "Destroy");
 }
 
-/* 1: of the stand-in. */
+/* The first algorithm; the stand-in's own value. */
 #if STANDIN_IS_HIP
 EXPORT(int, GetVersion)(void *handle, int *version)
 {
@@ -176,7 +176,7 @@ EXPORT(int, MatmulPreferenceCreate)(void **out)
 {
     const int code = make(out, sizeof(struct preference), PREFERENCE);
     if (code == LT_SUCCESS) {
-        ((struct preference *)*out)->reductions = 7; /* all, as the library's */
+        ((struct preference *)*out)->reductions = 7; /* all allowed, as in the library */
     }
     return code;
 }
@@ -217,7 +217,7 @@ static bool has(const struct desc *desc, int32_t part)
     return (desc->epilogue & part) != 0;
 }
 
-/* NULL, or what is wrong with it; d: the result. */
+/* NULL, or the problem with the epilogue; d: the result. */
 static const char *epilogue_problem(const struct desc *desc, const struct layout *d)
 {
     const int32_t known = LT_EPILOGUE_BIAS | LT_EPILOGUE_GELU | LT_EPILOGUE_AUX;
@@ -233,7 +233,8 @@ static const char *epilogue_problem(const struct desc *desc, const struct layout
                : NULL;
 }
 
-/* What the descriptors say, without addresses; NULL, or what is wrong with them. */
+/* Takes the product from the descriptors, without addresses. Returns NULL, or the problem with
+ * them. */
 static const char *product_of(const struct desc *desc, const struct layout *a,
                               const struct layout *b, const struct layout *c,
                               const struct layout *d, struct standin_product *out)
@@ -287,7 +288,7 @@ static bool is_power(uint32_t x)
     return x > 0 && x <= 128 && (x & (x - 1)) == 0;
 }
 
-/* Some products with an epilogue have no algorithm: here those of one column. */
+/* Some products with an epilogue have no algorithm; here, those of one column. */
 static bool has_algorithm(const struct standin_product *p)
 {
     return !p->gelu || p->n > 1;
@@ -344,7 +345,7 @@ EXPORT(int, MatmulAlgoGetHeuristic)
         return LT_SUCCESS;
     }
     const int code = choose(&product, desc, p, &algo);
-    if (code == LT_SUCCESS && product.k > 1000) { /* one that must not be taken comes first */
+    if (code == LT_SUCCESS && product.k > 1000) { /* an answer that must not be taken comes first */
         algo.split_k = VALUES.pref_reductions == LT_NONE ? 0 : 4;
         put_answer(answers, (*n_answers)++, &algo, algo.split_k ? LT_SUCCESS : INVALID);
         algo.split_k = algo.split_k ? 1 : 0;
@@ -365,7 +366,8 @@ EXPORT(int, MatmulAlgoConfigGetAttribute)
                        : attribute == LT_CONFIG_SPLIT_K ? algo.split_k
                                                         : 0;
     const bool is_short = attribute == LT_CONFIG_INNER || attribute == LT_CONFIG_CLUSTER;
-    const size_t wanted = is_short ? sizeof(uint16_t) : sizeof is; /* of a little-endian machine */
+    /* correct on little-endian machines */
+    const size_t wanted = is_short ? sizeof(uint16_t) : sizeof is;
     CHECK(value && n_written && bytes == wanted, "MatmulAlgoConfigGetAttribute", "an argument");
     memcpy(value, &is, wanted);
     *n_written = wanted;
@@ -415,7 +417,7 @@ EXPORT(int, Matmul)
     problem = standin_problem(&product);
     CHECK(!problem, call, problem);
     for (uint64_t i = 0; i < algo.workspace; i++) {
-        ((unsigned char *)workspace)[i] = 0xa5; /* it is there */
+        ((unsigned char *)workspace)[i] = 0xa5; /* checks that the workspace is writable */
     }
     product.backwards = algo.id == 2;
     return standin_run(&product) ? LT_SUCCESS : NO_MEMORY;

@@ -17,8 +17,8 @@ static const char *at(enum sw_dtype dtype, const void *x, int64_t i)
     return (const char *)x + i * (int64_t)sw_dtype_bytes(dtype);
 }
 
-/* to [k][width]: elements (first + i, kk) of a matrix in which they lie at i outer + kk inner,
- * zeros beyond row n. One of the two is 1. line: as long as k, or width. */
+/* Packs into to [k][width]: elements (first + i, kk) of a matrix at i outer + kk inner, with zeros
+ * beyond row n. Either outer or inner is 1. line: k or width long. */
 static void pack(const struct standin_product *p, const void *x, int64_t outer, int64_t inner,
                  int64_t first, int64_t n, int width, float *line, float *to)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for rocBLAS where GPUs with warps of 64 are emulated: the arguments of a product are
-// checked, and one that is none is refused with a line on stderr. Leading dimensions decide in
-// which order is summed, as they may in the library.
+// Stands in for rocBLAS when GPUs with warps of 64 are emulated. It checks a product's arguments
+// and refuses invalid ones with a line on stderr. Strides decide the order of summation, as they
+// may in the library.
 #include "device/gpu/rocblas.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ EXPORT int rocblas_create_handle(void **out)
     if (!handle) {
         return MEMORY_ERROR;
     }
-    handle->atomics = 1; /* as the library's */
+    handle->atomics = 1; /* the library's default */
     *out = handle;
     return ROCBLAS_SUCCESS;
 }

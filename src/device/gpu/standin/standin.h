@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// standin - a product on the CPU, column-major as the libraries have it, for those that stand in
-// for cuBLASLt, hipBLASLt and rocBLAS where GPUs are emulated.
+// standin - a column-major product on the CPU, for the libraries that stand in for cuBLASLt,
+// hipBLASLt and rocBLAS when GPUs are emulated.
 #pragma once
 
 #include <stdbool.h>
@@ -8,18 +8,18 @@
 
 #include "tensor/tensor.h"
 
-/* d [m, n] = op(a) [m, k] op(b) [k, n] (+ bias [m], of d's dtype), or GELU of that, by tanh. Sums
- * in fp32, over k from its beginning, or backwards, as another algorithm would; rounded once. */
+/* d [m, n] = op(a) [m, k] op(b) [k, n] (+ bias [m], of d's dtype), or the tanh GELU of that. Sums
+ * are in fp32, over k forwards, or backwards as another algorithm would; rounded once. */
 struct standin_product {
     int64_t m, n, k, lda, ldb, ldd;
     bool ta, tb, backwards, gelu;
     enum sw_dtype in, out;
     const void *a, *b, *bias;
     void *d;
-    void *kept; /* NULL, or what GELU was given, of d's dtype, columns ld_kept apart */
+    void *kept; /* NULL, or the input of GELU, in d's dtype, with column stride ld_kept */
     int64_t ld_kept;
 };
-/* False: no memory. */
+/* False: out of memory. */
 bool standin_run(const struct standin_product *p);
-/* The arguments of a call are no such product; which, in words, or NULL. */
+/* Describes the problem with the arguments of a call, or returns NULL. */
 const char *standin_problem(const struct standin_product *p);
