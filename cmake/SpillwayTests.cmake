@@ -121,7 +121,7 @@ endfunction()
 # Architecture tests: what the sources and the libraries look like, not what they do.
 function(sw_architecture_tests)
     set(checks "${PROJECT_SOURCE_DIR}/tests/checks")
-    foreach(check IN ITEMS layers sources ops sizes names checks_test)
+    foreach(check IN ITEMS layers sources ops sizes names prose checks_test)
         add_test(NAME architecture/${check} COMMAND sh "${checks}/${check}.sh")
     endforeach()
     # Formatting depends on the version of a tool, so it is a check of its own: ctest -L format.

@@ -383,7 +383,8 @@ static void doc_rules(const struct config_section *section, struct sw_str *out)
     if (section->flags & SECTION_MODEL) {
         sw_str_puts(out,
                     "Values convert as in DeepSpeed: `\"yes\"`, `1` and `1.0` are true, `\"2\"` "
-                    "is 2; `\"auto\"` means the default, or what transformers' Trainer has.\n\n");
+                    "is 2; `\"auto\"` means the\ndefault, or what transformers' Trainer "
+                    "has.\n\n");
     }
 }
 
@@ -399,10 +400,16 @@ static void doc_variants(const struct config_variant *list, size_t n, struct sw_
                       list[i].built ? "" : " (not built yet)");
         doc_table(last, out);
     }
-    sw_str_puts(out, "Known by name and refused:");
+    enum { COLUMNS = 100 };
+    static const char begins[] = "Known by name and refused:";
+    size_t at = sizeof begins - 1;
+    sw_str_puts(out, begins);
     for (size_t i = 0; i < n; i++) {
         if (!list[i].built) {
-            sw_str_printf(out, " %s", list[i].name);
+            const size_t more = strlen(list[i].name) + 2; /* with a space and the full stop */
+            const bool breaks = at + more > COLUMNS;
+            sw_str_printf(out, "%s%s", breaks ? "\n" : " ", list[i].name);
+            at = breaks ? more : at + more - 1;
         }
     }
     sw_str_puts(out, ".\n\n");
@@ -422,8 +429,8 @@ void sw_config_write_docs(struct sw_str *out)
         "`spillway config FILE` prints effective values and where each came from, `spillway "
         "config\n"
         "--explain KEY` one key of this page, `--schedule N` the rates of the first N steps, "
-        "`--elastic N` what\n"
-        "`elasticity` makes of N ranks. `\"auto\"` is what transformers' Trainer makes of it, by "
+        "`--elastic N`\n"
+        "what `elasticity` makes of N ranks. `\"auto\"` is what transformers' Trainer makes of it, by "
         "flags\n"
         "and its defaults ([train.md](train.md#auto-as-hugging-faces-trainer-means-it)). What "
         "differs\n"

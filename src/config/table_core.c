@@ -439,7 +439,7 @@ static SECTION(constant_params, "scheduler.params", constant_fields, SECTION_NUL
 
 static const struct config_field trainer_warmup_fields[] = {TRAINER_WARMUP, START};
 static SECTION(trainer_warmup_params, "scheduler.params", trainer_warmup_fields, SECTION_NULL,
-               "of constant_with_warmup and inverse_sqrt, with the rates of transformers' Trainer");
+               "of constant_with_warmup and inverse_sqrt, as transformers' Trainer");
 
 static const struct config_field trainer_decay_fields[] = {TOTAL_STEPS, TRAINER_WARMUP, START};
 static SECTION(trainer_decay_params, "scheduler.params", trainer_decay_fields, SECTION_NULL,

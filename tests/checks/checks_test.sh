@@ -141,6 +141,26 @@ source src/job/a.c "$(fields large 29)"
 expect find sizes 'what is listed exceeds no more'
 rm -r "$tree/src/job"
 : > "$tree/sizes.txt"
+source src/json/a.c '/* Whatever the input. */ int x; /* in bytes, of which .. */
+// A line that goes on with
+// What stands at the beginning of the next one.
+const char *s = "// not";'
+expect pass prose 'sentences'
+offence prose src/json/b.c '/* What is read. */'
+offence prose src/json/b.c 'int n; /* .. and the rest */'
+offence prose src/json/b.c 'int n;
+// Likewise, for b.'
+source src/json/b.c '/* Of a file. */'
+SPILLWAY_EXCEPTED='src/json src/base' expect find prose 'an exception that nothing needs'
+SPILLWAY_EXCEPTED='src/json' expect pass prose 'a folder that is excepted'
+rm "$tree/src/json/b.c"
+mkdir "$tree/docs"
+printf '%s\n' "| ${columns} a table |" '```' "${columns} a command" '```' "${columns#====}✓✓" > "$tree/docs/a.md"
+expect pass prose '100 columns of a page, a table, a command'
+printf '%s\n' "${columns} words" > "$tree/docs/a.md"
+expect find prose 'a page with long lines'
+rm -r "$tree/docs"
+
 for left in src/base/base.c.orig docs.rej src/json/json.c~; do
     offence sources $left 'int x;'
 done
