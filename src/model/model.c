@@ -54,8 +54,8 @@ static const struct {
     {"vit", {"beit", "deit", "dinov2"}},
 };
 
-/* The built family that a type resembles: a relative, the one whose name it begins with (qwen3_next),
- * or the nearest name; NULL: none. */
+/* The built family that a type resembles: a relative, the one whose name it begins with
+ * (qwen3_next), or the nearest name; NULL: none. */
 static const char *relative_of(const char *type)
 {
     const char *names[SW_LEN(families)], *base = NULL;
