@@ -11,7 +11,6 @@
 #include <dlfcn.h>
 #include <dnnl.h>
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,6 +27,7 @@ struct product {
     dnnl_primitive_t primitive;
     void (*set_threads)(int n);
     int (*max_threads)(void);
+    bool is_gemm; /* by oneDNN's GEMM */
     int n_workers;
     struct worker workers[];
 };
@@ -141,6 +141,7 @@ static bool open_primitive(struct product *p, const struct cpu_gemm *g)
         const dnnl_memory_desc_t *scratchpad =
             dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
         p->super.scratch_bytes = sw_round_up(dnnl_memory_desc_get_size(scratchpad), CPU_LINE);
+        p->is_gemm = strstr(implementation, "gemm") != NULL;
         ok = !strstr(implementation, "ref") &&
              dnnl_primitive_create(&p->primitive, pd) == dnnl_success;
         for (int i = 0; ok && i < p->n_workers; i++) {
@@ -162,24 +163,18 @@ bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype)
 }
 
 /* A generous estimate of what oneDNN maps for the code and tables of one primitive. */
-enum { ROOM_MAPS = 8, ROOM_BYTES = 2 << 20 };
+enum { ROOM_MAPS = 4, ROOM_BYTES = 16 << 20 };
 
 sw_status sw_cpu_dnnl_has_room(void)
 {
-    void *maps[ROOM_MAPS];
-    int n = 0, error = 0;
-    for (; n < ROOM_MAPS && !error; n++) {
-        maps[n] =
-            mmap(NULL, ROOM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        error = maps[n] == MAP_FAILED ? errno : 0;
-        if (!error && mprotect(maps[n], ROOM_BYTES / 2, PROT_READ | PROT_WRITE | PROT_EXEC) != 0) {
-            error = errno;
-        }
+    const size_t part = ROOM_BYTES / (2 * ROOM_MAPS);
+    char *room = mmap(NULL, ROOM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int error = room == MAP_FAILED ? errno : 0;
+    for (size_t i = 0; i < ROOM_MAPS && !error; i++) { /* every other part, a mapping of its own */
+        error = mprotect(room + 2 * i * part, part, PROT_READ | PROT_WRITE | PROT_EXEC) ? errno : 0;
     }
-    for (int i = 0; i < n; i++) {
-        if (maps[i] != MAP_FAILED) {
-            munmap(maps[i], ROOM_BYTES);
-        }
+    if (room != MAP_FAILED) {
+        munmap(room, ROOM_BYTES);
     }
     if (!error) {
         return SW_OK;
@@ -194,7 +189,7 @@ sw_status sw_cpu_dnnl_has_room(void)
                    "the address space (ulimit -v, RLIMIT_AS) is %s, that of mappings is "
                    "vm.max_map_count, and executable memory must be allowed; SPILLWAY_ISA=avx2 "
                    "computes without oneDNN",
-                   (ROOM_MAPS * ROOM_BYTES) >> 20, strerror(error), bytes);
+                   ROOM_BYTES >> 20, strerror(error), bytes);
 }
 
 /* *out is NULL where oneDNN has no such product. */
@@ -218,27 +213,22 @@ static sw_status open_product(const struct cpu_gemm *gemm, int n_workers, struct
     return SW_OK;
 }
 
-/* oneDNN makes the code of its GEMM when the first product by it runs, and ends the program if that
- * code cannot be mapped. Here a product whose rows lie apart, which the GEMM takes, has it made. */
+/* oneDNN makes the code of its GEMM when the first product by it runs in a process, and ends the
+ * program if that code cannot be mapped. Here a product whose rows lie apart, which the GEMM takes,
+ * has it made. */
 static sw_status make_gemm_code(enum sw_dtype dtype)
 {
     enum { LD = 16 };
-    static atomic_bool is_made[2]; /* of f32, of bf16 */
     const struct cpu_gemm gemm = {
         .dtype = dtype, .m = 2, .n = 2, .k = 2, .lda = LD, .ldb = LD, .ldc = 2};
     const float zeros[2 * LD] = {0};
     float c[4];
     struct product *p;
-    if (atomic_exchange(&is_made[dtype == SW_BF16], true)) {
-        return SW_OK;
-    }
     SW_TRY(open_product(&gemm, 1, &p));
+    if (p && p->super.scratch_bytes == 0) {
+        run(p, 0, gemm.m, zeros, zeros, c, NULL);
+    }
     if (p) {
-        void *scratch = sw_alloc_aligned("device", CPU_LINE, p->super.scratch_bytes + 1);
-        if (scratch) {
-            run(p, 0, gemm.m, zeros, zeros, c, scratch);
-        }
-        sw_free(scratch);
         close(p);
     }
     return SW_OK;
@@ -252,11 +242,15 @@ sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cp
         return SW_OK;
     }
     SW_TRY(sw_cpu_dnnl_has_room());
-    SW_TRY(make_gemm_code(gemm->dtype));
     struct product *p;
     SW_TRY(open_product(gemm, cpu_workers(dev->pool), &p));
     if (!p) {
         return SW_OK;
+    }
+    const sw_status st = p->is_gemm ? make_gemm_code(gemm->dtype) : SW_OK;
+    if (st < 0) {
+        close(p);
+        return sw_frame_at(__FILE__, __LINE__, st);
     }
     p->super.path = gemm->dtype == SW_F32 ? "onednn f32" : "onednn bf16";
     *out = &p->super;
