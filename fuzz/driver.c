@@ -156,8 +156,8 @@ static void edit(struct input *in, struct dice *dice)
     }
 }
 
-/* What libFuzzer calls first; a target that cannot do anything in this build ends there with status
- * 77. */
+/* Called first, as by libFuzzer. A target that cannot do anything in this build exits there with
+ * status 77. */
 __attribute__((weak)) int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 /* A target that keeps something from one execution to the next frees it here. */

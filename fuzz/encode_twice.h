@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds of every tokenizer that was read: its ids have tokens, and the same text gives the
-// same ids.
+// Properties of every tokenizer: all ids have tokens, and the same text gives the same ids.
 #pragma once
 
 #include "data/pipeline.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as what a connection says to a rank first, from either side: nobody takes part who does
-// not prove the secret. With an odd first byte the proof is put right, so that what a rank of the
-// job says is looked at, too: what is kept of it is in its bounds and fit for a terminal.
+// Any bytes as the first message of a connection to a rank, from either side. A peer that does not
+// prove the secret is not accepted. If the first byte is odd, the proof is corrected, so that the
+// rest of the message is parsed, too. Stored values must be in bounds and safe for a terminal.
 #include "comm/tcp/tcp.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a hostfile and, behind the first byte 0, a filter: refused with a message that names
-// the place, or read; what was read is written as a world, and reads again to the same hosts and
+// Any bytes as a hostfile and, after the first byte 0, a filter: refused with a message that names
+// the place, or read. The result is written as a world, which must read again to the same hosts and
 // slots.
 #include "launch/private.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as lines to a launcher: nobody reports who does not prove the secret. With an odd first
-// byte the proof is put where one is asked for, so that the lines of a rank are read, too: what is
-// kept of them is fit for a terminal.
+// Any bytes as lines to a launcher. A peer that does not prove the secret cannot report. If the
+// first byte is odd, a valid proof is inserted, so that the lines of a rank are parsed, too. Stored
+// text must be safe for a terminal.
 #include "launch/private.h"
 
 #include <string.h>

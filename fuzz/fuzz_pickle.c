@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as what torch.save wrote: refused with the name of the file, or every tensor can be
+// Any bytes as a file of torch.save: refused with the name of the file, or every tensor can be
 // read.
 #include "hf/hf.h"
 

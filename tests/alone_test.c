@@ -41,7 +41,7 @@ static void forget(const char *path)
     assert_int_equal(system(command), 0);
 }
 
-/* What it says on standard error is in the file of that name. */
+/* Starts a training. Standard error goes to the file `err`. */
 static pid_t start(const char *output, const char *ranks, bool resume, const char *err)
 {
     const pid_t pid = fork();
@@ -101,7 +101,7 @@ static void assert_same_end(const char *output)
     sw_free(have);
 }
 
-/* Until the job saves, or has ended. */
+/* Waits until the job saves or has ended. */
 static void wait_for_a_checkpoint(const char *output)
 {
     char path[320];
@@ -161,7 +161,7 @@ static void a_restart_waits_for_its_predecessor(void **state)
     forget(output);
 }
 
-/* Two restarts at once: one of them trains, and where it is killed the other goes on from there. */
+/* Two concurrent restarts: one of them trains. If it is killed, the other continues from there. */
 static void whichever_is_killed_the_other_goes_on(void **state)
 {
     (void)state;
@@ -182,7 +182,8 @@ static void whichever_is_killed_the_other_goes_on(void **state)
     }
 }
 
-/* The list of checkpoints is asked, not a marker that anybody may have removed or left. */
+/* The newest checkpoint comes from the list of checkpoints, not from a marker, which may be missing
+ * or stale. */
 static void the_checkpoints_themselves_are_asked_for(void **state)
 {
     (void)state;

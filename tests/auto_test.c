@@ -17,7 +17,7 @@ enum { TEXT_CAP = 1 << 16 };
 
 static char folder[64], program[600], out[TEXT_CAP];
 
-/* The program with these words, what it says on both outputs into out; its exit status. */
+/* Runs the program and puts its standard output and error into out. Returns the exit status. */
 static int run(const char *words)
 {
     char command[2048], path[TEST_PATH_CAP], *text = NULL;
@@ -63,7 +63,7 @@ static const char *in_folder(const char *words)
     return at;
 }
 
-/* One line for a key, with words in this order. */
+/* Whether the line of a key has these words in this order. */
 static bool line_has(const char *key, const char *value, const char *source)
 {
     char want[256];
@@ -73,7 +73,7 @@ static bool line_has(const char *key, const char *value, const char *source)
 
 #define TRAIN "train --model gpt2-tiny --data %s/text.txt --seq-len 16 --no-export "
 
-/* What became of weights and states. */
+/* Checks that two checkpoints have the same weights and states. */
 static void same_checkpoints(const char *one, const char *two)
 {
     char words[512];
@@ -99,7 +99,7 @@ static void samples_of_transformers_train(void **state)
     same_checkpoints("two/checkpoint-3", "three/checkpoint-3");
 }
 
-/* A small budget has a small micro-batch; who goes on with more memory keeps it. */
+/* A small budget gives a small micro-batch. A resume with more memory keeps it. */
 static void a_planned_micro_batch_is_kept(void **state)
 {
     (void)state;
@@ -179,7 +179,7 @@ static void flags_without_a_file_are_taken(void **state)
     EXPECT(0, "plan --model gpt2-tiny --summary --batch 2 --seq-len 16", "device");
 }
 
-/* A file of the Trainer's users, who give the optimizer by flags. */
+/* A file without an optimizer, as users of the Trainer have, who give the optimizer by flags. */
 static void a_file_without_an_optimizer_trains(void **state)
 {
     (void)state;

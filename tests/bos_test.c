@@ -51,8 +51,8 @@ static double loss_of(const char *arguments)
     return strtod(strstr(said, "{\"loss\":") + strlen("{\"loss\":"), NULL);
 }
 
-/* Of tests/cases/llama_groups and this text, by transformers 5.23 with its defaults, and the same
- * without the first token: windows of 16 tokens. */
+/* Losses of tests/cases/llama_groups on this text in windows of 16 tokens, from transformers 5.23
+ * with its defaults, and without the first token. */
 static void eval_has_the_loss_of_transformers(void **state)
 {
     (void)state;
@@ -89,7 +89,8 @@ static void no_bos_is_for_texts(void **state)
            "--no-bos: rows of the task \"classify\" keep the tokenizer's template");
 }
 
-/* With and without the token it is other data, also beside a record of a program that put none. */
+/* Data with and without the token counts as different, also for records of versions that added no
+ * token. */
 static void a_training_goes_on_with_the_tokens_that_it_had(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
 // COST 6
-// Conversations through the program: a training sees by itself that its data is chats; it has the
-// same bits on one rank, on two, and killed and resumed on another number; the day that its
-// template is told stays; what is wrong is named; the model that it leaves answers.
+// Conversations through the program. A training detects that its data is chats. It has the same
+// bits on one rank, on two, and killed and resumed on another number of ranks. The date of its
+// template is kept. Errors are named. The exported model answers.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -193,7 +193,7 @@ static void the_template_that_was_given_goes_with_the_model(void **state)
     sw_free(text);
 }
 
-/* Not the base's template, which the adapter has never seen. */
+/* The template is that of the adapter's training, not the base model's. */
 static void an_adapter_talks_by_the_template_that_it_was_trained_with(void **state)
 {
     (void)state;

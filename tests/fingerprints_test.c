@@ -71,7 +71,7 @@ static sw_value own_forward(sw_graph *g, void *ctx, int64_t batch)
         g, sw_matmul(g, h, false, sw_param(g, "head", SW_SHAPE(C, 5), init), false), labels);
 }
 
-/* What families of decoders have beside those: rotary positions, RMS norm, gates, a cap. */
+/* Operations of other decoder families: rotary positions, RMS norm, gates, a cap. */
 static sw_value decoder_forward(sw_graph *g, void *ctx, int64_t batch)
 {
     enum { C = 16, HEADS = 2, R = 4 };
@@ -107,8 +107,8 @@ static sw_value decoder_forward(sw_graph *g, void *ctx, int64_t batch)
                                    30);
 }
 
-/* What encoders and pairs of sequences have beside those: rows that a mask leaves out, ids of
- * another sequence, scores by distance, a loss of numbers. */
+/* Operations of encoders and encoder-decoders: rows that a mask leaves out, ids of another
+ * sequence, scores by distance, a regression loss. */
 static sw_value encoder_forward(sw_graph *g, void *ctx, int64_t batch)
 {
     enum { C = 16, PAD = 1, HEADS = 2 };

@@ -130,8 +130,8 @@ static void two_and_four_hosts_train(void **state)
     hosts_train(4);
 }
 
-/* What the agents of all starts so far were told, and what ran while they were: no secret among
- * it. */
+/* The secret is neither in the commands that the agents got so far nor in the process lists at that
+ * time. */
 static void the_secret_is_in_no_list_of_processes(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
-// spillway io through the program: what it measures, what it compares, what it refuses, and that it
-// leaves nothing behind and touches no file that is not its own.
+// spillway io through the program: measurements, comparisons and refusals. It leaves no files
+// behind and touches no file that is not its own.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static void verify_compares(void **state)
     }
     assert_int_equal(run("", "io verify --path a b c --size 9M --stripe 64K --keep"), 0);
     assert_true(is_there("a") && is_there("b") && is_there("c"));
-    /* What is there already stays as it is. */
+    /* Existing files stay unchanged. */
     assert_int_equal(run("", "io verify --path a --size 1M"), 2);
     assert_non_null(strstr(err, "a exists"));
 }

@@ -158,7 +158,7 @@ static void forget(const char *output)
     assert_int_equal(system(command), 0);
 }
 
-/* Whether the run was met. */
+/* Starts a run and kills it after some seconds. Returns whether it was still running. */
 static bool start_and_kill(const char *output, double seconds)
 {
     const pid_t pid = start(output, NULL);
@@ -178,7 +178,8 @@ static double random_share(int i)
     return (double)(sw_philox_u64(7, 1, (uint64_t)i) >> 11) * 0x1p-53;
 }
 
-/* A run that was over before is right, and begins anew, so that every part of one is met. */
+/* A run that ended before the kill must be correct, and begins again, so that kills hit every part
+ * of a run. */
 static void killed_at_random_moments(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
 // COST 4
-// Adapters through the program: a training that is killed goes on at another number of ranks to the
-// same folder, byte by byte; that folder evaluates as the model with it merged does; and what is
-// given wrong is refused in one line.
+// Adapters through the program. A killed training resumes on another number of ranks and gives the
+// same folder, byte by byte. That folder evaluates like the merged model. Wrong input is refused in
+// one line.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 14
-// The plan says what a training takes: anonymous resident memory stays within the plan, a baseline
-// measured on a model of one layer, and 32 MiB; what libraries allocate behind our back is counted
-// by standing in front of malloc, and bounded; after the first step nothing is allocated any more.
+// The plan predicts the memory of a training. Anonymous resident memory stays within the plan, plus
+// a baseline measured on a model of one layer, plus 32 MiB. Allocations of libraries are counted by
+// wrapping malloc, and bounded. Nothing is allocated after the first step.
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 #if !defined(TEST_SANITIZED) && defined(__GLIBC__)
 #define COUNTS 1
-/* glibc's own, behind the names that we take. */
+/* glibc's allocator, which our malloc and its relatives wrap. */
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t count, size_t bytes);
 extern void *__libc_realloc(void *mem, size_t bytes);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
 // COST 12
-// Ranks that are processes of each MPI that the build found: the bytes of a run of one process at
-// every stage, checkpoints that go on with another number of ranks, and failures that are named.
-// Skipped, with a line, where mpirun or the module is missing; what knows of ranks only that they
-// exchange bytes is tested over TCP, too.
+// Ranks that are processes of each MPI that the build found. At every stage they give the bytes of
+// a run of one process. Checkpoints resume on another number of ranks, and failures are named.
+// Skipped, with a line, if mpirun or the module is missing. Tests that do not depend on MPI also
+// run over TCP.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -192,7 +192,7 @@ static void lamb_in_fp16_gives_the_bytes_of_one(void **state)
     for_each_mpi(same_bytes_of_lamb);
 }
 
-/* What gradients have sent, of the steps and ranks that a trace has. */
+/* Bytes that gradients sent, summed over the steps and ranks of a trace. */
 static int64_t reduced_bytes(const char *name)
 {
     char *text = read_text(name);
@@ -214,7 +214,8 @@ static int64_t reduced_bytes(const char *name)
     return sum;
 }
 
-/* The rows of a large table that a step looks up, by stages whose parameters are whole and cut. */
+/* Gradients of the rows that a step looks up in a large table, at stages with whole parameters and
+ * with sharded ones. */
 static void same_bytes_by_rows(void)
 {
     for (int stage = 2; stage < 4; stage++) {
@@ -377,7 +378,8 @@ static void ranks_that_differ_refuse(void **state)
     for_each_mpi(other_math);
 }
 
-/* What mpirun or srun says, without what connects them: each would train alone, into one folder. */
+/* Variables of mpirun or srun without those that connect the ranks. Each rank would train alone,
+ * into the same folder. */
 static void alone(void)
 {
     const char *name = mpi == &mpis[0] ? "OMPI_COMM_WORLD_SIZE" : "PMI_SIZE";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 12
-// What a user gets wrong, through the program: one line on standard error that names the thing,
-// status 2 when it was refused before it started (1 while running), nothing else touched. And that
-// the commands that follow a training find what it left.
+// User errors, through the program. Each gives one line on standard error that names the problem,
+// and status 2 if it was refused before the start (1 while running). Nothing else is touched. Also
+// checks that the commands that follow a training find its files.
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -307,7 +307,8 @@ static void an_export_does_not_tell_the_ranks(void **state)
     assert_int_equal(system(command), 0);
 }
 
-/* What the program prints is read by other programs, and copied into documents. */
+/* Checks lines for trailing blanks, because other programs read the output and documents quote
+ * it. */
 static void lines_end_where_their_text_ends(void **state)
 {
     static const char *const commands[] = {
@@ -335,7 +336,7 @@ static void lines_end_where_their_text_ends(void **state)
     }
 }
 
-/* What `spillway <arguments>` printed last. */
+/* The output of the last `spillway <arguments>`. */
 static char *printed(void)
 {
     char path[128], *text = NULL;
@@ -362,7 +363,8 @@ static void expect_words(const char *arguments, const char *const *words)
     sw_free(text);
 }
 
-/* What nobody asked for in so many words: a model from nothing, characters as tokens, clipping. */
+/* Defaults that a user may not expect: a model with random weights, characters as tokens, clipping.
+ */
 static void the_first_lines_say_where_things_come_from(void **state)
 {
     static const struct {
@@ -393,7 +395,7 @@ static void the_first_lines_say_where_things_come_from(void **state)
     }
 }
 
-/* What a line of the last output has behind `words`, up to the next ; or the line's end. */
+/* The text after `words` in a line of the last output, up to the next ; or the end of the line. */
 static void said_after(const char *words, char *buf, size_t cap)
 {
     char *text = printed();
@@ -489,8 +491,8 @@ static void plans_are_compared_as_files_are(void **state)
     assert_int_equal(run("plan --diff a.json a.json >/dev/full 2>err.txt #", err, sizeof err), 2);
 }
 
-/* Also what lies beside the weights, the names of the hub and the dtype; and which checkpoint it
- * was. */
+/* An export also has the files beside the weights, the tensor names of the hub and the dtype. The
+ * program prints which checkpoint it exported. */
 static void an_export_is_the_model_of_its_run(void **state)
 {
     (void)state;
@@ -563,7 +565,7 @@ static void the_best_checkpoint_is_exported(void **state)
     assert_int_equal(shell("test ! -e x1 && test ! -e x2"), 0);
 }
 
-/* What was refused as text is text when asked for so. */
+/* Files that are refused as text are read as text if requested. */
 static void as_text_takes_files_as_they_are(void **state)
 {
     static const char *const files[] = {"array.json", "table.csv", "array.txt", "lines.jsonl"};

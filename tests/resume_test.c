@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
-// What `train --resume` refuses, and says: other data, other words, another learning rate, a
-// checkpoint that was damaged; what goes on all the same when it is asked to; a checkpoint of a
-// program that kept no data.
+// Refusals of `train --resume` and their messages: other data, another tokenizer, another learning
+// rate, a damaged checkpoint. Also the options that resume anyway, and checkpoints of versions that
+// kept no data record.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,7 +185,7 @@ static void a_refusal_names_the_newest_intact_checkpoint(void **state)
     expect(NEXT "--steps 5 --resume", 0, "resumed at step 4");
 }
 
-/* What --restarts of the launcher does: the variable tells of a second start. */
+/* Simulates --restarts of the launcher, which sets a variable at a second start. */
 static void a_restart_takes_the_newest_intact_checkpoint(void **state)
 {
     (void)state;
@@ -290,7 +290,7 @@ static void a_checkpoint_without_data_goes_on_and_says_so(void **state)
     expect(TRAIN "--data other.txt --tokenizer words --steps 4 --output old --resume", 0,
            "does not say which data it was trained on");
     assert_non_null(strstr(said, "resumed at step 2"));
-    /* What it saved since says it. */
+    /* A checkpoint that was saved since then has the member. */
     expect(TRAIN "--data text.txt --tokenizer words --steps 6 --output old --resume", 2,
            "other data: data other.txt (");
 }

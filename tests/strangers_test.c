@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 300
-// Strangers at a training of two ranks over TCP: they join as rank 1 with what was enough without a
-// secret, and with another secret; they connect by the hundred and say nothing, or talk without
-// end. The training has the bits of one process. And by pdsh, whose hosts take the secret from a
-// file.
+// Strangers at a training of two ranks over TCP. They try to join as rank 1 without a secret, and
+// with another secret. They open hundreds of silent connections, or send without end. The training
+// has the bits of one process. Also a job by pdsh, whose hosts read the secret from a file.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
@@ -120,7 +119,7 @@ static int knock(int port)
     return -1;
 }
 
-/* The hello of a time without secrets; it is hung up on. */
+/* Sends the hello of versions without secrets; the connection must be closed. */
 static void join_without_a_word(int port)
 {
     const struct {

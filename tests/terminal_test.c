@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 6
-// What the program shows on a terminal, through a pseudo-terminal of 30, 80 and 200 columns: one
-// live line with a bar, which never wraps and loses the fields that there is no room for; colours
-// but where NO_COLOR is set; lines a step on a terminal that cannot go back; a narrower window from
-// one step to the next; a refusal laid out, which is one line elsewhere; and
-// that images are counted as images.
+// Output on a terminal, through a pseudo-terminal of 30, 80 and 200 columns:
+//   - one live line with a bar, which never wraps and drops the fields that do not fit;
+//   - colours, unless NO_COLOR is set;
+//   - one line per step on a terminal that cannot erase lines;
+//   - a window that becomes narrower between two steps;
+//   - a refusal in several lines, which is one line elsewhere;
+//   - a rate in images for image tasks.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>

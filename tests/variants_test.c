@@ -117,7 +117,8 @@ static int finish(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Of what train says; beside it are warnings, and notes of libraries that are stood in for. */
+/* Whether train printed exactly one line of its own. Warnings and notes of emulated libraries are
+ * not counted. */
 static bool is_one_line(const char *text)
 {
     static const char begin[] = "spillway train: ";

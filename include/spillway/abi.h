@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The binary interface: for programs that were not compiled with these headers, as bindings of
-// other languages, to see that they and the library mean the same.
+// Checks of the binary interface, for programs that were not compiled with these headers, such as
+// bindings for other languages.
 #pragma once
 
 #include <stdint.h>
@@ -11,14 +11,14 @@
 extern "C" {
 #endif
 
-/* Of these headers, and the number in the library's name (libspillway.so.N). It changes with every
- * change that a compiled program could see: a function, a struct or a constant that is gone or is
- * another one. What is only added leaves it. */
+/* ABI version of these headers, and the number in the library's name (libspillway.so.N). It changes
+ * if a function, struct or constant is removed or changed. Additions do not change it. */
 #define SW_ABI_VERSION 2
 
-/* Of the library. */
+/* ABI version of the loaded library. */
 SW_API int sw_abi_version(void);
-/* sizeof of the public struct of this name, "sw_engine_options"; -1: there is none. */
+/* sizeof of the public struct with this name (for example "sw_engine_options"); -1 if there is no
+ * such struct. */
 SW_API int64_t sw_abi_size(const char *name);
 
 #ifdef __cplusplus

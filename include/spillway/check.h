@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparing with recorded runs of other programs: a case is a folder with a model and a recording
-// (docs/check.md has the format, and the script that records one for a model of your own).
+// Comparison with recorded runs of other programs. A case is a folder with a model and a recording.
+// docs/check.md describes the format and the script that records a case for your own model.
 #pragma once
 
 #include <stdbool.h>
@@ -13,19 +13,19 @@ extern "C" {
 #endif
 
 struct sw_check_options {
-    const char *const *sets; /* [n_sets] edits of every configuration that the case runs with */
+    const char *const *sets; /* [n_sets] edits applied to every configuration of the case */
     int n_sets;
-    int ranks; /* of cases of several ranks: run them on so many; 0 = as recorded */
+    int ranks; /* number of ranks for cases with several ranks; 0 = as recorded */
 };
 
 /*
- * sw_check_case - run a case and print one row a quantity: largest error, tolerance, verdict.
+ * sw_check_case - run a case and print one row per quantity: largest error, tolerance, verdict.
  *
  * options      NULL: as recorded
- * out_failed   rows that failed; a recorded quantity that is not understood is one of them
+ * out_failed   number of failed rows; an unknown recorded quantity counts as a failed row
  *
- * SW_E_IO, SW_E_FORMAT  the folder holds no readable case
- * SW_E_UNSUP            it asks for something that is not built, by name
+ * SW_E_IO, SW_E_FORMAT  the folder does not hold a readable case
+ * SW_E_UNSUP            the case needs a feature that is not built; the message names it
  */
 SW_API sw_status sw_check_case(const char *path, const struct sw_check_options *options, FILE *out,
                                int *out_failed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking at checkpoints without an engine, and exporting them. Formats: docs/checkpoint.md.
+// Inspection and export of checkpoints without an engine. Formats: docs/checkpoint.md.
 #pragma once
 
 #include <stdbool.h>
@@ -11,31 +11,34 @@
 extern "C" {
 #endif
 
-/* One line a checkpoint of a folder, newest first; json: one object a line. */
+/* Prints one line per checkpoint of a folder, newest first. json: one object per line. */
 SW_API sw_status sw_checkpoint_list(const char *folder, bool json, FILE *out);
-/* Reads every byte and compares the digests; prints one line. A folder of checkpoints stands for
- * its newest complete one. */
+/* Reads every byte, compares the digests and prints one line. If `path` is a folder of checkpoints,
+ * its newest complete checkpoint is verified. */
 SW_API sw_status sw_checkpoint_verify(const char *path, FILE *out);
-/* One line a tensor that differs, and a summary; *out_equal tells whether all are the same. */
+/* Prints one line per tensor that differs, and a summary. *out_equal is true if no tensor
+ * differs. */
 SW_API sw_status sw_checkpoint_diff(const char *first, const char *second, FILE *out,
                                     bool *out_equal);
 
 struct sw_checkpoint_export_options {
-    /* a checkpoint, or a folder of them, which stands for its newest complete one; to merge, a
-     * folder of an adapter, too .. */
+    /* A checkpoint, or a folder of checkpoints, of which the newest complete one is exported. With
+     * `merge`, also an adapter folder. */
     const char *path;
-    bool best;          /* .. or for that of least validation loss */
+    bool best;          /* of a folder, export the checkpoint with the lowest validation loss */
     const char *folder; /* the Hugging Face folder to write */
-    int dtype;          /* enum sw_dtype of the weights: f32, bf16, f16; -1: as the model came */
-    bool merge; /* adapters are added to their base, which is exported; else they alone are */
-    const char *model;     /* that base; NULL: the folder that the adapters name */
-    const char *tokenizer; /* put these tokenizer files beside them; NULL: those of the run */
+    int dtype; /* enum sw_dtype of the weights: f32, bf16, f16; -1: the dtype of the loaded model */
+    bool merge; /* export the base model with the adapters added; false: export the adapters only */
+    const char *model;     /* base model for `merge`; NULL: the folder that the adapters name */
+    const char *tokenizer; /* tokenizer files to put beside the weights; NULL: those of the run */
 };
 
 /*
- * sw_checkpoint_export - a checkpoint's weights as a Hugging Face folder, in constant memory, with
- * the files that the model of its run has; prints which checkpoint it was. Of a checkpoint of
- * adapters a folder that PEFT loads, or their base with them added. All digests are compared first.
+ * sw_checkpoint_export - write the weights of a checkpoint as a Hugging Face folder.
+ *
+ * The folder gets the other files of the run's model, too. Adapters become a folder that PEFT can
+ * load, or are merged into their base. Uses constant memory. Compares all digests first, and prints
+ * the name of the checkpoint.
  *
  * SW_E_ARG     the folder holds something that no export made
  * SW_E_FORMAT  the checkpoint has no model configuration, or is damaged

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this machine and this build can do.
+// Capabilities of this machine and this build.
 #pragma once
 
 #include "spillway/status.h"
@@ -8,10 +8,11 @@
 extern "C" {
 #endif
 
-/* Measures for a few seconds; n_threads 0 = all. The caller's: sw_text_free. */
+/* Measures the machine for a few seconds and reports. n_threads 0 = all. Free *out with
+ * sw_text_free. */
 SW_API sw_status sw_doctor_text(int n_threads, char **out);
 
-/* Model families that are built, a line each: model_type, class, presets. The caller's:
+/* Model families that are built, one line each: model_type, class, presets. Free *out with
  * sw_text_free. */
 SW_API sw_status sw_models_text(char **out);
 

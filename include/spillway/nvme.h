@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files on fast disks as one range of bytes: read and written in any place, at any length, from any
-// memory, many requests at a time, past the page cache where the file system allows it. Stands
-// alone: needs nothing else of the library. The manual page is docs/nvme.md.
+// Files on fast disks as one range of bytes. Requests may have any offset, any length and any
+// memory, and many may be in flight. They bypass the page cache if the file system allows it. This
+// part needs nothing else of the library. The manual page is docs/nvme.md.
 #pragma once
 
 #include <stdbool.h>
@@ -15,84 +15,86 @@ extern "C" {
 #endif
 
 typedef struct sw_nvme sw_nvme;               /* one range of bytes over one or more files */
-typedef struct sw_nvme_buffer sw_nvme_buffer; /* memory that transfers like best */
-typedef int64_t sw_nvme_ticket;               /* a request that was begun */
+typedef struct sw_nvme_buffer sw_nvme_buffer; /* memory for the fastest transfers */
+typedef int64_t sw_nvme_ticket;               /* a request in flight */
 
-/* AUTO takes O_DIRECT where the file system has it; ON is refused where it has not. */
+/* AUTO uses O_DIRECT if the file system supports it. ON fails if it does not. */
 enum sw_nvme_direct { SW_NVME_DIRECT_AUTO, SW_NVME_DIRECT_ON, SW_NVME_DIRECT_OFF };
-/* AUTO takes io_uring where the kernel gives it, else threads, and says so in the log. */
+/* AUTO uses io_uring if the kernel allows it; else it uses threads and logs that. */
 enum sw_nvme_backend { SW_NVME_BACKEND_AUTO, SW_NVME_BACKEND_URING, SW_NVME_BACKEND_THREADS };
 
-/* For tests: what happens instead of, or before, the transfers number at .. at+count-1 that are
- * handed to the backend; parts of requests and their repetitions count one by one, from 1. */
+/* For tests: a fault of transfers at .. at+count-1. Transfers to the backend count from 1; each
+ * part of a request and each retry counts. */
 enum sw_nvme_fault_action {
     SW_NVME_FAULT_NONE,
     SW_NVME_FAULT_EIO,
     SW_NVME_FAULT_ENOSPC,
     SW_NVME_FAULT_EINTR,
-    SW_NVME_FAULT_SHORT, /* transfers half of what was asked */
+    SW_NVME_FAULT_SHORT, /* transfers half of the bytes */
     SW_NVME_FAULT_DELAY  /* waits delay_s first; a cancel ends the wait */
 };
 struct sw_nvme_fault {
     enum sw_nvme_fault_action action;
-    int64_t at, count; /* count 0 = 1; -1 = for ever */
+    int64_t at, count; /* count 0 = 1; -1 = all from `at` on */
     double delay_s;
 };
 
 /* A number of 0 means the default in brackets. sw_nvme_options_init fills in all defaults. */
 struct sw_nvme_options {
     int64_t block_bytes; /* largest single transfer (1 MiB) */
-    int64_t queue_depth; /* transfers in flight a lane (8) */
-    /* lanes: contiguous slices of a request served side by side (1) */
+    int64_t queue_depth; /* transfers in flight per lane (8) */
+    /* Lanes: number of contiguous slices of a request that are served in parallel (1). */
     int64_t intra_op_parallelism;
-    bool single_submit;         /* hand transfers to the kernel one by one, not in batches */
-    bool overlap_events;        /* begin transfers while others complete; false: batch by batch */
+    bool single_submit;         /* submit transfers to the kernel one by one, not in batches */
+    bool overlap_events;        /* submit transfers while others complete; false: in batches */
     enum sw_nvme_direct direct; /* O_DIRECT */
     enum sw_nvme_backend backend;
-    /* [n_paths] NULL = files are opened by their paths. Else new, empty files that the caller made,
-     * open for both: the store's from the call on, also where it fails. Paths only name them then,
-     * so the caller may unlink them before: nothing is left of a process that is killed. */
+    /* [n_paths] descriptors of new, empty files, open for reading and writing; NULL = open the
+     * files by their paths. The store owns the descriptors from the call on, even if it fails.
+     * Paths then serve only as names. The caller may unlink the files first, so that a killed
+     * process leaves nothing behind. */
     const int *fds;
-    bool reopen;            /* keep what the files hold; false: they must not exist yet */
-    bool read_only;         /* with reopen */
+    bool reopen;            /* keep the content of the files; false: they must not exist yet */
+    bool read_only;         /* only with reopen */
     bool preallocate;       /* reserve the space when opening */
-    int64_t stripe_bytes;   /* bytes on one path before the next one's turn (1 MiB) */
-    int64_t checksum_bytes; /* a CRC-32C for each block of so many bytes; 0 = none */
-    int64_t max_requests;   /* tickets (256) */
-    int64_t max_extents;    /* separate written ranges that are remembered (65536) */
-    int64_t bounce_bytes;   /* memory for what is not aligned (4 MiB) */
+    int64_t stripe_bytes;   /* bytes per stripe; stripes rotate over the paths (1 MiB) */
+    int64_t checksum_bytes; /* block size of CRC-32C checksums; 0 = no checksums */
+    int64_t max_requests;   /* number of tickets (256) */
+    int64_t max_extents;    /* maximum of separate written ranges (65536) */
+    int64_t bounce_bytes;   /* buffer for unaligned transfers (4 MiB) */
     double deadline_s;      /* longest wait (300) */
     const struct sw_nvme_fault *fault; /* copied; NULL = none */
 };
 SW_API void sw_nvme_options_init(struct sw_nvme_options *out);
 
 /*
- * sw_nvme_open - a range of `bytes` bytes over files.
+ * sw_nvme_open - open a range of `bytes` bytes over files.
  *
- * The files are created (for their owner alone, mode 0600), or opened where options->reopen says
- * so, locked against a second user, and made as long as needed; their length is rounded up to whole
- * blocks. Nothing but sw_nvme_flush and sw_nvme_buffer_open allocates afterwards.
+ * The files are created (mode 0600), or opened if options->reopen is set. They are locked against
+ * other users and extended as needed, to a multiple of the block size. After this call only
+ * sw_nvme_flush and sw_nvme_buffer_open allocate memory.
  *
- * paths        [n_paths] one file each, best on different disks: bytes go round over them
- * bytes        of the range; 0 with reopen and one path: what the file has
+ * paths        [n_paths] one file each, best on different disks; the range is striped over them
+ * bytes        length of the range; 0 with reopen and one path: the length of the file
  * options      copied; NULL = the defaults
  *
- * SW_E_NOMEM   the disk has too little space: path, what is needed, what is free; or host memory
- * SW_E_IO      path and system's message; also a file that somebody else has open here, and one
- *              that exists where none was to be reopened: it is left as it is
- * SW_E_UNSUP   O_DIRECT or io_uring was insisted on and is not to be had
- * SW_E_FORMAT  reopen with checksums: the side file is missing or not of these files
+ * SW_E_NOMEM   the disk has too little space (path, bytes needed, bytes free), or host memory is
+ *              exhausted
+ * SW_E_IO      path and the system's message; also if another store has the file open, or if the
+ *              file exists and reopen is not set: it is then left unchanged
+ * SW_E_UNSUP   O_DIRECT or io_uring was required and is not available
+ * SW_E_FORMAT  reopen with checksums: the side file is missing or belongs to other files
  */
 SW_API sw_status sw_nvme_open(const char *const *paths, int n_paths, int64_t bytes,
                               const struct sw_nvme_options *options, sw_nvme **out);
-/* Cancels what is in flight and waits for it. With checksums, call sw_nvme_flush first to learn of
- * a failure; here it is only logged. Buffers opened with the store are closed before. NULL is
- * fine. */
+/* Cancels the requests in flight and waits for them. With checksums, call sw_nvme_flush first to
+ * learn of a failure, because this call only logs it. Close the store's buffers first. NULL is a
+ * no-op. */
 SW_API void sw_nvme_close(sw_nvme *store);
 /* Waits until the writes in flight are finished, makes all written bytes durable (fdatasync) and
- * writes the side file of the checksums. Tickets stay to be waited for. */
+ * writes the side file of the checksums. Tickets must still be waited for. */
 SW_API sw_status sw_nvme_flush(sw_nvme *store);
-/* Removes the files and the side file. Missing ones are fine. */
+/* Removes the files and the side file. Missing files are not an error. */
 SW_API sw_status sw_nvme_remove(const char *const *paths, int n_paths);
 
 /* ---- requests ---- */
@@ -105,17 +107,18 @@ struct sw_nvme_segment {
 /*
  * sw_nvme_begin_read, sw_nvme_begin_write - start a transfer of a contiguous range of the store.
  *
- * thread       any; several may use one store
+ * thread       any; several threads may use one store
  *
- * offset       of the first byte; any
+ * offset       offset of the first byte; any alignment
  * segments     [n_segments] memory, in the order of the file. The list and the memory belong to the
  *              request until it has been waited for or polled to its end, also after a cancel
  *
- * SW_OK        accepted; the result comes with sw_nvme_wait or sw_nvme_poll
- * SW_E_ARG     outside of the store; read of bytes that were never written, naming them; overlap
- *              with a request in flight of which one writes: wait for it first
- * SW_E_NOMEM   all tickets are taken (never waits for one: only the caller can give one back), or
- *              too many separate ranges were written (max_extents)
+ * SW_OK        accepted; sw_nvme_wait or sw_nvme_poll return the result
+ * SW_E_ARG     the range is outside of the store; or a read covers bytes that were never written
+ *              (named); or the range overlaps a request in flight and one of the two writes: wait
+ *              for that request first
+ * SW_E_NOMEM   all tickets are taken (the call does not wait, because only the caller can release
+ *              one), or too many separate ranges were written (max_extents)
  */
 SW_API sw_status sw_nvme_begin_read(sw_nvme *store, int64_t offset,
                                     const struct sw_nvme_segment *segments, int n_segments,
@@ -125,71 +128,73 @@ SW_API sw_status sw_nvme_begin_write(sw_nvme *store, int64_t offset,
                                      sw_nvme_ticket *out_ticket);
 
 /*
- * sw_nvme_wait - the result of a request; gives its ticket back.
+ * sw_nvme_wait - wait for a request, return its result and release its ticket.
  *
- * deadline_s   0 = that of the store
+ * deadline_s   0 = deadline of the store
  *
  * SW_E_IO      a transfer failed: path, offset, length, the system's message. After a failed or
  *              cancelled write its bytes count as never written.
- *              Also: not finished within the deadline; then the request goes on and the ticket is
- *              still taken (sw_nvme_in_flight tells the two apart): cancel it, or wait again
- * SW_E_FORMAT  a block does not have its checksum: path and block
- * SW_E_STOP    cancelled
+ *              Also if the deadline passed. The request then goes on and keeps its ticket: cancel
+ *              it, or wait again. sw_nvme_in_flight tells the two cases apart
+ * SW_E_FORMAT  a block does not match its checksum: path and block
+ * SW_E_STOP    the request was cancelled
  * SW_E_ARG     no such ticket
  */
 SW_API sw_status sw_nvme_wait(sw_nvme *store, sw_nvme_ticket ticket, double deadline_s);
-/* All tickets, each as sw_nvme_wait; the first failure is returned when all are finished. */
+/* Waits for all tickets as sw_nvme_wait does. Returns the first failure once all are finished. */
 SW_API sw_status sw_nvme_wait_all(sw_nvme *store, double deadline_s);
-/* SW_PENDING, or as sw_nvme_wait. */
+/* Returns SW_PENDING if the request is in flight, else the same as sw_nvme_wait. */
 SW_API sw_status sw_nvme_poll(sw_nvme *store, sw_nvme_ticket ticket);
-/* Asks a request to stop. It is still to be waited for: SW_E_STOP, or its result if it was
- * faster. */
+/* Asks a request to stop. Its ticket must still be waited for; the result is SW_E_STOP, or that of
+ * the request if it finished first. */
 SW_API sw_status sw_nvme_cancel(sw_nvme *store, sw_nvme_ticket ticket);
-/* Whether the ticket is still taken: after a wait that failed, whether only its deadline passed. */
+/* Whether the ticket is still taken. After a failed wait, true means that only the deadline
+ * passed. */
 SW_API bool sw_nvme_in_flight(sw_nvme *store, sw_nvme_ticket ticket);
 
-/* Begin and wait. When the deadline passes the request is cancelled; they return when the memory is
- * no longer used. */
+/* Begin a request and wait for it. If the deadline passes, the request is cancelled. The calls
+ * return once the memory is no longer used. */
 SW_API sw_status sw_nvme_read(sw_nvme *store, int64_t offset, void *data, size_t bytes);
 SW_API sw_status sw_nvme_write(sw_nvme *store, int64_t offset, const void *data, size_t bytes);
 
-/* Reads every block that has a checksum and compares; out_bytes (may be NULL) were compared.
- * SW_E_FORMAT: path and block of the first that differs. SW_E_ARG: opened without checksums. */
+/* Reads every block that has a checksum and compares it. *out_bytes (may be NULL) is the number of
+ * bytes compared. SW_E_FORMAT: path and block of the first mismatch. SW_E_ARG: the store was opened
+ * without checksums. */
 SW_API sw_status sw_nvme_verify(sw_nvme *store, int64_t *out_bytes);
 
 /* ---- memory ---- */
 
 struct sw_nvme_buffer_info {
-    void *data; /* aligned to 4096, from 16 MiB on to 2 MiB */
+    void *data; /* aligned to 4096 bytes; buffers of 16 MiB or more are aligned to 2 MiB */
     size_t bytes;
-    bool locked;     /* in physical memory: registered, or by mlock */
-    bool huge_pages; /* the system was asked for them and did not refuse */
-    bool registered; /* with io_uring: the kernel need not look the pages up again */
+    bool locked;     /* pinned in physical memory by registration or mlock */
+    bool huge_pages; /* the system accepted the request for huge pages */
+    bool registered; /* registered with io_uring, which saves page lookups in the kernel */
 };
-/* store  whose io_uring it is registered with; NULL = none. What the system does not give is left
- *        out, and the info says so. */
+/* Allocates a transfer buffer. store: the store whose io_uring registers it; NULL = none. Features
+ * that the system refuses are left out, as sw_nvme_buffer_get_info reports. */
 SW_API sw_status sw_nvme_buffer_open(sw_nvme *store, size_t bytes, sw_nvme_buffer **out);
-SW_API void sw_nvme_buffer_close(sw_nvme_buffer *buffer); /* NULL is fine */
+SW_API void sw_nvme_buffer_close(sw_nvme_buffer *buffer); /* NULL is a no-op */
 SW_API void sw_nvme_buffer_get_info(const sw_nvme_buffer *buffer, struct sw_nvme_buffer_info *out);
 
-/* ---- what was opened, and what it did ---- */
+/* ---- information and counters ---- */
 
 struct sw_nvme_info {
-    const char *backend; /* "io_uring" or "threads"; behind "fault:" for tests */
-    const char *note;    /* why not io_uring; "" when it was not wanted or is used */
+    const char *backend; /* "io_uring" or "threads"; with the prefix "fault:" in tests */
+    const char *note;    /* reason why io_uring is not used; "" if it is, or was not requested */
     bool direct, preallocated;
-    int64_t bytes;         /* of the range */
-    int64_t block_bytes;   /* as used */
-    int64_t granule_bytes; /* transfers past the page cache, and checksums, are in whole granules */
-    int64_t memory_align;  /* memory not aligned so goes through a copy */
-    int64_t memory_bytes;  /* that the store itself holds */
+    int64_t bytes;         /* length of the range */
+    int64_t block_bytes;   /* block size in use */
+    int64_t granule_bytes; /* unit of transfers with O_DIRECT and of checksums */
+    int64_t memory_align;  /* memory with less alignment is copied through a bounce buffer */
+    int64_t memory_bytes;  /* memory of the store itself */
 };
 SW_API void sw_nvme_get_info(const sw_nvme *store, struct sw_nvme_info *out);
 
-struct sw_nvme_counters {                      /* since opening */
-    int64_t read_bytes, write_bytes;           /* of requests that succeeded */
-    int64_t disk_read_bytes, disk_write_bytes; /* of transfers: with heads, tails and repetitions */
-    int64_t n_transfers, n_bounced, n_edges;   /* n_edges: granules read, changed and written */
+struct sw_nvme_counters {                      /* totals since opening */
+    int64_t read_bytes, write_bytes;           /* bytes of requests that succeeded */
+    int64_t disk_read_bytes, disk_write_bytes; /* bytes of transfers, with edges and retries */
+    int64_t n_transfers, n_bounced, n_edges;   /* n_edges: granules read, modified and written */
     int64_t n_continued, n_retried;            /* after a short transfer; after EINTR, EAGAIN */
 };
 SW_API void sw_nvme_get_counters(sw_nvme *store, struct sw_nvme_counters *out);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking back at runs: one page for people, and where two runs or plans differ.
+// Reports on finished runs: an HTML page, and the differences between two runs or plans.
 #pragma once
 
 #include <stdbool.h>
@@ -15,25 +15,25 @@ enum { SW_REPORT_MOST_RUNS = 16 };
 struct sw_report_options {
     const char *const *runs; /* [n_runs] folders that sw_train wrote to, finished or not */
     int n_runs;              /* 1 .. SW_REPORT_MOST_RUNS */
-    const char *output;      /* NULL: RUN/report.html; of several runs report.html here */
+    const char *output;      /* NULL: RUN/report.html; for several runs ./report.html */
 };
 
 /*
  * sw_report_write - one HTML file that needs no network and runs no script.
  *
- * out_path     where it is; the caller's: sw_text_free
+ * out_path     path of the report; the caller's: sw_text_free
  *
- * SW_E_ARG     a folder is no run, or the output is a file that is no report: names it
- * SW_E_FORMAT  a file of a run is damaged: names file and line. A last line that was cut off, as a
- *              kill leaves it, is none
+ * SW_E_ARG     a folder is not a run, or the output exists and is not a report; names it
+ * SW_E_FORMAT  a file of a run is damaged; names file and line. An incomplete last line, as a
+ *              killed run leaves it, is not an error
  */
 SW_API sw_status sw_report_write(const struct sw_report_options *options, char **out_path);
 
 /*
- * sw_compare_text - where two runs (folders) or two plans (files of `plan --json`) differ, and the
- * first step whose loss or norm differs in any bit.
+ * sw_compare_text - differences between two runs (folders) or two plans (files of `plan --json`).
+ * For runs this includes the first step whose loss or norm differs in any bit.
  *
- * out_same     nothing that is compared differs
+ * out_same     true if nothing that is compared differs
  * out          the caller's: sw_text_free
  */
 SW_API sw_status sw_compare_text(const char *a, const char *b, bool json, bool *out_same,

@@ -40,31 +40,31 @@ typedef enum sw_status {
 SW_API const char *sw_status_string(sw_status code);
 
 /*
- * sw_error_message - what went wrong last on this thread, one line, without a trailing newline.
+ * sw_error_message - the last error of this thread, as one line without a trailing newline.
  *
- * Written once by the place that decided it was an error. Valid until the next failure on this
- * thread; empty when nothing failed yet.
+ * The text is valid until the next failure on this thread. It is empty if nothing has failed yet.
  */
 SW_API const char *sw_error_message(void);
 
-/* The frames the last error passed through, innermost first, one "file:line" a line; for
- * reports. */
+/* Frames that the last error passed through, innermost first, one "file:line" per line. */
 SW_API const char *sw_error_trace(void);
 
 /*
- * sw_parse_bytes - a size as people write it: bytes, or a number with K, M, G or T (also KiB, MiB,
- * GiB, TiB), which are powers of 1024, or with KB, MB, GB or TB, which are powers of 1000. The case
- * of letters does not matter.
+ * sw_parse_bytes - parse a size: a number of bytes, or a number with a unit.
  *
- * Returns NULL, or what is wrong with the text, to be put behind it; *out is then unchanged.
+ * K, M, G, T and KiB, MiB, GiB, TiB are powers of 1024. KB, MB, GB and TB are powers of 1000. Case
+ * does not matter.
+ *
+ * Returns NULL on success. Otherwise returns a phrase that says what is wrong, to be printed after
+ * the text, and leaves *out unchanged.
  */
 SW_API const char *sw_parse_bytes(const char *text, int64_t *out);
 
-/* The candidate [n_candidates] nearest to `word` by edit distance, if it is near enough to be a
- * slip; else NULL. For "did you mean". */
+/* The candidate [n_candidates] nearest to `word` by edit distance, for "did you mean". NULL if none
+ * is close enough to be a typing error. */
 SW_API const char *sw_nearest(const char *word, const char *const *candidates, size_t n_candidates);
 
-/* Frees a text that a function gave to its caller. NULL is fine. */
+/* Frees a text that the caller owns. NULL is a no-op. */
 SW_API void sw_text_free(char *text);
 
 /* Version of the library, for example "0.1.0". */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types, shapes and views: plain values, all zero is a legal empty one.
+// Element types, shapes and views. They are plain values; all zero is a valid empty value.
 #pragma once
 
 #include <stddef.h>
@@ -30,13 +30,14 @@ enum sw_dtype {
     SW_DTYPE_COUNT
 };
 
-/* dims[0] is the slowest. Rank 0 is a scalar of one element. */
+/* dims[0] varies slowest. Rank 0 is a scalar of one element. */
 struct sw_shape {
     int rank;
     int64_t dims[SW_MAX_RANK];
 };
 
-/* A tensor somewhere: strides in elements; row-major unless said otherwise. Borrows data. */
+/* A view of a tensor; borrows data. Strides are in elements, and row-major unless stated
+ * otherwise. */
 struct sw_view {
     void *data;
     enum sw_dtype dtype;
@@ -45,17 +46,17 @@ struct sw_view {
 };
 
 /*
- * How a parameter is cut for ranks that compute with parts of it (tensor parallelism): along one
- * dimension, which consists of groups that are each cut alone, at multiples of a unit. Columns,
- * rows and a vocabulary are one group; q, k and v side by side are three; heads have their width as
- * unit. All zeros: it is not cut, every rank has all of it.
+ * How a parameter is split over ranks for tensor parallelism. It is split along one dimension. The
+ * dimension consists of groups, and each group is split separately at multiples of a unit. Columns,
+ * rows and a vocabulary are one group. Packed q, k and v are three. The unit of heads is their
+ * width. All zero: the parameter is not split, and every rank has all of it.
  */
 enum { SW_SPLIT_MAX_GROUPS = 4 };
 struct sw_tensor_split {
     int dim;
     int n_groups;
-    int64_t group[SW_SPLIT_MAX_GROUPS]; /* lengths along dim, which they add up to */
-    int64_t unit;                       /* 0 counts as 1 */
+    int64_t group[SW_SPLIT_MAX_GROUPS]; /* lengths of the groups; their sum is the length of dim */
+    int64_t unit;                       /* 0 = 1 */
 };
 
 #ifdef __cplusplus

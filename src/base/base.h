@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// base - what every room stands on: status and error text, log, counted allocation, arenas,
+// base - foundations of every room: status and error text, log, counted allocation, arenas,
 // strings, checked arithmetic, Philox random numbers, hashes, clock, thread pool, fault points.
 // Invariant: nothing here knows a tensor, a file format or a device.
 #pragma once
@@ -23,7 +23,7 @@ sw_status sw_frame_at(const char *file, int line, sw_status code);
 /* Puts "text: " in front of the current message (a caller that knows the file, key or rank). */
 sw_status sw_fail_prefix(sw_status code, const char *fmt, ...) SW_PRINTF(2, 3);
 
-/* Both macros hand on a code that the compiler can see is negative: it then knows that outputs,
+/* Both macros return a code that the compiler can see is negative. It then knows that outputs,
  * which are written only on success, are set wherever they are read. */
 #define SW_FAIL(code, ...)                                                                         \
     __extension__({                                                                                \
@@ -49,17 +49,17 @@ sw_status sw_fail_prefix(sw_status code, const char *fmt, ...) SW_PRINTF(2, 3);
         }                                                                                          \
     } while (0)
 
-/* For our own mistakes only: prints and aborts, in every build. */
+/* For internal errors only: prints and aborts, in every build. */
 _Noreturn void sw_assert_failed(const char *file, int line, const char *text);
 #define SW_ASSERT(cond) ((cond) ? (void)0 : sw_assert_failed(__FILE__, __LINE__, #cond))
 
 /* ---- modules ---- */
 
-/* Where the module of that file name is, for dlopen; false: nowhere, path is the first place that
- * was looked at by name. SPILLWAY_MODULES names a folder instead of the usual ones. */
+/* Finds a module by its file name, for dlopen. Returns false if it was not found; path is then the
+ * first named place that was searched. SPILLWAY_MODULES replaces the usual folders. */
 bool sw_module_find(const char *file, char *path, size_t cap);
 
-/* ---- log: stderr, one event a line, lower case; level from sw_log_set_level ---- */
+/* ---- log: stderr, one event per line, lower case; level from sw_log_set_level ---- */
 
 enum sw_log_level { SW_LOG_ERROR, SW_LOG_WARN, SW_LOG_INFO, SW_LOG_DEBUG, SW_LOG_TRACE };
 void sw_log(enum sw_log_level level, const char *fmt, ...) SW_PRINTF(2, 3);
@@ -69,29 +69,29 @@ void sw_log_set_level(enum sw_log_level level); /* default SW_LOG_WARN */
 typedef void (*sw_log_sink_fn)(void *ctx, enum sw_log_level level, const char *text);
 void sw_log_set_sink(sw_log_sink_fn sink, void *ctx);
 
-/* ---- long work: how far it is, for whoever shows it (work.c) ---- */
+/* ---- progress of long work (work.c) ---- */
 
-/* what: "reading weights"; NULL: nothing is under way any more. done, of: in any unit; of 0 =
- * nobody knows how much it will be. */
+/* Callback for progress. what: for example "reading weights"; NULL: the work has ended. done, of:
+ * amounts in any unit; of 0 = the total is unknown. */
 typedef void (*sw_work_fn)(void *ctx, const char *what, int64_t done, int64_t of);
 struct sw_work_listener {
-    sw_work_fn fn; /* NULL = nobody listens */
+    sw_work_fn fn; /* NULL = no listener */
     void *ctx;
 };
-/* To the work of this thread. Returns who did before. */
+/* Sets the listener for the work of this thread. Returns the previous one. */
 struct sw_work_listener sw_work_listen(struct sw_work_listener listener);
 void sw_work_at(const char *what, int64_t done, int64_t of);
 void sw_work_end(void); /* also after a failure */
 
 /* ---- counted allocation: `tag` is a string literal naming the owner ---- */
 
-/* All give NULL when out of memory; 0 bytes give a valid pointer. */
+/* All return NULL when out of memory. 0 bytes give a valid pointer. */
 void *sw_alloc(const char *tag, size_t bytes);
 void *sw_alloc_zero(const char *tag, size_t count, size_t bytes); /* checked product, zeroed */
 void *sw_realloc(const char *tag, void *mem, size_t bytes); /* mem keeps its contents on failure */
 void *sw_alloc_aligned(const char *tag, size_t align, size_t bytes); /* align: a power of two */
 char *sw_strdup(const char *tag, const char *text);
-void sw_free(void *mem); /* frees what any of the above returned; NULL is fine */
+void sw_free(void *mem); /* frees memory from any of the functions above; NULL is a no-op */
 
 struct sw_alloc_stats {
     int64_t live_bytes, live_blocks; /* now */
@@ -110,7 +110,7 @@ void sw_alloc_fail_nth(int64_t n);
         }                                                                                          \
     } while (0)
 
-/* The same in a public function that was given no options at all. */
+/* For public functions: the same if the pointer to options is NULL. */
 #define SW_TRY_OPTIONS(options)                                                                    \
     do {                                                                                           \
         if (!(options)) {                                                                          \
@@ -126,7 +126,7 @@ struct sw_arena {
 };
 void sw_arena_init(struct sw_arena *arena, const char *tag);
 void sw_arena_fini(struct sw_arena *arena);
-/* Forgets all blocks and keeps a small chunk, for who fills and empties one in turns. */
+/* Frees all blocks but keeps a small chunk, for an arena that is filled and emptied repeatedly. */
 void sw_arena_clear(struct sw_arena *arena);
 void *sw_arena_alloc(struct sw_arena *arena, size_t bytes); /* NULL when out of memory */
 void *sw_arena_array(struct sw_arena *arena, size_t count, size_t bytes);
@@ -150,26 +150,26 @@ const char *sw_str_text(const struct sw_str *str); /* never NULL */
 void sw_str_clear(struct sw_str *str);             /* keeps the memory */
 void sw_str_fini(struct sw_str *str);
 
-/* Words that came from elsewhere, for a terminal: control characters and what is no UTF-8 as \xNN.
- * Cut at cap - 1 bytes. Returns out. */
+/* Makes untrusted text safe for a terminal: control characters and invalid UTF-8 become \xNN.
+ * Truncates to cap - 1 bytes. Returns out. */
 const char *sw_plain_words(const char *text, char *out, size_t cap);
 
 /* Levenshtein distance, for "did you mean"; -1 when out of memory. */
 int sw_edit_distance(const char *a, const char *b);
-/* Formats bytes for people: "512 B", "1.5 KiB", "3.2 GiB". Returns buf. */
+/* Formats a size: "512 B", "1.5 KiB", "3.2 GiB". Returns buf. */
 const char *sw_format_bytes(char *buf, size_t cap, double bytes);
 
 /* ---- files ---- */
 
-/* Opens a regular file to be read; *out_bytes is its length now. A folder, FIFO or device is
- * refused at once: every reader of the library opens its files here. SW_E_IO names path and
- * errno; SW_E_FORMAT: it is a pointer of Git LFS. */
+/* Opens a regular file for reading; *out_bytes is its current length. Folders, FIFOs and devices
+ * are refused without blocking. Every reader of the library opens its files here. SW_E_IO names
+ * path and errno. SW_E_FORMAT: the file is a Git LFS pointer. */
 sw_status sw_file_open(const char *path, int *out_fd, size_t *out_bytes);
-/* Bytes [at, at + bytes) of it; SW_E_IO also when it ends before: it became shorter meanwhile. */
+/* Reads bytes [at, at + bytes). SW_E_IO also if the file was truncated and ends before. */
 sw_status sw_file_read_at(int fd, const char *path, void *out, size_t bytes, int64_t at);
-/* A whole small file; *out is NUL-terminated, the caller's (sw_free). */
+/* Reads a whole small file. *out is NUL-terminated and the caller's (sw_free). */
 sw_status sw_file_read(const char *path, char **out, size_t *out_len);
-/* The folder that the file of this path is in, "." where it names none; false: it does not fit. */
+/* The folder part of a path, or "." if it has none. Returns false if it does not fit. */
 bool sw_folder_of(const char *path, char *out, size_t cap);
 /* A folder, or a link that leads to one; false: something else, or nothing. */
 bool sw_is_folder(const char *path);
@@ -177,13 +177,14 @@ bool sw_is_folder(const char *path);
 sw_status sw_mkdirs(const char *path);
 
 /* ---- files that are written: output.c ----
- * A regular file is replaced whole, by a new one that was written beside it. A folder, link, socket
- * or device of the name is refused, SW_E_IO, with the path and what was found. */
+ * A regular file is replaced as a whole, by a new one that was written beside it. If the name is a
+ * folder, link, socket or device, the call fails with SW_E_IO. The message has the path and the
+ * kind of file. */
 
 enum sw_output_kind {
-    SW_OUTPUT_NEW,      /* nothing has the name */
-    SW_OUTPUT_REPLACES, /* a regular file has it */
-    SW_OUTPUT_STREAM,   /* written front to back: /dev/stdout, /dev/stderr, /dev/null, a FIFO */
+    SW_OUTPUT_NEW,      /* no file has the name */
+    SW_OUTPUT_REPLACES, /* a regular file has the name */
+    SW_OUTPUT_STREAM,   /* sequential: /dev/stdout, /dev/stderr, /dev/null, a FIFO */
 };
 struct sw_output {
     char *path; /* NULL = not open */
@@ -191,26 +192,26 @@ struct sw_output {
     int fd;     /* of the stream or of the new file; -1 = none */
     enum sw_output_kind kind;
 };
-/* Looks at what has the name, and removes what killed writers of this file left beside it. Opens a
- * stream if or_stream, else refuses it. */
+/* Checks the file that has the name, and removes temporary files that killed writers left beside
+ * it. Opens a stream if or_stream, else refuses it. */
 sw_status sw_output_open(const char *path, bool or_stream, struct sw_output *out);
 /* Makes the new file beside the path, open for reading and writing. */
 sw_status sw_output_begin(struct sw_output *out);
 sw_status sw_output_add(struct sw_output *out, const void *data, size_t len);
-/* Gives the new file the name. durable: it outlasts a loss of power from here on. */
+/* Renames the new file to the final name. durable: it survives a power loss from here on. */
 sw_status sw_output_commit(struct sw_output *out, bool durable);
 /* The three calls above; a failure leaves the old file, and `out` open. */
 sw_status sw_output_put(struct sw_output *out, const void *data, size_t len, bool durable);
-/* Discards what was not committed. An output of zeros is fine. */
+/* Discards an uncommitted file. All-zero output is a no-op. */
 void sw_output_close(struct sw_output *out);
 
-/* A text, durable; to a stream, too. */
+/* Writes a text durably, or to a stream. */
 sw_status sw_output_text(const char *path, const void *data, size_t len);
-/* A regular file, whole and durable. */
+/* Writes a regular file as a whole, durably. */
 sw_status sw_file_write_atomic(const char *path, const void *data, size_t len);
-/* The same from a regular file, a block at a time. */
+/* Copies a regular file in blocks, as a whole and durably. */
 sw_status sw_file_copy(const char *from, const char *to);
-/* Opens a regular file, or makes one, to append to. */
+/* Opens or creates a regular file for appending. */
 sw_status sw_file_append(const char *path, int *out_fd);
 
 /* ---- checked arithmetic: false when the result does not fit ---- */
@@ -268,12 +269,12 @@ uint64_t sw_philox_u64(uint64_t seed, uint64_t stream, uint64_t i);
 /* FNV-1a 64; start with SW_HASH_INIT. For names and fingerprints, not for integrity of files. */
 #define SW_HASH_INIT UINT64_C(14695981039346656037)
 uint64_t sw_hash(uint64_t h, const void *data, size_t len);
-/* Includes the NUL, so that fields do not run together. */
+/* Hashes a string with its NUL, so that consecutive fields stay distinct. */
 uint64_t sw_hash_str(uint64_t h, const char *text);
 
-/* For tables over names from files: SipHash-1-3 (Aumasson, Bernstein 2012) under a key that is
- * drawn when the process starts, so that nobody can make a file whose names all collide. Nothing
- * that is kept, compared or ordered may depend on it. */
+/* For tables over names from files: SipHash-1-3 (Aumasson, Bernstein 2012) with a random key per
+ * process, so that no file can be made whose names all collide. Nothing that is stored, compared
+ * or ordered may depend on it. */
 struct sw_hash_key {
     uint64_t words[2];
 };
@@ -282,73 +283,73 @@ uint64_t sw_hash_keyed(const struct sw_hash_key *key, const void *data, size_t l
 
 /* ---- names: a table from names to numbers (names.c) ---- */
 
-/* Entries are (kind, name) -> value; all zeros is an empty table. Names are borrowed, and must
+/* A table of entries (kind, name) -> value. All zero is an empty table. Names are borrowed and must
  * outlive it. */
 struct sw_names {
     struct sw_name_entry {
         const char *name; /* NULL = free */
         int32_t kind, value;
-    } * entries; /* [cap], cap a power of two of which half is taken at most */
+    } * entries; /* [cap], at most half full; cap is a power of two */
     int32_t n, cap;
-    struct sw_hash_key key; /* of the places: names may be a file's */
+    struct sw_hash_key key; /* key of the hash, because names may come from a file */
 };
 void sw_names_close(struct sw_names *names);
-/* The first value of a name is the one that stays. false: no memory, and the table is what it
- * was. */
+/* Adds a name; if it is there already, the old value stays. Returns false if out of memory; the
+ * table is then unchanged. */
 bool sw_names_add(struct sw_names *names, int32_t kind, const char *name, int32_t value);
 int32_t sw_names_find(const struct sw_names *names, int32_t kind, const char *name); /* -1 = none */
-/* *out is a table of its own, of the same names. false: no memory. */
+/* Copies the table to *out, with the same borrowed names. Returns false if out of memory. */
 bool sw_names_copy(const struct sw_names *names, struct sw_names *out);
 
-/* Integrity of files: XXH3-128 where xxHash was found at build time, else CRC-32C of our own. */
+/* Integrity of files: XXH3-128 if xxHash was found at build time, else the built-in CRC-32C. */
 struct sw_digest; /* streaming state */
 sw_status sw_digest_open(struct sw_digest **out);
 void sw_digest_update(struct sw_digest *digest, const void *data, size_t len);
 void sw_digest_hex(const struct sw_digest *digest, char out[33]);
 void sw_digest_close(struct sw_digest *digest);
 const char *sw_digest_name(void); /* "xxh3-128" or "crc32c" */
-/* The digest of that name, to check a file that another build wrote. SW_E_UNSUP: this build lacks
- * the library; SW_E_FORMAT: no such digest. */
+/* Opens a digest by name, to check a file that another build wrote. SW_E_UNSUP: this build lacks
+ * the library. SW_E_FORMAT: no such digest. */
 sw_status sw_digest_open_named(const char *name, struct sw_digest **out);
 /* CRC-32C of crc's bytes followed by data; start with 0. */
 uint32_t sw_crc32c(uint32_t crc, const void *data, size_t len);
 
-/* ---- the secret of a job, which both ends of a connection prove that they hold (secret.c) ---- */
+/* ---- the secret of a job; both ends of a connection prove that they know it (secret.c) ---- */
 
 enum { SW_SECRET_BYTES = 16, SW_NONCE_BYTES = 16, SW_PROOF_BYTES = 32, SW_JOB_ID_CAP = 64 };
 
 /* BLAKE2s (RFC 7693): key_len 0 .. 32, out_len 1 .. 32. */
 void sw_blake2s(const void *key, size_t key_len, const void *data, size_t len, uint8_t *out,
                 size_t out_len);
-/* Takes as long whatever differs. */
+/* Compares in constant time. */
 bool sw_same_secret(const void *a, const void *b, size_t len);
-/* From the system's generator: fit for secrets. */
+/* Random bytes from the system, suitable for secrets. */
 sw_status sw_draw_bytes(void *out, size_t len);
 void sw_hex_write(const uint8_t *bytes, size_t n, char *out); /* out [2 n + 1] */
-bool sw_hex_read(const char *text, uint8_t *out, size_t n);   /* 2 n digits and no more */
+bool sw_hex_read(const char *text, uint8_t *out, size_t n);   /* exactly 2 n digits */
 
 struct sw_job_secret {
-    bool known; /* else the key is zeros: good for one machine only */
+    bool known; /* false: the key is all zero, and serves on one machine only */
     uint8_t key[SW_SECRET_BYTES];
     char job[SW_JOB_ID_CAP]; /* no secret: tells one start of a job from the next */
 };
-/* A new one, with a new id. */
+/* Makes a new secret with a new id. */
 sw_status sw_job_secret_draw(struct sw_job_secret *out);
 /*
- * sw_job_secret_read - what the environment says, each NULL or "" where it says nothing: the
- * secret, or else the path of a file that holds it, of mode 0600; the id of the job.
+ * sw_job_secret_read - read the secret from values of the environment, each NULL or "" if unset:
+ * the secret, or else the path of a file with it (mode 0600); the id of the job.
  *
- * SW_E_CONFIG  no secret, or a file that others may read
+ * SW_E_CONFIG  not a valid secret, or others may read the file
  */
 sw_status sw_job_secret_read(const char *text, const char *path, const char *job,
                              struct sw_job_secret *out);
 
-/* What a proof is about. Who connects is the opener, who listens the answerer. */
+/* Content of a proof. The opener connects; the answerer listens. */
 struct sw_proof_of {
-    const char *role; /* of who proves, below 16 bytes: what one said is no proof of another */
-    const uint8_t *opener, *answerer; /* [SW_NONCE_BYTES] what each has just drawn */
+    const char *role; /* role of the prover, below 16 bytes, so that no other role can reuse it */
+    const uint8_t *opener, *answerer; /* [SW_NONCE_BYTES] fresh nonces of both */
     int32_t opener_rank, answerer_rank;
-    const void *more; /* [more_len] what else must arrive as it was sent */
+    const void *more; /* [more_len] more data that the proof authenticates */
     size_t more_len;
 };
 void sw_prove(const struct sw_job_secret *secret, const struct sw_proof_of *what,
@@ -358,9 +359,9 @@ bool sw_proves(const struct sw_job_secret *secret, const struct sw_proof_of *wha
 
 /* ---- descriptors ---- */
 
-/* As many open files as `needed`, where this process may raise its limit so far.
+/* Raises the soft limit of open files to at least `needed`.
  *
- * SW_E_CONFIG  it may not: names the limit */
+ * SW_E_CONFIG  the hard limit is too low; names it */
 sw_status sw_allow_files(int64_t needed);
 
 /* ---- clock ---- */
@@ -372,23 +373,23 @@ double sw_now_s(void);
 
 struct sw_pool;
 typedef void (*sw_pool_fn)(void *ctx, int64_t i_item, int i_worker);
-/* n_threads counts the caller: 1 opens no thread. 0 = processors available to this process. The
- * pool's own threads keep off the processor that the caller is on; the caller's affinity stays what
- * it is. */
+/* n_threads counts the caller: 1 starts no thread. 0 = the CPUs available to this process. The
+ * pool's own threads avoid the CPU that the caller runs on. The affinity of the caller is not
+ * changed. */
 sw_status sw_pool_open(int n_threads, struct sw_pool **out);
 int sw_pool_threads(const struct sw_pool *pool);
-/* Runs fn(ctx, i, worker) for i in 0 .. n_items-1, each once, in any order; returns when all are
- * done. What an item computes must not depend on the worker. pool may be NULL: runs inline. */
+/* Runs fn(ctx, i, worker) once for each i in 0 .. n_items-1, in any order. Returns when all are
+ * done. The result of an item must not depend on the worker. pool NULL: runs inline. */
 void sw_pool_run(struct sw_pool *pool, int64_t n_items, sw_pool_fn fn, void *ctx);
 void sw_pool_close(struct sw_pool *pool);
-/* Processors this process may use (affinity mask, cgroup quota). */
+/* Number of CPUs that this process may use (affinity mask, cgroup quota). */
 int sw_cpu_count(void);
 
 /* ---- fault points: named places where tests make the program fail ----
- * SPILLWAY_FAULT="name:n:action[,...]": at the n-th pass through `name` (1 = first) do: eio,
- * enospc, kill (SIGKILL), short. Off unless the variable was set at start-up or sw_fault_set was
- * called. Names that mean the same everywhere: write, fsync, rename, in front of the call of that
- * name. */
+ * SPILLWAY_FAULT="name:n:action[,...]" triggers the action at the n-th pass through `name` (1 =
+ * first). Actions: eio, enospc, kill (SIGKILL), short. Faults are off unless the variable was set
+ * at start-up or sw_fault_set was called. The points write, fsync and rename are each before the
+ * system call of that name. */
 enum sw_fault_action { SW_FAULT_NONE, SW_FAULT_EIO, SW_FAULT_ENOSPC, SW_FAULT_SHORT };
 enum sw_fault_action sw_fault_point(const char *name); /* kills the process itself for "kill" */
 sw_status sw_fault_set(const char *spec);              /* NULL switches all off */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What differs between two checkpoints, tensor by tensor, in constant memory.
+// Differences between two checkpoints, tensor by tensor, in constant memory.
 #include "ckpt/private.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls by which a checkpoint changes the disk, each a fault point, each error naming its path;
-// and the names of checkpoints.
+// The system calls by which a checkpoint changes the disk, and the names of checkpoints. Each call
+// is a fault point, and each error names its path.
 #include "ckpt/private.h"
 
 #include <dirent.h>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One holder at a time of a folder of checkpoints: flock on the file .lock in it, which the system
-// gives back when the holder ends, however it ends. The file holds who has it, for whoever is
-// refused; it stays when it is given back, because a name that comes and goes could be locked
-// twice.
+// The lock of a folder of checkpoints: flock on its file .lock, which the system releases when the
+// holder ends, however it ends. The file names the holder, for messages. It is not removed on
+// release, because a file that is removed and created again could be locked twice.
 #include "ckpt/private.h"
 
 #include <errno.h>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// manifest.json: written last, read first. It is the text of one JSON object whose last member,
-// "check", is the CRC-32C of everything before it, so that a torn or edited manifest is no
-// manifest. What it says is checked as if a stranger had written it: boxes inside files, tensors
-// covered exactly once.
+// manifest.json: written last, read first. It is one JSON object. Its last member, "check", is the
+// CRC-32C of everything before it, so that a torn or edited manifest is rejected. Its content is
+// treated as untrusted: boxes must lie inside files, and must cover each tensor exactly once.
 #include "ckpt/private.h"
 
 #include <errno.h>
@@ -15,7 +14,8 @@
 
 #define FORMAT_NAME "spillway-checkpoint"
 enum { FORMAT_VERSION = 1 };
-/* What a reader must understand to read a checkpoint; a later feature gets a name of its own. */
+/* Features that a reader must understand to read a checkpoint. Later features get their own
+ * names. */
 static const char *const known_features[] = {"boxes"};
 
 static const char check_before[] = ",\"check\":\"";
@@ -207,7 +207,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* A file that comes twice would be read, and compared with its digest, each time. */
+/* Rejects duplicate file names: such a file would be read and compared once per entry. */
 static sw_status check_names(const struct ckpt_manifest *m)
 {
     sw_status st = SW_OK;
@@ -310,7 +310,7 @@ static sw_status read_scaler(const struct sw_json_doc *doc, const struct sw_json
     return get_i64(doc, scaler, "hysteresis_left", 0, -CKPT_MOST, CKPT_MOST, &out->hysteresis_left);
 }
 
-/* Only runs that ask for one have it. */
+/* Reads the metric, which only some runs have. */
 static sw_status read_metric(const struct sw_json_doc *doc, const struct sw_json *root,
                              struct sw_ckpt_metric *out)
 {
@@ -365,8 +365,8 @@ static sw_status read_meta(struct ckpt_manifest *m, const struct sw_json *root)
     return SW_OK;
 }
 
-/* What every version of the format keeps in its place, then whether this program can read the
- * rest. */
+/* Reads the members that every version of the format has, then checks whether this program can
+ * read the rest. */
 static sw_status read_head(struct ckpt_manifest *m, const struct sw_json *root)
 {
     const char *where = sw_json_name(m->doc), *format;

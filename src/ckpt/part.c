@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one writer adds to a checkpoint: part-RANK.safetensors with its boxes, and part-RANK.json,
-// the list of them that rank 0 turns into the manifest. The data is streamed in pieces of fixed
-// size, and the digest is taken of the bytes as they leave, so nothing is read back: that wants the
-// file written from its first byte to its last, which the writer of the hf room (any piece, any
-// order) does not.
+// The part of a checkpoint that one rank writes: part-RANK.safetensors with its boxes, and
+// part-RANK.json, the list of boxes that rank 0 turns into the manifest. Data is streamed in pieces
+// of fixed size. The digest is computed while writing, so that nothing is read back. This requires
+// sequential writes, and the writer of hf accepts pieces in any order.
 #include "ckpt/private.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the checkpoint room share: names on disk, system calls that can be made to
-// fail, the manifest in memory.
+// Declarations shared by the files of ckpt: names on disk, system calls with fault points, the
+// manifest in memory.
 #pragma once
 
 #include <limits.h>
@@ -14,8 +14,8 @@
 #define CKPT_UNFINISHED ".tmp" /* being written: "checkpoint-STEP.TOKEN.tmp" */
 #define CKPT_RETIRED ".old"    /* being deleted, or waiting for its successor to take its name */
 
-/* No count in a checkpoint is above it: every reader of JSON has it exactly, and sums of two
- * fit. */
+/* Upper limit of all counts in a checkpoint. Every JSON reader represents them exactly, and a sum
+ * of two does not overflow. */
 #define CKPT_MOST (INT64_C(1) << 53)
 
 /* "dir/checkpoint-STEP" and suffix into path[PATH_MAX]. SW_E_IO when it is too long. */
@@ -26,7 +26,8 @@ sw_status sw_ckpt_unfinished(const char *dir, int64_t step, uint64_t token, char
 sw_status sw_ckpt_join(const char *dir, const char *name, char *path);
 /* The step of "checkpoint-STEP" + suffix, as sw_ckpt_folder writes it; false for any other name. */
 bool sw_ckpt_parse_name(const char *name, const char *suffix, int64_t *out_step);
-/* With a token, or without one, as older programs left it. */
+/* Whether this is the name of an unfinished checkpoint, with a token, or without one as in older
+ * versions. */
 bool sw_ckpt_is_unfinished(const char *name);
 
 /* ---- disk.c: fault points mkdir, write, fsync, rename, unlink ---- */
@@ -41,10 +42,11 @@ sw_status sw_ckpt_rename(const char *from, const char *to);
 sw_status sw_ckpt_write(int fd, const char *path, const void *data, size_t len);
 sw_status sw_ckpt_sync(int fd, const char *path);
 sw_status sw_ckpt_unlink(const char *path);
-/* A file or a folder with all it holds, the manifest first: a part of it never looks whole. */
+/* Removes a file, or a folder with its content. The manifest goes first, so that a partly removed
+ * checkpoint never looks complete. */
 sw_status sw_ckpt_remove(const char *path);
 bool sw_ckpt_exists(const char *path);
-/* Names in a folder, "." and ".." left out, in the order of the bytes. */
+/* Names in a folder, without "." and "..", in byte order. */
 sw_status sw_ckpt_names(const char *path, struct sw_arena *arena, const char ***out,
                         int64_t *out_n);
 
@@ -78,26 +80,26 @@ struct ckpt_manifest {
     struct sw_json_doc *doc; /* owns the strings */
 };
 
-/* Part lists of all ranks in `folder` and meta -> folder/manifest.json, durable; the part lists
- * go. */
+/* Writes folder/manifest.json durably, from meta and the part lists of all ranks in `folder`. Then
+ * removes the part lists. */
 sw_status sw_ckpt_manifest_write(const char *folder, const struct sw_ckpt_meta *meta,
                                  int64_t serial, int n_ranks);
 /*
- * Reads and checks the manifest, and that every file it names is there with its size.
+ * Reads and checks the manifest. Checks that every file it names exists with the right size.
  *
  * SW_E_FORMAT, SW_E_IO  the checkpoint is not complete
- * SW_E_UNSUP            it is newer than this program; out->serial and out->meta.step are set,
- *                       nothing else
+ * SW_E_UNSUP            the checkpoint is newer than this program; only out->serial and
+ *                       out->meta.step are set
  */
 sw_status sw_ckpt_manifest_read(const char *folder, struct ckpt_manifest *out);
 void sw_ckpt_manifest_fini(struct ckpt_manifest *manifest);
 int64_t sw_ckpt_manifest_find(const struct ckpt_manifest *manifest, const char *param,
                               const char *kind);
-/* The list that one rank leaves beside its data: name and path. */
+/* Name of a file of one rank's part. */
 void sw_ckpt_part_name(int rank, const char *extension, char *buf, size_t cap);
 
-/* Sorts the pieces by where they begin on the first axis. SW_E_FORMAT, which names `where`: they do
- * not cover the tensor, each element once. */
+/* Sorts the pieces by their start on the first axis. SW_E_FORMAT, which names `where`: the pieces
+ * do not cover each element of the tensor exactly once. */
 sw_status sw_ckpt_check_cover(const char *where, struct ckpt_stored *tensor);
 
 /* The boxes, as arrays "start" and "dims" of a JSON object. */
@@ -108,7 +110,7 @@ sw_status sw_ckpt_put_i64s(struct sw_json_doc *doc, struct sw_json *object, cons
 
 struct sw_ckpt {
     char *path;
-    int folder; /* open: its files are found even while the name goes to another checkpoint */
+    int folder; /* open descriptor, so that files are found even if the name is reused */
     struct ckpt_manifest manifest;
     int *fds; /* [n_files]; -1: not opened yet */
     struct {
@@ -116,15 +118,15 @@ struct sw_ckpt {
         int64_t i_file, start, len;
     } window;
 };
-/* A descriptor of its own of one data file. */
+/* Opens a separate descriptor for one data file. */
 sw_status sw_ckpt_open_file(const struct sw_ckpt *ckpt, int64_t i_file, int *out_fd);
 sw_status sw_ckpt_fail_file(const struct sw_ckpt *ckpt, int64_t i_file, const char *why);
 
 /* ---- scan.c ---- */
 
-/* Before a save: removes what dead runs left, gives a retired checkpoint its name back when its
- * successor never came. Says so in the log. The caller holds the folder, so nobody else does. */
+/* Cleans a folder before a save: removes files that dead runs left, and renames a retired
+ * checkpoint back if its successor was never completed. Logs both. The caller holds the lock. */
 sw_status sw_ckpt_heal(const char *dir);
-/* The readable one of least validation loss, of equal ones the newest; NULL when none has a
- * loss. */
+/* The readable checkpoint with the best metric or validation loss; the newest among equal ones.
+ * NULL if none has a value. */
 const struct sw_ckpt_summary *sw_ckpt_best(const struct sw_ckpt_list *list);

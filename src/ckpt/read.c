@@ -161,7 +161,7 @@ static sw_status split_path(const char *path, char *dir, char *name)
     return SW_OK;
 }
 
-/* What a path stands for: a checkpoint, or the newest or best one of the folder `dir`. */
+/* Meaning of a path: a checkpoint, or the newest or best one of the folder `dir`. */
 enum meaning { MEANS_ITSELF, MEANS_NEWEST, MEANS_BEST };
 
 static sw_status understand(const char *path, char *dir, enum meaning *out)

@@ -9,8 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of this save alone, whoever else writes: another machine, another thread, a run that was here
- * before. */
+/* A token that is unique to this save, among all machines, threads and earlier runs. */
 static uint64_t draw_token(const struct sw_ckpt_lock *lock)
 {
     char host[256] = "";
@@ -69,7 +68,8 @@ static sw_status next_serial(const char *dir, int64_t *out)
     return SW_OK;
 }
 
-/* A checkpoint of the same step steps aside first; readers know it by its other name meanwhile. */
+/* Renames the unfinished folder to its final name. A checkpoint of the same step is renamed first;
+ * readers find it under its other name meanwhile. */
 static sw_status publish(const char *dir, const char *unfinished, const char *path,
                          const char *retired)
 {
@@ -103,7 +103,7 @@ static sw_status retire(const char *dir, const char *path, const char *retired)
     return SW_OK;
 }
 
-/* What cannot be deleted now is named, and deleted by the next save. */
+/* Deletes old checkpoints. One that cannot be deleted is logged, and the next save deletes it. */
 static void keep_newest(const char *dir, int keep_last, const struct sw_ckpt_list *list)
 {
     const struct sw_ckpt_summary *best = sw_ckpt_best(list);
@@ -136,7 +136,7 @@ static sw_status write_markers(const char *dir, const struct sw_ckpt_list *list)
     return SW_OK;
 }
 
-/* The checkpoint has its name: what fails from here on is reported, and takes nothing away. */
+/* The checkpoint is complete here. Later failures are reported and do not undo it. */
 static sw_status mark_and_clean(const struct sw_ckpt_save_options *options, int64_t step,
                                 const char *retired)
 {

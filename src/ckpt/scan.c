@@ -75,7 +75,8 @@ static sw_status add(const char *dir, const char *name, int64_t step, struct sw_
     return SW_OK;
 }
 
-/* A retired checkpoint counts while nothing complete has its name: its successor never came. */
+/* A retired checkpoint counts if no complete one has its name, because its successor was never
+ * completed. */
 static sw_status add_retired(const char *dir, const char *name, int64_t step,
                              struct sw_ckpt_list *list)
 {
@@ -163,8 +164,8 @@ sw_status sw_ckpt_set_aside(const char *path, struct sw_str *out)
     return SW_OK;
 }
 
-/* What an item is compared by, less being better: the metric of that name, or the loss; NaN: it has
- * none. */
+/* Value by which an item is ranked (lower is better): the metric of that name, or the loss. NaN if
+ * it has none. */
 static double cost_of(const struct sw_ckpt_summary *item, const char *metric)
 {
     if (!item->complete || item->problem) {
@@ -177,7 +178,7 @@ static double cost_of(const struct sw_ckpt_summary *item, const char *metric)
     return !same ? NAN : item->metric.falls ? item->metric.value : -item->metric.value;
 }
 
-/* A run may have been resumed with another metric: that of the newest counts. */
+/* A run may have been resumed with another metric. The metric of the newest checkpoint counts. */
 const struct sw_ckpt_summary *sw_ckpt_best(const struct sw_ckpt_list *list)
 {
     const struct sw_ckpt_summary *best = NULL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the bytes of a checkpoint are those that were written: whole files, read once from begin
-// to end, on a thread beside whoever reads tensors out of them.
+// Verification of a checkpoint's bytes: whole files are read once from begin to end, on a thread
+// beside the reader of the tensors.
 #include "ckpt/private.h"
 
 #include <errno.h>

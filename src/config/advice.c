@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a search for a plan says of keys: those that cannot be honoured, and those that would help.
-// The names of keys are this room's; whoever decides what helps says it in the terms of config.h.
+// Messages of a search for a plan about keys: those that cannot be honoured, and those that would
+// help. Only this room knows the names of keys; callers decide what helps in the terms of config.h.
 #include "config/private.h"
 
 #include <stdio.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Combinations: a table of what cannot be (refused when the file is read), and a table of what can
-// be but is not built yet (refused by name before training). Switching something on later is
-// removing its row.
+// Tables of combinations. Impossible ones are refused when the file is read. Valid ones that are
+// not built yet are refused by name before training; to enable one later, remove its row.
 #include "config/private.h"
 
 #include <stdio.h>
@@ -473,7 +472,7 @@ static const char *refusal_of(const struct config_field *field)
                                         : "not built yet";
 }
 
-/* Blocks that ask by being there: named once, by their first row. */
+/* Reports blocks that request a feature by their presence: once each, by their first row. */
 static void add_askers(const struct sw_config *config, struct report *report)
 {
     const struct config_section *last = NULL;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys that are "auto": which values may stand in their place, and putting them there. From then on
-// they are values like any others, so that nobody else knows of "auto".
+// Keys that are "auto": the values that they may take, and their replacement. Afterwards they are
+// values like any others, so that no other file needs to handle "auto".
 #include "config/private.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Their divisors are looked for one by one up to the root. */
+/* Limits the search for divisors, which goes up to the square root. */
 static const int64_t most_samples = INT64_C(1) << 40;
 
 static const char *const micro_batch_key = "spillway.micro_batch";

@@ -155,13 +155,13 @@ struct sw_aio_config {
     bool single_submit, overlap_events;
 };
 
-/* What has no block of its own. */
+/* Keys outside of any block. */
 struct sw_misc_config {
     double gradient_clipping;    /* largest global norm; 0 = no clipping */
     int communication_data_type; /* enum sw_dtype, SW_DTYPE_COUNT = the working dtype */
     int64_t steps_per_print;     /* 0 = not given */
     bool wall_clock_breakdown;
-    bool sparse_gradients; /* rows travel where that is shorter */
+    bool sparse_gradients; /* send only the rows that are not zero if that is shorter */
     const char *log_level; /* NULL = not given */
 };
 
@@ -194,32 +194,32 @@ enum sw_micro_batch {
     SW_MICRO_BATCH_AUTO, /* chosen by what fits: sw_config_choose */
     SW_MICRO_BATCH_GIVEN /* by the batch keys */
 };
-/* In place of a number: likewise. */
+/* Stored instead of a number for "auto". */
 enum { SW_CONFIG_AUTO = -1 };
 
-/* Low-rank adapters, under PEFT's names. What is JSON there: sw_config_value. */
+/* Low-rank adapters, under PEFT's names. Members that are JSON are read by sw_config_value. */
 struct sw_lora_config {
-    int64_t r; /* 0 = there is no such block */
+    int64_t r; /* 0 = the block is absent */
     double alpha, dropout;
     bool rslora;
     struct sw_config_strings target_modules, exclude_modules, modules_to_save, layers_pattern;
     struct sw_config_numbers layers_to_transform;
 };
 
-/* Which of forward's activations are not kept for backward, which computes them again. */
+/* Activation recomputation: activations that backward computes again instead of keeping them. */
 struct sw_recompute {
-    int64_t every;  /* 0 = none, n = of n blocks only the input is kept; or SW_CONFIG_AUTO */
-    int64_t blocks; /* of the first so many blocks: those behind them keep all; 0 = of all blocks */
+    int64_t every;  /* keep only the input of every n blocks; 0 = keep all; or SW_CONFIG_AUTO */
+    int64_t blocks; /* applies to the first n blocks; the others keep all; 0 = all blocks */
 };
 
-/* Our own block. Bytes of 0 = no budget given. */
+/* The "spillway" block. Bytes of 0 = no budget given. */
 struct sw_spillway_config {
     int64_t micro_batches;           /* K; 0 = from the batch keys and the ranks */
     int micro_batch;                 /* enum sw_micro_batch */
     int update;                      /* enum sw_update_place */
     int loss;                        /* enum sw_loss_mean */
     double label_smoothing;          /* in [0, 1) */
-    bool packing;                    /* several documents a row, which do not see each other */
+    bool packing;                    /* several documents per row, which do not see each other */
     int moments;                     /* enum sw_moments */
     double layer_decay;              /* 0 = none; groups are JSON: sw_config_value */
     bool decay_1d;                   /* false: no weight decay on parameters of one dimension */
@@ -228,7 +228,7 @@ struct sw_spillway_config {
     int64_t seed;
     const char *device; /* sw_device_open's name, or "auto" */
     int64_t device_memory_bytes, host_memory_bytes, nvme_space_bytes;
-    /* places of what a step updates on the disk, 1 or 2; 0 = as there is room */
+    /* Copies on disk of the data that a step updates, 1 or 2; 0 = by the available space. */
     int64_t disk_slots;
     struct sw_recompute recompute;
     bool recompute_cheap;
@@ -237,9 +237,9 @@ struct sw_spillway_config {
     int kernels;  /* enum sw_kernel_set */
     bool allow_other_math;
     int64_t loss_chunk; /* columns of the vocabulary at a time; 0 = the program's fixed choice */
-    /* offloaded parameters above this are used by tiles; 0 = as the budget asks */
+    /* Offloaded parameters above this size are used in tiles; 0 = chosen by the budget. */
     int64_t tile_bytes;
-    int64_t transfer_bytes;          /* loaded ahead, at most; 0 = by the budget */
+    int64_t transfer_bytes;          /* most bytes of prefetch; 0 = by the budget */
     const char *trace;               /* file; NULL = none */
     int64_t trace_first, trace_last; /* steps; 0 = not given */
     struct sw_lora_config lora;
@@ -266,22 +266,23 @@ struct sw_config {
  * sw_config_load - read, check and take over a ds_config.json.
  *
  * Comments, trailing commas, unquoted keys and "auto" in DeepSpeed's model blocks are accepted.
- * Where transformers' Trainer fills in "auto", so do flags among the edits, and its defaults.
+ * Keys that are "auto" for transformers' Trainer get the value of a flag among the edits, or else
+ * the Trainer's default.
  *
  * path         file to read
- * sets         [n_sets] edits "a.b=value" of the JSON tree, applied in order before it is read;
- *              value is JSON, or else a string; "a.b?=value" is refused where the file says
- *              something else (flags that mean the same as a key); "a.b:=value" gives way to what
- *              is said, and comes from the "default of a training"; "--lr=3e-5" is a flag that
- *              stands for what is "auto" (trainer.c)
- * out          sw_config_close
+ * sets         [n_sets] edits of the JSON tree, applied in order before it is read:
+ *                "a.b=value"   value is JSON, or else a string
+ *                "a.b?=value"  refused if the file has another value (a flag for the same key)
+ *                "a.b:=value"  applies only if the key is not given ("default of a training")
+ *                "--lr=3e-5"   a flag for keys that are "auto" (trainer.c)
+ * out          close with sw_config_close
  *
  * SW_E_CONFIG  "ds.json:4: zero_optimization.stage: 7 is not one of the allowed values (0..3)"
  * SW_E_FORMAT  not JSON; SW_E_IO not readable
  */
 sw_status sw_config_load(const char *path, const char *const *sets, int n_sets,
                          struct sw_config **out);
-/* Same from text. `name` is what messages call it. "{}" gives the defaults. */
+/* The same from text. `name` is used in messages. "{}" gives the defaults. */
 sw_status sw_config_parse(const char *name, const char *text, size_t len, const char *const *sets,
                           int n_sets, struct sw_config **out);
 void sw_config_close(struct sw_config *config);
@@ -289,11 +290,11 @@ void sw_config_close(struct sw_config *config);
 /*
  * sw_config_resolve - the batch arithmetic of DeepSpeed for a number of data-parallel ranks.
  *
- * train = micro x accumulation x ranks, with the missing ones derived. Where K is fixed, by
- * `micro_batches` or by "spillway": {"micro_batches": K}, train = micro x K for any number of ranks
- * and accumulation is ceil(K / ranks), whatever the file says. May be called again. Where
- * the micro-batch is "auto" and not chosen yet, it, accumulation and K are 0, and so is the global
- * batch where it follows from them.
+ * train = micro x accumulation x ranks, with missing numbers derived. K may be fixed by
+ * `micro_batches` or by "spillway": {"micro_batches": K}. Then train = micro x K for any number of
+ * ranks, and accumulation is ceil(K / ranks), whatever the file says. May be called again. If the
+ * micro-batch is "auto" and not chosen yet, it, accumulation and K are 0. So is the global batch if
+ * it is derived from them.
  *
  * micro_batches  K, 0 = not fixed by the caller
  *
@@ -303,51 +304,51 @@ sw_status sw_config_resolve(struct sw_config *config, int ranks, int64_t micro_b
 
 /* ---- trainer.c: "auto" that follows from flags and the model ---- */
 
-/* A size is "auto" that follows from the model's, which no edit "--hidden-size=N" said; it has
- * DeepSpeed's default until then. */
+/* Whether a size is "auto" that follows from the model's width, and no edit "--hidden-size=N" gave
+ * the width. The size has DeepSpeed's default until then. */
 bool sw_config_wants_hidden_size(const struct sw_config *config);
-/* SW_E_CONFIG names all of them; why: "no model is given". */
+/* Fails with SW_E_CONFIG, which names all such sizes. why: for example "no model is given". */
 sw_status sw_config_refuse_sizes(const struct sw_config *config, const char *why);
 
-/* SW_E_CONFIG: a schedule that is "auto" wants the number of steps, which no edit "--steps=N"
- * said. */
+/* SW_E_CONFIG: a schedule has "auto" that needs the number of steps, and no edit "--steps=N" gave
+ * it. */
 sw_status sw_config_check_steps(const struct sw_config *config);
 
-/* Flags that change nothing, because the file lacks the block of their key: a line each; or as
- * warnings. */
+/* Prints one line per flag without effect, because the file lacks the block of its key; or logs
+ * them as warnings. */
 void sw_config_print_warnings(const struct sw_config *config, struct sw_str *out);
 void sw_config_warn(const struct sw_config *config);
 
 /* ---- choose.c: keys that are "auto" ---- */
 
-/* One of them is not chosen yet. */
+/* Whether a key that is "auto" is not chosen yet. */
 bool sw_config_is_auto(const struct sw_config *config);
-/* The largest micro-batch up to `most` with which the batch keys hold, where the micro-batch is
- * "auto"; 0 = there is none. ranks, micro_batches: as sw_config_resolve. */
+/* The largest micro-batch up to `most` that satisfies the batch keys, if the micro-batch is "auto".
+ * 0 = there is none. ranks, micro_batches: as for sw_config_resolve. */
 int64_t sw_config_largest_micro_batch(const struct sw_config *config, int ranks,
                                       int64_t micro_batches, int64_t most);
-/* K of a step with that micro-batch. */
+/* Number K of micro-batches per step with that micro-batch. */
 int64_t sw_config_micro_batches_of(const struct sw_config *config, int ranks, int64_t micro_batches,
                                    int64_t micro_batch);
 /*
- * sw_config_choose - values in place of "auto"; keys with a value keep it. 0 of a micro-batch, and
- * SW_CONFIG_AUTO of a recomputation, leave theirs "auto".
+ * sw_config_choose - replace "auto" by values; keys with a value keep it. Micro-batch 0, and
+ * recomputation SW_CONFIG_AUTO, leave the key "auto".
  *
- * From there on all is as if the values had been given, and so the effective configuration has it.
- * The batch keys are to be resolved again.
+ * Afterwards the values count as given, also in the effective configuration. The caller must
+ * resolve the batch keys again.
  *
- * from         where the values come from, for sw_config_print_chosen; NULL = they are new
+ * from         source of the values, for sw_config_print_chosen; NULL = they are new
  */
 sw_status sw_config_choose(struct sw_config *config, int64_t micro_batch,
                            struct sw_recompute recompute, const char *from);
-/* Where train_micro_batch_size_per_gpu is "auto" and no plan says what fits: the most that it can
- * be, for who only looks. To be resolved again. */
+/* For inspection without a plan: sets a train_micro_batch_size_per_gpu that is "auto" to its
+ * maximum. The caller must resolve the batch keys again. */
 sw_status sw_config_assume_micro_batch(struct sw_config *config, int ranks);
-/* spillway.micro_batch 4, spillway.recompute "none"; or as members of an object. Nothing where no
- * key was "auto". */
+/* Prints the chosen values: spillway.micro_batch 4, spillway.recompute "none"; or as members of a
+ * JSON object. Prints nothing if no key was "auto". */
 void sw_config_print_chosen(const struct sw_config *config, bool json, struct sw_str *out);
 
-/* One global batch that many numbers of ranks divide. */
+/* A global batch that is divisible by many numbers of ranks. */
 struct sw_config_elastic {
     int64_t train_batch_size;
     int64_t micro_batch_size; /* on world_size ranks; 0 without one */
@@ -356,36 +357,37 @@ struct sw_config_elastic {
 };
 
 /*
- * sw_config_elastic - what DeepSpeed's `elasticity` block, version 0.1 or 0.2, makes of its bounds.
+ * sw_config_elastic - compute the batch of DeepSpeed's `elasticity` block, version 0.1 or 0.2.
  *
- * world_size   ranks at hand; 0 = none yet, which version 0.2 refuses
- * out          sw_config_elastic_fini
+ * world_size   available ranks; 0 = not known yet, which version 0.2 refuses
+ * out          free with sw_config_elastic_fini
  *
- * SW_E_CONFIG  no block that is enabled, bounds that nothing meets, or world_size not in the list
+ * SW_E_CONFIG  no enabled block, bounds that cannot be met, or world_size is not in the list
  */
 sw_status sw_config_elastic(const struct sw_config *config, int64_t world_size,
                             struct sw_config_elastic *out);
 void sw_config_elastic_fini(struct sw_config_elastic *elastic);
 
-/* SW_E_UNSUP names the first key that asks for something that this version does not do. */
+/* SW_E_UNSUP names the first key that needs a feature which this version does not have. */
 sw_status sw_config_check_built(const struct sw_config *config);
-/* All of them, one a line, with file and line; SW_E_UNSUP when there was any. */
+/* Lists all such keys, one per line, with file and line. SW_E_UNSUP if there was any. */
 sw_status sw_config_list_unbuilt(const struct sw_config *config, struct sw_str *out);
 
-/* ---- advice.c: what a search for a plan says of keys ---- */
+/* ---- advice.c: messages of a search for a plan, in terms of keys ---- */
 
-/* All SW_E_CONFIG: two slots that LAMB in tiles cannot have; that are asked for where states stay
- * on the device; tiles of what is not offloaded; more blocks to recompute than the model has. */
+/* Refusals with SW_E_CONFIG: two slots with LAMB in tiles; two slots while states stay on the
+ * device; tiles of parameters that are not offloaded; more blocks to recompute than the model
+ * has. */
 sw_status sw_config_refuse_slots_of_tiles(size_t tile_bytes);
 sw_status sw_config_refuse_slots(void);
 sw_status sw_config_refuse_tiles(void);
 sw_status sw_config_refuse_blocks(int64_t asked, int64_t n_blocks);
 
-/* Before the message of a refusal: of all that was tried in vain the values that it is about. 0 of
- * a micro-batch and SW_CONFIG_AUTO of a recomputation: that was not "auto". */
+/* Prefix of a refusal: the tried values that the message is about. Micro-batch 0, or recomputation
+ * SW_CONFIG_AUTO: that key was not "auto". */
 void sw_config_print_auto(int64_t micro_batch, int64_t recompute_every, struct sw_str *out);
 
-/* What would help where a budget is too small: of the device, and of what is offloaded. */
+/* Changes that would help if a budget is too small. */
 enum sw_help {
     SW_HELP_RECOMPUTE = 1 << 0,
     SW_HELP_HORIZONTAL = 1 << 1,
@@ -403,33 +405,34 @@ enum sw_help {
     SW_HELP_ONE_SLOT = 1 << 13,
     SW_HELP_RECOMPUTE_MORE = 1 << 14
 };
-/* helps: of enum sw_help; as a list of keys with what to make of them. */
+/* Prints a list of keys with the values to set. helps: bits of enum sw_help. */
 void sw_config_print_helps(unsigned helps, struct sw_str *out);
 
-/* A change with which a plan fits; 0 of a member: it stays. */
+/* A change with which a plan fits. Members that are 0 stay as they are. */
 struct sw_config_change {
-    bool recompute;     /* where nothing is recomputed .. */
-    bool recompute_all; /* .. or only some blocks are */
+    bool recompute;     /* turn recomputation on */
+    bool recompute_all; /* recompute all blocks instead of some */
     int stage;
     enum sw_offload_device offload_optimizer, offload_param;
     size_t device_memory_bytes, host_memory_bytes;
-    bool tiles; /* which it then chooses by itself */
+    bool tiles; /* use tiles; the plan chooses their size */
 };
 /* "; it fits with KEY VALUE, KEY VALUE and KEY VALUE, in tiles" */
 void sw_config_print_change(const struct sw_config_change *change, struct sw_str *out);
 
-/* ---- where values came from ---- */
+/* ---- sources of values ---- */
 
 enum sw_config_origin {
     SW_CONFIG_UNKNOWN_KEY,
     SW_CONFIG_DEFAULT,
     SW_CONFIG_FILE,
     SW_CONFIG_SET,
-    SW_CONFIG_TRAINER, /* "auto", and transformers' Trainer has this where no flag says it */
-    SW_CONFIG_PLANNED, /* "auto", and this fits */
+    SW_CONFIG_TRAINER, /* "auto", and the default of transformers' Trainer, without a flag */
+    SW_CONFIG_PLANNED, /* "auto", and chosen because it fits */
     SW_CONFIG_DERIVED
 };
-/* key: "zero_optimization.stage". Tells flags of the program whether the file has spoken. */
+/* Origin of a key, such as "zero_optimization.stage". Tells flags of the program whether the file
+ * sets it. */
 enum sw_config_origin sw_config_origin_of(const struct sw_config *config, const char *key);
 /* "default", "ds.json:4", "--set", "--lr=3e-5", "Trainer's default", "planned", "derived"; in
  * buf. */
@@ -438,20 +441,21 @@ const char *sw_config_source(const struct sw_config *config, const char *key, ch
 /* Effective value, NULL for unknown keys and blocks that were not given; borrowed. */
 const struct sw_json *sw_config_value(const struct sw_config *config, const char *key);
 
-/* Does `name` match one of the patterns of spillway.frozen? */
+/* Whether `name` matches one of the patterns of spillway.frozen. */
 bool sw_config_is_frozen(const struct sw_config *config, const char *name);
-/* Of a model of n_blocks: from spillway.recompute and recompute_blocks, else from
+/* Recomputation for a model of n_blocks, from spillway.recompute and recompute_blocks, or else from
  * activation_checkpointing.number_checkpoints. */
 struct sw_recompute sw_config_recompute(const struct sw_config *config, int64_t n_blocks);
 
 /* ---- printing; the configuration may be resolved or not ---- */
 
-/* Effective configuration as JSON that loads again to the same values; it is what checkpoints
- * keep. */
+/* Writes the effective configuration as JSON that loads again to the same values. Checkpoints store
+ * it. */
 void sw_config_write_json(const struct sw_config *config, int indent, struct sw_str *out);
-/* One line a key: name, value, source. */
+/* Prints one line per key: name, value, source. */
 void sw_config_print(const struct sw_config *config, struct sw_str *out);
-/* "config": effective, "source": {key: where}, "not_built": [..] - members of an object. */
+/* Prints members of a JSON object: "config" (effective values), "source" ({key: source}) and
+ * "not_built" ([..]). */
 void sw_config_print_json(const struct sw_config *config, struct sw_str *out);
 /* Type, default, range, meaning and state of a key or of all keys of a block; SW_E_CONFIG with the
  * nearest name when there is none. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything for eyes and machines that comes from the tables: effective values with their sources,
-// the explanation of a key, and the manual page docs/config.md.
+// Output made from the tables: effective values with their sources, the explanation of a key, and
+// the manual page docs/config.md.
 #include "config/private.h"
 
 #include <math.h>
@@ -59,7 +59,7 @@ void sw_config_write_json(const struct sw_config *config, int indent, struct sw_
     sw_json_write(sw_json_root(config->impl->effective), indent, out);
 }
 
-/* Rows of larger additions say nothing unless somebody said something. */
+/* Rows of optional features are shown only if they are given. */
 static bool is_shown(const struct config_entry *entry)
 {
     return !(entry->section->flags & SECTION_QUIET) || entry->origin != SW_CONFIG_DEFAULT;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the room share: the entries behind the structs, and the steps of reading.
+// Declarations shared by the files of config: the entries behind the structs, and the steps of
+// reading.
 #pragma once
 
 #include <limits.h>
@@ -81,7 +82,7 @@ sw_status sw_config_fill_auto(struct sw_config_impl *impl);
 bool sw_config_is_fact(const char *set);
 
 /* set.c */
-/* A node and all below it come from there. */
+/* Sets the source line of a node and all its descendants. */
 void sw_config_mark(struct sw_json *node, int line);
 sw_status sw_config_apply_set(struct sw_config_impl *impl, int i_set);
 
@@ -90,7 +91,7 @@ sw_status sw_config_apply_set(struct sw_config_impl *impl, int i_set);
 sw_status sw_config_convert(struct sw_config *config, const struct config_field *field, bool model,
                             const char *path, const struct sw_json *node, struct sw_json *parent,
                             struct sw_json **out);
-/* NULL, or why the value is none. */
+/* Returns NULL, or the reason why the value is not valid. */
 const char *sw_config_to_bool(const struct sw_json *node, bool model, bool *out);
 /* The canonical name of a choice list's i-th entry has this length. */
 size_t sw_config_choice_len(const char *choice);

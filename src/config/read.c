@@ -369,7 +369,7 @@ bool sw_config_is_8bit(const struct config_variant *optimizer)
            (strcmp(optimizer->name, "Adam8bit") == 0 || strcmp(optimizer->name, "AdamW8bit") == 0);
 }
 
-/* What the name of the optimizer says. */
+/* Derives settings of Adam from the name of the optimizer. */
 static void derive_adam(struct sw_config *config)
 {
     const struct config_variant *optimizer = config->impl->optimizer;

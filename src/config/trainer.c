@@ -4,8 +4,8 @@
 // there on these are values like any others. Flags and what else is known come as edits that begin
 // with "--": "--lr=3e-5", "--hidden-size=768".
 //
-// As with the Trainer a key that the file has must say what its flag says, a block that the file
-// lacks is not made, and sizes that follow from the model's width want a model.
+// As in the Trainer, a key in the file must agree with its flag, a missing block is not created,
+// and sizes that follow from the model's width need a model.
 #include "config/private.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ enum trainer_fact {
 
 enum fact_kind { KIND_NUMBER, KIND_COUNT, KIND_SWITCH };
 
-/* What may be known, and what the Trainer takes where it is not. NAN: it has no default. */
+/* Facts that flags may give, and the Trainer's defaults. NAN: there is no default. */
 static const struct {
     const char *name;
     enum fact_kind kind;
@@ -62,7 +62,7 @@ struct fact {
     int i_set; /* the edit that says it; -1 = nobody does, and value is the fallback */
 };
 
-/* A key, and what is to stand there. */
+/* A key and its wanted value. */
 struct wanted {
     const char *path;
     double values[2];
@@ -180,7 +180,8 @@ static bool is_number(const struct sw_json *node)
     return node->type == SW_JSON_INT || node->type == SW_JSON_FLOAT;
 }
 
-/* What has another type is for the tables to refuse. */
+/* Whether a node has the wanted value. Nodes of other types count as equal; the tables refuse them
+ * later. */
 static bool says_the_same(const struct sw_json *node, const struct wanted *w)
 {
     bool on;
@@ -215,7 +216,8 @@ static void add_mismatch(struct filling *f, const struct sw_json *node, const st
     }
 }
 
-/* The block that has the key: `params` is made where its own block is there, and no other one. */
+/* The block that has the key. `params` is created if its parent block exists; no other block is
+ * created. */
 static struct sw_json *find_parent(struct filling *f, const struct wanted *w, bool make)
 {
     char block[64];
@@ -238,7 +240,7 @@ static struct sw_json *find_parent(struct filling *f, const struct wanted *w, bo
     return parent;
 }
 
-/* In place of "auto"; else it is compared with the flag, where there is one. */
+/* Replaces "auto" by the wanted value. Another value is compared with the flag, if there is one. */
 static sw_status fill(struct filling *f, const struct wanted *w)
 {
     const bool given = w->line != SW_CONFIG_LINE_OF_TRAINER;
@@ -353,7 +355,7 @@ static sw_status fill_warmup_max(struct filling *f)
     return fill(f, &w);
 }
 
-/* Nobody says --steps: who only looks at weights needs no number, and who trains is refused. */
+/* Handles a missing --steps. Commands that only read weights do not need it. Training needs it. */
 static void leave_open(struct filling *f, const char *path, const struct sw_json *node)
 {
     if (is_given(f, FACT_OPEN_STEPS)) {
@@ -392,8 +394,8 @@ static sw_status fill_warmup_steps(struct filling *f)
                                     .line = line_of(f, FACT_WARMUP_STEPS)});
 }
 
-/* --steps is what a training takes in any case: it must agree where the file leaves values to
- * flags, and else the file may describe a longer one. */
+/* A training always runs --steps steps. The file must agree if it leaves values to flags. Otherwise
+ * it may describe a longer training. */
 static sw_status fill_total_steps(struct filling *f)
 {
     static const char *const path = "scheduler.params.total_num_steps";
@@ -511,7 +513,7 @@ sw_status sw_config_refuse_sizes(const struct sw_config *config, const char *why
 
 /* ---- the whole ---- */
 
-/* A default that depends on what is trained (set.c): nobody left it to flags. */
+/* Whether "auto" is a default that depends on what is trained (set.c), and not the user's. */
 static bool is_of_default(const struct sw_config_impl *impl, const struct sw_json *node)
 {
     const bool is_set = node->line < 0 && node->line >= line_of_set(impl->n_sets - 1);

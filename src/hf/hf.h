@@ -64,7 +64,7 @@ const char *sw_safetensors_metadata(const struct sw_safetensors *file, const cha
 
 /* ---- one safetensors file: writing ---- */
 
-/* What is going to be written. */
+/* A tensor to be written. */
 struct sw_safetensor_spec {
     const char *name;
     enum sw_dtype dtype;
@@ -73,7 +73,7 @@ struct sw_safetensor_spec {
 
 struct sw_safetensors_options {
     bool page_aligned; /* data starts at a multiple of 4096, for direct I/O; else of 8 */
-    /* pairs of __metadata__; none = {"format":"pt"}, which other readers insist on */
+    /* Pairs of __metadata__. Without any it is {"format":"pt"}, which other readers require. */
     const char *const (*metadata)[2];
     int n_metadata;
 };
@@ -94,9 +94,10 @@ sw_status sw_safetensors_create(const char *path, const struct sw_safetensor_spe
  * once. */
 sw_status sw_safetensors_write(struct sw_safetensors_writer *writer, int64_t i_spec, size_t offset,
                                const void *data, size_t bytes);
-/* When every byte was written: fsync, and the file takes its name. Failing leaves the old file. */
+/* Syncs the file and renames it to its final name. Every byte must have been written. On failure
+ * the old file stays. */
 sw_status sw_safetensors_commit(struct sw_safetensors_writer *writer);
-/* Also removes the temporary file if it was not committed. NULL is fine. */
+/* Also removes the temporary file if it was not committed. NULL is a no-op. */
 void sw_safetensors_writer_close(struct sw_safetensors_writer *writer);
 
 /* ---- a model folder ---- */
@@ -117,7 +118,7 @@ struct sw_hf_folder;
  * SW_E_IO      no weights there, or not readable
  */
 sw_status sw_hf_folder_open(const char *path, struct sw_hf_folder **out);
-/* Files that opening would look at, pickled ones included; false for a config.json alone. */
+/* Whether the folder has weights, pickled ones included. False for a config.json alone. */
 bool sw_hf_folder_has_weights(const char *path);
 void sw_hf_folder_close(struct sw_hf_folder *folder);
 int64_t sw_hf_folder_count(const struct sw_hf_folder *folder);
@@ -136,11 +137,11 @@ struct sw_hf_folder_writer;
 sw_status sw_hf_folder_create(const char *path, const struct sw_safetensor_spec *specs,
                               int64_t n_specs, int64_t max_shard_bytes,
                               struct sw_hf_folder_writer **out);
-/* As sw_safetensors_write. */
+/* Like sw_safetensors_write. */
 sw_status sw_hf_folder_write(struct sw_hf_folder_writer *writer, int64_t i_spec, size_t offset,
                              const void *data, size_t bytes);
-/* Each file takes its name whole, the index last; then weights that were there before and are no
- * longer part of the folder are removed. */
+/* Renames each complete file to its final name, the index last. Then removes older weights that are
+ * no longer part of the folder. */
 sw_status sw_hf_folder_commit(struct sw_hf_folder_writer *writer);
 void sw_hf_folder_writer_close(struct sw_hf_folder_writer *writer);
 
@@ -150,7 +151,7 @@ void sw_hf_folder_writer_close(struct sw_hf_folder_writer *writer);
  * the folder is a snapshot of. */
 sw_status sw_hf_copy_sidecars(const char *src_path, const char *dst_path);
 
-/* Whether two paths are one folder; false where one of them is not there. */
+/* Whether two paths are the same folder. False if one of them does not exist. */
 bool sw_hf_is_same_folder(const char *a, const char *b);
 
 /* ---- model cards ---- */
@@ -158,7 +159,7 @@ bool sw_hf_is_same_folder(const char *a, const char *b);
 /* The license that the card of a base names; "" = none. */
 struct sw_hf_license {
     char id[64];
-    char name[128], link[256]; /* where the id is "other" */
+    char name[128], link[256]; /* only if the id is "other" */
 };
 void sw_hf_read_license(const char *folder, struct sw_hf_license *out);
 /* "org/name" of a snapshot in the hub's cache; else the folder's own name; "" where there is
@@ -175,7 +176,7 @@ struct sw_hf_card {
     int n_tags, n_datasets;
     const char *body; /* Markdown */
 };
-/* README.md of a folder, in place of the one that is there. */
+/* Writes README.md of a folder, and replaces an existing one. */
 sw_status sw_hf_write_card(const char *folder, const struct sw_hf_card *card);
 /* Removes it: it would describe another model. */
 sw_status sw_hf_remove_card(const char *folder);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum kind {
-    NOTHING, /* None, and what nobody looks at */
+    NOTHING, /* None, and values that are not used */
     BOOL,
     NUMBER,
     TEXT,
@@ -113,7 +113,7 @@ static sw_status push(struct machine *m, struct value v)
     return append(m, &m->stack, v);
 }
 
-/* A mark is taken by those alone who look for one. */
+/* Pops one value, but never a mark. */
 static sw_status pop(struct machine *m, struct value *out)
 {
     if (m->stack.n == 0 || m->stack.items[m->stack.n - 1].kind == BEGIN) {
@@ -145,7 +145,7 @@ static sw_status push_sequence(struct machine *m, enum kind kind, const struct v
     return push(m, (struct value){.kind = kind, .sequence = s});
 }
 
-/* What lies above the last mark, which goes; borrowed from the stack. */
+/* Pops the last mark and the values above it. The values are borrowed from the stack. */
 static sw_status above_mark(struct machine *m, const struct value **out, size_t *out_n)
 {
     size_t first = m->stack.n;
@@ -498,7 +498,7 @@ static sw_status call(struct machine *m, int arg)
                    m->path, m->at, name.name->name);
 }
 
-/* The attributes of a state dict, its versions, are nobody's business. */
+/* Ignores the attributes of a state dict, which are versions. */
 static sw_status build(struct machine *m, int arg)
 {
     struct value state;

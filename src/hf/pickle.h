@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pickle - what torch.save wrote: an archive (zip.c), and in it a pickle (pickle.c), a small
-// program that makes a dictionary of tensors. Part of the room; others see struct sw_safetensor.
+// pickle - files of torch.save: an archive (zip.c) that holds a pickle (pickle.c), a small program
+// that makes a dictionary of tensors. Private to hf; other rooms see struct sw_safetensor.
 #pragma once
 
 #include "hf/private.h"
@@ -24,10 +24,9 @@ const struct sw_zip_member *sw_zip_find(const struct sw_zip *zip, const char *na
 /*
  * sw_pickle_read - the tensors of an archive of torch.save.
  *
- * A machine with a list of allowed instructions and names: it calls nothing, and what is not on the
- * list is refused by name. Data of contiguous tensors are lent where they lie in `bytes`, those of
- * others are copied to the arena; names and the list too. Of a tensor name, dtype, dtype_name,
- * shape, data and bytes are set.
+ * The machine has a list of allowed instructions and names, and calls nothing. Others are refused
+ * by name. Contiguous tensors borrow their data from `bytes`. Data of other tensors, names and the
+ * list are in the arena. Of each tensor, name, dtype, dtype_name, shape, data and bytes are set.
  *
  * SW_E_FORMAT  names path and tensor, or the place in the pickle
  */

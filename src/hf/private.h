@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the room hf share.
+// Declarations shared by the files of hf.
 #pragma once
 
 #include "hf/hf.h"
@@ -33,5 +33,5 @@ char *sw_hf_join(const char *folder, const char *name);
 /* Whether a folder, links resolved, is a snapshot in the hub's cache; out is then the folder of its
  * model, "../models--ORG--NAME". */
 bool sw_hf_hub_folder(const char *resolved, char out[PATH_MAX]);
-/* fsync of a folder, so that names in it last. */
+/* fsync of a folder, so that names in it survive a power loss. */
 sw_status sw_hf_sync_folder(const char *path);

@@ -506,7 +506,7 @@ static int compare_tensor_names(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* The same of what torch.save wrote, in the order that it has. */
+/* Reads the tensors of a torch.save file, in the order of the file. */
 static sw_status read_pickled(struct sw_safetensors *f, const char *bytes, size_t len)
 {
     SW_TRY(sw_pickle_read(&f->arena, f->path, bytes, len, &f->tensors, &f->n));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hf/sidecars - what lies beside the weights: config.json, which is read, and everything else,
-// which is carried over unchanged when a model is exported.
+// hf/sidecars - the files beside the weights. config.json is read. All others are copied unchanged
+// when a model is exported.
 
 #include "hf/private.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shares of the cores: all threads of one core stay together, which hwloc knows; without it each
-// processor of the affinity mask counts as a core. The rank in slot i of n gets the i-th of n
-// shares.
+// Shares of the cores. The rank in slot i of n gets the i-th of n shares. With hwloc, all threads
+// of a core stay together. Without it, each CPU of the affinity mask counts as a core.
 #include "launch/private.h"
 
 #include <errno.h>

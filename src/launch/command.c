@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job as processes to start: the words of mpirun, srun or pdsh, or one process a rank. What the
-// ranks are told travels in those words where the launcher has a place for it, else in its own
-// environment. The secret of the job travels in environments only.
+// Turns a job into processes to start: a command line of mpirun, srun or pdsh, or one process per
+// rank. Variables for the ranks are passed on that command line if the launcher supports it, else
+// in its environment. The secret of the job is passed in environments only.
 #include "launch/private.h"
 
 #include <limits.h>
@@ -131,7 +131,7 @@ static sw_status put_hosts(const struct builder *b, const char *flag, enum host_
     return put_str(b, &text);
 }
 
-/* Slots of every host where all have as many, else 0. */
+/* Number of slots per host if all hosts have the same number, else 0. */
 static int even_slots(const struct job *job)
 {
     const int first = job->hosts.items[0].n_slots;
@@ -307,7 +307,7 @@ static sw_status remote_flags(const struct builder *b, struct sw_str *out)
     return SW_OK;
 }
 
-/* pdsh starts one launcher a host, which starts the ranks of its host. */
+/* pdsh starts one launcher per host, which starts the ranks of that host. */
 static sw_status pdsh(const struct builder *b)
 {
     const struct job *job = b->job;

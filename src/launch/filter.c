@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --include and --exclude, "NAME[:SLOT[,SLOT..]]" joined by @, and the counts of hosts and ranks.
-// What is left keeps the order of the hostfile; a host of which nothing is left is gone.
+// The rest keeps the order of the hostfile. A host without slots is removed.
 #include "launch/private.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hostfiles: a line "NAME slots=N" a host, # begins a comment, `max_slots=N` behind it is read and
-// left (mpirun's own). And a world, the same in one word: what a launcher tells those it starts on
-// hosts.
+// Hostfiles: one line "NAME slots=N" per host. # begins a comment. `max_slots=N` after it, which is
+// for mpirun, is parsed and ignored. A world is the same in one word, by which a launcher tells the
+// launchers of the hosts.
 #include "launch/private.h"
 
 #include <stdlib.h>

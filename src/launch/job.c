@@ -42,7 +42,7 @@ static bool same_address(const struct sockaddr *own, const char *text)
     return *buffer && strcmp(buffer, text) == 0;
 }
 
-/* Nobody is asked about names: a name server that does not answer would hold up every start. */
+/* No name server is asked, because one that does not answer would delay every start. */
 bool sw_launch_is_here(const char *host)
 {
     const char *at = strrchr(host, '@');
@@ -194,7 +194,7 @@ static sw_status check_host(const char *host)
                           sw_plain_words(host, plain, sizeof plain));
 }
 
-/* A launcher that was handed what it cannot do would do something else. */
+/* Refuses options that a launcher cannot honour, because it would silently do something else. */
 static sw_status check_launcher(const struct job *job)
 {
     const struct sw_launch_options *o = job->options;

@@ -37,7 +37,7 @@ free_arena:
 
 enum {
     REFUSED = 2
-}; /* the exit status of a program that did not want to start: it would not next time */
+}; /* exit status of a program that refused to start, so that a restart is useless */
 
 struct run {
     const struct sw_launch_options *options;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// launch - starting a program on many places (spillway/launch.h), and the line by which a started
+// launch - starting a program with many ranks (spillway/launch.h), and the connection by which a
 // rank tells the launcher that it is alive. Invariant: nothing here knows what the program does.
 #pragma once
 
@@ -7,13 +7,13 @@
 #include "spillway/launch.h"
 
 /*
- * A rank's line to the launcher, where SPILLWAY_LAUNCH=host:port was given to it. A thread of its
- * own says every second where the rank is, so that the launcher can tell a dead rank from a slow
+ * A rank's connection to the launcher, if SPILLWAY_LAUNCH=host:port is set. A separate thread
+ * reports the rank's position every second, so that the launcher can tell a dead rank from a slow
  * one.
  */
 struct sw_launch_link;
 
-/* SW_OK with *out NULL where SPILLWAY_LAUNCH is not set; the calls below take NULL. */
+/* Opens the connection. *out is NULL if SPILLWAY_LAUNCH is not set; the calls below accept NULL. */
 sw_status sw_launch_link_open(int rank, struct sw_launch_link **out);
 /* From any thread; cheap. `what` is cut to some 60 bytes of one word. */
 void sw_launch_link_at(struct sw_launch_link *link, int64_t step, const char *what);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks' side of the line: a thread that says every second where the rank is. It only ever
-// writes; when the launcher is gone, the line goes quiet and the rank works on.
+// The rank's side of the connection to the launcher: a thread that reports the rank's position
+// every second. It only writes. If the launcher is gone, reports stop and the rank goes on.
 #include "launch/private.h"
 
 #include <errno.h>

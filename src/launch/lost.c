@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which hosts can still be reached: the job's agent (ssh) is asked to run `true` on each, all at
-// once.
+// Finds the hosts that can still be reached: the job's agent (ssh) runs `true` on all hosts
+// concurrently.
 #include "launch/private.h"
 
 #include <poll.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launcher's ear: ranks connect, prove that they are of this job (report.c), say every second
-// "at RANK STEP WHAT", and at the end "bye RANK STATUS". A connection that breaks without a bye is
-// a rank that is gone; one that is there and says nothing is a rank that is stopped or cut off.
-// Anybody may connect: who proves nothing judges nobody, costs one place for a while, and cannot
-// keep the launcher from anything else.
+// The launcher's monitor. Ranks connect, prove that they belong to this job (report.c), send "at
+// RANK STEP WHAT" every second, and at the end "bye RANK STATUS". If a connection breaks without a
+// bye, the rank is gone. If it is open but silent, the rank is stopped or cut off. Anybody may
+// connect. Without a proof a connection has no influence on verdicts, occupies one slot for a
+// while, and cannot block the launcher.
 #include "launch/private.h"
 
 #include <arpa/inet.h>

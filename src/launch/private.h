@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of launch share: hosts and slots, lists of words, the job that options become, its
-// command, the processes and who listens to them. All of it lives in one arena a job.
+// Declarations shared by the files of launch: hosts and slots, lists of words, the job made from
+// the options, its command, its processes and the monitor. All of it lives in one arena per job.
 #pragma once
 
 #include <sched.h>
@@ -17,16 +17,16 @@ struct words {
 };
 
 sw_status sw_launch_add(struct sw_arena *arena, struct words *words, const char *word);
-/* "NAME=VALUE" in the place of an older one of that name. */
+/* Adds "NAME=VALUE", or replaces the value of that name. */
 sw_status sw_launch_set(struct sw_arena *arena, struct words *words, const char *name,
                         const char *value);
 /* Value of "NAME=VALUE" in words, or NULL. */
 const char *sw_launch_get(const struct words *words, const char *name);
-/* Leaves out "NAME=..". */
+/* Removes "NAME=..". */
 void sw_launch_unset(struct words *words, const char *name);
-/* As one word of a POSIX shell. */
+/* Appends a word, quoted for a POSIX shell. */
 void sw_launch_quote(struct sw_str *out, const char *word);
-/* As a shell splits: white space, '..', "..", \. `what` is for the message. */
+/* Splits text as a shell does: white space, '..', "..", \. `what` is for the message. */
 sw_status sw_launch_split(struct sw_arena *arena, const char *what, const char *text,
                           struct words *out);
 sw_status sw_launch_read_file(struct sw_arena *arena, const char *path, char **out);
@@ -48,7 +48,7 @@ struct hosts {
 
 sw_status sw_launch_hosts_parse(struct sw_arena *arena, const char *name, const char *text,
                                 struct hosts *out);
-/* "host:0,1/other:0", what one launcher tells another. */
+/* Parses a world such as "host:0,1/other:0", by which one launcher tells another its hosts. */
 sw_status sw_launch_world_parse(struct sw_arena *arena, const char *text, struct hosts *out);
 void sw_launch_world_write(const struct hosts *hosts, struct sw_str *out);
 /* A host with slots 0 .. n_slots-1. */
@@ -57,7 +57,7 @@ sw_status sw_launch_host_init(struct sw_arena *arena, const char *name, int n_sl
 
 /* ---- filter.c ---- */
 
-/* NULL and "" are no filter. The order of hosts stays. */
+/* Applies the filters; NULL and "" mean no filter. The order of hosts stays. */
 sw_status sw_launch_filter(struct sw_arena *arena, const char *include, const char *exclude,
                            struct hosts *hosts);
 sw_status sw_launch_count(struct sw_arena *arena, int64_t num_nodes, int64_t num_ranks,
@@ -65,11 +65,11 @@ sw_status sw_launch_count(struct sw_arena *arena, int64_t num_nodes, int64_t num
 
 /* ---- environment.c ---- */
 
-/* What every rank gets: variables by the start of their name, the environment files, --export. */
+/* Environment of every rank: variables with certain prefixes, the environment files, --export. */
 sw_status sw_launch_exports(struct sw_arena *arena, const struct sw_launch_options *options,
                             struct words *out);
 
-/* Of a variable of the launcher itself, or NULL. */
+/* Value of a variable in the launcher's own environment, or NULL. */
 const char *sw_launch_own_value(const struct sw_launch_options *options, const char *name);
 
 /* ---- job.c: options, resolved ---- */
@@ -82,18 +82,18 @@ struct job {
     enum launcher launcher;
     struct hosts hosts; /* none without a slot */
     bool hosts_given;   /* by a hostfile or a world */
-    bool single_slots;  /* of some host not the first ones: a filter picked */
+    bool single_slots;  /* a filter picked slots that are not the first ones of a host */
     int n_ranks;
     int node; /* LOCAL: the host that is this machine */
     const char *master_addr;
     int master_port; /* 0: a free one, chosen when the job starts */
     struct words exports, launcher_args;
-    const char *secret_text; /* that the environment gives; is in no list of words. NULL: none */
+    const char *secret_text;     /* secret of the environment, kept out of command lines; or NULL */
     struct sw_job_secret secret; /* of this start; not known where nothing is started */
 };
 
-/* before NULL: hosts and launcher as the options say; else those of an earlier job, less some
- * hosts. */
+/* Makes a job from options. before: an earlier job without some hosts, whose hosts and launcher are
+ * used; NULL: they come from the options. */
 sw_status sw_launch_job_init(const struct sw_launch_options *options, struct sw_arena *arena,
                              const struct job *before, struct job *out);
 const char *sw_launch_name(enum launcher launcher);
@@ -101,7 +101,7 @@ bool sw_launch_is_here(const char *host);
 
 /* ---- secret.c: the secret of a job, and how it gets to the ranks ---- */
 
-/* Whether this launcher listens to its ranks itself: else another one started it, and listens. */
+/* Whether this launcher listens to its ranks itself. If not, the launcher that started it does. */
 bool sw_launch_listens(const struct job *job);
 /*
  * sw_launch_choose_secret - sets job->secret for one start: that of the environment, or a new one;
@@ -135,13 +135,13 @@ void sw_launch_commands_write(const struct commands *commands, struct sw_str *ou
 
 /* ---- bind.c: shares of the cores ---- */
 
-/* [n] sets: cores that this process may use, or single processors where `list` names them. */
+/* [n] CPU sets: the cores that this process may use, or the single CPUs that `list` names. */
 sw_status sw_launch_cores(struct sw_arena *arena, const char *list, cpu_set_t **out, int *out_n);
 /* The share of slot i of n. */
 sw_status sw_launch_share(const cpu_set_t *cores, int n_cores, int i_slot, int n_slots,
                           cpu_set_t *out);
 
-/* ---- report.c: the lines between a launcher and those who report to it ---- */
+/* ---- report.c: the lines between a launcher and its ranks and host launchers ---- */
 
 enum { SW_LAUNCH_LINE_CAP = 512 };
 
@@ -160,8 +160,8 @@ struct reporter {
 
 enum heard {
     HEARD_SENSE,
-    HEARD_PROOF,    /* it has just proved to be of this job */
-    HEARD_NO_PROOF, /* it meant to, and did not */
+    HEARD_PROOF,    /* it has just proved that it belongs to this job */
+    HEARD_NO_PROOF, /* its proof was wrong */
     HEARD_NO_SENSE
 };
 
@@ -185,9 +185,9 @@ struct monitor;
 struct verdict {
     int rank;
     int i_host;       /* of the job, or -1 */
-    bool silent;      /* its connection is there and says nothing; else the connection broke */
-    int64_t found_ns; /* when */
-    char text[512];   /* for people */
+    bool silent;      /* the connection is open but silent; false: the connection broke */
+    int64_t found_ns; /* time of the verdict */
+    char text[512];   /* the message */
 };
 
 /* *out_address: "host:port" for the ranks, in the job's arena. log: who was turned away; may be
@@ -195,15 +195,15 @@ struct verdict {
 sw_status sw_launch_monitor_open(const struct job *job, FILE *log, struct monitor **out,
                                  const char **out_address);
 void sw_launch_monitor_close(struct monitor *monitor);
-/* Readable when there is something for _hear. */
+/* A descriptor that is readable when sw_launch_monitor_hear has work. */
 int sw_launch_monitor_fd(const struct monitor *monitor);
-/* Takes what is there, in a bounded time whatever that is. To be called every second. */
+/* Handles pending connections and lines, in bounded time. Call it every second. */
 void sw_launch_monitor_hear(struct monitor *monitor);
-/* The first rank that is gone or silent for silent_s (0: that is not asked). */
+/* Finds the first rank that is gone, or silent for silent_s (0: silence is not checked). */
 bool sw_launch_monitor_judge(struct monitor *monitor, double silent_s, struct verdict *out);
-/* Every rank said goodbye, the last one for_s ago. */
+/* Whether every rank said goodbye, and the last one did so at least for_s ago. */
 bool sw_launch_monitor_all_left(const struct monitor *monitor, double for_s);
-/* Hosts of the job all of whose ranks that spoke are silent: [hosts.n] is set where so. */
+/* Marks the hosts on which all ranks that ever reported are silent. out [hosts.n]. */
 void sw_launch_monitor_silent_hosts(struct monitor *monitor, double silent_s, bool *lost);
 /* "at step 12, forward" of a rank, or "". */
 void sw_launch_monitor_place(const struct monitor *monitor, int rank, char *out, size_t cap);
@@ -212,7 +212,7 @@ void sw_launch_monitor_place(const struct monitor *monitor, int rank, char *out,
 
 /* Connects to "host:port". */
 sw_status sw_launch_connect(const char *address, int *out_fd);
-/* The same, and both prove that they are of one job. */
+/* Connects, and both sides prove that they belong to the same job. */
 sw_status sw_launch_introduce(const char *address, const struct sw_job_secret *secret,
                               const char *kind, int number, int *out_fd);
 
@@ -226,7 +226,7 @@ struct process {
 };
 
 /*
- * sw_launch_spawn - a process in a group of its own, so that a signal reaches what it starts, too.
+ * sw_launch_spawn - start a process in its own group, so that signals also reach its children.
  *
  * cores        NULL: those of this process
  * mask         signals it starts with
@@ -234,7 +234,7 @@ struct process {
 sw_status sw_launch_spawn(const struct job *job, const struct command *command,
                           const cpu_set_t *cores, const sigset_t *mask, struct process *out);
 void sw_launch_signal(const struct process *process, int signal_number);
-/* true once: it has just ended. What is left of its group is killed if `sweep`. */
+/* Returns true once, when the process has just ended. sweep: kills the rest of its group. */
 bool sw_launch_reap(struct process *process, bool sweep);
 /* Exit status as a shell says it: 128 + the signal. */
 int sw_launch_exit_of(int status);
@@ -257,5 +257,5 @@ void sw_launch_say(FILE *log, const char *fmt, ...) SW_PRINTF(2, 3);
 
 /* ---- lost.c ---- */
 
-/* Which hosts cannot be reached by the job's agent; sets lost[i]. */
+/* Sets lost[i] for hosts that the job's agent cannot reach. */
 sw_status sw_launch_probe(const struct job *job, bool *lost);

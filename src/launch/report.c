@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines between a launcher and those who report to it, without the sockets. First both prove
-// that they are of one job; what comes before the proof decides nothing. Invariant: what is kept of
-// a peer's words is fit for a terminal.
+// The lines between a launcher and its peers, without the sockets. First both prove that they
+// belong to the same job; lines before the proof have no effect. Invariant: stored words of a peer
+// are safe for a terminal.
 #include "launch/private.h"
 
 #include <string.h>

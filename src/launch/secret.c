@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The secret of a job: whoever starts it draws one, and it gets to the ranks where nobody else can
-// read it, in environments and in files of mode 0600; never in the words of a command, which every
-// user of a machine may read.
+// The secret of a job. The launcher that starts the job draws it. It reaches the ranks in
+// environments and in files of mode 0600. It is never in a command line, which every user of a
+// machine may read.
 #include "launch/private.h"
 
 #include <string.h>

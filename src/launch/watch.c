@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One start of a job, from its first process to the end of its last: passes signals on, names who
-// failed first, and ends the rest. Invariant: when it returns, no process that it started is left
-// running.
+// One start of a job, from its first process to the end of its last. Forwards signals, names the
+// rank that failed first, and ends the others. Invariant: when it returns, no process that it
+// started is still running.
 #include "launch/private.h"
 
 #include <errno.h>
@@ -66,8 +66,8 @@ static void end_all(struct watch *w)
     w->end_at = INFINITY;
 }
 
-/* Silence of this many seconds counts when the job has failed for another reason: ranks speak every
- * second, and those of one lost host fell silent within one of each other. */
+/* Seconds of silence that count if the job has failed for another reason. Ranks report every
+ * second, so the ranks of a lost host fall silent within a second of each other. */
 static double quiet_s(double deadline_s)
 {
     return deadline_s > 0 ? fmax(1.5, fmin(5.0, deadline_s - 1.5)) : 5.0;
@@ -171,7 +171,7 @@ static void tell_what_lingers(struct watch *w)
     }
 }
 
-/* Later there is nothing to learn from them. */
+/* Whether to ask the monitor: not after a failure or a verdict. */
 static bool hears(const struct watch *w)
 {
     return w->monitor && !w->failed && !w->judged;

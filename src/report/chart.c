@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Curves as SVG. A curve is cut into as many columns as the picture has, and of each column its
-// first, least, greatest and last value are drawn, in their order: what a spike of one step was is
-// seen at any length of the run. The picture is stretched to the room that it gets; words stand
-// beside it as HTML, so that they stay as large as they are.
+// Curves as SVG. A curve is divided into the columns of the picture. The first, least, greatest and
+// last value of each column are drawn, in their order, so that a spike of one step is visible at
+// any length of the run. The picture is stretched to the available space. Labels are HTML beside
+// it, so that they keep their size.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,7 +191,7 @@ static void move_to(struct pen *pen, int x, int y)
     *pen = (struct pen){pen->out, x, y, true};
 }
 
-/* What a column has seen. */
+/* Values that fall into one column. */
 struct column {
     int at; /* -1: nothing */
     double first, min, max, last;
@@ -251,7 +251,7 @@ static void draw_values(const struct picture *p, const struct sw_curve *curve, b
     }
 }
 
-/* An average that forgets: of about a hundredth of the run. */
+/* Draws an exponential moving average over about a hundredth of the run. */
 static void draw_smoothed(const struct picture *p, const struct sw_curve *curve)
 {
     struct pen pen = {.out = p->out};
@@ -481,7 +481,7 @@ static void write_x(const struct picture *p)
     sw_str_puts(p->out, "</div>");
 }
 
-/* For who hears the page instead of seeing it. */
+/* Writes the text description for screen readers. */
 static sw_status describe(const struct picture *p)
 {
     for (int i = 0; i < p->chart->n_curves; i++) {

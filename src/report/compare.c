@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where two runs differ: what they were told, what they were fed with, where they ran, and the
-// first step of both whose loss or norm is not the same to the last bit. Two plans are compared by
-// the plan room.
+// Differences between two runs: options, data, machine, and the first common step whose loss or
+// norm differs in any bit. The plan room compares two plans.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

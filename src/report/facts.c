@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sections of a page that say what a run was told, what it was fed with, where it ran, and what it
-// wrote.
+// Sections of a page about a run's options, its data, its machine, and the samples that it wrote.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +47,7 @@ static void write_sample(const struct sw_past_sample *s, bool open, struct sw_st
     sw_str_puts(out, text < s->text_len ? " …</pre></details>\n" : "</pre></details>\n");
 }
 
-/* Of many, some: the last one, the first one, and those evenly between. */
+/* Shows at most SHOWN_SAMPLES samples: the last, the first, and evenly spaced ones between. */
 static void write_samples(const struct sw_past_run *run, struct sw_str *out)
 {
     const int64_t n = run->n_samples, shown = sw_min_i64(n, SHOWN_SAMPLES);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ran when in one step of a trace (docs/trace.md), of rank 0: a lane for each queue, in which
-// the height of a column is the share of its time that the queue was busy, and its colour what it
-// was busy with most. Below it the operations that took most time. A trace that is gone or damaged
-// is a line of the report, no failure.
+// Timeline of one step of rank 0 from a trace (docs/trace.md), with a lane for each queue. The
+// height of a column is the share of its time that the queue was busy. Its colour is the kind of
+// work that took most. Below are the operations that took most time. If the trace is missing or
+// damaged, the report has a line that says so.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,8 +191,8 @@ static void add_busy(struct window *w, const struct slice *s)
     }
 }
 
-/* The look of columns: kind, and height in tenths. Waits stand in the way of computation, so they
- * are no work. */
+/* The look of columns: kind, and height in tenths. Waits block computation and do not count as
+ * work. */
 static int look_of(const struct window *w, int queue, int from, int to)
 {
     float busy[KIND_COUNT] = {0}, sum = 0;

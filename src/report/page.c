@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page as a whole: what a reader wants first stands first. It has no script and loads nothing,
-// and its policy says so to the browser, whatever the run's files hold.
+// The page as a whole, with the most important facts first. It has no script and loads nothing. Its
+// content security policy enforces both, whatever the run's files hold.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of this room share: a run as it was read, pieces of a page. Private to the room,
-// whose door is spillway/report.h.
+// Declarations shared by the files of report: a run as it was read, and parts of a page. The public
+// header is spillway/report.h.
 #pragma once
 
 #include "base/base.h"
@@ -8,7 +8,7 @@
 #include "plan/plan.h"
 #include "spillway/report.h"
 
-/* ---- run.c: what a training left ---- */
+/* ---- run.c: the files of a training ---- */
 
 enum sw_figure {
     SW_FIGURE_LOSS,
@@ -56,18 +56,18 @@ struct sw_past_run {
     struct sw_arena arena;
 };
 
-/* path is borrowed. SW_E_ARG: it is no run. */
+/* path is borrowed. SW_E_ARG: the path is not a run. */
 sw_status sw_past_run_read(const char *path, struct sw_past_run *out);
 void sw_past_run_close(struct sw_past_run *run);
-/* "a.b" of run.json; NULL: it has none. */
+/* Member "a.b" of run.json, or NULL. */
 const struct sw_json *sw_past_run_fact(const struct sw_past_run *run, const char *path);
-/* Where each key of the configuration came from; NULL: it is not known. */
+/* Source of each key of the configuration; NULL: not known. */
 const struct sw_json *sw_past_run_sources(const struct sw_past_run *run);
 const char *sw_past_run_text(const struct sw_past_run *run,
                              const char *path); /* "" where there is none */
-double sw_past_run_number(const struct sw_past_run *run, const char *path); /* NaN likewise */
+double sw_past_run_number(const struct sw_past_run *run, const char *path); /* NaN if absent */
 
-/* Of the finite ones of n values; all NaN and step 0 where there is none. */
+/* Statistics over the finite values. Without any, all are NaN and steps are 0. */
 struct sw_stats {
     double first, last, min, max, median, sum;
     int64_t n, min_step, max_step, last_step;
@@ -77,12 +77,11 @@ sw_status sw_stats_of(const int64_t *steps, const double *values, int64_t n, str
 
 /* ---- html.c ---- */
 
-/* As text, whatever it is: markup is escaped, control characters and what is no UTF-8 become
- * U+FFFD. lines: line breaks, tabs and controls of direction stay, else they are such characters,
- * too. */
+/* Writes untrusted text: markup is escaped, control characters and invalid UTF-8 become U+FFFD.
+ * lines: keeps line breaks, tabs and direction controls; otherwise they also become U+FFFD. */
 void sw_html_text(struct sw_str *out, const char *text, size_t len, bool lines);
 void sw_html_name(struct sw_str *out, const char *text); /* one line, with its own direction */
-/* For people: four digits, "12,345", "1 h 02 min", "1.5 MiB" .. */
+/* Units in which numbers are printed: four digits, "12,345", "1 h 02 min", "1.5 MiB" and so on. */
 enum sw_unit { SW_UNIT_NUMBER, SW_UNIT_COUNT, SW_UNIT_BYTES, SW_UNIT_MS, SW_UNIT_SHARE };
 const char *sw_html_number(char *buf, size_t cap, double value, enum sw_unit unit);
 const char *sw_html_seconds(char *buf, size_t cap, double seconds);
@@ -112,13 +111,13 @@ struct sw_chart {
     struct sw_curve curves[SW_CURVES];
     int n_curves;
 };
-/* Nothing where no curve has a value. SW_E_NOMEM */
+/* Writes a chart, or nothing if no curve has a value. SW_E_NOMEM */
 sw_status sw_chart_write(const struct sw_chart *chart, struct sw_str *out);
 void sw_chart_add(struct sw_chart *chart, const struct sw_curve *curve);
 
 /* ---- lanes.c ---- */
 
-/* The lanes of a traced step, of rank 0; where the trace cannot be read, a line that says why. */
+/* Writes the lanes of a traced step of rank 0, or a line that says why the trace is unreadable. */
 sw_status sw_lanes_write(const char *path, struct sw_str *out);
 
 /* ---- memory.c, timing.c, facts.c: sections of a page ---- */

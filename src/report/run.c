@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what a training left: metrics.jsonl, run.json, samples.jsonl. A run that was killed, or is
-// still going on, is read as far as it got: a last line without its line break is not there yet.
+// Reads the files of a training: metrics.jsonl, run.json, samples.jsonl. A run that was killed or
+// is still running is read as far as it got: a last line without a line break is ignored.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,8 +45,8 @@ static sw_status fail_memory(const struct sw_past_run *run)
 struct line {
     struct sw_past_run *run;
     int next;      /* figure that probably comes next: lines are alike */
-    bool has_step; /* .. */
-    int64_t step;  /* .. which is this */
+    bool has_step; /* step is set */
+    int64_t step;  /* step of the line */
 };
 
 static double *new_column(struct sw_past_run *run, int64_t cap)
@@ -86,7 +86,7 @@ static uint8_t queue_of(const char *name)
     return q;
 }
 
-/* "val_accuracy" and its like; what finds no place is not shown. */
+/* Takes a metric such as "val_accuracy". Metrics for which there is no room are not shown. */
 static void take_metric(struct sw_past_run *run, const struct sw_json *value)
 {
     int i = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sections of a page that speak of memory and of time.
+// Sections of a page about memory and time.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -142,7 +142,7 @@ static double largest_tier(const struct sw_page *page)
     return most;
 }
 
-/* What the plan has of the process's memory: a GPU's is another one. */
+/* Planned bytes in the memory of the process. A GPU's memory does not belong to it. */
 static double planned_of_process(const struct sw_past_run *run)
 {
     const bool cpu = strncmp(sw_past_run_text(run, "machine.device"), "cpu", 3) == 0;
@@ -208,7 +208,7 @@ sw_status sw_page_memory(const struct sw_page *page, struct sw_str *out)
 
 /* ---- time ---- */
 
-/* Of each queue, the time of the steps that it bound. */
+/* Sums, for each queue, the time of the steps that it bound. Returns the total. */
 static double bound_time(const struct sw_past_run *run, double out[SW_QUEUE_COUNT])
 {
     double sum = 0;

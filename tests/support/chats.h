@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tokenizer of characters with a chat template, and conversations, for tests that need some.
+// A character tokenizer with a chat template, and conversations, for tests.
 #pragma once
 
 /* ChatML in one line. */

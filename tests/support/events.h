@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reader of event files that shares nothing with the writer but the checksum, whose values of
-// other programs a test has. Every record has both of its checksums, or the test fails.
+// A reader of event files that shares only the checksum with the writer. Another test compares that
+// checksum with values of other programs. The test fails if a checksum of a record is wrong.
 #pragma once
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runner itself: that a failing assertion fails its case, runs the tear-down, and is counted;
-// that a skipped case is no failure. Without this, every other test could be green by mistake.
+// Test of the runner itself. A failing assertion fails its case, runs the tear-down, and is
+// counted. A skipped case is not a failure. Otherwise every other test could pass by mistake.
 #include "support/test.h"
 
 static int n_torn_down;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The draws: tables of families, tasks and optimizers, and what is written for them. A draw takes
-// as many random numbers as it needs, so an entry more changes all variants behind it.
+// The draws: tables of families, tasks and optimizers, and their files. A draw takes as many random
+// numbers as it needs, so a new entry changes all later variants.
 #include "support/variants.h"
 
 #include <stdio.h>

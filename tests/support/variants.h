@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random configurations: a model of any family with data of its task, what decides its numbers, and
-// a way to run it that decides none of them. Number i of a seed is the same everywhere.
+// Random configurations: a model of any family with data of its task, options that determine its
+// results, and a way to run it that must not change them. Variant i of a seed is the same on every
+// machine.
 #pragma once
 
 #include <stdbool.h>

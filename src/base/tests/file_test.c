@@ -282,7 +282,7 @@ static void fault_specifications(void **state)
         assert_int_equal(sw_fault_set(bad[i]), SW_E_ARG);
         assert_non_null(strstr(sw_error_message(), "fault \""));
     }
-    /* What was set before stays: the third pass through a, once. */
+    /* The faults set before remain: the third pass through `a` fails once. */
     assert_int_equal(sw_fault_point("a"), SW_FAULT_NONE);
     assert_int_equal(sw_fault_point("b"), SW_FAULT_SHORT);
     assert_int_equal(sw_fault_point("b"), SW_FAULT_NONE);

@@ -144,7 +144,7 @@ static void bytes_of_people(void **state)
     assert_int_equal(bytes, 7);
 }
 
-/* What a stranger says must not move a terminal's cursor. */
+/* Untrusted text must not move a terminal's cursor. */
 static void words_for_a_terminal_are_plain(void **state)
 {
     (void)state;

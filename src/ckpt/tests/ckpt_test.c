@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is saved is what is loaded: odd shapes, one to five writers, other boxes than were written;
-// what is damaged is named; what stays and what goes.
+// A load gives what was saved: odd shapes, one to five writers, other boxes than were written.
+// Damage is named. Retention keeps and deletes the right checkpoints.
 #include "ckpt/private.h"
 #include "ckpt/tests/helpers.h"
 #include "hf/hf.h"
@@ -207,11 +207,12 @@ static void many_boxes_are_checked_one_by_one(void **test_state)
     check_cover(&tensor, SW_E_FORMAT, "there: w (master) has 3145722 of its 3145728 elements");
     tensor.n_pieces++;
     tensor.pieces[N - 1].box.start[1] = tensor.pieces[N - 2].box.start[1];
-    check_cover(&tensor, SW_E_FORMAT, "there: w (master)"); /* .. overlap, or which two */
+    check_cover(&tensor, SW_E_FORMAT, "there: w (master)"); /* the rest names the overlap */
     free(tensor.pieces);
 }
 
-/* Of three axes cut at random, in any order; with a box moved, left out or twice it is none. */
+/* Boxes from random cuts of three axes cover the tensor, in any order. With a box moved, missing or
+ * duplicated they do not. */
 static void boxes_of_any_cut_cover_a_tensor(void **test_state)
 {
     (void)test_state;
@@ -242,8 +243,8 @@ static void boxes_of_any_cut_cover_a_tensor(void **test_state)
     }
 }
 
-/* What a stranger's reader sees: every rule of the format holds, and keys say which box they
- * are. */
+/* Checks the files as another reader sees them: every rule of the format holds, and keys name their
+ * boxes. */
 static void data_files_are_safetensors(void **test_state)
 {
     (void)test_state;
@@ -547,7 +548,8 @@ static void files_are_verified_by_one_rank_each(void **test_state)
     }
 }
 
-/* What is open stays one checkpoint, though a job saves the same step again and deletes it. */
+/* An open checkpoint stays readable even if a job saves the same step again and deletes the old
+ * one. */
 static void an_open_checkpoint_is_never_two(void **test_state)
 {
     (void)test_state;

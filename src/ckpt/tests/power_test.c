@@ -424,7 +424,7 @@ static struct result replay(const struct scenario *scenario, const char *root, i
     return result;
 }
 
-/* What was recorded and everything that happened are the same. */
+/* Checks that replaying the whole recording gives the current state of the folder. */
 static void assert_recorded_all(const char *root)
 {
     char path[128], command[400];

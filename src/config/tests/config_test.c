@@ -179,7 +179,7 @@ static void sizes_are_bytes_or_have_a_unit(void **state)
                 "spillway.device_memory", "512MB");
 }
 
-/* What the program would have for what is trained, where nobody says anything else. */
+/* A default of the program, which depends on what is trained, yields to a value that is given. */
 static void a_default_gives_way_to_what_is_said(void **state)
 {
     (void)state;

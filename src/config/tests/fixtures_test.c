@@ -440,7 +440,7 @@ static void merge(struct sw_json_doc *doc, struct sw_json *into, const struct sw
 
 /* ---- reasons of refusal ---- */
 
-/* Of these keys a message must name one, where the row names none. How it says so is its own. */
+/* Keys of which a message must name one if the row names none. The wording is free. */
 static const struct {
     const char *recorded, *keys[3];
 } reasons[] = {

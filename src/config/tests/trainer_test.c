@@ -307,7 +307,7 @@ static void every_key_says_where_it_is_from(void **state)
     sw_config_close(c);
 }
 
-/* What is planned: at most 8, and what the batch keys allow. K follows. */
+/* The planned micro-batch is at most 8 and allowed by the batch keys. K follows from it. */
 static void a_planned_micro_batch_is_at_most_8(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What torch.save writes: tensors are read, in place or copied; what a pickle must not ask for is
-// refused by name; damage of any byte is found, or harmless.
+// Files of torch.save. Tensors are read, in place or copied. Instructions that a pickle must not
+// use are refused by name. Damage of any byte is found, or is harmless.
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>

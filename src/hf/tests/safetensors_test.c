@@ -425,8 +425,8 @@ static void test_no_memory(void **state)
     unlink(path);
 }
 
-/* What one header repeats. */
-enum { HEADER_MOST = 4 }; /* times its bytes */
+/* A large header made of a repeated item. */
+enum { HEADER_MOST = 4 }; /* most memory, in multiples of the header's bytes */
 struct large_header {
     long bytes;
     const char *begin, *item, *end;

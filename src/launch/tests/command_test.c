@@ -345,7 +345,7 @@ static void a_printed_command_holds_no_secret(void **state)
     }
 }
 
-/* Which words a launcher is started with, and whether its environment has the secret. */
+/* The command line of a launcher, and whether its environment has the secret. */
 static void the_secret_travels_in_environments_only(void **state)
 {
     (void)state;

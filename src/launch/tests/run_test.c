@@ -613,7 +613,7 @@ static void test_shares(void **state)
 
 static const char some_secret[] = "00112233445566778899aabbccddeeff";
 
-/* What a launcher says to the launcher of a host. */
+/* The first lines of a launcher to the launcher of a host. */
 static void greet_host(int fd)
 {
     struct reporter reporter = {.step = -1};
@@ -761,7 +761,7 @@ static void a_job_that_works_is_not_ended(void **state)
     }
 }
 
-/* What was ended by SIGKILL did not end well, whatever its ranks said before. */
+/* A program that SIGKILL ended has failed, whatever its ranks reported before. */
 static void a_job_that_was_killed_does_not_end_with_0(void **state)
 {
     (void)state;
