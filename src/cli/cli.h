@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli - what the commands share: flags as a table (parsing and help from one place), exit statuses,
-// errors. A command sees the public headers only.
+// cli - shared by all commands: tables of flags (parsing and help from one place), exit statuses,
+// errors. A command includes only public headers.
 #pragma once
 
 #include <stdbool.h>
@@ -10,14 +10,15 @@
 
 enum cli_exit {
     CLI_DONE = 0,
-    CLI_FAILED = 1, /* while running */
-    CLI_REFUSED = 2 /* before it started: usage, configuration, does not fit */
+    CLI_FAILED = 1, /* failed while running */
+    CLI_REFUSED = 2 /* refused before the start: usage, configuration, does not fit */
 };
 
-/* SWITCH: "true", or what follows =. HEADING: no flag; `name` is the subject of those below it. */
+/* SWITCH: the value is "true" or the text after =. HEADING: no flag; `name` is the subject of the
+ * flags below it. */
 enum flag_type { FLAG_BOOL, FLAG_INT, FLAG_REAL, FLAG_TEXT, FLAG_LIST, FLAG_SWITCH, FLAG_HEADING };
 
-/* Words given for a FLAG_LIST, or the words that are no flags. */
+/* Words given for a FLAG_LIST, or the positional words. */
 struct words {
     const char **items; /* [n] borrowed from argv */
     int n;
@@ -27,70 +28,71 @@ struct flag {
     const char *name; /* "--steps" */
     enum flag_type type;
     void *to;        /* bool, int64_t, double, const char *, struct words, const char * */
-    const char *arg; /* what the help calls the value: "N"; NULL for FLAG_BOOL, SWITCH */
+    const char *arg; /* name of the value in the help: "N"; NULL for FLAG_BOOL, SWITCH */
     const char *help;
     bool many; /* LIST: takes all words up to the next flag */
 };
 
 struct command {
-    const char *name, *usage, *summary; /* usage: what follows "spillway NAME " */
+    const char *name, *usage, *summary; /* usage: the text after "spillway NAME " */
     const struct flag *flags;
     int n_flags;
-    const char *examples; /* command lines, each ends with a line feed */
+    const char *examples; /* command lines; each ends with a line feed */
 };
-/* A row of a table of flags: the subject of the rows below it. */
+/* A heading in a table of flags: the subject of the flags below it. */
 #define CLI_HEADING(subject)                                                                       \
     {                                                                                              \
         subject, FLAG_HEADING, NULL, NULL, NULL, false                                             \
     }
 
 /*
- * cli_parse - words of a command line into the targets of its flags.
+ * cli_parse - parses a command line into the targets of its flags.
  *
- * positional   words that are no flags; items are freed with cli_free_words. NULL: none are allowed
+ * positional   words that are not flags; freed with cli_free_words. NULL: such words are refused
  *
  * Returns -1 to go on, else the exit status: help was printed (0), or a word was refused (2).
  */
 int cli_parse(const struct command *command, int argc, char **argv, struct words *positional);
-/* The same for a command that starts a program: its words are all from "--", or from the first one
- * that is no flag, on. Flags may be one letter, and be written with _ as in DeepSpeed's
+/* Like cli_parse, for a command that starts a program. The program's words begin after "--" or at
+ * the first word that is no flag. Flags may be one letter, and may use _ as in DeepSpeed's
  * launcher. */
 int cli_parse_program(const struct command *command, int argc, char **argv, struct words *program);
 void cli_free_words(struct words *words);
 
-/* Prints the command as `word` asks for: --help or -h as text, --help=man, --help=bash, --help=zsh
- * or --help=fish what it puts into a manual page or a script of completion. false: another word. */
+/* Prints the command in the form that `word` asks for. --help and -h print text; --help=man prints
+ * the command's part of the manual page. --help=bash, --help=zsh and --help=fish print its part of
+ * a completion script. Returns false for another word. */
 bool cli_describe(const struct command *command, const char *word);
-/* A line with the folder of docs/, where the program finds it. */
+/* Prints a line with the folder of docs/, if the program finds it. */
 void cli_print_docs(FILE *to);
-/* Text in a manual page; and in single quotes of a script, where characters in `escaped` get a
- * backslash, and a quote becomes `quote`. */
+/* Print text for a manual page, or in single quotes for a script. In a script, characters in
+ * `escaped` get a backslash, and a quote becomes `quote`. */
 void cli_print_roff(const char *text);
 void cli_print_quoted(const char *text, const char *escaped, const char *quote);
 
-/* "spillway NAME: message" on stderr; returns `status`. On a terminal a message that is longer than
- * a line is laid out (refusal.c). */
+/* Prints "spillway NAME: message" to stderr and returns `status`. On a terminal a message longer
+ * than a line is laid out (refusal.c). */
 int cli_fail(const struct command *command, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same with the library's last message. */
+/* Like cli_fail, with the library's last message. */
 int cli_error(const struct command *command, int status);
 void cli_print_message(FILE *to, const char *name, const char *message);
 
-/* Appends "key=value" to a list of --set edits from a flag that stands for a configuration key. */
-/* --device, of every command that computes: an edit of spillway.device. */
+/* The --device flag of every command that computes: an edit of spillway.device. */
 enum { CLI_DEVICE_CAP = 64 };
 #define CLI_DEVICE_FLAG(to)                                                                        \
     {                                                                                              \
         "--device", FLAG_TEXT, &(to), "cpu|cuda|hip|auto",                                         \
             "what computes, or one of several GPUs as cuda:1 (auto: a GPU if there is one)", 0     \
     }
-/* The value of that edit in text [CLI_DEVICE_CAP]; NULL where the flag was not given. */
+/* Writes the value of that edit to text [CLI_DEVICE_CAP]; NULL if the flag was not given. */
 const char *cli_device_value(const char *device, char *text);
-/* The edit itself, likewise; false: out of memory. *owned is the caller's to free. */
+/* Appends the edit "key=value" for a flag that stands for a configuration key. The caller frees
+ * *owned. False: out of memory. */
 bool cli_add_device(struct words *sets, char **owned, const char *device);
 bool cli_add_set(struct words *sets, char **owned, const char *key, const char *value);
 
-/* The commands: argv[0] is the command's name. */
+/* The entry points of the commands: argv[0] is the command's name. */
 int sw_cmd_train(int argc, char **argv);
 int sw_cmd_generate(int argc, char **argv);
 int sw_cmd_eval(int argc, char **argv);

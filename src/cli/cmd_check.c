@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway check - recorded runs of other programs, one row a quantity.
+// spillway check - repeats recorded runs of other programs and compares, one row a quantity.
 #include <stdio.h>
 #include <stdlib.h>
 

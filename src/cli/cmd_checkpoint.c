@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway checkpoint ls|verify|diff - looking at checkpoints.
+// spillway checkpoint ls|verify|diff - inspects checkpoints.
 #include <stdio.h>
 #include <string.h>
 

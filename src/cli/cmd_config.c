@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway config - effective values of a ds_config.json and where each came from; what a key
-// means; what a schedule does; the manual page. Exit status 0, or 2 when something was refused.
+// spillway config - explains a ds_config.json. It prints the effective values and their origins,
+// the meaning of a key, the values of a schedule, or the manual page. Exit status 0, or 2 if
+// something was refused.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +13,12 @@
 struct run {
     const char *file, *explain;
     struct words sets;
-    int64_t ranks, n_steps, elastic; /* -1: no schedule, no elasticity */
+    int64_t ranks, n_steps, elastic; /* n_steps, elastic: -1 = no schedule, no elasticity */
     bool json, docs;
     struct auto_flags auto_;
-    const char *model; /* NULL: not named */
+    const char *model; /* NULL: not given */
     int64_t steps, seq_len;
-    char *owned[2]; /* edits */
+    char *owned[2]; /* owned edits */
 };
 
 static bool add_number(struct words *sets, char **owned, const char *key, int64_t value)
@@ -27,7 +28,7 @@ static bool add_number(struct words *sets, char **owned, const char *key, int64_
     return cli_add_set(sets, owned, key, text);
 }
 
-/* The micro-batch that a training would choose, by a plan of it. */
+/* Plans a training to find the micro-batch that it would choose. */
 static sw_status plan_micro_batch(const struct run *run, int64_t *out)
 {
     struct sw_engine_options o = {.config_path = run->file,
@@ -48,7 +49,7 @@ static sw_status plan_micro_batch(const struct run *run, int64_t *out)
     return st;
 }
 
-/* What follows from the model: its width, and what fits. */
+/* Adds the values that follow from the model: its width, and the micro-batch that fits. */
 static int learn_of_model(const struct command *command, struct run *run)
 {
     int64_t size = 0;

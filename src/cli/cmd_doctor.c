@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway doctor - what this machine and this build can do.
+// spillway doctor - reports the features of this machine and this build.
 #include <limits.h>
 #include <stdio.h>
 

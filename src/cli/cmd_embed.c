@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway embed - a vector for each line of text, standard input to standard output.
+// spillway embed - writes a vector for each line of text, standard input to standard output.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ struct run {
     bool normalize, json;
 };
 
-/* All lines, one behind the other. */
+/* The tokens of all lines, concatenated. */
 struct lines {
     struct sw_ids ids;
     int64_t *ends; /* [n] */
@@ -44,7 +44,7 @@ static sw_status add_line(sw_tokenizer *tokenizer, const char *text, size_t len,
     return st;
 }
 
-/* -1 to go on, else the exit status. */
+/* Returns -1 to go on, else the exit status. */
 static int read_lines(const struct command *command, sw_tokenizer *tokenizer, const char *name,
                       FILE *in, struct lines *lines)
 {
@@ -92,8 +92,8 @@ static int64_t longest(const struct lines *lines)
     return most;
 }
 
-/* Row r of a batch: a line that is too long keeps its beginning, and its last token, which the
- * tokenizer's template puts there. */
+/* Fills a row of a batch. A line that is too long keeps its beginning and its last token, which the
+ * tokenizer's template appends. */
 static bool fill(const struct lines *lines, int64_t line, int64_t tokens, int32_t pad, int32_t *ids,
                  int32_t *mask)
 {
@@ -155,7 +155,7 @@ static sw_status embed_lines(const struct run *run, sw_engine *engine, const str
     return st;
 }
 
-/* Rows as long as the longest line, as far as the model has positions. */
+/* Opens the engine for rows as long as the longest line, limited to the model's positions. */
 static sw_status open_engine(const struct run *run, const struct lines *lines, sw_engine **out)
 {
     char batch[64];

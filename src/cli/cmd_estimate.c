@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway estimate - bytes of model states by DeepSpeed's rules of thumb. `spillway plan --ranks`
-// has the bytes that a training of ours would take.
+// spillway estimate - estimates the bytes of model states by DeepSpeed's rules of thumb. `spillway
+// plan --ranks` computes what a training here would take.
 #include <stdio.h>
 
 #include "cli/cli.h"

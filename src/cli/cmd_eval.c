@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway eval - loss and perplexity of a model over every window of a text; of other tasks the
-// loss and the metrics over every row.
+// spillway eval - computes loss and perplexity of a model over every window of a text. For other
+// tasks it computes the loss and the metrics over every row.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ struct run {
     int64_t seq_len, batch, batches;
     bool json, as_text, no_bos;
     struct chat_flags chats;
-    struct sw_chat_options chat; /* of them */
+    struct sw_chat_options chat; /* options for chats */
     struct task_flags task;
     const char *predictions;
 };
@@ -47,7 +47,7 @@ static sw_status sum_losses(const struct run *run, sw_engine *engine, sw_dataset
     return st;
 }
 
-/* *out NULL: the data is text. */
+/* *out is NULL if the data is text. */
 static sw_status open_chat(const struct run *run, sw_tokenizer *tokenizer, sw_chat **out)
 {
     enum sw_data_kind kind;
@@ -71,7 +71,7 @@ static void print_chat(const sw_chat *chat, const sw_dataset *dataset, const sw_
 
 static void print_loss(bool json, double mean, double count)
 {
-    const double loss = isnan(mean) ? fabs(mean) : mean; /* C prints the sign of a NaN */
+    const double loss = isnan(mean) ? fabs(mean) : mean; /* drop the sign of NaN, which C prints */
     if (!json) {
         printf("loss %.6f, perplexity %.4f, %.0f targets\n", loss, exp(loss), count);
         return;
@@ -161,7 +161,7 @@ static sw_status evaluate_task(const struct run *run, bool *started)
     return sw_eval(&options, stdout, started);
 }
 
-/* The exit status. */
+/* Returns the exit status. */
 static int evaluate_any(const struct command *command, const struct run *run)
 {
     bool text, started = false;
@@ -180,7 +180,7 @@ int sw_cmd_eval(int argc, char **argv)
     struct run run = {.batch = 8};
     const char *device = NULL;
     char *device_edit = NULL;
-    char *packing = NULL; /* rows are looked at one by one, whatever they were trained in */
+    char *packing = NULL; /* rows are evaluated one by one, even if the training packed them */
     const struct flag flags[] = {
         CLI_HEADING("Model, data and task"),
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},

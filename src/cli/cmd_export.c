@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway export - a checkpoint as a Hugging Face folder.
+// spillway export - exports a checkpoint as a Hugging Face folder.
 #include <stdio.h>
 #include <string.h>
 

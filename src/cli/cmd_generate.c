@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway generate - continues a prompt, writes a text for a text, or answers in a chat; to
-// standard output.
+// spillway generate - continues a prompt, generates a text for each input, or answers in a chat;
+// writes to standard output.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "cli/model_flags.h"
 
 enum { NOT_GIVEN = -1 };
-enum { CHAT_CONTEXT = 4096 }; /* of a conversation, where the model has room for more */
+enum { CHAT_CONTEXT = 4096 }; /* limit on a conversation, if the model has room for more */
 
 struct run {
     const char *model, *adapter, *tokenizer, *prompt, *source_prefix;
@@ -19,7 +19,7 @@ struct run {
     struct sw_sampling sampling;
     struct words sets;
     struct chat_flags chats;
-    struct sw_chat_options chat_options; /* of them */
+    struct sw_chat_options chat_options; /* options for chats */
 };
 
 static sw_status generate(const struct run *run, bool *started)
@@ -101,7 +101,7 @@ static sw_status answer(struct talk *t, const char *question)
         sw_writing_apply(t->writing, t->prompt.len, !run->ignore_eos, &sampling);
         const int64_t room = sw_engine_seq_len(t->engine) - t->prompt.len;
         int64_t n_new = run->tokens > 0 && run->tokens < room ? run->tokens : room;
-        n_new = n_new < 1 ? 1 : n_new; /* and generation says that there is no room */
+        n_new = n_new < 1 ? 1 : n_new; /* generation then reports that there is no room */
         st = sw_generate_each(t->engine, t->prompt.ptr, t->prompt.len, n_new, &sampling, &each,
                               t->out, &n);
     }

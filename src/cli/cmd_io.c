@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway io - how fast and how right the disk is: bench, tune, verify. Works on files of its own,
-// which it removes; never on one that exists. Exit status 0, 1 when something went wrong, 2 when
-// refused.
+// spillway io - measures, tunes and verifies disks: bench, tune, verify. It works on files of its
+// own and removes them; it never touches an existing file. Exit status 0, 1 if something failed, 2
+// if refused.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #include "cli/io.h"
 
-/* ---- small things ---- */
+/* ---- helpers ---- */
 
 double io_now_s(void)
 {
@@ -60,7 +60,7 @@ void io_remove(const struct io_run *run)
     }
 }
 
-/* A folder gets a file of our own; anything else that exists is somebody's. */
+/* Adds a path to work on. A folder gets a file of our own; an existing file is refused. */
 static int take_path(struct io_run *run, const char *given, char **owned)
 {
     struct stat info;
@@ -152,7 +152,7 @@ static int read_texts(struct io_run *run, const struct texts *texts)
     return -1;
 }
 
-/* What a verb chooses by itself, or does not do, is not given. */
+/* Refuses flags that the verb chooses by itself or does not use. */
 static int check_verb(const struct io_run *run, const char *verb, const struct texts *texts)
 {
     struct sw_nvme_options d;

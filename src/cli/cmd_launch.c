@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway launch - flags to a launch; the words behind the first one that is no flag are the
+// spillway launch - turns flags into a launch. The words from the first one that is no flag are the
 // program.
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ struct run {
     char self[4096];
 };
 
-/* Both are valid while `run` is. */
+/* Sets pointers into `run`, valid as long as it is. */
 static void finish(struct run *run)
 {
     const ssize_t len = readlink("/proc/self/exe", run->self, sizeof run->self - 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway models - the model families that are built, and the presets of each.
+// spillway models - lists the built-in model families and the presets of each.
 #include <stdio.h>
 
 #include "cli/cli.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway plan - what a training would run and how many bytes it takes, without taking them.
+// spillway plan - prints the program and the memory of a training without allocating the memory.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ struct run {
     struct words diff;
     bool brief, json, no_optimizer, predict, want_eval;
     int64_t batch, stage, vocab, generate_tokens;
-    char *owned, batch_text[32]; /* an edit of the configuration; --batch */
+    char *owned, batch_text[32]; /* owned: the edit for --stage; batch_text: the value of --batch */
 };
 
 static int64_t ranks_of(const struct run *run)
@@ -23,7 +23,7 @@ static int64_t ranks_of(const struct run *run)
     return run->train.o.ranks > 0 ? run->train.o.ranks : 1;
 }
 
-/* As diff: 0 where they are the same, 1 where they differ, 2 for trouble. */
+/* Returns the exit status as diff does: 0 if they are the same, 1 if they differ, 2 for trouble. */
 static int show_difference(const struct command *command, const struct run *run, int argc)
 {
     char *out = NULL;
@@ -57,7 +57,8 @@ static int check(const struct command *command, const struct run *run)
     return -1;
 }
 
-/* --stage stands in place of the configuration's; --batch is another name of --batch-size. */
+/* Adds the edits: --stage overrides the configuration's stage, and --batch is another name of
+ * --batch-size. */
 static bool add_edits(struct run *run)
 {
     char text[32];
@@ -75,7 +76,7 @@ static bool add_edits(struct run *run)
     return good;
 }
 
-/* What train would open, and what this command's own flags add. */
+/* The engine options of `train`, with this command's own flags added. */
 static void engine_options(const struct run *run, const sw_train_setup *setup,
                            struct sw_engine_options *out)
 {
@@ -93,8 +94,8 @@ static bool asks_for_stages(const struct run *run)
     return ranks_of(run) > 1 || run->stage >= 0;
 }
 
-/* Makes the plan of rank 0 at the configured stage, as a training would. out NULL: only whether it
- * fits. */
+/* Makes the plan of rank 0 at the configured stage, as a training would. out NULL: only checks that
+ * it fits. */
 static sw_status plan_of_a_rank(const struct run *run, const struct sw_engine_options *options,
                                 char **out)
 {
@@ -128,15 +129,15 @@ static void print_parts(const struct run *run, const char *out, bool with_plan, 
         printf("%s%s", out, prediction ? prediction : "");
         return;
     }
-    fwrite(out, 1, strlen(out) - 1, stdout); /* one object: before its closing brace */
+    fwrite(out, 1, strlen(out) - 1, stdout); /* insert before the object's closing brace */
     if (with_plan) {
         printf(",\"plan\":%s", plan ? plan : "null");
     }
     printf("%s%s}\n", prediction ? ",\"prediction\":" : "", prediction ? prediction : "");
 }
 
-/* The table of stages is printed also where the configured one does not fit its budgets, which is
- * then refused as a training is. */
+/* Prints the table of stages even if the configured stage exceeds its budgets. That stage is then
+ * refused, as in a training. */
 static sw_status print_plan(const struct run *run, const struct sw_engine_options *o)
 {
     char *out = NULL, *plan = NULL, *prediction = NULL;
@@ -177,8 +178,8 @@ static int show(const struct command *command, const struct run *run)
     return st >= 0 ? CLI_DONE : cli_error(command, CLI_REFUSED);
 }
 
-/* The table of the training, with what it means here where that is something else, and flags of
- * this command. */
+/* Makes the table of flags: those of a training, some with another help text, and this command's
+ * own. */
 static int make_table(struct run *run, struct flag *out)
 {
     const struct flag own[OWN_FLAGS] = {

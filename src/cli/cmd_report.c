@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway report and spillway compare - looking back at runs.
+// spillway report and spillway compare - report on past runs.
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "spillway/report.h"
 
-/* Whether what was written there is on standard output, by whatever name. */
+/* Is the file at `path` standard output, under any name? */
 static bool is_standard_output(const char *path)
 {
     struct stat there, here;
@@ -52,7 +52,7 @@ int sw_cmd_report(int argc, char **argv)
     return status;
 }
 
-/* As diff: 0 where they are the same, 1 where they differ, 2 for trouble. */
+/* Returns the exit status as diff does: 0 if they are the same, 1 if they differ, 2 for trouble. */
 int sw_cmd_compare(int argc, char **argv)
 {
     bool json = false, same = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway tokenize - lines of text to lines of token ids and back, standard input to standard
-// output.
+// spillway tokenize - converts lines of text to lines of token ids and back, standard input to
+// standard output.
 #include "cli/model_flags.h"
 
 struct run {
@@ -9,7 +9,7 @@ struct run {
     struct chat_flags chats;
 };
 
-/* The exit status. */
+/* Returns the exit status. */
 static int tokenize(const struct command *command, const struct run *run)
 {
     const struct sw_tokenizer_options options = {

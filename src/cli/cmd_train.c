@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway train - flags to a training job; SIGINT once asks for a checkpoint and a stop.
+// spillway train - turns flags into a training job. The first SIGINT asks for a checkpoint and a
+// stop.
 #include <signal.h>
 #include <stdio.h>
 
 #include "cli/train_flags.h"
 
-static volatile sig_atomic_t stop_asked; /* a signal handler can reach nothing else */
+static volatile sig_atomic_t stop_asked; /* global, because a signal handler has no other access */
 
 static void on_signal(int signal_number)
 {
-    if (stop_asked) { /* the second one ends the program at once */
+    if (stop_asked) { /* the second signal ends the program at once */
         signal(signal_number, SIG_DFL);
         raise(signal_number);
     }
     stop_asked = signal_number;
 }
 
-/* Everything that is missing at once. */
+/* Reports all missing flags at once. */
 static int check_wanted(const struct command *command, const struct train_flags *f)
 {
     const struct {
@@ -44,7 +45,7 @@ static int train(const struct command *command, struct train_flags *f)
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);
     const sw_status st = sw_train(&f->o, stdout, &started, &result);
-    if (st == SW_E_STOP && !started) { /* as a shell has it of a program that a signal ends */
+    if (st == SW_E_STOP && !started) { /* a shell reports a signal as 128 + its number */
         return cli_error(command, 128 + (int)stop_asked);
     }
     return st >= 0 ? CLI_DONE : cli_error(command, started ? CLI_FAILED : CLI_REFUSED);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command's table of flags says: the text of --help, a manual page, completion of shells. Of
-// pages and scripts main.c prints the frame, and here is what one command puts into it.
+// Describes a command's table of flags: as --help text, in a manual page, and as shell completion.
+// main.c prints the frame of pages and scripts; this file prints one command's part.
 #include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 
 /* ---- text ---- */
 
-/* docs/ lies beside bin/ in the wheel, beside the build folder in the source tree, and where
- * documents are installed. */
+/* Finds docs/: beside bin/ in the wheel, beside the build folder in the source tree, or in the
+ * installed share/doc. */
 void cli_print_docs(FILE *to)
 {
     static const char *const places[] = {"..", "../share/doc/spillway"};
@@ -68,13 +68,13 @@ static void print_text(const struct command *command)
 void cli_print_roff(const char *text)
 {
     if (*text == '.' || *text == '\'') {
-        fputs("\\&", stdout); /* no request */
+        fputs("\\&", stdout); /* not a roff request */
     }
     for (; *text; text++) {
         if (*text == '\\') {
             fputs("\\e", stdout);
         } else if (*text == '-') {
-            fputs("\\-", stdout); /* one that can be copied to a shell */
+            fputs("\\-", stdout); /* a minus that can be copied to a shell */
         } else {
             putchar(*text);
             if (*text == '\n' && (text[1] == '.' || text[1] == '\'')) {
@@ -131,7 +131,8 @@ static void print_man(const struct command *command)
 
 /* ---- completion ---- */
 
-/* "cpu|cuda|hip|auto": the words themselves; of what is in capitals they say what it is. */
+/* Does the flag's `arg` list the possible words, as "cpu|cuda|hip|auto"? Capitals only name the
+ * kind of value. */
 static bool has_choices(const struct flag *flag)
 {
     bool any = false;
@@ -234,7 +235,7 @@ static void print_fish(const struct command *command)
     }
 }
 
-/* ---- all of them ---- */
+/* ---- the forms ---- */
 
 bool cli_describe(const struct command *command, const char *word)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags as a table: one loop parses them; describe.c prints what they are.
+// Parses tables of flags in one loop; describe.c prints them.
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ static bool same_flag(const char *name, const char *word, size_t len, bool dashe
 {
     for (size_t i = 0; i < len; i++) {
         const char c = dashes_alike && word[i] == '_' ? '-' : word[i];
-        if (name[i] != c) { /* also where the name ends */
+        if (name[i] != c) { /* a name that ends early differs too */
             return false;
         }
     }
@@ -70,7 +70,7 @@ static const struct flag *find(const struct command *command, const char *name, 
     return NULL;
 }
 
-/* NULL, or what kind of value was wanted. */
+/* Stores the value. Returns NULL, or the kind of value that was wanted. */
 static const char *store(const struct flag *flag, const char *value)
 {
     char *end = NULL;
@@ -78,7 +78,7 @@ static const char *store(const struct flag *flag, const char *value)
     switch (flag->type) {
     case FLAG_INT: {
         const long long number = strtoll(value, &end, 10);
-        if (end == value || *end || errno || number < 0) { /* nothing here counts below 0 */
+        if (end == value || *end || errno || number < 0) { /* no flag takes a negative integer */
             return "a whole number, not negative";
         }
         *(int64_t *)flag->to = number;
@@ -103,7 +103,7 @@ static const char *store(const struct flag *flag, const char *value)
     case FLAG_BOOL:
         *(bool *)flag->to = true;
         return NULL;
-    case FLAG_HEADING: /* no word is one */
+    case FLAG_HEADING: /* no word matches a heading */
         return NULL;
     }
     return NULL;
@@ -119,7 +119,7 @@ static int take_program(const struct command *command, int n, char **words, stru
     return -1;
 }
 
-/* The first len characters of a word are no flag of the command. */
+/* Refuses a word whose first len characters are no flag of the command. */
 static int refuse_flag(const struct command *command, const char *word, size_t len)
 {
     const char *names[MOST_FLAGS + 1] = {"--help"};
@@ -131,7 +131,7 @@ static int refuse_flag(const struct command *command, const char *word, size_t l
         }
     }
     snprintf(name, sizeof name, "%.*s", (int)len, word);
-    const char *nearest = len > 2 ? sw_nearest(name, names, n) : NULL; /* -a is no slip for -b */
+    const char *nearest = len > 2 ? sw_nearest(name, names, n) : NULL; /* -a is no typo of -b */
     return cli_fail(command, CLI_REFUSED, "unknown option %.*s%s%s; see --help", (int)len, word,
                     nearest ? "; the nearest is " : "", nearest ? nearest : "");
 }
@@ -139,7 +139,7 @@ static int refuse_flag(const struct command *command, const char *word, size_t l
 static int parse(const struct command *command, int argc, char **argv, struct words *positional,
                  bool takes_program)
 {
-    /* flags with one value: the second would win over the first in silence */
+    /* a repeated flag with one value is refused, else the second would silently win */
     bool seen[MOST_FLAGS] = {false};
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of "spillway io" share: how the store is to be opened, and on which files.
+// Declarations that the files of "spillway io" share: the options of the store, and its files.
 #pragma once
 
 #include "cli/cli.h"
@@ -7,23 +7,23 @@
 
 struct io_run {
     const struct command *command;
-    struct words paths;   /* files that do not exist yet */
+    struct words paths;   /* paths of the files to make */
     struct words folders; /* as given */
     int64_t bytes, loops;
     struct sw_nvme_options options;
     bool json, keep;
-    bool made; /* the files are ours: only then are they removed */
+    bool made; /* the files were made here and may be removed */
 };
 
 double io_now_s(void);
-/* "1.0 MiB" and so on; returns buf. */
+/* Formats a size as "1.0 MiB"; returns buf. */
 const char *io_size(char *buf, size_t cap, int64_t bytes);
-/* New files, but with options.reopen. */
+/* Opens the store on new files, or on existing ones if options.reopen. */
 sw_status io_open(struct io_run *run, sw_nvme **out);
-/* Those that were made, unless they are to be kept. */
+/* Removes the files that were made, unless they are to be kept. */
 void io_remove(const struct io_run *run);
 
-/* Exit statuses. */
+/* The verbs; each returns the exit status. */
 int io_bench(struct io_run *run);
 int io_tune(struct io_run *run);
 int io_verify(struct io_run *run);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway io bench and tune: rates of writing, reading and both, from pinned memory, several
-// requests in flight. A write is over when it is durable, so it has its flush in it.
+// spillway io bench and tune: rates of writing, reading and both, from pinned memory, with several
+// requests in flight. A write ends when it is durable, so its time includes the flush.
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ struct bench {
     bool waits[IN_FLIGHT];
 };
 
-/* Data that no controller makes smaller. */
+/* Fills memory with data that a controller cannot compress. */
 static void fill(char *memory, int64_t bytes)
 {
     uint64_t x = 88172645463325252u;
@@ -55,7 +55,7 @@ static sw_status open_bench(struct bench *b, struct io_run *run)
     return SW_OK;
 }
 
-/* After a failure others may still use the memory. */
+/* Waits for all requests, because after a failure others may still use the memory. */
 static void close_bench(struct bench *b)
 {
     while (b->store && sw_nvme_wait_all(b->store, 0) < 0) {
@@ -75,7 +75,7 @@ static sw_status begin(struct bench *b, int i, int64_t offset, bool write)
                  : sw_nvme_begin_read(b->store, offset, &b->segments[i], 1, &b->tickets[i]);
 }
 
-/* The whole range once; mixed: every second request reads. */
+/* Transfers the whole range once. mixed: every second request reads. */
 static sw_status sweep(struct bench *b, enum kind kind, double *out_s)
 {
     const double start = io_now_s();
@@ -151,7 +151,7 @@ int io_bench(struct io_run *run)
     if (st == SW_OK) {
         print_head(run, &b);
         st = sweep(&b, WRITE,
-                   &warm_up_s); /* the first write of a block costs the file system more */
+                   &warm_up_s); /* warm-up: the first write of a block costs the file system more */
     }
     for (int kind = WRITE; kind < N_KINDS && st == SW_OK; kind++) {
         st = measure(&b, run, (enum kind)kind);
@@ -200,7 +200,7 @@ static sw_status try_setting(const struct io_run *base, struct setting *s, FILE 
     run.options.intra_op_parallelism = s->lanes;
     run.options.single_submit = s->single_submit;
     run.options.overlap_events = s->overlap;
-    run.options.reopen = true; /* its blocks were written once: the file system has them */
+    run.options.reopen = true; /* the file system has its blocks already */
     sw_status st = open_bench(&b, &run);
     st = st == SW_OK ? best_of(&b, &run, WRITE, &s->write) : st;
     st = st == SW_OK ? best_of(&b, &run, READ, &s->read) : st;
@@ -216,7 +216,7 @@ static sw_status try_setting(const struct io_run *base, struct setting *s, FILE 
     return SW_OK;
 }
 
-/* The first, which is the smallest, of those that differ from the best by no more than noise. */
+/* Chooses the first, hence smallest, setting whose rate is within noise of the best. */
 static struct setting choose(const struct setting *all, int n)
 {
     double most = 0;
@@ -230,7 +230,7 @@ static struct setting choose(const struct setting *all, int n)
     return all[i];
 }
 
-/* All sizes, depths and lanes; then, from the best of those, the other ways of submitting. */
+/* Tries all sizes, depths and lanes, then the other ways of submitting with the best of them. */
 static sw_status search(const struct io_run *run, struct setting *best, FILE *to)
 {
     static const int64_t blocks[] = {256 << 10, 1 << 20, 8 << 20};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway io verify: writes the whole range in pieces of odd lengths, several in flight, then
-// every second stretch of an odd length anew, and reads all of it back in other pieces. Each byte
-// is a function of its place and of who wrote it last, so one that went to the wrong place, or was
-// lost to a neighbour, is seen. Then the files are opened again and everything is compared once
-// more.
+// spillway io verify: writes the whole range in pieces of odd lengths, several in flight. It then
+// rewrites every second stretch of an odd length, and reads all back in other pieces. Each byte is
+// a function of its offset and of the pass that wrote it last. So a byte at a wrong offset, or
+// overwritten by a neighbour, is detected. Then the files are reopened and everything is compared
+// again.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum { IN_FLIGHT = 8, MOST_PIECE = (3 << 20) + 5, STRETCH = 12289 };
 
-/* Rows of 448, 449 and 7 floats, single bytes, and around blocks. */
+/* Piece sizes: rows of 448, 449 and 7 floats, single bytes, and sizes around blocks. */
 static const int64_t write_pieces[] = {448 * 4, 449 * 4,      7 * 4,        1,     4095,
                                        4096,    4097,         511,          65535, (1 << 20) + 1,
                                        3,       131072 + 512, (3 << 20) + 5};
@@ -23,7 +23,7 @@ static const int64_t read_pieces[] = {449 * 4,       1,    65537,   8192, 7 * 4,
 struct check {
     sw_nvme *store;
     int64_t bytes;
-    unsigned char *memory[IN_FLIGHT]; /* with a byte in front: alignment changes with the piece */
+    unsigned char *memory[IN_FLIGHT]; /* one spare byte in front varies the alignment */
     struct sw_nvme_segment segments[IN_FLIGHT][2];
     int64_t offsets[IN_FLIGHT], lengths[IN_FLIGHT]; /* length 0 = not in flight */
     sw_nvme_ticket tickets[IN_FLIGHT];
@@ -38,7 +38,7 @@ static uint64_t mixed(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* What byte `at` is after pass 1, or after both. */
+/* The value of byte `at` after pass 1, or after both passes. */
 static unsigned char byte_at(int64_t at, bool both)
 {
     const uint64_t writer = both && at / STRETCH % 2 ? 1 : 0;
@@ -47,7 +47,7 @@ static unsigned char byte_at(int64_t at, bool both)
 
 /* ---- one piece ---- */
 
-/* Two segments, so that scatter lists are in it too. */
+/* Splits a piece into two segments, so that scatter lists are covered too. */
 static void lay_out(struct check *c, int i, int64_t offset, int64_t length)
 {
     unsigned char *at = c->memory[i] + offset % 8;
@@ -94,7 +94,8 @@ static sw_status begin_piece(struct check *c, int i, int64_t offset, int64_t len
 
 enum pass { WRITE_ALL, WRITE_STRETCHES, READ_FIRST, READ_BOTH };
 
-/* The piece after `at` in this pass: moves *at to its begin and gives its length, 0 at the end. */
+/* The next piece of this pass from `at` on: moves *at to its start and returns its length, 0 at the
+ * end. */
 static int64_t next_piece(const struct check *c, enum pass pass, int64_t n, int64_t *at)
 {
     const bool read = pass >= READ_FIRST;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// spillway - the program: a table of commands.
+// spillway - the program: its table of commands.
 #include <errno.h>
 #include <stdio.h>
 #include <stdio_ext.h>
@@ -14,7 +14,7 @@
 static int print_completion(int argc, char **argv);
 
 static const struct {
-    const char *subject; /* of this command and those below it; NULL: the one above */
+    const char *subject; /* heading of this command and those below it; NULL: the one above */
     const char *name;
     int (*run)(int argc, char **argv);
     const char *summary;
@@ -83,7 +83,7 @@ static int refuse_command(const char *name)
     return CLI_REFUSED;
 }
 
-/* A command prints itself in a form of cli_describe. */
+/* Has a command print itself in a form of cli_describe. */
 static int describe(int i, const char *form)
 {
     char name[32], word[32];
@@ -111,7 +111,7 @@ static void print_page_of_all(void)
     }
 }
 
-/* what  NULL: of the program; else a command */
+/* Prints the manual page of the program if `what` is NULL, else of that command. */
 static int print_page(const char *what)
 {
     const int i = what ? find(what) : 0;
@@ -261,7 +261,7 @@ static int print_completion(int argc, char **argv)
 
 /* ---- models of the hub ---- */
 
-/* The flag, one of those whose value is a model, that a word is or begins with; NULL: none. */
+/* The flag with a model as its value that a word is or begins with; NULL if there is none. */
 static const char *model_flag(const char *word)
 {
     static const char *const flags[] = {"--model", "--adapter", "--tokenizer"};
@@ -274,7 +274,7 @@ static const char *model_flag(const char *word)
     return NULL;
 }
 
-/* "FLAG=PATH" in *owned: a flag and its value become one word. */
+/* Writes "FLAG=PATH" to *owned: a flag and its value become one word. */
 static sw_status put_found(const char *flag, const char *value, char **owned)
 {
     char *path = NULL;
@@ -292,10 +292,10 @@ static sw_status put_found(const char *flag, const char *value, char **owned)
 }
 
 /*
- * find_models - the words of a command, with models of the hub replaced by their paths in the
- * local cache.
+ * find_models - replaces models of the hub, in the words of a command, by their paths in the local
+ * cache.
  *
- * argv, owned  [argc + 1]; owned: the words that were made, which the caller frees
+ * argv, owned  [argc + 1]; owned: the new words, which the caller frees
  */
 static sw_status find_models(int *argc, char **argv, char **owned)
 {
@@ -327,7 +327,7 @@ static int run_command(int i, int argc, char **argv)
 {
     const struct command command = {.name = commands[i].name};
     const int n = argc;
-    if (commands[i].run == sw_cmd_launch) { /* its words are another program's */
+    if (commands[i].run == sw_cmd_launch) { /* its words belong to another program */
         return commands[i].run(argc, argv);
     }
     char **owned = calloc((size_t)n + 1, sizeof *owned);
@@ -363,7 +363,7 @@ static int run(int argc, char **argv)
             print_help(stdout);
             return CLI_DONE;
         }
-        if (strcmp(argv[2], "--man") == 0) { /* a page for the manual; of a command, or of all */
+        if (strcmp(argv[2], "--man") == 0) { /* a manual page of one command, or of the program */
             return print_page(argc > 3 ? argv[3] : NULL);
         }
         name = argv[2];
@@ -376,8 +376,8 @@ static int run(int argc, char **argv)
     return run_command(i, argc - 1, argv + 1);
 }
 
-/* What a command printed has arrived, or it has failed: a full disk shows when the last bytes leave
- * us. Nobody misses what was never written, where standard output is closed. */
+/* Fails the command if its output did not arrive: a full disk may only show when the last bytes are
+ * flushed. A closed standard output is no error if nothing was written. */
 static int finish(int status)
 {
     const bool wrote = __fpending(stdout) != 0, failed = ferror(stdout) != 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening what a command names.
+// Flags and helpers for opening a model.
 #include "cli/model_flags.h"
 
 #include <math.h>
@@ -73,7 +73,7 @@ static const struct {
     [AUTO_FP16] = {"--fp16", "fp16.enabled"},
 };
 
-/* Schedules of transformers' Trainer that are built. decays: down to the last step. */
+/* The supported schedules of transformers' Trainer. decays: falls until the last step. */
 static const struct {
     const char *name;
     bool decays;
@@ -84,7 +84,7 @@ static const struct {
                  {"inverse_sqrt", false}};
 enum { N_SCHEDULES = sizeof schedules / sizeof schedules[0] };
 
-/* N_SCHEDULES: it is none. */
+/* Returns N_SCHEDULES if there is no such schedule. */
 static int find_schedule(const char *name)
 {
     int i = 0;
@@ -118,7 +118,7 @@ int cli_check_auto(const struct command *command, const struct auto_flags *flags
     return -1;
 }
 
-/* The block of a schedule; a warm-up alone gives way to the one of the file. */
+/* Adds the edits of a schedule. A warm-up alone does not override the file's schedule. */
 static bool add_schedule(struct words *sets, const struct auto_flags *flags, char ***owned)
 {
     const char *name = flags->text[AUTO_LR_SCHEDULER];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commands that open a model have in common.
+// Flags and helpers that the commands that open a model share.
 #pragma once
 
 #include "cli/cli.h"
@@ -7,10 +7,10 @@
 #include "spillway/engine.h"
 #include "spillway/train.h"
 
-/* Where the tokenizer is: the folder given, else that of the adapter (NULL: none) where one is
- * beside it, as the adapter was trained with it, else the model's. */
+/* The tokenizer's folder: the one given, else the adapter's, else the model's. The adapter's is
+ * used if it has a tokenizer, because it was trained with that. adapter: NULL = no adapter. */
 const char *cli_tokenizer_folder(const char *tokenizer, const char *adapter, const char *model);
-/* Opens it; says before that there is no such model. */
+/* Opens the tokenizer. Reports first if the model does not exist. */
 sw_status cli_open_tokenizer(const char *folder, const char *model, bool no_bos,
                              sw_tokenizer **out);
 #define CLI_NO_BOS_FLAG(to)                                                                        \
@@ -19,11 +19,11 @@ sw_status cli_open_tokenizer(const char *folder, const char *model, bool no_bos,
             "leave out what the tokenizer puts before a text, as <s>", 0                           \
     }
 
-/* Prints a number with nine digits. NaN has no sign; JSON, which knows neither NaN nor infinity,
- * gets null. */
+/* Prints a number with nine digits. NaN is printed without a sign. JSON knows neither NaN nor
+ * infinity and gets null. */
 void cli_print_number(double value, bool json);
 
-/* How conversations become tokens. */
+/* Flags for the tokenization of conversations. */
 struct chat_flags {
     const char *template, *date, *loss_on; /* NULL: not given */
 };
@@ -38,12 +38,12 @@ struct chat_flags {
         "--chat-date", FLAG_TEXT, &(to).date, "DAY",                                               \
             "that chat templates are told, as 2026-11-22 (today)", 0                               \
     }
-/* Into options what the flags say; -1 to go on, else the exit status. */
+/* Fills options from the flags. Returns -1 to go on, else the exit status. */
 int cli_chat_options(const struct command *command, const struct chat_flags *flags,
                      struct sw_chat_options *out);
 
-/* Values for keys of the configuration that are "auto", under the names of transformers' Trainer:
- * the library says what is wrong with one. */
+/* Values for configuration keys that are "auto", under the names of transformers' Trainer. The
+ * library validates them. */
 enum auto_flag {
     AUTO_LR,
     AUTO_BATCH_SIZE,
@@ -110,14 +110,14 @@ struct auto_flags {
         "--fp16", FLAG_SWITCH, &(to).text[AUTO_FP16], NULL,                                        \
             "train in fp16 with dynamic loss scaling; or --fp16=false", 0                          \
     }
-/* -1 to go on, else the exit status: there is no such schedule, or it has no warm-up. */
+/* Returns -1 to go on, else the exit status: the schedule is unknown, or takes no warm-up. */
 int cli_check_auto(const struct command *command, const struct auto_flags *flags);
-/* The edits that they are; where there is no file, the built-in configuration gives way to them.
- * steps: of the training, below 1: not known. False: out of memory. */
+/* Appends the edits for the flags. Without a file they override the built-in configuration. steps:
+ * of the training; below 1 = unknown. False: out of memory. */
 bool cli_add_auto(struct words *sets, struct auto_flags *flags, bool has_file, int64_t steps);
 void cli_auto_fini(struct auto_flags *flags);
 
-/* What is learned, and how files say it. */
+/* Flags for the task and for the fields of its files. */
 struct task_flags {
     struct sw_task_options o;
     struct words labels, text_columns;

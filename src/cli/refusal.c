@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages are one line. On a terminal that is too narrow for a long one, its parts - between
-// semicolons - are laid out below each other: the sentence, what is largest as a table, what would
-// help as a list, every line within the width. Elsewhere the line stays a line.
+// Lays out messages. A message is one line. On a terminal that is too narrow, its parts, separated
+// by semicolons, are printed below each other within the width. The parts are the sentence, a table
+// of the largest items, and a list of remedies. Elsewhere the message stays one line.
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -22,8 +22,8 @@ static bool begins(const struct piece *piece, const char *word)
     return piece->len >= strlen(word) && strncmp(piece->text, word, strlen(word)) == 0;
 }
 
-/* The first of `rest`, up to a separator outside of quotes and brackets; the rest is what follows.
- * A list goes on behind "or". */
+/* Takes the first piece of `rest`, up to a separator outside of quotes and brackets, and advances
+ * `rest` past it. A list continues after "or". */
 static struct piece take(struct piece *rest, const char *separator)
 {
     const size_t len = strlen(separator);
@@ -46,8 +46,8 @@ static struct piece take(struct piece *rest, const char *separator)
     return all;
 }
 
-/* Words into lines; `at` columns of the first one are taken already. A word that is longer than a
- * line is broken by the terminal. */
+/* Wraps words into lines. `at` columns of the first line are taken already. The terminal breaks a
+ * word that is longer than a line. */
 static void put_words(FILE *to, const struct piece *piece, int at, int indent, int columns)
 {
     bool first = true;
@@ -68,7 +68,7 @@ static void put_words(FILE *to, const struct piece *piece, int at, int indent, i
     fputc('\n', to);
 }
 
-/* "147.2 MiB name": size and unit are a column. */
+/* Prints "147.2 MiB name" with size and unit in a column. */
 static void put_row(FILE *to, const struct piece *item, int columns)
 {
     const char *unit = memchr(item->text, ' ', item->len);
@@ -99,7 +99,7 @@ static void put_list(FILE *to, struct piece rest, bool table, int columns)
     }
 }
 
-/* A part with a list behind a colon; else words. */
+/* Prints a part: a list if one follows a colon, else words. */
 static void put_part(FILE *to, struct piece part, int columns)
 {
     static const char *const heads[] = {"largest: ", "what would help: "};

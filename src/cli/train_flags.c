@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of a training, for the commands that take them.
+// The flags of a training, shared by the commands that take them.
 #include "cli/train_flags.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "spillway/tensor.h"
 
-/* As a JSON string: what looks like a number is a name, too. */
+/* Quotes a path as a JSON string, so that a name that looks like a number stays a name. */
 static void quote(const char *path, char *out)
 {
     *out++ = '"';
@@ -22,7 +22,7 @@ static void quote(const char *path, char *out)
     *out = '\0';
 }
 
-/* "2:4", or "3" for one step. */
+/* Parses "2:4", or "3" for one step. */
 static bool steps_of(const char *text, long long *first, long long *last)
 {
     int end = 0;
@@ -192,7 +192,8 @@ static int resolve_export(const struct command *command, struct train_flags *f)
     return -1;
 }
 
-/* Flags that stand for keys of the configuration travel as edits, and must not contradict it. */
+/* Turns flags that stand for configuration keys into edits, which must not contradict the
+ * configuration. */
 static bool add_edits(struct train_flags *f, long long first, long long last)
 {
     char text[6][32], quoted[2 * CLI_PATH_CAP + 3], device[CLI_DEVICE_CAP];

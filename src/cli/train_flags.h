@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of "spillway train", which "spillway plan" takes, too: what is planned is then what
+// The flags of "spillway train". "spillway plan" takes the same, so that it plans exactly what
 // would be trained.
 #pragma once
 
@@ -17,14 +17,14 @@ struct train_flags {
     const char *dtype, *export, *device, *device_memory, *host_memory, *nvme_space, *trace,
         *trace_steps;
     double label_smoothing, epochs;   /* -1 = not given */
-    int64_t seed, threads, log_every; /* -1 = not given, as o.steps */
+    int64_t seed, threads, log_every; /* -1 = not given; also for o.steps */
     char *owned[11];                  /* edits of the configuration */
 };
 
 void cli_train_init(struct train_flags *flags);
-/* Writes the table of flags into out [CLI_TRAIN_FLAGS]; returns how many. */
+/* Writes the table of flags into out [CLI_TRAIN_FLAGS]; returns the number of flags. */
 int cli_train_table(struct train_flags *flags, struct flag *out);
-/* After parsing: flags that stand for keys of the configuration become edits, and flags.o has
- * everything. Returns -1 to go on, else the exit status. */
+/* Completes flags.o after parsing; flags that stand for configuration keys become edits. Returns -1
+ * to go on, else the exit status. */
 int cli_train_resolve(const struct command *command, struct train_flags *flags);
 void cli_train_fini(struct train_flags *flags);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of a training compare beside what their engines do: the data, by samples of each
-// split, and the flags.
+// Compares the inputs of a training over all ranks, beyond what their engines compare: samples of
+// each split of the data, and the flags.
 #include <string.h>
 
 #include "job/private.h"
 
-/* So many samples of each split are compared, spread over all; smaller data whole. */
+/* At most this many samples of each split are compared, spread evenly. */
 enum { MOST_SAMPLES = 2048 };
 
 static void digest_row(const struct sw_job_rows *rows, uint8_t digest[16])
 {
     const struct sw_batch *batch = &rows->batches[0];
     memset(digest, 0, 16);
-    for (int i = 0; i < batch->n_tensors; i++) { /* of each input the first row */
+    for (int i = 0; i < batch->n_tensors; i++) { /* hash the first row of each input */
         const struct sw_view *view = &batch->tensors[i].view;
         const size_t bytes = (size_t)(sw_shape_elems(&view->shape) / rows->batch) * 4;
         sw_blake2s(digest, 16, view->data, bytes, digest, 16);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model card of what is exported: base, data, settings and results, from the checkpoint and
-// from what its run left beside it (run.json, metrics.jsonl). What nobody recorded is left out.
+// Writes the model card of an export: base, data, settings and results. They come from the
+// checkpoint and from the files of its run (run.json, metrics.jsonl). Facts that were not recorded
+// are left out.
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -13,9 +14,9 @@ enum { MOST_FILES = 64 };
 
 struct card {
     const struct sw_ckpt_meta *meta;
-    struct sw_json_doc *run;     /* run.json; NULL = there is none */
-    struct sw_json_doc *metrics; /* the line of the checkpoint's step; NULL = there is none */
-    const char *dtype;           /* of the weights */
+    struct sw_json_doc *run;     /* run.json; NULL = missing */
+    struct sw_json_doc *metrics; /* the line of the checkpoint's step; NULL = missing */
+    const char *dtype;           /* dtype of the weights */
     bool is_adapter;
     struct sw_str body;
 };
@@ -49,7 +50,7 @@ static bool is_number(const struct sw_json *value)
     return value && (value->type == SW_JSON_INT || value->type == SW_JSON_FLOAT);
 }
 
-/* Names are the user's: nothing in them is Markdown. */
+/* Quotes a name, which the user chose, so that nothing in it acts as Markdown. */
 static void put_name(struct sw_str *out, const char *name)
 {
     sw_str_putc(out, '`');
@@ -152,7 +153,8 @@ static void put_result(struct card *c, const char *name, double value, const cha
     }
 }
 
-/* Metrics of the step's validation; without its line, the one that checkpoints are compared by. */
+/* Writes the metrics of the step's validation. Without its metrics line, only the metric that
+ * checkpoints are compared by is known. */
 static void put_metrics(struct card *c, const char *of)
 {
     const struct sw_ckpt_metric *metric = &c->meta->metric;
@@ -192,7 +194,7 @@ static void put_results(struct card *c)
 
 /* ---- files of the run ---- */
 
-/* The last line of the step, as JSON. */
+/* Parses the last line of the step as JSON. */
 static sw_status read_line(const char *path, int64_t step, struct sw_json_doc **out)
 {
     char *text = NULL, head[48];
@@ -213,7 +215,7 @@ static sw_status read_line(const char *path, int64_t step, struct sw_json_doc **
     return st;
 }
 
-/* Reads the files beside the checkpoint. A damaged one counts as missing. */
+/* Reads the files of the run next to the checkpoint. A damaged one counts as missing. */
 static void read_run(const char *checkpoint, struct card *c)
 {
     char path[PATH_MAX];

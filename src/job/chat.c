@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training on chats has beside one on text: a template, the day that it is told, and what
-// the loss is on. All ranks have the same, and a run that goes on has what it had.
+// The additions for a training on chats: the template, the date given to it, and the tokens that
+// the loss covers. All ranks have the same, and a resumed run keeps its own.
 #include <string.h>
 #include <unistd.h>
 
@@ -19,12 +19,12 @@ sw_status sw_job_chat_check(const struct sw_train_options *o)
     return read_flags(o, &options);
 }
 
-/* The day that the checkpoint says which a run goes on from. */
+/* Reads the date from the checkpoint that a run resumes from. */
 static bool day_of_checkpoint(const char *folder, int64_t *out)
 {
     struct sw_ckpt *ckpt = NULL;
     if (sw_ckpt_open(folder, &ckpt) != SW_OK) {
-        return false; /* there is none, or loading it says what is wrong */
+        return false; /* there is no checkpoint, or loading it reports the error */
     }
     const struct sw_json *data = sw_ckpt_meta(ckpt)->data;
     const struct sw_json *day = data ? sw_json_path(data, "chat.date") : NULL;
@@ -33,7 +33,7 @@ static bool day_of_checkpoint(const char *folder, int64_t *out)
     return good;
 }
 
-/* That of the flag, else of the checkpoint, else today. */
+/* Takes the date of the flag, else the checkpoint's, else today's. */
 static sw_status choose_day(const struct sw_train_options *o, const char *from, int64_t *out)
 {
     struct sw_chat_options options;
@@ -45,7 +45,7 @@ static sw_status choose_day(const struct sw_train_options *o, const char *from, 
     return SW_OK;
 }
 
-/* What is said to the others: ranks that began on two sides of midnight tell one day. */
+/* The message between ranks. Ranks that started on two sides of midnight take rank 0's date. */
 struct word {
     int64_t kind, day;
 };
@@ -135,7 +135,7 @@ sw_status sw_job_chat_save(const struct sw_job_chat *chat, const char *folder)
     if (sw_chat_is_given(chat->chat) || (len > n && strcmp(source + len - n, ending) == 0)) {
         return sw_chat_save_template(chat->chat, folder);
     }
-    /* It is in tokenizer_config.json, and a file of another folder would go before it. */
+    /* tokenizer_config.json has the template: a stale chat_template.jinja would override it. */
     snprintf(path, sizeof path, "%s/chat_template.jinja", folder);
     unlink(path);
     return SW_OK;

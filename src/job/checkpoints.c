@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints as text: what `spillway checkpoint` prints.
+// Prints checkpoints as text, for `spillway checkpoint`.
 #include "spillway/checkpoint.h"
 
 #include <errno.h>
@@ -70,7 +70,7 @@ static void print_line(const struct sw_ckpt_summary *item, FILE *out)
 sw_status sw_checkpoint_list(const char *folder, bool json, FILE *out)
 {
     struct sw_ckpt_list list;
-    if (access(folder, R_OK) != 0) { /* to a training a folder that is not there yet has none */
+    if (access(folder, R_OK) != 0) { /* unlike for a training, a missing folder is an error */
         return SW_FAIL(SW_E_IO, "cannot read %s: %s", folder, strerror(errno));
     }
     SW_TRY(sw_ckpt_list(folder, &list));
@@ -89,7 +89,7 @@ sw_status sw_checkpoint_list(const char *folder, bool json, FILE *out)
     return st;
 }
 
-/* Opens a checkpoint that must be there. */
+/* Opens a checkpoint and fails if it is missing. */
 static sw_status open_one(const char *path, struct sw_ckpt **out)
 {
     const sw_status st = sw_ckpt_open(path, out);

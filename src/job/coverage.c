@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of the validation data the figures of a run are of, wherever they are told: lines,
-// run.json, checkpoints, and what is exported.
+// Reports how much of the validation data the figures of a run cover: in lines, run.json,
+// checkpoints and exports.
 #include "job/private.h"
 
 bool sw_job_coverage_put(struct sw_json_doc *doc, struct sw_json *object,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training was fed with, as its checkpoints keep it: name, size and digest of each file, or
-// of each class of a folder of pictures, in the order in which they are read, the tokenizer, what
-// makes rows of chats, and how many samples an epoch has.
+// The record of the training data that checkpoints keep: files, tokenizer, chat template and
+// samples per epoch. A file has a name, size and digest, in reading order; an image folder has one
+// entry per class.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -14,9 +14,9 @@ enum { PIECE_BYTES = 1 << 20 };
 
 struct record {
     struct sw_json_doc *doc;
-    struct sw_json *files; /* the array that is being filled */
+    struct sw_json *files; /* the array being filled */
     void *piece;           /* [PIECE_BYTES] */
-    /* Of a folder of pictures: the class that is under way. */
+    /* The current class of an image folder. */
     struct sw_digest *digest;
     int64_t bytes;
     char class_name[256];
@@ -27,7 +27,7 @@ static sw_status fail_memory(void)
     return SW_FAIL(SW_E_NOMEM, "out of host memory for the record of the data");
 }
 
-/* all: bytes of the file, to tell how far it is; -1: it is not told. */
+/* all: total bytes, for progress; -1: no progress is reported. */
 static sw_status digest_fd(int fd, int64_t all, const char *path, void *piece,
                            struct sw_digest *digest, int64_t *out_bytes)
 {
@@ -84,7 +84,7 @@ static sw_status put_file(struct record *r, const char *name, int64_t bytes, con
 
 /* ---- folders of pictures: an entry for each class ---- */
 
-/* Writes the entry of the class that was under way. */
+/* Writes the entry of the current class. */
 static sw_status end_class(struct record *r)
 {
     char hex[33];
@@ -97,7 +97,7 @@ static sw_status end_class(struct record *r)
     return put_file(r, r->class_name, r->bytes, hex);
 }
 
-/* The name of the class, and of each picture its size and its bytes. */
+/* Hashes the name of the class, and the size and bytes of each picture. */
 static sw_status add_picture(void *ctx, const char *path, const char *class_name)
 {
     struct record *r = ctx;
@@ -126,7 +126,7 @@ static sw_status add_pictures(struct record *r, const char *folder)
     return st;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole record ---- */
 
 static sw_status add_file(void *ctx, const char *path)
 {
@@ -156,8 +156,8 @@ static sw_status add_files(struct record *r, const char *key, const char *const 
     return sw_data_each_file(files, n, add_file, r);
 }
 
-/* By its words: two with the same ones give a text the same tokens, but for the order of merges,
- * which follows that of the words. */
+/* Identifies a tokenizer by its vocabulary. Equal vocabularies give a text the same tokens, unless
+ * merges are ordered differently, and their order follows the vocabulary. */
 static sw_status add_tokenizer(struct record *r, const sw_tokenizer *tokenizer)
 {
     struct sw_digest *digest;
@@ -184,7 +184,8 @@ static sw_status add_tokenizer(struct record *r, const sw_tokenizer *tokenizer)
     return SW_OK;
 }
 
-/* A bare text is what records without the key have, too. */
+/* Omits the key if texts have no template, so that the record equals one from before the key
+ * existed. */
 static sw_status add_template(struct record *r, const sw_tokenizer *tokenizer)
 {
     struct sw_str text = {0};

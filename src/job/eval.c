@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluation of a task other than the next token: the loss and the metrics over all rows of files.
+// Evaluates a task other than next-token prediction: the loss and the metrics over all rows of the
+// files.
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -17,8 +18,8 @@ struct eval {
     struct sw_job_rows rows;
     struct sw_job_measure measure;
     struct sw_score *score;
-    struct sw_output output; /* of predictions */
-    FILE *predictions;       /* to the output */
+    struct sw_output output; /* the file of predictions */
+    FILE *predictions;       /* stream to the output */
     bool writes;             /* predictions are texts */
     struct sw_job_texts texts;
     double terms[2 * SW_TASK_MAX_LOSSES];

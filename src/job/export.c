@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint as a Hugging Face folder: which one, its weights, and the files of its run beside
-// them.
+// Exports a checkpoint as a Hugging Face folder: chooses the checkpoint, then writes its weights
+// and the files of its run.
 #include "spillway/checkpoint.h"
 
 #include <math.h>
@@ -10,8 +10,8 @@
 #include "hf/hf.h"
 #include "job/private.h"
 
-/* "runs/a/checkpoint-20, step 20, validation loss 1.2345, accuracy 0.9 (128 of 200 rows)"; of the
- * best one also what made it the best: "; best by accuracy". */
+/* Describes a checkpoint: "runs/a/checkpoint-20, step 20, validation loss 1.2345, accuracy 0.9 (128
+ * of 200 rows)". The best one adds its metric: "; best by accuracy". */
 static void describe(const struct sw_ckpt *ckpt, bool best, struct sw_str *out)
 {
     const struct sw_ckpt_meta *meta = sw_ckpt_meta(ckpt);
@@ -33,15 +33,15 @@ static void describe(const struct sw_ckpt *ckpt, bool best, struct sw_str *out)
     }
 }
 
-/* The checkpoint that `best` names. */
+/* Is this the path of `best`, the name of the best checkpoint? */
 static bool is_best(const char *path)
 {
     const char *name = strrchr(path, '/');
     return name && strcmp(name, "/best") == 0;
 }
 
-/* All its files are what they were when it was written: whoever has the folder that is made of it
- * could not tell. */
+/* Opens a checkpoint and verifies all its files, because damage would not show in the exported
+ * folder. */
 static sw_status open_one(const char *path, struct sw_ckpt **out)
 {
     struct sw_ckpt *ckpt = NULL;
@@ -90,14 +90,14 @@ static sw_status put_tokenizer(const char *path, const char *folder)
     return st;
 }
 
-/* The files beside the weights stand in the folder of the run; a tokenizer that is given takes the
- * place of its own. */
+/* Copies the files that accompany the weights from the run's folder. A tokenizer given by the user
+ * replaces the run's. */
 static sw_status put_beside(const char *checkpoint, const char *tokenizer_path, const char *folder)
 {
     char path[4096];
     const int n = snprintf(path, sizeof path, "%s/../tokenizer", checkpoint);
     if (n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0) {
-        sw_tokenizer_remove(folder); /* of an export before */
+        sw_tokenizer_remove(folder); /* left by an earlier export */
         SW_TRY(sw_hf_copy_sidecars(path, folder));
     }
     return put_tokenizer(tokenizer_path, folder);
@@ -130,7 +130,7 @@ static sw_status export_checkpoint(const struct sw_checkpoint_export_options *o,
     return SW_OK;
 }
 
-/* Something beside the path that says that it is one checkpoint, and no folder of them. */
+/* Does the path hold a manifest, so that it is one checkpoint and not a folder of them? */
 static bool is_one(const char *path)
 {
     char manifest[4096];
@@ -145,7 +145,7 @@ static bool is_adapter(const char *path)
     return n > 0 && (size_t)n < sizeof config && access(config, F_OK) == 0;
 }
 
-/* A folder of an adapter, added to its base. */
+/* Exports an adapter's folder merged into its base. */
 static sw_status merge_adapter(const struct sw_checkpoint_export_options *o, FILE *out)
 {
     struct sw_merge *merge = NULL;
@@ -163,7 +163,7 @@ static sw_status merge_adapter(const struct sw_checkpoint_export_options *o, FIL
     }
     st = st < 0 ? st : sw_job_write_merged_card(o->path, sw_merge_base(merge), o->folder);
     sw_merge_close(merge);
-    const char *own = sw_tokenizer_is_there(o->path) ? o->path : NULL; /* not always its base's */
+    const char *own = sw_tokenizer_is_there(o->path) ? o->path : NULL; /* may not be its base's */
     return st < 0 ? st : put_tokenizer(o->tokenizer ? o->tokenizer : own, o->folder);
 }
 

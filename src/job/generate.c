@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts that a model writes: one that is continued, or, of an encoder-decoder, one for each that it
-// reads.
+// Generates texts: the continuation of a prompt or, with an encoder-decoder, one text for each
+// input.
 #include <string.h>
 
 #include "job/private.h"
@@ -9,12 +9,12 @@ enum { DEFAULT_TOKENS = 100 };
 
 struct generate {
     const struct sw_generate_options *options;
-    bool answers; /* an encoder reads the prompts */
+    bool answers; /* prompts are the input of an encoder */
     sw_tokenizer *tokenizer;
     sw_engine *engine;
     struct sw_job_settings settings;
-    struct sw_ids ids;   /* of all prompts, one behind the other */
-    struct sw_ids sizes; /* tokens of each */
+    struct sw_ids ids;   /* tokens of all prompts, concatenated */
+    struct sw_ids sizes; /* number of tokens of each */
     int64_t longest, n_new;
     int32_t *out; /* [n_new] */
 };
@@ -49,7 +49,7 @@ static sw_status add_prompt(struct generate *g, const char *text, size_t len)
     return sw_ids_push(&g->sizes, (int32_t)n);
 }
 
-/* A line without its end, if there is anything in it. */
+/* Pushes a line without its line break, unless it is empty. */
 static sw_status add_line(struct generate *g, struct sw_str *line)
 {
     const size_t n = line->len > 0 ? strcspn(line->ptr, "\r\n") : 0;
@@ -85,8 +85,8 @@ static sw_status read_prompts(struct generate *g)
     return add_prompt(g, text, strlen(text));
 }
 
-/* As many tokens as asked for; of an encoder-decoder, which reads the prompt elsewhere, as many as
- * its files say or its decoder has places for. */
+/* Chooses the number of new tokens. An encoder-decoder defaults to the limit in its files, else to
+ * DEFAULT_TOKENS, but at most to its context. */
 static sw_status choose_length(struct generate *g)
 {
     const int64_t asked = g->options->tokens, said = sw_job_settings_most(&g->settings);
@@ -111,14 +111,14 @@ static sw_status open_engine(struct generate *g)
         .adapter = o->adapter,
         .vocab_size = sw_tokenizer_vocab_size(g->tokenizer),
         .seq_len = g->answers ? sw_max_i64(g->longest, 1) : 0,
-        .most_tokens = g->longest + DEFAULT_TOKENS, /* not the cache of a whole context */
+        .most_tokens = g->longest + DEFAULT_TOKENS, /* else the cache holds a whole context */
         .no_train = true,
         .generate_tokens = g->answers     ? g->n_new
                            : g->n_new > 0 ? g->longest + g->n_new
                                           : -1,
     };
     SW_TRY(sw_initialize(&options, &g->engine));
-    if (g->n_new < 1) { /* by default what the model has room for */
+    if (g->n_new < 1) { /* default: the room that the model has */
         const int64_t room = sw_engine_seq_len(g->engine) - g->longest;
         g->n_new = room < 1 ? 1 : room < DEFAULT_TOKENS ? room : DEFAULT_TOKENS;
     }
@@ -149,7 +149,7 @@ static sw_status open_all(struct generate *g)
     return open_engine(g);
 }
 
-/* The prompt that is continued stands before its first token. */
+/* Prints the prompt before the first token that continues it. */
 struct printing {
     struct sw_text_writer writer;
     const char *before;

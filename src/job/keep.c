@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stays of a run in its folder: checkpoints, what goes beside weights, and the model.
+// The files that a run leaves in its folder: checkpoints, the files that accompany the weights, and
+// the model.
 #include <limits.h>
 #include <unistd.h>
 
@@ -7,7 +8,7 @@
 #include "job/training.h"
 #include "spillway/checkpoint.h"
 
-/* Puts the coverage of the validation, and the count of early stopping, into a checkpoint. */
+/* Writes the validation coverage and the early-stopping count into a checkpoint. */
 static sw_status put_state(const struct job *job, struct sw_json_doc *doc)
 {
     struct sw_json *root = sw_json_root(doc);
@@ -65,8 +66,8 @@ sw_status sw_job_save(struct job *job, bool in_haste)
     return SW_OK;
 }
 
-/* OUTPUT/tokenizer: what goes beside the weights of this run, wherever they are exported to and
- * whatever has become of the model's folder and the text by then. */
+/* Path of OUTPUT/tokenizer, the files that accompany this run's weights. Exports do not depend on
+ * the model's folder or the text. */
 static sw_status beside_path(const struct job *job, char *path, size_t cap)
 {
     const int n = snprintf(path, cap, "%s/tokenizer", job->options->output);
@@ -90,20 +91,20 @@ sw_status sw_job_save_beside(const struct job *job)
     }
     const char *from = sw_job_tokenizer_path(job->options);
     if (model && from && !sw_hf_is_same_folder(model, from)) {
-        sw_tokenizer_remove(path); /* the model's: two would be there */
+        sw_tokenizer_remove(path); /* removes the model's, so that only one is there */
     }
     SW_TRY(sw_tokenizer_save(job->tokenizer, path));
-    return sw_job_chat_save(&job->chat, path); /* goes before that of the tokenizer */
+    return sw_job_chat_save(&job->chat, path); /* takes precedence over the tokenizer's template */
 }
 
-/* OUTPUT/model, or OUTPUT/adapter where adapters are trained. */
+/* Path of OUTPUT/model, or of OUTPUT/adapter if adapters are trained. */
 static const char *export_path(const struct job *job, char *path, size_t cap)
 {
     snprintf(path, cap, "%s/%s", job->options->output, job->facts.lora ? "adapter" : "model");
     return path;
 }
 
-/* The model's folder is asked for by the rank that exports to it. */
+/* Only the rank that exports checks or claims the model's folder. */
 static sw_status ask_for_folder(const struct job *job,
                                 sw_status (*ask)(const char *folder, bool owned))
 {
@@ -124,7 +125,7 @@ sw_status sw_job_claim_model(const struct job *job)
     return ask_for_folder(job, sw_engine_claim_folder);
 }
 
-/* checkpoint: where the weights are from, the newest one or the best. */
+/* checkpoint: source of the weights, the newest one or the best. */
 static sw_status write_card(const char *checkpoint, const char *folder, enum sw_dtype dtype)
 {
     struct sw_ckpt *ckpt = NULL;
@@ -153,7 +154,7 @@ sw_status sw_job_export_model(struct job *job)
     const char *what = job->facts.lora ? "adapter" : "model";
     SW_TRY(beside_path(job, beside, sizeof beside));
     if (access(beside, R_OK) == 0) {
-        sw_tokenizer_remove(path); /* of an export before */
+        sw_tokenizer_remove(path); /* left by an earlier export */
         SW_TRY(sw_hf_copy_sidecars(beside, path));
     }
     SW_TRY(write_card(from, path, dtype));

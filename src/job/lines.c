@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training says to people: at its start, of its steps, at its end.
+// The lines that a training prints for people: at its start, after steps, and at its end.
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "job/training.h"
 #include "model/model.h"
 
-/* ---- at its start ---- */
+/* ---- at the start ---- */
 
 static const char *format_tier(const struct job *job, enum sw_tier tier, char buf[32])
 {
@@ -33,8 +33,8 @@ static void print_task(const struct job *job)
             (long long)sw_dataset_n_documents(job->dataset, SW_SPLIT_TRAIN), (long long)n_cut);
 }
 
-/* What a user may not expect: a model from nothing, letters as tokens, a setting that nobody
- * made. */
+/* Prints what a user may not expect: randomly drawn weights, characters as tokens, and settings
+ * that nobody chose. */
 static void print_origins(const struct job *job)
 {
     const struct sw_train_options *o = job->options;
@@ -83,7 +83,7 @@ static void print_origins(const struct job *job)
     }
 }
 
-/* Rows that are documents, not parts of a stream. */
+/* Describes rows that hold documents rather than parts of a stream. */
 static void print_rows(const struct job *job)
 {
     if (job->packed) {
@@ -158,13 +158,13 @@ void sw_job_print_room(const struct job *job)
     const int64_t bytes = sw_engine_checkpoint_bytes(job->engine);
     const int64_t left = sw_max_i64(job->steps.all - job->steps.first, 0);
     int64_t n = o->save_every > 0 ? sw_ceil_div(left, o->save_every) : left > 0;
-    if (o->keep_last > 0) { /* those, the best, and the one that is being written */
+    if (o->keep_last > 0) { /* the kept ones, the best, and the one being written */
         n = sw_min_i64(n, o->keep_last + 1 + (o->eval_every > 0));
     }
     double needed = (double)bytes * (double)n;
     struct sw_ckpt_list list;
     if (o->keep_last > 0 && job->steps.first > 0 && sw_ckpt_list(o->output, &list) == SW_OK) {
-        for (int64_t i = 0; i < list.n_items; i++) { /* they make room one by one */
+        for (int64_t i = 0; i < list.n_items; i++) { /* old checkpoints are removed one by one */
             needed -= (double)list.items[i].bytes;
         }
         needed = fmax(needed, (double)bytes);
@@ -172,7 +172,7 @@ void sw_job_print_room(const struct job *job)
     }
     struct statvfs disk;
     if (n == 0 || statvfs(o->output, &disk) != 0) {
-        return; /* nothing is saved, or nobody knows */
+        return; /* nothing is saved, or a size is unknown */
     }
     char one[32], all[32], room[32];
     const double free_bytes = (double)disk.f_bavail * (double)disk.f_frsize;
@@ -198,7 +198,7 @@ static const char *unit_of(const struct job *job)
     return sw_job_is_images(job) ? "images/s" : "tok/s";
 }
 
-/* " (128 of 200 rows)", where a validation does not look at all. */
+/* Formats " (128 of 200 rows)" if the validation does not cover all rows. */
 static const char *format_coverage(const struct job *job, char *buf, size_t cap)
 {
     char rows[64];
@@ -208,7 +208,7 @@ static const char *format_coverage(const struct job *job, char *buf, size_t cap)
     return buf;
 }
 
-/* "\tval 2.3237 f1 0.8 (128 of 200 rows)" of a step with a validation. */
+/* Formats "\tval 2.3237 f1 0.8 (128 of 200 rows)" for a step with a validation. */
 static void format_validation(const struct job *job, char *buf, size_t cap)
 {
     char metric[48] = "", rows[72];
@@ -220,13 +220,13 @@ static void format_validation(const struct job *job, char *buf, size_t cap)
              format_coverage(job, rows, sizeof rows));
 }
 
-/* Every so many steps, where lines are no live line. */
+/* Steps between printed lines, if there is no live line. */
 static int64_t log_every(const struct job *job)
 {
     return sw_max_i64(job->facts.config->misc.steps_per_print, 1);
 }
 
-/* As DeepSpeed's wall_clock_breakdown has it. */
+/* Prints the times that DeepSpeed's wall_clock_breakdown prints. */
 static void print_times(const struct job *job, const struct sw_job_step *step)
 {
     const double backward = sw_job_seconds(step, SW_JOB_BACKWARD_NS);
@@ -271,9 +271,9 @@ void sw_job_print_step(struct job *job, const struct sw_job_step *step)
     }
 }
 
-/* ---- at its end ---- */
+/* ---- at the end ---- */
 
-/* Of all ranks, and all steps. */
+/* Prints the use of the queues over all ranks and all steps. */
 static void print_queues(struct job *job)
 {
     struct queue_use use;

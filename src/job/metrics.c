@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of each step as a line of metrics.jsonl, and for other programs.
+// Writes the numbers of each step as a line of metrics.jsonl, and passes them to the monitors.
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>

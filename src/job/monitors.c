@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which numbers of a step go to which monitor. Event files and CSV have DeepSpeed's names, and
-// count samples; beside those that it writes there are the norm, the speed and validation.
+// Routes the numbers of a step to the monitors. Event files and CSV use DeepSpeed's names and count
+// samples. They add the gradient norm, the speed and validation to DeepSpeed's numbers.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "job/private.h"
 #include "monitor/monitor.h"
 
-/* output_path/job_name, as Python joins them. */
+/* Joins output_path and job_name as Python does. */
 static sw_status folder_of(const struct sw_monitor_config *config, const char *block,
                            struct sw_str *out)
 {
@@ -22,7 +22,7 @@ static sw_status folder_of(const struct sw_monitor_config *config, const char *b
     return out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for monitors") : SW_OK;
 }
 
-/* One of events and csv, where its block is enabled. */
+/* Opens the events or CSV monitor if its block is enabled. */
 static sw_status open_monitor(const struct sw_monitor_config *config, const char *block,
                               struct sw_monitor_place *place, struct sw_events **events,
                               struct sw_csv **csv)
@@ -52,7 +52,7 @@ sw_status sw_job_monitors_open(const struct sw_job_monitor_options *options,
                                     .tokens = options->tokens};
     SW_TRY(open_monitor(&c->tensorboard, "tensorboard", &place, &out->events, NULL));
     SW_TRY(open_monitor(&c->csv_monitor, "csv_monitor", &place, NULL, &out->csv));
-    if (options->metrics_file) { /* a path that cannot be is known before the first step */
+    if (options->metrics_file) { /* an unusable path is refused before the first step */
         const struct sw_gauge none = {"spillway_step", "Optimizer steps so far.", NULL, true, 0};
         sw_status st = sw_output_open(options->metrics_file, true, &out->gauges);
         st = st < 0 ? st : sw_gauges_write(&out->gauges, &none, 1);
@@ -129,7 +129,7 @@ static void make_points(const struct sw_job_monitors *m, const struct sw_job_ste
 
 /* ---- gauges ---- */
 
-/* As the text format quotes the value of a label. */
+/* Writes a label value, quoted as the text format requires. */
 static void quote(const char *text, char *out, size_t cap)
 {
     size_t n = 0;
@@ -178,8 +178,8 @@ static sw_status write_gauges(struct sw_job_monitors *m, const struct sw_job_ste
     return sw_gauges_write(&m->gauges, gauges, (int)SW_LEN(gauges) - isnan(step->val_loss));
 }
 
-/* Points that are lost would be missing for ever, and end a training as metrics.jsonl does; what is
- * now is written anew by the next step. */
+/* A failed write of points ends the training, as for metrics.jsonl, because they would be lost for
+ * good. A failed gauge does not: the next step writes it anew. */
 sw_status sw_job_monitors_add(struct sw_job_monitors *m, const struct sw_job_step *step)
 {
     m->n_skipped += step->report.skipped;

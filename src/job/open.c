@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training job reads: the task, its tokenizer, an engine, the dataset; also for a plan, and
-// for those whose loop is their own.
+// Opens the inputs of a training job: the task, the tokenizer, the engine and the dataset. Plans,
+// and callers with their own training loop, use it too.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,8 @@ static const char default_config[] =
     " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": %s, \"betas\": [0.9, 0.99],"
     " \"weight_decay\": 0.1}}, \"spillway\": {\"decay_1d\": false}}";
 
-/* The optimizer of a file without the block: that of transformers' Trainer, whose values flags
- * replace. */
+/* The default for a file without an optimizer block: that of transformers' Trainer, with values
+ * that flags replace. */
 static const char default_optimizer[] =
     "optimizer:={\"type\": \"AdamW\", \"params\": {\"lr\": \"auto\", \"betas\": \"auto\", "
     "\"eps\": \"auto\", \"weight_decay\": \"auto\"}}";
@@ -78,12 +78,12 @@ sw_status sw_job_open_tokenizer(struct job *job)
         return SW_OK;
     }
     if (o->n_data < 1 || (!o->as_text && is_shard(o->data[0]))) {
-        return SW_OK; /* tokens already */
+        return SW_OK; /* the data is already tokenized */
     }
     return sw_tokenizer_open_chars_of(o->data, o->n_data, o->as_text, &job->tokenizer);
 }
 
-/* A launcher that starts a job again on fewer ranks says how many the first start had. */
+/* A launcher that restarts a job on fewer ranks passes the number of ranks of its first start. */
 static int batch_ranks(void)
 {
     const char *text = getenv("SPILLWAY_BATCH_RANKS");
@@ -91,8 +91,8 @@ static int batch_ranks(void)
     return n > 0 ? n : 0;
 }
 
-/* The checkpoint that was chosen. A plan chooses none: then the folder or the path that one would
- * be chosen from. */
+/* The chosen checkpoint. A plan chooses none and takes the folder or path that a run would choose
+ * from. */
 static const char *resume_from(const struct job *job)
 {
     const struct sw_train_options *o = job->options;
@@ -107,7 +107,7 @@ const char *sw_train_default_optimizer(void)
     return default_optimizer;
 }
 
-/* Lists the edits of the configuration; defaults come last and give way. */
+/* Lists the edits of the configuration. Defaults come last and have the lowest precedence. */
 static sw_status make_edits(struct job *job)
 {
     const struct sw_train_options *o = job->options;
@@ -133,7 +133,7 @@ bool sw_job_optimizer_is_default(const struct job *job)
     return strcmp(source, "default of a training") == 0;
 }
 
-/* What a job's engine is opened with; text: of the default configuration. */
+/* The options of a job's engine. text: receives the default configuration. */
 static struct sw_engine_options engine_options(const struct job *job, char *text, size_t cap)
 {
     const struct sw_train_options *o = job->options;
@@ -167,7 +167,7 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
     };
 }
 
-/* What an open engine says of the sizes of batches. */
+/* Takes over the batch sizes of the open engine. */
 static sw_status join_engine(struct job *job)
 {
     job->facts = sw_engine_facts(job->engine);
@@ -196,8 +196,8 @@ sw_status sw_job_check_length(const struct sw_train_options *o)
                          : SW_FAIL(SW_E_ARG, "--epochs are passes over the data: wanted --data");
 }
 
-/* Counts as transformers' Trainer does: the last batch of an epoch may be short, and the steps of
- * all epochs are rounded up. */
+/* Counts steps as transformers' Trainer does: the last batch of an epoch may be short, and the
+ * steps of all epochs are rounded up. */
 static sw_status steps_of_epochs(const struct job *job, int64_t *out)
 {
     const int64_t samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN);
@@ -211,8 +211,8 @@ static sw_status steps_of_epochs(const struct job *job, int64_t *out)
     return SW_OK;
 }
 
-/* Counts the steps by a plan of rank 0, which says the batch and the length of a sample. The data
- * stays open. */
+/* Counts the steps from a plan of rank 0, which determines the batch and the sample length. The
+ * dataset stays open. */
 static sw_status count_steps(struct job *job)
 {
     char text[DEFAULT_CONFIG_CAP];
@@ -241,7 +241,7 @@ static sw_status count_steps(struct job *job)
     return SW_OK;
 }
 
-/* Edits, and the number of steps that schedules follow. */
+/* Lists the edits and sets the number of steps that schedules follow. */
 static sw_status prepare_engine(struct job *job)
 {
     SW_TRY(make_edits(job));
@@ -249,7 +249,8 @@ static sw_status prepare_engine(struct job *job)
     return job->options->epochs > 0 ? count_steps(job) : SW_OK;
 }
 
-/* Ranks that plan their micro-batch together may take another one than a plan of one rank. */
+/* Ranks that plan together may choose another micro-batch than a plan of one rank. A different
+ * number of steps is then refused. */
 static sw_status check_epochs(const struct job *job)
 {
     int64_t steps = job->steps.all;
@@ -294,7 +295,7 @@ sw_status sw_job_open_dataset(struct job *job)
         .task = sw_job_is_text(job) ? NULL : &job->task.data,
     };
     job->packed = options.packing;
-    if (job->dataset) { /* epochs were counted by it */
+    if (job->dataset) { /* already open: epochs were counted with it */
         return SW_OK;
     }
     return sw_dataset_open(&options, &job->dataset);
@@ -302,7 +303,7 @@ sw_status sw_job_open_dataset(struct job *job)
 
 sw_status sw_job_make_batches(struct job *job)
 {
-    const int64_t n = sw_max_i64(job->local, 1); /* validation takes one at least */
+    const int64_t n = sw_max_i64(job->local, 1); /* validation needs at least one */
     SW_TRY(sw_job_shared_open(job->facts.ranks, &job->shared));
     if (sw_job_counts_metrics(job)) {
         SW_TRY(sw_job_measure_open(job->engine, job->task.task, &job->measure));
@@ -310,7 +311,7 @@ sw_status sw_job_make_batches(struct job *job)
     return sw_job_rows_open(job->task.task, &job->facts.sizes, job->packed, n, &job->rows);
 }
 
-/* Adds how pictures become pixels; nothing for other data. */
+/* Appends how pictures become pixels. A no-op for other data. */
 static void put_steps(const struct job *job, struct sw_str *out)
 {
     struct sw_str steps = {0};
@@ -354,7 +355,7 @@ sw_status sw_job_tell_engine(struct job *job)
     return SW_OK;
 }
 
-/* ---- what a job would open ---- */
+/* ---- setups for other training loops ---- */
 
 struct sw_train_setup {
     struct job job;
@@ -395,7 +396,7 @@ struct sw_tokenizer *sw_train_setup_tokenizer(const struct sw_train_setup *setup
     return setup->job.tokenizer;
 }
 
-/* The ranks have the same samples, or hear whose are others. */
+/* Compares the samples of all ranks. An error names the ranks that differ. */
 static sw_status agree_on_data(struct job *job)
 {
     SW_TRY(sw_job_rows_open(job->task.task, &job->facts.sizes, job->packed, 1, &job->rows));
@@ -422,7 +423,7 @@ sw_status sw_train_setup_data(struct sw_train_setup *setup, sw_engine *engine, s
         return st;
     }
     *out = job->dataset;
-    job->dataset = NULL; /* the caller's */
+    job->dataset = NULL; /* owned by the caller */
     return SW_OK;
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Early stopping: how many validations of --eval-every have passed since the best one. Checkpoints
-// keep the count, and a resumed run goes on with it, so it ends where the run would have ended that
-// nobody killed. Validations that a save brings along do not count: they depend on when it was.
+// Early stopping: counts the validations of --eval-every since the best one. Checkpoints keep the
+// count, so a resumed run ends at the step at which an uninterrupted one would. Validations made
+// only for a save do not count, because they depend on when it happened.
 #include <string.h>
 
 #include "job/training.h"
 
-/* Validations are compared as checkpoints are, for the best one. */
+/* Compares validations by the metric that selects the best checkpoint. */
 static const char *compared_by(const struct job *job)
 {
     return job->options->task.metric ? sw_metric_name(job->task.metric) : "validation loss";
@@ -60,7 +60,7 @@ static int64_t count_of(const struct sw_json *object, const char *key)
     return value && value->type == SW_JSON_INT ? value->integer : 0;
 }
 
-/* Takes the count over if it was by the same metric; else it begins anew. */
+/* Restores the count if it used the same metric; else it starts anew. */
 static void take(const struct job *job, const struct sw_json *was, struct sw_job_patience *out)
 {
     const struct sw_json *by = was ? sw_json_get(was, "by") : NULL;

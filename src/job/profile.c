@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profile of one step (flops_profiler). Instructions are measured in that step alone; what a
-// step takes as a whole is that of the one before, in which nothing was measured, where there is
-// one. Measuring changes no bit.
+// The profile of one step (flops_profiler). Instructions are measured in that step alone. The time
+// of a whole step is taken from the unmeasured step before, if there is one. Measuring changes no
+// bit.
 #include <stdio.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ sw_status sw_job_profile_open(const struct sw_engine_facts *facts, int64_t first
         return SW_OK;
     }
     if (c->step <= first_step && first_step > 0) {
-        return SW_OK; /* it was made before the run was interrupted */
+        return SW_OK; /* the profile was written before the run was interrupted */
     }
     if (c->step > last_step) {
         return SW_FAIL(SW_E_CONFIG,
@@ -97,7 +97,7 @@ static sw_status put(const struct sw_job_profile *p, const struct sw_str *text, 
     return sw_output_text(path, text->ptr, text->len);
 }
 
-/* A profile that cannot be written is not worth a training. */
+/* A failure to write the profile does not end the training. */
 static void tell(const struct sw_job_profile *p, FILE *out)
 {
     struct sw_str text = {0};

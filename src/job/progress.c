@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// No line exceeds the terminal's width: a live one that wrapped could not be written over. A
-// terminal that became narrower has wrapped it already, so the next one begins below. Colours are
-// left out where NO_COLOR is set; a terminal that cannot go back in its line (TERM=dumb) has no
-// live one.
+// No line exceeds the terminal's width, because a live line that wrapped could not be overwritten.
+// If the terminal became narrower, the line has already wrapped, so the next one begins below it.
+// NO_COLOR turns colours off. A terminal that cannot return to the start of a line (TERM=dumb) has
+// no live line.
 #include "job/progress.h"
 
 #include <limits.h>
@@ -16,7 +16,7 @@
 #include "spillway/comm.h"
 
 enum { BAR_CELLS = 10, WIDE_BAR_CELLS = 20, WIDE_COLUMNS = 120, DEFAULT_COLUMNS = 80 };
-static const double SHOW_EVERY_S = 0.05; /* more often nobody can see */
+static const double SHOW_EVERY_S = 0.05; /* faster updates are not visible */
 
 static int columns_of(FILE *out)
 {
@@ -41,7 +41,8 @@ struct progress sw_progress_start(FILE *out, bool bar)
                              .coloured = terminal && !dumb && !has_word("NO_COLOR")};
 }
 
-/* The fields that fit into so many columns; of the first one what does. Returns how many. */
+/* Prints the fields that fit into `columns`, and cuts the first one if it does not fit. Returns the
+ * columns used. */
 static int print_fields(FILE *out, const char *text, int columns)
 {
     int n = (int)strlen(text);
@@ -134,7 +135,7 @@ double sw_pace_left(const struct pace *pace, double now_s, int64_t step, int64_t
 {
     double from_s = now_s;
     int64_t from = step;
-    for (int i = pace->n - 1; i >= 0; i--) { /* back to one that is a minute old */
+    for (int i = pace->n - 1; i >= 0; i--) { /* back to a mark that is a minute old */
         const int at = (pace->first + i) % PACE_MARKS;
         from_s = pace->marks[at].at_s;
         from = pace->marks[at].step;

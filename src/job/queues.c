@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of a thread that computes, time is computation or waiting for one of the queues, never two of
-// them: the largest part, over all ranks, is what bound the step.
+// A computing thread either computes or waits for exactly one queue. The largest of these shares,
+// over all ranks, is what bound the step.
 #include "job/queues.h"
 
 #include <math.h>
@@ -47,7 +47,7 @@ void sw_queue_use(const struct queue_record *ranks, int n_ranks, struct queue_us
         const struct sw_queue_times *read = &ranks[r].of[SW_QUEUE_READ];
         const struct sw_queue_times *write = &ranks[r].of[SW_QUEUE_WRITE];
         sw_queue_record_add(&all, &ranks[r]);
-        use.read_gb_s += rate(read->bytes_in, read->busy_ns); /* bytes a nanosecond */
+        use.read_gb_s += rate(read->bytes_in, read->busy_ns); /* bytes per nanosecond are GB/s */
         use.write_gb_s += rate(write->bytes_out, write->busy_ns);
     }
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {

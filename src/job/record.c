@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run leaves for its report. run.json is whole before the first step and is replaced, never
-// edited, so a run that is killed at any moment has one; samples.jsonl grows by a line at a time.
+// The record that a run leaves for its report. run.json is complete before the first step and
+// always replaced as a whole, so a run killed at any moment has one. samples.jsonl grows one line
+// at a time.
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -21,10 +22,10 @@ static sw_status fail_memory(void)
     return SW_FAIL(SW_E_NOMEM, "out of host memory for run.json");
 }
 
-/* ---- what the report shows beside the curves ---- */
+/* ---- facts that the report shows besides the curves ---- */
 
-/* The base, and what its card says of its license: for the cards of what is exported, whatever has
- * become of its folder by then. */
+/* Records the base and its license, because cards of later exports cannot rely on the base's
+ * folder. */
 static bool put_base(const struct sw_run_record *r, struct sw_json_doc *doc, struct sw_json *to)
 {
     char name[512];
@@ -65,7 +66,7 @@ static bool put_batch(const struct sw_run_record *r, struct sw_json_doc *doc)
            sw_json_put_i64(doc, to, "samples", r->samples);
 }
 
-/* How much of the validation data is looked at. */
+/* Records how much of the validation data is covered. */
 static bool put_validation(const struct sw_run_record *r, struct sw_json_doc *doc)
 {
     struct sw_json *to = r->coverage.of > 0
@@ -74,7 +75,7 @@ static bool put_validation(const struct sw_run_record *r, struct sw_json_doc *do
     return r->coverage.of == 0 || (to && sw_job_coverage_put(doc, to, &r->coverage));
 }
 
-/* Flags that are no keys of the configuration. Their numbers are 0 where they were not given. */
+/* Records flags that are not configuration keys. Numbers that were not given are 0. */
 static bool put_flags(const struct sw_run_record *r, struct sw_json_doc *doc)
 {
     const struct sw_train_options *o = r->options;
@@ -134,7 +135,7 @@ static enum held what_is(const struct sw_persistent *item)
     }
 }
 
-/* What the plan holds of each tier, by what it is; together its bytes of that tier. */
+/* Writes the bytes of each tier by use. They add up to the planned bytes of the tier. */
 static bool put_memory(const struct sw_run_record *r, struct sw_json_doc *doc)
 {
     static const char *const names[HELD_COUNT] = {"parameters", "optimizer", "gradients", "other",
@@ -165,9 +166,10 @@ static bool put_memory(const struct sw_run_record *r, struct sw_json_doc *doc)
     return good;
 }
 
-/* ---- what other rooms print as JSON ---- */
+/* ---- JSON printed by other rooms ---- */
 
-/* Members of the object in `text`, which it takes, under `key`, or under their own keys. */
+/* Copies the members of the object in `text` under `key`, or to the root. Takes ownership of
+ * `text`. */
 static sw_status put_printed(struct sw_json_doc *doc, const char *key, struct sw_str *text)
 {
     struct sw_json_doc *printed = NULL;
@@ -204,7 +206,7 @@ static sw_status put_plan(const struct sw_run_record *r, struct sw_json_doc *doc
     return put_printed(doc, "plan", &text);
 }
 
-/* ---- when ---- */
+/* ---- starts and end ---- */
 
 static bool put_start(struct sw_json_doc *doc, struct sw_json *list, int64_t step)
 {
@@ -218,8 +220,8 @@ static bool put_start(struct sw_json_doc *doc, struct sw_json *list, int64_t ste
     return to && sw_json_put_i64(doc, to, "step", step) && sw_json_put_str(doc, to, "at", text);
 }
 
-/* The starts of the file that is replaced, as far as the run goes on from them, and this one. When
- * the run ends the file has it already. */
+/* Copies the earlier starts that this run continues from the file being replaced, and adds this
+ * one. At the end of the run it is already listed. */
 static bool put_starts(struct sw_json_doc *doc, const char *path, int64_t first_step, bool ended)
 {
     struct sw_json *list = sw_json_put(doc, sw_json_root(doc), "starts", SW_JSON_ARRAY);
@@ -246,7 +248,7 @@ static bool put_end(const struct sw_run_record *r, struct sw_json_doc *doc)
                        sw_json_put_str(doc, to, "why", r->end));
 }
 
-/* A trace is looked for where it was written, whatever the folder of the report. */
+/* Stores the absolute path of the trace, so that the report finds it from any folder. */
 static bool put_trace(const struct sw_run_record *r, struct sw_json_doc *doc)
 {
     char folder[PATH_MAX], path[2 * PATH_MAX];

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which checkpoint a run goes on from. A committed checkpoint that is damaged is never passed over
-// without a word: the run is refused, and the message names the newest intact one. Only a launcher
-// that starts a job again (--restarts) takes that one by itself.
+// Chooses the checkpoint that a run resumes from. A damaged committed checkpoint is never skipped
+// silently: the run is refused, and the message names the newest intact one. Exception: a launcher
+// that restarts a job (--restarts) takes that one by itself.
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "job/training.h"
 
-/* Set by `spillway launch` for the second start of a job and later ones. */
+/* Set by `spillway launch` on the second and later starts of a job. */
 static bool is_restart(void)
 {
     return getenv("SPILLWAY_RESTART") != NULL;
 }
 
-/* Reads every byte. false leaves the reason in the error record. */
+/* Verifies every byte. false: the error record has the reason. */
 static bool is_intact(const char *path)
 {
     struct sw_ckpt *ckpt = NULL;
@@ -26,7 +26,7 @@ static bool is_intact(const char *path)
     return st == SW_OK;
 }
 
-/* The newest checkpoint of a list that is intact, without `except`; NULL = none. */
+/* The newest intact checkpoint of a list other than `except`; NULL = there is none. */
 static const char *find_intact(const struct sw_ckpt_list *list, const char *except)
 {
     for (int64_t i = 0; i < list->n_items; i++) {
@@ -39,7 +39,7 @@ static const char *find_intact(const struct sw_ckpt_list *list, const char *exce
     return NULL;
 }
 
-/* Adds to a message about the damaged checkpoint `path` what can be done. */
+/* Adds a remedy to the message about the damaged checkpoint `path`. */
 static sw_status advise(const struct sw_ckpt_list *list, const char *path, sw_status st)
 {
     char why[2048];
@@ -52,7 +52,7 @@ static sw_status advise(const struct sw_ckpt_list *list, const char *path, sw_st
                   : SW_FAIL(st, "%s; there is no intact checkpoint in its folder", why);
 }
 
-/* The newest one that is intact, for a restart; those before it are named in the log. */
+/* Chooses the newest intact checkpoint for a restart, and logs the damaged ones before it. */
 static sw_status choose_intact(const struct sw_ckpt_list *list, const char **out)
 {
     const struct sw_ckpt_summary *damaged = sw_ckpt_newest_damaged(list);
@@ -61,7 +61,7 @@ static sw_status choose_intact(const struct sw_ckpt_list *list, const char **out
     }
     for (int64_t i = 0; i < list->n_items && list->items[i].complete; i++) {
         const struct sw_ckpt_summary *item = &list->items[i];
-        if (item->problem) { /* of another version: nothing is known of it */
+        if (item->problem) { /* another version: it cannot be verified */
             return SW_FAIL(SW_E_UNSUP, "the newest checkpoint: %s", item->problem);
         }
         if (is_intact(item->path)) {
@@ -92,7 +92,7 @@ static sw_status choose_newest(const struct sw_train_options *o, const struct sw
         SW_FAIL(SW_E_FORMAT, "the checkpoint %s is damaged: %s", damaged->path, damaged->problem);
         return advise(list, damaged->path, SW_E_FORMAT);
     }
-    if (list->items[0].problem) { /* an older one would lose work without a word */
+    if (list->items[0].problem) { /* falling back to an older one would lose work silently */
         return SW_FAIL(SW_E_UNSUP, "the newest checkpoint in %s: %s", o->output,
                        list->items[0].problem);
     }
@@ -100,7 +100,7 @@ static sw_status choose_newest(const struct sw_train_options *o, const struct sw
     return SW_OK;
 }
 
-/* --output of a run that goes on from somewhere else, or from nothing, has no checkpoints. */
+/* Refuses an --output folder with checkpoints unless the run resumes from them. */
 static sw_status check_new(const struct sw_train_options *o, const struct sw_ckpt_list *list)
 {
     return list->n_items == 0
@@ -149,7 +149,7 @@ static sw_status choose(const struct sw_train_options *o, struct sw_job_start *o
     } else if (sw_job_goes_on(o)) {
         st = choose_newest(o, &list, &path);
         snprintf(out->path, sizeof out->path, "%s", path ? path : "");
-        out->continues = true; /* it may have been killed before its first checkpoint */
+        out->continues = true; /* the run may have been killed before its first checkpoint */
     } else {
         st = check_new(o, &list);
     }
@@ -170,8 +170,7 @@ sw_status sw_job_choose_start(struct job *job)
     return SW_OK;
 }
 
-/* Checkpoints that came after the one that a run goes on from would be its newest at the next
- * start: they get a name that is no checkpoint's. */
+/* Renames checkpoints newer than the one resumed from, else the next start would choose them. */
 static sw_status set_aside(const struct job *job)
 {
     struct sw_ckpt_list list;
@@ -208,7 +207,7 @@ sw_status sw_job_load(struct job *job)
         char why[2048];
         snprintf(why, sizeof why, "%s", sw_error_message());
         const bool damaged = !is_intact(job->start.path);
-        SW_FAIL(st, "%s", why); /* what made it fail is what is said */
+        SW_FAIL(st, "%s", why); /* restores the error of sw_load, which is_intact may replace */
         if (damaged && sw_ckpt_list(job->options->output, &list) >= 0) {
             st = advise(&list, job->start.path, st);
             sw_ckpt_list_fini(&list);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples: what the model writes between steps.
+// Samples: texts that the model generates between steps.
 #include <string.h>
 
 #include "job/training.h"
 
-/* What a sample begins with. */
+/* Tokenizes the prompt of a sample. */
 static sw_status sample_prompt(const struct job *job, struct sw_ids *prompt)
 {
     const char *text = job->options->sample_prompt, *prefix = job->options->task.source_prefix;
@@ -18,7 +18,7 @@ static sw_status sample_prompt(const struct job *job, struct sw_ids *prompt)
         return st;
     }
     const int32_t eos = sw_tokenizer_eos(job->tokenizer);
-    if (text && *text && job->chat.chat) { /* a question, and then the answer */
+    if (text && *text && job->chat.chat) { /* the prompt is a question, the sample its answer */
         SW_TRY(sw_chat_ask(job->chat.chat, text, prompt));
         return SW_OK;
     }
@@ -31,7 +31,7 @@ static sw_status sample_prompt(const struct job *job, struct sw_ids *prompt)
         return sw_ids_push(prompt, eos);
     }
     return sw_tokenizer_encode(job->tokenizer, "\n", 1, false, prompt) < 0
-               ? sw_ids_push(prompt, 0) /* a text without line breaks */
+               ? sw_ids_push(prompt, 0) /* tokens of a text without line breaks */
                : SW_OK;
 }
 
@@ -83,7 +83,7 @@ sw_status sw_job_print_sample(struct job *job)
                                    .top_k = 40,
                                    .seed = job->facts.seed + (uint64_t)sw_engine_step(job->engine),
                                    .stop_id = chat ? sw_tokenizer_eos(job->tokenizer) : -1};
-    if (answered) { /* the likeliest text, as `spillway generate` writes it */
+    if (answered) { /* greedy, as `spillway generate` does */
         sw_job_settings_apply(&job->told.writing, prompt.len, true, &sampling);
     }
     SW_TRY_OR(done,

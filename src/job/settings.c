@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of a model say of texts that it writes: generation_config.json, or, of an
-// encoder-decoder without it, config.json. What would change a text and is not followed is named.
+// The generation settings in a model's files: generation_config.json, or config.json of an
+// encoder-decoder that lacks it. A warning names keys that would change a text but are not
+// supported.
 #include <string.h>
 #include <unistd.h>
 
 #include "hf/hf.h"
 #include "job/private.h"
 
-/* An id, or a list of them. */
+/* Reads an id or a list of ids. */
 static sw_status read_ids(const struct sw_json_doc *doc, const struct sw_json *root,
                           const char *key, struct sw_ids *out)
 {
@@ -21,14 +22,14 @@ static sw_status read_ids(const struct sw_json_doc *doc, const struct sw_json *r
             return SW_FAIL(SW_E_FORMAT, "%s: %s: wanted an id, or an array of ids",
                            sw_json_name(doc), key);
         }
-        if (id->integer >= 0) { /* -1: none, as Whisper's files have it */
+        if (id->integer >= 0) { /* -1 means no id, as in Whisper's files */
             SW_TRY(sw_ids_push(out, (int32_t)id->integer));
         }
     }
     return SW_OK;
 }
 
-/* -1: there is none. */
+/* *out is -1 if there is no id. */
 static sw_status read_id(const struct sw_json_doc *doc, const struct sw_json *root, const char *key,
                          int32_t *out)
 {
@@ -45,7 +46,7 @@ static sw_status read_id(const struct sw_json_doc *doc, const struct sw_json *ro
     return st;
 }
 
-/* A number that counts tokens; absent or null is -1. */
+/* Reads a number of tokens. Absent or null is -1. */
 static sw_status read_count(const struct sw_json_doc *doc, const struct sw_json *root,
                             const char *key, int64_t *out)
 {
@@ -75,7 +76,7 @@ static bool says_nothing(const struct sw_json *value, double neutral)
     return false;
 }
 
-/* The key says how tokens are drawn, and who asks said so, or does not draw any. */
+/* Is the key a sampling setting that the caller overrides? */
 static bool is_asked(const char *key, const struct sw_sampling *asked)
 {
     const bool draws = asked->temperature > 0;
@@ -84,7 +85,7 @@ static bool is_asked(const char *key, const struct sw_sampling *asked)
                                        : strcmp(key, "top_p") == 0 && (!draws || asked->top_p > 0);
 }
 
-/* What is not followed, and the value with which it changes nothing. */
+/* Unsupported keys, and the neutral value of each. */
 static const struct {
     const char *key;
     double neutral;
@@ -112,7 +113,7 @@ static const struct {
     {"top_p", 1},
 };
 
-/* Keys that change a text and are not followed, in one warning. */
+/* Names, in one warning, the unsupported keys that would change a text. */
 static void warn_of_others(const struct sw_json_doc *doc, const struct sw_json *root,
                            const struct sw_sampling *asked)
 {
@@ -155,7 +156,7 @@ static sw_status read_rules(const struct sw_json_doc *doc, const struct sw_json 
     return SW_OK;
 }
 
-/* *out NULL: no file says anything. */
+/* *out stays NULL if neither file is there. */
 static sw_status open_file(const char *model, bool answers, struct sw_json_doc **out)
 {
     struct sw_str path = {0};
@@ -211,7 +212,7 @@ void sw_job_settings_fini(struct sw_job_settings *settings)
     sw_ids_fini(&settings->begins);
 }
 
-/* Lengths count what a decoder begins with; of a text that is continued they are its own. */
+/* max_length includes the decoder's start token. It applies to encoder-decoders only. */
 int64_t sw_job_settings_most(const struct sw_job_settings *s)
 {
     const int64_t by_length = s->max_length > 1 ? s->max_length - 1 : 0;

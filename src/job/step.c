@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step was on all ranks: one exchange a step carries the wish to stop and the numbers that
-// each rank has of its own: everybody takes the largest of each, and adds up what queues did.
+// Combines a step's results over all ranks in one exchange per step. It carries the wish to stop,
+// each rank's numbers, of which all take the maximum, and the queue times, which are summed.
 #include "job/private.h"
 
 void sw_job_count_phases(const struct sw_phase_times *before, const struct sw_phase_times *after,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The task of a job: which one it is, its classes and their names, and the inputs of its batches.
+// The task of a job: its kind, its classes and their names, and the inputs of its batches.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +10,14 @@
 
 /* ---- classes ---- */
 
-/* Whether rows have classes, or numbers, so that a head has a size. */
+/* Do rows have classes or values, so that the head has a size? */
 static bool has_labels(const struct sw_task *task)
 {
     return task->rows == SW_ROWS_LABELS || task->rows == SW_ROWS_WORDS ||
            task->rows == SW_ROWS_IMAGES;
 }
 
-/* config.json's names, as many as there are; NULL: none that somebody gave. */
+/* The class names in config.json; NULL if nobody chose names. */
 static const struct sw_json *names_of_config(const struct sw_json *config)
 {
     const struct sw_json *names = sw_json_get(config, "id2label");
@@ -41,7 +41,7 @@ static sw_status set_names(struct sw_job_task *t, int64_t n)
     return SW_OK;
 }
 
-/* "3" is a number of classes, all else their names. */
+/* Takes --labels: "3" alone is a number of classes, anything else is names. */
 static sw_status take_given(const struct sw_task_options *o, struct sw_job_task *t)
 {
     char *end;
@@ -81,7 +81,7 @@ static sw_status take_config(const struct sw_json_doc *doc, const struct sw_json
     return SW_OK;
 }
 
-/* Takes the classes that were found in the data. n_config: classes of a head that is there. */
+/* Takes the classes found in the data. n_config: classes of the model's head. */
 static sw_status take_found(int64_t n_config, struct sw_job_task *t)
 {
     if (!t->found.names) {
@@ -96,7 +96,8 @@ static sw_status take_found(int64_t n_config, struct sw_job_task *t)
     return SW_OK;
 }
 
-/* Of one class there is nothing to tell apart. What config.json says is checked with the model. */
+/* Refuses a single class: there is nothing to tell apart. Classes from config.json are checked with
+ * the model. */
 static sw_status check_count(const struct sw_task_options *o, const struct sw_dataset_options *data,
                              const struct sw_job_task *t)
 {
@@ -123,8 +124,8 @@ static bool has_name(const struct sw_json *names, const char *name)
     return one != NULL;
 }
 
-/* Classes of images. Folders of pictures name them: a training with others than the model's has
- * classes of its own. */
+/* Chooses the classes of images. Folders name them. A training on classes that the model lacks gets
+ * the folders' classes. */
 static sw_status choose_image_labels(const struct sw_dataset_options *data,
                                      const struct sw_json *names, bool trains,
                                      struct sw_job_task *t)
@@ -173,7 +174,7 @@ static sw_status choose_labels(const struct sw_task_options *o,
 
 /* ---- pixels ---- */
 
-/* The model's preprocessor_config.json, if there is one. */
+/* Finds the model's preprocessor_config.json, if it has one. */
 static sw_status find_preprocessor(const char *model, struct sw_job_task *t)
 {
     sw_str_clear(&t->preprocessor);
@@ -187,7 +188,7 @@ static sw_status find_preprocessor(const char *model, struct sw_job_task *t)
 
 /* ---- choosing ---- */
 
-/* A flag that the task has no use for. */
+/* Refuses a flag that the task does not use. */
 static sw_status check_flags(const struct sw_task *task, const struct sw_task_options *o)
 {
     const bool text = task->rows == SW_ROWS_TEXT;
@@ -217,7 +218,7 @@ sw_status sw_task_is_text(const char *model, const struct sw_task_options *optio
     return SW_OK;
 }
 
-/* SW_E_ARG: the task has no metric of this name. */
+/* Returns SW_E_ARG if the task has no metric of this name. */
 static sw_status find_metric(const struct sw_task *task, const char *name, enum sw_metric *out)
 {
     struct sw_str names = {0};
@@ -314,8 +315,8 @@ void sw_job_task_close(struct sw_job_task *task)
 
 /* ---- batches ---- */
 
-/* Of a row without others those that would say nothing are left out: places that are counted,
- * which document a token is of, and a mask over text that is whole. */
+/* Inputs that only packed rows need are left out otherwise: counted positions and document ids.
+ * Text needs no attention mask: it would be all ones. */
 static bool is_given(const struct sw_task *task, const struct sw_task_input *input, bool packed)
 {
     const bool text = task->rows == SW_ROWS_TEXT;

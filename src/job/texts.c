@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts that an encoder-decoder writes for rows of a dataset, beside those that were wanted: a JSON
+// Texts that an encoder-decoder generates for rows of a dataset, each next to its target: one JSON
 // object a line.
 #include <string.h>
 
@@ -17,7 +17,7 @@ sw_status sw_job_texts_open(sw_engine *engine, const sw_tokenizer *tokenizer, co
     SW_TRY(sw_job_settings_stop(&out->settings, tokenizer));
     const int64_t said = sw_job_settings_most(&out->settings);
     out->most = said > 0 ? sw_min_i64(said, facts.generate_tokens)
-                         : facts.generate_tokens; /* of a target */
+                         : facts.generate_tokens; /* the length of a target */
     const int64_t longest =
         sw_max_i64(facts.sizes.of[SW_DIM_TOKENS], facts.sizes.of[SW_DIM_TARGETS]);
     out->ids = sw_alloc("eval", (size_t)longest * sizeof *out->ids);
@@ -44,7 +44,8 @@ static const struct sw_view *input(const struct sw_job_rows *rows, const char *n
     return found;
 }
 
-/* Those of a row's ids that are there: where the other is not `none`. */
+/* Copies to t->ids the ids of a row whose element in `by` differs from `none`. Returns their
+ * number. */
 static int64_t pick(struct sw_job_texts *t, const struct sw_view *ids, const struct sw_view *by,
                     int32_t none, int64_t row)
 {

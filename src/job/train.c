@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training job from its start to its end: what it opens, the loop over steps with what happens
-// between them, and the same on many ranks.
+// The training job from start to end: setup, the loop over steps and the work between them, on one
+// rank or many.
 #include "spillway/train.h"
 
 #include <limits.h>
@@ -19,7 +19,7 @@
 
 /* ---- setting up ---- */
 
-/* Refuses options that count on validations if there are none. */
+/* Refuses options that need validations if there are none. */
 static sw_status check_validation(const struct sw_train_options *o)
 {
     if (o->n_val_data > 0 && o->eval_every < 1) {
@@ -76,7 +76,7 @@ static double deadline_of(const struct sw_train_options *options)
     return options->deadline_s > 0 ? options->deadline_s : 300;
 }
 
-/* A restart may come while its predecessor is still ending: with --resume, or by a launcher. */
+/* A restarted or resumed run waits for the folder, because its predecessor may still be ending. */
 static double wait_for_folder(const struct job *job)
 {
     const bool restart = sw_job_goes_on(job->options) || getenv("SPILLWAY_LAUNCH");
@@ -84,7 +84,8 @@ static double wait_for_folder(const struct job *job)
     return restart ? fmin(most, SW_CKPT_WAIT_S) : 0;
 }
 
-/* Rank 0 holds the folder for all, from before anything in it is read to the end of the run. */
+/* Rank 0 holds the lock on the folder for all ranks, from before the first read to the end of the
+ * run. */
 static sw_status hold_folder(struct job *job)
 {
     const struct sw_train_options *o = job->options;
@@ -97,19 +98,19 @@ static sw_status hold_folder(struct job *job)
     return sw_job_choose_start(job);
 }
 
-/* Atomically: what sets it may be a handler in any thread, or another rank's thread. */
+/* Reads atomically: a signal handler in any thread, or another rank's thread, may set it. */
 static bool asked_to_stop(const struct job *job)
 {
     return job->options->stop && __atomic_load_n(job->options->stop, __ATOMIC_RELAXED) != 0;
 }
 
-/* Before there is a step to finish and to save. */
+/* Checks for a stop before the first step, when there is nothing to save. */
 static sw_status go_on(const struct job *job)
 {
     return asked_to_stop(job) ? SW_FAIL(SW_E_STOP, "stopped before the first step") : SW_OK;
 }
 
-/* What decides which collectives a rank takes part in, and when. */
+/* Compares the options that decide which collectives a rank takes part in, and when. */
 static sw_status agree(const struct job *job)
 {
     const struct sw_train_options *o = job->options;
@@ -149,7 +150,7 @@ static sw_status set_up(struct job *job)
     return job->leads ? sw_job_open_metrics(job) : SW_OK;
 }
 
-/* It has started when all ranks have what they need. */
+/* Sets up the run, then waits until all ranks are ready. */
 static sw_status start(struct job *job)
 {
     SW_TRY(hold_folder(job));
@@ -159,13 +160,13 @@ static sw_status start(struct job *job)
 
 /* ---- the loop ---- */
 
-/* The micro-batches of this rank, through the engine; numbers: of this rank. */
+/* Runs this rank's micro-batches through the engine. numbers: those of this rank. */
 static sw_status train_rows(struct job *job, struct sw_job_step *step)
 {
     struct sw_queue_times after[SW_QUEUE_COUNT];
     struct sw_phase_times began, ended;
     int64_t *numbers = step->mine.numbers;
-    struct sw_alloc_stats besides; /* no part of the plan, and of all ranks of this process */
+    struct sw_alloc_stats besides; /* memory outside the plan, of all ranks in this process */
     sw_executor_queue_times(job->facts.executor, step->mine.queues.of);
     sw_executor_phase_times(job->facts.executor, &began);
     const int64_t begin = sw_now_ns();
@@ -189,8 +190,8 @@ static sw_status train_rows(struct job *job, struct sw_job_step *step)
     return SW_OK;
 }
 
-/* What follows some steps, and takes its time: a signal that comes meanwhile does not wait for the
- * next step. All ranks know which steps these are. */
+/* Writes the samples and saves that follow some steps, on all ranks alike. They take time, so a
+ * signal that arrives meanwhile is honoured before the next step. */
 static sw_status follow(struct job *job, const struct sw_step_report *report, bool *stopped)
 {
     const struct sw_train_options *o = job->options;
@@ -216,7 +217,7 @@ static sw_status not_finite(const struct job *job, const struct sw_step_report *
                          step, value);
 }
 
-/* All ranks stop after the same step, whoever got the signal. */
+/* Takes one step. All ranks stop after the same step, whichever got the signal. */
 static sw_status one_step(struct job *job, bool *stopped)
 {
     const struct sw_train_options *o = job->options;
@@ -247,7 +248,7 @@ static sw_status one_step(struct job *job, bool *stopped)
     return follow(job, report, stopped);
 }
 
-/* Writes run.json: before the first step, and once more when the run ends. end: why it ended. */
+/* Writes run.json, before the first step and at the end of the run. end: why the run ended. */
 static sw_status record_run(struct job *job, const char *end)
 {
     if (!job->leads) {
@@ -288,7 +289,7 @@ static sw_status run_steps(struct job *job, bool *stopped)
 
 /* ---- the end ---- */
 
-/* The reason that run.json has. */
+/* The reason of the end, for run.json. */
 static const char *why_it_ended(const struct job *job, bool stopped, char *buf, size_t cap)
 {
     if (stopped) {
@@ -345,7 +346,7 @@ static sw_status end(struct job *job, bool stopped, struct sw_train_result *resu
         .stopped_early = step < job->steps.all && sw_job_patience_ends(job),
     };
     const sw_status st = finish(job, result->stopped);
-    result->val_loss = job->val_loss; /* the last checkpoint may have brought one along */
+    result->val_loss = job->val_loss; /* the last checkpoint may have validated */
     return st;
 }
 
@@ -373,14 +374,14 @@ static void tear_down(struct job *job)
 
 /* ---- one rank, and many ---- */
 
-/* All ranks of this process; or the one of many that this process is. */
+/* The ranks of this process: all of them, or one if a launcher started it. */
 struct team {
     const struct sw_train_options *options;
     FILE *out, *quiet;
-    struct sw_work_listener listener; /* of the thread that called, for rank 0's */
-    bool *started;                    /* of rank 0, as the result */
+    struct sw_work_listener listener; /* the calling thread's listener, for rank 0 */
+    bool *started;                    /* set by rank 0, as the result is */
     struct sw_train_result *result;
-    struct sw_launch_link *link; /* to the launcher that started this process; NULL = none */
+    struct sw_launch_link *link; /* link to the launcher of this process; NULL = none */
 };
 
 static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, bool *started,
@@ -432,7 +433,7 @@ static sw_status train_threads(struct team *t)
     return sw_threads_run((int)t->options->ranks, deadline_of(t->options), rank_main, t);
 }
 
-/* This process is one of those that a launcher started. */
+/* Runs one rank, in a process that a launcher started. */
 static sw_status train_in_world(struct team *t, sw_comm *comm)
 {
     const int rank = sw_comm_rank(comm), size = sw_comm_size(comm);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training job as the files see it that share it: train.c, which runs it from its start to its
-// end, and those that open what it needs, validate, write samples, keep what it leaves, and tell of
-// its steps. The position of a run is the engine's count of global samples alone.
+// The training job, as shared by the files that implement it. train.c runs it from start to end.
+// The others open its inputs, validate, write samples, save its results and report its steps. The
+// position of a run is the engine's count of global samples alone.
 #pragma once
 
 #include <limits.h>
@@ -14,63 +14,63 @@
 
 struct sw_launch_link;
 
-/* What it tells of its steps, and needs to. */
+/* State for reporting steps: metrics, monitors, the profile and the pace. */
 struct told {
     FILE *metrics;
     struct sw_job_monitors monitors;
     struct sw_job_profile profile;
     struct pace pace;
-    struct sw_json_doc *state;      /* what the last checkpoint says of the training; on rank 0 */
-    struct sw_job_settings writing; /* of an encoder-decoder's samples */
+    struct sw_json_doc *state;      /* the training's record in the last checkpoint; on rank 0 */
+    struct sw_job_settings writing; /* rules for an encoder-decoder's samples */
 };
 
 /* The start of a run. */
 struct sw_job_start {
-    char path[PATH_MAX]; /* of a checkpoint; "" = nothing: its first step is 1 */
-    bool continues;      /* what an earlier start left in the output folder is this run's */
+    char path[PATH_MAX]; /* checkpoint to load; "" = none: the first step is 1 */
+    bool continues;      /* the output folder's earlier results belong to this run */
 };
 
-/* The user's edits of the configuration, and defaults that depend on what is trained. */
+/* The user's edits of the configuration, and defaults that depend on the task. */
 struct sw_job_edits {
-    const char **items; /* [n] owned; the texts are not */
+    const char **items; /* [n] the array is owned, its texts are not */
     int n;
     char steps[40]; /* "--steps=N", where N follows from --epochs */
 };
 
-/* The best validation, and how many came since. */
+/* The best validation, and the number of validations since. */
 struct sw_job_patience {
     double best; /* NaN: none yet */
     int64_t best_step, waited;
 };
 
 struct sw_job_steps {
-    int64_t all, first;       /* of the run; those before this start */
-    int64_t saved, validated; /* of the last checkpoint, of the last validation; -1 = none */
+    int64_t all, first;       /* steps of the run; steps before this start */
+    int64_t saved, validated; /* steps of the last checkpoint and validation; -1 = none */
 };
 
 struct job {
     const struct sw_train_options *options;
     struct sw_job_edits edits;
-    sw_comm *comm; /* NULL = alone */
+    sw_comm *comm; /* NULL = a single rank */
     bool leads;    /* rank 0: prints, writes metrics and exports */
     struct sw_launch_link *link;
-    struct sw_ckpt_lock *lock; /* of the output folder, on rank 0 */
+    struct sw_ckpt_lock *lock; /* lock on the output folder, on rank 0 */
     FILE *out;
     struct progress progress;
     sw_tokenizer *tokenizer;
     struct sw_job_chat chat;
     struct sw_job_task task;
     sw_dataset *dataset;
-    struct sw_json_doc *data; /* what is read, for checkpoints; on rank 0 */
+    struct sw_json_doc *data; /* record of the data for checkpoints; on rank 0 */
     sw_engine *engine;
-    struct sw_engine_facts facts; /* of it */
+    struct sw_engine_facts facts; /* of the engine */
     struct sw_job_shared shared;
     struct told told;
     int64_t batch, tokens, micro_batches;
     int64_t local;                 /* micro-batches of this rank */
     bool packed;                   /* rows hold several documents */
     struct sw_job_rows rows;       /* [local] micro-batches */
-    struct sw_job_measure measure; /* what metrics are counted from */
+    struct sw_job_measure measure; /* outputs for the metrics */
     struct sw_job_start start;
     double began_s, val_loss, loss;
     struct sw_job_patience patience;
@@ -82,7 +82,7 @@ static inline bool sw_job_is_text(const struct job *job)
     return job->task.task->rows == SW_ROWS_TEXT;
 }
 
-/* An encoder reads what a sample is asked. */
+/* Is the sample prompt the input of an encoder? */
 static inline bool sw_job_is_answered(const struct job *job)
 {
     const struct sw_task *task = job->task.task;
@@ -94,13 +94,13 @@ static inline bool sw_job_is_images(const struct job *job)
     return job->task.task->rows == SW_ROWS_IMAGES;
 }
 
-/* What a step is measured by: tokens, of images these. */
+/* Units in a step, for its speed: images, or tokens for other tasks. */
 static inline int64_t sw_job_units(const struct job *job)
 {
     return job->micro_batches * job->batch * (sw_job_is_images(job) ? 1 : job->tokens);
 }
 
-/* Validation counts more than losses. */
+/* Does validation compute metrics besides the loss? */
 static inline bool sw_job_counts_metrics(const struct job *job)
 {
     return job->options->eval_every > 0 && job->task.metric != SW_METRIC_PERPLEXITY;
@@ -111,41 +111,41 @@ static inline bool sw_job_has_disk(const struct job *job)
     return sw_engine_tier_bytes(job->engine, SW_TIER_DISK) > 0;
 }
 
-/* The rows of samples from `first` on into micro-batch i of this rank. */
+/* Fetches the rows of samples from `first` on into micro-batch i of this rank. */
 static inline sw_status sw_job_fetch(const struct job *job, enum sw_split split, int64_t first,
                                      int64_t i)
 {
     return sw_job_rows_fetch(&job->rows, job->dataset, split, first, job->batch, i);
 }
 
-/* ---- resume.c: what a job goes on from ---- */
+/* ---- resume.c: the checkpoint that a job resumes from ---- */
 
-/* Rank 0, which holds the folder, chooses for all. Collective. */
+/* Rank 0 holds the lock on the folder and chooses for all ranks. Collective. */
 sw_status sw_job_choose_start(struct job *job);
-/* Loads it, if there is one. Collective. */
+/* Loads the chosen checkpoint, if there is one. Collective. */
 sw_status sw_job_load(struct job *job);
 
-/* ---- open.c: what a job reads ---- */
-/* SW_E_ARG: steps and epochs, or epochs of no data. */
+/* ---- open.c: the inputs of a job ---- */
+/* Returns SW_E_ARG if both steps and epochs are given, or epochs without data. */
 sw_status sw_job_check_length(const struct sw_train_options *options);
-/* Where the tokenizer is: given, beside the adapter to go on with, which was trained with it, or
- * the model's; NULL: it is made of the data. */
+/* The tokenizer's folder: the one given, else the resumed adapter's own, else the model's. NULL:
+ * the tokenizer is made from the data. */
 const char *sw_job_tokenizer_path(const struct sw_train_options *options);
-/* AdamW, because the file of the configuration has no optimizer. */
+/* True if AdamW was chosen because the configuration file names no optimizer. */
 bool sw_job_optimizer_is_default(const struct job *job);
-/* The task first, which says whether there is text. */
+/* Chooses the task first, because the task decides whether there is text. */
 sw_status sw_job_open_tokenizer(struct job *job);
 sw_status sw_job_open_engine(struct job *job);
 sw_status sw_job_open_dataset(struct job *job);
-/* Rows for the batches of this rank. */
+/* Allocates the rows of this rank's batches. */
 sw_status sw_job_make_batches(struct job *job);
-/* What its checkpoints say of the data, and what those that it goes on from are compared with. */
+/* Gives the engine the data record that checkpoints keep and that a loaded one is compared with. */
 sw_status sw_job_tell_engine(struct job *job);
 
 /* ---- validate.c ---- */
-/* Collective, as what follows. */
+/* Runs a validation. Collective. */
 sw_status sw_job_validate(struct job *job);
-/* How much of the validation data it looks at. */
+/* The share of the validation data that a validation covers. */
 struct sw_job_coverage sw_job_validated(const struct job *job);
 
 /* ---- patience.c: when to stop early ---- */
@@ -154,40 +154,41 @@ void sw_job_patience_add(struct job *job);
 bool sw_job_patience_ends(const struct job *job);
 /* "3 validations without a better validation loss than 2.3151 of step 40" */
 void sw_job_patience_text(const struct job *job, char *buf, size_t cap);
-/* Into a checkpoint; and out of the one that the run goes on from, which is collective. */
+/* Save the count to a checkpoint, and load it from the one resumed from. Loading is collective. */
 bool sw_job_patience_put(const struct job *job, struct sw_json_doc *doc, struct sw_json *root);
 sw_status sw_job_patience_load(struct job *job);
 
 /* ---- sample.c ---- */
-/* How an encoder-decoder writes its samples. A prompt that cannot be continued is refused before
- * the first step, not at the first sample. */
+/* Reads the generation settings of an encoder-decoder. An unusable prompt is refused before the
+ * first step, not at the first sample. */
 sw_status sw_job_prepare_sample(struct job *job);
 sw_status sw_job_print_sample(struct job *job);
 
-/* ---- keep.c: what stays of a run in its folder ---- */
-/* The loss that a checkpoint is compared by is that of its own weights; a run that is told to stop
- * has no time for it. */
+/* ---- keep.c: the files that a run leaves in its folder ---- */
+/* Saves a checkpoint with the validation loss of its own weights. in_haste: skip that validation,
+ * because the run was told to stop. */
 sw_status sw_job_save(struct job *job, bool in_haste);
-/* OUTPUT/tokenizer: what goes beside the weights of this run, wherever they are exported to and
- * whatever has become of the model's folder and the text by then. */
+/* Saves the files that accompany the weights to OUTPUT/tokenizer. Later exports do not depend on
+ * the model's folder or the text. */
 sw_status sw_job_save_beside(const struct job *job);
-/* OUTPUT/model may be written to, .. */
+/* Checks that OUTPUT/model may be written. */
 sw_status sw_job_check_model(const struct job *job);
-/* .. is this run's from the first step on, whenever it ends, .. */
+/* Claims OUTPUT/model for this run before the first step, however the run ends. */
 sw_status sw_job_claim_model(const struct job *job);
-/* .. and has the weights. With slices on many ranks, the last checkpoint has what no rank holds
- * alone; the best one is a checkpoint, too. */
+/* Exports the weights to OUTPUT/model. With several ranks they come from the last checkpoint, and
+ * with `--export best` from the best one. */
 sw_status sw_job_export_model(struct job *job);
 
-/* ---- metrics.c: metrics.jsonl, and where else numbers go ---- */
-/* Lines of steps after the one resumed from would stand twice. */
+/* ---- metrics.c: metrics.jsonl and the monitors ---- */
+/* Opens metrics.jsonl. Lines after the step resumed from are dropped, else those steps would appear
+ * twice. */
 sw_status sw_job_open_metrics(struct job *job);
 sw_status sw_job_write_metrics(struct job *job, const struct sw_job_step *step);
 
-/* ---- lines.c: what people read ---- */
+/* ---- lines.c: output for people ---- */
 void sw_job_print_head(const struct job *job);
-/* What its checkpoints will take beside what is free: nobody wants to hear of it at the first
- * save. */
+/* Prints the size of the coming checkpoints and the free space, so that a full disk is known before
+ * the first save. */
 void sw_job_print_room(const struct job *job);
 void sw_job_print_step(struct job *job, const struct sw_job_step *step);
 void sw_job_print_end(struct job *job, const struct sw_train_result *result);

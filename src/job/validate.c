@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Validation: losses and metrics over what is not trained on, all of it, or its first batches.
+// Validation: losses and metrics over all of the validation data, or over its first batches.
 #include "job/training.h"
 
-/* Sums and counts of each term of the loss, and metrics, over the first batches of validation. */
+/* Computes sums and counts of each loss term, and metrics, over the first batches. */
 static sw_status look_at_batches(struct job *job, int64_t n_batches, double *terms,
                                  struct sw_score *score)
 {
@@ -21,10 +21,10 @@ static sw_status look_at_batches(struct job *job, int64_t n_batches, double *ter
     return SW_OK;
 }
 
-/* Batches of language models at most, where nobody says how many. */
+/* The default limit on batches for language models. */
 enum { TEXT_BATCHES = 16 };
 
-/* Its rows are labelled one by one: a user's set of them is to be looked at whole. */
+/* Are rows labelled one by one? A user's set of such rows is validated whole. */
 static bool has_labelled_rows(const struct sw_task *task)
 {
     return task->rows == SW_ROWS_LABELS || task->rows == SW_ROWS_WORDS ||
@@ -54,7 +54,7 @@ sw_status sw_job_validate(struct job *job)
     if (sw_job_counts_metrics(job)) {
         SW_TRY(sw_score_open(job->dataset, SW_SPLIT_VAL, NULL, &score));
     }
-    /* rows behind the last one have no labels: each row counts once */
+    /* padding rows after the last have no labels, so each row counts once */
     const sw_status st = look_at_batches(job, count_batches(job), terms, score);
     if (st >= 0) {
         job->val_loss = terms[1] > 0 ? sw_engine_mean_loss(job->engine, terms) : NAN;

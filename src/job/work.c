@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bar of long work. The work only says where it is; a thread of the bar's own writes it, so
-// that time goes on in it while a single step of the work is under way.
+// The progress bar of long work. The work only reports its position. A separate thread draws the
+// bar, so that its time advances during a long step.
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 #include "job/progress.h"
 #include "spillway/progress.h"
 
-static const double PATIENCE_S = 0.5; /* shorter work flickers */
+static const double PATIENCE_S = 0.5; /* a bar for shorter work would flicker */
 enum { TICK_NS = 200 * 1000 * 1000 };
 
 struct sw_work_bar {
@@ -20,13 +20,13 @@ struct sw_work_bar {
     pthread_t thread;
     bool ends;
     struct progress progress;
-    const char *what; /* NULL = nothing is under way; a literal */
+    const char *what; /* a literal; NULL = no work in progress */
     int64_t done, of;
     double began_s;
     struct sw_work_listener before;
 };
 
-/* The time that it has taken, or what is left at the speed so far. */
+/* Draws the elapsed time, or the time left at the speed so far. */
 static void draw(struct sw_work_bar *bar)
 {
     char time[32], text[160];
@@ -89,7 +89,7 @@ struct sw_work_bar *sw_work_show(FILE *out)
     pthread_mutex_init(&bar->lock, NULL);
     pthread_cond_init(&bar->woken, NULL);
     sigset_t all, old;
-    sigfillset(&all); /* signals are for the program's own threads */
+    sigfillset(&all); /* signals go to the program's own threads */
     pthread_sigmask(SIG_BLOCK, &all, &old);
     const int error = pthread_create(&bar->thread, NULL, tick, bar);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that would not train the same say so before the first step, by rank and by what differs;
-// paths and budgets may differ from host to host.
+// Ranks that would train differently are refused before the first step, with the rank and the
+// difference named. Paths and budgets may differ between hosts.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 
 static char folder[64];
 
-struct setup { /* of rank 1; the others have the plain one */
+struct setup { /* setup of rank 1; the others use the plain one */
     const char *config, *model, *set, *text;
 };
 
@@ -164,7 +164,7 @@ static void data_and_flags_are_compared(void **state)
                                "with enough of it for some samples to be held back; and so on.";
     char other[sizeof text];
     memcpy(other, text, sizeof text);
-    other[77] = 'z' == other[77] ? 'y' : other[78]; /* a character that the text has already */
+    other[77] = 'z' == other[77] ? 'y' : other[78]; /* a character that the text already has */
     other[78] = text[77];
     in_folder("text.txt", text);
     in_folder("copy.txt", text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model cards: an export has its own README.md, made of what the run recorded. Of the base's card
-// the license alone is in it, and what nobody recorded is not.
+// Model cards: an export has its own README.md, made from the run's record. It takes only the
+// license from the base's card, and leaves out what was not recorded.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ static void write_text(const char *name, const char *text)
     assert_int_equal(sw_file_write_atomic(in_folder(name), text, strlen(text)), SW_OK);
 }
 
-/* A step of a model; sets: edits of the configuration. */
+/* Trains a model for one step. sets: edits of the configuration. */
 static void train(const char *model, const char *output, const char *const *sets, int n_sets)
 {
     struct sw_train_result result;
@@ -99,7 +99,7 @@ static void a_card_says_what_the_run_recorded(void **state)
              WORDS("base_model", "license"));
 }
 
-/* What an export of the checkpoint says is what the training said, to the byte. */
+/* The card of an exported checkpoint equals the one that the training wrote, byte for byte. */
 static void a_card_names_the_base_and_its_license(void **state)
 {
     (void)state;
@@ -150,8 +150,8 @@ static void an_adapter_has_the_card_of_an_adapter(void **state)
              WORDS("The card of the base", "datasets"));
 }
 
-/* An engine knows no run, so what it exports has no card, neither the base's nor that of the export
- * that it replaces. */
+/* An engine knows no run, so its export has no card. A card of the base, or of an earlier export,
+ * is not kept. */
 static void an_export_of_an_engine_has_no_card(void **state)
 {
     (void)state;
@@ -165,14 +165,14 @@ static void an_export_of_an_engine_has_no_card(void **state)
     }
     assert_int_equal(access(in_folder("first/model/README.md"), F_OK), 0);
     assert_int_equal(access(in_folder("plain/model/README.md"), F_OK), 0);
-    for (int i = 0; i < 2; i++) { /* the second one finds none */
+    for (int i = 0; i < 2; i++) { /* the second export finds no card */
         assert_int_equal(sw_export(engine, in_folder("plain/model"), SW_DTYPE_COUNT), SW_OK);
         assert_int_equal(access(in_folder("plain/model/README.md"), F_OK), -1);
     }
     sw_close(engine);
 }
 
-/* A folder of somebody else's is refused before its README is touched. */
+/* A foreign folder is refused before its README is touched. */
 static void another_folder_keeps_its_readme(void **state)
 {
     (void)state;

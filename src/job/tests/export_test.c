@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 2
-// The weights of a checkpoint as a folder: of one that is whole, and of one that a disk changed.
+// Exports the weights of an intact checkpoint, and refuses one that the disk changed.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ static const char *in_folder(const char *name)
     return test_in(folder, name);
 }
 
-/* A run of one step, without an export. */
+/* Makes a run of one step, without an export. */
 static int make_run(void **state)
 {
     struct sw_train_result result;
@@ -48,7 +48,7 @@ static int remove_run(void **state)
     return system(command);
 }
 
-/* Another bit in the last number of the file. */
+/* Flips a bit in the last number of the file. */
 static void damage(const char *path)
 {
     char last;

@@ -2,11 +2,11 @@
 // TIMEOUT 1200
 // COST 13
 // SLOW SPILLWAY_FIGURES=all
-// What is reported is what is planned and held: for each placement the bytes of every tier in the
-// line at the start, the line a step, the metrics and `plan` as text and as JSON are the same, the
-// disk moved what `plan` says, and the memory of a process is at most the tiers that are memory, a
-// baseline measured on a model of one layer with nothing elsewhere, and 32 MiB (half of it for the
-// small models of the quick run).
+// Reported bytes equal planned and held bytes, for each placement and tier. The line at the start,
+// the line of each step, the metrics and both forms of `plan` report the same. The disk moved what
+// `plan` says. Process memory is at most the sum of: the memory tiers, a baseline measured on a
+// one-layer model without offload, and 32 MiB. The quick run halves the 32 MiB, because its models
+// are small.
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,13 +21,13 @@ enum { STEPS = 2 };
 
 static char folder[64];
 
-/* Where values lie at stage 3; tiles where both states and parameters are offloaded. */
+/* Placement of values at stage 3. tiles: only if both states and parameters are offloaded. */
 struct placement {
     const char *states, *params; /* "none", "cpu" or "nvme" */
     bool activations_in_host, pieces, tiles;
 };
 
-/* Placement i, each once; false: there are no more. */
+/* Writes placement number i, without repeats. Returns false after the last one. */
 static bool placement(int i, struct placement *out)
 {
     static const char *const where[] = {"none", "cpu", "nvme"};
@@ -58,7 +58,7 @@ static void write_text(const char *name, const char *text)
     assert_int_equal(sw_file_write_atomic(path, text, strlen(text)), SW_OK);
 }
 
-/* A configuration at stage 3 with this placement; pieces in elements, tiles in bytes. */
+/* Writes a configuration at stage 3 with this placement. pieces: in elements; tiles: in bytes. */
 static void write_config(const struct placement *p, int64_t pieces, int64_t tiles,
                          int64_t micro_batches, char *out, size_t size)
 {
@@ -87,11 +87,11 @@ static void placement_text(const struct placement *p, char *out, size_t size)
              p->states, p->params, p->activations_in_host, p->pieces, p->tiles);
 }
 
-/* ---- what is reported ---- */
+/* ---- reported bytes ---- */
 
 struct report {
-    char *log, *metrics; /* of a training */
-    char *text, *json;   /* of `plan` */
+    char *log, *metrics; /* output of a training */
+    char *text, *json;   /* output of `plan` */
 };
 
 static char *read_all(const char *name)
@@ -168,7 +168,7 @@ static void free_report(struct report *r)
     sw_text_free(r->json);
 }
 
-/* The number behind the first `key` that follows `from`. */
+/* Returns the number after the first `key` that follows `from`. */
 static int64_t number_behind(const char *text, const char *from, const char *key)
 {
     const char *at = strstr(text, from);
@@ -179,7 +179,7 @@ static int64_t number_behind(const char *text, const char *from, const char *key
     return atoll(at + strlen(key));
 }
 
-/* A figure as people read it, behind `key` of the line that begins with `line`. */
+/* Checks the formatted figure after `key` in the line that begins with `line`. */
 static void assert_shown(const char *text, const char *line, const char *key, int64_t bytes)
 {
     char shown[32], wanted[64];
@@ -241,13 +241,13 @@ static void what_is_reported_is_what_is_planned(void **state)
     struct placement p;
     for (int i = 0; placement(i, &p); i++) {
         placement_text(&p, text, sizeof text);
-        const int ranks = 1 + i % 2; /* each choice is met with both */
+        const int ranks = 1 + i % 2; /* each placement choice runs with both */
         write_config(&p, 450, 700, ranks + i / 2 % 2, config, sizeof config);
         check_report(&p, ranks, config);
     }
 }
 
-/* ---- what is held ---- */
+/* ---- held bytes ---- */
 
 static int64_t field_of_status(const char *name)
 {
@@ -267,7 +267,7 @@ static int64_t field_of_status(const char *name)
 }
 
 struct held {
-    int64_t planned[SW_TIER_COUNT], resident; /* of all ranks; the process at its peak */
+    int64_t planned[SW_TIER_COUNT], resident; /* sum over ranks; peak of the process */
 };
 
 struct job {
@@ -300,7 +300,7 @@ static sw_status train_rank(void *ctx, sw_comm *comm)
     return st;
 }
 
-/* In a process of its own, which begins with fresh memory. */
+/* Trains in a child process, which starts with fresh memory. */
 static void hold(const char *config, const char *model, int ranks, struct held *out)
 {
     int64_t planned[8 * SW_TIER_COUNT] = {0};
@@ -351,14 +351,14 @@ static void what_is_held_is_what_is_planned(void **state)
     const bool all = getenv("SPILLWAY_FIGURES") != NULL;
     const int64_t limit = (all ? 32 : 16) * INT64_C(1048576);
 #ifdef TEST_SANITIZED
-    skip(); /* its shadow is memory, too */
+    skip(); /* the sanitizer's shadow counts as memory */
 #endif
     write_config(&p, 1, 1, 1, config, sizeof config);
     const struct held one_layer = measure(config, "layer.json", 1);
     int64_t most = 0;
     for (int i = 0; placement(i, &p); i++) {
         for (int ranks = 1; ranks <= 2; ranks++) {
-            /* the quick run meets each pair of states and parameters */
+            /* the quick run covers each pair of states and parameters */
             if (!all && (i % 4 != 0 || i / 4 % 2 + 1 != ranks)) {
                 continue;
             }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 2
-// Texts that an encoder-decoder writes: one a line, with a prefix, by the rules of its files, which
-// are followed or named; beside the targets of a file; and what is refused.
+// Texts that an encoder-decoder generates: one a line, with a prefix, next to the targets of a
+// file. The rules in its files are followed, or named in a warning. Some requests are refused.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -26,13 +26,13 @@ static void write_text(const char *name, const char *text)
     assert_int_equal(sw_file_write_atomic(in_folder(name), text, strlen(text)), SW_OK);
 }
 
-/* Letters only. */
+/* Suppresses all tokens but letters. */
 static void write_plain_rules(void)
 {
     write_text("model/generation_config.json", "{\"suppress_tokens\": [0, 1, 2, 3, 4]}");
 }
 
-/* A folder `name` of the model that `config` describes, with drawn weights. */
+/* Exports the model that `config` describes to the folder `name`, with random weights. */
 static void export_model(const char *name, const char *config, const char *words)
 {
     char file[32];
@@ -53,8 +53,8 @@ static void export_model(const char *name, const char *config, const char *words
     write_text(file, words);
 }
 
-/* A T5 whose words are letters, with large weights so that texts differ; and a BART, which has a
- * table of positions. */
+/* Makes a T5 with letters as its vocabulary and large weights, so that texts differ. Also makes a
+ * BART, which has a position table. */
 static int make_model(void **state)
 {
     static const char words[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\nf\ng\nh\n.\n";
@@ -76,7 +76,7 @@ static int make_model(void **state)
     assert_non_null(mkdtemp(folder));
     write_text("vocab.txt", words);
     if (sw_tokenizer_open(folder, NULL, &tokenizer) < 0) {
-        print_message("skipped: %s\n", sw_error_message()); /* it wants utf8proc */
+        print_message("skipped: %s\n", sw_error_message()); /* the tokenizer needs utf8proc */
         exit(77);
     }
     sw_tokenizer_close(tokenizer);
@@ -100,7 +100,7 @@ static void keep_warning(void *ctx, enum sw_log_level level, const char *text)
     snprintf(warned, sizeof warned, "%s", text);
 }
 
-/* What comes of lines, or of a prompt; the caller's. */
+/* The text generated for `lines`, or for a prompt. Owned by the caller. */
 static char *generate(struct sw_generate_options o, const char *lines, sw_status *out)
 {
     char *text = NULL;
@@ -146,7 +146,7 @@ static void each_line_has_a_text(void **state)
     }
     char *all =
         must((struct sw_generate_options){.tokens = 9}, "a b c\nh g f e d c b a . a\n\nd\n");
-    assert_string_equal(all, want); /* however much padding the shorter ones have */
+    assert_string_equal(all, want); /* padding of the shorter ones changes nothing */
     free(all);
     char *prefixed = must(
         (struct sw_generate_options){.prompt = "c", .source_prefix = "a b ", .tokens = 9}, NULL);
@@ -154,7 +154,7 @@ static void each_line_has_a_text(void **state)
     free(prefixed);
 }
 
-/* What is written to a file, piece by piece. */
+/* Collects the pieces in which a file is written. */
 struct pieces {
     char text[256];
     int n;
@@ -190,13 +190,13 @@ static void words_are_written_as_they_come(void **state)
     assert_int_equal(sw_generate_text(&o, to, &started), SW_OK);
     fclose(to);
     assert_string_equal(pieces.text, want);
-    assert_int_equal(pieces.n, 10); /* nine letters, and the end of the line */
+    assert_int_equal(pieces.n, 10); /* nine letters and the line break */
     free(want);
     pieces.n = 0;
     to = fopencookie(&pieces, "w", (cookie_io_functions_t){.write = refuse_piece});
     assert_int_equal(sw_generate_text(&o, to, &started), SW_E_IO);
     fclose(to);
-    assert_true(pieces.n < 4); /* and nobody writes on for nothing */
+    assert_true(pieces.n < 4); /* generation stops soon after a write fails */
 }
 
 static void rules_of_the_folder_are_followed_or_named(void **state)
@@ -251,7 +251,7 @@ static void rules_that_make_no_sense_are_named(void **state)
     }
 }
 
-/* T5 knows how far tokens are apart, whatever n_positions says; a table of positions ends. */
+/* T5's positions are relative, so n_positions is no limit. A position table is a limit. */
 static void a_text_longer_than_the_positions_is_named(void **state)
 {
     static const char prompt[] = "a a a a a a a a a a a a a a a a a a a a a a a a a a a";
@@ -270,7 +270,7 @@ static void a_text_longer_than_the_positions_is_named(void **state)
     assert_non_null(strstr(sw_error_message(), "generation up to 25 tokens"));
 }
 
-/* A link is neither replaced nor followed; a descriptor gets the same texts. */
+/* A link is neither replaced nor followed. A file descriptor gets the same texts. */
 static void predictions_go_to_files_and_streams(const struct sw_eval_options *options, FILE *out,
                                                 const char *want)
 {
@@ -343,7 +343,7 @@ static void evaluation_writes_texts_beside_targets(void **state)
     free(out_text);
 }
 
-/* The same seed, the same texts; the likeliest of one is the likeliest. */
+/* The same seed gives the same texts. Sampling among one candidate is greedy. */
 static void drawn_texts_are_of_their_seed(void **state)
 {
     const struct sw_generate_options plain = {.prompt = "a b c", .tokens = 9};
@@ -394,7 +394,7 @@ static struct sw_train_options training(const char **file, char *output, size_t 
                                      .quiet = true};
 }
 
-/* What a model writes after the last step is what its folder writes. */
+/* The sample after the last step equals the text that the exported folder generates. */
 static void samples_of_a_training_are_texts_of_its_weights(void **state)
 {
     char output[128], run[160], want[256], *got;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 4
-// What a training writes for other programs is what metrics.jsonl says, bit for bit where the
-// format holds as many: event files, CSV and the text for Prometheus; on several ranks, too, and
-// behind a resume, which neither repeats nor loses a row. Watching and profiling change no bit of
-// the training. The profile adds up, and names a step that the run does not have.
+// Monitors agree with metrics.jsonl, bit for bit if the format has enough digits: event files, CSV
+// and the Prometheus text. This holds on several ranks and after a resume, which neither repeats
+// nor loses a row. Watching and profiling change no bit of the training. The profile adds up, and a
+// profile of a step outside the run is refused by name.
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ struct asked {
     const char *device; /* NULL = the CPU */
 };
 
-/* Log into `log`. */
+/* Trains; the log goes to `log`. */
 static sw_status train(const char *output, const struct asked *asked,
                        struct sw_train_result *result)
 {
@@ -111,7 +111,7 @@ static void read_all(const char *path, char **text)
 
 /* ---- rows against metrics.jsonl ---- */
 
-/* "key":NUMBER of a line; NaN where it has none. */
+/* Returns NUMBER of "key":NUMBER in a line; NaN if the key is missing. */
 static double member(const char *line, const char *key)
 {
     char quoted[64];
@@ -153,7 +153,8 @@ static double point_of(const struct read_points *points, const char *tag, int64_
     return value;
 }
 
-/* Every number of every line is one row of its CSV file, and one point; there are no others. */
+/* Every number of every line of metrics.jsonl is one CSV row and one point, and there are no
+ * others. */
 static void expect_same_as_metrics(const char *output, int64_t steps)
 {
     char path[320];
@@ -192,7 +193,7 @@ static void expect_same_as_metrics(const char *output, int64_t steps)
         sw_free(csv);
     }
     sw_free(metrics);
-    /* and backward_inner, which follows */
+    /* plus one point a step of backward_inner, which is computed from two of the others */
     assert_int_equal(points.n, n_points + steps);
 }
 
@@ -221,7 +222,7 @@ static void monitors_say_what_metrics_say(void **state)
     sw_free(text);
 }
 
-/* The last checkpoint is lost, as if the run had been killed before it. */
+/* Removes the last checkpoint, as if the run had been killed before it. */
 static void a_resumed_run_has_each_row_once(void **state)
 {
     (void)state;
@@ -240,7 +241,7 @@ static void a_resumed_run_has_each_row_once(void **state)
     expect_same_as_metrics("cut", 8);
 }
 
-/* What computes by itself says when it has come to the end of a phase. */
+/* A device that computes asynchronously reports when it reaches the end of a phase. */
 static void phases_of_other_devices_are_noted(void **state)
 {
     (void)state;
@@ -287,7 +288,7 @@ static void lines_are_as_many_as_steps_per_print_says(void **state)
     must_train("lines", &(struct asked){.steps = 7, .every = 3, .watched = true}, &result);
     char *log = NULL;
     read_all(at("log"), &log);
-    /* 2, 4 and 6 have a validation, 3 and 6 are multiples, 7 is the last */
+    /* printed: 2, 4 and 6 for validation, 3 and 6 as multiples of 3, 7 as the last */
     assert_int_equal(count_of(log, "\nstep "), 5);
     assert_null(strstr(log, "\nstep 1/7"));
     assert_non_null(strstr(log, "\nstep 3/7"));
@@ -297,7 +298,7 @@ static void lines_are_as_many_as_steps_per_print_says(void **state)
 
 /* ---- the profile ---- */
 
-/* "804.99 K", with a unit behind it. */
+/* Parses "804.99 K", followed by a unit. */
 static double value_of(const char *text)
 {
     char *end = NULL;
@@ -320,7 +321,7 @@ static double summary(const char *text, const char *what)
     return value_of(found + strlen(what) + strspn(found + strlen(what), " "));
 }
 
-/* Of the line of a part: parameters, MACs. */
+/* Reads a part's line into out: parameters, MACs. */
 static void part(const char *text, const char *name, double out[2])
 {
     const char *line = strstr(text, name);
@@ -332,7 +333,7 @@ static void part(const char *text, const char *name, double out[2])
     out[1] = value_of(strstr(line, "Params, ") + 8);
 }
 
-/* "24.31 ms" behind what. */
+/* Parses "24.31 ms" after `what`. */
 static double milliseconds(const char *text, const char *what)
 {
     const double value = summary(text, what);
@@ -341,7 +342,7 @@ static double milliseconds(const char *text, const char *what)
     return value * (*unit == 'm' ? 1 : *unit == 'u' ? 1e-3 : 1e3);
 }
 
-/* The profile of step 2 has the latencies of step 1, in which no instruction was measured; forward
+/* The profile of step 2 has the latencies of step 1, in which no instruction was measured. Forward
  * and backward are those of one of its four micro-batches. */
 static void expect_latencies_of_metrics(const char *profile, const char *metrics)
 {
@@ -373,12 +374,12 @@ static void a_profile_adds_up(void **state)
     part(text, "\n  (head): ", head);
     assert_true(fabs(summary(text, "params per GPU: ") - model[0]) <= 0.01 * model[0]);
     assert_true(fabs(summary(text, "fwd MACs per GPU: ") - model[1]) <= 0.01 * model[1]);
-    /* 4 blocks of 12 width^2 products, of 8 tokens in 2 rows, and attention */
+    /* each block: 12 width^2 products for each of 8 tokens in 2 rows, plus attention */
     const double products = 2.0 * 8 * 12 * 128 * 128;
     assert_true(block[1] > products && block[1] < 1.05 * products);
     assert_true(fabs(attn[1] + mlp[1] - block[1]) <= 0.01 * block[1]);
     assert_true(fabs(4 * block[1] + head[1] - model[1]) <= 0.01 * model[1]);
-    /* biases and norms besides */
+    /* plus biases and norms */
     assert_true(fabs(block[0] - (12.0 * 128 * 128 + 13 * 128)) <= 0.01 * block[0]);
     assert_true(summary(text, "samples/second: ") > 0);
     assert_non_null(strstr(text, "depth 3:\n    params      - {'h.N': '"));
@@ -412,7 +413,7 @@ static void a_folder_that_cannot_be_is_refused_by_its_block(void **state)
     assert_non_null(strstr(sw_error_message(), "blocked.tb"));
 }
 
-#ifdef __SANITIZE_THREAD__ /* which is slow; they begin no threads that others have not begun */
+#ifdef __SANITIZE_THREAD__ /* trainings are slow there, and add no new kind of thread */
 enum { HAS_TRAININGS = 0 };
 #else
 enum { HAS_TRAININGS = 1 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Early stopping: a run ends after so many validations without a better one, and one that was cut
-// and resumed anywhere ends at the same step with the same bits.
+// Early stopping: a run ends after a given number of validations without a better one. A run that
+// was cut and resumed anywhere ends at the same step with the same bits.
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static const char *in_folder(const char *name)
     return test_in(folder, name);
 }
 
-/* A rate with which no validation after the first few is better. */
+/* A learning rate at which validation stops improving after the first few. */
 static const char *const sets[] = {"train_micro_batch_size_per_gpu=4",
                                    "optimizer={\"type\": \"AdamW\", \"params\": {\"lr\": 1}}"};
 
@@ -40,7 +40,7 @@ static struct sw_train_options options_of(const char *const *data, const char *o
                                      .quiet = true};
 }
 
-/* What it prints into text. */
+/* Trains; `text` receives the output. */
 static struct sw_train_result train(const struct sw_train_options *o, char *text, size_t cap)
 {
     struct sw_train_result result;
@@ -56,7 +56,7 @@ static struct sw_train_result train(const struct sw_train_options *o, char *text
     return result;
 }
 
-/* The last step by the rule, from what metrics.jsonl says of each validation. */
+/* The last step by the rule, computed from the validations in metrics.jsonl. */
 static int64_t last_by_the_rule(const char *output)
 {
     char path[200], *text;
@@ -126,10 +126,10 @@ static void a_cut_run_ends_as_the_whole_one(void **state)
         same_models(whole, output);
         free(output);
     }
-    o = options_of(&kept, whole); /* it has ended, and stays so .. */
+    o = options_of(&kept, whole); /* a run that has ended stays ended */
     o.resume = true;
     assert_int_equal(train(&o, text, sizeof text).step, result.step);
-    o.early_stopping = MOST + 1; /* .. until it is given more time */
+    o.early_stopping = MOST + 1; /* more patience lets it go on */
     assert_int_equal(train(&o, text, sizeof text).step, result.step + EVERY);
     free((void *)kept);
     free((void *)whole);

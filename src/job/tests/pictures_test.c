@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 3
-// Training on folders of pictures by class: it learns, with the same bits on any number of ranks
-// and after a resumption; classes become the model's; other pictures and other classes are seen.
+// Training on folders of pictures, one per class. It learns, with the same bits on any number of
+// ranks and after a resume. The model takes the folders' classes. Changed pictures and other
+// classes are detected.
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -26,7 +27,7 @@ static void write_text(const char *name, const char *text)
     assert_int_equal(sw_file_write_atomic(at(name), text, strlen(text)), SW_OK);
 }
 
-/* n pictures of a class, near one colour, of several sizes. */
+/* Writes n pictures of a class, near one colour, in several sizes. */
 static void put_class(const char *name, const uint8_t colour[3], int n)
 {
     assert_int_equal(sw_mkdirs(at(name)), SW_OK);
@@ -124,7 +125,7 @@ static void same_file(const char *a, const char *b)
     sw_free(data_b);
 }
 
-/* The classes of a model's config.json, in their order. */
+/* Checks the classes in a model's config.json, in order. */
 static void expect_classes(const char *model, const char *const *names, int n)
 {
     struct sw_json_doc *doc;
@@ -174,7 +175,8 @@ static void a_model_learns_classes_of_pictures(void **state)
     assert_true(accuracy == 1);
 }
 
-/* A part of the model's classes is enough, in the model's order; one that it has not is refused. */
+/* Evaluation accepts a subset of the model's classes and keeps the model's order. It refuses a
+ * class that the model lacks. */
 static void eval_goes_by_the_names_of_classes(void **state)
 {
     (void)state;
@@ -190,7 +192,7 @@ static void eval_goes_by_the_names_of_classes(void **state)
                                                "model's 3 (\"blue\", ..)"));
 }
 
-/* The trunk is taken over, and a head of as many classes as the folder has begins anew. */
+/* Training on other classes keeps the trunk and makes a new head with the folder's classes. */
 static void other_classes_make_a_new_head(void **state)
 {
     (void)state;
@@ -208,7 +210,7 @@ static void other_classes_make_a_new_head(void **state)
     expect_classes("same/model", (const char *const[]){"blue", "green", "red"}, 3);
 }
 
-/* A folder of the trunk alone, as is published for fine-tuning. */
+/* A folder with only the trunk, as published for fine-tuning, gets a new head. */
 static void a_trunk_gets_a_head(void **state)
 {
     (void)state;
@@ -218,7 +220,7 @@ static void a_trunk_gets_a_head(void **state)
     assert_int_equal(sw_file_read(at("one/model/config.json"), &config, &len), SW_OK);
     char *name = strstr(config, "ViTForImageClassification");
     assert_non_null(name);
-    memcpy(name, "ViTModel\"                 ", 26); /* and the quote behind the name */
+    memcpy(name, "ViTModel\"                 ", 26); /* including the closing quote */
     assert_int_equal(sw_mkdirs(at("trunk")), SW_OK);
     write_text("trunk/config.json", config);
     sw_free(config);
@@ -239,7 +241,7 @@ static void a_run_goes_on_with_the_same_pictures_alone(void **state)
     must_train("vit.json", "pictures", "half", (struct sw_train_options){.steps = 3}, &half);
     struct sw_train_options o = {.steps = 6, .resume = true};
     assert_int_equal(sw_file_read(at(picture), &bytes, &len), SW_OK);
-    bytes[len] = 'x'; /* in place of the NUL behind it: the same pixels, and another file */
+    bytes[len] = 'x'; /* replaces the NUL that follows: same pixels, another file */
     assert_int_equal(sw_file_write_atomic(at(picture), bytes, len + 1), SW_OK);
     refuse("vit.json", "pictures", "half", o, "it was trained on other data: data green (");
     assert_int_equal(sw_file_write_atomic(at(picture), bytes, len), SW_OK);
@@ -247,7 +249,7 @@ static void a_run_goes_on_with_the_same_pictures_alone(void **state)
     must_train("vit.json", "pictures", "half", o, &rest);
     assert_true(whole.loss == rest.loss);
     same_file("whole/model/model.safetensors", "half/model/model.safetensors");
-    assert_int_equal(sw_file_write_atomic(at(picture), bytes, len / 2), SW_OK); /* it is cut off */
+    assert_int_equal(sw_file_write_atomic(at(picture), bytes, len / 2), SW_OK); /* truncated */
     refuse("vit.json", "pictures", "cut", (struct sw_train_options){.steps = 20},
            "pictures/green/07.png: a damaged PNG: the file is cut short");
     assert_int_equal(sw_file_write_atomic(at(picture), bytes, 12), SW_OK);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a run will take, by clocks that the test makes up: the last minute counts, not what was
-// before it. And the bar of long work, on a pseudo-terminal: it comes when something takes long,
-// says how far it is, and goes without a trace; where there is no terminal nothing is shown.
+// The estimate of a run's remaining time, with made-up clocks: only the last minute counts. Also
+// the bar of long work, on a pseudo-terminal: it appears when work takes long, shows the position,
+// and is erased at the end. Without a terminal nothing is shown.
 #include "job/progress.h"
 
 #include <fcntl.h>
@@ -26,13 +26,13 @@ static void the_first_steps_count_from_the_beginning(void **state)
     (void)state;
     struct pace pace = {0};
     sw_pace_mark(&pace, 100, 7);
-    sw_pace_mark(&pace, 100.5, 8); /* twice a second is once */
+    sw_pace_mark(&pace, 100.5, 8); /* a second mark within a second is ignored */
     sw_pace_mark(&pace, 102, 9);
     assert_true(sw_pace_left(&pace, 102, 9, 10) == 10);
     assert_true(sw_pace_left(&pace, 102, 9, 0) == 0);
 }
 
-/* A step a second for an hour, then ten seconds a step: after a minute that is all that counts. */
+/* After an hour at a step a second come steps of ten seconds. A minute later only those count. */
 static void the_last_minute_counts(void **state)
 {
     (void)state;
@@ -52,7 +52,7 @@ static void the_last_minute_counts(void **state)
     assert_true(fabs(sw_pace_left(&pace, now, step, 100) - 1000) < 1e-9);
 }
 
-/* Longer than a minute: two of them say more than none. */
+/* If a step takes longer than a minute, the estimate uses the last two marks. */
 static void a_step_may_take_minutes(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static void look(struct screen *s)
     s->text[s->len] = '\0';
 }
 
-/* Until it has written that. */
+/* Waits until the bar has written `text`. */
 static void expect(struct screen *s, const char *text)
 {
     for (int i = 0; i < 3000; i++) {
@@ -143,7 +143,7 @@ static void long_work_has_a_bar_that_goes_away(void **state)
     look(&s);
     assert_int_equal(s.len, 0);
     sw_work_hide(bar);
-    sw_work_at("reading weights", 1, 4); /* nobody listens */
+    sw_work_at("reading weights", 1, 4); /* no listener is set */
     look(&s);
     assert_int_equal(s.len, 0);
     fclose(s.out);

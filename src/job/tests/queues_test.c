@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of what the queues did: rates, hidden share, and what bound a step, of given
-// times.
+// Queue statistics computed from given times: rates, hidden share, and what bound a step.
 #include <string.h>
 
 #include "job/queues.h"
@@ -26,7 +25,7 @@ static void numbers_are_those_of_the_difference(void **state)
     sw_queue_use(&record, 1, &use);
     assert_true(fabs(use.read_gb_s - 2) < 1e-12);
     assert_true(fabs(use.write_gb_s - 0.5) < 1e-12);
-    assert_true(fabs(use.hidden - 0.75) < 1e-12); /* 20 of 80 ms were waited for */
+    assert_true(fabs(use.hidden - 0.75) < 1e-12); /* computation waited 20 of 80 ms */
     assert_int_equal(use.bound, SW_QUEUE_COMPUTE);
     assert_true(fabs(use.share[SW_QUEUE_COMPUTE] - 50.0 / 80) < 1e-12);
     assert_true(fabs(use.share[SW_QUEUE_READ] - 20.0 / 80) < 1e-12);
@@ -50,19 +49,19 @@ static void the_longest_wait_binds(void **state)
     struct queue_use use;
     sw_queue_use(&record, 1, &use);
     assert_int_equal(use.bound, SW_QUEUE_COMPUTE);
-    assert_true(isnan(use.hidden)); /* there was nothing to hide */
+    assert_true(isnan(use.hidden)); /* no transfers to hide */
     record.of[SW_QUEUE_COMPUTE].busy_ns = 5;
     record.of[SW_QUEUE_WRITE].busy_ns = record.of[SW_QUEUE_WRITE].waited_ns = 6;
-    record.of[SW_QUEUE_COMM].busy_ns = 100; /* beside computation: it binds nothing */
+    record.of[SW_QUEUE_COMM].busy_ns = 100; /* communication in parallel binds nothing */
     sw_queue_use(&record, 1, &use);
     assert_int_equal(use.bound, SW_QUEUE_WRITE);
     assert_true(use.hidden == 0);
-    record.of[SW_QUEUE_WRITE].waited_ns = 9; /* a wait may begin before the work does */
+    record.of[SW_QUEUE_WRITE].waited_ns = 9; /* a wait may begin before its transfer */
     sw_queue_use(&record, 1, &use);
     assert_true(use.hidden == 0);
 }
 
-/* Rank 0 only computes: what there is to say is of the other ranks. */
+/* Rank 0 only computes, so the transfers are those of the other ranks. */
 static void other_ranks_count(void **state)
 {
     (void)state;
@@ -76,9 +75,9 @@ static void other_ranks_count(void **state)
     }
     sw_queue_use(ranks, 3, &use);
     assert_true(use.read_bytes == 48.0 * MS);
-    assert_true(fabs(use.read_gb_s - 4) < 1e-12); /* 2 + 2 */
+    assert_true(fabs(use.read_gb_s - 4) < 1e-12); /* the sum over two ranks: 2 + 2 */
     assert_true(fabs(use.hidden - (1 - 20.0 / 24)) < 1e-12);
-    assert_int_equal(use.bound, SW_QUEUE_READ); /* 20 ms of all, against 18 */
+    assert_int_equal(use.bound, SW_QUEUE_READ); /* 20 ms over all ranks, against 18 */
     assert_true(fabs(use.share[SW_QUEUE_READ] - 20.0 / 38) < 1e-12);
 }
 

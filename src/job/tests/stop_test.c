@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 2
-// A training that is told to stop: after the step at hand, or right after the sample or the saving
-// that was under way, on all ranks alike.
+// A training that is told to stop ends after the current step, or right after the sample or save in
+// progress. All ranks stop at the same step.
 #include <signal.h>
 #include <stdlib.h>
 
@@ -26,7 +26,7 @@ static int remove_folder(void **state)
     return system(command);
 }
 
-/* What a training prints: a signal comes when `word` does. */
+/* The output of a training. `stop` is set once it contains `word`. */
 struct lines {
     const char *word;
     struct sw_str text; /* so far */
@@ -38,11 +38,11 @@ static ssize_t take(void *ctx, const char *text, size_t len)
     struct lines *lines = ctx;
     sw_str_append(&lines->text, text, len);
     const bool found = strstr(sw_str_text(&lines->text), lines->word) != NULL;
-    __atomic_store_n(&lines->stop, found, __ATOMIC_RELAXED); /* ranks that are threads read it */
+    __atomic_store_n(&lines->stop, found, __ATOMIC_RELAXED); /* rank threads read it */
     return (ssize_t)len;
 }
 
-/* The step after which a training ends that has been told to at the word. */
+/* The step at which a training ends if it is told to stop at `word`. */
 static int64_t stops_at(const char *word, int64_t save_every, int64_t sample_every, int ranks)
 {
     static int n;
@@ -88,7 +88,7 @@ static void it_ends_after_the_step_at_hand(void **state)
     assert_int_equal(stops_at("nothing says so", 2, 2, 1), 6);
 }
 
-/* The line of a step is printed when all ranks know whether to stop: what follows is a saving. */
+/* The line of a step is printed when all ranks have agreed whether to stop. The save follows it. */
 static void it_ends_right_after_a_saving_or_a_sample(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 6
-// Training of tasks from their files to a folder that eval reads: a classifier learns, with the
-// same bits on one rank and on two; the best checkpoint is best by its metric; every task that has
-// a model of text trains, is evaluated and has its metrics.
+// Trains tasks from their files to a folder that eval reads. A classifier learns, with the same
+// bits on one rank and on two. The best checkpoint is the best by its metric. Every task with a
+// text model trains, is evaluated and has its metrics.
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ static int make_folder(void **state)
     assert_int_equal(sw_mkdirs(in_folder(0, "tokenizer")), SW_OK);
     write_text("tokenizer/vocab.txt", words);
     if (sw_tokenizer_open(in_folder(0, "tokenizer"), NULL, &tokenizer) < 0) {
-        print_message("skipped: %s\n", sw_error_message()); /* it wants utf8proc */
+        print_message("skipped: %s\n", sw_error_message()); /* the tokenizer needs utf8proc */
         exit(77);
     }
     sw_tokenizer_close(tokenizer);
@@ -53,8 +53,8 @@ static int remove_folder(void **state)
     return system(command);
 }
 
-/* Texts of eight letters; the first half of the alphabet is of one class, the second of another,
- * and one letter of eight is of the other half. */
+/* Writes texts of eight letters. One class draws from the first half of the alphabet, the other
+ * from the second, except for one letter in eight. */
 static void write_classes(const char *name, int n)
 {
     struct sw_str text = {0};
@@ -74,7 +74,7 @@ static void write_classes(const char *name, int n)
 
 enum { N_SETS = 4 };
 
-/* Two micro-batches on any number of ranks. */
+/* Edits that make two micro-batches a step on any number of ranks. */
 static const char *const *sets_of(int64_t ranks)
 {
     static const char *const sets[2][N_SETS] = {
@@ -127,7 +127,7 @@ static void same_file(const char *a, const char *b)
     sw_free(data_b);
 }
 
-/* What eval says of a run's model, as JSON. */
+/* The JSON that eval prints for a run's model. */
 static struct sw_json_doc *eval(const char *run, const char *file, int64_t seq_len)
 {
     char model[128], *text = NULL;
@@ -168,7 +168,7 @@ static void a_classifier_learns_with_the_same_bits_on_two_ranks(void **state)
     struct sw_train_options two = one;
     two.ranks = 2;
     const struct sw_train_result result = train("classify", "classes.csv", "one", one);
-    assert_true(result.loss < 0.4 && result.val_loss < 0.5); /* 0.69 says nothing */
+    assert_true(result.loss < 0.4 && result.val_loss < 0.5); /* 0.69 is chance */
     const struct sw_train_result again = train("classify", "classes.csv", "two", two);
     assert_true(result.loss == again.loss && result.val_loss == again.val_loss);
     same_file("one/model/model.safetensors", "two/model/model.safetensors");
@@ -185,7 +185,7 @@ static void a_classifier_learns_with_the_same_bits_on_two_ranks(void **state)
     sw_json_close(config);
 }
 
-/* The losses of a training without steps that change anything, by rows of a micro-batch. */
+/* Trains at learning rate 0 and returns the losses, for a given micro-batch. */
 static struct sw_train_result validate(const char *out, const char *batch, int64_t eval_batches)
 {
     char micro[64];
@@ -201,8 +201,8 @@ static struct sw_train_result validate(const char *out, const char *batch, int64
                                            .no_export = true});
 }
 
-/* Every row counts once, whatever the batch: 201 rows leave 20 for validation, which 3 and 8 do not
- * divide. A part says what it is a part of. */
+/* Every row counts once for any batch size: of 201 rows 20 validate, and 3 and 8 do not divide 20.
+ * A partial validation reports its coverage. */
 static void validation_covers_every_row_once(void **state)
 {
     (void)state;
@@ -239,7 +239,7 @@ static void validation_covers_every_row_once(void **state)
     sw_free(best);
 }
 
-/* The steps with a validation, and what the best checkpoint says. */
+/* Compares the best checkpoint with the validations in metrics.jsonl. */
 static void the_best_checkpoint_is_best_by_the_metric(void **state)
 {
     (void)state;
@@ -257,7 +257,7 @@ static void the_best_checkpoint_is_best_by_the_metric(void **state)
     char *metrics = read_all("best/metrics.jsonl", &len), *name = read_all("best/best", &len);
     for (char *line = strtok(metrics, "\n"); line; line = strtok(NULL, "\n")) {
         const char *at = strstr(line, "\"val_matthews\":");
-        if (at && strtod(at + 15, NULL) > best) { /* of equal ones the newest stays */
+        if (at && strtod(at + 15, NULL) > best) { /* of equal values the newest step wins */
             best = strtod(at + 15, NULL);
             wanted = strtoll(strstr(line, "\"step\":") + 7, NULL, 10);
         } else if (at && strtod(at + 15, NULL) == best) {
@@ -309,7 +309,7 @@ static void each_task_trains_and_is_evaluated(void **state)
     }
 }
 
-/* A whole number is a value as others are, not the highest of as many classes. */
+/* Whole numbers are regression values, not class numbers. */
 static void values_may_be_whole(void **state)
 {
     (void)state;
@@ -322,7 +322,7 @@ static void values_may_be_whole(void **state)
     sw_json_close(doc);
 }
 
-/* The steps of a preprocessor are done, or refused where they are asked for. */
+/* The steps of a preprocessor are applied; unsupported ones are refused. */
 static void pixels_are_scaled_as_the_model_says(void **state)
 {
     (void)state;
@@ -349,7 +349,7 @@ static void pixels_are_scaled_as_the_model_says(void **state)
     FILE *quiet = fopen("/dev/null", "w");
     struct sw_train_result result;
     assert_int_equal(sw_file_write_atomic(data, images, sizeof images), SW_OK);
-    for (size_t i = 0; i <= SW_LEN(of); i++) { /* the first run makes the model of the others */
+    for (size_t i = 0; i <= SW_LEN(of); i++) { /* the first run makes the model for the others */
         char out[32];
         const char *why = i > 0 ? of[i - 1].why : NULL;
         snprintf(out, sizeof out, "pixels-%zu", i);
@@ -375,7 +375,7 @@ static void pixels_are_scaled_as_the_model_says(void **state)
     fclose(quiet);
 }
 
-/* Classes in another order would be other labels. */
+/* A resumed run needs the same class order: another order would mean other labels. */
 static void a_run_goes_on_with_its_classes_alone(void **state)
 {
     (void)state;
@@ -413,7 +413,7 @@ static void what_does_not_go_together_is_named(void **state)
     const struct {
         struct sw_task_options task;
         int64_t sample_every;
-        const char *why; /* begins with the name of the file that is read, if it is another */
+        const char *why; /* starts with the name of the file at fault, if it is another */
     } of[] = {
         {{.name = "classify", .metric = "pearson"},
          0,
@@ -457,8 +457,8 @@ static void what_does_not_go_together_is_named(void **state)
     }
 }
 
-/* The edits of a setup whose configuration is a file, or is its text: the optimizer that both lack,
- * and the steps of the epochs. */
+/* Checks the edits of a setup whose configuration is a file or a text: the default optimizer and
+ * the steps of the epochs. */
 static void a_configuration_may_be_given_as_text(void **state)
 {
     static const char text[] = "{\"train_micro_batch_size_per_gpu\": 8}";
@@ -487,7 +487,7 @@ static void a_configuration_may_be_given_as_text(void **state)
         options.plan_only = true;
         assert_int_equal(found->n_sets, 2);
         assert_string_equal(found->sets[0], sw_train_default_optimizer());
-        assert_string_equal(found->sets[1], "--steps=8"); /* of 5 in an epoch */
+        assert_string_equal(found->sets[1], "--steps=8"); /* an epoch has 5 steps */
         assert_int_equal(sw_initialize(&options, &engine), SW_OK);
         assert_int_equal(sw_engine_micro_batch_size(engine), 8);
         sw_close(engine);

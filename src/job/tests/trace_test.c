@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trace of a training job: one file with the steps that were asked for, of every rank, also of
-// one that has no micro-batch; and no other loss with it than without. Windows that a run does not
-// reach are refused by name.
+// The trace of a training job is one file with the requested steps of every rank, even of a rank
+// without a micro-batch. Tracing does not change the loss. A window that the run does not reach is
+// refused by name.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ static char folder[64], text_path[128], trace_path[128];
 struct asked {
     int64_t ranks, steps;
     const char *micro_batches; /* K */
-    const char *first, *last;  /* NULL = by default */
+    const char *first, *last;  /* NULL = the default */
     bool resume, no_trace;
 };
 
@@ -70,7 +70,7 @@ static sw_status train(const struct asked *asked, const char *output, double *lo
     return st;
 }
 
-/* Steps of each rank as a number: "step 2", "step 3" of rank 1 are 23 in steps[1]. */
+/* Reads the steps of each rank as digits: steps 2 and 3 of rank 1 become 23 in steps[1]. */
 static void read_steps(int64_t steps[4], int64_t slices[4])
 {
     struct sw_json_doc *doc = NULL;
@@ -105,7 +105,7 @@ static void all_ranks_are_in_one_file(void **state)
         {{1, 4, "2", "4", NULL, false, false}, 4},
         {{1, 5, "1", NULL, "4", false, false}, 234},
         {{2, 4, "3", "1", "2", false, false}, 12},
-        {{3, 3, "1", "2", "9", false, false}, 23}, /* two ranks without a micro-batch */
+        {{3, 3, "1", "2", "9", false, false}, 23}, /* two ranks have no micro-batch */
     };
     for (size_t i = 0; i < SW_LEN(cases); i++) {
         struct asked plain = cases[i].asked;
@@ -146,7 +146,7 @@ static void what_a_run_does_not_reach_is_refused(void **state)
     char *text = NULL;
     size_t length = 0;
     assert_int_equal(sw_file_read(trace_path, &text, &length),
-                     SW_OK); /* nothing is lost by a refusal */
+                     SW_OK); /* a refused run keeps the old file */
     assert_true(length == 5 && memcmp(text, "older", 5) == 0);
     sw_free(text);
     assert_int_equal(train(&(struct asked){1, 4, "1", NULL, NULL, false, true}, "goes_on", &loss),

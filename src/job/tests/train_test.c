@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training refuses before it opens anything.
+// Requests that a training refuses before it opens anything.
 #include "spillway/data.h"
 #include "spillway/train.h"
 #include "support/test.h"
