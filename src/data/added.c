@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Added tokens.
-//
-// The order of things is the reference's (tokenizers 0.23): matches are found in the whole text
-// first and the flags look at them afterwards, so white space that an rstrip token took along can
-// be the match of a later token too.
+// The order is that of the reference (tokenizers 0.23): matches are found in the whole text first,
+// then the flags apply. White space consumed by an rstrip token can thus also match a later token.
 #include "data/added.h"
 
 #include "data/unicode.h"
@@ -77,7 +75,7 @@ static size_t previous_char(const char *text, size_t at)
     return at;
 }
 
-/* Where the white space before `at` begins, at `from` or behind it. */
+/* Start of the white space before `at`, but not before `from`. */
 static size_t space_before(const char *text, size_t from, size_t at)
 {
     while (at > from) {
@@ -91,7 +89,8 @@ static size_t space_before(const char *text, size_t from, size_t at)
     return at;
 }
 
-/* Matches within white space that another took along take the rest of it: it is walked once. */
+/* A match inside white space consumed by another takes the rest of it, so it is walked only
+ * once. */
 static size_t space_after(struct sw_added_scan *scan, size_t at)
 {
     size_t pos = at;
@@ -155,7 +154,7 @@ static sw_status next_match(struct sw_added_scan *scan, const struct sw_added_to
             scan->search = at + token->len;
             return SW_OK;
         }
-        at += token->len - 1; /* a match that is thrown away is not searched again inside */
+        at += token->len - 1; /* the inside of a rejected match is not searched again */
     }
     scan->search = scan->len;
     return SW_OK;
@@ -168,8 +167,8 @@ static void give_pending(struct sw_added_scan *scan, size_t first, struct sw_add
     scan->pending = NULL;
 }
 
-/* The next match with the white space that it takes along; one of which nothing is left because
- * another took it is passed over. *out_token NULL: there is none. */
+/* The next match with its white space. A match already consumed entirely by another is skipped.
+ * *out_token NULL: there is none. */
 static sw_status next_piece(struct sw_added_scan *scan, const struct sw_added_token **out_token,
                             size_t *out_first)
 {

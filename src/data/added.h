@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Added tokens: strings that are found in the text and become one id before anything else looks at
-// it. Leftmost-longest, and then the flags: single_word needs neighbours that are no word, lstrip
-// and rstrip take the white space beside the token along.
+// Added tokens: strings that become one id before any other step sees the text. The
+// leftmost-longest match wins, then the flags apply. single_word requires that no word character is
+// adjacent. lstrip and rstrip include the adjacent white space.
 #pragma once
 
 #include "data/prefix.h"
 #include "data/regex.h"
 
 struct sw_added_token {
-    const char *text; /* what is searched; borrowed from the owner of the list */
+    const char *text; /* text to search for; borrowed from the owner of the list */
     size_t len;
     int32_t id;
     bool single_word, lstrip, rstrip, special;
@@ -18,25 +18,26 @@ struct sw_added_token {
 struct sw_added_set {
     struct sw_added_token *tokens; /* [n] sorted by text, no two equal */
     size_t n;
-    struct sw_prefix_set texts; /* of tokens; ids are places in the list */
+    struct sw_prefix_set texts; /* texts of tokens; ids are indices into tokens */
     struct sw_regex *word;      /* one word character; NULL unless a token is single_word */
 };
 
-/* Takes tokens [n] (of sw_alloc) also on failure. Of tokens with equal text the lowest id stays.
- * SW_E_FORMAT: a token is longer than SW_PREFIX_MOST_BYTES. */
+/* Takes ownership of tokens [n] (from sw_alloc), even on failure. Among equal texts the lowest id
+ * stays. SW_E_FORMAT: a token is longer than SW_PREFIX_MOST_BYTES. */
 sw_status sw_added_set_init(struct sw_added_set *set, struct sw_added_token *tokens, size_t n);
 void sw_added_set_fini(struct sw_added_set *set);
 
-/* Cuts a text in pieces of plain text and tokens, from left to right. */
+/* Cuts a text into plain pieces and tokens, from left to right. */
 struct sw_added_scan {
     const struct sw_added_set *set;
     const char *text;
     size_t len;
-    size_t search;                        /* where the next match may start */
-    size_t covered;                       /* up to here pieces have been given out */
-    const struct sw_added_token *pending; /* found, its plain text in front was given out first */
+    size_t search;  /* where the next match may start */
+    size_t covered; /* end of the pieces returned so far */
+    const struct sw_added_token
+        *pending; /* found already; the plain text before it was returned first */
     size_t pending_end;
-    size_t spaces_end; /* of the white space that an rstrip token took along last */
+    size_t spaces_end; /* end of the white space of the last rstrip token */
 };
 
 struct sw_added_piece {

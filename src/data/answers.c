@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows and answers, as the published fine-tunings on SQuAD have them.
+// Windows and answers, as in the published fine-tunings on SQuAD.
 #include "data/answers.h"
 
 #include <math.h>
@@ -39,8 +39,8 @@ bool sw_answer_find(const struct sw_context *context, int64_t first, int64_t n, 
 
 /* ---- the best answer ---- */
 
-/* Places of the n largest scores, best first; of equal ones the later first, as a sorted list read
- * from its end has them. */
+/* Indices of the n largest scores, best first. Ties: the later index first, as in a sorted list
+ * read backwards. */
 static int largest(const float *scores, int64_t n, int most, int64_t *out)
 {
     int found = 0;
@@ -63,7 +63,7 @@ static double score_of(const struct sw_answer_candidate *candidate)
     return (double)(candidate->start + candidate->last);
 }
 
-/* Of equal candidates the earlier stays in front. */
+/* Among equal candidates the earlier one stays in front. */
 static void insert(struct sw_answer_best *best, int most, struct sw_answer_candidate candidate)
 {
     int at = best->n;
@@ -104,7 +104,7 @@ static void add_window(const struct sw_context *context, const struct sw_window_
     }
 }
 
-/* "No answer": the least score of it over all windows. */
+/* Adds the candidate "no answer" with its lowest score over all windows. */
 static void add_none(const struct sw_window_scores *windows, int64_t n_windows,
                      const struct sw_answer_rules *rules, struct sw_answer_best *best)
 {

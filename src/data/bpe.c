@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// BPE: the merge table, the merging of one word, and the memory of words.
+// BPE: the merge table, the merging of one word, and the cache of words.
 //
 // A word is a doubly linked list of symbols; a binary heap holds (rank, position) of every pair
 // that has a rank. An entry is stale when the symbols at its position have changed: it is checked
-// when it is popped, which costs less than removing it. So a word of n bytes takes O(n log n),
-// however long.
+// when it is popped, which costs less than removing it. A word of n bytes thus takes O(n log n).
 #include "data/bpe.h"
 
 #include "data/utf8.h"
@@ -13,11 +12,11 @@
 
 struct sw_bpe_merge {
     int32_t left, right; /* ids; left -1 marks an empty slot */
-    int32_t rank, id;    /* order, and the token the pair becomes */
+    int32_t rank, id;    /* merge order; token that the pair becomes */
 };
 
-/* Words seen: a direct-mapped table with fixed pools, emptied when a pool is full. No growth, so a
- * word can always be forgotten and nothing here can fail while encoding. */
+/* Cache of words: a direct-mapped table with fixed pools, cleared when a pool is full. It never
+ * grows, so it cannot fail during encoding. */
 enum {
     CACHE_SLOTS = 1 << 16,
     CACHE_TEXT_BYTES = 1 << 20,
@@ -276,8 +275,8 @@ static void merge_all(const struct sw_bpe *bpe, struct word *word)
     }
 }
 
-/* Room for a word of n symbols. The heap: n - 1 pairs at first, two more for each of n - 1
- * merges. */
+/* Reserves memory for a word of n symbols. The heap holds n - 1 initial pairs, plus two for each of
+ * n - 1 merges. */
 static sw_status reserve(struct sw_bpe *bpe, size_t n)
 {
     while (bpe->links.cap < 2 * (int64_t)n) {
@@ -293,7 +292,7 @@ static sw_status reserve(struct sw_bpe *bpe, size_t n)
     return SW_OK;
 }
 
-/* The symbols a word starts from, one a byte: first_characters without affixes, by a table. */
+/* The initial symbols of a word, one per byte. */
 static sw_status first_symbols(struct sw_bpe *bpe, const char *bytes, size_t len)
 {
     bool after_unknown = false;
@@ -327,7 +326,7 @@ struct spelling {
     size_t len;
 };
 
-/* A character as its token spells it, with the affixes of its place in the word. */
+/* Spells a character as its token does, with the affixes of its position in the word. */
 static sw_status spell(struct sw_bpe *bpe, bool first, bool last, struct spelling *character)
 {
     if ((first || bpe->prefix.len == 0) && (!last || bpe->suffix.len == 0)) {
@@ -341,8 +340,8 @@ static sw_status spell(struct sw_bpe *bpe, bool first, bool last, struct spellin
     return bpe->spelled.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a word") : SW_OK;
 }
 
-/* The symbols a word starts from, one a character. As in the reference, what is unknown waits for
- * the next character that is a token, or for the end; bytes do not make it come out. */
+/* The initial symbols of a word, one per character. As in the reference, a pending unknown is
+ * emitted before the next character with a token, or at the end. Byte tokens do not emit it. */
 static sw_status first_characters(struct sw_bpe *bpe, const char *text, size_t len)
 {
     bool waits = false;
@@ -370,7 +369,7 @@ static sw_status first_characters(struct sw_bpe *bpe, const char *text, size_t l
     return waits ? sw_ids_push(&bpe->symbols, bpe->unknown) : SW_OK;
 }
 
-/* The word as tokens spell it: bytes become letters. */
+/* Spells the word as its token does: bytes become letters. */
 static sw_status write_letters(struct sw_bpe *bpe, struct spelling *word)
 {
     if (bpe->by_char) {
@@ -446,8 +445,7 @@ sw_status sw_bpe_encode(struct sw_bpe *bpe, const char *word, size_t len, struct
     }
     const int64_t start = out->len;
     SW_TRY(encode_new(bpe, word, len, out));
-    const int32_t *ids =
-        out->len > start ? out->ptr + start : NULL; /* none yet: nothing to add to */
+    const int32_t *ids = out->len > start ? out->ptr + start : NULL; /* no id yet */
     cache_put(bpe->cache, hash, word, len, ids, (size_t)(out->len - start));
     return SW_OK;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Characters as tokens: the code points of a text in rising order, id = rank. Its file, chars.json,
-// is a list of one-character strings, and any order in it is kept.
+// is a list of one-character strings, whose order is kept.
 #include "data/tokenizer.h"
 
 #include "data/source.h"
@@ -128,7 +128,7 @@ static sw_status keep_file(struct chars *self)
     return st;
 }
 
-/* The tokenizer of n code points, id = position; places are sorted and checked here. */
+/* Sets n code points, id = position. Sorts `places` and checks for duplicates. */
 static sw_status fill(struct chars *self, const int32_t *code_points, int64_t n)
 {
     self->characters = sw_alloc_zero("characters", (size_t)n, sizeof(*self->characters));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiled character map of SentencePiece (precompiled_charsmap): a double array of byte
-// strings, each with what stands in its place.
+// The compiled character map of SentencePiece (precompiled_charsmap): a double-array trie of
+// byte strings, each with its replacement.
 //
 // Layout: the trie's size in bytes (u32, little endian), its units (u32 each), then the
-// replacements, each ended by NUL. A unit holds the offset of its children (bits 10 to 30, 8
-// further to the left where bit 9 is set), its label (bits 0 to 7 and 31) and whether a string ends
-// there (bit 8); the value of that string is in the first child: where its replacement begins.
+// replacements, each ended by NUL. A unit holds the offset of its children
+// (bits 10 to 30; shifted left by 8 more if bit 9 is set), its label (bits 0 to 7 and 31), and
+// whether a string ends there (bit 8). The first child then holds the offset of its replacement.
 #pragma once
 
 #include "base/base.h"
@@ -17,14 +17,15 @@ struct sw_charsmap {
     size_t texts_len;
 };
 
-/* SW_E_FORMAT: no such map. len 0: an empty one. */
+/* SW_E_FORMAT: not a valid map. len 0 gives an empty map. */
 sw_status sw_charsmap_init(struct sw_charsmap *map, const char *bytes, size_t len);
 void sw_charsmap_fini(struct sw_charsmap *map);
 
 struct sw_charsmap_match {
-    size_t len; /* of the text; 0 = nothing matches */
+    size_t len; /* matched bytes of the text; 0: no match */
     const char *text;
 };
-/* The longest key, or the shortest, that begins the text. Keys have at most 256 bytes. */
+/* Finds the longest or the shortest key that is a prefix of the text. Keys have at most 256
+ * bytes. */
 struct sw_charsmap_match sw_charsmap_find(const struct sw_charsmap *map, const char *text,
                                           size_t len, bool longest);

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A conversation as the model reads it: the text that the template makes of it, its ids, and which
-// of them the loss counts.
-//
-// If the template marks what the model says ({% generation %}), that counts. Otherwise answers are
-// found by rendering parts of the conversation. An answer begins where the messages before it, with
-// the prompt for an answer, end. It ends after the first special token that follows the begin of
-// its content; without one, where the messages up to it stop agreeing with the whole. The content's
-// begin and end are found by rendering the whole with a character more there. Control tokens that
-// somebody typed into an answer end it too early. Every answer has a span, or is refused.
+// A conversation as the model reads it: the rendered text, its ids, and the ids that the loss
+// counts. If the template marks the model's text ({% generation %}), the loss counts that.
+// Otherwise answers are found by rendering parts of the conversation. An answer begins where the
+// earlier messages, with the prompt for an answer, end. It ends after the first special token after
+// the start of its content. Without one, it ends where the messages up to it no longer agree with
+// the whole. The bounds of the content are found by rendering the whole with one character added
+// there. Control tokens typed into an answer end it too early. An answer without a span is refused.
 #include "data/chat.h"
 
 #include "data/tokenizer.h"
@@ -38,7 +36,7 @@ void sw_chat_row_fini(struct sw_chat_row *row)
 
 /* ---- rendering ---- */
 
-/* What a template is given besides messages and tools, as transformers gives it. */
+/* Sets the template variables besides messages and tools, as transformers does. */
 static sw_status put_variables(const struct sw_chat *chat, struct sw_json_doc *doc)
 {
     struct sw_json *root = sw_json_root(doc);
@@ -74,10 +72,10 @@ static sw_status render(struct sw_chat *chat, struct sw_json_doc *doc, bool prom
 
 struct span { /* bytes of the text */
     size_t first, end;
-    /* Without marks: from `content` on a special token ends it. If none does before `end`, it ends
-     * at `sure`; 0 = then its end is not known. */
+    /* Without marks: the first special token from `content` on ends the span. If there is none
+     * before `end`, the span ends at `sure`; 0: its end is then unknown. */
     size_t content, sure;
-    size_t inside; /* behind the first character of the content */
+    size_t inside; /* offset after the first character of the content */
     int64_t message;
 };
 
@@ -101,7 +99,7 @@ static bool begins_with(const struct sw_str *text, const struct sw_str *with)
     return text->len >= with->len && memcmp(sw_str_text(text), sw_str_text(with), with->len) == 0;
 }
 
-/* Bytes of whole characters that two texts begin with. */
+/* Length of the common prefix of two texts, in bytes of whole characters. */
 static size_t common(const struct sw_str *a, const struct sw_str *b)
 {
     const char *x = sw_str_text(a), *y = sw_str_text(b);
@@ -131,7 +129,7 @@ static sw_status fail_prefix(int64_t i, const char *why)
                    (long long)i, reason);
 }
 
-/* Of the messages up to message i. */
+/* Renders the messages up to message i. */
 static sw_status render_part(struct sw_chat *chat, struct sw_json_doc *doc, int64_t i, bool prompt,
                              struct sw_jinja_text *out)
 {
@@ -139,7 +137,7 @@ static sw_status render_part(struct sw_chat *chat, struct sw_json_doc *doc, int6
     return st < 0 && out->error != SW_JINJA_NONE ? fail_prefix(i, sw_error_message()) : st;
 }
 
-/* The whole conversation; the part up to a message, being put together; texts of both. */
+/* The whole conversation, the part up to a message while it is built, and the texts of both. */
 struct parts {
     const struct sw_str *text; /* of the whole */
     struct sw_json_doc *doc, *whole;
@@ -149,8 +147,9 @@ struct parts {
 
 enum { NOT_KNOWN = -1, NOT_THERE = -2 };
 
-/* Where the text first differs if a character more stands before (or after) the content of message
- * i. NOT_THERE: it does not differ. NOT_KNOWN: the content is no text, or the template refuses. */
+/* Offset at which the text first differs if a character is added before (or after) the content
+ * of message i. NOT_THERE: no difference. NOT_KNOWN: the content is not a text, or the
+ * template fails. */
 static sw_status find_content(struct sw_chat *chat, struct parts *p, int64_t i, bool after,
                               int64_t *out)
 {
@@ -186,8 +185,8 @@ static sw_status find_content(struct sw_chat *chat, struct parts *p, int64_t i, 
     return st == SW_E_NOMEM ? SW_FAIL(st, "out of host memory for a conversation") : st;
 }
 
-/* The answer is written in another way before other messages than at the end: from its content to
- * that of the next message a special token ends it. */
+/* A template may write an answer differently before other messages than at the end. The end is then
+ * a special token between its content and that of the next message. */
 static sw_status find_end(struct sw_chat *chat, struct parts *p, bool is_last, struct span *span)
 {
     int64_t after = NOT_KNOWN, next = NOT_KNOWN;
@@ -199,7 +198,7 @@ static sw_status find_end(struct sw_chat *chat, struct parts *p, bool is_last, s
     return SW_OK;
 }
 
-/* The place behind the character at a place. */
+/* The offset after the character at offset `at`. */
 static size_t behind(const struct sw_str *text, size_t at)
 {
     at += at < text->len;
@@ -225,7 +224,7 @@ static sw_status find_answer(struct sw_chat *chat, struct parts *p, const struct
     int64_t content;
     struct span span = {.first = p->before.text.len, .message = i};
     SW_TRY(find_content(chat, p, i, false, &content));
-    if (content == NOT_THERE) { /* its begin may be a thought, which the template leaves out */
+    if (content == NOT_THERE) { /* it may begin with a thought, which the template drops */
         SW_TRY(find_content(chat, p, i, true, &content));
     }
     if (content == NOT_THERE) {
@@ -253,7 +252,7 @@ static sw_status copy_conversation(const struct sw_json *root, const struct sw_j
     return SW_OK;
 }
 
-/* Each answer costs the text some times more: as long as the whole it may be. */
+/* Each answer costs several renderings, each of up to the whole text. */
 static sw_status check_work(const struct sw_str *text, int64_t n_answers)
 {
     const int64_t most = (int64_t)1 << 28;
@@ -327,7 +326,7 @@ static int compare_places(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The first token that has passed so many edges. */
+/* The first token that has passed n_edges edges. */
 static int64_t first_behind(const struct sw_ids *passed, int32_t n_edges)
 {
     int64_t low = 0, high = passed->len;
@@ -342,7 +341,7 @@ static int64_t first_behind(const struct sw_ids *passed, int32_t n_edges)
     return low;
 }
 
-/* passed: of each token how many edges are not behind it. */
+/* passed: for each token, the number of edges at or before its first character. */
 static sw_status mark_span(const struct sw_chat *chat, const struct spans *spans, size_t i_span,
                            const struct sw_edges *edges, const struct sw_ids *passed,
                            struct sw_chat_row *out)
@@ -352,7 +351,7 @@ static sw_status mark_span(const struct sw_chat *chat, const struct spans *spans
     const int32_t inside = sw_edges_to(edges, span->inside);
     const int64_t end = first_behind(passed, sw_edges_to(edges, span->end));
     for (int64_t t = first_behind(passed, sw_edges_to(edges, span->first)); t < end; ++t) {
-        /* A token that takes in the spaces before it may begin before the content. */
+        /* A token that includes the spaces before it may begin before the content. */
         const bool reaches = t + 1 == out->ids.len || passed->ptr[t + 1] >= inside;
         out->wanted[t] = true;
         if (spans->by_prefix && (passed->ptr[t] >= content || reaches) &&
@@ -520,7 +519,7 @@ bool sw_loss_on_by_name(const char *name, enum sw_loss_on *out)
     return false;
 }
 
-/* "dddd-dd-dd". A year of fewer digits would not be written the same again. */
+/* Requires "dddd-dd-dd". A year of fewer digits would not round-trip. */
 static bool has_form_of_day(const char *text)
 {
     for (int i = 0; i < 10; ++i) {
@@ -578,7 +577,7 @@ sw_status sw_chat_options_read(const char *template_path, const char *date, cons
 
 /* ---- opening ---- */
 
-/* Of the templates and the special tokens that they may write. */
+/* Hashes the templates and the special tokens that they may write. */
 static sw_status take_digest(struct sw_chat *chat)
 {
     struct sw_str tokens = {0};
@@ -648,7 +647,7 @@ fail:
     return st;
 }
 
-/* *out false: prompts and completions without a template. */
+/* *out false: prompts and completions are joined without a template. */
 static sw_status pairs_are_chats(const struct sw_chat_options *options, bool *out)
 {
     struct sw_chat_templates templates;
@@ -695,7 +694,7 @@ void sw_chat_close(struct sw_chat *chat)
     }
 }
 
-/* ---- what ends an answer ---- */
+/* ---- stop tokens ---- */
 
 static sw_status take_stops(struct sw_json_doc *doc, struct sw_ids *ids)
 {
@@ -731,7 +730,7 @@ sw_status sw_chat_stops(const char *folder, struct sw_ids *ids)
     return st;
 }
 
-/* ---- what it is ---- */
+/* ---- description ---- */
 
 const char *sw_chat_source(const struct sw_chat *chat)
 {

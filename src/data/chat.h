@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chats inside the room: conversations as files have them, the template that makes a text of one,
-// and which tokens of that text the loss counts.
+// Chats inside src/data: conversations in files, the template that renders one as text, and the
+// tokens of that text that the loss counts.
 #pragma once
 
 #include "data/data.h"
@@ -15,7 +15,7 @@ enum sw_chat_form {
     SW_CHAT_INSTRUCTION,   /* Alpaca: {"instruction", "input", "output"} */
     SW_CHAT_PAIR           /* {"prompt", "completion"} */
 };
-/* By the keys of a line. */
+/* The form of a line, by its keys. */
 enum sw_chat_form sw_chat_form_of(const struct sw_json *line);
 const char *sw_chat_form_keys(enum sw_chat_form form); /* for messages */
 /* Puts "messages", an array of {role, content}, and "tools" into an object of `to`. line_doc names
@@ -23,34 +23,35 @@ const char *sw_chat_form_keys(enum sw_chat_form form); /* for messages */
 sw_status sw_chat_read_line(const struct sw_json_doc *line_doc, const struct sw_json *line,
                             struct sw_json_doc *to, struct sw_json *out);
 
-/* ---- chat_template.c: which template, and what it is given ---- */
+/* ---- chat_template.c: choosing the template and its special tokens ---- */
 
 struct sw_chat_template {
     char *source; /* the file; all owned */
     char *text;   /* [len] */
     size_t len;
-    struct sw_jinja *jinja; /* NULL: not read yet */
+    struct sw_jinja *jinja; /* NULL: not parsed yet */
 };
-/* Reads the text, once: one that is never used may have in it what is not built. */
+/* Parses the text on first use. A template that is never used may thus contain unsupported
+ * constructs. */
 sw_status sw_chat_template_read(struct sw_chat_template *template);
 
 struct sw_chat_templates {
     struct sw_chat_template plain, with_tools;
     struct sw_json_doc *tokens; /* {"bos_token": "<s>", ..} */
 };
-/* Those of a folder (or the folder of a file); path: a file that is used instead, or NULL.
- * plain.text is NULL where there is none. */
+/* Opens the templates of `folder` (or of the folder that the file `folder` lies in). `path` is a
+ * template file to use instead, or NULL. plain.text is NULL if there is no template. */
 sw_status sw_chat_templates_open(struct sw_chat_templates *templates, const char *folder,
                                  const char *path);
 void sw_chat_templates_close(struct sw_chat_templates *templates);
 
 /* ---- chat.c ---- */
 
-/* A conversation as the model reads it. All zero is legal. */
+/* A conversation as the model reads it. All zero is a valid empty row. */
 struct sw_chat_row {
     struct sw_jinja_text text;
     struct sw_ids ids;
-    bool *wanted; /* [wanted_cap] at least ids.len: the loss counts it */
+    bool *wanted; /* [wanted_cap >= ids.len] whether the loss counts the token */
     int64_t wanted_cap;
 };
 void sw_chat_row_fini(struct sw_chat_row *row);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversations of four kinds of files, in the one form that templates know: messages of a role and
-// a content. Which kind a line is, its keys say; of `messages` the members are the template's
-// matter, roles too.
+// Converts conversations of four file formats into the form that templates expect: messages with a
+// role and a content. The keys of a line identify its format. Members and roles of `messages` are
+// not checked here: that is up to the template.
 #include "data/chat.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ enum sw_chat_form sw_chat_form_of(const struct sw_json *line)
                                                                           : SW_CHAT_NONE;
 }
 
-/* What is read, for messages, and where to. */
+/* The document being read (named in messages), and the output. */
 struct reading {
     const struct sw_json_doc *from;
     struct sw_json_doc *to;
@@ -60,7 +60,7 @@ static sw_status get_text(const struct reading *in, const struct sw_json *object
     return *out && (*out)->type == SW_JSON_STRING ? SW_OK : fail_type(in, key, *out, "a string");
 }
 
-/* content: a string. */
+/* content must be a string. */
 static sw_status add_message(const struct reading *in, const char *role,
                              const struct sw_json *content)
 {
@@ -90,7 +90,7 @@ static sw_status read_messages(const struct reading *in, const struct sw_json *l
     return SW_OK;
 }
 
-/* ShareGPT's names of roles. */
+/* Maps ShareGPT's role names. */
 static const char *role_of(const char *from)
 {
     static const char *const roles[][2] = {
@@ -123,7 +123,7 @@ static sw_status read_turn(const struct reading *in, const struct sw_json *turn,
     return add_message(in, role, value);
 }
 
-/* A key beside the turns, as some files of the kind have it. */
+/* Reads a "system" key beside the turns, which some files have. */
 static sw_status read_system(const struct reading *in, const struct sw_json *line)
 {
     const struct sw_json *system = sw_json_get(line, "system");

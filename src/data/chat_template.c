@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which chat template a folder has, and the special tokens that it speaks of. In the order of
-// transformers: chat_template.jinja goes before `chat_template` of tokenizer_config.json, which is
-// a text, or a list of named ones.
+// Finds the chat template of a folder, and the special tokens that it uses. As in transformers,
+// chat_template.jinja takes precedence over `chat_template` of tokenizer_config.json. The latter is
+// a text or a list of named texts.
 #include "data/chat.h"
 
 #include "data/tokenizer.h"
@@ -58,7 +58,7 @@ static sw_status read_template(struct sw_chat_template *template, const char *pa
 
 /* ---- tokenizer_config.json and special_tokens_map.json ---- */
 
-/* The name and the text of one of a list; NULL: it is not of that form. */
+/* The name and text of a list item. NULL: the item is malformed. */
 static const char *named(const struct sw_json *item, const struct sw_json **out_text)
 {
     const struct sw_json *name = sw_json_get(item, "name");
@@ -109,7 +109,7 @@ static sw_status take_template(struct sw_chat_templates *templates, const char *
     return st;
 }
 
-/* "x" or {"content": "x", ..}. What an earlier file said stays. */
+/* Reads tokens given as "x" or {"content": "x", ..}. A token from an earlier file is kept. */
 static sw_status take_tokens(struct sw_json_doc *tokens, const struct sw_json *root)
 {
     static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
@@ -127,7 +127,7 @@ static sw_status take_tokens(struct sw_json_doc *tokens, const struct sw_json *r
     return SW_OK;
 }
 
-/* want_template: the file's counts. */
+/* want_template: use the file's template. */
 static sw_status read_side_file(struct sw_chat_templates *templates, const char *path,
                                 bool want_template)
 {
@@ -144,7 +144,7 @@ static sw_status read_side_file(struct sw_chat_templates *templates, const char 
 
 /* ---- a folder ---- */
 
-/* "FOLDER/name" into path; *out whether there is such a file. */
+/* Sets path to "FOLDER/name" and *out to whether that file exists. */
 static sw_status look_for(const char *folder, const char *name, struct sw_str *path, bool *out)
 {
     sw_str_clear(path);

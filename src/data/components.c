@@ -53,7 +53,7 @@ static sw_status get_bool(const struct sw_components *in, const struct sw_json *
     return sw_json_get_bool(in->doc, object, key, fallback, out);
 }
 
-/* A copy of a string, with its length where it may hold NUL. */
+/* Copies a string. The length is returned if it may contain NUL. */
 static sw_status copy_string(const struct sw_json *string, char **out, size_t *out_len)
 {
     *out = sw_alloc("tokenizer", string->string_len + 1);
@@ -65,7 +65,7 @@ static sw_status copy_string(const struct sw_json *string, char **out, size_t *o
     return SW_OK;
 }
 
-/* Each component of a chain, by `read`. */
+/* Reads one component of a chain. */
 typedef sw_status (*read_fn)(struct sw_components *in, const struct sw_json *component,
                              bool is_last);
 static sw_status read_chain(struct sw_components *in, const struct sw_json *component,
@@ -84,7 +84,7 @@ static sw_status read_chain(struct sw_components *in, const struct sw_json *comp
     return SW_OK;
 }
 
-/* {"String": ..} or {"Regex": ..}, of a member `pattern`. */
+/* The value of a member `pattern`: {"String": ..} or {"Regex": ..}. */
 struct pattern {
     const struct sw_json *text;
     bool literal;
@@ -125,7 +125,7 @@ static sw_status read_bert(const struct sw_components *in, const struct sw_json 
     SW_TRY(get_bool(in, component, "clean_text", true, &step->clean));
     SW_TRY(get_bool(in, component, "handle_chinese_chars", true, &step->ideographs));
     SW_TRY(get_bool(in, component, "lowercase", true, &step->lower));
-    step->accents = step->lower; /* where nothing is said */
+    step->accents = step->lower; /* default */
     return sw_component_is_null(accents)
                ? SW_OK
                : get_bool(in, component, "strip_accents", true, &step->accents);
@@ -141,7 +141,7 @@ static int sextet(char c)
                                   : -1;
 }
 
-/* Base64 with its padding; false: it is none. */
+/* Decodes padded Base64. False: it is malformed. */
 static bool decode_base64(const char *text, size_t len, struct sw_str *out)
 {
     uint32_t bits = 0;
@@ -299,7 +299,7 @@ static sw_status read_byte_level(struct sw_components *in, const struct sw_json 
                      : SW_OK;
 }
 
-/* One character, "\u2581" unless the component says another. */
+/* Reads the mark, one character; "\u2581" by default. */
 static sw_status read_mark(const struct sw_json *component, const char **out)
 {
     const struct sw_json *mark = sw_json_get(component, "replacement");
@@ -317,7 +317,7 @@ static sw_status read_mark(const struct sw_json *component, const char **out)
     return SW_OK;
 }
 
-/* Older files say add_prefix_space: true is "always", false "never". */
+/* Older files have add_prefix_space instead: true is "always", false is "never". */
 static sw_status read_prepend(const struct sw_components *in, const struct sw_json *component,
                               enum sw_prepend *out)
 {
@@ -350,7 +350,7 @@ static sw_status read_metaspace(struct sw_components *in, const struct sw_json *
     return sw_pretokenizer_add_metaspace(&in->self->pretokenizer, mark, prepend, split);
 }
 
-/* Categories of code points are utf8proc's. */
+/* Code point categories need utf8proc. */
 static sw_status read_punctuation(struct sw_components *in, const struct sw_json *component)
 {
     enum sw_split_behavior behavior;
@@ -404,7 +404,7 @@ static sw_status read_pretokenizer(struct sw_components *in, const struct sw_jso
                  {"BertPreTokenizer", read_bert_words}};
     const char *type;
     SW_TRY(sw_component_type(component, "pre_tokenizer", &type));
-    if (strcmp(type, "ByteLevel") == 0) { /* behind it, text is bytes */
+    if (strcmp(type, "ByteLevel") == 0) { /* after it, text is bytes */
         return is_last ? read_byte_level(in, component)
                        : sw_component_unbuilt("pre_tokenizer", "ByteLevel before another one");
     }
@@ -506,7 +506,7 @@ static sw_status read_decoder(struct sw_components *in, const struct sw_json *co
     size_t kind = 0;
     SW_TRY(sw_component_type(component, "decoder", &type));
     if (strcmp(type, "ByteLevel") == 0 && is_last && in->self->kind == SW_MODEL_BYTE_BPE) {
-        return SW_OK; /* the bytes that its tokens stand for */
+        return SW_OK; /* no step: tokens decode to their bytes */
     }
     while (kind < SW_LEN(names) && strcmp(type, names[kind]) != 0) {
         kind++;

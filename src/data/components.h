@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the readers of tokenizer.json's components share: a tokenizer that is being read, and small
-// checks. Every component is null, or an object whose `type` is known, or the file is refused with
-// the name of what is not built: ids that are nearly right are worse than none.
+// Shared by the readers of tokenizer.json's components: the tokenizer being read, and small checks.
+// A component is null or an object of a supported `type`. Anything else is refused by name, because
+// ids that are nearly right are worse than none.
 #pragma once
 
 #include "data/pipeline.h"
@@ -14,7 +14,7 @@ struct sw_components {
 };
 
 bool sw_component_is_null(const struct sw_json *node);
-/* The node is there and of this type; `what` names it. */
+/* Fails unless the node exists and has this type; `what` names it. */
 sw_status sw_component_want(const struct sw_json *node, enum sw_json_type type, const char *what);
 sw_status sw_component_member(const struct sw_json *object, const char *key, enum sw_json_type type,
                               const struct sw_json **out);
@@ -22,8 +22,8 @@ sw_status sw_component_unbuilt(const char *component, const char *what);
 /* The `type` of a component that is an object. */
 sw_status sw_component_type(const struct sw_json *component, const char *what, const char **out);
 
-/* Into in->self. */
+/* Read a component into in->self. */
 sw_status sw_component_normalizer(struct sw_components *in, const struct sw_json *component);
 sw_status sw_component_pretokenizer(struct sw_components *in, const struct sw_json *component);
-/* Once the model is known. */
+/* The decoder must be read after the model. */
 sw_status sw_component_decoder(struct sw_components *in, const struct sw_json *component);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datasets: files -> a corpus (a stream cut in windows, or documents that are rows) -> numbered
-// samples. Window w is tokens w T .. w T + T: neighbours share one token, so every token
-// but the first is a label exactly once an epoch.
+// Datasets: files -> a corpus (a stream cut into windows, or one row per document) -> numbered
+// samples. Window w is tokens w T .. w T + T. Neighbours share one token, so every token but the
+// first is a label exactly once per epoch.
 #include "data/data.h"
 
 #include "data/pack.h"
@@ -18,14 +18,14 @@ enum corpus_shape { SHAPE_UNKNOWN, SHAPE_STREAM, SHAPE_ROWS, SHAPE_TASK };
 
 struct corpus {
     enum corpus_shape shape; /* by the first document; all others must agree */
-    bool templated;          /* it has texts that stand in the tokenizer's template */
+    bool templated;          /* has texts in the tokenizer's template */
     struct sw_stream stream;
     struct sw_rows rows;
     struct sw_task_rows of_task;
 };
 
-/* The samples of a split: n of them from `first` on, in one corpus; or, packed, documents from
- * `first` on in n rows. */
+/* The samples of a split: n samples of one corpus from `first` on. If packed: n rows of documents
+ * from `first` on. */
 struct part {
     const struct corpus *corpus;
     int64_t first, n;
@@ -34,13 +34,13 @@ struct part {
 };
 
 struct sw_dataset {
-    struct corpus corpus, val_corpus; /* the second only with files of its own */
+    struct corpus corpus, val_corpus; /* val_corpus is used only with separate validation files */
     struct part parts[2];             /* by enum sw_split */
     int64_t seq_len;
     uint64_t seed;
-    int32_t pad;                /* id of padding: no loss sees it */
-    const struct sw_task *task; /* of rows that are of one; else that of texts */
-    struct sw_task_form form;   /* of them */
+    int32_t pad;                /* padding id; excluded from the loss */
+    const struct sw_task *task; /* the task of the rows; default: next-token prediction */
+    struct sw_task_form form;   /* settings of the task's rows */
 };
 
 static void corpus_fini(struct corpus *corpus)
@@ -68,7 +68,7 @@ struct reading {
     struct corpus *corpus;
     struct sw_tokenizer *tokenizer;
     struct sw_chat *chat;   /* NULL: prompts and completions are joined as they are */
-    enum sw_chat_form form; /* of the file's first line that is a chat */
+    enum sw_chat_form form; /* form of the file's first chat line */
     struct sw_chat_row row; /* scratch */
     int64_t vocab_size, seq_len;
     bool as_text, packing;
@@ -106,7 +106,7 @@ static sw_status check_ids(const struct reading *in, const char *name, const str
     return SW_OK;
 }
 
-/* The ids of a document in the tokenizer's template. */
+/* Encodes a document with the tokenizer's template. */
 static sw_status encode(struct reading *in, const struct sw_document *document, struct sw_ids *out)
 {
     sw_ids_clear(out);
@@ -116,7 +116,8 @@ static sw_status encode(struct reading *in, const struct sw_document *document, 
     return st < 0 ? sw_fail_prefix(st, "%s", document->name) : check_ids(in, document->name, out);
 }
 
-/* The prompt in `first` and its completion in `second`, whose tokens are wanted. */
+/* Adds a row with the prompt `first` and the completion `second`. The loss counts only the
+ * latter. */
 static sw_status add_row(struct reading *in)
 {
     const int64_t n_prompt = in->first.len, n = n_prompt + in->second.len;
@@ -133,7 +134,7 @@ static sw_status add_row(struct reading *in)
     return st;
 }
 
-/* A text as a row of its own. */
+/* Adds a text as its own row. */
 static sw_status add_text_row(struct reading *in, const struct sw_document *document)
 {
     SW_TRY(set_shape(in, SHAPE_ROWS, document->name));
@@ -180,7 +181,7 @@ static sw_status add_example(struct reading *in, const struct sw_document *docum
     return add_row(in);
 }
 
-/* One file is of one kind. */
+/* All documents of a file must have the same form. */
 static sw_status check_form(struct reading *in, const struct sw_document *document)
 {
     in->form = in->form == SW_CHAT_NONE ? document->form : in->form;
@@ -244,12 +245,12 @@ static int64_t n_samples_of(const struct corpus *corpus, int64_t seq_len)
                                        : sw_max_i64(corpus->stream.n - 1, 0) / seq_len;
 }
 
-/* What the files hold must make at least one sample. */
+/* The files must hold enough data for at least one sample. */
 static sw_status check_size(const struct reading *in, const char *path, int n_files)
 {
     const struct corpus *corpus = in->corpus;
     const struct sw_rows *rows = &corpus->rows;
-    if (!in->chat && rows->n_cut + rows->n_dropped > 0) { /* of chats the caller tells */
+    if (!in->chat && rows->n_cut + rows->n_dropped > 0) { /* for chats the caller reports it */
         sw_log(SW_LOG_WARN,
                "%s: of %lld %s %lld are cut at %lld tokens and %lld left out, with no token "
                "%s",
@@ -301,7 +302,7 @@ done:
     return st;
 }
 
-/* The files of a task that is not the next token. */
+/* Reads the files of a task other than next-token prediction. */
 static sw_status read_task(const struct sw_dataset_options *options, const char *const *files,
                            int n_files, const struct sw_dataset *dataset, struct corpus *corpus)
 {
@@ -365,7 +366,7 @@ static sw_status check_options(const struct sw_dataset_options *options, int64_t
     return SW_OK;
 }
 
-/* The validation samples are the last of the corpus, but never all of it. */
+/* Validation gets the last samples of the corpus, but never all of them. */
 static void split(struct sw_dataset *dataset, double val_fraction)
 {
     const int64_t n = n_samples_of(&dataset->corpus, dataset->seq_len);
@@ -383,8 +384,8 @@ static void split(struct sw_dataset *dataset, double val_fraction)
         (struct part){.corpus = &dataset->corpus, .first = n - n_val, .n = n_val};
 }
 
-/* The documents of a part into rows. Those held back were taken away before: a row is of one part,
- * and what validates is no choice of short documents. */
+/* Packs the documents of a part into rows. The split comes first: a row belongs to one part, and
+ * validation is not biased towards short documents. */
 static sw_status pack_part(struct part *part, int64_t seq_len)
 {
     int64_t *lengths = sw_alloc("packing", ((size_t)part->n + 1) * sizeof(*lengths));
@@ -430,7 +431,7 @@ static sw_status find_task(const struct sw_dataset_options *options, const struc
     return SW_OK;
 }
 
-/* Pictures that validate have the classes of those that are trained on. */
+/* Validation pictures must have the same classes as the training pictures. */
 static sw_status check_classes(const struct sw_dataset *dataset)
 {
     const struct sw_pictures *trained = &dataset->corpus.of_task.images.pictures;
@@ -438,7 +439,7 @@ static sw_status check_classes(const struct sw_dataset *dataset)
     return trained->n > 0 && others->n > 0 ? sw_pictures_same_classes(trained, others) : SW_OK;
 }
 
-/* Files of validation. Records that are trained on as well are not read again. */
+/* Reads the validation files. Records that are also trained on are not read again. */
 static sw_status read_val(const struct sw_dataset_options *options, int64_t vocab_size,
                           struct sw_dataset *dataset)
 {
@@ -536,14 +537,14 @@ bool sw_dataset_put_steps(const struct sw_dataset *dataset, struct sw_str *out)
     return dataset->corpus.of_task.images.pictures.n > 0;
 }
 
-/* ---- what files are ---- */
+/* ---- kinds of files ---- */
 
 struct glance {
     enum sw_data_kind kind;
     bool found;
 };
 
-/* The first document, and no other. */
+/* Looks at the first document only. */
 static sw_status glance_at(void *ctx, const struct sw_document *document)
 {
     struct glance *glance = ctx;
@@ -576,7 +577,7 @@ sw_status sw_data_kind_of(const char *const *files, int n_files, bool as_text,
 
 /* ---- fetching ---- */
 
-/* A row as it goes out, [T] each; but for the first two NULL where nobody asked. */
+/* Output buffers of a row, [T] each. All but the first two may be NULL. */
 struct row_out {
     int32_t *ids, *labels, *mask, *positions, *segments;
 };
@@ -614,8 +615,8 @@ static void put_token(const struct row_out *out, int64_t t, int32_t id, int32_t 
     }
 }
 
-/* A row that stands for no sample. Its mask says "tokens": an attention over nothing at all would
- * be a division by zero. */
+/* Fills a row without a sample. Its mask marks tokens, because attention over no tokens would
+ * divide by zero. */
 static void blank_row(const struct sw_dataset *dataset, const struct row_out *out)
 {
     for (int64_t t = 0; t < dataset->seq_len; ++t) {
@@ -623,7 +624,7 @@ static void blank_row(const struct sw_dataset *dataset, const struct row_out *ou
     }
 }
 
-/* Documents one behind the other, then padding. */
+/* Writes documents one after another, then padding. */
 static void read_rows(const struct sw_dataset *dataset, const struct part *part, int64_t at,
                       const struct row_out *out)
 {
@@ -643,7 +644,7 @@ static void read_rows(const struct sw_dataset *dataset, const struct part *part,
     }
 }
 
-/* The sample's place in its corpus, or among the rows of its part; -1 for a blank row. */
+/* Index of the sample in its corpus, or among the rows of its part; -1 for a blank row. */
 static int64_t place_of(const struct sw_dataset *dataset, enum sw_split split, int64_t sample)
 {
     const struct part *part = &dataset->parts[split];
@@ -713,7 +714,7 @@ sw_status sw_dataset_fetch_packed(const struct sw_dataset *dataset, enum sw_spli
     return fetch(dataset, split, first, n_rows, &out);
 }
 
-/* Those of a text among inputs by name. */
+/* Finds the buffers of a text row among the inputs, by name. */
 static sw_status name_inputs(const struct sw_row_input *inputs, int n_inputs, struct row_out *out)
 {
     const struct {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each step makes a new list of the one before; a list is one string and where its texts end.
+// Each step makes a new list from the previous one. A list is one string plus the ends of its
+// texts.
 #include "data/decoder.h"
 
 #include "data/utf8.h"
@@ -79,9 +80,9 @@ static bool ends_with(struct part part, const char *text)
     return part.len >= n && memcmp(part.text + part.len - n, text, n) == 0;
 }
 
-/* ---- steps: one token to the end of `out`, but for two that look at several ---- */
+/* ---- steps: each appends one token to `out`; two look at several tokens ---- */
 
-/* Ends early when `out` has more than `most` bytes. */
+/* Stops early once `out` exceeds `most` bytes. */
 static void replace_all(struct part in, const char *what, const char *by, size_t most,
                         struct sw_str *out)
 {
@@ -98,7 +99,7 @@ static void replace_all(struct part in, const char *what, const char *by, size_t
     }
 }
 
-/* English marks and contractions lose the space before them, in the order of the reference. */
+/* Removes the space before English punctuation and contractions, in the reference's order. */
 static void clean_up(struct sw_str *text)
 {
     static const char *const pairs[][2] = {
@@ -192,7 +193,7 @@ static sw_status put(const struct sw_decode_step *step, struct part in, bool fir
     return SW_OK;
 }
 
-/* <0x00> to <0xFF>; -1: the token is none of them. */
+/* The byte of a token <0x00> to <0xFF>; -1: not a byte token. */
 static int byte_of(struct part in)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -212,7 +213,7 @@ static int byte_of(struct part in)
     return value;
 }
 
-/* A run of bytes is text, or as many U+FFFD as it has bytes. */
+/* Ends a run of bytes. It becomes text, or one U+FFFD per byte if it is not UTF-8. */
 static sw_status end_bytes(struct sw_str *run, struct sw_texts *out)
 {
     if (run->len == 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images. Labels and the headers of pictures are looked at when files are opened: a wrong one
-// should stop a run before it starts.
+// Images. Labels and picture headers are checked when files are opened, so that a wrong one stops a
+// run before it starts.
 #include "data/images.h"
 
 #include "data/labels.h"
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 enum { PIXELS = SW_IMAGE_SIDE * SW_IMAGE_SIDE, BYTES = SW_IMAGE_CHANNELS * PIXELS };
-enum { BLOCK = 64 }; /* records that are looked at together */
+enum { BLOCK = 64 }; /* records checked at a time */
 
 void sw_images_fini(struct sw_images *images)
 {
@@ -56,7 +56,8 @@ static sw_status check_labels(const struct sw_image_file *file, int64_t n_labels
     return st;
 }
 
-/* By the size: CIFAR-10's records, else CIFAR-100's; where both fit the number of classes says. */
+/* Infers CIFAR-10 or CIFAR-100 records from the file size. If both fit, the number of classes
+ * decides. */
 static sw_status count_records(struct sw_image_file *file, size_t bytes, int64_t n_labels)
 {
     const int64_t size = (int64_t)bytes;

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chat templates: a strict subset of Jinja as the Hugging Face libraries run it (sandboxed,
-// trim_blocks and lstrip_blocks on, `generation` blocks), as much of it as public templates use.
-// What is not known is refused with line and column, never passed over.
-//
-// Built are: text, {{ }}, {% if for set macro generation break continue %}, {# #}, "-" and "+" at
-// tags; all operators but **; slices; tests, filters and methods as listed in jinja_call.c; range,
-// namespace, raise_exception, strftime_now.
+// Chat templates: the subset of Jinja that public templates use, as the Hugging Face libraries run
+// it (sandboxed, trim_blocks and lstrip_blocks on, `generation` blocks). An unknown construct is
+// refused with its line and column, never ignored. Supported: text, {{ }}, {% if for set macro
+// generation break continue %}, {# #}, "-" and "+" at tags; all operators except **; slices; tests,
+// filters and methods as listed in jinja_call.c; range, namespace, raise_exception, strftime_now.
 #pragma once
 
 #include "json/json.h"
@@ -18,25 +16,25 @@ struct sw_jinja;
  * name         for messages: "<name>:<line>:<column>: .."
  * text         [len] UTF-8
  *
- * SW_E_FORMAT  it breaks the language's rules
- * SW_E_UNSUP   it asks for something that is not built, named
+ * SW_E_FORMAT  the template is not valid Jinja
+ * SW_E_UNSUP   the template uses an unsupported feature, which the message names
  */
 sw_status sw_jinja_open(const char *name, const char *text, size_t len, struct sw_jinja **out);
 void sw_jinja_close(struct sw_jinja *template);
-/* Whether some part of it is marked as the model's (`generation`). */
+/* Whether the template has a `generation` block, which marks the model's text. */
 bool sw_jinja_marks(const struct sw_jinja *template);
 
 enum sw_jinja_error {
     SW_JINJA_NONE,
     SW_JINJA_RAISED,    /* by raise_exception, with its message */
-    SW_JINJA_UNDEFINED, /* of something undefined more is wanted than to be printed or tested */
+    SW_JINJA_UNDEFINED, /* an undefined value is used other than printed or tested */
     SW_JINJA_TYPE,
     SW_JINJA_RUNTIME,
-    SW_JINJA_SECURITY, /* what a sandbox forbids */
+    SW_JINJA_SECURITY, /* forbidden by the sandbox */
     SW_JINJA_LIMIT     /* too many steps, or too long a text */
 };
 
-struct sw_jinja_span { /* bytes of the text that a `generation` block made */
+struct sw_jinja_span { /* byte range of the text that a `generation` block produced */
     size_t first, end;
 };
 
@@ -49,13 +47,12 @@ struct sw_jinja_text {
 void sw_jinja_text_fini(struct sw_jinja_text *text);
 
 /*
- * sw_jinja_render - the text for these variables. out is replaced.
+ * sw_jinja_render - renders the template with these variables. out is replaced.
  *
- * variables    an object; what it does not have is undefined; members of `messages` that are null
- *              are left out
- * today        seconds since 1970 that strftime_now tells, in UTC
+ * variables    an object; other names are undefined; null members of `messages` are skipped
+ * today        the time that strftime_now returns: seconds since 1970, UTC
  *
- * SW_E_ARG     the template failed on them: out->error, and a message with line and column
+ * SW_E_ARG     the template failed: see out->error; the message has line and column
  */
 sw_status sw_jinja_render(const struct sw_jinja *template, const struct sw_json *variables,
                           int64_t today, struct sw_jinja_text *out);

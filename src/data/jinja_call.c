@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Filters, tests, functions and methods of templates: each by its name, as Jinja and Python have
-// it.
+// Filters, tests, functions and methods of templates, by name, as in Jinja and Python.
 #include "data/jinja_value.h"
 
 #include "data/unicode.h"
@@ -38,7 +37,7 @@ static sw_status type_error(struct jinja_run *run, const char *what, input value
                          "%s of %s", what, sw_jinja_type_name(value));
 }
 
-/* An argument that has to be text; NULL where it was not given. */
+/* Checks that an argument is text. NULL: it was not given. */
 static sw_status want_text(struct jinja_run *run, input value, const char *what)
 {
     return value && value->type != JINJA_V_STRING ? type_error(run, what, value) : SW_OK;
@@ -46,14 +45,14 @@ static sw_status want_text(struct jinja_run *run, input value, const char *what)
 
 /* ---- text ---- */
 
-/* Counts the characters of a text, which are looked at one by one. */
+/* Counts the work of walking the characters of a text. */
 static sw_status go_through(struct jinja_run *run, input text)
 {
     sw_jinja_work(run, 4 * (int64_t)text->len);
     return sw_jinja_check(run);
 }
 
-/* What Python's str.isspace says. */
+/* White space as in Python's str.isspace. */
 static bool is_space(int32_t c)
 {
     return sw_char_is_space(c) || (c >= 0x1C && c <= 0x1F);
@@ -408,7 +407,7 @@ static sw_status do_items(struct jinja_run *run, input value, args a, struct jin
     return SW_OK;
 }
 
-/* The member of an item that an attribute names; undefined where it has none. */
+/* The member of an item that an attribute names; undefined if the item lacks it. */
 static struct jinja_value member_of(struct jinja_run *run, input item, input name)
 {
     const struct jinja_value *found =
@@ -795,7 +794,7 @@ sw_status sw_jinja_function(struct jinja_run *run, const char *name, size_t len,
 
 /* ---- methods ---- */
 
-/* startswith, endswith: a text, or any of several. */
+/* startswith and endswith, with one text or any of several. */
 static sw_status has_end(struct jinja_run *run, input of, input what, bool at_end,
                          struct jinja_value *out)
 {

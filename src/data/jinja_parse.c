@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading: text is cut at its tags, the inside of a tag is read token by token, by recursive
-// descent in the order of Jinja's own grammar.
+// The parser: text is cut at its tags. The inside of a tag is parsed token by token, by recursive
+// descent that follows Jinja's own grammar.
 #include "data/jinja_tree.h"
 
 #include "data/utf8.h"
@@ -24,7 +24,7 @@ enum token_kind {
 struct token {
     enum token_kind kind;
     struct jinja_at at;
-    const char *text; /* of STRING: what it means */
+    const char *text; /* STRING: its value without escapes */
     size_t len;
 };
 
@@ -33,12 +33,12 @@ struct reader {
     const char *text;
     size_t len, pos;
     struct jinja_at at; /* of pos */
-    size_t seen;        /* up to where `at` has been counted */
-    char closing;       /* of the tag that is read: '}' or '%' */
+    size_t seen;        /* offset up to which `at` is counted */
+    char closing;       /* of the current tag: '}' or '%' */
     int depth, braces;
     struct token token; /* the next one */
-    bool trims;         /* white space after the tag goes: a minus */
-    bool keeps;         /* a plus at its end: the line end behind it stays */
+    bool trims;         /* a minus: white space after the tag is removed */
+    bool keeps;         /* a plus: the newline after the tag stays */
     int loops;
     bool in_macro;
 };
@@ -129,7 +129,7 @@ static char peek(const struct reader *in, size_t ahead)
     return in->pos + ahead < in->len ? in->text[in->pos + ahead] : '\0';
 }
 
-/* Whether the tag ends here; how many bytes its end has. */
+/* Length of the tag end here; 0: the tag does not end here. */
 static size_t tag_end(const struct reader *in)
 {
     const size_t sign = peek(in, 0) == '-' || peek(in, 0) == '+';
@@ -150,7 +150,7 @@ static int hex_digits(const struct reader *in, size_t at, int n, int32_t *out)
     return n;
 }
 
-/* A backslash and what follows, as Python reads it; what it does not know stays. */
+/* Reads an escape as Python does. An unknown escape stays as it is. */
 static void read_escape(struct reader *in, struct sw_str *out)
 {
     static const char from[] = "ntrabfv\\'\"", to[] = "\n\t\r\a\b\f\v\\'\"";
@@ -371,7 +371,7 @@ static sw_status read_name(struct reader *in, struct jinja_node **out)
     return next(in);
 }
 
-/* Items up to `closing`, which is read. *out_comma: there was one. */
+/* Reads items up to and including `closing`. *out_comma: whether there was a comma. */
 static sw_status read_items(struct reader *in, const char *closing, struct jinja_node *list,
                             bool *out_comma)
 {
@@ -437,7 +437,7 @@ static sw_status read_primary(struct reader *in, struct jinja_node **out)
     return SW_OK;
 }
 
-/* ( a, b=c ) onto `node`. */
+/* Reads ( a, b=c ) into `node`. */
 static sw_status read_arguments(struct reader *in, struct jinja_node *node)
 {
     SW_TRY(want_mark(in, "("));
@@ -536,7 +536,7 @@ static sw_status read_filter(struct reader *in, struct jinja_node **node)
     return is_mark(in, "(") ? read_arguments(in, outer) : SW_OK;
 }
 
-/* An argument without brackets: x is divisibleby 3. */
+/* Whether an argument without brackets begins here: x is divisibleby 3. */
 static bool begins_argument(const struct reader *in)
 {
     static const char *const words[] = {"else", "or", "and", "is", "if", "in", "not"};
@@ -609,7 +609,7 @@ static sw_status read_unary(struct reader *in, bool with_filter, struct jinja_no
     return SW_OK;
 }
 
-/* Operators by how tightly they bind, from the tightest on: * / // %, then ~, then + -. */
+/* Operators by precedence, tightest first: * / // %, then ~, then + -. */
 static const char *const levels[][5] = {{"*", "/", "//", "%", NULL}, {"~", NULL}, {"+", "-", NULL}};
 
 static sw_status read_operators(struct reader *in, int level, struct jinja_node **out)
@@ -636,7 +636,7 @@ static sw_status read_operators(struct reader *in, int level, struct jinja_node 
     }
 }
 
-/* The operator of a comparison that begins here, "" = none; it is read. */
+/* Reads a comparison operator; "" if there is none. */
 static sw_status read_comparison(struct reader *in, const char **out)
 {
     static const char *const marks[] = {"==", "!=", "<", "<=", ">", ">="};
@@ -646,7 +646,7 @@ static sw_status read_comparison(struct reader *in, const char **out)
     }
     if (is_word(in, "in")) {
         *out = "in";
-    } else if (is_word(in, "not")) { /* behind an operand only as "not in" */
+    } else if (is_word(in, "not")) { /* after an operand only as "not in" */
         SW_TRY(next(in));
         if (!is_word(in, "in")) {
             return fail_token(in, "in");
@@ -773,7 +773,7 @@ static sw_status read_expressions(struct reader *in, struct jinja_node **out)
 
 static sw_status read_body(struct reader *in, const char *const *ends, struct jinja_node **out);
 
-/* Names that are assigned: one, several, or of a namespace. */
+/* Reads the target of an assignment: a name, several names, or a namespace member. */
 static sw_status read_target(struct reader *in, bool may_be_attr, struct jinja_node **out)
 {
     struct jinja_node *list = NULL;
@@ -812,7 +812,7 @@ static sw_status read_target(struct reader *in, bool may_be_attr, struct jinja_n
     return brackets ? want_mark(in, ")") : SW_OK;
 }
 
-/* Behind a body its ending word is the next token. */
+/* After a body, the next token is the word that ended it. */
 static sw_status read_if(struct reader *in, struct jinja_node *node)
 {
     static const char *const ends[] = {"elif", "else", "endif", NULL}, *const last[] = {"endif",
@@ -890,7 +890,7 @@ static sw_status read_generation(struct reader *in, struct jinja_node *node)
 {
     static const char *const ends[] = {"endgeneration", NULL};
     struct jinja_node *body;
-    if (in->in_macro) { /* its place is that of the call */
+    if (in->in_macro) { /* its position would be that of the call */
         return fail_at(in, node->at, SW_E_UNSUP, "a generation block inside a macro is not built");
     }
     in->out->marks = true;
@@ -900,7 +900,7 @@ static sw_status read_generation(struct reader *in, struct jinja_node *node)
     return next(in);
 }
 
-/* A name and its default, onto the parameters of a macro. */
+/* Reads a name and its default into the parameters of a macro. */
 static sw_status read_parameter(struct reader *in, struct jinja_node *macro)
 {
     struct jinja_node *name, *standard = NULL, *parameter;
@@ -945,8 +945,8 @@ static sw_status read_parameters(struct reader *in, struct jinja_node *macro)
     return next(in);
 }
 
-/* A macro sees its parameters and the names of the whole template. One inside a loop or a macro
- * would see names that are gone when it is called. */
+/* A macro sees its parameters and the names of the whole template. A macro inside a loop or macro
+ * would see names that no longer exist when it is called. */
 static sw_status read_macro(struct reader *in, struct jinja_node *node)
 {
     static const char *const ends[] = {"endmacro", NULL};
@@ -1008,7 +1008,7 @@ static sw_status read_statement(struct reader *in, struct jinja_node **out)
 
 /* ---- text and tags ---- */
 
-/* Behind the end of a tag: what goes of the text that follows. */
+/* Removes the white space or newline that the end of a tag consumes. */
 static void end_tag(struct reader *in)
 {
     const char sign = peek(in, 0);
@@ -1022,7 +1022,7 @@ static void end_tag(struct reader *in)
     }
 }
 
-/* Where the next tag begins; the length without one. */
+/* Offset of the next tag; the length if there is none. */
 static size_t find_tag(const struct reader *in)
 {
     size_t at = in->pos;
@@ -1032,7 +1032,7 @@ static size_t find_tag(const struct reader *in)
     return at + 1 < in->len ? at : in->len;
 }
 
-/* The text before a tag, without what goes of it. */
+/* Adds the text before a tag, without the white space that the tag consumes. */
 static sw_status add_text(struct reader *in, size_t end, struct jinja_node *body)
 {
     const size_t first = in->pos;
@@ -1047,7 +1047,7 @@ static sw_status add_text(struct reader *in, size_t end, struct jinja_node *body
         while (last > first && (in->text[last - 1] == ' ' || in->text[last - 1] == '\t')) {
             last--;
         }
-        if (last > 0 && in->text[last - 1] != '\n') { /* something else is in its line */
+        if (last > 0 && in->text[last - 1] != '\n') { /* the line has other text */
             last = end;
         }
     }
@@ -1103,8 +1103,8 @@ static bool is_one_of(const struct reader *in, const char *const *words)
     return false;
 }
 
-/* Statements up to a tag that begins with one of `ends` (NULL: to the end of the text), which is
- * then the next token. In front of it stands the rest of the tag that it belongs to. */
+/* Reads statements up to a tag that begins with one of `ends` (NULL: to the end of the text). That
+ * word is then the next token. The rest of the enclosing tag is read first. */
 static sw_status read_body(struct reader *in, const char *const *ends, struct jinja_node **out)
 {
     struct jinja_node *body, *statement;
@@ -1150,7 +1150,8 @@ static sw_status read_body(struct reader *in, const char *const *ends, struct ji
                 : SW_OK;
 }
 
-/* Line ends are \n, and the last one goes. */
+/* Converts line ends to 
+ and removes the last one. */
 static sw_status copy_text(struct sw_jinja *template, const char *text, size_t len,
                            struct reader *in)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rendering: the tree is walked, names are looked for from the innermost scope outwards. A loop's
-// body is a scope of its own at each turn, `if` and `generation` are none. A macro that is called
-// has a scope around which is that of the whole template.
+// Rendering walks the tree. Names are looked up from the innermost scope outwards. Each iteration
+// of a loop has its own scope; `if` and `generation` have none. The scope of a macro call is
+// enclosed by that of the whole template.
 #include "data/jinja_value.h"
 
 #include "data/utf8.h"
@@ -13,14 +13,14 @@ enum { MOST_TEXT = 16 << 20 };
 
 struct scope {
     struct scope *outer;
-    struct jinja_value names, values; /* lists, of strings and what they are */
+    struct jinja_value names, values; /* parallel lists: names, and their values */
 };
 
 struct walk {
     struct jinja_run *run;
     struct scope *scope, *outermost;
-    bool broken, continued; /* out of the innermost loop; to its next turn */
-    int depth, blocks;      /* that are in each other: expressions; bodies of statements */
+    bool broken, continued; /* `break` or `continue` of the innermost loop is pending */
+    int depth, blocks;      /* nesting of expressions; nesting of bodies */
 };
 
 static sw_status eval(struct walk *w, const struct jinja_node *node, struct jinja_value *out);
@@ -197,7 +197,7 @@ static sw_status item(struct walk *w, const struct jinja_value *of, const struct
     return SW_OK;
 }
 
-/* A bound of a slice as Python clips it. */
+/* Evaluates a bound of a slice, clipped as in Python. */
 static sw_status bound(struct walk *w, const struct jinja_node *node, int64_t n, int64_t step,
                        bool is_end, int64_t *out)
 {
@@ -276,7 +276,7 @@ static bool is_named(const struct jinja_node *parameter, const char *name, size_
     return parameter->len == len && memcmp(parameter->text, name, len) == 0;
 }
 
-/* Every argument must have a parameter, and none two arguments. */
+/* Each argument must have a parameter, and no parameter may have two arguments. */
 static sw_status check_arguments(struct walk *w, const struct jinja_node *macro,
                                  const struct jinja_arguments *arguments)
 {
@@ -299,7 +299,7 @@ static sw_status check_arguments(struct walk *w, const struct jinja_node *macro,
     return SW_OK;
 }
 
-/* In the scope of the macro: the arguments, else the defaults, else what is undefined. */
+/* Sets each parameter in the macro's scope to its argument, its default, or undefined. */
 static sw_status assign_parameters(struct walk *w, const struct jinja_node *macro,
                                    const struct jinja_arguments *arguments)
 {
@@ -321,7 +321,7 @@ static sw_status assign_parameters(struct walk *w, const struct jinja_node *macr
     return SW_OK;
 }
 
-/* What a body writes, as a value. */
+/* Captures the output of a body as a value. */
 static sw_status capture(struct walk *w, const struct jinja_node *body, struct jinja_value *out)
 {
     struct sw_str before = w->run->out->text;
@@ -740,7 +740,7 @@ static sw_status eval_kind(struct walk *w, const struct jinja_node *node, struct
     }
 }
 
-/* The reader counts how deep expressions are, too (JINJA_MOST_DEPTH). */
+/* The parser also limits the depth of expressions (JINJA_MOST_DEPTH). */
 static sw_status eval(struct walk *w, const struct jinja_node *node, struct jinja_value *out)
 {
     SW_TRY(step(w, node));
@@ -762,7 +762,7 @@ static sw_status put(struct walk *w, const char *text, size_t len)
     if (out->len + len > MOST_TEXT) {
         return sw_jinja_fail(w->run, SW_JINJA_LIMIT, "a text of more than %d bytes", MOST_TEXT);
     }
-    w->run->bytes += (int64_t)len; /* blocks of `set` in each other have a text each */
+    w->run->bytes += (int64_t)len; /* nested `set` blocks each have their own text */
     SW_TRY(sw_jinja_check(w->run));
     sw_str_append(out, text, len);
     return out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a text") : SW_OK;
@@ -796,7 +796,7 @@ static sw_status exec_if(struct walk *w, const struct jinja_node *node)
     return node->n_kids % 2 ? exec(w, node->kids[node->n_kids - 1]) : SW_OK;
 }
 
-/* The items that the loop's `if` keeps: loop counts those. */
+/* Filters the items by the loop's `if`. `loop` counts only the items kept. */
 static sw_status filter_items(struct walk *w, const struct jinja_node *node,
                               struct jinja_value *items)
 {
@@ -911,7 +911,8 @@ static sw_status exec(struct walk *w, const struct jinja_node *node)
     }
 }
 
-/* A member of a message that is null is none, as in the reference: content of a call of a tool. */
+/* Drops null members of messages, as the reference does. An example is the content of a tool
+ * call. */
 static void drop_null_members(struct jinja_value *messages)
 {
     for (int64_t i = 0; messages->type == JINJA_V_LIST && i < messages->list->n; ++i) {
@@ -964,7 +965,7 @@ sw_status sw_jinja_render(const struct sw_jinja *template, const struct sw_json 
     out->error = SW_JINJA_NONE;
     sw_arena_init(&run.arena, "template");
     sw_status st = render(&w, variables);
-    st = st < 0 ? st : sw_jinja_check(&run); /* what could not fail has stopped */
+    st = st < 0 ? st : sw_jinja_check(&run); /* functions that cannot fail stop early instead */
     sw_arena_fini(&run.arena);
     return st;
 }

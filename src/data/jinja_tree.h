@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reading a template makes and rendering walks. Private to jinja_*.c.
+// The syntax tree of a template: parsing builds it, rendering walks it. Private to jinja_*.c.
 #pragma once
 
 #include "data/jinja.h"
 
-struct jinja_at { /* of a character, from 1 */
+struct jinja_at { /* position of a character, from 1 */
     int32_t line, column;
 };
 
@@ -33,14 +33,14 @@ enum jinja_kind {
     JINJA_OR,
     JINJA_IF_ELSE,  /* kids: condition, then, else (NULL: undefined) */
     JINJA_OPERATOR, /* kid text kid */
-    JINJA_COMPARE,  /* kids: a, then b, c, .. each under its operator (JINJA_KEYWORD) */
+    JINJA_COMPARE,  /* kids: first operand, then each next one under its operator (JINJA_KEYWORD) */
     /* statements */
     JINJA_TEXT,
-    JINJA_OUTPUT, /* {{ kid }} */
-    JINJA_IF,     /* kids: condition, body, condition, body, .., [else body] */
-    JINJA_FOR,    /* kids: target (NAME or LIST of them), what, filter (NULL), body, else (NULL) */
-    JINJA_SET,    /* kids: target (NAME, ATTR, LIST), value */
-    JINJA_SET_BLOCK,  /* kids: target, body */
+    JINJA_OUTPUT,    /* {{ kid }} */
+    JINJA_IF,        /* kids: condition, body, condition, body, .., [else body] */
+    JINJA_FOR,       /* kids: target (NAME or LIST), iterable, filter or NULL, body, else or NULL */
+    JINJA_SET,       /* kids: target (NAME, ATTR, LIST), value */
+    JINJA_SET_BLOCK, /* kids: target, body */
     JINJA_GENERATION, /* kid: body */
     JINJA_MACRO,      /* text; kids: parameters (KEYWORD, its kid the default or NULL), body */
     JINJA_BODY,       /* kids: statements */
@@ -48,13 +48,14 @@ enum jinja_kind {
     JINJA_CONTINUE
 };
 
-/* Of expressions in each other: calls, members, operators, also of chains without brackets. */
+/* Deepest nesting of expressions: calls, members and operators. Chains without brackets count,
+ * too. */
 enum { JINJA_MOST_DEPTH = 400 };
-enum { JINJA_MOST_ARGUMENTS = 8 }; /* of a call */
+enum { JINJA_MOST_ARGUMENTS = 8 }; /* per call */
 
 struct jinja_node {
     enum jinja_kind kind;
-    int depth; /* of what is below it */
+    int depth; /* height of the subtree */
     struct jinja_at at;
     const char *text; /* [len] */
     size_t len;
@@ -65,12 +66,12 @@ struct jinja_node {
 };
 
 struct sw_jinja {
-    struct sw_arena arena; /* all of it */
+    struct sw_arena arena; /* owns the whole tree */
     const char *name;
     struct jinja_node *root; /* BODY */
     bool marks;
 };
 
-/* Names that are known; checked when a template is read. */
+/* Whether a name is a supported filter or test. Checked when a template is parsed. */
 bool sw_jinja_is_filter(const char *name, size_t len);
 bool sw_jinja_is_test(const char *name, size_t len);

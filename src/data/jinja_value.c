@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values: making, comparing, printing. Memory is counted: a template may not take more than a
-// limit, whatever it does.
+// Values: creating, comparing, printing. Memory is counted, so that no template exceeds the limit.
 #include "data/jinja_value.h"
 
 #include "data/utf8.h"
@@ -32,7 +31,7 @@ bool sw_jinja_work(struct jinja_run *run, int64_t units)
 
 bool sw_jinja_room(struct jinja_run *run, const struct sw_str *text, size_t more)
 {
-    /* The text, and the value that becomes of it. */
+    /* Count both the text and the value made from it. */
     const int64_t both = 2 * (int64_t)(text->len + more);
     run->has_too_much |= run->bytes + both > JINJA_MOST_BYTES;
     return sw_jinja_work(run, 1 + (int64_t)more / 8) && !run->has_too_much;
@@ -209,7 +208,7 @@ sw_status sw_jinja_from_json(struct jinja_run *run, const struct sw_json *json,
     return from_json(run, json, 0, out);
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 const char *sw_jinja_type_name(const struct jinja_value *value)
 {
@@ -331,7 +330,8 @@ sw_status sw_jinja_items(struct jinja_run *run, const struct jinja_value *value,
 
 /* ---- printing ---- */
 
-/* repr of a float: the fewest digits that read back, and a point where they look whole. */
+/* Prints Python's repr of a float: the fewest digits that round-trip, with ".0" if they look
+ * whole. */
 static void print_float(double value, struct sw_str *out)
 {
     char text[40];
@@ -375,7 +375,7 @@ static void print_text_quoted(const char *text, size_t len, struct sw_str *out)
     sw_str_putc(out, quote);
 }
 
-/* Bytes that a value takes in print, not those of its members; escapes take up to six for one. */
+/* Bytes of a printed value without its members. An escape takes up to six bytes for one. */
 static size_t own_bytes(const struct jinja_value *value, bool quoted)
 {
     return value->type == JINJA_V_STRING ? value->len * (quoted ? 6 : 1) + 2 : 64;

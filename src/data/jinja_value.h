@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of a template that is rendered, and what can be done with them, as Python does it. They
-// live in an arena until the rendering ends. Private to jinja_*.c.
+// Values of a template during rendering, and their operations, with Python's semantics. Values live
+// in an arena until the rendering ends. Private to jinja_*.c.
 #pragma once
 
 #include "data/jinja_tree.h"
@@ -16,7 +16,7 @@ enum jinja_type {
     JINJA_V_MAP,
     JINJA_V_NAMESPACE,
     JINJA_V_LOOP,
-    JINJA_V_FUNCTION /* a macro, or one of the environment by its name */
+    JINJA_V_FUNCTION /* a macro, or a built-in function by its name */
 };
 
 struct jinja_list;
@@ -27,12 +27,12 @@ struct jinja_value {
     enum jinja_type type;
     int64_t integer;  /* BOOL, INT */
     double number;    /* FLOAT */
-    const char *text; /* STRING, FUNCTION: [len]; UNDEFINED: what it would have been called */
+    const char *text; /* STRING, FUNCTION: [len]; UNDEFINED: the name that was looked up */
     size_t len;
     struct jinja_list *list;
     struct jinja_map *map; /* MAP, NAMESPACE */
     const struct jinja_loop *loop;
-    const struct jinja_node *macro; /* FUNCTION: NULL = of the environment */
+    const struct jinja_node *macro; /* FUNCTION: NULL for a built-in */
 };
 
 struct jinja_list {
@@ -55,39 +55,39 @@ struct jinja_run {
     const struct sw_jinja *template;
     struct sw_jinja_text *out;
     struct sw_arena arena;
-    int64_t work, bytes; /* so far */
-    bool has_too_much;   /* memory is wanted beyond the bound */
+    int64_t work, bytes; /* used so far */
+    bool has_too_much;   /* memory beyond the limit was requested */
     int64_t today;
-    struct jinja_at at; /* of what is evaluated */
+    struct jinja_at at; /* position of the node being evaluated */
 };
 
-/* The rendering fails: kind, and a message behind "<name>:<line>:<column>: ". */
+/* Fails the rendering with an error kind and a message after "<name>:<line>:<column>: ". */
 sw_status sw_jinja_fail(struct jinja_run *run, enum sw_jinja_error kind, const char *fmt, ...)
     SW_PRINTF(3, 4);
 
 /*
- * What a rendering may take: 10 million steps, and 64 MiB of values, texts and what becomes of
- * them. Whatever goes through bytes or members counts them before it does; where a function cannot
- * fail, it stops, and the next step, copy or output fails.
+ * Limits of one rendering: 10 million steps, and 64 MiB of values and texts. Code that walks bytes
+ * or members counts them first. A function that cannot fail stops early instead; the next step,
+ * copy or output then fails.
  */
 enum {
-    JINJA_STEP = 16, /* units of work: a node of the template; ..*/
+    JINJA_STEP = 16, /* units of work per template node */
     JINJA_MOST_STEPS = 10000000,
     JINJA_MOST_BYTES = 64 << 20
 };
-/* A comparison is four units, bytes gone through an eighth to four each. False: the run has used
- * all its steps. */
+/* Adds to the work done: four units a comparison, 1/8 to 4 units a byte walked. False: the run has
+ * used all its steps. */
 bool sw_jinja_work(struct jinja_run *run, int64_t units);
-/* `more` bytes will be added to a text that becomes a value. False: there is no room. */
+/* Reserves budget for `more` bytes of a text that becomes a value. False: the limit is reached. */
 bool sw_jinja_room(struct jinja_run *run, const struct sw_str *text, size_t more);
-/* SW_E_ARG if the rendering has taken too much. */
+/* SW_E_ARG if the rendering has exceeded a limit. */
 sw_status sw_jinja_check(struct jinja_run *run);
 
 struct jinja_value sw_jinja_undefined(const char *name, size_t len);
 struct jinja_value sw_jinja_bool(bool value);
 struct jinja_value sw_jinja_int(int64_t value);
 struct jinja_value sw_jinja_string(const char *text, size_t len); /* borrowed */
-/* A copy in the arena. */
+/* Copies a string into the arena. */
 sw_status sw_jinja_copy(struct jinja_run *run, const char *text, size_t len,
                         struct jinja_value *out);
 sw_status sw_jinja_new_list(struct jinja_run *run, struct jinja_value *out);
@@ -96,7 +96,7 @@ sw_status sw_jinja_append(struct jinja_run *run, struct jinja_list *list,
 sw_status sw_jinja_new_map(struct jinja_run *run, enum jinja_type type, struct jinja_value *out);
 sw_status sw_jinja_put(struct jinja_run *run, struct jinja_map *map, const struct jinja_value *key,
                        const struct jinja_value *value);
-/* NULL: it has no such key. */
+/* NULL: the map has no such key. */
 const struct jinja_value *sw_jinja_get(struct jinja_run *run, const struct jinja_map *map,
                                        const struct jinja_value *key);
 sw_status sw_jinja_from_json(struct jinja_run *run, const struct sw_json *json,
@@ -108,22 +108,23 @@ bool sw_jinja_equal(struct jinja_run *run, const struct jinja_value *a,
                     const struct jinja_value *b);
 bool sw_jinja_is_number(const struct jinja_value *value); /* BOOL, INT, FLOAT */
 double sw_jinja_number(const struct jinja_value *value);
-/* str(): what is printed. */
+/* Prints a value as Python's str() does. */
 void sw_jinja_print(struct jinja_run *run, const struct jinja_value *value, struct sw_str *out);
-/* json.dumps with ensure_ascii off; indent < 0: one line. */
+/* Prints as json.dumps with ensure_ascii off. indent < 0: on one line. */
 sw_status sw_jinja_print_json(struct jinja_run *run, const struct jinja_value *value,
                               int64_t indent, struct sw_str *out);
-/* What a loop goes through: items, keys, characters; nothing of what is undefined. */
+/* Lists the elements that a loop iterates over: items, keys or characters. An undefined value has
+ * none. */
 sw_status sw_jinja_items(struct jinja_run *run, const struct jinja_value *value,
                          struct jinja_value *out);
 /* jinja_call.c */
 struct jinja_arguments {
     struct jinja_value at[JINJA_MOST_ARGUMENTS];
-    const char *names[JINJA_MOST_ARGUMENTS]; /* of at; NULL by position */
+    const char *names[JINJA_MOST_ARGUMENTS]; /* names of at[]; NULL: positional */
     size_t name_lens[JINJA_MOST_ARGUMENTS];
     int n, n_positional;
 };
-/* The argument by position or name; NULL = not given. */
+/* Looks up an argument by position or name. NULL: not given. */
 const struct jinja_value *sw_jinja_argument(const struct jinja_arguments *arguments, int position,
                                             const char *name);
 sw_status sw_jinja_filter(struct jinja_run *run, const char *name, size_t len,
@@ -137,5 +138,5 @@ sw_status sw_jinja_function(struct jinja_run *run, const char *name, size_t len,
 sw_status sw_jinja_method(struct jinja_run *run, const struct jinja_value *of, const char *name,
                           size_t len, const struct jinja_arguments *arguments,
                           struct jinja_value *out);
-/* Whether the environment has a function of that name. */
+/* Whether there is a built-in function of that name. */
 bool sw_jinja_is_function(const char *name, size_t len);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG by libjpeg's interface. An error of libjpeg's comes back by longjmp, so all memory that must
-// be freed is in `struct reading`: local variables would be lost. Four colours are taken for
-// Adobe's inverted CMYK, as Pillow does. The orientation of EXIF is ignored. Coded data with a gap
-// is an error; libjpeg would fill in gray.
+// JPEG via libjpeg. Its errors return by longjmp, so all memory to free is in `struct reading`:
+// local variables would be lost. Four components are read as Adobe's inverted CMYK, as Pillow does.
+// EXIF orientation is ignored. A gap in the coded data is an error; libjpeg would fill it with
+// gray.
 #include "data/picture.h"
 
 #if SW_HAVE_JPEG
@@ -44,7 +44,7 @@ static _Noreturn void on_error(j_common_ptr jpeg)
     longjmp(r->failed, 1);
 }
 
-/* Warnings that coded data is missing, or is no code, are errors; others are ignored. */
+/* Treats warnings of missing or invalid coded data as errors, and ignores others. */
 static void on_message(j_common_ptr jpeg, int level)
 {
     const int code = jpeg->err->msg_code;
@@ -162,7 +162,7 @@ static void attach(struct reading *r)
     r->jpeg.progress = &r->progress;
 }
 
-/* Between setjmp and here nothing that is to be freed is in a local variable. */
+/* No local variable between setjmp and here owns memory. */
 static sw_status read_or_jump(struct reading *r)
 {
     if (setjmp(r->failed) != 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Labels of records, and the classes of a whole data set: names in rising order, or as many as the
-// largest number says.
+// Labels of records, and the classes of a whole data set: sorted names, or numbers up to the
+// largest.
 #include "data/labels.h"
 
 #include "data/picture_folder.h"
@@ -126,13 +126,13 @@ enum { MOST_CLASSES = INT32_MAX };
 struct finding {
     const struct sw_task *task;
     const struct sw_columns *columns;
-    struct sw_names met;   /* of names */
-    struct sw_arena texts; /* they live in */
-    const char **names;    /* [n, cap] in the order in which they were met */
+    struct sw_names met;   /* index of names */
+    struct sw_arena texts; /* owns the names */
+    const char **names;    /* [n, cap] in order of first appearance */
     int32_t n, cap;
-    int64_t highest;          /* number of JSON; -1: there was none */
-    struct sw_str highest_at; /* the record that it is in */
-    bool counts;              /* numbers are met as names, to count those that differ */
+    int64_t highest;          /* highest JSON number; -1: no number seen */
+    struct sw_str highest_at; /* its record */
+    bool counts;              /* numbers are recorded as names, to count distinct ones */
     int64_t n_labels;         /* of all records */
     int64_t n_numbers;        /* of a list of them */
 };
@@ -227,7 +227,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* "O" comes before tags of entities: the first class is what a tag is that nobody set. */
+/* "O" sorts before the entity tags, because the first class is the default of a tag. */
 static int by_tag(const void *a, const void *b)
 {
     const bool x = strcmp(*(const char *const *)a, "O") == 0;
@@ -298,7 +298,7 @@ static sw_status read_files(struct finding *f, const struct sw_file_list *files)
     return SW_OK;
 }
 
-/* A number that is no class - somebody's id, say - would make a head of a row for each below it. */
+/* A number that is not a class, such as an id, would make the head far too large. */
 static sw_status check_highest(struct finding *f, int64_t n_known, const struct sw_file_list *files)
 {
     enum { MOST_PER_LABEL = 10, ALWAYS = 1000 };
@@ -317,7 +317,7 @@ static sw_status check_highest(struct finding *f, int64_t n_known, const struct 
 
 /* ---- the classes of pictures ---- */
 
-/* The first folder decides: the others have the same classes. */
+/* Takes the classes of the first folder. The others must have the same. */
 static sw_status find_folders(const struct sw_file_list *files, struct sw_label_list *out)
 {
     struct sw_pictures pictures = {0};

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Masks and spans. Lengths of spans are a random composition: of n tokens in k spans the k - 1
-// places where one ends and another begins are drawn one by one (Knuth's algorithm S), so that no
-// list is needed.
+// Masks and spans. Span lengths are a random composition of n tokens into k spans. The k - 1
+// boundaries are drawn one by one (Knuth's algorithm S), so that no list is needed.
 #include "data/masking.h"
 
 #include <math.h>
 
 uint64_t sw_draw_at(const struct sw_draw *draw, enum sw_draw_use use, int64_t i)
 {
-    /* Weights and the order of samples are drawn from the same seed: other keys. */
+    /* Weights and sample order use the same seed, so this needs other keys. */
     const uint64_t key = sw_hash(sw_hash(SW_HASH_INIT, &draw->seed, sizeof draw->seed),
                                  &(uint64_t){(uint64_t)use << 1 | draw->split}, sizeof(uint64_t));
     return sw_philox_u64(key, (uint64_t)draw->sample, (uint64_t)i);
@@ -102,7 +101,7 @@ int64_t sw_span_most(int64_t n_inputs, int64_t n_labels)
     return low;
 }
 
-/* Lengths of n_spans spans that are n tokens together, one after the other. */
+/* Draws one by one the lengths of n_spans spans that total n tokens. */
 struct lengths {
     const struct sw_draw *draw;
     enum sw_draw_use use;
@@ -114,7 +113,7 @@ static int64_t next_length(struct lengths *l)
 {
     int64_t length = 1;
     while (l->n_spans > 1 && l->n - length >= l->n_spans - 1) {
-        /* Of n - length places left n_spans - 1 are ends. */
+        /* n_spans - 1 of the remaining n - length positions are span ends. */
         const uint64_t u = sw_draw_at(l->draw, l->use, l->i++);
         if ((int64_t)(u % (uint64_t)(l->n - length)) < l->n_spans - 1) {
             break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics. Of answers the words, of entities the spans are counted; the rest is arithmetic.
+// Metrics. Answers are compared by words, entities by spans. The rest is arithmetic.
 #include "data/metrics.h"
 
 #include "data/unicode.h"
@@ -14,7 +14,7 @@ static double share(double part, double whole)
     return whole > 0 ? part / whole : NAN;
 }
 
-/* 2 p r / (p + r), without dividing twice; 0 where there was nothing. */
+/* 2 p r / (p + r), with one division; 0 if there was nothing. */
 static double f1_of(int64_t n_both, int64_t n_predicted, int64_t n_wanted)
 {
     const int64_t n = n_predicted + n_wanted;
@@ -158,17 +158,17 @@ static bool is_ascii_punctuation(int32_t c)
            (c >= 123 && c <= 126);
 }
 
-/* As Python splits: the separators of ASCII, too. */
+/* White space of Python's split, which includes the ASCII separators. */
 static bool is_space(int32_t c)
 {
     return (c >= 0x1C && c <= 0x1F) || sw_char_is_space(c);
 }
 
-/* A capital sigma ends a word: a letter before it, none behind it, whatever marks lie between. */
+/* Whether a capital sigma ends a word: a letter precedes it and none follows, ignoring marks. */
 static bool is_final_sigma(const char *text, size_t len, size_t at, size_t end)
 {
     bool before = false, behind = false, found = false;
-    while (at > 0 && !found) { /* backwards: between two of them no mark is looked at twice */
+    while (at > 0 && !found) { /* backwards; no mark is visited twice */
         do {
             at--;
         } while (at > 0 && !sw_utf8_begins(text[at]));
@@ -187,7 +187,7 @@ static bool is_final_sigma(const char *text, size_t len, size_t at, size_t end)
     return before && !behind;
 }
 
-/* Small letters by the full rules, and no punctuation. */
+/* Converts to lower case by the full rules, and drops punctuation. */
 static sw_status lower(const char *text, size_t len, struct sw_str *out)
 {
     for (size_t pos = 0; pos < len;) {
@@ -293,7 +293,7 @@ static sw_status words_of(struct sw_str *text, char ***out, int64_t *n)
     return SW_OK;
 }
 
-/* Over bags of words; 1 where both are empty. */
+/* F1 over bags of words; 1 if both are empty. */
 static double bags_f1(char **a, int64_t n_a, char **b, int64_t n_b)
 {
     int64_t both = 0;
@@ -306,7 +306,8 @@ static double bags_f1(char **a, int64_t n_a, char **b, int64_t n_b)
     return n_a == 0 || n_b == 0 ? n_a == n_b : f1_of(both, n_a, n_b);
 }
 
-/* One answer that is wanted. Words are cut in place: the comparison as a whole comes first. */
+/* Compares with one wanted answer. Words are cut in place, so the whole texts are compared
+ * first. */
 static sw_status compare_answer(const struct sw_str *predicted, struct sw_str *wanted,
                                 double *exact, double *f1)
 {
@@ -339,7 +340,7 @@ sw_status sw_answer_scores_add(struct sw_answer_scores *scores, struct sw_answer
     bool any = false;
     sw_status st;
     SW_TRY_OR(done, sw_answer_normalise(predicted.text, predicted.len, &mine));
-    for (int64_t i = 0; i <= n_wanted; i++) { /* the last round: none was left, so "" is wanted */
+    for (int64_t i = 0; i <= n_wanted; i++) { /* last round: without usable answers, "" is wanted */
         sw_str_clear(&other);
         if (i < n_wanted) {
             SW_TRY_OR(done, sw_answer_normalise(wanted[i].text, wanted[i].len, &other));
@@ -399,7 +400,7 @@ static struct sw_entity_type *type_of(struct sw_entities *entities, const char *
     return type;
 }
 
-/* What a tag says: its first letter, the place in an entity, and the entity's type behind it. */
+/* A tag: its first letter gives the position within the entity; the rest is the entity's type. */
 struct tag {
     int32_t mark;
     const char *type;
@@ -436,13 +437,14 @@ static bool begins(struct tag before, struct tag here)
            (!is_one_of(here.mark, "O.") && strcmp(before.type, here.type) != 0);
 }
 
-/* The entity that a row of tags is in. */
+/* The current entity in a row of tags. */
 struct entity {
     struct tag last;
     int64_t begin; /* among the tags of all rows */
 };
 
-/* Goes on to the tag at i. The type of the entity that ended before it, NULL: none did. */
+/* Advances to the tag at i. Returns the type of the entity that ended before it; NULL: none
+ * ended. */
 static const char *go_on(struct entity *e, struct tag here, int64_t i, int64_t *begin)
 {
     const char *ended = ends(e->last, here) ? e->last.type : NULL;
@@ -452,7 +454,8 @@ static const char *go_on(struct entity *e, struct tag here, int64_t i, int64_t *
     return ended;
 }
 
-/* Entities of both sides that ended in front of the same tag: they agree if they began alike. */
+/* Counts entities of both sides that end before the same tag. They agree if they also begin
+ * alike. */
 static sw_status count(struct sw_entities *entities, const char *predicted, const char *wanted,
                        bool begin_alike)
 {
@@ -476,7 +479,7 @@ sw_status sw_entities_add(struct sw_entities *entities, const char *const *predi
 {
     const struct tag none = {'O', "_"};
     struct entity p = {none, entities->begins[0]}, w = {none, entities->begins[1]};
-    for (int64_t i = 0; i <= n; i++) { /* a row ends what is open */
+    for (int64_t i = 0; i <= n; i++) { /* the end of a row closes an open entity */
         const int64_t at = entities->n_tags;
         int64_t p_begin, w_begin;
         const char *p_ended = go_on(&p, i < n ? tag_of(predicted[i]) : none, at, &p_begin);

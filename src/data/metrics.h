@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics - what predictions are worth, beside what was wanted: sums that samples are added to one
-// by one. Each is that of a program which others compare with: scikit-learn's, SciPy's, SQuAD's
-// script, seqeval's. NaN where a metric is not defined.
+// metrics - compares predictions with the expected values. Samples are added one at a time. Each
+// metric follows its reference program: scikit-learn, SciPy, SQuAD's script or seqeval. An
+// undefined metric is NaN.
 #pragma once
 
 #include "base/base.h"
 
 /* ---- classes ---- */
 
-/* How often each class was predicted, was wanted, and was both at once: memory goes by classes, not
- * by pairs of them. All zero is empty. */
+/* Counts per class: predicted, wanted, and both at once. Memory grows with the classes, not with
+ * pairs of classes. All zero is empty. */
 struct sw_confusion {
     struct sw_class_counts {
         int64_t predicted, wanted, right;
@@ -18,19 +18,19 @@ struct sw_confusion {
 };
 sw_status sw_confusion_init(struct sw_confusion *confusion, int32_t n_classes);
 void sw_confusion_fini(struct sw_confusion *confusion);
-/* Both below n. */
+/* Both classes must be below n. */
 void sw_confusion_add(struct sw_confusion *confusion, int32_t predicted, int32_t wanted);
 double sw_confusion_accuracy(const struct sw_confusion *confusion);
-/* Of one class; 0 where it was neither predicted nor wanted. */
+/* F1 of one class; 0 if it was neither predicted nor wanted. */
 double sw_confusion_f1(const struct sw_confusion *confusion, int32_t class_id);
-/* Mean over the classes that were predicted or wanted. */
+/* Mean F1 over the classes that were predicted or wanted. */
 double sw_confusion_macro_f1(const struct sw_confusion *confusion);
-/* Matthews' correlation for any number of classes; 0 where one side is constant. */
+/* Matthews' correlation for any number of classes; 0 if either side is constant. */
 double sw_confusion_matthews(const struct sw_confusion *confusion);
 
 /* ---- any of several labels ---- */
 
-/* Labels of all rows together, and rows whose labels are all right. All zero is empty. */
+/* Label counts over all rows; n_right counts rows whose labels are all right. All zero is empty. */
 struct sw_label_bits {
     int64_t n_both, n_predicted, n_wanted, n_right, n_rows;
 };
@@ -41,11 +41,12 @@ double sw_label_bits_accuracy(const struct sw_label_bits *bits);
 
 /* ---- numbers ---- */
 
-/* Means and sums about them, kept up to date (Welford 1962): no difference of large sums. All zero
- * is empty. */
+/* Running means and central sums (Welford 1962), which avoid differences of large sums. All zero is
+ * empty. */
 struct sw_moments {
     int64_t n;
-    double first_x, first_y; /* what sums are of differences from, so that no offset blurs them */
+    double first_x,
+        first_y; /* subtracted from all values, so that a large mean costs no precision */
     double mean_x, mean_y, xx, yy, xy, squares;
 };
 void sw_moments_add(struct sw_moments *moments, double predicted, double wanted);
@@ -58,9 +59,9 @@ double sw_perplexity(double loss_sum, double count);
 
 /* ---- answers ---- */
 
-/* Appends a text as SQuAD's script compares it: small letters, no punctuation of ASCII, no
- * articles, one space between words. SW_E_UNSUP: it has letters beyond ASCII, and this build knows
- * none. */
+/* Appends a text as SQuAD's script compares it: lower case, no ASCII punctuation, no articles, one
+ * space between words. SW_E_UNSUP: the text has non-ASCII letters and this build lacks Unicode
+ * tables. */
 sw_status sw_answer_normalise(const char *text, size_t len, struct sw_str *out);
 
 struct sw_answer_text {
@@ -72,7 +73,7 @@ struct sw_answer_scores {
     int64_t n;
     double exact, f1; /* sums, 0 .. 1 each */
 };
-/* Against the best of the answers that are wanted; none of them: "". */
+/* Scores against the best match among the wanted answers. Without any, the wanted answer is "". */
 sw_status sw_answer_scores_add(struct sw_answer_scores *scores, struct sw_answer_text predicted,
                                const struct sw_answer_text *wanted, int64_t n_wanted);
 
@@ -82,14 +83,15 @@ struct sw_entity_type {
     char *name; /* owned */
     int64_t n_both, n_predicted, n_wanted;
 };
-/* Spans of tags, B-PER I-PER O, that agree in type, first and last tag. All zero is empty. */
+/* Counts spans of tags (B-PER I-PER O) that agree in type, first and last tag. All zero is
+ * empty. */
 struct sw_entities {
-    struct sw_entity_type *types; /* [n_types] in the order in which they were met; owned */
+    struct sw_entity_type *types; /* [n_types] in order of first appearance; owned */
     int n_types, cap_types;
-    struct sw_names places; /* of types by name */
+    struct sw_names places; /* index of types by name */
     int64_t n_right, n_tags;
-    /* Where the last entity of each side began. A tag that is none of B, I, E and S and has no type
-     * ("X") goes on with it behind an O, as in seqeval also from one row to the next. */
+    /* Start of the last entity of each side. A tag without a type that is not B, I, E or S ("X")
+     * continues that entity after an O. As in seqeval, it does so even across rows. */
     int64_t begins[2];
 };
 void sw_entities_fini(struct sw_entities *entities);
@@ -97,9 +99,9 @@ void sw_entities_fini(struct sw_entities *entities);
 sw_status sw_entities_add(struct sw_entities *entities, const char *const *predicted,
                           const char *const *wanted, int64_t n);
 struct sw_span_score {
-    double precision, recall, f1; /* 0 where there was nothing */
+    double precision, recall, f1; /* 0 if there was nothing to count */
 };
 struct sw_span_score sw_entity_type_score(const struct sw_entity_type *type);
-/* Of all types together. */
+/* Score over all types together. */
 struct sw_span_score sw_entities_score(const struct sw_entities *entities);
-double sw_entities_accuracy(const struct sw_entities *entities); /* of single tags */
+double sw_entities_accuracy(const struct sw_entities *entities); /* share of right tags */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps. Lower case is the reference's: code point by code point, a final sigma no exception,
-// U+0130 the one that becomes two.
+// The normalizer steps. Lower case follows the reference: it maps each code point alone, even a
+// final sigma. Only U+0130 becomes two code points.
 #include "data/normalize.h"
 
 #include "data/unicode.h"
@@ -57,7 +57,7 @@ bool sw_normal_form_by_name(const char *name, enum sw_normal_form *out)
     return false;
 }
 
-/* Most text is ASCII, which every normal form leaves alone. */
+/* Fast path: no normal form changes ASCII. */
 static bool is_ascii(const char *text, size_t len)
 {
     unsigned char any = 0;
@@ -105,7 +105,7 @@ static void apply_nmt(const char *text, size_t len, struct sw_str *out)
     }
 }
 
-/* Where the next match is; first = end = len: nowhere. */
+/* Finds the next match; first = end = len: no match. */
 static sw_status find_match(const struct sw_normal_step *step, const char *text, size_t len,
                             size_t from, size_t *first, size_t *end)
 {
@@ -181,7 +181,7 @@ static void leave_out(bool (*what)(int32_t code_point), const char *text, size_t
     }
 }
 
-/* Control characters leave, white space becomes a space, ideographs stand alone. */
+/* Removes control characters, turns white space into spaces and isolates ideographs. */
 static void clean(const struct sw_normal_step *step, const char *text, size_t len,
                   struct sw_str *out)
 {
@@ -226,8 +226,8 @@ done:
     return st;
 }
 
-/* As the reference does it: a short cluster as a whole, by the shortest of its beginnings that the
- * map knows; else each code point by itself. */
+/* As in the reference, a short cluster is replaced as a whole by the shortest of its prefixes in
+ * the map. Otherwise each code point is mapped alone. */
 static void apply_precompiled(const struct sw_normal_step *step, const char *text, size_t len,
                               size_t most, struct sw_str *out)
 {
@@ -303,7 +303,7 @@ static sw_status apply_with_library(const struct sw_normal_step *step, const cha
 
 #endif
 
-/* Beyond `most` bytes a step may end early. */
+/* A step may stop early beyond `most` bytes. */
 static sw_status apply_step(const struct sw_normal_step *step, const char *text, size_t len,
                             size_t most, struct sw_str *out)
 {

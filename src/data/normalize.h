@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalizers of tokenizer files: what is done with a text before it is cut into words, step by
-// step. The names are those of tokenizer.json.
+// Normalizers of tokenizer files: steps that transform a text before it is cut into words. The
+// names are those of tokenizer.json.
 #pragma once
 
 #include "data/charsmap.h"
@@ -17,16 +17,16 @@ enum sw_normal_form {
     SW_NORMAL_BERT,
     SW_NORMAL_PRECOMPILED, /* by the charsmap: clusters of up to 5 bytes, else code points */
     SW_NORMAL_STRIP,       /* white space at the ends */
-    SW_NORMAL_REPLACE,     /* each match, by `text` */
-    SW_NORMAL_PREPEND,     /* `text` in front of what is not empty */
-    SW_NORMAL_NMT          /* control characters leave, other white space becomes a space */
+    SW_NORMAL_REPLACE,     /* replaces each match by `text` */
+    SW_NORMAL_PREPEND,     /* puts `text` before a text that is not empty */
+    SW_NORMAL_NMT          /* removes control characters; other white space becomes a space */
 };
 
 struct sw_normal_step {
     enum sw_normal_form form;
     bool left, right;                       /* STRIP */
-    bool clean, ideographs, accents, lower; /* BERT; accents: they are left out */
-    struct sw_regex *regex;                 /* REPLACE; owned; NULL: `literal` */
+    bool clean, ideographs, accents, lower; /* BERT; accents: removes them */
+    struct sw_regex *regex;                 /* REPLACE; owned; NULL: match `literal` */
     char *literal, *text;                   /* [literal_len], [text_len]; owned */
     size_t literal_len, text_len;
     struct sw_charsmap charsmap; /* PRECOMPILED */
@@ -34,8 +34,8 @@ struct sw_normal_step {
 
 enum { SW_NORMALIZER_MAX = 16 };
 
-/* A text grows up to so many times its length, and so many bytes more: normal forms of Unicode make
- * at most 11 of one. */
+/* Limit on growth: a factor of the text's length, plus a constant in bytes. Normal forms of Unicode
+ * make at most 11 bytes of one. */
 enum { SW_NORMAL_MOST_TIMES = 64, SW_NORMAL_MOST_MORE = 1024 };
 static inline size_t sw_normal_most(size_t len)
 {
@@ -49,12 +49,12 @@ struct sw_normalizer {
 };
 
 void sw_normalizer_fini(struct sw_normalizer *normalizer);
-/* Of the forms that have nothing but a name in tokenizer.json; false if there is none of it. */
+/* Looks up a form that tokenizer.json gives by name alone. False: there is no such form. */
 bool sw_normal_form_by_name(const char *name, enum sw_normal_form *out);
-/* The next step, all zero but for its form; SW_E_UNSUP: there are too many. */
+/* Appends a step, all zero except its form. SW_E_UNSUP: there are too many steps. */
 sw_status sw_normalizer_add(struct sw_normalizer *normalizer, enum sw_normal_form form,
                             struct sw_normal_step **out);
-/* SW_E_UNSUP where the build lacks utf8proc; for the moment a tokenizer is opened. */
+/* SW_E_UNSUP if a step needs utf8proc and the build lacks it. Called when a tokenizer is opened. */
 sw_status sw_normalizer_check(const struct sw_normalizer *normalizer);
 /* out is replaced. text is well-formed UTF-8. SW_E_FORMAT: it grows beyond sw_normal_most. */
 sw_status sw_normalizer_apply(const struct sw_normalizer *normalizer, const char *text, size_t len,

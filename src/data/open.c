@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokenizer a path is: by the names in a folder, or by a file's own name and first byte.
+// Detects the kind of tokenizer by the file names in a folder, or by a file's name and first byte.
 #include "data/tokenizer.h"
 
 #include <string.h>
 #include <unistd.h>
 
-/* What a folder may hold, first match wins. Two names: a pair of files that need each other. */
+/* Files that identify a kind; the first match wins. Two names: both files are required. */
 enum { KIND_JSON, KIND_PAIR, KIND_CHARS, KIND_WORDS, KIND_PIECES };
 
 static const struct {
@@ -23,7 +23,7 @@ static const struct {
     {"sentencepiece.bpe.model", NULL, KIND_PIECES},
 };
 
-/* What goes with any of them. */
+/* Optional files beside any kind of tokenizer. */
 static const char *const companions[] = {"tokenizer_config.json", "special_tokens_map.json",
                                          "added_tokens.json", "chat_template.jinja"};
 
@@ -32,7 +32,7 @@ static void remove_file(const char *folder, const char *name, struct sw_str *pat
     sw_str_clear(path);
     sw_str_printf(path, "%s/%s", folder, name);
     if (!path->failed) {
-        unlink(path->ptr); /* what is not there is gone */
+        unlink(path->ptr); /* a missing file is fine */
     }
 }
 
@@ -99,7 +99,7 @@ static sw_status look_for(size_t i, const char *folder, struct paths *paths, boo
     return SW_OK;
 }
 
-/* One of a pair is enough: that the other is missing is for opening to say. */
+/* One file of a pair is enough: opening reports the missing one. */
 bool sw_tokenizer_is_there(const char *folder)
 {
     struct sw_str path = {0};
@@ -136,8 +136,8 @@ static sw_status open_folder(const char *folder, struct paths *paths,
                    folder);
 }
 
-/* A file of another name: SentencePiece's by its ending, a list is characters, the rest has to be a
- * tokenizer.json. */
+/* Opens a file of any other name. The extension tells SentencePiece, a JSON list is characters, all
+ * else must be a tokenizer.json. */
 static sw_status open_unnamed(const char *path, const struct sw_tokenizer_options *options,
                               struct sw_tokenizer **out)
 {
@@ -154,7 +154,7 @@ static sw_status open_unnamed(const char *path, const struct sw_tokenizer_option
                 : sw_tokenizer_open_json(path, options, out);
 }
 
-/* One of a pair of files brings the other along. */
+/* One file of a pair implies the other. */
 static sw_status open_file(const char *path, struct paths *paths,
                            const struct sw_tokenizer_options *options, struct sw_tokenizer **out)
 {

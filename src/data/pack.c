@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows by how much room they have left: a queue of rows for each number of tokens, and one bit for
-// each queue that is not empty, so that the fullest row with room is found by looking at bits.
+// Rows are indexed by the room they have left: one queue per number of tokens, and one bit per
+// non-empty queue. A bit scan then finds the fullest row with room.
 #include "data/pack.h"
 
 #include <string.h>
@@ -9,10 +9,10 @@ enum { BITS = 64 };
 
 struct packer {
     int64_t T;
-    int64_t *head, *tail; /* [T + 1] by room: the first and the last row of a queue, -1 = empty */
+    int64_t *head, *tail; /* [T + 1] by room: first and last row of the queue; -1: empty */
     uint64_t *bits;       /* by room */
-    int64_t *next;        /* [n] by row: the one behind it in its queue */
-    int64_t *row;         /* [n] by document */
+    int64_t *next;        /* [n] by row: the next row in its queue */
+    int64_t *row;         /* [n] by document: its row */
     int64_t *order;       /* [n] documents, longest first */
     int64_t n_rows;
 };
@@ -44,10 +44,10 @@ static void packer_fini(struct packer *p)
     sw_free(p->order);
 }
 
-/* By counting: longest first, equal ones in their order. */
+/* Counting sort: longest first, stable. */
 static void sort_documents(struct packer *p, const int64_t *lengths, int64_t n)
 {
-    int64_t *begin = p->tail; /* free until rows are put into queues */
+    int64_t *begin = p->tail; /* unused until rows are queued */
     memset(begin, 0, ((size_t)p->T + 1) * sizeof *begin);
     for (int64_t i = 0; i < n; i++) {
         begin[p->T - lengths[i]]++;
@@ -84,7 +84,7 @@ static int64_t take(struct packer *p, int64_t room)
     return row;
 }
 
-/* The least room of `least` or more that a row has; -1 = none. */
+/* The smallest room of at least `least` that a row has; -1: no row has it. */
 static int64_t find_room(const struct packer *p, int64_t least)
 {
     uint64_t word = p->bits[least / BITS] & (~UINT64_C(0) << least % BITS);
@@ -95,7 +95,7 @@ static int64_t find_room(const struct packer *p, int64_t least)
     return word ? at * BITS + __builtin_ctzll(word) : -1;
 }
 
-/* Which row each document is in. */
+/* Assigns each document to a row. */
 static void assign(struct packer *p, const int64_t *lengths, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -108,7 +108,7 @@ static void assign(struct packer *p, const int64_t *lengths, int64_t n)
     }
 }
 
-/* Documents by row, within a row in the order in which they came into it. */
+/* Lists documents by row, in the order in which they were added to the row. */
 static void collect(const struct packer *p, int64_t n, struct sw_packing *out)
 {
     for (int64_t i = 0; i < n; i++) {

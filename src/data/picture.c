@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures: which format a file has, by its first bytes, and its size by the header alone.
+// Pictures: detects the format by the first bytes, and reads the size from the header alone.
 #include "data/picture.h"
 
 #include <string.h>
@@ -51,11 +51,11 @@ sw_status sw_picture_check_size(const char *name, int64_t width, int64_t height)
 
 /* ---- headers ---- */
 
-/* A window of a file that moves to where it is asked for. */
+/* A window of a file that moves to the requested offset. */
 struct head {
     const char *path;
     int fd;
-    size_t bytes; /* of the file */
+    size_t bytes; /* file size */
     size_t first, n;
     uint8_t window[4096];
 };
@@ -97,7 +97,7 @@ static sw_status png_size(struct head *h, int64_t *width, int64_t *height)
     return SW_OK;
 }
 
-/* Whether a frame, whose size comes next, begins with this marker. */
+/* Whether this marker begins a frame. The size of the picture follows it. */
 static bool is_frame(uint8_t marker)
 {
     return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
@@ -122,7 +122,7 @@ static sw_status jpeg_size(struct head *h, int64_t *width, int64_t *height)
         }
         SW_TRY(look_at(h, pos + 2, 2, &at));
         if (is_frame(marker)) {
-            SW_TRY(look_at(h, pos + 5, 4, &at)); /* behind length and precision */
+            SW_TRY(look_at(h, pos + 5, 4, &at)); /* after length and precision */
             *height = big_endian(at, 2);
             *width = big_endian(at + 2, 2);
             return SW_OK;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of pictures. The order is torchvision's, whatever the file system's: classes by name,
+// Folders of pictures. The order is torchvision's, independent of the file system: classes by name,
 // within them folders by path and files by name.
 #include "data/picture_folder.h"
 
@@ -41,7 +41,7 @@ static bool is_picture(const char *name)
     return ends_in(name, endings);
 }
 
-/* Endings that torchvision reads and this program does not. */
+/* Whether torchvision reads this extension and this program does not. */
 static bool is_other_picture(const char *name)
 {
     static const char *const endings[] = {".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp", NULL};
@@ -55,7 +55,7 @@ struct scan {
     int32_t i_class;
     int64_t n_left_out;
     struct sw_str first_left_out;
-    bool quiet; /* no line about files that are left out: another reading has written it */
+    bool quiet; /* do not report skipped files: an earlier scan has done so */
 };
 
 static sw_status fail_memory(void)
@@ -96,7 +96,7 @@ static bool is_folder_entry(const struct dirent *entry, const char *path)
            ((entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN) && sw_is_folder(path));
 }
 
-/* Calls fn for each entry of a folder that is not hidden, in any order. `path` is that of the entry
+/* Called for each entry of a folder that is not hidden, in any order. `path` is that of the entry
  * during the call. */
 typedef sw_status (*entry_fn)(struct scan *s, struct sw_str *path, const char *name, bool folder,
                               int depth);
@@ -279,7 +279,7 @@ sw_status sw_pictures_same_classes(const struct sw_pictures *a, const struct sw_
                    of_a ? a->folder : b->folder);
 }
 
-/* A second folder has classes of its own until they are known to be the same. */
+/* A second folder keeps separate classes until they are known to be the same. */
 static sw_status add_folder(struct scan *s, struct sw_str *path)
 {
     struct sw_pictures *p = s->pictures, first = *p;
@@ -327,7 +327,7 @@ sw_status sw_pictures_read_classes(struct sw_pictures *pictures, const char *fol
     return read_with(read_classes, pictures, folder, true);
 }
 
-/* ---- for other rooms ---- */
+/* ---- for other modules ---- */
 
 sw_status sw_data_each_picture(const char *folder,
                                sw_status (*fn)(void *ctx, const char *path, const char *class_name),

@@ -8,7 +8,7 @@
 struct sw_piece_symbol {
     size_t first, len;      /* of the text; len 0: joined into its left neighbour */
     int64_t previous, next; /* -1 = none */
-    bool whole;             /* stands for itself, never joined */
+    bool whole;             /* user-defined piece, never merged */
 };
 
 struct sw_piece_pair {
@@ -69,7 +69,7 @@ static struct sw_piece_pair pop(struct sw_piece_bpe *model)
     return top;
 }
 
-/* Control, unknown and byte pieces are no text. */
+/* Finds a piece by its text. Control, unknown and byte pieces do not match text. */
 static int32_t find_text(const struct sw_piece_bpe *model, const char *text, size_t len)
 {
     const int32_t id = len <= model->longest ? sw_vocab_find(model->vocab, text, len) : -1;
@@ -95,7 +95,7 @@ static sw_status offer(struct sw_piece_bpe *model, const char *text, int64_t lef
     return push(model, (struct sw_piece_pair){model->scores[id], left, right, len});
 }
 
-/* The characters of a text, and the pieces that are taken as they stand; returns how many. */
+/* Sets the initial symbols: characters and user-defined pieces. Returns their number. */
 static int64_t first_symbols(struct sw_piece_bpe *model, const char *text, size_t len)
 {
     int64_t n = 0;
@@ -135,7 +135,7 @@ static sw_status join_all(struct sw_piece_bpe *model, const char *text)
     return SW_OK;
 }
 
-/* A piece that is not to be used comes as the two that it was made of. */
+/* Emits a piece. An UNUSED piece is emitted as the two pieces it was made of. */
 static sw_status give(const struct sw_piece_bpe *model, const char *text, size_t len,
                       sw_piece_fn fn, void *ctx)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the order of the reference: cut out added tokens that want the raw text, normalise what is
-// left, cut out those that want it normalised, split into words, which the model cuts into tokens.
+// The order follows the reference. First the added tokens that match raw text are cut out. The rest
+// is normalised, and the added tokens that match normalised text are cut out. The remaining text is
+// split into words, which the model cuts into tokens.
 #include "data/pipeline.h"
 
 #include "data/utf8.h"
@@ -37,13 +38,13 @@ static void close(struct sw_tokenizer *tokenizer)
 
 struct encoding {
     struct sw_pipeline *self;
-    struct sw_ids *ids;     /* NULL: only the surface is wanted */
-    struct sw_str *surface; /* what words and tokens spell, one behind the other; NULL: not kept */
-    struct sw_ids *starts;  /* of each id in it */
-    const char *word;       /* that is being cut */
+    struct sw_ids *ids;     /* NULL: only the surface is needed */
+    struct sw_str *surface; /* concatenated spelling of words and tokens; NULL: not kept */
+    struct sw_ids *starts;  /* offset of each id in surface */
+    const char *word;       /* the word being cut */
 };
 
-/* The ids of a piece: its token, or what an unknown one becomes. */
+/* Appends the ids of a piece: its token, or the ids of an unknown piece. */
 static sw_status push_piece(const struct encoding *to, const char *text, size_t len, int32_t id)
 {
     const struct sw_pipeline *self = to->self;
@@ -68,7 +69,8 @@ static sw_status push_piece(const struct encoding *to, const char *text, size_t 
     return sw_ids_push(to->ids, self->unigram.unknown);
 }
 
-/* A piece of the best way. As in the reference, what an unknown one becomes all begins with it. */
+/* Takes a piece of the best segmentation. As in the reference, all ids of an unknown piece start at
+ * its start. */
 static sw_status take_piece(void *ctx, const char *text, size_t len, int32_t id)
 {
     const struct encoding *to = ctx;
@@ -105,8 +107,7 @@ static sw_status cut_word(const struct encoding *to, const char *word, size_t le
     }
 }
 
-/* The token without the affixes of its place in a word: the prefix of what goes on, the suffix of
- * what ends it. */
+/* Drops the affixes of a token: the prefix if it continues a word, the suffix if it ends one. */
 static void drop_affixes(const struct sw_pipeline *self, bool first, const char **text, size_t *n)
 {
     const bool pieces = self->kind == SW_MODEL_WORDPIECE;
@@ -122,7 +123,7 @@ static void drop_affixes(const struct sw_pipeline *self, bool first, const char 
     }
 }
 
-/* Bytes of the word from `at` on that a token spells; 0 = it is another text's. */
+/* Bytes of the word, from `at` on, that a token spells; 0: the token does not match. */
 static size_t spelled(const struct sw_pipeline *self, const char *word, size_t len, size_t at,
                       int32_t id, struct sw_str *bytes)
 {
@@ -137,12 +138,12 @@ static size_t spelled(const struct sw_pipeline *self, const char *word, size_t l
         n = bytes->len;
     } else if (at < len && self->bpe.byte_fallback &&
                self->bpe.byte_id[(unsigned char)word[at]] == id) {
-        return 1; /* the token of a byte */
+        return 1; /* a byte token */
     }
     return n > 0 && n <= len - at && memcmp(word + at, text, n) == 0 ? n : 0;
 }
 
-/* Where the tokens of a word begin in it. What is unknown reaches to the next one that is not. */
+/* Finds where the tokens of a word begin. An unknown token extends to the next known one. */
 static sw_status find_starts(const struct encoding *to, const char *word, size_t len, int64_t from)
 {
     sw_status st = SW_OK;
@@ -170,7 +171,8 @@ static sw_status encode_word(void *ctx, const char *word, size_t len)
         const int64_t from = to->ids->len;
         to->word = word;
         SW_TRY(cut_word(to, word, len));
-        if (to->starts && to->self->kind != SW_MODEL_UNIGRAM) { /* which tells it itself */
+        if (to->starts &&
+            to->self->kind != SW_MODEL_UNIGRAM) { /* Unigram reports the starts itself */
             SW_TRY(find_starts(to, word, len, from));
         }
     }
@@ -180,7 +182,7 @@ static sw_status encode_word(void *ctx, const char *word, size_t len)
     return SW_OK;
 }
 
-/* An added token, as the text has it. */
+/* Takes an added token as it is spelled in the text. */
 static sw_status take_token(const struct encoding *to, int32_t id, const char *text, size_t len)
 {
     if (to->ids) {
@@ -195,10 +197,10 @@ static sw_status take_token(const struct encoding *to, int32_t id, const char *t
     return SW_OK;
 }
 
-/* first: nothing of the text comes before it. */
+/* first: this is the start of the text. */
 typedef sw_status (*plain_fn)(struct encoding *to, const char *text, size_t len, bool first);
 
-/* Tokens of the set become their ids, the text between them goes to `plain`. */
+/* Replaces tokens of the set by their ids. The text between them goes to `plain`. */
 static sw_status cut_tokens(struct encoding *to, const struct sw_added_set *set, const char *text,
                             size_t len, bool first, plain_fn plain)
 {
@@ -230,7 +232,7 @@ static sw_status with_name(const struct sw_pipeline *self, sw_status st)
     return st < 0 && self->name ? sw_fail_prefix(st, "%s", self->name) : st;
 }
 
-/* The text becomes its normalised form, in `scratch`. */
+/* Replaces the text by its normalised form in `scratch`. */
 static sw_status normalise(struct sw_pipeline *self, const char **text, size_t *len)
 {
     if (self->normalizer.n_steps > 0) {
@@ -257,19 +259,18 @@ static sw_status encode(struct sw_tokenizer *tokenizer, const char *text, size_t
     return cut_tokens(&to, &to.self->raw, text, len, true, encode_raw);
 }
 
-/* ---- where tokens stand ---- */
+/* ---- edges among tokens ---- */
 
-/* Normalizers keep no account of what became of which character. So an edge is looked for in what
- * the words spell: what comes before it is worked on by itself, and spells the same up to there.
- * Where the two part before its end, the character there was made of those on both sides. Where
- * white space at the edge is taken out or joined to one, which only tokenizers for other than chats
- * do, the token there may go to the other side. */
+/* Normalizers do not track characters, so an edge is located in the spelled words (the surface).
+ * The text before the edge is processed alone and spells the same up to the edge. If the two differ
+ * before its end, the character there combines both sides. If white space at the edge is removed or
+ * joined, the token there may go to the other side. Tokenizers for chats do not do this. */
 
 struct marking {
-    struct encoding whole; /* of a piece of plain text: ids, where they start in `surface` */
-    struct sw_str surface, before; /* of the piece; of what comes before an edge in it */
+    struct encoding whole; /* a piece of plain text: its ids and their starts in `surface` */
+    struct sw_str surface, before; /* of the piece; of the text before an edge in it */
     struct sw_ids starts;
-    struct sw_ids places; /* of the edges within the piece, in its surface */
+    struct sw_ids places; /* offsets of the piece's edges in its surface */
     const struct sw_edges *edges;
     struct sw_ids *passed;
 };
@@ -298,7 +299,7 @@ static sw_status find_place(struct marking *m, const char *text, size_t len, boo
     return SW_OK;
 }
 
-/* Each edge costs the text before it once more. */
+/* Each edge processes the text before it again. */
 static sw_status check_work(const struct marking *m, size_t before, size_t at, size_t len)
 {
     const size_t most = (size_t)1 << 28;
@@ -314,7 +315,7 @@ static sw_status check_work(const struct marking *m, size_t before, size_t at, s
                          len, work, most);
 }
 
-/* The plain text between two added tokens that begins at `at` of the whole text. */
+/* Encodes the plain text between two added tokens, which begins at `at` of the whole text. */
 static sw_status mark_plain(struct marking *m, const char *text, size_t len, size_t at, bool first)
 {
     const int32_t before = sw_edges_to(m->edges, at);
@@ -386,15 +387,15 @@ static int compare_entries(const void *a, const void *b)
     return (x->token.id > y->token.id) - (x->token.id < y->token.id);
 }
 
-/* ---- which characters tokens stand for ---- */
+/* ---- character ranges of tokens ---- */
 
-/* The normal form of a text, made character by character, beside what the words spell: of white
- * space the one may have what the other does not. */
+/* Aligns the normal form of a text, made character by character, with the spelled words. The two
+ * may differ in white space. */
 struct aligning {
     struct sw_pipeline *self;
     struct sw_str normal, surface;
     struct sw_ids from; /* the character of each byte of `normal` */
-    struct sw_ids at;   /* and of `surface` */
+    struct sw_ids at;   /* the character of each byte of `surface` */
     struct sw_ids starts;
 };
 
@@ -409,7 +410,7 @@ static sw_status add_normal(struct aligning *a, const char *text, size_t len, in
     return SW_OK;
 }
 
-/* Bytes of a space at `at`, or of the mark that stands for one; 0 = there is none. */
+/* Length of a space, or of the mark for one, at `at`; 0: neither. */
 static size_t space_at(const struct sw_str *text, size_t at)
 {
     size_t end = at;
@@ -431,7 +432,7 @@ static sw_status align(struct aligning *a)
             return SW_FAIL(SW_E_UNSUP, "the tokenizer does not tell which characters a token "
                                        "stands for");
         }
-        for (size_t i = 0; i < (same ? 1 : spaces); ++i) { /* a space of its own is of no length */
+        for (size_t i = 0; i < (same ? 1 : spaces); ++i) { /* an added space has no length */
             const size_t last =
                 a->normal.len > 0 ? sw_min_i64((int64_t)n, (int64_t)a->normal.len - 1) : 0;
             SW_TRY(sw_ids_push(&a->at, a->from.len > 0 ? a->from.ptr[last] : 0));
@@ -442,8 +443,8 @@ static sw_status align(struct aligning *a)
     return SW_OK;
 }
 
-/* Characters of the token whose bytes of the surface are first .. end - 1, without spaces before
- * them. */
+/* Appends the character range of the token at surface bytes first .. end - 1, without leading
+ * spaces. */
 static sw_status push_offsets(const struct aligning *a, size_t first, size_t end,
                               struct sw_ids *begins, struct sw_ids *ends)
 {
@@ -492,7 +493,7 @@ static sw_status encode_offsets(struct sw_tokenizer *tokenizer, const char *text
     return st;
 }
 
-/* The added token of an id, once all are there; NULL: it has none. */
+/* The added token of an id; NULL: there is none. Valid only after all are added. */
 static const struct sw_added_entry *entry_of(const struct sw_pipeline *self, int32_t id)
 {
     const struct sw_added_entry key = {.token.id = id};
@@ -515,14 +516,15 @@ static const struct sw_vocab_token *token_of(const struct sw_pipeline *self, int
     return token ? token : sw_vocab_token(&self->vocab, id);
 }
 
-/* What a token decodes to: an added one that is searched in normalised text, to that form. */
+/* The text that a token decodes to. An added token with a normalised form decodes to that form. */
 static const struct sw_vocab_token *text_of(const struct sw_pipeline *self, int32_t id)
 {
     const struct sw_added_entry *entry = entry_of(self, id);
     return entry && entry->form.text ? &entry->form : token_of(self, id);
 }
 
-/* By the text: a special token in another form is a text as others are. */
+/* Decides by the decoded text: a normalised form is skipped only if it is a special token
+ * itself. */
 static bool is_skipped(const struct sw_pipeline *self, int32_t id)
 {
     const struct sw_added_entry *entry = entry_of(self, id);
@@ -664,7 +666,7 @@ sw_status sw_pipeline_add_token(struct sw_pipeline *tokenizer, const char *text,
     return SW_OK;
 }
 
-/* The entry as it is searched after the normalizer; empty when nothing is left of it. */
+/* The normalised form of an entry; empty if normalising removes it. */
 static sw_status normalize_entry(struct sw_pipeline *self, struct sw_added_token *token)
 {
     SW_TRY(sw_normalizer_apply(&self->normalizer, token->text, token->len, &self->scratch));
@@ -688,7 +690,7 @@ static sw_status build_set(struct sw_pipeline *self, bool normalized, struct sw_
     size_t n = 0;
     struct sw_added_token *tokens = sw_alloc("tokenizer", (self->n_entries + 1) * sizeof(*tokens));
     SW_TRY_ALLOC(tokens, "the added tokens");
-    set->tokens = tokens; /* owned from here on, whatever happens */
+    set->tokens = tokens; /* owned by the set from here on, even on failure */
     for (size_t i = 0; i < self->n_entries; ++i) {
         if (self->entries[i].normalized == normalized) {
             tokens[n] = self->entries[i].token;

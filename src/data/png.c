@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// PNG by libpng. An error of libpng's comes back by longjmp, so all memory that must be freed is in
-// `struct reading`: local variables would be lost. Gray, palettes and 16 bits become RGB here and
-// not in libpng, as Pillow does it. Alpha and transparent colours are dropped, gray of 16 bits ends
-// at 255, other samples of 16 bits keep their upper byte, and colours that a palette lacks are
-// black.
+// PNG via libpng. Its errors return by longjmp, so all memory to free is in `struct reading`: local
+// variables would be lost. Gray, palettes and 16 bits become RGB here, not in libpng, to match
+// Pillow. Alpha and transparent colours are dropped. 16-bit gray is clipped at 255; other 16-bit
+// samples keep their upper byte. Colours missing from a palette are black.
 #include "data/picture.h"
 
 #if SW_HAVE_PNG
@@ -25,8 +24,8 @@ struct reading {
     struct sw_picture picture;
     uint8_t *rows; /* [n_rows, row_bytes] as libpng gives them */
     size_t n_rows, row_bytes;
-    int depth, type;         /* of samples as they come, and PNG_COLOR_TYPE_* */
-    uint8_t palette[256][3]; /* black behind its end */
+    int depth, type;         /* of the samples read, and PNG_COLOR_TYPE_* */
+    uint8_t palette[256][3]; /* black after its end */
 };
 
 /* ---- callbacks of libpng ---- */
@@ -82,7 +81,7 @@ static void learn_palette(struct reading *r)
     }
 }
 
-/* Has libpng give gray of 8 or 16 bits, indices of 8 bits, or RGB of 8 bits. */
+/* Makes libpng return 8- or 16-bit gray, 8-bit indices, or 8-bit RGB. */
 static void set_up(struct reading *r)
 {
     r->depth = png_get_bit_depth(r->png, r->info);
@@ -118,7 +117,7 @@ static void convert_row(const struct reading *r, const uint8_t *row, uint8_t *ou
     }
 }
 
-/* Rows that are interlaced come in several passes, each of which adds to all of them. */
+/* Interlaced rows come in several passes, each of which adds to all rows. */
 static void read_rows(struct reading *r, int n_passes)
 {
     for (int pass = 0; pass < n_passes; pass++) {
@@ -143,7 +142,7 @@ static sw_status reserve(struct reading *r, int n_passes)
     return SW_OK;
 }
 
-/* Between setjmp and here nothing that is to be freed is in a local variable. */
+/* No local variable between setjmp and here owns memory. */
 static sw_status read_all(struct reading *r)
 {
     png_set_read_fn(r->png, r, on_read);

@@ -55,7 +55,7 @@ struct sw_prefix_walk sw_prefix_start(const struct sw_prefix_set *set)
     return (struct sw_prefix_walk){set, 0, set->n, 0};
 }
 
-/* One that ends here has no next byte. */
+/* The next byte of an item; it has none if the item ends here. */
 static int next_byte(const struct sw_prefix_walk *walk, size_t i)
 {
     const struct sw_prefix_item *item = &walk->set->items[i];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps from a picture to pixels. The file of a model says some of them and leaves others to the
-// class of processor that it names: those defaults are here. A key that is unknown is refused
-// unless it says no.
+// Steps from a picture to pixels. A model's file sets some of them. Others default by the class of
+// processor that the file names; those defaults are here. An unknown key is refused unless it is
+// off.
 #include "data/preprocessor.h"
 
 #include "json/json.h"
@@ -21,7 +21,7 @@ enum { MOST_SIDE = 16384 };
 /* Processors by the name before ImageProcessor or FeatureExtractor. The first is the default. */
 static const struct kind {
     const char *name;
-    bool square; /* a size that is one number is both sides, and not the shorter one */
+    bool square; /* a single number as size sets both sides, not the shorter one */
     struct sw_image_steps steps;
 } kinds[] = {
     {"ViT",
@@ -84,7 +84,7 @@ static sw_status find_kind(const struct sw_json_doc *doc, const struct sw_json *
 
 /* ---- keys ---- */
 
-/* Keys that are read below, and keys that change no pixel of an RGB picture. */
+/* Known keys: those read below, and those that change no pixel of an RGB picture. */
 static const char *const known[] = {
     "do_resize",
     "size",
@@ -124,7 +124,7 @@ static sw_status check_keys(const struct sw_json_doc *doc, const struct sw_json 
     return SW_OK;
 }
 
-/* NULL if it is null or missing: the default holds. */
+/* NULL: the key is null or missing, so the default applies. */
 static const struct sw_json *get(const struct sw_json *root, const char *key)
 {
     const struct sw_json *value = sw_json_get(root, key);
@@ -251,7 +251,7 @@ static sw_status read_numbers(const struct sw_json_doc *doc, const struct sw_jso
                           sw_json_name(doc), key, least == 0 ? " above 0" : "");
 }
 
-/* A factor of 1 / 255 is a division by 255, to the last bit. */
+/* Reads the scale. A factor of 1 / 255 becomes an exact division by 255. */
 static sw_status read_scale(const struct sw_json_doc *doc, const struct sw_json *root,
                             struct sw_image_steps *s)
 {
@@ -285,7 +285,7 @@ static sw_status read_scale(const struct sw_json_doc *doc, const struct sw_json 
 
 /* ---- sizes ---- */
 
-/* After resizing. */
+/* Size after resizing. */
 static struct sw_image_size resized(const struct sw_image_steps *s, int64_t width, int64_t height)
 {
     if (!s->resizes) {
@@ -357,7 +357,7 @@ static sw_status read_steps(const struct sw_json_doc *doc, struct sw_image_size 
     SW_TRY(read_crop(doc, root, &steps));
     SW_TRY(read_scale(doc, root, &steps));
     if (!get(root, "size") && steps.crop_height == 0 && steps.shortest == 0) {
-        steps.height = model.height; /* the file says no other size */
+        steps.height = model.height; /* the file has no other size */
         steps.width = model.width;
     }
     SW_TRY(check_model(doc, &steps, model));
@@ -381,9 +381,9 @@ sw_status sw_image_steps_read(const char *path, struct sw_image_size model,
     return st;
 }
 
-/* ---- doing them ---- */
+/* ---- applying the steps ---- */
 
-/* Pixels outside of the picture are black, before mean and deviation. */
+/* Pixels outside the picture are black before mean and deviation apply. */
 static void put_pixels(const struct sw_image_steps *s, const struct sw_picture *picture,
                        struct sw_image_size model, float *pixels)
 {

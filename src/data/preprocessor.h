@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// preprocessor - from a picture to what a model reads: resizing, a crop from the middle, bytes as
-// numbers, mean and deviation, as preprocessor_config.json asks for them and transformers' image
-// processors on Pillow do them.
+// preprocessor - turns a picture into the input of a model: resize, centre crop, rescale, and
+// normalise by mean and deviation. preprocessor_config.json sets the steps. They match the
+// Pillow-based image processors of transformers.
 #pragma once
 
 #include "data/resize.h"
@@ -11,8 +11,8 @@ struct sw_image_steps {
     int64_t height, width; /* size after resizing; 0: `shortest` decides */
     int64_t shortest;      /* shorter side after resizing, which keeps the proportions; else 0 */
     enum sw_resample resample;
-    int64_t crop_height, crop_width; /* 0: nothing is cropped */
-    double divisor;                  /* of bytes */
+    int64_t crop_height, crop_width; /* 0: no crop */
+    double divisor;                  /* bytes are divided by it */
     double mean[3], std[3];
 };
 
@@ -22,17 +22,18 @@ struct sw_image_size {
 };
 
 /*
- * sw_image_steps_read - the steps of a file.
+ * sw_image_steps_read - reads the steps from a file.
  *
- * path         preprocessor_config.json; NULL: there is none, and pictures are resized to what the
- *              model reads, bilinearly, with 0.5 as mean and deviation
+ * path         preprocessor_config.json; NULL: there is no file. Pictures are then resized to the
+ *              model's size, bilinearly, with mean and deviation 0.5
  *
- * SW_E_FORMAT  a key has a value that makes no sense, or pictures would not have the model's size
- * SW_E_UNSUP   a key, or a kind of processor, asks for what is not built
+ * SW_E_FORMAT  a key has an invalid value, or pictures would not get the model's size
+ * SW_E_UNSUP   a key or a kind of processor is not supported
  */
 sw_status sw_image_steps_read(const char *path, struct sw_image_size model,
                               struct sw_image_steps *out);
-/* SW_E_FORMAT: a picture of that size would not have the model's, or too many pixels on the way. */
+/* SW_E_FORMAT: a picture of that size would not get the model's size, or an intermediate picture
+ * would have too many pixels. */
 sw_status sw_image_steps_check(const struct sw_image_steps *steps, const char *name, int64_t width,
                                int64_t height, struct sw_image_size model);
 /* pixels [3, model.height, model.width]. */

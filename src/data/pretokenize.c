@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pre-tokenizers as a cascade: each step cuts what the step before gives it and hands the pieces
-// on, so no list of pieces is ever made.
-//
-// ByteLevel is the last of them: a space in front of every piece that reaches it, if the file asks
-// for one, and then GPT-2's pattern, kept here as one more step.
+// Pre-tokenizers as a cascade: each step cuts the pieces of the previous step and passes them on,
+// so no list of pieces is made. ByteLevel is the last step. It puts a space before every piece that
+// reaches it, if the file asks for one. GPT-2's pattern then splits the piece, as one more step.
 #include "data/pretokenize.h"
 
 #include "data/unicode.h"
@@ -88,16 +86,16 @@ struct words {
     void *ctx;
 };
 
-/* A piece of the text that a step is given. */
+/* A piece of the text: the input of a step. */
 struct span {
     const char *text;
     size_t len;
-    bool first; /* nothing of the text comes before it */
+    bool first; /* start of the text */
 };
 
 static sw_status cut(const struct words *words, int i_step, struct span span);
 
-/* A piece being put together from runs (matches and what lies between them). */
+/* A piece under construction from runs (matches and the text between them). */
 struct piece {
     size_t first, end; /* first == end: none */
     bool match;        /* its last run was a match */
@@ -113,7 +111,7 @@ static sw_status flush(const struct words *words, int i_step, const struct span 
                    : SW_OK;
 }
 
-/* The next run belongs to the piece, or ends it. */
+/* Takes the next run, which extends the piece or ends it. */
 static sw_status take_run(const struct words *words, int i_step, const struct span *of,
                           struct piece *piece, size_t first, size_t end, bool match)
 {
@@ -164,7 +162,7 @@ static void find_class(bool (*is_match)(int32_t code_point), const struct span *
     }
 }
 
-/* The next match; first = end = the length: there is none. */
+/* Finds the next match; first = end = length: no match. */
 static sw_status find_match(const struct sw_split_step *step, const struct span *of, size_t from,
                             size_t *first, size_t *end)
 {
@@ -201,7 +199,7 @@ static sw_status split(const struct words *words, int i_step, struct span of)
     return flush(words, i_step, &of, &piece);
 }
 
-/* As in the reference, what comes before the first character of a script is left out. */
+/* As in the reference, text before the first character of a script is dropped. */
 static sw_status split_scripts(const struct words *words, int i_step, struct span of)
 {
     struct piece piece = {0};
@@ -219,7 +217,7 @@ static sw_status split_scripts(const struct words *words, int i_step, struct spa
     return flush(words, i_step, &of, &piece);
 }
 
-/* Metaspace: the piece as it is split, in the step's scratch. */
+/* Metaspace: writes the marked piece to the step's scratch. */
 static sw_status mark_spaces(struct sw_split_step *step, struct span *span)
 {
     struct sw_str *marked = &step->marked;

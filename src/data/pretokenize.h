@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pre-tokenizers: text to the words that a model cuts into tokens.
+// Pre-tokenizers split a text into the words that a model cuts into tokens.
 #pragma once
 
 #include "data/regex.h"
@@ -15,15 +15,15 @@ enum sw_split_behavior {
 enum sw_prepend { SW_PREPEND_ALWAYS, SW_PREPEND_FIRST, SW_PREPEND_NEVER };
 
 struct sw_split_step {
-    bool by_script; /* pieces are runs of one script; the rest of the members is for other steps */
-    /* What is a match: of the regex, a code point of a class, or, with neither, `mark`. */
+    bool by_script; /* pieces are runs of one script; the other members are unused */
+    /* A match is one of the regex, or a code point of a class. Without both, it is `mark`. */
     struct sw_regex *regex; /* owned */
     bool (*is_match)(int32_t code_point);
     enum sw_split_behavior behavior;
-    bool invert; /* what lies between the matches counts as a match */
-    /* Metaspace: spaces become `mark`, which also goes in front (FIRST: of what begins the text) of
-     * what does not begin with it; split: each mark begins a word. */
-    char mark[5]; /* one character; "" = this step is none */
+    bool invert; /* the text between matches counts as the match */
+    /* Metaspace: spaces become `mark`. A piece without a leading mark gets one (FIRST: only at the
+     * start of the text). split: each mark begins a word. */
+    char mark[5]; /* one character; "": not a Metaspace step */
     enum sw_prepend prepend;
     bool split;
     struct sw_str marked; /* scratch */
@@ -35,17 +35,17 @@ enum { SW_PRETOKENIZER_MAX_STEPS = 8 };
 struct sw_pretokenizer {
     struct sw_split_step steps[SW_PRETOKENIZER_MAX_STEPS];
     int n_steps;
-    bool prefix_space;      /* a space in front of each piece .. */
-    int i_prefix_step;      /* .. that reaches this step (n_steps: each word) */
+    bool prefix_space;      /* puts a space before each piece */
+    int i_prefix_step;      /* step before which that is done (n_steps: for each word) */
     struct sw_str prefixed; /* scratch */
 };
 
-/* The split pattern of GPT-2, which ByteLevel brings along. */
+/* The split pattern of GPT-2, which ByteLevel implies. */
 extern const char sw_gpt2_pattern[];
-/* The one of Qwen2: each digit is a word. */
+/* The split pattern of Qwen2, where each digit is a word. */
 extern const char sw_qwen2_pattern[];
 
-/* SW_E_UNSUP: more steps than SW_PRETOKENIZER_MAX_STEPS, or the pattern. */
+/* SW_E_UNSUP: too many steps, or an unsupported pattern. */
 sw_status sw_pretokenizer_add(struct sw_pretokenizer *pretokenizer, const char *pattern, size_t len,
                               bool literal, enum sw_split_behavior behavior, bool invert);
 /* Splits at code points of a class. */
@@ -60,7 +60,7 @@ sw_status sw_pretokenizer_add_scripts(struct sw_pretokenizer *pretokenizer);
 void sw_pretokenizer_fini(struct sw_pretokenizer *pretokenizer);
 
 typedef sw_status (*sw_word_fn)(void *ctx, const char *word, size_t len);
-/* Calls fn with each word of a well-formed text, in order; words are not empty, borrowed. first: no
- * other text comes before this one. */
+/* Calls fn with each word of a well-formed text, in order. Words are borrowed and not empty. first:
+ * no other text comes before this one. */
 sw_status sw_pretokenize(struct sw_pretokenizer *pretokenizer, const char *text, size_t len,
                          bool first, sw_word_fn fn, void *ctx);

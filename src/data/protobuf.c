@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every length and offset is checked against what is left: messages come from files.
+// Every length and offset is checked against the remaining bytes, because messages come from files.
 #include "data/protobuf.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading protocol buffers: one field after the other, without a schema.
+// Reads protocol buffers field by field, without a schema.
 #pragma once
 
 #include "base/base.h"

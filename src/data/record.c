@@ -28,7 +28,7 @@ static sw_status fail_memory(const char *path)
 
 enum { MOST_COLUMNS = 4096 };
 
-/* Fields of one row, one behind the other, each with a NUL. */
+/* Fields of one row, back to back, each NUL-terminated. */
 struct row {
     struct sw_str text;
     size_t *begins; /* [cap] */
@@ -38,9 +38,9 @@ struct row {
 struct table {
     struct parsing *in;
     char separator;
-    bool quotes; /* fields may stand in quotes */
+    bool quotes; /* fields may be quoted */
     size_t at;
-    int64_t line; /* where `at` is, from 1 */
+    int64_t line; /* line of `at`, from 1 */
     struct row names, row;
 };
 
@@ -72,7 +72,7 @@ static sw_status begin_field(struct table *t, struct row *row)
     return SW_OK;
 }
 
-/* What stands between quotes, two of which are one; t->at is behind the first. */
+/* Reads a quoted field; a doubled quote is one quote. t->at is after the opening quote. */
 static sw_status read_quoted(struct table *t, struct row *row)
 {
     const char *text = t->in->text;
@@ -120,7 +120,7 @@ static sw_status read_field(struct table *t, struct row *row)
     return SW_OK;
 }
 
-/* One row; its fields are none where the line is blank. */
+/* Reads one row. A blank line has no fields. */
 static sw_status read_row(struct table *t, struct row *row)
 {
     bool more;
@@ -152,7 +152,7 @@ static sw_status check_names(const struct table *t, int64_t line)
     return SW_OK;
 }
 
-/* The row as an object of texts. */
+/* Passes on the row as an object of texts. */
 static sw_status give_row(struct table *t, int64_t line)
 {
     sw_status st;
@@ -222,7 +222,7 @@ static sw_status read_csv(struct parsing *in)
     return read_table(in, ',', true);
 }
 
-/* GLUE's: a quote is a character like others. */
+/* TSV as in GLUE: a quote is an ordinary character. */
 static sw_status read_tsv(struct parsing *in)
 {
     return read_table(in, '\t', false);
@@ -247,7 +247,7 @@ static sw_status get(const struct questions *q, const struct sw_json *of, const 
                    *out ? sw_json_type_name((*out)->type) : "absent", sw_json_type_name(type));
 }
 
-/* "answers" as the hub's rows have them: lists beside each other. */
+/* Writes "answers" as rows of the hub have them: parallel lists. */
 static sw_status put_answers(const struct questions *q, const struct sw_json *from,
                              struct sw_json_doc *doc)
 {
@@ -279,7 +279,7 @@ static sw_status give_question(struct questions *q, const struct sw_json *contex
     struct sw_str name = {0};
     sw_status st;
     SW_TRY(get(q, qa, "question", SW_JSON_STRING, &question));
-    if (answers) { /* a test set has none */
+    if (answers) { /* absent in test sets */
         SW_TRY(get(q, qa, "answers", SW_JSON_ARRAY, &answers));
     }
     sw_str_printf(&name, "%s line %d", q->in->path, qa->line);

@@ -7,8 +7,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-/* A pattern from a file may take exponential time; text of any length must not. Steps of one match,
- * far above what a split pattern needs on a run of a million spaces, and kilobytes of its heap. */
+/* Limits of one match, in steps and in KiB of heap, because a pattern from a file may take
+ * exponential time. They are far above what a split pattern needs on a million spaces. */
 enum { MATCH_LIMIT = 20000000, HEAP_LIMIT_KIB = 65536, JIT_STACK_BYTES = 1 << 20 };
 enum { MAX_PATTERN_BYTES = 1 << 16 };
 
@@ -48,7 +48,7 @@ static sw_status compile(const char *pattern, size_t len, uint32_t options, pcre
     return SW_OK;
 }
 
-/* Literal text is no pattern to PCRE2 under PCRE2_LITERAL; the other options stay. */
+/* Compiles a pattern, or literal text with PCRE2_LITERAL. The other options are the same. */
 static sw_status compile_any(const char *pattern, size_t len, bool literal, pcre2_code **out)
 {
     sw_status st;
@@ -87,7 +87,7 @@ sw_status sw_regex_open(const char *pattern, size_t len, bool literal, struct sw
     }
     pcre2_set_match_limit(regex->context, MATCH_LIMIT);
     pcre2_set_heap_limit(regex->context, HEAP_LIMIT_KIB);
-    /* Without JIT (a processor PCRE2 has none for) its interpreter gives the same matches. */
+    /* On a CPU without PCRE2 JIT the interpreter gives the same matches. */
     if (pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE) == 0) {
         regex->stack = pcre2_jit_stack_create(32768, JIT_STACK_BYTES, NULL);
         pcre2_jit_stack_assign(regex->context, NULL, regex->stack);

@@ -2,8 +2,8 @@
 // From Oniguruma's dialect, as tokenizer files use it, to PCRE2's.
 //
 // The split patterns of byte-level BPE are few and small, so this reads a known subset and refuses
-// the rest: a construct that is passed on unread could match something else than it did when the
-// vocabulary was made, and every id after it would be wrong without a word.
+// the rest: a construct passed on unread could match differently than when the
+// vocabulary was made, and all later ids would be silently wrong.
 //
 // Rewritten are the classes whose members differ between the two engines:
 //   \s      PCRE2 adds U+180E
@@ -22,8 +22,8 @@
     "\\x{1fff}\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}"        \
     "\\x{3001}-\\x{10ffff}"
 
-/* Letters and numbers of Unicode 15 and 16. The ASCII ones stand in front because PCRE2 answers
- * listed small characters from a bitmap, before it looks at any property. */
+/* Letters and numbers of Unicode 15 and 16. ASCII comes first because PCRE2 finds listed small
+ * characters in a bitmap, before it looks at properties. */
 #define LETTER                                                                                     \
     "A-Za-z\\p{L}\\x{1c89}\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}"    \
     "\\x{10d4a}-\\x{10d65}\\x{10d6f}-\\x{10d85}\\x{10ec2}-\\x{10ec4}\\x{1123f}\\x{11240}"          \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizing. Weights are whole numbers of 22 fractional bits, so that sums of bytes are exact and a
-// result is the same everywhere.
+// Resizing. Weights are fixed-point numbers with 22 fractional bits, so that sums are exact and
+// results are the same on all machines.
 #include "data/resize.h"
 
 #include <math.h>
@@ -91,7 +91,7 @@ static int32_t fixed(double weight)
     return (int32_t)(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
 }
 
-/* Weights of output i: those within the filter's reach of its centre, scaled to a sum of 1. */
+/* Computes the weights of output i: inputs within the filter's radius, scaled to a sum of 1. */
 static void weigh(struct weights *w, int64_t i, int64_t from, double scale, bool is_cubic,
                   double *scratch)
 {
@@ -135,7 +135,7 @@ static uint8_t to_byte(int32_t sum)
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
-/* One pixel: inputs are `step` bytes apart. */
+/* Computes one pixel. Inputs are `step` bytes apart. */
 static void add_up(const struct weights *w, int64_t i, const uint8_t *in, int64_t step,
                    uint8_t out[CHANNELS])
 {
@@ -185,7 +185,7 @@ static void stretch_rows(const struct weights *w, const struct sw_picture *in,
 
 /* ---- all of it ---- */
 
-/* Centres are summed up, as Pillow does: where one falls on an edge this decides. */
+/* Centres are accumulated, as in Pillow. This decides the case of a centre on an edge. */
 static sw_status take_nearest(const char *name, const struct sw_picture *in, struct sw_picture *out)
 {
     const double step_x = (double)in->width / (double)out->width;

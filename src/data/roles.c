@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which token ends a text, begins one, pads a row. tokenizer.json does not say it; the files that
-// transformers writes beside it do, and for a bare vocabulary the usual names are looked for.
+// Finds the eos, bos and padding tokens. tokenizer.json does not name them, but the files that
+// transformers writes beside it do. For a bare vocabulary the usual names are looked up.
 #include "data/tokenizer.h"
 
 #include "json/json.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char template_file[] = "chat_template.jinja"; /* says no role; saved with the others */
+static const char template_file[] = "chat_template.jinja"; /* has no roles; saved with the others */
 
 const char *sw_tokenizer_role_text(const struct sw_json *object, const char *key)
 {
@@ -42,7 +42,7 @@ static sw_status read_side_file(struct sw_tokenizer *super, const struct sw_json
                : SW_OK;
 }
 
-/* The first of the names that is a token. */
+/* Returns the first of the names that is a token. */
 static int32_t find_usual(const struct sw_tokenizer *tokenizer, const char *const *names, size_t n)
 {
     for (size_t i = 0; i < n; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Documents as rows. One that has nothing to learn (all of it was cut off, say) would make a batch
-// without a target possible: it is left out, and counted.
+// Documents as rows. A document without a wanted token (it may have been cut off) could give a
+// batch without a target. It is dropped and counted.
 #include "data/rows.h"
 
 void sw_rows_fini(struct sw_rows *rows)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores of a model over the rows of a data set: what it said of each, beside the labels, goes into
-// the metrics of the task. Rows come in their order: the windows of a question are together.
+// Scores of a model over the rows of a dataset: outputs and labels go into the metrics of the task.
+// Rows come in order, so the windows of a question are adjacent.
 #include "data/data.h"
 
 #include "data/metrics.h"
@@ -20,11 +20,11 @@ struct sw_score {
     struct sw_entities entities;
     struct sw_answer_scores answers;
     int64_t n_right, n_labels; /* of single tokens */
-    /* Of the question whose windows come in. */
+    /* The question whose windows are being added. */
     float *starts, *ends; /* [windows_cap, T] */
     struct sw_window_scores *windows;
     int64_t windows_cap;
-    bool any_none; /* a question has no answer: none may be said */
+    bool any_none; /* some question has no answer, so "no answer" may be predicted */
     FILE *predictions;
     int64_t n_predicted;
 };
@@ -41,7 +41,7 @@ void sw_score_close(struct sw_score *score)
     }
 }
 
-/* Spans of tags: of classes that have names. */
+/* Entities are counted only if classes have names. */
 static bool counts_entities(const struct sw_task_form *form)
 {
     const struct sw_task *task = form->task;
@@ -53,7 +53,7 @@ static bool counts_entities(const struct sw_task_form *form)
     return false;
 }
 
-/* One label for a row, not for its tokens. */
+/* Whether a row has one label, rather than one per token. */
 static bool is_of_row(const struct sw_task *task)
 {
     const struct sw_task_input *labels = sw_task_input_of(task, task->losses[0].labels);
@@ -104,7 +104,7 @@ static const void *input(const struct sw_score_rows *r, const char *name)
     return NULL;
 }
 
-/* ---- by what is compared ---- */
+/* ---- kinds of comparison ---- */
 
 static void add_classes(struct sw_score *s, const int32_t *labels, const float *logits, int64_t n,
                         int64_t width)
@@ -163,7 +163,7 @@ static sw_status add_bits(struct sw_score *s, const float *labels, const float *
 
 /* ---- answers ---- */
 
-/* Bytes of the characters [begin, end) of a text. */
+/* The bytes of characters [begin, end) of a text. */
 static struct sw_answer_text cut(const char *text, size_t len, int32_t begin, int32_t end)
 {
     size_t pos = 0, first = 0;
@@ -239,7 +239,7 @@ static sw_status make_room(struct sw_score *s, int64_t n)
     return SW_OK;
 }
 
-/* Places of the special tokens before the context: those of the question's row. */
+/* Row index of the first token of the context. */
 static int64_t context_at(const struct sw_task_form *form, const struct sw_task_row *row)
 {
     int64_t at = 0;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scripts by code point, as the pre-tokenizer UnicodeScripts knows them: those of Unicode 9, with
-// Hiragana, Katakana and the long vowel mark U+30FC counted as Han. The space, and what that
-// version does not assign, is of any script. Each number is a script, in the order of its first
-// code point.
+// Hiragana, Katakana and the long vowel mark U+30FC counted as Han. The space and unassigned code
+// points fit any script. Each number is a script, in the order of its first code point.
 #include "data/unicode.h"
 
 static const struct {

@@ -26,15 +26,15 @@ struct spm {
     struct sw_tokenizer super;
     struct sw_vocab vocab;
     enum model model;
-    struct sw_unigram unigram; /* its scores and kinds serve both */
+    struct sw_unigram unigram; /* scores and kinds are used by both models */
     struct sw_piece_bpe bpe;
     struct sw_prefix_set user;
     int64_t cap;
     int32_t unknown, byte_id[256];
     bool byte_fallback, dummy_prefix, remove_spaces, escape;
     struct sw_charsmap charsmap;
-    struct sw_str unknown_text; /* what an unknown piece is decoded to */
-    struct sw_str text;         /* scratch: what pieces are looked for in */
+    struct sw_str unknown_text; /* text that an unknown piece decodes to */
+    struct sw_str text;         /* scratch: the normalised text */
     struct sw_str name;         /* of the file, for messages */
 };
 
@@ -66,11 +66,11 @@ static enum sw_piece_kind kind_of(const struct spm *self, int32_t id)
 /* ---- text for the model ---- */
 
 struct cut {
-    const char *text; /* what stands for `taken` bytes of the input */
+    const char *text; /* replacement of `taken` bytes of the input */
     size_t len, taken;
 };
 
-/* The next part of the input: a piece as it stands, a rule of the map, or a character. */
+/* The next part of the input: a user-defined piece, a rule of the map, or a character. */
 static struct cut next_part(const struct spm *self, const char *text, size_t len)
 {
     int32_t id;
@@ -175,7 +175,7 @@ static sw_status take_piece(void *ctx, const char *text, size_t len, int32_t id)
     if (!unknown) {
         return sw_ids_push(to->ids, id);
     }
-    if (!self->byte_fallback) { /* neighbours are one */
+    if (!self->byte_fallback) { /* adjacent unknown pieces become one */
         return again ? SW_OK : sw_ids_push(to->ids, self->unknown);
     }
     for (size_t i = 0; i < len; ++i) {
@@ -201,7 +201,7 @@ static sw_status encode(struct sw_tokenizer *tokenizer, const char *text, size_t
 
 /* ---- decoding ---- */
 
-/* A run of bytes: its characters, and U+FFFD for each byte that is of none. */
+/* Appends a run of bytes as characters, with U+FFFD for each byte that is not part of one. */
 static void put_bytes(struct sw_str *run, struct sw_str *out)
 {
     for (size_t pos = 0; pos < run->len;) {
@@ -216,7 +216,7 @@ static void put_bytes(struct sw_str *run, struct sw_str *out)
     sw_str_clear(run);
 }
 
-/* text: of a piece; marks become spaces. at_begin: the mark in front is that of the text. */
+/* Appends the text of a piece, with marks as spaces. at_begin: a leading mark is the text's own. */
 static bool put_text(const struct spm *self, const char *text, size_t len, bool at_begin,
                      struct sw_str *out)
 {
@@ -241,7 +241,7 @@ static bool put_text(const struct spm *self, const char *text, size_t len, bool 
     return dropped;
 }
 
-/* The byte that <0x00> .. stands for. */
+/* The byte of a <0xNN> token. */
 static unsigned char byte_of(const struct spm *self, int32_t id)
 {
     for (int byte = 0; byte < 256; ++byte) {
@@ -501,7 +501,7 @@ static sw_status take_part(struct spm *self, const struct sw_proto_field *field)
     }
 }
 
-/* An id that no piece has is none: models say 3 for a pad that they do not hold. */
+/* Drops ids without a piece: models give 3 for a pad that they lack. */
 static void forget_missing_roles(struct spm *self)
 {
     int32_t *const roles[] = {&self->super.bos, &self->super.eos, &self->super.pad};
@@ -555,7 +555,7 @@ static struct spm *open_empty(void)
     }
     sw_vocab_init(&self->vocab);
     self->model = MODEL_UNIGRAM;
-    self->super.bos = 1; /* what a model means that does not say it */
+    self->super.bos = 1; /* default */
     self->super.eos = 2;
     self->unknown = -1;
     self->unigram.min_score = INFINITY;
@@ -583,14 +583,14 @@ sw_status sw_sentencepiece_parse(const char *name, const char *bytes, size_t len
 
 /* ---- with the files beside it ---- */
 
-/* tokenizer_config.json, and the model's config.json; empty where they are not there. */
+/* tokenizer_config.json and the model's config.json; empty if absent. */
 struct settings {
     struct sw_json_doc *doc, *config;
     const struct sw_json *root, *model; /* of them */
 };
 
-/* The class of the tokenizer: tokenizer_config.json names it, else the model's config.json beside
- * it; else that of T5 where the model is one. */
+/* Finds the class of the tokenizer: from tokenizer_config.json, else from the model's config.json,
+ * else T5's if the model is a T5. */
 static sw_status find_class(const struct settings *in, const char **out)
 {
     const char *type;
@@ -603,8 +603,7 @@ static sw_status find_class(const struct settings *in, const char **out)
                            strcmp(type, "t5") == 0 ? "T5Tokenizer" : "", out);
 }
 
-/* Whether the text begins with bos and ends with eos: as tokenizer_config.json says, or as the
- * class does it. */
+/* Whether texts begin with bos and end with eos: from tokenizer_config.json, else by class. */
 static sw_status read_ends(const struct settings *in, bool *bos, bool *eos)
 {
     const char *class;
@@ -615,7 +614,7 @@ static sw_status read_ends(const struct settings *in, bool *bos, bool *eos)
     return sw_json_get_bool(in->doc, in->root, "add_eos_token", t5, eos);
 }
 
-/* Tokens that only tokenizer_config.json knows have no place in the model. */
+/* Refuses tokens that only tokenizer_config.json has, because the model has no id for them. */
 static sw_status check_added(const struct sw_tokenizer *super, const struct sw_json *root)
 {
     const struct sw_json *list = sw_json_get(root, "added_tokens_decoder");

@@ -27,7 +27,7 @@ static sw_status add_pattern(struct sw_file_list *list, const char *pattern)
 {
     sw_status st = SW_OK;
     glob_t found;
-    if (access(pattern, F_OK) == 0) { /* a name with brackets in it is still a name */
+    if (access(pattern, F_OK) == 0) { /* an existing file name may contain brackets */
         return add_path(list, pattern);
     }
     if (glob(pattern, 0, NULL, &found) != 0) {
@@ -90,7 +90,7 @@ enum sw_source_kind sw_source_kind_of(const char *path)
                                                                    : SW_SOURCE_TEXT;
 }
 
-/* ---- files that are no running text ---- */
+/* ---- structured files ---- */
 
 #define MAKE_LINES                                                                                 \
     "make JSON lines of it (.jsonl): one object a line, with \"text\", or \"prompt\" and "         \
@@ -130,7 +130,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* An array or objects of JSON from the first to the last character, under whatever name. */
+/* Whether the text is a JSON array or objects from first to last character, whatever its name. */
 static bool looks_like_json(const char *text, size_t len)
 {
     size_t first = 0, second;
@@ -185,7 +185,7 @@ struct documents {
     void *ctx;
 };
 
-/* {"text"}, {"prompt", "completion"}, or a chat; other keys are the user's own. */
+/* Reads {"text"}, {"prompt", "completion"} or a chat. Other keys are ignored. */
 static sw_status read_object(void *documents, const struct sw_json_doc *doc,
                              const struct sw_json *object)
 {
@@ -220,12 +220,12 @@ static sw_status read_object(void *documents, const struct sw_json_doc *doc,
     return fn(ctx, &document);
 }
 
-/* JSON lines: one line is in memory at a time, and the block of the file that it ends in. */
+/* JSON lines: only one line, and the file block that it ends in, are in memory. */
 struct lines {
     const char *path;
     sw_status (*fn)(void *ctx, const struct sw_json_doc *doc, const struct sw_json *object);
     void *ctx;
-    struct sw_str line; /* what earlier blocks held of it */
+    struct sw_str line; /* the line's part from earlier blocks */
     int64_t i_line;     /* from 1 */
 };
 
@@ -335,8 +335,8 @@ sw_status sw_source_lines(const char *path,
     return st;
 }
 
-/* A text is one document, so all of it is in memory: a map of it would be a crash where the file
- * becomes shorter meanwhile. */
+/* A text is one document, held in memory. It is not mapped, because a file truncated meanwhile
+ * would crash the process. */
 static sw_status read_text(const char *path, bool as_text, sw_document_fn fn, void *ctx)
 {
     const struct structured *by_name = as_text ? NULL : structure_by_name(path);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The row of ids, and the token shards of nanoGPT and llm.c.
+// The stream of ids, and the token shards of nanoGPT and llm.c.
 //
 // llm.c's header is 256 little-endian i32: magic, version, number of tokens, zeros. nanoGPT's file
-// has none, so it is what is left when the magic is not there.
+// has no header, so a file without the magic is taken as one.
 #include "data/stream.h"
 
 #include <endian.h>
@@ -13,11 +13,10 @@
 
 enum { HEADER_BYTES = 1024, SCAN_IDS = 1 << 26 };
 enum { CHUNK_IDS = 4096 };
-/* Descriptors are few (1024 where nothing was set up); shards beyond these are opened for each
- * read. */
+/* Descriptors are scarce (1024 by default). Shards beyond these are opened for each read. */
 enum { MOST_OPEN = 64 };
 
-/* Magic numbers of the llm.c family: token shards, and files that are no token stream. */
+/* Magic numbers of the llm.c family: token shards, and files that are not token streams. */
 static const struct {
     int32_t magic, version;
     int width; /* of an id; 0: refused */
@@ -55,7 +54,7 @@ static sw_status refuse_id(const struct sw_stream *stream, const char *name, int
                    (long long)i, (long long)id, (long long)stream->vocab_size);
 }
 
-/* A new last segment with its name. */
+/* Appends a segment with its name. */
 static sw_status push_segment(struct sw_stream *stream, const char *name, struct sw_segment **out)
 {
     struct sw_segment *segments = sw_realloc("token stream", stream->segments,
@@ -69,7 +68,7 @@ static sw_status push_segment(struct sw_stream *stream, const char *name, struct
     return SW_OK;
 }
 
-/* ---- ids made here ---- */
+/* ---- ids in memory ---- */
 
 static sw_status reserve(struct sw_segment *segment, int64_t n_more)
 {
@@ -127,7 +126,7 @@ static sw_status fail_changed(const struct sw_segment *segment)
     return SW_FAIL(SW_E_IO, "%s is another file than the one that was opened", segment->name);
 }
 
-/* The descriptor of a shard; give it back with give_back. */
+/* Gets the descriptor of a shard; return it with give_back. */
 static sw_status borrow(const struct sw_segment *segment, int *out)
 {
     const struct sw_shard *shard = &segment->shard;
@@ -153,7 +152,7 @@ static void give_back(const struct sw_segment *segment, int fd)
     }
 }
 
-/* Opens the file of a segment and keeps it open while there are descriptors for that. */
+/* Opens the file of a segment. Keeps it open if there are descriptors left. */
 static sw_status open_shard(struct sw_stream *stream, struct sw_segment *segment)
 {
     struct stat info;
@@ -186,7 +185,7 @@ static sw_status read_shard(const struct sw_segment *segment, int64_t at, void *
     return st;
 }
 
-/* Width and place of the ids in a file. */
+/* Finds the width and offset of the ids in a file. */
 static sw_status read_header(struct sw_segment *segment)
 {
     const char *path = segment->name;
@@ -247,7 +246,7 @@ static sw_status decode(const struct sw_stream *stream, const struct sw_segment 
     return SW_OK;
 }
 
-/* ids from .. from + n - 1 of a segment. */
+/* Reads ids from .. from + n - 1 of a segment. */
 static sw_status read_segment(const struct sw_stream *stream, const struct sw_segment *segment,
                               int64_t from, int64_t n, int32_t *out)
 {
@@ -268,8 +267,8 @@ static sw_status read_segment(const struct sw_stream *stream, const struct sw_se
     return SW_OK;
 }
 
-/* A wrong vocabulary should stop a run before it starts, so the beginning is looked at now (all of
- * a file up to 2^26 tokens); later ids are checked when they are read. */
+/* A wrong vocabulary should stop a run before it starts, so the first 2^26 ids are checked now.
+ * Later ids are checked when they are read. */
 static sw_status scan(const struct sw_stream *stream, const struct sw_segment *segment)
 {
     int32_t ids[CHUNK_IDS];

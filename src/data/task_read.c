@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What files of a task hold: each record becomes one row or several, cut to what one has room for.
+// Reads the files of a task. Each record becomes one or more rows, cut to the length of a row.
 #include "data/task_rows.h"
 
 #include "data/unicode.h"
@@ -30,7 +30,7 @@ void sw_task_reading_fini(struct sw_task_reading *in)
     sw_labels_fini(&in->labels);
 }
 
-/* Room for one more of `size` bytes behind n; false: no memory. */
+/* Makes room for one more item of `size` bytes after n. False: out of memory. */
 static bool grow(void *list, int64_t n, int64_t *cap, size_t size)
 {
     void **at = list;
@@ -65,7 +65,7 @@ static sw_status add_number(struct sw_task_reading *in, float number)
 
 /* ---- tokens ---- */
 
-/* Special tokens of a template: what a row has no room for. */
+/* Number of special tokens in a template, which reduce the room for texts. */
 static int64_t n_special(const struct sw_template *template)
 {
     int64_t n = 0;
@@ -88,7 +88,7 @@ static sw_status check_ids(const struct sw_task_reading *in, const char *name, c
     return SW_OK;
 }
 
-/* The ids of a text, appended; where they begin and how many there are. */
+/* Appends the ids of a text. Returns their offset and count. */
 static sw_status encode(struct sw_task_reading *in, const char *name, const char *text, size_t len,
                         int64_t *first, int64_t *n)
 {
@@ -140,7 +140,7 @@ static sw_status add_pieces(struct sw_task_reading *in, const struct sw_json_doc
 
 /* ---- one or two texts ---- */
 
-/* What files call two texts, or one. */
+/* Well-known field names of two texts, or of one. */
 static const char *const usual_pairs[][2] = {
     {"sentence1", "sentence2"}, {"premise", "hypothesis"},  {"question1", "question2"},
     {"question", "sentence"},   {"#1 String", "#2 String"}, {"text", "text_pair"},
@@ -151,7 +151,7 @@ static const struct sw_json *field(const struct sw_json *record, const char *nam
     return name ? sw_json_get(record, name) : NULL;
 }
 
-/* *second NULL: there is one text. */
+/* Finds the texts of a record. *second NULL: there is only one. */
 static sw_status find_texts(const struct sw_task_reading *in, const struct sw_json_doc *doc,
                             const struct sw_json *record, const struct sw_json **first,
                             const struct sw_json **second)
@@ -172,14 +172,14 @@ static sw_status find_texts(const struct sw_task_reading *in, const struct sw_js
     return b.given ? sw_record_get_text(doc, record, &b, second) : SW_OK;
 }
 
-/* Takes away n of the tokens of a text, at the end that the tokenizer says. */
+/* Drops `by` tokens of a text, at the side that the tokenizer sets. */
 static void cut(const struct sw_task_reading *in, int64_t by, int64_t *first, int64_t *n)
 {
     *first += in->options->tokenizer->cut_left ? by : 0;
     *n -= by;
 }
 
-/* A text of its own to what a row has room for. */
+/* Cuts a single text to the room in a row. */
 static void cut_text(struct sw_task_reading *in, int64_t room, struct sw_task_row *row)
 {
     const int64_t by = sw_max_i64(row->n - room, 0);
@@ -187,7 +187,7 @@ static void cut_text(struct sw_task_reading *in, int64_t room, struct sw_task_ro
     cut(in, by, &row->first, &row->n);
 }
 
-/* Cuts the longer of two texts until both fit, of equal ones the second. */
+/* Cuts the longer of two texts until both fit; the second if they are equal. */
 static void cut_pair(struct sw_task_reading *in, int64_t room, struct sw_task_row *row)
 {
     const int64_t n = row->n, n_second = row->n_second;
@@ -233,8 +233,8 @@ static sw_status add_bit(struct sw_task_reading *in, const struct sw_json_doc *d
     return add_number(in, number);
 }
 
-/* A class for each label: a list of numbers, one for each class, or of the classes that hold, which
- * takes no memory for the others. */
+/* Adds multi-label classes: a list with a number per class, or a list of the classes that apply.
+ * The latter takes no memory for the others. */
 static sw_status add_bits(struct sw_task_reading *in, const struct sw_json_doc *doc,
                           const struct sw_json *value, struct sw_task_row *row)
 {
@@ -302,7 +302,7 @@ static sw_status add_labelled(struct sw_task_reading *in, const struct sw_json_d
     return add_row(in, &row);
 }
 
-/* Whether the second text follows is for the sample to draw, unless the record says. */
+/* Whether the second text follows is drawn per sample, unless the record says it. */
 static sw_status add_sentences(struct sw_task_reading *in, const struct sw_json_doc *doc,
                                const struct sw_json *record)
 {
@@ -323,10 +323,10 @@ static sw_status add_sentences(struct sw_task_reading *in, const struct sw_json_
     return add_row(in, &row);
 }
 
-/* ---- a text for a text ---- */
+/* ---- text to text ---- */
 
-/* The languages of {"translation": {"en": .., "ro": ..}}, from and to: those of the first record,
- * in its order, hold for all. */
+/* Learns source and target of {"translation": {"en": .., "ro": ..}}. The first record's languages,
+ * in its order, apply to all. */
 static sw_status learn_languages(struct sw_task_reading *in, const struct sw_json_doc *doc,
                                  const struct sw_json *both)
 {
@@ -412,7 +412,7 @@ static sw_status get_list(const struct sw_json_doc *doc, const struct sw_json *r
     return SW_OK;
 }
 
-/* The first piece of a word has its label, the others none. */
+/* Adds a word. Only its first token has the label. */
 static sw_status add_word(struct sw_task_reading *in, const struct sw_json_doc *doc,
                           const struct sw_json *word, const struct sw_json *tag)
 {
@@ -480,7 +480,7 @@ static sw_status keep_text(struct sw_task_reading *in, const struct sw_json *tex
     return texts->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for texts") : SW_OK;
 }
 
-/* The tokens of a context, unless they are those of the question before. */
+/* Reads the tokens of a context, unless it is that of the previous question. */
 static sw_status read_context(struct sw_task_reading *in, const struct sw_json_doc *doc,
                               const struct sw_json *context, struct sw_task_question *q)
 {
@@ -496,7 +496,7 @@ static sw_status read_context(struct sw_task_reading *in, const struct sw_json_d
         return SW_OK;
     }
     SW_TRY(keep_text(in, context, &q->text, &q->text_len));
-    while (r->begins.len < r->ids.len) { /* they lie beside ids */
+    while (r->begins.len < r->ids.len) { /* parallel to ids */
         SW_TRY(sw_ids_push(&r->begins, 0));
         SW_TRY(sw_ids_push(&r->ends, 0));
     }
@@ -524,7 +524,7 @@ static int64_t bytes_of(const struct sw_json *text, int64_t n)
     return (int64_t)pos;
 }
 
-/* An answer stands in its context where it says. */
+/* Checks that an answer is in its context at the stated position. */
 static sw_status check_place(const struct sw_json *context, const struct sw_json *text,
                              const struct sw_json *start)
 {
@@ -559,7 +559,7 @@ static sw_status check_answer(const struct sw_json_doc *doc, const struct sw_jso
                : sw_fail_prefix(st, "%s", sw_json_name(doc));
 }
 
-/* The answers that are wanted; characters of the first one, -1: there is none. */
+/* Reads the wanted answers. Returns the characters of the first one; -1: there is none. */
 static sw_status read_answers(struct sw_task_reading *in, const struct sw_json_doc *doc,
                               const struct sw_json *record, struct sw_task_question *q,
                               int32_t out[2])
@@ -637,7 +637,7 @@ static sw_status add_question(struct sw_task_reading *in, const struct sw_json_d
     size_t skip = 0;
     SW_TRY(get_string(doc, record, "question", &question));
     SW_TRY(get_string(doc, record, "context", &context));
-    for (size_t pos = 0; pos < question->string_len; skip = pos) { /* as published */
+    for (size_t pos = 0; pos < question->string_len; skip = pos) { /* as in the published script */
         if (!sw_char_is_space(sw_utf8_step(question->string, question->string_len, &pos))) {
             break;
         }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a task, written straight into the inputs that were asked for: nothing is allocated.
+// Rows of a task, written directly into the requested inputs without allocation.
 #include "data/task_rows.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- what the tokenizer says ---- */
+/* ---- settings from the tokenizer ---- */
 
 void sw_task_form_fini(struct sw_task_form *form)
 {
@@ -41,8 +41,9 @@ static sw_status find_mask(struct sw_task_form *form, const struct sw_tokenizer 
                          form->task->name);
 }
 
-/* <extra_id_0>, <extra_id_1>, .. count down. Where the tokenizer knows none but the model has rows
- * for them, they are the 100 behind its vocabulary, as T5's are behind its SentencePiece model. */
+/* <extra_id_0>, <extra_id_1>, .. count down. If the tokenizer lacks them but the model has rows for
+ * them, they are the 100 ids after the vocabulary. T5's follow its SentencePiece model the same
+ * way. */
 static sw_status find_sentinels(struct sw_task_form *form, const struct sw_tokenizer *tokenizer,
                                 int64_t vocab_size)
 {
@@ -76,7 +77,7 @@ static sw_status find_sentinels(struct sw_task_form *form, const struct sw_token
 
 static sw_status check_room(const struct sw_task_form *form)
 {
-    /* Special tokens; and of what is cut into pieces, one token. */
+    /* Special tokens, plus one token of each text that is cut. */
     const int64_t least = form->single.n_items - (form->task->rows != SW_ROWS_MASKED);
     if (form->T < least) {
         return SW_FAIL(SW_E_CONFIG, "task \"%s\": rows of %lld tokens, wanted at least %lld",
@@ -85,7 +86,7 @@ static sw_status check_room(const struct sw_task_form *form)
     return SW_OK;
 }
 
-/* What is left of a row beside special tokens is for each text once. */
+/* Row lengths are computed for a template that has each text exactly once. */
 static sw_status check_template(const struct sw_template *template, int n_first, int n_second)
 {
     int n[3] = {0};
@@ -110,7 +111,8 @@ static sw_status init_text(struct sw_task_form *form, struct sw_tokenizer *token
     const int64_t vocab_size = form->n_ids;
     form->n_ids = sw_min_i64(vocab_size, tokenizer->vocab_size);
     form->pad = (int32_t)sw_max_i64(tokenizer->pad, 0);
-    if (form->task->rows == SW_ROWS_TARGETS) { /* a decoder that never saw an end writes on */
+    if (form->task->rows ==
+        SW_ROWS_TARGETS) { /* a decoder trained without an end token never stops */
         SW_TRY(sw_tokenizer_end_texts(tokenizer));
     }
     SW_TRY(copy_template(&tokenizer->single, &form->single));
@@ -197,10 +199,10 @@ sw_status sw_task_form_init(struct sw_task_form *form, const struct sw_task *tas
 
 /* ---- one row ---- */
 
-/* Inputs of one row; NULL: not asked for. */
+/* Inputs of one row; NULL: not requested. */
 struct row {
     int32_t *ids, *mask, *types, *positions, *segments, *lengths;
-    int32_t *labels; /* of tokens, of the target, or the one of the row */
+    int32_t *labels; /* labels of tokens or of the target, or the row's label */
     int32_t *follows, *start, *end;
     float *numbers, *pixels;
 };
@@ -276,7 +278,7 @@ static void put_token(const struct row *row, int64_t t, int32_t id, int32_t type
     }
 }
 
-/* Everything a row may have behind n tokens: padding, and no labels. */
+/* Fills a row after n tokens with padding and ignored labels. */
 static void pad_row(const struct sw_task_form *form, const struct row *row, int64_t n)
 {
     for (int64_t t = n; t < form->T && row->ids; t++) {
@@ -305,8 +307,8 @@ static void no_labels(const struct sw_task_form *form, const struct row *row)
     }
 }
 
-/* A row that stands for no sample. One token is there: an attention over nothing at all would be a
- * division by zero. */
+/* Fills a row without a sample. It has one token, because attention over no tokens would divide by
+ * zero. */
 static void blank_row(const struct sw_task_form *form, const struct row *row)
 {
     no_labels(form, row);
@@ -325,7 +327,7 @@ struct text {
     int64_t n;
 };
 
-/* Texts within their template; where each begins, in at; returns how many tokens. */
+/* Writes texts in their template. `at` gets the start of each. Returns the number of tokens. */
 static int64_t wrap(const struct sw_task_form *form, const struct text texts[2], bool pair,
                     const struct row *row, int64_t at[2])
 {
@@ -357,7 +359,7 @@ static struct text second_of(const struct sw_task_part *part, const struct sw_ta
     return (struct text){part->rows->ids.ptr + from->second, sw_max_i64(from->n_second, 0)};
 }
 
-/* Of tokens within a text those that are no special ones may be asked for. */
+/* Marks the tokens of a text as maskable, except special tokens. */
 static void mask_text(const struct sw_task_form *form, const struct row *row, int64_t at, int64_t n)
 {
     for (int64_t t = at; t < at + n; t++) {
@@ -374,7 +376,7 @@ static sw_status put_masked(const struct sw_task_part *part, const struct sw_tas
     int64_t at[2] = {0};
     if (pair) {
         int32_t label = from->label;
-        if (label < 0) { /* half of the texts are followed by that of another record */
+        if (label < 0) { /* half of the pairs get the second text of another record */
             const uint64_t u = sw_draw_at(draw, SW_DRAW_PAIR, 0);
             label = part->n > 1 && (u & 1);
             if (label) {
@@ -419,7 +421,7 @@ static sw_status put_spans(const struct sw_task_part *part, const struct sw_task
     return SW_OK;
 }
 
-/* The target, in the template of one text, is what the decoder is to say. */
+/* The labels of the decoder are the target in the single-text template. */
 static void put_target(const struct sw_task_part *part, const struct sw_task_row *from,
                        const struct row *row)
 {
@@ -480,7 +482,7 @@ static void put_question(const struct sw_task_part *part, const struct sw_task_r
     int64_t at[2] = {0};
     wrap(part->form, texts, true, row, at);
     const int32_t first = (int32_t)at[1];
-    if (row->start) { /* no answer here: the first token */
+    if (row->start) { /* without an answer: the first token */
         *row->start = from->label < 0 ? 0 : first + from->label;
     }
     if (row->end) {
@@ -488,7 +490,7 @@ static void put_question(const struct sw_task_part *part, const struct sw_task_r
     }
 }
 
-/* The class of its record, as what the task wants: itself, a number, or one of the bits. */
+/* Writes the class of an image in the form of the task: a class, a number, or bits. */
 static sw_status put_image(const struct sw_task_part *part, int64_t at, const struct row *row)
 {
     const struct sw_task_form *form = part->form;

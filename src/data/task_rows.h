@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// task_rows - samples of tasks other than the next token: what files hold, as token ids with
-// labels, and the rows that are made of them. A row is a function of (seed, split, sample number)
-// and of what was read.
+// task_rows - samples of all tasks other than next-token prediction: file contents as token ids
+// with labels, and the rows built from them. A row depends only on the data read and on (seed,
+// split, sample number).
 #pragma once
 
 #include "data/answers.h"
@@ -10,17 +10,17 @@
 #include "data/masking.h"
 #include "data/tokenizer.h"
 
-/* A sample. Texts are places in `ids`. */
+/* A sample. Texts are offsets into `ids`. */
 struct sw_task_row {
     int64_t first, n;
-    int64_t second, n_second; /* a second text, a target, the labels of words; n_second -1: none */
-    int64_t numbers;          /* first place in numbers; in labels, if n_classes is not -1 */
-    int64_t n_classes;        /* classes that hold; -1: there are numbers instead */
-    int32_t label, label_end; /* a class; the first and last token of an answer */
+    int64_t second, n_second; /* second text, target or word labels; n_second -1: absent */
+    int64_t numbers;          /* offset in `labels` if n_classes >= 0, else in `numbers` */
+    int64_t n_classes;        /* number of classes that apply; -1: the sample has numbers instead */
+    int32_t label, label_end; /* class, or first and last token of an answer */
     int32_t question;
 };
 
-/* A question of a file, and the windows of its context, which are rows. */
+/* A question, and the windows of its context. Each window is a row. */
 struct sw_task_question {
     int64_t text, text_len;     /* of the context, in `texts` */
     int64_t tokens, n_tokens;   /* of the context, in ids, begins and ends */
@@ -32,16 +32,16 @@ struct sw_task_answer {
     int64_t text, len; /* in `texts` */
 };
 
-/* What was read. All zero is empty. */
+/* The data read from all files. All zero is empty. */
 struct sw_task_rows {
-    struct sw_ids ids;    /* of all texts */
-    struct sw_ids labels; /* of words; classes that hold */
+    struct sw_ids ids;    /* token ids of all texts */
+    struct sw_ids labels; /* word labels, or classes that apply */
     float *numbers;       /* [n_numbers] of all rows */
     int64_t n_numbers, numbers_cap;
     struct sw_task_row *rows; /* [n] */
     int64_t n, cap;
     struct sw_images images;
-    struct sw_ids begins, ends; /* of tokens of contexts: beside ids, 0 where it is none */
+    struct sw_ids begins, ends; /* character range of each context token, parallel to ids; else 0 */
     struct sw_str texts;
     struct sw_task_question *questions;
     int64_t n_questions, questions_cap;
@@ -51,26 +51,27 @@ struct sw_task_rows {
 };
 void sw_task_rows_fini(struct sw_task_rows *rows);
 
-/* What reading and making rows share. */
+/* Settings shared by reading files and building rows. */
 struct sw_task_form {
     const struct sw_task *task;
-    int64_t T, U; /* tokens of a row and of a target */
+    int64_t T, U; /* tokens per row and per target */
     int64_t stride;
     uint64_t seed;
     int32_t pad, eos, mask, first_sentinel, n_sentinels;
-    int64_t n_ids;                   /* of the tokenizer, for random ones */
+    int64_t n_ids;                   /* vocabulary size, for random tokens */
     bool *special;                   /* [n_ids] by id; owned */
     struct sw_template single, pair; /* owned */
     int64_t n_labels;
-    char **names; /* [n_labels] of classes; NULL: they are numbers; owned */
+    char **names; /* [n_labels] class names; NULL: classes are numbers; owned */
     struct sw_image_steps steps;
     int64_t channels, height, width;
 };
-/* What depends on the tokenizer (NULL: images), and refuses what the task cannot do with it. */
+/* Initialises `form` for a task and its tokenizer (NULL for images). Fails if the task cannot be
+ * done with that tokenizer. */
 sw_status sw_task_form_init(struct sw_task_form *form, const struct sw_task *task,
                             const struct sw_dataset_options *options, int64_t vocab_size);
 void sw_task_form_fini(struct sw_task_form *form);
-/* How images are read. If the label is a number, its byte may have any value. */
+/* The image format that files must have. If the label is a number, its byte may have any value. */
 struct sw_image_form sw_task_image_form(const struct sw_task_form *form);
 
 /* Reads one file. */
@@ -81,14 +82,14 @@ struct sw_task_reading {
     struct sw_labels labels;
     int64_t vocab_size;
     struct sw_task_rows *rows;
-    struct sw_str languages[2]; /* of translations, from and to */
+    struct sw_str languages[2]; /* of translations: source and target */
     bool knows_languages;
-    /* Targets that the decoder has no room for. */
+    /* Targets longer than U: how many, the longest, and the name of the first. */
     int64_t n_long, longest;
     struct sw_str first_long;
 };
 sw_status sw_task_read_file(struct sw_task_reading *in, const char *path);
-/* What only all files together tell. */
+/* Checks target lengths and finishes the images after all files were read. */
 sw_status sw_task_read_end(struct sw_task_reading *in);
 void sw_task_reading_fini(struct sw_task_reading *in);
 
@@ -96,10 +97,10 @@ void sw_task_reading_fini(struct sw_task_reading *in);
 struct sw_task_part {
     const struct sw_task_form *form;
     const struct sw_task_rows *rows;
-    int64_t first, n; /* others that a second text may come from */
+    int64_t first, n; /* range of rows; a random second text comes from it, too */
     enum sw_split split;
 };
-/* Row `at` (-1: a blank one) of sample `sample` as row `row` of each input. */
+/* Writes data row `at` (-1: a blank row), drawn as number `sample`, to row `row` of each input. */
 sw_status sw_task_put_row(const struct sw_task_part *part, int64_t at, int64_t sample,
                           const struct sw_row_input *inputs, int n_inputs, int64_t row);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a model is given the types of tokens, 0 for a first text and 1 for a second. The inputs
+// Decides whether a model takes token types, 0 for a first text and 1 for a second. The inputs
 // that a tokenizer names decide, as in transformers: model_input_names of tokenizer_config.json,
 // else those of its class. A tokenizer that does not name token_type_ids has type 0 everywhere.
 #include "data/tokenizer.h"
@@ -10,7 +10,7 @@
 static const char *const classes[] = {"Bert",     "Canine",    "ConvBert",   "DPRQuestionEncoder",
                                       "Deberta",  "DebertaV2", "Electra",    "FNet",
                                       "LayoutLM", "Lxmert",    "MobileBert", "SqueezeBert"};
-/* model_type of configurations whose tokenizer is one of them where no class is named. */
+/* Values of model_type that imply one of these classes if no class is named. */
 static const char *const models[] = {
     "bert",    "canine",     "convbert", "deberta",     "deberta-v2", "distilbert",    "dpr",
     "electra", "ernie",      "fnet",     "layoutlm",    "lxmert",     "megatron-bert", "mobilebert",
@@ -38,12 +38,12 @@ static bool model_has_types(const char *type)
     return false;
 }
 
-/* The files of a folder; empty where they are not there. */
+/* The files of a folder; empty if absent. */
 struct settings {
     struct sw_json_doc *words, *model; /* tokenizer_config.json, config.json */
 };
 
-/* NULL: there is no such list. */
+/* Finds model_input_names; NULL: there is no such list. */
 static sw_status find_names(const struct settings *in, const struct sw_json **out)
 {
     const struct sw_json *names = sw_json_get(sw_json_root(in->words), "model_input_names");
@@ -57,7 +57,7 @@ static sw_status find_names(const struct settings *in, const struct sw_json **ou
                           sw_json_name(in->words), names->line, sw_json_type_name(names->type));
 }
 
-/* Where no file names inputs, a class or a model, the template's types stay. */
+/* If no file names inputs, a class or a model, the template's types stay. */
 static sw_status read_types(const struct settings *in, bool *out)
 {
     const char *class, *type;

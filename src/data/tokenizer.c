@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The front of all tokenizers: checks, templates, saving. What differs by kind is behind ops.
+// The front of all tokenizers: checks, templates, saving. Differences between kinds are behind ops.
 #include "data/tokenizer.h"
 
 #include <string.h>
@@ -93,7 +93,7 @@ sw_status sw_tokenizer_mark(struct sw_tokenizer *tokenizer, int32_t cls, int32_t
     return sw_template_add(templates[1], SW_TEMPLATE_SPECIAL, sep, second_type);
 }
 
-/* How many special tokens stand before the first text of a template. */
+/* Number of special tokens before the first text of a template. */
 static int n_leading(const struct sw_template *template)
 {
     int n = 0;
@@ -103,7 +103,7 @@ static int n_leading(const struct sw_template *template)
     return n;
 }
 
-/* How many items come before the special tokens at the end of a template. */
+/* Number of items before the special tokens at the end of a template. */
 static int n_to_end(const struct sw_template *template)
 {
     int n = template->n_items;
@@ -248,7 +248,8 @@ static sw_status apply_template(const struct sw_template *template, const struct
     return SW_OK;
 }
 
-/* One or two texts by their template; the outputs get their old length back on failure. */
+/* Encodes one or two texts with their template. On failure the outputs get their old length
+ * back. */
 static sw_status encode(struct sw_tokenizer *tokenizer, const struct sw_template *template,
                         const char *const texts[2], const size_t lens[2], int n_texts,
                         bool add_special, struct sw_ids *ids, struct sw_ids *types)
@@ -314,7 +315,7 @@ sw_status sw_tokenizer_decode_str(const struct sw_tokenizer *tokenizer, const in
     sw_status st = SW_OK;
     struct sw_ids known = {0};
     for (int64_t i = 0; i < n_ids;
-         ++i) { /* rows that pad an embedding have no token, hence no text */
+         ++i) { /* padding rows of an embedding have no token and no text */
         if (tokenizer->ops->token(tokenizer, ids[i], NULL)) {
             SW_TRY_OR(done, sw_ids_push(&known, ids[i]));
         }
@@ -349,9 +350,9 @@ sw_status sw_tokenizer_decode(const struct sw_tokenizer *tokenizer, const int32_
     return SW_OK;
 }
 
-/* The first character of a text at byte `at` or behind it. Bytes that are tokens of their own are
- * U+FFFD one and all where the last character is not whole, and characters of another length when
- * it is: a place in the one text may be within a character of the other. */
+/* The first character of a text at or after byte `at`. Byte tokens of an incomplete character
+ * decode to U+FFFD each, but to a character of another length once complete. An offset in one text
+ * may thus be inside a character of the other. */
 static size_t character_from(const struct sw_str *text, size_t at)
 {
     while (at < text->len && ((unsigned char)text->ptr[at] & 0xC0) == 0x80) {
@@ -384,7 +385,7 @@ done:
     return st;
 }
 
-/* The text but for U+FFFD at its end: bytes of a character that others may complete. */
+/* Length of the text without trailing U+FFFD, which later bytes may complete to a character. */
 static size_t settled_bytes(const struct sw_str *text)
 {
     static const char unknown[] = "\xEF\xBF\xBD";

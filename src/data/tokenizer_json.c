@@ -69,7 +69,7 @@ static sw_status read_affixes(struct sw_components *in, const struct sw_json *mo
     return sw_bpe_set_affixes(&in->self->bpe, prefix, suffix);
 }
 
-/* The token of unknown words; -1 where the model names none. */
+/* Finds the token of unknown words; -1: the model names none. */
 static sw_status find_unknown(const struct sw_components *in, const struct sw_json *model,
                               int32_t *out)
 {
@@ -85,7 +85,7 @@ static sw_status find_unknown(const struct sw_components *in, const struct sw_js
     return SW_OK;
 }
 
-/* By bytes where the pre-tokenizer made bytes of the text, else by characters. */
+/* Reads BPE: by bytes if the pre-tokenizer is byte-level, else by characters. */
 static sw_status read_bpe(struct sw_components *in, const struct sw_json *model)
 {
     struct sw_pipeline *self = in->self;
@@ -124,7 +124,7 @@ static sw_status read_wordpiece(struct sw_components *in, const struct sw_json *
     return sw_wordpiece_init(self, &in->self->vocab);
 }
 
-/* A word that is no token becomes unk_token, which need not be one itself. */
+/* A word that is not a token becomes unk_token, which need not be a token either. */
 static sw_status read_word_level(struct sw_components *in, const struct sw_json *model)
 {
     const struct sw_json *unknown;
@@ -184,7 +184,7 @@ static sw_status read_unigram(struct sw_components *in, const struct sw_json *mo
     return sw_json_get_bool(in->doc, model, "byte_fallback", false, &self->byte_fallback);
 }
 
-/* Files written before the key existed are told by what they hold. */
+/* Older files lack the key `type`. Their members identify the model. */
 static const char *type_by_members(const struct sw_json *model)
 {
     const struct sw_json *vocab = sw_json_get(model, "vocab");
@@ -287,7 +287,7 @@ static sw_status read_sequence(const struct sw_json *body, int64_t type_id, bool
     return add_item(template, second ? SW_TEMPLATE_SECOND : SW_TEMPLATE_FIRST, -1, type_id);
 }
 
-/* One of the two lists of TemplateProcessing, in place of what the template held. */
+/* Replaces a template by one of the two lists of TemplateProcessing. */
 static sw_status read_template(struct sw_components *in, const struct sw_json *component, bool pair,
                                struct sw_template *template)
 {
@@ -334,7 +334,7 @@ static sw_status read_pair_of_marks(struct sw_components *in, const struct sw_js
     return sw_tokenizer_mark(&in->self->super, (int32_t)cls, (int32_t)sep, roberta);
 }
 
-/* *n_adding counts the processors that add tokens: how two of them combine is not built. */
+/* *n_adding counts the processors that add tokens. Combining two of them is not supported. */
 static sw_status read_processor(struct sw_components *in, const struct sw_json *component,
                                 int depth, int *n_adding)
 {
@@ -343,7 +343,7 @@ static sw_status read_processor(struct sw_components *in, const struct sw_json *
         return SW_OK;
     }
     SW_TRY(sw_component_type(component, "post_processor", &type));
-    if (strcmp(type, "ByteLevel") == 0) { /* only moves offsets, which we do not give */
+    if (strcmp(type, "ByteLevel") == 0) { /* changes only offsets, which are not reported */
         return SW_OK;
     }
     if (strcmp(type, "Sequence") == 0 && depth == 0) {
@@ -380,8 +380,8 @@ static sw_status check_version(const struct sw_json *root)
     return SW_OK;
 }
 
-/* `direction` says which end of a text that is too long is cut off. The training decides how long
- * rows are and how they are padded, so the rest of this block and `padding` are not read. */
+/* `direction` is the side at which a long text is cut. The trainer decides row length and padding,
+ * so the rest of this block and `padding` are ignored. */
 static sw_status read_truncation(struct sw_components *in, const struct sw_json *block)
 {
     const char *direction;
@@ -407,7 +407,7 @@ static sw_status read_root(struct sw_components *in, const struct sw_json *root)
     return sw_pipeline_finish(in->self);
 }
 
-/* The components; the document is many times the file's size and gone when this returns. */
+/* Reads the components. The document, many times the size of the file, is freed on return. */
 static sw_status read_text(const char *name, const char *text, size_t len, struct sw_components *in)
 {
     sw_status st;

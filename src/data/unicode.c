@@ -102,7 +102,7 @@ bool sw_char_is_case_ignorable(int32_t code_point)
     }
 }
 
-/* Capitals of Unicode 14 to 17: first, last, what is added to reach the small letter. */
+/* Capitals of Unicode 14 to 17: first, last, and the difference to the small letter. */
 static const struct {
     int32_t first, last, add;
 } newer_capitals[] = {
@@ -150,7 +150,7 @@ static int combining_class(int32_t c)
     return utf8proc_get_property(c)->combining_class;
 }
 
-/* By insertion, as long as they are few. */
+/* Insertion sort, for few marks. */
 static void sort_few(int32_t *marks, size_t n)
 {
     for (size_t i = 1; i < n; ++i) {
@@ -164,7 +164,7 @@ static void sort_few(int32_t *marks, size_t n)
     }
 }
 
-/* By counting. */
+/* Counting sort, for many marks. */
 static sw_status sort_many(int32_t *marks, size_t n)
 {
     size_t begin[257] = {0};
@@ -184,7 +184,7 @@ static sw_status sort_many(int32_t *marks, size_t n)
     return SW_OK;
 }
 
-/* The canonical order of marks in a row. The library's own takes quadratic time. */
+/* Puts runs of marks in canonical order. The library takes quadratic time for this. */
 static sw_status order_marks(int32_t *chars, size_t n)
 {
     enum { FEW = 32 };
@@ -203,11 +203,11 @@ static sw_status order_marks(int32_t *chars, size_t n)
     return SW_OK;
 }
 
-/* Into out [most]. Returns how many characters there are, or an error of the library. */
+/* Decomposes into out [most]. Returns the number of characters, or an error of the library. */
 static utf8proc_ssize_t decompose(const char *text, size_t len, utf8proc_option_t options,
                                   int32_t *out, utf8proc_ssize_t most)
 {
-    int boundary = 0; /* of clusters: not asked for */
+    int boundary = 0; /* cluster boundary: unused */
     utf8proc_ssize_t n = 0;
     for (size_t pos = 0; pos < len && n >= 0;) {
         const int32_t c = sw_utf8_step(text, len, &pos);
@@ -304,7 +304,7 @@ bool sw_char_is_case_ignorable(int32_t code_point)
     return false;
 }
 
-/* ASCII's. */
+/* Without utf8proc: ASCII only. */
 int32_t sw_char_lower(int32_t code_point)
 {
     return code_point >= 'A' && code_point <= 'Z' ? code_point + 'a' - 'A' : code_point;

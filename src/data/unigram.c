@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On ties the first way that was found stays: pieces that begin earlier come first.
+// On ties the first segmentation found is kept: pieces that begin earlier come first.
 #include "data/unigram.h"
 
 #include "data/utf8.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 
 static const double unknown_penalty = 10;
-/* Beyond it a sum in fp32 begins anew, so that its last digits keep counting; as in the library. */
+/* Above this, an fp32 sum is rebased to keep its precision, as in the library. */
 static const double most_single = 100000;
 
 void sw_unigram_fini(struct sw_unigram *model)
@@ -19,7 +19,7 @@ void sw_unigram_fini(struct sw_unigram *model)
     *model = (struct sw_unigram){0};
 }
 
-/* User-defined pieces cost nothing, and long ones less than short ones together. */
+/* User-defined pieces are free, and a long one beats several short ones. */
 static double score_of(const struct sw_unigram *model, int32_t id, size_t len)
 {
     const bool user = model->kinds && model->kinds[id] == SW_PIECE_USER_DEFINED;
@@ -35,7 +35,7 @@ static void offer(const struct sw_unigram *model, struct sw_unigram_node *node, 
     }
 }
 
-/* All pieces that begin at `start`; the character there has `n_char` bytes. */
+/* Tries all pieces that begin at `start`. The character there has `n_char` bytes. */
 static void extend(const struct sw_unigram *model, const char *word, size_t len, size_t start,
                    size_t n_char)
 {
@@ -56,7 +56,7 @@ static void extend(const struct sw_unigram *model, const char *word, size_t len,
     }
 }
 
-/* Sums are differences from that of `at` from here on; pieces that end behind it were offered. */
+/* Rebases the sums to that of `at`, including those of pieces already found that end after it. */
 static void begin_anew(const struct sw_unigram *model, size_t at, size_t len)
 {
     const double gone = model->nodes[at].score;
@@ -86,7 +86,8 @@ static bool is_unknown(const struct sw_unigram *model, const struct sw_unigram_n
     return node->id < 0 || node->id == model->unknown;
 }
 
-/* The way is known from its end; `start` of a node becomes where its piece ends. */
+/* Reverses the best path, which is known from its end: `start` of a node becomes its piece's
+ * end. */
 static void turn_round(const struct sw_unigram *model, size_t len)
 {
     struct sw_unigram_node next = model->nodes[len];

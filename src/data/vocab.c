@@ -59,7 +59,7 @@ static sw_status grow_slots(struct sw_vocab *vocab)
     return SW_OK;
 }
 
-/* The place of an id, with its page: memory goes by tokens, not by the highest id. */
+/* The entry of an id; allocates its page. Memory grows with the tokens, not with the highest id. */
 static sw_status place_of(struct sw_vocab *vocab, int64_t id, struct sw_vocab_token **out)
 {
     const int64_t i_page = id / SW_VOCAB_PAGE;

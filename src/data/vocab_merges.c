@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocab.json + merges.txt (encoder.json + vocab.bpe at OpenAI): a byte-level BPE as a class of
-// transformers makes it - GPT-2's, RoBERTa's and BART's, or Qwen2's. Which class, and which tokens
-// are special, is in no file of the pair: tokenizer_config.json and the model's config.json beside
-// it are asked.
+// transformers makes it - GPT-2's, RoBERTa's and BART's, or Qwen2's. The pair names neither the
+// class nor the special tokens. They come from tokenizer_config.json and the model's config.json.
 #include "data/pipeline.h"
 
 #include <errno.h>
@@ -44,7 +43,7 @@ static sw_status read_vocab(const struct sw_named_text *file, struct sw_pipeline
     return sw_tokenizer_keep_file(&self->super, "vocab.json", file->text, file->len);
 }
 
-/* One line "left right"; "#version" lines and empty ones are no merges. */
+/* Reads one line "left right". "#version" lines and empty ones are skipped. */
 static sw_status read_merge_line(const char *path, int64_t i_line, const char *line, size_t len,
                                  struct sw_pipeline *self, int64_t *rank)
 {
@@ -117,13 +116,13 @@ static sw_status take_settings(const struct sw_json_doc *doc, const struct sw_js
     return SW_OK;
 }
 
-/* ---- what the classes differ by ---- */
+/* ---- differences between the classes ---- */
 
 enum tokenizer_class { CLASS_GPT2, CLASS_ROBERTA, CLASS_QWEN2 };
 enum role { ROLE_BOS, ROLE_EOS, ROLE_UNK, ROLE_SEP, ROLE_CLS, ROLE_PAD, ROLE_MASK, N_ROLES };
 
 static const char end_of_text[] = "<|endoftext|>";
-/* Special tokens that a class has where no file names others; NULL: it has none. */
+/* Default special tokens of a class; NULL: it has none. */
 static const char *const usual_tokens[][N_ROLES] = {
     [CLASS_GPT2] = {end_of_text, end_of_text, end_of_text},
     [CLASS_ROBERTA] = {"<s>", "</s>", "<unk>", "</s>", "<s>", "<pad>", "<mask>"},
@@ -132,7 +131,7 @@ static const char *const usual_tokens[][N_ROLES] = {
 static const char *const role_keys[N_ROLES] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                "cls_token", "pad_token", "mask_token"};
 
-/* "bart", "BartTokenizer" and "BartTokenizerFast" are one; what is none of these is GPT-2's. */
+/* "bart", "BartTokenizer" and "BartTokenizerFast" are the same class. The default is GPT-2's. */
 static enum tokenizer_class class_of(const char *name)
 {
     static const struct {
@@ -152,7 +151,7 @@ static enum tokenizer_class class_of(const char *name)
     return CLASS_GPT2;
 }
 
-/* The ids of the class's special tokens, -1 where the vocabulary has none; they become special. */
+/* Marks the class's special tokens as special. Returns their ids; -1: not in the vocabulary. */
 static sw_status add_special(const struct sw_json *settings, enum tokenizer_class kind,
                              struct sw_pipeline *self, int32_t ids[N_ROLES])
 {
@@ -170,7 +169,7 @@ static sw_status add_special(const struct sw_json *settings, enum tokenizer_clas
     return SW_OK;
 }
 
-/* What stands around a text: <s> and </s> as RoBERTa has them, else what the settings ask for. */
+/* Sets the special tokens around a text: RoBERTa's <s> and </s>, else as the settings say. */
 static sw_status set_templates(enum tokenizer_class kind, const int32_t ids[N_ROLES], bool bos,
                                bool eos, struct sw_pipeline *self)
 {
@@ -198,7 +197,7 @@ static sw_status set_words(enum tokenizer_class kind, struct sw_pipeline *self)
                                SW_SPLIT_ISOLATED, false);
 }
 
-/* The files beside the pair, empty where they are not there. */
+/* The files beside the pair; empty if absent. */
 struct beside {
     struct sw_json_doc *settings, *model;
     const char *vocab; /* the path of the vocabulary */
@@ -217,7 +216,7 @@ static sw_status read_beside(const struct sw_named_text *file, const char *name,
                                                   file->name, sw_json_type_name(root->type));
 }
 
-/* tokenizer_config.json names the class, else the model's config.json, else its family does. */
+/* Takes the class from tokenizer_config.json, else from the model's config.json, else by family. */
 static sw_status take_class(const struct beside *in, struct sw_pipeline *self)
 {
     int32_t ids[N_ROLES];
@@ -294,7 +293,7 @@ static sw_status read_files(const char *const paths[N_FILES], char *texts[N_FILE
     return SW_OK;
 }
 
-/* Files in memory, then the tokenizer of them. */
+/* Reads the files, then makes the tokenizer from them. */
 static sw_status open_paths(const char *const paths[N_FILES], const char *folder,
                             const struct sw_tokenizer_options *options, struct sw_pipeline **out)
 {

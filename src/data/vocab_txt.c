@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// vocab.txt: a token a line, its id the number of the line; a WordPiece tokenizer as BERT's class
-// makes it. What the class is asked to do with case and accents is in tokenizer_config.json beside
-// it.
+// vocab.txt: one token per line, whose id is the line number. The tokenizer is WordPiece as in
+// BERT's class. tokenizer_config.json beside it sets the handling of case and accents.
 #include "data/pipeline.h"
 
 #include "data/unicode.h"

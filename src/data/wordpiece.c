@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A word takes as many walks through a set as it has tokens; none is longer than the longest token.
+// A word takes one walk through a set per token. No walk is longer than the longest token.
 #include "data/wordpiece.h"
 
 #include "data/utf8.h"
@@ -14,8 +14,8 @@ void sw_wordpiece_fini(struct sw_wordpiece *model)
     *model = (struct sw_wordpiece){0};
 }
 
-/* A token that no word can hold is never looked for: words are whole characters, and not longer
- * than max_chars. */
+/* Skips a token that cannot occur in a word: words are whole characters and at most max_chars
+ * long. */
 static sw_status add(const struct sw_wordpiece *model, const char *text, size_t len, int32_t id,
                      struct sw_prefix_set *set)
 {

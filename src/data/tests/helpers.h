@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the data room share: where fixtures are, files of their own, SHA-256.
+// Helpers of the data tests: fixture paths, temporary files, SHA-256.
 #pragma once
 
 #include "base/base.h"

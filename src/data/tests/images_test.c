@@ -26,7 +26,7 @@ static void make_folder(const char *name)
     assert_int_equal(sw_mkdirs(at(name)), SW_OK);
 }
 
-/* Of one colour, which says which picture it is. */
+/* Writes a picture of one colour. The colour identifies the picture. */
 static void put_picture(const char *name, int which)
 {
     const struct test_png png = {.width = SIDE, .height = SIDE, .depth = 8, .type = 2};
@@ -75,7 +75,7 @@ static void expect_refused(const char *name, const char *val, const struct sw_ta
     }
 }
 
-/* Which pictures and labels n samples of a split have. */
+/* Fetches n samples of a split: which picture each is, and its label. */
 static void fetch(const struct sw_dataset *d, enum sw_split split, int64_t first, int n, int *which,
                   int32_t *labels)
 {

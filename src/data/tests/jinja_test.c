@@ -16,7 +16,7 @@ static const char *const kinds[] = {
     [SW_JINJA_RUNTIME] = "runtime",     [SW_JINJA_SECURITY] = "security",
     [SW_JINJA_LIMIT] = "limit"};
 
-/* What a template makes of variables: its text, or "<kind>: <message>". */
+/* The result of a rendering: its text, or "<kind>: <message>". */
 struct made {
     struct sw_jinja_text text;
     const char *kind; /* of the error; NULL = none */
@@ -285,7 +285,7 @@ static void macros_write_what_they_are_given(void **state)
           "syntax: template:1:19: a generation block inside a macro is not built");
 }
 
-/* Of calls that never end, and of calls whose bodies take much of the stack each. */
+/* Infinite recursion, and recursion through deeply nested bodies, hit a limit. */
 static void macros_that_call_themselves_end(void **state)
 {
     (void)state;

@@ -66,7 +66,7 @@ static void spans_are_the_recorded_ones(void **state)
     sw_json_close(doc);
 }
 
-/* What was corrupted can be put together again, is as long as was planned, and hides as much. */
+/* A corrupted text can be reassembled. Its lengths and hidden tokens match the plan. */
 static void spans_cover_what_was_planned(void **state)
 {
     (void)state;

@@ -142,7 +142,7 @@ static void decode(const struct test_png *png, const uint8_t *rows, struct sw_pi
     assert_true(out->width == png->width && out->height == png->height);
 }
 
-/* What Pillow makes of sample `c` of a pixel whose samples are v: [channels] of `depth` bits. */
+/* Pillow's value for sample `c` of a pixel with samples v: [channels] of `depth` bits. */
 static uint8_t expected(const struct test_png *png, const unsigned *v, int c)
 {
     static const unsigned scale[] = {[1] = 255, [2] = 85, [4] = 17, [8] = 1};
