@@ -91,7 +91,7 @@ static void take_value(struct sw_ir *ir, const struct sw_value_info *info)
     };
 }
 
-/* Of several values with one name, lookups find the first. */
+/* Lookups find the first of several values with one name. */
 static bool list_leaf(struct sw_ir *ir, sw_value v)
 {
     const struct sw_ir_value *value = &ir->values[v];

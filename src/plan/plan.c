@@ -541,7 +541,7 @@ static sw_status over_outer_budget(const struct sw_plan *plan,
     return st;
 }
 
-/* What would help on the device. */
+/* Advice for a budget of the device. */
 static unsigned helps_inside(const struct sw_plan *plan, const struct sw_plan_options *options,
                              const struct sw_program *program, const struct sw_ir_op *op)
 {

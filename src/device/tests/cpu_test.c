@@ -55,7 +55,7 @@ static rlim_t mapped(void)
     return (rlim_t)(pages * (unsigned long long)sysconf(_SC_PAGESIZE));
 }
 
-/* What `check` returns in a process that may map `more` bytes beyond what it has. */
+/* The status that `check` returns in a process that may map `more` bytes beyond what it has. */
 static int within(rlim_t more, int (*check)(const struct cpu_device *, struct cpu_product *),
                   const struct cpu_device *dev, struct cpu_product *product)
 {

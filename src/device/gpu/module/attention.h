@@ -170,7 +170,7 @@ SW_DEVICE uint32_t seen_bits(const struct sight &s, struct span rows, struct spa
     }
     return bits;
 }
-/* Of the `wanted` elements, those that dropout keeps. */
+/* Dropout keeps these of the `wanted` elements. */
 template <int SUBS, bool BY_KEYS>
 SW_DEVICE uint32_t kept_bits(const struct sight &s, struct span rows, struct span cols,
                              uint32_t wanted)
