@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Added tokens.
+//
 // The order is that of the reference (tokenizers 0.23): matches are found in the whole text first,
 // then the flags apply. White space consumed by an rstrip token can thus also match a later token.
 #include "data/added.h"

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A conversation as the model reads it: the rendered text, its ids, and the ids that the loss
-// counts. If the template marks the model's text ({% generation %}), the loss counts that.
-// Otherwise answers are found by rendering parts of the conversation. An answer begins where the
-// earlier messages, with the prompt for an answer, end. It ends after the first special token after
-// the start of its content. Without one, it ends where the messages up to it no longer agree with
-// the whole. The bounds of the content are found by rendering the whole with one character added
-// there. Control tokens typed into an answer end it too early. An answer without a span is refused.
+// counts.
+//
+// If the template marks the model's text ({% generation %}), the loss counts that. Otherwise
+// answers are found by rendering parts of the conversation. An answer begins where the earlier
+// messages, with the prompt for an answer, end. It ends after the first special token after the
+// start of its content. Without one, it ends where the messages up to it no longer agree with the
+// whole. The bounds of the content are found by rendering the whole with one character added there.
+// Control tokens typed into an answer end it too early. An answer without a span is refused.
 #include "data/chat.h"
 
 #include "data/tokenizer.h"

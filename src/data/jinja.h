@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chat templates: the subset of Jinja that public templates use, as the Hugging Face libraries run
 // it (sandboxed, trim_blocks and lstrip_blocks on, `generation` blocks). An unknown construct is
-// refused with its line and column, never ignored. Supported: text, {{ }}, {% if for set macro
-// generation break continue %}, {# #}, "-" and "+" at tags; all operators except **; slices; tests,
-// filters and methods as listed in jinja_call.c; range, namespace, raise_exception, strftime_now.
+// refused with its line and column, never ignored.
+//
+// Supported: text, {{ }}, {% if for set macro generation break continue %}, {# #}, "-" and "+" at
+// tags; all operators except **; slices; tests, filters and methods as listed in jinja_call.c;
+// range, namespace, raise_exception, strftime_now.
 #pragma once
 
 #include "json/json.h"

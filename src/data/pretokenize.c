@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pre-tokenizers as a cascade: each step cuts the pieces of the previous step and passes them on,
-// so no list of pieces is made. ByteLevel is the last step. It puts a space before every piece that
-// reaches it, if the file asks for one. GPT-2's pattern then splits the piece, as one more step.
+// so no list of pieces is made.
+//
+// ByteLevel is the last step. It puts a space before every piece that reaches it, if the file asks
+// for one. GPT-2's pattern then splits the piece, as one more step.
 #include "data/pretokenize.h"
 
 #include "data/unicode.h"

@@ -19,7 +19,7 @@ void sw_unigram_fini(struct sw_unigram *model)
     *model = (struct sw_unigram){0};
 }
 
-/* User-defined pieces are free, and a long one beats several short ones. */
+/* User-defined pieces score at least 0, and a long one beats several short ones. */
 static double score_of(const struct sw_unigram *model, int32_t id, size_t len)
 {
     const bool user = model->kinds && model->kinds[id] == SW_PIECE_USER_DEFINED;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows, places of answers and the best answer, as recorded; which characters tokens stand for.
+// Windows, answer positions and the best answer match recordings. Tokens know their characters.
 #include "data/answers.h"
 
 #include <math.h>
@@ -231,7 +231,7 @@ static void neighbours_share_the_stride_and_the_last_window_reaches_the_end(void
     }
 }
 
-/* Spaces before a word, marks that a normalizer takes away, and bytes of one character. */
+/* Covers spaces before a word, marks that a normalizer removes, and bytes of one character. */
 static void tokens_know_their_characters(void **state)
 {
     (void)state;

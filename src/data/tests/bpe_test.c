@@ -21,7 +21,7 @@ static uint64_t draw(struct fixture *f, uint64_t n)
     return sw_philox_u64(f->seed, 0, f->n_drawn++) % n;
 }
 
-/* A vocabulary of three letters and of merges of random tokens that are there. */
+/* Makes a vocabulary of three letters and random merges of existing tokens. */
 static void make(struct fixture *f, uint64_t seed)
 {
     *f = (struct fixture){.seed = seed};
@@ -73,7 +73,7 @@ static int rank_of(const struct fixture *f, int32_t left, int32_t right)
     return INT32_MAX;
 }
 
-/* The definition: look for the lowest rank, leftmost, until there is none. */
+/* Reference merge by definition: repeatedly merges the leftmost pair of lowest rank. */
 static int64_t merge_plainly(const struct fixture *f, int32_t *symbols, int64_t n)
 {
     for (;;) {
@@ -136,7 +136,8 @@ static void unknown_bytes(void **state)
     struct fixture f;
     struct sw_ids ids = {0};
     make(&f, 1);
-    assert_int_equal(sw_bpe_encode(&f.bpe, "xy", 2, &ids), SW_OK); /* no unknown token: left out */
+    assert_int_equal(sw_bpe_encode(&f.bpe, "xy", 2, &ids),
+                     SW_OK); /* without an unknown token it is dropped */
     assert_int_equal(ids.len, 0);
     f.bpe.unknown = 2;
     assert_int_equal(sw_bpe_encode(&f.bpe, "pq", 2, &ids), SW_OK);
@@ -148,8 +149,8 @@ static void unknown_bytes(void **state)
     drop(&f);
 }
 
-/* With nothing to merge and no list yet there is nothing to point into, either: clang's sanitizer
- * sees it. */
+/* With no merges and an empty list there must be no pointer arithmetic on NULL (clang's
+ * sanitizer). */
 static void a_word_without_tokens_has_no_ids(void **state)
 {
     (void)state;
@@ -164,7 +165,7 @@ static void a_word_without_tokens_has_no_ids(void **state)
         assert_int_equal(ids.len, 0);
     }
     assert_int_equal(sw_bpe_encode(&bpe, "a", 1, &ids), SW_OK);
-    assert_int_equal(sw_bpe_encode(&bpe, "yz", 2, &ids), SW_OK); /* behind others */
+    assert_int_equal(sw_bpe_encode(&bpe, "yz", 2, &ids), SW_OK); /* after other ids */
     assert_int_equal(ids.len, 1);
     sw_ids_fini(&ids);
     sw_bpe_fini(&bpe);
@@ -176,7 +177,7 @@ static void the_memory_of_words_forgets(void **state)
     (void)state;
     struct fixture f;
     make(&f, 3);
-    for (int i = 0; i < 40000; ++i) { /* more text than its pools hold */
+    for (int i = 0; i < 40000; ++i) { /* more text than the cache's pools hold */
         char word[64];
         struct sw_ids ids = {0};
         for (size_t k = 0; k < sizeof(word); ++k) {
@@ -189,8 +190,8 @@ static void the_memory_of_words_forgets(void **state)
     drop(&f);
 }
 
-/* 40,000 texts whose FNV-1a ends in the same 17 bits: all in one place of a table by that hash. The
- * last two letters of each are those that lead there. */
+/* 40,000 texts whose FNV-1a hashes share the low 17 bits, so that a table by that hash would have
+ * one bucket. The last two letters of each are chosen for that. */
 static void names_made_to_collide_do_not(void **state)
 {
     (void)state;
@@ -235,7 +236,7 @@ static void merges_name_what_is_missing(void **state)
     drop(&f);
 }
 
-/* Tokens lie in the text of a file: what follows them is not theirs. */
+/* Tokens point into the text of a file. Messages must not read past them. */
 static void a_missing_token_is_named_and_no_more(void **state)
 {
     (void)state;

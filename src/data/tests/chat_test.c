@@ -65,7 +65,7 @@ static void check_marked(struct recorded *r, const struct sw_json *row, struct s
     sw_chat_row_fini(&found);
 }
 
-/* A template without marks: the rule of prefixes gives the recorded mask, another one, or none. */
+/* A template without marks: the prefix rule gives the recorded mask, another one, or an error. */
 static void check_by_prefix(struct recorded *r, const struct sw_json *row, const char *rule)
 {
     struct sw_chat_row found = {0};
@@ -179,7 +179,7 @@ static void recorded_text_ids_and_masks(void **state)
 
 static sw_tokenizer *tokenizer;
 
-/* A chat over the tokenizer of characters; template NULL: that of its folder. */
+/* Opens a chat with the character tokenizer. template NULL: the folder's own. */
 static sw_chat *open_chat(const char *template, enum sw_loss_on loss_on)
 {
     sw_chat *chat = NULL;
@@ -204,7 +204,7 @@ static sw_status encode(sw_chat *chat, const char *line, struct sw_chat_row *out
     return st;
 }
 
-/* The text of a line, with what the loss counts in [ ]. */
+/* Checks the text of a line; [ ] encloses the parts that the loss counts. */
 static void check_line(sw_chat *chat, const char *line, const char *wanted)
 {
     struct sw_chat_row row = {0};
@@ -290,7 +290,7 @@ static void generation_blocks_decide(void **state)
     sw_chat_close(chat);
 }
 
-/* Without a special token an answer ends where texts with and without what follows it part. */
+/* Without a special token an answer ends where the texts with and without later messages differ. */
 static void an_answer_without_an_end_token_ends_where_texts_part(void **state)
 {
     (void)state;
@@ -402,7 +402,7 @@ static void every_answer_counts_whatever_the_template(void **state)
     }
 }
 
-/* Letters; 8 begins a message; 9 ends an answer, and takes in the spaces before it. */
+/* Tokens: letters; 8 begins a message; 9 ends an answer and includes the spaces before it. */
 static const char greedy_end[] =
     "{\"version\":\"1.0\",\"added_tokens\":["
     "{\"id\":8,\"content\":\"<s>\",\"special\":true,\"normalized\":false,\"single_word\":false,"
@@ -432,8 +432,8 @@ static void expect_wanted(const sw_tokenizer *words, const char *template, const
     sw_chat_close(chat);
 }
 
-/* Found by fuzzing: the end token of an answer began before its content, so that it ended nothing;
- * and of a content with NUL the rest was lost, so that later answers were looked for too early. */
+/* Found by fuzzing. An end token began before the content of its answer, and thus ended nothing.
+ * Content after a NUL was lost, so later answers were searched for too early. */
 static void an_end_token_that_takes_in_spaces_ends_an_answer(void **state)
 {
     (void)state;
@@ -478,7 +478,7 @@ static void expect_refusal(const char *template, const char *line, const char *w
     sw_chat_close(chat);
 }
 
-/* Without special tokens nothing says where an answer ends that is written in two ways. */
+/* Without special tokens, the end of an answer that is written in two ways is unknown. */
 static void an_answer_whose_end_is_not_known_is_refused(void **state)
 {
     (void)state;
@@ -490,7 +490,7 @@ static void an_answer_whose_end_is_not_known_is_refused(void **state)
         "message 1 stands cannot be told from this template: no special token ends it");
 }
 
-/* Each answer has the template write the text again. */
+/* Each answer renders the text again. */
 static void a_conversation_of_too_many_answers_is_refused(void **state)
 {
     (void)state;
@@ -591,7 +591,7 @@ static void templates_in_their_order(void **state)
     test_write_chat_tokenizer(sw_test_folder(), test_chatml);
 }
 
-/* A run goes on with the rows that it had: what a template may write is part of what it is. */
+/* A resumed run needs the same rows, so the digest covers all that a template may write. */
 static void another_template_or_special_token_is_another_digest(void **state)
 {
     static const char *const files[] = {
@@ -776,7 +776,7 @@ static void packed_rows_hold_documents_that_begin_anew(void **state)
         n_documents += begins;
         if (segments[i] == 0) {
             assert_true(labels[i] == SW_IGNORED_LABEL && positions[i] == 0);
-        } else if (goes_on) { /* each token is what the one before it leads to */
+        } else if (goes_on) { /* each token is the label of the one before it */
             assert_int_equal(positions[i], positions[i - 1] + 1);
             assert_int_equal(ids[i], labels[i - 1]);
         } else {
@@ -834,7 +834,7 @@ static void survives_lack_of_memory(void **state)
     sw_json_close(doc);
 }
 
-/* Where beginning one fails, nothing of it is left that the next word would be put to. */
+/* A conversation that failed to begin leaves no state for the next message. */
 static void a_conversation_that_could_not_begin_begins_again(void **state)
 {
     sw_status st = SW_E_NOMEM;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datasets: what each sample holds follows from the files by rule; numbering is independent of how
-// rows are asked for; every epoch has every window once; what is wrong is named.
+// Datasets: the content of each sample follows from the files. Numbering does not depend on how
+// rows are fetched. Every epoch has every window once. Errors are named.
 #include "data/data.h"
 
 #include <sys/stat.h>
@@ -151,7 +151,7 @@ static void shards_are_one_stream(void **state)
     check_refused(&options, SW_E_FORMAT, "b.bin: token 2 has the id 70002");
 }
 
-/* A map of the file would be a SIGBUS here. */
+/* A mapped file would raise SIGBUS here. */
 static void a_shard_that_becomes_shorter_is_an_error(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void a_shard_that_becomes_shorter_is_an_error(void **state)
     sw_dataset_close(dataset);
 }
 
-/* More than have a descriptor for good: the others are opened for each read, and must be the same
+/* Shards without a permanent descriptor are opened for each read, and must still be the same
  * file. */
 static void more_shards_than_descriptors(void **state)
 {
@@ -221,7 +221,7 @@ static void what_is_no_file_is_refused_at_once(void **state)
     static const char *const names[] = {"fifo.bin", "fifo.txt", "fifo.jsonl"};
     struct sw_tokenizer *tokenizer;
     assert_int_equal(sw_tokenizer_open_chars("letters", "abc", 3, &tokenizer), SW_OK);
-    alarm(20); /* who waits for a writer waits for ever */
+    alarm(20); /* waiting for a writer would never end */
     for (size_t i = 0; i < SW_LEN(names); ++i) {
         const char *path = sw_test_write_text(0, names[i], "");
         const struct sw_dataset_options options = {
@@ -328,7 +328,7 @@ static struct sw_tokenizer *templated(const char *single, const char *pair, bool
     return tokenizer;
 }
 
-/* All inputs of the validation rows, and the last label of each; those of padding are left out. */
+/* Checks all inputs of the validation rows and the last label of each, without padding. */
 static void check_rows(struct sw_tokenizer *tokenizer, const char *path, bool packing, int seq_len,
                        const char *wanted)
 {
@@ -363,7 +363,7 @@ static void documents_stand_in_the_template(void **state)
     static const struct {
         const char *single, *pair;
         bool no_bos;
-        int n; /* tokens of the stream less one */
+        int n; /* tokens of the stream, minus one */
         const char *stream, *row, *packed, *two;
     } cases[] = {
         {A, A "," B, false, 6, "2>3 3>1 1>4 4>1 1>3 3>2 | ", "2>-100 3>4 4>1 | ",
@@ -567,7 +567,8 @@ static void character_vocabulary(void **state)
     sw_tokenizer_close(tokenizer);
 }
 
-/* By name, or as it begins and ends; what only looks a little like JSON is text. */
+/* Structured files are detected by name, or by start and end. Text that only resembles JSON is
+ * text. */
 static void structured_files_are_no_text(void **state)
 {
     static const struct {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers of the data room's tests.
+// Helpers of the data tests.
 #include "data/tests/helpers.h"
 
 #include "support/test.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of pictures by class: which files, in which order, with which labels; what is held back;
-// that nothing is decoded before it is asked for, and always to the same bits.
+// Folders of pictures by class: files, order, labels and the held-out part. Pictures are decoded
+// only on demand, and always to the same bits.
 #include "data/data.h"
 #include "data/images.h"
 #include "data/tests/helpers.h"
@@ -137,8 +137,7 @@ static void files_are_listed_as_torchvision_does(void **state)
     sw_pictures_fini(&p);
 }
 
-/* Every epoch has each picture once with its label, a tenth of each class is held back and never
- * trained on. */
+/* Every epoch has each picture once with its label. A tenth of each class is held out. */
 static void classes_are_held_back_in_proportion(void **state)
 {
     (void)state;
@@ -218,7 +217,7 @@ static void folders_that_do_not_fit_are_refused(void **state)
     assert_int_equal(unlink(at("pets/cat/loop")), 0);
 }
 
-/* A damaged picture is named when it is asked for: its header alone was looked at. */
+/* A damaged picture is named when it is fetched, because opening reads only its header. */
 static void pictures_are_decoded_when_they_are_asked_for(void **state)
 {
     (void)state;

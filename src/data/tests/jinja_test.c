@@ -328,7 +328,7 @@ static void refusals_name_line_and_column(void **state)
     check("{% break %}", "{}", "syntax: template:1:4: wanted this inside a loop");
 }
 
-/* Nothing that a template says takes forever, or all memory. */
+/* No template may run forever or use all memory. */
 static void limits(void **state)
 {
     (void)state;
@@ -385,7 +385,7 @@ static void check_chain(const char *begin, const char *part, int n, const char *
     sw_str_fini(&text);
 }
 
-/* Reading and walking a chain take as much of the stack as brackets do. */
+/* Parsing and walking a chain use as much stack as brackets do. */
 static void chains_are_as_deep_as_brackets(void **state)
 {
     (void)state;
@@ -404,7 +404,7 @@ static void chains_are_as_deep_as_brackets(void **state)
     }
 }
 
-/* Each doubles what it goes through with every turn of a loop. */
+/* Each case doubles its data with every iteration. */
 static void what_grows_is_counted_before_it_is_made(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics against what other programs recorded, and by hand where they say nothing.
+// Metrics against recordings of other programs, or against values computed by hand.
 #include "data/metrics.h"
 
 #include <math.h>
@@ -156,7 +156,7 @@ static void answers_are_compared_as_recorded(void **state)
     sw_json_close(doc);
 }
 
-/* A capital sigma behind any letter that has a case is the final one, a mapping or not. */
+/* A capital sigma after any cased letter is final, whether that letter has a mapping or not. */
 static void a_final_sigma_stands_behind_cased_letters(void **state)
 {
     (void)state;
@@ -296,8 +296,8 @@ static void nothing_has_no_metric(void **state)
     sw_confusion_fini(&confusion);
 }
 
-/* By pairs of classes these were 8 TiB, by types one after the other 2^33 comparisons, and from
- * each sigma to the beginning 2^33 letters. */
+/* Naive methods would take 8 TiB (pairs of classes), 2^33 comparisons (linear search of types), or
+ * 2^33 letters (a scan back from each sigma). */
 static void many_classes_types_and_letters_cost_little(void **state)
 {
     (void)state;

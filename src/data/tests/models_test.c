@@ -593,7 +593,7 @@ static int64_t count_tokens(struct sw_tokenizer *tokenizer, const char *text, si
     return n;
 }
 
-/* By every end of what is left of the word these would be 2^38 looks at up to 2^19 bytes. */
+/* Trying every end of the rest of the word would take 2^38 lookups of up to 2^19 bytes. */
 static void long_words_are_cut_in_walks(void **state)
 {
     (void)state;
@@ -611,7 +611,7 @@ static void long_words_are_cut_in_walks(void **state)
     sw_free(word);
 }
 
-/* From each token these would be walks over all white space. */
+/* Naively, each token would walk over all white space. */
 static void white_space_beside_tokens_is_walked_once(void **state)
 {
     (void)state;
@@ -668,7 +668,7 @@ static void texts_that_grow_are_refused(void **state)
     sw_tokenizer_close(tokenizer);
 }
 
-/* By arrays of all ids up to the highest these were 512 MiB. */
+/* Arrays of all ids up to the highest would take 512 MiB. */
 static void memory_goes_by_tokens_not_by_ids(void **state)
 {
     (void)state;
@@ -742,7 +742,7 @@ static void templates_have_a_most(void **state)
     sw_str_fini(&steps);
 }
 
-/* Whatever allocation fails, opening, encoding and decoding say so and leave nothing behind. */
+/* If any allocation fails, opening, encoding and decoding report it and leak nothing. */
 static void check_allocations(const char *path)
 {
     struct sw_alloc_stats before, after;

@@ -5,7 +5,7 @@
 
 enum { MOST = 400 };
 
-/* Best-fit decreasing as its definition says it: all rows are looked at for each document. */
+/* Best-fit decreasing by definition: searches all rows for each document. */
 static int64_t plain(const int64_t *lengths, int64_t n, int64_t T, int64_t *row_of)
 {
     int64_t room[MOST], since[MOST], n_rows = 0, clock = 0;

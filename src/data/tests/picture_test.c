@@ -216,7 +216,7 @@ static char *load(const char *path, size_t *len)
     return bytes;
 }
 
-/* A file that ends early is refused by its name, or its end had nothing to say. */
+/* A truncated file is refused by name, unless the missing end has no data. */
 static void cut(const char *path, const struct sw_json *c)
 {
     (void)c;
@@ -278,7 +278,7 @@ static void a_damaged_file_is_refused(void **state)
 
 /* ---- hostile files ---- */
 
-/* Sizes are refused before there is memory for them. */
+/* A size is refused before memory is allocated for it. */
 static void a_size_without_bounds_is_refused(void **state)
 {
     (void)state;
@@ -307,7 +307,7 @@ static void a_size_without_bounds_is_refused(void **state)
     sw_free(jpeg);
 }
 
-/* A scan costs a pass over the picture: a few bytes that repeat one could take hours. */
+/* Each scan is a pass over the picture, so a small file of repeated scans could take hours. */
 static void scans_without_end_are_refused(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of records: what each row becomes, and which line a bad one is told by.
+// Files of records: the record of each row, and the line named for a bad one.
 #include "data/record.h"
 
 #include "data/tests/helpers.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Records as compact JSON, one behind the other. */
+/* Appends records as compact JSON. */
 static sw_status list(void *ctx, const struct sw_json_doc *doc, const struct sw_json *record)
 {
     (void)doc;
@@ -27,7 +27,7 @@ static void gives(const char *name, const char *text, bool numbered, const char 
     sw_str_fini(&out);
 }
 
-/* The message has the path in front. */
+/* The message begins with the path. */
 static void refuses(const char *name, const char *text, bool numbered, const char *why)
 {
     struct sw_str out = {0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Patterns of tokenizer files mean what they mean in the reference: its character classes, code
-// point by code point; what would not is refused.
+// Patterns of tokenizer files mean the same as in the reference, including its character classes
+// for each code point. Patterns that would differ are refused.
 #include "data/regex.h"
 
 #include "data/utf8.h"

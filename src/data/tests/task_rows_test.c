@@ -283,7 +283,7 @@ static void numbers_and_bits_are_rows_of_f32(void **state)
             "line 2: the label \"much\", wanted a number");
 }
 
-/* One after the other these would be 2^37 comparisons; of equal names the first is the class. */
+/* A linear search would take 2^37 comparisons. Among equal names the first is the class. */
 static void many_classes_are_found_by_name(void **state)
 {
     (void)state;
@@ -546,7 +546,7 @@ static void answers_are_places_in_windows(void **state)
             "a.jsonl line 1: the text of an answer is empty; a question that has no answer has");
 }
 
-/* A row has room for each text once: a template that repeats one would write behind it. */
+/* A row has room for each text once. A template that repeats a text would overflow it. */
 static void templates_have_each_text_once(void **state)
 {
     (void)state;
@@ -619,7 +619,7 @@ static void masked_rows_differ_by_sample_alone(void **state)
     refuses(&pairs, "a.jsonl", "{\"text\": \"a\"}\n", "one text, wanted two");
 }
 
-/* The spans of a row, put in the place of the marks that they left, are the text. */
+/* Replacing each sentinel by its span restores the text. */
 static void spans_put_back_are_the_text(void **state)
 {
     enum { ROWS = 4 };
@@ -655,7 +655,7 @@ static void spans_put_back_are_the_text(void **state)
                 snprintf(back + strlen(back), 3, "%c ", letters[row[t] - FIRST]);
                 continue;
             }
-            int at = 0; /* behind the same mark among the targets */
+            int at = 0; /* after the same sentinel in the targets */
             while (at < U && spans[at] != row[t]) {
                 at++;
             }

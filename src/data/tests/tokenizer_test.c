@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokenizers from small files made here: every flag and component by its rule, round trips, what is
-// refused and how the message names it, lines in and out, failing allocations.
+// Tokenizers from small files made here: every flag and component, round trips, refusals and their
+// messages, lines in and out, failing allocations.
 #include "data/data.h"
 
 #include "data/tests/helpers.h"
@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file with all 256 letters of the byte alphabet as ids 0 .. 255, two merges ("ab", "abc"), and
- * the given components. */
+/* Makes a file with the 256 letters of the byte alphabet as ids 0 .. 255, two merges ("ab", "abc")
+ * and the given components. */
 struct file {
     const char *normalizer, *pre_tokenizer, *post_processor, *decoder, *added, *model, *top;
 };
@@ -56,7 +56,7 @@ static struct sw_tokenizer *open_file(const struct file *file)
     return tokenizer;
 }
 
-/* The tokens of a text, each in <>: bytes as they are, other tokens by their id. */
+/* Checks the tokens of a text. Bytes appear as they are, other tokens as <id>. */
 static void check_encode(struct sw_tokenizer *tokenizer, const char *text, const char *wanted)
 {
     struct sw_ids ids = {0};
@@ -175,7 +175,7 @@ static void added_tokens(void **state)
     file.added = "[" TOKEN(300, "<x>", "\"rstrip\":true,") "]";
     check_case(&file, "a <x> \\n b", "a <300>\\n b");
     file.added = "[" TOKEN(300, "<x>", "\"rstrip\":true,") "," TOKEN(301, "  ", "") "]";
-    check_case(&file, "<x>   b", "<300><301> b"); /* the reference's order of things */
+    check_case(&file, "<x>   b", "<300><301> b"); /* the order of the reference */
     file.added = "[" TOKEN(300, " ", "\"lstrip\":true,\"rstrip\":true,") "]";
     check_case(&file, "a   b ", "a<300>b<300>"); /* nothing is left of the other two */
     file.added =
@@ -199,8 +199,8 @@ static void added_tokens_after_the_normalizer(void **state)
     check_case(&file, "HEY hey YOU you", "<300> <300> <301> you");
 }
 
-/* As the library does: a token that is searched in its normalised form is written so, and a special
- * one then is no longer the text that is left out. */
+/* As in the library, a token searched in normalised form decodes to that form. A special one is
+ * then no longer skipped. */
 static void added_tokens_decode_to_their_form(void **state)
 {
     (void)state;
@@ -246,7 +246,7 @@ static void decoding_skips_special_tokens(void **state)
     sw_tokenizer_close(tokenizer);
 }
 
-/* As transformers does with rows that pad an embedding: they go before bytes are joined. */
+/* As in transformers, padding rows of an embedding are dropped before bytes are joined. */
 static void ids_without_a_token_have_no_text(void **state)
 {
     (void)state;
@@ -445,7 +445,7 @@ static void vocab_and_merges(void **state)
     assert_non_null(strstr(sw_error_message(), "vocab.bpe:1"));
 }
 
-/* second: NULL there is none; prompt: it is to go on. */
+/* second: NULL if there is none. prompt: the text will be continued. */
 static const char prompt[] = "";
 
 static void check_ids(const char *folder, const char *text, const char *second, const char *wanted)
@@ -480,7 +480,7 @@ static void count_lines(void *ctx, enum sw_log_level level, const char *text)
     ++*(int *)ctx;
 }
 
-/* How long rows are is not theirs to say, so that nobody is warned of them. */
+/* These keys do not set the length of rows, so there is no warning. */
 static void blocks_for_batches_are_no_reason_to_warn(void **state)
 {
     (void)state;
@@ -565,7 +565,7 @@ static void the_class_of_a_pair_is_that_of_its_settings_or_model(void **state)
     sw_str_fini(&folder);
 }
 
-/* A list where an object is wanted has no keys, which were read all the same. */
+/* Regression: keys were read from a list where an object is wanted. */
 static void damaged_settings_are_named(void **state)
 {
     (void)state;
@@ -641,7 +641,7 @@ static void lines_through_a_tokenizer(void **state)
     check_stream(back, "{\"ids\":[\"a\"]}\n", SW_E_FORMAT, "line 1");
 }
 
-/* Each failing allocation in turn: a status, and nothing is left behind. */
+/* Each allocation fails in turn: the call returns a status and leaks nothing. */
 static void failing_allocations(void **state)
 {
     (void)state;

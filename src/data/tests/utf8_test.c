@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// UTF-8: every code point there and back, every ill-formed pair of bytes refused, repair by maximal
-// parts; the byte alphabet is a bijection.
+// UTF-8: every code point round-trips, every ill-formed pair of bytes is refused, and repair
+// replaces maximal parts. The byte alphabet is a bijection.
 #include "data/byte_alphabet.h"
 #include "data/utf8.h"
 
@@ -81,7 +81,7 @@ static void the_byte_alphabet_is_a_bijection(void **state)
     for (size_t i = 0; i < SW_LEN(known); ++i) {
         assert_int_equal(alphabet.code_point[known[i][0]], known[i][1]);
     }
-    sw_str_clear(&bytes); /* a letter outside: the text as it is */
+    sw_str_clear(&bytes); /* a letter outside the alphabet: text is copied as is */
     sw_byte_alphabet_read(&alphabet, "\xC4\xA0x\xE2\x96\x81", 6, &bytes);
     assert_string_equal(sw_str_text(&bytes), "\xC4\xA0x\xE2\x96\x81");
     sw_str_fini(&letters);
