@@ -25,7 +25,7 @@ struct sw_verdict {
 
 struct sw_search {
     struct sw_plan_options fixed; /* `policy` is not read; `host` is what policies may use */
-    /* The request of the user. tile_bytes 0 = as the budget requires. budget, two_slots, grads_tier,
+    /* The request of the user. tile_bytes 0: as the budget requires. budget, two_slots, grads_tier,
      * update_elems and transfer_bytes are ignored; they follow from the members below. */
     struct sw_policy asked;
     size_t memory[SW_TIER_COUNT]; /* budgets by tier */
