@@ -31,6 +31,7 @@ fresh() {
     mkdir "$scratch/$1"
     tar -xf "$bare" -C "$scratch/$1"
     cp /etc/resolv.conf "$scratch/$1/etc/resolv.conf"
+    printf '127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n' > "$scratch/$1/etc/hosts" # as an installed system has
 }
 # within <name> <line of the shell> [<folder of this machine>]: runs the line in that system, with its own /proc,
 # /dev/shm and /dev/pts, and with that folder under its own name

@@ -22,7 +22,7 @@ while read -r name; do
     grep -qF "<name>$name</name>" "$scratch/all" || { echo "$name: the reference does not have it"; bad=1; }
 done < "$scratch/names"
 # in front of a function, its parameter, behind a field, in the head of a file
-for words in 'the rows of samples first' 'NUL-terminated, the caller' 'windows or rows' 'Text in and token ids out'; do
+for words in 'the rows of samples first' 'NUL-terminated, the caller' 'windows or rows' 'the numbered samples of a training run'; do
     grep -q "$words" "$scratch/all" || { echo "the reference does not say \"$words\""; bad=1; }
 done
 exit $bad
