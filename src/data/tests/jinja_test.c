@@ -422,7 +422,9 @@ static void what_grows_is_counted_before_it_is_made(void **state)
         "{{ ns.x | tojson }}",
         "{% set ns = namespace(x=[1]) %}" TURNS "{% set ns.x = [ns.x, ns.x] %}" END
         "{{ ns.x | join(',') }}",
+#ifndef TEST_SANITIZED /* whose memmem reads all the rest of the text at each call */
         "{% set ns = namespace(x='a') %}" TURNS "{% set ns.x = ns.x.replace('a', 'aa') %}" END,
+#endif
         "{% set ns = namespace(x='a') %}" TURNS "{% set ns.x = [ns.x, ns.x] | join %}" END,
         "{% set ns = namespace(x='a') %}" TURNS "{% set ns.x = ns.x * 2 %}" END,
         "{% set ns = namespace(x='a') %}" TURNS "{% set ns.x = ns.x + ns.x %}" END,
