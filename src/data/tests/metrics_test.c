@@ -311,7 +311,7 @@ static void many_classes_types_and_letters_cost_little(void **state)
     sw_confusion_fini(&confusion);
 
     struct sw_entities entities = {0};
-    char(*text)[12] = calloc(N, sizeof *text);
+    char(*text)[16] = calloc(N, sizeof *text);
     const char **tags = calloc(N, sizeof *tags);
     for (int i = 0; i < N; i++) {
         snprintf(text[i], sizeof text[i], "B-%d", i);

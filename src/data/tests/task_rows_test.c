@@ -322,7 +322,7 @@ static void classes_that_hold_take_no_memory_for_others(void **state)
     if (!bert) {
         skip();
     }
-    char(*name)[8] = calloc(N, sizeof *name);
+    char(*name)[16] = calloc(N, sizeof *name);
     const char **names = calloc(N, sizeof *names);
     float *numbers = calloc(N, sizeof *numbers);
     const struct sw_task_data bits = {.name = "multi-label", .n_labels = N, .label_names = names};
