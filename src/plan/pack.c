@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/private.h"
+#include "plan/offload.h"
 
 enum {
     /* bytes; from this size on, the time of a transfer is proportional to its bytes */
@@ -33,7 +33,7 @@ struct pack {
     sw_value home;  /* SW_NO_VALUE = not needed, since it has only one member */
 };
 
-struct pass {
+struct packing {
     struct sw_ir *ir;
     const struct sw_plan_options *options;
     sw_value n_values; /* number of values without packs */
@@ -47,7 +47,7 @@ struct pass {
     int32_t latest[1024]; /* by hash of its key, the latest pack; -1 = none */
 };
 
-static int32_t *latest_of(struct pass *p, const struct key *key)
+static int32_t *latest_of(struct packing *p, const struct key *key)
 {
     const uint64_t words[] = {(uint64_t)key->readers, (uint64_t)key->updated,
                               (uint64_t)key->role * 2 + key->two_slots};
@@ -60,7 +60,7 @@ static void meet(int64_t *places, sw_value v, int64_t place)
 }
 
 /* Lookups load the rows of a table as they are, without the rest of it. */
-static void note_op(const struct pass *p, const struct sw_ir_op *op)
+static void note_op(const struct packing *p, const struct sw_ir_op *op)
 {
     const int64_t place = sw_ir_block_segment(p->ir, op);
     for (int k = 0; k < op->n_in && op->phase != SW_PHASE_UPDATE; k++) {
@@ -77,7 +77,7 @@ static void note_op(const struct pass *p, const struct sw_ir_op *op)
 
 /* Tensors that are updated in pieces are also loaded in pieces, and so are the scales of 8-bit
  * codes. */
-static bool is_small(const struct pass *p, sw_value v)
+static bool is_small(const struct packing *p, sw_value v)
 {
     const struct sw_ir_value *info = &p->ir->values[v];
     const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
@@ -89,7 +89,7 @@ static bool is_small(const struct pass *p, sw_value v)
            (most == 0 || info->form->elems * (info->of_runs ? SW_CODE_RUN : 1) <= most);
 }
 
-static void join(struct pass *p, sw_value v)
+static void join(struct packing *p, sw_value v)
 {
     const struct sw_ir_value *info = &p->ir->values[v];
     const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
@@ -128,7 +128,7 @@ static sw_value add_pack(struct sw_ir *ir, const char *name, enum sw_role role, 
 }
 
 /* Packs are numbered, since a block may have several of a kind. */
-static bool make_homes(struct pass *p)
+static bool make_homes(struct packing *p)
 {
     for (int32_t i = 0; i < p->n_packs; i++) {
         struct pack *pack = &p->packs[i];
@@ -158,7 +158,7 @@ static void place_in_pack(struct sw_ir *ir, sw_value v, sw_value home, size_t at
     info->base_offset += (int64_t)(at / sw_dtype_bytes(info->dtype));
 }
 
-static void place_members(const struct pass *p)
+static void place_members(const struct packing *p)
 {
     for (sw_value v = 0; v < p->n_values; v++) {
         const sw_value root = sw_ir_root(p->ir, v);
@@ -169,7 +169,7 @@ static void place_members(const struct pass *p)
     }
 }
 
-static bool form(struct pass *p)
+static bool form(struct packing *p)
 {
     const size_t n = (size_t)p->n_values + 1;
     p->readers = sw_alloc("plan", n * sizeof *p->readers);
@@ -201,7 +201,7 @@ static bool form(struct pass *p)
 }
 
 /* Copies the packs of the plan's first program. */
-static bool follow(struct pass *p, const struct sw_ir *first)
+static bool follow(struct packing *p, const struct sw_ir *first)
 {
     struct sw_ir *ir = p->ir;
     const size_t n = (size_t)p->n_values + 1;
@@ -242,7 +242,7 @@ static bool follow(struct pass *p, const struct sw_ir *first)
 bool sw_pack_small(struct sw_ir *ir, const struct sw_ir *first,
                    const struct sw_plan_options *options)
 {
-    struct pass p = {.ir = ir, .options = options, .n_values = ir->n_values};
+    struct packing p = {.ir = ir, .options = options, .n_values = ir->n_values};
     const bool good = first ? follow(&p, first) : form(&p);
     sw_free(p.readers);
     sw_free(p.updated);
@@ -251,4 +251,167 @@ bool sw_pack_small(struct sw_ir *ir, const struct sw_ir *first,
     sw_free(p.at);
     sw_free(p.packs);
     return good;
+}
+
+/* ---- packs on the device ---- */
+
+sw_value sw_offload_view_member(struct sw_offload *p, const struct sw_ir_op *reader, sw_value pack,
+                                sw_value v)
+{
+    const struct sw_ir_value info = p->ir->values[v];
+    const sw_value member =
+        sw_offload_view(p, reader, p->here[pack], info.base_offset, info.dtype, info.form->shape);
+    if (member >= 0) {
+        p->ir->values[member].needs_grad = info.needs_grad;
+        p->ir->values[member].param = info.role == SW_ROLE_PARAM ? v : info.param;
+    }
+    return member;
+}
+
+static bool lies_in(const struct sw_offload *p, sw_value v, sw_value pack)
+{
+    return v >= 0 && v < p->n_values && (p->home[v] == pack || sw_offload_home(p, v) == pack);
+}
+
+/* How an op touches a pack that stays on the device during the ops of one place. */
+struct touch {
+    /* updates: writes a whole parameter without reading it */
+    bool other_place, reads, updates, writes;
+};
+
+static struct touch touch_of(const struct sw_offload *p, const struct sw_ir_op *op, sw_value pack,
+                             int64_t place)
+{
+    struct touch touch = {0};
+    for (int k = 0; k < op->n_in; k++) {
+        const bool updates = sw_ir_has(op, SW_TRAIT_ELEMENTS) && k == 0;
+        if (lies_in(p, op->in[k], pack)) {
+            touch.reads |= !updates;
+            touch.updates |= updates;
+        }
+    }
+    for (int k = 0; k < op->n_out; k++) {
+        touch.writes |= lies_in(p, op->out[k], pack);
+    }
+    touch.other_place =
+        (touch.reads || touch.updates || touch.writes) && sw_ir_block_segment(p->ir, op) != place;
+    return touch;
+}
+
+/* The pack that operand k of op lies in; SW_NO_VALUE = none. Only before ops are rewritten. */
+static sw_value pack_of(const struct sw_offload *p, const struct sw_ir_op *op, int k)
+{
+    const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
+    const sw_value home = sw_offload_home(p, v);
+    return home >= 0 && p->ir->values[home].is_pack ? home : SW_NO_VALUE;
+}
+
+/* True for the first operand of op in a pack, so that the op is listed once. */
+static bool is_first_touch(const struct sw_offload *p, const struct sw_ir_op *op, int k,
+                           sw_value pack)
+{
+    for (int j = 0; j < k; j++) {
+        if (pack_of(p, op, j) == pack) {
+            return false;
+        }
+    }
+    return pack >= 0;
+}
+
+bool sw_offload_list_packs(struct sw_offload *p)
+{
+    const struct sw_ir *ir = p->ir;
+    const size_t n = (size_t)p->n_values + 2;
+    p->packs.n_members = sw_alloc_zero("plan", n, sizeof *p->packs.n_members);
+    p->packs.touches_of = sw_alloc_zero("plan", n, sizeof *p->packs.touches_of);
+    if (!p->packs.n_members || !p->packs.touches_of) {
+        return false;
+    }
+    for (sw_value v = 0; v < p->n_values; v++) {
+        if (sw_ir_is_packed(ir, v)) {
+            p->packs.n_members[ir->values[v].base]++;
+        }
+    }
+    for (int pass = 0; pass < 2; pass++) { /* first pass counts, second pass lists */
+        for (int32_t i = 0; i < p->n_ops; i++) {
+            const struct sw_ir_op *op = &ir->ops[i];
+            for (int k = 0; k < op->n_in + op->n_out; k++) {
+                const sw_value pack = pack_of(p, op, k);
+                if (!is_first_touch(p, op, k, pack)) {
+                    continue;
+                }
+                if (pass == 0) {
+                    p->packs.touches_of[pack + 1]++;
+                } else {
+                    p->packs.touch_ops[p->packs.touches_of[pack]++] = i;
+                }
+            }
+        }
+        for (sw_value v = 0; pass == 0 && v <= p->n_values; v++) {
+            p->packs.touches_of[v + 1] += p->packs.touches_of[v];
+        }
+        if (pass == 0) {
+            const size_t all = (size_t)p->packs.touches_of[p->n_values + 1];
+            p->packs.touch_ops = sw_alloc("plan", (all + 1) * sizeof *p->packs.touch_ops);
+            if (!p->packs.touch_ops) {
+                return false;
+            }
+        }
+    }
+    return true; /* here touches_of[v] is the end of its ops */
+}
+
+/* Index in touch_ops of the first op at or after `from` that touches the pack; *end: end of the
+ * pack's ops. */
+static int32_t first_touch(const struct sw_offload *p, sw_value pack, int32_t from, int32_t *end)
+{
+    int32_t low = pack > 0 ? p->packs.touches_of[pack - 1] : 0, high = p->packs.touches_of[pack];
+    *end = high;
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        if (p->packs.touch_ops[middle] < from) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* True if a member is written after the present op, before the pack leaves the device. */
+static bool is_written_later(const struct sw_offload *p, const struct sw_ir_op *op, sw_value pack)
+{
+    const int64_t place = sw_ir_block_segment(p->ir, op);
+    int32_t end;
+    for (int32_t i = first_touch(p, pack, p->i_op + 1, &end); i < end; i++) {
+        const struct touch touch = touch_of(p, &p->ir->ops[p->packs.touch_ops[i]], pack, place);
+        if (touch.other_place || touch.writes) {
+            return !touch.other_place;
+        }
+    }
+    return false;
+}
+
+bool sw_offload_writes_pack(const struct sw_offload *p, const struct sw_ir_op *op, sw_value pack)
+{
+    const int64_t place = sw_ir_block_segment(p->ir, op);
+    int32_t n_written = 0, end;
+    for (int32_t i = first_touch(p, pack, p->i_op, &end); i < end; i++) {
+        const struct touch touch = touch_of(p, &p->ir->ops[p->packs.touch_ops[i]], pack, place);
+        if (touch.other_place || touch.reads) {
+            break;
+        }
+        n_written += touch.updates;
+    }
+    return n_written == p->packs.n_members[pack];
+}
+
+bool sw_offload_store_pack(struct sw_offload *p, const struct sw_ir_op *writer, sw_value pack)
+{
+    if (is_written_later(p, writer, pack)) {
+        return true;
+    }
+    const struct sw_ir_value info = p->ir->values[pack];
+    const sw_value all = sw_offload_view(p, writer, p->here[pack], 0, info.dtype, info.form->shape);
+    return all >= 0 && sw_offload_store(p, writer, pack, 0, all);
 }

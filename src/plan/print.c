@@ -4,12 +4,6 @@
 #include "plan/private.h"
 
 static const char *const program_names[] = {"train", "eval", "logits", "decode"};
-const char *sw_segment_name(enum sw_segment segment)
-{
-    static const char *const names[SW_SEGMENT_COUNT] = {"forward", "backward", "update", "commit"};
-    return names[segment];
-}
-
 static void print_operand(const struct sw_program *program, sw_value v, struct sw_str *out)
 {
     const struct sw_ir_value *info = &program->ir->values[v];
@@ -77,19 +71,6 @@ static struct role_bytes count_roles(const struct sw_plan *plan)
             program->ir->values[buffer->value].micro == 0) {
             sum.gradients += buffer->bytes;
         }
-    }
-    return sum;
-}
-
-size_t sw_plan_second_places(const struct sw_plan *plan, enum sw_tier tier)
-{
-    size_t sum = 0;
-    for (int32_t i = 0; i < plan->n_persistent; i++) {
-        const struct sw_persistent *item = &plan->persistent[i];
-        sum += item->tier == tier && item->packed_bytes == 0 ? item->slot_bytes : 0;
-    }
-    for (int32_t i = 0; i < plan->n_packs && tier == SW_TIER_DISK; i++) {
-        sum += plan->packs[i].slot_bytes;
     }
     return sum;
 }

@@ -19,7 +19,7 @@ struct sw_cells {
 sw_status sw_cells_open(struct sw_cells *cells, const struct sw_ir *ir);
 void sw_cells_close(struct sw_cells *cells);
 
-/* ---- passes. Each is a pure function of its list or its program. `run_passes` (plan.c) fixes
+/* ---- passes. Each is a pure function of its list or its program. `run_passes` (open.c) fixes
  * their order. Tests plan a small graph with and without a pass, and compare the plans. ---- */
 
 /* Fuses neighbouring kernels in a new graph, *out, which must be closed before `g`. */
@@ -64,8 +64,8 @@ int64_t sw_ir_block_segment(const struct sw_ir *ir, const struct sw_ir_op *op);
  * the ops that use them. It runs after the update pass. It chooses the tier of every value; a pass
  * that wants another tier must set it afterwards. first: list of the plan's first program, whose
  * choices are reused; NULL = this is the first program. */
-sw_status sw_pass_place(struct sw_ir *ir, const struct sw_ir *first,
-                        const struct sw_plan_options *options);
+sw_status sw_pass_offload(struct sw_ir *ir, const struct sw_ir *first,
+                          const struct sw_plan_options *options);
 /* Packs small parameters and states on disk, as in `first` if given. Call it once tiers are chosen.
  * false = out of memory */
 bool sw_pack_small(struct sw_ir *ir, const struct sw_ir *first,
@@ -76,6 +76,11 @@ bool sw_norms_in_backward(const struct sw_plan_options *options);
 /* True if this parameter leaves the device when parameters are offloaded: it is sharded, or larger
  * than the persistence threshold. A parameter with a view stays whole and on the device. */
 bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value param);
+/* Gives parameters, states and packs their addresses. It runs once, since the order of instructions
+ * does not matter to them. */
+sw_status sw_plan_place_persistent(struct sw_plan *plan, const struct sw_plan_options *options);
+/* Makes the buffers of a program, and places its transients after the persistent part. */
+sw_status sw_program_place(struct sw_plan *plan, struct sw_program *program);
 /* Chooses when collectives start and which travel together. It runs after the schedule. */
 sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_options *options);
 /* Chooses when transfers start. It runs after the overlap of collectives. */
@@ -201,6 +206,15 @@ sw_status sw_plan_check_places(const struct sw_program *program, const struct sw
 sw_status sw_plan_check_packs(const struct sw_plan *plan, const struct sw_program *program);
 /* Address of element 0 of v, in its tier's arena. */
 size_t sw_program_address(const struct sw_program *program, sw_value v);
+
+/* ---- budget.c ---- */
+
+/* Fails with SW_E_NOMEM: this tier exceeds its budget. Fills options->refusal. */
+sw_status sw_plan_refuse(const struct sw_plan *plan, const struct sw_plan_options *options,
+                         enum sw_tier tier);
+/* Refuses a host or a disk without room for the persistent values, before instructions are
+ * ordered. */
+sw_status sw_plan_check_outer_budgets(struct sw_plan *plan, const struct sw_plan_options *options);
 
 /* ---- dump.c: members of a JSON object, each preceded by a comma ---- */
 

@@ -51,13 +51,6 @@ struct sw_plan_kernels sw_kernels_of(const struct sw_plan_options *options,
     return op->on_host ? options->host : options->device;
 }
 
-enum sw_segment sw_op_segment(const struct sw_ir_op *op)
-{
-    return op->in_backward ? SW_SEGMENT_BACKWARD
-           : op->commits   ? SW_SEGMENT_COMMIT
-                           : (enum sw_segment)op->phase;
-}
-
 struct pass {
     struct sw_program *program;
     const struct sw_plan_options *options;

@@ -19,16 +19,6 @@ struct pass {
     struct sw_op_order order;
 };
 
-int64_t sw_ir_block_segment(const struct sw_ir *ir, const struct sw_ir_op *op)
-{
-    int32_t scope = op->scope;
-    while (scope >= 0 && !ir->scopes[scope].is_block) {
-        scope = ir->scopes[scope].parent;
-    }
-    const int64_t place = scope >= 0 ? scope : ir->n_scopes + op->scope;
-    return place * SW_SEGMENT_COUNT + (int64_t)sw_op_segment(op);
-}
-
 /* Turns the parameter into this rank's shard of it. */
 static void cut(struct sw_ir *ir, sw_value param, int64_t slice, int rank)
 {

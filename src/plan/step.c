@@ -4,12 +4,6 @@
 // micro-batch. The update follows, with the point from which it counts.
 #include "plan/private.h"
 
-const char *sw_step_action_name(enum sw_step_action action)
-{
-    static const char *const names[] = {"run", "losses", "agree", "commit"};
-    return names[action];
-}
-
 int sw_step_active(const struct sw_step *step, int64_t round)
 {
     const int64_t left = step->micro_batches - round * step->ranks;

@@ -38,37 +38,12 @@ struct feed {
 
 /* Not for states on the device: they are large, and would need as much again. Not for LAMB with
  * tiles: it reads what it has written. */
-bool sw_may_take_two_slots(const struct sw_plan_options *options)
-{
-    return options->rule && options->policy.states_tier != SW_TIER_DEVICE &&
-           (options->policy.states_tier == SW_TIER_DISK ||
-            options->policy.params_tier == SW_TIER_DISK) &&
-           (options->policy.states_share <= 0 || options->policy.states_share >= 1) &&
-           !(options->policy.tile_bytes > 0 && options->rule->attrs.kind == SW_UPDATE_LAMB);
-}
-
-/* An overflow is known only with the last gradient. If it may skip the step, earlier updates must
- * be undone. */
-bool sw_updates_in_backward(const struct sw_plan_options *options)
-{
-    return options->rule && options->clip == 0 && (!options->fp16 || options->policy.two_slots) &&
-           (options->policy.states_tier != SW_TIER_DEVICE ||
-            options->policy.params_tier != SW_TIER_DEVICE);
-}
-
 static bool is_early(const struct sw_ir *ir, const struct sw_plan_options *options,
                      const struct feed *feed)
 {
     return sw_updates_in_backward(options) &&
            (!options->fp16 ||
             (sw_param_leaves(ir, options, feed->param) && !sw_ir_is_part(ir, feed->param)));
-}
-
-/* Gradients leave the device as soon as they are final, and their norms are taken then. */
-bool sw_norms_in_backward(const struct sw_plan_options *options)
-{
-    return sw_updates_in_backward(options) ||
-           (options->rule && options->policy.grads_tier != SW_TIER_DEVICE);
 }
 
 /* True if sums live from one micro-step to the next. */
@@ -369,13 +344,6 @@ static sw_value reduce_sum(struct sw_ir *ir, const struct sw_plan_options *optio
         ir->ops[op].whole_step = true;
     }
     return sw_ir_add_out_in_place(ir, op, owned);
-}
-
-bool sw_sums_before_reducing(const struct sw_plan_options *options)
-{
-    const int ranks = sw_data_ranks(options);
-    return (options->reduces & SW_REDUCES_SUMS) && ranks > 1 &&
-           options->policy.micro_batches > ranks;
 }
 
 /* A stream that continues a use (vertical schedule) is added to the sum of earlier

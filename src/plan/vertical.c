@@ -13,18 +13,6 @@ struct pass {
     struct sw_op_order order;
 };
 
-bool sw_has_one_round(const struct sw_plan_options *options)
-{
-    return options->policy.vertical || options->policy.micro_batches <= sw_data_ranks(options);
-}
-
-int sw_vertical_micro_batches(const struct sw_plan_options *options)
-{
-    return options->policy.vertical
-               ? (int)sw_ceil_div(options->policy.micro_batches, sw_data_ranks(options))
-               : 1;
-}
-
 static sw_value in_micro(const struct pass *p, int micro, sw_value v)
 {
     return v < 0 ? v : p->copies[(size_t)micro * (size_t)p->n_values + (size_t)v];

@@ -16,7 +16,8 @@ may_name() {
     src/plan/tile.c) echo 'SELECT_INDEX' ;;
     src/plan/update.c) echo 'DENSIFY|CONTIGUOUS|ACCUMULATE|VIEW|CAST|GRAD_STATS|STATS_RESET|STATS_FINISH' ;;
     src/plan/emit.c) echo 'UPDATE|LAMB_MOMENTS|LAMB_APPLY|LAMB_ADD_NORMS|MUON_MOMENTS|MUON_APPLY|ADAFACTOR_SUMS|ADAFACTOR_MOMENTS|ADAFACTOR_APPLY' ;;
-    src/plan/place.c) echo 'CAST|VIEW' ;;
+    src/plan/loads.c) echo 'VIEW' ;;
+    src/plan/fetch.c) echo 'CAST' ;;
     *) echo 'NONE' ;;
     esac
 }

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words for tiers, queues, rings, segments and phases, as plans and messages print them.
+#include "plan/plan.h"
+
+const char *sw_tier_name(enum sw_tier tier)
+{
+    static const char *const names[SW_TIER_COUNT] = {"device", "host", "disk"};
+    return names[tier];
+}
+
+const char *sw_ring_name(enum sw_ring_index by)
+{
+    static const char *const names[SW_RING_COUNT] = {"step", "piece", "micro"};
+    return names[by];
+}
+
+const char *sw_queue_name(enum sw_queue queue)
+{
+    static const char *const names[] = {"compute", "comm", "h2d", "d2h", "read", "write", "host"};
+    return names[queue];
+}
+
+const char *sw_segment_name(enum sw_segment segment)
+{
+    static const char *const names[SW_SEGMENT_COUNT] = {"forward", "backward", "update", "commit"};
+    return names[segment];
+}
+
+const char *sw_step_action_name(enum sw_step_action action)
+{
+    static const char *const names[] = {"run", "losses", "agree", "commit"};
+    return names[action];
+}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opens a plan: runs the passes in order, and orders instructions within the budgets.
+#include "plan/private.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Frees everything except the graph and the scheduled order. */
+static void clear_program(struct sw_program *program)
+{
+    sw_free(program->instrs);
+    sw_free(program->loops);
+    sw_free(program->operands);
+    sw_free(program->inputs);
+    sw_free(program->outputs);
+    sw_free(program->buffers);
+    sw_free(program->buffer_of);
+    *program = (struct sw_program){
+        .kind = program->kind,
+        .ir = program->ir,
+        .micro_batches = program->micro_batches,
+        .scheduled = program->scheduled,
+        .least_tiles = program->least_tiles,
+        .n_least = program->n_least,
+        .n_instrs = program->n_instrs,
+        .flops = program->flops,
+        .recomputed = program->recomputed,
+        .remade = program->remade,
+    };
+}
+
+static uint64_t hash_moments(const struct sw_update_rule *rule, uint64_t h)
+{
+    if (rule->moments == SW_MOMENTS_8BIT) {
+        h = sw_hash_str(h, "moments 8bit");
+        return sw_hash(h, &rule->min_8bit_elems, sizeof rule->min_8bit_elems);
+    }
+    return rule->moments == SW_MOMENTS_BF16 ? sw_hash_str(h, "moments bf16") : h;
+}
+
+static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_options *options)
+{
+    uint64_t h = sw_graph_fingerprint(g, SW_HASH_INIT);
+    h = sw_hash_str(h, options->kernel_set ? options->kernel_set : "");
+    h = sw_hash(h, &options->policy.micro_batches, sizeof options->policy.micro_batches);
+    h = sw_hash(h, &options->clip, sizeof options->clip);
+    const int64_t fp16 = options->fp16;
+    h = sw_hash(h, &fp16, sizeof fp16);
+    if (options->rule) {
+        const struct sw_update_attrs *a = &options->rule->attrs;
+        const int64_t whole[] = {a->kind,     a->decoupled, a->bias_correction,
+                                 a->nesterov, a->maximize,  options->rule->decay_1d};
+        const double real[] = {a->eps, a->weight_decay, a->dampening, options->rule->momentum};
+        h = sw_hash(h, whole, sizeof whole);
+        h = sw_hash(h, real, sizeof real);
+        if (a->kind == SW_UPDATE_LAMB) {
+            const double lamb[] = {a->eps_inside_sqrt, a->min_coeff, a->max_coeff};
+            h = sw_hash(h, lamb, sizeof lamb);
+        }
+        if (a->kind == SW_UPDATE_ADAGRAD) {
+            const double adagrad[] = {a->lr_decay, a->initial};
+            h = sw_hash(h, adagrad, sizeof adagrad);
+        }
+        if (a->kind == SW_UPDATE_RMSPROP) {
+            h = sw_hash(h, &a->beta2, sizeof a->beta2);
+        }
+        if (a->kind == SW_UPDATE_MUON) {
+            const double muon[] = {a->ns_steps, options->rule->matrix_scale,
+                                   options->rule->other_scale};
+            h = sw_hash(h, muon, sizeof muon);
+        }
+        if (a->kind == SW_UPDATE_ADAFACTOR) {
+            const double adafactor[] = {a->least_scale, a->clip_threshold, a->decay_rate,
+                                        a->scale_parameter};
+            h = sw_hash(h, adafactor, sizeof adafactor);
+        }
+        h = sw_update_groups_hash(options->rule->groups, h);
+        h = hash_moments(options->rule, h);
+    }
+    return sw_hash(h, &options->extra_fingerprint, sizeof options->extra_fingerprint);
+}
+
+/* Orders transfers beside computation, and computes the waits. */
+static sw_status order_beside(struct sw_program *program, const struct sw_plan_options *options)
+{
+    struct sw_cells cells;
+    SW_TRY(sw_cells_open(&cells, program->ir));
+    sw_status st = sw_pass_prefetch(program, &cells, options);
+    st = st < 0 ? st : sw_pass_loops(program, options);
+    st = st < 0 ? st : sw_pass_waits(program, &cells, options);
+    sw_cells_close(&cells);
+    return st;
+}
+
+/* Computes order and addresses for one prefetch distance. It can be called again. */
+static sw_status finish(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    size_t transient = 0;
+    for (int i = 0; i < plan->n_programs; i++) {
+        struct sw_program *program = &plan->programs[i];
+        clear_program(program);
+        SW_TRY(sw_program_begin(program));
+        SW_TRY(sw_pass_overlap(program, options));
+        SW_TRY(order_beside(program, options));
+    }
+    size_t offloaded[SW_TIER_COUNT] = {0};
+    for (int i = 0; i < plan->n_programs; i++) {
+        const struct sw_program *program = &plan->programs[i];
+        SW_TRY(sw_program_place(plan, &plan->programs[i]));
+        transient = program->transient_bytes > transient ? program->transient_bytes : transient;
+        for (int t = 0; t < SW_TIER_COUNT; t++) {
+            offloaded[t] = program->offloaded_bytes[t] > offloaded[t] ? program->offloaded_bytes[t]
+                                                                      : offloaded[t];
+        }
+    }
+    plan->tier_bytes[SW_TIER_DEVICE] = plan->persistent_bytes + transient;
+    for (int t = SW_TIER_HOST; t < SW_TIER_COUNT; t++) {
+        plan->tier_bytes[t] = plan->persistent_offloaded[t] + offloaded[t];
+    }
+    plan->prefetch_elems = options->overlap ? options->policy.prefetch_elems : -1;
+    plan->transfer_bytes = options->policy.transfer_bytes;
+    return SW_OK;
+}
+
+static bool is_over_budget(const struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        if (options->policy.budget[t] > 0 && plan->tier_bytes[t] > options->policy.budget[t]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Limits transfers to the bytes that move; then to a half of that, or to a quarter if much memory
+ * is missing. */
+static size_t fewer_transfers(const struct sw_plan *plan, const struct sw_plan_options *options,
+                              size_t now)
+{
+    enum { LEAST = 1 << 18 };
+    size_t over = 0;
+    for (int t = 0; t < SW_TIER_DISK; t++) {
+        const size_t need = plan->tier_bytes[t], have = options->policy.budget[t];
+        over = have > 0 && need > have && need - have > over ? need - have : over;
+    }
+    size_t moved = 0;
+    for (int i = 0; i < plan->n_programs; i++) {
+        const struct sw_ir *ir = plan->programs[i].ir;
+        size_t sum = 0;
+        for (int32_t k = 0; k < ir->n_ops; k++) {
+            sum += sw_ir_is_transfer(&ir->ops[k]) ? sw_transfer_bytes(ir, &ir->ops[k]) : 0;
+        }
+        moved = sum > moved ? sum : moved;
+    }
+    const size_t most = now < moved ? now : moved;
+    return most < LEAST ? 0 : over < most / 2 ? most / 2 : most / 4;
+}
+
+/* Prefetches as much as the budget allows. If it allows none, collectives block. If that does not
+ * fit either, the plan is refused at once. */
+static sw_status finish_within_budget(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    struct sw_plan_options o = *options;
+    o.overlap = options->overlap && plan->groups[SW_GROUP_DATA].n > 1;
+    SW_TRY(finish(plan, &o));
+    if (!is_over_budget(plan, options)) {
+        return SW_OK;
+    }
+    struct sw_plan_options least = o;
+    least.overlap = false;
+    least.policy.prefetch_elems = 0;
+    least.policy.transfer_bytes = 0;
+    least.limits.reduce_bucket_elems = 1; /* each gradient travels on its own */
+    SW_TRY(finish(plan, &least));
+    if (is_over_budget(plan, options)) {
+        return SW_OK;
+    }
+    do {
+        if (!o.overlap && o.policy.transfer_bytes == 0) {
+            return finish(plan, &least);
+        }
+        o.overlap = o.overlap && o.policy.prefetch_elems > 0;
+        o.policy.prefetch_elems =
+            o.policy.prefetch_elems >= 1 << 16 ? o.policy.prefetch_elems / 4 : 0;
+        o.policy.transfer_bytes = fewer_transfers(plan, options, o.policy.transfer_bytes);
+        SW_TRY(finish(plan, &o));
+    } while (is_over_budget(plan, options));
+    return SW_OK;
+}
+
+/* Runs the pass on the graph, then makes the list that all other passes work on. */
+static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *g,
+                            const struct sw_plan_options *options)
+{
+    struct sw_graph *fused = NULL;
+    SW_TRY(sw_pass_fuse(g, options, &fused));
+    if (i == 0) {
+        plan->fingerprint = fingerprint(fused, options);
+    }
+    const sw_status st = sw_ir_open(fused, &plan->programs[i].ir);
+    sw_graph_close(fused);
+    SW_TRY(st);
+    plan->programs[i].ir->groups = plan->groups;
+    return SW_OK;
+}
+
+/* Reserves host memory if some transfers cannot reach the device's memory directly: a staging area,
+ * and the inputs of every micro-batch of this rank, so that no step waits for a copy. */
+static void reserve_staging(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    const struct sw_program *program = &plan->programs[0];
+    const int ranks = plan->groups[SW_GROUP_DATA].n;
+    plan->staging_bytes = plan->tier_bytes[SW_TIER_HOST] = options->staging_bytes;
+    if (options->staging_bytes == 0 || program->kind != SW_PROGRAM_TRAIN) {
+        return;
+    }
+    for (sw_value v = 0; v < program->ir->n_values; v++) {
+        const struct sw_ir_value *info = &program->ir->values[v];
+        plan->input_bytes += info->role == SW_ROLE_INPUT && info->base < 0
+                                 ? sw_round_up(sw_ir_bytes(info), SW_PLAN_ALIGN)
+                                 : 0;
+    }
+    const size_t all =
+        plan->input_bytes * (size_t)sw_ceil_div(options->policy.micro_batches, ranks);
+    plan->tier_bytes[SW_TIER_HOST] += sw_round_up(all, SW_PLAN_DISK_ALIGN);
+}
+
+/* Orders the instructions of all programs within the budget. */
+static sw_status put_in_order(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    for (int i = 0; i < plan->n_programs; i++) { /* once for all prefetch distances */
+        SW_TRY(sw_pass_schedule(&plan->programs[i], options));
+    }
+    const sw_status st = finish_within_budget(plan, options);
+    for (int i = 0; i < plan->n_programs; i++) {
+        sw_free(plan->programs[i].scheduled);
+        plan->programs[i].scheduled = NULL;
+    }
+    return st;
+}
+
+static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    memcpy(plan->tier_budget, options->policy.budget, sizeof plan->tier_budget);
+    reserve_staging(plan, options);
+    if (options->refusal && options->policy.tile_bytes == 0 && plan->groups[SW_GROUP_DATA].n == 1 &&
+        options->policy.budget[SW_TIER_DEVICE] > 0) {
+        plan->programs[0].n_least = plan->programs[0].ir->n_values;
+        plan->programs[0].least_tiles = sw_least_tiles(plan->programs[0].ir, options);
+        SW_TRY_ALLOC(plan->programs[0].least_tiles, "the plan");
+    }
+    SW_TRY(sw_pass_tile(plan, options));
+    sw_choose_whole(plan, options);
+    for (int i = 0; i < plan->n_programs; i++) {
+        struct sw_program *program = &plan->programs[i];
+        if (program->kind == SW_PROGRAM_TRAIN) {
+            SW_TRY(
+                sw_pass_recompute(program->ir, &options->policy.recompute, &program->recomputed));
+            SW_TRY(sw_pass_remake(program->ir, options, &program->remade));
+            program->micro_batches = sw_vertical_micro_batches(options);
+            SW_TRY(sw_pass_vertical(program->ir, program->micro_batches));
+        }
+        SW_TRY(sw_pass_shard(program->ir, options));
+        if (program->kind == SW_PROGRAM_TRAIN) {
+            SW_TRY(sw_pass_update(program->ir, options));
+        }
+        SW_TRY(sw_pass_offload(program->ir, i > 0 ? plan->programs[0].ir : NULL, options));
+    }
+    plan->two_slots = options->policy.two_slots;
+    const bool trains = plan->programs[0].kind == SW_PROGRAM_TRAIN;
+    plan->boundary_in_backward = trains && sw_norms_in_backward(options);
+    plan->updates_in_backward = trains && sw_updates_in_backward(options);
+    SW_TRY(sw_plan_place_persistent(plan, options));
+    SW_TRY(sw_plan_check_outer_budgets(plan, options));
+    SW_TRY(put_in_order(plan, options));
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        if (options->policy.budget[t] > 0 && plan->tier_bytes[t] > options->policy.budget[t]) {
+            return sw_plan_refuse(plan, options, (enum sw_tier)t);
+        }
+    }
+    /* before the rest, since it needs more memory than what is made after it */
+    SW_TRY(sw_plan_check(plan, options));
+    for (int i = 0; i < plan->n_programs; i++) {
+        SW_TRY(sw_pass_lower(plan, &plan->programs[i]));
+    }
+    return sw_plan_make_step(plan, options);
+}
+
+static sw_status open_groups(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    static const unsigned axes[SW_GROUP_COUNT] = {
+        [SW_GROUP_WORLD] = SW_ALL_AXES,
+        [SW_GROUP_DATA] = 1U << SW_AXIS_DATA,
+    };
+    const struct sw_mesh *mesh = &options->mesh;
+    size_t n = 0;
+    for (int g = 0; g < SW_GROUP_COUNT; g++) {
+        n += (size_t)sw_mesh_size(mesh, axes[g]);
+    }
+    plan->groups = sw_alloc_zero("plan", SW_GROUP_COUNT, sizeof *plan->groups);
+    SW_TRY_ALLOC(plan->groups, "the plan");
+    plan->members = sw_alloc("plan", n * sizeof *plan->members);
+    SW_TRY_ALLOC(plan->members, "the plan");
+    int *at = plan->members;
+    for (int g = 0; g < SW_GROUP_COUNT; g++) {
+        plan->groups[g] = sw_mesh_group(mesh, axes[g], options->me, at);
+        at += plan->groups[g].n;
+    }
+    plan->n_groups = SW_GROUP_COUNT;
+    return SW_OK;
+}
+
+sw_status sw_plan_open(const struct sw_program_spec *specs, int n_specs,
+                       const struct sw_plan_options *options, struct sw_plan **out)
+{
+    SW_ASSERT(n_specs > 0);
+    struct sw_plan *plan = sw_alloc_zero("plan", 1, sizeof *plan);
+    struct sw_program *programs = sw_alloc_zero("plan", (size_t)n_specs, sizeof *programs);
+    if (!plan || !programs) {
+        sw_free(plan);
+        sw_free(programs);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+    }
+    plan->programs = programs;
+    plan->n_programs = n_specs;
+    for (int i = 0; i < n_specs; i++) {
+        programs[i].kind = specs[i].kind;
+        programs[i].micro_batches = 1;
+    }
+    sw_status st = open_groups(plan, options);
+    for (int i = 0; i < n_specs && st >= 0; i++) {
+        st = take_graph(plan, i, specs[i].graph, options);
+    }
+    st = st < 0 ? st : run_passes(plan, options);
+    if (st < 0) {
+        sw_plan_close(plan);
+        return st;
+    }
+    *out = plan;
+    return SW_OK;
+}
+
+void sw_plan_close(struct sw_plan *plan)
+{
+    if (!plan) {
+        return;
+    }
+    for (int i = 0; i < plan->n_programs; i++) {
+        sw_free(plan->programs[i].scheduled);
+        sw_free(plan->programs[i].least_tiles);
+        clear_program(&plan->programs[i]);
+        sw_ir_close(plan->programs[i].ir);
+    }
+    sw_free(plan->programs);
+    sw_free(plan->groups);
+    sw_free(plan->members);
+    sw_free(plan->persistent);
+    sw_free(plan->packs);
+    sw_free(plan->tiled);
+    sw_free(plan->step.phases);
+    sw_names_close(&plan->names);
+    sw_free(plan);
+}

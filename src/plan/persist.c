@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gives every parameter, state and pack its address, once for all programs of a plan.
+#include "plan/private.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const struct sw_persistent *sw_plan_find(const struct sw_plan *plan, const char *name)
+{
+    const int32_t i = sw_names_find(&plan->names, SW_NAME_PERSISTENT, name);
+    return i < 0 ? NULL : &plan->persistent[i];
+}
+
+static bool is_small(const struct sw_persistent *item)
+{
+    return item->tier != SW_TIER_DISK && item->bytes < SW_PLAN_SMALL;
+}
+
+size_t sw_persistent_taken(const struct sw_persistent *item)
+{
+    return item->packed_bytes > 0
+               ? item->packed_bytes
+               : sw_round_up(item->bytes,
+                             is_small(item) ? SW_PLAN_SMALL_ALIGN : sw_tier_align(item->tier));
+}
+
+size_t sw_plan_second_places(const struct sw_plan *plan, enum sw_tier tier)
+{
+    size_t sum = 0;
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        const struct sw_persistent *item = &plan->persistent[i];
+        sum += item->tier == tier && item->packed_bytes == 0 ? item->slot_bytes : 0;
+    }
+    for (int32_t i = 0; i < plan->n_packs && tier == SW_TIER_DISK; i++) {
+        sum += plan->packs[i].slot_bytes;
+    }
+    return sum;
+}
+
+/* True if it has a place of its own. */
+static bool is_placed(const struct sw_ir_value *info)
+{
+    return info->producer < 0 && info->base < 0 &&
+           (info->role == SW_ROLE_PARAM || info->role == SW_ROLE_STATE);
+}
+
+static bool is_persistent(const struct sw_ir *ir, sw_value v)
+{
+    return (is_placed(&ir->values[v]) && !ir->values[v].is_pack) || sw_ir_is_packed(ir, v);
+}
+
+static const struct sw_packed *find_pack(const struct sw_plan *plan, const char *name)
+{
+    const int32_t i = sw_names_find(&plan->names, SW_NAME_PACK, name);
+    return i < 0 ? NULL : &plan->packs[i];
+}
+
+static sw_status name(struct sw_plan *plan, int32_t kind, const char *text, int32_t i)
+{
+    return sw_names_add(&plan->names, kind, text, i)
+               ? SW_OK
+               : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+}
+
+/* Packs lie on disk after the tensors that have a place of their own. A pack is placed once for all
+ * programs that know its name. */
+static sw_status place_pack(struct sw_plan *plan, const struct sw_ir_value *info)
+{
+    const size_t bytes = sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_DISK_ALIGN);
+    const struct sw_packed *known = find_pack(plan, info->name);
+    if (known) {
+        return known->bytes == bytes && (known->slot_bytes > 0) == info->two_slots
+                   ? SW_OK
+                   : SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about it",
+                             info->name);
+    }
+    size_t *end = &plan->tier_bytes[SW_TIER_DISK];
+    struct sw_packed *pack = &plan->packs[plan->n_packs++];
+    *pack = (struct sw_packed){.name = info->name,
+                               .offset = *end,
+                               .bytes = bytes,
+                               .slot_bytes = info->two_slots ? bytes : 0};
+    *end += pack->bytes + pack->slot_bytes;
+    return name(plan, SW_NAME_PACK, info->name, plan->n_packs - 1);
+}
+
+/* A member lies inside its pack. The last member also takes the rounding of the pack. */
+static void place_member(struct sw_plan *plan, const struct sw_ir *ir, sw_value v)
+{
+    const struct sw_ir_value *info = &ir->values[v], *root = &ir->values[info->base];
+    const struct sw_packed *pack = find_pack(plan, root->name);
+    const size_t at = (size_t)info->base_offset * sw_dtype_bytes(info->dtype);
+    const size_t next = at + sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_ALIGN);
+    struct sw_persistent *item =
+        &plan->persistent[sw_names_find(&plan->names, SW_NAME_PERSISTENT, info->name)];
+    item->offset = pack->offset + at;
+    item->slot_bytes = pack->slot_bytes;
+    item->packed_bytes = (next == sw_ir_storage_bytes(root) ? pack->bytes : next) - at;
+}
+
+static sw_status place_packs(struct sw_plan *plan)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < plan->n_programs; i++) {
+            const struct sw_ir *ir = plan->programs[i].ir;
+            for (sw_value v = 0; v < ir->n_values; v++) {
+                if (pass == 0 && ir->values[v].is_pack) {
+                    SW_TRY(place_pack(plan, &ir->values[v]));
+                } else if (pass == 1 && sw_ir_is_packed(ir, v)) {
+                    place_member(plan, ir, v);
+                }
+            }
+        }
+    }
+    return SW_OK;
+}
+
+/* Elements per tile if the tensor is sharded tile by tile, else 0. */
+static int64_t tile_elems(const struct sw_plan *plan, const struct sw_ir *ir,
+                          const struct sw_ir_value *info)
+{
+    const struct sw_ir_value *param = info->param >= 0 ? &ir->values[info->param] : info;
+    if (!param->is_tiled || !sw_ir_is_slice(info)) {
+        return 0;
+    }
+    const int32_t i = sw_names_find(&plan->names, SW_NAME_TILED, param->name);
+    return plan->tiled[i].rows * param->form->whole.dims[1];
+}
+
+/* Checks that a tensor which another program has listed is the same there. */
+static sw_status compare(const struct sw_persistent *known, const struct sw_ir_value *info,
+                         bool packed)
+{
+    const bool same_values =
+        (known->data == NULL) == (info->form->data == NULL) &&
+        (!known->data || memcmp(known->data, info->form->data, known->bytes) == 0);
+    const char *what =
+        known->dtype != info->dtype || !sw_shape_equal(&known->shape, &info->form->shape) ? "shape"
+        : !same_values                                                                    ? "values"
+        : (known->packed_bytes > 0) != packed                                             ? "place"
+                                                                                          : NULL;
+    return !what ? SW_OK
+                 : SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about its %s",
+                           info->name, what);
+}
+
+/* Lists v, once for all programs that know its name. */
+static sw_status list(struct sw_plan *plan, const struct sw_plan_options *options,
+                      const struct sw_ir *ir, sw_value v)
+{
+    const struct sw_ir_value *info = &ir->values[v];
+    const bool packed = sw_ir_is_packed(ir, v);
+    const struct sw_persistent *known = sw_plan_find(plan, info->name);
+    if (known) {
+        return compare(known, info, packed);
+    }
+    struct sw_persistent *item = &plan->persistent[plan->n_persistent++];
+    *item = (struct sw_persistent){
+        .name = info->name,
+        .role = info->role,
+        .dtype = info->dtype,
+        .shape = info->form->shape,
+        .init = info->form->init,
+        .data = info->form->data,
+        .param = info->param >= 0 ? ir->values[info->param].name : NULL,
+        .layout = {.whole = sw_ir_is_slice(info) ? info->form->whole : info->form->shape,
+                   .data = {sw_ir_data(ir)->me, sw_ir_data(ir)->n},
+                   .is_sliced = sw_ir_is_slice(info),
+                   .tile_elems = sw_ir_per_run(info, tile_elems(plan, ir, info)),
+                   .run = sw_ir_per_run(info, sw_update_run(options->rule))},
+        .tier = (enum sw_tier)info->tier,
+        .bytes = sw_ir_storage_bytes(info),
+        .state = info->state,
+        .packed_bytes = packed ? sw_ir_storage_bytes(info) : 0, /* until it is placed */
+    };
+    item->slot_bytes =
+        info->two_slots && item->tier != SW_TIER_DEVICE ? sw_persistent_taken(item) : 0;
+    return name(plan, SW_NAME_PERSISTENT, info->name, plan->n_persistent - 1);
+}
+
+static void place(struct sw_plan *plan, bool small)
+{
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        struct sw_persistent *item = &plan->persistent[i];
+        size_t *end =
+            item->tier == SW_TIER_DEVICE ? &plan->persistent_bytes : &plan->tier_bytes[item->tier];
+        if (is_small(item) == small && item->packed_bytes == 0) {
+            item->offset = *end;
+            *end += sw_persistent_taken(item) + item->slot_bytes;
+        }
+    }
+}
+
+sw_status sw_plan_place_persistent(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    /* alignment of the transients that follow */
+    size_t most = 1, most_packs = 1, align = SW_PLAN_ALIGN;
+    for (int i = 0; i < plan->n_programs; i++) {
+        const struct sw_ir *ir = plan->programs[i].ir;
+        for (sw_value v = 0; v < ir->n_values; v++) {
+            most += is_persistent(ir, v);
+            most_packs += ir->values[v].is_pack;
+            align = ir->values[v].tier == SW_TIER_DISK ? SW_PLAN_DISK_ALIGN : align;
+        }
+    }
+    plan->persistent = sw_alloc_zero("plan", most, sizeof *plan->persistent);
+    SW_TRY_ALLOC(plan->persistent, "the plan");
+    plan->packs = sw_alloc_zero("plan", most_packs, sizeof *plan->packs);
+    SW_TRY_ALLOC(plan->packs, "the plan");
+    /* Parameters come first, so that the part which all programs of this model share stays
+     * together. */
+    for (int role = 0; role < 2; role++) {
+        for (int i = 0; i < plan->n_programs; i++) {
+            const struct sw_ir *ir = plan->programs[i].ir;
+            for (sw_value v = 0; v < ir->n_values; v++) {
+                const bool is_param = ir->values[v].role == SW_ROLE_PARAM;
+                if (is_persistent(ir, v) && is_param == (role == 0)) {
+                    SW_TRY(list(plan, options, ir, v));
+                }
+            }
+        }
+    }
+    place(plan, false);
+    place(plan, true);
+    SW_TRY(place_packs(plan));
+    plan->persistent_bytes = sw_round_up(plan->persistent_bytes, align);
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        plan->tier_bytes[t] = sw_round_up(plan->tier_bytes[t], SW_PLAN_ALIGN);
+    }
+    memcpy(plan->persistent_offloaded, plan->tier_bytes, sizeof plan->persistent_offloaded);
+    return SW_OK;
+}
+
+static size_t persistent_end(const struct sw_plan *plan, enum sw_tier tier)
+{
+    return tier == SW_TIER_DEVICE ? plan->persistent_bytes : plan->persistent_offloaded[tier];
+}
+
+/* The buffer of a parameter, a state or a pack. */
+static struct sw_buffer placed_buffer(const struct sw_plan *plan, const struct sw_ir_value *info)
+{
+    if (info->is_pack) {
+        const struct sw_packed *pack = find_pack(plan, info->name);
+        return (struct sw_buffer){.tier = SW_TIER_DISK,
+                                  .persistent = true,
+                                  .offset = pack->offset,
+                                  .bytes = pack->bytes,
+                                  .slot_bytes = pack->slot_bytes};
+    }
+    const struct sw_persistent *item = sw_plan_find(plan, info->name);
+    return (struct sw_buffer){.tier = item->tier,
+                              .persistent = true,
+                              .offset = item->offset,
+                              .bytes = sw_persistent_taken(item),
+                              .slot_bytes = item->slot_bytes};
+}
+
+sw_status sw_program_place(struct sw_plan *plan, struct sw_program *program)
+{
+    const struct sw_ir *ir = program->ir;
+    const size_t most = (size_t)ir->n_values + (size_t)program->n_instrs + 1;
+    program->buffers = sw_alloc_zero("plan", most, sizeof *program->buffers);
+    program->buffer_of = sw_alloc("plan", ((size_t)ir->n_values + 1) * sizeof *program->buffer_of);
+    SW_TRY_ALLOC(program->buffers, "the plan");
+    SW_TRY_ALLOC(program->buffer_of, "the plan");
+    for (sw_value v = 0; v < ir->n_values; v++) {
+        program->buffer_of[v] = -1;
+        if (is_placed(&ir->values[v])) {
+            program->buffer_of[v] = program->n_buffers;
+            program->buffers[program->n_buffers] = placed_buffer(plan, &ir->values[v]);
+            program->buffers[program->n_buffers].value = v;
+            program->buffers[program->n_buffers++].last = program->n_instrs;
+        }
+    }
+    SW_TRY(sw_pass_memory(program));
+    for (int32_t i = 0; i < program->n_buffers; i++) {
+        struct sw_buffer *buffer = &program->buffers[i];
+        if (!buffer->persistent) {
+            buffer->offset += persistent_end(plan, buffer->tier);
+        }
+    }
+    return SW_OK;
+}

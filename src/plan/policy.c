@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Consequences of a policy that several passes must agree on.
+#include "plan/private.h"
+
+bool sw_has_one_round(const struct sw_plan_options *options)
+{
+    return options->policy.vertical || options->policy.micro_batches <= sw_data_ranks(options);
+}
+
+int sw_vertical_micro_batches(const struct sw_plan_options *options)
+{
+    return options->policy.vertical
+               ? (int)sw_ceil_div(options->policy.micro_batches, sw_data_ranks(options))
+               : 1;
+}
+
+bool sw_may_take_two_slots(const struct sw_plan_options *options)
+{
+    return options->rule && options->policy.states_tier != SW_TIER_DEVICE &&
+           (options->policy.states_tier == SW_TIER_DISK ||
+            options->policy.params_tier == SW_TIER_DISK) &&
+           (options->policy.states_share <= 0 || options->policy.states_share >= 1) &&
+           !(options->policy.tile_bytes > 0 && options->rule->attrs.kind == SW_UPDATE_LAMB);
+}
+
+/* An overflow is known only with the last gradient. If it may skip the step, earlier updates must
+ * be undone. */
+bool sw_updates_in_backward(const struct sw_plan_options *options)
+{
+    return options->rule && options->clip == 0 && (!options->fp16 || options->policy.two_slots) &&
+           (options->policy.states_tier != SW_TIER_DEVICE ||
+            options->policy.params_tier != SW_TIER_DEVICE);
+}
+
+/* Gradients leave the device as soon as they are final, and their norms are taken then. */
+bool sw_norms_in_backward(const struct sw_plan_options *options)
+{
+    return sw_updates_in_backward(options) ||
+           (options->rule && options->policy.grads_tier != SW_TIER_DEVICE);
+}
+
+bool sw_sums_before_reducing(const struct sw_plan_options *options)
+{
+    const int ranks = sw_data_ranks(options);
+    return (options->reduces & SW_REDUCES_SUMS) && ranks > 1 &&
+           options->policy.micro_batches > ranks;
+}
+
+/* Parameters that stay whole on each rank because of the threshold stay on the device, too. */
+bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value param)
+{
+    const struct sw_ir_value *info = &ir->values[param];
+    return sw_ir_data(ir)->n > 1
+               ? sw_ir_is_slice(info)
+               : info->form->elems > options->limits.persistence_elems && !info->is_viewed;
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the tier of every value, and where transients wait that a later segment reads. Host
+// memory is a cache of the disk. Values that must be in host memory come first, and tensors of the
+// disk get the rest of its budget.
+#include "plan/offload.h"
+
+enum { HAS_TO_STAY = -1 };
+
+static size_t bytes_of(const struct sw_ir_value *info)
+{
+    return sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_ALIGN);
+}
+
+/* A value with two slots takes two places. */
+static size_t places_of(const struct sw_ir_value *info)
+{
+    return bytes_of(info) * (info->two_slots ? 2 : 1);
+}
+
+/* Host memory is a cache of the disk: tensors that fit stay there. */
+static enum sw_tier cached(struct sw_offload *p, enum sw_tier tier, const struct sw_ir_value *info)
+{
+    const size_t bytes = places_of(info);
+    if (tier != SW_TIER_DISK || bytes > p->left.host) {
+        return tier;
+    }
+    p->left.host -= bytes;
+    return SW_TIER_HOST;
+}
+
+static enum sw_tier tier_of(struct sw_offload *p, sw_value v)
+{
+    const struct sw_ir_value *info = &p->ir->values[v];
+    const size_t bytes = bytes_of(info);
+    if (info->base >= 0) {
+        return SW_TIER_DEVICE;
+    }
+    const sw_value known = p->first && info->role == SW_ROLE_PARAM
+                               ? sw_ir_find(p->first, SW_ROLE_PARAM, info->name)
+                               : SW_NO_VALUE;
+    if (known >= 0) {
+        return (enum sw_tier)p->first->values[known].tier;
+    }
+    if (info->state == SW_STATE_OPTIMIZER) {
+        const bool in_tiles = info->param >= 0 && p->ir->values[info->param].is_tiled;
+        if (p->left.states < (int64_t)bytes && !in_tiles) {
+            return SW_TIER_DEVICE;
+        }
+        p->left.states -= (int64_t)bytes;
+        return cached(p, p->options->policy.states_tier, info);
+    }
+    if (sw_offload_is_sum(info)) {
+        return p->left.grads_tier;
+    }
+    if (info->role != SW_ROLE_PARAM || info->producer >= 0 ||
+        !sw_param_leaves(p->ir, p->options, v)) {
+        return SW_TIER_DEVICE;
+    }
+    const int64_t elems = info->form->elems;
+    if (p->options->policy.params_tier != SW_TIER_DISK || elems > p->left.host_param_elems) {
+        return p->options->policy.params_tier;
+    }
+    p->left.host_param_elems -= elems;
+    return cached(p, p->options->policy.params_tier, info);
+}
+
+bool sw_offload_reads_late(const struct sw_offload *p, int32_t i, sw_value v)
+{
+    const struct sw_ir_value *info = &p->ir->values[v];
+    return info->role == SW_ROLE_GRAD && info->param >= 0 && sw_ir_is_part(p->ir, info->param) &&
+           p->n_before[i] > p->n_before[info->producer + 1];
+}
+
+/* The tier where a transient waits for a later segment. Outputs stay on the device. */
+static enum sw_tier waits_on(const struct sw_offload *p, sw_value v)
+{
+    enum { SMALL = 256 }; /* transfers of fewer bytes are not worthwhile */
+    const struct sw_ir_value *info = &p->ir->values[v];
+    if (p->left.grads_tier == SW_TIER_DEVICE &&
+        p->options->policy.activations_tier == SW_TIER_DEVICE) {
+        return SW_TIER_DEVICE;
+    }
+    if (info->base >= 0 || info->producer < 0 || info->is_output || info->form->padded_elems > 0 ||
+        (info->role != SW_ROLE_TRANSIENT && info->role != SW_ROLE_GRAD) ||
+        sw_ir_bytes(info) < SMALL || !info->form->contiguous) {
+        return SW_TIER_DEVICE;
+    }
+    return p->read_in[v] == SW_SEGMENT_UPDATE     ? p->left.grads_tier
+           : p->read_in[v] == SW_SEGMENT_BACKWARD ? p->options->policy.activations_tier
+                                                  : SW_TIER_DEVICE;
+}
+
+/* Finds the segment of the last read. A value stays on the device if other values lie in it, or if
+ * a later segment reads it as a different form. */
+static void find_readers(struct sw_offload *p)
+{
+    const struct sw_ir *ir = p->ir;
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        const struct sw_ir_op *op = &ir->ops[i];
+        for (int k = 0; k < op->n_in; k++) {
+            const sw_value v = op->in[k];
+            const int32_t producer = v < 0 ? -1 : ir->values[v].producer;
+            if (producer < 0 || p->read_in[v] == HAS_TO_STAY) {
+                continue;
+            }
+            const bool later = sw_op_segment(op) > sw_op_segment(&ir->ops[producer]);
+            const bool view = sw_ir_has(op, SW_TRAIT_VIEW);
+            if (later && (view || sw_ir_is_collective(op))) {
+                p->read_in[v] = HAS_TO_STAY;
+            } else if (!view && sw_offload_reads_late(p, i, v)) {
+                p->read_in[v] = SW_SEGMENT_UPDATE;
+            } else if (later) {
+                p->read_in[v] = (int)sw_op_segment(op);
+            }
+        }
+    }
+    for (sw_value v = 0; v < p->n_values; v++) {
+        if (ir->values[v].base >= 0) {
+            p->read_in[ir->values[v].base] = HAS_TO_STAY;
+        }
+    }
+}
+
+/* Makes the offloaded copy of v in its tier; it becomes v's version there once it is stored. */
+static bool make_offloaded(struct sw_offload *p, sw_value v, enum sw_tier tier)
+{
+    const struct sw_ir_value info = p->ir->values[v];
+    const sw_value home = sw_ir_new_value(p->ir, info.role, info.dtype, info.form->shape);
+    const sw_value version = sw_ir_new_value(p->ir, info.role, info.dtype, info.form->shape);
+    if (home < 0 || version < 0) {
+        return false;
+    }
+    p->ir->values[home].tier = (int)tier;
+    p->ir->values[home].param = info.param;
+    p->ir->values[version].base = home;
+    p->ir->values[version].param = info.param;
+    p->offloaded[v] = version;
+    return true;
+}
+
+/* Bytes that wait in host memory for a later segment. */
+static size_t waiting_in_host(const struct sw_offload *p)
+{
+    size_t sum = 0;
+    for (sw_value v = 0; v < p->n_values; v++) {
+        const struct sw_ir_value *info = &p->ir->values[v];
+        const bool is_sum = sw_offload_is_sum(info) && info->base < 0;
+        if (is_sum ? p->left.grads_tier == SW_TIER_HOST : waits_on(p, v) == SW_TIER_HOST) {
+            sum += bytes_of(info);
+        }
+    }
+    return sum;
+}
+
+/* Chooses the tier of all values. Returns the bytes of host memory that they take, including second
+ * slots. */
+static size_t choose_with(struct sw_offload *p, size_t host_left, int64_t states)
+{
+    const double share = p->options->policy.states_share;
+    size_t in_host = 0;
+    p->left.states = share > 0 && share < 1 ? (int64_t)(share * (double)states) : states;
+    p->left.host = host_left;
+    p->left.host_param_elems = p->options->limits.host_param_elems;
+    for (sw_value v = 0; v < p->n_values; v++) {
+        struct sw_ir_value *info = &p->ir->values[v];
+        info->tier = (int)tier_of(p, v);
+        in_host += info->tier == SW_TIER_HOST && !sw_offload_is_sum(info) ? places_of(info) : 0;
+    }
+    return in_host;
+}
+
+/* First places what must be in host memory, then caches tensors of the disk in the rest. */
+static void choose_tiers(struct sw_offload *p)
+{
+    const struct sw_ir *ir = p->ir;
+    const size_t budget = p->options->policy.budget[SW_TIER_HOST];
+    int64_t states = 0;
+    for (sw_value v = 0; v < p->n_values; v++) {
+        const struct sw_ir_value *info = &ir->values[v];
+        states += info->state == SW_STATE_OPTIMIZER && info->base < 0 ? (int64_t)bytes_of(info) : 0;
+    }
+    const size_t has_to = choose_with(p, 0, states);
+    if (budget == 0) {
+        return; /* no cache */
+    }
+    size_t waiting = waiting_in_host(p);
+    if (has_to + waiting > budget && p->options->policy.states_tier == SW_TIER_DISK) {
+        p->left.grads_tier = SW_TIER_DISK;
+        waiting = waiting_in_host(p);
+    }
+    choose_with(p, budget > has_to + waiting ? budget - has_to - waiting : 0, states);
+}
+
+static bool make_all_offloaded(struct sw_offload *p)
+{
+    for (sw_value v = 0; v < p->n_values; v++) {
+        const enum sw_tier tier = waits_on(p, v);
+        if (tier != SW_TIER_DEVICE && !make_offloaded(p, v, tier)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool sw_offload_choose_tiers(struct sw_offload *p)
+{
+    find_readers(p);
+    choose_tiers(p);
+    if (!sw_pack_small(p->ir, p->first, p->options)) {
+        return false;
+    }
+    p->n_values = p->ir->n_values;
+    return make_all_offloaded(p);
+}
