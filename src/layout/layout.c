@@ -2,6 +2,8 @@
 // Maps elements of the whole tensor to elements that one rank holds, and back. The core is to find
 // where an element of the tensor-axis part lies in the whole, and how long a run stays contiguous
 // there.
+#include <string.h>
+
 #include "layout/layout.h"
 
 /* ---- the tensor axis ---- */
@@ -125,12 +127,105 @@ int64_t sw_layout_elems(const struct sw_layout *layout)
 {
     const struct sw_shape part = sw_layout_part(layout);
     const int64_t elems = sw_shape_elems(&part);
-    if (layout->is_absent || !is_sliced(layout)) {
-        return layout->is_absent ? 0 : elems;
+    if (layout->is_absent) {
+        return 0;
+    }
+    if (layout->is_padded && layout->data.size > 1) {
+        return slice_elems(layout, elems) * layout->data.size;
+    }
+    if (!is_sliced(layout)) {
+        return elems;
     }
     const int64_t tile = layout->tile_elems > 0 ? layout->tile_elems : elems;
     const int64_t n_whole = tile > 0 ? elems / tile : 0;
     return n_whole * slice_elems(layout, tile) + slice_elems(layout, elems - n_whole * tile);
+}
+
+int64_t sw_layout_held(const struct sw_layout *layout)
+{
+    struct sw_run_iter iter;
+    struct sw_run run;
+    int64_t n = 0;
+    sw_runs_begin(layout, &iter);
+    while (sw_runs_next(&iter, &run)) {
+        n += run.n;
+    }
+    return n;
+}
+
+int64_t sw_layout_tile_shard(const struct sw_layout *layout)
+{
+    const struct sw_shape part = sw_layout_part(layout);
+    const int64_t elems = layout->tile_elems > 0 ? layout->tile_elems : sw_shape_elems(&part);
+    return is_sliced(layout) ? slice_elems(layout, elems) : elems;
+}
+
+int64_t sw_layout_first(const struct sw_layout *layout)
+{
+    return is_sliced(layout) ? sw_layout_tile_shard(layout) * layout->data.rank : 0;
+}
+
+int64_t sw_layout_tile_first(const struct sw_layout *layout, int64_t here)
+{
+    return is_sliced(layout) ? here / sw_layout_tile_shard(layout) * layout->tile_elems : here;
+}
+
+/* ---- layouts made of others ---- */
+
+struct sw_layout sw_layout_of_whole(const struct sw_shape *shape)
+{
+    return (struct sw_layout){.whole = *shape};
+}
+
+struct sw_layout sw_layout_sharded(const struct sw_layout *layout, struct sw_coord data,
+                                   int64_t run)
+{
+    struct sw_layout out = *layout;
+    out.data = data;
+    out.run = run;
+    out.is_sliced = true;
+    out.is_padded = false;
+    return out;
+}
+
+struct sw_layout sw_layout_gathered(const struct sw_layout *layout)
+{
+    struct sw_layout out = *layout;
+    out.is_padded = true;
+    out.is_sliced = false;
+    return out;
+}
+
+struct sw_layout sw_layout_per(const struct sw_layout *layout, int64_t n)
+{
+    struct sw_layout out = *layout;
+    out.whole = SW_SHAPE(sw_ceil_div(sw_shape_elems(&layout->whole), n));
+    out.tile_elems = sw_ceil_div(layout->tile_elems, n);
+    out.run = sw_ceil_div(layout->run, n);
+    return out;
+}
+
+/* ---- comparing ---- */
+
+bool sw_layout_equal(const struct sw_layout *a, const struct sw_layout *b)
+{
+    return sw_shape_equal(&a->whole, &b->whole) && a->split.dim == b->split.dim &&
+           a->split.n_groups == b->split.n_groups && a->split.unit == b->split.unit &&
+           memcmp(a->split.group, b->split.group, sizeof a->split.group) == 0 &&
+           a->tensor.rank == b->tensor.rank && a->tensor.size == b->tensor.size &&
+           a->data.rank == b->data.rank && a->data.size == b->data.size &&
+           a->is_absent == b->is_absent && a->is_sliced == b->is_sliced &&
+           a->is_padded == b->is_padded && a->tile_elems == b->tile_elems && a->run == b->run;
+}
+
+/* The split along the tensor axis is left out, since it rarely differs if the rest is equal. */
+uint64_t sw_layout_hash(uint64_t h, const struct sw_layout *layout)
+{
+    const int64_t words[] = {layout->whole.rank, layout->tensor.rank, layout->data.rank,
+                             layout->data.size,  layout->is_absent,   layout->is_sliced,
+                             layout->is_padded,  layout->tile_elems,  layout->run};
+    h = sw_hash(h, layout->whole.dims, (size_t)sw_max_i64(layout->whole.rank, 0) * sizeof(int64_t));
+    return sw_hash(h, words, sizeof words);
 }
 
 /* Enters a tile: sets the range of it that this rank holds or owns. */

@@ -102,6 +102,8 @@ struct sw_layout {
     bool is_absent; /* another pipeline stage has it */
     /* sharded flat along the data axis; else each of its ranks has the whole part */
     bool is_sliced;
+    /* Not sharded, but with room for all shards, so that it is scattered or gathered in place. */
+    bool is_padded;
     /* elements per tile of the part, since each tile is sharded separately; 0 = one tile */
     int64_t tile_elems;
     int64_t run; /* shards are multiples of this many elements; 0 = SW_SQUARES_RUN */
@@ -122,6 +124,29 @@ int64_t sw_slice_elems(int64_t elems, int ranks, int64_t run);
 struct sw_shape sw_layout_part(const struct sw_layout *layout);
 /* Number of elements that memory has room for, including padding of shards. 0 if absent. */
 int64_t sw_layout_elems(const struct sw_layout *layout);
+/* Number of elements of the whole tensor that this rank holds, without padding. */
+int64_t sw_layout_held(const struct sw_layout *layout);
+/* The first element of this rank's shard in the flattened part, or the end of the part or later if
+ * the shard is padding only; 0 = it is not sharded. Not for layouts in tiles. */
+int64_t sw_layout_first(const struct sw_layout *layout);
+/* Elements per shard of a tile. */
+int64_t sw_layout_tile_shard(const struct sw_layout *layout);
+/* The element of the flattened part where the tile begins whose shard is at `here` in memory. */
+int64_t sw_layout_tile_first(const struct sw_layout *layout, int64_t here);
+bool sw_layout_equal(const struct sw_layout *a, const struct sw_layout *b);
+uint64_t sw_layout_hash(uint64_t h, const struct sw_layout *layout);
+
+/* ---- layouts made of others ---- */
+
+/* A tensor of this shape that every rank of the data axis has whole. */
+struct sw_layout sw_layout_of_whole(const struct sw_shape *shape);
+/* The same tensor, sharded flat along the data axis. run: see struct sw_layout */
+struct sw_layout sw_layout_sharded(const struct sw_layout *layout, struct sw_coord data,
+                                   int64_t run);
+/* The whole tensor of a sharded layout, with room for all shards. */
+struct sw_layout sw_layout_gathered(const struct sw_layout *layout);
+/* A tensor with one element for every n of `layout`. Shards and tiles are whole multiples of n. */
+struct sw_layout sw_layout_per(const struct sw_layout *layout, int64_t n);
 
 /* Iterates over the runs that this rank holds, in memory order; `next` returns false at the end.
  * Runs are maximal, never empty, and exclude padding. */

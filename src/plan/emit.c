@@ -37,23 +37,12 @@ static int32_t add_predicated(struct sw_ir *ir, enum sw_op_kind kind, const sw_v
     return op;
 }
 
-/* Number of elements of the tensor in `info`, without a shard's padding. */
-static int64_t real_elems(const struct sw_ir_value *info)
-{
-    const int64_t elems = info->form->elems;
-    if (!sw_ir_is_slice(info)) {
-        return elems;
-    }
-    const int64_t left = sw_shape_elems(&info->form->whole) - info->form->first;
-    return left < 0 ? 0 : sw_min_i64(left, elems);
-}
-
 /* ---- LAMB ---- */
 
 /* in: target, states, streams */
 static int32_t emit_moments(struct sw_ir *ir, struct sw_attrs *attrs, const sw_value *in, int n_in)
 {
-    attrs->update.n_elems = real_elems(&ir->values[in[0]]);
+    attrs->update.n_elems = sw_layout_held(&ir->values[in[0]].form->layout);
     const int32_t op = add_predicated(ir, SW_OP_LAMB_MOMENTS, in, n_in, attrs);
     for (int i = attrs->update.rule.n_states - 1; i <= attrs->update.rule.n_states; i++) {
         sw_ir_add_out_in_place(ir, op, in[i]);
@@ -154,11 +143,12 @@ static sw_value gather_matrix(struct sw_ir *ir, const struct sw_ir_value *target
     if (ir->status < 0 || !sw_ir_is_slice(target)) {
         return part;
     }
-    sw_ir_be_slice(ir, part, target->form->whole, target->form->first);
+    const struct sw_layout gathered = sw_layout_gathered(&target->form->layout);
+    sw_ir_set_layout(ir, part, &target->form->layout);
     const int32_t op = sw_ir_add_exchange(ir, SW_MOVE_GATHER, SW_GROUP_DATA, &part, 1);
-    const sw_value whole = sw_ir_add_out(ir, op, SW_BF16, target->form->whole);
+    const sw_value whole = sw_ir_add_out(ir, op, SW_BF16, gathered.whole);
     if (whole >= 0) {
-        sw_ir_pad(ir, whole, target->form->elems * sw_ir_data(ir)->n);
+        sw_ir_set_layout(ir, whole, &gathered);
     }
     return whole;
 }
@@ -168,8 +158,8 @@ static sw_value emit_muon(struct sw_ir *ir, struct sw_attrs *attrs, sw_value *in
 {
     const struct sw_ir_value target = ir->values[in[0]];
     const int n_states = attrs->update.rule.n_states;
-    attrs->update.n_elems = real_elems(&target);
-    attrs->update.origin = sw_ir_is_slice(&target) ? target.form->first : 0;
+    attrs->update.n_elems = sw_layout_held(&target.form->layout);
+    attrs->update.origin = sw_layout_first(&target.form->layout);
     const int32_t moments = add_predicated(ir, SW_OP_MUON_MOMENTS, in, n_in, attrs);
     sw_ir_add_out_in_place(ir, moments, in[n_states]);
     const sw_value part = sw_ir_add_out(ir, moments, SW_BF16, target.form->shape);
@@ -186,11 +176,11 @@ static sw_value emit_muon(struct sw_ir *ir, struct sw_attrs *attrs, sw_value *in
 /* Describes which part of the tensor the target is, and the matrices of its last two dimensions. */
 static void describe_part(const struct sw_ir_value *target, struct sw_update_op_attrs *attrs)
 {
-    const bool is_slice = sw_ir_is_slice(target);
-    const struct sw_shape *whole = is_slice ? &target->form->whole : &target->form->shape;
-    attrs->n_elems = real_elems(target);
-    attrs->origin = is_slice ? target->form->first : 0;
-    attrs->slice = is_slice ? target->form->first / target->form->elems : 0;
+    const struct sw_layout *layout = &target->form->layout;
+    const struct sw_shape *whole = &layout->whole;
+    attrs->n_elems = sw_layout_held(layout);
+    attrs->origin = sw_layout_first(layout);
+    attrs->slice = layout->is_sliced ? layout->data.rank : 0;
     attrs->whole = sw_shape_elems(whole);
     if (whole->rank >= 2) {
         attrs->rows = whole->dims[whole->rank - 2];
@@ -257,40 +247,25 @@ static sw_value emit_adafactor(struct sw_ir *ir, struct sw_attrs *attrs, sw_valu
 
 /* ---- all rules ---- */
 
-/* One element per run. Shards and tiles begin between runs. */
-static void take_runs(struct sw_shape *shape, struct sw_shape *whole, int64_t *first)
+/* Layout of a state for a tensor or shard with layout `of`. It has an element for each element, for
+ * each run, or for each row or column of the matrices. */
+static struct sw_layout layout_of_state(const struct sw_layout *of,
+                                        const struct sw_update_state *state)
 {
-    *shape = SW_SHAPE(sw_ceil_div(sw_shape_elems(shape), SW_CODE_RUN));
-    if (whole->rank >= 0) {
-        *whole = SW_SHAPE(sw_ceil_div(sw_shape_elems(whole), SW_CODE_RUN));
-    }
-    *first /= SW_CODE_RUN;
-}
-
-/* Shape of a state for a tensor or shard with form `of`: an element for each of its elements, for
- * each run, or for each row or column of its matrices. */
-static void shape_state(const struct sw_ir_form *of, const struct sw_update_state *state, int ranks,
-                        struct sw_shape *shape, struct sw_shape *whole, int64_t *first)
-{
-    *shape = of->shape;
-    *whole = of->whole;
-    *first = of->first;
+    struct sw_layout out = *of;
+    out.is_padded = false;
     if (state->of == SW_STATE_OF_RUNS) {
-        take_runs(shape, whole, first);
+        return sw_layout_per(&out, SW_CODE_RUN);
     }
-    if (state->of == SW_STATE_OF_ELEMENTS || state->of == SW_STATE_OF_RUNS) {
-        return;
+    if (state->of != SW_STATE_OF_ELEMENTS) {
+        struct sw_shape *lines = &out.whole;
+        if (state->of == SW_STATE_OF_COLUMNS) {
+            lines->dims[lines->rank - 2] = lines->dims[lines->rank - 1];
+        }
+        lines->rank--;
+        out.run = SW_SQUARES_RUN;
     }
-    struct sw_shape *lines = of->whole.rank >= 0 ? whole : shape;
-    if (state->of == SW_STATE_OF_COLUMNS) {
-        lines->dims[lines->rank - 2] = lines->dims[lines->rank - 1];
-    }
-    lines->rank--;
-    if (of->whole.rank >= 0) {
-        const int64_t slice = sw_slice_elems(sw_shape_elems(whole), ranks, SW_SQUARES_RUN);
-        *first = of->first / sw_shape_elems(shape) * slice;
-        *shape = SW_SHAPE(slice);
-    }
+    return out;
 }
 
 /* The part of a state that belongs to a tile of the parameter. */
@@ -298,14 +273,11 @@ static sw_value tile_of_state(struct sw_ir *ir, sw_value state, const struct sw_
 {
     const sw_value v = state < 0 ? SW_NO_VALUE : sw_ir_copy_value(ir, state);
     if (v >= 0) {
-        struct sw_ir_form form = *ir->values[state].form;
-        form.shape = tile->form->shape;
-        form.whole = tile->form->whole;
-        form.first = tile->form->first;
-        if (ir->values[v].of_runs) {
-            take_runs(&form.shape, &form.whole, &form.first);
-        }
-        sw_ir_set_form(ir, v, &form);
+        const struct sw_layout *of = &tile->form->layout;
+        const struct sw_layout layout =
+            ir->values[v].of_runs ? sw_layout_per(of, SW_CODE_RUN) : *of;
+        sw_ir_reshape(ir, v, layout.whole);
+        sw_ir_set_layout(ir, v, &layout);
         ir->values[v].base = state;
         ir->values[v].base_offset = sw_ir_per_run(&ir->values[v], tile->base_offset);
     }
@@ -338,7 +310,7 @@ static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, 
     const struct sw_ir_value info = ir->values[sw_ir_root(ir, param)];
     const struct sw_ir_value slice = ir->values[target];
     const bool is_tile = info.is_tiled;
-    const struct sw_shape all = sw_ir_is_slice(&info) ? info.form->whole : info.form->shape;
+    const struct sw_shape all = info.form->layout.whole;
     struct sw_update_state states[SW_UPDATE_MAX_STATES];
     const struct sw_update_rule its = sw_update_rule_of(rule, info.name, all.rank);
     *attrs = (struct sw_attrs){.update = {.rule = its.attrs}};
@@ -351,11 +323,12 @@ static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, 
     }
     sw_update_groups_apply(rule->groups, info.name, &attrs->update.rule);
     if (rule->moments == SW_MOMENTS_8BIT) {
-        attrs->update.n_elems = real_elems(&slice);
+        attrs->update.n_elems = sw_layout_held(&slice.form->layout);
     }
     if (rule->moments == SW_MOMENTS_BF16) {
         attrs->update.origin =
-            slice.form->tile_first + (sw_ir_is_slice(&slice) ? slice.form->first : 0);
+            (is_tile ? sw_layout_tile_first(&info.form->layout, slice.base_offset) : 0) +
+            sw_layout_first(&slice.form->layout);
         attrs->update.draw = sw_hash_str(sw_hash_str(SW_HASH_INIT, "moments/"), info.name);
     }
     int n_in = 0;
@@ -363,13 +336,13 @@ static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, 
     for (int i = 0; i < attrs->update.rule.n_states; i++) {
         char name[512];
         snprintf(name, sizeof name, "%s/%s", states[i].kind, info.name);
-        struct sw_shape shape, whole;
-        int64_t first;
-        shape_state(is_tile ? info.form : slice.form, &states[i], sw_ir_data(ir)->n, &shape, &whole,
-                    &first);
+        const struct sw_layout layout =
+            layout_of_state(is_tile ? &info.form->layout : &slice.form->layout, &states[i]);
+        const struct sw_shape shape =
+            layout.is_sliced ? SW_SHAPE(sw_layout_elems(&layout)) : layout.whole;
         const sw_value state = sw_ir_state(ir, name, states[i].dtype, shape, sw_ir_root(ir, param));
         if (state >= 0) {
-            sw_ir_be_slice(ir, state, whole, first);
+            sw_ir_set_layout(ir, state, &layout);
             ir->values[state].state = SW_STATE_OPTIMIZER;
             ir->values[state].of_runs = states[i].of == SW_STATE_OF_RUNS;
         }

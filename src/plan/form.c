@@ -25,16 +25,14 @@ static uint64_t mix_shape(uint64_t h, const struct sw_shape *shape)
 /* Initialisation and strides are left out, since they rarely differ if shapes are equal. */
 static uint64_t hash_of(const struct sw_ir_form *form)
 {
-    const uint64_t h = mix_shape(mix_shape(SW_HASH_INIT, &form->shape), &form->whole);
-    return mix(mix(mix(h, form->first), form->tile_first), form->padded_elems);
+    return sw_layout_hash(mix_shape(SW_HASH_INIT, &form->shape), &form->layout);
 }
 
 static bool are_equal(const struct sw_ir_form *a, const struct sw_ir_form *b)
 {
-    return sw_shape_equal(&a->shape, &b->shape) && sw_shape_equal(&a->whole, &b->whole) &&
-           a->first == b->first && a->tile_first == b->tile_first &&
-           a->padded_elems == b->padded_elems && a->contiguous == b->contiguous &&
-           a->init.kind == b->init.kind && a->init.std == b->init.std && a->data == b->data &&
+    return sw_shape_equal(&a->shape, &b->shape) && sw_layout_equal(&a->layout, &b->layout) &&
+           a->contiguous == b->contiguous && a->init.kind == b->init.kind &&
+           a->init.std == b->init.std && a->data == b->data &&
            memcmp(a->strides, b->strides, sizeof a->strides) == 0;
 }
 
@@ -69,22 +67,21 @@ static bool grow(struct sw_ir_forms *forms)
 
 const struct sw_ir_form *sw_ir_form(struct sw_ir *ir, const struct sw_ir_form *like)
 {
+    struct sw_ir_form own = *like;
+    own.layout.whole = own.layout.is_sliced ? own.layout.whole : own.shape;
+    own.elems = sw_shape_elems(&own.shape);
     struct sw_ir_forms *forms = &ir->forms;
     const bool room = ir->status >= 0 && (forms->n < forms->cap / 2 || grow(forms));
-    const struct sw_ir_form **place = room ? place_of(forms, like) : NULL;
-    if (!place || *place) {
-        if (!place) {
-            sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
-        }
-        return place ? *place : NULL;
+    const struct sw_ir_form **place = room ? place_of(forms, &own) : NULL;
+    if (place && *place) {
+        return *place;
     }
-    struct sw_ir_form *form = sw_arena_alloc(&ir->names, sizeof *form);
+    struct sw_ir_form *form = place ? sw_arena_alloc(&ir->names, sizeof *form) : NULL;
     if (!form) {
         sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
         return NULL;
     }
-    *form = *like;
-    form->elems = sw_shape_elems(&form->shape);
+    *form = own;
     *place = form;
     forms->n++;
     return form;
@@ -92,7 +89,7 @@ const struct sw_ir_form *sw_ir_form(struct sw_ir *ir, const struct sw_ir_form *l
 
 const struct sw_ir_form *sw_ir_plain_form(struct sw_ir *ir, struct sw_shape shape)
 {
-    struct sw_ir_form form = {.shape = shape, .contiguous = true, .whole.rank = -1};
+    struct sw_ir_form form = {.shape = shape, .contiguous = true};
     sw_shape_row_major(&shape, form.strides);
     return sw_ir_form(ir, &form);
 }
@@ -112,17 +109,13 @@ void sw_ir_reshape(struct sw_ir *ir, sw_value v, struct sw_shape shape)
     sw_ir_set_form(ir, v, &form);
 }
 
-void sw_ir_pad(struct sw_ir *ir, sw_value v, int64_t padded_elems)
+void sw_ir_set_layout(struct sw_ir *ir, sw_value v, const struct sw_layout *layout)
 {
     struct sw_ir_form form = *ir->values[v].form;
-    form.padded_elems = padded_elems;
-    sw_ir_set_form(ir, v, &form);
-}
-
-void sw_ir_be_slice(struct sw_ir *ir, sw_value v, struct sw_shape whole, int64_t first)
-{
-    struct sw_ir_form form = *ir->values[v].form;
-    form.whole = whole;
-    form.first = first;
+    form.layout = *layout;
+    if (layout->is_sliced) {
+        form.shape = SW_SHAPE(sw_layout_elems(layout));
+        form.strides[0] = 1;
+    }
     sw_ir_set_form(ir, v, &form);
 }

@@ -71,8 +71,7 @@ static void take_value(struct sw_ir *ir, const struct sw_value_info *info)
     struct sw_ir_form form = {.shape = info->shape,
                               .contiguous = info->contiguous,
                               .init = info->init,
-                              .data = copy_data(ir, info),
-                              .whole.rank = -1};
+                              .data = copy_data(ir, info)};
     memcpy(form.strides, info->strides, sizeof form.strides);
     struct sw_ir_value *value = &ir->values[ir->n_values++];
     *value = (struct sw_ir_value){
@@ -208,7 +207,8 @@ size_t sw_ir_bytes(const struct sw_ir_value *value)
 
 size_t sw_ir_storage_bytes(const struct sw_ir_value *value)
 {
-    return (size_t)sw_max_i64(value->form->padded_elems, value->form->elems) *
+    const struct sw_ir_form *form = value->form;
+    return (size_t)(form->layout.is_padded ? sw_layout_elems(&form->layout) : form->elems) *
            sw_dtype_bytes(value->dtype);
 }
 
@@ -316,6 +316,14 @@ bool sw_ir_is_part(const struct sw_ir *ir, sw_value v)
     const sw_value param = root->role == SW_ROLE_PARAM ? value->base : root->param;
     return param >= 0 && ir->values[param].is_tiled &&
            (root->role == SW_ROLE_PARAM || root->state == SW_STATE_OPTIMIZER);
+}
+
+struct sw_layout sw_ir_shard_of(const struct sw_ir *ir, sw_value v, int64_t run)
+{
+    const struct sw_layout *layout = &ir->values[v].form->layout;
+    const struct sw_group *data = sw_ir_data(ir);
+    return layout->is_sliced ? *layout
+                             : sw_layout_sharded(layout, (struct sw_coord){data->me, data->n}, run);
 }
 
 bool sw_ir_is_packed(const struct sw_ir *ir, sw_value v)
@@ -442,7 +450,7 @@ sw_value sw_ir_add_out_in_place(struct sw_ir *ir, int32_t i_op, sw_value of)
     const struct sw_ir_value src = ir->values[of];
     struct sw_ir_form form = *src.form;
     form.init = (struct sw_init){0};
-    form.padded_elems = 0; /* padding belongs to the storage, that is to `of` */
+    form.layout.is_padded = false; /* padding belongs to the storage, that is to `of` */
     const sw_value v =
         add_out(ir, i_op, sw_ir_new_like(ir, src.role, src.dtype, sw_ir_form(ir, &form)));
     if (v >= 0) {

@@ -15,14 +15,10 @@ struct sw_ir_form {
     bool contiguous;
     struct sw_init init; /* for PARAM */
     const void *data;    /* constant STATE: its elements, in the arena of names; else NULL */
-    /* Shard of a flattened tensor that one rank owns: elements [first, first + shape[0]) of
-     * `whole`. Elements beyond the end of `whole` are padding: they start as zeros and nobody reads
-     * them. whole.rank = -1 = not sharded. */
-    struct sw_shape whole;
-    int64_t first;
-    int64_t tile_first; /* tile of a parameter: its first element in the parameter */
-    /* storage beyond the shape, so that all shards have equal length; 0 = none */
-    int64_t padded_elems;
+    /* The elements of a whole tensor that the value has. Elements beyond the end of the whole are
+     * padding: they start as zeros and nobody reads them. layout.whole is the shape unless the
+     * value is sharded. A tile is a whole of its own. */
+    struct sw_layout layout;
     int64_t elems; /* elements of the shape */
 };
 
@@ -209,7 +205,7 @@ size_t sw_ir_bytes(const struct sw_ir_value *value); /* bytes of its elements, w
 size_t sw_ir_storage_bytes(const struct sw_ir_value *value); /* with padding */
 static inline bool sw_ir_is_slice(const struct sw_ir_value *value)
 {
-    return value->form->whole.rank >= 0;
+    return value->form->layout.is_sliced;
 }
 /* True if ops see only parts of v: it is part of a tiled parameter, or of a state of one. */
 bool sw_ir_is_part(const struct sw_ir *ir, sw_value v);
@@ -221,10 +217,13 @@ static inline const struct sw_group *sw_ir_data(const struct sw_ir *ir)
 {
     return &ir->groups[SW_GROUP_DATA];
 }
+/* This rank's shard of v; the layout of v itself if v is a shard. run: see struct sw_layout */
+struct sw_layout sw_ir_shard_of(const struct sw_ir *ir, sw_value v, int64_t run);
 
 /* ---- form.c: properties that values share ---- */
 
-/* The form of the list that equals `like`, whose `elems` is ignored. NULL = out of memory, and the
+/* The form of the list that equals `like`. `elems` is ignored, and so is layout.whole unless the
+ * layout is sharded. NULL = out of memory, and the
  * list has failed. */
 const struct sw_ir_form *sw_ir_form(struct sw_ir *ir, const struct sw_ir_form *like);
 /* The form of a row-major tensor that is not sharded. */
@@ -232,8 +231,8 @@ const struct sw_ir_form *sw_ir_plain_form(struct sw_ir *ir, struct sw_shape shap
 /* Changes the form of v. If memory runs out, v keeps its form and the list has failed. */
 void sw_ir_set_form(struct sw_ir *ir, sw_value v, const struct sw_ir_form *like);
 void sw_ir_reshape(struct sw_ir *ir, sw_value v, struct sw_shape shape); /* sets the strides, too */
-void sw_ir_pad(struct sw_ir *ir, sw_value v, int64_t padded_elems);
-void sw_ir_be_slice(struct sw_ir *ir, sw_value v, struct sw_shape whole, int64_t first);
+/* Changes which elements v has. The shape follows if the layout is sharded. */
+void sw_ir_set_layout(struct sw_ir *ir, sw_value v, const struct sw_layout *layout);
 
 /* ---- ops ---- */
 

@@ -115,16 +115,19 @@ static sw_status place_packs(struct sw_plan *plan)
     return SW_OK;
 }
 
-/* Elements per tile if the tensor is sharded tile by tile, else 0. */
-static int64_t tile_elems(const struct sw_plan *plan, const struct sw_ir *ir,
-                          const struct sw_ir_value *info)
+/* Its elements on this rank. For a tensor that is whole, the layout says how the ranks divide it
+ * when they write it together. */
+static struct sw_layout layout_of(const struct sw_ir *ir, const struct sw_plan_options *options,
+                                  const struct sw_ir_value *info)
 {
-    const struct sw_ir_value *param = info->param >= 0 ? &ir->values[info->param] : info;
-    if (!param->is_tiled || !sw_ir_is_slice(info)) {
-        return 0;
+    struct sw_layout layout = info->form->layout;
+    if (!layout.is_sliced) {
+        const struct sw_group *data = sw_ir_data(ir);
+        layout = sw_layout_of_whole(&layout.whole);
+        layout.data = (struct sw_coord){data->me, data->n};
+        layout.run = sw_ir_per_run(info, sw_update_run(options->rule));
     }
-    const int32_t i = sw_names_find(&plan->names, SW_NAME_TILED, param->name);
-    return plan->tiled[i].rows * param->form->whole.dims[1];
+    return layout;
 }
 
 /* Checks that a tensor which another program has listed is the same there. */
@@ -163,11 +166,7 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
         .init = info->form->init,
         .data = info->form->data,
         .param = info->param >= 0 ? ir->values[info->param].name : NULL,
-        .layout = {.whole = sw_ir_is_slice(info) ? info->form->whole : info->form->shape,
-                   .data = {sw_ir_data(ir)->me, sw_ir_data(ir)->n},
-                   .is_sliced = sw_ir_is_slice(info),
-                   .tile_elems = sw_ir_per_run(info, tile_elems(plan, ir, info)),
-                   .run = sw_ir_per_run(info, sw_update_run(options->rule))},
+        .layout = layout_of(ir, options, info),
         .tier = (enum sw_tier)info->tier,
         .bytes = sw_ir_storage_bytes(info),
         .state = info->state,

@@ -19,30 +19,20 @@ struct pass {
     struct sw_op_order order;
 };
 
-/* Turns the parameter into this rank's shard of it. */
-static void cut(struct sw_ir *ir, sw_value param, int64_t slice, int rank)
-{
-    struct sw_ir_form form = *ir->values[param].form;
-    form.whole = form.shape;
-    form.shape = SW_SHAPE(slice);
-    form.strides[0] = 1;
-    form.first = slice * rank;
-    sw_ir_set_form(ir, param, &form);
-}
-
-/* Turns a tile into this rank's shard of it. The shards of a parameter's tiles are adjacent, so the
- * shape of the parameter grows with each. */
-static void cut_tile(struct sw_ir *ir, sw_value tile, int64_t slice, int rank)
+/* Turns a tile into this rank's shard of it. The shards of a parameter's tiles are adjacent. tile:
+ * its whole layout, sharded */
+static void cut_tile(struct sw_ir *ir, sw_value tile, const struct sw_layout *shard)
 {
     const sw_value param = ir->values[tile].base;
     if (!sw_ir_is_slice(&ir->values[param])) {
-        cut(ir, param, 0, rank);
+        struct sw_layout all = sw_ir_shard_of(ir, param, shard->run);
+        all.tile_elems = ir->values[tile].form->elems;
+        sw_ir_set_layout(ir, param, &all);
     }
-    cut(ir, tile, slice, rank);
-    struct sw_ir_form form = *ir->values[param].form;
-    ir->values[tile].base_offset = form.shape.dims[0];
-    form.shape.dims[0] += slice;
-    sw_ir_set_form(ir, param, &form);
+    const struct sw_layout *all = &ir->values[param].form->layout;
+    ir->values[tile].base_offset =
+        ir->values[tile].base_offset / all->tile_elems * sw_layout_tile_shard(all);
+    sw_ir_set_layout(ir, tile, shard);
 }
 
 /* Adds a gathered copy of `param` for op; SW_NO_VALUE when out of memory. */
@@ -50,11 +40,13 @@ static sw_value gather(struct pass *p, sw_value param, const struct sw_ir_op *re
 {
     struct sw_ir *ir = p->ir;
     const struct sw_ir_value info = ir->values[param];
-    const sw_value whole = sw_ir_new_value(ir, SW_ROLE_TRANSIENT, info.dtype, info.form->whole);
+    const sw_value whole =
+        sw_ir_new_value(ir, SW_ROLE_TRANSIENT, info.dtype, info.form->layout.whole);
     if (whole < 0) {
         return SW_NO_VALUE;
     }
-    sw_ir_pad(ir, whole, info.form->elems * sw_ir_data(ir)->n);
+    const struct sw_layout gathered = sw_layout_gathered(&info.form->layout);
+    sw_ir_set_layout(ir, whole, &gathered);
     ir->values[whole].needs_grad = info.needs_grad;
     struct sw_ir_op op = {.detail = &sw_ir_no_detail,
                           .kind = SW_N_OP_KINDS,
@@ -151,19 +143,16 @@ static bool cut_params(struct sw_ir *ir, const struct sw_plan_options *options)
     for (int32_t i = 0; i < ir->n_params; i++) {
         const sw_value param = ir->params[i];
         const struct sw_ir_value *info = &ir->values[param];
-        const int64_t slice =
-            sw_slice_elems(info->form->elems, sw_ir_data(ir)->n, sw_update_run(options->rule));
-        if (sw_ir_is_part(ir, param)) {
-            cut_tile(ir, param, slice, sw_ir_data(ir)->me);
-            any = true;
-            continue;
-        }
-        if (options->policy.stage < 3 || info->stays_whole || info->is_viewed) {
-            sw_ir_pad(ir, param, slice * sw_ir_data(ir)->n);
+        const struct sw_layout shard = sw_ir_shard_of(ir, param, sw_update_run(options->rule));
+        const struct sw_layout whole = sw_layout_gathered(&shard);
+        const bool tile = sw_ir_is_part(ir, param);
+        const bool stays = options->policy.stage < 3 || info->stays_whole || info->is_viewed;
+        if (tile) {
+            cut_tile(ir, param, &shard);
         } else {
-            cut(ir, param, slice, sw_ir_data(ir)->me);
-            any = true;
+            sw_ir_set_layout(ir, param, stays ? &whole : &shard);
         }
+        any = any || tile || !stays;
     }
     return any;
 }

@@ -222,8 +222,7 @@ static void add_formulas(const struct count *c, sw_value param, struct sw_plan_t
     const struct sw_ir_value *info = &c->ir->values[param];
     const struct trips *trips = &c->trips[param];
     const int stage = c->options->policy.stage;
-    const int64_t elems =
-        sw_ir_is_slice(info) ? sw_shape_elems(&info->form->whole) : info->form->elems;
+    const int64_t elems = sw_shape_elems(&info->form->layout.whole);
     const double share = (double)(sw_ir_data(c->ir)->n - 1) / sw_ir_data(c->ir)->n;
     const double m = (double)c->rounds, runs = (double)c->runs, grad = wire_bytes(c->ir) * share;
     const double work = (double)sw_dtype_bytes(info->dtype) * share;

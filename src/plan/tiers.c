@@ -80,7 +80,7 @@ static enum sw_tier waits_on(const struct sw_offload *p, sw_value v)
         p->options->policy.activations_tier == SW_TIER_DEVICE) {
         return SW_TIER_DEVICE;
     }
-    if (info->base >= 0 || info->producer < 0 || info->is_output || info->form->padded_elems > 0 ||
+    if (info->base >= 0 || info->producer < 0 || info->is_output || info->form->layout.is_padded ||
         (info->role != SW_ROLE_TRANSIENT && info->role != SW_ROLE_GRAD) ||
         sw_ir_bytes(info) < SMALL || !info->form->contiguous) {
         return SW_TIER_DEVICE;

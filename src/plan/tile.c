@@ -392,7 +392,6 @@ static bool make_tiles(struct pass *p, sw_value param)
         p->first_tile[param] = t == 0 ? v : p->first_tile[param];
         struct sw_ir_form form = *ir->values[v].form;
         form.shape = SW_SHAPE(n_rows(tiles, t), tiles->width);
-        form.tile_first = first_row(tiles, t) * tiles->width;
         sw_ir_set_form(ir, v, &form);
         info->base = param;
         info->base_offset = first_row(tiles, t) * tiles->width;

@@ -53,36 +53,36 @@ static bool sums_stay(const struct sw_plan_options *options)
            !sw_updates_in_backward(options);
 }
 
-static int64_t slice_elems(const struct sw_ir *ir, const struct sw_plan_options *options,
-                           sw_value param)
+/* This rank's shard of a parameter. */
+static struct sw_layout shard_of(const struct sw_ir *ir, const struct sw_plan_options *options,
+                                 sw_value param)
 {
-    const struct sw_ir_value *info = &ir->values[param];
-    return sw_ir_is_slice(info)
-               ? info->form->shape.dims[0]
-               : sw_slice_elems(info->form->elems, sw_ir_data(ir)->n, sw_update_run(options->rule));
+    return sw_ir_shard_of(ir, param, sw_update_run(options->rule));
 }
 
-static struct sw_shape whole_shape(const struct sw_ir_value *info)
+/* Gives v room for all shards. */
+static void pad(struct sw_ir *ir, sw_value v, const struct sw_layout *shard)
 {
-    return sw_ir_is_slice(info) ? info->form->whole : info->form->shape;
+    const struct sw_layout whole = sw_layout_gathered(shard);
+    if (v >= 0) {
+        sw_ir_set_layout(ir, v, &whole);
+    }
 }
 
 /* The gradient as one dense tensor, padded to equal shards. */
-static sw_value spread(struct sw_ir *ir, sw_value param, sw_value grad, int64_t padded)
+static sw_value spread(struct sw_ir *ir, sw_value grad, const struct sw_layout *shard)
 {
     const struct sw_ir_value info = ir->values[grad];
     if (info.sparse_index >= 0) {
         const sw_value in[2] = {grad, info.sparse_index};
         const int32_t op = sw_ir_add_op(ir, SW_OP_DENSIFY, in, 2, NULL);
-        grad = sw_ir_add_out(ir, op, info.dtype, whole_shape(&ir->values[param]));
-    } else if (info.base >= 0 || info.form->padded_elems > 0 || info.role != SW_ROLE_GRAD) {
+        grad = sw_ir_add_out(ir, op, info.dtype, shard->whole);
+    } else if (info.base >= 0 || info.form->layout.is_padded || info.role != SW_ROLE_GRAD) {
         /* a value that shares its bytes or lies in another one cannot be padded */
         const int32_t op = sw_ir_add_op(ir, SW_OP_CONTIGUOUS, &grad, 1, NULL);
         grad = sw_ir_add_out(ir, op, info.dtype, info.form->shape);
     }
-    if (grad >= 0) {
-        sw_ir_pad(ir, grad, padded);
-    }
+    pad(ir, grad, shard);
     return grad;
 }
 
@@ -96,8 +96,8 @@ static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *opti
     const enum sw_dtype dtype = ir->dtype == SW_F64 ? SW_F64 : SW_F32;
     snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
     const bool whole = sw_ir_data(ir)->n <= 1 || sw_sums_before_reducing(options);
-    const int64_t slice = whole ? 0 : slice_elems(ir, options, feed->param);
-    const struct sw_shape shape = whole ? param.form->shape : SW_SHAPE(slice);
+    const struct sw_layout shard = shard_of(ir, options, feed->param);
+    const struct sw_shape shape = whole ? param.form->shape : SW_SHAPE(sw_layout_elems(&shard));
     /* a tile's sum leaves the device between micro-batches, too */
     const bool stays = sums_stay(options) || sw_ir_is_part(ir, feed->param);
     ir->phase = SW_PHASE_BACKWARD;
@@ -110,7 +110,7 @@ static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *opti
                                                : SW_STATE_FURTHER_SUM;
         ir->values[acc].param = feed->param;
         if (!whole) {
-            sw_ir_be_slice(ir, acc, whole_shape(&param), slice * sw_ir_data(ir)->me);
+            sw_ir_set_layout(ir, acc, &shard);
         }
     }
     return acc;
@@ -135,9 +135,8 @@ static bool travels_by_rows(const struct sw_ir *ir, const struct sw_plan_options
 static sw_value reduce(struct sw_ir *ir, const struct sw_plan_options *options,
                        const struct feed *feed, sw_value acc, sw_value grad)
 {
-    const int64_t slice = slice_elems(ir, options, feed->param);
-    const sw_value in[4] = {acc, spread(ir, feed->param, grad, slice * sw_ir_data(ir)->n), grad,
-                            ir->values[grad].sparse_index};
+    const struct sw_layout shard = shard_of(ir, options, feed->param);
+    const sw_value in[4] = {acc, spread(ir, grad, &shard), grad, ir->values[grad].sparse_index};
     const int n_in = travels_by_rows(ir, options, acc, grad) ? 4 : 2;
     return sw_ir_add_out_in_place(
         ir, sw_ir_add_exchange(ir, SW_MOVE_REDUCE, SW_GROUP_DATA, in, n_in), acc);
@@ -151,30 +150,28 @@ static sw_value add_here(struct sw_ir *ir, sw_value acc, sw_value grad)
 }
 
 /* Stage 0: every rank updates the whole parameter, so the sums are gathered. */
-static sw_value gather_sum(struct sw_ir *ir, sw_value sum, struct sw_shape shape)
+static sw_value gather_sum(struct sw_ir *ir, sw_value sum)
 {
-    const int64_t slice = ir->values[sum].form->elems;
+    const struct sw_layout shard = ir->values[sum].form->layout;
     const int32_t op = sw_ir_add_exchange(ir, SW_MOVE_GATHER, SW_GROUP_DATA, &sum, 1);
-    const sw_value whole = sw_ir_add_out(ir, op, SW_F32, shape);
-    if (whole >= 0) {
-        sw_ir_pad(ir, whole, slice * sw_ir_data(ir)->n);
-    }
+    const sw_value whole = sw_ir_add_out(ir, op, SW_F32, shard.whole);
+    pad(ir, whole, &shard);
     return whole;
 }
 
 /* This rank's shard of a parameter that is whole in memory. */
 static sw_value slice_of(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param)
 {
-    const int64_t slice = slice_elems(ir, options, param);
-    const struct sw_attrs attrs = {
-        .view = {.kind = SW_VIEW_SLICE, .start = slice * sw_ir_data(ir)->me}};
+    const struct sw_layout shard = shard_of(ir, options, param);
+    const int64_t first = sw_layout_first(&shard);
+    const struct sw_attrs attrs = {.view = {.kind = SW_VIEW_SLICE, .start = first}};
     const int32_t op = sw_ir_add_op(ir, SW_OP_VIEW, &param, 1, &attrs);
-    const sw_value v = sw_ir_add_out(ir, op, ir->values[param].dtype, SW_SHAPE(slice));
+    const sw_value v =
+        sw_ir_add_out(ir, op, ir->values[param].dtype, SW_SHAPE(sw_layout_elems(&shard)));
     if (v >= 0) {
-        struct sw_ir_value *info = &ir->values[v];
-        info->base = param;
-        info->base_offset = slice * sw_ir_data(ir)->me;
-        sw_ir_be_slice(ir, v, ir->values[param].form->shape, slice * sw_ir_data(ir)->me);
+        ir->values[v].base = param;
+        ir->values[v].base_offset = first;
+        sw_ir_set_layout(ir, v, &shard);
     }
     return v;
 }
@@ -193,7 +190,7 @@ static sw_value copy_of(struct sw_ir *ir, sw_value target)
     const int32_t op = sw_ir_add_op(ir, SW_OP_CONTIGUOUS, &target, 1, NULL);
     const sw_value copy = sw_ir_add_out(ir, op, info.dtype, info.form->shape);
     if (copy >= 0) {
-        sw_ir_be_slice(ir, copy, info.form->whole, info.form->first);
+        sw_ir_set_layout(ir, copy, &info.form->layout);
         ir->values[copy].param = sw_ir_root(ir, target);
     }
     return copy;
@@ -228,7 +225,7 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
     const bool alone = sw_ir_data(ir)->n <= 1 || sw_ir_is_slice(&ir->values[param]);
     if (!alone && options->policy.stage == 0) {
         for (int i = 0; i < feed->n; i++) {
-            feed->streams[i] = gather_sum(ir, feed->streams[i], ir->values[param].form->shape);
+            feed->streams[i] = gather_sum(ir, feed->streams[i]);
         }
         sw_emit_update(ir, options, param, param, feed->streams, feed->n);
         return;
@@ -321,22 +318,19 @@ static sw_value reduce_sum(struct sw_ir *ir, const struct sw_plan_options *optio
 {
     char name[512];
     const struct sw_ir_value param = ir->values[feed->param];
-    const int64_t slice = slice_elems(ir, options, feed->param);
+    const struct sw_layout shard = shard_of(ir, options, feed->param);
     sw_value sum = feed->streams[i];
-    if (feed->wire == SW_F32) {
-        sw_ir_pad(ir, sw_ir_root(ir, sum), slice * sw_ir_data(ir)->n);
-    } else {
+    if (feed->wire != SW_F32) {
         sum = sw_ir_add_out(ir, sw_ir_add_op(ir, SW_OP_CAST, &sum, 1, NULL), feed->wire,
                             param.form->shape);
-        if (sum >= 0) {
-            sw_ir_pad(ir, sum, slice * sw_ir_data(ir)->n);
-        }
     }
+    pad(ir, sum >= 0 ? sw_ir_root(ir, sum) : sum, &shard);
     snprintf(name, sizeof name, "grad_sum.%d/%s", i, param.name);
-    const sw_value owned = sw_ir_state(ir, name, SW_F32, SW_SHAPE(slice), feed->param);
+    const sw_value owned =
+        sw_ir_state(ir, name, SW_F32, SW_SHAPE(sw_layout_elems(&shard)), feed->param);
     if (owned >= 0) {
         ir->values[owned].state = SW_STATE_FURTHER_SUM;
-        sw_ir_be_slice(ir, owned, param.form->shape, slice * sw_ir_data(ir)->me);
+        sw_ir_set_layout(ir, owned, &shard);
     }
     const sw_value moved[2] = {owned, sum};
     const int32_t op = sw_ir_add_exchange(ir, SW_MOVE_REDUCE, SW_GROUP_DATA, moved, 2);

@@ -276,12 +276,77 @@ static void heads_stay_together(void **state)
     assert_false(sw_runs_next(&iter, &run));
 }
 
+/* A shard begins where its runs say, ranks hold each element once, the gathered tensor has room for
+ * all shards, and an element for each n of a tensor is where these n are. */
+static void layouts_made_of_others_agree_with_their_runs(void **state)
+{
+    (void)state;
+    state_of_chance = 7;
+    for (int i = 0; i < ROUNDS; i++) {
+        const struct sw_shape shape = any_shape();
+        const int64_t elems = sw_shape_elems(&shape), n = 1 + chance(4);
+        const int ranks = 1 + (int)chance(5);
+        const int64_t run = n * SW_SQUARES_RUN * (1 + chance(3));
+        const struct sw_layout whole = sw_layout_of_whole(&shape);
+        int64_t held = 0;
+        for (int r = 0; r < ranks; r++) {
+            const struct sw_layout shard =
+                sw_layout_sharded(&whole, (struct sw_coord){r, ranks}, run);
+            const struct sw_layout gathered = sw_layout_gathered(&shard);
+            const struct sw_layout per = sw_layout_per(&shard, n);
+            struct sw_run_iter iter;
+            struct sw_run piece;
+            sw_runs_begin(&shard, &iter);
+            if (sw_runs_next(&iter, &piece)) {
+                assert_int_equal(piece.first, sw_layout_first(&shard));
+                assert_int_equal(piece.n, sw_layout_held(&shard));
+            } else {
+                assert_int_equal(sw_layout_held(&shard), 0);
+                assert_true(sw_layout_first(&shard) >= elems);
+            }
+            held += sw_layout_held(&shard);
+            if (ranks > 1) {
+                assert_int_equal(sw_layout_elems(&gathered), ranks * sw_layout_elems(&shard));
+                assert_int_equal(sw_layout_elems(&per) * n, sw_layout_elems(&shard));
+                assert_int_equal(sw_layout_first(&per) * n, sw_layout_first(&shard));
+            }
+            assert_int_equal(sw_layout_held(&per), sw_ceil_div(sw_layout_held(&shard), n));
+            assert_true(sw_layout_equal(&shard, &shard));
+            assert_false(sw_layout_equal(&shard, &gathered));
+            assert_true(r == 0 || elems == 0 || sw_layout_first(&shard) > 0);
+        }
+        assert_int_equal(held, elems);
+    }
+}
+
+/* Each tile of a sharded tensor lies after the shards of the tiles before it. */
+static void tiles_are_found_by_where_they_lie(void **state)
+{
+    (void)state;
+    state_of_chance = 11;
+    for (int i = 0; i < ROUNDS; i++) {
+        const int64_t tile = SW_SQUARES_RUN * (1 + chance(6)), tiles = 1 + chance(5);
+        const struct sw_shape shape = SW_SHAPE(tiles * tile);
+        const int ranks = 1 + (int)chance(4);
+        struct sw_layout layout = sw_layout_of_whole(&shape);
+        layout.tile_elems = tile;
+        layout = sw_layout_sharded(&layout, (struct sw_coord){(int)chance(ranks), ranks}, 0);
+        const int64_t shard = sw_layout_tile_shard(&layout);
+        assert_int_equal(shard * tiles, sw_layout_elems(&layout));
+        for (int64_t t = 0; t < tiles; t++) {
+            assert_int_equal(sw_layout_tile_first(&layout, t * shard), t * tile);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_element_is_owned_once),
         cmocka_unit_test(any_layout_loads_what_any_other_saved),
         cmocka_unit_test(heads_stay_together),
+        cmocka_unit_test(layouts_made_of_others_agree_with_their_runs),
+        cmocka_unit_test(tiles_are_found_by_where_they_lie),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
