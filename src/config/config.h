@@ -187,7 +187,12 @@ enum sw_loss_mean {
 enum sw_update_place { SW_PLACE_AUTO, SW_PLACE_DEVICE, SW_PLACE_HOST };
 enum sw_moments { SW_MOMENTS_FP32, SW_MOMENTS_BF16, SW_MOMENTS_8BIT };
 enum sw_reduce_order { SW_REDUCE_CANONICAL, SW_REDUCE_BOUNDARY };
-enum sw_step_schedule { SW_STEP_HORIZONTAL, SW_STEP_VERTICAL };
+/* The schedules of micro-batches: name, and value of spillway.schedule. plan/order.c has a row for
+ * each. */
+#define SW_STEP_SCHEDULES(X) X(HORIZONTAL, horizontal) X(VERTICAL, vertical)
+#define SW_STEP_SCHEDULE(NAME, name) SW_STEP_##NAME,
+enum sw_step_schedule { SW_STEP_SCHEDULES(SW_STEP_SCHEDULE) SW_STEP_SCHEDULE_COUNT };
+#undef SW_STEP_SCHEDULE
 enum sw_kernel_set { SW_KERNELS_FAST, SW_KERNELS_REFERENCE };
 
 enum sw_micro_batch {

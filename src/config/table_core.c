@@ -532,7 +532,9 @@ static const char *const recomputes[] = {"none", "blocks", NULL};
 static const char *const moments[] = {"fp32", "bf16", "8bit", NULL};
 static const char *const reduces[] = {"canonical", "boundary", NULL};
 static const char *const updates[] = {"auto", "device", "host", NULL};
-static const char *const schedules[] = {"horizontal", "vertical", NULL};
+#define NAME(NAME, name) #name,
+static const char *const schedules[] = {SW_STEP_SCHEDULES(NAME) NULL};
+#undef NAME
 static const char *const kernels[] = {"fast", "reference", NULL};
 
 static const struct config_field spillway_fields[] = {

@@ -279,7 +279,7 @@ static struct sw_policy asked_policy(const struct sw_engine *e)
         .micro_batch = e->sizes.batch,
         .micro_batches = e->sizes.micro_batches,
         .recompute = sw_config_recompute(c, e->model ? e->model->layers : 0),
-        .vertical = sw_engine_is_vertical(e),
+        .schedule = (enum sw_step_schedule)c->spillway.schedule,
         .stage = (int)c->zero.stage,
         .states_tier = states_tier(c),
         .params_tier = tier_of(c->zero.offload_param.device),

@@ -136,10 +136,10 @@ struct sw_engine {
     struct sw_engine_training training;
 };
 
-/* Vertical schedule: a block runs all micro-batches before the next block begins. */
+/* True if one run of a program computes all micro-batches of this rank. */
 static inline bool sw_engine_is_vertical(const struct sw_engine *e)
 {
-    return e->config->spillway.schedule == SW_STEP_VERTICAL;
+    return sw_schedule_is_at_once((enum sw_step_schedule)e->config->spillway.schedule);
 }
 
 /* ---- inputs.c ---- */

@@ -115,7 +115,7 @@ struct sw_ir_op {
     sw_value in[SW_MAX_INPUTS];
     sw_value out[SW_MAX_OUTPUTS];
     int32_t scope;
-    int micro;    /* vertical schedule: index of the micro-batch on this rank; else 0 */
+    int micro;    /* index of the micro-batch in the program; 0 if it holds one only */
     int32_t loop; /* runs once per piece of this loop, see sw_ir_new_loop; 0 = in no loop */
     enum sw_op_kind kind : 8;
     enum sw_phase phase : 8;

@@ -8,6 +8,14 @@ const char *sw_tier_name(enum sw_tier tier)
     return names[tier];
 }
 
+const char *sw_schedule_name(enum sw_step_schedule schedule)
+{
+#define NAME(NAME, name) #name,
+    static const char *const names[] = {SW_STEP_SCHEDULES(NAME)};
+#undef NAME
+    return names[schedule];
+}
+
 const char *sw_ring_name(enum sw_ring_index by)
 {
     static const char *const names[SW_RING_COUNT] = {"step", "piece", "micro"};

@@ -257,8 +257,8 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
             SW_TRY(
                 sw_pass_recompute(program->ir, &options->policy.recompute, &program->recomputed));
             SW_TRY(sw_pass_remake(program->ir, options, &program->remade));
-            program->micro_batches = sw_vertical_micro_batches(options);
-            SW_TRY(sw_pass_vertical(program->ir, program->micro_batches));
+            program->micro_batches = sw_program_micro_batches(options);
+            SW_TRY(sw_pass_order(program->ir, options->policy.schedule, program->micro_batches));
         }
         SW_TRY(sw_pass_shard(program->ir, options));
         if (program->kind == SW_PROGRAM_TRAIN) {

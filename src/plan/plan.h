@@ -3,7 +3,7 @@
 // address for every byte. It is pure: it talks to no rank and moves no byte.
 //
 // `fuse` makes a new graph; from then on the arithmetic is settled, and the math fingerprint is
-// taken. Later passes rewrite the plan's own list (ir.h): tile, recompute, vertical, shard, update,
+// taken. Later passes rewrite the plan's own list (ir.h): tile, recompute, order, shard, update,
 // place. Then schedule, overlap, prefetch, waits and memory choose the order and the addresses of
 // the instructions. `check` verifies the result, and `lower` stores in each instruction all that
 // running it needs. All programs of one plan share one arena. Parameters and states have fixed
@@ -405,8 +405,8 @@ enum sw_reduces {
 struct sw_policy {
     int64_t micro_batch, micro_batches; /* batch size; micro-batches per step, over all ranks */
     struct sw_recompute recompute;
-    bool vertical; /* vertical schedule: all micro-batches of a block before the next block */
-    int stage;     /* ZeRO stage, 0..3 */
+    enum sw_step_schedule schedule;
+    int stage;                /* ZeRO stage, 0..3 */
     enum sw_tier states_tier; /* tier of optimizer states */
     enum sw_tier params_tier; /* tier of parameters, at stage 3 */
     enum sw_tier grads_tier;  /* tier of gradients that wait for the update, and of their sums */
@@ -429,6 +429,9 @@ struct sw_policy {
     /* elements gathered ahead of their first reader, if collectives overlap */
     int64_t prefetch_elems;
 };
+const char *sw_schedule_name(enum sw_step_schedule schedule);
+/* True if one run of a program computes all micro-batches of a rank. */
+bool sw_schedule_is_at_once(enum sw_step_schedule schedule);
 /* Prints one line. */
 void sw_policy_print(const struct sw_policy *policy, struct sw_str *out);
 

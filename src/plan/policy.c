@@ -4,12 +4,13 @@
 
 bool sw_has_one_round(const struct sw_plan_options *options)
 {
-    return options->policy.vertical || options->policy.micro_batches <= sw_data_ranks(options);
+    return sw_schedule_is_at_once(options->policy.schedule) ||
+           options->policy.micro_batches <= sw_data_ranks(options);
 }
 
-int sw_vertical_micro_batches(const struct sw_plan_options *options)
+int sw_program_micro_batches(const struct sw_plan_options *options)
 {
-    return options->policy.vertical
+    return sw_schedule_is_at_once(options->policy.schedule)
                ? (int)sw_ceil_div(options->policy.micro_batches, sw_data_ranks(options))
                : 1;
 }

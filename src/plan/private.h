@@ -40,11 +40,38 @@ sw_status sw_pass_remake(struct sw_ir *ir, const struct sw_plan_options *options
                          struct sw_remade *out);
 /* True if forward and backward run once per step. */
 bool sw_has_one_round(const struct sw_plan_options *options);
-/* Micro-batches of a training program: all of a rank's with the vertical schedule, else one. */
-int sw_vertical_micro_batches(const struct sw_plan_options *options);
-/* Replicates forward and backward for all micro-batches, interleaved block by block (see
- * sw_ir_block_segment). A no-op for one micro-batch. */
-sw_status sw_pass_vertical(struct sw_ir *ir, int micro_batches);
+/* Micro-batches of a training program: one, or all of a rank's if the schedule runs them at
+ * once. */
+int sw_program_micro_batches(const struct sw_plan_options *options);
+/* Replicates forward and backward for all micro-batches, in the order of the schedule. A no-op for
+ * one micro-batch. */
+sw_status sw_pass_order(struct sw_ir *ir, enum sw_step_schedule schedule, int micro_batches);
+
+/* ---- order.c: schedules ---- */
+
+/* A program as a schedule sees it. A stretch is a run of neighbouring ops in one block of one
+ * phase. Stretches are numbered in the order of one micro-batch: first those of forward, then those
+ * of backward. */
+struct sw_order {
+    int32_t stretches, forward; /* number of all, and of those in forward */
+    int micro_batches;
+};
+/* A micro-batch runs one stretch. */
+struct sw_turn {
+    int32_t stretch;
+    int micro;
+};
+/* A schedule is a permutation of the turns of all stretches and micro-batches, in which the
+ * stretches of each micro-batch ascend. */
+struct sw_schedule_info {
+    bool at_once; /* one run of a program computes all micro-batches of a rank */
+    /* turn i of stretches * micro_batches; pure */
+    struct sw_turn (*turn)(const struct sw_order *order, int64_t i);
+};
+const struct sw_schedule_info *sw_schedule_info(enum sw_step_schedule schedule);
+
+/* ---- passes after the order ---- */
+
 /* Chooses the parameters that stay whole on every rank, the same in all programs. These are the
  * parameters that a program reads through a view, and small ones within the threshold for their
  * sum. */

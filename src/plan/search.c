@@ -36,8 +36,8 @@ void sw_policy_print(const struct sw_policy *p, struct sw_str *out)
     if (p->recompute.blocks > 0) {
         sw_str_printf(out, " of the first %lld blocks", (long long)p->recompute.blocks);
     }
-    sw_str_printf(out, ", %s, stage %d, states on %s", p->vertical ? "vertical" : "horizontal",
-                  p->stage, sw_tier_name(p->states_tier));
+    sw_str_printf(out, ", %s, stage %d, states on %s", sw_schedule_name(p->schedule), p->stage,
+                  sw_tier_name(p->states_tier));
     if (p->states_tier != SW_TIER_DEVICE && p->states_share > 0 && p->states_share < 1) {
         sw_str_printf(out, " (a share of %g)", p->states_share);
     }

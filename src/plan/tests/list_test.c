@@ -143,10 +143,36 @@ static void a_move_has_the_operands_of_its_row(void **state)
     }
 }
 
+/* Every micro-batch runs every stretch once, in order. */
+static void schedules_are_permutations(void **state)
+{
+    enum { MOST = 12 };
+    (void)state;
+    for (int s = 0; s < SW_STEP_SCHEDULE_COUNT; s++) {
+        const struct sw_schedule_info *info = sw_schedule_info((enum sw_step_schedule)s);
+        for (int32_t stretches = 1; stretches <= MOST; stretches++) {
+            for (int micro_batches = 1; micro_batches <= MOST; micro_batches++) {
+                const struct sw_order order = {stretches, stretches / 2, micro_batches};
+                int32_t next[MOST] = {0};
+                for (int64_t i = 0; i < (int64_t)stretches * micro_batches; i++) {
+                    const struct sw_turn turn = info->turn(&order, i);
+                    assert_in_range(turn.micro, 0, micro_batches - 1);
+                    assert_int_equal(turn.stretch, next[turn.micro]);
+                    next[turn.micro]++;
+                }
+                for (int m = 0; m < micro_batches; m++) {
+                    assert_int_equal(next[m], stretches);
+                }
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_forms_are_one),
+        cmocka_unit_test(schedules_are_permutations),
         cmocka_unit_test(a_move_has_the_operands_of_its_row),
         cmocka_unit_test(transfers_share_cells_where_they_meet),
     };

@@ -227,7 +227,7 @@ static void every_way_to_train_has_a_plan(void **state)
         o.clip = way & 1;
         o.mesh = sw_mesh_of_data(1 + (way & 2));
         o.policy.micro_batches = way & 4 ? 4 * sw_data_ranks(&o) : sw_data_ranks(&o);
-        o.policy.vertical = way & 8;
+        o.policy.schedule = (way & 8) ? SW_STEP_VERTICAL : SW_STEP_HORIZONTAL;
         o.policy.recompute.every = way & 16 ? 1 : 0;
         o.policy.update_elems = way & 32 ? 448 : 0;
         o.limits.persistence_elems = way & 2 ? 6 : 0;

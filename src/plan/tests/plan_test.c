@@ -550,7 +550,7 @@ static void first_terms_load_no_sum(void **state)
         o.policy.stage = 3;
         o.policy.states_tier = o.policy.params_tier = o.policy.grads_tier = SW_TIER_HOST;
         o.policy.micro_batches = way & 2 ? 3 * sw_data_ranks(&o) : 2;
-        o.policy.vertical = way & 4;
+        o.policy.schedule = (way & 4) ? SW_STEP_VERTICAL : SW_STEP_HORIZONTAL;
         struct sw_plan *plan = plan_tower(2, &o);
         const struct sw_program *p = &plan->programs[0];
         int loads = 0, sums = 0;
@@ -561,7 +561,7 @@ static void first_terms_load_no_sum(void **state)
             sums += sw_ir_has(op, SW_TRAIT_SUM);
         }
         const int m = o.policy.micro_batches / sw_data_ranks(&o);
-        assert_int_equal(loads, m == 1 ? 0 : o.policy.vertical ? 0 : sums);
+        assert_int_equal(loads, m == 1 ? 0 : o.policy.schedule == SW_STEP_VERTICAL ? 0 : sums);
         sw_plan_close(plan);
     }
 }
@@ -596,7 +596,7 @@ static void vertical_moves_parameters_once(void **state)
             struct sw_plan *once = plan_tower(4, &o);
             o.policy.micro_batches = 4 * ranks - ranks / 2; /* the last round is not full */
             struct sw_plan *horizontal = plan_tower(4, &o);
-            o.policy.vertical = true;
+            o.policy.schedule = SW_STEP_VERTICAL;
             struct sw_plan *vertical = plan_tower(4, &o);
             const struct sw_program *p = &vertical->programs[0];
             assert_int_equal(p->micro_batches, 4);
@@ -622,7 +622,7 @@ static void vertical_keeps_the_order_of_sums(void **state)
     (void)state;
     for (int ranks = 1; ranks <= 2; ranks++) {
         struct sw_plan_options o = options();
-        o.policy.vertical = true;
+        o.policy.schedule = SW_STEP_VERTICAL;
         o.mesh = sw_mesh_of_data(ranks);
         o.policy.stage = 2;
         o.policy.micro_batches = 3 * ranks;
@@ -673,8 +673,8 @@ static void vertical_refuses_a_forward_that_writes_states(void **state)
     struct sw_ir *ir = NULL;
     assert_int_equal(sw_ir_open(g, &ir), SW_OK);
     sw_graph_close(g);
-    assert_int_equal(sw_pass_vertical(ir, 1), SW_OK);
-    assert_int_equal(sw_pass_vertical(ir, 2), SW_E_UNSUP);
+    assert_int_equal(sw_pass_order(ir, SW_STEP_VERTICAL, 1), SW_OK);
+    assert_int_equal(sw_pass_order(ir, SW_STEP_VERTICAL, 2), SW_E_UNSUP);
     assert_non_null(strstr(sw_error_message(), "running"));
     assert_non_null(strstr(sw_error_message(), "vertical"));
     sw_ir_close(ir);
@@ -718,7 +718,7 @@ static void survives_lack_of_memory(void **state)
     for (int vertical = 0; vertical < 2; vertical++) {
         struct sw_plan_options o = options();
         struct sw_alloc_stats before, after;
-        o.policy.vertical = vertical;
+        o.policy.schedule = vertical ? SW_STEP_VERTICAL : SW_STEP_HORIZONTAL;
         o.policy.micro_batches = 1 + vertical;
         sw_alloc_get_stats(&before);
         for (int n = 1;; n++) { /* fail the n-th request */
@@ -823,7 +823,7 @@ static void tiles_bound_what_is_on_the_device(void **state)
         o.policy.params_tier = way & 2 ? SW_TIER_HOST : SW_TIER_DISK;
         o.clip = way & 4 ? 1 : 0;
         o.policy.micro_batches = way & 8 ? 4 : 1;
-        o.policy.vertical = (way & 8) && (way & 1);
+        o.policy.schedule = ((way & 8) && (way & 1)) ? SW_STEP_VERTICAL : SW_STEP_HORIZONTAL;
         o.policy.recompute.every = way & 2 ? 1 : 0;
         o.policy.update_elems = 100000;
         const bool tied = way & 16;

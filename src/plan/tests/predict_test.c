@@ -42,7 +42,8 @@ static struct sw_plan *plan_scheduled(enum sw_dtype dtype, enum sw_tier states, 
                                                  .policy.states_tier = states,
                                                  .policy.params_tier = params,
                                                  .policy.update_elems = pieces,
-                                                 .policy.vertical = vertical};
+                                                 .policy.schedule = vertical ? SW_STEP_VERTICAL
+                                                                             : SW_STEP_HORIZONTAL};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     if (plan_once(&spec, 1, &plan_options, &plan) < 0) {
         fail_msg("%s", sw_error_message());

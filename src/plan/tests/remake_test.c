@@ -263,7 +263,7 @@ static void micro_batches_of_a_block_make_their_own(void **state)
 {
     (void)state;
     struct sw_plan_options o = options();
-    o.policy.vertical = true;
+    o.policy.schedule = SW_STEP_VERTICAL;
     o.policy.micro_batches = 3;
     struct sw_plan *plan = plan_of(&models[1], &o);
     assert_int_equal(count_clones(&plan->programs[0], SW_OP_GATED_ACT), 3 * LAYERS);

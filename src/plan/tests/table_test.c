@@ -185,7 +185,7 @@ static void vertical_is_its_formula(void **state)
         for (int m = 1; m <= 3; m++) {
             for (int stage = 0; stage < 4; stage++) {
                 struct sw_plan_options o = options(ranks, stage, m * ranks);
-                o.policy.vertical = true;
+                o.policy.schedule = SW_STEP_VERTICAL;
                 const struct sw_plan_table t = tabulate(tower(SW_BF16, 0, true), &o);
                 const double share = (double)(ranks - 1) / ranks, c = 2, w = 2;
                 const double want[] = {(m * c + 4) * elems, (m * c + w) * elems,
@@ -202,9 +202,9 @@ static void vertical_is_its_formula(void **state)
     for (int ranks = 1; ranks <= 3; ranks++) { /* odd sizes, further uses, an idle rank */
         for (int stage = 0; stage < 4; stage++) {
             struct sw_plan_options o = options(ranks, stage, 2 * ranks + 1);
-            o.policy.vertical = true;
+            o.policy.schedule = SW_STEP_VERTICAL;
             const struct sw_plan_table t = tabulate(tower(SW_F32, TIED | BIAS | FROZEN, false), &o);
-            o.policy.vertical = false;
+            o.policy.schedule = SW_STEP_HORIZONTAL;
             const struct sw_plan_table h = tabulate(tower(SW_F32, TIED | BIAS | FROZEN, false), &o);
             check_parts(&t);
             assert_true(states(&t) == states(&h));

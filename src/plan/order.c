@@ -1,12 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vertical schedule: forward and backward of all micro-batches of a rank in one program, block
-// by block. What a block needs is gathered and loaded once for all of them. Each micro-batch has
-// its own ops and values, in the same order as on its own; parameters are shared. The update pass
-// adds gradients in the order of micro-batches, so the bits equal those of the horizontal schedule.
+// The order of micro-batches. A schedule says in which order the blocks of all micro-batches run in
+// one program. Each micro-batch has its own ops and values, in the same order as on its own;
+// parameters are shared. The update pass adds gradients in the order of micro-batches, so the bits
+// do not depend on the schedule. Liveness, the memory map and waits follow from the order.
 #include "plan/private.h"
+
+/* ---- schedules, a row for each ---- */
+
+/* One micro-batch after the other, each in a run of its own. */
+static struct sw_turn turn_horizontal(const struct sw_order *order, int64_t i)
+{
+    return (struct sw_turn){(int32_t)(i % order->stretches), (int)(i / order->stretches)};
+}
+static const struct sw_schedule_info horizontal = {.turn = turn_horizontal};
+
+/* All micro-batches of a block before the next block, which is gathered and loaded once for all of
+ * them. */
+static struct sw_turn turn_vertical(const struct sw_order *order, int64_t i)
+{
+    return (struct sw_turn){(int32_t)(i / order->micro_batches), (int)(i % order->micro_batches)};
+}
+static const struct sw_schedule_info vertical = {.at_once = true, .turn = turn_vertical};
+
+const struct sw_schedule_info *sw_schedule_info(enum sw_step_schedule schedule)
+{
+#define ROW(NAME, name) [SW_STEP_##NAME] = &name,
+    static const struct sw_schedule_info *const rows[] = {SW_STEP_SCHEDULES(ROW)};
+#undef ROW
+    return rows[schedule];
+}
+
+bool sw_schedule_is_at_once(enum sw_step_schedule schedule)
+{
+    return sw_schedule_info(schedule)->at_once;
+}
+
+/* ---- the pass ---- */
 
 struct pass {
     struct sw_ir *ir;
+    const struct sw_schedule_info *schedule;
     int micro_batches;
     sw_value *copies; /* [micro_batches, n_values] the copy of a value for a micro-batch */
     int32_t n_values; /* number of values before copying */
@@ -102,7 +135,7 @@ static bool reads_parameter(const struct sw_ir *ir, const struct sw_ir_op *op)
     return false;
 }
 
-/* Ops first .. end - 1 are in one place. */
+/* Ops first .. end - 1 are in one block segment, or in several that go along. */
 struct stretch {
     int32_t first, end;
     enum sw_phase phase;
@@ -115,11 +148,11 @@ static struct stretch next_stretch(const struct sw_ir *ir, int32_t first)
     if (first == ir->n_ops) {
         return s;
     }
-    const int64_t place = sw_ir_block_segment(ir, &ir->ops[first]);
+    const int64_t segment = sw_ir_block_segment(ir, &ir->ops[first]);
     s.phase = ir->ops[first].phase;
     for (; s.end < ir->n_ops; s.end++) {
         const struct sw_ir_op *op = &ir->ops[s.end];
-        if (sw_ir_block_segment(ir, op) != place) {
+        if (sw_ir_block_segment(ir, op) != segment) {
             break;
         }
         s.reads |= reads_parameter(ir, op);
@@ -127,9 +160,34 @@ static struct stretch next_stretch(const struct sw_ir *ir, int32_t first)
     return s;
 }
 
-static bool emit(struct pass *p, int micro, int32_t first, int32_t end)
+/* A stretch without parameters joins the one that made its operands; in backward, the one that
+ * reads its results. Values between the two are then live for one micro-batch at a time. */
+static bool goes_along(const struct stretch *a, const struct stretch *b)
 {
-    for (int32_t i = first; i < end; i++) {
+    return a->phase == b->phase && !(b->phase == SW_PHASE_FORWARD ? b->reads : a->reads);
+}
+
+/* Lists the stretches. stretches: [n_ops] */
+static void find_stretches(const struct sw_ir *ir, struct stretch *stretches,
+                           struct sw_order *order)
+{
+    struct stretch now = next_stretch(ir, 0);
+    while (now.first < now.end) {
+        struct stretch next = next_stretch(ir, now.end);
+        while (next.first < next.end && goes_along(&now, &next)) {
+            now.end = next.end;
+            now.reads |= next.reads;
+            next = next_stretch(ir, now.end);
+        }
+        order->forward += now.phase == SW_PHASE_FORWARD;
+        stretches[order->stretches++] = now;
+        now = next;
+    }
+}
+
+static bool emit(struct pass *p, int micro, const struct stretch *stretch)
+{
+    for (int32_t i = stretch->first; i < stretch->end; i++) {
         struct sw_ir_op op = p->ir->ops[i];
         op.micro = micro;
         for (int k = 0; k < op.n_in; k++) {
@@ -145,31 +203,22 @@ static bool emit(struct pass *p, int micro, int32_t first, int32_t end)
     return true;
 }
 
-/* A place without parameters joins the place that made its operands; in backward, the place that
- * reads its results. Values between the two are then live for one micro-batch at a time. */
-static bool goes_along(const struct stretch *a, const struct stretch *b)
-{
-    return a->phase == b->phase && !(b->phase == SW_PHASE_FORWARD ? b->reads : a->reads);
-}
-
+/* false = out of memory */
 static bool order_ops(struct pass *p)
 {
-    struct stretch now = next_stretch(p->ir, 0);
-    while (now.first < now.end) {
-        struct stretch next = next_stretch(p->ir, now.end);
-        while (next.first < next.end && goes_along(&now, &next)) {
-            now.end = next.end;
-            now.reads |= next.reads;
-            next = next_stretch(p->ir, now.end);
-        }
-        for (int micro = 0; micro < p->micro_batches; micro++) {
-            if (!emit(p, micro, now.first, now.end)) {
-                return false;
-            }
-        }
-        now = next;
+    struct sw_order order = {.micro_batches = p->micro_batches};
+    struct stretch *stretches = sw_alloc("plan", ((size_t)p->ir->n_ops + 1) * sizeof *stretches);
+    bool good = stretches != NULL;
+    if (good) {
+        find_stretches(p->ir, stretches, &order);
     }
-    return true;
+    const int64_t n = (int64_t)order.stretches * order.micro_batches;
+    for (int64_t i = 0; i < n && good; i++) {
+        const struct sw_turn turn = p->schedule->turn(&order, i);
+        good = emit(p, turn.micro, &stretches[turn.stretch]);
+    }
+    sw_free(stretches);
+    return good;
 }
 
 /* ---- attributes of the graph's values ---- */
@@ -205,9 +254,12 @@ static void add_outputs(struct pass *p)
     }
 }
 
-sw_status sw_pass_vertical(struct sw_ir *ir, int micro_batches)
+sw_status sw_pass_order(struct sw_ir *ir, enum sw_step_schedule schedule, int micro_batches)
 {
-    struct pass p = {.ir = ir, .micro_batches = micro_batches, .n_values = ir->n_values};
+    struct pass p = {.ir = ir,
+                     .schedule = sw_schedule_info(schedule),
+                     .micro_batches = micro_batches,
+                     .n_values = ir->n_values};
     if (micro_batches <= 1) {
         return SW_OK;
     }
