@@ -48,7 +48,8 @@ has() {
 way_quickstart() {
     new quickstart ''
     within quickstart 'cd /root/spillway; ./quickstart < /dev/null'
-    within quickstart 'cd /root/spillway; ./quickstart --test < /dev/null > /tmp/log 2>&1 || { tail -n 60 /tmp/log; exit 1; }
+    within quickstart 'cd /root/spillway; ./quickstart --test < /dev/null > /tmp/log 2>&1 || {
+            grep -A 60 "\*\*\*Failed" /tmp/log; tail -n 60 /tmp/log; exit 1; }
         tail -n 30 /tmp/log | grep "tests passed"'
 }
 
