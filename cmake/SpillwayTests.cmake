@@ -7,6 +7,10 @@ add_library(sw_test_support STATIC "${PROJECT_SOURCE_DIR}/tests/support/runner.c
 target_include_directories(sw_test_support PUBLIC "${PROJECT_SOURCE_DIR}/tests")
 target_link_libraries(sw_test_support PUBLIC sw_compile sw_ext_CMOCKA sw_base)
 
+# The main of every test program. As an object, so that no library's main comes before it.
+add_library(sw_test_main OBJECT "${PROJECT_SOURCE_DIR}/tests/support/main.c")
+target_link_libraries(sw_test_main PRIVATE sw_test_support)
+
 set(test_environment "SPILLWAY_BUILD_DIR=${PROJECT_BINARY_DIR};SPILLWAY_MODULES=${PROJECT_BINARY_DIR};UBSAN_OPTIONS=print_stacktrace=1")
 
 # sw_test(<label> <source> [LINK <targets>]): ctest name <label>/<x>, target <label>_<x>_test.
@@ -39,7 +43,7 @@ function(sw_test label source)
         return()
     endif()
 
-    add_executable(${target} "${source}")
+    add_executable(${target} "${source}" $<TARGET_OBJECTS:sw_test_main>)
     set_target_properties(${target} PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
     target_link_libraries(${target} PRIVATE ${arg_LINK} sw_test_support sw_compile)

@@ -243,13 +243,11 @@ static int tear_down(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_second_job_is_refused_and_changes_nothing),
-        cmocka_unit_test(a_restart_waits_for_its_predecessor),
-        cmocka_unit_test(whichever_is_killed_the_other_goes_on),
-        cmocka_unit_test(the_checkpoints_themselves_are_asked_for),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_second_job_is_refused_and_changes_nothing),
+    cmocka_unit_test(a_restart_waits_for_its_predecessor),
+    cmocka_unit_test(whichever_is_killed_the_other_goes_on),
+    cmocka_unit_test(the_checkpoints_themselves_are_asked_for),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

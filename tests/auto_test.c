@@ -266,16 +266,27 @@ static void schedules_have_the_trainers_names(void **state)
            "scheduler.params.total_num_steps", "--steps");
 }
 
-int main(void)
+static int begin(char **argv)
 {
-    char path[TEST_PATH_CAP];
+    (void)argv;
     const char *build = getenv("SPILLWAY_BUILD_DIR");
-    struct sw_str text = {0};
     snprintf(program, sizeof program, "%s/spillway", build ? build : "build");
     if (access(program, X_OK) != 0) {
         print_message("%s is not there\n", program);
-        return 77;
+        return TEST_EXIT_SKIPPED;
     }
+    return 0;
+}
+
+static bool put(const char *name, const char *text)
+{
+    return sw_file_write_atomic(test_in(folder, name), text, strlen(text)) == SW_OK;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    struct sw_str text = {0};
     snprintf(folder, sizeof folder, "/tmp/spillway_auto_XXXXXX");
     if (!mkdtemp(folder)) {
         return 1;
@@ -283,28 +294,32 @@ int main(void)
     for (int i = 0; i < 200; i++) {
         sw_str_printf(&text, "It was day %d, and the river rose over the %d stones.\n", i, i * 7);
     }
-    test_join(path, folder, "text.txt");
-    sw_status st = sw_file_write_atomic(path, text.ptr, text.len);
+    const bool good =
+        put("text.txt", text.ptr) && put("bare.json", "{\"train_batch_size\": 2}\n") &&
+        put("adam.json", "{\"train_batch_size\": 2,"
+                         " \"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.5}}}\n");
     sw_str_fini(&text);
-    static const char adam[] = "{\"train_batch_size\": 2,"
-                               " \"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.5}}}\n";
-    static const char bare[] = "{\"train_batch_size\": 2}\n";
-    test_join(path, folder, "bare.json");
-    st = st < 0 ? st : sw_file_write_atomic(path, bare, sizeof bare - 1);
-    test_join(path, folder, "adam.json");
-    st = st < 0 ? st : sw_file_write_atomic(path, adam, sizeof adam - 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(samples_of_transformers_train),
-        cmocka_unit_test(a_planned_micro_batch_is_kept),
-        cmocka_unit_test(each_key_says_where_it_is_from),
-        cmocka_unit_test(a_contradiction_is_refused_with_both),
-        cmocka_unit_test(flags_without_a_file_are_taken),
-        cmocka_unit_test(a_file_without_an_optimizer_trains),
-        cmocka_unit_test(epochs_are_passes_over_the_samples),
-        cmocka_unit_test(schedules_have_the_trainers_names),
-    };
-    const int failed = st < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command) == 0 ? failed : 1;
+    return !good;
 }
+
+static int tear_down(void **state)
+{
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(samples_of_transformers_train),
+    cmocka_unit_test(a_planned_micro_batch_is_kept),
+    cmocka_unit_test(each_key_says_where_it_is_from),
+    cmocka_unit_test(a_contradiction_is_refused_with_both),
+    cmocka_unit_test(flags_without_a_file_are_taken),
+    cmocka_unit_test(a_file_without_an_optimizer_trains),
+    cmocka_unit_test(epochs_are_passes_over_the_samples),
+    cmocka_unit_test(schedules_have_the_trainers_names),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down,
+                                      .begin = begin};

@@ -168,13 +168,11 @@ static int tear_down(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eval_has_the_loss_of_transformers),
-        cmocka_unit_test(tokenize_and_generate_begin_alike),
-        cmocka_unit_test(no_bos_is_for_texts),
-        cmocka_unit_test(a_training_goes_on_with_the_tokens_that_it_had),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(eval_has_the_loss_of_transformers),
+    cmocka_unit_test(tokenize_and_generate_begin_alike),
+    cmocka_unit_test(no_bos_is_for_texts),
+    cmocka_unit_test(a_training_goes_on_with_the_tokens_that_it_had),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -172,8 +172,9 @@ static int tear_down(void **state)
     return system(command);
 }
 
-int main(void)
+static int begin(char **argv)
 {
+    (void)argv;
 #ifdef TEST_SANITIZED
     fprintf(stderr, "a sanitizer's memory is not the program's: skipped\n");
     return TEST_EXIT_SKIPPED;
@@ -193,10 +194,14 @@ int main(void)
         tear_down(NULL);
         return TEST_EXIT_SKIPPED;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(budgets_hold_from_outside),
-        cmocka_unit_test(a_smaller_group_ends_the_run),
-        cmocka_unit_test(an_impossible_budget_is_refused_at_once),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(budgets_hold_from_outside),
+    cmocka_unit_test(a_smaller_group_ends_the_run),
+    cmocka_unit_test(an_impossible_budget_is_refused_at_once),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down,
+                                      .begin = begin};

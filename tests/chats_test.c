@@ -394,21 +394,19 @@ static int tear_down(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_training_sees_that_its_data_is_chats),
-        cmocka_unit_test(two_ranks_train_to_the_same_bits),
-        cmocka_unit_test(killed_and_resumed_on_two_ranks_it_is_the_same),
-        cmocka_unit_test(what_makes_the_rows_must_be_the_same_on_resume),
-        cmocka_unit_test(packed_rows_have_the_loss_of_their_documents),
-        cmocka_unit_test(the_template_that_was_given_goes_with_the_model),
-        cmocka_unit_test(an_adapter_talks_by_the_template_that_it_was_trained_with),
-        cmocka_unit_test(prompts_and_completions_are_chats_where_there_is_a_template),
-        cmocka_unit_test(tokenize_shows_text_ids_and_mask),
-        cmocka_unit_test(generate_answers_and_stops_at_the_ids_of_the_generation_config),
-        cmocka_unit_test(a_text_has_a_cache_of_its_own_length_whatever_the_context),
-        cmocka_unit_test(what_is_wrong_is_named),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_training_sees_that_its_data_is_chats),
+    cmocka_unit_test(two_ranks_train_to_the_same_bits),
+    cmocka_unit_test(killed_and_resumed_on_two_ranks_it_is_the_same),
+    cmocka_unit_test(what_makes_the_rows_must_be_the_same_on_resume),
+    cmocka_unit_test(packed_rows_have_the_loss_of_their_documents),
+    cmocka_unit_test(the_template_that_was_given_goes_with_the_model),
+    cmocka_unit_test(an_adapter_talks_by_the_template_that_it_was_trained_with),
+    cmocka_unit_test(prompts_and_completions_are_chats_where_there_is_a_template),
+    cmocka_unit_test(tokenize_shows_text_ids_and_mask),
+    cmocka_unit_test(generate_answers_and_stops_at_the_ids_of_the_generation_config),
+    cmocka_unit_test(a_text_has_a_cache_of_its_own_length_whatever_the_context),
+    cmocka_unit_test(what_is_wrong_is_named),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

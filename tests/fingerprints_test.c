@@ -299,11 +299,9 @@ static int tear_down(void **state)
     return remove(model_path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fingerprints_are_those_on_file),
-        cmocka_unit_test(every_kind_of_op_is_in_some_plan),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(fingerprints_are_those_on_file),
+    cmocka_unit_test(every_kind_of_op_is_in_some_plan),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -166,15 +166,13 @@ static int clean_up(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(verify_compares),
-        cmocka_unit_test(verify_fails_where_the_disk_does),
-        cmocka_unit_test(bench_prints_rates),
-        cmocka_unit_test(tune_gives_a_block_that_config_takes),
-        cmocka_unit_test(without_io_uring_it_says_so),
-        cmocka_unit_test(usage),
-    };
-    return cmocka_run_group_tests(tests, set_up, clean_up);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(verify_compares),
+    cmocka_unit_test(verify_fails_where_the_disk_does),
+    cmocka_unit_test(bench_prints_rates),
+    cmocka_unit_test(tune_gives_a_block_that_config_takes),
+    cmocka_unit_test(without_io_uring_it_says_so),
+    cmocka_unit_test(usage),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = clean_up};

@@ -418,16 +418,14 @@ static int tear_down(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(killed_at_random_moments),
-        cmocka_unit_test(killed_on_disk),
-        cmocka_unit_test(two_runs_share_a_folder),
-        cmocka_unit_test(killed_inside_a_save),
-        cmocka_unit_test(failing_disk_is_reported_and_survived),
-        cmocka_unit_test(stopped_by_a_signal),
-        cmocka_unit_test(stopped_before_the_first_step),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(killed_at_random_moments),
+    cmocka_unit_test(killed_on_disk),
+    cmocka_unit_test(two_runs_share_a_folder),
+    cmocka_unit_test(killed_inside_a_save),
+    cmocka_unit_test(failing_disk_is_reported_and_survived),
+    cmocka_unit_test(stopped_by_a_signal),
+    cmocka_unit_test(stopped_before_the_first_step),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -217,14 +217,12 @@ static void what_is_wrong_is_refused_in_a_line(void **state)
     assert_false(exists("x/adapter"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_folder_holds_adapters_alone),
-        cmocka_unit_test(a_killed_training_goes_on_at_other_ranks),
-        cmocka_unit_test(merged_and_beside_it_is_one_model),
-        cmocka_unit_test(a_training_goes_on_with_a_folder),
-        cmocka_unit_test(what_is_wrong_is_refused_in_a_line),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_folder_holds_adapters_alone),
+    cmocka_unit_test(a_killed_training_goes_on_at_other_ranks),
+    cmocka_unit_test(merged_and_beside_it_is_one_model),
+    cmocka_unit_test(a_training_goes_on_with_a_folder),
+    cmocka_unit_test(what_is_wrong_is_refused_in_a_line),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -196,8 +196,6 @@ static void memory_is_the_plan(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_is_the_plan)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {cmocka_unit_test(memory_is_the_plan)};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -300,16 +300,14 @@ static int clean(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(standard_output_is_full),
-        cmocka_unit_test(the_disk_is_full),
-        cmocka_unit_test(a_small_disk_is_full),
-        cmocka_unit_test(outputs_replace_no_link_folder_or_socket),
-        cmocka_unit_test(outputs_are_written_to_streams),
-        cmocka_unit_test(a_killed_command_leaves_nothing_for_long),
-        cmocka_unit_test(stopped_while_it_sets_up),
-    };
-    return cmocka_run_group_tests(tests, set_up, clean);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(standard_output_is_full),
+    cmocka_unit_test(the_disk_is_full),
+    cmocka_unit_test(a_small_disk_is_full),
+    cmocka_unit_test(outputs_replace_no_link_folder_or_socket),
+    cmocka_unit_test(outputs_are_written_to_streams),
+    cmocka_unit_test(a_killed_command_leaves_nothing_for_long),
+    cmocka_unit_test(stopped_while_it_sets_up),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = clean};

@@ -921,25 +921,23 @@ static int tear_down(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_is_refused_by_name),
-        cmocka_unit_test(an_export_has_its_tokenizer),
-        cmocka_unit_test(an_export_does_not_tell_the_ranks),
-        cmocka_unit_test(the_first_lines_say_where_things_come_from),
-        cmocka_unit_test(a_run_is_no_model),
-        cmocka_unit_test(a_plan_says_the_bytes_that_train_holds),
-        cmocka_unit_test(plans_are_compared_as_files_are),
-        cmocka_unit_test(an_export_is_the_model_of_its_run),
-        cmocka_unit_test(the_best_checkpoint_is_exported),
-        cmocka_unit_test(as_text_takes_files_as_they_are),
-        cmocka_unit_test(under_mpirun_the_bar_is_off_and_a_line_fits),
-        cmocka_unit_test(doctor_names_the_unit_of_each_peak_and_what_gpus_lack),
-        cmocka_unit_test(an_older_processor_is_asked_for_by_a_variable),
-        cmocka_unit_test(modules_of_the_current_folder_are_not_looked_at),
-        cmocka_unit_test(a_missing_module_of_mpi_names_what_helps),
-        cmocka_unit_test(a_device_that_is_not_here_is_refused),
-        cmocka_unit_test(lines_end_where_their_text_ends)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(each_is_refused_by_name),
+    cmocka_unit_test(an_export_has_its_tokenizer),
+    cmocka_unit_test(an_export_does_not_tell_the_ranks),
+    cmocka_unit_test(the_first_lines_say_where_things_come_from),
+    cmocka_unit_test(a_run_is_no_model),
+    cmocka_unit_test(a_plan_says_the_bytes_that_train_holds),
+    cmocka_unit_test(plans_are_compared_as_files_are),
+    cmocka_unit_test(an_export_is_the_model_of_its_run),
+    cmocka_unit_test(the_best_checkpoint_is_exported),
+    cmocka_unit_test(as_text_takes_files_as_they_are),
+    cmocka_unit_test(under_mpirun_the_bar_is_off_and_a_line_fits),
+    cmocka_unit_test(doctor_names_the_unit_of_each_peak_and_what_gpus_lack),
+    cmocka_unit_test(an_older_processor_is_asked_for_by_a_variable),
+    cmocka_unit_test(modules_of_the_current_folder_are_not_looked_at),
+    cmocka_unit_test(a_missing_module_of_mpi_names_what_helps),
+    cmocka_unit_test(a_device_that_is_not_here_is_refused),
+    cmocka_unit_test(lines_end_where_their_text_ends)};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

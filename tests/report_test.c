@@ -203,12 +203,10 @@ static int tear_down(void **state)
     return system(line);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_has_a_page),         cmocka_unit_test(a_killed_run_has_a_page),
-        cmocka_unit_test(a_resumed_run_is_one_run), cmocka_unit_test(ranks_differ_in_no_step),
-        cmocka_unit_test(what_is_wrong_is_refused), cmocka_unit_test(a_browser_shows_it),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_run_has_a_page),         cmocka_unit_test(a_killed_run_has_a_page),
+    cmocka_unit_test(a_resumed_run_is_one_run), cmocka_unit_test(ranks_differ_in_no_step),
+    cmocka_unit_test(what_is_wrong_is_refused), cmocka_unit_test(a_browser_shows_it),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -416,22 +416,20 @@ static int tear_down(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_data_is_refused_by_name),
-        cmocka_unit_test(a_refused_resume_names_every_key_that_changed),
-        cmocka_unit_test(damage_is_found_before_the_first_step),
-        cmocka_unit_test(a_damaged_checkpoint_is_never_passed_over),
-        cmocka_unit_test(a_refusal_names_the_newest_intact_checkpoint),
-        cmocka_unit_test(a_restart_takes_the_newest_intact_checkpoint),
-        cmocka_unit_test(resume_wants_something_to_resume),
-        cmocka_unit_test(a_run_goes_on_from_a_checkpoint_of_another),
-        cmocka_unit_test(a_loss_that_is_no_number_is_named_plainly),
-        cmocka_unit_test(json_has_null_where_a_number_is_none),
-        cmocka_unit_test(a_checkpoint_without_data_goes_on_and_says_so),
-        cmocka_unit_test(the_room_for_checkpoints_is_said_at_the_start),
-        cmocka_unit_test(what_was_chosen_is_kept),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(other_data_is_refused_by_name),
+    cmocka_unit_test(a_refused_resume_names_every_key_that_changed),
+    cmocka_unit_test(damage_is_found_before_the_first_step),
+    cmocka_unit_test(a_damaged_checkpoint_is_never_passed_over),
+    cmocka_unit_test(a_refusal_names_the_newest_intact_checkpoint),
+    cmocka_unit_test(a_restart_takes_the_newest_intact_checkpoint),
+    cmocka_unit_test(resume_wants_something_to_resume),
+    cmocka_unit_test(a_run_goes_on_from_a_checkpoint_of_another),
+    cmocka_unit_test(a_loss_that_is_no_number_is_named_plainly),
+    cmocka_unit_test(json_has_null_where_a_number_is_none),
+    cmocka_unit_test(a_checkpoint_without_data_goes_on_and_says_so),
+    cmocka_unit_test(the_room_for_checkpoints_is_said_at_the_start),
+    cmocka_unit_test(what_was_chosen_is_kept),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -286,13 +286,9 @@ static int tear_down(void **state)
     return run("rm -rf %s", folder);
 }
 
-int main(void)
+static int begin(char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strangers_do_not_take_part),
-        cmocka_unit_test(ranks_without_a_secret_stay_on_loopback_and_say_so),
-        cmocka_unit_test(pdsh_takes_the_secret_from_a_file),
-    };
+    (void)argv;
     const char *where = getenv("SPILLWAY_BUILD_DIR");
     struct rlimit files;
     snprintf(build, sizeof build, "%s", where ? where : "build");
@@ -302,5 +298,14 @@ int main(void)
     }
     unsetenv("SPILLWAY_JOB_SECRET");
     unsetenv("SPILLWAY_JOB_SECRET_FILE");
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(strangers_do_not_take_part),
+    cmocka_unit_test(ranks_without_a_secret_stay_on_loopback_and_say_so),
+    cmocka_unit_test(pdsh_takes_the_secret_from_a_file),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down,
+                                      .begin = begin};

@@ -320,25 +320,22 @@ static void a_refusal_is_laid_out_on_a_terminal(void **state)
     sw_free(line);
 }
 
-int main(void)
+static int begin(char **argv)
+{
+    (void)argv;
+    const char *build = getenv("SPILLWAY_BUILD_DIR");
+    snprintf(program, sizeof program, "%s/spillway", build ? build : "build");
+    return access(program, X_OK) == 0 ? 0 : TEST_EXIT_SKIPPED;
+}
+
+static int set_up(void **state)
 {
     static const char ds[] =
         "{\"train_micro_batch_size_per_gpu\": 2, \"spillway\": {\"threads\": 1}, "
         "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}}";
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_live_line_fits_every_width),
-        cmocka_unit_test(colours_and_the_bar_can_be_left_out),
-        cmocka_unit_test(a_window_may_become_narrower),
-        cmocka_unit_test(images_are_counted_as_images),
-        cmocka_unit_test(a_refusal_is_laid_out_on_a_terminal),
-    };
-    const char *build = getenv("SPILLWAY_BUILD_DIR");
-    char text[4001], command[96];
-    snprintf(program, sizeof program, "%s/spillway", build ? build : "build");
+    char text[4001];
+    (void)state;
     snprintf(folder, sizeof folder, "/tmp/sw_terminal_XXXXXX");
-    if (access(program, X_OK) != 0) {
-        return TEST_EXIT_SKIPPED;
-    }
     if (!mkdtemp(folder)) {
         return 1;
     }
@@ -346,11 +343,25 @@ int main(void)
         text[i] = i % 7 == 6 ? '\n' : (char)('a' + (i * i + i / 7) % 13);
     }
     text[sizeof text - 1] = '\0';
-    if (sw_file_write_atomic(at("text.txt"), text, strlen(text)) < 0 ||
-        sw_file_write_atomic(at("ds.json"), ds, sizeof ds - 1) < 0) {
-        return 1;
-    }
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command) == 0 ? failed : 1;
+    return sw_file_write_atomic(at("text.txt"), text, strlen(text)) < 0 ||
+           sw_file_write_atomic(at("ds.json"), ds, sizeof ds - 1) < 0;
 }
+
+static int tear_down(void **state)
+{
+    char command[96];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_live_line_fits_every_width),
+    cmocka_unit_test(colours_and_the_bar_can_be_left_out),
+    cmocka_unit_test(a_window_may_become_narrower),
+    cmocka_unit_test(images_are_counted_as_images),
+    cmocka_unit_test(a_refusal_is_laid_out_on_a_terminal),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down,
+                                      .begin = begin};

@@ -508,11 +508,9 @@ static int tear_down(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plan_says_what_train_does),
-        cmocka_unit_test(every_way_has_the_bits_of_the_plain_run_or_is_refused),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(plan_says_what_train_does),
+    cmocka_unit_test(every_way_has_the_bits_of_the_plain_run_or_is_refused),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -170,6 +170,13 @@ offence sources src/json/a.c '/* a */ free (x);'
 offence sources src/json/a.c 'char c = '"'\"'"'; exit(1); char d = '"'\"'"';'
 offence sources src/json/a.c 'abort();'
 offence sources src/json/a.c '// TO''DO later'
+offence sources src/base/tests/b_test.c 'int main(void)'
+offence sources tests/b_test.c '    int main(int argc, char **argv)'
+source examples/a.c 'int main(void)'
+mkdir "$tree/tests/support"
+source tests/support/main.c 'int main(int argc, char **argv)'
+expect pass sources 'an example, and the main of test programs'
+rm -r "$tree/examples/a.c" "$tree/tests/support"
 header src/json/a.c 'int x;'
 sed -i 1d "$tree/src/json/a.c"
 expect find sources 'no SPDX line'

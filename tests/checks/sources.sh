@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a compiler does not see: memory comes from base (the program, which knows the public headers
 # only, and the modules of MPI and of GPUs, which know nothing of ours, use the C library's), the library never ends
-# the program, every file names its licence and what it owns, nothing is left unfinished, commands of the build
-# have no empty arguments, and editors, merges and patches left no files.
+# the program, every file names its licence and what it owns, nothing is left unfinished, test programs have one main,
+# commands of the build have no empty arguments, and editors, merges and patches left no files.
 # With an argument, checks that tree instead of this one (checks_test.sh uses that).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -41,6 +41,10 @@ complain 'the first line is the SPDX line' "$(without 1 '^// SPDX-License-Identi
 complain 'a banner says what the file owns' "$(without 2 '^// .')"
 complain 'a header begins with #pragma once' "$(printf '%s\n' "$everything" | grep '\.h$' |
     xargs grep -L '^#pragma once$' || true)"
+
+# The runner, its choice of tests and its exit status are those of one file.
+complain 'tests/support/main.c has the main of test programs; define sw_tests' "$(printf '%s\n' "$everything" |
+    grep -E '^(src/.*/tests/|tests/)' | grep -vx 'tests/support/main.c' | xargs grep -nE '^ *int +main *\(' || true)"
 
 # An option that a $<..> of cmake's leaves out stays behind as an argument without a letter, which compilers take for a
 # file. Whether what a function was given (ARGN, arg_..) holds one is not seen in it.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where recorded cases are: below $SPILLWAY_FIXTURES, else below ../shared/fixtures (tests run in
-// the source root). A test without its folder is skipped:
+// the source root). A test program without its folder is skipped:
 //
-//     char folder[TEST_PATH_CAP];
-//     if (!test_fixture_folder("gpt2", folder)) {
-//         return TEST_EXIT_SKIPPED;
+//     static int begin(char **argv)
+//     {
+//         (void)argv;
+//         return test_fixture_folder("gpt2", folder) ? 0 : TEST_EXIT_SKIPPED;
 //     }
 #pragma once
 

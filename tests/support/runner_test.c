@@ -44,6 +44,24 @@ static void passes(void **state)
     assert_in_range(8, 1, 8);
 }
 
+static void names_choose_tests(void **state)
+{
+    (void)state;
+    static const struct CMUnitTest all[] = {
+        cmocka_unit_test(passes),
+        TEST_IF(1 == 2, fails_true),
+        TEST_IF(1 == 1, fails_false),
+    };
+    const struct test_program p = {TEST_TABLE(all)};
+    struct CMUnitTest chosen[3];
+    assert_int_equal(test_choose(&p, NULL, chosen), 2);
+    assert_string_equal(chosen[0].name, "passes");
+    assert_string_equal(chosen[1].name, "fails_false");
+    assert_int_equal(test_choose(&p, "fails", chosen), 1);
+    assert_string_equal(chosen[0].name, "fails_false");
+    assert_int_equal(test_choose(&p, "fails_true", chosen), 0);
+}
+
 static void is_skipped(void **state)
 {
     (void)state;
@@ -53,23 +71,46 @@ static void is_skipped(void **state)
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, NULL, tear_down)
 
-int main(void)
+static const struct CMUnitTest to_fail[] = {
+    CASE(fails_true),  CASE(fails_false),   CASE(fails_null),    CASE(fails_non_null),
+    CASE(fails_int),   CASE(fails_int_not), CASE(fails_string),  CASE(fails_memory),
+    CASE(fails_float), CASE(fails_range),   CASE(fails_message),
+};
+
+static const struct CMUnitTest to_pass[] = {
+    CASE(passes),
+    CASE(is_skipped),
+    CASE(names_choose_tests),
+};
+
+static int fails_to_set_up(void **state)
 {
-    const struct CMUnitTest to_fail[] = {
-        CASE(fails_true),  CASE(fails_false),   CASE(fails_null),    CASE(fails_non_null),
-        CASE(fails_int),   CASE(fails_int_not), CASE(fails_string),  CASE(fails_memory),
-        CASE(fails_float), CASE(fails_range),   CASE(fails_message),
-    };
-    const struct CMUnitTest to_pass[] = {CASE(passes), CASE(is_skipped)};
+    (void)state;
+    return 1;
+}
+
+/* Runs failing tests, so their failures are not those of the program. */
+static int begin(char **argv)
+{
+    (void)argv;
     const int n_to_fail = (int)(sizeof(to_fail) / sizeof(to_fail[0]));
+    const int n_to_pass = (int)(sizeof(to_pass) / sizeof(to_pass[0]));
     const int n_failed = cmocka_run_group_tests(to_fail, NULL, NULL);
     const int n_failed_of_good = cmocka_run_group_tests(to_pass, NULL, NULL);
+    const int n_torn_down_before = n_torn_down;
+    const int n_failed_to_set_up = cmocka_run_group_tests(to_pass, fails_to_set_up, NULL);
     if (n_failed != n_to_fail || n_failed_of_good != 0 || n_after != 0 ||
-        n_torn_down != n_to_fail + 2) {
+        n_torn_down_before != n_to_fail + n_to_pass) {
         fprintf(stderr, "%d of %d failed, %d of the good failed, %d went on, %d torn down\n",
-                n_failed, n_to_fail, n_failed_of_good, n_after, n_torn_down);
+                n_failed, n_to_fail, n_failed_of_good, n_after, n_torn_down_before);
+        return 1;
+    }
+    if (n_failed_to_set_up == 0 || n_torn_down != n_torn_down_before) {
+        fprintf(stderr, "tests ran, or passed, although the set-up of their group failed\n");
         return 1;
     }
     printf("the failures above were asked for\n");
     return 0;
 }
+
+const struct test_program sw_tests = {TEST_TABLE(to_pass), .begin = begin};

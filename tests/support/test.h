@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The test vocabulary: cmocka where it was found, else the same subset by runner.c, so that the
 // tests also run on a machine with nothing but a C compiler. Assertions belong to the thread that
-// runs the test function. A test program returns cmocka_run_group_tests(..), or 77 when it cannot
-// run at all.
+// runs the test function. A test file has no main: it defines sw_tests, which main.c runs.
 #pragma once
 
 #include <math.h>
@@ -30,6 +29,8 @@
 #if SW_HAVE_CMOCKA
 
 #include <cmocka.h>
+
+#define test_run_group _cmocka_run_group_tests
 
 #else
 
@@ -115,3 +116,41 @@ void test_check_range(const char *file, int line, uintmax_t value, uintmax_t low
     test_check_range(__FILE__, __LINE__, (uintmax_t)(v), (uintmax_t)(low), (uintmax_t)(high), false)
 
 #endif
+
+/* The tests of a program. Each *_test.c ends with its table:
+ *
+ *     static const struct CMUnitTest tests[] = {
+ *         cmocka_unit_test(a_copy_is_equal),
+ *         TEST_IF(SW_HAVE_PNG, a_picture_is_read),
+ *     };
+ *
+ *     const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};
+ */
+struct test_program {
+    const struct CMUnitTest *tests;
+    size_t n_tests;
+    int (*setup)(void **state);    /* once, before all tests; not 0: the program fails */
+    int (*teardown)(void **state); /* once, after all tests */
+    /* Called first, with the NULL-terminated arguments of main. 0: the tests run; else this is the
+     * exit status. A program that starts itself in another part plays it here and calls exit. */
+    int (*begin)(char **argv);
+    const char *left_out; /* why a build has nothing to test, "built without libpng"; else NULL */
+};
+
+extern const struct test_program sw_tests;
+
+#define TEST_TABLE(table) .tests = (table), .n_tests = sizeof(table) / sizeof((table)[0])
+
+/* An entry that this build has if `condition`, a constant, is true. */
+#define TEST_IF(condition, f)                                                                      \
+    {                                                                                              \
+        (condition) ? #f : NULL, f, NULL, NULL, NULL                                               \
+    }
+
+/* Runs only the tests that have `word` in their names, as the first argument of a program does.
+ * For begin(); the last call counts, and it counts for more than the argument. */
+void test_run_only(const char *word);
+
+/* Copies the entries of `p` that this build has and that have `word` (NULL: any) in their names.
+ * Returns how many; `chosen` has room for p->n_tests. */
+size_t test_choose(const struct test_program *p, const char *word, struct CMUnitTest *chosen);

@@ -203,18 +203,16 @@ static void division_rounds_up_without_overflow(void **state)
     assert_true(sw_ceil_div(INT64_MIN, INT64_MAX) == -1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counters_follow_every_call),
-        cmocka_unit_test(blocks_are_aligned_and_whole),
-        cmocka_unit_test(large_blocks_keep_their_bytes),
-        cmocka_unit_test(impossible_sizes_give_null),
-        cmocka_unit_test(nth_request_fails_once),
-        cmocka_unit_test(arena_gives_zeroed_aligned_disjoint_blocks),
-        cmocka_unit_test(arena_survives_a_failed_request),
-        cmocka_unit_test(checked_arithmetic),
-        cmocka_unit_test(division_rounds_up_without_overflow),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(counters_follow_every_call),
+    cmocka_unit_test(blocks_are_aligned_and_whole),
+    cmocka_unit_test(large_blocks_keep_their_bytes),
+    cmocka_unit_test(impossible_sizes_give_null),
+    cmocka_unit_test(nth_request_fails_once),
+    cmocka_unit_test(arena_gives_zeroed_aligned_disjoint_blocks),
+    cmocka_unit_test(arena_survives_a_failed_request),
+    cmocka_unit_test(checked_arithmetic),
+    cmocka_unit_test(division_rounds_up_without_overflow),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -329,23 +329,21 @@ static void the_folder_of_a_path(void **state)
 
 #define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_root, remove_root)
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(the_folder_of_a_path),
-        IN_FOLDER(write_then_read),
-        IN_FOLDER(relative_names),
-        IN_FOLDER(errors_name_the_path),
-        IN_FOLDER(a_pointer_of_git_lfs_is_refused_by_name),
-        IN_FOLDER(what_is_no_file_is_refused_at_once),
-        IN_FOLDER(a_file_that_becomes_shorter_is_an_error),
-        IN_FOLDER(copies_are_whole_or_not_there),
-        IN_FOLDER(folders),
-        IN_FOLDER(each_failing_call_leaves_the_old_file),
-        IN_FOLDER(short_writes_are_continued),
-        IN_FOLDER(killed_between_any_two_calls),
-        IN_FOLDER(fault_specifications),
-        IN_FOLDER(a_fault_is_an_errno_or_fewer_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    IN_FOLDER(the_folder_of_a_path),
+    IN_FOLDER(write_then_read),
+    IN_FOLDER(relative_names),
+    IN_FOLDER(errors_name_the_path),
+    IN_FOLDER(a_pointer_of_git_lfs_is_refused_by_name),
+    IN_FOLDER(what_is_no_file_is_refused_at_once),
+    IN_FOLDER(a_file_that_becomes_shorter_is_an_error),
+    IN_FOLDER(copies_are_whole_or_not_there),
+    IN_FOLDER(folders),
+    IN_FOLDER(each_failing_call_leaves_the_old_file),
+    IN_FOLDER(short_writes_are_continued),
+    IN_FOLDER(killed_between_any_two_calls),
+    IN_FOLDER(fault_specifications),
+    IN_FOLDER(a_fault_is_an_errno_or_fewer_bytes),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

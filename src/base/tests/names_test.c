@@ -64,12 +64,10 @@ static void a_copy_is_a_table_of_its_own(void **state)
     sw_names_close(&copy);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_name_is_found_with_its_value_and_no_other_is),
-        cmocka_unit_test(the_first_value_of_a_name_stays),
-        cmocka_unit_test(a_copy_is_a_table_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_name_is_found_with_its_value_and_no_other_is),
+    cmocka_unit_test(the_first_value_of_a_name_stays),
+    cmocka_unit_test(a_copy_is_a_table_of_its_own),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

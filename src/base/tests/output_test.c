@@ -417,27 +417,25 @@ static void the_longest_name_is_written(void **state)
 
 #define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_root, remove_root)
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(a_link_is_refused),
-        IN_FOLDER(a_dangling_link_is_refused),
-        IN_FOLDER(a_folder_is_refused),
-        IN_FOLDER(a_socket_is_refused),
-        IN_FOLDER(a_block_device_is_refused),
-        IN_FOLDER(another_device_is_refused),
-        IN_FOLDER(a_fifo_is_refused_where_a_file_is_wanted),
-        IN_FOLDER(the_null_device_is_refused_where_a_file_is_wanted),
-        IN_FOLDER(what_appears_meanwhile_stays),
-        IN_FOLDER(the_null_device_stays),
-        IN_FOLDER(a_fifo_gets_the_texts),
-        IN_FOLDER(descriptors_are_written_as_they_are_open),
-        IN_FOLDER(standard_output_is_written_in_order),
-        IN_FOLDER(what_a_killed_writer_left_goes),
-        IN_FOLDER(what_a_living_writer_writes_stays),
-        IN_FOLDER(what_strangers_named_alike_stays),
-        IN_FOLDER(no_name_is_refused),
-        IN_FOLDER(the_longest_name_is_written),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    IN_FOLDER(a_link_is_refused),
+    IN_FOLDER(a_dangling_link_is_refused),
+    IN_FOLDER(a_folder_is_refused),
+    IN_FOLDER(a_socket_is_refused),
+    IN_FOLDER(a_block_device_is_refused),
+    IN_FOLDER(another_device_is_refused),
+    IN_FOLDER(a_fifo_is_refused_where_a_file_is_wanted),
+    IN_FOLDER(the_null_device_is_refused_where_a_file_is_wanted),
+    IN_FOLDER(what_appears_meanwhile_stays),
+    IN_FOLDER(the_null_device_stays),
+    IN_FOLDER(a_fifo_gets_the_texts),
+    IN_FOLDER(descriptors_are_written_as_they_are_open),
+    IN_FOLDER(standard_output_is_written_in_order),
+    IN_FOLDER(what_a_killed_writer_left_goes),
+    IN_FOLDER(what_a_living_writer_writes_stays),
+    IN_FOLDER(what_strangers_named_alike_stays),
+    IN_FOLDER(no_name_is_refused),
+    IN_FOLDER(the_longest_name_is_written),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -249,18 +249,16 @@ static void with_too_few_processors_workers_go_where_the_driver_goes(void **stat
     assert_int_equal(sched_setaffinity(0, sizeof own, &own), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_item_once),
-        cmocka_unit_test(many_short_jobs_with_naps),
-        cmocka_unit_test(nested_runs_are_inline_on_the_same_worker),
-        cmocka_unit_test(an_item_may_drive_another_pool),
-        cmocka_unit_test(no_pool_runs_inline),
-        cmocka_unit_test(opening),
-        cmocka_unit_test(runs_allocate_nothing),
-        cmocka_unit_test(a_worker_keeps_off_the_processor_of_the_driver_that_woke_it),
-        cmocka_unit_test(with_too_few_processors_workers_go_where_the_driver_goes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(each_item_once),
+    cmocka_unit_test(many_short_jobs_with_naps),
+    cmocka_unit_test(nested_runs_are_inline_on_the_same_worker),
+    cmocka_unit_test(an_item_may_drive_another_pool),
+    cmocka_unit_test(no_pool_runs_inline),
+    cmocka_unit_test(opening),
+    cmocka_unit_test(runs_allocate_nothing),
+    cmocka_unit_test(a_worker_keeps_off_the_processor_of_the_driver_that_woke_it),
+    cmocka_unit_test(with_too_few_processors_workers_go_where_the_driver_goes),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

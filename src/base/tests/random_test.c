@@ -198,19 +198,17 @@ static void clock_moves_forward(void **state)
     assert_true(fabs(before_s - (double)before * 1e-9) < 60);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox_known_answers),
-        cmocka_unit_test(unit_is_in_range),
-        cmocka_unit_test(normal_moments),
-        cmocka_unit_test(uniform_bits_are_balanced),
-        cmocka_unit_test(streams_differ_in_every_argument),
-        cmocka_unit_test(hash_values),
-        cmocka_unit_test(keyed_hash_values),
-        cmocka_unit_test(crc32c_values),
-        cmocka_unit_test(digests),
-        cmocka_unit_test(clock_moves_forward),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(philox_known_answers),
+    cmocka_unit_test(unit_is_in_range),
+    cmocka_unit_test(normal_moments),
+    cmocka_unit_test(uniform_bits_are_balanced),
+    cmocka_unit_test(streams_differ_in_every_argument),
+    cmocka_unit_test(hash_values),
+    cmocka_unit_test(keyed_hash_values),
+    cmocka_unit_test(crc32c_values),
+    cmocka_unit_test(digests),
+    cmocka_unit_test(clock_moves_forward),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -194,17 +194,15 @@ static void files_have_a_limit(void **state)
     assert_non_null(strstr(sw_error_message(), "open files, the limit is"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blake2s_of_abc),
-        cmocka_unit_test(blake2s_of_all_lengths),
-        cmocka_unit_test(comparisons_see_every_bit),
-        cmocka_unit_test(proofs_hold_for_one_meeting),
-        cmocka_unit_test(secrets_are_drawn_anew),
-        cmocka_unit_test(secrets_are_read),
-        cmocka_unit_test(hex_is_read_whole),
-        cmocka_unit_test(files_have_a_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(blake2s_of_abc),
+    cmocka_unit_test(blake2s_of_all_lengths),
+    cmocka_unit_test(comparisons_see_every_bit),
+    cmocka_unit_test(proofs_hold_for_one_meeting),
+    cmocka_unit_test(secrets_are_drawn_anew),
+    cmocka_unit_test(secrets_are_read),
+    cmocka_unit_test(hex_is_read_whole),
+    cmocka_unit_test(files_have_a_limit),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

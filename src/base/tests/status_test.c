@@ -128,16 +128,14 @@ static void log_obeys_level_and_sink(void **state)
     sw_str_fini(&lines);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(message_is_kept_and_frames_are_added),
-        cmocka_unit_test(a_new_failure_starts_a_new_trace),
-        cmocka_unit_test(prefix_goes_in_front),
-        cmocka_unit_test(long_text_and_deep_traces_are_cut),
-        cmocka_unit_test(records_belong_to_threads),
-        cmocka_unit_test(codes_have_texts),
-        cmocka_unit_test(log_obeys_level_and_sink),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(message_is_kept_and_frames_are_added),
+    cmocka_unit_test(a_new_failure_starts_a_new_trace),
+    cmocka_unit_test(prefix_goes_in_front),
+    cmocka_unit_test(long_text_and_deep_traces_are_cut),
+    cmocka_unit_test(records_belong_to_threads),
+    cmocka_unit_test(codes_have_texts),
+    cmocka_unit_test(log_obeys_level_and_sink),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -165,16 +165,14 @@ static void words_for_a_terminal_are_plain(void **state)
     assert_string_equal(sw_plain_words("abcdefgh", short_one, sizeof short_one), "abcde");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(appends_grow),
-        cmocka_unit_test(failure_keeps_the_contents),
-        cmocka_unit_test(edit_distances),
-        cmocka_unit_test(nearest_word),
-        cmocka_unit_test(bytes_for_people),
-        cmocka_unit_test(bytes_of_people),
-        cmocka_unit_test(words_for_a_terminal_are_plain),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(appends_grow),
+    cmocka_unit_test(failure_keeps_the_contents),
+    cmocka_unit_test(edit_distances),
+    cmocka_unit_test(nearest_word),
+    cmocka_unit_test(bytes_for_people),
+    cmocka_unit_test(bytes_of_people),
+    cmocka_unit_test(words_for_a_terminal_are_plain),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

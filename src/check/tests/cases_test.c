@@ -529,23 +529,22 @@ static int remove_copy(void **state)
     return rmdir(spoiled);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(own_cases_pass),
-        cmocka_unit_test(no_options_mean_as_recorded),
-        cmocka_unit_test(recorded_models_pass),
-        cmocka_unit_test(recorded_models_pass_far_away),
-        cmocka_unit_test(recorded_adapters_pass),
-        cmocka_unit_test(recorded_ranks_pass_vertically),
-        cmocka_unit_test(own_optimizers_pass),
-        cmocka_unit_test(recorded_optimizers_pass_or_are_refused_by_name),
-        cmocka_unit_test(a_spoiled_recording_fails),
-        cmocka_unit_test(one_mask_is_for_all_runs),
-        cmocka_unit_test(a_short_batch_is_refused),
-        cmocka_unit_test(an_empty_tensor_is_refused),
-        cmocka_unit_test(keys_of_another_type_are_refused),
-        cmocka_unit_test(another_class_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make_copy, remove_copy);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(own_cases_pass),
+    cmocka_unit_test(no_options_mean_as_recorded),
+    cmocka_unit_test(recorded_models_pass),
+    cmocka_unit_test(recorded_models_pass_far_away),
+    cmocka_unit_test(recorded_adapters_pass),
+    cmocka_unit_test(recorded_ranks_pass_vertically),
+    cmocka_unit_test(own_optimizers_pass),
+    cmocka_unit_test(recorded_optimizers_pass_or_are_refused_by_name),
+    cmocka_unit_test(a_spoiled_recording_fails),
+    cmocka_unit_test(one_mask_is_for_all_runs),
+    cmocka_unit_test(a_short_batch_is_refused),
+    cmocka_unit_test(an_empty_tensor_is_refused),
+    cmocka_unit_test(keys_of_another_type_are_refused),
+    cmocka_unit_test(another_class_is_refused),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_copy,
+                                      .teardown = remove_copy};

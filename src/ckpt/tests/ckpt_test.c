@@ -761,36 +761,35 @@ static void configuration_and_extremes_come_back(void **test_state)
     sw_ckpt_close(ckpt);
 }
 
-int main(void)
-{
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        CASE(ranges_become_boxes),
-        CASE(any_number_of_writers),
-        CASE(large_tensors_in_pieces),
-        CASE(reading_what_is_not_there),
-        CASE(gaps_and_overlaps_are_refused),
-        CASE(many_boxes_are_checked_one_by_one),
-        CASE(boxes_of_any_cut_cover_a_tensor),
-        CASE(data_files_are_safetensors),
-        CASE(a_changed_byte_is_found),
-        CASE(a_damaged_manifest_is_refused_by_name),
-        CASE(a_short_file_is_refused_by_name),
-        CASE(an_old_damaged_checkpoint_is_only_named),
-        CASE(what_is_set_aside_is_no_checkpoint),
-        CASE(numbers_have_bounds_and_members_their_types),
-        CASE(only_canonical_names_are_checkpoints),
-        CASE(a_data_file_that_is_none_is_refused),
-        CASE(what_is_newer_is_refused),
-        CASE(files_are_verified_by_one_rank_each),
-        CASE(an_open_checkpoint_is_never_two),
-        CASE(ranks_can_tell_checkpoints_apart),
-        CASE(markers_are_not_believed),
-        CASE(leftovers_may_be_deep),
-        CASE(the_last_and_the_best_stay),
-        CASE(listed_newest_first),
-        CASE(differences_are_counted),
-        CASE(configuration_and_extremes_come_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+
+static const struct CMUnitTest tests[] = {
+    CASE(ranges_become_boxes),
+    CASE(any_number_of_writers),
+    CASE(large_tensors_in_pieces),
+    CASE(reading_what_is_not_there),
+    CASE(gaps_and_overlaps_are_refused),
+    CASE(many_boxes_are_checked_one_by_one),
+    CASE(boxes_of_any_cut_cover_a_tensor),
+    CASE(data_files_are_safetensors),
+    CASE(a_changed_byte_is_found),
+    CASE(a_damaged_manifest_is_refused_by_name),
+    CASE(a_short_file_is_refused_by_name),
+    CASE(an_old_damaged_checkpoint_is_only_named),
+    CASE(what_is_set_aside_is_no_checkpoint),
+    CASE(numbers_have_bounds_and_members_their_types),
+    CASE(only_canonical_names_are_checkpoints),
+    CASE(a_data_file_that_is_none_is_refused),
+    CASE(what_is_newer_is_refused),
+    CASE(files_are_verified_by_one_rank_each),
+    CASE(an_open_checkpoint_is_never_two),
+    CASE(ranks_can_tell_checkpoints_apart),
+    CASE(markers_are_not_believed),
+    CASE(leftovers_may_be_deep),
+    CASE(the_last_and_the_best_stay),
+    CASE(listed_newest_first),
+    CASE(differences_are_counted),
+    CASE(configuration_and_extremes_come_back),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

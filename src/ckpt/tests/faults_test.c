@@ -296,18 +296,16 @@ static void full_disk(void **test_state)
     print_message("%d disks were too small\n", n_full);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_save),
-        cmocka_unit_test(next_save),
-        cmocka_unit_test(same_step_again),
-        cmocka_unit_test(three_writers),
-        cmocka_unit_test(short_writes_are_continued),
-        cmocka_unit_test(every_failed_allocation_is_a_status),
-        cmocka_unit_test(a_marker_that_cannot_be_written_fails_the_save),
-        cmocka_unit_test(a_clean_up_that_fails_is_named),
-        cmocka_unit_test(full_disk),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(first_save),
+    cmocka_unit_test(next_save),
+    cmocka_unit_test(same_step_again),
+    cmocka_unit_test(three_writers),
+    cmocka_unit_test(short_writes_are_continued),
+    cmocka_unit_test(every_failed_allocation_is_a_status),
+    cmocka_unit_test(a_marker_that_cannot_be_written_fails_the_save),
+    cmocka_unit_test(a_clean_up_that_fails_is_named),
+    cmocka_unit_test(full_disk),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -265,20 +265,19 @@ static void names_of_others_stay(void **test_state)
     assert_int_equal(count_leftovers(root), SW_LEN(names));
 }
 
-int main(void)
-{
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        CASE(the_second_is_refused_with_host_and_process_of_the_first),
-        CASE(two_of_one_process_exclude_each_other),
-        CASE(a_successor_waits_for_a_holder_that_ends),
-        CASE(programs_that_are_started_do_not_inherit_it),
-        CASE(a_file_system_without_locks_is_named),
-        CASE(what_the_lock_file_holds_reaches_no_terminal),
-        CASE(a_slow_rank_of_a_dead_job_reaches_no_checkpoint_of_another),
-        CASE(two_saves_never_share_a_folder),
-        CASE(nothing_of_a_living_holder_is_removed),
-        CASE(names_of_others_stay),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+
+static const struct CMUnitTest tests[] = {
+    CASE(the_second_is_refused_with_host_and_process_of_the_first),
+    CASE(two_of_one_process_exclude_each_other),
+    CASE(a_successor_waits_for_a_holder_that_ends),
+    CASE(programs_that_are_started_do_not_inherit_it),
+    CASE(a_file_system_without_locks_is_named),
+    CASE(what_the_lock_file_holds_reaches_no_terminal),
+    CASE(a_slow_rank_of_a_dead_job_reaches_no_checkpoint_of_another),
+    CASE(two_saves_never_share_a_folder),
+    CASE(nothing_of_a_living_holder_is_removed),
+    CASE(names_of_others_stay),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -468,11 +468,9 @@ static void without_fsync_the_replay_finds_it(void **test_state)
     forget();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(old_or_new_after_any_loss_of_power),
-        cmocka_unit_test(without_fsync_the_replay_finds_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(old_or_new_after_any_loss_of_power),
+    cmocka_unit_test(without_fsync_the_replay_finds_it),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -620,18 +620,16 @@ static void plans_need_no_transport(void **state)
     assert_int_equal(sw_comm_open(&wrong, &comm), SW_E_ARG);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collectives_move),
-        cmocka_unit_test(groups_that_are_none_are_refused),
-        cmocka_unit_test(a_collective_of_another_group_is_named),
-        cmocka_unit_test(a_meeting_names_who_is_missing),
-        cmocka_unit_test(failures_are_named),
-        cmocka_unit_test(first_cause_is_returned),
-        cmocka_unit_test(plans_need_no_transport),
-        cmocka_unit_test(a_rank_that_died_is_named_by_those_who_do_not_talk_to_it),
-        cmocka_unit_test(why_is_heard_behind_what_nobody_has_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(collectives_move),
+    cmocka_unit_test(groups_that_are_none_are_refused),
+    cmocka_unit_test(a_collective_of_another_group_is_named),
+    cmocka_unit_test(a_meeting_names_who_is_missing),
+    cmocka_unit_test(failures_are_named),
+    cmocka_unit_test(first_cause_is_returned),
+    cmocka_unit_test(plans_need_no_transport),
+    cmocka_unit_test(a_rank_that_died_is_named_by_those_who_do_not_talk_to_it),
+    cmocka_unit_test(why_is_heard_behind_what_nobody_has_read),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -425,17 +425,21 @@ static void a_peers_words_do_not_reach_a_terminal_as_they_are(void **state)
     assert_true(strlen(about.host) > 0);
 }
 
-int main(void)
+static int be_quiet(char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strangers_are_turned_away_and_the_meeting_goes_on),
-        cmocka_unit_test(what_was_heard_proves_nothing_later),
-        cmocka_unit_test(silent_connections_hold_nobody_up),
-        cmocka_unit_test(a_listener_without_descriptors_waits_says_so_and_goes_on),
-        cmocka_unit_test(a_rank_that_left_may_come_again),
-        cmocka_unit_test(a_loopback_master_listens_on_loopback_only),
-        cmocka_unit_test(a_peers_words_do_not_reach_a_terminal_as_they_are),
-    };
+    (void)argv;
     sw_log_set_level(SW_LOG_ERROR);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(strangers_are_turned_away_and_the_meeting_goes_on),
+    cmocka_unit_test(what_was_heard_proves_nothing_later),
+    cmocka_unit_test(silent_connections_hold_nobody_up),
+    cmocka_unit_test(a_listener_without_descriptors_waits_says_so_and_goes_on),
+    cmocka_unit_test(a_rank_that_left_may_come_again),
+    cmocka_unit_test(a_loopback_master_listens_on_loopback_only),
+    cmocka_unit_test(a_peers_words_do_not_reach_a_terminal_as_they_are),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .begin = be_quiet};

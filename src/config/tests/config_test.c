@@ -902,35 +902,33 @@ static void memory_may_run_out(void **state)
     assert_int_equal(after.live_blocks, before.live_blocks);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_sound),
-        cmocka_unit_test(optimizers_and_schedulers_have_defaults),
-        cmocka_unit_test(unknown_keys_name_file_line_and_nearest),
-        cmocka_unit_test(types_and_ranges),
-        cmocka_unit_test(sizes_are_bytes_or_have_a_unit),
-        cmocka_unit_test(a_default_gives_way_to_what_is_said),
-        cmocka_unit_test(our_own_block),
-        cmocka_unit_test(lora_is_a_block_of_its_own),
-        cmocka_unit_test(values_remember_their_source),
-        cmocka_unit_test(train_is_micro_times_steps_times_ranks),
-        cmocka_unit_test(a_fixed_k_holds_for_any_number_of_ranks),
-        cmocka_unit_test(types_of_8_bits_choose_moments),
-        cmocka_unit_test(adafactor_says_who_chooses_its_rate),
-        cmocka_unit_test(what_is_not_built_is_refused_by_name),
-        cmocka_unit_test(elasticity_decides_the_batch),
-        cmocka_unit_test(auto_offers_what_the_batch_keys_allow),
-        cmocka_unit_test(what_was_chosen_is_what_is_read_again),
-        cmocka_unit_test(auto_beside_other_keys_is_refused_by_name),
-        cmocka_unit_test(effective_values_read_again),
-        cmocka_unit_test(machines_get_one_object),
-        cmocka_unit_test(keys_are_explained),
-        cmocka_unit_test(examples_are_read),
-        cmocka_unit_test(manual_is_up_to_date),
-        cmocka_unit_test(elastic_batches_have_most_divisors),
-        cmocka_unit_test(elastic_batches_are_printed),
-        cmocka_unit_test(memory_may_run_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(rows_are_sound),
+    cmocka_unit_test(optimizers_and_schedulers_have_defaults),
+    cmocka_unit_test(unknown_keys_name_file_line_and_nearest),
+    cmocka_unit_test(types_and_ranges),
+    cmocka_unit_test(sizes_are_bytes_or_have_a_unit),
+    cmocka_unit_test(a_default_gives_way_to_what_is_said),
+    cmocka_unit_test(our_own_block),
+    cmocka_unit_test(lora_is_a_block_of_its_own),
+    cmocka_unit_test(values_remember_their_source),
+    cmocka_unit_test(train_is_micro_times_steps_times_ranks),
+    cmocka_unit_test(a_fixed_k_holds_for_any_number_of_ranks),
+    cmocka_unit_test(types_of_8_bits_choose_moments),
+    cmocka_unit_test(adafactor_says_who_chooses_its_rate),
+    cmocka_unit_test(what_is_not_built_is_refused_by_name),
+    cmocka_unit_test(elasticity_decides_the_batch),
+    cmocka_unit_test(auto_offers_what_the_batch_keys_allow),
+    cmocka_unit_test(what_was_chosen_is_what_is_read_again),
+    cmocka_unit_test(auto_beside_other_keys_is_refused_by_name),
+    cmocka_unit_test(effective_values_read_again),
+    cmocka_unit_test(machines_get_one_object),
+    cmocka_unit_test(keys_are_explained),
+    cmocka_unit_test(examples_are_read),
+    cmocka_unit_test(manual_is_up_to_date),
+    cmocka_unit_test(elastic_batches_have_most_divisors),
+    cmocka_unit_test(elastic_batches_are_printed),
+    cmocka_unit_test(memory_may_run_out),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

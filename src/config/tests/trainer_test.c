@@ -431,14 +431,12 @@ static void what_nobody_knows_is_refused_by_name(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_recorded_row_is_filled_as_there),
-        cmocka_unit_test(every_key_says_where_it_is_from),
-        cmocka_unit_test(a_planned_micro_batch_is_at_most_8),
-        cmocka_unit_test(a_file_without_flags_is_as_it_says),
-        cmocka_unit_test(what_nobody_knows_is_refused_by_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_recorded_row_is_filled_as_there),
+    cmocka_unit_test(every_key_says_where_it_is_from),
+    cmocka_unit_test(a_planned_micro_batch_is_at_most_8),
+    cmocka_unit_test(a_file_without_flags_is_as_it_says),
+    cmocka_unit_test(what_nobody_knows_is_refused_by_name),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -38,6 +38,7 @@ static int close_recorded(void **state)
     (void)state;
     sw_json_close(recorded);
     sw_tokenizer_close(bert);
+    sw_test_cleanup();
     return 0;
 }
 
@@ -262,15 +263,12 @@ static void tokens_know_their_characters(void **state)
     sw_tokenizer_close(tokenizer);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows_and_labels_are_the_recorded_ones),
-        cmocka_unit_test(the_best_answers_are_the_recorded_ones),
-        cmocka_unit_test(neighbours_share_the_stride_and_the_last_window_reaches_the_end),
-        cmocka_unit_test(tokens_know_their_characters),
-    };
-    const int status = cmocka_run_group_tests(tests, open_recorded, close_recorded);
-    sw_test_cleanup();
-    return status;
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(windows_and_labels_are_the_recorded_ones),
+    cmocka_unit_test(the_best_answers_are_the_recorded_ones),
+    cmocka_unit_test(neighbours_share_the_stride_and_the_last_window_reaches_the_end),
+    cmocka_unit_test(tokens_know_their_characters),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = open_recorded,
+                                      .teardown = close_recorded};

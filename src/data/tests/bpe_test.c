@@ -256,16 +256,14 @@ static void a_missing_token_is_named_and_no_more(void **state)
     drop(&f);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heap_equals_definition),
-        cmocka_unit_test(unknown_bytes),
-        cmocka_unit_test(a_word_without_tokens_has_no_ids),
-        cmocka_unit_test(the_memory_of_words_forgets),
-        cmocka_unit_test(merges_name_what_is_missing),
-        cmocka_unit_test(a_missing_token_is_named_and_no_more),
-        cmocka_unit_test(names_made_to_collide_do_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(heap_equals_definition),
+    cmocka_unit_test(unknown_bytes),
+    cmocka_unit_test(a_word_without_tokens_has_no_ids),
+    cmocka_unit_test(the_memory_of_words_forgets),
+    cmocka_unit_test(merges_name_what_is_missing),
+    cmocka_unit_test(a_missing_token_is_named_and_no_more),
+    cmocka_unit_test(names_made_to_collide_do_not),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

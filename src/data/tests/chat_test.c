@@ -850,37 +850,46 @@ static void a_conversation_that_could_not_begin_begins_again(void **state)
     }
 }
 
-int main(void)
+static int set_up(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recorded_text_ids_and_masks),
-        cmocka_unit_test(four_kinds_of_lines_are_one_conversation),
-        cmocka_unit_test(the_loss_is_on_answers_or_the_last_or_all),
-        cmocka_unit_test(generation_blocks_decide),
-        cmocka_unit_test(an_answer_without_an_end_token_ends_where_texts_part),
-        cmocka_unit_test(every_answer_counts_whatever_the_template),
-        cmocka_unit_test(an_end_token_that_takes_in_spaces_ends_an_answer),
-        cmocka_unit_test(an_answer_whose_end_is_not_known_is_refused),
-        cmocka_unit_test(a_conversation_of_too_many_answers_is_refused),
-        cmocka_unit_test(what_is_wrong_with_a_line_is_named),
-        cmocka_unit_test(templates_in_their_order),
-        cmocka_unit_test(another_template_or_special_token_is_another_digest),
-        cmocka_unit_test(days_are_days),
-        cmocka_unit_test(a_conversation_grows_turn_by_turn),
-        cmocka_unit_test(answers_end_at_one_id_or_at_several),
-        cmocka_unit_test(rows_are_cut_at_the_end_or_left_out),
-        cmocka_unit_test(a_file_is_of_one_kind),
-        cmocka_unit_test(packed_rows_hold_documents_that_begin_anew),
-        cmocka_unit_test(survives_lack_of_memory),
-        cmocka_unit_test(a_conversation_that_could_not_begin_begins_again),
-    };
+    (void)state;
     test_write_chat_tokenizer(sw_test_folder(), test_chatml);
     if (sw_tokenizer_open(sw_test_folder(), NULL, &tokenizer) < 0) {
         print_error("%s\n", sw_error_message());
         return 1;
     }
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
     sw_tokenizer_close(tokenizer);
     sw_test_cleanup();
-    return failed;
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(recorded_text_ids_and_masks),
+    cmocka_unit_test(four_kinds_of_lines_are_one_conversation),
+    cmocka_unit_test(the_loss_is_on_answers_or_the_last_or_all),
+    cmocka_unit_test(generation_blocks_decide),
+    cmocka_unit_test(an_answer_without_an_end_token_ends_where_texts_part),
+    cmocka_unit_test(every_answer_counts_whatever_the_template),
+    cmocka_unit_test(an_end_token_that_takes_in_spaces_ends_an_answer),
+    cmocka_unit_test(an_answer_whose_end_is_not_known_is_refused),
+    cmocka_unit_test(a_conversation_of_too_many_answers_is_refused),
+    cmocka_unit_test(what_is_wrong_with_a_line_is_named),
+    cmocka_unit_test(templates_in_their_order),
+    cmocka_unit_test(another_template_or_special_token_is_another_digest),
+    cmocka_unit_test(days_are_days),
+    cmocka_unit_test(a_conversation_grows_turn_by_turn),
+    cmocka_unit_test(answers_end_at_one_id_or_at_several),
+    cmocka_unit_test(rows_are_cut_at_the_end_or_left_out),
+    cmocka_unit_test(a_file_is_of_one_kind),
+    cmocka_unit_test(packed_rows_hold_documents_that_begin_anew),
+    cmocka_unit_test(survives_lack_of_memory),
+    cmocka_unit_test(a_conversation_that_could_not_begin_begins_again),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

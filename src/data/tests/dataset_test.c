@@ -644,26 +644,24 @@ static int cleanup(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows_and_labels),
-        cmocka_unit_test(numbering_is_independent_of_calls),
-        cmocka_unit_test(validation_is_the_end_of_the_stream),
-        cmocka_unit_test(shards_are_one_stream),
-        cmocka_unit_test(a_shard_that_becomes_shorter_is_an_error),
-        cmocka_unit_test(more_shards_than_descriptors),
-        cmocka_unit_test(what_is_no_file_is_refused_at_once),
-        cmocka_unit_test(json_lines_across_blocks),
-        cmocka_unit_test(damaged_shards),
-        cmocka_unit_test(documents_stand_in_the_template),
-        cmocka_unit_test(text_by_characters),
-        cmocka_unit_test(json_lines),
-        cmocka_unit_test(prompts_and_completions),
-        cmocka_unit_test(globs_and_missing_files),
-        cmocka_unit_test(character_vocabulary),
-        cmocka_unit_test(structured_files_are_no_text),
-        cmocka_unit_test(failing_allocations),
-    };
-    return cmocka_run_group_tests(tests, NULL, cleanup);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(windows_and_labels),
+    cmocka_unit_test(numbering_is_independent_of_calls),
+    cmocka_unit_test(validation_is_the_end_of_the_stream),
+    cmocka_unit_test(shards_are_one_stream),
+    cmocka_unit_test(a_shard_that_becomes_shorter_is_an_error),
+    cmocka_unit_test(more_shards_than_descriptors),
+    cmocka_unit_test(what_is_no_file_is_refused_at_once),
+    cmocka_unit_test(json_lines_across_blocks),
+    cmocka_unit_test(damaged_shards),
+    cmocka_unit_test(documents_stand_in_the_template),
+    cmocka_unit_test(text_by_characters),
+    cmocka_unit_test(json_lines),
+    cmocka_unit_test(prompts_and_completions),
+    cmocka_unit_test(globs_and_missing_files),
+    cmocka_unit_test(character_vocabulary),
+    cmocka_unit_test(structured_files_are_no_text),
+    cmocka_unit_test(failing_allocations),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .teardown = cleanup};

@@ -337,19 +337,14 @@ static int teardown(void **state)
     return 0;
 }
 
-int main(void)
-{
-    if (!SW_HAVE_PNG) {
-        print_message("skipped: built without libpng\n");
-        return 77;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_are_listed_as_torchvision_does),
-        cmocka_unit_test(classes_are_held_back_in_proportion),
-        cmocka_unit_test(folders_that_do_not_fit_are_refused),
-        cmocka_unit_test(pictures_are_decoded_when_they_are_asked_for),
-        cmocka_unit_test(samples_have_the_same_bits_however_they_are_fetched),
-        cmocka_unit_test(survives_lack_of_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(files_are_listed_as_torchvision_does),
+    cmocka_unit_test(classes_are_held_back_in_proportion),
+    cmocka_unit_test(folders_that_do_not_fit_are_refused),
+    cmocka_unit_test(pictures_are_decoded_when_they_are_asked_for),
+    cmocka_unit_test(samples_have_the_same_bits_however_they_are_fetched),
+    cmocka_unit_test(survives_lack_of_memory),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .teardown = teardown,
+                                      .left_out = SW_HAVE_PNG ? NULL : "built without libpng"};

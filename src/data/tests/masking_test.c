@@ -194,14 +194,12 @@ static void draws_are_of_seed_split_and_sample(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spans_are_the_recorded_ones),
-        cmocka_unit_test(spans_cover_what_was_planned),
-        cmocka_unit_test(spans_are_alike),
-        cmocka_unit_test(masks_have_their_shares),
-        cmocka_unit_test(draws_are_of_seed_split_and_sample),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(spans_are_the_recorded_ones),
+    cmocka_unit_test(spans_cover_what_was_planned),
+    cmocka_unit_test(spans_are_alike),
+    cmocka_unit_test(masks_have_their_shares),
+    cmocka_unit_test(draws_are_of_seed_split_and_sample),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -356,21 +356,19 @@ static void lack_of_memory_is_said(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(classes_are_counted_as_recorded),
-        cmocka_unit_test(numbers_are_correlated_as_recorded),
-        cmocka_unit_test(a_large_offset_does_not_blur_a_correlation),
-        cmocka_unit_test(answers_are_compared_as_recorded),
-        cmocka_unit_test(a_final_sigma_stands_behind_cased_letters),
-        cmocka_unit_test(entities_are_counted_as_recorded),
-        cmocka_unit_test(ends_and_single_tags_are_of_entities),
-        cmocka_unit_test(marks_of_no_scheme_go_on_with_the_last_entity),
-        cmocka_unit_test(labels_of_a_row_are_right_together_or_not),
-        cmocka_unit_test(nothing_has_no_metric),
-        cmocka_unit_test(many_classes_types_and_letters_cost_little),
-        cmocka_unit_test(lack_of_memory_is_said),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(classes_are_counted_as_recorded),
+    cmocka_unit_test(numbers_are_correlated_as_recorded),
+    cmocka_unit_test(a_large_offset_does_not_blur_a_correlation),
+    cmocka_unit_test(answers_are_compared_as_recorded),
+    cmocka_unit_test(a_final_sigma_stands_behind_cased_letters),
+    cmocka_unit_test(entities_are_counted_as_recorded),
+    cmocka_unit_test(ends_and_single_tags_are_of_entities),
+    cmocka_unit_test(marks_of_no_scheme_go_on_with_the_last_entity),
+    cmocka_unit_test(labels_of_a_row_are_right_together_or_not),
+    cmocka_unit_test(nothing_has_no_metric),
+    cmocka_unit_test(many_classes_types_and_letters_cost_little),
+    cmocka_unit_test(lack_of_memory_is_said),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

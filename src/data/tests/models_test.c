@@ -812,39 +812,31 @@ static int cleanup(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unigram_takes_the_best_way),
-        cmocka_unit_test(bpe_of_characters),
-        cmocka_unit_test(bpe_of_words_with_affixes),
-        cmocka_unit_test(bpe_of_bytes_with_a_suffix),
-        cmocka_unit_test(word_level_takes_whole_words),
-        cmocka_unit_test(words_change_with_the_script),
-        cmocka_unit_test(nmt_cleans_white_space_and_control),
-        cmocka_unit_test(what_json_may_not_say),
-        cmocka_unit_test(sentencepiece_unigram),
-        cmocka_unit_test(sentencepiece_ends_by_its_class),
-        cmocka_unit_test(sentencepiece_bpe),
-        cmocka_unit_test(sentencepiece_beside_its_class),
-        cmocka_unit_test(damaged_models_are_named),
-        cmocka_unit_test(tokens_are_no_longer_than_a_walk),
-        cmocka_unit_test(long_words_are_cut_in_walks),
-        cmocka_unit_test(white_space_beside_tokens_is_walked_once),
-        cmocka_unit_test(texts_that_grow_are_refused),
-        cmocka_unit_test(memory_goes_by_tokens_not_by_ids),
-        cmocka_unit_test(edges_are_looked_up),
-        cmocka_unit_test(templates_have_a_most),
-        cmocka_unit_test(failing_allocations),
-    };
-    const struct CMUnitTest words[] = {
-        cmocka_unit_test(wordpiece_takes_the_longest_beginning),
-        cmocka_unit_test(vocab_txt_is_bert),
-    };
-    const struct CMUnitTest no_words[] = {
-        cmocka_unit_test(without_utf8proc_the_message_says_what_to_install),
-    };
-    const int bad = cmocka_run_group_tests(tests, NULL, NULL);
-    return bad + (SW_HAVE_UTF8PROC ? cmocka_run_group_tests(words, NULL, cleanup)
-                                   : cmocka_run_group_tests(no_words, NULL, cleanup));
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(unigram_takes_the_best_way),
+    cmocka_unit_test(bpe_of_characters),
+    cmocka_unit_test(bpe_of_words_with_affixes),
+    cmocka_unit_test(bpe_of_bytes_with_a_suffix),
+    cmocka_unit_test(word_level_takes_whole_words),
+    cmocka_unit_test(words_change_with_the_script),
+    cmocka_unit_test(nmt_cleans_white_space_and_control),
+    cmocka_unit_test(what_json_may_not_say),
+    cmocka_unit_test(sentencepiece_unigram),
+    cmocka_unit_test(sentencepiece_ends_by_its_class),
+    cmocka_unit_test(sentencepiece_bpe),
+    cmocka_unit_test(sentencepiece_beside_its_class),
+    cmocka_unit_test(damaged_models_are_named),
+    cmocka_unit_test(tokens_are_no_longer_than_a_walk),
+    cmocka_unit_test(long_words_are_cut_in_walks),
+    cmocka_unit_test(white_space_beside_tokens_is_walked_once),
+    cmocka_unit_test(texts_that_grow_are_refused),
+    cmocka_unit_test(memory_goes_by_tokens_not_by_ids),
+    cmocka_unit_test(edges_are_looked_up),
+    cmocka_unit_test(templates_have_a_most),
+    cmocka_unit_test(failing_allocations),
+    TEST_IF(SW_HAVE_UTF8PROC, wordpiece_takes_the_longest_beginning),
+    TEST_IF(SW_HAVE_UTF8PROC, vocab_txt_is_bert),
+    TEST_IF(!SW_HAVE_UTF8PROC, without_utf8proc_the_message_says_what_to_install),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .teardown = cleanup};

@@ -143,13 +143,12 @@ static void steps_run_in_order(void **state)
     sw_str_fini(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_run_in_order),
-        cmocka_unit_test(laws_of_normal_forms),
-        cmocka_unit_test(many_marks_are_put_in_order),
-        cmocka_unit_test(lower_case_is_the_recorded_one),
-    };
-    return SW_HAVE_UTF8PROC ? cmocka_run_group_tests(tests, NULL, NULL) : TEST_EXIT_SKIPPED;
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(steps_run_in_order),
+    cmocka_unit_test(laws_of_normal_forms),
+    cmocka_unit_test(many_marks_are_put_in_order),
+    cmocka_unit_test(lower_case_is_the_recorded_one),
+};
+
+const struct test_program sw_tests = {
+    TEST_TABLE(tests), .left_out = SW_HAVE_UTF8PROC ? NULL : "built without utf8proc"};

@@ -78,11 +78,9 @@ static void the_longest_document_of_a_row_stands_first(void **state)
     sw_packing_fini(&packing);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_those_of_the_plain_search),
-        cmocka_unit_test(the_longest_document_of_a_row_stands_first),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(rows_are_those_of_the_plain_search),
+    cmocka_unit_test(the_longest_document_of_a_row_stands_first),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -393,29 +393,27 @@ static int teardown(void **state)
     return 0;
 }
 
-int main(void)
+static int begin(char **argv)
 {
-    if (!SW_HAVE_PNG || !SW_HAVE_JPEG) {
-        print_message("skipped: built without libpng or libjpeg\n");
-        return 77;
+    (void)argv;
+    if (getenv("SPILLWAY_PICTURES")) { /* pictures of a user may be large */
+        test_run_only("_are_those_of_");
     }
-    const struct CMUnitTest compared[] = {
-        cmocka_unit_test(bytes_are_those_of_pillow),
-        cmocka_unit_test(values_are_those_of_transformers),
-    };
-    if (getenv("SPILLWAY_PICTURES")) { /* those of a user may be large: no more than this */
-        return cmocka_run_group_tests(compared, NULL, teardown);
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_those_of_pillow),
-        cmocka_unit_test(values_are_those_of_transformers),
-        cmocka_unit_test(every_kind_of_png_is_read),
-        cmocka_unit_test(a_file_that_is_cut_short_is_refused),
-        cmocka_unit_test(a_damaged_file_is_refused),
-        cmocka_unit_test(a_size_without_bounds_is_refused),
-        cmocka_unit_test(scans_without_end_are_refused),
-        cmocka_unit_test(survives_lack_of_memory),
-        cmocka_unit_test(a_picture_without_room_is_not_called_damaged),
-    };
-    return cmocka_run_group_tests(tests, NULL, teardown);
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(bytes_are_those_of_pillow),
+    cmocka_unit_test(values_are_those_of_transformers),
+    cmocka_unit_test(every_kind_of_png_is_read),
+    cmocka_unit_test(a_file_that_is_cut_short_is_refused),
+    cmocka_unit_test(a_damaged_file_is_refused),
+    cmocka_unit_test(a_size_without_bounds_is_refused),
+    cmocka_unit_test(scans_without_end_are_refused),
+    cmocka_unit_test(survives_lack_of_memory),
+    cmocka_unit_test(a_picture_without_room_is_not_called_damaged),
+};
+
+const struct test_program sw_tests = {
+    TEST_TABLE(tests), .teardown = teardown, .begin = begin,
+    .left_out = SW_HAVE_PNG && SW_HAVE_JPEG ? NULL : "built without libpng or libjpeg"};

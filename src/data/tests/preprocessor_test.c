@@ -219,15 +219,13 @@ static int teardown(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resizing_keeps_what_it_must),
-        cmocka_unit_test(a_reduction_looks_at_every_pixel),
-        cmocka_unit_test(a_crop_is_of_the_middle),
-        cmocka_unit_test(what_is_not_built_is_refused_by_its_key),
-        cmocka_unit_test(a_class_has_its_defaults),
-        cmocka_unit_test(pictures_that_do_not_fit_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, teardown);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(resizing_keeps_what_it_must),
+    cmocka_unit_test(a_reduction_looks_at_every_pixel),
+    cmocka_unit_test(a_crop_is_of_the_middle),
+    cmocka_unit_test(what_is_not_built_is_refused_by_its_key),
+    cmocka_unit_test(a_class_has_its_defaults),
+    cmocka_unit_test(pictures_that_do_not_fit_are_refused),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .teardown = teardown};

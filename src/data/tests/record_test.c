@@ -138,15 +138,18 @@ static void lack_of_memory_is_said(void **state)
     sw_str_fini(&out);
 }
 
-int main(void)
+static int cleanup(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_tables_are_objects),
-        cmocka_unit_test(questions_bring_their_context),
-        cmocka_unit_test(a_missing_column_is_told_with_those_that_there_are),
-        cmocka_unit_test(lack_of_memory_is_said),
-    };
-    const int status = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)state;
     sw_test_cleanup();
-    return status;
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(rows_of_tables_are_objects),
+    cmocka_unit_test(questions_bring_their_context),
+    cmocka_unit_test(a_missing_column_is_told_with_those_that_there_are),
+    cmocka_unit_test(lack_of_memory_is_said),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .teardown = cleanup};

@@ -168,14 +168,12 @@ static void matching_has_a_limit(void **state)
     sw_free(text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_meanings_are_refused),    cmocka_unit_test(patterns_match),
-        cmocka_unit_test(bad_patterns_are_errors),       cmocka_unit_test(matching_has_a_limit),
-        cmocka_unit_test(classes_are_the_recorded_ones),
-    };
-    const struct CMUnitTest without_pcre2[] = {cmocka_unit_test(other_meanings_are_refused)};
-    return SW_HAVE_PCRE2 ? cmocka_run_group_tests(tests, NULL, NULL)
-                         : cmocka_run_group_tests(without_pcre2, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(other_meanings_are_refused),
+    TEST_IF(SW_HAVE_PCRE2, patterns_match),
+    TEST_IF(SW_HAVE_PCRE2, bad_patterns_are_errors),
+    TEST_IF(SW_HAVE_PCRE2, matching_has_a_limit),
+    TEST_IF(SW_HAVE_PCRE2, classes_are_the_recorded_ones),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -61,12 +61,10 @@ static void neighbours_are_torn_apart(void **state)
     assert_true(fabs(mean - wanted) < 6.0 * (double)n / (4.0 * sqrt((double)n)));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_size_is_a_permutation),
-        cmocka_unit_test(seeds_and_epochs_differ),
-        cmocka_unit_test(neighbours_are_torn_apart),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_size_is_a_permutation),
+    cmocka_unit_test(seeds_and_epochs_differ),
+    cmocka_unit_test(neighbours_are_torn_apart),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

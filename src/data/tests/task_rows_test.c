@@ -32,6 +32,7 @@ static int close_bert(void **state)
 {
     (void)state;
     sw_tokenizer_close(bert);
+    sw_test_cleanup();
     return 0;
 }
 
@@ -854,28 +855,25 @@ static void lack_of_memory_is_said(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_tokenizers_inputs_say_whether_there_are_types),
-        cmocka_unit_test(texts_are_cut_at_the_side_that_the_tokenizer_says),
-        cmocka_unit_test(classes_have_one_or_two_texts),
-        cmocka_unit_test(numbers_and_bits_are_rows_of_f32),
-        cmocka_unit_test(many_classes_are_found_by_name),
-        cmocka_unit_test(classes_that_hold_take_no_memory_for_others),
-        cmocka_unit_test(first_pieces_of_words_have_labels),
-        cmocka_unit_test(words_are_aligned_as_recorded),
-        cmocka_unit_test(targets_are_for_the_decoder),
-        cmocka_unit_test(answers_are_places_in_windows),
-        cmocka_unit_test(templates_have_each_text_once),
-        cmocka_unit_test(masked_rows_differ_by_sample_alone),
-        cmocka_unit_test(spans_put_back_are_the_text),
-        cmocka_unit_test(images_are_scaled_bytes),
-        cmocka_unit_test(images_may_have_bits_or_a_number),
-        cmocka_unit_test(classes_are_found_in_the_data),
-        cmocka_unit_test(lack_of_memory_is_said),
-    };
-    const int status = cmocka_run_group_tests(tests, open_bert, close_bert);
-    sw_test_cleanup();
-    return status;
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_tokenizers_inputs_say_whether_there_are_types),
+    cmocka_unit_test(texts_are_cut_at_the_side_that_the_tokenizer_says),
+    cmocka_unit_test(classes_have_one_or_two_texts),
+    cmocka_unit_test(numbers_and_bits_are_rows_of_f32),
+    cmocka_unit_test(many_classes_are_found_by_name),
+    cmocka_unit_test(classes_that_hold_take_no_memory_for_others),
+    cmocka_unit_test(first_pieces_of_words_have_labels),
+    cmocka_unit_test(words_are_aligned_as_recorded),
+    cmocka_unit_test(targets_are_for_the_decoder),
+    cmocka_unit_test(answers_are_places_in_windows),
+    cmocka_unit_test(templates_have_each_text_once),
+    cmocka_unit_test(masked_rows_differ_by_sample_alone),
+    cmocka_unit_test(spans_put_back_are_the_text),
+    cmocka_unit_test(images_are_scaled_bytes),
+    cmocka_unit_test(images_may_have_bits_or_a_number),
+    cmocka_unit_test(classes_are_found_in_the_data),
+    cmocka_unit_test(lack_of_memory_is_said),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = open_bert,
+                                      .teardown = close_bert};

@@ -431,10 +431,17 @@ static void every_recorded_tokenizer(void **state)
     sw_str_fini(&path);
 }
 
-int main(void)
+static int begin(char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_recorded_tokenizer)};
+    (void)argv;
     root = sw_test_fixtures();
-    return root && SW_HAVE_PCRE2 && SW_HAVE_UTF8PROC ? cmocka_run_group_tests(tests, NULL, NULL)
-                                                     : TEST_EXIT_SKIPPED;
+    return root ? 0 : TEST_EXIT_SKIPPED;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_recorded_tokenizer),
+};
+
+const struct test_program sw_tests = {
+    TEST_TABLE(tests), .begin = begin,
+    .left_out = SW_HAVE_PCRE2 && SW_HAVE_UTF8PROC ? NULL : "built without PCRE2 or utf8proc"};

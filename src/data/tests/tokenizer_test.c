@@ -686,35 +686,29 @@ static int cleanup(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(merges_and_words),
-        cmocka_unit_test(split_behaviors),
-        cmocka_unit_test(digits),
-        cmocka_unit_test(normalizers),
-        cmocka_unit_test(added_tokens),
-        cmocka_unit_test(added_tokens_after_the_normalizer),
-        cmocka_unit_test(added_tokens_decode_to_their_form),
-        cmocka_unit_test(decoding_skips_special_tokens),
-        cmocka_unit_test(ids_without_a_token_have_no_text),
-        cmocka_unit_test(templates),
-        cmocka_unit_test(roles_of_tokens),
-        cmocka_unit_test(what_is_not_built_is_named),
-        cmocka_unit_test(damaged_files_are_named),
-        cmocka_unit_test(saving_and_opening_again),
-        cmocka_unit_test(vocab_and_merges),
-        cmocka_unit_test(blocks_for_batches_are_no_reason_to_warn),
-        cmocka_unit_test(the_class_of_a_pair_is_that_of_its_settings_or_model),
-        cmocka_unit_test(damaged_settings_are_named),
-        cmocka_unit_test(lines_through_a_tokenizer),
-        cmocka_unit_test(failing_allocations),
-        cmocka_unit_test(folders_without_a_tokenizer),
-    };
-    const struct CMUnitTest without_pcre2[] = {
-        cmocka_unit_test(without_pcre2_the_message_says_what_to_install),
-        cmocka_unit_test(folders_without_a_tokenizer),
-    };
-    return SW_HAVE_PCRE2 ? cmocka_run_group_tests(tests, NULL, cleanup)
-                         : cmocka_run_group_tests(without_pcre2, NULL, cleanup);
-}
+static const struct CMUnitTest tests[] = {
+    TEST_IF(SW_HAVE_PCRE2, merges_and_words),
+    TEST_IF(SW_HAVE_PCRE2, split_behaviors),
+    TEST_IF(SW_HAVE_PCRE2, digits),
+    TEST_IF(SW_HAVE_PCRE2, normalizers),
+    TEST_IF(SW_HAVE_PCRE2, added_tokens),
+    TEST_IF(SW_HAVE_PCRE2, added_tokens_after_the_normalizer),
+    TEST_IF(SW_HAVE_PCRE2, added_tokens_decode_to_their_form),
+    TEST_IF(SW_HAVE_PCRE2, decoding_skips_special_tokens),
+    TEST_IF(SW_HAVE_PCRE2, ids_without_a_token_have_no_text),
+    TEST_IF(SW_HAVE_PCRE2, templates),
+    TEST_IF(SW_HAVE_PCRE2, roles_of_tokens),
+    TEST_IF(SW_HAVE_PCRE2, what_is_not_built_is_named),
+    TEST_IF(SW_HAVE_PCRE2, damaged_files_are_named),
+    TEST_IF(SW_HAVE_PCRE2, saving_and_opening_again),
+    TEST_IF(SW_HAVE_PCRE2, vocab_and_merges),
+    TEST_IF(SW_HAVE_PCRE2, blocks_for_batches_are_no_reason_to_warn),
+    TEST_IF(SW_HAVE_PCRE2, the_class_of_a_pair_is_that_of_its_settings_or_model),
+    TEST_IF(SW_HAVE_PCRE2, damaged_settings_are_named),
+    TEST_IF(SW_HAVE_PCRE2, lines_through_a_tokenizer),
+    TEST_IF(SW_HAVE_PCRE2, failing_allocations),
+    cmocka_unit_test(folders_without_a_tokenizer),
+    TEST_IF(!SW_HAVE_PCRE2, without_pcre2_the_message_says_what_to_install),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .teardown = cleanup};

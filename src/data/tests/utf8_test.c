@@ -88,13 +88,11 @@ static void the_byte_alphabet_is_a_bijection(void **state)
     sw_str_fini(&bytes);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_code_point_returns),
-        cmocka_unit_test(bad_bytes_are_named),
-        cmocka_unit_test(repair_is_by_maximal_parts),
-        cmocka_unit_test(the_byte_alphabet_is_a_bijection),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_code_point_returns),
+    cmocka_unit_test(bad_bytes_are_named),
+    cmocka_unit_test(repair_is_by_maximal_parts),
+    cmocka_unit_test(the_byte_alphabet_is_a_bijection),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

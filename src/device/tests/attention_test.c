@@ -165,13 +165,11 @@ static void test_few_key_heads_are_cut(void **state)
     assert_int_equal(workspace_of(7, 1000), workspace_of(7, 500));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_attention_has_a_fast_kernel),
-        cmocka_unit_test(test_hidden_blocks_are_not_looked_at),
-        cmocka_unit_test(test_gpus_do_not_look_at_hidden_blocks),
-        cmocka_unit_test(test_few_key_heads_are_cut),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_every_attention_has_a_fast_kernel),
+    cmocka_unit_test(test_hidden_blocks_are_not_looked_at),
+    cmocka_unit_test(test_gpus_do_not_look_at_hidden_blocks),
+    cmocka_unit_test(test_few_key_heads_are_cut),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

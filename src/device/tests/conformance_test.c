@@ -562,23 +562,25 @@ static bool choose(void)
     return true;
 }
 
-int main(void)
+static int begin(char **argv)
 {
-    if (!choose()) {
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind_has_cases),
-        cmocka_unit_test(test_a_view_has_no_kernel),
-        cmocka_unit_test(test_lack_of_memory_chooses_no_kernel),
-        cmocka_unit_test(test_tables_are_complete),
-        cmocka_unit_test(test_devices_have_names),
-        cmocka_unit_test(test_slices_are_added_in_order),
-        cmocka_unit_test(test_words_are_added),
-        cmocka_unit_test(test_timelines_order_streams_and_threads),
-        cmocka_unit_test(test_the_loss_leaves_out_rows_without_a_label),
-        cmocka_unit_test(test_rows_of_the_loss_do_not_depend_on_labels_of_others),
-        cmocka_unit_test(test_kernels),
-    };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    (void)argv;
+    return choose() ? 0 : 1;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_every_kind_has_cases),
+    cmocka_unit_test(test_a_view_has_no_kernel),
+    cmocka_unit_test(test_lack_of_memory_chooses_no_kernel),
+    cmocka_unit_test(test_tables_are_complete),
+    cmocka_unit_test(test_devices_have_names),
+    cmocka_unit_test(test_slices_are_added_in_order),
+    cmocka_unit_test(test_words_are_added),
+    cmocka_unit_test(test_timelines_order_streams_and_threads),
+    cmocka_unit_test(test_the_loss_leaves_out_rows_without_a_label),
+    cmocka_unit_test(test_rows_of_the_loss_do_not_depend_on_labels_of_others),
+    cmocka_unit_test(test_kernels),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = open_devices,
+                                      .teardown = close_devices, .begin = begin};

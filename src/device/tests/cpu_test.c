@@ -124,13 +124,11 @@ static void a_product_that_was_opened_needs_no_more_room_for_code(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(amx_is_named_where_something_uses_it),
-        cmocka_unit_test(a_limit_leaves_amx_out),
-        cmocka_unit_test(a_product_of_onednn_without_room_names_the_limit),
-        cmocka_unit_test(a_product_that_was_opened_needs_no_more_room_for_code),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(amx_is_named_where_something_uses_it),
+    cmocka_unit_test(a_limit_leaves_amx_out),
+    cmocka_unit_test(a_product_of_onednn_without_room_names_the_limit),
+    cmocka_unit_test(a_product_that_was_opened_needs_no_more_room_for_code),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

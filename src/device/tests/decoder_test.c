@@ -151,13 +151,11 @@ static void positions_count_real_tokens(void **state)
     case_fini(&r);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rms_norm_rounds_where_models_do),
-        cmocka_unit_test(rotary_turns_pairs),
-        cmocka_unit_test(an_unknown_position_turns_to_nan),
-        cmocka_unit_test(positions_count_real_tokens),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(rms_norm_rounds_where_models_do),
+    cmocka_unit_test(rotary_turns_pairs),
+    cmocka_unit_test(an_unknown_position_turns_to_nan),
+    cmocka_unit_test(positions_count_real_tokens),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -82,12 +82,10 @@ static void products_are_asked_for_on_the_device(void **state)
     sw_device_close(&dev->super);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_asks_for_memory_to_be_reached_through),
-        cmocka_unit_test(who_waits_for_a_device_that_failed_is_told),
-        cmocka_unit_test(products_are_asked_for_on_the_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(it_asks_for_memory_to_be_reached_through),
+    cmocka_unit_test(who_waits_for_a_device_that_failed_is_told),
+    cmocka_unit_test(products_are_asked_for_on_the_device),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -96,10 +96,8 @@ static void test_product_of_tiles_is_the_product(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_product_of_tiles_is_the_product),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_product_of_tiles_is_the_product),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -204,14 +204,12 @@ static int tear_down(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_missing_module_says_what_makes_it, NULL, put_back),
-        cmocka_unit_test_setup_teardown(a_module_that_does_not_fit_is_refused, NULL, put_back),
-        cmocka_unit_test(a_colon_announces_more),
-        cmocka_unit_test(a_missing_driver_is_described_by_the_module),
-        cmocka_unit_test(a_gpu_is_named_with_what_makes_its_products),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(a_missing_module_says_what_makes_it, NULL, put_back),
+    cmocka_unit_test_setup_teardown(a_module_that_does_not_fit_is_refused, NULL, put_back),
+    cmocka_unit_test(a_colon_announces_more),
+    cmocka_unit_test(a_missing_driver_is_described_by_the_module),
+    cmocka_unit_test(a_gpu_is_named_with_what_makes_its_products),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -328,17 +328,15 @@ static void a_library_is_found_beside_the_python_in_path(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operands_may_begin_anywhere_in_others),
-        cmocka_unit_test(operands_that_are_not_aligned_as_was_said_are_refused),
-        cmocka_unit_test(what_was_chosen_for_kernels_is_told),
-        cmocka_unit_test(gelu_by_tanh_is_asked_of_the_library),
-        cmocka_unit_test(a_library_that_is_named_makes_the_products_or_nobody_does),
-        cmocka_unit_test(a_library_is_found_in_the_folders_that_are_named),
-        cmocka_unit_test(products_are_made_by_a_library_of_the_folders_that_are_named),
-        cmocka_unit_test(a_library_is_found_beside_the_python_in_path),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(operands_may_begin_anywhere_in_others),
+    cmocka_unit_test(operands_that_are_not_aligned_as_was_said_are_refused),
+    cmocka_unit_test(what_was_chosen_for_kernels_is_told),
+    cmocka_unit_test(gelu_by_tanh_is_asked_of_the_library),
+    cmocka_unit_test(a_library_that_is_named_makes_the_products_or_nobody_does),
+    cmocka_unit_test(a_library_is_found_in_the_folders_that_are_named),
+    cmocka_unit_test(products_are_made_by_a_library_of_the_folders_that_are_named),
+    cmocka_unit_test(a_library_is_found_beside_the_python_in_path),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -345,14 +345,13 @@ static void test_what_keys_have_in_common_cancels(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_made_by_the_stand_ins_and_by_our_kernel),
-        cmocka_unit_test(what_is_the_cpus_alone_is_refused),
-        cmocka_unit_test(test_kernels),
-        cmocka_unit_test(test_skipped_copy_writes_nothing),
-        cmocka_unit_test(test_what_keys_have_in_common_cancels),
-    };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(products_are_made_by_the_stand_ins_and_by_our_kernel),
+    cmocka_unit_test(what_is_the_cpus_alone_is_refused),
+    cmocka_unit_test(test_kernels),
+    cmocka_unit_test(test_skipped_copy_writes_nothing),
+    cmocka_unit_test(test_what_keys_have_in_common_cancels),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = open_devices,
+                                      .teardown = close_devices};

@@ -579,17 +579,15 @@ static void any_order_gives_the_bits_of_one_after_the_other(void **state)
     assert_in_range(n_many, 1, TRIALS * OPS * 3 / 5);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(neighbours_take_one_launch_and_keep_their_bits),
-        cmocka_unit_test(sums_take_one_launch_and_keep_their_bits),
-        cmocka_unit_test(sums_over_rows_take_one_launch),
-        cmocka_unit_test(other_updates_go_by_themselves),
-        cmocka_unit_test(updates_of_the_same_bytes_follow_each_other),
-        cmocka_unit_test(statistics_take_one_launch),
-        cmocka_unit_test(steps_of_lamb_take_one_launch),
-        cmocka_unit_test(any_order_gives_the_bits_of_one_after_the_other),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(neighbours_take_one_launch_and_keep_their_bits),
+    cmocka_unit_test(sums_take_one_launch_and_keep_their_bits),
+    cmocka_unit_test(sums_over_rows_take_one_launch),
+    cmocka_unit_test(other_updates_go_by_themselves),
+    cmocka_unit_test(updates_of_the_same_bytes_follow_each_other),
+    cmocka_unit_test(statistics_take_one_launch),
+    cmocka_unit_test(steps_of_lamb_take_one_launch),
+    cmocka_unit_test(any_order_gives_the_bits_of_one_after_the_other),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

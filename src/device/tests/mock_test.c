@@ -383,24 +383,22 @@ static void test_threads_use_it_at_once(void **state)
 
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(test_fresh_memory_is_poison),
-        CASE(test_nothing_runs_before_somebody_waits),
-        CASE(test_a_missing_order_shows),
-        CASE(test_a_timeline_orders_two_streams),
-        CASE(test_the_host_sets_a_timeline),
-        CASE(test_released_memory_is_poison_for_queued_work),
-        CASE(test_ranges_are_checked),
-        CASE(test_kernels_take_device_addresses_only),
-        CASE(test_counters),
-        CASE(test_the_host_does_not_reach_it),
-        CASE(test_host_memory_of_others_is_refused),
-        cmocka_unit_test_setup_teardown(test_early_work_runs_when_it_is_queued, set_up_early,
-                                        tear_down),
-        CASE(test_a_stream_waits_for_another_thread),
-        CASE(test_threads_use_it_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    CASE(test_fresh_memory_is_poison),
+    CASE(test_nothing_runs_before_somebody_waits),
+    CASE(test_a_missing_order_shows),
+    CASE(test_a_timeline_orders_two_streams),
+    CASE(test_the_host_sets_a_timeline),
+    CASE(test_released_memory_is_poison_for_queued_work),
+    CASE(test_ranges_are_checked),
+    CASE(test_kernels_take_device_addresses_only),
+    CASE(test_counters),
+    CASE(test_the_host_does_not_reach_it),
+    CASE(test_host_memory_of_others_is_refused),
+    cmocka_unit_test_setup_teardown(test_early_work_runs_when_it_is_queued, set_up_early,
+                                    tear_down),
+    CASE(test_a_stream_waits_for_another_thread),
+    CASE(test_threads_use_it_at_once),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -362,12 +362,11 @@ static void a_product_by_tiles_has_the_bits_of_the_whole(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_loss_by_tiles_has_the_bits_of_the_whole),
-        cmocka_unit_test(the_slope_of_a_short_tile_has_the_stride_of_the_whole),
-        cmocka_unit_test(a_product_by_tiles_has_the_bits_of_the_whole),
-    };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_loss_by_tiles_has_the_bits_of_the_whole),
+    cmocka_unit_test(the_slope_of_a_short_tile_has_the_stride_of_the_whole),
+    cmocka_unit_test(a_product_by_tiles_has_the_bits_of_the_whole),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = open_devices,
+                                      .teardown = close_devices};

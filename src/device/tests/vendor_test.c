@@ -84,11 +84,9 @@ static void hip_opens_or_says_why_not(void **state)
     check_module("hip");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cuda_opens_or_says_why_not),
-        cmocka_unit_test(hip_opens_or_says_why_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(cuda_opens_or_says_why_not),
+    cmocka_unit_test(hip_opens_or_says_why_not),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -19,8 +19,6 @@ static void the_library_knows_its_structs(void **state)
     assert_int_equal(sw_abi_size(""), -1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_library_knows_its_structs)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {cmocka_unit_test(the_library_knows_its_structs)};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -213,13 +213,11 @@ static int tear_down(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_the_same_question_is_compared),
-        cmocka_unit_test(a_checkpoint_of_other_algorithms_is_refused),
-        cmocka_unit_test(a_checkpoint_that_does_not_say_goes_on),
-        cmocka_unit_test(ranks_of_other_algorithms_are_named),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(only_the_same_question_is_compared),
+    cmocka_unit_test(a_checkpoint_of_other_algorithms_is_refused),
+    cmocka_unit_test(a_checkpoint_that_does_not_say_goes_on),
+    cmocka_unit_test(ranks_of_other_algorithms_are_named),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

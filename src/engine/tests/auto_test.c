@@ -692,19 +692,18 @@ static int close_folder(void **state)
     return system(command) == 0 ? 0 : -1;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_largest_micro_batch_that_fits),
-        cmocka_unit_test(batch_keys_that_leave_one),
-        cmocka_unit_test(fewer_blocks_take_more_memory_and_less_time),
-        cmocka_unit_test(the_least_recomputation_that_fits),
-        cmocka_unit_test(rates_are_an_input),
-        cmocka_unit_test(sizes_follow_from_the_model),
-        cmocka_unit_test(what_was_chosen_is_said),
-        cmocka_unit_test(where_nothing_fits_the_same_is_said_twice),
-        cmocka_unit_test(the_least_over_the_ranks),
-        cmocka_unit_test(kept_on_resume),
-    };
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_largest_micro_batch_that_fits),
+    cmocka_unit_test(batch_keys_that_leave_one),
+    cmocka_unit_test(fewer_blocks_take_more_memory_and_less_time),
+    cmocka_unit_test(the_least_recomputation_that_fits),
+    cmocka_unit_test(rates_are_an_input),
+    cmocka_unit_test(sizes_follow_from_the_model),
+    cmocka_unit_test(what_was_chosen_is_said),
+    cmocka_unit_test(where_nothing_fits_the_same_is_said_twice),
+    cmocka_unit_test(the_least_over_the_ranks),
+    cmocka_unit_test(kept_on_resume),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = open_folder,
+                                      .teardown = close_folder};

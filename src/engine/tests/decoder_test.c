@@ -459,17 +459,15 @@ static void programs_share_their_constants(void **state)
                         "angles: two programs of one plan disagree about its values");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_way_gives_the_same_bits),
-        cmocka_unit_test(so_does_every_way_of_one_micro_batch),
-        cmocka_unit_test(a_device_that_the_host_does_not_reach_has_constants),
-        cmocka_unit_test(checkpoints_have_no_constants),
-        cmocka_unit_test(other_values_are_another_fingerprint),
-        cmocka_unit_test(programs_share_their_constants),
-        cmocka_unit_test(masks_and_positions_that_leave_a_table_are_refused),
-        cmocka_unit_test(many_packed_rows_may_come_without_positions),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_way_gives_the_same_bits),
+    cmocka_unit_test(so_does_every_way_of_one_micro_batch),
+    cmocka_unit_test(a_device_that_the_host_does_not_reach_has_constants),
+    cmocka_unit_test(checkpoints_have_no_constants),
+    cmocka_unit_test(other_values_are_another_fingerprint),
+    cmocka_unit_test(programs_share_their_constants),
+    cmocka_unit_test(masks_and_positions_that_leave_a_table_are_refused),
+    cmocka_unit_test(many_packed_rows_may_come_without_positions),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -240,11 +240,10 @@ static int remove_files(void **state)
     return test_remove_folder(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bf16_streams),
-        cmocka_unit_test(fp16_streams_with_its_scale),
-    };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(bf16_streams),
+    cmocka_unit_test(fp16_streams_with_its_scale),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files,
+                                      .teardown = remove_files};

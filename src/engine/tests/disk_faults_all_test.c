@@ -16,11 +16,10 @@ static void every_transfer_of_two_ranks(void **state)
     disk_faults_meet(2, NULL, 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_transfer_of_one_rank),
-        cmocka_unit_test(every_transfer_of_two_ranks),
-    };
-    return cmocka_run_group_tests(tests, disk_faults_set_up, disk_faults_tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_transfer_of_one_rank),
+    cmocka_unit_test(every_transfer_of_two_ranks),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = disk_faults_set_up,
+                                      .teardown = disk_faults_tear_down};

@@ -30,12 +30,11 @@ static void some_transfers_to_a_device_that_no_disk_reaches(void **state)
     disk_faults_meet(2, "mock:early", 601 * SPARSER);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(some_transfers_of_one_rank),
-        cmocka_unit_test(some_transfers_of_two_ranks),
-        cmocka_unit_test(some_transfers_to_a_device_that_no_disk_reaches),
-    };
-    return cmocka_run_group_tests(tests, disk_faults_set_up, disk_faults_tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(some_transfers_of_one_rank),
+    cmocka_unit_test(some_transfers_of_two_ranks),
+    cmocka_unit_test(some_transfers_to_a_device_that_no_disk_reaches),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = disk_faults_set_up,
+                                      .teardown = disk_faults_tear_down};

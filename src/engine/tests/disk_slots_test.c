@@ -444,14 +444,12 @@ static int tear_down(void **state)
     return shell("rm -rf %s%s", folder, "", 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_that_fails_changes_nothing),
-        cmocka_unit_test(nor_does_it_on_several_ranks),
-        cmocka_unit_test(in_place_it_is_the_last),
-        cmocka_unit_test(the_budget_decides),
-        cmocka_unit_test(a_full_disk_decides),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_step_that_fails_changes_nothing),
+    cmocka_unit_test(nor_does_it_on_several_ranks),
+    cmocka_unit_test(in_place_it_is_the_last),
+    cmocka_unit_test(the_budget_decides),
+    cmocka_unit_test(a_full_disk_decides),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -732,27 +732,26 @@ static int remove_files(void **state)
     return test_remove_folder(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recomputation_changes_no_bit),
-        cmocka_unit_test(threads_change_no_bit),
-        cmocka_unit_test(planned_peak_is_touched_peak),
-        cmocka_unit_test(parts_equal_the_whole),
-        cmocka_unit_test(nothing_is_allocated_after_the_first_step),
-        cmocka_unit_test(a_load_continues_to_the_same_bits),
-        cmocka_unit_test(other_math_is_refused),
-        cmocka_unit_test(token_mean_weighs_targets_alike),
-        cmocka_unit_test(misuse_is_refused),
-        cmocka_unit_test(a_refusal_names_what_fits),
-        cmocka_unit_test(host_memory_is_a_cache_behind_what_has_to_be_there),
-        cmocka_unit_test(edges_of_offloading),
-        cmocka_unit_test(vertical_runs_whole_steps_to_the_same_bits),
-        cmocka_unit_test(options_may_be_left_out),
-        cmocka_unit_test(generation_does_not_depend_on_the_cache),
-        cmocka_unit_test(several_ids_end_a_text),
-        cmocka_unit_test(a_bound_makes_rows_shorter_and_never_longer),
-        cmocka_unit_test(generation_gives_no_input_that_a_program_lacks),
-    };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(recomputation_changes_no_bit),
+    cmocka_unit_test(threads_change_no_bit),
+    cmocka_unit_test(planned_peak_is_touched_peak),
+    cmocka_unit_test(parts_equal_the_whole),
+    cmocka_unit_test(nothing_is_allocated_after_the_first_step),
+    cmocka_unit_test(a_load_continues_to_the_same_bits),
+    cmocka_unit_test(other_math_is_refused),
+    cmocka_unit_test(token_mean_weighs_targets_alike),
+    cmocka_unit_test(misuse_is_refused),
+    cmocka_unit_test(a_refusal_names_what_fits),
+    cmocka_unit_test(host_memory_is_a_cache_behind_what_has_to_be_there),
+    cmocka_unit_test(edges_of_offloading),
+    cmocka_unit_test(vertical_runs_whole_steps_to_the_same_bits),
+    cmocka_unit_test(options_may_be_left_out),
+    cmocka_unit_test(generation_does_not_depend_on_the_cache),
+    cmocka_unit_test(several_ids_end_a_text),
+    cmocka_unit_test(a_bound_makes_rows_shorter_and_never_longer),
+    cmocka_unit_test(generation_gives_no_input_that_a_program_lacks),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files,
+                                      .teardown = remove_files};

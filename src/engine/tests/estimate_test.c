@@ -125,15 +125,19 @@ static void two_numbers_do_and_nonsense_is_refused(void **state)
     assert_int_equal(sw_estimate_text(&o, &text), SW_E_ARG);
 }
 
-int main(void)
+static int begin(char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_recorded_row_to_the_byte),
-        cmocka_unit_test(a_model_gives_the_counts),
-        cmocka_unit_test(two_numbers_do_and_nonsense_is_refused),
-    };
+    (void)argv;
     if (!test_fixture_folder("zero_estimate", folder)) {
         folder[0] = 0; /* our own rows are tested without the recording */
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_recorded_row_to_the_byte),
+    cmocka_unit_test(a_model_gives_the_counts),
+    cmocka_unit_test(two_numbers_do_and_nonsense_is_refused),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .begin = begin};

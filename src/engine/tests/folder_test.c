@@ -172,18 +172,24 @@ static void tables_are_those_of_the_folder(void **state)
     }
 }
 
-int main(void)
+static int set_up(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(our_models_come_out_as_they_went_in),
-        cmocka_unit_test(recorded_models_come_out_as_they_went_in),
-        cmocka_unit_test(tables_are_those_of_the_folder),
-    };
-    if (!mkdtemp(out)) {
-        return 1;
-    }
-    const int status = cmocka_run_group_tests(tests, NULL, NULL);
-    char command[256];
-    snprintf(command, sizeof command, "rm -rf %s", out);
-    return system(command) == 0 ? status : 1;
+    (void)state;
+    return mkdtemp(out) ? 0 : 1;
 }
+
+static int tear_down(void **state)
+{
+    char command[256];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", out);
+    return system(command);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(our_models_come_out_as_they_went_in),
+    cmocka_unit_test(recorded_models_come_out_as_they_went_in),
+    cmocka_unit_test(tables_are_those_of_the_folder),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -213,13 +213,11 @@ static void what_the_host_cannot_update_is_refused(void **state)
     assert_non_null(strstr(sw_error_message(), "offload_optimizer.device \"cpu\""));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_host_gives_the_bits_of_the_device_and_moves_less),
-        cmocka_unit_test(codes_of_8_bits_are_the_same_on_both),
-        cmocka_unit_test(an_update_is_where_a_step_takes_less),
-        cmocka_unit_test(what_the_host_cannot_update_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_host_gives_the_bits_of_the_device_and_moves_less),
+    cmocka_unit_test(codes_of_8_bits_are_the_same_on_both),
+    cmocka_unit_test(an_update_is_where_a_step_takes_less),
+    cmocka_unit_test(what_the_host_cannot_update_is_refused),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -276,12 +276,10 @@ static void what_a_batch_consists_of_is_listed(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ids_and_labels_out_of_range_are_named),
-                                       cmocka_unit_test(what_a_batch_consists_of_is_listed),
-                                       cmocka_unit_test(what_an_evaluation_lacks_is_named),
-                                       cmocka_unit_test(a_refused_batch_changes_nothing),
-                                       cmocka_unit_test(a_model_names_its_inputs)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {cmocka_unit_test(ids_and_labels_out_of_range_are_named),
+                                          cmocka_unit_test(what_a_batch_consists_of_is_listed),
+                                          cmocka_unit_test(what_an_evaluation_lacks_is_named),
+                                          cmocka_unit_test(a_refused_batch_changes_nothing),
+                                          cmocka_unit_test(a_model_names_its_inputs)};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

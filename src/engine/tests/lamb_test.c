@@ -229,13 +229,12 @@ static int remove_files(void **state)
     return test_remove_folder(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_tensor_moves_by_its_own_norm),
-        cmocka_unit_test(recomputation_and_threads_change_no_bit),
-        cmocka_unit_test(a_load_continues_to_the_same_bits),
-        cmocka_unit_test(bounds_are_part_of_the_fingerprint),
-    };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_tensor_moves_by_its_own_norm),
+    cmocka_unit_test(recomputation_and_threads_change_no_bit),
+    cmocka_unit_test(a_load_continues_to_the_same_bits),
+    cmocka_unit_test(bounds_are_part_of_the_fingerprint),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files,
+                                      .teardown = remove_files};

@@ -25,9 +25,12 @@ enum { SMALL, WIDE };
 
 static char folders[SW_LEN(models)][64]; /* the first folder holds the swap files */
 
+static bool all;
+
 static int set_up(void **state)
 {
     (void)state;
+    all = getenv("SPILLWAY_LOOPS") != NULL;
     int bad = 0;
     for (size_t i = 0; i < SW_LEN(models) && bad == 0; i++) {
         char text[512];
@@ -184,8 +187,6 @@ static void assert_same(const struct result *a, const struct result *b)
     assert_true(a->weights == b->weights);
 }
 
-static bool all;
-
 static const char adam[] = "\"weight_decay\": 0.1";
 static const struct way whole = {"cpu:reference", "none", "none", 0, "null", "horizontal", 1};
 static const struct math maths[] = {
@@ -281,14 +282,11 @@ static void a_loop_stands_for_its_pieces(void **state)
     assert_true(3 * a.n_instrs < b.n_instrs);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loops_give_the_bits_of_states_on_the_device),
-        cmocka_unit_test(so_do_moments_of_8_bits),
-        cmocka_unit_test(so_does_an_emulated_gpu),
-        cmocka_unit_test(a_loop_stands_for_its_pieces),
-    };
-    all = getenv("SPILLWAY_LOOPS") != NULL;
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(loops_give_the_bits_of_states_on_the_device),
+    cmocka_unit_test(so_do_moments_of_8_bits),
+    cmocka_unit_test(so_does_an_emulated_gpu),
+    cmocka_unit_test(a_loop_stands_for_its_pieces),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

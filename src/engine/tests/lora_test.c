@@ -672,26 +672,24 @@ static void memory_may_run_out(void **state)
     assert_int_equal(after.live_blocks, before.live_blocks);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(they_begin_as_nothing),
-        cmocka_unit_test(a_checkpoint_holds_no_base),
-        cmocka_unit_test(what_is_frozen_costs_its_working_copy),
-        cmocka_unit_test(the_base_is_read_once_each_way),
-        cmocka_unit_test(a_folder_gives_the_same_bits_again),
-        cmocka_unit_test(exports_leave_nothing_in_memory),
-        cmocka_unit_test(merged_it_is_the_same_model),
-        cmocka_unit_test(a_head_is_its_adapters_or_its_bases),
-        cmocka_unit_test(a_head_of_the_adapter_is_not_called_new),
-        cmocka_unit_test(a_saved_one_of_a_pair_is_untied),
-        cmocka_unit_test(a_checkpoint_goes_on_at_any_number_of_ranks),
-        cmocka_unit_test(another_base_is_refused_by_name),
-        cmocka_unit_test(what_is_not_built_is_named),
-        cmocka_unit_test(what_fits_no_model_is_named),
-        cmocka_unit_test(an_adapter_of_another_base_is_named),
-        cmocka_unit_test(a_base_of_another_dtype_is_named),
-        cmocka_unit_test(memory_may_run_out),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(they_begin_as_nothing),
+    cmocka_unit_test(a_checkpoint_holds_no_base),
+    cmocka_unit_test(what_is_frozen_costs_its_working_copy),
+    cmocka_unit_test(the_base_is_read_once_each_way),
+    cmocka_unit_test(a_folder_gives_the_same_bits_again),
+    cmocka_unit_test(exports_leave_nothing_in_memory),
+    cmocka_unit_test(merged_it_is_the_same_model),
+    cmocka_unit_test(a_head_is_its_adapters_or_its_bases),
+    cmocka_unit_test(a_head_of_the_adapter_is_not_called_new),
+    cmocka_unit_test(a_saved_one_of_a_pair_is_untied),
+    cmocka_unit_test(a_checkpoint_goes_on_at_any_number_of_ranks),
+    cmocka_unit_test(another_base_is_refused_by_name),
+    cmocka_unit_test(what_is_not_built_is_named),
+    cmocka_unit_test(what_fits_no_model_is_named),
+    cmocka_unit_test(an_adapter_of_another_base_is_named),
+    cmocka_unit_test(a_base_of_another_dtype_is_named),
+    cmocka_unit_test(memory_may_run_out),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -21,10 +21,9 @@ static void each_pair_of_choices_gives_the_bits_of_one_rank(void **state)
     matrix_cover(2, MATRIX_EMU, STEPS);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_pair_of_choices_gives_the_bits_of_one_rank),
-    };
-    return cmocka_run_group_tests(tests, matrix_set_up, matrix_tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(each_pair_of_choices_gives_the_bits_of_one_rank),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = matrix_set_up,
+                                      .teardown = matrix_tear_down};

@@ -18,10 +18,9 @@ static void each_pair_of_choices_on_the_mock_gives_the_bits_of_the_cpu(void **st
     matrix_cover(2, MATRIX_MOCK, STEPS);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_pair_of_choices_on_the_mock_gives_the_bits_of_the_cpu),
-    };
-    return cmocka_run_group_tests(tests, matrix_set_up, matrix_tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(each_pair_of_choices_on_the_mock_gives_the_bits_of_the_cpu),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = matrix_set_up,
+                                      .teardown = matrix_tear_down};

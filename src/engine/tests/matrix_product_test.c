@@ -13,8 +13,9 @@ static void every_combination_gives_the_bits_of_one_rank(void **state)
     matrix_part(part, n_parts);
 }
 
-int main(void)
+static int begin(char **argv)
 {
+    (void)argv;
     const char *shard = getenv("SPILLWAY_SHARD");
     char more;
     if (!shard) {
@@ -25,8 +26,12 @@ int main(void)
         fprintf(stderr, "SPILLWAY_SHARD=%s: wanted i/n with 0 <= i < n\n", shard);
         return 1;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_combination_gives_the_bits_of_one_rank),
-    };
-    return cmocka_run_group_tests(tests, matrix_set_up, matrix_tear_down);
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_combination_gives_the_bits_of_one_rank),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = matrix_set_up,
+                                      .teardown = matrix_tear_down, .begin = begin};

@@ -23,11 +23,10 @@ static void on_disk_the_update_is_within_backward(void **state)
     matrix_on_disk(MATRIX_CPU, STEPS);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_pair_of_choices_gives_the_bits_of_one_rank),
-        cmocka_unit_test(on_disk_the_update_is_within_backward),
-    };
-    return cmocka_run_group_tests(tests, matrix_set_up, matrix_tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(each_pair_of_choices_gives_the_bits_of_one_rank),
+    cmocka_unit_test(on_disk_the_update_is_within_backward),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = matrix_set_up,
+                                      .teardown = matrix_tear_down};

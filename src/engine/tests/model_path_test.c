@@ -92,13 +92,12 @@ static void lack_of_memory_is_an_error(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_name_of_the_hub_is_its_main_snapshot),
-        cmocka_unit_test(other_names_stay_as_they_are),
-        cmocka_unit_test(a_name_that_is_nowhere_gets_the_command_that_downloads_it),
-        cmocka_unit_test(lack_of_memory_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, make_cache, remove_cache);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_name_of_the_hub_is_its_main_snapshot),
+    cmocka_unit_test(other_names_stay_as_they_are),
+    cmocka_unit_test(a_name_that_is_nowhere_gets_the_command_that_downloads_it),
+    cmocka_unit_test(lack_of_memory_is_an_error),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_cache,
+                                      .teardown = remove_cache};

@@ -229,13 +229,12 @@ static int remove_files(void **state)
     return test_remove_folder(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_that_nobody_looks_up_stay),
-        cmocka_unit_test(bf16_moments_are_eight_bytes_and_move_eighteen),
-        cmocka_unit_test(a_load_goes_on_with_bf16_moments),
-        cmocka_unit_test(groups_have_rates_of_their_own),
-    };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(rows_that_nobody_looks_up_stay),
+    cmocka_unit_test(bf16_moments_are_eight_bytes_and_move_eighteen),
+    cmocka_unit_test(a_load_goes_on_with_bf16_moments),
+    cmocka_unit_test(groups_have_rates_of_their_own),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files,
+                                      .teardown = remove_files};

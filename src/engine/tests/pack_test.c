@@ -210,12 +210,10 @@ static void a_block_moves_its_packs_alone(void **state)
     sw_close(e);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(on_disk_it_has_the_bits_of_memory),
-        cmocka_unit_test(writing_one_leaves_its_neighbours),
-        cmocka_unit_test(a_block_moves_its_packs_alone),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(on_disk_it_has_the_bits_of_memory),
+    cmocka_unit_test(writing_one_leaves_its_neighbours),
+    cmocka_unit_test(a_block_moves_its_packs_alone),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -500,19 +500,18 @@ static int remove_plans(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_and_itself_are_the_same),
-        cmocka_unit_test(recomputation_is_in_one_alone),
-        cmocka_unit_test(another_stage_sends_and_holds_something_else),
-        cmocka_unit_test(another_tier_is_named),
-        cmocka_unit_test(one_edit_is_one_difference),
-        cmocka_unit_test(other_members_count),
-        cmocka_unit_test(a_table_of_stages_has_a_plan),
-        cmocka_unit_test(what_is_no_plan_is_refused),
-        cmocka_unit_test(numbers_are_places_and_names_are_there_once),
-        cmocka_unit_test(survives_lack_of_memory),
-    };
-    return cmocka_run_group_tests(tests, make_plans, remove_plans);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_plan_and_itself_are_the_same),
+    cmocka_unit_test(recomputation_is_in_one_alone),
+    cmocka_unit_test(another_stage_sends_and_holds_something_else),
+    cmocka_unit_test(another_tier_is_named),
+    cmocka_unit_test(one_edit_is_one_difference),
+    cmocka_unit_test(other_members_count),
+    cmocka_unit_test(a_table_of_stages_has_a_plan),
+    cmocka_unit_test(what_is_no_plan_is_refused),
+    cmocka_unit_test(numbers_are_places_and_names_are_there_once),
+    cmocka_unit_test(survives_lack_of_memory),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_plans,
+                                      .teardown = remove_plans};

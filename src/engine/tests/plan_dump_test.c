@@ -338,11 +338,10 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_dump_is_the_plan),
-        cmocka_unit_test(the_summary_has_no_lists),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_dump_is_the_plan),
+    cmocka_unit_test(the_summary_has_no_lists),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_folder,
+                                      .teardown = remove_folder};

@@ -280,16 +280,14 @@ static int tear_down(void **state)
     return rmdir(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(given_rates_are_taken),
-        cmocka_unit_test(measured_are_the_others),
-        cmocka_unit_test(updates_on_the_host_are_measured),
-        cmocka_unit_test(of_too_many_ranks_exchanges_are_unknown),
-        cmocka_unit_test(text_and_json_say_the_same),
-        cmocka_unit_test(stages_say_what_they_move),
-        cmocka_unit_test(a_step_updates_once_whatever_its_micro_batches),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(given_rates_are_taken),
+    cmocka_unit_test(measured_are_the_others),
+    cmocka_unit_test(updates_on_the_host_are_measured),
+    cmocka_unit_test(of_too_many_ranks_exchanges_are_unknown),
+    cmocka_unit_test(text_and_json_say_the_same),
+    cmocka_unit_test(stages_say_what_they_move),
+    cmocka_unit_test(a_step_updates_once_whatever_its_micro_batches),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -763,6 +763,7 @@ static void a_checkpoint_goes_on_at_any_ranks_and_stage(void **state)
 static int make_files(void **state)
 {
     (void)state;
+    all = getenv("SPILLWAY_RANKS") != NULL;
     const int failed = test_make_folder("ranks", model_json, folder, sizeof folder);
     snprintf(model_path, sizeof model_path, "%s/config.json", folder);
     return failed;
@@ -774,24 +775,22 @@ static int remove_files(void **state)
     return test_remove_folder(folder);
 }
 
-int main(void)
-{
-    all = getenv("SPILLWAY_RANKS") != NULL;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_ranks_and_stage_give_the_bits_of_one),
-        cmocka_unit_test(recomputation_and_token_mean_too),
-        cmocka_unit_test(rows_travel_where_that_is_shorter),
-        cmocka_unit_test(overlap_changes_no_bit),
-        cmocka_unit_test(offload_changes_no_bit),
-        cmocka_unit_test(disk_changes_no_bit),
-        cmocka_unit_test(tiles_change_no_bit),
-        cmocka_unit_test(boundary_sums_travel_once),
-        cmocka_unit_test(vertically_too),
-        cmocka_unit_test(vertically_from_other_tiers),
-        cmocka_unit_test(vertical_boundary_sums),
-        cmocka_unit_test(lamb_too),
-        cmocka_unit_test(moments_of_8_bits_too),
-        cmocka_unit_test(a_checkpoint_goes_on_at_any_ranks_and_stage),
-    };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(any_ranks_and_stage_give_the_bits_of_one),
+    cmocka_unit_test(recomputation_and_token_mean_too),
+    cmocka_unit_test(rows_travel_where_that_is_shorter),
+    cmocka_unit_test(overlap_changes_no_bit),
+    cmocka_unit_test(offload_changes_no_bit),
+    cmocka_unit_test(disk_changes_no_bit),
+    cmocka_unit_test(tiles_change_no_bit),
+    cmocka_unit_test(boundary_sums_travel_once),
+    cmocka_unit_test(vertically_too),
+    cmocka_unit_test(vertically_from_other_tiers),
+    cmocka_unit_test(vertical_boundary_sums),
+    cmocka_unit_test(lamb_too),
+    cmocka_unit_test(moments_of_8_bits_too),
+    cmocka_unit_test(a_checkpoint_goes_on_at_any_ranks_and_stage),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files,
+                                      .teardown = remove_files};

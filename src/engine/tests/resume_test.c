@@ -329,15 +329,13 @@ static int tear_down(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_ranks_load_what_rank_0_chose),
-        cmocka_unit_test(a_rank_with_another_checkpoint_is_named),
-        cmocka_unit_test(none_is_none_on_all_ranks),
-        cmocka_unit_test(damage_is_found_on_load),
-        cmocka_unit_test(every_changed_key_is_named),
-        cmocka_unit_test(two_users_in_one_folder_leave_whole_checkpoints),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(all_ranks_load_what_rank_0_chose),
+    cmocka_unit_test(a_rank_with_another_checkpoint_is_named),
+    cmocka_unit_test(none_is_none_on_all_ranks),
+    cmocka_unit_test(damage_is_found_on_load),
+    cmocka_unit_test(every_changed_key_is_named),
+    cmocka_unit_test(two_users_in_one_folder_leave_whole_checkpoints),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -430,18 +430,16 @@ static int tear_down(void **state)
     return unlink(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(generation_without_the_cache_gives_the_same_bits),
-        cmocka_unit_test(padding_of_a_text_changes_no_bit),
-        cmocka_unit_test(a_target_that_is_none_is_padding_for_the_decoder),
-        cmocka_unit_test(stages_and_offloading_change_no_bit),
-        cmocka_unit_test(what_stays_whole_is_the_same_in_all_programs),
-        cmocka_unit_test(adapters_of_the_decoder_are_found),
-        cmocka_unit_test(rules_of_a_text_are_followed),
-        cmocka_unit_test(no_run_of_tokens_occurs_twice),
-        cmocka_unit_test(what_does_not_fit_is_named),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(generation_without_the_cache_gives_the_same_bits),
+    cmocka_unit_test(padding_of_a_text_changes_no_bit),
+    cmocka_unit_test(a_target_that_is_none_is_padding_for_the_decoder),
+    cmocka_unit_test(stages_and_offloading_change_no_bit),
+    cmocka_unit_test(what_stays_whole_is_the_same_in_all_programs),
+    cmocka_unit_test(adapters_of_the_decoder_are_found),
+    cmocka_unit_test(rules_of_a_text_are_followed),
+    cmocka_unit_test(no_run_of_tokens_occurs_twice),
+    cmocka_unit_test(what_does_not_fit_is_named),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -223,15 +223,14 @@ static void training_wants_the_weights(void **state)
     assert_non_null(strstr(sw_error_message(), "model.safetensors"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_model_larger_than_the_machine),
-        cmocka_unit_test(models_from_a_hundred_million_on),
-        cmocka_unit_test(what_fits_is_what_a_run_would_find),
-        cmocka_unit_test(text_marks_the_stage_and_the_budget),
-        cmocka_unit_test(a_stage_that_refuses_a_key_leaves_the_others),
-        cmocka_unit_test(training_wants_the_weights),
-    };
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_model_larger_than_the_machine),
+    cmocka_unit_test(models_from_a_hundred_million_on),
+    cmocka_unit_test(what_fits_is_what_a_run_would_find),
+    cmocka_unit_test(text_marks_the_stage_and_the_budget),
+    cmocka_unit_test(a_stage_that_refuses_a_key_leaves_the_others),
+    cmocka_unit_test(training_wants_the_weights),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = open_folder,
+                                      .teardown = close_folder};

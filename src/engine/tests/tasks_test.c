@@ -695,22 +695,20 @@ static int tear_down(void **state)
     return unlink(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_family_has_the_same_bits_far_away),
-        cmocka_unit_test(what_is_made_again_has_the_same_bits),
-        cmocka_unit_test(a_smoothed_loss_is_what_its_formula_says),
-        cmocka_unit_test(smoothed_losses_have_the_same_bits_far_away),
-        cmocka_unit_test(labels_of_other_losses_are_not_smoothed),
-        cmocka_unit_test(a_loss_is_the_sum_of_its_terms_means),
-        cmocka_unit_test(a_sum_of_terms_has_no_mean_over_all_targets),
-        cmocka_unit_test(what_a_batch_leaves_out_is_what_the_table_says),
-        cmocka_unit_test(what_a_batch_of_transformers_has_for_each_input),
-        cmocka_unit_test(labels_and_ids_out_of_range_are_named),
-        cmocka_unit_test(a_trunk_alone_is_not_trained),
-        cmocka_unit_test(a_folder_of_another_class_gives_its_trunk),
-        cmocka_unit_test(a_text_has_the_same_vector_with_and_without_padding),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_family_has_the_same_bits_far_away),
+    cmocka_unit_test(what_is_made_again_has_the_same_bits),
+    cmocka_unit_test(a_smoothed_loss_is_what_its_formula_says),
+    cmocka_unit_test(smoothed_losses_have_the_same_bits_far_away),
+    cmocka_unit_test(labels_of_other_losses_are_not_smoothed),
+    cmocka_unit_test(a_loss_is_the_sum_of_its_terms_means),
+    cmocka_unit_test(a_sum_of_terms_has_no_mean_over_all_targets),
+    cmocka_unit_test(what_a_batch_leaves_out_is_what_the_table_says),
+    cmocka_unit_test(what_a_batch_of_transformers_has_for_each_input),
+    cmocka_unit_test(labels_and_ids_out_of_range_are_named),
+    cmocka_unit_test(a_trunk_alone_is_not_trained),
+    cmocka_unit_test(a_folder_of_another_class_gives_its_trunk),
+    cmocka_unit_test(a_text_has_the_same_vector_with_and_without_padding),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

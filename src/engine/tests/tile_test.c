@@ -17,9 +17,12 @@ enum { B = 2, T = 5, VOCAB = 5503, WIDTH = 771, INNER = 5641, STEPS = 2, MOST_EL
 
 static char folder[64];
 
+static bool all_axes;
+
 static int set_up(void **state)
 {
     (void)state;
+    all_axes = getenv("SPILLWAY_TILES") != NULL;
     snprintf(folder, sizeof folder, "/tmp/spillway-tile-XXXXXX");
     if (!mkdtemp(folder)) {
         return 1;
@@ -219,7 +222,6 @@ static const char bf16[] = "\"bf16\": {\"enabled\": true}, ";
 static const char fp16[] = "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 8}, ";
 
 /* Tiled matrices are large, so running every pair of math and way takes minutes. */
-static bool all;
 
 static const struct way whole = {"none", "none", "none", "horizontal", "null", "null", "fast", 1};
 static const struct math tied_bf16 = {bf16, 1, true, "0", "AdamW"};
@@ -253,11 +255,11 @@ static void tiles_give_the_bits_of_whole_parameters(void **state)
     };
     (void)state;
     for (size_t m = 0; m < SW_LEN(maths); m++) {
-        if (!all && m != 1 && m != 4) {
+        if (!all_axes && m != 1 && m != 4) {
             continue;
         }
         const struct result one = m == 1 ? *whole_tied_bf16() : run(&maths[m], &whole);
-        for (size_t w = all ? 0 : 1 + m / 4; w < SW_LEN(ways); w += all ? 1 : 2) {
+        for (size_t w = all_axes ? 0 : 1 + m / 4; w < SW_LEN(ways); w += all_axes ? 1 : 2) {
             const struct result tiled = run(&maths[m], &ways[w]);
             print_message("math %zu, way %zu: %d tiled, device %lld B, whole %lld B\n", m, w,
                           tiled.n_tiled, (long long)tiled.device_bytes,
@@ -275,7 +277,7 @@ static void so_do_the_plain_kernels(void **state)
     static const struct way tiled = {"cpu",     "cpu",  "none",      "horizontal",
                                      "1000000", "null", "reference", 1};
     (void)state;
-    if (!all) {
+    if (!all_axes) {
         skip();
     }
     const struct result one = run(&tied_bf16, &plain), two = run(&tied_bf16, &tiled);
@@ -371,16 +373,13 @@ static void refusals_name_the_key(void **state)
         "cpu") "\"spillway\": {\"tile_bytes\": \"many\"}}");
 }
 
-int main(void)
-{
-    all = getenv("SPILLWAY_TILES") != NULL;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refusals_name_the_key),
-        cmocka_unit_test(the_peak_falls_with_the_tiles),
-        cmocka_unit_test(a_budget_too_small_for_whole_parameters_has_tiles),
-        cmocka_unit_test(tiles_give_the_bits_of_whole_parameters),
-        cmocka_unit_test(so_do_the_plain_kernels),
-        cmocka_unit_test(checkpoints_know_nothing_of_tiles),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(refusals_name_the_key),
+    cmocka_unit_test(the_peak_falls_with_the_tiles),
+    cmocka_unit_test(a_budget_too_small_for_whole_parameters_has_tiles),
+    cmocka_unit_test(tiles_give_the_bits_of_whole_parameters),
+    cmocka_unit_test(so_do_the_plain_kernels),
+    cmocka_unit_test(checkpoints_know_nothing_of_tiles),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -283,12 +283,10 @@ static void an_exchange_that_is_left_out_tells_nothing(void **state)
     assert_int_equal(n_wrong, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_waits_three_times_at_most),
-        cmocka_unit_test(layers_and_micro_batches_add_no_wait),
-        cmocka_unit_test(an_exchange_that_is_left_out_tells_nothing),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_step_waits_three_times_at_most),
+    cmocka_unit_test(layers_and_micro_batches_add_no_wait),
+    cmocka_unit_test(an_exchange_that_is_left_out_tells_nothing),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -394,22 +394,20 @@ static void exact_sums_cancel(void **state)
     assert_float_equal(sw_exact_value(many), 10000.000000000000555, 2e-12);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_shapes_are_named),
-        cmocka_unit_test(splits_are_refused_by_name),
-        cmocka_unit_test(attention_names_what_does_not_fit),
-        cmocka_unit_test(attention_is_in_the_fingerprint),
-        cmocka_unit_test(operands_of_decoders_are_checked),
-        cmocka_unit_test(a_constant_is_its_values),
-        cmocka_unit_test(the_first_message_stays),
-        cmocka_unit_test(transposes_fold_into_products),
-        cmocka_unit_test(frozen_parameters_get_no_gradient),
-        cmocka_unit_test(globs),
-        cmocka_unit_test(a_copy_grows_like_its_original),
-        cmocka_unit_test(exact_sums_do_not_depend_on_order),
-        cmocka_unit_test(exact_sums_cancel),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(wrong_shapes_are_named),
+    cmocka_unit_test(splits_are_refused_by_name),
+    cmocka_unit_test(attention_names_what_does_not_fit),
+    cmocka_unit_test(attention_is_in_the_fingerprint),
+    cmocka_unit_test(operands_of_decoders_are_checked),
+    cmocka_unit_test(a_constant_is_its_values),
+    cmocka_unit_test(the_first_message_stays),
+    cmocka_unit_test(transposes_fold_into_products),
+    cmocka_unit_test(frozen_parameters_get_no_gradient),
+    cmocka_unit_test(globs),
+    cmocka_unit_test(a_copy_grows_like_its_original),
+    cmocka_unit_test(exact_sums_do_not_depend_on_order),
+    cmocka_unit_test(exact_sums_cancel),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

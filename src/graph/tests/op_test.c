@@ -208,13 +208,11 @@ static void access_follows_aliasing(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_say_what_was_built),
-        cmocka_unit_test(every_row_knows_tiles),
-        cmocka_unit_test(every_matrix_is_cut_where_it_is_used),
-        cmocka_unit_test(access_follows_aliasing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(rows_say_what_was_built),
+    cmocka_unit_test(every_row_knows_tiles),
+    cmocka_unit_test(every_matrix_is_cut_where_it_is_used),
+    cmocka_unit_test(access_follows_aliasing),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

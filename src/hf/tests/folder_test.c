@@ -456,21 +456,23 @@ static void test_sidecars_of_the_hub_cache(void **state)
     clear_folder();
 }
 
-int main(void)
+static int begin(char **argv)
 {
-    if (!test_fixture_folder("gpt2", fixtures)) {
-        return TEST_EXIT_SKIPPED;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rewrite_recorded),
-        cmocka_unit_test(test_open_recorded),
-        cmocka_unit_test(test_shard_sizes),
-        cmocka_unit_test(test_index_text),
-        cmocka_unit_test(test_damaged_index),
-        cmocka_unit_test(test_unmapped_and_missing),
-        cmocka_unit_test(test_failing_folder),
-        cmocka_unit_test(test_sidecars),
-        cmocka_unit_test(test_sidecars_of_the_hub_cache),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    (void)argv;
+    return test_fixture_folder("gpt2", fixtures) ? 0 : TEST_EXIT_SKIPPED;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_rewrite_recorded),
+    cmocka_unit_test(test_open_recorded),
+    cmocka_unit_test(test_shard_sizes),
+    cmocka_unit_test(test_index_text),
+    cmocka_unit_test(test_damaged_index),
+    cmocka_unit_test(test_unmapped_and_missing),
+    cmocka_unit_test(test_failing_folder),
+    cmocka_unit_test(test_sidecars),
+    cmocka_unit_test(test_sidecars_of_the_hub_cache),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_folder,
+                                      .teardown = remove_folder, .begin = begin};

@@ -439,18 +439,16 @@ static void folders_without_safetensors_are_read(void **state)
     sw_str_fini(&zip);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_name_that_is_recalled_takes_no_memory),
-        cmocka_unit_test(tensors_that_share_a_storage_are_not_all_copied),
-        cmocka_unit_test(the_tensors_are_read),
-        cmocka_unit_test(what_is_not_allowed_is_named),
-        cmocka_unit_test(other_pickles_are_refused),
-        cmocka_unit_test(tensors_stay_inside_their_storages),
-        cmocka_unit_test(damage_is_found_or_harmless),
-        cmocka_unit_test(lack_of_memory_is_survived),
-        cmocka_unit_test(folders_without_safetensors_are_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_name_that_is_recalled_takes_no_memory),
+    cmocka_unit_test(tensors_that_share_a_storage_are_not_all_copied),
+    cmocka_unit_test(the_tensors_are_read),
+    cmocka_unit_test(what_is_not_allowed_is_named),
+    cmocka_unit_test(other_pickles_are_refused),
+    cmocka_unit_test(tensors_stay_inside_their_storages),
+    cmocka_unit_test(damage_is_found_or_harmless),
+    cmocka_unit_test(lack_of_memory_is_survived),
+    cmocka_unit_test(folders_without_safetensors_are_read),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

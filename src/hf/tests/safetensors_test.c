@@ -531,22 +531,21 @@ static void test_not_a_file(void **state)
     unlink(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_bytes),
-        cmocka_unit_test(test_header_limit),
-        cmocka_unit_test(test_headers),
-        cmocka_unit_test(test_every_prefix_fails),
-        cmocka_unit_test(test_lookup),
-        cmocka_unit_test(test_order_and_header),
-        cmocka_unit_test(test_options),
-        cmocka_unit_test(test_refused_specs),
-        cmocka_unit_test(test_failing_writes),
-        cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_memory_of_a_header),
-        cmocka_unit_test(test_file_that_becomes_shorter),
-        cmocka_unit_test(test_not_a_file),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_reference_bytes),
+    cmocka_unit_test(test_header_limit),
+    cmocka_unit_test(test_headers),
+    cmocka_unit_test(test_every_prefix_fails),
+    cmocka_unit_test(test_lookup),
+    cmocka_unit_test(test_order_and_header),
+    cmocka_unit_test(test_options),
+    cmocka_unit_test(test_refused_specs),
+    cmocka_unit_test(test_failing_writes),
+    cmocka_unit_test(test_no_memory),
+    cmocka_unit_test(test_memory_of_a_header),
+    cmocka_unit_test(test_file_that_becomes_shorter),
+    cmocka_unit_test(test_not_a_file),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_folder,
+                                      .teardown = remove_folder};

@@ -198,13 +198,12 @@ static int drop_folder(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(configurations_are_compared),
-        cmocka_unit_test(models_are_compared),
-        cmocka_unit_test(weights_are_compared),
-        cmocka_unit_test(data_and_flags_are_compared),
-    };
-    return cmocka_run_group_tests(tests, make_folder, drop_folder);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(configurations_are_compared),
+    cmocka_unit_test(models_are_compared),
+    cmocka_unit_test(weights_are_compared),
+    cmocka_unit_test(data_and_flags_are_compared),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_folder,
+                                      .teardown = drop_folder};

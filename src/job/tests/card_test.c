@@ -186,10 +186,10 @@ static void another_folder_keeps_its_readme(void **state)
     sw_free(text);
 }
 
-int main(void)
+static int set_up(void **state)
 {
+    (void)state;
     struct sw_str text = {0};
-    char command[96];
     strcpy(folder, "/tmp/spillway-card-XXXXXX");
     quiet = fopen("/dev/null", "w");
     if (!mkdtemp(folder) || !quiet) {
@@ -200,15 +200,24 @@ int main(void)
     }
     const sw_status st = sw_file_write_atomic(in_folder("text.txt"), text.ptr, text.len);
     sw_str_fini(&text);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_card_says_what_the_run_recorded),
-        cmocka_unit_test(a_card_names_the_base_and_its_license),
-        cmocka_unit_test(an_adapter_has_the_card_of_an_adapter),
-        cmocka_unit_test(an_export_of_an_engine_has_no_card),
-        cmocka_unit_test(another_folder_keeps_its_readme),
-    };
-    const int failed = st < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
+    return st < 0;
+}
+
+static int tear_down(void **state)
+{
+    char command[96];
+    (void)state;
     fclose(quiet);
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command) == 0 ? failed : 1;
+    return system(command);
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_card_says_what_the_run_recorded),
+    cmocka_unit_test(a_card_names_the_base_and_its_license),
+    cmocka_unit_test(an_adapter_has_the_card_of_an_adapter),
+    cmocka_unit_test(an_export_of_an_engine_has_no_card),
+    cmocka_unit_test(another_folder_keeps_its_readme),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

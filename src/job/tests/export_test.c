@@ -76,8 +76,6 @@ static void what_is_damaged_is_not_exported(void **state)
     assert_int_equal(access(o.folder, F_OK), -1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_damaged_is_not_exported)};
-    return cmocka_run_group_tests(tests, make_run, remove_run);
-}
+static const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_damaged_is_not_exported)};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_run, .teardown = remove_run};

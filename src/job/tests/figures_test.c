@@ -418,11 +418,9 @@ static int tear_down(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_reported_is_what_is_planned),
-        cmocka_unit_test(what_is_held_is_what_is_planned),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(what_is_reported_is_what_is_planned),
+    cmocka_unit_test(what_is_held_is_what_is_planned),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -449,18 +449,17 @@ static void samples_that_cannot_be_are_refused_first(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_line_has_a_text),
-        cmocka_unit_test(words_are_written_as_they_come),
-        cmocka_unit_test(rules_of_the_folder_are_followed_or_named),
-        cmocka_unit_test(rules_that_make_no_sense_are_named),
-        cmocka_unit_test(a_text_longer_than_the_positions_is_named),
-        cmocka_unit_test(evaluation_writes_texts_beside_targets),
-        cmocka_unit_test(drawn_texts_are_of_their_seed),
-        cmocka_unit_test(samples_of_a_training_are_texts_of_its_weights),
-        cmocka_unit_test(samples_that_cannot_be_are_refused_first),
-    };
-    return cmocka_run_group_tests(tests, make_model, remove_model);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(each_line_has_a_text),
+    cmocka_unit_test(words_are_written_as_they_come),
+    cmocka_unit_test(rules_of_the_folder_are_followed_or_named),
+    cmocka_unit_test(rules_that_make_no_sense_are_named),
+    cmocka_unit_test(a_text_longer_than_the_positions_is_named),
+    cmocka_unit_test(evaluation_writes_texts_beside_targets),
+    cmocka_unit_test(drawn_texts_are_of_their_seed),
+    cmocka_unit_test(samples_of_a_training_are_texts_of_its_weights),
+    cmocka_unit_test(samples_that_cannot_be_are_refused_first),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_model,
+                                      .teardown = remove_model};

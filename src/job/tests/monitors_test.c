@@ -419,24 +419,14 @@ enum { HAS_TRAININGS = 0 };
 enum { HAS_TRAININGS = 1 };
 #endif
 
-int main(void)
+static int set_up(void **state)
 {
     static const char ds[] =
         "{\"train_micro_batch_size_per_gpu\": 2, \"spillway\": {\"micro_batches\": 4}, "
         "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 8}, "
         "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}}";
-    const struct CMUnitTest threads[] = {
-        cmocka_unit_test(phases_of_other_devices_are_noted),
-    };
-    const struct CMUnitTest trainings[] = {
-        cmocka_unit_test(monitors_say_what_metrics_say),
-        cmocka_unit_test(a_resumed_run_has_each_row_once),
-        cmocka_unit_test(lines_are_as_many_as_steps_per_print_says),
-        cmocka_unit_test(a_profile_adds_up),
-        cmocka_unit_test(a_step_that_the_run_does_not_have_is_refused),
-        cmocka_unit_test(a_folder_that_cannot_be_is_refused_by_its_block),
-    };
-    char text[4001], command[96];
+    char text[4001];
+    (void)state;
     snprintf(folder, sizeof folder, "/tmp/sw_monitors_XXXXXX");
     if (!mkdtemp(folder)) {
         return 1;
@@ -445,12 +435,26 @@ int main(void)
         text[i] = i % 7 == 6 ? '\n' : (char)('a' + (i * i + i / 7) % 13);
     }
     text[sizeof text - 1] = '\0';
-    assert_int_equal(sw_file_write_atomic(at("text.txt"), text, strlen(text)), SW_OK);
-    assert_int_equal(sw_file_write_atomic(at("ds.json"), ds, sizeof ds - 1), SW_OK);
-    int failed = cmocka_run_group_tests(threads, NULL, NULL);
-    if (HAS_TRAININGS) {
-        failed += cmocka_run_group_tests(trainings, NULL, NULL);
-    }
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command) == 0 ? failed : 1;
+    return sw_file_write_atomic(at("text.txt"), text, strlen(text)) < 0 ||
+           sw_file_write_atomic(at("ds.json"), ds, sizeof ds - 1) < 0;
 }
+
+static int tear_down(void **state)
+{
+    char command[96];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(phases_of_other_devices_are_noted),
+    TEST_IF(HAS_TRAININGS, monitors_say_what_metrics_say),
+    TEST_IF(HAS_TRAININGS, a_resumed_run_has_each_row_once),
+    TEST_IF(HAS_TRAININGS, lines_are_as_many_as_steps_per_print_says),
+    TEST_IF(HAS_TRAININGS, a_profile_adds_up),
+    TEST_IF(HAS_TRAININGS, a_step_that_the_run_does_not_have_is_refused),
+    TEST_IF(HAS_TRAININGS, a_folder_that_cannot_be_is_refused_by_its_block),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -147,10 +147,10 @@ static void it_wants_validations(void **state)
     assert_non_null(strstr(sw_error_message(), "--early-stopping wants --eval-every"));
 }
 
-int main(void)
+static int set_up(void **state)
 {
+    (void)state;
     struct sw_str text = {0};
-    char command[96];
     strcpy(folder, "/tmp/spillway-patience-XXXXXX");
     if (!mkdtemp(folder)) {
         return 1;
@@ -160,11 +160,20 @@ int main(void)
     }
     const sw_status st = sw_file_write_atomic(in_folder("text.txt"), text.ptr, text.len);
     sw_str_fini(&text);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_cut_run_ends_as_the_whole_one),
-        cmocka_unit_test(it_wants_validations),
-    };
-    const int failed = st < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command) == 0 ? failed : 1;
+    return st < 0;
 }
+
+static int tear_down(void **state)
+{
+    char command[96];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_cut_run_ends_as_the_whole_one),
+    cmocka_unit_test(it_wants_validations),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

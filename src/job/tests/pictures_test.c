@@ -267,19 +267,15 @@ static void one_class_is_refused(void **state)
            "single: all labels are the class red; wanted two or more");
 }
 
-int main(void)
-{
-    if (!SW_HAVE_PNG) {
-        print_message("skipped: built without libpng\n");
-        return 77;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_model_learns_classes_of_pictures),
-        cmocka_unit_test(eval_goes_by_the_names_of_classes),
-        cmocka_unit_test(other_classes_make_a_new_head),
-        cmocka_unit_test(a_trunk_gets_a_head),
-        cmocka_unit_test(a_run_goes_on_with_the_same_pictures_alone),
-        cmocka_unit_test(one_class_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_model_learns_classes_of_pictures),
+    cmocka_unit_test(eval_goes_by_the_names_of_classes),
+    cmocka_unit_test(other_classes_make_a_new_head),
+    cmocka_unit_test(a_trunk_gets_a_head),
+    cmocka_unit_test(a_run_goes_on_with_the_same_pictures_alone),
+    cmocka_unit_test(one_class_is_refused),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_folder,
+                                      .teardown = remove_folder,
+                                      .left_out = SW_HAVE_PNG ? NULL : "built without libpng"};

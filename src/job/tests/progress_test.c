@@ -182,17 +182,15 @@ static void without_a_terminal_nothing_is_shown(void **state)
     close(s.master);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_known_before_a_step),
-        cmocka_unit_test(the_first_steps_count_from_the_beginning),
-        cmocka_unit_test(the_last_minute_counts),
-        cmocka_unit_test(a_step_may_take_minutes),
-        cmocka_unit_test(times_are_words),
-        cmocka_unit_test(long_work_has_a_bar_that_goes_away),
-        cmocka_unit_test(a_bar_fits_a_narrow_terminal),
-        cmocka_unit_test(without_a_terminal_nothing_is_shown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(nothing_is_known_before_a_step),
+    cmocka_unit_test(the_first_steps_count_from_the_beginning),
+    cmocka_unit_test(the_last_minute_counts),
+    cmocka_unit_test(a_step_may_take_minutes),
+    cmocka_unit_test(times_are_words),
+    cmocka_unit_test(long_work_has_a_bar_that_goes_away),
+    cmocka_unit_test(a_bar_fits_a_narrow_terminal),
+    cmocka_unit_test(without_a_terminal_nothing_is_shown),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

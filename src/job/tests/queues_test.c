@@ -81,12 +81,10 @@ static void other_ranks_count(void **state)
     assert_true(fabs(use.share[SW_QUEUE_READ] - 20.0 / 38) < 1e-12);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_those_of_the_difference),
-        cmocka_unit_test(the_longest_wait_binds),
-        cmocka_unit_test(other_ranks_count),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(numbers_are_those_of_the_difference),
+    cmocka_unit_test(the_longest_wait_binds),
+    cmocka_unit_test(other_ranks_count),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

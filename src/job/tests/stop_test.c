@@ -98,11 +98,10 @@ static void it_ends_right_after_a_saving_or_a_sample(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_ends_after_the_step_at_hand),
-        cmocka_unit_test(it_ends_right_after_a_saving_or_a_sample),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(it_ends_after_the_step_at_hand),
+    cmocka_unit_test(it_ends_right_after_a_saving_or_a_sample),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_folder,
+                                      .teardown = remove_folder};

@@ -495,18 +495,17 @@ static void a_configuration_may_be_given_as_text(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_classifier_learns_with_the_same_bits_on_two_ranks),
-        cmocka_unit_test(validation_covers_every_row_once),
-        cmocka_unit_test(the_best_checkpoint_is_best_by_the_metric),
-        cmocka_unit_test(each_task_trains_and_is_evaluated),
-        cmocka_unit_test(values_may_be_whole),
-        cmocka_unit_test(pixels_are_scaled_as_the_model_says),
-        cmocka_unit_test(a_run_goes_on_with_its_classes_alone),
-        cmocka_unit_test(what_does_not_go_together_is_named),
-        cmocka_unit_test(a_configuration_may_be_given_as_text),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_classifier_learns_with_the_same_bits_on_two_ranks),
+    cmocka_unit_test(validation_covers_every_row_once),
+    cmocka_unit_test(the_best_checkpoint_is_best_by_the_metric),
+    cmocka_unit_test(each_task_trains_and_is_evaluated),
+    cmocka_unit_test(values_may_be_whole),
+    cmocka_unit_test(pixels_are_scaled_as_the_model_says),
+    cmocka_unit_test(a_run_goes_on_with_its_classes_alone),
+    cmocka_unit_test(what_does_not_go_together_is_named),
+    cmocka_unit_test(a_configuration_may_be_given_as_text),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_folder,
+                                      .teardown = remove_folder};

@@ -190,11 +190,9 @@ static int tear_down(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_ranks_are_in_one_file),
-        cmocka_unit_test(what_a_run_does_not_reach_is_refused),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(all_ranks_are_in_one_file),
+    cmocka_unit_test(what_a_run_does_not_reach_is_refused),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -15,8 +15,6 @@ static void no_options_are_refused(void **state)
     assert_int_equal(sw_dataset_open(NULL, &dataset), SW_E_ARG);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(no_options_are_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {cmocka_unit_test(no_options_are_refused)};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

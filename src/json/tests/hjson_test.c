@@ -118,14 +118,15 @@ static void test_configuration_texts(void **state)
     sw_json_close(cases);
 }
 
-int main(void)
+static int begin(char **argv)
 {
-    if (!test_fixture_folder("config", folder)) {
-        return TEST_EXIT_SKIPPED;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recorded_readings),
-        cmocka_unit_test(test_configuration_texts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    (void)argv;
+    return test_fixture_folder("config", folder) ? 0 : TEST_EXIT_SKIPPED;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_recorded_readings),
+    cmocka_unit_test(test_configuration_texts),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .begin = begin};

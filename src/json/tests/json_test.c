@@ -465,16 +465,14 @@ static void test_no_memory(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_tolerant_refusals),
-        cmocka_unit_test(test_places),        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_depth),         cmocka_unit_test(test_many_keys),
-        cmocka_unit_test(test_typed),         cmocka_unit_test(test_building),
-        cmocka_unit_test(test_write_numbers), cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_locale),        cmocka_unit_test(test_write_bad_utf8),
-        cmocka_unit_test(test_no_memory),     cmocka_unit_test(test_scan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_refusals),      cmocka_unit_test(test_tolerant_refusals),
+    cmocka_unit_test(test_places),        cmocka_unit_test(test_values),
+    cmocka_unit_test(test_depth),         cmocka_unit_test(test_many_keys),
+    cmocka_unit_test(test_typed),         cmocka_unit_test(test_building),
+    cmocka_unit_test(test_write_numbers), cmocka_unit_test(test_round_trip),
+    cmocka_unit_test(test_locale),        cmocka_unit_test(test_write_bad_utf8),
+    cmocka_unit_test(test_no_memory),     cmocka_unit_test(test_scan),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

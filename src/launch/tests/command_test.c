@@ -390,20 +390,18 @@ static void the_secret_travels_in_environments_only(void **state)
     sw_arena_fini(&arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quoting),
-        cmocka_unit_test(test_splitting),
-        cmocka_unit_test(test_hosts_that_differ),
-        cmocka_unit_test(test_remote_shells),
-        cmocka_unit_test(test_slurm_values),
-        cmocka_unit_test(test_environment_files),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_this_machine),
-        cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(a_printed_command_holds_no_secret),
-        cmocka_unit_test(the_secret_travels_in_environments_only),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_quoting),
+    cmocka_unit_test(test_splitting),
+    cmocka_unit_test(test_hosts_that_differ),
+    cmocka_unit_test(test_remote_shells),
+    cmocka_unit_test(test_slurm_values),
+    cmocka_unit_test(test_environment_files),
+    cmocka_unit_test(test_refusals),
+    cmocka_unit_test(test_this_machine),
+    cmocka_unit_test(test_out_of_memory),
+    cmocka_unit_test(a_printed_command_holds_no_secret),
+    cmocka_unit_test(the_secret_travels_in_environments_only),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

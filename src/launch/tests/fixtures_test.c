@@ -901,15 +901,16 @@ static void test_commands(void **state)
     sw_json_close(doc);
 }
 
-int main(void)
+static int begin(char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hostfiles), cmocka_unit_test(test_filters),
-        cmocka_unit_test(test_counts),    cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_commands),
-    };
-    if (!test_fixture_folder("launcher", folder)) {
-        return TEST_EXIT_SKIPPED;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    (void)argv;
+    return test_fixture_folder("launcher", folder) ? 0 : TEST_EXIT_SKIPPED;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_hostfiles), cmocka_unit_test(test_filters),
+    cmocka_unit_test(test_counts),    cmocka_unit_test(test_ranks),
+    cmocka_unit_test(test_commands),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .begin = begin};

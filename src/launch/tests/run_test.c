@@ -869,40 +869,40 @@ static int drop_folder(void **state)
     return system(command);
 }
 
-int main(int argc, char **argv)
+static int begin(char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranks_are_told),
-        cmocka_unit_test(ranks_end_when_the_launcher_is_gone),
-        cmocka_unit_test(jobs_of_this_machine_take_free_ports),
-        cmocka_unit_test(test_first_failure_is_named),
-        cmocka_unit_test(test_signals_are_told),
-        cmocka_unit_test(test_the_rest_is_ended),
-        cmocka_unit_test(test_nothing_to_start),
-        cmocka_unit_test(test_restarts),
-        cmocka_unit_test(test_signals_are_passed_on),
-        cmocka_unit_test(test_link),
-        cmocka_unit_test(test_silent_rank),
-        cmocka_unit_test(test_broken_line),
-        cmocka_unit_test(test_binding),
-        cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_launcher_of_a_host),
-        cmocka_unit_test(test_elastic),
-        cmocka_unit_test(strangers_judge_nobody),
-        cmocka_unit_test(a_flood_hides_no_dead_rank),
-        cmocka_unit_test(ctrl_c_is_heard_in_a_flood),
-        cmocka_unit_test(a_launcher_without_descriptors_waits_says_so_and_goes_on),
-        cmocka_unit_test(a_job_that_works_is_not_ended),
-        cmocka_unit_test(a_job_that_was_killed_does_not_end_with_0),
-        cmocka_unit_test(the_secret_is_in_no_command),
-    };
-    if (argc > 1) {
-        return play(argv[1]);
+    if (argv[1] && getenv("TEST_FOLDER")) { /* started by a test */
+        exit(play(argv[1]));
     }
     signal(SIGINT, SIG_DFL); /* ignored in what a script starts behind itself */
-    const ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (len <= 0) {
-        return TEST_EXIT_SKIPPED;
-    }
-    return cmocka_run_group_tests(tests, make_folder, drop_folder);
+    return readlink("/proc/self/exe", self, sizeof self - 1) > 0 ? 0 : TEST_EXIT_SKIPPED;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_ranks_are_told),
+    cmocka_unit_test(ranks_end_when_the_launcher_is_gone),
+    cmocka_unit_test(jobs_of_this_machine_take_free_ports),
+    cmocka_unit_test(test_first_failure_is_named),
+    cmocka_unit_test(test_signals_are_told),
+    cmocka_unit_test(test_the_rest_is_ended),
+    cmocka_unit_test(test_nothing_to_start),
+    cmocka_unit_test(test_restarts),
+    cmocka_unit_test(test_signals_are_passed_on),
+    cmocka_unit_test(test_link),
+    cmocka_unit_test(test_silent_rank),
+    cmocka_unit_test(test_broken_line),
+    cmocka_unit_test(test_binding),
+    cmocka_unit_test(test_shares),
+    cmocka_unit_test(test_launcher_of_a_host),
+    cmocka_unit_test(test_elastic),
+    cmocka_unit_test(strangers_judge_nobody),
+    cmocka_unit_test(a_flood_hides_no_dead_rank),
+    cmocka_unit_test(ctrl_c_is_heard_in_a_flood),
+    cmocka_unit_test(a_launcher_without_descriptors_waits_says_so_and_goes_on),
+    cmocka_unit_test(a_job_that_works_is_not_ended),
+    cmocka_unit_test(a_job_that_was_killed_does_not_end_with_0),
+    cmocka_unit_test(the_secret_is_in_no_command),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_folder,
+                                      .teardown = drop_folder, .begin = begin};

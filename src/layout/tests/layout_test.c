@@ -339,14 +339,12 @@ static void tiles_are_found_by_where_they_lie(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_element_is_owned_once),
-        cmocka_unit_test(any_layout_loads_what_any_other_saved),
-        cmocka_unit_test(heads_stay_together),
-        cmocka_unit_test(layouts_made_of_others_agree_with_their_runs),
-        cmocka_unit_test(tiles_are_found_by_where_they_lie),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_element_is_owned_once),
+    cmocka_unit_test(any_layout_loads_what_any_other_saved),
+    cmocka_unit_test(heads_stay_together),
+    cmocka_unit_test(layouts_made_of_others_agree_with_their_runs),
+    cmocka_unit_test(tiles_are_found_by_where_they_lie),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -87,12 +87,10 @@ static void wrong_sizes_are_named(void **state)
     assert_int_equal(sw_mesh_init(&mesh, huge, 6), SW_E_ARG);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(places_and_groups),
-        cmocka_unit_test(the_order_is_deepspeeds),
-        cmocka_unit_test(wrong_sizes_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(places_and_groups),
+    cmocka_unit_test(the_order_is_deepspeeds),
+    cmocka_unit_test(wrong_sizes_are_named),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -603,26 +603,24 @@ static void an_unknown_family_is_refused_with_its_relative(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(presets_have_the_published_numbers_of_parameters),
-        cmocka_unit_test(each_preset_opens_with_another_vocabulary_and_context),
-        cmocka_unit_test(llama3_frequencies_are_the_published_ones),
-        cmocka_unit_test(linear_scaling_divides_and_yarn_lies_between),
-        cmocka_unit_test(what_changes_the_mathematics_is_refused_by_its_key),
-        cmocka_unit_test(a_rotary_table_that_is_no_number_is_refused),
-        cmocka_unit_test(documents_that_share_a_row_begin_anew_where_masks_are_counted),
-        cmocka_unit_test(dynamic_scaling_is_the_default_within_the_context),
-        cmocka_unit_test(longrope_has_factors_of_short_and_of_long_rows),
-        cmocka_unit_test(a_row_of_padding_is_what_pad_token_id_says),
-        cmocka_unit_test(rotary_settings_that_are_said_twice_have_an_order),
-        cmocka_unit_test(a_class_says_the_task_and_a_task_may_be_asked_for),
-        cmocka_unit_test(a_task_without_a_head_is_refused_by_name),
-        cmocka_unit_test(config_json_says_what_a_model_was_opened_as),
-        cmocka_unit_test(an_unknown_family_is_refused_with_its_relative),
-        cmocka_unit_test(a_new_head_may_begin_and_a_trunk_may_not),
-        cmocka_unit_test(a_head_for_other_classes_begins),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(presets_have_the_published_numbers_of_parameters),
+    cmocka_unit_test(each_preset_opens_with_another_vocabulary_and_context),
+    cmocka_unit_test(llama3_frequencies_are_the_published_ones),
+    cmocka_unit_test(linear_scaling_divides_and_yarn_lies_between),
+    cmocka_unit_test(what_changes_the_mathematics_is_refused_by_its_key),
+    cmocka_unit_test(a_rotary_table_that_is_no_number_is_refused),
+    cmocka_unit_test(documents_that_share_a_row_begin_anew_where_masks_are_counted),
+    cmocka_unit_test(dynamic_scaling_is_the_default_within_the_context),
+    cmocka_unit_test(longrope_has_factors_of_short_and_of_long_rows),
+    cmocka_unit_test(a_row_of_padding_is_what_pad_token_id_says),
+    cmocka_unit_test(rotary_settings_that_are_said_twice_have_an_order),
+    cmocka_unit_test(a_class_says_the_task_and_a_task_may_be_asked_for),
+    cmocka_unit_test(a_task_without_a_head_is_refused_by_name),
+    cmocka_unit_test(config_json_says_what_a_model_was_opened_as),
+    cmocka_unit_test(an_unknown_family_is_refused_with_its_relative),
+    cmocka_unit_test(a_new_head_may_begin_and_a_trunk_may_not),
+    cmocka_unit_test(a_head_for_other_classes_begins),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -303,27 +303,33 @@ static void lack_of_memory_is_an_error(void **state)
     assert_int_equal(before.live_blocks, after.live_blocks);
 }
 
-int main(void)
+static int set_up(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_checksum_is_that_of_other_writers),
-        cmocka_unit_test(event_files_are_read_back),
-        cmocka_unit_test(a_run_that_goes_on_neither_repeats_nor_loses_a_point),
-        cmocka_unit_test(files_of_others_are_left_alone),
-        cmocka_unit_test(damaged_event_files_are_cut),
-        cmocka_unit_test(rows_are_those_of_deepspeeds_monitor),
-        cmocka_unit_test(a_new_run_leaves_what_an_older_one_wrote),
-        cmocka_unit_test(gauges_are_prometheus_text),
-        cmocka_unit_test(folders_that_cannot_be_are_named),
-        cmocka_unit_test(what_is_no_file_stays),
-        cmocka_unit_test(lack_of_memory_is_an_error),
-    };
-    char command[96];
+    (void)state;
     snprintf(folder, sizeof folder, "/tmp/sw_monitor_XXXXXX");
-    if (!mkdtemp(folder)) {
-        return 1;
-    }
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command) == 0 ? failed : 1;
+    return mkdtemp(folder) ? 0 : 1;
 }
+
+static int tear_down(void **state)
+{
+    char command[96];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_checksum_is_that_of_other_writers),
+    cmocka_unit_test(event_files_are_read_back),
+    cmocka_unit_test(a_run_that_goes_on_neither_repeats_nor_loses_a_point),
+    cmocka_unit_test(files_of_others_are_left_alone),
+    cmocka_unit_test(damaged_event_files_are_cut),
+    cmocka_unit_test(rows_are_those_of_deepspeeds_monitor),
+    cmocka_unit_test(a_new_run_leaves_what_an_older_one_wrote),
+    cmocka_unit_test(gauges_are_prometheus_text),
+    cmocka_unit_test(folders_that_cannot_be_are_named),
+    cmocka_unit_test(what_is_no_file_stays),
+    cmocka_unit_test(lack_of_memory_is_an_error),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -351,19 +351,17 @@ static void what_finds_nothing_is_named(void **state)
     sw_graph_close(g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pattern_matches_whole_names),
-        cmocka_unit_test(what_is_no_pattern_is_refused),
-        cmocka_unit_test(targets_are_chosen_as_peft_does),
-        cmocka_unit_test(lists_of_blocks_have_names),
-        cmocka_unit_test(what_is_excluded_may_be_a_target),
-        cmocka_unit_test(a_head_of_classes_is_trained_whole),
-        cmocka_unit_test(rank_and_scaling_follow_the_patterns),
-        cmocka_unit_test(nothing_else_is_trained),
-        cmocka_unit_test(a_scaling_that_fp32_cannot_hold_is_refused),
-        cmocka_unit_test(what_finds_nothing_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_pattern_matches_whole_names),
+    cmocka_unit_test(what_is_no_pattern_is_refused),
+    cmocka_unit_test(targets_are_chosen_as_peft_does),
+    cmocka_unit_test(lists_of_blocks_have_names),
+    cmocka_unit_test(what_is_excluded_may_be_a_target),
+    cmocka_unit_test(a_head_of_classes_is_trained_whole),
+    cmocka_unit_test(rank_and_scaling_follow_the_patterns),
+    cmocka_unit_test(nothing_else_is_trained),
+    cmocka_unit_test(a_scaling_that_fp32_cannot_hold_is_refused),
+    cmocka_unit_test(what_finds_nothing_is_named),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -142,13 +142,11 @@ static void what_is_wrong_is_named(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_match_decides),
-        cmocka_unit_test(rates_fall_from_layer_to_layer),
-        cmocka_unit_test(an_encoder_and_a_decoder_count_by_themselves),
-        cmocka_unit_test(what_is_wrong_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_first_match_decides),
+    cmocka_unit_test(rates_fall_from_layer_to_layer),
+    cmocka_unit_test(an_encoder_and_a_decoder_count_by_themselves),
+    cmocka_unit_test(what_is_wrong_is_named),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

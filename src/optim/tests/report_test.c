@@ -87,12 +87,11 @@ static void refusals_leave_nothing_behind(void **state)
     assert_int_equal(after.live_blocks, before.live_blocks);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(people_get_values_and_sources),
-        cmocka_unit_test(machines_get_rates_of_each_group),
-        cmocka_unit_test(refusals_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, write_file, remove_file);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(people_get_values_and_sources),
+    cmocka_unit_test(machines_get_rates_of_each_group),
+    cmocka_unit_test(refusals_leave_nothing_behind),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = write_file,
+                                      .teardown = remove_file};

@@ -326,23 +326,27 @@ static void recorded_refusals(void **state)
     sw_json_close(doc);
 }
 
-int main(void)
+static int begin(char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(warmup_values),
-        cmocka_unit_test(adafactor_chooses_its_rate),
-        cmocka_unit_test(cycle_values),
-        cmocka_unit_test(no_scheduler_is_constant),
-        cmocka_unit_test(schedules_of_the_trainer),
-        cmocka_unit_test(an_optimizer_is_needed),
-        cmocka_unit_test(recorded_schedules),
-        cmocka_unit_test(recorded_refusals),
-    };
+    (void)argv;
     struct sw_json_doc *doc = open_fixture("schedules.json");
     if (!doc) {
         printf("skip: no recorded schedules\n");
         return TEST_EXIT_SKIPPED;
     }
     sw_json_close(doc);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(warmup_values),
+    cmocka_unit_test(adafactor_chooses_its_rate),
+    cmocka_unit_test(cycle_values),
+    cmocka_unit_test(no_scheduler_is_constant),
+    cmocka_unit_test(schedules_of_the_trainer),
+    cmocka_unit_test(an_optimizer_is_needed),
+    cmocka_unit_test(recorded_schedules),
+    cmocka_unit_test(recorded_refusals),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .begin = begin};

@@ -56,11 +56,9 @@ static void codes_are_cut_between_runs(void **state)
     assert_int_equal(SW_CODE_RUN % SW_SQUARES_RUN, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(moments_of_8_bits_have_scales),
-        cmocka_unit_test(codes_are_cut_between_runs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(moments_of_8_bits_have_scales),
+    cmocka_unit_test(codes_are_cut_between_runs),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

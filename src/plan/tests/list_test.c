@@ -168,13 +168,11 @@ static void schedules_are_permutations(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_forms_are_one),
-        cmocka_unit_test(schedules_are_permutations),
-        cmocka_unit_test(a_move_has_the_operands_of_its_row),
-        cmocka_unit_test(transfers_share_cells_where_they_meet),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(equal_forms_are_one),
+    cmocka_unit_test(schedules_are_permutations),
+    cmocka_unit_test(a_move_has_the_operands_of_its_row),
+    cmocka_unit_test(transfers_share_cells_where_they_meet),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -377,15 +377,13 @@ static void survives_lack_of_memory(void **state)
     assert_int_equal(after.live_blocks, before.live_blocks);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_block_has_one_load_and_one_store_of_a_kind),
-        cmocka_unit_test(what_is_large_or_offloaded_is_not_packed),
-        cmocka_unit_test(every_way_to_train_has_a_plan),
-        cmocka_unit_test(damage_to_places_is_found),
-        cmocka_unit_test(damage_to_moves_is_found),
-        cmocka_unit_test(survives_lack_of_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_block_has_one_load_and_one_store_of_a_kind),
+    cmocka_unit_test(what_is_large_or_offloaded_is_not_packed),
+    cmocka_unit_test(every_way_to_train_has_a_plan),
+    cmocka_unit_test(damage_to_places_is_found),
+    cmocka_unit_test(damage_to_moves_is_found),
+    cmocka_unit_test(survives_lack_of_memory),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

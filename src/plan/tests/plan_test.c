@@ -1098,38 +1098,36 @@ static void what_lies_here_is_not_tiled(void **state)
     sw_plan_close(plan);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tied_table_has_two_streams),
-        cmocka_unit_test(fusing_joins_bias_and_activation),
-        cmocka_unit_test(fusing_without_memory_fails_and_plans_nothing_else),
-        cmocka_unit_test(recomputing_saves_bytes_and_keeps_the_fingerprint),
-        cmocka_unit_test(some_blocks_are_recomputed_and_the_last_ones_kept),
-        cmocka_unit_test(clones_keep_their_path),
-        cmocka_unit_test(fingerprint_tells_what_changes_bits),
-        cmocka_unit_test(accumulators_exist_for_more_than_one_micro_batch),
-        cmocka_unit_test(sums_of_vectors_wait_for_the_end_of_their_block),
-        cmocka_unit_test(programs_share_parameters_and_overlay_transients),
-        cmocka_unit_test(small_budget_is_refused_with_the_missing_bytes),
-        cmocka_unit_test(check_finds_damage),
-        cmocka_unit_test(loops_move_each_piece_once),
-        cmocka_unit_test(check_finds_damaged_loops),
-        cmocka_unit_test(what_travels_together_is_of_one_kind),
-        cmocka_unit_test(a_load_finds_what_was_stored),
-        cmocka_unit_test(states_are_read_in_segments_before),
-        cmocka_unit_test(first_terms_load_no_sum),
-        cmocka_unit_test(unsupported_op_is_named),
-        cmocka_unit_test(vertical_moves_parameters_once),
-        cmocka_unit_test(vertical_keeps_the_order_of_sums),
-        cmocka_unit_test(vertical_refuses_a_forward_that_writes_states),
-        cmocka_unit_test(prints_what_runs),
-        cmocka_unit_test(survives_lack_of_memory),
-        cmocka_unit_test(tiles_bound_what_is_on_the_device),
-        cmocka_unit_test(a_wide_layer_takes_16_hh_bytes_by_its_tiles),
-        cmocka_unit_test(tiles_bound_what_lamb_has_on_the_device),
-        cmocka_unit_test(hopeless_budgets_are_known_without_trying_tiles),
-        cmocka_unit_test(what_lies_here_is_not_tiled),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(tied_table_has_two_streams),
+    cmocka_unit_test(fusing_joins_bias_and_activation),
+    cmocka_unit_test(fusing_without_memory_fails_and_plans_nothing_else),
+    cmocka_unit_test(recomputing_saves_bytes_and_keeps_the_fingerprint),
+    cmocka_unit_test(some_blocks_are_recomputed_and_the_last_ones_kept),
+    cmocka_unit_test(clones_keep_their_path),
+    cmocka_unit_test(fingerprint_tells_what_changes_bits),
+    cmocka_unit_test(accumulators_exist_for_more_than_one_micro_batch),
+    cmocka_unit_test(sums_of_vectors_wait_for_the_end_of_their_block),
+    cmocka_unit_test(programs_share_parameters_and_overlay_transients),
+    cmocka_unit_test(small_budget_is_refused_with_the_missing_bytes),
+    cmocka_unit_test(check_finds_damage),
+    cmocka_unit_test(loops_move_each_piece_once),
+    cmocka_unit_test(check_finds_damaged_loops),
+    cmocka_unit_test(what_travels_together_is_of_one_kind),
+    cmocka_unit_test(a_load_finds_what_was_stored),
+    cmocka_unit_test(states_are_read_in_segments_before),
+    cmocka_unit_test(first_terms_load_no_sum),
+    cmocka_unit_test(unsupported_op_is_named),
+    cmocka_unit_test(vertical_moves_parameters_once),
+    cmocka_unit_test(vertical_keeps_the_order_of_sums),
+    cmocka_unit_test(vertical_refuses_a_forward_that_writes_states),
+    cmocka_unit_test(prints_what_runs),
+    cmocka_unit_test(survives_lack_of_memory),
+    cmocka_unit_test(tiles_bound_what_is_on_the_device),
+    cmocka_unit_test(a_wide_layer_takes_16_hh_bytes_by_its_tiles),
+    cmocka_unit_test(tiles_bound_what_lamb_has_on_the_device),
+    cmocka_unit_test(hopeless_budgets_are_known_without_trying_tiles),
+    cmocka_unit_test(what_lies_here_is_not_tiled),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -179,14 +179,12 @@ static void what_has_no_rate_is_unknown(void **state)
     assert_int_equal(p.bound, SW_QUEUE_COMPUTE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_vertical_step_has_the_same_products),
-        cmocka_unit_test(work_is_what_a_hand_counts),
-        cmocka_unit_test(an_update_in_pieces_counts_once),
-        cmocka_unit_test(seconds_are_work_by_rate),
-        cmocka_unit_test(what_has_no_rate_is_unknown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_vertical_step_has_the_same_products),
+    cmocka_unit_test(work_is_what_a_hand_counts),
+    cmocka_unit_test(an_update_in_pieces_counts_once),
+    cmocka_unit_test(seconds_are_work_by_rate),
+    cmocka_unit_test(what_has_no_rate_is_unknown),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

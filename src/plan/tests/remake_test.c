@@ -271,17 +271,15 @@ static void micro_batches_of_a_block_make_their_own(void **state)
     sw_plan_close(plan);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_saves_bytes_and_keeps_the_fingerprint),
-        cmocka_unit_test(what_no_product_lies_between_is_kept),
-        cmocka_unit_test(in_16_bits_a_joined_activation_is_kept),
-        cmocka_unit_test(an_op_may_run_for_another_one),
-        cmocka_unit_test(a_block_that_runs_again_keeps_as_little),
-        cmocka_unit_test(nothing_is_gathered_or_loaded_for_it),
-        cmocka_unit_test(an_input_is_not_kept_for_it),
-        cmocka_unit_test(micro_batches_of_a_block_make_their_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(it_saves_bytes_and_keeps_the_fingerprint),
+    cmocka_unit_test(what_no_product_lies_between_is_kept),
+    cmocka_unit_test(in_16_bits_a_joined_activation_is_kept),
+    cmocka_unit_test(an_op_may_run_for_another_one),
+    cmocka_unit_test(a_block_that_runs_again_keeps_as_little),
+    cmocka_unit_test(nothing_is_gathered_or_loaded_for_it),
+    cmocka_unit_test(an_input_is_not_kept_for_it),
+    cmocka_unit_test(micro_batches_of_a_block_make_their_own),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

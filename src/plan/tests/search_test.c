@@ -391,17 +391,15 @@ static void bytes_that_a_refusal_names_are_enough(void **state)
     assert_true(n_refused > CASES / 4 && n_refused < CASES);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_search_takes_the_largest_and_tries_few),
-        cmocka_unit_test(what_does_not_fit_another_rank_is_not_taken),
-        cmocka_unit_test(recomputation_is_tried_from_none_on),
-        cmocka_unit_test(more_blocks_than_there_are_are_refused),
-        cmocka_unit_test(the_rest_of_the_blocks_would_help),
-        cmocka_unit_test(a_policy_is_one_line),
-        cmocka_unit_test(survives_lack_of_memory),
-        cmocka_unit_test(bytes_that_a_refusal_names_are_enough),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_search_takes_the_largest_and_tries_few),
+    cmocka_unit_test(what_does_not_fit_another_rank_is_not_taken),
+    cmocka_unit_test(recomputation_is_tried_from_none_on),
+    cmocka_unit_test(more_blocks_than_there_are_are_refused),
+    cmocka_unit_test(the_rest_of_the_blocks_would_help),
+    cmocka_unit_test(a_policy_is_one_line),
+    cmocka_unit_test(survives_lack_of_memory),
+    cmocka_unit_test(bytes_that_a_refusal_names_are_enough),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -87,11 +87,9 @@ static void what_lives_at_all_times_has_addresses_of_its_own(void **state)
     sw_shelf_close(&shelf);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_what_trying_all_finds),
-        cmocka_unit_test(what_lives_at_all_times_has_addresses_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(finds_what_trying_all_finds),
+    cmocka_unit_test(what_lives_at_all_times_has_addresses_of_its_own),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -320,17 +320,15 @@ static void lack_of_memory_is_a_status(void **state)
     sw_plan_close(plan);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kinds_add_up_everywhere),
-        cmocka_unit_test(sent_is_the_formula_where_it_holds),
-        cmocka_unit_test(vertical_is_its_formula),
-        cmocka_unit_test(further_uses_stand_apart),
-        cmocka_unit_test(momentum_of_matrices_is_a_part_of_its_own),
-        cmocka_unit_test(states_are_the_papers),
-        cmocka_unit_test(own_rows_of_the_estimate),
-        cmocka_unit_test(lack_of_memory_is_a_status),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(kinds_add_up_everywhere),
+    cmocka_unit_test(sent_is_the_formula_where_it_holds),
+    cmocka_unit_test(vertical_is_its_formula),
+    cmocka_unit_test(further_uses_stand_apart),
+    cmocka_unit_test(momentum_of_matrices_is_a_part_of_its_own),
+    cmocka_unit_test(states_are_the_papers),
+    cmocka_unit_test(own_rows_of_the_estimate),
+    cmocka_unit_test(lack_of_memory_is_a_status),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

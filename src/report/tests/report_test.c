@@ -683,27 +683,25 @@ static void a_part_of_the_validation_is_named(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_part_of_the_validation_is_named),
-        cmocka_unit_test(no_spike_is_lost),
-        cmocka_unit_test(runs_are_laid_over_each_other),
-        cmocka_unit_test(hostile_words_are_text),
-        cmocka_unit_test(a_killed_run_has_a_page),
-        cmocka_unit_test(what_is_no_run_is_refused),
-        cmocka_unit_test(lack_of_memory_is_survived),
-        cmocka_unit_test(runs_are_compared),
-        cmocka_unit_test(a_name_may_hold_a_nul),
-        cmocka_unit_test(a_run_is_no_plan),
-        cmocka_unit_test(a_traced_step_has_lanes),
-        cmocka_unit_test(slivers_are_merged),
-        cmocka_unit_test(slivers_of_memory_are_merged),
-        cmocka_unit_test(axes_have_four_to_six_ticks),
-        cmocka_unit_test(cards_fill_the_grid),
-        cmocka_unit_test(names_do_not_break_the_page),
-        cmocka_unit_test(huge_numbers_are_shown),
-        cmocka_unit_test(sources_that_are_a_list_are_not_known),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_part_of_the_validation_is_named),
+    cmocka_unit_test(no_spike_is_lost),
+    cmocka_unit_test(runs_are_laid_over_each_other),
+    cmocka_unit_test(hostile_words_are_text),
+    cmocka_unit_test(a_killed_run_has_a_page),
+    cmocka_unit_test(what_is_no_run_is_refused),
+    cmocka_unit_test(lack_of_memory_is_survived),
+    cmocka_unit_test(runs_are_compared),
+    cmocka_unit_test(a_name_may_hold_a_nul),
+    cmocka_unit_test(a_run_is_no_plan),
+    cmocka_unit_test(a_traced_step_has_lanes),
+    cmocka_unit_test(slivers_are_merged),
+    cmocka_unit_test(slivers_of_memory_are_merged),
+    cmocka_unit_test(axes_have_four_to_six_ticks),
+    cmocka_unit_test(cards_fill_the_grid),
+    cmocka_unit_test(names_do_not_break_the_page),
+    cmocka_unit_test(huge_numbers_are_shown),
+    cmocka_unit_test(sources_that_are_a_list_are_not_known),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -433,22 +433,20 @@ static void survives_lack_of_memory(void **state)
     sw_plan_close(plan);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_nobody_waits_for_runs_beside),
-        cmocka_unit_test(a_transfer_begins_behind_what_was_issued_and_what_it_waits_for),
-        cmocka_unit_test(transfers_of_the_disk_overlap_their_latencies),
-        cmocka_unit_test(reads_and_writes_share_the_disk),
-        cmocka_unit_test(threads_share_processors),
-        cmocka_unit_test(exchanges_travel_in_groups_and_block),
-        cmocka_unit_test(the_first_micro_step_has_costs_of_its_own),
-        cmocka_unit_test(one_slow_queue_is_the_whole_step),
-        cmocka_unit_test(a_slower_disk_is_no_faster_step),
-        cmocka_unit_test(a_step_lies_between_its_bounds),
-        cmocka_unit_test(equal_plans_take_equal_steps),
-        cmocka_unit_test(what_has_no_rate_is_named_and_counts_nothing),
-        cmocka_unit_test(survives_lack_of_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(what_nobody_waits_for_runs_beside),
+    cmocka_unit_test(a_transfer_begins_behind_what_was_issued_and_what_it_waits_for),
+    cmocka_unit_test(transfers_of_the_disk_overlap_their_latencies),
+    cmocka_unit_test(reads_and_writes_share_the_disk),
+    cmocka_unit_test(threads_share_processors),
+    cmocka_unit_test(exchanges_travel_in_groups_and_block),
+    cmocka_unit_test(the_first_micro_step_has_costs_of_its_own),
+    cmocka_unit_test(one_slow_queue_is_the_whole_step),
+    cmocka_unit_test(a_slower_disk_is_no_faster_step),
+    cmocka_unit_test(a_step_lies_between_its_bounds),
+    cmocka_unit_test(equal_plans_take_equal_steps),
+    cmocka_unit_test(what_has_no_rate_is_named_and_counts_nothing),
+    cmocka_unit_test(survives_lack_of_memory),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

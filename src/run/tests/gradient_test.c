@@ -740,27 +740,25 @@ static void user_op(void **state)
     check(build_user, false);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products),
-        cmocka_unit_test(sums_and_norms),
-        cmocka_unit_test(activations),
-        cmocka_unit_test(look_ups_and_losses),
-        cmocka_unit_test(padding_rows_get_no_gradient),
-        cmocka_unit_test(views),
-        cmocka_unit_test(attention),
-        cmocka_unit_test(dropout),
-        cmocka_unit_test(user_op),
-        cmocka_unit_test(rms_norms),
-        cmocka_unit_test(gates),
-        cmocka_unit_test(rotary_positions),
-        cmocka_unit_test(losses_with_cap_or_bias),
-        cmocka_unit_test(rows_of_encoders),
-        cmocka_unit_test(more_losses),
-        cmocka_unit_test(relative_positions),
-        cmocka_unit_test(convolutions),
-        cmocka_unit_test(recurrences),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(products),
+    cmocka_unit_test(sums_and_norms),
+    cmocka_unit_test(activations),
+    cmocka_unit_test(look_ups_and_losses),
+    cmocka_unit_test(padding_rows_get_no_gradient),
+    cmocka_unit_test(views),
+    cmocka_unit_test(attention),
+    cmocka_unit_test(dropout),
+    cmocka_unit_test(user_op),
+    cmocka_unit_test(rms_norms),
+    cmocka_unit_test(gates),
+    cmocka_unit_test(rotary_positions),
+    cmocka_unit_test(losses_with_cap_or_bias),
+    cmocka_unit_test(rows_of_encoders),
+    cmocka_unit_test(more_losses),
+    cmocka_unit_test(relative_positions),
+    cmocka_unit_test(convolutions),
+    cmocka_unit_test(recurrences),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -197,12 +197,10 @@ static void what_is_given_is_not_measured(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kernel_is_measured_once),
-        cmocka_unit_test(updates_on_the_host_are_measured),
-        cmocka_unit_test(what_is_given_is_not_measured),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_kernel_is_measured_once),
+    cmocka_unit_test(updates_on_the_host_are_measured),
+    cmocka_unit_test(what_is_given_is_not_measured),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -226,12 +226,10 @@ static void every_allocation_may_fail(void **state)
     sw_device_close(dev);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mock_gives_the_same_bits),
-        cmocka_unit_test(staging_memory_is_planned),
-        cmocka_unit_test(every_allocation_may_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(mock_gives_the_same_bits),
+    cmocka_unit_test(staging_memory_is_planned),
+    cmocka_unit_test(every_allocation_may_fail),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -233,12 +233,10 @@ static void a_failure_stops_what_has_not_begun(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(jobs_keep_their_order_and_their_waits),
-        cmocka_unit_test(the_thread_that_issues_waits_for_nobody),
-        cmocka_unit_test(a_failure_stops_what_has_not_begun),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(jobs_keep_their_order_and_their_waits),
+    cmocka_unit_test(the_thread_that_issues_waits_for_nobody),
+    cmocka_unit_test(a_failure_stops_what_has_not_begun),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -209,12 +209,10 @@ static void a_disk_that_fails_leaves_nothing_under_way(void **state)
     bench_close(&b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_exchange_in_pieces),
-        cmocka_unit_test(the_disk_is_passed_through),
-        cmocka_unit_test(a_disk_that_fails_leaves_nothing_under_way),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ranks_exchange_in_pieces),
+    cmocka_unit_test(the_disk_is_passed_through),
+    cmocka_unit_test(a_disk_that_fails_leaves_nothing_under_way),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

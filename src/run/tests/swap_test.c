@@ -220,14 +220,10 @@ static int tear_down(void **state)
     return rmdir(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_has_a_file_of_its_own),
-        cmocka_unit_test(a_killed_user_leaves_nothing),
-        cmocka_unit_test(a_file_never_has_a_name),
-        cmocka_unit_test(what_others_made_is_left_alone),
-        cmocka_unit_test(a_folder_that_is_not_there),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(each_has_a_file_of_its_own), cmocka_unit_test(a_killed_user_leaves_nothing),
+    cmocka_unit_test(a_file_never_has_a_name),    cmocka_unit_test(what_others_made_is_left_alone),
+    cmocka_unit_test(a_folder_that_is_not_there),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -456,12 +456,10 @@ static void every_allocation_may_fail(void **state)
     sw_device_close(dev);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_instruction_is_there_once),
-        cmocka_unit_test(what_finds_no_place_is_counted),
-        cmocka_unit_test(every_allocation_may_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_instruction_is_there_once),
+    cmocka_unit_test(what_finds_no_place_is_counted),
+    cmocka_unit_test(every_allocation_may_fail),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -64,8 +64,6 @@ static void as_marks_say(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(as_marks_say)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {cmocka_unit_test(as_marks_say)};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -298,18 +298,17 @@ static void without_io_uring_threads_do_it(void **state)
     test_fine(sw_fault_set(NULL));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_transfer_once),
-        cmocka_unit_test(errors_have_the_systems_words),
-        cmocka_unit_test(all_short_is_still_right),
-        cmocka_unit_test(a_deadline_names_the_request),
-        cmocka_unit_test(a_blocking_call_ends_at_its_deadline),
-        cmocka_unit_test(closing_and_flushing_with_a_request_in_flight),
-        cmocka_unit_test(cancel_of_a_large_request_with_others),
-        cmocka_unit_test(every_allocation_of_opening),
-        cmocka_unit_test(without_io_uring_threads_do_it),
-    };
-    return cmocka_run_group_tests(tests, test_make_folder, test_clean);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_transfer_once),
+    cmocka_unit_test(errors_have_the_systems_words),
+    cmocka_unit_test(all_short_is_still_right),
+    cmocka_unit_test(a_deadline_names_the_request),
+    cmocka_unit_test(a_blocking_call_ends_at_its_deadline),
+    cmocka_unit_test(closing_and_flushing_with_a_request_in_flight),
+    cmocka_unit_test(cancel_of_a_large_request_with_others),
+    cmocka_unit_test(every_allocation_of_opening),
+    cmocka_unit_test(without_io_uring_threads_do_it),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = test_make_folder,
+                                      .teardown = test_clean};

@@ -465,23 +465,22 @@ static void only_whole_granules_reach_the_disk(void **state)
     sw_nvme_close(store);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refused_by_name),
-        cmocka_unit_test(requests_that_break_the_contract),
-        cmocka_unit_test(nothing_to_move_is_fine),
-        cmocka_unit_test(space_is_asked_for_first),
-        cmocka_unit_test(a_file_that_we_did_not_make),
-        cmocka_unit_test(files_that_are_open_already),
-        cmocka_unit_test(one_user_at_a_time),
-        cmocka_unit_test(a_file_of_others),
-        cmocka_unit_test(stripes_lie_where_they_should),
-        cmocka_unit_test(a_changed_byte_is_found),
-        cmocka_unit_test(the_side_file_is_right_or_missing),
-        cmocka_unit_test(a_failed_flush_says_so),
-        cmocka_unit_test(buffers_are_aligned_and_work),
-        cmocka_unit_test(only_whole_granules_reach_the_disk),
-    };
-    return cmocka_run_group_tests(tests, test_make_folder, test_clean);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(refused_by_name),
+    cmocka_unit_test(requests_that_break_the_contract),
+    cmocka_unit_test(nothing_to_move_is_fine),
+    cmocka_unit_test(space_is_asked_for_first),
+    cmocka_unit_test(a_file_that_we_did_not_make),
+    cmocka_unit_test(files_that_are_open_already),
+    cmocka_unit_test(one_user_at_a_time),
+    cmocka_unit_test(a_file_of_others),
+    cmocka_unit_test(stripes_lie_where_they_should),
+    cmocka_unit_test(a_changed_byte_is_found),
+    cmocka_unit_test(the_side_file_is_right_or_missing),
+    cmocka_unit_test(a_failed_flush_says_so),
+    cmocka_unit_test(buffers_are_aligned_and_work),
+    cmocka_unit_test(only_whole_granules_reach_the_disk),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = test_make_folder,
+                                      .teardown = test_clean};

@@ -378,10 +378,9 @@ static void requests_outlive_their_thread(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(as_an_array),
-                                       cmocka_unit_test(neighbours_keep_their_bytes),
-                                       cmocka_unit_test(requests_outlive_their_thread)};
-    return cmocka_run_group_tests(tests, test_make_folder, test_clean);
-}
+static const struct CMUnitTest tests[] = {cmocka_unit_test(as_an_array),
+                                          cmocka_unit_test(neighbours_keep_their_bytes),
+                                          cmocka_unit_test(requests_outlive_their_thread)};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = test_make_folder,
+                                      .teardown = test_clean};

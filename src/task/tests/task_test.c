@@ -68,13 +68,11 @@ static void metrics_have_names_and_a_better_side(void **state)
     assert_false(sw_metric_is_better(SW_METRIC_ACCURACY, NAN, 0.1));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_label_has_a_loss_and_each_loss_a_label),
-        cmocka_unit_test(a_head_serves_tasks_of_the_same_inputs_and_losses),
-        cmocka_unit_test(shapes_are_made_of_the_sizes_of_a_batch),
-        cmocka_unit_test(metrics_have_names_and_a_better_side),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(each_label_has_a_loss_and_each_loss_a_label),
+    cmocka_unit_test(a_head_serves_tasks_of_the_same_inputs_and_losses),
+    cmocka_unit_test(shapes_are_made_of_the_sizes_of_a_batch),
+    cmocka_unit_test(metrics_have_names_and_a_better_side),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -148,13 +148,11 @@ static void what_is_special(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_stand_for_the_published_values),
-        cmocka_unit_test(the_nearest_code_is_taken),
-        cmocka_unit_test(codes_are_stable),
-        cmocka_unit_test(what_is_special),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(codes_stand_for_the_published_values),
+    cmocka_unit_test(the_nearest_code_is_taken),
+    cmocka_unit_test(codes_are_stable),
+    cmocka_unit_test(what_is_special),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

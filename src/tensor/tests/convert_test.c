@@ -227,19 +227,17 @@ static void master_is_lossless(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_16_bit_value_widens_and_returns),
-        cmocka_unit_test(every_midpoint_rounds_to_even),
-        cmocka_unit_test(doubles_are_rounded_once),
-        cmocka_unit_test(extremes),
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_16_bit_value_widens_and_returns),
+    cmocka_unit_test(every_midpoint_rounds_to_even),
+    cmocka_unit_test(doubles_are_rounded_once),
+    cmocka_unit_test(extremes),
 #if defined(__FLT16_MAX__)
-        cmocka_unit_test(half_agrees_with_the_compiler),
+    cmocka_unit_test(half_agrees_with_the_compiler),
 #endif
-        cmocka_unit_test(all_pairs_convert),
-        cmocka_unit_test(conversion_in_place),
-        cmocka_unit_test(master_is_lossless),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+    cmocka_unit_test(all_pairs_convert),
+    cmocka_unit_test(conversion_in_place),
+    cmocka_unit_test(master_is_lossless),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

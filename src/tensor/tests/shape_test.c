@@ -139,16 +139,14 @@ static void integers_are_rounded_and_clamped(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products),
-        cmocka_unit_test(equality),
-        cmocka_unit_test(row_major_strides_count_the_elements_behind),
-        cmocka_unit_test(overflow_is_refused),
-        cmocka_unit_test(printing),
-        cmocka_unit_test(dtype_names),
-        cmocka_unit_test(integers_are_rounded_and_clamped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(products),
+    cmocka_unit_test(equality),
+    cmocka_unit_test(row_major_strides_count_the_elements_behind),
+    cmocka_unit_test(overflow_is_refused),
+    cmocka_unit_test(printing),
+    cmocka_unit_test(dtype_names),
+    cmocka_unit_test(integers_are_rounded_and_clamped),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};
