@@ -14,31 +14,16 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
-static char folder[64], program[512];
+static const char *program;
 static char *want; /* model.safetensors of the run that was alone */
 static size_t want_len;
-
-static const char *at(const char *name)
-{
-    static char paths[8][256];
-    static int i;
-    char *path = paths[i++ % 8];
-    snprintf(path, 256, "%s/%s", folder, name);
-    return path;
-}
 
 static void pause_ms(long ms)
 {
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
-}
-
-static void forget(const char *path)
-{
-    char command[320];
-    snprintf(command, sizeof command, "rm -rf %s", path);
-    assert_int_equal(system(command), 0);
 }
 
 /* Starts a training. Standard error goes to the file `err`. */
@@ -47,13 +32,13 @@ static pid_t start(const char *output, const char *ranks, bool resume, const cha
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        if (!freopen(at("out"), "a", stdout) || !freopen(at(err), "w", stderr)) {
+        if (!freopen(test_at("out"), "a", stdout) || !freopen(test_at(err), "w", stderr)) {
             _exit(99);
         }
-        execl(program, program, "train", "--model", at("config.json"), "--data", at("text.txt"),
-              "--deepspeed", at("ds.json"), "--steps", "60", "--seq-len", "12", "--output", output,
-              "--save-every", "3", "--keep-last", "2", "--quiet", "--ranks", ranks,
-              resume ? "--resume-if-any" : (char *)NULL, (char *)NULL);
+        execl(program, program, "train", "--model", test_at("config.json"), "--data",
+              test_at("text.txt"), "--deepspeed", test_at("ds.json"), "--steps", "60", "--seq-len",
+              "12", "--output", output, "--save-every", "3", "--keep-last", "2", "--quiet",
+              "--ranks", ranks, resume ? "--resume-if-any" : (char *)NULL, (char *)NULL);
         _exit(98);
     }
     return pid;
@@ -71,7 +56,7 @@ static void assert_exit(int status, int wanted, const char *err)
     char *text = NULL;
     size_t len;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != wanted) {
-        assert_int_equal(sw_file_read(at(err), &text, &len), SW_OK);
+        assert_int_equal(sw_file_read(test_at(err), &text, &len), SW_OK);
         fail_msg("status %d, wanted %d: %s", status, wanted, text);
     }
 }
@@ -80,7 +65,7 @@ static void assert_says(const char *err, const char *wanted)
 {
     char *text = NULL;
     size_t len;
-    assert_int_equal(sw_file_read(at(err), &text, &len), SW_OK);
+    assert_int_equal(sw_file_read(test_at(err), &text, &len), SW_OK);
     if (!strstr(text, wanted)) {
         fail_msg("\"%s\", wanted \"%s\"", text, wanted);
     }
@@ -120,7 +105,7 @@ static void a_second_job_is_refused_and_changes_nothing(void **state)
     gethostname(host, sizeof host - 1);
     for (size_t i = 0; i < SW_LEN(ranks); i++) {
         char output[128];
-        snprintf(output, sizeof output, "%s/second", folder);
+        snprintf(output, sizeof output, "%s/second", test_folder());
         const pid_t first = start(output, "1", false, "first.err");
         wait_for_a_checkpoint(output);
         kill(first, SIGSTOP); /* it is there, however long the others take */
@@ -137,7 +122,7 @@ static void a_second_job_is_refused_and_changes_nothing(void **state)
         assert_same_end(output);
         assert_exit(finish(start(output, ranks[i], false, "second.err")), 2, "second.err");
         assert_says("second.err", "has checkpoints of a run (checkpoint-60)");
-        forget(output);
+        test_remove(output);
     }
 }
 
@@ -147,7 +132,7 @@ static void a_restart_waits_for_its_predecessor(void **state)
 {
     (void)state;
     char output[128];
-    snprintf(output, sizeof output, "%s/restart", folder);
+    snprintf(output, sizeof output, "%s/restart", test_folder());
     const pid_t first = start(output, "2", false, "first.err");
     wait_for_a_checkpoint(output);
     kill(first, SIGTERM);
@@ -158,7 +143,7 @@ static void a_restart_waits_for_its_predecessor(void **state)
     assert_exit(finish(first), 0, "first.err");
     assert_exit(finish(second), 0, "second.err");
     assert_same_end(output);
-    forget(output);
+    test_remove(output);
 }
 
 /* Two concurrent restarts: one of them trains. If it is killed, the other continues from there. */
@@ -167,7 +152,7 @@ static void whichever_is_killed_the_other_goes_on(void **state)
     (void)state;
     for (int i = 0; i < 4; i++) {
         char output[128];
-        snprintf(output, sizeof output, "%s/killed", folder);
+        snprintf(output, sizeof output, "%s/killed", test_folder());
         pid_t jobs[2];
         static const char *const errs[] = {"first.err", "second.err"};
         jobs[0] = start(output, "2", true, errs[0]);
@@ -178,7 +163,7 @@ static void whichever_is_killed_the_other_goes_on(void **state)
         finish(jobs[i % 2]);
         assert_exit(finish(jobs[1 - i % 2]), 0, errs[1 - i % 2]);
         assert_same_end(output);
-        forget(output);
+        test_remove(output);
     }
 }
 
@@ -188,7 +173,7 @@ static void the_checkpoints_themselves_are_asked_for(void **state)
 {
     (void)state;
     char output[128];
-    snprintf(output, sizeof output, "%s/marker", folder);
+    snprintf(output, sizeof output, "%s/marker", test_folder());
     char path[320];
     assert_int_equal(mkdir(output, 0777), 0);
     snprintf(path, sizeof path, "%s/latest", output);
@@ -201,27 +186,20 @@ static void the_checkpoints_themselves_are_asked_for(void **state)
     assert_int_equal(unlink(path), 0);
     assert_exit(finish(start(output, "1", false, "first.err")), 2, "first.err");
     assert_says("first.err", "--resume goes on with it");
-    forget(output);
-}
-
-static void put(const char *name, const char *text)
-{
-    assert_int_equal(sw_file_write_atomic(at(name), text, strlen(text)), SW_OK);
+    test_remove(output);
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    const char *build = getenv("SPILLWAY_BUILD_DIR");
-    snprintf(program, sizeof program, "%s/spillway", build ? build : "build");
-    snprintf(folder, sizeof folder, "/tmp/spillway-alone-XXXXXX");
-    if (access(program, X_OK) != 0 || !mkdtemp(folder)) {
-        fprintf(stderr, "no program %s\n", program);
+    program = test_spillway();
+    if (!program) {
         return -1;
     }
-    put("config.json", "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":16,"
-                       "\"n_embd\":24,\"n_layer\":2,\"n_head\":3}");
-    put("ds.json",
+    test_put("config.json", "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":16,"
+                            "\"n_embd\":24,\"n_layer\":2,\"n_head\":3}");
+    test_put(
+        "ds.json",
         "{\"train_micro_batch_size_per_gpu\": 2, \"bf16\": {\"enabled\": true}, \"optimizer\": "
         "{\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, \"zero_optimization\": {\"stage\": 2}, "
         "\"spillway\": {\"threads\": 1, \"micro_batches\": 2}}");
@@ -229,17 +207,16 @@ static int set_up(void **state)
     for (int i = 0; i < 400; i++) {
         sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
     }
-    put("text.txt", sw_str_text(&text));
+    test_put("text.txt", sw_str_text(&text));
     sw_str_fini(&text);
-    assert_exit(finish(start(at("alone"), "1", false, "first.err")), 0, "first.err");
-    return sw_file_read(at("alone/model/model.safetensors"), &want, &want_len) < 0;
+    assert_exit(finish(start(test_at("alone"), "1", false, "first.err")), 0, "first.err");
+    return sw_file_read(test_at("alone/model/model.safetensors"), &want, &want_len) < 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
     sw_free(want);
-    forget(folder);
     return 0;
 }
 

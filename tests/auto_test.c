@@ -11,20 +11,23 @@
 
 #include "base/base.h"
 #include "support/fixtures.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { TEXT_CAP = 1 << 16 };
 
-static char folder[64], program[600], out[TEXT_CAP];
+static const char *program;
+static char out[TEXT_CAP];
 
 /* Runs the program and puts its standard output and error into out. Returns the exit status. */
 static int run(const char *words)
 {
     char command[2048], path[TEST_PATH_CAP], *text = NULL;
     size_t len;
-    snprintf(command, sizeof command, "%s %s >%s/out.txt 2>&1 </dev/null", program, words, folder);
+    snprintf(command, sizeof command, "%s %s >%s/out.txt 2>&1 </dev/null", program, words,
+             test_folder());
     const int status = system(command);
-    test_join(path, folder, "out.txt");
+    test_join(path, test_folder(), "out.txt");
     assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
     snprintf(out, sizeof out, "%s", text);
     sw_free(text);
@@ -57,7 +60,7 @@ static const char *in_folder(const char *words)
         const char *mark = strstr(part, "%s");
         const size_t len = mark ? (size_t)(mark - part) : strlen(part);
         const size_t had = strlen(at);
-        snprintf(at + had, sizeof *text - had, "%.*s%s", (int)len, part, mark ? folder : "");
+        snprintf(at + had, sizeof *text - had, "%.*s%s", (int)len, part, mark ? test_folder() : "");
         part += len + (mark ? 2 : 0);
     }
     return at;
@@ -77,7 +80,8 @@ static bool line_has(const char *key, const char *value, const char *source)
 static void same_checkpoints(const char *one, const char *two)
 {
     char words[512];
-    snprintf(words, sizeof words, "checkpoint diff %s/%s %s/%s", folder, one, folder, two);
+    snprintf(words, sizeof words, "checkpoint diff %s/%s %s/%s", test_folder(), one, test_folder(),
+             two);
     if (run(words) != 0) {
         fail_msg("%s: %s", words, out);
     }
@@ -114,7 +118,7 @@ static void a_planned_micro_batch_is_kept(void **state)
     snprintf(words, sizeof words,
              TRAIN "--deepspeed examples/hf_zero2.json --steps 1 --output %s/small "
                    "--device-memory %d",
-             folder, folder, budget);
+             test_folder(), test_folder(), budget);
     EXPECT(0, words, "chosen: train_micro_batch_size_per_gpu ");
     assert_int_equal(
         sscanf(strstr(out, "chosen: "), "chosen: train_micro_batch_size_per_gpu %d", &micro), 1);
@@ -269,45 +273,23 @@ static void schedules_have_the_trainers_names(void **state)
 static int begin(char **argv)
 {
     (void)argv;
-    const char *build = getenv("SPILLWAY_BUILD_DIR");
-    snprintf(program, sizeof program, "%s/spillway", build ? build : "build");
-    if (access(program, X_OK) != 0) {
-        print_message("%s is not there\n", program);
-        return TEST_EXIT_SKIPPED;
-    }
-    return 0;
-}
-
-static bool put(const char *name, const char *text)
-{
-    return sw_file_write_atomic(test_in(folder, name), text, strlen(text)) == SW_OK;
+    program = test_spillway();
+    return program ? 0 : TEST_EXIT_SKIPPED;
 }
 
 static int set_up(void **state)
 {
     (void)state;
     struct sw_str text = {0};
-    snprintf(folder, sizeof folder, "/tmp/spillway_auto_XXXXXX");
-    if (!mkdtemp(folder)) {
-        return 1;
-    }
     for (int i = 0; i < 200; i++) {
         sw_str_printf(&text, "It was day %d, and the river rose over the %d stones.\n", i, i * 7);
     }
-    const bool good =
-        put("text.txt", text.ptr) && put("bare.json", "{\"train_batch_size\": 2}\n") &&
-        put("adam.json", "{\"train_batch_size\": 2,"
-                         " \"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.5}}}\n");
+    test_put("text.txt", sw_str_text(&text));
+    test_put("bare.json", "{\"train_batch_size\": 2}\n");
+    test_put("adam.json", "{\"train_batch_size\": 2,"
+                          " \"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.5}}}\n");
     sw_str_fini(&text);
-    return !good;
-}
-
-static int tear_down(void **state)
-{
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return 0;
 }
 
 static const struct CMUnitTest tests[] = {
@@ -321,5 +303,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(schedules_have_the_trainers_names),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down,
-                                      .begin = begin};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .begin = begin};

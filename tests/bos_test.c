@@ -14,29 +14,21 @@
 
 #include "base/base.h"
 #include "support/fixtures.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
-static char folder[64], program[512];
+static const char *program;
 static char said[8192]; /* standard output and error of the last run */
-
-static const char *at(const char *name)
-{
-    return test_in(folder, name);
-}
-
-static void put(const char *name, const char *text)
-{
-    assert_int_equal(sw_file_write_atomic(at(name), text, strlen(text)), SW_OK);
-}
 
 static void expect(const char *arguments, int status, const char *wanted)
 {
     char command[1024];
     char *text = NULL;
     size_t len;
-    snprintf(command, sizeof command, "cd %s && %s %s >said 2>&1", folder, program, arguments);
+    snprintf(command, sizeof command, "cd %s && %s %s >said 2>&1", test_folder(), program,
+             arguments);
     const int got = system(command);
-    assert_int_equal(sw_file_read(at("said"), &text, &len), SW_OK);
+    assert_int_equal(sw_file_read(test_at("said"), &text, &len), SW_OK);
     snprintf(said, sizeof said, "%s", text);
     sw_free(text);
     if (!WIFEXITED(got) || WEXITSTATUS(got) != status || !strstr(said, wanted)) {
@@ -126,46 +118,33 @@ static void put_tokenizer(void)
         sw_str_printf(&text, ",\"%c\":%d", c, 3 + c - 'a');
     }
     sw_str_puts(&text, "},\"merges\":[]}}");
-    put("model/tokenizer.json", sw_str_text(&text));
+    test_put("model/tokenizer.json", sw_str_text(&text));
     sw_str_fini(&text);
-    put("model/tokenizer_config.json",
-        "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"chat_template\":"
-        "\"{% for m in messages %}{{ m.content }}</s>{% endfor %}\"}");
+    test_put("model/tokenizer_config.json",
+             "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"chat_template\":"
+             "\"{% for m in messages %}{{ m.content }}</s>{% endfor %}\"}");
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    const char *build = getenv("SPILLWAY_BUILD_DIR");
-    char here[256], command[512];
-    assert_non_null(getcwd(here, sizeof here));
-    snprintf(program, sizeof program, "%s%s%s/spillway", build && *build == '/' ? "" : here,
-             build && *build == '/' ? "" : "/", build ? build : "build");
-    snprintf(folder, sizeof folder, "/tmp/spillway-bos-XXXXXX");
-    if (access(program, X_OK) != 0 || !mkdtemp(folder)) {
-        fprintf(stderr, "no program %s\n", program);
+    char command[512];
+    program = test_spillway();
+    if (!program) {
         return -1;
     }
     snprintf(command, sizeof command, "cp -r tests/cases/llama_groups %s/model && chmod -R u+w %s",
-             folder, folder);
+             test_folder(), test_folder());
     assert_int_equal(system(command), 0);
     put_tokenizer();
-    put("text.txt", "in the beginning god created the heaven and the earth and the earth was "
-                    "without form and void");
-    put("line.txt", "in the\n");
-    put("pair.jsonl", "{\"pair\":[\"a\",\"b\"]}\n");
-    put("chats.jsonl", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":"
-                       "\"assistant\",\"content\":\"b\"}]}\n");
-    put("rows.csv", "text,label\na,0\nb,1\n");
+    test_put("text.txt", "in the beginning god created the heaven and the earth and the earth was "
+                         "without form and void");
+    test_put("line.txt", "in the\n");
+    test_put("pair.jsonl", "{\"pair\":[\"a\",\"b\"]}\n");
+    test_put("chats.jsonl", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":"
+                            "\"assistant\",\"content\":\"b\"}]}\n");
+    test_put("rows.csv", "text,label\na,0\nb,1\n");
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -175,4 +154,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_training_goes_on_with_the_tokens_that_it_had),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

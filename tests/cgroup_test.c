@@ -14,18 +14,19 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { MIB = 1 << 20, BESIDE = 64 * MIB };
 
-static char folder[64], program[512];
+static const char *program;
 static char *log_text; /* of the last run */
 
 static int run(const char *command)
 {
     char line[4096], path[96];
     size_t len;
-    snprintf(path, sizeof path, "%s/log", folder);
+    snprintf(path, sizeof path, "%s/log", test_folder());
     snprintf(line, sizeof line, "{ %s; } > %s 2>&1", command, path);
     const int status = system(line);
     sw_free(log_text);
@@ -53,20 +54,20 @@ static const char common[] = "--model %s/config.json --deepspeed %s/ds.json --se
 static int train_in(int64_t group_bytes, int64_t device, int64_t host, const char *more)
 {
     char options[1024], command[3072];
-    snprintf(options, sizeof options, common, folder, folder, more);
+    snprintf(options, sizeof options, common, test_folder(), test_folder(), more);
     snprintf(command, sizeof command,
              "rm -rf %s/out; sh tests/support/cgroup.sh spillway-test-%d %lld %s train %s --data "
              "%s/text.txt --steps 3 --save-every 2 --output %s/out --quiet --device-memory %lld "
              "--host-memory %lld",
-             folder, (int)getpid(), (long long)group_bytes, program, options, folder, folder,
-             (long long)device, (long long)host);
+             test_folder(), (int)getpid(), (long long)group_bytes, program, options, test_folder(),
+             test_folder(), (long long)device, (long long)host);
     return run(command);
 }
 
 static void plan(const char *more, int64_t *device, int64_t *host)
 {
     char options[1024], command[2048];
-    snprintf(options, sizeof options, common, folder, folder, more);
+    snprintf(options, sizeof options, common, test_folder(), test_folder(), more);
     snprintf(command, sizeof command, "%s plan --summary %s", program, options);
     assert_int_equal(run(command), 0);
     *device = number_behind("device  peak ");
@@ -105,7 +106,7 @@ static void budgets_hold_from_outside(void **state)
              "--set zero_optimization.offload_optimizer.nvme_path=%s "
              "--set zero_optimization.offload_param.device=nvme "
              "--set zero_optimization.offload_param.nvme_path=%s",
-             folder, folder);
+             test_folder(), test_folder());
     fits("on disk", disk); /* the smallest first: the processes' peaks are those of all so far */
     fits("on the host", "--set zero_optimization.stage=3 "
                         "--set zero_optimization.offload_optimizer.device=cpu "
@@ -138,13 +139,6 @@ static void an_impossible_budget_is_refused_at_once(void **state)
     }
 }
 
-static int put(const char *name, const char *text)
-{
-    char path[96];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return sw_file_write_atomic(path, text, strlen(text)) < 0;
-}
-
 static int set_up(void **state)
 {
     (void)state;
@@ -152,24 +146,21 @@ static int set_up(void **state)
     for (int i = 0; i < 4000; i++) {
         sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
     }
-    const int bad =
-        put("config.json", "{\"model_type\":\"gpt2\",\"vocab_size\":2000,\"n_positions\":128,"
-                           "\"n_embd\":512,\"n_layer\":4,\"n_head\":8}") ||
-        put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"bf16\": {\"enabled\": true}, "
-                       "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}, "
-                       "\"spillway\": {\"threads\": 2}}") ||
-        put("text.txt", sw_str_text(&text));
+    test_put("config.json", "{\"model_type\":\"gpt2\",\"vocab_size\":2000,\"n_positions\":128,"
+                            "\"n_embd\":512,\"n_layer\":4,\"n_head\":8}");
+    test_put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"bf16\": {\"enabled\": true}, "
+                        "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}, "
+                        "\"spillway\": {\"threads\": 2}}");
+    test_put("text.txt", sw_str_text(&text));
     sw_str_fini(&text);
-    return bad;
+    return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    char command[96];
     sw_free(log_text);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return 0;
 }
 
 static int begin(char **argv)
@@ -179,11 +170,8 @@ static int begin(char **argv)
     fprintf(stderr, "a sanitizer's memory is not the program's: skipped\n");
     return TEST_EXIT_SKIPPED;
 #endif
-    const char *build = getenv("SPILLWAY_BUILD_DIR");
-    snprintf(program, sizeof program, "%s/spillway", build ? build : "build");
-    snprintf(folder, sizeof folder, "/tmp/spillway-cgroup-XXXXXX");
-    if (access(program, X_OK) != 0 || !mkdtemp(folder)) {
-        fprintf(stderr, "no program %s\n", program);
+    program = test_spillway();
+    if (!program) {
         return 1;
     }
     char command[256];

@@ -15,33 +15,21 @@
 
 #include "base/base.h"
 #include "support/chats.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
-static char folder[64], program[512];
+static const char *program;
 static char said[16384]; /* standard error and output of the last run */
-
-static const char *at(const char *name)
-{
-    static char paths[4][256];
-    static int i;
-    char *path = paths[i++ % 4];
-    snprintf(path, 256, "%s/%s", folder, name);
-    return path;
-}
-
-static void put(const char *name, const char *text)
-{
-    assert_int_equal(sw_file_write_atomic(at(name), text, strlen(text)), SW_OK);
-}
 
 static void expect(const char *arguments, int status, const char *wanted)
 {
     char command[2048];
     char *text = NULL;
     size_t len;
-    snprintf(command, sizeof command, "cd %s && %s %s >said 2>&1", folder, program, arguments);
+    snprintf(command, sizeof command, "cd %s && %s %s >said 2>&1", test_folder(), program,
+             arguments);
     const int got = system(command);
-    assert_int_equal(sw_file_read(at("said"), &text, &len), SW_OK);
+    assert_int_equal(sw_file_read(test_at("said"), &text, &len), SW_OK);
     snprintf(said, sizeof said, "%s", text);
     sw_free(text);
     if (!WIFEXITED(got) || WEXITSTATUS(got) != status || !strstr(said, wanted)) {
@@ -54,8 +42,8 @@ static void expect_same_files(const char *a, const char *b)
 {
     char *texts[2];
     size_t lens[2];
-    assert_int_equal(sw_file_read(at(a), &texts[0], &lens[0]), SW_OK);
-    assert_int_equal(sw_file_read(at(b), &texts[1], &lens[1]), SW_OK);
+    assert_int_equal(sw_file_read(test_at(a), &texts[0], &lens[0]), SW_OK);
+    assert_int_equal(sw_file_read(test_at(b), &texts[1], &lens[1]), SW_OK);
     assert_int_equal(lens[0], lens[1]);
     assert_memory_equal(texts[0], texts[1], lens[0]);
     sw_free(texts[0]);
@@ -78,10 +66,10 @@ static void a_training_sees_that_its_data_is_chats(void **state)
     assert_non_null(strstr(said, "chats: of 30 "));
     char *text = NULL;
     size_t len;
-    assert_int_equal(sw_file_read(at("one/metrics.jsonl"), &text, &len), SW_OK);
+    assert_int_equal(sw_file_read(test_at("one/metrics.jsonl"), &text, &len), SW_OK);
     assert_non_null(strstr(text, ",\"rows_cut\":19,\"rows_dropped\":1}"));
     sw_free(text);
-    assert_int_equal(sw_file_read(at("one/checkpoint-24/manifest.json"), &text, &len), SW_OK);
+    assert_int_equal(sw_file_read(test_at("one/checkpoint-24/manifest.json"), &text, &len), SW_OK);
     assert_non_null(strstr(text, "\"loss\":\"tokens\""));
     assert_non_null(strstr(text, "\"date\":\"2026-02-03\",\"loss_on\":\"answers\""));
     sw_free(text);
@@ -104,7 +92,7 @@ static void killed_and_resumed_on_two_ranks_it_is_the_same(void **state)
         const int sink = open("/dev/null", O_WRONLY);
         dup2(sink, 1);
         dup2(sink, 2);
-        if (chdir(folder) == 0) {
+        if (chdir(test_folder()) == 0) {
             execl(program, program, "train", "--model", "gpt2.json", "--deepspeed", "ds.json",
                   "--tokenizer", "words", "--data", "chats.jsonl", "--steps", "100000",
                   "--save-every", "2", "--keep-last", "2", "--output", "killed", "--chat-date",
@@ -113,7 +101,8 @@ static void killed_and_resumed_on_two_ranks_it_is_the_same(void **state)
         _exit(127);
     }
     int status;
-    while (access(at("killed/checkpoint-4"), F_OK) != 0 && waitpid(child, &status, WNOHANG) == 0) {
+    while (access(test_at("killed/checkpoint-4"), F_OK) != 0 &&
+           waitpid(child, &status, WNOHANG) == 0) {
         usleep(1000);
     }
     kill(child, SIGKILL);
@@ -143,7 +132,7 @@ static void first_step(const char *output, double *loss, double *norm)
     size_t len;
     long long step;
     snprintf(path, sizeof path, "%s/metrics.jsonl", output);
-    assert_int_equal(sw_file_read(at(path), &text, &len), SW_OK);
+    assert_int_equal(sw_file_read(test_at(path), &text, &len), SW_OK);
     assert_int_equal(
         sscanf(text, "{\"step\":%lld,\"loss\":%lf,\"grad_norm\":%lf", &step, loss, norm), 3);
     sw_free(text);
@@ -188,7 +177,7 @@ static void the_template_that_was_given_goes_with_the_model(void **state)
            "loss on last");
     char *text = NULL;
     size_t len;
-    assert_int_equal(sw_file_read(at("given/checkpoint-1/manifest.json"), &text, &len), SW_OK);
+    assert_int_equal(sw_file_read(test_at("given/checkpoint-1/manifest.json"), &text, &len), SW_OK);
     assert_non_null(strstr(text, "\"loss\":\"microbatch\""));
     sw_free(text);
 }
@@ -251,15 +240,15 @@ static void generate_answers_and_stops_at_the_ids_of_the_generation_config(void 
     assert_string_equal(said, "ok\n");
     expect("generate --chat --model parrot/model <questions.txt", 0, "ok");
     assert_string_equal(said, "ok\nok\n");
-    put("parrot/model/generation_config.json", "{\"eos_token_id\": [98, 79]}"); /* "o" */
+    test_put("parrot/model/generation_config.json", "{\"eos_token_id\": [98, 79]}"); /* "o" */
     expect("generate --chat --model parrot/model --prompt 'q?'", 0, "o");
     assert_string_equal(said, "o\n");
-    put("parrot/model/generation_config.json", "{\"no_repeat_ngram_size\": {}}");
+    test_put("parrot/model/generation_config.json", "{\"no_repeat_ngram_size\": {}}");
     expect("generate --chat --model parrot/model --prompt 'q?'", 2, "no_repeat_ngram_size");
-    put("parrot/model/generation_config.json", "{\"suppress_tokens\": [79]}"); /* not "o" */
+    test_put("parrot/model/generation_config.json", "{\"suppress_tokens\": [79]}"); /* not "o" */
     expect("generate --chat --model parrot/model --prompt 'q?'", 0, "");
     assert_null(strchr(said, 'o'));
-    put("parrot/model/generation_config.json", "{\"eos_token_id\": {}}");
+    test_put("parrot/model/generation_config.json", "{\"eos_token_id\": {}}");
     expect("generate --chat --model parrot/model --prompt 'q?'", 2,
            "generation_config.json: eos_token_id: wanted");
     expect("generate --model parrot/model --chat-date 2026-01-01", 2, "want --chat");
@@ -322,76 +311,68 @@ static void what_is_wrong_is_named(void **state)
 static void put_files(void)
 {
     struct sw_str parrot = {0};
-    put("gpt2.json", "{\"model_type\":\"gpt2\",\"vocab_size\":99,\"n_positions\":48,\"n_embd\":24,"
-                     "\"n_layer\":1,\"n_head\":3}");
-    put("gpt2-64.json",
-        "{\"model_type\":\"gpt2\",\"vocab_size\":99,\"n_positions\":64,\"n_embd\":24,"
-        "\"n_layer\":1,\"n_head\":3}");
-    put("still.json",
-        "{\"model_type\":\"gpt2\",\"vocab_size\":99,\"n_positions\":110,\"n_embd\":24,"
-        "\"n_layer\":2,\"n_head\":3,\"embd_pdrop\":0,\"attn_pdrop\":0,"
-        "\"resid_pdrop\":0}");
-    put("long.json", "{\"model_type\":\"llama\",\"vocab_size\":99,\"hidden_size\":32,"
-                     "\"num_hidden_layers\":2,\"num_attention_heads\":2,\"intermediate_size\":48,"
-                     "\"max_position_embeddings\":524288}");
-    put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"optimizer\": {\"type\": \"AdamW\", "
-                   "\"params\": {\"lr\": 0.01}}, \"spillway\": {\"threads\": 1, "
-                   "\"micro_batches\": 2}}");
-    put("text.txt", "some text that is long enough for one row of tokens, and no conversation");
-    put("other.jinja", "{% for m in messages %}{{ m.role[0] ~ ':' ~ m.content ~ '<|im_end|>' }}"
-                       "{% endfor %}{% if add_generation_prompt %}a:{% endif %}");
-    put("moves.jinja", "{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}");
-    put("bad.jinja", "{% for m in messages %}");
-    put("strict.jinja", "{{ raise_exception('roles must alternate') }}");
-    put("raises.jsonl", "{\"messages\":[{\"role\":\"tool\",\"content\":\"x\"}]}\n");
+    test_put("gpt2.json",
+             "{\"model_type\":\"gpt2\",\"vocab_size\":99,\"n_positions\":48,\"n_embd\":24,"
+             "\"n_layer\":1,\"n_head\":3}");
+    test_put("gpt2-64.json",
+             "{\"model_type\":\"gpt2\",\"vocab_size\":99,\"n_positions\":64,\"n_embd\":24,"
+             "\"n_layer\":1,\"n_head\":3}");
+    test_put("still.json",
+             "{\"model_type\":\"gpt2\",\"vocab_size\":99,\"n_positions\":110,\"n_embd\":24,"
+             "\"n_layer\":2,\"n_head\":3,\"embd_pdrop\":0,\"attn_pdrop\":0,"
+             "\"resid_pdrop\":0}");
+    test_put("long.json",
+             "{\"model_type\":\"llama\",\"vocab_size\":99,\"hidden_size\":32,"
+             "\"num_hidden_layers\":2,\"num_attention_heads\":2,\"intermediate_size\":48,"
+             "\"max_position_embeddings\":524288}");
+    test_put("ds.json",
+             "{\"train_micro_batch_size_per_gpu\": 2, \"optimizer\": {\"type\": \"AdamW\", "
+             "\"params\": {\"lr\": 0.01}}, \"spillway\": {\"threads\": 1, "
+             "\"micro_batches\": 2}}");
+    test_put("text.txt",
+             "some text that is long enough for one row of tokens, and no conversation");
+    test_put("other.jinja",
+             "{% for m in messages %}{{ m.role[0] ~ ':' ~ m.content ~ '<|im_end|>' }}"
+             "{% endfor %}{% if add_generation_prompt %}a:{% endif %}");
+    test_put("moves.jinja",
+             "{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}");
+    test_put("bad.jinja", "{% for m in messages %}");
+    test_put("strict.jinja", "{{ raise_exception('roles must alternate') }}");
+    test_put("raises.jsonl", "{\"messages\":[{\"role\":\"tool\",\"content\":\"x\"}]}\n");
 #define LINE                                                                                       \
     "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":"    \
     "\"a\"}]}\n"
-    put("line.jsonl", LINE);
-    put("bad.jsonl", LINE "{\"messages\":[]}\n");
-    put("lines.jsonl", LINE "messages: none\n");
-    put("mixed.jsonl", LINE "{\"prompt\":\"q\",\"completion\":\"a\"}\n");
-    put("pairs.jsonl", "{\"prompt\":\"q\",\"completion\":\"a\"}\n");
-    put("questions.txt", "one?\n\nand two?\n");
+    test_put("line.jsonl", LINE);
+    test_put("bad.jsonl", LINE "{\"messages\":[]}\n");
+    test_put("lines.jsonl", LINE "messages: none\n");
+    test_put("mixed.jsonl", LINE "{\"prompt\":\"q\",\"completion\":\"a\"}\n");
+    test_put("pairs.jsonl", "{\"prompt\":\"q\",\"completion\":\"a\"}\n");
+    test_put("questions.txt", "one?\n\nand two?\n");
 #define TURN "{\"from\":\"human\",\"value\":\"%.*s?\"},{\"from\":\"gpt\",\"value\":\"ok\"}"
     for (int i = 0; i < 8; i++) {
         sw_str_printf(&parrot, "{\"conversations\":[" TURN "," TURN "]}\n", i, "and two", 8 - i,
                       "one for two");
     }
-    put("parrot.jsonl", sw_str_text(&parrot));
+    test_put("parrot.jsonl", sw_str_text(&parrot));
     sw_str_fini(&parrot);
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    const char *build = getenv("SPILLWAY_BUILD_DIR");
-    char here[256];
-    assert_non_null(getcwd(here, sizeof here));
-    snprintf(program, sizeof program, "%s%s%s/spillway", build && *build == '/' ? "" : here,
-             build && *build == '/' ? "" : "/", build ? build : "build");
-    snprintf(folder, sizeof folder, "/tmp/spillway-chats-XXXXXX");
-    if (access(program, X_OK) != 0 || !mkdtemp(folder)) {
-        fprintf(stderr, "no program %s\n", program);
+    program = test_spillway();
+    if (!program) {
         return -1;
     }
     put_files();
-    assert_int_equal(mkdir(at("words"), 0700), 0);
-    assert_int_equal(mkdir(at("bare"), 0700), 0);
-    test_write_chat_tokenizer(at("words"), test_chatml);
-    test_write_chat_tokenizer(at("bare"), NULL);
-    test_write_chats(at("chats.jsonl"), 29);
-    FILE *more = fopen(at("chats.jsonl"), "a");
+    assert_int_equal(mkdir(test_at("words"), 0700), 0);
+    assert_int_equal(mkdir(test_at("bare"), 0700), 0);
+    test_write_chat_tokenizer(test_at("words"), test_chatml);
+    test_write_chat_tokenizer(test_at("bare"), NULL);
+    test_write_chats(test_at("chats.jsonl"), 29);
+    FILE *more = fopen(test_at("chats.jsonl"), "a");
     fputs("{\"messages\":[{\"role\":\"user\",\"content\":\"no answer\"}]}\n", more);
     return fclose(more);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -409,4 +390,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_wrong_is_named),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

@@ -10,9 +10,10 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
-static char folder[64], build[448], name[16];
+static char build[448], name[16];
 static const char secret[] = "0d1c2b3a495867768594a3b2c1d0effe";
 
 static int run(const char *format, ...) SW_PRINTF(1, 2);
@@ -27,27 +28,9 @@ static int run(const char *format, ...)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static void put(const char *file, const char *text)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, file);
-    assert_int_equal(sw_file_write_atomic(path, text, strlen(text)), SW_OK);
-}
-
-static char *read_text(const char *file)
-{
-    char path[256], *text = NULL;
-    size_t len;
-    snprintf(path, sizeof path, "%s/%s", folder, file);
-    if (sw_file_read(path, &text, &len) < 0) {
-        fail_msg("%s", sw_error_message());
-    }
-    return text;
-}
-
 static void fail_with_log(const char *what)
 {
-    fail_msg("%s: %s", what, read_text("log"));
+    fail_msg("%s: %s", what, test_text("log"));
 }
 
 /* The arguments of the training, which K and seed fix. */
@@ -56,7 +39,7 @@ static void training(char *out, size_t cap, const char *output, const char *more
     snprintf(out, cap,
              "%s/spillway train --model %s/config.json --data %s/text.txt --deepspeed %s/ds.json "
              "--seq-len 12 --quiet --steps 150 --output %s/%s %s",
-             build, folder, folder, folder, folder, output, more);
+             build, test_folder(), test_folder(), test_folder(), test_folder(), output, more);
 }
 
 /* `hosts` of one slot each. The launcher's and the ranks' lines go to the file `log`. */
@@ -68,7 +51,7 @@ static pid_t start(int hosts, const char *output, const char *launch_more)
         snprintf(line, sizeof line, "10.99.0.%d slots=1\n", i);
         strcat(text, line);
     }
-    put("hostfile", text);
+    test_put("hostfile", text);
     /* two hosts make K = 4 by themselves, and keep it when one is lost */
     training(train, sizeof train, output,
              hosts == 2 ? "--resume-if-any --save-every 5 --keep-last 2 --deadline 20"
@@ -77,7 +60,7 @@ static pid_t start(int hosts, const char *output, const char *launch_more)
              "exec sh tests/support/hosts.sh in %s %s/spillway launch --hostfile %s/hostfile "
              "--launcher openmpi --agent %s/agent --deadline 8 --grace 2 %s "
              "--launcher-args '--allow-run-as-root --mca btl tcp,self' -- %s > %s/log 2>&1",
-             name, build, folder, folder, launch_more, train, folder);
+             name, build, test_folder(), test_folder(), launch_more, train, test_folder());
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -97,8 +80,8 @@ static int finish(pid_t pid)
 
 static void assert_same_model(const char *output)
 {
-    if (run("cmp %s/one/model/model.safetensors %s/%s/model/model.safetensors", folder, folder,
-            output) != 0) {
+    if (run("cmp %s/one/model/model.safetensors %s/%s/model/model.safetensors", test_folder(),
+            test_folder(), output) != 0) {
         fail_with_log("another model than that of one process");
     }
 }
@@ -106,7 +89,7 @@ static void assert_same_model(const char *output)
 static void wait_for_checkpoint(const char *output)
 {
     for (int i = 0; i < 1200; i++) {
-        if (run("test -e %s/%s/latest", folder, output) == 0) {
+        if (run("test -e %s/%s/latest", test_folder(), output) == 0) {
             return;
         }
         nanosleep(&(struct timespec){0, 50000000}, NULL);
@@ -120,7 +103,7 @@ static void hosts_train(int n)
         fail_with_log("hosts train");
     }
     assert_same_model("many");
-    run("rm -rf %s/many", folder);
+    test_remove(test_at("many"));
 }
 
 static void two_and_four_hosts_train(void **state)
@@ -135,9 +118,9 @@ static void two_and_four_hosts_train(void **state)
 static void the_secret_is_in_no_list_of_processes(void **state)
 {
     (void)state;
-    assert_int_equal(run("grep -qaF spillway %s/words", folder), 0);
-    assert_int_equal(run("grep -qaF SPILLWAY_JOB_ID %s/words", folder), 0);
-    assert_int_equal(run("grep -qaF %s %s/words", secret, folder), 1);
+    assert_int_equal(run("grep -qaF spillway %s/words", test_folder()), 0);
+    assert_int_equal(run("grep -qaF SPILLWAY_JOB_ID %s/words", test_folder()), 0);
+    assert_int_equal(run("grep -qaF %s %s/words", secret, test_folder()), 1);
 }
 
 static void lose_a_host(const char *action, const char *said)
@@ -148,7 +131,7 @@ static void lose_a_host(const char *action, const char *said)
     if (finish(job) != 0) {
         fail_with_log(action);
     }
-    char *log = read_text("log");
+    char *log = test_text("log");
     const char *line = strstr(log, "rank 1 (pid ");
     if (!line || !memmem(line, strcspn(line, "\n"), "on 10.99.0.2 ", 13) || !strstr(log, said) ||
         !strstr(log, "restart 1 of 1") || !strstr(log, "resumed at step")) {
@@ -156,7 +139,7 @@ static void lose_a_host(const char *action, const char *said)
     }
     sw_free(log);
     assert_same_model("lost");
-    run("rm -rf %s/lost", folder);
+    test_remove(test_at("lost"));
 }
 
 static void a_host_that_dies_is_named(void **state)
@@ -182,7 +165,7 @@ static void those_who_are_left_end_within_the_deadline(void **state)
     assert_int_equal(run("sh tests/support/hosts.sh cut %s 3", name), 0);
     const double begin = sw_now_s();
     assert_int_not_equal(finish(job), 0);
-    char *log = read_text("log");
+    char *log = test_text("log");
     if (!strstr(log, "on 10.99.0.3 has been silent") || sw_now_s() - begin > 60) {
         fail_with_log("four hosts, one cut off");
     }
@@ -193,39 +176,36 @@ static int set_up(void **state)
 {
     (void)state;
     char agent[512], train[2048];
-    snprintf(folder, sizeof folder, "/tmp/spillway-hosts-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
     char *here = getcwd(NULL, 0);
     snprintf(agent, sizeof agent,
              "#!/bin/sh\n(echo \"$*\"; cat /proc/[0-9]*/cmdline) >> %s/words 2> /dev/null\n"
              "exec sh %s/tests/support/hosts.sh agent %s \"$@\"\n",
-             folder, here, name);
+             test_folder(), here, name);
     free(here);
-    put("agent", agent);
-    put("config.json",
+    test_put("agent", agent);
+    test_put(
+        "config.json",
         "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":16,\"n_embd\":24,\"n_layer\":2,"
         "\"n_head\":3,\"embd_pdrop\":0.1,\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}");
-    put("ds.json",
-        "{\"train_micro_batch_size_per_gpu\": 2, \"gradient_clipping\": 1.0, "
-        "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
-        "\"zero_optimization\": {\"stage\": 3, \"stage3_param_persistence_threshold\": 100}, "
-        "\"gradient_accumulation_steps\": 2, \"spillway\": {\"threads\": 1}}");
+    test_put("ds.json",
+             "{\"train_micro_batch_size_per_gpu\": 2, \"gradient_clipping\": 1.0, "
+             "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
+             "\"zero_optimization\": {\"stage\": 3, \"stage3_param_persistence_threshold\": 100}, "
+             "\"gradient_accumulation_steps\": 2, \"spillway\": {\"threads\": 1}}");
     struct sw_str text = {0};
     for (int i = 0; i < 400; i++) {
         sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
     }
-    put("text.txt", sw_str_text(&text));
+    test_put("text.txt", sw_str_text(&text));
     sw_str_fini(&text);
     training(train, sizeof train, "one", "--set spillway.micro_batches=4");
-    return run("chmod +x %s/agent && %s > %s/log 2>&1", folder, train, folder);
+    return run("chmod +x %s/agent && %s > %s/log 2>&1", test_folder(), train, test_folder());
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    return run("sh tests/support/hosts.sh down %s; rm -rf %s", name, folder);
+    return run("sh tests/support/hosts.sh down %s", name);
 }
 
 static int begin(char **argv)

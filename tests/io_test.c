@@ -10,9 +10,10 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
-static char folder[64], program[PATH_MAX];
+static const char *program;
 static char *out, *err; /* of the last run */
 
 static char *take(const char *name)
@@ -20,7 +21,7 @@ static char *take(const char *name)
     char path[128];
     char *text = NULL;
     size_t len = 0;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", test_folder(), name);
     assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
     return text;
 }
@@ -29,8 +30,8 @@ static char *take(const char *name)
 static int run(const char *before, const char *arguments)
 {
     char command[PATH_MAX + 1024];
-    snprintf(command, sizeof command, "cd %s && %s %s %s >out.txt 2>err.txt </dev/null", folder,
-             before, program, arguments);
+    snprintf(command, sizeof command, "cd %s && %s %s %s >out.txt 2>err.txt </dev/null",
+             test_folder(), before, program, arguments);
     const int status = system(command);
     sw_free(out);
     sw_free(err);
@@ -42,7 +43,7 @@ static int run(const char *before, const char *arguments)
 static bool is_there(const char *name)
 {
     char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", test_folder(), name);
     return access(path, F_OK) == 0;
 }
 
@@ -95,7 +96,7 @@ static void tune_gives_a_block_that_config_takes(void **state)
     assert_non_null(strstr(err, "overlap"));
     assert_true(out[0] == '{');
     char path[128];
-    snprintf(path, sizeof path, "%s/aio.json", folder);
+    snprintf(path, sizeof path, "%s/aio.json", test_folder());
     assert_int_equal(sw_file_write_atomic(path, out, strlen(out)), SW_OK);
     assert_int_equal(run("", "config aio.json --set train_batch_size=8"), 0);
     assert_non_null(strstr(out, "queue_depth"));
@@ -146,24 +147,16 @@ static void usage(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    const char *build = getenv("SPILLWAY_BUILD_DIR");
-    char path[512];
-    snprintf(path, sizeof path, "%s/spillway", build ? build : "build");
-    if (!realpath(path, program)) {
-        return -1;
-    }
-    snprintf(folder, sizeof folder, "/tmp/spillway-io-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
+    program = test_spillway();
+    return program ? 0 : -1;
 }
 
 static int clean_up(void **state)
 {
     (void)state;
-    char command[128];
     sw_free(out);
     sw_free(err);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
+    return 0;
 }
 
 static const struct CMUnitTest tests[] = {

@@ -22,25 +22,18 @@
 
 #include "base/base.h"
 #include "support/events.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { STEPS = 36, SAVE_EVERY = 4 };
 
-static char folder[64], program[512], steps_text[16], save_text[16];
+static const char *program;
+static char steps_text[16], save_text[16];
 static char *want; /* model.safetensors of the run that was never stopped */
 static size_t want_len;
 static int n_started;  /* the first runs on one rank, those that follow on others */
 static double whole_s; /* how long it took */
 static bool on_disk;   /* parameters and states */
-
-static const char *at(const char *name)
-{
-    static char paths[8][256];
-    static int i;
-    char *path = paths[i++ % 8];
-    snprintf(path, 256, "%s/%s", folder, name);
-    return path;
-}
 
 static void pause_s(double seconds)
 {
@@ -62,9 +55,9 @@ static pid_t start(const char *output, const char *fault)
     assert_true(pid >= 0);
     if (pid == 0) {
         snprintf(paths[0], sizeof paths[0], "zero_optimization.offload_optimizer.nvme_path=%s",
-                 at("disk"));
+                 test_at("disk"));
         snprintf(paths[1], sizeof paths[1], "zero_optimization.offload_param.nvme_path=%s",
-                 at("disk"));
+                 test_at("disk"));
         snprintf(csv, sizeof csv,
                  "csv_monitor={\"enabled\": true, \"output_path\": \"%s\", \"job_name\": "
                  "\"monitor\"}",
@@ -73,15 +66,15 @@ static pid_t start(const char *output, const char *fault)
         if (fault) {
             setenv("SPILLWAY_FAULT", fault, 1);
         }
-        if (!freopen(at("log"), "a", stdout) || !freopen(at("log"), "a", stderr)) {
+        if (!freopen(test_at("log"), "a", stdout) || !freopen(test_at("log"), "a", stderr)) {
             _exit(99);
         }
-        execl(program, program, "train", "--model", at("config.json"), "--data", at("text.txt"),
-              "--deepspeed", at("ds.json"), "--steps", steps_text, "--seq-len", "12", "--output",
-              output, "--save-every", save_text, "--keep-last", "2", "--resume-if-any", "--quiet",
-              "--ranks", ranks, "--set", csv, "--set", events, "--set", stage,
-              on_disk ? "--set" : (char *)NULL, disk[0], "--set", disk[1], "--set", paths[0],
-              "--set", paths[1], (char *)NULL);
+        execl(program, program, "train", "--model", test_at("config.json"), "--data",
+              test_at("text.txt"), "--deepspeed", test_at("ds.json"), "--steps", steps_text,
+              "--seq-len", "12", "--output", output, "--save-every", save_text, "--keep-last", "2",
+              "--resume-if-any", "--quiet", "--ranks", ranks, "--set", csv, "--set", events,
+              "--set", stage, on_disk ? "--set" : (char *)NULL, disk[0], "--set", disk[1], "--set",
+              paths[0], "--set", paths[1], (char *)NULL);
         _exit(98);
     }
     return pid;
@@ -151,13 +144,6 @@ static void run_to_the_end(const char *output)
     assert_same_end(output);
 }
 
-static void forget(const char *output)
-{
-    char command[320];
-    snprintf(command, sizeof command, "rm -rf %s", output);
-    assert_int_equal(system(command), 0);
-}
-
 /* Starts a run and kills it after some seconds. Returns whether it was still running. */
 static bool start_and_kill(const char *output, double seconds)
 {
@@ -183,7 +169,7 @@ static double random_share(int i)
 static void killed_at_random_moments(void **state)
 {
     (void)state;
-    const char *output = at("killed");
+    const char *output = test_at("killed");
     const int kills = n_kills(8);
     int i = 0, hit = 0;
     for (; hit < kills && i < 20 * kills; i++) {
@@ -191,7 +177,7 @@ static void killed_at_random_moments(void **state)
             hit++;
         } else {
             run_to_the_end(output);
-            forget(output);
+            test_remove(output);
         }
     }
     run_to_the_end(output);
@@ -206,7 +192,7 @@ static void killed_at_random_moments(void **state)
 static int count_swap_files(void)
 {
     int n = 0;
-    DIR *dir = opendir(at("disk"));
+    DIR *dir = opendir(test_at("disk"));
     assert_non_null(dir);
     for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
         n += strstr(entry->d_name, ".swap") != NULL;
@@ -221,26 +207,26 @@ static void killed_on_disk(void **state)
     char output[128];
     const int kills = n_kills(4);
     int i = 0, hit = 0;
-    snprintf(output, sizeof output, "%s/disk.killed", folder);
+    snprintf(output, sizeof output, "%s/disk.killed", test_folder());
     on_disk = true;
     const double begin = sw_now_s();
     run_to_the_end(output); /* the bits of the run in memory */
     const double disk_s = sw_now_s() - begin;
     assert_int_equal(count_swap_files(), 0);
-    forget(output);
+    test_remove(output);
     for (; hit < kills && i < 20 * kills; i++) {
         const bool killed = start_and_kill(output, random_share(1000 + i) * 0.7 * disk_s);
         hit += killed;
         assert_int_equal(count_swap_files(), 0);
         if (!killed) {
             run_to_the_end(output);
-            forget(output);
+            test_remove(output);
         }
     }
     run_to_the_end(output);
     print_message("%d of %d runs were killed\n", hit, i);
     assert_int_equal(hit, kills);
-    forget(output);
+    test_remove(output);
     on_disk = false;
 }
 
@@ -249,9 +235,9 @@ static void two_runs_share_a_folder(void **state)
     (void)state;
     char left[128], outputs[2][128];
     for (int i = 0; i < 2; i++) {
-        snprintf(outputs[i], sizeof outputs[i], "%s/shares.%d", folder, i);
+        snprintf(outputs[i], sizeof outputs[i], "%s/shares.%d", test_folder(), i);
     }
-    snprintf(left, sizeof left, "%s/disk/spillway-elsewhere-1-rank0-0.swap", folder);
+    snprintf(left, sizeof left, "%s/disk/spillway-elsewhere-1-rank0-0.swap", test_folder());
     on_disk = true;
     assert_int_equal(sw_file_write_atomic(left, "left", 4), SW_OK);
     for (int i = 0; i < 2; i++) { /* the second time one of them is killed beside the other */
@@ -265,8 +251,8 @@ static void two_runs_share_a_folder(void **state)
         assert_true(i == 1 || status == 0);
         run_to_the_end(outputs[1]);
         assert_same_end(outputs[0]);
-        forget(outputs[0]);
-        forget(outputs[1]);
+        test_remove(outputs[0]);
+        test_remove(outputs[1]);
     }
     char *text = NULL;
     size_t len;
@@ -288,13 +274,12 @@ static void killed_inside_a_save(void **state)
     const bool all = getenv("SPILLWAY_FAULTS") != NULL;
     for (size_t i = 0; i < SW_LEN(names); i++) {
         for (int n = 1; n < 1000; n = all ? n + 1 : n * 5 + 2) {
-            char fault[64], output[128], command[320];
+            char fault[64], output[128];
             snprintf(fault, sizeof fault, "%s:%d:kill", names[i], n);
-            snprintf(output, sizeof output, "%s/fault", folder);
+            snprintf(output, sizeof output, "%s/fault", test_folder());
             const int status = finish(start(output, fault));
             run_to_the_end(output);
-            snprintf(command, sizeof command, "rm -rf %s", output);
-            assert_int_equal(system(command), 0);
+            test_remove(output);
             if (!WIFSIGNALED(status)) {
                 assert_int_equal(status, 0); /* there is no n-th one */
                 break;
@@ -309,15 +294,14 @@ static void failing_disk_is_reported_and_survived(void **state)
     static const char *const faults[] = {"write:30:eio", "fsync:9:eio", "rename:5:eio",
                                          "write:45:enospc"};
     for (size_t i = 0; i < SW_LEN(faults); i++) {
-        char output[128], command[320];
-        snprintf(output, sizeof output, "%s/failing", folder);
+        char output[128];
+        snprintf(output, sizeof output, "%s/failing", test_folder());
         const int status = finish(start(output, faults[i]));
         assert_true(WIFEXITED(status));
         assert_true(WEXITSTATUS(status) == 1 ||
                     WEXITSTATUS(status) == 0); /* 0: past the last one */
         run_to_the_end(output);
-        snprintf(command, sizeof command, "rm -rf %s", output);
-        assert_int_equal(system(command), 0);
+        test_remove(output);
     }
 }
 
@@ -339,7 +323,7 @@ static void stopped_by_a_signal(void **state)
     static const int signals[] = {SIGINT, SIGTERM};
     for (size_t i = 0; i < SW_LEN(signals); i++) {
         char output[128];
-        snprintf(output, sizeof output, "%s/stopped.%zu", folder, i);
+        snprintf(output, sizeof output, "%s/stopped.%zu", test_folder(), i);
         const pid_t pid = start(output, NULL);
         wait_for_a_step(output, pid);
         kill(pid, signals[i]);
@@ -355,7 +339,7 @@ static void stopped_before_the_first_step(void **state)
     for (int i = 0; i < 6; i++) {
         const int number = signals[i % 2];
         char output[128];
-        snprintf(output, sizeof output, "%s/early.%d", folder, i);
+        snprintf(output, sizeof output, "%s/early.%d", test_folder(), i);
         const pid_t pid = start(output, NULL);
         pause_s(0.02 * i * whole_s);
         kill(pid, number);
@@ -369,27 +353,21 @@ static void stopped_before_the_first_step(void **state)
     }
 }
 
-static void put(const char *name, const char *text)
-{
-    assert_int_equal(sw_file_write_atomic(at(name), text, strlen(text)), SW_OK);
-}
-
 static int set_up(void **state)
 {
     (void)state;
-    const char *build = getenv("SPILLWAY_BUILD_DIR");
-    snprintf(program, sizeof program, "%s/spillway", build ? build : "build");
     snprintf(steps_text, sizeof steps_text, "%d", STEPS);
     snprintf(save_text, sizeof save_text, "%d", SAVE_EVERY);
-    snprintf(folder, sizeof folder, "/tmp/spillway-kill-XXXXXX");
-    if (access(program, X_OK) != 0 || !mkdtemp(folder) || mkdir(at("disk"), 0777) != 0) {
-        fprintf(stderr, "no program %s\n", program);
+    program = test_spillway();
+    if (!program || mkdir(test_at("disk"), 0777) != 0) {
         return -1;
     }
-    put("config.json",
+    test_put(
+        "config.json",
         "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":16,\"n_embd\":24,\"n_layer\":2,"
         "\"n_head\":3,\"embd_pdrop\":0.1,\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}");
-    put("ds.json",
+    test_put(
+        "ds.json",
         "{\"train_micro_batch_size_per_gpu\": 2, \"bf16\": "
         "{\"enabled\": true}, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
         "\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 20}}, "
@@ -399,23 +377,21 @@ static int set_up(void **state)
     for (int i = 0; i < 400; i++) {
         sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
     }
-    put("text.txt", sw_str_text(&text));
+    test_put("text.txt", sw_str_text(&text));
     sw_str_fini(&text);
     const double begin = sw_now_s();
-    if (finish(start(at("never"), NULL)) != 0) {
+    if (finish(start(test_at("never"), NULL)) != 0) {
         return -1;
     }
     whole_s = sw_now_s() - begin;
-    return sw_file_read(at("never/model/model.safetensors"), &want, &want_len) < 0;
+    return sw_file_read(test_at("never/model/model.safetensors"), &want, &want_len) < 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    char command[128];
     sw_free(want);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return 0;
 }
 
 static const struct CMUnitTest tests[] = {

@@ -12,19 +12,11 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
-static char folder[64], program[512];
+static const char *program;
 static char said[8192]; /* standard error and output of the last run */
-
-static const char *at(const char *name)
-{
-    static char paths[4][256];
-    static int i;
-    char *path = paths[i++ % 4];
-    snprintf(path, 256, "%s/%s", folder, name);
-    return path;
-}
 
 /* The status of a command of the shell, in the folder. */
 static int shell(const char *command)
@@ -32,9 +24,9 @@ static int shell(const char *command)
     char *text = NULL;
     size_t len;
     char full[4096];
-    snprintf(full, sizeof full, "cd %s && (%s) >said 2>&1 </dev/null", folder, command);
+    snprintf(full, sizeof full, "cd %s && (%s) >said 2>&1 </dev/null", test_folder(), command);
     const int status = system(full);
-    assert_int_equal(sw_file_read(at("said"), &text, &len), SW_OK);
+    assert_int_equal(sw_file_read(test_at("said"), &text, &len), SW_OK);
     snprintf(said, sizeof said, "%s", text);
     sw_free(text);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -56,7 +48,7 @@ static void must(const char *arguments)
 
 static bool exists(const char *name)
 {
-    return access(at(name), F_OK) == 0;
+    return access(test_at(name), F_OK) == 0;
 }
 
 #define LORA                                                                                       \
@@ -74,33 +66,21 @@ static int set_up(void **state)
         "\"lora_dropout\": 0.1, \"target_modules\": \"all-linear\"}}}";
     struct sw_str text = {0};
     (void)state;
-    char here[256] = "";
-    const char *build = getenv("SPILLWAY_BUILD_DIR");
-    build = build ? build : "build";
-    assert_non_null(getcwd(here, sizeof here - 1));
-    strcat(here, "/");
-    snprintf(program, sizeof program, "%s%s/spillway", *build == '/' ? "" : here, build);
-    snprintf(folder, sizeof folder, "/tmp/spillway-lora-XXXXXX");
-    assert_non_null(mkdtemp(folder));
+    program = test_spillway();
+    if (!program) {
+        return -1;
+    }
     for (int i = 0; i < 2000; i++) {
         sw_str_putc(&text, "abcdefghij klmnop\n"[sw_philox_u64(3, 4, (uint64_t)i) % 18]);
     }
-    assert_int_equal(sw_file_write_atomic(at("text.txt"), text.ptr, text.len), SW_OK);
+    test_put("text.txt", sw_str_text(&text));
     sw_str_fini(&text);
-    assert_int_equal(sw_file_write_atomic(at("model.json"), model, strlen(model)), SW_OK);
-    assert_int_equal(sw_file_write_atomic(at("ds.json"), config, strlen(config)), SW_OK);
+    test_put("model.json", model);
+    test_put("ds.json", config);
     must("train --model model.json --data text.txt --steps 2 --output base --threads 1 --quiet");
     must("train --model model.json --data text.txt --steps 1 --output other --seed 8 --quiet");
     must(LORA "6 --output whole");
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 static void the_folder_holds_adapters_alone(void **state)
@@ -225,4 +205,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_wrong_is_refused_in_a_line),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

@@ -14,6 +14,7 @@
 
 #include "base/base.h"
 #include "json/json.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 static const struct mpi {
@@ -26,28 +27,14 @@ static const struct mpi {
 /* Processes of `spillway launch`, which needs no MPI. */
 static const struct mpi over_tcp = {.name = "TCP"};
 
-static char folder[64], build[448];
+static char build[448];
 static const struct mpi *mpi; /* of the present test */
-
-static const char *at(const char *name)
-{
-    static char paths[8][256];
-    static int i;
-    char *path = paths[i++ % 8];
-    snprintf(path, 256, "%s/%s", folder, name);
-    return path;
-}
-
-static void put(const char *name, const char *text)
-{
-    assert_int_equal(sw_file_write_atomic(at(name), text, strlen(text)), SW_OK);
-}
 
 /* names  globs in the folder, apart by blanks */
 static void remove_all(const char *names)
 {
     char command[256];
-    snprintf(command, sizeof command, "cd %s && rm -rf %s", folder, names);
+    snprintf(command, sizeof command, "cd %s && rm -rf %s", test_folder(), names);
     assert_int_equal(system(command), 0);
 }
 
@@ -71,9 +58,9 @@ static pid_t start(int ranks, const char *more)
     snprintf(command, sizeof command,
              "exec %s %s/spillway train --model %s --data %s --deepspeed %s --seq-len 12 --quiet "
              "%s %s > %s 2>&1",
-             launcher, build, at(strstr(more, "--trace") ? "wide.json" : "config.json"),
-             at("text.txt"), at("ds.json"), strstr(more, "--deadline") ? "" : "--deadline 60", more,
-             at("log"));
+             launcher, build, test_at(strstr(more, "--trace") ? "wide.json" : "config.json"),
+             test_at("text.txt"), test_at("ds.json"),
+             strstr(more, "--deadline") ? "" : "--deadline 60", more, test_at("log"));
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -90,22 +77,12 @@ static int finish(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static char *read_text(const char *name)
-{
-    char *text = NULL;
-    size_t len;
-    if (sw_file_read(at(name), &text, &len) < 0) {
-        fail_msg("%s", sw_error_message());
-    }
-    return text;
-}
-
 static void run(int ranks, const char *more)
 {
     const int status = finish(start(ranks, more));
     if (status != 0) {
         fail_msg("%s, %d ranks, %s: status %d: %s", mpi->name, ranks, more, status,
-                 read_text("log"));
+                 test_text("log"));
     }
 }
 
@@ -113,8 +90,8 @@ static void assert_same_model(const char *a, const char *b)
 {
     char path[2][128], *bytes[2];
     size_t len[2];
-    snprintf(path[0], sizeof path[0], "%s/model/model.safetensors", at(a));
-    snprintf(path[1], sizeof path[1], "%s/model/model.safetensors", at(b));
+    snprintf(path[0], sizeof path[0], "%s/model/model.safetensors", test_at(a));
+    snprintf(path[1], sizeof path[1], "%s/model/model.safetensors", test_at(b));
     for (int i = 0; i < 2; i++) {
         if (sw_file_read(path[i], &bytes[i], &len[i]) < 0) {
             fail_msg("%s", sw_error_message());
@@ -147,21 +124,21 @@ static void same_bytes(void)
 {
     static const int ranks[] = {2, 3, 2, 4};
     char more[256], name[16];
-    snprintf(more, sizeof more, "--steps 12 --output %s", at("one"));
+    snprintf(more, sizeof more, "--steps 12 --output %s", test_at("one"));
     run(0, more);
     for (int stage = 0; stage < 4; stage++) {
         snprintf(name, sizeof name, "many%d", stage);
         snprintf(more, sizeof more, "--steps 12 --set zero_optimization.stage=%d --output %s",
-                 stage, at(name));
+                 stage, test_at(name));
         run(ranks[stage], more);
         assert_same_model("one", name);
     }
     /* six steps on 3 processes at stage 3, then 12 in all on 2 at stage 1 */
     snprintf(more, sizeof more, "--steps 6 --set zero_optimization.stage=3 --output %s",
-             at("resumed"));
+             test_at("resumed"));
     run(3, more);
     snprintf(more, sizeof more, "--steps 12 --resume --set zero_optimization.stage=1 --output %s",
-             at("resumed"));
+             test_at("resumed"));
     run(2, more);
     assert_same_model("one", "resumed");
     remove_all("one many? resumed");
@@ -179,11 +156,11 @@ static void same_bytes_of_lamb(void)
     static const char sets[] = "--set optimizer.type=Lamb --set bf16.enabled=false "
                                "--set fp16.enabled=true --set fp16.initial_scale_power=19";
     char more[384];
-    snprintf(more, sizeof more, "--steps 8 %s --output %s", sets, at("one"));
+    snprintf(more, sizeof more, "--steps 8 %s --output %s", sets, test_at("one"));
     run(0, more);
     for (int stage = 1; stage < 4; stage += 2) {
         snprintf(more, sizeof more, "--steps 8 %s --set zero_optimization.stage=%d --output %s",
-                 sets, stage, at("many"));
+                 sets, stage, test_at("many"));
         run(stage == 1 ? 2 : 3, more);
         assert_same_model("one", "many");
         remove_all("many");
@@ -200,7 +177,7 @@ static void lamb_in_fp16_gives_the_bytes_of_one(void **state)
 /* Bytes that gradients sent, summed over the steps and ranks of a trace. */
 static int64_t reduced_bytes(const char *name)
 {
-    char *text = read_text(name);
+    char *text = test_text(name);
     struct sw_json_doc *doc = NULL;
     int64_t sum = 0;
     assert_int_equal(sw_json_parse(name, text, strlen(text), SW_JSON_STRICT, &doc), SW_OK);
@@ -232,7 +209,8 @@ static void same_bytes_by_rows(void)
                      "--steps 4 --set sparse_gradients=%s "
                      "--set zero_optimization.stage=%d --trace %s.json --trace-steps 2:3 "
                      "--output %s",
-                     sparse ? "true" : "false", stage, at(names[sparse]), at(names[sparse]));
+                     sparse ? "true" : "false", stage, test_at(names[sparse]),
+                     test_at(names[sparse]));
             run(2, more);
             sent[sparse] = reduced_bytes(sparse ? "rows.json" : "dense.json");
         }
@@ -295,21 +273,22 @@ static void wait_for_steps(const char *output)
         }
         pause_ms(50);
     }
-    fail_msg("%s: no step within 30 s: %s", mpi->name, read_text("log"));
+    fail_msg("%s: no step within 30 s: %s", mpi->name, test_text("log"));
 }
 
 static void stopped_rank(void)
 {
     char more[256];
-    snprintf(more, sizeof more, "--steps 1000000 --deadline 6 --no-export --output %s", at("hang"));
+    snprintf(more, sizeof more, "--steps 1000000 --deadline 6 --no-export --output %s",
+             test_at("hang"));
     const pid_t job = start(3, more);
-    wait_for_steps(at("hang"));
+    wait_for_steps(test_at("hang"));
     const pid_t rank = find_rank(2);
     assert_true(rank > 0);
     kill(rank, SIGSTOP);
     assert_int_not_equal(finish(job), 0);
     kill(rank, SIGKILL); /* where the launcher has not done it yet */
-    char *log = read_text("log");
+    char *log = test_text("log");
     /* each that speaks names rank 2; on a machine with much else to do the launcher may end one
      * before it spoke */
     int n_named = 0;
@@ -338,18 +317,18 @@ static void a_rank_that_hangs_is_named(void **state)
 static void signalled(void)
 {
     char more[256];
-    snprintf(more, sizeof more, "--steps 1000000 --no-export --output %s", at("told"));
+    snprintf(more, sizeof more, "--steps 1000000 --no-export --output %s", test_at("told"));
     const pid_t job = start(2, more);
-    wait_for_steps(at("told"));
+    wait_for_steps(test_at("told"));
     const pid_t rank = find_rank(1);
     assert_true(rank > 0);
     kill(rank, SIGTERM); /* Slurm tells all; one is enough */
     assert_int_equal(finish(job), 0);
     char command[1024];
     snprintf(command, sizeof command, "%s/spillway checkpoint verify %s > %s 2>&1", build,
-             at("told"), at("log"));
+             test_at("told"), test_at("log"));
     if (system(command) != 0) {
-        fail_msg("%s: %s", mpi->name, read_text("log"));
+        fail_msg("%s: %s", mpi->name, test_text("log"));
     }
     remove_all("told");
 }
@@ -366,16 +345,17 @@ static void other_math(void)
     snprintf(more, sizeof more,
              "--steps 5 --output %s : -n 1 %s/spillway train --model %s --data %s --deepspeed %s "
              "--seq-len 12 --quiet --steps 5 --seed 77 --output %s",
-             at("other"), build, at("config.json"), at("text.txt"), at("ds.json"), at("other"));
+             test_at("other"), build, test_at("config.json"), test_at("text.txt"),
+             test_at("ds.json"), test_at("other"));
     assert_int_not_equal(finish(start(1, more)), 0);
-    char *log = read_text("log");
+    char *log = test_text("log");
     if (!strstr(log, "has other keys in its configuration than rank")) {
         fail_msg("%s: %s", mpi->name, log);
     }
     sw_free(log);
-    snprintf(more, sizeof more, "--steps 5 --ranks 3 --output %s", at("other"));
+    snprintf(more, sizeof more, "--steps 5 --ranks 3 --output %s", test_at("other"));
     assert_int_not_equal(finish(start(2, more)), 0);
-    log = read_text("log");
+    log = test_text("log");
     if (!strstr(log, "--ranks 3: 2 processes were started")) {
         fail_msg("%s: %s", mpi->name, log);
     }
@@ -394,11 +374,11 @@ static void alone(void)
 {
     const char *name = mpi == &mpis[0] ? "OMPI_COMM_WORLD_SIZE" : "PMI_SIZE";
     char more[256];
-    snprintf(more, sizeof more, "--steps 1 --output %s", at("alone"));
+    snprintf(more, sizeof more, "--steps 1 --output %s", test_at("alone"));
     setenv(name, "2", 1);
     const int status = finish(start(0, more));
     unsetenv(name);
-    char *text = read_text("log");
+    char *text = test_text("log");
     if (status != 2 || !strstr(text, "finds this one alone")) {
         fail_msg("%s: status %d: %s", mpi->name, status, text);
     }
@@ -414,36 +394,25 @@ static void one_of_several_does_not_train_alone(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-mpi-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
-    put("config.json",
+    test_put(
+        "config.json",
         "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":16,\"n_embd\":24,\"n_layer\":2,"
         "\"n_head\":3,\"embd_pdrop\":0.1,\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}");
-    put("wide.json",
-        "{\"model_type\":\"gpt2\",\"vocab_size\":4000,\"n_positions\":16,\"n_embd\":16,"
-        "\"n_layer\":1,\"n_head\":2,\"tie_word_embeddings\":false}");
-    put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"bf16\": {\"enabled\": true}, "
-                   "\"gradient_clipping\": 1.0, "
-                   "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
-                   "\"zero_optimization\": {\"stage3_param_persistence_threshold\": 100}, "
-                   "\"spillway\": {\"threads\": 1, \"micro_batches\": 4}}");
+    test_put("wide.json",
+             "{\"model_type\":\"gpt2\",\"vocab_size\":4000,\"n_positions\":16,\"n_embd\":16,"
+             "\"n_layer\":1,\"n_head\":2,\"tie_word_embeddings\":false}");
+    test_put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"bf16\": {\"enabled\": true}, "
+                        "\"gradient_clipping\": 1.0, "
+                        "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
+                        "\"zero_optimization\": {\"stage3_param_persistence_threshold\": 100}, "
+                        "\"spillway\": {\"threads\": 1, \"micro_batches\": 4}}");
     struct sw_str text = {0};
     for (int i = 0; i < 400; i++) {
         sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
     }
-    put("text.txt", sw_str_text(&text));
+    test_put("text.txt", sw_str_text(&text));
     sw_str_fini(&text);
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 static int begin(char **argv)
@@ -470,5 +439,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(one_of_several_does_not_train_alone),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down,
-                                      .begin = begin};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .begin = begin};

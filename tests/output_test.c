@@ -14,14 +14,15 @@
 
 #include "base/base.h"
 #include "support/fixtures.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
-static char folder[64], program[600];
+static const char *program;
 
 static void put_text(const char *name, const char *text, size_t len)
 {
     char path[TEST_PATH_CAP];
-    test_join(path, folder, name);
+    test_join(path, test_folder(), name);
     assert_int_equal(sw_file_write_atomic(path, text, len), SW_OK);
 }
 
@@ -31,9 +32,9 @@ static int shell(const char *line, char *err, size_t cap)
     char command[4096], path[TEST_PATH_CAP], *text = NULL;
     size_t len;
     snprintf(command, sizeof command, "cd %s && S=%s && export S && { %s ; } 2>err.txt </dev/null",
-             folder, program, line);
+             test_folder(), program, line);
     const int status = system(command);
-    test_join(path, folder, "err.txt");
+    test_join(path, test_folder(), "err.txt");
     assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
     snprintf(err, cap, "%s", text);
     sw_free(text);
@@ -239,9 +240,9 @@ static void stopped_while_it_sets_up(void **state)
     memset(text, 'a', LETTERS);
     put_text("long.txt", text, LETTERS);
     free(text);
-    test_join(output, folder, "stopped");
-    test_join(data, folder, "long.txt");
-    test_join(err, folder, "err.txt");
+    test_join(output, test_folder(), "stopped");
+    test_join(data, test_folder(), "long.txt");
+    test_join(err, test_folder(), "err.txt");
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -273,14 +274,8 @@ static void stopped_while_it_sets_up(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    const char *build = getenv("SPILLWAY_BUILD_DIR");
-    char path[512];
-    if (!realpath(build ? build : "build", path)) {
-        return -1;
-    }
-    snprintf(program, sizeof program, "%s/spillway", path);
-    snprintf(folder, sizeof folder, "/tmp/spillway-output-XXXXXX");
-    if (access(program, X_OK) != 0 || !mkdtemp(folder)) {
+    program = test_spillway();
+    if (!program) {
         return -1;
     }
     struct sw_str text = {0};
@@ -290,14 +285,6 @@ static int set_up(void **state)
     put_text("text.txt", sw_str_text(&text), text.len);
     sw_str_fini(&text);
     return 0;
-}
-
-static int clean(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -310,4 +297,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(stopped_while_it_sets_up),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = clean};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

@@ -14,20 +14,16 @@
 
 #include "base/base.h"
 #include "support/fixtures.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
-static char folder[64], program[600];
+static const char *program;
 
 static void put(const char *name, const void *data, size_t len)
 {
     char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", test_folder(), name);
     assert_int_equal(sw_file_write_atomic(path, data, len), SW_OK);
-}
-
-static void put_text(const char *name, const char *text)
-{
-    put(name, text, strlen(text));
 }
 
 /* A safetensors file of `header` and `bytes` zeros. */
@@ -48,10 +44,10 @@ static void put_tensors(const char *name, const char *header, size_t bytes)
 static int run(const char *arguments, char *err, size_t cap)
 {
     char command[8192], path[128];
-    snprintf(command, sizeof command, "cd %s && %s %s >out.txt 2>err.txt </dev/null", folder,
+    snprintf(command, sizeof command, "cd %s && %s %s >out.txt 2>err.txt </dev/null", test_folder(),
              program, arguments);
     const int status = system(command);
-    snprintf(path, sizeof path, "%s/err.txt", folder);
+    snprintf(path, sizeof path, "%s/err.txt", test_folder());
     char *text = NULL;
     size_t len = 0;
     assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
@@ -303,7 +299,8 @@ static void an_export_does_not_tell_the_ranks(void **state)
         }
     }
     snprintf(command, sizeof command,
-             "cd %s && cmp hub1/model/model.safetensors hub2/model/model.safetensors", folder);
+             "cd %s && cmp hub1/model/model.safetensors hub2/model/model.safetensors",
+             test_folder());
     assert_int_equal(system(command), 0);
 }
 
@@ -326,7 +323,7 @@ static void lines_end_where_their_text_ends(void **state)
         char err[512], path[128], *text = NULL;
         size_t len = 0;
         assert_int_equal(run(commands[i], err, sizeof err), 0);
-        snprintf(path, sizeof path, "%s/out.txt", folder);
+        snprintf(path, sizeof path, "%s/out.txt", test_folder());
         assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
         assert_true(len > 0);
         if (strstr(text, " \n")) {
@@ -341,7 +338,7 @@ static char *printed(void)
 {
     char path[128], *text = NULL;
     size_t len = 0;
-    snprintf(path, sizeof path, "%s/out.txt", folder);
+    snprintf(path, sizeof path, "%s/out.txt", test_folder());
     assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
     return text;
 }
@@ -450,7 +447,7 @@ static int shell(const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    snprintf(command, sizeof command, "cd %s && { %s; } >out.txt 2>err.txt", folder, text);
+    snprintf(command, sizeof command, "cd %s && { %s; } >out.txt 2>err.txt", test_folder(), text);
     const int status = system(command);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -467,8 +464,8 @@ static void plan_as(const char *arguments, const char *name)
     if (run(arguments, err, sizeof err) != 0) {
         fail_msg("%s: %s", arguments, err);
     }
-    snprintf(from, sizeof from, "%s/out.txt", folder);
-    snprintf(to, sizeof to, "%s/%s", folder, name);
+    snprintf(from, sizeof from, "%s/out.txt", test_folder());
+    snprintf(to, sizeof to, "%s/%s", test_folder(), name);
     assert_int_equal(rename(from, to), 0);
 }
 
@@ -594,8 +591,8 @@ static void run_on_terminal(const char *arguments, char *buf, size_t cap)
     const char *name = ptsname(terminal);
     const int held = open(name, O_RDWR | O_NOCTTY); /* what is written outlives the program */
     assert_true(held >= 0);
-    snprintf(command, sizeof command, "cd %s && %s %s >%s 2>err.txt", folder, program, arguments,
-             name);
+    snprintf(command, sizeof command, "cd %s && %s %s >%s 2>err.txt", test_folder(), program,
+             arguments, name);
     assert_int_equal(system(command), 0);
     size_t len = 0;
     for (ssize_t n; len < cap - 1 && (n = read(terminal, buf + len, cap - 1 - len)) > 0;) {
@@ -741,11 +738,11 @@ static void modules_of_the_current_folder_are_not_looked_at(void **state)
                                           "spillway_openmpi.so", "spillway_mpich.so",
                                           "spillway_emu32.so"};
     char err[4096], path[1024], by_path[8192], by_name[8192], command[1400];
-    snprintf(path, sizeof path, "%s/spillway", folder);
+    snprintf(path, sizeof path, "%s/spillway", test_folder());
     assert_int_equal(mkdir(path, 0777), 0);
     for (size_t i = 0; i < SW_LEN(modules); i++) {
         snprintf(path, sizeof path, "spillway/%s", modules[i]);
-        put_text(path, "no library");
+        test_put(path, "no library");
     }
     assert_int_equal(run("doctor --threads 1", err, sizeof err), 0);
     found_lines(by_name, sizeof by_name);
@@ -754,7 +751,7 @@ static void modules_of_the_current_folder_are_not_looked_at(void **state)
     assert_int_equal(run(command, err, sizeof err), 0);
     found_lines(by_path, sizeof by_path);
     assert_non_null(strstr(by_path, "cuda"));
-    assert_null(strstr(by_path, folder));
+    assert_null(strstr(by_path, test_folder()));
     assert_string_equal(by_path, by_name);
 }
 
@@ -804,95 +801,89 @@ static void a_device_that_is_not_here_is_refused(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    const char *build = getenv("SPILLWAY_BUILD_DIR");
-    char path[512];
-    if (!realpath(build ? build : "build", path)) {
-        return -1;
-    }
-    snprintf(program, sizeof program, "%s/spillway", path);
-    snprintf(folder, sizeof folder, "/tmp/spillway-refusals-XXXXXX");
-    if (access(program, X_OK) != 0 || !mkdtemp(folder)) {
+    program = test_spillway();
+    if (!program) {
         return -1;
     }
     struct sw_str text = {0};
     for (int i = 0; i < 3000; i++) {
         sw_str_printf(&text, "word%d ", i % 13);
     }
-    put_text("text.txt", sw_str_text(&text));
+    test_put("text.txt", sw_str_text(&text));
     sw_str_fini(&text);
-    put_text("empty.txt", "");
-    put_text("short.txt", "ab");
-    put_text(
+    test_put("empty.txt", "");
+    test_put("short.txt", "ab");
+    test_put(
         "latin1.txt",
         "caf\xe9 and more text that is long enough for a sequence of sixty-four tokens, at least");
-    put_text("bad.jsonl", "{\"text\": \"a\"}\n{\"text\": 5}\n");
+    test_put("bad.jsonl", "{\"text\": \"a\"}\n{\"text\": 5}\n");
     const uint16_t ids[] = {1, 2, 60000, 4};
     put("ids.bin", ids, sizeof ids);
-    put_text("unknown.json", "{\"model_type\": \"mamba\"}");
-    put_text("bad.json", "{\"model_type\": \"gpt2\", \"n_embd\": 10, \"n_head\": 3}");
-    put_text("classifier.json",
+    test_put("unknown.json", "{\"model_type\": \"mamba\"}");
+    test_put("bad.json", "{\"model_type\": \"gpt2\", \"n_embd\": 10, \"n_head\": 3}");
+    test_put("classifier.json",
              "{\"model_type\": \"gpt2\", \"vocab_size\": 30, \"n_embd\": 4, \"n_layer\": 1, "
              "\"n_head\": 1, "
              "\"architectures\": [\"GPT2ForSequenceClassification\"]}");
-    put_text("deep.json", "{\"model_type\": \"gpt2\", \"n_layer\": 100000000}");
-    put_text("wide.json", "{\"model_type\": \"gpt2\", \"n_embd\": 4611686018427387904}");
-    put_text("sum.json", "{\"model_type\": \"gpt2\", \"n_embd\": 536870911, \"n_head\": 1}");
-    put_text("epsilon.json", "{\"model_type\": \"gpt2\", \"layer_norm_epsilon\": -1}");
-    put_text("empty.bin", "");
-    put_text("cross.json", "{\"model_type\": \"gpt2\", \"add_cross_attention\": true}");
+    test_put("deep.json", "{\"model_type\": \"gpt2\", \"n_layer\": 100000000}");
+    test_put("wide.json", "{\"model_type\": \"gpt2\", \"n_embd\": 4611686018427387904}");
+    test_put("sum.json", "{\"model_type\": \"gpt2\", \"n_embd\": 536870911, \"n_head\": 1}");
+    test_put("epsilon.json", "{\"model_type\": \"gpt2\", \"layer_norm_epsilon\": -1}");
+    test_put("empty.bin", "");
+    test_put("cross.json", "{\"model_type\": \"gpt2\", \"add_cross_attention\": true}");
     static const char small[] =
         "{\"model_type\": \"gpt2\", \"vocab_size\": 20, \"n_positions\": 16, "
         "\"n_embd\": 4, \"n_layer\": 1, \"n_head\": 1}";
-    put_text("small.json", small);
+    test_put("small.json", small);
 #define OPTIMIZER "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}"
-    put_text("typo.json", "{\"train_batch_size\": 4, \"gradient_cliping\": 1, " OPTIMIZER "}");
-    put_text("twice.json", "{\"train_batch_size\": 4, \"train_batch_size\": 8, " OPTIMIZER "}");
-    put_text("negative.json",
+    test_put("typo.json", "{\"train_batch_size\": 4, \"gradient_cliping\": 1, " OPTIMIZER "}");
+    test_put("twice.json", "{\"train_batch_size\": 4, \"train_batch_size\": 8, " OPTIMIZER "}");
+    test_put("negative.json",
              "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": "
              "-1}}}");
-    put_text("two.json",
+    test_put("two.json",
              "{\"train_batch_size\": 4, \"train_micro_batch_size_per_gpu\": 2, " OPTIMIZER "}");
-    put_text("nobatch.json", "{" OPTIMIZER "}");
-    put_text(
+    test_put("nobatch.json", "{" OPTIMIZER "}");
+    test_put(
         "offload.json",
         "{\"train_batch_size\": 4, " OPTIMIZER
         ", \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"nvme\", "
         "\"nvme_path\": \"/n\"}}}");
-    put_text("nadam.json",
+    test_put("nadam.json",
              "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"NAdam\", \"params\": {\"lr\": "
              "0.001}}}");
     const uint16_t few[] = {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4};
     put("few.bin", few, sizeof few);
-    put_text("ab.txt", "abababababababababababab");
-    put_text("seed.json", "{\"train_batch_size\": 4, " OPTIMIZER ", \"spillway\": {\"seed\": 3}}");
+    test_put("ab.txt", "abababababababababababab");
+    test_put("seed.json", "{\"train_batch_size\": 4, " OPTIMIZER ", \"spillway\": {\"seed\": 3}}");
     char many[128];
-    snprintf(many, sizeof many, "%s/many", folder);
+    snprintf(many, sizeof many, "%s/many", test_folder());
     assert_int_equal(mkdir(many, 0755), 0);
-    put_text("many/chars.json",
+    test_put("many/chars.json",
              "[\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\", \"j\", \"k\", "
              "\"l\", \"m\", \"n\", \"o\", \"p\", \"q\", \"r\", \"s\", \"t\", \"u\"]");
-    snprintf(many, sizeof many, "%s/letters", folder);
+    snprintf(many, sizeof many, "%s/letters", test_folder());
     assert_int_equal(mkdir(many, 0755), 0);
-    put_text("letters/chars.json", "[\"a\", \"b\"]");
-    snprintf(many, sizeof many, "%s/letters2", folder);
+    test_put("letters/chars.json", "[\"a\", \"b\"]");
+    snprintf(many, sizeof many, "%s/letters2", test_folder());
     assert_int_equal(mkdir(many, 0755), 0);
-    put_text("letters2/chars.json", "[\"a\", \"b\", \"c\"]");
-    put_text("array.json", "[{\"text\": \"one\"}, {\"text\": \"two\"}]");
-    put_text("array.txt", " [\n{\"text\": \"one\"}, {\"text\": \"two\"}]\n");
-    put_text("lines.txt", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
-    put_text("lines.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
-    put_text("bracket.txt", "[Illustration]\n{He said:} \"it is a text all the same\"");
-    put_text("table.csv", "name,text\n1,one and two and three\n2,two and three and four\n");
-    put_text("TABLE.TSV", "name\ttext\n1\tone\n2\ttwo\n");
-    put_text("text.gz", "\x1f\x8b text");
+    test_put("letters2/chars.json", "[\"a\", \"b\", \"c\"]");
+    test_put("array.json", "[{\"text\": \"one\"}, {\"text\": \"two\"}]");
+    test_put("array.txt", " [\n{\"text\": \"one\"}, {\"text\": \"two\"}]\n");
+    test_put("lines.txt", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+    test_put("lines.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+    test_put("bracket.txt", "[Illustration]\n{He said:} \"it is a text all the same\"");
+    test_put("table.csv", "name,text\n1,one and two and three\n2,two and three and four\n");
+    test_put("TABLE.TSV", "name\ttext\n1\tone\n2\ttwo\n");
+    test_put("text.gz", "\x1f\x8b text");
     static const char *const folders[] = {"truncated", "overlapping", "integers", "shapes",
                                           "incomplete"};
     for (size_t i = 0; i < SW_LEN(folders); i++) {
         char name[128];
-        snprintf(name, sizeof name, "%s/%s", folder, folders[i]);
+        snprintf(name, sizeof name, "%s/%s", test_folder(), folders[i]);
         assert_int_equal(mkdir(name, 0755), 0);
         snprintf(name, sizeof name, "%s/config.json", folders[i]);
-        put_text(name, small);
+        test_put(name, small);
     }
     put_tensors("truncated/model.safetensors",
                 "{\"wte.weight\":{\"dtype\":\"F32\",\"shape\":[20,4],\"data_offsets\":[0,320]}}",
@@ -911,14 +902,6 @@ static int set_up(void **state)
                 "{\"wte.weight\":{\"dtype\":\"F32\",\"shape\":[20,4],\"data_offsets\":[0,320]}}",
                 320);
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -940,4 +923,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_device_that_is_not_here_is_refused),
     cmocka_unit_test(lines_end_where_their_text_ends)};
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

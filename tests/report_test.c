@@ -14,9 +14,10 @@
 #include "base/base.h"
 #include "json/json.h"
 #include "support/fixtures.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
-static char folder[64], program[600];
+static const char *program;
 
 /* Runs a line of the shell in the folder, with $S the program; what it says into said. */
 static int shell(const char *line, char *said, size_t cap)
@@ -24,10 +25,10 @@ static int shell(const char *line, char *said, size_t cap)
     char command[8192], path[TEST_PATH_CAP], *text = NULL;
     size_t len;
     snprintf(command, sizeof command,
-             "cd %s && S=%s && export S && { %s ; } >said.txt 2>&1 </dev/null", folder, program,
-             line);
+             "cd %s && S=%s && export S && { %s ; } >said.txt 2>&1 </dev/null", test_folder(),
+             program, line);
     const int status = system(command);
-    test_join(path, folder, "said.txt");
+    test_join(path, test_folder(), "said.txt");
     assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
     snprintf(said, cap, "%s", text);
     sw_free(text);
@@ -148,7 +149,7 @@ static void a_browser_shows_it(void **state)
     if (!getenv("SPILLWAY_BROWSER") || shell("command -v chromium", said, sizeof said) != 0) {
         skip();
     }
-    test_join(path, folder, "frames.html");
+    test_join(path, test_folder(), "frames.html");
     assert_int_equal(sw_file_write_atomic(path, frames, sizeof frames - 1), SW_OK);
     for (size_t i = 0; i < SW_LEN(pages); i++) {
         snprintf(line, sizeof line,
@@ -166,41 +167,21 @@ static int set_up(void **state)
 {
     (void)state;
     struct sw_str text = {0};
-    char path[TEST_PATH_CAP];
     static const char config[] =
         "{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 4, "
         "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}}\n";
-    const char *build = getenv("SPILLWAY_BUILD_DIR");
-    char at[512];
-    if (!realpath(build ? build : "build", at)) {
-        return -1;
-    }
-    snprintf(program, sizeof program, "%s/spillway", at);
-    if (access(program, X_OK) != 0) {
-        return -1;
-    }
-    snprintf(folder, sizeof folder, "/tmp/sw_report_XXXXXX");
-    if (!mkdtemp(folder)) {
+    program = test_spillway();
+    if (!program) {
         return -1;
     }
     for (int i = 0; i < 400; i++) {
         sw_str_printf(&text, "And it came to pass in the %d. year, that <they> went & \"came\".\n",
                       i);
     }
-    test_join(path, folder, "text.txt");
-    assert_int_equal(sw_file_write_atomic(path, text.ptr, text.len), SW_OK);
+    test_put("text.txt", sw_str_text(&text));
     sw_str_fini(&text);
-    test_join(path, folder, "ds.json");
-    assert_int_equal(sw_file_write_atomic(path, config, sizeof config - 1), SW_OK);
+    test_put("ds.json", config);
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char line[128];
-    snprintf(line, sizeof line, "rm -rf %s", folder);
-    return system(line);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -209,4 +190,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_wrong_is_refused), cmocka_unit_test(a_browser_shows_it),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

@@ -12,33 +12,21 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
-static char folder[64], program[512];
+static const char *program;
 static char said[8192]; /* standard error and output of the last run */
-
-static const char *at(const char *name)
-{
-    static char paths[4][256];
-    static int i;
-    char *path = paths[i++ % 4];
-    snprintf(path, 256, "%s/%s", folder, name);
-    return path;
-}
-
-static void put(const char *name, const char *text)
-{
-    assert_int_equal(sw_file_write_atomic(at(name), text, strlen(text)), SW_OK);
-}
 
 static int run(const char *arguments)
 {
     char command[2048];
     char *text = NULL;
     size_t len;
-    snprintf(command, sizeof command, "cd %s && %s %s >said 2>&1", folder, program, arguments);
+    snprintf(command, sizeof command, "cd %s && %s %s >said 2>&1", test_folder(), program,
+             arguments);
     const int status = system(command);
-    assert_int_equal(sw_file_read(at("said"), &text, &len), SW_OK);
+    assert_int_equal(sw_file_read(test_at("said"), &text, &len), SW_OK);
     snprintf(said, sizeof said, "%s", text);
     sw_free(text);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -116,7 +104,7 @@ static void damage_is_found_before_the_first_step(void **state)
     static const char name[] = "damaged/checkpoint-2/part-00000.safetensors";
     unsigned char byte;
     begin("damaged");
-    const int fd = open(at(name), O_RDWR);
+    const int fd = open(test_at(name), O_RDWR);
     const off_t end = lseek(fd, 0, SEEK_END);
     assert_int_equal(pread(fd, &byte, 1, end - 3), 1);
     byte ^= 1;
@@ -132,7 +120,7 @@ static void damage_is_found_before_the_first_step(void **state)
 /* Cuts a file of a checkpoint; its manifest tells how long it was. */
 static void cut(const char *name)
 {
-    assert_int_equal(truncate(at(name), 100), 0);
+    assert_int_equal(truncate(test_at(name), 100), 0);
 }
 
 /* The bytes of metrics.jsonl of an output folder. */
@@ -141,7 +129,7 @@ static char *metrics_of(const char *output)
     char *text = NULL, path[128];
     size_t len;
     snprintf(path, sizeof path, "%s/metrics.jsonl", output);
-    assert_int_equal(sw_file_read(at(path), &text, &len), SW_OK);
+    assert_int_equal(sw_file_read(test_at(path), &text, &len), SW_OK);
     return text;
 }
 
@@ -172,7 +160,7 @@ static void a_refusal_names_the_newest_intact_checkpoint(void **state)
     expect(NEXT "--steps 4 --resume", 2,
            "the newest intact checkpoint is next/checkpoint-2: --resume-from next/checkpoint-2 ");
     /* The one before has bytes that its digests do not fit. */
-    const int fd = open(at("next/checkpoint-2/part-00000.safetensors"), O_RDWR);
+    const int fd = open(test_at("next/checkpoint-2/part-00000.safetensors"), O_RDWR);
     const off_t end = lseek(fd, 0, SEEK_END);
     assert_int_equal(pwrite(fd, "\x55\xaa\x55", 3, end - 3), 3);
     close(fd);
@@ -181,7 +169,7 @@ static void a_refusal_names_the_newest_intact_checkpoint(void **state)
            "--resume-from next/checkpoint-1 goes on from it");
     expect(NEXT "--steps 4 --resume-from next/checkpoint-1", 0, "resumed at step 1");
     assert_non_null(strstr(said, "checkpoint-3.set-aside"));
-    assert_int_equal(access(at("next/checkpoint-3.set-aside/manifest.json"), F_OK), 0);
+    assert_int_equal(access(test_at("next/checkpoint-3.set-aside/manifest.json"), F_OK), 0);
     expect(NEXT "--steps 5 --resume", 0, "resumed at step 4");
 }
 
@@ -248,12 +236,12 @@ static void json_has_null_where_a_number_is_none(void **state)
 {
     (void)state;
 #define OVERFLOWS "\"vocab_size\": 64, \"initializer_range\": 1e300, "
-    put("wild.json", "{\"model_type\": \"gpt2\", " OVERFLOWS
-                     "\"n_positions\": 16, \"n_embd\": 8, \"n_layer\": 1, \"n_head\": 2}");
-    put("wild_encoder.json",
-        "{\"model_type\": \"bert\", " OVERFLOWS "\"hidden_size\": 2, \"num_hidden_layers\": 1, "
-        "\"num_attention_heads\": 1, \"intermediate_size\": 8, "
-        "\"max_position_embeddings\": 16}");
+    test_put("wild.json", "{\"model_type\": \"gpt2\", " OVERFLOWS
+                          "\"n_positions\": 16, \"n_embd\": 8, \"n_layer\": 1, \"n_head\": 2}");
+    test_put("wild_encoder.json", "{\"model_type\": \"bert\", " OVERFLOWS
+                                  "\"hidden_size\": 2, \"num_hidden_layers\": 1, "
+                                  "\"num_attention_heads\": 1, \"intermediate_size\": 8, "
+                                  "\"max_position_embeddings\": 16}");
     expect("eval --model wild.json --tokenizer words --data text.txt --batches 1 --json", 0,
            "{\"loss\":null,\"perplexity\":null,\"targets\":128}\n");
     expect("eval --model wild.json --tokenizer words --data text.txt --batches 1", 0,
@@ -286,7 +274,7 @@ static void a_checkpoint_without_data_goes_on_and_says_so(void **state)
 {
     (void)state;
     begin("old");
-    forget_member(at("old/checkpoint-2/manifest.json"), ",\"data\":{", ",\"writers\"");
+    forget_member(test_at("old/checkpoint-2/manifest.json"), ",\"data\":{", ",\"writers\"");
     expect(TRAIN "--data other.txt --tokenizer words --steps 4 --output old --resume", 0,
            "does not say which data it was trained on");
     assert_non_null(strstr(said, "resumed at step 2"));
@@ -338,7 +326,8 @@ static void what_was_chosen_is_kept(void **state)
     expect("plan " AUTO "--summary", 0, "chosen: spillway.micro_batch 8, ");
     char *manifest = NULL; /* has the effective configuration */
     size_t len;
-    assert_int_equal(sw_file_read(at("auto/checkpoint-3/manifest.json"), &manifest, &len), SW_OK);
+    assert_int_equal(sw_file_read(test_at("auto/checkpoint-3/manifest.json"), &manifest, &len),
+                     SW_OK);
     assert_non_null(strstr(manifest, "\"train_micro_batch_size_per_gpu\":2,"));
     assert_null(strstr(manifest, "\"recompute\":\"auto\""));
     sw_free(manifest);
@@ -357,39 +346,36 @@ static void put_words(const char *name, const char *first)
     sw_str_printf(&text, "%s", first);
     sw_str_puts(&text, "abcdefghijklmnopqrstuvwxyz 0123456789;,");
     snprintf(path, sizeof path, "%s.txt", name);
-    put(path, sw_str_text(&text));
+    test_put(path, sw_str_text(&text));
     sw_str_fini(&text);
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    const char *build = getenv("SPILLWAY_BUILD_DIR");
-    char here[256];
-    assert_non_null(getcwd(here, sizeof here));
-    snprintf(program, sizeof program, "%s%s%s/spillway", build && *build == '/' ? "" : here,
-             build && *build == '/' ? "" : "/", build ? build : "build");
-    snprintf(folder, sizeof folder, "/tmp/spillway-resume-XXXXXX");
-    if (access(program, X_OK) != 0 || !mkdtemp(folder)) {
-        fprintf(stderr, "no program %s\n", program);
+    program = test_spillway();
+    if (!program) {
         return -1;
     }
-    put("gpt2.json", "{\"model_type\":\"gpt2\",\"vocab_size\":48,\"n_positions\":16,\"n_embd\":24,"
-                     "\"n_layer\":1,\"n_head\":3}");
-    put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"optimizer\": {\"type\": \"AdamW\", "
-                   "\"params\": {\"lr\": 0.01}}, \"spillway\": {\"threads\": 1, "
-                   "\"micro_batches\": 2}}");
-    put("auto.json", "{\"train_batch_size\": 8, \"optimizer\": {\"type\": \"AdamW\", \"params\": "
-                     "{\"lr\": 0.01}}, \"spillway\": {\"threads\": 1, \"micro_batch\": "
-                     "\"auto\", \"recompute\": \"auto\"}}");
+    test_put("gpt2.json",
+             "{\"model_type\":\"gpt2\",\"vocab_size\":48,\"n_positions\":16,\"n_embd\":24,"
+             "\"n_layer\":1,\"n_head\":3}");
+    test_put("ds.json",
+             "{\"train_micro_batch_size_per_gpu\": 2, \"optimizer\": {\"type\": \"AdamW\", "
+             "\"params\": {\"lr\": 0.01}}, \"spillway\": {\"threads\": 1, "
+             "\"micro_batches\": 2}}");
+    test_put("auto.json",
+             "{\"train_batch_size\": 8, \"optimizer\": {\"type\": \"AdamW\", \"params\": "
+             "{\"lr\": 0.01}}, \"spillway\": {\"threads\": 1, \"micro_batch\": "
+             "\"auto\", \"recompute\": \"auto\"}}");
     struct sw_str text = {0}, other = {0};
     for (int i = 0; i < 60; i++) {
         sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
         sw_str_printf(&other, "line %d of a small text; and then another, ", i * i % 89);
     }
-    put("text.txt", sw_str_text(&text));
-    put("copy.txt", sw_str_text(&text));
-    put("other.txt", sw_str_text(&other));
+    test_put("text.txt", sw_str_text(&text));
+    test_put("copy.txt", sw_str_text(&text));
+    test_put("other.txt", sw_str_text(&other));
     sw_str_fini(&text);
     sw_str_fini(&other);
     /* Tokenizers: the characters of a text, as a training leaves them. */
@@ -401,19 +387,11 @@ static int set_up(void **state)
         snprintf(arguments, sizeof arguments,
                  TRAIN "--data %s.txt text.txt --steps 1 --output make-%s", names[i], names[i]);
         expect(arguments, 0, "checkpoints: ");
-        snprintf(arguments, sizeof arguments, "mv %s/make-%s/tokenizer %s/%s", folder, names[i],
-                 folder, names[i]);
+        snprintf(arguments, sizeof arguments, "mv %s/make-%s/tokenizer %s/%s", test_folder(),
+                 names[i], test_folder(), names[i]);
         assert_int_equal(system(arguments), 0);
     }
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -432,4 +410,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_was_chosen_is_kept),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

@@ -13,9 +13,10 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
-static char folder[64], build[448];
+static char build[448];
 
 static const char secret[] = "6a0b1c2d3e4f5061728394a5b6c7d8e9";
 
@@ -31,18 +32,11 @@ static int run(const char *format, ...)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static void put(const char *file, const char *text)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, file);
-    assert_int_equal(sw_file_write_atomic(path, text, strlen(text)), SW_OK);
-}
-
 static void fail_with_log(const char *what, const char *log)
 {
     char path[256], *text = NULL;
     size_t len;
-    snprintf(path, sizeof path, "%s/%s", folder, log);
+    snprintf(path, sizeof path, "%s/%s", test_folder(), log);
     if (sw_file_read(path, &text, &len) < 0) {
         fail_msg("%s: %s", what, sw_error_message());
     }
@@ -51,7 +45,7 @@ static void fail_with_log(const char *what, const char *log)
 
 static bool says(const char *log, const char *text)
 {
-    return run("grep -qF -- '%s' %s/%s", text, folder, log) == 0;
+    return run("grep -qF -- '%s' %s/%s", text, test_folder(), log) == 0;
 }
 
 /* The command of a rank or of all, and where it writes. */
@@ -60,7 +54,7 @@ static void training(char *out, size_t cap, const char *output, const char *more
     snprintf(out, cap,
              "%s/spillway train --model %s/config.json --data %s/text.txt --deepspeed %s/ds.json "
              "--seq-len 12 --quiet --steps 20 --deadline 60 --output %s/%s %s",
-             build, folder, folder, folder, folder, output, more);
+             build, test_folder(), test_folder(), test_folder(), test_folder(), output, more);
 }
 
 static pid_t start_rank(int rank, int port, const char *key, const char *output)
@@ -77,7 +71,8 @@ static pid_t start_rank(int rank, int port, const char *key, const char *output)
         setenv("MASTER_ADDR", "127.0.0.1", 1);
         setenv("MASTER_PORT", text, 1);
         key ? setenv("SPILLWAY_JOB_SECRET", key, 1) : unsetenv("SPILLWAY_JOB_SECRET");
-        snprintf(command, sizeof command, "exec %s > %s/%s.%d 2>&1", train, folder, output, rank);
+        snprintf(command, sizeof command, "exec %s > %s/%s.%d 2>&1", train, test_folder(), output,
+                 rank);
         execl("/bin/sh", "sh", "-c", command, (char *)NULL);
         _exit(98);
     }
@@ -89,17 +84,6 @@ static int exit_of(pid_t pid)
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static int free_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET};
-    socklen_t len = sizeof a;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
-    close(fd);
-    return ntohs(a.sin_port);
 }
 
 static int knock(int port)
@@ -155,8 +139,8 @@ static pid_t start_flood(int port)
 
 static void assert_same_model(const char *output)
 {
-    if (run("cmp %s/one/model/model.safetensors %s/%s/model/model.safetensors", folder, folder,
-            output) != 0) {
+    if (run("cmp %s/one/model/model.safetensors %s/%s/model/model.safetensors", test_folder(),
+            test_folder(), output) != 0) {
         fail_msg("%s: another model than that of one process", output);
     }
 }
@@ -166,7 +150,7 @@ static void strangers_do_not_take_part(void **state)
     (void)state;
     enum { SILENT = 300 };
     int silent[SILENT];
-    const int port = free_port();
+    const int port = test_free_port();
     const pid_t first = start_rank(0, port, secret, "two");
     join_without_a_word(port);
     const pid_t other = start_rank(1, port, "00000000000000000000000000000000", "other");
@@ -198,7 +182,7 @@ static void strangers_do_not_take_part(void **state)
 static void ranks_without_a_secret_stay_on_loopback_and_say_so(void **state)
 {
     (void)state;
-    const int port = free_port();
+    const int port = test_free_port();
     const pid_t first = start_rank(0, port, NULL, "bare");
     const pid_t second = start_rank(1, port, NULL, "bare");
     const int exit_first = exit_of(first), exit_second = exit_of(second);
@@ -210,7 +194,7 @@ static void ranks_without_a_secret_stay_on_loopback_and_say_so(void **state)
     training(train, sizeof train, "far", "");
     const int status =
         run("RANK=1 WORLD_SIZE=2 MASTER_ADDR=203.0.113.7 MASTER_PORT=%d %s > %s/far.1 2>&1", port,
-            train, folder);
+            train, test_folder());
     if (status != 2 || !says("far.1", "meet on the loopback of one machine only")) {
         fail_with_log("far away", "far.1");
     }
@@ -222,27 +206,28 @@ static void pdsh_takes_the_secret_from_a_file(void **state)
     (void)state;
     char train[2048], path[256];
     training(train, sizeof train, "behind", "");
-    put("pdsh", "#!/bin/sh\nprintf '%s\\n' \"$*\" > $TEST_FOLDER/words\n"
-                "for last; do :; done\n"
-                "echo \"$last\" | sed 's/%n/0/; s/%%/%/g' > $TEST_FOLDER/0.sh\n"
-                "echo \"$last\" | sed 's/%n/1/; s/%%/%/g' > $TEST_FOLDER/1.sh\n"
-                "env -u SPILLWAY_JOB_SECRET sh $TEST_FOLDER/0.sh & first=$!\n"
-                "env -u SPILLWAY_JOB_SECRET sh $TEST_FOLDER/1.sh && wait $first\n");
-    put("hosts", "127.0.0.1 slots=1\nlocalhost slots=1\n");
-    put("secret", secret);
-    snprintf(path, sizeof path, "%s/secret", folder);
+    test_put("pdsh", "#!/bin/sh\nprintf '%s\\n' \"$*\" > $TEST_FOLDER/words\n"
+                     "for last; do :; done\n"
+                     "echo \"$last\" | sed 's/%n/0/; s/%%/%/g' > $TEST_FOLDER/0.sh\n"
+                     "echo \"$last\" | sed 's/%n/1/; s/%%/%/g' > $TEST_FOLDER/1.sh\n"
+                     "env -u SPILLWAY_JOB_SECRET sh $TEST_FOLDER/0.sh & first=$!\n"
+                     "env -u SPILLWAY_JOB_SECRET sh $TEST_FOLDER/1.sh && wait $first\n");
+    test_put("hosts", "127.0.0.1 slots=1\nlocalhost slots=1\n");
+    test_put("secret", secret);
+    snprintf(path, sizeof path, "%s/secret", test_folder());
     assert_int_equal(chmod(path, 0600), 0);
     const char *launch =
         "chmod +x %s/pdsh; TEST_FOLDER=%s PATH=%s:$PATH %s %s/spillway launch --hostfile "
         "%s/hosts --launcher pdsh --master-port %d -- %s > %s/pdsh.log 2>&1";
     char file[320];
-    int status = run(launch, folder, folder, folder, "SPILLWAY_X=1", build, folder, free_port(),
-                     train, folder);
+    int status = run(launch, test_folder(), test_folder(), test_folder(), "SPILLWAY_X=1", build,
+                     test_folder(), test_free_port(), train, test_folder());
     if (status != 2 || !says("pdsh.log", "wanted SPILLWAY_JOB_SECRET_FILE")) {
         fail_with_log("no file", "pdsh.log");
     }
     snprintf(file, sizeof file, "SPILLWAY_JOB_SECRET_FILE=%s", path);
-    status = run(launch, folder, folder, folder, file, build, folder, free_port(), train, folder);
+    status = run(launch, test_folder(), test_folder(), test_folder(), file, build, test_folder(),
+                 test_free_port(), train, test_folder());
     if (status != 0) {
         fail_with_log("pdsh", "pdsh.log");
     }
@@ -250,7 +235,8 @@ static void pdsh_takes_the_secret_from_a_file(void **state)
     assert_true(says("words", file));
     assert_same_model("behind");
     assert_int_equal(chmod(path, 0644), 0);
-    status = run(launch, folder, folder, folder, file, build, folder, free_port(), train, folder);
+    status = run(launch, test_folder(), test_folder(), test_folder(), file, build, test_folder(),
+                 test_free_port(), train, test_folder());
     if (status != 2 || !says("pdsh.log", "others may read")) {
         fail_with_log("a file that others may read", "pdsh.log");
     }
@@ -260,30 +246,22 @@ static int set_up(void **state)
 {
     (void)state;
     char train[2048];
-    snprintf(folder, sizeof folder, "/tmp/spillway-strangers-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
-    put("config.json",
+    test_put(
+        "config.json",
         "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":16,\"n_embd\":24,\"n_layer\":2,"
         "\"n_head\":3}");
-    put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"optimizer\": {\"type\": \"AdamW\", "
-                   "\"params\": {\"lr\": 0.01}}, \"zero_optimization\": {\"stage\": 3}, "
-                   "\"spillway\": {\"threads\": 1, \"micro_batches\": 4}}");
+    test_put("ds.json",
+             "{\"train_micro_batch_size_per_gpu\": 2, \"optimizer\": {\"type\": \"AdamW\", "
+             "\"params\": {\"lr\": 0.01}}, \"zero_optimization\": {\"stage\": 3}, "
+             "\"spillway\": {\"threads\": 1, \"micro_batches\": 4}}");
     struct sw_str text = {0};
     for (int i = 0; i < 400; i++) {
         sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
     }
-    put("text.txt", sw_str_text(&text));
+    test_put("text.txt", sw_str_text(&text));
     sw_str_fini(&text);
     training(train, sizeof train, "one", "");
-    return run("%s > %s/log 2>&1", train, folder);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return run("rm -rf %s", folder);
+    return run("%s > %s/log 2>&1", train, test_folder());
 }
 
 static int begin(char **argv)
@@ -307,5 +285,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(pdsh_takes_the_secret_from_a_file),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down,
-                                      .begin = begin};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .begin = begin};

@@ -15,18 +15,10 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
-static char folder[64], program[512];
-
-static const char *at(const char *name)
-{
-    static char paths[8][256];
-    static int i;
-    char *path = paths[i++ % 8];
-    snprintf(path, 256, "%s/%s", folder, name);
-    return path;
-}
+static const char *program;
 
 struct seen {
     struct sw_str text; /* all that it wrote to the terminal */
@@ -175,13 +167,13 @@ static void a_live_line_fits_every_width(void **state)
     (void)state;
     static const int widths[] = {30, 80, 200};
     char text_path[256], config_path[256];
-    snprintf(text_path, sizeof text_path, "%s", at("text.txt"));
-    snprintf(config_path, sizeof config_path, "%s", at("ds.json"));
+    snprintf(text_path, sizeof text_path, "%s", test_at("text.txt"));
+    snprintf(config_path, sizeof config_path, "%s", test_at("ds.json"));
     for (int i = 0; i < 3; i++) {
         char output[32], path[256];
         struct seen seen;
         snprintf(output, sizeof output, "w%d", widths[i]);
-        snprintf(path, sizeof path, "%s", at(output));
+        snprintf(path, sizeof path, "%s", test_at(output));
         const char *const words[] = {TRAIN, path, "--steps", "12", "--eval-every", "6", NULL};
         run(&(struct terminal){.columns = widths[i]}, words, &seen);
         assert_int_equal(seen.status, 0);
@@ -206,16 +198,16 @@ static void colours_and_the_bar_can_be_left_out(void **state)
     (void)state;
     char text_path[256], config_path[256], path[256];
     struct seen seen;
-    snprintf(text_path, sizeof text_path, "%s", at("text.txt"));
-    snprintf(config_path, sizeof config_path, "%s", at("ds.json"));
-    snprintf(path, sizeof path, "%s", at("plain"));
+    snprintf(text_path, sizeof text_path, "%s", test_at("text.txt"));
+    snprintf(config_path, sizeof config_path, "%s", test_at("ds.json"));
+    snprintf(path, sizeof path, "%s", test_at("plain"));
     const char *const first[] = {TRAIN, path, "--steps", "4", NULL};
     run(&(struct terminal){.columns = 80, .no_color = "1"}, first, &seen);
     assert_int_equal(seen.status, 0);
     assert_null(strstr(steps_of(&seen), "\033[32m"));
     sw_str_fini(&seen.text);
 
-    snprintf(path, sizeof path, "%s", at("dumb"));
+    snprintf(path, sizeof path, "%s", test_at("dumb"));
     const char *const second[] = {TRAIN, path, "--steps", "5", "--log-every", "2", NULL};
     run(&(struct terminal){.columns = 80, .term = "dumb"}, second, &seen);
     assert_int_equal(seen.status, 0);
@@ -229,9 +221,9 @@ static void a_window_may_become_narrower(void **state)
     (void)state;
     char text_path[256], config_path[256], path[256];
     struct seen seen;
-    snprintf(text_path, sizeof text_path, "%s", at("text.txt"));
-    snprintf(config_path, sizeof config_path, "%s", at("ds.json"));
-    snprintf(path, sizeof path, "%s", at("narrow"));
+    snprintf(text_path, sizeof text_path, "%s", test_at("text.txt"));
+    snprintf(config_path, sizeof config_path, "%s", test_at("ds.json"));
+    snprintf(path, sizeof path, "%s", test_at("narrow"));
     const char *const words[] = {TRAIN, path, "--steps", "1000000", NULL};
     run(&(struct terminal){.columns = 120, .later = 40}, words, &seen);
     assert_int_equal(seen.status, 0);
@@ -260,21 +252,22 @@ static void images_are_counted_as_images(void **state)
     for (size_t i = 0; i < sizeof records; i++) {
         records[i] = (unsigned char)(i % BYTES == 0 ? i / BYTES % 10 : i * i % 251);
     }
-    assert_int_equal(sw_file_write_atomic(at("data_batch_1.bin"), records, sizeof records), SW_OK);
+    assert_int_equal(sw_file_write_atomic(test_at("data_batch_1.bin"), records, sizeof records),
+                     SW_OK);
     const char *const words[] = {"train",
                                  "--task",
                                  "images",
                                  "--model",
                                  "cifar-net",
                                  "--data",
-                                 at("data_batch_1.bin"),
+                                 test_at("data_batch_1.bin"),
                                  "--deepspeed",
-                                 at("ds.json"),
+                                 test_at("ds.json"),
                                  "--steps",
                                  "2",
                                  "--no-export",
                                  "--output",
-                                 at("images"),
+                                 test_at("images"),
                                  NULL};
     run(&(struct terminal){.columns = 200, .term = "dumb"}, words, &seen);
     const char *text = sw_str_text(&seen.text);
@@ -284,7 +277,7 @@ static void images_are_counted_as_images(void **state)
     assert_non_null(strstr(text, "batch 1 x 2 images; 16 training samples"));
     assert_int_equal(count_of(text, " images/s"), 3); /* two steps, and the end */
     assert_null(strstr(text, "tok/s"));
-    assert_int_equal(sw_file_read(at("images/metrics.jsonl"), &metrics, &len), SW_OK);
+    assert_int_equal(sw_file_read(test_at("images/metrics.jsonl"), &metrics, &len), SW_OK);
     assert_int_equal(count_of(metrics, "\"images_per_s\":"), 2);
     assert_null(strstr(metrics, "tokens_per_s"));
     sw_free(metrics);
@@ -312,9 +305,9 @@ static void a_refusal_is_laid_out_on_a_terminal(void **state)
     char *line = NULL;
     size_t len = 0;
     snprintf(command, sizeof command, "%s plan --model gpt2 --device-memory 1G 2>%s", program,
-             at("err"));
+             test_at("err"));
     assert_int_not_equal(system(command), 0);
-    assert_int_equal(sw_file_read(at("err"), &line, &len), SW_OK);
+    assert_int_equal(sw_file_read(test_at("err"), &line, &len), SW_OK);
     assert_ptr_equal(strchr(line, '\n'), line + len - 1);
     assert_non_null(strstr(line, "; largest: "));
     sw_free(line);
@@ -323,9 +316,8 @@ static void a_refusal_is_laid_out_on_a_terminal(void **state)
 static int begin(char **argv)
 {
     (void)argv;
-    const char *build = getenv("SPILLWAY_BUILD_DIR");
-    snprintf(program, sizeof program, "%s/spillway", build ? build : "build");
-    return access(program, X_OK) == 0 ? 0 : TEST_EXIT_SKIPPED;
+    program = test_spillway();
+    return program ? 0 : TEST_EXIT_SKIPPED;
 }
 
 static int set_up(void **state)
@@ -335,24 +327,13 @@ static int set_up(void **state)
         "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}}";
     char text[4001];
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/sw_terminal_XXXXXX");
-    if (!mkdtemp(folder)) {
-        return 1;
-    }
     for (size_t i = 0; i + 1 < sizeof text; i++) {
         text[i] = i % 7 == 6 ? '\n' : (char)('a' + (i * i + i / 7) % 13);
     }
     text[sizeof text - 1] = '\0';
-    return sw_file_write_atomic(at("text.txt"), text, strlen(text)) < 0 ||
-           sw_file_write_atomic(at("ds.json"), ds, sizeof ds - 1) < 0;
-}
-
-static int tear_down(void **state)
-{
-    char command[96];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    test_put("text.txt", text);
+    test_put("ds.json", ds);
+    return 0;
 }
 
 static const struct CMUnitTest tests[] = {
@@ -363,5 +344,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_refusal_is_laid_out_on_a_terminal),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down,
-                                      .begin = begin};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .begin = begin};

@@ -23,43 +23,26 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/scratch.h"
 #include "support/test.h"
 #include "support/variants.h"
 
 enum { STEPS = 4, HANG_S = 120, HUNG = -1000, TIERS = 3, MESSAGE = 4096 };
 
-static char folder[64], program[512];
+static const char *program;
 
 /* ---- running ---- */
-
-static const char *at(const char *name)
-{
-    static char paths[8][256];
-    static int i;
-    char *path = paths[i++ % 8];
-    snprintf(path, 256, "%s/%s", folder, name);
-    return path;
-}
-
-static void put(const char *name, const char *text)
-{
-    if (sw_file_write_atomic(at(name), text, strlen(text)) < 0) {
-        fail_msg("%s", sw_error_message());
-    }
-}
 
 static char *get(const char *name)
 {
     char *text = NULL;
     size_t len;
-    return sw_file_read(at(name), &text, &len) < 0 ? NULL : text;
+    return sw_file_read(test_at(name), &text, &len) < 0 ? NULL : text;
 }
 
 static void forget(const char *name)
 {
-    char command[320];
-    snprintf(command, sizeof command, "rm -rf %s", at(name));
-    assert_int_equal(system(command), 0);
+    test_remove(test_at(name));
 }
 
 /* `command` with the flags of a run; sets: words behind them, or NULL. */
@@ -72,8 +55,8 @@ static pid_t start(const char *command, const char *config, const char *output,
     snprintf(words, sizeof words,
              "%s %s --model %s --deepspeed %s --output %s --steps %d --save-every 1 --export-dtype "
              "f32 --resume-if-any --quiet --ranks %lld %s %s %s",
-             program, command, at("model.json"), at(config), at(output), STEPS, (long long)ranks,
-             v->flags, plans ? "--json" : "", sets ? sets : "");
+             program, command, test_at("model.json"), test_at(config), test_at(output), STEPS,
+             (long long)ranks, v->flags, plans ? "--json" : "", sets ? sets : "");
     int n = 0;
     for (char *word; n < MOST && (word = strtok_r(rest, " ", &rest));) {
         argv[n++] = word;
@@ -82,7 +65,7 @@ static pid_t start(const char *command, const char *config, const char *output,
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        if (!freopen(at("out"), "w", stdout) || !freopen(at("err"), "w", stderr)) {
+        if (!freopen(test_at("out"), "w", stdout) || !freopen(test_at("err"), "w", stderr)) {
             _exit(99);
         }
         execv(program, argv);
@@ -156,7 +139,7 @@ static bool same_file(const char *name)
     bool good = true;
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s/%s", i == 0 ? "plain" : "way", name);
-        good = sw_file_read(at(path), &texts[i], &len[i]) >= 0 && good;
+        good = sw_file_read(test_at(path), &texts[i], &len[i]) >= 0 && good;
     }
     good = good && len[0] == len[1] && memcmp(texts[0], texts[1], len[0]) == 0;
     sw_free(texts[0]);
@@ -166,7 +149,7 @@ static bool same_file(const char *name)
 
 static bool same_weights(void)
 {
-    const bool adapted = access(at("plain/adapter"), F_OK) == 0;
+    const bool adapted = access(test_at("plain/adapter"), F_OK) == 0;
     return same_file(adapted ? "adapter/adapter_model.safetensors" : "model/model.safetensors");
 }
 
@@ -290,7 +273,7 @@ static void write_config(const char *name, const struct test_variant *v, const s
     snprintf(text, sizeof text, "{%s%s%s%s%s, \"spillway\": {%s%s%s}}", v->math, w ? ", " : "",
              w ? w->zero : "", w ? ", " : "", w ? w->other : "", v->own_math, w ? ", " : "",
              w ? w->own : "");
-    put(name, text);
+    test_put(name, text);
 }
 
 static int64_t peak_of(const char *metrics)
@@ -317,7 +300,7 @@ static enum outcome compare(struct test_draw *d, const struct test_variant *v, c
                             bool show)
 {
     struct test_way w;
-    test_draw_way(d, v, folder, peak_of(plain), &w);
+    test_draw_way(d, v, test_folder(), peak_of(plain), &w);
     write_config("way.json", v, &w);
     if (show) {
         char *config = get("way.json");
@@ -337,7 +320,7 @@ static enum outcome compare(struct test_draw *d, const struct test_variant *v, c
     struct said plan, train = {0};
     char last[32];
     snprintf(last, sizeof last, "way/checkpoint-%d", STEPS);
-    const bool is_done = access(at(last), F_OK) == 0; /* killed behind its last step */
+    const bool is_done = access(test_at(last), F_OK) == 0; /* killed behind its last step */
     ask_plan(v, ranks, NULL, &plan);
     train.status = finish(start("train", "way.json", "way", v, ranks, NULL));
     take_message(train.message);
@@ -372,8 +355,8 @@ static enum outcome run(uint64_t seed, uint64_t i, bool show)
     forget("plain");
     forget("way");
     forget("way.json");
-    test_draw_variant(&d, folder, &v);
-    put("model.json", v.model);
+    test_draw_variant(&d, test_folder(), &v);
+    test_put("model.json", v.model);
     write_config("plain.json", &v, NULL);
     const int status = finish(start("train", "plain.json", "plain", &v, 1, NULL));
     if (status == 2) {
@@ -460,16 +443,16 @@ static void plan_says_what_train_does(void **state)
         char config[1024];
         const bool reads = strcmp(differed[i].model, BART) == 0;
         const bool has_optimizer = strstr(differed[i].config, "\"optimizer\"") != NULL;
-        snprintf(v.flags, sizeof v.flags, "--data %s/%s%s%s", folder, differed[i].data,
-                 reads ? folder : "", reads ? "/words" : "");
+        snprintf(v.flags, sizeof v.flags, "--data %s/%s%s%s", test_folder(), differed[i].data,
+                 reads ? test_folder() : "", reads ? "/words" : "");
         snprintf(config, sizeof config, "{\"train_micro_batch_size_per_gpu\": 2, %s%s}",
                  differed[i].config,
                  has_optimizer ? ""
                                : ", \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": "
                                  "0.01}}");
         forget("way");
-        put("model.json", differed[i].model);
-        put("way.json", config);
+        test_put("model.json", differed[i].model);
+        test_put("way.json", config);
         ask_plan(&v, differed[i].ranks, NULL, &plan);
         train.status = finish(start("train", "way.json", "way", &v, differed[i].ranks, NULL));
         take_message(train.message);
@@ -489,23 +472,12 @@ static void plan_says_what_train_does(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    const char *build = getenv("SPILLWAY_BUILD_DIR");
-    snprintf(program, sizeof program, "%s/spillway", build ? build : "build");
-    snprintf(folder, sizeof folder, "/tmp/spillway-variants-XXXXXX");
-    if (access(program, X_OK) != 0 || !mkdtemp(folder)) {
-        fprintf(stderr, "no program %s\n", program);
+    program = test_spillway();
+    if (!program) {
         return -1;
     }
-    test_write_variant_files(folder);
+    test_write_variant_files(test_folder());
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -513,4 +485,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_way_has_the_bits_of_the_plain_run_or_is_refused),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

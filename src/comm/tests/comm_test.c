@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { MOST_RANKS = 5, N = 37 };
@@ -189,18 +190,6 @@ struct over_tcp {
     double deadline_s;
 };
 
-static int free_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET};
-    socklen_t len = sizeof a;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
-    close(fd);
-    return ntohs(a.sin_port);
-}
-
 static sw_status rank_over_tcp(void *ctx, sw_comm *thread)
 {
     const struct over_tcp *o = ctx;
@@ -226,7 +215,7 @@ static void run_over_tcp(int size, sw_rank_fn fn, void *ctx, double deadline_s)
     sw_status st = SW_E_IO;
     /* another process may take the port before it is bound */
     for (int turn = 0; turn < 3 && st == SW_E_IO; turn++) {
-        struct over_tcp o = {fn, ctx, free_port(), deadline_s};
+        struct over_tcp o = {fn, ctx, test_free_port(), deadline_s};
         st = sw_threads_run(size, 60, rank_over_tcp, &o);
     }
     if (st < 0) {
@@ -370,7 +359,7 @@ static sw_status come_in_part(void *ctx, sw_comm *comm)
 static void a_meeting_names_who_is_missing(void **state)
 {
     (void)state;
-    struct over_tcp o = {sum, NULL, free_port(), 0.5};
+    struct over_tcp o = {sum, NULL, test_free_port(), 0.5};
     if (sw_threads_run(3, 60, come_in_part, &o) < 0) {
         fail_msg("%s", sw_error_message());
     }
@@ -578,7 +567,7 @@ static void why_is_heard_behind_what_nobody_has_read(void **state)
     (void)state;
     sw_status st = SW_E_IO;
     for (int turn = 0; turn < 3 && st == SW_E_IO; turn++) { /* another process may take the port */
-        struct over_tcp o = {NULL, NULL, free_port(), 60};
+        struct over_tcp o = {NULL, NULL, test_free_port(), 60};
         st = sw_threads_run(3, 60, come_late, &o);
     }
     if (st < 0) {

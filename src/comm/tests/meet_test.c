@@ -13,21 +13,10 @@
 #include <unistd.h>
 
 #include "comm/tcp/tcp.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 static const unsigned char secret[SW_SECRET_BYTES] = "sixteen of them", other[SW_SECRET_BYTES];
-
-static int free_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET};
-    socklen_t len = sizeof a;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
-    close(fd);
-    return ntohs(a.sin_port);
-}
 
 static struct sw_tcp_options options_of(int rank, int size, int port, double deadline_s)
 {
@@ -154,7 +143,7 @@ static void pretend(int port, bool old_words)
 static void strangers_are_turned_away_and_the_meeting_goes_on(void **state)
 {
     (void)state;
-    const int port = free_port();
+    const int port = test_free_port();
     struct member first = {.options = options_of(0, 2, port, 60)};
     struct member second = {.options = options_of(1, 2, port, 60)};
     begin(&first);
@@ -213,7 +202,7 @@ static void silent_connections_hold_nobody_up(void **state)
     (void)state;
     enum { SILENT = 400 }; /* more than there are places */
     int fds[SILENT];
-    const int port = free_port();
+    const int port = test_free_port();
     struct member members[3];
     assert_int_equal(sw_allow_files(SILENT + 100), SW_OK);
     for (int r = 0; r < 3; r++) {
@@ -256,7 +245,7 @@ static void a_listener_without_descriptors_waits_says_so_and_goes_on(void **stat
     enum { MANY = 120 };
     int fds[MANY], line[2], status;
     char said[512] = "";
-    const int port = free_port();
+    const int port = test_free_port();
     struct member first = {.options = options_of(0, 2, port, 60)};
     struct member second = {.options = options_of(1, 2, port, 60)};
     assert_int_equal(pipe(line), 0);
@@ -309,7 +298,7 @@ static int join_by_hand(int port, int rank, int size)
 static void a_rank_that_left_may_come_again(void **state)
 {
     (void)state;
-    const int port = free_port();
+    const int port = test_free_port();
     struct member members[3];
     for (int r = 0; r < 3; r++) {
         members[r] = (struct member){.options = options_of(r, 3, port, 60)};
@@ -352,7 +341,7 @@ static void a_loopback_master_listens_on_loopback_only(void **state)
     (void)state;
     static const char *const hosts[] = {"127.0.0.1", "localhost"};
     for (int i = 0; i < 4; i++) {
-        const int port = free_port();
+        const int port = test_free_port();
         int n = 0;
         struct member first = {.options = options_of(0, 2, port, 60)}, second;
         first.options.host = hosts[i / 2];
@@ -393,7 +382,7 @@ static void *give_up_rudely(void *arg)
 static void a_peers_words_do_not_reach_a_terminal_as_they_are(void **state)
 {
     (void)state;
-    const int port = free_port();
+    const int port = test_free_port();
     struct member first = {.options = options_of(0, 2, port, 60)};
     struct member second = {.options = options_of(1, 2, port, 60)};
     begin(&first);

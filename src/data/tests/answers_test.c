@@ -38,7 +38,6 @@ static int close_recorded(void **state)
     (void)state;
     sw_json_close(recorded);
     sw_tokenizer_close(bert);
-    sw_test_cleanup();
     return 0;
 }
 

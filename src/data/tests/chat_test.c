@@ -5,6 +5,7 @@
 
 #include "data/tests/helpers.h"
 #include "support/chats.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 #include <dirent.h>
@@ -184,7 +185,7 @@ static sw_chat *open_chat(const char *template, enum sw_loss_on loss_on)
 {
     sw_chat *chat = NULL;
     const struct sw_chat_options options = {
-        .folder = sw_test_folder(),
+        .folder = test_folder(),
         .template_path = template ? sw_test_write_text(1, "own.jinja", template) : NULL,
         .tokenizer = tokenizer,
         .date = 20000 * INT64_C(86400),
@@ -420,7 +421,7 @@ static void expect_wanted(const sw_tokenizer *words, const char *template, const
     sw_chat *chat = NULL;
     const char *file = sw_test_write_text(2, "greedy.jinja", template);
     const struct sw_chat_options options = {
-        .folder = sw_test_folder(), .template_path = file, .tokenizer = (sw_tokenizer *)words};
+        .folder = test_folder(), .template_path = file, .tokenizer = (sw_tokenizer *)words};
     assert_int_equal(sw_chat_open(&options, &chat), SW_OK);
     assert_int_equal(encode(chat, line, &row), SW_OK);
     for (int64_t i = 0; i < row.ids.len; i++) {
@@ -445,7 +446,7 @@ static void an_end_token_that_takes_in_spaces_ends_an_answer(void **state)
         "{% else %}{{ m.content }}{% endif %}{% endfor %}";
     sw_tokenizer *words = NULL;
     char folder[300];
-    snprintf(folder, sizeof folder, "%s/greedy", sw_test_folder());
+    snprintf(folder, sizeof folder, "%s/greedy", test_folder());
     assert_int_equal(sw_mkdirs(folder), SW_OK);
     const char *file = sw_test_write_text(1, "greedy/tokenizer.json", greedy_end);
     assert_int_equal(sw_tokenizer_open(file, NULL, &words), SW_OK);
@@ -558,7 +559,7 @@ static void templates_in_their_order(void **state)
     static const char line[] = "{\"messages\":[" Q "]}";
     static const char with_tools[] = "{\"messages\":[" Q "],\"tools\":[{\"name\":\"f\"}]}";
     sw_chat *chat = NULL;
-    const struct sw_chat_options options = {.folder = sw_test_folder(), .tokenizer = tokenizer};
+    const struct sw_chat_options options = {.folder = test_folder(), .tokenizer = tokenizer};
     sw_test_write_text(2, "tokenizer_config.json",
                        "{\"eos_token\":{\"content\":\"<|im_end|>\"},\"chat_template\":["
                        "{\"name\":\"tool_use\",\"template\":\"t{{ tools[0].name }}\"},"
@@ -585,10 +586,10 @@ static void templates_in_their_order(void **state)
     assert_int_equal(sw_chat_open(&options, &chat), SW_E_FORMAT);
     assert_non_null(strstr(sw_error_message(), "tokenizer_config.json: chat_template:1:"));
     unlink(sw_test_write_text(2, "special_tokens_map.json", "{}"));
-    test_write_chat_tokenizer(sw_test_folder(), NULL);
+    test_write_chat_tokenizer(test_folder(), NULL);
     assert_int_equal(sw_chat_open(&options, &chat), SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "--chat-template FILE gives one"));
-    test_write_chat_tokenizer(sw_test_folder(), test_chatml);
+    test_write_chat_tokenizer(test_folder(), test_chatml);
 }
 
 /* A resumed run needs the same rows, so the digest covers all that a template may write. */
@@ -610,7 +611,7 @@ static void another_template_or_special_token_is_another_digest(void **state)
     assert_string_not_equal(digests[0], digests[1]);
     assert_string_not_equal(digests[0], digests[2]);
     assert_string_equal(digests[0], digests[3]);
-    test_write_chat_tokenizer(sw_test_folder(), test_chatml);
+    test_write_chat_tokenizer(test_folder(), test_chatml);
 }
 
 static void days_are_days(void **state)
@@ -659,16 +660,16 @@ static void answers_end_at_one_id_or_at_several(void **state)
 {
     (void)state;
     struct sw_ids ids = {0};
-    assert_int_equal(sw_chat_stops(sw_test_folder(), &ids), SW_OK);
+    assert_int_equal(sw_chat_stops(test_folder(), &ids), SW_OK);
     assert_int_equal(ids.len, 0);
     sw_test_write_text(2, "generation_config.json", "{\"eos_token_id\":97}");
-    assert_int_equal(sw_chat_stops(sw_test_folder(), &ids), SW_OK);
+    assert_int_equal(sw_chat_stops(test_folder(), &ids), SW_OK);
     sw_test_write_text(2, "generation_config.json", "{\"eos_token_id\":[98,97]}");
-    assert_int_equal(sw_chat_stops(sw_test_folder(), &ids), SW_OK);
+    assert_int_equal(sw_chat_stops(test_folder(), &ids), SW_OK);
     assert_true(ids.len == 3 && ids.ptr[0] == 97 && ids.ptr[1] == 98 && ids.ptr[2] == 97);
     const char *path =
         sw_test_write_text(2, "generation_config.json", "{\"eos_token_id\":\"<eos>\"}");
-    assert_int_equal(sw_chat_stops(sw_test_folder(), &ids), SW_E_FORMAT);
+    assert_int_equal(sw_chat_stops(test_folder(), &ids), SW_E_FORMAT);
     assert_non_null(strstr(sw_error_message(), "generation_config.json: eos_token_id"));
     unlink(path);
     sw_ids_fini(&ids);
@@ -805,7 +806,7 @@ static void survives_lack_of_memory(void **state)
     (void)state;
     static const char line[] = "{\"messages\":[" Q "," A "," Q "," A "]}";
     struct sw_json_doc *doc;
-    const struct sw_chat_options options = {.folder = sw_test_folder(), .tokenizer = tokenizer};
+    const struct sw_chat_options options = {.folder = test_folder(), .tokenizer = tokenizer};
     struct sw_alloc_stats before, after;
     assert_int_equal(sw_json_parse("line", line, strlen(line), SW_JSON_STRICT, &doc), SW_OK);
     sw_alloc_get_stats(&before);
@@ -853,8 +854,8 @@ static void a_conversation_that_could_not_begin_begins_again(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    test_write_chat_tokenizer(sw_test_folder(), test_chatml);
-    if (sw_tokenizer_open(sw_test_folder(), NULL, &tokenizer) < 0) {
+    test_write_chat_tokenizer(test_folder(), test_chatml);
+    if (sw_tokenizer_open(test_folder(), NULL, &tokenizer) < 0) {
         print_error("%s\n", sw_error_message());
         return 1;
     }
@@ -865,7 +866,6 @@ static int tear_down(void **state)
 {
     (void)state;
     sw_tokenizer_close(tokenizer);
-    sw_test_cleanup();
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "data/tests/helpers.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { T = 8 };
@@ -508,7 +509,7 @@ static void globs_and_missing_files(void **state)
     counting_shard(0, "g2.bin", 4);
     counting_shard(1, "g1.bin", 2);
     char pattern[256];
-    snprintf(pattern, sizeof(pattern), "%s/g*.bin", sw_test_folder());
+    snprintf(pattern, sizeof(pattern), "%s/g*.bin", test_folder());
     const char *path = pattern;
     const struct sw_dataset_options options = {
         .files = &path, .n_files = 1, .vocab_size = 10, .seq_len = 5};
@@ -539,9 +540,9 @@ static void character_vocabulary(void **state)
     assert_int_equal(sw_tokenizer_encode(tokenizer, "\"\n\xC3\xA9", 4, true, &ids), SW_OK);
     assert_int_equal(ids.len, 3);
     assert_memory_equal(ids.ptr, ((int32_t[]){1, 0, 4}), 3 * sizeof(int32_t));
-    assert_int_equal(sw_tokenizer_save(tokenizer, sw_test_folder()), SW_OK);
+    assert_int_equal(sw_tokenizer_save(tokenizer, test_folder()), SW_OK);
     char path[256];
-    snprintf(path, sizeof(path), "%s/chars.json", sw_test_folder());
+    snprintf(path, sizeof(path), "%s/chars.json", test_folder());
     assert_int_equal(sw_tokenizer_open(path, NULL, &again), SW_OK);
     assert_int_equal(sw_tokenizer_decode(again, ids.ptr, ids.len, false, &text, NULL), SW_OK);
     assert_string_equal(text, "\"\n\xC3\xA9");
@@ -637,13 +638,6 @@ static void failing_allocations(void **state)
     sw_tokenizer_close(tokenizer);
 }
 
-static int cleanup(void **state)
-{
-    (void)state;
-    sw_test_cleanup();
-    return 0;
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(windows_and_labels),
     cmocka_unit_test(numbering_is_independent_of_calls),
@@ -664,4 +658,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(failing_allocations),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .teardown = cleanup};
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -2,9 +2,9 @@
 // Helpers of the data tests.
 #include "data/tests/helpers.h"
 
+#include "support/scratch.h"
 #include "support/test.h"
 
-#include <dirent.h>
 #include <unistd.h>
 
 const char *sw_test_fixtures(void)
@@ -30,47 +30,10 @@ const char *sw_test_data(struct sw_str *path, const char *name)
     return path->ptr;
 }
 
-static char folder[64];
-
-const char *sw_test_folder(void)
-{
-    if (!folder[0]) {
-        strcpy(folder, "/tmp/spillway-data-XXXXXX");
-        assert_non_null(mkdtemp(folder));
-    }
-    return folder;
-}
-
-static void remove_files(const char *path)
-{
-    struct sw_str name = {0};
-    DIR *dir = opendir(path);
-    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
-        sw_str_clear(&name);
-        sw_str_printf(&name, "%s/%s", path, entry->d_name);
-        if (entry->d_name[0] != '.' && unlink(name.ptr) != 0) {
-            remove_files(name.ptr);
-        }
-    }
-    if (dir) {
-        closedir(dir);
-    }
-    rmdir(path);
-    sw_str_fini(&name);
-}
-
-void sw_test_cleanup(void)
-{
-    if (folder[0]) {
-        remove_files(folder);
-        folder[0] = '\0';
-    }
-}
-
 const char *sw_test_write(int slot, const char *name, const void *data, size_t len)
 {
     static char paths[8][256];
-    snprintf(paths[slot], sizeof(paths[slot]), "%s/%s", sw_test_folder(), name);
+    snprintf(paths[slot], sizeof(paths[slot]), "%s/%s", test_folder(), name);
     assert_int_equal(sw_file_write_atomic(paths[slot], data, len), SW_OK);
     return paths[slot];
 }

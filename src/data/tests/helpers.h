@@ -10,10 +10,7 @@ const char *sw_test_fixtures(void);
 /* "<fixtures>/../data/<name>", or "../shared/data/<name>" when that is absent. */
 const char *sw_test_data(struct sw_str *path, const char *name);
 
-/* An empty folder for this test program, made once; removed with its files by sw_test_cleanup. */
-const char *sw_test_folder(void);
-void sw_test_cleanup(void);
-/* Writes a file of that folder and returns its path, which lives until the next call with slot. */
+/* Writes a file of test_folder(). Returns its path, which lives until the next call with slot. */
 const char *sw_test_write(int slot, const char *name, const void *data, size_t len);
 const char *sw_test_write_text(int slot, const char *name, const char *text);
 

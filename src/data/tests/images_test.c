@@ -5,6 +5,7 @@
 #include "data/images.h"
 #include "data/tests/helpers.h"
 #include "support/pictures.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 #include <pthread.h>
@@ -12,18 +13,9 @@
 
 enum { SIDE = 8, VALUES = 3 * SIDE * SIDE };
 
-static const char *at(const char *name)
-{
-    static char paths[4][512];
-    static int slot;
-    slot = (slot + 1) % 4;
-    snprintf(paths[slot], sizeof paths[slot], "%s/%s", sw_test_folder(), name);
-    return paths[slot];
-}
-
 static void make_folder(const char *name)
 {
-    assert_int_equal(sw_mkdirs(at(name)), SW_OK);
+    assert_int_equal(sw_mkdirs(test_at(name)), SW_OK);
 }
 
 /* Writes a picture of one colour. The colour identifies the picture. */
@@ -36,7 +28,7 @@ static void put_picture(const char *name, int which)
         rows[i] = (uint8_t)which;
     }
     uint8_t *bytes = test_png_make(&png, rows, &len);
-    assert_int_equal(sw_file_write_atomic(at(name), bytes, len), SW_OK);
+    assert_int_equal(sw_file_write_atomic(test_at(name), bytes, len), SW_OK);
     free(bytes);
 }
 
@@ -53,7 +45,7 @@ static struct sw_task_data task_of(const char *const *names, int64_t n)
 static sw_status open_folder(const char *name, const char *val, const struct sw_task_data *task,
                              struct sw_dataset **out)
 {
-    const char *files[] = {at(name)}, *val_files[] = {val ? at(val) : NULL};
+    const char *files[] = {test_at(name)}, *val_files[] = {val ? test_at(val) : NULL};
     const struct sw_dataset_options options = {.files = files,
                                                .n_files = 1,
                                                .val_files = val ? val_files : NULL,
@@ -114,11 +106,11 @@ static void files_are_listed_as_torchvision_does(void **state)
         put_picture(files[i], 0);
     }
     for (size_t i = 0; i < SW_LEN(others); i++) {
-        assert_int_equal(sw_file_write_atomic(at(others[i]), "x", 1), SW_OK);
+        assert_int_equal(sw_file_write_atomic(test_at(others[i]), "x", 1), SW_OK);
     }
     logged[0] = '\0';
     sw_log_set_sink(keep_line, NULL);
-    assert_int_equal(sw_pictures_add(&p, at("order///")), SW_OK);
+    assert_int_equal(sw_pictures_add(&p, test_at("order///")), SW_OK);
     sw_log_set_sink(NULL, NULL);
     assert_non_null(strstr(logged, "order: left out, being hidden or no .png"));
     assert_non_null(strstr(logged, ": 4 in all, first "));
@@ -127,13 +119,13 @@ static void files_are_listed_as_torchvision_does(void **state)
     assert_string_equal(p.classes[1], "a");
     assert_int_equal(p.n, SW_LEN(files));
     for (size_t i = 0; i < SW_LEN(files); i++) {
-        assert_string_equal(p.places[i].path, at(files[i]));
+        assert_string_equal(p.places[i].path, test_at(files[i]));
         assert_int_equal(p.places[i].i_class, i == SW_LEN(files) - 1);
     }
     for (size_t i = 0; i < SW_LEN(others); i++) { /* which the end of the test leaves */
-        assert_int_equal(unlink(at(others[i])), 0);
+        assert_int_equal(unlink(test_at(others[i])), 0);
     }
-    assert_int_equal(rmdir(at("order/.git")), 0);
+    assert_int_equal(rmdir(test_at("order/.git")), 0);
     sw_pictures_fini(&p);
 }
 
@@ -206,15 +198,15 @@ static void folders_that_do_not_fit_are_refused(void **state)
     task.n_labels = 1;
     expect_refused("pets", NULL, &task, "has classes, and the task \"images-regression\" numbers");
     task = task_of(names, 2);
-    assert_int_equal(sw_file_write_atomic(at("pets/cat/2.webp"), "x", 1), SW_OK);
+    assert_int_equal(sw_file_write_atomic(test_at("pets/cat/2.webp"), "x", 1), SW_OK);
     expect_refused("pets", NULL, &task, "pets/cat/2.webp: pictures are read of .png");
-    assert_int_equal(unlink(at("pets/cat/2.webp")), 0);
-    assert_int_equal(sw_file_write_atomic(at("pets/cat/2.png"), "no picture", 10), SW_OK);
+    assert_int_equal(unlink(test_at("pets/cat/2.webp")), 0);
+    assert_int_equal(sw_file_write_atomic(test_at("pets/cat/2.png"), "no picture", 10), SW_OK);
     expect_refused("pets", NULL, &task, "pets/cat/2.png: by its first bytes it is neither");
-    assert_int_equal(unlink(at("pets/cat/2.png")), 0);
-    assert_int_equal(symlink(".", at("pets/cat/loop")), 0);
+    assert_int_equal(unlink(test_at("pets/cat/2.png")), 0);
+    assert_int_equal(symlink(".", test_at("pets/cat/loop")), 0);
     expect_refused("pets", NULL, &task, "more than 32 folders within each other");
-    assert_int_equal(unlink(at("pets/cat/loop")), 0);
+    assert_int_equal(unlink(test_at("pets/cat/loop")), 0);
 }
 
 /* A damaged picture is named when it is fetched, because opening reads only its header. */
@@ -234,9 +226,9 @@ static void pictures_are_decoded_when_they_are_asked_for(void **state)
     for (int i = 0; i < N; i++) {
         char name[64];
         snprintf(name, sizeof name, "lazy/large/%02d.png", i);
-        assert_true(test_picture_write(at(name), LARGE, LARGE, (uint8_t[]){9, 90, 200}, 1));
+        assert_true(test_picture_write(test_at(name), LARGE, LARGE, (uint8_t[]){9, 90, 200}, 1));
     }
-    assert_int_equal(truncate(at("lazy/large/05.png"), 1000), 0);
+    assert_int_equal(truncate(test_at("lazy/large/05.png"), 1000), 0);
     sw_alloc_get_stats(&before);
     assert_int_equal(open_folder("lazy", NULL, &task, &d), SW_OK);
     sw_alloc_get_stats(&after);
@@ -287,7 +279,7 @@ static void samples_have_the_same_bits_however_they_are_fetched(void **state)
     for (int i = 0; i < 10; i++) {
         char name[64];
         snprintf(name, sizeof name, "bits/%c/%d.png", 'a' + i % 2, i);
-        assert_true(test_picture_write(at(name), (uint32_t)(11 + 3 * i), 17,
+        assert_true(test_picture_write(test_at(name), (uint32_t)(11 + 3 * i), 17,
                                        (uint8_t[]){9, 90, 200}, (uint32_t)i));
     }
     assert_int_equal(open_folder("bits", NULL, &task, &d), SW_OK);
@@ -330,13 +322,6 @@ static void survives_lack_of_memory(void **state)
     }
 }
 
-static int teardown(void **state)
-{
-    (void)state;
-    sw_test_cleanup();
-    return 0;
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(files_are_listed_as_torchvision_does),
     cmocka_unit_test(classes_are_held_back_in_proportion),
@@ -346,5 +331,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(survives_lack_of_memory),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .teardown = teardown,
+const struct test_program sw_tests = {TEST_TABLE(tests),
                                       .left_out = SW_HAVE_PNG ? NULL : "built without libpng"};

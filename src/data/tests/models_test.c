@@ -805,13 +805,6 @@ static void without_utf8proc_the_message_says_what_to_install(void **state)
                   "libutf8proc-dev");
 }
 
-static int cleanup(void **state)
-{
-    (void)state;
-    sw_test_cleanup();
-    return 0;
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(unigram_takes_the_best_way),
     cmocka_unit_test(bpe_of_characters),
@@ -839,4 +832,4 @@ static const struct CMUnitTest tests[] = {
     TEST_IF(!SW_HAVE_UTF8PROC, without_utf8proc_the_message_says_what_to_install),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .teardown = cleanup};
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -386,13 +386,6 @@ static void a_picture_without_room_is_not_called_damaged(void **state)
     sw_free(jpeg);
 }
 
-static int teardown(void **state)
-{
-    (void)state;
-    sw_test_cleanup();
-    return 0;
-}
-
 static int begin(char **argv)
 {
     (void)argv;
@@ -415,5 +408,5 @@ static const struct CMUnitTest tests[] = {
 };
 
 const struct test_program sw_tests = {
-    TEST_TABLE(tests), .teardown = teardown, .begin = begin,
+    TEST_TABLE(tests), .begin = begin,
     .left_out = SW_HAVE_PNG && SW_HAVE_JPEG ? NULL : "built without libpng or libjpeg"};

@@ -212,13 +212,6 @@ static void pictures_that_do_not_fit_are_refused(void **state)
     assert_non_null(strstr(sw_error_message(), "a.png: 225 x 224 pixels (height x width), and"));
 }
 
-static int teardown(void **state)
-{
-    (void)state;
-    sw_test_cleanup();
-    return 0;
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(resizing_keeps_what_it_must),
     cmocka_unit_test(a_reduction_looks_at_every_pixel),
@@ -228,4 +221,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(pictures_that_do_not_fit_are_refused),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .teardown = teardown};
+const struct test_program sw_tests = {TEST_TABLE(tests)};

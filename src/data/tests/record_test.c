@@ -138,13 +138,6 @@ static void lack_of_memory_is_said(void **state)
     sw_str_fini(&out);
 }
 
-static int cleanup(void **state)
-{
-    (void)state;
-    sw_test_cleanup();
-    return 0;
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(rows_of_tables_are_objects),
     cmocka_unit_test(questions_bring_their_context),
@@ -152,4 +145,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(lack_of_memory_is_said),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .teardown = cleanup};
+const struct test_program sw_tests = {TEST_TABLE(tests)};

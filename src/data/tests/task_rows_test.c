@@ -11,6 +11,7 @@
 #include "data/tests/helpers.h"
 #include "data/tokenizer.h"
 #include "json/json.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { T = 12, U = 8, PAD = 0, UNK, CLS, SEP, MASK, FIRST = 5 };
@@ -32,7 +33,6 @@ static int close_bert(void **state)
 {
     (void)state;
     sw_tokenizer_close(bert);
-    sw_test_cleanup();
     return 0;
 }
 
@@ -109,7 +109,7 @@ static struct sw_tokenizer *open_words(const char *settings, const char *model)
 {
     struct sw_tokenizer *tokenizer = NULL;
     struct sw_str folder = {0};
-    sw_str_printf(&folder, "%s/types", sw_test_folder());
+    sw_str_printf(&folder, "%s/types", test_folder());
     mkdir(folder.ptr, 0700); /* it may be there */
     sw_test_write_text(1, "types/vocab.txt", vocab);
     sw_test_write_text(2, "types/tokenizer_config.json", settings);

@@ -5,6 +5,7 @@
 
 #include "data/tests/helpers.h"
 #include "data/tokenizer.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 #include <sys/stat.h>
@@ -387,7 +388,7 @@ static void folders_without_a_tokenizer(void **state)
     (void)state;
     struct sw_tokenizer *tokenizer;
     struct sw_str folder = {0}, file = {0};
-    sw_str_printf(&folder, "%s/none", sw_test_folder());
+    sw_str_printf(&folder, "%s/none", test_folder());
     assert_int_equal(sw_tokenizer_open(folder.ptr, NULL, &tokenizer), SW_E_IO);
     assert_non_null(strstr(sw_error_message(), folder.ptr));
     assert_int_equal(sw_mkdirs(folder.ptr), SW_OK);
@@ -411,7 +412,7 @@ static void saving_and_opening_again(void **state)
     struct sw_tokenizer *tokenizer, *again;
     file.added = SPECIALS;
     tokenizer = open_file(&file);
-    sw_str_printf(&folder, "%s/saved", sw_test_folder());
+    sw_str_printf(&folder, "%s/saved", test_folder());
     assert_int_equal(sw_mkdirs(folder.ptr), SW_OK);
     assert_int_equal(sw_tokenizer_save(tokenizer, folder.ptr), SW_OK);
     assert_int_equal(sw_tokenizer_open(folder.ptr, NULL, &again), SW_OK);
@@ -535,7 +536,7 @@ static void the_class_of_a_pair_is_that_of_its_settings_or_model(void **state)
 #endif
     };
     struct sw_str folder = {0};
-    sw_str_printf(&folder, "%s/pair", sw_test_folder());
+    sw_str_printf(&folder, "%s/pair", test_folder());
     assert_int_equal(mkdir(folder.ptr, 0700), 0);
     sw_test_write_text(0, "pair/vocab.json",
                        "{\"<s>\":0,\"<pad>\":1,\"</s>\":2,\"<unk>\":3,\"a\":4,\"b\":5,\"ab\":6,"
@@ -679,13 +680,6 @@ static void without_pcre2_the_message_says_what_to_install(void **state)
     assert_non_null(strstr(sw_error_message(), "libpcre2-dev"));
 }
 
-static int cleanup(void **state)
-{
-    (void)state;
-    sw_test_cleanup();
-    return 0;
-}
-
 static const struct CMUnitTest tests[] = {
     TEST_IF(SW_HAVE_PCRE2, merges_and_words),
     TEST_IF(SW_HAVE_PCRE2, split_behaviors),
@@ -711,4 +705,4 @@ static const struct CMUnitTest tests[] = {
     TEST_IF(!SW_HAVE_PCRE2, without_pcre2_the_message_says_what_to_install),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .teardown = cleanup};
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -9,9 +9,10 @@
 #include "ckpt/ckpt.h"
 #include "engine/agree.h"
 #include "spillway/comm.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
-static char folder[] = "/tmp/spillway_algorithms_XXXXXX", model_path[64];
+static char model_path[64];
 
 static void only_the_same_question_is_compared(void **state)
 {
@@ -113,7 +114,7 @@ static void a_checkpoint_of_other_algorithms_is_refused(void **state)
     (void)state;
     char path[96];
     struct sw_device_ops ops;
-    snprintf(path, sizeof path, "%s/run", folder);
+    snprintf(path, sizeof path, "%s/run", test_folder());
     sw_engine *e = open_alone("emu", false);
     save(e, path, ": algorithm ");
     assert_int_equal(sw_load(e, path), SW_OK);
@@ -140,14 +141,14 @@ static void a_checkpoint_that_does_not_say_goes_on(void **state)
     (void)state;
     char path[96];
     struct sw_device_ops ops;
-    snprintf(path, sizeof path, "%s/old", folder);
+    snprintf(path, sizeof path, "%s/old", test_folder());
     sw_engine *e = open_alone("emu", false);
     answer(e, silent, &ops);
     save(e, path, NULL);
     answer(e, otherwise, &ops);
     assert_int_equal(sw_load(e, path), SW_OK);
     sw_close(e);
-    snprintf(path, sizeof path, "%s/cpu", folder);
+    snprintf(path, sizeof path, "%s/cpu", test_folder());
     e = open_alone("cpu", false);
     save(e, path, NULL);
     sw_close(e);
@@ -200,17 +201,9 @@ static int set_up(void **state)
     (void)state;
     static const char model[] = "{\"model_type\":\"gpt2\",\"vocab_size\":37,\"n_positions\":16,"
                                 "\"n_embd\":24,\"n_layer\":1,\"n_head\":3}";
-    assert_non_null(mkdtemp(folder));
-    snprintf(model_path, sizeof model_path, "%s/config.json", folder);
-    return sw_file_write_atomic(model_path, model, sizeof model - 1);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    snprintf(model_path, sizeof model_path, "%s/config.json", test_folder());
+    test_put("config.json", model);
+    return 0;
 }
 
 static const struct CMUnitTest tests[] = {
@@ -220,4 +213,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ranks_of_other_algorithms_are_named),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

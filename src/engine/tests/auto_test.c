@@ -11,22 +11,14 @@
 
 #include "engine/private.h"
 #include "spillway/comm.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { T = 8, V = 37, LARGE_V = 4001, TRAIN = 12, LAYERS = 8, MOST_RANKS = 3 };
 
 /* The head takes most of the second model's memory, so that keeping fewer inputs makes a
  * difference. */
-static char folder[64], model_path[96], head_path[96];
-
-static const char *at(const char *name)
-{
-    static _Thread_local char paths[4][160];
-    static _Thread_local int i;
-    char *path = paths[i++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
+static char model_path[96], head_path[96];
 
 static const char base_config[] =
     "{\"train_batch_size\": 12, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
@@ -614,7 +606,7 @@ static void kept_on_resume(void **state)
     must(&whole, 1);
     struct job job = {.budget = {budget},
                       .sets = {autos[0], autos[1]},
-                      .folder = at("kept"),
+                      .folder = test_at("kept"),
                       .resumes = true, /* no checkpoint exists yet */
                       .n_steps = 1};
     must(&job, 1);
@@ -648,7 +640,7 @@ static void kept_on_resume(void **state)
     struct settings s = {.n = 0};
     set_text(&s, autos[0]);
     set_text(&s, autos[1]);
-    assert_int_equal(plan(&s, 1, at("kept"), &e), SW_OK);
+    assert_int_equal(plan(&s, 1, test_at("kept"), &e), SW_OK);
     check_chosen(e, 4, 1);
     close_plan(e);
     job.budget[0] = 0;
@@ -675,21 +667,9 @@ static bool put_model(const char *path, int vocab)
 static int open_folder(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-auto-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
-    snprintf(model_path, sizeof model_path, "%s/config.json", folder);
-    snprintf(head_path, sizeof head_path, "%s/head.json", folder);
+    snprintf(model_path, sizeof model_path, "%s/config.json", test_folder());
+    snprintf(head_path, sizeof head_path, "%s/head.json", test_folder());
     return put_model(model_path, V) && put_model(head_path, LARGE_V) ? 0 : -1;
-}
-
-static int close_folder(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command) == 0 ? 0 : -1;
 }
 
 static const struct CMUnitTest tests[] = {
@@ -705,5 +685,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(kept_on_resume),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = open_folder,
-                                      .teardown = close_folder};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = open_folder};

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "engine/private.h"
-#include "engine/tests/files.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 #ifdef TEST_SANITIZED
@@ -25,7 +25,7 @@ static const double deadline_s = 120;
 static const char model_json[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":37,"
     "\"n_positions\":11,\"n_embd\":21,\"n_layer\":2,\"n_head\":3,\"n_inner\":29}";
-static char folder[64], model_path[96], save_path[96];
+static char model_path[96], save_path[96];
 
 struct run {
     int stage, bad_rank;
@@ -124,19 +124,12 @@ static void every_exchange_failed_once(void **state)
 static int make_files(void **state)
 {
     (void)state;
-    const int failed = test_make_folder("faults", model_json, folder, sizeof folder);
-    snprintf(model_path, sizeof model_path, "%s/config.json", folder);
-    snprintf(save_path, sizeof save_path, "%s/save", folder);
-    return failed;
-}
-
-static int remove_files(void **state)
-{
-    (void)state;
-    return test_remove_folder(folder);
+    test_put("config.json", model_json);
+    snprintf(model_path, sizeof model_path, "%s/config.json", test_folder());
+    snprintf(save_path, sizeof save_path, "%s/save", test_folder());
+    return 0;
 }
 
 static const struct CMUnitTest tests[] = {cmocka_unit_test(every_exchange_failed_once)};
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files,
-                                      .teardown = remove_files};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files};

@@ -11,26 +11,10 @@
 
 #include "engine/private.h"
 #include "engine/tests/owned.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { B = 2, T = 6, VOCAB = 61, WIDTH = 16, HEADS = 2, STEPS = 3, MOST_ELEMS = 1 << 14 };
-
-static char folder[64];
-
-static int set_up(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-decoder-XXXXXX");
-    return mkdtemp(folder) ? 0 : 1;
-}
-
-static int tear_down(void **state)
-{
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
 
 /* ---- the model ---- */
 
@@ -309,7 +293,7 @@ static void checkpoints_have_no_constants(void **state)
     struct result *one = run(&first, "");
     struct result *two = calloc(1, sizeof *two);
     assert_non_null(two);
-    snprintf(path, sizeof path, "%s/saved", folder);
+    snprintf(path, sizeof path, "%s/saved", test_folder());
     struct job saves = {&first, "", 0, 1, NULL, path, two};
     struct job goes_on = {&then, "", 1, STEPS, path, NULL, two};
     assert_int_equal(sw_threads_run(2, 60, train, &saves), SW_OK);
@@ -423,7 +407,7 @@ static void many_packed_rows_may_come_without_positions(void **state)
     tensors[0].view.data = tensors[1].view.data = ids;
     tensors[2].view.data = segments;
     tensors[3].view.data = positions;
-    snprintf(path, sizeof path, "%s/packed.json", folder);
+    snprintf(path, sizeof path, "%s/packed.json", test_folder());
     assert_int_equal(sw_file_write_atomic(path, model, sizeof model - 1), SW_OK);
     snprintf(config, sizeof config,
              "{\"train_micro_batch_size_per_gpu\": %d, \"spillway\": {\"packing\": true}}", ROWS);
@@ -470,4 +454,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(many_packed_rows_may_come_without_positions),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests)};

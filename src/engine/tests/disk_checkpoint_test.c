@@ -11,7 +11,7 @@
 
 #include "ckpt/ckpt.h"
 #include "engine/private.h"
-#include "engine/tests/files.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { B = 1, T = 16, V = 1000, K = 2, STEPS = 9, SAVED_AT = 6, MIB = 1 << 20 };
@@ -26,7 +26,7 @@ enum { MOST_GROWTH = 32 * MIB, LEAST_ON_DISK = 180 * MIB };
 static const char model_json[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":1000,"
     "\"n_positions\":16,\"n_embd\":" WIDTH ",\"n_layer\":5,\"n_head\":8}";
-static char folder[64], model_path[96];
+static char model_path[96];
 
 struct run {
     const char *precision;
@@ -120,7 +120,7 @@ static sw_status begin(struct run *run, sw_engine **out)
              "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}}, "
              "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}, "
              "\"spillway\": {\"micro_batches\": %d}}",
-             B, run->precision, folder, folder, K);
+             B, run->precision, test_folder(), test_folder(), K);
     const struct sw_engine_options options = {
         .config_text = config, .model = model_path, .seq_len = T, .seed = 5};
     return sw_initialize(&options, out);
@@ -139,15 +139,6 @@ static void fine(sw_status st)
     if (st != SW_OK) {
         fail_msg("%d: %s", st, sw_error_message());
     }
-}
-
-static const char *at(const char *name)
-{
-    static char path[2][96];
-    static int i;
-    i = 1 - i;
-    snprintf(path[i], sizeof path[i], "%s/%s", folder, name);
-    return path[i];
 }
 
 static void assert_same_files(const char *first, const char *second)
@@ -177,7 +168,7 @@ static void streams(const char *precision, bool scales)
     assert_true(sw_engine_tier_bytes(e, SW_TIER_DISK) > LEAST_ON_DISK);
     fine(steps(e, &first, SAVED_AT));
     struct growth growth = growth_begin();
-    fine(sw_save(e, at("first"), &save));
+    fine(sw_save(e, test_at("first"), &save));
     first.save_growth = growth_end(&growth, "saving");
     fine(steps(e, &first, STEPS)); /* continues as if it had not been stopped */
     sw_close(e);
@@ -185,11 +176,11 @@ static void streams(const char *precision, bool scales)
     e = NULL;
     fine(begin(&again, &e));
     growth = growth_begin();
-    fine(sw_load(e, at("first")));
+    fine(sw_load(e, test_at("first")));
     again.load_growth = growth_end(&growth, "resuming");
     assert_int_equal(sw_engine_step(e), SAVED_AT);
-    fine(sw_save(e, at("second"), &save));
-    assert_same_files(at("first"), at("second"));
+    fine(sw_save(e, test_at("second"), &save));
+    assert_same_files(test_at("first"), test_at("second"));
     fine(steps(e, &again, STEPS));
     sw_close(e);
     int64_t skipped = 0;
@@ -207,9 +198,8 @@ static void streams(const char *precision, bool scales)
     assert_true(first.save_growth <= MOST_GROWTH);
     assert_true(again.load_growth <= MOST_GROWTH);
 #endif
-    char command[160];
-    snprintf(command, sizeof command, "rm -rf %s/first %s/second", folder, folder);
-    assert_int_equal(system(command), 0);
+    test_remove(test_at("first"));
+    test_remove(test_at("second"));
 }
 
 static void bf16_streams(void **state)
@@ -229,15 +219,9 @@ static void fp16_streams_with_its_scale(void **state)
 static int make_files(void **state)
 {
     (void)state;
-    const int failed = test_make_folder("disk-checkpoint", model_json, folder, sizeof folder);
-    snprintf(model_path, sizeof model_path, "%s/config.json", folder);
-    return failed;
-}
-
-static int remove_files(void **state)
-{
-    (void)state;
-    return test_remove_folder(folder);
+    test_put("config.json", model_json);
+    snprintf(model_path, sizeof model_path, "%s/config.json", test_folder());
+    return 0;
 }
 
 static const struct CMUnitTest tests[] = {
@@ -245,5 +229,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(fp16_streams_with_its_scale),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files,
-                                      .teardown = remove_files};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files};

@@ -12,6 +12,8 @@
 #include "engine/private.h"
 #include "engine/tests/owned.h"
 #include "engine/tests/disk_faults.h"
+#include "support/scratch.h"
+#include "support/test.h"
 
 enum { B = 2, T = 5, V = 31, K = 2, STEPS = 3, MOST_RANKS = 2, MOST_ELEMS = 1 << 14 };
 enum { MOST_TRANSFERS = 20000 };
@@ -20,7 +22,7 @@ static const double deadline_s = 120;
 static const char model_json[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":31,"
     "\"n_positions\":7,\"n_embd\":15,\"n_layer\":1,\"n_head\":3,\"n_inner\":17}";
-static char folder[64], model_path[96], save_path[96];
+static char model_path[96], save_path[96];
 
 static const struct {
     const char *name;
@@ -82,7 +84,7 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
              "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}}, "
              "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
              "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"kernels\": \"reference\"}}",
-             B, folder, folder, K);
+             B, test_folder(), test_folder(), K);
     const bool bad = sw_comm_rank(comm) == run->bad_rank;
     const struct sw_engine_options options = {.config_text = config,
                                               .model = model_path,
@@ -148,7 +150,7 @@ static bool run_once(struct run *run, const char *fault)
                      run->message[r]);
         }
     }
-    snprintf(command, sizeof command, "ls %s | grep -c swap >/dev/null", folder);
+    snprintf(command, sizeof command, "ls %s | grep -c swap >/dev/null", test_folder());
     assert_int_not_equal(system(command), 0); /* grep finds no match */
     return well;
 }
@@ -171,7 +173,7 @@ static void assert_right(const struct run *run, const char *fault, bool whole)
 
 static void assert_named(const struct run *run, const char *fault)
 {
-    static const char *const words[] = {folder, "rank", "offset", "bytes"};
+    const char *const words[] = {test_folder(), "rank", "offset", "bytes"};
     const char *message = run->message[run->bad_rank];
     for (size_t i = 0; i < SW_LEN(words); i++) {
         if (!strstr(message, words[i])) {
@@ -183,9 +185,7 @@ static void assert_named(const struct run *run, const char *fault)
 
 static void forget_checkpoints(void)
 {
-    char command[160];
-    snprintf(command, sizeof command, "rm -rf %s", save_path);
-    assert_int_equal(system(command), 0);
+    test_remove(save_path);
 }
 
 /* Returns whether a fault that fails a run occurred at all. */
@@ -243,19 +243,7 @@ void disk_faults_meet(int ranks, const char *device, int stride)
 int disk_faults_set_up(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-disk-faults-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
-    snprintf(model_path, sizeof model_path, "%s/config.json", folder);
-    snprintf(save_path, sizeof save_path, "%s/save", folder);
+    snprintf(model_path, sizeof model_path, "%s/config.json", test_folder());
+    snprintf(save_path, sizeof save_path, "%s/save", test_folder());
     return sw_file_write_atomic(model_path, model_json, strlen(model_json)) < 0;
-}
-
-int disk_faults_tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }

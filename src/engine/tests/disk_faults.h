@@ -9,4 +9,3 @@
 void disk_faults_meet(int ranks, const char *device, int stride);
 
 int disk_faults_set_up(void **state);
-int disk_faults_tear_down(void **state);

@@ -21,5 +21,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_transfer_of_two_ranks),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = disk_faults_set_up,
-                                      .teardown = disk_faults_tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = disk_faults_set_up};

@@ -36,5 +36,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(some_transfers_to_a_device_that_no_disk_reaches),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = disk_faults_set_up,
-                                      .teardown = disk_faults_tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = disk_faults_set_up};

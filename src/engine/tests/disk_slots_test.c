@@ -13,6 +13,7 @@
 
 #include "engine/private.h"
 #include "engine/tests/owned.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 #ifdef TEST_SANITIZED
@@ -28,7 +29,7 @@ static const double deadline_s = 120;
 static const char model_json[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":31,"
     "\"n_positions\":7,\"n_embd\":15,\"n_layer\":1,\"n_head\":3,\"n_inner\":17}";
-static char folder[64], model_path[96];
+static char model_path[96];
 
 struct way {
     const char *dtype; /* a member of the configuration, or "" */
@@ -102,7 +103,7 @@ static void write_config(const struct way *way, char *text, size_t size)
     if (*way->params) {
         snprintf(params, sizeof params,
                  ", \"offload_param\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}", way->params,
-                 folder);
+                 test_folder());
     }
     snprintf(text, size,
              "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": %s, %s"
@@ -112,7 +113,7 @@ static void write_config(const struct way *way, char *text, size_t size)
              "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01}}, "
              "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"kernels\": \"reference\", "
              "\"schedule\": \"%s\"%s}}",
-             B, way->clip, way->dtype, folder, params, way->optimizer, way->micro_batches,
+             B, way->clip, way->dtype, test_folder(), params, way->optimizer, way->micro_batches,
              way->schedule, way->more);
 }
 
@@ -228,7 +229,7 @@ static void assert_untouched(const struct run *run)
     }
     for (int r = 0; r < run->way->ranks; r++) {
         assert_int_equal(run->st[r], r == run->bad_rank ? SW_E_IO : SW_E_PEER);
-        assert_non_null(strstr(run->message[r], r == run->bad_rank ? folder : "rank"));
+        assert_non_null(strstr(run->message[r], r == run->bad_rank ? test_folder() : "rank"));
     }
     assert_memory_equal(run->losses, want.losses, sizeof want.losses);
     assert_memory_equal(run->weights, want.weights, sizeof want.weights);
@@ -240,8 +241,8 @@ static int meet(const struct way *way, bool two_slots)
     static struct run run;
     static char saves[2][96];
     int n_failed = 0;
-    snprintf(saves[0], sizeof saves[0], "%s/want", folder);
-    snprintf(saves[1], sizeof saves[1], "%s/behind", folder);
+    snprintf(saves[0], sizeof saves[0], "%s/want", test_folder());
+    snprintf(saves[1], sizeof saves[1], "%s/behind", test_folder());
     assert_int_equal(shell("rm -rf %s %s", saves[0], saves[1], 0), 0);
     want = (struct run){.way = way, .saves = saves[0]};
     run_once(&want);
@@ -400,11 +401,11 @@ static void a_full_disk_decides(void **state)
     static char text[1 << 14];
     for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
         struct way way = {bf16, "0", "AdamW", "horizontal", "nvme", "", false, ranks, ranks, 1};
-        want = (struct run){.way = &way, .saves = folder};
+        want = (struct run){.way = &way, .saves = test_folder()};
         run_once(&want);
         assert_true(want.trained && want.two_slots);
         for (int bad = 0; bad < ranks; bad++) {
-            run = (struct run){.way = &way, .bad_rank = bad, .saves = folder};
+            run = (struct run){.way = &way, .bad_rank = bad, .saves = test_folder()};
             snprintf(text, sizeof text, "preallocate:%d:enospc", bad + 1);
             assert_int_equal(sw_fault_set(text), SW_OK);
             run_once(&run);
@@ -423,25 +424,22 @@ static void a_full_disk_decides(void **state)
     assert_int_equal(sw_fault_set("preallocate:1:enospc"), SW_OK);
     assert_int_equal(sw_initialize(&options, &e), SW_E_NOMEM);
     snprintf(text, sizeof text, "%s", sw_error_message());
-    assert_non_null(strstr(text, folder));
+    assert_non_null(strstr(text, test_folder()));
     assert_int_equal(sw_fault_set(NULL), SW_OK);
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-disk-slots-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
-    snprintf(model_path, sizeof model_path, "%s/config.json", folder);
-    return sw_file_write_atomic(model_path, model_json, strlen(model_json)) < 0;
+    snprintf(model_path, sizeof model_path, "%s/config.json", test_folder());
+    test_put("config.json", model_json);
+    return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    return shell("rm -rf %s%s", folder, "", 0);
+    return shell("rm -rf %s%s", test_folder(), "", 0);
 }
 
 static const struct CMUnitTest tests[] = {

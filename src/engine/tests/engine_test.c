@@ -12,15 +12,13 @@
 
 #include "base/base.h"
 #include "engine/private.h"
-#include "engine/tests/files.h"
 #include "spillway/config.h"
 #include "spillway/engine.h"
 #include "plan/plan.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { B = 2, T = 9, K = 3, V = 37, STEPS = 8 };
-
-static char folder[64]; /* holds the files of this test */
 
 static const char model_json[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":37,"
@@ -30,7 +28,7 @@ static const char model_json[] =
 static const char *path_of(const char *name)
 {
     static char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", test_folder(), name);
     return path;
 }
 
@@ -220,7 +218,7 @@ static void a_load_continues_to_the_same_bits(void **state)
     const struct sw_save_options save = {.val_loss = NAN};
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         char dir[128];
-        snprintf(dir, sizeof dir, "%s/save.%zu", folder, p);
+        snprintf(dir, sizeof dir, "%s/save.%zu", test_folder(), p);
         const struct sw_engine_options options = {.config_text = config_of(precisions[p], K)};
         struct sw_step_report report;
         sw_engine *never = open_with(options, NULL, 0), *first = open_with(options, NULL, 0);
@@ -250,7 +248,7 @@ static void other_math_is_refused(void **state)
 {
     (void)state;
     char dir[128];
-    snprintf(dir, sizeof dir, "%s/save.0", folder);
+    snprintf(dir, sizeof dir, "%s/save.0", test_folder());
     const struct sw_engine_options options = {.config_text = config_of(precisions[0], 1)};
     sw_engine *engine = open_with(options, NULL, 0);
     assert_int_equal(sw_load(engine, dir), SW_E_CONFIG);
@@ -723,13 +721,8 @@ static void generation_gives_no_input_that_a_program_lacks(void **state)
 static int make_files(void **state)
 {
     (void)state;
-    return test_make_folder("engine", model_json, folder, sizeof folder);
-}
-
-static int remove_files(void **state)
-{
-    (void)state;
-    return test_remove_folder(folder);
+    test_put("config.json", model_json);
+    return 0;
 }
 
 static const struct CMUnitTest tests[] = {
@@ -753,5 +746,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(generation_gives_no_input_that_a_program_lacks),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files,
-                                      .teardown = remove_files};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files};

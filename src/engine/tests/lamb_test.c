@@ -7,13 +7,13 @@
 #include <string.h>
 
 #include "engine/private.h"
-#include "engine/tests/files.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { B = 2, T = 9, K = 3, V = 37, STEPS = 6, MAX_ELEMS = 4096 };
 static const double lr = 0.02, beta1 = 0.8, beta2 = 0.95, min_coeff = 0.02, max_coeff = 5;
 
-static char folder[64], model_path[96]; /* holds the files of this test */
+static char model_path[96];
 
 static const char model_json[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":37,"
@@ -185,7 +185,7 @@ static void a_load_continues_to_the_same_bits(void **state)
     const struct sw_save_options save = {.val_loss = NAN};
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         char dir[128];
-        snprintf(dir, sizeof dir, "%s/save.%zu", folder, p);
+        snprintf(dir, sizeof dir, "%s/save.%zu", test_folder(), p);
         sw_engine *first = open_with(precisions[p], NULL);
         for (int64_t i = 0; i < STEPS / 2; i++) {
             step(first, i);
@@ -208,7 +208,7 @@ static void bounds_are_part_of_the_fingerprint(void **state)
 {
     (void)state;
     char dir[128];
-    snprintf(dir, sizeof dir, "%s/save.0", folder);
+    snprintf(dir, sizeof dir, "%s/save.0", test_folder());
     sw_engine *engine = open_with(precisions[0], "optimizer.params.max_coeff=7");
     assert_int_equal(sw_load(engine, dir), SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "allow_other_math"));
@@ -218,15 +218,9 @@ static void bounds_are_part_of_the_fingerprint(void **state)
 static int make_files(void **state)
 {
     (void)state;
-    const int failed = test_make_folder("lamb", model_json, folder, sizeof folder);
-    snprintf(model_path, sizeof model_path, "%s/config.json", folder);
-    return failed;
-}
-
-static int remove_files(void **state)
-{
-    (void)state;
-    return test_remove_folder(folder);
+    test_put("config.json", model_json);
+    snprintf(model_path, sizeof model_path, "%s/config.json", test_folder());
+    return 0;
 }
 
 static const struct CMUnitTest tests[] = {
@@ -236,5 +230,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(bounds_are_part_of_the_fingerprint),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files,
-                                      .teardown = remove_files};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files};

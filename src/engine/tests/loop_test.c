@@ -7,8 +7,8 @@
 #include <stdio.h>
 
 #include "engine/private.h"
-#include "engine/tests/files.h"
 #include "engine/tests/owned.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 /* Matrices of 25600, 76800 and 401600 elements: 12, 37 and 196 pieces of 2048, and a rest. A third
@@ -23,35 +23,23 @@ static const struct {
 } models[] = {{1, 2510, 1 << 20}, {1, 105001, 1 << 26}};
 enum { SMALL, WIDE };
 
-static char folders[SW_LEN(models)][64]; /* the first folder holds the swap files */
-
 static bool all;
 
 static int set_up(void **state)
 {
     (void)state;
     all = getenv("SPILLWAY_LOOPS") != NULL;
-    int bad = 0;
-    for (size_t i = 0; i < SW_LEN(models) && bad == 0; i++) {
-        char text[512];
+    for (size_t i = 0; i < SW_LEN(models); i++) {
+        char text[512], name[16];
         snprintf(text, sizeof text,
                  "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],"
                  "\"vocab_size\":%d,\"n_positions\":%d,\"n_embd\":160,\"n_layer\":%d,"
                  "\"n_head\":4,\"n_inner\":%d}",
                  VOCAB, T, models[i].layers, models[i].inner);
-        bad = test_make_folder("loop", text, folders[i], sizeof folders[i]);
+        snprintf(name, sizeof name, "%zu.json", i);
+        test_put(name, text);
     }
-    return bad;
-}
-
-static int tear_down(void **state)
-{
-    int bad = 0;
-    (void)state;
-    for (size_t i = 0; i < SW_LEN(models); i++) {
-        bad |= test_remove_folder(folders[i]);
-    }
-    return bad;
+    return 0;
 }
 
 struct math {
@@ -85,7 +73,7 @@ static void config_of(const struct math *math, const struct way *way, char *text
                  "\"zero_optimization\": {\"stage\": 3, \"sub_group_size\": %lld, "
                  "\"offload_optimizer\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}, "
                  "\"offload_param\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}}, ",
-                 (long long)way->piece, way->states, folders[0], way->where, folders[0]);
+                 (long long)way->piece, way->states, test_folder(), way->where, test_folder());
     }
     snprintf(text, size,
              "{\"train_micro_batch_size_per_gpu\": %d, %s%s\"gradient_clipping\": %s, "
@@ -136,7 +124,7 @@ static sw_status train(void *ctx, sw_comm *comm)
     const struct job *job = ctx;
     char config[2048], model[128];
     sw_engine *e = NULL;
-    snprintf(model, sizeof model, "%s/config.json", folders[job->math->model]);
+    snprintf(model, sizeof model, "%s/%d.json", test_folder(), job->math->model);
     config_of(job->math, job->way, config, sizeof config);
     const struct sw_engine_options options = {.config_text = config,
                                               .model = model,
@@ -289,4 +277,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_loop_stands_for_its_pieces),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

@@ -10,22 +10,11 @@
 #include <unistd.h>
 
 #include "engine/adapter.h"
-#include "engine/tests/files.h"
 #include "engine/tests/owned.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { B = 2, T = 7, V = 37, K = 4, MAX_ELEMS = 1 << 16 };
-
-static char folder[64];
-
-static const char *at(const char *name)
-{
-    static _Thread_local char paths[8][160];
-    static _Thread_local int i;
-    char *path = paths[i++ % 8];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
 
 static void put_file(const char *path, const char *text)
 {
@@ -58,8 +47,8 @@ static sw_status open_engine(const struct how *how, sw_comm *comm, sw_engine **o
         .config_text = base_config,
         .sets = how->sets,
         .n_sets = n_sets,
-        .model = at(how->base ? how->base : "base"),
-        .adapter = how->adapter ? at(how->adapter) : NULL,
+        .model = test_at(how->base ? how->base : "base"),
+        .adapter = how->adapter ? test_at(how->adapter) : NULL,
         .seq_len = T,
         .seed = how->seed,
         .comm = comm,
@@ -143,28 +132,20 @@ static int set_up(void **state)
         "\"embd_pdrop\":0.1,\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}";
     sw_engine *e = NULL;
     (void)state;
-    if (test_make_folder("lora", model, folder, sizeof folder)) {
-        return 1;
-    }
+    test_put("config.json", model);
     for (int i = 0; i < 2; i++) {
         const struct how how = {.base = "config.json", .seed = (uint64_t)i + 1, .logits = true};
         assert_int_equal(open_engine(&how, NULL, &e), SW_OK);
-        assert_int_equal(sw_export(e, at(i == 0 ? "base" : "other"), SW_F32), SW_OK);
+        assert_int_equal(sw_export(e, test_at(i == 0 ? "base" : "other"), SW_F32), SW_OK);
         sw_close(e);
     }
     const struct how how = {.sets = {lora_set}};
     e = must(&how);
     assert_int_equal(train(e, 2), SW_OK);
-    assert_int_equal(sw_export(e, at("adapter"), SW_DTYPE_COUNT), SW_OK);
-    assert_int_equal(sw_save(e, at("run"), NULL), SW_OK);
+    assert_int_equal(sw_export(e, test_at("adapter"), SW_DTYPE_COUNT), SW_OK);
+    assert_int_equal(sw_save(e, test_at("run"), NULL), SW_OK);
     sw_close(e);
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return test_remove_folder(folder);
 }
 
 /* ---- properties ---- */
@@ -198,7 +179,7 @@ static void a_checkpoint_holds_no_base(void **state)
     struct sw_ckpt *ckpt = NULL;
     int64_t elems = 0;
     (void)state;
-    assert_int_equal(sw_ckpt_open(at("run"), &ckpt), SW_OK);
+    assert_int_equal(sw_ckpt_open(test_at("run"), &ckpt), SW_OK);
     for (int64_t i = 0; i < sw_ckpt_n_tensors(ckpt); i++) {
         const struct sw_ckpt_entry *entry = sw_ckpt_entry(ckpt, i);
         assert_true(sw_lora_is_adapter(entry->param));
@@ -221,11 +202,11 @@ static void what_is_frozen_costs_its_working_copy(void **state)
     snprintf(path, sizeof path,
              "zero_optimization.offload_param={\"device\": \"nvme\", "
              "\"nvme_path\": \"%s\"}",
-             folder);
+             test_folder());
     snprintf(path2, sizeof path2,
              "zero_optimization.offload_optimizer={\"device\": \"nvme\", "
              "\"nvme_path\": \"%s\"}",
-             folder);
+             test_folder());
     const struct how how = {
         .sets = {lora_set, "bf16={\"enabled\": true}", "zero_optimization.stage=3", path, path2},
         .plan_only = true};
@@ -274,11 +255,11 @@ static void the_base_is_read_once_each_way(void **state)
         "\"n_positions\":11,\"n_embd\":128,\"n_layer\":2,\"n_head\":4}";
     char path[160];
     (void)state;
-    put_file(at("wide.json"), wide);
+    put_file(test_at("wide.json"), wide);
     snprintf(path, sizeof path,
              "zero_optimization.offload_param={\"device\": \"nvme\", "
              "\"nvme_path\": \"%s\"}",
-             folder);
+             test_folder());
     for (int vertical = 0; vertical < 2; vertical++) {
         const struct how how = {.base = "wide.json",
                                 .sets = {lora_set, "zero_optimization.stage=3", path,
@@ -306,7 +287,7 @@ static void a_folder_gives_the_same_bits_again(void **state)
     logits_of(&adapter, one);
     assert_memory_not_equal(one, base, sizeof one);
     sw_engine *e = must(&adapter); /* and exports again */
-    assert_int_equal(sw_export(e, at("again"), SW_DTYPE_COUNT), SW_OK);
+    assert_int_equal(sw_export(e, test_at("again"), SW_DTYPE_COUNT), SW_OK);
     sw_close(e);
     const struct how again = {.adapter = "again"};
     logits_of(&again, two);
@@ -321,7 +302,7 @@ static void exports_leave_nothing_in_memory(void **state)
     sw_engine *e = must(&adapter);
     sw_alloc_get_stats(&before);
     for (int i = 0; i < 16; i++) {
-        assert_int_equal(sw_export(e, at("often"), SW_DTYPE_COUNT), SW_OK);
+        assert_int_equal(sw_export(e, test_at("often"), SW_DTYPE_COUNT), SW_OK);
     }
     sw_alloc_get_stats(&after);
     assert_int_equal(after.live_bytes, before.live_bytes);
@@ -338,8 +319,8 @@ static void merged_it_is_the_same_model(void **state)
     struct sw_ckpt *ckpt = NULL;
     (void)state;
     logits_of(&adapter, one);
-    assert_int_equal(sw_merge_open(at("adapter"), NULL, &merge), SW_OK);
-    assert_int_equal(sw_engine_export_merged(merge, at("merged"), &dtype), SW_OK);
+    assert_int_equal(sw_merge_open(test_at("adapter"), NULL, &merge), SW_OK);
+    assert_int_equal(sw_engine_export_merged(merge, test_at("merged"), &dtype), SW_OK);
     assert_int_equal(dtype, SW_F32);
     sw_merge_close(merge);
     logits_of(&merged, two);
@@ -347,9 +328,9 @@ static void merged_it_is_the_same_model(void **state)
         assert_true(fabsf(one[i] - two[i]) < 1e-5f);
     }
     /* the checkpoint exports to the same bits */
-    assert_int_equal(sw_ckpt_open(at("run"), &ckpt), SW_OK);
-    assert_int_equal(sw_merge_open_checkpoint(ckpt, at("base"), &merge), SW_OK);
-    assert_int_equal(sw_engine_export_merged(merge, at("merged2"), &dtype), SW_OK);
+    assert_int_equal(sw_ckpt_open(test_at("run"), &ckpt), SW_OK);
+    assert_int_equal(sw_merge_open_checkpoint(ckpt, test_at("base"), &merge), SW_OK);
+    assert_int_equal(sw_engine_export_merged(merge, test_at("merged2"), &dtype), SW_OK);
     sw_merge_close(merge);
     sw_ckpt_close(ckpt);
     merged.base = "merged2";
@@ -379,7 +360,7 @@ static void a_head_of_the_adapter_is_not_called_new(void **state)
     struct sw_engine_options options = {.config_text = base_config,
                                         .sets = (const char *const[]){lora_set},
                                         .n_sets = 1,
-                                        .model = at("base"),
+                                        .model = test_at("base"),
                                         .task = "classify",
                                         .labels = 3,
                                         .seq_len = T};
@@ -391,9 +372,9 @@ static void a_head_of_the_adapter_is_not_called_new(void **state)
     assert_int_equal(sw_initialize(&options, &e), SW_OK);
     assert_int_equal(n_random, 1);
     assert_int_equal(sw_get_weight(e, "score.weight", 0, 3 * 21, one), SW_OK);
-    assert_int_equal(sw_export(e, at("brings"), SW_DTYPE_COUNT), SW_OK);
+    assert_int_equal(sw_export(e, test_at("brings"), SW_DTYPE_COUNT), SW_OK);
     sw_close(e);
-    options.adapter = at("brings");
+    options.adapter = test_at("brings");
     options.n_sets = 0;
     options.seed = 77;
     assert_int_equal(sw_initialize(&options, &e), SW_OK);
@@ -420,21 +401,21 @@ static void a_head_is_its_adapters_or_its_bases(void **state)
     char *text = NULL;
     size_t len = 0;
     (void)state;
-    put_file(at("classes.json"), model);
+    put_file(test_at("classes.json"), model);
     sw_engine *e = must(&plain);
-    assert_int_equal(sw_export(e, at("classes"), SW_F32), SW_OK);
+    assert_int_equal(sw_export(e, test_at("classes"), SW_F32), SW_OK);
     sw_close(e);
     assert_true(trains_head(&fresh));
     assert_false(trains_head(&headless));
     e = must(&fresh);
-    assert_int_equal(sw_export(e, at("headed"), SW_DTYPE_COUNT), SW_OK);
+    assert_int_equal(sw_export(e, test_at("headed"), SW_DTYPE_COUNT), SW_OK);
     sw_close(e);
-    assert_int_equal(sw_file_read(at("headed/adapter_config.json"), &text, &len), SW_OK);
+    assert_int_equal(sw_file_read(test_at("headed/adapter_config.json"), &text, &len), SW_OK);
     const char *saved = strstr(text, "\"modules_to_save\"");
     assert_true(saved && strstr(saved, "\"score\""));
     sw_free(text);
     assert_true(trains_head(&headed));
-    assert_int_equal(sw_merge_open(at("adapter"), at("classes"), &merge), SW_OK);
+    assert_int_equal(sw_merge_open(test_at("adapter"), test_at("classes"), &merge), SW_OK);
     for (int64_t i = 0; i < sw_merge_n(merge); i++) {
         const bool head = strcmp(sw_merge_spec(merge, i).name, "score.weight") == 0;
         assert_false(head && sw_merge_changes(merge, i));
@@ -459,13 +440,13 @@ static void a_saved_one_of_a_pair_is_untied(void **state)
     assert_int_equal(train(e, 2), SW_OK);
     assert_int_equal(sw_get_weight(e, "transformer.wte.weight", 0, V * 21, table), SW_OK);
     assert_int_equal(sw_get_weight(e, "lm_head.weight", 0, V * 21, head), SW_OK);
-    assert_int_equal(sw_export(e, at("untied"), SW_DTYPE_COUNT), SW_OK);
+    assert_int_equal(sw_export(e, test_at("untied"), SW_DTYPE_COUNT), SW_OK);
     sw_close(e);
     assert_memory_equal(head, base, sizeof head);
     assert_memory_not_equal(table, base, sizeof head);
     logits_of(&adapter, one);
-    assert_int_equal(sw_merge_open(at("untied"), at("base"), &merge), SW_OK);
-    assert_int_equal(sw_engine_export_merged(merge, at("merged3"), &dtype), SW_OK);
+    assert_int_equal(sw_merge_open(test_at("untied"), test_at("base"), &merge), SW_OK);
+    assert_int_equal(sw_engine_export_merged(merge, test_at("merged3"), &dtype), SW_OK);
     sw_merge_close(merge);
     logits_of(&merged, two);
     for (int i = 0; i < B * T * V; i++) {
@@ -512,9 +493,9 @@ static void a_checkpoint_goes_on_at_any_number_of_ranks(void **state)
     const struct how three = {.sets = {lora_set, "zero_optimization.stage=3"}};
     (void)state;
     run(&plain, 1, NULL, 4, NULL, whole);
-    run(&three, 3, NULL, 2, at("threes"), parts);
-    run(&plain, 2, at("threes"), 1, at("twos"), parts);
-    run(&three, 1, at("twos"), 1, NULL, parts);
+    run(&three, 3, NULL, 2, test_at("threes"), parts);
+    run(&plain, 2, test_at("threes"), 1, test_at("twos"), parts);
+    run(&three, 1, test_at("twos"), 1, NULL, parts);
     assert_memory_equal(whole, parts, sizeof whole);
 }
 
@@ -523,7 +504,7 @@ static void another_base_is_refused_by_name(void **state)
     const struct how how = {.base = "other", .sets = {lora_set}};
     (void)state;
     sw_engine *e = must(&how);
-    assert_int_equal(sw_load(e, at("run")), SW_E_CONFIG);
+    assert_int_equal(sw_load(e, test_at("run")), SW_E_CONFIG);
     assert_true(says("its adapters were trained on another base"));
     assert_true(says("first transformer.wte.weight (digest "));
     sw_close(e);
@@ -538,10 +519,10 @@ static void write_adapter(const char *name, const char *more)
     size_t len = 0;
     struct sw_str out = {0};
     char command[400];
-    snprintf(command, sizeof command, "rm -rf %s && cp -r %s %s", at(name), at("adapter"),
-             at(name));
+    snprintf(command, sizeof command, "rm -rf %s && cp -r %s %s", test_at(name), test_at("adapter"),
+             test_at(name));
     assert_int_equal(system(command), 0);
-    snprintf(command, sizeof command, "%s/adapter_config.json", at(name));
+    snprintf(command, sizeof command, "%s/adapter_config.json", test_at(name));
     assert_int_equal(sw_file_read(command, &text, &len), SW_OK);
     sw_str_printf(&out, "{%s, %s", more, strchr(text, '{') + 1);
     put_file(command, sw_str_text(&out));
@@ -621,13 +602,13 @@ static void an_adapter_of_another_base_is_named(void **state)
             "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":37,"
             "\"n_positions\":11,\"n_embd\":%s,\"n_layer\":%s,\"n_head\":3,\"n_inner\":29}",
             bases[i].width, bases[i].layers);
-        put_file(at("odd.json"), model);
+        put_file(test_at("odd.json"), model);
         const struct how how = {.base = "odd.json", .adapter = "adapter"};
         assert_int_equal(open_engine(&how, NULL, &e), SW_E_FORMAT);
         assert_true(says(bases[i].needle) && says("an adapter of another base"));
     }
     struct sw_merge *merge = NULL;
-    assert_int_equal(sw_merge_open(at("adapter"), at("odd.json"), &merge), SW_E_IO);
+    assert_int_equal(sw_merge_open(test_at("adapter"), test_at("odd.json"), &merge), SW_E_IO);
     assert_true(says("no weights of a base"));
 }
 
@@ -641,14 +622,15 @@ static void a_base_of_another_dtype_is_named(void **state)
     char *config;
     size_t len;
     (void)state;
-    assert_int_equal(sw_mkdirs(at("fp8")), SW_OK);
-    assert_int_equal(sw_file_read(at("base/config.json"), &config, &len), SW_OK);
-    put_file(at("fp8/config.json"), config);
+    assert_int_equal(sw_mkdirs(test_at("fp8")), SW_OK);
+    assert_int_equal(sw_file_read(test_at("base/config.json"), &config, &len), SW_OK);
+    put_file(test_at("fp8/config.json"), config);
     sw_free(config);
     file[0] = (char)(sizeof header - 1);
     memcpy(file + 8, header, sizeof header - 1);
-    assert_int_equal(sw_file_write_atomic(at("fp8/model.safetensors"), file, sizeof file), SW_OK);
-    assert_int_equal(sw_merge_open(at("adapter"), at("fp8"), &merge), SW_E_FORMAT);
+    assert_int_equal(sw_file_write_atomic(test_at("fp8/model.safetensors"), file, sizeof file),
+                     SW_OK);
+    assert_int_equal(sw_merge_open(test_at("adapter"), test_at("fp8"), &merge), SW_E_FORMAT);
     assert_true(says("tensor transformer.wte.weight has dtype F8_E4M3, wanted F32"));
 }
 
@@ -662,7 +644,7 @@ static void memory_may_run_out(void **state)
     for (int64_t n = 1; !done; n += n < 60 ? 1 : n / 4) {
         struct sw_merge *merge = NULL;
         sw_alloc_fail_nth(n);
-        const sw_status st = sw_merge_open(at("adapter"), NULL, &merge);
+        const sw_status st = sw_merge_open(test_at("adapter"), NULL, &merge);
         sw_alloc_fail_nth(0);
         done = st == SW_OK;
         assert_true(done || st == SW_E_NOMEM || st == SW_E_CONFIG || st == SW_E_FORMAT);
@@ -692,4 +674,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(memory_may_run_out),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

@@ -8,6 +8,8 @@
 #include "engine/private.h"
 #include "engine/tests/matrix.h"
 #include "engine/tests/owned.h"
+#include "support/scratch.h"
+#include "support/test.h"
 
 enum { B = 2, MAX_ELEMS = 1 << 16, TEXT = 9 /* tokens */ };
 
@@ -136,8 +138,6 @@ struct job {
     struct result *result;
 };
 
-static char folder[64];
-
 static int vocab(const struct row *row)
 {
     return is_second(row, SIZES) ? 64 : 37;
@@ -151,8 +151,8 @@ static int seq_len(const struct row *row)
 /* Path of the model's file; each model has its own. */
 static void model_path(const struct row *row, char *path, size_t size)
 {
-    snprintf(path, size, "%s/%s.%s.%s.%s.json", folder, choice(row, FAMILY), choice(row, SIZES),
-             choice(row, DROPOUT), choice(row, TABLE));
+    snprintf(path, size, "%s/%s.%s.%s.%s.json", test_folder(), choice(row, FAMILY),
+             choice(row, SIZES), choice(row, DROPOUT), choice(row, TABLE));
 }
 
 /* Returns the options special to a family. Families with two kinds of layers get both. */
@@ -217,7 +217,7 @@ static void write_offload(const struct row *row, char *text, size_t size)
     int params = row->at[PARAMS];
     params = stage < 3 ? 0 : params;
     char paths[2][96] = {"", ""};
-    snprintf(paths[0], sizeof paths[0], ", \"nvme_path\": \"%s\"", folder);
+    snprintf(paths[0], sizeof paths[0], ", \"nvme_path\": \"%s\"", test_folder());
     snprintf(text, size,
              "\"offload_optimizer\": {\"device\": \"%s\"%s}, \"offload_param\": "
              "{\"device\": \"%s\"%s}, ",
@@ -389,7 +389,7 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
 static sw_status change_engines(const struct job *job, sw_comm *comm, sw_engine **e)
 {
     char path[128];
-    snprintf(path, sizeof path, "%s/checkpoint", folder);
+    snprintf(path, sizeof path, "%s/checkpoint", test_folder());
     SW_TRY(sw_save(*e, path, NULL));
     sw_close(*e);
     *e = NULL;
@@ -462,30 +462,16 @@ static sw_status train_over_tcp(void *ctx, sw_comm *thread)
     return st;
 }
 
-static int free_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET};
-    socklen_t len = sizeof a;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
-    close(fd);
-    return ntohs(a.sin_port);
-}
-
 static void remove_checkpoint(void)
 {
-    char command[160];
-    snprintf(command, sizeof command, "rm -rf %s/checkpoint", folder);
-    assert_int_equal(system(command), 0);
+    test_remove(test_at("checkpoint"));
 }
 
 static void run(const struct row *row, const char *device, int n_steps, struct result *result)
 {
     static float weights[MAX_ELEMS];
     const bool tcp = is_second(row, TRANSPORT);
-    struct job job = {row, device, n_steps, tcp ? free_port() : 0, weights, result};
+    struct job job = {row, device, n_steps, tcp ? test_free_port() : 0, weights, result};
     if (is_second(row, CHECKPOINT)) {
         remove_checkpoint();
     }
@@ -716,10 +702,6 @@ void matrix_cover(int strength, enum matrix_devices devices, int n_steps)
 int matrix_set_up(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-matrix-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
     struct row row = {0};
     int bad = 0;
     for (int i = 0; i < 8 * axes[FAMILY].n; i++) {
@@ -730,12 +712,4 @@ int matrix_set_up(void **state)
         bad |= write_model(&row);
     }
     return bad;
-}
-
-int matrix_tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }

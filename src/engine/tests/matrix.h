@@ -6,7 +6,6 @@
 #include "support/test.h"
 
 int matrix_set_up(void **state);
-int matrix_tear_down(void **state);
 
 enum { MATRIX_STEPS = 50 };
 

@@ -33,5 +33,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_combination_gives_the_bits_of_one_rank),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = matrix_set_up,
-                                      .teardown = matrix_tear_down, .begin = begin};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = matrix_set_up, .begin = begin};

@@ -28,5 +28,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(on_disk_the_update_is_within_backward),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = matrix_set_up,
-                                      .teardown = matrix_tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = matrix_set_up};

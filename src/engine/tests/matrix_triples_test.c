@@ -22,5 +22,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_triple_of_choices_gives_the_bits_of_one_rank),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = matrix_set_up,
-                                      .teardown = matrix_tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = matrix_set_up};

@@ -6,11 +6,9 @@
 #include <sys/stat.h>
 
 #include "engine/private.h"
-#include "engine/tests/files.h"
 #include "support/fixtures.h"
+#include "support/scratch.h"
 #include "support/test.h"
-
-static char cache[64];
 
 static int make_cache(void **state)
 {
@@ -21,23 +19,20 @@ static int make_cache(void **state)
                                           "models--bare",
                                           "models--bare/refs"};
     (void)state;
-    if (test_make_folder("hub", "{}", cache, sizeof cache)) {
-        return -1;
-    }
+    test_put("config.json", "{}");
     for (size_t i = 0; i < SW_LEN(folders); i++) {
-        mkdir(test_in(cache, folders[i]), 0777);
+        mkdir(test_at(folders[i]), 0777);
     }
-    const char *first = test_in(cache, "models--org--name/refs/main");
-    const char *second = test_in(cache, "models--bare/refs/main");
-    return sw_file_write_atomic(first, "abc123\n", 7) < 0 ||
-           sw_file_write_atomic(second, "0123", 4) < 0 || setenv("HF_HUB_CACHE", cache, 1);
+    test_put("models--org--name/refs/main", "abc123\n");
+    test_put("models--bare/refs/main", "0123");
+    return setenv("HF_HUB_CACHE", test_folder(), 1);
 }
 
 static int remove_cache(void **state)
 {
     (void)state;
     unsetenv("HF_HUB_CACHE");
-    return test_remove_folder(cache);
+    return 0;
 }
 
 static void expect(const char *name, const char *wanted)
@@ -51,7 +46,7 @@ static void expect(const char *name, const char *wanted)
 static void a_name_of_the_hub_is_its_main_snapshot(void **state)
 {
     (void)state;
-    expect("org/name", test_in(cache, "models--org--name/snapshots/abc123"));
+    expect("org/name", test_at("models--org--name/snapshots/abc123"));
 }
 
 /* Existing paths, presets and invalid hub names stay unchanged; opening reports the error. */
@@ -76,7 +71,7 @@ static void a_name_that_is_nowhere_gets_the_command_that_downloads_it(void **sta
         assert_int_equal(sw_model_find(names[i], &path), SW_E_IO);
         assert_null(path);
         assert_non_null(strstr(sw_error_message(), wanted));
-        assert_non_null(strstr(sw_error_message(), cache));
+        assert_non_null(strstr(sw_error_message(), test_folder()));
     }
 }
 

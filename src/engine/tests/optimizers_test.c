@@ -8,12 +8,12 @@
 #include <string.h>
 
 #include "engine/private.h"
-#include "engine/tests/files.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { B = 2, T = 8, K = 2, V = 64, C = 64, STEPS = 4, MAX_ELEMS = 1 << 15 };
 
-static char folder[64], model_path[96];
+static char model_path[96];
 
 static const char model_json[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":64,"
@@ -127,7 +127,7 @@ static void bf16_moments_are_eight_bytes_and_move_eighteen(void **state)
                        "\"stage3_param_persistence_threshold\": 0, "
                        "\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}, "
                        "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}}",
-             folder, folder);
+             test_folder(), test_folder());
     sw_engine *e = open_with(more);
     int64_t params = 0, states = 0;
     for (int32_t i = 0; i < e->plan->n_persistent; i++) {
@@ -153,7 +153,7 @@ static void a_load_goes_on_with_bf16_moments(void **state)
     static const char more[] = ADAM "\"bf16\": {\"enabled\": true}, \"spillway\": {\"moments\": "
                                     "\"bf16\"}";
     char dir[128];
-    snprintf(dir, sizeof dir, "%s/save", folder);
+    snprintf(dir, sizeof dir, "%s/save", test_folder());
     sw_engine *whole = open_with(more), *e = open_with(more);
     for (int64_t i = 0; i < STEPS; i++) {
         step(whole, i);
@@ -218,15 +218,9 @@ static void groups_have_rates_of_their_own(void **state)
 static int make_files(void **state)
 {
     (void)state;
-    const int failed = test_make_folder("optimizers", model_json, folder, sizeof folder);
-    snprintf(model_path, sizeof model_path, "%s/config.json", folder);
-    return failed;
-}
-
-static int remove_files(void **state)
-{
-    (void)state;
-    return test_remove_folder(folder);
+    test_put("config.json", model_json);
+    snprintf(model_path, sizeof model_path, "%s/config.json", test_folder());
+    return 0;
 }
 
 static const struct CMUnitTest tests[] = {
@@ -236,5 +230,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(groups_have_rates_of_their_own),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files,
-                                      .teardown = remove_files};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files};

@@ -7,12 +7,13 @@
 #include <unistd.h>
 
 #include "engine/private.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 /* Rows of 28, 84, 449 and 7 floats give odd ends in every pack. */
 enum { B = 2, T = 7, VOCAB = 448, STEPS = 4, SAVED_AT = 2, LAYERS = 3, MOST = 1 << 17 };
 
-static char folder[64], model[96];
+static char model[96];
 
 static int set_up(void **state)
 {
@@ -20,20 +21,9 @@ static int set_up(void **state)
         "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":448,"
         "\"n_positions\":7,\"n_embd\":28,\"n_layer\":3,\"n_head\":4,\"n_inner\":449}";
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-pack-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return 1;
-    }
-    snprintf(model, sizeof model, "%s/model.json", folder);
-    return sw_file_write_atomic(model, text, strlen(text)) < 0;
-}
-
-static int tear_down(void **state)
-{
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    snprintf(model, sizeof model, "%s/model.json", test_folder());
+    test_put("model.json", text);
+    return 0;
 }
 
 struct way {
@@ -47,7 +37,7 @@ static sw_status open_engine(const struct way *way, bool on_disk, sw_engine **ou
         snprintf(offload, sizeof offload,
                  ", \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}, "
                  "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}",
-                 folder, folder);
+                 test_folder(), test_folder());
     }
     snprintf(
         config, sizeof config,
@@ -121,7 +111,7 @@ static void on_disk_it_has_the_bits_of_memory(void **state)
     for (size_t w = 0; w < SW_LEN(ways); w++) {
         const struct sw_save_options save = {.val_loss = NAN};
         sw_engine *here, *there, *again;
-        snprintf(path, sizeof path, "%s/saved%zu", folder, w);
+        snprintf(path, sizeof path, "%s/saved%zu", test_folder(), w);
         assert_int_equal(open_engine(&ways[w], false, &here), SW_OK);
         assert_int_equal(open_engine(&ways[w], true, &there), SW_OK);
         assert_true(there->plan->n_packs >= 2 * LAYERS);
@@ -216,4 +206,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_block_moves_its_packs_alone),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

@@ -8,15 +8,14 @@
 #include "json/json.h"
 #include "spillway/comm.h"
 #include "spillway/engine.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { MOST_SETS = 6, PATH_CAP = 128 };
 
-static char folder[64];
-
 static void path_of(const char *name, char out[PATH_CAP])
 {
-    snprintf(out, PATH_CAP, "%s/%s", folder, name);
+    snprintf(out, PATH_CAP, "%s/%s", test_folder(), name);
 }
 
 static void put(const char *name, const char *text, size_t len)
@@ -476,12 +475,8 @@ static int make_plans(void **state)
                          "zero_optimization.offload_optimizer.device=cpu", NULL};
     const char *nvme[] = {"zero_optimization.stage=3",
                           "zero_optimization.offload_optimizer.device=nvme", nvme_path, NULL};
-    snprintf(folder, sizeof folder, "/tmp/spillway-diff-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
     snprintf(nvme_path, sizeof nvme_path, "zero_optimization.offload_optimizer.nvme_path=%s",
-             folder);
+             test_folder());
     make_plan("none", 1, NULL);
     make_plan("kept", 1, kept);
     make_plan("recompute", 1, recompute);
@@ -490,14 +485,6 @@ static int make_plans(void **state)
     make_plan("cpu", 1, cpu);
     make_plan("nvme", 1, nvme);
     return 0;
-}
-
-static int remove_plans(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -513,5 +500,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(survives_lack_of_memory),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_plans,
-                                      .teardown = remove_plans};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_plans};

@@ -6,11 +6,12 @@
 
 #include "engine/private.h"
 #include "spillway/comm.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { MOST_SETS = 4 };
 
-static char folder[64], nvme_set[2][128];
+static char nvme_set[2][128];
 
 /* Each setting with a feature that the others lack. */
 static const struct setting {
@@ -321,21 +322,17 @@ static void the_summary_has_no_lists(void **state)
 static int make_folder(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-dump-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
     snprintf(nvme_set[0], sizeof nvme_set[0], "zero_optimization.offload_optimizer.nvme_path=%s",
-             folder);
+             test_folder());
     snprintf(nvme_set[1], sizeof nvme_set[1], "zero_optimization.offload_param.nvme_path=%s",
-             folder);
+             test_folder());
     return 0;
 }
 
 static int remove_folder(void **state)
 {
     (void)state;
-    return rmdir(folder);
+    return rmdir(test_folder());
 }
 
 static const struct CMUnitTest tests[] = {

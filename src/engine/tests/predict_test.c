@@ -7,9 +7,8 @@
 
 #include "json/json.h"
 #include "spillway/engine.h"
+#include "support/scratch.h"
 #include "support/test.h"
-
-static char folder[64];
 
 static char *ask_text(const struct sw_predict_options *wanted)
 {
@@ -19,7 +18,7 @@ static char *ask_text(const struct sw_predict_options *wanted)
         "{\"device\": \"nvme\"}}}";
     char set[128], *text = NULL;
     const char *sets[] = {set};
-    snprintf(set, sizeof set, "zero_optimization.offload_optimizer.nvme_path=%s", folder);
+    snprintf(set, sizeof set, "zero_optimization.offload_optimizer.nvme_path=%s", test_folder());
     const struct sw_engine_options options = {
         .config_text = config, .model = "gpt2-tiny", .seq_len = 8, .sets = sets, .n_sets = 1};
     if (sw_plan_predict_text(&options, wanted, &text) < 0) {
@@ -115,7 +114,7 @@ static void measured_are_the_others(void **state)
     assert_true(at(doc, "step_seconds") > 0 && least > 0);
     assert_false(sw_json_get(sw_json_root(doc), "unknown")->boolean);
     sw_json_close(doc);
-    assert_empty(folder);
+    assert_empty(test_folder());
 }
 
 /* Each rank's own processors update states, next to a device whose memory they cannot reach. */
@@ -211,7 +210,7 @@ static void stages_say_what_they_move(void **state)
     const char *sets[] = {"zero_optimization.stage=3",
                           "zero_optimization.offload_optimizer.device=nvme", set};
     struct sw_json_doc *doc = NULL;
-    snprintf(set, sizeof set, "zero_optimization.offload_optimizer.nvme_path=%s", folder);
+    snprintf(set, sizeof set, "zero_optimization.offload_optimizer.nvme_path=%s", test_folder());
     const struct sw_engine_options options = {
         .config_text = "{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"AdamW\", "
                        "\"params\": {\"lr\": 0.001}}}",
@@ -267,17 +266,10 @@ static void a_step_updates_once_whatever_its_micro_batches(void **state)
     assert_true(update > 0 && update < one);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-predict-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
 static int tear_down(void **state)
 {
     (void)state;
-    return rmdir(folder);
+    return rmdir(test_folder());
 }
 
 static const struct CMUnitTest tests[] = {
@@ -290,4 +282,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_step_updates_once_whatever_its_micro_batches),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .teardown = tear_down};

@@ -14,8 +14,8 @@
 #include <string.h>
 
 #include "engine/private.h"
-#include "engine/tests/files.h"
 #include "engine/tests/owned.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { B = 2, T = 7, V = 37, MAX_RANKS = 8, MAX_K = 8, MAX_ELEMS = 1 << 16 };
@@ -25,7 +25,7 @@ static const char model_json[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":37,"
     "\"n_positions\":11,\"n_embd\":21,\"n_layer\":2,\"n_head\":3,\"n_inner\":29,\"embd_pdrop\":0.1,"
     "\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}";
-static char folder[64], model_path[96];
+static char model_path[96];
 static int vocab = V; /* of the model in model_path */
 static bool all;      /* runs all combinations, instead of each pair of choices */
 
@@ -299,7 +299,7 @@ static void rows_travel_where_that_is_shorter(void **state)
         "\"embd_pdrop\":0.1,\"tie_word_embeddings\":false}";
     char small_path[96];
     strcpy(small_path, model_path);
-    snprintf(model_path, sizeof model_path, "%s/wide.json", folder);
+    snprintf(model_path, sizeof model_path, "%s/wide.json", test_folder());
     assert_int_equal(sw_file_write_atomic(model_path, wide_json, strlen(wide_json)), SW_OK);
     vocab = 211;
     for (int i = 0; i < 8; i++) {
@@ -424,17 +424,18 @@ static void disk_changes_no_bit(void **state)
     (void)state;
     char zero[3][512];
     snprintf(zero[0], sizeof zero[0],
-             ", \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}", folder);
+             ", \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}",
+             test_folder());
     snprintf(zero[1], sizeof zero[1],
              ", \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}, "
              "\"offload_param\": "
              "{\"device\": \"nvme\", \"nvme_path\": \"%s\"}",
-             folder, folder);
+             test_folder(), test_folder());
     snprintf(
         zero[2], sizeof zero[2],
         ", \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": \"nvme\", "
         "\"nvme_path\": [\"%s\"]}",
-        folder);
+        test_folder());
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         struct job one = {.ranks = 1,
                           .k = 5,
@@ -454,7 +455,7 @@ static void disk_changes_no_bit(void **state)
         }
     }
     char command[256];
-    snprintf(command, sizeof command, "ls %s | grep -c swap", folder);
+    snprintf(command, sizeof command, "ls %s | grep -c swap", test_folder());
     assert_int_not_equal(system(command), 0); /* grep finds no match */
 }
 
@@ -470,11 +471,11 @@ static void tiles_change_no_bit(void **state)
         ", \"loss_chunk\": 8, \"tile_bytes\": 700, \"recompute\": \"blocks\"",
         ", \"loss_chunk\": 8, \"tile_bytes\": 700, \"schedule\": \"vertical\"",
     };
-    snprintf(path, sizeof path, "%s/tiles", folder);
+    snprintf(path, sizeof path, "%s/tiles", test_folder());
     snprintf(nvme, sizeof nvme,
              ", \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}, "
              "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}",
-             folder, folder);
+             test_folder(), test_folder());
     const char *const zero[] = {
         ", \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": "
         "\"cpu\"}",
@@ -622,7 +623,7 @@ static void vertically_from_other_tiers(void **state)
              ", \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}, "
              "\"offload_param\": "
              "{\"device\": \"nvme\", \"nvme_path\": \"%s\"}",
-             folder, folder);
+             test_folder(), test_folder());
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         struct job one = {.ranks = 1,
                           .k = 5,
@@ -720,7 +721,7 @@ static void goes_on(const char *precision, bool lamb, bool coded)
 {
     static const int counts[] = {1, 2, 3, 8};
     char path[128];
-    snprintf(path, sizeof path, "%s/save", folder);
+    snprintf(path, sizeof path, "%s/save", test_folder());
     struct job never = {.ranks = 1,
                         .k = 4,
                         .n_steps = 6,
@@ -764,15 +765,9 @@ static int make_files(void **state)
 {
     (void)state;
     all = getenv("SPILLWAY_RANKS") != NULL;
-    const int failed = test_make_folder("ranks", model_json, folder, sizeof folder);
-    snprintf(model_path, sizeof model_path, "%s/config.json", folder);
-    return failed;
-}
-
-static int remove_files(void **state)
-{
-    (void)state;
-    return test_remove_folder(folder);
+    test_put("config.json", model_json);
+    snprintf(model_path, sizeof model_path, "%s/config.json", test_folder());
+    return 0;
 }
 
 static const struct CMUnitTest tests[] = {
@@ -792,5 +787,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_checkpoint_goes_on_at_any_ranks_and_stage),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files,
-                                      .teardown = remove_files};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_files};

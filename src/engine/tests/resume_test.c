@@ -15,20 +15,12 @@
 #include "ckpt/ckpt.h"
 #include "engine/private.h"
 #include "spillway/comm.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { B = 2, T = 8, V = 37, ELEMS = V * 24 };
 
-static char folder[64], model_path[96];
-
-static const char *at(const char *name)
-{
-    static _Thread_local char paths[4][160];
-    static _Thread_local int i;
-    char *path = paths[i++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
+static char model_path[96];
 
 static const char base_config[] =
     "{\"train_micro_batch_size_per_gpu\": 2, \"zero_optimization\": {\"stage\": 2}, \"optimizer\": "
@@ -127,10 +119,10 @@ static void copy(const char *from, const char *to)
 static void all_ranks_load_what_rank_0_chose(void **state)
 {
     (void)state;
-    save(at("one"), 2);
-    copy(at("one"), at("two"));
-    save(at("two"), 4); /* rank 1 also sees a newer checkpoint */
-    struct job job = {.folders = {at("one"), at("two")}};
+    save(test_at("one"), 2);
+    copy(test_at("one"), test_at("two"));
+    save(test_at("two"), 4); /* rank 1 also sees a newer checkpoint */
+    struct job job = {.folders = {test_at("one"), test_at("two")}};
     run(&job);
     for (int r = 0; r < 2; r++) {
         assert_int_equal(job.status[r], SW_OK);
@@ -141,18 +133,18 @@ static void all_ranks_load_what_rank_0_chose(void **state)
 static void a_rank_with_another_checkpoint_is_named(void **state)
 {
     (void)state;
-    save(at("here"), 3);
-    assert_int_equal(mkdir(at("elsewhere"), 0777), 0);
-    copy(at("here/checkpoint-3"), at("elsewhere"));
-    save(at("elsewhere"), 3); /* same name and step, from another save */
-    struct job job = {.folders = {at("here"), at("elsewhere")}};
+    save(test_at("here"), 3);
+    assert_int_equal(mkdir(test_at("elsewhere"), 0777), 0);
+    copy(test_at("here/checkpoint-3"), test_at("elsewhere"));
+    save(test_at("elsewhere"), 3); /* same name and step, from another save */
+    struct job job = {.folders = {test_at("here"), test_at("elsewhere")}};
     run(&job);
     for (int r = 0; r < 2; r++) {
         assert_int_equal(job.status[r], SW_E_PEER);
         assert_non_null(strstr(job.message[r], "rank 1 has another checkpoint"));
         assert_int_equal(job.step[r], 0);
     }
-    struct job missing = {.folders = {at("here"), at("one")}};
+    struct job missing = {.folders = {test_at("here"), test_at("one")}};
     run(&missing);
     assert_int_equal(missing.status[0], SW_E_PEER);
     assert_non_null(strstr(missing.message[0], "rank 1"));
@@ -162,7 +154,7 @@ static void a_rank_with_another_checkpoint_is_named(void **state)
 static void none_is_none_on_all_ranks(void **state)
 {
     (void)state;
-    struct job job = {.folders = {at("nowhere"), at("here")}};
+    struct job job = {.folders = {test_at("nowhere"), test_at("here")}};
     run(&job);
     assert_int_equal(job.status[0], SW_PENDING);
     assert_int_equal(job.status[1], SW_PENDING);
@@ -186,30 +178,31 @@ static void damage_is_found_on_load(void **state)
     (void)state;
     static const char *const parts[] = {"damaged/checkpoint-2/part-00000.safetensors",
                                         "damaged/checkpoint-2/part-00001.safetensors"};
-    save(at("damaged"), 2);
+    save(test_at("damaged"), 2);
     for (int i = 0; i < 2; i++) {
-        flip(at(parts[i]));
+        flip(test_at(parts[i]));
         sw_engine *e = NULL;
         assert_int_equal(open_engine(NULL, 5, NULL, 0, false, &e), SW_OK);
-        assert_int_equal(sw_load(e, at("damaged")), SW_E_FORMAT);
+        assert_int_equal(sw_load(e, test_at("damaged")), SW_E_FORMAT);
         assert_non_null(strstr(sw_error_message(), parts[i]));
         assert_non_null(strstr(sw_error_message(), "--no-verify"));
         assert_int_equal(sw_engine_step(e), 0);
         assert_int_equal(train(e, 1), SW_E_ARG); /* the failed load left a mixed state */
         sw_close(e);
-        struct job job = {.folders = {at("damaged"), at("damaged")}};
+        struct job job = {.folders = {test_at("damaged"), test_at("damaged")}};
         run(&job);
         assert_int_equal(job.status[i], SW_E_FORMAT); /* reported by the rank that read it */
         assert_int_equal(job.status[1 - i], SW_E_PEER);
         assert_non_null(strstr(job.message[i], parts[i]));
-        struct job trusting = {.folders = {at("damaged"), at("damaged")}, .unverified = true};
+        struct job trusting = {.folders = {test_at("damaged"), test_at("damaged")},
+                               .unverified = true};
         run(&trusting);
         assert_int_equal(trusting.status[0], SW_OK);
-        flip(at(parts[i]));
+        flip(test_at(parts[i]));
     }
     sw_engine *e = NULL;
     assert_int_equal(open_engine(NULL, 5, NULL, 0, false, &e), SW_OK);
-    assert_int_equal(sw_load(e, at("damaged")), SW_OK);
+    assert_int_equal(sw_load(e, test_at("damaged")), SW_OK);
     sw_close(e);
 }
 
@@ -236,7 +229,7 @@ static void every_changed_key_is_named(void **state)
         {{"bf16.enabled=true"}, 1, T, 5, {"bf16.enabled false -> true"}},
         {{"spillway.kernels=reference"}, 1, T, 5, {"spillway.kernels ", "kernels cpu"}},
     };
-    save(at("keys"), 1);
+    save(test_at("keys"), 1);
     for (size_t i = 0; i < SW_LEN(cases); i++) {
         const struct sw_engine_options options = {.config_text = base_config,
                                                   .sets = cases[i].sets,
@@ -246,7 +239,7 @@ static void every_changed_key_is_named(void **state)
                                                   .seed = cases[i].seed};
         sw_engine *e = NULL;
         assert_int_equal(sw_initialize(&options, &e), SW_OK);
-        assert_int_equal(sw_load(e, at("keys")), SW_E_CONFIG);
+        assert_int_equal(sw_load(e, test_at("keys")), SW_E_CONFIG);
         for (int k = 0; k < 3 && cases[i].says[k]; k++) {
             if (!strstr(sw_error_message(), cases[i].says[k])) {
                 fail_msg("\"%s\", wanted \"%s\"", sw_error_message(), cases[i].says[k]);
@@ -271,7 +264,7 @@ static void *save_often(void *arg)
 {
     struct user *user = arg;
     for (int i = 0; i < 8 && user->status >= 0; i++) {
-        user->status = sw_save(user->engine, at("shared"), NULL);
+        user->status = sw_save(user->engine, test_at("shared"), NULL);
     }
     return NULL;
 }
@@ -295,7 +288,7 @@ static void two_users_in_one_folder_leave_whole_checkpoints(void **state)
     }
     sw_log_set_level(SW_LOG_WARN);
     struct sw_ckpt *ckpt;
-    assert_int_equal(sw_ckpt_open(at("shared"), &ckpt), SW_OK);
+    assert_int_equal(sw_ckpt_open(test_at("shared"), &ckpt), SW_OK);
     assert_int_equal(sw_ckpt_verify(ckpt), SW_OK);
     assert_int_equal(sw_ckpt_identity(ckpt).serial, 16); /* no number was used twice */
     const int from = sw_ckpt_meta(ckpt)->seed == 8;
@@ -315,18 +308,9 @@ static int set_up(void **state)
     (void)state;
     static const char model[] = "{\"model_type\":\"gpt2\",\"vocab_size\":37,\"n_positions\":16,"
                                 "\"n_embd\":24,\"n_layer\":1,\"n_head\":3}";
-    snprintf(folder, sizeof folder, "/tmp/spillway-resume-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    snprintf(model_path, sizeof model_path, "%s/config.json", folder);
-    return sw_file_write_atomic(model_path, model, sizeof model - 1);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    snprintf(model_path, sizeof model_path, "%s/config.json", test_folder());
+    test_put("config.json", model);
+    return 0;
 }
 
 static const struct CMUnitTest tests[] = {
@@ -338,4 +322,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(two_users_in_one_folder_leave_whole_checkpoints),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

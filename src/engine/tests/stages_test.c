@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "engine/private.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 /* GPT-2 with 36 layers of width 4096: 7.5B parameters. */
@@ -15,17 +16,12 @@ static const char config_json[] =
     "{\"train_micro_batch_size_per_gpu\": 1, \"bf16\": {\"enabled\": true},"
     " \"zero_optimization\": {\"stage\": 2},"
     " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 1e-4}}}";
-static char folder[64];
 
 static int open_folder(void **state)
 {
     (void)state;
     char path[96];
-    snprintf(folder, sizeof folder, "/tmp/spillway-stages-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
-    snprintf(path, sizeof path, "%s/config.json", folder);
+    snprintf(path, sizeof path, "%s/config.json", test_folder());
     FILE *file = fopen(path, "w");
     return file && fputs(model_json, file) >= 0 && fclose(file) == 0 ? 0 : -1;
 }
@@ -34,8 +30,8 @@ static int close_folder(void **state)
 {
     (void)state;
     char path[96];
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    return unlink(path) == 0 && rmdir(folder) == 0 ? 0 : -1;
+    snprintf(path, sizeof path, "%s/config.json", test_folder());
+    return unlink(path) == 0 && rmdir(test_folder()) == 0 ? 0 : -1;
 }
 
 static int64_t number(const struct sw_json *row, const char *key)
@@ -62,7 +58,7 @@ static void a_model_larger_than_the_machine(void **state)
 {
     (void)state;
     static const double most[] = {120e9, 31.4e9, 16.7e9, 1.9e9};
-    const struct sw_engine_options o = {.model = folder, .config_text = config_json};
+    const struct sw_engine_options o = {.model = test_folder(), .config_text = config_json};
     struct sw_alloc_stats stats;
     const double start = sw_now_s();
     struct sw_json_doc *doc = table_of(&o, 64);
@@ -217,7 +213,7 @@ static void a_stage_that_refuses_a_key_leaves_the_others(void **state)
 static void training_wants_the_weights(void **state)
 {
     (void)state;
-    const struct sw_engine_options o = {.model = folder, .config_text = config_json};
+    const struct sw_engine_options o = {.model = test_folder(), .config_text = config_json};
     sw_engine *e = NULL;
     assert_int_equal(sw_initialize(&o, &e), SW_E_IO);
     assert_non_null(strstr(sw_error_message(), "model.safetensors"));

@@ -9,13 +9,12 @@
 
 #include "engine/private.h"
 #include "engine/tests/owned.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 /* No tile size divides these widths. Both matrices of the inner layer and the table exceed
  * SW_PIECE_ABOVE. */
 enum { B = 2, T = 5, VOCAB = 5503, WIDTH = 771, INNER = 5641, STEPS = 2, MOST_ELEMS = 1 << 25 };
-
-static char folder[64];
 
 static bool all_axes;
 
@@ -23,13 +22,9 @@ static int set_up(void **state)
 {
     (void)state;
     all_axes = getenv("SPILLWAY_TILES") != NULL;
-    snprintf(folder, sizeof folder, "/tmp/spillway-tile-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return 1;
-    }
     for (int tied = 0; tied < 2; tied++) {
         char path[128], text[512];
-        snprintf(path, sizeof path, "%s/%d.json", folder, tied);
+        snprintf(path, sizeof path, "%s/%d.json", test_folder(), tied);
         snprintf(text, sizeof text,
                  "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],"
                  "\"vocab_size\":%d,\"n_positions\":%d,\"n_embd\":%d,\"n_layer\":1,\"n_head\":3,"
@@ -40,14 +35,6 @@ static int set_up(void **state)
         }
     }
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 struct math {
@@ -82,8 +69,8 @@ static void config_of(const struct math *math, const struct way *way, char *text
                  "\"offload_optimizer\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}, "
                  "\"offload_param\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}}, ",
                  /* a few pieces per tile, or a loop over many */
-                 strcmp(way->states, "nvme") == 0 ? 32768 : 300007, way->states, folder,
-                 way->params, folder);
+                 strcmp(way->states, "nvme") == 0 ? 32768 : 300007, way->states, test_folder(),
+                 way->params, test_folder());
     }
     snprintf(text, size,
              "{\"train_micro_batch_size_per_gpu\": %d, %s%s\"gradient_clipping\": %s, "
@@ -100,7 +87,7 @@ static sw_status open_engine(const struct math *math, const struct way *way, sw_
 {
     char config[2048], model[128];
     config_of(math, way, config, sizeof config);
-    snprintf(model, sizeof model, "%s/%d.json", folder, math->tied);
+    snprintf(model, sizeof model, "%s/%d.json", test_folder(), math->tied);
     const struct sw_engine_options options = {.config_text = config,
                                               .model = model,
                                               .seq_len = T,
@@ -297,7 +284,7 @@ static void checkpoints_know_nothing_of_tiles(void **state)
         struct result result = one;
         struct job saves = {&tied_bf16, ways[first], 0, 1, NULL, path, &result, NULL};
         struct job goes_on = {&tied_bf16, ways[!first], 1, 2, path, NULL, &result, NULL};
-        snprintf(path, sizeof path, "%s/saved%d", folder, first);
+        snprintf(path, sizeof path, "%s/saved%d", test_folder(), first);
         run_job(&saves);
         run_job(&goes_on);
         assert_same(&one, &result);
@@ -349,7 +336,7 @@ static void a_budget_too_small_for_whole_parameters_has_tiles(void **state)
 static void assert_refused(const char *config)
 {
     char model[128];
-    snprintf(model, sizeof model, "%s/1.json", folder);
+    snprintf(model, sizeof model, "%s/1.json", test_folder());
     const struct sw_engine_options options = {
         .config_text = config, .model = model, .seq_len = T, .plan_only = true};
     sw_engine *e = NULL;
@@ -382,4 +369,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(checkpoints_know_nothing_of_tiles),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

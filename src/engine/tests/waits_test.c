@@ -10,11 +10,10 @@
 #include <unistd.h>
 
 #include "engine/private.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { B = 1, T = 5, V = 31, STEPS = 2, MOST_K = 8, MOST_WAITS = 3 };
-
-static char folder[64];
 
 /* The mock with counted waits. They are counted where they are called, so the executor cannot omit
  * one. */
@@ -45,7 +44,7 @@ struct way {
 
 static void model_path(int layers, char *path, size_t size)
 {
-    snprintf(path, size, "%s/%d.json", folder, layers);
+    snprintf(path, size, "%s/%d.json", test_folder(), layers);
 }
 
 static void write_model(int layers)
@@ -66,7 +65,7 @@ static sw_status open_engine(const struct way *way, sw_comm *comm, sw_engine **o
     if (*way->offload) {
         snprintf(offload, sizeof offload,
                  "\"offload_optimizer\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}, ",
-                 way->offload, folder);
+                 way->offload, test_folder());
     }
     snprintf(config, sizeof config,
              "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": %g, %s"
@@ -212,8 +211,6 @@ static void layers_and_micro_batches_add_no_wait(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-waits-XXXXXX");
-    assert_non_null(mkdtemp(folder));
     struct sw_device *dev = NULL;
     assert_int_equal(sw_device_open("mock", 1, &dev), SW_OK);
     mock_ops = dev->ops;
@@ -226,21 +223,13 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[96];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
 /* LAMB's sums over ranks are exchanges that computation waits for, only in the last micro-step.
  * Before that, no wait shows that the exchanges of every micro-step have arrived. BLOOM has
  * gradients after the last block of backward, and operations after their updates. */
 static sw_status look_at_exchanges(void *ctx, sw_comm *comm)
 {
     char path[96];
-    snprintf(path, sizeof path, "%s/bloom.json", folder);
+    snprintf(path, sizeof path, "%s/bloom.json", test_folder());
     const struct sw_engine_options options = {
         .config_text =
             "{\"train_micro_batch_size_per_gpu\": 1, \"gradient_clipping\": 0, "
@@ -275,7 +264,7 @@ static void an_exchange_that_is_left_out_tells_nothing(void **state)
     char path[96];
     int n_wrong = 0;
     (void)state;
-    snprintf(path, sizeof path, "%s/bloom.json", folder);
+    snprintf(path, sizeof path, "%s/bloom.json", test_folder());
     assert_int_equal(sw_file_write_atomic(path, model, strlen(model)), SW_OK);
     if (sw_threads_run(2, 60, look_at_exchanges, &n_wrong) < 0) {
         fail_msg("%s", sw_error_message());
@@ -289,4 +278,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_exchange_that_is_left_out_tells_nothing),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

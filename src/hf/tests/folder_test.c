@@ -3,6 +3,7 @@
 // damage, and what is carried over beside the weights.
 
 #include "support/fixtures.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 #include <dirent.h>
@@ -13,11 +14,10 @@
 enum { MAX_TENSORS = 256 };
 
 static char fixtures[TEST_PATH_CAP];
-static char folder[TEST_PATH_CAP]; /* temporary */
 
 static void clear_folder(void)
 {
-    DIR *dir = opendir(folder);
+    DIR *dir = opendir(test_folder());
     const struct dirent *entry;
     while (dir && (entry = readdir(dir)) != NULL) {
         unlinkat(dirfd(dir), entry->d_name, 0);
@@ -27,31 +27,10 @@ static void clear_folder(void)
     }
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/spillway-folder-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    clear_folder();
-    return rmdir(folder);
-}
-
-static void put(const char *name, const char *text)
-{
-    char path[TEST_PATH_CAP];
-    test_join(path, folder, name);
-    assert_int_equal(sw_file_write_atomic(path, text, strlen(text)), SW_OK);
-}
-
 static bool has(const char *name)
 {
     char path[TEST_PATH_CAP];
-    test_join(path, folder, name);
+    test_join(path, test_folder(), name);
     return test_exists(path);
 }
 
@@ -85,7 +64,7 @@ static void rewrite(const char *path)
         specs[i] = (struct sw_safetensor_spec){t->name, t->dtype, t->shape};
     }
     char copy[TEST_PATH_CAP];
-    test_join(copy, folder, "copy.safetensors");
+    test_join(copy, test_folder(), "copy.safetensors");
     struct sw_safetensors_writer *w = NULL;
     assert_int_equal(sw_safetensors_create(copy, specs, n, NULL, &w), SW_OK);
     for (int64_t i = 0; i < n; i++) {
@@ -162,7 +141,7 @@ static sw_status write_shards(const struct sw_hf_folder *f, int64_t max_shard_by
         specs[i] = (struct sw_safetensor_spec){t->name, t->dtype, t->shape};
     }
     struct sw_hf_folder_writer *w = NULL;
-    sw_status st = sw_hf_folder_create(folder, specs, n, max_shard_bytes, &w);
+    sw_status st = sw_hf_folder_create(test_folder(), specs, n, max_shard_bytes, &w);
     for (int64_t i = 0; i < n && st == SW_OK; i++) {
         const struct sw_safetensor *t = sw_hf_folder_at(f, i);
         st = sw_hf_folder_write(w, i, 0, t->data, t->bytes);
@@ -177,7 +156,7 @@ static sw_status write_shards(const struct sw_hf_folder *f, int64_t max_shard_by
 static void expect_same_tensors(const struct sw_hf_folder *want)
 {
     struct sw_hf_folder *got = NULL;
-    if (sw_hf_folder_open(folder, &got) < 0) {
+    if (sw_hf_folder_open(test_folder(), &got) < 0) {
         fail_msg("%s", sw_error_message());
     }
     assert_int_equal(sw_hf_folder_count(got), sw_hf_folder_count(want));
@@ -221,7 +200,7 @@ static void test_shard_sizes(void **state)
         assert_int_equal(has("model.safetensors"), single);
         assert_int_equal(has("model.safetensors.index.json"), !single);
         char names[MAX_TENSORS][TEST_NAME_CAP];
-        const int n = test_list(folder, "", names, MAX_TENSORS);
+        const int n = test_list(test_folder(), "", names, MAX_TENSORS);
         assert_true(single ? n == 1 : n >= 2);
         assert_true(sizes[i] != 1 || n == sw_hf_folder_count(f) + 1);
     }
@@ -236,7 +215,7 @@ static void test_index_text(void **state)
     struct sw_hf_folder *f = open_case("sharded");
     assert_int_equal(write_shards(f, 60000), SW_OK);
     char path[TEST_PATH_CAP], recorded[TEST_PATH_CAP];
-    test_join(path, folder, "model.safetensors.index.json");
+    test_join(path, test_folder(), "model.safetensors.index.json");
     test_join(recorded, fixtures, "sharded/model.safetensors.index.json");
     struct sw_json_doc *ours = NULL, *theirs = NULL;
     assert_int_equal(sw_json_read(path, SW_JSON_STRICT, &ours), SW_OK);
@@ -261,9 +240,9 @@ static void test_index_text(void **state)
 
 static void expect_refused(const char *index, sw_status want, const char *part)
 {
-    put("model.safetensors.index.json", index);
+    test_put("model.safetensors.index.json", index);
     struct sw_hf_folder *f = NULL;
-    const sw_status st = sw_hf_folder_open(folder, &f);
+    const sw_status st = sw_hf_folder_open(test_folder(), &f);
     if (st != want || !strstr(sw_error_message(), part)) {
         fail_msg("%s: %d, %s", index, (int)st, st < 0 ? sw_error_message() : "read");
     }
@@ -273,11 +252,11 @@ static void test_damaged_index(void **state)
 {
     (void)state;
     struct sw_hf_folder *f = NULL;
-    assert_int_equal(sw_hf_folder_open(folder, &f), SW_E_IO);
-    put("pytorch_model.bin", "");
-    assert_int_equal(sw_hf_folder_open(folder, &f), SW_E_FORMAT);
+    assert_int_equal(sw_hf_folder_open(test_folder(), &f), SW_E_IO);
+    test_put("pytorch_model.bin", "");
+    assert_int_equal(sw_hf_folder_open(test_folder(), &f), SW_E_FORMAT);
     assert_non_null(strstr(sw_error_message(), "pytorch_model.bin: not an archive"));
-    put("s.safetensors", "");
+    test_put("s.safetensors", "");
     expect_refused("{}", SW_E_FORMAT, "weight_map");
     expect_refused("{\"weight_map\":[]}", SW_E_FORMAT, "weight_map");
     expect_refused("{\"weight_map\":{\"a\":\"../s.safetensors\"}}", SW_E_FORMAT, "plain");
@@ -303,7 +282,7 @@ static void test_unmapped_and_missing(void **state)
     const struct sw_safetensor_spec specs[] = {{"a", SW_U8, SW_SHAPE(1)},
                                                {"b", SW_U8, SW_SHAPE(1)}};
     char path[TEST_PATH_CAP];
-    test_join(path, folder, "s.safetensors");
+    test_join(path, test_folder(), "s.safetensors");
     struct sw_safetensors_writer *w = NULL;
     assert_int_equal(sw_safetensors_create(path, specs, 2, NULL, &w), SW_OK);
     assert_int_equal(sw_safetensors_write(w, 0, 0, "x", 1), SW_OK);
@@ -312,10 +291,10 @@ static void test_unmapped_and_missing(void **state)
     sw_safetensors_writer_close(w);
 
     int n_warnings = 0;
-    put("model.safetensors.index.json", "{\"weight_map\":{\"b\":\"s.safetensors\"}}");
+    test_put("model.safetensors.index.json", "{\"weight_map\":{\"b\":\"s.safetensors\"}}");
     sw_log_set_sink(count_warnings, &n_warnings);
     struct sw_hf_folder *f = NULL;
-    const sw_status st = sw_hf_folder_open(folder, &f);
+    const sw_status st = sw_hf_folder_open(test_folder(), &f);
     sw_log_set_sink(NULL, NULL);
     assert_int_equal(st, SW_OK);
     assert_int_equal(n_warnings, 1);
@@ -372,8 +351,8 @@ static void test_sidecars(void **state)
         test_join(path, source, names[i]);
         assert_int_equal(sw_file_write_atomic(path, names[i], strlen(names[i])), SW_OK);
     }
-    put("config.json", "mine");
-    if (sw_hf_copy_sidecars(source, folder) < 0) {
+    test_put("config.json", "mine");
+    if (sw_hf_copy_sidecars(source, test_folder()) < 0) {
         fail_msg("%s", sw_error_message());
     }
     static const bool copied[] = {true, true, true, true, false, false, false, false, true, false};
@@ -382,16 +361,16 @@ static void test_sidecars(void **state)
     }
     char *text = NULL;
     size_t len = 0;
-    test_join(path, folder, "config.json");
+    test_join(path, test_folder(), "config.json");
     assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
     assert_string_equal(text, "mine");
     sw_free(text);
-    test_join(path, folder, "merges.txt");
+    test_join(path, test_folder(), "merges.txt");
     assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
     assert_string_equal(text, "merges.txt");
     sw_free(text);
-    assert_int_equal(sw_hf_copy_sidecars(folder, folder), SW_OK);
-    assert_int_equal(sw_hf_copy_sidecars("/nonexistent", folder), SW_E_IO);
+    assert_int_equal(sw_hf_copy_sidecars(test_folder(), test_folder()), SW_OK);
+    assert_int_equal(sw_hf_copy_sidecars("/nonexistent", test_folder()), SW_E_IO);
     for (size_t i = 0; i < SW_LEN(names); i++) {
         test_join(path, source, names[i]);
         unlink(path);
@@ -434,7 +413,7 @@ static void test_sidecars_of_the_hub_cache(void **state)
     expect_base_name(root, "snapshots/models--f", "models--f");
     sw_log_set_sink(count_warnings, &n_warnings);
     alarm(20);
-    assert_int_equal(sw_hf_copy_sidecars(source, folder), SW_OK);
+    assert_int_equal(sw_hf_copy_sidecars(source, test_folder()), SW_OK);
     assert_int_equal(n_warnings, 2);
     assert_true(has("merges.txt"));
     assert_true(has("real.txt"));
@@ -444,7 +423,7 @@ static void test_sidecars_of_the_hub_cache(void **state)
     clear_folder();
     expect_base_name(root, "plain", "plain");
     test_join(source, root, "plain"); /* its neighbours are no cache of this model */
-    assert_int_equal(sw_hf_copy_sidecars(source, folder), SW_OK);
+    assert_int_equal(sw_hf_copy_sidecars(source, test_folder()), SW_OK);
     assert_int_equal(n_warnings, 3);
     alarm(0);
     sw_log_set_sink(NULL, NULL);
@@ -474,5 +453,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_sidecars_of_the_hub_cache),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_folder,
-                                      .teardown = remove_folder, .begin = begin};
+const struct test_program sw_tests = {TEST_TABLE(tests), .begin = begin};

@@ -3,6 +3,7 @@
 // failing to write leaves the old file.
 
 #include "support/fixtures.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 #include <dirent.h>
@@ -11,33 +12,10 @@
 
 #include "hf/hf.h"
 
-static char folder[TEST_PATH_CAP]; /* temporary */
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/spillway-safetensors-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    DIR *dir = opendir(folder);
-    const struct dirent *entry;
-    while (dir && (entry = readdir(dir)) != NULL) {
-        unlinkat(dirfd(dir), entry->d_name, 0);
-    }
-    if (dir) {
-        closedir(dir);
-    }
-    return rmdir(folder);
-}
-
 static int count_files(void)
 {
     char names[16][TEST_NAME_CAP];
-    return test_list(folder, "", names, 16);
+    return test_list(test_folder(), "", names, 16);
 }
 
 /* ---- reading: bytes and the kind of error, NULL for a file that is fine ---- */
@@ -228,7 +206,7 @@ static void test_lookup(void **state)
 
 static void path_of(char out[TEST_PATH_CAP], const char *name)
 {
-    test_join(out, folder, name);
+    test_join(out, test_folder(), name);
 }
 
 static void test_order_and_header(void **state)
@@ -377,7 +355,7 @@ static void test_failing_writes(void **state)
                 }
                 n_failed++;
                 assert_int_equal(st, SW_E_IO);
-                assert_non_null(strstr(sw_error_message(), folder));
+                assert_non_null(strstr(sw_error_message(), test_folder()));
                 const float value = read_value(path);
                 assert_true(value == 1.0f || (n == 2 && strcmp(points[p], "fsync") == 0));
             }
@@ -514,7 +492,7 @@ static void test_not_a_file(void **state)
 {
     (void)state;
     struct sw_safetensors *file = NULL;
-    assert_int_equal(sw_safetensors_open(folder, &file), SW_E_IO);
+    assert_int_equal(sw_safetensors_open(test_folder(), &file), SW_E_IO);
     assert_int_equal(sw_safetensors_open("/nonexistent/x", &file), SW_E_IO);
     char path[TEST_PATH_CAP];
     path_of(path, "short.safetensors");
@@ -547,5 +525,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_not_a_file),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_folder,
-                                      .teardown = remove_folder};
+const struct test_program sw_tests = {TEST_TABLE(tests)};

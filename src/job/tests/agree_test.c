@@ -5,9 +5,8 @@
 #include <unistd.h>
 
 #include "job/private.h"
+#include "support/scratch.h"
 #include "support/test.h"
-
-static char folder[64];
 
 struct setup { /* setup of rank 1; the others use the plain one */
     const char *config, *model, *set, *text;
@@ -25,7 +24,7 @@ static const char plain_model[] =
 static const char *in_folder(const char *name, const char *text)
 {
     static _Thread_local char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", test_folder(), name);
     if (text) {
         assert_int_equal(sw_file_write_atomic(path, text, strlen(text)), SW_OK);
     }
@@ -39,7 +38,7 @@ static sw_status open_one(void *ctx, sw_comm *comm)
     sw_engine *engine = NULL;
     char path[128];
     const char *model = is_odd && odd->model ? odd->model : "plain.json";
-    snprintf(path, sizeof path, "%s/%s", folder, model);
+    snprintf(path, sizeof path, "%s/%s", test_folder(), model);
     const struct sw_engine_options options = {.config_text = is_odd && odd->config ? odd->config
                                                                                    : plain_config,
                                               .sets = &odd->set,
@@ -99,7 +98,7 @@ static void export_model(const char *name, const char *from, uint64_t seed)
 {
     sw_engine *engine = NULL;
     char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, from);
+    snprintf(path, sizeof path, "%s/%s", test_folder(), from);
     const struct sw_engine_options options = {
         .config_text = plain_config, .model = path, .seed = seed};
     assert_int_equal(sw_initialize(&options, &engine), SW_OK);
@@ -112,7 +111,8 @@ static sw_status open_folders(void *ctx, sw_comm *comm)
     struct setup both = {.model = ctx};
     sw_engine *engine = NULL;
     char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, sw_comm_rank(comm) == 1 ? both.model : "one");
+    snprintf(path, sizeof path, "%s/%s", test_folder(),
+             sw_comm_rank(comm) == 1 ? both.model : "one");
     const struct sw_engine_options options = {
         .config_text = plain_config, .model = path, .seed = 1, .comm = comm};
     const sw_status st = sw_initialize(&options, &engine);
@@ -138,7 +138,8 @@ static sw_status open_data(void *ctx, sw_comm *comm)
     const char *file = path;
     sw_tokenizer *tokenizer = NULL;
     sw_dataset *dataset = NULL;
-    snprintf(path, sizeof path, "%s/%s", folder, is_odd && odd->text ? odd->text : "text.txt");
+    snprintf(path, sizeof path, "%s/%s", test_folder(),
+             is_odd && odd->text ? odd->text : "text.txt");
     sw_status st = sw_tokenizer_open_chars_of(&file, 1, false, &tokenizer);
     const struct sw_dataset_options options = {.files = &file,
                                                .n_files = 1,
@@ -182,20 +183,8 @@ static void data_and_flags_are_compared(void **state)
 static int make_folder(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-agree-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
     in_folder("plain.json", plain_model);
     return 0;
-}
-
-static int drop_folder(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -205,5 +194,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(data_and_flags_are_compared),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_folder,
-                                      .teardown = drop_folder};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_folder};

@@ -10,31 +10,21 @@
 #include "spillway/engine.h"
 #include "spillway/train.h"
 #include "support/fixtures.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
-static char folder[64];
 static FILE *quiet;
-
-static const char *in_folder(const char *name)
-{
-    return test_in(folder, name);
-}
-
-static void write_text(const char *name, const char *text)
-{
-    assert_int_equal(sw_file_write_atomic(in_folder(name), text, strlen(text)), SW_OK);
-}
 
 /* Trains a model for one step. sets: edits of the configuration. */
 static void train(const char *model, const char *output, const char *const *sets, int n_sets)
 {
     struct sw_train_result result;
     bool started;
-    const char *data = in_folder("text.txt");
+    const char *data = test_at("text.txt");
     const struct sw_train_options o = {.model = model,
                                        .data = &data,
                                        .n_data = 1,
-                                       .output = in_folder(output),
+                                       .output = test_at(output),
                                        .steps = 1,
                                        .seq_len = 8,
                                        .eval_every = 1,
@@ -51,7 +41,7 @@ static void train(const char *model, const char *output, const char *const *sets
 static void export_run(const char *path, const char *to, bool merge)
 {
     const struct sw_checkpoint_export_options o = {
-        .path = in_folder(path), .folder = in_folder(to), .merge = merge, .dtype = -1};
+        .path = test_at(path), .folder = test_at(to), .merge = merge, .dtype = -1};
     if (sw_checkpoint_export(&o, quiet) < 0) {
         fail_msg("%s", sw_error_message());
     }
@@ -61,7 +51,7 @@ static char *read_card(const char *name)
 {
     char *text;
     size_t len;
-    if (sw_file_read(in_folder(name), &text, &len) < 0) {
+    if (sw_file_read(test_at(name), &text, &len) < 0) {
         fail_msg("%s", sw_error_message());
     }
     return text;
@@ -103,18 +93,18 @@ static void a_card_says_what_the_run_recorded(void **state)
 static void a_card_names_the_base_and_its_license(void **state)
 {
     (void)state;
-    write_text("first/model/README.md", "---\ntags:\n- old\nlicense: other # theirs\n"
-                                        "license_name: 'their own'\nlicense_link: LICENSE\n---\n"
-                                        "# The card of the base\n");
-    train(in_folder("first/model"), "plain", NULL, 0);
+    test_put("first/model/README.md", "---\ntags:\n- old\nlicense: other # theirs\n"
+                                      "license_name: 'their own'\nlicense_link: LICENSE\n---\n"
+                                      "# The card of the base\n");
+    train(test_at("first/model"), "plain", NULL, 0);
     card_has("plain/model/README.md",
              WORDS("base_model: \"model\"\n", "Fine-tuned from `model`",
                    "license: \"other\"\nlicense_name: \"their own\"\nlicense_link: \"LICENSE\"\n"),
              WORDS("The card of the base", "- old", "theirs"));
-    write_text("first/model/README.md",
-               "---\r\nlicense:   other \r\nlicense_name: 'their own'\r\n---\r\n"
-               "# The card of the base\n");
-    train(in_folder("first/model"), "second", NULL, 0);
+    test_put("first/model/README.md",
+             "---\r\nlicense:   other \r\nlicense_name: 'their own'\r\n---\r\n"
+             "# The card of the base\n");
+    train(test_at("first/model"), "second", NULL, 0);
     static const char *const license =
         "base_model: \"model\"\nlibrary_name: \"transformers\"\nlicense: \"other\"\n"
         "license_name: \"their own\"\ntags:";
@@ -125,8 +115,8 @@ static void a_card_names_the_base_and_its_license(void **state)
     assert_string_equal(one, two);
     sw_free(one);
     sw_free(two);
-    assert_int_equal(unlink(in_folder("second/run.json")), 0);
-    assert_int_equal(unlink(in_folder("second/metrics.jsonl")), 0);
+    assert_int_equal(unlink(test_at("second/run.json")), 0);
+    assert_int_equal(unlink(test_at("second/metrics.jsonl")), 0);
     export_run("second", "unknown", false);
     card_has("unknown/README.md", WORDS("- \"text.txt\"", "| steps | 1 |", "| validation loss | "),
              WORDS("base_model", "license", "training loss", "Task:", "Fine-tuned"));
@@ -136,7 +126,7 @@ static void an_adapter_has_the_card_of_an_adapter(void **state)
 {
     (void)state;
     static const char *const sets[] = {"spillway.lora.target_modules=all-linear"};
-    train(in_folder("first/model"), "lora", sets, 1);
+    train(test_at("first/model"), "lora", sets, 1);
     card_has("lora/adapter/README.md",
              WORDS("base_model: \"model\"\nlibrary_name: \"peft\"\nlicense: \"other\"\n",
                    "- \"lora\"\n", "# LoRA adapter", "Its base is `model`"),
@@ -156,18 +146,18 @@ static void an_export_of_an_engine_has_no_card(void **state)
 {
     (void)state;
     sw_engine *engine;
-    const struct sw_engine_options o = {.model = in_folder("first/model"),
+    const struct sw_engine_options o = {.model = test_at("first/model"),
                                         .config_text = "{\"train_batch_size\": 1}",
                                         .no_train = true,
                                         .want_eval = true};
     if (sw_initialize(&o, &engine) < 0) {
         fail_msg("%s", sw_error_message());
     }
-    assert_int_equal(access(in_folder("first/model/README.md"), F_OK), 0);
-    assert_int_equal(access(in_folder("plain/model/README.md"), F_OK), 0);
+    assert_int_equal(access(test_at("first/model/README.md"), F_OK), 0);
+    assert_int_equal(access(test_at("plain/model/README.md"), F_OK), 0);
     for (int i = 0; i < 2; i++) { /* the second export finds no card */
-        assert_int_equal(sw_export(engine, in_folder("plain/model"), SW_DTYPE_COUNT), SW_OK);
-        assert_int_equal(access(in_folder("plain/model/README.md"), F_OK), -1);
+        assert_int_equal(sw_export(engine, test_at("plain/model"), SW_DTYPE_COUNT), SW_OK);
+        assert_int_equal(access(test_at("plain/model/README.md"), F_OK), -1);
     }
     sw_close(engine);
 }
@@ -176,10 +166,10 @@ static void an_export_of_an_engine_has_no_card(void **state)
 static void another_folder_keeps_its_readme(void **state)
 {
     (void)state;
-    assert_int_equal(sw_mkdirs(in_folder("mine")), SW_OK);
-    write_text("mine/README.md", "mine\n");
+    assert_int_equal(sw_mkdirs(test_at("mine")), SW_OK);
+    test_put("mine/README.md", "mine\n");
     const struct sw_checkpoint_export_options o = {
-        .path = in_folder("first"), .folder = in_folder("mine"), .dtype = -1};
+        .path = test_at("first"), .folder = test_at("mine"), .dtype = -1};
     assert_int_equal(sw_checkpoint_export(&o, quiet), SW_E_ARG);
     char *text = read_card("mine/README.md");
     assert_string_equal(text, "mine\n");
@@ -190,26 +180,23 @@ static int set_up(void **state)
 {
     (void)state;
     struct sw_str text = {0};
-    strcpy(folder, "/tmp/spillway-card-XXXXXX");
     quiet = fopen("/dev/null", "w");
-    if (!mkdtemp(folder) || !quiet) {
+    if (!quiet) {
         return 1;
     }
     for (int i = 0; i < 100; i++) {
         sw_str_printf(&text, "day %d, %d stones.", i % 7, i * 7 % 10);
     }
-    const sw_status st = sw_file_write_atomic(in_folder("text.txt"), text.ptr, text.len);
+    test_put("text.txt", sw_str_text(&text));
     sw_str_fini(&text);
-    return st < 0;
+    return 0;
 }
 
 static int tear_down(void **state)
 {
-    char command[96];
     (void)state;
     fclose(quiet);
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
+    return 0;
 }
 
 static const struct CMUnitTest tests[] = {

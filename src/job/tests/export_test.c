@@ -8,14 +8,8 @@
 #include "spillway/checkpoint.h"
 #include "spillway/train.h"
 #include "support/fixtures.h"
+#include "support/scratch.h"
 #include "support/test.h"
-
-static char folder[64];
-
-static const char *in_folder(const char *name)
-{
-    return test_in(folder, name);
-}
 
 /* Makes a run of one step, without an export. */
 static int make_run(void **state)
@@ -23,29 +17,18 @@ static int make_run(void **state)
     struct sw_train_result result;
     bool started;
     (void)state;
-    strcpy(folder, "/tmp/spillway-export-XXXXXX");
-    const char *file = mkdtemp(folder) ? in_folder("text.txt") : NULL;
-    if (!file || sw_file_write_atomic(file, "abcdefgh hgfedcba abcdefgh\n", 27) < 0) {
-        return -1;
-    }
+    const char *file = test_at("text.txt");
+    test_put("text.txt", "abcdefgh hgfedcba abcdefgh\n");
     const struct sw_train_options o = {.model = "gpt2-tiny",
                                        .data = &file,
                                        .n_data = 1,
-                                       .output = in_folder("run"),
+                                       .output = test_at("run"),
                                        .steps = 1,
                                        .seq_len = 8,
                                        .quiet = true,
                                        .no_export = true,
                                        .export_dtype = -1};
     return sw_train(&o, stdout, &started, &result) < 0 ? -1 : 0;
-}
-
-static int remove_run(void **state)
-{
-    char command[96];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
 }
 
 /* Flips a bit in the last number of the file. */
@@ -65,12 +48,12 @@ static void damage(const char *path)
 static void what_is_damaged_is_not_exported(void **state)
 {
     (void)state;
-    const char *part = in_folder("run/checkpoint-1/part-00000.safetensors");
+    const char *part = test_at("run/checkpoint-1/part-00000.safetensors");
     struct sw_checkpoint_export_options o = {
-        .path = in_folder("run"), .folder = in_folder("whole"), .dtype = -1};
+        .path = test_at("run"), .folder = test_at("whole"), .dtype = -1};
     assert_int_equal(sw_checkpoint_export(&o, stdout), SW_OK);
     damage(part);
-    o.folder = in_folder("broken");
+    o.folder = test_at("broken");
     assert_int_equal(sw_checkpoint_export(&o, stdout), SW_E_FORMAT);
     assert_non_null(strstr(sw_error_message(), "part-00000.safetensors is damaged: "));
     assert_int_equal(access(o.folder, F_OK), -1);
@@ -78,4 +61,4 @@ static void what_is_damaged_is_not_exported(void **state)
 
 static const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_damaged_is_not_exported)};
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_run, .teardown = remove_run};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_run};

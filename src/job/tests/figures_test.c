@@ -15,11 +15,10 @@
 #include "engine/engine.h"
 #include "spillway/comm.h"
 #include "spillway/train.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { STEPS = 2 };
-
-static char folder[64];
 
 /* Placement of values at stage 3. tiles: only if both states and parameters are offloaded. */
 struct placement {
@@ -51,19 +50,12 @@ static bool placement(int i, struct placement *out)
     return false;
 }
 
-static void write_text(const char *name, const char *text)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    assert_int_equal(sw_file_write_atomic(path, text, strlen(text)), SW_OK);
-}
-
 /* Writes a configuration at stage 3 with this placement. pieces: in elements; tiles: in bytes. */
 static void write_config(const struct placement *p, int64_t pieces, int64_t tiles,
                          int64_t micro_batches, char *out, size_t size)
 {
     char path[96], tile[32] = "null";
-    snprintf(path, sizeof path, ", \"nvme_path\": \"%s\"", folder);
+    snprintf(path, sizeof path, ", \"nvme_path\": \"%s\"", test_folder());
     snprintf(tile, sizeof tile, p->tiles ? "%lld" : "null", (long long)tiles);
     snprintf(out, size,
              "{\"train_micro_batch_size_per_gpu\": 1, \"gradient_clipping\": 1, "
@@ -98,7 +90,7 @@ static char *read_all(const char *name)
 {
     char path[128], *text = NULL;
     size_t len;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", test_folder(), name);
     if (sw_file_read(path, &text, &len) < 0) {
         fail_msg("%s", sw_error_message());
     }
@@ -108,13 +100,13 @@ static char *read_all(const char *name)
 static void take_report(const char *config, int ranks, struct report *out)
 {
     char model[96], data[96], log[96], run[96], command[128];
-    snprintf(model, sizeof model, "%s/small.json", folder);
-    snprintf(data, sizeof data, "%s/text.txt", folder);
-    snprintf(log, sizeof log, "%s/log", folder);
-    snprintf(run, sizeof run, "%s/run", folder);
-    write_text("ds.json", config);
+    snprintf(model, sizeof model, "%s/small.json", test_folder());
+    snprintf(data, sizeof data, "%s/text.txt", test_folder());
+    snprintf(log, sizeof log, "%s/log", test_folder());
+    snprintf(run, sizeof run, "%s/run", test_folder());
+    test_put("ds.json", config);
     char config_path[96];
-    snprintf(config_path, sizeof config_path, "%s/ds.json", folder);
+    snprintf(config_path, sizeof config_path, "%s/ds.json", test_folder());
     const char *files[] = {data};
     const struct sw_train_options train = {.model = model,
                                            .data = files,
@@ -322,7 +314,7 @@ static struct held measure(const char *config, const char *model, int ranks)
     struct held held = {0};
     int ends[2], status = 0;
     char path[96];
-    snprintf(path, sizeof path, "%s/%s", folder, model);
+    snprintf(path, sizeof path, "%s/%s", test_folder(), model);
     assert_int_equal(pipe(ends), 0);
     const pid_t pid = fork();
     assert_true(pid >= 0);
@@ -387,21 +379,17 @@ static void write_model(const char *name, int vocab, int width, int layers)
              "{\"model_type\":\"gpt2\",\"vocab_size\":%d,\"n_positions\":16,\"n_embd\":%d,"
              "\"n_layer\":%d,\"n_head\":4}",
              vocab, width, layers);
-    write_text(name, text);
+    test_put(name, text);
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-figures-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
     struct sw_str text = {0};
     for (int i = 0; i < 40; i++) {
         sw_str_puts(&text, "what is reported is what is planned\n");
     }
-    write_text("text.txt", sw_str_text(&text));
+    test_put("text.txt", sw_str_text(&text));
     sw_str_fini(&text);
     write_model("small.json", 37, 20, 2);
     write_model("layer.json", 64, 32, 1);
@@ -410,17 +398,9 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_reported_is_what_is_planned),
     cmocka_unit_test(what_is_held_is_what_is_planned),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

@@ -12,24 +12,15 @@
 #include "spillway/data.h"
 #include "spillway/train.h"
 #include "support/fixtures.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
-static char folder[64], warned[512];
-
-static const char *in_folder(const char *name)
-{
-    return test_in(folder, name);
-}
-
-static void write_text(const char *name, const char *text)
-{
-    assert_int_equal(sw_file_write_atomic(in_folder(name), text, strlen(text)), SW_OK);
-}
+static char warned[512];
 
 /* Suppresses all tokens but letters. */
 static void write_plain_rules(void)
 {
-    write_text("model/generation_config.json", "{\"suppress_tokens\": [0, 1, 2, 3, 4]}");
+    test_put("model/generation_config.json", "{\"suppress_tokens\": [0, 1, 2, 3, 4]}");
 }
 
 /* Exports the model that `config` describes to the folder `name`, with random weights. */
@@ -38,19 +29,19 @@ static void export_model(const char *name, const char *config, const char *words
     char file[32];
     sw_engine *e = NULL;
     snprintf(file, sizeof file, "%s.json", name);
-    write_text(file, config);
+    test_put(file, config);
     const struct sw_engine_options options = {.config_text =
                                                   "{\"train_micro_batch_size_per_gpu\": 1}",
-                                              .model = in_folder(file),
+                                              .model = test_at(file),
                                               .seq_len = 8,
                                               .seed = 11,
                                               .no_train = true,
                                               .want_eval = true};
     assert_int_equal(sw_initialize(&options, &e), SW_OK);
-    assert_int_equal(sw_export(e, in_folder(name), SW_F32), SW_OK);
+    assert_int_equal(sw_export(e, test_at(name), SW_F32), SW_OK);
     sw_close(e);
     snprintf(file, sizeof file, "%s/vocab.txt", name);
-    write_text(file, words);
+    test_put(file, words);
 }
 
 /* Makes a T5 with letters as its vocabulary and large weights, so that texts differ. Also makes a
@@ -72,10 +63,8 @@ static int make_model(void **state)
         "\"eos_token_id\": 3, \"bos_token_id\": 2, \"decoder_start_token_id\": 3}";
     sw_tokenizer *tokenizer = NULL;
     (void)state;
-    strcpy(folder, "/tmp/spillway-texts-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    write_text("vocab.txt", words);
-    if (sw_tokenizer_open(folder, NULL, &tokenizer) < 0) {
+    test_put("vocab.txt", words);
+    if (sw_tokenizer_open(test_folder(), NULL, &tokenizer) < 0) {
         print_message("skipped: %s\n", sw_error_message()); /* the tokenizer needs utf8proc */
         exit(77);
     }
@@ -83,14 +72,6 @@ static int make_model(void **state)
     export_model("model", config, words);
     export_model("bart", bart, words);
     return 0;
-}
-
-static int remove_model(void **state)
-{
-    char command[96];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
 }
 
 static void keep_warning(void *ctx, enum sw_log_level level, const char *text)
@@ -107,7 +88,7 @@ static char *generate(struct sw_generate_options o, const char *lines, sw_status
     size_t len = 0;
     bool started;
     FILE *to = open_memstream(&text, &len);
-    o.model = o.model ? o.model : in_folder("model");
+    o.model = o.model ? o.model : test_at("model");
     o.in = lines ? fmemopen((char *)(uintptr_t)lines, strlen(lines), "r") : NULL;
     warned[0] = '\0';
     sw_log_set_sink(keep_warning, NULL);
@@ -184,7 +165,7 @@ static void words_are_written_as_they_come(void **state)
     (void)state;
     write_plain_rules();
     const struct sw_generate_options o = {
-        .model = in_folder("model"), .prompt = prompts[0], .tokens = 9};
+        .model = test_at("model"), .prompt = prompts[0], .tokens = 9};
     char *want = must(o, NULL);
     FILE *to = fopencookie(&pieces, "w", (cookie_io_functions_t){.write = take_piece});
     assert_int_equal(sw_generate_text(&o, to, &started), SW_OK);
@@ -205,18 +186,17 @@ static void rules_of_the_folder_are_followed_or_named(void **state)
     struct sw_generate_options drawn = plain;
     drawn.sampling = (struct sw_sampling){.temperature = 1, .seed = 4};
     (void)state;
-    write_text(
-        "model/generation_config.json",
-        "{\"forced_bos_token_id\": 7, \"suppress_tokens\": [3], \"max_new_tokens\": 4, "
-        "\"num_beams\": 4, \"do_sample\": true, \"typical_p\": 1.0, \"bad_words_ids\": null}");
+    test_put("model/generation_config.json",
+             "{\"forced_bos_token_id\": 7, \"suppress_tokens\": [3], \"max_new_tokens\": 4, "
+             "\"num_beams\": 4, \"do_sample\": true, \"typical_p\": 1.0, \"bad_words_ids\": null}");
     char *text = must(plain, NULL);
     assert_true(strncmp(text, "c ", 2) == 0 && strlen(text) == strlen("c x y z\n"));
     free(text);
     assert_non_null(strstr(warned, "generation_config.json: not followed: num_beams, do_sample ("));
     free(must(drawn, NULL));
     assert_non_null(strstr(warned, "not followed: num_beams ("));
-    write_text("model/generation_config.json",
-               "{\"do_sample\": true, \"top_k\": 20, \"top_p\": 0.8, \"temperature\": 0.7}");
+    test_put("model/generation_config.json",
+             "{\"do_sample\": true, \"top_k\": 20, \"top_p\": 0.8, \"temperature\": 0.7}");
     free(must(plain, NULL));
     assert_non_null(strstr(warned, "not followed: do_sample ("));
     free(must(drawn, NULL));
@@ -224,7 +204,7 @@ static void rules_of_the_folder_are_followed_or_named(void **state)
     drawn.sampling.top_k = 3;
     free(must(drawn, NULL));
     assert_non_null(strstr(warned, "not followed: top_p ("));
-    write_text("model/generation_config.json", "{\"max_length\": 5, \"min_length\": 5}");
+    test_put("model/generation_config.json", "{\"max_length\": 5, \"min_length\": 5}");
     text = must(plain, NULL);
     assert_true(strlen(text) <= strlen("x x x x\n") && !warned[0]);
     free(text);
@@ -242,7 +222,7 @@ static void rules_that_make_no_sense_are_named(void **state)
     (void)state;
     for (size_t r = 0; r < SW_LEN(rows); r++) {
         sw_status st;
-        write_text("model/generation_config.json", rows[r].json);
+        test_put("model/generation_config.json", rows[r].json);
         free(generate((struct sw_generate_options){.prompt = "a"}, NULL, &st));
         assert_true(st < 0);
         if (!strstr(sw_error_message(), rows[r].says)) {
@@ -259,7 +239,7 @@ static void a_text_longer_than_the_positions_is_named(void **state)
     (void)state;
     write_plain_rules();
     free(must((struct sw_generate_options){.prompt = prompt, .tokens = 25}, NULL));
-    struct sw_generate_options o = {.model = in_folder("bart"), .prompt = prompt};
+    struct sw_generate_options o = {.model = test_at("bart"), .prompt = prompt};
     free(generate(o, NULL, &st));
     assert_int_equal(st, SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "the model has positions for 24 tokens"));
@@ -279,7 +259,7 @@ static void predictions_go_to_files_and_streams(const struct sw_eval_options *op
     size_t len = 0;
     bool started;
     struct stat info;
-    snprintf(to, sizeof to, "%s/link", folder);
+    snprintf(to, sizeof to, "%s/link", test_folder());
     assert_int_equal(symlink("aim", to), 0);
     o.predictions = to;
     assert_int_equal(sw_eval(&o, out, &started), SW_E_IO);
@@ -308,9 +288,9 @@ static void evaluation_writes_texts_beside_targets(void **state)
     struct sw_str records = {0};
     (void)state;
     write_plain_rules();
-    snprintf(data, sizeof data, "%s/data.jsonl", folder);
-    snprintf(to, sizeof to, "%s/texts.jsonl", folder);
-    snprintf(model, sizeof model, "%s/model", folder);
+    snprintf(data, sizeof data, "%s/data.jsonl", test_folder());
+    snprintf(to, sizeof to, "%s/texts.jsonl", test_folder());
+    snprintf(model, sizeof model, "%s/model", test_folder());
     for (int i = 0; i < 3; i++) {
         char *text = must((struct sw_generate_options){.prompt = prompts[i], .tokens = 6}, NULL);
         text[strcspn(text, "\n")] = '\0';
@@ -321,7 +301,7 @@ static void evaluation_writes_texts_beside_targets(void **state)
                       i == 2 ? "d" : "c");
         free(text);
     }
-    write_text("data.jsonl", sw_str_text(&records));
+    test_put("data.jsonl", sw_str_text(&records));
     sw_str_fini(&records);
     FILE *out = open_memstream(&out_text, &len);
     const struct sw_eval_options o = {.model = model,
@@ -374,13 +354,13 @@ static struct sw_train_options training(const char **file, char *output, size_t 
 {
     static char data[128], model[128];
     write_plain_rules();
-    write_text("pairs.jsonl", "{\"source\": \"a b c\", \"target\": \"b c d\"}\n"
-                              "{\"source\": \"d e f\", \"target\": \"e f g\"}\n"
-                              "{\"source\": \"h g\", \"target\": \"g f\"}\n"
-                              "{\"source\": \"c d e\", \"target\": \"d e\"}\n");
-    snprintf(data, sizeof data, "%s/pairs.jsonl", folder);
-    snprintf(model, sizeof model, "%s/model", folder);
-    snprintf(output, cap, "%s/run", folder);
+    test_put("pairs.jsonl", "{\"source\": \"a b c\", \"target\": \"b c d\"}\n"
+                            "{\"source\": \"d e f\", \"target\": \"e f g\"}\n"
+                            "{\"source\": \"h g\", \"target\": \"g f\"}\n"
+                            "{\"source\": \"c d e\", \"target\": \"d e\"}\n");
+    snprintf(data, sizeof data, "%s/pairs.jsonl", test_folder());
+    snprintf(model, sizeof model, "%s/model", test_folder());
+    snprintf(output, cap, "%s/run", test_folder());
     *file = data;
     return (struct sw_train_options){.model = model,
                                      .data = file,
@@ -461,5 +441,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(samples_that_cannot_be_are_refused_first),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_model,
-                                      .teardown = remove_model};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_model};

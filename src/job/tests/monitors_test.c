@@ -12,18 +12,8 @@
 #include "json/json.h"
 #include "spillway/train.h"
 #include "support/events.h"
+#include "support/scratch.h"
 #include "support/test.h"
-
-static char folder[64];
-
-static const char *at(const char *name)
-{
-    static char paths[8][192];
-    static int i;
-    char *path = paths[i++ % 8];
-    snprintf(path, 192, "%s/%s", folder, name);
-    return path;
-}
 
 struct asked {
     int64_t steps, ranks, profile_step, every;
@@ -36,7 +26,7 @@ static sw_status train(const char *output, const struct asked *asked,
                        struct sw_train_result *result)
 {
     char sets[12][256];
-    const char *items[12], *data = at("text.txt");
+    const char *items[12], *data = test_at("text.txt");
     char metrics_file[256], out_path[192];
     int n = 0;
     bool started = false;
@@ -45,18 +35,18 @@ static sw_status train(const char *output, const struct asked *asked,
         snprintf(sets[n++], sizeof *sets,
                  "tensorboard={\"enabled\": true, \"output_path\": \"%s\", "
                  "\"job_name\": \"%s.tb\"}",
-                 folder, output);
+                 test_folder(), output);
         snprintf(sets[n++], sizeof *sets,
                  "csv_monitor={\"enabled\": true, \"output_path\": \"%s/\", "
                  "\"job_name\": \"%s.csv\"}",
-                 folder, output);
+                 test_folder(), output);
         snprintf(sets[n++], sizeof *sets, "wall_clock_breakdown=true");
     }
     if (asked->profile_step > 0) {
         snprintf(sets[n++], sizeof *sets,
                  "flops_profiler={\"enabled\": true, \"profile_step\": %d, "
                  "\"top_modules\": 2, \"output_file\": \"%s/deep/%s.txt\"}",
-                 (int)asked->profile_step, folder, output);
+                 (int)asked->profile_step, test_folder(), output);
     }
     if (asked->device) {
         snprintf(sets[n++], sizeof *sets, "spillway.device=%s", asked->device);
@@ -67,12 +57,12 @@ static sw_status train(const char *output, const struct asked *asked,
     for (int i = 0; i < n; i++) {
         items[i] = sets[i];
     }
-    snprintf(metrics_file, sizeof metrics_file, "%s/%s.prom", folder, output);
-    snprintf(out_path, sizeof out_path, "%s", at(output));
+    snprintf(metrics_file, sizeof metrics_file, "%s/%s.prom", test_folder(), output);
+    snprintf(out_path, sizeof out_path, "%s", test_at(output));
     const struct sw_train_options options = {.model = "gpt2-tiny",
                                              .data = &data,
                                              .n_data = 1,
-                                             .config_path = at("ds.json"),
+                                             .config_path = test_at("ds.json"),
                                              .sets = items,
                                              .n_sets = n,
                                              .output = out_path,
@@ -86,7 +76,7 @@ static sw_status train(const char *output, const struct asked *asked,
                                              .no_export = true,
                                              .metrics_file = asked->watched ? metrics_file : NULL,
                                              .quiet = asked->quiet};
-    FILE *out = fopen(at("log"), "w");
+    FILE *out = fopen(test_at("log"), "w");
     assert_non_null(out);
     const sw_status st = sw_train(&options, out, &started, result);
     fclose(out);
@@ -160,13 +150,13 @@ static void expect_same_as_metrics(const char *output, int64_t steps)
     char path[320];
     static struct read_points points;
     int n_points = 0;
-    snprintf(path, sizeof path, "%s/metrics.jsonl", at(output));
+    snprintf(path, sizeof path, "%s/metrics.jsonl", test_at(output));
     char *metrics = NULL;
     read_all(path, &metrics);
-    snprintf(path, sizeof path, "%s.tb", at(output));
+    snprintf(path, sizeof path, "%s.tb", test_at(output));
     read_folder(path, &points);
     for (size_t c = 0; c < SW_LEN(columns); c++) {
-        snprintf(path, sizeof path, "%s.csv/%s.csv", at(output), columns[c].file);
+        snprintf(path, sizeof path, "%s.csv/%s.csv", test_at(output), columns[c].file);
         char *csv = NULL;
         read_all(path, &csv);
         char *row = strchr(csv, '\n') + 1;
@@ -213,7 +203,7 @@ static void monitors_say_what_metrics_say(void **state)
         expect_same_as_metrics(name[1], 4);
     }
     char *text = NULL;
-    read_all(at("seen3.prom"), &text);
+    read_all(test_at("seen3.prom"), &text);
     assert_non_null(strstr(text, "\nspillway_step 4.0\n"));
     assert_non_null(strstr(text, "\nspillway_samples_total 32.0\n"));
     const char *loss = strstr(text, "\nspillway_loss ");
@@ -229,13 +219,13 @@ static void a_resumed_run_has_each_row_once(void **state)
     struct sw_train_result result;
     char command[320];
     must_train("cut", &(struct asked){.steps = 6, .watched = true, .quiet = true}, &result);
-    snprintf(command, sizeof command, "rm -r %s/checkpoint-6 && rm -f %s/latest", at("cut"),
-             at("cut"));
+    snprintf(command, sizeof command, "rm -r %s/checkpoint-6 && rm -f %s/latest", test_at("cut"),
+             test_at("cut"));
     assert_int_equal(system(command), 0);
     must_train("cut", &(struct asked){.steps = 8, .watched = true, .quiet = true, .resume = true},
                &result);
     char *log = NULL;
-    read_all(at("log"), &log);
+    read_all(test_at("log"), &log);
     assert_non_null(strstr(log, "resumed at step 4"));
     sw_free(log);
     expect_same_as_metrics("cut", 8);
@@ -258,7 +248,7 @@ static void phases_of_other_devices_are_noted(void **state)
             &(struct asked){.steps = 1, .device = devices[i], .quiet = true, .watched = true},
             &watched);
         assert_true(plain.loss == watched.loss);
-        snprintf(path, sizeof path, "%s/metrics.jsonl", at(name[1]));
+        snprintf(path, sizeof path, "%s/metrics.jsonl", test_at(name[1]));
         char *metrics = NULL;
         read_all(path, &metrics);
         for (const char *line = metrics; *line; line = strchr(line, '\n') + 1) {
@@ -287,7 +277,7 @@ static void lines_are_as_many_as_steps_per_print_says(void **state)
     struct sw_train_result result;
     must_train("lines", &(struct asked){.steps = 7, .every = 3, .watched = true}, &result);
     char *log = NULL;
-    read_all(at("log"), &log);
+    read_all(test_at("log"), &log);
     /* printed: 2, 4 and 6 for validation, 3 and 6 as multiples of 3, 7 as the last */
     assert_int_equal(count_of(log, "\nstep "), 5);
     assert_null(strstr(log, "\nstep 1/7"));
@@ -366,7 +356,7 @@ static void a_profile_adds_up(void **state)
     double model[2], block[2], attn[2], mlp[2], head[2];
     must_train("profiled", &(struct asked){.steps = 3, .profile_step = 2, .quiet = true}, &result);
     char *text = NULL;
-    read_all(at("deep/profiled.txt"), &text);
+    read_all(test_at("deep/profiled.txt"), &text);
     part(text, "\ngpt2-tiny: ", model);
     part(text, "\n      (3): ", block);
     part(text, "\n        (attn): ", attn);
@@ -384,7 +374,7 @@ static void a_profile_adds_up(void **state)
     assert_true(summary(text, "samples/second: ") > 0);
     assert_non_null(strstr(text, "depth 3:\n    params      - {'h.N': '"));
     char *metrics = NULL;
-    read_all(at("profiled/metrics.jsonl"), &metrics);
+    read_all(test_at("profiled/metrics.jsonl"), &metrics);
     expect_latencies_of_metrics(text, metrics);
     sw_free(metrics);
     sw_free(text);
@@ -405,7 +395,7 @@ static void a_folder_that_cannot_be_is_refused_by_its_block(void **state)
 {
     (void)state;
     struct sw_train_result result;
-    assert_int_equal(sw_file_write_atomic(at("blocked.tb"), "x", 1), SW_OK);
+    assert_int_equal(sw_file_write_atomic(test_at("blocked.tb"), "x", 1), SW_OK);
     assert_int_equal(
         train("blocked", &(struct asked){.steps = 1, .watched = true, .quiet = true}, &result),
         SW_E_IO);
@@ -427,24 +417,13 @@ static int set_up(void **state)
         "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}}";
     char text[4001];
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/sw_monitors_XXXXXX");
-    if (!mkdtemp(folder)) {
-        return 1;
-    }
     for (size_t i = 0; i + 1 < sizeof text; i++) {
         text[i] = i % 7 == 6 ? '\n' : (char)('a' + (i * i + i / 7) % 13);
     }
     text[sizeof text - 1] = '\0';
-    return sw_file_write_atomic(at("text.txt"), text, strlen(text)) < 0 ||
-           sw_file_write_atomic(at("ds.json"), ds, sizeof ds - 1) < 0;
-}
-
-static int tear_down(void **state)
-{
-    char command[96];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    test_put("text.txt", text);
+    test_put("ds.json", ds);
+    return 0;
 }
 
 static const struct CMUnitTest tests[] = {
@@ -457,4 +436,4 @@ static const struct CMUnitTest tests[] = {
     TEST_IF(HAS_TRAININGS, a_folder_that_cannot_be_is_refused_by_its_block),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

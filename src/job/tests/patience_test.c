@@ -8,16 +8,10 @@
 #include "json/json.h"
 #include "spillway/train.h"
 #include "support/fixtures.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { EVERY = 2, MOST = 3 };
-
-static char folder[64];
-
-static const char *in_folder(const char *name)
-{
-    return test_in(folder, name);
-}
 
 /* A learning rate at which validation stops improving after the first few. */
 static const char *const sets[] = {"train_micro_batch_size_per_gpu=4",
@@ -100,8 +94,8 @@ static void a_cut_run_ends_as_the_whole_one(void **state)
 {
     (void)state;
     char text[8192], path[200], name[16];
-    const char *data = in_folder("text.txt"), *kept = strdup(data), *whole = strdup(in_folder("w"));
-    struct sw_train_options o = options_of(&kept, whole);
+    const char *data = test_at("text.txt"), *whole = test_at("w");
+    struct sw_train_options o = options_of(&data, whole);
     const struct sw_train_result result = train(&o, text, sizeof text);
     assert_true(result.stopped_early && !result.stopped && result.step < 60);
     assert_int_equal(result.step, last_by_the_rule(whole));
@@ -116,23 +110,20 @@ static void a_cut_run_ends_as_the_whole_one(void **state)
     sw_json_close(run);
     for (int64_t cut = 1; cut < result.step; cut += 3) {
         snprintf(name, sizeof name, "cut%d", (int)cut);
-        char *output = strdup(in_folder(name));
-        o = options_of(&kept, output);
+        const char *output = test_at(name);
+        o = options_of(&data, output);
         o.steps = cut;
         assert_int_equal(train(&o, text, sizeof text).step, cut);
         o.steps = 60;
         o.resume = true;
         assert_int_equal(train(&o, text, sizeof text).step, result.step);
         same_models(whole, output);
-        free(output);
     }
-    o = options_of(&kept, whole); /* a run that has ended stays ended */
+    o = options_of(&data, whole); /* a run that has ended stays ended */
     o.resume = true;
     assert_int_equal(train(&o, text, sizeof text).step, result.step);
     o.early_stopping = MOST + 1; /* more patience lets it go on */
     assert_int_equal(train(&o, text, sizeof text).step, result.step + EVERY);
-    free((void *)kept);
-    free((void *)whole);
 }
 
 static void it_wants_validations(void **state)
@@ -140,8 +131,8 @@ static void it_wants_validations(void **state)
     (void)state;
     struct sw_train_result result;
     bool started;
-    const char *data = in_folder("text.txt");
-    struct sw_train_options o = options_of(&data, in_folder("none"));
+    const char *data = test_at("text.txt");
+    struct sw_train_options o = options_of(&data, test_at("none"));
     o.eval_every = 0;
     assert_int_equal(sw_train(&o, stdout, &started, &result), SW_E_ARG);
     assert_non_null(strstr(sw_error_message(), "--early-stopping wants --eval-every"));
@@ -151,24 +142,12 @@ static int set_up(void **state)
 {
     (void)state;
     struct sw_str text = {0};
-    strcpy(folder, "/tmp/spillway-patience-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return 1;
-    }
     for (int i = 0; i < 60; i++) {
         sw_str_printf(&text, "day %d, %d stones.\n", i, i * 7);
     }
-    const sw_status st = sw_file_write_atomic(in_folder("text.txt"), text.ptr, text.len);
+    test_put("text.txt", sw_str_text(&text));
     sw_str_fini(&text);
-    return st < 0;
-}
-
-static int tear_down(void **state)
-{
-    char command[96];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
+    return 0;
 }
 
 static const struct CMUnitTest tests[] = {
@@ -176,4 +155,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(it_wants_validations),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

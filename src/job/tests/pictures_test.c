@@ -13,27 +13,16 @@
 #include "spillway/train.h"
 #include "support/fixtures.h"
 #include "support/pictures.h"
+#include "support/scratch.h"
 #include "support/test.h"
-
-static char folder[64];
-
-static const char *at(const char *name)
-{
-    return test_in(folder, name);
-}
-
-static void write_text(const char *name, const char *text)
-{
-    assert_int_equal(sw_file_write_atomic(at(name), text, strlen(text)), SW_OK);
-}
 
 /* Writes n pictures of a class, near one colour, in several sizes. */
 static void put_class(const char *name, const uint8_t colour[3], int n)
 {
-    assert_int_equal(sw_mkdirs(at(name)), SW_OK);
+    assert_int_equal(sw_mkdirs(test_at(name)), SW_OK);
     for (int i = 0; i < n; i++) {
         char path[160];
-        snprintf(path, sizeof path, "%s/%02d.png", at(name), i);
+        snprintf(path, sizeof path, "%s/%02d.png", test_at(name), i);
         assert_true(test_picture_write(path, (uint32_t)(9 + i % 7), (uint32_t)(12 + i % 5), colour,
                                        (uint32_t)i));
     }
@@ -44,24 +33,14 @@ static const uint8_t red[3] = {200, 60, 60}, green[3] = {60, 200, 60}, blue[3] =
 static int make_folder(void **state)
 {
     (void)state;
-    strcpy(folder, "/tmp/spillway-pictures-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    write_text("vit.json", "{\"model_type\": \"vit\", \"architectures\": "
-                           "[\"ViTForImageClassification\"], \"image_size\": 8, \"patch_size\": 4, "
-                           "\"hidden_size\": 16, \"num_hidden_layers\": 1, "
-                           "\"num_attention_heads\": 2, \"intermediate_size\": 32}");
+    test_put("vit.json", "{\"model_type\": \"vit\", \"architectures\": "
+                         "[\"ViTForImageClassification\"], \"image_size\": 8, \"patch_size\": 4, "
+                         "\"hidden_size\": 16, \"num_hidden_layers\": 1, "
+                         "\"num_attention_heads\": 2, \"intermediate_size\": 32}");
     put_class("pictures/red", red, 20);
     put_class("pictures/green", green, 20);
     put_class("pictures/blue", blue, 20);
     return 0;
-}
-
-static int remove_folder(void **state)
-{
-    char command[96];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
 }
 
 enum { N_SETS = 3 };
@@ -80,12 +59,12 @@ static sw_status train(const char *model, const char *data, const char *out,
                        struct sw_train_options o, struct sw_train_result *result)
 {
     bool started;
-    const char *files = at(data);
+    const char *files = test_at(data);
     FILE *quiet = fopen("/dev/null", "w");
-    o.model = at(model);
+    o.model = test_at(model);
     o.data = &files;
     o.n_data = 1;
-    o.output = at(out);
+    o.output = test_at(out);
     o.export_dtype = -1;
     o.quiet = true;
     o.sets = sets_of(o.ranks);
@@ -117,8 +96,8 @@ static void same_file(const char *a, const char *b)
 {
     size_t n_a, n_b;
     char *data_a, *data_b;
-    assert_int_equal(sw_file_read(at(a), &data_a, &n_a), SW_OK);
-    assert_int_equal(sw_file_read(at(b), &data_b, &n_b), SW_OK);
+    assert_int_equal(sw_file_read(test_at(a), &data_a, &n_a), SW_OK);
+    assert_int_equal(sw_file_read(test_at(b), &data_b, &n_b), SW_OK);
     assert_int_equal(n_a, n_b);
     assert_memory_equal(data_a, data_b, n_a);
     sw_free(data_a);
@@ -130,7 +109,7 @@ static void expect_classes(const char *model, const char *const *names, int n)
 {
     struct sw_json_doc *doc;
     char path[160];
-    snprintf(path, sizeof path, "%s/config.json", at(model));
+    snprintf(path, sizeof path, "%s/config.json", test_at(model));
     assert_int_equal(sw_json_read(path, SW_JSON_STRICT, &doc), SW_OK);
     const struct sw_json *list = sw_json_get(sw_json_root(doc), "id2label");
     assert_int_equal(list->n_children, n);
@@ -146,10 +125,10 @@ static sw_status eval(const char *model, const char *data, double *accuracy)
     char *text = NULL;
     size_t len = 0;
     bool started;
-    const char *files = at(data);
+    const char *files = test_at(data);
     FILE *out = open_memstream(&text, &len);
     const struct sw_eval_options o = {
-        .model = at(model), .data = &files, .n_data = 1, .batch = 4, .json = true};
+        .model = test_at(model), .data = &files, .n_data = 1, .batch = 4, .json = true};
     const sw_status st = sw_eval(&o, out, &started);
     fclose(out);
     const char *found = st < 0 ? NULL : strstr(text, "\"accuracy\":");
@@ -199,9 +178,9 @@ static void other_classes_make_a_new_head(void **state)
     static const char *const names[] = {"pink", "red"};
     struct sw_train_result result;
     double accuracy;
-    write_text("one/model/preprocessor_config.json",
-               "{\"image_processor_type\": \"ViTImageProcessor\", \"size\": {\"height\": 8, "
-               "\"width\": 8}, \"resample\": 3}");
+    test_put("one/model/preprocessor_config.json",
+             "{\"image_processor_type\": \"ViTImageProcessor\", \"size\": {\"height\": 8, "
+             "\"width\": 8}, \"resample\": 3}");
     must_train("one/model", "others", "new", (struct sw_train_options){.steps = 1}, &result);
     expect_classes("new/model", names, 2);
     same_file("one/model/preprocessor_config.json", "new/model/preprocessor_config.json");
@@ -217,15 +196,16 @@ static void a_trunk_gets_a_head(void **state)
     struct sw_train_result result;
     size_t len;
     char *config;
-    assert_int_equal(sw_file_read(at("one/model/config.json"), &config, &len), SW_OK);
+    assert_int_equal(sw_file_read(test_at("one/model/config.json"), &config, &len), SW_OK);
     char *name = strstr(config, "ViTForImageClassification");
     assert_non_null(name);
     memcpy(name, "ViTModel\"                 ", 26); /* including the closing quote */
-    assert_int_equal(sw_mkdirs(at("trunk")), SW_OK);
-    write_text("trunk/config.json", config);
+    assert_int_equal(sw_mkdirs(test_at("trunk")), SW_OK);
+    test_put("trunk/config.json", config);
     sw_free(config);
-    assert_int_equal(sw_file_copy(at("one/model/model.safetensors"), at("trunk/model.safetensors")),
-                     SW_OK);
+    assert_int_equal(
+        sw_file_copy(test_at("one/model/model.safetensors"), test_at("trunk/model.safetensors")),
+        SW_OK);
     must_train("trunk", "others", "headed", (struct sw_train_options){.steps = 1}, &result);
     expect_classes("headed/model", (const char *const[]){"pink", "red"}, 2);
 }
@@ -240,22 +220,22 @@ static void a_run_goes_on_with_the_same_pictures_alone(void **state)
     must_train("vit.json", "pictures", "whole", (struct sw_train_options){.steps = 6}, &whole);
     must_train("vit.json", "pictures", "half", (struct sw_train_options){.steps = 3}, &half);
     struct sw_train_options o = {.steps = 6, .resume = true};
-    assert_int_equal(sw_file_read(at(picture), &bytes, &len), SW_OK);
+    assert_int_equal(sw_file_read(test_at(picture), &bytes, &len), SW_OK);
     bytes[len] = 'x'; /* replaces the NUL that follows: same pixels, another file */
-    assert_int_equal(sw_file_write_atomic(at(picture), bytes, len + 1), SW_OK);
+    assert_int_equal(sw_file_write_atomic(test_at(picture), bytes, len + 1), SW_OK);
     refuse("vit.json", "pictures", "half", o, "it was trained on other data: data green (");
-    assert_int_equal(sw_file_write_atomic(at(picture), bytes, len), SW_OK);
+    assert_int_equal(sw_file_write_atomic(test_at(picture), bytes, len), SW_OK);
     o.ranks = 2;
     must_train("vit.json", "pictures", "half", o, &rest);
     assert_true(whole.loss == rest.loss);
     same_file("whole/model/model.safetensors", "half/model/model.safetensors");
-    assert_int_equal(sw_file_write_atomic(at(picture), bytes, len / 2), SW_OK); /* truncated */
+    assert_int_equal(sw_file_write_atomic(test_at(picture), bytes, len / 2), SW_OK); /* truncated */
     refuse("vit.json", "pictures", "cut", (struct sw_train_options){.steps = 20},
            "pictures/green/07.png: a damaged PNG: the file is cut short");
-    assert_int_equal(sw_file_write_atomic(at(picture), bytes, 12), SW_OK);
+    assert_int_equal(sw_file_write_atomic(test_at(picture), bytes, 12), SW_OK);
     refuse("vit.json", "pictures", "head", (struct sw_train_options){.steps = 20},
            "pictures/green/07.png: it ends at byte 12, within its header");
-    assert_int_equal(sw_file_write_atomic(at(picture), bytes, len), SW_OK);
+    assert_int_equal(sw_file_write_atomic(test_at(picture), bytes, len), SW_OK);
     sw_free(bytes);
 }
 
@@ -277,5 +257,4 @@ static const struct CMUnitTest tests[] = {
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_folder,
-                                      .teardown = remove_folder,
                                       .left_out = SW_HAVE_PNG ? NULL : "built without libpng"};

@@ -7,24 +7,8 @@
 
 #include "base/base.h"
 #include "spillway/train.h"
+#include "support/scratch.h"
 #include "support/test.h"
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/spillway-stop-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[96];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
-}
 
 /* The output of a training. `stop` is set once it contains `word`. */
 struct lines {
@@ -52,8 +36,8 @@ static int64_t stops_at(const char *word, int64_t save_every, int64_t sample_eve
     bool started;
     FILE *out = fopencookie(&lines, "w", (cookie_io_functions_t){.write = take});
     setvbuf(out, NULL, _IONBF, 0);
-    snprintf(data, sizeof data, "%s/text.txt", folder);
-    snprintf(run, sizeof run, "%s/run-%d", folder, n++);
+    snprintf(data, sizeof data, "%s/text.txt", test_folder());
+    snprintf(run, sizeof run, "%s/run-%d", test_folder(), n++);
     assert_int_equal(sw_file_write_atomic(data, "abcdefgh hgfedcba abcdefgh hgfedcba\n", 36),
                      SW_OK);
     const char *file = data, *set = "train_micro_batch_size_per_gpu=1";
@@ -103,5 +87,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(it_ends_right_after_a_saving_or_a_sample),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_folder,
-                                      .teardown = remove_folder};
+const struct test_program sw_tests = {TEST_TABLE(tests)};

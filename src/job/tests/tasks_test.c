@@ -12,45 +12,22 @@
 #include "spillway/checkpoint.h"
 #include "spillway/data.h"
 #include "spillway/train.h"
+#include "support/scratch.h"
 #include "support/test.h"
-
-static char folder[64];
-
-static const char *in_folder(int slot, const char *name)
-{
-    static char paths[4][128];
-    snprintf(paths[slot], sizeof paths[slot], "%s/%s", folder, name);
-    return paths[slot];
-}
-
-static void write_text(const char *name, const char *text)
-{
-    assert_int_equal(sw_file_write_atomic(in_folder(3, name), text, strlen(text)), SW_OK);
-}
 
 static int make_folder(void **state)
 {
     (void)state;
     static const char words[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\nf\ng\nh\n.\n";
     sw_tokenizer *tokenizer = NULL;
-    strcpy(folder, "/tmp/spillway-tasks-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    assert_int_equal(sw_mkdirs(in_folder(0, "tokenizer")), SW_OK);
-    write_text("tokenizer/vocab.txt", words);
-    if (sw_tokenizer_open(in_folder(0, "tokenizer"), NULL, &tokenizer) < 0) {
+    assert_int_equal(sw_mkdirs(test_at("tokenizer")), SW_OK);
+    test_put("tokenizer/vocab.txt", words);
+    if (sw_tokenizer_open(test_at("tokenizer"), NULL, &tokenizer) < 0) {
         print_message("skipped: %s\n", sw_error_message()); /* the tokenizer needs utf8proc */
         exit(77);
     }
     sw_tokenizer_close(tokenizer);
     return 0;
-}
-
-static int remove_folder(void **state)
-{
-    char command[96];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
 }
 
 /* Writes texts of eight letters. One class draws from the first half of the alphabet, the other
@@ -68,7 +45,7 @@ static void write_classes(const char *name, int n)
         }
         sw_str_printf(&text, ",%s\n", of ? "late" : "early");
     }
-    write_text(name, sw_str_text(&text));
+    test_put(name, sw_str_text(&text));
     sw_str_fini(&text);
 }
 
@@ -90,14 +67,14 @@ static struct sw_train_result train(const char *task, const char *file, const ch
 {
     struct sw_train_result result = {0};
     bool started;
-    const char *data = in_folder(0, file);
+    const char *data = test_at(file);
     FILE *quiet = fopen("/dev/null", "w");
     o.model = "bert-tiny";
     o.data = &data;
     o.n_data = 1;
     o.task.name = task;
-    o.tokenizer = in_folder(1, "tokenizer");
-    o.output = in_folder(2, out);
+    o.tokenizer = test_at("tokenizer");
+    o.output = test_at(out);
     o.seq_len = o.seq_len > 0 ? o.seq_len : 16;
     o.config_path = NULL;
     o.export_dtype = -1;
@@ -113,7 +90,7 @@ static struct sw_train_result train(const char *task, const char *file, const ch
 static char *read_all(const char *name, size_t *len)
 {
     char *data;
-    assert_int_equal(sw_file_read(in_folder(3, name), &data, len), SW_OK);
+    assert_int_equal(sw_file_read(test_at(name), &data, len), SW_OK);
     return data;
 }
 
@@ -134,9 +111,9 @@ static struct sw_json_doc *eval(const char *run, const char *file, int64_t seq_l
     size_t len = 0;
     bool started;
     struct sw_json_doc *doc;
-    const char *data = in_folder(0, file);
+    const char *data = test_at(file);
     FILE *out = open_memstream(&text, &len);
-    snprintf(model, sizeof model, "%s/%s/model", folder, run);
+    snprintf(model, sizeof model, "%s/%s/model", test_folder(), run);
     const struct sw_eval_options o = {.model = model,
                                       .data = &data,
                                       .n_data = 1,
@@ -177,7 +154,7 @@ static void a_classifier_learns_with_the_same_bits_on_two_ranks(void **state)
     assert_true(number(doc, "matthews") > 0.8);
     assert_true(number(doc, "rows") == 200);
     sw_json_close(doc);
-    assert_int_equal(sw_json_read(in_folder(3, "one/model/config.json"), SW_JSON_STRICT, &config),
+    assert_int_equal(sw_json_read(test_at("one/model/config.json"), SW_JSON_STRICT, &config),
                      SW_OK);
     const struct sw_json *root = sw_json_root(config);
     assert_string_equal(sw_json_path(root, "id2label.0")->string, "early");
@@ -216,7 +193,7 @@ static void validation_covers_every_row_once(void **state)
         assert_float_equal(losses[i], losses[0], 1e-6);
         struct sw_json_doc *run;
         snprintf(path, sizeof path, "%s/run.json", outs[i]);
-        assert_int_equal(sw_json_read(in_folder(3, path), SW_JSON_STRICT, &run), SW_OK);
+        assert_int_equal(sw_json_read(test_at(path), SW_JSON_STRICT, &run), SW_OK);
         const struct sw_json *root = sw_json_root(run);
         assert_int_equal(sw_json_path(root, "validation.rows")->integer, 20);
         assert_int_equal(sw_json_path(root, "validation.of")->integer, 20);
@@ -227,7 +204,7 @@ static void validation_covers_every_row_once(void **state)
     size_t len;
     FILE *out = tmpfile();
     const struct sw_checkpoint_export_options o = {
-        .path = in_folder(0, "part"), .folder = in_folder(1, "of_part"), .best = true, .dtype = -1};
+        .path = test_at("part"), .folder = test_at("of_part"), .best = true, .dtype = -1};
     assert_int_equal(sw_checkpoint_export(&o, out), SW_OK);
     len = (size_t)ftell(out);
     rewind(out);
@@ -297,7 +274,7 @@ static void each_task_trains_and_is_evaluated(void **state)
         {"answers", "s.json", squad, "exact_match", 12},
     };
     for (size_t i = 0; i < SW_LEN(of); i++) {
-        write_text(of[i].file, of[i].text);
+        test_put(of[i].file, of[i].text);
         const struct sw_train_result result =
             train(of[i].task, of[i].file, of[i].task,
                   (struct sw_train_options){.steps = 2, .quiet = true, .seq_len = of[i].seq_len});
@@ -313,8 +290,8 @@ static void each_task_trains_and_is_evaluated(void **state)
 static void values_may_be_whole(void **state)
 {
     (void)state;
-    write_text("whole.jsonl", "{\"text\": \"a\", \"label\": 4}\n{\"text\": \"b\", \"label\": 1}\n"
-                              "{\"text\": \"c\", \"label\": 2}\n");
+    test_put("whole.jsonl", "{\"text\": \"a\", \"label\": 4}\n{\"text\": \"b\", \"label\": 1}\n"
+                            "{\"text\": \"c\", \"label\": 2}\n");
     train("regression", "whole.jsonl", "whole",
           (struct sw_train_options){.steps = 1, .quiet = true});
     struct sw_json_doc *doc = eval("whole", "whole.jsonl", 0);
@@ -344,7 +321,7 @@ static void pixels_are_scaled_as_the_model_says(void **state)
         {"{\"do_pad\": true}", "\"do_pad\" is not built"},
     };
     static unsigned char images[4 * 3073];
-    const char *data = in_folder(0, "images.bin");
+    const char *data = test_at("images.bin");
     bool started;
     FILE *quiet = fopen("/dev/null", "w");
     struct sw_train_result result;
@@ -354,14 +331,13 @@ static void pixels_are_scaled_as_the_model_says(void **state)
         const char *why = i > 0 ? of[i - 1].why : NULL;
         snprintf(out, sizeof out, "pixels-%zu", i);
         if (i > 0) {
-            write_text("pixels-0/model/preprocessor_config.json", of[i - 1].text);
+            test_put("pixels-0/model/preprocessor_config.json", of[i - 1].text);
         }
-        const struct sw_train_options o = {.model =
-                                               i ? in_folder(1, "pixels-0/model") : "cifar-net",
+        const struct sw_train_options o = {.model = i ? test_at("pixels-0/model") : "cifar-net",
                                            .data = &data,
                                            .n_data = 1,
                                            .task.name = "images",
-                                           .output = in_folder(2, out),
+                                           .output = test_at(out),
                                            .steps = 1,
                                            .export_dtype = -1,
                                            .quiet = true,
@@ -387,12 +363,12 @@ static void a_run_goes_on_with_its_classes_alone(void **state)
     train("classify", "classes.csv", "order", first);
     struct sw_train_options o = {.steps = 2, .quiet = true, .no_export = true, .resume = true};
     assert_int_equal(train("classify", "classes.csv", "order", o).step, 2);
-    const char *file = in_folder(0, "classes.csv");
+    const char *file = test_at("classes.csv");
     o.model = "bert-tiny";
     o.data = &file;
     o.n_data = 1;
-    o.tokenizer = in_folder(1, "tokenizer");
-    o.output = in_folder(2, "order");
+    o.tokenizer = test_at("tokenizer");
+    o.output = test_at("order");
     o.seq_len = 16;
     o.task = (struct sw_task_options){.name = "classify", .labels = names, .n_labels = 2};
     o.sets = sets_of(1);
@@ -409,7 +385,7 @@ static void what_does_not_go_together_is_named(void **state)
     struct sw_train_result result;
     bool started;
     write_classes("classes.csv", 20);
-    write_text("one.csv", "text,label\na,early\nb,early\n");
+    test_put("one.csv", "text,label\na,early\nb,early\n");
     const struct {
         struct sw_task_options task;
         int64_t sample_every;
@@ -437,12 +413,12 @@ static void what_does_not_go_together_is_named(void **state)
     };
     for (size_t i = 0; i < SW_LEN(of); i++) {
         const bool one = strncmp(of[i].why, "one.csv", 7) == 0;
-        const char *file = in_folder(0, one ? "one.csv" : "classes.csv");
+        const char *file = test_at(one ? "one.csv" : "classes.csv");
         const struct sw_train_options o = {.model = "bert-tiny",
                                            .data = &file,
                                            .n_data = 1,
-                                           .tokenizer = in_folder(1, "tokenizer"),
-                                           .output = in_folder(2, "refused"),
+                                           .tokenizer = test_at("tokenizer"),
+                                           .output = test_at("refused"),
                                            .steps = 2,
                                            .seq_len = 16,
                                            .eval_every = 1,
@@ -464,8 +440,8 @@ static void a_configuration_may_be_given_as_text(void **state)
     static const char text[] = "{\"train_micro_batch_size_per_gpu\": 8}";
     (void)state;
     write_classes("classes.csv", 40);
-    write_text("ds.json", text);
-    const char *file = in_folder(0, "classes.csv");
+    test_put("ds.json", text);
+    const char *file = test_at("classes.csv");
     for (int is_text = 0; is_text < 2; is_text++) {
         sw_engine *engine = NULL;
         sw_train_setup *setup = NULL;
@@ -473,8 +449,8 @@ static void a_configuration_may_be_given_as_text(void **state)
                                            .task = {.name = "classify"},
                                            .data = &file,
                                            .n_data = 1,
-                                           .tokenizer = in_folder(1, "tokenizer"),
-                                           .config_path = is_text ? NULL : in_folder(2, "ds.json"),
+                                           .tokenizer = test_at("tokenizer"),
+                                           .config_path = is_text ? NULL : test_at("ds.json"),
                                            .config_text = is_text ? text : NULL,
                                            .seq_len = 16,
                                            .epochs = 1.5,
@@ -507,5 +483,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_configuration_may_be_given_as_text),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_folder,
-                                      .teardown = remove_folder};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_folder};

@@ -9,9 +9,10 @@
 
 #include "json/json.h"
 #include "spillway/train.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
-static char folder[64], text_path[128], trace_path[128];
+static char text_path[128], trace_path[128];
 
 struct asked {
     int64_t ranks, steps;
@@ -28,7 +29,7 @@ static sw_status train(const struct asked *asked, const char *output, double *lo
     char path[256];
     struct sw_train_result result;
     bool started = false;
-    snprintf(path, sizeof path, "%s/%s", folder, output);
+    snprintf(path, sizeof path, "%s/%s", test_folder(), output);
     snprintf(sets[n++], sizeof *sets, "train_micro_batch_size_per_gpu=2");
     snprintf(sets[n++], sizeof *sets, "spillway.micro_batches=%s", asked->micro_batches);
     snprintf(sets[n++], sizeof *sets, "zero_optimization.stage=3");
@@ -47,7 +48,7 @@ static sw_status train(const struct asked *asked, const char *output, double *lo
     }
     const char *data = text_path;
     char config[128];
-    snprintf(config, sizeof config, "%s/ds.json", folder);
+    snprintf(config, sizeof config, "%s/ds.json", test_folder());
     const struct sw_train_options options = {.model = "gpt2-tiny",
                                              .data = &data,
                                              .n_data = 1,
@@ -163,12 +164,8 @@ static void what_a_run_does_not_reach_is_refused(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/spillway-trace-XXXXXX");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
-    snprintf(text_path, sizeof text_path, "%s/text.txt", folder);
-    snprintf(trace_path, sizeof trace_path, "%s/trace.json", folder);
+    snprintf(text_path, sizeof text_path, "%s/text.txt", test_folder());
+    snprintf(trace_path, sizeof trace_path, "%s/trace.json", test_folder());
     struct sw_str text = {0};
     for (int i = 0; i < 500; i++) {
         sw_str_printf(&text, "word%d ", i % 13);
@@ -178,16 +175,8 @@ static int set_up(void **state)
     char path[128];
     static const char config[] =
         "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}}";
-    snprintf(path, sizeof path, "%s/ds.json", folder);
+    snprintf(path, sizeof path, "%s/ds.json", test_folder());
     return st < 0 || sw_file_write_atomic(path, config, strlen(config)) < 0 ? -1 : 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -195,4 +184,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_a_run_does_not_reach_is_refused),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

@@ -9,22 +9,14 @@
 #include "base/base.h"
 #include "monitor/monitor.h"
 #include "support/events.h"
+#include "support/scratch.h"
 #include "support/test.h"
-
-static char folder[64];
-
-static void put(const char *name, const char *text)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    assert_int_equal(sw_file_write_atomic(path, text, strlen(text)), SW_OK);
-}
 
 static void expect_text(const char *name, const char *wanted)
 {
     char path[128], *text = NULL;
     size_t len = 0;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", test_folder(), name);
     assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
     assert_string_equal(text, wanted);
     sw_free(text);
@@ -70,7 +62,7 @@ static void event_files_are_read_back(void **state)
     (void)state;
     char where[96];
     struct read_points read;
-    snprintf(where, sizeof where, "%s/events/job", folder);
+    snprintf(where, sizeof where, "%s/events/job", test_folder());
     write_events(where, false, 0, 40);
     assert_int_equal(read_folder(where, &read), 1);
     assert_string_equal(read.version, "brain.Event:2");
@@ -86,7 +78,7 @@ static void a_run_that_goes_on_neither_repeats_nor_loses_a_point(void **state)
     (void)state;
     char where[96], name[512];
     struct read_points read;
-    snprintf(where, sizeof where, "%s/resumed", folder);
+    snprintf(where, sizeof where, "%s/resumed", test_folder());
     write_events(where, false, 0, 64);
     find_events(where, name, sizeof name);
     FILE *file = fopen(name, "a");
@@ -109,10 +101,10 @@ static void files_of_others_are_left_alone(void **state)
     (void)state;
     char where[96];
     struct read_points read;
-    snprintf(where, sizeof where, "%s/foreign", folder);
+    snprintf(where, sizeof where, "%s/foreign", test_folder());
     write_events(where, false, 0, 16);
-    put("foreign/events.out.tfevents.1700000000.host.1.0", "not ours");
-    put("foreign/Other.csv", "step,x\n99,1\n");
+    test_put("foreign/events.out.tfevents.1700000000.host.1.0", "not ours");
+    test_put("foreign/Other.csv", "step,x\n99,1\n");
     write_events(where, true, 8, 16);
     assert_int_equal(read_folder(where, &read), 3);
     expect_points(&read, 16);
@@ -132,7 +124,7 @@ static void damaged_event_files_are_cut(void **state)
     char where[96], name[512], *text = NULL;
     size_t len = 0;
     struct read_points read;
-    snprintf(where, sizeof where, "%s/damaged", folder);
+    snprintf(where, sizeof where, "%s/damaged", test_folder());
     write_events(where, false, 0, 16);
     find_events(where, name, sizeof name);
     assert_int_equal(sw_file_read(name, &text, &len), SW_OK);
@@ -169,12 +161,12 @@ static void rows_are_those_of_deepspeeds_monitor(void **state)
 {
     (void)state;
     char where[96];
-    snprintf(where, sizeof where, "%s/csv/job", folder);
+    snprintf(where, sizeof where, "%s/csv/job", test_folder());
     write_csv(where, false, 0, 24);
     expect_text("csv/job/Train_Samples_train_loss.csv",
                 "step,train_loss\n8,0.8\n16,1.6\n24,2.4000000000000004\n");
     expect_text("csv/job/Train_Samples_lr.csv", "step,lr\n8,0.25\n16,nan\n24,0.25\n");
-    put("csv/job/Train_Samples_lr.csv", "step,lr\n8,0.25\n16,nan\n24,0.");
+    test_put("csv/job/Train_Samples_lr.csv", "step,lr\n8,0.25\n16,nan\n24,0.");
     write_csv(where, true, 16, 32);
     expect_text("csv/job/Train_Samples_train_loss.csv",
                 "step,train_loss\n8,0.8\n16,1.6\n24,2.4000000000000004\n32,3.2\n");
@@ -187,7 +179,7 @@ static void a_new_run_leaves_what_an_older_one_wrote(void **state)
 {
     (void)state;
     char where[96];
-    snprintf(where, sizeof where, "%s/again", folder);
+    snprintf(where, sizeof where, "%s/again", test_folder());
     write_csv(where, false, 0, 8);
     write_csv(where, false, 0, 16);
     write_csv(where, false, 0, 0);
@@ -207,7 +199,7 @@ static void gauges_are_prometheus_text(void **state)
         {"spillway_memory_bytes", "Planned bytes of a rank.", "tier=\"host\"", false, INFINITY},
         {"spillway_samples_total", "Samples.", NULL, true, 80}};
     struct sw_output out;
-    snprintf(path, sizeof path, "%s/F.prom", folder);
+    snprintf(path, sizeof path, "%s/F.prom", test_folder());
     assert_int_equal(sw_output_open(path, true, &out), SW_OK);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(sw_gauges_write(&out, gauges, (int)SW_LEN(gauges)), SW_OK);
@@ -237,8 +229,8 @@ static void folders_that_cannot_be_are_named(void **state)
     char where[96];
     struct sw_events *events = NULL;
     struct sw_csv *csv = NULL;
-    put("file", "x");
-    snprintf(where, sizeof where, "%s/file/job", folder);
+    test_put("file", "x");
+    snprintf(where, sizeof where, "%s/file/job", test_folder());
     const struct sw_monitor_place place = {where, false, 0};
     assert_int_equal(sw_events_open(&place, &events), SW_E_IO);
     assert_non_null(strstr(sw_error_message(), "/file"));
@@ -254,8 +246,8 @@ static void what_is_no_file_stays(void **state)
     const struct sw_point point = {"Train/Samples/lr", 1};
     struct sw_csv *csv = NULL;
     struct stat info;
-    put("aim", "step,lr\n8,1\n16,1\n");
-    snprintf(where, sizeof where, "%s/links", folder);
+    test_put("aim", "step,lr\n8,1\n16,1\n");
+    snprintf(where, sizeof where, "%s/links", test_folder());
     assert_int_equal(sw_mkdirs(where), SW_OK);
     snprintf(path, sizeof path, "%s/Train_Samples_lr.csv", where);
     assert_int_equal(symlink("../aim", path), 0);
@@ -281,7 +273,7 @@ static void lack_of_memory_is_an_error(void **state)
     (void)state;
     char where[96];
     struct sw_alloc_stats before, after;
-    snprintf(where, sizeof where, "%s/memory", folder);
+    snprintf(where, sizeof where, "%s/memory", test_folder());
     sw_alloc_get_stats(&before);
     for (int64_t n = 1; n < 40; n++) {
         const struct sw_monitor_place place = {where, n % 2 == 0, 0};
@@ -303,21 +295,6 @@ static void lack_of_memory_is_an_error(void **state)
     assert_int_equal(before.live_blocks, after.live_blocks);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/sw_monitor_XXXXXX");
-    return mkdtemp(folder) ? 0 : 1;
-}
-
-static int tear_down(void **state)
-{
-    char command[96];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_checksum_is_that_of_other_writers),
     cmocka_unit_test(event_files_are_read_back),
@@ -332,4 +309,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(lack_of_memory_is_an_error),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests)};

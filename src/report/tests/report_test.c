@@ -11,14 +11,13 @@
 #include "json/json.h"
 #include "spillway/report.h"
 #include "support/fixtures.h"
+#include "support/scratch.h"
 #include "support/test.h"
-
-static char folder[64];
 
 static void put(const char *run, const char *name, const char *text, size_t len)
 {
     char path[2][TEST_PATH_CAP];
-    test_join(path[0], folder, run);
+    test_join(path[0], test_folder(), run);
     assert_int_equal(sw_mkdirs(path[0]), SW_OK);
     test_join(path[1], path[0], name);
     FILE *file = fopen(path[1], "w"); /* a disk need not have it */
@@ -35,7 +34,7 @@ static sw_status write_report(const char *const *runs, int n, const char *output
     char paths[4][TEST_PATH_CAP], *path = NULL;
     const char *list[4];
     for (int i = 0; i < n; i++) {
-        test_join(paths[i], folder, runs[i]);
+        test_join(paths[i], test_folder(), runs[i]);
         list[i] = paths[i];
     }
     const struct sw_report_options options = {.runs = list, .n_runs = n, .output = output};
@@ -53,7 +52,7 @@ static char *page_of(const char *run)
     if (st < 0) {
         fail_msg("%s", sw_error_message());
     }
-    snprintf(path, sizeof path, "%s/%s/report.html", folder, run);
+    snprintf(path, sizeof path, "%s/%s/report.html", test_folder(), run);
     assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
     assert_int_equal(strlen(text), len);
     return text;
@@ -148,7 +147,7 @@ static void runs_are_laid_over_each_other(void **state)
     char path[TEST_PATH_CAP], *page = NULL;
     size_t len;
     put_steps("short", 160, 10, 20);
-    test_join(path, folder, "both.html");
+    test_join(path, test_folder(), "both.html");
     assert_int_equal(write_report(runs, 2, path), SW_OK);
     assert_int_equal(sw_file_read(path, &page, &len), SW_OK);
     assert_non_null(path_of(page, "Loss", "raw c0"));
@@ -261,10 +260,10 @@ static void what_is_no_run_is_refused(void **state)
     refused("bad", SW_E_FORMAT, "line 1 has step 9223372036854775807; wanted 0 to");
     put_text("bad", "metrics.jsonl", "{\"loss\":2}\n");
     refused("bad", SW_E_FORMAT, "line 1 has no \"step\"");
-    test_join(path, folder, "other/notes.txt");
+    test_join(path, test_folder(), "other/notes.txt");
     assert_int_equal(write_report(&cut, 1, path), SW_E_ARG);
     assert_non_null(strstr(sw_error_message(), "is no report"));
-    test_join(path, folder, "cut/report.html"); /* one of ours is replaced */
+    test_join(path, test_folder(), "cut/report.html"); /* one of ours is replaced */
     assert_int_equal(write_report(&cut, 1, path), SW_OK);
     assert_int_equal(write_report(&cut, 0, NULL), SW_E_ARG);
 }
@@ -277,7 +276,7 @@ static void lack_of_memory_is_survived(void **state)
     const char *runs[] = {"cut", "short"};
     char path[TEST_PATH_CAP];
     bool done = false;
-    test_join(path, folder, "memory.html");
+    test_join(path, test_folder(), "memory.html");
     sw_alloc_get_stats(&before);
     for (int64_t n = 1; !done && n < 4000; n++) {
         sw_alloc_fail_nth(n);
@@ -299,8 +298,8 @@ static void compare(const char *a, const char *b, bool json, bool same, const ch
 {
     char paths[2][TEST_PATH_CAP], *text = NULL;
     bool found = !same;
-    test_join(paths[0], folder, a);
-    test_join(paths[1], folder, b);
+    test_join(paths[0], test_folder(), a);
+    test_join(paths[1], test_folder(), b);
     assert_int_equal(sw_compare_text(paths[0], paths[1], json, &found, &text), SW_OK);
     if (found != same || !strstr(text, says)) {
         fail_msg("same %d, wanted %d; \"%s\", wanted \"%s\"", found, same, text, says);
@@ -358,12 +357,12 @@ static void a_run_is_no_plan(void **state)
     (void)state;
     char paths[2][TEST_PATH_CAP], *text = NULL;
     bool same;
-    test_join(paths[0], folder, "a");
-    test_join(paths[1], folder, "a/run.json");
+    test_join(paths[0], test_folder(), "a");
+    test_join(paths[1], test_folder(), "a/run.json");
     assert_int_equal(sw_compare_text(paths[0], paths[1], false, &same, &text), SW_E_ARG);
     assert_non_null(strstr(sw_error_message(), "wanted two runs, or two plans"));
     assert_int_equal(sw_compare_text(paths[1], paths[1], false, &same, &text), SW_E_FORMAT);
-    test_join(paths[1], folder, "nowhere");
+    test_join(paths[1], test_folder(), "nowhere");
     assert_int_equal(sw_compare_text(paths[0], paths[1], false, &same, &text), SW_E_ARG);
     assert_non_null(strstr(sw_error_message(), "nowhere does not exist"));
 }
@@ -600,9 +599,9 @@ static void names_do_not_break_the_page(void **state)
         put_text(i ? runs[i] : "<//script>", "metrics.jsonl", "{\"step\":1,\"loss\":1}\n");
         put_text(i ? runs[i] : "<//script>", "trace.json", trace);
         put_text(i ? runs[i] : "<//script>", "run.json", "{\"trace\":\"/nowhere/trace.json\"}");
-        test_join(full[i], folder, i ? runs[i] : "</script>");
+        test_join(full[i], test_folder(), i ? runs[i] : "</script>");
     }
-    test_join(output, folder, "names.html");
+    test_join(output, test_folder(), "names.html");
     const char *list[] = {full[0], full[1], full[2]};
     const struct sw_report_options options = {.runs = list, .n_runs = 3, .output = output};
     assert_int_equal(sw_report_write(&options, &path), SW_OK);
@@ -649,21 +648,6 @@ static void sources_that_are_a_list_are_not_known(void **state)
     compare("list", "list", false, true, "");
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/sw_report_XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char line[128];
-    snprintf(line, sizeof line, "rm -rf %s", folder);
-    return system(line);
-}
-
 /* Figures of a part of the validation data say so; of all of it they need not. */
 static void a_part_of_the_validation_is_named(void **state)
 {
@@ -704,4 +688,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(sources_that_are_a_list_are_not_known),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -47,7 +47,7 @@ static int write_all(sw_nvme *store, unsigned char *data)
     }
     for (int i = 0; i < N_PARTS; i++) {
         if (sw_nvme_wait(store, tickets[i], 0) != SW_OK) {
-            test_message_has(test_folder, "offset", "bytes", NULL);
+            test_message_has(test_folder(), "offset", "bytes", NULL);
             n_failed++;
         }
     }
@@ -64,7 +64,7 @@ static int read_all(sw_nvme *store, const unsigned char *data)
         if (sw_nvme_read(store, parts[i].offset, back, (size_t)parts[i].bytes) == SW_OK) {
             assert_memory_equal(back, data + parts[i].offset, parts[i].bytes);
         } else {
-            test_message_has(test_folder, "offset", "bytes", NULL);
+            test_message_has(test_folder(), "offset", "bytes", NULL);
             n_failed++;
         }
     }
@@ -310,5 +310,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(without_io_uring_threads_do_it),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = test_make_folder,
-                                      .teardown = test_clean};
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -109,7 +109,7 @@ static void space_is_asked_for_first(void **state)
     (void)state;
     struct statvfs fs;
     sw_nvme *store;
-    assert_int_equal(statvfs(test_folder, &fs), 0);
+    assert_int_equal(statvfs(test_folder(), &fs), 0);
     const int64_t more = (int64_t)(fs.f_bavail * fs.f_frsize) + (INT64_C(1) << 30);
     assert_int_equal(sw_nvme_open(test_paths("large", 2), 2, more, NULL, &store), SW_E_NOMEM);
     test_message_has("large-0", "needed", "free", "missing", NULL);
@@ -482,5 +482,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(only_whole_granules_reach_the_disk),
 };
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = test_make_folder,
-                                      .teardown = test_clean};
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -2,33 +2,7 @@
 // Helpers for the room's tests; see helpers.h.
 #include "store/tests/helpers.h"
 
-#include <dirent.h>
 #include <unistd.h>
-
-char test_folder[64];
-
-int test_make_folder(void **state)
-{
-    (void)state;
-    snprintf(test_folder, sizeof test_folder, "/tmp/spillway-store-XXXXXX");
-    return mkdtemp(test_folder) ? 0 : -1;
-}
-
-int test_clean(void **state)
-{
-    (void)state;
-    DIR *folder = opendir(test_folder);
-    const struct dirent *entry;
-    while (folder && (entry = readdir(folder)) != NULL) {
-        char path[512];
-        snprintf(path, sizeof path, "%s/%s", test_folder, entry->d_name);
-        unlink(path);
-    }
-    if (folder) {
-        closedir(folder);
-    }
-    return rmdir(test_folder);
-}
 
 int64_t test_below(struct test_random *random, int64_t n)
 {
@@ -57,7 +31,7 @@ const char *const *test_paths(const char *name, int n)
     static char paths[8][160];
     static const char *pointers[8];
     for (int i = 0; i < n; i++) {
-        snprintf(paths[i], sizeof paths[i], "%s/%s-%d", test_folder, name, i);
+        snprintf(paths[i], sizeof paths[i], "%s/%s-%d", test_folder(), name, i);
         pointers[i] = paths[i];
     }
     return pointers;

@@ -4,12 +4,8 @@
 #pragma once
 
 #include "store/store.h"
+#include "support/scratch.h"
 #include "support/test.h"
-
-/* A temporary folder; test_clean removes it with its contents. */
-extern char test_folder[64];
-int test_make_folder(void **state);
-int test_clean(void **state);
 
 struct test_random {
     uint64_t seed, i;

@@ -382,5 +382,4 @@ static const struct CMUnitTest tests[] = {cmocka_unit_test(as_an_array),
                                           cmocka_unit_test(neighbours_keep_their_bytes),
                                           cmocka_unit_test(requests_outlive_their_thread)};
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = test_make_folder,
-                                      .teardown = test_clean};
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The folder of a test program. Children that it forks share the folder and leave it to the parent.
+#include "support/scratch.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "support/fixtures.h"
+#include "support/test.h"
+
+struct path {
+    struct path *next;
+    char text[];
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char folder[] = "/tmp/spillway-test-XXXXXX";
+static pid_t owner;
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *place)
+{
+    (void)info;
+    (void)type;
+    (void)place;
+    return remove(path);
+}
+
+static bool remove_all(const char *path)
+{
+    return nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT;
+}
+
+void test_remove(const char *path)
+{
+    if (!remove_all(path)) {
+        fail_msg("cannot remove %s: %s", path, strerror(errno));
+    }
+}
+
+static void remove_folder(void)
+{
+    if (getpid() == owner && !remove_all(folder)) {
+        fprintf(stderr, "cannot remove %s: %s\n", folder, strerror(errno));
+    }
+}
+
+static void make_folder(void)
+{
+    if (!mkdtemp(folder)) {
+        fprintf(stderr, "cannot make the folder %s: %s\n", folder, strerror(errno));
+        exit(1);
+    }
+    owner = getpid();
+    atexit(remove_folder);
+}
+
+const char *test_folder(void)
+{
+    pthread_once(&once, make_folder);
+    return folder;
+}
+
+const char *test_at(const char *name)
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static struct path *paths;
+    char text[TEST_PATH_CAP];
+    test_join(text, test_folder(), name);
+    pthread_mutex_lock(&mutex);
+    struct path *path = paths;
+    while (path && strcmp(path->text, text) != 0) {
+        path = path->next;
+    }
+    if (!path) {
+        path = malloc(sizeof *path + strlen(text) + 1);
+        if (!path) {
+            abort();
+        }
+        strcpy(path->text, text);
+        path->next = paths;
+        paths = path;
+    }
+    pthread_mutex_unlock(&mutex);
+    return path->text;
+}
+
+void test_put(const char *name, const char *text)
+{
+    char path[TEST_PATH_CAP];
+    test_join(path, test_folder(), name);
+    if (sw_file_write_atomic(path, text, strlen(text)) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+}
+
+char *test_text(const char *name)
+{
+    char path[TEST_PATH_CAP], *text = NULL;
+    size_t len;
+    test_join(path, test_folder(), name);
+    if (sw_file_read(path, &text, &len) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return text;
+}
+
+const char *test_spillway(void)
+{
+    static char program[PATH_MAX];
+    const char *build = getenv("SPILLWAY_BUILD_DIR");
+    char path[TEST_PATH_CAP];
+    test_join(path, build ? build : "build", "spillway");
+    if (!realpath(path, program) || access(program, X_OK) != 0) {
+        fprintf(stderr, "no program %s\n", path);
+        return NULL;
+    }
+    return program;
+}
+
+int test_free_port(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET};
+    socklen_t len = sizeof a;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
+    close(fd);
+    return ntohs(a.sin_port);
+}
