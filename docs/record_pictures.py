@@ -3,7 +3,7 @@
 """Records what Pillow and transformers make of pictures: record_pictures.py FOLDER [preprocessor_config.json ..]. FOLDER has
 .png and .jpg files, or gets small ones of every kind. FOLDER/cases.json then has the SHA-256 of the bytes of
 convert("RGB") of each, and, by each configuration (without one: those below), values of transformers' processor on
-Pillow. `SPILLWAY_PICTURES=FOLDER build/tests/data_picture_test` compares: bytes exactly, values within 1e-3."""
+Pillow. `SPILLWAY_PICTURES=FOLDER build/tests/picture_picture_test` compares: bytes exactly, values within 1e-3."""
 import hashlib, json, pathlib, random, sys, tempfile
 import numpy, PIL.Image
 from transformers import AutoImageProcessor

@@ -2,7 +2,7 @@
 // Properties of every tokenizer: all ids have tokens, and the same text gives the same ids.
 #pragma once
 
-#include "data/pipeline.h"
+#include "token/pipeline.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 // Any bytes as a line of a file of conversations: refused with a message that names it, or ids that
 // are those of the text, in which every answer comes after a token and ends with a control token.
 // An answer may begin with one, if its text does.
-#include "data/chat.h"
+#include "chat/chat.h"
 
 #include "scratch.h"
 

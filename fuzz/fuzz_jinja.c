@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a chat template: refused with a message that names it, or rendered twice to the same
 // text, or failing with a kind of error, within the limits.
-#include "data/jinja.h"
+#include "chat/jinja.h"
 
 #include <string.h>
 

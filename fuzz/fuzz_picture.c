@@ -2,7 +2,7 @@
 // Any bytes as a picture: refused by its path, or as many pixels as its header says. The checks of
 // PNG chunks are corrected in a second reading, or nothing behind them would be reached.
 // EXECUTIONS 10000
-#include "data/picture.h"
+#include "picture/format.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as preprocessor_config.json: refused by its path, or steps that make pixels of the
 // model's size, all of them numbers, of any picture that they accept.
-#include "data/preprocessor.h"
+#include "picture/picture.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a SentencePiece model: refused with a message that names it, or a tokenizer whose
 // ids all have a piece, and which gives the same ids twice.
-#include "data/sentencepiece.h"
+#include "token/sentencepiece.h"
 
 #include "encode_twice.h"
 

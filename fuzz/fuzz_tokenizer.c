@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as tokenizer.json: refused with a message, or a tokenizer whose ids all have a token,
 // whose two texts fit together as its template says, and which gives the same ids twice.
-#include "data/pipeline.h"
+#include "token/pipeline.h"
 
 #include "encode_twice.h"
 

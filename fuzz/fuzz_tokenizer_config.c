@@ -3,7 +3,7 @@
 // Any bytes as tokenizer_config.json beside a small vocabulary: refused with a message that names
 // the file or the vocabulary that they do not fit, or a tokenizer that gives the same ids twice,
 // with tokens for its roles.
-#include "data/pipeline.h"
+#include "token/pipeline.h"
 
 #include <stdio.h>
 #include <stdlib.h>

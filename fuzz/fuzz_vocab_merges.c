@@ -2,7 +2,7 @@
 // Any bytes as vocab.json and, behind the first form feed, merges.txt: refused with a message that
 // names the file, or a tokenizer that gives the same ids twice. Without PCRE2 both are read, and
 // then refused for that.
-#include "data/pipeline.h"
+#include "token/pipeline.h"
 
 #include "encode_twice.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// data - tokenizers and datasets for the other modules: the public interface (spillway/data.h), and
-// a few calls that use the strings of base.
+// data - datasets: files as numbered samples, the rows of all tasks, and the metrics of a split.
+// Beside the public interface (spillway/data.h): calls for the other rooms.
 #pragma once
 
 #include "base/base.h"
@@ -17,33 +17,14 @@ sw_status sw_data_each_file(const char *const *patterns, int n_patterns,
 sw_status sw_data_each_picture(const char *folder,
                                sw_status (*fn)(void *ctx, const char *path, const char *class_name),
                                void *ctx);
+
 /* Appends a description of the steps from image bytes to pixels, if the task has images. Returns
  * whether the images are pictures of a folder. */
 bool sw_dataset_put_steps(const sw_dataset *dataset, struct sw_str *out);
 
-/* As sw_tokenizer_decode, but appends to out. */
-sw_status sw_tokenizer_decode_str(const struct sw_tokenizer *tokenizer, const int32_t *ids,
-                                  int64_t n_ids, bool skip_special, struct sw_str *out);
-
-/* Appends the text that ids add to that of a prompt. The first word keeps its leading space. */
-sw_status sw_tokenizer_decode_behind(const struct sw_tokenizer *tokenizer, const int32_t *prompt,
-                                     int64_t n_prompt, const int32_t *ids, int64_t n_ids,
-                                     struct sw_str *out);
-
-/* Appends the single-text template as "<s> ..", with tokens as the vocabulary spells them. Appends
- * nothing if the template adds no tokens. */
-void sw_tokenizer_template_text(const struct sw_tokenizer *tokenizer, struct sw_str *out);
-
-/* Whether all token types are 0 because the model takes none. */
-bool sw_tokenizer_has_no_types(const struct sw_tokenizer *tokenizer);
-
 /* Whether the dataset puts texts into the single-text template. Shards, chats and rows of other
  * tasks do not. */
 bool sw_dataset_is_templated(const struct sw_dataset *dataset);
-
-/* Removes all files that sw_tokenizer_open would read from the folder, to make room for another
- * tokenizer. */
-void sw_tokenizer_remove(const char *folder);
 
 /* Classes found in the labels of the data. */
 struct sw_label_list {

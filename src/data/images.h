@@ -4,7 +4,7 @@
 #pragma once
 
 #include "data/picture_folder.h"
-#include "data/preprocessor.h"
+#include "picture/picture.h"
 
 struct sw_image_file {
     char *path; /* owned */

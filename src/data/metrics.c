@@ -2,8 +2,7 @@
 // Metrics. Answers are compared by words, entities by spans. The rest is arithmetic.
 #include "data/metrics.h"
 
-#include "data/unicode.h"
-#include "data/utf8.h"
+#include "text/text.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "data/record.h"
 
 #include "data/source.h"
-#include "data/utf8.h"
+#include "text/text.h"
 
 #include <ctype.h>
 #include <string.h>

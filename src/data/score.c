@@ -5,7 +5,7 @@
 
 #include "data/metrics.h"
 #include "data/task_rows.h"
-#include "data/utf8.h"
+#include "text/text.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 // Data files as documents: finding the files, their kinds, and the texts in them.
 #pragma once
 
-#include "data/chat.h"
+#include "chat/chat.h"
 
 /* Paths after glob expansion, sorted within each pattern. All zero is empty. */
 struct sw_file_list {

@@ -2,8 +2,7 @@
 // Reads the files of a task. Each record becomes one or more rows, cut to the length of a row.
 #include "data/task_rows.h"
 
-#include "data/unicode.h"
-#include "data/utf8.h"
+#include "text/text.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #include "data/images.h"
 #include "data/labels.h"
 #include "data/masking.h"
-#include "data/tokenizer.h"
+#include "token/token.h"
 
 /* A sample. Texts are offsets into `ids`. */
 struct sw_task_row {

@@ -11,6 +11,7 @@
 #include "job/queues.h"
 #include "json/json.h"
 #include "spillway/train.h"
+#include "token/token.h"
 
 /* ---- task.c ---- */
 /* All zero: no task was chosen. */

@@ -157,8 +157,8 @@ prepare() {
     tiny --model bert-tiny --tokenizer bert --task masked --output made/bert
     mv made/bert/model bert-base-uncased
     mkdir -p pictures/cat pictures/dog
-    cp "$root"/src/data/tests/pictures/*.png pictures/cat
-    cp "$root"/src/data/tests/pictures/*.jp*g pictures/dog
+    cp "$root"/src/picture/tests/pictures/*.png pictures/cat
+    cp "$root"/src/picture/tests/pictures/*.jp*g pictures/dog
     echo '{"model_type": "vit", "architectures": ["ViTForImageClassification"], "image_size": 16, "patch_size": 8, "hidden_size": 32,
         "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}' > vit.json
     spillway train --quiet --model vit.json --data pictures --steps 1 --output made/vit > prepare.log 2>&1 || cat prepare.log

@@ -5,11 +5,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "data/tests/helpers.h"
-#include "data/tokenizer.h"
-#include "data/utf8.h"
 #include "json/json.h"
+#include "support/files.h"
 #include "support/test.h"
+#include "text/text.h"
+#include "token/token.h"
 
 enum { MOST = 1024, MOST_WINDOWS = 16 };
 

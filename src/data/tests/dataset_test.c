@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/tests/helpers.h"
+#include "support/files.h"
 #include "support/scratch.h"
 #include "support/test.h"
 

@@ -3,7 +3,7 @@
 // only on demand, and always to the same bits.
 #include "data/data.h"
 #include "data/images.h"
-#include "data/tests/helpers.h"
+#include "support/files.h"
 #include "support/pictures.h"
 #include "support/scratch.h"
 #include "support/test.h"

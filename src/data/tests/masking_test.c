@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "data/tests/helpers.h"
 #include "json/json.h"
+#include "support/files.h"
 #include "support/test.h"
 
 enum { MOST = 512 };

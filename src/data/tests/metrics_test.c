@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "data/tests/helpers.h"
 #include "json/json.h"
+#include "support/files.h"
 #include "support/test.h"
 
 enum { MOST = 1024 };

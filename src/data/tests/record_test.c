@@ -2,7 +2,7 @@
 // Files of records: the record of each row, and the line named for a bad one.
 #include "data/record.h"
 
-#include "data/tests/helpers.h"
+#include "support/files.h"
 #include "support/test.h"
 
 #include <string.h>

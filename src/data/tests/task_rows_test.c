@@ -8,11 +8,11 @@
 #include "data/data.h"
 #include "data/labels.h"
 #include "data/record.h"
-#include "data/tests/helpers.h"
-#include "data/tokenizer.h"
 #include "json/json.h"
+#include "support/files.h"
 #include "support/scratch.h"
 #include "support/test.h"
+#include "token/token.h"
 
 enum { T = 12, U = 8, PAD = 0, UNK, CLS, SEP, MASK, FIRST = 5 };
 

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// chat - conversations for the other rooms: the forms of them in files, and the tokens of one, with
+// those that the loss counts. The rest is public (spillway/data.h).
+#pragma once
+
+#include "base/base.h"
+#include "chat/jinja.h"
+#include "token/token.h"
+
+/* ---- chat_line.c: conversations of JSON lines ---- */
+
+enum sw_chat_form {
+    SW_CHAT_NONE,
+    SW_CHAT_MESSAGES,      /* {"messages": [{"role", "content"}]} */
+    SW_CHAT_CONVERSATIONS, /* ShareGPT: {"conversations": [{"from", "value"}]} */
+    SW_CHAT_INSTRUCTION,   /* Alpaca: {"instruction", "input", "output"} */
+    SW_CHAT_PAIR           /* {"prompt", "completion"} */
+};
+/* The form of a line, by its keys. */
+enum sw_chat_form sw_chat_form_of(const struct sw_json *line);
+const char *sw_chat_form_keys(enum sw_chat_form form); /* for messages */
+
+/* ---- chat.c ---- */
+
+/* A conversation as the model reads it. All zero is a valid empty row. */
+struct sw_chat_row {
+    struct sw_jinja_text text;
+    struct sw_ids ids;
+    bool *wanted; /* [wanted_cap >= ids.len] whether the loss counts the token */
+    int64_t wanted_cap;
+};
+void sw_chat_row_fini(struct sw_chat_row *row);
+/* Replaces out. line_doc names the line in messages. */
+sw_status sw_chat_encode(struct sw_chat *chat, const struct sw_json_doc *line_doc,
+                         const struct sw_json *line, struct sw_chat_row *out);

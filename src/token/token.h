@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// token - tokenizers for the other rooms. Beside the public interface (spillway/data.h): the table
+// of operations, which any kind fills in, and the template of special tokens around a text.
+#pragma once
+
+#include "base/base.h"
+#include "spillway/data.h"
+
+/* Byte offsets of character boundaries in a text. */
+struct sw_edges {
+    const size_t *at; /* [n] rising */
+    size_t n;
+};
+/* Number of edges at or before `place`. */
+int32_t sw_edges_to(const struct sw_edges *edges, size_t place);
+
+struct sw_tokenizer_ops {
+    const char *kind; /* for people */
+    void (*close)(struct sw_tokenizer *tokenizer);
+    /* Appends the ids of the text itself. */
+    sw_status (*encode)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                        struct sw_ids *ids);
+    /* Encodes as `encode` does. `passed` gets, for each id, the number of edges at or before its
+     * first character; these numbers never decrease. NULL: unsupported, or the tokenizer has no
+     * special tokens. */
+    sw_status (*encode_edges)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                              const struct sw_edges *edges, struct sw_ids *ids,
+                              struct sw_ids *passed);
+    /* Encodes, and gives each id its range of code points [begins, ends) in the text. NULL:
+     * unsupported. */
+    sw_status (*encode_offsets)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                                struct sw_ids *ids, struct sw_ids *begins, struct sw_ids *ends);
+    bool (*is_special)(const struct sw_tokenizer *tokenizer,
+                       int32_t id); /* set if encode_edges is */
+    /* Appends the text of the ids. Every id must have a token. */
+    sw_status (*decode)(const struct sw_tokenizer *tokenizer, const int32_t *ids, int64_t n_ids,
+                        bool skip_special, struct sw_str *out);
+    const char *(*token)(const struct sw_tokenizer *tokenizer, int32_t id, size_t *out_len);
+    int32_t (*find)(const struct sw_tokenizer *tokenizer, const char *token, size_t len);
+};
+
+enum sw_template_part { SW_TEMPLATE_SPECIAL, SW_TEMPLATE_FIRST, SW_TEMPLATE_SECOND };
+
+struct sw_template_item {
+    enum sw_template_part part;
+    int32_t id;      /* SPECIAL: the token */
+    int32_t type_id; /* token type, 0 or 1 as the file says */
+};
+
+/* The post-processor's template: the special tokens around one text, or around two. */
+struct sw_template {
+    struct sw_template_item *items; /* owned */
+    int n_items;
+};
+enum { SW_TEMPLATE_MOST = 1024 };
+/* Appends an item. SW_E_FORMAT: there are SW_TEMPLATE_MOST items already. */
+sw_status sw_template_add(struct sw_template *template, enum sw_template_part part, int32_t id,
+                          int32_t type_id);
+void sw_template_fini(struct sw_template *template);
+
+/* Base of every kind of tokenizer. It is the first member of each. */
+struct sw_tokenizer {
+    const struct sw_tokenizer_ops *ops;
+    int64_t vocab_size;
+    int32_t eos, bos, pad;
+    struct sw_template single, pair;
+    bool no_bos;   /* tokens before a text were dropped from both templates */
+    bool no_types; /* all token types are 0: sw_tokenizer_read_types */
+    bool cut_left; /* a text that is too long for a row loses its first tokens, not its last */
+    struct sw_saved_file *files; /* [n_files] written by sw_tokenizer_save */
+    int n_files;
+};
+
+/* Makes texts end with eos, if there is one. Exception: a template that already ends a text
+ * stays. */
+sw_status sw_tokenizer_end_texts(struct sw_tokenizer *tokenizer);
+
+/* Whether the single-text template puts a token after the text. */
+bool sw_tokenizer_has_end(const struct sw_tokenizer *tokenizer);
+/* Appends the tokens that the template puts after a text; if it puts none, eos if there is one. */
+sw_status sw_tokenizer_push_end(const struct sw_tokenizer *tokenizer, struct sw_ids *ids);
+
+/* As sw_tokenizer_decode, but appends to out. */
+sw_status sw_tokenizer_decode_str(const struct sw_tokenizer *tokenizer, const int32_t *ids,
+                                  int64_t n_ids, bool skip_special, struct sw_str *out);
+
+/* Appends the text that ids add to that of a prompt. The first word keeps its leading space. */
+sw_status sw_tokenizer_decode_behind(const struct sw_tokenizer *tokenizer, const int32_t *prompt,
+                                     int64_t n_prompt, const int32_t *ids, int64_t n_ids,
+                                     struct sw_str *out);
+
+/* Appends the single-text template as "<s> ..", with tokens as the vocabulary spells them. Appends
+ * nothing if the template adds no tokens. */
+void sw_tokenizer_template_text(const struct sw_tokenizer *tokenizer, struct sw_str *out);
+
+/* Whether all token types are 0 because the model takes none. */
+bool sw_tokenizer_has_no_types(const struct sw_tokenizer *tokenizer);
+
+/* The folder that a path lies in; "." for a bare name. out is replaced. */
+sw_status sw_tokenizer_folder_of(const char *path, struct sw_str *out);
+/* Removes all files that sw_tokenizer_open would read from the folder, to make room for another
+ * tokenizer. */
+void sw_tokenizer_remove(const char *folder);
+
+/* The characters of texts, from which a tokenizer is made. */
+struct sw_char_set;
+sw_status sw_char_set_open(struct sw_char_set **out);
+void sw_char_set_close(struct sw_char_set *set);
+/* SW_E_FORMAT: not UTF-8. `name` is of the text, for messages. */
+sw_status sw_char_set_add(struct sw_char_set *set, const char *name, const char *text, size_t len);
+/* SW_E_FORMAT: there is no character. `name` is of all texts. */
+sw_status sw_tokenizer_open_char_set(const char *name, const struct sw_char_set *set,
+                                     struct sw_tokenizer **out);

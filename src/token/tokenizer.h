@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// tokenizer - the base of all kinds, for the files that read one.
+#pragma once
+
+#include "json/json.h"
+#include "token/token.h"
+
+/* A file that was read, for sw_tokenizer_save. */
+struct sw_saved_file {
+    char *name, *data; /* owned */
+    size_t len;
+};
+
+/* Initialises with ids -1 and templates without special tokens. */
+sw_status sw_tokenizer_init(struct sw_tokenizer *tokenizer, const struct sw_tokenizer_ops *ops);
+/* Makes each text begin with bos, end with eos, or both. SW_E_FORMAT: there is no such token. */
+sw_status sw_tokenizer_surround(struct sw_tokenizer *tokenizer, bool bos, bool eos);
+/* Puts texts between two special tokens. RoBERTa: <s> A </s></s> B </s>, all of type 0. BERT: [CLS]
+ * A [SEP] B [SEP], with B and its [SEP] of type 1. */
+sw_status sw_tokenizer_mark(struct sw_tokenizer *tokenizer, int32_t cls, int32_t sep, bool roberta);
+/* Drops the tokens that the single-text template puts before a text. */
+void sw_tokenizer_drop_bos(struct sw_tokenizer *tokenizer);
+void sw_tokenizer_fini(struct sw_tokenizer *tokenizer);
+
+/* Keeps a copy of a file for sw_tokenizer_save. */
+sw_status sw_tokenizer_keep_file(struct sw_tokenizer *tokenizer, const char *name, const char *data,
+                                 size_t len);
+
+/* Reads a JSON file beside a tokenizer. An absent file gives an empty object under its name. */
+sw_status sw_tokenizer_read_beside(const char *folder, const char *name, struct sw_json_doc **out);
+/* Finds eos, bos and pad in the optional files tokenizer_config.json and special_tokens_map.json.
+ * Well-known names are the default. */
+sw_status sw_tokenizer_read_roles(struct sw_tokenizer *tokenizer, const char *folder);
+/* Sets cut_left: side is "left" or "right", in any case; key is for the message. */
+sw_status sw_tokenizer_set_cut(struct sw_tokenizer *tokenizer, const char *key, const char *side);
+/* Sets all token types of the templates to 0 if the folder's files say that the model takes
+ * none. */
+sw_status sw_tokenizer_read_types(struct sw_tokenizer *tokenizer, const char *folder);
+/* The text of a role's token, "eos_token": "x" or {"content": "x", ..}. NULL: null or absent. */
+const char *sw_tokenizer_role_text(const struct sw_json *object, const char *key);
+/* Takes the roles from the text of one of these files. */
+sw_status sw_tokenizer_parse_roles(struct sw_tokenizer *tokenizer, const char *name,
+                                   const char *text, size_t len);
+
+/* ---- the kinds ---- */
+
+/* Opens a tokenizer.json and the optional files beside it. */
+sw_status sw_tokenizer_open_json(const char *path, const struct sw_tokenizer_options *options,
+                                 struct sw_tokenizer **out);
+/* Opens the two files of a byte-level BPE and the optional files beside them. */
+sw_status sw_tokenizer_open_vocab_merges(const char *vocab_path, const char *merges_path,
+                                         const struct sw_tokenizer_options *options,
+                                         struct sw_tokenizer **out);
+/* Opens a SentencePiece model and the optional files beside it. */
+sw_status sw_tokenizer_open_sentencepiece(const char *path, struct sw_tokenizer **out);
+/* Opens BERT's vocab.txt and the optional files beside it. */
+sw_status sw_tokenizer_open_vocab_txt(const char *path, struct sw_tokenizer **out);
+/* Opens a chars.json. */
+sw_status sw_tokenizer_open_chars_json(const char *path, struct sw_tokenizer **out);
