@@ -4,7 +4,6 @@
 #pragma once
 
 #include "base/base.h"
-
 #include "spillway/data.h"
 #include "task/task.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows, answer positions and the best answer match recordings. Tokens know their characters.
+// Windows, answer positions and the best answer match recordings.
 #include "data/answers.h"
 
 #include <math.h>
@@ -231,42 +231,10 @@ static void neighbours_share_the_stride_and_the_last_window_reaches_the_end(void
     }
 }
 
-/* Covers spaces before a word, marks that a normalizer removes, and bytes of one character. */
-static void tokens_know_their_characters(void **state)
-{
-    (void)state;
-    static const char json[] =
-        "{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": "
-        "{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"use_regex\": true}, "
-        "\"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\"}, \"model\": {\"type\": "
-        "\"BPE\", \"vocab\": {\"\u0120\": 0, \"a\": 1, \"b\": 2, \"\u00C3\": 3, \"\u00A9\": 4, "
-        "\"\u0120a\": 5}, \"merges\": [\"\u0120 a\"]}}";
-    static const int32_t ids[] = {5, 2, 5, 0, 3, 4}, begins[] = {0, 1, 3, 4, 5, 5},
-                         ends[] = {1, 2, 4, 5, 6, 6};
-    struct sw_ids found = {0}, b = {0}, e = {0};
-    struct sw_tokenizer *tokenizer;
-    const char *path = sw_test_write_text(0, "tokenizer.json", json);
-    if (sw_tokenizer_open(path, NULL, &tokenizer) < 0) {
-        print_message("skipped: %s\n", sw_error_message()); /* patterns want PCRE2 */
-        skip();
-    }
-    assert_int_equal(tokenizer->ops->encode_offsets(tokenizer, "ab a \xC3\xA9", 7, &found, &b, &e),
-                     SW_OK);
-    assert_int_equal(found.len, 6);
-    assert_memory_equal(found.ptr, ids, sizeof ids);
-    assert_memory_equal(b.ptr, begins, sizeof begins);
-    assert_memory_equal(e.ptr, ends, sizeof ends);
-    sw_ids_fini(&found);
-    sw_ids_fini(&b);
-    sw_ids_fini(&e);
-    sw_tokenizer_close(tokenizer);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(windows_and_labels_are_the_recorded_ones),
     cmocka_unit_test(the_best_answers_are_the_recorded_ones),
     cmocka_unit_test(neighbours_share_the_stride_and_the_last_window_reaches_the_end),
-    cmocka_unit_test(tokens_know_their_characters),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = open_recorded,

@@ -524,42 +524,10 @@ static void globs_and_missing_files(void **state)
     check_refused(&options, SW_E_IO, "no/such.bin");
 }
 
-static void character_vocabulary(void **state)
+static void characters_of_all_files(void **state)
 {
     (void)state;
-    struct sw_tokenizer *tokenizer, *again;
-    struct sw_ids ids = {0};
-    char *text;
-    assert_int_equal(sw_tokenizer_open_chars("t",
-                                             "b\xC3\xA9"
-                                             "a\n\"b",
-                                             7, &tokenizer),
-                     SW_OK);
-    assert_int_equal(sw_tokenizer_vocab_size(tokenizer), 5);
-    assert_int_equal(sw_tokenizer_eos(tokenizer), -1);
-    assert_int_equal(sw_tokenizer_encode(tokenizer, "\"\n\xC3\xA9", 4, true, &ids), SW_OK);
-    assert_int_equal(ids.len, 3);
-    assert_memory_equal(ids.ptr, ((int32_t[]){1, 0, 4}), 3 * sizeof(int32_t));
-    assert_int_equal(sw_tokenizer_save(tokenizer, test_folder()), SW_OK);
-    char path[256];
-    snprintf(path, sizeof(path), "%s/chars.json", test_folder());
-    assert_int_equal(sw_tokenizer_open(path, NULL, &again), SW_OK);
-    assert_int_equal(sw_tokenizer_decode(again, ids.ptr, ids.len, false, &text, NULL), SW_OK);
-    assert_string_equal(text, "\"\n\xC3\xA9");
-    assert_int_equal(sw_tokenizer_find(again, "\xC3\xA9"), 4);
-    assert_int_equal(sw_tokenizer_find(again, "ab"), -1);
-    sw_text_free(text);
-    sw_tokenizer_close(again);
-    sw_tokenizer_close(tokenizer);
-    sw_ids_fini(&ids);
-    assert_int_equal(sw_tokenizer_open_chars("t", "a\xFF", 2, &tokenizer), SW_E_FORMAT);
-    assert_non_null(strstr(sw_error_message(), "offset 1"));
-    assert_int_equal(sw_tokenizer_open_chars("t", "", 0, &tokenizer), SW_E_FORMAT);
-    sw_test_write_text(0, "chars.json", "[\"a\",\"bc\"]");
-    assert_int_equal(sw_tokenizer_open(path, NULL, &tokenizer), SW_E_FORMAT);
-    sw_test_write_text(0, "chars.json", "[\"a\",\"a\"]");
-    assert_int_equal(sw_tokenizer_open(path, NULL, &tokenizer), SW_E_FORMAT);
-    assert_non_null(strstr(sw_error_message(), "U+0061"));
+    struct sw_tokenizer *tokenizer;
     const char *files[] = {
         sw_test_write_text(1, "v.txt", "ba"),
         sw_test_write_text(2, "v.jsonl", "{\"prompt\":\"c\",\"completion\":\"d\"}")};
@@ -653,7 +621,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(json_lines),
     cmocka_unit_test(prompts_and_completions),
     cmocka_unit_test(globs_and_missing_files),
-    cmocka_unit_test(character_vocabulary),
+    cmocka_unit_test(characters_of_all_files),
     cmocka_unit_test(structured_files_are_no_text),
     cmocka_unit_test(failing_allocations),
 };

@@ -601,6 +601,34 @@ static void damaged_settings_are_named(void **state)
     assert_int_equal(unlink(settings), 0);
 }
 
+/* Covers spaces before a word, marks that a normalizer removes, and bytes of one character. */
+static void tokens_know_their_characters(void **state)
+{
+    (void)state;
+    static const char json[] =
+        "{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": "
+        "{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"use_regex\": true}, "
+        "\"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\"}, \"model\": {\"type\": "
+        "\"BPE\", \"vocab\": {\"\u0120\": 0, \"a\": 1, \"b\": 2, \"\u00C3\": 3, \"\u00A9\": 4, "
+        "\"\u0120a\": 5}, \"merges\": [\"\u0120 a\"]}}";
+    static const int32_t ids[] = {5, 2, 5, 0, 3, 4}, begins[] = {0, 1, 3, 4, 5, 5},
+                         ends[] = {1, 2, 4, 5, 6, 6};
+    struct sw_ids found = {0}, b = {0}, e = {0};
+    struct sw_tokenizer *tokenizer;
+    const char *path = sw_test_write_text(0, "tokenizer.json", json);
+    assert_int_equal(sw_tokenizer_open(path, NULL, &tokenizer), SW_OK);
+    assert_int_equal(tokenizer->ops->encode_offsets(tokenizer, "ab a \xC3\xA9", 7, &found, &b, &e),
+                     SW_OK);
+    assert_int_equal(found.len, 6);
+    assert_memory_equal(found.ptr, ids, sizeof ids);
+    assert_memory_equal(b.ptr, begins, sizeof begins);
+    assert_memory_equal(e.ptr, ends, sizeof ends);
+    sw_ids_fini(&found);
+    sw_ids_fini(&b);
+    sw_ids_fini(&e);
+    sw_tokenizer_close(tokenizer);
+}
+
 /* Each allocation fails in turn: the call returns a status and leaks nothing. */
 static void failing_allocations(void **state)
 {
@@ -658,6 +686,7 @@ static const struct CMUnitTest tests[] = {
     TEST_IF(SW_HAVE_PCRE2, blocks_for_batches_are_no_reason_to_warn),
     TEST_IF(SW_HAVE_PCRE2, the_class_of_a_pair_is_that_of_its_settings_or_model),
     TEST_IF(SW_HAVE_PCRE2, damaged_settings_are_named),
+    TEST_IF(SW_HAVE_PCRE2, tokens_know_their_characters),
     TEST_IF(SW_HAVE_PCRE2, failing_allocations),
     cmocka_unit_test(folders_without_a_tokenizer),
     TEST_IF(!SW_HAVE_PCRE2, without_pcre2_the_message_says_what_to_install),
