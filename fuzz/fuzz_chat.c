@@ -56,8 +56,8 @@ static void open_chat(void)
 static void check_row(const struct sw_chat_row *row)
 {
     struct sw_ids plain = {0};
-    SW_ASSERT(sw_tokenizer_encode(tokenizer, sw_str_text(&row->text.text), row->text.text.len,
-                                  false, &plain) == SW_OK);
+    SW_ASSERT(sw_tokenizer_encode(tokenizer, sw_str_text(&row->text), row->text.len, false,
+                                  &plain) == SW_OK);
     SW_ASSERT(plain.len == row->ids.len);
     for (int64_t i = 0; i < plain.len; i++) {
         SW_ASSERT(plain.ptr[i] == row->ids.ptr[i]);

@@ -29,7 +29,7 @@ struct sw_chat {
 
 void sw_chat_row_fini(struct sw_chat_row *row)
 {
-    sw_jinja_text_fini(&row->text);
+    sw_str_fini(&row->text);
     sw_ids_fini(&row->ids);
     sw_free(row->wanted);
     *row = (struct sw_chat_row){0};
@@ -383,13 +383,12 @@ static sw_status reserve_wanted(struct sw_chat_row *row)
     return SW_OK;
 }
 
-static sw_status encode_text(const struct sw_chat *chat, const struct spans *spans,
-                             struct sw_chat_row *out)
+static sw_status encode_text(const struct sw_chat *chat, const struct sw_str *text,
+                             const struct spans *spans, struct sw_chat_row *out)
 {
     sw_status st;
     struct sw_ids passed = {0};
     struct sw_edges edges = {0};
-    const struct sw_str *text = &out->text.text;
     size_t *at = sw_alloc("conversation", (5 * spans->n + 1) * sizeof(*at));
     SW_TRY_ALLOC(at, "a conversation");
     for (size_t i = 0; i < spans->n; ++i) {
@@ -424,17 +423,21 @@ sw_status sw_chat_encode(struct sw_chat *chat, const struct sw_json_doc *line_do
     sw_status st;
     struct sw_json_doc *doc = NULL;
     struct spans spans = {0};
+    struct sw_jinja_text text = {.text = out->text}; /* uses its memory again */
     sw_ids_clear(&out->ids);
     SW_TRY(sw_json_new("conversation", &doc));
     SW_TRY_OR(done, sw_chat_read_line(line_doc, line, doc, sw_json_root(doc)));
     st = put_variables(chat, doc);
-    st = st < 0 ? st : render(chat, doc, false, &out->text);
-    st = st < 0 ? st : find_spans(chat, sw_json_root(doc), &out->text, &spans);
-    st = st < 0 ? st : encode_text(chat, &spans, out);
+    st = st < 0 ? st : render(chat, doc, false, &text);
+    st = st < 0 ? st : find_spans(chat, sw_json_root(doc), &text, &spans);
+    st = st < 0 ? st : encode_text(chat, &text.text, &spans, out);
     if (st < 0) {
         sw_fail_prefix(st, "%s", sw_json_name(line_doc));
     }
 done:
+    out->text = text.text;
+    text.text = (struct sw_str){0};
+    sw_jinja_text_fini(&text);
     sw_free(spans.items);
     sw_json_close(doc);
     return st;

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/base.h"
-#include "chat/jinja.h"
+#include "json/json.h"
 #include "token/token.h"
 
 /* ---- chat_line.c: conversations of JSON lines ---- */
@@ -24,7 +24,7 @@ const char *sw_chat_form_keys(enum sw_chat_form form); /* for messages */
 
 /* A conversation as the model reads it. All zero is a valid empty row. */
 struct sw_chat_row {
-    struct sw_jinja_text text;
+    struct sw_str text;
     struct sw_ids ids;
     bool *wanted; /* [wanted_cap >= ids.len] whether the loss counts the token */
     int64_t wanted_cap;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "chat/chat.h"
+#include "chat/jinja.h"
 
 /* ---- chat_line.c ---- */
 

@@ -130,7 +130,7 @@ static sw_status chat_line(struct stream_job *job, const char *line, size_t len)
     const sw_status st = sw_chat_encode(job->options->chat, doc, sw_json_root(doc), &row);
     if (st >= 0) {
         sw_str_puts(&job->out, "{\"text\":");
-        sw_json_write_string(sw_str_text(&row.text.text), row.text.text.len, &job->out);
+        sw_json_write_string(sw_str_text(&row.text), row.text.len, &job->out);
         sw_str_puts(&job->out, ",\"ids\":[");
         put_ids(&row.ids, ",", &job->out);
         sw_str_puts(&job->out, "],\"mask\":[");

@@ -56,7 +56,7 @@ static void check_marked(struct recorded *r, const struct sw_json *row, struct s
     struct sw_chat_row found = {0};
     if (sw_chat_encode(chat, r->doc, row, &found) < 0) {
         wrong(r, row, "refused");
-    } else if (strcmp(sw_str_text(&found.text.text), sw_json_get(row, "text")->string) != 0) {
+    } else if (strcmp(sw_str_text(&found.text), sw_json_get(row, "text")->string) != 0) {
         wrong(r, row, "text");
     } else if (!same_ids(&found, sw_json_get(row, "ids"))) {
         wrong(r, row, "ids");
@@ -548,7 +548,7 @@ static void check_source(const char *line, const char *wanted_text)
     sw_chat *chat = open_chat(NULL, SW_LOSS_ON_ALL);
     struct sw_chat_row row = {0};
     assert_int_equal(encode(chat, line, &row), SW_OK);
-    assert_string_equal(sw_str_text(&row.text.text), wanted_text);
+    assert_string_equal(sw_str_text(&row.text), wanted_text);
     sw_chat_row_fini(&row);
     sw_chat_close(chat);
 }
