@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// chat - conversations for the other rooms: the forms of them in files, and the tokens of one, with
-// those that the loss counts. The rest is public (spillway/data.h).
+// chat - conversations: their forms in files, and the tokens of one with those that the loss
+// counts. Opening a chat and talking are public (spillway/data.h).
 #pragma once
 
 #include "base/base.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // data - datasets: files as numbered samples, the rows of all tasks, and the metrics of a split.
-// Beside the public interface (spillway/data.h): calls for the other rooms.
+// The public interface is spillway/data.h.
 #pragma once
 
 #include "base/base.h"
@@ -41,7 +41,7 @@ void sw_label_list_fini(struct sw_label_list *list);
 sw_status sw_labels_find(const struct sw_dataset_options *options, int64_t n_known,
                          struct sw_label_list *out);
 
-/* Metrics of a task over the rows of a split, in order from the first row on. */
+/* Metrics of a task over the rows of a split, in the order of its rows. */
 struct sw_score;
 /* predictions: receives answers as a JSON object of ids and texts; may be NULL. Borrows dataset and
  * predictions until closed. SW_E_ARG: the dataset is for next-token prediction. */

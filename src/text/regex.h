@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// regex - what the two files of regular expressions share.
+// regex - the translation of patterns, which regex.c compiles.
 #pragma once
 
 #include "text/text.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// token - tokenizers for the other rooms. Beside the public interface (spillway/data.h): the table
-// of operations, which any kind fills in, and the template of special tokens around a text.
+// token - tokenizers. The public interface is spillway/data.h. Other rooms also use the base of all
+// kinds: its operations, and the template of special tokens around a text.
 #pragma once
 
 #include "base/base.h"
@@ -102,12 +102,12 @@ sw_status sw_tokenizer_folder_of(const char *path, struct sw_str *out);
  * tokenizer. */
 void sw_tokenizer_remove(const char *folder);
 
-/* The characters of texts, from which a tokenizer is made. */
+/* A set of characters, from which a tokenizer is made. */
 struct sw_char_set;
 sw_status sw_char_set_open(struct sw_char_set **out);
 void sw_char_set_close(struct sw_char_set *set);
-/* SW_E_FORMAT: not UTF-8. `name` is of the text, for messages. */
+/* Adds the characters of a text. `name` is for messages. SW_E_FORMAT: not UTF-8. */
 sw_status sw_char_set_add(struct sw_char_set *set, const char *name, const char *text, size_t len);
-/* SW_E_FORMAT: there is no character. `name` is of all texts. */
+/* Opens a tokenizer of the characters. SW_E_FORMAT: the set is empty; `name` is for the message. */
 sw_status sw_tokenizer_open_char_set(const char *name, const struct sw_char_set *set,
                                      struct sw_tokenizer **out);

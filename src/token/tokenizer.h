@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// tokenizer - the base of all kinds, for the files that read one.
+// tokenizer - calls on the base of all kinds, for the files of this room that read a tokenizer.
 #pragma once
 
 #include "json/json.h"
 #include "token/token.h"
 
-/* A file that was read, for sw_tokenizer_save. */
+/* A file as it was read; sw_tokenizer_save writes it. */
 struct sw_saved_file {
     char *name, *data; /* owned */
     size_t len;

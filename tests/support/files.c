@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of tests.
+// Paths of fixtures, temporary files and SHA-256 for tests.
 #include "support/files.h"
 
 #include "support/scratch.h"

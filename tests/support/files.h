@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of tests: paths of fixtures, a temporary folder, SHA-256.
+// Paths of fixtures, temporary files and SHA-256 for tests.
 #pragma once
 
 #include "base/base.h"
