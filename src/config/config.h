@@ -378,52 +378,11 @@ sw_status sw_config_check_built(const struct sw_config *config);
 /* Lists all such keys, one per line, with file and line. SW_E_UNSUP if there was any. */
 sw_status sw_config_list_unbuilt(const struct sw_config *config, struct sw_str *out);
 
-/* ---- advice.c: messages of a search for a plan, in terms of keys ---- */
-
-/* Refusals with SW_E_CONFIG: two slots with LAMB in tiles; two slots while states stay on the
- * device; tiles of parameters that are not offloaded; more blocks to recompute than the model
- * has. */
-sw_status sw_config_refuse_slots_of_tiles(size_t tile_bytes);
-sw_status sw_config_refuse_slots(void);
-sw_status sw_config_refuse_tiles(void);
-sw_status sw_config_refuse_blocks(int64_t asked, int64_t n_blocks);
+/* ---- advice.c ---- */
 
 /* Prefix of a refusal: the tried values that the message is about. Micro-batch 0, or recomputation
  * SW_CONFIG_AUTO: that key was not "auto". */
 void sw_config_print_auto(int64_t micro_batch, int64_t recompute_every, struct sw_str *out);
-
-/* Changes that would help if a budget is too small. */
-enum sw_help {
-    SW_HELP_RECOMPUTE = 1 << 0,
-    SW_HELP_HORIZONTAL = 1 << 1,
-    SW_HELP_OFFLOAD_STATES = 1 << 2,
-    SW_HELP_SMALLER_TILES = 1 << 3,
-    SW_HELP_OFFLOAD_TILES = 1 << 4,
-    SW_HELP_TILES = 1 << 5,
-    SW_HELP_SUB_GROUP = 1 << 6,
-    SW_HELP_THREADS = 1 << 7,
-    SW_HELP_LOSS_CHUNK = 1 << 8,
-    SW_HELP_SMALLER_BATCH = 1 << 9,
-    SW_HELP_OFFLOAD_LESS = 1 << 10,
-    SW_HELP_CHECKPOINT_LESS = 1 << 11,
-    SW_HELP_NO_CHECKPOINTING = 1 << 12,
-    SW_HELP_ONE_SLOT = 1 << 13,
-    SW_HELP_RECOMPUTE_MORE = 1 << 14
-};
-/* Prints a list of keys with the values to set. helps: bits of enum sw_help. */
-void sw_config_print_helps(unsigned helps, struct sw_str *out);
-
-/* A change with which a plan fits. Members that are 0 stay as they are. */
-struct sw_config_change {
-    bool recompute;     /* turn recomputation on */
-    bool recompute_all; /* recompute all blocks instead of some */
-    int stage;
-    enum sw_offload_device offload_optimizer, offload_param;
-    size_t device_memory_bytes, host_memory_bytes;
-    bool tiles; /* use tiles; the plan chooses their size */
-};
-/* "; it fits with KEY VALUE, KEY VALUE and KEY VALUE, in tiles" */
-void sw_config_print_change(const struct sw_config_change *change, struct sw_str *out);
 
 /* ---- sources of values ---- */
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Budgets of the tiers. A refusal names the missing bytes, the largest values, and what would help.
 #include "plan/private.h"
+#include "plan/technique.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -51,8 +52,7 @@ static int32_t next_largest(const struct sw_program *program, int32_t last)
     return best;
 }
 
-/* True if the largest buffer is the workspace of a kernel, which has a part for each thread. */
-static bool largest_is_workspace(const struct sw_program *program)
+bool sw_plan_largest_is_workspace(const struct sw_program *program)
 {
     const int32_t largest = next_largest(program, -1);
     return largest >= 0 && program->buffers[largest].value < 0;
@@ -187,17 +187,6 @@ static bool exceeds_in_tiles(const struct sw_plan *plan, size_t budget)
     return exceeds;
 }
 
-static unsigned helps_outside(const struct sw_plan *plan, const struct sw_plan_options *options,
-                              enum sw_tier tier)
-{
-    const bool tensors = options->policy.states_tier >= tier || options->policy.params_tier >= tier;
-    const bool activations = options->policy.activations_tier == tier;
-    return (tensors ? SW_HELP_OFFLOAD_LESS : 0) |
-           (tensors && activations ? SW_HELP_CHECKPOINT_LESS : 0) |
-           (!tensors && activations ? SW_HELP_NO_CHECKPOINTING : 0) |
-           (plan->two_slots && tier == SW_TIER_DISK ? SW_HELP_ONE_SLOT : 0);
-}
-
 /* Bytes needed in a tier. A plan with exactly that budget may need more, since a larger budget is a
  * larger cache, and gives other tiles. */
 static size_t needed_in(const struct sw_plan *plan, const struct sw_plan_options *options,
@@ -223,6 +212,25 @@ static void print_needs_beside(const struct sw_plan *plan, const struct sw_plan_
     }
 }
 
+/* Lists what would help, by all techniques. */
+static void advise(const struct sw_plan *plan, const struct sw_plan_options *options,
+                   enum sw_tier tier, struct sw_str *out)
+{
+    const struct sw_shortage shortage = {
+        .plan = plan,
+        .options = options,
+        .tier = tier,
+        .program = sw_plan_largest_program(plan, tier),
+        .whatever_the_tiles =
+            tier == SW_TIER_DEVICE && exceeds_in_tiles(plan, plan->tier_budget[tier]),
+    };
+    for (int i = 0; i < sw_n_techniques; i++) {
+        if (sw_techniques[i]->advise) {
+            sw_techniques[i]->advise(&shortage, out);
+        }
+    }
+}
+
 static sw_status over_outer_budget(const struct sw_plan *plan,
                                    const struct sw_plan_options *options, enum sw_tier tier)
 {
@@ -231,7 +239,7 @@ static sw_status over_outer_budget(const struct sw_plan *plan,
     struct sw_str largest = {0}, helps = {0}, beside = {0};
     print_needs_beside(plan, options, tier, &beside);
     largest_in(plan, sw_plan_largest_program(plan, tier), tier, 4, &largest);
-    sw_config_print_helps(helps_outside(plan, options, tier), &helps);
+    advise(plan, options, tier, &helps);
     const sw_status st = SW_FAIL(
         SW_E_NOMEM,
         "does not fit: %s memory needs %zu bytes (%s) for what is offloaded and the budget is %zu "
@@ -246,29 +254,6 @@ static sw_status over_outer_budget(const struct sw_plan *plan,
     return st;
 }
 
-/* Advice for a budget of the device. */
-static unsigned helps_inside(const struct sw_plan *plan, const struct sw_plan_options *options,
-                             const struct sw_program *program, const struct sw_ir_op *op)
-{
-    const size_t budget = plan->tier_budget[SW_TIER_DEVICE];
-    const struct sw_recomputed *again = &program->recomputed;
-    return (options->policy.recompute.every == 0 ? SW_HELP_RECOMPUTE : 0) |
-           (again->blocks > 0 && again->blocks < again->of ? SW_HELP_RECOMPUTE_MORE : 0) |
-           (program->micro_batches > 1 ? SW_HELP_HORIZONTAL : 0) |
-           (options->rule && options->policy.states_tier == SW_TIER_DEVICE ? SW_HELP_OFFLOAD_STATES
-                                                                           : 0) |
-           (plan->n_tiled > 0 ? SW_HELP_SMALLER_TILES
-            : options->keep_gradients || exceeds_in_tiles(plan, budget)
-                ? 0
-                : (options->policy.params_tier == SW_TIER_DEVICE ? SW_HELP_OFFLOAD_TILES
-                                                                 : SW_HELP_TILES)) |
-           (op->phase == SW_PHASE_UPDATE && options->policy.states_tier != SW_TIER_DEVICE
-                ? SW_HELP_SUB_GROUP
-                : 0) |
-           (largest_is_workspace(program) ? SW_HELP_THREADS : 0) |
-           (sw_ir_attrs(op) == SW_ATTRS_LINEAR_CE ? SW_HELP_LOSS_CHUNK : 0) | SW_HELP_SMALLER_BATCH;
-}
-
 static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_options *options,
                              enum sw_tier tier)
 {
@@ -279,10 +264,10 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
     const size_t needed = needed_in(plan, options, tier), budget = plan->tier_budget[tier];
     char need[32], have[32], missing[32], fixed[32], live[32];
     struct sw_str largest = {0}, helps = {0}, beside = {0};
-    const struct sw_ir_op *op = &program->ir->ops[program->instrs[program->peak_instr].op];
+    const struct sw_ir_op *op = sw_program_peak(program);
     sw_plan_largest(program, 4, &largest);
     print_needs_beside(plan, options, tier, &beside);
-    sw_config_print_helps(helps_inside(plan, options, program, op), &helps);
+    advise(plan, options, tier, &helps);
     sw_format_bytes(need, sizeof need, (double)needed);
     sw_format_bytes(have, sizeof have, (double)budget);
     sw_format_bytes(missing, sizeof missing, (double)(needed - budget));

@@ -2,6 +2,7 @@
 // Updates on the host (ZeRO-Offload, Ren et al. 2021): states in host memory are updated there, in
 // place. Gradients are stored for it, and the parameter is loaded afterwards.
 #include "plan/offload.h"
+#include "plan/technique.h"
 
 /* The offloaded value that operand k lies in; SW_NO_VALUE = it is on the device. */
 static sw_value home_of_operand(const struct sw_offload *p, const struct sw_ir_op *op, int k)
@@ -105,3 +106,8 @@ bool sw_offload_update_on_host(struct sw_offload *p, struct sw_ir_op *op)
     return host.out[0] >= 0 && sw_op_order_add(&p->order, &host) &&
            sw_op_order_add(&p->order, &back);
 }
+
+const struct sw_technique sw_technique_host_update = {
+    .name = "update on the host",
+    .keys = "spillway.update",
+};

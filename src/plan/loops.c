@@ -3,6 +3,7 @@
 // stand for all. This pass chooses how many pieces have a place at a time, from the bytes that
 // transfers may be ahead. It runs once the order is settled.
 #include "plan/private.h"
+#include "plan/technique.h"
 
 int32_t sw_instr_pieces(const struct sw_program *program, const struct sw_instr *instr)
 {
@@ -95,3 +96,18 @@ sw_status sw_pass_loops(struct sw_program *program, const struct sw_plan_options
     program->turns = choose_turns(program, options);
     return SW_OK;
 }
+
+/* ---- the technique ---- */
+
+static sw_status arrange(struct sw_program *program, const struct sw_cells *cells,
+                         const struct sw_plan_options *options)
+{
+    (void)cells;
+    return sw_pass_loops(program, options);
+}
+
+const struct sw_technique sw_technique_loops = {
+    .name = "loops",
+    .keys = "",
+    .arrange = arrange,
+};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opens a plan: runs the passes in order, and orders instructions within the budgets.
 #include "plan/private.h"
+#include "plan/technique.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -80,13 +81,16 @@ static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_optio
     return sw_hash(h, &options->extra_fingerprint, sizeof options->extra_fingerprint);
 }
 
-/* Orders transfers beside computation, and computes the waits. */
-static sw_status order_beside(struct sw_program *program, const struct sw_plan_options *options)
+/* Chooses when instructions start, and computes the waits. */
+static sw_status arrange(struct sw_program *program, const struct sw_plan_options *options)
 {
     struct sw_cells cells;
     SW_TRY(sw_cells_open(&cells, program->ir));
-    sw_status st = sw_pass_prefetch(program, &cells, options);
-    st = st < 0 ? st : sw_pass_loops(program, options);
+    sw_status st = SW_OK;
+    for (int i = 0; i < sw_n_techniques && st >= 0; i++) {
+        const struct sw_technique *row = sw_techniques[i];
+        st = row->arrange ? row->arrange(program, &cells, options) : SW_OK;
+    }
     st = st < 0 ? st : sw_pass_waits(program, &cells, options);
     sw_cells_close(&cells);
     return st;
@@ -100,8 +104,7 @@ static sw_status finish(struct sw_plan *plan, const struct sw_plan_options *opti
         struct sw_program *program = &plan->programs[i];
         clear_program(program);
         SW_TRY(sw_program_begin(program));
-        SW_TRY(sw_pass_overlap(program, options));
-        SW_TRY(order_beside(program, options));
+        SW_TRY(arrange(program, options));
     }
     size_t offloaded[SW_TIER_COUNT] = {0};
     for (int i = 0; i < plan->n_programs; i++) {
@@ -249,27 +252,12 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
         plan->programs[0].least_tiles = sw_least_tiles(plan->programs[0].ir, options);
         SW_TRY_ALLOC(plan->programs[0].least_tiles, "the plan");
     }
-    SW_TRY(sw_pass_tile(plan, options));
-    sw_choose_whole(plan, options);
-    for (int i = 0; i < plan->n_programs; i++) {
-        struct sw_program *program = &plan->programs[i];
-        if (program->kind == SW_PROGRAM_TRAIN) {
-            SW_TRY(
-                sw_pass_recompute(program->ir, &options->policy.recompute, &program->recomputed));
-            SW_TRY(sw_pass_remake(program->ir, options, &program->remade));
-            program->micro_batches = sw_program_micro_batches(options);
-            SW_TRY(sw_pass_order(program->ir, options->policy.schedule, program->micro_batches));
-        }
-        SW_TRY(sw_pass_shard(program->ir, options));
-        if (program->kind == SW_PROGRAM_TRAIN) {
-            SW_TRY(sw_pass_update(program->ir, options));
-        }
-        SW_TRY(sw_pass_offload(program->ir, i > 0 ? plan->programs[0].ir : NULL, options));
+    for (int i = 0; i < sw_n_techniques; i++) {
+        SW_TRY(sw_techniques[i]->prepare ? sw_techniques[i]->prepare(plan, options) : SW_OK);
     }
-    plan->two_slots = options->policy.two_slots;
-    const bool trains = plan->programs[0].kind == SW_PROGRAM_TRAIN;
-    plan->boundary_in_backward = trains && sw_norms_in_backward(options);
-    plan->updates_in_backward = trains && sw_updates_in_backward(options);
+    for (int i = 0; i < sw_n_techniques; i++) {
+        SW_TRY(sw_techniques[i]->run ? sw_techniques[i]->run(plan, options) : SW_OK);
+    }
     SW_TRY(sw_plan_place_persistent(plan, options));
     SW_TRY(sw_plan_check_outer_budgets(plan, options));
     SW_TRY(put_in_order(plan, options));

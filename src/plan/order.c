@@ -4,6 +4,7 @@
 // parameters are shared. The update pass adds gradients in the order of micro-batches, so the bits
 // do not depend on the schedule. Liveness, the memory map and waits follow from the order.
 #include "plan/private.h"
+#include "plan/technique.h"
 
 /* ---- schedules, a row for each ---- */
 
@@ -282,3 +283,31 @@ sw_status sw_pass_order(struct sw_ir *ir, enum sw_step_schedule schedule, int mi
     sw_free(p.copies);
     return st;
 }
+
+/* ---- the technique ---- */
+
+static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    for (int i = 0; i < plan->n_programs; i++) {
+        struct sw_program *program = &plan->programs[i];
+        if (program->kind == SW_PROGRAM_TRAIN) {
+            program->micro_batches = sw_program_micro_batches(options);
+            SW_TRY(sw_pass_order(program->ir, options->policy.schedule, program->micro_batches));
+        }
+    }
+    return SW_OK;
+}
+
+static void advise(const struct sw_shortage *s, struct sw_str *out)
+{
+    if (s->tier == SW_TIER_DEVICE && s->program->micro_batches > 1) {
+        sw_advise(out, ", ", "spillway.schedule \"horizontal\"");
+    }
+}
+
+const struct sw_technique sw_technique_order = {
+    .name = "order",
+    .keys = "spillway.schedule",
+    .run = run,
+    .advise = advise,
+};

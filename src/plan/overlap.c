@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "plan/private.h"
+#include "plan/technique.h"
 
 /* Size of a group of updated parameters, if allgather_bucket_size allows it. It takes a few
  * milliseconds on the wire, so the first groups leave while most updates are still to come. */
@@ -374,3 +375,18 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
     sw_free(p.waits_for);
     return st;
 }
+
+/* ---- the technique ---- */
+
+static sw_status arrange(struct sw_program *program, const struct sw_cells *cells,
+                         const struct sw_plan_options *options)
+{
+    (void)cells;
+    return sw_pass_overlap(program, options);
+}
+
+const struct sw_technique sw_technique_overlap = {
+    .name = "overlap",
+    .keys = "zero_optimization.overlap_comm",
+    .arrange = arrange,
+};

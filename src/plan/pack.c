@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "plan/offload.h"
+#include "plan/technique.h"
 
 enum {
     /* bytes; from this size on, the time of a transfer is proportional to its bytes */
@@ -415,3 +416,20 @@ bool sw_offload_store_pack(struct sw_offload *p, const struct sw_ir_op *writer, 
     const sw_value all = sw_offload_view(p, writer, p->here[pack], 0, info.dtype, info.form->shape);
     return all >= 0 && sw_offload_store(p, writer, pack, 0, all);
 }
+
+/* ---- the technique ---- */
+
+static void describe(const struct sw_plan *plan, const struct sw_program *program,
+                     struct sw_str *out)
+{
+    if (!program && plan->n_packs > 0) {
+        sw_str_printf(out, "%d small tensors of the disk travel in %d packs\n",
+                      sw_plan_count_packed(plan), plan->n_packs);
+    }
+}
+
+const struct sw_technique sw_technique_pack = {
+    .name = "pack",
+    .keys = "",
+    .describe = describe,
+};

@@ -24,19 +24,6 @@ size_t sw_persistent_taken(const struct sw_persistent *item)
                              is_small(item) ? SW_PLAN_SMALL_ALIGN : sw_tier_align(item->tier));
 }
 
-size_t sw_plan_second_places(const struct sw_plan *plan, enum sw_tier tier)
-{
-    size_t sum = 0;
-    for (int32_t i = 0; i < plan->n_persistent; i++) {
-        const struct sw_persistent *item = &plan->persistent[i];
-        sum += item->tier == tier && item->packed_bytes == 0 ? item->slot_bytes : 0;
-    }
-    for (int32_t i = 0; i < plan->n_packs && tier == SW_TIER_DISK; i++) {
-        sum += plan->packs[i].slot_bytes;
-    }
-    return sum;
-}
-
 /* True if it has a place of its own. */
 static bool is_placed(const struct sw_ir_value *info)
 {
@@ -279,4 +266,13 @@ sw_status sw_program_place(struct sw_plan *plan, struct sw_program *program)
         }
     }
     return SW_OK;
+}
+
+int32_t sw_plan_count_packed(const struct sw_plan *plan)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < plan->n_persistent; i++) {
+        n += plan->persistent[i].packed_bytes > 0;
+    }
+    return n;
 }

@@ -2,6 +2,7 @@
 // Updates in pieces: an update with long states loads, updates and stores them piece by piece. Many
 // pieces that differ only in their offset are a loop.
 #include "plan/offload.h"
+#include "plan/technique.h"
 
 /* A dense stream is split into the same pieces as the states; the rows of a sparse stream are
  * not. */
@@ -204,3 +205,19 @@ bool sw_offload_update_in_pieces(struct sw_offload *p, struct sw_ir_op *op)
     }
     return state < 0 || sw_offload_store(p, op, state, 0, param);
 }
+
+/* ---- the technique ---- */
+
+static void advise(const struct sw_shortage *s, struct sw_str *out)
+{
+    if (s->tier == SW_TIER_DEVICE && s->options->policy.states_tier != SW_TIER_DEVICE &&
+        sw_program_peak(s->program)->phase == SW_PHASE_UPDATE) {
+        sw_advise(out, ", ", "a smaller zero_optimization.sub_group_size");
+    }
+}
+
+const struct sw_technique sw_technique_pieces = {
+    .name = "updates in pieces",
+    .keys = "zero_optimization.sub_group_size",
+    .advise = advise,
+};

@@ -15,15 +15,6 @@ int sw_program_micro_batches(const struct sw_plan_options *options)
                : 1;
 }
 
-bool sw_may_take_two_slots(const struct sw_plan_options *options)
-{
-    return options->rule && options->policy.states_tier != SW_TIER_DEVICE &&
-           (options->policy.states_tier == SW_TIER_DISK ||
-            options->policy.params_tier == SW_TIER_DISK) &&
-           (options->policy.states_share <= 0 || options->policy.states_share >= 1) &&
-           !(options->policy.tile_bytes > 0 && options->rule->attrs.kind == SW_UPDATE_LAMB);
-}
-
 /* An overflow is known only with the last gradient. If it may skip the step, earlier updates must
  * be undone. */
 bool sw_updates_in_backward(const struct sw_plan_options *options)

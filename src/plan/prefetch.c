@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "plan/private.h"
+#include "plan/technique.h"
 
 /* An instruction in the new order, with its fields there. */
 struct slot {
@@ -207,3 +208,9 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *ce
     sw_free(p.behind);
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
+
+const struct sw_technique sw_technique_prefetch = {
+    .name = "prefetch",
+    .keys = "spillway.transfer_bytes",
+    .arrange = sw_pass_prefetch,
+};

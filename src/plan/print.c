@@ -2,6 +2,7 @@
 // Prints the plan, as text or JSON: what runs in which order, where its bytes are, and what it
 // costs.
 #include "plan/private.h"
+#include "plan/technique.h"
 
 static const char *const program_names[] = {"train", "eval", "logits", "decode"};
 static void print_operand(const struct sw_program *program, sw_value v, struct sw_str *out)
@@ -75,36 +76,19 @@ static struct role_bytes count_roles(const struct sw_plan *plan)
     return sum;
 }
 
-static void print_places(const struct sw_plan *plan, struct sw_str *out)
+/* The lines of all techniques about a program, or about the plan. */
+static void describe(const struct sw_plan *plan, const struct sw_program *program,
+                     struct sw_str *out)
 {
-    char bytes[32];
-    const struct sw_program *program = &plan->programs[0];
-    if (program->segment_first[SW_SEGMENT_UPDATE] == program->n_instrs ||
-        plan->tier_bytes[SW_TIER_DISK] == 0) {
-        return;
-    }
-    if (plan->two_slots) {
-        sw_format_bytes(bytes, sizeof bytes, (double)sw_plan_second_places(plan, SW_TIER_DISK));
-        sw_str_printf(out,
-                      "updates go beside what they replace, %s more on the disk: a step that "
-                      "fails changes nothing\n",
-                      bytes);
-    } else {
-        sw_str_puts(out, "updates are written in place: after a step that fails a checkpoint is "
-                         "needed (spillway.disk_slots)\n");
+    for (int i = 0; i < sw_n_techniques; i++) {
+        if (sw_techniques[i]->describe) {
+            sw_techniques[i]->describe(plan, program, out);
+        }
     }
 }
 
-static int32_t count_packed(const struct sw_plan *plan)
-{
-    int32_t n = 0;
-    for (int32_t i = 0; i < plan->n_persistent; i++) {
-        n += plan->persistent[i].packed_bytes > 0;
-    }
-    return n;
-}
-
-static void print_program(const struct sw_program *program, bool instructions, struct sw_str *out)
+static void print_program(const struct sw_plan *plan, const struct sw_program *program,
+                          bool instructions, struct sw_str *out)
 {
     char text[2][32];
     sw_str_printf(out, "program %s: %d instructions, %.4g GFLOP", program_names[program->kind],
@@ -127,31 +111,7 @@ static void print_program(const struct sw_program *program, bool instructions, s
         sw_plan_largest(program, 5, out);
         sw_str_putc(out, '\n');
     }
-    if (program->recomputed.blocks > 0) {
-        sw_str_printf(out, "  recomputed in backward: the first %lld of %lld blocks\n",
-                      (long long)program->recomputed.blocks, (long long)program->recomputed.of);
-    }
-    if (program->remade.n > 0) {
-        const double bytes = (double)program->remade.bytes * program->micro_batches;
-        sw_str_printf(out, "  made again in backward: %d values%s, %s that are not kept\n",
-                      program->remade.n, program->micro_batches > 1 ? " of each micro-batch" : "",
-                      sw_format_bytes(text[0], sizeof text[0], bytes));
-    }
-}
-
-static void print_packs_and_tiles(const struct sw_plan *plan, struct sw_str *out)
-{
-    char text[32];
-    if (plan->n_packs > 0) {
-        sw_str_printf(out, "%d small tensors of the disk travel in %d packs\n", count_packed(plan),
-                      plan->n_packs);
-    }
-    for (int32_t i = 0; i < plan->n_tiled; i++) {
-        const struct sw_tiled *tiled = &plan->tiled[i];
-        sw_str_printf(out, "%s in %lld tiles of %lld rows, %s\n", tiled->name,
-                      (long long)tiled->n_tiles, (long long)tiled->rows,
-                      sw_format_bytes(text, sizeof text, (double)tiled->bytes));
-    }
+    describe(plan, program, out);
 }
 
 static void print_tiers(const struct sw_plan *plan, struct sw_str *out)
@@ -173,7 +133,7 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
 {
     char text[3][32];
     for (int p = 0; p < plan->n_programs; p++) {
-        print_program(&plan->programs[p], instructions, out);
+        print_program(plan, &plan->programs[p], instructions, out);
     }
     if (instructions && plan->step.n_phases > 0) {
         sw_str_puts(out, "a step of this rank:\n");
@@ -184,9 +144,8 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
                   sw_format_bytes(text[0], sizeof text[0], (double)roles.params),
                   sw_format_bytes(text[1], sizeof text[1], (double)roles.states),
                   sw_format_bytes(text[2], sizeof text[2], (double)roles.gradients));
-    print_packs_and_tiles(plan, out);
+    describe(plan, NULL, out);
     print_tiers(plan, out);
-    print_places(plan, out);
     sw_str_printf(out, "math fingerprint %016llx\n", (unsigned long long)plan->fingerprint);
 }
 
@@ -210,7 +169,8 @@ void sw_plan_print_json(const struct sw_plan *plan, bool instructions, struct sw
     sw_str_printf(out, ",\"disk_slots\":%d", plan->two_slots ? 2 : 1);
     sw_str_printf(out, ",\"tiled_parameters\":%d,\"tiles\":%lld,\"largest_tile_bytes\":%zu",
                   plan->n_tiled, (long long)tiles, largest);
-    sw_str_printf(out, ",\"packs\":%d,\"packed_tensors\":%d", plan->n_packs, count_packed(plan));
+    sw_str_printf(out, ",\"packs\":%d,\"packed_tensors\":%d", plan->n_packs,
+                  sw_plan_count_packed(plan));
     sw_str_puts(out, ",\"programs\":[");
     for (int p = 0; p < plan->n_programs; p++) {
         const struct sw_program *program = &plan->programs[p];

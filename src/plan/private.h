@@ -106,6 +106,8 @@ bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *optio
 /* Gives parameters, states and packs their addresses. It runs once, since the order of instructions
  * does not matter to them. */
 sw_status sw_plan_place_persistent(struct sw_plan *plan, const struct sw_plan_options *options);
+/* Number of parameters and states in packs. */
+int32_t sw_plan_count_packed(const struct sw_plan *plan);
 /* Makes the buffers of a program, and places its transients after the persistent part. */
 sw_status sw_program_place(struct sw_plan *plan, struct sw_program *program);
 /* Chooses when collectives start and which travel together. It runs after the schedule. */
@@ -231,10 +233,15 @@ sw_status sw_plan_check_loops(const struct sw_program *program);
 sw_status sw_plan_check_places(const struct sw_program *program, const struct sw_cells *cells);
 /* The part of sw_plan_check that is about the packs of a program. */
 sw_status sw_plan_check_packs(const struct sw_plan *plan, const struct sw_program *program);
+/* The op at the peak of the device's memory. */
+const struct sw_ir_op *sw_program_peak(const struct sw_program *program);
 /* Address of element 0 of v, in its tier's arena. */
 size_t sw_program_address(const struct sw_program *program, sw_value v);
 
 /* ---- budget.c ---- */
+
+/* True if the largest buffer at the peak is the workspace of a kernel. */
+bool sw_plan_largest_is_workspace(const struct sw_program *program);
 
 /* Fails with SW_E_NOMEM: this tier exceeds its budget. Fills options->refusal. */
 sw_status sw_plan_refuse(const struct sw_plan *plan, const struct sw_plan_options *options,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "plan/private.h"
+#include "plan/technique.h"
 
 struct pass {
     struct sw_ir *ir;
@@ -293,3 +294,91 @@ sw_status sw_pass_recompute(struct sw_ir *ir, const struct sw_recompute *how,
     sw_op_order_close(&p.order);
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
+
+/* ---- the technique ---- */
+
+static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    for (int i = 0; i < plan->n_programs; i++) {
+        struct sw_program *program = &plan->programs[i];
+        if (program->kind == SW_PROGRAM_TRAIN) {
+            SW_TRY(
+                sw_pass_recompute(program->ir, &options->policy.recompute, &program->recomputed));
+        }
+    }
+    return SW_OK;
+}
+
+static bool refuses(const struct sw_facts *facts, struct sw_str *why)
+{
+    const int64_t asked = facts->options->policy.recompute.blocks;
+    return facts->trains && facts->blocks >= 0 && asked > facts->blocks &&
+           sw_refuse(why,
+                     "spillway.recompute_blocks: wanted at most the blocks of the model, %lld, and "
+                     "it is %lld",
+                     (long long)facts->blocks, (long long)asked);
+}
+
+/* Recomputes all blocks if some of them are kept. */
+static bool cheaper(const struct sw_facts *facts, struct sw_policy *p, int level)
+{
+    const bool keeps = p->recompute.every == 0 || p->recompute.blocks > 0;
+    if (level > 0 || !facts->trains || !keeps) {
+        return false;
+    }
+    p->recompute = (struct sw_recompute){.every = sw_max_i64(p->recompute.every, 1)};
+    return true;
+}
+
+/* Recomputation frees activations only, which are transients. */
+static size_t spares(const struct sw_plan_refusal *refusal)
+{
+    (void)refusal;
+    return 0;
+}
+
+static void settings(const struct sw_policy *before, const struct sw_policy *after,
+                     struct sw_str *out)
+{
+    if (before->recompute.every == 0 && after->recompute.every > 0) {
+        sw_str_puts(out, "spillway.recompute \"blocks\"\n");
+    } else if (before->recompute.blocks > 0 && after->recompute.blocks == 0) {
+        sw_str_puts(out, "spillway.recompute_blocks null\n");
+    }
+}
+
+static void advise(const struct sw_shortage *s, struct sw_str *out)
+{
+    const struct sw_recomputed *done = &s->program->recomputed;
+    if (s->tier != SW_TIER_DEVICE) {
+        return;
+    }
+    if (s->options->policy.recompute.every == 0) {
+        sw_advise(out, ", ", "spillway.recompute \"blocks\"");
+    }
+    if (done->blocks > 0 && done->blocks < done->of) {
+        sw_advise(out, ", ", "a larger spillway.recompute_blocks");
+    }
+}
+
+static void describe(const struct sw_plan *plan, const struct sw_program *program,
+                     struct sw_str *out)
+{
+    (void)plan;
+    if (program && program->recomputed.blocks > 0) {
+        sw_str_printf(out, "  recomputed in backward: the first %lld of %lld blocks\n",
+                      (long long)program->recomputed.blocks, (long long)program->recomputed.of);
+    }
+}
+
+const struct sw_technique sw_technique_recompute = {
+    .name = "recompute",
+    .keys = "spillway.recompute spillway.recompute_blocks",
+    .refuses = refuses,
+    .run = run,
+    .cheaper = cheaper,
+    .spares = spares,
+    .settings = settings,
+    .advise = advise,
+    .describe = describe,
+};

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "plan/private.h"
+#include "plan/technique.h"
 
 enum {
     LEAST_BYTES = 256, /* bytes that an instruction must save */
@@ -370,3 +371,36 @@ sw_status sw_pass_remake(struct sw_ir *ir, const struct sw_plan_options *options
     SW_TRY(sw_ir_status(ir));
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
+
+/* ---- the technique ---- */
+
+static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    for (int i = 0; i < plan->n_programs; i++) {
+        struct sw_program *program = &plan->programs[i];
+        if (program->kind == SW_PROGRAM_TRAIN) {
+            SW_TRY(sw_pass_remake(program->ir, options, &program->remade));
+        }
+    }
+    return SW_OK;
+}
+
+static void describe(const struct sw_plan *plan, const struct sw_program *program,
+                     struct sw_str *out)
+{
+    (void)plan;
+    if (program && program->remade.n > 0) {
+        char text[32];
+        const double bytes = (double)program->remade.bytes * program->micro_batches;
+        sw_str_printf(out, "  made again in backward: %d values%s, %s that are not kept\n",
+                      program->remade.n, program->micro_batches > 1 ? " of each micro-batch" : "",
+                      sw_format_bytes(text, sizeof text, bytes));
+    }
+}
+
+const struct sw_technique sw_technique_remake = {
+    .name = "remake",
+    .keys = "spillway.recompute_cheap",
+    .run = run,
+    .describe = describe,
+};

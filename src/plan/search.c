@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "plan/private.h"
+#include "plan/technique.h"
 
 /* Elements of an offloaded tensor that are updated at a time, and bytes that travel ahead of their
  * use. Both take a disk a few milliseconds. */
@@ -141,12 +142,25 @@ static int64_t count_blocks(const struct look *l)
     return n;
 }
 
+/* Fails with SW_E_CONFIG if a technique that the policy wants cannot be had. */
+static sw_status refuse(const struct look *l, const struct sw_policy *policy)
+{
+    struct sw_policy asked = *policy;
+    asked.two_slots = policy->two_slots && l->s->slots == 2; /* else one slot is used if need be */
+    const struct sw_plan_options o = options_of(l, &asked);
+    const struct sw_facts facts = {.options = &o, .trains = trains(l), .blocks = count_blocks(l)};
+    struct sw_str why = {0};
+    const sw_status st =
+        sw_technique_refusal(&facts, &why) ? SW_FAIL(SW_E_CONFIG, "%s", sw_str_text(&why)) : SW_OK;
+    sw_str_fini(&why);
+    return st;
+}
+
 /* Borrows the graphs of a policy's micro-batch. */
 static sw_status borrow_graphs(struct look *l, const struct sw_policy *policy)
 {
     SW_TRY(l->s->graphs(l->s->ctx, policy, &l->graphs));
-    const int64_t n_blocks = count_blocks(l), asked = policy->recompute.blocks;
-    return trains(l) && asked > n_blocks ? sw_config_refuse_blocks(asked, n_blocks) : SW_OK;
+    return refuse(l, policy);
 }
 
 /* True if a budget refused the plan; false if planning itself ran out of memory. */
@@ -206,7 +220,7 @@ static sw_status open_in_slots(struct look *l, const struct sw_policy *policy,
     *refusal = (struct sw_plan_refusal){.beside = SIZE_MAX};
     if (p.two_slots && !may_take_two_slots(l, &p)) {
         if (l->s->slots == 2) {
-            return sw_config_refuse_slots_of_tiles(p.tile_bytes);
+            return refuse(l, &p);
         }
         p.two_slots = false;
     }
@@ -222,12 +236,13 @@ static sw_status open_in_slots(struct look *l, const struct sw_policy *policy,
     return open_plan(l, &p, refusal);
 }
 
-/* Tiles require offloaded parameters. With an update they also require offloaded states, and no
- * kept gradients, since each tile is updated on its own. */
-static bool may_tile(const struct look *l, const struct sw_policy *p)
+/* True if tiles of any size are possible. */
+static bool may_tile(const struct look *l, const struct sw_policy *policy)
 {
-    return p->params_tier != SW_TIER_DEVICE &&
-           (!l->s->fixed.rule || (p->states_tier != SW_TIER_DEVICE && !l->s->fixed.keep_gradients));
+    struct sw_policy tiled = *policy;
+    tiled.tile_bytes = LEAST_TILE;
+    const struct sw_plan_options o = options_of(l, &tiled);
+    return sw_technique_allows(&sw_technique_tile, &o);
 }
 
 /* Automatic tiles must not cost a second slot that the user asked for. */
@@ -246,9 +261,6 @@ static sw_status open_in_tiles(struct look *l, const struct sw_policy *policy,
     enum { LEAST_TRIES = 4 };
     struct sw_policy p = *policy;
     const bool asked = p.tile_bytes > 0;
-    if (asked && !may_tile(l, &p)) {
-        return sw_config_refuse_tiles();
-    }
     sw_status st = open_in_slots(l, &p, refusal);
     struct sw_plan_refusal last = *refusal;
     int64_t planned = refusal->n_instrs;
@@ -271,19 +283,13 @@ static sw_status open_in_tiles(struct look *l, const struct sw_policy *policy,
 
 /* ---- what would help ---- */
 
-/* A change that makes a plan smaller. */
+/* A change that makes a plan smaller: techniques that the search may try, as bits of their numbers,
+ * and how far from the device they may go. */
 struct remedy {
-    bool recompute;
-    enum sw_tier states, params; /* minimum tier, counted away from the device */
+    unsigned techniques;
+    int level; /* see struct sw_technique */
 };
-
-/* The stage that its tiers require. */
-static int stage_of(const struct remedy *remedy)
-{
-    return remedy->params > SW_TIER_DEVICE || remedy->states == SW_TIER_DISK ? 3
-           : remedy->states > SW_TIER_DEVICE                                 ? 1
-                                                                             : 0;
-}
+enum { LEVELS = SW_TIER_COUNT - 1 };
 
 /* True if only host_memory is given and nothing is offloaded. It is then the one budget, and the
  * host is not a separate place. */
@@ -295,76 +301,97 @@ static bool is_one_memory(const struct look *l, const struct sw_policy *p)
 /* share of the host if one memory is split because something goes to disk: 1 / HOST_PART */
 enum { HOST_PART = 4 };
 
+/* Changes the policy by all techniques of a remedy, each at its farthest level. false = one of them
+ * cannot change it, or none goes as far as the remedy says: another remedy covers the rest */
+static bool change(const struct look *l, const struct remedy *remedy, struct sw_policy *p)
+{
+    const struct sw_plan_options o = options_of(l, p);
+    const struct sw_facts facts = {.options = &o, .trains = trains(l), .blocks = -1};
+    bool reaches = false;
+    for (int i = 0; i < sw_n_techniques; i++) {
+        if (!(remedy->techniques & 1U << i)) {
+            continue;
+        }
+        int level = remedy->level;
+        while (level >= 0 && !sw_techniques[i]->cheaper(&facts, p, level)) {
+            level--;
+        }
+        if (level < 0) {
+            return false;
+        }
+        reaches |= level == remedy->level;
+    }
+    return reaches;
+}
+
 /* Applies a remedy to the policy. false = it changes nothing, or is not allowed */
 static bool apply(const struct look *l, const struct remedy *remedy, struct sw_policy *p)
 {
+    const struct sw_policy before = *p;
     const bool one_memory = is_one_memory(l, p);
-    const size_t device = p->budget[SW_TIER_DEVICE];
-    if (one_memory && (remedy->states == SW_TIER_HOST || remedy->params == SW_TIER_HOST)) {
+    if (!change(l, remedy, p)) {
         return false;
     }
-    /* some activations are kept */
-    const bool some = p->recompute.every == 0 || p->recompute.blocks > 0;
-    const bool recompute = remedy->recompute && some && trains(l);
-    const bool states = remedy->states > p->states_tier && l->s->fixed.rule;
-    const bool params = remedy->params > p->params_tier;
-    if (recompute != remedy->recompute || states != (remedy->states > SW_TIER_DEVICE) ||
-        params != (remedy->params > SW_TIER_DEVICE)) {
-        return false; /* a part of it already holds: another remedy covers the rest */
+    const bool states = p->states_tier != before.states_tier;
+    const bool params = p->params_tier != before.params_tier;
+    if (one_memory && ((states && p->states_tier == SW_TIER_HOST) ||
+                       (params && p->params_tier == SW_TIER_HOST))) {
+        return false;
     }
-    if (recompute) {
-        p->recompute = (struct sw_recompute){.every = sw_max_i64(p->recompute.every, 1)};
-    }
-    p->states_tier = states ? remedy->states : p->states_tier;
-    p->params_tier = params ? remedy->params : p->params_tier;
-    p->stage = p->stage < stage_of(remedy) ? stage_of(remedy) : p->stage;
-    if (((l->s->fixed.reduces & SW_REDUCES_SUMS) && p->stage >= 2) ||
-        (states && p->states_share <= 0)) {
+    const int stage = sw_policy_stage(p);
+    p->stage = p->stage < stage ? stage : p->stage;
+    if ((l->s->fixed.reduces & SW_REDUCES_SUMS) && p->stage >= 2) {
         return false;
     }
     choose_tiers(l, p);
     if (one_memory && (states || params)) { /* the split is part of the remedy, see describe */
-        p->budget[SW_TIER_HOST] = device / HOST_PART;
-        p->budget[SW_TIER_DEVICE] = device - device / HOST_PART;
+        const size_t all = before.budget[SW_TIER_DEVICE];
+        p->budget[SW_TIER_HOST] = all / HOST_PART;
+        p->budget[SW_TIER_DEVICE] = all - all / HOST_PART;
     }
     return !wants_other_slots(l, p);
 }
 
-/* True if the remedy cannot save enough: even recomputation leaves some activations. */
+/* True if the remedy cannot save enough. Any technique may free transients. */
 static bool is_hopeless(const struct remedy *remedy, const struct sw_plan_refusal *refusal)
 {
-    const size_t transients =
-        remedy->recompute || remedy->states > SW_TIER_DEVICE || remedy->params > SW_TIER_DEVICE
-            ? refusal->transients
-            : 0;
-    return refusal->tier == SW_TIER_DEVICE &&
-           refusal->missing > transients + (remedy->states > SW_TIER_DEVICE ? refusal->states : 0) +
-                                  (remedy->params > SW_TIER_DEVICE ? refusal->params : 0);
+    size_t most = refusal->transients;
+    for (int i = 0; i < sw_n_techniques; i++) {
+        most += remedy->techniques & 1U << i ? sw_techniques[i]->spares(refusal) : 0;
+    }
+    return refusal->tier == SW_TIER_DEVICE && refusal->missing > most;
 }
 
-static enum sw_offload_device device_of(enum sw_tier tier)
-{
-    return tier == SW_TIER_HOST   ? SW_OFFLOAD_CPU
-           : tier == SW_TIER_DISK ? SW_OFFLOAD_NVME
-                                  : SW_OFFLOAD_NONE;
-}
-
+/* Appends "; it fits with KEY VALUE, KEY VALUE and KEY VALUE, in tiles". */
 static void describe(const struct look *l, const struct sw_policy *policy,
                      const struct remedy *remedy, bool tiles, struct sw_str *out)
 {
-    const size_t all = policy->budget[SW_TIER_DEVICE];
-    const bool splits = stage_of(remedy) > 0 && is_one_memory(l, policy);
-    const struct sw_config_change change = {
-        .recompute = remedy->recompute && policy->recompute.every == 0,
-        .recompute_all = remedy->recompute && policy->recompute.every > 0,
-        .stage = policy->stage < stage_of(remedy) ? stage_of(remedy) : 0,
-        .offload_optimizer = device_of(remedy->states),
-        .offload_param = device_of(remedy->params),
-        .device_memory_bytes = splits ? all - all / HOST_PART : 0,
-        .host_memory_bytes = splits ? all / HOST_PART : 0,
-        .tiles = tiles,
-    };
-    sw_config_print_change(&change, out);
+    struct sw_policy after = *policy;
+    struct sw_str items = {0};
+    apply(l, remedy, &after);
+    for (int i = 0; i < sw_n_techniques; i++) {
+        if (sw_techniques[i]->settings) {
+            sw_techniques[i]->settings(policy, &after, &items);
+        }
+    }
+    if (is_one_memory(l, policy) &&
+        after.budget[SW_TIER_DEVICE] != policy->budget[SW_TIER_DEVICE]) {
+        sw_str_printf(&items, "spillway.device_memory %zu\nspillway.host_memory %zu\n",
+                      after.budget[SW_TIER_DEVICE], after.budget[SW_TIER_HOST]);
+    }
+    const char *text = sw_str_text(&items), *end = strchr(text, '\n');
+    for (bool first = true; end; first = false) {
+        const char *next = strchr(end + 1, '\n');
+        sw_str_printf(out, "%s%.*s",
+                      first  ? "; it fits with "
+                      : next ? ", "
+                             : " and ",
+                      (int)(end - text), text);
+        text = end + 1;
+        end = next;
+    }
+    sw_str_puts(out, tiles ? ", in tiles" : "");
+    sw_str_fini(&items);
 }
 
 /* True if the plan fits with the remedy, possibly in tiles, which a run would find as well. Only
@@ -382,8 +409,7 @@ static bool fits_with(struct look *l, const struct sw_policy *policy, const stru
     sw_status st = open_in_slots(l, &p, &refusal);
     *n_plans += st != SW_E_NOMEM || refusal.transients > 0;
     if (st == SW_E_NOMEM && p.tile_bytes == 0 && refusal.tier == SW_TIER_DEVICE &&
-        !refusal.whatever_the_tiles && p.params_tier != SW_TIER_DEVICE &&
-        (!l->s->fixed.rule || p.states_tier != SW_TIER_DEVICE) && !l->s->fixed.keep_gradients &&
+        !refusal.whatever_the_tiles && may_tile(l, &p) &&
         p.budget[SW_TIER_DEVICE] / PART >= LEAST_TILE && tiles_keep_slots(l, &p)) {
         p.tile_bytes = p.budget[SW_TIER_DEVICE] / PART;
         *tiles = true;
@@ -449,17 +475,24 @@ static sw_status refuse_again(struct look *l, const struct sw_policy *policy, sw
     return st;
 }
 
+/* The next remedy: more techniques, in the order of their rows, then farther from the device.
+ * false = there is none */
+static bool next_remedy(struct remedy *remedy)
+{
+    unsigned all = 0;
+    for (int i = 0; i < sw_n_techniques; i++) {
+        all |= sw_techniques[i]->cheaper ? 1U << i : 0;
+    }
+    remedy->techniques = (remedy->techniques - all) & all; /* the next subset */
+    remedy->level += remedy->techniques == 0;
+    return remedy->level < LEVELS;
+}
+
 /* After a refusal: adds to the message the smallest change with which it fits. The number of tries
  * depends only on the plan, so the same refusal always gives the same advice. */
 static sw_status name_remedy(struct look *l, const struct sw_policy *policy,
                              const struct sw_plan_refusal *refusal, sw_status st)
 {
-    static const enum sw_tier here = SW_TIER_DEVICE, host = SW_TIER_HOST, disk = SW_TIER_DISK;
-    const struct remedy remedies[] = {
-        {true, here, here},  {false, host, here}, {true, host, here},  {false, here, host},
-        {false, host, host}, {true, host, host},  {false, disk, here}, {false, here, disk},
-        {false, disk, disk}, {true, disk, disk},
-    };
     /* instructions that may be planned for advice; takes a fraction of a second */
     enum { MOST_INSTRS_OF_ADVICE = 12000 };
     char *message = sw_alloc("plan", MESSAGE);
@@ -469,12 +502,11 @@ static sw_status name_remedy(struct look *l, const struct sw_policy *policy,
     snprintf(message, MESSAGE, "%s", sw_error_message());
     struct sw_str text = {0};
     int n_plans = 0;
-    for (size_t i = 0; i < SW_LEN(remedies) && text.len == 0; i++) {
+    for (struct remedy remedy = {0}; next_remedy(&remedy) && text.len == 0;) {
         bool tiles;
-        if (n_plans * refusal->n_instrs <= MOST_INSTRS_OF_ADVICE &&
-            !is_hopeless(&remedies[i], refusal) &&
-            fits_with(l, policy, &remedies[i], &tiles, &n_plans)) {
-            describe(l, policy, &remedies[i], tiles, &text);
+        if (n_plans * refusal->n_instrs <= MOST_INSTRS_OF_ADVICE && remedy.techniques != 0 &&
+            !is_hopeless(&remedy, refusal) && fits_with(l, policy, &remedy, &tiles, &n_plans)) {
+            describe(l, policy, &remedy, tiles, &text);
         }
     }
     st = SW_FAIL(SW_E_NOMEM, "%s%s", message, sw_str_text(&text));
@@ -740,9 +772,7 @@ sw_status sw_search_open(const struct sw_search *s, struct sw_policy *out_policy
     struct look l = {.s = s};
     struct sw_policy policy = s->asked;
     choose_tiers(&l, &policy);
-    if (wants_other_slots(&l, &policy)) {
-        return sw_config_refuse_slots();
-    }
+    policy.two_slots |= wants_other_slots(&l, &policy); /* so that it is refused */
     if (s->any_micro_batch || s->any_recompute) {
         SW_TRY(choose(&l, &policy));
     } else {

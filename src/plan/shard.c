@@ -6,6 +6,7 @@
 // scope and frozen ones are ordinary uses. Each tile of a tiled parameter is sharded and gathered
 // separately, so no rank ever has the whole parameter.
 #include "plan/private.h"
+#include "plan/technique.h"
 
 struct current { /* the gathered copy of a parameter, which readers may share */
     sw_value whole;
@@ -180,3 +181,29 @@ sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options)
     sw_free(p.current);
     return good ? sw_ir_status(ir) : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
+
+/* ---- the technique ---- */
+
+static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    sw_choose_whole(plan, options);
+    for (int i = 0; i < plan->n_programs; i++) {
+        SW_TRY(sw_pass_shard(plan->programs[i].ir, options));
+    }
+    return SW_OK;
+}
+
+static void settings(const struct sw_policy *before, const struct sw_policy *after,
+                     struct sw_str *out)
+{
+    if (after->stage != before->stage) {
+        sw_str_printf(out, "zero_optimization.stage %d\n", after->stage);
+    }
+}
+
+const struct sw_technique sw_technique_shard = {
+    .name = "shard",
+    .keys = "zero_optimization.stage",
+    .run = run,
+    .settings = settings,
+};

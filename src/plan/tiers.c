@@ -3,6 +3,7 @@
 // memory is a cache of the disk. Values that must be in host memory come first, and tensors of the
 // disk get the rest of its budget.
 #include "plan/offload.h"
+#include "plan/technique.h"
 
 enum { HAS_TO_STAY = -1 };
 
@@ -212,3 +213,154 @@ bool sw_offload_choose_tiers(struct sw_offload *p)
     p->n_values = p->ir->n_values;
     return make_all_offloaded(p);
 }
+
+/* ---- the techniques ---- */
+
+/* One pass moves values of all kinds. */
+static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    for (int i = 0; i < plan->n_programs; i++) {
+        SW_TRY(sw_pass_offload(plan->programs[i].ir, i > 0 ? plan->programs[0].ir : NULL, options));
+    }
+    return SW_OK;
+}
+
+/* The tier that is so many levels away from the device. */
+static enum sw_tier tier_at(int level)
+{
+    return level == 0 ? SW_TIER_HOST : SW_TIER_DISK;
+}
+
+static void print_device(const char *key, enum sw_tier tier, struct sw_str *out)
+{
+    sw_str_printf(out, "zero_optimization.%s.device \"%s\"%s\n", key,
+                  tier == SW_TIER_DISK ? "nvme" : "cpu",
+                  tier == SW_TIER_DISK ? " with its nvme_path" : "");
+}
+
+/* Something is offloaded to the tier, or beyond it. */
+static bool reaches(const struct sw_shortage *s, enum sw_tier tier)
+{
+    return s->options->policy.states_tier >= tier || s->options->policy.params_tier >= tier;
+}
+
+/* ---- optimizer states ---- */
+
+static int stage_of_states(const struct sw_policy *policy)
+{
+    return policy->states_tier == SW_TIER_DISK ? 3 : policy->states_tier == SW_TIER_HOST ? 1 : 0;
+}
+
+static bool cheaper_states(const struct sw_facts *facts, struct sw_policy *p, int level)
+{
+    if (!facts->options->rule || p->states_tier >= tier_at(level) || p->states_share <= 0) {
+        return false;
+    }
+    p->states_tier = tier_at(level);
+    return true;
+}
+
+static size_t spares_states(const struct sw_plan_refusal *refusal)
+{
+    return refusal->states;
+}
+
+static void settings_of_states(const struct sw_policy *before, const struct sw_policy *after,
+                               struct sw_str *out)
+{
+    if (after->states_tier != before->states_tier) {
+        print_device("offload_optimizer", after->states_tier, out);
+    }
+}
+
+static void advise_states(const struct sw_shortage *s, struct sw_str *out)
+{
+    if (s->tier != SW_TIER_DEVICE) {
+        if (reaches(s, s->tier)) {
+            sw_advise(out, ", ",
+                      "more ranks, or not to offload all of zero_optimization.offload_optimizer "
+                      "and offload_param");
+        }
+    } else if (s->options->rule && s->options->policy.states_tier == SW_TIER_DEVICE) {
+        sw_advise(out, ", ", "zero_optimization.offload_optimizer.device \"cpu\"");
+    }
+}
+
+const struct sw_technique sw_technique_offload_states = {
+    .name = "offload of states",
+    .keys = "zero_optimization.offload_optimizer",
+    .stage = stage_of_states,
+    .run = run,
+    .cheaper = cheaper_states,
+    .spares = spares_states,
+    .settings = settings_of_states,
+    .advise = advise_states,
+};
+
+/* ---- gradients go where the states are ---- */
+
+const struct sw_technique sw_technique_offload_grads = {
+    .name = "offload of gradients",
+    .keys = "zero_optimization.offload_optimizer",
+};
+
+/* ---- parameters ---- */
+
+static int stage_of_params(const struct sw_policy *policy)
+{
+    return policy->params_tier != SW_TIER_DEVICE ? 3 : 0;
+}
+
+static bool cheaper_params(const struct sw_facts *facts, struct sw_policy *p, int level)
+{
+    (void)facts;
+    if (p->params_tier >= tier_at(level)) {
+        return false;
+    }
+    p->params_tier = tier_at(level);
+    return true;
+}
+
+static size_t spares_params(const struct sw_plan_refusal *refusal)
+{
+    return refusal->params;
+}
+
+static void settings_of_params(const struct sw_policy *before, const struct sw_policy *after,
+                               struct sw_str *out)
+{
+    if (after->params_tier != before->params_tier) {
+        print_device("offload_param", after->params_tier, out);
+    }
+}
+
+const struct sw_technique sw_technique_offload_params = {
+    .name = "offload of parameters",
+    .keys = "zero_optimization.offload_param",
+    .stage = stage_of_params,
+    .cheaper = cheaper_params,
+    .spares = spares_params,
+    .settings = settings_of_params,
+};
+
+/* ---- activations ---- */
+
+static void advise_activations(const struct sw_shortage *s, struct sw_str *out)
+{
+    if (s->tier == SW_TIER_DEVICE || s->options->policy.activations_tier != s->tier) {
+        return;
+    }
+    if (reaches(s, s->tier)) {
+        sw_advise(out, ", or ", "of activation_checkpointing.cpu_checkpointing");
+    } else {
+        sw_advise(out, ", ",
+                  "no activation_checkpointing.cpu_checkpointing, or a smaller "
+                  "train_micro_batch_size_per_gpu or --seq-len");
+    }
+}
+
+const struct sw_technique sw_technique_offload_activations = {
+    .name = "offload of activations",
+    .keys = "activation_checkpointing.cpu_checkpointing",
+    .advise = advise_activations,
+};

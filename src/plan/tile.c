@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "plan/private.h"
+#include "plan/technique.h"
 
 struct tiles {
     int64_t rows, width; /* rows and row length of the parameter */
@@ -608,3 +609,61 @@ sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *optio
     sw_free(tiles);
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
+
+/* ---- the technique ---- */
+
+static int stage(const struct sw_policy *policy)
+{
+    return policy->tile_bytes > 0 ? 3 : 0;
+}
+
+/* Tiles require offloaded parameters. With an update they also require offloaded states, and no
+ * kept gradients, since each tile is updated on its own. */
+static bool refuses(const struct sw_facts *facts, struct sw_str *why)
+{
+    const struct sw_plan_options *o = facts->options;
+    const struct sw_policy *p = &o->policy;
+    const bool may = p->params_tier != SW_TIER_DEVICE &&
+                     (!o->rule || (p->states_tier != SW_TIER_DEVICE && !o->keep_gradients));
+    return p->tile_bytes > 0 && !may &&
+           sw_refuse(why, "spillway.tile_bytes: tiles want stage 3 with "
+                          "zero_optimization.offload_param and offload_optimizer, and no "
+                          "keep_gradients");
+}
+
+static void advise(const struct sw_shortage *s, struct sw_str *out)
+{
+    if (s->tier != SW_TIER_DEVICE) {
+        return;
+    }
+    if (s->plan->n_tiled > 0) {
+        sw_advise(out, ", ", "a smaller spillway.tile_bytes");
+    } else if (!s->options->keep_gradients && !s->whatever_the_tiles) {
+        sw_advise(out, ", ",
+                  s->options->policy.params_tier == SW_TIER_DEVICE
+                      ? "zero_optimization.offload_param with tiles (spillway.tile_bytes)"
+                      : "tiles (spillway.tile_bytes)");
+    }
+}
+
+static void describe(const struct sw_plan *plan, const struct sw_program *program,
+                     struct sw_str *out)
+{
+    for (int32_t i = 0; i < plan->n_tiled && !program; i++) {
+        const struct sw_tiled *tiled = &plan->tiled[i];
+        char text[32];
+        sw_str_printf(out, "%s in %lld tiles of %lld rows, %s\n", tiled->name,
+                      (long long)tiled->n_tiles, (long long)tiled->rows,
+                      sw_format_bytes(text, sizeof text, (double)tiled->bytes));
+    }
+}
+
+const struct sw_technique sw_technique_tile = {
+    .name = "tile",
+    .keys = "spillway.tile_bytes",
+    .stage = stage,
+    .refuses = refuses,
+    .prepare = sw_pass_tile,
+    .advise = advise,
+    .describe = describe,
+};

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "plan/private.h"
+#include "plan/technique.h"
 
 /* Streams of one parameter as the update reads them: accumulators if K > 1, shards on many
  * ranks. */
@@ -665,3 +666,24 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
     sw_free(feeds);
     return st;
 }
+
+/* ---- the technique: updates in the step's last backward ---- */
+
+static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options)
+{
+    for (int i = 0; i < plan->n_programs; i++) {
+        if (plan->programs[i].kind == SW_PROGRAM_TRAIN) {
+            SW_TRY(sw_pass_update(plan->programs[i].ir, options));
+        }
+    }
+    const bool trains = plan->programs[0].kind == SW_PROGRAM_TRAIN;
+    plan->boundary_in_backward = trains && sw_norms_in_backward(options);
+    plan->updates_in_backward = trains && sw_updates_in_backward(options);
+    return SW_OK;
+}
+
+const struct sw_technique sw_technique_early_update = {
+    .name = "update in backward",
+    .keys = "gradient_clipping",
+    .run = run,
+};
