@@ -21,9 +21,6 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
     *out = (struct sw_kernel_info){.supported = true, .path = "imagined"};
 }
 
-static const struct sw_update_rule adam = {
-    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
-
 static sw_value param(struct sw_graph *g, const char *name, int layer, struct sw_shape shape)
 {
     char text[64];
@@ -79,7 +76,7 @@ static struct sw_plan_options options(void)
 {
     return (struct sw_plan_options){.device = {query, NULL},
                                     .policy.micro_batches = 1,
-                                    .rule = &adam,
+                                    .rule = &test_adam,
                                     .kernel_set = "test",
                                     .policy.stage = 3,
                                     .policy.transfer_bytes = 1 << 16,

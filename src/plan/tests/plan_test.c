@@ -8,25 +8,12 @@
 #include "support/plans.h"
 #include "support/test.h"
 
-/* Supports every op. Products ask for workspace, so that its placement is tested. */
-static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
-{
-    (void)ctx;
-    *out = (struct sw_kernel_info){.supported = true, .path = "imagined"};
-    if (desc->op->kind == SW_OP_MATMUL) {
-        out->workspace_bytes = 1000;
-    }
-}
-
-static const struct sw_update_rule adam = {
-    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
-
 static struct sw_plan_options options(void)
 {
-    return (struct sw_plan_options){.device = {query, NULL},
+    return (struct sw_plan_options){.device = {test_query, NULL},
                                     .policy.micro_batches = 1,
                                     .clip = 1,
-                                    .rule = &adam,
+                                    .rule = &test_adam,
                                     .kernel_set = "test"};
 }
 
@@ -126,7 +113,7 @@ static void fusing_joins_bias_and_activation(void **state)
 static void query_without_memory(void *ctx, const struct sw_op_desc *desc,
                                  struct sw_kernel_info *out)
 {
-    query(ctx, desc, out);
+    test_query(ctx, desc, out);
     if (desc->op->kind == SW_OP_ADD_RMS_NORM) {
         SW_FAIL(SW_E_NOMEM, "the limit of the address space is 3");
         *out = (struct sw_kernel_info){.no_memory = true};
@@ -150,7 +137,7 @@ static void fusing_without_memory_fails_and_plans_nothing_else(void **state)
     assert_int_equal(sw_plan_open(&spec, 1, &o, &plan), SW_E_NOMEM);
     assert_string_equal(sw_error_message(),
                         "a kernel of add_rms_norm: the limit of the address space is 3");
-    o.device.query = query;
+    o.device.query = test_query;
     assert_int_equal(sw_plan_open(&spec, 1, &o, &plan), SW_OK);
     assert_int_equal(count_ops(&plan->programs[0], "add_rms_norm"), 1);
     sw_plan_close(plan);

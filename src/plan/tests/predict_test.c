@@ -16,9 +16,6 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
     *out = (struct sw_kernel_info){.supported = true, .path = "none"};
 }
 
-static const struct sw_update_rule adam = {
-    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
-
 /* pieces: elements of a piece of an update, 0 = all */
 static struct sw_plan *plan_scheduled(enum sw_dtype dtype, enum sw_tier states, enum sw_tier params,
                                       int64_t pieces, bool vertical)
@@ -37,7 +34,7 @@ static struct sw_plan *plan_scheduled(enum sw_dtype dtype, enum sw_tier states, 
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     const struct sw_plan_options plan_options = {.device = {query, NULL},
                                                  .policy.micro_batches = ROUNDS,
-                                                 .rule = &adam,
+                                                 .rule = &test_adam,
                                                  .policy.stage = 3,
                                                  .policy.states_tier = states,
                                                  .policy.params_tier = params,

@@ -15,15 +15,12 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
     *out = (struct sw_kernel_info){.supported = true, .path = "imagined"};
 }
 
-static const struct sw_update_rule adam = {
-    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
-
 static struct sw_plan_options options(void)
 {
     return (struct sw_plan_options){.device = {query, NULL},
                                     .policy = {.micro_batches = 1},
                                     .clip = 1,
-                                    .rule = &adam,
+                                    .rule = &test_adam,
                                     .kernel_set = "test"};
 }
 

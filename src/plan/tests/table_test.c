@@ -8,24 +8,12 @@
 #include "support/plans.h"
 #include "support/test.h"
 
-static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
-{
-    (void)ctx;
-    *out = (struct sw_kernel_info){.supported = true, .path = "imagined"};
-    if (desc->op->kind == SW_OP_MATMUL) {
-        out->workspace_bytes = 1000;
-    }
-}
-
-static const struct sw_update_rule adam = {
-    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
-
 static struct sw_plan_options options(int ranks, int stage, int64_t micro_batches)
 {
-    return (struct sw_plan_options){.device = {query, NULL},
+    return (struct sw_plan_options){.device = {test_query, NULL},
                                     .policy.micro_batches = micro_batches,
                                     .clip = 1,
-                                    .rule = &adam,
+                                    .rule = &test_adam,
                                     .kernel_set = "test",
                                     .mesh = sw_mesh_of_data(ranks),
                                     .policy.stage = stage,
@@ -255,9 +243,9 @@ static void momentum_of_matrices_is_a_part_of_its_own(void **state)
 static void states_are_the_papers(void **state)
 {
     (void)state;
-    const struct sw_paper wide = sw_paper_widths(SW_F32, &adam);
-    const struct sw_paper bf16 = sw_paper_widths(SW_BF16, &adam);
-    const struct sw_paper fp16 = sw_paper_widths(SW_F16, &adam);
+    const struct sw_paper wide = sw_paper_widths(SW_F32, &test_adam);
+    const struct sw_paper bf16 = sw_paper_widths(SW_BF16, &test_adam);
+    const struct sw_paper fp16 = sw_paper_widths(SW_F16, &test_adam);
     assert_true(wide.work == 4 && wide.grad == 4 && wide.states == 8);
     assert_true(bf16.work == 2 && bf16.grad == 2 && bf16.states == 12);
     assert_true(fp16.work == 2 && fp16.grad == 2 && fp16.states == 12);

@@ -227,9 +227,6 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
     *out = (struct sw_kernel_info){.supported = true, .path = "none"};
 }
 
-static const struct sw_update_rule adam = {
-    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
-
 /* Blocks whose parameters wait in host memory or are sharded, and whose states are on disk. */
 static struct sw_plan *plan_of(int ranks)
 {
@@ -253,7 +250,7 @@ static struct sw_plan *plan_of(int ranks)
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     const struct sw_plan_options plan_options = {.device = {query, NULL},
                                                  .policy.micro_batches = 4,
-                                                 .rule = &adam,
+                                                 .rule = &test_adam,
                                                  .clip = ranks > 1 ? 1 : 0,
                                                  .mesh = sw_mesh_of_data(ranks),
                                                  .policy.stage = 3,

@@ -15,9 +15,6 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
     sw_device_query(ctx, desc, out);
 }
 
-static const struct sw_update_rule adam = {
-    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
-
 /* Two equal blocks, a table with a row-sparse gradient, attention, and offloaded states. host:
  * updates states in host memory; NULL = the device does */
 static struct sw_plan *plan_of(struct sw_device *dev, struct sw_device *host, enum sw_tier states)
@@ -56,7 +53,7 @@ static struct sw_plan *plan_of(struct sw_device *dev, struct sw_device *host, en
                                                  .policy.host_updates = host != NULL,
                                                  .policy.micro_batches = 2,
                                                  .clip = 0.5,
-                                                 .rule = &adam,
+                                                 .rule = &test_adam,
                                                  .policy.stage = 3,
                                                  .policy.states_tier = states,
                                                  .policy.grads_tier = SW_TIER_HOST,

@@ -16,9 +16,6 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
     sw_device_query(ctx, desc, out);
 }
 
-static const struct sw_update_rule adam = {
-    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
-
 static struct sw_graph *build(enum sw_dtype dtype)
 {
     const struct sw_graph_options options = {
@@ -57,7 +54,7 @@ static sw_status open_within(struct sw_device *dev, struct sw_graph *g, size_t b
     const struct sw_plan_options options = {.device = {query, dev},
                                             .policy.micro_batches = 2,
                                             .clip = 0.5,
-                                            .rule = &adam,
+                                            .rule = &test_adam,
                                             .staging_bytes = dev->staging_bytes,
                                             .policy.budget = {[SW_TIER_HOST] = budget}};
     const struct sw_executor_options ex_options = {.verify = true};

@@ -13,9 +13,6 @@
 
 enum { STEPS = 2, ROUNDS = 2, MOST_TRACKS = 128 };
 
-static const struct sw_update_rule adam = {
-    .attrs = {.kind = SW_UPDATE_ADAM, .decoupled = true, .bias_correction = true, .eps = 1e-8}};
-
 static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
 {
     sw_device_query(ctx, desc, out);
@@ -150,7 +147,7 @@ static sw_status work(void *ctx, sw_comm *comm)
     const struct sw_plan_options plan_options = {.device = {query, dev},
                                                  .policy.micro_batches = ROUNDS * ranks,
                                                  .clip = 0.5,
-                                                 .rule = &adam,
+                                                 .rule = &test_adam,
                                                  .mesh = sw_mesh_of_data(ranks),
                                                  .me = rank,
                                                  .policy.stage = 3,
@@ -432,7 +429,7 @@ static void every_allocation_may_fail(void **state)
     assert_int_equal(build(&g), SW_OK);
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
     const struct sw_plan_options options = {
-        .device = {query, dev}, .policy.micro_batches = ROUNDS, .rule = &adam};
+        .device = {query, dev}, .policy.micro_batches = ROUNDS, .rule = &test_adam};
     assert_int_equal(plan_once(&spec, 1, &options, &plan), SW_OK);
     sw_alloc_get_stats(&before);
     for (int n = 1;; n++) {
