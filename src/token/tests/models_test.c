@@ -746,31 +746,9 @@ static void templates_have_a_most(void **state)
     sw_str_fini(&steps);
 }
 
-/* If any allocation fails, opening, encoding and decoding report it and leak nothing. */
 static void check_allocations(const char *path)
 {
-    struct sw_alloc_stats before, after;
-    sw_status st = SW_E_NOMEM;
-    sw_alloc_get_stats(&before);
-    for (int64_t n = 1; st != SW_OK; ++n) {
-        struct sw_tokenizer *tokenizer = NULL;
-        struct sw_ids ids = {0};
-        char *text = NULL;
-        sw_alloc_fail_nth(n);
-        st = sw_tokenizer_open(path, NULL, &tokenizer);
-        st = st == SW_OK ? sw_tokenizer_encode(tokenizer, "ab \xC3\xA9", 5, true, &ids) : st;
-        st =
-            st == SW_OK ? sw_tokenizer_decode(tokenizer, ids.ptr, ids.len, false, &text, NULL) : st;
-        sw_alloc_fail_nth(0);
-        sw_text_free(text);
-        sw_tokenizer_close(tokenizer);
-        sw_ids_fini(&ids);
-        sw_alloc_get_stats(&after);
-        if (st != SW_OK && st != SW_E_NOMEM) {
-            fail_msg("allocation %lld: %s", (long long)n, sw_error_message());
-        }
-        assert_int_equal(after.live_blocks, before.live_blocks);
-    }
+    sw_test_failing_allocations(path, "ab \xC3\xA9");
 }
 
 static void failing_allocations(void **state)

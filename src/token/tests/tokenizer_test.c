@@ -629,34 +629,13 @@ static void tokens_know_their_characters(void **state)
     sw_tokenizer_close(tokenizer);
 }
 
-/* Each allocation fails in turn: the call returns a status and leaks nothing. */
 static void failing_allocations(void **state)
 {
     (void)state;
     struct file file = plain;
     file.added = SPECIALS;
     file.normalizer = SW_HAVE_UTF8PROC ? "{\"type\":\"NFC\"}" : "null";
-    const char *path = write_file(&file);
-    struct sw_alloc_stats before, after;
-    sw_status st = SW_E_NOMEM;
-    sw_alloc_get_stats(&before);
-    for (int64_t n = 1; st != SW_OK; ++n) {
-        struct sw_tokenizer *tokenizer = NULL;
-        struct sw_ids ids = {0};
-        sw_alloc_fail_nth(n);
-        st = sw_tokenizer_open(path, NULL, &tokenizer);
-        if (st == SW_OK) {
-            st = sw_tokenizer_encode(tokenizer, "abc e\xCC\x81", 7, true, &ids);
-        }
-        sw_alloc_fail_nth(0);
-        sw_tokenizer_close(tokenizer);
-        sw_ids_fini(&ids);
-        sw_alloc_get_stats(&after);
-        if (st != SW_OK && st != SW_E_NOMEM) {
-            fail_msg("allocation %lld: %s", (long long)n, sw_error_message());
-        }
-        assert_int_equal(after.live_blocks, before.live_blocks);
-    }
+    sw_test_failing_allocations(write_file(&file), "abc e\xCC\x81");
 }
 
 static void without_pcre2_the_message_says_what_to_install(void **state)
