@@ -239,6 +239,16 @@ static const char *const precisions[] = {
     "", "\"bf16\": {\"enabled\": true},",
     "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 19, \"loss_scale_window\": 3},"};
 
+/* Runs the job of one rank again, on these ranks. */
+static void assert_same_at(const struct job *one, int ranks, int stage)
+{
+    struct job many = *one;
+    many.ranks = ranks;
+    many.stage = stage;
+    run(&many);
+    assert_same(one, &many, STEPS);
+}
+
 static void any_ranks_and_stage_give_the_bits_of_one(void **state)
 {
     (void)state;
@@ -257,11 +267,7 @@ static void any_ranks_and_stage_give_the_bits_of_one(void **state)
                         !(p == (c + (size_t)stage) % 3 && k == (c + 2 * (size_t)stage) % 3)) {
                         continue;
                     }
-                    struct job many = one;
-                    many.ranks = counts[c];
-                    many.stage = stage;
-                    run(&many);
-                    assert_same(&one, &many, STEPS);
+                    assert_same_at(&one, counts[c], stage);
                     n_runs++;
                 }
             }
@@ -279,11 +285,7 @@ static void recomputation_and_token_mean_too(void **state)
             .ranks = 1, .k = 5, .n_steps = STEPS, .precision = precisions[1], .more = more[i]};
         run(&one);
         for (int stage = 0; stage < 4; stage++) {
-            struct job many = one;
-            many.ranks = 3;
-            many.stage = stage;
-            run(&many);
-            assert_same(&one, &many, STEPS);
+            assert_same_at(&one, 3, stage);
         }
     }
 }
@@ -524,9 +526,7 @@ static void tiles_change_no_bit(void **state)
             }
         }
     }
-    char command[160];
-    snprintf(command, sizeof command, "rm -rf %s", path);
-    assert_int_equal(system(command), 0);
+    test_remove(path);
 }
 
 /* This order of the sum gives the same bits at both stages that have it. With one micro-batch per
@@ -690,11 +690,7 @@ static void any_ranks_and_stage_have_the_bits_of_one(bool lamb, bool coded)
                 if (!all && p != (c + (size_t)stage) % 3) {
                     continue;
                 }
-                struct job many = one;
-                many.ranks = counts[c];
-                many.stage = stage;
-                run(&many);
-                assert_same(&one, &many, STEPS);
+                assert_same_at(&one, counts[c], stage);
                 n_runs++;
             }
         }
@@ -746,9 +742,7 @@ static void goes_on(const char *precision, bool lamb, bool coded)
         run(&again);
         assert_same(&never, &again, 6);
     }
-    char command[160];
-    snprintf(command, sizeof command, "rm -rf %s", path);
-    assert_int_equal(system(command), 0);
+    test_remove(path);
 }
 
 static void a_checkpoint_goes_on_at_any_ranks_and_stage(void **state)
