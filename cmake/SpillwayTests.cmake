@@ -4,7 +4,8 @@
 add_library(sw_test_support STATIC "${PROJECT_SOURCE_DIR}/tests/support/runner.c"
     "${PROJECT_SOURCE_DIR}/tests/support/fixtures.c" "${PROJECT_SOURCE_DIR}/tests/support/chats.c"
     "${PROJECT_SOURCE_DIR}/tests/support/variants.c" "${PROJECT_SOURCE_DIR}/tests/support/pictures.c"
-    "${PROJECT_SOURCE_DIR}/tests/support/files.c" "${PROJECT_SOURCE_DIR}/tests/support/scratch.c")
+    "${PROJECT_SOURCE_DIR}/tests/support/files.c" "${PROJECT_SOURCE_DIR}/tests/support/scratch.c"
+    "${PROJECT_SOURCE_DIR}/tests/support/processes.c")
 target_include_directories(sw_test_support PUBLIC "${PROJECT_SOURCE_DIR}/tests")
 target_link_libraries(sw_test_support PUBLIC sw_compile sw_ext_CMOCKA sw_base)
 

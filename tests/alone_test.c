@@ -203,12 +203,7 @@ static int set_up(void **state)
         "{\"train_micro_batch_size_per_gpu\": 2, \"bf16\": {\"enabled\": true}, \"optimizer\": "
         "{\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, \"zero_optimization\": {\"stage\": 2}, "
         "\"spillway\": {\"threads\": 1, \"micro_batches\": 2}}");
-    struct sw_str text = {0};
-    for (int i = 0; i < 400; i++) {
-        sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
-    }
-    test_put("text.txt", sw_str_text(&text));
-    sw_str_fini(&text);
+    test_put_lines("text.txt", 400);
     assert_exit(finish(start(test_at("alone"), "1", false, "first.err")), 0, "first.err");
     return sw_file_read(test_at("alone/model/model.safetensors"), &want, &want_len) < 0;
 }

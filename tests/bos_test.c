@@ -14,33 +14,16 @@
 
 #include "base/base.h"
 #include "support/fixtures.h"
+#include "support/processes.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
 static const char *program;
-static char said[8192]; /* standard output and error of the last run */
-
-static void expect(const char *arguments, int status, const char *wanted)
-{
-    char command[1024];
-    char *text = NULL;
-    size_t len;
-    snprintf(command, sizeof command, "cd %s && %s %s >said 2>&1", test_folder(), program,
-             arguments);
-    const int got = system(command);
-    assert_int_equal(sw_file_read(test_at("said"), &text, &len), SW_OK);
-    snprintf(said, sizeof said, "%s", text);
-    sw_free(text);
-    if (!WIFEXITED(got) || WEXITSTATUS(got) != status || !strstr(said, wanted)) {
-        fail_msg("%s: status %d, wanted %d; said \"%s\", wanted \"%s\"", arguments,
-                 WEXITSTATUS(got), status, said, wanted);
-    }
-}
 
 static double loss_of(const char *arguments)
 {
-    expect(arguments, 0, "{\"loss\":");
-    return strtod(strstr(said, "{\"loss\":") + strlen("{\"loss\":"), NULL);
+    test_expect(arguments, 0, "{\"loss\":");
+    return strtod(strstr(test_said, "{\"loss\":") + strlen("{\"loss\":"), NULL);
 }
 
 /* Losses of tests/cases/llama_groups on this text in windows of 16 tokens, from transformers 5.23
@@ -58,27 +41,30 @@ static void eval_has_the_loss_of_transformers(void **state)
 static void tokenize_and_generate_begin_alike(void **state)
 {
     (void)state;
-    expect("tokenize --tokenizer model < line.txt", 0, "0 11 16 2 22 10 7\n");
-    expect("tokenize --tokenizer model --no-bos < line.txt", 0, "11 16 2 22 10 7\n");
-    assert_true(said[0] == '1');
-    expect("tokenize --tokenizer model --json --no-bos < pair.jsonl", 0, "{\"ids\":[3,4]}");
-    expect("generate --model model --prompt 'in the' --tokens 3", 0,
-           "in thecx"); /* as recorded; the first id has no token, and no text */
-    expect("generate --model model --prompt 'in the' --tokens 2 --no-bos", 0, "in thesn");
+    test_expect("tokenize --tokenizer model < line.txt", 0, "0 11 16 2 22 10 7\n");
+    test_expect("tokenize --tokenizer model --no-bos < line.txt", 0, "11 16 2 22 10 7\n");
+    assert_true(test_said[0] == '1');
+    test_expect("tokenize --tokenizer model --json --no-bos < pair.jsonl", 0, "{\"ids\":[3,4]}");
+    test_expect("generate --model model --prompt 'in the' --tokens 3", 0,
+                "in thecx"); /* as recorded; the first id has no token, and no text */
+    test_expect("generate --model model --prompt 'in the' --tokens 2 --no-bos", 0, "in thesn");
 }
 
 /* A chat begins as its template says, and rows of other tasks as theirs. */
 static void no_bos_is_for_texts(void **state)
 {
     (void)state;
-    expect("eval --model model --data chats.jsonl --seq-len 8 --no-bos", 2, "begin as their");
-    expect("train --model model --data chats.jsonl --seq-len 8 --steps 1 --output no --no-bos", 2,
-           "--no-bos: the data is chats");
-    expect("tokenize --tokenizer model --chat --no-bos < chats.jsonl", 2, "--no-bos");
-    expect("generate --model model --chat --no-bos --prompt a", 2, "--no-bos is not for --chat");
-    expect("eval --model model --data rows.csv --task classify --no-bos", 2, "--no-bos: rows of");
-    expect("train --model model --data rows.csv --task classify --steps 1 --output no --no-bos", 2,
-           "--no-bos: rows of the task \"classify\" keep the tokenizer's template");
+    test_expect("eval --model model --data chats.jsonl --seq-len 8 --no-bos", 2, "begin as their");
+    test_expect("train --model model --data chats.jsonl --seq-len 8 --steps 1 --output no --no-bos",
+                2, "--no-bos: the data is chats");
+    test_expect("tokenize --tokenizer model --chat --no-bos < chats.jsonl", 2, "--no-bos");
+    test_expect("generate --model model --chat --no-bos --prompt a", 2,
+                "--no-bos is not for --chat");
+    test_expect("eval --model model --data rows.csv --task classify --no-bos", 2,
+                "--no-bos: rows of");
+    test_expect(
+        "train --model model --data rows.csv --task classify --steps 1 --output no --no-bos", 2,
+        "--no-bos: rows of the task \"classify\" keep the tokenizer's template");
 }
 
 /* Data with and without the token counts as different, also for records of versions that added no
@@ -88,14 +74,14 @@ static void a_training_goes_on_with_the_tokens_that_it_had(void **state)
     (void)state;
 #define TRAIN                                                                                      \
     "train --model model --data text.txt --seq-len 8 --quiet --set spillway.threads=1 --no-export "
-    expect(TRAIN "--output with --steps 1", 0, "");
-    expect(TRAIN "--output with --steps 2 --resume", 0, "");
-    expect(TRAIN "--output with --steps 3 --resume --no-bos", 2,
-           "it was trained on other data: tokens around a text (--no-bos) <s> .. -> none");
-    expect(TRAIN "--output with --steps 3 --resume --no-bos --allow-other-data", 0, "");
-    expect(TRAIN "--output without --steps 1 --no-bos", 0, "");
-    expect(TRAIN "--output without --steps 2 --resume", 2, "none -> <s> ..");
-    expect(TRAIN "--output without --steps 2 --resume --no-bos", 0, "");
+    test_expect(TRAIN "--output with --steps 1", 0, "");
+    test_expect(TRAIN "--output with --steps 2 --resume", 0, "");
+    test_expect(TRAIN "--output with --steps 3 --resume --no-bos", 2,
+                "it was trained on other data: tokens around a text (--no-bos) <s> .. -> none");
+    test_expect(TRAIN "--output with --steps 3 --resume --no-bos --allow-other-data", 0, "");
+    test_expect(TRAIN "--output without --steps 1 --no-bos", 0, "");
+    test_expect(TRAIN "--output without --steps 2 --resume", 2, "none -> <s> ..");
+    test_expect(TRAIN "--output without --steps 2 --resume --no-bos", 0, "");
 }
 
 /* ---- files ---- */

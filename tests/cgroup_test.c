@@ -142,17 +142,12 @@ static void an_impossible_budget_is_refused_at_once(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    struct sw_str text = {0};
-    for (int i = 0; i < 4000; i++) {
-        sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
-    }
     test_put("config.json", "{\"model_type\":\"gpt2\",\"vocab_size\":2000,\"n_positions\":128,"
                             "\"n_embd\":512,\"n_layer\":4,\"n_head\":8}");
     test_put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"bf16\": {\"enabled\": true}, "
                         "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}, "
                         "\"spillway\": {\"threads\": 2}}");
-    test_put("text.txt", sw_str_text(&text));
-    sw_str_fini(&text);
+    test_put_lines("text.txt", 4000);
     return 0;
 }
 

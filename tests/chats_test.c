@@ -15,28 +15,11 @@
 
 #include "base/base.h"
 #include "support/chats.h"
+#include "support/processes.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
 static const char *program;
-static char said[16384]; /* standard error and output of the last run */
-
-static void expect(const char *arguments, int status, const char *wanted)
-{
-    char command[2048];
-    char *text = NULL;
-    size_t len;
-    snprintf(command, sizeof command, "cd %s && %s %s >said 2>&1", test_folder(), program,
-             arguments);
-    const int got = system(command);
-    assert_int_equal(sw_file_read(test_at("said"), &text, &len), SW_OK);
-    snprintf(said, sizeof said, "%s", text);
-    sw_free(text);
-    if (!WIFEXITED(got) || WEXITSTATUS(got) != status || !strstr(said, wanted)) {
-        fail_msg("%s: status %d, wanted %d; said \"%s\", wanted \"%s\"", arguments,
-                 WEXITSTATUS(got), status, said, wanted);
-    }
-}
 
 static void expect_same_files(const char *a, const char *b)
 {
@@ -59,11 +42,12 @@ static void expect_same_files(const char *a, const char *b)
 static void a_training_sees_that_its_data_is_chats(void **state)
 {
     (void)state;
-    expect(TRAIN STEPS "--output one --chat-date 2026-02-03", 0,
-           "data: chats, template of words/tokenizer_config.json: chat_template, told the day "
-           "2026-02-03; loss on answers\n");
-    assert_non_null(strstr(said, "rows: 48 tokens, the lesser of 1024 and the model's context"));
-    assert_non_null(strstr(said, "chats: of 30 "));
+    test_expect(TRAIN STEPS "--output one --chat-date 2026-02-03", 0,
+                "data: chats, template of words/tokenizer_config.json: chat_template, told the day "
+                "2026-02-03; loss on answers\n");
+    assert_non_null(
+        strstr(test_said, "rows: 48 tokens, the lesser of 1024 and the model's context"));
+    assert_non_null(strstr(test_said, "chats: of 30 "));
     char *text = NULL;
     size_t len;
     assert_int_equal(sw_file_read(test_at("one/metrics.jsonl"), &text, &len), SW_OK);
@@ -78,7 +62,7 @@ static void a_training_sees_that_its_data_is_chats(void **state)
 static void two_ranks_train_to_the_same_bits(void **state)
 {
     (void)state;
-    expect(TRAIN STEPS "--output two --ranks 2 --chat-date 2026-02-03", 0, "model: two/model");
+    test_expect(TRAIN STEPS "--output two --ranks 2 --chat-date 2026-02-03", 0, "model: two/model");
     expect_same_files("one/model/model.safetensors", "two/model/model.safetensors");
 }
 
@@ -108,8 +92,8 @@ static void killed_and_resumed_on_two_ranks_it_is_the_same(void **state)
     kill(child, SIGKILL);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status));
-    expect(TRAIN STEPS "--output killed --ranks 2 --resume", 0, "told the day 2026-02-03");
-    assert_non_null(strstr(said, "resumed at step "));
+    test_expect(TRAIN STEPS "--output killed --ranks 2 --resume", 0, "told the day 2026-02-03");
+    assert_non_null(strstr(test_said, "resumed at step "));
     expect_same_files("one/model/model.safetensors", "killed/model/model.safetensors");
 }
 
@@ -117,12 +101,12 @@ static void what_makes_the_rows_must_be_the_same_on_resume(void **state)
 {
     (void)state;
 #define AGAIN TRAIN "--steps 25 --output one --resume --no-export "
-    expect(AGAIN "--chat-date 2026-02-04", 2,
-           "other data: --chat-date 2026-02-03 -> 2026-02-04; --allow-other-data");
-    expect(AGAIN "--loss-on last", 2, "--loss-on answers -> last");
-    expect(AGAIN "--chat-template other.jinja", 2, "chat template ");
-    expect(AGAIN "--set spillway.loss=microbatch", 2, "spillway.loss ");
-    expect(AGAIN, 0, "resumed at step 24");
+    test_expect(AGAIN "--chat-date 2026-02-04", 2,
+                "other data: --chat-date 2026-02-03 -> 2026-02-04; --allow-other-data");
+    test_expect(AGAIN "--loss-on last", 2, "--loss-on answers -> last");
+    test_expect(AGAIN "--chat-template other.jinja", 2, "chat template ");
+    test_expect(AGAIN "--set spillway.loss=microbatch", 2, "spillway.loss ");
+    test_expect(AGAIN, 0, "resumed at step 24");
 }
 
 /* The loss and the norm that the first step reports. */
@@ -147,19 +131,21 @@ static void packed_rows_have_the_loss_of_their_documents(void **state)
 #define PACKED                                                                                     \
     PACK "--steps 3 --set spillway.packing=true --set spillway.micro_batches=4 "                   \
          "--set train_micro_batch_size_per_gpu=1 "
-    expect(PACK "--steps 1 --no-export --output each --set spillway.micro_batches=4", 0, "batch 4");
-    expect(PACKED "--output packed", 0, "packed: rows hold several documents; ");
-    assert_non_null(strstr(said, "batch 4 x 1 of 110 tokens; 4 training samples"));
+    test_expect(PACK "--steps 1 --no-export --output each --set spillway.micro_batches=4", 0,
+                "batch 4");
+    test_expect(PACKED "--output packed", 0, "packed: rows hold several documents; ");
+    assert_non_null(strstr(test_said, "batch 4 x 1 of 110 tokens; 4 training samples"));
     first_step("each", &loss[0], &norm[0]);
     first_step("packed", &loss[1], &norm[1]);
     assert_float_equal(loss[0], loss[1], 1e-6 * loss[0]);
     assert_float_equal(norm[0], norm[1], 1e-5 * norm[0]);
-    expect(PACKED "--output packed-2 --ranks 2", 0, "packed: ");
+    test_expect(PACKED "--output packed-2 --ranks 2", 0, "packed: ");
     expect_same_files("packed/model/model.safetensors", "packed-2/model/model.safetensors");
-    expect(PACK "--steps 4 --output packed --resume --set spillway.micro_batches=4 "
-                "--set train_micro_batch_size_per_gpu=1",
-           2, "spillway.packing true -> false");
-    expect("eval --model packed/model --data parrot.jsonl --set spillway.packing=true", 0, "loss ");
+    test_expect(PACK "--steps 4 --output packed --resume --set spillway.micro_batches=4 "
+                     "--set train_micro_batch_size_per_gpu=1",
+                2, "spillway.packing true -> false");
+    test_expect("eval --model packed/model --data parrot.jsonl --set spillway.packing=true", 0,
+                "loss ");
 }
 
 /* ---- the day, the loss, the template that is left ---- */
@@ -167,14 +153,14 @@ static void packed_rows_have_the_loss_of_their_documents(void **state)
 static void the_template_that_was_given_goes_with_the_model(void **state)
 {
     (void)state;
-    expect(TRAIN "--steps 1 --output given --chat-template other.jinja --loss-on all "
-                 "--set spillway.loss=microbatch --seq-len 20",
-           0, "template of other.jinja");
-    assert_null(strstr(said, "the lesser of"));
+    test_expect(TRAIN "--steps 1 --output given --chat-template other.jinja --loss-on all "
+                      "--set spillway.loss=microbatch --seq-len 20",
+                0, "template of other.jinja");
+    assert_null(strstr(test_said, "the lesser of"));
     expect_same_files("other.jinja", "given/model/chat_template.jinja");
-    expect("eval --model given/model --data chats.jsonl --loss-on last", 0,
-           "data: 29 chats in rows of 48 tokens, template of given/model/chat_template.jinja, "
-           "loss on last");
+    test_expect("eval --model given/model --data chats.jsonl --loss-on last", 0,
+                "data: 29 chats in rows of 48 tokens, template of given/model/chat_template.jinja, "
+                "loss on last");
     char *text = NULL;
     size_t len;
     assert_int_equal(sw_file_read(test_at("given/checkpoint-1/manifest.json"), &text, &len), SW_OK);
@@ -186,33 +172,36 @@ static void the_template_that_was_given_goes_with_the_model(void **state)
 static void an_adapter_talks_by_the_template_that_it_was_trained_with(void **state)
 {
     (void)state;
-    expect("train --model one/model --deepspeed ds.json --data chats.jsonl --steps 1 --output told "
-           "--chat-template other.jinja --set spillway.lora.target_modules=all-linear",
-           0, "adapter: told/adapter");
-    expect("eval --model one/model --adapter told/adapter --data chats.jsonl", 0,
-           "template of told/adapter/chat_template.jinja, ");
-    expect("train --model one/model --adapter told/adapter --deepspeed ds.json --data chats.jsonl "
-           "--steps 1 --output further",
-           0, "template of told/adapter/chat_template.jinja, ");
+    test_expect(
+        "train --model one/model --deepspeed ds.json --data chats.jsonl --steps 1 --output told "
+        "--chat-template other.jinja --set spillway.lora.target_modules=all-linear",
+        0, "adapter: told/adapter");
+    test_expect("eval --model one/model --adapter told/adapter --data chats.jsonl", 0,
+                "template of told/adapter/chat_template.jinja, ");
+    test_expect(
+        "train --model one/model --adapter told/adapter --deepspeed ds.json --data chats.jsonl "
+        "--steps 1 --output further",
+        0, "template of told/adapter/chat_template.jinja, ");
     expect_same_files("other.jinja", "further/adapter/chat_template.jinja");
-    expect("export told/adapter --merge --output whole", 0, "with told/adapter added");
+    test_expect("export told/adapter --merge --output whole", 0, "with told/adapter added");
     expect_same_files("other.jinja", "whole/chat_template.jinja");
-    expect("eval --model one/model --adapter told/adapter --data chats.jsonl --tokenizer words", 0,
-           "template of words/tokenizer_config.json: chat_template, ");
+    test_expect(
+        "eval --model one/model --adapter told/adapter --data chats.jsonl --tokenizer words", 0,
+        "template of words/tokenizer_config.json: chat_template, ");
 }
 
 static void prompts_and_completions_are_chats_where_there_is_a_template(void **state)
 {
     (void)state;
 #define PAIRS "train " MODEL "--data pairs.jsonl --steps 1 --no-export "
-    expect(PAIRS "--output pairs", 0, "data: chats, template of words/");
-    expect(PAIRS "--output plain --chat-template none", 0, "checkpoints: ");
-    assert_null(strstr(said, "data: chats"));
-    expect("train --model gpt2.json --deepspeed ds.json --tokenizer bare --data pairs.jsonl "
-           "--steps 1 --no-export --output bare-pairs",
-           0, "checkpoints: ");
-    assert_null(strstr(said, "data: chats"));
-    expect("plan " MODEL "--data chats.jsonl --summary", 0, "");
+    test_expect(PAIRS "--output pairs", 0, "data: chats, template of words/");
+    test_expect(PAIRS "--output plain --chat-template none", 0, "checkpoints: ");
+    assert_null(strstr(test_said, "data: chats"));
+    test_expect("train --model gpt2.json --deepspeed ds.json --tokenizer bare --data pairs.jsonl "
+                "--steps 1 --no-export --output bare-pairs",
+                0, "checkpoints: ");
+    assert_null(strstr(test_said, "data: chats"));
+    test_expect("plan " MODEL "--data chats.jsonl --summary", 0, "");
 }
 
 /* ---- talking ---- */
@@ -220,38 +209,40 @@ static void prompts_and_completions_are_chats_where_there_is_a_template(void **s
 static void tokenize_shows_text_ids_and_mask(void **state)
 {
     (void)state;
-    expect("tokenize --chat --tokenizer words <line.jsonl", 0,
-           "{\"text\":\"<|im_start|>user\\nq<|im_end|>\\n<|im_start|>assistant\\na<|im_end|>\\n\","
-           "\"ids\":[96,85,83,69,82,95,81,97,95,96,65,83,83,73,83,84,65,78,84,95,65,97,95],"
-           "\"mask\":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1,1,0]}\n");
-    expect("tokenize --chat --tokenizer words <bad.jsonl", 1, "standard input line 2: ");
-    expect("tokenize --chat --json --tokenizer words <line.jsonl", 2, "--chat excludes");
-    expect("tokenize --loss-on all --tokenizer words <line.jsonl", 2, "want --chat");
+    test_expect(
+        "tokenize --chat --tokenizer words <line.jsonl", 0,
+        "{\"text\":\"<|im_start|>user\\nq<|im_end|>\\n<|im_start|>assistant\\na<|im_end|>\\n\","
+        "\"ids\":[96,85,83,69,82,95,81,97,95,96,65,83,83,73,83,84,65,78,84,95,65,97,95],"
+        "\"mask\":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1,1,0]}\n");
+    test_expect("tokenize --chat --tokenizer words <bad.jsonl", 1, "standard input line 2: ");
+    test_expect("tokenize --chat --json --tokenizer words <line.jsonl", 2, "--chat excludes");
+    test_expect("tokenize --loss-on all --tokenizer words <line.jsonl", 2, "want --chat");
 }
 
 /* A model that says one thing whatever it is asked: trained on that, until it does. */
 static void generate_answers_and_stops_at_the_ids_of_the_generation_config(void **state)
 {
     (void)state;
-    expect("train --model gpt2-64.json --deepspeed ds.json --tokenizer words --data parrot.jsonl "
-           "--steps 100 --output parrot",
-           0, "model: parrot/model");
-    expect("generate --chat --model parrot/model --prompt 'q?'", 0, "ok");
-    assert_string_equal(said, "ok\n");
-    expect("generate --chat --model parrot/model <questions.txt", 0, "ok");
-    assert_string_equal(said, "ok\nok\n");
+    test_expect(
+        "train --model gpt2-64.json --deepspeed ds.json --tokenizer words --data parrot.jsonl "
+        "--steps 100 --output parrot",
+        0, "model: parrot/model");
+    test_expect("generate --chat --model parrot/model --prompt 'q?'", 0, "ok");
+    assert_string_equal(test_said, "ok\n");
+    test_expect("generate --chat --model parrot/model <questions.txt", 0, "ok");
+    assert_string_equal(test_said, "ok\nok\n");
     test_put("parrot/model/generation_config.json", "{\"eos_token_id\": [98, 79]}"); /* "o" */
-    expect("generate --chat --model parrot/model --prompt 'q?'", 0, "o");
-    assert_string_equal(said, "o\n");
+    test_expect("generate --chat --model parrot/model --prompt 'q?'", 0, "o");
+    assert_string_equal(test_said, "o\n");
     test_put("parrot/model/generation_config.json", "{\"no_repeat_ngram_size\": {}}");
-    expect("generate --chat --model parrot/model --prompt 'q?'", 2, "no_repeat_ngram_size");
+    test_expect("generate --chat --model parrot/model --prompt 'q?'", 2, "no_repeat_ngram_size");
     test_put("parrot/model/generation_config.json", "{\"suppress_tokens\": [79]}"); /* not "o" */
-    expect("generate --chat --model parrot/model --prompt 'q?'", 0, "");
-    assert_null(strchr(said, 'o'));
+    test_expect("generate --chat --model parrot/model --prompt 'q?'", 0, "");
+    assert_null(strchr(test_said, 'o'));
     test_put("parrot/model/generation_config.json", "{\"eos_token_id\": {}}");
-    expect("generate --chat --model parrot/model --prompt 'q?'", 2,
-           "generation_config.json: eos_token_id: wanted");
-    expect("generate --model parrot/model --chat-date 2026-01-01", 2, "want --chat");
+    test_expect("generate --chat --model parrot/model --prompt 'q?'", 2,
+                "generation_config.json: eos_token_id: wanted");
+    test_expect("generate --model parrot/model --chat-date 2026-01-01", 2, "want --chat");
 }
 
 /* By default a hundred tokens: the cache is not of the context that the model could have, which
@@ -259,13 +250,13 @@ static void generate_answers_and_stops_at_the_ids_of_the_generation_config(void 
 static void a_text_has_a_cache_of_its_own_length_whatever_the_context(void **state)
 {
     (void)state;
-    expect("train --model long.json --tokenizer words --data text.txt --seq-len 8 --steps 1 "
-           "--output long",
-           0, "model: long/model");
-    expect("generate --model long/model --prompt 'some text' --ignore-eos "
-           "--set spillway.device_memory=4MiB",
-           0, "some text");
-    assert_true(strlen(said) > strlen("some text"));
+    test_expect("train --model long.json --tokenizer words --data text.txt --seq-len 8 --steps 1 "
+                "--output long",
+                0, "model: long/model");
+    test_expect("generate --model long/model --prompt 'some text' --ignore-eos "
+                "--set spillway.device_memory=4MiB",
+                0, "some text");
+    assert_true(strlen(test_said) > strlen("some text"));
 }
 
 /* ---- what is refused ---- */
@@ -301,11 +292,11 @@ static void what_is_wrong_is_named(void **state)
     for (size_t i = 0; i < SW_LEN(cases); i++) {
         char arguments[512];
         snprintf(arguments, sizeof arguments, "%s--steps 1 --output refused", cases[i].arguments);
-        expect(arguments, 2, cases[i].wanted);
+        test_expect(arguments, 2, cases[i].wanted);
     }
-    expect("eval --model one/model --data bad.jsonl", 2, "bad.jsonl line 2: an empty conv");
-    expect("eval --model one/model --data text.txt --loss-on last", 2, "the data is text: ");
-    expect("eval --model one/model --data chats.jsonl --loss-on some", 2, "--loss-on: wanted");
+    test_expect("eval --model one/model --data bad.jsonl", 2, "bad.jsonl line 2: an empty conv");
+    test_expect("eval --model one/model --data text.txt --loss-on last", 2, "the data is text: ");
+    test_expect("eval --model one/model --data chats.jsonl --loss-on some", 2, "--loss-on: wanted");
 }
 
 static void put_files(void)

@@ -10,23 +10,12 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/processes.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
 static char build[448], name[16];
 static const char secret[] = "0d1c2b3a495867768594a3b2c1d0effe";
-
-static int run(const char *format, ...) SW_PRINTF(1, 2);
-static int run(const char *format, ...)
-{
-    char command[4096];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(command, sizeof command, format, args);
-    va_end(args);
-    const int status = system(command);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
 
 static void fail_with_log(const char *what)
 {
@@ -71,17 +60,10 @@ static pid_t start(int hosts, const char *output, const char *launch_more)
     return pid;
 }
 
-static int finish(pid_t pid)
-{
-    int status = 0;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 static void assert_same_model(const char *output)
 {
-    if (run("cmp %s/one/model/model.safetensors %s/%s/model/model.safetensors", test_folder(),
-            test_folder(), output) != 0) {
+    if (test_system("cmp %s/one/model/model.safetensors %s/%s/model/model.safetensors",
+                    test_folder(), test_folder(), output) != 0) {
         fail_with_log("another model than that of one process");
     }
 }
@@ -89,7 +71,7 @@ static void assert_same_model(const char *output)
 static void wait_for_checkpoint(const char *output)
 {
     for (int i = 0; i < 1200; i++) {
-        if (run("test -e %s/%s/latest", test_folder(), output) == 0) {
+        if (test_system("test -e %s/%s/latest", test_folder(), output) == 0) {
             return;
         }
         nanosleep(&(struct timespec){0, 50000000}, NULL);
@@ -99,7 +81,7 @@ static void wait_for_checkpoint(const char *output)
 
 static void hosts_train(int n)
 {
-    if (finish(start(n, "many", "")) != 0) {
+    if (test_exit_of(start(n, "many", "")) != 0) {
         fail_with_log("hosts train");
     }
     assert_same_model("many");
@@ -118,17 +100,17 @@ static void two_and_four_hosts_train(void **state)
 static void the_secret_is_in_no_list_of_processes(void **state)
 {
     (void)state;
-    assert_int_equal(run("grep -qaF spillway %s/words", test_folder()), 0);
-    assert_int_equal(run("grep -qaF SPILLWAY_JOB_ID %s/words", test_folder()), 0);
-    assert_int_equal(run("grep -qaF %s %s/words", secret, test_folder()), 1);
+    assert_int_equal(test_system("grep -qaF spillway %s/words", test_folder()), 0);
+    assert_int_equal(test_system("grep -qaF SPILLWAY_JOB_ID %s/words", test_folder()), 0);
+    assert_int_equal(test_system("grep -qaF %s %s/words", secret, test_folder()), 1);
 }
 
 static void lose_a_host(const char *action, const char *said)
 {
     const pid_t job = start(2, "lost", "--restarts 1 --elastic");
     wait_for_checkpoint("lost");
-    assert_int_equal(run("sh tests/support/hosts.sh %s %s 2", action, name), 0);
-    if (finish(job) != 0) {
+    assert_int_equal(test_system("sh tests/support/hosts.sh %s %s 2", action, name), 0);
+    if (test_exit_of(job) != 0) {
         fail_with_log(action);
     }
     char *log = test_text("log");
@@ -159,12 +141,14 @@ static void those_who_are_left_end_within_the_deadline(void **state)
 {
     (void)state;
     assert_int_equal(
-        run("sh tests/support/hosts.sh down %s; sh tests/support/hosts.sh up %s 4", name, name), 0);
+        test_system("sh tests/support/hosts.sh down %s; sh tests/support/hosts.sh up %s 4", name,
+                    name),
+        0);
     const pid_t job = start(4, "ended", "");
     wait_for_checkpoint("ended");
-    assert_int_equal(run("sh tests/support/hosts.sh cut %s 3", name), 0);
+    assert_int_equal(test_system("sh tests/support/hosts.sh cut %s 3", name), 0);
     const double begin = sw_now_s();
-    assert_int_not_equal(finish(job), 0);
+    assert_int_not_equal(test_exit_of(job), 0);
     char *log = test_text("log");
     if (!strstr(log, "on 10.99.0.3 has been silent") || sw_now_s() - begin > 60) {
         fail_with_log("four hosts, one cut off");
@@ -192,20 +176,16 @@ static int set_up(void **state)
              "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
              "\"zero_optimization\": {\"stage\": 3, \"stage3_param_persistence_threshold\": 100}, "
              "\"gradient_accumulation_steps\": 2, \"spillway\": {\"threads\": 1}}");
-    struct sw_str text = {0};
-    for (int i = 0; i < 400; i++) {
-        sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
-    }
-    test_put("text.txt", sw_str_text(&text));
-    sw_str_fini(&text);
+    test_put_lines("text.txt", 400);
     training(train, sizeof train, "one", "--set spillway.micro_batches=4");
-    return run("chmod +x %s/agent && %s > %s/log 2>&1", test_folder(), train, test_folder());
+    return test_system("chmod +x %s/agent && %s > %s/log 2>&1", test_folder(), train,
+                       test_folder());
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    return run("sh tests/support/hosts.sh down %s", name);
+    return test_system("sh tests/support/hosts.sh down %s", name);
 }
 
 static int begin(char **argv)
@@ -215,9 +195,9 @@ static int begin(char **argv)
     const char *where = getenv("SPILLWAY_BUILD_DIR");
     snprintf(build, sizeof build, "%s", where ? where : "build");
     snprintf(name, sizeof name, "sw%dh", (int)getpid() % 100000);
-    if (run("command -v mpirun.openmpi > /dev/null && test -r %s/spillway_openmpi.so", build) !=
-            0 ||
-        run("sh tests/support/hosts.sh up %s 4", name) != 0) {
+    if (test_system("command -v mpirun.openmpi > /dev/null && test -r %s/spillway_openmpi.so",
+                    build) != 0 ||
+        test_system("sh tests/support/hosts.sh up %s 4", name) != 0) {
         printf("no mpirun of Open MPI, or no network namespaces: not tested\n");
         return TEST_EXIT_SKIPPED;
     }

@@ -140,7 +140,12 @@ static void assert_same_end(const char *output)
 
 static void run_to_the_end(const char *output)
 {
-    assert_int_equal(finish(start(output, NULL)), 0);
+    const int status = finish(start(output, NULL));
+    if (status != 0) {
+        const char *log = test_text("log");
+        const size_t len = strlen(log);
+        fail_msg("status %d: %s", status, log + (len > 600 ? len - 600 : 0));
+    }
     assert_same_end(output);
 }
 
@@ -373,12 +378,7 @@ static int set_up(void **state)
         "\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 20}}, "
         "\"zero_optimization\": {\"stage3_param_persistence_threshold\": 100}, "
         "\"spillway\": {\"threads\": 1, \"micro_batches\": 3}}");
-    struct sw_str text = {0};
-    for (int i = 0; i < 400; i++) {
-        sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
-    }
-    test_put("text.txt", sw_str_text(&text));
-    sw_str_fini(&text);
+    test_put_lines("text.txt", 400);
     const double begin = sw_now_s();
     if (finish(start(test_at("never"), NULL)) != 0) {
         return -1;

@@ -12,37 +12,16 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/processes.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
 static const char *program;
-static char said[8192]; /* standard error and output of the last run */
-
-/* The status of a command of the shell, in the folder. */
-static int shell(const char *command)
-{
-    char *text = NULL;
-    size_t len;
-    char full[4096];
-    snprintf(full, sizeof full, "cd %s && (%s) >said 2>&1 </dev/null", test_folder(), command);
-    const int status = system(full);
-    assert_int_equal(sw_file_read(test_at("said"), &text, &len), SW_OK);
-    snprintf(said, sizeof said, "%s", text);
-    sw_free(text);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static int run(const char *arguments)
-{
-    char command[2048];
-    snprintf(command, sizeof command, "%s %s", program, arguments);
-    return shell(command);
-}
 
 static void must(const char *arguments)
 {
-    if (run(arguments) != 0) {
-        fail_msg("spillway %s: %s", arguments, said);
+    if (test_run(arguments) != 0) {
+        fail_msg("spillway %s: %s", arguments, test_said);
     }
 }
 
@@ -90,8 +69,8 @@ static void the_folder_holds_adapters_alone(void **state)
     assert_true(exists("whole/adapter/adapter_model.safetensors"));
     assert_false(exists("whole/model"));
     assert_false(exists("whole/adapter/model.safetensors"));
-    assert_int_equal(shell("grep -c '\"peft_type\": \"LORA\"' whole/adapter/adapter_config.json"),
-                     0);
+    assert_int_equal(
+        test_shell("grep -c '\"peft_type\": \"LORA\"' whole/adapter/adapter_config.json"), 0);
 }
 
 /* On two ranks at stage 3, killed when a checkpoint is there, then on three, then on one. */
@@ -104,19 +83,19 @@ static void a_killed_training_goes_on_at_other_ranks(void **state)
              "while ! test -e killed/checkpoint-2/manifest.json && kill -0 $! 2>/dev/null; do "
              "sleep 0.01; done; kill -9 $! 2>/dev/null; wait $!; true",
              program);
-    assert_int_equal(shell(command), 0);
+    assert_int_equal(test_shell(command), 0);
     must(LORA "5 --output killed --resume --ranks 3");
     must(LORA "6 --output killed --resume");
-    assert_int_equal(shell("cmp killed/adapter/adapter_model.safetensors "
-                           "whole/adapter/adapter_model.safetensors && "
-                           "cmp killed/adapter/adapter_config.json "
-                           "whole/adapter/adapter_config.json"),
+    assert_int_equal(test_shell("cmp killed/adapter/adapter_model.safetensors "
+                                "whole/adapter/adapter_model.safetensors && "
+                                "cmp killed/adapter/adapter_config.json "
+                                "whole/adapter/adapter_config.json"),
                      0);
 }
 
 static double number_after(const char *words)
 {
-    const char *found = strstr(said, words);
+    const char *found = strstr(test_said, words);
     assert_non_null(found);
     return atof(found + strlen(words));
 }
@@ -133,10 +112,10 @@ static void merged_and_beside_it_is_one_model(void **state)
     assert_true(fabs(number_after("loss ") - adapted) < 2e-6);
     assert_true(fabs(base - adapted) > 1e-4);
     must("export whole/adapter --output merged2 --merge --model base/model");
-    assert_int_equal(shell("cmp merged/model.safetensors merged2/model.safetensors"), 0);
+    assert_int_equal(test_shell("cmp merged/model.safetensors merged2/model.safetensors"), 0);
     must("export whole/checkpoint-6 --output again");
-    assert_int_equal(shell("cmp again/adapter_model.safetensors "
-                           "whole/adapter/adapter_model.safetensors"),
+    assert_int_equal(test_shell("cmp again/adapter_model.safetensors "
+                                "whole/adapter/adapter_model.safetensors"),
                      0);
     must("generate --model base/model --adapter whole/adapter --prompt ab --tokens 3");
     must("export whole --output half --merge --dtype bf16");
@@ -149,9 +128,9 @@ static void a_training_goes_on_with_a_folder(void **state)
     (void)state;
     must("train --model base/model --adapter whole/adapter --data text.txt --steps 1 --output more "
          "--set optimizer.params.lr=0 --set optimizer.type=AdamW --quiet");
-    assert_non_null(strstr(said, "goes on with whole/adapter"));
-    assert_int_equal(shell("cmp more/adapter/adapter_model.safetensors "
-                           "whole/adapter/adapter_model.safetensors"),
+    assert_non_null(strstr(test_said, "goes on with whole/adapter"));
+    assert_int_equal(test_shell("cmp more/adapter/adapter_model.safetensors "
+                                "whole/adapter/adapter_model.safetensors"),
                      0);
 }
 
@@ -183,15 +162,15 @@ static void what_is_wrong_is_refused_in_a_line(void **state)
     };
     (void)state;
     assert_int_equal(
-        shell("cp -r whole/adapter alien && sed -i 's/\"target_modules\": \\[/&\"q_proj\",/' "
-              "alien/adapter_config.json"),
+        test_shell("cp -r whole/adapter alien && sed -i 's/\"target_modules\": \\[/&\"q_proj\",/' "
+                   "alien/adapter_config.json"),
         0);
     for (size_t i = 0; i < SW_LEN(cases); i++) {
-        const int status = run(cases[i].arguments);
-        const char *end = strchr(said, '\n');
-        if (status != cases[i].status || !strstr(said, cases[i].says) || !end || end[1]) {
+        const int status = test_run(cases[i].arguments);
+        const char *end = strchr(test_said, '\n');
+        if (status != cases[i].status || !strstr(test_said, cases[i].says) || !end || end[1]) {
             fail_msg("spillway %s: %d, \"%s\" (wanted %d, one line with \"%s\")",
-                     cases[i].arguments, status, said, cases[i].status, cases[i].says);
+                     cases[i].arguments, status, test_said, cases[i].status, cases[i].says);
         }
     }
     assert_false(exists("x/adapter"));

@@ -14,6 +14,7 @@
 
 #include "base/base.h"
 #include "json/json.h"
+#include "support/processes.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
@@ -70,16 +71,9 @@ static pid_t start(int ranks, const char *more)
     return pid;
 }
 
-static int finish(pid_t pid)
-{
-    int status = 0;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 static void run(int ranks, const char *more)
 {
-    const int status = finish(start(ranks, more));
+    const int status = test_exit_of(start(ranks, more));
     if (status != 0) {
         fail_msg("%s, %d ranks, %s: status %d: %s", mpi->name, ranks, more, status,
                  test_text("log"));
@@ -286,7 +280,7 @@ static void stopped_rank(void)
     const pid_t rank = find_rank(2);
     assert_true(rank > 0);
     kill(rank, SIGSTOP);
-    assert_int_not_equal(finish(job), 0);
+    assert_int_not_equal(test_exit_of(job), 0);
     kill(rank, SIGKILL); /* where the launcher has not done it yet */
     char *log = test_text("log");
     /* each that speaks names rank 2; on a machine with much else to do the launcher may end one
@@ -323,7 +317,7 @@ static void signalled(void)
     const pid_t rank = find_rank(1);
     assert_true(rank > 0);
     kill(rank, SIGTERM); /* Slurm tells all; one is enough */
-    assert_int_equal(finish(job), 0);
+    assert_int_equal(test_exit_of(job), 0);
     char command[1024];
     snprintf(command, sizeof command, "%s/spillway checkpoint verify %s > %s 2>&1", build,
              test_at("told"), test_at("log"));
@@ -347,14 +341,14 @@ static void other_math(void)
              "--seq-len 12 --quiet --steps 5 --seed 77 --output %s",
              test_at("other"), build, test_at("config.json"), test_at("text.txt"),
              test_at("ds.json"), test_at("other"));
-    assert_int_not_equal(finish(start(1, more)), 0);
+    assert_int_not_equal(test_exit_of(start(1, more)), 0);
     char *log = test_text("log");
     if (!strstr(log, "has other keys in its configuration than rank")) {
         fail_msg("%s: %s", mpi->name, log);
     }
     sw_free(log);
     snprintf(more, sizeof more, "--steps 5 --ranks 3 --output %s", test_at("other"));
-    assert_int_not_equal(finish(start(2, more)), 0);
+    assert_int_not_equal(test_exit_of(start(2, more)), 0);
     log = test_text("log");
     if (!strstr(log, "--ranks 3: 2 processes were started")) {
         fail_msg("%s: %s", mpi->name, log);
@@ -376,7 +370,7 @@ static void alone(void)
     char more[256];
     snprintf(more, sizeof more, "--steps 1 --output %s", test_at("alone"));
     setenv(name, "2", 1);
-    const int status = finish(start(0, more));
+    const int status = test_exit_of(start(0, more));
     unsetenv(name);
     char *text = test_text("log");
     if (status != 2 || !strstr(text, "finds this one alone")) {
@@ -406,12 +400,7 @@ static int set_up(void **state)
                         "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
                         "\"zero_optimization\": {\"stage3_param_persistence_threshold\": 100}, "
                         "\"spillway\": {\"threads\": 1, \"micro_batches\": 4}}");
-    struct sw_str text = {0};
-    for (int i = 0; i < 400; i++) {
-        sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
-    }
-    test_put("text.txt", sw_str_text(&text));
-    sw_str_fini(&text);
+    test_put_lines("text.txt", 400);
     return 0;
 }
 

@@ -12,36 +12,13 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/processes.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
 static const char *program;
-static char said[8192]; /* standard error and output of the last run */
-
-static int run(const char *arguments)
-{
-    char command[2048];
-    char *text = NULL;
-    size_t len;
-    snprintf(command, sizeof command, "cd %s && %s %s >said 2>&1", test_folder(), program,
-             arguments);
-    const int status = system(command);
-    assert_int_equal(sw_file_read(test_at("said"), &text, &len), SW_OK);
-    snprintf(said, sizeof said, "%s", text);
-    sw_free(text);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 #define TRAIN "train --model gpt2.json --deepspeed ds.json --seq-len 12 --quiet --no-export "
-
-static void expect(const char *arguments, int status, const char *wanted)
-{
-    const int got = run(arguments);
-    if (got != status || !strstr(said, wanted)) {
-        fail_msg("%s: status %d, wanted %d; said \"%s\", wanted \"%s\"", arguments, got, status,
-                 said, wanted);
-    }
-}
 
 /* A run of two steps in `output`, from text.txt. */
 static void begin(const char *output)
@@ -49,7 +26,7 @@ static void begin(const char *output)
     char arguments[512];
     snprintf(arguments, sizeof arguments,
              TRAIN "--data text.txt --tokenizer words --steps 2 --output %s", output);
-    expect(arguments, 0, "checkpoints: ");
+    test_expect(arguments, 0, "checkpoints: ");
 }
 
 static void other_data_is_refused_by_name(void **state)
@@ -57,23 +34,23 @@ static void other_data_is_refused_by_name(void **state)
     (void)state;
 #define DATA "--tokenizer words --steps 4 --output data --resume "
     begin("data");
-    expect(TRAIN DATA "--data other.txt", 2, "it was trained on other data: data text.txt (");
-    assert_non_null(strstr(said, " -> other.txt ("));
-    assert_non_null(strstr(said, "--allow-other-data"));
-    expect(TRAIN DATA "--data text.txt other.txt", 2, "data none -> other.txt (");
-    expect(TRAIN DATA "--ranks 2 --data other.txt", 2, "other data: data text.txt (");
-    expect(TRAIN DATA "--data text.txt --eval-every 2", 2, "training samples ");
-    expect(TRAIN "--tokenizer chars --steps 4 --output data --resume --data text.txt", 2,
-           "tokenizer ");
+    test_expect(TRAIN DATA "--data other.txt", 2, "it was trained on other data: data text.txt (");
+    assert_non_null(strstr(test_said, " -> other.txt ("));
+    assert_non_null(strstr(test_said, "--allow-other-data"));
+    test_expect(TRAIN DATA "--data text.txt other.txt", 2, "data none -> other.txt (");
+    test_expect(TRAIN DATA "--ranks 2 --data other.txt", 2, "other data: data text.txt (");
+    test_expect(TRAIN DATA "--data text.txt --eval-every 2", 2, "training samples ");
+    test_expect(TRAIN "--tokenizer chars --steps 4 --output data --resume --data text.txt", 2,
+                "tokenizer ");
     /* The same bytes under another name are the same data. */
-    expect(TRAIN DATA "--data copy.txt", 0, "resumed at step 2");
-    expect(TRAIN "--tokenizer words --steps 6 --output data --resume --allow-other-data "
-                 "--data other.txt",
-           0, "goes on with other data, as it was asked to: data copy.txt (");
+    test_expect(TRAIN DATA "--data copy.txt", 0, "resumed at step 2");
+    test_expect(TRAIN "--tokenizer words --steps 6 --output data --resume --allow-other-data "
+                      "--data other.txt",
+                0, "goes on with other data, as it was asked to: data copy.txt (");
     /* From here on it is what the checkpoints keep. */
-    expect(TRAIN "--tokenizer words --steps 7 --output data --resume --data other.txt", 0,
-           "resumed at step 6");
-    assert_null(strstr(said, "other data"));
+    test_expect(TRAIN "--tokenizer words --steps 7 --output data --resume --data other.txt", 0,
+                "resumed at step 6");
+    assert_null(strstr(test_said, "other data"));
 }
 
 static void a_refused_resume_names_every_key_that_changed(void **state)
@@ -81,20 +58,23 @@ static void a_refused_resume_names_every_key_that_changed(void **state)
     (void)state;
 #define KEYS TRAIN "--data text.txt --tokenizer words --steps 4 --output keys --resume "
     begin("keys");
-    expect(KEYS "--set optimizer.params.lr=0.5 --set gradient_clipping=2", 2,
-           "optimizer.params.lr 0.01 -> 0.5");
-    assert_non_null(strstr(said, "gradient_clipping 1.0 -> 2"));
-    expect(KEYS "--set optimizer.params.lr=0.5 --data other.txt", 2, "optimizer.params.lr 0.01");
-    assert_non_null(strstr(said, "other data: data none -> other.txt"));
-    expect("train --model gpt2.json --deepspeed ds.json --seq-len 11 --quiet --no-export --data "
-           "text.txt --tokenizer words --steps 4 --output keys --resume",
-           2, "seq_len 12 -> 11");
-    expect(KEYS "--seed 9", 2, "spillway.seed ");
+    test_expect(KEYS "--set optimizer.params.lr=0.5 --set gradient_clipping=2", 2,
+                "optimizer.params.lr 0.01 -> 0.5");
+    assert_non_null(strstr(test_said, "gradient_clipping 1.0 -> 2"));
+    test_expect(KEYS "--set optimizer.params.lr=0.5 --data other.txt", 2,
+                "optimizer.params.lr 0.01");
+    assert_non_null(strstr(test_said, "other data: data none -> other.txt"));
+    test_expect(
+        "train --model gpt2.json --deepspeed ds.json --seq-len 11 --quiet --no-export --data "
+        "text.txt --tokenizer words --steps 4 --output keys --resume",
+        2, "seq_len 12 -> 11");
+    test_expect(KEYS "--seed 9", 2, "spillway.seed ");
 #define CODED "--set optimizer.params.min_8bit_size=0 --set spillway.moments=8bit "
-    expect(KEYS CODED, 2, "spillway.moments \"fp32\" -> \"8bit\"");
-    expect(KEYS CODED "--set spillway.allow_other_math=true", 2, "exp_avg of transformer.");
-    assert_non_null(strstr(said, "is f32, wanted u8: it was saved with another spillway.moments"));
-    expect(KEYS, 0, "resumed at step 2");
+    test_expect(KEYS CODED, 2, "spillway.moments \"fp32\" -> \"8bit\"");
+    test_expect(KEYS CODED "--set spillway.allow_other_math=true", 2, "exp_avg of transformer.");
+    assert_non_null(
+        strstr(test_said, "is f32, wanted u8: it was saved with another spillway.moments"));
+    test_expect(KEYS, 0, "resumed at step 2");
 }
 
 static void damage_is_found_before_the_first_step(void **state)
@@ -110,11 +90,11 @@ static void damage_is_found_before_the_first_step(void **state)
     byte ^= 1;
     assert_int_equal(pwrite(fd, &byte, 1, end - 3), 1);
     close(fd);
-    expect(DAMAGED, 2, name);
-    assert_non_null(strstr(said, "is damaged"));
-    assert_non_null(strstr(said, "there is no intact checkpoint"));
-    expect(DAMAGED "--ranks 2", 2, name);
-    expect(DAMAGED "--no-verify", 0, "resumed at step 2");
+    test_expect(DAMAGED, 2, name);
+    assert_non_null(strstr(test_said, "is damaged"));
+    assert_non_null(strstr(test_said, "there is no intact checkpoint"));
+    test_expect(DAMAGED "--ranks 2", 2, name);
+    test_expect(DAMAGED "--no-verify", 0, "resumed at step 2");
 }
 
 /* Cuts a file of a checkpoint; its manifest tells how long it was. */
@@ -140,11 +120,11 @@ static void a_damaged_checkpoint_is_never_passed_over(void **state)
     begin("broken");
     char *before = metrics_of("broken");
     cut("broken/checkpoint-2/part-00000.safetensors");
-    expect(BROKEN "--resume", 2, "checkpoint-2 is damaged: ");
-    assert_non_null(strstr(said, "there is no intact checkpoint"));
-    expect(BROKEN "--resume-if-any", 2, "checkpoint-2 is damaged: ");
-    expect(BROKEN "--resume-if-any --ranks 2", 2, "checkpoint-2 is damaged: ");
-    expect(BROKEN, 2, "--output broken has checkpoints of a run");
+    test_expect(BROKEN "--resume", 2, "checkpoint-2 is damaged: ");
+    assert_non_null(strstr(test_said, "there is no intact checkpoint"));
+    test_expect(BROKEN "--resume-if-any", 2, "checkpoint-2 is damaged: ");
+    test_expect(BROKEN "--resume-if-any --ranks 2", 2, "checkpoint-2 is damaged: ");
+    test_expect(BROKEN, 2, "--output broken has checkpoints of a run");
     char *after = metrics_of("broken");
     assert_string_equal(before, after);
     sw_free(before);
@@ -155,22 +135,23 @@ static void a_refusal_names_the_newest_intact_checkpoint(void **state)
 {
     (void)state;
 #define NEXT TRAIN "--data text.txt --tokenizer words --output next "
-    expect(NEXT "--steps 3 --save-every 1", 0, "checkpoints: ");
+    test_expect(NEXT "--steps 3 --save-every 1", 0, "checkpoints: ");
     cut("next/checkpoint-3/part-00000.safetensors");
-    expect(NEXT "--steps 4 --resume", 2,
-           "the newest intact checkpoint is next/checkpoint-2: --resume-from next/checkpoint-2 ");
+    test_expect(
+        NEXT "--steps 4 --resume", 2,
+        "the newest intact checkpoint is next/checkpoint-2: --resume-from next/checkpoint-2 ");
     /* The one before has bytes that its digests do not fit. */
     const int fd = open(test_at("next/checkpoint-2/part-00000.safetensors"), O_RDWR);
     const off_t end = lseek(fd, 0, SEEK_END);
     assert_int_equal(pwrite(fd, "\x55\xaa\x55", 3, end - 3), 3);
     close(fd);
-    expect(NEXT "--steps 4 --resume", 2, "--resume-from next/checkpoint-1 goes on from it");
-    expect(NEXT "--steps 4 --resume-from next/checkpoint-2", 2,
-           "--resume-from next/checkpoint-1 goes on from it");
-    expect(NEXT "--steps 4 --resume-from next/checkpoint-1", 0, "resumed at step 1");
-    assert_non_null(strstr(said, "checkpoint-3.set-aside"));
+    test_expect(NEXT "--steps 4 --resume", 2, "--resume-from next/checkpoint-1 goes on from it");
+    test_expect(NEXT "--steps 4 --resume-from next/checkpoint-2", 2,
+                "--resume-from next/checkpoint-1 goes on from it");
+    test_expect(NEXT "--steps 4 --resume-from next/checkpoint-1", 0, "resumed at step 1");
+    assert_non_null(strstr(test_said, "checkpoint-3.set-aside"));
     assert_int_equal(access(test_at("next/checkpoint-3.set-aside/manifest.json"), F_OK), 0);
-    expect(NEXT "--steps 5 --resume", 0, "resumed at step 4");
+    test_expect(NEXT "--steps 5 --resume", 0, "resumed at step 4");
 }
 
 /* Simulates --restarts of the launcher, which sets a variable at a second start. */
@@ -178,25 +159,25 @@ static void a_restart_takes_the_newest_intact_checkpoint(void **state)
 {
     (void)state;
 #define AGAIN_ TRAIN "--data text.txt --tokenizer words --output again "
-    expect(AGAIN_ "--steps 3 --save-every 1", 0, "checkpoints: ");
+    test_expect(AGAIN_ "--steps 3 --save-every 1", 0, "checkpoints: ");
     cut("again/checkpoint-3/part-00000.safetensors");
     setenv("SPILLWAY_RESTART", "1", 1);
-    expect(AGAIN_ "--steps 4 --resume-if-any", 0, "resumed at step 2");
+    test_expect(AGAIN_ "--steps 4 --resume-if-any", 0, "resumed at step 2");
     unsetenv("SPILLWAY_RESTART");
-    assert_non_null(strstr(said, "again/checkpoint-3 is damaged and passed over"));
-    expect(AGAIN_ "--steps 5 --resume", 0, "resumed at step 4");
+    assert_non_null(strstr(test_said, "again/checkpoint-3 is damaged and passed over"));
+    test_expect(AGAIN_ "--steps 5 --resume", 0, "resumed at step 4");
 }
 
 static void resume_wants_something_to_resume(void **state)
 {
     (void)state;
 #define EMPTY TRAIN "--data text.txt --tokenizer words --steps 2 --output empty "
-    expect(EMPTY "--resume", 2, "--resume: there is no checkpoint in empty; --resume-if-any ");
-    expect(EMPTY "--resume --ranks 2", 2, "--resume: there is no checkpoint in empty");
-    expect(EMPTY "--resume-from nowhere", 2, "--resume-from nowhere: there is no checkpoint");
-    expect(EMPTY "--resume --resume-if-any", 2, "exclude each other");
-    expect(EMPTY "--resume-if-any", 0, "checkpoints: ");
-    expect(EMPTY "--resume-if-any --steps 3", 2, "--steps is given twice");
+    test_expect(EMPTY "--resume", 2, "--resume: there is no checkpoint in empty; --resume-if-any ");
+    test_expect(EMPTY "--resume --ranks 2", 2, "--resume: there is no checkpoint in empty");
+    test_expect(EMPTY "--resume-from nowhere", 2, "--resume-from nowhere: there is no checkpoint");
+    test_expect(EMPTY "--resume --resume-if-any", 2, "exclude each other");
+    test_expect(EMPTY "--resume-if-any", 0, "checkpoints: ");
+    test_expect(EMPTY "--resume-if-any --steps 3", 2, "--steps is given twice");
 }
 
 /* A checkpoint of another run is where this one begins; its numbers are those of going on there. */
@@ -204,16 +185,17 @@ static void a_run_goes_on_from_a_checkpoint_of_another(void **state)
 {
     (void)state;
 #define HOME TRAIN "--data text.txt --tokenizer words --save-every 1 "
-    expect(HOME "--steps 4 --output whole", 0, "checkpoints: ");
-    expect(HOME "--steps 4 --output away --resume-from whole/checkpoint-2", 0, "resumed at step 2");
-    expect("checkpoint diff whole/checkpoint-4 away/checkpoint-4", 0, "0 of ");
-    expect(HOME "--steps 4 --output away --resume-from whole/checkpoint-2", 2,
-           "--output away has checkpoints of a run");
+    test_expect(HOME "--steps 4 --output whole", 0, "checkpoints: ");
+    test_expect(HOME "--steps 4 --output away --resume-from whole/checkpoint-2", 0,
+                "resumed at step 2");
+    test_expect("checkpoint diff whole/checkpoint-4 away/checkpoint-4", 0, "0 of ");
+    test_expect(HOME "--steps 4 --output away --resume-from whole/checkpoint-2", 2,
+                "--output away has checkpoints of a run");
     /* Back in the same run: what came after steps aside. */
-    expect(HOME "--steps 3 --output whole --resume-from whole/checkpoint-2", 0,
-           "checkpoint-4 is newer than what the run goes on from");
-    expect("checkpoint diff whole/checkpoint-3 away/checkpoint-3", 0, "0 of ");
-    expect(HOME "--steps 4 --output whole --resume", 0, "resumed at step 3");
+    test_expect(HOME "--steps 3 --output whole --resume-from whole/checkpoint-2", 0,
+                "checkpoint-4 is newer than what the run goes on from");
+    test_expect("checkpoint diff whole/checkpoint-3 away/checkpoint-3", 0, "0 of ");
+    test_expect(HOME "--steps 4 --output whole --resume", 0, "resumed at step 3");
 }
 
 static void a_loss_that_is_no_number_is_named_plainly(void **state)
@@ -222,13 +204,13 @@ static void a_loss_that_is_no_number_is_named_plainly(void **state)
 #define WILD                                                                                       \
     "train --model gpt2.json --deepspeed ds.json --seq-len 12 --no-export --data text.txt "        \
     "--tokenizer words --set optimizer.params.lr=1e38 "
-    expect(WILD "--steps 9 --output wild", 1, "no checkpoint was saved before it");
-    assert_null(strstr(said, "-nan"));
-    expect(WILD "--steps 9 --output valued --eval-every 1 --val-data text.txt", 1,
-           "the loss is nan");
-    assert_null(strstr(said, "-nan"));
-    expect(WILD "--steps 9 --output wilder --save-every 1", 1, "the checkpoint of step ");
-    assert_non_null(strstr(said, " is intact"));
+    test_expect(WILD "--steps 9 --output wild", 1, "no checkpoint was saved before it");
+    assert_null(strstr(test_said, "-nan"));
+    test_expect(WILD "--steps 9 --output valued --eval-every 1 --val-data text.txt", 1,
+                "the loss is nan");
+    assert_null(strstr(test_said, "-nan"));
+    test_expect(WILD "--steps 9 --output wilder --save-every 1", 1, "the checkpoint of step ");
+    assert_non_null(strstr(test_said, " is intact"));
 }
 
 /* Weights that are drawn this far apart overflow. */
@@ -242,13 +224,14 @@ static void json_has_null_where_a_number_is_none(void **state)
                                   "\"hidden_size\": 2, \"num_hidden_layers\": 1, "
                                   "\"num_attention_heads\": 1, \"intermediate_size\": 8, "
                                   "\"max_position_embeddings\": 16}");
-    expect("eval --model wild.json --tokenizer words --data text.txt --batches 1 --json", 0,
-           "{\"loss\":null,\"perplexity\":null,\"targets\":128}\n");
-    expect("eval --model wild.json --tokenizer words --data text.txt --batches 1", 0,
-           "loss nan, perplexity nan, 128 targets\n");
-    expect("embed --model wild_encoder.json --tokenizer words --data text.txt --json", 0,
-           "{\"embedding\":[null,null]}\n");
-    expect("embed --model wild_encoder.json --tokenizer words --data text.txt", 0, "\nnan nan\n");
+    test_expect("eval --model wild.json --tokenizer words --data text.txt --batches 1 --json", 0,
+                "{\"loss\":null,\"perplexity\":null,\"targets\":128}\n");
+    test_expect("eval --model wild.json --tokenizer words --data text.txt --batches 1", 0,
+                "loss nan, perplexity nan, 128 targets\n");
+    test_expect("embed --model wild_encoder.json --tokenizer words --data text.txt --json", 0,
+                "{\"embedding\":[null,null]}\n");
+    test_expect("embed --model wild_encoder.json --tokenizer words --data text.txt", 0,
+                "\nnan nan\n");
 }
 
 /* Removes a member of the manifest, and makes its check fit again. */
@@ -275,26 +258,27 @@ static void a_checkpoint_without_data_goes_on_and_says_so(void **state)
     (void)state;
     begin("old");
     forget_member(test_at("old/checkpoint-2/manifest.json"), ",\"data\":{", ",\"writers\"");
-    expect(TRAIN "--data other.txt --tokenizer words --steps 4 --output old --resume", 0,
-           "does not say which data it was trained on");
-    assert_non_null(strstr(said, "resumed at step 2"));
+    test_expect(TRAIN "--data other.txt --tokenizer words --steps 4 --output old --resume", 0,
+                "does not say which data it was trained on");
+    assert_non_null(strstr(test_said, "resumed at step 2"));
     /* A checkpoint that was saved since then has the member. */
-    expect(TRAIN "--data text.txt --tokenizer words --steps 6 --output old --resume", 2,
-           "other data: data other.txt (");
+    test_expect(TRAIN "--data text.txt --tokenizer words --steps 6 --output old --resume", 2,
+                "other data: data other.txt (");
 }
 
 static void the_room_for_checkpoints_is_said_at_the_start(void **state)
 {
     (void)state;
-    expect(TRAIN "--data text.txt --tokenizer words --steps 2 --save-every 1 --output room", 0,
-           "checkpoints: ");
-    assert_non_null(strstr(said, " free in room"));
-    assert_null(strstr(said, "more than is free"));
+    test_expect(TRAIN "--data text.txt --tokenizer words --steps 2 --save-every 1 --output room", 0,
+                "checkpoints: ");
+    assert_non_null(strstr(test_said, " free in room"));
+    assert_null(strstr(test_said, "more than is free"));
     /* More of them than any disk has room for. */
-    expect("train --model gpt2.json --deepspeed ds.json --seq-len 12 --quiet --no-export --data "
-           "text.txt --tokenizer words --steps 4611686018427387904 --save-every 1 --output room "
-           "--resume --set optimizer.params.lr=1e38 --set spillway.allow_other_math=true",
-           1, "than is free in room");
+    test_expect(
+        "train --model gpt2.json --deepspeed ds.json --seq-len 12 --quiet --no-export --data "
+        "text.txt --tokenizer words --steps 4611686018427387904 --save-every 1 --output room "
+        "--resume --set optimizer.params.lr=1e38 --set spillway.allow_other_math=true",
+        1, "than is free in room");
 }
 
 /* "auto": what the first run chose within its budget is said, is what a plan says, and stays when
@@ -306,24 +290,26 @@ static void what_was_chosen_is_kept(void **state)
     static const char chosen[] = "chosen: spillway.micro_batch 2, spillway.recompute \"none\"";
     char arguments[512];
     long long need = 0;
-    expect("plan --model gpt2.json --deepspeed ds.json --seq-len 12 --tokenizer words "
-           "--device-memory 1000",
-           2, "device memory needs ");
-    assert_int_equal(sscanf(strstr(said, "memory needs "), "memory needs %lld bytes", &need), 1);
+    test_expect("plan --model gpt2.json --deepspeed ds.json --seq-len 12 --tokenizer words "
+                "--device-memory 1000",
+                2, "device memory needs ");
+    assert_int_equal(sscanf(strstr(test_said, "memory needs "), "memory needs %lld bytes", &need),
+                     1);
     snprintf(arguments, sizeof arguments, "plan " AUTO "--summary --device-memory %lld", need);
-    expect(arguments, 0, chosen);
+    test_expect(arguments, 0, chosen);
     snprintf(arguments, sizeof arguments,
              "train " AUTO "--quiet --no-export --data text.txt --steps 1 --output auto "
              "--device-memory %lld",
              need);
-    expect(arguments, 0, chosen);
-    assert_non_null(strstr(said, "batch 4 x 2 of 12 tokens"));
+    test_expect(arguments, 0, chosen);
+    assert_non_null(strstr(test_said, "batch 4 x 2 of 12 tokens"));
 #define AGAIN "train " AUTO "--quiet --no-export --data text.txt --output auto --resume "
-    expect(AGAIN "--steps 2 --rates f32=9", 0,
-           "chosen: spillway.micro_batch 2, spillway.recompute \"none\", kept from checkpoint-1\n");
-    expect(AGAIN "--steps 3 --ranks 2", 0, "\"none\", kept from checkpoint-2\n");
-    expect("plan " AUTO "--summary --output auto --resume", 0, "kept from checkpoint-3\n");
-    expect("plan " AUTO "--summary", 0, "chosen: spillway.micro_batch 8, ");
+    test_expect(
+        AGAIN "--steps 2 --rates f32=9", 0,
+        "chosen: spillway.micro_batch 2, spillway.recompute \"none\", kept from checkpoint-1\n");
+    test_expect(AGAIN "--steps 3 --ranks 2", 0, "\"none\", kept from checkpoint-2\n");
+    test_expect("plan " AUTO "--summary --output auto --resume", 0, "kept from checkpoint-3\n");
+    test_expect("plan " AUTO "--summary", 0, "chosen: spillway.micro_batch 8, ");
     char *manifest = NULL; /* has the effective configuration */
     size_t len;
     assert_int_equal(sw_file_read(test_at("auto/checkpoint-3/manifest.json"), &manifest, &len),
@@ -331,11 +317,13 @@ static void what_was_chosen_is_kept(void **state)
     assert_non_null(strstr(manifest, "\"train_micro_batch_size_per_gpu\":2,"));
     assert_null(strstr(manifest, "\"recompute\":\"auto\""));
     sw_free(manifest);
-    expect(AGAIN "--steps 4 --ranks 3", 2, "kept from checkpoint-3: ");
-    expect(AGAIN "--steps 4 --device-memory 20000", 2, "kept from checkpoint-3: does not fit: ");
-    expect(AGAIN "--steps 4 --set spillway.micro_batch=3", 2, "--set spillway.micro_batch=3: ");
-    expect(AGAIN "--steps 4 --rates f33=3", 2, "--rates f33=3: ");
-    expect("plan " AUTO "--set train_batch_size=null", 2, "\"auto\" wants train_batch_size");
+    test_expect(AGAIN "--steps 4 --ranks 3", 2, "kept from checkpoint-3: ");
+    test_expect(AGAIN "--steps 4 --device-memory 20000", 2,
+                "kept from checkpoint-3: does not fit: ");
+    test_expect(AGAIN "--steps 4 --set spillway.micro_batch=3", 2,
+                "--set spillway.micro_batch=3: ");
+    test_expect(AGAIN "--steps 4 --rates f33=3", 2, "--rates f33=3: ");
+    test_expect("plan " AUTO "--set train_batch_size=null", 2, "\"auto\" wants train_batch_size");
 }
 
 /* The characters of lower-case text, first the one that is called `first`. */
@@ -386,7 +374,7 @@ static int set_up(void **state)
         char arguments[256];
         snprintf(arguments, sizeof arguments,
                  TRAIN "--data %s.txt text.txt --steps 1 --output make-%s", names[i], names[i]);
-        expect(arguments, 0, "checkpoints: ");
+        test_expect(arguments, 0, "checkpoints: ");
         snprintf(arguments, sizeof arguments, "mv %s/make-%s/tokenizer %s/%s", test_folder(),
                  names[i], test_folder(), names[i]);
         assert_int_equal(system(arguments), 0);

@@ -13,24 +13,13 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "support/processes.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
 static char build[448];
 
 static const char secret[] = "6a0b1c2d3e4f5061728394a5b6c7d8e9";
-
-static int run(const char *format, ...) SW_PRINTF(1, 2);
-static int run(const char *format, ...)
-{
-    char command[8192];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(command, sizeof command, format, args);
-    va_end(args);
-    const int status = system(command);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
 
 static void fail_with_log(const char *what, const char *log)
 {
@@ -45,7 +34,7 @@ static void fail_with_log(const char *what, const char *log)
 
 static bool says(const char *log, const char *text)
 {
-    return run("grep -qF -- '%s' %s/%s", text, test_folder(), log) == 0;
+    return test_system("grep -qF -- '%s' %s/%s", text, test_folder(), log) == 0;
 }
 
 /* The command of a rank or of all, and where it writes. */
@@ -79,30 +68,6 @@ static pid_t start_rank(int rank, int port, const char *key, const char *output)
     return pid;
 }
 
-static int exit_of(pid_t pid)
-{
-    int status = 0;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static int knock(int port)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    for (int i = 0; i < 3000; i++) {
-        const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_true(fd >= 0);
-        if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0) {
-            return fd;
-        }
-        close(fd);
-        usleep(10000);
-    }
-    fail_msg("nobody listens");
-    return -1;
-}
-
 /* Sends the hello of versions without secrets; the connection must be closed. */
 static void join_without_a_word(int port)
 {
@@ -113,7 +78,7 @@ static void join_without_a_word(int port)
         char host[64];
     } hello = {0x53574331, 1, 2, 7, "stranger"};
     char byte;
-    const int fd = knock(port);
+    const int fd = test_knock(port);
     assert_int_equal(send(fd, &hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
     const ssize_t n = recv(fd, &byte, 1, 0);
     assert_true(n == 0 || (n < 0 && errno == ECONNRESET));
@@ -127,7 +92,7 @@ static pid_t start_flood(int port)
     while (pid == 0) {
         int fds[50];
         for (int i = 0; i < 50; i++) {
-            fds[i] = knock(port);
+            fds[i] = test_knock(port);
             (void)!send(fds[i], "x", 1, MSG_NOSIGNAL);
         }
         for (int i = 0; i < 50; i++) {
@@ -139,8 +104,8 @@ static pid_t start_flood(int port)
 
 static void assert_same_model(const char *output)
 {
-    if (run("cmp %s/one/model/model.safetensors %s/%s/model/model.safetensors", test_folder(),
-            test_folder(), output) != 0) {
+    if (test_system("cmp %s/one/model/model.safetensors %s/%s/model/model.safetensors",
+                    test_folder(), test_folder(), output) != 0) {
         fail_msg("%s: another model than that of one process", output);
     }
 }
@@ -154,19 +119,19 @@ static void strangers_do_not_take_part(void **state)
     const pid_t first = start_rank(0, port, secret, "two");
     join_without_a_word(port);
     const pid_t other = start_rank(1, port, "00000000000000000000000000000000", "other");
-    if (exit_of(other) != 2 || !says("other.1", "does not prove the secret of this job")) {
+    if (test_exit_of(other) != 2 || !says("other.1", "does not prove the secret of this job")) {
         fail_with_log("another secret", "other.1");
     }
     const pid_t none = start_rank(1, port, NULL, "none");
-    if (exit_of(none) != 2 || !says("none.1", "(none is set here)")) {
+    if (test_exit_of(none) != 2 || !says("none.1", "(none is set here)")) {
         fail_with_log("no secret", "none.1");
     }
     for (int i = 0; i < SILENT; i++) {
-        silent[i] = knock(port);
+        silent[i] = test_knock(port);
     }
     const pid_t flood = start_flood(port);
     const pid_t second = start_rank(1, port, secret, "two");
-    const int exit_second = exit_of(second), exit_first = exit_of(first);
+    const int exit_second = test_exit_of(second), exit_first = test_exit_of(first);
     kill(flood, SIGKILL);
     waitpid(flood, NULL, 0);
     for (int i = 0; i < SILENT; i++) {
@@ -185,7 +150,7 @@ static void ranks_without_a_secret_stay_on_loopback_and_say_so(void **state)
     const int port = test_free_port();
     const pid_t first = start_rank(0, port, NULL, "bare");
     const pid_t second = start_rank(1, port, NULL, "bare");
-    const int exit_first = exit_of(first), exit_second = exit_of(second);
+    const int exit_first = test_exit_of(first), exit_second = test_exit_of(second);
     if (exit_first || exit_second || !says("bare.0", "ranks meet on loopback only")) {
         fail_with_log("rank 0", "bare.0");
     }
@@ -193,8 +158,8 @@ static void ranks_without_a_secret_stay_on_loopback_and_say_so(void **state)
     char train[2048];
     training(train, sizeof train, "far", "");
     const int status =
-        run("RANK=1 WORLD_SIZE=2 MASTER_ADDR=203.0.113.7 MASTER_PORT=%d %s > %s/far.1 2>&1", port,
-            train, test_folder());
+        test_system("RANK=1 WORLD_SIZE=2 MASTER_ADDR=203.0.113.7 MASTER_PORT=%d %s > %s/far.1 2>&1",
+                    port, train, test_folder());
     if (status != 2 || !says("far.1", "meet on the loopback of one machine only")) {
         fail_with_log("far away", "far.1");
     }
@@ -220,14 +185,14 @@ static void pdsh_takes_the_secret_from_a_file(void **state)
         "chmod +x %s/pdsh; TEST_FOLDER=%s PATH=%s:$PATH %s %s/spillway launch --hostfile "
         "%s/hosts --launcher pdsh --master-port %d -- %s > %s/pdsh.log 2>&1";
     char file[320];
-    int status = run(launch, test_folder(), test_folder(), test_folder(), "SPILLWAY_X=1", build,
-                     test_folder(), test_free_port(), train, test_folder());
+    int status = test_system(launch, test_folder(), test_folder(), test_folder(), "SPILLWAY_X=1",
+                             build, test_folder(), test_free_port(), train, test_folder());
     if (status != 2 || !says("pdsh.log", "wanted SPILLWAY_JOB_SECRET_FILE")) {
         fail_with_log("no file", "pdsh.log");
     }
     snprintf(file, sizeof file, "SPILLWAY_JOB_SECRET_FILE=%s", path);
-    status = run(launch, test_folder(), test_folder(), test_folder(), file, build, test_folder(),
-                 test_free_port(), train, test_folder());
+    status = test_system(launch, test_folder(), test_folder(), test_folder(), file, build,
+                         test_folder(), test_free_port(), train, test_folder());
     if (status != 0) {
         fail_with_log("pdsh", "pdsh.log");
     }
@@ -235,8 +200,8 @@ static void pdsh_takes_the_secret_from_a_file(void **state)
     assert_true(says("words", file));
     assert_same_model("behind");
     assert_int_equal(chmod(path, 0644), 0);
-    status = run(launch, test_folder(), test_folder(), test_folder(), file, build, test_folder(),
-                 test_free_port(), train, test_folder());
+    status = test_system(launch, test_folder(), test_folder(), test_folder(), file, build,
+                         test_folder(), test_free_port(), train, test_folder());
     if (status != 2 || !says("pdsh.log", "others may read")) {
         fail_with_log("a file that others may read", "pdsh.log");
     }
@@ -254,14 +219,9 @@ static int set_up(void **state)
              "{\"train_micro_batch_size_per_gpu\": 2, \"optimizer\": {\"type\": \"AdamW\", "
              "\"params\": {\"lr\": 0.01}}, \"zero_optimization\": {\"stage\": 3}, "
              "\"spillway\": {\"threads\": 1, \"micro_batches\": 4}}");
-    struct sw_str text = {0};
-    for (int i = 0; i < 400; i++) {
-        sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
-    }
-    test_put("text.txt", sw_str_text(&text));
-    sw_str_fini(&text);
+    test_put_lines("text.txt", 400);
     training(train, sizeof train, "one", "");
-    return run("%s > %s/log 2>&1", train, test_folder());
+    return test_system("%s > %s/log 2>&1", train, test_folder());
 }
 
 static int begin(char **argv)

@@ -5,9 +5,7 @@
 #include <errno.h>
 #include <ftw.h>
 #include <limits.h>
-#include <netinet/in.h>
 #include <pthread.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -99,6 +97,16 @@ void test_put(const char *name, const char *text)
     }
 }
 
+void test_put_lines(const char *name, int n)
+{
+    struct sw_str text = {0};
+    for (int i = 0; i < n; i++) {
+        sw_str_printf(&text, "line %d of a small text, and then another; ", i * i % 97);
+    }
+    test_put(name, sw_str_text(&text));
+    sw_str_fini(&text);
+}
+
 char *test_text(const char *name)
 {
     char path[TEST_PATH_CAP], *text = NULL;
@@ -121,16 +129,4 @@ const char *test_spillway(void)
         return NULL;
     }
     return program;
-}
-
-int test_free_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET};
-    socklen_t len = sizeof a;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
-    close(fd);
-    return ntohs(a.sin_port);
 }

@@ -15,9 +15,9 @@ char *test_text(const char *name);
 /* Removes a file, or a folder and all in it; nothing need be there. */
 void test_remove(const char *path);
 
+/* Writes a text of n lines without line feeds, "line 0 of a small text, and then another; .." */
+void test_put_lines(const char *name, int n);
+
 /* The absolute path of the program spillway of this build. If there is none, says so and returns
  * NULL. */
 const char *test_spillway(void);
-
-/* A port of this machine that nobody listens at. */
-int test_free_port(void);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
-#include "support/scratch.h"
+#include "support/processes.h"
 #include "support/test.h"
 
 enum { MOST_RANKS = 5, N = 37 };

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "comm/tcp/tcp.h"
-#include "support/scratch.h"
+#include "support/processes.h"
 #include "support/test.h"
 
 static const unsigned char secret[SW_SECRET_BYTES] = "sixteen of them", other[SW_SECRET_BYTES];
@@ -84,24 +84,6 @@ static void expect_turned_away(struct sw_tcp_options options, const char *why)
     }
 }
 
-/* Connects to a rank on this machine once it listens. */
-static int knock(int port)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    for (int i = 0; i < 3000; i++) {
-        const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_true(fd >= 0);
-        if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0) {
-            return fd;
-        }
-        close(fd);
-        usleep(10000);
-    }
-    fail_msg("nobody listens at port %d", port);
-    return -1;
-}
-
 static void expect_closed(int fd)
 {
     char byte;
@@ -120,7 +102,7 @@ static void pretend(int port, bool old_words)
     struct sw_tcp_challenge challenge;
     struct sw_tcp_answer answer = {.about = self.about};
     struct sw_tcp_hello hello;
-    const int fd = knock(port);
+    const int fd = test_knock(port);
     if (old_words) { /* the old protocol, from before there were secrets */
         const struct {
             uint32_t magic;
@@ -210,7 +192,7 @@ static void silent_connections_hold_nobody_up(void **state)
     }
     begin(&members[0]);
     for (int i = 0; i < SILENT; i++) {
-        fds[i] = knock(port);
+        fds[i] = test_knock(port);
     }
     assert_int_equal(send(fds[SILENT - 1], "GET", 3, MSG_NOSIGNAL), 3);
     begin(&members[1]);
@@ -256,7 +238,7 @@ static void a_listener_without_descriptors_waits_says_so_and_goes_on(void **stat
     }
     close(line[1]);
     for (int i = 0; i < MANY; i++) {
-        fds[i] = knock(port);
+        fds[i] = test_knock(port);
     }
     assert_true(read(line[0], said, sizeof said - 1) > 0);
     if (!strstr(said, "rank 0: who connects now has to wait: Too many open files")) {
@@ -281,7 +263,7 @@ static int join_by_hand(int port, int rank, int size)
     struct sw_tcp_challenge challenge;
     struct sw_tcp_answer answer;
     struct sw_tcp_hello hello;
-    const int fd = knock(port);
+    const int fd = test_knock(port);
     self.secret.known = true;
     memcpy(self.secret.key, secret, sizeof self.secret.key);
     strcpy(self.secret.job, "one");

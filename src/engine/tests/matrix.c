@@ -8,6 +8,7 @@
 #include "engine/private.h"
 #include "engine/tests/matrix.h"
 #include "engine/tests/owned.h"
+#include "support/processes.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
