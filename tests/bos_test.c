@@ -59,7 +59,7 @@ static void no_bos_is_for_texts(void **state)
                 2, "--no-bos: the data is chats");
     test_expect("tokenize --tokenizer model --chat --no-bos < chats.jsonl", 2, "--no-bos");
     test_expect("generate --model model --chat --no-bos --prompt a", 2,
-                "--no-bos is not for --chat");
+                "--no-bos and --chat exclude");
     test_expect("eval --model model --data rows.csv --task classify --no-bos", 2,
                 "--no-bos: rows of");
     test_expect(

@@ -216,7 +216,7 @@ static void tokenize_shows_text_ids_and_mask(void **state)
         "\"mask\":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1,1,0]}\n");
     test_expect("tokenize --chat --tokenizer words <bad.jsonl", 1, "standard input line 2: ");
     test_expect("tokenize --chat --json --tokenizer words <line.jsonl", 2, "--chat excludes");
-    test_expect("tokenize --loss-on all --tokenizer words <line.jsonl", 2, "want --chat");
+    test_expect("tokenize --loss-on all --tokenizer words <line.jsonl", 2, "need --chat");
 }
 
 /* A model that says one thing whatever it is asked: trained on that, until it does. */
@@ -242,7 +242,7 @@ static void generate_answers_and_stops_at_the_ids_of_the_generation_config(void 
     test_put("parrot/model/generation_config.json", "{\"eos_token_id\": {}}");
     test_expect("generate --chat --model parrot/model --prompt 'q?'", 2,
                 "generation_config.json: eos_token_id: wanted");
-    test_expect("generate --model parrot/model --chat-date 2026-01-01", 2, "want --chat");
+    test_expect("generate --model parrot/model --chat-date 2026-01-01", 2, "need --chat");
 }
 
 /* By default a hundred tokens: the cache is not of the context that the model could have, which

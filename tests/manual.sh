@@ -44,7 +44,7 @@ for command in $commands; do
         cmp -s wanted found || complain "$form: $command: $(diff wanted found | grep '^[<>]' | tr '\n' ' ')"
     done
     # a text of an option stands alone
-    "$S" "$command" --help | grep -E '^  -.*likewise$|^.{29}\(' &&
+    "$S" "$command" --help | grep -E '^  -.* likewise|^  -.{26}([(]|(of|for|that|which) |(the same|neither|none)$)' &&
         complain "$command: an option without a text of its own"
     # the examples begin the text, and every option in one is an option of the command
     "$S" "$command" --help | sed -n '/^examples:$/,/^$/s/^    //p' > examples

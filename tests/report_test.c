@@ -110,7 +110,7 @@ static void ranks_differ_in_no_step(void **state)
 static void what_is_wrong_is_refused(void **state)
 {
     (void)state;
-    expect("$S report", 2, "spillway report: wanted RUN");
+    expect("$S report", 2, "spillway report: no RUN is given");
     expect("$S report nowhere", 2, "spillway report: nowhere does not exist");
     expect("$S report .", 2, "spillway report: . is no run");
     expect("$S report r1 --output text.txt", 2, "is no report; name another file");

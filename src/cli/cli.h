@@ -83,7 +83,9 @@ enum { CLI_DEVICE_CAP = 64 };
 #define CLI_DEVICE_FLAG(to)                                                                        \
     {                                                                                              \
         "--device", FLAG_TEXT, &(to), "cpu|cuda|hip|auto",                                         \
-            "what computes, or one of several GPUs as cuda:1 (auto: a GPU if there is one)", 0     \
+            "device that computes, or one of several GPUs as cuda:1 (default: auto, a GPU "        \
+            "if there is one)",                                                                    \
+            0                                                                                      \
     }
 /* Writes the value of that edit to text [CLI_DEVICE_CAP]; NULL if the flag was not given. */
 const char *cli_device_value(const char *device, char *text);

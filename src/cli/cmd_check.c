@@ -14,16 +14,18 @@ int sw_cmd_check(int argc, char **argv)
     const char *device = NULL;
     char *owned = NULL;
     const struct flag flags[] = {
-        {"--ranks", FLAG_INT, &ranks, "R", "run cases of several ranks on R (as recorded)", 0},
+        {"--ranks", FLAG_INT, &ranks, "R",
+         "run cases of several ranks on R ranks (default: as recorded)", 0},
         CLI_DEVICE_FLAG(device),
-        {"--set", FLAG_LIST, &sets, "KEY=VALUE", "edit of the configuration of every run", 0},
+        {"--set", FLAG_LIST, &sets, "KEY=VALUE",
+         "edit the configuration of every run; may be repeated", 0},
     };
     const struct command command = {
         "check",
         "CASE.. [--ranks R] [--device D] [--set KEY=VALUE]",
-        "A case is a folder with a model and a recorded run (docs/check.md). Prints one row a\n"
+        "A case is a folder with a model and a recorded run (docs/check.md). Prints a row per\n"
         "quantity: largest error, tolerance, pass or fail. Status 0 if all pass, 1 if one fails,\n"
-        "2 if a case cannot be read or asks for what is not built.",
+        "2 if a case cannot be read or needs a feature that is not supported.",
         flags,
         (int)(sizeof flags / sizeof flags[0]),
         "tests/cases/gpt2_tied\n"
@@ -31,7 +33,7 @@ int sw_cmd_check(int argc, char **argv)
         "tests/cases/llama_groups --ranks 2\n"};
     int status = cli_parse(&command, argc, argv, &cases);
     if (status < 0 && cases.n == 0) {
-        status = cli_fail(&command, CLI_REFUSED, "at least one CASE is wanted; see --help");
+        status = cli_fail(&command, CLI_REFUSED, "no CASE is given; see --help");
     }
     if (status < 0 && ranks > SW_THREAD_RANKS_MAX) {
         status = cli_fail(&command, CLI_REFUSED, "--ranks is %lld; wanted at most %d",

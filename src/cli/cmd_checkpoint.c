@@ -11,7 +11,7 @@ int sw_cmd_checkpoint(int argc, char **argv)
     bool json = false;
     struct words words = {0};
     const struct flag flags[] = {
-        {"--json", FLAG_BOOL, &json, NULL, "ls: one object a line", 0},
+        {"--json", FLAG_BOOL, &json, NULL, "ls: print one object per line", 0},
     };
     const struct command command = {
         "checkpoint",

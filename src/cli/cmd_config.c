@@ -114,24 +114,29 @@ int sw_cmd_config(int argc, char **argv)
     struct words files = {0};
     const struct flag flags[] = {
         CLI_HEADING("The training"),
-        {"--ranks", FLAG_INT, &run.ranks, "N", "data-parallel ranks of the batch arithmetic (1)",
-         false},
+        {"--ranks", FLAG_INT, &run.ranks, "N",
+         "data-parallel ranks of the batch arithmetic (default: 1)", false},
         {"--set", FLAG_LIST, &run.sets, "K=V", "edit the file before it is read; may be repeated",
          false},
         CLI_AUTO_FLAGS(run.auto_),
-        {"--steps", FLAG_INT, &run.steps, "N", "of the training, for what is \"auto\"", false},
+        {"--steps", FLAG_INT, &run.steps, "N", "steps of the training, for \"auto\" values", false},
         {"--model", FLAG_TEXT, &run.model, "DIR|FILE|PRESET",
-         "for what is \"auto\": sizes that follow from its width, and the micro-batch that fits",
+         "model, for \"auto\" values that follow from its width, and for the micro-batch that "
+         "fits",
          false},
-        {"--seq-len", FLAG_INT, &run.seq_len, "T", "of the plan that finds it", false},
+        {"--seq-len", FLAG_INT, &run.seq_len, "T",
+         "tokens per sample, for the plan that finds the micro-batch", false},
         CLI_HEADING("Output"),
-        {"--json", FLAG_BOOL, &run.json, NULL, "one object: config, source, not_built, schedule",
+        {"--json", FLAG_BOOL, &run.json, NULL,
+         "print one object: config, source, not_built, schedule", false},
+        {"--schedule", FLAG_INT, &run.n_steps, "N", "print learning rate and momentum of N steps",
          false},
-        {"--schedule", FLAG_INT, &run.n_steps, "N", "learning rate and momentum of N steps", false},
         {"--elastic", FLAG_INT, &run.elastic, "N",
-         "what the elasticity block makes of N ranks (0: none yet)", false},
-        {"--explain", FLAG_TEXT, &run.explain, "KEY", "what a key or a block means", false},
-        {"--docs", FLAG_BOOL, &run.docs, NULL, "the manual page docs/config.md", false},
+         "print what the elasticity block allows, and the batch size of N ranks (0: ranks not "
+         "known yet)",
+         false},
+        {"--explain", FLAG_TEXT, &run.explain, "KEY", "explain a key or a block", false},
+        {"--docs", FLAG_BOOL, &run.docs, NULL, "print the manual page docs/config.md", false},
     };
     const struct command command = {
         "config",
@@ -146,13 +151,15 @@ int sw_cmd_config(int argc, char **argv)
     int status = cli_parse(&command, argc, argv, &files);
     run.file = files.n > 0 ? files.items[0] : NULL;
     if (status < 0 && files.n != 1 && !run.explain && !run.docs) {
-        status = cli_fail(&command, CLI_REFUSED, "one file is wanted; see --help");
+        status = cli_fail(&command, CLI_REFUSED, "wanted one file, got %d; see --help", files.n);
     } else if (status < 0 && (run.ranks < 1 || run.ranks > INT_MAX)) {
-        status = cli_fail(&command, CLI_REFUSED, "--ranks must be positive");
+        status = cli_fail(&command, CLI_REFUSED, "--ranks: wanted 1 to %d, got %lld", INT_MAX,
+                          (long long)run.ranks);
     } else if (status < 0 && run.n_steps > INT_MAX) {
-        status = cli_fail(&command, CLI_REFUSED, "--schedule: at most %d steps", INT_MAX);
+        status = cli_fail(&command, CLI_REFUSED, "--schedule: wanted at most %d steps, got %lld",
+                          INT_MAX, (long long)run.n_steps);
     } else if (status < 0 && run.n_steps >= 0 && run.elastic >= 0) {
-        status = cli_fail(&command, CLI_REFUSED, "--schedule and --elastic answer one at a time");
+        status = cli_fail(&command, CLI_REFUSED, "--schedule and --elastic exclude each other");
     }
     status = status < 0 ? cli_check_auto(&command, &run.auto_) : status;
     if (status < 0 && !cli_add_auto(&run.sets, &run.auto_, true, run.steps)) {

@@ -10,15 +10,17 @@ int sw_cmd_doctor(int argc, char **argv)
 {
     int64_t threads = 0;
     const struct flag flags[] = {
-        {"--threads", FLAG_INT, &threads, "N", "measure with N threads (all)", 0},
+        {"--threads", FLAG_INT, &threads, "N", "number of threads to measure with (default: all)",
+         0},
     };
-    const struct command command = {"doctor",
-                                    "[--threads N]",
-                                    "Libraries found, and measured rates of this processor.",
-                                    flags,
-                                    1,
-                                    "\n"
-                                    "--threads 1\n"};
+    const struct command command = {
+        "doctor",
+        "[--threads N]",
+        "Prints the libraries found and measured rates of this processor.",
+        flags,
+        1,
+        "\n"
+        "--threads 1\n"};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0) {
         char *text = NULL;

@@ -211,19 +211,25 @@ int sw_cmd_embed(int argc, char **argv)
     const struct flag flags[] = {
         CLI_HEADING("Model and texts"),
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder of an encoder", 0},
-        {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR", "default: the model's folder", 0},
-        {"--data", FLAG_LIST, &run.data, "FILE", "texts, one a line (standard input)", true},
+        {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR",
+         "folder of tokenizer files (default: the model's)", 0},
+        {"--data", FLAG_LIST, &run.data, "FILE", "texts, one per line (default: standard input)",
+         true},
         {"--pool", FLAG_TEXT, &run.pool, "mean|cls",
-         "the mean over the tokens of a text, or its first token (mean)", 0},
-        {"--normalize", FLAG_BOOL, &run.normalize, NULL, "vectors of length 1", 0},
-        {"--json", FLAG_BOOL, &run.json, NULL, "lines {\"embedding\": [..]}", 0},
+         "mean over the tokens of a text, or vector of its first token (default: mean)", 0},
+        {"--normalize", FLAG_BOOL, &run.normalize, NULL, "scale vectors to length 1", 0},
+        {"--json", FLAG_BOOL, &run.json, NULL, "print lines {\"embedding\": [..]}", 0},
         {"--seq-len", FLAG_INT, &run.seq_len, "T",
-         "tokens of a text that are read (the longest text's, up to the model's context)", 0},
-        {"--batch", FLAG_INT, &run.batch, "B", "texts at a time, without --deepspeed (8)", 0},
+         "tokens read per text (default: as many as the longest text has, up to the model's "
+         "context)",
+         0},
+        {"--batch", FLAG_INT, &run.batch, "B", "texts at a time, without --deepspeed (default: 8)",
+         0},
         CLI_HEADING("Configuration and devices"),
-        {"--deepspeed", FLAG_TEXT, &run.config, "FILE", "ds_config.json: dtype and micro-batch", 0},
+        {"--deepspeed", FLAG_TEXT, &run.config, "FILE",
+         "ds_config.json, for the dtype and the micro-batch", 0},
         CLI_DEVICE_FLAG(device),
-        {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
+        {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit the configuration; may be repeated", 0},
     };
     const struct command command = {"embed",
                                     "--model DIR [--pool mean|cls] [--normalize] [--json] < IN",
@@ -235,10 +241,12 @@ int sw_cmd_embed(int argc, char **argv)
                                     "--model bert --json --data texts.txt\n"};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && (!run.model || run.batch < 1)) {
-        status = cli_fail(&command, CLI_REFUSED, "--model and --batch >= 1 are wanted");
+        status =
+            cli_fail(&command, CLI_REFUSED, "--model and --batch >= 1 are required; see --help");
     }
     if (status < 0 && strcmp(run.pool, "mean") != 0 && strcmp(run.pool, "cls") != 0) {
-        status = cli_fail(&command, CLI_REFUSED, "--pool \"%s\": wanted mean or cls", run.pool);
+        status =
+            cli_fail(&command, CLI_REFUSED, "--pool: wanted mean or cls, got \"%s\"", run.pool);
     }
     if (status < 0 && !cli_add_device(&run.sets, &device_edit, device)) {
         status = cli_fail(&command, CLI_FAILED, "out of memory");

@@ -11,20 +11,22 @@ int sw_cmd_estimate(int argc, char **argv)
     struct sw_estimate_options o = {.ranks_per_node = 1, .nodes = 1, .buffer_factor = 1.5};
     const struct flag flags[] = {
         {"--model", FLAG_TEXT, &o.model, "DIR|FILE|PRESET",
-         "counts its parameters; a config.json will do", 0},
-        {"--parameters", FLAG_INT, &o.parameters, "P", "parameters, without --model", 0},
+         "model whose parameters are counted; a config.json is enough", 0},
+        {"--parameters", FLAG_INT, &o.parameters, "P", "number of parameters, instead of --model",
+         0},
         {"--largest-layer", FLAG_INT, &o.largest_layer, "L",
-         "of them in the largest layer: without it no stage 3", 0},
-        {"--gpus-per-node", FLAG_INT, &o.ranks_per_node, "G", "devices of a node (1)", 0},
-        {"--nodes", FLAG_INT, &o.nodes, "N", "nodes (1)", 0},
-        {"--buffer-factor", FLAG_REAL, &o.buffer_factor, "F", "for buffers of the host (1.5)", 0},
-        {"--json", FLAG_BOOL, &o.json, NULL, "one JSON object", 0},
+         "parameters of the largest layer; needed for stage 3 with --parameters", 0},
+        {"--gpus-per-node", FLAG_INT, &o.ranks_per_node, "G", "devices per node (default: 1)", 0},
+        {"--nodes", FLAG_INT, &o.nodes, "N", "number of nodes (default: 1)", 0},
+        {"--buffer-factor", FLAG_REAL, &o.buffer_factor, "F",
+         "factor for buffers in host memory (default: 1.5)", 0},
+        {"--json", FLAG_BOOL, &o.json, NULL, "print one JSON object", 0},
     };
     const struct command command = {
         "estimate",
         "--model M | --parameters P [--largest-layer L] [..]",
-        "Prints what DeepSpeed's estimate_zero2_model_states_mem_needs and ..zero3.. say: "
-        "formulas, no plan.\n\"spillway plan --ranks R\" prints what a training takes here.",
+        "Prints DeepSpeed's estimates, estimate_zero2_model_states_mem_needs and ..zero3..\n"
+        "\"spillway plan --ranks R\" prints what a training takes in Spillway.",
         flags,
         (int)(sizeof flags / sizeof flags[0]),
         "--model llama-3.1-8b --gpus-per-node 8\n"
@@ -33,8 +35,8 @@ int sw_cmd_estimate(int argc, char **argv)
     char *out = NULL;
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && !o.model == !o.parameters) {
-        status = cli_fail(&command, CLI_REFUSED,
-                          "one of --model and --parameters is wanted; see --help");
+        status =
+            cli_fail(&command, CLI_REFUSED, "wanted either --model or --parameters; see --help");
     }
     if (status < 0) {
         status = sw_estimate_text(&o, &out) < 0 ? cli_error(&command, CLI_REFUSED) : CLI_DONE;

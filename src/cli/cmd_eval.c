@@ -184,36 +184,42 @@ int sw_cmd_eval(int argc, char **argv)
     const struct flag flags[] = {
         CLI_HEADING("Model, data and task"),
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
-        {"--adapter", FLAG_TEXT, &run.adapter, "DIR", "of the model: a folder of PEFT's", 0},
+        {"--adapter", FLAG_TEXT, &run.adapter, "DIR", "PEFT folder with adapters of the model", 0},
         {"--data", FLAG_LIST, &run.data, "FILE",
-         "text, JSONL (text or chats) or .bin token shards; of other tasks docs/tasks.md", true},
+         "text, JSONL (text or chats) or .bin token shards; docs/tasks.md has the files of other "
+         "tasks",
+         true},
         CLI_TASK_FLAGS(run.task),
         {"--predictions", FLAG_TEXT, &run.predictions, "FILE",
-         "answers as a JSON object of ids and texts; texts for texts, which are generated, as a "
-         "line each",
+         "file to write: answers as a JSON object from ids to texts, or generated texts, one per "
+         "line",
          0},
         {"--as-text", FLAG_BOOL, &run.as_text, NULL,
-         "take every data file as plain text, whatever its name and content", 0},
+         "read every data file as plain text, whatever its name and content", 0},
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR",
-         "default: the adapter's folder where it has one, else the model's", 0},
+         "folder of tokenizer files (default: the adapter's, else the model's)", 0},
         CLI_NO_BOS_FLAG(run.no_bos),
         CLI_CHAT_FLAGS(run.chats),
-        {"--loss-on", FLAG_TEXT, &run.chats.loss_on, "answers|last|all", "of chats (answers)", 0},
+        {"--loss-on", FLAG_TEXT, &run.chats.loss_on, "answers|last|all",
+         "part of a conversation that the loss counts (default: answers)", 0},
         CLI_HEADING("Configuration and devices"),
-        {"--deepspeed", FLAG_TEXT, &run.config, "FILE", "ds_config.json: dtype and micro-batch", 0},
+        {"--deepspeed", FLAG_TEXT, &run.config, "FILE",
+         "ds_config.json, for the dtype and the micro-batch", 0},
         CLI_DEVICE_FLAG(device),
-        {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
+        {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit the configuration; may be repeated", 0},
         CLI_HEADING("Rows"),
         {"--seq-len", FLAG_INT, &run.seq_len, "T",
-         "tokens of a window (the model's context, at most 1024)", 0},
-        {"--batch", FLAG_INT, &run.batch, "B", "windows at a time, without --deepspeed (8)", 0},
-        {"--batches", FLAG_INT, &run.batches, "N", "stop after N batches (all)", 0},
-        {"--json", FLAG_BOOL, &run.json, NULL, "one JSON object", 0},
+         "tokens per window (default: the model's context, at most 1024)", 0},
+        {"--batch", FLAG_INT, &run.batch, "B",
+         "windows at a time, without --deepspeed (default: 8)", 0},
+        {"--batches", FLAG_INT, &run.batches, "N",
+         "number of batches after which to stop (default: all)", 0},
+        {"--json", FLAG_BOOL, &run.json, NULL, "print one JSON object", 0},
     };
     const struct command command = {
         "eval",
         "--model DIR --data FILE.. [..]",
-        "Loss and metrics over every row of the data.",
+        "Measures the loss and metrics over every row of the data.",
         flags,
         (int)(sizeof flags / sizeof flags[0]),
         "--model run/model --data test.txt\n"
@@ -221,7 +227,8 @@ int sw_cmd_eval(int argc, char **argv)
         "--model org/name --adapter run/adapter --data chats.jsonl --json\n"};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && (!run.model || run.data.n == 0 || run.batch < 1)) {
-        status = cli_fail(&command, CLI_REFUSED, "--model, --data and --batch >= 1 are wanted");
+        status = cli_fail(&command, CLI_REFUSED,
+                          "--model, --data and --batch >= 1 are required; see --help");
     }
     status = status < 0 ? cli_chat_options(&command, &run.chats, &run.chat) : status;
     if (status < 0 && (!cli_add_set(&run.sets, &packing, "spillway.packing", "false") ||

@@ -14,25 +14,29 @@ int sw_cmd_export(int argc, char **argv)
     struct words words = {0};
     const struct flag flags[] = {
         {"--output", FLAG_TEXT, &o.folder, "DIR",
-         "the Hugging Face folder to write: a new or empty one, or that of an export", 0},
+         "Hugging Face folder to write; new, empty, or left by an earlier export", 0},
         {"--best", FLAG_BOOL, &o.best, NULL,
-         "of a folder of checkpoints that of least validation loss (the newest)", 0},
-        {"--dtype", FLAG_TEXT, &dtype, "f32|bf16|f16",
-         "of the weights (as the model came; f32 for one from nothing)", 0},
-        {"--merge", FLAG_BOOL, &o.merge, NULL,
-         "of adapters: their base with them added, in fp32, rounded once (they alone)", 0},
-        {"--model", FLAG_TEXT, &o.model, "DIR", "with --merge: the base (the one of the training)",
+         "in a folder of checkpoints, take the one of least validation loss (default: the "
+         "newest)",
          0},
+        {"--dtype", FLAG_TEXT, &dtype, "f32|bf16|f16",
+         "dtype of the weights (default: the model's; f32 for a model trained from nothing)", 0},
+        {"--merge", FLAG_BOOL, &o.merge, NULL,
+         "write the base model with the adapters added in fp32 and rounded once (default: the "
+         "adapters alone)",
+         0},
+        {"--model", FLAG_TEXT, &o.model, "DIR",
+         "base model for --merge (default: the one of the training)", 0},
         {"--tokenizer", FLAG_TEXT, &o.tokenizer, "DIR",
-         "put these tokenizer files beside them (those of the run)", 0},
+         "tokenizer files to put beside the weights (default: those of the run)", 0},
     };
     const struct command command = {
         "export",
         "CHECKPOINT --output DIR [--best] [--merge] [--dtype D] [--tokenizer DIR]",
         "Writes the weights of a checkpoint as a Hugging Face folder. A folder of checkpoints "
         "stands for its\n"
-        "newest complete one. Of a training of adapters it writes a folder that PEFT loads; with\n"
-        "--merge a whole model, also of such a folder instead of a checkpoint.",
+        "newest complete one. If adapters were trained, it writes a folder that PEFT loads, or\n"
+        "with --merge a whole model. --merge also takes such a folder instead of a checkpoint.",
         flags,
         (int)(sizeof flags / sizeof flags[0]),
         "run --output model --best\n"

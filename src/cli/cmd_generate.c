@@ -165,39 +165,43 @@ int sw_cmd_generate(int argc, char **argv)
     const struct flag flags[] = {
         CLI_HEADING("Model"),
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
-        {"--adapter", FLAG_TEXT, &run.adapter, "DIR", "of the model: a folder of PEFT's", 0},
+        {"--adapter", FLAG_TEXT, &run.adapter, "DIR", "PEFT folder with adapters of the model", 0},
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "DIR",
-         "default: the adapter's folder where it has one, else the model's", 0},
+         "folder of tokenizer files (default: the adapter's, else the model's)", 0},
         CLI_HEADING("Text"),
         {"--prompt", FLAG_TEXT, &run.prompt, "TEXT",
-         "what to continue, or what an encoder-decoder reads (each line of standard input)", 0},
+         "text to continue, or that an encoder-decoder reads (default: each line of standard "
+         "input)",
+         0},
         {"--source-prefix", FLAG_TEXT, &run.source_prefix, "TEXT",
-         "before what an encoder-decoder reads, as \"summarize: \"", 0},
+         "text put before what an encoder-decoder reads, such as \"summarize: \"", 0},
         {"--tokens", FLAG_INT, &run.tokens, "N",
-         "new tokens at most (100, or what the context has room for; of an answer only that; of an "
-         "encoder-decoder what its files say)",
+         "maximum number of new tokens (default: 100 or the room in the context, if that is "
+         "less; for an answer that room; for an encoder-decoder what its files say)",
          0},
         CLI_NO_BOS_FLAG(run.no_bos),
         CLI_HEADING("Sampling"),
         {"--temperature", FLAG_REAL, &run.sampling.temperature, "X",
-         "0 = greedy (0; 1 with --top-k or --top-p)", 0},
-        {"--top-k", FLAG_INT, &run.sampling.top_k, "K", "draw from the K likeliest (all)", 0},
-        {"--top-p", FLAG_REAL, &run.sampling.top_p, "P", "draw from the likeliest share P (all)",
+         "sampling temperature; 0 is greedy (default: 0, or 1 with --top-k or --top-p)", 0},
+        {"--top-k", FLAG_INT, &run.sampling.top_k, "K",
+         "draw from the K likeliest tokens (default: all)", 0},
+        {"--top-p", FLAG_REAL, &run.sampling.top_p, "P",
+         "draw from the likeliest tokens with a total probability of P (default: all)", 0},
+        {"--seed", FLAG_INT, &run.seed, "S", "seed of the draws (default: 42)", 0},
+        {"--ignore-eos", FLAG_BOOL, &run.ignore_eos, NULL, "do not stop at the end-of-text token",
          0},
-        {"--seed", FLAG_INT, &run.seed, "S", "of the draws (42)", 0},
-        {"--ignore-eos", FLAG_BOOL, &run.ignore_eos, NULL, "do not stop at the end of text", 0},
         CLI_HEADING("Chats"),
         {"--chat", FLAG_BOOL, &run.chat, NULL,
-         "answer --prompt, or each line of standard input in turn, by the chat template", 0},
+         "answer --prompt, or each line of standard input in turn, using the chat template", 0},
         CLI_CHAT_FLAGS(run.chats),
         CLI_HEADING("Configuration and devices"),
         CLI_DEVICE_FLAG(device),
-        {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit of the configuration", 0},
+        {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit the configuration; may be repeated", 0},
     };
     const struct command command = {
         "generate",
         "--model DIR --prompt TEXT [..]",
-        "Continues a prompt, writes a text for a text, or talks (--chat).",
+        "Continues a prompt, transforms a text (encoder-decoders), or chats (--chat).",
         flags,
         (int)(sizeof flags / sizeof flags[0]),
         "--model run/model --prompt 'Once upon a time' --tokens 100\n"
@@ -205,18 +209,20 @@ int sw_cmd_generate(int argc, char **argv)
         "--model t5 --source-prefix 'summarize: ' --prompt \"$(cat text.txt)\"\n"};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && !run.model) {
-        status = cli_fail(&command, CLI_REFUSED, "--model is wanted; see --help");
+        status = cli_fail(&command, CLI_REFUSED, "--model is required; see --help");
     }
     if (status < 0 && (run.tokens == 0 || run.tokens > INT32_MAX || run.sampling.top_p > 1)) {
-        status =
-            cli_fail(&command, CLI_REFUSED, "wanted 1 <= --tokens <= %d, --top-p <= 1", INT32_MAX);
+        status = cli_fail(&command, CLI_REFUSED,
+                          "--tokens or --top-p is out of range; wanted 1 <= --tokens <= %d and "
+                          "--top-p <= 1",
+                          INT32_MAX);
     }
     if (status < 0 && run.chat && (run.source_prefix || run.no_bos)) {
-        status = cli_fail(&command, CLI_REFUSED, "%s is not for --chat",
+        status = cli_fail(&command, CLI_REFUSED, "%s and --chat exclude each other",
                           run.no_bos ? "--no-bos" : "--source-prefix");
     }
     if (status < 0 && !run.chat && (run.chats.template || run.chats.date)) {
-        status = cli_fail(&command, CLI_REFUSED, "--chat-template and --chat-date want --chat");
+        status = cli_fail(&command, CLI_REFUSED, "--chat-template and --chat-date need --chat");
     }
     status = status < 0 ? cli_chat_options(&command, &run.chats, &run.chat_options) : status;
     if (status < 0 && !cli_add_device(&run.sets, &device_edit, device)) {

@@ -79,9 +79,9 @@ static int take_path(struct io_run *run, const char *given, char **owned)
     if (stat(*owned, &info) == 0) {
         return cli_fail(run->command, CLI_REFUSED,
                         in_folder
-                            ? "%s is there: of a run that goes on, or of one that was killed or "
-                              "had --keep; remove it then"
-                            : "%s exists, and would be overwritten: give a folder or a new name",
+                            ? "%s exists; remove it unless another run uses it (a killed run or "
+                              "--keep leaves it)"
+                            : "%s exists and would be overwritten; give a folder or a new name",
                         *owned);
     }
     return -1;
@@ -130,7 +130,7 @@ static int read_texts(struct io_run *run, const struct texts *texts)
     for (int i = 0; i < 4; i++) {
         const char *wrong = sizes[i].text ? sw_parse_bytes(sizes[i].text, sizes[i].to) : NULL;
         if (!wrong && sizes[i].text && *sizes[i].to < 1) {
-            wrong = "is too small: the least is 1";
+            wrong = "is too small; wanted at least 1";
         }
         if (wrong) {
             return cli_fail(run->command, CLI_REFUSED, "%s: \"%s\" %s", sizes[i].flag,
@@ -174,7 +174,8 @@ static int check_verb(const struct io_run *run, const char *verb, const struct t
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         if (flags[i].given) {
             return cli_fail(run->command, CLI_REFUSED, "%s: %s", flags[i].flag,
-                            tune ? "tune finds the best by itself" : "not for this");
+                            tune ? "tune finds the best value by itself; leave it out"
+                                 : "only for another verb");
         }
     }
     return -1;
@@ -190,7 +191,7 @@ static int choose(struct io_run *run, const struct words *verbs, const struct te
         return cli_fail(run->command, CLI_REFUSED, "wanted bench, tune or verify; see --help");
     }
     if (run->folders.n == 0) {
-        return cli_fail(run->command, CLI_REFUSED, "--path is wanted: a folder on the disk");
+        return cli_fail(run->command, CLI_REFUSED, "--path is required: a folder on the disk");
     }
     run->bytes = sizes[verb];
     int status = check_verb(run, names[verb], texts);
@@ -200,13 +201,15 @@ static int choose(struct io_run *run, const struct words *verbs, const struct te
     }
     if (run->options.queue_depth < 1 || run->options.intra_op_parallelism < 1) {
         return cli_fail(run->command, CLI_REFUSED,
-                        "--queue-depth and --threads: wanted at least 1");
+                        "--queue-depth and --threads: wanted at least 1, got 0");
     }
     if (run->loops < 1 || run->loops > 1000) {
-        return cli_fail(run->command, CLI_REFUSED, "--loops: wanted 1 to 1000");
+        return cli_fail(run->command, CLI_REFUSED, "--loops: wanted 1 to 1000, got %lld",
+                        (long long)run->loops);
     }
     if (run->bytes < (1 << 20)) {
-        return cli_fail(run->command, CLI_REFUSED, "--size: wanted at least 1M");
+        return cli_fail(run->command, CLI_REFUSED, "--size: wanted at least 1M, got \"%s\"",
+                        texts->size);
     }
     return with_paths(run, works[verb]);
 }
@@ -220,38 +223,43 @@ int sw_cmd_io(int argc, char **argv)
     sw_nvme_options_init(&run.options);
     struct sw_nvme_options *o = &run.options;
     const struct flag flags[] = {
-        {"--path", FLAG_LIST, &run.folders, "P", "folders, or new files; several are striped",
-         true},
+        {"--path", FLAG_LIST, &run.folders, "P", "folder, or new file; several are striped", true},
         {"--size", FLAG_TEXT, &texts.size, "N",
-         "bytes in all, or 300M, 2G, 1T: powers of 1024 (1G, tune 256M, verify 64M)", false},
+         "total bytes, or 300M, 2G, 1T in powers of 1024 (default: 1G; tune: 256M; verify: 64M)",
+         false},
         {"--block-size", FLAG_TEXT, &texts.block, "N",
-         "largest single transfer, such a size (1M); tune tries several", false},
+         "largest single transfer in bytes (default: 1M; tune tries several)", false},
         {"--queue-depth", FLAG_INT, &o->queue_depth, "N",
-         "transfers in flight a lane (8); tune tries several", false},
+         "transfers in flight per lane (default: 8; tune tries several)", false},
         {"--threads", FLAG_INT, &o->intra_op_parallelism, "N",
-         "lanes that a request is split over, intra_op_parallelism (1); tune tries several", false},
-        {"--direct", FLAG_TEXT, &texts.direct, "W", "on, off, or where the disk has it (auto)",
+         "lanes that a request is split over, intra_op_parallelism (default: 1; tune tries "
+         "several)",
          false},
-        {"--backend", FLAG_TEXT, &texts.backend, "W", "io_uring, threads, or what there is (auto)",
+        {"--direct", FLAG_TEXT, &texts.direct, "W",
+         "O_DIRECT: on, off, or auto, which uses it if the disk supports it (default: auto)",
          false},
-        {"--single-submit", FLAG_BOOL, &o->single_submit, NULL, "hand transfers over one by one",
+        {"--backend", FLAG_TEXT, &texts.backend, "W",
+         "io_uring, threads, or auto, which uses io_uring if it is available (default: auto)",
          false},
-        {"--no-overlap", FLAG_BOOL, &batches, NULL, "begin a batch when the last one is done",
+        {"--single-submit", FLAG_BOOL, &o->single_submit, NULL, "submit transfers one by one",
          false},
-        {"--stripe", FLAG_TEXT, &texts.stripe, "N", "bytes on a path before the next (1M)", false},
-        {"--checksum", FLAG_TEXT, &texts.checksum, "N", "a checksum for each N bytes (none)",
-         false},
-        {"--loops", FLAG_INT, &run.loops, "N", "bench and tune: how often each is measured (3)",
-         false},
+        {"--no-overlap", FLAG_BOOL, &batches, NULL,
+         "submit a batch only after the last one is done", false},
+        {"--stripe", FLAG_TEXT, &texts.stripe, "N",
+         "bytes written to one path before the next (default: 1M)", false},
+        {"--checksum", FLAG_TEXT, &texts.checksum, "N",
+         "bytes per checksum (default: no checksums)", false},
+        {"--loops", FLAG_INT, &run.loops, "N",
+         "number of measurements of each kind by bench and tune (default: 3)", false},
         {"--json", FLAG_BOOL, &run.json, NULL,
-         "tune: only the aio block on stdout, the table on stderr", false},
-        {"--keep", FLAG_BOOL, &run.keep, NULL, "leave the files", false},
+         "tune: print the aio block alone to stdout, the table to stderr", false},
+        {"--keep", FLAG_BOOL, &run.keep, NULL, "keep the files", false},
     };
     const struct command command = {
         "io",
         "bench|tune|verify --path FOLDER.. [--size N] [--block-size N] [--queue-depth N] ..",
-        "bench: GB/s of the disk. tune: the best \"aio\" block. verify: odd offsets and lengths, "
-        "compared.",
+        "bench measures the GB/s of a disk. tune finds the best \"aio\" block. verify writes and\n"
+        "reads at odd offsets and lengths, and compares.",
         flags,
         sizeof flags / sizeof flags[0],
         "bench --path /mnt/nvme\n"

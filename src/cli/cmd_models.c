@@ -9,8 +9,8 @@ int sw_cmd_models(int argc, char **argv)
 {
     const struct command command = {"models",
                                     "",
-                                    "Model families by the model_type of config.json, and shapes "
-                                    "that --model takes by name.",
+                                    "Lists model families by the model_type of config.json, and "
+                                    "the presets that --model takes.",
                                     NULL,
                                     0,
                                     "\n"};

@@ -30,7 +30,7 @@ static int show_difference(const struct command *command, const struct run *run,
     bool same = false;
     if (run->diff.n != 2 || argc > 4 + run->json) {
         return cli_fail(command, CLI_REFUSED,
-                        "--diff wants two files that plan --json wrote, and no other flag but "
+                        "--diff takes two files written by plan --json, and no other option but "
                         "--json");
     }
     if (sw_plan_diff_text(run->diff.items[0], run->diff.items[1], run->json, &same, &out) < 0) {
@@ -45,14 +45,16 @@ static int check(const struct command *command, const struct run *run)
 {
     if (!run->train.o.model || run->batch == 0 || ranks_of(run) > MOST_RANKS) {
         return cli_fail(command, CLI_REFUSED,
-                        "--model, --batch >= 1 and --ranks <= %d are wanted; see --help",
+                        "--model, --batch >= 1 and --ranks <= %d are required; see --help",
                         MOST_RANKS);
     }
     if (run->batch > 0 && run->train.auto_.text[AUTO_BATCH_SIZE]) {
-        return cli_fail(command, CLI_REFUSED, "--batch and --batch-size are one flag");
+        return cli_fail(command, CLI_REFUSED,
+                        "--batch and --batch-size are the same option; give one");
     }
     if (run->stage > 3) {
-        return cli_fail(command, CLI_REFUSED, "--stage is 0, 1, 2 or 3");
+        return cli_fail(command, CLI_REFUSED, "--stage: wanted 0, 1, 2 or 3, got %lld",
+                        (long long)run->stage);
     }
     return -1;
 }
@@ -184,30 +186,31 @@ static int make_table(struct run *run, struct flag *out)
 {
     const struct flag own[OWN_FLAGS] = {
         CLI_HEADING("The plan"),
-        {"--vocab", FLAG_INT, &run->vocab, "V", "vocabulary of a preset", 0},
-        {"--batch", FLAG_INT, &run->batch, "B", "the same as --batch-size (8 without --deepspeed)",
-         0},
+        {"--vocab", FLAG_INT, &run->vocab, "V", "vocabulary size of a preset", 0},
+        {"--batch", FLAG_INT, &run->batch, "B",
+         "same as --batch-size (default: 8 without --deepspeed)", 0},
         {"--eval", FLAG_BOOL, &run->want_eval, NULL, "plan validation too", 0},
         {"--generate", FLAG_INT, &run->generate_tokens, "N", "plan generation of N tokens too", 0},
-        {"--no-update", FLAG_BOOL, &run->no_optimizer, NULL, "forward only", 0},
+        {"--no-update", FLAG_BOOL, &run->no_optimizer, NULL, "plan the forward pass only", 0},
         {"--stage", FLAG_INT, &run->stage, "S", "ZeRO stage, instead of the configuration's", 0},
         {"--predict", FLAG_BOOL, &run->predict, NULL,
          "estimate a step's time; measures this machine and its disk for some seconds", 0},
         {"--summary", FLAG_BOOL, &run->brief, NULL, "leave out the instructions", 0},
         {"--diff", FLAG_LIST, &run->diff, "A B",
-         "compare two files of --json instead; status 0: the same, 1: they differ, 2: trouble",
-         true},
+         "compare two files of --json instead; status 0: the same, 1: different, 2: trouble", true},
         {"--json", FLAG_BOOL, &run->json, NULL,
-         "one JSON object with all that running takes; --summary: with the figures alone", 0},
+         "print one JSON object with the whole plan; with --summary, the figures alone", 0},
     };
     int n = cli_train_table(&run->train, out);
     for (int i = 0; i < n; i++) {
         if (strcmp(out[i].name, "--ranks") == 0) {
-            out[i].help = "bytes held and sent by one of R ranks, for every ZeRO stage";
+            out[i].help =
+                "number of ranks; prints the bytes that one holds and sends, for every ZeRO stage";
         } else if (strcmp(out[i].name, "--rates") == 0) {
-            out[i].help = "for --predict, instead of measuring, and for \"auto\" in the "
-                          "configuration: f32, bf16, f16 (GFLOP/s), copy, disk_read, disk_write, "
-                          "comm, host (GB/s)";
+            out[i].help =
+                "rates assumed for --predict, instead of measured ones, and for \"auto\" in the "
+                "configuration: f32, bf16, f16 (GFLOP/s), copy, disk_read, disk_write, "
+                "comm, host (GB/s)";
         }
     }
     for (int i = 0; i < OWN_FLAGS && own[i].name; i++) {
@@ -228,7 +231,7 @@ int sw_cmd_plan(int argc, char **argv)
         "--ranks "
         "or --stage,\nwhat a rank holds and sends at ZeRO stages 0 to 3, side by side. Takes all "
         "flags of "
-        "train, which then\nholds these bytes; those that say nothing of memory change nothing.",
+        "train, which\nthen holds these bytes; flags that do not affect memory change nothing.",
         table,
         make_table(&run, table),
         "--model llama-3.1-8b --ranks 8 --summary\n"

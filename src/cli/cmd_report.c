@@ -21,20 +21,21 @@ int sw_cmd_report(int argc, char **argv)
     struct words runs = {0};
     const struct flag flags[] = {
         {"--output", FLAG_TEXT, &output, "F.html",
-         "the file (RUN/report.html; of several runs ./report.html)", 0},
+         "file to write (default: RUN/report.html, or ./report.html for several runs)", 0},
     };
     const struct command command = {
         "report",
         "RUN.. [--output F.html]",
-        "Writes one HTML page about a training, finished or not, or about several, laid over each\n"
-        "other. RUN is the --output folder of a training. The page needs no network and no script.",
+        "Writes one HTML page about a training, finished or not, or about several in one chart.\n"
+        "RUN is the --output folder of a training. The page needs no network and no script.",
         flags,
         1,
         "run\n"
         "run-a run-b --output compared.html\n"};
     int status = cli_parse(&command, argc, argv, &runs);
     if (status < 0 && runs.n == 0) {
-        status = cli_fail(&command, CLI_REFUSED, "wanted RUN: the --output folder of a training");
+        status = cli_fail(&command, CLI_REFUSED,
+                          "no RUN is given, the --output folder of a training; see --help");
     }
     if (status < 0) {
         const struct sw_report_options options = {
@@ -62,15 +63,16 @@ int sw_cmd_compare(int argc, char **argv)
         "compare",
         "A B [--json]",
         "Prints where two runs (the --output folders of trainings) or two plans (files of plan "
-        "--json)\ndiffer; of runs also the first step whose loss or norm differs in any bit. "
-        "Status 0: nothing\ndiffers, 1: something does, 2: trouble.",
+        "--json)\ndiffer; for runs also the first step whose loss or norm differs in any bit. "
+        "Status 0: no\ndifference, 1: differences, 2: trouble.",
         flags,
         1,
         "run-a run-b\n"
         "a.json b.json --json\n"};
     int status = cli_parse(&command, argc, argv, &words);
     if (status < 0 && words.n != 2) {
-        status = cli_fail(&command, CLI_REFUSED, "wanted A and B: two runs, or two plans");
+        status = cli_fail(&command, CLI_REFUSED,
+                          "wanted A and B, two runs or two plans; got %d names", words.n);
     }
     if (status < 0) {
         char *text = NULL;

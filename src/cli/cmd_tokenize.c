@@ -50,22 +50,29 @@ int sw_cmd_tokenize(int argc, char **argv)
         CLI_HEADING("Tokens"),
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "PATH",
          "folder or file: tokenizer.json, vocab.json, vocab.txt, *.model, chars.json", 0},
-        {"--decode", FLAG_BOOL, &run.decode, NULL, "lines of ids to lines of text", 0},
+        {"--decode", FLAG_BOOL, &run.decode, NULL, "convert lines of ids to lines of text", 0},
         {"--json", FLAG_BOOL, &run.json, NULL,
-         "JSON lines: {\"text\": ..} or {\"pair\": [.., ..]} to {\"ids\": [..]}, and back", 0},
+         "convert JSON lines {\"text\": ..} or {\"pair\": [.., ..]} to {\"ids\": [..]}, and back "
+         "with --decode",
+         0},
         {"--special", FLAG_BOOL, &run.special, NULL,
-         "add the template's tokens; decoding: keep special tokens (the default)", 0},
-        {"--no-special", FLAG_BOOL, &run.no_special, NULL, "neither", 0},
+         "add the tokens of the tokenizer's template; with --decode, keep special tokens "
+         "(default)",
+         0},
+        {"--no-special", FLAG_BOOL, &run.no_special, NULL, "leave special tokens out", 0},
         CLI_NO_BOS_FLAG(run.no_bos),
         {"--prefix-space", FLAG_BOOL, &run.prefix_space, NULL,
-         "a space before every text, whatever the files say", 0},
-        {"--no-prefix-space", FLAG_BOOL, &run.no_prefix_space, NULL, "none", 0},
+         "put a space before every text, whatever the files say", 0},
+        {"--no-prefix-space", FLAG_BOOL, &run.no_prefix_space, NULL,
+         "put no space before texts, whatever the files say", 0},
         CLI_HEADING("Chats"),
         {"--chat", FLAG_BOOL, &run.chat, NULL,
-         "JSON lines of conversations to {\"text\", \"ids\", \"mask\"}; 1 where the loss counts",
+         "convert JSON lines of conversations to {\"text\", \"ids\", \"mask\"}; the mask is 1 "
+         "where the loss counts",
          0},
         CLI_CHAT_FLAGS(run.chats),
-        {"--loss-on", FLAG_TEXT, &run.chats.loss_on, "answers|last|all", "of --chat (answers)", 0},
+        {"--loss-on", FLAG_TEXT, &run.chats.loss_on, "answers|last|all",
+         "part of a conversation that the mask marks (default: answers)", 0},
     };
     const struct command command = {"tokenize",
                                     "--tokenizer PATH [--decode] [--json] [--chat] < IN > OUT",
@@ -80,7 +87,7 @@ int sw_cmd_tokenize(int argc, char **argv)
         return status;
     }
     if (!run.tokenizer) {
-        return cli_fail(&command, CLI_REFUSED, "--tokenizer is wanted; see --help");
+        return cli_fail(&command, CLI_REFUSED, "--tokenizer is required; see --help");
     }
     if ((run.special && run.no_special) || (run.prefix_space && run.no_prefix_space)) {
         return cli_fail(&command, CLI_REFUSED, "a flag and its --no- form exclude each other");
@@ -91,7 +98,7 @@ int sw_cmd_tokenize(int argc, char **argv)
     }
     if (!run.chat && (run.chats.template || run.chats.date || run.chats.loss_on)) {
         return cli_fail(&command, CLI_REFUSED,
-                        "--chat-template, --chat-date and --loss-on want --chat");
+                        "--chat-template, --chat-date and --loss-on need --chat");
     }
     return tokenize(&command, &run);
 }

@@ -33,8 +33,9 @@ static int check_wanted(const struct command *command, const struct train_flags 
         len += (size_t)snprintf(text + len, sizeof text - len, "%s",
                                 wanted[i].missing ? wanted[i].name : "");
     }
-    return len > 0 ? cli_fail(command, CLI_REFUSED, "wanted, and not given:%s; see --help", text)
-                   : -1;
+    return len > 0
+               ? cli_fail(command, CLI_REFUSED, "required options are missing:%s; see --help", text)
+               : -1;
 }
 
 static int train(const struct command *command, struct train_flags *f)

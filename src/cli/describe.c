@@ -59,7 +59,7 @@ static void print_text(const struct command *command)
                  flag->many ? ".." : "");
         printf("  %-26s %s\n", left, flag->help);
     }
-    printf("  %-26s %s\n", "--help", "this text");
+    printf("  %-26s %s\n", "--help", "print this text");
     cli_print_docs(stdout);
 }
 
@@ -126,7 +126,7 @@ static void print_man(const struct command *command)
             print_option(flag->name, flag->arg, flag->many, flag->help);
         }
     }
-    print_option("--help", NULL, false, "the same as text");
+    print_option("--help", NULL, false, "print this as text");
 }
 
 /* ---- completion ---- */
@@ -209,7 +209,8 @@ static void print_zsh(const struct command *command)
         }
         fputs("' \\\n", stdout);
     }
-    fputs("            '--help[this text]' \\\n            '*:file:_files'\n        ;;\n", stdout);
+    fputs("            '--help[print this text]' \\\n            '*:file:_files'\n        ;;\n",
+          stdout);
 }
 
 static void print_fish(const struct command *command)

@@ -99,7 +99,7 @@ static const char *store(const struct flag *flag, const char *value)
         *(const char **)flag->to = value;
         return NULL;
     case FLAG_LIST:
-        return push(flag->to, value) ? NULL : "more memory";
+        return push(flag->to, value) ? NULL : "less, as memory ran out";
     case FLAG_BOOL:
         *(bool *)flag->to = true;
         return NULL;
@@ -156,7 +156,7 @@ static int parse(const struct command *command, int argc, char **argv, struct wo
                 return refuse_flag(command, word, strlen(word));
             }
             if (!positional) {
-                return cli_fail(command, CLI_REFUSED, "\"%s\" is not expected; see --help", word);
+                return cli_fail(command, CLI_REFUSED, "unexpected word \"%s\"; see --help", word);
             }
             if (!push(positional, word)) {
                 return cli_fail(command, CLI_FAILED, "out of memory");
@@ -182,7 +182,8 @@ static int parse(const struct command *command, int argc, char **argv, struct wo
         if (!value && flag->type != FLAG_BOOL && flag->type != FLAG_SWITCH) {
             value = i + 1 < argc ? argv[++i] : NULL;
             if (!value) {
-                return cli_fail(command, CLI_REFUSED, "%s wants %s", flag->name, flag->arg);
+                return cli_fail(command, CLI_REFUSED, "%s needs a value: %s", flag->name,
+                                flag->arg);
             }
         }
         const char *wanted = store(flag, value);

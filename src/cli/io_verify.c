@@ -152,7 +152,7 @@ static int run_passes(const struct io_run *run, struct check *c)
         const char *what;
     } passes[] = {{WRITE_ALL, "writing all in odd pieces"},
                   {READ_FIRST, "reading in other pieces"},
-                  {WRITE_STRETCHES, "writing every second stretch anew"},
+                  {WRITE_STRETCHES, "rewriting every second stretch"},
                   {READ_BOTH, "reading stretches and neighbours"}};
     int status = -1;
     for (size_t i = 0; i < sizeof passes / sizeof *passes && status < 0; i++) {

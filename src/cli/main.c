@@ -21,27 +21,26 @@ static const struct {
 } commands[] = {
     {"Train and use models", "train", sw_cmd_train,
      "train or fine-tune a model on text or token shards"},
-    {NULL, "generate", sw_cmd_generate, "continue a prompt"},
-    {NULL, "eval", sw_cmd_eval, "loss and perplexity of a model on text"},
-    {NULL, "embed", sw_cmd_embed, "vectors of texts, by an encoder"},
+    {NULL, "generate", sw_cmd_generate, "generate text from a prompt, or chat"},
+    {NULL, "eval", sw_cmd_eval, "measure the loss and metrics of a model on data"},
+    {NULL, "embed", sw_cmd_embed, "compute vectors of texts with an encoder"},
     {NULL, "export", sw_cmd_export, "write a checkpoint as a Hugging Face folder"},
-    {NULL, "launch", sw_cmd_launch, "start a program on this machine or on hosts, once a slot"},
+    {NULL, "launch", sw_cmd_launch, "start a program on this machine or on hosts, once per slot"},
     {"Before a training", "plan", sw_cmd_plan,
-     "what a training would run and how many bytes it takes, without running"},
+     "show what a training would run and how many bytes it takes"},
     {NULL, "estimate", sw_cmd_estimate,
-     "DeepSpeed's memory formulas for a model or a number of parameters"},
+     "evaluate DeepSpeed's memory formulas for a model or a number of parameters"},
     {NULL, "config", sw_cmd_config, "read, explain and print a ds_config.json"},
-    {NULL, "tokenize", sw_cmd_tokenize, "lines of text to lines of ids and back"},
-    {NULL, "models", sw_cmd_models, "model families that are built, and shapes by name"},
+    {NULL, "tokenize", sw_cmd_tokenize, "convert lines of text to lines of token ids and back"},
+    {NULL, "models", sw_cmd_models, "list the supported model families and the presets"},
     {"After a training", "report", sw_cmd_report,
-     "one HTML page about a training, or about several"},
-    {NULL, "compare", sw_cmd_compare, "where two runs or two plans differ"},
+     "write an HTML page about one training or several"},
+    {NULL, "compare", sw_cmd_compare, "show where two runs or two plans differ"},
     {NULL, "checkpoint", sw_cmd_checkpoint, "list, verify and compare checkpoints"},
-    {NULL, "check", sw_cmd_check, "compare with recorded runs of PyTorch and DeepSpeed"},
-    {"This machine", "doctor", sw_cmd_doctor, "what this machine and this build can do"},
+    {NULL, "check", sw_cmd_check, "repeat recorded runs of PyTorch and DeepSpeed and compare"},
+    {"This machine", "doctor", sw_cmd_doctor, "show what this machine and this build can do"},
     {NULL, "io", sw_cmd_io, "benchmark, tune and verify disks"},
-    {NULL, "completion", print_completion,
-     "a script by which bash, zsh or fish completes commands"},
+    {NULL, "completion", print_completion, "print a completion script for bash, zsh or fish"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -58,7 +57,7 @@ static void print_help(FILE *to)
         }
         fprintf(to, "  %-12s %s\n", commands[i].name, commands[i].summary);
     }
-    fputs("\n\"spillway COMMAND --help\" has the options of a command.\n", to);
+    fputs("\n\"spillway COMMAND --help\" lists the options of a command.\n", to);
     cli_print_docs(to);
 }
 
@@ -78,7 +77,8 @@ static int refuse_command(const char *name)
         names[i] = commands[i].name;
     }
     const char *nearest = sw_nearest(name, names, N_COMMANDS);
-    fprintf(stderr, "spillway: no command \"%s\"%s%s; \"spillway --help\" lists them\n", name,
+    fprintf(stderr,
+            "spillway: unknown command \"%s\"%s%s; \"spillway --help\" lists the commands\n", name,
             nearest ? "; the nearest is " : "", nearest ? nearest : "");
     return CLI_REFUSED;
 }
@@ -127,10 +127,10 @@ static int print_page(const char *what)
         putchar('\n');
         describe(i, "man");
     }
-    fputs(".SH EXIT STATUS\n0: done. 1: it failed while it ran. 2: it was refused before anything "
-          "was done; the line on standard error says why.\n",
+    fputs(".SH EXIT STATUS\n0: success. 1: failure while running. 2: refused before anything was "
+          "done; the line on standard error says why.\n",
           stdout);
-    fputs(".SH FILES\nThe pages that options name as docs/ are installed in "
+    fputs(".SH FILES\nThe pages of docs/ that options refer to are installed in "
           "share/doc/spillway/docs.\n",
           stdout);
     if (what) {
@@ -157,7 +157,7 @@ static void describe_all(const char *shell)
 
 static void print_bash(void)
 {
-    fputs("# bash completion for spillway: what `spillway completion bash` prints\n"
+    fputs("# bash completion for spillway, printed by `spillway completion bash`\n"
           "_spillway() {\n"
           "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
           "    local flags= values=\n"
@@ -189,11 +189,10 @@ static void print_bash(void)
 
 static void print_zsh(void)
 {
-    fputs(
-        "#compdef spillway\n# zsh completion for spillway: what `spillway completion zsh` prints\n"
-        "_spillway() {\n"
-        "    local -a commands=(\n",
-        stdout);
+    fputs("#compdef spillway\n# zsh completion for spillway, printed by `spillway completion zsh`\n"
+          "_spillway() {\n"
+          "    local -a commands=(\n",
+          stdout);
     for (int i = 0; i < N_COMMANDS; i++) {
         printf("        '%s:", commands[i].name);
         cli_print_quoted(commands[i].summary, ":\\", "'\\''");
@@ -222,7 +221,7 @@ static void print_zsh(void)
 
 static void print_fish(void)
 {
-    fputs("# fish completion for spillway: what `spillway completion fish` prints\n", stdout);
+    fputs("# fish completion for spillway, printed by `spillway completion fish`\n", stdout);
     for (int i = 0; i < N_COMMANDS; i++) {
         printf("complete -c spillway -f -n __fish_use_subcommand -a %s -d '", commands[i].name);
         cli_print_quoted(commands[i].summary, "\\", "\\'");
@@ -240,7 +239,7 @@ static int print_completion(int argc, char **argv)
     const struct command command = {
         "completion",
         "bash|zsh|fish",
-        "Prints a script by which a shell completes commands, options and files, for example\n"
+        "Prints a script that makes a shell complete commands, options and files, for example\n"
         "    source <(spillway completion bash)",
         NULL,
         0,
@@ -256,7 +255,8 @@ static int print_completion(int argc, char **argv)
         }
     }
     cli_free_words(&words);
-    return status < 0 ? cli_fail(&command, CLI_REFUSED, "wanted bash, zsh or fish") : status;
+    return status < 0 ? cli_fail(&command, CLI_REFUSED, "wanted one shell: bash, zsh or fish")
+                      : status;
 }
 
 /* ---- models of the hub ---- */

@@ -16,7 +16,7 @@ sw_status cli_open_tokenizer(const char *folder, const char *model, bool no_bos,
 #define CLI_NO_BOS_FLAG(to)                                                                        \
     {                                                                                              \
         "--no-bos", FLAG_BOOL, &(to), NULL,                                                        \
-            "leave out what the tokenizer puts before a text, as <s>", 0                           \
+            "leave out the token that the tokenizer puts before a text, such as <s>", 0            \
     }
 
 /* Prints a number with nine digits. NaN is printed without a sign. JSON knows neither NaN nor
@@ -32,11 +32,12 @@ struct chat_flags {
      FLAG_TEXT,                                                                                    \
      &(to).template,                                                                               \
      "FILE",                                                                                       \
-     "of chats; default: chat_template.jinja or tokenizer_config.json beside the tokenizer",       \
+     "template of conversations (default: chat_template.jinja or "                                 \
+     "tokenizer_config.json beside the tokenizer)",                                                \
      0},                                                                                           \
     {                                                                                              \
         "--chat-date", FLAG_TEXT, &(to).date, "DAY",                                               \
-            "that chat templates are told, as 2026-11-22 (today)", 0                               \
+            "date that chat templates are given, YYYY-MM-DD (default: today)", 0                   \
     }
 /* Fills options from the flags. Returns -1 to go on, else the exit status. */
 int cli_chat_options(const struct command *command, const struct chat_flags *flags,
@@ -68,47 +69,69 @@ struct auto_flags {
      FLAG_TEXT,                                                                                    \
      &(to).text[AUTO_LR],                                                                          \
      "X",                                                                                          \
-     "learning rate; this and the next eleven stand for keys that are \"auto\" or missing",        \
+     "learning rate; like the next eleven options, it sets a key that is \"auto\" or "             \
+     "missing",                                                                                    \
      0},                                                                                           \
         {"--batch-size",                                                                           \
          FLAG_TEXT,                                                                                \
          &(to).text[AUTO_BATCH_SIZE],                                                              \
          "B",                                                                                      \
-         "train_micro_batch_size_per_gpu (what fits, at most 8)",                                  \
+         "train_micro_batch_size_per_gpu (default: what fits, at most 8)",                         \
          0},                                                                                       \
         {"--accumulate",                                                                           \
          FLAG_TEXT,                                                                                \
          &(to).text[AUTO_ACCUMULATE],                                                              \
          "N",                                                                                      \
-         "gradient_accumulation_steps (1)",                                                        \
+         "gradient_accumulation_steps (default: 1)",                                               \
          0},                                                                                       \
         {"--lr-scheduler",                                                                         \
          FLAG_TEXT,                                                                                \
          &(to).text[AUTO_LR_SCHEDULER],                                                            \
          "NAME",                                                                                   \
-         "schedule of transformers' Trainer: linear, cosine, constant, constant_with_warmup or "   \
-         "inverse_sqrt (the file's; without one constant)",                                        \
+         "schedule of transformers' Trainer: linear, cosine, constant, "                           \
+         "constant_with_warmup or inverse_sqrt (default: the file's, else constant)",              \
          0},                                                                                       \
         {"--warmup-steps",                                                                         \
          FLAG_TEXT,                                                                                \
          &(to).text[AUTO_WARMUP_STEPS],                                                            \
          "N",                                                                                      \
-         "steps of warm-up, below 1 a share of all; alone it means constant_with_warmup (0)",      \
+         "steps of warm-up, or below 1 a share of all steps; without --lr-scheduler it "           \
+         "implies constant_with_warmup (default: 0)",                                              \
          0},                                                                                       \
         {"--weight-decay",                                                                         \
          FLAG_TEXT,                                                                                \
          &(to).text[AUTO_WEIGHT_DECAY],                                                            \
          "X",                                                                                      \
-         "weight decay of the optimizer (0)",                                                      \
+         "weight decay of the optimizer (default: 0)",                                             \
          0},                                                                                       \
-        {"--clip", FLAG_TEXT, &(to).text[AUTO_CLIP], "X", "gradient_clipping (1)", 0},             \
-        {"--adam-beta1", FLAG_TEXT, &(to).text[AUTO_ADAM_BETA1], "X", "Adam beta1 (0.9)", 0},      \
-        {"--adam-beta2", FLAG_TEXT, &(to).text[AUTO_ADAM_BETA2], "X", "Adam beta2 (0.999)", 0},    \
-        {"--adam-eps", FLAG_TEXT, &(to).text[AUTO_ADAM_EPS], "X", "Adam epsilon (1e-8)", 0},       \
-        {"--bf16", FLAG_SWITCH, &(to).text[AUTO_BF16], NULL, "train in bf16; or --bf16=false", 0}, \
+        {"--clip", FLAG_TEXT, &(to).text[AUTO_CLIP], "X", "gradient_clipping (default: 1)", 0},    \
+        {"--adam-beta1",                                                                           \
+         FLAG_TEXT,                                                                                \
+         &(to).text[AUTO_ADAM_BETA1],                                                              \
+         "X",                                                                                      \
+         "beta1 of Adam (default: 0.9)",                                                           \
+         0},                                                                                       \
+        {"--adam-beta2",                                                                           \
+         FLAG_TEXT,                                                                                \
+         &(to).text[AUTO_ADAM_BETA2],                                                              \
+         "X",                                                                                      \
+         "beta2 of Adam (default: 0.999)",                                                         \
+         0},                                                                                       \
+        {"--adam-eps",                                                                             \
+         FLAG_TEXT,                                                                                \
+         &(to).text[AUTO_ADAM_EPS],                                                                \
+         "X",                                                                                      \
+         "epsilon of Adam (default: 1e-8)",                                                        \
+         0},                                                                                       \
+        {"--bf16",                                                                                 \
+         FLAG_SWITCH,                                                                              \
+         &(to).text[AUTO_BF16],                                                                    \
+         NULL,                                                                                     \
+         "train in bf16; --bf16=false turns it off",                                               \
+         0},                                                                                       \
     {                                                                                              \
         "--fp16", FLAG_SWITCH, &(to).text[AUTO_FP16], NULL,                                        \
-            "train in fp16 with dynamic loss scaling; or --fp16=false", 0                          \
+            "train in fp16 with dynamic loss scaling; --fp16=false turns it off", 0                \
     }
 /* Returns -1 to go on, else the exit status: the schedule is unknown, or takes no warm-up. */
 int cli_check_auto(const struct command *command, const struct auto_flags *flags);
@@ -127,36 +150,38 @@ struct task_flags {
      FLAG_TEXT,                                                                                    \
      &(to).o.name,                                                                                 \
      "NAME",                                                                                       \
-     "causal, masked, pretrain, seq2seq, denoise, classify, multi-label, regression, tokens, "     \
-     "answers or images (what the model is for)",                                                  \
+     "causal, masked, pretrain, seq2seq, denoise, classify, multi-label, regression, "             \
+     "tokens, answers or images (default: what the model is for)",                                 \
      0},                                                                                           \
         {"--labels",                                                                               \
          FLAG_LIST,                                                                                \
          &(to).labels,                                                                             \
          "NAME",                                                                                   \
-         "classes in their order, or how many (the model's, else those of the data)",              \
+         "class names in order, or their number (default: the model's, else those in the "         \
+         "data)",                                                                                  \
          true},                                                                                    \
         {"--text-column",                                                                          \
          FLAG_LIST,                                                                                \
          &(to).text_columns,                                                                       \
          "NAME",                                                                                   \
-         "field of the text, or of both; numbers count the columns of a table without names",      \
+         "field of the text, or the two fields of a pair; numbers count the columns of a "         \
+         "table without names",                                                                    \
          true},                                                                                    \
         {"--label-column",                                                                         \
          FLAG_TEXT,                                                                                \
          &(to).o.label_column,                                                                     \
          "NAME",                                                                                   \
-         "field of labels, tags or targets",                                                       \
+         "field of the labels, tags or targets",                                                   \
          0},                                                                                       \
         {"--source-prefix",                                                                        \
          FLAG_TEXT,                                                                                \
          &(to).o.source_prefix,                                                                    \
          "TEXT",                                                                                   \
-         "before each source, as \"summarize: \"",                                                 \
+         "text put before each source, such as \"summarize: \"",                                   \
          0},                                                                                       \
     {                                                                                              \
         "--target-len", FLAG_INT, &(to).o.target_len, "U",                                         \
-            "tokens of a target (as many as of a sample)", 0                                       \
+            "tokens per target (default: as many as per sample)", 0                                \
     }
 void cli_task_resolve(struct task_flags *flags);
 void cli_task_fini(struct task_flags *flags);
