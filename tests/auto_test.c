@@ -168,7 +168,7 @@ static void a_contradiction_is_refused_with_both(void **state)
     EXPECT(2, "config examples/hf_zero2.json --lr fast", "--lr: wanted a number", "got \"fast\"");
     EXPECT(2, "config examples/hf_zero2.json --bf16=maybe", "--bf16: wanted true or false");
     EXPECT(2, "config examples/hf_zero2.json --fp16 --bf16", "fp16", "bf16");
-    EXPECT(2, "plan --model gpt2-tiny --batch 2 --batch-size 3", "one flag");
+    EXPECT(2, "plan --model gpt2-tiny --batch 2 --batch-size 3", "the same option");
 }
 
 /* Without a file the built-in configuration gives way. */

@@ -323,7 +323,7 @@ static void what_was_chosen_is_kept(void **state)
     test_expect(AGAIN "--steps 4 --set spillway.micro_batch=3", 2,
                 "--set spillway.micro_batch=3: ");
     test_expect(AGAIN "--steps 4 --rates f33=3", 2, "--rates f33=3: ");
-    test_expect("plan " AUTO "--set train_batch_size=null", 2, "\"auto\" wants train_batch_size");
+    test_expect("plan " AUTO "--set train_batch_size=null", 2, "\"auto\" needs train_batch_size");
 }
 
 /* The characters of lower-case text, first the one that is called `first`. */

@@ -27,14 +27,15 @@ static sw_status refuse(const struct triad *t, const char *key, const char *what
 
 static sw_status product(const struct triad *t, int64_t a, int64_t b, int64_t *out)
 {
-    return sw_mul_i64(a, b, out) ? SW_OK
-                                 : refuse(t, "train_batch_size", "the product is too large");
+    return sw_mul_i64(a, b, out)
+               ? SW_OK
+               : refuse(t, "train_batch_size", "the product of the batch keys exceeds 64 bits");
 }
 
 static sw_status neither(const struct triad *t)
 {
     return sw_config_refuse(t->impl, 0, "train_batch_size",
-                            "neither train_batch_size nor train_micro_batch_size_per_gpu given");
+                            "neither train_batch_size nor train_micro_batch_size_per_gpu is given");
 }
 
 static sw_status derive(struct triad *t)
@@ -72,10 +73,10 @@ static sw_status check_positive(const struct triad *t)
         return refuse(t, "train_batch_size", "not positive");
     }
     if (t->micro <= 0) {
-        return refuse(t, "train_micro_batch_size_per_gpu", "micro batch not positive");
+        return refuse(t, "train_micro_batch_size_per_gpu", "the micro-batch is not positive");
     }
     if (t->steps <= 0) {
-        return refuse(t, "gradient_accumulation_steps", "accumulation not positive");
+        return refuse(t, "gradient_accumulation_steps", "the accumulation is not positive");
     }
     return SW_OK;
 }
@@ -89,7 +90,7 @@ static sw_status by_ranks(struct triad *t, int64_t *out_k)
     SW_TRY(product(t, *out_k, t->micro, &all));
     return all == t->train
                ? SW_OK
-               : refuse(t, "train_batch_size", "is not micro batch x accumulation x ranks");
+               : refuse(t, "train_batch_size", "is not micro-batch x accumulation x ranks");
 }
 
 /* K is fixed: ranks only decide how many micro-steps they need for it. */
@@ -110,7 +111,7 @@ static sw_status by_count(struct triad *t, int64_t k)
     return all == t->train
                ? SW_OK
                : sw_config_refuse(t->impl, 0, "train_batch_size",
-                                  "%lld is not micro batch x micro-batches, %lld x %lld",
+                                  "%lld is not micro-batch size x micro-batches, %lld x %lld",
                                   (long long)t->train, (long long)t->micro, (long long)k);
 }
 
@@ -130,21 +131,22 @@ static sw_status by_elasticity(const struct sw_config *config, struct triad *t, 
     sw_config_elastic_fini(&found);
     if (!is_on(config, "elasticity.ignore_non_elastic_batch_info")) {
         if (t->has_micro && t->micro != micro) {
-            return sw_config_refuse(t->impl, 0, "train_micro_batch_size_per_gpu",
-                                    "%lld, and elasticity would change it to %lld on %lld ranks",
-                                    (long long)t->micro, (long long)micro, (long long)t->ranks);
+            return sw_config_refuse(
+                t->impl, 0, "train_micro_batch_size_per_gpu",
+                "%lld contradicts elasticity, which computes %lld on %lld ranks",
+                (long long)t->micro, (long long)micro, (long long)t->ranks);
         }
         if (t->has_train && t->train != train) {
             return sw_config_refuse(t->impl, 0, "train_batch_size",
-                                    "%lld, and elasticity would change it to %lld",
+                                    "%lld contradicts elasticity, which computes %lld",
                                     (long long)t->train, (long long)train);
         }
     }
     if (*k > 0 && *k != train / micro) {
         return sw_config_refuse(
             t->impl, 0, "elasticity",
-            "%lld ranks would make %lld micro-batches of %lld samples of a step, "
-            "which has %lld",
+            "on %lld ranks it needs %lld micro-batches of %lld samples per step, but the step "
+            "has %lld",
             (long long)t->ranks, (long long)(train / micro), (long long)micro, (long long)*k);
     }
     t->train = train;
@@ -171,7 +173,8 @@ sw_status sw_config_resolve(struct sw_config *config, int ranks, int64_t micro_b
 {
     struct sw_config_impl *impl = config->impl;
     if (ranks < 1 || micro_batches < 0) {
-        return SW_FAIL(SW_E_ARG, "%d ranks, %lld micro-batches: not positive", ranks,
+        return SW_FAIL(SW_E_ARG,
+                       "wanted positive numbers of ranks and micro-batches, got %d and %lld", ranks,
                        (long long)micro_batches);
     }
     const bool *has = impl->given_batch;

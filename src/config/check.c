@@ -266,7 +266,7 @@ static bool blocks_of_nothing(const struct sw_config *c)
 }
 
 static const struct rule impossible[] = {
-    {"bf16.enabled", both_precisions, "fp16 and bf16 both enabled"},
+    {"bf16.enabled", both_precisions, "fp16 and bf16 are both enabled; enable one"},
     {"fp16.loss_scale_window", dynamic_without_window, "must be > 0 with dynamic scaling"},
     {"fp16.min_loss_scale", dynamic_without_minimum, "must be > 0 with dynamic scaling"},
     {"fp16.fp16_master_weights_and_grads", fp16_masters_without_zero, "needs ZeRO stage 1, 2 or 3"},
@@ -274,67 +274,70 @@ static const struct rule impossible[] = {
     {"bf16.bf16_optimizer_states", bf16_states_without_zero, "needs ZeRO stage 1, 2 or 3"},
     {"bf16.bf16_optimizer_states", bf16_states_without_masters,
      "needs bf16_master_weights_and_grads"},
-    {"gradient_allreduce_op", sum_at_stage_3, "sum of gradients is not for stage 3"},
+    {"gradient_allreduce_op", sum_at_stage_3, "\"sum\" is not supported at stage 3"},
     {"zero_optimization.compute_grad_norm", no_norm_elsewhere,
-     "compute_grad_norm false only for stage 1 and 2"},
+     "false is supported only at stages 1 and 2"},
     {"zero_optimization.offload_optimizer.ratio", ratio_below_stage_3,
-     "ratio below 1 only for stage 3"},
+     "a ratio below 1 is supported only at stage 3"},
     {"zero_optimization.offload_optimizer.nvme_path", states_without_path,
      "is required with device nvme"},
     {"zero_optimization.offload_param.nvme_path", params_without_path,
      "is required with device nvme"},
     {"zero_optimization.offload_optimizer.nvme_path", states_with_empty_path,
-     "an empty path names no folder"},
+     "wanted a folder, got an empty path"},
     {"zero_optimization.offload_param.nvme_path", params_with_empty_path,
-     "an empty path names no folder"},
+     "wanted a folder, got an empty path"},
     {"zero_optimization.offload_optimizer.device", states_off_without_zero,
-     "offload of optimizer states needs ZeRO stage 1, 2 or 3"},
+     "offloading optimizer states needs ZeRO stage 1, 2 or 3"},
     {"zero_optimization.offload_optimizer.device", states_on_disk_below_stage_3,
-     "nvme only for stage 3"},
+     "\"nvme\" is supported only at stage 3"},
     {"zero_optimization.offload_param.device", params_off_below_stage_3,
-     "offload of parameters only for stage 3"},
+     "offloading parameters is supported only at stage 3"},
     {"allgather_size", bucket_without_old_form,
-     "belongs to \"zero_optimization\": true; today's key is "
-     "zero_optimization.allgather_bucket_size"},
-    {"optimizer.params.betas", bad_betas, "two numbers below 1 are wanted"},
+     "is valid only with \"zero_optimization\": true; use zero_optimization.allgather_bucket_size"},
+    {"optimizer.params.betas", bad_betas, "wanted two numbers below 1"},
     {"optimizer.params.nesterov", nesterov_without_momentum,
      "needs momentum above 0 and no dampening"},
     {"spillway.label_smoothing", nothing_but_smoothing, "wanted a number below 1"},
     {"spillway.lora.lora_dropout", nothing_into_adapters, "wanted a number below 1"},
-    {"spillway.moments", short_moments_of_others, "\"bf16\" and \"8bit\" are for Adam and AdamW"},
+    {"spillway.moments", short_moments_of_others,
+     "\"bf16\" and \"8bit\" are supported only for Adam and AdamW"},
     {"spillway.moments", two_choose_moments,
-     "optimizer.type Adam8bit and AdamW8bit keep them in 8 bits: leave this out, or name the type "
-     "Adam or AdamW"},
+     "contradicts optimizer.type, as Adam8bit and AdamW8bit keep 8-bit moments; leave this out, "
+     "or use Adam or AdamW"},
     {"spillway.reduce", boundary_without_whole_gradients,
-     "\"boundary\" keeps whole gradients, which stages 2 and 3 do not"},
+     "\"boundary\" needs whole gradients, which stages 2 and 3 do not keep"},
     {"spillway.update", host_updates_without_states,
-     "\"host\" updates what zero_optimization.offload_optimizer.device \"cpu\" puts into host "
-     "memory"},
+     "\"host\" needs optimizer states in host memory: zero_optimization.offload_optimizer.device "
+     "\"cpu\""},
     {"spillway.update", host_updates_by_norms,
-     "LAMB, which wants norms between its two halves, is updated on the device"},
+     "\"host\" is not supported for LAMB, which needs norms between its two halves"},
     {"spillway.update", host_updates_of_matrices,
-     "Muon, which wants whole matrices between its two halves, is updated on the device"},
-    {"spillway.tile_bytes", tiles_of_matrices, "Muon moves whole matrices, not tiles of them"},
+     "\"host\" is not supported for Muon, which needs whole matrices between its two halves"},
+    {"spillway.tile_bytes", tiles_of_matrices,
+     "tiles are not supported for Muon, which updates whole matrices"},
     {"optimizer.params.lr", rates_without_lr, "must be > 0 with muon_lr or adam_lr"},
     {"spillway.update", host_updates_by_lines,
-     "Adafactor, which wants means over the whole tensor, is updated on the device"},
+     "\"host\" is not supported for Adafactor, which needs means over the whole tensor"},
     {"spillway.tile_bytes", tiles_by_lines,
-     "Adafactor wants means over the whole tensor, not over tiles of it"},
-    {"optimizer.params.eps", bad_eps, "two numbers are wanted: of squares, and the least scale"},
+     "tiles are not supported for Adafactor, which needs means over the whole tensor"},
+    {"optimizer.params.eps", bad_eps,
+     "wanted two numbers: the term added to squares, and the smallest scale"},
     {"optimizer.params.clip_threshold", nothing_passes, "must be > 0"},
     {"optimizer.params.lr", two_choose_rate,
-     "relative_step, which is true unless it is given, chooses the rate: leave lr out, or set "
-     "relative_step to false"},
-    {"optimizer.params.lr", nobody_chooses_rate, "is wanted where relative_step is false"},
+     "relative_step, true by default, chooses the rate; leave lr out, or set relative_step to "
+     "false"},
+    {"optimizer.params.lr", nobody_chooses_rate, "is required if relative_step is false"},
     {"optimizer.params.warmup_init", warmup_of_no_relative_step, "needs relative_step"},
     {"scheduler.type", schedule_of_relative_step,
-     "relative_step, which is true unless it is given, chooses the rate: leave the scheduler out, "
-     "or set relative_step to false and lr"},
+     "relative_step, true by default, chooses the rate; leave the scheduler out, or set lr and "
+     "relative_step to false"},
     {"spillway.recompute", two_choose_recompute,
-     "\"auto\" chooses what activation_checkpointing.number_checkpoints says"},
-    {"spillway.recompute_blocks", blocks_of_auto, "spillway.recompute \"auto\" chooses it"},
+     "\"auto\" and activation_checkpointing.number_checkpoints exclude each other"},
+    {"spillway.recompute_blocks", blocks_of_auto,
+     "is chosen by spillway.recompute \"auto\"; leave it out"},
     {"spillway.recompute_blocks", blocks_of_nothing,
-     "wants spillway.recompute: \"blocks\", or a number"},
+     "needs spillway.recompute: \"blocks\" or a number"},
 };
 
 sw_status sw_config_check(const struct sw_config *config)
@@ -384,13 +387,14 @@ static bool other_clipping(const struct sw_config *c)
 static const struct rule unbuilt[] = {
     {"optimizer.type", optimizer_not_built, "this optimizer is not built yet"},
     {"optimizer.type", is_one_bit,
-     "not built: compressed momenta leave an error on each rank, so that the result would depend "
-     "on the number of ranks"},
+     "not built: compressed momenta leave an error on each rank, so results would depend on the "
+     "number of ranks"},
     {"scheduler.type", scheduler_not_built, "this schedule is not built yet"},
     {"data_types.grad_accum_dtype", coarse_accumulation,
-     "gradients are accumulated in fp32; another dtype is not built"},
+     "only fp32 accumulation of gradients is built"},
     {"optimizer.params.max_grad_norm", other_clipping,
-     "clipping by the optimizer is not built; gradient_clipping does it, and says something else"},
+     "clipping by the optimizer is not built, and gradient_clipping has another value; set that "
+     "instead"},
 };
 
 static bool is_true(const struct sw_json *object, const char *key)
@@ -501,7 +505,8 @@ sw_status sw_config_list_unbuilt(const struct sw_config *config, struct sw_str *
         }
     }
     add_askers(config, &report);
-    return report.n ? SW_FAIL(SW_E_UNSUP, "%d keys ask for what is not built", report.n) : SW_OK;
+    return report.n ? SW_FAIL(SW_E_UNSUP, "%d keys request features that are not built", report.n)
+                    : SW_OK;
 }
 
 sw_status sw_config_check_built(const struct sw_config *config)

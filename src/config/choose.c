@@ -84,7 +84,7 @@ static sw_status check_open_batch(const struct sw_config *config, int ranks, int
     const int64_t k = micro_batches > 0 ? micro_batches : config->spillway.micro_batches;
     if (steps < 1 || steps > most_samples / ranks || k > most_samples) {
         return sw_config_refuse(impl, 0, "gradient_accumulation_steps",
-                                "wanted 1 to %lld on %d ranks, and it is %lld",
+                                "wanted 1 to %lld on %d ranks, got %lld",
                                 (long long)(most_samples / ranks), ranks, (long long)steps);
     }
     return SW_OK;
@@ -98,32 +98,33 @@ sw_status sw_config_check_auto(const struct sw_config *config, int ranks, int64_
     const char *key = impl->plans_micro_batch ? batch_key : micro_batch_key;
     const int64_t train = impl->batch.train_batch_size;
     if (is_elastic(config)) {
-        return sw_config_refuse(impl, line, key, "\"auto\", and elasticity chooses it, too");
+        return sw_config_refuse(impl, line, key,
+                                "\"auto\" and the elasticity block both choose it; leave one out");
     }
     if (impl->given_batch[1]) {
-        return sw_config_refuse(impl, line, key,
-                                "\"auto\" chooses train_micro_batch_size_per_gpu, which is given: "
-                                "%lld",
-                                (long long)impl->batch.micro_batch_size);
+        return sw_config_refuse(
+            impl, line, key,
+            "\"auto\" chooses train_micro_batch_size_per_gpu, but that is given as %lld; leave "
+            "one out",
+            (long long)impl->batch.micro_batch_size);
     }
     if (!impl->given_batch[0] && impl->plans_micro_batch) {
         return check_open_batch(config, ranks, micro_batches);
     }
     if (!impl->given_batch[0]) {
-        return sw_config_refuse(impl, line, key,
-                                "\"auto\" wants train_batch_size, which it divides");
+        return sw_config_refuse(impl, line, key, "\"auto\" needs train_batch_size, to divide it");
     }
     if (train < 1 || train > most_samples) {
         return sw_config_refuse(impl, line, key,
-                                "\"auto\" wants a train_batch_size from 1 to %lld, and it is %lld",
+                                "\"auto\" needs a train_batch_size from 1 to %lld, got %lld",
                                 (long long)most_samples, (long long)train);
     }
     if (sw_config_largest_micro_batch(config, ranks, micro_batches, train) == 0) {
         return sw_config_refuse(
             impl, line, key,
-            "\"auto\": no micro-batch x accumulation x ranks is train_batch_size "
-            "(train_batch_size %lld, gradient_accumulation_steps %lld, ranks %d, "
-            "spillway.micro_batches %lld)",
+            "\"auto\": no micro-batch size makes micro-batch x accumulation x ranks equal to "
+            "train_batch_size (train_batch_size %lld, gradient_accumulation_steps %lld, ranks "
+            "%d, spillway.micro_batches %lld)",
             (long long)train, (long long)impl->batch.accumulation_steps, ranks,
             (long long)(micro_batches > 0 ? micro_batches : config->spillway.micro_batches));
     }

@@ -258,8 +258,7 @@ static sw_status refuse(const struct job *job, const char *why)
     char text[128];
     return sw_config_refuse(job->config->impl, job->node->line, job->path, "%s %s%s",
                             shown(job->node, text, sizeof text), why,
-                            is_auto(job->node) ? "; nobody puts a value in place of \"auto\" here"
-                                               : "");
+                            is_auto(job->node) ? "; \"auto\" is not supported for this key" : "");
 }
 
 static sw_status put_null(struct job *job)
@@ -338,12 +337,12 @@ static sw_status check_range(const struct job *job, double value)
         snprintf(text, sizeof text, "is not one of the allowed values (%.0f to %.0f)", field->lo,
                  field->hi);
     } else if (value < field->lo && field->lo == 0) {
-        snprintf(text, sizeof text, "%s: it must not be negative", why);
+        snprintf(text, sizeof text, "%s; wanted at least 0", why);
     } else if (value <= field->lo) {
-        snprintf(text, sizeof text, "%s: the least is %s%g", why,
-                 field->flags & FIELD_ABOVE ? "above " : "", field->lo);
+        snprintf(text, sizeof text, "%s; wanted %s%g", why,
+                 field->flags & FIELD_ABOVE ? "more than " : "at least ", field->lo);
     } else {
-        snprintf(text, sizeof text, "%s: the most is %g", why, field->hi);
+        snprintf(text, sizeof text, "%s; wanted at most %g", why, field->hi);
     }
     return refuse(job, text);
 }

@@ -85,14 +85,14 @@ static sw_status read_micro_batches(struct elasticity *e)
         return refuse(e, "micro_batch_sizes", "is not a list");
     }
     if (list->n_children < 1 || list->n_children > MOST_MICRO_BATCHES) {
-        return refuse(e, "micro_batch_sizes", "has no number, or more than 64");
+        return refuse(e, "micro_batch_sizes", "must have 1 to 64 numbers");
     }
     for (const struct sw_json *node = list->first; node; node = node->next) {
         if (node->type != SW_JSON_INT) {
-            return refuse(e, "micro_batch_sizes", "holds something that is not an integer");
+            return refuse(e, "micro_batch_sizes", "has an element that is not an integer");
         }
         if (node->integer < 1) {
-            return refuse(e, "micro_batch_sizes", "holds a number below 1");
+            return refuse(e, "micro_batch_sizes", "has an element below 1");
         }
         e->micro[e->n_micro++] = node->integer;
     }
@@ -112,7 +112,7 @@ static sw_status read_block(const struct sw_config *config, struct elasticity *e
         .prefer_larger = boolean(config, "prefer_larger_batch", true),
     };
     if (!boolean(config, "enabled", false)) {
-        return refuse(e, "enabled", "there is no elasticity block that is enabled");
+        return refuse(e, "enabled", "is missing or not enabled");
     }
     if (!e->max_batch) {
         return refuse(e, "max_train_batch_size", "is required");
@@ -280,7 +280,7 @@ static sw_status version_2(const struct elasticity *e, int64_t world_size,
                            struct sw_config_elastic *out)
 {
     if (world_size == 0) {
-        return refuse(e, "version", "0.2 wants a number of ranks");
+        return refuse(e, "version", "version 0.2 needs the number of ranks");
     }
     if (e->ranks_per_node % e->model_parallel != 0) {
         return refuse(e, "num_gpus_per_node", "is not divisible by model_parallel_size");
@@ -306,15 +306,18 @@ static sw_status choose_micro_batch(const struct elasticity *e, int64_t world_si
                                     struct sw_config_elastic *out)
 {
     if (!has_ranks(out, world_size)) {
-        return refuse(e, "", "that number of ranks does not divide the batch; see the list");
+        return refuse(
+            e, "",
+            "the number of ranks does not divide the batch; --elastic 0 lists the valid ones");
     }
     for (int i = 0; i < e->n_micro; i++) {
         if (out->train_batch_size / world_size % e->micro[i] == 0) {
             out->micro_batch_size = sw_max_i64(out->micro_batch_size, e->micro[i]);
         }
     }
-    return out->micro_batch_size ? SW_OK
-                                 : refuse(e, "micro_batch_sizes", "none divides a rank's share");
+    return out->micro_batch_size
+               ? SW_OK
+               : refuse(e, "micro_batch_sizes", "none of them divides a rank's share of the batch");
 }
 
 /* ---- the public functions ---- */
@@ -326,7 +329,8 @@ sw_status sw_config_elastic(const struct sw_config *config, int64_t world_size,
     struct sw_config_elastic found = {0};
     sw_status st;
     if (world_size < 0) {
-        return SW_FAIL(SW_E_ARG, "%lld ranks: negative", (long long)world_size);
+        return SW_FAIL(SW_E_ARG, "elasticity: wanted at least 0 ranks, got %lld",
+                       (long long)world_size);
     }
     SW_TRY(read_block(config, &e));
     SW_TRY_OR(free_ranks,

@@ -86,7 +86,7 @@ static sw_status given_value(const struct sw_config_impl *impl,
     const struct sw_json *two = object && field->alias ? sw_json_get(object, field->alias) : NULL;
     if (one && two) {
         return sw_config_refuse(impl, two->line, section->path,
-                                "%s and %s are two names of one key, and both are given",
+                                "%s and %s are names of the same key, but both are given; give one",
                                 field->key, field->alias);
     }
     const struct sw_json *node = one ? one : two;
@@ -205,7 +205,7 @@ static sw_status find_block(const struct sw_config_impl *impl, const struct conf
         return SW_OK;
     }
     if (node->type != SW_JSON_OBJECT) {
-        return sw_config_refuse(impl, node->line, section->path, "%s is not an object",
+        return sw_config_refuse(impl, node->line, section->path, "wanted an object, got %s",
                                 sw_json_type_name(node->type));
     }
     *out = node;
@@ -330,7 +330,7 @@ static sw_status read_typed(struct sw_config *config, const struct typed_block *
         const struct sw_json *params = object ? sw_json_get(object, "params") : NULL;
         if (params) {
             return sw_config_refuse(impl, params->line, block->section->path,
-                                    "params without a type");
+                                    "params are given without a type");
         }
         return SW_OK;
     }
@@ -419,7 +419,7 @@ static sw_status derive_all(struct sw_config *config)
         config->scheduler.warmup_type =
             strcmp(type, "linear") == 0 ? SW_WARMUP_LINEAR : SW_WARMUP_LOG;
         if (strcmp(type, "linear") != 0 && strcmp(type, "log") != 0) {
-            sw_log(SW_LOG_WARN, "scheduler.params.warmup_type \"%.40s\" is unknown and means log",
+            sw_log(SW_LOG_WARN, "unknown scheduler.params.warmup_type \"%.40s\"; log is used",
                    type);
         }
     }
@@ -472,7 +472,7 @@ static sw_status read_all(struct sw_config *config)
 static sw_status prepare(struct sw_config_impl *impl)
 {
     if (sw_json_root(impl->given)->type != SW_JSON_OBJECT) {
-        return SW_FAIL(SW_E_CONFIG, "%s: the configuration is %s, not an object", impl->name,
+        return SW_FAIL(SW_E_CONFIG, "%s: wanted an object, got %s", impl->name,
                        sw_json_type_name(sw_json_root(impl->given)->type));
     }
     SW_TRY(sw_config_modernise(impl));

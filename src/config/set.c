@@ -66,7 +66,7 @@ static sw_status check_agrees(const struct sw_config_impl *impl, const struct sw
                       (field && field->type == FIELD_BYTES && !sw_parse_bytes(said, &bytes[0]) &&
                        !sw_parse_bytes(value, &bytes[1]) && bytes[0] == bytes[1]);
     const sw_status st = same ? SW_OK
-                              : SW_FAIL(SW_E_CONFIG, "%s: %s is %s and the flag says %s",
+                              : SW_FAIL(SW_E_CONFIG, "%s: %s is %s, but the flag says %s; give one",
                                         sw_config_where(impl, given->line, place, sizeof place),
                                         path, sw_str_text(&text), value);
     sw_str_fini(&text);
@@ -81,8 +81,7 @@ sw_status sw_config_apply_set(struct sw_config_impl *impl, int i_set)
     }
     const char *equals = strchr(set, '=');
     if (!equals || equals == set) {
-        return SW_FAIL(SW_E_CONFIG, "--set %s: KEY=VALUE is wanted, such as fp16.enabled=true",
-                       set);
+        return SW_FAIL(SW_E_CONFIG, "--set %s: wanted KEY=VALUE, such as fp16.enabled=true", set);
     }
     char *path = sw_arena_strndup(&impl->arena, set, (size_t)(equals - set));
     SW_TRY_ALLOC(path, "--set");

@@ -18,18 +18,19 @@ static const struct config_field top_fields[] = {
     INT("gradient_accumulation_steps", AT(batch.accumulation_steps), "null", LOWEST, HIGHEST,
         "micro-batches that a rank computes for one optimizer step", .flags = FIELD_NULL, BUILT),
     BOOL("managed_gradient_accumulation", NOWHERE, "true",
-         "false leaves it to the caller to say when the optimizer steps", LATER),
+         "count micro-batches automatically; false: the caller says when the optimizer steps",
+         LATER),
     NUMBER("gradient_clipping", AT(misc.gradient_clipping), "1.0", 0, HIGHEST,
            "largest global norm of the gradients; 0 switches clipping off", BUILT),
     INT("steps_per_print", AT(misc.steps_per_print), "null", 0, HIGHEST,
-        "where lines of progress are no live line: one every so many steps; null or 0 = one a step",
+        "steps between progress lines if there is no live line; null or 0 = one line per step",
         .unit = "steps", .flags = FIELD_NULL, BUILT),
     CHOICE("communication_data_type", NOWHERE, "null", comm_dtypes,
            "dtype that gradients are rounded to for the reduction; null is the working dtype",
            .flags = FIELD_NULL | FIELD_ANY_CASE, BUILT),
     CHOICE("seq_parallel_communication_data_type", NOWHERE, "\"fp32\"", comm_dtypes,
-           "the same for groups of sequence parallelism", .flags = FIELD_NULL | FIELD_ANY_CASE,
-           LATER),
+           "dtype that gradients are rounded to within groups of sequence parallelism",
+           .flags = FIELD_NULL | FIELD_ANY_CASE, LATER),
     BOOL("prescale_gradients", NOWHERE, "false", "divide by the ranks before the reduction",
          NEEDLESS("gradients are summed in fp32 and averaged once, after the sum")),
     NUMBER("gradient_predivide_factor", NOWHERE, "1.0", 0, HIGHEST,
@@ -37,11 +38,10 @@ static const struct config_field top_fields[] = {
            NEEDLESS("gradients are summed in fp32 and averaged once, after the sum")),
     CHOICE("gradient_allreduce_op", NOWHERE, "\"mean\"", allreduce_ops,
            "how gradients of the ranks are joined", .flags = FIELD_ANY_CASE, LATER),
-    BOOL(
-        "sparse_gradients", AT(misc.sparse_gradients), "false",
-        "of the gradients of embeddings the rows that there are travel to their owners, where that "
-        "is shorter by the plan; no bit depends on it",
-        BUILT),
+    BOOL("sparse_gradients", AT(misc.sparse_gradients), "false",
+         "send only the non-zero rows of embedding gradients to their owners, if the plan finds "
+         "that shorter; results do not depend on it",
+         BUILT),
     BOOL("disable_allgather", NOWHERE, "false", "broadcast updated parameters instead of gathering",
          NEEDLESS("the plan chooses the collectives")),
     BOOL("zero_allow_untested_optimizer", NOWHERE, "false",
@@ -51,9 +51,9 @@ static const struct config_field top_fields[] = {
          "insist on the CPU optimizer when its states are on the CPU",
          NEEDLESS("there is one implementation of each update")),
     BOOL("wall_clock_breakdown", AT(misc.wall_clock_breakdown), "false",
-         "time of forward, backward and update, in lines of progress and metrics", BUILT),
+         "print times of forward, backward and update in progress lines and metrics", BUILT),
     BOOL("memory_breakdown", NOWHERE, "false", "print memory use",
-         NEEDLESS("the line at the start has the bytes of each tier")),
+         NEEDLESS("the line at the start lists the bytes of each tier")),
     BOOL("dump_state", NOWHERE, "false", "print the configuration at the start",
          NEEDLESS("`spillway config` prints it, and checkpoints keep it")),
     BOOL("disable_python_gc", NOWHERE, "false", "switch Python's collector off in training",
@@ -62,15 +62,16 @@ static const struct config_field top_fields[] = {
          NEEDLESS("the sampler runs over the end of an epoch: batches are always whole")),
     CHOICE("log_level", NOWHERE, "null", log_levels, "verbosity of messages",
            .flags = FIELD_NULL | FIELD_ANY_CASE, NEEDLESS("the program's own flags decide")),
-    INT("vocabulary_size", NOWHERE, "null", 0, HIGHEST, "warn when it is no multiple of 8",
-        .flags = FIELD_NULL, NEEDLESS("products of any size are cut by us")),
+    INT("vocabulary_size", NOWHERE, "null", 0, HIGHEST,
+        "vocabulary size; warn if it is not a multiple of 8", .flags = FIELD_NULL,
+        NEEDLESS("matrix products take any size")),
     BOOL("graph_harvesting", NOWHERE, "false", "replay CUDA graphs", GONE),
     BOOL("use_data_before_expert_parallelism", NOWHERE, "false",
          "order of data and expert groups among the ranks", LATER),
     INT("sequence_parallel_size", NOWHERE, "1", 1, HIGHEST, "ranks that share one sequence",
         .flags = FIELD_QUIET, LATER),
     INT("allgather_size", NOWHERE, "null", 0, HIGHEST,
-        "bucket of the old form \"zero_optimization\": true", .unit = "elements",
+        "bucket size for the old form \"zero_optimization\": true", .unit = "elements",
         .flags = FIELD_NULL | FIELD_QUIET,
         NEEDLESS("becomes zero_optimization.allgather_bucket_size")),
 };
@@ -79,8 +80,8 @@ SECTION(sw_config_table_top, "", top_fields, 0, "the file itself");
 /* ---- optimizer ---- */
 
 static const struct config_field optimizer_fields[] = {
-    STRING("type", NOWHERE, "null", "which optimizer; the case of letters does not matter",
-           .flags = FIELD_NULL, BUILT),
+    STRING("type", NOWHERE, "null", "name of the optimizer, case-insensitive", .flags = FIELD_NULL,
+           BUILT),
     BOOL("legacy_fusion", NOWHERE, "false", "old fused optimizer",
          NEEDLESS("there is one implementation of each update")),
 };
@@ -93,19 +94,21 @@ SECTION(sw_config_table_optimizer, "optimizer", optimizer_fields, 0,
     NUMBERS("betas", AT(optimizer.betas), def, 0, 1,                                               \
             "decay of the running means of gradient and squared gradient", BUILT)
 #define EPS(def)                                                                                   \
-    NUMBER("eps", AT(optimizer.eps), def, 0, HIGHEST, "added to the root in the denominator", BUILT)
+    NUMBER("eps", AT(optimizer.eps), def, 0, HIGHEST,                                              \
+           "term added to the square root in the denominator", BUILT)
 #define DECAY                                                                                      \
     NUMBER("weight_decay", AT(optimizer.weight_decay), "0.0", 0, HIGHEST, "weight decay", BUILT)
 #define MAX_GRAD_NORM                                                                              \
     NUMBER("max_grad_norm", AT(optimizer.max_grad_norm), "0.0", 0, HIGHEST,                        \
-           "old place of gradient_clipping; accepted when it says the same",                       \
+           "former place of gradient_clipping; must equal it",                                     \
            NEEDLESS("gradient_clipping clips"))
 #define AMSGRAD BOOL("amsgrad", NOWHERE, "false", "the AMSGrad variant", LATER)
 #define TORCH_EXTRAS                                                                               \
     JSON("foreach", "null", "implementation choice of torch", NEEDLESS("one implementation")),     \
         JSON("fused", "null", "implementation choice of torch", NEEDLESS("one implementation")),   \
-        BOOL("capturable", NOWHERE, "false", "for CUDA graphs", NEEDLESS("one implementation")),   \
-        BOOL("differentiable", NOWHERE, "false", "gradients through the update", LATER)
+        BOOL("capturable", NOWHERE, "false", "make the update capturable by CUDA graphs",          \
+             NEEDLESS("one implementation")),                                                      \
+        BOOL("differentiable", NOWHERE, "false", "compute gradients through the update", LATER)
 
 static const struct config_field adam_fields[] = {
     LR("1e-3"),
@@ -119,34 +122,37 @@ static const struct config_field adam_fields[] = {
          "\"AdamW8bit\" always do",
          BUILT),
     INT("min_8bit_size", AT(optimizer.min_8bit_size), "4096", 0, HIGHEST,
-        "where moments are kept in 8 bits: tensors with fewer elements keep theirs in fp32", BUILT),
-    BOOL("torch_adam", NOWHERE, "false", "use torch's implementation",
-         NEEDLESS("one implementation, with torch's formula")),
+        "elements below which a tensor's 8-bit moments stay in fp32", BUILT),
+    BOOL("torch_adam", NOWHERE, "false", "use torch's implementation of Adam",
+         NEEDLESS("there is one implementation, with torch's formula")),
     BOOL("fp32_optimizer_states", NOWHERE, "true", "keep the running means in fp32",
          LATER_BECAUSE("\"spillway\": {\"moments\": \"bf16\"} keeps them in bf16")),
     MAX_GRAD_NORM,
     AMSGRAD,
-    BOOL("maximize", NOWHERE, "false", "climb instead of descending", LATER),
+    BOOL("maximize", NOWHERE, "false", "ascend the gradient instead of descending", LATER),
     BOOL("set_grad_none", NOWHERE, "true", "free gradients after the step",
          NEEDLESS("the plan says when memory is free")),
     TORCH_EXTRAS,
 };
 static SECTION(adam_params, "optimizer.params", adam_fields, SECTION_NULL,
-               "of Adam, AdamW, Adam8bit and AdamW8bit");
+               "for Adam, AdamW, Adam8bit and AdamW8bit");
 
 static const struct config_field sgd_fields[] = {
     LR("1e-3"),
     NUMBER("momentum", AT(optimizer.momentum), "0.0", 0, HIGHEST, "factor of the last update",
            BUILT),
     NUMBER("dampening", AT(optimizer.dampening), "0.0", LOWEST, HIGHEST,
-           "1 - dampening times the gradient enters the momentum, after the first step", BUILT),
+           "dampening of momentum: after the first step the gradient enters with factor 1 - "
+           "dampening",
+           BUILT),
     DECAY,
     BOOL("nesterov", AT(optimizer.nesterov), "false", "Nesterov's momentum", BUILT),
-    BOOL("maximize", AT(optimizer.maximize), "false", "climb instead of descending", BUILT),
+    BOOL("maximize", AT(optimizer.maximize), "false", "ascend the gradient instead of descending",
+         BUILT),
     MAX_GRAD_NORM,
     TORCH_EXTRAS,
 };
-static SECTION(sgd_params, "optimizer.params", sgd_fields, SECTION_NULL, "of SGD");
+static SECTION(sgd_params, "optimizer.params", sgd_fields, SECTION_NULL, "for SGD");
 
 static const struct config_field lamb_fields[] = {
     LR("1e-3"),
@@ -155,8 +161,8 @@ static const struct config_field lamb_fields[] = {
     DECAY,
     BOOL("bias_correction", AT(optimizer.bias_correction), "true",
          "correct the step size by sqrt(1 - beta2^t) / (1 - beta1^t)", BUILT),
-    BOOL("eps_inside_sqrt", AT(optimizer.eps_inside_sqrt), "false", "add eps below the root",
-         BUILT),
+    BOOL("eps_inside_sqrt", AT(optimizer.eps_inside_sqrt), "false",
+         "add eps inside the square root", BUILT),
     NUMBER("max_coeff", AT(optimizer.max_coeff), "10.0", 0, HIGHEST,
            "largest trust ratio of a tensor", BUILT),
     NUMBER("min_coeff", AT(optimizer.min_coeff), "0.01", 0, HIGHEST,
@@ -164,21 +170,21 @@ static const struct config_field lamb_fields[] = {
     MAX_GRAD_NORM,
     AMSGRAD,
 };
-static SECTION(lamb_params, "optimizer.params", lamb_fields, SECTION_NULL, "of LAMB");
+static SECTION(lamb_params, "optimizer.params", lamb_fields, SECTION_NULL, "for LAMB");
 
 static const struct config_field adagrad_fields[] = {
     LR("1e-2"),
-    NUMBER("lr_decay", AT(optimizer.lr_decay), "0.0", 0, HIGHEST, "lr / (1 + (step - 1) lr_decay)",
-           BUILT),
+    NUMBER("lr_decay", AT(optimizer.lr_decay), "0.0", 0, HIGHEST,
+           "decay of the rate, which is lr / (1 + (step - 1) lr_decay)", BUILT),
     EPS("1e-10"),
     DECAY,
     NUMBER("initial_accumulator_value", AT(optimizer.initial_accumulator_value), "0.0", 0, HIGHEST,
-           "start of the sum of squares", BUILT),
+           "initial value of the sum of squares", BUILT),
     AMSGRAD,
-    BOOL("maximize", NOWHERE, "false", "climb instead of descending", LATER),
+    BOOL("maximize", NOWHERE, "false", "ascend the gradient instead of descending", LATER),
     TORCH_EXTRAS,
 };
-static SECTION(adagrad_params, "optimizer.params", adagrad_fields, SECTION_NULL, "of Adagrad");
+static SECTION(adagrad_params, "optimizer.params", adagrad_fields, SECTION_NULL, "for Adagrad");
 
 static const struct config_field lion_fields[] = {
     LR("1e-3"),
@@ -186,17 +192,17 @@ static const struct config_field lion_fields[] = {
     DECAY,
     BOOL("use_triton", NOWHERE, "false", "implementation choice", NEEDLESS("one implementation")),
 };
-static SECTION(lion_params, "optimizer.params", lion_fields, SECTION_NULL, "of Lion");
+static SECTION(lion_params, "optimizer.params", lion_fields, SECTION_NULL, "for Lion");
 
 static const struct config_field sparse_adam_fields[] = {
     LR("1e-3"),
     BETAS("[0.9, 0.999]"),
     EPS("1e-8"),
     MAX_GRAD_NORM,
-    BOOL("maximize", NOWHERE, "false", "climb instead of descending", LATER),
+    BOOL("maximize", NOWHERE, "false", "ascend the gradient instead of descending", LATER),
 };
 static SECTION(sparse_adam_params, "optimizer.params", sparse_adam_fields, SECTION_NULL,
-               "of SparseAdam, which leaves what has no gradient as it is");
+               "for SparseAdam, which leaves rows without gradients unchanged");
 
 static const struct config_field rmsprop_fields[] = {
     LR("1e-2"),
@@ -206,13 +212,14 @@ static const struct config_field rmsprop_fields[] = {
     DECAY,
     NUMBER("momentum", AT(optimizer.momentum), "0.0", 0, HIGHEST, "factor of the last update",
            BUILT),
-    BOOL("centered", NOWHERE, "false", "divide by the deviation, not by the root of the squares",
-         LATER),
+    BOOL("centered", NOWHERE, "false",
+         "divide by the standard deviation, not by the root mean square", LATER),
     MAX_GRAD_NORM,
-    BOOL("maximize", AT(optimizer.maximize), "false", "climb instead of descending", BUILT),
+    BOOL("maximize", AT(optimizer.maximize), "false", "ascend the gradient instead of descending",
+         BUILT),
     TORCH_EXTRAS,
 };
-static SECTION(rmsprop_params, "optimizer.params", rmsprop_fields, SECTION_NULL, "of RMSprop");
+static SECTION(rmsprop_params, "optimizer.params", rmsprop_fields, SECTION_NULL, "for RMSprop");
 
 static const char *const ns_methods[] = {"gram", "standard", NULL};
 static const struct config_field muon_fields[] = {
@@ -223,45 +230,49 @@ static const struct config_field muon_fields[] = {
     BETAS("[0.9, 0.999]"),
     EPS("1e-8"),
     NUMBER("muon_lr", AT(optimizer.muon_lr), "null", 0, HIGHEST,
-           "rate of matrices, as lr has it; null = lr", .flags = FIELD_NULL, BUILT),
+           "learning rate of matrices; null = lr", .flags = FIELD_NULL, BUILT),
     NUMBER("adam_lr", AT(optimizer.adam_lr), "null", 0, HIGHEST,
-           "rate of everything else, which AdamW moves; null = lr", .flags = FIELD_NULL, BUILT),
+           "learning rate of all other parameters, which AdamW updates; null = lr",
+           .flags = FIELD_NULL, BUILT),
     INT("ns_steps", AT(optimizer.ns_steps), "5", 1, 100, "iterations of Newton-Schulz", BUILT),
-    CHOICE("ns_method", NOWHERE, "\"gram\"", ns_methods, "how Newton-Schulz is computed",
-           NEEDLESS("one implementation, with torch's formula")),
+    CHOICE("ns_method", NOWHERE, "\"gram\"", ns_methods, "method of the Newton-Schulz iteration",
+           NEEDLESS("there is one implementation, with torch's formula")),
 };
-static SECTION(muon_params, "optimizer.params", muon_fields, SECTION_NULL, "of Muon");
+static SECTION(muon_params, "optimizer.params", muon_fields, SECTION_NULL, "for Muon");
 
 static const struct config_field adafactor_fields[] = {
     NUMBER("lr", AT(optimizer.lr), "null", 0, HIGHEST,
-           "learning rate, wanted without relative_step; a scheduler replaces it",
+           "learning rate, required without relative_step; a scheduler replaces it",
            .flags = FIELD_NULL, BUILT),
     NUMBERS("eps", AT(optimizer.adafactor_eps), "[1e-30, 1e-3]", 0, HIGHEST,
-            "added to the squares of gradients; the least scale of a parameter", BUILT),
+            "two numbers: a term added to squared gradients, and the smallest scale of a "
+            "parameter",
+            BUILT),
     NUMBER("clip_threshold", AT(optimizer.clip_threshold), "1.0", 0, HIGHEST,
-           "largest root of the mean square of a direction", BUILT),
+           "largest root mean square of an update direction", BUILT),
     NUMBER("decay_rate", AT(optimizer.decay_rate), "-0.8", LOWEST, 0,
-           "means of squares keep 1 - step^decay_rate of themselves", BUILT),
+           "exponent of the decay 1 - step^decay_rate of the mean squares", BUILT),
     NUMBER("beta1", AT(optimizer.momentum), "null", 0, 1,
-           "decay of the running mean of directions; null = there is none", .flags = FIELD_NULL,
-           BUILT),
+           "decay of the running mean of update directions; null = no running mean",
+           .flags = FIELD_NULL, BUILT),
     DECAY,
     BOOL("scale_parameter", AT(optimizer.scale_parameter), "true",
-         "the rate is a factor of the parameter's root mean square", BUILT),
+         "scale the rate by the parameter's root mean square", BUILT),
     BOOL("relative_step", AT(optimizer.relative_step), "true",
-         "the rate is the least of 1e-2 and 1 / sqrt(step), instead of lr", BUILT),
+         "use min(1e-2, 1 / sqrt(step)) as the rate, instead of lr", BUILT),
     BOOL("warmup_init", AT(optimizer.warmup_init), "false",
-         "relative_step begins with 1e-6 step instead of 1e-2", BUILT),
+         "let relative_step begin with 1e-6 x step instead of 1e-2", BUILT),
 };
 static SECTION(adafactor_params, "optimizer.params", adafactor_fields, SECTION_NULL,
-               "of Adafactor, with the names that transformers gives them");
+               "for Adafactor, with transformers' names");
 
 #define ONEBIT                                                                                     \
     LR("1e-3"), BETAS("[0.9, 0.999]"), EPS("1e-8"), DECAY,                                         \
-        BOOL("bias_correction", NOWHERE, "true", "as in Adam", BUILT),                             \
-        BOOL("eps_inside_sqrt", NOWHERE, "false", "add eps below the root", BUILT),                \
+        BOOL("bias_correction", NOWHERE, "true",                                                   \
+             "divide the running means by 1 - beta^t, as Adam does", BUILT),                       \
+        BOOL("eps_inside_sqrt", NOWHERE, "false", "add eps inside the square root", BUILT),        \
         NUMBER("max_grad_norm", NOWHERE, "0.0", 0, HIGHEST, "clipping", BUILT), AMSGRAD,           \
-        BOOL("cuda_aware", NOWHERE, "false", "MPI reads device memory", BUILT),                    \
+        BOOL("cuda_aware", NOWHERE, "false", "let MPI read device memory", BUILT),                 \
         STRING("comm_backend_name", NOWHERE, "\"nccl\"", "transport", BUILT)
 
 static const struct config_field onebit_adam_fields[] = {
@@ -269,7 +280,7 @@ static const struct config_field onebit_adam_fields[] = {
     INT("freeze_step", NOWHERE, "100000", 0, HIGHEST, "steps of plain Adam first", BUILT),
 };
 static SECTION(onebit_adam_params, "optimizer.params", onebit_adam_fields, SECTION_NULL,
-               "of 1-bit Adam");
+               "for 1-bit Adam");
 
 static const struct config_field onebit_lamb_fields[] = {
     ONEBIT,
@@ -282,16 +293,16 @@ static const struct config_field onebit_lamb_fields[] = {
     NUMBER("factor_threshold", NOWHERE, "0.1", 0, HIGHEST, "largest change of a factor", BUILT),
 };
 static SECTION(onebit_lamb_params, "optimizer.params", onebit_lamb_fields, SECTION_NULL,
-               "of 1-bit LAMB");
+               "for 1-bit LAMB");
 
 static const struct config_field zero_one_fields[] = {
     ONEBIT,
     INT("var_freeze_step", NOWHERE, "100000", 0, HIGHEST, "step that freezes the variance", BUILT),
     INT("var_update_scaler", NOWHERE, "16", 1, HIGHEST, "interval of variance updates", BUILT),
     INT("local_step_scaler", NOWHERE, "32678", 1, HIGHEST, "growth of local steps", BUILT),
-    INT("local_step_clipper", NOWHERE, "16", 1, HIGHEST, "most local steps", BUILT),
+    INT("local_step_clipper", NOWHERE, "16", 1, HIGHEST, "maximum number of local steps", BUILT),
 };
-static SECTION(zero_one_params, "optimizer.params", zero_one_fields, SECTION_NULL, "of 0/1 Adam");
+static SECTION(zero_one_params, "optimizer.params", zero_one_fields, SECTION_NULL, "for 0/1 Adam");
 
 const struct config_variant sw_config_optimizers[] = {
     {"Adam", SW_OPTIMIZER_ADAM, &adam_params, true},
@@ -325,7 +336,7 @@ const size_t sw_config_n_optimizers = SW_LEN(sw_config_optimizers);
 /* ---- scheduler ---- */
 
 static const struct config_field scheduler_fields[] = {
-    STRING("type", NOWHERE, "null", "which schedule of the learning rate", .flags = FIELD_NULL,
+    STRING("type", NOWHERE, "null", "name of the learning-rate schedule", .flags = FIELD_NULL,
            BUILT),
 };
 SECTION(sw_config_table_scheduler, "scheduler", scheduler_fields, 0,
@@ -345,18 +356,17 @@ SECTION(sw_config_table_scheduler, "scheduler", scheduler_fields, 0,
 
 #define START                                                                                      \
     INT("last_batch_iteration", NOWHERE, "-1", LOWEST, HIGHEST,                                    \
-        "index to start from; checkpoints keep the place", .unit = "steps", .flags = FIELD_QUIET,  \
+        "index to start from; checkpoints keep the index", .unit = "steps", .flags = FIELD_QUIET,  \
         LATER)
 
 static const struct config_field warmup_fields[] = {
     WARMUP_MIN,
     NUMBERS("warmup_max_lr", AT(scheduler.warmup_max_lr), "null", 0, HIGHEST,
-            "rate after the warm-up; the optimizer's lr when not given", .flags = FIELD_NULL,
-            BUILT),
+            "rate after the warm-up; null = the optimizer's lr", .flags = FIELD_NULL, BUILT),
     WARMUP_STEPS,
     START,
 };
-static SECTION(warmup_params, "scheduler.params", warmup_fields, SECTION_NULL, "of WarmupLR");
+static SECTION(warmup_params, "scheduler.params", warmup_fields, SECTION_NULL, "for WarmupLR");
 
 static const struct config_field warmup_decay_fields[] = {
     TOTAL_STEPS,
@@ -367,7 +377,7 @@ static const struct config_field warmup_decay_fields[] = {
     START,
 };
 static SECTION(warmup_decay_params, "scheduler.params", warmup_decay_fields, SECTION_NULL,
-               "of WarmupDecayLR");
+               "for WarmupDecayLR");
 
 static const struct config_field warmup_cosine_fields[] = {
     TOTAL_STEPS,
@@ -379,7 +389,7 @@ static const struct config_field warmup_cosine_fields[] = {
     START,
 };
 static SECTION(warmup_cosine_params, "scheduler.params", warmup_cosine_fields, SECTION_NULL,
-               "of WarmupCosineLR");
+               "for WarmupCosineLR");
 
 static const struct config_field one_cycle_fields[] = {
     NUMBERS("cycle_min_lr", AT(scheduler.cycle_min_lr), "null", 0, HIGHEST,
@@ -387,30 +397,33 @@ static const struct config_field one_cycle_fields[] = {
     NUMBERS("cycle_max_lr", AT(scheduler.cycle_max_lr), "null", 0, HIGHEST,
             "rate in the middle of the cycle", .flags = FIELD_REQUIRED, BUILT),
     NUMBER("decay_lr_rate", AT(scheduler.decay_lr_rate), "0.0", LOWEST, HIGHEST,
-           "after the cycle the rate is divided by 1 + this x intervals", BUILT),
+           "decay of the rate after the cycle; it is divided by 1 + decay_lr_rate x intervals",
+           BUILT),
     NUMBER("cycle_first_step_size", AT(scheduler.cycle_first_step_size), "2000", 0, HIGHEST,
            "length of the rising half", .unit = "steps", .flags = FIELD_ABOVE, BUILT),
     NUMBER("cycle_second_step_size", AT(scheduler.cycle_second_step_size), "null", 0, HIGHEST,
-           "length of the falling half; as the first when not given", .unit = "steps",
+           "length of the falling half; null = the length of the rising half", .unit = "steps",
            .null_as = -1, .flags = FIELD_NULL, BUILT),
     INT("cycle_first_stair_count", AT(scheduler.cycle_first_stair_count), "0", 0, HIGHEST,
         "stairs of the rising half; 0 = a ramp", BUILT),
     INT("cycle_second_stair_count", AT(scheduler.cycle_second_stair_count), "null", 0, HIGHEST,
-        "stairs of the falling half; as the first when not given", .null_as = -1,
+        "stairs of the falling half; null = as many as the rising half has", .null_as = -1,
         .flags = FIELD_NULL, BUILT),
     NUMBER("decay_step_size", AT(scheduler.decay_step_size), "0", 0, HIGHEST,
            "length of an interval of decay; 0 switches decay off", .unit = "steps", BUILT),
     BOOL("cycle_momentum", AT(scheduler.cycle_momentum), "true",
-         "beta1 falls while the rate rises; beta2 is 0.99", BUILT),
+         "lower beta1 while the rate rises, and set beta2 to 0.99", BUILT),
     NUMBERS("cycle_min_mom", AT(scheduler.cycle_min_mom), "0.8", LOWEST, HIGHEST, "lowest beta1",
             BUILT),
     NUMBERS("cycle_max_mom", AT(scheduler.cycle_max_mom), "0.9", LOWEST, HIGHEST, "highest beta1",
             BUILT),
     NUMBER("decay_mom_rate", AT(scheduler.decay_mom_rate), "0.0", LOWEST, HIGHEST,
-           "after the cycle beta1 is multiplied by 1 + this x intervals", BUILT),
+           "growth of beta1 after the cycle; it is multiplied by 1 + decay_mom_rate x intervals",
+           BUILT),
     START,
 };
-static SECTION(one_cycle_params, "scheduler.params", one_cycle_fields, SECTION_NULL, "of OneCycle");
+static SECTION(one_cycle_params, "scheduler.params", one_cycle_fields, SECTION_NULL,
+               "for OneCycle");
 
 static const struct config_field range_test_fields[] = {
     NUMBERS("lr_range_test_min_lr", AT(scheduler.range_min_lr), "0.001", 0, HIGHEST,
@@ -424,26 +437,27 @@ static const struct config_field range_test_fields[] = {
     START,
 };
 static SECTION(range_test_params, "scheduler.params", range_test_fields, SECTION_NULL,
-               "of LRRangeTest");
+               "for LRRangeTest");
 
 /* ---- schedules of transformers' Trainer ---- */
 
 #define TRAINER_WARMUP                                                                             \
     INT("warmup_num_steps", AT(scheduler.warmup_num_steps), "0", 0, HIGHEST,                       \
-        "length of the linear warm-up: step k has the rate (k - 1) / this x lr", .unit = "steps",  \
+        "length N of the linear warm-up; step k has the rate (k - 1) / N x lr", .unit = "steps",   \
         BUILT)
 
 static const struct config_field constant_fields[] = {START};
 static SECTION(constant_params, "scheduler.params", constant_fields, SECTION_NULL,
-               "of constant, the optimizer's lr at every step");
+               "for constant, the optimizer's lr at every step");
 
 static const struct config_field trainer_warmup_fields[] = {TRAINER_WARMUP, START};
-static SECTION(trainer_warmup_params, "scheduler.params", trainer_warmup_fields, SECTION_NULL,
-               "of constant_with_warmup and inverse_sqrt, as transformers' Trainer");
+static SECTION(
+    trainer_warmup_params, "scheduler.params", trainer_warmup_fields, SECTION_NULL,
+    "for constant_with_warmup and inverse_sqrt, with the rates of transformers' Trainer");
 
 static const struct config_field trainer_decay_fields[] = {TOTAL_STEPS, TRAINER_WARMUP, START};
 static SECTION(trainer_decay_params, "scheduler.params", trainer_decay_fields, SECTION_NULL,
-               "of linear and cosine, with the rates of transformers' Trainer");
+               "for linear and cosine, with the rates of transformers' Trainer");
 
 const struct config_variant sw_config_schedulers[] = {
     {"WarmupLR", SW_SCHEDULER_WARMUP, &warmup_params, true},
@@ -480,18 +494,20 @@ static const struct config_field fp16_fields[] = {
     BOOL("enabled", AT(fp16.enabled), "false", "train in fp16 with fp32 masters", BUILT),
     BOOL("auto_cast", AT(fp16.auto_cast), "false", "cast the model's inputs to fp16",
          NEEDLESS("the graph casts where the model says so")),
-    NUMBER("loss_scale", AT(fp16.loss_scale), "0", 0, HIGHEST,
-           "factor of the loss; 0 adapts it to what fp16 can hold", .flags = FIELD_NO_BOOL, BUILT),
+    NUMBER("loss_scale", AT(fp16.loss_scale), "0", 0, HIGHEST, "loss scale; 0 = dynamic",
+           .flags = FIELD_NO_BOOL, BUILT),
     INT("initial_scale_power", AT(fp16.initial_scale_power), "16", -126, 127,
-        "the first scale is 2 to this power", BUILT),
+        "exponent of the first dynamic scale, a power of 2", BUILT),
     INT("loss_scale_window", AT(fp16.loss_scale_window), "1000", LOWEST, HIGHEST,
-        "good steps until the scale doubles", .unit = "steps", .flags = FIELD_NO_BOOL, BUILT),
+        "steps without overflow after which the scale doubles", .unit = "steps",
+        .flags = FIELD_NO_BOOL, BUILT),
     INT("hysteresis", AT(fp16.hysteresis), "2", LOWEST, HIGHEST,
-        "overflows until the scale is halved; 0 never halves", BUILT),
+        "overflows after which the scale is halved; 0 = never", BUILT),
     BOOL("consecutive_hysteresis", AT(fp16.consecutive_hysteresis), "false",
-         "a good step forgets earlier overflows", BUILT),
+         "reset the count of overflows after a step without one", BUILT),
     INT("min_loss_scale", AT(fp16.min_loss_scale), "1", LOWEST, HIGHEST,
-        "an overflow at this scale ends the training", .flags = FIELD_NO_BOOL, BUILT),
+        "smallest scale; an overflow at this scale ends the training", .flags = FIELD_NO_BOOL,
+        BUILT),
     BOOL("fp16_master_weights_and_grads", AT(fp16.master_weights_and_grads), "false",
          "masters and gradients in fp16", LATER),
 };
@@ -503,7 +519,7 @@ static const struct config_field bf16_fields[] = {
          "accumulate a gradient as soon as it exists",
          NEEDLESS("the plan accumulates as soon as a gradient is final")),
     BOOL("check_grad_overflow", AT(bf16.check_grad_overflow), "true",
-         "look for gradients that are not finite", NEEDLESS("always looked for")),
+         "check gradients for NaN and infinity", NEEDLESS("gradients are always checked")),
     BOOL("bf16_master_weights_and_grads", AT(bf16.master_weights_and_grads), "false",
          "masters and gradients in bf16", LATER),
     BOOL("bf16_optimizer_states", AT(bf16.optimizer_states), "false", "running means in bf16",
@@ -539,126 +555,117 @@ static const char *const kernels[] = {"fast", "reference", NULL};
 
 static const struct config_field spillway_fields[] = {
     INT("micro_batches", AT(spillway.micro_batches), "null", 1, HIGHEST,
-        "K, micro-batches of a global batch over all ranks; fixes the batch for any number of "
+        "micro-batches (K) of a global batch over all ranks; fixes the batch for any number of "
         "ranks",
         .flags = FIELD_NULL, BUILT),
     CHOICE("micro_batch", AT(spillway.micro_batch), "null", micro_batches,
-           "auto: train_micro_batch_size_per_gpu is the largest that fits the budgets, and with "
-           "which the batch keys hold for train_batch_size; null = as the batch keys say",
+           "auto = the largest train_micro_batch_size_per_gpu that fits the budgets and divides "
+           "train_batch_size; null = the batch keys decide",
            .flags = FIELD_NULL, .null_as = SW_MICRO_BATCH_GIVEN,
-           .why = "a number is for \"train_micro_batch_size_per_gpu\"; \"micro_batches\" says how "
-                  "many there are",
+           .why = "the size is set by \"train_micro_batch_size_per_gpu\", the number by "
+                  "\"micro_batches\"",
            BUILT),
     CHOICE("loss", AT(spillway.loss), "\"microbatch\"", losses,
-           "the step's loss: mean of the micro-batches' means, or mean over all targets; of chats "
-           "the latter unless it is said",
+           "loss of a step: the mean of the micro-batches' means, or the mean over all targets "
+           "(default for chats: tokens)",
            BUILT),
-    NUMBER(
-        "label_smoothing", AT(spillway.label_smoothing), "0", 0, 1,
-        "e, below 1: of a loss that is a cross entropy (1 - e) counts, and e of the mean of -log p "
-        "over all classes; of validation, too",
-        BUILT),
-    BOOL(
-        "packing", AT(spillway.packing), "false",
-        "rows hold several documents or conversations, filled once by best-fit decreasing; they do "
-        "not see each other, and positions begin anew",
-        BUILT),
+    NUMBER("label_smoothing", AT(spillway.label_smoothing), "0", 0, 1,
+           "label smoothing e, below 1, for cross-entropy losses in training and validation: (1 - "
+           "e) x loss + e x the mean of -log p over all classes",
+           BUILT),
+    BOOL("packing", AT(spillway.packing), "false",
+         "pack several documents or conversations into a row, by best-fit decreasing; they do not "
+         "attend to each other, and positions restart",
+         BUILT),
     CHOICE("moments", AT(spillway.moments), "\"fp32\"", moments,
-           "what the running means of Adam and AdamW are kept in; bf16 is rounded stochastically, "
-           "by the seed, the step and the element alone; 8bit, which the types Adam8bit and "
-           "AdamW8bit mean, is codes with one scale for 256 elements",
+           "format of the running means of Adam and AdamW; bf16 is rounded stochastically, by "
+           "seed, step and element only; 8bit (the types Adam8bit and AdamW8bit) has one scale "
+           "per 256 elements",
            BUILT),
     JSON("groups", "null",
-         "list of {\"match\": pattern or patterns, \"lr_scale\", \"betas\", \"weight_decay\"}: a "
-         "parameter is in the first group that matches its name; * and ? match any text and any "
-         "character",
+         "parameter groups: a list of {\"match\": pattern or patterns, \"lr_scale\", \"betas\", "
+         "\"weight_decay\"}; a parameter is in the first group that matches its name; * and ? "
+         "match any text and any character",
          BUILT),
-    NUMBER(
-        "layer_decay", AT(spillway.layer_decay), "null", 0, 1,
-        "factor of the rate from layer to layer: 1 behind the last one, this in the last, .., "
-        "its power of all layers and one more before the first; an encoder and its decoder count "
-        "by themselves, and what both begin with by the deeper one",
-        .flags = FIELD_NULL | FIELD_ABOVE, BUILT),
+    NUMBER("layer_decay", AT(spillway.layer_decay), "null", 0, 1,
+           "factor d of the learning rate per layer: 1 after the last layer, d in the last, d^2 in "
+           "the one before, .., d^(layers + 1) before the first; an encoder and its decoder count "
+           "separately, and shared embeddings by the deeper one",
+           .flags = FIELD_NULL | FIELD_ABOVE, BUILT),
     BOOL("decay_1d", AT(spillway.decay_1d), "true",
-         "weight decay also on parameters of one dimension (biases, norms)", BUILT),
+         "apply weight decay to one-dimensional parameters (biases, norms), too", BUILT),
     STRINGS("frozen", AT(spillway.frozen), "[]",
             "names of parameters that are not trained; * and ? match any text and any character",
             BUILT),
     INT("threads", AT(spillway.threads), "0", 0, 4096, "compute threads; 0 = all processors",
         BUILT),
-    INT("seed", AT(spillway.seed), "1234", 0, HIGHEST, "of all random numbers", BUILT),
-    STRING(
-        "device", AT(spillway.device), "\"auto\"",
-        "what computes: cpu, cuda, hip, or one of several as cuda:1; auto = a GPU if there is one, "
-        "else the CPU",
-        BUILT),
+    INT("seed", AT(spillway.seed), "1234", 0, HIGHEST, "seed of all random numbers", BUILT),
+    STRING("device", AT(spillway.device), "\"auto\"",
+           "device that computes: cpu, cuda, hip, or one of several as cuda:1; auto = a GPU if "
+           "there is one, else the CPU",
+           BUILT),
     BYTES("device_memory", AT(spillway.device_memory_bytes), "null", 1,
-          "most memory of the device that the plan of a rank may use; null = no budget, of a GPU "
-          "what is free",
+          "maximum device memory that a rank's plan may use; null = no budget, or on a GPU the "
+          "free memory",
           .flags = FIELD_NULL, BUILT),
     BYTES("host_memory", AT(spillway.host_memory_bytes), "null", 1,
-          "most memory of the host for what is offloaded, of a rank: a cache of the disk, too; "
-          "where nothing is offloaded and there is no device_memory, of all on the CPU; null = no "
+          "maximum host memory per rank for offloaded data and for a cache of the disk; if "
+          "nothing is offloaded and device_memory is null, for everything on the CPU; null = no "
           "budget, and no cache",
           .flags = FIELD_NULL, BUILT),
     BYTES("nvme_space", AT(spillway.nvme_space_bytes), "null", 1,
-          "most space on disk that the plan of a rank may use; null = what is free there",
+          "maximum disk space that a rank's plan may use; null = the free space",
           .flags = FIELD_NULL, BUILT),
     INT("disk_slots", AT(spillway.disk_slots), "null", 1, 2,
-        "places on disk of what a step updates: 2, which take turns, so that a step that fails "
-        "changes nothing, or 1; null = 2 where there is room",
+        "slots on disk of what a step updates: 1, or 2 that take turns, so that a failed step "
+        "changes nothing; null = 2 if there is room",
         .flags = FIELD_NULL, BUILT),
     WORD("recompute", AT(spillway.recompute.every), "\"none\"", recomputes,
-         "keep the input of every n-th block and compute the rest again in backward; \"blocks\" = "
-         "1; auto = none where that fits the budgets, else the n and the recompute_blocks that fit "
-         "by which a step takes least",
+         "keep the input of every n-th block and recompute the rest in backward; \"blocks\" = 1; "
+         "auto = none if that fits the budgets, else the fastest n and recompute_blocks that fit",
          .flags = FIELD_AUTO, BUILT),
     INT("recompute_blocks", AT(spillway.recompute.blocks), "null", 1, HIGHEST,
-        "recompute so many blocks, the first ones; those behind them, which backward reaches "
+        "number of blocks to recompute, from the first on; later blocks, which backward reaches "
         "first, keep what it reads; null = all",
         .flags = FIELD_NULL, BUILT),
     BOOL("recompute_cheap", AT(spillway.recompute_cheap), "true",
-         "outputs of activations, norms and the like are not kept for backward where it makes them "
-         "again of what it reads anyway",
+         "recompute outputs of cheap ops (activations, norms) in backward, from inputs that it "
+         "reads anyway",
          BUILT),
     CHOICE("reduce", AT(spillway.reduce), "\"canonical\"", reduces,
-           "order of the sum of gradients: over micro-batches one by one, or per rank first",
+           "order in which gradients are summed: micro-batch by micro-batch (canonical), or per "
+           "rank first (boundary)",
            BUILT),
-    CHOICE(
-        "schedule", AT(spillway.schedule), "\"horizontal\"", schedules,
-        "order of a step: one micro-batch after the other, or all of them block by block, so that "
-        "parameters move once a step",
-        BUILT),
+    CHOICE("schedule", AT(spillway.schedule), "\"horizontal\"", schedules,
+           "order of a step: one micro-batch after the other, or all of them block by block, so "
+           "that parameters move once per step",
+           BUILT),
     CHOICE(
         "update", AT(spillway.update), "\"auto\"", updates,
-        "where optimizer states that are offloaded to \"cpu\" are updated: on the device, to which "
-        "they come and from which they go; on the host's processors, to which gradients go and "
-        "from which parameters come; auto = by which a step takes less. No bit depends on it, and "
-        "on the CPU both are one",
+        "where optimizer states offloaded to \"cpu\" are updated: on the device, which loads and "
+        "stores them, or on the host, which gets gradients and returns parameters; auto = the "
+        "faster one; results do not depend on it, and on the CPU both are the same",
         BUILT),
-    CHOICE("kernels", AT(spillway.kernels), "\"fast\"", kernels, "fast, or the plain C reference",
-           BUILT),
+    CHOICE("kernels", AT(spillway.kernels), "\"fast\"", kernels,
+           "kernels to use: fast, or the plain C reference", BUILT),
     BOOL("allow_other_math", AT(spillway.allow_other_math), "false",
          "resume a checkpoint whose math fingerprint differs", BUILT),
     INT("loss_chunk", AT(spillway.loss_chunk), "0", 0, HIGHEST,
-        "columns of the vocabulary that the loss holds at a time; 0 = the program's choice", BUILT),
+        "columns of the vocabulary that the loss computes at a time; 0 = automatic", BUILT),
     BYTES("tile_bytes", AT(spillway.tile_bytes), "null", 0,
-          "offloaded parameters above this are used by tiles of so many bytes; null or 0 = when "
-          "device_memory is too small for a plan without",
+          "size of tiles that larger offloaded parameters are split into; null or 0 = tiles only "
+          "if device_memory is too small without",
           .flags = FIELD_NULL, BUILT),
-    BYTES(
-        "transfer_bytes", AT(spillway.transfer_bytes), "null", 0,
-        "bytes loaded ahead of their readers at most; those on their way back are at most as many, "
-        "and 128MiB; less where a budget asks for it; null = half of device_memory, from 64MiB to "
-        "1GiB",
-        .flags = FIELD_NULL, BUILT),
-    STRING("trace", AT(spillway.trace), "null",
-           "file for a trace of some steps, which Perfetto and Chrome show", .flags = FIELD_NULL,
-           BUILT),
+    BYTES("transfer_bytes", AT(spillway.transfer_bytes), "null", 0,
+          "maximum bytes loaded ahead of use; stores in flight are limited to as many and to "
+          "128MiB; a budget may lower both; null = half of device_memory, from 64MiB to 1GiB",
+          .flags = FIELD_NULL, BUILT),
+    STRING("trace", AT(spillway.trace), "null", "trace file of some steps, for Perfetto or Chrome",
+           .flags = FIELD_NULL, BUILT),
     INT("trace_first", AT(spillway.trace_first), "null", 1, HIGHEST,
         "first step of the trace; null = the second of the run", .flags = FIELD_NULL, BUILT),
     INT("trace_last", AT(spillway.trace_last), "null", 1, HIGHEST,
-        "last step of the trace; null = two behind the first", .flags = FIELD_NULL, BUILT),
+        "last step of the trace; null = two after the first", .flags = FIELD_NULL, BUILT),
 };
 SECTION(sw_config_table_spillway, "spillway", spillway_fields, 0,
         "keys of this program; DeepSpeed ignores the block");

@@ -13,7 +13,7 @@
     {                                                                                              \
         BOOL("enabled", AT(member.enabled), "false", "switch the block on", BUILT),                \
             STRING("output_path", AT(member.output_path), "\"\"",                                  \
-                   "folder; the files are in its folder `job_name`", BUILT),                       \
+                   "folder; files are in its subfolder `job_name`", BUILT),                        \
             STRING("job_name", AT(member.job_name), "\"DeepSpeedJobName\"", "name of the run",     \
                    BUILT),                                                                         \
     }
@@ -50,7 +50,7 @@ static const struct config_field comms_logger_fields[] = {
     BOOL("prof_all", NOWHERE, "true", "record every collective", LATER),
     STRINGS("prof_ops", NOWHERE, "[]", "collectives to record", LATER),
     BOOL("verbose", NOWHERE, "false", "print each", LATER),
-    BOOL("debug", NOWHERE, "false", "with the caller", LATER),
+    BOOL("debug", NOWHERE, "false", "name the caller of each collective", LATER),
 };
 OTHER(comms_logger, "comms_logger", comms_logger_fields, SECTION_MODEL | IDLE,
       "times of collectives");
@@ -58,20 +58,21 @@ OTHER(comms_logger, "comms_logger", comms_logger_fields, SECTION_MODEL | IDLE,
 static const struct config_field flops_fields[] = {
     BOOL("enabled", AT(profile.enabled), "false", "switch the block on", BUILT),
     NUMBER("recompute_fwd_factor", AT(profile.recompute_fwd_factor), "0.0", 0, HIGHEST,
-           "forwards that backward runs again; recomputation of this program counts by itself",
+           "fraction of forward that the model reruns in backward; recomputation by Spillway is "
+           "counted anyway",
            BUILT),
     INT("profile_step", AT(profile.step), "1", 1, HIGHEST, "step to profile", .unit = "steps",
         BUILT),
     INT("module_depth", AT(profile.module_depth), "-1", -1, HIGHEST,
-        "depths of the list of the largest parts; -1 = all", BUILT),
+        "depth down to which the largest parts are listed; -1 = all", BUILT),
     INT("top_modules", AT(profile.top_modules), "1", 1, HIGHEST, "parts listed at each depth",
         BUILT),
     BOOL("detailed", AT(profile.detailed), "true", "print the tree", BUILT),
     STRING("output_file", AT(profile.output_file), "null",
-           "where to write; null = with the lines of the training", .flags = FIELD_NULL, BUILT),
+           "output file; null = the lines of the training", .flags = FIELD_NULL, BUILT),
 };
 OTHER(flops_profiler, "flops_profiler", flops_fields, SECTION_GATED,
-      "operations, parameters and time of each part of the model, of one step");
+      "FLOPs, parameters and time of each part of the model in one step");
 
 static const struct config_field timers_fields[] = {
     BOOL("enabled", NOWHERE, "true", "measure throughput", NEEDLESS("always measured")),
@@ -106,8 +107,9 @@ OTHER(pipeline, "pipeline", pipeline_fields, 0, "pipeline parallelism");
 
 static const char *const tag_modes[] = {"WARN", "IGNORE", "FAIL", NULL};
 static const struct config_field checkpoint_fields[] = {
-    CHOICE("tag_validation", NOWHERE, "\"WARN\"", tag_modes, "ranks must agree on the tag",
-           .flags = FIELD_ANY_CASE, NEEDLESS("ranks that disagree are an error always")),
+    CHOICE("tag_validation", NOWHERE, "\"WARN\"", tag_modes,
+           "response to ranks that disagree on the tag", .flags = FIELD_ANY_CASE,
+           NEEDLESS("ranks that disagree are always an error")),
     BOOL("load_universal", NOWHERE, "false", "read a converted checkpoint",
          NEEDLESS("every checkpoint loads on any number of ranks")),
     BOOL("use_node_local_storage", NOWHERE, "false", "each node writes to its own disk", LATER),
@@ -120,7 +122,7 @@ static const struct config_field parallel_write_fields[] = {
     BOOL("pipeline_stage", NOWHERE, "false", "replicas share the writing of a stage",
          NEEDLESS("all ranks write in parallel")),
 };
-OTHER(parallel_write, "checkpoint.parallel_write", parallel_write_fields, 0, "who writes");
+OTHER(parallel_write, "checkpoint.parallel_write", parallel_write_fields, 0, "ranks that write");
 
 static const char *const writers[] = {"MOCK", "PYTHON", "FAST", NULL};
 static const char *const writer_spread[] = {"REPLICA", "SOCKET", "MACHINE", NULL};
@@ -130,7 +132,7 @@ static const struct config_field writer_fields[] = {
     INT("io_buffer_size", NOWHERE, "67108864", 1, HIGHEST, "buffer", .unit = "bytes", LATER),
     BOOL("io_buffer_double", NOWHERE, "true", "two buffers", LATER),
     BOOL("show_statistics", NOWHERE, "false", "print rates", LATER),
-    CHOICE("data_parallel", NOWHERE, "null", writer_spread, "who writes",
+    CHOICE("data_parallel", NOWHERE, "null", writer_spread, "ranks that write",
            .flags = FIELD_ANY_CASE | FIELD_NULL, LATER),
     INT("io_multiplier", NOWHERE, "1", 1, HIGHEST, "writers for each path", LATER),
 };
@@ -146,12 +148,13 @@ static const struct config_field autotuning_fields[] = {
     BOOL("overwrite", NOWHERE, "true", "forget earlier results", LATER),
     INT("start_profile_step", NOWHERE, "3", LOWEST, HIGHEST, "first measured step", LATER),
     INT("end_profile_step", NOWHERE, "5", LOWEST, HIGHEST, "last measured step", LATER),
-    STRING("metric", NOWHERE, "\"throughput\"", "what to maximise", LATER),
-    STRING("metric_path", NOWHERE, "null", "where it is read", .flags = FIELD_NULL, LATER),
+    STRING("metric", NOWHERE, "\"throughput\"", "quantity to maximize", LATER),
+    STRING("metric_path", NOWHERE, "null", "file that the metric is read from", .flags = FIELD_NULL,
+           LATER),
     CHOICE("tuner_type", NOWHERE, "\"gridsearch\"", tuners, "search", LATER),
     INT("tuner_early_stopping", NOWHERE, "5", LOWEST, HIGHEST, "patience", LATER),
-    INT("tuner_num_trials", NOWHERE, "50", LOWEST, HIGHEST, "most trials", LATER),
-    JSON("arg_mappings", "null", "flags of the user's script", LATER),
+    INT("tuner_num_trials", NOWHERE, "50", LOWEST, HIGHEST, "maximum number of trials", LATER),
+    JSON("arg_mappings", "null", "mapping of tuned keys to flags of the user's script", LATER),
     INT("max_train_batch_size", NOWHERE, "null", LOWEST, HIGHEST, "bound", .flags = FIELD_NULL,
         LATER),
     INT("min_train_batch_size", NOWHERE, "1", LOWEST, HIGHEST, "bound", LATER),
@@ -166,16 +169,16 @@ static const struct config_field autotuning_fields[] = {
 OTHER(autotuning, "autotuning", autotuning_fields, IDLE, "search for a fast configuration");
 
 static const struct config_field elasticity_fields[] = {
-    BOOL("enabled", NOWHERE, "false", "the block decides the batch", BUILT),
+    BOOL("enabled", NOWHERE, "false", "let the block decide the batch", BUILT),
     INT("max_train_batch_size", NOWHERE, "2000", 1, HIGHEST, "largest global batch", BUILT),
     JSON("micro_batch_sizes", "[2, 4, 6]", "micro-batches to choose from", BUILT),
-    INT("min_gpus", NOWHERE, "1", 1, HIGHEST, "fewest ranks", BUILT),
-    INT("max_gpus", NOWHERE, "10000", 1, HIGHEST, "most ranks", BUILT),
+    INT("min_gpus", NOWHERE, "1", 1, HIGHEST, "minimum number of ranks", BUILT),
+    INT("max_gpus", NOWHERE, "10000", 1, HIGHEST, "maximum number of ranks", BUILT),
     INT("min_time", NOWHERE, "0", 0, HIGHEST, "minutes between changes",
-        NEEDLESS("whoever starts the job decides when")),
-    BOOL("prefer_larger_batch", NOWHERE, "true", "of equal choices the larger", BUILT,
+        NEEDLESS("the launcher decides when")),
+    BOOL("prefer_larger_batch", NOWHERE, "true", "prefer the larger of equally good batches", BUILT,
          .alias = "prefer_large_batch"),
-    BOOL("ignore_non_elastic_batch_info", NOWHERE, "false", "the batch keys do not count", BUILT),
+    BOOL("ignore_non_elastic_batch_info", NOWHERE, "false", "ignore the batch keys", BUILT),
     NUMBER("version", NOWHERE, "0.2", 0, HIGHEST, "algorithm", BUILT),
     INT("num_gpus_per_node", NOWHERE, "1", 1, HIGHEST, "ranks of a node", BUILT),
     INT("model_parallel_size", NOWHERE, "1", 1, HIGHEST, "ranks of one model", BUILT),
@@ -196,7 +199,7 @@ OTHER(nebula, "nebula", nebula_fields, IDLE | SECTION_NULL, "checkpoint service"
 static const struct config_field amp_fields[] = {
     ENABLED_GONE,
     STRING("opt_level", NOWHERE, "\"O1\"", "level of Apex", GONE),
-    JSON("loss_scale", "null", "of Apex", GONE),
+    JSON("loss_scale", "null", "loss scale of Apex", GONE),
 };
 OTHER(amp, "amp", amp_fields, IDLE | SECTION_NULL, "Apex; use bf16 or fp16");
 
@@ -217,8 +220,8 @@ static const struct config_field compile_fields[] = {
     BOOL("sync_after_reduce", NOWHERE, "false", "wait", LATER),
     BOOL("sync_before_allgather", NOWHERE, "false", "wait", LATER),
     BOOL("sync_after_allgather", NOWHERE, "false", "wait", LATER),
-    BOOL("keep_int_input_tensors", NOWHERE, "true", "of the graph", LATER),
-    BOOL("keep_all_input_tensors", NOWHERE, "false", "of the graph", LATER),
+    BOOL("keep_int_input_tensors", NOWHERE, "true", "keep integer graph inputs alive", LATER),
+    BOOL("keep_all_input_tensors", NOWHERE, "false", "keep all graph inputs alive", LATER),
     JSON("passes", "null", "passes to run", LATER),
 };
 OTHER(compile, "compile", compile_fields, SECTION_MODEL | SECTION_QUIET, "DeepCompile");
@@ -243,7 +246,8 @@ static const struct config_field sparse_attention_fields[] = {
     BOOL("different_layout_per_head", NOWHERE, "false", "a pattern for each head", GONE),
     INT("num_local_blocks", NOWHERE, "4", 1, HIGHEST, "window", GONE),
     INT("num_global_blocks", NOWHERE, "1", 0, HIGHEST, "seen by all", GONE),
-    STRING("attention", NOWHERE, "\"bidirectional\"", "or unidirectional", GONE),
+    STRING("attention", NOWHERE, "\"bidirectional\"", "direction: bidirectional or unidirectional",
+           GONE),
     BOOL("horizontal_global_attention", NOWHERE, "false", "global blocks see all", GONE),
     INT("num_different_global_patterns", NOWHERE, "1", 1, HIGHEST, "patterns", GONE),
     INT("num_random_blocks", NOWHERE, "0", 0, HIGHEST, "random blocks", GONE),
@@ -272,11 +276,12 @@ static const struct config_field eigenvalue_fields[] = {
     STRING("layer_name", NOWHERE, "\"bert.encoder.layer\"", "layers looked at", GONE),
     INT("layer_num", NOWHERE, "0", 0, HIGHEST, "how many", GONE),
 };
-OTHER(eigenvalue, "eigenvalue", eigenvalue_fields, IDLE | SECTION_NULL, "of the curvature");
+OTHER(eigenvalue, "eigenvalue", eigenvalue_fields, IDLE | SECTION_NULL,
+      "eigenvalues of the curvature");
 
 static const struct config_field curriculum_fields[] = {
     ENABLED_GONE,
-    STRING("curriculum_type", NOWHERE, "\"seqlen\"", "what gets harder", GONE),
+    STRING("curriculum_type", NOWHERE, "\"seqlen\"", "quantity that grows", GONE),
     INT("min_difficulty", NOWHERE, "1", LOWEST, HIGHEST, "at the start", GONE),
     INT("max_difficulty", NOWHERE, "10", LOWEST, HIGHEST, "at the end", GONE),
     STRING("schedule_type", NOWHERE, "\"fixed_linear\"", "fixed_linear, _root or _discrete", GONE),
@@ -288,7 +293,7 @@ OTHER(curriculum, "curriculum_learning", curriculum_fields, IDLE | SECTION_NULL,
 
 static const struct config_field data_efficiency_fields[] = {
     ENABLED,
-    INT("seed", NOWHERE, "1234", LOWEST, HIGHEST, "of the sampling", LATER),
+    INT("seed", NOWHERE, "1234", LOWEST, HIGHEST, "seed of the sampling", LATER),
     JSON("data_sampling", "null",
          "num_epochs, num_workers, pin_memory, curriculum_learning, dynamic_batching", LATER),
     JSON("data_routing", "null", "random_ltd", LATER),

@@ -6,8 +6,7 @@
 
 static const struct config_field zero_fields[] = {
     INT("stage", AT(zero.stage), "0", 0, 3,
-        "what is split over ranks: 0 nothing, 1 optimizer states, 2 and gradients, 3 and "
-        "parameters",
+        "what ranks shard: 0 nothing, 1 optimizer states, 2 gradients too, 3 parameters too",
         .flags = FIELD_CHOICE_INT, BUILT),
     BOOL("contiguous_gradients", AT(zero.contiguous_gradients), "true",
          "copy gradients into one buffer as they are produced",
@@ -15,8 +14,7 @@ static const struct config_field zero_fields[] = {
     BOOL("reduce_scatter", AT(zero.reduce_scatter), "true", "reduce to owners rather than to all",
          NEEDLESS("gradients go to their owners at stages 1 to 3")),
     INT("reduce_bucket_size", AT(zero.reduce_bucket_elems), "500000000", 1, HIGHEST,
-        "most elements of gradients that travel together; those of one block at most", ELEMS,
-        BUILT),
+        "maximum gradient elements sent together; never more than one block", ELEMS, BUILT),
     BOOL("use_multi_rank_bucket_allreduce", NOWHERE, "true",
          "join buckets of several owners in one reduction",
          NEEDLESS("the plan coalesces by scope")),
@@ -24,38 +22,37 @@ static const struct config_field zero_fields[] = {
          "gather updated parameters rather than broadcast them",
          NEEDLESS("the plan chooses the collectives")),
     INT("allgather_bucket_size", AT(zero.allgather_bucket_elems), "500000000", 0, HIGHEST,
-        "most elements of updated parameters that travel together", ELEMS, BUILT),
+        "maximum elements of updated parameters sent together", ELEMS, BUILT),
     BOOL("overlap_comm", AT(zero.overlap_comm), "null",
-         "collectives run beside computation; null is true at stage 3 only", .flags = FIELD_NULL,
+         "overlap collectives with computation; null = at stage 3 only", .flags = FIELD_NULL,
          BUILT),
     BOOL("compute_grad_norm", AT(zero.compute_grad_norm), "true",
-         "false leaves the norm out where nothing is clipped; stages 1 and 2 only", LATER),
+         "compute the gradient norm even without clipping; false only at stages 1 and 2", LATER),
     BOOL("load_from_fp32_weights", AT(zero.load_from_fp32_weights), "true",
          "restore masters from saved masters", LATER),
     BOOL("elastic_checkpoint", NOWHERE, "false", "deprecated: load on another number of ranks",
          NEEDLESS("every checkpoint loads on any number of ranks")),
     INT("sub_group_size", AT(zero.sub_group_elems), "1000000000", 0, HIGHEST,
-        "offloaded states are updated in pieces of so many elements, 2097152 at most; 0 = tensor "
-        "by tensor",
+        "elements per piece of an update of offloaded states, at most 2097152; 0 = tensor by "
+        "tensor",
         ELEMS, BUILT),
     INT("prefetch_bucket_size", AT(zero.prefetch_bucket_elems), "50000000", 0, HIGHEST,
-        "elements gathered ahead of use, less where a budget asks for it", ELEMS,
+        "elements gathered ahead of use; a budget may lower it", ELEMS,
         .alias = "stage3_prefetch_bucket_size", BUILT),
     INT("param_persistence_threshold", AT(zero.param_persistence_elems), "100000", 0, HIGHEST,
-        "parameters up to this size stay gathered", ELEMS,
+        "size up to which parameters stay gathered", ELEMS,
         .alias = "stage3_param_persistence_threshold", BUILT),
     INT("model_persistence_threshold", AT(zero.model_persistence_elems), "9223372036854775807", 0,
-        HIGHEST, "most elements that stay gathered", ELEMS,
+        HIGHEST, "maximum elements that stay gathered", ELEMS,
         .alias = "stage3_model_persistence_threshold", BUILT),
     INT("max_live_parameters", AT(zero.max_live_elems), "1000000000", 0, HIGHEST,
-        "most elements gathered ahead of use; the block in use is always whole", ELEMS,
+        "maximum elements gathered ahead of use; the block in use is always whole", ELEMS,
         .alias = "stage3_max_live_parameters", BUILT),
     INT("max_reuse_distance", AT(zero.max_reuse_elems), "1000000000", 0, HIGHEST,
-        "keep what is used again within so many elements", ELEMS,
+        "keep parameters gathered that are used again within so many elements", ELEMS,
         .alias = "stage3_max_reuse_distance",
-        NEEDLESS(
-            "what one block uses twice is gathered once; between forward and backward nothing is "
-            "kept, so bytes sent do not depend on it")),
+        NEEDLESS("a parameter that one block uses twice is gathered once, and none is kept between "
+                 "forward and backward")),
     BOOL("gather_16bit_weights_on_model_save", AT(zero.gather_16bit_weights_on_model_save), "false",
          "write whole 16-bit weights at the end",
          NEEDLESS("an export streams whole tensors at every stage"),
@@ -97,9 +94,10 @@ static const struct config_field zero_fields[] = {
          NEEDLESS("the order is planned and cannot change")),
     BOOL("enable_sanity_checks", NOWHERE, "false", "check ranks against each other",
          NEEDLESS("plans are checked before they run")),
-    BOOL("save_muon_momentum_buffer_in_memory", NOWHERE, "false", "for Muon with offload", LATER),
+    BOOL("save_muon_momentum_buffer_in_memory", NOWHERE, "false",
+         "keep Muon's momentum in memory when offloading", LATER),
     BOOL("cpu_offload_use_pin_memory", NOWHERE, "null", "deprecated, without effect in DeepSpeed",
-         .flags = FIELD_NULL, NEEDLESS("offload_optimizer.pin_memory says it")),
+         .flags = FIELD_NULL, NEEDLESS("offload_optimizer.pin_memory decides")),
 };
 SECTION(sw_config_table_zero, "zero_optimization", zero_fields, SECTION_MODEL,
         "ZeRO; true is stage 1 and false stage 0, as in 2020");
@@ -107,7 +105,8 @@ SECTION(sw_config_table_zero, "zero_optimization", zero_fields, SECTION_MODEL,
 static const char *const devices[] = {"none", "cpu", "nvme", NULL};
 
 #define OFFLOAD_COMMON(member, count)                                                              \
-    CHOICE("device", AT(member.device), "\"none\"", devices, "where it lives", BUILT),             \
+    CHOICE("device", AT(member.device), "\"none\"", devices,                                       \
+           "tier that holds it: none is the device, cpu host memory, nvme the disk", BUILT),       \
         STRINGS("nvme_path", AT(member.nvme_path), "null",                                         \
                 "folder on the disk, or a list of folders to stripe over", .flags = FIELD_NULL,    \
                 BUILT),                                                                            \
@@ -127,18 +126,18 @@ SECTION(sw_config_table_offload_param, "zero_optimization.offload_param", offloa
 
 static const struct config_field offload_optimizer_fields[] = {
     OFFLOAD_COMMON(zero.offload_optimizer, "4"),
-    BOOL("pipeline_read", AT(zero.offload_optimizer.pipeline_read), "false", "read ahead",
+    BOOL("pipeline_read", AT(zero.offload_optimizer.pipeline_read), "false", "prefetch reads",
          NEEDLESS("always overlapped")),
-    BOOL("pipeline_write", AT(zero.offload_optimizer.pipeline_write), "false", "write behind",
-         NEEDLESS("always overlapped")),
+    BOOL("pipeline_write", AT(zero.offload_optimizer.pipeline_write), "false",
+         "write back asynchronously", NEEDLESS("always overlapped")),
     BOOL("fast_init", AT(zero.offload_optimizer.fast_init), "false", "quick start on nvme",
          NEEDLESS("the start streams")),
     NUMBER("ratio", AT(zero.offload_optimizer.ratio), "1.0", 0, 1,
-           "part of the update that runs on the CPU; below 1 at stage 3 only", BUILT),
+           "fraction of the update that runs on the CPU; below 1 only at stage 3", BUILT),
     BOOL("super_offload", AT(zero.offload_optimizer.super_offload), "false",
          "schedule for closely coupled CPU and GPU", LATER),
     NUMBER("cpuadam_cores_perc", AT(zero.offload_optimizer.cpuadam_cores), "0.8", 0, 1,
-           "part of the cores for it", NEEDLESS("spillway.threads says it")),
+           "fraction of the cores used by the CPU update", NEEDLESS("spillway.threads decides")),
 };
 SECTION(sw_config_table_offload_optimizer, "zero_optimization.offload_optimizer",
         offload_optimizer_fields, SECTION_MODEL | SECTION_NULL | SECTION_OPTIONAL,
@@ -159,14 +158,16 @@ SECTION(sw_config_table_leaf_module, "zero_optimization.leaf_module", leaf_modul
         SECTION_MODEL, "modules whose parameters are fetched together");
 
 static const struct config_field zenflow_fields[] = {
-    NUMBER("topk_ratio", NOWHERE, "0.1", 0, 1, "part of the gradients that is urgent", LATER),
-    STRING("select_strategy", NOWHERE, "\"auto\"", "when the choice is renewed", LATER),
-    JSON("select_interval", "\"auto\"", "steps between choices", LATER),
+    NUMBER("topk_ratio", NOWHERE, "0.1", 0, 1, "fraction of the gradients applied at once", LATER),
+    STRING("select_strategy", NOWHERE, "\"auto\"", "unit of the interval between selections",
+           LATER),
+    JSON("select_interval", "\"auto\"", "interval between selections", LATER),
     JSON("update_interval", "\"auto\"", "steps between updates of the rest", LATER),
     BOOL("overlap_step", NOWHERE, "false", "update the rest beside the next step", LATER),
-    BOOL("offload", NOWHERE, "false", "put the urgent part on the CPU too", LATER),
+    BOOL("offload", NOWHERE, "false", "offload the selected gradients, too", LATER),
     NUMBER("auto_ratio", NOWHERE, "0.99", 0, 1, "threshold of the automatic interval", LATER),
-    INT("full_warm_up_rounds", NOWHERE, "0", LOWEST, HIGHEST, "whole updates first", LATER),
+    INT("full_warm_up_rounds", NOWHERE, "0", LOWEST, HIGHEST,
+        "full updates before the first selection", LATER),
     NUMBER("pt_reserved_cores_perc", NOWHERE, "0.5", 0, 1, "cores left to torch", LATER),
     INT("steps_per_epoch", NOWHERE, "null", LOWEST, HIGHEST, "length of an epoch",
         .flags = FIELD_NULL, LATER),
@@ -176,7 +177,7 @@ SECTION(sw_config_table_zenflow, "zero_optimization.zenflow", zenflow_fields,
 
 static const struct config_field loco_fields[] = {
     NUMBER("err_beta", NOWHERE, "0.8", 0, 1, "decay of the mean error", GONE),
-    INT("reset_T", NOWHERE, "1024", 1, HIGHEST, "steps until it is cleared", GONE),
+    INT("reset_T", NOWHERE, "1024", 1, HIGHEST, "steps after which the error is cleared", GONE),
 };
 SECTION(sw_config_table_loco, "zero_optimization.zeropp_loco_param", loco_fields,
         SECTION_NULL | SECTION_OPTIONAL | SECTION_QUIET | SECTION_ASKS, "ZeRO++: error feedback");
@@ -185,19 +186,19 @@ static const struct config_field activation_fields[] = {
     BOOL("partition_activations", AT(activation.partition_activations), "false",
          "split kept activations over the tensor axis",
          NEEDLESS("the tensor axis has one rank in this version")),
-    BOOL("contiguous_memory_optimization", NOWHERE, "false", "kept activations in one buffer",
+    BOOL("contiguous_memory_optimization", NOWHERE, "false", "store kept activations in one buffer",
          NEEDLESS("the memory map has no fragmentation")),
     BOOL("cpu_checkpointing", AT(activation.cpu_checkpointing), "false",
-         "kept activations in host memory", BUILT),
+         "store kept activations in host memory", BUILT),
     INT("number_checkpoints", AT(activation.number_checkpoints), "null", 1, HIGHEST,
-        "inputs of blocks that are kept; the rest is computed again", .flags = FIELD_NULL, BUILT),
+        "number of block inputs that are kept; the rest is recomputed", .flags = FIELD_NULL, BUILT),
     BOOL("synchronize_checkpoint_boundary", NOWHERE, "false", "wait for the device at boundaries",
          NEEDLESS("nothing to gain")),
     BOOL("profile", NOWHERE, "false", "time forward and backward of recomputed blocks",
          NEEDLESS("the trace times every instruction")),
 };
 SECTION(sw_config_table_activation, "activation_checkpointing", activation_fields, 0,
-        "recomputation; acts on every model");
+        "recomputation, for every model");
 
 static const struct config_field aio_fields[] = {
     FIELD_ROW("block_size", FIELD_BYTES, AT(aio.block_size_bytes), "1048576",

@@ -111,13 +111,13 @@ static sw_status read_fact(struct filling *f, int i_set)
             return SW_FAIL(SW_E_CONFIG, "%s: wanted %s, got \"%.40s\"", facts[i].name,
                            facts[i].kind == KIND_SWITCH  ? "true or false"
                            : facts[i].kind == KIND_COUNT ? "a whole number above 0"
-                                                         : "a number, not negative",
+                                                         : "a number, at least 0",
                            value);
         }
         f->facts[i] = (struct fact){number, i_set};
         return SW_OK;
     }
-    return SW_FAIL(SW_E_CONFIG, "%.80s: no such flag stands for a key", text);
+    return SW_FAIL(SW_E_CONFIG, "%.80s: no such flag sets a key", text);
 }
 
 static sw_status read_facts(struct filling *f)
@@ -415,10 +415,11 @@ static sw_status fill_total_steps(struct filling *f)
 sw_status sw_config_check_steps(const struct sw_config *config)
 {
     const struct sw_config_impl *impl = config->impl;
-    return !impl->open_steps ? SW_OK
-                             : sw_config_refuse(impl, impl->open_steps_line, impl->open_steps,
-                                                "follows from the number of steps of the training, "
-                                                "and nobody says it: --steps");
+    return !impl->open_steps
+               ? SW_OK
+               : sw_config_refuse(
+                     impl, impl->open_steps_line, impl->open_steps,
+                     "\"auto\" needs the number of steps of the training; give --steps");
 }
 
 static sw_status fill_scheduler(struct filling *f)
@@ -474,7 +475,7 @@ void sw_config_print_warnings(const struct sw_config *config, struct sw_str *out
 {
     for (int i = 0; i < config->impl->n_idle; i++) {
         const struct config_idle *idle = &config->impl->idle[i];
-        sw_str_printf(out, "%.*s changes nothing: %s has no block \"%.*s\"\n",
+        sw_str_printf(out, "%.*s has no effect: %s has no block \"%.*s\"\n",
                       (int)strcspn(idle->set, "="), idle->set, config->impl->name,
                       (int)strcspn(idle->path, "."), idle->path);
     }
@@ -503,10 +504,10 @@ sw_status sw_config_refuse_sizes(const struct sw_config *config, const char *why
         sw_str_printf(&keys, "%s%s", i > 1 ? ", " : " (so does that of ", impl->sizes[i].path);
     }
     sw_str_puts(&keys, impl->n_sizes > 1 ? ")" : "");
-    const sw_status st = sw_config_refuse(
-        impl, impl->sizes[0].line, impl->sizes[0].path,
-        "\"auto\" follows from the model's hidden size%s, and %s; a number in its place needs none",
-        sw_str_text(&keys), why);
+    const sw_status st =
+        sw_config_refuse(impl, impl->sizes[0].line, impl->sizes[0].path,
+                         "\"auto\" needs the model's hidden size%s, but %s; give a number instead",
+                         sw_str_text(&keys), why);
     sw_str_fini(&keys);
     return st;
 }

@@ -314,8 +314,8 @@ static bool refuses(const struct sw_facts *facts, struct sw_str *why)
     const int64_t asked = facts->options->policy.recompute.blocks;
     return facts->trains && facts->blocks >= 0 && asked > facts->blocks &&
            sw_refuse(why,
-                     "spillway.recompute_blocks: wanted at most the blocks of the model, %lld, and "
-                     "it is %lld",
+                     "spillway.recompute_blocks: wanted at most %lld, the blocks of the model, got "
+                     "%lld",
                      (long long)facts->blocks, (long long)asked);
 }
 

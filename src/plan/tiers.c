@@ -278,8 +278,7 @@ static void advise_states(const struct sw_shortage *s, struct sw_str *out)
     if (s->tier != SW_TIER_DEVICE) {
         if (reaches(s, s->tier)) {
             sw_advise(out, ", ",
-                      "more ranks, or not to offload all of zero_optimization.offload_optimizer "
-                      "and offload_param");
+                      "more ranks, or less zero_optimization.offload_optimizer and offload_param");
         }
     } else if (s->options->rule && s->options->policy.states_tier == SW_TIER_DEVICE) {
         sw_advise(out, ", ", "zero_optimization.offload_optimizer.device \"cpu\"");
@@ -351,7 +350,7 @@ static void advise_activations(const struct sw_shortage *s, struct sw_str *out)
         return;
     }
     if (reaches(s, s->tier)) {
-        sw_advise(out, ", or ", "of activation_checkpointing.cpu_checkpointing");
+        sw_advise(out, ", or ", "less activation_checkpointing.cpu_checkpointing");
     } else {
         sw_advise(out, ", ",
                   "no activation_checkpointing.cpu_checkpointing, or a smaller "

@@ -626,7 +626,7 @@ static bool refuses(const struct sw_facts *facts, struct sw_str *why)
     const bool may = p->params_tier != SW_TIER_DEVICE &&
                      (!o->rule || (p->states_tier != SW_TIER_DEVICE && !o->keep_gradients));
     return p->tile_bytes > 0 && !may &&
-           sw_refuse(why, "spillway.tile_bytes: tiles want stage 3 with "
+           sw_refuse(why, "spillway.tile_bytes: tiles need stage 3 with "
                           "zero_optimization.offload_param and offload_optimizer, and no "
                           "keep_gradients");
 }

@@ -37,13 +37,13 @@ static bool refuses(const struct sw_facts *facts, struct sw_str *why)
                            (p->states_tier == SW_TIER_DISK || p->params_tier == SW_TIER_DISK) &&
                            (p->states_share <= 0 || p->states_share >= 1);
     if (!all_leave) {
-        return sw_refuse(why, "spillway.disk_slots 2 wants all optimizer states off the device: "
-                              "zero_optimization.offload_optimizer with a ratio of 1");
+        return sw_refuse(why, "spillway.disk_slots: 2 slots need all optimizer states off the "
+                              "device; set zero_optimization.offload_optimizer.ratio to 1");
     }
     return p->tile_bytes > 0 && o->rule->attrs.kind == SW_UPDATE_LAMB &&
            sw_refuse(why,
-                     "spillway.disk_slots 2: LAMB of parameters in tiles (of %zu bytes) reads what "
-                     "it has written, and has one slot for it",
+                     "spillway.disk_slots: LAMB with tiles (%zu bytes) supports 1 slot only, "
+                     "because it reads what it has written",
                      p->tile_bytes);
 }
 

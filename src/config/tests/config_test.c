@@ -130,16 +130,16 @@ static void types_and_ranges(void **state)
 {
     (void)state;
     REFUSED("{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": -1}}}",
-            "optimizer.params.lr", "-1", "negative");
+            "optimizer.params.lr", "-1", "wanted at least 0");
     REFUSED("{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"betas\": [0.9]}}}",
             "optimizer.params.betas", "two numbers");
     REFUSED("{\"zero_optimization\": {\"stage\": 4}}", "zero_optimization.stage", "0 to 3");
-    REFUSED("{\"spillway\": {\"seed\": \"auto\"}}", "spillway.seed", "nobody puts a value");
+    REFUSED("{\"spillway\": {\"seed\": \"auto\"}}", "spillway.seed", "not supported for this key");
     REFUSED("{\"spillway\": {\"device_memory\": \"12 parsecs\"}}", "spillway.device_memory",
             "bytes");
     REFUSED("{\"spillway\": {\"loss\": \"token\"}}", "spillway.loss", "\"microbatch\", \"tokens\"");
-    REFUSED("{\"tensorboard\": false}", "tensorboard", "not an object");
-    REFUSED("[1]", "ds.json", "not an object");
+    REFUSED("{\"tensorboard\": false}", "tensorboard", "wanted an object, got a boolean");
+    REFUSED("[1]", "ds.json", "wanted an object, got an array");
     REFUSED("{\"fp16\": {\"enabled\": true}, \"bf16\": {\"enabled\": true}}", "ds.json:1",
             "bf16.enabled", "both");
     REFUSED("{\"spillway\": {\"reduce\": \"boundary\"}, \"zero_optimization\": {\"stage\": 2}}",
@@ -167,7 +167,7 @@ static void sizes_are_bytes_or_have_a_unit(void **state)
             "spillway.device_memory", "\"lots\"", "\"300M\"");
     REFUSED("{\"spillway\": {\"host_memory\": true}}", "host_memory", "\"300M\"");
     REFUSED("{\"spillway\": {\"host_memory\": 1.5}}", "host_memory", "\"300M\"");
-    REFUSED("{\"spillway\": {\"tile_bytes\": \"-1K\"}}", "tile_bytes", "negative");
+    REFUSED("{\"spillway\": {\"tile_bytes\": \"-1K\"}}", "tile_bytes", "wanted at least 0");
     REFUSED("{\"spillway\": {\"nvme_space\": \"9999999999G\"}}", "nvme_space", "64 bits");
     REFUSED("{\"aio\": {\"block_size\": \"2G\"}}", "aio.block_size", "too large");
     /* a flag may say the same in other words */
@@ -445,9 +445,9 @@ static void auto_beside_other_keys_is_refused_by_name(void **state)
 {
     (void)state;
 #define AUTO "\"spillway\": {\"micro_batch\": \"auto\"}"
-    auto_is_refused("{" AUTO "}", 1, "wants train_batch_size");
-    auto_is_refused("{\"train_batch_size\": 0, " AUTO "}", 1, "it is 0");
-    auto_is_refused("{\"train_batch_size\": -4, " AUTO "}", 1, "it is -4");
+    auto_is_refused("{" AUTO "}", 1, "needs train_batch_size");
+    auto_is_refused("{\"train_batch_size\": 0, " AUTO "}", 1, "got 0");
+    auto_is_refused("{\"train_batch_size\": -4, " AUTO "}", 1, "got -4");
     auto_is_refused("{\"train_batch_size\": 9000000000000000000, " AUTO "}", 1, "1099511627776");
     auto_is_refused("{\"train_batch_size\": 8, " AUTO "}", 3, "ranks 3");
     auto_is_refused("{\"train_batch_size\": 8, \"gradient_accumulation_steps\": 3, " AUTO "}", 1,
@@ -455,7 +455,7 @@ static void auto_beside_other_keys_is_refused_by_name(void **state)
     auto_is_refused("{\"train_batch_size\": 8, \"gradient_accumulation_steps\": 0, " AUTO "}", 1,
                     "gradient_accumulation_steps 0");
     auto_is_refused("{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 2, " AUTO "}", 1,
-                    "train_micro_batch_size_per_gpu, which is given: 2");
+                    "train_micro_batch_size_per_gpu, but that is given as 2");
     auto_is_refused("{\"train_batch_size\": 8, \"elasticity\": {\"enabled\": true, "
                     "\"max_train_batch_size\": 8, \"micro_batch_sizes\": [2]}, " AUTO "}",
                     1, "elasticity");
@@ -465,19 +465,19 @@ static void auto_beside_other_keys_is_refused_by_name(void **state)
     REFUSED("{\"spillway\": {\"micro_batch\": \"largest\"}}", "spillway.micro_batch", "\"auto\"");
     REFUSED("{\"spillway\": {\"recompute\": \"some\"}}", "spillway.recompute",
             "\"none\", \"blocks\", \"auto\"");
-    REFUSED("{\"spillway\": {\"recompute\": -1}}", "spillway.recompute", "least is 1");
+    REFUSED("{\"spillway\": {\"recompute\": -1}}", "spillway.recompute", "wanted at least 1");
     REFUSED("{\"spillway\": {\"recompute\": \"auto\"}, \"activation_checkpointing\": "
             "{\"number_checkpoints\": 2}}",
             "spillway.recompute", "number_checkpoints");
     REFUSED("{\"spillway\": {\"recompute\": \"auto\", \"recompute_blocks\": 2}}",
-            "spillway.recompute_blocks", "\"auto\" chooses it");
+            "spillway.recompute_blocks", "chosen by spillway.recompute \"auto\"");
     REFUSED("{\"spillway\": {\"recompute_blocks\": 2}}", "spillway.recompute_blocks",
-            "wants spillway.recompute");
+            "needs spillway.recompute");
     REFUSED("{\"activation_checkpointing\": {\"number_checkpoints\": 2}, \"spillway\": "
             "{\"recompute_blocks\": 2}}",
-            "spillway.recompute_blocks", "wants spillway.recompute");
+            "spillway.recompute_blocks", "needs spillway.recompute");
     REFUSED("{\"spillway\": {\"recompute\": 1, \"recompute_blocks\": 0}}",
-            "spillway.recompute_blocks", "least is 1");
+            "spillway.recompute_blocks", "wanted at least 1");
 }
 
 /* ---- what is not built ---- */
@@ -534,7 +534,7 @@ static void adafactor_says_who_chooses_its_rate(void **state)
         "\"lr\": 1e-3, \"relative_step\": false") ", \"scheduler\": "
                                                   "{\"type\": \"WarmupLR\", \"params\": {}}}");
     REFUSED("{" ADAFACTOR("\"lr\": 1e-3") "}", "optimizer.params.lr", "relative_step");
-    REFUSED("{" ADAFACTOR("\"relative_step\": false") "}", "optimizer.params.lr", "is wanted");
+    REFUSED("{" ADAFACTOR("\"relative_step\": false") "}", "optimizer.params.lr", "is required");
     REFUSED("{" ADAFACTOR("\"relative_step\": false, \"lr\": 1, \"warmup_init\": true") "}",
             "optimizer.params.warmup_init", "relative_step");
     REFUSED("{" ADAFACTOR("") ", \"scheduler\": {\"type\": \"WarmupLR\", \"params\": {}}}",
@@ -639,11 +639,11 @@ static void elasticity_decides_the_batch(void **state)
                  NULL);
     elastic_case("", 5, 0, 0, 0, "does not divide the batch");
     elastic_case("\"train_micro_batch_size_per_gpu\": 4, ", 4, 0, 0, 0,
-                 "train_micro_batch_size_per_gpu: 4, and elasticity would change it to 2 on 4");
-    elastic_case("\"train_batch_size\": 12, ", 3, 0, 0, 0, "elasticity would change it to 24");
+                 "train_micro_batch_size_per_gpu: 4 contradicts elasticity, which computes 2 on 4");
+    elastic_case("\"train_batch_size\": 12, ", 3, 0, 0, 0, "elasticity, which computes 24");
     /* a job that began with six micro-batches a step keeps them, or does not go on */
     elastic_case("", 2, 6, 4, 6, NULL);
-    elastic_case("", 4, 6, 0, 0, "4 ranks would make 12 micro-batches of 2 samples");
+    elastic_case("", 4, 6, 0, 0, "on 4 ranks it needs 12 micro-batches of 2 samples");
 }
 
 /* ---- printing ---- */
@@ -845,9 +845,9 @@ static void elastic_batches_have_most_divisors(void **state)
     sw_config_elastic_fini(&out);
     assert_null(out.ranks);
     elastic_refused(small, 5, "does not divide");
-    elastic_refused(small, -1, "negative");
+    elastic_refused(small, -1, "at least 0 ranks, got -1");
     elastic_refused(ELASTIC("\"max_train_batch_size\": 64, \"micro_batch_sizes\": [4]"), 0,
-                    "wants a number of ranks");
+                    "needs the number of ranks");
     elastic_refused(ELASTIC("\"version\": 0.1, \"max_train_batch_size\": 4611686018427387904, "
                             "\"micro_batch_sizes\": [4611686018427387903, 4611686018427387904]"),
                     0, "too large");

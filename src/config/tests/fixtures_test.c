@@ -162,7 +162,7 @@ static bool integers_of_64_bits(const struct reading *r, const char *recorded)
 static bool params_need_a_type(const struct reading *r, const char *recorded)
 {
     (void)recorded;
-    return says(r, "params without a type");
+    return says(r, "params are given without a type");
 }
 
 static bool names_are_checked(const struct reading *r, const char *recorded)
@@ -174,15 +174,16 @@ static bool names_are_checked(const struct reading *r, const char *recorded)
 static bool offload_makes_sense(const struct reading *r, const char *recorded)
 {
     (void)recorded;
-    return says(r, "is required with device nvme") || says(r, "nvme only for stage 3") ||
-           says(r, "offload of parameters only for stage 3") ||
-           says(r, "offload of optimizer states needs ZeRO");
+    return says(r, "is required with device nvme") ||
+           says(r, "\"nvme\" is supported only at stage 3") ||
+           says(r, "offloading parameters is supported only at stage 3") ||
+           says(r, "offloading optimizer states needs ZeRO");
 }
 
 static bool old_zero_size(const struct reading *r, const char *recorded)
 {
     (void)recorded;
-    return says(r, "allgather_size") && says(r, "belongs to \"zero_optimization\": true");
+    return says(r, "allgather_size") && says(r, "only with \"zero_optimization\": true");
 }
 
 static bool removed_blocks(const struct reading *r, const char *recorded)

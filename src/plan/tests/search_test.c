@@ -246,7 +246,7 @@ static void more_blocks_than_there_are_are_refused(void **state)
             .micro_batch = 4, .micro_batches = TRAIN / 4, .recompute = {1, BLOCKS + 1}};
         assert_int_equal(look_for(&s, &policy, &plan), SW_E_CONFIG);
         assert_non_null(strstr(sw_error_message(), "spillway.recompute_blocks: wanted at most"));
-        assert_non_null(strstr(sw_error_message(), "6, and it is 7"));
+        assert_non_null(strstr(sw_error_message(), "6, the blocks of the model, got 7"));
     }
 }
 
