@@ -41,14 +41,14 @@ static sw_status get_i64s(const struct sw_json_doc *doc, const struct sw_json *o
 {
     const struct sw_json *array = sw_json_get(object, key);
     if (!array || array->type != SW_JSON_ARRAY || array->n_children > SW_MAX_RANK) {
-        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" wants an array of at most %d numbers",
+        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" must be an array of at most %d numbers",
                        sw_json_name(doc), key, SW_MAX_RANK);
     }
     int n = 0;
     for (const struct sw_json *item = array->first; item; item = item->next) {
         if (item->type != SW_JSON_INT || item->integer < 0) {
-            return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" wants whole numbers from 0", sw_json_name(doc),
-                           key);
+            return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" must hold whole numbers, at least 0",
+                           sw_json_name(doc), key);
         }
         out[n++] = item->integer;
     }
@@ -126,7 +126,7 @@ static sw_status need_array(const struct sw_json_doc *doc, const struct sw_json 
 {
     const struct sw_json *array = sw_json_get(object, key);
     if (!array || array->type != SW_JSON_ARRAY) {
-        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" wants an array", sw_json_name(doc), key);
+        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" must be an array", sw_json_name(doc), key);
     }
     *out = array;
     return SW_OK;
@@ -139,7 +139,7 @@ static sw_status need_hex(const struct sw_json_doc *doc, const struct sw_json *o
     SW_TRY(need_str(doc, object, key, &text));
     enum { DIGITS = 16 };
     if (strlen(text) != DIGITS || strspn(text, "0123456789abcdefABCDEF") != DIGITS) {
-        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" wants 16 hexadecimal digits", sw_json_name(doc),
+        return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" must have 16 hexadecimal digits", sw_json_name(doc),
                        key);
     }
     *out = strtoull(text, NULL, 16);
@@ -427,7 +427,8 @@ static sw_status check_text(const char *path, const char *text, size_t len)
             return SW_OK;
         }
     }
-    return SW_FAIL(SW_E_FORMAT, "%s is cut off or was changed: its check does not fit", path);
+    return SW_FAIL(SW_E_FORMAT, "%s is truncated or was changed: its checksum does not match",
+                   path);
 }
 
 static sw_status read_into(struct ckpt_manifest *m, const char *folder)
@@ -539,8 +540,9 @@ static sw_status open_parts(struct ckpt_manifest *m, const char *folder, struct 
         SW_TRY(need_str(doc, root, "digest", &file->digest));
         SW_TRY(need_str(doc, root, "digest_name", &digest_name));
         if (rank > 0 && strcmp(digest_name, m->digest_name) != 0) {
-            return SW_FAIL(SW_E_UNSUP, "%s: digest %s, rank 0 uses %s: all ranks want one build",
-                           path, digest_name, m->digest_name);
+            return SW_FAIL(SW_E_UNSUP,
+                           "%s: digest %s, but rank 0 uses %s; all ranks need the same build", path,
+                           digest_name, m->digest_name);
         }
         m->digest_name = digest_name;
         m->total_bytes += file->bytes;

@@ -59,7 +59,7 @@ static sw_status read_manifest(struct sw_ckpt *ckpt, const char *path)
         ckpt->folder = -1;
         sw_ckpt_manifest_fini(&ckpt->manifest);
     }
-    return SW_FAIL(SW_E_IO, "%s is replaced while it is read", path);
+    return SW_FAIL(SW_E_IO, "%s was replaced while it was read", path);
 }
 
 static sw_status fill(struct sw_ckpt *ckpt, const char *path)
@@ -144,7 +144,7 @@ static sw_status split_path(const char *path, char *dir, char *name)
 {
     size_t len = strlen(path);
     if (len == 0 || len >= PATH_MAX) {
-        return SW_FAIL(SW_E_ARG, "\"%s\" is no name of a checkpoint", path);
+        return SW_FAIL(SW_E_ARG, "\"%s\" is not a name of a checkpoint", path);
     }
     while (len > 1 && path[len - 1] == '/') {
         len--;

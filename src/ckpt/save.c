@@ -121,7 +121,8 @@ static void keep_newest(const char *dir, int keep_last, const struct sw_ckpt_lis
         if (sw_ckpt_folder(dir, item->step, "", path) < 0 ||
             sw_ckpt_folder(dir, item->step, CKPT_RETIRED, retired) < 0 ||
             retire(dir, path, retired) < 0) {
-            sw_log(SW_LOG_WARN, "the old %s stays for now: %s", item->path, sw_error_message());
+            sw_log(SW_LOG_WARN, "cannot remove the old %s for now: %s", item->path,
+                   sw_error_message());
         }
     }
 }
@@ -155,7 +156,7 @@ static sw_status mark_and_clean(const struct sw_ckpt_save_options *options, int6
         return sw_frame_at(__FILE__, __LINE__, st);
     }
     if (sw_ckpt_exists(retired) && sw_ckpt_remove(retired) < 0) {
-        sw_log(SW_LOG_WARN, "the old %s stays for now: %s", retired, sw_error_message());
+        sw_log(SW_LOG_WARN, "cannot remove the old %s for now: %s", retired, sw_error_message());
     }
     keep_newest(dir, options->keep_last, &list);
     sw_ckpt_list_fini(&list);

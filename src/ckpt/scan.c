@@ -217,11 +217,12 @@ static sw_status heal_retired(const char *dir, const char *retired, int64_t step
         SW_TRY(is_whole(retired, &retired_whole));
     }
     if (!retired_whole) {
-        sw_log(SW_LOG_WARN, "removing what a run that ended left of %s", retired);
+        sw_log(SW_LOG_WARN, "removing remains of %s from an earlier run", retired);
         SW_TRY(sw_ckpt_remove(retired));
         return SW_OK;
     }
-    sw_log(SW_LOG_WARN, "%s gets its name back: the save that replaced it did not finish", retired);
+    sw_log(SW_LOG_WARN, "restoring the name of %s: the save that was to replace it did not finish",
+           retired);
     if (sw_ckpt_exists(path)) {
         SW_TRY(sw_ckpt_remove(path));
     }
@@ -241,10 +242,10 @@ static sw_status heal(const char *dir, struct sw_arena *arena)
         if (sw_ckpt_parse_name(names[i], CKPT_RETIRED, &step)) {
             SW_TRY(heal_retired(dir, path, step));
         } else if (sw_ckpt_is_unfinished(names[i])) {
-            sw_log(SW_LOG_WARN, "removing %s, which a run that ended left unfinished", path);
+            sw_log(SW_LOG_WARN, "removing %s, which an earlier run left unfinished", path);
             if (sw_ckpt_remove(path) <
                 0) { /* a rank of it may be slow to end; nothing needs the name */
-                sw_log(SW_LOG_WARN, "it stays for now: %s", sw_error_message());
+                sw_log(SW_LOG_WARN, "it cannot be removed for now: %s", sw_error_message());
             }
         }
     }

@@ -33,7 +33,7 @@ const char *sw_comm_op_name(enum sw_comm_op op)
 sw_status sw_comm_open(const struct sw_transport *transport, sw_comm **out)
 {
     if (transport->size < 1 || transport->rank < 0 || transport->rank >= transport->size) {
-        return SW_FAIL(SW_E_ARG, "rank %d of %d ranks: there is none", transport->rank,
+        return SW_FAIL(SW_E_ARG, "rank %d of %d ranks does not exist", transport->rank,
                        transport->size);
     }
     sw_comm *comm = sw_alloc_zero("comm", 1, sizeof *comm);
@@ -60,10 +60,11 @@ sw_status sw_comm_open_group(sw_comm *world, int number, const int *ranks, int n
         me = ranks[i] == sw_comm_rank(world) ? i : me;
     }
     if (!good || me < 0) {
-        return SW_FAIL(SW_E_ARG,
-                       "group %d of %d ranks: wanted a number above 0 and ascending ranks below "
-                       "%d with rank %d among them, of a communicator that is no group",
-                       number, n, sw_comm_size(world), sw_comm_rank(world));
+        return SW_FAIL(
+            SW_E_ARG,
+            "group %d of %d ranks: wanted a number above 0 and ascending ranks below %d that "
+            "include rank %d, in a communicator that is not a group",
+            number, n, sw_comm_size(world), sw_comm_rank(world));
     }
     struct sw_transport transport = world->transport;
     transport.rank = me;
@@ -162,7 +163,7 @@ static sw_status exchange(sw_comm *comm, enum sw_comm_op op, int n_sends, int n_
         return SW_FAIL(SW_E_ARG, "%s of %s: these ranks are for planning only", x.op, what);
     }
     if (comm->world->broken) {
-        return SW_FAIL(SW_E_PEER, "%s of %s: an exchange before it failed", x.op, what);
+        return SW_FAIL(SW_E_PEER, "%s of %s: an earlier exchange failed", x.op, what);
     }
     const sw_status st = comm->transport.exchange(comm->transport.ctx, &x);
     comm->world->broken = st < 0;
@@ -282,8 +283,8 @@ static sw_status check_peer(const sw_comm *comm, enum sw_comm_op op, int peer, b
 {
     if (peer < 0 || peer >= comm->transport.size ||
         (!may_be_self && peer == comm->transport.rank)) {
-        return SW_FAIL(SW_E_ARG, "%s: rank %d is no other of the %d ranks", sw_comm_op_name(op),
-                       peer, comm->transport.size);
+        return SW_FAIL(SW_E_ARG, "%s: rank %d is not another one of the %d ranks",
+                       sw_comm_op_name(op), peer, comm->transport.size);
     }
     return SW_OK;
 }

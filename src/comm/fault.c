@@ -38,12 +38,12 @@ static sw_status exchange(void *ctx, const struct sw_exchange *x)
         wait_for(f->options.delay_s);
     }
     if (n == f->options.fail_at) {
-        return SW_FAIL(SW_E_IO, "rank %d: exchange %lld, %s of %s: fails as asked", f->inner.rank,
+        return SW_FAIL(SW_E_IO, "rank %d: exchange %lld, %s of %s: injected failure", f->inner.rank,
                        (long long)n, x->op, x->what);
     }
     f->silent = f->silent || n == f->options.silent_at;
     if (f->silent) {
-        return SW_FAIL(SW_E_IO, "rank %d: exchange %lld, %s of %s: silent as asked", f->inner.rank,
+        return SW_FAIL(SW_E_IO, "rank %d: exchange %lld, %s of %s: injected silence", f->inner.rank,
                        (long long)n, x->op, x->what);
     }
     const sw_status st = f->inner.exchange(f->inner.ctx, x);

@@ -84,11 +84,12 @@ static sw_status open_tcp(double deadline_s, struct sw_transport *out)
     const char *rank = getenv("RANK"), *host = getenv("MASTER_ADDR");
     const int size = number_of("WORLD_SIZE"), port = number_of("MASTER_PORT");
     if (!rank || !host || port < 1 || port > 65535) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "WORLD_SIZE is %d, so RANK, MASTER_ADDR and MASTER_PORT are wanted; found "
-                       "RANK %s, MASTER_ADDR %s, MASTER_PORT %s",
-                       size, rank ? rank : "unset", host ? host : "unset",
-                       getenv("MASTER_PORT") ? getenv("MASTER_PORT") : "unset");
+        return SW_FAIL(
+            SW_E_CONFIG,
+            "WORLD_SIZE is %d, so RANK, MASTER_ADDR and MASTER_PORT are required; found RANK %s, "
+            "MASTER_ADDR %s, MASTER_PORT %s",
+            size, rank ? rank : "unset", host ? host : "unset",
+            getenv("MASTER_PORT") ? getenv("MASTER_PORT") : "unset");
     }
     struct sw_job_secret secret;
     SW_TRY(sw_job_secret_read(getenv("SPILLWAY_JOB_SECRET"), getenv("SPILLWAY_JOB_SECRET_FILE"),
@@ -101,9 +102,10 @@ static sw_status open_tcp(double deadline_s, struct sw_transport *out)
                                            .secret = secret.known ? secret.key : NULL,
                                            .job = secret.job};
     if (!secret.known && options.rank == 0) {
-        sw_log(SW_LOG_WARN,
-               "no SPILLWAY_JOB_SECRET: ranks meet on loopback only, where any user of "
-               "this machine could take part");
+        sw_log(
+            SW_LOG_WARN,
+            "SPILLWAY_JOB_SECRET is not set: ranks meet on loopback only, where any user of this "
+            "machine could take part");
     }
     return sw_tcp_open(&options, out);
 }
@@ -114,10 +116,11 @@ static sw_status open_mpi(const struct flavour *flavour, int size, double deadli
     const struct sw_mpi_module *module = NULL;
     const sw_status st = load(flavour, &module);
     if (st < 0) {
-        return sw_fail_prefix(st,
-                              "started as one of %d processes of %s, which this build cannot reach "
-                              "(SPILLWAY_MPI=off trains each alone)",
-                              size, flavour->name);
+        return sw_fail_prefix(
+            st,
+            "started as one of %d processes of %s, which this build does not support; "
+            "SPILLWAY_MPI=off trains each alone",
+            size, flavour->name);
     }
     SW_TRY(sw_mpi_open(module, deadline_s, out));
     if (out->size > 1) {
@@ -125,11 +128,12 @@ static sw_status open_mpi(const struct flavour *flavour, int size, double deadli
     }
     /* otherwise each would train alone, and write into the same folder */
     out->close(out->ctx, false);
-    return SW_FAIL(SW_E_UNSUP,
-                   "started as one of %d processes, and %s finds this one alone: srun wants the "
-                   "--mpi that it was built for (pmix, pmi2), and what mpirun left in the "
-                   "environment is for its own processes (SPILLWAY_MPI=off trains each alone)",
-                   size, flavour->name);
+    return SW_FAIL(
+        SW_E_UNSUP,
+        "started as one of %d processes, but %s finds this one alone; give srun the --mpi "
+        "that it was built for (pmix, pmi2), clear the environment of another mpirun, or set "
+        "SPILLWAY_MPI=off to train each alone",
+        size, flavour->name);
 }
 
 sw_status sw_world_open(double deadline_s, sw_comm **out)

@@ -34,8 +34,7 @@ static sw_status open_emulation(const char *name, const char *words, int n_threa
         }
         if (i == SW_LEN(known)) {
             return SW_FAIL(SW_E_ARG,
-                           "no device \"%s\": behind \"emu\" 64, reversed, early and direct are "
-                           "known",
+                           "no device \"%s\"; after \"emu\" wanted 64, reversed, early or direct",
                            name);
         }
         is[i] = true;

@@ -130,7 +130,7 @@ sw_status sw_hf_folder_write(struct sw_hf_folder_writer *writer, int64_t i_spec,
                              const void *data, size_t bytes)
 {
     if (i_spec < 0 || i_spec >= writer->n_specs) {
-        return SW_FAIL(SW_E_ARG, "%s: no tensor %lld, there are %lld", writer->path,
+        return SW_FAIL(SW_E_ARG, "%s: there is no tensor %lld; it has %lld", writer->path,
                        (long long)i_spec, (long long)writer->n_specs);
     }
     const int64_t i_shard = writer->shard_of[i_spec];

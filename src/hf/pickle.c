@@ -217,7 +217,7 @@ static sw_status push_name(struct machine *m, const char *module, size_t module_
             return push(m, (struct value){.kind = NAME, .name = &allowed[i]});
         }
     }
-    return SW_FAIL(SW_E_FORMAT, "%s: its pickle asks for %.*s.%.*s, which is not allowed", m->path,
+    return SW_FAIL(SW_E_FORMAT, "%s: its pickle imports %.*s.%.*s, which is not allowed", m->path,
                    shown(module_len), module, shown(name_len), name);
 }
 
@@ -231,7 +231,7 @@ static sw_status make_storage(struct machine *m, const struct sequence *s)
         !is_text(s->items[0].text, s->items[0].len, "storage") || s->items[1].kind != NAME ||
         s->items[1].name->role != IS_STORAGE || s->items[2].kind != TEXT ||
         s->items[4].kind != NUMBER) {
-        return wrong(m, "what it refers to is not a storage");
+        return wrong(m, "its persistent id does not name a storage");
     }
     const struct value *key = &s->items[2];
     const int n = snprintf(name, sizeof name, "%.*sdata/%.*s", shown(m->prefix_len), m->prefix,
@@ -428,7 +428,7 @@ static sw_status remember(struct machine *m, int bytes)
         SW_TRY(take_number(m, bytes, &i));
     }
     if (m->stack.n == 0 || i > m->memo.n) {
-        return wrong(m, "it remembers nothing, or out of turn");
+        return wrong(m, "it memoizes an empty stack, or out of order");
     }
     if (i == m->memo.n) {
         return append(m, &m->memo, m->stack.items[m->stack.n - 1]);
@@ -441,7 +441,8 @@ static sw_status recall(struct machine *m, int bytes)
 {
     uint64_t i;
     SW_TRY(take_number(m, bytes, &i));
-    return i < m->memo.n ? push(m, m->memo.items[i]) : wrong(m, "it recalls what was never there");
+    return i < m->memo.n ? push(m, m->memo.items[i])
+                         : wrong(m, "it reads a memo entry that was never written");
 }
 
 static sw_status global(struct machine *m, int arg)
@@ -472,7 +473,7 @@ static sw_status persistent(struct machine *m, int arg)
     (void)arg;
     SW_TRY(pop(m, &id));
     return id.kind == SEQUENCE ? make_storage(m, id.sequence)
-                               : wrong(m, "what it refers to is not a storage");
+                               : wrong(m, "its persistent id does not name a storage");
 }
 
 static sw_status call(struct machine *m, int arg)
@@ -482,7 +483,7 @@ static sw_status call(struct machine *m, int arg)
     SW_TRY(pop(m, &args));
     SW_TRY(pop(m, &name));
     if (name.kind != NAME || args.kind != SEQUENCE || name.name->role == IS_STORAGE) {
-        return wrong(m, "it calls what cannot be called");
+        return wrong(m, "it calls something that is not callable");
     }
     if (name.name->role == MAKES_TENSOR) {
         return make_tensor(m, args.sequence);
@@ -494,8 +495,8 @@ static sw_status call(struct machine *m, int arg)
         args.sequence->items[0].kind == TENSOR) {
         return push(m, args.sequence->items[0]);
     }
-    return SW_FAIL(SW_E_FORMAT, "%s: byte %zu of its pickle: %s has other arguments than it takes",
-                   m->path, m->at, name.name->name);
+    return SW_FAIL(SW_E_FORMAT, "%s: byte %zu of its pickle: %s has the wrong arguments", m->path,
+                   m->at, name.name->name);
 }
 
 /* Ignores the attributes of a state dict, which are versions. */
@@ -604,7 +605,8 @@ static sw_status open_archive(struct machine *m, const void *bytes, size_t len)
     const int n = snprintf(name, sizeof name, "%.*s%s", (int)m->prefix_len, m->prefix, order);
     const struct sw_zip_member *written = sw_zip_find(&m->zip, name, (size_t)n);
     if (written && !is_text((const char *)written->data, written->bytes, "little")) {
-        return SW_FAIL(SW_E_FORMAT, "%s: its byte order is not little", m->path);
+        return SW_FAIL(SW_E_FORMAT, "%s: wanted little-endian data, got another byte order",
+                       m->path);
     }
     return SW_OK;
 }

@@ -239,7 +239,7 @@ sw_status sw_safetensors_write(struct sw_safetensors_writer *writer, int64_t i_s
                                const void *data, size_t bytes)
 {
     if (i_spec < 0 || i_spec >= writer->n) {
-        return SW_FAIL(SW_E_ARG, "%s: no tensor %lld, there are %lld", writer->path,
+        return SW_FAIL(SW_E_ARG, "%s: there is no tensor %lld; it has %lld", writer->path,
                        (long long)i_spec, (long long)writer->n);
     }
     struct slot *slot = &writer->slots[i_spec];

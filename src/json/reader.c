@@ -89,7 +89,7 @@ static bool read_colon(struct sw_json_reader *r, const struct sw_json *member)
 {
     char found[32];
     if (!sw_json_is(r, ':')) {
-        return sw_json_fail(r, r->at, "expected ':' behind the key \"%.200s\", found %s",
+        return sw_json_fail(r, r->at, "expected ':' after the key \"%.200s\", found %s",
                             member->key, sw_json_found(r, r->at, found));
     }
     r->at++;
@@ -173,7 +173,7 @@ static bool read_separator(struct sw_json_reader *r, const struct sw_json *conta
     *out_closed = at_close(r, container);
     if (r->dialect == SW_JSON_STRICT) {
         if (comma && *out_closed) {
-            return sw_json_fail(r, r->at, "'%c' behind a comma", close);
+            return sw_json_fail(r, r->at, "'%c' after a comma", close);
         }
         if (!comma && !*out_closed) {
             return sw_json_fail(r, r->at, "expected ',' or '%c', found %s", close,

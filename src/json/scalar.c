@@ -58,7 +58,7 @@ static size_t read_escape(struct sw_json_reader *r, char *out)
 
     int32_t code = unicode_escape(r, from);
     if (code < 0) {
-        sw_json_fail(r, from, "expected four hexadecimal digits behind \\u");
+        sw_json_fail(r, from, "expected four hexadecimal digits after \\u");
         return 0;
     }
     r->at += 6;

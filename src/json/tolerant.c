@@ -68,7 +68,7 @@ bool sw_json_read_bare_key(struct sw_json_reader *r, const char **out_text, size
     }
     if (r->at == r->end) {
         return sw_json_fail(r, from, "expected a key, found %s",
-                            from == r->end ? "the end of the text" : "no ':' behind it");
+                            from == r->end ? "the end of the text" : "no ':' after it");
     }
     if (from == r->at) {
         return sw_json_fail(r, from, "an empty key needs quotes");

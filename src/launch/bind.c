@@ -84,7 +84,7 @@ static sw_status read_list(const char *list, const cpu_set_t *allowed, cpu_set_t
         for (long i = first; i <= last; i++) {
             if (!CPU_ISSET((size_t)i, allowed)) {
                 return SW_FAIL(SW_E_CONFIG,
-                               "--bind-core-list: processor %ld is not one that may be used here",
+                               "--bind-core-list: processor %ld is not available to this process",
                                i);
             }
             CPU_SET((size_t)i, out);
@@ -100,8 +100,7 @@ sw_status sw_launch_cores(struct sw_arena *arena, const char *list, cpu_set_t **
 {
     cpu_set_t allowed, listed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
-        return SW_FAIL(SW_E_IO, "the processors of this machine cannot be asked for: %s",
-                       strerror(errno));
+        return SW_FAIL(SW_E_IO, "cannot list the processors of this machine: %s", strerror(errno));
     }
     cpu_set_t *sets = sw_arena_array(arena, CPU_SETSIZE, sizeof *sets);
     SW_TRY_ALLOC(sets, "the cores");

@@ -130,10 +130,11 @@ static sw_status by_request(struct sw_arena *arena, const char *const *environme
     }
     const char *value = equals ? equals + 1 : value_of(environment, name);
     if (equals && strcmp(name, "SPILLWAY_JOB_SECRET") == 0) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "--export %s: every user can read a command line: wanted it in "
-                       "the environment, which is passed on",
-                       name);
+        return SW_FAIL(
+            SW_E_CONFIG,
+            "--export %s: every user can read a command line; set it in the environment, which "
+            "is passed on",
+            name);
     }
     if (!value) {
         return SW_FAIL(SW_E_CONFIG, "--export: %s is not set here; wanted %s=VALUE", name, name);

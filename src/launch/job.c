@@ -188,10 +188,11 @@ static sw_status check_host(const char *host)
         part = at ? at + 1 : NULL;
     }
     return good ? SW_OK
-                : SW_FAIL(SW_E_CONFIG,
-                          "wanted the name of a host, of letters, digits and . _ @ -, which begins "
-                          "with no -, nor behind an @; got \"%s\"",
-                          sw_plain_words(host, plain, sizeof plain));
+                : SW_FAIL(
+                      SW_E_CONFIG,
+                      "wanted a host name of letters, digits and . _ @ -, without - at the start "
+                      "or after @; got \"%s\"",
+                      sw_plain_words(host, plain, sizeof plain));
 }
 
 /* Refuses options that a launcher cannot honour, because it would silently do something else. */
@@ -206,8 +207,7 @@ static sw_status check_launcher(const struct job *job)
     }
     if (by_mpi && (o->bind_cores || o->bind_core_list)) {
         return SW_FAIL(SW_E_CONFIG,
-                       "--bind-cores: %s binds its processes itself; ask it by --launcher-args",
-                       name);
+                       "--bind-cores: %s binds its processes itself; use --launcher-args", name);
     }
     if (o->agent && job->launcher != LAUNCH_OPENMPI && job->launcher != LAUNCH_MPICH) {
         return SW_FAIL(SW_E_CONFIG, "--agent: wanted --launcher openmpi or mpich, got %s", name);
@@ -271,7 +271,9 @@ sw_status sw_launch_job_init(const struct sw_launch_options *options, struct sw_
                            options->launcher_args ? options->launcher_args : "",
                            &job.launcher_args));
     if (job.launcher == LAUNCH_LOCAL && job.launcher_args.n > 0) {
-        return SW_FAIL(SW_E_CONFIG, "--launcher-args: local starts no launcher that takes them");
+        return SW_FAIL(
+            SW_E_CONFIG,
+            "--launcher-args: --launcher local starts no other launcher; leave them out");
     }
     *out = job;
     return SW_OK;

@@ -120,7 +120,7 @@ static sw_status shrink(struct run *r)
         }
     }
     if (left.n == 0) {
-        return SW_FAIL(SW_E_PEER, "no host is left of %d", r->job.hosts.n);
+        return SW_FAIL(SW_E_PEER, "none of %d hosts is left", r->job.hosts.n);
     }
     struct job before = r->job;
     before.hosts = left;

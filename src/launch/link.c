@@ -106,10 +106,11 @@ sw_status sw_launch_introduce(const char *address, const struct sw_job_secret *s
     const double until = sw_now_s() + patience_s;
     uint8_t nonce[SW_NONCE_BYTES];
     if (!secret->known) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "SPILLWAY_LAUNCH is set, and SPILLWAY_JOB_SECRET is not: the "
-                       "launcher at %s listens to its own job only",
-                       address);
+        return SW_FAIL(
+            SW_E_CONFIG,
+            "SPILLWAY_LAUNCH is set, but SPILLWAY_JOB_SECRET is not; the launcher at %s accepts "
+            "its own job only",
+            address);
     }
     for (;;) {
         int fd;
@@ -122,10 +123,11 @@ sw_status sw_launch_introduce(const char *address, const struct sw_job_secret *s
         }
         close(fd);
         if (said == NOT_OURS) {
-            return SW_FAIL(SW_E_PEER,
-                           "SPILLWAY_LAUNCH: who listens at %s does not prove the secret "
-                           "of this job (SPILLWAY_JOB_SECRET, SPILLWAY_JOB_ID)",
-                           address);
+            return SW_FAIL(
+                SW_E_PEER,
+                "SPILLWAY_LAUNCH: the listener at %s does not prove the secret of this job "
+                "(SPILLWAY_JOB_SECRET, SPILLWAY_JOB_ID)",
+                address);
         }
         if (sw_now_s() >= until) {
             return SW_FAIL(SW_E_IO, "SPILLWAY_LAUNCH: the launcher at %s hung up", address);
@@ -197,7 +199,7 @@ sw_status sw_launch_link_open(int rank, struct sw_launch_link **out)
     SW_TRY(sw_job_secret_read(getenv("SPILLWAY_JOB_SECRET"), getenv("SPILLWAY_JOB_SECRET_FILE"),
                               getenv("SPILLWAY_JOB_ID"), &secret));
     struct sw_launch_link *link = sw_alloc_zero("launch", 1, sizeof *link);
-    SW_TRY_ALLOC(link, "the line to the launcher");
+    SW_TRY_ALLOC(link, "the connection to the launcher");
     link->rank = rank;
     link->step = -1;
     SW_TRY_OR(free_link, sw_launch_introduce(address, &secret, "hello", rank, &link->fd));

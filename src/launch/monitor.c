@@ -75,7 +75,7 @@ static const char *seat(struct monitor *m, struct peer *peer)
     }
     struct peer *before = find_rank(m, number);
     if (before && before->fd >= 0 && !before->reporter.bye) {
-        return "that rank is here already";
+        return "that rank is already connected";
     }
     if (before && before->fd >= 0) {
         drop(m, before);
@@ -101,9 +101,9 @@ static void tell_turned_away(struct monitor *m, const struct peer *peer, const c
     if (getpeername(peer->fd, (struct sockaddr *)&from, &len) == 0) {
         inet_ntop(AF_INET, &from.sin_addr, text, sizeof text);
     }
-    sw_launch_say(m->log, "turned away one from %s that called itself %s %d: %s%s", text,
+    sw_launch_say(m->log, "turned away a connection from %s that claimed to be %s %d: %s%s", text,
                   peer->reporter.is_node ? "host" : "rank", peer->reporter.number, why,
-                  m->n_turned_away == MOST_TOLD ? " (further ones are not told)" : "");
+                  m->n_turned_away == MOST_TOLD ? " (further ones are not reported)" : "");
 }
 
 /* false: no line of ours. */
@@ -183,7 +183,7 @@ static bool listen_to(const struct monitor *m, int fd, int i_peer)
 static void pause_listening(struct monitor *m, int error)
 {
     if (!m->said_full) {
-        sw_launch_say(m->log, "who connects now has to wait: %s", strerror(error));
+        sw_launch_say(m->log, "connections cannot be accepted for now: %s", strerror(error));
     }
     m->said_full = m->paused = true;
     m->resume_ns = sw_now_ns() + (int64_t)(pause_s * 1e9);

@@ -162,7 +162,7 @@ void sw_launch_tell_status(int status, char *out, size_t cap)
         snprintf(out, cap, "was ended by signal %d (%s)", WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
     } else if (code > 128 && code - 128 < NSIG) {
-        snprintf(out, cap, "ended with status %d, which tells signal %d (%s)", code, code - 128,
+        snprintf(out, cap, "ended with status %d, which means signal %d (%s)", code, code - 128,
                  strsignal(code - 128));
     } else {
         snprintf(out, cap, "ended with status %d", code);

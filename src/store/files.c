@@ -65,9 +65,7 @@ static sw_status open_path(const struct sw_nvme *store, struct store_file *file)
     file->fd = open_retry(file->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW);
     file->made = file->fd >= 0;
     if (file->fd < 0 && errno == EEXIST) {
-        return SW_FAIL(SW_E_IO,
-                       "%s exists, and nobody said that it may be written: reopen it, or remove it",
-                       file->path);
+        return SW_FAIL(SW_E_IO, "%s exists; reopen it, or remove it", file->path);
     }
     return file->fd >= 0 ? SW_OK : fail_io("open", file->path);
 }
@@ -88,7 +86,7 @@ static sw_status open_file(const struct sw_nvme *store, struct store_file *file)
         return SW_FAIL(SW_E_IO, "cannot open %s: it is not a regular file", file->path);
     }
     if (!o->reopen && info.st_size > 0) {
-        return SW_FAIL(SW_E_ARG, "%s: the file that was given has %lld bytes, wanted a new one",
+        return SW_FAIL(SW_E_ARG, "%s: the given file has %lld bytes, wanted an empty one",
                        file->path, (long long)info.st_size);
     }
     SW_TRY(lock(store, file));

@@ -244,7 +244,7 @@ static void a_clean_up_that_fails_is_named(void **test_state)
         sw_fault_set(NULL);
         sw_log_set_sink(NULL, NULL);
         if (st == SW_OK && !untouched) {
-            assert_non_null(strstr(heard.text, "checkpoint-1 stays for now"));
+            assert_non_null(strstr(heard.text, "checkpoint-1 for now"));
             assert_int_equal(newest_step(root), 2);
             n_named++;
         }

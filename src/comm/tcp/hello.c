@@ -86,7 +86,7 @@ enum sw_tcp_guest sw_tcp_hear_answer(const struct sw_tcp_self *self,
         snprintf(why, sizeof out_verdict->why, "rank %d of %d does not connect to rank %d",
                  hello->from, about->size, self->rank);
     } else if (about->port < 1 || about->port > 65535) {
-        snprintf(why, sizeof out_verdict->why, "rank %d listens at port %u, which there is not",
+        snprintf(why, sizeof out_verdict->why, "rank %d listens at port %u, which does not exist",
                  hello->from, about->port);
     }
     if (*why) {

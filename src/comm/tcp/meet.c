@@ -279,11 +279,11 @@ static void tell_turned_away(struct meeting *m, const struct newcomer *c, const 
     char from[64];
     address_text(&c->from, from, sizeof from);
     snprintf(m->last_offloaded, sizeof m->last_offloaded,
-             "one from %s that called itself rank %d: %.140s", from, c->hello.from, why);
+             "a connection from %s that claimed to be rank %d: %.140s", from, c->hello.from, why);
     m->n_turned_away++;
     if (m->n_turned_away <= MOST_TOLD) {
         sw_log(SW_LOG_WARN, "rank %d turned away %s%s", m->o->rank, m->last_offloaded,
-               m->n_turned_away == MOST_TOLD ? " (further ones are not told)" : "");
+               m->n_turned_away == MOST_TOLD ? " (further ones are not reported)" : "");
     }
 }
 
@@ -319,7 +319,7 @@ static void admit(struct meeting *m, struct newcomer *c)
     }
     if (guest == SW_TCP_MEMBER && m->fds[rank] >= 0) {
         guest = SW_TCP_MISFIT;
-        snprintf(verdict.why, sizeof verdict.why, "rank %d is here already, from %s", rank,
+        snprintf(verdict.why, sizeof verdict.why, "rank %d is already connected, from %s", rank,
                  m->places[rank].host);
         verdict.met = 0;
     }
@@ -404,7 +404,7 @@ static void accept_some(struct meeting *m)
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
             m->paused_until = sw_now_s() + pause_s;
             if (!m->said_full) {
-                sw_log(SW_LOG_WARN, "rank %d: who connects now has to wait: %s", m->o->rank,
+                sw_log(SW_LOG_WARN, "rank %d cannot accept connections for now: %s", m->o->rank,
                        strerror(errno));
             }
             m->said_full = true;
@@ -619,9 +619,8 @@ static sw_status dial(struct meeting *m, const struct target *t, struct sw_tcp_v
         if (dialled == NOT_OURS) {
             return SW_FAIL(
                 SW_E_PEER,
-                "rank %d: who listens as rank %d at %s does not prove the secret of this "
-                "job: another SPILLWAY_JOB_SECRET or SPILLWAY_JOB_ID%s, or another "
-                "program's port",
+                "rank %d: the listener for rank %d at %s does not prove the secret of this job; it "
+                "has another SPILLWAY_JOB_SECRET or SPILLWAY_JOB_ID%s, or is another program",
                 m->o->rank, t->rank, t->name, m->self.secret.known ? "" : " (none is set here)");
         }
         if (gone) {

@@ -87,7 +87,8 @@ static sw_status say_gone(struct tcp *c, const struct sw_exchange *x, int peer, 
 {
     c->ended = true;
     return SW_FAIL(SW_E_PEER, "rank %d at %s of %s: rank %d (%s) is gone: %s", c->rank, x->op,
-                   x->what, peer, c->hosts[peer], error ? strerror(error) : "it closed the line");
+                   x->what, peer, c->hosts[peer],
+                   error ? strerror(error) : "it closed the connection");
 }
 
 static sw_status say_aborted(struct tcp *c, const struct sw_exchange *x, int peer, struct header *h)
@@ -370,7 +371,7 @@ static void close_tcp(void *ctx, bool failed)
 sw_status sw_tcp_open(const struct sw_tcp_options *options, struct sw_transport *out)
 {
     if (options->size < 1 || options->rank < 0 || options->rank >= options->size) {
-        return SW_FAIL(SW_E_ARG, "rank %d of %d ranks: there is none", options->rank,
+        return SW_FAIL(SW_E_ARG, "rank %d of %d ranks does not exist", options->rank,
                        options->size);
     }
     SW_TRY(sw_comm_check_deadline(options->deadline_s));

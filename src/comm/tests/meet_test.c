@@ -241,7 +241,7 @@ static void a_listener_without_descriptors_waits_says_so_and_goes_on(void **stat
         fds[i] = test_knock(port);
     }
     assert_true(read(line[0], said, sizeof said - 1) > 0);
-    if (!strstr(said, "rank 0: who connects now has to wait: Too many open files")) {
+    if (!strstr(said, "rank 0 cannot accept connections for now: Too many open files")) {
         fail_msg("said: %s", said);
     }
     for (int i = 0; i < MANY; i++) {
@@ -287,7 +287,7 @@ static void a_rank_that_left_may_come_again(void **state)
     }
     begin(&members[0]);
     const int fd = join_by_hand(port, 1, 3);
-    expect_turned_away(members[1].options, "rank 1 is here already, from here");
+    expect_turned_away(members[1].options, "rank 1 is already connected, from here");
     close(fd);
     begin(&members[1]);
     begin(&members[2]);

@@ -112,7 +112,7 @@ static sw_status measure_product(struct sw_device *dev, enum sw_dtype dtype, cha
     struct sw_kernel_info info;
     sw_device_query(dev, &desc, &info);
     if (!info.supported) {
-        return SW_FAIL(SW_E_UNSUP, "device %s multiplies no %s", dev->ops->name,
+        return SW_FAIL(SW_E_UNSUP, "device %s does not multiply %s", dev->ops->name,
                        sw_dtype_name(dtype));
     }
     snprintf(path, cap, "%s", info.path ? info.path : "");

@@ -78,7 +78,7 @@ static sw_status check_wanted(const struct gpu_device *dev, const struct gpu_bla
     for (size_t i = 0; i < SW_LEN(libraries); i++) {
         const size_t n = strlen(known);
         if (is_for(&libraries[i], dev) && strcmp(libraries[i].name, wish) == 0) {
-            return SW_FAIL(SW_E_UNSUP, "SPILLWAY_GPU_BLAS=%s: there is no %s that works", wish,
+            return SW_FAIL(SW_E_UNSUP, "SPILLWAY_GPU_BLAS=%s: no working %s was found", wish,
                            libraries[i].names[0]);
         }
         if (is_for(&libraries[i], dev)) {
@@ -107,8 +107,9 @@ static void warn_of_folders(const struct gpu_blas *blas)
          strcmp(named, blas->path) == 0)) {
         return;
     }
-    sw_log(SW_LOG_WARN, "SPILLWAY_GPU_LIBS=%s: no library there makes products here; %s does",
-           folders, blas ? blas->path : "a kernel of ours, slowly,");
+    sw_log(SW_LOG_WARN,
+           "SPILLWAY_GPU_LIBS=%s: no library there can compute matrix products here; %s is used",
+           folders, blas ? blas->path : "our own slow kernel");
 }
 
 static struct gpu_blas *open_library(const struct gpu_device *dev)
@@ -128,7 +129,7 @@ static struct gpu_blas *open_library(const struct gpu_device *dev)
                 return blas;
             }
             if (there) {
-                sw_log(SW_LOG_WARN, "products go without %s: %s", path, sw_error_message());
+                sw_log(SW_LOG_WARN, "matrix products do not use %s: %s", path, sw_error_message());
             }
         }
     }

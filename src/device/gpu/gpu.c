@@ -475,8 +475,8 @@ static sw_status index_kernels(struct gpu_device *dev)
     for (int id = 0; id < GPU_N_KERNELS; id++) {
         if (!dev->kernels[id]) {
             return SW_FAIL(SW_E_DEVICE,
-                           "the module for %s has no kernel %d: it is of another build", m->backend,
-                           id);
+                           "the module for %s has no kernel %d; it belongs to another build",
+                           m->backend, id);
         }
     }
     return SW_OK;
@@ -486,7 +486,7 @@ sw_status sw_gpu_count_of(const char *backend, const struct sw_gpu_module *modul
 {
     const int code = module->count(out);
     if (code != 0 || *out == 0) {
-        char text[512] = "the driver knows no GPU";
+        char text[512] = "the driver reports no GPU";
         if (code != 0) {
             module->describe(code, text, sizeof text);
         }

@@ -37,10 +37,11 @@ sw_status sw_gpu_module_open(const char *backend, const struct sw_gpu_module **o
                                                   : "");
     }
     if (module->abi != SW_GPU_ABI || module->bytes != sizeof *module) {
-        return SW_FAIL(SW_E_UNSUP,
-                       "%s: interface %d of %zu bytes, wanted %d of %zu: it is of another build, "
-                       "make both again",
-                       path, module->abi, module->bytes, SW_GPU_ABI, sizeof *module);
+        return SW_FAIL(
+            SW_E_UNSUP,
+            "%s: interface %d of %zu bytes, wanted %d of %zu; it belongs to another build, so "
+            "build both again",
+            path, module->abi, module->bytes, SW_GPU_ABI, sizeof *module);
     }
     if (strncmp(backend, module->backend, strlen(module->backend)) != 0) {
         return SW_FAIL(SW_E_UNSUP, "%s: it is the module for %s, wanted %s", path, module->backend,

@@ -86,13 +86,11 @@ static void report_products(const struct vendor *vendor, const struct gpu_produc
     if (path) {
         sw_str_printf(out, "✓ products  %s, %s\n", sw_gpu_products_name(products), path);
     } else if (!vendor || sw_gpu_products_own()) {
-        sw_str_puts(out, "✗ products  by a kernel of ours, slowly: SPILLWAY_GPU_BLAS=own asks for "
-                         "it\n");
+        sw_str_puts(out, "✗ products  by our own kernel, slowly, as SPILLWAY_GPU_BLAS=own says\n");
     } else {
-        sw_str_printf(out,
-                      "✗ products  by a kernel of ours, slowly: %s; SPILLWAY_GPU_LIBS names its "
-                      "folder)\n",
-                      vendor->library);
+        sw_str_printf(
+            out, "✗ products  by our own kernel, slowly: %s; SPILLWAY_GPU_LIBS names its folder)\n",
+            vendor->library);
     }
 }
 

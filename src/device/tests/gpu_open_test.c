@@ -103,7 +103,7 @@ static void a_module_that_does_not_fit_is_refused(void **state)
     assert_int_equal(sw_gpu_count("cuda", &count), SW_E_UNSUP);
     *find_interface(bytes, n) = SW_GPU_ABI + 97;
     write_module("spillway_hip.so", bytes, n);
-    WANT(report("hip"), "✗ hip       no AMD GPUs: ", "another build, make both again");
+    WANT(report("hip"), "✗ hip       no AMD GPUs: ", "another build, so build both again");
     assert_int_equal(sw_gpu_count("hip", &count), SW_E_UNSUP);
     sw_free(bytes);
 }
@@ -155,7 +155,7 @@ static void a_missing_driver_is_described_by_the_module(void **state)
                         "device cuda: code 35, there is no driver: wanted 580 or later");
     module.count = no_devices;
     assert_int_equal(sw_gpu_count_of("cuda", &module, &n), SW_E_UNSUP);
-    assert_string_equal(sw_error_message(), "device cuda: the driver knows no GPU");
+    assert_string_equal(sw_error_message(), "device cuda: the driver reports no GPU");
     module.count = two_devices;
     assert_int_equal(sw_gpu_count_of("cuda", &module, &n), SW_OK);
     assert_int_equal(n, 2);
@@ -177,7 +177,7 @@ static void a_gpu_is_named_with_what_makes_its_products(void **state)
          "✓ products  cublaslt:", "spillway_emu_cublaslt.so\n");
     assert_null(strstr(text, "✗"));
     assert_int_equal(setenv("SPILLWAY_GPU_BLAS", "own", 1), 0);
-    WANT(report("emu32"), "✓ emu32:0   ", "✗ products  by a kernel of ours", "SPILLWAY_GPU_BLAS");
+    WANT(report("emu32"), "✓ emu32:0   ", "✗ products  by our own kernel", "SPILLWAY_GPU_BLAS");
     unsetenv("SPILLWAY_GPU_BLAS");
 }
 

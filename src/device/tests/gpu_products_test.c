@@ -253,8 +253,7 @@ static void open_in(const char *folders, char path[512], char warning[512])
 
 static void products_are_made_by_a_library_of_the_folders_that_are_named(void **state)
 {
-    static const char name[] = "spillway_emu_cublaslt.so",
-                      ours[] = "a kernel of ours, slowly, does";
+    static const char name[] = "spillway_emu_cublaslt.so", ours[] = "our own slow kernel is used";
     char folder[] = "/tmp/spillway_libs_XXXXXX", other[] = "/tmp/spillway_none_XXXXXX";
     char file[128], folders[128];
     char beside[512], path[512], warning[512];

@@ -308,12 +308,12 @@ static void other_pickles_are_refused(void **state)
     REFUSED("\x80\2K\1.", "no dictionary");
     REFUSED("\x80\2}X\1\0\0\0aK\1s.", "\"a\" is not a tensor");
     REFUSED("\x80\2}K\1K\1s.", "not a text");
-    REFUSED("\x80\2h\7.", "never there");
+    REFUSED("\x80\2h\7.", "never written");
     REFUSED("\x80\2R.", "stack is empty");
     REFUSED("\x80\2(u.", "no dictionary");
     REFUSED("\x80\2e.", "no mark");
     REFUSED("\x80\2ccollections\nOrderedDict\nK\1\x85R.", "OrderedDict");
-    REFUSED("\x80\2K\1Q.", "not a storage");
+    REFUSED("\x80\2K\1Q.", "does not name a storage");
 }
 
 static void tensor_refused(struct view view, const char *part)

@@ -248,7 +248,7 @@ static void test_refusals(void **state)
             snprintf(world, sizeof world, "%s:0", bad_hosts[i]);
             o.world = world;
             o.launcher = launchers[k];
-            expect_refusal(&o, "wanted the name of a host");
+            expect_refusal(&o, "wanted a host name");
             assert_null(strchr(sw_error_message(), '\033'));
         }
     }

@@ -410,7 +410,7 @@ static void test_signals_are_told(void **state)
     o = shell(words, "exit 143");
     result = run(&o, 1);
     assert_int_equal(result.exit, 143);
-    expect_says(&result, "which tells signal 15");
+    expect_says(&result, "which means signal 15");
 }
 
 /* Who does not listen to SIGTERM, or is stopped, and what it started, is killed. */
@@ -519,8 +519,9 @@ static void strangers_judge_nobody(void **state)
     struct sw_launch_options o = plays(words, "stranger");
     const struct result result = run(&o, 1);
     assert_int_equal(result.exit, 0);
-    assert_string_equal(result.log, "spillway launch: turned away one from 127.0.0.1 that called "
-                                    "itself rank 0: it does not prove the secret of this job\n");
+    assert_string_equal(result.log,
+                        "spillway launch: turned away a connection from 127.0.0.1 that "
+                        "claimed to be rank 0: it does not prove the secret of this job\n");
 }
 
 static void a_flood_hides_no_dead_rank(void **state)
@@ -843,7 +844,7 @@ static void a_launcher_without_descriptors_waits_says_so_and_goes_on(void **stat
         _exit(result.exit);
     }
     assert_int_equal(exit_of(pid), 0);
-    if (!strstr(read_text("log"), "who connects now has to wait: Too many open files")) {
+    if (!strstr(read_text("log"), "connections cannot be accepted for now: Too many open files")) {
         fail_msg("said: %s", read_text("log"));
     }
 }

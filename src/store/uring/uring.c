@@ -44,7 +44,7 @@ static void submit(struct uring *u)
         const int n = io_uring_submit(&u->ring);
         if (n < 0 && n != -EINTR) {
             if (++n_failed == 10000) {
-                sw_log(SW_LOG_ERROR, "io_uring takes nothing for a second: %s", strerror(-n));
+                sw_log(SW_LOG_ERROR, "io_uring accepted no request for a second: %s", strerror(-n));
             }
             nanosleep(&moment, NULL);
         }
