@@ -451,13 +451,12 @@ static SECTION(constant_params, "scheduler.params", constant_fields, SECTION_NUL
                "for constant, the optimizer's lr at every step");
 
 static const struct config_field trainer_warmup_fields[] = {TRAINER_WARMUP, START};
-static SECTION(
-    trainer_warmup_params, "scheduler.params", trainer_warmup_fields, SECTION_NULL,
-    "for constant_with_warmup and inverse_sqrt, with the rates of transformers' Trainer");
+static SECTION(trainer_warmup_params, "scheduler.params", trainer_warmup_fields, SECTION_NULL,
+               "for constant_with_warmup and inverse_sqrt, as in transformers' Trainer");
 
 static const struct config_field trainer_decay_fields[] = {TOTAL_STEPS, TRAINER_WARMUP, START};
 static SECTION(trainer_decay_params, "scheduler.params", trainer_decay_fields, SECTION_NULL,
-               "for linear and cosine, with the rates of transformers' Trainer");
+               "for linear and cosine, as in transformers' Trainer");
 
 const struct config_variant sw_config_schedulers[] = {
     {"WarmupLR", SW_SCHEDULER_WARMUP, &warmup_params, true},

@@ -55,5 +55,5 @@ static const struct config_field lora_fields[] = {
     JSON("ensure_weight_tying", "false", "keep a saved module of a tied pair tied", LATER, ABSENT),
 };
 SECTION(sw_config_table_lora, "spillway.lora", lora_fields, SECTION_NULL | SECTION_QUIET,
-        "LoRA, with PEFT's keys: the model is frozen, and small matrices beside its linear "
-        "layers are trained");
+        "LoRA, with PEFT's keys: small matrices beside linear layers are trained, the model is "
+        "frozen");
