@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_same("(?:", pattern, "", "", ")", name, matches);
         check_same("", pattern, "|", pattern, "", name, matches);
     } else {
-        SW_ASSERT(strstr(sw_error_message(), "is no pattern of names: "));
+        SW_ASSERT(strstr(sw_error_message(), "is not a pattern of names: "));
     }
     sw_arena_fini(&arena);
     return 0;

@@ -185,7 +185,7 @@ static void the_checkpoints_themselves_are_asked_for(void **state)
     snprintf(path, sizeof path, "%s/latest", output);
     assert_int_equal(unlink(path), 0);
     assert_exit(finish(start(output, "1", false, "first.err")), 2, "first.err");
-    assert_says("first.err", "--resume goes on with it");
+    assert_says("first.err", "--resume continues it");
     test_remove(output);
 }
 

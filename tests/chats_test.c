@@ -273,21 +273,21 @@ static void what_is_wrong_is_named(void **state)
         {"train " MODEL "--data lines.jsonl ", "lines.jsonl line 2:1:"},
         {"train " MODEL "--data mixed.jsonl ", "mixed.jsonl line 2: it has \"prompt\""},
         {"train --model gpt2.json --deepspeed ds.json --data chats.jsonl ",
-         "chats want a tokenizer with a chat template: --tokenizer, or"},
+         "chats need a tokenizer with a chat template; give --tokenizer, or"},
         {"train --model gpt2.json --deepspeed ds.json --tokenizer bare --data chats.jsonl ",
          "bare: no chat template"},
         {TRAIN "--chat-template none ", "--chat-template none: the data is chats"},
         {TRAIN "--chat-template missing.jinja ", "missing.jinja"},
         {TRAIN "--chat-template bad.jinja ", "bad.jinja:1:"},
-        {TRAIN "--chat-template moves.jinja ", "--chat-template FILE gives one"},
+        {TRAIN "--chat-template moves.jinja ", "give a --chat-template FILE"},
         {TRAIN "--chat-date tomorrow ", "--chat-date: wanted a day such as 2026-11-22"},
         {TRAIN "--loss-on questions ", "--loss-on: wanted answers, last or all"},
         {TRAIN "--seq-len 4 ", "no chat has a token that the loss counts within 4 tokens"},
-        {"train " MODEL "--data text.txt --loss-on all ", "the data is text: --chat-template, "},
-        {"train " MODEL "--data text.txt --chat-date 2026-01-01 ", "the data is text: "},
+        {"train " MODEL "--data text.txt --loss-on all ", "the data is text; --chat-template, "},
+        {"train " MODEL "--data text.txt --chat-date 2026-01-01 ", "the data is text; "},
         {"train --model gpt2.json --deepspeed ds.json --tokenizer bare --data pairs.jsonl "
          "--loss-on last ",
-         "the data is prompts and completions, without a chat template: "},
+         "the data is prompts and completions, without a chat template; "},
     };
     for (size_t i = 0; i < SW_LEN(cases); i++) {
         char arguments[512];
@@ -295,7 +295,7 @@ static void what_is_wrong_is_named(void **state)
         test_expect(arguments, 2, cases[i].wanted);
     }
     test_expect("eval --model one/model --data bad.jsonl", 2, "bad.jsonl line 2: an empty conv");
-    test_expect("eval --model one/model --data text.txt --loss-on last", 2, "the data is text: ");
+    test_expect("eval --model one/model --data text.txt --loss-on last", 2, "the data is text; ");
     test_expect("eval --model one/model --data chats.jsonl --loss-on some", 2, "--loss-on: wanted");
 }
 

@@ -128,7 +128,7 @@ static void a_training_goes_on_with_a_folder(void **state)
     (void)state;
     must("train --model base/model --adapter whole/adapter --data text.txt --steps 1 --output more "
          "--set optimizer.params.lr=0 --set optimizer.type=AdamW --quiet");
-    assert_non_null(strstr(test_said, "goes on with whole/adapter"));
+    assert_non_null(strstr(test_said, "continues whole/adapter"));
     assert_int_equal(test_shell("cmp more/adapter/adapter_model.safetensors "
                                 "whole/adapter/adapter_model.safetensors"),
                      0);
@@ -142,23 +142,23 @@ static void what_is_wrong_is_refused_in_a_line(void **state)
     } cases[] = {
         {LORA "7 --output x --set spillway.lora.r=0", "spillway.lora.r: 0 is too small", 2},
         {LORA "7 --output x --set 'spillway.lora.target_modules=[\"q_proj\"]'",
-         "target_modules \"q_proj\" finds no layer of this model", 2},
+         "target_modules \"q_proj\" matches no layer of this model", 2},
         {LORA "7 --output x --set spillway.lora.use_dora=true", "use_dora true: not built yet", 2},
         {LORA "7 --output x --adapter whole/adapter", "are both given", 2},
         {"train --model other/model --data text.txt --deepspeed ds.json --output whole --steps 9 "
          "--resume --quiet",
          "its adapters were trained on another base: ", 2},
         {"eval --model base/model --adapter base/model --data text.txt",
-         "adapter_config.json is wanted", 2},
+         "wanted adapter_config.json", 2},
         {"eval --model whole --data text.txt", "whole is a run of adapters", 2},
         {"eval --model whole/adapter --data text.txt", "whole/adapter is an adapter", 2},
         {"eval --model base/model --adapter alien --data text.txt",
-         "alien: lora: target_modules \"q_proj\" finds no layer of this model", 2},
+         "alien: lora: target_modules \"q_proj\" matches no layer of this model", 2},
         {"export alien --output x --merge --model base/model", "alien: lora: target_modules ", 1},
-        {"export base --output x --merge", "it holds a model, no adapters", 2},
-        {"export whole --output x --model base/model", "it wants --merge", 2},
+        {"export base --output x --merge", "it holds a model without adapters", 2},
+        {"export whole --output x --model base/model", "it needs --merge", 2},
         {"export whole/adapter --output x", "is an adapter already", 2},
-        {"export whole --output x --merge --model model.json", "there are no weights of a base", 1},
+        {"export whole --output x --merge --model model.json", "it has no base weights", 1},
     };
     (void)state;
     assert_int_equal(

@@ -343,7 +343,7 @@ static void other_math(void)
              test_at("ds.json"), test_at("other"));
     assert_int_not_equal(test_exit_of(start(1, more)), 0);
     char *log = test_text("log");
-    if (!strstr(log, "has other keys in its configuration than rank")) {
+    if (!strstr(log, "has different keys in its configuration from rank")) {
         fail_msg("%s: %s", mpi->name, log);
     }
     sw_free(log);

@@ -167,7 +167,7 @@ static const struct {
     {TRAIN "text.txt --eval-every 1 --val-data table.csv", 2, "table.csv: by its name"},
     {"plan --model gpt2-tiny --data table.csv", 2, "table.csv: by its name"},
     {TRAIN "text.txt --export newest", 2, "--export: wanted best or last, got \"newest\""},
-    {TRAIN "text.txt --export best", 2, "--export best wants --eval-every"},
+    {TRAIN "text.txt --export best", 2, "--export best needs --eval-every"},
     {TRAIN "text.txt --export best --eval-every 1 --no-export", 2, "exclude each other"},
     {"plan --model gpt2-tiny --batch 0", 2, "--batch"},
     {"plan --model gpt2-tiny --deepspeed two.json --batch 3", 2,
@@ -196,7 +196,7 @@ static const struct {
     {"plan --model gpt3", 2, "gpt3: no such file, no preset of that name"},
     {"generate --model --prompt x", 2, "unexpected word \"x\""},
     {"generate --model gpt3 --prompt x", 2, "\"hf download gpt3\" brings one there"},
-    {"plan --model truncated/model.safetensors", 2, "their folder, with config.json, is wanted"},
+    {"plan --model truncated/model.safetensors", 2, "wanted their folder, with config.json"},
     {"doctor --threads 9223372036854775807", 2, "threads"},
     {"plan --model gpt2-tiny --ranks 2 --stage 4", 2, "--stage"},
     {"plan --model gpt2-tiny --rates fp32=1", 2, "the nearest is f32"},
@@ -205,7 +205,7 @@ static const struct {
     {"plan --model gpt2-tiny --rates copy=1x", 2, "copy=1x: wanted a number above 0"},
     {"plan --model gpt2-tiny --ranks 2 --no-update", 2, "training"},
     {"plan --model gpt2-tiny --set spillway.kernels=reference --set spillway.device=mock", 2,
-     "spillway.kernels \"reference\" are the CPU's, and spillway.device is \"mock\""},
+     "spillway.kernels: \"reference\" needs the CPU, but spillway.device is \"mock\""},
     {"estimate", 2, "--parameters"},
     {"estimate --model gpt2-tiny --parameters 5", 2, "--parameters"},
     {"estimate --parameters 5 --largest-layer 6", 2, "largest layer"},
@@ -512,7 +512,7 @@ static void an_export_is_the_model_of_its_run(void **state)
     char err[4096];
     assert_int_equal(shell("mkdir kept && echo x > kept/model.safetensors"), 0);
     assert_int_equal(run("export again --output kept", err, sizeof err), 2);
-    assert_non_null(strstr(err, "kept is not empty, and no export of spillway made it"));
+    assert_non_null(strstr(err, "kept is not empty and is not an export of spillway"));
     assert_int_equal(shell("mkdir -p busy/model && echo x > busy/model/model.safetensors"), 0);
     assert_int_equal(
         run("train --model small.json --tokenizer letters --steps 1 --output busy --data "
@@ -671,7 +671,7 @@ static void a_run_is_no_model(void **state)
     assert_int_equal(
         run("generate --model gpt2-tiny --tokenizer many --prompt a --tokens 2", err, sizeof err),
         0);
-    assert_non_null(strstr(err, "gpt2-tiny: there is no folder with weights: they are drawn"));
+    assert_non_null(strstr(err, "gpt2-tiny: there is no folder with weights; they are drawn"));
 }
 
 /* A peak is that of some instructions; a product may use others. What GPUs lack is named. */

@@ -112,8 +112,8 @@ static void what_is_wrong_is_refused(void **state)
     (void)state;
     expect("$S report", 2, "spillway report: no RUN is given");
     expect("$S report nowhere", 2, "spillway report: nowhere does not exist");
-    expect("$S report .", 2, "spillway report: . is no run");
-    expect("$S report r1 --output text.txt", 2, "is no report; name another file");
+    expect("$S report .", 2, "spillway report: . is not a run");
+    expect("$S report r1 --output text.txt", 2, "is not a report; name another file");
     expect("$S compare r1", 2, "spillway compare: wanted A and B");
     expect("$S compare r1 text.txt", 2, "wanted two runs, or two plans");
     expect("$S plan --model gpt2-tiny --json > p.json && $S compare p.json p.json", 0, "");

@@ -46,7 +46,7 @@ static void other_data_is_refused_by_name(void **state)
     test_expect(TRAIN DATA "--data copy.txt", 0, "resumed at step 2");
     test_expect(TRAIN "--tokenizer words --steps 6 --output data --resume --allow-other-data "
                       "--data other.txt",
-                0, "goes on with other data, as it was asked to: data copy.txt (");
+                0, "continuing with other data, as requested: data copy.txt (");
     /* From here on it is what the checkpoints keep. */
     test_expect(TRAIN "--tokenizer words --steps 7 --output data --resume --data other.txt", 0,
                 "resumed at step 6");
@@ -139,15 +139,15 @@ static void a_refusal_names_the_newest_intact_checkpoint(void **state)
     cut("next/checkpoint-3/part-00000.safetensors");
     test_expect(
         NEXT "--steps 4 --resume", 2,
-        "the newest intact checkpoint is next/checkpoint-2: --resume-from next/checkpoint-2 ");
+        "the newest intact checkpoint is next/checkpoint-2; --resume-from next/checkpoint-2 ");
     /* The one before has bytes that its digests do not fit. */
     const int fd = open(test_at("next/checkpoint-2/part-00000.safetensors"), O_RDWR);
     const off_t end = lseek(fd, 0, SEEK_END);
     assert_int_equal(pwrite(fd, "\x55\xaa\x55", 3, end - 3), 3);
     close(fd);
-    test_expect(NEXT "--steps 4 --resume", 2, "--resume-from next/checkpoint-1 goes on from it");
+    test_expect(NEXT "--steps 4 --resume", 2, "--resume-from next/checkpoint-1 continues from it");
     test_expect(NEXT "--steps 4 --resume-from next/checkpoint-2", 2,
-                "--resume-from next/checkpoint-1 goes on from it");
+                "--resume-from next/checkpoint-1 continues from it");
     test_expect(NEXT "--steps 4 --resume-from next/checkpoint-1", 0, "resumed at step 1");
     assert_non_null(strstr(test_said, "checkpoint-3.set-aside"));
     assert_int_equal(access(test_at("next/checkpoint-3.set-aside/manifest.json"), F_OK), 0);
@@ -164,7 +164,7 @@ static void a_restart_takes_the_newest_intact_checkpoint(void **state)
     setenv("SPILLWAY_RESTART", "1", 1);
     test_expect(AGAIN_ "--steps 4 --resume-if-any", 0, "resumed at step 2");
     unsetenv("SPILLWAY_RESTART");
-    assert_non_null(strstr(test_said, "again/checkpoint-3 is damaged and passed over"));
+    assert_non_null(strstr(test_said, "again/checkpoint-3 is damaged and skipped"));
     test_expect(AGAIN_ "--steps 5 --resume", 0, "resumed at step 4");
 }
 
@@ -193,7 +193,7 @@ static void a_run_goes_on_from_a_checkpoint_of_another(void **state)
                 "--output away has checkpoints of a run");
     /* Back in the same run: what came after steps aside. */
     test_expect(HOME "--steps 3 --output whole --resume-from whole/checkpoint-2", 0,
-                "checkpoint-4 is newer than what the run goes on from");
+                "checkpoint-4 is newer than the checkpoint that the run continues from");
     test_expect("checkpoint diff whole/checkpoint-3 away/checkpoint-3", 0, "0 of ");
     test_expect(HOME "--steps 4 --output whole --resume", 0, "resumed at step 3");
 }

@@ -124,10 +124,11 @@ static sw_status fail_prefix(int64_t i, const char *why)
 {
     char reason[512];
     snprintf(reason, sizeof reason, "%s", why);
-    return SW_FAIL(SW_E_UNSUP,
-                   "where the answer of message %lld stands cannot be told from this template: %s; "
-                   "--chat-template FILE gives one with {%% generation %%} blocks",
-                   (long long)i, reason);
+    return SW_FAIL(
+        SW_E_UNSUP,
+        "the answer of message %lld cannot be located in the output of this template: %s; "
+        "give a --chat-template FILE with {%% generation %%} blocks",
+        (long long)i, reason);
 }
 
 /* Renders the messages up to message i. */
@@ -219,8 +220,8 @@ static sw_status find_answer(struct sw_chat *chat, struct parts *p, const struct
     SW_TRY_ALLOC(sw_json_put_copy(p->doc, p->messages, NULL, message), "a conversation");
     SW_TRY(render_part(chat, p->doc, i, false, &p->until));
     if (!begins_with(p->text, &p->before.text) || !begins_with(&p->until.text, &p->before.text)) {
-        return fail_prefix(i, "it writes the messages before the answer in another way once the "
-                              "answer is there");
+        return fail_prefix(
+            i, "it writes the messages before the answer differently once there is an answer");
     }
     int64_t content;
     struct span span = {.first = p->before.text.len, .message = i};
@@ -260,9 +261,9 @@ static sw_status check_work(const struct sw_str *text, int64_t n_answers)
     return n_answers <= most / (int64_t)(text->len + 1)
                ? SW_OK
                : SW_FAIL(SW_E_UNSUP,
-                         "%lld answers in a text of %zu bytes: to find them by parts of the text "
-                         "takes the work of more than %lld bytes; --chat-template FILE gives a "
-                         "template with {%% generation %%} blocks",
+                         "locating %lld answers in a text of %zu bytes takes more "
+                         "than %lld bytes of work; give a --chat-template FILE with "
+                         "{%% generation %%} blocks",
                          (long long)n_answers, text->len, (long long)most);
 }
 
@@ -617,10 +618,11 @@ static sw_status check_opened(const struct sw_chat *chat, const char *folder)
                        folder);
     }
     if (!chat->tokenizer->ops->encode_edges) {
-        return SW_FAIL(SW_E_UNSUP,
-                       "chats want a tokenizer that knows its special tokens: tokenizer.json, or "
-                       "vocab.json and merges.txt; %s has %s",
-                       folder, sw_tokenizer_kind(chat->tokenizer));
+        return SW_FAIL(
+            SW_E_UNSUP,
+            "chats need a tokenizer that knows its special tokens: tokenizer.json, or vocab.json "
+            "and merges.txt; %s has %s",
+            folder, sw_tokenizer_kind(chat->tokenizer));
     }
     return SW_OK;
 }
@@ -675,15 +677,19 @@ sw_status sw_chat_open_for(const struct sw_chat_options *options, enum sw_data_k
     }
     if (!wanted && options->asked_for) {
         return SW_FAIL(
-            SW_E_CONFIG, "the data is %s: --chat-template, --chat-date and --loss-on are of chats",
+            SW_E_CONFIG,
+            "the data is %s; --chat-template, --chat-date and --loss-on apply to chats only",
             kind == SW_DATA_PAIRS ? "prompts and completions, without a chat template" : "text");
     }
     if (wanted && off) {
-        return SW_FAIL(SW_E_CONFIG, "--chat-template none: the data is chats, which want one");
+        return SW_FAIL(SW_E_CONFIG,
+                       "--chat-template none: the data is chats, which need a template");
     }
     if (wanted && !options->folder) {
-        return SW_FAIL(SW_E_CONFIG, "chats want a tokenizer with a chat template: --tokenizer, or "
-                                    "a model folder that has one");
+        return SW_FAIL(
+            SW_E_CONFIG,
+            "chats need a tokenizer with a chat template; give --tokenizer, or a model folder "
+            "that has one");
     }
     *out = NULL;
     return wanted ? sw_chat_open(options, out) : SW_OK;

@@ -217,10 +217,11 @@ sw_status sw_chat_read_line(const struct sw_json_doc *line_doc, const struct sw_
         SW_TRY(read_pair(&in, line));
         break;
     default:
-        return SW_FAIL(SW_E_FORMAT,
-                       "%s: no chat: wanted \"messages\", \"conversations\", \"instruction\" and "
-                       "\"output\", or \"prompt\" and \"completion\"",
-                       sw_json_name(line_doc));
+        return SW_FAIL(
+            SW_E_FORMAT,
+            "%s: not a chat; wanted \"messages\", \"conversations\", \"instruction\" and "
+            "\"output\", or \"prompt\" and \"completion\"",
+            sw_json_name(line_doc));
     }
     if (!in.messages->first) {
         return SW_FAIL(SW_E_FORMAT, "%s: an empty conversation: %s has no messages",

@@ -183,7 +183,7 @@ static sw_status split(struct jinja_run *run, input value, args a, struct jinja_
     }
     SW_TRY(want_text(run, separator, "split"));
     if (separator->len == 0) {
-        return sw_jinja_fail(run, SW_JINJA_TYPE, "split at the empty text");
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "split at an empty separator");
     }
     for (size_t at = 0;; --left) {
         const char *hit =
@@ -607,7 +607,7 @@ static sw_status test_with(struct jinja_run *run, enum test test, input value, i
 {
     struct jinja_value items;
     if (!other) {
-        return sw_jinja_fail(run, SW_JINJA_TYPE, "the test wants something to compare with");
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "the test needs a value to compare with");
     }
     if (test == IS_EQUAL || test == IS_OTHER) {
         *out = sw_jinja_equal(run, value, other) == (test == IS_EQUAL);

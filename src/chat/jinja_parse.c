@@ -264,7 +264,7 @@ static sw_status next(struct reader *in)
     } else if (strchr("+-*/%~=!<>.,:|()[]{}", c)) {
         read_mark(in, token);
     } else {
-        return fail_at(in, token->at, SW_E_FORMAT, "a character that means nothing here");
+        return fail_at(in, token->at, SW_E_FORMAT, "an unexpected character");
     }
     return SW_OK;
 }

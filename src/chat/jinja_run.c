@@ -261,7 +261,7 @@ static sw_status read_arguments(struct walk *w, const struct jinja_node *node,
         if (out->n == (int)SW_LEN(out->at) || (!named && out->n > out->n_positional)) {
             w->run->at = kid->at;
             return sw_jinja_fail(w->run, SW_JINJA_TYPE,
-                                 "too many arguments, or one behind a named one");
+                                 "too many arguments, or a positional one after a named one");
         }
         SW_TRY(eval(w, named ? kid->kids[0] : kid, &out->at[out->n]));
         out->names[out->n] = named ? kid->text : NULL;

@@ -323,7 +323,7 @@ sw_status sw_jinja_items(struct jinja_run *run, const struct jinja_value *value,
         }
         return SW_OK;
     default:
-        return sw_jinja_fail(run, SW_JINJA_TYPE, "%s cannot be gone through",
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "%s cannot be iterated over",
                              sw_jinja_type_name(value));
     }
 }

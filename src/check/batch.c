@@ -29,7 +29,7 @@ static sw_status fail_rank(const struct check *c, const struct sw_safetensor *te
     return SW_FAIL(SW_E_FORMAT, "%s: %s has the shape %s; wanted %d dimensions%s", c->path,
                    tensor->name, sw_shape_format(&tensor->shape, shape, sizeof shape), rank,
                    strncmp(tensor->name, "train.", 6) == 0
-                       ? " behind those of the steps, or of steps and micro-batches"
+                       ? " after those of the steps, or of steps and micro-batches"
                        : "");
 }
 

@@ -254,7 +254,7 @@ static sw_status run_case(struct check *c)
     }
     for (int64_t i = 0; i < sw_safetensors_count(c->ref); i++) {
         if (!c->understood[i]) {
-            sw_check_fail(c, sw_safetensors_at(c->ref, i)->name, "recorded, and not understood");
+            sw_check_fail(c, sw_safetensors_at(c->ref, i)->name, "recorded, but not understood");
         }
     }
     if (c->n_rows == 0) {

@@ -256,7 +256,7 @@ static void check_rates(struct check *c, const struct sw_safetensor *lr)
         return;
     }
     if (!constant && !cosine && strcmp(kind, "warmup_linear") != 0) {
-        sw_check_fail(c, "train.schedule.kind", "recorded, and not understood");
+        sw_check_fail(c, "train.schedule.kind", "recorded, but not understood");
         return;
     }
     const double warmup = sw_check_number(c, "train.schedule.warmup", 0);

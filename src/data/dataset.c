@@ -222,8 +222,7 @@ static sw_status add_file(struct reading *in, const char *path)
     if (!in->as_text && sw_source_kind_of(path) == SW_SOURCE_SHARD) {
         if (in->packing) {
             return SW_FAIL(SW_E_CONFIG,
-                           "%s: a shard knows no documents, which spillway.packing "
-                           "puts into rows",
+                           "%s: a shard does not mark documents, which spillway.packing needs",
                            path);
         }
         SW_TRY(set_shape(in, SHAPE_STREAM, path));
@@ -676,8 +675,8 @@ static sw_status check_range(const struct sw_dataset *dataset, enum sw_split spl
 {
     const struct part *part = &dataset->parts[split];
     if (first < 0 || n_rows < 0 || (split == SW_SPLIT_TRAIN && part->n == 0)) {
-        return SW_FAIL(SW_E_ARG, "dataset: samples %lld to %lld of %lld", (long long)first,
-                       (long long)(first + n_rows), (long long)part->n);
+        return SW_FAIL(SW_E_ARG, "dataset: samples %lld to %lld are not among the %lld there are",
+                       (long long)first, (long long)(first + n_rows), (long long)part->n);
     }
     return SW_OK;
 }

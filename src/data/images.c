@@ -139,9 +139,9 @@ static sw_status read_record(const struct sw_images *images, int64_t i,
 
 static sw_status fail_class(const char *folder, const char *name, const struct sw_image_form *form)
 {
-    return SW_FAIL(SW_E_FORMAT, "%s/%s: the class \"%s\" is none of the model's %lld (\"%.40s\"%s)",
-                   folder, name, name, (long long)form->n_labels, form->names[0],
-                   form->n_labels > 1 ? ", .." : "");
+    return SW_FAIL(
+        SW_E_FORMAT, "%s/%s: the class \"%s\" is not one of the model's %lld (\"%.40s\"%s)", folder,
+        name, name, (long long)form->n_labels, form->names[0], form->n_labels > 1 ? ", .." : "");
 }
 
 static sw_status find_labels(struct sw_images *images, const struct sw_image_form *form)

@@ -67,8 +67,8 @@ static sw_status fail_class(const struct sw_labels *labels, const struct sw_json
     sw_json_write(value, 0, &found);
     list_names(labels, &names);
     const sw_status st =
-        SW_FAIL(SW_E_FORMAT, "%s: the label %.60s is none of the %lld classes%s", sw_json_name(doc),
-                sw_str_text(&found), (long long)labels->n, sw_str_text(&names));
+        SW_FAIL(SW_E_FORMAT, "%s: the label %.60s is not one of the %lld classes%s",
+                sw_json_name(doc), sw_str_text(&found), (long long)labels->n, sw_str_text(&names));
     sw_str_fini(&found);
     sw_str_fini(&names);
     return st;

@@ -106,8 +106,8 @@ static sw_status read_field(struct table *t, struct row *row)
         SW_TRY(read_quoted(t, row));
         if (!ends_field(t, t->at)) {
             return SW_FAIL(SW_E_FORMAT,
-                           "%s line %lld: column %lld goes on behind its closing quote (a quote "
-                           "within one is written twice)",
+                           "%s line %lld: column %lld continues after its closing quote (a "
+                           "quote within one is written twice)",
                            t->in->path, (long long)t->line, (long long)row->n);
         }
     }
@@ -143,8 +143,8 @@ static sw_status check_names(const struct table *t, int64_t line)
         for (int64_t k = 0; k < i; k++) {
             if (strcmp(field_of(&t->names, i), field_of(&t->names, k)) == 0) {
                 return SW_FAIL(SW_E_FORMAT,
-                               "%s line %lld: two columns are named \"%.60s\"; by their numbers "
-                               "columns can be told of a table without names",
+                               "%s line %lld: two columns are named \"%.60s\"; columns can "
+                               "be named by number only in a table without names",
                                t->in->path, (long long)line, field_of(&t->names, i));
             }
         }
@@ -208,7 +208,7 @@ static sw_status read_table(struct parsing *in, char separator, bool quotes)
     struct table t = {.in = in, .separator = separator, .quotes = quotes, .line = 1};
     SW_TRY(sw_utf8_check(in->path, in->text, in->len));
     if (memchr(in->text, '\0', in->len)) {
-        return SW_FAIL(SW_E_FORMAT, "%s: byte %zu is a NUL: that is no table of text", in->path,
+        return SW_FAIL(SW_E_FORMAT, "%s: byte %zu is NUL, so this is not a table of text", in->path,
                        (size_t)((const char *)memchr(in->text, '\0', in->len) - in->text));
     }
     const sw_status st = read_rows(&t);
@@ -417,7 +417,7 @@ static sw_status check_format(const char *path, const struct format *format)
     for (size_t i = 0; i < SW_LEN(formats); i++) {
         sw_str_printf(&list, "%s%s", i ? ", " : "", formats[i].ending);
     }
-    const sw_status st = SW_FAIL(SW_E_UNSUP, "%s: by its ending no format of records; wanted %s",
+    const sw_status st = SW_FAIL(SW_E_UNSUP, "%s: its ending names no format of records; wanted %s",
                                  path, sw_str_text(&list));
     sw_str_fini(&list);
     return st;

@@ -193,7 +193,7 @@ static sw_status write_prediction(struct sw_score *s, const struct sw_task_quest
     sw_json_write_string(text.text, text.len, &line);
     const bool good = !line.failed && fwrite(line.ptr, 1, line.len, s->predictions) == line.len;
     sw_str_fini(&line);
-    return good ? SW_OK : SW_FAIL(SW_E_IO, "predictions: they cannot be written");
+    return good ? SW_OK : SW_FAIL(SW_E_IO, "the predictions cannot be written");
 }
 
 static sw_status judge(struct sw_score *s, const struct sw_task_question *q)
@@ -352,7 +352,7 @@ sw_status sw_score_end(struct sw_score *score)
     if (score->predictions &&
         (fputs(score->n_predicted == 0 ? "{}\n" : "\n}\n", score->predictions) < 0 ||
          fflush(score->predictions) != 0)) {
-        return SW_FAIL(SW_E_IO, "predictions: they cannot be written");
+        return SW_FAIL(SW_E_IO, "the predictions cannot be written");
     }
     return SW_OK;
 }

@@ -67,7 +67,7 @@ static bool is_taken(const struct sw_json *value)
 static sw_status check_config(const char *path, const struct sw_json *config)
 {
     if (config->type != SW_JSON_OBJECT || !sw_json_get(config, "peft_type")) {
-        return SW_FAIL(SW_E_FORMAT, "%s: no configuration of PEFT: it has no peft_type", path);
+        return SW_FAIL(SW_E_FORMAT, "%s: not a configuration of PEFT: it has no peft_type", path);
     }
     for (const struct sw_json *m = config->first; m; m = m->next) {
         if (!is_taken(m)) {
@@ -87,7 +87,8 @@ static sw_status open_files(const char *folder, struct sw_adapter_source *out)
     char path[4096];
     snprintf(path, sizeof path, "%s/adapter_config.json", folder);
     if (access(path, F_OK) != 0) {
-        return SW_FAIL(SW_E_IO, "%s: no adapter is there: adapter_config.json is wanted", folder);
+        return SW_FAIL(SW_E_IO, "%s: no adapter in this folder; wanted adapter_config.json",
+                       folder);
     }
     SW_TRY(sw_json_read(path, SW_JSON_STRICT, &out->doc));
     out->config = sw_json_root(out->doc);
@@ -113,7 +114,7 @@ sw_status sw_adapter_of_checkpoint(struct sw_ckpt *ckpt, struct sw_adapter_sourc
     const struct sw_json *run = sw_ckpt_meta(ckpt)->config;
     const struct sw_json *config = run ? sw_json_get(run, "adapter") : NULL;
     if (!config) {
-        return SW_FAIL(SW_E_ARG, "%s: it holds a model, no adapters: --merge is for those",
+        return SW_FAIL(SW_E_ARG, "%s: it holds a model without adapters; --merge needs adapters",
                        sw_ckpt_path(ckpt));
     }
     SW_TRY(check_config(sw_ckpt_path(ckpt), config));
@@ -143,7 +144,7 @@ static const struct sw_safetensor *find_tensor(const struct sw_adapter_source *s
 
 static sw_status missing(const struct sw_adapter_source *source, const char *name)
 {
-    return SW_FAIL(SW_E_FORMAT, "%s: there is no tensor %s%s: it is an adapter of another base",
+    return SW_FAIL(SW_E_FORMAT, "%s: tensor %s%s is missing; the adapter belongs to another base",
                    source->path, prefix, name);
 }
 
@@ -162,11 +163,12 @@ sw_status sw_adapter_check(const struct sw_adapter_source *source, const char *n
         found = &tensor->shape;
     }
     if (!sw_shape_equal(found, shape)) {
-        return SW_FAIL(SW_E_FORMAT,
-                       "%s: tensor %s%s has shape %s, this model wants %s: it is an adapter of "
-                       "another base",
-                       source->path, prefix, name, sw_shape_format(found, have, sizeof have),
-                       sw_shape_format(shape, want, sizeof want));
+        return SW_FAIL(
+            SW_E_FORMAT,
+            "%s: tensor %s%s has shape %s, this model wants %s; the adapter belongs to another "
+            "base",
+            source->path, prefix, name, sw_shape_format(found, have, sizeof have),
+            sw_shape_format(shape, want, sizeof want));
     }
     return SW_OK;
 }

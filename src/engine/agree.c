@@ -60,13 +60,13 @@ sw_status sw_engine_compare(sw_comm *comm, const struct sw_agreed *items, int n)
     for (int i = 0; i < n; i++) {
         memcpy(mine + (size_t)i * sizeof items->digest, items[i].digest, sizeof items->digest);
     }
-    sw_status st = sw_comm_all_gather(comm, mine, all, bytes, "what ranks have in common");
+    sw_status st = sw_comm_all_gather(comm, mine, all, bytes, "the settings of all ranks");
     for (int r = 0; r < ranks && st >= 0; r++) {
         for (int i = 0; i < n && st >= 0; i++) {
             const size_t at = (size_t)i * sizeof items->digest;
             if (memcmp(all + (size_t)r * bytes + at, mine + at, sizeof items->digest) != 0) {
-                st = SW_FAIL(SW_E_CONFIG, "rank %d has other %s than rank %d: %s", r, items[i].what,
-                             rank, items[i].hint);
+                st = SW_FAIL(SW_E_CONFIG, "rank %d has different %s from rank %d: %s", r,
+                             items[i].what, rank, items[i].hint);
             }
         }
     }
@@ -149,10 +149,11 @@ static sw_status agree_on_kernels(const struct sw_engine *e, struct sw_agreed *o
     struct sw_str text = {0};
     sw_str_puts(&text,
                 e->config->spillway.allow_other_math ? "any" : sw_device_kernel_set(e->device));
-    *out = (struct sw_agreed){.what = "kernels",
-                              .hint = "`spillway doctor` names those of a machine; with "
-                                      "spillway.allow_other_math ranks of several kinds train, "
-                                      "and the bits depend on who computes what"};
+    *out = (struct sw_agreed){
+        .what = "kernels",
+        .hint =
+            "`spillway doctor` names those of a machine; spillway.allow_other_math permits ranks "
+            "of several kinds, but then results depend on which rank computes what"};
     return sw_engine_digest(&text, out);
 }
 

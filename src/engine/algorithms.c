@@ -60,11 +60,12 @@ static sw_status compare_ranks(const char *all, size_t slice, int ranks)
         struct sw_other_algorithm other;
         const char *of_0 = all;
         if (sw_engine_next_other_algorithm(&of_0, all + (size_t)r * slice, &other)) {
-            return SW_FAIL(SW_E_CONFIG,
-                           "the product of %s is computed by %s on rank 0, by %s on rank %d: with "
-                           "spillway.allow_other_math ranks of several kinds train, and the bits "
-                           "depend on who computes what",
-                           other.product, other.was, other.is, r);
+            return SW_FAIL(
+                SW_E_CONFIG,
+                "the product of %s is computed by %s on rank 0, by %s on rank %d; "
+                "spillway.allow_other_math permits ranks of several kinds, but then results depend "
+                "on which rank computes what",
+                other.product, other.was, other.is, r);
         }
     }
     return SW_OK;

@@ -65,10 +65,10 @@ sw_status sw_engine_keep_choices(struct sw_engine *e)
     }
     if (!alone) {
         const sw_status mine = (sw_status)kept.status;
-        SW_TRY(sw_comm_broadcast(o->comm, 0, &kept, sizeof kept, "what a checkpoint chose"));
+        SW_TRY(sw_comm_broadcast(o->comm, 0, &kept, sizeof kept, "the choices of a checkpoint"));
         kept.name[sizeof kept.name - 1] = '\0';
         if (kept.status < 0 && e->rank != 0) {
-            return SW_FAIL(SW_E_PEER, "rank 0 cannot read the checkpoint to go on from");
+            return SW_FAIL(SW_E_PEER, "rank 0 cannot read the checkpoint to continue from");
         }
         SW_TRY(mine);
     }

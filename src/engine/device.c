@@ -47,10 +47,10 @@ sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **ou
     struct sw_device_place place;
     if (!e->options.device && c->kernels == SW_KERNELS_REFERENCE) {
         if (strcmp(name, "auto") != 0 && strcmp(name, "cpu") != 0) {
-            return SW_FAIL(SW_E_CONFIG,
-                           "spillway.kernels \"reference\" are the CPU's, and spillway.device is "
-                           "\"%s\"",
-                           name);
+            return SW_FAIL(
+                SW_E_CONFIG,
+                "spillway.kernels: \"reference\" needs the CPU, but spillway.device is \"%s\"",
+                name);
         }
         name = "cpu:reference";
     }

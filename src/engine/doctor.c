@@ -15,8 +15,8 @@ static const struct {
     int found;
     const char *without;
 } libraries[] = {
-    {"oneDNN", SW_HAVE_DNNL, "matrix products take the built-in kernels"},
-    {"liburing", SW_HAVE_URING, "file transfers take a pool of threads"},
+    {"oneDNN", SW_HAVE_DNNL, "matrix products use the built-in kernels"},
+    {"liburing", SW_HAVE_URING, "file transfers use a pool of threads"},
     {"PCRE2", SW_HAVE_PCRE2, "no byte-level BPE tokenizers (apt-get install libpcre2-dev)"},
     {"utf8proc", SW_HAVE_UTF8PROC,
      "no WordPiece, no tokenizers with normal forms (apt-get install libutf8proc-dev)"},
@@ -55,8 +55,10 @@ static void print_processor(const struct sw_cpu_report *report, const char *kern
                       report->peak[i].unit, report->peak[i].product_gflops, report->peak[i].path);
     }
     if (report->has_amx) {
-        sw_str_puts(text, "amx      oneDNN's products of bf16 may use it, and be faster than a "
-                          "register peak, which is of vector units\n");
+        sw_str_puts(
+            text,
+            "amx      oneDNN's bf16 products may use it and exceed the register peak, which is "
+            "measured on vector units\n");
     }
     sw_str_printf(text, "memcpy   %.1f GB/s, read and written\n", report->copy_gb_s);
 }

@@ -50,8 +50,8 @@ sw_status sw_engine_check_folder(const char *folder, bool owned)
     if (!empty && !owned) {
         return SW_FAIL(
             SW_E_ARG,
-            "%s is not empty, and no export of spillway made it: name another folder, or "
-            "empty this one",
+            "%s is not empty and is not an export of spillway; name another folder, or empty "
+            "this one",
             folder);
     }
     return SW_OK;

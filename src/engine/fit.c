@@ -214,7 +214,7 @@ static sw_status build_all(struct sw_engine *e, struct graphs *graphs)
             *all[i].recipe.i_program = graphs->n++;
         }
     }
-    return graphs->n > 0 ? SW_OK : SW_FAIL(SW_E_ARG, "the engine is asked for no program");
+    return graphs->n > 0 ? SW_OK : SW_FAIL(SW_E_ARG, "no program is requested from the engine");
 }
 
 static void close_graphs(struct graphs *graphs)

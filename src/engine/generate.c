@@ -151,8 +151,10 @@ static sw_status check(const struct sw_engine *e, const int32_t *prompt, int64_t
                        int64_t n_new)
 {
     if (e->programs.decode < 0) {
-        return SW_FAIL(SW_E_ARG, "sw_generate: the engine was opened without generate_tokens, or "
-                                 "its model is no language model");
+        return SW_FAIL(
+            SW_E_ARG,
+            "sw_generate: the engine was opened without generate_tokens, or its model is not a "
+            "language model");
     }
     SW_TRY(sw_engine_check_idle(&e->progress, "sw_generate"));
     const int64_t most = e->options.generate_tokens;

@@ -279,7 +279,7 @@ static sw_status find_listed(const struct sw_engine *e, int32_t i, const struct 
     int32_t n;
     const struct sw_port *port = listed(e, i, &n);
     if (!port) {
-        return SW_FAIL(SW_E_ARG, "input %d: a micro-batch here has %d", (int)i, (int)n);
+        return SW_FAIL(SW_E_ARG, "input %d does not exist; a micro-batch has %d", (int)i, (int)n);
     }
     *out = port;
     return SW_OK;

@@ -73,8 +73,10 @@ static sw_status read_lora(struct sw_engine *e)
     spec->saved = c->modules_to_save.items;
     spec->n_saved = c->modules_to_save.n;
     if (spec->target.n == 0) {
-        return SW_FAIL(SW_E_CONFIG, "spillway.lora.target_modules is empty: names of layers, a "
-                                    "pattern or \"all-linear\" are wanted");
+        return SW_FAIL(
+            SW_E_CONFIG,
+            "spillway.lora.target_modules is empty; wanted names of layers, a pattern or "
+            "\"all-linear\"");
     }
     SW_TRY(read_exceptions(e, "spillway.lora.rank_pattern", 1, &spec->ranks, &spec->n_ranks));
     return read_exceptions(e, "spillway.lora.alpha_pattern", 0x1p-149, &spec->alphas,
@@ -215,10 +217,10 @@ static sw_status check_all_used(const struct sw_engine *e, int64_t n_used)
                     strcmp(sw_adapter_name(name, full, sizeof full), tensor->name) == 0;
         }
         if (!found) {
-            return SW_FAIL(SW_E_FORMAT,
-                           "%s: tensor %s has no place in this model: it is an adapter of another "
-                           "base",
-                           tensor->file, tensor->name);
+            return SW_FAIL(
+                SW_E_FORMAT,
+                "%s: tensor %s is not part of this model; the adapter belongs to another base",
+                tensor->file, tensor->name);
         }
     }
     return SW_OK;
@@ -381,7 +383,7 @@ void sw_engine_check_base(const struct sw_engine *e, const struct sw_ckpt *ckpt,
     }
     if (strcmp(text_of(base, "digest"), sw_digest_name()) != 0) {
         sw_log(SW_LOG_WARN,
-               "%s: its digests of the base are %s and this build makes %s: the base is not "
+               "%s: its digests of the base are %s, but this build computes %s; the base is not "
                "compared",
                sw_ckpt_path(ckpt), text_of(base, "digest"), sw_digest_name());
         return;

@@ -47,10 +47,11 @@ sw_status sw_engine_learn_loss(struct engine_loss *l, sw_graph *g, sw_value loss
                        SW_TASK_MAX_LOSSES);
     }
     if (l->by_tokens && (n > 1 || terms[0].weight != 1)) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "spillway.loss \"tokens\": this loss has %d term%s, scaled, each the mean "
-                       "over targets of its own; \"microbatch\" takes them",
-                       n, n > 1 ? "s" : "");
+        return SW_FAIL(
+            SW_E_CONFIG,
+            "spillway.loss \"tokens\": this loss has %d term%s, scaled, each the mean over its "
+            "own targets; use \"microbatch\"",
+            n, n > 1 ? "s" : "");
     }
     for (int i = 0; i < n; i++) {
         sw_output(g, name_of(i, false, name, sizeof name), terms[i].sum);

@@ -50,8 +50,7 @@ static sw_status open_model(struct sw_merge *m, const char *base)
         return sw_fail_prefix(st, "%s", m->from.path);
     }
     if (!m->engine->source.weights) {
-        st = SW_FAIL(SW_E_IO, "%s: there are no weights of a base that adapters could be added to",
-                     base);
+        st = SW_FAIL(SW_E_IO, "%s: it has no base weights to add adapters to", base);
     }
     return st;
 }
@@ -118,7 +117,7 @@ static sw_status open_of(struct sw_adapter_source from, const char *base, struct
     const struct sw_json *named = sw_json_get(from.config, "base_model_name_or_path");
     sw_status st = SW_OK;
     if (!base && !(named && named->type == SW_JSON_STRING)) {
-        st = SW_FAIL(SW_E_ARG, "%s does not say which model its adapters are of: --model is wanted",
+        st = SW_FAIL(SW_E_ARG, "%s does not name the base model of its adapters; wanted --model",
                      from.path);
     }
     st = st < 0 ? st : open_merge(m, base ? base : named->string);

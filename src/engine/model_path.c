@@ -129,8 +129,7 @@ sw_status sw_model_check_path(const char *path)
     }
     if (whole > 12 && strcmp(path + whole - 12, ".safetensors") == 0 && S_ISREG(info.st_mode)) {
         return SW_FAIL(SW_E_ARG,
-                       "%s: these are weights alone; their folder, with config.json, is wanted",
-                       path);
+                       "%s: these are weights alone; wanted their folder, with config.json", path);
     }
     if (!there || !S_ISDIR(info.st_mode) || is_there(path, "config.json")) {
         return SW_OK; /* a preset, a file or a model folder; or the open reports the error */
@@ -144,13 +143,15 @@ sw_status sw_model_check_path(const char *path)
         return SW_FAIL(SW_E_ARG, "%s is a run, its model is %.*s/model", path, (int)len, path);
     }
     if (is_there(path, "adapter/adapter_config.json")) {
-        return SW_FAIL(SW_E_ARG,
-                       "%s is a run of adapters, which are %.*s/adapter: their base is wanted, and "
-                       "them as --adapter",
-                       path, (int)len, path);
+        return SW_FAIL(
+            SW_E_ARG,
+            "%s is a run of adapters, which are %.*s/adapter; wanted their base as the model, "
+            "and them as --adapter",
+            path, (int)len, path);
     }
     if (is_there(path, "adapter_config.json")) {
-        return SW_FAIL(SW_E_ARG, "%s is an adapter: its base is wanted, and it as --adapter", path);
+        return SW_FAIL(SW_E_ARG,
+                       "%s is an adapter; wanted its base as the model, and it as --adapter", path);
     }
     if (has_checkpoints(path)) {
         return SW_FAIL(

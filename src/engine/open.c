@@ -35,10 +35,11 @@ static sw_status read_config(struct sw_engine *e, const char *const *more, int n
 static sw_status edit_of_adapter(struct sw_engine *e, struct sw_str *out)
 {
     if (e->config->spillway.lora.r > 0) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "an adapter (%s) and spillway.lora are both given: the adapter says itself "
-                       "what it is",
-                       e->options.adapter);
+        return SW_FAIL(
+            SW_E_CONFIG,
+            "an adapter (%s) and spillway.lora are both given; leave spillway.lora out, as the "
+            "adapter has its own configuration",
+            e->options.adapter);
     }
     return sw_engine_open_adapter(e, out);
 }
@@ -134,7 +135,7 @@ static sw_status resolve_config(struct sw_engine *e)
         SW_TRY(sw_engine_take_batch(e));
     }
     e->words = sw_alloc_zero("engine", (size_t)e->ranks, sizeof *e->words);
-    SW_TRY_ALLOC(e->words, "what ranks say");
+    SW_TRY_ALLOC(e->words, "the fingerprints of ranks");
     e->seed = sw_config_origin_of(c, "spillway.seed") > SW_CONFIG_DEFAULT
                   ? (uint64_t)c->spillway.seed
                   : e->options.seed;
@@ -150,11 +151,12 @@ static sw_status check_same_math(struct sw_engine *e)
     SW_TRY(sw_engine_gather(e, mine, "the math fingerprint"));
     for (int r = 0; r < e->ranks; r++) {
         if (e->words[r] != mine) {
-            return SW_FAIL(SW_E_PEER,
-                           "rank %d would compute something else: its math fingerprint is %016llx, "
-                           "that of rank %d is %016llx (model, configuration, --seed, --seq-len, "
-                           "or a processor with other kernels)",
-                           r, (unsigned long long)e->words[r], e->rank, (unsigned long long)mine);
+            return SW_FAIL(
+                SW_E_PEER,
+                "rank %d would compute different results: its math fingerprint is %016llx, that of "
+                "rank %d is %016llx (model, configuration, --seed, --seq-len, or a processor with "
+                "other kernels)",
+                r, (unsigned long long)e->words[r], e->rank, (unsigned long long)mine);
         }
     }
     return SW_OK;
@@ -197,7 +199,7 @@ static sw_status open_executor(struct sw_engine *e, struct sw_executor_options o
     }
     sw_executor_close(e->executor);
     e->executor = NULL;
-    sw_log(SW_LOG_WARN, "%s: what a step updates has one slot on the disk, not two", message);
+    sw_log(SW_LOG_WARN, "%s: updates have one slot on the disk, not two", message);
     SW_TRY(plan_in_one_slot(e));
     if (e->ranks > 1) { /* retry in the space that all ranks have freed */
         SW_TRY(sw_comm_barrier(e->options.comm, "the room for states"));
@@ -216,7 +218,7 @@ static void warn(const struct sw_engine *e)
     }
     if (e->config->misc.sparse_gradients && e->ranks > 1 && e->rank == 0 &&
         !sw_engine_packs_rows(e)) {
-        sw_log(SW_LOG_WARN, "sparse_gradients: on device %s gradients travel as slices, not rows",
+        sw_log(SW_LOG_WARN, "sparse_gradients: on device %s gradients are sent as slices, not rows",
                e->device->ops->name);
     }
 }
@@ -246,7 +248,7 @@ static sw_status prepare(struct sw_engine *e, const struct sw_engine_options *o)
     SW_TRY(sw_engine_zero_states(e));
     /* training prints this in its first lines */
     if (e->model && !e->source.weights && o->no_train) {
-        sw_log(SW_LOG_WARN, "%s: there is no folder with weights: they are drawn with seed %llu",
+        sw_log(SW_LOG_WARN, "%s: there is no folder with weights; they are drawn with seed %llu",
                o->model, (unsigned long long)e->seed);
     }
     SW_TRY(e->source.weights ? sw_engine_load_folder(e) : sw_engine_init_weights(e));

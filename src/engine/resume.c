@@ -173,13 +173,13 @@ static sw_status check_math(struct sw_engine *e, const struct sw_ckpt *ckpt, str
     }
     if (st >= 0 && e->config->spillway.allow_other_math) {
         sw_log(SW_LOG_WARN,
-               "%s: written under other arithmetic; goes on because spillway.allow_other_math is "
-               "set; changed: %s",
+               "%s: written under other arithmetic; continuing, because spillway.allow_other_math "
+               "is set; changed: %s",
                sw_ckpt_path(ckpt), sw_str_text(&c.text));
     } else if (st >= 0) {
         sw_str_printf(refusal,
-                      "it was written under %s; changed: %s; --set "
-                      "spillway.allow_other_math=true goes on all the same",
+                      "it was written under %s; changed: %s; --set spillway.allow_other_math=true "
+                      "continues anyway",
                       same ? "the same kernels, of which a library chose others"
                            : "another math fingerprint",
                       sw_str_text(&c.text));
@@ -306,23 +306,24 @@ static void check_data(const struct sw_engine *e, const struct sw_ckpt *ckpt,
     }
     if (!was) {
         sw_log(SW_LOG_WARN,
-               "%s does not say which data it was trained on (an older program wrote it); goes on "
-               "with the data that is given",
+               "%s does not say which data it was trained on (an older program wrote it); "
+               "continuing with the given data",
                sw_ckpt_path(ckpt));
         return;
     }
     if (strcmp(string_of(was, "digest"), string_of(e->training.data, "digest")) != 0) {
         sw_log(SW_LOG_WARN,
-               "%s: its digests of the data are %s and this build makes %s: sizes are compared",
+               "%s: its digests of the data are %s, but this build computes %s; only sizes are "
+               "compared",
                sw_ckpt_path(ckpt), string_of(was, "digest"), string_of(e->training.data, "digest"));
     }
     compare_data(&c, was, e->training.data);
     if (c.n > 0 && e->training.allow_other_data) {
-        sw_log(SW_LOG_WARN, "%s: goes on with other data, as it was asked to: %s",
-               sw_ckpt_path(ckpt), sw_str_text(&c.text));
+        sw_log(SW_LOG_WARN, "%s: continuing with other data, as requested: %s", sw_ckpt_path(ckpt),
+               sw_str_text(&c.text));
     } else if (c.n > 0) {
         sw_str_printf(refusal,
-                      "%sit was trained on other data: %s; --allow-other-data goes on all the same",
+                      "%sit was trained on other data: %s; --allow-other-data continues anyway",
                       refusal->len ? "; and " : "", sw_str_text(&c.text));
     }
     refusal->failed |= c.text.failed;

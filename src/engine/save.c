@@ -372,7 +372,7 @@ static sw_status load_and_verify(struct sw_engine *e, struct sw_ckpt *ckpt)
     const sw_status st = load_tensors(e, ckpt);
     const sw_status good = sw_ckpt_verify_wait(v, st < 0);
     if (st >= 0 && good < 0) {
-        return SW_FAIL(good, "%s; --no-verify (load_unverified) loads it all the same",
+        return SW_FAIL(good, "%s; --no-verify (load_unverified) loads it anyway",
                        sw_error_message());
     }
     return st;
@@ -408,14 +408,15 @@ static sw_status compare_identities(struct sw_engine *e, const struct sw_ckpt *c
     for (int r = 1; st >= 0 && r < e->ranks; r++) {
         const struct sw_ckpt_identity *a = &all[0], *b = &all[r];
         if (memcmp(a, b, sizeof *a) != 0) {
-            st = SW_FAIL(
-                SW_E_PEER,
-                "%s: rank %d has another checkpoint before it than rank 0: save %lld, step %lld, "
-                "%lld samples, manifest %016llx; rank 0 has save %lld, step %lld, %lld samples, "
-                "manifest %016llx; all ranks want one folder",
-                sw_ckpt_path(ckpt), r, (long long)b->serial, (long long)b->step,
-                (long long)b->samples, (unsigned long long)b->manifest, (long long)a->serial,
-                (long long)a->step, (long long)a->samples, (unsigned long long)a->manifest);
+            st = SW_FAIL(SW_E_PEER,
+                         "%s: rank %d sees another checkpoint than rank 0: save %lld, "
+                         "step %lld, %lld samples, manifest %016llx; rank 0 has save "
+                         "%lld, step %lld, %lld samples, manifest %016llx; give all "
+                         "ranks the same folder",
+                         sw_ckpt_path(ckpt), r, (long long)b->serial, (long long)b->step,
+                         (long long)b->samples, (unsigned long long)b->manifest,
+                         (long long)a->serial, (long long)a->step, (long long)a->samples,
+                         (unsigned long long)a->manifest);
         }
     }
     sw_free(all);

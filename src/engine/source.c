@@ -50,15 +50,17 @@ static sw_status check_smoothing(const struct sw_engine *e, const struct sw_engi
         return SW_OK;
     }
     if (!task) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "spillway.label_smoothing %g: a forward of yours says itself "
-                       "what is lost (sw_cross_entropy_of)",
-                       smoothing);
+        return SW_FAIL(
+            SW_E_CONFIG,
+            "spillway.label_smoothing %g: a forward of your own sets its smoothing itself "
+            "(sw_cross_entropy_of)",
+            smoothing);
     }
-    return SW_FAIL(SW_E_CONFIG,
-                   "spillway.label_smoothing %g: the loss of the task \"%s\" is no cross entropy "
-                   "over classes",
-                   smoothing, task->name);
+    return SW_FAIL(
+        SW_E_CONFIG,
+        "spillway.label_smoothing %g: the loss of the task \"%s\" is not a cross entropy "
+        "over classes",
+        smoothing, task->name);
 }
 
 static sw_status check_task(const struct sw_engine *e, const struct sw_engine_options *o)
@@ -73,14 +75,14 @@ static sw_status check_task(const struct sw_engine *e, const struct sw_engine_op
     }
     if (o->generate_tokens != 0 && !sw_model_is_causal(e->model) &&
         !sw_model_is_seq2seq(e->model)) {
-        return SW_FAIL(SW_E_UNSUP, "%s: a model for the task \"%s\" continues no text", o->model,
-                       task->name);
+        return SW_FAIL(SW_E_UNSUP, "%s: a model for the task \"%s\" does not generate text",
+                       o->model, task->name);
     }
     if (task->n_losses == 0 && (!o->no_train || o->want_eval)) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "%s: %s has no head, and nothing is lost: a task says which head is put on "
-                       "it",
-                       o->model, e->model->class_name);
+        return SW_FAIL(
+            SW_E_CONFIG,
+            "%s: %s has no head, so there is no loss; wanted a task, which selects a head",
+            o->model, e->model->class_name);
     }
     return SW_OK;
 }

@@ -48,10 +48,11 @@ static sw_status fail_step(struct sw_engine *e, sw_status st)
     e->progress.failed = true;
     if (!safe && sw_engine_writes_in_place(e)) {
         snprintf(message, sizeof message, "%s", sw_error_message());
-        return SW_FAIL(st,
-                       "%s; what is updated on the disk is written in place (spillway.disk_slots): "
-                       "load a checkpoint or open again",
-                       message);
+        return SW_FAIL(
+            st,
+            "%s; updates on the disk are written in place (spillway.disk_slots), so load a "
+            "checkpoint or open again",
+            message);
     }
     return st;
 }
@@ -59,11 +60,11 @@ static sw_status fail_step(struct sw_engine *e, sw_status st)
 static sw_status check_ready(const struct sw_engine *e)
 {
     if (e->progress.failed) {
-        return SW_FAIL(
-            SW_E_ARG, "an earlier step failed half way%s; load a checkpoint or open again",
-            sw_engine_writes_in_place(e) ? ", and what it updates on the disk is written "
-                                           "in place (spillway.disk_slots)"
-                                         : "");
+        return SW_FAIL(SW_E_ARG,
+                       "an earlier step failed half way%s; load a checkpoint or open again",
+                       sw_engine_writes_in_place(e)
+                           ? ", and updates on the disk are written in place (spillway.disk_slots)"
+                           : "");
     }
     if (e->programs.train < 0) {
         return SW_FAIL(SW_E_ARG, "this engine was opened without training");
@@ -295,7 +296,7 @@ sw_status sw_backward(sw_engine *e)
 {
     SW_TRY(check_parts(e, "sw_backward"));
     if (!is_forward(e, e->progress.phase - 1)) {
-        return SW_FAIL(SW_E_ARG, "sw_backward: there is no forward to go back through");
+        return SW_FAIL(SW_E_ARG, "sw_backward: wanted a call of sw_forward before");
     }
     SW_TRY(go_back(e));
     return join(e);

@@ -51,8 +51,9 @@ sw_status sw_engine_open_trace(struct sw_engine *e)
     struct engine_trace *t = &e->trace;
     if (!c->trace || !*c->trace) {
         return c->trace_first > 0 || c->trace_last > 0
-                   ? SW_FAIL(SW_E_CONFIG, "spillway.trace_first and spillway.trace_last want "
-                                          "spillway.trace, the file (--trace)")
+                   ? SW_FAIL(SW_E_CONFIG,
+                             "spillway.trace_first and spillway.trace_last need spillway.trace, "
+                             "the file (--trace)")
                    : SW_OK;
     }
     if (e->programs.train < 0) {
@@ -188,7 +189,7 @@ sw_status sw_engine_finish_trace(struct sw_engine *e)
     }
     SW_TRY_OR(done, collect(e, &mine, parts));
     if (sw_trace_dropped(t->trace) > 0) {
-        sw_log(SW_LOG_WARN, "%s: %lld events of rank %d found no place and are missing",
+        sw_log(SW_LOG_WARN, "%s: %lld events of rank %d did not fit and are missing",
                e->config->spillway.trace, (long long)sw_trace_dropped(t->trace), e->rank);
     }
     if (e->rank == 0) {

@@ -523,7 +523,7 @@ static void warn_unused(const struct sw_engine *e)
             used = sw_engine_is_name_of(e, &e->params.items[p], tensor->name);
         }
         if (!used) {
-            sw_log(SW_LOG_WARN, "%s: tensor %s has no place in this model and is left out",
+            sw_log(SW_LOG_WARN, "%s: tensor %s is not part of this model and is left out",
                    e->source.folder, tensor->name);
         }
     }

@@ -536,7 +536,8 @@ static sw_value attention(sw_graph *g, const sw_value *qkv, int n_qkv,
         return SW_NO_VALUE;
     }
     if (!(attrs->cap >= 0 && attrs->cap <= FLT_MAX)) {
-        sw_graph_fail(g, SW_E_ARG, "attention: cap %g is no positive number, nor 0", attrs->cap);
+        sw_graph_fail(g, SW_E_ARG, "attention: cap %g; wanted a number above 0, or 0 for none",
+                      attrs->cap);
         return SW_NO_VALUE;
     }
     const int64_t n_queries = info_of(g, qkv[0])->shape.dims[1];
@@ -600,7 +601,7 @@ sw_value sw_reshape(sw_graph *g, sw_value x, struct sw_shape shape)
     if (!sw_shape_check(&shape, 8) ||
         sw_shape_elems(&shape) != sw_shape_elems(&info_of(g, x)->shape)) {
         char a[96], b[96];
-        sw_graph_fail(g, SW_E_ARG, "reshape: %s does not have the elements of %s",
+        sw_graph_fail(g, SW_E_ARG, "reshape: %s and %s have different numbers of elements",
                       sw_shape_format(&shape, a, sizeof a),
                       sw_shape_format(&info_of(g, x)->shape, b, sizeof b));
         return SW_NO_VALUE;

@@ -364,7 +364,7 @@ sw_status sw_graph_backward(struct sw_graph *g, sw_value loss)
         return SW_FAIL(SW_E_ARG, "backward needs a loss of one element");
     }
     if (!sw_graph_wants(g, loss)) {
-        return SW_FAIL(SW_E_ARG, "the loss depends on no parameter that is trained");
+        return SW_FAIL(SW_E_ARG, "the loss depends on no trained parameter");
     }
     const int32_t n_forward = g->n_ops, n_values = g->n_values;
     sw_value *grads = sw_alloc("graph", (size_t)n_values * sizeof *grads);

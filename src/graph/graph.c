@@ -211,7 +211,7 @@ sw_value sw_input(sw_graph *g, const char *name, enum sw_dtype dtype, struct sw_
     const sw_value known = sw_graph_find(g, SW_ROLE_INPUT, name);
     if (known >= 0) {
         if (g->values[known].dtype != dtype || !sw_shape_equal(&g->values[known].shape, &shape)) {
-            sw_graph_fail(g, SW_E_ARG, "input %s asked for twice with different shapes", name);
+            sw_graph_fail(g, SW_E_ARG, "input %s requested twice with different shapes", name);
             return SW_NO_VALUE;
         }
         return known;
@@ -262,7 +262,7 @@ sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct s
         const struct sw_value_info *info = &g->values[known];
         if (!sw_shape_equal(&info->shape, &shape)) {
             char a[96], b[96];
-            sw_graph_fail(g, SW_E_ARG, "parameter %s asked for as %s and as %s", name,
+            sw_graph_fail(g, SW_E_ARG, "parameter %s requested as %s and as %s", name,
                           sw_shape_format(&info->shape, a, sizeof a),
                           sw_shape_format(&shape, b, sizeof b));
             return SW_NO_VALUE;
@@ -340,7 +340,7 @@ void sw_param_split(sw_graph *g, sw_value param, const struct sw_tensor_split *s
         char text[96];
         sw_graph_fail(
             g, SW_E_ARG,
-            "%s: a split along dimension %d in %d groups of together %lld does not fit %s",
+            "%s: a split of dimension %d into %d groups with a total of %lld does not fit %s",
             info->name, split->dim, split->n_groups, (long long)sum,
             sw_shape_format(&info->shape, text, sizeof text));
         return;
@@ -373,7 +373,7 @@ sw_value sw_constant(sw_graph *g, const char *name, enum sw_dtype dtype, struct 
         const struct sw_value_info *info = &g->values[known];
         if (!info->data || info->dtype != dtype || !sw_shape_equal(&info->shape, &shape) ||
             memcmp(info->data, data, sw_value_bytes(info)) != 0) {
-            sw_graph_fail(g, SW_E_ARG, "constant %s asked for twice with different values", name);
+            sw_graph_fail(g, SW_E_ARG, "constant %s requested twice with different values", name);
             return SW_NO_VALUE;
         }
         return known;
@@ -507,7 +507,7 @@ int32_t sw_graph_add_op(struct sw_graph *g, enum sw_op_kind kind, const sw_value
     }
     for (int i = 0; i < n_in; i++) {
         if (in[i] < 0 || in[i] >= g->n_values) {
-            sw_graph_fail(g, SW_E_ARG, "input %d of an op is no value of this graph", i);
+            sw_graph_fail(g, SW_E_ARG, "input %d of an op is not a value of this graph", i);
             return -1;
         }
     }

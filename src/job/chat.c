@@ -54,8 +54,8 @@ static sw_status share(sw_comm *comm, struct word *word)
 {
     const int n = sw_comm_size(comm);
     struct word *all = sw_alloc_zero("train", (size_t)n, sizeof *all);
-    SW_TRY_ALLOC(all, "what the data is");
-    sw_status st = sw_comm_all_gather(comm, word, all, sizeof *word, "what the data is");
+    SW_TRY_ALLOC(all, "the kind of data");
+    sw_status st = sw_comm_all_gather(comm, word, all, sizeof *word, "the kind of data");
     for (int r = 0; r < n && st >= 0; r++) {
         if (all[r].kind != all[0].kind) {
             static const char *const kinds[] = {"text", "prompts and completions", "chats"};

@@ -90,7 +90,7 @@ static sw_status open_all(struct eval *e)
     e->writes = o->predictions && e->task.task->rows == SW_ROWS_TARGETS;
     if (o->predictions && !e->writes && e->task.task->rows != SW_ROWS_ANSWERS) {
         return SW_FAIL(SW_E_ARG,
-                       "--predictions: of answers, or a text for a text, not of the task \"%s\"",
+                       "--predictions: wanted a task with answers or generated texts, not \"%s\"",
                        e->task.task->name);
     }
     if (o->tokenizer || sw_tokenizer_is_there(folder)) {

@@ -57,7 +57,7 @@ static sw_status open_one(const char *path, struct sw_ckpt **out)
     }
     if (is_best(path)) {
         return SW_FAIL(SW_E_IO,
-                       "%.*s: no checkpoint has a validation loss (they have with --eval-every)",
+                       "%.*s: no checkpoint has a validation loss; train with --eval-every",
                        (int)(strrchr(path, '/') - path), path);
     }
     return SW_FAIL(SW_E_IO, "%s: no complete checkpoint", path);
@@ -152,7 +152,7 @@ static sw_status merge_adapter(const struct sw_checkpoint_export_options *o, FIL
     enum sw_dtype dtype = o->dtype < 0 ? SW_DTYPE_COUNT : (enum sw_dtype)o->dtype;
     if (!o->merge || o->best) {
         return SW_FAIL(SW_E_ARG,
-                       "%s is an adapter already: --merge --model BASE makes a model of it",
+                       "%s is an adapter already; --merge --model BASE makes a model of it",
                        o->path);
     }
     SW_TRY(sw_merge_open(o->path, o->model, &merge));
@@ -173,7 +173,7 @@ sw_status sw_checkpoint_export(const struct sw_checkpoint_export_options *option
     struct sw_str best = {0};
     SW_TRY_OPTIONS(options);
     if (options->model && !options->merge) {
-        return SW_FAIL(SW_E_ARG, "--model is the base of adapters: it wants --merge");
+        return SW_FAIL(SW_E_ARG, "--model is the base of adapters; it needs --merge");
     }
     if (is_adapter(options->path)) {
         return merge_adapter(options, out);

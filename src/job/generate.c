@@ -135,7 +135,7 @@ static sw_status open_all(struct generate *g)
     SW_TRY(sw_engine_find_task(o->model, NULL, 0, &task));
     g->answers = task->rows == SW_ROWS_TARGETS || task->rows == SW_ROWS_SPANS;
     if (o->source_prefix && !g->answers) {
-        return SW_FAIL(SW_E_ARG, "--source-prefix: the task \"%s\" has no use for it", task->name);
+        return SW_FAIL(SW_E_ARG, "--source-prefix does not apply to the task \"%s\"", task->name);
     }
     if (o->no_bos && g->answers) {
         return SW_FAIL(SW_E_ARG, "--no-bos: an encoder reads a text in the tokenizer's template");

@@ -111,7 +111,7 @@ void sw_job_print_head(const struct job *job)
     if (job->facts.lora) {
         fprintf(job->out, "lora: %lld parameters are trained, the others frozen%s%s\n",
                 (long long)sw_engine_trained_parameters(job->engine),
-                job->options->adapter ? "; goes on with " : "",
+                job->options->adapter ? "; continues " : "",
                 job->options->adapter ? job->options->adapter : "");
     }
     fprintf(job->out, "batch %lld x %lld ", (long long)job->micro_batches, (long long)job->batch);
@@ -185,7 +185,7 @@ void sw_job_print_room(const struct job *job)
         char missing[32];
         sw_log(SW_LOG_WARN,
                "checkpoints will take %s more than is free in %s: %lld of %s each; --keep-last and "
-               "--save-every set how many there are",
+               "--save-every limit their number",
                sw_format_bytes(missing, sizeof missing, needed - free_bytes), o->output,
                (long long)n, one);
     }

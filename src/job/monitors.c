@@ -192,7 +192,7 @@ sw_status sw_job_monitors_add(struct sw_job_monitors *m, const struct sw_job_ste
     }
     if (m->gauges.path && write_gauges(m, step) < 0) {
         if (!m->warned) {
-            sw_log(SW_LOG_WARN, "--metrics-file: %s; the training goes on", sw_error_message());
+            sw_log(SW_LOG_WARN, "--metrics-file: %s; the training continues", sw_error_message());
         }
         m->warned = true;
     }

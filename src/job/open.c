@@ -44,7 +44,8 @@ static sw_status choose_task(struct job *job)
         .files = o->data, .n_files = o->n_data, .as_text = o->as_text};
     SW_TRY(sw_job_task_choose(&o->task, o->model, &files, true, &job->task));
     if (!sw_job_is_text(job) && !sw_job_is_answered(job) && o->sample_every > 0) {
-        return SW_FAIL(SW_E_ARG, "--sample-every: a model for the task \"%s\" continues no text",
+        return SW_FAIL(SW_E_ARG,
+                       "--sample-every: a model for the task \"%s\" does not generate text",
                        job->task.task->name);
     }
     if (!sw_job_is_text(job) && o->no_bos) {
@@ -53,9 +54,9 @@ static sw_status choose_task(struct job *job)
     }
     if (sw_job_is_answered(job) && o->sample_every > 0 &&
         !(o->sample_prompt && *o->sample_prompt)) {
-        return SW_FAIL(SW_E_ARG,
-                       "--sample-every: an encoder-decoder writes a text for one that it reads; "
-                       "wanted --sample-prompt");
+        return SW_FAIL(
+            SW_E_ARG,
+            "--sample-every: an encoder-decoder needs a text to read; wanted --sample-prompt");
     }
     return SW_OK;
 }
@@ -193,7 +194,7 @@ sw_status sw_job_check_length(const struct sw_train_options *o)
         return SW_FAIL(SW_E_ARG, "--steps and --epochs exclude each other");
     }
     return o->n_data > 0 ? SW_OK
-                         : SW_FAIL(SW_E_ARG, "--epochs are passes over the data: wanted --data");
+                         : SW_FAIL(SW_E_ARG, "--epochs are passes over the data; wanted --data");
 }
 
 /* Counts steps as transformers' Trainer does: the last batch of an epoch may be short, and the
@@ -367,7 +368,7 @@ sw_status sw_train_setup_open(const struct sw_train_options *options, struct sw_
 {
     SW_TRY_OPTIONS(options);
     if (!options->model || !*options->model) {
-        return SW_FAIL(SW_E_ARG, "plan wants --model");
+        return SW_FAIL(SW_E_ARG, "plan needs --model");
     }
     SW_TRY(sw_model_check_path(options->model));
     struct sw_train_setup *setup = sw_alloc_zero("train", 1, sizeof *setup);

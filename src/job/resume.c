@@ -45,11 +45,12 @@ static sw_status advise(const struct sw_ckpt_list *list, const char *path, sw_st
     char why[2048];
     snprintf(why, sizeof why, "%s", sw_error_message());
     const char *intact = find_intact(list, path);
-    return intact ? SW_FAIL(st,
-                            "%s; the newest intact checkpoint is %s: --resume-from %s goes on "
-                            "from it",
-                            why, intact, intact)
-                  : SW_FAIL(st, "%s; there is no intact checkpoint in its folder", why);
+    return intact
+               ? SW_FAIL(
+                     st,
+                     "%s; the newest intact checkpoint is %s; --resume-from %s continues from it",
+                     why, intact, intact)
+               : SW_FAIL(st, "%s; there is no intact checkpoint in its folder", why);
 }
 
 /* Chooses the newest intact checkpoint for a restart, and logs the damaged ones before it. */
@@ -57,7 +58,7 @@ static sw_status choose_intact(const struct sw_ckpt_list *list, const char **out
 {
     const struct sw_ckpt_summary *damaged = sw_ckpt_newest_damaged(list);
     if (damaged) {
-        sw_log(SW_LOG_WARN, "%s is damaged and passed over: %s", damaged->path, damaged->problem);
+        sw_log(SW_LOG_WARN, "%s is damaged and skipped: %s", damaged->path, damaged->problem);
     }
     for (int64_t i = 0; i < list->n_items && list->items[i].complete; i++) {
         const struct sw_ckpt_summary *item = &list->items[i];
@@ -68,7 +69,7 @@ static sw_status choose_intact(const struct sw_ckpt_list *list, const char **out
             *out = item->path;
             return SW_OK;
         }
-        sw_log(SW_LOG_WARN, "%s is damaged and passed over: %s", item->path, sw_error_message());
+        sw_log(SW_LOG_WARN, "%s is damaged and skipped: %s", item->path, sw_error_message());
     }
     return SW_FAIL(SW_E_FORMAT, "no checkpoint of it is intact");
 }
@@ -78,8 +79,8 @@ static sw_status choose_newest(const struct sw_train_options *o, const struct sw
 {
     if (list->n_items == 0) {
         return o->resume ? SW_FAIL(SW_E_ARG,
-                                   "--resume: there is no checkpoint in %s; --resume-if-any begins "
-                                   "a new run where there is none",
+                                   "--resume: there is no checkpoint in %s; --resume-if-any would "
+                                   "begin a new run",
                                    o->output)
                          : SW_OK;
     }
@@ -106,8 +107,8 @@ static sw_status check_new(const struct sw_train_options *o, const struct sw_ckp
     return list->n_items == 0
                ? SW_OK
                : SW_FAIL(SW_E_ARG,
-                         "--output %s has checkpoints of a run (%s): --resume goes on with it; for "
-                         "a new run name another folder",
+                         "--output %s has checkpoints of a run (%s); --resume continues it, "
+                         "and a new run needs another folder",
                          o->output, list->items[0].name);
 }
 
@@ -186,7 +187,9 @@ static sw_status set_aside(const struct job *job)
         if (item->complete ? item->serial > serial : item->step > job->steps.first) {
             st = sw_ckpt_set_aside(item->path, &name);
             if (st >= 0) {
-                sw_log(SW_LOG_WARN, "%s is newer than what the run goes on from: it is %s now",
+                sw_log(SW_LOG_WARN,
+                       "%s is newer than the checkpoint that the run continues from; it "
+                       "is renamed to %s",
                        item->path, sw_str_text(&name));
             }
         }

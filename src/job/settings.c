@@ -36,7 +36,7 @@ static sw_status read_id(const struct sw_json_doc *doc, const struct sw_json *ro
     struct sw_ids ids = {0};
     sw_status st = read_ids(doc, root, key, &ids);
     if (st >= 0 && ids.len > 1) {
-        st = SW_FAIL(SW_E_UNSUP, "%s: %s: %lld ids; one is built", sw_json_name(doc), key,
+        st = SW_FAIL(SW_E_UNSUP, "%s: %s has %lld ids; only one is built", sw_json_name(doc), key,
                      (long long)ids.len);
     }
     if (st >= 0) {

@@ -22,7 +22,7 @@ sw_status sw_job_shared_open(int ranks, struct sw_job_shared *out)
     out->said = sw_alloc_zero("train", (size_t)ranks, sizeof *out->said);
     out->now = sw_alloc_zero("train", (size_t)ranks, sizeof *out->now);
     out->ran = sw_alloc_zero("train", (size_t)ranks, sizeof *out->ran);
-    SW_TRY_ALLOC(out->said && out->now && out->ran ? out : NULL, "what ranks say of steps");
+    SW_TRY_ALLOC(out->said && out->now && out->ran ? out : NULL, "the reports of steps");
     return SW_OK;
 }
 
@@ -60,7 +60,8 @@ sw_status sw_job_share_stop(sw_comm *comm, struct sw_job_shared *shared, bool mi
     if (shared->n == 1) {
         shared->said[0] = said;
     } else {
-        SW_TRY(sw_comm_all_gather(comm, &said, shared->said, sizeof said, "what follows a step"));
+        SW_TRY(sw_comm_all_gather(comm, &said, shared->said, sizeof said,
+                                  "the decision after a step"));
     }
     for (int r = 0; r < shared->n; r++) {
         *stopped = *stopped || shared->said[r].numbers[SW_JOB_STOP] != 0;

@@ -56,7 +56,7 @@ static sw_status take_given(const struct sw_task_options *o, struct sw_job_task 
     for (int i = 0; i < o->n_labels; i++) {
         for (int k = 0; k < i; k++) {
             if (strcmp(o->labels[i], o->labels[k]) == 0) {
-                return SW_FAIL(SW_E_ARG, "--labels: \"%s\" is there twice", o->labels[i]);
+                return SW_FAIL(SW_E_ARG, "--labels: \"%s\" is given twice", o->labels[i]);
             }
         }
         t->names[i] = o->labels[i];
@@ -106,13 +106,12 @@ static sw_status check_count(const struct sw_task_options *o, const struct sw_da
         return SW_OK;
     }
     if (o->n_labels > 0) {
-        return SW_FAIL(SW_E_ARG, "--labels %s: one class, wanted two or more to tell apart",
-                       o->labels[0]);
+        return SW_FAIL(SW_E_ARG, "--labels %s: one class, wanted two or more", o->labels[0]);
     }
-    return SW_FAIL(SW_E_FORMAT,
-                   "%s: all labels are the class %s; wanted two or more to tell apart (--labels "
-                   "says which there are)",
-                   data->files[0], t->names ? t->names[0] : "0");
+    return SW_FAIL(
+        SW_E_FORMAT,
+        "%s: all labels are the class %s; wanted two or more classes (--labels names them)",
+        data->files[0], t->names ? t->names[0] : "0");
 }
 
 static bool has_name(const struct sw_json *names, const char *name)
@@ -201,7 +200,7 @@ static sw_status check_flags(const struct sw_task *task, const struct sw_task_op
                  {"--source-prefix", task->rows != SW_ROWS_TARGETS && o->source_prefix}};
     for (size_t i = 0; i < SW_LEN(flags); i++) {
         if (flags[i].wrong) {
-            return SW_FAIL(SW_E_ARG, "%s: the task \"%s\" has no use for it", flags[i].name,
+            return SW_FAIL(SW_E_ARG, "%s does not apply to the task \"%s\"", flags[i].name,
                            task->name);
         }
     }
@@ -394,7 +393,7 @@ sw_status sw_job_measure_open(sw_engine *engine, const struct sw_task *task,
         SW_ASSERT(n > 0);
         out->elems[k] = n;
         out->outputs[k] = sw_alloc("train", (size_t)n * sizeof(float));
-        SW_TRY_ALLOC(out->outputs[k], "what the model says");
+        SW_TRY_ALLOC(out->outputs[k], "the model's outputs");
     }
     return SW_OK;
 }

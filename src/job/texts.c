@@ -11,7 +11,7 @@ sw_status sw_job_texts_open(sw_engine *engine, const sw_tokenizer *tokenizer, co
     const struct sw_engine_facts facts = sw_engine_facts(engine);
     *out = (struct sw_job_texts){.engine = engine, .tokenizer = tokenizer, .file = file};
     if (!tokenizer) {
-        return SW_FAIL(SW_E_ARG, "--predictions: texts want a tokenizer (--tokenizer)");
+        return SW_FAIL(SW_E_ARG, "--predictions: texts need a tokenizer; give --tokenizer");
     }
     SW_TRY(sw_job_settings_read(model, true, &(struct sw_sampling){0}, &out->settings));
     SW_TRY(sw_job_settings_stop(&out->settings, tokenizer));

@@ -23,22 +23,22 @@
 static sw_status check_validation(const struct sw_train_options *o)
 {
     if (o->n_val_data > 0 && o->eval_every < 1) {
-        return SW_FAIL(SW_E_ARG, "--val-data wants --eval-every: the steps between validations");
+        return SW_FAIL(SW_E_ARG, "--val-data needs --eval-every, the steps between validations");
     }
     if (o->export_best && (o->eval_every < 1 || o->no_export)) {
         return SW_FAIL(SW_E_ARG, "--export best %s",
                        o->no_export ? "and --no-export exclude each other"
-                                    : "wants --eval-every: without validations there is no best");
+                                    : "needs --eval-every: without validations there is no best");
     }
     if (o->early_stopping != 0 && (o->early_stopping < 0 || o->eval_every < 1)) {
         return o->early_stopping < 0
                    ? SW_FAIL(SW_E_ARG, "--early-stopping is %lld; wanted a number of validations",
                              (long long)o->early_stopping)
                    : SW_FAIL(SW_E_ARG,
-                             "--early-stopping wants --eval-every: it counts validations");
+                             "--early-stopping needs --eval-every, as it counts validations");
     }
     if (o->task.metric && o->eval_every < 1) {
-        return SW_FAIL(SW_E_ARG, "--metric wants --eval-every: it is counted by validations");
+        return SW_FAIL(SW_E_ARG, "--metric needs --eval-every, as validations compute it");
     }
     return SW_OK;
 }
@@ -47,7 +47,7 @@ static sw_status check_options(const struct sw_train_options *o)
 {
     const bool model = o->model && *o->model, output = o->output && *o->output;
     if (!model || o->n_data < 1 || !output) {
-        return SW_FAIL(SW_E_ARG, "train wants %s",
+        return SW_FAIL(SW_E_ARG, "train needs %s",
                        !model          ? "--model"
                        : o->n_data < 1 ? "--data"
                                        : "--output");
@@ -66,7 +66,7 @@ static sw_status check_options(const struct sw_train_options *o)
                        SW_DEADLINE_MAX_S);
     }
     if (o->ranks < 0 || o->ranks > INT_MAX) {
-        return SW_FAIL(SW_E_ARG, "--ranks is %lld; there are none so many", (long long)o->ranks);
+        return SW_FAIL(SW_E_ARG, "--ranks is %lld; wanted at most 2147483647", (long long)o->ranks);
     }
     return SW_OK;
 }
@@ -315,7 +315,7 @@ static sw_status finish(struct job *job, bool stopped)
                 (long long)first, (long long)last);
     }
     if (stopped) {
-        fprintf(job->out, "stopped at step %lld with a checkpoint; --resume goes on from it\n",
+        fprintf(job->out, "stopped at step %lld with a checkpoint; --resume continues from it\n",
                 (long long)sw_engine_step(job->engine));
         return SW_OK;
     }
@@ -439,8 +439,10 @@ static sw_status train_in_world(struct team *t, sw_comm *comm)
     const int rank = sw_comm_rank(comm), size = sw_comm_size(comm);
     sw_status st = sw_launch_link_open(rank, &t->link);
     if (st >= 0 && t->options->ranks > 0 && t->options->ranks != size) {
-        st = SW_FAIL(SW_E_ARG, "--ranks %lld: %d processes were started, and each is one rank",
-                     (long long)t->options->ranks, size);
+        st = SW_FAIL(
+            SW_E_ARG,
+            "--ranks %lld: %d processes were started, and each is one rank; leave --ranks out",
+            (long long)t->options->ranks, size);
     }
     if (st >= 0) {
         st = train_rank(t, comm, rank == 0 ? t->out : t->quiet, t->started, t->result);

@@ -297,7 +297,7 @@ static sw_status read_scaling(struct sw_json_doc *doc, const struct sw_json *rop
         return SW_OK;
     }
     if (!(r->original_tokens > 0)) {
-        return SW_FAIL(SW_E_FORMAT, "%s: original_max_position_embeddings is 0; wanted more",
+        return SW_FAIL(SW_E_FORMAT, "%s: original_max_position_embeddings is 0; wanted more than 0",
                        sw_json_name(doc));
     }
     return r->kind == SW_ROTARY_YARN ? read_yarn(doc, rope, m) : read_longrope(doc, rope, m);
@@ -331,10 +331,11 @@ static sw_status read_share(const struct sw_json_doc *doc, double share, struct 
     r->is_odd = width % 2 != 0;
     r->width = width + r->is_odd;
     if (width < 1 || r->width > head) {
-        return SW_FAIL(SW_E_FORMAT,
-                       "%s: rotary positions turn %lld of %lld columns of a head; wanted some, and "
-                       "an even number where all turn",
-                       sw_json_name(doc), (long long)width, (long long)head);
+        return SW_FAIL(
+            SW_E_FORMAT,
+            "%s: rotary positions rotate %lld of %lld columns of a head; wanted at least one, "
+            "and an even number if all rotate",
+            sw_json_name(doc), (long long)width, (long long)head);
     }
     return SW_OK;
 }

@@ -163,7 +163,8 @@ sw_status sw_model_preset(const char *name, int64_t vocab, int64_t max_tokens,
         for (size_t i = 0; i < SW_LEN(presets); i++) {
             sw_str_printf(&text, "%s%s", i ? ", " : "", presets[i].name);
         }
-        st = SW_FAIL(SW_E_CONFIG, "no preset \"%s\"; there are %s", name, sw_str_text(&text));
+        st = SW_FAIL(SW_E_CONFIG, "unknown preset \"%s\"; the presets are %s", name,
+                     sw_str_text(&text));
     }
     sw_str_fini(&text);
     return st;

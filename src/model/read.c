@@ -289,8 +289,8 @@ static sw_status fail_task(const struct sw_json_doc *doc, const struct sw_model_
     struct sw_str has = {0};
     if (!sw_task_of(asked)) {
         sw_task_list(&has);
-        const sw_status st = SW_FAIL(SW_E_CONFIG, "task \"%s\": there is none (there are: %s)",
-                                     asked, sw_str_text(&has));
+        const sw_status st = SW_FAIL(SW_E_CONFIG, "unknown task \"%s\"; wanted one of: %s", asked,
+                                     sw_str_text(&has));
         sw_str_fini(&has);
         return st;
     }
@@ -362,8 +362,7 @@ static sw_status find_labels(const struct sw_json_doc *doc, const struct sw_json
     if (model->labels == 1 && problem == ONE_OF_SEVERAL) {
         const bool asked = options && options->labels > 0;
         return SW_FAIL(SW_E_CONFIG,
-                       "%s: one class %s; wanted two or more to tell apart (one number is the task "
-                       "\"%s\")",
+                       "%s: one class %s; wanted two or more (one number is the task \"%s\")",
                        sw_json_name(doc), asked ? "is asked for" : "in it", tasks[NUMBERS]);
     }
     return SW_OK;

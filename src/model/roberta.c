@@ -13,8 +13,8 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     if (padding < 0 || m->max_tokens < 1) {
         return SW_FAIL(
             SW_E_FORMAT,
-            "%s: pad_token_id %lld, max_position_embeddings %lld; positions begin behind "
-            "the row of padding: wanted an id, and more rows",
+            "%s: pad_token_id %lld, max_position_embeddings %lld; wanted an id, and more "
+            "position embeddings than that, as positions begin after it",
             sw_json_name(doc), (long long)padding, (long long)(m->max_tokens + padding + 1));
     }
     encoder->spec.counts_tokens = true;

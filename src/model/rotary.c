@@ -107,10 +107,11 @@ sw_value sw_rotary_table(sw_graph *g, const struct sw_rotary_spec *spec, int64_t
     const float factor = spec->attention_factor > 0 ? (float)spec->attention_factor : 1;
     sw_rotary_frequencies(spec, rows, frequencies);
     if (!are_numbers(frequencies, half) || !isfinite(factor)) {
-        sw_graph_fail(g, SW_E_FORMAT,
-                      "rotary positions: theta %g, factor %g, attention_factor %g: the table would "
-                      "hold what is no number",
-                      spec->theta, spec->factor, spec->attention_factor);
+        sw_graph_fail(
+            g, SW_E_FORMAT,
+            "rotary positions: theta %g, factor %g, attention_factor %g: the table would hold "
+            "NaN or infinity",
+            spec->theta, spec->factor, spec->attention_factor);
         goto done;
     }
     for (int64_t p = 0; p < rows; p++) {

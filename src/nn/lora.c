@@ -250,9 +250,10 @@ sw_value sw_nn_lora(sw_graph *g, const struct sw_nn_layer *layer)
     if (st < 0) {
         sw_graph_fail(g, st, "%s", sw_error_message());
     } else if (target && sw_lora_saves(lora_of(g), g->values[layer->weight].name)) {
-        sw_graph_fail(g, SW_E_CONFIG,
-                      "lora: %s is in target_modules and in modules_to_save: one of them",
-                      layer->prefix);
+        sw_graph_fail(
+            g, SW_E_CONFIG,
+            "lora: %s is in target_modules and in modules_to_save; name it in one of them",
+            layer->prefix);
     }
     return target && st >= 0 ? adapt(g, layer, (int64_t)r, scaling) : layer->y;
 }
@@ -281,9 +282,9 @@ static sw_status check_entry(const struct sw_lora *lora, const struct sw_graph *
         SW_TRY(is_excluded(lora, module, &excluded));
         if (found >= 0 && !excluded) {
             return SW_FAIL(SW_E_CONFIG,
-                           "lora: target_modules \"%s\" finds %s, which takes no adapter: linear "
-                           "layers do that are in a block, and in layers_to_transform "
-                           "(modules_to_save trains others whole)",
+                           "lora: target_modules \"%s\" matches %s, which cannot have an "
+                           "adapter; linear layers of the blocks in layers_to_transform can "
+                           "(modules_to_save trains other modules in full)",
                            entry, module);
         }
         any = any || found >= 0;
@@ -291,7 +292,8 @@ static sw_status check_entry(const struct sw_lora *lora, const struct sw_graph *
     if (any) { /* matches are excluded, as in PEFT's files, which write "all-linear" out */
         return SW_OK;
     }
-    return SW_FAIL(SW_E_CONFIG, "lora: target_modules \"%s\" finds no layer of this model", entry);
+    return SW_FAIL(SW_E_CONFIG, "lora: target_modules \"%s\" matches no layer of this model",
+                   entry);
 }
 
 /* PEFT itself adds both "score" and "classifier" for classification, and one of them matches
@@ -308,7 +310,7 @@ static sw_status check_saved(const struct sw_lora *lora, const struct sw_graph *
     }
     return found ? SW_OK
                  : SW_FAIL(SW_E_CONFIG,
-                           "lora: modules_to_save \"%s\" finds no module of this model", entry);
+                           "lora: modules_to_save \"%s\" matches no module of this model", entry);
 }
 
 static sw_status check_exception(const struct sw_graph *g, const char *key,
@@ -321,7 +323,7 @@ static sw_status check_exception(const struct sw_graph *g, const char *key,
             return SW_OK;
         }
     }
-    return SW_FAIL(SW_E_CONFIG, "lora: %s \"%s\" finds no layer that is adapted", key,
+    return SW_FAIL(SW_E_CONFIG, "lora: %s \"%s\" matches no adapted layer", key,
                    exception->pattern);
 }
 
@@ -341,5 +343,5 @@ sw_status sw_lora_check(const struct sw_lora *lora, const struct sw_graph *g)
     }
     return g->adapted.n > 0
                ? SW_OK
-               : SW_FAIL(SW_E_CONFIG, "lora: no linear layer of this model is adapted");
+               : SW_FAIL(SW_E_CONFIG, "lora: no linear layer of this model gets an adapter");
 }

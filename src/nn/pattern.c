@@ -104,7 +104,7 @@ static bool class_of(struct compiler *c, uint8_t *set)
             c->at++;
             const int to = class_member(c, last);
             if (from < 0 || to < from) {
-                return fail(c, "a range of a class that has no order");
+                return fail(c, "a reversed range in a class");
             }
             add(set, from, to);
         }
@@ -193,7 +193,7 @@ static bool quantifier(struct compiler *c, int *least, int *most)
         }
         if (*c->at++ != '}' || (*most >= 0 && *most < *least) || *least > MOST_TIMES ||
             *most > MOST_TIMES) {
-            return fail(c, "a {m,n} that is none, or above 1000");
+            return fail(c, "an invalid {m,n}, or one above 1000");
         }
     } else {
         return true;
@@ -342,7 +342,7 @@ sw_status sw_nn_pattern_match(const char *pattern, const char *text, bool *out)
     }
     emit(&c, INSTR_MATCH);
     if (c.problem) {
-        st = SW_FAIL(SW_E_CONFIG, "\"%.200s\" is no pattern of names: %s", pattern, c.problem);
+        st = SW_FAIL(SW_E_CONFIG, "\"%.200s\" is not a pattern of names: %s", pattern, c.problem);
         goto done;
     }
     memory = sw_alloc_zero("nn", 4 * (size_t)c.n, sizeof *memory);

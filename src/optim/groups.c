@@ -40,8 +40,8 @@ static bool is_number(const struct sw_json *value)
 static sw_status read_number(const struct sw_json *value, int64_t i, double *out, bool *has)
 {
     if (!is_number(value) || !(value->number >= 0) || !isfinite(value->number)) {
-        return SW_FAIL(SW_E_CONFIG, "%s[%lld].%s: a number of 0 or more is wanted", key,
-                       (long long)i, value->key);
+        return SW_FAIL(SW_E_CONFIG, "%s[%lld].%s: wanted a number, at least 0", key, (long long)i,
+                       value->key);
     }
     *out = value->number;
     *has = true;
@@ -52,13 +52,14 @@ static sw_status read_betas(const struct sw_json *value, int64_t i, bool takes_b
                             struct group *group)
 {
     if (!takes_betas) {
-        return SW_FAIL(SW_E_CONFIG, "%s[%lld].betas: the optimizer has none", key, (long long)i);
+        return SW_FAIL(SW_E_CONFIG, "%s[%lld].betas: the optimizer has no betas", key,
+                       (long long)i);
     }
     const struct sw_json *first = value->type == SW_JSON_ARRAY ? value->first : NULL;
     for (int k = 0; k < 2; k++, first = first ? first->next : NULL) {
         if (value->n_children != 2 || !first || !is_number(first) || !(first->number >= 0) ||
             first->number >= 1) {
-            return SW_FAIL(SW_E_CONFIG, "%s[%lld].betas: two numbers below 1 are wanted", key,
+            return SW_FAIL(SW_E_CONFIG, "%s[%lld].betas: wanted two numbers below 1", key,
                            (long long)i);
         }
         group->betas[k] = first->number;
@@ -91,7 +92,7 @@ static sw_status read_group(const struct sw_json *object, int64_t i, bool takes_
         if (strcmp(m->key, "match") == 0 && is_pattern(m)) {
             group->match = m;
         } else if (strcmp(m->key, "match") == 0) {
-            return SW_FAIL(SW_E_CONFIG, "%s[%lld].match: a pattern or a list of them is wanted",
+            return SW_FAIL(SW_E_CONFIG, "%s[%lld].match: wanted a pattern or a list of patterns",
                            key, (long long)i);
         } else if (strcmp(m->key, "lr_scale") == 0) {
             SW_TRY(read_number(m, i, &group->lr_scale, &group->has_scale));
@@ -100,10 +101,10 @@ static sw_status read_group(const struct sw_json *object, int64_t i, bool takes_
         } else if (strcmp(m->key, "betas") == 0) {
             SW_TRY(read_betas(m, i, takes_betas, group));
         } else {
-            return SW_FAIL(SW_E_CONFIG,
-                           "%s[%lld]: unknown key \"%s\"; it has match, lr_scale, betas and "
-                           "weight_decay",
-                           key, (long long)i, m->key);
+            return SW_FAIL(
+                SW_E_CONFIG,
+                "%s[%lld]: unknown key \"%s\"; wanted match, lr_scale, betas or weight_decay", key,
+                (long long)i, m->key);
         }
     }
     return group->match ? SW_OK
@@ -240,8 +241,8 @@ static sw_status scale_by_layer(struct sw_update_groups *g)
         }
     }
     if (n == 0) {
-        return SW_FAIL(SW_E_CONFIG, "spillway.layer_decay: no name of a parameter has the number "
-                                    "of a layer");
+        return SW_FAIL(SW_E_CONFIG,
+                       "spillway.layer_decay: no parameter name contains the number of a layer");
     }
     for (int64_t i = 0; i < g->n_members; i++) {
         const char *name = g->members[i].name, *number = layer_in(name);

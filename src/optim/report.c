@@ -70,7 +70,7 @@ static sw_status write_schedule(const struct sw_config *config, int n_steps, boo
 static sw_status check_known(const struct sw_config *config)
 {
     return sw_config_wants_hidden_size(config)
-               ? sw_config_refuse_sizes(config, "nobody names the model: --model")
+               ? sw_config_refuse_sizes(config, "no model is given; wanted --model")
                : sw_config_check_steps(config);
 }
 

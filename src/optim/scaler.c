@@ -25,10 +25,11 @@ static sw_status overflowed(struct sw_scaler *scaler)
     if (scaler->hysteresis != 1 && scaler->hysteresis_left != 1) {
         scaler->hysteresis_left--;
     } else if (scaler->scale == scaler->min_scale) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "gradients overflow at the least loss scale %g (fp16.min_loss_scale): "
-                       "something in the model is not finite",
-                       scaler->scale);
+        return SW_FAIL(
+            SW_E_CONFIG,
+            "gradients overflow at the smallest loss scale %g (fp16.min_loss_scale): the model "
+            "computes NaN or infinity",
+            scaler->scale);
     } else {
         scaler->scale = fmax(scaler->scale / 2, scaler->min_scale);
     }

@@ -101,7 +101,7 @@ sw_status sw_schedule_init(struct sw_schedule *schedule, const struct sw_config 
                        "a schedule needs an optimizer block: optimizer.type is missing");
     }
     if (n_groups < 1 || n_groups > SW_SCHEDULE_GROUPS) {
-        return SW_FAIL(SW_E_ARG, "%d parameter groups: 1 to %d are possible", n_groups,
+        return SW_FAIL(SW_E_ARG, "%d parameter groups; wanted 1 to %d", n_groups,
                        SW_SCHEDULE_GROUPS);
     }
     s.lr = optimizer->lr;

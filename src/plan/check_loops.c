@@ -86,7 +86,7 @@ static sw_status check_instr(const struct check *c, int32_t i, int32_t number)
         return fail(c, i, "is of another loop");
     }
     if (i > c->loop->first && rank_of(op) < rank_of(op_of(c, i - 1))) {
-        return fail(c, i, "loads behind the kernel, or computes behind a store");
+        return fail(c, i, "loads after the kernel, or computes after a store");
     }
     if (op->move == SW_MOVE_NONE) {
         return check_kernel(c, i);

@@ -415,7 +415,7 @@ static sw_status find_member(struct reading *r, struct level *level, const struc
         const char *key = level->kind->members[i].key;
         if (strlen(key) == value->key_len && memcmp(key, value->key, value->key_len) == 0) {
             if (level->seen >> i & 1) {
-                return refuse(r, value->key, "is there twice");
+                return refuse(r, value->key, "is given twice");
             }
             level->seen |= UINT64_C(1) << i;
             *out = &level->kind->members[i];

@@ -51,15 +51,17 @@ static void estimate_3(const struct sw_estimate_case *c, double ranks, double *h
 sw_status sw_estimate(const struct sw_estimate_case *c, struct sw_estimate *out)
 {
     if (c->stage != 2 && c->stage != 3) {
-        return SW_FAIL(SW_E_ARG, "estimates are of ZeRO stages 2 and 3, not of %d", c->stage);
+        return SW_FAIL(SW_E_ARG, "estimates exist for ZeRO stages 2 and 3, not for %d", c->stage);
     }
     if (c->stage == 2 ? c->offload_param : c->offload_param && !c->offload_optimizer) {
         return SW_FAIL(SW_E_ARG, "no estimate for offloaded parameters at stage %d%s", c->stage,
                        c->stage == 3 ? " without an offloaded optimizer" : "");
     }
     if (c->parameters < 1 || c->ranks_per_node < 1 || c->nodes < 1 || !(c->buffer_factor > 0)) {
-        return SW_FAIL(SW_E_ARG, "an estimate wants parameters, devices, nodes and a buffer factor "
-                                 "that are positive");
+        return SW_FAIL(
+            SW_E_ARG,
+            "wanted positive numbers of parameters, devices and nodes, and a positive buffer "
+            "factor");
     }
     if (c->largest_layer < 0 || c->largest_layer > c->parameters) {
         return SW_FAIL(SW_E_ARG, "the largest layer has 0 .. %lld parameters, not %lld",

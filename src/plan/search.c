@@ -704,7 +704,7 @@ static sw_status refuse_all(struct look *l, const struct round *round)
     sw_config_print_auto(l->s->any_micro_batch ? p->micro_batch : 0,
                          l->s->any_recompute ? p->recompute.every : SW_CONFIG_AUTO, &text);
     if (round->missing == 0) {
-        st = SW_FAIL(SW_E_PEER, "what fits here does not fit rank %d", round->rank);
+        st = SW_FAIL(SW_E_PEER, "the plan that fits here does not fit rank %d", round->rank);
     } else {
         st = open_asked(l, p);
     }

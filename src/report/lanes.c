@@ -367,7 +367,7 @@ static sw_status read_trace(const char *path, struct trace *t, struct sw_str *ou
     int fd = -1;
     *out_read = false;
     if (sw_file_open(path, &fd, &len) < 0) {
-        complain(path, "it is not there any more", out);
+        complain(path, "it no longer exists", out);
         return SW_OK;
     }
     close(fd);

@@ -450,11 +450,11 @@ static sw_status check_output(const char *path)
         sw_file_read_at(fd, path, head, bytes < MARK_WITHIN ? bytes : MARK_WITHIN, 0);
     close(fd);
     SW_TRY(st);
-    return strstr(head, mark) ? SW_OK
-                              : SW_FAIL(SW_E_ARG,
-                                        "--output %s: it is there and is no report; name another "
-                                        "file",
-                                        path);
+    return strstr(head, mark)
+               ? SW_OK
+               : SW_FAIL(SW_E_ARG,
+                         "--output %s: the file exists and is not a report; name another file",
+                         path);
 }
 
 static void find_output(const struct sw_report_options *o, char *path, size_t cap)
@@ -527,7 +527,7 @@ sw_status sw_report_write(const struct sw_report_options *options, char **out_pa
     struct sw_output output = {.fd = -1};
     sw_status st = SW_OK;
     if (options->n_runs < 1 || options->n_runs > SW_REPORT_MOST_RUNS) {
-        return SW_FAIL(SW_E_ARG, "a report is of 1 to %d runs; %d were given", SW_REPORT_MOST_RUNS,
+        return SW_FAIL(SW_E_ARG, "a report takes 1 to %d runs; %d were given", SW_REPORT_MOST_RUNS,
                        options->n_runs);
     }
     find_output(options, path, sizeof path);

@@ -176,7 +176,7 @@ static sw_status take_line(struct sw_past_run *run, const char *path, int64_t nu
     const sw_status st = sw_json_scan(path, text, len, take_member, &line);
     if (st < 0) {
         return st == SW_E_NOMEM ? st
-                                : SW_FAIL(SW_E_FORMAT, "%s: line %lld is no JSON object", path,
+                                : SW_FAIL(SW_E_FORMAT, "%s: line %lld is not a JSON object", path,
                                           (long long)number);
     }
     if (!line.has_step) {
@@ -187,7 +187,7 @@ static sw_status take_line(struct sw_past_run *run, const char *path, int64_t nu
                        (long long)number, (long long)line.step, (long long)MOST_STEP);
     }
     if (run->n > 0 && line.step <= run->steps[run->n - 1]) {
-        return SW_FAIL(SW_E_FORMAT, "%s: line %lld has step %lld behind step %lld", path,
+        return SW_FAIL(SW_E_FORMAT, "%s: line %lld has step %lld after step %lld", path,
                        (long long)number, (long long)line.step, (long long)run->steps[run->n - 1]);
     }
     run->steps[run->n++] = line.step;
@@ -309,8 +309,8 @@ static sw_status read_files(struct sw_past_run *run)
         return SW_FAIL(SW_E_ARG, "%s %s", run->path,
                        !there ? "does not exist; wanted the --output folder of a training"
                        : S_ISDIR(info.st_mode)
-                           ? "is no run: it has neither metrics.jsonl nor run.json"
-                           : "is no run: wanted the --output folder of a training");
+                           ? "is not a run: it has neither metrics.jsonl nor run.json"
+                           : "is not a run; wanted the --output folder of a training");
     }
     return take_file(run, "samples.jsonl", take_samples, &samples);
 }

@@ -224,8 +224,8 @@ static sw_status wait_until(struct clock *c, enum sw_queue queue, int64_t until)
     c->charged = line->jobs[(target - 1) % line->cap].instr;
     while (line->n_done < target) {
         if (!go_on(c)) {
-            return SW_FAIL(SW_E_ARG, "instruction %d on %s waits for what never comes", c->charged,
-                           sw_queue_name(queue));
+            return SW_FAIL(SW_E_ARG, "instruction %d on %s waits for one that never completes",
+                           c->charged, sw_queue_name(queue));
         }
     }
     return SW_OK;

@@ -134,7 +134,8 @@ static sw_status load_step(struct sw_executor *ex, const struct sw_program *prog
         }
     } else if (instr->queue == SW_QUEUE_COMM) {
         if (!ex->options.comm) {
-            return SW_FAIL(SW_E_ARG, "the plan has collectives and the executor no communicator");
+            return SW_FAIL(SW_E_ARG,
+                           "the plan has collectives, but the executor has no communicator");
         }
         *call = (struct sw_collective_call){instr, operands, {NULL}, step->workspace};
         for (int k = 0; k < instr->n_in; k++) {
@@ -195,8 +196,8 @@ static sw_status open_host(struct sw_executor *ex)
         return SW_OK;
     }
     if (!ex->options.host) {
-        return SW_FAIL(SW_E_ARG, "the plan has kernels of the host and the executor no device for "
-                                 "them");
+        return SW_FAIL(SW_E_ARG,
+                       "the plan has kernels of the host, but the executor has no device for them");
     }
     SW_TRY(sw_device_alloc(ex->dev, SW_MEM_HOST, UPDATE_SCALARS_BYTES, &scalars));
     ex->update_scalars = scalars;
@@ -743,7 +744,7 @@ static sw_status move_rows(struct sw_executor *ex, const struct sw_program *prog
                             (size_t)some * sizeof *ids));
         for (int64_t i = 0; i < some; i++) {
             if (ids[i] < -1 || ids[i] >= n_rows) {
-                return SW_FAIL(SW_E_ARG, "%s has %lld rows and was asked for row %d",
+                return SW_FAIL(SW_E_ARG, "%s has %lld rows, got index %d",
                                instr->about->tensor ? instr->about->tensor : "a table",
                                (long long)n_rows, ids[i]);
             }

@@ -32,8 +32,8 @@ sw_status sw_stages_open(const struct sw_plan *plan, struct sw_device *dev, char
     if (!reaches(dev, all) && (eighth < 2 * SW_PLAN_DISK_ALIGN || most_for_ranks < least)) {
         return SW_FAIL(
             SW_E_ARG,
-            "the plan has set %zu bytes of host memory aside to reach device %s with; it "
-            "wants at least %d, and %zu for %d ranks",
+            "the plan reserves %zu bytes of host memory for transfers to device %s; wanted at "
+            "least %d, and %zu for %d ranks",
             plan->staging_bytes, dev->ops->name, 16 * SW_PLAN_DISK_ALIGN, 2 * least, ranks);
     }
     size_t at = 0;

@@ -91,7 +91,7 @@ sw_status sw_swap_open_files(const struct sw_swap_options *options, int64_t byte
     struct sw_arena names;
     sw_status st = SW_OK;
     if (options->n_folders < 1 || options->n_folders > MOST_FOLDERS) {
-        return SW_FAIL(SW_E_ARG, "the disk tier wants 1 to %d folders (nvme_path), found %d",
+        return SW_FAIL(SW_E_ARG, "the disk tier needs 1 to %d folders (nvme_path), got %d",
                        MOST_FOLDERS, options->n_folders);
     }
     sw_arena_init(&names, "run");

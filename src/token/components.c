@@ -355,8 +355,10 @@ static sw_status read_punctuation(struct sw_components *in, const struct sw_json
     enum sw_split_behavior behavior;
     SW_TRY(read_behavior(component, "Isolated", &behavior));
     if (!SW_HAVE_UTF8PROC) {
-        return SW_FAIL(SW_E_UNSUP, "this build has no utf8proc, which knows punctuation: install "
-                                   "libutf8proc-dev and build again");
+        return SW_FAIL(
+            SW_E_UNSUP,
+            "this build has no utf8proc, which punctuation needs: install libutf8proc-dev and "
+            "build again");
     }
     return sw_pretokenizer_add_class(&in->self->pretokenizer, sw_char_is_punctuation, behavior);
 }

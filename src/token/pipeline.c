@@ -87,9 +87,10 @@ static sw_status push_word(const struct encoding *to, const char *word, size_t l
     const struct sw_pipeline *self = to->self;
     int32_t id = sw_vocab_find(&self->vocab, word, len);
     id = id < 0 ? self->unknown_word : id;
-    return id >= 0 ? sw_ids_push(to->ids, id)
-                   : SW_FAIL(SW_E_FORMAT, "no token for '%.*s', and unk_token is none either",
-                             (int)sw_min_i64((int64_t)len, 40), word);
+    return id >= 0
+               ? sw_ids_push(to->ids, id)
+               : SW_FAIL(SW_E_FORMAT, "no token for '%.*s', and unk_token is not a token either",
+                         (int)sw_min_i64((int64_t)len, 40), word);
 }
 
 static sw_status cut_word(const struct encoding *to, const char *word, size_t len)
@@ -307,12 +308,12 @@ static sw_status check_work(const struct marking *m, size_t before, size_t at, s
     for (size_t e = before; e < m->edges->n && m->edges->at[e] < at + len; ++e) {
         work += m->edges->at[e] - at;
     }
-    return work <= most
-               ? SW_OK
-               : SW_FAIL(SW_E_UNSUP,
-                         "a text of %zu bytes without a special token has too many messages: to "
-                         "find them takes the work of %zu bytes, at most %zu are built",
-                         len, work, most);
+    return work <= most ? SW_OK
+                        : SW_FAIL(SW_E_UNSUP,
+                                  "a text of %zu bytes without a special token has too many "
+                                  "messages; locating them takes %zu bytes of work, wanted at "
+                                  "most %zu",
+                                  len, work, most);
 }
 
 /* Encodes the plain text between two added tokens, which begins at `at` of the whole text. */

@@ -338,8 +338,9 @@ static sw_status add_piece(struct spm *self, const char *text, size_t len, float
     struct sw_unigram *unigram = &self->unigram;
     const int64_t id = unigram->n_scores;
     if (kind < SW_PIECE_NORMAL || kind > SW_PIECE_BYTE || !isfinite(score) || len == 0) {
-        return SW_FAIL(SW_E_FORMAT, "piece %lld: '%.*s' of kind %lld with score %g", (long long)id,
-                       (int)sw_min_i64((int64_t)len, 40), text, (long long)kind, (double)score);
+        return SW_FAIL(SW_E_FORMAT, "piece %lld is not valid: '%.*s' of kind %lld with score %g",
+                       (long long)id, (int)sw_min_i64((int64_t)len, 40), text, (long long)kind,
+                       (double)score);
     }
     SW_TRY(sw_utf8_check("a piece", text, len));
     SW_TRY(grow(self));
@@ -513,7 +514,7 @@ static void forget_missing_roles(struct spm *self)
 static sw_status finish(struct spm *self)
 {
     if (self->unigram.n_scores == 0 || self->unknown < 0) {
-        return SW_FAIL(SW_E_FORMAT, "no SentencePiece model: %lld pieces, %s unknown one",
+        return SW_FAIL(SW_E_FORMAT, "not a SentencePiece model: %lld pieces, %s unknown one",
                        (long long)self->unigram.n_scores, self->unknown < 0 ? "no" : "an");
     }
     sw_vocab_find_bytes(&self->vocab, self->byte_id);

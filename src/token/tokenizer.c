@@ -57,7 +57,7 @@ sw_status sw_tokenizer_end_texts(struct sw_tokenizer *tokenizer)
 static sw_status add_end(struct sw_template *template, int32_t id, int32_t type_id, const char *key)
 {
     return id >= 0 ? sw_template_add(template, SW_TEMPLATE_SPECIAL, id, type_id)
-                   : SW_FAIL(SW_E_FORMAT, "%s is asked for, and the model has no such token", key);
+                   : SW_FAIL(SW_E_FORMAT, "%s is requested, but the model has no such token", key);
 }
 
 sw_status sw_tokenizer_surround(struct sw_tokenizer *tokenizer, bool bos, bool eos)

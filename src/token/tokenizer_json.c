@@ -98,7 +98,7 @@ static sw_status read_bpe(struct sw_components *in, const struct sw_json *model)
         sw_bpe_use_chars(&self->bpe, byte_fallback);
         sw_pipeline_set_kind(self, SW_MODEL_CHAR_BPE);
     } else if (byte_fallback) {
-        return sw_component_unbuilt("model BPE behind ByteLevel with", "byte_fallback");
+        return sw_component_unbuilt("model BPE after ByteLevel with", "byte_fallback");
     }
     SW_TRY(read_affixes(in, model));
     SW_TRY(read_merges(in, model));
@@ -199,8 +199,7 @@ static sw_status read_model(struct sw_components *in, const struct sw_json *mode
     SW_TRY(sw_component_want(model, SW_JSON_OBJECT, "model"));
     SW_TRY(sw_json_get_str(in->doc, model, "type", type_by_members(model), &type));
     if (in->byte_level && strcmp(type, "BPE") != 0) {
-        return SW_FAIL(SW_E_UNSUP, "model %s behind the pre_tokenizer ByteLevel is not built",
-                       type);
+        return SW_FAIL(SW_E_UNSUP, "model %s after the pre_tokenizer ByteLevel is not built", type);
     }
     return strcmp(type, "BPE") == 0         ? read_bpe(in, model)
            : strcmp(type, "WordPiece") == 0 ? read_wordpiece(in, model)

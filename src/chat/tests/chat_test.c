@@ -488,7 +488,7 @@ static void an_answer_whose_end_is_not_known_is_refused(void **state)
         "loop.last %}{{- '(thinks)' }}{%- endif %}{{- m.content ~ ';' }}{%- endfor %}"
         "{%- if add_generation_prompt %}{{- 'a:' }}{%- endif %}",
         "{\"messages\":[" Q "," A "," Q "," A "]}",
-        "message 1 stands cannot be told from this template: no special token ends it");
+        "message 1 cannot be located in the output of this template: no special token ends it");
 }
 
 /* Each answer renders the text again. */
@@ -523,13 +523,13 @@ static void what_is_wrong_with_a_line_is_named(void **state)
         {NULL, "{\"instruction\":1,\"output\":\"a\"}", "\"instruction\" is an integer"},
         {NULL, "{\"prompt\":\"q\",\"completion\":[]}", "\"completion\" is an array"},
         {NULL, "{\"messages\":[" Q "],\"tools\":\"f\"}", "\"tools\" is a string"},
-        {NULL, "{\"question\":\"q\"}", "no chat: wanted \"messages\""},
-        {NULL, "{\"messages\":[" A "]}", "message 0 stands cannot be told"},
+        {NULL, "{\"question\":\"q\"}", "not a chat; wanted \"messages\""},
+        {NULL, "{\"messages\":[" A "]}", "message 0 cannot be located"},
         {LOOP "{{ m.content }}{% endfor %}{{ messages | length }}", "{\"messages\":[" Q "," A "]}",
          "--chat-template FILE"},
         {"{{ messages[0].content }}{% if messages | length > 1 or add_generation_prompt %}:"
          "{% endif %}",
-         "{\"messages\":[" Q "," A "]}", "message 1 stands cannot be told"},
+         "{\"messages\":[" Q "," A "]}", "message 1 cannot be located"},
         {LOOP "{% if m.role == 'tool' %}{{ raise_exception('roles: user and assistant') }}"
               "{% endif %}{% endfor %}",
          "{\"messages\":[{\"role\":\"tool\",\"content\":\"x\"}]}", "roles: user and assistant"},

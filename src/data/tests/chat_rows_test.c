@@ -143,7 +143,7 @@ static void packed_rows_hold_documents_that_begin_anew(void **state)
     sw_dataset_close(dataset);
     file = sw_test_write(2, "tokens.bin", "\1\0\2\0\3\0", 6);
     assert_int_equal(sw_dataset_open(&options, &dataset), SW_E_CONFIG);
-    assert_non_null(strstr(sw_error_message(), "tokens.bin: a shard knows no documents"));
+    assert_non_null(strstr(sw_error_message(), "tokens.bin: a shard does not mark documents"));
 }
 
 static int set_up(void **state)

@@ -189,7 +189,8 @@ static void folders_that_do_not_fit_are_refused(void **state)
     assert_int_equal(open_folder("half", NULL, &task, &d), SW_OK);
     sw_dataset_close(d);
     task.label_names = other;
-    expect_refused("pets", NULL, &task, "the class \"dog\" is none of the model's 2 (\"cat\", ..)");
+    expect_refused("pets", NULL, &task,
+                   "the class \"dog\" is not one of the model's 2 (\"cat\", ..)");
     task.label_names = NULL;
     task.n_labels = 3;
     expect_refused("pets", NULL, &task, "2 folders of classes, and the model has 3 classes");

@@ -53,12 +53,12 @@ static void rows_of_tables_are_objects(void **state)
     refuses("a.csv", "text,label\na,1\nb\n", false, "line 3: 1 columns, wanted 2");
     refuses("a.csv", "a,b\nc,d,e\n", true, "line 2: 3 columns, wanted 2");
     refuses("a.csv", "text,label\n\"a\nb\",1\n\"c,2\n", false, "line 4: a quote opens here");
-    refuses("a.csv", "text,label\n\"a\"b,2\n", false, "line 2: column 1 goes on behind");
+    refuses("a.csv", "text,label\n\"a\"b,2\n", false, "line 2: column 1 continues after");
     refuses("a.csv", "text,text\na,2\n", false, "line 1: two columns are named \"text\"");
     refuses("a.csv", "text,label\n", false, "no record in it");
     refuses("a.csv", "", false, "the file is empty");
     refuses("a.csv", "text,label\n\xFF,1\n", false, "is not UTF-8");
-    refuses("a.xls", "x", false, "by its ending no format of records; wanted .jsonl");
+    refuses("a.xls", "x", false, "its ending names no format of records; wanted .jsonl");
 }
 
 static void questions_bring_their_context(void **state)

@@ -236,9 +236,9 @@ static void classes_have_one_or_two_texts(void **state)
     same(r.one, (const int32_t[]){1}, 1);
     sw_dataset_close(d);
     refuses(&task, "a.csv", "text,label\na,good\nb,best\n",
-            "a.csv line 3: the label \"best\" is none of the 2 classes: \"bad\", \"good\"");
+            "a.csv line 3: the label \"best\" is not one of the 2 classes: \"bad\", \"good\"");
     refuses(&task, "a.jsonl", "{\"text\": \"a\", \"label\": 2}\n",
-            "a.jsonl line 1: the label 2 is none of the 2 classes");
+            "a.jsonl line 1: the label 2 is not one of the 2 classes");
     refuses(&task, "a.csv", "text,class\na,good\n",
             "line 2: no \"label\" or \"labels\" or \"score\"; there are \"text\", \"class\": "
             "--label-column names another");
@@ -274,7 +274,8 @@ static void numbers_and_bits_are_rows_of_f32(void **state)
     sw_dataset_close(d);
     refuses(&bits, "a.jsonl", "{\"text\": \"a\", \"labels\": [0, 1]}\n",
             "wanted a list: 3 numbers");
-    refuses(&bits, "a.jsonl", "{\"text\": \"a\", \"labels\": [\"w\"]}\n", "none of the 3 classes");
+    refuses(&bits, "a.jsonl", "{\"text\": \"a\", \"labels\": [\"w\"]}\n",
+            "not one of the 3 classes");
     refuses(&bits, "a.jsonl", "{\"text\": \"a\", \"labels\": [0, 2, 0]}\n", "label 1 is 2");
     d = in_order(&value, "a.tsv", "sentence1\tsentence2\tscore\na\tb\t2.5\nc\td\t-1\n");
     fetch(d, 0, 2, inputs, 2);
@@ -373,7 +374,7 @@ static void first_pieces_of_words_have_labels(void **state)
     refuses(&task, "a.jsonl", "{\"tokens\": \"a\", \"tags\": [\"O\"]}\n",
             "line 1: \"tokens\" is a string, wanted a list");
     refuses(&task, "a.jsonl", "{\"tokens\": [\"a\"], \"tags\": [\"B-Y\"]}\n",
-            "line 1: the label \"B-Y\" is none of the 3 classes");
+            "line 1: the label \"B-Y\" is not one of the 3 classes");
 }
 
 static void words_are_aligned_as_recorded(void **state)

@@ -256,8 +256,9 @@ static void what_a_batch_consists_of_is_listed(void **state)
         sw_engine *engine = open_own(schedules[s]);
         struct sw_input_info info = {0};
         expect_inputs(engine, rows, 1);
-        expect(sw_engine_input(engine, 1, &info), "input 1: a micro-batch here has 1", "input 1");
-        expect(sw_engine_input(engine, -1, &info), "input -1:", "input -1");
+        expect(sw_engine_input(engine, 1, &info), "input 1 does not exist; a micro-batch has 1",
+               "input 1");
+        expect(sw_engine_input(engine, -1, &info), "input -1 does not exist", "input -1");
         sw_close(engine);
     }
     for (int trains = 0; trains < 2; trains++) {

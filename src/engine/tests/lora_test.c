@@ -554,17 +554,19 @@ static void what_is_not_built_is_named(void **state)
 static void what_fits_no_model_is_named(void **state)
 {
     static const char *const cases[][2] = {
-        {"spillway.lora={\"target_modules\": [\"q_proj\"]}", "target_modules \"q_proj\" finds no"},
-        {"spillway.lora={\"target_modules\": [\"wte\"]}", "finds transformer.wte, which takes no"},
+        {"spillway.lora={\"target_modules\": [\"q_proj\"]}",
+         "target_modules \"q_proj\" matches no"},
+        {"spillway.lora={\"target_modules\": [\"wte\"]}",
+         "matches transformer.wte, which cannot have"},
         {"spillway.lora={\"target_modules\": []}", "spillway.lora.target_modules is empty"},
         {"spillway.lora={\"r\": 0, \"target_modules\": \"all-linear\"}", "spillway.lora.r: 0 is"},
-        {"spillway.lora={\"target_modules\": \"(c\"}", "is no pattern of names: a ( without"},
+        {"spillway.lora={\"target_modules\": \"(c\"}", "is not a pattern of names: a ( without"},
         {"spillway.lora={\"target_modules\": \"all-linear\", \"rank_pattern\": {\"c_fc\": 0}}",
          "rank_pattern: \"c_fc\" wants a whole number"},
         {"spillway.lora={\"target_modules\": \"all-linear\", \"alpha_pattern\": [1]}",
          "alpha_pattern is an array"},
         {"spillway.lora={\"target_modules\": \"all-linear\", \"modules_to_save\": [\"score\"]}",
-         "modules_to_save \"score\" finds no"},
+         "modules_to_save \"score\" matches no"},
         {"spillway.lora={\"target_modules\": [\"mlp.c_fc\"], \"modules_to_save\": [\"mlp\"]}",
          "in target_modules and in modules_to_save"},
     };
@@ -580,7 +582,7 @@ static void what_fits_no_model_is_named(void **state)
     assert_true(says("and spillway.lora are both given"));
     const struct how none = {.adapter = "base", .plan_only = true};
     assert_int_equal(open_engine(&none, NULL, &e), SW_E_IO);
-    assert_true(says("adapter_config.json is wanted"));
+    assert_true(says("wanted adapter_config.json"));
 }
 
 /* The other bases have another width, fewer layers, or more layers. */
@@ -591,7 +593,7 @@ static void an_adapter_of_another_base_is_named(void **state)
     } bases[] = {
         {"24", "2", "c_attn.lora_A.weight has shape [3, 21], this model wants [3, 24]"},
         {"21", "1", "base_model.model.transformer.h.1."},
-        {"21", "3", "there is no tensor base_model.model.transformer.h.2.attn.c_attn.lora_A"},
+        {"21", "3", "tensor base_model.model.transformer.h.2.attn.c_attn.lora_A"},
     };
     sw_engine *e = NULL;
     (void)state;
@@ -605,11 +607,11 @@ static void an_adapter_of_another_base_is_named(void **state)
         put_file(test_at("odd.json"), model);
         const struct how how = {.base = "odd.json", .adapter = "adapter"};
         assert_int_equal(open_engine(&how, NULL, &e), SW_E_FORMAT);
-        assert_true(says(bases[i].needle) && says("an adapter of another base"));
+        assert_true(says(bases[i].needle) && says("the adapter belongs to another base"));
     }
     struct sw_merge *merge = NULL;
     assert_int_equal(sw_merge_open(test_at("adapter"), test_at("odd.json"), &merge), SW_E_IO);
-    assert_true(says("no weights of a base"));
+    assert_true(says("no base weights"));
 }
 
 /* For example, a quantized base. */

@@ -385,7 +385,7 @@ static void what_is_no_plan_is_refused(void **state)
         {"{\"plan\": {\"plan\": {}}}", "plan.plan: a plan inside of a plan"},
         {"{\"fingerprint\": 3}", "fingerprint: wanted a string"},
         {"{\"fingerprint\": {}}", "fingerprint: wanted a string"},
-        {"{\"fingerprint\": \"a\", \"fingerprint\": \"a\"}", "fingerprint: is there twice"},
+        {"{\"fingerprint\": \"a\", \"fingerprint\": \"a\"}", "fingerprint: is given twice"},
         {"{\"device_bytes\": -3}", "device_bytes: wanted a number that is not negative"},
         {"{\"device_bytes\": 1.5}", "device_bytes: wanted a whole number"},
         {"{\"device_bytes\": 9223372036854775807}", "device_bytes: the number is too large"},

@@ -141,7 +141,7 @@ static void a_rank_with_another_checkpoint_is_named(void **state)
     run(&job);
     for (int r = 0; r < 2; r++) {
         assert_int_equal(job.status[r], SW_E_PEER);
-        assert_non_null(strstr(job.message[r], "rank 1 has another checkpoint"));
+        assert_non_null(strstr(job.message[r], "rank 1 sees another checkpoint"));
         assert_int_equal(job.step[r], 0);
     }
     struct job missing = {.folders = {test_at("here"), test_at("one")}};

@@ -414,7 +414,7 @@ static void what_does_not_fit_is_named(void **state)
             BART, (struct sw_engine_options){.generate_tokens = 4, .task = "classify", .labels = 3},
             &e),
         SW_E_UNSUP);
-    assert_non_null(strstr(sw_error_message(), "continues no text"));
+    assert_non_null(strstr(sw_error_message(), "does not generate text"));
 }
 
 static int set_up(void **state)

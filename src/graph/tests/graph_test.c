@@ -67,7 +67,7 @@ static void wrong_shapes_are_named(void **state)
     g = fresh();
     param(g, "a", SW_SHAPE(2, 3));
     param(g, "a", SW_SHAPE(3, 2));
-    refused(g, "asked for as");
+    refused(g, "requested as");
     g = fresh();
     sw_input(g, "a", SW_I32, SW_SHAPE(INT64_MAX / 2, 64));
     refused(g, "too large");
@@ -257,7 +257,7 @@ static void a_constant_is_its_values(void **state)
         sw_constant(g, "table", i == 1 ? SW_I32 : SW_F32, i == 2 ? SW_SHAPE(3, 2) : SW_SHAPE(2, 3),
                     values);
         values[0] = 1;
-        refused(g, "constant table asked for twice with different values");
+        refused(g, "constant table requested twice with different values");
     }
 }
 

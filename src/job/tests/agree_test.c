@@ -57,7 +57,7 @@ static void expect(sw_status st, const char *why)
     if (!why && st >= 0) {
         return;
     }
-    if (!why || st != SW_E_CONFIG || !strstr(message, why) || !strstr(message, "than rank") ||
+    if (!why || st != SW_E_CONFIG || !strstr(message, why) || !strstr(message, "from rank") ||
         !strstr(message, "rank 1")) {
         fail_msg("wanted \"%s\", got %d, \"%s\"", why ? why : "success", st, message);
     }
@@ -175,9 +175,9 @@ static void data_and_flags_are_compared(void **state)
     odd.text = "copy.txt";
     expect(sw_threads_run(3, 60, open_data, &odd), NULL);
     odd.text = "other.txt";
-    expect(sw_threads_run(3, 60, open_data, &odd), "has other data");
+    expect(sw_threads_run(3, 60, open_data, &odd), "has different data");
     odd = (struct setup){.set = "6 0"};
-    expect(sw_threads_run(3, 60, open_data, &odd), "has other flags");
+    expect(sw_threads_run(3, 60, open_data, &odd), "has different flags");
 }
 
 static int make_folder(void **state)

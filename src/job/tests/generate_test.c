@@ -215,7 +215,7 @@ static void rules_that_make_no_sense_are_named(void **state)
     static const struct {
         const char *json, *says;
     } rows[] = {{"{\"eos_token_id\": \"x\"}", "eos_token_id: wanted an id"},
-                {"{\"forced_bos_token_id\": [1, 2]}", "forced_bos_token_id: 2 ids"},
+                {"{\"forced_bos_token_id\": [1, 2]}", "forced_bos_token_id has 2 ids"},
                 {"{\"repetition_penalty\": 0}", "repetition_penalty is 0"},
                 {"{\"min_length\": -5}", "min_length is -5"},
                 {"{\"decoder_start_token_id\": 99}", "rules.start_id 99; the vocabulary has 14"}};

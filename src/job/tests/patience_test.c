@@ -135,7 +135,7 @@ static void it_wants_validations(void **state)
     struct sw_train_options o = options_of(&data, test_at("none"));
     o.eval_every = 0;
     assert_int_equal(sw_train(&o, stdout, &started, &result), SW_E_ARG);
-    assert_non_null(strstr(sw_error_message(), "--early-stopping wants --eval-every"));
+    assert_non_null(strstr(sw_error_message(), "--early-stopping needs --eval-every"));
 }
 
 static int set_up(void **state)

@@ -167,7 +167,7 @@ static void eval_goes_by_the_names_of_classes(void **state)
     put_class("others/red", red, 2);
     put_class("others/pink", red, 2);
     assert_int_equal(eval("one/model", "others", &accuracy), SW_E_FORMAT);
-    assert_non_null(strstr(sw_error_message(), "others/pink: the class \"pink\" is none of the "
+    assert_non_null(strstr(sw_error_message(), "others/pink: the class \"pink\" is not one of the "
                                                "model's 3 (\"blue\", ..)"));
 }
 

@@ -370,7 +370,7 @@ static void a_task_without_a_head_is_refused_by_name(void **state)
     } rows[] = {
         {"tokens", "task \"tokens\": gpt2 has no head for it (it has: causal, classify, "
                    "multi-label, regression)"},
-        {"cloze", "task \"cloze\": there is none (there are: causal, masked"},
+        {"cloze", "unknown task \"cloze\"; wanted one of: causal, masked"},
     };
     (void)state;
     for (size_t i = 0; i < SW_LEN(rows); i++) {

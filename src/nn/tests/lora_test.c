@@ -78,7 +78,7 @@ static void what_is_no_pattern_is_refused(void **state)
         if (sw_nn_pattern_match(bad[i], "a", &matches) != SW_E_CONFIG) {
             fail_msg("\"%s\" was taken", bad[i]);
         }
-        assert_non_null(strstr(sw_error_message(), "is no pattern"));
+        assert_non_null(strstr(sw_error_message(), "is not a pattern"));
     }
 }
 
@@ -182,7 +182,7 @@ static void targets_are_chosen_as_peft_does(void **state)
     g = build(&lora);
     assert_string_equal(adapted(g), "");
     assert_int_equal(sw_lora_check(&lora, g), SW_E_CONFIG);
-    assert_non_null(strstr(sw_error_message(), "target_modules \"p\" finds no layer"));
+    assert_non_null(strstr(sw_error_message(), "target_modules \"p\" matches no layer"));
     sw_graph_close(g);
 
     lora = fresh(NULL, 0);
@@ -326,7 +326,7 @@ static void what_finds_nothing_is_named(void **state)
     struct sw_graph *g = build(&lora);
     (void)state;
     assert_int_equal(sw_lora_check(&lora, g), SW_E_CONFIG);
-    assert_non_null(strstr(sw_error_message(), "\"embed\" finds model.embed, which takes no"));
+    assert_non_null(strstr(sw_error_message(), "\"embed\" matches model.embed, which cannot have"));
     sw_graph_close(g);
 
     lora = fresh(down, 1);
@@ -334,7 +334,7 @@ static void what_finds_nothing_is_named(void **state)
     lora.n_saved = 1;
     g = build(&lora);
     assert_int_equal(sw_lora_check(&lora, g), SW_E_CONFIG);
-    assert_non_null(strstr(sw_error_message(), "modules_to_save \"(down\" finds no module"));
+    assert_non_null(strstr(sw_error_message(), "modules_to_save \"(down\" matches no module"));
     sw_graph_close(g);
 
     lora.saved = down; /* adapted and saved */
@@ -347,7 +347,7 @@ static void what_finds_nothing_is_named(void **state)
     lora.target.is_pattern = true;
     g = build(&lora);
     assert_int_equal(sw_graph_status(g), SW_E_CONFIG);
-    assert_non_null(strstr(sw_error_message(), "\"(down\" is no pattern"));
+    assert_non_null(strstr(sw_error_message(), "\"(down\" is not a pattern"));
     sw_graph_close(g);
 }
 

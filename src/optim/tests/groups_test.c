@@ -115,7 +115,7 @@ static void an_encoder_and_a_decoder_count_by_themselves(void **state)
     sw_update_groups_close(groups);
     static const char *const flat[] = {"conv1.weight", "fc1.weight"};
     assert_int_equal(groups_for("\"layer_decay\": 0.5", flat, 2, &groups), SW_E_CONFIG);
-    assert_non_null(strstr(sw_error_message(), "spillway.layer_decay: no name of a parameter"));
+    assert_non_null(strstr(sw_error_message(), "spillway.layer_decay: no parameter name"));
 }
 
 static void what_is_wrong_is_named(void **state)
@@ -129,7 +129,7 @@ static void what_is_wrong_is_named(void **state)
         {"\"groups\": [{\"match\": \"*\", \"betas\": [0.9, 1]}]", "spillway.groups[0].betas"},
         {"\"groups\": [{\"match\": [], \"betas\": [0.9, 0.9]}]", "spillway.groups[0].match"},
         {"\"groups\": [{\"match\": \"*\", \"betas\": [0.9, 0.9]}], \"trace\": \"SGD\"",
-         "the optimizer has none"},
+         "the optimizer has no betas"},
         {"\"groups\": {\"match\": \"*\"}", "wanted a list"},
         {"\"groups\": [3]", "wanted an object"}};
     (void)state;

@@ -250,19 +250,19 @@ static void what_is_no_run_is_refused(void **state)
     const char *cut = "cut";
     put_text("other", "notes.txt", "mine");
     refused("nowhere", SW_E_ARG, "nowhere does not exist");
-    refused("other", SW_E_ARG, "other is no run");
-    refused("other/notes.txt", SW_E_ARG, "notes.txt is no run");
+    refused("other", SW_E_ARG, "other is not a run");
+    refused("other/notes.txt", SW_E_ARG, "notes.txt is not a run");
     put_text("bad", "metrics.jsonl", "{\"step\":1,\"loss\":1}\n{\"step\":\n{\"step\":3}\n");
-    refused("bad", SW_E_FORMAT, "metrics.jsonl: line 2 is no JSON object");
+    refused("bad", SW_E_FORMAT, "metrics.jsonl: line 2 is not a JSON object");
     put_text("bad", "metrics.jsonl", "{\"step\":2}\n{\"step\":2}\n");
-    refused("bad", SW_E_FORMAT, "line 2 has step 2 behind step 2");
+    refused("bad", SW_E_FORMAT, "line 2 has step 2 after step 2");
     put_text("bad", "metrics.jsonl", "{\"step\":9223372036854775807}\n");
     refused("bad", SW_E_FORMAT, "line 1 has step 9223372036854775807; wanted 0 to");
     put_text("bad", "metrics.jsonl", "{\"loss\":2}\n");
     refused("bad", SW_E_FORMAT, "line 1 has no \"step\"");
     test_join(path, test_folder(), "other/notes.txt");
     assert_int_equal(write_report(&cut, 1, path), SW_E_ARG);
-    assert_non_null(strstr(sw_error_message(), "is no report"));
+    assert_non_null(strstr(sw_error_message(), "is not a report"));
     test_join(path, test_folder(), "cut/report.html"); /* one of ours is replaced */
     assert_int_equal(write_report(&cut, 1, path), SW_OK);
     assert_int_equal(write_report(&cut, 0, NULL), SW_E_ARG);

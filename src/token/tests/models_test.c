@@ -285,7 +285,7 @@ static void what_json_may_not_say(void **state)
     check_refused(write_json("", "{\"type\":\"Other\",\"vocab\":{}}"), SW_E_UNSUP, "model Other");
     check_refused(write_json("\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":false},",
                              UNIGRAM("") "}"),
-                  SW_E_UNSUP, "Unigram behind the pre_tokenizer ByteLevel");
+                  SW_E_UNSUP, "Unigram after the pre_tokenizer ByteLevel");
     check_refused(write_json("", "{\"type\":\"Unigram\",\"unk_id\":9,\"vocab\":[[\"a\",1]]}"),
                   SW_E_FORMAT, "unk_id 9");
     check_refused(write_json("", "{\"type\":\"Unigram\",\"vocab\":[[\"a\"]]}"), SW_E_FORMAT,

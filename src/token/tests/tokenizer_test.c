@@ -562,7 +562,7 @@ static void the_class_of_a_pair_is_that_of_its_settings_or_model(void **state)
     sw_test_write_text(2, "pair/config.json", "{}");
     sw_test_write_text(3, "pair/tokenizer_config.json", "{\"add_bos_token\": true}");
     assert_int_equal(sw_tokenizer_open(folder.ptr, NULL, &tokenizer), SW_E_FORMAT);
-    assert_non_null(strstr(sw_error_message(), "pair/vocab.json: add_bos_token is asked for"));
+    assert_non_null(strstr(sw_error_message(), "pair/vocab.json: add_bos_token is requested"));
     sw_str_fini(&folder);
 }
 
