@@ -18,20 +18,20 @@ _SHORT = {"float": "f", "int": "i", "uint": "u", "bool": "bool"}
 
 
 def numpy_dtype(code: int) -> "np.dtype[Any]":
-    """Of an enum sw_dtype."""
+    """Name of an enum sw_dtype."""
     return _NAMES[code]
 
 
 def describe(dtype: Any, shape: Sequence[int]) -> str:
-    """i32[8, 64], as the library's messages have it."""
+    """Describes a tensor as the library's messages do: i32[8, 64]."""
     name = np.dtype(dtype).name
     kind = name.rstrip("0123456789")
     return f"{_SHORT.get(kind, kind)}{name[len(kind):]}[{', '.join(str(d) for d in shape)}]"
 
 
 def from_tensor(value: Any) -> "np.ndarray[Any, Any]":
-    """The numbers of a tensor of torch or another library, of a buffer or of nested lists; no
-    library of tensors is needed."""
+    """Converts a tensor of any library, a buffer or nested lists to an array. No tensor library is
+    imported."""
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "detach"):
@@ -47,7 +47,7 @@ def from_tensor(value: Any) -> "np.ndarray[Any, Any]":
 
 
 def as_array(name: str, value: Any) -> "np.ndarray[Any, Any]":
-    """What was given as an array of a dtype that the library has a name for, row-major."""
+    """Converts a value to a row-major array of a dtype that the library has a name for."""
     array = np.asarray(value)
     if array.dtype.name not in DTYPES or not array.dtype.isnative:
         raise ArgumentError(f"{name}: wanted numbers of this machine, got dtype {array.dtype.str}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What engines, tokenizers and datasets have in common: something of the library that is open.
+"""The base of engines, tokenizers and datasets: an open object of the library.
 
 It is closed once: by close(), at the end of a `with`, when nobody refers to it any more, or when
 Python ends. One thread at a time uses it, in the process that opened it: the threads that compute
@@ -27,7 +27,7 @@ def _close(pointer: Optional[int], close: Callable[[c_void_p], None], process: i
 
 
 class Handle:
-    """Base of what is to be closed; usable in a `with`."""
+    """Base of objects that must be closed; usable in a `with`."""
 
     _what = "it"
 
@@ -39,11 +39,11 @@ class Handle:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the object was closed."""
         return not self._finalizer.alive
 
     def close(self) -> None:
-        """Closes it; a second time does nothing."""
+        """Closes the object. Closing again does nothing."""
         if not self._lock.acquire(blocking=False):
             raise ArgumentError(f"the {self._what} is in use by another thread")
         try:
@@ -67,7 +67,7 @@ class Handle:
                                 "this one: open it here")
 
     def _ask(self, name: str, *arguments: Any) -> Any:
-        """A function of the library on it, as it is."""
+        """Calls a function of the library on the object and returns its result."""
         self._check()
         if not self._lock.acquire(blocking=False):
             raise ArgumentError(f"the {self._what} is in use by another thread")
@@ -79,5 +79,5 @@ class Handle:
             self._lock.release()
 
     def _call(self, name: str, *arguments: Any) -> int:
-        """The same of a function that gives a status: a failure is raised."""
+        """Calls a function that returns a status, and raises a failure."""
         return check(self._ask(name, *arguments))

@@ -248,7 +248,7 @@ def _open() -> ctypes.CDLL:
 
 
 def _check(library: ctypes.CDLL) -> None:
-    """That it means what is declared here."""
+    """Checks that the library matches the declarations here."""
     path = getattr(library, "_name", "libspillway.so")
     try:
         library.sw_abi_size.restype = c_int64
@@ -279,7 +279,7 @@ lib = _declare(_unchecked)
 
 
 def check(status: int) -> int:
-    """Raises what a negative status stands for, with the library's message."""
+    """Raises the exception of a negative status, with the library's message."""
     if status >= 0:
         return status
     message = lib.sw_error_message().decode("utf-8", "replace")
@@ -287,7 +287,7 @@ def check(status: int) -> int:
 
 
 def path_bytes(path: Any) -> bytes:
-    """A path, or a name, as the library takes it."""
+    """Converts a path or a name to bytes for the library."""
     data = os.fsencode(path)
     if b"\0" in data:
         raise errors.ArgumentError("a path has no NUL character")
@@ -295,13 +295,13 @@ def path_bytes(path: Any) -> bytes:
 
 
 def texts(items: Optional[Sequence[Any]]) -> "ctypes.Array[c_char_p]":
-    """An array of C's strings; it keeps them."""
+    """Makes an array of C strings, which owns them."""
     given = [path_bytes(item) for item in items or ()]
     return (c_char_p * len(given))(*given)
 
 
 def take_text(pointer: c_void_p, length: Optional[int] = None) -> str:
-    """The text that a function gave to its caller; it is freed here."""
+    """Converts a text that the library returned, and frees it."""
     assert pointer.value is not None
     try:
         data = ctypes.string_at(pointer.value, -1 if length is None else length)

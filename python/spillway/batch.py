@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of transformers' collators, as the engine takes them.
+"""Conversion of batches of transformers' collators to the engine's.
 
-There ids are int64 tensors of any framework, labels of a language model stand at their own tokens,
-rows are padded on either side and are as long as the longest of them. The engine's inputs have
-fixed shapes, i32 and f32, and the label of a token is the one after it. What a model reads, by
-which name transformers knows it and what pads it, the engine says (:class:`InputInfo`).
+In transformers, ids are int64 tensors of any framework, labels of a language model stand at their
+own tokens, and rows are padded on either side to the longest of them. The engine's inputs have
+fixed shapes in i32 and f32, and the label of a token is the token after it. The engine lists its
+inputs, their names in transformers and their padding (:class:`InputInfo`).
 
-Nothing that changes a loss is dropped: what has no place in the engine's inputs is refused, unless
-it says what holds anyway.
+Nothing that changes a loss is dropped. A tensor without a place in the engine's inputs is refused,
+unless it states what holds anyway.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class InputInfo:
     shape: Tuple[int, ...]
     optional: bool  #: a batch may leave it out
     hf_name: str = field(default="", repr=False)  #: in a batch of transformers; "": the same
-    #: behind the end of a shorter row; -1 of ids: the model has no padding id; NaN: no label
+    #: value after the end of a shorter row; -1 for ids: no padding id; NaN: no label
     pad: float = field(default=0.0, repr=False, compare=False)
     start: int = field(default=-1, repr=False)  #: a decoder reads it before these labels; -1: none
     shifted: bool = field(default=False, repr=False)  #: the label of a token is the one after it
@@ -57,11 +57,11 @@ class InputInfo:
 
 
 class Batch(Dict[str, "np.ndarray[Any, Any]"]):
-    """Arrays by the names of `engine.inputs`, in their shapes. `rows` and `columns` are how much of
-    them was given; the rest is padding without a loss."""
+    """Arrays by the names of `engine.inputs`, in their shapes. The first `rows` rows and `columns`
+    columns were given; the rest is padding without a loss."""
 
     rows: int = 0
-    columns: int = 0  #: tokens of a row; of an encoder-decoder those of its labels
+    columns: int = 0  #: tokens of a row; for an encoder-decoder, tokens of its labels
 
     @classmethod
     def from_hf(cls, inputs: "Union[Engine, Mapping[str, InputInfo]]",
@@ -80,8 +80,8 @@ class Batch(Dict[str, "np.ndarray[Any, Any]"]):
 
 
 def is_hf(inputs: Mapping[str, InputInfo], batch: Mapping[str, Any]) -> bool:
-    """Whether a batch is one to convert: an object of transformers, or anything in it that is no
-    array of numpy, or one of another dtype than the input's."""
+    """Whether a batch needs conversion: it is an object of transformers, or has a value that is not
+    a numpy array of the input's dtype."""
     if isinstance(batch, Batch):
         return False
     if hasattr(batch, "convert_to_tensors"):  # BatchEncoding, BatchFeature
@@ -92,7 +92,7 @@ def is_hf(inputs: Mapping[str, InputInfo], batch: Mapping[str, Any]) -> bool:
 
 
 def _rows_of(name: str, value: Any, pad: float) -> Tuple[Array, List[int]]:
-    """The value as an array, and of a list of rows of several lengths these, else []."""
+    """Returns the value as an array, and the lengths of its rows if they differ, else []."""
     if not isinstance(value, (list, tuple)) or not value:
         return as_array(name, from_tensor(value)), []
     try:
@@ -132,18 +132,18 @@ def _first(where: Array) -> Tuple[int, ...]:
 
 
 def _refuse_shifted(ids: Array, labels: Array) -> None:
-    """Labels that are the next tokens already would be shifted once more."""
+    """Refuses labels that are the next tokens already, as they would be shifted again."""
     counted = labels[:, :-1] != IGNORED
     told = labels[:, :-1][counted]
     if told.size > 1 and np.array_equal(told, ids[:, 1:][counted]) and not np.array_equal(
             told, ids[:, :-1][counted]):
         raise ArgumentError(
-            "labels: each is the token after its place already, and those of transformers stand at "
-            "their own tokens; a batch of such labels has arrays in the dtypes of engine.inputs")
+            "labels: each is the token after its place already, but labels of transformers stand "
+            "at their own tokens; give shifted labels as arrays in the dtypes of engine.inputs")
 
 
 class _Conversion:
-    """One batch on its way."""
+    """The conversion of one batch."""
 
     def __init__(self, inputs: Mapping[str, InputInfo], batch: Mapping[str, Any]) -> None:
         self.inputs = inputs
@@ -169,7 +169,7 @@ class _Conversion:
         return 0 if info.pad == -1 else info.pad
 
     def _check_keys(self) -> None:
-        """Keys that are no inputs: those that say what is known are left, others are refused."""
+        """Refuses keys that are not inputs, except those that are known to be redundant."""
         has_labels = any(info.is_label for info in self.inputs.values())
         reads = any(info.start >= 0 for info in self.inputs.values())
         for key in list(self.given):
@@ -208,7 +208,7 @@ class _Conversion:
         return batch
 
     def _tokens(self) -> None:
-        """How long the rows are: of ids, which everything beside them follows."""
+        """Takes the length of rows from the ids; everything beside them follows it."""
         self.width = self.room = self.columns = 0
         info = self.known.get("input_ids")
         if info is None or "input_ids" not in self.given:
@@ -271,7 +271,7 @@ class _Conversion:
             if not np.array_equal(read, found):
                 at = _first(read != found)
                 raise ArgumentError(f"decoder_input_ids: {found[at]} at {list(at)}; this decoder "
-                                    f"reads {read[at]} there: the labels, shifted right behind "
+                                    f"reads {read[at]} there: the labels, shifted right after "
                                     f"{labels_info.start}")
         if "decoder_attention_mask" in self.given and labels is not None:
             self._refuse_hiding("decoder_attention_mask", self.given["decoder_attention_mask"],
@@ -301,8 +301,8 @@ class _Conversion:
     # ---- padding ----
 
     def _mask(self) -> None:
-        """Says which tokens are there: by the mask that the model takes, by segments of packed rows,
-        or not at all if no token that counts sees one that is hidden."""
+        """Marks the tokens that are present: by the model's mask, by segments of packed rows, or
+        not at all if no token that counts attends to a hidden one."""
         if "input_ids" not in self.out:
             return
         given = self.given.get("attention_mask")
@@ -327,7 +327,7 @@ class _Conversion:
             self.out["segments"] = np.cumsum(begins, axis=1, dtype=np.int32) * mask
 
     def _check_last(self) -> None:
-        """A classifier that reads a row's last token finds it by the padding id."""
+        """Refuses padding without a padding id, by which classifiers find a row's last token."""
         labels = self.inputs.get("labels")
         ends = labels is not None and not labels.is_row and "lengths" not in self.inputs
         if self.inputs["input_ids"].pad == -1 and ends and (self.lengths or self.room > self.width):
@@ -349,8 +349,8 @@ class _Conversion:
 
     @staticmethod
     def _refuse_hiding(key: str, mask: Array, counted: Array, hint: str) -> None:
-        """A decoder's token sees those before it and itself: a mask changes nothing if it hides
-        only what comes after the last one that counts."""
+        """Refuses a mask that would change the result. A decoder's token sees itself and those
+        before, so a mask that hides only later tokens than those that count is redundant."""
         hidden = np.maximum.accumulate(mask == 0, axis=1) & counted
         if np.any(hidden):
             row, token = _first(hidden)
@@ -369,7 +369,7 @@ class _Conversion:
         return out
 
     def _blank(self, batch: Batch) -> None:
-        """Rows that stand for nothing have one token, which they see."""
+        """Gives rows of padding one visible token."""
         for name in ("attention_mask", "segments", "lengths"):
             if name in batch and self.all_rows > self.rows:
                 blank = batch[name][self.rows:]

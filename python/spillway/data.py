@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text in and token ids out, and the numbered samples of a training."""
+"""Tokenizers, and the numbered samples of a training."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def as_paths(paths: Optional[Paths]) -> Sequence[Path]:
 
 
 def shift_labels(labels: Any) -> "np.ndarray[Any, Any]":
-    """Labels as Hugging Face's collators make them, which stand where their own token stands, as
-    this library wants them: the label of a place is the token after it; the last has none."""
+    """Converts labels of Hugging Face's collators, which stand at their own tokens, to those of
+    this library: the label of a place is the token after it, and the last place has none."""
     array = np.asarray(labels)
     if array.ndim < 1 or array.dtype.kind not in "iu":
         raise ArgumentError(f"labels: wanted rows of ids, got {array.dtype.name}{list(array.shape)}")
@@ -66,7 +66,7 @@ class Tokenizer(Handle):
 
     @classmethod
     def of_characters(cls, files: Paths, as_text: bool = False) -> "Tokenizer":
-        """The characters that the text of files has, in rising order."""
+        """Opens a tokenizer of the characters in text files, in ascending order."""
         out = c_void_p()
         names = texts(as_paths(files))
         check(lib.sw_tokenizer_open_chars_of(names, len(names), as_text, byref(out)))
@@ -77,7 +77,7 @@ class Tokenizer(Handle):
 
     @classmethod
     def _lent(cls, setup: "Setup") -> Optional["Tokenizer"]:
-        """That of a setup, which is closed with it; None: there is none."""
+        """Returns the tokenizer of a setup, which is closed with it, or None."""
         pointer = c_void_p(setup._ask("sw_train_setup_tokenizer"))
         if not pointer.value:
             return None
@@ -88,21 +88,22 @@ class Tokenizer(Handle):
 
     @property
     def vocab_size(self) -> int:
-        """Rows that an embedding needs: the highest id plus one."""
+        """The highest id plus one, which is the number of rows of an embedding."""
         return int(self._ask("sw_tokenizer_vocab_size"))
 
     @property
     def eos(self) -> int:
-        """The id that ends a text; -1: there is none."""
+        """The id that ends a text, or -1."""
         return int(self._ask("sw_tokenizer_eos"))
 
     def encode(self, text: str, special: bool = False) -> "np.ndarray[Any, Any]":
-        """The ids of a text, i32; special: with the tokens that the template puts around it."""
+        """Returns the ids of a text, i32. special: adds the tokens of the tokenizer's template."""
         self._check()
         return self._encode("sw_tokenizer_encode", text, special)
 
     def encode_prompt(self, text: str) -> "np.ndarray[Any, Any]":
-        """The ids of a text that is to go on: of the template what stands in front of it."""
+        """Returns the ids of a text to continue, with the tokens that the template puts before
+        it."""
         self._check()
         return self._encode("sw_tokenizer_encode_prompt", text)
 
@@ -118,7 +119,7 @@ class Tokenizer(Handle):
             lib.sw_ids_fini(byref(ids))
 
     def decode(self, ids: Any, skip_special: bool = True) -> str:
-        """The text of ids."""
+        """Returns the text of ids."""
         self._check()
         array = np.ascontiguousarray(ids, dtype=np.int32)
         out, length = c_void_p(), c_size_t()
@@ -127,14 +128,14 @@ class Tokenizer(Handle):
         return take_text(out, length.value)
 
     def save(self, folder: Path) -> None:
-        """Writes its files into a folder that exists."""
+        """Writes the tokenizer's files into an existing folder."""
         self._check()
         self._call("sw_tokenizer_save", path_bytes(folder))
 
 
 class Setup(Handle):
-    """The files of a training, as `spillway train` reads them, before there is an engine: which
-    tokenizer, which template of chats, which classes."""
+    """The files of a training, read as by `spillway train` before an engine is opened. They
+    determine the tokenizer, the chat template and the classes."""
 
     _what = "setup"
 
@@ -168,7 +169,8 @@ class Setup(Handle):
         setattr(struct, "n_" + name, len(array))
 
     def fill(self, options: EngineOptions) -> None:
-        """What the data decides of an engine; the setup has to stay open until it is open."""
+        """Sets the options of an engine that the data decides. Keep the setup open until it is
+        open."""
         theirs = self._ask("sw_train_setup_engine").contents
         for name in ("sets", "n_sets", "labels", "label_names"):
             setattr(options, name, getattr(theirs, name))
@@ -176,17 +178,17 @@ class Setup(Handle):
 
     @property
     def steps(self) -> int:
-        """Steps of the training, by steps or epochs; 0: nobody says."""
+        """Steps of the training, from steps or epochs; 0 if unknown."""
         theirs = self._ask("sw_train_setup_engine").contents
         said = [theirs.sets[i] for i in range(theirs.n_sets)]
         return int(next((edit[8:] for edit in said[::-1] if edit.startswith(b"--steps=")), b"0"))
 
 
 class Dataset(Handle):
-    """The samples of text files, of JSON lines and of token shards (docs/data.md), numbered.
+    """The numbered samples of text files, JSON lines and token shards (docs/data.md).
 
-    What sample n holds depends on the files, the tokenizer, the seed and n alone: the number of the
-    next sample is the whole position of a training.
+    Sample n depends on the files, the tokenizer, the seed and n alone. So the number of the next
+    sample is the whole position of a training.
     """
 
     _what = "dataset"
@@ -211,7 +213,7 @@ class Dataset(Handle):
 
     @classmethod
     def _of(cls, setup: "Setup", engine: "Engine") -> "Dataset":
-        """What `spillway train` would read for this engine."""
+        """Opens the dataset that `spillway train` would read for this engine."""
         out = c_void_p()
         setup._call("sw_train_setup_data", engine._pointer, engine._comm, byref(out))
         self = cls.__new__(cls)
@@ -240,9 +242,9 @@ class Dataset(Handle):
         return int(self._ask("sw_dataset_n_tokens"))
 
     def rows(self, first: int, n: int, split: str = "train") -> Arrays:
-        """Samples first .. first + n - 1 as a batch: input_ids and labels, [n, seq_len] i32; with
-        packing, positions and segments, too; of the engine's own dataset what its task wants.
-        Training samples are numbered without end."""
+        """Returns samples first .. first + n - 1 as a batch: input_ids and labels, [n, seq_len]
+        i32, and with packing positions and segments. The engine's own dataset returns the inputs of
+        its task. Training samples are numbered without end."""
         self._check()
         if n < 1:
             raise ArgumentError(f"{n} rows; wanted at least 1")
@@ -257,8 +259,8 @@ class Dataset(Handle):
 class Loader:
     """The micro-batches of this rank, in the order in which `spillway train` takes them.
 
-    An iteration goes on where the engine is and ends after an epoch of whole steps; the next one
-    goes on behind it.
+    An iteration starts at the engine's position and ends after an epoch of whole steps. The next
+    iteration continues after it.
     """
 
     def __init__(self, engine: "Engine", dataset: Dataset) -> None:
@@ -284,7 +286,7 @@ class Loader:
             yield self.dataset.rows(first + (i % n * e.world_size + e.rank) * size, size)
 
     def step(self) -> Sequence[Arrays]:
-        """The micro-batches of the step that comes next."""
+        """Returns the micro-batches of the next step."""
         e = self._engine
         size, base = e.train_micro_batch_size, e.global_samples
         return [self.dataset.rows(base + (j * e.world_size + e.rank) * size, size)

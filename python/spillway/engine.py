@@ -37,16 +37,16 @@ _EXPORT_DTYPES = {None: _library.DTYPE_COUNT, "float32": 0, "f32": 0, "bfloat16"
 
 @dataclass(frozen=True)
 class StepReport:
-    """What an optimizer step did."""
+    """The result of an optimizer step."""
 
     step: int  #: steps so far, skipped ones included
-    applied: int  #: of them applied
+    applied: int  #: steps applied so far
     samples: int  #: samples so far, of all ranks
     loss: float
-    grad_norm: float  #: before clipping
+    grad_norm: float  #: norm of the gradient before clipping
     lr: float
     loss_scale: float
-    skipped: bool  #: gradients overflowed: nothing was changed
+    skipped: bool  #: True if gradients overflowed, so that nothing changed
     targets: float  #: labels that counted
 
 
@@ -69,7 +69,7 @@ def _count(labels: Any) -> int:
 
 
 def _whole(name: str, value: Any, least: int) -> int:
-    """A whole number that C's types hold: ctypes would take what is left of a larger one."""
+    """A whole number that fits C's types. ctypes would truncate a larger one silently."""
     number = operator.index(value)
     if not least <= number < 2**63:
         raise ArgumentError(f"{name} is {number}; wanted {least} .. {2**63 - 1}")
@@ -101,7 +101,7 @@ def _refuse_object(name: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class _Length:
-    """lr, steps and epochs, as `spillway train` has them: they stand for what the configuration
+    """lr, steps and epochs, as in `spillway train`. They fill in values that the configuration
     leaves open."""
 
     lr: Optional[float]
@@ -109,7 +109,7 @@ class _Length:
     epochs: Optional[float]
 
     def check(self, trains: bool, has_data: bool) -> None:
-        """Refuses what has no sense here."""
+        """Refuses values that contradict each other or the engine."""
         for name, value in (("lr", self.lr), ("steps", self.steps), ("epochs", self.epochs)):
             if value is None:
                 continue
@@ -126,30 +126,30 @@ class _Length:
         if self.steps is not None:
             raise ArgumentError("steps and epochs exclude each other")
         if not has_data:
-            raise ArgumentError("epochs: they are passes over training_data; none is given")
+            raise ArgumentError("epochs are passes over training_data, but none is given")
         if not 0 < self.epochs < math.inf:
             raise ArgumentError(f"epochs is {self.epochs}; wanted a number above 0")
 
     def edits(self, steps: Optional[int] = None) -> List[str]:
-        """The edits of the configuration. steps: those that the epochs come to."""
+        """The edits of the configuration. steps: the number of steps that the epochs amount to."""
         steps = self.steps if steps is None else steps
         said = [] if self.lr is None else [f"--lr={float(self.lr)!r}"]
         return said + ([] if steps is None else [f"--steps={operator.index(steps)}"])
 
     def steps_for(self, samples: int, engine: "Engine") -> int:
-        """The steps of the epochs: the last batch of each may be a part of one, as Trainer's."""
+        """The steps of the epochs. The last batch of an epoch may be partial, as in Trainer."""
         batch = engine.micro_batches * engine.train_micro_batch_size
         return _whole("epochs: the number of steps",
                       math.ceil((self.epochs or 0) * -(-samples // batch)), 1)
 
 
 class _Options:
-    """struct sw_engine_options, and what it borrows. more: edits besides sets."""
+    """struct sw_engine_options, with the memory that it borrows. more: edits besides sets."""
 
     def __init__(self, model: Path, config: Config, sets: Optional[Mapping[str, Any]],
                  values: Mapping[str, Any], more: Sequence[str] = ()) -> None:
         text = _config_text(config)
-        #: what is said of the configuration, without what is a default of a training
+        #: edits of the configuration, without the defaults of a training
         self.said = [f"{key}={_json.dumps(value)}" for key, value in (sets or {}).items()]
         self.said += more
         default = [] if values.get("no_train") else [lib.sw_train_default_optimizer()]
@@ -186,7 +186,7 @@ def _open_world(deadline: float) -> c_void_p:
 
 
 def _leave_world(world: c_void_p, status: int) -> None:
-    """The other ranks do not wait for this one."""
+    """Leaves the ranks, so that the others do not wait for this one."""
     if world.value:
         if status < 0:
             lib.sw_comm_abort(world, status)
@@ -194,7 +194,8 @@ def _leave_world(world: c_void_p, status: int) -> None:
 
 
 class _Optimizer:
-    """What DeepSpeed's loop may read of an optimizer. The engine updates the weights itself."""
+    """The part of an optimizer that DeepSpeed's loops read. The engine updates the weights
+    itself."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
@@ -206,7 +207,8 @@ class _Optimizer:
 
 
 class _Scheduler:
-    """The same of a schedule, which is the configuration's `scheduler` block."""
+    """The part of a schedule that DeepSpeed's loops read; the `scheduler` block defines the
+    schedule."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
@@ -217,14 +219,15 @@ class _Scheduler:
 
 
 class Engine(Handle):
-    """What :func:`initialize` gives. Close it, or use it in a `with`."""
+    """A model, a configuration and a plan, opened by :func:`initialize`. Close it, or use
+    `with`."""
 
     _what = "engine"
 
     def __init__(self, options: _Options, world: c_void_p) -> None:
         out = c_void_p()
         self._comm = world
-        self.rank = int(lib.sw_comm_rank(world)) if world.value else 0  #: among all ranks
+        self.rank = int(lib.sw_comm_rank(world)) if world.value else 0  #: number among all ranks
         self.world_size = int(lib.sw_comm_size(world)) if world.value else 1
         status = lib.sw_initialize(byref(options.struct), byref(out))
         if status < 0:
@@ -238,11 +241,11 @@ class Engine(Handle):
         self._no_bos = False
         self._owned: List[Handle] = []
         self._dataset: Optional[Dataset] = None
-        self.total_steps: Optional[int] = None  #: of the whole training, where steps or epochs say
+        self.total_steps: Optional[int] = None  #: steps of the whole training; None if unknown
         self._chat_template: Optional[Path] = None  # a file in place of the tokenizer's
-        self.last_step: Optional[StepReport] = None  #: of the last step
-        self.micro_batches = int(lib.sw_engine_micro_batches(out))  #: of a step, on all ranks
-        self.local_micro_batches = int(lib.sw_engine_local_micro_batches(out))  #: on this rank
+        self.last_step: Optional[StepReport] = None  #: report of the last step
+        self.micro_batches = int(lib.sw_engine_micro_batches(out))  #: per step, all ranks
+        self.local_micro_batches = int(lib.sw_engine_local_micro_batches(out))  #: this rank
         self.train_micro_batch_size = int(lib.sw_engine_micro_batch_size(out))  #: samples
         self.seq_len = int(lib.sw_engine_seq_len(out))  #: tokens of a row
         self.vocab_size = int(lib.sw_engine_vocab(out))
@@ -272,7 +275,7 @@ class Engine(Handle):
         return found
 
     def close(self) -> None:
-        """Gives its memory back; a second time does nothing."""
+        """Releases its memory. Closing again does nothing."""
         super().close()
         for item in reversed(self._owned):
             item.close()
@@ -286,7 +289,8 @@ class Engine(Handle):
         self.close()
 
     def __iter__(self) -> Iterator[Any]:
-        """engine, optimizer, loader, scheduler: what DeepSpeed's initialize gives."""
+        """Yields engine, optimizer, loader and scheduler, as DeepSpeed's initialize returns
+        them."""
         self._check()
         return iter((self, self.optimizer, self.training_dataloader, self.lr_scheduler))
 
@@ -299,26 +303,26 @@ class Engine(Handle):
 
     @property
     def optimizer(self) -> _Optimizer:
-        """For loops that read its rate."""
+        """An object with the learning rate, for loops that read it."""
         self._check()
         return _Optimizer(self)
 
     @property
     def lr_scheduler(self) -> _Scheduler:
-        """The same of a schedule."""
+        """An object with the learning rate, for loops that read it from a schedule."""
         self._check()
         return _Scheduler(self)
 
     @property
     def training_dataloader(self) -> Optional[Loader]:
-        """The micro-batches of training_data; None: there is none."""
+        """The micro-batches of training_data, or None without training_data."""
         self._check()
         return Loader(self, self._dataset) if self._dataset is not None else None
 
     # ---- batches ----
 
     def _taken(self, batch: MicroBatch) -> MicroBatch:
-        """A batch of transformers' collators as one of this engine's; others as they are."""
+        """Converts a batch of transformers' collators; returns others unchanged."""
         return Batch.from_hf(self, batch) if is_hf(self.inputs, batch) else batch
 
     def _arrays(self, batch: MicroBatch) -> Arrays:
@@ -338,7 +342,7 @@ class Engine(Handle):
         return arrays
 
     def _split(self, batch: MicroBatch) -> List[Arrays]:
-        """One batch of all micro-batches of this rank; parts of its arrays, without a copy."""
+        """Splits a batch into the micro-batches of this rank, as views of its arrays."""
         arrays, n = self._arrays(batch), self.local_micro_batches
         if n == 1:
             return [arrays]
@@ -376,7 +380,7 @@ class Engine(Handle):
     # ---- training ----
 
     def _compute(self, name: str, *arguments: Any) -> None:
-        """A part of a step. One that fails, instead of being refused, gives the step up."""
+        """Runs a part of a step. A failure abandons the step; a refusal does not."""
         try:
             self._call(name, *arguments)
         except (ArgumentError, ConfigError):
@@ -393,11 +397,11 @@ class Engine(Handle):
         return self.last_step
 
     def train_batch(self, batch: Union[MicroBatch, Iterable[MicroBatch], None] = None) -> float:
-        """One optimizer step; gives its loss, and `last_step` has the rest.
+        """Runs one optimizer step and returns its loss; `last_step` has the rest.
 
-        batch: a dict of arrays whose first dimension is that of all micro-batches of this rank
-        together; or a list of them, one dict each; or an iterator, of which so many are taken;
-        None: the next ones of `training_data`.
+        batch: a dict of arrays that hold all micro-batches of this rank along the first dimension;
+        or a list with one dict per micro-batch; or an iterator over micro-batches, which is
+        advanced by one step; or None for the next micro-batches of `training_data`.
         """
         self._check()
         if batch is None:
@@ -411,7 +415,7 @@ class Engine(Handle):
         return self._took(report).loss
 
     def forward(self, batch: MicroBatch) -> float:
-        """The loss of one micro-batch."""
+        """Computes and returns the loss of one micro-batch."""
         self._check()
         loss = c_double()
         one = batch_of(self._arrays(batch))
@@ -423,19 +427,19 @@ class Engine(Handle):
         return self.forward(batch)
 
     def backward(self, loss: Optional[float] = None) -> None:
-        """Adds the gradients of the micro-batch whose forward was last. `loss` may be what forward
-        gave; it is not read."""
+        """Adds the gradients of the micro-batch of the last forward. `loss` is accepted and
+        ignored."""
         self._compute("sw_backward")
         self._n_backward += 1
 
     def is_gradient_accumulation_boundary(self) -> bool:
-        """Whether :meth:`step` would update the weights: all micro-batches of a step are there."""
+        """Whether :meth:`step` would update the weights, because all micro-batches are done."""
         self._check()
         return self._n_backward >= self.local_micro_batches
 
     def step(self) -> Optional[StepReport]:
-        """Updates the weights after the last backward of a step; before that it does nothing and
-        gives None, so that it may be called after every backward."""
+        """Updates the weights after the last backward of a step. Called earlier, it does nothing
+        and returns None, so it may be called after every backward."""
         self._check()
         if 0 < self._n_backward < self.local_micro_batches:
             return None
@@ -459,15 +463,15 @@ class Engine(Handle):
         return [self.last_step.lr if self.last_step else 0.0]
 
     def get_global_grad_norm(self) -> Optional[float]:
-        """Of the last step, before clipping."""
+        """The gradient norm of the last step, before clipping."""
         self._check()
         return self.last_step.grad_norm if self.last_step else None
 
     # ---- looking ----
 
     def evaluate(self, batch: MicroBatch) -> Tuple[float, float]:
-        """Sum of the losses and number of targets of one micro-batch, without dropout; wants
-        `want_eval`."""
+        """Returns the sum of the losses and the number of targets of one micro-batch, without
+        dropout. Needs `want_eval`."""
         self._check()
         total, count = c_double(), c_double()
         one = batch_of(self._arrays(batch))
@@ -475,8 +479,8 @@ class Engine(Handle):
         return total.value, count.value
 
     def logits(self, batch: MicroBatch) -> "np.ndarray[Any, Any]":
-        """[rows, tokens, vocabulary] f32, or [rows, labels] of a classifier; of a batch of
-        transformers without what was padded. Wants `want_logits`."""
+        """Returns logits as f32 [rows, tokens, vocabulary], or [rows, labels] for a classifier. For
+        a batch of transformers, padding is cut off. Needs `want_logits`."""
         self._check()
         batch = self._taken(batch) if isinstance(batch, AbstractMapping) else batch
         one = batch_of(self._arrays(batch))
@@ -495,7 +499,7 @@ class Engine(Handle):
 
     @property
     def parameters(self) -> Dict[str, Tuple[int, ...]]:
-        """Names and shapes of what is trained."""
+        """Names and shapes of the parameters."""
         found = {}
         for i in range(self._ask("sw_engine_n_tensors")):
             name, shape = c_char_p(), _library.Shape()
@@ -511,7 +515,7 @@ class Engine(Handle):
         return found[name]
 
     def get_weight(self, name: str) -> "np.ndarray[Any, Any]":
-        """A parameter as f32."""
+        """Returns a parameter as f32."""
         out = np.empty(self._shape_of(name), dtype=np.float32)
         self._call("sw_get_weight", name.encode(), 0, out.size,
                    out.ctypes.data_as(POINTER(c_float)))
@@ -528,15 +532,15 @@ class Engine(Handle):
                    array.ctypes.data_as(POINTER(c_float)))
 
     def state_dict(self) -> Dict[str, "np.ndarray[Any, Any]"]:
-        """All parameters as f32, by the names that the model's own state_dict has; torch takes them
-        as `{name: torch.from_numpy(a) for name, a in ..}`."""
+        """Returns all parameters as f32, under the names of the model's own state_dict. For torch
+        use `{name: torch.from_numpy(a) for name, a in ..}`."""
         return {name: self.get_weight(name) for name in self.parameters}
 
     def load_state_dict(self, state: Mapping[str, Any],
                         strict: bool = True) -> Tuple[List[str], List[str]]:
-        """Sets parameters from arrays, or from tensors of torch, of any floating dtype. Gives the
-        names that are missing and those that are no parameters; strict: they are refused, but for
-        one that shares the memory of a parameter (a tied head). Refused, it changes nothing."""
+        """Sets parameters from arrays or torch tensors of any floating dtype. Returns the missing
+        and the unknown names. strict: refuses such names and changes nothing then. Exception: a
+        tensor that shares the memory of a parameter (a tied head) is accepted."""
         shapes = self.parameters
         taken, memory = {}, set()
         for name, value in state.items():
@@ -550,26 +554,27 @@ class Engine(Handle):
         if strict and (missing or unknown):
             raise ArgumentError("load_state_dict: " + "; ".join(
                 f"{what} {', '.join(names[:3])}{f' and {len(names) - 3} more' * (len(names) > 3)}"
-                for what, names in (("missing", missing), ("no parameters:", unknown)) if names))
+                for what, names in (("missing", missing), ("unknown", unknown)) if names))
         for name, array in taken.items():
             self.set_weight(name, array)
         return missing, unknown
 
     def gradient(self, name: str) -> "np.ndarray[Any, Any]":
-        """Of the last micro-batch; wants `keep_gradients`."""
+        """Returns a gradient of the last micro-batch. Needs `keep_gradients`."""
         out = np.empty(self._shape_of(name), dtype=np.float32)
         self._call("sw_gradient", name.encode(), out.ctypes.data_as(POINTER(c_float)))
         return out
 
     def plan(self, instructions: bool = False, json: bool = False) -> Any:
-        """The plan: text, or with json what the text says as a dict; instructions: every one."""
+        """Returns the plan as text, or with json as a dict. instructions: list every
+        instruction."""
         out = c_void_p()
         self._call("sw_plan_text", instructions, json, byref(out))
         text = take_text(out)
         return _json.loads(text) if json else text
 
     def tier_bytes(self) -> Dict[str, int]:
-        """Bytes that the plan holds of each tier."""
+        """Bytes that the plan uses on each tier."""
         return {name: int(self._ask("sw_engine_tier_bytes", i))
                 for i, name in enumerate(("device", "host", "disk"))}
 
@@ -577,25 +582,25 @@ class Engine(Handle):
 
     def save_checkpoint(self, folder: Path, *, val_loss: float = math.nan,
                         keep_last: int = 0) -> None:
-        """Writes a checkpoint into a folder of them. keep_last: removes all but so many, and the
-        one of least val_loss; 0: keeps all."""
+        """Writes a checkpoint into a folder of checkpoints. keep_last: number of checkpoints to
+        keep, besides the one of least val_loss; 0 keeps all."""
         self._check()
         options = SaveOptions(keep_last=min(_whole("keep_last", keep_last, 0), 2**31 - 1),
                               val_loss=val_loss, metric_value=math.nan)
         self._call("sw_save", path_bytes(folder), byref(options))
 
     def load_checkpoint(self, folder: Path) -> bool:
-        """The newest complete checkpoint of a folder, or a checkpoint itself; False: there is
-        none, and nothing has changed."""
+        """Loads the newest complete checkpoint of a folder, or the given checkpoint. Returns False,
+        and changes nothing, if the folder has none."""
         self._check()
         status = self._call("sw_load", path_bytes(folder))
         self._n_backward = 0
         return status != PENDING
 
     def export(self, folder: Path, dtype: Optional[str] = None) -> None:
-        """Writes a Hugging Face folder, with the tokenizer if the engine was given one, and without
-        a model card. dtype: "float32", "bfloat16", "float16"; None: as the model came, float32 for
-        presets."""
+        """Writes a Hugging Face folder, with the engine's tokenizer if it has one, without a model
+        card. dtype: "float32", "bfloat16" or "float16" (default: the model's, float32 for
+        presets)."""
         self._check()
         if dtype not in _EXPORT_DTYPES:
             raise ArgumentError(f'dtype "{dtype}": wanted float32, bfloat16 or float16')
@@ -610,10 +615,11 @@ class Engine(Handle):
     def generate(self, prompt: Any, tokens: int = 100, *, temperature: float = 0.0,
                  top_k: int = 0, top_p: float = 0.0, seed: int = 0,
                  stop: Optional[Sequence[int]] = None) -> Any:
-        """Continues a prompt by up to so many tokens: a text by text, ids by an array of ids.
+        """Continues a prompt by at most `tokens` tokens. A text gives a text, ids give an array of
+        ids.
 
-        Wants `generate_tokens`, which prompt and continuation have room in. temperature 0 takes
-        the likeliest token. stop: ids that end it; None: the tokenizer's end of text.
+        Needs `generate_tokens` of at least the length of prompt and continuation. temperature 0
+        takes the likeliest token. stop: ids that end it (default: the tokenizer's end of text).
         """
         self._check()
         as_text = isinstance(prompt, str)
@@ -622,7 +628,7 @@ class Engine(Handle):
             self._owned.append(self.tokenizer)
         tokenizer = self.tokenizer
         if as_text and tokenizer is None:
-            raise ArgumentError("generate: a text wants a tokenizer; initialize takes one")
+            raise ArgumentError("generate: a text needs a tokenizer; pass one to initialize")
         ids = (tokenizer.encode_prompt(prompt) if as_text and tokenizer
                else as_array("prompt", prompt))
         if ids.dtype != np.int32 or ids.ndim != 1:
@@ -645,14 +651,14 @@ class Engine(Handle):
 
 
 def _address(value: Any) -> int:
-    """Where the numbers of a tensor or an array lie."""
+    """Address of the data of a tensor or an array."""
     if hasattr(value, "data_ptr"):
         return int(value.data_ptr())
     return int(value.ctypes.data) if isinstance(value, np.ndarray) else id(value)
 
 
 def _as_weight(name: str, value: Any, shape: Tuple[int, ...]) -> "np.ndarray[Any, Any]":
-    """A tensor of torch, or what numpy makes an array of, as f32; torch itself is not needed."""
+    """Converts a torch tensor, or anything that numpy accepts, to f32. torch is not imported."""
     if hasattr(value, "detach"):
         value = value.detach().cpu().float().numpy()
     array = np.asarray(value)
@@ -663,7 +669,7 @@ def _as_weight(name: str, value: Any, shape: Tuple[int, ...]) -> "np.ndarray[Any
 
 
 def _as_ids(ids: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """A prompt is short: any whole numbers that an id can be."""
+    """Converts a prompt to ids: whole numbers that fit i32."""
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise ArgumentError(f"prompt: wanted i32[n], got {describe(ids.dtype, ids.shape)}")
     if ids.size and not (0 <= int(ids.min()) and int(ids.max()) < 2**31):
@@ -672,18 +678,18 @@ def _as_ids(ids: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
 
 
 def _refuse_unshifted(ids: "np.ndarray[Any, Any]", labels: "np.ndarray[Any, Any]") -> None:
-    """A label that is its own token teaches nothing: it is Hugging Face's habit to shift later."""
+    """Refuses labels that equal their own tokens: Hugging Face's models shift them later."""
     counted = labels != IGNORED
     n = int(np.count_nonzero(counted))
     if 2 * n <= labels.size or not np.array_equal(labels[counted], ids[counted]):
         return
     if n > 1 and np.any(ids != ids.flat[0]):
-        raise ArgumentError("labels: they are the input_ids; here the label of a place is the token "
-                            "after it: spillway.shift_labels makes such labels of Hugging Face's")
+        raise ArgumentError("labels equal input_ids, but the label of a place is the token after "
+                            "it; convert Hugging Face's labels by spillway.shift_labels")
 
 
 def _place_of_words(model: Path, adapter: Optional[Path]) -> Optional[Path]:
-    """The folder that brings a tokenizer along: an adapter's own goes before the model's."""
+    """The folder with a tokenizer: the adapter's if it has one, else the model's."""
     for folder in (adapter, model):
         if folder is not None and lib.sw_tokenizer_is_there(path_bytes(folder)):
             return folder
@@ -691,7 +697,7 @@ def _place_of_words(model: Path, adapter: Optional[Path]) -> Optional[Path]:
 
 
 def _task_labels(labels: Union[None, int, Sequence[str]]) -> List[str]:
-    """As --labels has them: names, or how many."""
+    """Labels in the form of --labels: names, or their number."""
     if labels is None:
         return []
     return list(labels) if isinstance(labels, (list, tuple)) else [str(_count(labels))]
@@ -733,29 +739,29 @@ def initialize(
     resume_from: Optional[Path] = None,
     deadline: float = 300.0,
 ) -> Engine:
-    """Plans everything, takes the memory, reads or draws the weights.
+    """Plans everything, allocates the memory, and reads or draws the weights.
 
     model: a Hugging Face folder, a config.json, or a preset ("gpt2-tiny").
-    config: ds_config.json as a path or a dict. sets: edits of it, {"spillway.threads": 2}.
-    A configuration without an optimizer means AdamW, with the values of transformers' Trainer.
-    lr: the rate where the configuration says "auto" or has no optimizer. steps: of the whole
-    training, for schedules that are "auto". epochs: the same as passes over training_data. What the
-    configuration says otherwise is refused. None of them ends a loop: `total_steps` is how many
-    there are.
-    training_data: files that `spillway train --data` reads, of any task, or a Dataset: the engine
-    then has a `training_dataloader`, and train_batch() takes its batches from it. How files are
-    read, text_column, chat_template, loss_on, .., is as the flags of the same names say;
+    config: ds_config.json as a path or a dict. sets: edits of it, {"spillway.threads": 2}. A
+    configuration without an optimizer means AdamW, with the values of transformers' Trainer.
+    lr: the learning rate if the configuration says "auto" or has no optimizer.
+    steps: steps of the whole training, for schedules that are "auto". epochs: the same, as passes
+    over training_data. A contradiction with the configuration is refused. None of them ends a loop;
+    `total_steps` has the number of steps.
+    training_data: files that `spillway train --data` reads, of any task, or a Dataset. The engine
+    then has a `training_dataloader`, and train_batch() takes its batches from it. text_column,
+    chat_template, loss_on and others say how files are read, as the flags of the same names do.
     validation_data: files of the split "val" of `training_dataloader.dataset`.
-    tokenizer: as --tokenizer; for generation from text, and for training_data.
-    train False: an engine for evaluation, logits and generation alone.
-    want_eval, want_logits, keep_gradients, generate_tokens: what evaluate, logits, gradient and
-    generate need. want_mask: batches have an attention_mask.
-    The rest is as the flags of `spillway train` of the same names.
+    tokenizer: as --tokenizer, for generation from text and for training_data.
+    train: False opens an engine for evaluation, logits and generation only.
+    want_eval, want_logits, keep_gradients, generate_tokens: required by evaluate, logits, gradient
+    and generate. want_mask: batches have an attention_mask. The others mean the same as the flags
+    of `spillway train` of the same names.
 
-    Started by `spillway launch`, mpirun or srun, it is one of several ranks; then every rank makes
-    the same calls in the same order.
+    A process that `spillway launch`, mpirun or srun started is one of several ranks. Every rank
+    must make the same calls in the same order.
 
-    Gives the engine; `engine, optimizer, loader, scheduler = spillway.initialize(..)` works, too.
+    Returns the engine. `engine, optimizer, loader, scheduler = spillway.initialize(..)` works, too.
     """
     _refuse_object("model", model)
     if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
@@ -767,7 +773,7 @@ def initialize(
     if files is None and any(reading.values()):
         name = next(name for name, value in reading.items() if value)
         name = {"text_columns": "text_column", "val_data": "validation_data"}.get(name, name)
-        raise ArgumentError(f"{name}: it says how files of training_data are read; none are given")
+        raise ArgumentError(f"{name} says how files of training_data are read, but none are given")
     length = _Length(lr, steps, epochs)
     length.check(train, training_data is not None)
     place = _place_of_words(model, adapter)
@@ -840,7 +846,7 @@ def initialize(
 
 def _count_steps(length: _Length, options: _Options, tokenizer: Optional[Tokenizer],
                  training_data: Union[None, Paths, Dataset], reading: Mapping[str, Any]) -> int:
-    """The steps of epochs of a dataset: by a plan, which says the batch."""
+    """Steps of the epochs over a dataset. A plan of the training gives the batch."""
     with Engine(options, c_void_p()) as planned:
         planned.tokenizer = tokenizer
         dataset = _open_data(planned, training_data, None, reading)
@@ -849,14 +855,15 @@ def _count_steps(length: _Length, options: _Options, tokenizer: Optional[Tokeniz
 
 
 def _check_epochs(engine: Engine, length: _Length) -> None:
-    """Ranks that plan their micro-batch together may take another one than a plan of one rank."""
+    """Checks the steps again: ranks that plan together may choose another micro-batch than one
+    rank."""
     if length.epochs is None or engine._dataset is None:
         return
     steps = length.steps_for(engine._dataset.n_samples(), engine)
     if steps != engine.total_steps:
         raise ConfigError(
-            f"epochs: with the micro-batch that was chosen, {engine.train_micro_batch_size}, they "
-            f"have {steps} steps and not {engine.total_steps}; wanted a number for "
+            f"epochs: with the chosen micro-batch of {engine.train_micro_batch_size}, they have "
+            f"{steps} steps, not {engine.total_steps}; wanted a number for "
             "train_micro_batch_size_per_gpu")
 
 
@@ -869,7 +876,7 @@ def _open_data(engine: Engine, training_data: Union[None, Paths, Dataset], setup
     else:  # the characters of some text, which no file has
         for name in ("text_columns", "label_column", "source_prefix", "chat_template", "loss_on"):
             if reading[name]:
-                raise ArgumentError("tokenizer: one of characters reads text alone, and "
+                raise ArgumentError("tokenizer: one of characters reads text only, but "
                                     f"{name.replace('columns', 'column')} is given")
         dataset = Dataset(training_data, val_files=reading["val_data"], seq_len=engine.seq_len,
                           tokenizer=engine.tokenizer, vocab_size=engine.vocab_size,
@@ -882,10 +889,11 @@ def _open_data(engine: Engine, training_data: Union[None, Paths, Dataset], setup
 def plan(model: Path, config: Config = None, *, sets: Optional[Mapping[str, Any]] = None,
          training_data: Optional[Paths] = None, tokenizer: Optional[Path] = None,
          instructions: bool = False, json: bool = False, **options: Any) -> Any:
-    """The plan of a training, without weights and without taking its memory: text, or a dict.
-    training_data: its files, which say how large the vocabulary is, which classes there are and
-    whether they are chats; they are read as :func:`initialize` reads them.
-    options: those of :func:`initialize` that change it (seq_len, want_eval, text_column, ..)."""
+    """Returns the plan of a training as text or a dict, without weights and without allocating its
+    memory.
+    training_data: files that determine the vocabulary and the classes, and whether the data is
+    chats; they are read as in :func:`initialize`.
+    options: options of :func:`initialize` that change the plan (seq_len, want_eval, ..)."""
     _refuse_object("model", model)
     if tokenizer is not None:
         _refuse_object("tokenizer", tokenizer)
@@ -898,7 +906,7 @@ def plan(model: Path, config: Config = None, *, sets: Optional[Mapping[str, Any]
         if name not in known | reads:
             raise TypeError(f"plan() got an unexpected keyword argument '{name}'")
         if name in reads and training_data is None:
-            raise ArgumentError(f"{name}: it says how files of training_data are read; none are "
+            raise ArgumentError(f"{name} says how files of training_data are read, but none are "
                                 "given")
     reading = {name: options.pop(name) for name in reads & set(options)}
     reading["text_columns"] = as_paths(reading.pop("text_column", None))

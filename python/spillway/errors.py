@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong, as exceptions: one class for each status of the library, with its message.
+"""Exceptions: one class for each status of the library, with its message.
 
 Each is a :class:`SpillwayError` and the Python exception that comes closest, so that both
 ``except spillway.SpillwayError`` and ``except ValueError`` do what one expects.
@@ -14,7 +14,7 @@ __all__ = [
 
 
 class SpillwayError(Exception):
-    """The library refused something, or something failed; the text is one line that says what."""
+    """The library refused a request, or a request failed. The text is one line that says why."""
 
 
 class ArgumentError(SpillwayError, ValueError):
@@ -31,7 +31,7 @@ class ConfigError(SpillwayError, ValueError):
 
 
 class OutOfMemoryError(SpillwayError, MemoryError):
-    """It does not fit: the message has the missing bytes."""
+    """A plan does not fit. The message has the missing bytes."""
 
 
 class FileError(SpillwayError, OSError):
@@ -55,4 +55,4 @@ class DeviceError(SpillwayError, RuntimeError):
 
 
 class StoppedError(SpillwayError, RuntimeError):
-    """It was stopped on request."""
+    """The call was stopped on request."""

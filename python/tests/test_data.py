@@ -162,7 +162,7 @@ def test_validation_data_is_the_other_split(tmp_path: Path) -> None:
 def test_what_says_how_files_are_read_wants_files_and_sense(tmp_path: Path) -> None:
     given = classes(tmp_path)
     model, data = given.pop("model"), given.pop("data")
-    with pytest.raises(spillway.ArgumentError, match="text_column: .* none are given"):
+    with pytest.raises(spillway.ArgumentError, match="text_column .* none are given"):
         spillway.initialize(model, CONFIG, **given)
     with pytest.raises(spillway.SpillwayError, match="nothing"):
         given["label_column"] = "nothing"

@@ -228,11 +228,11 @@ def test_epochs_of_a_dataset_give_its_steps(text: Path) -> None:
 
 @pytest.mark.parametrize("options, says", [
     (dict(lr="3e-5"), "lr: wanted a number, got str"),
-    (dict(lr=-1.0), "--lr: wanted a number, not negative"),
+    (dict(lr=-1.0), "--lr: wanted a number, at least 0"),
     (dict(lr=True), "lr: wanted a number, got bool"),
     (dict(steps=0), "steps is 0; wanted 1 .."),
     (dict(steps=2.5), "steps is 2.5; wanted a whole number"),
-    (dict(epochs=1), "epochs: they are passes over training_data; none is given"),
+    (dict(epochs=1), "epochs are passes over training_data, but none is given"),
     (dict(epochs=1, steps=1), "steps and epochs exclude each other"),
     (dict(epochs=0.0, training_data="x"), "epochs is 0.0; wanted a number above 0"),
     (dict(steps=3, train=False), "steps: the engine is opened without training"),
