@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 struct header {
-    void *base;      /* what the C library gave */
-    size_t bytes;    /* what the caller asked for */
+    void *base;      /* block of the C library */
+    size_t bytes;    /* requested bytes */
     size_t align;    /* power of two */
     const char *tag; /* the owner, for a debugger or a core dump */
 };

@@ -60,7 +60,7 @@ static struct sw_arena_chunk *chunk_open(const char *tag, size_t cap)
     return chunk;
 }
 
-/* A chunk with room for `bytes`. One block larger than a usual chunk gets its own behind the head,
+/* A chunk with room for `bytes`. One block larger than a usual chunk gets its own after the head,
  * whose free space stays in use. */
 static struct sw_arena_chunk *chunk_for(struct sw_arena *arena, size_t bytes)
 {

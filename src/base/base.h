@@ -189,7 +189,7 @@ enum sw_output_kind {
 struct sw_output {
     char *path; /* NULL = not open */
     char *temp; /* name of the new file until it is committed */
-    int fd;     /* of the stream or of the new file; -1 = none */
+    int fd;     /* stream or new file; -1 = none */
     enum sw_output_kind kind;
 };
 /* Checks the file that has the name, and removes temporary files that killed writers left beside

@@ -102,7 +102,7 @@ static size_t printable(const unsigned char *at)
             return 0;
         }
     }
-    /* a control character behind 127, or one in more bytes than it needs */
+    /* a control character above 127, or one in more bytes than it needs */
     const bool hidden = (at[0] == 0xc2 && at[1] < 0xa0) || (at[0] == 0xe0 && at[1] < 0xa0) ||
                         (at[0] == 0xf0 && at[1] < 0x90);
     return hidden ? 0 : n;

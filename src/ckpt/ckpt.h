@@ -43,7 +43,7 @@ struct sw_ckpt_tensor {
     const char *param; /* "transformer.h.0.attn.c_attn.weight" */
     const char *kind; /* "master" (decoded fp32 weights), "exp_avg", "exp_avg_sq", "momentum", .. */
     enum sw_dtype dtype;
-    struct sw_shape shape; /* of the whole tensor */
+    struct sw_shape shape; /* shape of the whole tensor */
     struct sw_box box;
 };
 
@@ -69,12 +69,12 @@ struct sw_ckpt_metric {
  * and the configuration, so it has no state of its own. */
 struct sw_ckpt_meta {
     int64_t step;    /* optimizer steps so far, skipped ones included; names the folder */
-    int64_t applied; /* those that were applied: the position of the schedule */
+    int64_t applied; /* applied steps: the position of the schedule */
     int64_t samples; /* data cursor, in global samples */
     uint64_t seed;
     double val_loss; /* NaN: not known */
     struct sw_ckpt_metric metric;
-    uint64_t fingerprint;   /* of the arithmetic (docs/ARCHITECTURE.md) */
+    uint64_t fingerprint;   /* math fingerprint (docs/ARCHITECTURE.md) */
     const char *kernel_set; /* NULL: not told */
     const char *algorithms; /* a library's choices for matrix products; NULL: none, or not told */
     struct sw_ckpt_scaler scaler;
@@ -85,7 +85,7 @@ struct sw_ckpt_meta {
 };
 
 struct sw_ckpt_save_options {
-    const struct sw_ckpt_lock *lock; /* of the folder of checkpoints */
+    const struct sw_ckpt_lock *lock; /* lock of the folder of checkpoints */
     int keep_last; /* newest complete ones that stay, and the best besides; 0 = all */
 };
 

@@ -183,7 +183,7 @@ sw_status sw_ckpt_acquire(const char *dir, double wait_s, struct sw_ckpt_lock **
                              : SW_FAIL(SW_E_NOMEM, "out of host memory for the lock of a folder");
     if (st < 0) {
         if (lock->fd >= 0) {
-            close(lock->fd); /* what is written there is the holder's */
+            close(lock->fd); /* the text in the file is the holder's */
         }
         sw_free(lock->dir);
         sw_free(lock);

@@ -59,7 +59,7 @@ struct ckpt_file {
 };
 struct ckpt_piece {
     struct sw_box box;
-    int64_t i_file, offset; /* of the first byte in the file */
+    int64_t i_file, offset; /* file, and offset of the first byte in it */
     const char *key;        /* in the file's header */
 };
 struct ckpt_stored {
@@ -69,7 +69,7 @@ struct ckpt_stored {
 };
 struct ckpt_manifest {
     int64_t serial, n_writers, total_bytes;
-    uint64_t hash; /* of its text */
+    uint64_t hash; /* hash of its text */
     struct sw_ckpt_meta meta;
     const char *digest_name;
     struct ckpt_file *files;

@@ -49,7 +49,7 @@ void sw_ckpt_drop(const struct sw_ckpt_lock *lock, int64_t step, uint64_t token)
     }
     if (sw_ckpt_remove(path) < 0) {
         sw_log(SW_LOG_WARN, "%s", sw_error_message());
-        SW_FAIL(SW_E_IO, "%s", reason); /* what made the save fail is what the caller reports */
+        SW_FAIL(SW_E_IO, "%s", reason); /* the caller reports why the save failed */
     }
 }
 

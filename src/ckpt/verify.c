@@ -22,7 +22,7 @@ struct sw_ckpt_verification {
     atomic_bool stop;
     void *piece; /* [PIECE_BYTES] */
     sw_status status;
-    char message[1024]; /* of the failure: error records belong to threads */
+    char message[1024]; /* message of the failure, as error records belong to threads */
 };
 
 static sw_status digest_bytes(const struct sw_ckpt_verification *v, int64_t i_file, int fd,

@@ -8,7 +8,7 @@
 struct io_run {
     const struct command *command;
     struct words paths;   /* paths of the files to make */
-    struct words folders; /* as given */
+    struct words folders; /* the given folders or files */
     int64_t bytes, loops;
     struct sw_nvme_options options;
     bool json, keep;

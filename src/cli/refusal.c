@@ -31,13 +31,13 @@ static struct piece take(struct piece *rest, const char *separator)
     bool quoted = false;
     for (size_t i = 0; i + len <= rest->len; i++) {
         const char c = rest->text[i];
-        const struct piece behind = {rest->text + i + len, rest->len - i - len};
+        const struct piece after = {rest->text + i + len, rest->len - i - len};
         quoted = c == '"' ? !quoted : quoted;
         depth += c == '(' || c == '[' ? 1 : c == ')' || c == ']' ? -1 : 0;
         if (!quoted && depth <= 0 && strncmp(rest->text + i, separator, len) == 0 &&
-            !begins(&behind, "or ")) {
+            !begins(&after, "or ")) {
             const struct piece first = {rest->text, i};
-            *rest = behind;
+            *rest = after;
             return first;
         }
     }

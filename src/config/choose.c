@@ -76,7 +76,7 @@ int64_t sw_config_micro_batches_of(const struct sw_config *config, int ranks, in
                                   : ranks;
 }
 
-/* Where the global batch follows: no micro-batch of ours is too large for it. */
+/* If the global batch follows from the micro-batch, only the accumulation can be wrong. */
 static sw_status check_open_batch(const struct sw_config *config, int ranks, int64_t micro_batches)
 {
     const struct sw_config_impl *impl = config->impl;

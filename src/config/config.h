@@ -77,7 +77,7 @@ enum sw_scheduler_type {
     SW_SCHEDULER_ONE_CYCLE,
     SW_SCHEDULER_LR_RANGE_TEST,
     SW_SCHEDULER_OTHER, /* known by name only */
-    /* of transformers' Trainer, by its names */
+    /* schedules of transformers' Trainer, under its names */
     SW_SCHEDULER_CONSTANT,
     SW_SCHEDULER_CONSTANT_WITH_WARMUP,
     SW_SCHEDULER_LINEAR,
@@ -197,7 +197,7 @@ enum sw_kernel_set { SW_KERNELS_FAST, SW_KERNELS_REFERENCE };
 
 enum sw_micro_batch {
     SW_MICRO_BATCH_AUTO, /* chosen by what fits: sw_config_choose */
-    SW_MICRO_BATCH_GIVEN /* by the batch keys */
+    SW_MICRO_BATCH_GIVEN /* given by the batch keys */
 };
 /* Stored instead of a number for "auto". */
 enum { SW_CONFIG_AUTO = -1 };

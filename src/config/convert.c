@@ -300,7 +300,7 @@ static sw_status put_null(struct job *job)
     return SW_OK;
 }
 
-/* Nobody reads it, so it may as well stay as it is. */
+/* Whether nothing reads the key, so that any value may stay. */
 static bool is_idle(const struct config_field *field)
 {
     return field->status == STATUS_NEEDLESS && field->offset == NOWHERE;

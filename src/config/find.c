@@ -37,7 +37,7 @@ const char *sw_config_where(const struct sw_config_impl *impl, int line, char *b
         const char *set = impl->sets[-line - 1], *equals = strchr(set, '=');
         const int key = equals ? (int)(equals - set) : (int)strlen(set);
         const bool flag = key > 0 && set[key - 1] == '?'; /* stands for a flag of the program */
-        if (key > 0 && set[key - 1] == ':') {             /* nobody said it */
+        if (key > 0 && set[key - 1] == ':') { /* a default that depends on the training */
             snprintf(buf, cap, "default of a training");
             return buf;
         }

@@ -30,7 +30,7 @@ struct config_idle {
 
 struct sw_config_impl {
     struct sw_arena arena;
-    const char *name;  /* of the file, for messages */
+    const char *name;  /* name of the file, for messages */
     const char **sets; /* as given */
     int n_sets;
     struct sw_json_doc *given;     /* after --set and old spellings */
@@ -38,7 +38,7 @@ struct sw_config_impl {
     struct config_entry *entries;  /* in arena; in the order of the tables */
     int n_entries, cap_entries;
     const struct config_variant *optimizer, *scheduler; /* NULL without a block */
-    bool given_batch[3];                                /* which batch keys hold a number */
+    bool given_batch[3];                                /* whether each batch key holds a number */
     struct sw_batch_config batch;                       /* as given */
     /* train_micro_batch_size_per_gpu is "auto": what fits, at most SW_CONFIG_MOST_PLANNED */
     bool plans_micro_batch;
@@ -76,7 +76,7 @@ sw_status sw_config_refuse(const struct sw_config_impl *impl, int line, const ch
 
 /* old.c: rewrites the spellings of earlier years into today's keys; may be called again. */
 sw_status sw_config_modernise(struct sw_config_impl *impl);
-/* trainer.c: puts values in place of "auto", behind all edits. */
+/* trainer.c: replaces "auto" by values, after all edits. */
 sw_status sw_config_fill_auto(struct sw_config_impl *impl);
 /* The edit is a flag, or something else that is known: "--lr=3e-5". */
 bool sw_config_is_fact(const char *set);

@@ -77,7 +77,7 @@ sw_status sw_config_apply_set(struct sw_config_impl *impl, int i_set)
 {
     const char *set = impl->sets[i_set];
     if (sw_config_is_fact(set)) {
-        return SW_OK; /* trainer.c, behind all edits */
+        return SW_OK; /* trainer.c handles it after all edits */
     }
     const char *equals = strchr(set, '=');
     if (!equals || equals == set) {

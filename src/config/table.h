@@ -46,7 +46,7 @@ struct config_field {
     size_t offset;            /* in struct sw_config; 0 = stored in no struct */
     const char *default_json; /* JSON text */
     double lo, hi;
-    double null_as;             /* what the struct holds for null */
+    double null_as;             /* value of the struct for null */
     const char *const *choices; /* NULL-terminated */
     const char *unit;
     const char *help;

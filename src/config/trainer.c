@@ -68,8 +68,8 @@ struct wanted {
     double values[2];
     int n_values; /* 2: a list */
     bool is_switch;
-    int line;          /* of the edit that says so, or SW_CONFIG_LINE_OF_TRAINER */
-    bool is_not_added; /* where the file lacks it, it has another default, or is another's */
+    int line;          /* line of the edit, or SW_CONFIG_LINE_OF_TRAINER */
+    bool is_not_added; /* a missing key is not added: its default differs, or another key decides */
 };
 
 struct filling {

@@ -9,7 +9,7 @@
 
 /* The rest of name after `prefix`, which must end name or be followed by ":" and more. NULL = name
  * does not match. */
-static const char *behind(const char *name, const char *prefix)
+static const char *after(const char *name, const char *prefix)
 {
     const size_t n = strlen(prefix);
     if (strncmp(name, prefix, n) != 0 || (name[n] != '\0' && (name[n] != ':' || !name[n + 1]))) {
@@ -95,22 +95,22 @@ sw_status sw_device_open_at(const char *name, int n_threads, const struct sw_dev
 {
     name = strcmp(name, "auto") == 0 ? choose() : name;
     const struct sw_device_place alone = {0, 1};
-    const char *rest = behind(name, "cpu");
+    const char *rest = after(name, "cpu");
     if (rest && (!*rest || strcmp(rest, "reference") == 0)) {
         const struct sw_cpu_options cpu = {.n_threads = n_threads, .reference = *rest != '\0'};
         return sw_device_open_cpu(&cpu, out);
     }
-    rest = behind(name, "mock");
+    rest = after(name, "mock");
     if (rest && (!*rest || strcmp(rest, "early") == 0)) {
         const struct sw_mock_options mock = {.n_threads = n_threads, .early = *rest != '\0'};
         return sw_device_open_mock(&mock, out);
     }
-    if (behind(name, "emu")) {
-        return open_emulation(name, behind(name, "emu"), n_threads, out);
+    if (after(name, "emu")) {
+        return open_emulation(name, after(name, "emu"), n_threads, out);
     }
     for (size_t i = 0; i < SW_LEN(backends); i++) {
-        if (behind(name, backends[i])) {
-            return open_gpu(name, backends[i], behind(name, backends[i]), place ? place : &alone,
+        if (after(name, backends[i])) {
+            return open_gpu(name, backends[i], after(name, backends[i]), place ? place : &alone,
                             out);
         }
     }

@@ -11,7 +11,7 @@ typedef sw_status open_fn(const char *path, struct sw_safetensors **out);
 
 struct sw_hf_folder {
     struct sw_arena arena;
-    open_fn *open; /* of a file */
+    open_fn *open; /* opens a file */
     struct sw_safetensors **shards;
     int64_t n_shards;
     const struct sw_safetensor **by_name;

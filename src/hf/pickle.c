@@ -16,14 +16,14 @@ enum kind {
     TEXT,
     SEQUENCE, /* a tuple or a list */
     DICTIONARY,
-    NAME, /* of the list below */
+    NAME, /* a name of the list below */
     STORAGE,
     TENSOR,
     BEGIN /* a mark */
 };
 
 struct value;
-struct sequence { /* of a dictionary: keys and values by turns */
+struct sequence { /* a dictionary alternates keys and values */
     struct value *items;
     size_t n, cap;
 };
@@ -54,7 +54,7 @@ enum role { MAKES_DICTIONARY, MAKES_TENSOR, MAKES_PARAMETER, IS_STORAGE };
 static const struct name {
     const char *module, *name;
     enum role role;
-    const char *dtype; /* of a storage */
+    const char *dtype; /* dtype of a storage */
 } allowed[] = {
     {"collections", "OrderedDict", MAKES_DICTIONARY, NULL},
     {"torch._utils", "_rebuild_tensor_v2", MAKES_TENSOR, NULL},
@@ -78,7 +78,7 @@ struct machine {
     const char *prefix; /* "archive/": of the members */
     size_t prefix_len;
     const unsigned char *code;
-    size_t len, at; /* of the code */
+    size_t len, at; /* length of the code, position in it */
     struct sequence stack, memo;
     size_t may_copy; /* bytes of tensors, so that no small file asks for all memory */
     size_t may_name; /* bytes of their names: one that is recalled comes again and again */

@@ -6,13 +6,13 @@
 #include "hf/private.h"
 
 struct sw_zip_member {
-    const char *name; /* [name_len], no NUL behind it */
+    const char *name; /* [name_len], without a NUL */
     size_t name_len;
     const unsigned char *data;
     size_t bytes;
 };
 struct sw_zip {
-    const struct sw_zip_member *members; /* by name */
+    const struct sw_zip_member *members; /* sorted by name */
     size_t n;
 };
 

@@ -20,7 +20,7 @@ struct sw_safetensors {
     const char *path;
     void *map; /* NULL when the bytes are borrowed */
     size_t map_bytes;
-    int fd; /* of the map, to ask for its length; -1 */
+    int fd; /* mapped file, to query its length; -1 = none */
     int64_t n;
     struct sw_safetensor *tensors;        /* in order of the data */
     const struct sw_safetensor **by_name; /* [n] */
@@ -93,7 +93,7 @@ static bool read_u64(const struct sw_json *value, uint64_t *out)
     return true;
 }
 
-/* ---- __metadata__: one pair behind the other: two lengths, both texts with their NUL ---- */
+/* ---- __metadata__: pairs in sequence: two lengths, both texts with their NUL ---- */
 
 static size_t pair_bytes(size_t key_len, size_t value_len)
 {
@@ -321,7 +321,7 @@ static int compare_claims(const void *a, const void *b)
     if (x->end != y->end) {
         return x->end < y->end ? -1 : 1;
     }
-    return strcmp(x->name, y->name); /* the same error on every machine */
+    return strcmp(x->name, y->name); /* a fixed order makes errors the same on every machine */
 }
 
 static int compare_claim_names(const void *a, const void *b)

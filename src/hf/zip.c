@@ -29,7 +29,7 @@ struct archive {
     const char *path; /* for messages */
     const unsigned char *bytes;
     size_t len;
-    uint64_t n, first, size; /* of the central directory */
+    uint64_t n, first, size; /* entries, offset and size of the central directory */
 };
 
 static bool is_inside(const struct archive *a, uint64_t first, uint64_t n)
@@ -47,7 +47,7 @@ static sw_status damaged(const struct archive *a, const char *what)
     return SW_FAIL(SW_E_FORMAT, "%s: %s", a->path, what);
 }
 
-/* Where the directory lies, from the end of the archive, behind which there may be a comment. */
+/* Finds the directory from the end record, which a comment may follow. */
 static sw_status find_directory(struct archive *a)
 {
     size_t end = 0;

@@ -11,7 +11,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-static const double linger_s = 10.0;  /* of mpirun behind its ranks, before that is said */
+static const double linger_s = 10.0;  /* mpirun outlives its ranks by this before a log line */
 static const double grace_s = 1.0;    /* between a broken connection and what the system says */
 static const double give_up_s = 30.0; /* after SIGKILL: the system itself does not let it go */
 

@@ -83,7 +83,7 @@ void sw_launch_quote(struct sw_str *out, const char *word)
     sw_str_putc(out, '\'');
 }
 
-/* One word from *at on; moves it behind the word. */
+/* Splits off one word at *at, and moves *at past it. */
 static sw_status split_word(const char *what, const char *text, const char **at,
                             struct sw_str *word)
 {

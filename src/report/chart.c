@@ -11,20 +11,20 @@
 #include "report/private.h"
 
 enum {
-    COLUMNS = 1000, /* of a picture, and its rows */
+    COLUMNS = 1000, /* columns and rows of a picture */
     FEWER_COLUMNS = 500,
-    BANDS = 100, /* that say their values under the pointer */
+    BANDS = 100, /* columns that show their values under the pointer */
     LEAST_LOG = -300,
     LEAST_TICKS = 4,
     TICKS = 6,        /* at most */
-    MANY_DOTS = 40,   /* that are drawn smaller */
-    SMOOTH_FROM = 100 /* steps from which on a smoothed line says more */
+    MANY_DOTS = 40,   /* from this number on, dots are drawn smaller */
+    SMOOTH_FROM = 100 /* steps from which on a line is smoothed */
 };
 
-#define MOST_VALUE 1e300 /* of an axis: what is beyond is drawn at its end */
+#define MOST_VALUE 1e300 /* largest value of an axis; larger ones are drawn at its end */
 
 struct axis {
-    double lo, hi; /* of log10 where it is logarithmic */
+    double lo, hi; /* log10 of the bounds if logarithmic */
     bool log;
     double step; /* between ticks, where it is linear */
     double ticks[TICKS];
@@ -96,7 +96,7 @@ static int log_ticks_at(const struct axis *axis, const double *parts, int every,
     return n;
 }
 
-/* Where no choice gives four to six, the axis grows until it has a fourth. */
+/* If no choice gives four to six ticks, the axis grows until it has four. */
 static void log_ticks(struct axis *axis)
 {
     static const double parts[3][3] = {{1, 2, 5}, {1, 3}, {1}};
@@ -135,7 +135,7 @@ static sw_status find_axis(const struct sw_chart *chart, struct axis *axis, bool
         }
     }
     *out_any = lo <= hi;
-    /* where most of the curve would lie flat below a few spikes */
+    /* logarithmic if most of the curve would be flat below a few spikes */
     axis->log = !chart->from_zero && lo > 0 && hi > 20 * median;
     if (axis->log) {
         lo = log10(lo);

@@ -19,7 +19,7 @@ struct comparison {
     struct difference *first, **end;
     bool failed;                        /* out of memory */
     int64_t steps, first_step, only[2]; /* compared; -1 = all the same; steps of one alone */
-    int64_t at[2];                      /* where first_step is */
+    int64_t at[2];                      /* index of first_step in each run */
 };
 
 /* ---- trees ---- */
@@ -155,7 +155,7 @@ static void diff(struct comparison *c, const char *section, const char *key,
     }
 }
 
-/* Where and when a run was started, and what follows from other rows, is not compared. */
+/* Omits place and time of the start, and facts that follow from other rows. */
 static void diff_facts(struct comparison *c)
 {
     static const struct {

@@ -254,7 +254,7 @@ static void write_files(const struct sw_past_run *run, const char *path, const c
     }
 }
 
-/* How much of the validation data the figures of the page are of. */
+/* The share of the validation data that the figures of the page cover. */
 static void write_coverage(const struct sw_past_run *run, struct sw_str *out)
 {
     const double rows = sw_past_run_number(run, "validation.rows");

@@ -33,8 +33,8 @@ static size_t length_of(const char *text, size_t len)
     return n <= len && sw_json_utf8_check(text, n) == n ? n : 1;
 }
 
-/* Controls of direction, U+202A .. U+202E and U+2066 .. U+2069: one that is not closed turns what
- * stands behind the name. */
+/* Controls of direction, U+202A .. U+202E and U+2066 .. U+2069: one that is not closed
+ * reverses the text after the name. */
 static bool turns(const char *text, size_t n)
 {
     return n == 3 && ((memcmp(text, "\u202a", 3) >= 0 && memcmp(text, "\u202e", 3) <= 0) ||

@@ -16,7 +16,7 @@ enum {
     SLIVER = 3, /* columns: a pixel of the narrowest phone */
     LANE = 40,  /* units of the picture */
     GAP = 8,
-    MOST_BYTES = 256 << 20, /* of a trace that is read */
+    MOST_BYTES = 256 << 20, /* largest trace that is read */
     MOST_OPS = 128,
     SHOWN_OPS = 8,
     NAME_CAP = 48
@@ -53,7 +53,7 @@ struct trace {
     char name[NAME_CAP], cat[NAME_CAP];
 };
 
-/* As run/trace.c numbers them: so many lanes a queue, and the steps behind all queues. */
+/* The numbering of run/trace.c: TRACKS lanes per queue, and the steps after all queues. */
 enum { TRACKS = 8, STEPS_TRACK = SW_QUEUE_COUNT * TRACKS };
 
 static int find_op(struct trace *t, const char *name)

@@ -128,7 +128,7 @@ static void tile(struct sw_str *out, const char *name, const char *value, const 
                   value, more);
 }
 
-/* of: what it is the loss of, where that is a part. */
+/* of: the part of the data that the loss covers; "" = all. */
 static void tile_of_loss(const char *name, const struct sw_stats *s, const char *of,
                          struct sw_str *out)
 {

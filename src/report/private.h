@@ -34,7 +34,7 @@ enum { SW_PAST_METRICS = 8, SW_METRIC_CAP = 48 };
 
 struct sw_past_sample {
     int64_t step;
-    const char *prompt, *text; /* of the run's arena */
+    const char *prompt, *text; /* in the run's arena */
     size_t prompt_len, text_len;
 };
 
@@ -100,7 +100,7 @@ struct sw_curve {
     const double *values; /* [run->n] */
     const char *name;     /* for the readout */
     enum sw_curve_style style;
-    int color; /* of the style sheet's */
+    int color; /* index of a color of the style sheet */
 };
 enum { SW_CURVES = 3 * SW_REPORT_MOST_RUNS, SW_COLORS = 8 };
 struct sw_chart {
@@ -126,7 +126,7 @@ struct sw_page {
     struct sw_past_run *runs; /* [n] */
     const char *labels[SW_REPORT_MOST_RUNS];
     int n;
-    int64_t first_step, last_step; /* of all */
+    int64_t first_step, last_step; /* first and last step of all runs */
 };
 sw_status sw_page_memory(const struct sw_page *page, struct sw_str *out);
 sw_status sw_page_time(const struct sw_page *page, struct sw_str *out);

@@ -76,7 +76,7 @@ static void write_bar(const struct sw_past_run *run, int tier, double most, stru
     char text[32];
     const double budget = part_of(run, tier, "budget");
     sw_str_puts(out, "<div class=\"bar\">");
-    if (!sw_past_run_fact(run, "memory")) { /* what it was used for is not known */
+    if (!sw_past_run_fact(run, "memory")) { /* its use is unknown */
         sw_str_printf(out, "<i class=\"p3\" style=\"width:%.2f%%\"></i>",
                       100 * planned(run, tier) / most);
     }
@@ -316,7 +316,7 @@ static sw_status write_curves_of_time(const struct sw_page *page, struct sw_str 
     return sw_chart_write(&disk, out);
 }
 
-/* Where it was written; or, where the run has moved since, in its folder. */
+/* The trace is at its recorded path, or in the run's folder if the run was moved. */
 static sw_status write_trace(const struct sw_past_run *run, struct sw_str *out)
 {
     char beside[4200];
