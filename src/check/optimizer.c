@@ -176,30 +176,27 @@ static sw_status one_step(struct trace *t, int64_t s, double lr)
 
 /* ---- comparing: "float64.exp_avg.matrix" [steps, ..] ---- */
 
-/* Names of a state in the recordings and in the plan. */
-static const struct {
-    const char *recorded, *kind;
-} kinds[] = {{"param", NULL},
-             {"exp_avg", "exp_avg"},
-             {"exp_avg_sq", "exp_avg_sq"},
-             {"momentum_buffer", "momentum"},
-             {"sum", "sum"},
-             {"square_avg", "square_avg"},
-             {"exp_avg_sq_row", "exp_avg_sq_row"},
-             {"exp_avg_sq_col", "exp_avg_sq_col"},
-             {"trust_ratio", "trust_ratio"}};
+/* Name of a state in the recordings; NULL = it is not compared. */
+static const char *recorded_name(const struct sw_persistent *item)
+{
+    const bool compared = sw_state_infos[item->state].purpose == SW_STATE_SAVED ||
+                          item->state == SW_STATE_TRUST_RATIO;
+    return item->role == SW_ROLE_PARAM        ? "param"
+           : item->state == SW_STATE_MOMENTUM ? "momentum_buffer"
+           : compared                         ? sw_state_infos[item->state].name
+                                              : NULL;
+}
+
 static const char *const series[] = {"float64", "float32", "deepspeed_cpu"};
 
 /* Decodes 8-bit codes to their values; another state holds the scales. */
 static sw_status decode(struct trace *t, const struct sw_persistent *item, float *out)
 {
-    char name[512];
-    const char *param = strchr(item->name, '/');
+    enum sw_codes kind;
+    const enum sw_state_kind scales_kind = sw_state_scales(item->state, &kind);
+    const struct sw_persistent *of_scales =
+        sw_plan_find_state(t->plan, item->param, scales_kind, 0);
     const int64_t n = sw_shape_elems(&item->shape), n_runs = sw_ceil_div(n, SW_CODE_RUN);
-    const enum sw_codes kind =
-        strncmp(item->name, "exp_avg_sq/", 11) == 0 ? SW_CODES_UNSIGNED : SW_CODES_SIGNED;
-    snprintf(name, sizeof name, "%.*s_scale%s", (int)(param - item->name), item->name, param);
-    const struct sw_persistent *of_scales = sw_plan_find(t->plan, name);
     SW_ASSERT(of_scales);
     float *scales = sw_alloc("check", (size_t)n_runs * sizeof *scales);
     uint8_t *codes = sw_alloc("check", (size_t)n);
@@ -248,28 +245,23 @@ static sw_status compare_step(struct trace *t, int64_t s, float *ours)
 {
     for (int32_t i = 0; i < t->plan->n_persistent; i++) {
         const struct sw_persistent *item = &t->plan->persistent[i];
-        for (size_t kind = 0; kind < SW_LEN(kinds); kind++) {
-            const char *recorded = kinds[kind].recorded;
-            char name[256];
-            if (item->role == SW_ROLE_PARAM && !kinds[kind].kind) {
-                SW_TRY(compare_item(t, item, item->name, recorded, s, ours));
-            } else if (item->param && kinds[kind].kind) {
-                snprintf(name, sizeof name, "%s/%s", kinds[kind].kind, item->param);
-                if (strcmp(name, item->name) == 0) {
-                    SW_TRY(compare_item(t, item, item->param, recorded, s, ours));
-                }
-            }
+        const char *recorded = recorded_name(item);
+        const char *param = item->role == SW_ROLE_PARAM ? item->name : item->param;
+        if (recorded) {
+            SW_TRY(compare_item(t, item, param, recorded, s, ours));
         }
     }
     return SW_OK;
 }
 
-/* DeepSpeed's Lion has a second moment that it never changes. */
+/* Where a rule has no second moment and the recording has one, it must be 0: that of DeepSpeed's
+ * Lion, which never changes. */
 static void expect_no_second_moment(struct trace *t)
 {
     for (int32_t i = 0; i < t->plan->n_persistent; i++) {
         const struct sw_persistent *item = &t->plan->persistent[i];
-        if (t->rule.attrs.kind != SW_UPDATE_LION || item->role != SW_ROLE_PARAM) {
+        if (item->role != SW_ROLE_PARAM ||
+            sw_plan_find_state(t->plan, item->name, SW_STATE_EXP_AVG_SQ, 0)) {
             continue;
         }
         const struct sw_safetensor *ref =

@@ -90,14 +90,6 @@ done:
     return st;
 }
 
-static const struct sw_port *kept_output(const struct sw_engine *e, const char *what, int use,
-                                         const char *name)
-{
-    char output[512];
-    snprintf(output, sizeof output, "%s.%d/%s", what, use, name);
-    return sw_program_output(&e->plan->programs[e->programs.train], output, 0);
-}
-
 sw_status sw_gradient(sw_engine *e, const char *name, float *out)
 {
     if (!e->options.keep_gradients || e->programs.train < 0) {
@@ -107,14 +99,16 @@ sw_status sw_gradient(sw_engine *e, const char *name, float *out)
     if (!param) {
         return SW_FAIL(SW_E_ARG, "no parameter \"%s\" in this model", name);
     }
+    const struct sw_program *program = &e->plan->programs[e->programs.train];
     const int64_t n = sw_shape_elems(&param->work->layout.whole);
     memset(out, 0, (size_t)n * sizeof *out);
     for (int use = 0;; use++) {
-        const struct sw_port *grad = kept_output(e, "grad", use, name);
+        const struct sw_port *grad = sw_program_gradient(program, name, SW_STATE_GRADIENT, use);
         if (!grad) {
             break;
         }
-        SW_TRY(add_use(e, grad, kept_output(e, "grad_index", use, name), out));
+        SW_TRY(add_use(e, grad, sw_program_gradient(program, name, SW_STATE_GRADIENT_INDEX, use),
+                       out));
     }
     const float factor = (float)(1 / e->optimizer.scaler.scale);
     for (int64_t i = 0; i < n; i++) {

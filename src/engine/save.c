@@ -28,24 +28,11 @@ struct tensors {
     int64_t n_boxes;
 };
 
-/* The state's kind: "exp_avg" of "exp_avg/transformer.wte.weight". NULL for states that are not in
- * checkpoints: parts of a master, sums of the current step, caches. */
-static const char *state_kind(const struct sw_persistent *item, char *buf, size_t cap)
+/* False for states that are not in checkpoints: parts of a master, sums of the current step,
+ * caches. */
+static bool is_saved(const struct sw_persistent *item)
 {
-    static const char *const kinds[] = {
-        "exp_avg",        "exp_avg_sq",    "momentum",        "sum", "square_avg", "exp_avg_sq_row",
-        "exp_avg_sq_col", "exp_avg_scale", "exp_avg_sq_scale"};
-    const char *slash = strchr(item->name, '/');
-    if (item->role != SW_ROLE_STATE || !item->param || !slash) {
-        return NULL;
-    }
-    snprintf(buf, cap, "%.*s", (int)(slash - item->name), item->name);
-    for (size_t i = 0; i < SW_LEN(kinds); i++) {
-        if (strcmp(kinds[i], buf) == 0) {
-            return kinds[i];
-        }
-    }
-    return NULL;
+    return sw_state_infos[item->state].purpose == SW_STATE_SAVED;
 }
 
 /* Dtype in the file: 8-bit codes stay as they are, all else is f32. */
@@ -104,15 +91,15 @@ static void list_items(const struct sw_engine *e, struct tensors *t)
     for (int32_t i = 0; i < e->params.n; i++) {
         const struct engine_param *param = &e->params.items[i];
         if (sw_engine_keeps(e, param->work->name)) {
-            t->items[t->n_items++] = (struct item){param, param->work, param->work->name, "master"};
+            t->items[t->n_items++] = (struct item){param, param->work, param->work->name,
+                                                   sw_state_infos[SW_STATE_MASTER].name};
         }
     }
     for (int32_t i = 0; i < e->plan->n_persistent; i++) {
         const struct sw_persistent *state = &e->plan->persistent[i];
-        char buf[64];
-        const char *kind = state_kind(state, buf, sizeof buf);
-        if (kind) {
-            t->items[t->n_items++] = (struct item){NULL, state, state->param, kind};
+        if (is_saved(state)) {
+            t->items[t->n_items++] =
+                (struct item){NULL, state, state->param, sw_state_infos[state->state].name};
         }
     }
 }
@@ -295,9 +282,8 @@ int64_t sw_engine_checkpoint_bytes(const struct sw_engine *e)
         elems += sw_engine_keeps(e, work->name) ? sw_shape_elems(&work->layout.whole) : 0;
     }
     for (int32_t i = 0; i < e->plan->n_persistent; i++) {
-        char buf[64];
         const struct sw_persistent *state = &e->plan->persistent[i];
-        if (state_kind(state, buf, sizeof buf)) {
+        if (is_saved(state)) {
             *(state->dtype == SW_U8 ? &codes : &elems) += sw_shape_elems(&state->layout.whole);
         }
     }

@@ -2,7 +2,6 @@
 // Weights: initial values, reading a Hugging Face folder, decoded fp32 masters by name. All of it
 // passes through one scratch buffer of fixed size; a tensor is never copied whole.
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "engine/adapter.h"
@@ -25,12 +24,10 @@ sw_status sw_engine_index_params(const struct sw_plan *plan, struct engine_param
         if (item->role != SW_ROLE_PARAM) {
             continue;
         }
-        char name[512];
         struct engine_param *param = &out->items[out->n++];
         param->work = item;
-        snprintf(name, sizeof name, "%s/%s", item->dtype == SW_BF16 ? "master_lo" : "master",
-                 item->name);
-        param->master = sw_plan_find(plan, name);
+        param->master = sw_plan_find_state(
+            plan, item->name, item->dtype == SW_BF16 ? SW_STATE_MASTER_LO : SW_STATE_MASTER, 0);
     }
     return SW_OK;
 }

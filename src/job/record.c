@@ -124,15 +124,9 @@ static enum held what_is(const struct sw_persistent *item)
     if (item->role == SW_ROLE_PARAM) {
         return HELD_PARAMETERS;
     }
-    switch (item->state) {
-    case SW_STATE_OPTIMIZER:
-        return HELD_OPTIMIZER;
-    case SW_STATE_SUM:
-    case SW_STATE_FURTHER_SUM:
-        return HELD_GRADIENTS;
-    default:
-        return HELD_OTHER;
-    }
+    return sw_state_is_optimizer(item->state) ? HELD_OPTIMIZER
+           : sw_state_is_sum(item->state)     ? HELD_GRADIENTS
+                                              : HELD_OTHER;
 }
 
 /* Writes the bytes of each tier by use. They add up to the planned bytes of the tier. */

@@ -136,18 +136,86 @@ void sw_update_groups_apply(const struct sw_update_groups *groups, const char *n
                             struct sw_update_attrs *attrs);
 uint64_t sw_update_groups_hash(const struct sw_update_groups *groups, uint64_t h);
 
-/* ======== states (update.c) ======== */
+/* ======== kinds of states (state.c) ======== */
+
+/* Who keeps a state, and for how long. */
+enum sw_state_purpose {
+    SW_STATE_HELPS,   /* state of the graph (caches), or of a step (statistics, ratios) */
+    SW_STATE_SUMS,    /* sum of the gradients of one use of a parameter */
+    SW_STATE_KEPT,    /* gradient of one use, readable after backward */
+    SW_STATE_MASTERS, /* optimizer state; checkpoints hold the decoded master instead */
+    SW_STATE_SAVED    /* optimizer state; checkpoints hold it by its name */
+};
+/* Number of elements: one per element of the parameter, per row or column of the matrices of its
+ * last two dims, or per run of SW_CODE_RUN elements. */
+enum sw_state_extent {
+    SW_STATE_OF_ELEMENTS,
+    SW_STATE_OF_ROWS,
+    SW_STATE_OF_COLUMNS,
+    SW_STATE_OF_RUNS
+};
+
+/* X(kind, name, purpose, extent). A state of a parameter is identified by the parameter, this kind
+ * and, for sums and kept gradients, the use. `name` is what checkpoints, dumps and messages say;
+ * states without one have a name of their own and no parameter. */
+// clang-format off
+#define SW_STATE_LIST(X)                                                                           \
+    X(OTHER,            NULL,               HELPS,   ELEMENTS)                                     \
+    X(CONSTANT,         NULL,               HELPS,   ELEMENTS) /* given by the graph; read-only */ \
+    X(TRUST_RATIO,      "trust_ratio",      HELPS,   ELEMENTS) /* of LAMB, [1] */                  \
+    X(SUM,              "grad_acc",         SUMS,    ELEMENTS) /* over micro-batches or ranks */   \
+    X(REDUCED_SUM,      "grad_sum",         SUMS,    ELEMENTS) /* a sum, reduced over ranks */     \
+    X(GRADIENT,         "grad",             KEPT,    ELEMENTS)                                     \
+    X(GRADIENT_INDEX,   "grad_index",       KEPT,    ELEMENTS) /* rows of a row-sparse gradient */ \
+    X(MASTER_LO,        "master_lo",        MASTERS, ELEMENTS) /* see sw_master_split */           \
+    X(MASTER,           "master",           MASTERS, ELEMENTS)                                     \
+    X(EXP_AVG,          "exp_avg",          SAVED,   ELEMENTS)                                     \
+    X(EXP_AVG_SQ,       "exp_avg_sq",       SAVED,   ELEMENTS)                                     \
+    X(EXP_AVG_SCALE,    "exp_avg_scale",    SAVED,   RUNS) /* scales of 8-bit codes */             \
+    X(EXP_AVG_SQ_SCALE, "exp_avg_sq_scale", SAVED,   RUNS)                                         \
+    X(EXP_AVG_SQ_ROW,   "exp_avg_sq_row",   SAVED,   ROWS) /* means of squares */                  \
+    X(EXP_AVG_SQ_COL,   "exp_avg_sq_col",   SAVED,   COLUMNS)                                      \
+    X(MOMENTUM,         "momentum",         SAVED,   ELEMENTS)                                     \
+    X(SQUARE_SUM,       "sum",              SAVED,   ELEMENTS)                                     \
+    X(SQUARE_AVG,       "square_avg",       SAVED,   ELEMENTS)
+// clang-format on
+enum sw_state_kind {
+#define SW_STATE_ENUM(kind, name, purpose, extent) SW_STATE_##kind,
+    SW_STATE_LIST(SW_STATE_ENUM)
+#undef SW_STATE_ENUM
+        SW_N_STATE_KINDS
+};
+
+struct sw_state_info {
+    const char *name;
+    enum sw_state_purpose purpose;
+    enum sw_state_extent of;
+};
+extern const struct sw_state_info sw_state_infos[SW_N_STATE_KINDS];
+static inline bool sw_state_is_sum(enum sw_state_kind kind)
+{
+    return sw_state_infos[kind].purpose == SW_STATE_SUMS;
+}
+static inline bool sw_state_is_optimizer(enum sw_state_kind kind)
+{
+    return sw_state_infos[kind].purpose >= SW_STATE_MASTERS;
+}
+/* Makes the name of a state: "exp_avg/<parameter>", "grad_acc.<use>/<parameter>". NULL = out of
+ * memory. */
+const char *sw_state_name(struct sw_arena *arena, const char *param, enum sw_state_kind kind,
+                          int use);
+/* 8-bit moments: which codes a state of this kind has, and the kind of the state with their
+ * scales; SW_STATE_OTHER = a state of this kind has no codes. */
+enum sw_state_kind sw_state_scales(enum sw_state_kind kind, enum sw_codes *codes);
+
+/* ======== states of a rule (update.c) ======== */
 
 /* The state of a parameter between steps, in the operand order of UPDATE. First the master: for
  * bf16 the low half (sw_master_split), for fp16 an fp32 copy. Then the moments in fp32 or bf16, or
  * as 8-bit codes followed by the scales of both. */
 struct sw_update_state {
-    /* such as "master_lo", "master", "exp_avg", "exp_avg_sq", "momentum", "sum" */
-    const char *kind;
+    enum sw_state_kind kind;
     enum sw_dtype dtype;
-    /* number of elements: one per element, per row or column of the matrices of the last two dims,
-     * or per run of SW_CODE_RUN elements */
-    enum { SW_STATE_OF_ELEMENTS, SW_STATE_OF_ROWS, SW_STATE_OF_COLUMNS, SW_STATE_OF_RUNS } of;
 };
 enum { SW_UPDATE_MAX_STATES = 5 };
 /* shape: that of the whole parameter */

@@ -135,11 +135,11 @@ static int add_moments(const struct sw_update_rule *rule, enum sw_dtype dtype, i
     const enum sw_dtype moment = coded                                                 ? SW_U8
                                  : rule->moments == SW_MOMENTS_BF16 && dtype == SW_F32 ? SW_BF16
                                                                                        : dtype;
-    out[n++] = (struct sw_update_state){.kind = "exp_avg", .dtype = moment};
-    out[n++] = (struct sw_update_state){.kind = "exp_avg_sq", .dtype = moment};
+    out[n++] = (struct sw_update_state){.kind = SW_STATE_EXP_AVG, .dtype = moment};
+    out[n++] = (struct sw_update_state){.kind = SW_STATE_EXP_AVG_SQ, .dtype = moment};
     if (coded) {
-        out[n++] = (struct sw_update_state){"exp_avg_scale", SW_F32, SW_STATE_OF_RUNS};
-        out[n++] = (struct sw_update_state){"exp_avg_sq_scale", SW_F32, SW_STATE_OF_RUNS};
+        out[n++] = (struct sw_update_state){SW_STATE_EXP_AVG_SCALE, SW_F32};
+        out[n++] = (struct sw_update_state){SW_STATE_EXP_AVG_SQ_SCALE, SW_F32};
     }
     return n;
 }
@@ -150,41 +150,41 @@ int sw_update_states(const struct sw_update_rule *rule, enum sw_dtype param_dtyp
     const enum sw_dtype dtype = param_dtype == SW_F64 ? SW_F64 : SW_F32;
     int n = 0;
     if (param_dtype == SW_BF16) {
-        out[n++] = (struct sw_update_state){.kind = "master_lo", .dtype = SW_I16};
+        out[n++] = (struct sw_update_state){.kind = SW_STATE_MASTER_LO, .dtype = SW_I16};
     } else if (param_dtype == SW_F16) {
-        out[n++] = (struct sw_update_state){.kind = "master", .dtype = SW_F32};
+        out[n++] = (struct sw_update_state){.kind = SW_STATE_MASTER, .dtype = SW_F32};
     }
     switch (rule->attrs.kind) {
     case SW_UPDATE_MUON:
-        out[n++] = (struct sw_update_state){.kind = "momentum", .dtype = dtype};
+        out[n++] = (struct sw_update_state){.kind = SW_STATE_MOMENTUM, .dtype = dtype};
         break;
     case SW_UPDATE_SGD:
         if (rule->momentum != 0) {
-            out[n++] = (struct sw_update_state){.kind = "momentum", .dtype = dtype};
+            out[n++] = (struct sw_update_state){.kind = SW_STATE_MOMENTUM, .dtype = dtype};
         }
         break;
     case SW_UPDATE_ADAGRAD:
-        out[n++] = (struct sw_update_state){.kind = "sum", .dtype = dtype};
+        out[n++] = (struct sw_update_state){.kind = SW_STATE_SQUARE_SUM, .dtype = dtype};
         break;
     case SW_UPDATE_RMSPROP:
-        out[n++] = (struct sw_update_state){.kind = "square_avg", .dtype = dtype};
+        out[n++] = (struct sw_update_state){.kind = SW_STATE_SQUARE_AVG, .dtype = dtype};
         if (rule->momentum != 0) {
-            out[n++] = (struct sw_update_state){.kind = "momentum", .dtype = dtype};
+            out[n++] = (struct sw_update_state){.kind = SW_STATE_MOMENTUM, .dtype = dtype};
         }
         break;
     case SW_UPDATE_ADAFACTOR:
         if (rule->momentum != 0) {
-            out[n++] = (struct sw_update_state){.kind = "exp_avg", .dtype = dtype};
+            out[n++] = (struct sw_update_state){.kind = SW_STATE_EXP_AVG, .dtype = dtype};
         }
         if (shape->rank < 2) {
-            out[n++] = (struct sw_update_state){.kind = "exp_avg_sq", .dtype = dtype};
+            out[n++] = (struct sw_update_state){.kind = SW_STATE_EXP_AVG_SQ, .dtype = dtype};
             break;
         }
-        out[n++] = (struct sw_update_state){"exp_avg_sq_row", dtype, SW_STATE_OF_ROWS};
-        out[n++] = (struct sw_update_state){"exp_avg_sq_col", dtype, SW_STATE_OF_COLUMNS};
+        out[n++] = (struct sw_update_state){SW_STATE_EXP_AVG_SQ_ROW, dtype};
+        out[n++] = (struct sw_update_state){SW_STATE_EXP_AVG_SQ_COL, dtype};
         break;
     case SW_UPDATE_LION:
-        out[n++] = (struct sw_update_state){.kind = "exp_avg", .dtype = dtype};
+        out[n++] = (struct sw_update_state){.kind = SW_STATE_EXP_AVG, .dtype = dtype};
         break;
     default:
         n = add_moments(rule, dtype, sw_shape_elems(shape), out, n);

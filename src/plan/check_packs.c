@@ -56,7 +56,7 @@ static sw_status check_member(const struct check *c, sw_value v)
 {
     const struct sw_ir_value *info = &c->ir->values[v], *pack = &c->ir->values[info->base];
     const struct sw_buffer *buffer = &c->program->buffers[c->program->buffer_of[info->base]];
-    const struct sw_persistent *item = sw_plan_find(c->plan, info->name);
+    const struct sw_persistent *item = sw_plan_item(c->plan, c->ir, v);
     const size_t at = byte_of(info), bytes = sw_ir_storage_bytes(info);
     if (!item || item->tier != SW_TIER_DISK || item->offset != buffer->offset + at ||
         item->slot_bytes != buffer->slot_bytes || at % SW_PLAN_ALIGN != 0 ||

@@ -462,14 +462,22 @@ static const char *pack_at(const struct sw_plan *plan, size_t offset)
     return plan->packs[low].name;
 }
 
+static const char *word_of_state(const struct sw_persistent *item)
+{
+    return sw_state_is_optimizer(item->state)              ? "optimizer"
+           : item->state == SW_STATE_SUM && item->use == 0 ? "sum"
+           : sw_state_is_sum(item->state)                  ? "further_sum"
+           : item->state == SW_STATE_CONSTANT              ? "constant"
+                                                           : "other";
+}
+
 static void dump_persistent(const struct sw_plan *plan, int32_t i, struct sw_str *out)
 {
-    static const char *const states[] = {"other", "optimizer", "sum", "further_sum", "constant"};
     const struct sw_persistent *item = &plan->persistent[i];
     const struct sw_layout *layout = &item->layout;
     begin(out, "name", item->name);
     put_text(out, "role", item->role == SW_ROLE_PARAM ? "parameter" : "state");
-    put_text(out, "kind", item->role == SW_ROLE_PARAM ? NULL : states[item->state]);
+    put_text(out, "kind", item->role == SW_ROLE_PARAM ? NULL : word_of_state(item));
     put_text(out, "parameter", item->param);
     put_text(out, "dtype", sw_dtype_name(item->dtype));
     put_dims(out, "shape", item->shape.rank, item->shape.dims);

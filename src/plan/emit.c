@@ -3,7 +3,6 @@
 // needs two ops, with the norms of the whole tensor between them. Muon needs the whole matrix, and
 // Adafactor sums over it twice. The kernels do the arithmetic; learning rates come from the scalar
 // table.
-#include <stdio.h>
 #include <string.h>
 
 #include "plan/private.h"
@@ -71,10 +70,8 @@ sw_value sw_emit_lamb_merge(struct sw_ir *ir, int32_t moments, sw_value norms)
 
 static sw_value trust_ratio(struct sw_ir *ir, sw_value param)
 {
-    const struct sw_ir_value info = ir->values[param];
-    char name[512];
-    snprintf(name, sizeof name, "trust_ratio/%s", info.name);
-    return sw_ir_state(ir, name, info.dtype == SW_F64 ? SW_F64 : SW_F32, SW_SHAPE(1), param);
+    const enum sw_dtype dtype = ir->values[param].dtype == SW_F64 ? SW_F64 : SW_F32;
+    return sw_ir_param_state(ir, param, SW_STATE_TRUST_RATIO, 0, dtype, SW_SHAPE(1));
 }
 
 /* in: target, states, norms, ratio. Returns the op; its first output is the target, its last the
@@ -249,17 +246,17 @@ static sw_value emit_adafactor(struct sw_ir *ir, struct sw_attrs *attrs, sw_valu
 
 /* Layout of a state for a tensor or shard with layout `of`. It has an element for each element, for
  * each run, or for each row or column of the matrices. */
-static struct sw_layout layout_of_state(const struct sw_layout *of,
-                                        const struct sw_update_state *state)
+static struct sw_layout layout_of_state(const struct sw_layout *of, enum sw_state_kind kind)
 {
+    const enum sw_state_extent extent = sw_state_infos[kind].of;
     struct sw_layout out = *of;
     out.is_padded = false;
-    if (state->of == SW_STATE_OF_RUNS) {
+    if (extent == SW_STATE_OF_RUNS) {
         return sw_layout_per(&out, SW_CODE_RUN);
     }
-    if (state->of != SW_STATE_OF_ELEMENTS) {
+    if (extent != SW_STATE_OF_ELEMENTS) {
         struct sw_shape *lines = &out.whole;
-        if (state->of == SW_STATE_OF_COLUMNS) {
+        if (extent == SW_STATE_OF_COLUMNS) {
             lines->dims[lines->rank - 2] = lines->dims[lines->rank - 1];
         }
         lines->rank--;
@@ -275,7 +272,7 @@ static sw_value tile_of_state(struct sw_ir *ir, sw_value state, const struct sw_
     if (v >= 0) {
         const struct sw_layout *of = &tile->form->layout;
         const struct sw_layout layout =
-            ir->values[v].of_runs ? sw_layout_per(of, SW_CODE_RUN) : *of;
+            sw_ir_is_of_runs(&ir->values[v]) ? sw_layout_per(of, SW_CODE_RUN) : *of;
         sw_ir_reshape(ir, v, layout.whole);
         sw_ir_set_layout(ir, v, &layout);
         ir->values[v].base = state;
@@ -334,17 +331,14 @@ static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, 
     int n_in = 0;
     in[n_in++] = target;
     for (int i = 0; i < attrs->update.rule.n_states; i++) {
-        char name[512];
-        snprintf(name, sizeof name, "%s/%s", states[i].kind, info.name);
         const struct sw_layout layout =
-            layout_of_state(is_tile ? &info.form->layout : &slice.form->layout, &states[i]);
+            layout_of_state(is_tile ? &info.form->layout : &slice.form->layout, states[i].kind);
         const struct sw_shape shape =
             layout.is_sliced ? SW_SHAPE(sw_layout_elems(&layout)) : layout.whole;
-        const sw_value state = sw_ir_state(ir, name, states[i].dtype, shape, sw_ir_root(ir, param));
+        const sw_value state =
+            sw_ir_param_state(ir, sw_ir_root(ir, param), states[i].kind, 0, states[i].dtype, shape);
         if (state >= 0) {
             sw_ir_set_layout(ir, state, &layout);
-            ir->values[state].state = SW_STATE_OPTIMIZER;
-            ir->values[state].of_runs = states[i].of == SW_STATE_OF_RUNS;
         }
         in[n_in++] = is_tile ? tile_of_state(ir, state, &slice) : state;
     }

@@ -91,11 +91,10 @@ struct sw_paper sw_paper_widths(enum sw_dtype dtype, const struct sw_update_rule
     const int n = sw_update_states(rule, dtype, &large, states);
     for (int i = narrow ? 1 : 0; i < n; i++) { /* the first state is the master, or its remainder */
         const double bytes = (double)sw_dtype_bytes(states[i].dtype);
-        paper.states += states[i].of == SW_STATE_OF_ELEMENTS ? bytes
-                        : states[i].of == SW_STATE_OF_RUNS   ? bytes / SW_CODE_RUN
-                                                           /* states per row or column are
-                                                              * small */
-                                                           : 0;
+        const enum sw_state_extent of = sw_state_infos[states[i].kind].of;
+        paper.states += of == SW_STATE_OF_ELEMENTS ? bytes
+                        : of == SW_STATE_OF_RUNS   ? bytes / SW_CODE_RUN
+                                                   : 0; /* those per row or column are small */
     }
     paper.states += narrow ? sizeof(float) : 0;
     return paper;

@@ -90,14 +90,24 @@ static void take_value(struct sw_ir *ir, const struct sw_value_info *info)
     };
 }
 
-/* Lookups find the first of several values with one name. */
+const char *sw_ir_key(const struct sw_ir *ir, sw_value v, int32_t base, int32_t *key)
+{
+    const struct sw_ir_value *value = &ir->values[v];
+    const bool of_param = sw_state_infos[value->state].name != NULL;
+    *key = of_param ? sw_state_key(base, value->state, value->use) : base;
+    return of_param ? ir->values[value->param].name : value->name;
+}
+
+/* Lookups find the first of several values with one key. */
 static bool list_leaf(struct sw_ir *ir, sw_value v)
 {
     const struct sw_ir_value *value = &ir->values[v];
+    int32_t key;
+    const char *text = sw_ir_key(ir, v, (int32_t)value->role, &key);
     if (!value->name || value->producer >= 0) {
         return true;
     }
-    if (!sw_names_add(&ir->leaves, (int32_t)value->role, value->name, v)) {
+    if (!sw_names_add(&ir->leaves, key, text, v)) {
         sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
         return false;
     }
@@ -257,19 +267,50 @@ sw_value sw_ir_find(const struct sw_ir *ir, enum sw_role role, const char *name)
     return sw_names_find(&ir->leaves, (int32_t)role, name);
 }
 
-sw_value sw_ir_state(struct sw_ir *ir, const char *name, enum sw_dtype dtype, struct sw_shape shape,
-                     sw_value param)
+sw_value sw_ir_find_same(const struct sw_ir *other, const struct sw_ir *ir, sw_value v)
+{
+    int32_t key;
+    const char *text = sw_ir_key(ir, v, (int32_t)ir->values[v].role, &key);
+    return sw_names_find(&other->leaves, key, text);
+}
+
+sw_value sw_ir_state(struct sw_ir *ir, const char *name, enum sw_dtype dtype, struct sw_shape shape)
 {
     const sw_value known = ir->status < 0 ? SW_NO_VALUE : sw_ir_find(ir, SW_ROLE_STATE, name);
     if (known >= 0) {
         return known;
     }
     const sw_value v = sw_ir_new_value(ir, SW_ROLE_STATE, dtype, shape);
-    if (v < 0 || !sw_ir_name_value(ir, v, name)) {
+    return v >= 0 && sw_ir_name_value(ir, v, name) ? v : SW_NO_VALUE;
+}
+
+static const char *name_state(struct sw_ir *ir, sw_value param, enum sw_state_kind kind, int use)
+{
+    const char *name = sw_state_name(&ir->names, ir->values[param].name, kind, use);
+    if (!name) {
+        sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
+    }
+    return name;
+}
+
+sw_value sw_ir_param_state(struct sw_ir *ir, sw_value param, enum sw_state_kind kind, int use,
+                           enum sw_dtype dtype, struct sw_shape shape)
+{
+    if (ir->status < 0) {
         return SW_NO_VALUE;
     }
-    ir->values[v].param = param;
-    return v;
+    const char *of = ir->values[param].name;
+    const sw_value known = sw_names_find(&ir->leaves, sw_state_key(SW_ROLE_STATE, kind, use), of);
+    const sw_value v = known >= 0 ? known : sw_ir_new_value(ir, SW_ROLE_STATE, dtype, shape);
+    if (known >= 0 || v < 0) {
+        return v;
+    }
+    struct sw_ir_value *value = &ir->values[v];
+    value->name = name_state(ir, param, kind, use);
+    value->param = param;
+    value->state = kind;
+    value->use = (uint8_t)use;
+    return value->name && list_leaf(ir, v) ? v : SW_NO_VALUE;
 }
 
 sw_value sw_ir_version(const struct sw_ir *ir, sw_value v)
@@ -281,17 +322,29 @@ sw_value sw_ir_version(const struct sw_ir *ir, sw_value v)
     return v;
 }
 
+static void add_output(struct sw_ir *ir, const struct sw_ir_output *output)
+{
+    if (ir->status >= 0 &&
+        grow(ir, (void **)&ir->outputs, &ir->cap_outputs, ir->n_outputs + 1, sizeof *ir->outputs)) {
+        ir->values[output->value].is_output = true;
+        ir->outputs[ir->n_outputs++] = *output;
+    }
+}
+
 void sw_ir_output(struct sw_ir *ir, const char *name, sw_value v)
 {
-    if (ir->status < 0 || v < 0 ||
-        !grow(ir, (void **)&ir->outputs, &ir->cap_outputs, ir->n_outputs + 1,
-              sizeof *ir->outputs)) {
-        return;
+    if (ir->status >= 0 && v >= 0) {
+        add_output(ir,
+                   &(struct sw_ir_output){copy_name(ir, name), v, SW_NO_VALUE, SW_STATE_OTHER, 0});
     }
-    const char *copy = copy_name(ir, name);
-    if (copy) {
-        ir->values[v].is_output = true;
-        ir->outputs[ir->n_outputs++] = (struct sw_named){copy, v};
+}
+
+void sw_ir_param_output(struct sw_ir *ir, sw_value param, enum sw_state_kind kind, int use,
+                        sw_value v)
+{
+    if (ir->status >= 0 && v >= 0) {
+        add_output(ir, &(struct sw_ir_output){name_state(ir, param, kind, use), v, param, kind,
+                                              (uint8_t)use});
     }
 }
 
@@ -315,7 +368,7 @@ bool sw_ir_is_part(const struct sw_ir *ir, sw_value v)
     const struct sw_ir_value *root = &ir->values[value->base];
     const sw_value param = root->role == SW_ROLE_PARAM ? value->base : root->param;
     return param >= 0 && ir->values[param].is_tiled &&
-           (root->role == SW_ROLE_PARAM || root->state == SW_STATE_OPTIMIZER);
+           (root->role == SW_ROLE_PARAM || sw_state_is_optimizer(root->state));
 }
 
 struct sw_layout sw_ir_shard_of(const struct sw_ir *ir, sw_value v, int64_t run)

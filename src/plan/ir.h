@@ -42,6 +42,7 @@ struct sw_ir_value {
     enum sw_role role : 8;
     /* ---- placement ---- */
     enum sw_state_kind state : 8; /* for STATE */
+    uint8_t use;                  /* sums: which use of the parameter */
     /* Kernels of the device only see values on the device. */
     enum sw_tier tier : 8;
     bool host_computes; /* host memory: a kernel of the host reads or writes it in place */
@@ -51,7 +52,6 @@ struct sw_ir_value {
     bool is_pack;     /* PARAM, STATE: storage that several of them share */
     bool is_viewed;   /* the input of a view */
     bool stays_whole; /* PARAM: it is not sharded, see sw_choose_whole */
-    bool of_runs;     /* STATE: one element for every SW_CODE_RUN elements of the parameter */
     bool takes_turns; /* piece of an update in a loop: there is room for several pieces */
     bool needs_grad;
     bool is_output;
@@ -130,6 +130,14 @@ struct sw_ir_op {
     bool on_host : 1;        /* kernel of the host; all its operands lie in host memory */
 };
 
+struct sw_ir_output {
+    const char *name;
+    sw_value value;
+    sw_value param; /* gradients that are kept: their parameter; else SW_NO_VALUE */
+    enum sw_state_kind kind : 8;
+    uint8_t use;
+};
+
 struct sw_ir_stream {
     sw_value param, grad;
     int micro; /* above 0: continues the use of the previous stream */
@@ -145,7 +153,7 @@ struct sw_ir {
     struct sw_ir_op *ops; /* in an order in which they can run */
     struct sw_scope *scopes;
     struct sw_ir_stream *streams;
-    struct sw_named *outputs;
+    struct sw_ir_output *outputs;
     sw_value *params;       /* in order of first use */
     int32_t *loops;         /* [n_loops] number of pieces of each */
     struct sw_names leaves; /* values with a name and no producer, by role */
@@ -179,14 +187,29 @@ sw_value sw_ir_new_like(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtype
                         const struct sw_ir_form *form);
 /* Adds a value like v, with the same placement. */
 sw_value sw_ir_copy_value(struct sw_ir *ir, sw_value v);
-/* Adds a persistent tensor by name; param may be SW_NO_VALUE. The same name yields the same
- * value. */
-sw_value sw_ir_state(struct sw_ir *ir, const char *name, enum sw_dtype dtype, struct sw_shape shape,
-                     sw_value param);
+/* Adds a persistent tensor that belongs to no parameter. The same name yields the same value. */
+sw_value sw_ir_state(struct sw_ir *ir, const char *name, enum sw_dtype dtype,
+                     struct sw_shape shape);
+/* Adds a persistent tensor of a parameter; use: for sums, else 0. The same parameter, kind and use
+ * yield the same value. */
+sw_value sw_ir_param_state(struct sw_ir *ir, sw_value param, enum sw_state_kind kind, int use,
+                           enum sw_dtype dtype, struct sw_shape shape);
 /* Names v (the name is copied). If it has no producer, sw_ir_find finds it by that name. */
 bool sw_ir_name_value(struct sw_ir *ir, sw_value v, const char *name);
 sw_value sw_ir_find(const struct sw_ir *ir, enum sw_role role, const char *name);
+/* Finds the parameter or state that v is in the list `other`; SW_NO_VALUE = not there. */
+sw_value sw_ir_find_same(const struct sw_ir *other, const struct sw_ir *ir, sw_value v);
+/* Returns the text and the key that identify v in a table of names: its name and `base`, or for a
+ * state of a parameter that parameter's name and a key made from `base`, kind and use. */
+const char *sw_ir_key(const struct sw_ir *ir, sw_value v, int32_t base, int32_t *key);
+static inline int32_t sw_state_key(int32_t base, enum sw_state_kind kind, int use)
+{
+    return base | (int32_t)kind << 8 | use << 16;
+}
 void sw_ir_output(struct sw_ir *ir, const char *name, sw_value v);
+/* Makes v an output of a parameter: the gradient of a use, or its index. */
+void sw_ir_param_output(struct sw_ir *ir, sw_value param, enum sw_state_kind kind, int use,
+                        sw_value v);
 /* The output of a micro-batch, if the list holds several; SW_NO_VALUE = not found. */
 sw_value sw_ir_find_output(const struct sw_ir *ir, const char *name, int micro);
 /* The value whose storage v lies in; v itself unless it is a view or a later version. */
@@ -196,10 +219,14 @@ static inline sw_value sw_ir_root(const struct sw_ir *ir, sw_value v)
 }
 /* The version of its storage that v is a view of. */
 sw_value sw_ir_version(const struct sw_ir *ir, sw_value v);
+static inline bool sw_ir_is_of_runs(const struct sw_ir_value *value)
+{
+    return sw_state_infos[value->state].of == SW_STATE_OF_RUNS;
+}
 /* Number of elements of a state whose parameter has `elems` elements. */
 static inline int64_t sw_ir_per_run(const struct sw_ir_value *value, int64_t elems)
 {
-    return value->of_runs ? sw_ceil_div(elems, SW_CODE_RUN) : elems;
+    return sw_ir_is_of_runs(value) ? sw_ceil_div(elems, SW_CODE_RUN) : elems;
 }
 size_t sw_ir_bytes(const struct sw_ir_value *value); /* bytes of its elements, without strides */
 size_t sw_ir_storage_bytes(const struct sw_ir_value *value); /* with padding */

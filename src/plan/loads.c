@@ -34,7 +34,7 @@ bool sw_offload_is_here(const struct sw_offload *p, const struct sw_ir_op *op, s
 {
     const struct sw_ir_value *info = &p->ir->values[what];
     const bool is_sum =
-        sw_offload_is_sum(info) && info->param >= 0 && sw_ir_is_part(p->ir, info->param);
+        sw_state_is_sum(info->state) && info->param >= 0 && sw_ir_is_part(p->ir, info->param);
     return p->here[what] >= 0 && p->loaded_in[what] == sw_ir_block_segment(p->ir, op) &&
            (!is_sum || p->when[what] == p->n_before[p->i_op]);
 }

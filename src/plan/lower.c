@@ -207,8 +207,12 @@ static sw_status list_ports(const struct sw_plan *plan, struct sw_program *progr
         }
     }
     for (int32_t i = 0; i < ir->n_outputs; i++) {
-        program->outputs[program->n_outputs++] =
-            port_of(program, ir->outputs[i].name, ir->outputs[i].value);
+        const struct sw_ir_output *output = &ir->outputs[i];
+        struct sw_port *port = &program->outputs[program->n_outputs++];
+        *port = port_of(program, output->name, output->value);
+        port->param = output->param >= 0 ? ir->values[output->param].name : NULL;
+        port->kind = output->kind;
+        port->use = output->use;
     }
     return SW_OK;
 }
@@ -251,6 +255,19 @@ const struct sw_port *sw_program_output(const struct sw_program *program, const 
                                         int micro)
 {
     return find_port(program->outputs, program->n_outputs, name, micro);
+}
+
+const struct sw_port *sw_program_gradient(const struct sw_program *program, const char *param,
+                                          enum sw_state_kind kind, int use)
+{
+    for (int32_t i = 0; i < program->n_outputs; i++) {
+        const struct sw_port *port = &program->outputs[i];
+        if (port->kind == kind && port->use == use && port->micro == 0 &&
+            strcmp(port->param, param) == 0) {
+            return port;
+        }
+    }
+    return NULL;
 }
 
 size_t sw_port_bytes(const struct sw_port *port)

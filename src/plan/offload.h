@@ -42,11 +42,6 @@ struct sw_offload {
     } left;
 };
 
-static inline bool sw_offload_is_sum(const struct sw_ir_value *value)
-{
-    return value->state == SW_STATE_SUM || value->state == SW_STATE_FURTHER_SUM;
-}
-
 /* ---- tiers.c ---- */
 
 /* True if op i reads the gradient of a tile later than right after its producer. In that case other

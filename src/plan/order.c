@@ -249,7 +249,7 @@ static void add_outputs(struct pass *p)
     const int32_t n = p->ir->n_outputs;
     for (int micro = 1; micro < p->micro_batches; micro++) {
         for (int32_t i = 0; i < n; i++) {
-            const struct sw_named output = p->ir->outputs[i];
+            const struct sw_ir_output output = p->ir->outputs[i];
             sw_ir_output(p->ir, output.name, in_micro(p, micro, output.value));
         }
     }

@@ -84,10 +84,10 @@ static bool is_small(const struct packing *p, sw_value v)
     const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
     const int64_t most = p->options->policy.update_elems;
     const bool known =
-        info->role == SW_ROLE_PARAM ? p->readers[v] >= 0 : info->state == SW_STATE_OPTIMIZER;
+        info->role == SW_ROLE_PARAM ? p->readers[v] >= 0 : sw_state_is_optimizer(info->state);
     return info->tier == SW_TIER_DISK && info->base < 0 && info->producer < 0 && known &&
            param >= 0 && !p->ir->values[param].is_tiled && sw_ir_storage_bytes(info) < SMALL &&
-           (most == 0 || info->form->elems * (info->of_runs ? SW_CODE_RUN : 1) <= most);
+           (most == 0 || info->form->elems * (sw_ir_is_of_runs(info) ? SW_CODE_RUN : 1) <= most);
 }
 
 static void join(struct packing *p, sw_value v)
@@ -215,7 +215,7 @@ static bool follow(struct packing *p, const struct sw_ir *first)
     for (sw_value v = 0; v < p->n_values; v++) {
         const struct sw_ir_value info = ir->values[v];
         const bool lies_there = info.tier == SW_TIER_DISK && info.base < 0 && info.producer < 0;
-        const sw_value known = lies_there ? sw_ir_find(first, info.role, info.name) : -1;
+        const sw_value known = lies_there ? sw_ir_find_same(first, ir, v) : -1;
         if (known < 0 || !sw_ir_is_packed(first, known)) {
             continue;
         }

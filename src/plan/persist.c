@@ -5,10 +5,28 @@
 #include <stdio.h>
 #include <string.h>
 
+static struct sw_persistent *find_item(const struct sw_plan *plan, int32_t key, const char *name)
+{
+    const int32_t i = sw_names_find(&plan->names, key, name);
+    return i < 0 ? NULL : &plan->persistent[i];
+}
+
 const struct sw_persistent *sw_plan_find(const struct sw_plan *plan, const char *name)
 {
-    const int32_t i = sw_names_find(&plan->names, SW_NAME_PERSISTENT, name);
-    return i < 0 ? NULL : &plan->persistent[i];
+    return find_item(plan, SW_NAME_PERSISTENT, name);
+}
+
+const struct sw_persistent *sw_plan_find_state(const struct sw_plan *plan, const char *param,
+                                               enum sw_state_kind kind, int use)
+{
+    return find_item(plan, sw_state_key(SW_NAME_PERSISTENT, kind, use), param);
+}
+
+struct sw_persistent *sw_plan_item(const struct sw_plan *plan, const struct sw_ir *ir, sw_value v)
+{
+    int32_t key;
+    const char *text = sw_ir_key(ir, v, SW_NAME_PERSISTENT, &key);
+    return find_item(plan, key, text);
 }
 
 static bool is_small(const struct sw_persistent *item)
@@ -78,8 +96,7 @@ static void place_member(struct sw_plan *plan, const struct sw_ir *ir, sw_value 
     const struct sw_packed *pack = find_pack(plan, root->name);
     const size_t at = (size_t)info->base_offset * sw_dtype_bytes(info->dtype);
     const size_t next = at + sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_ALIGN);
-    struct sw_persistent *item =
-        &plan->persistent[sw_names_find(&plan->names, SW_NAME_PERSISTENT, info->name)];
+    struct sw_persistent *item = sw_plan_item(plan, ir, v);
     item->offset = pack->offset + at;
     item->slot_bytes = pack->slot_bytes;
     item->packed_bytes = (next == sw_ir_storage_bytes(root) ? pack->bytes : next) - at;
@@ -140,7 +157,7 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
 {
     const struct sw_ir_value *info = &ir->values[v];
     const bool packed = sw_ir_is_packed(ir, v);
-    const struct sw_persistent *known = sw_plan_find(plan, info->name);
+    const struct sw_persistent *known = sw_plan_item(plan, ir, v);
     if (known) {
         return compare(known, info, packed);
     }
@@ -157,11 +174,14 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
         .tier = (enum sw_tier)info->tier,
         .bytes = sw_ir_storage_bytes(info),
         .state = info->state,
+        .use = info->use,
         .packed_bytes = packed ? sw_ir_storage_bytes(info) : 0, /* until it is placed */
     };
     item->slot_bytes =
         info->two_slots && item->tier != SW_TIER_DEVICE ? sw_persistent_taken(item) : 0;
-    return name(plan, SW_NAME_PERSISTENT, info->name, plan->n_persistent - 1);
+    int32_t key;
+    const char *text = sw_ir_key(ir, v, SW_NAME_PERSISTENT, &key);
+    return name(plan, key, text, plan->n_persistent - 1);
 }
 
 static void place(struct sw_plan *plan, bool small)
@@ -223,8 +243,10 @@ static size_t persistent_end(const struct sw_plan *plan, enum sw_tier tier)
 }
 
 /* The buffer of a parameter, a state or a pack. */
-static struct sw_buffer placed_buffer(const struct sw_plan *plan, const struct sw_ir_value *info)
+static struct sw_buffer placed_buffer(const struct sw_plan *plan, const struct sw_ir *ir,
+                                      sw_value v)
 {
+    const struct sw_ir_value *info = &ir->values[v];
     if (info->is_pack) {
         const struct sw_packed *pack = find_pack(plan, info->name);
         return (struct sw_buffer){.tier = SW_TIER_DISK,
@@ -233,7 +255,7 @@ static struct sw_buffer placed_buffer(const struct sw_plan *plan, const struct s
                                   .bytes = pack->bytes,
                                   .slot_bytes = pack->slot_bytes};
     }
-    const struct sw_persistent *item = sw_plan_find(plan, info->name);
+    const struct sw_persistent *item = sw_plan_item(plan, ir, v);
     return (struct sw_buffer){.tier = item->tier,
                               .persistent = true,
                               .offset = item->offset,
@@ -253,7 +275,7 @@ sw_status sw_program_place(struct sw_plan *plan, struct sw_program *program)
         program->buffer_of[v] = -1;
         if (is_placed(&ir->values[v])) {
             program->buffer_of[v] = program->n_buffers;
-            program->buffers[program->n_buffers] = placed_buffer(plan, &ir->values[v]);
+            program->buffers[program->n_buffers] = placed_buffer(plan, ir, v);
             program->buffers[program->n_buffers].value = v;
             program->buffers[program->n_buffers++].last = program->n_instrs;
         }

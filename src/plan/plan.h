@@ -178,6 +178,9 @@ int64_t sw_instr_rows_bytes(int64_t rows, int64_t row_elems, enum sw_dtype dtype
 /* An input of each micro-batch, or an output that can be read. */
 struct sw_port {
     const char *name;
+    const char *param; /* kept gradients: name of the parameter, else NULL */
+    enum sw_state_kind kind;
+    int use;
     int micro; /* micro-batch that it belongs to */
     enum sw_dtype dtype;
     struct sw_shape shape; /* row-major */
@@ -240,6 +243,9 @@ const struct sw_port *sw_program_input(const struct sw_program *program, const c
                                        int micro);
 const struct sw_port *sw_program_output(const struct sw_program *program, const char *name,
                                         int micro);
+/* The gradient of a use of a parameter, or the index of its rows; NULL = it is not kept. */
+const struct sw_port *sw_program_gradient(const struct sw_program *program, const char *param,
+                                          enum sw_state_kind kind, int use);
 size_t sw_port_bytes(const struct sw_port *port);
 /* How often an instruction is issued when its phase runs once: once per piece of its loop. */
 int32_t sw_instr_pieces(const struct sw_program *program, const struct sw_instr *instr);
@@ -251,15 +257,6 @@ enum sw_queue sw_instr_queue(const struct sw_instr *instr);
  * the operands. out->op is `op`. */
 void sw_program_describe(const struct sw_program *program, int32_t i, struct sw_op *op,
                          struct sw_op_desc *out);
-
-/* Purpose of a state. */
-enum sw_state_kind {
-    SW_STATE_OTHER, /* state of the graph (caches), or of a step as a whole (statistics, ratios) */
-    SW_STATE_OPTIMIZER, /* moments, master weights, remainders of master weights */
-    SW_STATE_SUM, /* sum of the gradients of a parameter's first use, over micro-batches or ranks */
-    SW_STATE_FURTHER_SUM, /* the same for a further use, or a sum that has been reduced */
-    SW_STATE_CONSTANT     /* value given by the graph; read-only */
-};
 
 /* A parameter or state, which has one place for all programs. */
 struct sw_persistent {
@@ -276,6 +273,7 @@ struct sw_persistent {
     /* distance from its first slot to its second; the two alternate. 0 = one slot */
     size_t slot_bytes;
     enum sw_state_kind state; /* for role STATE */
+    int use;                  /* sums: which use of the parameter */
     /* bytes that it occupies in its pack, up to the next tensor; 0 = not packed */
     size_t packed_bytes;
 };
@@ -508,7 +506,11 @@ void sw_plan_close(struct sw_plan *plan);
  * kernels, and budgets hold at every instruction. Not checked: the shapes of operands that a pass
  * substitutes for others. */
 sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options *options);
+/* Finds a parameter, or a state that belongs to no parameter; NULL = not in the plan. */
 const struct sw_persistent *sw_plan_find(const struct sw_plan *plan, const char *name);
+/* Finds a state of a parameter; use: for sums, else 0. */
+const struct sw_persistent *sw_plan_find_state(const struct sw_plan *plan, const char *param,
+                                               enum sw_state_kind kind, int use);
 /* Bytes that it takes in its tier. */
 size_t sw_persistent_taken(const struct sw_persistent *item);
 

@@ -7,6 +7,8 @@
 
 /* Kinds of names in the plan's table of names. */
 enum { SW_NAME_PERSISTENT, SW_NAME_PACK, SW_NAME_TILED };
+/* The plan's entry for parameter or state v of a list; NULL = it has none. */
+struct sw_persistent *sw_plan_item(const struct sw_plan *plan, const struct sw_ir *ir, sw_value v);
 
 /* ---- cells.c: which transfers move the same bytes ---- */
 struct sw_cell_range {
@@ -259,10 +261,10 @@ void sw_plan_dump(const struct sw_plan *plan, struct sw_str *out);
 
 /* ---- emit.c: updates ---- */
 
-/* Adds the states of `param` (named "<kind>/<parameter>") and the ops that update it. streams
+/* Adds the states of `param` and the ops that update it. streams
  * [n_streams] are the gradients; row-sparse ones are passed with their index. `target` is the
  * updated tensor: the parameter itself, or the shard that this rank owns; the states have its
- * shape. LAMB leaves its last ratio, after clamping, in the state "trust_ratio/<parameter>" [1].
+ * shape. LAMB leaves its last ratio, after clamping, in the state TRUST_RATIO.
  * Returns the updated target. */
 sw_value sw_emit_update(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param,
                         sw_value target, const sw_value *streams, int n_streams);

@@ -29,8 +29,8 @@ static enum sw_held kind_of_state(const struct sw_persistent *item)
     if (item->role == SW_ROLE_PARAM) {
         return SW_HELD_PARAMS;
     }
-    if (item->state == SW_STATE_SUM || item->state == SW_STATE_FURTHER_SUM) {
-        return item->state == SW_STATE_SUM ? SW_HELD_GRADS : SW_HELD_SECOND;
+    if (sw_state_is_sum(item->state)) {
+        return item->state == SW_STATE_SUM && item->use == 0 ? SW_HELD_GRADS : SW_HELD_SECOND;
     }
     return item->param ? SW_HELD_OPTIMIZER : SW_HELD_OTHER;
 }

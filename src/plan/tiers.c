@@ -42,7 +42,7 @@ static enum sw_tier tier_of(struct sw_offload *p, sw_value v)
     if (known >= 0) {
         return (enum sw_tier)p->first->values[known].tier;
     }
-    if (info->state == SW_STATE_OPTIMIZER) {
+    if (sw_state_is_optimizer(info->state)) {
         const bool in_tiles = info->param >= 0 && p->ir->values[info->param].is_tiled;
         if (p->left.states < (int64_t)bytes && !in_tiles) {
             return SW_TIER_DEVICE;
@@ -50,7 +50,7 @@ static enum sw_tier tier_of(struct sw_offload *p, sw_value v)
         p->left.states -= (int64_t)bytes;
         return cached(p, p->options->policy.states_tier, info);
     }
-    if (sw_offload_is_sum(info)) {
+    if (sw_state_is_sum(info->state)) {
         return p->left.grads_tier;
     }
     if (info->role != SW_ROLE_PARAM || info->producer >= 0 ||
@@ -145,7 +145,7 @@ static size_t waiting_in_host(const struct sw_offload *p)
     size_t sum = 0;
     for (sw_value v = 0; v < p->n_values; v++) {
         const struct sw_ir_value *info = &p->ir->values[v];
-        const bool is_sum = sw_offload_is_sum(info) && info->base < 0;
+        const bool is_sum = sw_state_is_sum(info->state) && info->base < 0;
         if (is_sum ? p->left.grads_tier == SW_TIER_HOST : waits_on(p, v) == SW_TIER_HOST) {
             sum += bytes_of(info);
         }
@@ -165,7 +165,8 @@ static size_t choose_with(struct sw_offload *p, size_t host_left, int64_t states
     for (sw_value v = 0; v < p->n_values; v++) {
         struct sw_ir_value *info = &p->ir->values[v];
         info->tier = (int)tier_of(p, v);
-        in_host += info->tier == SW_TIER_HOST && !sw_offload_is_sum(info) ? places_of(info) : 0;
+        in_host +=
+            info->tier == SW_TIER_HOST && !sw_state_is_sum(info->state) ? places_of(info) : 0;
     }
     return in_host;
 }
@@ -178,7 +179,8 @@ static void choose_tiers(struct sw_offload *p)
     int64_t states = 0;
     for (sw_value v = 0; v < p->n_values; v++) {
         const struct sw_ir_value *info = &ir->values[v];
-        states += info->state == SW_STATE_OPTIMIZER && info->base < 0 ? (int64_t)bytes_of(info) : 0;
+        states +=
+            sw_state_is_optimizer(info->state) && info->base < 0 ? (int64_t)bytes_of(info) : 0;
     }
     const size_t has_to = choose_with(p, 0, states);
     if (budget == 0) {

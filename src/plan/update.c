@@ -11,7 +11,6 @@
 // If updates are written to a second slot (two_slots), nothing that counts changes before the last
 // segment. An offloaded tensor has a second slot in its tier. A tensor on the device is updated in
 // a copy, which the last segment copies into place. This needs no disk.
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,23 +91,19 @@ static sw_value spread(struct sw_ir *ir, sw_value grad, const struct sw_layout *
 static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *options,
                             const struct feed *feed)
 {
-    char name[512];
     const struct sw_ir_value param = ir->values[feed->param];
     const enum sw_dtype dtype = ir->dtype == SW_F64 ? SW_F64 : SW_F32;
-    snprintf(name, sizeof name, "grad_acc.%d/%s", feed->n, param.name);
     const bool whole = sw_ir_data(ir)->n <= 1 || sw_sums_before_reducing(options);
     const struct sw_layout shard = shard_of(ir, options, feed->param);
     const struct sw_shape shape = whole ? param.form->shape : SW_SHAPE(sw_layout_elems(&shard));
     /* a tile's sum leaves the device between micro-batches, too */
     const bool stays = sums_stay(options) || sw_ir_is_part(ir, feed->param);
     ir->phase = SW_PHASE_BACKWARD;
-    const sw_value acc = stays ? sw_ir_state(ir, name, dtype, shape, feed->param)
-                               : sw_ir_new_value(ir, SW_ROLE_TRANSIENT, dtype, shape);
+    const sw_value acc =
+        stays ? sw_ir_param_state(ir, feed->param, SW_STATE_SUM, feed->n, dtype, shape)
+              : sw_ir_new_value(ir, SW_ROLE_TRANSIENT, dtype, shape);
     ir->phase = SW_PHASE_UPDATE;
     if (acc >= 0) {
-        ir->values[acc].state = !stays         ? SW_STATE_OTHER
-                                : feed->n == 0 ? SW_STATE_SUM
-                                               : SW_STATE_FURTHER_SUM;
         ir->values[acc].param = feed->param;
         if (!whole) {
             sw_ir_set_layout(ir, acc, &shard);
@@ -203,7 +198,7 @@ static void write_beside(struct sw_ir *ir, int32_t first, sw_value param)
         for (int k = 0; k < ir->ops[i].n_in; k++) {
             const sw_value v = sw_ir_root(ir, ir->ops[i].in[k]);
             ir->values[v].two_slots |=
-                ir->values[v].state == SW_STATE_OPTIMIZER || v == sw_ir_root(ir, param);
+                sw_state_is_optimizer(ir->values[v].state) || v == sw_ir_root(ir, param);
         }
     }
 }
@@ -317,7 +312,6 @@ static void emit_update(struct sw_ir *ir, const struct sw_plan_options *options,
 static sw_value reduce_sum(struct sw_ir *ir, const struct sw_plan_options *options,
                            const struct feed *feed, int i)
 {
-    char name[512];
     const struct sw_ir_value param = ir->values[feed->param];
     const struct sw_layout shard = shard_of(ir, options, feed->param);
     sw_value sum = feed->streams[i];
@@ -326,11 +320,9 @@ static sw_value reduce_sum(struct sw_ir *ir, const struct sw_plan_options *optio
                             param.form->shape);
     }
     pad(ir, sum >= 0 ? sw_ir_root(ir, sum) : sum, &shard);
-    snprintf(name, sizeof name, "grad_sum.%d/%s", i, param.name);
-    const sw_value owned =
-        sw_ir_state(ir, name, SW_F32, SW_SHAPE(sw_layout_elems(&shard)), feed->param);
+    const sw_value owned = sw_ir_param_state(ir, feed->param, SW_STATE_REDUCED_SUM, i, SW_F32,
+                                             SW_SHAPE(sw_layout_elems(&shard)));
     if (owned >= 0) {
-        ir->values[owned].state = SW_STATE_FURTHER_SUM;
         sw_ir_set_layout(ir, owned, &shard);
     }
     const sw_value moved[2] = {owned, sum};
@@ -397,14 +389,9 @@ static sw_value add_stats(struct sw_ir *ir, const struct sw_plan_options *option
 
 static void keep(struct sw_ir *ir, const struct sw_ir_stream *stream, int use)
 {
-    char name[512];
-    snprintf(name, sizeof name, "grad.%d/%s", use, ir->values[stream->param].name);
-    sw_ir_output(ir, name, stream->grad);
-    const sw_value index = ir->values[stream->grad].sparse_index;
-    if (index >= 0) {
-        snprintf(name, sizeof name, "grad_index.%d/%s", use, ir->values[stream->param].name);
-        sw_ir_output(ir, name, index);
-    }
+    sw_ir_param_output(ir, stream->param, SW_STATE_GRADIENT, use, stream->grad);
+    sw_ir_param_output(ir, stream->param, SW_STATE_GRADIENT_INDEX, use,
+                       ir->values[stream->grad].sparse_index);
 }
 
 /* Facts about all parameters, found in one pass over streams and ops. */
@@ -607,7 +594,7 @@ static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, 
                        int n_feeds)
 {
     feeds[0].update_first = ir->n_ops;
-    sw_value stats = sw_ir_state(ir, "stats", SW_I64, SW_SHAPE(SW_STATS_WORDS), SW_NO_VALUE);
+    sw_value stats = sw_ir_state(ir, "stats", SW_I64, SW_SHAPE(SW_STATS_WORDS));
     stats = sw_ir_add_out_in_place(ir, sw_ir_add_op(ir, SW_OP_STATS_RESET, &stats, 1, NULL), stats);
     for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
         feeds[i].update_first = i == 0 ? feeds[0].update_first : ir->n_ops;

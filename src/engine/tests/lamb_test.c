@@ -99,10 +99,9 @@ static uint64_t hash_weights(sw_engine *engine)
 
 static float trust_ratio(sw_engine *engine, const char *param)
 {
-    char name[256];
     float ratio = NAN;
-    snprintf(name, sizeof name, "trust_ratio/%s", param);
-    const struct sw_persistent *item = sw_plan_find(engine->plan, name);
+    const struct sw_persistent *item =
+        sw_plan_find_state(engine->plan, param, SW_STATE_TRUST_RATIO, 0);
     assert_non_null(item);
     assert_int_equal(sw_executor_save(engine->executor, item, 0, &ratio, sizeof ratio), SW_OK);
     return ratio;

@@ -80,7 +80,7 @@ static void transfers_share_cells_where_they_meet(void **state)
     int n_meet = 0;
     for (int h = 0; h < N_HOMES; h++) {
         const char *const names[N_HOMES] = {"a", "b", "c"};
-        homes[h] = sw_ir_state(ir, names[h], SW_F32, SW_SHAPE(1 << 13), SW_NO_VALUE);
+        homes[h] = sw_ir_state(ir, names[h], SW_F32, SW_SHAPE(1 << 13));
         ir->values[homes[h]].tier = SW_TIER_DISK;
     }
     add_transfers(ir, homes, N_HOMES, N);

@@ -134,7 +134,7 @@ static int check_members(const struct sw_plan *plan, const struct sw_program *pr
         if (!sw_ir_is_packed(ir, v)) {
             continue;
         }
-        const struct sw_persistent *item = sw_plan_find(plan, ir->values[v].name);
+        const struct sw_persistent *item = sw_plan_item(plan, ir, v);
         const sw_value pack = ir->values[v].base;
         const struct sw_buffer *buffer = &program->buffers[program->buffer_of[pack]];
         assert_non_null(item);
@@ -203,7 +203,7 @@ static void what_is_large_or_offloaded_is_not_packed(void **state)
     o.policy.params_tier = SW_TIER_HOST;
     plan = plan_of(&o, SW_F32);
     assert_int_equal(sw_plan_find(plan, "h.0.down.weight")->packed_bytes, 0);
-    assert_true(sw_plan_find(plan, "exp_avg/h.0.down.weight")->packed_bytes > 0);
+    assert_true(sw_plan_find_state(plan, "h.0.down.weight", SW_STATE_EXP_AVG, 0)->packed_bytes > 0);
     sw_plan_close(plan);
     o = options();
     o.policy.budget[SW_TIER_HOST] = 1 << 24; /* everything fits there */
@@ -270,12 +270,9 @@ static void damage_to_places_is_found(void **state)
     struct sw_plan *plan = plan_of(&o, SW_BF16);
     struct sw_program *program = &plan->programs[0];
     struct sw_ir *ir = program->ir;
-    const sw_value member = sw_ir_find(ir, SW_ROLE_STATE, "exp_avg/h.0.down.bias");
-    struct sw_persistent *item = NULL;
-    for (int32_t i = 0; i < plan->n_persistent; i++) {
-        item =
-            strcmp(plan->persistent[i].name, ir->values[member].name) ? item : &plan->persistent[i];
-    }
+    const sw_value member = sw_ir_param_state(ir, sw_ir_find(ir, SW_ROLE_PARAM, "h.0.down.bias"),
+                                              SW_STATE_EXP_AVG, 0, SW_F32, SW_SHAPE(1));
+    struct sw_persistent *item = sw_plan_item(plan, ir, member);
     const struct sw_persistent before = *item;
     assert_int_equal(sw_plan_check_packs(plan, program), SW_OK);
     item->offset += SW_PLAN_ALIGN;

@@ -268,8 +268,8 @@ static void accumulators_exist_for_more_than_one_micro_batch(void **state)
     struct sw_plan *three = plan_tower(2, &o);
     assert_int_equal(count_ops(&three->programs[0], "accumulate"),
                      three->programs[0].ir->n_streams);
-    assert_non_null(sw_plan_find(three, "grad_acc.0/table"));
-    assert_non_null(sw_plan_find(three, "grad_acc.1/table"));
+    assert_non_null(sw_plan_find_state(three, "table", SW_STATE_SUM, 0));
+    assert_non_null(sw_plan_find_state(three, "table", SW_STATE_SUM, 1));
     sw_plan_close(one);
     sw_plan_close(three);
 }
@@ -544,7 +544,7 @@ static void first_terms_load_no_sum(void **state)
         for (int32_t i = 0; i < p->n_instrs; i++) {
             const struct sw_ir_op *op = &p->ir->ops[p->instrs[i].op];
             const bool loaded = op->move == SW_MOVE_LOAD && op->phase == SW_PHASE_BACKWARD;
-            loads += loaded && p->ir->values[op->in[0]].state >= SW_STATE_SUM;
+            loads += loaded && sw_state_is_sum(p->ir->values[op->in[0]].state);
             sums += sw_ir_has(op, SW_TRAIT_SUM);
         }
         const int m = o.policy.micro_batches / sw_data_ranks(&o);
@@ -1024,7 +1024,7 @@ static void tiles_bound_what_lamb_has_on_the_device(void **state)
         assert_int_equal(count_ops(program, "lamb_apply"), tiles);
         assert_int_equal(count_ops(program, "lamb_add_norms"), tiles - 3);
         assert_int_equal(count_ops(program, "stats_merge"), way & 1 ? 4 : 0);
-        assert_non_null(sw_plan_find(tiled, "trust_ratio/table"));
+        assert_non_null(sw_plan_find_state(tiled, "table", SW_STATE_TRUST_RATIO, 0));
         /* working copy, remainder of the master, two moments, a gradient: 7 times a working copy,
          * plus transfers in flight */
         assert_true(largest_value(tiled) <= 2 * largest_tile(tiled) + 64);

@@ -123,12 +123,10 @@ static void stop(struct harness *h)
     sw_device_close(h->dev);
 }
 
-static const struct sw_port *kept(const struct harness *h, const char *what, int use,
+static const struct sw_port *kept(const struct harness *h, enum sw_state_kind kind, int use,
                                   const struct sw_persistent *item)
 {
-    char name[256];
-    snprintf(name, sizeof name, "%s.%d/%s", what, use, item->name);
-    return sw_program_output(&h->plan->programs[0], name, 0);
+    return sw_program_gradient(&h->plan->programs[0], item->name, kind, use);
 }
 
 /* The sum of the gradients of all uses of a parameter, dense. */
@@ -136,8 +134,8 @@ static double *analytic(struct harness *h, const struct sw_persistent *item)
 {
     double *sum = calloc((size_t)sw_shape_elems(&item->shape) + 1, sizeof *sum);
     for (int use = 0;; use++) {
-        const struct sw_port *grad = kept(h, "grad", use, item);
-        const struct sw_port *rows_of = kept(h, "grad_index", use, item);
+        const struct sw_port *grad = kept(h, SW_STATE_GRADIENT, use, item);
+        const struct sw_port *rows_of = kept(h, SW_STATE_GRADIENT_INDEX, use, item);
         if (!grad) {
             break;
         }
