@@ -164,8 +164,7 @@ static sw_status one_step(struct trace *t, int64_t s, double lr)
     sw_executor_set(t->executor, SW_SCALAR_GRAD_FACTOR, 1);
     sw_executor_set(t->executor, SW_SCALAR_OVERFLOW_FACTOR, 1);
     sw_executor_set(t->executor, SW_SCALAR_LR, lr);
-    sw_executor_set(t->executor, SW_SCALAR_BETA1,
-                    t->rule.attrs.kind == SW_UPDATE_SGD ? t->rule.momentum : rates.beta1);
+    sw_executor_set(t->executor, SW_SCALAR_BETA1, rates.beta1);
     sw_executor_set(t->executor, SW_SCALAR_BETA2, rates.beta2);
     sw_executor_set(t->executor, SW_SCALAR_STEP, (double)(s + 1));
     sw_executor_set(t->executor, SW_SCALAR_SQUARES_KEPT,

@@ -143,8 +143,7 @@ static void set_rates(struct sw_engine *e)
     sw_executor_set(ex, SW_SCALAR_GRAD_FACTOR, share / o->scaler.scale);
     sw_executor_set(ex, SW_SCALAR_OVERFLOW_FACTOR, share);
     sw_executor_set(ex, SW_SCALAR_LR, o->rates.lr);
-    sw_executor_set(ex, SW_SCALAR_BETA1,
-                    o->rule.attrs.kind == SW_UPDATE_SGD ? o->rule.momentum : o->rates.beta1);
+    sw_executor_set(ex, SW_SCALAR_BETA1, o->rates.beta1);
     sw_executor_set(ex, SW_SCALAR_BETA2, o->rates.beta2);
     sw_executor_set(ex, SW_SCALAR_STEP, t);
     sw_executor_set(ex, SW_SCALAR_SQUARES_KEPT, sw_update_squares_kept(&o->rule.attrs, t));

@@ -345,7 +345,7 @@ struct sw_update_attrs {
     double least_scale, decay_rate, clip_threshold;
     bool scale_parameter;
     /* Settings of the parameter's group: a factor on the rate, and betas that replace those of the
-     * table. RMSPROP always has its momentum and alpha here, MUON and ADAFACTOR their momentum */
+     * table. SGD, RMSPROP, MUON and ADAFACTOR always have their momentum here, RMSPROP its alpha */
     bool is_scaled, has_betas;
     double lr_scale, beta1, beta2;
 };

@@ -88,6 +88,21 @@ sw_status sw_scaler_update(struct sw_scaler *scaler, bool overflow);
 
 /* ======== update rules (update.c) ======== */
 
+/* The part of a parameter that the update of one element depends on. */
+enum sw_update_reach {
+    SW_REACH_ELEMENT, /* that element, its states and its gradient */
+    SW_REACH_NORMS,   /* two norms of the whole parameter */
+    SW_REACH_MATRIX,  /* the whole matrix */
+    SW_REACH_LINES,   /* means over rows and columns, and norms */
+    SW_REACH_COUNT
+};
+/* Facts about the rules of a kind. */
+struct sw_update_facts {
+    enum sw_update_reach reach;
+    enum sw_update_kind dense; /* the kind that updates parameters with a dense gradient */
+};
+const struct sw_update_facts *sw_update_facts(enum sw_update_kind kind);
+
 struct sw_update_rule {
     struct sw_update_attrs attrs; /* n_states is set for the dtype when the update is emitted */
     bool decay_1d;                /* false = one-dimensional parameters do not decay */
@@ -96,7 +111,6 @@ struct sw_update_rule {
     int64_t min_8bit_elems;
     /* MUON: factors on the rate, for matrices and for other parameters */
     double matrix_scale, other_scale;
-    double momentum; /* SGD: stored in the scalar BETA1; also RMSprop, Adafactor */
     /* bound to names; NULL = none; owned by the creator of the rule */
     struct sw_update_groups *groups;
 };
@@ -104,6 +118,9 @@ struct sw_update_rule {
 /* SW_E_UNSUP: no rule for optimizer.type, which is named. */
 sw_status sw_update_rule_init(const struct sw_optimizer_config *optimizer, bool decay_1d,
                               struct sw_update_rule *out);
+
+/* Hashes all that may change a bit of an update. */
+uint64_t sw_update_rule_hash(const struct sw_update_rule *rule, uint64_t h);
 
 /*
  * sw_update_rule_of - returns the rule for a parameter of this name and rank.

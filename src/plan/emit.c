@@ -88,8 +88,8 @@ static int32_t emit_apply(struct sw_ir *ir, const struct sw_attrs *attrs, const 
     return ir->status < 0 ? -1 : apply;
 }
 
-static sw_value emit_lamb(struct sw_ir *ir, struct sw_attrs *attrs, sw_value param, sw_value *in,
-                          int n_in)
+/* in: target, states, streams */
+static sw_value emit_lamb(struct sw_ir *ir, struct sw_attrs *attrs, sw_value *in, int n_in)
 {
     const int n_states = attrs->update.rule.n_states;
     const int32_t moments = emit_moments(ir, attrs, in, n_in);
@@ -99,7 +99,7 @@ static sw_value emit_lamb(struct sw_ir *ir, struct sw_attrs *attrs, sw_value par
     in[n_states - 1] = ir->ops[moments].out[0];
     in[n_states] = ir->ops[moments].out[1];
     in[n_states + 1] = sw_emit_lamb_merge(ir, moments, ir->ops[moments].out[2]);
-    in[n_states + 2] = trust_ratio(ir, param);
+    in[n_states + 2] = trust_ratio(ir, ir->values[in[1]].param);
     const int32_t apply = emit_apply(ir, attrs, in);
     return apply < 0 ? SW_NO_VALUE : ir->ops[apply].out[0];
 }
@@ -244,6 +244,16 @@ static sw_value emit_adafactor(struct sw_ir *ir, struct sw_attrs *attrs, sw_valu
 
 /* ---- all rules ---- */
 
+/* in: target, states, streams */
+static sw_value emit_elements(struct sw_ir *ir, struct sw_attrs *attrs, sw_value *in, int n_in)
+{
+    const int32_t op = add_predicated(ir, SW_OP_UPDATE, in, n_in, attrs);
+    for (int i = 0; i <= attrs->update.rule.n_states; i++) {
+        sw_ir_add_out_in_place(ir, op, in[i]);
+    }
+    return op < 0 ? SW_NO_VALUE : ir->ops[op].out[0];
+}
+
 /* Layout of a state for a tensor or shard with layout `of`. It has an element for each element, for
  * each run, or for each row or column of the matrices. */
 static struct sw_layout layout_of_state(const struct sw_layout *of, enum sw_state_kind kind)
@@ -312,8 +322,9 @@ static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, 
     const struct sw_update_rule its = sw_update_rule_of(rule, info.name, all.rank);
     *attrs = (struct sw_attrs){.update = {.rule = its.attrs}};
     attrs->update.rule.n_states = sw_update_states(&its, info.dtype, &all, states);
-    if (rule->attrs.kind == SW_UPDATE_SPARSE_ADAM && !is_looked_up(ir, param)) {
-        attrs->update.rule.kind = SW_UPDATE_ADAM; /* SparseAdam only serves tables */
+    const enum sw_update_kind dense = sw_update_facts(its.attrs.kind)->dense;
+    if (dense != its.attrs.kind && !is_looked_up(ir, param)) {
+        attrs->update.rule.kind = dense;
     }
     if (all.rank <= 1 && !rule->decay_1d) {
         attrs->update.rule.weight_decay = 0;
@@ -357,25 +368,16 @@ int32_t sw_emit_lamb_moments(struct sw_ir *ir, const struct sw_plan_options *opt
 sw_value sw_emit_update(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param,
                         sw_value target, const sw_value *streams, int n_streams)
 {
-    const struct sw_update_rule *rule = options->rule;
+    static sw_value (*const emit[SW_REACH_COUNT])(struct sw_ir * ir, struct sw_attrs * attrs,
+                                                  sw_value * in, int n_in) = {
+        [SW_REACH_ELEMENT] = emit_elements,
+        [SW_REACH_NORMS] = emit_lamb,
+        [SW_REACH_MATRIX] = emit_muon,
+        [SW_REACH_LINES] = emit_adafactor,
+    };
     struct sw_attrs attrs;
     sw_value in[SW_MAX_INPUTS];
     const int n_in = list_inputs(ir, options, param, target, streams, n_streams, &attrs, in);
-    if (n_in < 0) {
-        return SW_NO_VALUE;
-    }
-    if (rule->attrs.kind == SW_UPDATE_LAMB) {
-        return emit_lamb(ir, &attrs, param, in, n_in);
-    }
-    if (attrs.update.rule.kind == SW_UPDATE_MUON) {
-        return emit_muon(ir, &attrs, in, n_in);
-    }
-    if (rule->attrs.kind == SW_UPDATE_ADAFACTOR) {
-        return emit_adafactor(ir, &attrs, in, n_in);
-    }
-    const int32_t op = add_predicated(ir, SW_OP_UPDATE, in, n_in, &attrs);
-    for (int i = 0; i <= attrs.update.rule.n_states; i++) {
-        sw_ir_add_out_in_place(ir, op, in[i]);
-    }
-    return op < 0 ? SW_NO_VALUE : ir->ops[op].out[0];
+    return n_in < 0 ? SW_NO_VALUE
+                    : emit[sw_update_facts(attrs.update.rule.kind)->reach](ir, &attrs, in, n_in);
 }

@@ -30,57 +30,6 @@ static void clear_program(struct sw_program *program)
     };
 }
 
-static uint64_t hash_moments(const struct sw_update_rule *rule, uint64_t h)
-{
-    if (rule->moments == SW_MOMENTS_8BIT) {
-        h = sw_hash_str(h, "moments 8bit");
-        return sw_hash(h, &rule->min_8bit_elems, sizeof rule->min_8bit_elems);
-    }
-    return rule->moments == SW_MOMENTS_BF16 ? sw_hash_str(h, "moments bf16") : h;
-}
-
-static uint64_t fingerprint(const struct sw_graph *g, const struct sw_plan_options *options)
-{
-    uint64_t h = sw_graph_fingerprint(g, SW_HASH_INIT);
-    h = sw_hash_str(h, options->kernel_set ? options->kernel_set : "");
-    h = sw_hash(h, &options->policy.micro_batches, sizeof options->policy.micro_batches);
-    h = sw_hash(h, &options->clip, sizeof options->clip);
-    const int64_t fp16 = options->fp16;
-    h = sw_hash(h, &fp16, sizeof fp16);
-    if (options->rule) {
-        const struct sw_update_attrs *a = &options->rule->attrs;
-        const int64_t whole[] = {a->kind,     a->decoupled, a->bias_correction,
-                                 a->nesterov, a->maximize,  options->rule->decay_1d};
-        const double real[] = {a->eps, a->weight_decay, a->dampening, options->rule->momentum};
-        h = sw_hash(h, whole, sizeof whole);
-        h = sw_hash(h, real, sizeof real);
-        if (a->kind == SW_UPDATE_LAMB) {
-            const double lamb[] = {a->eps_inside_sqrt, a->min_coeff, a->max_coeff};
-            h = sw_hash(h, lamb, sizeof lamb);
-        }
-        if (a->kind == SW_UPDATE_ADAGRAD) {
-            const double adagrad[] = {a->lr_decay, a->initial};
-            h = sw_hash(h, adagrad, sizeof adagrad);
-        }
-        if (a->kind == SW_UPDATE_RMSPROP) {
-            h = sw_hash(h, &a->beta2, sizeof a->beta2);
-        }
-        if (a->kind == SW_UPDATE_MUON) {
-            const double muon[] = {a->ns_steps, options->rule->matrix_scale,
-                                   options->rule->other_scale};
-            h = sw_hash(h, muon, sizeof muon);
-        }
-        if (a->kind == SW_UPDATE_ADAFACTOR) {
-            const double adafactor[] = {a->least_scale, a->clip_threshold, a->decay_rate,
-                                        a->scale_parameter};
-            h = sw_hash(h, adafactor, sizeof adafactor);
-        }
-        h = sw_update_groups_hash(options->rule->groups, h);
-        h = hash_moments(options->rule, h);
-    }
-    return sw_hash(h, &options->extra_fingerprint, sizeof options->extra_fingerprint);
-}
-
 /* Chooses when instructions start, and computes the waits. */
 static sw_status arrange(struct sw_program *program, const struct sw_plan_options *options)
 {
@@ -198,7 +147,7 @@ static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *
     struct sw_graph *fused = NULL;
     SW_TRY(sw_pass_fuse(g, options, &fused));
     if (i == 0) {
-        plan->fingerprint = fingerprint(fused, options);
+        plan->fingerprint = sw_plan_fingerprint(fused, options);
     }
     const sw_status st = sw_ir_open(fused, &plan->programs[i].ir);
     sw_graph_close(fused);

@@ -259,6 +259,9 @@ void sw_program_dump(const struct sw_program *program, struct sw_str *out);
 /* Writes all that programs share. */
 void sw_plan_dump(const struct sw_plan *plan, struct sw_str *out);
 
+/* fused: the graph after sw_pass_fuse */
+uint64_t sw_plan_fingerprint(const struct sw_graph *fused, const struct sw_plan_options *options);
+
 /* ---- emit.c: updates ---- */
 
 /* Adds the states of `param` and the ops that update it. streams

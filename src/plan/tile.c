@@ -73,16 +73,14 @@ static int64_t rows_of_gradient(const struct sw_ir *ir, sw_value grad)
                : 0;
 }
 
-/* True if the update needs the whole tensor: Muon works on matrices, Adafactor on means over
- * them. */
+/* True if the update needs the whole tensor at once. */
 static bool is_whole(const struct sw_ir_value *info, const struct sw_update_rule *rule)
 {
     if (!rule) {
         return false;
     }
-    const enum sw_update_kind kind =
-        sw_update_rule_of(rule, info->name, info->form->shape.rank).attrs.kind;
-    return kind == SW_UPDATE_MUON || kind == SW_UPDATE_ADAFACTOR;
+    const struct sw_update_rule its = sw_update_rule_of(rule, info->name, info->form->shape.rank);
+    return sw_update_facts(its.attrs.kind)->reach >= SW_REACH_MATRIX;
 }
 
 static bool is_large(const struct sw_ir_value *info, const struct sw_plan_options *options)

@@ -40,7 +40,7 @@ static bool refuses(const struct sw_facts *facts, struct sw_str *why)
         return sw_refuse(why, "spillway.disk_slots: 2 slots need all optimizer states off the "
                               "device; set zero_optimization.offload_optimizer.ratio to 1");
     }
-    return p->tile_bytes > 0 && o->rule->attrs.kind == SW_UPDATE_LAMB &&
+    return p->tile_bytes > 0 && sw_update_facts(o->rule->attrs.kind)->reach == SW_REACH_NORMS &&
            sw_refuse(why,
                      "spillway.disk_slots: LAMB with tiles (%zu bytes) supports 1 slot only, "
                      "because it reads what it has written",

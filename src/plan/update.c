@@ -36,8 +36,12 @@ struct feed {
     struct feed *first_tile, *tile_before, *next_tile;
 };
 
-/* Not for states on the device: they are large, and would need as much again. Not for LAMB with
- * tiles: it reads what it has written. */
+/* True if an update depends on norms of the whole parameter (LAMB). */
+static bool updates_by_norms(const struct sw_plan_options *options)
+{
+    return sw_update_facts(options->rule->attrs.kind)->reach == SW_REACH_NORMS;
+}
+
 static bool is_early(const struct sw_ir *ir, const struct sw_plan_options *options,
                      const struct feed *feed)
 {
@@ -300,7 +304,7 @@ static void update_tile_by_norms(struct sw_ir *ir, const struct sw_plan_options 
 
 static void emit_update(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feed)
 {
-    if (options->rule->attrs.kind == SW_UPDATE_LAMB && sw_ir_is_part(ir, feed->param)) {
+    if (updates_by_norms(options) && sw_ir_is_part(ir, feed->param)) {
         update_tile_by_norms(ir, options, feed);
     } else {
         update(ir, options, feed);

@@ -221,7 +221,6 @@ static void momentum_of_matrices_is_a_part_of_its_own(void **state)
     (void)state;
     const struct sw_update_rule muon = {
         .attrs = {.kind = SW_UPDATE_MUON, .decoupled = true, .nesterov = true, .ns_steps = 5},
-        .momentum = 0.95,
         .matrix_scale = 1,
         .other_scale = 1};
     const double elems = 2 * 64 * 64 + 4 * 64 * 128;
