@@ -133,6 +133,8 @@ function(sw_architecture_tests)
     # Formatting depends on the version of a tool, so it is a check of its own: ctest -L format.
     add_test(NAME architecture/format COMMAND sh "${checks}/format.sh")
     add_test(NAME architecture/reference COMMAND sh "${checks}/reference.sh")
+    # Update rules whose row is incomplete do not compile.
+    add_test(NAME architecture/rules COMMAND sh "${checks}/rules.sh" "${CMAKE_C_COMPILER}")
     # Compiles all kernels for all GPUs, unless the build did.
     add_test(NAME architecture/gpu_registers COMMAND sh "${checks}/gpu_registers.sh"
         "${CMAKE_COMMAND}" "${PROJECT_BINARY_DIR}" "${hip_archs}")
@@ -154,7 +156,7 @@ function(sw_architecture_tests)
             LABELS architecture SKIP_RETURN_CODE 77)
     endif()
     set_tests_properties(architecture/layers architecture/sources architecture/ops architecture/sizes architecture/names
-        architecture/checks_test PROPERTIES LABELS architecture)
+        architecture/checks_test architecture/rules PROPERTIES LABELS architecture)
     set_tests_properties(architecture/format PROPERTIES LABELS "architecture;format"
         SKIP_RETURN_CODE 77 COST 10)
     set_tests_properties(architecture/reference PROPERTIES LABELS architecture SKIP_RETURN_CODE 77)

@@ -262,6 +262,20 @@ void sw_plan_dump(const struct sw_plan *plan, struct sw_str *out);
 /* fused: the graph after sw_pass_fuse */
 uint64_t sw_plan_fingerprint(const struct sw_graph *fused, const struct sw_plan_options *options);
 
+/* ---- early.c: updates within the backward ---- */
+
+/* Ops at the end of the list that sum the gradients of a parameter and update it, and the op of the
+ * backward after which the update may run. */
+struct sw_late_ops {
+    int32_t ready;
+    int32_t sum_first, sum_end;
+    int32_t update_first, update_end;
+};
+/* Moves the ops from n_before on: sums after their terms, updates after their `ready` op. Ops that
+ * belong to no entry of `late` stay last. If entries overlap, an op belongs to the first. */
+sw_status sw_move_into_backward(struct sw_ir *ir, const struct sw_late_ops *late, int n_late,
+                                int32_t n_before);
+
 /* ---- emit.c: updates ---- */
 
 /* Adds the states of `param` and the ops that update it. streams

@@ -24,11 +24,8 @@ struct feed {
     sw_value streams[SW_MAX_INPUTS];
     enum sw_dtype wire; /* dtype in which its gradients travel */
     int n;
-    /* updates within backward */
-    int32_t ready;                    /* op after which it may be updated */
-    int32_t sum_first, sum_end;       /* ops that reduce and accumulate its streams */
-    int32_t update_first, update_end; /* ops that update it */
-    sw_value moved; /* the updated value that is not in place yet; SW_NO_VALUE = none */
+    struct sw_late_ops ops; /* its sums and its update */
+    sw_value moved;         /* the updated value that is not in place yet; SW_NO_VALUE = none */
     /* LAMB of a tile: op of its moments, norms so far, and next tile of the same parameter to be
      * updated; NULL = last tile */
     int32_t moments;
@@ -467,98 +464,10 @@ static int32_t ready_op(const struct sw_ir *ir, const struct known *known, sw_va
 static int by_ready(const void *a, const void *b)
 {
     const struct feed *x = a, *y = b;
-    if (x->ready != y->ready) {
-        return x->ready < y->ready ? -1 : 1;
+    if (x->ops.ready != y->ops.ready) {
+        return x->ops.ready < y->ops.ready ? -1 : 1;
     }
     return (x->param > y->param) - (x->param < y->param);
-}
-
-struct move {
-    int32_t op, behind;
-};
-
-static int by_place(const void *a, const void *b)
-{
-    const struct move *x = a, *y = b;
-    if (x->behind != y->behind) {
-        return x->behind < y->behind ? -1 : 1;
-    }
-    return (x->op > y->op) - (x->op < y->op);
-}
-
-/* A sum moves right after its terms, so that each gradient is freed before the next one. moves: [by
- * op] */
-static int32_t latest_term(const struct sw_ir *ir, const struct move *moves, int32_t i,
-                           int32_t n_before)
-{
-    int32_t latest = 0;
-    for (int k = 0; k < ir->ops[i].n_in; k++) {
-        for (int root = 0; root < 2; root++) {
-            const sw_value v = root ? sw_ir_root(ir, ir->ops[i].in[k]) : ir->ops[i].in[k];
-            const int32_t at = ir->values[v].producer;
-            const int32_t behind = at < n_before || at >= i ? at : moves[at - n_before].behind;
-            latest = at < i && behind > latest ? behind : latest;
-        }
-    }
-    return latest;
-}
-
-/* Finds where each op from n_before on goes. Sums go after their terms. The update of a feed goes
- * after its `ready` op. Other appended ops stay last. feed_of: [by op] */
-static void find_moves(struct sw_ir *ir, const struct feed *const *feed_of, int32_t n_before,
-                       struct move *moves)
-{
-    for (int32_t i = n_before; i < ir->n_ops; i++) {
-        moves[i - n_before] = (struct move){i, INT32_MAX};
-    }
-    for (int32_t i = n_before; i < ir->n_ops; i++) {
-        struct sw_ir_op *op = &ir->ops[i];
-        const struct feed *feed = feed_of[i - n_before];
-        const int32_t behind = !feed ? INT32_MAX
-                               : i >= feed->sum_first && i < feed->sum_end
-                                   ? latest_term(ir, moves, i, n_before)
-                                   : feed->ready;
-        moves[i - n_before].behind = behind;
-        if (behind < INT32_MAX) {
-            op->in_backward = op->phase == SW_PHASE_UPDATE;
-            op->scope = ir->ops[behind].scope;
-        }
-    }
-}
-
-static sw_status move_into_backward(struct sw_ir *ir, const struct feed *feeds, int n_feeds,
-                                    int32_t n_before)
-{
-    struct sw_op_order order;
-    const int32_t n_moves = ir->n_ops - n_before;
-    struct move *moves = sw_alloc("plan", ((size_t)n_moves + 1) * sizeof *moves);
-    const struct feed **feed_of = sw_alloc_zero("plan", (size_t)n_moves + 1, sizeof *feed_of);
-    bool good = sw_op_order_open(&order, ir) >= 0 && moves && feed_of;
-    for (int f = n_feeds - 1; good && f >= 0; f--) {
-        for (int32_t i = feeds[f].update_first; i < feeds[f].update_end; i++) {
-            feed_of[i - n_before] = &feeds[f];
-        }
-        for (int32_t i = feeds[f].sum_first; i < feeds[f].sum_end; i++) {
-            feed_of[i - n_before] = &feeds[f];
-        }
-    }
-    if (good) {
-        find_moves(ir, feed_of, n_before, moves);
-        qsort(moves, (size_t)n_moves, sizeof *moves, by_place);
-    }
-    for (int32_t i = 0, m = 0; good && (i < n_before || m < n_moves); i++) {
-        good = i >= n_before || sw_op_order_add(&order, &ir->ops[i]);
-        for (; good && m < n_moves && (moves[m].behind <= i || i >= n_before); m++) {
-            good = sw_op_order_add(&order, &ir->ops[moves[m].op]);
-        }
-    }
-    if (good) {
-        sw_op_order_install(&order, ir);
-    }
-    sw_op_order_close(&order);
-    sw_free(moves);
-    sw_free(feed_of);
-    return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
 
 /* Sums the streams of all trained parameters over micro-batches and ranks; returns the number of
@@ -569,7 +478,8 @@ static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
     int n_feeds = 0;
     for (int32_t p = 0; p < ir->n_params; p++) {
         struct feed *feed = &feeds[n_feeds];
-        *feed = (struct feed){.param = ir->params[p], .sum_first = ir->n_ops, .moved = SW_NO_VALUE};
+        *feed =
+            (struct feed){.param = ir->params[p], .ops.sum_first = ir->n_ops, .moved = SW_NO_VALUE};
         int use = 0;
         for (int32_t i = known->first_stream[feed->param]; i >= 0; i = known->next_stream[i]) {
             use += ir->streams[i].micro == 0;
@@ -583,9 +493,9 @@ static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
         for (int i = 0; i < feed->n && sw_sums_before_reducing(options); i++) {
             feed->streams[i] = reduce_sum(ir, options, feed, i);
         }
-        feed->sum_end = ir->n_ops;
+        feed->ops.sum_end = ir->n_ops;
         if (feed->n > 0 && sw_norms_in_backward(options)) {
-            feed->ready = ready_op(ir, known, feed->param);
+            feed->ops.ready = ready_op(ir, known, feed->param);
         }
         n_feeds += feed->n > 0;
     }
@@ -597,16 +507,16 @@ static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
 static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feeds,
                        int n_feeds)
 {
-    feeds[0].update_first = ir->n_ops;
+    feeds[0].ops.update_first = ir->n_ops;
     sw_value stats = sw_ir_state(ir, "stats", SW_I64, SW_SHAPE(SW_STATS_WORDS));
     stats = sw_ir_add_out_in_place(ir, sw_ir_add_op(ir, SW_OP_STATS_RESET, &stats, 1, NULL), stats);
     for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
-        feeds[i].update_first = i == 0 ? feeds[0].update_first : ir->n_ops;
+        feeds[i].ops.update_first = i == 0 ? feeds[0].ops.update_first : ir->n_ops;
         stats = add_stats(ir, options, stats, &feeds[i]);
         if (is_early(ir, options, &feeds[i])) {
             emit_update(ir, options, &feeds[i]);
         }
-        feeds[i].update_end = ir->n_ops;
+        feeds[i].ops.update_end = ir->n_ops;
     }
     if (sw_ir_data(ir)->n > 1) {
         stats = sw_ir_add_out_in_place(
@@ -625,6 +535,19 @@ static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, 
             commit_last(ir, &feeds[i]);
         }
     }
+}
+
+static sw_status move_into_backward(struct sw_ir *ir, const struct feed *feeds, int n_feeds,
+                                    int32_t n_before)
+{
+    struct sw_late_ops *late = sw_alloc("plan", ((size_t)n_feeds + 1) * sizeof *late);
+    SW_TRY_ALLOC(late, "the update pass");
+    for (int i = 0; i < n_feeds; i++) {
+        late[i] = feeds[i].ops;
+    }
+    const sw_status st = sw_move_into_backward(ir, late, n_feeds, n_before);
+    sw_free(late);
+    return st;
 }
 
 sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options)
