@@ -8,6 +8,13 @@
 
 /* ---- settings, from a configuration ---- */
 
+/* For rules that have only a rate, betas, eps and decay, as all rules do. */
+static void read_nothing(const struct sw_optimizer_config *optimizer, struct sw_update_rule *rule)
+{
+    (void)optimizer;
+    (void)rule;
+}
+
 static void read_adam(const struct sw_optimizer_config *optimizer, struct sw_update_rule *rule)
 {
     rule->attrs.decoupled = optimizer->adam_w_mode;
@@ -42,12 +49,6 @@ static void read_adagrad(const struct sw_optimizer_config *optimizer, struct sw_
 {
     rule->attrs.lr_decay = optimizer->lr_decay;
     rule->attrs.initial = optimizer->initial_accumulator_value;
-}
-
-static void read_lion(const struct sw_optimizer_config *optimizer, struct sw_update_rule *rule)
-{
-    (void)optimizer; /* rate, betas and decay only, which all rules have */
-    (void)rule;
 }
 
 static void read_sparse_adam(const struct sw_optimizer_config *optimizer,
@@ -128,39 +129,40 @@ enum {
 #define SETTINGS(...) __VA_ARGS__
 #define NO_SETTINGS {0, END}
 
-/* ROW(kind, name, reach, dense, states, settings)
- *   kind      of SW_OPTIMIZER_ and SW_UPDATE_; read_<name> reads its settings
+/* ROW(kind, read, reach, dense, states, settings)
+ *   kind      of SW_OPTIMIZER_ and SW_UPDATE_
+ *   read      reads its settings from the configuration
  *   reach     enum sw_update_reach
  *   dense     the kind that updates parameters with a dense gradient
  *   states    all are saved, resumed, sharded and offloaded; masters and scales are added
  *   settings  part of the fingerprint, besides those that all rules have (sw_update_rule_hash) */
 #define ROWS(ROW)                                                                                  \
-    ROW(ADAM, adam, ELEMENT, ADAM,                                                                 \
+    ROW(ADAM, read_adam, ELEMENT, ADAM,                                                            \
         STATES(STATE(EXP_AVG, ALWAYS, AS_MOMENTS), STATE(EXP_AVG_SQ, ALWAYS, AS_MOMENTS)),         \
         NO_SETTINGS)                                                                               \
-    ROW(SGD, sgd, ELEMENT, SGD,                                                                    \
+    ROW(SGD, read_sgd, ELEMENT, SGD,                                                               \
         STATES(STATE(MOMENTUM, WITH_MOMENTUM, FULL)),                                              \
         NO_SETTINGS)                                                                               \
-    ROW(LAMB, lamb, NORMS, LAMB,                                                                   \
+    ROW(LAMB, read_lamb, NORMS, LAMB,                                                              \
         STATES(STATE(EXP_AVG, ALWAYS, FULL), STATE(EXP_AVG_SQ, ALWAYS, FULL)),                     \
         SETTINGS(SETTING(attrs.eps_inside_sqrt), SETTING(attrs.min_coeff),                         \
                  SETTING(attrs.max_coeff)))                                                        \
-    ROW(ADAGRAD, adagrad, ELEMENT, ADAGRAD,                                                        \
+    ROW(ADAGRAD, read_adagrad, ELEMENT, ADAGRAD,                                                   \
         STATES(STATE(SQUARE_SUM, ALWAYS, FULL)),                                                   \
         SETTINGS(SETTING(attrs.lr_decay), SETTING(attrs.initial)))                                 \
-    ROW(LION, lion, ELEMENT, LION,                                                                 \
+    ROW(LION, read_nothing, ELEMENT, LION,                                                         \
         STATES(STATE(EXP_AVG, ALWAYS, FULL)),                                                      \
         NO_SETTINGS)                                                                               \
-    ROW(SPARSE_ADAM, sparse_adam, ELEMENT, ADAM,                                                   \
+    ROW(SPARSE_ADAM, read_sparse_adam, ELEMENT, ADAM,                                              \
         STATES(STATE(EXP_AVG, ALWAYS, FULL), STATE(EXP_AVG_SQ, ALWAYS, FULL)),                     \
         NO_SETTINGS)                                                                               \
-    ROW(RMSPROP, rmsprop, ELEMENT, RMSPROP,                                                        \
+    ROW(RMSPROP, read_rmsprop, ELEMENT, RMSPROP,                                                   \
         STATES(STATE(SQUARE_AVG, ALWAYS, FULL), STATE(MOMENTUM, WITH_MOMENTUM, FULL)),             \
         SETTINGS(SETTING(attrs.beta2)))                                                            \
-    ROW(MUON, muon, MATRIX, MUON,                                                                  \
+    ROW(MUON, read_muon, MATRIX, MUON,                                                             \
         STATES(STATE(MOMENTUM, ALWAYS, FULL)),                                                     \
         SETTINGS(SETTING(attrs.ns_steps), SETTING(matrix_scale), SETTING(other_scale)))            \
-    ROW(ADAFACTOR, adafactor, LINES, ADAFACTOR,                                                    \
+    ROW(ADAFACTOR, read_adafactor, LINES, ADAFACTOR,                                               \
         STATES(STATE(EXP_AVG, WITH_MOMENTUM, FULL), STATE(EXP_AVG_SQ, OF_VECTORS, FULL),           \
                STATE(EXP_AVG_SQ_ROW, OF_MATRICES, FULL),                                           \
                STATE(EXP_AVG_SQ_COL, OF_MATRICES, FULL)),                                          \
@@ -168,15 +170,12 @@ enum {
                  SETTING(attrs.decay_rate), SETTING(attrs.scale_parameter)))
 // clang-format on
 
-#define ROW(kind, name, reach, dense, states, settings)                                            \
-    [SW_UPDATE_##kind] = {SW_OPTIMIZER_##kind,                                                     \
-                          read_##name,                                                             \
-                          {SW_REACH_##reach, SW_UPDATE_##dense},                                   \
-                          {states},                                                                \
-                          {settings}},
+#define ROW(kind, read, reach, dense, states, settings)                                            \
+    [SW_UPDATE_##kind] = {                                                                         \
+        SW_OPTIMIZER_##kind, read, {SW_REACH_##reach, SW_UPDATE_##dense}, {states}, {settings}},
 static const struct row rows[SW_N_UPDATE_KINDS] = {ROWS(ROW)};
 
-#define IS_COMPLETE(kind, name, reach, dense, states, settings)                                    \
+#define IS_COMPLETE(kind, read, reach, dense, states, settings)                                    \
     _Static_assert(sizeof #states > 1 && sizeof #settings > 1,                                     \
                    "a rule lists the states that it saves, and settings or NO_SETTINGS");
 ROWS(IS_COMPLETE)

@@ -40,7 +40,7 @@ refused 'a row without its states' 'requires 6 arguments|too few arguments' "$ad
 refused 'a row without settings' 'requires 6 arguments|too few arguments' "$adagrad { s/FULL)),/FULL)))/; s/SETTINGS([^\\]*//; }"
 refused 'an empty list of states' 'lists the states' "$adagrad s/STATES(.*)),/,/"
 refused 'a rule without a row' 'each kind of update has one row' "$adagrad d"
-refused 'two rows of one rule' 'each kind of update has one row' 's/ROW(LION, lion,/ROW(SGD, lion,/'
+refused 'two rows of one rule' 'each kind of update has one row' 's/ROW(LION,/ROW(SGD,/'
 refused 'a rule without settings to read' 'read_adagrad' 's/static void read_adagrad/static void read_nothing/'
 refused 'a state that checkpoints do not save' 'array' 's/STATE(SQUARE_SUM,/STATE(TRUST_RATIO,/'
 refused 'a setting that the rule does not have' 'no member' 's/SETTING(attrs.lr_decay)/SETTING(attrs.lr_delay)/'
