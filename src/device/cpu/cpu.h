@@ -89,6 +89,15 @@ void sw_cpu_lamb_merge(int64_t *norms, const int64_t *parts, int64_t n_parts);
 /* |w| / |u| clamped to the bounds; exactly 1 if either norm is 0. */
 double sw_cpu_lamb_ratio(const struct sw_update_attrs *attrs, const int64_t *norms);
 
+/* X(kind, name): rules that op UPDATE applies, by function `name` of ref_update.inc and of
+ * fast_update.inc. Missing: Adam, whose moments also come in bf16 and in 8 bits. */
+#define CPU_UPDATES(X)                                                                             \
+    X(SGD, sgd)                                                                                    \
+    X(ADAGRAD, adagrad)                                                                            \
+    X(LION, lion)                                                                                  \
+    X(SPARSE_ADAM, sparse_adam)                                                                    \
+    X(RMSPROP, rmsprop)
+
 /*
  * The draw of dropout for element e of global sample s = MICRO * B + b. e is row-major within its
  * sample; dim 0 is the batch. An element is kept if its 32-bit word is >= p * 2^32. One Philox
