@@ -14,9 +14,5 @@ const char *sw_test_data(struct sw_str *path, const char *name);
 const char *sw_test_write(int slot, const char *name, const void *data, size_t len);
 const char *sw_test_write_text(int slot, const char *name, const char *text);
 
-/* If any allocation fails, opening this tokenizer, encoding the input and decoding its ids report
- * it and leak nothing. */
-void sw_test_failing_allocations(const char *path, const char *input);
-
 /* Hexadecimal SHA-256 (FIPS 180-4) of bytes. */
 void sw_test_sha256(const void *data, size_t len, char out[65]);

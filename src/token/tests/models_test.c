@@ -2,6 +2,7 @@
 // Models other than byte-level BPE, from small files made here: tokenizer.json with Unigram,
 // WordPiece and BPE of characters, BERT's vocab.txt, and SentencePiece models. Each by the rule
 // that it follows; what is refused, and how the message names it.
+#include "token/tests/failing.h"
 #include "token/token.h"
 
 #include "support/files.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokenizers from small files made here: every flag and component, round trips, refusals and their
 // messages, failing allocations.
+#include "token/tests/failing.h"
 #include "token/token.h"
 
 #include "support/files.h"
