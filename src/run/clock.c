@@ -252,33 +252,32 @@ static struct sw_cost cost_of(const struct clock *c, const struct sw_walk *at)
     return cost;
 }
 
-/* ---- the table that a walk drives ---- */
+/* ---- the events of a walk ---- */
 
-static sw_status do_begin(void *ctx, const struct sw_walk *at)
+static void compute(struct clock *c)
 {
-    (void)ctx;
-    (void)at;
-    return SW_OK;
+    while (c->kernel > 0) {
+        go_on(c);
+    }
 }
 
-static sw_status do_kernel(void *ctx, const struct sw_walk *at)
+static void run_kernel(struct clock *c, const struct sw_walk *at)
 {
-    struct clock *c = ctx;
     const struct sw_cost cost = cost_of(c, at);
     c->kernel = cost.seconds;
     c->kernel_cores = cost.cores;
     c->waits_for = SW_QUEUE_COMPUTE;
     c->charged = at->instr;
-    while (c->kernel > 0) {
-        go_on(c);
-    }
-    return SW_OK;
+    compute(c);
 }
 
-static sw_status do_start(void *ctx, const struct sw_walk *at)
+static sw_status issue(struct clock *c, const struct sw_walk *at)
 {
-    struct clock *c = ctx;
     const struct sw_instr *instr = &at->program->instrs[at->instr];
+    if (instr->queue == SW_QUEUE_COMPUTE) {
+        run_kernel(c, at);
+        return SW_OK;
+    }
     struct line *line = &c->lines[instr->queue];
     while (line->n_issued - line->n_done == line->cap) {
         SW_TRY(wait_until(c, instr->queue, line->jobs[line->n_done % line->cap].order));
@@ -293,74 +292,62 @@ static sw_status do_start(void *ctx, const struct sw_walk *at)
     return SW_OK;
 }
 
-static sw_status do_wait(void *ctx, const struct sw_walk *at, enum sw_queue queue, int64_t until)
+static sw_status wait_for_all(struct clock *c)
 {
-    (void)at;
-    return wait_until(ctx, queue, until);
-}
-
-static sw_status do_barrier(void *ctx, const struct sw_walk *at)
-{
-    (void)at;
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
-        SW_TRY(wait_until(ctx, (enum sw_queue)q, SW_WALK_ALL));
+        SW_TRY(wait_until(c, (enum sw_queue)q, SW_WALK_ALL));
     }
     return SW_OK;
 }
 
-/* The host waits for computation and exchanges; transfers continue. */
-static sw_status do_join(void *ctx, const struct sw_walk *at)
-{
-    (void)at;
-    return wait_until(ctx, SW_QUEUE_COMM, SW_WALK_ALL);
-}
-
 /* Ranks communicate once their exchanges have arrived; computation waits. */
-static sw_status do_meet(void *ctx)
+static sw_status meet(struct clock *c)
 {
-    struct clock *c = ctx;
     const double seconds = c->plan->step.ranks > 1 ? c->pace->meeting : 0;
-    SW_TRY(do_join(c, NULL));
+    SW_TRY(wait_until(c, SW_QUEUE_COMM, SW_WALK_ALL));
     c->kernel = seconds;
     c->kernel_cores = 0;
     c->waits_for = SW_QUEUE_COMM;
     c->charged = -1;
     c->report->alone[SW_QUEUE_COMM] += seconds;
     c->report->most += seconds;
-    while (c->kernel > 0) {
-        go_on(c);
-    }
+    compute(c);
     return SW_OK;
 }
 
-static sw_status do_commit(void *ctx)
+static sw_status pass(struct clock *c, const struct sw_walk *at, const struct sw_event *event)
 {
-    (void)ctx;
-    return SW_OK;
+    switch (event->kind) {
+    case SW_EVENT_ISSUE:
+        return issue(c, at);
+    case SW_EVENT_WAIT:
+        return wait_until(c, event->queue, event->until);
+    case SW_EVENT_BARRIER:
+        return wait_for_all(c);
+    case SW_EVENT_JOIN: /* transfers continue */
+        return wait_until(c, SW_QUEUE_COMM, SW_WALK_ALL);
+    case SW_EVENT_LOSSES:
+    case SW_EVENT_AGREE:
+        return meet(c);
+    default:
+        return SW_OK;
+    }
 }
-
-static const struct sw_walk_ops walk_ops = {
-    .begin = do_begin,
-    .kernel = do_kernel,
-    .transfer = do_start,
-    .exchange = do_start,
-    .wait = do_wait,
-    .barrier = do_barrier,
-    .join = do_join,
-    .losses = do_meet,
-    .agree = do_meet,
-    .commit = do_commit,
-};
 
 static sw_status walk(struct clock *c)
 {
     static const struct sw_step_phase forward = {
         .action = SW_STEP_RUN, .segment = SW_SEGMENT_FORWARD, .n_micro = 1, .drains = true};
     const struct sw_step *step = &c->plan->step;
-    for (int32_t i = 0; i < step->n_phases; i++) {
-        SW_TRY(sw_walk_phase(c->plan, &step->phases[i], &walk_ops, c));
-    }
-    return step->n_phases > 0 ? SW_OK : sw_walk_phase(c->plan, &forward, &walk_ops, c);
+    const bool trains = step->n_phases > 0;
+    struct sw_walk walk;
+    struct sw_event event;
+    sw_walk_begin(&walk, c->plan, trains ? step->phases : &forward, trains ? step->n_phases : 1);
+    do {
+        sw_walk_next(&walk, &event);
+        SW_TRY(pass(c, &walk, &event));
+    } while (event.kind != SW_EVENT_END);
+    return SW_OK;
 }
 
 /* ---- opening ---- */

@@ -831,32 +831,35 @@ static sw_status end_beside(void *ctx, enum sw_queue queue, const struct sw_queu
                                     : end_move(ex, job, &ex->flights[queue][slot]);
 }
 
-/* ---- the table that a walk drives ---- */
+/* ---- the events of a walk ---- */
 
-static sw_status do_kernel(void *ctx, const struct sw_walk *at)
+static struct sw_waiter waiter_of(const struct sw_executor *ex, const struct sw_walk *at)
+{
+    return (struct sw_waiter){index_of(ex, at->program), at->instr};
+}
+
+static sw_status barrier(struct sw_executor *ex, struct sw_waiter waiter)
+{
+    return ex->queues ? sw_queues_barrier(ex->queues, &waiter) : SW_OK;
+}
+
+static sw_status wait_for(struct sw_executor *ex, enum sw_queue queue, int64_t until,
+                          struct sw_waiter waiter)
+{
+    return ex->queues ? sw_queues_order(ex->queues, queue, until, &waiter) : SW_OK;
+}
+
+static sw_status run_kernel(struct sw_executor *ex, const struct sw_walk *at)
 {
     const struct sw_instr *instr = &at->program->instrs[at->instr];
-    const sw_status st = launch(ctx, at);
+    const sw_status st = launch(ex, at);
     return st >= 0 ? SW_OK
                    : sw_fail_prefix(st, "instruction %d (%s in %s)", at->instr, instr->about->name,
                                     instr->about->where);
 }
 
-static struct sw_waiter waiter_of(struct sw_executor *ex, const struct sw_walk *at)
+static sw_status issue_beside(struct sw_executor *ex, const struct sw_walk *at)
 {
-    return (struct sw_waiter){index_of(ex, at->program), at->instr};
-}
-
-static sw_status do_barrier(void *ctx, const struct sw_walk *at)
-{
-    struct sw_executor *ex = ctx;
-    const struct sw_waiter waiter = waiter_of(ex, at);
-    return ex->queues ? sw_queues_barrier(ex->queues, &waiter) : SW_OK;
-}
-
-static sw_status do_start(void *ctx, const struct sw_walk *at)
-{
-    struct sw_executor *ex = ctx;
     struct sw_queue_job job = {.program = at->program,
                                .instr = at->instr,
                                .piece = at->piece,
@@ -864,22 +867,15 @@ static sw_status do_start(void *ctx, const struct sw_walk *at)
                                .round = at->phase->round,
                                .holds_fault = ex->holds_faults};
     memcpy(job.needs, at->needs, sizeof job.needs);
-    SW_TRY(ex->options.serial ? do_barrier(ctx, at) : SW_OK);
+    SW_TRY(ex->options.serial ? barrier(ex, waiter_of(ex, at)) : SW_OK);
     SW_TRY(sw_queues_issue(ex->queues, at->program->instrs[at->instr].queue, &job));
-    return ex->options.serial ? do_barrier(ctx, at) : SW_OK;
+    return ex->options.serial ? barrier(ex, waiter_of(ex, at)) : SW_OK;
 }
 
-static sw_status do_wait(void *ctx, const struct sw_walk *at, enum sw_queue queue, int64_t until)
+static sw_status issue(struct sw_executor *ex, const struct sw_walk *at)
 {
-    struct sw_executor *ex = ctx;
-    const struct sw_waiter waiter = waiter_of(ex, at);
-    return ex->queues ? sw_queues_order(ex->queues, queue, until, &waiter) : SW_OK;
-}
-
-static sw_status barrier(struct sw_executor *ex)
-{
-    const struct sw_waiter waiter = {0, 0};
-    return ex->queues ? sw_queues_barrier(ex->queues, &waiter) : SW_OK;
+    return at->program->instrs[at->instr].queue == SW_QUEUE_COMPUTE ? run_kernel(ex, at)
+                                                                    : issue_beside(ex, at);
 }
 
 /* Waits until all work issued before a barrier is complete. */
@@ -892,15 +888,14 @@ static sw_status wait_here(struct sw_executor *ex)
 /* Waits until nothing is in flight. */
 static sw_status drain(struct sw_executor *ex)
 {
-    SW_TRY(barrier(ex));
+    SW_TRY(barrier(ex, (struct sw_waiter){0, 0}));
     return wait_here(ex);
 }
 
 /* Waits for exchanges, too; the communicator is then the caller's. */
 static sw_status join(struct sw_executor *ex)
 {
-    const struct sw_waiter waiter = {0, 0};
-    SW_TRY(ex->queues ? sw_queues_order(ex->queues, SW_QUEUE_COMM, SW_WALK_ALL, &waiter) : SW_OK);
+    SW_TRY(wait_for(ex, SW_QUEUE_COMM, SW_WALK_ALL, (struct sw_waiter){0, 0}));
     if (!ex->has_new_scalars) {
         SW_TRY(
             sw_device_copy(ex->dev, ex->compute, ex->host_scalars, ex->scalars, scalars_bytes(ex)));
@@ -908,19 +903,13 @@ static sw_status join(struct sw_executor *ex)
     return wait_here(ex);
 }
 
-static sw_status do_join(void *ctx, const struct sw_walk *at)
+/* Sends new scalars to the device. Kernels of the host read the old ones until they are done. */
+static sw_status send_scalars(struct sw_executor *ex, const struct sw_walk *at)
 {
-    (void)at;
-    return join(ctx);
-}
-
-static sw_status do_begin(void *ctx, const struct sw_walk *at)
-{
-    struct sw_executor *ex = ctx;
     if (!ex->has_new_scalars) {
         return SW_OK;
     }
-    SW_TRY(ex->host ? do_wait(ctx, at, SW_QUEUE_HOST, SW_WALK_ALL) : SW_OK);
+    SW_TRY(ex->host ? wait_for(ex, SW_QUEUE_HOST, SW_WALK_ALL, waiter_of(ex, at)) : SW_OK);
     ex->has_new_scalars = false;
     for (int64_t round = 0; round < ex->n_rows; round++) {
         sw_scalars_complete(ex->host_scalars + round * SW_SCALAR_COUNT);
@@ -928,55 +917,77 @@ static sw_status do_begin(void *ctx, const struct sw_walk *at)
     return sw_device_copy(ex->dev, ex->compute, ex->scalars, ex->host_scalars, scalars_bytes(ex));
 }
 
-static sw_status do_passed(void *ctx, const struct sw_walk *at)
+static sw_status verify(struct sw_executor *ex, const struct sw_walk *at)
 {
-    struct sw_executor *ex = ctx;
     const struct sw_instr *instr = &at->program->instrs[at->instr];
-    if (ex->options.verify && at->piece == sw_instr_pieces(at->program, instr) - 1) {
-        note_step(ex, at->program, at->instr);
-        SW_TRY(poison_dead(ex, at->program, at->instr));
+    if (!ex->options.verify || at->piece < sw_instr_pieces(at->program, instr) - 1) {
+        return SW_OK;
     }
-    return SW_OK;
+    note_step(ex, at->program, at->instr);
+    return poison_dead(ex, at->program, at->instr);
 }
 
 /* The losses have been copied to the host by now. */
-static sw_status do_losses(void *ctx)
+static sw_status exchange_losses(struct sw_executor *ex)
 {
-    struct sw_executor *ex = ctx;
     const struct sw_step_hooks *hooks = ex->hooks;
     SW_TRY(join(ex));
     return hooks && hooks->losses ? hooks->losses(hooks->ctx) : SW_OK;
 }
 
-static sw_status do_agree(void *ctx)
+static sw_status agree(struct sw_executor *ex)
 {
-    struct sw_executor *ex = ctx;
     const struct sw_step_hooks *hooks = ex->hooks;
     const sw_status fault = fault_of(ex);
     return hooks && hooks->agree ? hooks->agree(hooks->ctx, fault) : fault;
 }
 
 /* Makes what the step wrote current. The phase before has joined. */
-static sw_status do_commit(void *ctx)
+static sw_status commit(struct sw_executor *ex)
 {
-    struct sw_executor *ex = ctx;
     ex->slot = ex->host_scalars[SW_SCALAR_SKIP] != 0 ? ex->slot : 1 - ex->slot;
     return SW_OK;
 }
 
-static const struct sw_walk_ops walk_ops = {
-    .begin = do_begin,
-    .kernel = do_kernel,
-    .transfer = do_start,
-    .exchange = do_start,
-    .wait = do_wait,
-    .barrier = do_barrier,
-    .join = do_join,
-    .passed = do_passed,
-    .losses = do_losses,
-    .agree = do_agree,
-    .commit = do_commit,
-};
+static sw_status act(struct sw_executor *ex, const struct sw_walk *at, const struct sw_event *event)
+{
+    switch (event->kind) {
+    case SW_EVENT_BEGIN:
+        return send_scalars(ex, at);
+    case SW_EVENT_ISSUE:
+        return issue(ex, at);
+    case SW_EVENT_WAIT:
+        return wait_for(ex, event->queue, event->until, waiter_of(ex, at));
+    case SW_EVENT_PASSED:
+        return verify(ex, at);
+    case SW_EVENT_BARRIER:
+        return barrier(ex, waiter_of(ex, at));
+    case SW_EVENT_JOIN:
+        return join(ex);
+    case SW_EVENT_LOSSES:
+        return exchange_losses(ex);
+    case SW_EVENT_AGREE:
+        return agree(ex);
+    case SW_EVENT_COMMIT:
+        return commit(ex);
+    case SW_EVENT_END:
+        break;
+    }
+    return SW_OK;
+}
+
+/* Walks one phase. A failure names the instruction. */
+static sw_status follow(struct sw_executor *ex, const struct sw_step_phase *phase)
+{
+    struct sw_walk walk;
+    struct sw_event event;
+    sw_walk_begin(&walk, ex->plan, phase, 1);
+    do {
+        sw_walk_next(&walk, &event);
+        SW_TRY(act(ex, &walk, &event));
+    } while (event.kind != SW_EVENT_END);
+    return SW_OK;
+}
 
 /* After a failure: waits for jobs that have begun and for computation, and drops the rest. */
 static sw_status end_run(struct sw_executor *ex, sw_status st)
@@ -1002,7 +1013,7 @@ static sw_status walk(struct sw_executor *ex, const struct sw_step_phase *phase)
 {
     const bool runs = phase->action == SW_STEP_RUN;
     const int64_t begun = runs ? sw_meter_begin(&ex->meter) : 0;
-    const sw_status st = sw_walk_phase(ex->plan, phase, &walk_ops, ex);
+    const sw_status st = follow(ex, phase);
     if (runs) {
         sw_meter_end(&ex->meter, begun);
     }
@@ -1056,7 +1067,7 @@ sw_status sw_executor_forward(struct sw_executor *ex, int i_program)
                                         .drains = true,
                                         .joins = true};
     ex->holds_faults = false;
-    SW_TRY(barrier(ex));
+    SW_TRY(barrier(ex, (struct sw_waiter){0, 0}));
     return walk(ex, &phase);
 }
 

@@ -1,164 +1,241 @@
 // SPDX-License-Identifier: Apache-2.0
 // The walk does not know stages, tiers, ranks or schedules: the plan expresses all of them as
-// phases and instructions.
+// phases and instructions. A walk is a small automaton over them, so that one thread can hold any
+// number of walks.
 #include "run/walk.h"
 
-struct walk {
-    const struct sw_walk_ops *ops;
-    void *ctx;
-    struct sw_walk at;
-    int32_t last; /* instruction of the phase */
-};
+/* The next thing to do. An instruction passes through VISIT .. MOVE; only the last one of a phase
+ * passes through DRAIN and JOIN. */
+enum stage { ENTER, VISIT, WAITS, ISSUE, BLOCK, DRAIN, JOIN, PASS, MOVE };
 
 /* True for instructions of the last micro-step in another one, and of a micro-batch that this rank
  * lacks. A skipped step is different: the kernels themselves see on the device that they must not
  * change anything. Copies, gathers and writes then move the old bytes. */
-static bool is_left_out(const struct walk *w, const struct sw_instr *instr)
+static bool is_left_out(const struct sw_walk *w, const struct sw_instr *instr)
 {
-    const struct sw_step_phase *phase = w->at.phase;
-    return (instr->last_only && !phase->is_last) ||
-           (instr->verb == SW_VERB_KERNEL && instr->micro >= phase->n_micro);
+    return (instr->last_only && !w->phase->is_last) ||
+           (instr->verb == SW_VERB_KERNEL && instr->micro >= w->phase->n_micro);
 }
 
 /* Order of instruction j for a waiter in `loop`: with the same piece if j is in the same loop, else
  * with the last piece. */
-static int64_t order_of(const struct walk *w, int32_t loop, int32_t j)
+static int64_t order_of(const struct sw_walk *w, int32_t loop, int32_t j)
 {
-    const struct sw_program *program = w->at.program;
+    const struct sw_program *program = w->program;
     const struct sw_instr *instr = &program->instrs[j];
     if (instr->loop == 0) {
         return instr->order;
     }
     const struct sw_loop *other = &program->loops[instr->loop - 1];
-    const int32_t piece = instr->loop == loop ? w->at.piece : other->pieces - 1;
+    const int32_t piece = instr->loop == loop ? w->piece : other->pieces - 1;
     return instr->order + (int64_t)piece * other->n;
 }
 
-static void find_needs(struct walk *w, const struct sw_instr *instr)
+static void find_needs(struct sw_walk *w, const struct sw_instr *instr)
 {
-    const struct sw_program *program = w->at.program;
+    const struct sw_program *program = w->program;
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        w->at.needs[q] = instr->waits[q] < 0 ? -1 : order_of(w, instr->loop, instr->waits[q]);
+        w->needs[q] = instr->waits[q] < 0 ? -1 : order_of(w, instr->loop, instr->waits[q]);
     }
-    w->at.order = instr->order;
+    w->order = instr->order;
     if (instr->loop > 0) {
-        const int32_t n = program->loops[instr->loop - 1].n, before = w->at.piece - program->turns;
-        w->at.order += (int64_t)w->at.piece * n;
+        const int32_t n = program->loops[instr->loop - 1].n, before = w->piece - program->turns;
+        w->order += (int64_t)w->piece * n;
         if (instr->again >= 0 && before >= 0) {
             const struct sw_instr *other = &program->instrs[instr->again];
-            w->at.needs[other->queue] = other->order + (int64_t)before * n;
+            w->needs[other->queue] = other->order + (int64_t)before * n;
         }
     }
 }
 
-/* Instructions that do not run wait, too: the memory map relies on it. */
-static sw_status wait_for(const struct walk *w, const struct sw_instr *instr)
+/* ---- the position ---- */
+
+/* Moves on within a loop. A turn visits the loads of piece `turn`, then the kernel and the stores
+ * of an earlier piece. A piece of that number need not exist. false = the loop is over, and the
+ * position is its last instruction */
+static bool go_on_in_loop(struct sw_walk *w, const struct sw_loop *loop)
+{
+    const int32_t ahead = sw_loop_ahead(w->program), end = loop->first + loop->n;
+    for (;;) {
+        if (++w->instr == end) {
+            w->turn += w->loads ? 0 : 1;
+            w->loads = !w->loads;
+            if (w->turn == loop->pieces + ahead) {
+                w->instr = end - 1;
+                return false;
+            }
+            w->instr = loop->first;
+        }
+        const enum sw_verb verb = w->program->instrs[w->instr].verb;
+        const bool is_load = verb == SW_VERB_COPY_IN || verb == SW_VERB_READ;
+        w->piece = w->loads ? w->turn : w->turn - ahead;
+        if (is_load == w->loads && w->piece >= 0 && w->piece < loop->pieces) {
+            return true;
+        }
+    }
+}
+
+static const struct sw_loop *loop_at(const struct sw_walk *w)
+{
+    const int32_t number = w->program->instrs[w->instr].loop;
+    return number > 0 ? &w->program->loops[number - 1] : NULL;
+}
+
+/* Moves to the first visit of instruction i, which is outside of a loop or its first one. */
+static void go_to(struct sw_walk *w, int32_t i)
+{
+    w->instr = i;
+    w->piece = 0;
+    const struct sw_loop *loop = loop_at(w);
+    if (loop) {
+        w->instr = i - 1;
+        w->turn = 0;
+        w->loads = true;
+        go_on_in_loop(w, loop);
+    }
+}
+
+/* True after the last visit of the phase, or if it has none. */
+static bool is_over(const struct sw_walk *w)
+{
+    return w->instr > w->last ||
+           (w->instr == w->last &&
+            w->piece == sw_instr_pieces(w->program, &w->program->instrs[w->instr]) - 1);
+}
+
+static void go_on(struct sw_walk *w)
+{
+    const struct sw_loop *loop = loop_at(w);
+    if (!loop || !go_on_in_loop(w, loop)) {
+        go_to(w, w->instr + 1);
+    }
+}
+
+/* ---- events ---- */
+
+/* Leaves a visit, or the phase. */
+static void move(struct sw_walk *w)
+{
+    const bool over = is_over(w);
+    if (over) {
+        w->phase++;
+    } else {
+        go_on(w);
+    }
+    w->stage = over ? ENTER : VISIT;
+}
+
+static enum sw_event_kind enter(struct sw_walk *w)
+{
+    static const enum sw_event_kind kinds[] = {[SW_STEP_RUN] = SW_EVENT_BEGIN,
+                                               [SW_STEP_LOSSES] = SW_EVENT_LOSSES,
+                                               [SW_STEP_AGREE] = SW_EVENT_AGREE,
+                                               [SW_STEP_COMMIT] = SW_EVENT_COMMIT};
+    const struct sw_step_phase *phase = w->phase;
+    w->program = &w->plan->programs[phase->program];
+    w->left_out = true;
+    w->instr = 0;
+    w->last = -1;
+    w->stage = MOVE;
+    if (phase->action == SW_STEP_RUN) {
+        const int32_t *first = &w->program->segment_first[phase->segment];
+        w->instr = first[0];
+        w->last = first[1] - 1;
+        w->stage = first[0] < first[1] ? VISIT : DRAIN;
+    }
+    if (w->stage == VISIT) {
+        go_to(w, w->instr);
+    }
+    return kinds[phase->action];
+}
+
+static void visit(struct sw_walk *w, const struct sw_instr *instr)
+{
+    w->left_out = is_left_out(w, instr);
+    w->queue = SW_QUEUE_COMPUTE + 1;
+    find_needs(w, instr);
+}
+
+/* Finds the next queue that is waited for before the instruction is issued. Instructions that do
+ * not run wait, too: the memory map relies on it. */
+static bool next_wait(struct sw_walk *w, const struct sw_instr *instr, struct sw_event *out)
 {
     const enum sw_queue on = sw_instr_queue(instr);
-    for (int q = SW_QUEUE_COMPUTE + 1; q < SW_QUEUE_COUNT; q++) {
-        if (w->at.needs[q] >= 0 && (on == SW_QUEUE_COMPUTE || q == (int)on)) {
-            SW_TRY(w->ops->wait(w->ctx, &w->at, (enum sw_queue)q, w->at.needs[q]));
+    while (w->queue < SW_QUEUE_COUNT) {
+        const int q = w->queue++;
+        if (w->needs[q] >= 0 && (on == SW_QUEUE_COMPUTE || q == (int)on)) {
+            *out = (struct sw_event){SW_EVENT_WAIT, (enum sw_queue)q, w->needs[q]};
+            return true;
         }
     }
-    return SW_OK;
+    return false;
 }
 
-static sw_status issue(const struct walk *w, const struct sw_instr *instr)
+/* True if the instruction is issued here. An exchange may travel with an earlier one. */
+static bool is_issued(const struct sw_walk *w, const struct sw_instr *instr)
 {
-    const struct sw_walk_ops *ops = w->ops;
-    if (instr->queue == SW_QUEUE_COMPUTE) {
-        return ops->kernel(w->ctx, &w->at);
-    }
-    if (instr->verb < SW_VERB_REDUCE) {
-        return ops->transfer(w->ctx, &w->at);
-    }
-    if (instr->batch == 0) {
-        return SW_OK; /* issued with its batch */
-    }
-    SW_TRY(ops->exchange(w->ctx, &w->at));
-    return instr->blocking ? ops->wait(w->ctx, &w->at, SW_QUEUE_COMM, w->at.order) : SW_OK;
+    return !w->left_out && (instr->queue != SW_QUEUE_COMM || instr->batch > 0);
 }
 
-static sw_status end(const struct walk *w)
+/* Emits one kind of event, if it is due, and goes to the next stage. */
+static bool emit(struct sw_walk *w, enum stage next, bool due, enum sw_event_kind kind,
+                 struct sw_event *out)
 {
-    const struct sw_step_phase *phase = w->at.phase;
-    SW_TRY(phase->drains ? w->ops->barrier(w->ctx, &w->at) : SW_OK);
-    return phase->joins && w->ops->join ? w->ops->join(w->ctx, &w->at) : SW_OK;
+    w->stage = (int8_t)next;
+    *out = (struct sw_event){.kind = kind};
+    return due;
 }
 
-static sw_status visit(struct walk *w, int32_t i, int32_t piece)
+/* Passes through a stage of an instruction. false = the stage has no event */
+static bool next_of_instr(struct sw_walk *w, struct sw_event *out)
 {
-    const struct sw_program *program = w->at.program;
-    const struct sw_instr *instr = &program->instrs[i];
-    const bool left_out = is_left_out(w, instr);
-    w->at.instr = i;
-    w->at.piece = piece;
-    find_needs(w, instr);
-    SW_TRY(wait_for(w, instr));
-    SW_TRY(left_out ? SW_OK : issue(w, instr));
-    if (i == w->last && piece == sw_instr_pieces(program, instr) - 1) {
-        SW_TRY(end(w));
+    const struct sw_instr *instr = &w->program->instrs[w->instr];
+    switch ((enum stage)w->stage) {
+    case VISIT:
+        visit(w, instr);
+        w->stage = WAITS;
+        return false;
+    case WAITS:
+        return next_wait(w, instr, out) || emit(w, ISSUE, false, SW_EVENT_WAIT, out);
+    case ISSUE:
+        return emit(w, BLOCK, is_issued(w, instr), SW_EVENT_ISSUE, out);
+    case BLOCK:
+        w->stage = is_over(w) ? DRAIN : PASS;
+        *out = (struct sw_event){SW_EVENT_WAIT, SW_QUEUE_COMM, w->order};
+        return instr->blocking && is_issued(w, instr);
+    default:
+        return false;
     }
-    return !left_out && w->ops->passed ? w->ops->passed(w->ctx, &w->at) : SW_OK;
 }
 
-/* Visits a piece: its loads, or its kernel and stores. A piece of that number need not exist. */
-static sw_status visit_piece(struct walk *w, const struct sw_loop *loop, bool loads, int32_t piece)
+void sw_walk_begin(struct sw_walk *walk, const struct sw_plan *plan,
+                   const struct sw_step_phase *phases, int32_t n)
 {
-    for (int32_t i = loop->first; i < loop->first + loop->n; i++) {
-        const enum sw_verb verb = w->at.program->instrs[i].verb;
-        const bool is_load = verb == SW_VERB_COPY_IN || verb == SW_VERB_READ;
-        if (is_load == loads && piece >= 0 && piece < loop->pieces) {
-            SW_TRY(visit(w, i, piece));
+    *walk = (struct sw_walk){.plan = plan, .phase = phases, .end = phases + n, .stage = ENTER};
+}
+
+void sw_walk_next(struct sw_walk *w, struct sw_event *out)
+{
+    for (bool found = false; !found;) {
+        switch ((enum stage)w->stage) {
+        case ENTER:
+            *out = (struct sw_event){.kind = w->phase == w->end ? SW_EVENT_END : enter(w)};
+            found = true;
+            break;
+        case DRAIN:
+            found = emit(w, JOIN, w->phase->drains, SW_EVENT_BARRIER, out);
+            break;
+        case JOIN:
+            found = emit(w, PASS, w->phase->joins, SW_EVENT_JOIN, out);
+            break;
+        case PASS:
+            found = emit(w, MOVE, !w->left_out, SW_EVENT_PASSED, out);
+            break;
+        case MOVE:
+            move(w);
+            break;
+        default:
+            found = next_of_instr(w, out);
         }
     }
-    return SW_OK;
-}
-
-static sw_status run_loop(struct walk *w, const struct sw_loop *loop)
-{
-    const int32_t ahead = sw_loop_ahead(w->at.program);
-    for (int32_t piece = 0; piece < loop->pieces + ahead; piece++) {
-        SW_TRY(visit_piece(w, loop, true, piece));
-        SW_TRY(visit_piece(w, loop, false, piece - ahead));
-    }
-    return SW_OK;
-}
-
-static sw_status run(struct walk *w)
-{
-    const struct sw_program *program = w->at.program;
-    const int32_t first = program->segment_first[w->at.phase->segment];
-    w->last = program->segment_first[w->at.phase->segment + 1] - 1;
-    w->at.instr = first;
-    SW_TRY(w->ops->begin(w->ctx, &w->at));
-    for (int32_t i = first; i <= w->last; i++) {
-        const int32_t number = program->instrs[i].loop;
-        if (number > 0) {
-            const struct sw_loop *loop = &program->loops[number - 1];
-            SW_TRY(run_loop(w, loop));
-            i += loop->n - 1;
-        } else {
-            SW_TRY(visit(w, i, 0));
-        }
-    }
-    return first <= w->last ? SW_OK : end(w);
-}
-
-sw_status sw_walk_phase(const struct sw_plan *plan, const struct sw_step_phase *phase,
-                        const struct sw_walk_ops *ops, void *ctx)
-{
-    struct walk w = {
-        .ops = ops, .ctx = ctx, .at = {.program = &plan->programs[phase->program], .phase = phase}};
-    switch (phase->action) {
-    case SW_STEP_RUN:
-        return run(&w);
-    case SW_STEP_LOSSES:
-        return ops->losses(ctx);
-    case SW_STEP_AGREE:
-        return ops->agree(ctx);
-    case SW_STEP_COMMIT:
-        return ops->commit(ctx);
-    }
-    return SW_OK;
 }

@@ -1,13 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// walk - goes through the phases of a step and their instructions, and decides what to do next:
-// which instructions do not run, what starts after what, and where a phase ends. A table of
-// functions does the work; the executor's table moves bytes and runs kernels. The walk itself never
-// waits; its orders are orders between queues. Private to this folder.
+// walk - goes through the phases of a step and their instructions, and says what to do next: which
+// instructions do not run, what starts after what, and where a phase ends. The walk is pulled: it
+// returns one event after the other, does nothing itself and never blocks. The executor moves bytes
+// and runs kernels for each event; the clock lets time pass. Private to this folder.
 #pragma once
 
 #include "plan/plan.h"
 
-struct sw_walk { /* current position */
+enum sw_event_kind {
+    SW_EVENT_BEGIN, /* a phase with instructions begins */
+    /* Issue the instruction at the walk's position on its queue. It starts after all earlier work
+     * of that queue, after all that computation has waited for, and after what the walk's `needs`
+     * name. Exchanges: issue the batch that begins here. */
+    SW_EVENT_ISSUE,
+    /* Later work, on any queue, starts after the work of `queue` up to order `until`. */
+    SW_EVENT_WAIT,
+    SW_EVENT_PASSED,  /* the instruction at the position ran; after the end of its phase */
+    SW_EVENT_BARRIER, /* later work, on every queue, starts after all earlier work */
+    SW_EVENT_JOIN,    /* the host waits for computation and exchanges */
+    SW_EVENT_LOSSES,  /* these three are the other actions of a step: enum sw_step_action */
+    SW_EVENT_AGREE,
+    SW_EVENT_COMMIT,
+    SW_EVENT_END /* no phase is left */
+};
+
+#define SW_WALK_ALL INT64_MAX
+
+struct sw_event {
+    enum sw_event_kind kind;
+    enum sw_queue queue; /* WAIT: a queue beside computation */
+    int64_t until;       /* WAIT */
+};
+
+/* A walk and its current position. Events refer to the position; consumers read the first six
+ * members only. */
+struct sw_walk {
     const struct sw_program *program;
     const struct sw_step_phase *phase;
     int32_t instr;
@@ -16,35 +43,19 @@ struct sw_walk { /* current position */
     /* By queue, the order of the latest instruction that must be complete before this one starts;
      * -1 = none. */
     int64_t needs[SW_QUEUE_COUNT];
+
+    const struct sw_plan *plan;
+    const struct sw_step_phase *end; /* of the phases */
+    int32_t last;                    /* instruction of the phase */
+    int32_t turn;                    /* in a loop: number of the round of its pieces */
+    bool loads;                      /* in a loop: the loads of the turn are issued */
+    bool left_out;                   /* the instruction does not run in this phase */
+    int8_t queue;                    /* next one whose wait is looked at */
+    int8_t stage;                    /* what comes next, see walk.c */
 };
 
-#define SW_WALK_ALL INT64_MAX
-
-struct sw_walk_ops {
-    /* Begins a phase with instructions. */
-    sw_status (*begin)(void *ctx, const struct sw_walk *at);
-    /* Issues a kernel on its queue, after all earlier work of that queue and all that computation
-     * has waited for. */
-    sw_status (*kernel)(void *ctx, const struct sw_walk *at);
-    /* for COPY_*, READ and WRITE, and kernels on HOST */
-    sw_status (*transfer)(void *ctx, const struct sw_walk *at);
-    /* issues the batch that begins here */
-    sw_status (*exchange)(void *ctx, const struct sw_walk *at);
-    /* Later work, on any queue, starts after the work of `queue` up to that order, or all of it for
-     * SW_WALK_ALL. */
-    sw_status (*wait)(void *ctx, const struct sw_walk *at, enum sw_queue queue, int64_t until);
-    /* Later work, on every queue, starts after all earlier work. */
-    sw_status (*barrier)(void *ctx, const struct sw_walk *at);
-    /* The host waits for that at the end of a phase with `joins`; NULL = no wait */
-    sw_status (*join)(void *ctx, const struct sw_walk *at);
-    /* Called after each instruction that ran, and after the end of its phase; NULL = not called */
-    sw_status (*passed)(void *ctx, const struct sw_walk *at);
-    /* The other actions of a step. */
-    sw_status (*losses)(void *ctx);
-    sw_status (*agree)(void *ctx);
-    sw_status (*commit)(void *ctx);
-};
-
-/* Walks one phase. A failure names the instruction. */
-sw_status sw_walk_phase(const struct sw_plan *plan, const struct sw_step_phase *phase,
-                        const struct sw_walk_ops *ops, void *ctx);
+/* Begins a walk through n phases; all are borrowed until the walk is over. */
+void sw_walk_begin(struct sw_walk *walk, const struct sw_plan *plan,
+                   const struct sw_step_phase *phases, int32_t n);
+/* Returns the next event; END again and again once no phase is left. */
+void sw_walk_next(struct sw_walk *walk, struct sw_event *out);
