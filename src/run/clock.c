@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simulates the queues of a step. Time stands still while the walk issues. It advances from event
-// to event while computation runs a kernel or waits. Between two events nothing begins or ends, so
-// all work proceeds at constant speed. Speed 1 is that of work alone; it is less if others use the
-// processors or the disk.
+// Simulates the queues of a step, for one rank or for all of them. Each rank has a time of its own.
+// It stands still while the walk issues, and advances from event to event while computation runs a
+// kernel or waits. Between two events nothing begins or ends, so all work proceeds at constant
+// speed. Speed 1 is that of work alone; it is less if others use the processors or the disk.
+//
+// A rank that arrives at an exchange before others is put aside: how its time goes on depends on
+// them. The last one to arrive tells all members when the exchange starts and what it costs.
+// Nothing else couples ranks, so the order in which they are advanced does not matter. If all are
+// equal, the maximum over them is each one's own value, every rank does the arithmetic of a rank
+// alone, and the times are equal to the last bit.
 #include "run/clock.h"
 
 #include <math.h>
@@ -12,34 +18,98 @@
 
 struct job {
     int32_t instr;
+    bool later; /* it has the costs of later micro-steps */
     int64_t order;
-    struct sw_cost cost;
     int64_t needs[SW_QUEUE_COUNT]; /* number of jobs of each other queue that must be done before */
+    double end;                    /* when it is complete, once it is served */
 };
 
 /* A queue beside computation. Jobs n_done .. n_served - 1 wait for their latency. The next one is
  * served, or waits for what it needs. */
 struct line {
-    struct job *jobs; /* ring of `cap` jobs */
-    int32_t cap;
+    struct job *jobs; /* ring of `cap` jobs, a power of two */
+    int64_t cap;
     int64_t n_issued, n_served, n_done;
-    int most_begun;
     bool serving;
-    double left;                 /* remaining seconds of the job that is served */
-    double ends[SW_QUEUE_BEGUN]; /* by slot: when a served job is complete */
+    double delay; /* seconds until all ranks have arrived; the job that is served begins then */
+    double left;  /* remaining seconds of the job that is served */
+    double latency, cores;
 };
 
-struct clock {
+/* A meeting of ranks, as the members that are there see it. */
+struct meeting {
+    double from;             /* the last arrival */
+    double seconds, latency; /* of the slowest member */
+};
+
+struct gate { /* all members of a group, identified by their first one */
+    int n_here;
+    struct meeting meeting;
+};
+
+struct rank {
     const struct sw_plan *plan;
     const struct sw_pace *pace;
-    struct sw_clock_report *report;
+    struct sw_walk walk;
+    struct sw_clock_report report; /* without `instrs` if it is not wanted */
     double now;
     double kernel, kernel_cores; /* remaining seconds of the kernel, and its processors */
     struct line lines[SW_QUEUE_COUNT];
-    double speed[SW_QUEUE_COUNT]; /* current speed of each queue */
-    enum sw_queue waits_for;      /* queue that computation waits for; COMPUTE = it runs */
-    int32_t charged;              /* instruction that runs, or that computation waits for */
+    enum sw_queue waits_for; /* queue that computation waits for; COMPUTE = it runs */
+    int64_t target;          /* number of its jobs that must be done */
+    int32_t charged;         /* instruction that runs, or that computation waits for */
+    int8_t drains;           /* a barrier waits for the queues from this one on */
+    bool meets;              /* ranks communicate before the next event */
+    bool is_met;             /* all members are at the gate of this rank */
+    struct meeting meeting;
 };
+
+struct clock {
+    struct rank *ranks; /* [n] */
+    int n;
+    struct gate *gates; /* [groups of a plan, n] by group and first member; NULL = a rank alone */
+    int *ready;         /* [n] ranks that can advance */
+    int n_ready, n_ended;
+};
+
+/* ---- costs ---- */
+
+static struct sw_cost cost_of(const struct rank *r, int32_t instr, bool later)
+{
+    const enum sw_queue queue = r->plan->programs[0].instrs[instr].queue;
+    const double slower = r->pace->slower[queue];
+    struct sw_cost cost = r->pace->costs[instr][later];
+    if (slower > 0) {
+        cost.seconds *= slower;
+        cost.latency *= slower;
+    }
+    return cost;
+}
+
+static bool is_later(const struct sw_walk *at)
+{
+    const int micro = at->program->instrs[at->instr].micro;
+    return micro >= 0 && at->phase->round + micro > 0;
+}
+
+/* Counts an instruction in the report. */
+static void count(struct rank *r, const struct sw_cost *cost)
+{
+    const int32_t i = r->walk.instr;
+    const struct sw_instr *instr = &r->walk.program->instrs[i];
+    const double latency = instr->queue == SW_QUEUE_COMPUTE ? 0 : cost->latency;
+    const double cores = r->pace->cores;
+    const double slower = cores > 0 && cost->cores > cores ? cost->cores / cores : 1;
+    const double seconds = cost->seconds * slower; /* alone, with the available processors */
+    r->report.alone[instr->queue] += seconds;
+    r->report.most += seconds + latency;
+    if (r->report.instrs) {
+        r->report.instrs[i].alone += seconds + latency;
+        for (int32_t k = 0; k < (instr->batch > 1 ? instr->batch : 1); k++) {
+            r->report.instrs[i + k].runs++;
+        }
+    }
+}
 
 /* ---- speeds ---- */
 
@@ -71,86 +141,147 @@ static double fair_level(const struct wish *wishes, int n, double cores)
     return level;
 }
 
-static void add_wish(const struct clock *c, enum sw_queue queue, double cores, struct wish *wishes,
+static void add_wish(enum sw_queue queue, double cores, const double *speed, struct wish *wishes,
                      int *n)
 {
-    if (cores > 0 && c->pace->cores > 0) {
+    if (cores > 0) {
         const int n_threads = (int)sw_max_i64(1, (int64_t)ceil(cores - 0.05));
-        wishes[(*n)++] = (struct wish){queue, n_threads, cores * c->speed[queue] / n_threads};
+        wishes[(*n)++] = (struct wish){queue, n_threads, cores * speed[queue] / n_threads};
     }
 }
 
-static const struct job *head_of(const struct line *line)
-{
-    return &line->jobs[line->n_served % line->cap];
-}
-
-static void set_speeds(struct clock *c)
+static void share_cores(const struct rank *r, double speed[SW_QUEUE_COUNT])
 {
     struct wish wishes[SW_QUEUE_COUNT];
     int n = 0;
-    const bool both = c->lines[SW_QUEUE_READ].serving && c->lines[SW_QUEUE_WRITE].serving;
-    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        const bool disk = q == SW_QUEUE_READ || q == SW_QUEUE_WRITE;
-        c->speed[q] = disk && both ? c->pace->disk_share : 1;
-    }
-    if (c->kernel > 0) {
-        add_wish(c, SW_QUEUE_COMPUTE, c->kernel_cores, wishes, &n);
+    if (r->kernel > 0) {
+        add_wish(SW_QUEUE_COMPUTE, r->kernel_cores, speed, wishes, &n);
     }
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
-        if (c->lines[q].serving) {
-            add_wish(c, (enum sw_queue)q, head_of(&c->lines[q])->cost.cores, wishes, &n);
+        if (r->lines[q].serving && r->lines[q].delay == 0) {
+            add_wish((enum sw_queue)q, r->lines[q].cores, speed, wishes, &n);
         }
     }
-    const double level = n > 0 ? fair_level(wishes, n, c->pace->cores) : INFINITY;
+    const double level = n > 0 ? fair_level(wishes, n, r->pace->cores) : INFINITY;
     for (int i = 0; i < n; i++) {
-        c->speed[wishes[i].queue] *= fmin(1, level / wishes[i].each);
+        speed[wishes[i].queue] *= fmin(1, level / wishes[i].each);
     }
 }
 
-/* ---- events ---- */
+static void find_speeds(const struct rank *r, double speed[SW_QUEUE_COUNT])
+{
+    const bool both = r->lines[SW_QUEUE_READ].serving && r->lines[SW_QUEUE_WRITE].serving;
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        const bool disk = q == SW_QUEUE_READ || q == SW_QUEUE_WRITE;
+        speed[q] = disk && both ? r->pace->disk_share : 1;
+    }
+    if (r->pace->cores > 0) {
+        share_cores(r, speed);
+    }
+}
 
-static bool has_met(const struct clock *c, const struct job *job)
+/* ---- meetings of ranks ---- */
+
+/* Takes a rank to the gate of a group. false = others are missing, and the rank is put aside until
+ * the last one comes */
+static bool meet(struct clock *c, struct rank *r, int group, double seconds, double latency)
+{
+    if (r->is_met || !c->gates) {
+        r->meeting = r->is_met ? r->meeting : (struct meeting){r->now, seconds, latency};
+        r->is_met = false;
+        return true;
+    }
+    const struct sw_group *who = &r->plan->groups[group];
+    struct gate *gate = &c->gates[(int64_t)group * c->n + who->ranks[0]];
+    struct meeting *m = &gate->meeting;
+    *m = gate->n_here > 0 ? *m : (struct meeting){0, 0, 0};
+    *m = (struct meeting){fmax(m->from, r->now), fmax(m->seconds, seconds),
+                          fmax(m->latency, latency)};
+    if (++gate->n_here < who->n) {
+        return false;
+    }
+    gate->n_here = 0;
+    for (int i = 0; i < who->n; i++) {
+        struct rank *other = &c->ranks[who->ranks[i]];
+        other->meeting = *m;
+        other->is_met = other != r;
+        if (other != r) {
+            c->ready[c->n_ready++] = who->ranks[i];
+        }
+    }
+    return true;
+}
+
+/* ---- the events of a rank ---- */
+
+static struct job *job_at(const struct line *line, int64_t i)
+{
+    return &line->jobs[i & (line->cap - 1)];
+}
+
+static bool has_met(const struct rank *r, const struct job *job)
 {
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
-        if (c->lines[q].n_done < job->needs[q]) {
+        if (r->lines[q].n_done < job->needs[q]) {
             return false;
         }
     }
     return true;
 }
 
-static void serve_next(struct clock *c, struct line *line)
+/* Begins the next job of a queue, if it can. false = it is an exchange, for which others are
+ * missing */
+static bool serve_next(struct clock *c, struct rank *r, enum sw_queue queue)
 {
-    const bool room = line->n_served - line->n_done < line->most_begun;
-    if (!line->serving && line->n_served < line->n_issued && room && has_met(c, head_of(line))) {
-        line->serving = true;
-        line->left = head_of(line)->cost.seconds;
+    struct line *line = &r->lines[queue];
+    const bool disk = queue == SW_QUEUE_READ || queue == SW_QUEUE_WRITE;
+    const bool room = line->n_served - line->n_done < (disk ? SW_QUEUE_BEGUN : 1);
+    if (line->serving || line->n_served == line->n_issued || !room) {
+        return true;
     }
+    const struct job *job = job_at(line, line->n_served);
+    if (!has_met(r, job)) {
+        return true;
+    }
+    const struct sw_cost cost = cost_of(r, job->instr, job->later);
+    struct meeting m = {r->now, cost.seconds, cost.latency};
+    if (queue == SW_QUEUE_COMM) {
+        const int group = r->plan->programs[0].instrs[job->instr].group;
+        if (!meet(c, r, group, cost.seconds, cost.latency)) {
+            return false;
+        }
+        m = r->meeting;
+    }
+    line->serving = true;
+    line->delay = m.from - r->now;
+    line->left = m.seconds;
+    line->latency = m.latency;
+    line->cores = cost.cores;
+    return true;
 }
 
 /* Jobs end in the order in which they began. */
-static void end_service(struct clock *c, struct line *line)
+static void end_service(const struct rank *r, struct line *line)
 {
-    const double end = c->now + head_of(line)->cost.latency;
-    const int64_t before = line->n_served - 1;
-    const double last = before >= line->n_done ? line->ends[before % SW_QUEUE_BEGUN] : end;
-    line->ends[line->n_served % SW_QUEUE_BEGUN] = fmax(end, last);
+    const double end = r->now + line->latency;
+    const bool more = line->n_served > line->n_done;
+    const double last = more ? job_at(line, line->n_served - 1)->end : end;
+    job_at(line, line->n_served)->end = fmax(end, last);
     line->n_served++;
     line->serving = false;
 }
 
 /* Time until the next event at current speeds; infinite = nothing is running. */
-static double time_left(const struct clock *c)
+static double time_left(const struct rank *r, const double speed[SW_QUEUE_COUNT])
 {
-    double least = c->kernel > 0 ? c->kernel / c->speed[SW_QUEUE_COMPUTE] : INFINITY;
+    double least = r->kernel > 0 ? r->kernel / speed[SW_QUEUE_COMPUTE] : INFINITY;
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
-        const struct line *line = &c->lines[q];
+        const struct line *line = &r->lines[q];
         if (line->serving) {
-            least = fmin(least, line->left / c->speed[q]);
+            least = fmin(least, line->delay > 0 ? line->delay : line->left / speed[q]);
         }
         if (line->n_done < line->n_served) {
-            least = fmin(least, line->ends[line->n_done % SW_QUEUE_BEGUN] - c->now);
+            least = fmin(least, job_at(line, line->n_done)->end - r->now);
         }
     }
     return fmax(least, 0);
@@ -161,220 +292,281 @@ static double without(double left, double done)
     return left - done > 1e-12 * done ? left - done : 0; /* ignores what rounding leaves */
 }
 
-static void charge(struct clock *c, double seconds)
+static void charge(struct rank *r, double seconds)
 {
-    c->report->part[c->waits_for] += seconds;
-    if (c->charged >= 0) {
-        c->report->instrs[c->charged].charge += seconds;
+    r->report.part[r->waits_for] += seconds;
+    if (r->charged >= 0 && r->report.instrs) {
+        r->report.instrs[r->charged].charge += seconds;
     }
 }
 
-/* Advances to the next event. false = there is none */
-static bool go_on(struct clock *c)
+static void pass_on_line(struct rank *r, struct line *line, double seconds, double speed)
 {
-    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
-        serve_next(c, &c->lines[q]);
+    if (line->serving && line->delay > 0) {
+        line->delay = without(line->delay, seconds);
+    } else if (line->serving) {
+        line->left = without(line->left, seconds * speed);
     }
-    set_speeds(c);
-    const double seconds = time_left(c);
+    if (line->serving && line->delay == 0 && line->left == 0) {
+        end_service(r, line);
+    }
+    while (line->n_done < line->n_served && job_at(line, line->n_done)->end <= r->now) {
+        line->n_done++;
+    }
+}
+
+enum pace { GOES_ON, IS_ASIDE, IS_STUCK };
+
+/* Advances a rank to its next event. */
+static enum pace go_on(struct clock *c, struct rank *r)
+{
+    double speed[SW_QUEUE_COUNT];
+    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+        if (!serve_next(c, r, (enum sw_queue)q)) {
+            return IS_ASIDE;
+        }
+    }
+    find_speeds(r, speed);
+    const double seconds = time_left(r, speed);
     if (!isfinite(seconds)) {
-        return false;
+        return IS_STUCK;
     }
-    c->now += seconds;
-    charge(c, seconds);
-    if (c->kernel > 0) {
-        c->kernel = without(c->kernel, seconds * c->speed[SW_QUEUE_COMPUTE]);
+    r->now += seconds;
+    charge(r, seconds);
+    if (r->kernel > 0) {
+        r->kernel = without(r->kernel, seconds * speed[SW_QUEUE_COMPUTE]);
     }
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
-        struct line *line = &c->lines[q];
-        if (line->serving) {
-            line->left = without(line->left, seconds * c->speed[q]);
-        }
-        if (line->serving && line->left == 0) {
-            end_service(c, line);
-        }
-        while (line->n_done < line->n_served &&
-               line->ends[line->n_done % SW_QUEUE_BEGUN] <= c->now) {
-            line->n_done++;
-        }
+        pass_on_line(r, &r->lines[q], seconds, speed[q]);
     }
-    return true;
+    return GOES_ON;
 }
 
-/* ---- jobs ---- */
+/* ---- the events of a walk ---- */
 
 /* Number of jobs of a queue up to order `until`; see queues.c. */
 static int64_t jobs_until(const struct line *line, int64_t until)
 {
     int64_t n = line->n_issued;
-    while (n > line->n_done && line->jobs[(n - 1) % line->cap].order > until) {
+    while (n > line->n_done && job_at(line, n - 1)->order > until) {
         n--;
     }
     return n;
 }
 
-static sw_status wait_until(struct clock *c, enum sw_queue queue, int64_t until)
+static void compute(struct rank *r, double seconds, double cores, enum sw_queue for_queue,
+                    int32_t charged)
 {
-    const struct line *line = &c->lines[queue];
+    r->kernel = seconds;
+    r->kernel_cores = cores;
+    r->waits_for = for_queue;
+    r->target = 0;
+    r->charged = charged;
+}
+
+static void wait_until(struct rank *r, enum sw_queue queue, int64_t until)
+{
+    const struct line *line = &r->lines[queue];
     const int64_t target = jobs_until(line, until);
-    if (line->n_done >= target) {
+    if (line->n_done < target) {
+        r->waits_for = queue;
+        r->target = target;
+        r->charged = job_at(line, target - 1)->instr;
+    }
+}
+
+/* True while computation runs a kernel or waits. */
+static bool is_busy(const struct rank *r)
+{
+    return r->kernel > 0 || r->lines[r->waits_for].n_done < r->target;
+}
+
+/* Makes room for another job. The executor has room for all jobs of a step. */
+static sw_status make_room(struct line *line)
+{
+    enum { LEAST = 16 };
+    if (line->n_issued - line->n_done < line->cap) {
         return SW_OK;
     }
-    c->waits_for = queue;
-    c->charged = line->jobs[(target - 1) % line->cap].instr;
-    while (line->n_done < target) {
-        if (!go_on(c)) {
-            return SW_FAIL(SW_E_ARG, "instruction %d on %s waits for one that never completes",
-                           c->charged, sw_queue_name(queue));
-        }
+    struct line larger = *line;
+    larger.cap = line->cap > 0 ? 2 * line->cap : LEAST;
+    larger.jobs = sw_alloc("run", (size_t)larger.cap * sizeof *larger.jobs);
+    SW_TRY_ALLOC(larger.jobs, "the clock of a step");
+    for (int64_t i = line->n_done; i < line->n_issued; i++) {
+        *job_at(&larger, i) = *job_at(line, i);
     }
+    sw_free(line->jobs);
+    *line = larger;
     return SW_OK;
 }
 
-static struct sw_cost cost_of(const struct clock *c, const struct sw_walk *at)
+static sw_status issue(struct rank *r)
 {
-    const int micro = at->program->instrs[at->instr].micro;
-    const bool first = micro < 0 || at->phase->round + micro == 0;
-    const struct sw_cost cost = c->pace->costs[at->instr][first ? 0 : 1];
+    const struct sw_walk *at = &r->walk;
     const enum sw_queue queue = at->program->instrs[at->instr].queue;
-    const double latency = queue == SW_QUEUE_COMPUTE ? 0 : cost.latency;
-    struct sw_clock_instr *instr = &c->report->instrs[at->instr];
-    const double cores = c->pace->cores;
-    const double slower = cores > 0 && cost.cores > cores ? cost.cores / cores : 1;
-    const double seconds = cost.seconds * slower; /* alone, with the available processors */
-    const int32_t batch = at->program->instrs[at->instr].batch;
-    for (int32_t k = 0; k < (batch > 1 ? batch : 1); k++) {
-        instr[k].runs++;
-    }
-    instr->alone += seconds + latency;
-    c->report->alone[queue] += seconds;
-    c->report->most += seconds + latency;
-    return cost;
-}
-
-/* ---- the events of a walk ---- */
-
-static void compute(struct clock *c)
-{
-    while (c->kernel > 0) {
-        go_on(c);
-    }
-}
-
-static void run_kernel(struct clock *c, const struct sw_walk *at)
-{
-    const struct sw_cost cost = cost_of(c, at);
-    c->kernel = cost.seconds;
-    c->kernel_cores = cost.cores;
-    c->waits_for = SW_QUEUE_COMPUTE;
-    c->charged = at->instr;
-    compute(c);
-}
-
-static sw_status issue(struct clock *c, const struct sw_walk *at)
-{
-    const struct sw_instr *instr = &at->program->instrs[at->instr];
-    if (instr->queue == SW_QUEUE_COMPUTE) {
-        run_kernel(c, at);
+    const bool later = is_later(at);
+    const struct sw_cost cost = cost_of(r, at->instr, later);
+    count(r, &cost);
+    if (queue == SW_QUEUE_COMPUTE) {
+        compute(r, cost.seconds, cost.cores, SW_QUEUE_COMPUTE, at->instr);
         return SW_OK;
     }
-    struct line *line = &c->lines[instr->queue];
-    while (line->n_issued - line->n_done == line->cap) {
-        SW_TRY(wait_until(c, instr->queue, line->jobs[line->n_done % line->cap].order));
-    }
-    struct job *job = &line->jobs[line->n_issued % line->cap];
-    *job = (struct job){.instr = at->instr, .order = at->order, .cost = cost_of(c, at)};
+    struct line *line = &r->lines[queue];
+    SW_TRY(make_room(line));
+    struct job *job = job_at(line, line->n_issued);
+    *job = (struct job){.instr = at->instr, .later = later, .order = at->order};
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
-        const bool other = q != (int)instr->queue && at->needs[q] >= 0;
-        job->needs[q] = other ? jobs_until(&c->lines[q], at->needs[q]) : 0;
+        const bool other = q != (int)queue && at->needs[q] >= 0;
+        job->needs[q] = other ? jobs_until(&r->lines[q], at->needs[q]) : 0;
     }
     line->n_issued++;
     return SW_OK;
 }
 
-static sw_status wait_for_all(struct clock *c)
-{
-    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
-        SW_TRY(wait_until(c, (enum sw_queue)q, SW_WALK_ALL));
-    }
-    return SW_OK;
-}
-
-/* Ranks communicate once their exchanges have arrived; computation waits. */
-static sw_status meet(struct clock *c)
-{
-    const double seconds = c->plan->step.ranks > 1 ? c->pace->meeting : 0;
-    SW_TRY(wait_until(c, SW_QUEUE_COMM, SW_WALK_ALL));
-    c->kernel = seconds;
-    c->kernel_cores = 0;
-    c->waits_for = SW_QUEUE_COMM;
-    c->charged = -1;
-    c->report->alone[SW_QUEUE_COMM] += seconds;
-    c->report->most += seconds;
-    compute(c);
-    return SW_OK;
-}
-
-static sw_status pass(struct clock *c, const struct sw_walk *at, const struct sw_event *event)
+static sw_status pass(struct rank *r, const struct sw_event *event)
 {
     switch (event->kind) {
     case SW_EVENT_ISSUE:
-        return issue(c, at);
+        return issue(r);
     case SW_EVENT_WAIT:
-        return wait_until(c, event->queue, event->until);
+        wait_until(r, event->queue, event->until);
+        return SW_OK;
     case SW_EVENT_BARRIER:
-        return wait_for_all(c);
-    case SW_EVENT_JOIN: /* transfers continue */
-        return wait_until(c, SW_QUEUE_COMM, SW_WALK_ALL);
+        r->drains = SW_QUEUE_COMM;
+        return SW_OK;
     case SW_EVENT_LOSSES:
-    case SW_EVENT_AGREE:
-        return meet(c);
+    case SW_EVENT_AGREE: /* once the exchanges have arrived */
+        r->meets = true;
+        wait_until(r, SW_QUEUE_COMM, SW_WALK_ALL);
+        return SW_OK;
+    case SW_EVENT_JOIN: /* transfers continue */
+        wait_until(r, SW_QUEUE_COMM, SW_WALK_ALL);
+        return SW_OK;
     default:
         return SW_OK;
     }
 }
 
-static sw_status walk(struct clock *c)
+/* Ranks communicate between phases. false = others are missing */
+static bool talk(struct clock *c, struct rank *r)
 {
-    static const struct sw_step_phase forward = {
-        .action = SW_STEP_RUN, .segment = SW_SEGMENT_FORWARD, .n_micro = 1, .drains = true};
-    const struct sw_step *step = &c->plan->step;
-    const bool trains = step->n_phases > 0;
-    struct sw_walk walk;
-    struct sw_event event;
-    sw_walk_begin(&walk, c->plan, trains ? step->phases : &forward, trains ? step->n_phases : 1);
-    do {
-        sw_walk_next(&walk, &event);
-        SW_TRY(pass(c, &walk, &event));
-    } while (event.kind != SW_EVENT_END);
+    const double seconds = r->plan->step.ranks > 1 ? r->pace->meeting : 0;
+    if (!meet(c, r, SW_GROUP_WORLD, seconds, 0)) {
+        return false;
+    }
+    r->meets = false;
+    r->report.alone[SW_QUEUE_COMM] += seconds;
+    r->report.most += seconds;
+    compute(r, r->meeting.from - r->now + r->meeting.seconds, 0, SW_QUEUE_COMM, -1);
+    return true;
+}
+
+static sw_status fail_stuck(const struct rank *r)
+{
+    return SW_FAIL(SW_E_ARG, "instruction %d on %s waits for what never comes", r->charged,
+                   sw_queue_name(r->waits_for));
+}
+
+/* Advances a rank until it has ended or is put aside. */
+static sw_status advance(struct clock *c, struct rank *r)
+{
+    struct sw_event event = {.kind = SW_EVENT_BEGIN};
+    while (event.kind != SW_EVENT_END) {
+        if (is_busy(r)) {
+            const enum pace pace = go_on(c, r);
+            if (pace != GOES_ON) {
+                return pace == IS_ASIDE ? SW_OK : fail_stuck(r);
+            }
+        } else if (r->drains < SW_QUEUE_COUNT) {
+            wait_until(r, (enum sw_queue)r->drains++, SW_WALK_ALL);
+        } else if (r->meets) {
+            if (!talk(c, r)) {
+                return SW_OK;
+            }
+        } else {
+            sw_walk_next(&r->walk, &event);
+            SW_TRY(pass(r, &event));
+        }
+    }
+    c->n_ended++;
+    return SW_OK;
+}
+
+static sw_status advance_all(struct clock *c)
+{
+    while (c->n_ready > 0) {
+        SW_TRY(advance(c, &c->ranks[c->ready[--c->n_ready]]));
+    }
+    if (c->n_ended < c->n) {
+        return SW_FAIL(SW_E_ARG, "%d of %d ranks wait for others that never come",
+                       c->n - c->n_ended, c->n);
+    }
     return SW_OK;
 }
 
 /* ---- opening ---- */
 
-/* Rings have the length of the executor's, which waits when one is full. */
-static sw_status open_lines(struct clock *c)
+static sw_status open_rank(struct rank *r, const struct sw_clock_rank *asked)
 {
-    const struct sw_program *program = &c->plan->programs[0];
-    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
-        const bool disk = q == SW_QUEUE_READ || q == SW_QUEUE_WRITE;
-        c->lines[q].cap = 1;
-        for (int32_t i = 0; i < program->n_instrs; i++) {
-            const struct sw_instr *instr = &program->instrs[i];
-            c->lines[q].cap += (int)instr->queue == q ? sw_instr_pieces(program, instr) : 0;
-        }
-        c->lines[q].most_begun = disk ? SW_QUEUE_BEGUN : 1;
-        c->lines[q].jobs = sw_alloc_zero("run", (size_t)c->lines[q].cap, sizeof(struct job));
-        SW_TRY_ALLOC(c->lines[q].jobs, "the clock of a step");
+    static const struct sw_step_phase forward = {
+        .action = SW_STEP_RUN, .segment = SW_SEGMENT_FORWARD, .n_micro = 1, .drains = true};
+    const struct sw_step *step = &asked->plan->step;
+    const bool trains = step->n_phases > 0;
+    *r = (struct rank){
+        .plan = asked->plan, .pace = asked->pace, .charged = -1, .drains = SW_QUEUE_COUNT};
+    sw_walk_begin(&r->walk, asked->plan, trains ? step->phases : &forward,
+                  trains ? step->n_phases : 1);
+    if (asked->report) {
+        const size_t n = (size_t)asked->plan->programs[0].n_instrs + 1;
+        r->report.instrs = sw_alloc_zero("run", n, sizeof *r->report.instrs);
+        SW_TRY_ALLOC(r->report.instrs, "the clock of a step");
     }
     return SW_OK;
 }
 
-static void finish(struct clock *c)
+static sw_status check_groups(const struct sw_plan *plan, int i, int n)
 {
-    struct sw_clock_report *r = c->report;
-    const struct sw_program *program = &c->plan->programs[0];
-    r->seconds = c->now;
+    for (int g = 0; g < plan->n_groups; g++) {
+        const struct sw_group *group = &plan->groups[g];
+        for (int k = 0; k < group->n; k++) {
+            if (group->ranks[k] < 0 || group->ranks[k] >= n) {
+                return SW_FAIL(SW_E_ARG, "rank %d is in a group with rank %d of a world of %d", i,
+                               group->ranks[k], n);
+            }
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status open_ranks(struct clock *c, const struct sw_clock_rank *asked)
+{
+    const size_t n = (size_t)c->n;
+    int n_groups = 0;
+    c->ranks = sw_alloc_zero("run", n, sizeof *c->ranks);
+    SW_TRY_ALLOC(c->ranks, "the clock of a step");
+    c->ready = sw_alloc_zero("run", n, sizeof *c->ready);
+    SW_TRY_ALLOC(c->ready, "the clock of a step");
+    for (int i = 0; i < c->n; i++) {
+        SW_TRY(open_rank(&c->ranks[i], &asked[i]));
+        SW_TRY(c->n > 1 && (i == 0 || asked[i].plan != asked[i - 1].plan)
+                   ? check_groups(asked[i].plan, i, c->n)
+                   : SW_OK);
+        n_groups = asked[i].plan->n_groups > n_groups ? asked[i].plan->n_groups : n_groups;
+        c->ready[c->n - 1 - i] = i;
+    }
+    c->n_ready = c->n;
+    if (c->n > 1) {
+        c->gates = sw_alloc_zero("run", n * (size_t)n_groups, sizeof *c->gates);
+        SW_TRY_ALLOC(c->gates, "the clock of a step");
+    }
+    return SW_OK;
+}
+
+static void finish(struct rank *rank)
+{
+    struct sw_clock_report *r = &rank->report;
+    const struct sw_program *program = &rank->plan->programs[0];
+    r->seconds = rank->now;
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         r->least = fmax(r->least, r->alone[q]);
         r->bound = r->part[q] > r->part[r->bound] ? (enum sw_queue)q : r->bound;
@@ -388,23 +580,39 @@ static void finish(struct clock *c)
     }
 }
 
+static void close_ranks(struct clock *c)
+{
+    for (int i = 0; c->ranks && i < c->n; i++) {
+        for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+            sw_free(c->ranks[i].lines[q].jobs);
+        }
+        sw_free(c->ranks[i].report.instrs);
+    }
+    sw_free(c->ranks);
+    sw_free(c->ready);
+    sw_free(c->gates);
+}
+
+sw_status sw_clock_ranks(struct sw_clock_rank *ranks, int n)
+{
+    struct clock c = {.n = n};
+    sw_status st = open_ranks(&c, ranks);
+    st = st < 0 ? st : advance_all(&c);
+    for (int i = 0; i < n && st >= 0; i++) {
+        ranks[i].seconds = c.ranks[i].now;
+        if (ranks[i].report) {
+            finish(&c.ranks[i]);
+            *ranks[i].report = c.ranks[i].report;
+            c.ranks[i].report.instrs = NULL;
+        }
+    }
+    close_ranks(&c);
+    return st;
+}
+
 sw_status sw_clock_step(const struct sw_plan *plan, const struct sw_pace *pace,
                         struct sw_clock_report *out)
 {
-    const size_t n = (size_t)plan->programs[0].n_instrs + 1;
-    struct sw_clock_report report = {.instrs = sw_alloc_zero("run", n, sizeof *report.instrs)};
-    struct clock c = {.plan = plan, .pace = pace, .report = &report};
-    SW_TRY_ALLOC(report.instrs, "the clock of a step");
-    sw_status st = open_lines(&c);
-    st = st < 0 ? st : walk(&c);
-    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
-        sw_free(c.lines[q].jobs);
-    }
-    if (st < 0) {
-        sw_free(report.instrs);
-        return st;
-    }
-    finish(&c);
-    *out = report;
-    return SW_OK;
+    struct sw_clock_rank rank = {.plan = plan, .pace = pace, .report = out};
+    return sw_clock_ranks(&rank, 1);
 }

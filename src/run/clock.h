@@ -18,6 +18,9 @@ struct sw_pace {
     /* [n_instrs] of the plan's first program: [0] in the first micro-step of a step, [1] in later
      * ones. The first exchange of a batch has the cost of all. */
     const struct sw_cost (*costs)[2];
+    /* By queue, a factor on these seconds and latencies; 0 = 1. Ranks of unequal speed can so share
+     * their costs. */
+    double slower[SW_QUEUE_COUNT];
     double meeting; /* seconds of communication between ranks between phases */
     double cores;   /* processors of this rank; 0 = unlimited */
     /* Share of their full rate that reads and writes each have while both run. 1/2 = they share one
@@ -45,10 +48,28 @@ struct sw_clock_report {
 
 /*
  * sw_clock_step - walks an optimizer step of the plan's first program, or its forward if it does
- * not
- * train. The same plan and pace give the same report. Instructions begin as in the executor.
- * Processors are shared as by the system: if threads want more than there are, each gets an equal
- * share.
+ * not train. The other ranks of its groups are taken to be like this one. The same plan and pace
+ * give the same report. Instructions begin as in the executor. Processors are shared as by the
+ * system: if threads want more than there are, each gets an equal share.
  */
 sw_status sw_clock_step(const struct sw_plan *plan, const struct sw_pace *pace,
                         struct sw_clock_report *out);
+
+/* A rank of a coupled step. */
+struct sw_clock_rank {
+    const struct sw_plan *plan;     /* borrowed; ranks of the same shape may share one */
+    const struct sw_pace *pace;     /* borrowed; ranks may share one */
+    struct sw_clock_report *report; /* out; NULL = not wanted */
+    double seconds;                 /* out: when the rank has finished the step */
+};
+
+/*
+ * sw_clock_ranks - walks the step of all n ranks of the plans' world, in one thread.
+ *
+ * An exchange starts when all members of its group have arrived at it, and takes as long as for the
+ * slowest of them. So do the meetings of all ranks between phases. With equal paces each rank takes
+ * exactly as long as sw_clock_step says. n = 1 is that function.
+ *
+ * SW_E_ARG     a group has a rank outside of the world, or ranks wait for each other forever
+ */
+sw_status sw_clock_ranks(struct sw_clock_rank *ranks, int n);

@@ -109,18 +109,24 @@ static void find_cost(const struct sw_plan *plan, const struct sw_speeds *speeds
     }
 }
 
+void sw_speeds_costs(const struct sw_plan *plan, const struct sw_speeds *speeds,
+                     bool unknown[SW_LOAD_COUNT], struct sw_cost (*costs)[2])
+{
+    for (int k = 0; k < SW_LOAD_COUNT; k++) {
+        unknown[k] = false;
+    }
+    for (int32_t i = 0; i < plan->programs[0].n_instrs; i++) {
+        find_cost(plan, speeds, i, unknown, costs[i]);
+    }
+}
+
 sw_status sw_speeds_step(const struct sw_plan *plan, const struct sw_speeds *speeds,
                          bool unknown[SW_LOAD_COUNT], struct sw_clock_report *out)
 {
     const int32_t n = plan->programs[0].n_instrs;
     struct sw_cost(*costs)[2] = sw_alloc_zero("run", (size_t)n + 1, sizeof *costs);
     SW_TRY_ALLOC(costs, "the costs of a step");
-    for (int k = 0; k < SW_LOAD_COUNT; k++) {
-        unknown[k] = false;
-    }
-    for (int32_t i = 0; i < n; i++) {
-        find_cost(plan, speeds, i, unknown, costs[i]);
-    }
+    sw_speeds_costs(plan, speeds, unknown, costs);
     const struct sw_pace pace = {.costs = (const struct sw_cost(*)[2])costs,
                                  .meeting = speeds->meeting,
                                  .cores = speeds->cores,

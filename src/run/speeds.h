@@ -59,6 +59,10 @@ sw_status sw_speeds_measure(const struct sw_plan *plan, const struct sw_measure_
                             struct sw_speeds *speeds);
 void sw_speeds_close(struct sw_speeds *speeds);
 
+/* Writes the costs of the instructions of the first program: costs [n_instrs], see struct sw_pace.
+ * unknown [SW_LOAD_COUNT]: there is such work but no rate; it counts as 0. */
+void sw_speeds_costs(const struct sw_plan *plan, const struct sw_speeds *speeds,
+                     bool unknown[SW_LOAD_COUNT], struct sw_cost (*costs)[2]);
 /* Predicts the step from these costs. unknown [SW_LOAD_COUNT]: there is such work but no rate; it
  * counts as 0. */
 sw_status sw_speeds_step(const struct sw_plan *plan, const struct sw_speeds *speeds,

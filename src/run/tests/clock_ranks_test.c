@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests the clock of coupled ranks. Random steps of kernels and exchanges of several groups are
+// compared with a direct computation; ranks of equal pace with a rank alone.
+#include <math.h>
+#include <string.h>
+
+#include "run/clock.h"
+#include "support/test.h"
+
+enum { MOST = 40, RANKS = 4, GROUPS = 3 };
+
+/* Groups of four ranks in a square: all, those of a row, those of a column. */
+static const int members[GROUPS][RANKS][RANKS] = {
+    {{0, 1, 2, 3}, {0, 1, 2, 3}, {0, 1, 2, 3}, {0, 1, 2, 3}},
+    {{0, 1}, {0, 1}, {2, 3}, {2, 3}},
+    {{0, 2}, {1, 3}, {0, 2}, {1, 3}},
+};
+static const int sizes[GROUPS] = {4, 2, 2};
+
+/* A step whose instructions all ranks share. */
+struct world {
+    struct sw_instr instrs[MOST];
+    struct sw_program program;
+    struct sw_step_phase phases[3];
+    struct sw_cost costs[RANKS][MOST][2];
+    struct sw_group groups[RANKS][GROUPS];
+    struct sw_plan plans[RANKS];
+    struct sw_pace paces[RANKS];
+    struct sw_clock_rank ranks[RANKS];
+};
+
+static const struct sw_instr_about a_test = {.name = "a test", .where = "a test"};
+
+static void open_world(struct world *w)
+{
+    memset(w, 0, sizeof *w);
+    w->program = (struct sw_program){.instrs = w->instrs, .micro_batches = 1};
+    w->phases[0] = (struct sw_step_phase){.action = SW_STEP_RUN, .n_micro = 1, .drains = true};
+    w->phases[1] = (struct sw_step_phase){.action = SW_STEP_LOSSES};
+    w->phases[2] = w->phases[0];
+    for (int r = 0; r < RANKS; r++) {
+        for (int g = 0; g < GROUPS; g++) {
+            w->groups[r][g] = (struct sw_group){.n = sizes[g], .ranks = members[g][r]};
+        }
+        w->plans[r] = (struct sw_plan){
+            .programs = &w->program,
+            .n_programs = 1,
+            .groups = w->groups[r],
+            .n_groups = GROUPS,
+            .step = {.phases = w->phases, .n_phases = 3, .ranks = RANKS, .rounds = 1}};
+        w->paces[r] =
+            (struct sw_pace){.costs = (const struct sw_cost(*)[2])w->costs[r], .disk_share = 0.5};
+        w->ranks[r] = (struct sw_clock_rank){.plan = &w->plans[r], .pace = &w->paces[r]};
+    }
+}
+
+static struct sw_instr *add(struct world *w, enum sw_verb verb, enum sw_queue queue)
+{
+    struct sw_instr *instr = &w->instrs[w->program.n_instrs];
+    *instr = (struct sw_instr){.queue = queue,
+                               .verb = verb,
+                               .order = w->program.n_instrs++,
+                               .batch = queue == SW_QUEUE_COMM,
+                               .about = &a_test};
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        instr->waits[q] = -1;
+    }
+    for (int s = 1; s <= SW_SEGMENT_COUNT; s++) {
+        w->program.segment_first[s] = w->program.n_instrs;
+    }
+    return instr;
+}
+
+static uint64_t draw(uint64_t seed, int i, uint64_t below)
+{
+    return sw_philox_u64(seed, 7, (uint64_t)i) % below;
+}
+
+/* Draws kernels and exchanges. Kernels may wait for any earlier exchange. Costs are whole seconds,
+ * whose sums are exact; equal: the same on all ranks. */
+static void draw_step(struct world *w, uint64_t seed, bool equal)
+{
+    enum { MOST_S = 50 };
+    const int n = 2 + (int)draw(seed, 0, MOST - 2);
+    int32_t exchanges[MOST], n_exchanges = 0;
+    for (int i = 0; i < n; i++) {
+        const bool exchange = draw(seed, 10 * i + 1, 2) == 0;
+        struct sw_instr *instr = add(w, exchange ? SW_VERB_GATHER : SW_VERB_KERNEL,
+                                     exchange ? SW_QUEUE_COMM : SW_QUEUE_COMPUTE);
+        if (exchange) {
+            instr->group = (int)draw(seed, 10 * i + 2, GROUPS);
+            instr->blocking = draw(seed, 10 * i + 3, 4) == 0;
+            exchanges[n_exchanges++] = i;
+        } else if (n_exchanges > 0 && draw(seed, 10 * i + 4, 2) == 0) {
+            instr->waits[SW_QUEUE_COMM] = exchanges[draw(seed, 10 * i + 5, (uint64_t)n_exchanges)];
+        }
+        for (int r = 0; r < RANKS; r++) {
+            const int which = 1000 + 100 * i + (equal ? 0 : r);
+            w->costs[r][i][0].seconds = w->costs[r][i][1].seconds =
+                (double)draw(seed, which, MOST_S);
+        }
+    }
+    for (int r = 0; r < RANKS; r++) {
+        w->paces[r].meeting = (double)draw(seed, 900 + (equal ? 0 : r), MOST_S);
+    }
+}
+
+/* ---- the same by hand ---- */
+
+struct hand {
+    double computes[RANKS], sends[RANKS]; /* when computation and the queue of exchanges are free */
+    double ends[MOST][RANKS];             /* of an exchange */
+};
+
+static double latest(const double *of, const int *ranks, int n)
+{
+    double most = 0;
+    for (int k = 0; k < n; k++) {
+        most = fmax(most, of[ranks[k]]);
+    }
+    return most;
+}
+
+/* All members begin when the last one has issued it and has its queue free. The slowest decides. */
+static void exchange_by_hand(const struct world *w, struct hand *h, int i)
+{
+    const int g = w->instrs[i].group;
+    double arrives[RANKS], costs[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        arrives[r] = fmax(h->computes[r], h->sends[r]);
+        costs[r] = w->costs[r][i][0].seconds;
+    }
+    for (int r = 0; r < RANKS; r++) {
+        h->ends[i][r] =
+            latest(arrives, members[g][r], sizes[g]) + latest(costs, members[g][r], sizes[g]);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        h->sends[r] = h->ends[i][r];
+        h->computes[r] = w->instrs[i].blocking ? h->ends[i][r] : h->computes[r];
+    }
+}
+
+static void run_by_hand(const struct world *w, struct hand *h)
+{
+    for (int i = 0; i < w->program.n_instrs; i++) {
+        const int32_t other = w->instrs[i].waits[SW_QUEUE_COMM];
+        if (w->instrs[i].queue == SW_QUEUE_COMM) {
+            exchange_by_hand(w, h, i);
+            continue;
+        }
+        for (int r = 0; r < RANKS; r++) {
+            const double from = other < 0 ? 0 : h->ends[other][r];
+            h->computes[r] = fmax(h->computes[r], from) + w->costs[r][i][0].seconds;
+        }
+    }
+    for (int r = 0; r < RANKS; r++) { /* the phase drains */
+        h->computes[r] = fmax(h->computes[r], h->sends[r]);
+    }
+}
+
+static void step_by_hand(const struct world *w, double out[RANKS])
+{
+    struct hand h = {.computes = {0}};
+    double meetings[RANKS];
+    run_by_hand(w, &h);
+    for (int r = 0; r < RANKS; r++) {
+        meetings[r] = w->paces[r].meeting;
+    }
+    const double met =
+        latest(h.computes, members[0][0], RANKS) + latest(meetings, members[0][0], RANKS);
+    for (int r = 0; r < RANKS; r++) {
+        h.computes[r] = met;
+    }
+    run_by_hand(w, &h);
+    memcpy(out, h.computes, sizeof h.computes);
+}
+
+/* ---- tests ---- */
+
+static void walk_world(struct world *w)
+{
+    if (sw_clock_ranks(w->ranks, RANKS) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+}
+
+static void the_slowest_rank_decides_each_exchange(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        struct world w;
+        double hand[RANKS];
+        open_world(&w);
+        draw_step(&w, seed, false);
+        walk_world(&w);
+        step_by_hand(&w, hand);
+        for (int r = 0; r < RANKS; r++) {
+            assert_true(fabs(w.ranks[r].seconds - hand[r]) < 1e-9 * hand[r] + 1e-12);
+        }
+    }
+}
+
+/* Whole costs divided by a number give sums that are rounded; equality is exact all the same. */
+static void equal_ranks_take_as_long_as_one_alone(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        struct world w;
+        struct sw_clock_report alone, report = {.seconds = 0};
+        open_world(&w);
+        draw_step(&w, seed, true);
+        for (int r = 0; r < RANKS; r++) {
+            for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+                w.paces[r].slower[q] = 1.0 / (3 + q);
+            }
+        }
+        w.ranks[2].report = &report;
+        walk_world(&w);
+        assert_int_equal(sw_clock_step(&w.plans[1], &w.paces[1], &alone), SW_OK);
+        for (int r = 0; r < RANKS; r++) {
+            assert_true(w.ranks[r].seconds == alone.seconds);
+        }
+        assert_memory_equal(report.part, alone.part, sizeof report.part);
+        assert_memory_equal(report.instrs, alone.instrs,
+                            (size_t)w.program.n_instrs * sizeof *alone.instrs);
+        sw_free(report.instrs);
+        sw_free(alone.instrs);
+    }
+}
+
+/* The others wait for it at every exchange, in computation and in exchanges. */
+static void one_slow_rank_slows_all(void **state)
+{
+    (void)state;
+    struct world w;
+    struct sw_clock_report report;
+    open_world(&w);
+    for (int i = 0; i < 6; i++) {
+        struct sw_instr *instr = add(&w, i % 2 ? SW_VERB_GATHER : SW_VERB_KERNEL,
+                                     i % 2 ? SW_QUEUE_COMM : SW_QUEUE_COMPUTE);
+        instr->blocking = i % 2;
+        for (int r = 0; r < RANKS; r++) {
+            w.costs[r][i][0].seconds = w.costs[r][i][1].seconds = i % 2 ? 1 : 10;
+        }
+    }
+    w.ranks[0].report = &report;
+    w.paces[3].slower[SW_QUEUE_COMPUTE] = 2;
+    walk_world(&w);
+    for (int r = 0; r < RANKS; r++) {
+        assert_true(w.ranks[r].seconds == 2 * 3 * (20 + 1));
+    }
+    assert_true(report.part[SW_QUEUE_COMPUTE] == 2 * 3 * 10);
+    assert_true(report.part[SW_QUEUE_COMM] == 2 * 3 * 11);
+    assert_true(report.alone[SW_QUEUE_COMM] == 2 * 3 * 1);
+    sw_free(report.instrs);
+}
+
+static void ranks_that_never_meet_are_refused(void **state)
+{
+    (void)state;
+    struct world w;
+    open_world(&w);
+    add(&w, SW_VERB_GATHER, SW_QUEUE_COMM)->blocking = true;
+    struct sw_step_phase none = {.action = SW_STEP_COMMIT};
+    w.plans[2].step = (struct sw_step){.phases = &none, .n_phases = 1, .ranks = RANKS};
+    assert_int_equal(sw_clock_ranks(w.ranks, RANKS), SW_E_ARG);
+    assert_string_equal(sw_error_message(), "3 of 4 ranks wait for others that never come");
+    assert_int_equal(sw_clock_ranks(w.ranks, 3), SW_E_ARG);
+    assert_string_equal(sw_error_message(), "rank 0 is in a group with rank 3 of a world of 3");
+}
+
+static void survives_lack_of_memory(void **state)
+{
+    (void)state;
+    struct world w;
+    struct sw_alloc_stats before, after;
+    sw_status st = SW_E_NOMEM;
+    open_world(&w);
+    draw_step(&w, 5, false);
+    sw_alloc_get_stats(&before);
+    for (int64_t nth = 1; st < 0; nth++) {
+        struct sw_clock_report report = {.instrs = NULL};
+        w.ranks[1].report = &report;
+        sw_alloc_fail_nth(nth);
+        st = sw_clock_ranks(w.ranks, RANKS);
+        sw_alloc_fail_nth(0);
+        assert_true(st >= 0 || st == SW_E_NOMEM);
+        assert_true(nth < 100);
+        sw_free(report.instrs);
+    }
+    sw_alloc_get_stats(&after);
+    assert_int_equal(after.live_blocks, before.live_blocks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_slowest_rank_decides_each_exchange),
+        cmocka_unit_test(equal_ranks_take_as_long_as_one_alone),
+        cmocka_unit_test(one_slow_rank_slows_all),
+        cmocka_unit_test(ranks_that_never_meet_are_refused),
+        cmocka_unit_test(survives_lack_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
