@@ -338,7 +338,8 @@ SW_API sw_status sw_plan_stages_text(const struct sw_engine_options *options, in
                                      char **out);
 /* Options of a prediction of the time per step, from its work and the rates of the machine. Rates
  * are given ("f32=200", "bf16=800", "f16=200" in GFLOP/s; "copy=20", "disk_read=2",
- * "disk_write=1", "comm=1.2", "host=20" in GB/s), or measured within seconds on this machine. */
+ * "disk_write=1", "comm=1.2", "host=20" in GB/s; "comm_latency=50", microseconds that an exchange
+ * takes however small it is), or measured within seconds on this machine. */
 struct sw_predict_options {
     const char *const *rates; /* [n_rates] */
     int n_rates;

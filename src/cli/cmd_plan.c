@@ -210,7 +210,7 @@ static int make_table(struct run *run, struct flag *out)
             out[i].help =
                 "rates assumed for --predict, instead of measured ones, and for \"auto\" in the "
                 "configuration: f32, bf16, f16 (GFLOP/s), copy, disk_read, disk_write, "
-                "comm, host (GB/s)";
+                "comm, host (GB/s), comm_latency (microseconds)";
         }
     }
     for (int i = 0; i < OWN_FLAGS && own[i].name; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resolves configuration keys that are "auto". A run that resumes keeps the values in its
-// checkpoint. Otherwise the search (plan/search.c) asks here for micro-batch sizes, and for
+// checkpoint. Otherwise the search (search/search.c) asks here for micro-batch sizes, and for
 // agreement of the ranks. It uses rank 0's rates and the budgets of all ranks, so no rank decides
 // alone.
 #include <stdio.h>
@@ -172,7 +172,7 @@ sw_status sw_engine_agree_on_try(struct sw_engine *e, struct sw_verdict *verdict
     return st;
 }
 
-sw_status sw_engine_find_rates(struct sw_engine *e, double rates[SW_LOAD_COUNT])
+sw_status sw_engine_find_rates(struct sw_engine *e, struct sw_machine_rates *rates)
 {
     const struct sw_engine_options *o = &e->options;
     sw_builtin_rates(rates);
@@ -180,5 +180,5 @@ sw_status sw_engine_find_rates(struct sw_engine *e, double rates[SW_LOAD_COUNT])
     if (e->ranks == 1 || o->plan_only || !(sw_config_is_auto(e->config) || e->host)) {
         return SW_OK;
     }
-    return sw_comm_broadcast(o->comm, 0, rates, SW_LOAD_COUNT * sizeof *rates, "the rates");
+    return sw_comm_broadcast(o->comm, 0, rates, sizeof *rates, "the rates");
 }

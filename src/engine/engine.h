@@ -9,6 +9,7 @@
 #include "device/device.h"
 #include "plan/plan.h"
 #include "run/run.h"
+#include "search/search.h"
 #include "spillway/engine.h"
 #include "task/task.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes the plan of an engine: builds the graphs that it is asked for, and passes the configured
-// tiers, budgets and slots to the search (plan/search.c).
+// tiers, budgets and slots to the search (search/search.c).
 #include <string.h>
 
 #include "engine/adapter.h"
@@ -306,9 +306,7 @@ static sw_status search(struct sw_engine *e, struct sw_policy *out)
 {
     const struct sw_spillway_config *c = &e->config->spillway;
     struct graphs graphs = {.engine = e};
-    double rates[SW_LOAD_COUNT];
-    SW_TRY(sw_engine_find_rates(e, rates));
-    const struct sw_search search = {
+    struct sw_search search = {
         .fixed = fixed_options(e),
         .asked = asked_policy(e),
         .memory = {sw_engine_device_budget(e), (size_t)c->host_memory_bytes,
@@ -320,12 +318,12 @@ static sw_status search(struct sw_engine *e, struct sw_policy *out)
         .any_micro_batch = c->micro_batch == SW_MICRO_BATCH_AUTO,
         .any_recompute = c->recompute.every == SW_CONFIG_AUTO,
         .any_update = c->update == SW_PLACE_AUTO,
-        .rates = rates,
         .ctx = &graphs,
         .graphs = lend_graphs,
         .next = next_micro_batch,
         .agree = agree_on_try,
     };
+    SW_TRY(sw_engine_find_rates(e, &search.rates));
     const sw_status st = sw_search_open(&search, out, &e->plan);
     close_graphs(&graphs);
     return st;

@@ -71,39 +71,57 @@ static const struct {
     {"comm", {SW_LOAD_SENT}, 1},
     {"host", {SW_LOAD_HOST}, 1},
 };
+static const char latency_name[] = "comm_latency"; /* in microseconds */
 
-static sw_status take_rate(const char *text, double rates[SW_LOAD_COUNT])
+/* The number of a rate, in units of 1e9 per second or in microseconds. */
+static bool set_rate(const char *name, double value, struct sw_machine_rates *rates)
 {
-    const char *names[SW_LEN(given)];
-    const char *equals = strchr(text, '=');
-    for (size_t i = 0; equals && i < SW_LEN(given); i++) {
-        char *end = NULL;
-        if (strlen(given[i].name) != (size_t)(equals - text) ||
-            strncmp(given[i].name, text, (size_t)(equals - text)) != 0) {
-            continue;
-        }
-        const double value = strtod(equals + 1, &end);
-        if (end == equals + 1 || *end || !(value > 0 && isfinite(value))) {
-            return SW_FAIL(SW_E_ARG, "--rates %s: wanted a number above 0", text);
-        }
-        for (int k = 0; k < given[i].n_kinds; k++) {
-            rates[given[i].kinds[k]] = value * 1e9;
-        }
-        return SW_OK;
+    if (strcmp(name, latency_name) == 0) {
+        rates->latency = value / 1e6;
+        return true;
     }
-    char name[64];
-    snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - text) : 60, text);
+    for (size_t i = 0; i < SW_LEN(given); i++) {
+        for (int k = 0; strcmp(name, given[i].name) == 0 && k < given[i].n_kinds; k++) {
+            rates->work[given[i].kinds[k]] = value * 1e9;
+        }
+        if (strcmp(name, given[i].name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static sw_status refuse_rate(const char *text, const char *name)
+{
+    const char *names[SW_LEN(given) + 1] = {[SW_LEN(given)] = latency_name};
     for (size_t i = 0; i < SW_LEN(given); i++) {
         names[i] = given[i].name;
     }
     const char *nearest = sw_nearest(name, names, SW_LEN(names));
     return SW_FAIL(SW_E_ARG,
                    "--rates %s: wanted NAME=NUMBER with f32, bf16, f16 (GFLOP/s), copy, disk_read, "
-                   "disk_write, comm or host (GB/s)%s%s",
+                   "disk_write, comm, host (GB/s) or comm_latency (microseconds)%s%s",
                    text, nearest ? "; the nearest is " : "", nearest ? nearest : "");
 }
 
-sw_status sw_engine_take_rates(const char *const *texts, int n, double rates[SW_LOAD_COUNT])
+static sw_status take_rate(const char *text, struct sw_machine_rates *rates)
+{
+    char name[64], *end = NULL;
+    const char *equals = strchr(text, '=');
+    struct sw_machine_rates taken = *rates;
+    snprintf(name, sizeof name, "%.*s", equals ? (int)sw_min_i64(equals - text, 60) : 60, text);
+    const double value = equals ? strtod(equals + 1, &end) : 0;
+    if (!equals || !set_rate(name, value, &taken)) {
+        return refuse_rate(text, name);
+    }
+    if (end == equals + 1 || *end || !(value > 0 && isfinite(value))) {
+        return SW_FAIL(SW_E_ARG, "--rates %s: wanted a number above 0", text);
+    }
+    *rates = taken;
+    return SW_OK;
+}
+
+sw_status sw_engine_take_rates(const char *const *texts, int n, struct sw_machine_rates *rates)
 {
     for (int i = 0; i < n; i++) {
         SW_TRY(take_rate(texts[i], rates));
@@ -168,8 +186,8 @@ static void sum_parts(const struct sw_plan *plan, const struct sw_speeds *rates,
     }
     for (int k = 0; k < SW_LOAD_COUNT; k++) {
         struct part *part = &r->parts[k];
-        part->given = rates->given[k] > 0;
-        part->rate = part->given         ? rates->given[k]
+        part->given = rates->given.work[k] > 0;
+        part->rate = part->given         ? rates->given.work[k]
                      : part->seconds > 0 ? part->work / part->seconds
                                          : 0;
         r->parts[k].unknown = unknown[k];
@@ -357,7 +375,7 @@ sw_status sw_plan_predict_text(const struct sw_engine_options *options,
     SW_TRY_OPTIONS(options);
     SW_TRY_OPTIONS(wanted);
     memset(&rates, 0, sizeof rates);
-    SW_TRY(sw_engine_take_rates(wanted->rates, wanted->n_rates, rates.given));
+    SW_TRY(sw_engine_take_rates(wanted->rates, wanted->n_rates, &rates.given));
     struct sw_engine_options o = *options;
     o.plan_only = true;
     if (wanted->ranks > 1) { /* a prediction exchanges no messages */

@@ -239,7 +239,7 @@ sw_status sw_engine_keep_choices(struct sw_engine *e);
 /* Adds to an error that happened under values chosen earlier: the message names those values. */
 sw_status sw_engine_blame_choices(const struct sw_engine *e, sw_status st);
 /* Finds the rates; they are the same on all ranks. Collective if a key is "auto". */
-sw_status sw_engine_find_rates(struct sw_engine *e, double rates[SW_LOAD_COUNT]);
+sw_status sw_engine_find_rates(struct sw_engine *e, struct sw_machine_rates *rates);
 /* Callbacks of struct sw_search: next and agree. */
 void sw_engine_next_micro_batch(const struct sw_engine *e, int64_t most, struct sw_policy *policy);
 sw_status sw_engine_agree_on_try(struct sw_engine *e, struct sw_verdict *verdict);
@@ -255,7 +255,7 @@ sw_status sw_engine_make_plan(struct sw_engine *e);
 
 /* ---- predict.c ---- */
 /* Parses rates such as "bf16=800" into `rates`. SW_E_ARG: unknown rate. */
-sw_status sw_engine_take_rates(const char *const *texts, int n, double rates[SW_LOAD_COUNT]);
+sw_status sw_engine_take_rates(const char *const *texts, int n, struct sw_machine_rates *rates);
 /* Prints the bytes that a step moves between tiers, as lines or as a member of a JSON object. */
 void sw_engine_print_moves(const struct sw_engine *e, bool json, struct sw_str *out);
 

@@ -430,8 +430,6 @@ struct sw_policy {
 const char *sw_schedule_name(enum sw_step_schedule schedule);
 /* True if one run of a program computes all micro-batches of a rank. */
 bool sw_schedule_is_at_once(enum sw_step_schedule schedule);
-/* Prints one line. */
-void sw_policy_print(const struct sw_policy *policy, struct sw_str *out);
 
 /* Limits in elements, as the configuration gives them. */
 struct sw_plan_limits {
@@ -540,4 +538,3 @@ struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds
 bool sw_may_take_two_slots(const struct sw_plan_options *options);
 
 #include "plan/report.h"
-#include "plan/search.h"

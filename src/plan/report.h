@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // report - tells users what a plan takes, sends and costs: estimates without a graph, tables of a
-// finished plan, a prediction of its time. Part of the public interface of plan.
+// finished plan, the work of its instructions. Part of the public interface of plan.
 #pragma once
 
 #include "plan/plan.h"
@@ -113,7 +113,7 @@ struct sw_plan_table {
 sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_options *options,
                            struct sw_plan_table *out);
 
-/* ---- predict.c: how long a step would take ---- */
+/* ---- load.c: the work of an instruction ---- */
 
 enum sw_load {
     /* floating-point operations of matrix products and attention, by dtype of the factors */
@@ -135,29 +135,8 @@ enum sw_queue sw_load_queue(enum sw_load kind);
  * by one. */
 enum sw_load sw_instr_load(const struct sw_plan *plan, const struct sw_program *program, int32_t i,
                            double *out_work);
-/* Loads of an optimizer step of the first program with `rounds` micro-steps. SW_LOAD_SENT stays 0:
- * see sw_plan_tabulate. */
-void sw_plan_loads(const struct sw_plan *plan, int64_t rounds, double out[SW_LOAD_COUNT]);
-
-struct sw_prediction {
-    double part[SW_LOAD_COUNT];     /* seconds; NaN = there is work but no rate */
-    double seconds[SW_QUEUE_COUNT]; /* sum of the known parts */
-    enum sw_queue bound;            /* the queue with the largest sum */
-    /* bounds of the step's time: all else hidden behind that queue; nothing hidden */
-    double least, most;
-    bool unknown; /* the time of a part is unknown */
-};
-/* rates: work per second; 0 = unknown */
-void sw_predict(const double loads[SW_LOAD_COUNT], const double rates[SW_LOAD_COUNT],
-                struct sw_prediction *out);
-
-/* Default rates: a server's processor, its memory, one NVMe drive and a network of 10 Gbit/s.
- * docs/zero.md has the table. */
-void sw_builtin_rates(double out[SW_LOAD_COUNT]);
-/* Predicted time of a step with `rounds` micro-steps. */
-double sw_plan_seconds(const struct sw_plan *plan, int64_t rounds,
-                       const double rates[SW_LOAD_COUNT]);
-
+/* Number of ops of all programs: a measure of the work of planning. */
+int64_t sw_plan_count_ops(const struct sw_plan *plan);
 /* ---- diff.c: the differences of two plans, from their JSON alone ---- */
 
 struct sw_plan_source {

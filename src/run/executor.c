@@ -13,7 +13,6 @@
 #include "run/queues.h"
 #include "run/staging.h"
 #include "run/swap.h"
-#include "run/walk.h"
 #include "run/watch.h"
 
 struct step { /* a prepared instruction */

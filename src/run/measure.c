@@ -347,7 +347,7 @@ static void find_wanted(struct measuring *m)
     for (int32_t i = 0; i < program->n_instrs; i++) {
         double work = 0;
         const enum sw_load load = sw_instr_load(m->plan, program, i, &work);
-        m->has[load] |= work > 0 && m->speeds->given[load] <= 0;
+        m->has[load] |= work > 0 && m->speeds->given.work[load] <= 0;
         m->dtype = program->instrs[i].verb == SW_VERB_REDUCE ? program->instrs[i].dtype : m->dtype;
     }
 }
@@ -362,11 +362,11 @@ static sw_status measure_rank(void *ctx, sw_comm *comm)
     struct sw_speeds speeds = {.kernels = sw_alloc_zero("run", n + 1, sizeof *speeds.kernels)};
     sw_status st = SW_OK;
     SW_TRY_ALLOC(speeds.kernels, "measurements");
-    SW_TRY_OR(close, sw_measure_kernels(m->plan, SW_QUEUE_COMPUTE, dev, comm, m->speeds->given,
+    SW_TRY_OR(close, sw_measure_kernels(m->plan, SW_QUEUE_COMPUTE, dev, comm, &m->speeds->given,
                                         speeds.kernels));
     SW_TRY_OR(close, sw_measure_kernels(m->plan, SW_QUEUE_HOST,
                                         m->options->hosts ? m->options->hosts[rank] : NULL, comm,
-                                        m->speeds->given, speeds.kernels));
+                                        &m->speeds->given, speeds.kernels));
     if (m->has[SW_LOAD_COPIES_IN] || m->has[SW_LOAD_COPIES_OUT]) {
         SW_TRY_OR(close, measure_copies(m, dev, &speeds));
     }
@@ -375,7 +375,7 @@ static sw_status measure_rank(void *ctx, sw_comm *comm)
     }
 close:
     if (rank == 0 && st >= 0) {
-        memcpy(speeds.given, m->speeds->given, sizeof speeds.given);
+        speeds.given = m->speeds->given;
         *m->speeds = speeds;
     } else {
         sw_speeds_close(&speeds);

@@ -17,5 +17,5 @@ double sw_median(double *values, int n); /* sorts `values` */
  * arithmetic, types, shapes and strides are timed once. meet: other ranks that do the same at the
  * same time; NULL = none. out [n_instrs]: instructions of other queues are unchanged */
 sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, struct sw_device *dev,
-                             sw_comm *meet, const double given[SW_LOAD_COUNT],
+                             sw_comm *meet, const struct sw_machine_rates *given,
                              struct sw_cost (*out)[2]);

@@ -26,7 +26,6 @@ struct sw_queue_job {
 };
 /* A job is begun and later ended, on the thread of its queue. In between it owns slot `slot` in [0,
  * SW_QUEUE_BEGUN). */
-enum { SW_QUEUE_BEGUN = 32 };
 struct sw_queue_ops {
     /* SW_PENDING: it must wait until an earlier job has ended */
     sw_status (*begin)(void *ctx, enum sw_queue queue, const struct sw_queue_job *job, int slot);

@@ -5,9 +5,9 @@
 
 #include "device/device.h"
 #include "plan/plan.h"
-#include "run/speeds.h"
 #include "spillway/comm.h"
 #include "spillway/nvme.h"
+#include "walk/walk.h"
 
 struct sw_executor;
 
@@ -176,3 +176,26 @@ int64_t sw_trace_dropped(const struct sw_trace *trace);
 sw_status sw_trace_render(struct sw_trace *trace, int rank, int64_t base_ns, struct sw_str *out);
 /* Writes a whole file from the rendered events of n ranks; NULL or "" = a rank without events. */
 void sw_trace_document(const char *const *ranks, int n, struct sw_str *out);
+
+/* ---- measure.c: the costs of a plan's instructions on this machine ---- */
+
+struct sw_measure_options {
+    /* [n_devices] devices of identical ranks that run at the same time on this machine, this rank's
+     * first. The members below are the same for all. */
+    struct sw_device *const *devices;
+    /* their processors for kernels of the host; NULL = the plan has none */
+    struct sw_device *const *hosts;
+    int n_devices;
+    int ranks; /* number of ranks that share the machine's processors and disk */
+    const struct sw_swap_options *swap; /* options for files like theirs */
+};
+
+/*
+ * sw_speeds_measure - measures what the plan's first program needs and no given rate covers.
+ * It takes a few seconds. It temporarily uses disk space for a part of the plan's disk tier.
+ * Exchanges are measured with threads; for more than SW_THREAD_RANKS_MAX ranks they stay unknown.
+ *
+ * speeds   must be closed even after a failure
+ */
+sw_status sw_speeds_measure(const struct sw_plan *plan, const struct sw_measure_options *options,
+                            struct sw_speeds *speeds);

@@ -488,17 +488,17 @@ static sw_status time_class(struct bench *b, struct class *class, int pass, int 
 
 /* ---- timing all kernels ---- */
 
-static bool is_wanted(const struct bench *b, int32_t i, const double given[SW_LOAD_COUNT])
+static bool is_wanted(const struct bench *b, int32_t i, const struct sw_machine_rates *given)
 {
     const struct sw_program *program = &b->plan->programs[0];
     double work;
     return program->instrs[i].queue == b->queue &&
-           given[sw_instr_load(b->plan, program, i, &work)] <= 0;
+           given->work[sw_instr_load(b->plan, program, i, &work)] <= 0;
 }
 
 /* class_of_instr: [n_instrs][2]; classes: room for that many */
-static int classify(const struct bench *b, const double given[SW_LOAD_COUNT], struct class *classes,
-                    int32_t (*class_of_instr)[2])
+static int classify(const struct bench *b, const struct sw_machine_rates *given,
+                    struct class *classes, int32_t (*class_of_instr)[2])
 {
     const struct sw_program *program = &b->plan->programs[0];
     int n = 0;
@@ -533,7 +533,7 @@ static sw_status time_all(struct bench *b, sw_comm *meet, struct class *classes,
 }
 
 sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, struct sw_device *dev,
-                             sw_comm *meet, const double given[SW_LOAD_COUNT],
+                             sw_comm *meet, const struct sw_machine_rates *given,
                              struct sw_cost (*out)[2])
 {
     const int32_t n_instrs = plan->programs[0].n_instrs;

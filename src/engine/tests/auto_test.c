@@ -212,11 +212,12 @@ static void set_recompute(struct settings *s, int64_t every, int64_t blocks)
 
 static double seconds_of(const struct settings *s)
 {
-    double rates[SW_LOAD_COUNT];
+    struct sw_machine_rates rates;
+    double seconds;
     sw_engine *e = NULL;
-    sw_builtin_rates(rates);
+    sw_builtin_rates(&rates);
     assert_int_equal(plan(s, 1, NULL, &e), SW_OK);
-    const double seconds = sw_plan_seconds(e->plan, e->sizes.rounds, rates);
+    assert_int_equal(sw_speeds_seconds(e->plan, &rates, &seconds), SW_OK);
     close_plan(e);
     return seconds;
 }

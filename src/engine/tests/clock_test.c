@@ -57,7 +57,7 @@ static struct opened open_shape(const struct shape *s)
     struct sw_speeds speeds;
     bool unknown[SW_LOAD_COUNT];
     memset(&speeds, 0, sizeof speeds);
-    sw_builtin_rates(speeds.given);
+    sw_builtin_rates(&speeds.given);
     if (open_engine(s, &o) < 0) {
         fail_msg("%s: %s", s->config, sw_error_message());
     }

@@ -81,6 +81,23 @@ static void given_rates_are_taken(void **state)
     }
 }
 
+/* Each exchange and each meeting takes the latency besides. */
+static void a_latency_counts_exchanges(void **state)
+{
+    (void)state;
+    static const char *const rates[] = {"comm=0.125", "comm_latency=1000"};
+    double seconds[2];
+    for (int n = 1; n <= 2; n++) {
+        const struct sw_predict_options wanted = {
+            .rates = rates, .n_rates = n, .ranks = 2, .json = true};
+        struct sw_json_doc *doc = ask(&wanted);
+        seconds[n - 1] = at(doc, "seconds.comm");
+        sw_json_close(doc);
+    }
+    const double times = (seconds[1] - seconds[0]) / 1e-3;
+    assert_true(times > 2.5 && fabs(times - round(times)) < 1e-6);
+}
+
 static void assert_empty(const char *path)
 {
     DIR *dir = opendir(path);
@@ -274,6 +291,7 @@ static int tear_down(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(given_rates_are_taken),
+    cmocka_unit_test(a_latency_counts_exchanges),
     cmocka_unit_test(measured_are_the_others),
     cmocka_unit_test(updates_on_the_host_are_measured),
     cmocka_unit_test(of_too_many_ranks_exchanges_are_unknown),

@@ -149,7 +149,7 @@ static void updates_on_the_host_are_measured(void **state)
     sw_free(report.instrs);
     sw_speeds_close(&speeds);
     /* Given rates have priority, and nothing is left over. */
-    speeds = (struct sw_speeds){.given = {[SW_LOAD_HOST] = 1e9}};
+    speeds = (struct sw_speeds){.given.work = {[SW_LOAD_HOST] = 1e9}};
     measure(plan, dev, NULL, ".", &speeds);
     for (int32_t i = 0; i < program->n_instrs; i++) {
         assert_true(program->instrs[i].queue != SW_QUEUE_HOST || speeds.kernels[i][0].seconds == 0);
@@ -172,10 +172,10 @@ static void what_is_given_is_not_measured(void **state)
     assert_non_null(mkdtemp(folder));
     assert_int_equal(sw_device_open("cpu", 1, &dev), SW_OK);
     struct sw_plan *plan = plan_of(dev, NULL, SW_TIER_DISK);
-    struct sw_speeds speeds = {.given = {[SW_LOAD_PRODUCTS_BF16] = 1e9,
-                                         [SW_LOAD_OTHER] = 1e9,
-                                         [SW_LOAD_COPIES_IN] = 1e9,
-                                         [SW_LOAD_COPIES_OUT] = 1e9}};
+    struct sw_speeds speeds = {.given.work = {[SW_LOAD_PRODUCTS_BF16] = 1e9,
+                                              [SW_LOAD_OTHER] = 1e9,
+                                              [SW_LOAD_COPIES_IN] = 1e9,
+                                              [SW_LOAD_COPIES_OUT] = 1e9}};
     measure(plan, dev, NULL, folder, &speeds);
     for (int32_t i = 0; i < plan->programs[0].n_instrs; i++) {
         assert_true(speeds.kernels[i][0].seconds == 0);

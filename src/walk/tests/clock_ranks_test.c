@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "run/clock.h"
 #include "support/test.h"
+#include "walk/walk.h"
 
 enum { MOST = 40, RANKS = 4, GROUPS = 3 };
 

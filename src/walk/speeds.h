@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // speeds - the cost of a plan's instructions on a machine. Rates are given, or measured in this
 // process with the plan's own kernels, sizes and disk, without running a step. Part of the public
-// interface of run.
+// interface of walk.
 #pragma once
 
-#include "run/clock.h"
-
-struct sw_device;
-struct sw_swap_options;
+#include "walk/clock.h"
 
 /* Kinds of transfers. A cost curve is measured at a few sizes, and interpolated linearly. */
 enum sw_curve {
@@ -29,34 +26,24 @@ struct sw_rate_curve {
     } at[SW_CURVE_POINTS];
 };
 
+/* Rates of a machine. */
+struct sw_machine_rates {
+    double work[SW_LOAD_COUNT]; /* work per second, by kind; 0 = not given */
+    /* Seconds that an exchange takes however small it is, and a meeting of ranks between phases.
+     * Exchanges that travel together take it once. */
+    double latency;
+};
+/* Default rates: a server's processor, its memory, one NVMe drive and a network of 10 Gbit/s.
+ * docs/zero.md has the table. */
+void sw_builtin_rates(struct sw_machine_rates *out);
+
 struct sw_speeds {
-    /* given rates, in work per second; 0 = not given. They override measurements */
-    double given[SW_LOAD_COUNT];
-    struct sw_cost (*kernels)[2]; /* [n_instrs] see struct sw_pace; NULL = not measured */
+    struct sw_machine_rates given; /* they override measurements */
+    struct sw_cost (*kernels)[2];  /* [n_instrs] see struct sw_pace; NULL = not measured */
     struct sw_rate_curve curves[SW_CURVE_COUNT];
     double cores, disk_share, meeting; /* see struct sw_pace; disk_share 0 = 1/2 */
 };
 
-struct sw_measure_options {
-    /* [n_devices] devices of identical ranks that run at the same time on this machine, this rank's
-     * first. The members below are the same for all. */
-    struct sw_device *const *devices;
-    /* their processors for kernels of the host; NULL = the plan has none */
-    struct sw_device *const *hosts;
-    int n_devices;
-    int ranks; /* number of ranks that share the machine's processors and disk */
-    const struct sw_swap_options *swap; /* options for files like theirs */
-};
-
-/*
- * sw_speeds_measure - measures what the plan's first program needs and no given rate covers.
- * It takes a few seconds. It temporarily uses disk space for a part of the plan's disk tier.
- * Exchanges are measured with threads; for more than SW_THREAD_RANKS_MAX ranks they stay unknown.
- *
- * speeds   must be closed even after a failure
- */
-sw_status sw_speeds_measure(const struct sw_plan *plan, const struct sw_measure_options *options,
-                            struct sw_speeds *speeds);
 void sw_speeds_close(struct sw_speeds *speeds);
 
 /* Writes the costs of the instructions of the first program: costs [n_instrs], see struct sw_pace.
@@ -67,3 +54,8 @@ void sw_speeds_costs(const struct sw_plan *plan, const struct sw_speeds *speeds,
  * counts as 0. */
 sw_status sw_speeds_step(const struct sw_plan *plan, const struct sw_speeds *speeds,
                          bool unknown[SW_LOAD_COUNT], struct sw_clock_report *out);
+
+/* Predicts the time of a step at given rates. Work that has none counts as 0. Micro-steps that are
+ * alike are walked once. */
+sw_status sw_speeds_seconds(const struct sw_plan *plan, const struct sw_machine_rates *rates,
+                            double *out);

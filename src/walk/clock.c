@@ -9,12 +9,9 @@
 // Nothing else couples ranks, so the order in which they are advanced does not matter. If all are
 // equal, the maximum over them is each one's own value, every rank does the arithmetic of a rank
 // alone, and the times are equal to the last bit.
-#include "run/clock.h"
-
 #include <math.h>
 
-#include "run/queues.h"
-#include "run/walk.h"
+#include "walk/walk.h"
 
 struct job {
     int32_t instr;
@@ -390,7 +387,7 @@ static sw_status make_room(struct line *line)
     }
     struct line larger = *line;
     larger.cap = line->cap > 0 ? 2 * line->cap : LEAST;
-    larger.jobs = sw_alloc("run", (size_t)larger.cap * sizeof *larger.jobs);
+    larger.jobs = sw_alloc("walk", (size_t)larger.cap * sizeof *larger.jobs);
     SW_TRY_ALLOC(larger.jobs, "the clock of a step");
     for (int64_t i = line->n_done; i < line->n_issued; i++) {
         *job_at(&larger, i) = *job_at(line, i);
@@ -518,7 +515,7 @@ static sw_status open_rank(struct rank *r, const struct sw_clock_rank *asked)
                   trains ? step->n_phases : 1);
     if (asked->report) {
         const size_t n = (size_t)asked->plan->programs[0].n_instrs + 1;
-        r->report.instrs = sw_alloc_zero("run", n, sizeof *r->report.instrs);
+        r->report.instrs = sw_alloc_zero("walk", n, sizeof *r->report.instrs);
         SW_TRY_ALLOC(r->report.instrs, "the clock of a step");
     }
     return SW_OK;
@@ -542,9 +539,9 @@ static sw_status open_ranks(struct clock *c, const struct sw_clock_rank *asked)
 {
     const size_t n = (size_t)c->n;
     int n_groups = 0;
-    c->ranks = sw_alloc_zero("run", n, sizeof *c->ranks);
+    c->ranks = sw_alloc_zero("walk", n, sizeof *c->ranks);
     SW_TRY_ALLOC(c->ranks, "the clock of a step");
-    c->ready = sw_alloc_zero("run", n, sizeof *c->ready);
+    c->ready = sw_alloc_zero("walk", n, sizeof *c->ready);
     SW_TRY_ALLOC(c->ready, "the clock of a step");
     for (int i = 0; i < c->n; i++) {
         SW_TRY(open_rank(&c->ranks[i], &asked[i]));
@@ -556,7 +553,7 @@ static sw_status open_ranks(struct clock *c, const struct sw_clock_rank *asked)
     }
     c->n_ready = c->n;
     if (c->n > 1) {
-        c->gates = sw_alloc_zero("run", n * (size_t)n_groups, sizeof *c->gates);
+        c->gates = sw_alloc_zero("walk", n * (size_t)n_groups, sizeof *c->gates);
         SW_TRY_ALLOC(c->gates, "the clock of a step");
     }
     return SW_OK;

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the arithmetic of a prediction: the work of a small plan counted by hand, and seconds from
-// given rates.
-#include <math.h>
-
+// Tests the work of instructions: that of a small plan is counted by hand.
 #include "plan/private.h"
 #include "support/plans.h"
 #include "support/test.h"
@@ -59,6 +56,23 @@ static struct sw_plan *plan_of(enum sw_dtype dtype, enum sw_tier states, enum sw
     return plan_with(dtype, states, params, 0);
 }
 
+/* The work of a step with `rounds` micro-steps. */
+static void sum_loads(const struct sw_plan *plan, int64_t rounds, double out[SW_LOAD_COUNT])
+{
+    const struct sw_program *program = &plan->programs[0];
+    for (int k = 0; k < SW_LOAD_COUNT; k++) {
+        out[k] = 0;
+    }
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_instr *instr = &program->instrs[i];
+        const bool once =
+            instr->segment >= SW_SEGMENT_UPDATE || instr->last_only || program->micro_batches > 1;
+        double work = 0;
+        const enum sw_load kind = sw_instr_load(plan, program, i, &work);
+        out[kind] += work * (double)sw_instr_pieces(program, instr) * (once ? 1 : (double)rounds);
+    }
+}
+
 static int count_updates(const struct sw_plan *plan)
 {
     const struct sw_program *program = &plan->programs[0];
@@ -84,8 +98,8 @@ static void an_update_in_pieces_counts_once(void **state)
         assert_int_equal(count_updates(whole), 2);
         assert_int_equal(count_updates(pieces), /* both are longer than 90 */
                          sw_ceil_div(WIDTH * WIDTH, 90) + sw_ceil_div(VOCAB * WIDTH, 90));
-        sw_plan_loads(whole, ROUNDS, loads[0]);
-        sw_plan_loads(pieces, ROUNDS, loads[1]);
+        sum_loads(whole, ROUNDS, loads[0]);
+        sum_loads(pieces, ROUNDS, loads[1]);
         assert_memory_equal(loads[0], loads[1], sizeof loads[0]);
         assert_int_equal(whole->programs[0].flops, pieces->programs[0].flops);
         sw_plan_close(whole);
@@ -101,7 +115,7 @@ static void a_vertical_step_has_the_same_products(void **state)
     for (int i = 0; i < 2; i++) {
         struct sw_plan *plan = plan_scheduled(SW_F32, SW_TIER_DISK, SW_TIER_HOST, 0, i == 1);
         assert_int_equal(plan->programs[0].micro_batches, i == 1 ? ROUNDS : 1);
-        sw_plan_loads(plan, ROUNDS, loads[i]);
+        sum_loads(plan, ROUNDS, loads[i]);
         sw_plan_close(plan);
     }
     assert_true(loads[0][SW_LOAD_PRODUCTS_F32] > 0);
@@ -118,7 +132,7 @@ static void work_is_what_a_hand_counts(void **state)
     const double elems = WIDTH * WIDTH + VOCAB * WIDTH;
     double loads[SW_LOAD_COUNT];
     struct sw_plan *plan = plan_of(SW_F32, SW_TIER_DISK, SW_TIER_HOST);
-    sw_plan_loads(plan, ROUNDS, loads);
+    sum_loads(plan, ROUNDS, loads);
     assert_true(loads[SW_LOAD_PRODUCTS_F32] == ROUNDS * products);
     assert_true(loads[SW_LOAD_PRODUCTS_BF16] == 0 && loads[SW_LOAD_PRODUCTS_F16] == 0);
     assert_true(loads[SW_LOAD_OTHER] > 5 * 4 * elems); /* the update alone touches this much */
@@ -129,13 +143,13 @@ static void work_is_what_a_hand_counts(void **state)
     assert_true(loads[SW_LOAD_COPIES_IN] > loads[SW_LOAD_COPIES_OUT]);
     assert_true(loads[SW_LOAD_SENT] == 0);
     const double other = loads[SW_LOAD_OTHER];
-    sw_plan_loads(plan, 2 * ROUNDS, loads); /* the update counts once */
+    sum_loads(plan, 2 * ROUNDS, loads); /* the update counts once */
     assert_true(loads[SW_LOAD_PRODUCTS_F32] == 2 * ROUNDS * products);
     assert_true(loads[SW_LOAD_OTHER] > other && loads[SW_LOAD_OTHER] < 2 * other);
     assert_true(loads[SW_LOAD_DISK_READ] == 2 * 4 * elems);
     sw_plan_close(plan);
     plan = plan_of(SW_BF16, SW_TIER_DEVICE, SW_TIER_DEVICE);
-    sw_plan_loads(plan, ROUNDS, loads);
+    sum_loads(plan, ROUNDS, loads);
     assert_true(loads[SW_LOAD_PRODUCTS_BF16] == ROUNDS * products);
     assert_true(loads[SW_LOAD_PRODUCTS_F32] == 0);
     for (int k = SW_LOAD_COPIES_IN; k < SW_LOAD_COUNT; k++) {
@@ -144,44 +158,10 @@ static void work_is_what_a_hand_counts(void **state)
     sw_plan_close(plan);
 }
 
-static void seconds_are_work_by_rate(void **state)
-{
-    (void)state;
-    const double loads[SW_LOAD_COUNT] = {100, 60, 0, 8, 6, 4, 30, 10, 5};
-    const double rates[SW_LOAD_COUNT] = {50, 30, 0, 4, 2, 2, 10, 2, 1};
-    static const double parts[SW_LOAD_COUNT] = {2, 2, 0, 2, 3, 2, 3, 5, 5};
-    struct sw_prediction p;
-    sw_predict(loads, rates, &p);
-    for (int k = 0; k < SW_LOAD_COUNT; k++) {
-        assert_true(p.part[k] == parts[k]);
-    }
-    assert_true(p.seconds[SW_QUEUE_COMPUTE] == 6);
-    assert_true(p.seconds[SW_QUEUE_H2D] == 3 && p.seconds[SW_QUEUE_D2H] == 2);
-    assert_true(p.seconds[SW_QUEUE_READ] == 3 && p.seconds[SW_QUEUE_WRITE] == 5);
-    assert_true(p.seconds[SW_QUEUE_COMM] == 5);
-    assert_int_equal(p.bound, SW_QUEUE_COMPUTE);
-    assert_true(p.least == 6 && p.most == 24);
-    assert_false(p.unknown);
-}
-
-static void what_has_no_rate_is_unknown(void **state)
-{
-    (void)state;
-    const double loads[SW_LOAD_COUNT] = {[SW_LOAD_OTHER] = 8, [SW_LOAD_SENT] = 5};
-    const double rates[SW_LOAD_COUNT] = {[SW_LOAD_OTHER] = 4};
-    struct sw_prediction p;
-    sw_predict(loads, rates, &p);
-    assert_true(p.unknown && isnan(p.part[SW_LOAD_SENT]));
-    assert_true(p.least == 2 && p.most == 2);
-    assert_int_equal(p.bound, SW_QUEUE_COMPUTE);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_vertical_step_has_the_same_products),
     cmocka_unit_test(work_is_what_a_hand_counts),
     cmocka_unit_test(an_update_in_pieces_counts_once),
-    cmocka_unit_test(seconds_are_work_by_rate),
-    cmocka_unit_test(what_has_no_rate_is_unknown),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/private.h"
+#include "config/config.h"
 #include "plan/technique.h"
+#include "search/search.h"
 
 /* Elements of an offloaded tensor that are updated at a time, and bytes that travel ahead of their
  * use. Both take a disk a few milliseconds. */
@@ -557,15 +558,6 @@ static int64_t next_recompute(int64_t n_blocks, int64_t every)
     return kept > 1 ? sw_ceil_div(n_blocks, kept - 1) : -1;
 }
 
-static int64_t count_ops(const struct sw_plan *plan)
-{
-    int64_t n = 0;
-    for (int i = 0; i < plan->n_programs; i++) {
-        n += plan->programs[i].ir->n_ops;
-    }
-    return n;
-}
-
 static void log_try(const struct sw_policy *policy, const struct sw_verdict *v)
 {
     struct sw_str text = {0};
@@ -589,9 +581,9 @@ static void judge(struct look *l, const struct sw_policy *policy, struct round *
     *v = (struct sw_verdict){
         .status = refused ? SW_OK : st, .fits = st >= 0, .rank = l->s->fixed.me};
     if (st >= 0) {
-        v->seconds = sw_plan_seconds(l->plan, rounds_of(l, policy), l->s->rates);
+        v->status = sw_speeds_seconds(l->plan, &l->s->rates, &v->seconds);
         v->share = 1;
-        v->n_instrs = count_ops(l->plan);
+        v->n_instrs = sw_plan_count_ops(l->plan);
     } else if (refused) {
         v->share = l->share;
         v->n_instrs = refusal.n_instrs;
@@ -754,10 +746,10 @@ static sw_status try_on_host(struct look *l)
 {
     struct round round = {.plan = l->plan, .policy = l->policy};
     struct sw_policy host = l->policy;
-    round.seconds = sw_plan_seconds(l->plan, rounds_of(l, &host), l->s->rates);
     host.host_updates = true;
     l->plan = NULL;
-    const sw_status st = try_policy(l, &host, &round);
+    sw_status st = sw_speeds_seconds(round.plan, &l->s->rates, &round.seconds);
+    st = st < 0 ? st : try_policy(l, &host, &round);
     l->plan = round.plan;
     l->policy = round.policy;
     if (st < 0) {

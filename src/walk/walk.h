@@ -2,7 +2,8 @@
 // walk - goes through the phases of a step and their instructions, and says what to do next: which
 // instructions do not run, what starts after what, and where a phase ends. The walk is pulled: it
 // returns one event after the other, does nothing itself and never blocks. The executor moves bytes
-// and runs kernels for each event; the clock lets time pass. Private to this folder.
+// and runs kernels for each event; the clock (clock.h) lets time pass, at the costs that speeds.h
+// finds.
 #pragma once
 
 #include "plan/plan.h"
@@ -25,6 +26,9 @@ enum sw_event_kind {
 };
 
 #define SW_WALK_ALL INT64_MAX
+
+/* Most transfers of a disk queue that are begun and not ended. Other queues have one. */
+enum { SW_QUEUE_BEGUN = 32 };
 
 struct sw_event {
     enum sw_event_kind kind;
@@ -59,3 +63,6 @@ void sw_walk_begin(struct sw_walk *walk, const struct sw_plan *plan,
                    const struct sw_step_phase *phases, int32_t n);
 /* Returns the next event; END again and again once no phase is left. */
 void sw_walk_next(struct sw_walk *walk, struct sw_event *out);
+
+#include "walk/clock.h"
+#include "walk/speeds.h"

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // search - chooses the plan: it tries policies one after the other until one fits the budgets. It
 // is pure: the same graphs, policy, budgets and rates give the same plan, or the same refusal, on
-// every machine. Part of the public interface of plan.
+// every machine.
 #pragma once
 
 #include "plan/plan.h"
+#include "walk/walk.h"
 
 /* The graphs of one micro-batch size, made once for all policies that use it. */
 struct sw_search_graphs {
@@ -37,9 +38,8 @@ struct sw_search {
      * fits. */
     bool any_micro_batch, any_recompute;
     bool any_update; /* update on the host or on the device, whichever makes a step faster */
-    /* [SW_LOAD_COUNT] work per second; decides which recomputation costs least, and where updates
-     * run */
-    const double *rates;
+    /* decide which recomputation costs least, and where updates run */
+    struct sw_machine_rates rates;
 
     void *ctx;
     /* Lends the graphs of policy->micro_batch until the next call. */
@@ -69,3 +69,5 @@ struct sw_search {
  */
 sw_status sw_search_open(const struct sw_search *search, struct sw_policy *out_policy,
                          struct sw_plan **out);
+/* Prints a policy in one line. */
+void sw_policy_print(const struct sw_policy *policy, struct sw_str *out);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/private.h"
+#include "search/search.h"
 #include "support/test.h"
 
 enum { TRAIN = 60, WIDTH = 32, BLOCKS = 6 };
@@ -101,9 +101,7 @@ static sw_status agree(void *ctx, struct sw_verdict *v)
 
 static struct sw_search search_of(struct world *w, size_t budget)
 {
-    static double rates[SW_LOAD_COUNT];
-    sw_builtin_rates(rates);
-    return (struct sw_search){
+    struct sw_search search = {
         .fixed =
             {
                 .device = {query, NULL},
@@ -114,12 +112,13 @@ static struct sw_search search_of(struct world *w, size_t budget)
             },
         .memory = {budget},
         .any_micro_batch = true,
-        .rates = rates,
         .ctx = w,
         .graphs = lend,
         .next = next,
         .agree = agree,
     };
+    sw_builtin_rates(&search.rates);
+    return search;
 }
 
 static sw_status look_for(const struct sw_search *s, struct sw_policy *policy, struct sw_plan **out)

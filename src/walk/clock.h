@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // clock - computes the time of a plan's step without running it. The walk that drives the executor
 // drives simulated clocks here, one per queue. The cost of every instruction when it runs alone is
-// given; concurrency and waits come from the plan. Part of the public interface of run.
+// given; concurrency and waits come from the plan. Part of the public
+// interface of walk.
 #pragma once
 
 #include "plan/plan.h"

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the clock: small programs whose time is computed by hand, and properties of a real plan
 // with arbitrary costs.
-#include "run/clock.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "run/run.h"
 #include "support/plans.h"
 #include "support/test.h"
+#include "walk/walk.h"
 
 /* ---- by hand ---- */
 
@@ -228,7 +227,7 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
 }
 
 /* Blocks whose parameters wait in host memory or are sharded, and whose states are on disk. */
-static struct sw_plan *plan_of(int ranks)
+static struct sw_plan *plan_with(int ranks, int64_t micro_batches)
 {
     const struct sw_graph_options options = {
         .dtype = SW_BF16, .grad_dtype = SW_BF16, .loss_chunk = 5};
@@ -249,7 +248,7 @@ static struct sw_plan *plan_of(int ranks)
     sw_output(g, "loss", loss);
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     const struct sw_plan_options plan_options = {.device = {query, NULL},
-                                                 .policy.micro_batches = 4,
+                                                 .policy.micro_batches = micro_batches,
                                                  .rule = &test_adam,
                                                  .clip = ranks > 1 ? 1 : 0,
                                                  .mesh = sw_mesh_of_data(ranks),
@@ -270,12 +269,17 @@ static struct sw_plan *plan_of(int ranks)
     return plan;
 }
 
+static struct sw_plan *plan_of(int ranks)
+{
+    return plan_with(ranks, 4);
+}
+
 static struct sw_clock_report step_of(const struct sw_plan *plan, const double given[SW_LOAD_COUNT])
 {
     struct sw_speeds speeds = {.disk_share = 0.5};
     struct sw_clock_report report;
     bool unknown[SW_LOAD_COUNT];
-    memcpy(speeds.given, given, sizeof speeds.given);
+    memcpy(speeds.given.work, given, sizeof speeds.given.work);
     if (sw_speeds_step(plan, &speeds, unknown, &report) < 0) {
         fail_msg("%s", sw_error_message());
     }
@@ -305,10 +309,6 @@ static void one_slow_queue_is_the_whole_step(void **state)
             assert_true(fabs(r.seconds - r.alone[queue]) < 1e-9 * r.seconds + 1e-15);
             assert_true(r.least == r.alone[queue]);
             assert_int_equal(r.seconds > 0, slow != SW_LOAD_SENT || ranks > 1);
-            double loads[SW_LOAD_COUNT]; /* a table of loads has the same sum */
-            sw_plan_loads(plan, plan->step.rounds, loads);
-            assert_true(slow == SW_LOAD_SENT ||
-                        fabs(r.seconds - loads[slow] / work_of[slow]) < 1e-9 * r.seconds);
             sw_free(r.instrs);
         }
         sw_plan_close(plan);
@@ -394,7 +394,7 @@ static void what_has_no_rate_is_named_and_counts_nothing(void **state)
 {
     (void)state;
     struct sw_plan *plan = plan_of(2);
-    struct sw_speeds speeds = {.given = {1, 2e9, 1, 3e8, 2e8, 2e8, 0, 2e7, 0}};
+    struct sw_speeds speeds = {.given.work = {1, 2e9, 1, 3e8, 2e8, 2e8, 0, 2e7, 0}};
     struct sw_clock_report r;
     bool unknown[SW_LOAD_COUNT];
     assert_int_equal(sw_speeds_step(plan, &speeds, unknown, &r), SW_OK);
@@ -407,13 +407,65 @@ static void what_has_no_rate_is_named_and_counts_nothing(void **state)
     sw_plan_close(plan);
 }
 
+/* Exchanges that travel together have one latency, and so has each meeting of the ranks. */
+static void an_exchange_costs_latency_and_bytes(void **state)
+{
+    (void)state;
+    static const double latency = 0.25, rate = 1e6;
+    struct sw_plan *plan = plan_of(3);
+    const struct sw_program *program = &plan->programs[0];
+    struct sw_speeds speeds = {.given = {.latency = latency}};
+    struct sw_clock_report r;
+    bool unknown[SW_LOAD_COUNT];
+    double bytes = 0, latencies = 0;
+    for (int k = 0; k < SW_LOAD_COUNT; k++) {
+        speeds.given.work[k] = k == SW_LOAD_SENT ? rate : INFINITY;
+    }
+    assert_int_equal(sw_speeds_step(plan, &speeds, unknown, &r), SW_OK);
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_instr *instr = &program->instrs[i];
+        const bool exchange = instr->queue == SW_QUEUE_COMM;
+        bytes += exchange ? (double)(2 * sw_instr_sent_bytes(instr) * r.instrs[i].runs) : 0;
+        latencies += exchange && instr->batch > 0 ? (double)r.instrs[i].runs : 0;
+    }
+    for (int32_t i = 0; i < plan->step.n_phases; i++) {
+        const enum sw_step_action action = plan->step.phases[i].action;
+        latencies += action == SW_STEP_LOSSES || action == SW_STEP_AGREE;
+    }
+    assert_true(bytes > 0 && latencies > 4);
+    assert_true(fabs(r.seconds - bytes / rate - latencies * latency) < 1e-9 * r.seconds);
+    sw_free(r.instrs);
+    sw_plan_close(plan);
+}
+
+/* The time of a step alone leaves out micro-steps that are alike. */
+static void micro_steps_that_are_alike_take_equal_times(void **state)
+{
+    (void)state;
+    const struct sw_machine_rates rates = {{1, 2e9, 1, 3e8, 2e8, 2e8, 1e7, 2e7, 1e8}, 1e-4};
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        for (int64_t micro_batches = 1; micro_batches < 20; micro_batches += 3) {
+            struct sw_plan *plan = plan_with(ranks, micro_batches);
+            const struct sw_speeds speeds = {.given = rates};
+            struct sw_clock_report r;
+            bool unknown[SW_LOAD_COUNT];
+            double seconds;
+            assert_int_equal(sw_speeds_step(plan, &speeds, unknown, &r), SW_OK);
+            assert_int_equal(sw_speeds_seconds(plan, &rates, &seconds), SW_OK);
+            assert_true(fabs(seconds - r.seconds) < 1e-9 * r.seconds);
+            sw_free(r.instrs);
+            sw_plan_close(plan);
+        }
+    }
+}
+
 static void survives_lack_of_memory(void **state)
 {
     (void)state;
     static const double given[SW_LOAD_COUNT] = {1, 2e9, 1, 3e8, 2e8, 2e8, 1e7, 2e7, 1e8};
     struct sw_plan *plan = plan_of(1);
     struct sw_speeds speeds = {.disk_share = 0.5};
-    memcpy(speeds.given, given, sizeof given);
+    memcpy(speeds.given.work, given, sizeof speeds.given.work);
     sw_status st = SW_E_NOMEM;
     for (int64_t nth = 1; st < 0; nth++) {
         struct sw_clock_report r;
@@ -443,6 +495,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_step_lies_between_its_bounds),
     cmocka_unit_test(equal_plans_take_equal_steps),
     cmocka_unit_test(what_has_no_rate_is_named_and_counts_nothing),
+    cmocka_unit_test(an_exchange_costs_latency_and_bytes),
+    cmocka_unit_test(micro_steps_that_are_alike_take_equal_times),
     cmocka_unit_test(survives_lack_of_memory),
 };
 

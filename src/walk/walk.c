@@ -2,7 +2,7 @@
 // The walk does not know stages, tiers, ranks or schedules: the plan expresses all of them as
 // phases and instructions. A walk is a small automaton over them, so that one thread can hold any
 // number of walks.
-#include "run/walk.h"
+#include "walk/walk.h"
 
 /* The next thing to do. An instruction passes through VISIT .. MOVE; only the last one of a phase
  * passes through DRAIN and JOIN. */

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns rates into costs of instructions. A given rate applies to any size, and uses no shared
+// processors. Measurements are per kernel, or per size.
+#include <math.h>
+#include <string.h>
+
+#include "walk/walk.h"
+
+void sw_speeds_close(struct sw_speeds *speeds)
+{
+    sw_free(speeds->kernels);
+    speeds->kernels = NULL;
+}
+
+/* Beyond the last point, the cost is proportional to the size. */
+static struct sw_cost cost_at(const struct sw_rate_curve *curve, double bytes)
+{
+    const struct sw_rate_point *last = &curve->at[curve->n - 1];
+    struct sw_cost cost = last->cost;
+    if (bytes >= last->bytes) {
+        cost.seconds *= bytes / last->bytes;
+        return cost;
+    }
+    int k = 0;
+    while (curve->at[k].bytes < bytes) {
+        k++;
+    }
+    cost = curve->at[k].cost;
+    if (k > 0) {
+        const struct sw_rate_point *low = &curve->at[k - 1], *high = &curve->at[k];
+        const double part = (bytes - low->bytes) / (high->bytes - low->bytes);
+        cost.seconds = low->cost.seconds + part * (high->cost.seconds - low->cost.seconds);
+    }
+    return cost;
+}
+
+static const struct sw_rate_curve *curve_of(const struct sw_speeds *speeds, enum sw_verb verb)
+{
+    static const enum sw_curve curves[] = {
+        [SW_VERB_COPY_IN] = SW_CURVE_COPY_IN, [SW_VERB_COPY_OUT] = SW_CURVE_COPY_OUT,
+        [SW_VERB_READ] = SW_CURVE_READ,       [SW_VERB_WRITE] = SW_CURVE_WRITE,
+        [SW_VERB_REDUCE] = SW_CURVE_REDUCE,   [SW_VERB_GATHER] = SW_CURVE_GATHER,
+        [SW_VERB_MERGE] = SW_CURVE_GATHER};
+    return &speeds->curves[curves[verb]];
+}
+
+/* Cost of moving rows of a table one by one. */
+static bool by_rows(const struct sw_program *program, const struct sw_instr *instr, double *n,
+                    double *row)
+{
+    const struct sw_operand *operands = &program->operands[instr->operands];
+    if ((instr->verb != SW_VERB_READ && instr->verb != SW_VERB_COPY_IN) || instr->n_in < 3) {
+        return false;
+    }
+    *n = (double)(operands[2].bytes / sizeof(int32_t));
+    *row = *n > 0 ? (double)operands[1].bytes / *n : 0;
+    return true;
+}
+
+static struct sw_cost measured(const struct sw_speeds *speeds, const struct sw_program *program,
+                               int32_t i)
+{
+    const struct sw_instr *instr = &program->instrs[i];
+    const bool disk = instr->verb == SW_VERB_READ;
+    const struct sw_rate_curve *curve = curve_of(speeds, instr->verb);
+    double n, row, bytes = 0;
+    if (by_rows(program, instr, &n, &row)) {
+        struct sw_cost cost = cost_at(disk ? &speeds->curves[SW_CURVE_ROW] : curve, row);
+        cost.seconds *= n;
+        return cost;
+    }
+    const bool exchange = instr->verb >= SW_VERB_REDUCE;
+    for (int32_t k = i; k < i + (exchange ? instr->batch : 1); k++) {
+        bytes += (double)program->instrs[k].bytes;
+    }
+    return cost_at(curve, bytes);
+}
+
+static bool is_measured(const struct sw_speeds *speeds, const struct sw_instr *instr)
+{
+    return instr->verb == SW_VERB_KERNEL ? speeds->kernels != NULL
+                                         : curve_of(speeds, instr->verb)->n > 0;
+}
+
+static void find_cost(const struct sw_plan *plan, const struct sw_speeds *speeds, int32_t i,
+                      bool *unknown, struct sw_cost out[2])
+{
+    const struct sw_program *program = &plan->programs[0];
+    const struct sw_instr *instr = &program->instrs[i];
+    double work = 0, all = 0;
+    const enum sw_load load = sw_instr_load(plan, program, i, &work);
+    const bool exchange = instr->verb >= SW_VERB_REDUCE;
+    for (int32_t k = i; k < i + (exchange ? instr->batch : 1); k++) {
+        sw_instr_load(plan, program, k, &work);
+        all += work;
+    }
+    out[0] = out[1] = (struct sw_cost){0, 0, 0};
+    if (all <= 0) {
+        return;
+    }
+    if (speeds->given.work[load] > 0) {
+        out[0].seconds = all / speeds->given.work[load] + (exchange ? speeds->given.latency : 0);
+        out[1] = out[0];
+    } else if (!is_measured(speeds, instr)) {
+        unknown[load] = true;
+    } else if (instr->verb == SW_VERB_KERNEL) {
+        out[0] = speeds->kernels[i][0];
+        out[1] = speeds->kernels[i][1];
+    } else {
+        out[0] = out[1] = measured(speeds, program, i);
+    }
+}
+
+void sw_speeds_costs(const struct sw_plan *plan, const struct sw_speeds *speeds,
+                     bool unknown[SW_LOAD_COUNT], struct sw_cost (*costs)[2])
+{
+    for (int k = 0; k < SW_LOAD_COUNT; k++) {
+        unknown[k] = false;
+    }
+    for (int32_t i = 0; i < plan->programs[0].n_instrs; i++) {
+        find_cost(plan, speeds, i, unknown, costs[i]);
+    }
+}
+
+static struct sw_pace pace_of(const struct sw_speeds *speeds, struct sw_cost (*costs)[2])
+{
+    const double latency = speeds->given.latency;
+    return (struct sw_pace){.costs = (const struct sw_cost(*)[2])costs,
+                            .meeting = latency > 0 ? latency : speeds->meeting,
+                            .cores = speeds->cores,
+                            .disk_share = speeds->disk_share > 0 ? speeds->disk_share : 0.5};
+}
+
+static sw_status open_costs(const struct sw_plan *plan, const struct sw_speeds *speeds,
+                            bool unknown[SW_LOAD_COUNT], struct sw_cost (**out)[2])
+{
+    struct sw_cost(*costs)[2] =
+        sw_alloc_zero("walk", (size_t)plan->programs[0].n_instrs + 1, sizeof *costs);
+    SW_TRY_ALLOC(costs, "the costs of a step");
+    sw_speeds_costs(plan, speeds, unknown, costs);
+    *out = costs;
+    return SW_OK;
+}
+
+sw_status sw_speeds_step(const struct sw_plan *plan, const struct sw_speeds *speeds,
+                         bool unknown[SW_LOAD_COUNT], struct sw_clock_report *out)
+{
+    struct sw_cost(*costs)[2];
+    SW_TRY(open_costs(plan, speeds, unknown, &costs));
+    const struct sw_pace pace = pace_of(speeds, costs);
+    const sw_status st = sw_clock_step(plan, &pace, out);
+    sw_free(costs);
+    return st;
+}
+
+/* ---- the time of a step alone ---- */
+
+void sw_builtin_rates(struct sw_machine_rates *out)
+{
+    static const struct sw_machine_rates rates = {
+        .work = {[SW_LOAD_PRODUCTS_F32] = 500e9,
+                 [SW_LOAD_PRODUCTS_BF16] = 1000e9,
+                 [SW_LOAD_PRODUCTS_F16] = 500e9,
+                 [SW_LOAD_OTHER] = 20e9,
+                 [SW_LOAD_COPIES_IN] = 20e9,
+                 [SW_LOAD_COPIES_OUT] = 20e9,
+                 [SW_LOAD_DISK_READ] = 3e9,
+                 [SW_LOAD_DISK_WRITTEN] = 1.5e9,
+                 [SW_LOAD_SENT] = 1.2e9,
+                 [SW_LOAD_HOST] = 20e9},
+        .latency = 50e-6,
+    };
+    *out = rates;
+}
+
+/* A micro-step is a forward and a backward. The first one has costs of its own. */
+enum { MICRO_STEP = 2, SECOND = MICRO_STEP };
+
+static bool is_alike(const struct sw_step_phase *a, const struct sw_step_phase *b)
+{
+    return a->action == SW_STEP_RUN && b->action == SW_STEP_RUN && a->program == b->program &&
+           a->segment == b->segment && a->n_micro == b->n_micro && a->is_last == b->is_last &&
+           a->drains == b->drains && a->joins == b->joins;
+}
+
+/* Number of micro-steps from the second on that are alike and begin and end with nothing in
+ * flight: each takes the same time. */
+static int32_t count_alike(const struct sw_step *step)
+{
+    const struct sw_step_phase *second = &step->phases[SECOND];
+    int32_t n = 0;
+    if (step->n_phases < SECOND + MICRO_STEP || !second[-1].drains || !second[1].drains) {
+        return 0;
+    }
+    while (SECOND + MICRO_STEP * (n + 1) <= step->n_phases &&
+           is_alike(&second[MICRO_STEP * n], &second[0]) &&
+           is_alike(&second[MICRO_STEP * n + 1], &second[1])) {
+        n++;
+    }
+    return n;
+}
+
+static sw_status walk_phases(const struct sw_plan *plan, const struct sw_pace *pace,
+                             struct sw_step_phase *phases, int32_t n, double *out)
+{
+    struct sw_plan part = *plan;
+    struct sw_clock_rank rank = {.plan = &part, .pace = pace};
+    part.step.phases = phases;
+    part.step.n_phases = n;
+    SW_TRY(sw_clock_ranks(&rank, 1));
+    *out = rank.seconds;
+    return SW_OK;
+}
+
+/* Walks one of the micro-steps that are alike, and the step without the others. */
+static sw_status walk_once(const struct sw_plan *plan, const struct sw_pace *pace, double *out)
+{
+    const struct sw_step *step = &plan->step;
+    const int32_t others = sw_max_i64(count_alike(step) - 1, 0);
+    const int32_t n = step->n_phases - MICRO_STEP * others;
+    double one = 0, rest = 0;
+    if (others == 0) {
+        return walk_phases(plan, pace, step->phases, step->n_phases, out);
+    }
+    struct sw_step_phase *phases = sw_alloc("walk", (size_t)n * sizeof *phases);
+    SW_TRY_ALLOC(phases, "the time of a step");
+    memcpy(phases, step->phases, SECOND * sizeof *phases);
+    memcpy(phases + SECOND, step->phases + step->n_phases - (n - SECOND),
+           (size_t)(n - SECOND) * sizeof *phases);
+    sw_status st = walk_phases(plan, pace, phases, n, &rest);
+    st = st < 0 ? st : walk_phases(plan, pace, step->phases + SECOND, MICRO_STEP, &one);
+    sw_free(phases);
+    *out = rest + one * others;
+    return st;
+}
+
+sw_status sw_speeds_seconds(const struct sw_plan *plan, const struct sw_machine_rates *rates,
+                            double *out)
+{
+    const struct sw_speeds speeds = {.given = *rates};
+    bool unknown[SW_LOAD_COUNT];
+    struct sw_cost(*costs)[2];
+    SW_TRY(open_costs(plan, &speeds, unknown, &costs));
+    const struct sw_pace pace = pace_of(&speeds, costs);
+    const sw_status st = walk_once(plan, &pace, out);
+    sw_free(costs);
+    return st;
+}
