@@ -351,7 +351,8 @@ static bool has_other_waits(const struct match *m, const struct sw_dumped_instr 
         a->exchange.blocking != b->exchange.blocking ||
         a->exchange.whole_step != b->exchange.whole_step || a->exchange.rows != b->exchange.rows ||
         a->predicate != b->predicate || a->last_only != b->last_only ||
-        waits_for_another(m, a->retired, b->retired) || waits_for_another(m, a->again, b->again);
+        waits_for_another(m, a->retired, b->retired) || waits_for_another(m, a->again, b->again) ||
+        waits_for_another(m, a->follows, b->follows);
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         differs |= waits_for_another(m, a->waits[q], b->waits[q]);
     }

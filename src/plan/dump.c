@@ -364,6 +364,9 @@ static void dump_conditions(const struct sw_program *program, int32_t i, struct 
     if (instr->again >= 0) {
         put_int(out, "again", instr->again);
     }
+    if (instr->follows >= 0) {
+        put_int(out, "follows", instr->follows);
+    }
     if (instr->queue == SW_QUEUE_COMM) {
         put_int(out, "group", instr->group);
         put_int(out, "batch", instr->batch);
@@ -517,6 +520,20 @@ static void dump_step(const struct sw_step *step, struct sw_str *out)
     close_list(out);
 }
 
+static void dump_staging(const struct sw_plan *plan, struct sw_str *out)
+{
+    put_open(out, "staging", '[');
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        if (plan->staging[q].tier != SW_TIER_COUNT) {
+            begin(out, "queue", sw_queue_name((enum sw_queue)q));
+            put_int(out, "offset", (int64_t)plan->staging[q].offset);
+            put_int(out, "bytes", (int64_t)plan->staging[q].bytes);
+            sw_str_puts(out, "},");
+        }
+    }
+    close_list(out);
+}
+
 static void dump_groups(const struct sw_plan *plan, struct sw_str *out)
 {
     put_open(out, "groups", '[');
@@ -559,6 +576,7 @@ void sw_plan_dump(const struct sw_plan *plan, struct sw_str *out)
     }
     close_list(out);
     put_int(out, "staging_bytes", (int64_t)plan->staging_bytes);
+    dump_staging(plan, out);
     put_int(out, "input_bytes", (int64_t)plan->input_bytes);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         char key[32];

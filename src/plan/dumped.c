@@ -158,6 +158,7 @@ static const struct member instr_members[] = {
     {"loop", WANT_COUNT, INSTR(loop), false, NULL},
     {"pieces", WANT_COUNT, INSTR(pieces), false, NULL},
     {"again", WANT_AFTER, INSTR(again), false, NULL},
+    {"follows", WANT_AFTER, INSTR(follows), false, NULL},
     {"blocking", WANT_FLAG, INSTR(exchange.blocking), false, NULL},
     {"whole_step", WANT_FLAG, INSTR(exchange.whole_step), false, NULL},
     {"predicate", WANT_TEXT, INSTR(predicate), false, NULL},

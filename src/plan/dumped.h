@@ -43,7 +43,7 @@ struct sw_dumped_instr {
     int64_t waits[SW_QUEUE_COUNT]; /* 0 = no wait, else the number of the instruction + 1 */
     struct sw_dumped_exchange exchange;
     int64_t retired, predicate, last_only;
-    int64_t loop, pieces, again; /* again: number of the instruction + 1 */
+    int64_t loop, pieces, again, follows; /* the last two: number of the instruction + 1 */
     int64_t dtype, kernel, flops, bytes, n_out;
     int64_t workspace_offset, workspace_bytes;
     struct sw_dumped_span operands;

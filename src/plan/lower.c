@@ -217,7 +217,26 @@ static sw_status list_ports(const struct sw_plan *plan, struct sw_program *progr
     return SW_OK;
 }
 
-sw_status sw_pass_lower(const struct sw_plan *plan, struct sw_program *program)
+/* Each queue has staging memory of its own, so that queues do not wait for each other. Ranks
+ * exchange many shards at once; copies between tiers need it for row indices only. */
+void sw_plan_share_staging(struct sw_plan *plan)
+{
+    static const int eighths[SW_QUEUE_COUNT] = {[SW_QUEUE_COMPUTE] = 1,
+                                                [SW_QUEUE_COMM] = 4,
+                                                [SW_QUEUE_H2D] = 1,
+                                                [SW_QUEUE_READ] = 1,
+                                                [SW_QUEUE_WRITE] = 1};
+    const size_t eighth = plan->staging_bytes / 8 / SW_PLAN_DISK_ALIGN * SW_PLAN_DISK_ALIGN;
+    size_t at = 0;
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        const size_t bytes = (size_t)eighths[q] * eighth;
+        plan->staging[q] = (struct sw_operand){.offset = at, .bytes = bytes, .room = bytes};
+        plan->staging[q].tier = bytes > 0 ? SW_TIER_HOST : SW_TIER_COUNT;
+        at += bytes;
+    }
+}
+
+sw_status sw_pass_lower(struct sw_plan *plan, struct sw_program *program)
 {
     size_t n = 1;
     for (int32_t i = 0; i < program->n_instrs; i++) {
@@ -229,6 +248,8 @@ sw_status sw_pass_lower(const struct sw_plan *plan, struct sw_program *program)
     for (int32_t i = 0; i < program->n_instrs; i++) {
         lower_instr(program, &program->instrs[i]);
     }
+    sw_plan_share_staging(plan);
+    SW_TRY(sw_pass_hazards(program));
     return list_ports(plan, program);
 }
 

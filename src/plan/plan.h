@@ -146,6 +146,9 @@ struct sw_instr {
     /* In a loop: the instruction of the same loop that must be done with a piece before this one
      * starts the piece `turns` later; -1 = none */
     int32_t again;
+    /* Writes to disk: the latest earlier write to some of the same bytes, which must be done before
+     * this one begins; -1 = none */
+    int32_t follows;
     /* Number of instructions issued before it if each piece of a loop were done before the next
      * begins. */
     int64_t order;
@@ -356,6 +359,8 @@ struct sw_plan {
     size_t persistent_bytes; /* on the device */
     size_t persistent_offloaded[SW_TIER_COUNT]; /* on the other tiers */
     size_t staging_bytes; /* host memory for staging, see struct sw_plan_options */
+    /* each queue's own part of it; tier SW_TIER_COUNT = none */
+    struct sw_operand staging[SW_QUEUE_COUNT];
     /* Host memory after the staging area: inputs of each micro-step on their way to a device whose
      * memory the host cannot reach. 0 = none. */
     size_t input_bytes;
@@ -509,6 +514,8 @@ const struct sw_persistent *sw_plan_find(const struct sw_plan *plan, const char 
 /* Finds a state of a parameter; use: for sums, else 0. */
 const struct sw_persistent *sw_plan_find_state(const struct sw_plan *plan, const char *param,
                                                enum sw_state_kind kind, int use);
+/* Divides the staging memory among the queues, as sw_plan_open does. */
+void sw_plan_share_staging(struct sw_plan *plan);
 /* Bytes that it takes in its tier. */
 size_t sw_persistent_taken(const struct sw_persistent *item);
 

@@ -220,7 +220,9 @@ void sw_program_find_segments(struct sw_program *program);
 sw_status sw_pass_memory(struct sw_program *program);
 /* Stores in each instruction all that running it needs, from the list and the buffers; makes the
  * ports of the program. */
-sw_status sw_pass_lower(const struct sw_plan *plan, struct sw_program *program);
+sw_status sw_pass_lower(struct sw_plan *plan, struct sw_program *program);
+/* Finds what each write to disk follows. */
+sw_status sw_pass_hazards(struct sw_program *program);
 
 /* Makes plan->step once the programs are finished. */
 sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *options);

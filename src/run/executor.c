@@ -594,27 +594,6 @@ static struct route route_of(const struct sw_executor *ex, const struct sw_queue
     };
 }
 
-/* True if the transfer overlaps a write in flight: writes to the same bytes must be ordered. */
-static bool meets_begun(const struct sw_executor *ex, const struct sw_queue_job *job,
-                        enum sw_queue queue)
-{
-    const struct sw_program *program = job->program;
-    const struct sw_operand *to = &program->operands[program->instrs[job->instr].operands];
-    const int64_t index[SW_RING_COUNT] = {[SW_RING_PIECE] = job->piece};
-    const size_t first = to->offset + sw_operand_shift(to, index);
-    for (int slot = 0; slot < SW_QUEUE_BEGUN && queue == SW_QUEUE_WRITE; slot++) {
-        const struct flight *f = &ex->flights[queue][slot];
-        const struct sw_operand *other =
-            f->program == program ? &program->operands[program->instrs[f->instr].operands] : NULL;
-        const int64_t theirs[SW_RING_COUNT] = {[SW_RING_PIECE] = f->piece};
-        const size_t its = other ? other->offset + sw_operand_shift(other, theirs) : 0;
-        if (other && first < its + other->bytes && its < first + to->bytes) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static sw_status fail_transfer(sw_status st, const struct sw_program *program, int32_t i)
 {
     const struct sw_instr *instr = &program->instrs[i];
@@ -817,8 +796,7 @@ static sw_status begin_beside(void *ctx, enum sw_queue queue, const struct sw_qu
     if (queue == SW_QUEUE_COMM || queue == SW_QUEUE_HOST) {
         return SW_OK;
     }
-    return meets_begun(ex, job, queue) ? SW_PENDING
-                                       : begin_move(ex, job, &ex->flights[queue][slot]);
+    return begin_move(ex, job, &ex->flights[queue][slot]);
 }
 
 static sw_status end_beside(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,

@@ -11,7 +11,7 @@
 
 struct entry {
     struct sw_queue_job job;
-    int64_t needs[SW_QUEUE_COUNT]; /* values that the other timelines must reach before it begins */
+    int64_t needs[SW_QUEUE_COUNT]; /* values that the timelines must reach before it begins */
 };
 
 struct queue {
@@ -23,7 +23,6 @@ struct queue {
     int64_t most;
     int most_begun;
     int64_t n_issued, n_begun, n_done;
-    bool full;                  /* no job begins before another has ended */
     bool begun[SW_QUEUE_BEGUN]; /* by slot; false = the job was dropped */
     /* used by the producer only: jobs that computation waits for; jobs before a barrier */
     int64_t n_ordered, n_before;
@@ -68,10 +67,6 @@ static void begin_job(struct queue *q)
         pthread_mutex_unlock(&all->lock);
         const sw_status st = all->options.ops.begin(all->options.ctx, q->name, &job, slot);
         pthread_mutex_lock(&all->lock);
-        q->full = st == SW_PENDING;
-        if (q->full) {
-            return;
-        }
         q->begun[slot] = st >= 0;
         note_failure(all, st);
     }
@@ -95,7 +90,6 @@ static void end_job(struct queue *q)
     const sw_status st = dev->ops->timeline_set(dev, all->timelines[q->name], q->n_done + 1);
     pthread_mutex_lock(&all->lock);
     note_failure(all, st);
-    q->full = false;
     q->n_done++;
     pthread_cond_broadcast(&all->changed);
 }
@@ -130,10 +124,9 @@ static enum next next_of(const struct queue *q)
 {
     const struct sw_queues *all = q->all;
     const bool failed = atomic_load(&all->st) < 0;
-    const struct entry *next =
-        q->n_begun < q->n_issued && !q->full && q->n_begun - q->n_done < q->most_begun
-            ? &q->ring[q->n_begun % q->most]
-            : NULL;
+    const struct entry *next = q->n_begun < q->n_issued && q->n_begun - q->n_done < q->most_begun
+                                   ? &q->ring[q->n_begun % q->most]
+                                   : NULL;
     if (next && !failed && !has_met_queues(all, next)) {
         next = NULL;
     }
@@ -278,8 +271,7 @@ sw_status sw_queues_issue(struct sw_queues *all, enum sw_queue queue,
     entry->job = *job;
     entry->needs[SW_QUEUE_COMPUTE] = value;
     for (int r = SW_QUEUE_COMPUTE + 1; r < SW_QUEUE_COUNT; r++) {
-        entry->needs[r] =
-            r == (int)queue || job->needs[r] < 0 ? 0 : jobs_until(&all->queues[r], job->needs[r]);
+        entry->needs[r] = job->needs[r] < 0 ? 0 : jobs_until(&all->queues[r], job->needs[r]);
     }
     q->n_issued++;
     pthread_cond_broadcast(&all->changed);

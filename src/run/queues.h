@@ -20,14 +20,13 @@ struct sw_queue_job {
     const struct sw_program *program; /* borrowed until the job is done */
     int32_t instr, piece;             /* see struct sw_walk */
     int64_t order; /* see struct sw_walk; within a queue it increases up to a barrier */
-    int64_t needs[SW_QUEUE_COUNT];
-    int64_t round;    /* round of the phase that issued it */
-    bool holds_fault; /* from that phase: a disk error is held back until AGREE */
+    int64_t needs[SW_QUEUE_COUNT]; /* see struct sw_walk; also of its own queue */
+    int64_t round;                 /* round of the phase that issued it */
+    bool holds_fault;              /* from that phase: a disk error is held back until AGREE */
 };
 /* A job is begun and later ended, on the thread of its queue. In between it owns slot `slot` in [0,
  * SW_QUEUE_BEGUN). */
 struct sw_queue_ops {
-    /* SW_PENDING: it must wait until an earlier job has ended */
     sw_status (*begin)(void *ctx, enum sw_queue queue, const struct sw_queue_job *job, int slot);
     sw_status (*end)(void *ctx, enum sw_queue queue, const struct sw_queue_job *job, int slot);
     int most_begun[SW_QUEUE_COUNT]; /* largest number of jobs that are begun but not ended */

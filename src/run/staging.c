@@ -7,15 +7,7 @@
 
 enum { PIECE_ALIGN = 64 }; /* for pieces of exchanges */
 
-/* ---- shares of the queues ---- */
-
-/* Shares in eighths of the staging memory. Ranks exchange many shards at once. Copies between tiers
- * need it for row indices only. */
-static const int eighths[SW_QUEUE_COUNT] = {[SW_QUEUE_COMPUTE] = 1,
-                                            [SW_QUEUE_COMM] = 4,
-                                            [SW_QUEUE_H2D] = 1,
-                                            [SW_QUEUE_READ] = 1,
-                                            [SW_QUEUE_WRITE] = 1};
+/* ---- the parts of the queues ---- */
 
 static bool reaches(const struct sw_device *dev, unsigned caps)
 {
@@ -26,24 +18,22 @@ sw_status sw_stages_open(const struct sw_plan *plan, struct sw_device *dev, char
                          struct sw_meter *meter, struct sw_stage out[SW_QUEUE_COUNT])
 {
     const unsigned all = SW_DEVICE_HOST_VISIBLE | SW_DEVICE_DISK_REACHES | SW_DEVICE_COMM_REACHES;
-    const size_t eighth = plan->staging_bytes / 8 / SW_PLAN_DISK_ALIGN * SW_PLAN_DISK_ALIGN;
     const size_t least = 2 * (size_t)ranks * PIECE_ALIGN;
-    const size_t most_for_ranks = (size_t)eighths[SW_QUEUE_COMM] * eighth;
-    if (!reaches(dev, all) && (eighth < 2 * SW_PLAN_DISK_ALIGN || most_for_ranks < least)) {
+    if (!reaches(dev, all) && (plan->staging[SW_QUEUE_READ].bytes < 2 * SW_PLAN_DISK_ALIGN ||
+                               plan->staging[SW_QUEUE_COMM].bytes < least)) {
         return SW_FAIL(
             SW_E_ARG,
             "the plan reserves %zu bytes of host memory for transfers to device %s; wanted at "
             "least %d, and %zu for %d ranks",
             plan->staging_bytes, dev->ops->name, 16 * SW_PLAN_DISK_ALIGN, 2 * least, ranks);
     }
-    size_t at = 0;
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        const struct sw_operand *part = &plan->staging[q];
         out[q].dev = dev;
         out[q].meter = meter;
         out[q].queue = (enum sw_queue)q;
-        out[q].bytes = (size_t)eighths[q] * eighth;
-        out[q].memory = out[q].bytes > 0 ? host + at : NULL;
-        at += out[q].bytes;
+        out[q].bytes = part->bytes;
+        out[q].memory = part->bytes > 0 ? host + part->offset : NULL;
     }
     return SW_OK;
 }

@@ -17,7 +17,7 @@ struct job {
     int32_t instr;
     bool later; /* it has the costs of later micro-steps */
     int64_t order;
-    int64_t needs[SW_QUEUE_COUNT]; /* number of jobs of each other queue that must be done before */
+    int64_t needs[SW_QUEUE_COUNT]; /* number of jobs of each queue that must be done before */
     double end;                    /* when it is complete, once it is served */
 };
 
@@ -413,8 +413,7 @@ static sw_status issue(struct rank *r)
     struct job *job = job_at(line, line->n_issued);
     *job = (struct job){.instr = at->instr, .later = later, .order = at->order};
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
-        const bool other = q != (int)queue && at->needs[q] >= 0;
-        job->needs[q] = other ? jobs_until(&r->lines[q], at->needs[q]) : 0;
+        job->needs[q] = at->needs[q] < 0 ? 0 : jobs_until(&r->lines[q], at->needs[q]);
     }
     line->n_issued++;
     return SW_OK;

@@ -171,6 +171,15 @@ static bool next_wait(struct sw_walk *w, const struct sw_instr *instr, struct sw
     return false;
 }
 
+/* Adds what the instruction follows on its own queue. Nobody waits for that before it is issued. */
+static void find_hazard(struct sw_walk *w, const struct sw_instr *instr)
+{
+    if (instr->follows >= 0) {
+        w->needs[instr->queue] =
+            sw_max_i64(w->needs[instr->queue], order_of(w, instr->loop, instr->follows));
+    }
+}
+
 /* True if the instruction is issued here. An exchange may travel with an earlier one. */
 static bool is_issued(const struct sw_walk *w, const struct sw_instr *instr)
 {
@@ -198,6 +207,7 @@ static bool next_of_instr(struct sw_walk *w, struct sw_event *out)
     case WAITS:
         return next_wait(w, instr, out) || emit(w, ISSUE, false, SW_EVENT_WAIT, out);
     case ISSUE:
+        find_hazard(w, instr);
         return emit(w, BLOCK, is_issued(w, instr), SW_EVENT_ISSUE, out);
     case BLOCK:
         w->stage = is_over(w) ? DRAIN : PASS;

@@ -187,6 +187,7 @@ static void staging_memory_is_planned(void **state)
     }
     sw_executor_close(ex);
     plan->staging_bytes = 4096;
+    sw_plan_share_staging(plan);
     const struct sw_executor_options options = {0};
     assert_int_equal(sw_executor_open(plan, dev, &options, &ex), SW_E_ARG);
     assert_non_null(strstr(sw_error_message(), "4096 bytes of host memory"));

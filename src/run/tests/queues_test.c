@@ -15,10 +15,9 @@ struct notes {
     int n_begun[SW_QUEUE_COUNT], n_ended[SW_QUEUE_COUNT];
     int under_way[SW_QUEUE_COUNT], most_under_way[SW_QUEUE_COUNT];
     bool slots[SW_QUEUE_COUNT][SW_QUEUE_BEGUN], slot_twice;
-    int n_pending;
     bool is_closed; /* no job begins */
     pthread_cond_t opened;
-    int32_t refused;   /* this job does not begin while another is in flight; -1 = none */
+    int beside_last;   /* jobs in flight when a job began that follows the one before it */
     int32_t bad_begin; /* job that fails when it begins; -1 = none */
     int32_t bad_end;
     int32_t reads_done_when[JOBS]; /* number of reads that had ended when a write began */
@@ -32,15 +31,13 @@ static sw_status begin(void *ctx, enum sw_queue queue, const struct sw_queue_job
     while (n->is_closed) {
         pthread_cond_wait(&n->opened, &n->lock);
     }
-    if (job->instr == n->refused && n->under_way[queue] > 0) {
-        n->n_pending++;
-        st = SW_PENDING;
-    } else if (job->instr == n->bad_begin) {
+    if (job->instr == n->bad_begin) {
         st = SW_FAIL(SW_E_IO, "job %d did not begin", job->instr);
     } else {
         n->slot_twice = n->slot_twice || n->slots[queue][slot];
         n->slots[queue][slot] = true;
         n->begun[queue][n->n_begun[queue]++] = job->instr;
+        n->beside_last += job->needs[queue] >= 0 ? n->under_way[queue] : 0;
         n->under_way[queue]++;
         if (n->under_way[queue] > n->most_under_way[queue]) {
             n->most_under_way[queue] = n->under_way[queue];
@@ -83,7 +80,7 @@ static void open_bench(struct bench *b, const char *device, int most_begun, int6
     memset(b, 0, sizeof *b);
     pthread_mutex_init(&b->notes.lock, NULL);
     pthread_cond_init(&b->notes.opened, NULL);
-    b->notes.refused = b->notes.bad_begin = b->notes.bad_end = -1;
+    b->notes.bad_begin = b->notes.bad_end = -1;
     for (int i = 0; i < 2 * JOBS; i++) {
         b->instrs[i].queue = i % 2 ? SW_QUEUE_WRITE : SW_QUEUE_READ;
         for (int q = 0; q < SW_QUEUE_COUNT; q++) {
@@ -146,7 +143,9 @@ static void jobs_keep_their_order_and_their_waits(void **state)
         const int most_begun = 1 << way / 3;
         struct bench b;
         open_bench(&b, devices[way % 3], most_begun, JOBS / 3); /* the ring wraps around */
-        b.notes.refused = JOBS; /* waits until no other job is in flight */
+        for (int32_t i = JOBS / 2; i < JOBS; i += 7) {          /* no other job is in flight then */
+            b.instrs[i].waits[b.instrs[i].queue] = i - 2;
+        }
         for (int32_t i = 0; i < 2 * JOBS; i++) {
             issue(&b, i);
         }
@@ -165,6 +164,7 @@ static void jobs_keep_their_order_and_their_waits(void **state)
             assert_true(b.notes.reads_done_when[k] > k);
         }
         assert_true(b.notes.most_under_way[SW_QUEUE_READ] <= most_begun);
+        assert_int_equal(b.notes.beside_last, 0);
         assert_false(b.notes.slot_twice);
         close_bench(&b);
     }

@@ -23,6 +23,7 @@ static void bench_open(struct bench *b, const char *device, int ranks)
     *b = (struct bench){0};
     assert_int_equal(sw_device_open(device, 1, &b->dev), SW_OK);
     b->plan.staging_bytes = b->dev->staging_bytes;
+    sw_plan_share_staging(&b->plan);
     if (b->plan.staging_bytes > 0) {
         assert_int_equal(sw_device_alloc(b->dev, SW_MEM_HOST, b->plan.staging_bytes, &b->host),
                          SW_OK);

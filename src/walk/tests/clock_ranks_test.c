@@ -61,6 +61,7 @@ static struct sw_instr *add(struct world *w, enum sw_verb verb, enum sw_queue qu
                                .verb = verb,
                                .order = w->program.n_instrs++,
                                .batch = queue == SW_QUEUE_COMM,
+                               .follows = -1,
                                .about = &a_test};
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         instr->waits[q] = -1;

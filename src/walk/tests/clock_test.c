@@ -44,7 +44,8 @@ static struct sw_instr *add(struct hand *h, enum sw_verb verb, enum sw_queue que
     struct sw_instr *instr = &h->instrs[i];
     *instr = (struct sw_instr){.queue = queue,
                                .verb = verb,
-                               .waits = {-1, -1, -1, -1, -1, -1},
+                               .waits = {-1, -1, -1, -1, -1, -1, -1},
+                               .follows = -1,
                                .batch = verb >= SW_VERB_REDUCE,
                                .about = &a_test};
     h->costs[i][0] = h->costs[i][1] = (struct sw_cost){.seconds = seconds};
