@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of the executor: open.c prepares everything; executor.c follows the walk of a step;
+// kernel.c, move.c and exchange.c run the three kinds of instructions; tensors.c reads and writes
+// tensors between steps. Private to this folder.
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "run/collectives.h"
+#include "run/meter.h"
+#include "run/queues.h"
+#include "run/staging.h"
+#include "run/swap.h"
+#include "run/watch.h"
+
+struct prepared { /* a prepared instruction */
+    struct sw_kernel *kernel;
+    void *in[SW_MAX_INPUTS];
+    void *out[SW_MAX_OUTPUTS];
+    void *workspace;
+    struct sw_profile profile;
+};
+
+struct loaded { /* a loaded program */
+    struct prepared *steps;
+    struct sw_collective_call *calls; /* [n_instrs] for collectives */
+};
+
+struct flight { /* a transfer in flight */
+    int64_t begin_ns;
+    bool begun;   /* it is at the disk, which reaches device memory directly */
+    bool is_left; /* not begun yet: the whole transfer is done at its end */
+    struct sw_swap_request request;
+};
+
+struct phase { /* a phase that has begun */
+    enum sw_segment segment;
+    int64_t begin_ns, end_ns; /* as seen by the issuing thread */
+    int64_t mark;             /* 0 = it ends when the issuing thread says so */
+};
+
+struct held { /* disk error that a queue's thread met */
+    pthread_mutex_t lock;
+    atomic_int st;
+    char message[1024];
+};
+
+struct exchanges {
+    sw_comm **groups;           /* [n_groups of the plan]; NULL: the plan has no exchange */
+    struct sw_comm_item *items; /* scratch of a batch */
+};
+
+struct sw_executor {
+    const struct sw_plan *plan;
+    struct sw_device *dev;
+    struct sw_stream_queue *compute;
+    struct sw_stream_queue *host; /* stream of options.host; NULL = no kernel runs there */
+    struct sw_executor_options options;
+    char *arenas[SW_TIER_COUNT]; /* by tier; NULL for the disk */
+    size_t high_water;           /* on the device */
+    struct sw_transfers transferred;
+    struct sw_meter meter;  /* time and bytes by queue */
+    struct sw_swap *swap;   /* disk tier; NULL = none */
+    double *scalars;        /* on the device, [n_rows, SW_SCALAR_COUNT]: a row per micro-step */
+    double *host_scalars;   /* the same, in host memory from the device */
+    double *update_scalars; /* [SW_SCALAR_COUNT] in such memory: what kernels of the host read */
+    float *fetched;         /* [n_rows, SW_FETCHED] in such memory: outputs of micro-steps */
+    int64_t n_rows;
+    bool has_new_scalars; /* not sent to the device yet */
+    struct loaded *programs;
+    int slot; /* current slot of tensors with two slots */
+    /* queues beside the computing thread; NULL = none */
+    struct sw_queues *queues;
+    struct sw_stage stages[SW_QUEUE_COUNT]; /* how bytes get to the device, and from it */
+    struct exchanges exchanges;
+    struct flight flights[SW_QUEUE_COUNT][SW_QUEUE_BEGUN]; /* each of its queue's thread */
+    int64_t ended_ns[SW_QUEUE_COUNT];                      /* the latest transfer */
+    struct sw_phase_times phases;
+    /* for asynchronous devices; NULL = synchronous, or not requested */
+    struct sw_watch *watch;
+    struct phase *begun; /* [n_phases of the step] not counted yet */
+    int32_t n_begun;
+    struct held fault;
+    bool holds_faults;                 /* from the current phase */
+    const struct sw_step_hooks *hooks; /* during a walk; NULL = none given */
+};
+
+static inline size_t sw_executor_scalars_bytes(const struct sw_executor *ex)
+{
+    return (size_t)ex->n_rows * SW_SCALAR_COUNT * sizeof *ex->scalars;
+}
+
+enum { SW_UPDATE_SCALARS_BYTES = SW_SCALAR_COUNT * sizeof(double) };
+
+static inline int sw_executor_index(const struct sw_executor *ex, const struct sw_program *program)
+{
+    return (int)(program - ex->plan->programs);
+}
+
+/* NULL for operands on disk. */
+static inline char *sw_executor_address(const struct sw_executor *ex,
+                                        const struct sw_operand *operand)
+{
+    return operand->tier > SW_TIER_HOST ? NULL : ex->arenas[operand->tier] + operand->offset;
+}
+
+/* Counts a run of an instruction, if each is measured. */
+static inline void sw_executor_ran(const struct sw_executor *ex, struct sw_profile *profile,
+                                   int64_t ns)
+{
+    if (ex->meter.profiles) {
+        profile->ns += ns;
+        profile->n_runs++;
+    }
+}
+
+/* ---- executor.c ---- */
+
+/* Waits until nothing is in flight. */
+sw_status sw_executor_drain(struct sw_executor *ex);
+
+/* ---- kernel.c ---- */
+
+/* Launches the kernel at the walk's position on the device. */
+sw_status sw_executor_launch(struct sw_executor *ex, const struct sw_walk *at);
+/* Runs a kernel of the host on the thread of its queue. */
+sw_status sw_executor_compute_here(struct sw_executor *ex, const struct sw_queue_job *job);
+/* With the option `verify`: notes what the instruction touched, and poisons what nobody uses after
+ * it. */
+sw_status sw_executor_verify(struct sw_executor *ex, const struct sw_walk *at);
+
+/* ---- move.c: each is called on the thread of the transfer's queue ---- */
+
+sw_status sw_executor_begin_move(struct sw_executor *ex, const struct sw_queue_job *job,
+                                 struct flight *f);
+sw_status sw_executor_end_move(struct sw_executor *ex, const struct sw_queue_job *job,
+                               struct flight *f);
+/* Holds the error message of this thread back until AGREE. */
+sw_status sw_executor_hold(struct sw_executor *ex, sw_status st);
+/* Fails with the error that is held back. */
+sw_status sw_executor_fault(struct sw_executor *ex);
+
+/* ---- exchange.c ---- */
+
+/* Creates a communicator for each group of the plan, and scratch for the largest batch. */
+sw_status sw_executor_open_groups(struct sw_executor *ex, int32_t most_items);
+void sw_executor_close_groups(struct sw_executor *ex);
+/* Runs a batch of exchanges on the thread of their queue. */
+sw_status sw_executor_exchange(struct sw_executor *ex, const struct sw_queue_job *what);

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels: of the device, on its stream, and of the host, on the thread of their queue.
+#include "run/executor.h"
+
+/* Sets the operands of a loop's kernel to the present piece. */
+static void go_to_piece(const struct sw_walk *at, const struct prepared *step, void **in,
+                        void **out)
+{
+    const struct sw_instr *instr = &at->program->instrs[at->instr];
+    const struct sw_operand *operands = &at->program->operands[instr->operands];
+    const int64_t index[SW_RING_COUNT] = {[SW_RING_PIECE] = at->piece};
+    for (int k = 0; k < instr->n_in + instr->n_out; k++) {
+        char *const first = k < instr->n_in ? step->in[k] : step->out[k - instr->n_in];
+        *(k < instr->n_in ? &in[k] : &out[k - instr->n_in]) =
+            first ? first + sw_operand_shift(&operands[k], index) : NULL;
+    }
+}
+
+static sw_status launch_step(struct sw_executor *ex, const struct sw_walk *at)
+{
+    const int i_program = sw_executor_index(ex, at->program),
+              micro = at->program->instrs[at->instr].micro;
+    struct prepared *step = &ex->programs[i_program].steps[at->instr];
+    double *scalars = ex->scalars + (micro < 0 ? 0 : at->phase->round + micro) * SW_SCALAR_COUNT;
+    const bool timed = ex->meter.profiles || ex->meter.trace;
+    void *moved[SW_MAX_INPUTS + SW_MAX_OUTPUTS];
+    if (ex->options.no_kernels) {
+        return SW_OK;
+    }
+    void **const in = at->piece > 0 ? moved : step->in;
+    void **const out = at->piece > 0 ? moved + SW_MAX_INPUTS : step->out;
+    if (at->piece > 0) {
+        go_to_piece(at, step, in, out);
+    }
+    const int64_t begin = timed ? sw_now_ns() : 0;
+    SW_TRY(sw_device_launch(ex->dev, ex->compute, step->kernel, in, out, step->workspace, scalars));
+    if (timed) {
+        SW_TRY(ex->dev->ops->stream_wait(ex->dev, ex->compute));
+        const struct sw_span span = {.queue = SW_QUEUE_COMPUTE,
+                                     .program = i_program,
+                                     .instr = at->instr,
+                                     .begin_ns = begin,
+                                     .end_ns = sw_now_ns()};
+        sw_executor_ran(ex, &step->profile, span.end_ns - begin);
+        sw_meter_ran(&ex->meter, &span);
+    }
+    return SW_OK;
+}
+
+sw_status sw_executor_launch(struct sw_executor *ex, const struct sw_walk *at)
+{
+    const struct sw_instr *instr = &at->program->instrs[at->instr];
+    const sw_status st = launch_step(ex, at);
+    return st >= 0 ? SW_OK
+                   : sw_fail_prefix(st, "instruction %d (%s in %s)", at->instr, instr->about->name,
+                                    instr->about->where);
+}
+
+/* Runs a kernel of the host on the thread of its queue. It reads the scalars that the device would
+ * read now: new ones are not sent before it is done. */
+sw_status sw_executor_compute_here(struct sw_executor *ex, const struct sw_queue_job *job)
+{
+    const int i_program = sw_executor_index(ex, job->program);
+    const struct sw_instr *instr = &job->program->instrs[job->instr];
+    struct sw_device *host = ex->options.host;
+    struct prepared *step = &ex->programs[i_program].steps[job->instr];
+    if (ex->options.no_kernels) {
+        return SW_OK;
+    }
+    const int64_t begin = sw_now_ns();
+    const struct sw_stage *stage = &ex->stages[SW_QUEUE_HOST];
+    sw_status st = sw_device_copy(ex->dev, stage->on, ex->update_scalars, ex->scalars,
+                                  SW_UPDATE_SCALARS_BYTES);
+    st = st < 0 ? st : sw_stage_wait(stage);
+    st = st < 0 ? st
+                : sw_device_launch(host, ex->host, step->kernel, step->in, step->out, NULL,
+                                   ex->update_scalars);
+    st = st < 0 ? st : host->ops->stream_wait(host, ex->host);
+    if (st < 0) {
+        return sw_fail_prefix(st, "instruction %d (%s of %s on the host)", job->instr,
+                              instr->about->name, instr->about->where);
+    }
+    const struct sw_span span = {.queue = SW_QUEUE_HOST,
+                                 .program = i_program,
+                                 .instr = job->instr,
+                                 .begin_ns = begin,
+                                 .end_ns = sw_now_ns()};
+    sw_executor_ran(ex, &step->profile, span.end_ns - begin);
+    sw_meter_ran(&ex->meter, &span);
+    return SW_OK;
+}
+
+/* ---- verifying ---- */
+
+/* Marks a range as touched. Buffers are multiples of the alignment, so the end is rounded up. */
+static void note_range(struct sw_executor *ex, const void *begin, size_t bytes)
+{
+    const size_t end = sw_round_up(
+        (size_t)((const char *)begin - ex->arenas[SW_TIER_DEVICE]) + bytes, SW_PLAN_ALIGN);
+    ex->high_water = end > ex->high_water ? end : ex->high_water;
+}
+
+static void note_step(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+{
+    const struct sw_instr *instr = &program->instrs[i];
+    const struct prepared *step = &ex->programs[program - ex->plan->programs].steps[i];
+    for (int k = 0; k < instr->n_in + instr->n_out; k++) {
+        const struct sw_operand *operand = &program->operands[instr->operands + k];
+        if (operand->tier == SW_TIER_DEVICE) {
+            note_range(ex, sw_executor_address(ex, operand), operand->bytes);
+        }
+    }
+    if (instr->workspace >= 0) {
+        note_range(ex, step->workspace, instr->about->kernel.workspace_bytes);
+    }
+}
+
+static sw_status poison_dead(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+{
+    for (int32_t b = 0; b < program->n_buffers; b++) {
+        const struct sw_buffer *buffer = &program->buffers[b];
+        if (!buffer->persistent && buffer->last == i && buffer->tier != SW_TIER_DISK) {
+            SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arenas[buffer->tier] + buffer->offset,
+                                  0xff, buffer->bytes));
+        }
+    }
+    return SW_OK;
+}
+
+sw_status sw_executor_verify(struct sw_executor *ex, const struct sw_walk *at)
+{
+    const struct sw_instr *instr = &at->program->instrs[at->instr];
+    if (!ex->options.verify || at->piece < sw_instr_pieces(at->program, instr) - 1) {
+        return SW_OK;
+    }
+    note_step(ex, at->program, at->instr);
+    return poison_dead(ex, at->program, at->instr);
+}
