@@ -10,17 +10,6 @@ const char *sw_load_name(enum sw_load kind)
     return names[kind];
 }
 
-enum sw_queue sw_load_queue(enum sw_load kind)
-{
-    return kind <= SW_LOAD_OTHER        ? SW_QUEUE_COMPUTE
-           : kind == SW_LOAD_COPIES_IN  ? SW_QUEUE_H2D
-           : kind == SW_LOAD_COPIES_OUT ? SW_QUEUE_D2H
-           : kind == SW_LOAD_SENT       ? SW_QUEUE_COMM
-           : kind == SW_LOAD_HOST       ? SW_QUEUE_HOST
-           : kind == SW_LOAD_DISK_READ  ? SW_QUEUE_READ
-                                        : SW_QUEUE_WRITE;
-}
-
 static enum sw_load kernel_load(const struct sw_ir *ir, const struct sw_ir_op *op, double *out_work)
 {
     if (!sw_ir_has(op, SW_TRAIT_PRODUCTS)) {

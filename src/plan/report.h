@@ -130,7 +130,6 @@ enum sw_load {
     SW_LOAD_COUNT
 };
 const char *sw_load_name(enum sw_load kind);
-enum sw_queue sw_load_queue(enum sw_load kind);
 /* The kind and amount of work of running instruction i once. Exchanges of a batch are counted one
  * by one. */
 enum sw_load sw_instr_load(const struct sw_plan *plan, const struct sw_program *program, int32_t i,
