@@ -6,13 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "engine/engine.h"
+#include "support/scratch.h"
 #include "support/test.h"
-
-static char folder[64];
 
 struct shape {
     int layers, width, heads;
@@ -32,7 +29,7 @@ static sw_status open_engine(const struct shape *s, struct opened *out)
 {
     char path[128], model[512], config[1024];
     *out = (struct opened){.engine = NULL};
-    snprintf(path, sizeof path, "%s/model.json", folder);
+    snprintf(path, sizeof path, "%s", test_at("model.json"));
     snprintf(model, sizeof model,
              "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], \"vocab_size\": "
              "50257, \"n_positions\": 1024, \"n_embd\": %d, \"n_layer\": %d, \"n_head\": %d}",
@@ -181,20 +178,9 @@ static void many_ranks_walk_at_once(void **state)
     close_shape(&o);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_ranks_take_as_long_as_one_alone),
-        cmocka_unit_test(many_ranks_walk_at_once),
-    };
-    snprintf(folder, sizeof folder, "/tmp/sw_clock_%d", (int)getpid());
-    if (mkdir(folder, 0700) != 0) {
-        return 1;
-    }
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    char path[128];
-    snprintf(path, sizeof path, "%s/model.json", folder);
-    unlink(path);
-    rmdir(folder);
-    return failed;
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(equal_ranks_take_as_long_as_one_alone),
+    cmocka_unit_test(many_ranks_walk_at_once),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

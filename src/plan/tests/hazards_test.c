@@ -71,10 +71,8 @@ static void a_write_follows_the_latest_of_the_same_bytes(void **state)
     assert_true(n_found > 100 && n_found < 50 * MOST);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_write_follows_the_latest_of_the_same_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_write_follows_the_latest_of_the_same_bytes),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -293,14 +293,12 @@ static void survives_lack_of_memory(void **state)
     assert_int_equal(after.live_blocks, before.live_blocks);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_slowest_rank_decides_each_exchange),
-        cmocka_unit_test(equal_ranks_take_as_long_as_one_alone),
-        cmocka_unit_test(one_slow_rank_slows_all),
-        cmocka_unit_test(ranks_that_never_meet_are_refused),
-        cmocka_unit_test(survives_lack_of_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_slowest_rank_decides_each_exchange),
+    cmocka_unit_test(equal_ranks_take_as_long_as_one_alone),
+    cmocka_unit_test(one_slow_rank_slows_all),
+    cmocka_unit_test(ranks_that_never_meet_are_refused),
+    cmocka_unit_test(survives_lack_of_memory),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};
