@@ -97,12 +97,14 @@ static sw_status open_rung(const struct args *args, const struct rung *rung, int
         "\"nvme_space\": \"%s\"}}",
         rung->device, args->path, rung->device, args->path, args->memory[SW_TIER_DEVICE],
         args->memory[SW_TIER_HOST], args->memory[SW_TIER_DISK]);
-    const struct sw_engine_options options = {.config_text = config,
-                                              .device = args->device,
-                                              .model = args->model,
-                                              .seq_len = args->tokens,
-                                              .no_dropout = true,
-                                              .plan_only = plan_only};
+    const struct sw_engine_options options = {
+        .config.text = config,
+        .model.path = args->model,
+        .inputs.seq_len = args->tokens,
+        .run.device = args->device,
+        .train = {.wanted = true, .no_dropout = true},
+        .plan.only = plan_only,
+    };
     return sw_initialize(&options, out);
 }
 

@@ -99,12 +99,12 @@ static sw_status train(sw_engine *e, const struct run *run, const struct sw_batc
 
 static sw_status bench(const struct run *run)
 {
-    const struct sw_engine_options options = {.config_path = run->config,
-                                              .sets = run->sets,
-                                              .n_sets = run->n_sets,
-                                              .model = run->model,
-                                              .seq_len = run->tokens,
-                                              .no_dropout = true};
+    const struct sw_engine_options options = {
+        .config = {.path = run->config, .sets = run->sets, .n_sets = run->n_sets},
+        .model.path = run->model,
+        .inputs.seq_len = run->tokens,
+        .train = {.wanted = true, .no_dropout = true},
+    };
     sw_engine *e = NULL;
     const double begin = sw_now_s();
     SW_TRY(sw_initialize(&options, &e));

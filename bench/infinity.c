@@ -108,8 +108,10 @@ static sw_status open_way(const struct args *args, enum way way, int64_t tokens,
              SEQUENCES, clip, strcmp(args->dtype, "bf16") == 0 ? "true" : "false", offload,
              (long long)args->block, (long long)args->depth, (long long)args->threads,
              (long long)args->ahead);
-    const struct sw_engine_options options = {
-        .config_text = config, .model = args->model, .seq_len = tokens, .no_dropout = true};
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = args->model,
+                                              .inputs.seq_len = tokens,
+                                              .train = {.wanted = true, .no_dropout = true}};
     sw_engine *e;
     SW_TRY(sw_initialize(&options, &e));
     if (way == TRANSFERS || way == COMPUTE) {
@@ -434,8 +436,11 @@ static sw_status print_model(const struct args *args)
     int64_t largest = 0, all = 0;
     sw_engine *e = NULL;
     char config[] = "{\"train_micro_batch_size_per_gpu\": 1}";
-    const struct sw_engine_options options = {
-        .config_text = config, .model = args->model, .seq_len = LEAST_TOKENS, .plan_only = true};
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = args->model,
+                                              .inputs.seq_len = LEAST_TOKENS,
+                                              .train.wanted = true,
+                                              .plan.only = true};
     SW_TRY(sw_initialize(&options, &e));
     const sw_status st = sw_device_cpu_report(sw_engine_facts(e).device, &report);
     for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {

@@ -128,8 +128,10 @@ static sw_status serve(int order, int answer, int64_t threads)
              "{\"type\": \"AdamW\", \"params\": {\"lr\": 0.003, \"weight_decay\": 0.1}}, "
              "\"spillway\": {\"threads\": %lld, \"decay_1d\": false}}",
              BATCH, (long long)threads);
-    const struct sw_engine_options options = {
-        .config_text = config, .model = "gpt2-tiny", .seq_len = TOKENS};
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = "gpt2-tiny",
+                                              .inputs.seq_len = TOKENS,
+                                              .train.wanted = true};
     sw_engine *e = NULL;
     sw_status st = sw_initialize(&options, &e);
     int64_t n = 0;

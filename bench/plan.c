@@ -107,9 +107,9 @@ static sw_status plan(const struct args *args, const struct shape *shape,
     snprintf(path, sizeof path, "%s/model.json", args->folder);
     model_text(shape, text, sizeof text);
     SW_TRY(sw_file_write_atomic(path, text, strlen(text)));
-    options.model = path;
-    options.seq_len = shape->tokens;
-    options.plan_only = true;
+    options.model.path = path;
+    options.inputs.seq_len = shape->tokens;
+    options.plan.only = true;
     for (int64_t round = 0; st >= 0 && round < args->rounds; round++) {
         sw_engine *e = NULL;
         const double begin = sw_now_s();
@@ -147,7 +147,8 @@ static sw_status plan_growing(const struct args *args, const void *of, int layer
         const struct sw_transport transport = {.size = g->ranks};
         SW_TRY(sw_comm_open(&transport, &comm));
     }
-    const struct sw_engine_options options = {.config_text = config, .comm = comm};
+    const struct sw_engine_options options = {
+        .config.text = config, .run.comm = comm, .train.wanted = true};
     const sw_status st = plan(args, &shape, &options, out);
     sw_comm_close(comm, false);
     return st;
@@ -161,7 +162,8 @@ static sw_status plan_large(const struct args *args, const void *of, int layers,
     (void)layers;
     large_config(config, sizeof config);
     snprintf(set, sizeof set, "spillway.device_memory=%s", budget);
-    const struct sw_engine_options options = {.config_text = config, .sets = sets, .n_sets = 1};
+    const struct sw_engine_options options = {.config = {.text = config, .sets = sets, .n_sets = 1},
+                                              .train.wanted = true};
     return plan(args, &l->shape, &options, out);
 }
 

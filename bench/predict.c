@@ -119,8 +119,10 @@ static void write_config(const struct args *args, const struct example *x, char 
 
 static struct sw_engine_options options_of(const struct args *args, const char *config)
 {
-    return (struct sw_engine_options){
-        .config_text = config, .model = args->model, .seq_len = args->tokens, .no_dropout = true};
+    return (struct sw_engine_options){.config.text = config,
+                                      .model.path = args->model,
+                                      .inputs.seq_len = args->tokens,
+                                      .train = {.wanted = true, .no_dropout = true}};
 }
 
 /* ---- predicted ---- */
@@ -203,9 +205,9 @@ static sw_status train(void *ctx, sw_comm *comm)
     sw_engine *e = NULL;
     write_config(t->args, t->example, config, sizeof config);
     struct sw_engine_options options = options_of(t->args, config);
-    options.comm = t->example->ranks > 1 ? comm : NULL;
+    options.run.comm = t->example->ranks > 1 ? comm : NULL;
     SW_TRY(sw_initialize(&options, &e));
-    const sw_status st = time_steps(e, t->args, options.comm, &t->seconds);
+    const sw_status st = time_steps(e, t->args, options.run.comm, &t->seconds);
     if (st >= 0 && getenv("SPILLWAY_BENCH_REPORT") && sw_comm_rank(comm) == 0) {
         struct sw_queue_times times[SW_QUEUE_COUNT];
         sw_executor_queue_times(sw_engine_facts(e).executor, times);

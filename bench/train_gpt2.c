@@ -225,14 +225,13 @@ static sw_status open_engine(const struct run *run, sw_engine **out)
              (long long)run->batch, (long long)run->micro_batches,
              strcmp(run->dtype, "bf16") == 0 ? "true" : "false",
              strcmp(run->dtype, "f16") == 0 ? "true" : "false", (long long)run->threads);
-    const struct sw_engine_options options = {.config_text = config,
-                                              .sets = run->sets,
-                                              .n_sets = run->n_sets,
-                                              .device = run->device,
-                                              .model = run->model,
-                                              .seq_len = run->tokens,
-                                              .profile = true,
-                                              .no_dropout = true};
+    const struct sw_engine_options options = {
+        .config = {.text = config, .sets = run->sets, .n_sets = run->n_sets},
+        .model.path = run->model,
+        .inputs.seq_len = run->tokens,
+        .run = {.device = run->device, .profile = true},
+        .train = {.wanted = true, .no_dropout = true},
+    };
     return sw_initialize(&options, out);
 }
 

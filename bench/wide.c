@@ -65,17 +65,17 @@ static sw_status open_engine(struct layer *layer, int64_t budget, int64_t tile_b
              "67108864}}",
              BATCH, (long long)(layer->width * layer->width / UPDATES), (long long)budget,
              (long long)tile_bytes);
-    struct sw_engine_options options = {.config_text = config,
-                                        .forward = forward,
-                                        .forward_ctx = layer,
+    struct sw_engine_options options = {.config.text = config,
+                                        .model = {.forward = forward, .forward_ctx = layer},
                                         .seed = 1,
-                                        .plan_only = plan_only};
+                                        .train.wanted = true,
+                                        .plan.only = plan_only};
     if (layer->ranks > 1) {
-        SW_TRY(sw_comm_open(&(struct sw_transport){.size = layer->ranks}, &options.comm));
+        SW_TRY(sw_comm_open(&(struct sw_transport){.size = layer->ranks}, &options.run.comm));
     }
     const sw_status st = sw_initialize(&options, out);
-    if (st < 0 && options.comm) {
-        sw_comm_close(options.comm, true);
+    if (st < 0 && options.run.comm) {
+        sw_comm_close(options.run.comm, true);
     }
     return st;
 }

@@ -122,11 +122,13 @@ static sw_status open_way(const struct training *t, int way, sw_comm *comm, sw_e
              "\"spillway\": {\"micro_batches\": %lld, \"threads\": 1}}",
              (long long)args->batch, t->precision, way == ALONE ? 0 : (way - OVERLAPPED) % STAGES,
              (long long)args->micro_batches);
-    const struct sw_engine_options options = {.config_text = config,
-                                              .model = args->model,
-                                              .seq_len = args->tokens,
-                                              .comm = way == ALONE ? NULL : comm,
-                                              .no_dropout = true};
+    const struct sw_engine_options options = {
+        .config.text = config,
+        .model.path = args->model,
+        .inputs.seq_len = args->tokens,
+        .run.comm = way == ALONE ? NULL : comm,
+        .train = {.wanted = true, .no_dropout = true},
+    };
     sw_engine *e;
     SW_TRY(sw_initialize(&options, &e));
     if (way >= SERIAL) {

@@ -78,11 +78,12 @@ static void fill(struct data *data, uint32_t first)
 static sw_engine *train(bool whole, struct data *data, double *loss)
 {
     const struct sw_engine_options options = {
-        .config_text =
+        .config.text =
             "{\"train_micro_batch_size_per_gpu\": 32, \"gradient_accumulation_steps\": 4,"
             " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}}",
-        .forward = forward,
+        .model.forward = forward,
         .seed = 1,
+        .train.wanted = true,
     };
     sw_engine *engine = NULL;
     struct sw_step_report report;

@@ -152,13 +152,14 @@ static sw_status train(void *ctx, sw_comm *comm)
     char stage[48];
     snprintf(stage, sizeof stage, "zero_optimization.stage=%d", result->stage);
     const char *const sets[] = {stage};
-    const struct sw_engine_options options = {.config_text = config,
-                                              .sets = sets,
-                                              .n_sets = 1,
-                                              .forward = forward,
-                                              .comm = comm,
-                                              .want_logits = true,
-                                              .seed = 1};
+    const struct sw_engine_options options = {
+        .config = {.text = config, .sets = sets, .n_sets = 1},
+        .model.forward = forward,
+        .run.comm = comm,
+        .seed = 1,
+        .train.wanted = true,
+        .evaluate.logits = true,
+    };
     struct rows rows[MICRO_BATCHES];
     struct sw_batch batches[MICRO_BATCHES];
     struct sw_step_report report = {0};

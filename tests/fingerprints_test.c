@@ -168,6 +168,7 @@ static uint64_t plan(char *const *columns, int n_ranks)
     const bool own = decoder || encoder || strcmp(columns[MODEL], "own") == 0;
     const bool trains =
         strcmp(columns[PROGRAM], "train") == 0 || strcmp(columns[PROGRAM], "mask") == 0;
+    const bool generates = strcmp(columns[PROGRAM], "generate") == 0;
     snprintf(config, sizeof config, "{%s%s}",
              strstr(columns[CONFIG], "\"optimizer\"") ? "" : optimizer, columns[CONFIG]);
     snprintf(model, sizeof model,
@@ -184,23 +185,19 @@ static uint64_t plan(char *const *columns, int n_ranks)
         assert_int_equal(sw_comm_open(&(struct sw_transport){.size = n_ranks}, &comm), SW_OK);
     }
     const struct sw_engine_options options = {
-        .config_text = config,
-        .sets = kernels,
-        .n_sets = 1,
-        .model = own ? NULL : model_path,
-        .forward = decoder   ? decoder_forward
-                   : encoder ? encoder_forward
-                   : own     ? own_forward
-                             : NULL,
-        .seq_len = own ? 0 : T,
+        .config = {.text = config, .sets = kernels, .n_sets = 1},
+        .model = {.path = own ? NULL : model_path,
+                  .forward = decoder   ? decoder_forward
+                             : encoder ? encoder_forward
+                             : own     ? own_forward
+                                       : NULL},
+        .inputs = {.seq_len = own ? 0 : T, .mask = strcmp(columns[PROGRAM], "mask") == 0},
+        .run = {.comm = comm, .batch_ranks = 1},
         .seed = 5,
-        .comm = comm,
-        .batch_ranks = 1,
-        .no_train = !trains,
-        .want_eval = strcmp(columns[PROGRAM], "evaluate") == 0,
-        .want_mask = strcmp(columns[PROGRAM], "mask") == 0,
-        .generate_tokens = strcmp(columns[PROGRAM], "generate") == 0 ? T : 0,
-        .plan_only = true,
+        .train.wanted = trains,
+        .evaluate.loss = strcmp(columns[PROGRAM], "evaluate") == 0,
+        .generate = {.wanted = generates, .tokens = generates ? T : 0},
+        .plan.only = true,
     };
     if (sw_initialize(&options, &e) < 0) {
         fail_msg("%s: %s", columns[NAME], sw_error_message());

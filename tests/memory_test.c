@@ -122,7 +122,8 @@ static void train(const char *precision, int layers, int width, struct measured 
     if (fd < 0 || write(fd, model, strlen(model)) != (ssize_t)strlen(model)) {
         _exit(3);
     }
-    const struct sw_engine_options options = {.config_text = config, .model = path, .seed = 1};
+    const struct sw_engine_options options = {
+        .config.text = config, .model.path = path, .seed = 1, .train.wanted = true};
     static int32_t ids[4 * 128], labels[4 * 128];
     const struct sw_shape shape = {2, {4, 128}};
     const struct sw_tensor tensors[] = {

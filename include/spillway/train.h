@@ -50,7 +50,7 @@ struct sw_train_options {
     const char *config_path, *config_text;
     const char *const *sets; /* [n_sets] "a.b=value" */
     int n_sets;
-    const char *const *rates; /* [n_rates] rates for "auto" keys; see sw_engine_options */
+    const char *const *rates; /* [n_rates] rates for "auto" keys; see sw_engine_plan */
     int n_rates;
     const char *output; /* folder of checkpoints, metrics.jsonl and the model */
     int64_t steps;      /* optimizer steps in total, including those before a resume */
@@ -113,7 +113,7 @@ SW_API sw_status sw_train(const struct sw_train_options *options, FILE *out, boo
  * must be given. The options are borrowed while the setup is open.
  */
 typedef struct sw_train_setup sw_train_setup;
-/* The configuration edit (sw_engine_options.sets) that adds the default optimizer if the file has
+/* The configuration edit (sw_engine_config.sets) that adds the default optimizer if the file has
  * none: AdamW with the defaults of transformers' Trainer. Static storage. */
 SW_API const char *sw_train_default_optimizer(void);
 SW_API sw_status sw_train_setup_open(const struct sw_train_options *options, sw_train_setup **out);

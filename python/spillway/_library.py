@@ -60,21 +60,54 @@ class Batch(Structure):
     _fields_ = [("tensors", POINTER(Tensor)), ("n_tensors", c_int)]
 
 
+class EngineConfig(Structure):
+    _fields_ = [("path", c_char_p), ("text", c_char_p), ("sets", POINTER(c_char_p)),
+                ("n_sets", c_int)]
+
+
+class EngineModel(Structure):
+    _fields_ = [("path", c_char_p), ("adapter", c_char_p), ("vocab_size", c_int64),
+                ("task", c_char_p), ("labels", c_int64), ("label_names", POINTER(c_char_p)),
+                ("forward", c_void_p), ("forward_ctx", c_void_p)]
+
+
+class EngineInputs(Structure):
+    _fields_ = [("seq_len", c_int64), ("most_tokens", c_int64), ("target_len", c_int64),
+                ("mask", c_bool)]
+
+
+class EngineRun(Structure):
+    _fields_ = [("comm", c_void_p), ("batch_ranks", c_int), ("device", c_char_p),
+                ("verify", c_bool), ("profile", c_bool), ("load_unverified", c_bool),
+                ("disk_fault", c_void_p)]
+
+
+class EngineTrain(Structure):
+    _fields_ = [("wanted", c_bool), ("no_dropout", c_bool), ("keep_gradients", c_bool)]
+
+
+class EngineEvaluate(Structure):
+    _fields_ = [("loss", c_bool), ("logits", c_bool), ("hidden", c_bool)]
+
+
+class EngineEmbed(Structure):
+    _fields_ = [("wanted", c_bool)]
+
+
+class EngineGenerate(Structure):
+    _fields_ = [("wanted", c_bool), ("tokens", c_int64)]
+
+
+class EnginePlan(Structure):
+    _fields_ = [("only", c_bool), ("resume_from", c_char_p), ("rates", POINTER(c_char_p)),
+                ("n_rates", c_int)]
+
+
 class EngineOptions(Structure):
-    _fields_ = [
-        ("config_path", c_char_p), ("config_text", c_char_p),
-        ("sets", POINTER(c_char_p)), ("n_sets", c_int),
-        ("model", c_char_p), ("adapter", c_char_p), ("vocab_size", c_int64), ("task", c_char_p),
-        ("labels", c_int64), ("label_names", POINTER(c_char_p)), ("seq_len", c_int64),
-        ("most_tokens", c_int64), ("target_len", c_int64), ("forward", c_void_p),
-        ("forward_ctx", c_void_p), ("comm", c_void_p), ("batch_ranks", c_int),
-        ("resume_from", c_char_p), ("rates", POINTER(c_char_p)), ("n_rates", c_int),
-        ("seed", c_uint64), ("no_train", c_bool), ("want_eval", c_bool), ("want_logits", c_bool),
-        ("want_hidden", c_bool), ("want_mask", c_bool), ("keep_gradients", c_bool),
-        ("no_dropout", c_bool), ("generate_tokens", c_int64), ("verify", c_bool),
-        ("profile", c_bool), ("load_unverified", c_bool), ("plan_only", c_bool),
-        ("device", c_char_p), ("disk_fault", c_void_p),
-    ]
+    _fields_ = [("config", EngineConfig), ("model", EngineModel), ("inputs", EngineInputs),
+                ("run", EngineRun), ("seed", c_uint64), ("train", EngineTrain),
+                ("evaluate", EngineEvaluate), ("embed", EngineEmbed),
+                ("generate", EngineGenerate), ("plan", EnginePlan)]
 
 
 class StepReport(Structure):
@@ -155,6 +188,10 @@ class RowInput(Structure):
 # Each with the name that it has in C.
 STRUCTS: Dict[str, Type[Structure]] = {
     "sw_shape": Shape, "sw_view": View, "sw_tensor": Tensor, "sw_batch": Batch,
+    "sw_engine_config": EngineConfig, "sw_engine_model": EngineModel,
+    "sw_engine_inputs": EngineInputs, "sw_engine_run": EngineRun, "sw_engine_train": EngineTrain,
+    "sw_engine_evaluate": EngineEvaluate, "sw_engine_embed": EngineEmbed,
+    "sw_engine_generate": EngineGenerate, "sw_engine_plan": EnginePlan,
     "sw_engine_options": EngineOptions, "sw_step_report": StepReport, "sw_input_info": InputInfo,
     "sw_hf_input": HfInput, "sw_save_options": SaveOptions, "sw_sampling": Sampling, "sw_ids": Ids,
     "sw_tokenizer_options": TokenizerOptions, "sw_dataset_options": DatasetOptions,

@@ -172,15 +172,17 @@ class Setup(Handle):
         """Sets the options of an engine that the data decides. Keep the setup open until it is
         open."""
         theirs = self._ask("sw_train_setup_engine").contents
-        for name in ("sets", "n_sets", "labels", "label_names"):
-            setattr(options, name, getattr(theirs, name))
-        options.vocab_size = options.vocab_size or theirs.vocab_size
+        for name in ("sets", "n_sets"):
+            setattr(options.config, name, getattr(theirs.config, name))
+        for name in ("labels", "label_names"):
+            setattr(options.model, name, getattr(theirs.model, name))
+        options.model.vocab_size = options.model.vocab_size or theirs.model.vocab_size
 
     @property
     def steps(self) -> int:
         """Steps of the training, from steps or epochs; 0 if unknown."""
         theirs = self._ask("sw_train_setup_engine").contents
-        said = [theirs.sets[i] for i in range(theirs.n_sets)]
+        said = [theirs.config.sets[i] for i in range(theirs.config.n_sets)]
         return int(next((edit[8:] for edit in said[::-1] if edit.startswith(b"--steps=")), b"0"))
 
 

@@ -30,7 +30,16 @@ from .errors import ArgumentError, ClosedError, ConfigError, SpillwayError
 
 Config = Union[None, Path, Mapping[str, Any]]
 MicroBatch = Mapping[str, Any]
-_KINDS = {field[0]: field[1] for field in EngineOptions._fields_}
+# Where each keyword goes in struct sw_engine_options.
+_FIELDS: Dict[str, Tuple[str, str]] = {
+    "adapter": ("model", "adapter"), "task": ("model", "task"),
+    "vocab_size": ("model", "vocab_size"), "seq_len": ("inputs", "seq_len"),
+    "target_len": ("inputs", "target_len"), "want_mask": ("inputs", "mask"),
+    "device": ("run", "device"), "batch_ranks": ("run", "batch_ranks"),
+    "train": ("train", "wanted"), "keep_gradients": ("train", "keep_gradients"),
+    "want_eval": ("evaluate", "loss"), "want_logits": ("evaluate", "logits"),
+    "plan_only": ("plan", "only"), "resume_from": ("plan", "resume_from"),
+}
 _EXPORT_DTYPES = {None: _library.DTYPE_COUNT, "float32": 0, "f32": 0, "bfloat16": 2, "bf16": 2,
                   "float16": 3, "f16": 3}
 
@@ -152,31 +161,44 @@ class _Options:
         #: edits of the configuration, without the defaults of a training
         self.said = [f"{key}={_json.dumps(value)}" for key, value in (sets or {}).items()]
         self.said += more
-        default = [] if values.get("no_train") else [lib.sw_train_default_optimizer()]
+        default = [lib.sw_train_default_optimizer()] if values.get("train", True) else []
         edits = texts([*self.said, *default])
         labels = values.get("labels")
         names = texts(labels if isinstance(labels, (list, tuple)) else [])
         self.keep: List[Any] = [edits, names]
-        options = EngineOptions(model=path_bytes(model), n_sets=len(edits))
-        options.sets = ctypes.cast(edits, POINTER(c_char_p))
+        options = EngineOptions()
+        options.model.path = path_bytes(model)
+        options.config.sets = ctypes.cast(edits, POINTER(c_char_p))
+        options.config.n_sets = len(edits)
         if text is not None:
-            options.config_text = text.encode()
+            options.config.text = text.encode()
         elif config is not None:
-            options.config_path = path_bytes(config)
+            options.config.path = path_bytes(config)
         if labels is not None:
-            options.labels = len(names) or _count(labels)
+            options.model.labels = len(names) or _count(labels)
             if len(names):
-                options.label_names = ctypes.cast(names, POINTER(c_char_p))
-        for name, value in values.items():
-            if name == "labels" or value is None:
-                continue
-            kind = _KINDS[name]
-            if kind is c_char_p:
-                value = path_bytes(value)
-            elif kind is not c_bool:
-                value = _whole(name, value, -1 if name == "generate_tokens" else 0)
-            setattr(options, name, value)
+                options.model.label_names = ctypes.cast(names, POINTER(c_char_p))
+        options.train.wanted = True
+        options.seed = _whole("seed", values.get("seed") or 0, 0)
+        tokens = _whole("generate_tokens", values.get("generate_tokens") or 0, -1)
+        options.generate.wanted = tokens != 0
+        options.generate.tokens = max(tokens, 0)
+        for name in _FIELDS:
+            self._set(options, name, values.get(name))
         self.struct = options
+
+    @staticmethod
+    def _set(options: EngineOptions, name: str, value: Any) -> None:
+        if value is None:
+            return
+        part, field = _FIELDS[name]
+        struct = getattr(options, part)
+        kind = dict(struct._fields_)[field]
+        if kind is c_char_p:
+            value = path_bytes(value)
+        elif kind is not c_bool:
+            value = _whole(name, value, 0)
+        setattr(struct, field, value)
 
 
 def _open_world(deadline: float) -> c_void_p:
@@ -251,8 +273,9 @@ class Engine(Handle):
         self.vocab_size = int(lib.sw_engine_vocab(out))
         self.n_parameters = int(lib.sw_engine_parameters(out))
         self.seed = int(lib.sw_engine_seed(out))
-        room = int(options.struct.generate_tokens)
-        self._room = self.seq_len if room < 0 else room  # of prompt and continuation
+        generate = options.struct.generate
+        room = int(generate.tokens)
+        self._room = room or (self.seq_len if generate.wanted else 0)  # of prompt and continuation
         self.inputs: Dict[str, InputInfo] = self._read_inputs()  #: tensors of a micro-batch
         self._n_backward = 0  # of the step under way
 
@@ -792,7 +815,7 @@ def initialize(
         values = dict(
             adapter=adapter, task=task, labels=labels, seq_len=seq_len, target_len=target_len,
             vocab_size=vocab_size or (given.vocab_size if given is not None else 0), seed=seed,
-            device=device, no_train=not train, want_eval=want_eval, want_logits=want_logits,
+            device=device, train=train, want_eval=want_eval, want_logits=want_logits,
             want_mask=want_mask, keep_gradients=keep_gradients, generate_tokens=generate_tokens,
             resume_from=resume_from,
             batch_ranks=max(int(os.environ.get("SPILLWAY_BATCH_RANKS") or 0), 0))
@@ -816,7 +839,7 @@ def initialize(
                                       "batch_ranks": values["batch_ranks"] or ranks},
                 [*length.edits(), "--open-steps=true"]), given, training_data, reading)
             options = _Options(model, config, sets, values, length.edits(total))
-        options.struct.comm = world
+        options.struct.run.comm = world
     except BaseException:
         _leave_world(world, -2)
         for item in made:

@@ -124,11 +124,11 @@ void sw_check_understand(struct check *c, const char *prefix)
 
 sw_status sw_check_engine(const struct check *c, struct sw_engine_options options, sw_engine **out)
 {
-    options.sets = c->options->sets;
-    options.n_sets = c->options->n_sets;
-    options.no_dropout = true; /* recordings are made without dropout */
-    options.task = c->asked;
-    options.adapter = c->adapter[0] ? c->adapter : NULL;
+    options.config.sets = c->options->sets;
+    options.config.n_sets = c->options->n_sets;
+    options.train.no_dropout = true; /* recordings are made without dropout */
+    options.model.task = c->asked;
+    options.model.adapter = c->adapter[0] ? c->adapter : NULL;
     return sw_initialize(&options, out);
 }
 

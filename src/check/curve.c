@@ -212,11 +212,13 @@ static sw_status check_fp32(struct curve *k)
     sw_engine *e = NULL;
     double worst_val = NAN; /* NaN until a step is validated */
     SW_TRY(sw_check_train_config(k->c, k->batch, 1, &plain, config, sizeof config));
-    SW_TRY(sw_check_engine(
-        k->c,
-        (struct sw_engine_options){
-            .config_text = config, .model = k->c->path, .seq_len = k->tokens, .want_eval = true},
-        &e));
+    SW_TRY(sw_check_engine(k->c,
+                           (struct sw_engine_options){.config.text = config,
+                                                      .model.path = k->c->path,
+                                                      .inputs.seq_len = k->tokens,
+                                                      .train.wanted = true,
+                                                      .evaluate.loss = true},
+                           &e));
     const sw_status st = run_fp32(k, e, &worst_val);
     sw_close(e);
     SW_TRY(st);
@@ -376,8 +378,10 @@ static sw_status train_run(struct curve *k, const char *config)
 {
     sw_engine *e = NULL;
     SW_TRY(sw_check_engine(k->c,
-                           (struct sw_engine_options){
-                               .config_path = config, .model = k->c->path, .seq_len = k->tokens},
+                           (struct sw_engine_options){.config.path = config,
+                                                      .model.path = k->c->path,
+                                                      .inputs.seq_len = k->tokens,
+                                                      .train.wanted = true},
                            &e));
     sw_status st = SW_OK;
     for (int64_t s = 0; st >= 0 && s < k->steps; s++) {

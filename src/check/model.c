@@ -216,11 +216,12 @@ static sw_status check_generate(struct check *c)
     int64_t n = 0;
     SW_TRY(sw_check_engine(
         c,
-        (struct sw_engine_options){.config_text = "{\"train_micro_batch_size_per_gpu\": 1}",
-                                   .model = c->path,
-                                   .no_train = true,
-                                   .seq_len = answers ? n_prompt : 0,
-                                   .generate_tokens = answers ? n_new : n_prompt + n_new},
+        (struct sw_engine_options){
+            .config.text = "{\"train_micro_batch_size_per_gpu\": 1}",
+            .model.path = c->path,
+            .inputs.seq_len = answers ? n_prompt : 0,
+            .generate = {.wanted = true, .tokens = answers ? n_new : n_prompt + n_new},
+        },
         &e));
     const size_t vocab = (size_t)sw_engine_vocab(e);
     const struct sw_safetensor *logits =
@@ -431,10 +432,10 @@ static sw_status train_steps(struct check *c, sw_engine *e, const struct check_m
 static sw_status open_for(const struct check *c, const struct check_group *group,
                           struct sw_engine_options options, sw_engine **out)
 {
-    options.model = c->path;
-    options.seq_len = group->sizes.of[SW_DIM_TOKENS];
-    options.target_len = group->sizes.of[SW_DIM_TARGETS];
-    options.want_mask = group->has_mask;
+    options.model.path = c->path;
+    options.inputs.seq_len = group->sizes.of[SW_DIM_TOKENS];
+    options.inputs.target_len = group->sizes.of[SW_DIM_TARGETS];
+    options.inputs.mask = group->has_mask;
     return sw_check_engine(c, options, out);
 }
 
@@ -445,7 +446,8 @@ static sw_status train_with(struct check *c, const struct check_meaning *meaning
     sw_engine *e = NULL;
     SW_TRY(sw_check_train_config(c, group->sizes.of[SW_DIM_BATCH], group->micro_batches, meaning,
                                  config, sizeof config));
-    SW_TRY(open_for(c, group, (struct sw_engine_options){.config_text = config}, &e));
+    SW_TRY(open_for(c, group,
+                    (struct sw_engine_options){.config.text = config, .train.wanted = true}, &e));
     const sw_status st = train_steps(c, e, meaning, group);
     sw_close(e);
     return st;
@@ -562,10 +564,9 @@ static sw_status check_batch(struct check *c)
              (long long)group.sizes.of[SW_DIM_BATCH], sw_check_is_packed(c) ? "true" : "false",
              sw_check_number(c, "label_smoothing", 0));
     SW_TRY(open_for(c, &group,
-                    (struct sw_engine_options){.config_text = config,
-                                               .want_logits = true,
-                                               .want_hidden = true,
-                                               .keep_gradients = true},
+                    (struct sw_engine_options){.config.text = config,
+                                               .train = {.wanted = true, .keep_gradients = true},
+                                               .evaluate = {.logits = true, .hidden = true}},
                     &e));
     sw_status st = sw_check_batch_open(c, &group, 0, &given);
     st = st < 0 ? st : check_forward(c, e, &given);

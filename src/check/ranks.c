@@ -187,14 +187,16 @@ static sw_status run_rank(void *ctx, sw_comm *comm)
 {
     struct run *run = ctx;
     const size_t n = (size_t)(run->batch * run->tokens);
-    const struct sw_engine_options options = {.config_path = run->config,
-                                              .config_text = run->config_text,
-                                              .sets = run->sets,
-                                              .n_sets = run->n_sets,
-                                              .model = run->model,
-                                              .seq_len = run->tokens,
-                                              .no_dropout = true,
-                                              .comm = comm};
+    const struct sw_engine_options options = {
+        .config = {.path = run->config,
+                   .text = run->config_text,
+                   .sets = run->sets,
+                   .n_sets = run->n_sets},
+        .model.path = run->model,
+        .inputs.seq_len = run->tokens,
+        .run.comm = comm,
+        .train = {.wanted = true, .no_dropout = true},
+    };
     sw_engine *e = NULL;
     const size_t most = (size_t)sw_ceil_div(run->k, run->ranks);
     struct given *given = sw_alloc_zero("check", most, sizeof *given);
@@ -326,13 +328,13 @@ static void compare(struct run *run, const char *series, const char *why)
  * noise to whole updates. */
 static sw_status compare_after(struct run *run)
 {
-    const struct sw_engine_options options = {.config_text =
-                                                  "{\"train_micro_batch_size_per_gpu\": 1}",
-                                              .model = run->model,
-                                              .seq_len = run->tokens,
-                                              .want_eval = true,
-                                              .no_train = true,
-                                              .plan_only = true};
+    const struct sw_engine_options options = {
+        .config.text = "{\"train_micro_batch_size_per_gpu\": 1}",
+        .model.path = run->model,
+        .inputs.seq_len = run->tokens,
+        .evaluate.loss = true,
+        .plan.only = true,
+    };
     sw_engine *e = NULL;
     double worst = 0;
     int64_t at = 0, n_tensors = 0;

@@ -31,21 +31,21 @@ static bool add_number(struct words *sets, char **owned, const char *key, int64_
 /* Plans a training to find the micro-batch that it would choose. */
 static sw_status plan_micro_batch(const struct run *run, int64_t *out)
 {
-    struct sw_engine_options o = {.config_path = run->file,
-                                  .sets = run->sets.items,
-                                  .n_sets = run->sets.n,
-                                  .model = run->model,
-                                  .seq_len = run->seq_len,
-                                  .plan_only = true};
+    struct sw_engine_options o = {
+        .config = {.path = run->file, .sets = run->sets.items, .n_sets = run->sets.n},
+        .model.path = run->model,
+        .inputs.seq_len = run->seq_len,
+        .plan.only = true,
+        .train.wanted = true};
     sw_engine *engine = NULL;
     sw_status st = SW_OK;
     if (run->ranks > 1) {
-        st = sw_comm_open(&(struct sw_transport){.size = (int)run->ranks}, &o.comm);
+        st = sw_comm_open(&(struct sw_transport){.size = (int)run->ranks}, &o.run.comm);
     }
     st = st < 0 ? st : sw_initialize(&o, &engine);
     *out = st >= 0 ? sw_engine_micro_batch_size(engine) : 0;
     sw_close(engine);
-    sw_comm_close(o.comm, st < 0);
+    sw_comm_close(o.run.comm, st < 0);
     return st;
 }
 

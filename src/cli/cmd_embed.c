@@ -164,16 +164,13 @@ static sw_status open_engine(const struct run *run, const struct lines *lines, s
     const int64_t most = longest(lines);
     const bool whole = run->seq_len == 0 || most < run->seq_len;
     const struct sw_engine_options options = {
-        .config_path = run->config,
-        .config_text = run->config ? NULL : batch,
-        .sets = run->sets.items,
-        .n_sets = run->sets.n,
-        .model = run->model,
-        .task = "embed",
-        .seq_len = whole ? 0 : run->seq_len,
-        .most_tokens = whole ? most : 0,
-        .no_train = true,
-        .want_logits = true,
+        .config = {.path = run->config,
+                   .text = run->config ? NULL : batch,
+                   .sets = run->sets.items,
+                   .n_sets = run->sets.n},
+        .model.path = run->model,
+        .inputs = {.seq_len = whole ? 0 : run->seq_len, .most_tokens = whole ? most : 0},
+        .embed.wanted = true,
     };
     return sw_initialize(&options, out);
 }

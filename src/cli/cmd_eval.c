@@ -98,16 +98,15 @@ static sw_status evaluate(const struct run *run, bool *started)
                            run->model, run->no_bos, &tokenizer);
     st = st < 0 ? st : open_chat(run, tokenizer, &chat);
     const struct sw_engine_options options = {
-        .config_path = run->config,
-        .config_text = run->config ? NULL : batch,
-        .sets = run->sets.items,
-        .n_sets = run->sets.n,
-        .model = run->model,
-        .adapter = run->adapter,
-        .vocab_size = tokenizer ? sw_tokenizer_vocab_size(tokenizer) : 0,
-        .seq_len = run->seq_len,
-        .no_train = true,
-        .want_eval = true,
+        .config = {.path = run->config,
+                   .text = run->config ? NULL : batch,
+                   .sets = run->sets.items,
+                   .n_sets = run->sets.n},
+        .model = {.path = run->model,
+                  .adapter = run->adapter,
+                  .vocab_size = tokenizer ? sw_tokenizer_vocab_size(tokenizer) : 0},
+        .inputs.seq_len = run->seq_len,
+        .evaluate.loss = true,
     };
     st = st < 0 ? st : sw_initialize(&options, &engine);
     if (st >= 0) {

@@ -56,14 +56,12 @@ static sw_status open_talk(struct talk *t)
     const struct run *run = t->run;
     struct sw_chat_options chat = run->chat_options;
     struct sw_engine_options options = {
-        .config_text = "{\"train_micro_batch_size_per_gpu\": 1}",
-        .sets = run->sets.items,
-        .n_sets = run->sets.n,
-        .model = run->model,
-        .adapter = run->adapter,
-        .most_tokens = CHAT_CONTEXT,
-        .no_train = true,
-        .generate_tokens = -1,
+        .config = {.text = "{\"train_micro_batch_size_per_gpu\": 1}",
+                   .sets = run->sets.items,
+                   .n_sets = run->sets.n},
+        .model = {.path = run->model, .adapter = run->adapter},
+        .inputs.most_tokens = CHAT_CONTEXT,
+        .generate.wanted = true,
     };
     chat.folder = cli_tokenizer_folder(run->tokenizer, run->adapter, run->model);
     sw_status st = cli_open_tokenizer(chat.folder, run->model, false, &t->tokenizer);
@@ -71,7 +69,7 @@ static sw_status open_talk(struct talk *t)
     st = st < 0 ? st : sw_chat_open(&chat, &t->chat);
     st = st < 0 ? st : sw_writing_open(run->model, t->tokenizer, &run->sampling, &t->writing);
     if (st >= 0) {
-        options.vocab_size = sw_tokenizer_vocab_size(t->tokenizer);
+        options.model.vocab_size = sw_tokenizer_vocab_size(t->tokenizer);
         st = sw_initialize(&options, &t->engine);
     }
     if (st >= 0) {

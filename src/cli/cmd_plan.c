@@ -83,12 +83,14 @@ static void engine_options(const struct run *run, const sw_train_setup *setup,
                            struct sw_engine_options *out)
 {
     *out = *sw_train_setup_engine(setup);
-    out->plan_only = true;
-    out->profile = false;
-    out->no_train = run->no_optimizer;
-    out->want_eval |= run->want_eval || run->no_optimizer;
-    out->vocab_size = run->vocab > 0 ? run->vocab : out->vocab_size;
-    out->generate_tokens = run->generate_tokens > 0 ? run->generate_tokens : out->generate_tokens;
+    out->plan.only = true;
+    out->run.profile = false;
+    out->train.wanted = !run->no_optimizer;
+    out->evaluate.loss |= run->want_eval || run->no_optimizer;
+    out->model.vocab_size = run->vocab > 0 ? run->vocab : out->model.vocab_size;
+    if (run->generate_tokens > 0) {
+        out->generate = (struct sw_engine_generate){true, run->generate_tokens};
+    }
 }
 
 static bool asks_for_stages(const struct run *run)
@@ -103,14 +105,14 @@ static sw_status plan_of_a_rank(const struct run *run, const struct sw_engine_op
 {
     struct sw_engine_options o = *options;
     sw_engine *engine = NULL;
-    sw_status st = sw_comm_open(&(struct sw_transport){.size = (int)ranks_of(run)}, &o.comm);
+    sw_status st = sw_comm_open(&(struct sw_transport){.size = (int)ranks_of(run)}, &o.run.comm);
     if (st < 0) {
         return st;
     }
     st = sw_initialize(&o, &engine);
     st = st < 0 || !out ? st : sw_plan_text(engine, true, true, out);
     sw_close(engine);
-    sw_comm_close(o.comm, st < 0);
+    sw_comm_close(o.run.comm, st < 0);
     return st;
 }
 

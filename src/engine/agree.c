@@ -166,19 +166,20 @@ sw_status sw_engine_agree_on_setup(const struct sw_engine *e)
     SW_TRY(agree_on_config(e, &items[0]));
     SW_TRY(agree_on_model(e, &items[1]));
     SW_TRY(agree_on_kernels(e, &items[2]));
-    return sw_engine_compare(e->options.comm, items, 3);
+    return sw_engine_compare(e->options.run.comm, items, 3);
 }
 
 /* ---- during training ---- */
 
 sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what)
 {
-    return e->ranks == 1 ? st : sw_comm_agree(e->options.comm, st, what);
+    return e->ranks == 1 ? st : sw_comm_agree(e->options.run.comm, st, what);
 }
 
 sw_status sw_engine_gather(const struct sw_engine *e, int64_t mine, const char *what)
 {
     e->words[0] = mine;
-    return e->ranks == 1 ? SW_OK
-                         : sw_comm_all_gather(e->options.comm, &mine, e->words, sizeof mine, what);
+    return e->ranks == 1
+               ? SW_OK
+               : sw_comm_all_gather(e->options.run.comm, &mine, e->words, sizeof mine, what);
 }

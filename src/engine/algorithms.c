@@ -87,7 +87,7 @@ static sw_status gather(const struct sw_engine *e, const struct sw_str *text)
     SW_TRY_ALLOC(all, "the algorithms of ranks");
     char *mine = all + (size_t)e->rank * slice;
     memcpy(mine, sw_str_text(text), text->len);
-    sw_status st = sw_comm_all_gather(e->options.comm, mine, all, slice, "the algorithms");
+    sw_status st = sw_comm_all_gather(e->options.run.comm, mine, all, slice, "the algorithms");
     st = st < 0 ? st : compare_ranks(all, slice, e->ranks);
     sw_free(all);
     return st;

@@ -55,17 +55,18 @@ static sw_status read_kept(const char *folder, struct kept *out)
 sw_status sw_engine_keep_choices(struct sw_engine *e)
 {
     const struct sw_engine_options *o = &e->options;
-    const bool alone = e->ranks == 1 || o->plan_only;
+    const bool alone = e->ranks == 1 || o->plan.only;
     struct kept kept = {.recompute.every = SW_CONFIG_AUTO};
-    if (!o->resume_from || !sw_config_is_auto(e->config)) {
+    if (!o->plan.resume_from || !sw_config_is_auto(e->config)) {
         return SW_OK;
     }
     if (alone || e->rank == 0) {
-        kept.status = read_kept(o->resume_from, &kept);
+        kept.status = read_kept(o->plan.resume_from, &kept);
     }
     if (!alone) {
         const sw_status mine = (sw_status)kept.status;
-        SW_TRY(sw_comm_broadcast(o->comm, 0, &kept, sizeof kept, "the choices of a checkpoint"));
+        SW_TRY(
+            sw_comm_broadcast(o->run.comm, 0, &kept, sizeof kept, "the choices of a checkpoint"));
         kept.name[sizeof kept.name - 1] = '\0';
         if (kept.status < 0 && e->rank != 0) {
             return SW_FAIL(SW_E_PEER, "rank 0 cannot read the checkpoint to continue from");
@@ -108,7 +109,7 @@ sw_status sw_model_hidden_size(const char *model, int64_t *out)
     struct sw_json_doc *doc = NULL;
     struct sw_model *opened = NULL;
     bool folder;
-    SW_TRY(sw_engine_read_model(&(struct sw_engine_options){.model = model}, &doc, &folder));
+    SW_TRY(sw_engine_read_model(&(struct sw_engine_options){.model.path = model}, &doc, &folder));
     int64_t size = said_size(sw_json_root(doc));
     sw_status st = SW_OK;
     if (size < 1) {
@@ -157,14 +158,14 @@ static sw_status judge_all(struct sw_engine *e, const struct sw_verdict *all,
 
 sw_status sw_engine_agree_on_try(struct sw_engine *e, struct sw_verdict *verdict)
 {
-    if (e->ranks == 1 || e->options.plan_only) { /* a plan describes only its own rank */
+    if (e->ranks == 1 || e->options.plan.only) { /* a plan describes only its own rank */
         return verdict->status;
     }
     struct sw_verdict *all = sw_alloc_zero("engine", (size_t)e->ranks, sizeof *all);
     if (!all && verdict->status >= 0) {
         verdict->status = SW_FAIL(SW_E_NOMEM, "out of host memory for the verdicts of ranks");
     }
-    sw_status st = all ? sw_comm_all_gather(e->options.comm, verdict, all, sizeof *verdict,
+    sw_status st = all ? sw_comm_all_gather(e->options.run.comm, verdict, all, sizeof *verdict,
                                             "whether a plan fits")
                        : verdict->status;
     st = st < 0 ? st : judge_all(e, all, verdict);
@@ -176,9 +177,9 @@ sw_status sw_engine_find_rates(struct sw_engine *e, struct sw_machine_rates *rat
 {
     const struct sw_engine_options *o = &e->options;
     sw_builtin_rates(rates);
-    SW_TRY(sw_engine_take_rates(o->rates, o->n_rates, rates));
-    if (e->ranks == 1 || o->plan_only || !(sw_config_is_auto(e->config) || e->host)) {
+    SW_TRY(sw_engine_take_rates(o->plan.rates, o->plan.n_rates, rates));
+    if (e->ranks == 1 || o->plan.only || !(sw_config_is_auto(e->config) || e->host)) {
         return SW_OK;
     }
-    return sw_comm_broadcast(o->comm, 0, rates, sizeof *rates, "the rates");
+    return sw_comm_broadcast(o->run.comm, 0, rates, sizeof *rates, "the rates");
 }

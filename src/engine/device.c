@@ -13,14 +13,14 @@ static sw_status find_place(const struct sw_engine *e, struct sw_device_place *o
     enum { NAME = 64 };
     char mine[NAME] = "";
     *out = (struct sw_device_place){.rank = 0, .n_ranks = 1};
-    if (e->ranks == 1 || e->options.plan_only) {
+    if (e->ranks == 1 || e->options.plan.only) {
         return SW_OK; /* a plan needs one device, and its ranks may run anywhere */
     }
     char *all = sw_alloc_zero("engine", (size_t)e->ranks, NAME);
     SW_TRY_ALLOC(all, "names of machines");
     gethostname(mine, sizeof mine - 1);
     const sw_status st =
-        sw_comm_all_gather(e->options.comm, mine, all, NAME, "the names of machines");
+        sw_comm_all_gather(e->options.run.comm, mine, all, NAME, "the names of machines");
     out->n_ranks = 0;
     for (int r = 0; st >= 0 && r < e->ranks; r++) {
         if (memcmp(all + (size_t)r * NAME, mine, NAME) == 0) {
@@ -43,9 +43,9 @@ static int threads_of(const struct sw_engine *e)
 sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **out)
 {
     const struct sw_spillway_config *c = &e->config->spillway;
-    const char *name = e->options.device ? e->options.device : c->device;
+    const char *name = e->options.run.device ? e->options.run.device : c->device;
     struct sw_device_place place;
-    if (!e->options.device && c->kernels == SW_KERNELS_REFERENCE) {
+    if (!e->options.run.device && c->kernels == SW_KERNELS_REFERENCE) {
         if (strcmp(name, "auto") != 0 && strcmp(name, "cpu") != 0) {
             return SW_FAIL(
                 SW_E_CONFIG,

@@ -53,8 +53,7 @@ sw_status sw_embed(sw_engine *e, const struct sw_batch *batch,
 {
     SW_TRY_OPTIONS(options);
     if (!e->model || e->model->task->n_losses > 0 || e->programs.logits < 0) {
-        return SW_FAIL(SW_E_ARG, "sw_embed: the engine was not opened for the task \"embed\" with "
-                                 "want_logits");
+        return SW_FAIL(SW_E_ARG, "sw_embed: the engine was opened without embed.wanted");
     }
     const int64_t width = e->model->width, row = e->sizes.tokens * width;
     const int32_t *mask = mask_of(batch);

@@ -35,11 +35,10 @@ static int64_t largest_layer(const sw_engine *e)
  * opened. */
 static sw_status count_model(const struct sw_estimate_options *o, struct sw_estimate_case *out)
 {
-    const struct sw_engine_options options = {.model = o->model,
-                                              .config_text = "{\"train_batch_size\": 1}",
-                                              .no_train = true,
-                                              .want_eval = true,
-                                              .plan_only = true};
+    const struct sw_engine_options options = {.config.text = "{\"train_batch_size\": 1}",
+                                              .model.path = o->model,
+                                              .evaluate.loss = true,
+                                              .plan.only = true};
     sw_engine *e = NULL;
     SW_TRY(sw_initialize(&options, &e));
     out->parameters = sw_engine_parameters(e);

@@ -31,10 +31,10 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
         .sizes = sizes_of(e),
         .context = e->model ? e->model->max_tokens : 0,
         .seed = e->seed,
-        .comm = e->options.comm,
+        .comm = e->options.run.comm,
         .rank = e->rank,
         .ranks = e->ranks,
-        .generate_tokens = e->options.generate_tokens,
+        .generate_tokens = e->options.generate.tokens,
     };
 }
 

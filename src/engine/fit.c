@@ -27,7 +27,7 @@ static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct 
     const struct sw_spillway_config *c = &e->config->spillway;
     sw_value loss = SW_NO_VALUE;
     if (!e->model) {
-        loss = e->options.forward(g, e->options.forward_ctx, r->batch);
+        loss = e->options.model.forward(g, e->options.model.forward_ctx, r->batch);
         sw_output(g, "loss", loss);
         return loss;
     }
@@ -35,7 +35,7 @@ static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct 
         .batch = r->batch,
         .tokens = r->tokens,
         .targets = e->sizes.targets,
-        .has_mask = e->options.want_mask && r->cache == 0,
+        .has_mask = e->options.inputs.mask && r->cache == 0,
         .is_packed = c->packing && r->cache == 0,
         .has_labels = r->labels,
         .want_logits = r->logits,
@@ -70,7 +70,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
     const struct sw_graph_options options = {
         .dtype = e->dtype,
         .grad_dtype = e->grad_dtype,
-        .training = r->backward && !e->options.no_dropout,
+        .training = r->backward && !e->options.train.no_dropout,
         .token_mean = e->loss.by_tokens,
         .loss_chunk = c->loss_chunk,
         .frozen = c->frozen.items,
@@ -160,7 +160,7 @@ struct sw_swap_options sw_engine_swap(const struct sw_engine *e)
     swap.nvme.intra_op_parallelism = c->aio.intra_op_parallelism;
     swap.nvme.single_submit = c->aio.single_submit;
     swap.nvme.overlap_events = c->aio.overlap_events;
-    swap.nvme.fault = e->options.disk_fault;
+    swap.nvme.fault = e->options.run.disk_fault;
     return swap;
 }
 
@@ -181,12 +181,12 @@ static sw_status build_all(struct sw_engine *e, struct graphs *graphs)
 {
     const struct sw_engine_options *o = &e->options;
     struct engine_programs *p = &e->programs;
-    const bool train = !o->no_train, generate = o->generate_tokens > 0 && e->model;
+    const bool train = o->train.wanted, generate = o->generate.wanted && e->model;
     const bool answers = generate && sw_model_is_seq2seq(e->model);
     const int64_t chunk =
-        answers ? e->sizes.tokens : sw_min_i64(SW_PREFILL_TOKENS, o->generate_tokens);
+        answers ? e->sizes.tokens : sw_min_i64(SW_PREFILL_TOKENS, o->generate.tokens);
     *p = (struct engine_programs){-1, -1, -1, -1, -1};
-    if (e->lora && answers && !train && !o->want_eval && !o->want_logits) {
+    if (e->lora && answers && !train && !o->evaluate.loss && !o->evaluate.logits) {
         SW_TRY(learn_whole(e));
     }
     const struct {
@@ -196,17 +196,17 @@ static sw_status build_all(struct sw_engine *e, struct graphs *graphs)
         {train,
          {SW_PROGRAM_TRAIN, &p->train, e->sizes.batch, e->sizes.tokens, .backward = true,
           .labels = true}},
-        {o->want_eval,
+        {o->evaluate.loss,
          {SW_PROGRAM_EVAL, &p->eval, e->sizes.batch, e->sizes.tokens, .labels = true}},
-        {o->want_logits,
+        {o->evaluate.logits,
          {SW_PROGRAM_LOGITS, &p->logits, e->sizes.batch, e->sizes.tokens, .logits = true,
-          .hidden = o->want_hidden}},
+          .hidden = o->evaluate.hidden}},
         {generate,
-         {SW_PROGRAM_DECODE, &p->prefill, 1, chunk, .cache = o->generate_tokens, .logits = !answers,
+         {SW_PROGRAM_DECODE, &p->prefill, 1, chunk, .cache = o->generate.tokens, .logits = !answers,
           .source = answers}},
         {generate,
          {SW_PROGRAM_DECODE, &p->decode, 1, answers ? e->sizes.tokens : 1,
-          .cache = o->generate_tokens, .logits = true}},
+          .cache = o->generate.tokens, .logits = true}},
     };
     for (size_t i = 0; i < SW_LEN(all); i++) {
         if (all[i].wanted) {
@@ -214,7 +214,9 @@ static sw_status build_all(struct sw_engine *e, struct graphs *graphs)
             *all[i].recipe.i_program = graphs->n++;
         }
     }
-    return graphs->n > 0 ? SW_OK : SW_FAIL(SW_E_ARG, "no program is requested from the engine");
+    return graphs->n > 0 ? SW_OK
+                         : SW_FAIL(SW_E_ARG, "the engine has no purpose; wanted one of train, "
+                                             "evaluate, embed and generate");
 }
 
 static void close_graphs(struct graphs *graphs)
@@ -253,7 +255,7 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
         .fp16 = c->fp16.enabled,
         .clip = c->misc.gradient_clipping,
         .rule = e->optimizer.trains ? &e->optimizer.rule : NULL,
-        .keep_gradients = e->options.keep_gradients,
+        .keep_gradients = e->options.train.keep_gradients,
         .keep_cheap = !c->spillway.recompute_cheap,
         .mesh = sw_mesh_of_data(e->ranks),
         .me = e->rank,

@@ -153,11 +153,11 @@ static sw_status check(const struct sw_engine *e, const int32_t *prompt, int64_t
     if (e->programs.decode < 0) {
         return SW_FAIL(
             SW_E_ARG,
-            "sw_generate: the engine was opened without generate_tokens, or its model is not a "
+            "sw_generate: the engine was opened without generate.wanted, or its model is not a "
             "language model");
     }
     SW_TRY(sw_engine_check_idle(&e->progress, "sw_generate"));
-    const int64_t most = e->options.generate_tokens;
+    const int64_t most = e->options.generate.tokens;
     if (sw_model_is_seq2seq(e->model)) {
         if (n_prompt < 1 || n_prompt > e->sizes.tokens || n_new < 0 || n_new > most) {
             return SW_FAIL(SW_E_ARG,
@@ -201,7 +201,7 @@ static sw_status read_source(struct writing *w, const int32_t *prompt, int64_t n
 static sw_status read_prompt(struct writing *w, const int32_t *prompt, int64_t n_prompt)
 {
     sw_engine *e = w->e;
-    const int64_t chunk = sw_min_i64(SW_PREFILL_TOKENS, e->options.generate_tokens);
+    const int64_t chunk = sw_min_i64(SW_PREFILL_TOKENS, e->options.generate.tokens);
     w->text.before = prompt;
     w->text.n_before = n_prompt;
     for (int64_t at = 0; at < n_prompt;) {

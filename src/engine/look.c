@@ -92,8 +92,8 @@ done:
 
 sw_status sw_gradient(sw_engine *e, const char *name, float *out)
 {
-    if (!e->options.keep_gradients || e->programs.train < 0) {
-        return SW_FAIL(SW_E_ARG, "sw_gradient: the engine was opened without keep_gradients");
+    if (!e->options.train.keep_gradients || e->programs.train < 0) {
+        return SW_FAIL(SW_E_ARG, "sw_gradient: the engine was opened without train.keep_gradients");
     }
     const struct engine_param *param = sw_engine_find_param(e, name);
     if (!param) {
@@ -155,8 +155,8 @@ static int sum_rows(const sw_engine *e, struct row rows[MAX_ROWS])
 
 sw_status sw_profile_text(const sw_engine *e, char **out)
 {
-    if (!e->options.profile || e->programs.train < 0) {
-        return SW_FAIL(SW_E_ARG, "the engine was opened without profile");
+    if (!e->options.run.profile || e->programs.train < 0) {
+        return SW_FAIL(SW_E_ARG, "the engine was opened without run.profile");
     }
     struct row rows[MAX_ROWS] = {0};
     const int n = sum_rows(e, rows);

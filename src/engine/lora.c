@@ -16,7 +16,7 @@ sw_status sw_engine_open_adapter(struct sw_engine *e, struct sw_str *edit)
     e->lora = sw_alloc_zero("engine", 1, sizeof *e->lora);
     SW_TRY_ALLOC(e->lora, "adapters");
     sw_arena_init(&e->lora->arena, "engine");
-    SW_TRY(sw_adapter_open(e->options.adapter, &e->lora->from));
+    SW_TRY(sw_adapter_open(e->options.model.adapter, &e->lora->from));
     e->lora->continues = true;
     sw_adapter_edit(e->lora->from.config, edit);
     return edit->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for adapters") : SW_OK;
@@ -88,7 +88,7 @@ sw_status sw_engine_open_lora(struct sw_engine *e)
     if (e->config->spillway.lora.r == 0) {
         return SW_OK;
     }
-    if (!e->options.model) {
+    if (!e->options.model.path) {
         return SW_FAIL(SW_E_CONFIG, "spillway.lora: a forward of your own has no layers by name");
     }
     if (!e->lora) {
@@ -150,7 +150,7 @@ sw_status sw_engine_learn_adapted(struct sw_engine *e, const struct sw_graph *g)
     }
     const sw_status st = sw_lora_check(&lora->spec, g);
     if (st < 0) {
-        return e->options.adapter ? sw_fail_prefix(st, "%s", e->options.adapter) : st;
+        return e->options.model.adapter ? sw_fail_prefix(st, "%s", e->options.model.adapter) : st;
     }
     struct engine_adapted *layers =
         sw_arena_array(&lora->arena, (size_t)g->adapted.n + 1, sizeof *layers);

@@ -33,15 +33,13 @@ static sw_status open_model(struct sw_merge *m, const char *base)
     }
     const char *const sets[] = {sw_str_text(&edit)};
     const struct sw_engine_options options = {
-        .config_text = "{\"train_micro_batch_size_per_gpu\": 1}",
-        .sets = sets,
-        .n_sets = m->from.ckpt ? 1 : 0,
-        .model = base,
-        .adapter = m->from.ckpt ? NULL : m->from.path,
-        .seq_len = 1,
-        .no_train = true,
-        .want_eval = true,
-        .plan_only = true,
+        .config = {.text = "{\"train_micro_batch_size_per_gpu\": 1}",
+                   .sets = sets,
+                   .n_sets = m->from.ckpt ? 1 : 0},
+        .model = {.path = base, .adapter = m->from.ckpt ? NULL : m->from.path},
+        .inputs.seq_len = 1,
+        .evaluate.loss = true,
+        .plan.only = true,
     };
     sw_status st = edit.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a merge")
                                : sw_initialize(&options, &m->engine);

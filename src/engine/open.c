@@ -12,20 +12,20 @@
 static sw_status read_config(struct sw_engine *e, const char *const *more, int n_more)
 {
     const struct sw_engine_options *o = &e->options;
-    const char *text = o->config_text ? o->config_text : "{}";
-    const int n = o->n_sets + n_more;
+    const char *text = o->config.text ? o->config.text : "{}";
+    const int n = o->config.n_sets + n_more;
     const char **all = n_more > 0 ? sw_alloc("engine", (size_t)n * sizeof *all) : NULL;
-    const char *const *sets = all ? all : o->sets;
+    const char *const *sets = all ? all : o->config.sets;
     if (n_more > 0) {
         SW_TRY_ALLOC(all, "the configuration");
     }
     for (int i = 0; i < n && all; i++) {
-        all[i] = i < o->n_sets ? o->sets[i] : more[i - o->n_sets];
+        all[i] = i < o->config.n_sets ? o->config.sets[i] : more[i - o->config.n_sets];
     }
     sw_config_close(e->config);
     e->config = NULL;
     const sw_status st =
-        o->config_path ? sw_config_load(o->config_path, sets, n, &e->config)
+        o->config.path ? sw_config_load(o->config.path, sets, n, &e->config)
                        : sw_config_parse("configuration", text, strlen(text), sets, n, &e->config);
     sw_free(all);
     return st;
@@ -39,7 +39,7 @@ static sw_status edit_of_adapter(struct sw_engine *e, struct sw_str *out)
             SW_E_CONFIG,
             "an adapter (%s) and spillway.lora are both given; leave spillway.lora out, as the "
             "adapter has its own configuration",
-            e->options.adapter);
+            e->options.model.adapter);
     }
     return sw_engine_open_adapter(e, out);
 }
@@ -48,10 +48,10 @@ static sw_status edit_of_adapter(struct sw_engine *e, struct sw_str *out)
 static sw_status edit_of_size(struct sw_engine *e, char *out, size_t cap)
 {
     int64_t hidden = 0;
-    if (!e->options.model) {
+    if (!e->options.model.path) {
         return sw_config_refuse_sizes(e->config, "a model of your own has none");
     }
-    SW_TRY(sw_model_hidden_size(e->options.model, &hidden));
+    SW_TRY(sw_model_hidden_size(e->options.model.path, &hidden));
     snprintf(out, cap, "--hidden-size=%lld", (long long)hidden);
     return SW_OK;
 }
@@ -64,7 +64,7 @@ static sw_status read_config_of_model(struct sw_engine *e)
     int n = 0;
     sw_status st = SW_OK;
     SW_TRY_OR(done, read_config(e, NULL, 0));
-    if (e->options.adapter) {
+    if (e->options.model.adapter) {
         SW_TRY_OR(done, edit_of_adapter(e, &adapter));
         more[n++] = sw_str_text(&adapter);
     }
@@ -80,8 +80,8 @@ done:
 
 static sw_status load_config(struct sw_engine *e, const struct sw_engine_options *o)
 {
-    if (o->config_path && o->config_text) {
-        return SW_FAIL(SW_E_ARG, "config_path and config_text are both given");
+    if (o->config.path && o->config.text) {
+        return SW_FAIL(SW_E_ARG, "config.path and config.text are both given");
     }
     SW_TRY(read_config_of_model(e));
     SW_TRY(sw_engine_open_lora(e));
@@ -92,7 +92,7 @@ static sw_status load_config(struct sw_engine *e, const struct sw_engine_options
 
 int sw_engine_batch_ranks(const struct sw_engine *e)
 {
-    return e->options.batch_ranks > 0 ? e->options.batch_ranks : e->ranks;
+    return e->options.run.batch_ranks > 0 ? e->options.run.batch_ranks : e->ranks;
 }
 
 sw_status sw_engine_resolve_batch(struct sw_engine *e)
@@ -122,9 +122,9 @@ sw_status sw_engine_take_batch(struct sw_engine *e)
 static sw_status resolve_config(struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
-    if (sw_engine_is_vertical(e) && e->options.keep_gradients) {
+    if (sw_engine_is_vertical(e) && e->options.train.keep_gradients) {
         return SW_FAIL(SW_E_CONFIG, "spillway.schedule \"vertical\" keeps no gradients of one "
-                                    "micro-batch (keep_gradients); \"horizontal\" does");
+                                    "micro-batch (train.keep_gradients); \"horizontal\" does");
     }
     e->dtype = c->fp16.enabled ? SW_F16 : c->bf16.enabled ? SW_BF16 : SW_F32;
     e->grad_dtype = c->misc.communication_data_type == SW_DTYPE_COUNT
@@ -139,7 +139,7 @@ static sw_status resolve_config(struct sw_engine *e)
     e->seed = sw_config_origin_of(c, "spillway.seed") > SW_CONFIG_DEFAULT
                   ? (uint64_t)c->spillway.seed
                   : e->options.seed;
-    return sw_engine_open_optimizer(c, !e->options.no_train, &e->optimizer);
+    return sw_engine_open_optimizer(c, e->options.train.wanted, &e->optimizer);
 }
 
 /* ---- open and close ---- */
@@ -202,7 +202,7 @@ static sw_status open_executor(struct sw_engine *e, struct sw_executor_options o
     sw_log(SW_LOG_WARN, "%s: updates have one slot on the disk, not two", message);
     SW_TRY(plan_in_one_slot(e));
     if (e->ranks > 1) { /* retry in the space that all ranks have freed */
-        SW_TRY(sw_comm_barrier(e->options.comm, "the room for states"));
+        SW_TRY(sw_comm_barrier(e->options.run.comm, "the room for states"));
     }
     return sw_executor_open(e->plan, e->device, &options, &e->executor);
 }
@@ -212,7 +212,7 @@ static sw_status open_executor(struct sw_engine *e, struct sw_executor_options o
 static void warn(const struct sw_engine *e)
 {
     /* stages.c warns once for all stages */
-    const bool of_stages = e->options.plan_only && e->options.comm;
+    const bool of_stages = e->options.plan.only && e->options.run.comm;
     if (e->rank == 0 && !of_stages) {
         sw_config_warn(e->config);
     }
@@ -236,10 +236,10 @@ static sw_status prepare(struct sw_engine *e, const struct sw_engine_options *o)
         SW_TRY(plan_in_one_slot(e));
     }
     const struct sw_executor_options options = {.swap = sw_engine_swap(e),
-                                                .comm = o->comm,
+                                                .comm = o->run.comm,
                                                 .host = e->host,
-                                                .verify = o->verify,
-                                                .profile = o->profile,
+                                                .verify = o->run.verify,
+                                                .profile = o->run.profile,
                                                 .phase_times =
                                                     e->config->misc.wall_clock_breakdown};
     SW_TRY(open_executor(e, options));
@@ -247,9 +247,9 @@ static sw_status prepare(struct sw_engine *e, const struct sw_engine_options *o)
     SW_TRY(sw_engine_open_trace(e));
     SW_TRY(sw_engine_zero_states(e));
     /* training prints this in its first lines */
-    if (e->model && !e->source.weights && o->no_train) {
+    if (e->model && !e->source.weights && !o->train.wanted) {
         sw_log(SW_LOG_WARN, "%s: there is no folder with weights; they are drawn with seed %llu",
-               o->model, (unsigned long long)e->seed);
+               o->model.path, (unsigned long long)e->seed);
     }
     SW_TRY(e->source.weights ? sw_engine_load_folder(e) : sw_engine_init_weights(e));
     sw_engine_close_weights(&e->source);
@@ -265,17 +265,17 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(sw_engine_open_device(e, &e->device));
     SW_TRY(sw_engine_open_host(e, &e->host));
     warn(e);
-    if (!o->plan_only) { /* before the ranks search for a plan together */
+    if (!o->plan.only) { /* before the ranks search for a plan together */
         SW_TRY(sw_engine_agree_on_setup(e));
     }
     SW_TRY(sw_engine_make_plan(e));
     SW_TRY(sw_engine_index_params(e->plan, &e->params));
-    return o->plan_only ? SW_OK : prepare(e, o);
+    return o->plan.only ? SW_OK : prepare(e, o);
 }
 
 static void place_rank(struct sw_engine *e)
 {
-    const sw_comm *comm = e->options.comm;
+    const sw_comm *comm = e->options.run.comm;
     const struct sw_mesh mesh = sw_mesh_of_data(comm ? sw_comm_size(comm) : 1);
     int place[SW_AXIS_COUNT];
     sw_mesh_place(&mesh, comm ? sw_comm_rank(comm) : 0, place);
@@ -283,14 +283,34 @@ static void place_rank(struct sw_engine *e)
     e->ranks = mesh.size[SW_AXIS_DATA];
 }
 
+/* Embedding asks for the hidden states of the task "embed". */
+static sw_status take_options(const struct sw_engine_options *options, struct sw_engine *e)
+{
+    struct sw_engine_options *o = &e->options;
+    *o = *options;
+    if (o->embed.wanted) {
+        if (o->model.task && strcmp(o->model.task, "embed") != 0) {
+            return SW_FAIL(SW_E_ARG, "embed.wanted: the task is \"%s\", wanted \"embed\" or none",
+                           o->model.task);
+        }
+        o->model.task = "embed";
+        o->evaluate.logits = true;
+    }
+    if (o->generate.tokens < 0 || (o->generate.tokens > 0 && !o->generate.wanted)) {
+        return SW_FAIL(SW_E_ARG, "generate.tokens is %lld; wanted 0, or more with generate.wanted",
+                       (long long)o->generate.tokens);
+    }
+    return SW_OK;
+}
+
 sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out)
 {
     SW_TRY_OPTIONS(options);
     struct sw_engine *e = sw_alloc_zero("engine", 1, sizeof *e);
     SW_TRY_ALLOC(e, "the engine");
-    e->options = *options;
+    sw_status st = take_options(options, e);
     place_rank(e);
-    const sw_status st = open_engine(e, options);
+    st = st < 0 ? st : open_engine(e, &e->options);
     if (st < 0) {
         sw_close(e);
         return st;

@@ -377,14 +377,14 @@ sw_status sw_plan_predict_text(const struct sw_engine_options *options,
     memset(&rates, 0, sizeof rates);
     SW_TRY(sw_engine_take_rates(wanted->rates, wanted->n_rates, &rates.given));
     struct sw_engine_options o = *options;
-    o.plan_only = true;
+    o.plan.only = true;
     if (wanted->ranks > 1) { /* a prediction exchanges no messages */
-        SW_TRY(sw_comm_open(&(struct sw_transport){.size = wanted->ranks}, &o.comm));
+        SW_TRY(sw_comm_open(&(struct sw_transport){.size = wanted->ranks}, &o.run.comm));
     }
     const sw_status st = predict(&o, wanted, &rates, &text);
     sw_speeds_close(&rates);
     if (wanted->ranks > 1) {
-        sw_comm_close(o.comm, st < 0);
+        sw_comm_close(o.run.comm, st < 0);
     }
     if (st < 0 || text.failed) {
         sw_str_fini(&text);

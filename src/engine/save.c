@@ -152,7 +152,7 @@ static sw_status write_parts(struct sw_engine *e, const char *folder,
     SW_TRY(sw_engine_agree(e, leads ? sw_ckpt_begin(save->lock, meta->step, &token) : SW_OK,
                            "beginning a checkpoint"));
     sw_status st =
-        sw_comm_broadcast(e->options.comm, 0, &token, sizeof token, "the name of a checkpoint");
+        sw_comm_broadcast(e->options.run.comm, 0, &token, sizeof token, "the name of a checkpoint");
     if (st >= 0) {
         st = sw_engine_agree(e,
                              sw_ckpt_write_part(folder, meta->step, token, e->rank, t->boxes,
@@ -352,13 +352,13 @@ static sw_status load_tensors(struct sw_engine *e, struct sw_ckpt *ckpt)
 static sw_status load_and_verify(struct sw_engine *e, struct sw_ckpt *ckpt)
 {
     struct sw_ckpt_verification *v = NULL;
-    if (!e->options.load_unverified) {
+    if (!e->options.run.load_unverified) {
         SW_TRY(sw_ckpt_verify_begin(ckpt, e->rank, e->ranks, &v));
     }
     const sw_status st = load_tensors(e, ckpt);
     const sw_status good = sw_ckpt_verify_wait(v, st < 0);
     if (st >= 0 && good < 0) {
-        return SW_FAIL(good, "%s; --no-verify (load_unverified) loads it anyway",
+        return SW_FAIL(good, "%s; --no-verify (run.load_unverified) loads it anyway",
                        sw_error_message());
     }
     return st;
@@ -388,7 +388,7 @@ static sw_status compare_identities(struct sw_engine *e, const struct sw_ckpt *c
     struct sw_ckpt_identity *all = sw_alloc("engine", (size_t)e->ranks * sizeof *all);
     sw_status st = sw_engine_agree(e, all ? SW_OK : SW_E_NOMEM, "comparing checkpoints");
     if (st >= 0) {
-        st = sw_comm_all_gather(e->options.comm, &mine, all, sizeof mine,
+        st = sw_comm_all_gather(e->options.run.comm, &mine, all, sizeof mine,
                                 "the identity of a checkpoint");
     }
     for (int r = 1; st >= 0 && r < e->ranks; r++) {
@@ -443,7 +443,7 @@ static sw_status open_chosen(struct sw_engine *e, const char *folder, struct sw_
     }
     SW_TRY(sw_engine_agree(e, choice.found < 0 ? (sw_status)choice.found : SW_OK,
                            "choosing a checkpoint"));
-    SW_TRY(sw_comm_broadcast(e->options.comm, 0, &choice, sizeof choice,
+    SW_TRY(sw_comm_broadcast(e->options.run.comm, 0, &choice, sizeof choice,
                              "the choice of a checkpoint"));
     choice.name[NAME_MAX] = '\0';
     if (choice.found != SW_OK) {

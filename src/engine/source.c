@@ -9,16 +9,17 @@
 /* A plan needs no weights: without them the head is as config.json says. */
 static sw_status open_weights(struct sw_engine *e, const struct sw_engine_options *o)
 {
-    if (o->plan_only && !sw_hf_folder_has_weights(o->model)) {
+    if (o->plan.only && !sw_hf_folder_has_weights(o->model.path)) {
         return SW_OK;
     }
-    return sw_hf_folder_open(o->model, &e->source.weights);
+    return sw_hf_folder_open(o->model.path, &e->source.weights);
 }
 
 /* Opens the model by config.json and the options, replacing a model that is already open. */
 static sw_status open_model(struct sw_engine *e)
 {
-    const struct sw_model_options options = {.task = e->options.task, .labels = e->options.labels};
+    const struct sw_model_options options = {.task = e->options.model.task,
+                                             .labels = e->options.model.labels};
     sw_model_close(e->model);
     e->model = NULL;
     return sw_model_open(e->source.doc, &options, &e->model);
@@ -46,7 +47,7 @@ static sw_status check_smoothing(const struct sw_engine *e, const struct sw_engi
         fits = fits &&
                (task->losses[i].kind == SW_LOSS_CLASSES || task->losses[i].kind == SW_LOSS_PLACE);
     }
-    if (smoothing == 0 || fits || (o->no_train && !o->want_eval)) {
+    if (smoothing == 0 || fits || (!o->train.wanted && !o->evaluate.loss)) {
         return SW_OK;
     }
     if (!task) {
@@ -71,18 +72,17 @@ static sw_status check_task(const struct sw_engine *e, const struct sw_engine_op
         return SW_FAIL(SW_E_UNSUP,
                        "%s: the task \"%s\" reads one text a row; spillway.packing is for "
                        "language models",
-                       o->model, task->name);
+                       o->model.path, task->name);
     }
-    if (o->generate_tokens != 0 && !sw_model_is_causal(e->model) &&
-        !sw_model_is_seq2seq(e->model)) {
+    if (o->generate.wanted && !sw_model_is_causal(e->model) && !sw_model_is_seq2seq(e->model)) {
         return SW_FAIL(SW_E_UNSUP, "%s: a model for the task \"%s\" does not generate text",
-                       o->model, task->name);
+                       o->model.path, task->name);
     }
-    if (task->n_losses == 0 && (!o->no_train || o->want_eval)) {
+    if (task->n_losses == 0 && (o->train.wanted || o->evaluate.loss)) {
         return SW_FAIL(
             SW_E_CONFIG,
             "%s: %s has no head, so there is no loss; wanted a task, which selects a head",
-            o->model, e->model->class_name);
+            o->model.path, e->model->class_name);
     }
     return SW_OK;
 }
@@ -91,19 +91,19 @@ sw_status sw_engine_read_model(const struct sw_engine_options *o, struct sw_json
                                bool *out_folder)
 {
     struct stat st;
-    SW_TRY(sw_model_check_path(o->model));
-    if (sw_model_is_preset(o->model) && stat(o->model, &st) != 0) {
+    SW_TRY(sw_model_check_path(o->model.path));
+    if (sw_model_is_preset(o->model.path) && stat(o->model.path, &st) != 0) {
         *out_folder = false;
-        return sw_model_preset(o->model, o->vocab_size, o->seq_len, out);
+        return sw_model_preset(o->model.path, o->model.vocab_size, o->inputs.seq_len, out);
     }
-    *out_folder = sw_is_folder(o->model);
-    return sw_hf_read_config(o->model, out);
+    *out_folder = sw_is_folder(o->model.path);
+    return sw_hf_read_config(o->model.path, out);
 }
 
 static sw_status look_at(const char *model, const struct sw_model_options *as,
                          const struct sw_task **out_task, int64_t *out_context)
 {
-    const struct sw_engine_options options = {.model = model};
+    const struct sw_engine_options options = {.model.path = model};
     struct sw_json_doc *doc = NULL;
     struct sw_model *opened = NULL;
     bool folder;
@@ -135,27 +135,27 @@ sw_status sw_engine_find_context(const char *model, int64_t *out)
 static sw_status size_texts(const struct sw_engine_options *o, const struct sw_model *model,
                             struct engine_sizes *out)
 {
-    const int64_t most = o->most_tokens > 0 ? o->most_tokens : SW_DEFAULT_TOKENS;
-    out->tokens = o->seq_len > 0 ? o->seq_len : sw_min_i64(model->max_tokens, most);
+    const int64_t most = o->inputs.most_tokens > 0 ? o->inputs.most_tokens : SW_DEFAULT_TOKENS;
+    out->tokens = o->inputs.seq_len > 0 ? o->inputs.seq_len : sw_min_i64(model->max_tokens, most);
     if (out->tokens > model->max_tokens && !model->is_endless) {
         return SW_FAIL(SW_E_CONFIG, "sequence length %lld: the model has positions for %lld tokens",
                        (long long)out->tokens, (long long)model->max_tokens);
     }
-    out->targets = o->target_len > 0 ? o->target_len : out->tokens;
+    out->targets = o->inputs.target_len > 0 ? o->inputs.target_len : out->tokens;
     return SW_OK;
 }
 
 /* Sets the default limit on generated tokens. */
 static sw_status size_generation(struct sw_engine *e)
 {
-    struct sw_engine_options *o = &e->options;
-    if (o->generate_tokens > e->model->max_tokens && !e->model->is_endless) {
+    struct sw_engine_generate *g = &e->options.generate;
+    if (g->tokens > e->model->max_tokens && !e->model->is_endless) {
         return SW_FAIL(SW_E_CONFIG,
                        "generation up to %lld tokens: the model has positions for %lld",
-                       (long long)o->generate_tokens, (long long)e->model->max_tokens);
+                       (long long)g->tokens, (long long)e->model->max_tokens);
     }
-    if (o->generate_tokens < 0) {
-        o->generate_tokens = sw_model_is_seq2seq(e->model) ? e->sizes.targets : e->sizes.tokens;
+    if (g->wanted && g->tokens == 0) {
+        g->tokens = sw_model_is_seq2seq(e->model) ? e->sizes.targets : e->sizes.tokens;
     }
     return SW_OK;
 }
@@ -165,7 +165,7 @@ static sw_status read_source(struct sw_engine *e, const struct sw_engine_options
     bool folder = false;
     SW_TRY(sw_engine_read_model(o, &e->source.doc, &folder));
     if (folder) {
-        e->source.folder = sw_strdup("engine", o->model);
+        e->source.folder = sw_strdup("engine", o->model.path);
         SW_TRY_ALLOC(e->source.folder, "the model's path");
         SW_TRY(open_weights(e, o));
     }
@@ -176,25 +176,26 @@ sw_status sw_engine_open_source(struct sw_engine *e)
 {
     const struct sw_engine_options *o = &e->options;
     e->source.dtype = SW_F32;
-    if (!o->model) {
-        return o->forward ? check_smoothing(e, o)
-                          : SW_FAIL(SW_E_ARG, "neither a model nor a forward is given");
+    if (!o->model.path) {
+        return o->model.forward ? check_smoothing(e, o)
+                                : SW_FAIL(SW_E_ARG, "neither a model nor a forward is given");
     }
-    if (o->forward) {
+    if (o->model.forward) {
         return SW_FAIL(SW_E_ARG, "a model and a forward are both given");
     }
     SW_TRY(read_source(e, o));
     SW_TRY(open_model(e));
     SW_TRY(sw_engine_resolve_tie(e));
     SW_TRY(sw_engine_fit_lora(e));
-    if (o->task || o->labels > 0) {
-        SW_TRY(sw_model_put_task(e->model, o->labels > 0 ? o->label_names : NULL, e->source.doc));
+    if (o->model.task || o->model.labels > 0) {
+        SW_TRY(sw_model_put_task(e->model, o->model.labels > 0 ? o->model.label_names : NULL,
+                                 e->source.doc));
     }
     SW_TRY(size_texts(o, e->model, &e->sizes));
-    if (o->vocab_size > e->model->vocab) {
+    if (o->model.vocab_size > e->model->vocab) {
         return SW_FAIL(SW_E_CONFIG,
                        "the tokenizer has %lld tokens and the model a vocabulary of %lld",
-                       (long long)o->vocab_size, (long long)e->model->vocab);
+                       (long long)o->model.vocab_size, (long long)e->model->vocab);
     }
     SW_TRY(check_task(e, o));
     return size_generation(e);

@@ -33,11 +33,12 @@ struct stages {
 static sw_status read_config(const struct sw_engine_options *o, struct stages *out)
 {
     struct sw_config *config = NULL;
-    if (o->config_path) {
-        SW_TRY(sw_config_load(o->config_path, o->sets, o->n_sets, &config));
+    if (o->config.path) {
+        SW_TRY(sw_config_load(o->config.path, o->config.sets, o->config.n_sets, &config));
     } else {
-        const char *text = o->config_text ? o->config_text : "{}";
-        SW_TRY(sw_config_parse("configuration", text, strlen(text), o->sets, o->n_sets, &config));
+        const char *text = o->config.text ? o->config.text : "{}";
+        SW_TRY(sw_config_parse("configuration", text, strlen(text), o->config.sets,
+                               o->config.n_sets, &config));
     }
     sw_config_warn(config);
     out->configured = (int)config->zero.stage;
@@ -58,39 +59,39 @@ static sw_status open_stage(const struct sw_engine_options *options, int stage, 
     struct sw_engine_options o = *options;
     const char *sets[64];
     char text[64];
-    const int n = options->n_sets;
+    const int n = options->config.n_sets;
     if (n + 7 + (int)SW_LEN(s->sets) > (int)SW_LEN(sets)) {
         return SW_FAIL(SW_E_ARG, "too many --set");
     }
     snprintf(text, sizeof text, "zero_optimization.stage=%d", stage);
     if (n > 0) {
-        memcpy(sets, options->sets, (size_t)n * sizeof *sets);
+        memcpy(sets, options->config.sets, (size_t)n * sizeof *sets);
     }
-    o.n_sets = n;
+    o.config.n_sets = n;
     for (int i = 0; i < s->n_sets; i++) {
-        sets[o.n_sets++] = s->sets[i];
+        sets[o.config.n_sets++] = s->sets[i];
     }
-    sets[o.n_sets++] = text;
+    sets[o.config.n_sets++] = text;
     if (!budgets) {
-        sets[o.n_sets++] = "spillway.device_memory=null";
-        sets[o.n_sets++] = "spillway.host_memory=null";
-        sets[o.n_sets++] = "spillway.nvme_space=null";
+        sets[o.config.n_sets++] = "spillway.device_memory=null";
+        sets[o.config.n_sets++] = "spillway.host_memory=null";
+        sets[o.config.n_sets++] = "spillway.nvme_space=null";
     }
     /* other stages that do not support this offloading are planned without it */
     const bool beside = stage != s->configured && stage < 3;
     if (beside) {
-        sets[o.n_sets++] = "spillway.tile_bytes=null";
+        sets[o.config.n_sets++] = "spillway.tile_bytes=null";
     }
     if (beside && s->states_offloaded && (stage == 0 || s->states_on_disk)) {
-        sets[o.n_sets++] = "zero_optimization.offload_optimizer=null";
+        sets[o.config.n_sets++] = "zero_optimization.offload_optimizer=null";
     }
     if (beside && s->params_offloaded) {
-        sets[o.n_sets++] = "zero_optimization.offload_param=null";
+        sets[o.config.n_sets++] = "zero_optimization.offload_param=null";
     }
-    o.sets = sets;
-    o.plan_only = true;
+    o.config.sets = sets;
+    o.plan.only = true;
     SW_TRY(sw_comm_open(&(struct sw_transport){.size = s->ranks}, comm));
-    o.comm = *comm;
+    o.run.comm = *comm;
     const sw_status st = sw_initialize(&o, out);
     if (st < 0) {
         sw_comm_close(*comm, true);

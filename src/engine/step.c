@@ -124,7 +124,7 @@ static sw_status total_losses(struct sw_engine *e)
     struct engine_loss *l = &e->loss;
     if (e->ranks > 1) {
         const size_t n = (size_t)(2 * l->n_terms * e->sizes.rounds);
-        SW_TRY(sw_comm_all_gather(e->options.comm, l->local, l->all, n * sizeof *l->local,
+        SW_TRY(sw_comm_all_gather(e->options.run.comm, l->local, l->all, n * sizeof *l->local,
                                   "the losses"));
     }
     sw_engine_total_losses(l, &e->sizes, e->ranks);
@@ -375,7 +375,7 @@ static sw_status check_call(const struct sw_engine *e, int i_program, const char
 
 sw_status sw_engine_evaluate(sw_engine *e, const struct sw_batch *batch, double *out)
 {
-    SW_TRY(check_call(e, e->programs.eval, "sw_evaluate", "want_eval", batch));
+    SW_TRY(check_call(e, e->programs.eval, "sw_evaluate", "evaluate.loss", batch));
     SW_TRY(sw_engine_give_inputs(e, e->programs.eval, 0, -1, batch));
     SW_TRY(sw_executor_forward(e->executor, e->programs.eval));
     for (int i = 0; i < 2 * e->loss.n_terms; i++) {
@@ -428,7 +428,7 @@ int64_t sw_logits_elems(const sw_engine *e)
 
 sw_status sw_logits(sw_engine *e, const struct sw_batch *batch, float *out)
 {
-    SW_TRY(check_call(e, e->programs.logits, "sw_logits", "want_logits", batch));
+    SW_TRY(check_call(e, e->programs.logits, "sw_logits", "evaluate.logits", batch));
     if (out && !logits_of(e)) {
         return SW_FAIL(SW_E_ARG, "sw_logits: the forward has no output \"logits\"");
     }

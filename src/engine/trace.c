@@ -156,7 +156,7 @@ static sw_status collect(struct sw_engine *e, const struct sw_str *mine, char **
     const int64_t length = (int64_t)mine->len;
     SW_TRY(sw_engine_gather(e, length, "a trace's length"));
     if (e->rank > 0) {
-        return length > 0 ? sw_comm_send(e->options.comm, 0, mine->ptr, mine->len, "a trace")
+        return length > 0 ? sw_comm_send(e->options.run.comm, 0, mine->ptr, mine->len, "a trace")
                           : SW_OK;
     }
     for (int r = 1; r < e->ranks; r++) {
@@ -165,7 +165,7 @@ static sw_status collect(struct sw_engine *e, const struct sw_str *mine, char **
         SW_TRY_ALLOC(parts[r], "a trace");
         parts[r][len] = '\0';
         if (len > 0) {
-            SW_TRY(sw_comm_receive(e->options.comm, r, parts[r], len, "a trace"));
+            SW_TRY(sw_comm_receive(e->options.run.comm, r, parts[r], len, "a trace"));
         }
     }
     return SW_OK;

@@ -540,7 +540,7 @@ static bool is_of_other_head(const struct sw_engine *e, const struct engine_para
 {
     const struct sw_shape *shape = &param->work->layout.whole;
     char have[96], want[96];
-    if (e->options.no_train || !sw_model_has_other_head(e->model, param->work->name) ||
+    if (!e->options.train.wanted || !sw_model_has_other_head(e->model, param->work->name) ||
         sw_shape_equal(shape, &tensor->shape)) {
         return false;
     }

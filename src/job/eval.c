@@ -32,22 +32,19 @@ static sw_status open_engine(struct eval *e)
     char text[64];
     snprintf(text, sizeof text, "{\"train_micro_batch_size_per_gpu\": %lld}", (long long)o->batch);
     const struct sw_engine_options options = {
-        .config_path = o->config_path,
-        .config_text = o->config_path ? NULL : text,
-        .sets = o->sets,
-        .n_sets = o->n_sets,
-        .model = o->model,
-        .adapter = o->adapter,
-        .task = o->task.name,
-        .labels = e->task.data.n_labels,
-        .label_names = e->task.data.label_names,
-        .target_len = o->task.target_len,
-        .vocab_size = e->tokenizer ? sw_tokenizer_vocab_size(e->tokenizer) : 0,
-        .seq_len = o->seq_len,
-        .no_train = true,
-        .want_eval = true,
-        .want_logits = true,
-        .generate_tokens = e->writes ? -1 : 0,
+        .config = {.path = o->config_path,
+                   .text = o->config_path ? NULL : text,
+                   .sets = o->sets,
+                   .n_sets = o->n_sets},
+        .model = {.path = o->model,
+                  .adapter = o->adapter,
+                  .vocab_size = e->tokenizer ? sw_tokenizer_vocab_size(e->tokenizer) : 0,
+                  .task = o->task.name,
+                  .labels = e->task.data.n_labels,
+                  .label_names = e->task.data.label_names},
+        .inputs = {.seq_len = o->seq_len, .target_len = o->task.target_len},
+        .evaluate = {.loss = true, .logits = true},
+        .generate.wanted = e->writes,
     };
     return sw_initialize(&options, &e->engine);
 }

@@ -103,19 +103,18 @@ static sw_status choose_length(struct generate *g)
 static sw_status open_engine(struct generate *g)
 {
     const struct sw_generate_options *o = g->options;
+    const int64_t known = g->answers ? g->n_new : g->n_new > 0 ? g->longest + g->n_new : 0;
     const struct sw_engine_options options = {
-        .config_text = "{\"train_micro_batch_size_per_gpu\": 1}",
-        .sets = o->sets,
-        .n_sets = o->n_sets,
-        .model = o->model,
-        .adapter = o->adapter,
-        .vocab_size = sw_tokenizer_vocab_size(g->tokenizer),
-        .seq_len = g->answers ? sw_max_i64(g->longest, 1) : 0,
-        .most_tokens = g->longest + DEFAULT_TOKENS, /* else the cache holds a whole context */
-        .no_train = true,
-        .generate_tokens = g->answers     ? g->n_new
-                           : g->n_new > 0 ? g->longest + g->n_new
-                                          : -1,
+        .config = {.text = "{\"train_micro_batch_size_per_gpu\": 1}",
+                   .sets = o->sets,
+                   .n_sets = o->n_sets},
+        .model = {.path = o->model,
+                  .adapter = o->adapter,
+                  .vocab_size = sw_tokenizer_vocab_size(g->tokenizer)},
+        /* without a limit the cache would hold a whole context */
+        .inputs = {.seq_len = g->answers ? sw_max_i64(g->longest, 1) : 0,
+                   .most_tokens = g->longest + DEFAULT_TOKENS},
+        .generate = {.wanted = true, .tokens = known},
     };
     SW_TRY(sw_initialize(&options, &g->engine));
     if (g->n_new < 1) { /* default: the room that the model has */

@@ -140,31 +140,28 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
     const struct sw_train_options *o = job->options;
     snprintf(text, cap, default_config, sw_model_is_preset(o->model) ? "0.001" : "5e-05");
     return (struct sw_engine_options){
-        .config_path = o->config_path,
-        .config_text = o->config_path   ? NULL
-                       : o->config_text ? o->config_text
-                                        : text,
-        .sets = job->edits.items,
-        .n_sets = job->edits.n,
-        .model = o->model,
-        .adapter = o->adapter,
-        .vocab_size = job->tokenizer ? sw_tokenizer_vocab_size(job->tokenizer) : 0,
-        .task = o->task.name,
-        .labels = job->task.data.n_labels,
-        .label_names = job->task.data.label_names,
-        .target_len = o->task.target_len,
-        .seq_len = o->seq_len,
+        .config = {.path = o->config_path,
+                   .text = o->config_path   ? NULL
+                           : o->config_text ? o->config_text
+                                            : text,
+                   .sets = job->edits.items,
+                   .n_sets = job->edits.n},
+        .model = {.path = o->model,
+                  .adapter = o->adapter,
+                  .vocab_size = job->tokenizer ? sw_tokenizer_vocab_size(job->tokenizer) : 0,
+                  .task = o->task.name,
+                  .labels = job->task.data.n_labels,
+                  .label_names = job->task.data.label_names},
+        .inputs = {.seq_len = o->seq_len, .target_len = o->task.target_len},
+        .run = {.comm = job->comm,
+                .batch_ranks = batch_ranks(),
+                .profile = o->profile,
+                .load_unverified = o->no_verify},
         .seed = o->has_seed ? o->seed : 42,
-        .want_eval = o->eval_every > 0,
-        .want_logits = sw_job_counts_metrics(job),
-        .generate_tokens = o->sample_every > 0 && job->tokenizer ? -1 : 0,
-        .profile = o->profile,
-        .comm = job->comm,
-        .batch_ranks = batch_ranks(),
-        .resume_from = resume_from(job),
-        .rates = o->rates,
-        .n_rates = o->n_rates,
-        .load_unverified = o->no_verify,
+        .train.wanted = true,
+        .evaluate = {.loss = o->eval_every > 0, .logits = sw_job_counts_metrics(job)},
+        .generate.wanted = o->sample_every > 0 && job->tokenizer,
+        .plan = {.resume_from = resume_from(job), .rates = o->rates, .n_rates = o->n_rates},
     };
 }
 
@@ -220,22 +217,22 @@ static sw_status count_steps(struct job *job)
     struct sw_job_edits *e = &job->edits;
     e->items[e->n] = "--open-steps=true";
     struct sw_engine_options options = engine_options(job, text, sizeof text);
-    options.n_sets = e->n + 1;
+    options.config.n_sets = e->n + 1;
     const int64_t asked = job->options->ranks;
     const struct sw_transport alone = {.size = job->comm   ? sw_comm_size(job->comm)
                                                : asked > 1 ? (int)asked
                                                            : 1};
-    options.plan_only = true;
-    options.profile = false;
-    options.comm = NULL;
-    sw_status st = sw_comm_open(&alone, &options.comm);
+    options.plan.only = true;
+    options.run.profile = false;
+    options.run.comm = NULL;
+    sw_status st = sw_comm_open(&alone, &options.run.comm);
     st = st < 0 ? st : sw_initialize(&options, &job->engine);
     st = st < 0 ? st : join_engine(job);
     st = st < 0 ? st : sw_job_open_dataset(job);
     st = st < 0 ? st : steps_of_epochs(job, &job->steps.all);
     sw_close(job->engine);
     job->engine = NULL;
-    sw_comm_close(options.comm, st < 0);
+    sw_comm_close(options.run.comm, st < 0);
     SW_TRY(st);
     snprintf(e->steps, sizeof e->steps, "--steps=%lld", (long long)job->steps.all);
     e->items[e->n++] = e->steps;

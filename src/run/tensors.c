@@ -95,7 +95,7 @@ static sw_status roll_back(struct sw_executor *ex, const struct sw_persistent *i
 {
     const size_t tail = sw_persistent_taken(item) - item->bytes;
     const size_t other = item->offset + item->slot_bytes * (size_t)(1 - ex->slot);
-    if (item->state == SW_STATE_SUM || item->state == SW_STATE_FURTHER_SUM) {
+    if (sw_state_is_sum(item->state)) {
         return sw_executor_zero(ex, item);
     }
     return item->slot_bytes > 0 ? sw_swap_zero(ex->swap, other + item->bytes, tail) : SW_OK;

@@ -55,8 +55,12 @@ static sw_status open_engine(sw_comm *comm, const char *device, bool any_math, s
              "\"params\": {\"lr\": 0.01}}, \"spillway\": {\"threads\": 1, \"device\": \"%s\", "
              "\"allow_other_math\": %s}}",
              device, any_math ? "true" : "false");
-    const struct sw_engine_options options = {
-        .config_text = config, .model = model_path, .seq_len = 8, .seed = 5, .comm = comm};
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = model_path,
+                                              .inputs.seq_len = 8,
+                                              .run.comm = comm,
+                                              .seed = 5,
+                                              .train.wanted = true};
     return sw_initialize(&options, out);
 }
 

@@ -49,26 +49,26 @@ static void set_text(struct settings *s, const char *text)
 /* Opens the plan of rank 0 of `ranks` ranks. */
 static sw_status plan(const struct settings *s, int ranks, const char *resume_from, sw_engine **out)
 {
-    struct sw_engine_options o = {.config_text = base_config,
-                                  .sets = s->list,
-                                  .n_sets = s->n,
-                                  .model = s->large_head ? head_path : model_path,
-                                  .seq_len = T,
-                                  .resume_from = resume_from,
-                                  .plan_only = true};
+    struct sw_engine_options o = {
+        .config = {.text = base_config, .sets = s->list, .n_sets = s->n},
+        .model.path = s->large_head ? head_path : model_path,
+        .inputs.seq_len = T,
+        .train.wanted = true,
+        .plan = {.only = true, .resume_from = resume_from},
+    };
     if (ranks > 1) {
-        assert_int_equal(sw_comm_open(&(struct sw_transport){.size = ranks}, &o.comm), SW_OK);
+        assert_int_equal(sw_comm_open(&(struct sw_transport){.size = ranks}, &o.run.comm), SW_OK);
     }
     const sw_status st = sw_initialize(&o, out);
-    if (st < 0 && o.comm) {
-        sw_comm_close(o.comm, true);
+    if (st < 0 && o.run.comm) {
+        sw_comm_close(o.run.comm, true);
     }
     return st;
 }
 
 static void close_plan(sw_engine *e)
 {
-    sw_comm *comm = e->options.comm;
+    sw_comm *comm = e->options.run.comm;
     sw_close(e);
     sw_comm_close(comm, false);
 }
@@ -321,12 +321,13 @@ static void rates_are_an_input(void **state)
     (void)state;
     static const char *const rates[][1] = {{"f32=1"}, {"f31=1"}};
     for (int i = 0; i < 2; i++) {
-        struct sw_engine_options o = {.config_text = base_config,
-                                      .model = model_path,
-                                      .seq_len = T,
-                                      .rates = rates[i],
-                                      .n_rates = 1,
-                                      .plan_only = true};
+        struct sw_engine_options o = {
+            .config.text = base_config,
+            .model.path = model_path,
+            .inputs.seq_len = T,
+            .train.wanted = true,
+            .plan = {.only = true, .rates = rates[i], .n_rates = 1},
+        };
         sw_engine *e = NULL;
         const sw_status st = sw_initialize(&o, &e);
         assert_int_equal(st, i == 0 ? SW_OK : SW_E_ARG);
@@ -352,8 +353,11 @@ static void sizes_follow_from_the_model(void **state)
         "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": "
         "\"auto\"}}, \"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": \"auto\", "
         "\"stage3_param_persistence_threshold\": \"auto\"}}";
-    struct sw_engine_options o = {
-        .config_text = text, .model = model_path, .seq_len = T, .plan_only = true};
+    struct sw_engine_options o = {.config.text = text,
+                                  .model.path = model_path,
+                                  .inputs.seq_len = T,
+                                  .train.wanted = true,
+                                  .plan.only = true};
     sw_engine *e = NULL;
     int64_t width = 0;
     (void)state;
@@ -363,8 +367,8 @@ static void sizes_follow_from_the_model(void **state)
     assert_int_equal(e->config->zero.reduce_bucket_elems, width * width);
     assert_int_equal(e->config->zero.param_persistence_elems, 10 * width);
     sw_close(e);
-    o.model = NULL;
-    o.forward = no_loss;
+    o.model.path = NULL;
+    o.model.forward = no_loss;
     assert_int_equal(sw_initialize(&o, &e), SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "zero_optimization.reduce_bucket_size"));
     assert_non_null(strstr(sw_error_message(), "stage3_param_persistence_threshold"));
@@ -397,11 +401,11 @@ static void what_was_chosen_is_said(void **state)
     assert_non_null(strstr(text, ",\"recomputed_blocks\":5,"));
     sw_text_free(text);
     close_plan(e);
-    const struct sw_engine_options o = {.config_text = base_config,
-                                        .sets = s.list,
-                                        .n_sets = s.n,
-                                        .model = model_path,
-                                        .seq_len = T};
+    const struct sw_engine_options o = {
+        .config = {.text = base_config, .sets = s.list, .n_sets = s.n},
+        .model.path = model_path,
+        .inputs.seq_len = T,
+        .train.wanted = true};
     /* the choice of the configured stage holds for every stage */
     for (int json = 0; json < 2; json++) {
         assert_int_equal(sw_plan_stages_text(&o, 2, json, &text), SW_OK);
@@ -519,13 +523,14 @@ static sw_status on_rank(void *ctx, sw_comm *comm)
     if (job->budget[rank] > 0) {
         set(&s, "spillway.device_memory", job->budget[rank]);
     }
-    const struct sw_engine_options o = {.config_text = base_config,
-                                        .sets = s.list,
-                                        .n_sets = s.n,
-                                        .model = model_path,
-                                        .seq_len = T,
-                                        .comm = comm,
-                                        .resume_from = job->resumes ? job->folder : NULL};
+    const struct sw_engine_options o = {
+        .config = {.text = base_config, .sets = s.list, .n_sets = s.n},
+        .model.path = model_path,
+        .inputs.seq_len = T,
+        .run.comm = comm,
+        .train.wanted = true,
+        .plan.resume_from = job->resumes ? job->folder : NULL,
+    };
     SW_TRY(sw_initialize(&o, &e));
     sw_status st = job->resumes ? sw_load(e, job->folder) : SW_OK;
     st = st < 0 ? st : train(e, job->n_steps);

@@ -45,8 +45,12 @@ static sw_status train(const struct run *run, sw_comm *comm, sw_engine **out)
              "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
              "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"kernels\": \"reference\"}}",
              B, run->stage, K);
-    const struct sw_engine_options options = {
-        .config_text = config, .model = model_path, .seq_len = T, .seed = 5, .comm = comm};
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = model_path,
+                                              .inputs.seq_len = T,
+                                              .run.comm = comm,
+                                              .seed = 5,
+                                              .train.wanted = true};
     const struct sw_shape shape = {2, {B, T}};
     const struct sw_tensor tensors[] = {
         {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},

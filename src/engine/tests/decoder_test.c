@@ -141,14 +141,14 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, void *ctx, sw
              "{\"train_micro_batch_size_per_gpu\": %d, %s%s\"gradient_clipping\": 0.5, "
              "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}}",
              B, job->precision, job->way->config);
-    const struct sw_engine_options options = {.config_text = config,
-                                              .forward = forward,
-                                              .forward_ctx = ctx,
-                                              .seed = 5,
-                                              .comm = comm,
-                                              .want_eval = true,
-                                              .device = job->way->device,
-                                              .verify = true};
+    const struct sw_engine_options options = {
+        .config.text = config,
+        .model = {.forward = forward, .forward_ctx = ctx},
+        .run = {.comm = comm, .device = job->way->device, .verify = true},
+        .seed = 5,
+        .train.wanted = true,
+        .evaluate.loss = true,
+    };
     return sw_initialize(&options, out);
 }
 
@@ -356,11 +356,10 @@ static void masks_and_positions_that_leave_a_table_are_refused(void **state)
                  {4, -1, 0, "mask: -1 at [0, 4]; wanted 0 .. 1"},
                  {5, 1, T, "at: 6 at [0, 5]; wanted 0 .. 5"},
                  {7, 1, -1, "at: -1 at [1, 1]; wanted 0 .. 5"}};
-    const struct sw_engine_options options = {.config_text =
+    const struct sw_engine_options options = {.config.text =
                                                   "{\"train_micro_batch_size_per_gpu\": 2}",
-                                              .forward = forward_of_places,
-                                              .no_train = true,
-                                              .want_eval = true};
+                                              .model.forward = forward_of_places,
+                                              .evaluate.loss = true};
     sw_engine *e = NULL;
     (void)state;
     assert_int_equal(sw_initialize(&options, &e), SW_OK);
@@ -412,7 +411,7 @@ static void many_packed_rows_may_come_without_positions(void **state)
     snprintf(config, sizeof config,
              "{\"train_micro_batch_size_per_gpu\": %d, \"spillway\": {\"packing\": true}}", ROWS);
     const struct sw_engine_options options = {
-        .config_text = config, .model = path, .no_train = true, .want_eval = true};
+        .config.text = config, .model.path = path, .evaluate.loss = true};
     assert_int_equal(sw_initialize(&options, &e), SW_OK);
     assert_int_equal(sw_evaluate(e, &(struct sw_batch){tensors, 4}, &with, &count), SW_OK);
     assert_int_equal(sw_evaluate(e, &(struct sw_batch){tensors, 3}, &without, &count), SW_OK);
@@ -433,11 +432,12 @@ static void programs_share_their_constants(void **state)
     sw_engine *e = NULL;
     (void)state;
     const struct sw_engine_options options = {
-        .config_text = "{\"train_micro_batch_size_per_gpu\": 2, \"optimizer\": {\"type\": "
+        .config.text = "{\"train_micro_batch_size_per_gpu\": 2, \"optimizer\": {\"type\": "
                        "\"AdamW\", \"params\": {\"lr\": 0.01}}}",
-        .forward = changing_forward,
-        .forward_ctx = &factor,
-        .want_eval = true};
+        .model = {.forward = changing_forward, .forward_ctx = &factor},
+        .train.wanted = true,
+        .evaluate.loss = true,
+    };
     assert_true(sw_initialize(&options, &e) < 0);
     assert_string_equal(sw_error_message(),
                         "angles: two programs of one plan disagree about its values");

@@ -121,8 +121,11 @@ static sw_status begin(struct run *run, sw_engine **out)
              "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}, "
              "\"spillway\": {\"micro_batches\": %d}}",
              B, run->precision, test_folder(), test_folder(), K);
-    const struct sw_engine_options options = {
-        .config_text = config, .model = model_path, .seq_len = T, .seed = 5};
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = model_path,
+                                              .inputs.seq_len = T,
+                                              .seed = 5,
+                                              .train.wanted = true};
     return sw_initialize(&options, out);
 }
 

@@ -86,14 +86,17 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
              "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"kernels\": \"reference\"}}",
              B, test_folder(), test_folder(), K);
     const bool bad = sw_comm_rank(comm) == run->bad_rank;
-    const struct sw_engine_options options = {.config_text = config,
-                                              .model = model_path,
-                                              .seq_len = T,
-                                              .seed = 5,
-                                              .comm = comm,
-                                              .device = run->device,
-                                              .verify = true,
-                                              .disk_fault = bad ? &run->fault : NULL};
+    const struct sw_engine_options options = {
+        .config.text = config,
+        .model.path = model_path,
+        .inputs.seq_len = T,
+        .run = {.comm = comm,
+                .device = run->device,
+                .verify = true,
+                .disk_fault = bad ? &run->fault : NULL},
+        .seed = 5,
+        .train.wanted = true,
+    };
     const struct sw_save_options save = {.val_loss = NAN};
     SW_TRY(sw_initialize(&options, out));
     /* SW_PENDING: there is no checkpoint, so training begins anew */

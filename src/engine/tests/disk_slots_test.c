@@ -140,13 +140,14 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
     char config[2048];
     write_config(run->way, config, sizeof config);
     const bool bad = sw_comm_rank(comm) == run->bad_rank;
-    const struct sw_engine_options options = {.config_text = config,
-                                              .model = model_path,
-                                              .seq_len = T,
-                                              .seed = 5,
-                                              .comm = comm,
-                                              .verify = true,
-                                              .disk_fault = bad ? &run->fault : NULL};
+    const struct sw_engine_options options = {
+        .config.text = config,
+        .model.path = model_path,
+        .inputs.seq_len = T,
+        .run = {.comm = comm, .verify = true, .disk_fault = bad ? &run->fault : NULL},
+        .seed = 5,
+        .train.wanted = true,
+    };
     const struct sw_save_options save = {.val_loss = NAN};
     SW_TRY(sw_initialize(&options, out));
     sw_engine *e = *out;
@@ -343,8 +344,12 @@ static sw_status plan(const struct way *way, bool *two_slots, int64_t *disk, cha
     char config[2048];
     char *report = NULL;
     write_config(way, config, sizeof config);
-    const struct sw_engine_options options = {
-        .config_text = config, .model = model_path, .seq_len = T, .seed = 5, .plan_only = true};
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = model_path,
+                                              .inputs.seq_len = T,
+                                              .seed = 5,
+                                              .train.wanted = true,
+                                              .plan.only = true};
     sw_engine *e = NULL;
     const sw_status st = sw_initialize(&options, &e);
     snprintf(text, size, "%s", st < 0 ? sw_error_message() : "");
@@ -418,8 +423,11 @@ static void a_full_disk_decides(void **state)
     struct way way = {bf16, "0", "AdamW", "horizontal", "nvme", ", \"disk_slots\": 2", false,
                       1,    1,   1};
     write_config(&way, config, sizeof config);
-    const struct sw_engine_options options = {
-        .config_text = config, .model = model_path, .seq_len = T, .seed = 5};
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = model_path,
+                                              .inputs.seq_len = T,
+                                              .seed = 5,
+                                              .train.wanted = true};
     sw_engine *e = NULL;
     assert_int_equal(sw_fault_set("preallocate:1:enospc"), SW_OK);
     assert_int_equal(sw_initialize(&options, &e), SW_E_NOMEM);

@@ -75,10 +75,11 @@ static const char *const precisions[] = {
 static sw_engine *open_with(struct sw_engine_options options, const char *const *sets, int n_sets)
 {
     sw_engine *engine = NULL;
-    options.model = options.model || options.forward ? options.model : path_of("config.json");
-    options.seq_len = options.seq_len ? options.seq_len : T;
-    options.sets = sets;
-    options.n_sets = n_sets;
+    options.model.path =
+        options.model.path || options.model.forward ? options.model.path : path_of("config.json");
+    options.inputs.seq_len = options.inputs.seq_len ? options.inputs.seq_len : T;
+    options.config.sets = sets;
+    options.config.n_sets = n_sets;
     options.seed = 5;
     if (sw_initialize(&options, &engine) < 0) {
         fail_msg("%s", sw_error_message());
@@ -120,8 +121,8 @@ static void step(sw_engine *engine, int64_t i, int k, struct sw_step_report *rep
 
 static uint64_t run(const char *precision, int k, const char *const *sets, int n_sets, bool verify)
 {
-    const struct sw_engine_options options = {.config_text = config_of(precision, k),
-                                              .verify = verify};
+    const struct sw_engine_options options = {
+        .config.text = config_of(precision, k), .run.verify = verify, .train.wanted = true};
     sw_engine *engine = open_with(options, sets, n_sets);
     struct sw_step_report report;
     for (int64_t i = 0; i < STEPS; i++) {
@@ -179,7 +180,8 @@ static void parts_equal_the_whole(void **state)
 {
     (void)state;
     static struct batches data;
-    const struct sw_engine_options options = {.config_text = config_of("", K)};
+    const struct sw_engine_options options = {.config.text = config_of("", K),
+                                              .train.wanted = true};
     sw_engine *whole = open_with(options, NULL, 0), *parts = open_with(options, NULL, 0);
     for (int64_t i = 0; i < 4; i++) {
         struct sw_step_report a, b;
@@ -200,7 +202,8 @@ static void parts_equal_the_whole(void **state)
 static void nothing_is_allocated_after_the_first_step(void **state)
 {
     (void)state;
-    const struct sw_engine_options options = {.config_text = config_of(precisions[1], K)};
+    const struct sw_engine_options options = {.config.text = config_of(precisions[1], K),
+                                              .train.wanted = true};
     sw_engine *engine = open_with(options, NULL, 0);
     struct sw_step_report report;
     step(engine, 0, K, &report);
@@ -219,7 +222,8 @@ static void a_load_continues_to_the_same_bits(void **state)
     for (size_t p = 0; p < SW_LEN(precisions); p++) {
         char dir[128];
         snprintf(dir, sizeof dir, "%s/save.%zu", test_folder(), p);
-        const struct sw_engine_options options = {.config_text = config_of(precisions[p], K)};
+        const struct sw_engine_options options = {.config.text = config_of(precisions[p], K),
+                                                  .train.wanted = true};
         struct sw_step_report report;
         sw_engine *never = open_with(options, NULL, 0), *first = open_with(options, NULL, 0);
         for (int64_t i = 0; i < STEPS; i++) {
@@ -249,7 +253,8 @@ static void other_math_is_refused(void **state)
     (void)state;
     char dir[128];
     snprintf(dir, sizeof dir, "%s/save.0", test_folder());
-    const struct sw_engine_options options = {.config_text = config_of(precisions[0], 1)};
+    const struct sw_engine_options options = {.config.text = config_of(precisions[0], 1),
+                                              .train.wanted = true};
     sw_engine *engine = open_with(options, NULL, 0);
     assert_int_equal(sw_load(engine, dir), SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "allow_other_math"));
@@ -264,7 +269,8 @@ static void token_mean_weighs_targets_alike(void **state)
 {
     (void)state;
     static const char *const tokens[] = {"spillway.loss=tokens"};
-    const struct sw_engine_options options = {.config_text = config_of("", K)};
+    const struct sw_engine_options options = {.config.text = config_of("", K),
+                                              .train.wanted = true};
     sw_engine *engine = open_with(options, tokens, 1);
     struct sw_step_report report;
     step(engine, 0, K, &report);
@@ -284,7 +290,8 @@ static void misuse_is_refused(void **state)
     (void)state;
     static struct batches data;
     fill(&data, 0);
-    const struct sw_engine_options options = {.config_text = config_of("", K)};
+    const struct sw_engine_options options = {.config.text = config_of("", K),
+                                              .train.wanted = true};
     sw_engine *engine = open_with(options, NULL, 0);
     double sum, count;
     assert_int_equal(sw_backward(engine), SW_E_ARG);
@@ -304,16 +311,16 @@ static void misuse_is_refused(void **state)
     sw_close(engine);
 
     struct sw_engine_options bad = options;
-    bad.model = path_of("config.json");
-    bad.seq_len = 17;
+    bad.model.path = path_of("config.json");
+    bad.inputs.seq_len = 17;
     assert_int_equal(sw_initialize(&bad, &engine), SW_E_CONFIG);
-    bad.seq_len = T;
-    bad.model = path_of("nothing.json");
+    bad.inputs.seq_len = T;
+    bad.model.path = path_of("nothing.json");
     assert_int_equal(sw_initialize(&bad, &engine), SW_E_IO);
     static const char *const tight[] = {"spillway.device_memory=10000"};
-    bad.model = path_of("config.json");
-    bad.sets = tight;
-    bad.n_sets = 1;
+    bad.model.path = path_of("config.json");
+    bad.config.sets = tight;
+    bad.config.n_sets = 1;
     assert_int_equal(sw_initialize(&bad, &engine), SW_E_NOMEM);
     assert_non_null(strstr(sw_error_message(), "missing"));
 }
@@ -381,13 +388,13 @@ static void a_refusal_names_what_fits(void **state)
             for (int i = 0; i < 4 && cases[c].sets[i]; i++) {
                 sets[n++] = cases[c].sets[i];
             }
-            struct sw_engine_options o = {.config_text = config_of(precisions[0], 1),
-                                          .model = cases[c].model ? cases[c].model
-                                                                  : path_of("config.json"),
-                                          .seq_len = T,
-                                          .sets = sets,
-                                          .n_sets = n,
-                                          .plan_only = true};
+            struct sw_engine_options o = {
+                .config = {.text = config_of(precisions[0], 1), .sets = sets, .n_sets = n},
+                .model.path = cases[c].model ? cases[c].model : path_of("config.json"),
+                .inputs.seq_len = T,
+                .train.wanted = true,
+                .plan.only = true,
+            };
             sw_engine *engine = NULL;
             if (sw_initialize(&o, &engine) == SW_OK) {
                 sw_close(engine);
@@ -398,7 +405,7 @@ static void a_refusal_names_what_fits(void **state)
             assert_string_equal(message, sw_error_message());
             const int n_sets = remedy_of(message, remedies);
             for (int i = 0; i < n_sets; i++) {
-                sets[o.n_sets++] = remedies[i];
+                sets[o.config.n_sets++] = remedies[i];
             }
             if (n_sets > 0 && sw_initialize(&o, &engine) < 0) {
                 fail_msg("%s says: %s; with that: %s", text, message, sw_error_message());
@@ -436,12 +443,15 @@ static void host_memory_is_a_cache_behind_what_has_to_be_there(void **state)
                                   device,
                                   paths,
                                   memory};
-            struct sw_engine_options o = {.config_text = config_of(precisions[0], 1),
-                                          .model = path_of("config.json"),
-                                          .seq_len = T,
-                                          .sets = sets,
-                                          .n_sets = needs == 0 ? 7 : 8,
-                                          .plan_only = true};
+            struct sw_engine_options o = {
+                .config = {.text = config_of(precisions[0], 1),
+                           .sets = sets,
+                           .n_sets = needs == 0 ? 7 : 8},
+                .model.path = path_of("config.json"),
+                .inputs.seq_len = T,
+                .train.wanted = true,
+                .plan.only = true,
+            };
             sw_engine *engine = NULL;
             if (sw_initialize(&o, &engine) < 0) {
                 fail_msg("%s: %s", memory, sw_error_message());
@@ -481,12 +491,13 @@ static void edges_of_offloading(void **state)
     const char *sets[] = {"zero_optimization.stage=3",
                           "zero_optimization.offload_optimizer.device=nvme",
                           "zero_optimization.offload_optimizer.nvme_path=/tmp", NULL};
-    struct sw_engine_options o = {.config_text = config_of(precisions[0], 1),
-                                  .model = path_of("config.json"),
-                                  .seq_len = T,
-                                  .sets = sets,
-                                  .n_sets = 4,
-                                  .plan_only = true};
+    struct sw_engine_options o = {
+        .config = {.text = config_of(precisions[0], 1), .sets = sets, .n_sets = 4},
+        .model.path = path_of("config.json"),
+        .inputs.seq_len = T,
+        .train.wanted = true,
+        .plan.only = true,
+    };
     sw_engine *engine = NULL;
     for (int i = 0; i < 3; i++) {
         sets[3] = ways[i];
@@ -497,7 +508,7 @@ static void edges_of_offloading(void **state)
     }
     assert_int_equal(device[0], device[1]);
     assert_int_not_equal(device[0], device[2]);
-    o.plan_only = false; /* uses the folders of both */
+    o.plan.only = false; /* uses the folders of both */
     char folders[2][384], listing[2][512];
     const char *both[] = {"zero_optimization.stage=3",
                           "zero_optimization.offload_optimizer.device=nvme",
@@ -511,15 +522,15 @@ static void edges_of_offloading(void **state)
         snprintf(listing[i], sizeof *listing, "ls -l /proc/%d/fd | grep -q '%s/.*(deleted)'",
                  (int)getpid(), path_of(whose[i]));
     }
-    o.model = path_of("config.json");
-    o.sets = both;
-    o.n_sets = 5;
+    o.model.path = path_of("config.json");
+    o.config.sets = both;
+    o.config.n_sets = 5;
     assert_int_equal(sw_initialize(&o, &engine), SW_OK);
     assert_true(system(listing[0]) == 0 && system(listing[1]) == 0);
     sw_close(engine);
     assert_true(system(listing[0]) != 0 && system(listing[1]) != 0);
-    o.sets = sets;
-    o.n_sets = 4;
+    o.config.sets = sets;
+    o.config.n_sets = 4;
     for (size_t i = 0; i < SW_LEN(refused); i++) {
         sets[3] = refused[i][0];
         assert_int_equal(sw_initialize(&o, &engine), SW_E_CONFIG);
@@ -542,7 +553,8 @@ static void vertical_runs_whole_steps_to_the_same_bits(void **state)
         assert_true(run(precisions[p], 1, sets, 1, false) == run(precisions[p], 1, NULL, 0, false));
     }
     for (int k = 1; k <= K; k += K - 1) {
-        const struct sw_engine_options options = {.config_text = config_of(precisions[2], k)};
+        const struct sw_engine_options options = {.config.text = config_of(precisions[2], k),
+                                                  .train.wanted = true};
         sw_engine *horizontal = open_with(options, NULL, 0);
         sw_engine *vertical = open_with(options, sets, 1);
         struct sw_step_report a, b;
@@ -578,17 +590,17 @@ static void vertical_runs_whole_steps_to_the_same_bits(void **state)
     }
     static const char *const tight[] = {"spillway.schedule=vertical",
                                         "spillway.device_memory=200000"};
-    struct sw_engine_options bad = {.config_text = config_of("", K),
-                                    .model = path_of("config.json"),
-                                    .seq_len = T,
-                                    .keep_gradients = true,
-                                    .sets = tight,
-                                    .n_sets = 1};
+    struct sw_engine_options bad = {
+        .config = {.text = config_of("", K), .sets = tight, .n_sets = 1},
+        .model.path = path_of("config.json"),
+        .inputs.seq_len = T,
+        .train = {.wanted = true, .keep_gradients = true},
+    };
     sw_engine *engine = NULL;
     assert_int_equal(sw_initialize(&bad, &engine), SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "keep_gradients"));
-    bad.keep_gradients = false;
-    bad.n_sets = 2;
+    bad.train.keep_gradients = false;
+    bad.config.n_sets = 2;
     assert_int_equal(sw_initialize(&bad, &engine), SW_E_NOMEM);
     assert_non_null(strstr(sw_error_message(), "spillway.schedule \"horizontal\""));
 }
@@ -605,9 +617,10 @@ static void options_may_be_left_out(void **state)
     assert_int_equal(sw_config_report(NULL, &text, &notes), SW_E_ARG);
     assert_int_equal(sw_config_elastic_text(NULL, &text), SW_E_ARG);
 
-    engine = open_with(
-        (struct sw_engine_options){.config_text = config_of("", 1), .generate_tokens = 16}, NULL,
-        0);
+    engine = open_with((struct sw_engine_options){.config.text = config_of("", 1),
+                                                  .train.wanted = true,
+                                                  .generate = {.wanted = true, .tokens = 16}},
+                       NULL, 0);
     const int32_t prompt[] = {3, 1};
     const struct sw_sampling greedy = {.stop_id = -1};
     int32_t plain[6], same[6];
@@ -624,10 +637,9 @@ static void options_may_be_left_out(void **state)
 static void generation_does_not_depend_on_the_cache(void **state)
 {
     (void)state;
-    const struct sw_engine_options options = {.config_text = config_of("", 1),
-                                              .no_train = true,
-                                              .generate_tokens = 16,
-                                              .want_logits = true};
+    const struct sw_engine_options options = {.config.text = config_of("", 1),
+                                              .evaluate.logits = true,
+                                              .generate = {.wanted = true, .tokens = 16}};
     const struct sw_sampling greedy = {.stop_id = -1};
     const int32_t prompt[] = {3, 1, 4, 1, 5};
     sw_engine *engine = open_with(options, NULL, 0);
@@ -651,10 +663,10 @@ static void generation_does_not_depend_on_the_cache(void **state)
 static void several_ids_end_a_text(void **state)
 {
     (void)state;
-    sw_engine *engine = open_with((struct sw_engine_options){.config_text = config_of("", 1),
-                                                             .no_train = true,
-                                                             .generate_tokens = 16},
-                                  NULL, 0);
+    sw_engine *engine =
+        open_with((struct sw_engine_options){.config.text = config_of("", 1),
+                                             .generate = {.wanted = true, .tokens = 16}},
+                  NULL, 0);
     const int32_t prompt[] = {3, 1};
     int32_t all[10], out[10];
     int64_t n = 0;
@@ -677,10 +689,12 @@ static void a_bound_makes_rows_shorter_and_never_longer(void **state)
     } cases[] = {{0, 0, 16}, {0, 7, 7}, {0, 1024, 16}, {9, 7, 9}};
     for (size_t i = 0; i < SW_LEN(cases); i++) {
         sw_engine *engine = NULL;
-        const struct sw_engine_options options = {.config_text = config_of("", 1),
-                                                  .model = path_of("config.json"),
-                                                  .seq_len = cases[i].seq_len,
-                                                  .most_tokens = cases[i].most};
+        const struct sw_engine_options options = {
+            .config.text = config_of("", 1),
+            .model.path = path_of("config.json"),
+            .inputs = {.seq_len = cases[i].seq_len, .most_tokens = cases[i].most},
+            .train.wanted = true,
+        };
         assert_int_equal(sw_initialize(&options, &engine), SW_OK);
         assert_int_equal(sw_engine_seq_len(engine), cases[i].wanted);
         sw_close(engine);
@@ -694,10 +708,10 @@ static void generation_gives_no_input_that_a_program_lacks(void **state)
     static const char *const names[] = {"position", "positions", "last"};
     const int32_t prompt[] = {3, 1};
     for (size_t i = 0; i < SW_LEN(names); i++) {
-        sw_engine *e = open_with((struct sw_engine_options){.config_text = config_of("", 1),
-                                                            .no_train = true,
-                                                            .generate_tokens = 16},
-                                 NULL, 0);
+        sw_engine *e =
+            open_with((struct sw_engine_options){.config.text = config_of("", 1),
+                                                 .generate = {.wanted = true, .tokens = 16}},
+                      NULL, 0);
         const struct sw_program *program = &e->plan->programs[e->programs.decode];
         const struct sw_port *found = sw_program_input(program, names[i], 0);
         assert_non_null(found);

@@ -72,10 +72,12 @@ static void copy(const char *from)
     assert_int_equal(system(command), 0);
     const struct sw_task *task;
     assert_int_equal(sw_engine_find_task(from, NULL, 0, &task), SW_OK);
-    const struct sw_engine_options options = {.config_text =
-                                                  "{\"train_micro_batch_size_per_gpu\": 1}",
-                                              .model = from,
-                                              .seq_len = task->rows == SW_ROWS_IMAGES ? 0 : 4};
+    const struct sw_engine_options options = {
+        .config.text = "{\"train_micro_batch_size_per_gpu\": 1}",
+        .model.path = from,
+        .inputs.seq_len = task->rows == SW_ROWS_IMAGES ? 0 : 4,
+        .train.wanted = true,
+    };
     if (sw_initialize(&options, &e) < 0) {
         fail_msg("%s: %s", from, sw_error_message());
     }
@@ -128,8 +130,11 @@ static void recorded_models_come_out_as_they_went_in(void **state)
 static sw_engine *open_t5(const char *model)
 {
     sw_engine *e = NULL;
-    const struct sw_engine_options options = {
-        .config_text = "{\"train_micro_batch_size_per_gpu\": 1}", .model = model, .seq_len = 4};
+    const struct sw_engine_options options = {.config.text =
+                                                  "{\"train_micro_batch_size_per_gpu\": 1}",
+                                              .model.path = model,
+                                              .inputs.seq_len = 4,
+                                              .train.wanted = true};
     if (sw_initialize(&options, &e) < 0) {
         fail_msg("%s: %s", model, sw_error_message());
     }

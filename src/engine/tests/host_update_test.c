@@ -30,14 +30,15 @@ static sw_status open_engine(const struct job *job, sw_engine **out)
              "{\"update\": \"%s\", \"threads\": 2}}",
              job->accumulate, job->precision, job->clipping, job->stage, job->params,
              job->optimizer ? job->optimizer : "AdamW", job->update);
-    const struct sw_engine_options options = {.config_text = config,
-                                              .model = "gpt2-tiny",
-                                              .vocab_size = 67,
-                                              .seq_len = 8,
-                                              .seed = 3,
-                                              .rates = job->rates,
-                                              .n_rates = job->n_rates,
-                                              .device = job->device};
+    const struct sw_engine_options options = {
+        .config.text = config,
+        .model = {.path = "gpt2-tiny", .vocab_size = 67},
+        .inputs.seq_len = 8,
+        .run.device = job->device,
+        .seed = 3,
+        .train.wanted = true,
+        .plan = {.rates = job->rates, .n_rates = job->n_rates},
+    };
     return sw_initialize(&options, out);
 }
 
@@ -200,10 +201,12 @@ static void what_the_host_cannot_update_is_refused(void **state)
 {
     struct job job = {"mock", "host", "", "0", "none", "Lamb", 2, 1, NULL, 0};
     const struct sw_engine_options nothing_there = {
-        .config_text = "{\"optimizer\": {\"type\": \"AdamW\"}, \"spillway\": {\"update\": "
+        .config.text = "{\"optimizer\": {\"type\": \"AdamW\"}, \"spillway\": {\"update\": "
                        "\"host\"}}",
-        .model = "gpt2-tiny",
-        .device = "mock"};
+        .model.path = "gpt2-tiny",
+        .run.device = "mock",
+        .train.wanted = true,
+    };
     sw_engine *e = NULL;
     (void)state;
     assert_int_equal(open_engine(&job, &e), SW_E_CONFIG);

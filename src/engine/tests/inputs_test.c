@@ -51,11 +51,11 @@ static void fill(struct data *d)
 
 static sw_engine *open_own(const char *schedule)
 {
-    const struct sw_engine_options options = {.config_text = config,
-                                              .forward = forward,
-                                              .sets = &schedule,
-                                              .n_sets = 1,
-                                              .want_eval = true};
+    const struct sw_engine_options options = {
+        .config = {.text = config, .sets = &schedule, .n_sets = 1},
+        .model.forward = forward,
+        .train.wanted = true,
+        .evaluate.loss = true};
     sw_engine *engine = NULL;
     if (sw_initialize(&options, &engine) < 0) {
         fail_msg("%s", sw_error_message());
@@ -159,11 +159,10 @@ static void a_model_names_its_inputs(void **state)
     const int fd = mkstemp(path);
     assert_true(fd >= 0 && write(fd, model, sizeof model - 1) == (ssize_t)(sizeof model - 1));
     close(fd);
-    const struct sw_engine_options options = {.config_text = "{\"train_batch_size\": 1}",
-                                              .model = path,
-                                              .seq_len = T,
-                                              .no_train = true,
-                                              .want_logits = true};
+    const struct sw_engine_options options = {.config.text = "{\"train_batch_size\": 1}",
+                                              .model.path = path,
+                                              .inputs.seq_len = T,
+                                              .evaluate.logits = true};
     sw_engine *engine = NULL;
     assert_int_equal(sw_initialize(&options, &engine), SW_OK);
     int32_t ids[T] = {0, 10, 3, 2}, positions[T] = {0, 1, 2, 3};
@@ -193,11 +192,10 @@ static void what_an_evaluation_lacks_is_named(void **state)
     const struct sw_view rows = {.data = ids, .dtype = SW_I32, .shape = {2, {2, 16}}};
     const struct sw_tensor some[] = {{"input_ids", rows}, {"label", rows}};
     const struct sw_tensor whole[] = {{"input_ids", rows}, {"labels", rows}};
-    struct sw_engine_options options = {.config_text = "{\"train_batch_size\": 2}",
-                                        .model = "gpt2-tiny",
-                                        .seq_len = 16,
-                                        .no_train = true,
-                                        .want_eval = true};
+    struct sw_engine_options options = {.config.text = "{\"train_batch_size\": 2}",
+                                        .model.path = "gpt2-tiny",
+                                        .inputs.seq_len = 16,
+                                        .evaluate.loss = true};
     sw_engine *engine = NULL;
     double sum, count;
     (void)state;
@@ -213,16 +211,42 @@ static void what_an_evaluation_lacks_is_named(void **state)
            "an empty batch");
     expect(sw_evaluate(engine, NULL, &sum, &count), "sw_evaluate: no batch is given", "no batch");
     expect(sw_logits(engine, &(struct sw_batch){whole, 2}, NULL),
-           "sw_logits: the engine was opened without want_logits", "no logits");
+           "sw_logits: the engine was opened without evaluate.logits", "no logits");
     expect(sw_evaluate(engine, &(struct sw_batch){whole, 2}, &sum, &count), NULL, "a whole batch");
     assert_true(count == 32);
     sw_close(engine);
-    options.want_eval = false;
-    options.want_logits = true;
+    options.evaluate.loss = false;
+    options.evaluate.logits = true;
     assert_int_equal(sw_initialize(&options, &engine), SW_OK);
     expect(sw_evaluate(engine, &(struct sw_batch){whole, 2}, &sum, &count),
-           "sw_evaluate: the engine was opened without want_eval", "no evaluation");
+           "sw_evaluate: the engine was opened without evaluate.loss", "no evaluation");
     sw_close(engine);
+}
+
+/* Options that ask for nothing, or that exclude each other, are refused by their names. */
+static void options_that_fit_nothing_are_named(void **state)
+{
+    const struct {
+        struct sw_engine_options options;
+        const char *says;
+    } asked[] = {
+        {{.seed = 1}, "the engine is for nothing: wanted one of train, evaluate, embed and"},
+        {{.model.task = "causal", .embed.wanted = true},
+         "embed.wanted: the task is \"causal\", wanted \"embed\" or none"},
+        {{.train.wanted = true, .generate.tokens = 8}, "generate.tokens is 8; wanted 0, or more"},
+        {{.generate = {.wanted = true, .tokens = -1}}, "generate.tokens is -1; wanted 0, or more"},
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(asked); i++) {
+        struct sw_engine_options o = asked[i].options;
+        sw_engine *engine = NULL;
+        o.config.text = "{\"train_batch_size\": 1}";
+        o.model.path = "gpt2-tiny";
+        o.inputs.seq_len = 16;
+        o.plan.only = true;
+        expect(sw_initialize(&o, &engine), asked[i].says, asked[i].says);
+        assert_null(engine);
+    }
 }
 
 static void expect_inputs(const sw_engine *engine, const struct sw_input_info *wanted, int n)
@@ -262,13 +286,13 @@ static void what_a_batch_consists_of_is_listed(void **state)
         sw_close(engine);
     }
     for (int trains = 0; trains < 2; trains++) {
-        const struct sw_engine_options options = {.config_text = config,
-                                                  .model = "gpt2-tiny",
-                                                  .seq_len = 16,
+        const struct sw_engine_options options = {.config.text = config,
+                                                  .model.path = "gpt2-tiny",
+                                                  .inputs.seq_len = 16,
                                                   .seed = 7,
-                                                  .no_train = !trains,
-                                                  .want_logits = true,
-                                                  .plan_only = true};
+                                                  .train.wanted = trains,
+                                                  .evaluate.logits = true,
+                                                  .plan.only = true};
         sw_engine *engine = NULL;
         assert_int_equal(sw_initialize(&options, &engine), SW_OK);
         assert_true(sw_engine_seed(engine) == 7);
@@ -281,6 +305,7 @@ static const struct CMUnitTest tests[] = {cmocka_unit_test(ids_and_labels_out_of
                                           cmocka_unit_test(what_a_batch_consists_of_is_listed),
                                           cmocka_unit_test(what_an_evaluation_lacks_is_named),
                                           cmocka_unit_test(a_refused_batch_changes_nothing),
-                                          cmocka_unit_test(a_model_names_its_inputs)};
+                                          cmocka_unit_test(a_model_names_its_inputs),
+                                          cmocka_unit_test(options_that_fit_nothing_are_named)};
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};

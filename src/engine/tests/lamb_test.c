@@ -33,12 +33,12 @@ static sw_engine *open_with(const char *precision, const char *set)
              "%g, \"betas\": [%g, %g], \"weight_decay\": 0.1, \"min_coeff\": %g, \"max_coeff\": "
              "%g}}}",
              B, K, precision, lr, beta1, beta2, min_coeff, max_coeff);
-    const struct sw_engine_options options = {.config_text = config,
-                                              .model = model_path,
-                                              .seq_len = T,
-                                              .seed = 5,
-                                              .sets = &set,
-                                              .n_sets = set ? 1 : 0};
+    const struct sw_engine_options options = {
+        .config = {.text = config, .sets = &set, .n_sets = set ? 1 : 0},
+        .model.path = model_path,
+        .inputs.seq_len = T,
+        .seed = 5,
+        .train.wanted = true};
     sw_engine *engine = NULL;
     if (sw_initialize(&options, &engine) < 0) {
         fail_msg("%s", sw_error_message());

@@ -126,13 +126,14 @@ static sw_status train(void *ctx, sw_comm *comm)
     sw_engine *e = NULL;
     snprintf(model, sizeof model, "%s/%d.json", test_folder(), job->math->model);
     config_of(job->math, job->way, config, sizeof config);
-    const struct sw_engine_options options = {.config_text = config,
-                                              .model = model,
-                                              .seq_len = T,
-                                              .seed = 5,
-                                              .comm = comm,
-                                              .device = job->way->device,
-                                              .verify = true};
+    const struct sw_engine_options options = {
+        .config.text = config,
+        .model.path = model,
+        .inputs.seq_len = T,
+        .run = {.comm = comm, .device = job->way->device, .verify = true},
+        .seed = 5,
+        .train.wanted = true,
+    };
     SW_TRY(sw_initialize(&options, &e));
     sw_status st = SW_OK;
     for (int i = 0; i < STEPS && st >= 0; i++) {

@@ -44,17 +44,15 @@ static sw_status open_engine(const struct how *how, sw_comm *comm, sw_engine **o
         n_sets++;
     }
     const struct sw_engine_options options = {
-        .config_text = base_config,
-        .sets = how->sets,
-        .n_sets = n_sets,
-        .model = test_at(how->base ? how->base : "base"),
-        .adapter = how->adapter ? test_at(how->adapter) : NULL,
-        .seq_len = T,
+        .config = {.text = base_config, .sets = how->sets, .n_sets = n_sets},
+        .model = {.path = test_at(how->base ? how->base : "base"),
+                  .adapter = how->adapter ? test_at(how->adapter) : NULL},
+        .inputs.seq_len = T,
+        .run.comm = comm,
         .seed = how->seed,
-        .comm = comm,
-        .no_train = how->logits,
-        .want_logits = how->logits,
-        .plan_only = how->plan_only,
+        .train.wanted = !how->logits,
+        .evaluate.logits = how->logits,
+        .plan.only = how->plan_only,
     };
     return sw_initialize(&options, out);
 }
@@ -357,13 +355,12 @@ static void count_random(void *ctx, enum sw_log_level level, const char *text)
 /* The base has no head. A new head causes a warning; a head from the adapter does not. */
 static void a_head_of_the_adapter_is_not_called_new(void **state)
 {
-    struct sw_engine_options options = {.config_text = base_config,
-                                        .sets = (const char *const[]){lora_set},
-                                        .n_sets = 1,
-                                        .model = test_at("base"),
-                                        .task = "classify",
-                                        .labels = 3,
-                                        .seq_len = T};
+    struct sw_engine_options options = {
+        .config = {.text = base_config, .sets = (const char *const[]){lora_set}, .n_sets = 1},
+        .model = {.path = test_at("base"), .task = "classify", .labels = 3},
+        .inputs.seq_len = T,
+        .train.wanted = true,
+    };
     float one[3 * 21], two[3 * 21];
     sw_engine *e = NULL;
     (void)state;
@@ -374,8 +371,8 @@ static void a_head_of_the_adapter_is_not_called_new(void **state)
     assert_int_equal(sw_get_weight(e, "score.weight", 0, 3 * 21, one), SW_OK);
     assert_int_equal(sw_export(e, test_at("brings"), SW_DTYPE_COUNT), SW_OK);
     sw_close(e);
-    options.adapter = test_at("brings");
-    options.n_sets = 0;
+    options.model.adapter = test_at("brings");
+    options.config.n_sets = 0;
     options.seed = 77;
     assert_int_equal(sw_initialize(&options, &e), SW_OK);
     assert_int_equal(n_random, 1);

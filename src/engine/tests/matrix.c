@@ -374,15 +374,16 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
     char config[2048], model[128];
     write_config(job->row, config, sizeof config);
     model_path(job->row, model, sizeof model);
-    const struct sw_engine_options options = {.config_text = config,
-                                              .model = model,
-                                              .seq_len = seq_len(job->row),
-                                              .seed = 5,
-                                              .comm = comm,
-                                              .device = job->device,
-                                              .generate_tokens =
-                                                  is_second(job->row, GENERATION) ? 0 : TEXT,
-                                              .verify = true};
+    const bool generates = !is_second(job->row, GENERATION);
+    const struct sw_engine_options options = {
+        .config.text = config,
+        .model.path = model,
+        .inputs.seq_len = seq_len(job->row),
+        .run = {.comm = comm, .device = job->device, .verify = true},
+        .seed = 5,
+        .train.wanted = true,
+        .generate = {.wanted = generates, .tokens = generates ? TEXT : 0},
+    };
     return sw_initialize(&options, out);
 }
 

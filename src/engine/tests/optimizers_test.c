@@ -28,8 +28,11 @@ static sw_engine *open_with(const char *more)
              "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_accumulation_steps\": %d, "
              "\"gradient_clipping\": 0, %s}",
              B, K, more);
-    const struct sw_engine_options options = {
-        .config_text = config, .model = model_path, .seq_len = T, .seed = 5};
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = model_path,
+                                              .inputs.seq_len = T,
+                                              .seed = 5,
+                                              .train.wanted = true};
     sw_engine *engine = NULL;
     if (sw_initialize(&options, &engine) < 0) {
         fail_msg("%s", sw_error_message());
@@ -206,10 +209,12 @@ static void groups_have_rates_of_their_own(void **state)
     assert_true(fabs(moved_by(groups, "ln_f.bias") / whole - 1) < 0.01);
     assert_true(fabs(moved_by(groups, "h.0.mlp.c_proj.bias") / whole - 1.0 / 128) < 0.001);
     struct sw_engine_options options = {
-        .config_text = "{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"AdamW\"}, "
+        .config.text = "{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"AdamW\"}, "
                        "\"spillway\": {\"groups\": [{\"match\": \"decoder.*\"}]}}",
-        .model = model_path,
-        .seq_len = T};
+        .model.path = model_path,
+        .inputs.seq_len = T,
+        .train.wanted = true,
+    };
     sw_engine *engine = NULL;
     assert_int_equal(sw_initialize(&options, &engine), SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "spillway.groups[0].match"));

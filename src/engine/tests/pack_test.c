@@ -46,12 +46,13 @@ static sw_status open_engine(const struct way *way, bool on_disk, sw_engine **ou
         "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
         "\"spillway\": {\"micro_batches\": 1, \"threads\": 1, \"frozen\": [\"*.h.1.ln_2.*\"]}}",
         B, way->precision, way->clip, offload);
-    const struct sw_engine_options options = {.config_text = config,
-                                              .model = model,
-                                              .seq_len = T,
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = model,
+                                              .inputs.seq_len = T,
+                                              .run.verify = true,
                                               .seed = 5,
-                                              .want_eval = true,
-                                              .verify = true};
+                                              .train.wanted = true,
+                                              .evaluate.loss = true};
     return sw_initialize(&options, out);
 }
 

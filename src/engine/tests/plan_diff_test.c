@@ -29,19 +29,21 @@ static void put(const char *name, const char *text, size_t len)
 static void make_plan(const char *name, int ranks, const char *const sets[])
 {
     struct sw_engine_options o = {
-        .config_text = "{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 2, "
-                       "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}}",
-        .model = "gpt2-tiny",
-        .seq_len = 8,
-        .sets = sets,
-        .plan_only = true};
+        .config = {.text = "{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 2, "
+                           "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}}",
+                   .sets = sets},
+        .model.path = "gpt2-tiny",
+        .inputs.seq_len = 8,
+        .train.wanted = true,
+        .plan.only = true,
+    };
     sw_engine *e = NULL;
     char *text = NULL;
-    while (sets && sets[o.n_sets]) {
-        o.n_sets++;
+    while (sets && sets[o.config.n_sets]) {
+        o.config.n_sets++;
     }
     if (ranks > 1) {
-        assert_int_equal(sw_comm_open(&(struct sw_transport){.size = ranks}, &o.comm), SW_OK);
+        assert_int_equal(sw_comm_open(&(struct sw_transport){.size = ranks}, &o.run.comm), SW_OK);
     }
     if (sw_initialize(&o, &e) < 0 || sw_plan_text(e, true, true, &text) < 0) {
         fail_msg("%s", sw_error_message());
@@ -49,7 +51,7 @@ static void make_plan(const char *name, int ranks, const char *const sets[])
     put(name, text, strlen(text));
     sw_text_free(text);
     sw_close(e);
-    sw_comm_close(o.comm, false);
+    sw_comm_close(o.run.comm, false);
 }
 
 static sw_status compare(const char *a, const char *b, bool json, bool *same, char **text)

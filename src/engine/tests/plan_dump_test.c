@@ -46,26 +46,28 @@ static void open_plan(const struct setting *s, sw_comm **comm, sw_engine **out)
 {
     const char *sets[MOST_SETS + 2];
     struct sw_engine_options o = {
-        .config_text = "{\"train_batch_size\": 12, \"train_micro_batch_size_per_gpu\": 2, "
-                       "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}}",
-        .model = "gpt2-tiny",
-        .seq_len = 8,
-        .sets = sets,
-        .want_eval = true,
-        .generate_tokens = 8,
-        .plan_only = true};
-    while (o.n_sets < MOST_SETS && s->sets[o.n_sets]) {
-        sets[o.n_sets] = s->sets[o.n_sets];
-        o.n_sets++;
+        .config = {.text = "{\"train_batch_size\": 12, \"train_micro_batch_size_per_gpu\": 2, "
+                           "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}}",
+                   .sets = sets},
+        .model.path = "gpt2-tiny",
+        .inputs.seq_len = 8,
+        .train.wanted = true,
+        .evaluate.loss = true,
+        .generate = {.wanted = true, .tokens = 8},
+        .plan.only = true,
+    };
+    while (o.config.n_sets < MOST_SETS && s->sets[o.config.n_sets]) {
+        sets[o.config.n_sets] = s->sets[o.config.n_sets];
+        o.config.n_sets++;
     }
     for (int i = 0; i < 2 && s->nvme; i++) {
-        sets[o.n_sets++] = nvme_set[i];
+        sets[o.config.n_sets++] = nvme_set[i];
     }
     *comm = NULL;
     if (s->ranks > 1) {
         assert_int_equal(sw_comm_open(&(struct sw_transport){.size = s->ranks}, comm), SW_OK);
     }
-    o.comm = *comm;
+    o.run.comm = *comm;
     if (sw_initialize(&o, out) < 0) {
         fail_msg("%s: %s", s->name, sw_error_message());
     }

@@ -19,8 +19,10 @@ static char *ask_text(const struct sw_predict_options *wanted)
     char set[128], *text = NULL;
     const char *sets[] = {set};
     snprintf(set, sizeof set, "zero_optimization.offload_optimizer.nvme_path=%s", test_folder());
-    const struct sw_engine_options options = {
-        .config_text = config, .model = "gpt2-tiny", .seq_len = 8, .sets = sets, .n_sets = 1};
+    const struct sw_engine_options options = {.config = {.text = config, .sets = sets, .n_sets = 1},
+                                              .model.path = "gpt2-tiny",
+                                              .inputs.seq_len = 8,
+                                              .train.wanted = true};
     if (sw_plan_predict_text(&options, wanted, &text) < 0) {
         fail_msg("%s", sw_error_message());
     }
@@ -143,11 +145,11 @@ static void updates_on_the_host_are_measured(void **state)
         "{\"lr\": 0.001}}, \"gradient_clipping\": 0, \"zero_optimization\": {\"stage\": 2, "
         "\"offload_optimizer\": {\"device\": \"cpu\"}}, \"spillway\": {\"update\": \"host\"}}";
     static const char *const rates[] = {"f32=2", "copy=4", "comm=0.125"};
-    const struct sw_engine_options options = {.config_text = config,
-                                              .model = "gpt2-tiny",
-                                              .vocab_size = 67,
-                                              .seq_len = 8,
-                                              .device = "mock"};
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model = {.path = "gpt2-tiny", .vocab_size = 67},
+                                              .inputs.seq_len = 8,
+                                              .run.device = "mock",
+                                              .train.wanted = true};
     for (int ranks = 1; ranks <= 2; ranks++) {
         const struct sw_predict_options wanted = {
             .rates = rates, .n_rates = 3, .measure = true, .ranks = ranks, .json = true};
@@ -229,12 +231,14 @@ static void stages_say_what_they_move(void **state)
     struct sw_json_doc *doc = NULL;
     snprintf(set, sizeof set, "zero_optimization.offload_optimizer.nvme_path=%s", test_folder());
     const struct sw_engine_options options = {
-        .config_text = "{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"AdamW\", "
-                       "\"params\": {\"lr\": 0.001}}}",
-        .model = "gpt2-tiny",
-        .seq_len = 8,
-        .sets = sets,
-        .n_sets = 3};
+        .config = {.text = "{\"train_batch_size\": 2, \"optimizer\": {\"type\": \"AdamW\", "
+                           "\"params\": {\"lr\": 0.001}}}",
+                   .sets = sets,
+                   .n_sets = 3},
+        .model.path = "gpt2-tiny",
+        .inputs.seq_len = 8,
+        .train.wanted = true,
+    };
     if (sw_plan_stages_text(&options, 2, true, &text) < 0 ||
         sw_json_parse("stages", text, strlen(text), SW_JSON_STRICT, &doc) < 0) {
         fail_msg("%s", sw_error_message());
@@ -260,8 +264,11 @@ static double step_flops(int accumulation)
              "{\"train_micro_batch_size_per_gpu\": 1, \"gradient_accumulation_steps\": %d, "
              "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}}",
              accumulation);
-    const struct sw_engine_options options = {
-        .config_text = config, .model = "gpt2-tiny", .seq_len = 8, .plan_only = true};
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = "gpt2-tiny",
+                                              .inputs.seq_len = 8,
+                                              .train.wanted = true,
+                                              .plan.only = true};
     sw_engine *e = NULL;
     if (sw_initialize(&options, &e) < 0) {
         fail_msg("%s", sw_error_message());

@@ -160,12 +160,12 @@ static sw_status train(void *ctx, sw_comm *comm)
         : job->coded ? ", \"min_8bit_size\": 100"
                      : "",
         job->k, job->more);
-    const struct sw_engine_options options = {.config_text = config,
-                                              .model = model_path,
-                                              .seq_len = T,
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = model_path,
+                                              .inputs.seq_len = T,
+                                              .run = {.comm = comm, .verify = job->verify},
                                               .seed = 5,
-                                              .comm = comm,
-                                              .verify = job->verify};
+                                              .train.wanted = true};
     sw_engine *e = NULL;
     sw_status st = sw_initialize(&options, &e);
     if (st >= 0 && e->plan->n_tiled != job->n_tiled) {

@@ -30,14 +30,14 @@ static const char base_config[] =
 static sw_status open_engine(sw_comm *comm, uint64_t seed, const char *const *sets, int n_sets,
                              bool unverified, sw_engine **out)
 {
-    const struct sw_engine_options options = {.config_text = base_config,
-                                              .sets = sets,
-                                              .n_sets = n_sets,
-                                              .model = model_path,
-                                              .seq_len = T,
-                                              .seed = seed,
-                                              .comm = comm,
-                                              .load_unverified = unverified};
+    const struct sw_engine_options options = {
+        .config = {.text = base_config, .sets = sets, .n_sets = n_sets},
+        .model.path = model_path,
+        .inputs.seq_len = T,
+        .run = {.comm = comm, .load_unverified = unverified},
+        .seed = seed,
+        .train.wanted = true,
+    };
     return sw_initialize(&options, out);
 }
 
@@ -231,12 +231,13 @@ static void every_changed_key_is_named(void **state)
     };
     save(test_at("keys"), 1);
     for (size_t i = 0; i < SW_LEN(cases); i++) {
-        const struct sw_engine_options options = {.config_text = base_config,
-                                                  .sets = cases[i].sets,
-                                                  .n_sets = cases[i].n_sets,
-                                                  .model = model_path,
-                                                  .seq_len = cases[i].seq_len,
-                                                  .seed = cases[i].seed};
+        const struct sw_engine_options options = {
+            .config = {.text = base_config, .sets = cases[i].sets, .n_sets = cases[i].n_sets},
+            .model.path = model_path,
+            .inputs.seq_len = cases[i].seq_len,
+            .seed = cases[i].seed,
+            .train.wanted = true,
+        };
         sw_engine *e = NULL;
         assert_int_equal(sw_initialize(&options, &e), SW_OK);
         assert_int_equal(sw_load(e, test_at("keys")), SW_E_CONFIG);

@@ -49,11 +49,11 @@ static void write_config(const char *members)
 static sw_status open_model(const char *members, struct sw_engine_options options, sw_engine **out)
 {
     write_config(members);
-    options.config_text = options.config_text ? options.config_text : REFERENCE;
-    options.model = path;
-    options.seq_len = options.seq_len > 0 ? options.seq_len : T;
+    options.config.text = options.config.text ? options.config.text : REFERENCE;
+    options.model.path = path;
+    options.inputs.seq_len = options.inputs.seq_len > 0 ? options.inputs.seq_len : T;
     options.seed = 3;
-    options.no_train = true;
+    options.train.wanted = false;
     return sw_initialize(&options, out);
 }
 
@@ -91,8 +91,10 @@ static void generation_without_the_cache_gives_the_same_bits(void **state)
     (void)state;
     for (size_t f = 0; f < SW_LEN(families); f++) {
         sw_engine *e = open_or_fail(
-            families[f],
-            (struct sw_engine_options){.target_len = U, .generate_tokens = U, .want_logits = true});
+            families[f], (struct sw_engine_options){.inputs.target_len = U,
+                                                    .train.wanted = true,
+                                                    .evaluate.logits = true,
+                                                    .generate = {.wanted = true, .tokens = U}});
         int32_t first = -1;
         bool differ = false;
         for (int p = 0; p < PROMPTS; p++) {
@@ -120,8 +122,9 @@ static void padding_of_a_text_changes_no_bit(void **state)
         int64_t n = 0;
         for (int wide = 0; wide < 2; wide++) {
             sw_engine *e = open_or_fail(
-                families[f], (struct sw_engine_options){.seq_len = wide ? 14 : prompts[1].n,
-                                                        .generate_tokens = U});
+                families[f], (struct sw_engine_options){.inputs.seq_len = wide ? 14 : prompts[1].n,
+                                                        .train.wanted = true,
+                                                        .generate = {.wanted = true, .tokens = U}});
             assert_int_equal(sw_generate(e, prompts[1].ids, prompts[1].n, U, NULL,
                                          wide ? long_of : short_of, &n, wide ? loose : tight),
                              SW_OK);
@@ -140,8 +143,10 @@ static void a_target_that_is_none_is_padding_for_the_decoder(void **state)
     int32_t pads[U];
     (void)state;
     for (size_t f = 0; f < 2; f++) {
-        sw_engine *e = open_or_fail(
-            families[f], (struct sw_engine_options){.target_len = U, .want_logits = true});
+        sw_engine *e =
+            open_or_fail(families[f], (struct sw_engine_options){.inputs.target_len = U,
+                                                                 .train.wanted = true,
+                                                                 .evaluate.logits = true});
         for (int i = 0; i < U; i++) {
             pads[i] = labels[i] == -100 ? (int32_t)e->model->pad_id : labels[i];
         }
@@ -170,14 +175,15 @@ static sw_status write_all(void *ctx, sw_comm *comm)
     static _Thread_local struct job others;
     struct job *to = sw_comm_rank(comm) == 0 ? job : &others;
     sw_engine *e = NULL;
-    const struct sw_engine_options options = {.config_text = job->config,
-                                              .model = path,
-                                              .seq_len = T,
-                                              .seed = 3,
-                                              .comm = comm,
-                                              .device = job->device,
-                                              .generate_tokens = U,
-                                              .verify = true};
+    const struct sw_engine_options options = {
+        .config.text = job->config,
+        .model.path = path,
+        .inputs.seq_len = T,
+        .run = {.comm = comm, .device = job->device, .verify = true},
+        .seed = 3,
+        .train.wanted = true,
+        .generate = {.wanted = true, .tokens = U},
+    };
     sw_status st = sw_initialize(&options, &e);
     for (int p = 0; p < PROMPTS && st >= 0; p++) {
         int64_t n = 0;
@@ -248,15 +254,19 @@ static void what_stays_whole_is_the_same_in_all_programs(void **state)
                      "\"stage3_param_persistence_threshold\": 400, "
                      "\"stage3_model_persistence_threshold\": %lld}}",
                      (long long)total);
-            struct sw_engine_options options = {.config_text = text,
-                                                .model = path,
-                                                .seq_len = T,
-                                                .want_eval = true,
-                                                .generate_tokens = U,
-                                                .plan_only = true};
+            struct sw_engine_options options = {
+                .config.text = text,
+                .model.path = path,
+                .inputs.seq_len = T,
+                .train.wanted = true,
+                .evaluate.loss = true,
+                .generate = {.wanted = true, .tokens = U},
+                .plan.only = true,
+            };
             sw_engine *e = NULL;
             int64_t whole = 0;
-            assert_int_equal(sw_comm_open(&(struct sw_transport){.size = 2}, &options.comm), SW_OK);
+            assert_int_equal(sw_comm_open(&(struct sw_transport){.size = 2}, &options.run.comm),
+                             SW_OK);
             if (sw_initialize(&options, &e) < 0) {
                 fail_msg("family %zu, %lld in all: %s", f, (long long)total, sw_error_message());
             }
@@ -269,7 +279,7 @@ static void what_stays_whole_is_the_same_in_all_programs(void **state)
             }
             assert_true(whole <= total + V); /* a view reads final_logits_bias */
             sw_close(e);
-            sw_comm_close(options.comm, false);
+            sw_comm_close(options.run.comm, false);
         }
     }
 }
@@ -283,10 +293,14 @@ static void adapters_of_the_decoder_are_found(void **state)
     int32_t plain[U], out[U];
     int64_t n = 0;
     (void)state;
-    sw_engine *e = open_or_fail(T5, (struct sw_engine_options){.generate_tokens = U});
+    sw_engine *e =
+        open_or_fail(T5, (struct sw_engine_options){.train.wanted = true,
+                                                    .generate = {.wanted = true, .tokens = U}});
     assert_int_equal(sw_generate(e, prompts[0].ids, prompts[0].n, U, NULL, plain, &n, NULL), SW_OK);
     sw_close(e);
-    e = open_or_fail(T5, (struct sw_engine_options){.config_text = adapted, .generate_tokens = U});
+    e = open_or_fail(T5, (struct sw_engine_options){.config.text = adapted,
+                                                    .train.wanted = true,
+                                                    .generate = {.wanted = true, .tokens = U}});
     assert_int_equal(sw_generate(e, prompts[0].ids, prompts[0].n, U, NULL, out, &n, NULL), SW_OK);
     assert_memory_equal(plain, out, sizeof out); /* new adapters add nothing */
     assert_true(sw_engine_trained_parameters(e) > 0);
@@ -323,7 +337,9 @@ static void rules_of_a_text_are_followed(void **state)
     const struct sw_sampling greedy = {.stop_id = -1};
     int32_t plain[N], out[N];
     (void)state;
-    sw_engine *e = open_or_fail(BART, (struct sw_engine_options){.generate_tokens = N});
+    sw_engine *e =
+        open_or_fail(BART, (struct sw_engine_options){.train.wanted = true,
+                                                      .generate = {.wanted = true, .tokens = N}});
     assert_int_equal(write_with(e, greedy, NULL, N, plain), N);
     struct sw_text_rules rules = {NO_IDS};
     assert_int_equal(write_with(e, greedy, &rules, N, out), N);
@@ -390,7 +406,9 @@ static void what_does_not_fit_is_named(void **state)
         {3, 1, V, -1, "token 53 at 1; the vocabulary has 53"},
         {3, 1, 4, V, "rules.start_id 53"}};
     (void)state;
-    sw_engine *e = open_or_fail(T5, (struct sw_engine_options){.generate_tokens = U});
+    sw_engine *e =
+        open_or_fail(T5, (struct sw_engine_options){.train.wanted = true,
+                                                    .generate = {.wanted = true, .tokens = U}});
     for (size_t r = 0; r < SW_LEN(rows); r++) {
         const struct sw_text_rules rules = {
             .start_id = rows[r].start, .first_id = -1, .last_id = -1};
@@ -406,13 +424,19 @@ static void what_does_not_fit_is_named(void **state)
     }
     sw_close(e);
     e = NULL;
-    assert_int_equal(open_model(BART, (struct sw_engine_options){.generate_tokens = 15}, &e),
-                     SW_E_CONFIG);
+    assert_int_equal(
+        open_model(BART,
+                   (struct sw_engine_options){.train.wanted = true,
+                                              .generate = {.wanted = true, .tokens = 15}},
+                   &e),
+        SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "generation up to 15 tokens"));
     assert_int_equal(
-        open_model(
-            BART, (struct sw_engine_options){.generate_tokens = 4, .task = "classify", .labels = 3},
-            &e),
+        open_model(BART,
+                   (struct sw_engine_options){.model = {.task = "classify", .labels = 3},
+                                              .train.wanted = true,
+                                              .generate = {.wanted = true, .tokens = 4}},
+                   &e),
         SW_E_UNSUP);
     assert_non_null(strstr(sw_error_message(), "does not generate text"));
 }

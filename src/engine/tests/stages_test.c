@@ -58,7 +58,8 @@ static void a_model_larger_than_the_machine(void **state)
 {
     (void)state;
     static const double most[] = {120e9, 31.4e9, 16.7e9, 1.9e9};
-    const struct sw_engine_options o = {.model = test_folder(), .config_text = config_json};
+    const struct sw_engine_options o = {
+        .config.text = config_json, .model.path = test_folder(), .train.wanted = true};
     struct sw_alloc_stats stats;
     const double start = sw_now_s();
     struct sw_json_doc *doc = table_of(&o, 64);
@@ -86,8 +87,10 @@ static void models_from_a_hundred_million_on(void **state)
 {
     (void)state;
     static const int ranks[] = {2, 8, 64, 512, 1000, 1024, 2048};
-    const struct sw_engine_options o = {
-        .model = "gpt2", .seq_len = 128, .config_text = config_json};
+    const struct sw_engine_options o = {.config.text = config_json,
+                                        .model.path = "gpt2",
+                                        .inputs.seq_len = 128,
+                                        .train.wanted = true};
     for (size_t i = 0; i < SW_LEN(ranks); i++) {
         struct sw_json_doc *doc = table_of(&o, ranks[i]);
         const struct sw_json *row = sw_json_get(sw_json_root(doc), "stages")->first;
@@ -111,8 +114,9 @@ static void what_fits_is_what_a_run_would_find(void **state)
         char budget[64];
         snprintf(budget, sizeof budget, "spillway.device_memory=%lldKiB", (long long)kib);
         const char *sets[] = {budget, NULL};
-        struct sw_engine_options o = {
-            .model = "gpt2-tiny", .config_text = config_json, .sets = sets, .n_sets = 1};
+        struct sw_engine_options o = {.config = {.text = config_json, .sets = sets, .n_sets = 1},
+                                      .model.path = "gpt2-tiny",
+                                      .train.wanted = true};
         struct sw_json_doc *doc = table_of(&o, 2);
         const struct sw_json *row = sw_json_get(sw_json_root(doc), "stages")->first;
         for (int stage = 0; row; row = row->next, stage++) {
@@ -121,12 +125,12 @@ static void what_fits_is_what_a_run_would_find(void **state)
             struct sw_engine_options run = o;
             snprintf(text, sizeof text, "zero_optimization.stage=%d", stage);
             sets[1] = text;
-            run.n_sets = 2;
-            run.plan_only = true;
-            assert_int_equal(sw_comm_open(&(struct sw_transport){.size = 2}, &run.comm), SW_OK);
+            run.config.n_sets = 2;
+            run.plan.only = true;
+            assert_int_equal(sw_comm_open(&(struct sw_transport){.size = 2}, &run.run.comm), SW_OK);
             const bool fits = sw_initialize(&run, &e) >= 0;
             sw_close(e);
-            sw_comm_close(run.comm, false);
+            sw_comm_close(run.run.comm, false);
             assert_int_equal(fits, sw_json_get(row, "fits")->boolean);
             n_fit += fits;
             n_all++;
@@ -140,8 +144,9 @@ static void text_marks_the_stage_and_the_budget(void **state)
 {
     (void)state;
     const char *sets[] = {"zero_optimization.stage=3", "spillway.device_memory=30MiB"};
-    struct sw_engine_options o = {
-        .model = "gpt2-tiny", .config_text = config_json, .sets = sets, .n_sets = 2};
+    struct sw_engine_options o = {.config = {.text = config_json, .sets = sets, .n_sets = 2},
+                                  .model.path = "gpt2-tiny",
+                                  .train.wanted = true};
     char *text = NULL;
     assert_int_equal(sw_plan_stages_text(&o, 4, false, &text), SW_OK);
     assert_non_null(strstr(text, "-> stage 3"));
@@ -150,12 +155,12 @@ static void text_marks_the_stage_and_the_budget(void **state)
     assert_non_null(strstr(text, "16 at stage 0, 4 + 12/R at 1, 2 + 14/R at 2, 16/R at 3"));
     assert_non_null(strstr(text, "fits the budgets"));
     sw_text_free(text);
-    o.n_sets = 1;
+    o.config.n_sets = 1;
     assert_int_equal(sw_plan_stages_text(&o, 4, false, &text), SW_OK);
     assert_null(strstr(text, "fits the budgets"));
     sw_text_free(text);
-    o.no_train = true;
-    o.want_eval = true;
+    o.train.wanted = false;
+    o.evaluate.loss = true;
     assert_int_equal(sw_plan_stages_text(&o, 4, false, &text), SW_E_ARG);
 }
 
@@ -178,10 +183,10 @@ static void a_stage_that_refuses_a_key_leaves_the_others(void **state)
          {false, true, true, false}},
     };
     for (size_t r = 0; r < SW_LEN(rows); r++) {
-        struct sw_engine_options o = {.model = "gpt2-tiny",
-                                      .config_text = config_json,
-                                      .sets = rows[r].sets,
-                                      .n_sets = rows[r].n_sets};
+        struct sw_engine_options o = {
+            .config = {.text = config_json, .sets = rows[r].sets, .n_sets = rows[r].n_sets},
+            .model.path = "gpt2-tiny",
+            .train.wanted = true};
         char *text = NULL;
         struct sw_json_doc *doc = table_of(&o, 2);
         const struct sw_json *row = sw_json_get(sw_json_root(doc), "stages")->first;
@@ -204,7 +209,9 @@ static void a_stage_that_refuses_a_key_leaves_the_others(void **state)
     };
     for (size_t r = 0; r < SW_LEN(alone); r++) { /* settings that a training run would refuse */
         const struct sw_engine_options o = {
-            .model = "gpt2-tiny", .config_text = config_json, .sets = alone[r], .n_sets = 2};
+            .config = {.text = config_json, .sets = alone[r], .n_sets = 2},
+            .model.path = "gpt2-tiny",
+            .train.wanted = true};
         char *text = NULL;
         assert_int_equal(sw_plan_stages_text(&o, 2, false, &text), SW_E_CONFIG);
     }
@@ -213,7 +220,8 @@ static void a_stage_that_refuses_a_key_leaves_the_others(void **state)
 static void training_wants_the_weights(void **state)
 {
     (void)state;
-    const struct sw_engine_options o = {.model = test_folder(), .config_text = config_json};
+    const struct sw_engine_options o = {
+        .config.text = config_json, .model.path = test_folder(), .train.wanted = true};
     sw_engine *e = NULL;
     assert_int_equal(sw_initialize(&o, &e), SW_E_IO);
     assert_non_null(strstr(sw_error_message(), "model.safetensors"));

@@ -191,15 +191,15 @@ static sw_status open_family(const struct family *family, const char *config, sw
                              sw_engine **out)
 {
     const bool reads_text = !family->task || sw_task_of(family->task)->rows != SW_ROWS_IMAGES;
-    const struct sw_engine_options options = {.config_text = config,
-                                              .model = path,
-                                              .task = family->task,
-                                              .labels = family->labels,
-                                              .seq_len = reads_text ? T : 0,
-                                              .seed = 3,
-                                              .comm = comm,
-                                              .want_eval = true,
-                                              .verify = true};
+    const struct sw_engine_options options = {
+        .config.text = config,
+        .model = {.path = path, .task = family->task, .labels = family->labels},
+        .inputs.seq_len = reads_text ? T : 0,
+        .run = {.comm = comm, .verify = true},
+        .seed = 3,
+        .train.wanted = true,
+        .evaluate.loss = true,
+    };
     return sw_initialize(&options, out);
 }
 
@@ -343,15 +343,13 @@ static sw_status open_smoothed(const struct family *family, double e, sw_engine 
     char config[128];
     snprintf(config, sizeof config,
              "{\"train_micro_batch_size_per_gpu\": 2, \"spillway\": {\"label_smoothing\": %g}}", e);
-    const struct sw_engine_options options = {.config_text = config,
-                                              .model = path,
-                                              .task = family->task,
-                                              .labels = family->labels,
-                                              .seq_len = T,
-                                              .seed = 3,
-                                              .no_train = true,
-                                              .want_eval = true,
-                                              .want_logits = true};
+    const struct sw_engine_options options = {
+        .config.text = config,
+        .model = {.path = path, .task = family->task, .labels = family->labels},
+        .inputs.seq_len = T,
+        .seed = 3,
+        .evaluate = {.loss = true, .logits = true},
+    };
     write_config(family->config);
     return sw_initialize(&options, out);
 }
@@ -572,12 +570,11 @@ static void a_folder_of_another_class_gives_its_trunk(void **state)
     assert_int_equal(sw_get_weight(e, table, 0, V * 16, from), SW_OK);
     assert_int_equal(sw_export(e, folder, SW_F32), SW_OK);
     sw_close(e);
-    const struct sw_engine_options as = {.config_text = plain,
-                                         .model = folder,
-                                         .task = "classify",
-                                         .labels = 4,
-                                         .seq_len = T,
-                                         .seed = 8};
+    const struct sw_engine_options as = {.config.text = plain,
+                                         .model = {.path = folder, .task = "classify", .labels = 4},
+                                         .inputs.seq_len = T,
+                                         .seed = 8,
+                                         .train.wanted = true};
     assert_int_equal(sw_initialize(&as, &e), SW_OK);
     assert_int_equal(sw_get_weight(e, table, 0, V * 16, to), SW_OK);
     assert_memory_equal(from, to, sizeof from);
@@ -585,7 +582,8 @@ static void a_folder_of_another_class_gives_its_trunk(void **state)
     assert_int_equal(sw_export(e, again, SW_F32), SW_OK);
     assert_int_equal(sw_get_weight(e, "classifier.weight", 0, 4 * 16, from), SW_OK);
     sw_close(e);
-    const struct sw_engine_options own = {.config_text = plain, .model = again, .seq_len = T};
+    const struct sw_engine_options own = {
+        .config.text = plain, .model.path = again, .inputs.seq_len = T, .train.wanted = true};
     assert_int_equal(sw_initialize(&own, &e), SW_OK);
     assert_string_equal(sw_engine_facts(e).task->name, "classify");
     assert_int_equal(sw_engine_facts(e).sizes.of[SW_DIM_LABELS], 4);
@@ -607,12 +605,8 @@ static void a_text_has_the_same_vector_with_and_without_padding(void **state)
     const struct sw_embed_options mean = {SW_POOL_MEAN, false}, cls = {SW_POOL_CLS, true};
     (void)state;
     write_config(trunk.config);
-    const struct sw_engine_options options = {.config_text = plain,
-                                              .model = path,
-                                              .task = "embed",
-                                              .seq_len = T,
-                                              .no_train = true,
-                                              .want_logits = true};
+    const struct sw_engine_options options = {
+        .config.text = plain, .model.path = path, .inputs.seq_len = T, .embed.wanted = true};
     sw_engine *e = NULL;
     assert_int_equal(sw_initialize(&options, &e), SW_OK);
     assert_int_equal(sw_engine_width(e), WIDTH);

@@ -88,14 +88,16 @@ static sw_status open_engine(const struct math *math, const struct way *way, sw_
     char config[2048], model[128];
     config_of(math, way, config, sizeof config);
     snprintf(model, sizeof model, "%s/%d.json", test_folder(), math->tied);
-    const struct sw_engine_options options = {.config_text = config,
-                                              .model = model,
-                                              .seq_len = T,
-                                              .seed = 5,
-                                              .comm = comm,
-                                              .want_eval = true,
-                                              .plan_only = plan_only,
-                                              .verify = true};
+    const struct sw_engine_options options = {
+        .config.text = config,
+        .model.path = model,
+        .inputs.seq_len = T,
+        .run = {.comm = comm, .verify = true},
+        .seed = 5,
+        .train.wanted = true,
+        .evaluate.loss = true,
+        .plan.only = plan_only,
+    };
     return sw_initialize(&options, out);
 }
 
@@ -337,8 +339,11 @@ static void assert_refused(const char *config)
 {
     char model[128];
     snprintf(model, sizeof model, "%s/1.json", test_folder());
-    const struct sw_engine_options options = {
-        .config_text = config, .model = model, .seq_len = T, .plan_only = true};
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = model,
+                                              .inputs.seq_len = T,
+                                              .train.wanted = true,
+                                              .plan.only = true};
     sw_engine *e = NULL;
     assert_int_equal(sw_initialize(&options, &e), SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "spillway.tile_bytes"));

@@ -75,12 +75,12 @@ static sw_status open_engine(const struct way *way, sw_comm *comm, sw_engine **o
              "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"schedule\": \"%s\"}}",
              B, way->clip, way->dtype, offload, way->stage, way->overlap ? "true" : "false",
              way->micro_batches, way->vertical ? "vertical" : "horizontal");
-    const struct sw_engine_options options = {.config_text = config,
-                                              .model = model,
-                                              .seq_len = T,
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = model,
+                                              .inputs.seq_len = T,
+                                              .run = {.comm = comm, .device = way->device},
                                               .seed = 5,
-                                              .comm = comm,
-                                              .device = way->device};
+                                              .train.wanted = true};
     return sw_initialize(&options, out);
 }
 
@@ -231,15 +231,16 @@ static sw_status look_at_exchanges(void *ctx, sw_comm *comm)
     char path[96];
     snprintf(path, sizeof path, "%s/bloom.json", test_folder());
     const struct sw_engine_options options = {
-        .config_text =
+        .config.text =
             "{\"train_micro_batch_size_per_gpu\": 1, \"gradient_clipping\": 0, "
             "\"zero_optimization\": {\"stage\": 2, \"overlap_comm\": true, "
             "\"reduce_bucket_size\": 1000, \"offload_optimizer\": {\"device\": \"cpu\"}}, "
             "\"optimizer\": {\"type\": \"Lamb\"}, "
             "\"spillway\": {\"micro_batches\": 6, \"threads\": 1}}",
-        .model = path,
-        .seq_len = T,
-        .comm = comm,
+        .model.path = path,
+        .inputs.seq_len = T,
+        .run.comm = comm,
+        .train.wanted = true,
     };
     int *n_wrong = ctx, n_seen = 0;
     sw_engine *e = NULL;

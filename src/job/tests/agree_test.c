@@ -39,13 +39,15 @@ static sw_status open_one(void *ctx, sw_comm *comm)
     char path[128];
     const char *model = is_odd && odd->model ? odd->model : "plain.json";
     snprintf(path, sizeof path, "%s/%s", test_folder(), model);
-    const struct sw_engine_options options = {.config_text = is_odd && odd->config ? odd->config
-                                                                                   : plain_config,
-                                              .sets = &odd->set,
-                                              .n_sets = is_odd && odd->set,
-                                              .model = path,
-                                              .seed = 1,
-                                              .comm = comm};
+    const struct sw_engine_options options = {
+        .config = {.text = is_odd && odd->config ? odd->config : plain_config,
+                   .sets = &odd->set,
+                   .n_sets = is_odd && odd->set},
+        .model.path = path,
+        .run.comm = comm,
+        .seed = 1,
+        .train.wanted = true,
+    };
     const sw_status st = sw_initialize(&options, &engine);
     sw_close(engine);
     return st;
@@ -100,7 +102,7 @@ static void export_model(const char *name, const char *from, uint64_t seed)
     char path[128];
     snprintf(path, sizeof path, "%s/%s", test_folder(), from);
     const struct sw_engine_options options = {
-        .config_text = plain_config, .model = path, .seed = seed};
+        .config.text = plain_config, .model.path = path, .seed = seed, .train.wanted = true};
     assert_int_equal(sw_initialize(&options, &engine), SW_OK);
     assert_int_equal(sw_export(engine, in_folder(name, NULL), SW_F32), SW_OK);
     sw_close(engine);
@@ -113,8 +115,11 @@ static sw_status open_folders(void *ctx, sw_comm *comm)
     char path[128];
     snprintf(path, sizeof path, "%s/%s", test_folder(),
              sw_comm_rank(comm) == 1 ? both.model : "one");
-    const struct sw_engine_options options = {
-        .config_text = plain_config, .model = path, .seed = 1, .comm = comm};
+    const struct sw_engine_options options = {.config.text = plain_config,
+                                              .model.path = path,
+                                              .run.comm = comm,
+                                              .seed = 1,
+                                              .train.wanted = true};
     const sw_status st = sw_initialize(&options, &engine);
     sw_close(engine);
     return st;

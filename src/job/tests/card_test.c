@@ -146,10 +146,9 @@ static void an_export_of_an_engine_has_no_card(void **state)
 {
     (void)state;
     sw_engine *engine;
-    const struct sw_engine_options o = {.model = test_at("first/model"),
-                                        .config_text = "{\"train_batch_size\": 1}",
-                                        .no_train = true,
-                                        .want_eval = true};
+    const struct sw_engine_options o = {.config.text = "{\"train_batch_size\": 1}",
+                                        .model.path = test_at("first/model"),
+                                        .evaluate.loss = true};
     if (sw_initialize(&o, &engine) < 0) {
         fail_msg("%s", sw_error_message());
     }

@@ -136,12 +136,13 @@ static void take_report(const char *config, int ranks, struct report *out)
     if (ranks > 1) {
         assert_int_equal(sw_comm_open(&(struct sw_transport){.size = ranks}, &comm), SW_OK);
     }
-    const struct sw_engine_options plan = {.config_text = config,
-                                           .model = model,
-                                           .seq_len = 8,
+    const struct sw_engine_options plan = {.config.text = config,
+                                           .model.path = model,
+                                           .inputs.seq_len = 8,
+                                           .run.comm = comm,
                                            .seed = 42,
-                                           .comm = comm,
-                                           .plan_only = true};
+                                           .train.wanted = true,
+                                           .plan.only = true};
     if (sw_initialize(&plan, &e) < 0 || sw_plan_text(e, true, false, &out->text) < 0 ||
         sw_plan_text(e, false, true, &out->json) < 0) {
         fail_msg("%s", sw_error_message());
@@ -277,8 +278,12 @@ static sw_status train_rank(void *ctx, sw_comm *comm)
     const struct sw_view view = {.data = (void *)ids, .dtype = SW_I32, .shape = shape};
     const struct sw_tensor tensors[] = {{"input_ids", view}, {"labels", view}};
     const struct sw_batch batch = {tensors, 2};
-    const struct sw_engine_options options = {
-        .config_text = job->config, .model = job->model, .seq_len = T, .seed = 5, .comm = comm};
+    const struct sw_engine_options options = {.config.text = job->config,
+                                              .model.path = job->model,
+                                              .inputs.seq_len = T,
+                                              .run.comm = comm,
+                                              .seed = 5,
+                                              .train.wanted = true};
     sw_engine *e = NULL;
     sw_status st = sw_initialize(&options, &e);
     for (int i = 0; st >= 0 && i < STEPS; i++) {

@@ -30,13 +30,12 @@ static void export_model(const char *name, const char *config, const char *words
     sw_engine *e = NULL;
     snprintf(file, sizeof file, "%s.json", name);
     test_put(file, config);
-    const struct sw_engine_options options = {.config_text =
+    const struct sw_engine_options options = {.config.text =
                                                   "{\"train_micro_batch_size_per_gpu\": 1}",
-                                              .model = test_at(file),
-                                              .seq_len = 8,
+                                              .model.path = test_at(file),
+                                              .inputs.seq_len = 8,
                                               .seed = 11,
-                                              .no_train = true,
-                                              .want_eval = true};
+                                              .evaluate.loss = true};
     assert_int_equal(sw_initialize(&options, &e), SW_OK);
     assert_int_equal(sw_export(e, test_at(name), SW_F32), SW_OK);
     sw_close(e);

@@ -462,10 +462,10 @@ static void a_configuration_may_be_given_as_text(void **state)
         }
         const struct sw_engine_options *found = sw_train_setup_engine(setup);
         struct sw_engine_options options = *found;
-        options.plan_only = true;
-        assert_int_equal(found->n_sets, 2);
-        assert_string_equal(found->sets[0], sw_train_default_optimizer());
-        assert_string_equal(found->sets[1], "--steps=8"); /* an epoch has 5 steps */
+        options.plan.only = true;
+        assert_int_equal(found->config.n_sets, 2);
+        assert_string_equal(found->config.sets[0], sw_train_default_optimizer());
+        assert_string_equal(found->config.sets[1], "--steps=8"); /* an epoch has 5 steps */
         assert_int_equal(sw_initialize(&options, &engine), SW_OK);
         assert_int_equal(sw_engine_micro_batch_size(engine), 8);
         sw_close(engine);
