@@ -17,6 +17,7 @@
 #include "engine/engine.h"
 #include "json/json.h"
 #include "spillway/comm.h"
+#include "spillway/look.h"
 
 enum { MOST_ROUNDS = 101, MOST_STEPS = 101, MOST_K = 64, MOST_RANKS = 2, WARM_UP = 2 };
 #define DEADLINE_S 600.0

@@ -15,6 +15,7 @@
 
 #include "device/device.h"
 #include "engine/engine.h"
+#include "spillway/look.h"
 
 enum { MOST_SETS = 16 };
 

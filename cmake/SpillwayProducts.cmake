@@ -77,7 +77,7 @@ foreach(source IN LISTS bench_sources)
     add_executable(bench_${stem} EXCLUDE_FROM_ALL "${source}")
     set_target_properties(bench_${stem} PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
-    target_link_libraries(bench_${stem} PRIVATE sw_engine)
+    target_link_libraries(bench_${stem} PRIVATE sw_look)
     add_dependencies(bench bench_${stem})
 endforeach()
 

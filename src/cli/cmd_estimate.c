@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "spillway/engine.h"
+#include "spillway/look.h"
 
 int sw_cmd_estimate(int argc, char **argv)
 {

@@ -7,6 +7,7 @@
 #include "cli/train_flags.h"
 #include "spillway/comm.h"
 #include "spillway/engine.h"
+#include "spillway/look.h"
 
 enum { OWN_FLAGS = 13, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
 

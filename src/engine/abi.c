@@ -12,6 +12,7 @@
 #include "spillway/data.h"
 #include "spillway/engine.h"
 #include "spillway/launch.h"
+#include "spillway/look.h"
 #include "spillway/nvme.h"
 #include "spillway/report.h"
 #include "spillway/train.h"

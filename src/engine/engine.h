@@ -19,15 +19,18 @@
 struct sw_engine_facts {
     const struct sw_config *config;
     const struct sw_plan *plan;
-    int train_program; /* index into plan->programs; -1 = not planned */
-    struct sw_device *device;
-    struct sw_executor *executor;
+    int train_program;                 /* index into plan->programs; -1 = not planned */
+    struct sw_device *device, *host;   /* host: updates tensors in host memory; NULL = none */
+    struct sw_executor *executor;      /* NULL: the engine was opened for its plan only */
+    const struct sw_update_rule *rule; /* zero if it does not train */
     const char *kernel_set, *device_name;
     const char *model_folder;          /* folder that the model was read from; NULL for presets */
     enum sw_dtype dtype, export_dtype; /* dtype of the computation; dtype of the model's folder */
     bool trains;
     const struct sw_task *task; /* NULL for a user's own forward */
     struct sw_task_sizes sizes; /* of the inputs of one micro-batch */
+    int64_t rounds;             /* micro-steps of a step on this rank */
+    bool profile;               /* every instruction is measured */
     bool lora;                  /* only adapters are trained, saved and exported */
     uint64_t seed;
     sw_comm *comm;   /* NULL = one rank */
@@ -91,6 +94,22 @@ struct sw_engine_training {
     bool allow_other_data;           /* accept a checkpoint that was trained on other data */
 };
 void sw_engine_join_training(sw_engine *e, const struct sw_engine_training *training);
+
+/* ---- device.c ---- */
+/* Opens another device like the engine's: same kernels, same threads per rank. Collective if
+ * several ranks run. */
+sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **out);
+/* Opens the CPU as a second device that updates tensors in host memory. NULL if the engine's device
+ * reaches host memory, or if the configuration forbids it. */
+sw_status sw_engine_open_host(const struct sw_engine *e, struct sw_device **out);
+
+/* ---- fit.c ---- */
+/* The disk tier of the engine. */
+struct sw_swap_options sw_engine_swap(const struct sw_engine *e);
+
+/* ---- rates.c ---- */
+/* Parses rates such as "bf16=800" into `rates`. SW_E_ARG: unknown rate. */
+sw_status sw_engine_take_rates(const char *const *texts, int n, struct sw_machine_rates *rates);
 
 /* For measurements: replaces the engine's executor by one with other options. Weights and states
  * begin anew. */

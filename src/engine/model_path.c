@@ -9,7 +9,6 @@
 
 #include "ckpt/ckpt.h"
 #include "engine/private.h"
-#include "spillway/doctor.h"
 
 static bool is_there(const char *folder, const char *name)
 {
@@ -160,17 +159,5 @@ sw_status sw_model_check_path(const char *path)
             "its newest checkpoint",
             path, path);
     }
-    return SW_OK;
-}
-
-sw_status sw_models_text(char **out)
-{
-    struct sw_str text = {0};
-    sw_model_list(&text);
-    if (text.failed) {
-        sw_str_fini(&text);
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for a list");
-    }
-    *out = text.ptr;
     return SW_OK;
 }

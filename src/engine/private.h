@@ -171,12 +171,6 @@ int32_t sw_engine_apply_rules(const struct engine_text *text, const struct sw_sa
 bool sw_engine_ends_text(const struct sw_sampling *sampling, int32_t id);
 
 /* ---- device.c ---- */
-/* Opens another device like the engine's: same kernels, same threads per rank. Collective if
- * several ranks run. */
-sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **out);
-/* Opens the CPU as a second device that updates tensors in host memory. NULL if the engine's device
- * reaches host memory, or if the configuration forbids it. */
-sw_status sw_engine_open_host(const struct sw_engine *e, struct sw_device **out);
 /* True if the host packs rows of gradients, and ranks read them in place. */
 bool sw_engine_packs_rows(const struct sw_engine *e);
 /* Device memory in bytes that a plan may use: the configured budget; on a GPU, at most the free
@@ -248,16 +242,9 @@ sw_status sw_engine_agree_on_try(struct sw_engine *e, struct sw_verdict *verdict
 /* Collects the folders of the disk tier. One tier holds states and parameters; its folders are
  * those of the optimizer, then further ones of the parameters. */
 sw_status sw_engine_find_folders(struct sw_engine *e);
-struct sw_swap_options sw_engine_swap(const struct sw_engine *e);
 /* Plans all programs that the engine is asked for. SW_E_NOMEM names the missing bytes and a change
  * that makes it fit. */
 sw_status sw_engine_make_plan(struct sw_engine *e);
-
-/* ---- predict.c ---- */
-/* Parses rates such as "bf16=800" into `rates`. SW_E_ARG: unknown rate. */
-sw_status sw_engine_take_rates(const char *const *texts, int n, struct sw_machine_rates *rates);
-/* Prints the bytes that a step moves between tiers, as lines or as a member of a JSON object. */
-void sw_engine_print_moves(const struct sw_engine *e, bool json, struct sw_str *out);
 
 /* ---- trace.c ---- */
 sw_status sw_engine_open_trace(struct sw_engine *e);

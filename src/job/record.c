@@ -14,6 +14,7 @@
 #include "hf/hf.h"
 #include "job/private.h"
 #include "run/run.h"
+#include "spillway/look.h"
 
 enum { VERSION = 1, MOST_STARTS = 100 };
 

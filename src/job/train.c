@@ -16,6 +16,7 @@
 #include "run/run.h"
 #include "spillway/checkpoint.h"
 #include "spillway/comm.h"
+#include "spillway/look.h"
 
 /* ---- setting up ---- */
 

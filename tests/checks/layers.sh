@@ -16,7 +16,7 @@ find src include examples bench -name '*.[ch]' 2>/dev/null | sort | xargs awk -f
     function there(folder) { return system("test -d " folder) == 0 }
 
     BEGIN {
-        split("status base nvme store train job checkpoint job doctor engine", of, " ")
+        split("status base nvme store train job checkpoint job doctor look", of, " ")
         for (i = 1; i in of; i += 2) { home["spillway/" of[i] ".h"] = of[i + 1] }
     }
     FILENAME == "LAYERS" {

@@ -377,45 +377,6 @@ static void sizes_follow_from_the_model(void **state)
 
 /* ---- reports and refusals ---- */
 
-static void what_was_chosen_is_said(void **state)
-{
-    (void)state;
-    static const char want[] = "chosen: spillway.micro_batch 12, spillway.recompute \"blocks\", "
-                               "spillway.recompute_blocks 5\n";
-    struct settings s = {.n = 0}, blocks = {.n = 0};
-    sw_engine *e = NULL;
-    char *text = NULL;
-    set_recompute(&blocks, 1, 5);
-    set_text(&s, "spillway.micro_batch=auto");
-    set_text(&s, "spillway.recompute=auto");
-    set(&s, "spillway.device_memory", need_of(&blocks, 1));
-    assert_int_equal(plan(&s, 1, NULL, &e), SW_OK);
-    check_chosen(e, TRAIN, 1);
-    assert_int_equal(sw_plan_text(e, false, false, &text), SW_OK);
-    assert_int_equal(strncmp(text, want, strlen(want)), 0);
-    assert_non_null(strstr(text, "\n  recomputed in backward: the first 5 of 8 blocks\n"));
-    sw_text_free(text);
-    assert_int_equal(sw_plan_text(e, false, true, &text), SW_OK);
-    assert_non_null(strstr(text, ",\"chosen\":{\"micro_batch\":12,\"recompute\":\"blocks\","
-                                 "\"recompute_blocks\":5}}"));
-    assert_non_null(strstr(text, ",\"recomputed_blocks\":5,"));
-    sw_text_free(text);
-    close_plan(e);
-    const struct sw_engine_options o = {
-        .config = {.text = base_config, .sets = s.list, .n_sets = s.n},
-        .model.path = model_path,
-        .inputs.seq_len = T,
-        .train.wanted = true};
-    /* the choice of the configured stage holds for every stage */
-    for (int json = 0; json < 2; json++) {
-        assert_int_equal(sw_plan_stages_text(&o, 2, json, &text), SW_OK);
-        assert_non_null(strstr(text, json ? "\"chosen\":{\"micro_batch\":6,\"recompute\":"
-                                          : "chosen: spillway.micro_batch 6, spillway.recompute "));
-        assert_non_null(strstr(text, json ? "\"micro_batches\":2" : "K = 2 micro-batches"));
-        sw_text_free(text);
-    }
-}
-
 static void where_nothing_fits_the_same_is_said_twice(void **state)
 {
     (void)state;
@@ -685,7 +646,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_least_recomputation_that_fits),
     cmocka_unit_test(rates_are_an_input),
     cmocka_unit_test(sizes_follow_from_the_model),
-    cmocka_unit_test(what_was_chosen_is_said),
     cmocka_unit_test(where_nothing_fits_the_same_is_said_twice),
     cmocka_unit_test(the_least_over_the_ranks),
     cmocka_unit_test(kept_on_resume),

@@ -342,7 +342,6 @@ static sw_status plan(const struct way *way, bool *two_slots, int64_t *disk, cha
                       size_t size)
 {
     char config[2048];
-    char *report = NULL;
     write_config(way, config, sizeof config);
     const struct sw_engine_options options = {.config.text = config,
                                               .model.path = model_path,
@@ -356,9 +355,10 @@ static sw_status plan(const struct way *way, bool *two_slots, int64_t *disk, cha
     if (st >= 0) {
         *two_slots = e->plan->two_slots;
         *disk = sw_engine_tier_bytes(e, SW_TIER_DISK);
-        assert_int_equal(sw_plan_text(e, false, false, &report), SW_OK);
-        snprintf(text, size, "%s", report);
-        sw_free(report);
+        struct sw_str report = {0};
+        sw_plan_print(e->plan, false, &report);
+        snprintf(text, size, "%s", sw_str_text(&report));
+        sw_str_fini(&report);
     }
     sw_close(e);
     return st;

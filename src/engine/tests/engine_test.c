@@ -613,7 +613,6 @@ static void options_may_be_left_out(void **state)
     char *text = NULL, *notes = NULL;
     assert_int_equal(sw_initialize(NULL, &engine), SW_E_ARG);
     assert_non_null(strstr(sw_error_message(), "sw_initialize"));
-    assert_int_equal(sw_plan_stages_text(NULL, 2, false, &text), SW_E_ARG);
     assert_int_equal(sw_config_report(NULL, &text, &notes), SW_E_ARG);
     assert_int_equal(sw_config_elastic_text(NULL, &text), SW_E_ARG);
 

@@ -14,6 +14,7 @@
 #include "base/base.h"
 #include "engine/engine.h"
 #include "spillway/comm.h"
+#include "spillway/look.h"
 #include "spillway/train.h"
 #include "support/scratch.h"
 #include "support/test.h"

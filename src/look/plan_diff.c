@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares two plan files; plan/diff.c compares their contents.
-#include "engine/engine.h"
+#include "plan/plan.h"
+#include "spillway/look.h"
 
 sw_status sw_plan_diff_text(const char *path_a, const char *path_b, bool json, bool *out_same,
                             char **out)

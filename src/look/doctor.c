@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "device/device.h"
+#include "model/model.h"
 #include "spillway/comm.h"
 
 /* The build defines these for every room that wraps the library. */
@@ -83,6 +84,18 @@ sw_status sw_doctor_text(int n_threads, char **out)
     if (text.failed) {
         sw_str_fini(&text);
         return SW_FAIL(SW_E_NOMEM, "out of host memory for a report");
+    }
+    *out = text.ptr;
+    return SW_OK;
+}
+
+sw_status sw_models_text(char **out)
+{
+    struct sw_str text = {0};
+    sw_model_list(&text);
+    if (text.failed) {
+        sw_str_fini(&text);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a list");
     }
     *out = text.ptr;
     return SW_OK;

@@ -8,6 +8,7 @@
 #include "json/json.h"
 #include "spillway/comm.h"
 #include "spillway/engine.h"
+#include "spillway/look.h"
 #include "support/scratch.h"
 #include "support/test.h"
 

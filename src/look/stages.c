@@ -3,9 +3,12 @@
 // plans of all four stages are made, but not run. The table also has the formulas of the ZeRO paper
 // and of docs/zero.md.
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "engine/private.h"
+#include "engine/engine.h"
+#include "json/json.h"
+#include "spillway/look.h"
 
 enum { N_STAGES = 4 };
 
@@ -52,6 +55,28 @@ static sw_status read_config(const struct sw_engine_options *o, struct stages *o
     return SW_OK;
 }
 
+/* Appends the edits with which a stage is planned, and returns their new number. Another stage that
+ * does not support the configured offloading is planned without it. */
+static int edit_stage(const struct stages *s, int stage, bool budgets, const char **sets, int n)
+{
+    const bool beside = stage != s->configured && stage < 3;
+    if (!budgets) {
+        sets[n++] = "spillway.device_memory=null";
+        sets[n++] = "spillway.host_memory=null";
+        sets[n++] = "spillway.nvme_space=null";
+    }
+    if (beside) {
+        sets[n++] = "spillway.tile_bytes=null";
+    }
+    if (beside && s->states_offloaded && (stage == 0 || s->states_on_disk)) {
+        sets[n++] = "zero_optimization.offload_optimizer=null";
+    }
+    if (beside && s->params_offloaded) {
+        sets[n++] = "zero_optimization.offload_param=null";
+    }
+    return n;
+}
+
 /* Opens the plan of rank 0. The caller closes comm after the engine. */
 static sw_status open_stage(const struct sw_engine_options *options, int stage, bool budgets,
                             const struct stages *s, sw_comm **comm, sw_engine **out)
@@ -59,7 +84,7 @@ static sw_status open_stage(const struct sw_engine_options *options, int stage, 
     struct sw_engine_options o = *options;
     const char *sets[64];
     char text[64];
-    const int n = options->config.n_sets;
+    int n = options->config.n_sets;
     if (n + 7 + (int)SW_LEN(s->sets) > (int)SW_LEN(sets)) {
         return SW_FAIL(SW_E_ARG, "too many --set");
     }
@@ -67,28 +92,12 @@ static sw_status open_stage(const struct sw_engine_options *options, int stage, 
     if (n > 0) {
         memcpy(sets, options->config.sets, (size_t)n * sizeof *sets);
     }
-    o.config.n_sets = n;
     for (int i = 0; i < s->n_sets; i++) {
-        sets[o.config.n_sets++] = s->sets[i];
+        sets[n++] = s->sets[i];
     }
-    sets[o.config.n_sets++] = text;
-    if (!budgets) {
-        sets[o.config.n_sets++] = "spillway.device_memory=null";
-        sets[o.config.n_sets++] = "spillway.host_memory=null";
-        sets[o.config.n_sets++] = "spillway.nvme_space=null";
-    }
-    /* other stages that do not support this offloading are planned without it */
-    const bool beside = stage != s->configured && stage < 3;
-    if (beside) {
-        sets[o.config.n_sets++] = "spillway.tile_bytes=null";
-    }
-    if (beside && s->states_offloaded && (stage == 0 || s->states_on_disk)) {
-        sets[o.config.n_sets++] = "zero_optimization.offload_optimizer=null";
-    }
-    if (beside && s->params_offloaded) {
-        sets[o.config.n_sets++] = "zero_optimization.offload_param=null";
-    }
+    sets[n++] = text;
     o.config.sets = sets;
+    o.config.n_sets = edit_stage(s, stage, budgets, sets, n);
     o.plan.only = true;
     SW_TRY(sw_comm_open(&(struct sw_transport){.size = s->ranks}, comm));
     o.run.comm = *comm;
@@ -117,14 +126,15 @@ static sw_status choose(const struct sw_engine_options *options, struct stages *
         return SW_OK;
     }
     SW_TRY(open_stage(options, s->configured, true, s, &comm, &e));
-    add_set(s, e->config, "spillway.micro_batch");
-    add_set(s, e->config, "spillway.recompute");
-    add_set(s, e->config, "spillway.recompute_blocks");
-    if (sw_config_origin_of(e->config, "spillway.micro_batch") == SW_CONFIG_PLANNED) {
-        add_set(s, e->config, "train_micro_batch_size_per_gpu");
+    const struct sw_config *config = sw_engine_facts(e).config;
+    add_set(s, config, "spillway.micro_batch");
+    add_set(s, config, "spillway.recompute");
+    add_set(s, config, "spillway.recompute_blocks");
+    if (sw_config_origin_of(config, "spillway.micro_batch") == SW_CONFIG_PLANNED) {
+        add_set(s, config, "train_micro_batch_size_per_gpu");
     }
-    sw_config_print_chosen(e->config, false, &s->chosen);
-    sw_config_print_chosen(e->config, true, &s->chosen_json);
+    sw_config_print_chosen(config, false, &s->chosen);
+    sw_config_print_chosen(config, true, &s->chosen_json);
     sw_close(e);
     sw_comm_close(comm, false);
     return SW_OK;
@@ -136,16 +146,17 @@ static sw_status plan_stage(const struct sw_engine_options *options, int stage, 
     sw_engine *e = NULL;
     sw_comm *comm;
     SW_TRY(open_stage(options, stage, false, out, &comm, &e));
-    out->dtype = e->dtype;
-    out->vertical = sw_engine_is_vertical(e);
-    out->micro_batches = e->sizes.micro_batches;
-    out->paper = sw_paper_widths(e->dtype, &e->optimizer.rule);
-    out->moved[stage] = sw_plan_transfers(e->plan, e->sizes.rounds);
+    const struct sw_engine_facts f = sw_engine_facts(e);
+    out->dtype = f.dtype;
+    out->vertical = f.config->spillway.schedule == SW_STEP_VERTICAL;
+    out->micro_batches = sw_engine_micro_batches(e);
+    out->paper = sw_paper_widths(f.dtype, f.rule);
+    out->moved[stage] = sw_plan_transfers(f.plan, f.rounds);
     const struct sw_plan_options plan = {
         .mesh = sw_mesh_of_data(out->ranks),
-        .rule = e->optimizer.trains ? &e->optimizer.rule : NULL,
-        .policy = {.stage = stage, .micro_batches = e->sizes.micro_batches}};
-    sw_status st = sw_plan_tabulate(e->plan, &plan, &out->tables[stage]);
+        .rule = f.trains ? f.rule : NULL,
+        .policy = {.stage = stage, .micro_batches = out->micro_batches}};
+    sw_status st = sw_plan_tabulate(f.plan, &plan, &out->tables[stage]);
     sw_close(e);
     sw_comm_close(comm, false);
     if (st < 0 || !out->budgets) {

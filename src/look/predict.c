@@ -4,130 +4,11 @@
 // disks wear.
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "engine/private.h"
-
-/* ---- transfers between tiers ---- */
-
-static double parameters_of(const struct sw_plan *plan)
-{
-    double sum = 0;
-    for (int32_t i = 0; i < plan->n_persistent; i++) {
-        const struct sw_persistent *item = &plan->persistent[i];
-        sum += item->role == SW_ROLE_PARAM ? (double)sw_shape_elems(&item->shape) : 0;
-    }
-    return sum;
-}
-
-void sw_engine_print_moves(const struct sw_engine *e, bool json, struct sw_str *out)
-{
-    const struct sw_transfers t = sw_plan_transfers(e->plan, e->sizes.rounds);
-    const double written = (double)t.out[SW_TIER_DISK], n = parameters_of(e->plan);
-    const double each = n > 0 ? written / n : 0, tb = written * 1000 / 1e12;
-    if (json) {
-        sw_str_printf(out, "\"moved_in_a_step\":{");
-        for (int tier = SW_TIER_HOST; tier < SW_TIER_COUNT; tier++) {
-            const char *name = sw_tier_name((enum sw_tier)tier);
-            sw_str_printf(out, "\"from_%s\":%lld,\"to_%s\":%lld,", name, (long long)t.in[tier],
-                          name, (long long)t.out[tier]);
-        }
-        sw_str_puts(out, "\"disk_written_a_parameter\":");
-        sw_json_write_f64(each, out);
-        sw_str_puts(out, ",\"disk_tb_in_1000_steps\":");
-        sw_json_write_f64(tb, out);
-        sw_str_putc(out, '}');
-        return;
-    }
-    for (int tier = SW_TIER_HOST; tier < SW_TIER_COUNT; tier++) {
-        if (t.in[tier] + t.out[tier] == 0) {
-            continue;
-        }
-        sw_str_printf(out, "a step moves %lld bytes from the %s and %lld to it",
-                      (long long)t.in[tier], sw_tier_name((enum sw_tier)tier),
-                      (long long)t.out[tier]);
-        if (tier == SW_TIER_DISK) {
-            sw_str_printf(out, ": %.3g written a parameter, %.3g TB in 1000 steps", each, tb);
-        }
-        sw_str_putc(out, '\n');
-    }
-}
-
-/* ---- rates ---- */
-
-/* Rates in units of 1e9 per second. */
-static const struct {
-    const char *name;
-    enum sw_load kinds[3];
-    int n_kinds;
-} given[] = {
-    {"f32", {SW_LOAD_PRODUCTS_F32}, 1},
-    {"bf16", {SW_LOAD_PRODUCTS_BF16}, 1},
-    {"f16", {SW_LOAD_PRODUCTS_F16}, 1},
-    {"copy", {SW_LOAD_OTHER, SW_LOAD_COPIES_IN, SW_LOAD_COPIES_OUT}, 3},
-    {"disk_read", {SW_LOAD_DISK_READ}, 1},
-    {"disk_write", {SW_LOAD_DISK_WRITTEN}, 1},
-    {"comm", {SW_LOAD_SENT}, 1},
-    {"host", {SW_LOAD_HOST}, 1},
-};
-static const char latency_name[] = "comm_latency"; /* in microseconds */
-
-/* The number of a rate, in units of 1e9 per second or in microseconds. */
-static bool set_rate(const char *name, double value, struct sw_machine_rates *rates)
-{
-    if (strcmp(name, latency_name) == 0) {
-        rates->latency = value / 1e6;
-        return true;
-    }
-    for (size_t i = 0; i < SW_LEN(given); i++) {
-        for (int k = 0; strcmp(name, given[i].name) == 0 && k < given[i].n_kinds; k++) {
-            rates->work[given[i].kinds[k]] = value * 1e9;
-        }
-        if (strcmp(name, given[i].name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static sw_status refuse_rate(const char *text, const char *name)
-{
-    const char *names[SW_LEN(given) + 1] = {[SW_LEN(given)] = latency_name};
-    for (size_t i = 0; i < SW_LEN(given); i++) {
-        names[i] = given[i].name;
-    }
-    const char *nearest = sw_nearest(name, names, SW_LEN(names));
-    return SW_FAIL(SW_E_ARG,
-                   "--rates %s: wanted NAME=NUMBER with f32, bf16, f16 (GFLOP/s), copy, disk_read, "
-                   "disk_write, comm, host (GB/s) or comm_latency (microseconds)%s%s",
-                   text, nearest ? "; the nearest is " : "", nearest ? nearest : "");
-}
-
-static sw_status take_rate(const char *text, struct sw_machine_rates *rates)
-{
-    char name[64], *end = NULL;
-    const char *equals = strchr(text, '=');
-    struct sw_machine_rates taken = *rates;
-    snprintf(name, sizeof name, "%.*s", equals ? (int)sw_min_i64(equals - text, 60) : 60, text);
-    const double value = equals ? strtod(equals + 1, &end) : 0;
-    if (!equals || !set_rate(name, value, &taken)) {
-        return refuse_rate(text, name);
-    }
-    if (end == equals + 1 || *end || !(value > 0 && isfinite(value))) {
-        return SW_FAIL(SW_E_ARG, "--rates %s: wanted a number above 0", text);
-    }
-    *rates = taken;
-    return SW_OK;
-}
-
-sw_status sw_engine_take_rates(const char *const *texts, int n, struct sw_machine_rates *rates)
-{
-    for (int i = 0; i < n; i++) {
-        SW_TRY(take_rate(texts[i], rates));
-    }
-    return SW_OK;
-}
+#include "engine/engine.h"
+#include "json/json.h"
+#include "spillway/look.h"
 
 /* ---- measuring ---- */
 
@@ -135,22 +16,23 @@ sw_status sw_engine_take_rates(const char *const *texts, int n, struct sw_machin
  * processors. The first is the engine's own. */
 static sw_status measure(struct sw_engine *e, struct sw_speeds *rates)
 {
-    const int n = (int)sw_min_i64(e->ranks, sw_cpu_count());
+    const struct sw_engine_facts f = sw_engine_facts(e);
+    const int n = (int)sw_min_i64(f.ranks, sw_cpu_count());
     const struct sw_swap_options swap = sw_engine_swap(e);
     struct sw_device **devices = sw_alloc_zero("engine", 2 * (size_t)n, sizeof(struct sw_device *));
     SW_TRY_ALLOC(devices, "devices to measure");
     struct sw_device **hosts = devices + n;
     sw_status st = SW_OK;
-    devices[0] = e->device;
-    hosts[0] = e->host;
+    devices[0] = f.device;
+    hosts[0] = f.host;
     for (int r = 1; r < n && st >= 0; r++) {
         st = sw_engine_open_device(e, &devices[r]);
         st = st < 0 ? st : sw_engine_open_host(e, &hosts[r]);
     }
     if (st >= 0) {
         const struct sw_measure_options options = {
-            .devices = devices, .hosts = hosts, .n_devices = n, .ranks = e->ranks, .swap = &swap};
-        st = sw_speeds_measure(e->plan, &options, rates);
+            .devices = devices, .hosts = hosts, .n_devices = n, .ranks = f.ranks, .swap = &swap};
+        st = sw_speeds_measure(f.plan, &options, rates);
     }
     for (int r = 1; r < n; r++) {
         sw_device_close(devices[r]);
@@ -355,11 +237,12 @@ static sw_status predict(const struct sw_engine_options *options,
     struct report r;
     memset(&r, 0, sizeof r);
     SW_TRY(sw_initialize(options, &e));
+    const struct sw_plan *plan = sw_engine_facts(e).plan;
     sw_status st = wanted->measure ? measure(e, rates) : SW_OK;
-    st = st < 0 ? st : sw_speeds_step(e->plan, rates, unknown, &r.clock);
+    st = st < 0 ? st : sw_speeds_step(plan, rates, unknown, &r.clock);
     if (st >= 0) {
-        r.program = &e->plan->programs[0];
-        sum_parts(e->plan, rates, unknown, &r);
+        r.program = &plan->programs[0];
+        sum_parts(plan, rates, unknown, &r);
         (wanted->json ? print_json : print_text)(&r, out);
         sw_free(r.clock.instrs);
     }

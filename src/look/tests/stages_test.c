@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "engine/private.h"
+#include "engine/engine.h"
+#include "spillway/look.h"
 #include "support/scratch.h"
 #include "support/test.h"
 

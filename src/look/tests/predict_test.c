@@ -7,6 +7,7 @@
 
 #include "json/json.h"
 #include "spillway/engine.h"
+#include "spillway/look.h"
 #include "support/scratch.h"
 #include "support/test.h"
 

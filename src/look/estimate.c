@@ -3,7 +3,8 @@
 // parameters whose names differ only in the last part.
 #include <string.h>
 
-#include "engine/private.h"
+#include "engine/engine.h"
+#include "spillway/look.h"
 
 /* Length of the module's name: everything before the last dot. */
 static size_t module_len(const char *name)
@@ -16,12 +17,13 @@ static size_t module_len(const char *name)
 static int64_t largest_layer(const sw_engine *e)
 {
     int64_t largest = 0;
-    for (int32_t i = 0; i < e->params.n; i++) {
-        const char *name = e->params.items[i].work->name;
+    const int32_t n = sw_engine_n_tensors(e);
+    for (int32_t i = 0; i < n; i++) {
+        const char *name = sw_engine_param(e, i)->work->name;
         const size_t len = module_len(name);
         int64_t sum = 0;
-        for (int32_t k = 0; k < e->params.n; k++) {
-            const struct sw_persistent *other = e->params.items[k].work;
+        for (int32_t k = 0; k < n; k++) {
+            const struct sw_persistent *other = sw_engine_param(e, k)->work;
             if (module_len(other->name) == len && strncmp(other->name, name, len) == 0) {
                 sum += sw_shape_elems(&other->layout.whole);
             }

@@ -4,8 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/private.h"
+#include "engine/engine.h"
 #include "spillway/comm.h"
+#include "spillway/look.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
@@ -268,6 +269,7 @@ static void the_dump_is_the_plan(void **state)
         struct sw_json_doc *doc;
         int64_t n_has = 0;
         open_plan(&settings[s], &comm, &e);
+        const struct sw_plan *plan = sw_engine_facts(e).plan;
         for (int i = 0; i < 2; i++) {
             assert_int_equal(sw_plan_text(e, true, true, &text[i]), SW_OK);
         }
@@ -275,20 +277,20 @@ static void the_dump_is_the_plan(void **state)
         assert_int_equal(
             sw_json_parse(settings[s].name, text[0], strlen(text[0]), SW_JSON_STRICT, &doc), SW_OK);
         const struct sw_json *root = sw_json_root(doc), *said = sw_json_get(root, "programs");
-        assert_int_equal(said->n_children, e->plan->n_programs);
+        assert_int_equal(said->n_children, plan->n_programs);
         said = said->first;
-        for (int p = 0; p < e->plan->n_programs; p++, said = said->next) {
-            const struct sw_program *program = &e->plan->programs[p];
+        for (int p = 0; p < plan->n_programs; p++, said = said->next) {
+            const struct sw_program *program = &plan->programs[p];
             const struct sw_json *at = sw_json_get(said, "instruction_list")->first;
             for (int32_t i = 0; i < program->n_instrs; i++, at = at->next) {
-                check_instr(e->plan, program, i, at);
+                check_instr(plan, program, i, at);
                 n_has += program->instrs[i].verb == settings[s].has;
             }
             check_ports(program->inputs, program->n_inputs, sw_json_get(said, "inputs"));
             check_ports(program->outputs, program->n_outputs, sw_json_get(said, "outputs"));
             check_sums(root, said);
         }
-        check_persistent(e->plan, root);
+        check_persistent(plan, root);
         assert_true(n_has > 0);
         sw_json_close(doc);
         sw_text_free(text[0]);

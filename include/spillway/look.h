@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans, predictions and estimates as text: what a run would need and how long a step would take,
+// without training. None of these calls is collective, and each concerns this rank alone.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "spillway/engine.h"
+#include "spillway/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * sw_plan_text - the plan as text.
+ *
+ * instructions  adds one line per instruction, or in JSON everything that running them needs
+ *               (docs/train.md lists the members)
+ * json          one JSON object
+ * out           the caller's: sw_text_free
+ */
+SW_API sw_status sw_plan_text(const sw_engine *engine, bool instructions, bool json, char **out);
+/*
+ * sw_plan_diff_text - compare two plans, each a file that sw_plan_text wrote as JSON with
+ * instructions.
+ *
+ * out_same     true if nothing differs
+ * out          the caller's: sw_text_free
+ *
+ * SW_E_FORMAT  a file is not JSON, or is not such a plan; names the file and the member
+ */
+SW_API sw_status sw_plan_diff_text(const char *path_a, const char *path_b, bool json,
+                                   bool *out_same, char **out);
+/*
+ * sw_plan_stages_text - memory that one of `ranks` ranks would hold, and bytes that it would send
+ * per step, at each ZeRO stage, by plans and by formulas.
+ *
+ * options      as for sw_initialize; nothing is opened, and run.comm and plan.only are not read
+ * ranks        at least 1
+ * out          the caller's: sw_text_free. A stage that does not fit the budgets is marked. A stage
+ *              that refuses another key of the configuration has the reason instead (JSON:
+ *              "refused")
+ *
+ * SW_E_ARG, SW_E_CONFIG, SW_E_UNSUP  the configured stage is refused, as by sw_initialize
+ */
+SW_API sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks, bool json,
+                                     char **out);
+/* Options of a prediction of the time per step, from its work and the rates of the machine. Rates
+ * are given ("f32=200", "bf16=800", "f16=200" in GFLOP/s; "copy=20", "disk_read=2",
+ * "disk_write=1", "comm=1.2", "host=20" in GB/s; "comm_latency=50", microseconds that an
+ * exchange takes however small it is), or measured within seconds on this machine. */
+struct sw_predict_options {
+    const char *const *rates; /* [n_rates] */
+    int n_rates;
+    bool measure; /* measure rates that are not given; false: they are unknown */
+    int ranks;    /* total number of ranks; 0 = 1 */
+    bool json;
+};
+/*
+ * sw_plan_predict_text - predict the time per step.
+ *
+ * options      as for sw_initialize; nothing is opened, and run.comm and plan.only are not read
+ * out          the caller's: sw_text_free
+ *
+ * SW_E_ARG     a rate is unknown: names it
+ *
+ * Other errors are those of sw_initialize.
+ */
+SW_API sw_status sw_plan_predict_text(const struct sw_engine_options *options,
+                                      const struct sw_predict_options *predict, char **out);
+/* Options of DeepSpeed's memory estimators for ZeRO 2 and 3: formulas that need no plan. */
+struct sw_estimate_options {
+    const char *model; /* as for the engine, weights are not needed; NULL = use the next two */
+    int64_t parameters, largest_layer; /* without a largest layer, stage 3 is left out */
+    int64_t ranks_per_node, nodes;
+    double buffer_factor; /* factor on host memory; DeepSpeed's is 1.5 */
+    bool json;
+};
+/*
+ * sw_estimate_text - bytes per device and per node by those formulas, one row per configuration.
+ *
+ * out          the caller's: sw_text_free
+ *
+ * SW_E_ARG     a number is out of range: names it
+ */
+SW_API sw_status sw_estimate_text(const struct sw_estimate_options *options, char **out);
+
+/* Text table of time by operation (run.profile). Free *out with sw_text_free. SW_E_ARG: the engine
+ * was opened without it, or without training. */
+SW_API sw_status sw_profile_text(const sw_engine *engine, char **out);
+
+#ifdef __cplusplus
+}
+#endif
