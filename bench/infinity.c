@@ -444,7 +444,7 @@ static sw_status print_model(const struct args *args)
     SW_TRY(sw_initialize(&options, &e));
     const sw_status st = sw_device_cpu_report(sw_engine_facts(e).device, &report);
     for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
-        const int64_t n = sw_shape_elems(&sw_engine_param(e, i)->work->shape);
+        const int64_t n = sw_shape_elems(&sw_engine_weights(e)->params.items[i].work->shape);
         largest = n > largest ? n : largest;
         all += n;
     }

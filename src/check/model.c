@@ -88,12 +88,12 @@ static sw_status check_forward(struct check *c, sw_engine *e, const struct check
 }
 
 /* Looks up a parameter by its name in a model's file or in an adapter's. */
-static const struct engine_param *param_of(const sw_engine *e, const char *name)
+static const struct sw_parameter *param_of(const sw_engine *e, const char *name)
 {
     static const char adapted[] = "base_model.model.";
     const size_t n = sizeof adapted - 1;
     name += sw_engine_facts(e).lora && strncmp(name, adapted, n) == 0 ? n : 0;
-    return sw_engine_param_of_file(e, name);
+    return sw_weights_of_file(sw_engine_facts(e).weights, name);
 }
 
 static bool listed(const struct check *c, const char *list, const char *name)
@@ -119,9 +119,10 @@ static double largest_value(const struct sw_safetensor *tensor)
 static sw_status check_gradient(struct check *c, sw_engine *e, const struct sw_safetensor *ref,
                                 double largest_of_all)
 {
-    const struct engine_param *param = param_of(e, ref->name + 5);
+    const struct sw_parameter *param = param_of(e, ref->name + 5);
     if (!param &&
-        sw_engine_ignores(e, ref->name + 5)) { /* nothing uses it, so its gradient must be zero */
+        sw_weights_ignores(sw_engine_weights(e),
+                           ref->name + 5)) { /* nothing uses it, so its gradient must be zero */
         sw_check_row(c, ref->name, largest_value(ref), 0, NULL);
         return SW_OK;
     }
@@ -321,7 +322,7 @@ static sw_status before_open(const struct check *c, struct before *out)
 
 /* Looks up a tensor by its name in the recording, then by the folder's name for the parameter. */
 static const struct sw_safetensor *before_find(const struct before *b, const char *name,
-                                               const struct engine_param *param)
+                                               const struct sw_parameter *param)
 {
     if (b->adapter) {
         return sw_safetensors_find(b->adapter, name);
@@ -357,13 +358,13 @@ static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
             continue;
         }
         const char *name = ref->name + strlen(prefix);
-        const struct engine_param *param = param_of(e, name);
+        const struct sw_parameter *param = param_of(e, name);
         const struct sw_safetensor *start = before_find(&before, name, param);
         const int64_t n = sw_check_elems(ref);
         const struct sw_safetensor *mask = sw_check_tensor_of(c, n, "%s%s", mask_prefix, name);
         mask = mask ? mask : sw_check_tensor_of(c, n, "after_mask.%s", name); /* for all runs */
         sw_check_tensor(c, "%s", ref->name);
-        if (!param && sw_engine_ignores(e, name) && has_stayed(ref, start)) {
+        if (!param && sw_weights_ignores(sw_engine_weights(e), name) && has_stayed(ref, start)) {
             continue;
         }
         if (!param || !start || !sw_shape_equal(&param->work->layout.whole, &ref->shape) ||
@@ -524,16 +525,16 @@ static sw_status check_merged_tensor(struct check *c, struct sw_merge *merge, in
 
 static sw_status check_merged(struct check *c)
 {
-    struct sw_merge *merge = NULL;
+    struct sw_engine_merge m = {0};
     if (!c->adapter[0]) {
         return SW_OK;
     }
-    SW_TRY(sw_merge_open(c->adapter, c->path, &merge));
+    SW_TRY(sw_engine_open_merge(c->adapter, c->path, &m));
     sw_status st = SW_OK;
-    for (int64_t i = 0; i < sw_merge_n(merge) && st >= 0; i++) {
-        st = check_merged_tensor(c, merge, i);
+    for (int64_t i = 0; i < sw_merge_n(m.merge) && st >= 0; i++) {
+        st = check_merged_tensor(c, m.merge, i);
     }
-    sw_merge_close(merge);
+    sw_engine_close_merge(&m);
     return st;
 }
 
@@ -583,13 +584,13 @@ static sw_status find_task(struct check *c)
     static const char *const names[] = {"input.labels", "train.labels"};
     static const char *const tasks[][2] = {{"classify", "multi-label"},
                                            {"images", "images-multi-label"}};
-    SW_TRY(sw_engine_find_task(c->path, NULL, 0, &c->task));
+    SW_TRY(sw_weights_find_task(c->path, NULL, 0, &c->task));
     for (size_t i = 0; i < SW_LEN(names); i++) {
         const struct sw_safetensor *labels = sw_safetensors_find(c->ref, names[i]);
         for (size_t k = 0; k < SW_LEN(tasks) && labels && labels->dtype == SW_F32; k++) {
             if (strcmp(c->task->name, tasks[k][0]) == 0) {
                 c->asked = tasks[k][1];
-                SW_TRY(sw_engine_find_task(c->path, c->asked, 0, &c->task));
+                SW_TRY(sw_weights_find_task(c->path, c->asked, 0, &c->task));
             }
         }
     }

@@ -103,7 +103,7 @@ static sw_status collect(struct run *run, sw_engine *e)
 {
     int64_t at = 0;
     for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
-        const struct engine_param *param = sw_engine_param(e, i);
+        const struct sw_parameter *param = &sw_engine_weights(e)->params.items[i];
         const int64_t elems = sw_shape_elems(&param->work->layout.whole);
         struct sw_run_iter iter;
         struct sw_run own;
@@ -113,7 +113,8 @@ static sw_status collect(struct run *run, sw_engine *e)
         }
         sw_owned_begin(&param->work->layout, &iter);
         while (sw_runs_next(&iter, &own)) {
-            SW_TRY(sw_engine_get_master(e, param, own.first, own.n, run->weights + at + own.first));
+            SW_TRY(sw_weights_get(sw_engine_weights(e), param, own.first, own.n,
+                                  run->weights + at + own.first));
         }
         at += elems;
     }
@@ -169,7 +170,7 @@ static sw_status set_weights(const struct run *run, sw_engine *e)
 {
     float chunk[1024];
     for (int32_t p = 0; run->formula && p < sw_engine_n_tensors(e); p++) {
-        const struct engine_param *param = sw_engine_param(e, p);
+        const struct sw_parameter *param = &sw_engine_weights(e)->params.items[p];
         const struct formula formula = formula_of(run, param->work->name);
         const int64_t n = sw_shape_elems(&param->work->layout.whole);
         for (int64_t first = 0; first < n; first += (int64_t)SW_LEN(chunk)) {
@@ -177,7 +178,7 @@ static sw_status set_weights(const struct run *run, sw_engine *e)
             for (int64_t i = 0; i < len; i++) {
                 chunk[i] = formula_weight(&formula, first + i);
             }
-            SW_TRY(sw_engine_set_master(e, param, first, len, chunk));
+            SW_TRY(sw_weights_set(sw_engine_weights(e), param, first, len, chunk));
         }
     }
     return SW_OK;
@@ -340,7 +341,7 @@ static sw_status compare_after(struct run *run)
     int64_t at = 0, n_tensors = 0;
     SW_TRY(sw_initialize(&options, &e));
     for (int32_t i = 0; i < sw_engine_n_tensors(e); i++) {
-        const struct sw_persistent *work = sw_engine_param(e, i)->work;
+        const struct sw_persistent *work = sw_engine_weights(e)->params.items[i].work;
         const struct sw_safetensor *ref = sw_check_tensor(run->c, "after.%s", work->name);
         const int64_t n = sw_shape_elems(&work->layout.whole);
         const bool qkv_bias = strstr(work->name, ".attn.c_attn.bias") != NULL;

@@ -180,6 +180,13 @@ const char *sw_device_kernel_set(struct sw_device *dev);
  * for, ": " and the algorithm; "; " separates entries. If the same question gets another answer,
  * the bits differ. Appends nothing if the kernel set already determines the bits. */
 void sw_device_algorithms(struct sw_device *dev, struct sw_str *out);
+struct sw_other_algorithm {
+    char product[256], was[128], is[128];
+};
+/* Finds the next product in `*was` that `is` has too, with a different algorithm, and moves *was
+ * past it. Both are texts of sw_device_algorithms. False: there is none. */
+bool sw_device_next_other_algorithm(const char **was, const char *is,
+                                    struct sw_other_algorithm *out);
 
 /* ---- for `doctor` ---- */
 /* Appends lines for CUDA and HIP that begin with a check mark or a cross: the module, the driver,

@@ -7,7 +7,7 @@
 
 #include "engine/agree.h"
 
-#include "engine/adapter.h"
+#include "engine/private.h"
 
 static bool is_one_of(const char *path, const char *const *list)
 {
@@ -126,13 +126,14 @@ static sw_status agree_on_model(const struct sw_engine *e, struct sw_agreed *out
 {
     static const char *const left_out[] = {"_name_or_path", "transformers_version", NULL};
     struct sw_str text = {0};
-    if (e->source.doc) {
-        write_tree(sw_json_root(e->source.doc), "", left_out, &text);
+    if (e->weights.source.doc) {
+        write_tree(sw_json_root(e->weights.source.doc), "", left_out, &text);
     }
-    for (int64_t i = 0; e->source.weights && i < sw_hf_folder_count(e->source.weights); i++) {
-        write_tensor(sw_hf_folder_at(e->source.weights, i), &text);
+    for (int64_t i = 0; e->weights.source.files && i < sw_hf_folder_count(e->weights.source.files);
+         i++) {
+        write_tensor(sw_hf_folder_at(e->weights.source.files, i), &text);
     }
-    const struct sw_safetensors *adapter = e->lora ? e->lora->from.file : NULL;
+    const struct sw_safetensors *adapter = sw_weights_adapter_file(&e->weights);
     for (int64_t i = 0; adapter && i < sw_safetensors_count(adapter); i++) {
         write_tensor(sw_safetensors_at(adapter, i), &text);
     }

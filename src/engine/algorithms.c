@@ -6,60 +6,13 @@
 
 #include "engine/agree.h"
 
-/* One entry of such a text: "5x7x3 of f32 to f32, ..: algorithm 3 tile 2". */
-struct entry {
-    const char *text;
-    size_t question, all; /* lengths: the question including ": ", and the whole entry */
-};
-
-/* Reads the entry at *at and moves *at to the next entry. False at the end. */
-static bool next_entry(const char **at, struct entry *out)
-{
-    const char *end = strstr(*at, "; ");
-    out->text = *at;
-    out->all = end ? (size_t)(end - *at) : strlen(*at);
-    *at += out->all + (end ? 2 : 0);
-    const char *colon = strstr(out->text, ": ");
-    out->question = colon && colon < out->text + out->all ? (size_t)(colon + 2 - out->text) : 0;
-    return out->all > 0;
-}
-
-static bool find_question(const char *text, const struct entry *asked, struct entry *out)
-{
-    while (next_entry(&text, out)) {
-        if (out->question == asked->question &&
-            memcmp(out->text, asked->text, asked->question) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool sw_engine_next_other_algorithm(const char **was, const char *is,
-                                    struct sw_other_algorithm *out)
-{
-    struct entry old, now;
-    while (next_entry(was, &old)) {
-        if (old.question > 0 && find_question(is, &old, &now) &&
-            (old.all != now.all || memcmp(old.text, now.text, old.all) != 0)) {
-            snprintf(out->product, sizeof out->product, "%.*s", (int)old.question - 2, old.text);
-            snprintf(out->was, sizeof out->was, "%.*s", (int)(old.all - old.question),
-                     old.text + old.question);
-            snprintf(out->is, sizeof out->is, "%.*s", (int)(now.all - now.question),
-                     now.text + now.question);
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Each rank compares all others with rank 0, so that all ranks report the same error. */
 static sw_status compare_ranks(const char *all, size_t slice, int ranks)
 {
     for (int r = 1; r < ranks; r++) {
         struct sw_other_algorithm other;
         const char *of_0 = all;
-        if (sw_engine_next_other_algorithm(&of_0, all + (size_t)r * slice, &other)) {
+        if (sw_device_next_other_algorithm(&of_0, all + (size_t)r * slice, &other)) {
             return SW_FAIL(
                 SW_E_CONFIG,
                 "the product of %s is computed by %s on rank 0, by %s on rank %d; "

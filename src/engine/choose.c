@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/resume.h"
+#include "engine/private.h"
 
 /* ---- kept on resume ---- */
 
@@ -87,43 +87,6 @@ sw_status sw_engine_blame_choices(const struct sw_engine *e, sw_status st)
     }
     sw_str_fini(&text);
     return st;
-}
-
-/* ---- the model's hidden size ---- */
-
-/* The hidden size under transformers' own names; such a config.json may describe a model that is
- * not supported here. */
-static int64_t said_size(const struct sw_json *config)
-{
-    const struct sw_json *one = sw_json_get(config, "hidden_size");
-    const struct sw_json *all = one ? NULL : sw_json_get(config, "hidden_sizes");
-    int64_t largest = one && one->type == SW_JSON_INT ? one->integer : 0;
-    for (const struct sw_json *of = all ? all->first : NULL; of; of = of->next) {
-        largest = of->type == SW_JSON_INT ? sw_max_i64(largest, of->integer) : largest;
-    }
-    return largest;
-}
-
-sw_status sw_model_hidden_size(const char *model, int64_t *out)
-{
-    struct sw_json_doc *doc = NULL;
-    struct sw_model *opened = NULL;
-    bool folder;
-    SW_TRY(sw_engine_read_model(&(struct sw_engine_options){.model.path = model}, &doc, &folder));
-    int64_t size = said_size(sw_json_root(doc));
-    sw_status st = SW_OK;
-    if (size < 1) {
-        st = sw_model_open(doc, NULL, &opened);
-        size = st >= 0 ? opened->width : 0;
-        sw_model_close(opened);
-    }
-    sw_json_close(doc);
-    SW_TRY(st);
-    if (size < 1) {
-        return SW_FAIL(SW_E_CONFIG, "%s: the model has no hidden size", model);
-    }
-    *out = size;
-    return SW_OK;
 }
 
 /* ---- new choices ---- */

@@ -7,7 +7,7 @@
 
 int64_t sw_engine_width(const sw_engine *e)
 {
-    return e->model ? e->model->width : 0;
+    return e->weights.model ? e->weights.model->width : 0;
 }
 
 /* The attention mask of the batch; NULL: every token counts. */
@@ -52,10 +52,10 @@ sw_status sw_embed(sw_engine *e, const struct sw_batch *batch,
                    const struct sw_embed_options *options, float *out)
 {
     SW_TRY_OPTIONS(options);
-    if (!e->model || e->model->task->n_losses > 0 || e->programs.logits < 0) {
+    if (!e->weights.model || e->weights.model->task->n_losses > 0 || e->programs.logits < 0) {
         return SW_FAIL(SW_E_ARG, "sw_embed: the engine was opened without embed.wanted");
     }
-    const int64_t width = e->model->width, row = e->sizes.tokens * width;
+    const int64_t width = e->weights.model->width, row = e->sizes.tokens * width;
     const int32_t *mask = mask_of(batch);
     float *hidden = sw_alloc("engine", (size_t)(e->sizes.batch * row) * sizeof *hidden);
     SW_TRY_ALLOC(hidden, "the vectors of tokens");

@@ -4,7 +4,6 @@
 // steers an open engine.
 #pragma once
 
-#include "ckpt/ckpt.h"
 #include "config/config.h"
 #include "device/device.h"
 #include "plan/plan.h"
@@ -12,6 +11,7 @@
 #include "search/search.h"
 #include "spillway/engine.h"
 #include "task/task.h"
+#include "weights/weights.h"
 
 /* ---- facts.c: facts about an open engine ---- */
 
@@ -19,6 +19,7 @@
 struct sw_engine_facts {
     const struct sw_config *config;
     const struct sw_plan *plan;
+    const struct sw_weights *weights;
     int train_program;                 /* index into plan->programs; -1 = not planned */
     struct sw_device *device, *host;   /* host: updates tensors in host memory; NULL = none */
     struct sw_executor *executor;      /* NULL: the engine was opened for its plan only */
@@ -42,23 +43,8 @@ struct sw_engine_facts {
 };
 struct sw_engine_facts sw_engine_facts(const sw_engine *e);
 
-/* A trained or frozen parameter, and where its parts are stored. */
-struct engine_param {
-    const struct sw_persistent *work;   /* working copy */
-    const struct sw_persistent *master; /* fp32 master (fp16), low half (bf16), NULL otherwise */
-    const char *file_name; /* name in the folder that it was read from; NULL = same name */
-    /* digest of a frozen parameter's values under adapters; NULL = it is trained */
-    const char *digest;
-};
-/* Parameter i of sw_engine_n_tensors. */
-const struct engine_param *sw_engine_param(const sw_engine *e, int32_t i);
-/* Looks up a parameter by a name from a file; any name of its family will do. NULL if not found. */
-const struct engine_param *sw_engine_param_of_file(const sw_engine *e, const char *name);
-/* True if the model's family knows this tensor and does not compute with it. */
-bool sw_engine_ignores(const sw_engine *e, const char *name);
-
-/* Number of trained parameters: those of the adapters, or all without adapters. */
-int64_t sw_engine_trained_parameters(const sw_engine *e);
+/* The weights of an open engine, to change them. */
+struct sw_weights *sw_engine_weights(sw_engine *e);
 
 /* Losses of the last step on this rank: sum and count of each term of each micro-batch, [local,
  * terms, 2]. */
@@ -69,12 +55,6 @@ int sw_engine_terms(const sw_engine *e);
 sw_status sw_engine_evaluate(sw_engine *e, const struct sw_batch *batch, double *out);
 /* The loss for such sums and counts, added up over batches. */
 double sw_engine_mean_loss(const struct sw_engine *e, const double *terms);
-/* The task `asked`, or the one that the model is for (a folder, a config.json, a preset). labels:
- * classes of its head, 0 = as in config.json. Opens nothing. */
-sw_status sw_engine_find_task(const char *model, const char *asked, int64_t labels,
-                              const struct sw_task **out);
-/* Reads the number of positions of a model, in tokens. */
-sw_status sw_engine_find_context(const char *model, int64_t *out);
 /* Elements of an output of the program that sw_logits runs; -1 if it has no output of this name. */
 int64_t sw_engine_output_elems(const sw_engine *e, const char *name);
 /* Reads such an output after sw_logits, widened to f32. */
@@ -86,14 +66,8 @@ bool sw_engine_trace_written(const sw_engine *e, int64_t *out_first, int64_t *ou
  * recorded runs. */
 void sw_engine_override_lr(sw_engine *e, double lr);
 
-/* The training run that drives an engine; set on rank 0 only. Borrowed until the engine closes. */
-struct sw_engine_training {
-    const struct sw_ckpt_lock *lock; /* lock of the folder that it saves to */
-    const struct sw_json *data;      /* description of its data, stored in its checkpoints */
-    const struct sw_json *state;     /* its state, stored in the next checkpoint; NULL = none */
-    bool allow_other_data;           /* accept a checkpoint that was trained on other data */
-};
-void sw_engine_join_training(sw_engine *e, const struct sw_engine_training *training);
+/* Sets the training run that drives the engine, on rank 0 only. */
+void sw_engine_join_training(sw_engine *e, const struct sw_training *training);
 
 /* ---- device.c ---- */
 /* Opens another device like the engine's: same kernels, same threads per rank. Collective if
@@ -137,55 +111,23 @@ sw_status sw_engine_finish_trace(struct sw_engine *e);
 /* True if a step that fails during the update leaves the disk half updated. */
 bool sw_engine_writes_in_place(const struct sw_engine *e);
 
-/* ---- save.c ---- */
-/* Size of one checkpoint; it does not depend on the number of ranks. */
-int64_t sw_engine_checkpoint_bytes(const struct sw_engine *e);
+/* ---- merge.c ---- */
 
-/* ---- weights.c ---- */
-/* [first, first + n) counts elements of the whole tensor. Setting stores the part that this rank
- * holds; getting needs a range that this rank holds. */
-sw_status sw_engine_get_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
-                               int64_t n, float *out);
-sw_status sw_engine_set_master(struct sw_engine *e, const struct engine_param *param, int64_t first,
-                               int64_t n, const float *src);
-
-/* ---- export.c ---- */
-/* SW_E_ARG: the folder is not empty and has no export marker. owned: the folder is ours even
- * without a marker. */
-sw_status sw_engine_check_folder(const char *folder, bool owned);
-/* Checks the folder in the same way, creates it, and puts the marker into it. */
-sw_status sw_engine_claim_folder(const char *folder, bool owned);
-/* sw_export, without the files beside the weights. */
-sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dtype dtype);
-/* Exports the weights of a checkpoint. *dtype: SW_DTYPE_COUNT means the model's own dtype, which is
- * then returned. */
-sw_status sw_engine_export_checkpoint(struct sw_ckpt *ckpt, const char *folder,
-                                      enum sw_dtype *dtype);
-
-/* ---- merge.c: a model with its adapters added ---- */
-
-struct sw_merge;
+/* A model with its adapters added, and the plan that describes it. */
+struct sw_engine_merge {
+    sw_engine *engine;
+    struct sw_merge *merge;
+};
 
 /*
- * sw_merge_open - opens adapters (a PEFT folder, or a checkpoint) together with their base model.
+ * sw_engine_open_merge - opens adapters (a PEFT folder, or a checkpoint) together with their base.
  *
  * base  folder of the model; NULL = the one that the adapters name
+ * out   close with sw_engine_close_merge
  *
  * SW_E_FORMAT  the adapters belong to another base: the message names the tensor
  */
-sw_status sw_merge_open(const char *adapter, const char *base, struct sw_merge **out);
-sw_status sw_merge_open_checkpoint(struct sw_ckpt *ckpt, const char *base, struct sw_merge **out);
-void sw_merge_close(struct sw_merge *merge);
-
-int64_t sw_merge_n(const struct sw_merge *merge);
-/* Tensor i under its name in the base's files. Its values are returned as f32. */
-struct sw_safetensor_spec sw_merge_spec(const struct sw_merge *merge, int64_t i);
-/* True if adapters change tensor i. */
-bool sw_merge_changes(const struct sw_merge *merge, int64_t i);
-/* Elements [first, first + n). */
-sw_status sw_merge_fetch(struct sw_merge *merge, int64_t i, int64_t first, int64_t n, float *out);
-enum sw_dtype sw_merge_dtype(const struct sw_merge *merge);          /* dtype of the base */
-const struct sw_json *sw_merge_config(const struct sw_merge *merge); /* config.json */
-const char *sw_merge_base(const struct sw_merge *merge);             /* folder of the base */
-/* Exports the merged model, and the files beside the weights of its base. */
-sw_status sw_engine_export_merged(struct sw_merge *merge, const char *folder, enum sw_dtype *dtype);
+sw_status sw_engine_open_merge(const char *adapter, const char *base, struct sw_engine_merge *out);
+sw_status sw_engine_open_merge_of(struct sw_ckpt *ckpt, const char *base,
+                                  struct sw_engine_merge *out);
+void sw_engine_close_merge(struct sw_engine_merge *merge);

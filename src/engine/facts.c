@@ -9,7 +9,7 @@ static struct sw_task_sizes sizes_of(const struct sw_engine *e)
 {
     const struct sw_forward_spec spec = {
         .batch = e->sizes.batch, .tokens = e->sizes.tokens, .targets = e->sizes.targets};
-    return e->model ? sw_model_sizes(e->model, &spec) : (struct sw_task_sizes){0};
+    return e->weights.model ? sw_model_sizes(e->weights.model, &spec) : (struct sw_task_sizes){0};
 }
 
 struct sw_engine_facts sw_engine_facts(const sw_engine *e)
@@ -17,23 +17,24 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
     return (struct sw_engine_facts){
         .config = e->config,
         .plan = e->plan,
+        .weights = &e->weights,
         .train_program = e->programs.train,
         .device = e->device,
         .host = e->host,
         .executor = e->executor,
         .kernel_set = sw_device_kernel_set(e->device),
         .device_name = e->device->what,
-        .model_folder = e->source.folder,
+        .model_folder = e->weights.source.folder,
         .dtype = e->dtype,
-        .export_dtype = e->source.dtype,
+        .export_dtype = e->weights.source.dtype,
         .trains = e->optimizer.trains,
         .rule = &e->optimizer.rule,
         .rounds = e->sizes.rounds,
         .profile = e->options.run.profile,
-        .lora = e->lora != NULL,
-        .task = e->model ? e->model->task : NULL,
+        .lora = e->weights.lora != NULL,
+        .task = e->weights.model ? e->weights.model->task : NULL,
         .sizes = sizes_of(e),
-        .context = e->model ? e->model->max_tokens : 0,
+        .context = e->weights.model ? e->weights.model->max_tokens : 0,
         .seed = e->seed,
         .comm = e->options.run.comm,
         .rank = e->rank,
@@ -42,40 +43,9 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
     };
 }
 
-const struct engine_param *sw_engine_param(const sw_engine *e, int32_t i)
+struct sw_weights *sw_engine_weights(sw_engine *e)
 {
-    return &e->params.items[i];
-}
-
-bool sw_engine_is_name_of(const sw_engine *e, const struct engine_param *param, const char *name)
-{
-    char buf[512];
-    const char *alias = "";
-    bool found = false;
-    for (int i = 0; e->model && alias && !found; i++) {
-        alias = e->model->ops->alias(e->model, param->work->name, i, buf, sizeof buf);
-        found = alias && strcmp(alias, name) == 0;
-    }
-    return found;
-}
-
-const struct engine_param *sw_engine_param_of_file(const sw_engine *e, const char *name)
-{
-    const struct engine_param *other = NULL;
-    for (int32_t i = 0; i < e->params.n; i++) {
-        const struct engine_param *param = &e->params.items[i];
-        if ((param->file_name && strcmp(param->file_name, name) == 0) ||
-            strcmp(param->work->name, name) == 0) {
-            return param;
-        }
-        other = !other && sw_engine_is_name_of(e, param, name) ? param : other;
-    }
-    return sw_engine_ignores(e, name) ? NULL : other;
-}
-
-bool sw_engine_ignores(const sw_engine *e, const char *name)
-{
-    return e->model && e->model->ops->ignores(e->model, name);
+    return &e->weights;
 }
 
 int sw_engine_terms(const sw_engine *e)
@@ -116,7 +86,7 @@ void sw_engine_override_lr(sw_engine *e, double lr)
     e->optimizer.lr_override = lr;
 }
 
-void sw_engine_join_training(sw_engine *e, const struct sw_engine_training *training)
+void sw_engine_join_training(sw_engine *e, const struct sw_training *training)
 {
     e->training = *training;
 }
@@ -128,6 +98,7 @@ sw_status sw_engine_replace_executor(sw_engine *e, struct sw_executor_options op
     sw_executor_close(e->executor);
     e->executor = NULL;
     SW_TRY(sw_executor_open(e->plan, e->device, &options, &e->executor));
-    SW_TRY(sw_engine_zero_states(e));
-    return sw_engine_init_weights(e);
+    e->weights.executor = e->executor;
+    SW_TRY(sw_weights_zero_states(&e->weights));
+    return sw_weights_draw(&e->weights);
 }

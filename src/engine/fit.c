@@ -3,7 +3,7 @@
 // tiers, budgets and slots to the search (search/search.c).
 #include <string.h>
 
-#include "engine/adapter.h"
+#include "engine/private.h"
 
 enum { MOST_PROGRAMS = 5 };
 /* Graphs of all programs, kept while a plan is searched for. */
@@ -26,7 +26,7 @@ static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct 
 {
     const struct sw_spillway_config *c = &e->config->spillway;
     sw_value loss = SW_NO_VALUE;
-    if (!e->model) {
+    if (!e->weights.model) {
         loss = e->options.model.forward(g, e->options.model.forward_ctx, r->batch);
         sw_output(g, "loss", loss);
         return loss;
@@ -44,7 +44,7 @@ static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct 
         .cache_tokens = r->cache,
         .is_source = r->source,
     };
-    e->model->ops->forward(e->model, g, &forward, &loss);
+    e->weights.model->ops->forward(e->weights.model, g, &forward, &loss);
     return loss;
 }
 
@@ -60,7 +60,7 @@ static sw_status learn(struct sw_engine *e, const struct recipe *r, struct sw_gr
         SW_TRY(sw_engine_learn_loss(&e->loss, g, loss, r->backward));
     }
     SW_TRY(sw_engine_learn_inputs(&e->bounds, g));
-    SW_TRY(sw_engine_learn_adapted(e, g));
+    SW_TRY(sw_weights_learn_adapted(&e->weights, g));
     return r->backward ? sw_engine_bind_groups(&e->optimizer, g) : SW_OK;
 }
 
@@ -75,7 +75,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
         .loss_chunk = c->loss_chunk,
         .frozen = c->frozen.items,
         .n_frozen = c->frozen.n,
-        .adapter = e->lora ? &e->lora->spec.super : NULL,
+        .adapter = sw_weights_adapter(&e->weights),
     };
     struct sw_graph *g = NULL;
     SW_TRY(sw_graph_open(&options, &g));
@@ -181,12 +181,12 @@ static sw_status build_all(struct sw_engine *e, struct graphs *graphs)
 {
     const struct sw_engine_options *o = &e->options;
     struct engine_programs *p = &e->programs;
-    const bool train = o->train.wanted, generate = o->generate.wanted && e->model;
-    const bool answers = generate && sw_model_is_seq2seq(e->model);
+    const bool train = o->train.wanted, generate = o->generate.wanted && e->weights.model;
+    const bool answers = generate && sw_model_is_seq2seq(e->weights.model);
     const int64_t chunk =
         answers ? e->sizes.tokens : sw_min_i64(SW_PREFILL_TOKENS, o->generate.tokens);
     *p = (struct engine_programs){-1, -1, -1, -1, -1};
-    if (e->lora && answers && !train && !o->evaluate.loss && !o->evaluate.logits) {
+    if (e->weights.lora && answers && !train && !o->evaluate.loss && !o->evaluate.logits) {
         SW_TRY(learn_whole(e));
     }
     const struct {
@@ -280,7 +280,7 @@ static struct sw_policy asked_policy(const struct sw_engine *e)
         .host_updates = c->spillway.update == SW_PLACE_HOST,
         .micro_batch = e->sizes.batch,
         .micro_batches = e->sizes.micro_batches,
-        .recompute = sw_config_recompute(c, e->model ? e->model->layers : 0),
+        .recompute = sw_config_recompute(c, e->weights.model ? e->weights.model->layers : 0),
         .schedule = (enum sw_step_schedule)c->spillway.schedule,
         .stage = (int)c->zero.stage,
         .states_tier = states_tier(c),

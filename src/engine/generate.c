@@ -122,9 +122,9 @@ static sw_status run_token(struct writing *w, int32_t id, int64_t at)
 static sw_status check_ids(const struct sw_engine *e, const int32_t *ids, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        if (ids[i] < 0 || ids[i] >= e->model->vocab) {
+        if (ids[i] < 0 || ids[i] >= e->weights.model->vocab) {
             return SW_FAIL(SW_E_ARG, "sw_generate: token %d at %lld; the vocabulary has %lld",
-                           ids[i], (long long)i, (long long)e->model->vocab);
+                           ids[i], (long long)i, (long long)e->weights.model->vocab);
         }
     }
     return SW_OK;
@@ -139,9 +139,9 @@ static sw_status check_rules(const struct sw_engine *e, const struct sw_text_rul
     } ids[] = {
         {"start_id", rules->start_id}, {"first_id", rules->first_id}, {"last_id", rules->last_id}};
     for (size_t i = 0; i < SW_LEN(ids); i++) {
-        if (ids[i].id < -1 || ids[i].id >= e->model->vocab) {
+        if (ids[i].id < -1 || ids[i].id >= e->weights.model->vocab) {
             return SW_FAIL(SW_E_ARG, "sw_generate: rules.%s %d; the vocabulary has %lld",
-                           ids[i].what, ids[i].id, (long long)e->model->vocab);
+                           ids[i].what, ids[i].id, (long long)e->weights.model->vocab);
         }
     }
     return SW_OK;
@@ -158,7 +158,7 @@ static sw_status check(const struct sw_engine *e, const int32_t *prompt, int64_t
     }
     SW_TRY(sw_engine_check_idle(&e->progress, "sw_generate"));
     const int64_t most = e->options.generate.tokens;
-    if (sw_model_is_seq2seq(e->model)) {
+    if (sw_model_is_seq2seq(e->weights.model)) {
         if (n_prompt < 1 || n_prompt > e->sizes.tokens || n_new < 0 || n_new > most) {
             return SW_FAIL(SW_E_ARG,
                            "sw_generate: a text of %lld tokens, and %lld for it; wanted 1 to %lld, "
@@ -179,7 +179,7 @@ static sw_status read_source(struct writing *w, const int32_t *prompt, int64_t n
 {
     struct sw_engine *e = w->e;
     const struct sw_text_rules *rules = w->sampling->rules;
-    const int64_t n = e->sizes.tokens, pad = e->model->pad_id;
+    const int64_t n = e->sizes.tokens, pad = e->weights.model->pad_id;
     w->ids = sw_alloc("engine", (size_t)n * sizeof *w->ids);
     w->mask = sw_alloc("engine", (size_t)n * sizeof *w->mask);
     SW_TRY_ALLOC(w->ids && w->mask ? w : NULL, "a text");
@@ -187,7 +187,8 @@ static sw_status read_source(struct writing *w, const int32_t *prompt, int64_t n
         w->ids[i] = i < n_prompt ? prompt[i] : (int32_t)sw_max_i64(pad, 0);
         w->mask[i] = i < n_prompt;
     }
-    w->start = rules && rules->start_id >= 0 ? rules->start_id : (int32_t)e->model->start_id;
+    w->start =
+        rules && rules->start_id >= 0 ? rules->start_id : (int32_t)e->weights.model->start_id;
     w->text.before = &w->start;
     w->text.n_before = 1;
     w->program = e->programs.prefill;
@@ -217,7 +218,7 @@ static sw_status read_prompt(struct writing *w, const int32_t *prompt, int64_t n
 static sw_status choose(struct writing *w, int32_t *out)
 {
     struct sw_engine *e = w->e;
-    const int64_t vocab = e->model->vocab, at = w->text.n_before + w->text.n_fresh;
+    const int64_t vocab = e->weights.model->vocab, at = w->text.n_before + w->text.n_fresh;
     const struct sw_program *program = &e->plan->programs[w->program];
     SW_TRY(sw_engine_read_output(e, sw_program_output(program, "logits", 0), w->logits));
     if (w->out_logits) {
@@ -234,12 +235,12 @@ static sw_status choose(struct writing *w, int32_t *out)
 
 static sw_status write_text(struct writing *w, const int32_t *prompt, int64_t n_prompt)
 {
-    const int64_t vocab = w->e->model->vocab;
+    const int64_t vocab = w->e->weights.model->vocab;
     w->logits = sw_alloc("engine", (size_t)vocab * sizeof *w->logits);
     w->work = sw_alloc("engine", (size_t)vocab * sizeof *w->work);
     SW_TRY_ALLOC(w->logits && w->work ? w : NULL, "sampling");
-    SW_TRY(sw_model_is_seq2seq(w->e->model) ? read_source(w, prompt, n_prompt)
-                                            : read_prompt(w, prompt, n_prompt));
+    SW_TRY(sw_model_is_seq2seq(w->e->weights.model) ? read_source(w, prompt, n_prompt)
+                                                    : read_prompt(w, prompt, n_prompt));
     struct engine_text *t = &w->text;
     while (t->n_fresh < t->most) {
         int32_t id;

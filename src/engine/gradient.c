@@ -48,7 +48,7 @@ sw_status sw_gradient(sw_engine *e, const char *name, float *out)
     if (!e->options.train.keep_gradients || e->programs.train < 0) {
         return SW_FAIL(SW_E_ARG, "sw_gradient: the engine was opened without train.keep_gradients");
     }
-    const struct engine_param *param = sw_engine_find_param(e, name);
+    const struct sw_parameter *param = sw_weights_find(&e->weights, name);
     if (!param) {
         return SW_FAIL(SW_E_ARG, "no parameter \"%s\" in this model", name);
     }

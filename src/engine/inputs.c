@@ -179,7 +179,7 @@ static const struct sw_tensor *find_tensor(const struct sw_batch *batch, const c
 static enum sw_task_absent absent(const struct sw_engine *e, const struct sw_port *port)
 {
     const struct sw_task_input *input =
-        e->model ? sw_task_input_of(e->model->task, port->name) : NULL;
+        e->weights.model ? sw_task_input_of(e->weights.model->task, port->name) : NULL;
     return input ? input->absent : SW_ABSENT_REFUSED;
 }
 
@@ -211,7 +211,7 @@ static sw_status refuse_missing(const struct sw_engine *e, const struct sw_port 
 {
     char want[96];
     const struct sw_task_input *input =
-        e->model ? sw_task_input_of(e->model->task, port->name) : NULL;
+        e->weights.model ? sw_task_input_of(e->weights.model->task, port->name) : NULL;
     struct sw_str given = {0};
     for (int i = 0; i < batch->n_tensors; i++) {
         sw_str_printf(&given, "%s%s", i ? ", " : "", batch->tensors[i].name);
@@ -312,13 +312,13 @@ sw_status sw_engine_hf_input(const sw_engine *e, int32_t i, struct sw_hf_input *
     SW_TRY(find_listed(e, i, &port));
     struct sw_hf_input found = {.name = port->name, .start = -1};
     const struct sw_task_input *input =
-        e->model ? sw_task_input_of(e->model->task, port->name) : NULL;
+        e->weights.model ? sw_task_input_of(e->weights.model->task, port->name) : NULL;
     if (input) {
-        const struct sw_task_loss *loss = sw_task_loss_of(e->model->task, port->name);
-        const bool is_read = loss && sw_model_is_seq2seq(e->model);
+        const struct sw_task_loss *loss = sw_task_loss_of(e->weights.model->task, port->name);
+        const bool is_read = loss && sw_model_is_seq2seq(e->weights.model);
         found.name = input->recorded ? input->recorded : port->name;
-        found.pad = pad_of(e->model, input);
-        found.start = is_read ? (int32_t)e->model->start_id : -1;
+        found.pad = pad_of(e->weights.model, input);
+        found.start = is_read ? (int32_t)e->weights.model->start_id : -1;
         found.shifted = loss && loss->shifted;
     }
     *out = found;

@@ -1,255 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model with its adapters merged: W + scaling B A, computed per element in fp32 and rounded once.
-// The base is read from its folder in pieces. Only A and B of the current tensor are in memory.
-#include "engine/adapter.h"
+// Opens adapters together with their base model. A plan that takes no memory describes the model
+// with its adapters; the room weights merges them.
+#include "engine/private.h"
 
-#include <string.h>
-
-/* One tensor of the result. */
-struct merged {
-    const struct engine_param *param;
-    const struct engine_adapted *adapted; /* NULL = no adapter */
-    const struct sw_safetensor *base;     /* NULL = the adapter replaces the tensor */
-    const char *name;                     /* in the base's file */
-};
-
-struct sw_merge {
-    sw_engine *engine; /* plan only: describes the model with adapters */
-    struct sw_adapter_source from;
-    struct merged *items;
-    int64_t n;
-    int64_t ready; /* tensor whose A and B are in memory; -1 = none */
-    float *a, *b;  /* [r, in], [out, r] */
-    int64_t r, in, out;
-};
-
-/* ---- opening ---- */
-
-static sw_status open_model(struct sw_merge *m, const char *base)
+static sw_status open_engine(const struct sw_adapter_source *from, const char *base,
+                             sw_engine **out)
 {
     struct sw_str edit = {0};
-    if (m->from.ckpt) { /* the engine reads a PEFT folder itself */
-        sw_adapter_edit(m->from.config, &edit);
+    if (from->ckpt) { /* the engine reads a PEFT folder itself */
+        sw_adapter_edit(from->config, &edit);
     }
     const char *const sets[] = {sw_str_text(&edit)};
     const struct sw_engine_options options = {
         .config = {.text = "{\"train_micro_batch_size_per_gpu\": 1}",
                    .sets = sets,
-                   .n_sets = m->from.ckpt ? 1 : 0},
-        .model = {.path = base, .adapter = m->from.ckpt ? NULL : m->from.path},
+                   .n_sets = from->ckpt ? 1 : 0},
+        .model = {.path = base, .adapter = from->ckpt ? NULL : from->path},
         .inputs.seq_len = 1,
         .evaluate.loss = true,
         .plan.only = true,
     };
-    sw_status st = edit.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a merge")
-                               : sw_initialize(&options, &m->engine);
+    const sw_status st = edit.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a merge")
+                                     : sw_initialize(&options, out);
     sw_str_fini(&edit);
-    if (st < 0) {
-        return sw_fail_prefix(st, "%s", m->from.path);
-    }
-    if (!m->engine->source.weights) {
-        st = SW_FAIL(SW_E_IO, "%s: it has no base weights to add adapters to", base);
-    }
-    return st;
+    return st < 0 ? sw_fail_prefix(st, "%s", from->path) : st;
 }
 
-static const struct engine_adapted *adapted_of(const struct sw_engine *e, const char *param)
+/* Opens the base that is given, or the one that the adapters name. */
+static sw_status open_base(const struct sw_adapter_source *from, const char *base, sw_engine **out)
 {
-    for (int32_t i = 0; i < e->lora->n_layers; i++) {
-        const size_t n = strlen(e->lora->layers[i].module);
-        if (strncmp(e->lora->layers[i].module, param, n) == 0 &&
-            strcmp(param + n, ".weight") == 0) {
-            return &e->lora->layers[i];
-        }
+    const struct sw_json *named = sw_json_get(from->config, "base_model_name_or_path");
+    if (!base && !(named && named->type == SW_JSON_STRING)) {
+        return SW_FAIL(SW_E_ARG, "%s does not name the base model of its adapters; wanted --model",
+                       from->path);
     }
-    return NULL;
-}
-
-static sw_status add_item(struct sw_merge *m, const struct engine_param *param)
-{
-    const char *name = param->work->name;
-    if (sw_engine_keeps(m->engine, name)) {
-        SW_TRY(sw_adapter_check(&m->from, name, &param->work->layout.whole));
-    }
-    if (sw_lora_is_adapter(name)) {
-        return SW_OK;
-    }
-    const struct sw_safetensor *tensor = sw_engine_find_values(m->engine, name);
-    SW_TRY(tensor
-               ? sw_engine_check_tensor(param, tensor)
-               : SW_FAIL(SW_E_FORMAT, "%s: tensor %s is missing", m->engine->source.folder, name));
-    /* false for the second tensor of a tied pair */
-    const bool own = sw_engine_find_in_folder(m->engine, name) == tensor;
-    m->items[m->n++] = (struct merged){param, adapted_of(m->engine, name),
-                                       sw_engine_keeps(m->engine, name) ? NULL : tensor,
-                                       own ? tensor->name : name};
-    return SW_OK;
-}
-
-static sw_status list_items(struct sw_merge *m)
-{
-    m->items = sw_alloc_zero("merge", (size_t)m->engine->params.n + 1, sizeof *m->items);
-    SW_TRY_ALLOC(m->items, "a merge");
-    for (int32_t i = 0; i < m->engine->params.n; i++) {
-        SW_TRY(add_item(m, &m->engine->params.items[i]));
-    }
-    return SW_OK;
-}
-
-static sw_status open_merge(struct sw_merge *m, const char *base)
-{
-    SW_TRY(open_model(m, base));
-    return list_items(m);
+    base = base ? base : named->string;
+    SW_TRY(open_engine(from, base, out));
+    return (*out)->weights.source.files
+               ? SW_OK
+               : SW_FAIL(SW_E_IO, "%s: it has no base weights to add adapters to", base);
 }
 
 /* Takes ownership of the source, even if it fails. */
-static sw_status open_of(struct sw_adapter_source from, const char *base, struct sw_merge **out)
+static sw_status open_of(struct sw_adapter_source from, const char *base,
+                         struct sw_engine_merge *out)
 {
-    struct sw_merge *m = sw_alloc_zero("merge", 1, sizeof *m);
-    if (!m) {
-        sw_adapter_close(&from);
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for a merge");
-    }
-    m->from = from;
-    m->ready = -1;
-    const struct sw_json *named = sw_json_get(from.config, "base_model_name_or_path");
-    sw_status st = SW_OK;
-    if (!base && !(named && named->type == SW_JSON_STRING)) {
-        st = SW_FAIL(SW_E_ARG, "%s does not name the base model of its adapters; wanted --model",
-                     from.path);
-    }
-    st = st < 0 ? st : open_merge(m, base ? base : named->string);
+    struct sw_engine_merge m = {0};
+    sw_status st = open_base(&from, base, &m.engine);
+    st = st < 0 ? st : sw_merge_open(&m.engine->weights, &from, &m.merge);
+    sw_adapter_close(&from);
     if (st < 0) {
-        sw_merge_close(m);
+        sw_engine_close_merge(&m);
         return st;
     }
     *out = m;
     return SW_OK;
 }
 
-sw_status sw_merge_open(const char *adapter, const char *base, struct sw_merge **out)
+sw_status sw_engine_open_merge(const char *adapter, const char *base, struct sw_engine_merge *out)
 {
     struct sw_adapter_source from;
     SW_TRY(sw_adapter_open(adapter, &from));
     return open_of(from, base, out);
 }
 
-sw_status sw_merge_open_checkpoint(struct sw_ckpt *ckpt, const char *base, struct sw_merge **out)
+sw_status sw_engine_open_merge_of(struct sw_ckpt *ckpt, const char *base,
+                                  struct sw_engine_merge *out)
 {
     struct sw_adapter_source from;
     SW_TRY(sw_adapter_of_checkpoint(ckpt, &from));
     return open_of(from, base, out);
 }
 
-void sw_merge_close(struct sw_merge *m)
+void sw_engine_close_merge(struct sw_engine_merge *m)
 {
-    if (m) {
-        sw_close(m->engine);
-        sw_adapter_close(&m->from);
-        sw_free(m->items);
-        sw_free(m->a);
-        sw_free(m->b);
-        sw_free(m);
-    }
-}
-
-/* ---- output ---- */
-
-int64_t sw_merge_n(const struct sw_merge *m)
-{
-    return m->n;
-}
-
-struct sw_safetensor_spec sw_merge_spec(const struct sw_merge *m, int64_t i)
-{
-    const struct merged *item = &m->items[i];
-    return (struct sw_safetensor_spec){item->name, SW_F32, item->param->work->layout.whole};
-}
-
-bool sw_merge_changes(const struct sw_merge *m, int64_t i)
-{
-    return m->items[i].adapted || !m->items[i].base;
-}
-
-enum sw_dtype sw_merge_dtype(const struct sw_merge *m)
-{
-    for (int64_t i = 0; i < m->n; i++) {
-        const struct sw_safetensor *base = m->items[i].base;
-        if (base) {
-            return base->dtype == SW_F64 ? SW_F32 : base->dtype;
-        }
-    }
-    return SW_F32;
-}
-
-const struct sw_json *sw_merge_config(const struct sw_merge *m)
-{
-    return sw_json_root(m->engine->source.doc);
-}
-
-const char *sw_merge_base(const struct sw_merge *m)
-{
-    return m->engine->source.folder;
-}
-
-static sw_status read_matrix(const struct sw_merge *m, const char *module, const char *which,
-                             struct sw_shape *shape, float **out)
-{
-    char name[512];
-    snprintf(name, sizeof name, "%s.%s.weight", module, which);
-    const struct engine_param *param = sw_engine_find_param(m->engine, name);
-    *shape = param->work->layout.whole;
-    sw_free(*out);
-    *out = sw_alloc("merge", (size_t)sw_shape_elems(shape) * sizeof **out);
-    SW_TRY_ALLOC(*out, "a merge");
-    return sw_adapter_read(&m->from, name, 0, sw_shape_elems(shape), *out);
-}
-
-static sw_status make_ready(struct sw_merge *m, int64_t i)
-{
-    struct sw_shape a, b;
-    if (m->ready == i) {
-        return SW_OK;
-    }
-    m->ready = -1;
-    SW_TRY(read_matrix(m, m->items[i].adapted->module, "lora_A", &a, &m->a));
-    SW_TRY(read_matrix(m, m->items[i].adapted->module, "lora_B", &b, &m->b));
-    m->r = a.dims[0];
-    m->in = a.dims[1];
-    m->out = b.dims[0];
-    m->ready = i;
-    return SW_OK;
-}
-
-static void add_product(const struct sw_merge *m, const struct engine_adapted *adapted,
-                        int64_t first, int64_t n, float *out)
-{
-    const int64_t width = adapted->in_out ? m->out : m->in;
-    for (int64_t k = 0; k < n; k++) {
-        const int64_t row = (first + k) / width, column = (first + k) % width;
-        const int64_t i_out = adapted->in_out ? column : row;
-        const int64_t i_in = adapted->in_out ? row : column;
-        float sum = 0;
-        for (int64_t j = 0; j < m->r; j++) {
-            sum += m->b[i_out * m->r + j] * m->a[j * m->in + i_in];
-        }
-        out[k] += (float)adapted->scaling * sum;
-    }
-}
-
-sw_status sw_merge_fetch(struct sw_merge *m, int64_t i, int64_t first, int64_t n, float *out)
-{
-    const struct merged *item = &m->items[i];
-    if (!item->base) {
-        return sw_adapter_read(&m->from, item->param->work->name, first, n, out);
-    }
-    SW_TRY(sw_safetensor_check(item->base));
-    sw_convert(SW_F32, out, item->base->dtype,
-               (const char *)item->base->data + (size_t)first * sw_dtype_bytes(item->base->dtype),
-               n);
-    if (item->adapted) {
-        SW_TRY(make_ready(m, i));
-        add_product(m, item->adapted, first, n, out);
-    }
-    return SW_OK;
+    sw_merge_close(m->merge);
+    sw_close(m->engine);
+    *m = (struct sw_engine_merge){0};
 }

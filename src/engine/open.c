@@ -2,7 +2,6 @@
 // Opens an engine: configuration -> model -> graphs -> plan -> executor -> weights.
 #include <string.h>
 
-#include "engine/adapter.h"
 #include "engine/agree.h"
 #include "engine/private.h"
 
@@ -28,6 +27,7 @@ static sw_status read_config(struct sw_engine *e, const char *const *more, int n
         o->config.path ? sw_config_load(o->config.path, sets, n, &e->config)
                        : sw_config_parse("configuration", text, strlen(text), sets, n, &e->config);
     sw_free(all);
+    e->weights.config = e->config;
     return st;
 }
 
@@ -41,7 +41,7 @@ static sw_status edit_of_adapter(struct sw_engine *e, struct sw_str *out)
             "adapter has its own configuration",
             e->options.model.adapter);
     }
-    return sw_engine_open_adapter(e, out);
+    return sw_weights_open_adapter(&e->weights, out);
 }
 
 /* The model's hidden size becomes an edit, too: sizes that are "auto" follow from it. */
@@ -84,7 +84,7 @@ static sw_status load_config(struct sw_engine *e, const struct sw_engine_options
         return SW_FAIL(SW_E_ARG, "config.path and config.text are both given");
     }
     SW_TRY(read_config_of_model(e));
-    SW_TRY(sw_engine_open_lora(e));
+    SW_TRY(sw_weights_open_lora(&e->weights));
     SW_TRY(sw_engine_keep_choices(e));
     const sw_status st = sw_engine_resolve_batch(e);
     return st < 0 ? sw_engine_blame_choices(e, st) : sw_config_check_built(e->config);
@@ -139,6 +139,7 @@ static sw_status resolve_config(struct sw_engine *e)
     e->seed = sw_config_origin_of(c, "spillway.seed") > SW_CONFIG_DEFAULT
                   ? (uint64_t)c->spillway.seed
                   : e->options.seed;
+    e->weights.seed = e->seed;
     return sw_engine_open_optimizer(c, e->options.train.wanted, &e->optimizer);
 }
 
@@ -178,7 +179,7 @@ static sw_status plan_in_one_slot(struct sw_engine *e)
     e->plan = NULL;
     e->one_slot = true;
     SW_TRY(sw_engine_make_plan(e));
-    return sw_engine_index_params(e->plan, &e->params);
+    return sw_weights_index(&e->weights, e->plan);
 }
 
 /* Without a budget the disk itself decides whether two slots fit. All ranks get two slots, or all
@@ -229,6 +230,7 @@ static sw_status prepare(struct sw_engine *e, const struct sw_engine_options *o)
     e->scratch =
         sw_alloc("engine", (size_t)sw_engine_scratch_elems(&e->sizes) * sizeof *e->scratch);
     SW_TRY_ALLOC(e->scratch, "conversions");
+    e->weights.scratch = e->scratch;
     SW_TRY(check_same_math(e));
     /* a plan with two slots has collectives that a plan with one slot does not have */
     SW_TRY(is_any(e, !e->plan->two_slots, "the places of states", &e->one_slot));
@@ -243,17 +245,19 @@ static sw_status prepare(struct sw_engine *e, const struct sw_engine_options *o)
                                                 .phase_times =
                                                     e->config->misc.wall_clock_breakdown};
     SW_TRY(open_executor(e, options));
+    e->weights.executor = e->executor;
     SW_TRY(sw_engine_agree_on_algorithms(e));
     SW_TRY(sw_engine_open_trace(e));
-    SW_TRY(sw_engine_zero_states(e));
+    SW_TRY(sw_weights_zero_states(&e->weights));
     /* training prints this in its first lines */
-    if (e->model && !e->source.weights && !o->train.wanted) {
+    if (e->weights.model && !e->weights.source.files && !o->train.wanted) {
         sw_log(SW_LOG_WARN, "%s: there is no folder with weights; they are drawn with seed %llu",
                o->model.path, (unsigned long long)e->seed);
     }
-    SW_TRY(e->source.weights ? sw_engine_load_folder(e) : sw_engine_init_weights(e));
-    sw_engine_close_weights(&e->source);
-    return sw_engine_load_adapter(e);
+    SW_TRY(e->weights.source.files ? sw_weights_read_folder(&e->weights)
+                                   : sw_weights_draw(&e->weights));
+    sw_weights_close_files(&e->weights);
+    return sw_weights_read_adapter(&e->weights);
 }
 
 static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options *o)
@@ -269,7 +273,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
         SW_TRY(sw_engine_agree_on_setup(e));
     }
     SW_TRY(sw_engine_make_plan(e));
-    SW_TRY(sw_engine_index_params(e->plan, &e->params));
+    SW_TRY(sw_weights_index(&e->weights, e->plan));
     return o->plan.only ? SW_OK : prepare(e, o);
 }
 
@@ -288,6 +292,7 @@ static sw_status take_options(const struct sw_engine_options *options, struct sw
 {
     struct sw_engine_options *o = &e->options;
     *o = *options;
+    e->weights.options = o;
     if (o->embed.wanted) {
         if (o->model.task && strcmp(o->model.task, "embed") != 0) {
             return SW_FAIL(SW_E_ARG, "embed.wanted: the task is \"%s\", wanted \"embed\" or none",
@@ -329,15 +334,13 @@ void sw_close(sw_engine *e)
     sw_plan_close(e->plan);
     sw_device_close(e->device);
     sw_device_close(e->host);
-    sw_engine_close_lora(e);
-    sw_engine_close_source(e);
+    sw_weights_close(&e->weights);
     sw_engine_close_optimizer(&e->optimizer);
     sw_config_close(e->config);
     sw_free(e->folders);
     sw_engine_close_losses(&e->loss);
     sw_free(e->words);
     sw_engine_forget_inputs(&e->bounds);
-    sw_engine_close_params(&e->params);
     sw_free(e->scratch);
     sw_free(e);
 }
@@ -374,7 +377,7 @@ int64_t sw_engine_seq_len(const sw_engine *e)
 
 int64_t sw_engine_vocab(const sw_engine *e)
 {
-    return e->model ? e->model->vocab : 0;
+    return e->weights.model ? e->weights.model->vocab : 0;
 }
 
 int64_t sw_engine_step(const sw_engine *e)

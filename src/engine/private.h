@@ -8,12 +8,11 @@
 #include "config/config.h"
 #include "device/device.h"
 #include "engine/engine.h"
-#include "hf/hf.h"
 #include "json/json.h"
 #include "layout/layout.h"
-#include "model/model.h"
 #include "optim/optim.h"
 #include "task/task.h"
+#include "weights/weights.h"
 
 /* Indexes of the plan's programs; -1 = not planned. */
 struct engine_programs {
@@ -61,24 +60,15 @@ struct engine_optimizer {
     struct sw_scaler scaler; /* loss scale */
 };
 
-/* The model's source; see source.c. */
-struct engine_source {
-    struct sw_json_doc *doc;      /* config.json; NULL for a user's own forward */
-    char *folder;                 /* NULL for presets */
-    struct sw_hf_folder *weights; /* files of the folder, open only while they are read */
-    enum sw_dtype dtype;          /* dtype in the folder; f32 without a folder */
-};
-
 /* Sizes of a step; they follow from the configuration, the model and the ranks. */
 struct engine_sizes {
     int64_t batch, tokens, targets; /* of a micro-batch: B, T, and U for an encoder-decoder */
     int64_t micro_batches;          /* of a step, over all ranks: K */
     int64_t rounds, local;          /* on this rank: micro-steps, ceil(K / R), and micro-batches */
 };
-enum { SW_SCRATCH_ELEMS = 1 << 16 };
 static inline int64_t sw_engine_scratch_elems(const struct engine_sizes *s)
 {
-    return sw_max_i64(SW_SCRATCH_ELEMS, s->batch * sw_max_i64(s->tokens, s->targets));
+    return sw_max_i64(SW_WEIGHTS_SCRATCH, s->batch * sw_max_i64(s->tokens, s->targets));
 }
 
 /* Progress of the training. */
@@ -96,21 +86,10 @@ struct engine_bounds {
     struct sw_arena names;
 };
 
-/* The parameters of a plan. */
-struct engine_params {
-    struct engine_param *items;
-    int32_t n;
-    struct sw_arena names; /* owns file_name and digest */
-};
-
-struct engine_lora; /* adapter.h */
-
 struct sw_engine {
     struct sw_engine_options options; /* strings are valid only while opening */
     struct sw_config *config;
-    struct engine_source source;
-    struct sw_model *model;   /* NULL for a user's own forward */
-    struct engine_lora *lora; /* NULL = the whole model is trained */
+    struct sw_weights weights;
     enum sw_dtype dtype, grad_dtype;
     struct engine_sizes sizes;
     int rank, ranks; /* in the data axis, the only axis so far */
@@ -124,7 +103,6 @@ struct sw_engine {
     int n_folders;
     struct engine_programs programs;
     struct engine_trace trace;
-    struct engine_params params;
     struct engine_bounds bounds; /* of the inputs */
     struct engine_loss loss;
     float *scratch; /* [sw_engine_scratch_elems] for conversions and for omitted inputs */
@@ -133,7 +111,7 @@ struct sw_engine {
     bool one_slot; /* some rank has no room for two slots, see sw_plan_options */
 
     /* the run that drives the engine, on rank 0; zeros elsewhere */
-    struct sw_engine_training training;
+    struct sw_training training;
 };
 
 /* True if one run of a program computes all micro-batches of this rank. */
@@ -216,16 +194,9 @@ int sw_engine_batch_ranks(const struct sw_engine *e);
 sw_status sw_engine_resolve_batch(struct sw_engine *e);
 sw_status sw_engine_take_batch(struct sw_engine *e);
 
-/* ---- source.c ---- */
+/* ---- options.c ---- */
+/* Opens the model and checks the options against it, or checks that a forward is given. */
 sw_status sw_engine_open_source(struct sw_engine *e);
-void sw_engine_close_source(struct sw_engine *e);
-void sw_engine_close_weights(struct engine_source *source);
-/* Opens the model again, with head and embedding tied or untied. The tie setting in config.json is
- * ignored. */
-sw_status sw_engine_tie(struct sw_engine *e, bool tied);
-/* Reads config.json of a folder, a file or a preset. *out_folder: true for a folder. */
-sw_status sw_engine_read_model(const struct sw_engine_options *o, struct sw_json_doc **out,
-                               bool *out_folder);
 
 /* ---- choose.c: keys that are "auto" ---- */
 /* Keeps the choices of the checkpoint that the run resumes from, if there is one. Collective. */
@@ -267,33 +238,3 @@ sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port,
 sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what);
 /* Gathers one word of each rank into e->words. Collective. */
 sw_status sw_engine_gather(const struct sw_engine *e, int64_t mine, const char *what);
-
-/* ---- weights.c ---- */
-/* Unties head and embedding if the file holds different values for them, whatever the configuration
- * says. */
-sw_status sw_engine_resolve_tie(struct sw_engine *e);
-sw_status sw_engine_zero_states(struct sw_engine *e);
-/* Builds the table of the parameters of a plan; an earlier table is dropped. */
-sw_status sw_engine_index_params(const struct sw_plan *plan, struct engine_params *out);
-void sw_engine_close_params(struct engine_params *params);
-sw_status sw_engine_init_weights(struct sw_engine *e);
-sw_status sw_engine_load_folder(struct sw_engine *e);
-/* Reads or writes a parameter or a state in the form of a checkpoint. fp32 and bf16 values are fp32
- * there; 8-bit codes stay as they are. Ranges are as for sw_engine_get_master. */
-sw_status sw_engine_store_state(struct sw_engine *e, const struct sw_persistent *item,
-                                int64_t first, int64_t n, const void *src);
-sw_status sw_engine_fetch_state(struct sw_engine *e, const struct sw_persistent *item,
-                                int64_t first, int64_t n, void *dst);
-const struct engine_param *sw_engine_find_param(const struct sw_engine *e, const char *name);
-/* True if `name` is one of the names that files use for the parameter. */
-bool sw_engine_is_name_of(const sw_engine *e, const struct engine_param *param, const char *name);
-/* The tensor of the folder that holds parameter `name`; NULL if there is none. */
-const struct sw_safetensor *sw_engine_find_in_folder(const struct sw_engine *e, const char *name);
-/* The tensor that parameter `name` is initialized from. If a tied pair is two parameters here, the
- * file may have only one of them. */
-const struct sw_safetensor *sw_engine_find_values(const struct sw_engine *e, const char *name);
-/* SW_E_FORMAT: the tensor is not of a float type read here (its shape may be unknown then), or its
- * shape is not the parameter's. */
-sw_status sw_engine_check_floats(const struct sw_safetensor *tensor);
-sw_status sw_engine_check_tensor(const struct engine_param *param,
-                                 const struct sw_safetensor *tensor);

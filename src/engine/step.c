@@ -415,7 +415,7 @@ sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port,
  * own forward names it "logits". */
 static const struct sw_port *logits_of(const struct sw_engine *e)
 {
-    const struct sw_task *task = e->model ? e->model->task : NULL;
+    const struct sw_task *task = e->weights.model ? e->weights.model->task : NULL;
     const char *output = !task ? "logits" : task->n_losses > 0 ? task->losses[0].output : "hidden";
     return sw_program_output(&e->plan->programs[e->programs.logits], output, 0);
 }

@@ -72,7 +72,7 @@ sw_status sw_job_export_saved(const char *path, const char *folder, enum sw_dtyp
     describe(ckpt, is_best(path), &text);
     snprintf(note, cap, "%s", sw_str_text(&text));
     sw_str_fini(&text);
-    const sw_status st = sw_engine_export_checkpoint(ckpt, folder, &dtype);
+    const sw_status st = sw_weights_export_checkpoint(ckpt, folder, &dtype);
     sw_ckpt_close(ckpt);
     return st;
 }
@@ -106,13 +106,13 @@ static sw_status put_beside(const char *checkpoint, const char *tokenizer_path, 
 static sw_status write_one(const struct sw_checkpoint_export_options *o, struct sw_ckpt *ckpt,
                            enum sw_dtype *dtype)
 {
-    struct sw_merge *merge = NULL;
+    struct sw_engine_merge m = {0};
     if (!o->merge) {
-        return sw_engine_export_checkpoint(ckpt, o->folder, dtype);
+        return sw_weights_export_checkpoint(ckpt, o->folder, dtype);
     }
-    SW_TRY(sw_merge_open_checkpoint(ckpt, o->model, &merge));
-    const sw_status st = sw_engine_export_merged(merge, o->folder, dtype);
-    sw_merge_close(merge);
+    SW_TRY(sw_engine_open_merge_of(ckpt, o->model, &m));
+    const sw_status st = sw_weights_export_merged(m.merge, o->folder, dtype);
+    sw_engine_close_merge(&m);
     return st;
 }
 
@@ -148,21 +148,21 @@ static bool is_adapter(const char *path)
 /* Exports an adapter's folder merged into its base. */
 static sw_status merge_adapter(const struct sw_checkpoint_export_options *o, FILE *out)
 {
-    struct sw_merge *merge = NULL;
+    struct sw_engine_merge m = {0};
     enum sw_dtype dtype = o->dtype < 0 ? SW_DTYPE_COUNT : (enum sw_dtype)o->dtype;
     if (!o->merge || o->best) {
         return SW_FAIL(SW_E_ARG,
                        "%s is an adapter already; --merge --model BASE makes a model of it",
                        o->path);
     }
-    SW_TRY(sw_merge_open(o->path, o->model, &merge));
-    sw_status st = sw_engine_export_merged(merge, o->folder, &dtype);
+    SW_TRY(sw_engine_open_merge(o->path, o->model, &m));
+    sw_status st = sw_weights_export_merged(m.merge, o->folder, &dtype);
     if (st >= 0) {
         fprintf(out, "%s: %s weights of %s with %s added\n", o->folder, sw_dtype_name(dtype),
-                sw_merge_base(merge), o->path);
+                sw_merge_base(m.merge), o->path);
     }
-    st = st < 0 ? st : sw_job_write_merged_card(o->path, sw_merge_base(merge), o->folder);
-    sw_merge_close(merge);
+    st = st < 0 ? st : sw_job_write_merged_card(o->path, sw_merge_base(m.merge), o->folder);
+    sw_engine_close_merge(&m);
     const char *own = sw_tokenizer_is_there(o->path) ? o->path : NULL; /* may not be its base's */
     return st < 0 ? st : put_tokenizer(o->tokenizer ? o->tokenizer : own, o->folder);
 }

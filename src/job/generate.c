@@ -95,7 +95,7 @@ static sw_status choose_length(struct generate *g)
         g->n_new = asked;
         return SW_OK;
     }
-    SW_TRY(sw_engine_find_context(g->options->model, &context));
+    SW_TRY(sw_weights_find_context(g->options->model, &context));
     g->n_new = sw_min_i64(context, said > 0 ? said : DEFAULT_TOKENS);
     return SW_OK;
 }
@@ -131,7 +131,7 @@ static sw_status open_all(struct generate *g)
     const struct sw_generate_options *o = g->options;
     const struct sw_task *task;
     SW_TRY(sw_model_check_path(o->model));
-    SW_TRY(sw_engine_find_task(o->model, NULL, 0, &task));
+    SW_TRY(sw_weights_find_task(o->model, NULL, 0, &task));
     g->answers = task->rows == SW_ROWS_TARGETS || task->rows == SW_ROWS_SPANS;
     if (o->source_prefix && !g->answers) {
         return SW_FAIL(SW_E_ARG, "--source-prefix does not apply to the task \"%s\"", task->name);

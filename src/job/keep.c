@@ -34,10 +34,10 @@ static sw_status tell_state(struct job *job)
         sw_json_close(doc);
         return st;
     }
-    const struct sw_engine_training training = {.lock = job->lock,
-                                                .data = sw_json_root(job->data),
-                                                .state = sw_json_root(doc),
-                                                .allow_other_data = job->options->allow_other_data};
+    const struct sw_training training = {.lock = job->lock,
+                                         .data = sw_json_root(job->data),
+                                         .state = sw_json_root(doc),
+                                         .allow_other_data = job->options->allow_other_data};
     sw_engine_join_training(job->engine, &training);
     sw_json_close(job->told.state);
     job->told.state = doc;
@@ -117,12 +117,12 @@ static sw_status ask_for_folder(const struct job *job,
 
 sw_status sw_job_check_model(const struct job *job)
 {
-    return ask_for_folder(job, sw_engine_check_folder);
+    return ask_for_folder(job, sw_weights_check_folder);
 }
 
 sw_status sw_job_claim_model(const struct job *job)
 {
-    return ask_for_folder(job, sw_engine_claim_folder);
+    return ask_for_folder(job, sw_weights_claim_folder);
 }
 
 /* checkpoint: source of the weights, the newest one or the best. */
@@ -147,7 +147,7 @@ sw_status sw_job_export_model(struct job *job)
         o->export_dtype < 0 ? job->facts.export_dtype : (enum sw_dtype)o->export_dtype;
     snprintf(from, sizeof from, "%s%s", o->output, o->export_best ? "/best" : "");
     if (job->facts.ranks == 1 && !o->export_best) {
-        SW_TRY(sw_engine_export_weights(job->engine, path, dtype));
+        SW_TRY(sw_weights_export(sw_engine_weights(job->engine), path, dtype));
     } else {
         SW_TRY(sw_job_export_saved(from, path, dtype, note, sizeof note));
     }

@@ -110,7 +110,7 @@ void sw_job_print_head(const struct job *job)
     print_origins(job);
     if (job->facts.lora) {
         fprintf(job->out, "lora: %lld parameters are trained, the others frozen%s%s\n",
-                (long long)sw_engine_trained_parameters(job->engine),
+                (long long)sw_weights_trained(job->facts.weights),
                 job->options->adapter ? "; continues " : "",
                 job->options->adapter ? job->options->adapter : "");
     }
@@ -155,7 +155,7 @@ void sw_job_print_head(const struct job *job)
 void sw_job_print_room(const struct job *job)
 {
     const struct sw_train_options *o = job->options;
-    const int64_t bytes = sw_engine_checkpoint_bytes(job->engine);
+    const int64_t bytes = sw_weights_checkpoint_bytes(job->facts.weights);
     const int64_t left = sw_max_i64(job->steps.all - job->steps.first, 0);
     int64_t n = o->save_every > 0 ? sw_ceil_div(left, o->save_every) : left > 0;
     if (o->keep_last > 0) { /* the kept ones, the best, and the one being written */

@@ -346,9 +346,9 @@ sw_status sw_job_tell_engine(struct job *job)
                                      : sw_data_record(&options, &job->data);
     sw_str_fini(&task);
     SW_TRY(st);
-    const struct sw_engine_training training = {.lock = job->lock,
-                                                .data = sw_json_root(job->data),
-                                                .allow_other_data = o->allow_other_data};
+    const struct sw_training training = {.lock = job->lock,
+                                         .data = sw_json_root(job->data),
+                                         .allow_other_data = o->allow_other_data};
     sw_engine_join_training(job->engine, &training);
     return SW_OK;
 }

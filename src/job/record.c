@@ -51,7 +51,7 @@ static bool put_model(const struct sw_run_record *r, struct sw_json_doc *doc)
            (!o->adapter || sw_json_put_str(doc, to, "adapter", o->adapter)) &&
            sw_json_put_str(doc, to, "task", r->facts->task ? r->facts->task->name : "text") &&
            sw_json_put_i64(doc, to, "parameters", sw_engine_parameters(r->engine)) &&
-           sw_json_put_i64(doc, to, "trained", sw_engine_trained_parameters(r->engine)) &&
+           sw_json_put_i64(doc, to, "trained", sw_weights_trained(r->facts->weights)) &&
            sw_json_put_str(doc, to, "dtype", sw_dtype_name(r->facts->dtype)) &&
            sw_json_put_i64(doc, to, "vocabulary", sw_engine_vocab(r->engine)) &&
            (!r->tokenizer ||

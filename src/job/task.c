@@ -211,7 +211,7 @@ sw_status sw_task_is_text(const char *model, const struct sw_task_options *optio
 {
     const struct sw_task *task;
     SW_TRY(sw_model_check_path(model));
-    SW_TRY(sw_engine_find_task(model, options->name, 0, &task));
+    SW_TRY(sw_weights_find_task(model, options->name, 0, &task));
     SW_TRY(check_flags(task, options));
     *out = task->rows == SW_ROWS_TEXT;
     return SW_OK;
@@ -242,7 +242,7 @@ sw_status sw_job_task_choose(const struct sw_task_options *o, const char *model,
 {
     struct sw_job_task *t = out;
     struct sw_dataset_options data = *files;
-    SW_TRY(sw_engine_find_task(model, o->name, 0, &t->task));
+    SW_TRY(sw_weights_find_task(model, o->name, 0, &t->task));
     SW_TRY(check_flags(t->task, o));
     t->data = (struct sw_task_data){
         .name = t->task->name,

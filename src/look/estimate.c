@@ -17,13 +17,14 @@ static size_t module_len(const char *name)
 static int64_t largest_layer(const sw_engine *e)
 {
     int64_t largest = 0;
-    const int32_t n = sw_engine_n_tensors(e);
+    const struct sw_parameters *params = &sw_engine_facts(e).weights->params;
+    const int32_t n = params->n;
     for (int32_t i = 0; i < n; i++) {
-        const char *name = sw_engine_param(e, i)->work->name;
+        const char *name = params->items[i].work->name;
         const size_t len = module_len(name);
         int64_t sum = 0;
         for (int32_t k = 0; k < n; k++) {
-            const struct sw_persistent *other = sw_engine_param(e, k)->work;
+            const struct sw_persistent *other = params->items[k].work;
             if (module_len(other->name) == len && strncmp(other->name, name, len) == 0) {
                 sum += sw_shape_elems(&other->layout.whole);
             }

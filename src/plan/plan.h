@@ -545,3 +545,4 @@ struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds
 bool sw_may_take_two_slots(const struct sw_plan_options *options);
 
 #include "plan/report.h"
+#include "plan/technique.h"

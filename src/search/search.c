@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "config/config.h"
-#include "plan/technique.h"
 #include "search/search.h"
 
 /* Elements of an offloaded tensor that are updated at a time, and bytes that travel ahead of their

@@ -34,13 +34,13 @@ static void only_the_same_question_is_compared(void **state)
     for (size_t i = 0; i < SW_LEN(cases); i++) {
         struct sw_other_algorithm other;
         const char *was = cases[i].was;
-        const bool found = sw_engine_next_other_algorithm(&was, cases[i].is, &other);
+        const bool found = sw_device_next_other_algorithm(&was, cases[i].is, &other);
         assert_int_equal(found, cases[i].product != NULL);
         if (found) {
             assert_string_equal(other.product, cases[i].product);
             assert_string_equal(other.was, cases[i].old);
             assert_string_equal(other.is, cases[i].now);
-            assert_false(sw_engine_next_other_algorithm(&was, cases[i].is, &other));
+            assert_false(sw_device_next_other_algorithm(&was, cases[i].is, &other));
         }
     }
 }

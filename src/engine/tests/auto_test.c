@@ -363,7 +363,7 @@ static void sizes_follow_from_the_model(void **state)
     (void)state;
     assert_int_equal(sw_model_hidden_size(model_path, &width), SW_OK);
     assert_int_equal(sw_initialize(&o, &e), SW_OK);
-    assert_int_equal(width, e->model->width);
+    assert_int_equal(width, e->weights.model->width);
     assert_int_equal(e->config->zero.reduce_bucket_elems, width * width);
     assert_int_equal(e->config->zero.param_persistence_elems, 10 * width);
     sw_close(e);

@@ -386,7 +386,7 @@ static void masks_and_positions_that_leave_a_table_are_refused(void **state)
 /* Many short packed rows may omit positions as well: each row then starts at position 0. */
 static void many_packed_rows_may_come_without_positions(void **state)
 {
-    enum { ROWS = SW_SCRATCH_ELEMS / 8 + 8, TOKENS = 8 };
+    enum { ROWS = SW_WEIGHTS_SCRATCH / 8 + 8, TOKENS = 8 };
     static const char model[] =
         "{\"model_type\": \"gpt2\", \"vocab_size\": 3, \"n_positions\": 8, \"n_embd\": 2, "
         "\"n_layer\": 1, \"n_head\": 1}";

@@ -48,7 +48,8 @@ static int compare(const sw_engine *e, const char *from)
     assert_int_equal(sw_hf_folder_open(out, &made), SW_OK);
     for (int64_t i = 0; i < sw_hf_folder_count(old); i++) {
         const struct sw_safetensor *tensor = sw_hf_folder_at(old, i);
-        if (e->model->ops->ignores(e->model, tensor->name) || is_unused(from, tensor->name)) {
+        if (e->weights.model->ops->ignores(e->weights.model, tensor->name) ||
+            is_unused(from, tensor->name)) {
             assert_null(find(made, tensor));
         } else if (!is_same(tensor, find(made, tensor))) {
             fail_msg("%s: %s is not what it was", from, tensor->name);
@@ -71,7 +72,7 @@ static void copy(const char *from)
     snprintf(command, sizeof command, "rm -rf %s/*", out);
     assert_int_equal(system(command), 0);
     const struct sw_task *task;
-    assert_int_equal(sw_engine_find_task(from, NULL, 0, &task), SW_OK);
+    assert_int_equal(sw_weights_find_task(from, NULL, 0, &task), SW_OK);
     const struct sw_engine_options options = {
         .config.text = "{\"train_micro_batch_size_per_gpu\": 1}",
         .model.path = from,
@@ -167,12 +168,12 @@ static void tables_are_those_of_the_folder(void **state)
         write_t5(start, tied);
         sw_engine *e = open_t5(start);
         assert_int_equal(sw_export(e, out, SW_DTYPE_COUNT), SW_OK);
-        assert_int_equal(e->model->scales_head, tied);
+        assert_int_equal(e->weights.model->scales_head, tied);
         sw_close(e);
         write_t5(config, !tied);
         e = open_t5(out);
-        assert_int_equal(e->model->tied, tied);
-        assert_int_equal(e->model->scales_head, !tied);
+        assert_int_equal(e->weights.model->tied, tied);
+        assert_int_equal(e->weights.model->scales_head, !tied);
         sw_close(e);
     }
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "engine/adapter.h"
+#include "engine/private.h"
 #include "engine/tests/owned.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -168,7 +168,7 @@ static void they_begin_as_nothing(void **state)
     assert_true(most <= bound && most > 0.8 * bound);
     /* variance of a uniform distribution */
     assert_true(fabs(sum / 63 - bound * bound / 3) < 0.1 * bound * bound);
-    assert_int_equal(sw_engine_trained_parameters(e), 2 * (3 * (21 + 63) + 3 * (29 + 21)));
+    assert_int_equal(sw_weights_trained(&e->weights), 2 * (3 * (21 + 63) + 3 * (29 + 21)));
     sw_close(e);
 }
 
@@ -187,7 +187,7 @@ static void a_checkpoint_holds_no_base(void **state)
     sw_ckpt_close(ckpt);
     const struct how how = {.sets = {lora_set}};
     sw_engine *e = must(&how);
-    assert_int_equal(sw_engine_checkpoint_bytes(e), 4 * elems);
+    assert_int_equal(sw_weights_checkpoint_bytes(&e->weights), 4 * elems);
     sw_close(e);
 }
 
@@ -313,23 +313,23 @@ static void merged_it_is_the_same_model(void **state)
     const struct how adapter = {.adapter = "adapter"};
     struct how merged = {.base = "merged"};
     enum sw_dtype dtype = SW_DTYPE_COUNT;
-    struct sw_merge *merge = NULL;
+    struct sw_engine_merge m = {0};
     struct sw_ckpt *ckpt = NULL;
     (void)state;
     logits_of(&adapter, one);
-    assert_int_equal(sw_merge_open(test_at("adapter"), NULL, &merge), SW_OK);
-    assert_int_equal(sw_engine_export_merged(merge, test_at("merged"), &dtype), SW_OK);
+    assert_int_equal(sw_engine_open_merge(test_at("adapter"), NULL, &m), SW_OK);
+    assert_int_equal(sw_weights_export_merged(m.merge, test_at("merged"), &dtype), SW_OK);
     assert_int_equal(dtype, SW_F32);
-    sw_merge_close(merge);
+    sw_engine_close_merge(&m);
     logits_of(&merged, two);
     for (int i = 0; i < B * T * V; i++) {
         assert_true(fabsf(one[i] - two[i]) < 1e-5f);
     }
     /* the checkpoint exports to the same bits */
     assert_int_equal(sw_ckpt_open(test_at("run"), &ckpt), SW_OK);
-    assert_int_equal(sw_merge_open_checkpoint(ckpt, test_at("base"), &merge), SW_OK);
-    assert_int_equal(sw_engine_export_merged(merge, test_at("merged2"), &dtype), SW_OK);
-    sw_merge_close(merge);
+    assert_int_equal(sw_engine_open_merge_of(ckpt, test_at("base"), &m), SW_OK);
+    assert_int_equal(sw_weights_export_merged(m.merge, test_at("merged2"), &dtype), SW_OK);
+    sw_engine_close_merge(&m);
     sw_ckpt_close(ckpt);
     merged.base = "merged2";
     logits_of(&merged, one);
@@ -339,7 +339,7 @@ static void merged_it_is_the_same_model(void **state)
 static bool trains_head(const struct how *how)
 {
     sw_engine *e = must(how);
-    const bool trains = sw_engine_keeps(e, "score.weight");
+    const bool trains = sw_weights_keeps(&e->weights, "score.weight");
     sw_close(e);
     return trains;
 }
@@ -394,7 +394,7 @@ static void a_head_is_its_adapters_or_its_bases(void **state)
     const struct how fresh = {.base = "classes", .sets = {lora_set}};
     const struct how headless = {.base = "classes", .adapter = "adapter"};
     const struct how headed = {.base = "classes", .adapter = "headed"};
-    struct sw_merge *merge = NULL;
+    struct sw_engine_merge m = {0};
     char *text = NULL;
     size_t len = 0;
     (void)state;
@@ -412,12 +412,12 @@ static void a_head_is_its_adapters_or_its_bases(void **state)
     assert_true(saved && strstr(saved, "\"score\""));
     sw_free(text);
     assert_true(trains_head(&headed));
-    assert_int_equal(sw_merge_open(test_at("adapter"), test_at("classes"), &merge), SW_OK);
-    for (int64_t i = 0; i < sw_merge_n(merge); i++) {
-        const bool head = strcmp(sw_merge_spec(merge, i).name, "score.weight") == 0;
-        assert_false(head && sw_merge_changes(merge, i));
+    assert_int_equal(sw_engine_open_merge(test_at("adapter"), test_at("classes"), &m), SW_OK);
+    for (int64_t i = 0; i < sw_merge_n(m.merge); i++) {
+        const bool head = strcmp(sw_merge_spec(m.merge, i).name, "score.weight") == 0;
+        assert_false(head && sw_merge_changes(m.merge, i));
     }
-    sw_merge_close(merge);
+    sw_engine_close_merge(&m);
 }
 
 /* If one of a tied pair is saved, the embedding becomes its own parameter; the head stays the
@@ -428,7 +428,7 @@ static void a_saved_one_of_a_pair_is_untied(void **state)
     const struct how how = {.sets = {lora_set, "spillway.lora.modules_to_save=[\"wte\"]"}};
     const struct how plain = {0}, adapter = {.adapter = "untied"}, merged = {.base = "merged3"};
     enum sw_dtype dtype = SW_DTYPE_COUNT;
-    struct sw_merge *merge = NULL;
+    struct sw_engine_merge m = {0};
     (void)state;
     sw_engine *e = must(&plain);
     assert_int_equal(sw_get_weight(e, "transformer.wte.weight", 0, V * 21, base), SW_OK);
@@ -442,9 +442,9 @@ static void a_saved_one_of_a_pair_is_untied(void **state)
     assert_memory_equal(head, base, sizeof head);
     assert_memory_not_equal(table, base, sizeof head);
     logits_of(&adapter, one);
-    assert_int_equal(sw_merge_open(test_at("untied"), test_at("base"), &merge), SW_OK);
-    assert_int_equal(sw_engine_export_merged(merge, test_at("merged3"), &dtype), SW_OK);
-    sw_merge_close(merge);
+    assert_int_equal(sw_engine_open_merge(test_at("untied"), test_at("base"), &m), SW_OK);
+    assert_int_equal(sw_weights_export_merged(m.merge, test_at("merged3"), &dtype), SW_OK);
+    sw_engine_close_merge(&m);
     logits_of(&merged, two);
     for (int i = 0; i < B * T * V; i++) {
         assert_true(fabsf(one[i] - two[i]) < 1e-5f);
@@ -606,8 +606,8 @@ static void an_adapter_of_another_base_is_named(void **state)
         assert_int_equal(open_engine(&how, NULL, &e), SW_E_FORMAT);
         assert_true(says(bases[i].needle) && says("the adapter belongs to another base"));
     }
-    struct sw_merge *merge = NULL;
-    assert_int_equal(sw_merge_open(test_at("adapter"), test_at("odd.json"), &merge), SW_E_IO);
+    struct sw_engine_merge m = {0};
+    assert_int_equal(sw_engine_open_merge(test_at("adapter"), test_at("odd.json"), &m), SW_E_IO);
     assert_true(says("no base weights"));
 }
 
@@ -617,7 +617,7 @@ static void a_base_of_another_dtype_is_named(void **state)
     static const char header[] = "{\"transformer.wte.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":"
                                  "[37,21],\"data_offsets\":[0,777]}}";
     char file[8 + sizeof header - 1 + 777] = {0};
-    struct sw_merge *merge = NULL;
+    struct sw_engine_merge m = {0};
     char *config;
     size_t len;
     (void)state;
@@ -629,7 +629,7 @@ static void a_base_of_another_dtype_is_named(void **state)
     memcpy(file + 8, header, sizeof header - 1);
     assert_int_equal(sw_file_write_atomic(test_at("fp8/model.safetensors"), file, sizeof file),
                      SW_OK);
-    assert_int_equal(sw_merge_open(test_at("adapter"), test_at("fp8"), &merge), SW_E_FORMAT);
+    assert_int_equal(sw_engine_open_merge(test_at("adapter"), test_at("fp8"), &m), SW_E_FORMAT);
     assert_true(says("tensor transformer.wte.weight has dtype F8_E4M3, wanted F32"));
 }
 
@@ -641,13 +641,13 @@ static void memory_may_run_out(void **state)
     (void)state;
     sw_alloc_get_stats(&before);
     for (int64_t n = 1; !done; n += n < 60 ? 1 : n / 4) {
-        struct sw_merge *merge = NULL;
+        struct sw_engine_merge m = {0};
         sw_alloc_fail_nth(n);
-        const sw_status st = sw_merge_open(test_at("adapter"), NULL, &merge);
+        const sw_status st = sw_engine_open_merge(test_at("adapter"), NULL, &m);
         sw_alloc_fail_nth(0);
         done = st == SW_OK;
         assert_true(done || st == SW_E_NOMEM || st == SW_E_CONFIG || st == SW_E_FORMAT);
-        sw_merge_close(merge);
+        sw_engine_close_merge(&m);
     }
     sw_alloc_get_stats(&after);
     assert_int_equal(after.live_blocks, before.live_blocks);

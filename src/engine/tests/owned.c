@@ -10,7 +10,7 @@ sw_status test_owned_weights(struct sw_engine *e, float *all, int64_t most)
         struct sw_shape shape;
         SW_TRY(sw_engine_tensor(e, i, &name, &shape));
         const int64_t elems = sw_shape_elems(&shape);
-        const struct sw_persistent *item = sw_engine_find_param(e, name)->work;
+        const struct sw_persistent *item = sw_weights_find(&e->weights, name)->work;
         struct sw_run_iter iter;
         struct sw_run run;
         if (at + elems > most) {

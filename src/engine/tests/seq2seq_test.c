@@ -148,7 +148,7 @@ static void a_target_that_is_none_is_padding_for_the_decoder(void **state)
                                                                  .train.wanted = true,
                                                                  .evaluate.logits = true});
         for (int i = 0; i < U; i++) {
-            pads[i] = labels[i] == -100 ? (int32_t)e->model->pad_id : labels[i];
+            pads[i] = labels[i] == -100 ? (int32_t)e->weights.model->pad_id : labels[i];
         }
         whole(e, 1, labels, ignored);
         whole(e, 1, pads, padded);
@@ -303,7 +303,7 @@ static void adapters_of_the_decoder_are_found(void **state)
                                                     .generate = {.wanted = true, .tokens = U}});
     assert_int_equal(sw_generate(e, prompts[0].ids, prompts[0].n, U, NULL, out, &n, NULL), SW_OK);
     assert_memory_equal(plain, out, sizeof out); /* new adapters add nothing */
-    assert_true(sw_engine_trained_parameters(e) > 0);
+    assert_true(sw_weights_trained(&e->weights) > 0);
     sw_close(e);
 }
 

@@ -653,15 +653,18 @@ static void what_a_batch_of_transformers_has_for_each_input(void **state)
             assert_int_equal(sw_engine_hf_input(e, i, &hf), SW_OK);
             const bool is_label =
                 strstr(info.name, "label") || strstr(info.name, "_positions") != NULL;
-            const double pad = strcmp(info.name, "input_ids") == 0 ? (double)e->model->pad_id
-                               : is_label                          ? -100
-                                                                   : 0;
+            const double pad = strcmp(info.name, "input_ids") == 0
+                                   ? (double)e->weights.model->pad_id
+                               : is_label ? -100
+                                          : 0;
             assert_string_equal(hf.name,
                                 strcmp(info.name, "positions") == 0 ? "position_ids" : info.name);
             assert_true(info.dtype == SW_F32 && is_label ? isnan(hf.pad) : hf.pad == pad);
-            assert_true(hf.shifted == (is_label && strcmp(e->model->task->name, "causal") == 0));
-            assert_int_equal(hf.start,
-                             is_label && sw_model_is_seq2seq(e->model) ? e->model->start_id : -1);
+            assert_true(hf.shifted ==
+                        (is_label && strcmp(e->weights.model->task->name, "causal") == 0));
+            assert_int_equal(hf.start, is_label && sw_model_is_seq2seq(e->weights.model)
+                                           ? e->weights.model->start_id
+                                           : -1);
         }
         sw_close(e);
     }

@@ -105,8 +105,8 @@ static uint64_t hash_weights(const sw_engine *e, const float *all)
 {
     uint64_t h = SW_HASH_INIT;
     int64_t at = 0;
-    for (int32_t i = 0; i < e->params.n; i++) {
-        const struct sw_persistent *item = e->params.items[i].work;
+    for (int32_t i = 0; i < e->weights.params.n; i++) {
+        const struct sw_persistent *item = e->weights.params.items[i].work;
         const int64_t elems = sw_shape_elems(&item->layout.whole);
         h += sw_hash(sw_hash_str(SW_HASH_INIT, item->name), all + at,
                      (size_t)elems * sizeof *all); /* in any order */

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine that trains low-rank adapters: their configuration, parameters and initial values, and
+// Low-rank adapters that are trained: their configuration, parameters and initial values, and
 // their description for checkpoints and PEFT. The base model is frozen. A checkpoint holds a digest
 // of each base tensor, so that a different base is detected.
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "engine/adapter.h"
+#include "weights/private.h"
 
 enum { PIECE = 1 << 15 }; /* elements */
 
 /* ---- opening ---- */
 
-sw_status sw_engine_open_adapter(struct sw_engine *e, struct sw_str *edit)
+sw_status sw_weights_open_adapter(struct sw_weights *w, struct sw_str *edit)
 {
-    e->lora = sw_alloc_zero("engine", 1, sizeof *e->lora);
-    SW_TRY_ALLOC(e->lora, "adapters");
-    sw_arena_init(&e->lora->arena, "engine");
-    SW_TRY(sw_adapter_open(e->options.model.adapter, &e->lora->from));
-    e->lora->continues = true;
-    sw_adapter_edit(e->lora->from.config, edit);
+    w->lora = sw_alloc_zero("engine", 1, sizeof *w->lora);
+    SW_TRY_ALLOC(w->lora, "adapters");
+    sw_arena_init(&w->lora->arena, "engine");
+    SW_TRY(sw_adapter_open(w->options->model.adapter, &w->lora->from));
+    w->lora->continues = true;
+    sw_adapter_edit(w->lora->from.config, edit);
     return edit->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for adapters") : SW_OK;
 }
 
-static sw_status read_exceptions(struct sw_engine *e, const char *key, double least,
+static sw_status read_exceptions(struct sw_weights *w, const char *key, double least,
                                  const struct sw_lora_exception **out, int *out_n)
 {
-    const struct sw_json *object = sw_config_value(e->config, key);
+    const struct sw_json *object = sw_config_value(w->config, key);
     const int64_t n = object ? object->n_children : 0;
-    struct sw_lora_exception *items = sw_arena_array(&e->lora->arena, (size_t)n + 1, sizeof *items);
+    struct sw_lora_exception *items = sw_arena_array(&w->lora->arena, (size_t)n + 1, sizeof *items);
     SW_TRY_ALLOC(items, "adapters");
     if (object && object->type != SW_JSON_OBJECT && object->type != SW_JSON_NULL) {
         return SW_FAIL(SW_E_CONFIG, "%s is %s, wanted an object of numbers by pattern", key,
@@ -55,17 +56,17 @@ static struct sw_lora_names names_of(const struct sw_config *config, const char 
                                   value && value->type == SW_JSON_STRING};
 }
 
-static sw_status read_lora(struct sw_engine *e)
+static sw_status read_lora(struct sw_weights *w)
 {
-    const struct sw_lora_config *c = &e->config->spillway.lora;
-    struct sw_lora *spec = &e->lora->spec;
+    const struct sw_lora_config *c = &w->config->spillway.lora;
+    struct sw_lora *spec = &w->lora->spec;
     sw_lora_init(spec);
     spec->r = (double)c->r;
     spec->alpha = c->alpha;
     spec->dropout = c->dropout;
     spec->rslora = c->rslora;
-    spec->target = names_of(e->config, "spillway.lora.target_modules", &c->target_modules);
-    spec->exclude = names_of(e->config, "spillway.lora.exclude_modules", &c->exclude_modules);
+    spec->target = names_of(w->config, "spillway.lora.target_modules", &c->target_modules);
+    spec->exclude = names_of(w->config, "spillway.lora.exclude_modules", &c->exclude_modules);
     spec->all_linear = spec->target.is_pattern && strcmp(spec->target.items[0], "all-linear") == 0;
     spec->layers = c->layers_to_transform.items;
     spec->n_layers = c->layers_to_transform.n;
@@ -78,43 +79,43 @@ static sw_status read_lora(struct sw_engine *e)
             "spillway.lora.target_modules is empty; wanted names of layers, a pattern or "
             "\"all-linear\"");
     }
-    SW_TRY(read_exceptions(e, "spillway.lora.rank_pattern", 1, &spec->ranks, &spec->n_ranks));
-    return read_exceptions(e, "spillway.lora.alpha_pattern", 0x1p-149, &spec->alphas,
+    SW_TRY(read_exceptions(w, "spillway.lora.rank_pattern", 1, &spec->ranks, &spec->n_ranks));
+    return read_exceptions(w, "spillway.lora.alpha_pattern", 0x1p-149, &spec->alphas,
                            &spec->n_alphas);
 }
 
-sw_status sw_engine_open_lora(struct sw_engine *e)
+sw_status sw_weights_open_lora(struct sw_weights *w)
 {
-    if (e->config->spillway.lora.r == 0) {
+    if (w->config->spillway.lora.r == 0) {
         return SW_OK;
     }
-    if (!e->options.model.path) {
+    if (!w->options->model.path) {
         return SW_FAIL(SW_E_CONFIG, "spillway.lora: a forward of your own has no layers by name");
     }
-    if (!e->lora) {
-        e->lora = sw_alloc_zero("engine", 1, sizeof *e->lora);
-        SW_TRY_ALLOC(e->lora, "adapters");
-        sw_arena_init(&e->lora->arena, "engine");
+    if (!w->lora) {
+        w->lora = sw_alloc_zero("engine", 1, sizeof *w->lora);
+        SW_TRY_ALLOC(w->lora, "adapters");
+        sw_arena_init(&w->lora->arena, "engine");
     }
-    return read_lora(e);
+    return read_lora(w);
 }
 
-void sw_engine_close_lora(struct sw_engine *e)
+void sw_weights_close_lora(struct sw_weights *w)
 {
-    if (e->lora) {
-        sw_adapter_close(&e->lora->from);
-        sw_arena_fini(&e->lora->arena);
-        sw_free(e->lora);
-        e->lora = NULL;
+    if (w->lora) {
+        sw_adapter_close(&w->lora->from);
+        sw_arena_fini(&w->lora->arena);
+        sw_free(w->lora);
+        w->lora = NULL;
     }
 }
 
 /* A PEFT adapter may leave the head of its base unchanged. */
-static bool brings_head(const struct sw_engine *e)
+static bool brings_head(const struct sw_weights *w)
 {
-    const struct sw_safetensors *file = e->lora->from.file;
+    const struct sw_safetensors *file = w->lora->from.file;
     char full[600];
-    const char *head = sw_adapter_name(e->model->head_module, full, sizeof full);
+    const char *head = sw_adapter_name(w->model->head_module, full, sizeof full);
     const size_t n = strlen(head);
     bool found = false;
     for (int64_t i = 0; i < sw_safetensors_count(file) && !found; i++) {
@@ -124,41 +125,51 @@ static bool brings_head(const struct sw_engine *e)
     return found;
 }
 
-sw_status sw_engine_fit_lora(struct sw_engine *e)
+sw_status sw_weights_fit_lora(struct sw_weights *w)
 {
-    if (!e->lora) {
+    if (!w->lora) {
         return SW_OK;
     }
-    struct sw_lora *spec = &e->lora->spec;
-    if (e->model->tied && e->model->lm_head_name && !e->model->head_module &&
-        (sw_lora_saves(spec, e->model->embedding_name) ||
-         sw_lora_saves(spec, e->model->lm_head_name))) {
-        SW_TRY(sw_engine_tie(e, false));
-        e->lora->untied = true;
+    struct sw_lora *spec = &w->lora->spec;
+    if (w->model->tied && w->model->lm_head_name && !w->model->head_module &&
+        (sw_lora_saves(spec, w->model->embedding_name) ||
+         sw_lora_saves(spec, w->model->lm_head_name))) {
+        SW_TRY(sw_weights_tie(w, false));
+        w->lora->untied = true;
     }
-    spec->head = e->model->head_module;
-    spec->tells_classes = sw_model_is_labelled(e->model);
-    spec->saves_head = spec->tells_classes && (!e->lora->continues || brings_head(e));
+    spec->head = w->model->head_module;
+    spec->tells_classes = sw_model_is_labelled(w->model);
+    spec->saves_head = spec->tells_classes && (!w->lora->continues || brings_head(w));
     return SW_OK;
 }
 
-sw_status sw_engine_learn_adapted(struct sw_engine *e, const struct sw_graph *g)
+const struct sw_adapter *sw_weights_adapter(const struct sw_weights *w)
 {
-    struct engine_lora *lora = e->lora;
+    return w->lora ? &w->lora->spec.super : NULL;
+}
+
+const struct sw_safetensors *sw_weights_adapter_file(const struct sw_weights *w)
+{
+    return w->lora ? w->lora->from.file : NULL;
+}
+
+sw_status sw_weights_learn_adapted(struct sw_weights *w, const struct sw_graph *g)
+{
+    struct sw_adapters *lora = w->lora;
     if (!lora || lora->layers) {
         return SW_OK;
     }
     const sw_status st = sw_lora_check(&lora->spec, g);
     if (st < 0) {
-        return e->options.model.adapter ? sw_fail_prefix(st, "%s", e->options.model.adapter) : st;
+        return w->options->model.adapter ? sw_fail_prefix(st, "%s", w->options->model.adapter) : st;
     }
-    struct engine_adapted *layers =
+    struct sw_adapted_layer *layers =
         sw_arena_array(&lora->arena, (size_t)g->adapted.n + 1, sizeof *layers);
     SW_TRY_ALLOC(layers, "adapters");
     for (int32_t i = 0; i < g->adapted.n; i++) {
         const struct sw_adapted *a = &g->adapted.items[i];
-        layers[i] = (struct engine_adapted){sw_arena_strdup(&lora->arena, a->module), a->scaling,
-                                            a->in_out};
+        layers[i] = (struct sw_adapted_layer){sw_arena_strdup(&lora->arena, a->module), a->scaling,
+                                              a->in_out};
         SW_TRY_ALLOC(layers[i].module, "adapters");
     }
     lora->layers = layers;
@@ -166,54 +177,54 @@ sw_status sw_engine_learn_adapted(struct sw_engine *e, const struct sw_graph *g)
     return SW_OK;
 }
 
-bool sw_engine_keeps(const struct sw_engine *e, const char *param)
+bool sw_weights_keeps(const struct sw_weights *w, const char *param)
 {
-    return !e->lora || e->lora->spec.super.trains(&e->lora->spec.super, param);
+    return !w->lora || w->lora->spec.super.trains(&w->lora->spec.super, param);
 }
 
-bool sw_engine_adapter_has(const struct sw_engine *e, const char *param)
+bool sw_weights_adapter_has(const struct sw_weights *w, const char *param)
 {
-    return e->lora && e->lora->continues && sw_engine_keeps(e, param);
+    return w->lora && w->lora->continues && sw_weights_keeps(w, param);
 }
 
-int64_t sw_engine_trained_parameters(const sw_engine *e)
+int64_t sw_weights_trained(const struct sw_weights *w)
 {
     int64_t sum = 0;
-    for (int32_t i = 0; i < e->params.n; i++) {
-        const struct sw_persistent *work = e->params.items[i].work;
-        sum += sw_engine_keeps(e, work->name) ? sw_shape_elems(&work->layout.whole) : 0;
+    for (int32_t i = 0; i < w->params.n; i++) {
+        const struct sw_persistent *work = w->params.items[i].work;
+        sum += sw_weights_keeps(w, work->name) ? sw_shape_elems(&work->layout.whole) : 0;
     }
     return sum;
 }
 
 /* ---- weights ---- */
 
-static sw_status load_one(struct sw_engine *e, const struct engine_param *param, float *piece)
+static sw_status load_one(struct sw_weights *w, const struct sw_parameter *param, float *piece)
 {
-    const struct sw_adapter_source *from = &e->lora->from;
+    const struct sw_adapter_source *from = &w->lora->from;
     const char *name = param->work->name;
     const int64_t elems = sw_shape_elems(&param->work->layout.whole);
     SW_TRY(sw_adapter_check(from, name, &param->work->layout.whole));
     for (int64_t at = 0; at < elems; at += PIECE) {
         const int64_t n = sw_min_i64(elems - at, PIECE);
         SW_TRY(sw_adapter_read(from, name, at, n, piece));
-        SW_TRY(sw_engine_set_master(e, param, at, n, piece));
+        SW_TRY(sw_weights_set(w, param, at, n, piece));
     }
     return SW_OK;
 }
 
 /* Without this check, a tensor that matches no parameter would be dropped silently. */
-static sw_status check_all_used(const struct sw_engine *e, int64_t n_used)
+static sw_status check_all_used(const struct sw_weights *w, int64_t n_used)
 {
-    const struct sw_adapter_source *from = &e->lora->from;
+    const struct sw_adapter_source *from = &w->lora->from;
     for (int64_t i = 0;
          i < sw_safetensors_count(from->file) && n_used < sw_safetensors_count(from->file); i++) {
         const struct sw_safetensor *tensor = sw_safetensors_at(from->file, i);
         bool found = false;
-        for (int32_t p = 0; p < e->params.n && !found; p++) {
+        for (int32_t p = 0; p < w->params.n && !found; p++) {
             char full[600];
-            const char *name = e->params.items[p].work->name;
-            found = sw_engine_keeps(e, name) &&
+            const char *name = w->params.items[p].work->name;
+            found = sw_weights_keeps(w, name) &&
                     strcmp(sw_adapter_name(name, full, sizeof full), tensor->name) == 0;
         }
         if (!found) {
@@ -226,62 +237,62 @@ static sw_status check_all_used(const struct sw_engine *e, int64_t n_used)
     return SW_OK;
 }
 
-sw_status sw_engine_load_adapter(struct sw_engine *e)
+sw_status sw_weights_read_adapter(struct sw_weights *w)
 {
-    if (!e->lora || !e->lora->continues) {
+    if (!w->lora || !w->lora->continues) {
         return SW_OK;
     }
     float *piece = sw_alloc("engine", PIECE * sizeof *piece);
     SW_TRY_ALLOC(piece, "reading an adapter");
     sw_status st = SW_OK;
     int64_t n_used = 0;
-    for (int32_t i = 0; i < e->params.n && st >= 0; i++) {
-        if (sw_engine_keeps(e, e->params.items[i].work->name)) {
-            st = load_one(e, &e->params.items[i], piece);
+    for (int32_t i = 0; i < w->params.n && st >= 0; i++) {
+        if (sw_weights_keeps(w, w->params.items[i].work->name)) {
+            st = load_one(w, &w->params.items[i], piece);
             n_used++;
         }
     }
     sw_free(piece);
-    st = st < 0 ? st : check_all_used(e, n_used);
-    sw_adapter_close(&e->lora->from);
+    st = st < 0 ? st : check_all_used(w, n_used);
+    sw_adapter_close(&w->lora->from);
     return st;
 }
 
 /* ---- descriptions for checkpoints and PEFT ---- */
 
-static bool put_copy_of(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object,
+static bool put_copy_of(const struct sw_weights *w, struct sw_json_doc *doc, struct sw_json *object,
                         const char *key)
 {
     char path[64];
     snprintf(path, sizeof path, "spillway.lora.%s", key);
-    const struct sw_json *value = sw_config_value(e->config, path);
+    const struct sw_json *value = sw_config_value(w->config, path);
     return value ? sw_json_put_copy(doc, object, key, value) != NULL
                  : sw_json_put(doc, object, key, SW_JSON_NULL) != NULL;
 }
 
 /* "all-linear" is written out as a list, as PEFT does. */
-static bool put_targets(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object)
+static bool put_targets(const struct sw_weights *w, struct sw_json_doc *doc, struct sw_json *object)
 {
-    if (!e->lora->spec.all_linear) {
-        return put_copy_of(e, doc, object, "target_modules");
+    if (!w->lora->spec.all_linear) {
+        return put_copy_of(w, doc, object, "target_modules");
     }
     struct sw_json *list = sw_json_put(doc, object, "target_modules", SW_JSON_ARRAY);
     bool good = list != NULL;
-    for (int32_t i = 0; good && i < e->lora->n_layers; i++) {
-        good = sw_json_put_str(doc, list, NULL, e->lora->layers[i].module) != NULL;
+    for (int32_t i = 0; good && i < w->lora->n_layers; i++) {
+        good = sw_json_put_str(doc, list, NULL, w->lora->layers[i].module) != NULL;
     }
     return good;
 }
 
 /* Names the classifier head explicitly: PEFT adds some heads by itself, but not all. */
-static bool put_saved(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object)
+static bool put_saved(const struct sw_weights *w, struct sw_json_doc *doc, struct sw_json *object)
 {
-    const struct sw_lora *spec = &e->lora->spec;
+    const struct sw_lora *spec = &w->lora->spec;
     const struct sw_lora none = {.saved = spec->saved, .n_saved = spec->n_saved};
     char inside[300];
     snprintf(inside, sizeof inside, "%s.weight", spec->head ? spec->head : "");
     if (!spec->saves_head || sw_lora_saves(&none, inside)) {
-        return put_copy_of(e, doc, object, "modules_to_save");
+        return put_copy_of(w, doc, object, "modules_to_save");
     }
     struct sw_json *list = sw_json_put(doc, object, "modules_to_save", SW_JSON_ARRAY);
     bool good = list != NULL;
@@ -291,9 +302,9 @@ static bool put_saved(const struct sw_engine *e, struct sw_json_doc *doc, struct
     return good && sw_json_put_str(doc, list, NULL, spec->head) != NULL;
 }
 
-static bool put_alpha(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object)
+static bool put_alpha(const struct sw_weights *w, struct sw_json_doc *doc, struct sw_json *object)
 {
-    const double alpha = e->lora->spec.alpha;
+    const double alpha = w->lora->spec.alpha;
     return alpha == floor(alpha) && alpha < 0x1p53
                ? sw_json_put_i64(doc, object, "lora_alpha", (int64_t)alpha) != NULL
                : sw_json_put_f64(doc, object, "lora_alpha", alpha) != NULL;
@@ -316,7 +327,7 @@ static const char *task_type(const struct sw_task *task)
 }
 
 /* Writes adapter_config.json. */
-static bool put_adapter(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object)
+static bool put_adapter(const struct sw_weights *w, struct sw_json_doc *doc, struct sw_json *object)
 {
     static const char *const copied[] = {"r",
                                          "lora_dropout",
@@ -326,42 +337,42 @@ static bool put_adapter(const struct sw_engine *e, struct sw_json_doc *doc, stru
                                          "layers_pattern",
                                          "rank_pattern",
                                          "alpha_pattern"};
-    const bool in_out = e->lora->n_layers > 0 && e->lora->layers[0].in_out;
+    const bool in_out = w->lora->n_layers > 0 && w->lora->layers[0].in_out;
     bool good = sw_json_put_str(doc, object, "peft_type", "LORA") &&
-                sw_json_put_str(doc, object, "task_type", task_type(e->model->task)) &&
-                (e->source.folder
-                     ? sw_json_put_str(doc, object, "base_model_name_or_path", e->source.folder)
+                sw_json_put_str(doc, object, "task_type", task_type(w->model->task)) &&
+                (w->source.folder
+                     ? sw_json_put_str(doc, object, "base_model_name_or_path", w->source.folder)
                      : sw_json_put(doc, object, "base_model_name_or_path", SW_JSON_NULL)) &&
                 sw_json_put_bool(doc, object, "inference_mode", true) &&
                 sw_json_put_bool(doc, object, "fan_in_fan_out", in_out) &&
-                put_alpha(e, doc, object) && put_targets(e, doc, object) &&
-                put_saved(e, doc, object) && sw_json_put_str(doc, object, "bias", "none");
+                put_alpha(w, doc, object) && put_targets(w, doc, object) &&
+                put_saved(w, doc, object) && sw_json_put_str(doc, object, "bias", "none");
     for (size_t i = 0; good && i < SW_LEN(copied); i++) {
-        good = put_copy_of(e, doc, object, copied[i]);
+        good = put_copy_of(w, doc, object, copied[i]);
     }
     return good;
 }
 
-static bool put_base(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *object)
+static bool put_base(const struct sw_weights *w, struct sw_json_doc *doc, struct sw_json *object)
 {
     struct sw_json *tensors = sw_json_put(doc, object, "tensors", SW_JSON_OBJECT);
     bool good = tensors && sw_json_put_str(doc, object, "digest", sw_digest_name());
-    for (int32_t i = 0; good && i < e->params.n; i++) {
-        const struct engine_param *param = &e->params.items[i];
+    for (int32_t i = 0; good && i < w->params.n; i++) {
+        const struct sw_parameter *param = &w->params.items[i];
         good = !param->digest ||
                sw_json_put_str(doc, tensors, param->work->name, param->digest) != NULL;
     }
     return good;
 }
 
-bool sw_engine_put_lora(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *root)
+bool sw_weights_put_lora(const struct sw_weights *w, struct sw_json_doc *doc, struct sw_json *root)
 {
-    if (!e->lora) {
+    if (!w->lora) {
         return true;
     }
     struct sw_json *adapter = sw_json_put(doc, root, "adapter", SW_JSON_OBJECT);
     struct sw_json *base = sw_json_put(doc, root, "base", SW_JSON_OBJECT);
-    return adapter && base && put_adapter(e, doc, adapter) && put_base(e, doc, base);
+    return adapter && base && put_adapter(w, doc, adapter) && put_base(w, doc, base);
 }
 
 static const char *text_of(const struct sw_json *object, const char *key)
@@ -370,15 +381,15 @@ static const char *text_of(const struct sw_json *object, const char *key)
     return value && value->type == SW_JSON_STRING ? value->string : "none";
 }
 
-void sw_engine_check_base(const struct sw_engine *e, const struct sw_ckpt *ckpt,
-                          struct sw_str *refusal)
+void sw_weights_check_base(const struct sw_weights *w, const struct sw_ckpt *ckpt,
+                           struct sw_str *refusal)
 {
     const struct sw_json *run = sw_ckpt_meta(ckpt)->config;
     const struct sw_json *base = run ? sw_json_get(run, "base") : NULL;
     const struct sw_json *tensors = base ? sw_json_get(base, "tensors") : NULL;
-    const struct engine_param *first = NULL;
+    const struct sw_parameter *first = NULL;
     int n = 0, n_base = 0;
-    if (!e->lora || !base) {
+    if (!w->lora || !base) {
         return; /* the arithmetic differs, which is reported already */
     }
     if (strcmp(text_of(base, "digest"), sw_digest_name()) != 0) {
@@ -388,8 +399,8 @@ void sw_engine_check_base(const struct sw_engine *e, const struct sw_ckpt *ckpt,
                sw_ckpt_path(ckpt), text_of(base, "digest"), sw_digest_name());
         return;
     }
-    for (int32_t i = 0; i < e->params.n; i++) {
-        const struct engine_param *param = &e->params.items[i];
+    for (int32_t i = 0; i < w->params.n; i++) {
+        const struct sw_parameter *param = &w->params.items[i];
         n_base += param->digest != NULL;
         if (param->digest && strcmp(param->digest, text_of(tensors, param->work->name)) != 0) {
             first = first ? first : param;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "ckpt/ckpt.h"
-#include "engine/private.h"
+#include "weights/private.h"
 
 static bool is_there(const char *folder, const char *name)
 {

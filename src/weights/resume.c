@@ -2,14 +2,12 @@
 // A run may resume from a checkpoint only if both agree: on the arithmetic (by its fingerprint) and
 // on the data (by sizes and digests). A refusal names every key that changed, with the old and the
 // new value.
-#include "engine/resume.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/adapter.h"
-#include "engine/agree.h"
+#include "weights/private.h"
 
 /* Limits on one value in a message, and on all changes together. */
 enum { VALUE_CAP = 64, CHANGES_CAP = 1200 };
@@ -106,12 +104,12 @@ static void compare(struct changes *c, const char *path, const struct sw_json *w
     }
 }
 
-static sw_status list_changes(struct sw_engine *e, const struct sw_ckpt_meta *meta,
-                              struct changes *c)
+static sw_status list_changes(const struct sw_weights *w, const struct sw_weights_run *run,
+                              const struct sw_ckpt_meta *meta, struct changes *c)
 {
     struct sw_json_doc *doc = NULL;
     char was[32], is[32];
-    SW_TRY(sw_engine_describe_run(e, &doc));
+    SW_TRY(sw_weights_describe_run(w, run->tokens, &doc));
     const struct sw_json *now = sw_json_root(doc);
     if (meta->config) {
         compare(c, "", sw_json_get(meta->config, "ds_config"), sw_json_get(now, "ds_config"));
@@ -122,12 +120,12 @@ static sw_status list_changes(struct sw_engine *e, const struct sw_ckpt_meta *me
         }
     }
     sw_json_close(doc);
-    if (meta->seed != e->seed && !strstr(sw_str_text(&c->text), "spillway.seed ")) {
+    if (meta->seed != w->seed && !strstr(sw_str_text(&c->text), "spillway.seed ")) {
         snprintf(was, sizeof was, "%llu", (unsigned long long)meta->seed);
-        snprintf(is, sizeof is, "%llu", (unsigned long long)e->seed);
+        snprintf(is, sizeof is, "%llu", (unsigned long long)w->seed);
         add_change(c, "seed", was, is);
     }
-    const char *kernels = sw_device_kernel_set(e->device);
+    const char *kernels = sw_device_kernel_set(run->device);
     if (meta->kernel_set && strcmp(meta->kernel_set, kernels) != 0) {
         add_change(c, "kernels", meta->kernel_set, kernels);
     }
@@ -136,21 +134,21 @@ static sw_status list_changes(struct sw_engine *e, const struct sw_ckpt_meta *me
                       "no key of the configuration: its fingerprint is %016llx and this run's "
                       "%016llx, so another version of the program wrote it",
                       (unsigned long long)meta->fingerprint,
-                      (unsigned long long)e->plan->fingerprint);
+                      (unsigned long long)w->plan->fingerprint);
     }
     return SW_OK;
 }
 
 /* Lists changed library algorithms, where the kernels are the same. */
-static sw_status list_algorithms(struct sw_engine *e, const struct sw_ckpt_meta *meta,
+static sw_status list_algorithms(const struct sw_weights_run *run, const struct sw_ckpt_meta *meta,
                                  struct changes *c)
 {
     struct sw_str now = {0};
     struct sw_other_algorithm other;
-    sw_device_algorithms(e->device, &now);
+    sw_device_algorithms(run->device, &now);
     /* older versions did not record it */
     const char *was = meta->algorithms ? meta->algorithms : "";
-    while (sw_engine_next_other_algorithm(&was, sw_str_text(&now), &other)) {
+    while (sw_device_next_other_algorithm(&was, sw_str_text(&now), &other)) {
         char key[sizeof other.product + 16];
         snprintf(key, sizeof key, "product of %s:", other.product);
         add_change(c, key, other.was, other.is);
@@ -162,16 +160,17 @@ static sw_status list_algorithms(struct sw_engine *e, const struct sw_ckpt_meta 
 
 /* Appends the reasons for a refusal. Appends nothing if the arithmetic is the same, or if other
  * arithmetic is allowed. */
-static sw_status check_math(struct sw_engine *e, const struct sw_ckpt *ckpt, struct sw_str *refusal)
+static sw_status check_math(const struct sw_weights *w, const struct sw_weights_run *run,
+                            const struct sw_ckpt *ckpt, struct sw_str *refusal)
 {
     const struct sw_ckpt_meta *meta = sw_ckpt_meta(ckpt);
-    const bool same = meta->fingerprint == e->plan->fingerprint;
-    struct changes c = {.config = e->config};
-    const sw_status st = same ? list_algorithms(e, meta, &c) : list_changes(e, meta, &c);
+    const bool same = meta->fingerprint == w->plan->fingerprint;
+    struct changes c = {.config = w->config};
+    const sw_status st = same ? list_algorithms(run, meta, &c) : list_changes(w, run, meta, &c);
     if (st >= 0 && c.n == 0 && same) {
         return SW_OK;
     }
-    if (st >= 0 && e->config->spillway.allow_other_math) {
+    if (st >= 0 && w->config->spillway.allow_other_math) {
         sw_log(SW_LOG_WARN,
                "%s: written under other arithmetic; continuing, because spillway.allow_other_math "
                "is set; changed: %s",
@@ -296,12 +295,12 @@ static void compare_data(struct changes *c, const struct sw_json *was, const str
     }
 }
 
-static void check_data(const struct sw_engine *e, const struct sw_ckpt *ckpt,
-                       struct sw_str *refusal)
+static void check_data(const struct sw_config *config, const struct sw_training *training,
+                       const struct sw_ckpt *ckpt, struct sw_str *refusal)
 {
     const struct sw_json *was = sw_ckpt_meta(ckpt)->data;
-    struct changes c = {.config = e->config};
-    if (!e->training.data) {
+    struct changes c = {.config = config};
+    if (!training->data) {
         return; /* the caller feeds the data, or another rank checks it */
     }
     if (!was) {
@@ -311,14 +310,14 @@ static void check_data(const struct sw_engine *e, const struct sw_ckpt *ckpt,
                sw_ckpt_path(ckpt));
         return;
     }
-    if (strcmp(string_of(was, "digest"), string_of(e->training.data, "digest")) != 0) {
+    if (strcmp(string_of(was, "digest"), string_of(training->data, "digest")) != 0) {
         sw_log(SW_LOG_WARN,
                "%s: its digests of the data are %s, but this build computes %s; only sizes are "
                "compared",
-               sw_ckpt_path(ckpt), string_of(was, "digest"), string_of(e->training.data, "digest"));
+               sw_ckpt_path(ckpt), string_of(was, "digest"), string_of(training->data, "digest"));
     }
-    compare_data(&c, was, e->training.data);
-    if (c.n > 0 && e->training.allow_other_data) {
+    compare_data(&c, was, training->data);
+    if (c.n > 0 && training->allow_other_data) {
         sw_log(SW_LOG_WARN, "%s: continuing with other data, as requested: %s", sw_ckpt_path(ckpt),
                sw_str_text(&c.text));
     } else if (c.n > 0) {
@@ -330,13 +329,14 @@ static void check_data(const struct sw_engine *e, const struct sw_ckpt *ckpt,
     sw_str_fini(&c.text);
 }
 
-sw_status sw_engine_check_resume(struct sw_engine *e, const struct sw_ckpt *ckpt)
+sw_status sw_weights_check_resume(const struct sw_weights *w, const struct sw_weights_run *run,
+                                  const struct sw_ckpt *ckpt)
 {
     struct sw_str refusal = {0};
-    sw_status st = check_math(e, ckpt, &refusal);
+    sw_status st = check_math(w, run, ckpt, &refusal);
     if (st >= 0) {
-        sw_engine_check_base(e, ckpt, &refusal);
-        check_data(e, ckpt, &refusal);
+        sw_weights_check_base(w, ckpt, &refusal);
+        check_data(w->config, run->training, ckpt, &refusal);
     }
     if (st >= 0 && refusal.failed) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for comparing a checkpoint with this run");

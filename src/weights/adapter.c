@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads adapters from a PEFT folder, byte for byte as PEFT writes it, or from a checkpoint. A key
 // of the PEFT configuration that would change the mathematics is either applied or refused by name.
-#include "engine/adapter.h"
+#include "weights/private.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -159,7 +160,7 @@ sw_status sw_adapter_check(const struct sw_adapter_source *source, const char *n
         found = &sw_ckpt_entry(source->ckpt, at)->shape;
     } else {
         const struct sw_safetensor *tensor = find_tensor(source, name);
-        SW_TRY(tensor ? sw_engine_check_floats(tensor) : missing(source, name));
+        SW_TRY(tensor ? sw_weights_check_floats(tensor) : missing(source, name));
         found = &tensor->shape;
     }
     if (!sw_shape_equal(found, shape)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of an engine: decoded fp32 masters, the optimizer's moments by parameter name, and
+// Checkpoints: decoded fp32 masters, the optimizer's moments by parameter name, and
 // the scalar state that a run resumes from. The form of a tensor in a file does not depend on its
 // placement or dtype in memory.
 #include <limits.h>
@@ -7,19 +7,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/adapter.h"
-#include "engine/resume.h"
+#include "weights/private.h"
 
-/* One tensor of a checkpoint in this engine. */
+/* One tensor of a checkpoint, and what holds it here. */
 struct item {
-    const struct engine_param *param; /* "master"; NULL for moments */
+    const struct sw_parameter *param; /* "master"; NULL for moments */
     /* the moments, or the working copy that belongs to a master */
     const struct sw_persistent *held;
     const char *name, *kind;
 };
 
 struct tensors {
-    struct sw_engine *engine;
+    struct sw_weights *weights;
     struct item *items;
     int64_t n_items;
     /* boxes that this rank writes, of all items */
@@ -86,17 +85,17 @@ static int64_t cut_items(struct tensors *t)
     return n;
 }
 
-static void list_items(const struct sw_engine *e, struct tensors *t)
+static void list_items(const struct sw_weights *w, struct tensors *t)
 {
-    for (int32_t i = 0; i < e->params.n; i++) {
-        const struct engine_param *param = &e->params.items[i];
-        if (sw_engine_keeps(e, param->work->name)) {
+    for (int32_t i = 0; i < w->params.n; i++) {
+        const struct sw_parameter *param = &w->params.items[i];
+        if (sw_weights_keeps(w, param->work->name)) {
             t->items[t->n_items++] = (struct item){param, param->work, param->work->name,
                                                    sw_state_infos[SW_STATE_MASTER].name};
         }
     }
-    for (int32_t i = 0; i < e->plan->n_persistent; i++) {
-        const struct sw_persistent *state = &e->plan->persistent[i];
+    for (int32_t i = 0; i < w->plan->n_persistent; i++) {
+        const struct sw_persistent *state = &w->plan->persistent[i];
         if (is_saved(state)) {
             t->items[t->n_items++] =
                 (struct item){NULL, state, state->param, sw_state_infos[state->state].name};
@@ -104,12 +103,12 @@ static void list_items(const struct sw_engine *e, struct tensors *t)
     }
 }
 
-static sw_status list_init(struct sw_engine *e, struct tensors *t)
+static sw_status list_init(struct sw_weights *w, struct tensors *t)
 {
-    *t = (struct tensors){.engine = e};
-    t->items = sw_alloc_zero("engine", (size_t)e->plan->n_persistent + 1, sizeof *t->items);
+    *t = (struct tensors){.weights = w};
+    t->items = sw_alloc_zero("engine", (size_t)w->plan->n_persistent + 1, sizeof *t->items);
     SW_TRY_ALLOC(t->items, "a checkpoint");
-    list_items(e, t);
+    list_items(w, t);
     const size_t n = (size_t)cut_items(t) + 1;
     t->i_item = sw_alloc_zero("engine", n, sizeof *t->i_item);
     t->flat = sw_alloc_zero("engine", n, sizeof *t->flat);
@@ -131,38 +130,44 @@ static sw_status read_piece(void *ctx, int64_t i_box, int64_t first, int64_t n, 
     const int64_t at = t->flat[i_box] + first;
     sw_work_at("saving a checkpoint", i_box, t->n_boxes);
     if (item->param) {
-        return sw_engine_get_master(t->engine, item->param, at, n, dst);
+        return sw_weights_get(t->weights, item->param, at, n, dst);
     }
-    return sw_engine_fetch_state(t->engine, item->held, at, n, dst);
+    return sw_weights_fetch_state(t->weights, item->held, at, n, dst);
+}
+
+/* The worst status of all ranks; on one rank: st. */
+static sw_status agree(const struct sw_weights_run *run, sw_status st, const char *what)
+{
+    return run->ranks == 1 ? st : sw_comm_agree(run->comm, st, what);
 }
 
 /* Rank 0 begins and commits; in between, every rank writes its own part. The ranks agree after each
  * turn, so that none continues alone. */
-static sw_status write_parts(struct sw_engine *e, const char *folder,
+static sw_status write_parts(const struct sw_weights_run *run, const char *folder,
                              const struct sw_ckpt_save_options *save,
                              const struct sw_ckpt_meta *meta, struct tensors *t)
 {
-    if (e->ranks == 1) {
+    if (run->ranks == 1) {
         const sw_status alone = sw_ckpt_save(save, meta, t->boxes, t->n_boxes, read_piece, t);
         sw_work_end();
         return alone;
     }
-    const bool leads = e->rank == 0;
+    const bool leads = run->rank == 0;
     uint64_t token = 0;
-    SW_TRY(sw_engine_agree(e, leads ? sw_ckpt_begin(save->lock, meta->step, &token) : SW_OK,
-                           "beginning a checkpoint"));
+    SW_TRY(agree(run, leads ? sw_ckpt_begin(save->lock, meta->step, &token) : SW_OK,
+                 "beginning a checkpoint"));
     sw_status st =
-        sw_comm_broadcast(e->options.run.comm, 0, &token, sizeof token, "the name of a checkpoint");
+        sw_comm_broadcast(run->comm, 0, &token, sizeof token, "the name of a checkpoint");
     if (st >= 0) {
-        st = sw_engine_agree(e,
-                             sw_ckpt_write_part(folder, meta->step, token, e->rank, t->boxes,
-                                                t->n_boxes, read_piece, t),
-                             "writing a checkpoint");
+        st = agree(run,
+                   sw_ckpt_write_part(folder, meta->step, token, run->rank, t->boxes, t->n_boxes,
+                                      read_piece, t),
+                   "writing a checkpoint");
     }
     sw_work_end();
     if (st >= 0) {
-        st = sw_engine_agree(e, leads ? sw_ckpt_commit(save, meta, token, e->ranks) : SW_OK,
-                             "committing a checkpoint");
+        st = agree(run, leads ? sw_ckpt_commit(save, meta, token, run->ranks) : SW_OK,
+                   "committing a checkpoint");
     }
     if (st < 0 && leads) {
         sw_ckpt_drop(save->lock, meta->step, token);
@@ -172,13 +177,13 @@ static sw_status write_parts(struct sw_engine *e, const char *folder,
 
 /* Describes the model's original folder, which an export should match: its dtype and its names of
  * tensors. */
-static bool put_export(const struct sw_engine *e, struct sw_json_doc *doc, struct sw_json *root)
+static bool put_export(const struct sw_weights *w, struct sw_json_doc *doc, struct sw_json *root)
 {
     struct sw_json *as = sw_json_put(doc, root, "export", SW_JSON_OBJECT);
     struct sw_json *names = as ? sw_json_put(doc, as, "names", SW_JSON_OBJECT) : NULL;
-    bool good = names && sw_json_put_str(doc, as, "dtype", sw_dtype_name(e->source.dtype));
-    for (int32_t i = 0; good && i < e->params.n; i++) {
-        const struct engine_param *param = &e->params.items[i];
+    bool good = names && sw_json_put_str(doc, as, "dtype", sw_dtype_name(w->source.dtype));
+    for (int32_t i = 0; good && i < w->params.n; i++) {
+        const struct sw_parameter *param = &w->params.items[i];
         if (param->file_name && strcmp(param->file_name, param->work->name) != 0) {
             good = sw_json_put_str(doc, names, param->work->name, param->file_name) != NULL;
         }
@@ -188,17 +193,18 @@ static bool put_export(const struct sw_engine *e, struct sw_json_doc *doc, struc
 
 /* A training run holds the folder's lock from the start. Otherwise the lock is held for this save
  * only. */
-static sw_status hold_and_write(struct sw_engine *e, const char *folder, int keep_last,
+static sw_status hold_and_write(const struct sw_weights_run *run, const char *folder, int keep_last,
                                 const struct sw_ckpt_meta *meta, struct tensors *t)
 {
     struct sw_ckpt_lock *own = NULL;
-    const bool held = e->training.lock && strcmp(sw_ckpt_lock_dir(e->training.lock), folder) == 0;
-    sw_status st = e->rank == 0 && !held ? sw_ckpt_acquire(folder, SW_CKPT_WAIT_S, &own) : SW_OK;
-    st = sw_engine_agree(e, st, "holding the folder of checkpoints");
+    const bool held =
+        run->training->lock && strcmp(sw_ckpt_lock_dir(run->training->lock), folder) == 0;
+    sw_status st = run->rank == 0 && !held ? sw_ckpt_acquire(folder, SW_CKPT_WAIT_S, &own) : SW_OK;
+    st = agree(run, st, "holding the folder of checkpoints");
     if (st >= 0) {
-        const struct sw_ckpt_save_options save = {.lock = own ? own : e->training.lock,
+        const struct sw_ckpt_save_options save = {.lock = own ? own : run->training->lock,
                                                   .keep_last = keep_last};
-        st = write_parts(e, folder, &save, meta, t);
+        st = write_parts(run, folder, &save, meta, t);
     }
     sw_ckpt_release(own);
     return st;
@@ -206,11 +212,12 @@ static sw_status hold_and_write(struct sw_engine *e, const char *folder, int kee
 
 /* Describes the run for a checkpoint: the effective configuration, and the model's config.json.
  * With it a checkpoint can be exported by itself. */
-sw_status sw_engine_describe_run(const struct sw_engine *e, struct sw_json_doc **out)
+sw_status sw_weights_describe_run(const struct sw_weights *w, int64_t tokens,
+                                  struct sw_json_doc **out)
 {
     struct sw_str text = {0};
     struct sw_json_doc *config = NULL, *doc = NULL;
-    sw_config_write_json(e->config, 0, &text);
+    sw_config_write_json(w->config, 0, &text);
     sw_status st = text.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for the configuration")
                                : sw_json_parse("effective configuration", sw_str_text(&text),
                                                text.len, SW_JSON_STRICT, &config);
@@ -219,11 +226,11 @@ sw_status sw_engine_describe_run(const struct sw_engine *e, struct sw_json_doc *
     st = sw_json_new("run", &doc);
     if (st >= 0) {
         struct sw_json *root = sw_json_root(doc);
-        const struct sw_json *model = e->source.doc ? sw_json_root(e->source.doc) : NULL;
+        const struct sw_json *model = w->source.doc ? sw_json_root(w->source.doc) : NULL;
         if (!sw_json_put_copy(doc, root, "ds_config", sw_json_root(config)) ||
             (model && !sw_json_put_copy(doc, root, "model", model)) ||
-            (model && !sw_json_put_i64(doc, root, "seq_len", e->sizes.tokens)) ||
-            (model && !put_export(e, doc, root)) || !sw_engine_put_lora(e, doc, root)) {
+            (model && !sw_json_put_i64(doc, root, "seq_len", tokens)) ||
+            (model && !put_export(w, doc, root)) || !sw_weights_put_lora(w, doc, root)) {
             sw_json_close(doc);
             st = SW_FAIL(SW_E_NOMEM, "out of host memory for the configuration");
         } else {
@@ -234,38 +241,36 @@ sw_status sw_engine_describe_run(const struct sw_engine *e, struct sw_json_doc *
     return st;
 }
 
-sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options *options)
+sw_status sw_weights_save(struct sw_weights *w, const struct sw_weights_run *run,
+                          const char *folder, const struct sw_save_options *options)
 {
-    if (e->progress.failed || e->progress.phase != 0) {
-        return SW_FAIL(SW_E_ARG, "sw_save: a step is under way or failed half way");
-    }
     struct sw_json_doc *config = NULL;
     struct sw_str algorithms = {0};
     struct tensors t;
-    SW_TRY(sw_engine_describe_run(e, &config));
-    sw_device_algorithms(e->device, &algorithms);
+    SW_TRY(sw_weights_describe_run(w, run->tokens, &config));
+    sw_device_algorithms(run->device, &algorithms);
     sw_status st = algorithms.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a checkpoint")
-                                     : list_init(e, &t);
+                                     : list_init(w, &t);
     if (st >= 0) {
         const struct sw_ckpt_meta meta = {
-            .step = e->progress.step,
-            .applied = e->progress.applied,
-            .samples = e->progress.samples,
-            .seed = e->seed,
+            .step = run->step,
+            .applied = run->applied,
+            .samples = run->samples,
+            .seed = w->seed,
             .val_loss = options ? options->val_loss : NAN,
             .metric = {.name = options ? options->metric : NULL,
                        .value = options ? options->metric_value : NAN,
                        .falls = options && options->metric_falls},
-            .fingerprint = e->plan->fingerprint,
-            .kernel_set = sw_device_kernel_set(e->device),
+            .fingerprint = w->plan->fingerprint,
+            .kernel_set = sw_device_kernel_set(run->device),
             .algorithms = algorithms.ptr,
-            .scaler = {e->optimizer.scaler.scale, e->optimizer.scaler.iteration,
-                       e->optimizer.scaler.last_overflow, e->optimizer.scaler.hysteresis_left},
+            .scaler = {run->scaler.scale, run->scaler.iteration, run->scaler.last_overflow,
+                       run->scaler.hysteresis_left},
             .config = sw_json_root(config),
-            .data = e->training.data,
-            .training = e->training.state,
+            .data = run->training->data,
+            .training = run->training->state,
         };
-        st = hold_and_write(e, folder, options ? options->keep_last : 0, &meta, &t);
+        st = hold_and_write(run, folder, options ? options->keep_last : 0, &meta, &t);
         list_fini(&t);
     }
     sw_str_fini(&algorithms);
@@ -274,15 +279,15 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
 }
 
 /* Counts masters and moments in fp32, and codes. Headers and the manifest are negligible. */
-int64_t sw_engine_checkpoint_bytes(const struct sw_engine *e)
+int64_t sw_weights_checkpoint_bytes(const struct sw_weights *w)
 {
     int64_t elems = 0, codes = 0;
-    for (int32_t i = 0; i < e->params.n; i++) {
-        const struct sw_persistent *work = e->params.items[i].work;
-        elems += sw_engine_keeps(e, work->name) ? sw_shape_elems(&work->layout.whole) : 0;
+    for (int32_t i = 0; i < w->params.n; i++) {
+        const struct sw_persistent *work = w->params.items[i].work;
+        elems += sw_weights_keeps(w, work->name) ? sw_shape_elems(&work->layout.whole) : 0;
     }
-    for (int32_t i = 0; i < e->plan->n_persistent; i++) {
-        const struct sw_persistent *state = &e->plan->persistent[i];
+    for (int32_t i = 0; i < w->plan->n_persistent; i++) {
+        const struct sw_persistent *state = &w->plan->persistent[i];
         if (is_saved(state)) {
             *(state->dtype == SW_U8 ? &codes : &elems) += sw_shape_elems(&state->layout.whole);
         }
@@ -292,7 +297,7 @@ int64_t sw_engine_checkpoint_bytes(const struct sw_engine *e)
 
 /* ---- loading ---- */
 
-static sw_status load_item(struct sw_engine *e, const struct item *item, struct sw_ckpt *ckpt,
+static sw_status load_item(struct sw_weights *w, const struct item *item, struct sw_ckpt *ckpt,
                            void *piece, int64_t piece_elems)
 {
     const int64_t at = sw_ckpt_find(ckpt, item->name, item->kind);
@@ -321,18 +326,18 @@ static sw_status load_item(struct sw_engine *e, const struct item *item, struct 
         for (int64_t first = run.first; first < run.first + run.n; first += piece_elems) {
             const int64_t n = sw_min_i64(run.first + run.n - first, piece_elems);
             SW_TRY(sw_ckpt_read_flat(ckpt, at, first, n, dtype_of(item), piece));
-            SW_TRY(item->param ? sw_engine_set_master(e, item->param, first, n, piece)
-                               : sw_engine_store_state(e, item->held, first, n, piece));
+            SW_TRY(item->param ? sw_weights_set(w, item->param, first, n, piece)
+                               : sw_weights_store_state(w, item->held, first, n, piece));
         }
     }
     return SW_OK;
 }
 
-static sw_status load_tensors(struct sw_engine *e, struct sw_ckpt *ckpt)
+static sw_status load_tensors(struct sw_weights *w, struct sw_ckpt *ckpt)
 {
     enum { PIECE = SW_CKPT_PIECE_BYTES / (int)sizeof(float) };
     struct tensors t;
-    SW_TRY(list_init(e, &t));
+    SW_TRY(list_init(w, &t));
     sw_status st = SW_OK;
     float *piece = sw_alloc("engine", PIECE * sizeof *piece);
     if (!piece) {
@@ -340,7 +345,7 @@ static sw_status load_tensors(struct sw_engine *e, struct sw_ckpt *ckpt)
     }
     for (int64_t i = 0; i < t.n_items && st >= 0; i++) {
         sw_work_at("loading a checkpoint", i, t.n_items);
-        st = load_item(e, &t.items[i], ckpt, piece, PIECE);
+        st = load_item(w, &t.items[i], ckpt, piece, PIECE);
     }
     sw_work_end();
     sw_free(piece);
@@ -349,13 +354,14 @@ static sw_status load_tensors(struct sw_engine *e, struct sw_ckpt *ckpt)
 }
 
 /* Each file is read a second time for its digest, by one rank, in parallel with the load. */
-static sw_status load_and_verify(struct sw_engine *e, struct sw_ckpt *ckpt)
+static sw_status load_and_verify(struct sw_weights *w, const struct sw_weights_run *run,
+                                 struct sw_ckpt *ckpt)
 {
     struct sw_ckpt_verification *v = NULL;
-    if (!e->options.run.load_unverified) {
-        SW_TRY(sw_ckpt_verify_begin(ckpt, e->rank, e->ranks, &v));
+    if (!w->options->run.load_unverified) {
+        SW_TRY(sw_ckpt_verify_begin(ckpt, run->rank, run->ranks, &v));
     }
-    const sw_status st = load_tensors(e, ckpt);
+    const sw_status st = load_tensors(w, ckpt);
     const sw_status good = sw_ckpt_verify_wait(v, st < 0);
     if (st >= 0 && good < 0) {
         return SW_FAIL(good, "%s; --no-verify (run.load_unverified) loads it anyway",
@@ -364,34 +370,28 @@ static sw_status load_and_verify(struct sw_engine *e, struct sw_ckpt *ckpt)
     return st;
 }
 
-static void take_over(struct sw_engine *e, const struct sw_ckpt_meta *meta)
+static void take_over(const struct sw_ckpt_meta *meta, struct sw_weights_run *run)
 {
-    e->progress.failed = false;
-    sw_executor_forget_fault(e->executor);
-    e->progress.rolled_back =
-        true; /* a failed step has destroyed state that a checkpoint does not hold */
-    e->progress.phase = 0;
-    e->progress.step = meta->step;
-    e->progress.applied = meta->applied;
-    e->progress.samples = meta->samples;
-    e->optimizer.scaler.scale = meta->scaler.scale;
-    e->optimizer.scaler.iteration = meta->scaler.iteration;
-    e->optimizer.scaler.last_overflow = meta->scaler.last_overflow;
-    e->optimizer.scaler.hysteresis_left = meta->scaler.hysteresis_left;
+    run->step = meta->step;
+    run->applied = meta->applied;
+    run->samples = meta->samples;
+    run->scaler.scale = meta->scaler.scale;
+    run->scaler.iteration = meta->scaler.iteration;
+    run->scaler.last_overflow = meta->scaler.last_overflow;
+    run->scaler.hysteresis_left = meta->scaler.hysteresis_left;
 }
 
 /* ---- choosing the checkpoint on several ranks ---- */
 
-static sw_status compare_identities(struct sw_engine *e, const struct sw_ckpt *ckpt)
+static sw_status compare_identities(const struct sw_weights_run *run, const struct sw_ckpt *ckpt)
 {
     const struct sw_ckpt_identity mine = sw_ckpt_identity(ckpt);
-    struct sw_ckpt_identity *all = sw_alloc("engine", (size_t)e->ranks * sizeof *all);
-    sw_status st = sw_engine_agree(e, all ? SW_OK : SW_E_NOMEM, "comparing checkpoints");
+    struct sw_ckpt_identity *all = sw_alloc("engine", (size_t)run->ranks * sizeof *all);
+    sw_status st = agree(run, all ? SW_OK : SW_E_NOMEM, "comparing checkpoints");
     if (st >= 0) {
-        st = sw_comm_all_gather(e->options.run.comm, &mine, all, sizeof mine,
-                                "the identity of a checkpoint");
+        st = sw_comm_all_gather(run->comm, &mine, all, sizeof mine, "the identity of a checkpoint");
     }
-    for (int r = 1; st >= 0 && r < e->ranks; r++) {
+    for (int r = 1; st >= 0 && r < run->ranks; r++) {
         const struct sw_ckpt_identity *a = &all[0], *b = &all[r];
         if (memcmp(a, b, sizeof *a) != 0) {
             st = SW_FAIL(SW_E_PEER,
@@ -415,10 +415,10 @@ struct choice {
 };
 
 /* Opens the checkpoint that rank 0 chose. */
-static sw_status follow(struct sw_engine *e, const char *folder, const struct choice *choice,
-                        struct sw_ckpt **out)
+static sw_status follow(const struct sw_weights_run *run, const char *folder,
+                        const struct choice *choice, struct sw_ckpt **out)
 {
-    if (e->rank == 0) {
+    if (run->rank == 0) {
         return SW_OK;
     }
     if (strchr(choice->name, '/')) {
@@ -430,42 +430,43 @@ static sw_status follow(struct sw_engine *e, const char *folder, const struct ch
 
 /* Rank 0 chooses, because ranks may see different files while files come and go. *out may be set
  * even on failure. */
-static sw_status open_chosen(struct sw_engine *e, const char *folder, struct sw_ckpt **out)
+static sw_status open_chosen(const struct sw_weights_run *run, const char *folder,
+                             struct sw_ckpt **out)
 {
     struct choice choice = {0};
-    if (e->rank == 0) {
+    if (run->rank == 0) {
         const sw_status found = sw_ckpt_open(folder, out);
-        if (e->ranks == 1) {
+        if (run->ranks == 1) {
             return found;
         }
         choice.found = found;
         snprintf(choice.name, sizeof choice.name, "%s", found == SW_OK ? sw_ckpt_name(*out) : "");
     }
-    SW_TRY(sw_engine_agree(e, choice.found < 0 ? (sw_status)choice.found : SW_OK,
-                           "choosing a checkpoint"));
-    SW_TRY(sw_comm_broadcast(e->options.run.comm, 0, &choice, sizeof choice,
-                             "the choice of a checkpoint"));
+    SW_TRY(agree(run, choice.found < 0 ? (sw_status)choice.found : SW_OK, "choosing a checkpoint"));
+    SW_TRY(sw_comm_broadcast(run->comm, 0, &choice, sizeof choice, "the choice of a checkpoint"));
     choice.name[NAME_MAX] = '\0';
     if (choice.found != SW_OK) {
         return SW_PENDING;
     }
-    SW_TRY(sw_engine_agree(e, follow(e, folder, &choice, out), "opening a checkpoint"));
-    return compare_identities(e, *out);
+    SW_TRY(agree(run, follow(run, folder, &choice, out), "opening a checkpoint"));
+    return compare_identities(run, *out);
 }
 
-sw_status sw_load(sw_engine *e, const char *folder)
+sw_status sw_weights_load(struct sw_weights *w, struct sw_weights_run *run, const char *folder,
+                          bool *out_begun)
 {
     struct sw_ckpt *ckpt = NULL;
-    sw_status st = open_chosen(e, folder, &ckpt);
+    *out_begun = false;
+    sw_status st = open_chosen(run, folder, &ckpt);
     if (st == SW_OK) {
-        st = sw_engine_agree(e, sw_engine_check_resume(e, ckpt),
-                             "comparing a checkpoint with this run");
+        st = agree(run, sw_weights_check_resume(w, run, ckpt),
+                   "comparing a checkpoint with this run");
         if (st >= 0) {
-            e->progress.failed = true; /* until the load is complete on all ranks */
-            st = sw_engine_agree(e, load_and_verify(e, ckpt), "loading a checkpoint");
+            *out_begun = true;
+            st = agree(run, load_and_verify(w, run, ckpt), "loading a checkpoint");
         }
         if (st >= 0) {
-            take_over(e, sw_ckpt_meta(ckpt));
+            take_over(sw_ckpt_meta(ckpt), run);
         }
     }
     sw_ckpt_close(ckpt);

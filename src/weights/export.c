@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exports Hugging Face folders, from an engine or directly from a checkpoint. Tensors pass through
+// Exports Hugging Face folders, from open weights or directly from a checkpoint. Tensors pass through
 // one buffer of fixed size, so a model larger than memory can be exported. A non-empty folder is
 // written to only if it has the marker of an earlier export: a user's model is never overwritten.
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "ckpt/ckpt.h"
-#include "engine/adapter.h"
+#include "weights/private.h"
 
 enum { PIECE = 1 << 18 }; /* elements */
 
@@ -38,7 +39,7 @@ static sw_status mark_path(const char *folder, char *path, size_t cap)
     return n > 0 && (size_t)n < cap ? SW_OK : SW_FAIL(SW_E_ARG, "%s: the path is too long", folder);
 }
 
-sw_status sw_engine_check_folder(const char *folder, bool owned)
+sw_status sw_weights_check_folder(const char *folder, bool owned)
 {
     char path[4096];
     bool empty = true;
@@ -58,11 +59,11 @@ sw_status sw_engine_check_folder(const char *folder, bool owned)
 }
 
 /* The marker appears atomically. Its text is for people. */
-sw_status sw_engine_claim_folder(const char *folder, bool owned)
+sw_status sw_weights_claim_folder(const char *folder, bool owned)
 {
     static const char text[] = "An export of spillway: the next one may replace what is here.\n";
     char path[4096];
-    SW_TRY(sw_engine_check_folder(folder, owned));
+    SW_TRY(sw_weights_check_folder(folder, owned));
     SW_TRY(mark_path(folder, path, sizeof path));
     SW_TRY(sw_mkdirs(folder));
     return sw_file_write_atomic(path, text, sizeof text - 1);
@@ -73,7 +74,7 @@ sw_status sw_engine_claim_folder(const char *folder, bool owned)
 /* Fetches elements [first, first + n) of tensor i as f32. */
 typedef sw_status (*fetch_fn)(void *ctx, int64_t i, int64_t first, int64_t n, float *out);
 
-struct weights {
+struct listing {
     const char *file; /* single file that holds all tensors; NULL: a model's files */
     struct sw_safetensor_spec *specs;
     int64_t n;
@@ -87,26 +88,26 @@ struct writer {
     struct sw_safetensors_writer *file;
 };
 
-static sw_status open_writer(const char *folder, const struct weights *w, struct writer *out)
+static sw_status open_writer(const char *folder, const struct listing *list, struct writer *out)
 {
     char path[4096];
-    if (!w->file) {
-        return sw_hf_folder_create(folder, w->specs, w->n, 0, &out->folder);
+    if (!list->file) {
+        return sw_hf_folder_create(folder, list->specs, list->n, 0, &out->folder);
     }
-    snprintf(path, sizeof path, "%s/%s", folder, w->file);
-    return sw_safetensors_create(path, w->specs, w->n, NULL, &out->file);
+    snprintf(path, sizeof path, "%s/%s", folder, list->file);
+    return sw_safetensors_create(path, list->specs, list->n, NULL, &out->file);
 }
 
-static sw_status write_tensor(const struct writer *writer, const struct weights *w, int64_t i,
+static sw_status write_tensor(const struct writer *writer, const struct listing *list, int64_t i,
                               float *piece, void *narrow)
 {
-    const struct sw_safetensor_spec *spec = &w->specs[i];
+    const struct sw_safetensor_spec *spec = &list->specs[i];
     const int64_t elems = sw_shape_elems(&spec->shape);
     const size_t bytes = sw_dtype_bytes(spec->dtype);
     for (int64_t first = 0; first < elems; first += PIECE) {
         const int64_t n = sw_min_i64(elems - first, PIECE);
         const void *src = piece;
-        SW_TRY(w->fetch(w->ctx, i, first, n, piece));
+        SW_TRY(list->fetch(list->ctx, i, first, n, piece));
         if (spec->dtype != SW_F32) {
             sw_convert(spec->dtype, narrow, SW_F32, piece, n);
             src = narrow;
@@ -118,7 +119,7 @@ static sw_status write_tensor(const struct writer *writer, const struct weights 
     return SW_OK;
 }
 
-static sw_status write_weights(const char *folder, const struct weights *w)
+static sw_status write_weights(const char *folder, const struct listing *list)
 {
     struct writer writer = {0};
     sw_status st = SW_OK;
@@ -128,10 +129,10 @@ static sw_status write_weights(const char *folder, const struct weights *w)
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for an export");
         goto done;
     }
-    SW_TRY_OR(done, open_writer(folder, w, &writer));
-    for (int64_t i = 0; i < w->n; i++) {
-        sw_work_at("writing the model", i, w->n);
-        SW_TRY_OR(done, write_tensor(&writer, w, i, piece, narrow));
+    SW_TRY_OR(done, open_writer(folder, list, &writer));
+    for (int64_t i = 0; i < list->n; i++) {
+        sw_work_at("writing the model", i, list->n);
+        SW_TRY_OR(done, write_tensor(&writer, list, i, piece, narrow));
     }
     SW_TRY_OR(done, writer.file ? sw_safetensors_commit(writer.file)
                                 : sw_hf_folder_commit(writer.folder));
@@ -198,26 +199,26 @@ static sw_status check_dtype(enum sw_dtype dtype)
     return SW_OK;
 }
 
-/* ---- from an engine ---- */
+/* ---- from open weights ---- */
 
 struct masters_of {
-    struct sw_engine *engine;
-    const struct engine_param **params; /* [n] parameter of tensor i */
+    struct sw_weights *weights;
+    const struct sw_parameter **params; /* [n] parameter of tensor i */
     struct sw_arena names;              /* names of adapter tensors */
 };
 
-static sw_status fetch_engine(void *ctx, int64_t i, int64_t first, int64_t n, float *out)
+static sw_status fetch_master(void *ctx, int64_t i, int64_t first, int64_t n, float *out)
 {
     const struct masters_of *m = ctx;
-    return sw_engine_get_master(m->engine, m->params[i], first, n, out);
+    return sw_weights_get(m->weights, m->params[i], first, n, out);
 }
 
 /* Writes adapter_config.json, the same as for a checkpoint. */
-static sw_status write_adapter_of(const struct sw_engine *e, const char *folder)
+static sw_status write_adapter_of(const struct sw_weights *w, const char *folder)
 {
     struct sw_json_doc *run = NULL;
     SW_TRY(sw_json_new("adapter_config.json", &run));
-    sw_status st = sw_engine_put_lora(e, run, sw_json_root(run))
+    sw_status st = sw_weights_put_lora(w, run, sw_json_root(run))
                        ? write_adapter_config(folder, sw_json_get(sw_json_root(run), "adapter"))
                        : SW_FAIL(SW_E_NOMEM, "out of host memory for an adapter");
     sw_json_close(run);
@@ -226,62 +227,62 @@ static sw_status write_adapter_of(const struct sw_engine *e, const char *folder)
 
 /* Name in the exported file: PEFT's for an adapter, else the name that the parameter was read
  * under. */
-static const char *name_of(struct masters_of *m, const struct engine_param *param)
+static const char *name_of(struct masters_of *m, const struct sw_parameter *param)
 {
     char name[600];
-    if (m->engine->lora) {
+    if (m->weights->lora) {
         return sw_arena_strdup(&m->names, sw_adapter_name(param->work->name, name, sizeof name));
     }
     return param->file_name ? param->file_name : param->work->name;
 }
 
-static sw_status list_params(struct sw_engine *e, enum sw_dtype dtype, struct weights *w)
+static sw_status list_params(struct sw_weights *w, enum sw_dtype dtype, struct listing *list)
 {
-    struct masters_of *m = w->ctx;
-    for (int32_t i = 0; i < e->params.n; i++) {
-        const struct engine_param *param = &e->params.items[i];
-        if (sw_engine_keeps(e, param->work->name)) {
-            m->params[w->n] = param;
-            w->specs[w->n] =
+    struct masters_of *m = list->ctx;
+    for (int32_t i = 0; i < w->params.n; i++) {
+        const struct sw_parameter *param = &w->params.items[i];
+        if (sw_weights_keeps(w, param->work->name)) {
+            m->params[list->n] = param;
+            list->specs[list->n] =
                 (struct sw_safetensor_spec){name_of(m, param), dtype, param->work->layout.whole};
-            SW_TRY_ALLOC(w->specs[w->n].name, "an export");
-            w->n++;
+            SW_TRY_ALLOC(list->specs[list->n].name, "an export");
+            list->n++;
         }
     }
     return SW_OK;
 }
 
-sw_status sw_engine_export_weights(sw_engine *e, const char *folder, enum sw_dtype dtype)
+sw_status sw_weights_export(struct sw_weights *w, const char *folder, enum sw_dtype dtype)
 {
-    if (!e->model) {
+    if (!w->model) {
         return SW_FAIL(SW_E_ARG, "sw_export: a forward of your own has no config.json");
     }
-    dtype = dtype == SW_DTYPE_COUNT ? e->source.dtype : dtype;
+    dtype = dtype == SW_DTYPE_COUNT ? w->source.dtype : dtype;
     SW_TRY(check_dtype(dtype));
-    SW_TRY(sw_engine_claim_folder(folder, false));
-    const size_t most = (size_t)e->params.n + 1;
-    struct masters_of m = {.engine = e, .params = sw_alloc_zero("export", most, sizeof *m.params)};
-    struct weights w = {.fetch = fetch_engine,
-                        .ctx = &m,
-                        .file = e->lora ? adapter_file : NULL,
-                        .specs = sw_alloc_zero("export", most, sizeof *w.specs)};
+    SW_TRY(sw_weights_claim_folder(folder, false));
+    const size_t most = (size_t)w->params.n + 1;
+    struct masters_of m = {.weights = w, .params = sw_alloc_zero("export", most, sizeof *m.params)};
+    struct listing list = {.fetch = fetch_master,
+                           .ctx = &m,
+                           .file = w->lora ? adapter_file : NULL,
+                           .specs = sw_alloc_zero("export", most, sizeof *list.specs)};
     sw_arena_init(&m.names, "export");
-    sw_status st = m.params && w.specs ? list_params(e, dtype, &w)
-                                       : SW_FAIL(SW_E_NOMEM, "out of host memory for an export");
-    st = st < 0 ? st : write_weights(folder, &w);
+    sw_status st = m.params && list.specs ? list_params(w, dtype, &list)
+                                          : SW_FAIL(SW_E_NOMEM, "out of host memory for an export");
+    st = st < 0 ? st : write_weights(folder, &list);
     sw_free(m.params);
-    sw_free(w.specs);
+    sw_free(list.specs);
     sw_arena_fini(&m.names);
     SW_TRY(st);
-    return e->lora ? write_adapter_of(e, folder)
-                   : write_config(folder, sw_json_root(e->source.doc), dtype);
+    return w->lora ? write_adapter_of(w, folder)
+                   : write_config(folder, sw_json_root(w->source.doc), dtype);
 }
 
-sw_status sw_export(sw_engine *e, const char *folder, enum sw_dtype dtype)
+sw_status sw_weights_export_folder(struct sw_weights *w, const char *folder, enum sw_dtype dtype)
 {
-    SW_TRY(sw_engine_export_weights(e, folder, dtype));
+    SW_TRY(sw_weights_export(w, folder, dtype));
     SW_TRY(sw_hf_remove_card(folder));
-    return e->source.folder && !e->lora ? sw_hf_copy_sidecars(e->source.folder, folder) : SW_OK;
+    return w->source.folder && !w->lora ? sw_hf_copy_sidecars(w->source.folder, folder) : SW_OK;
 }
 
 /* ---- from a checkpoint ---- */
@@ -340,9 +341,9 @@ static sw_status look_at(struct sw_ckpt *ckpt, struct exported *out, enum sw_dty
 }
 
 static sw_status list_masters(const struct exported *x, enum sw_dtype dtype, struct sw_arena *names,
-                              struct weights *w)
+                              struct listing *list)
 {
-    const struct masters *m = w->ctx;
+    const struct masters *m = list->ctx;
     for (int64_t i = 0; i < sw_ckpt_n_tensors(m->ckpt); i++) {
         const struct sw_ckpt_entry *entry = sw_ckpt_entry(m->ckpt, i);
         char full[600];
@@ -353,35 +354,35 @@ static sw_status list_masters(const struct exported *x, enum sw_dtype dtype, str
             x->adapter ? sw_arena_strdup(names, sw_adapter_name(entry->param, full, sizeof full))
                        : name_in_file(x->names, entry->param);
         SW_TRY_ALLOC(name, "an export");
-        m->index[w->n] = i;
-        w->specs[w->n++] = (struct sw_safetensor_spec){name, dtype, entry->shape};
+        m->index[list->n] = i;
+        list->specs[list->n++] = (struct sw_safetensor_spec){name, dtype, entry->shape};
     }
     return SW_OK;
 }
 
-sw_status sw_engine_export_checkpoint(struct sw_ckpt *ckpt, const char *folder,
-                                      enum sw_dtype *dtype)
+sw_status sw_weights_export_checkpoint(struct sw_ckpt *ckpt, const char *folder,
+                                       enum sw_dtype *dtype)
 {
     struct exported x;
     struct sw_arena names;
     SW_TRY(look_at(ckpt, &x, dtype));
-    SW_TRY(sw_engine_claim_folder(folder, false));
+    SW_TRY(sw_weights_claim_folder(folder, false));
     const size_t most = (size_t)sw_ckpt_n_tensors(ckpt) + 1;
     struct masters m = {.ckpt = ckpt, .index = sw_alloc_zero("export", most, sizeof *m.index)};
-    struct weights w = {.fetch = fetch_checkpoint,
-                        .ctx = &m,
-                        .file = x.adapter ? adapter_file : NULL,
-                        .specs = sw_alloc_zero("export", most, sizeof *w.specs)};
+    struct listing list = {.fetch = fetch_checkpoint,
+                           .ctx = &m,
+                           .file = x.adapter ? adapter_file : NULL,
+                           .specs = sw_alloc_zero("export", most, sizeof *list.specs)};
     sw_arena_init(&names, "export");
-    sw_status st = m.index && w.specs ? list_masters(&x, *dtype, &names, &w)
-                                      : SW_FAIL(SW_E_NOMEM, "out of host memory for an export");
-    st = st < 0 ? st : write_weights(folder, &w);
+    sw_status st = m.index && list.specs ? list_masters(&x, *dtype, &names, &list)
+                                         : SW_FAIL(SW_E_NOMEM, "out of host memory for an export");
+    st = st < 0 ? st : write_weights(folder, &list);
     st = st < 0      ? st
          : x.adapter ? write_adapter_config(folder, x.adapter)
                      : write_config(folder, x.model, *dtype);
     sw_arena_fini(&names);
     sw_free(m.index);
-    sw_free(w.specs);
+    sw_free(list.specs);
     return st;
 }
 
@@ -392,20 +393,20 @@ static sw_status fetch_merged(void *ctx, int64_t i, int64_t first, int64_t n, fl
     return sw_merge_fetch(ctx, i, first, n, out);
 }
 
-sw_status sw_engine_export_merged(struct sw_merge *merge, const char *folder, enum sw_dtype *dtype)
+sw_status sw_weights_export_merged(struct sw_merge *merge, const char *folder, enum sw_dtype *dtype)
 {
     *dtype = *dtype == SW_DTYPE_COUNT ? sw_merge_dtype(merge) : *dtype;
     SW_TRY(check_dtype(*dtype));
-    SW_TRY(sw_engine_claim_folder(folder, false));
-    struct weights w = {.n = sw_merge_n(merge), .fetch = fetch_merged, .ctx = merge};
-    w.specs = sw_alloc_zero("export", (size_t)w.n + 1, sizeof *w.specs);
-    SW_TRY_ALLOC(w.specs, "an export");
-    for (int64_t i = 0; i < w.n; i++) {
-        w.specs[i] = sw_merge_spec(merge, i);
-        w.specs[i].dtype = *dtype;
+    SW_TRY(sw_weights_claim_folder(folder, false));
+    struct listing list = {.n = sw_merge_n(merge), .fetch = fetch_merged, .ctx = merge};
+    list.specs = sw_alloc_zero("export", (size_t)list.n + 1, sizeof *list.specs);
+    SW_TRY_ALLOC(list.specs, "an export");
+    for (int64_t i = 0; i < list.n; i++) {
+        list.specs[i] = sw_merge_spec(merge, i);
+        list.specs[i].dtype = *dtype;
     }
-    sw_status st = write_weights(folder, &w);
-    sw_free(w.specs);
+    sw_status st = write_weights(folder, &list);
+    sw_free(list.specs);
     st = st < 0 ? st : write_config(folder, sw_merge_config(merge), *dtype);
     return st < 0 ? st : sw_hf_copy_sidecars(sw_merge_base(merge), folder);
 }

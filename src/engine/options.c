@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks the configuration and the options against the opened model, and sizes rows and texts.
+#include "engine/private.h"
+
+/* Label smoothing applies to cross-entropy losses; other losses refuse it. */
+static sw_status check_smoothing(const struct sw_engine *e, const struct sw_engine_options *o)
+{
+    const double smoothing = e->config->spillway.label_smoothing;
+    const struct sw_task *task = e->weights.model ? e->weights.model->task : NULL;
+    bool fits = task != NULL;
+    for (int i = 0; task && i < task->n_losses; i++) {
+        fits = fits &&
+               (task->losses[i].kind == SW_LOSS_CLASSES || task->losses[i].kind == SW_LOSS_PLACE);
+    }
+    if (smoothing == 0 || fits || (!o->train.wanted && !o->evaluate.loss)) {
+        return SW_OK;
+    }
+    if (!task) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "spillway.label_smoothing %g: a forward of your own sets its "
+                       "smoothing itself (sw_cross_entropy_of)",
+                       smoothing);
+    }
+    return SW_FAIL(SW_E_CONFIG,
+                   "spillway.label_smoothing %g: the loss of the task \"%s\" is not a cross "
+                   "entropy over classes",
+                   smoothing, task->name);
+}
+
+static sw_status check_task(const struct sw_engine *e, const struct sw_engine_options *o)
+{
+    const struct sw_task *task = e->weights.model->task;
+    SW_TRY(check_smoothing(e, o));
+    if (e->config->spillway.packing && !sw_task_input_of(task, "segments")) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: the task \"%s\" reads one text a row; spillway.packing is for "
+                       "language models",
+                       o->model.path, task->name);
+    }
+    if (o->generate.wanted && !sw_model_is_causal(e->weights.model) &&
+        !sw_model_is_seq2seq(e->weights.model)) {
+        return SW_FAIL(SW_E_UNSUP, "%s: a model for the task \"%s\" does not generate text",
+                       o->model.path, task->name);
+    }
+    if (task->n_losses == 0 && (o->train.wanted || o->evaluate.loss)) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "%s: %s has no head, so there is no loss; wanted a task, which selects a "
+                       "head",
+                       o->model.path, e->weights.model->class_name);
+    }
+    return SW_OK;
+}
+
+static sw_status size_texts(const struct sw_engine_options *o, const struct sw_model *model,
+                            struct engine_sizes *out)
+{
+    const int64_t most = o->inputs.most_tokens > 0 ? o->inputs.most_tokens : SW_DEFAULT_TOKENS;
+    out->tokens = o->inputs.seq_len > 0 ? o->inputs.seq_len : sw_min_i64(model->max_tokens, most);
+    if (out->tokens > model->max_tokens && !model->is_endless) {
+        return SW_FAIL(SW_E_CONFIG, "sequence length %lld: the model has positions for %lld tokens",
+                       (long long)out->tokens, (long long)model->max_tokens);
+    }
+    out->targets = o->inputs.target_len > 0 ? o->inputs.target_len : out->tokens;
+    return SW_OK;
+}
+
+/* Sets the default limit on generated tokens. */
+static sw_status size_generation(struct sw_engine *e)
+{
+    struct sw_engine_generate *g = &e->options.generate;
+    if (g->tokens > e->weights.model->max_tokens && !e->weights.model->is_endless) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "generation up to %lld tokens: the model has positions for %lld",
+                       (long long)g->tokens, (long long)e->weights.model->max_tokens);
+    }
+    if (g->wanted && g->tokens == 0) {
+        g->tokens = sw_model_is_seq2seq(e->weights.model) ? e->sizes.targets : e->sizes.tokens;
+    }
+    return SW_OK;
+}
+
+sw_status sw_engine_open_source(struct sw_engine *e)
+{
+    const struct sw_engine_options *o = &e->options;
+    e->weights.source.dtype = SW_F32;
+    if (!o->model.path) {
+        return o->model.forward ? check_smoothing(e, o)
+                                : SW_FAIL(SW_E_ARG, "neither a model nor a forward is given");
+    }
+    if (o->model.forward) {
+        return SW_FAIL(SW_E_ARG, "a model and a forward are both given");
+    }
+    SW_TRY(sw_weights_open(&e->weights));
+    SW_TRY(size_texts(o, e->weights.model, &e->sizes));
+    if (o->model.vocab_size > e->weights.model->vocab) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "the tokenizer has %lld tokens and the model a vocabulary of %lld",
+                       (long long)o->model.vocab_size, (long long)e->weights.model->vocab);
+    }
+    SW_TRY(check_task(e, o));
+    return size_generation(e);
+}

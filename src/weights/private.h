@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Declarations shared by the files of the room. Private to it.
+#pragma once
+
+#include "weights/weights.h"
+
+/* ---- source.c ---- */
+void sw_weights_close_source(struct sw_weights *w);
+/* Opens the model again, with head and embedding tied or untied. The tie setting in config.json is
+ * ignored. */
+sw_status sw_weights_tie(struct sw_weights *w, bool tied);
+
+/* ---- values.c ---- */
+/* Unties head and embedding if the file holds different values for them, whatever the configuration
+ * says. */
+sw_status sw_weights_resolve_tie(struct sw_weights *w);
+/* Reads or writes a parameter or a state in the form of a checkpoint. fp32 and bf16 values are fp32
+ * there; 8-bit codes stay as they are. Ranges are as for sw_weights_get. */
+sw_status sw_weights_store_state(struct sw_weights *w, const struct sw_persistent *item,
+                                 int64_t first, int64_t n, const void *src);
+sw_status sw_weights_fetch_state(struct sw_weights *w, const struct sw_persistent *item,
+                                 int64_t first, int64_t n, void *dst);
+/* The tensor of the folder that holds parameter `name`; NULL if there is none. */
+const struct sw_safetensor *sw_weights_find_in_folder(const struct sw_weights *w, const char *name);
+/* The tensor that parameter `name` is initialized from. If a tied pair is two parameters here, the
+ * file may have only one of them. */
+const struct sw_safetensor *sw_weights_find_source(const struct sw_weights *w, const char *name);
+/* SW_E_FORMAT: the tensor is not of a float type read here (its shape may be unknown then), or its
+ * shape is not the parameter's. */
+sw_status sw_weights_check_floats(const struct sw_safetensor *tensor);
+sw_status sw_weights_check_tensor(const struct sw_parameter *param,
+                                  const struct sw_safetensor *tensor);
+
+/* ---- adapter.c ---- */
+/* SW_E_FORMAT: no tensor has this name and shape, so the adapters belong to another base. */
+sw_status sw_adapter_check(const struct sw_adapter_source *source, const char *name,
+                           const struct sw_shape *shape);
+/* Reads elements [first, first + n) of a tensor that sw_adapter_check accepted. */
+sw_status sw_adapter_read(const struct sw_adapter_source *source, const char *name, int64_t first,
+                          int64_t n, float *out);
+/* Writes PEFT's name of a parameter, "base_model.model.NAME", into buf. */
+const char *sw_adapter_name(const char *param, char *buf, size_t cap);
+
+/* ---- lora.c ---- */
+
+struct sw_adapters {
+    struct sw_lora spec; /* strings belong to the configuration, the model or the arena */
+    struct sw_arena arena;
+    struct sw_adapter_source from; /* source, open while weights are read; all zero: new adapters */
+    bool continues;                /* the adapters come from `from` */
+    bool untied;                   /* the model's tied pair is two parameters here */
+    struct sw_adapted_layer {
+        const char *module;
+        double scaling;
+        bool in_out;
+    } * layers; /* [n_layers] in the order of the forward */
+    int32_t n_layers;
+};
+
+void sw_weights_close_lora(struct sw_weights *w);
+/* Fits the adapters to the opened model. If one of a tied pair is saved, the pair becomes two
+ * parameters. */
+sw_status sw_weights_fit_lora(struct sw_weights *w);
+/* True if the given adapter provides the parameter's values. */
+bool sw_weights_adapter_has(const struct sw_weights *w, const char *param);
+/* Describes the adapters ("adapter") and their base model ("base") for a checkpoint. */
+bool sw_weights_put_lora(const struct sw_weights *w, struct sw_json_doc *doc, struct sw_json *root);
+/* Appends the reason why a checkpoint's base differs from this one. */
+void sw_weights_check_base(const struct sw_weights *w, const struct sw_ckpt *ckpt,
+                           struct sw_str *refusal);
+
+/* ---- save.c ---- */
+/* Describes the run: the effective configuration, the model's config.json (so that a checkpoint can
+ * be exported by itself), and the sample length. The caller owns *out. */
+sw_status sw_weights_describe_run(const struct sw_weights *w, int64_t tokens,
+                                  struct sw_json_doc **out);
+
+/* ---- resume.c ---- */
+/* SW_E_CONFIG names every key and file that changed, with old and new value. */
+sw_status sw_weights_check_resume(const struct sw_weights *w, const struct sw_weights_run *run,
+                                  const struct sw_ckpt *ckpt);
