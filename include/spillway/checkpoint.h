@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inspection and export of checkpoints without an engine. Formats: docs/checkpoint.md.
+//
+// No call here is collective. SW_E_IO: a file cannot be read or written. SW_E_FORMAT: a file is
+// damaged. Both name the file.
 #pragma once
 
 #include <stdbool.h>

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communication between ranks that train one model together. Each rank has its own engine
 // (spillway/engine.h, options.comm). A communicator provides the collectives. A transport carries
-// its messages: threads of one process, MPI, TCP, or your own. Calls block. All ranks must make
-// them in the same order.
+// its messages: threads of one process, MPI, TCP, or your own.
+//
+// Calls that take a sw_comm and return a status are collective: all its ranks make them in the same
+// order, and they block until the messages have passed. Exceptions are sw_comm_send,
+// sw_comm_receive and sw_comm_reserve. One thread at a time uses a communicator. SW_E_PEER: another
+// rank failed, or did not come within the deadline; names the rank. Memory is borrowed for the
+// call.
 #pragma once
 
 #include <stdbool.h>
@@ -77,6 +82,7 @@ SW_API sw_status sw_comm_open_group(sw_comm *world, int number, const int *ranks
                                     sw_comm **out);
 /* failed: this rank failed, so the transport must not wait for the others. NULL is a no-op. */
 SW_API void sw_comm_close(sw_comm *comm, bool failed);
+/* This rank's number, 0 .. size - 1, and the number of ranks. Not collective. */
 SW_API int sw_comm_rank(const sw_comm *comm);
 SW_API int sw_comm_size(const sw_comm *comm);
 
@@ -225,6 +231,7 @@ SW_API sw_status sw_comm_reduce_scatter(sw_comm *comm, const struct sw_reduction
  * be this rank's slice of `whole`. */
 SW_API sw_status sw_comm_all_reduce(sw_comm *comm, const struct sw_reduction *reduction,
                                     float *whole, const char *what);
+/* Copies data [bytes] of rank `root` to all others. */
 SW_API sw_status sw_comm_broadcast(sw_comm *comm, int root, void *data, size_t bytes,
                                    const char *what);
 /* Point to point; the peer must make the matching call. */
@@ -232,6 +239,7 @@ SW_API sw_status sw_comm_send(sw_comm *comm, int peer, const void *data, size_t 
                               const char *what);
 SW_API sw_status sw_comm_receive(sw_comm *comm, int peer, void *data, size_t bytes,
                                  const char *what);
+/* Returns once all ranks have called it. what: for messages. */
 SW_API sw_status sw_comm_barrier(sw_comm *comm, const char *what);
 /* Exchanges a status between all ranks. Returns SW_OK if all are SW_OK. Otherwise returns this
  * rank's own failure, or SW_E_PEER with the first rank that failed. */
@@ -241,12 +249,14 @@ SW_API void sw_comm_abort(sw_comm *comm, sw_status reason);
 
 /* ---- traffic, counted by the sender ---- */
 
+/* For example "all_gather"; static storage. */
 SW_API const char *sw_comm_op_name(enum sw_comm_op op);
 
 struct sw_traffic { /* of one rank, since the communicator was opened */
     int64_t calls[SW_COMM_OP_COUNT];
     int64_t sent[SW_COMM_OP_COUNT]; /* bytes to other ranks */
 };
+/* Reads the counters of this rank. Not collective. */
 SW_API void sw_comm_traffic(const sw_comm *comm, struct sw_traffic *out);
 
 #ifdef __cplusplus

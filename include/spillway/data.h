@@ -6,6 +6,9 @@
 // A dataset is a pure function of (files, tokenizer, seed, sample number). The content of a sample
 // does not depend on ranks, on the order of calls or on earlier calls. The number of the next
 // sample is therefore the whole state of a run's data.
+//
+// No call here is collective. One thread at a time uses a tokenizer or a chat; many threads may
+// read one dataset. Strings and arrays are borrowed for the call, unless a comment says more.
 #pragma once
 
 #include <stdbool.h>
@@ -24,6 +27,7 @@ struct sw_ids {
     int32_t *ptr; /* [len] */
     int64_t len, cap;
 };
+/* Appends an id. SW_E_NOMEM: the array is unchanged. */
 SW_API sw_status sw_ids_push(struct sw_ids *ids, int32_t id);
 SW_API void sw_ids_clear(struct sw_ids *ids); /* keeps the memory */
 SW_API void sw_ids_fini(struct sw_ids *ids);
@@ -71,6 +75,7 @@ SW_API sw_status sw_tokenizer_open_chars(const char *name, const char *text, siz
  * as_text: as in sw_dataset_options. */
 SW_API sw_status sw_tokenizer_open_chars_of(const char *const *files, int n_files, bool as_text,
                                             struct sw_tokenizer **out);
+/* NULL is a no-op, as in all calls here that close. */
 SW_API void sw_tokenizer_close(struct sw_tokenizer *tokenizer);
 
 /*
@@ -152,6 +157,7 @@ enum sw_loss_on {
     SW_LOSS_ON_LAST,    /* the last answer */
     SW_LOSS_ON_ALL      /* every token */
 };
+/* "answers", "last" or "all"; static storage. */
 SW_API const char *sw_loss_on_name(enum sw_loss_on loss_on);
 /* Returns false if there is no such name. */
 SW_API bool sw_loss_on_by_name(const char *name, enum sw_loss_on *out);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Capabilities of this machine and this build.
+// Capabilities of this machine and this build. No call here is collective.
 #pragma once
 
 #include "spillway/status.h"

@@ -3,7 +3,8 @@
 //
 // Builder calls return the new value. After a failure (wrong shapes, out of memory) all further
 // calls are no-ops that accept and return SW_NO_VALUE. Write the whole forward without checks, and
-// call sw_graph_status once at the end.
+// call sw_graph_status once at the end. One thread builds a graph. Names and arrays are copied,
+// unless a comment says that they are borrowed.
 //
 // Shape letters: B micro-batch, T tokens, C model width, V vocabulary, N rows (leading dims
 // flattened).
@@ -83,6 +84,7 @@ SW_API void sw_output(sw_graph *g, const char *name, sw_value value);
 
 /* ---- scopes: the unit of recomputation, gathering, tiling and profiling; they nest ---- */
 
+/* Begins a scope below the current one. sw_scope_pop ends the innermost one. */
 SW_API void sw_scope_push(sw_graph *g, const char *name);
 /* Like sw_scope_push, for a repeated block whose activations may be recomputed in backward. */
 SW_API void sw_scope_push_block(sw_graph *g, const char *name);
@@ -101,9 +103,11 @@ SW_API sw_value sw_matmul(sw_graph *g, sw_value a, bool trans_a, sw_value b, boo
 SW_API sw_value sw_linear(sw_graph *g, sw_value x, sw_value weight, sw_value bias, bool in_out);
 /* a + b. b has a's shape, or a suffix of it, and is then broadcast over the leading dims. */
 SW_API sw_value sw_add(sw_graph *g, sw_value a, sw_value b);
+/* factor x. */
 SW_API sw_value sw_scale(sw_graph *g, sw_value x, double factor);
 /* x converted to another float dtype. */
 SW_API sw_value sw_cast(sw_graph *g, sw_value x, enum sw_dtype dtype);
+/* The activation of each element. */
 SW_API sw_value sw_act(sw_graph *g, sw_value x, enum sw_act act);
 /* x [..,C], weight and bias [C]; statistics in fp32, biased variance, eps inside the root. */
 SW_API sw_value sw_layer_norm(sw_graph *g, sw_value x, sw_value weight, sw_value bias, double eps);
@@ -115,6 +119,7 @@ SW_API sw_value sw_rms_norm(sw_graph *g, sw_value x, sw_value weight, double eps
 SW_API sw_value sw_mul(sw_graph *g, sw_value a, sw_value b);
 /* act(gate) up; both have the same shape. Rounded once. */
 SW_API sw_value sw_gated_act(sw_graph *g, sw_value gate, sw_value up, enum sw_act act);
+/* Zeros elements with probability p and scales the others by 1 / (1 - p), in training. */
 SW_API sw_value sw_dropout(sw_graph *g, sw_value x, double p);
 
 struct sw_attention_spec {
@@ -242,6 +247,7 @@ struct sw_cross_entropy_spec {
     double smoothing;
     bool ignores_beyond; /* labels >= V are not an error; they are ignored like -100 */
 };
+/* The same with these options. */
 SW_API sw_value sw_cross_entropy_of(sw_graph *g, sw_value logits, sw_value labels,
                                     const struct sw_cross_entropy_spec *spec);
 /* Means over all elements -> f32 [1]. Targets are f32, one per element. Squared error: (x -

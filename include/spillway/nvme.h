@@ -2,6 +2,8 @@
 // Files on fast disks as one range of bytes. Requests may have any offset, any length and any
 // memory, and many may be in flight. They bypass the page cache if the file system allows it. This
 // part needs nothing else of the library. The manual page is docs/nvme.md.
+//
+// Any thread may begin and wait. One thread opens and closes, while no other uses the store.
 #pragma once
 
 #include <stdbool.h>
@@ -65,6 +67,7 @@ struct sw_nvme_options {
     double deadline_s;      /* longest wait (300) */
     const struct sw_nvme_fault *fault; /* copied; NULL = none */
 };
+/* Sets every field to its default. */
 SW_API void sw_nvme_options_init(struct sw_nvme_options *out);
 
 /*
@@ -189,6 +192,7 @@ struct sw_nvme_info {
     int64_t memory_align;  /* memory with less alignment is copied through a bounce buffer */
     int64_t memory_bytes;  /* memory of the store itself */
 };
+/* Reads what was chosen when the store opened. Strings are lent until it closes. */
 SW_API void sw_nvme_get_info(const sw_nvme *store, struct sw_nvme_info *out);
 
 struct sw_nvme_counters {                      /* totals since opening */
@@ -197,6 +201,7 @@ struct sw_nvme_counters {                      /* totals since opening */
     int64_t n_transfers, n_bounced, n_edges;   /* n_edges: granules read, modified and written */
     int64_t n_continued, n_retried;            /* after a short transfer; after EINTR, EAGAIN */
 };
+/* Reads the counters; any thread. */
 SW_API void sw_nvme_get_counters(sw_nvme *store, struct sw_nvme_counters *out);
 
 #ifdef __cplusplus

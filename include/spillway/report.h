@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports on finished runs: an HTML page, and the differences between two runs or plans.
+// Reports on finished runs: an HTML page, and the differences between two runs or plans. No call
+// here is collective.
 #pragma once
 
 #include <stdbool.h>

@@ -102,7 +102,12 @@ struct sw_train_result {
 /*
  * sw_train - run the job. Progress goes to `out`: lines, or a live bar if it is a terminal.
  *
+ * started      true once the first step begins
+ *
  * SW_E_ARG, SW_E_CONFIG, SW_E_UNSUP, SW_E_NOMEM with *started false: refused before the first step
+ *
+ * With options->ranks it starts the ranks itself, as threads. In a process that a launcher started
+ * it is collective: each process makes the call with the same options.
  */
 SW_API sw_status sw_train(const struct sw_train_options *options, FILE *out, bool *started,
                           struct sw_train_result *result);
@@ -116,6 +121,16 @@ typedef struct sw_train_setup sw_train_setup;
 /* The configuration edit (sw_engine_config.sets) that adds the default optimizer if the file has
  * none: AdamW with the defaults of transformers' Trainer. Static storage. */
 SW_API const char *sw_train_default_optimizer(void);
+/*
+ * sw_train_setup_open - read what decides the options: the tokenizer, the template and the classes.
+ *
+ * options      borrowed while the setup is open, with its strings
+ * out          close with sw_train_setup_close
+ *
+ * SW_E_ARG, SW_E_CONFIG, SW_E_UNSUP  as sw_train before its first step
+ *
+ * Not collective.
+ */
 SW_API sw_status sw_train_setup_open(const struct sw_train_options *options, sw_train_setup **out);
 /* The engine options; lent while the setup is open. */
 SW_API const struct sw_engine_options *sw_train_setup_engine(const sw_train_setup *setup);
@@ -131,6 +146,7 @@ SW_API struct sw_tokenizer *sw_train_setup_tokenizer(const sw_train_setup *setup
  */
 SW_API sw_status sw_train_setup_data(sw_train_setup *setup, sw_engine *engine, sw_comm *comm,
                                      struct sw_dataset **out);
+/* NULL is a no-op. */
 SW_API void sw_train_setup_close(sw_train_setup *setup);
 
 /* Options of an evaluation: the loss and the metrics of a task over all rows of files. It does not

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exports Hugging Face folders, from open weights or directly from a checkpoint. Tensors pass through
-// one buffer of fixed size, so a model larger than memory can be exported. A non-empty folder is
-// written to only if it has the marker of an earlier export: a user's model is never overwritten.
+// Exports Hugging Face folders, from open weights or directly from a checkpoint. Tensors pass
+// through one buffer of fixed size, so a model larger than memory can be exported. A non-empty
+// folder is written to only if it has the marker of an earlier export: a user's model is never
+// overwritten.
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
