@@ -459,7 +459,7 @@ static bool talk(struct clock *c, struct rank *r)
 
 static sw_status fail_stuck(const struct rank *r)
 {
-    return SW_FAIL(SW_E_ARG, "instruction %d on %s waits for what never comes", r->charged,
+    return SW_FAIL(SW_E_ARG, "instruction %d on %s waits for one that never completes", r->charged,
                    sw_queue_name(r->waits_for));
 }
 
