@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h> /* pthread_t */
 
 #include "spillway/status.h"
 
@@ -173,6 +174,10 @@ sw_status sw_file_read(const char *path, char **out, size_t *out_len);
 bool sw_folder_of(const char *path, char *out, size_t cap);
 /* A folder, or a link that leads to one; false: something else, or nothing. */
 bool sw_is_folder(const char *path);
+/* Calls make for each folder on the way to path and for path itself, outermost first.
+ *
+ * SW_E_ARG  path is empty or too long */
+sw_status sw_each_folder(const char *path, sw_status (*make)(const char *folder));
 /* mkdir -p. */
 sw_status sw_mkdirs(const char *path);
 
@@ -209,6 +214,8 @@ void sw_output_close(struct sw_output *out);
 sw_status sw_output_text(const char *path, const void *data, size_t len);
 /* Writes a regular file as a whole, durably. */
 sw_status sw_file_write_atomic(const char *path, const void *data, size_t len);
+/* The same for a text. SW_E_NOMEM: there was no memory for all of it; nothing is written. */
+sw_status sw_file_write_str(const char *path, const struct sw_str *text);
 /* Copies a regular file in blocks, as a whole and durably. */
 sw_status sw_file_copy(const char *from, const char *to);
 /* Opens or creates a regular file for appending. */
@@ -368,6 +375,11 @@ sw_status sw_allow_files(int64_t needed);
 
 int64_t sw_now_ns(void); /* monotonic */
 double sw_now_s(void);
+
+/* ---- threads ---- */
+
+/* Starts a thread that receives no signals. Returns 0 or an errno value. */
+int sw_thread_start(pthread_t *out, void *(*main)(void *), void *ctx);
 
 /* ---- thread pool: one driver thread calls, the pool's threads and the caller do the items ---- */
 

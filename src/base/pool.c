@@ -30,7 +30,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -295,17 +294,6 @@ void sw_pool_close(struct sw_pool *pool)
     sw_free(pool);
 }
 
-/* Signals are for the program's own threads. */
-static int start_worker(struct worker *worker)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error = pthread_create(&worker->thread, NULL, worker_main, worker);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 sw_status sw_pool_open(int n_threads, struct sw_pool **out)
 {
     if (n_threads < 0 || n_threads > 4096) {
@@ -329,7 +317,7 @@ sw_status sw_pool_open(int n_threads, struct sw_pool **out)
     for (size_t i = 0; i < n_workers; i++) {
         struct worker *worker = &pool->workers[i];
         *worker = (struct worker){.pool = pool, .i_worker = (int)i + 1, .keeps_off = -1};
-        const int error = start_worker(worker);
+        const int error = sw_thread_start(&worker->thread, worker_main, worker);
         if (error != 0) {
             sw_pool_close(pool);
             return SW_FAIL(SW_E_NOMEM, "cannot start thread %zu of %d: %s", i + 2, n_threads,

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -110,12 +109,8 @@ sw_status sw_ckpt_verify_begin(const struct sw_ckpt *ckpt, int64_t first, int64_
                                struct sw_ckpt_verification **out)
 {
     struct sw_ckpt_verification *v;
-    sigset_t all, old;
     SW_TRY(make(ckpt, first, stride, &v));
-    sigfillset(&all); /* signals are for the program's own threads */
-    pthread_sigmask(SIG_BLOCK, &all, &old);
-    const int error = pthread_create(&v->thread, NULL, verify_main, v);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    const int error = sw_thread_start(&v->thread, verify_main, v);
     if (error) {
         sw_ckpt_verify_wait(v, true);
         return SW_FAIL(SW_E_IO, "no thread for the verification of a checkpoint: %s",

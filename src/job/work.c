@@ -3,7 +3,6 @@
 // bar, so that its time advances during a long step.
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 
@@ -88,11 +87,7 @@ struct sw_work_bar *sw_work_show(FILE *out)
     bar->progress = progress;
     pthread_mutex_init(&bar->lock, NULL);
     pthread_cond_init(&bar->woken, NULL);
-    sigset_t all, old;
-    sigfillset(&all); /* signals go to the program's own threads */
-    pthread_sigmask(SIG_BLOCK, &all, &old);
-    const int error = pthread_create(&bar->thread, NULL, tick, bar);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    const int error = sw_thread_start(&bar->thread, tick, bar);
     if (error) {
         pthread_cond_destroy(&bar->woken);
         pthread_mutex_destroy(&bar->lock);

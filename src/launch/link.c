@@ -169,16 +169,12 @@ static void *beat(void *arg)
 static sw_status start(struct sw_launch_link *link)
 {
     pthread_condattr_t attr;
-    sigset_t all, old;
     pthread_mutex_init(&link->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&link->wake, &attr);
     pthread_condattr_destroy(&attr);
-    sigfillset(&all); /* signals are for the program's own threads */
-    pthread_sigmask(SIG_BLOCK, &all, &old);
-    const int bad = pthread_create(&link->thread, NULL, beat, link);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    const int bad = sw_thread_start(&link->thread, beat, link);
     if (bad) {
         pthread_cond_destroy(&link->wake);
         pthread_mutex_destroy(&link->lock);

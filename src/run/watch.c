@@ -4,7 +4,6 @@
 #include "run/watch.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 
 struct sw_watch {
@@ -43,11 +42,7 @@ static void *watch_main(void *arg)
 
 static sw_status start(struct sw_watch *w)
 {
-    sigset_t all, old;
-    sigfillset(&all); /* signals go to the program's own threads */
-    pthread_sigmask(SIG_BLOCK, &all, &old);
-    const int error = pthread_create(&w->thread, NULL, watch_main, w);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    const int error = sw_thread_start(&w->thread, watch_main, w);
     w->has_thread = error == 0;
     return error ? SW_FAIL(SW_E_NOMEM, "no thread for the times of phases: %s", strerror(error))
                  : SW_OK;

@@ -4,7 +4,6 @@
 #include "store/private.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 
 enum { MOST_THREADS = 64 };
@@ -109,15 +108,11 @@ sw_status sw_store_threads_open(const int *fds, int n_fds, int n_ops, struct bac
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->work, NULL);
     const int wanted = n_ops < MOST_THREADS ? n_ops : MOST_THREADS;
-    sigset_t all, before;
-    sigfillset(&all); /* signals are for the program's own threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = 0;
     while (t->n_threads < wanted && error == 0) {
-        error = pthread_create(&t->threads[t->n_threads], NULL, work, t);
+        error = sw_thread_start(&t->threads[t->n_threads], work, t);
         t->n_threads += error == 0;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (t->n_threads == 0) {
         close_threads(&t->super);
         return SW_FAIL(SW_E_NOMEM, "cannot start a thread that reads and writes: %s",

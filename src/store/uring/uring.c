@@ -11,7 +11,6 @@
 #if SW_HAVE_URING
 
 #include <liburing.h>
-#include <signal.h>
 #include <time.h>
 
 enum { BATCH = 32 };
@@ -224,16 +223,6 @@ static const struct backend_ops uring_ops = {.name = "io_uring",
                                              .add_buffer = add_buffer,
                                              .drop_buffer = drop_buffer};
 
-static int start_thread(struct uring *u)
-{
-    sigset_t all, before;
-    sigfillset(&all); /* signals are for the program's own threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error = pthread_create(&u->thread, NULL, work, u);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 sw_status sw_store_uring_open(const int *fds, int n_fds, int n_ops, struct backend **out)
 {
     struct uring *u = sw_alloc_zero("store", 1, sizeof *u);
@@ -251,7 +240,7 @@ sw_status sw_store_uring_open(const int *fds, int n_fds, int n_ops, struct backe
     u->files_registered = io_uring_register_files(&u->ring, fds, (unsigned)n_fds) == 0;
     u->buffers_registered = io_uring_register_buffers_sparse(&u->ring, MAX_BUFFERS) == 0;
     pthread_mutex_init(&u->lock, NULL);
-    error = start_thread(u);
+    error = sw_thread_start(&u->thread, work, u);
     if (error != 0) {
         io_uring_queue_exit(&u->ring);
         pthread_mutex_destroy(&u->lock);
