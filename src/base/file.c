@@ -135,7 +135,7 @@ bool sw_is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-sw_status sw_mkdirs(const char *path)
+sw_status sw_each_folder(const char *path, sw_status (*make)(const char *folder))
 {
     char part[PATH_MAX];
     const size_t len = strlen(path);
@@ -145,14 +145,23 @@ sw_status sw_mkdirs(const char *path)
     }
     /* Each prefix that ends before a slash, then the whole. */
     for (size_t i = 1; i <= len; i++) {
-        if (path[i] != '/' && path[i] != '\0') {
+        if ((path[i] != '/' && path[i] != '\0') || path[i - 1] == '/') {
             continue;
         }
         memcpy(part, path, i);
         part[i] = '\0';
-        if (mkdir(part, 0777) != 0 && (errno != EEXIST || !sw_is_folder(part))) {
-            return fail_io("make the folder", part);
-        }
+        SW_TRY(make(part));
     }
     return SW_OK;
+}
+
+static sw_status make_folder(const char *folder)
+{
+    const bool made = mkdir(folder, 0777) == 0 || (errno == EEXIST && sw_is_folder(folder));
+    return made ? SW_OK : fail_io("make the folder", folder);
+}
+
+sw_status sw_mkdirs(const char *path)
+{
+    return sw_each_folder(path, make_folder);
 }

@@ -473,6 +473,12 @@ sw_status sw_file_write_atomic(const char *path, const void *data, size_t len)
     return write_whole(path, false, data, len);
 }
 
+sw_status sw_file_write_str(const char *path, const struct sw_str *text)
+{
+    return text->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for %s", path)
+                        : sw_file_write_atomic(path, sw_str_text(text), text->len);
+}
+
 static sw_status copy_all(struct sw_output *out, int fd, const char *from, size_t bytes)
 {
     char *block = sw_alloc("file", COPY_BYTES);

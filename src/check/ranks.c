@@ -579,8 +579,7 @@ static sw_status write_misaligned_model(const struct check *c, char *path, size_
     }
     sw_str_puts(&text, "}");
     snprintf(path, cap, "%s/spillway-check-%d.json", folder ? folder : "/tmp", (int)getpid());
-    const sw_status st = text.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a model")
-                                     : sw_file_write_atomic(path, sw_str_text(&text), text.len);
+    const sw_status st = sw_file_write_str(path, &text);
     sw_str_fini(&text);
     return st;
 }

@@ -128,31 +128,21 @@ static sw_status sync_above(const char *path, size_t len)
     return sw_ckpt_sync_folder(above);
 }
 
+static sw_status make_lasting(const char *folder)
+{
+    if (sw_is_folder(folder)) {
+        return SW_OK;
+    }
+    const sw_status made = sw_ckpt_make_folder(folder);
+    if (made < 0 && !sw_is_folder(folder)) {
+        return sw_frame_at(__FILE__, __LINE__, made); /* else another job was faster */
+    }
+    return sync_above(folder, strlen(folder));
+}
+
 sw_status sw_ckpt_make_folders(const char *path)
 {
-    char part[PATH_MAX];
-    const size_t len = strlen(path);
-    if (len == 0 || len >= sizeof(part)) {
-        return SW_FAIL(SW_E_ARG, "cannot make the folder \"%s\": its name has %zu characters", path,
-                       len);
-    }
-    for (size_t i = 1; i <= len; i++) {
-        if ((path[i] != '/' && path[i] != '\0') || path[i - 1] == '/') {
-            continue;
-        }
-        memcpy(part, path, i);
-        part[i] = '\0';
-        struct stat info;
-        if (stat(part, &info) == 0 && S_ISDIR(info.st_mode)) {
-            continue;
-        }
-        const sw_status made = sw_ckpt_make_folder(part);
-        if (made < 0 && !(stat(part, &info) == 0 && S_ISDIR(info.st_mode))) {
-            return sw_frame_at(__FILE__, __LINE__, made); /* else another job was faster */
-        }
-        SW_TRY(sync_above(part, i));
-    }
-    return SW_OK;
+    return sw_each_folder(path, make_lasting);
 }
 
 /* ---- files ---- */

@@ -716,11 +716,7 @@ static sw_status write_text(const struct ckpt_manifest *m, const char *path)
         const uint32_t crc = sw_crc32c(0, text.ptr, text.len);
         sw_str_printf(&text, "%s%08" PRIx32 "%s", check_before, crc, check_after);
     }
-    if (text.failed) {
-        st = fail_memory();
-        goto close_doc;
-    }
-    SW_TRY_OR(close_doc, sw_file_write_atomic(path, text.ptr, text.len));
+    SW_TRY_OR(close_doc, sw_file_write_str(path, &text));
 close_doc:
     sw_str_fini(&text);
     sw_json_close(doc);

@@ -239,11 +239,7 @@ static sw_status write_list(const struct part *p, const char *folder, int rank)
     sw_status st;
     SW_TRY_OR(close_doc, build_list(p, name, doc));
     sw_json_write(sw_json_root(doc), 0, &text);
-    if (text.failed) {
-        st = SW_FAIL(SW_E_NOMEM, "out of host memory for %s", path);
-        goto close_doc;
-    }
-    SW_TRY_OR(close_doc, sw_file_write_atomic(path, text.ptr, text.len));
+    SW_TRY_OR(close_doc, sw_file_write_str(path, &text));
 close_doc:
     sw_str_fini(&text);
     sw_json_close(doc);

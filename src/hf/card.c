@@ -120,8 +120,7 @@ sw_status sw_hf_write_card(const char *folder, const struct sw_hf_card *card)
     put_list(&text, "datasets", card->datasets, card->n_datasets);
     sw_str_puts(&text, "---\n");
     sw_str_puts(&text, card->body);
-    const sw_status st = text.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for %s", path)
-                                     : sw_file_write_atomic(path, text.ptr, text.len);
+    const sw_status st = sw_file_write_str(path, &text);
     sw_str_fini(&text);
     return st;
 }

@@ -89,9 +89,11 @@ static sw_status open_shard(struct sw_hf_folder_writer *w, const struct sw_safet
     return SW_OK;
 }
 
-static sw_status start(struct sw_hf_folder_writer *w, const struct sw_safetensor_spec *specs,
-                       int64_t max_shard_bytes)
+static sw_status start(struct sw_hf_folder_writer *w, const char *path,
+                       const struct sw_safetensor_spec *specs, int64_t max_shard_bytes)
 {
+    w->path = sw_arena_strdup(&w->arena, path);
+    SW_TRY_ALLOC(w->path, path);
     const size_t n = (size_t)w->n_specs;
     w->names = sw_arena_array(&w->arena, n + 1, sizeof(*w->names));
     w->shard_of = sw_arena_array(&w->arena, n + 1, sizeof(*w->shard_of));
@@ -111,28 +113,23 @@ sw_status sw_hf_folder_create(const char *path, const struct sw_safetensor_spec 
                               int64_t n_specs, int64_t max_shard_bytes,
                               struct sw_hf_folder_writer **out)
 {
+    sw_status st;
     struct sw_hf_folder_writer *w = sw_alloc_zero("hf", 1, sizeof(*w));
     SW_TRY_ALLOC(w, path);
     sw_arena_init(&w->arena, "hf");
     w->n_specs = n_specs;
-    w->path = sw_arena_strdup(&w->arena, path);
-    const sw_status st = w->path ? start(w, specs, max_shard_bytes)
-                                 : SW_FAIL(SW_E_NOMEM, "out of host memory for %s", path);
-    if (st < 0) {
-        sw_hf_folder_writer_close(w);
-        return sw_frame_at(__FILE__, __LINE__, st);
-    }
+    SW_TRY_OR(close, start(w, path, specs, max_shard_bytes));
     *out = w;
     return SW_OK;
+close:
+    sw_hf_folder_writer_close(w);
+    return st;
 }
 
 sw_status sw_hf_folder_write(struct sw_hf_folder_writer *writer, int64_t i_spec, size_t offset,
                              const void *data, size_t bytes)
 {
-    if (i_spec < 0 || i_spec >= writer->n_specs) {
-        return SW_FAIL(SW_E_ARG, "%s: there is no tensor %lld; it has %lld", writer->path,
-                       (long long)i_spec, (long long)writer->n_specs);
-    }
+    SW_TRY(sw_hf_check_tensor(writer->path, i_spec, writer->n_specs));
     const int64_t i_shard = writer->shard_of[i_spec];
     SW_TRY(sw_safetensors_write(writer->shards[i_shard].writer, i_spec - writer->first_of[i_shard],
                                 offset, data, bytes));
@@ -180,9 +177,8 @@ static sw_status write_index(const struct sw_hf_folder_writer *w)
     if (st == SW_OK) {
         sw_json_write(sw_json_root(index), 2, &text);
         sw_str_putc(&text, '\n');
-        st = file && !text.failed
-                 ? sw_file_write_atomic(file, text.ptr, text.len)
-                 : SW_FAIL(SW_E_NOMEM, "out of host memory for the index of %s", w->path);
+        st = file ? sw_file_write_str(file, &text)
+                  : SW_FAIL(SW_E_NOMEM, "out of host memory for the index of %s", w->path);
     }
     sw_free(file);
     sw_str_fini(&text);

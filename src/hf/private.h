@@ -28,6 +28,8 @@ enum { SW_HF_HEADER_MAX = 100000000 }; /* bytes of the header, by the format */
 int sw_hf_compare_names(const void *a, const void *b);
 const struct sw_safetensor *sw_hf_find_by_name(const struct sw_safetensor *const *by_name,
                                                int64_t n, const char *name);
+/* SW_E_ARG unless i is the number of one of n tensors. */
+sw_status sw_hf_check_tensor(const char *path, int64_t i, int64_t n);
 /* folder/name; the caller's (sw_free), NULL when out of memory. */
 char *sw_hf_join(const char *folder, const char *name);
 /* Whether a folder, links resolved, is a snapshot in the hub's cache; out is then the folder of its

@@ -235,13 +235,17 @@ sw_status sw_safetensors_create(const char *path, const struct sw_safetensor_spe
     return SW_OK;
 }
 
+sw_status sw_hf_check_tensor(const char *path, int64_t i, int64_t n)
+{
+    return i >= 0 && i < n ? SW_OK
+                           : SW_FAIL(SW_E_ARG, "%s: there is no tensor %lld; it has %lld", path,
+                                     (long long)i, (long long)n);
+}
+
 sw_status sw_safetensors_write(struct sw_safetensors_writer *writer, int64_t i_spec, size_t offset,
                                const void *data, size_t bytes)
 {
-    if (i_spec < 0 || i_spec >= writer->n) {
-        return SW_FAIL(SW_E_ARG, "%s: there is no tensor %lld; it has %lld", writer->path,
-                       (long long)i_spec, (long long)writer->n);
-    }
+    SW_TRY(sw_hf_check_tensor(writer->path, i_spec, writer->n));
     struct slot *slot = &writer->slots[i_spec];
     if (offset > slot->bytes || bytes > slot->bytes - offset) {
         return SW_FAIL(SW_E_ARG, "%s: tensor \"%s\" has %llu bytes, %zu at %zu do not fit",

@@ -281,7 +281,7 @@ sw_status sw_run_record_write(const struct sw_run_record *record)
     if (st >= 0) {
         sw_json_write(sw_json_root(doc), 1, &text);
         sw_str_putc(&text, '\n');
-        st = text.failed ? fail_memory() : sw_file_write_atomic(path, text.ptr, text.len);
+        st = sw_file_write_str(path, &text);
     }
     sw_str_fini(&text);
     sw_json_close(doc);

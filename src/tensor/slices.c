@@ -58,9 +58,9 @@ static struct part part_of_row(int64_t row, int64_t width, int64_t first, int64_
     return (struct part){from, to - from, from - begin};
 }
 
-static bool has_row(const int32_t *index, int64_t n_rows, int64_t row)
+int64_t sw_first_row(const int32_t *index, int64_t n, int64_t row)
 {
-    int64_t low = 0, high = n_rows;
+    int64_t low = 0, high = n;
     while (low < high) {
         const int64_t middle = low + (high - low) / 2;
         if (index[middle] >= 0 && index[middle] < row) {
@@ -69,7 +69,13 @@ static bool has_row(const int32_t *index, int64_t n_rows, int64_t row)
             high = middle;
         }
     }
-    return low < n_rows && index[low] == row;
+    return low;
+}
+
+static bool has_row(const int32_t *index, int64_t n_rows, int64_t row)
+{
+    const int64_t at = sw_first_row(index, n_rows, row);
+    return at < n_rows && index[at] == row;
 }
 
 /* An absent row adds +0, which turns -0 into +0 and changes nothing else. */

@@ -55,6 +55,9 @@ struct sw_row_slice {
     const int32_t *index;
     const void *rows;
 };
+/* Position in such an index [n] of the first entry that is at least `row` or ends the rows; n if
+ * there is none. */
+int64_t sw_first_row(const int32_t *index, int64_t n, int64_t row);
 /* The same sum, bit for bit, for slices given by their rows that are not all zeros. acc has n
  * elements of the tensor, from element `first` on. */
 void sw_add_rows(float *acc, enum sw_dtype dtype, const struct sw_row_slice *slices, int64_t n_rows,

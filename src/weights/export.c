@@ -170,8 +170,7 @@ static sw_status write_config(const char *folder, const struct sw_json *config, 
         sw_json_write(root, 2, &text);
         sw_str_putc(&text, '\n');
         snprintf(path, sizeof path, "%s/config.json", folder);
-        st = text.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for config.json")
-                         : sw_file_write_atomic(path, sw_str_text(&text), text.len);
+        st = sw_file_write_str(path, &text);
     }
     sw_str_fini(&text);
     sw_json_close(doc);
@@ -185,8 +184,7 @@ static sw_status write_adapter_config(const char *folder, const struct sw_json *
     sw_json_write(config, 2, &text);
     sw_str_putc(&text, '\n');
     snprintf(path, sizeof path, "%s/adapter_config.json", folder);
-    const sw_status st = text.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for an adapter")
-                                     : sw_file_write_atomic(path, sw_str_text(&text), text.len);
+    const sw_status st = sw_file_write_str(path, &text);
     sw_str_fini(&text);
     return st;
 }

@@ -7,21 +7,6 @@
 
 #include "device/cpu/fast_streams.h"
 
-/* Position of the first entry >= `row` in an ascending index that ends with -1. */
-static int64_t lower_bound(const int32_t *index, int64_t n, int64_t row)
-{
-    int64_t low = 0, high = n;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        if (index[middle] >= 0 && index[middle] < row) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 static bool is_index(const struct sw_op_desc *desc, int i)
 {
     return i < desc->op->n_in && desc->in[i].dtype == SW_I32;
@@ -40,7 +25,7 @@ void sw_cpu_streams_of(struct cpu_streams *s, const struct cpu_call *call, int f
         if (is_index(desc, i + 1)) {
             s->row_elems = sw_shape_last(&desc->in[i].shape);
             stream->index = call->in[i + 1];
-            stream->n_rows = lower_bound(stream->index, desc->in[i + 1].shape.dims[0], INT32_MAX);
+            stream->n_rows = sw_first_row(stream->index, desc->in[i + 1].shape.dims[0], INT32_MAX);
             extent = stream->n_rows > 0
                          ? ((int64_t)stream->index[stream->n_rows - 1] + 1) * s->row_elems
                          : 0;
@@ -59,7 +44,7 @@ static void add_rows(const struct cpu_vector *vector, const struct cpu_streams *
 {
     const struct cpu_grad_stream *stream = &s->stream[k];
     const int64_t width = s->row_elems;
-    int64_t at = lower_bound(stream->index, stream->n_rows, start / width);
+    int64_t at = sw_first_row(stream->index, stream->n_rows, start / width);
     for (; at < stream->n_rows && stream->index[at] * width < start + n; at++) {
         const int64_t row = stream->index[at] * width; /* the row's first element */
         const int64_t from = sw_max_i64(start, row), end = sw_min_i64(start + n, row + width);
