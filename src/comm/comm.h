@@ -14,3 +14,19 @@ sw_status sw_comm_check_deadline(double deadline_s);
 sw_status sw_comm_diverged(const struct sw_exchange *mine, int rank, size_t bytes, int peer,
                            const char *op, const char *what, int64_t sequence, int group,
                            size_t peer_bytes);
+
+/* ---- header.c: what precedes the messages to a peer, in one process's bytes ---- */
+
+struct sw_comm_header {
+    uint32_t abort; /* not an exchange: the sender cannot continue, for the reason in `what` */
+    uint32_t n_messages;
+    int64_t sequence, group;
+    uint64_t bytes; /* of all messages */
+    char op[16], what[224];
+};
+/* Describes the messages of x to a peer, or from it. */
+void sw_comm_header_fill(struct sw_comm_header *out, const struct sw_exchange *x, int peer,
+                         bool sends);
+/* SW_E_PEER if the peer is in another operation than this rank. */
+sw_status sw_comm_header_check(const struct sw_comm_header *got, const struct sw_exchange *x,
+                               int rank, int peer);

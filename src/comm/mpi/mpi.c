@@ -16,17 +16,11 @@ enum { TAG_HEADER = 1, TAG_PAYLOAD, TAG_ABORT };
 enum { MOST_BYTES = 1 << 30 }; /* per MPI message */
 enum { NO_REQUEST = -1 };
 
-struct header {
-    char op[16], what[80];
-    int64_t sequence, group;
-    uint64_t bytes, n_messages; /* for this peer */
-};
-
 /* One direction of the traffic with one peer. */
 struct talk {
     enum phase { IDLE, HEADER, PAYLOAD } phase;
     int peer;
-    struct header header;
+    struct sw_comm_header header;
     const struct sw_message *message, *end; /* the present one; the end of all messages */
     size_t done;                            /* payload bytes of it that are done */
     int request, chunk;
@@ -62,23 +56,6 @@ static sw_status mpi_failed(const struct mpi *m, int code, const char *call, int
     } while (0)
 
 /* ---- one direction with one peer ---- */
-
-static void fill_header(struct header *h, const struct sw_exchange *x, int peer, bool sends)
-{
-    const struct sw_message *messages = sends ? x->sends : x->receives;
-    const int n = sends ? x->n_sends : x->n_receives;
-    memset(h, 0, sizeof *h);
-    snprintf(h->op, sizeof h->op, "%s", x->op);
-    snprintf(h->what, sizeof h->what, "%s", x->what);
-    h->sequence = x->sequence;
-    h->group = x->group;
-    for (int i = 0; i < n; i++) {
-        if (messages[i].peer == peer) {
-            h->bytes += messages[i].bytes;
-            h->n_messages++;
-        }
-    }
-}
 
 static int chunk_of(const struct talk *t)
 {
@@ -128,24 +105,10 @@ static sw_status start(struct mpi *m, const struct sw_exchange *x, const struct 
                 "receiving", message->peer);
         return SW_OK;
     }
-    fill_header(&t->header, x, message->peer, true);
+    sw_comm_header_fill(&t->header, x, message->peer, true);
     MPI_TRY(m, m->module->isend(&t->header, bytes, message->peer, TAG_HEADER, &t->request),
             "sending", message->peer);
     return SW_OK;
-}
-
-static sw_status check_header(const struct mpi *m, const struct sw_exchange *x,
-                              const struct talk *t)
-{
-    struct header mine;
-    fill_header(&mine, x, t->peer, false);
-    if (memcmp(&mine, &t->header, sizeof mine) == 0) {
-        return SW_OK;
-    }
-    struct header theirs = t->header;
-    theirs.op[sizeof theirs.op - 1] = theirs.what[sizeof theirs.what - 1] = '\0';
-    return sw_comm_diverged(x, m->rank, (size_t)mine.bytes, t->peer, theirs.op, theirs.what,
-                            theirs.sequence, (int)theirs.group, (size_t)theirs.bytes);
 }
 
 /* Advances one direction as far as possible without waiting. */
@@ -158,7 +121,7 @@ static sw_status advance(struct mpi *m, const struct sw_exchange *x, struct talk
             return SW_OK;
         }
         if (t->phase == HEADER && !sends) {
-            SW_TRY(check_header(m, x, t));
+            SW_TRY(sw_comm_header_check(&t->header, x, m->rank, t->peer));
         } else if (t->phase == PAYLOAD) {
             t->done += (size_t)t->chunk;
         }

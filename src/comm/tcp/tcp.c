@@ -11,19 +11,10 @@
 
 #include "comm/tcp/tcp.h"
 
-enum kind { EXCHANGE = 1, ABORT };
-
-struct header {
-    uint32_t kind, n_messages;
-    int64_t sequence, group;
-    uint64_t bytes;
-    char op[16], what[224]; /* what: for an abort, the reason */
-};
-
 /* One direction of the traffic with one peer. */
 struct talk {
     bool busy;
-    struct header header;
+    struct sw_comm_header header;
     size_t header_done, done; /* bytes done of the header, and of the present message */
     const struct sw_message *message, *end;
 };
@@ -47,24 +38,6 @@ static const struct sw_message *next_with(const struct sw_message *from,
     return from;
 }
 
-static void fill_header(struct header *h, const struct sw_exchange *x, int peer, bool sends)
-{
-    const struct sw_message *messages = sends ? x->sends : x->receives;
-    const int n = sends ? x->n_sends : x->n_receives;
-    memset(h, 0, sizeof *h);
-    h->kind = EXCHANGE;
-    snprintf(h->op, sizeof h->op, "%s", x->op);
-    snprintf(h->what, sizeof h->what, "%s", x->what);
-    h->sequence = x->sequence;
-    h->group = x->group;
-    for (int i = 0; i < n; i++) {
-        if (messages[i].peer == peer) {
-            h->bytes += messages[i].bytes;
-            h->n_messages++;
-        }
-    }
-}
-
 static void start(struct talk *t, const struct sw_exchange *x, int peer, bool sends)
 {
     const struct sw_message *messages = sends ? x->sends : x->receives;
@@ -76,7 +49,7 @@ static void start(struct talk *t, const struct sw_exchange *x, int peer, bool se
         t->end = end;
         t->header_done = t->done = 0;
         if (sends) {
-            fill_header(&t->header, x, peer, true);
+            sw_comm_header_fill(&t->header, x, peer, true);
         }
     }
 }
@@ -91,7 +64,8 @@ static sw_status say_gone(struct tcp *c, const struct sw_exchange *x, int peer, 
                    error ? strerror(error) : "it closed the connection");
 }
 
-static sw_status say_aborted(struct tcp *c, const struct sw_exchange *x, int peer, struct header *h)
+static sw_status say_aborted(struct tcp *c, const struct sw_exchange *x, int peer,
+                             struct sw_comm_header *h)
 {
     char why[1024];
     c->ended = true;
@@ -116,24 +90,16 @@ static sw_status say_late(const struct tcp *c, const struct sw_exchange *x)
 
 static sw_status check_header(struct tcp *c, const struct sw_exchange *x, int peer)
 {
-    struct header mine, *theirs = &c->in[peer].header;
-    if (theirs->kind == ABORT) {
-        return say_aborted(c, x, peer, theirs);
-    }
-    fill_header(&mine, x, peer, false);
-    if (memcmp(&mine, theirs, sizeof mine) == 0) {
-        return SW_OK;
-    }
-    theirs->op[sizeof theirs->op - 1] = theirs->what[sizeof theirs->what - 1] = '\0';
-    return sw_comm_diverged(x, c->rank, (size_t)mine.bytes, peer, theirs->op, theirs->what,
-                            theirs->sequence, (int)theirs->group, (size_t)theirs->bytes);
+    struct sw_comm_header *theirs = &c->in[peer].header;
+    return theirs->abort ? say_aborted(c, x, peer, theirs)
+                         : sw_comm_header_check(theirs, x, c->rank, peer);
 }
 
 /* ---- moving bytes ---- */
 
 /* Sending to `peer` is impossible. Its reason may come after unread frames, of this exchange and
  * later ones; these frames are discarded. */
-static bool said_why(struct tcp *c, int peer, struct header *out)
+static bool said_why(struct tcp *c, int peer, struct sw_comm_header *out)
 {
     char lost[4096];
     const struct talk *t = &c->in[peer];
@@ -157,7 +123,7 @@ static bool said_why(struct tcp *c, int peer, struct header *out)
         skip -= heads ? 0 : (size_t)n;
         done += heads ? (size_t)n : 0;
         if (done == sizeof *out) {
-            if (out->kind == ABORT) {
+            if (out->abort) {
                 return true;
             }
             skip = (size_t)out->bytes;
@@ -179,7 +145,7 @@ static sw_status move(struct tcp *c, const struct sw_exchange *x, int peer, void
     }
     if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
         const int error = errno;
-        struct header h;
+        struct sw_comm_header h;
         return sends && said_why(c, peer, &h) ? say_aborted(c, x, peer, &h)
                                               : say_gone(c, x, peer, error);
     }
@@ -218,7 +184,7 @@ static sw_status advance(struct tcp *c, const struct sw_exchange *x, int peer, b
  * in this one. */
 static sw_status listen_to(struct tcp *c, const struct sw_exchange *x, int peer, bool *out_ahead)
 {
-    struct header h;
+    struct sw_comm_header h;
     const ssize_t n = recv(c->fds[peer], &h, sizeof h, MSG_PEEK | MSG_DONTWAIT);
     if (n == 0 && c->out[peer].busy) {
         return say_gone(c, x, peer, 0);
@@ -226,7 +192,7 @@ static sw_status listen_to(struct tcp *c, const struct sw_exchange *x, int peer,
     if (n < 0) {
         return errno == EAGAIN || errno == EINTR ? SW_OK : say_gone(c, x, peer, errno);
     }
-    if ((size_t)n == sizeof h && h.kind == ABORT) {
+    if ((size_t)n == sizeof h && h.abort) {
         return say_aborted(c, x, peer, &h);
     }
     *out_ahead = true;
@@ -339,7 +305,7 @@ static sw_status exchange(void *ctx, const struct sw_exchange *x)
 static void give_up(void *ctx, sw_status reason)
 {
     struct tcp *c = ctx;
-    struct header h = {.kind = ABORT};
+    struct sw_comm_header h = {.abort = 1};
     const char *why = sw_error_message();
     snprintf(h.what, sizeof h.what, "%s", why[0] ? why : sw_status_string(reason));
     for (int r = 0; r < c->size; r++) {
