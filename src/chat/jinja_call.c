@@ -92,7 +92,24 @@ static struct jinja_value strip(const char *text, size_t len, input set, bool le
     return sw_jinja_string(text + first, len - first);
 }
 
-enum casing { UPPER, LOWER, CAPITALIZED, TITLE };
+static bool is_name(const char *text, size_t len, const char *name)
+{
+    return len == strlen(name) && memcmp(text, name, len) == 0;
+}
+
+/* Both filters and methods of a text. */
+enum casing { UPPER, LOWER, CAPITALIZED, TITLE, N_CASINGS };
+static const char *const casings[N_CASINGS] = {"upper", "lower", "capitalize", "title"};
+
+/* N_CASINGS if the name is none of them. */
+static enum casing find_casing(const char *name, size_t len)
+{
+    int i = 0;
+    while (i < N_CASINGS && !is_name(name, len, casings[i])) {
+        ++i;
+    }
+    return (enum casing)i;
+}
 
 static void put_char(int32_t c, bool upper, struct sw_str *out)
 {
@@ -226,30 +243,6 @@ static sw_status cased(struct jinja_run *run, input value, enum casing casing,
     struct jinja_value text;
     SW_TRY(as_text(run, value, &text));
     return change_case(run, text.text, text.len, casing, out);
-}
-
-static sw_status do_upper(struct jinja_run *run, input value, args a, struct jinja_value *out)
-{
-    (void)a;
-    return cased(run, value, UPPER, out);
-}
-
-static sw_status do_lower(struct jinja_run *run, input value, args a, struct jinja_value *out)
-{
-    (void)a;
-    return cased(run, value, LOWER, out);
-}
-
-static sw_status do_capitalize(struct jinja_run *run, input value, args a, struct jinja_value *out)
-{
-    (void)a;
-    return cased(run, value, CAPITALIZED, out);
-}
-
-static sw_status do_title(struct jinja_run *run, input value, args a, struct jinja_value *out)
-{
-    (void)a;
-    return cased(run, value, TITLE, out);
 }
 
 static sw_status do_length(struct jinja_run *run, input value, args a, struct jinja_value *out)
@@ -484,8 +477,6 @@ static const struct {
     sw_status (*apply)(struct jinja_run *run, input value, args a, struct jinja_value *out);
 } filters[] = {
     {"trim", do_trim},
-    {"upper", do_upper},
-    {"lower", do_lower},
     {"length", do_length},
     {"count", do_length},
     {"default", do_default},
@@ -496,8 +487,6 @@ static const struct {
     {"last", do_last},
     {"string", do_string},
     {"list", do_list},
-    {"capitalize", do_capitalize},
-    {"title", do_title},
     {"replace", do_replace},
     {"items", do_items},
     {"reverse", do_reverse},
@@ -507,11 +496,6 @@ static const struct {
     {"map", do_map},
 };
 
-static bool is_name(const char *text, size_t len, const char *name)
-{
-    return len == strlen(name) && memcmp(text, name, len) == 0;
-}
-
 bool sw_jinja_is_filter(const char *name, size_t len)
 {
     for (size_t i = 0; i < SW_LEN(filters); ++i) {
@@ -519,7 +503,7 @@ bool sw_jinja_is_filter(const char *name, size_t len)
             return true;
         }
     }
-    return false;
+    return find_casing(name, len) < N_CASINGS;
 }
 
 sw_status sw_jinja_filter(struct jinja_run *run, const char *name, size_t len,
@@ -527,6 +511,10 @@ sw_status sw_jinja_filter(struct jinja_run *run, const char *name, size_t len,
                           struct jinja_value *out)
 {
     const struct jinja_value copy = *value; /* out may be it */
+    const enum casing casing = find_casing(name, len);
+    if (casing < N_CASINGS) {
+        return cased(run, &copy, casing, out);
+    }
     for (size_t i = 0; i < SW_LEN(filters); ++i) {
         if (is_name(name, len, filters[i].name)) {
             return filters[i].apply(run, &copy, arguments, out);
@@ -820,11 +808,7 @@ static sw_status of_text(struct jinja_run *run, input of, const char *name, size
         const char *name;
         bool left, right;
     } strips[] = {{"strip", true, true}, {"lstrip", true, false}, {"rstrip", false, true}};
-    static const struct {
-        const char *name;
-        enum casing casing;
-    } casings[] = {
-        {"upper", UPPER}, {"lower", LOWER}, {"capitalize", CAPITALIZED}, {"title", TITLE}};
+    const enum casing casing = find_casing(name, len);
     for (size_t i = 0; i < SW_LEN(strips); ++i) {
         if (is_name(name, len, strips[i].name)) {
             input set = sw_jinja_argument(a, 0, "chars");
@@ -836,10 +820,8 @@ static sw_status of_text(struct jinja_run *run, input of, const char *name, size
             return SW_OK;
         }
     }
-    for (size_t i = 0; i < SW_LEN(casings); ++i) {
-        if (is_name(name, len, casings[i].name)) {
-            return change_case(run, of->text, of->len, casings[i].casing, out);
-        }
+    if (casing < N_CASINGS) {
+        return change_case(run, of->text, of->len, casing, out);
     }
     if (is_name(name, len, "startswith") || is_name(name, len, "endswith")) {
         return has_end(run, of, sw_jinja_argument(a, 0, "prefix"), name[0] == 'e', out);

@@ -24,6 +24,6 @@ struct sw_picture_file {
 };
 /* SW_E_FORMAT: too many pixels. */
 sw_status sw_picture_check_size(const char *name, int64_t width, int64_t height);
-/* On failure both leave *out unchanged. */
+/* On failure, too, the caller owns *out and frees it. */
 sw_status sw_png_decode(const struct sw_picture_file *file, struct sw_picture *out);
 sw_status sw_jpeg_decode(const struct sw_picture_file *file, struct sw_picture *out);

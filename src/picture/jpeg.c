@@ -194,21 +194,9 @@ sw_status sw_jpeg_decode(const struct sw_picture_file *file, struct sw_picture *
     const sw_status st = read_or_jump(r);
     jpeg_destroy_decompress(&r->jpeg);
     sw_free(r->row);
-    if (st >= 0) {
-        *out = r->picture;
-    } else {
-        sw_free(r->picture.rgb);
-    }
+    *out = r->picture;
     sw_free(r);
     return st;
-}
-
-#else
-
-sw_status sw_jpeg_decode(const struct sw_picture_file *file, struct sw_picture *out)
-{
-    (void)out;
-    return SW_FAIL(SW_E_UNSUP, "%s: this build has no libjpeg", file->name);
 }
 
 #endif

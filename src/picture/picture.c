@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum format { FORMAT_PNG, FORMAT_JPEG };
+enum format { FORMAT_PNG, FORMAT_JPEG, N_FORMATS };
 static const uint8_t png_magic[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 static const uint8_t jpeg_magic[] = {0xff, 0xd8, 0xff};
 
@@ -164,13 +164,31 @@ sw_status sw_picture_look(const char *path, int64_t *out_width, int64_t *out_hei
 
 /* ---- whole files ---- */
 
+/* NULL: this build has no library for the format; find_format refuses it. */
+static sw_status (*const decoders[N_FORMATS])(const struct sw_picture_file *file,
+                                              struct sw_picture *out) = {
+#if SW_HAVE_PNG
+    [FORMAT_PNG] = sw_png_decode,
+#endif
+#if SW_HAVE_JPEG
+    [FORMAT_JPEG] = sw_jpeg_decode,
+#endif
+};
+
 sw_status sw_picture_decode(const char *name, const uint8_t *bytes, size_t len,
                             struct sw_picture *out)
 {
     enum format format = FORMAT_PNG;
     const struct sw_picture_file file = {name, bytes, len};
     SW_TRY(find_format(name, bytes, len, &format));
-    return format == FORMAT_PNG ? sw_png_decode(&file, out) : sw_jpeg_decode(&file, out);
+    struct sw_picture picture = {0};
+    const sw_status st = decoders[format](&file, &picture);
+    if (st < 0) {
+        sw_picture_fini(&picture);
+        return sw_frame_at(__FILE__, __LINE__, st);
+    }
+    *out = picture;
+    return SW_OK;
 }
 
 static sw_status read_fd(const char *path, int fd, size_t len, struct sw_picture *out)

@@ -184,21 +184,9 @@ sw_status sw_png_decode(const struct sw_picture_file *file, struct sw_picture *o
         r->png ? read_or_jump(r) : SW_FAIL(SW_E_NOMEM, "out of host memory for %s", file->name);
     png_destroy_read_struct(&r->png, &r->info, NULL);
     sw_free(r->rows);
-    if (st >= 0) {
-        *out = r->picture;
-    } else {
-        sw_free(r->picture.rgb);
-    }
+    *out = r->picture;
     sw_free(r);
     return st;
-}
-
-#else
-
-sw_status sw_png_decode(const struct sw_picture_file *file, struct sw_picture *out)
-{
-    (void)out;
-    return SW_FAIL(SW_E_UNSUP, "%s: this build has no libpng", file->name);
 }
 
 #endif
