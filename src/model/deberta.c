@@ -16,20 +16,12 @@ struct build {
     const struct sw_forward_spec *spec;
     sw_value mask, padding, all; /* i32 [B,T]: 1 for tokens, for padding, for both */
     sw_value table, index; /* table: [2 span, C] of distances; index: its row for each distance */
-    int64_t layer;
-    char name[160];
+    struct sw_layer_names names;
 };
-
-static const char *in_layer(struct build *b, const char *suffix)
-{
-    snprintf(b->name, sizeof b->name, "deberta.encoder.layer.%lld.%s", (long long)b->layer, suffix);
-    return b->name;
-}
 
 static sw_value linear(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t out)
 {
-    const struct sw_linear_spec spec = {.in = in, .out = out, .std = b->m->spec.init_range};
-    return sw_nn_linear(b->g, in_layer(b, suffix), x, &spec);
+    return sw_encoder_linear(b->m, b->g, sw_name_in_layer(&b->names, suffix), x, in, out);
 }
 
 static sw_value norm(struct build *b, const char *name, sw_value x)
@@ -164,12 +156,12 @@ static sw_value layer(struct build *b, sw_value h)
     sw_scope_push(b->g, "attention");
     const sw_value a = drop(b, attend(b, h));
     sw_scope_pop(b->g);
-    h = norm(b, in_layer(b, "attention.output.LayerNorm"), sw_add(b->g, h, a));
+    h = norm(b, sw_name_in_layer(&b->names, "attention.output.LayerNorm"), sw_add(b->g, h, a));
     sw_scope_push(b->g, "mlp");
     const sw_value x = sw_act(b->g, linear(b, "intermediate.dense", h, width, s->inner), s->act);
     const sw_value f = drop(b, linear(b, "output.dense", x, s->inner, width));
     sw_scope_pop(b->g);
-    return norm(b, in_layer(b, "output.LayerNorm"), sw_add(b->g, h, f));
+    return norm(b, sw_name_in_layer(&b->names, "output.LayerNorm"), sw_add(b->g, h, f));
 }
 
 /* A convolution over the embedding's tokens, added to the output of the first layer. */
@@ -219,18 +211,15 @@ static sw_value embed(struct build *b, sw_value table, sw_value ids)
 static sw_value layers(struct build *b, sw_value embedded)
 {
     sw_value h = embedded;
-    for (b->layer = 0; b->layer < b->m->super.layers; b->layer++) {
-        char name[48];
-        snprintf(name, sizeof name, "encoder.layer.%lld", (long long)b->layer);
-        sw_model_name_hidden(b->g, b->spec, b->layer, h);
-        sw_scope_push_block(b->g, name);
+    for (b->names.layer = 0; b->names.layer < b->m->super.layers; b->names.layer++) {
+        sw_model_begin_layer(b->g, b->spec, &b->names, h);
         h = layer(b, h);
         sw_scope_pop(b->g);
-        if (b->layer == 0 && b->m->spec.distances.window > 0) {
+        if (b->names.layer == 0 && b->m->spec.distances.window > 0) {
             h = convolve(b, embedded, h);
         }
     }
-    sw_model_name_hidden(b->g, b->spec, b->layer, h);
+    sw_model_name_hidden(b->g, b->spec, b->names.layer, h);
     return h;
 }
 
@@ -238,6 +227,7 @@ static void forward(const struct sw_model *model, sw_graph *g, const struct sw_f
                     sw_value *out_loss)
 {
     struct build b = {.m = SW_CONTAINER(model, struct sw_encoder, super), .g = g, .spec = spec};
+    b.names = (struct sw_layer_names){.trunk = "deberta", .layers = "encoder.layer"};
     const struct sw_encoder_distances *d = &b.m->spec.distances;
     if (spec->is_packed) {
         sw_graph_fail(g, SW_E_UNSUP, "%s: spillway.packing is not built in this version for it",
@@ -256,12 +246,7 @@ static void forward(const struct sw_model *model, sw_graph *g, const struct sw_f
     }
     const sw_value h = layers(&b, embed(&b, table, ids));
     sw_scope_pop(g);
-    sw_scope_push(g, "head");
     *out_loss = sw_encoder_head(b.m, g, spec, h, table);
-    if (*out_loss >= 0) {
-        sw_output(g, "loss", *out_loss);
-    }
-    sw_scope_pop(g);
 }
 
 /* ---- config.json ---- */
@@ -414,8 +399,8 @@ static const char *const aliases[] = {"cls.predictions.bias",
 
 const struct sw_encoder_family sw_family_deberta = {
     .ops = {.model_type = "deberta-v2",
-            .open = sw_encoder_open,
-            .close = sw_encoder_close,
+            .bytes = sizeof(struct sw_encoder),
+            .read = sw_encoder_read,
             .forward = forward,
             .alias = sw_encoder_alias,
             .ignores = ignores,
@@ -433,14 +418,7 @@ const struct sw_encoder_family sw_family_deberta = {
     .names = {.trunk = "deberta",
               .embedding = "embeddings.word_embeddings",
               .pool = "pooler.dense",
-              .classifier = "classifier",
-              .tokens = "classifier",
-              .answers = "qa_outputs",
-              .mask_dense = "cls.predictions.transform.dense",
-              .mask_norm = "cls.predictions.transform.LayerNorm",
-              .mask_head = "cls.predictions.decoder",
-              .mask_bias = "cls.predictions.bias",
-              .head = "classifier"},
+              SW_BERT_HEADS},
     .ignored = ignored,
     .aliases = aliases,
     .read = read,

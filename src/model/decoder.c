@@ -12,27 +12,12 @@ struct build {
     const struct sw_forward_spec *spec;
     sw_value mask, positions, position, segments, table, slopes;
     sw_value ones, zeros; /* weight and bias of norms without parameters */
-    int64_t layer;
-    char name[224];
+    struct sw_layer_names names;
 };
 
 static const struct sw_decoder *decoder_of(const struct sw_model *model)
 {
     return SW_CONTAINER(model, struct sw_decoder, super);
-}
-
-/* "<trunk>.<suffix>"; valid until the next name. */
-static const char *in_trunk(struct build *b, const char *suffix)
-{
-    snprintf(b->name, sizeof b->name, "%s.%s", b->m->names.trunk, suffix);
-    return b->name;
-}
-
-static const char *in_layer(struct build *b, const char *suffix)
-{
-    snprintf(b->name, sizeof b->name, "%s.%s.%lld.%s", b->m->names.trunk, b->m->names.layers,
-             (long long)b->layer, suffix);
-    return b->name;
 }
 
 /* Enters the scope of a layer's part: the text before the dot of "attn.c_proj". */
@@ -58,13 +43,13 @@ static sw_value norm(struct build *b, const char *name, sw_value x, int64_t widt
 
 static sw_value norm_in_trunk(struct build *b, const char *suffix, sw_value x)
 {
-    return suffix ? norm(b, in_trunk(b, suffix), x, b->m->super.width) : x;
+    return suffix ? norm(b, sw_name_in_trunk(&b->names, suffix), x, b->m->super.width) : x;
 }
 
 /* suffix NULL: returns x unchanged. */
 static sw_value norm_in_layer(struct build *b, const char *suffix, sw_value x)
 {
-    return suffix ? norm(b, in_layer(b, suffix), x, b->m->super.width) : x;
+    return suffix ? norm(b, sw_name_in_layer(&b->names, suffix), x, b->m->super.width) : x;
 }
 
 static sw_value linear(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t out,
@@ -72,7 +57,7 @@ static sw_value linear(struct build *b, const char *suffix, sw_value x, int64_t 
 {
     const struct sw_linear_spec spec = {
         .in = in, .out = out, .in_out = b->m->spec.in_out, .no_bias = !bias, .std = std};
-    return sw_nn_linear(b->g, in_layer(b, suffix), x, &spec);
+    return sw_nn_linear(b->g, sw_name_in_layer(&b->names, suffix), x, &spec);
 }
 
 /* x [..,in] -> [..,out], outside the layers; suffix NULL: returns x unchanged. */
@@ -80,7 +65,7 @@ static sw_value project(struct build *b, const char *suffix, sw_value x, int64_t
 {
     const struct sw_linear_spec spec = {
         .in = in, .out = out, .no_bias = true, .std = b->m->spec.init_range};
-    return suffix ? sw_nn_linear(b->g, in_trunk(b, suffix), x, &spec) : x;
+    return suffix ? sw_nn_linear(b->g, sw_name_in_trunk(&b->names, suffix), x, &spec) : x;
 }
 
 /* ---- attention ---- */
@@ -112,8 +97,8 @@ static struct heads separate(struct build *b, sw_value x)
         out.v = split_heads(b, out.v, s->kv_heads, s->head_width);
     }
     if (n->q_norm) {
-        out.q = norm(b, in_layer(b, n->q_norm), out.q, s->head_width);
-        out.k = norm(b, in_layer(b, n->k_norm), out.k, s->head_width);
+        out.q = norm(b, sw_name_in_layer(&b->names, n->q_norm), out.q, s->head_width);
+        out.k = norm(b, sw_name_in_layer(&b->names, n->k_norm), out.k, s->head_width);
     }
     return out;
 }
@@ -135,11 +120,11 @@ static sw_value turn(struct build *b, sw_value x)
 static struct sw_attention_spec attention_spec(const struct build *b)
 {
     const struct sw_decoder_spec *s = &b->m->spec;
-    const bool windowed = s->window > 0 && (!s->is_windowed || s->is_windowed[b->layer]);
+    const bool windowed = s->window > 0 && (!s->is_windowed || s->is_windowed[b->names.layer]);
     return (struct sw_attention_spec){
         .heads = s->heads,
         .kv_heads = s->kv_heads,
-        .scale = s->score_scale / (s->scale_by_layer ? (double)(b->layer + 1) : 1.0),
+        .scale = s->score_scale / (s->scale_by_layer ? (double)(b->names.layer + 1) : 1.0),
         .causal = true,
         .window = windowed ? s->window : 0,
         .cap = s->score_cap,
@@ -157,7 +142,7 @@ static sw_value attend(struct build *b, sw_value x)
     const struct sw_decoder_spec *s = &b->m->spec;
     const struct sw_decoder_names *n = &b->m->names;
     const struct sw_attention_spec spec = attention_spec(b);
-    const struct sw_nn_cache cache = {.layer = b->layer, .tokens = b->spec->cache_tokens};
+    const struct sw_nn_cache cache = {.layer = b->names.layer, .tokens = b->spec->cache_tokens};
     struct heads h;
     if (s->qkv == SW_QKV_SEPARATE) {
         h = separate(b, x);
@@ -256,7 +241,7 @@ static sw_value learned_positions(struct build *b)
 {
     const struct sw_decoder_spec *s = &b->m->spec;
     const struct sw_model *m = &b->m->super;
-    const sw_value table = sw_nn_table(b->g, in_trunk(b, b->m->names.positions),
+    const sw_value table = sw_nn_table(b->g, sw_name_in_trunk(&b->names, b->m->names.positions),
                                        m->max_tokens + s->position_offset, m->width, s->init_range);
     const sw_value places = counts_mask(b) ? sw_positions(b->g, b->mask, s->position_offset)
                             : s->position_offset > 0
@@ -324,11 +309,8 @@ static void open_inputs(struct build *b, sw_value *ids)
 
 static sw_value layers(struct build *b, sw_value h)
 {
-    for (b->layer = 0; b->layer < b->m->super.layers; b->layer++) {
-        char name[48];
-        snprintf(name, sizeof name, "%s.%lld", b->m->names.layers, (long long)b->layer);
-        sw_model_name_hidden(b->g, b->spec, b->layer, h);
-        sw_scope_push_block(b->g, name);
+    for (b->names.layer = 0; b->names.layer < b->m->super.layers; b->names.layer++) {
+        sw_model_begin_layer(b->g, b->spec, &b->names, h);
         h = layer(b, h);
         sw_scope_pop(b->g);
     }
@@ -340,10 +322,11 @@ void sw_decoder_forward(const struct sw_model *model, sw_graph *g,
 {
     struct build b = {.m = decoder_of(model), .g = g, .spec = spec};
     const struct sw_decoder_names *n = &b.m->names;
+    b.names = (struct sw_layer_names){.trunk = n->trunk, .layers = n->layers};
     sw_value ids;
     open_inputs(&b, &ids);
     sw_scope_push(g, n->trunk);
-    const sw_value table = sw_nn_table(g, in_trunk(&b, n->embedding), model->vocab,
+    const sw_value table = sw_nn_table(g, sw_name_in_trunk(&b.names, n->embedding), model->vocab,
                                        b.m->table_width, b.m->spec.init_range);
     sw_value h = norm_in_trunk(&b, n->final_norm, layers(&b, embed(&b, table, ids)));
     h = project(&b, n->project_out, h, model->width, b.m->table_width);
@@ -353,9 +336,6 @@ void sw_decoder_forward(const struct sw_model *model, sw_graph *g,
     sw_scope_push(g, "head");
     *out_loss = sw_model_is_causal(model) ? sw_head_lm(b.m, g, spec, h, table)
                                           : sw_head_classify(b.m, g, spec, h, ids);
-    if (*out_loss >= 0) {
-        sw_output(g, "loss", *out_loss);
-    }
     sw_scope_pop(g);
 }
 

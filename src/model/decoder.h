@@ -130,10 +130,9 @@ struct sw_decoder {
 
 /* ---- the members of struct sw_model_ops for these families ---- */
 
-sw_status sw_decoder_open(const struct sw_model_ops *ops, struct sw_json_doc *doc,
-                          const struct sw_json *config, const struct sw_model_options *options,
-                          struct sw_model **out);
-void sw_decoder_close(struct sw_model *model);
+sw_status sw_decoder_read(struct sw_json_doc *doc, const struct sw_json *config,
+                          const struct sw_model_options *options, struct sw_model *model);
+void sw_decoder_release(struct sw_model *model);
 void sw_decoder_forward(const struct sw_model *model, sw_graph *g,
                         const struct sw_forward_spec *spec, sw_value *out_loss);
 const char *sw_decoder_alias(const struct sw_model *model, const char *name, int i, char *buf,
@@ -141,9 +140,9 @@ const char *sw_decoder_alias(const struct sw_model *model, const char *name, int
 bool sw_decoder_ignores(const struct sw_model *model, const char *file_name);
 
 #define SW_DECODER_OPS(type)                                                                       \
-    .ops.model_type = (type), .ops.open = sw_decoder_open, .ops.close = sw_decoder_close,          \
-    .ops.forward = sw_decoder_forward, .ops.alias = sw_decoder_alias,                              \
-    .ops.ignores = sw_decoder_ignores
+    .ops.model_type = (type), .ops.bytes = sizeof(struct sw_decoder), .ops.read = sw_decoder_read, \
+    .ops.release = sw_decoder_release, .ops.forward = sw_decoder_forward,                          \
+    .ops.alias = sw_decoder_alias, .ops.ignores = sw_decoder_ignores
 /* Files that hold only the trunk are language models whose head is the embedding table. */
 #define SW_DECODER_CLASSES(lm, classify, trunk)                                                    \
     {                                                                                              \

@@ -90,9 +90,13 @@ static void name_heads(struct sw_decoder *m)
 
 /* ---- open ---- */
 
-static sw_status read_all(struct sw_json_doc *doc, const struct sw_json *config,
-                          const struct sw_model_options *options, struct sw_decoder *m)
+sw_status sw_decoder_read(struct sw_json_doc *doc, const struct sw_json *config,
+                          const struct sw_model_options *options, struct sw_model *model)
 {
+    struct sw_decoder *m = SW_CONTAINER(model, struct sw_decoder, super);
+    m->family = SW_CONTAINER(model->ops, struct sw_decoder_family, ops);
+    m->names = m->family->names;
+    m->spec.padding_id = -1;
     SW_TRY(sw_model_read_sizes(doc, config, &m->super, &m->spec.heads, &m->spec.inner));
     m->table_width = m->super.width;
     SW_TRY(sw_json_get_bool(doc, config, "tie_word_embeddings", m->family->tied, &m->super.tied));
@@ -105,32 +109,11 @@ static sw_status read_all(struct sw_json_doc *doc, const struct sw_json *config,
     return SW_OK;
 }
 
-sw_status sw_decoder_open(const struct sw_model_ops *ops, struct sw_json_doc *doc,
-                          const struct sw_json *config, const struct sw_model_options *options,
-                          struct sw_model **out)
-{
-    const struct sw_decoder_family *family = SW_CONTAINER(ops, struct sw_decoder_family, ops);
-    struct sw_decoder *m = sw_alloc_zero("model", 1, sizeof *m);
-    SW_TRY_ALLOC(m, "the model");
-    m->super.ops = ops;
-    m->family = family;
-    m->names = family->names;
-    m->spec.padding_id = -1;
-    const sw_status st = read_all(doc, config, options, m);
-    if (st < 0) {
-        sw_decoder_close(&m->super);
-        return st;
-    }
-    *out = &m->super;
-    return SW_OK;
-}
-
-void sw_decoder_close(struct sw_model *model)
+void sw_decoder_release(struct sw_model *model)
 {
     struct sw_decoder *m = SW_CONTAINER(model, struct sw_decoder, super);
     sw_free((void *)(uintptr_t)m->spec.is_windowed);
     sw_free((void *)(uintptr_t)m->spec.rotary.factors);
-    sw_free(m);
 }
 
 /* ---- windows ---- */

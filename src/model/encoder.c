@@ -13,8 +13,7 @@ struct build {
     sw_graph *g;
     const struct sw_forward_spec *spec;
     sw_value mask, segments;
-    int64_t layer;
-    char name[224];
+    struct sw_layer_names names;
 };
 
 static const struct sw_encoder *encoder_of(const struct sw_model *model)
@@ -22,24 +21,9 @@ static const struct sw_encoder *encoder_of(const struct sw_model *model)
     return SW_CONTAINER(model, struct sw_encoder, super);
 }
 
-/* "<trunk>.<suffix>"; valid until the next name. */
-static const char *in_trunk(struct build *b, const char *suffix)
-{
-    snprintf(b->name, sizeof b->name, "%s.%s", b->m->names.trunk, suffix);
-    return b->name;
-}
-
-static const char *in_layer(struct build *b, const char *suffix)
-{
-    snprintf(b->name, sizeof b->name, "%s.%s.%lld.%s", b->m->names.trunk, b->m->names.layers,
-             (long long)b->layer, suffix);
-    return b->name;
-}
-
 static sw_value linear(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t out)
 {
-    const struct sw_linear_spec spec = {.in = in, .out = out, .std = b->m->spec.init_range};
-    return sw_nn_linear(b->g, in_layer(b, suffix), x, &spec);
+    return sw_encoder_linear(b->m, b->g, sw_name_in_layer(&b->names, suffix), x, in, out);
 }
 
 static sw_value norm(struct build *b, const char *name, sw_value x)
@@ -72,7 +56,8 @@ static sw_value places(struct build *b, sw_value ids)
 
 static sw_value table_of(struct build *b, const char *suffix, int64_t rows)
 {
-    return sw_nn_table(b->g, in_trunk(b, suffix), rows, b->m->super.width, b->m->spec.init_range);
+    return sw_nn_table(b->g, sw_name_in_trunk(&b->names, suffix), rows, b->m->super.width,
+                       b->m->spec.init_range);
 }
 
 static sw_value table_of_positions(struct build *b, int64_t rows)
@@ -82,7 +67,7 @@ static sw_value table_of_positions(struct build *b, int64_t rows)
     if (!b->m->spec.begins_with_sines) {
         return table_of(b, b->m->names.positions, rows);
     }
-    snprintf(name, sizeof name, "%s.weight", in_trunk(b, b->m->names.positions));
+    snprintf(name, sizeof name, "%s.weight", sw_name_in_trunk(&b->names, b->m->names.positions));
     return sw_param(b->g, name, SW_SHAPE(rows, m->width), (struct sw_init){SW_INIT_SINES, 0});
 }
 
@@ -99,7 +84,8 @@ static sw_value embed(struct build *b, sw_value table, sw_value ids)
     const int64_t padding = s->counts_tokens ? s->padding_id : -1;
     const sw_value positions = table_of_positions(b, m->max_tokens + padding + 1);
     h = sw_add(b->g, h, sw_embedding(b->g, positions, places(b, ids), padding));
-    return drop(b, norm(b, in_trunk(b, n->embedding_norm), h), s->embedding_dropout);
+    return drop(b, norm(b, sw_name_in_trunk(&b->names, n->embedding_norm), h),
+                s->embedding_dropout);
 }
 
 /* ---- a layer ---- */
@@ -134,27 +120,24 @@ static sw_value layer(struct build *b, sw_value h)
     sw_scope_push(b->g, "attention");
     const sw_value a = drop(b, attend(b, h), s->hidden_dropout);
     sw_scope_pop(b->g);
-    h = norm(b, in_layer(b, n->attention_norm), sw_add(b->g, h, a));
+    h = norm(b, sw_name_in_layer(&b->names, n->attention_norm), sw_add(b->g, h, a));
     sw_scope_push(b->g, "mlp");
     const sw_value hidden = sw_act(b->g, linear(b, n->up, h, width, s->inner), s->act);
     const sw_value f = drop(b, linear(b, n->down, hidden, s->inner, width), s->hidden_dropout);
     sw_scope_pop(b->g);
-    return norm(b, in_layer(b, n->mlp_norm), sw_add(b->g, h, f));
+    return norm(b, sw_name_in_layer(&b->names, n->mlp_norm), sw_add(b->g, h, f));
 }
 
 /* ---- the whole ---- */
 
 static sw_value layers(struct build *b, sw_value h)
 {
-    for (b->layer = 0; b->layer < b->m->super.layers; b->layer++) {
-        char name[48];
-        snprintf(name, sizeof name, "%s.%lld", b->m->names.layers, (long long)b->layer);
-        sw_model_name_hidden(b->g, b->spec, b->layer, h);
-        sw_scope_push_block(b->g, name);
+    for (b->names.layer = 0; b->names.layer < b->m->super.layers; b->names.layer++) {
+        sw_model_begin_layer(b->g, b->spec, &b->names, h);
         h = layer(b, h);
         sw_scope_pop(b->g);
     }
-    sw_model_name_hidden(b->g, b->spec, b->layer, h);
+    sw_model_name_hidden(b->g, b->spec, b->names.layer, h);
     return h;
 }
 
@@ -162,6 +145,7 @@ void sw_encoder_forward(const struct sw_model *model, sw_graph *g,
                         const struct sw_forward_spec *spec, sw_value *out_loss)
 {
     struct build b = {.m = encoder_of(model), .g = g, .spec = spec};
+    b.names = (struct sw_layer_names){.trunk = b.m->names.trunk, .layers = b.m->names.layers};
     const sw_value ids = input(&b, "input_ids");
     b.segments = spec->is_packed ? input(&b, "segments") : SW_NO_VALUE;
     b.mask = spec->is_packed && !spec->has_mask ? SW_NO_VALUE : input(&b, "attention_mask");
@@ -169,13 +153,7 @@ void sw_encoder_forward(const struct sw_model *model, sw_graph *g,
     const sw_value table = table_of(&b, b.m->names.embedding, model->vocab);
     const sw_value h = layers(&b, embed(&b, table, ids));
     sw_scope_pop(g);
-
-    sw_scope_push(g, "head");
     *out_loss = sw_encoder_head(b.m, g, spec, h, table);
-    if (*out_loss >= 0) {
-        sw_output(g, "loss", *out_loss);
-    }
-    sw_scope_pop(g);
 }
 
 /* ---- names in files ---- */

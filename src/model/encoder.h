@@ -78,10 +78,8 @@ struct sw_encoder {
     char embedding[96], mask_head[96], mask_bias[96], pooler[96]; /* full names */
 };
 
-sw_status sw_encoder_open(const struct sw_model_ops *ops, struct sw_json_doc *doc,
-                          const struct sw_json *config, const struct sw_model_options *options,
-                          struct sw_model **out);
-void sw_encoder_close(struct sw_model *model);
+sw_status sw_encoder_read(struct sw_json_doc *doc, const struct sw_json *config,
+                          const struct sw_model_options *options, struct sw_model *model);
 void sw_encoder_forward(const struct sw_model *model, sw_graph *g,
                         const struct sw_forward_spec *spec, sw_value *out_loss);
 const char *sw_encoder_alias(const struct sw_model *model, const char *name, int i, char *buf,
@@ -89,7 +87,7 @@ const char *sw_encoder_alias(const struct sw_model *model, const char *name, int
 bool sw_encoder_ignores(const struct sw_model *model, const char *file_name);
 
 #define SW_ENCODER_OPS(type)                                                                       \
-    .ops.model_type = (type), .ops.open = sw_encoder_open, .ops.close = sw_encoder_close,          \
+    .ops.model_type = (type), .ops.bytes = sizeof(struct sw_encoder), .ops.read = sw_encoder_read, \
     .ops.forward = sw_encoder_forward, .ops.alias = sw_encoder_alias,                              \
     .ops.ignores = sw_encoder_ignores
 
@@ -101,6 +99,12 @@ bool sw_encoder_ignores(const struct sw_model *model, const char *file_name);
     .v = "attention.self.value", .out = "attention.output.dense",                                  \
     .attention_norm = "attention.output.LayerNorm", .up = "intermediate.dense",                    \
     .down = "output.dense", .mlp_norm = "output.LayerNorm"
+/* Names of the heads' tensors that BERT and DeBERTa share. */
+#define SW_BERT_HEADS                                                                              \
+    .classifier = "classifier", .tokens = "classifier", .answers = "qa_outputs",                   \
+    .mask_dense = "cls.predictions.transform.dense",                                               \
+    .mask_norm = "cls.predictions.transform.LayerNorm", .mask_head = "cls.predictions.decoder",    \
+    .mask_bias = "cls.predictions.bias", .head = "classifier"
 sw_status sw_bert_read(struct sw_json_doc *doc, const struct sw_json *config,
                        struct sw_encoder *encoder);
 
@@ -109,6 +113,10 @@ extern const struct sw_encoder_family sw_family_bert, sw_family_roberta, sw_fami
 
 /* ---- heads (encoder_heads.c) ---- */
 
-/* The head of the model's task on h [B,T,C], with the embedding's table [V,C]. Returns the loss. */
+/* x [..,in] -> [..,out], with the initial values of the family. */
+sw_value sw_encoder_linear(const struct sw_encoder *m, sw_graph *g, const char *name, sw_value x,
+                           int64_t in, int64_t out);
+/* The head of the model's task on h [B,T,C], with the embedding's table [V,C]. Returns the loss, which
+ * is output "loss". */
 sw_value sw_encoder_head(const struct sw_encoder *m, sw_graph *g,
                          const struct sw_forward_spec *spec, sw_value h, sw_value table);

@@ -7,12 +7,18 @@
 #include "model/encoder.h"
 #include "model/heads.h"
 
+sw_value sw_encoder_linear(const struct sw_encoder *m, sw_graph *g, const char *name, sw_value x,
+                           int64_t in, int64_t out)
+{
+    const struct sw_linear_spec spec = {.in = in, .out = out, .std = m->spec.init_range};
+    return sw_nn_linear(g, name, x, &spec);
+}
+
+/* x [..,C] -> [..,out] */
 static sw_value linear(const struct sw_encoder *m, sw_graph *g, const char *name, sw_value x,
                        int64_t out)
 {
-    const struct sw_linear_spec spec = {
-        .in = m->super.width, .out = out, .std = m->spec.init_range};
-    return sw_nn_linear(g, name, x, &spec);
+    return sw_encoder_linear(m, g, name, x, m->super.width, out);
 }
 
 /* The first token's row [B,C], through the pooling layer. */
@@ -69,6 +75,7 @@ sw_value sw_encoder_head(const struct sw_encoder *m, sw_graph *g,
 {
     struct sw_head head = {&m->super, g, spec, SW_NO_VALUE};
     const char *task = m->super.task->head;
+    sw_scope_push(g, "head");
     if (strcmp(task, "masked") == 0) {
         masked(m, &head, h, table);
     } else if (strcmp(task, "pretrain") == 0) {
@@ -83,5 +90,7 @@ sw_value sw_encoder_head(const struct sw_encoder *m, sw_graph *g,
     } else if (spec->want_logits) {
         sw_output(g, "hidden", h);
     }
-    return head.loss;
+    const sw_value loss = sw_head_end(&head);
+    sw_scope_pop(g);
+    return loss;
 }

@@ -47,10 +47,12 @@ static void name_heads(struct sw_encoder *m)
                                                         : n->head;
 }
 
-static sw_status read_all(struct sw_json_doc *doc, const struct sw_json *config,
-                          const struct sw_model_options *options, struct sw_encoder *m)
+sw_status sw_encoder_read(struct sw_json_doc *doc, const struct sw_json *config,
+                          const struct sw_model_options *options, struct sw_model *model)
 {
-    struct sw_model *model = &m->super;
+    struct sw_encoder *m = SW_CONTAINER(model, struct sw_encoder, super);
+    m->family = SW_CONTAINER(model->ops, struct sw_encoder_family, ops);
+    m->names = m->family->names;
     SW_TRY(sw_model_read_sizes(doc, config, model, &m->spec.heads, &m->spec.inner));
     SW_TRY(sw_json_get_bool(doc, config, "tie_word_embeddings", true, &model->tied));
     model->pad_id = sw_model_token_id(config, "pad_token_id");
@@ -62,30 +64,6 @@ static sw_status read_all(struct sw_json_doc *doc, const struct sw_json *config,
     SW_TRY(sw_model_read_task(model->ops, doc, config, options, model));
     name_heads(m);
     return SW_OK;
-}
-
-sw_status sw_encoder_open(const struct sw_model_ops *ops, struct sw_json_doc *doc,
-                          const struct sw_json *config, const struct sw_model_options *options,
-                          struct sw_model **out)
-{
-    const struct sw_encoder_family *family = SW_CONTAINER(ops, struct sw_encoder_family, ops);
-    struct sw_encoder *m = sw_alloc_zero("model", 1, sizeof *m);
-    SW_TRY_ALLOC(m, "the model");
-    m->super.ops = ops;
-    m->family = family;
-    m->names = family->names;
-    const sw_status st = read_all(doc, config, options, m);
-    if (st < 0) {
-        sw_encoder_close(&m->super);
-        return st;
-    }
-    *out = &m->super;
-    return SW_OK;
-}
-
-void sw_encoder_close(struct sw_model *model)
-{
-    sw_free(SW_CONTAINER(model, struct sw_encoder, super));
 }
 
 /* ---- BERT and RoBERTa ---- */

@@ -13,6 +13,14 @@ static sw_value labels_of(const struct sw_head *head, int i)
     return sw_model_input(head->g, head->model, head->spec, head->model->task->losses[i].labels);
 }
 
+sw_value sw_head_end(const struct sw_head *head)
+{
+    if (head->loss >= 0) {
+        sw_output(head->g, "loss", head->loss);
+    }
+    return head->loss;
+}
+
 static void add_term(struct sw_head *head, int i, sw_value mean)
 {
     const double weight = head->model->task->losses[i].weight;
@@ -90,7 +98,7 @@ sw_value sw_head_lm(const struct sw_decoder *m, sw_graph *g, const struct sw_for
         read = sw_select_rows(g, h, sw_input(g, "last", SW_I32, SW_SHAPE(spec->batch)));
     }
     sw_head_linear_term(&head, 0, h, read, head_VC, bias, m->spec.logits_cap);
-    return head.loss;
+    return sw_head_end(&head);
 }
 
 sw_value sw_head_classify(const struct sw_decoder *m, sw_graph *g,
@@ -102,5 +110,5 @@ sw_value sw_head_classify(const struct sw_decoder *m, sw_graph *g,
                                        (struct sw_init){SW_INIT_NORMAL, m->spec.init_range});
     const sw_value x_BC = sw_select_rows(g, h, sw_last_index(g, ids, model->pad_id));
     sw_head_term(&head, 0, sw_matmul(g, x_BC, false, score_LC, true));
-    return head.loss;
+    return sw_head_end(&head);
 }

@@ -13,6 +13,8 @@ struct sw_head {
     sw_value loss; /* sum of the terms so far; SW_NO_VALUE at first */
 };
 
+/* The sum of the terms, as output "loss" if there is one. */
+sw_value sw_head_end(const struct sw_head *head);
 /* Adds loss i of the task, which compares logits with its labels, and the output. */
 void sw_head_term(struct sw_head *head, int i, sw_value logits);
 /* The same for logits = h weight^T + bias, which the loss term never holds. read: the h whose

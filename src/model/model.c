@@ -109,7 +109,17 @@ sw_status sw_model_open(struct sw_json_doc *doc, const struct sw_model_options *
                        "version; take the model in bf16, f16 or f32",
                        sw_json_name(doc), quantized->key_line, quantized->key_column);
     }
-    return family->open(family, doc, config, options, out);
+    struct sw_model *model = sw_alloc_zero("model", 1, family->bytes);
+    SW_TRY_ALLOC(model, "the model");
+    model->ops = family;
+    model->pad_id = model->eos_id = -1;
+    const sw_status st = family->read(doc, config, options, model);
+    if (st < 0) {
+        sw_model_close(model);
+        return st;
+    }
+    *out = model;
+    return SW_OK;
 }
 
 void sw_model_list(struct sw_str *out)
@@ -124,12 +134,26 @@ void sw_model_list(struct sw_str *out)
 
 void sw_model_close(struct sw_model *model)
 {
-    if (model) {
-        model->ops->close(model);
+    if (model && model->ops->release) {
+        model->ops->release(model);
     }
+    sw_free(model);
 }
 
 /* ---- shared by families ---- */
+
+const char *sw_name_in_trunk(struct sw_layer_names *names, const char *suffix)
+{
+    snprintf(names->text, sizeof names->text, "%s.%s", names->trunk, suffix);
+    return names->text;
+}
+
+const char *sw_name_in_layer(struct sw_layer_names *names, const char *suffix)
+{
+    snprintf(names->text, sizeof names->text, "%s.%s.%lld.%s", names->trunk, names->layers,
+             (long long)names->layer, suffix);
+    return names->text;
+}
 
 void sw_model_name_hidden(sw_graph *g, const struct sw_forward_spec *spec, int64_t i, sw_value h)
 {
@@ -138,6 +162,15 @@ void sw_model_name_hidden(sw_graph *g, const struct sw_forward_spec *spec, int64
         snprintf(name, sizeof name, "hidden.%lld", (long long)i);
         sw_output(g, name, h);
     }
+}
+
+void sw_model_begin_layer(sw_graph *g, const struct sw_forward_spec *spec,
+                          const struct sw_layer_names *names, sw_value h)
+{
+    char name[48];
+    snprintf(name, sizeof name, "%s.%lld", names->layers, (long long)names->layer);
+    sw_model_name_hidden(g, spec, names->layer, h);
+    sw_scope_push_block(g, name);
 }
 
 bool sw_model_ignores(const struct sw_model *model, const char *const *globs, const char *file_name)

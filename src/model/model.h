@@ -68,11 +68,12 @@ struct sw_model_ops {
     struct sw_model_key sizes[SW_SIZE_COUNT];
     bool is_of_classes;   /* "images" always has exactly one class per image */
     int64_t extra_tokens; /* rows of SW_SIZE_TOKENS that are not positions of a text */
-    /* Reads config.json; refuses unsupported settings by name. */
-    sw_status (*open)(const struct sw_model_ops *ops, struct sw_json_doc *doc,
-                      const struct sw_json *config, const struct sw_model_options *options,
-                      struct sw_model **out);
-    void (*close)(struct sw_model *model);
+    size_t bytes;         /* of the family's own struct, which begins with its struct sw_model */
+    /* Reads config.json into the family's struct, all zero but ops, pad_id and eos_id; refuses
+     * unsupported settings by name. */
+    sw_status (*read)(struct sw_json_doc *doc, const struct sw_json *config,
+                      const struct sw_model_options *options, struct sw_model *model);
+    void (*release)(struct sw_model *model); /* frees what the struct owns; NULL: nothing */
     /* Emits the forward graph; *out_loss is SW_NO_VALUE without labels. Failures are in
      * sw_graph_status. */
     void (*forward)(const struct sw_model *model, sw_graph *g, const struct sw_forward_spec *spec,
@@ -138,6 +139,19 @@ struct sw_task_sizes sw_model_sizes(const struct sw_model *model,
  * documents share a row. */
 sw_value sw_model_input(sw_graph *g, const struct sw_model *model,
                         const struct sw_forward_spec *spec, const char *name);
+/* Names of parameters while a graph is built. */
+struct sw_layer_names {
+    const char *trunk, *layers;
+    int64_t layer;
+    char text[224];
+};
+/* "<trunk>.<suffix>"; valid until the next name. */
+const char *sw_name_in_trunk(struct sw_layer_names *names, const char *suffix);
+/* "<trunk>.<layers>.<layer>.<suffix>"; valid until the next name. */
+const char *sw_name_in_layer(struct sw_layer_names *names, const char *suffix);
+/* Begins the layer that takes h: marks h as output "hidden.I" and pushes the layer's block. */
+void sw_model_begin_layer(sw_graph *g, const struct sw_forward_spec *spec,
+                          const struct sw_layer_names *names, sw_value h);
 /* Marks h as output "hidden.I", if hidden states are wanted. */
 void sw_model_name_hidden(sw_graph *g, const struct sw_forward_spec *spec, int64_t i, sw_value h);
 /* True if a glob matches the name, or if it is the head that a tied model's file has anyway. globs:

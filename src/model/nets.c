@@ -76,10 +76,7 @@ static sw_status read_classes(struct sw_json_doc *doc, const struct sw_json *con
 static void finish(struct sw_head *head, sw_value logits, sw_value *out_loss)
 {
     sw_head_term(head, 0, logits);
-    *out_loss = head->loss;
-    if (*out_loss >= 0) {
-        sw_output(head->g, "loss", *out_loss);
-    }
+    *out_loss = sw_head_end(head);
 }
 
 /* ---- CIFAR-10 ---- */
@@ -104,10 +101,10 @@ static int64_t convolved(int64_t side)
 }
 
 static sw_status read_cifar(struct sw_json_doc *doc, const struct sw_json *config,
-                            const struct sw_model_options *options, struct cifar *m)
+                            const struct sw_model_options *options, struct sw_model *model)
 {
     enum { SIDE = 32, CHANNELS = 3, CLASSES = 10, MOST = 1 << 16 };
-    struct sw_model *model = &m->super;
+    struct cifar *m = SW_CONTAINER(model, struct cifar, super);
     int64_t side = 0;
     const struct {
         const char *key;
@@ -131,31 +128,9 @@ static sw_status read_cifar(struct sw_json_doc *doc, const struct sw_json *confi
     model->channels = CHANNELS;
     model->image_height = model->image_width = side;
     model->width = m->inner[1];
+    model->head_module = "fc3";
     model->layers = model->max_tokens = 1;
     return read_classes(doc, config, options, "labels", CLASSES, model);
-}
-
-static sw_status open_cifar(const struct sw_model_ops *ops, struct sw_json_doc *doc,
-                            const struct sw_json *config, const struct sw_model_options *options,
-                            struct sw_model **out)
-{
-    struct cifar *m = sw_alloc_zero("model", 1, sizeof *m);
-    SW_TRY_ALLOC(m, "the model");
-    m->super.ops = ops;
-    m->super.pad_id = m->super.eos_id = -1;
-    m->super.head_module = "fc3";
-    const sw_status st = read_cifar(doc, config, options, m);
-    if (st < 0) {
-        sw_free(m);
-        return st;
-    }
-    *out = &m->super;
-    return SW_OK;
-}
-
-static void close_cifar(struct sw_model *model)
-{
-    sw_free(SW_CONTAINER(model, struct cifar, super));
 }
 
 /* x [B,C,N,N] through a 5 x 5 convolution and 2 x 2 max pooling -> [B,out,n,n] */
@@ -190,8 +165,8 @@ const struct sw_model_ops sw_family_cifar_net = {
     .model_type = "cifar_net",
     .classes = {{"CifarNet", "images"}},
     .is_of_classes = true,
-    .open = open_cifar,
-    .close = close_cifar,
+    .bytes = sizeof(struct cifar),
+    .read = read_cifar,
     .forward = forward_cifar,
     .alias = sw_nets_alias,
     .ignores = ignores_nothing,
@@ -205,39 +180,17 @@ struct bi_lstm {
 };
 
 static sw_status read_lstm(struct sw_json_doc *doc, const struct sw_json *config,
-                           const struct sw_model_options *options, struct bi_lstm *m)
+                           const struct sw_model_options *options, struct sw_model *model)
 {
-    struct sw_model *model = &m->super;
+    struct bi_lstm *m = SW_CONTAINER(model, struct bi_lstm, super);
+    model->layers = 1;
+    model->embedding_name = "embedding.weight";
+    model->head_module = "classifier";
     SW_TRY(read_argument(doc, config, "vocab", 256, &model->vocab));
     SW_TRY(read_argument(doc, config, "width", 64, &model->width));
     SW_TRY(read_argument(doc, config, "hidden", 64, &m->hidden));
     SW_TRY(read_argument(doc, config, "max_length", 512, &model->max_tokens));
     return read_classes(doc, config, options, "labels", 2, model);
-}
-
-static sw_status open_lstm(const struct sw_model_ops *ops, struct sw_json_doc *doc,
-                           const struct sw_json *config, const struct sw_model_options *options,
-                           struct sw_model **out)
-{
-    struct bi_lstm *m = sw_alloc_zero("model", 1, sizeof *m);
-    SW_TRY_ALLOC(m, "the model");
-    m->super.ops = ops;
-    m->super.layers = 1;
-    m->super.pad_id = m->super.eos_id = -1;
-    m->super.embedding_name = "embedding.weight";
-    m->super.head_module = "classifier";
-    const sw_status st = read_lstm(doc, config, options, m);
-    if (st < 0) {
-        sw_free(m);
-        return st;
-    }
-    *out = &m->super;
-    return SW_OK;
-}
-
-static void close_lstm(struct sw_model *model)
-{
-    sw_free(SW_CONTAINER(model, struct bi_lstm, super));
 }
 
 static sw_value direction(sw_graph *g, const struct bi_lstm *m, sw_value x, sw_value mask,
@@ -277,8 +230,8 @@ static void forward_lstm(const struct sw_model *model, sw_graph *g,
 const struct sw_model_ops sw_family_bi_lstm = {
     .model_type = "bi_lstm_classifier",
     .classes = {{"BiLstmClassifier", "classify"}},
-    .open = open_lstm,
-    .close = close_lstm,
+    .bytes = sizeof(struct bi_lstm),
+    .read = read_lstm,
     .forward = forward_lstm,
     .alias = sw_nets_alias,
     .ignores = ignores_nothing,

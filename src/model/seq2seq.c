@@ -17,9 +17,8 @@ struct build {
     sw_value encoded;  /* the decoder's input from the encoder */
     sw_value position; /* position of the token given to a decoder with a cache */
     int stack;
-    sw_value bias; /* bias of this stack's scores */
-    int64_t layer;
-    char name[192];
+    sw_value bias;               /* bias of this stack's scores */
+    struct sw_layer_names names; /* of this stack */
 };
 
 static const struct sw_seq2seq *seq2seq_of(const struct sw_model *model)
@@ -27,27 +26,18 @@ static const struct sw_seq2seq *seq2seq_of(const struct sw_model *model)
     return SW_CONTAINER(model, struct sw_seq2seq, super);
 }
 
-/* ---- names; valid until the next one ---- */
-
-static const char *in_stack(struct build *b, const char *suffix)
-{
-    snprintf(b->name, sizeof b->name, "%s.%s", b->m->family->names.stack[b->stack], suffix);
-    return b->name;
-}
-
-static const char *in_layer(struct build *b, const char *suffix)
+static void enter_stack(struct build *b, int stack)
 {
     const struct sw_seq2seq_names *n = &b->m->family->names;
-    snprintf(b->name, sizeof b->name, "%s.%s.%lld.%s", n->stack[b->stack], n->layers,
-             (long long)b->layer, suffix);
-    return b->name;
+    b->stack = stack;
+    b->names = (struct sw_layer_names){.trunk = n->stack[stack], .layers = n->layers};
 }
 
 static const char *in_attention(struct build *b, const char *attention, const char *suffix)
 {
     char both[96];
     snprintf(both, sizeof both, "%s.%s", attention, suffix);
-    return in_layer(b, both);
+    return sw_name_in_layer(&b->names, both);
 }
 
 /* ---- pieces ---- */
@@ -113,9 +103,10 @@ static sw_value relative_bias(struct build *b, int64_t queries)
              b->stack == SW_ENCODER_STACK ? "encoder" : "decoder", (long long)n);
     const sw_value ids = sw_constant(b->g, name, SW_I32, SW_SHAPE(rows), buckets);
     sw_free(buckets);
-    b->layer = 0;
-    const sw_value table = sw_nn_table(b->g, in_layer(b, b->m->family->names.relative), s->buckets,
-                                       s->stack[b->stack].heads, s->std.relative);
+    b->names.layer = 0;
+    const sw_value table =
+        sw_nn_table(b->g, sw_name_in_layer(&b->names, b->m->family->names.relative), s->buckets,
+                    s->stack[b->stack].heads, s->std.relative);
     return sw_relative_bias(b->g, sw_embedding(b->g, table, ids, -1), b->position, queries, n,
                             n - 1);
 }
@@ -153,8 +144,9 @@ static sw_value learned_positions(struct build *b, int64_t n)
     const struct sw_model *m = &b->m->super;
     const sw_value rows =
         is_cached(b) ? sw_add_offset(b->g, b->position, s->position_offset) : rows_of_places(b, n);
-    const sw_value table = sw_nn_table(b->g, in_stack(b, b->m->family->names.positions),
-                                       m->max_tokens + s->position_offset, m->width, s->std.table);
+    const sw_value table =
+        sw_nn_table(b->g, sw_name_in_trunk(&b->names, b->m->family->names.positions),
+                    m->max_tokens + s->position_offset, m->width, s->std.table);
     return sw_embedding(b->g, table, rows, -1);
 }
 
@@ -178,7 +170,7 @@ static sw_value project(struct build *b, const char *attention, const char *what
 
 static struct sw_nn_cache cache_of(const struct build *b, bool cross)
 {
-    return (struct sw_nn_cache){.layer = b->layer,
+    return (struct sw_nn_cache){.layer = b->names.layer,
                                 .tokens = cross ? b->spec->tokens : b->spec->cache_tokens};
 }
 
@@ -224,15 +216,19 @@ static sw_value feed_forward(struct build *b, sw_value h)
     const int64_t width = b->m->super.width, inner = s->stack[b->stack].inner;
     sw_value x;
     if (s->gated) {
-        const sw_value gate = linear(b, in_layer(b, n->gate[b->stack]), h, width, inner, s->std.up);
-        const sw_value up = linear(b, in_layer(b, n->gated[b->stack]), h, width, inner, s->std.up);
+        const sw_value gate =
+            linear(b, sw_name_in_layer(&b->names, n->gate[b->stack]), h, width, inner, s->std.up);
+        const sw_value up =
+            linear(b, sw_name_in_layer(&b->names, n->gated[b->stack]), h, width, inner, s->std.up);
         x = sw_gated_act(b->g, gate, up, s->act);
     } else {
-        x = sw_act(b->g, linear(b, in_layer(b, n->up[b->stack]), h, width, inner, s->std.up),
-                   s->act);
+        x = sw_act(
+            b->g,
+            linear(b, sw_name_in_layer(&b->names, n->up[b->stack]), h, width, inner, s->std.up),
+            s->act);
     }
     x = sw_dropout(b->g, x, s->act_dropout);
-    return linear(b, in_layer(b, n->down[b->stack]), x, inner, width, s->std.down);
+    return linear(b, sw_name_in_layer(&b->names, n->down[b->stack]), x, inner, width, s->std.down);
 }
 
 enum branch { SELF, CROSS, FEED_FORWARD };
@@ -245,13 +241,13 @@ static sw_value branch(struct build *b, sw_value h, enum branch branch)
     static const char *const scopes[] = {"attention", "cross", "mlp"};
     const bool pre = b->m->spec.pre_norm;
     sw_scope_push(b->g, scopes[branch]);
-    sw_value x = pre ? norm(b, in_layer(b, norms[branch]), h) : h;
+    sw_value x = pre ? norm(b, sw_name_in_layer(&b->names, norms[branch]), h) : h;
     x = branch == FEED_FORWARD ? feed_forward(b, x)
         : branch == CROSS      ? attend(b, n->cross, x, true)
                                : attend(b, n->self, x, false);
     x = sw_add(b->g, h, drop(b, x));
     sw_scope_pop(b->g);
-    return pre ? x : norm(b, in_layer(b, norms[branch]), x);
+    return pre ? x : norm(b, sw_name_in_layer(&b->names, norms[branch]), x);
 }
 
 /* ---- stacks ---- */
@@ -261,7 +257,7 @@ static void name_hidden(const struct build *b, sw_value h)
     if (b->spec->want_hidden) {
         char name[48];
         snprintf(name, sizeof name, "%s_hidden.%lld",
-                 b->stack == SW_ENCODER_STACK ? "encoder" : "decoder", (long long)b->layer);
+                 b->stack == SW_ENCODER_STACK ? "encoder" : "decoder", (long long)b->names.layer);
         sw_output(b->g, name, h);
     }
 }
@@ -274,7 +270,7 @@ static sw_value embed(struct build *b, sw_value table, sw_value ids, int64_t n)
     b->bias = s->buckets > 0 ? relative_bias(b, n) : SW_NO_VALUE;
     if (s->buckets == 0) {
         h = sw_add(b->g, h, learned_positions(b, n));
-        h = norm(b, in_stack(b, b->m->family->names.embedding_norm), h);
+        h = norm(b, sw_name_in_trunk(&b->names, b->m->family->names.embedding_norm), h);
     }
     return drop(b, h);
 }
@@ -283,12 +279,12 @@ static sw_value embed(struct build *b, sw_value table, sw_value ids, int64_t n)
 static sw_value run_stack(struct build *b, int stack, sw_value table, sw_value ids, int64_t n)
 {
     const struct sw_seq2seq_names *names = &b->m->family->names;
-    b->stack = stack;
+    enter_stack(b, stack);
     sw_scope_push(b->g, stack == SW_ENCODER_STACK ? "encoder" : "decoder");
     sw_value h = embed(b, table, ids, n);
-    for (b->layer = 0; b->layer < b->m->spec.stack[stack].layers; b->layer++) {
+    for (b->names.layer = 0; b->names.layer < b->m->spec.stack[stack].layers; b->names.layer++) {
         char name[48];
-        snprintf(name, sizeof name, "%s.%lld", names->layers, (long long)b->layer);
+        snprintf(name, sizeof name, "%s.%lld", names->layers, (long long)b->names.layer);
         name_hidden(b, h);
         sw_scope_push_block(b->g, name);
         h = branch(b, h, SELF);
@@ -296,7 +292,7 @@ static sw_value run_stack(struct build *b, int stack, sw_value table, sw_value i
         h = branch(b, h, FEED_FORWARD);
         sw_scope_pop(b->g);
     }
-    h = names->final_norm ? drop(b, norm(b, in_stack(b, names->final_norm), h)) : h;
+    h = names->final_norm ? drop(b, norm(b, sw_name_in_trunk(&b->names, names->final_norm), h)) : h;
     name_hidden(b, h);
     sw_scope_pop(b->g);
     return h;
@@ -306,12 +302,13 @@ static sw_value run_stack(struct build *b, int stack, sw_value table, sw_value i
 static void keep_source(struct build *b)
 {
     static const char *const parts[] = {"key", "value"};
-    b->stack = SW_DECODER_STACK;
+    enter_stack(b, SW_DECODER_STACK);
     sw_scope_push(b->g, "decoder");
-    for (b->layer = 0; b->layer < b->m->spec.stack[b->stack].layers; b->layer++) {
+    for (b->names.layer = 0; b->names.layer < b->m->spec.stack[b->stack].layers; b->names.layer++) {
         const struct sw_nn_cache cache = cache_of(b, true);
         char name[48];
-        snprintf(name, sizeof name, "%s.%lld", b->m->family->names.layers, (long long)b->layer);
+        snprintf(name, sizeof name, "%s.%lld", b->m->family->names.layers,
+                 (long long)b->names.layer);
         sw_scope_push_block(b->g, name);
         sw_scope_push(b->g, "cross");
         for (size_t i = 0; i < SW_LEN(parts); i++) {
@@ -409,9 +406,6 @@ void sw_seq2seq_forward(const struct sw_model *model, sw_graph *g,
     } else if (model->task->n_losses > 0) {
         class_head(&b, &head, h, ids);
     }
-    *out_loss = head.loss;
-    if (*out_loss >= 0) {
-        sw_output(g, "loss", *out_loss);
-    }
+    *out_loss = sw_head_end(&head);
     sw_scope_pop(g);
 }

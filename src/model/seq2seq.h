@@ -67,10 +67,8 @@ struct sw_seq2seq {
     char embedding[64], head[64]; /* full names */
 };
 
-sw_status sw_seq2seq_open(const struct sw_model_ops *ops, struct sw_json_doc *doc,
-                          const struct sw_json *config, const struct sw_model_options *options,
-                          struct sw_model **out);
-void sw_seq2seq_close(struct sw_model *model);
+sw_status sw_seq2seq_read(struct sw_json_doc *doc, const struct sw_json *config,
+                          const struct sw_model_options *options, struct sw_model *model);
 void sw_seq2seq_forward(const struct sw_model *model, sw_graph *g,
                         const struct sw_forward_spec *spec, sw_value *out_loss);
 const char *sw_seq2seq_alias(const struct sw_model *model, const char *name, int i, char *buf,
@@ -78,7 +76,7 @@ const char *sw_seq2seq_alias(const struct sw_model *model, const char *name, int
 bool sw_seq2seq_ignores(const struct sw_model *model, const char *file_name);
 
 #define SW_SEQ2SEQ_OPS(type)                                                                       \
-    .ops.model_type = (type), .ops.open = sw_seq2seq_open, .ops.close = sw_seq2seq_close,          \
+    .ops.model_type = (type), .ops.bytes = sizeof(struct sw_seq2seq), .ops.read = sw_seq2seq_read, \
     .ops.forward = sw_seq2seq_forward, .ops.alias = sw_seq2seq_alias,                              \
     .ops.ignores = sw_seq2seq_ignores
 

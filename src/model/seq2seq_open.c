@@ -46,10 +46,11 @@ static void name_heads(struct sw_seq2seq *m)
     model->head_module = !is_text ? n->classifier : model->tied ? NULL : n->head;
 }
 
-static sw_status read_all(struct sw_json_doc *doc, const struct sw_json *config,
-                          const struct sw_model_options *options, struct sw_seq2seq *m)
+sw_status sw_seq2seq_read(struct sw_json_doc *doc, const struct sw_json *config,
+                          const struct sw_model_options *options, struct sw_model *model)
 {
-    struct sw_model *model = &m->super;
+    struct sw_seq2seq *m = SW_CONTAINER(model, struct sw_seq2seq, super);
+    m->family = SW_CONTAINER(model->ops, struct sw_seq2seq_family, ops);
     SW_TRY(
         sw_model_read_sizes(doc, config, model, &m->spec.stack[0].heads, &m->spec.stack[0].inner));
     SW_TRY(sw_json_get_bool(doc, config, "tie_word_embeddings", true, &model->tied));
@@ -63,28 +64,6 @@ static sw_status read_all(struct sw_json_doc *doc, const struct sw_json *config,
     SW_TRY(sw_model_read_task(model->ops, doc, config, options, model));
     name_heads(m);
     return SW_OK;
-}
-
-sw_status sw_seq2seq_open(const struct sw_model_ops *ops, struct sw_json_doc *doc,
-                          const struct sw_json *config, const struct sw_model_options *options,
-                          struct sw_model **out)
-{
-    struct sw_seq2seq *m = sw_alloc_zero("model", 1, sizeof *m);
-    SW_TRY_ALLOC(m, "the model");
-    m->super.ops = ops;
-    m->family = SW_CONTAINER(ops, struct sw_seq2seq_family, ops);
-    const sw_status st = read_all(doc, config, options, m);
-    if (st < 0) {
-        sw_seq2seq_close(&m->super);
-        return st;
-    }
-    *out = &m->super;
-    return SW_OK;
-}
-
-void sw_seq2seq_close(struct sw_model *model)
-{
-    sw_free(SW_CONTAINER(model, struct sw_seq2seq, super));
 }
 
 /* ---- names in files ---- */

@@ -22,22 +22,15 @@ struct build {
     const struct vit *m;
     sw_graph *g;
     const struct sw_forward_spec *spec;
-    int64_t layer;
-    char name[128];
+    struct sw_layer_names names;
 };
-
-static const char *in_layer(struct build *b, const char *suffix)
-{
-    snprintf(b->name, sizeof b->name, "vit.encoder.layer.%lld.%s", (long long)b->layer, suffix);
-    return b->name;
-}
 
 static sw_value linear(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t out,
                        bool bias)
 {
     const struct sw_linear_spec spec = {
         .in = in, .out = out, .no_bias = !bias, .std = b->m->init_range};
-    return sw_nn_linear(b->g, in_layer(b, suffix), x, &spec);
+    return sw_nn_linear(b->g, sw_name_in_layer(&b->names, suffix), x, &spec);
 }
 
 static sw_value norm(struct build *b, const char *name, sw_value x)
@@ -120,11 +113,11 @@ static sw_value layer(struct build *b, sw_value h)
     const struct vit *m = b->m;
     const int64_t width = m->super.width;
     sw_scope_push(b->g, "attention");
-    sw_value x = attend(b, norm(b, in_layer(b, "layernorm_before"), h));
+    sw_value x = attend(b, norm(b, sw_name_in_layer(&b->names, "layernorm_before"), h));
     h = sw_add(b->g, h, sw_dropout(b->g, x, m->hidden_dropout));
     sw_scope_pop(b->g);
     sw_scope_push(b->g, "mlp");
-    x = norm(b, in_layer(b, "layernorm_after"), h);
+    x = norm(b, sw_name_in_layer(&b->names, "layernorm_after"), h);
     x = sw_act(b->g, linear(b, "intermediate.dense", x, width, m->inner, true), m->act);
     x = linear(b, "output.dense", x, m->inner, width, true);
     h = sw_add(b->g, h, sw_dropout(b->g, x, m->hidden_dropout));
@@ -136,14 +129,15 @@ static void forward(const struct sw_model *model, sw_graph *g, const struct sw_f
                     sw_value *out_loss)
 {
     struct build b = {.m = SW_CONTAINER(model, struct vit, super), .g = g, .spec = spec};
+    b.names = (struct sw_layer_names){.trunk = "vit", .layers = "encoder.layer"};
     struct sw_head head = {model, g, spec, SW_NO_VALUE};
     char name[32];
     sw_scope_push(g, "vit");
     sw_value h = embed(&b);
-    for (b.layer = 0; b.layer <= model->layers; b.layer++) {
-        sw_model_name_hidden(g, spec, b.layer, h);
-        if (b.layer < model->layers) {
-            snprintf(name, sizeof name, "layer.%lld", (long long)b.layer);
+    for (b.names.layer = 0; b.names.layer <= model->layers; b.names.layer++) {
+        sw_model_name_hidden(g, spec, b.names.layer, h);
+        if (b.names.layer < model->layers) {
+            snprintf(name, sizeof name, "layer.%lld", (long long)b.names.layer);
             sw_scope_push_block(g, name);
             h = layer(&b, h);
             sw_scope_pop(g);
@@ -159,10 +153,7 @@ static void forward(const struct sw_model *model, sw_graph *g, const struct sw_f
     if (model->task->n_losses > 0) {
         sw_head_term(&head, 0, sw_nn_linear(g, "classifier", first, &classes));
     }
-    *out_loss = head.loss;
-    if (*out_loss >= 0) {
-        sw_output(g, "loss", *out_loss);
-    }
+    *out_loss = sw_head_end(&head);
     sw_scope_pop(g);
 }
 
@@ -218,9 +209,11 @@ static sw_status read_image(struct sw_json_doc *doc, const struct sw_json *confi
 }
 
 static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
-                      const struct sw_model_options *options, struct vit *m)
+                      const struct sw_model_options *options, struct sw_model *model)
 {
-    struct sw_model *model = &m->super;
+    struct vit *m = SW_CONTAINER(model, struct vit, super);
+    model->trunk = "vit";
+    model->head_module = "classifier";
     SW_TRY(sw_model_read_sizes(doc, config, model, &m->heads, &m->inner));
     SW_TRY(read_image(doc, config, m));
     SW_TRY(sw_model_read_act(doc, config, "hidden_act", "gelu", &m->act));
@@ -238,30 +231,6 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     SW_TRY(sw_model_check_parameters(doc, model, width * (4 * width + 2 * (double)m->inner),
                                      m->inner));
     return sw_model_read_task(model->ops, doc, config, options, model);
-}
-
-static void close(struct sw_model *model)
-{
-    sw_free(SW_CONTAINER(model, struct vit, super));
-}
-
-static sw_status open(const struct sw_model_ops *ops, struct sw_json_doc *doc,
-                      const struct sw_json *config, const struct sw_model_options *options,
-                      struct sw_model **out)
-{
-    struct vit *m = sw_alloc_zero("model", 1, sizeof *m);
-    SW_TRY_ALLOC(m, "the model");
-    m->super.ops = ops;
-    m->super.pad_id = m->super.eos_id = -1;
-    m->super.trunk = "vit";
-    m->super.head_module = "classifier";
-    const sw_status st = read(doc, config, options, m);
-    if (st < 0) {
-        close(&m->super);
-        return st;
-    }
-    *out = &m->super;
-    return SW_OK;
 }
 
 /* Files that hold only the trunk may have a pooler, which no class uses. */
@@ -291,8 +260,8 @@ const struct sw_model_ops sw_family_vit = {
               [SW_SIZE_LAYERS] = {"num_hidden_layers", NULL, 12},
               [SW_SIZE_HEADS] = {"num_attention_heads", NULL, 12},
               [SW_SIZE_INNER] = {"intermediate_size", NULL, 3072}},
-    .open = open,
-    .close = close,
+    .bytes = sizeof(struct vit),
+    .read = read,
     .forward = forward,
     .alias = alias,
     .ignores = ignores,
