@@ -27,12 +27,10 @@ static void moments_query(const struct cpu_device *dev, const struct sw_op_desc 
 static void moments_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct moments_job *job = ctx;
-    const int64_t start = i_item * CPU_STREAM_ELEMS;
-    const int64_t n = sw_min_i64(CPU_STREAM_ELEMS, job->streams.n_elems - start);
-    float buffer[CPU_STREAM_ELEMS];
+    struct cpu_streams_item item;
     (void)i_worker;
-    const float *sum = sw_cpu_streams_sum(job->vector, &job->streams, start, n, buffer);
-    job->vector->muon_moments(&job->update, start, n, sum, job->direction);
+    const float *sum = sw_cpu_streams_item(job->vector, &job->streams, i_item, &item);
+    job->vector->muon_moments(&job->update, item.start, item.n, sum, job->direction);
 }
 
 static void moments_run(const struct cpu_call *call)

@@ -76,6 +76,14 @@ const float *sw_cpu_streams_sum(const struct cpu_vector *vector, const struct cp
     return buffer;
 }
 
+const float *sw_cpu_streams_item(const struct cpu_vector *vector, const struct cpu_streams *s,
+                                 int64_t i_item, struct cpu_streams_item *out)
+{
+    out->start = i_item * CPU_STREAM_ELEMS;
+    out->n = sw_min_i64(CPU_STREAM_ELEMS, s->n_elems - out->start);
+    return sw_cpu_streams_sum(vector, s, out->start, out->n, out->buffer);
+}
+
 bool sw_cpu_takes_streams(const struct sw_op_desc *desc, int first)
 {
     for (int i = first; i < desc->op->n_in; i++) {
@@ -275,12 +283,10 @@ struct cpu_update sw_cpu_update_of(const struct cpu_call *call)
 static void update_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct job *job = ctx;
-    const int64_t start = i_item * CPU_STREAM_ELEMS;
-    const int64_t n = sw_min_i64(CPU_STREAM_ELEMS, job->streams.n_elems - start);
-    float buffer[CPU_STREAM_ELEMS];
+    struct cpu_streams_item item;
     (void)i_worker;
-    const float *sum = sw_cpu_streams_sum(job->vector, &job->streams, start, n, buffer);
-    job->vector->update(&job->update, start, n, sum);
+    const float *sum = sw_cpu_streams_item(job->vector, &job->streams, i_item, &item);
+    job->vector->update(&job->update, item.start, item.n, sum);
 }
 
 static void update_run(const struct cpu_call *call)

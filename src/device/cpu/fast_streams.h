@@ -27,6 +27,14 @@ void sw_cpu_streams_of(struct cpu_streams *s, const struct cpu_call *call, int f
  * memory. */
 const float *sw_cpu_streams_sum(const struct cpu_vector *vector, const struct cpu_streams *s,
                                 int64_t start, int64_t n, float *buffer);
+/* An item's run of at most CPU_STREAM_ELEMS elements of the parameter. */
+struct cpu_streams_item {
+    int64_t start, n;
+    float buffer[CPU_STREAM_ELEMS];
+};
+/* Finds item i_item and returns the sum of the streams over it, as sw_cpu_streams_sum does. */
+const float *sw_cpu_streams_item(const struct cpu_vector *vector, const struct cpu_streams *s,
+                                 int64_t i_item, struct cpu_streams_item *out);
 /* True if the inputs from `first` on are streams of fast dtypes. */
 bool sw_cpu_takes_streams(const struct sw_op_desc *desc, int first);
 

@@ -134,17 +134,28 @@ INLINE vf vf_sqrt(vf x)
 #endif
 }
 
-/* Adds the lanes by halving: a fixed order. */
-INLINE float vf_sum(vf x)
+/* Folds the lanes by halving, a fixed order: their largest, or their sum. */
+INLINE float vf_fold(vf x, bool largest)
 {
     float part[LANES];
     memcpy(part, &x, sizeof part);
     for (int n = LANES / 2; n > 0; n /= 2) {
         for (int i = 0; i < n; i++) {
-            part[i] += part[i + n];
+            const float a = part[i], b = part[i + n];
+            part[i] = !largest ? a + b : a > b ? a : b;
         }
     }
     return part[0];
+}
+
+INLINE float vf_sum(vf x)
+{
+    return vf_fold(x, false);
+}
+
+INLINE float vf_top(vf x)
+{
+    return vf_fold(x, true);
 }
 
 /* Gathers table[at] for each lane. */
@@ -161,18 +172,6 @@ INLINE vf vf_gather(const float *table, vi at)
     }
     return x;
 #endif
-}
-
-INLINE float vf_top(vf x)
-{
-    float part[LANES];
-    memcpy(part, &x, sizeof part);
-    for (int n = LANES / 2; n > 0; n /= 2) {
-        for (int i = 0; i < n; i++) {
-            part[i] = part[i] > part[i + n] ? part[i] : part[i + n];
-        }
-    }
-    return part[0];
 }
 
 /* ---- storage types: dtype is a constant at every call, so the compiler resolves the switch

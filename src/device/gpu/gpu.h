@@ -78,7 +78,10 @@ sw_status sw_gpu_run_kernel(const struct gpu_call *call, enum sw_gpu_kernel_id i
 #define GPU_LAUNCH(call, kernel, type, grid, args)                                                 \
     SW_TRY(sw_gpu_run_kernel(call, GPU_##kernel, type, grid, 0, args, sizeof *(args)))
 
-/* y [width] of a dtype = sums [blocks, width] added in order; a block has SW_SUM_BLOCK rows. */
+/* y [width] of a dtype = sums [n_blocks, width] added in order. */
+sw_status sw_gpu_add_in_order(const struct gpu_call *call, const float *sums, int64_t n_blocks,
+                              int64_t width, void *y, enum sw_dtype dtype);
+/* The same for the sums of n_rows rows; a block has SW_SUM_BLOCK of them. */
 sw_status sw_gpu_add_blocks(const struct gpu_call *call, const float *sums, int64_t n_rows,
                             int64_t width, void *y, enum sw_dtype dtype);
 

@@ -221,15 +221,10 @@ static sw_status finish_dbias(const struct gpu_call *call, const struct gpu_atte
 {
     const struct sw_view *dbias = bias_gradient(call->desc);
     const int64_t n = (int64_t)args->heads * args->n_queries * args->n_keys;
-    struct gpu_attention_bias_sum_args sum = {
-        .x = args->dbias,
-        .y = call->out[sw_attention_bias_output(&call->desc->op->attrs.attention)],
-        .n = args->bias_batch > 0 ? n * args->batch : n,
-        .batch = args->bias_batch > 0 ? 1 : args->batch,
-        .out_type = (int)sw_gpu_type_of(dbias->dtype),
-    };
-    GPU_LAUNCH(call, attention_bias_sum, SW_GPU_PLAIN, sw_gpu_grid_for(sum.n, 256), &sum);
-    return SW_OK;
+    void *y = call->out[sw_attention_bias_output(&call->desc->op->attrs.attention)];
+    const bool shared = args->bias_batch == 0;
+    return sw_gpu_add_in_order(call, args->dbias, shared ? args->batch : 1,
+                               shared ? n : n * args->batch, y, dbias->dtype);
 }
 
 static sw_status attention_grad(const struct gpu_call *call)

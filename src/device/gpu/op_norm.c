@@ -40,16 +40,22 @@ static size_t sums_bytes(int64_t n_rows, int64_t width)
     return (size_t)(n_blocks_of(n_rows) * width) * sizeof(float);
 }
 
-sw_status sw_gpu_add_blocks(const struct gpu_call *call, const float *sums, int64_t n_rows,
-                            int64_t width, void *y, enum sw_dtype dtype)
+sw_status sw_gpu_add_in_order(const struct gpu_call *call, const float *sums, int64_t n_blocks,
+                              int64_t width, void *y, enum sw_dtype dtype)
 {
     struct gpu_sum_blocks_args args = {.sums = sums,
                                        .y = y,
-                                       .n_blocks = n_blocks_of(n_rows),
+                                       .n_blocks = n_blocks,
                                        .width = width,
                                        .out_type = (int)sw_gpu_type_of(dtype)};
     GPU_LAUNCH(call, sum_blocks, SW_GPU_PLAIN, sw_gpu_grid_for(width, SUM_THREADS), &args);
     return SW_OK;
+}
+
+sw_status sw_gpu_add_blocks(const struct gpu_call *call, const float *sums, int64_t n_rows,
+                            int64_t width, void *y, enum sw_dtype dtype)
+{
+    return sw_gpu_add_in_order(call, sums, n_blocks_of(n_rows), width, y, dtype);
 }
 
 /* NULL if there are not enough tickets for this width, or no rows, so that no kernel runs. */

@@ -20,7 +20,6 @@
     X(attention_queries_128)                                                                       \
     X(attention_queries_256)                                                                       \
     X(attention_clear)                                                                             \
-    X(attention_bias_sum)                                                                          \
     X(product_of_tiles)
 
 /* Element d of (b, t, h) is at b batch + t token + h head + d element. aligned: rows of a head
@@ -58,14 +57,6 @@ struct gpu_attention_clear_args {
     const double *skip;
     float *x;
     int64_t n;
-};
-/* y [n] = the sum of x [batch, n] over samples, in order. */
-struct gpu_attention_bias_sum_args {
-    const double *skip;
-    const float *x;
-    void *y;
-    int64_t n, batch;
-    int out_type;
 };
 
 /* c = a b for 16 x 16 elements with contiguous rows: one product of a warp's matrix unit (mma.h).

@@ -489,5 +489,4 @@ static const struct sw_gpu_kernel rows[] = {
     SW_PLAIN(adafactor_settle, LINES),    SW_PLAIN(adafactor_means, LINES),
     SW_PLAIN(adafactor_factors, THREADS), SW_PLAIN(adafactor_moments, THREADS),
     SW_FLOATS(adafactor_apply, THREADS)};
-extern const struct sw_gpu_kernels sw_gpu_kernels_adafactor;
 const struct sw_gpu_kernels sw_gpu_kernels_adafactor = {rows, SW_ROWS(rows)};

@@ -391,5 +391,4 @@ static const struct sw_gpu_kernel rows[] = {
     SW_PLAIN(attention_places, PLACES_THREADS), SW_FLOATS(attention_64, THREADS),
     SW_FLOATS(attention_128, THREADS), SW_FLOATS(attention_256, THREADS),
     SW_FLOATS(product_of_tiles, SW_WARP)};
-extern const struct sw_gpu_kernels sw_gpu_kernels_attention;
 const struct sw_gpu_kernels sw_gpu_kernels_attention = {rows, SW_ROWS(rows)};

@@ -53,20 +53,6 @@ SW_KERNEL(DELTA_THREADS) void attention_clear(struct gpu_attention_clear_args ar
     }
 }
 
-SW_KERNEL(DELTA_THREADS) void attention_bias_sum(struct gpu_attention_bias_sum_args args)
-{
-    if (skipped(args.skip)) {
-        return;
-    }
-    for (int64_t i = first_element(); i < args.n; i += grid_threads()) {
-        float sum = 0;
-        for (int64_t b = 0; b < args.batch; b++) {
-            sum += args.x[b * args.n + i];
-        }
-        store_any(args.y, args.out_type, i, sum);
-    }
-}
-
 template <int GROUPS> struct sums {
     float x[GROUPS][MMA_ELEMS];
 };
@@ -321,11 +307,8 @@ GRADIENT(256)
 #define GRADIENT_ROWS(D)                                                                           \
     SW_FLOATS(attention_keys_##D, GPU_ATTENTION_GRAD_WARPS(D) * SW_WARP),                          \
         SW_FLOATS(attention_queries_##D, GPU_ATTENTION_GRAD_WARPS(D) * SW_WARP)
-static const struct sw_gpu_kernel rows[] = {SW_FLOATS(attention_delta, DELTA_THREADS),
-                                            SW_PLAIN(attention_clear, DELTA_THREADS),
-                                            SW_PLAIN(attention_bias_sum, DELTA_THREADS),
-                                            GRADIENT_ROWS(64),
-                                            GRADIENT_ROWS(128),
-                                            GRADIENT_ROWS(256)};
-extern const struct sw_gpu_kernels sw_gpu_kernels_attention_grad;
+static const struct sw_gpu_kernel rows[] = {
+    SW_FLOATS(attention_delta, DELTA_THREADS), SW_PLAIN(attention_clear, DELTA_THREADS),
+
+    GRADIENT_ROWS(64), GRADIENT_ROWS(128), GRADIENT_ROWS(256)};
 const struct sw_gpu_kernels sw_gpu_kernels_attention_grad = {rows, SW_ROWS(rows)};

@@ -184,5 +184,4 @@ static const struct sw_gpu_kernel rows[] = {
     SW_FLOATS(act, THREADS),       SW_FLOATS(act_grad, THREADS),       SW_FLOATS(mul, THREADS),
     SW_FLOATS(gated_act, THREADS), SW_FLOATS(gated_act_grad, THREADS), SW_FLOATS(dropout, THREADS),
 };
-extern const struct sw_gpu_kernels sw_gpu_kernels_elementwise;
 const struct sw_gpu_kernels sw_gpu_kernels_elementwise = {rows, SW_ROWS(rows)};

@@ -132,5 +132,4 @@ template <typename T> SW_KERNEL(THREADS) void pool_grad(struct gpu_image_args ar
 static const struct sw_gpu_kernel rows[] = {SW_FLOATS(im2col, THREADS), SW_FLOATS(col2im, THREADS),
                                             SW_FLOATS(pool, THREADS),
                                             SW_FLOATS(pool_grad, THREADS)};
-extern const struct sw_gpu_kernels sw_gpu_kernels_image;
 const struct sw_gpu_kernels sw_gpu_kernels_image = {rows, SW_ROWS(rows)};

@@ -227,5 +227,4 @@ static const struct sw_gpu_kernel rows[] = {
     SW_PLAIN(loss_sum, THREADS),      SW_FLOATS(loss_slope, THREADS),
     SW_FLOATS(loss_bias, THREADS),    SW_FLOATS(loss_total, THREADS),
     SW_FLOATS(element_loss, THREADS), SW_FLOATS(element_loss_grad, THREADS)};
-extern const struct sw_gpu_kernels sw_gpu_kernels_loss;
 const struct sw_gpu_kernels sw_gpu_kernels_loss = {rows, SW_ROWS(rows)};

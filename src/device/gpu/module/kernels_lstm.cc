@@ -179,5 +179,4 @@ template <typename T> SW_KERNEL(THREADS) void lstm_weights(struct gpu_lstm_args 
 static const struct sw_gpu_kernel rows[] = {SW_FLOATS(lstm, THREADS),
                                             SW_FLOATS(lstm_steps_back, THREADS),
                                             SW_FLOATS(lstm_weights, THREADS)};
-extern const struct sw_gpu_kernels sw_gpu_kernels_lstm;
 const struct sw_gpu_kernels sw_gpu_kernels_lstm = {rows, SW_ROWS(rows)};

@@ -296,5 +296,4 @@ static const struct sw_gpu_kernel rows[] = {
     SW_FLOATS(slice_grad, THREADS), SW_PLAIN(kv_append, THREADS),
     SW_PLAIN(last_index, THREADS),  SW_PLAIN(positions, THREADS),
 };
-extern const struct sw_gpu_kernels sw_gpu_kernels_move;
 const struct sw_gpu_kernels sw_gpu_kernels_move = {rows, SW_ROWS(rows)};

@@ -195,11 +195,12 @@ template <typename T> SW_KERNEL(THREADS, 2) void rms_norm(struct gpu_norm_args a
 
 /* ---- gradients of rows ---- */
 
-/* With g = dy w and n = (x - mean) rstd: dx = rstd (g - mean(g) - n mean(g n)). */
-template <typename T> SW_KERNEL(THREADS, 2) void layer_norm_dx(struct gpu_norm_grad_args args)
+/* CENTERED: with g = dy w and n = (x - mean) rstd, dx = rstd (g - mean(g) - n mean(g n)). Else, with
+ * g = dy times the factor and n = x rstd, dx = rstd (g - n mean(g n)). */
+template <typename T, bool CENTERED>
+SW_DEVICE void row_dx(const struct gpu_norm_grad_args &args, struct team_scratch<THREADS> &scratch)
 {
     constexpr int N = pack_elems<T>, KEPT = 2;
-    SW_SHARED(struct team_scratch<THREADS>, scratch);
     const struct team_row r = row_of(args.team, args.width);
     if (skipped(args.skip) || r.row >= args.n_rows) {
         return;
@@ -207,7 +208,10 @@ template <typename T> SW_KERNEL(THREADS, 2) void layer_norm_dx(struct gpu_norm_g
     const T *w = (const T *)args.w;
     T *dx = (T *)args.dx;
     const bool wide = wide_rows<T>(r.width), wide_w = wide && aligned(w);
-    const float mean = args.mean[r.row], rstd = args.rstd[r.row];
+    const float rstd = args.rstd[r.row], plus = args.one_plus ? 1.0f : 0.0f;
+    const float mean = CENTERED ? args.mean[r.row] : 0;
+    auto g_of = [&](float dy, float factor) { return dy * (CENTERED ? factor : plus + factor); };
+    auto n_of = [&](float x) { return (CENTERED ? x - mean : x) * rstd; };
     struct row_packs<T, 2, KEPT> packs;
     packs.from[0] = (const T *)args.dy;
     packs.from[1] = (const T *)args.x;
@@ -217,13 +221,13 @@ template <typename T> SW_KERNEL(THREADS, 2) void layer_norm_dx(struct gpu_norm_g
         float factor[N];
         load_pack<N>(w, i, n, wide_w, factor);
         SW_UNROLL
-        for (int e = 0; e < N; e++) { /* g of elements out of range is 0 */
-            const float g = v[0][e] * factor[e];
+        for (int e = 0; e < N; e++) { /* dy of elements out of range is 0 */
+            const float g = g_of(v[0][e], factor[e]);
             sum_g += g;
-            sum_gn += g * ((v[1][e] - mean) * rstd);
+            sum_gn += g * n_of(v[1][e]);
         }
     });
-    const float mean_g = team_sum(sum_g, args.team, scratch) / (float)r.width;
+    const float mean_g = CENTERED ? team_sum(sum_g, args.team, scratch) / (float)r.width : 0;
     const float mean_gn = team_sum(sum_gn, args.team, scratch) / (float)r.width;
     const bool wide_dx = wide && aligned(dx);
     each_pack<false>(r, packs, [&](int64_t i, int n, float(*v)[N]) {
@@ -231,51 +235,23 @@ template <typename T> SW_KERNEL(THREADS, 2) void layer_norm_dx(struct gpu_norm_g
         load_pack<N>(w, i, n, wide_w, factor);
         SW_UNROLL
         for (int e = 0; e < N; e++) {
-            const float g = v[0][e] * factor[e];
-            factor[e] = rstd * (g - mean_g - (v[1][e] - mean) * rstd * mean_gn);
+            const float g = g_of(v[0][e], factor[e]);
+            factor[e] = rstd * ((CENTERED ? g - mean_g : g) - n_of(v[1][e]) * mean_gn);
         }
         store_pack<N>(dx, r.at + i, n, wide_dx, factor);
     });
 }
 
-/* With g = dy times the factor and n = x rstd: dx = rstd (g - n mean(g n)). */
+template <typename T> SW_KERNEL(THREADS, 2) void layer_norm_dx(struct gpu_norm_grad_args args)
+{
+    SW_SHARED(struct team_scratch<THREADS>, scratch);
+    row_dx<T, true>(args, scratch);
+}
+
 template <typename T> SW_KERNEL(THREADS, 2) void rms_norm_dx(struct gpu_norm_grad_args args)
 {
-    constexpr int N = pack_elems<T>, KEPT = 2;
     SW_SHARED(struct team_scratch<THREADS>, scratch);
-    const struct team_row r = row_of(args.team, args.width);
-    if (skipped(args.skip) || r.row >= args.n_rows) {
-        return;
-    }
-    const T *w = (const T *)args.w;
-    T *dx = (T *)args.dx;
-    const bool wide = wide_rows<T>(r.width), wide_w = wide && aligned(w);
-    const float rstd = args.rstd[r.row], plus = args.one_plus ? 1.0f : 0.0f;
-    struct row_packs<T, 2, KEPT> packs;
-    packs.from[0] = (const T *)args.dy;
-    packs.from[1] = (const T *)args.x;
-    packs.wide = wide && aligned(args.dy) && aligned(args.x);
-    float sum = 0;
-    each_pack<true>(r, packs, [&](int64_t i, int n, float(*v)[N]) {
-        float factor[N];
-        load_pack<N>(w, i, n, wide_w, factor);
-        SW_UNROLL
-        for (int e = 0; e < N; e++) { /* dy of elements out of range is 0 */
-            sum += v[0][e] * (plus + factor[e]) * (v[1][e] * rstd);
-        }
-    });
-    const float mean = team_sum(sum, args.team, scratch) / (float)r.width;
-    const bool wide_dx = wide && aligned(dx);
-    each_pack<false>(r, packs, [&](int64_t i, int n, float(*v)[N]) {
-        float factor[N];
-        load_pack<N>(w, i, n, wide_w, factor);
-        SW_UNROLL
-        for (int e = 0; e < N; e++) {
-            const float g = v[0][e] * (plus + factor[e]);
-            factor[e] = rstd * (g - v[1][e] * rstd * mean);
-        }
-        store_pack<N>(dx, r.at + i, n, wide_dx, factor);
-    });
+    row_dx<T, false>(args, scratch);
 }
 
 /* ---- sums over rows ---- */
@@ -462,5 +438,4 @@ static const struct sw_gpu_kernel rows[] = {
     SW_FLOATS(layer_norm_dw, COLUMN_THREADS), SW_FLOATS(rms_norm_dw, COLUMN_THREADS),
     SW_FLOATS(sum_rows, COLUMN_THREADS),      SW_PLAIN(sum_blocks, SUM_THREADS),
 };
-extern const struct sw_gpu_kernels sw_gpu_kernels_norm;
 const struct sw_gpu_kernels sw_gpu_kernels_norm = {rows, SW_ROWS(rows)};

@@ -120,5 +120,4 @@ template <typename T> SW_KERNEL(THREADS) void product_finish(struct gpu_product_
 
 static const struct sw_gpu_kernel rows[] = {SW_FLOATS(product, THREADS),
                                             SW_FLOATS(product_finish, THREADS)};
-extern const struct sw_gpu_kernels sw_gpu_kernels_product;
 const struct sw_gpu_kernels sw_gpu_kernels_product = {rows, SW_ROWS(rows)};

@@ -150,5 +150,4 @@ static const struct sw_gpu_kernel rows[] = {
     SW_FLOATS(relative_bias, THREADS), SW_PLAIN(relative_bias_grad, THREADS),
     SW_FLOATS(relative_scores, THREADS), SW_FLOATS(relative_scores_dx, THREADS),
     SW_FLOATS(relative_scores_dtable, THREADS)};
-extern const struct sw_gpu_kernels sw_gpu_kernels_relative;
 const struct sw_gpu_kernels sw_gpu_kernels_relative = {rows, SW_ROWS(rows)};

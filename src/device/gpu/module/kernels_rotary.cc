@@ -93,5 +93,4 @@ template <typename T> SW_KERNEL(THREADS) void rotary(struct gpu_rotary_args args
 }
 
 static const struct sw_gpu_kernel rows[] = {SW_FLOATS(rotary, THREADS)};
-extern const struct sw_gpu_kernels sw_gpu_kernels_rotary;
 const struct sw_gpu_kernels sw_gpu_kernels_rotary = {rows, SW_ROWS(rows)};

@@ -81,6 +81,17 @@ SW_KERNEL(THREADS) void place_run(struct gpu_place_run_args args)
     }
 }
 
+/* An element of the mean [batch, width], and the mask of its sample. */
+struct mean_element {
+    int64_t sample, column;
+    const int32_t *mask;
+};
+SW_DEVICE struct mean_element mean_element_of(const struct gpu_masked_mean_args &args, int64_t i)
+{
+    const int64_t sample = quotient(i, args.width);
+    return {sample, i - sample * args.width, args.mask + sample * args.tokens};
+}
+
 SW_DEVICE int64_t count_rows(const int32_t *mask, int64_t tokens)
 {
     int64_t n = 0;
@@ -96,13 +107,12 @@ template <typename T> SW_KERNEL(THREADS) void masked_mean(struct gpu_masked_mean
         return;
     }
     for (int64_t i = first_element(); i < args.batch * args.width; i += grid_threads()) {
-        const int64_t b = quotient(i, args.width), c = i - b * args.width;
-        const int32_t *mask = args.mask + b * args.tokens;
-        const T *x = (const T *)args.x + b * args.tokens * args.width + c;
+        const struct mean_element at = mean_element_of(args, i);
+        const T *x = (const T *)args.x + at.sample * args.tokens * args.width + at.column;
         float sum = 0;
         int64_t n = 0;
         for (int64_t t = 0; t < args.tokens; t++) {
-            if (mask[t] != 0) {
+            if (at.mask[t] != 0) {
                 sum += load(x, t * args.width);
                 n++;
             }
@@ -117,13 +127,12 @@ template <typename T> SW_KERNEL(THREADS) void masked_mean_grad(struct gpu_masked
         return;
     }
     for (int64_t i = first_element(); i < args.batch * args.width; i += grid_threads()) {
-        const int64_t b = quotient(i, args.width), c = i - b * args.width;
-        const int32_t *mask = args.mask + b * args.tokens;
-        const int64_t n = count_rows(mask, args.tokens);
+        const struct mean_element at = mean_element_of(args, i);
+        const int64_t n = count_rows(at.mask, args.tokens);
         const float dy = load((const T *)args.x, i) / (float)n;
         for (int64_t t = 0; t < args.tokens; t++) {
-            store_any(args.y, args.out_type, (b * args.tokens + t) * args.width + c,
-                      mask[t] != 0 ? dy : 0);
+            store_any(args.y, args.out_type, (at.sample * args.tokens + t) * args.width + at.column,
+                      at.mask[t] != 0 ? dy : 0);
         }
     }
 }
@@ -137,5 +146,4 @@ static const struct sw_gpu_kernel rows[] = {
     SW_FLOATS(masked_mean, THREADS),
     SW_FLOATS(masked_mean_grad, THREADS),
 };
-extern const struct sw_gpu_kernels sw_gpu_kernels_rows;
 const struct sw_gpu_kernels sw_gpu_kernels_rows = {rows, SW_ROWS(rows)};

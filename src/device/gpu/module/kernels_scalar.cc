@@ -29,5 +29,4 @@ SW_KERNEL(THREADS) void loss_mean_grad(struct gpu_loss_mean_args args)
 
 static const struct sw_gpu_kernel rows[] = {SW_PLAIN(seed, THREADS), SW_PLAIN(loss_mean, THREADS),
                                             SW_PLAIN(loss_mean_grad, THREADS)};
-extern const struct sw_gpu_kernels sw_gpu_kernels_scalar;
 const struct sw_gpu_kernels sw_gpu_kernels_scalar = {rows, SW_ROWS(rows)};

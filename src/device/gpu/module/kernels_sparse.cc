@@ -230,5 +230,4 @@ static const struct sw_gpu_kernel rows[] = {
     SW_PLAIN(sort_tiles, THREADS), SW_PLAIN(merge_far, THREADS),   SW_PLAIN(merge_near, THREADS),
     SW_PLAIN(count_rows, THREADS), SW_PLAIN(number_rows, THREADS), SW_FLOATS(sum_tokens, THREADS),
 };
-extern const struct sw_gpu_kernels sw_gpu_kernels_sparse;
 const struct sw_gpu_kernels sw_gpu_kernels_sparse = {rows, SW_ROWS(rows)};

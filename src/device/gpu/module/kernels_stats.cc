@@ -409,5 +409,4 @@ static const struct sw_gpu_kernel rows[] = {
     SW_PLAIN(stats_finish, SMALL),      SW_FLOATS(lamb_moments, THREADS),
     SW_FLOATS(lamb_apply, THREADS),     SW_FLOATS(lamb_many, THREADS),
     SW_PLAIN(lamb_add_norms, SMALL)};
-extern const struct sw_gpu_kernels sw_gpu_kernels_stats;
 const struct sw_gpu_kernels sw_gpu_kernels_stats = {rows, SW_ROWS(rows)};

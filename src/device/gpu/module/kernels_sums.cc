@@ -29,5 +29,4 @@ SW_KERNEL(THREADS) void add_words(struct gpu_add_words_args args)
 
 static const struct sw_gpu_kernel rows[] = {SW_FLOATS(add_slices, THREADS),
                                             SW_PLAIN(add_words, THREADS)};
-extern const struct sw_gpu_kernels sw_gpu_kernels_sums;
 const struct sw_gpu_kernels sw_gpu_kernels_sums = {rows, SW_ROWS(rows)};

@@ -217,5 +217,4 @@ static const struct sw_gpu_kernel rows[] = {
     SW_PLAIN(accumulate_clear, THREADS), SW_FLOATS(accumulate_rows, THREADS),
     SW_FLOATS(update, THREADS),          SW_FLOATS(update_many, THREADS),
     SW_FLOATS(update_coded, THREADS)};
-extern const struct sw_gpu_kernels sw_gpu_kernels_update;
 const struct sw_gpu_kernels sw_gpu_kernels_update = {rows, SW_ROWS(rows)};

@@ -43,3 +43,23 @@ template <typename A, void (*F)(A)> struct emu_entry<F> {
         }                                                                                          \
     }
 #define SW_ROWS(rows) (int)(sizeof(rows) / sizeof((rows)[0]))
+
+/* The list of each file. */
+extern const struct sw_gpu_kernels sw_gpu_kernels_adafactor;
+extern const struct sw_gpu_kernels sw_gpu_kernels_attention;
+extern const struct sw_gpu_kernels sw_gpu_kernels_attention_grad;
+extern const struct sw_gpu_kernels sw_gpu_kernels_elementwise;
+extern const struct sw_gpu_kernels sw_gpu_kernels_loss;
+extern const struct sw_gpu_kernels sw_gpu_kernels_move;
+extern const struct sw_gpu_kernels sw_gpu_kernels_norm;
+extern const struct sw_gpu_kernels sw_gpu_kernels_product;
+extern const struct sw_gpu_kernels sw_gpu_kernels_rotary;
+extern const struct sw_gpu_kernels sw_gpu_kernels_scalar;
+extern const struct sw_gpu_kernels sw_gpu_kernels_sparse;
+extern const struct sw_gpu_kernels sw_gpu_kernels_stats;
+extern const struct sw_gpu_kernels sw_gpu_kernels_sums;
+extern const struct sw_gpu_kernels sw_gpu_kernels_update;
+extern const struct sw_gpu_kernels sw_gpu_kernels_rows;
+extern const struct sw_gpu_kernels sw_gpu_kernels_relative;
+extern const struct sw_gpu_kernels sw_gpu_kernels_image;
+extern const struct sw_gpu_kernels sw_gpu_kernels_lstm;
