@@ -118,8 +118,5 @@ void sw_check_batch_close(struct check_batch *batch);
 
 /* ---- kinds of case ---- */
 
-sw_status sw_check_model(struct check *c);
-sw_status sw_check_curve(struct check *c);
-sw_status sw_check_optimizer(struct check *c);
-sw_status sw_check_ranks(struct check *c);
-sw_status sw_check_offload(struct check *c);
+typedef sw_status sw_check_kind(struct check *c);
+sw_check_kind sw_check_model, sw_check_curve, sw_check_optimizer, sw_check_ranks, sw_check_offload;

@@ -10,8 +10,8 @@
 #include "tensor/tensor.h"
 
 /* The middle of cell j of n between a tenth of `top` and `top`. */
-#define CELL(top, n, j) (float)((top) * (0.1 + 0.9 * ((j) + 0.5) / (n)))
-#define CELLS_2(top, n, j) CELL(top, n, j), CELL(top, n, (j) + 1)
+#define CELLS_1(top, n, j) (float)((top) * (0.1 + 0.9 * ((j) + 0.5) / (n)))
+#define CELLS_2(top, n, j) CELLS_1(top, n, j), CELLS_1(top, n, (j) + 1)
 #define CELLS_4(top, n, j) CELLS_2(top, n, j), CELLS_2(top, n, (j) + 2)
 #define CELLS_8(top, n, j) CELLS_4(top, n, j), CELLS_4(top, n, (j) + 4)
 #define CELLS_16(top, n, j) CELLS_8(top, n, j), CELLS_8(top, n, (j) + 8)
@@ -19,30 +19,14 @@
 #define CELLS_64(top, n, j) CELLS_32(top, n, j), CELLS_32(top, n, (j) + 32)
 #define CELLS_128(top, n, j) CELLS_64(top, n, j), CELLS_64(top, n, (j) + 64)
 
-// clang-format off
-const float sw_signed_steps[SW_SIGNED_STEPS] = {
-    0,
-    CELL(1e-6, 1, 0),
-    CELLS_2(1e-5, 2, 0),
-    CELLS_4(1e-4, 4, 0),
-    CELLS_8(1e-3, 8, 0),
-    CELLS_16(1e-2, 16, 0),
-    CELLS_32(1e-1, 32, 0),
-    CELLS_64(1, 64, 0),
-    1
-};
-const float sw_unsigned_steps[SW_UNSIGNED_STEPS] = {
-    0,
-    CELLS_2(1e-6, 2, 0),
-    CELLS_4(1e-5, 4, 0),
-    CELLS_8(1e-4, 8, 0),
-    CELLS_16(1e-3, 16, 0),
-    CELLS_32(1e-2, 32, 0),
-    CELLS_64(1e-1, 64, 0),
-    CELLS_128(1, 128, 0),
-    1
-};
-// clang-format on
+/* The decades from 1e-6 to 1, given the number of cells of each. */
+#define DECADE(n, top) CELLS_##n(top, n, 0)
+#define DECADES(a, b, c, d, e, f, g)                                                               \
+    DECADE(a, 1e-6), DECADE(b, 1e-5), DECADE(c, 1e-4), DECADE(d, 1e-3), DECADE(e, 1e-2),           \
+        DECADE(f, 1e-1), DECADE(g, 1)
+
+const float sw_signed_steps[SW_SIGNED_STEPS] = {0, DECADES(1, 2, 4, 8, 16, 32, 64), 1};
+const float sw_unsigned_steps[SW_UNSIGNED_STEPS] = {0, DECADES(2, 4, 8, 16, 32, 64, 128), 1};
 
 /* The step nearest to size, in [0, 1]; the smaller one of two equally near. */
 static int nearest(const float *steps, int n, float size)

@@ -59,6 +59,17 @@ bool sw_dtype_parse(const char *text, enum sw_dtype *out)
     return false;
 }
 
+/* The integer dtypes: type, least and largest number, the first double that is too large. */
+#define INTEGERS(X)                                                                                \
+    X(SW_I8, int8_t, INT8_MIN, INT8_MAX, 0x1p7)                                                    \
+    X(SW_U8, uint8_t, 0, UINT8_MAX, 0x1p8)                                                         \
+    X(SW_I16, int16_t, INT16_MIN, INT16_MAX, 0x1p15)                                               \
+    X(SW_U16, uint16_t, 0, UINT16_MAX, 0x1p16)                                                     \
+    X(SW_I32, int32_t, INT32_MIN, INT32_MAX, 0x1p31)                                               \
+    X(SW_U32, uint32_t, 0, UINT32_MAX, 0x1p32)                                                     \
+    X(SW_I64, int64_t, INT64_MIN, INT64_MAX, 0x1p63)                                               \
+    X(SW_U64, uint64_t, 0, UINT64_MAX, 0x1p64)
+
 /* Unaligned reads and writes of one element: tensors in files start at any byte. */
 #define LOAD(type)                                                                                 \
     {                                                                                              \
@@ -66,6 +77,9 @@ bool sw_dtype_parse(const char *text, enum sw_dtype *out)
         memcpy(&value, bytes, sizeof(value));                                                      \
         return (double)value;                                                                      \
     }
+#define LOAD_CASE(dtype, type, min, max, past_max)                                                 \
+    case dtype:                                                                                    \
+        LOAD(type)
 
 double sw_load_f64(enum sw_dtype dtype, const void *src, int64_t i)
 {
@@ -82,33 +96,19 @@ double sw_load_f64(enum sw_dtype dtype, const void *src, int64_t i)
     case SW_F16:
         memcpy(&half, bytes, sizeof(half));
         return (double)sw_f16_to_f32(half);
-    case SW_I8:
-        LOAD(int8_t)
-    case SW_U8:
     case SW_BOOL:
         LOAD(uint8_t)
-    case SW_I16:
-        LOAD(int16_t)
-    case SW_U16:
-        LOAD(uint16_t)
-    case SW_I32:
-        LOAD(int32_t)
-    case SW_U32:
-        LOAD(uint32_t)
-    case SW_I64:
-        LOAD(int64_t)
-    case SW_U64:
-        LOAD(uint64_t)
+        INTEGERS(LOAD_CASE)
     case SW_DTYPE_COUNT:
         break;
     }
     return NAN;
 }
 
-/* The nearest integer in the type's range, 0 for NaN: a plain cast would be undefined there.
- * `past_max` is the first double that is too large. */
-#define STORE_INT(type, min, max, past_max)                                                        \
-    {                                                                                              \
+/* Stores the nearest integer in the type's range, 0 for NaN: a plain cast would be undefined
+ * there. */
+#define STORE_CASE(dtype, type, min, max, past_max)                                                \
+    case dtype: {                                                                                  \
         const double nearest = rint(value);                                                        \
         const type stored = isnan(value)              ? 0                                          \
                             : nearest >= (past_max)   ? (max)                                      \
@@ -128,22 +128,7 @@ void sw_store_f64(enum sw_dtype dtype, void *dst, int64_t i, double value)
     case SW_F16:
         sw_convert(dtype, bytes, SW_F64, &value, 1);
         return;
-    case SW_I8:
-        STORE_INT(int8_t, INT8_MIN, INT8_MAX, 0x1p7)
-    case SW_U8:
-        STORE_INT(uint8_t, 0, UINT8_MAX, 0x1p8)
-    case SW_I16:
-        STORE_INT(int16_t, INT16_MIN, INT16_MAX, 0x1p15)
-    case SW_U16:
-        STORE_INT(uint16_t, 0, UINT16_MAX, 0x1p16)
-    case SW_I32:
-        STORE_INT(int32_t, INT32_MIN, INT32_MAX, 0x1p31)
-    case SW_U32:
-        STORE_INT(uint32_t, 0, UINT32_MAX, 0x1p32)
-    case SW_I64:
-        STORE_INT(int64_t, INT64_MIN, INT64_MAX, 0x1p63)
-    case SW_U64:
-        STORE_INT(uint64_t, 0, UINT64_MAX, 0x1p64)
+        INTEGERS(STORE_CASE)
     case SW_BOOL:
         *bytes = value != 0.0;
         return;

@@ -210,10 +210,8 @@ const struct gpu_op sw_gpu_attention = {.query = attention_query, .run = attenti
 /* Zeroes dbias: pairs that no query sees have no gradient. */
 static sw_status clear_dbias(const struct gpu_call *call, const struct gpu_attention_args *args)
 {
-    struct gpu_attention_clear_args clear = {
-        .x = args->dbias, .n = (int64_t)args->batch * args->heads * args->n_queries * args->n_keys};
-    GPU_LAUNCH(call, attention_clear, SW_GPU_PLAIN, sw_gpu_grid_for(clear.n, 256), &clear);
-    return SW_OK;
+    const int64_t n = (int64_t)args->batch * args->heads * args->n_queries * args->n_keys;
+    return sw_gpu_clear(call, NULL, args->dbias, n);
 }
 
 /* Sums dbias over the samples that share the bias. */

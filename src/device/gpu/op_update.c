@@ -77,6 +77,13 @@ static int64_t dense_elems(const struct sw_op_desc *desc, int first)
 
 /* ---- ACCUMULATE: acc f32 (in place), g [, index] ---- */
 
+sw_status sw_gpu_clear(const struct gpu_call *call, const double *first, float *acc, int64_t n)
+{
+    struct gpu_accumulate_clear_args args = {.first = first, .acc = acc, .n = n};
+    GPU_LAUNCH(call, accumulate_clear, SW_GPU_PLAIN, sw_gpu_update_grid(n, PART), &args);
+    return SW_OK;
+}
+
 static void accumulate_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
                              struct sw_kernel_info *out)
 {
@@ -88,8 +95,6 @@ static sw_status accumulate_rows(const struct gpu_call *call)
 {
     const struct sw_op_desc *desc = call->desc;
     const int64_t n = gpu_elems(&desc->in[0]), width = sw_shape_last(&desc->in[1].shape);
-    struct gpu_accumulate_clear_args clear = {
-        .first = call->scalars + SW_SCALAR_FIRST, .acc = call->in[0], .n = n};
     struct gpu_accumulate_rows_args rows = {.acc = call->in[0],
                                             .g = call->in[1],
                                             .index = call->in[2],
@@ -97,7 +102,7 @@ static sw_status accumulate_rows(const struct gpu_call *call)
                                             .width = width,
                                             .acc_rows = n / width};
     const struct gpu_grid grid = {.x = sw_max_i64(1, sw_min_i64(rows.n_rows, MOST_BLOCKS))};
-    GPU_LAUNCH(call, accumulate_clear, SW_GPU_PLAIN, sw_gpu_update_grid(n, PART), &clear);
+    SW_TRY(sw_gpu_clear(call, call->scalars + SW_SCALAR_FIRST, call->in[0], n));
     GPU_LAUNCH(call, accumulate_rows, sw_gpu_type_of(desc->in[1].dtype), grid, &rows);
     return SW_OK;
 }

@@ -19,7 +19,6 @@
     X(attention_queries_64)                                                                        \
     X(attention_queries_128)                                                                       \
     X(attention_queries_256)                                                                       \
-    X(attention_clear)                                                                             \
     X(product_of_tiles)
 
 /* Element d of (b, t, h) is at b batch + t token + h head + d element. aligned: rows of a head
@@ -50,13 +49,6 @@ struct gpu_attention_args {
     int causal, has_dropout;
     float scale, cap, keep_scale;
     struct gpu_draw_args draw;
-};
-
-/* Writes n zeros. */
-struct gpu_attention_clear_args {
-    const double *skip;
-    float *x;
-    int64_t n;
 };
 
 /* c = a b for 16 x 16 elements with contiguous rows: one product of a warp's matrix unit (mma.h).

@@ -105,7 +105,7 @@ struct gpu_accumulate_many_args {
     struct gpu_accumulate_item item[GPU_ACCUMULATE_MANY];
     int n;
 };
-/* acc = 0 if *first is not 0. */
+/* acc = 0 if first is NULL or *first is not 0. */
 struct gpu_accumulate_clear_args {
     const double *skip;
     const double *first;

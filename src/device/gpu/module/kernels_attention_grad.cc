@@ -43,16 +43,6 @@ template <typename T> SW_KERNEL(DELTA_THREADS) void attention_delta(struct gpu_a
     }
 }
 
-SW_KERNEL(DELTA_THREADS) void attention_clear(struct gpu_attention_clear_args args)
-{
-    if (skipped(args.skip)) {
-        return;
-    }
-    for (int64_t i = first_element(); i < args.n; i += grid_threads()) {
-        args.x[i] = 0;
-    }
-}
-
 template <int GROUPS> struct sums {
     float x[GROUPS][MMA_ELEMS];
 };
@@ -307,8 +297,8 @@ GRADIENT(256)
 #define GRADIENT_ROWS(D)                                                                           \
     SW_FLOATS(attention_keys_##D, GPU_ATTENTION_GRAD_WARPS(D) * SW_WARP),                          \
         SW_FLOATS(attention_queries_##D, GPU_ATTENTION_GRAD_WARPS(D) * SW_WARP)
-static const struct sw_gpu_kernel rows[] = {
-    SW_FLOATS(attention_delta, DELTA_THREADS), SW_PLAIN(attention_clear, DELTA_THREADS),
+static const struct sw_gpu_kernel rows[] = {SW_FLOATS(attention_delta, DELTA_THREADS),
 
-    GRADIENT_ROWS(64), GRADIENT_ROWS(128), GRADIENT_ROWS(256)};
+                                            GRADIENT_ROWS(64), GRADIENT_ROWS(128),
+                                            GRADIENT_ROWS(256)};
 const struct sw_gpu_kernels sw_gpu_kernels_attention_grad = {rows, SW_ROWS(rows)};

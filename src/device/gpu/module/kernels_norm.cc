@@ -345,7 +345,9 @@ SW_DEVICE void add_up(const float *sums, const struct column_pair &c, int64_t wi
     }
 }
 
-template <typename T> SW_KERNEL(COLUMN_THREADS) void layer_norm_dw(struct gpu_norm_grad_args args)
+/* dw and, if CENTERED, db: sums of dy n and of dy over a block of rows. */
+template <typename T, bool CENTERED>
+SW_DEVICE void columns_dw(const struct gpu_norm_grad_args &args)
 {
     if (skipped(args.skip)) {
         return;
@@ -356,48 +358,36 @@ template <typename T> SW_KERNEL(COLUMN_THREADS) void layer_norm_dw(struct gpu_no
     float dw[2] = {0, 0}, db[2] = {0, 0};
     for (int64_t row = c.first_row; row < c.end_row; row++) {
         const int64_t at = row * args.width + c.column;
-        const float mean = args.mean[row], rstd = args.rstd[row];
+        const float mean = CENTERED ? args.mean[row] : 0, rstd = args.rstd[row];
         float g[2], v[2];
         load_pack<2>(dy, at, c.n, wide, g);
         load_pack<2>(x, at, c.n, wide, v);
         SW_UNROLL
         for (int e = 0; e < 2; e++) {
-            dw[e] += g[e] * ((v[e] - mean) * rstd);
+            dw[e] += g[e] * ((CENTERED ? v[e] - mean : v[e]) * rstd);
             db[e] += g[e];
         }
     }
     store_sums(args.dw, c, args.width, dw);
-    store_sums(args.db, c, args.width, db);
+    if (CENTERED) {
+        store_sums(args.db, c, args.width, db);
+    }
     if (args.tickets && comes_last(args.tickets, c)) {
         add_up(args.dw, c, args.width, args.total_dw);
-        add_up(args.db, c, args.width, args.total_db);
+        if (CENTERED) {
+            add_up(args.db, c, args.width, args.total_db);
+        }
     }
+}
+
+template <typename T> SW_KERNEL(COLUMN_THREADS) void layer_norm_dw(struct gpu_norm_grad_args args)
+{
+    columns_dw<T, true>(args);
 }
 
 template <typename T> SW_KERNEL(COLUMN_THREADS) void rms_norm_dw(struct gpu_norm_grad_args args)
 {
-    if (skipped(args.skip)) {
-        return;
-    }
-    const struct column_pair c = columns_of(args.n_rows, args.width, args.block);
-    const T *dy = (const T *)args.dy, *x = (const T *)args.x;
-    const bool wide = wide_pairs<T>(dy, args.width) && wide_pairs<T>(x, args.width);
-    float dw[2] = {0, 0};
-    for (int64_t row = c.first_row; row < c.end_row; row++) {
-        const int64_t at = row * args.width + c.column;
-        const float rstd = args.rstd[row];
-        float g[2], v[2];
-        load_pack<2>(dy, at, c.n, wide, g);
-        load_pack<2>(x, at, c.n, wide, v);
-        SW_UNROLL
-        for (int e = 0; e < 2; e++) {
-            dw[e] += g[e] * (v[e] * rstd);
-        }
-    }
-    store_sums(args.dw, c, args.width, dw);
-    if (args.tickets && comes_last(args.tickets, c)) {
-        add_up(args.dw, c, args.width, args.total_dw);
-    }
+    columns_dw<T, false>(args);
 }
 
 template <typename T> SW_KERNEL(COLUMN_THREADS) void sum_rows(struct gpu_sum_rows_args args)

@@ -53,7 +53,7 @@ SW_KERNEL(THREADS) void accumulate_many(struct gpu_accumulate_many_args by_value
 
 SW_KERNEL(THREADS) void accumulate_clear(struct gpu_accumulate_clear_args args)
 {
-    if (skipped(args.skip) || *args.first == 0) {
+    if (skipped(args.skip) || (args.first && *args.first == 0)) {
         return;
     }
     const float zeros[PART] = {};

@@ -67,6 +67,15 @@ template <typename T> SW_DEVICE uint32_t pack_pair(float low, float high)
 
 /* ---- 16-bit elements ---- */
 
+#if defined(__CUDACC__)
+/* Loads four 8 x 8 matrices from shared memory, a row per lane's `at`. order: "" or ".trans" */
+#define LOAD_MATRICES(order, x, at)                                                                \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4" order ".shared.b16 {%0, %1, %2, %3}, [%4];"       \
+                 : "=r"((x)[0]), "=r"((x)[1]), "=r"((x)[2]), "=r"((x)[3])                          \
+                 : "r"((uint32_t)__cvta_generic_to_shared(at))                                     \
+                 : "memory")
+#endif
+
 template <typename T> struct mma {
     /* A tile, or its transpose for the second factor. */
     struct tile {
@@ -82,11 +91,7 @@ template <typename T> struct mma {
         const int lane = lane_index();
 #if defined(__CUDACC__)
         const T *at = x + (lane % 16) * ld + lane / 16 * 8;
-        const uint32_t address = (uint32_t)__cvta_generic_to_shared(at);
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(tile.x[0]), "=r"(tile.x[1]), "=r"(tile.x[2]), "=r"(tile.x[3])
-                     : "r"(address)
-                     : "memory");
+        LOAD_MATRICES("", tile.x, at);
 #else
         for (int e = 0; e < MMA_ELEMS; e += 2) { /* neighbours are contiguous */
             tile.x[e / 2] = *(const uint32_t *)(x + mma_row(lane, e) * ld + mma_col(lane, e));
@@ -101,11 +106,7 @@ template <typename T> struct mma {
         const int lane = lane_index();
 #if defined(__CUDACC__)
         const T *at = x + (lane % 8 + lane / 16 * 8) * ld + lane / 8 % 2 * 8;
-        const uint32_t address = (uint32_t)__cvta_generic_to_shared(at);
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(tile.x[0]), "=r"(tile.x[1]), "=r"(tile.x[2]), "=r"(tile.x[3])
-                     : "r"(address)
-                     : "memory");
+        LOAD_MATRICES(".trans", tile.x, at);
 #else
         for (int e = 0; e < MMA_ELEMS; e += 2) {
             const T *at = x + mma_col(lane, e) * ld + mma_row(lane, e);
