@@ -357,7 +357,7 @@ static sw_status mark_span(const struct sw_chat *chat, const struct spans *spans
         const bool reaches = t + 1 == out->ids.len || passed->ptr[t + 1] >= inside;
         out->wanted[t] = true;
         if (spans->by_prefix && (passed->ptr[t] >= content || reaches) &&
-            chat->tokenizer->ops->is_special(chat->tokenizer, out->ids.ptr[t])) {
+            chat->tokenizer->ops->special->is_special(chat->tokenizer, out->ids.ptr[t])) {
             return SW_OK;
         }
     }
@@ -403,8 +403,8 @@ static sw_status encode_text(const struct sw_chat *chat, const struct sw_str *te
     }
     qsort(at, edges.n, sizeof(*at), compare_places);
     edges.at = at;
-    SW_TRY_OR(done, chat->tokenizer->ops->encode_edges(chat->tokenizer, sw_str_text(text),
-                                                       text->len, &edges, &out->ids, &passed));
+    SW_TRY_OR(done, chat->tokenizer->ops->special->encode_edges(
+                        chat->tokenizer, sw_str_text(text), text->len, &edges, &out->ids, &passed));
     SW_TRY_OR(done, reserve_wanted(out));
     for (int64_t t = 0; t < out->ids.len; ++t) {
         out->wanted[t] = chat->loss_on == SW_LOSS_ON_ALL;
@@ -617,7 +617,7 @@ static sw_status check_opened(const struct sw_chat *chat, const char *folder)
                        "tokenizer_config.json; --chat-template FILE gives one",
                        folder);
     }
-    if (!chat->tokenizer->ops->encode_edges) {
+    if (!chat->tokenizer->ops->special) {
         return SW_FAIL(
             SW_E_UNSUP,
             "chats need a tokenizer that knows its special tokens: tokenizer.json, or vocab.json "

@@ -501,7 +501,7 @@ static sw_status read_context(struct sw_task_reading *in, const struct sw_json_d
     }
     q->tokens = r->ids.len;
     struct sw_tokenizer *tokenizer = in->options->tokenizer;
-    const sw_status st = tokenizer->ops->encode_offsets(
+    const sw_status st = tokenizer->ops->special->encode_offsets(
         tokenizer, context->string, context->string_len, &r->ids, &r->begins, &r->ends);
     if (st < 0) {
         return sw_fail_prefix(st, "%s", sw_json_name(doc));

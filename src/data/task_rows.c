@@ -121,8 +121,8 @@ static sw_status init_text(struct sw_task_form *form, struct sw_tokenizer *token
     SW_TRY(check_template(&form->pair, 1, 1));
     form->special = sw_alloc_zero("rows", (size_t)tokenizer->vocab_size, 1);
     SW_TRY_ALLOC(form->special, "special tokens");
-    for (int32_t id = 0; id < tokenizer->vocab_size && tokenizer->ops->is_special; id++) {
-        form->special[id] = tokenizer->ops->is_special(tokenizer, id);
+    for (int32_t id = 0; id < tokenizer->vocab_size && tokenizer->ops->special; id++) {
+        form->special[id] = tokenizer->ops->special->is_special(tokenizer, id);
     }
     SW_TRY(check_room(form));
     switch (form->task->rows) {
@@ -132,7 +132,7 @@ static sw_status init_text(struct sw_task_form *form, struct sw_tokenizer *token
     case SW_ROWS_SPANS:
         return find_sentinels(form, tokenizer, vocab_size);
     case SW_ROWS_ANSWERS:
-        return tokenizer->ops->encode_offsets
+        return tokenizer->ops->special
                    ? SW_OK
                    : SW_FAIL(SW_E_UNSUP,
                              "task \"%s\": %s do not tell which characters a token stands for",

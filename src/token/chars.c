@@ -103,13 +103,7 @@ static int32_t find(const struct sw_tokenizer *tokenizer, const char *text, size
 }
 
 static const struct sw_tokenizer_ops ops = {
-    .kind = "characters",
-    .close = close,
-    .encode = encode,
-    .decode = decode,
-    .token = token,
-    .find = find,
-};
+    .close = close, .encode = encode, .decode = decode, .token = token, .find = find};
 
 /* chars.json as sw_tokenizer_save writes it. */
 static sw_status keep_file(struct chars *self)
@@ -153,7 +147,7 @@ static sw_status open_code_points(const int32_t *code_points, int64_t n, struct 
 {
     struct chars *self = sw_alloc_zero("tokenizer", 1, sizeof(*self));
     SW_TRY_ALLOC(self, "a tokenizer");
-    sw_status st = sw_tokenizer_init(&self->super, &ops);
+    sw_status st = sw_tokenizer_init(&self->super, &ops, "characters");
     st = st < 0 ? st : fill(self, code_points, n);
     if (st < 0) {
         close(&self->super);

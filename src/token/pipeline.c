@@ -602,23 +602,26 @@ static int32_t find(const struct sw_tokenizer *tokenizer, const char *text, size
     return id >= 0 ? id : sw_vocab_find(&self->vocab, text, len);
 }
 
-#define OPS(name)                                                                                  \
-    {                                                                                              \
-        .kind = name, .close = close, .encode = encode, .encode_edges = encode_edges,              \
-        .encode_offsets = encode_offsets, .is_special = is_special, .decode = decode,              \
-        .token = token, .find = find                                                               \
-    }
+static const struct sw_special_ops special_ops = {
+    .encode_edges = encode_edges, .encode_offsets = encode_offsets, .is_special = is_special};
 
-static const struct sw_tokenizer_ops ops_of[] = {
-    [SW_MODEL_BYTE_BPE] = OPS("byte-level BPE"), [SW_MODEL_CHAR_BPE] = OPS("BPE"),
-    [SW_MODEL_UNIGRAM] = OPS("Unigram"),         [SW_MODEL_WORDPIECE] = OPS("WordPiece"),
-    [SW_MODEL_WORD_LEVEL] = OPS("WordLevel"),
+static const struct sw_tokenizer_ops ops = {.close = close,
+                                            .encode = encode,
+                                            .decode = decode,
+                                            .token = token,
+                                            .find = find,
+                                            .special = &special_ops};
+
+static const char *const names[] = {
+    [SW_MODEL_BYTE_BPE] = "byte-level BPE", [SW_MODEL_CHAR_BPE] = "BPE",
+    [SW_MODEL_UNIGRAM] = "Unigram",         [SW_MODEL_WORDPIECE] = "WordPiece",
+    [SW_MODEL_WORD_LEVEL] = "WordLevel",
 };
 
 void sw_pipeline_set_kind(struct sw_pipeline *tokenizer, enum sw_model_kind kind)
 {
     tokenizer->kind = kind;
-    tokenizer->super.ops = &ops_of[kind];
+    tokenizer->super.kind = names[kind];
 }
 
 /* ---- building ---- */
@@ -630,7 +633,7 @@ sw_status sw_pipeline_open(struct sw_pipeline **out)
     sw_vocab_init(&self->vocab);
     sw_vocab_init(&self->added);
     sw_arena_init(&self->texts, "tokenizer");
-    const sw_status st = sw_tokenizer_init(&self->super, &ops_of[SW_MODEL_BYTE_BPE]);
+    const sw_status st = sw_tokenizer_init(&self->super, &ops, names[SW_MODEL_BYTE_BPE]);
     if (st < 0) {
         close(&self->super);
         return sw_frame_at(__FILE__, __LINE__, st);

@@ -299,13 +299,7 @@ static int32_t find(const struct sw_tokenizer *tokenizer, const char *text, size
 }
 
 static const struct sw_tokenizer_ops ops = {
-    .kind = "SentencePiece",
-    .close = close_model,
-    .encode = encode,
-    .decode = decode,
-    .token = token,
-    .find = find,
-};
+    .close = close_model, .encode = encode, .decode = decode, .token = token, .find = find};
 
 /* ---- the file ---- */
 
@@ -546,7 +540,7 @@ static sw_status finish(struct spm *self)
 static struct spm *open_empty(void)
 {
     struct spm *self = sw_alloc_zero("tokenizer", 1, sizeof(*self));
-    if (self && sw_tokenizer_init(&self->super, &ops) < 0) {
+    if (self && sw_tokenizer_init(&self->super, &ops, "SentencePiece") < 0) {
         sw_tokenizer_fini(&self->super);
         sw_free(self);
         self = NULL;

@@ -14,29 +14,30 @@ struct sw_edges {
 /* Number of edges at or before `place`. */
 int32_t sw_edges_to(const struct sw_edges *edges, size_t place);
 
+/* Tokenizers that know their special tokens. */
+struct sw_special_ops {
+    /* Encodes as `encode` does. `passed` gets, for each id, the number of edges at or before its
+     * first character; these numbers never decrease. */
+    sw_status (*encode_edges)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                              const struct sw_edges *edges, struct sw_ids *ids,
+                              struct sw_ids *passed);
+    /* Encodes, and gives each id its range of code points [begins, ends) in the text. */
+    sw_status (*encode_offsets)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                                struct sw_ids *ids, struct sw_ids *begins, struct sw_ids *ends);
+    bool (*is_special)(const struct sw_tokenizer *tokenizer, int32_t id);
+};
+
 struct sw_tokenizer_ops {
-    const char *kind; /* for people */
     void (*close)(struct sw_tokenizer *tokenizer);
     /* Appends the ids of the text itself. */
     sw_status (*encode)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
                         struct sw_ids *ids);
-    /* Encodes as `encode` does. `passed` gets, for each id, the number of edges at or before its
-     * first character; these numbers never decrease. NULL: unsupported, or the tokenizer has no
-     * special tokens. */
-    sw_status (*encode_edges)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
-                              const struct sw_edges *edges, struct sw_ids *ids,
-                              struct sw_ids *passed);
-    /* Encodes, and gives each id its range of code points [begins, ends) in the text. NULL:
-     * unsupported. */
-    sw_status (*encode_offsets)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
-                                struct sw_ids *ids, struct sw_ids *begins, struct sw_ids *ends);
-    bool (*is_special)(const struct sw_tokenizer *tokenizer,
-                       int32_t id); /* set if encode_edges is */
     /* Appends the text of the ids. Every id must have a token. */
     sw_status (*decode)(const struct sw_tokenizer *tokenizer, const int32_t *ids, int64_t n_ids,
                         bool skip_special, struct sw_str *out);
     const char *(*token)(const struct sw_tokenizer *tokenizer, int32_t id, size_t *out_len);
     int32_t (*find)(const struct sw_tokenizer *tokenizer, const char *token, size_t len);
+    const struct sw_special_ops *special; /* NULL: it has no special tokens */
 };
 
 enum sw_template_part { SW_TEMPLATE_SPECIAL, SW_TEMPLATE_FIRST, SW_TEMPLATE_SECOND };
@@ -61,6 +62,7 @@ void sw_template_fini(struct sw_template *template);
 /* Base of every kind of tokenizer. It is the first member of each. */
 struct sw_tokenizer {
     const struct sw_tokenizer_ops *ops;
+    const char *kind; /* for people */
     int64_t vocab_size;
     int32_t eos, bos, pad;
     struct sw_template single, pair;

@@ -181,9 +181,10 @@ void sw_tokenizer_template_text(const struct sw_tokenizer *tokenizer, struct sw_
     }
 }
 
-sw_status sw_tokenizer_init(struct sw_tokenizer *tokenizer, const struct sw_tokenizer_ops *ops)
+sw_status sw_tokenizer_init(struct sw_tokenizer *tokenizer, const struct sw_tokenizer_ops *ops,
+                            const char *kind)
 {
-    *tokenizer = (struct sw_tokenizer){.ops = ops, .eos = -1, .bos = -1, .pad = -1};
+    *tokenizer = (struct sw_tokenizer){.ops = ops, .kind = kind, .eos = -1, .bos = -1, .pad = -1};
     SW_TRY(sw_template_add(&tokenizer->single, SW_TEMPLATE_FIRST, -1, 0));
     SW_TRY(sw_template_add(&tokenizer->pair, SW_TEMPLATE_FIRST, -1, 0));
     SW_TRY(sw_template_add(&tokenizer->pair, SW_TEMPLATE_SECOND, -1, 1));
@@ -445,7 +446,7 @@ int32_t sw_tokenizer_find(const struct sw_tokenizer *tokenizer, const char *toke
 
 const char *sw_tokenizer_kind(const struct sw_tokenizer *tokenizer)
 {
-    return tokenizer->ops->kind;
+    return tokenizer->kind;
 }
 
 sw_status sw_tokenizer_save(const struct sw_tokenizer *tokenizer, const char *folder)

@@ -12,7 +12,8 @@ struct sw_saved_file {
 };
 
 /* Initialises with ids -1 and templates without special tokens. */
-sw_status sw_tokenizer_init(struct sw_tokenizer *tokenizer, const struct sw_tokenizer_ops *ops);
+sw_status sw_tokenizer_init(struct sw_tokenizer *tokenizer, const struct sw_tokenizer_ops *ops,
+                            const char *kind);
 /* Makes each text begin with bos, end with eos, or both. SW_E_FORMAT: there is no such token. */
 sw_status sw_tokenizer_surround(struct sw_tokenizer *tokenizer, bool bos, bool eos);
 /* Puts texts between two special tokens. RoBERTa: <s> A </s></s> B </s>, all of type 0. BERT: [CLS]

@@ -707,16 +707,16 @@ static void edges_are_looked_up(void **state)
     for (size_t i = 0; i < N; ++i) {
         at[i] = i;
     }
-    assert_int_equal(
-        tokenizer->ops->encode_edges(tokenizer, text, N, &(struct sw_edges){at, N}, &ids, &passed),
-        SW_OK);
+    assert_int_equal(tokenizer->ops->special->encode_edges(
+                         tokenizer, text, N, &(struct sw_edges){at, N}, &ids, &passed),
+                     SW_OK);
     assert_int_equal(passed.len, N);
     for (int32_t i = 0; i < N; ++i) {
         assert_int_equal(passed.ptr[i], i + 1);
     }
     memset(text, 'a', 8 * N);
-    assert_int_equal(tokenizer->ops->encode_edges(tokenizer, text, (size_t)8 * N,
-                                                  &(struct sw_edges){at, N}, &ids, &passed),
+    assert_int_equal(tokenizer->ops->special->encode_edges(
+                         tokenizer, text, (size_t)8 * N, &(struct sw_edges){at, N}, &ids, &passed),
                      SW_E_UNSUP);
     assert_non_null(strstr(sw_error_message(), "too many messages"));
     sw_ids_fini(&ids);
