@@ -39,6 +39,8 @@ struct command {
     int n_flags;
     const char *examples; /* command lines; each ends with a line feed */
 };
+/* A table of flags and its length, for a command. */
+#define CLI_FLAGS(flags) (flags), (int)(sizeof(flags) / sizeof((flags)[0]))
 /* A heading in a table of flags: the subject of the flags below it. */
 #define CLI_HEADING(subject)                                                                       \
     {                                                                                              \
@@ -80,6 +82,10 @@ void cli_print_message(FILE *to, const char *name, const char *message);
 
 /* The --device flag of every command that computes: an edit of spillway.device. */
 enum { CLI_DEVICE_CAP = 64 };
+struct cli_device {
+    const char *name; /* NULL: the flag was not given */
+    char *edit;       /* owned by the command: free */
+};
 #define CLI_DEVICE_FLAG(to)                                                                        \
     {                                                                                              \
         "--device", FLAG_TEXT, &(to), "cpu|cuda|hip|auto",                                         \
@@ -89,9 +95,10 @@ enum { CLI_DEVICE_CAP = 64 };
     }
 /* Writes the value of that edit to text [CLI_DEVICE_CAP]; NULL if the flag was not given. */
 const char *cli_device_value(const char *device, char *text);
+/* Appends the edit for the flag, if it was given. False: out of memory. */
+bool cli_add_device(struct words *sets, struct cli_device *device);
 /* Appends the edit "key=value" for a flag that stands for a configuration key. The caller frees
  * *owned. False: out of memory. */
-bool cli_add_device(struct words *sets, char **owned, const char *device);
 bool cli_add_set(struct words *sets, char **owned, const char *key, const char *value);
 
 /* The entry points of the commands: argv[0] is the command's name. */

@@ -11,23 +11,20 @@ int sw_cmd_check(int argc, char **argv)
 {
     struct words cases = {0}, sets = {0};
     int64_t ranks = 0;
-    const char *device = NULL;
-    char *owned = NULL;
+    struct cli_device device = {0};
     const struct flag flags[] = {
         {"--ranks", FLAG_INT, &ranks, "R",
          "run cases of several ranks on R ranks (default: as recorded)", 0},
-        CLI_DEVICE_FLAG(device),
+        CLI_DEVICE_FLAG(device.name),
         {"--set", FLAG_LIST, &sets, "KEY=VALUE",
          "edit the configuration of every run; may be repeated", 0},
     };
     const struct command command = {
-        "check",
-        "CASE.. [--ranks R] [--device D] [--set KEY=VALUE]",
+        "check", "CASE.. [--ranks R] [--device D] [--set KEY=VALUE]",
         "A case is a folder with a model and a recorded run (docs/check.md). Prints a row per\n"
         "quantity: largest error, tolerance, pass or fail. Status 0 if all pass, 1 if one fails,\n"
         "2 if a case cannot be read or needs a feature that is not supported.",
-        flags,
-        (int)(sizeof flags / sizeof flags[0]),
+        CLI_FLAGS(flags),
         "tests/cases/gpt2_tied\n"
         "cases/* --device cuda\n"
         "tests/cases/llama_groups --ranks 2\n"};
@@ -39,7 +36,7 @@ int sw_cmd_check(int argc, char **argv)
         status = cli_fail(&command, CLI_REFUSED, "--ranks is %lld; wanted at most %d",
                           (long long)ranks, SW_THREAD_RANKS_MAX);
     }
-    if (status < 0 && !cli_add_device(&sets, &owned, device)) {
+    if (status < 0 && !cli_add_device(&sets, &device)) {
         status = cli_fail(&command, CLI_FAILED, "out of memory");
     }
     if (status < 0) {
@@ -64,6 +61,6 @@ int sw_cmd_check(int argc, char **argv)
     }
     cli_free_words(&cases);
     cli_free_words(&sets);
-    free(owned);
+    free(device.edit);
     return status;
 }

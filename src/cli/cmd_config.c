@@ -143,8 +143,7 @@ int sw_cmd_config(int argc, char **argv)
         "FILE [--model M] [--ranks N] [--set KEY=VALUE].. [--json] [--schedule N | --elastic N] | "
         "--explain KEY",
         "Prints the effective values of a ds_config.json and where each came from.",
-        flags,
-        sizeof flags / sizeof flags[0],
+        CLI_FLAGS(flags),
         "ds_config.json --model org/name --ranks 8\n"
         "ds_config.json --schedule 100\n"
         "--explain zero_optimization\n"};

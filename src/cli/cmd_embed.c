@@ -203,8 +203,7 @@ static int embed(const struct command *command, const struct run *run)
 int sw_cmd_embed(int argc, char **argv)
 {
     struct run run = {.batch = 8, .pool = "mean"};
-    const char *device = NULL;
-    char *device_edit = NULL;
+    struct cli_device device = {0};
     const struct flag flags[] = {
         CLI_HEADING("Model and texts"),
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder of an encoder", 0},
@@ -225,14 +224,12 @@ int sw_cmd_embed(int argc, char **argv)
         CLI_HEADING("Configuration and devices"),
         {"--deepspeed", FLAG_TEXT, &run.config, "FILE",
          "ds_config.json, for the dtype and the micro-batch", 0},
-        CLI_DEVICE_FLAG(device),
+        CLI_DEVICE_FLAG(device.name),
         {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit the configuration; may be repeated", 0},
     };
     const struct command command = {"embed",
                                     "--model DIR [--pool mean|cls] [--normalize] [--json] < IN",
-                                    "Writes a vector for each line of text.",
-                                    flags,
-                                    (int)(sizeof flags / sizeof flags[0]),
+                                    "Writes a vector for each line of text.", CLI_FLAGS(flags),
                                     "--model bert --data texts.txt\n"
                                     "--model bert --pool cls --normalize --data texts.txt\n"
                                     "--model bert --json --data texts.txt\n"};
@@ -245,12 +242,12 @@ int sw_cmd_embed(int argc, char **argv)
         status =
             cli_fail(&command, CLI_REFUSED, "--pool: wanted mean or cls, got \"%s\"", run.pool);
     }
-    if (status < 0 && !cli_add_device(&run.sets, &device_edit, device)) {
+    if (status < 0 && !cli_add_device(&run.sets, &device)) {
         status = cli_fail(&command, CLI_FAILED, "out of memory");
     }
     status = status < 0 ? embed(&command, &run) : status;
     cli_free_words(&run.data);
     cli_free_words(&run.sets);
-    free(device_edit);
+    free(device.edit);
     return status;
 }

@@ -24,12 +24,10 @@ int sw_cmd_estimate(int argc, char **argv)
         {"--json", FLAG_BOOL, &o.json, NULL, "print one JSON object", 0},
     };
     const struct command command = {
-        "estimate",
-        "--model M | --parameters P [--largest-layer L] [..]",
+        "estimate", "--model M | --parameters P [--largest-layer L] [..]",
         "Prints DeepSpeed's estimates, estimate_zero2_model_states_mem_needs and ..zero3..\n"
         "\"spillway plan --ranks R\" prints what a training takes in Spillway.",
-        flags,
-        (int)(sizeof flags / sizeof flags[0]),
+        CLI_FLAGS(flags),
         "--model llama-3.1-8b --gpus-per-node 8\n"
         "--parameters 7000000000 --gpus-per-node 8 --nodes 2\n"
         "--model config.json --json\n"};

@@ -177,8 +177,7 @@ static int evaluate_any(const struct command *command, const struct run *run)
 int sw_cmd_eval(int argc, char **argv)
 {
     struct run run = {.batch = 8};
-    const char *device = NULL;
-    char *device_edit = NULL;
+    struct cli_device device = {0};
     char *packing = NULL; /* rows are evaluated one by one, even if the training packed them */
     const struct flag flags[] = {
         CLI_HEADING("Model, data and task"),
@@ -204,7 +203,7 @@ int sw_cmd_eval(int argc, char **argv)
         CLI_HEADING("Configuration and devices"),
         {"--deepspeed", FLAG_TEXT, &run.config, "FILE",
          "ds_config.json, for the dtype and the micro-batch", 0},
-        CLI_DEVICE_FLAG(device),
+        CLI_DEVICE_FLAG(device.name),
         {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit the configuration; may be repeated", 0},
         CLI_HEADING("Rows"),
         {"--seq-len", FLAG_INT, &run.seq_len, "T",
@@ -216,11 +215,8 @@ int sw_cmd_eval(int argc, char **argv)
         {"--json", FLAG_BOOL, &run.json, NULL, "print one JSON object", 0},
     };
     const struct command command = {
-        "eval",
-        "--model DIR --data FILE.. [..]",
-        "Measures the loss and metrics over every row of the data.",
-        flags,
-        (int)(sizeof flags / sizeof flags[0]),
+        "eval", "--model DIR --data FILE.. [..]",
+        "Measures the loss and metrics over every row of the data.", CLI_FLAGS(flags),
         "--model run/model --data test.txt\n"
         "--model bert-reviews --data reviews.csv --task classify\n"
         "--model org/name --adapter run/adapter --data chats.jsonl --json\n"};
@@ -231,7 +227,7 @@ int sw_cmd_eval(int argc, char **argv)
     }
     status = status < 0 ? cli_chat_options(&command, &run.chats, &run.chat) : status;
     if (status < 0 && (!cli_add_set(&run.sets, &packing, "spillway.packing", "false") ||
-                       !cli_add_device(&run.sets, &device_edit, device))) {
+                       !cli_add_device(&run.sets, &device))) {
         status = cli_fail(&command, CLI_FAILED, "out of memory");
     }
     cli_task_resolve(&run.task);
@@ -239,7 +235,7 @@ int sw_cmd_eval(int argc, char **argv)
     cli_task_fini(&run.task);
     cli_free_words(&run.data);
     cli_free_words(&run.sets);
-    free(device_edit);
+    free(device.edit);
     free(packing);
     return status;
 }

@@ -31,14 +31,12 @@ int sw_cmd_export(int argc, char **argv)
          "tokenizer files to put beside the weights (default: those of the run)", 0},
     };
     const struct command command = {
-        "export",
-        "CHECKPOINT --output DIR [--best] [--merge] [--dtype D] [--tokenizer DIR]",
+        "export", "CHECKPOINT --output DIR [--best] [--merge] [--dtype D] [--tokenizer DIR]",
         "Writes the weights of a checkpoint as a Hugging Face folder. A folder of checkpoints "
         "stands for its\n"
         "newest complete one. If adapters were trained, it writes a folder that PEFT loads, or\n"
         "with --merge a whole model. --merge also takes such a folder instead of a checkpoint.",
-        flags,
-        (int)(sizeof flags / sizeof flags[0]),
+        CLI_FLAGS(flags),
         "run --output model --best\n"
         "run/checkpoint-100 --output model --dtype bf16\n"
         "run --output merged --merge\n"};

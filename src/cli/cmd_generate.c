@@ -158,8 +158,7 @@ static sw_status talk(const struct run *run, bool *started)
 int sw_cmd_generate(int argc, char **argv)
 {
     struct run run = {.tokens = NOT_GIVEN, .seed = 42, .sampling.temperature = NAN /* not given */};
-    const char *device = NULL;
-    char *device_edit = NULL;
+    struct cli_device device = {0};
     const struct flag flags[] = {
         CLI_HEADING("Model"),
         {"--model", FLAG_TEXT, &run.model, "DIR", "Hugging Face folder", 0},
@@ -193,15 +192,13 @@ int sw_cmd_generate(int argc, char **argv)
          "answer --prompt, or each line of standard input in turn, using the chat template", 0},
         CLI_CHAT_FLAGS(run.chats),
         CLI_HEADING("Configuration and devices"),
-        CLI_DEVICE_FLAG(device),
+        CLI_DEVICE_FLAG(device.name),
         {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit the configuration; may be repeated", 0},
     };
     const struct command command = {
-        "generate",
-        "--model DIR --prompt TEXT [..]",
+        "generate", "--model DIR --prompt TEXT [..]",
         "Continues a prompt, transforms a text (encoder-decoders), or chats (--chat).",
-        flags,
-        (int)(sizeof flags / sizeof flags[0]),
+        CLI_FLAGS(flags),
         "--model run/model --prompt 'Once upon a time' --tokens 100\n"
         "--model org/name --chat --temperature 0.7 --top-p 0.9\n"
         "--model t5 --source-prefix 'summarize: ' --prompt \"$(cat text.txt)\"\n"};
@@ -223,7 +220,7 @@ int sw_cmd_generate(int argc, char **argv)
         status = cli_fail(&command, CLI_REFUSED, "--chat-template and --chat-date need --chat");
     }
     status = status < 0 ? cli_chat_options(&command, &run.chats, &run.chat_options) : status;
-    if (status < 0 && !cli_add_device(&run.sets, &device_edit, device)) {
+    if (status < 0 && !cli_add_device(&run.sets, &device)) {
         status = cli_fail(&command, CLI_FAILED, "out of memory");
     }
     if (isnan(run.sampling.temperature)) {
@@ -238,6 +235,6 @@ int sw_cmd_generate(int argc, char **argv)
                      : cli_error(&command, started ? CLI_FAILED : CLI_REFUSED);
     }
     cli_free_words(&run.sets);
-    free(device_edit);
+    free(device.edit);
     return status;
 }

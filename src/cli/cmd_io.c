@@ -256,12 +256,10 @@ int sw_cmd_io(int argc, char **argv)
         {"--keep", FLAG_BOOL, &run.keep, NULL, "keep the files", false},
     };
     const struct command command = {
-        "io",
-        "bench|tune|verify --path FOLDER.. [--size N] [--block-size N] [--queue-depth N] ..",
+        "io", "bench|tune|verify --path FOLDER.. [--size N] [--block-size N] [--queue-depth N] ..",
         "bench measures the GB/s of a disk. tune finds the best \"aio\" block. verify writes and\n"
         "reads at odd offsets and lengths, and compares.",
-        flags,
-        sizeof flags / sizeof flags[0],
+        CLI_FLAGS(flags),
         "bench --path /mnt/nvme\n"
         "tune --path /mnt/nvme0 --path /mnt/nvme1\n"
         "verify --path /mnt/nvme\n"};

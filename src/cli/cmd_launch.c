@@ -138,8 +138,7 @@ int sw_cmd_launch(int argc, char **argv)
         "Options may be written with _ as in DeepSpeed's launcher. Each job has a secret that its "
         "ranks\n"
         "prove to each other; pdsh needs SPILLWAY_JOB_SECRET_FILE, a file with it on every host.",
-        flags,
-        (int)(sizeof flags / sizeof flags[0]),
+        CLI_FLAGS(flags),
         "--num-gpus 4 spillway train --model org/name --data book.txt --output run --steps 500\n"
         "--hostfile hosts --launcher openmpi spillway train --model org/name --data book.txt "
         "--output run --steps 500\n"

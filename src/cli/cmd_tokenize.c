@@ -74,14 +74,12 @@ int sw_cmd_tokenize(int argc, char **argv)
         {"--loss-on", FLAG_TEXT, &run.chats.loss_on, "answers|last|all",
          "part of a conversation that the mask marks (default: answers)", 0},
     };
-    const struct command command = {"tokenize",
-                                    "--tokenizer PATH [--decode] [--json] [--chat] < IN > OUT",
-                                    "Writes one line of token ids for each line of text.",
-                                    flags,
-                                    (int)(sizeof flags / sizeof flags[0]),
-                                    "--tokenizer model < text.txt\n"
-                                    "--tokenizer model --decode < ids.txt\n"
-                                    "--tokenizer model --chat < chats.jsonl\n"};
+    const struct command command = {
+        "tokenize", "--tokenizer PATH [--decode] [--json] [--chat] < IN > OUT",
+        "Writes one line of token ids for each line of text.", CLI_FLAGS(flags),
+        "--tokenizer model < text.txt\n"
+        "--tokenizer model --decode < ids.txt\n"
+        "--tokenizer model --chat < chats.jsonl\n"};
     const int status = cli_parse(&command, argc, argv, NULL);
     if (status >= 0) {
         return status;

@@ -228,9 +228,9 @@ const char *cli_device_value(const char *device, char *text)
     return text;
 }
 
-bool cli_add_device(struct words *sets, char **owned, const char *device)
+bool cli_add_device(struct words *sets, struct cli_device *device)
 {
     char text[CLI_DEVICE_CAP];
-    const char *value = cli_device_value(device, text);
-    return !value || cli_add_set(sets, owned, "spillway.device?", value);
+    const char *value = cli_device_value(device->name, text);
+    return !value || cli_add_set(sets, &device->edit, "spillway.device?", value);
 }
