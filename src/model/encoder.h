@@ -116,7 +116,7 @@ extern const struct sw_encoder_family sw_family_bert, sw_family_roberta, sw_fami
 /* x [..,in] -> [..,out], with the initial values of the family. */
 sw_value sw_encoder_linear(const struct sw_encoder *m, sw_graph *g, const char *name, sw_value x,
                            int64_t in, int64_t out);
-/* The head of the model's task on h [B,T,C], with the embedding's table [V,C]. Returns the loss, which
- * is output "loss". */
+/* The head of the model's task on h [B,T,C], with the embedding's table [V,C]. Returns the loss,
+ * which is output "loss". */
 sw_value sw_encoder_head(const struct sw_encoder *m, sw_graph *g,
                          const struct sw_forward_spec *spec, sw_value h, sw_value table);

@@ -195,8 +195,8 @@ template <typename T> SW_KERNEL(THREADS, 2) void rms_norm(struct gpu_norm_args a
 
 /* ---- gradients of rows ---- */
 
-/* CENTERED: with g = dy w and n = (x - mean) rstd, dx = rstd (g - mean(g) - n mean(g n)). Else, with
- * g = dy times the factor and n = x rstd, dx = rstd (g - n mean(g n)). */
+/* CENTERED: with g = dy w and n = (x - mean) rstd, dx = rstd (g - mean(g) - n mean(g n)). Else,
+ * with g = dy times the factor and n = x rstd, dx = rstd (g - n mean(g n)). */
 template <typename T, bool CENTERED>
 SW_DEVICE void row_dx(const struct gpu_norm_grad_args &args, struct team_scratch<THREADS> &scratch)
 {
