@@ -177,10 +177,8 @@ static void settings_change_the_hash(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(moments_of_8_bits_have_scales),
-    cmocka_unit_test(codes_are_cut_between_runs),
-    cmocka_unit_test(names_identify_the_kind),
-    cmocka_unit_test(each_rule_has_states),
+    cmocka_unit_test(moments_of_8_bits_have_scales), cmocka_unit_test(codes_are_cut_between_runs),
+    cmocka_unit_test(names_identify_the_kind),       cmocka_unit_test(each_rule_has_states),
     cmocka_unit_test(settings_change_the_hash),
 };
 
