@@ -43,7 +43,13 @@ static sw_status open_engine(const struct shape *s, struct opened *out)
     const struct sw_transport transport = {.size = s->ranks};
     SW_TRY(s->ranks > 1 ? sw_comm_open(&transport, &out->comm) : SW_OK);
     const struct sw_engine_options options = {
-        .model = path, .config_text = config, .seq_len = 64, .comm = out->comm, .plan_only = true};
+        .config.text = config,
+        .model.path = path,
+        .inputs.seq_len = 64,
+        .run.comm = out->comm,
+        .train.wanted = true,
+        .plan.only = true,
+    };
     return sw_initialize(&options, &out->engine);
 }
 
