@@ -150,8 +150,8 @@ static sw_status one_step(struct trace *t, int64_t s, double lr)
 {
     const struct sw_program *program = &t->plan->programs[0];
     const struct sw_rates rates = sw_schedule_at(&t->schedule, 0, s);
-    for (int32_t i = 0; i < program->n_inputs; i++) {
-        const struct sw_port *port = &program->inputs[i];
+    for (int32_t i = 0; i < program->ports.n_inputs; i++) {
+        const struct sw_port *port = &program->ports.inputs[i];
         const struct sw_safetensor *grads = sw_safetensors_find(t->inputs, port->name);
         const size_t bytes = sw_port_bytes(port);
         if (!grads || grads->dtype != SW_F32 || grads->bytes < (size_t)(s + 1) * bytes) {

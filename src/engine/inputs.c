@@ -232,8 +232,8 @@ sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int m
     if (!batch || (batch->n_tensors > 0 && !batch->tensors)) {
         return SW_FAIL(SW_E_ARG, "no batch is given");
     }
-    for (int32_t i = 0; i < program->n_inputs; i++) {
-        const struct sw_port *port = &program->inputs[i];
+    for (int32_t i = 0; i < program->ports.n_inputs; i++) {
+        const struct sw_port *port = &program->ports.inputs[i];
         const struct sw_tensor *tensor =
             port->micro == micro ? find_tensor(batch, port->name) : NULL;
         if (tensor) {
@@ -258,9 +258,9 @@ static const struct sw_port *listed(const struct sw_engine *e, int32_t wanted, i
         return NULL;
     }
     const struct sw_program *program = &e->plan->programs[i_program];
-    for (int32_t i = 0; i < program->n_inputs; i++) {
-        if (program->inputs[i].micro == 0) {
-            found = *out_n == wanted ? &program->inputs[i] : found;
+    for (int32_t i = 0; i < program->ports.n_inputs; i++) {
+        if (program->ports.inputs[i].micro == 0) {
+            found = *out_n == wanted ? &program->ports.inputs[i] : found;
             ++*out_n;
         }
     }
@@ -350,8 +350,8 @@ sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro, i
                                 const struct sw_batch *batch)
 {
     const struct sw_program *program = &e->plan->programs[i_program];
-    for (int32_t i = 0; i < program->n_inputs; i++) {
-        const struct sw_port *port = &program->inputs[i];
+    for (int32_t i = 0; i < program->ports.n_inputs; i++) {
+        const struct sw_port *port = &program->ports.inputs[i];
         if (port->micro != micro) {
             continue;
         }

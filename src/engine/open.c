@@ -189,7 +189,7 @@ static sw_status open_executor(struct sw_engine *e, struct sw_executor_options o
     bool full = false;
     options.disk_full = &full;
     const sw_status st = sw_executor_open(e->plan, e->device, &options, &e->executor);
-    if (!e->plan->two_slots || e->config->spillway.disk_slots == 2) {
+    if (!e->plan->update.two_slots || e->config->spillway.disk_slots == 2) {
         return st;
     }
     char message[1024];
@@ -233,8 +233,8 @@ static sw_status prepare(struct sw_engine *e, const struct sw_engine_options *o)
     e->weights.scratch = e->scratch;
     SW_TRY(check_same_math(e));
     /* a plan with two slots has collectives that a plan with one slot does not have */
-    SW_TRY(is_any(e, !e->plan->two_slots, "the places of states", &e->one_slot));
-    if (e->one_slot && e->plan->two_slots) {
+    SW_TRY(is_any(e, !e->plan->update.two_slots, "the places of states", &e->one_slot));
+    if (e->one_slot && e->plan->update.two_slots) {
         SW_TRY(plan_in_one_slot(e));
     }
     const struct sw_executor_options options = {.swap = sw_engine_swap(e),

@@ -19,7 +19,8 @@ static const struct sw_step_phase *next_phase(const struct sw_engine *e)
 
 bool sw_engine_writes_in_place(const struct sw_engine *e)
 {
-    return e->optimizer.trains && e->plan->tier_bytes[SW_TIER_DISK] > 0 && !e->plan->two_slots;
+    return e->optimizer.trains && e->plan->tier_bytes[SW_TIER_DISK] > 0 &&
+           !e->plan->update.two_slots;
 }
 
 /* ---- steps that fail ---- */

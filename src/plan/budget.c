@@ -41,8 +41,8 @@ static int32_t next_largest(const struct sw_program *program, int32_t last)
     int32_t best = -1;
     for (int32_t i = 0; i < program->n_buffers; i++) {
         const struct sw_buffer *buffer = &program->buffers[i];
-        const bool live = buffer->persistent || (buffer->first <= program->peak_instr &&
-                                                 program->peak_instr <= buffer->last);
+        const bool live = buffer->persistent || (buffer->first <= program->peak.instr &&
+                                                 program->peak.instr <= buffer->last);
         const bool after = buffer->bytes < below || (buffer->bytes == below && i > last);
         if (buffer->tier == SW_TIER_DEVICE && live && after &&
             (best < 0 || buffer->bytes > program->buffers[best].bytes)) {
@@ -71,16 +71,11 @@ void sw_plan_largest(const struct sw_program *program, int most, struct sw_str *
     }
 }
 
-static size_t transients_in(const struct sw_program *program, enum sw_tier tier)
-{
-    return tier == SW_TIER_DEVICE ? program->transient_bytes : program->offloaded_bytes[tier];
-}
-
 const struct sw_program *sw_plan_largest_program(const struct sw_plan *plan, enum sw_tier tier)
 {
     const struct sw_program *largest = &plan->programs[0];
     for (int i = 1; i < plan->n_programs; i++) {
-        if (transients_in(&plan->programs[i], tier) > transients_in(largest, tier)) {
+        if (plan->programs[i].peak.bytes[tier] > largest->peak.bytes[tier]) {
             largest = &plan->programs[i];
         }
     }
@@ -131,8 +126,8 @@ static size_t bytes_in_tiles(const struct sw_program *program, int32_t b)
 {
     const struct sw_buffer *buffer = &program->buffers[b];
     const struct sw_ir_value *info = buffer->value < 0 ? NULL : &program->ir->values[buffer->value];
-    const bool known = info && info->param >= 0 && info->param < program->n_least;
-    const int64_t least = known ? program->least_tiles[info->param] : 0;
+    const bool known = info && info->param >= 0 && info->param < program->draft.n_least;
+    const int64_t least = known ? program->draft.least_tiles[info->param] : 0;
     const size_t bytes = least > 0 ? (size_t)least * sw_dtype_bytes(info->dtype) : 0;
     return buffer->persistent || buffer->tier != SW_TIER_DEVICE ? 0
            : bytes < buffer->bytes                              ? bytes
@@ -168,8 +163,8 @@ static bool exceeds_in_tiles(const struct sw_plan *plan, size_t budget)
 {
     const struct sw_program *program = &plan->programs[0];
     const size_t n = (size_t)program->n_instrs + 2;
-    int64_t *change = program->least_tiles ? sw_alloc_zero("plan", n, sizeof *change) : NULL;
-    int64_t live = (int64_t)plan->persistent_bytes;
+    int64_t *change = program->draft.least_tiles ? sw_alloc_zero("plan", n, sizeof *change) : NULL;
+    int64_t live = (int64_t)plan->persistent_bytes[SW_TIER_DEVICE];
     bool exceeds = false;
     for (int32_t b = 0; change && b < program->n_buffers; b++) {
         const struct sw_buffer *buffer = &program->buffers[b];
@@ -271,8 +266,8 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
     sw_format_bytes(need, sizeof need, (double)needed);
     sw_format_bytes(have, sizeof have, (double)budget);
     sw_format_bytes(missing, sizeof missing, (double)(needed - budget));
-    sw_format_bytes(fixed, sizeof fixed, (double)plan->persistent_bytes);
-    sw_format_bytes(live, sizeof live, (double)program->transient_bytes);
+    sw_format_bytes(fixed, sizeof fixed, (double)plan->persistent_bytes[SW_TIER_DEVICE]);
+    sw_format_bytes(live, sizeof live, (double)program->peak.bytes[SW_TIER_DEVICE]);
     const sw_status st =
         SW_FAIL(SW_E_NOMEM,
                 "does not fit: %s memory needs %zu bytes (%s) and the budget is %zu (%s): %zu "
@@ -280,9 +275,9 @@ static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_op
                 "missing%s; parameters and states hold %s, transients %s at instruction %d (%s in "
                 "%s); largest: %s; what would help: %s%s",
                 sw_tier_name(tier), needed, need, budget, have, needed - budget, missing,
-                sw_str_text(&beside), fixed, live, program->peak_instr, sw_ir_op_name(op),
+                sw_str_text(&beside), fixed, live, program->peak.instr, sw_ir_op_name(op),
                 sw_ir_where(program->ir, op), sw_str_text(&largest), sw_str_text(&helps),
-                plan->persistent_bytes > budget &&
+                plan->persistent_bytes[SW_TIER_DEVICE] > budget &&
                         (options->policy.states_tier != SW_TIER_DEVICE || !options->rule)
                     ? " (not enough alone: parameters and states by themselves exceed the budget)"
                     : "");
@@ -318,7 +313,7 @@ static void describe_device(const struct sw_plan *plan, struct sw_plan_refusal *
     for (int i = 0; i < plan->n_programs; i++) {
         out->n_instrs += plan->programs[i].ir->n_ops;
     }
-    out->transients = plan->tier_bytes[SW_TIER_DEVICE] - plan->persistent_bytes;
+    out->transients = plan->tier_bytes[SW_TIER_DEVICE] - plan->persistent_bytes[SW_TIER_DEVICE];
 }
 
 sw_status sw_plan_refuse(const struct sw_plan *plan, const struct sw_plan_options *options,
@@ -347,7 +342,6 @@ sw_status sw_plan_check_outer_budgets(struct sw_plan *plan, const struct sw_plan
     if (options->policy.budget[SW_TIER_HOST] == 0 && options->policy.budget[SW_TIER_DISK] == 0) {
         return SW_OK;
     }
-    plan->tier_bytes[SW_TIER_DEVICE] = plan->persistent_bytes;
     for (int t = SW_TIER_HOST; t < SW_TIER_COUNT; t++) {
         if (options->policy.budget[t] > 0 && plan->tier_bytes[t] > options->policy.budget[t]) {
             return sw_plan_refuse(plan, options, (enum sw_tier)t);

@@ -103,12 +103,13 @@ static sw_status check_batch(const struct check *c, int32_t i)
 {
     const struct sw_instr *instr = &c->program->instrs[i];
     const struct sw_ir *ir = c->program->ir;
-    if (instr->queue != SW_QUEUE_COMM || instr->batch > 0) {
+    if (instr->queue != SW_QUEUE_COMM || instr->exchange.batch > 0) {
         return SW_OK;
     }
     const int32_t first = sw_program_issued(c->program, i);
     const struct sw_instr *leader = &c->program->instrs[first];
-    if (i >= first + leader->batch || ir->ops[leader->op].move != ir->ops[instr->op].move ||
+    if (i >= first + leader->exchange.batch ||
+        ir->ops[leader->op].move != ir->ops[instr->op].move ||
         leader->last_only != instr->last_only || leader->unless_skipped != instr->unless_skipped) {
         return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) is no part of the batch of %d", i,
                        sw_ir_op_name(&ir->ops[instr->op]), first);
@@ -128,7 +129,7 @@ static sw_status check_order(struct check *c)
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
         const bool inside =
-            program->instrs[i].queue == SW_QUEUE_COMM && program->instrs[i].batch == 0;
+            program->instrs[i].queue == SW_QUEUE_COMM && program->instrs[i].exchange.batch == 0;
         c->issued[i] = inside && i > 0 ? c->issued[i - 1] : i;
         SW_TRY(op->move != SW_MOVE_NONE ? sw_move_check(ir, op) : SW_OK);
         for (int k = sw_ir_is_transfer(op); k < op->n_in; k++) {
@@ -248,7 +249,7 @@ static sw_status check_transfer(const struct check *c, const struct beside *b, i
     const struct sw_ir_op *op = &ir->ops[instr->op];
     const bool stores = op->move == SW_MOVE_STORE;
     const struct sw_cell_range cells = c->cells.of[instr->op];
-    if (instr->blocking || instr->queue != sw_move_queue(ir, op)) {
+    if (instr->exchange.blocking || instr->queue != sw_move_queue(ir, op)) {
         return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) is on the queue %s", i,
                        sw_ir_op_name(op), sw_queue_name(instr->queue));
     }
@@ -306,7 +307,7 @@ static sw_status check_queues(const struct check *c, struct beside *b)
     memset(known, 0xff, sizeof known);
     for (int32_t i = 0; i < end; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        if (instr->queue != SW_QUEUE_COMM || instr->batch > 0) {
+        if (instr->queue != SW_QUEUE_COMM || instr->exchange.batch > 0) {
             sw_clocks_find(&b->clocks, i, instr->waits, b->found);
         } else {
             b->found[SW_QUEUE_COMM] = i - 1; /* it is issued with the first of its batch */
@@ -320,7 +321,7 @@ static sw_status check_queues(const struct check *c, struct beside *b)
         for (int q = 1; q < SW_QUEUE_COUNT; q++) {
             for (; known[q] < b->clocks.now[SW_QUEUE_COMPUTE][q]; known[q]++) {
                 const struct sw_instr *done = &program->instrs[known[q] + 1];
-                if ((int)done->queue == q && !done->blocking) {
+                if ((int)done->queue == q && !done->exchange.blocking) {
                     SW_TRY(check_under_way(c, known[q] + 1, i));
                 }
             }
@@ -328,7 +329,8 @@ static sw_status check_queues(const struct check *c, struct beside *b)
     }
     for (int32_t i = 0; i < end; i++) { /* the others are waited for at the end */
         const struct sw_instr *instr = &program->instrs[i];
-        if (instr->queue != SW_QUEUE_COMPUTE && !instr->blocking && i > known[instr->queue]) {
+        if (instr->queue != SW_QUEUE_COMPUTE && !instr->exchange.blocking &&
+            i > known[instr->queue]) {
             SW_TRY(check_under_way(c, i, end - 1));
         }
     }
@@ -399,7 +401,7 @@ static sw_status check_buffers(const struct check *c)
                            value_name(ir, buffer->value), buffer->value, buffer->bytes, need);
         }
         if (buffer->persistent && buffer->tier == SW_TIER_DEVICE &&
-            buffer->offset + need > c->plan->persistent_bytes) {
+            buffer->offset + need > c->plan->persistent_bytes[SW_TIER_DEVICE]) {
             return SW_FAIL(SW_E_ARG, "plan: %s lies outside of the persistent part",
                            value_name(ir, buffer->value));
         }

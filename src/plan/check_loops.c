@@ -59,7 +59,7 @@ static sw_status check_again(const struct check *c, int32_t i)
         const struct sw_ir_op *op = op_of(c, k);
         store = op->move == SW_MOVE_STORE && sw_ir_root(c->ir, op->in[1]) == here ? k : store;
     }
-    return c->program->instrs[i].again == store
+    return c->program->instrs[i].turn.again == store
                ? SW_OK
                : fail(c, i, "does not wait for the store of what it writes over");
 }
@@ -81,7 +81,7 @@ static sw_status check_kernel(const struct check *c, int32_t i)
 static sw_status check_instr(const struct check *c, int32_t i, int32_t number)
 {
     const struct sw_ir_op *op = op_of(c, i);
-    if (op->loop != number || c->program->instrs[i].loop != number ||
+    if (op->loop != number || c->program->instrs[i].turn.loop != number ||
         sw_ir_pieces(c->ir, op) != c->loop->pieces) {
         return fail(c, i, "is of another loop");
     }

@@ -9,7 +9,7 @@
 
 enum sw_queue sw_instr_queue(const struct sw_instr *instr)
 {
-    return instr->blocking ? SW_QUEUE_COMPUTE : instr->queue;
+    return instr->exchange.blocking ? SW_QUEUE_COMPUTE : instr->queue;
 }
 
 sw_status sw_clocks_open(struct sw_clocks *clocks, const struct sw_program *program)
@@ -67,7 +67,7 @@ void sw_clocks_find(const struct sw_clocks *clocks, int32_t i, const int32_t wai
     memcpy(out, clocks->now[on], sizeof clocks->now[on]);
     join(out, clocks->now[SW_QUEUE_COMPUTE]);
     out[SW_QUEUE_COMPUTE] = i - 1;
-    if (instr->blocking && !may_be_left_out(clocks, i)) {
+    if (instr->exchange.blocking && !may_be_left_out(clocks, i)) {
         /* an instruction that does not run waits for nothing */
         learn(clocks, out, SW_QUEUE_COMM, clocks->issued[SW_QUEUE_COMM]);
     }

@@ -357,24 +357,24 @@ static void dump_conditions(const struct sw_program *program, int32_t i, struct 
     const struct sw_instr *instr = &program->instrs[i];
     dump_waits(instr, out);
     put_int(out, "retired", instr->retired);
-    if (instr->loop > 0) {
-        put_int(out, "loop", instr->loop);
+    if (instr->turn.loop > 0) {
+        put_int(out, "loop", instr->turn.loop);
         put_int(out, "pieces", sw_instr_pieces(program, instr));
     }
-    if (instr->again >= 0) {
-        put_int(out, "again", instr->again);
+    if (instr->turn.again >= 0) {
+        put_int(out, "again", instr->turn.again);
     }
     if (instr->follows >= 0) {
         put_int(out, "follows", instr->follows);
     }
     if (instr->queue == SW_QUEUE_COMM) {
-        put_int(out, "group", instr->group);
-        put_int(out, "batch", instr->batch);
-        put_text(out, "dtype", sw_dtype_name(instr->dtype));
-        put_some(out, "rows", instr->rows);
+        put_int(out, "group", instr->exchange.group);
+        put_int(out, "batch", instr->exchange.batch);
+        put_text(out, "dtype", sw_dtype_name(instr->exchange.dtype));
+        put_some(out, "rows", instr->exchange.rows);
     }
-    put_true(out, "blocking", instr->blocking);
-    put_true(out, "whole_step", instr->whole_step);
+    put_true(out, "blocking", instr->exchange.blocking);
+    put_true(out, "whole_step", instr->exchange.whole_step);
     put_text(out, "predicate",
              instr->verb == SW_VERB_KERNEL && instr->unless_skipped ? "skip" : NULL);
     put_true(out, "last_only", instr->last_only);
@@ -438,8 +438,8 @@ static void dump_ports(const char *key, const struct sw_port *ports, int32_t n, 
 
 void sw_program_dump(const struct sw_program *program, struct sw_str *out)
 {
-    dump_ports("inputs", program->inputs, program->n_inputs, out);
-    dump_ports("outputs", program->outputs, program->n_outputs, out);
+    dump_ports("inputs", program->ports.inputs, program->ports.n_inputs, out);
+    dump_ports("outputs", program->ports.outputs, program->ports.n_outputs, out);
     if (program->n_loops > 0) {
         put_int(out, "turns", program->turns);
         put_int(out, "ahead", sw_loop_ahead(program));
@@ -524,10 +524,10 @@ static void dump_staging(const struct sw_plan *plan, struct sw_str *out)
 {
     put_open(out, "staging", '[');
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        if (plan->staging[q].tier != SW_TIER_COUNT) {
+        if (plan->staging.share[q].tier != SW_TIER_COUNT) {
             begin(out, "queue", sw_queue_name((enum sw_queue)q));
-            put_int(out, "offset", (int64_t)plan->staging[q].offset);
-            put_int(out, "bytes", (int64_t)plan->staging[q].bytes);
+            put_int(out, "offset", (int64_t)plan->staging.share[q].offset);
+            put_int(out, "bytes", (int64_t)plan->staging.share[q].bytes);
             sw_str_puts(out, "},");
         }
     }
@@ -575,9 +575,9 @@ void sw_plan_dump(const struct sw_plan *plan, struct sw_str *out)
         sw_str_puts(out, "},");
     }
     close_list(out);
-    put_int(out, "staging_bytes", (int64_t)plan->staging_bytes);
+    put_int(out, "staging_bytes", (int64_t)plan->staging.bytes);
     dump_staging(plan, out);
-    put_int(out, "input_bytes", (int64_t)plan->input_bytes);
+    put_int(out, "input_bytes", (int64_t)plan->staging.input_bytes);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         char key[32];
         snprintf(key, sizeof key, "%s_budget", sw_tier_name((enum sw_tier)t));

@@ -47,13 +47,13 @@ static int32_t emit_moments(struct sw_ir *ir, struct sw_attrs *attrs, const sw_v
         sw_ir_add_out_in_place(ir, op, in[i]);
     }
     sw_ir_add_out(ir, op, SW_I64, SW_SHAPE(SW_LAMB_WORDS));
-    return ir->status < 0 ? -1 : op;
+    return ir->failure.status < 0 ? -1 : op;
 }
 
 /* Adds the exact sums over shards, so every rank has the same sum as a single rank would. */
 static sw_value merge_sums(struct sw_ir *ir, sw_value target, sw_value sums)
 {
-    if (ir->status < 0 || !sw_ir_is_slice(&ir->values[target])) {
+    if (ir->failure.status < 0 || !sw_ir_is_slice(&ir->values[target])) {
         return sums;
     }
     const int32_t merge = sw_ir_add_exchange(ir, SW_MOVE_MERGE, SW_GROUP_DATA, &sums, 1);
@@ -65,7 +65,7 @@ static sw_value merge_sums(struct sw_ir *ir, sw_value target, sw_value sums)
 
 sw_value sw_emit_lamb_merge(struct sw_ir *ir, int32_t moments, sw_value norms)
 {
-    return ir->status < 0 ? norms : merge_sums(ir, ir->ops[moments].in[0], norms);
+    return ir->failure.status < 0 ? norms : merge_sums(ir, ir->ops[moments].in[0], norms);
 }
 
 static sw_value trust_ratio(struct sw_ir *ir, sw_value param)
@@ -85,7 +85,7 @@ static int32_t emit_apply(struct sw_ir *ir, const struct sw_attrs *attrs, const 
         sw_ir_add_out_in_place(ir, apply, in[i]); /* the master, or its remainder */
     }
     sw_ir_add_out_in_place(ir, apply, in[n_states + 2]);
-    return ir->status < 0 ? -1 : apply;
+    return ir->failure.status < 0 ? -1 : apply;
 }
 
 /* in: target, states, streams */
@@ -106,8 +106,8 @@ static sw_value emit_lamb(struct sw_ir *ir, struct sw_attrs *attrs, sw_value *in
 
 sw_value sw_emit_lamb_norms(struct sw_ir *ir, int32_t moments, sw_value before)
 {
-    if (ir->status < 0 || before < 0) {
-        return ir->status < 0 ? SW_NO_VALUE : ir->ops[moments].out[2];
+    if (ir->failure.status < 0 || before < 0) {
+        return ir->failure.status < 0 ? SW_NO_VALUE : ir->ops[moments].out[2];
     }
     const sw_value in[2] = {before, ir->ops[moments].out[2]};
     return sw_ir_add_out_in_place(ir, add_predicated(ir, SW_OP_LAMB_ADD_NORMS, in, 2, NULL),
@@ -116,7 +116,7 @@ sw_value sw_emit_lamb_norms(struct sw_ir *ir, int32_t moments, sw_value before)
 
 sw_value sw_emit_lamb_step(struct sw_ir *ir, int32_t moments, sw_value norms, sw_value ratio)
 {
-    if (ir->status < 0) {
+    if (ir->failure.status < 0) {
         return SW_NO_VALUE;
     }
     const struct sw_ir_op first = ir->ops[moments];
@@ -137,7 +137,7 @@ sw_value sw_emit_lamb_step(struct sw_ir *ir, int32_t moments, sw_value norms, sw
  * matrix orthogonal as a single rank would. */
 static sw_value gather_matrix(struct sw_ir *ir, const struct sw_ir_value *target, sw_value part)
 {
-    if (ir->status < 0 || !sw_ir_is_slice(target)) {
+    if (ir->failure.status < 0 || !sw_ir_is_slice(target)) {
         return part;
     }
     const struct sw_layout gathered = sw_layout_gathered(&target->form->layout);
@@ -229,11 +229,11 @@ static sw_value emit_adafactor(struct sw_ir *ir, struct sw_attrs *attrs, sw_valu
     made[NORM] =
         merge_sums(ir, in[0], sw_ir_add_out(ir, moments, SW_I64, SW_SHAPE(SW_STATS_WORDS)));
     if (n_made == N_MADE) {
-        const bool is_wide = ir->status >= 0 && ir->values[in[at - 1]].dtype == SW_F64;
+        const bool is_wide = ir->failure.status >= 0 && ir->values[in[at - 1]].dtype == SW_F64;
         made[FACTORS] = sw_ir_add_out(ir, moments, is_wide ? SW_F64 : SW_F32, SW_SHAPE(n_lines));
     }
 
-    n_in = ir->status < 0 ? -1 : insert(ir, in, n_in, at, made, n_made);
+    n_in = ir->failure.status < 0 ? -1 : insert(ir, in, n_in, at, made, n_made);
     const int32_t apply =
         n_in < 0 ? -1 : add_predicated(ir, SW_OP_ADAFACTOR_APPLY, in, n_in, attrs);
     for (int i = 0; i < at - n_squares; i++) {
@@ -311,12 +311,12 @@ static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, 
                        struct sw_attrs *attrs, sw_value in[SW_MAX_INPUTS])
 {
     const struct sw_update_rule *rule = options->rule;
-    if (ir->status < 0) {
+    if (ir->failure.status < 0) {
         return -1;
     }
     const struct sw_ir_value info = ir->values[sw_ir_root(ir, param)];
     const struct sw_ir_value slice = ir->values[target];
-    const bool is_tile = info.is_tiled;
+    const bool is_tile = info.param_facts.is_tiled;
     const struct sw_shape all = info.form->layout.whole;
     struct sw_update_state states[SW_UPDATE_MAX_STATES];
     const struct sw_update_rule its = sw_update_rule_of(rule, info.name, all.rank);

@@ -71,7 +71,7 @@ const struct sw_ir_form *sw_ir_form(struct sw_ir *ir, const struct sw_ir_form *l
     own.layout.whole = own.layout.is_sliced ? own.layout.whole : own.shape;
     own.elems = sw_shape_elems(&own.shape);
     struct sw_ir_forms *forms = &ir->forms;
-    const bool room = ir->status >= 0 && (forms->n < forms->cap / 2 || grow(forms));
+    const bool room = ir->failure.status >= 0 && (forms->n < forms->cap / 2 || grow(forms));
     const struct sw_ir_form **place = room ? place_of(forms, &own) : NULL;
     if (place && *place) {
         return *place;

@@ -24,7 +24,7 @@ static bool grow(struct sw_ir *ir, void **array, int32_t *cap, int32_t need, siz
 
 void sw_ir_fail(struct sw_ir *ir, sw_status code, const char *fmt, ...)
 {
-    if (ir->status < 0) {
+    if (ir->failure.status < 0) {
         return;
     }
     char text[512];
@@ -32,14 +32,15 @@ void sw_ir_fail(struct sw_ir *ir, sw_status code, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    ir->status = code;
-    ir->error = sw_arena_strdup(&ir->names, text);
+    ir->failure.status = code;
+    ir->failure.message = sw_arena_strdup(&ir->names, text);
 }
 
 sw_status sw_ir_status(const struct sw_ir *ir)
 {
-    if (ir->status < 0) {
-        return SW_FAIL(ir->status, "%s", ir->error ? ir->error : "the plan could not be made");
+    if (ir->failure.status < 0) {
+        return SW_FAIL(ir->failure.status, "%s",
+                       ir->failure.message ? ir->failure.message : "the plan could not be made");
     }
     return SW_OK;
 }
@@ -117,7 +118,7 @@ static bool list_leaf(struct sw_ir *ir, sw_value v)
 static void note_view(struct sw_ir *ir, const struct sw_ir_op *op)
 {
     if (sw_ir_has(op, SW_TRAIT_VIEW)) {
-        ir->values[op->in[0]].is_viewed = true;
+        ir->values[op->in[0]].param_facts.is_viewed = true;
     }
 }
 
@@ -129,7 +130,7 @@ static bool take_op(struct sw_ir *ir, const struct sw_op *math)
     memcpy(op->out, math->out, sizeof op->out);
     sw_ir_take_math(ir, op, math);
     note_view(ir, op);
-    return ir->status >= 0;
+    return ir->failure.status >= 0;
 }
 
 static bool take_scopes(struct sw_ir *ir, const struct sw_graph *g)
@@ -145,13 +146,13 @@ static bool take_scopes(struct sw_ir *ir, const struct sw_graph *g)
 
 static bool take_lists(struct sw_ir *ir, const struct sw_graph *g)
 {
-    ir->params = sw_alloc("plan", ((size_t)g->n_params + 1) * sizeof *ir->params);
+    ir->params.at = sw_alloc("plan", ((size_t)g->n_params + 1) * sizeof *ir->params.at);
     ir->streams = sw_alloc("plan", ((size_t)g->n_streams + 1) * sizeof *ir->streams);
-    if (!ir->params || !ir->streams) {
+    if (!ir->params.at || !ir->streams) {
         return false;
     }
-    for (; ir->n_params < g->n_params; ir->n_params++) {
-        ir->params[ir->n_params] = g->params[ir->n_params];
+    for (; ir->params.n < g->n_params; ir->params.n++) {
+        ir->params.at[ir->params.n] = g->params[ir->params.n];
     }
     for (; ir->n_streams < g->n_streams; ir->n_streams++) {
         const struct sw_stream *stream = &g->streams[ir->n_streams];
@@ -170,17 +171,17 @@ sw_status sw_ir_open(const struct sw_graph *g, struct sw_ir **out)
     SW_TRY_ALLOC(ir, "the plan");
     sw_arena_init(&ir->names, "plan");
     ir->dtype = g->dtype;
-    bool good = grow(ir, (void **)&ir->values, &ir->cap_values, g->n_values, sizeof *ir->values) &&
-                grow(ir, (void **)&ir->ops, &ir->cap_ops, g->n_ops, sizeof *ir->ops) &&
+    bool good = grow(ir, (void **)&ir->values, &ir->room.values, g->n_values, sizeof *ir->values) &&
+                grow(ir, (void **)&ir->ops, &ir->room.ops, g->n_ops, sizeof *ir->ops) &&
                 take_scopes(ir, g);
     for (sw_value v = 0; good && v < g->n_values; v++) {
         take_value(ir, &g->values[v]);
-        good = ir->status >= 0 && list_leaf(ir, v);
+        good = ir->failure.status >= 0 && list_leaf(ir, v);
     }
     for (int32_t i = 0; good && i < g->n_ops; i++) {
         good = take_op(ir, &g->ops[i]);
     }
-    good = good && take_lists(ir, g) && ir->status >= 0;
+    good = good && take_lists(ir, g) && ir->failure.status >= 0;
     if (!good) {
         sw_ir_close(ir);
         return SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
@@ -199,9 +200,9 @@ void sw_ir_close(struct sw_ir *ir)
     sw_free(ir->ops);
     sw_free(ir->scopes);
     sw_free(ir->streams);
-    sw_free(ir->outputs);
-    sw_free(ir->params);
-    sw_free(ir->loops);
+    sw_free(ir->outputs.at);
+    sw_free(ir->params.at);
+    sw_free(ir->loops.pieces);
     sw_free(ir->where);
     sw_names_close(&ir->leaves);
     sw_arena_fini(&ir->names);
@@ -231,8 +232,8 @@ sw_value sw_ir_new_value(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtyp
 sw_value sw_ir_new_like(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtype,
                         const struct sw_ir_form *form)
 {
-    if (ir->status < 0 ||
-        !grow(ir, (void **)&ir->values, &ir->cap_values, ir->n_values + 1, sizeof *ir->values)) {
+    if (ir->failure.status < 0 ||
+        !grow(ir, (void **)&ir->values, &ir->room.values, ir->n_values + 1, sizeof *ir->values)) {
         return SW_NO_VALUE;
     }
     ir->values[ir->n_values] = (struct sw_ir_value){.form = form,
@@ -242,14 +243,14 @@ sw_value sw_ir_new_like(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtype
                                                     .base = SW_NO_VALUE,
                                                     .sparse_index = SW_NO_VALUE,
                                                     .param = SW_NO_VALUE,
-                                                    .micro = ir->micro};
+                                                    .micro = ir->next.micro};
     return ir->n_values++;
 }
 
 sw_value sw_ir_copy_value(struct sw_ir *ir, sw_value v)
 {
-    if (ir->status < 0 ||
-        !grow(ir, (void **)&ir->values, &ir->cap_values, ir->n_values + 1, sizeof *ir->values)) {
+    if (ir->failure.status < 0 ||
+        !grow(ir, (void **)&ir->values, &ir->room.values, ir->n_values + 1, sizeof *ir->values)) {
         return SW_NO_VALUE;
     }
     ir->values[ir->n_values] = ir->values[v];
@@ -276,7 +277,8 @@ sw_value sw_ir_find_same(const struct sw_ir *other, const struct sw_ir *ir, sw_v
 
 sw_value sw_ir_state(struct sw_ir *ir, const char *name, enum sw_dtype dtype, struct sw_shape shape)
 {
-    const sw_value known = ir->status < 0 ? SW_NO_VALUE : sw_ir_find(ir, SW_ROLE_STATE, name);
+    const sw_value known =
+        ir->failure.status < 0 ? SW_NO_VALUE : sw_ir_find(ir, SW_ROLE_STATE, name);
     if (known >= 0) {
         return known;
     }
@@ -296,7 +298,7 @@ static const char *name_state(struct sw_ir *ir, sw_value param, enum sw_state_ki
 sw_value sw_ir_param_state(struct sw_ir *ir, sw_value param, enum sw_state_kind kind, int use,
                            enum sw_dtype dtype, struct sw_shape shape)
 {
-    if (ir->status < 0) {
+    if (ir->failure.status < 0) {
         return SW_NO_VALUE;
     }
     const char *of = ir->values[param].name;
@@ -324,16 +326,16 @@ sw_value sw_ir_version(const struct sw_ir *ir, sw_value v)
 
 static void add_output(struct sw_ir *ir, const struct sw_ir_output *output)
 {
-    if (ir->status >= 0 &&
-        grow(ir, (void **)&ir->outputs, &ir->cap_outputs, ir->n_outputs + 1, sizeof *ir->outputs)) {
+    if (ir->failure.status >= 0 && grow(ir, (void **)&ir->outputs.at, &ir->outputs.cap,
+                                        ir->outputs.n + 1, sizeof *ir->outputs.at)) {
         ir->values[output->value].is_output = true;
-        ir->outputs[ir->n_outputs++] = *output;
+        ir->outputs.at[ir->outputs.n++] = *output;
     }
 }
 
 void sw_ir_output(struct sw_ir *ir, const char *name, sw_value v)
 {
-    if (ir->status >= 0 && v >= 0) {
+    if (ir->failure.status >= 0 && v >= 0) {
         add_output(ir,
                    &(struct sw_ir_output){copy_name(ir, name), v, SW_NO_VALUE, SW_STATE_OTHER, 0});
     }
@@ -342,7 +344,7 @@ void sw_ir_output(struct sw_ir *ir, const char *name, sw_value v)
 void sw_ir_param_output(struct sw_ir *ir, sw_value param, enum sw_state_kind kind, int use,
                         sw_value v)
 {
-    if (ir->status >= 0 && v >= 0) {
+    if (ir->failure.status >= 0 && v >= 0) {
         add_output(ir, &(struct sw_ir_output){name_state(ir, param, kind, use), v, param, kind,
                                               (uint8_t)use});
     }
@@ -350,9 +352,9 @@ void sw_ir_param_output(struct sw_ir *ir, sw_value param, enum sw_state_kind kin
 
 sw_value sw_ir_find_output(const struct sw_ir *ir, const char *name, int micro)
 {
-    for (int32_t i = 0; i < ir->n_outputs; i++) {
-        const sw_value v = ir->outputs[i].value;
-        if (ir->values[v].micro == micro && strcmp(ir->outputs[i].name, name) == 0) {
+    for (int32_t i = 0; i < ir->outputs.n; i++) {
+        const sw_value v = ir->outputs.at[i].value;
+        if (ir->values[v].micro == micro && strcmp(ir->outputs.at[i].name, name) == 0) {
             return v;
         }
     }
@@ -367,7 +369,7 @@ bool sw_ir_is_part(const struct sw_ir *ir, sw_value v)
     }
     const struct sw_ir_value *root = &ir->values[value->base];
     const sw_value param = root->role == SW_ROLE_PARAM ? value->base : root->param;
-    return param >= 0 && ir->values[param].is_tiled &&
+    return param >= 0 && ir->values[param].param_facts.is_tiled &&
            (root->role == SW_ROLE_PARAM || sw_state_is_optimizer(root->state));
 }
 
@@ -389,7 +391,7 @@ bool sw_ir_is_packed(const struct sw_ir *ir, sw_value v)
 
 static int32_t add_op(struct sw_ir *ir, const struct sw_ir_op *like, const sw_value *in, int n_in)
 {
-    if (ir->status < 0) {
+    if (ir->failure.status < 0) {
         return -1;
     }
     SW_ASSERT(n_in <= SW_MAX_INPUTS);
@@ -398,13 +400,13 @@ static int32_t add_op(struct sw_ir *ir, const struct sw_ir_op *like, const sw_va
             return -1;
         }
     }
-    if (!grow(ir, (void **)&ir->ops, &ir->cap_ops, ir->n_ops + 1, sizeof *ir->ops)) {
+    if (!grow(ir, (void **)&ir->ops, &ir->room.ops, ir->n_ops + 1, sizeof *ir->ops)) {
         return -1;
     }
     struct sw_ir_op *op = &ir->ops[ir->n_ops];
     *op = *like;
-    op->phase = ir->phase;
-    op->micro = ir->micro;
+    op->phase = ir->next.phase;
+    op->micro = ir->next.micro;
     op->n_in = (int8_t)n_in;
     memcpy(op->in, in, (size_t)n_in * sizeof *in);
     note_view(ir, op);
@@ -497,7 +499,7 @@ sw_value sw_ir_add_out(struct sw_ir *ir, int32_t i_op, enum sw_dtype dtype, stru
 
 sw_value sw_ir_add_out_in_place(struct sw_ir *ir, int32_t i_op, sw_value of)
 {
-    if (i_op < 0 || ir->status < 0) {
+    if (i_op < 0 || ir->failure.status < 0) {
         return SW_NO_VALUE;
     }
     const struct sw_ir_value src = ir->values[of];
@@ -627,11 +629,12 @@ void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw
 
 int32_t sw_ir_new_loop(struct sw_ir *ir, int32_t pieces)
 {
-    if (!grow(ir, (void **)&ir->loops, &ir->cap_loops, ir->n_loops + 1, sizeof *ir->loops)) {
+    if (!grow(ir, (void **)&ir->loops.pieces, &ir->loops.cap, ir->loops.n + 1,
+              sizeof *ir->loops.pieces)) {
         return 0;
     }
-    ir->loops[ir->n_loops++] = pieces;
-    return ir->n_loops;
+    ir->loops.pieces[ir->loops.n++] = pieces;
+    return ir->loops.n;
 }
 
 size_t sw_ir_turn_bytes(const struct sw_ir_value *value)
@@ -695,7 +698,7 @@ void sw_op_order_install(struct sw_op_order *order, struct sw_ir *ir)
     sw_free(ir->ops);
     ir->ops = order->ops;
     ir->n_ops = order->n;
-    ir->cap_ops = order->cap;
+    ir->room.ops = order->cap;
     *order = (struct sw_op_order){0};
     for (sw_value v = 0; v < ir->n_values; v++) {
         ir->values[v].producer = -1; /* includes outputs of ops that the new order leaves out */

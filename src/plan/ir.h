@@ -28,6 +28,13 @@ struct sw_ir_forms {
     int32_t n, cap;
 };
 
+/* Facts about a parameter. */
+struct sw_ir_param_facts {
+    bool is_tiled;    /* ops see tiles of whole rows, and never the whole parameter */
+    bool is_viewed;   /* it is the input of a view */
+    bool stays_whole; /* it is not sharded, see sw_choose_whole */
+};
+
 /* A value of the graph or of a pass (see struct sw_value_info), and where it lies. */
 struct sw_ir_value {
     const struct sw_ir_form *form;
@@ -48,10 +55,8 @@ struct sw_ir_value {
     bool host_computes; /* host memory: a kernel of the host reads or writes it in place */
     /* PARAM, STATE: a step writes the second slot, so that the step can be undone */
     bool two_slots;
-    bool is_tiled;    /* PARAM: ops see tiles of whole rows, and never the whole parameter */
-    bool is_pack;     /* PARAM, STATE: storage that several of them share */
-    bool is_viewed;   /* the input of a view */
-    bool stays_whole; /* PARAM: it is not sharded, see sw_choose_whole */
+    bool is_pack; /* PARAM, STATE: storage that several of them share */
+    struct sw_ir_param_facts param_facts;
     bool takes_turns; /* piece of an update in a loop: there is room for several pieces */
     bool needs_grad;
     bool is_output;
@@ -143,27 +148,50 @@ struct sw_ir_stream {
     int micro; /* above 0: continues the use of the previous stream */
 };
 
+/* The first failure of an addition. */
+struct sw_ir_failure {
+    sw_status status;
+    char *message; /* in the arena of names */
+};
+struct sw_ir_outputs {
+    struct sw_ir_output *at; /* [cap] */
+    int32_t n, cap;
+};
+struct sw_ir_params {
+    sw_value *at; /* [n] in order of first use */
+    int32_t n;
+};
+struct sw_ir_loops {
+    int32_t *pieces; /* [cap] number of pieces of each loop */
+    int32_t n, cap;
+};
+struct sw_ir_room { /* allocated values and ops */
+    int32_t values, ops;
+};
+/* Attributes of ops and values that are added from now on. */
+struct sw_ir_next {
+    enum sw_phase phase;
+    int micro;
+};
+
 struct sw_ir {
     struct sw_arena names;
-    sw_status status;
-    char *error; /* message of the first failure (in the arena) */
+    struct sw_ir_failure failure;
     enum sw_dtype dtype;
     struct sw_ir_forms forms;
     struct sw_ir_value *values;
     struct sw_ir_op *ops; /* in an order in which they can run */
     struct sw_scope *scopes;
     struct sw_ir_stream *streams;
-    struct sw_ir_output *outputs;
-    sw_value *params;       /* in order of first use */
-    int32_t *loops;         /* [n_loops] number of pieces of each */
+    struct sw_ir_outputs outputs;
+    struct sw_ir_params params;
+    struct sw_ir_loops loops;
     struct sw_names leaves; /* values with a name and no producer, by role */
-    int32_t n_values, n_ops, n_scopes, n_streams, n_outputs, n_params, n_loops;
-    int32_t cap_values, cap_ops, cap_outputs, cap_loops;
+    int32_t n_values, n_ops, n_scopes, n_streams;
+    struct sw_ir_room room;
     const struct sw_group *groups; /* groups of the plan; borrowed */
     const char **where;            /* [n_ops] see sw_ir_note_where; NULL = not computed */
-    /* attributes of ops and values added from now on */
-    enum sw_phase phase;
-    int micro;
+    struct sw_ir_next next;
 };
 
 /*
@@ -333,7 +361,7 @@ sw_status sw_move_check(const struct sw_ir *ir, const struct sw_ir_op *op);
 int32_t sw_ir_new_loop(struct sw_ir *ir, int32_t pieces);
 static inline int64_t sw_ir_pieces(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
-    return op->loop > 0 ? ir->loops[op->loop - 1] : 1;
+    return op->loop > 0 ? ir->loops.pieces[op->loop - 1] : 1;
 }
 /* Bytes from a piece to the piece of the next turn, for a value that takes turns. */
 size_t sw_ir_turn_bytes(const struct sw_ir_value *value);

@@ -35,7 +35,8 @@ enum sw_load sw_instr_load(const struct sw_plan *plan, const struct sw_program *
         return kernel_load(program->ir, &program->ir->ops[instr->op], out_work);
     }
     if (instr->verb >= SW_VERB_REDUCE) { /* its shard to, or the shard of, each of the others */
-        *out_work = (double)sw_instr_sent_bytes(instr) * (plan->groups[instr->group].n - 1);
+        *out_work =
+            (double)sw_instr_sent_bytes(instr) * (plan->groups[instr->exchange.group].n - 1);
         return SW_LOAD_SENT;
     }
     const bool copied = instr->verb == SW_VERB_COPY_IN || instr->verb == SW_VERB_COPY_OUT;

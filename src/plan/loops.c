@@ -7,7 +7,7 @@
 
 int32_t sw_instr_pieces(const struct sw_program *program, const struct sw_instr *instr)
 {
-    return instr->loop > 0 ? program->loops[instr->loop - 1].pieces : 1;
+    return instr->turn.loop > 0 ? program->loops[instr->turn.loop - 1].pieces : 1;
 }
 
 /* Half of the turns are loaded; the others are computed or stored. */
@@ -27,8 +27,8 @@ static void find_loops(struct sw_program *program)
     for (int32_t i = 0; i < program->n_instrs; i++) {
         struct sw_instr *instr = &program->instrs[i];
         const struct sw_ir_op *op = op_of(program, i);
-        instr->loop = op->loop;
-        instr->order = order;
+        instr->turn.loop = op->loop;
+        instr->turn.order = order;
         if (op->loop == 0) {
             order++;
             continue;
@@ -82,7 +82,7 @@ static int32_t choose_turns(const struct sw_program *program, const struct sw_pl
 
 sw_status sw_pass_loops(struct sw_program *program, const struct sw_plan_options *options)
 {
-    program->n_loops = program->ir->n_loops;
+    program->n_loops = program->ir->loops.n;
     program->loops = sw_alloc_zero("plan", (size_t)program->n_loops + 1, sizeof *program->loops);
     SW_TRY_ALLOC(program->loops, "the plan");
     find_loops(program);
@@ -90,7 +90,7 @@ sw_status sw_pass_loops(struct sw_program *program, const struct sw_plan_options
         const struct sw_loop *loop = &program->loops[k];
         for (int32_t i = loop->first; i < loop->first + loop->n; i++) {
             const bool loads = op_of(program, i)->move == SW_MOVE_LOAD;
-            program->instrs[i].again = loads ? store_of(program, loop, i) : -1;
+            program->instrs[i].turn.again = loads ? store_of(program, loop, i) : -1;
         }
     }
     program->turns = choose_turns(program, options);

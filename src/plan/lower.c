@@ -83,9 +83,9 @@ static void lower_transfer(struct sw_program *program, struct sw_instr *instr,
 static void lower_exchange(const struct sw_ir *ir, struct sw_instr *instr,
                            const struct sw_ir_op *op)
 {
-    instr->group = op->group;
-    instr->dtype = sw_exchange_dtype(ir, op);
-    instr->whole_step = op->whole_step;
+    instr->exchange.group = op->group;
+    instr->exchange.dtype = sw_exchange_dtype(ir, op);
+    instr->exchange.whole_step = op->whole_step;
     instr->bytes = sw_exchange_slice_bytes(ir, op);
     sw_exchange_rows(ir, op, instr);
 }
@@ -132,7 +132,7 @@ static void lower_kernel(struct sw_program *program, struct sw_instr *instr,
         const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
         struct sw_operand *operand = &program->operands[program->n_operands++];
         *operand = operand_of(program, v);
-        if (instr->loop > 0 && v >= 0) {
+        if (instr->turn.loop > 0 && v >= 0) {
             step_by_pieces(program, op, v, operand);
         }
     }
@@ -174,15 +174,16 @@ static struct sw_operand slot_of(const struct sw_plan *plan, const struct sw_pro
                                  const struct sw_port *port)
 {
     const size_t bytes = sw_port_bytes(port);
-    size_t at = plan->staging_bytes;
-    for (const struct sw_port *p = program->inputs; p < port; p++) {
+    size_t at = plan->staging.bytes;
+    for (const struct sw_port *p = program->ports.inputs; p < port; p++) {
         at += p->micro == port->micro ? sw_round_up(sw_port_bytes(p), SW_PLAN_ALIGN) : 0;
     }
-    return (struct sw_operand){.offset = at,
-                               .bytes = bytes,
-                               .room = bytes,
-                               .tier = SW_TIER_HOST,
-                               .ring = {{.stride = plan->input_bytes, .by = SW_RING_MICRO}}};
+    return (struct sw_operand){
+        .offset = at,
+        .bytes = bytes,
+        .room = bytes,
+        .tier = SW_TIER_HOST,
+        .ring = {{.stride = plan->staging.input_bytes, .by = SW_RING_MICRO}}};
 }
 
 static sw_status list_ports(const struct sw_plan *plan, struct sw_program *program)
@@ -192,23 +193,24 @@ static sw_status list_ports(const struct sw_plan *plan, struct sw_program *progr
     for (sw_value v = 0; v < ir->n_values; v++) {
         n += ir->values[v].role == SW_ROLE_INPUT && ir->values[v].producer < 0;
     }
-    program->inputs = sw_alloc("plan", ((size_t)n + 1) * sizeof *program->inputs);
-    program->outputs = sw_alloc("plan", ((size_t)ir->n_outputs + 1) * sizeof *program->outputs);
-    SW_TRY_ALLOC(program->inputs, "the plan");
-    SW_TRY_ALLOC(program->outputs, "the plan");
+    program->ports.inputs = sw_alloc("plan", ((size_t)n + 1) * sizeof *program->ports.inputs);
+    program->ports.outputs =
+        sw_alloc("plan", ((size_t)ir->outputs.n + 1) * sizeof *program->ports.outputs);
+    SW_TRY_ALLOC(program->ports.inputs, "the plan");
+    SW_TRY_ALLOC(program->ports.outputs, "the plan");
     for (sw_value v = 0; v < ir->n_values; v++) {
         if (ir->values[v].role == SW_ROLE_INPUT && ir->values[v].producer < 0) {
-            struct sw_port *port = &program->inputs[program->n_inputs++];
+            struct sw_port *port = &program->ports.inputs[program->ports.n_inputs++];
             *port = port_of(program, ir->values[v].name, v);
-            if (plan->input_bytes > 0 && program == plan->programs &&
+            if (plan->staging.input_bytes > 0 && program == plan->programs &&
                 port->at.tier != SW_TIER_COUNT) {
                 port->slot = slot_of(plan, program, port);
             }
         }
     }
-    for (int32_t i = 0; i < ir->n_outputs; i++) {
-        const struct sw_ir_output *output = &ir->outputs[i];
-        struct sw_port *port = &program->outputs[program->n_outputs++];
+    for (int32_t i = 0; i < ir->outputs.n; i++) {
+        const struct sw_ir_output *output = &ir->outputs.at[i];
+        struct sw_port *port = &program->ports.outputs[program->ports.n_outputs++];
         *port = port_of(program, output->name, output->value);
         port->param = output->param >= 0 ? ir->values[output->param].name : NULL;
         port->kind = output->kind;
@@ -226,12 +228,12 @@ void sw_plan_share_staging(struct sw_plan *plan)
                                                 [SW_QUEUE_H2D] = 1,
                                                 [SW_QUEUE_READ] = 1,
                                                 [SW_QUEUE_WRITE] = 1};
-    const size_t eighth = plan->staging_bytes / 8 / SW_PLAN_DISK_ALIGN * SW_PLAN_DISK_ALIGN;
+    const size_t eighth = plan->staging.bytes / 8 / SW_PLAN_DISK_ALIGN * SW_PLAN_DISK_ALIGN;
     size_t at = 0;
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         const size_t bytes = (size_t)eighths[q] * eighth;
-        plan->staging[q] = (struct sw_operand){.offset = at, .bytes = bytes, .room = bytes};
-        plan->staging[q].tier = bytes > 0 ? SW_TIER_HOST : SW_TIER_COUNT;
+        plan->staging.share[q] = (struct sw_operand){.offset = at, .bytes = bytes, .room = bytes};
+        plan->staging.share[q].tier = bytes > 0 ? SW_TIER_HOST : SW_TIER_COUNT;
         at += bytes;
     }
 }
@@ -269,20 +271,20 @@ static const struct sw_port *find_port(const struct sw_port *ports, int32_t n, c
 const struct sw_port *sw_program_input(const struct sw_program *program, const char *name,
                                        int micro)
 {
-    return find_port(program->inputs, program->n_inputs, name, micro);
+    return find_port(program->ports.inputs, program->ports.n_inputs, name, micro);
 }
 
 const struct sw_port *sw_program_output(const struct sw_program *program, const char *name,
                                         int micro)
 {
-    return find_port(program->outputs, program->n_outputs, name, micro);
+    return find_port(program->ports.outputs, program->ports.n_outputs, name, micro);
 }
 
 const struct sw_port *sw_program_gradient(const struct sw_program *program, const char *param,
                                           enum sw_state_kind kind, int use)
 {
-    for (int32_t i = 0; i < program->n_outputs; i++) {
-        const struct sw_port *port = &program->outputs[i];
+    for (int32_t i = 0; i < program->ports.n_outputs; i++) {
+        const struct sw_port *port = &program->ports.outputs[i];
         if (port->kind == kind && port->use == use && port->micro == 0 &&
             strcmp(port->param, param) == 0) {
             return port;

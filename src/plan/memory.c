@@ -69,7 +69,7 @@ static void find_lives(struct sw_program *program)
         struct sw_instr *instr = &program->instrs[i];
         const struct sw_ir_op *op = &ir->ops[instr->op];
         const int32_t first = issued =
-            instr->queue == SW_QUEUE_COMM && instr->batch == 0 ? issued : i;
+            instr->queue == SW_QUEUE_COMM && instr->exchange.batch == 0 ? issued : i;
         const int32_t last = instr->retired;
         for (int k = 0; k < op->n_in; k++) {
             ensure(program, op->in[k], first, last);
@@ -91,8 +91,8 @@ static void find_lives(struct sw_program *program)
             };
         }
     }
-    for (int32_t i = 0; i < ir->n_outputs; i++) {
-        touch(program, ir->outputs[i].value, program->n_instrs);
+    for (int32_t i = 0; i < ir->outputs.n; i++) {
+        touch(program, ir->outputs.at[i].value, program->n_instrs);
     }
     for (sw_value v = 0; v < ir->n_values; v++) {
         if (ir->values[v].is_output) {
@@ -115,9 +115,9 @@ static sw_status find_peak(struct sw_program *program)
     int64_t live = 0;
     for (int32_t i = 0; i < program->n_instrs; i++) {
         live += change[i];
-        if ((size_t)live > program->peak_live_bytes) {
-            program->peak_live_bytes = (size_t)live;
-            program->peak_instr = i;
+        if ((size_t)live > program->peak.live_bytes) {
+            program->peak.live_bytes = (size_t)live;
+            program->peak.instr = i;
         }
     }
     sw_free(change);
@@ -244,8 +244,7 @@ static sw_status place(struct sw_program *program, struct sw_shelf *shelves,
                        struct sw_buffer *buffer)
 {
     struct sw_shelf *shelf = &shelves[buffer->tier];
-    size_t *end = buffer->tier == SW_TIER_DEVICE ? &program->transient_bytes
-                                                 : &program->offloaded_bytes[buffer->tier];
+    size_t *end = &program->peak.bytes[buffer->tier];
     if (shelf->n_leaves == 0) {
         SW_TRY(sw_shelf_open(shelf, program->n_instrs));
     }

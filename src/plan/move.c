@@ -143,9 +143,11 @@ int64_t sw_instr_rows_bytes(int64_t rows, int64_t row_elems, enum sw_dtype dtype
 
 int64_t sw_instr_sent_bytes(const struct sw_instr *instr)
 {
-    return instr->rows > 0 ? (int64_t)sizeof(int64_t) +
-                                 sw_instr_rows_bytes(instr->rows, instr->row_elems, instr->dtype)
-                           : instr->bytes;
+    return instr->exchange.rows > 0
+               ? (int64_t)sizeof(int64_t) + sw_instr_rows_bytes(instr->exchange.rows,
+                                                                instr->exchange.row_elems,
+                                                                instr->exchange.dtype)
+               : instr->bytes;
 }
 
 void sw_exchange_rows(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_instr *out)
@@ -157,8 +159,8 @@ void sw_exchange_rows(const struct sw_ir *ir, const struct sw_ir_op *op, struct 
     const int64_t rows = sw_min_i64(ir->values[op->in[3]].form->elems,
                                     ir->values[op->in[0]].form->elems / width + 2);
     SW_ASSERT(rows <= INT32_MAX && width <= INT32_MAX); /* row numbers have 32 bits */
-    out->rows = (int32_t)rows;                          /* a shard may begin and end within a row */
-    out->row_elems = (int32_t)width;
+    out->exchange.rows = (int32_t)rows;                 /* a shard may begin and end within a row */
+    out->exchange.row_elems = (int32_t)width;
 }
 
 enum sw_dtype sw_exchange_dtype(const struct sw_ir *ir, const struct sw_ir_op *op)
@@ -173,7 +175,7 @@ int64_t sw_exchange_slice_bytes(const struct sw_ir *ir, const struct sw_ir_op *o
 
 int64_t sw_exchange_bytes(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
-    struct sw_instr instr = {.dtype = sw_exchange_dtype(ir, op),
+    struct sw_instr instr = {.exchange.dtype = sw_exchange_dtype(ir, op),
                              .bytes = sw_exchange_slice_bytes(ir, op)};
     sw_exchange_rows(ir, op, &instr);
     return sw_instr_sent_bytes(&instr);

@@ -12,17 +12,17 @@ static void clear_program(struct sw_program *program)
     sw_free(program->instrs);
     sw_free(program->loops);
     sw_free(program->operands);
-    sw_free(program->inputs);
-    sw_free(program->outputs);
+    sw_free(program->ports.inputs);
+    sw_free(program->ports.outputs);
     sw_free(program->buffers);
     sw_free(program->buffer_of);
     *program = (struct sw_program){
         .kind = program->kind,
         .ir = program->ir,
         .micro_batches = program->micro_batches,
-        .scheduled = program->scheduled,
-        .least_tiles = program->least_tiles,
-        .n_least = program->n_least,
+        .draft.scheduled = program->draft.scheduled,
+        .draft.least_tiles = program->draft.least_tiles,
+        .draft.n_least = program->draft.n_least,
         .n_instrs = program->n_instrs,
         .flops = program->flops,
         .recomputed = program->recomputed,
@@ -48,29 +48,23 @@ static sw_status arrange(struct sw_program *program, const struct sw_plan_option
 /* Computes order and addresses for one prefetch distance. It can be called again. */
 static sw_status finish(struct sw_plan *plan, const struct sw_plan_options *options)
 {
-    size_t transient = 0;
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         clear_program(program);
         SW_TRY(sw_program_begin(program));
         SW_TRY(arrange(program, options));
     }
-    size_t offloaded[SW_TIER_COUNT] = {0};
+    memcpy(plan->tier_bytes, plan->persistent_bytes, sizeof plan->tier_bytes);
     for (int i = 0; i < plan->n_programs; i++) {
         const struct sw_program *program = &plan->programs[i];
         SW_TRY(sw_program_place(plan, &plan->programs[i]));
-        transient = program->transient_bytes > transient ? program->transient_bytes : transient;
         for (int t = 0; t < SW_TIER_COUNT; t++) {
-            offloaded[t] = program->offloaded_bytes[t] > offloaded[t] ? program->offloaded_bytes[t]
-                                                                      : offloaded[t];
+            const size_t bytes = plan->persistent_bytes[t] + program->peak.bytes[t];
+            plan->tier_bytes[t] = bytes > plan->tier_bytes[t] ? bytes : plan->tier_bytes[t];
         }
     }
-    plan->tier_bytes[SW_TIER_DEVICE] = plan->persistent_bytes + transient;
-    for (int t = SW_TIER_HOST; t < SW_TIER_COUNT; t++) {
-        plan->tier_bytes[t] = plan->persistent_offloaded[t] + offloaded[t];
-    }
-    plan->prefetch_elems = options->overlap ? options->policy.prefetch_elems : -1;
-    plan->transfer_bytes = options->policy.transfer_bytes;
+    plan->ahead.prefetch_elems = options->overlap ? options->policy.prefetch_elems : -1;
+    plan->ahead.transfer_bytes = options->policy.transfer_bytes;
     return SW_OK;
 }
 
@@ -162,19 +156,19 @@ static void reserve_staging(struct sw_plan *plan, const struct sw_plan_options *
 {
     const struct sw_program *program = &plan->programs[0];
     const int ranks = plan->groups[SW_GROUP_DATA].n;
-    plan->staging_bytes = plan->tier_bytes[SW_TIER_HOST] = options->staging_bytes;
+    plan->staging.bytes = plan->persistent_bytes[SW_TIER_HOST] = options->staging_bytes;
     if (options->staging_bytes == 0 || program->kind != SW_PROGRAM_TRAIN) {
         return;
     }
     for (sw_value v = 0; v < program->ir->n_values; v++) {
         const struct sw_ir_value *info = &program->ir->values[v];
-        plan->input_bytes += info->role == SW_ROLE_INPUT && info->base < 0
-                                 ? sw_round_up(sw_ir_bytes(info), SW_PLAN_ALIGN)
-                                 : 0;
+        plan->staging.input_bytes += info->role == SW_ROLE_INPUT && info->base < 0
+                                         ? sw_round_up(sw_ir_bytes(info), SW_PLAN_ALIGN)
+                                         : 0;
     }
     const size_t all =
-        plan->input_bytes * (size_t)sw_ceil_div(options->policy.micro_batches, ranks);
-    plan->tier_bytes[SW_TIER_HOST] += sw_round_up(all, SW_PLAN_DISK_ALIGN);
+        plan->staging.input_bytes * (size_t)sw_ceil_div(options->policy.micro_batches, ranks);
+    plan->persistent_bytes[SW_TIER_HOST] += sw_round_up(all, SW_PLAN_DISK_ALIGN);
 }
 
 /* Orders the instructions of all programs within the budget. */
@@ -185,8 +179,8 @@ static sw_status put_in_order(struct sw_plan *plan, const struct sw_plan_options
     }
     const sw_status st = finish_within_budget(plan, options);
     for (int i = 0; i < plan->n_programs; i++) {
-        sw_free(plan->programs[i].scheduled);
-        plan->programs[i].scheduled = NULL;
+        sw_free(plan->programs[i].draft.scheduled);
+        plan->programs[i].draft.scheduled = NULL;
     }
     return st;
 }
@@ -197,9 +191,9 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     reserve_staging(plan, options);
     if (options->refusal && options->policy.tile_bytes == 0 && plan->groups[SW_GROUP_DATA].n == 1 &&
         options->policy.budget[SW_TIER_DEVICE] > 0) {
-        plan->programs[0].n_least = plan->programs[0].ir->n_values;
-        plan->programs[0].least_tiles = sw_least_tiles(plan->programs[0].ir, options);
-        SW_TRY_ALLOC(plan->programs[0].least_tiles, "the plan");
+        plan->programs[0].draft.n_least = plan->programs[0].ir->n_values;
+        plan->programs[0].draft.least_tiles = sw_least_tiles(plan->programs[0].ir, options);
+        SW_TRY_ALLOC(plan->programs[0].draft.least_tiles, "the plan");
     }
     for (int i = 0; i < sw_n_techniques; i++) {
         SW_TRY(sw_techniques[i]->prepare ? sw_techniques[i]->prepare(plan, options) : SW_OK);
@@ -283,8 +277,8 @@ void sw_plan_close(struct sw_plan *plan)
         return;
     }
     for (int i = 0; i < plan->n_programs; i++) {
-        sw_free(plan->programs[i].scheduled);
-        sw_free(plan->programs[i].least_tiles);
+        sw_free(plan->programs[i].draft.scheduled);
+        sw_free(plan->programs[i].draft.least_tiles);
         clear_program(&plan->programs[i]);
         sw_ir_close(plan->programs[i].ir);
     }

@@ -108,7 +108,7 @@ static sw_status copy_values(struct pass *p)
                 break; /* the status of the graph has the failure */
             }
         }
-        for (sw_value v = 0; ir->status >= 0 && v < p->n_values; v++) {
+        for (sw_value v = 0; ir->failure.status >= 0 && v < p->n_values; v++) {
             struct sw_ir_value *info = &ir->values[copies[v]];
             if (own[v]) {
                 info->micro = micro;
@@ -116,7 +116,7 @@ static sw_status copy_values(struct pass *p)
                 info->sparse_index = in_micro(p, micro, info->sparse_index);
             }
         }
-        if (ir->status < 0) {
+        if (ir->failure.status < 0) {
             break;
         }
     }
@@ -246,10 +246,10 @@ static bool spread_streams(struct pass *p)
 
 static void add_outputs(struct pass *p)
 {
-    const int32_t n = p->ir->n_outputs;
+    const int32_t n = p->ir->outputs.n;
     for (int micro = 1; micro < p->micro_batches; micro++) {
         for (int32_t i = 0; i < n; i++) {
-            const struct sw_ir_output output = p->ir->outputs[i];
+            const struct sw_ir_output output = p->ir->outputs.at[i];
             sw_ir_output(p->ir, output.name, in_micro(p, micro, output.value));
         }
     }

@@ -117,9 +117,9 @@ static void emit_batch(struct pass *p, const int32_t *members, int32_t n)
     const int32_t first = p->n_out;
     for (int32_t k = 0; k < n; k++) {
         emit(p, members[k]);
-        p->out[p->n_out - 1].batch = 0;
+        p->out[p->n_out - 1].exchange.batch = 0;
     }
-    p->out[first].batch = n;
+    p->out[first].exchange.batch = n;
 }
 
 /* Records or clears the accesses of a held instruction. */
@@ -319,7 +319,7 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
         }
         p->held_place = place;
         emit(p, i);
-        p->out[p->n_out - 1].batch = sw_ir_is_collective(op);
+        p->out[p->n_out - 1].exchange.batch = sw_ir_is_collective(op);
         note_reads(p, op);
         if (p->outstanding <= room / 2) {
             start_gathers(p, i + 1, end, room, false);

@@ -86,7 +86,8 @@ static bool is_small(const struct packing *p, sw_value v)
     const bool known =
         info->role == SW_ROLE_PARAM ? p->readers[v] >= 0 : sw_state_is_optimizer(info->state);
     return info->tier == SW_TIER_DISK && info->base < 0 && info->producer < 0 && known &&
-           param >= 0 && !p->ir->values[param].is_tiled && sw_ir_storage_bytes(info) < SMALL &&
+           param >= 0 && !p->ir->values[param].param_facts.is_tiled &&
+           sw_ir_storage_bytes(info) < SMALL &&
            (most == 0 || info->form->elems * (sw_ir_is_of_runs(info) ? SW_CODE_RUN : 1) <= most);
 }
 

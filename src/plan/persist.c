@@ -79,7 +79,7 @@ static sw_status place_pack(struct sw_plan *plan, const struct sw_ir_value *info
                    : SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about it",
                              info->name);
     }
-    size_t *end = &plan->tier_bytes[SW_TIER_DISK];
+    size_t *end = &plan->persistent_bytes[SW_TIER_DISK];
     struct sw_packed *pack = &plan->packs[plan->n_packs++];
     *pack = (struct sw_packed){.name = info->name,
                                .offset = *end,
@@ -188,8 +188,7 @@ static void place(struct sw_plan *plan, bool small)
 {
     for (int32_t i = 0; i < plan->n_persistent; i++) {
         struct sw_persistent *item = &plan->persistent[i];
-        size_t *end =
-            item->tier == SW_TIER_DEVICE ? &plan->persistent_bytes : &plan->tier_bytes[item->tier];
+        size_t *end = &plan->persistent_bytes[item->tier];
         if (is_small(item) == small && item->packed_bytes == 0) {
             item->offset = *end;
             *end += sw_persistent_taken(item) + item->slot_bytes;
@@ -229,17 +228,12 @@ sw_status sw_plan_place_persistent(struct sw_plan *plan, const struct sw_plan_op
     place(plan, false);
     place(plan, true);
     SW_TRY(place_packs(plan));
-    plan->persistent_bytes = sw_round_up(plan->persistent_bytes, align);
-    for (int t = 0; t < SW_TIER_COUNT; t++) {
-        plan->tier_bytes[t] = sw_round_up(plan->tier_bytes[t], SW_PLAN_ALIGN);
+    for (int tier = 0; tier < SW_TIER_COUNT; tier++) {
+        plan->persistent_bytes[tier] = sw_round_up(plan->persistent_bytes[tier],
+                                                   tier == SW_TIER_DEVICE ? align : SW_PLAN_ALIGN);
     }
-    memcpy(plan->persistent_offloaded, plan->tier_bytes, sizeof plan->persistent_offloaded);
+    memcpy(plan->tier_bytes, plan->persistent_bytes, sizeof plan->tier_bytes);
     return SW_OK;
-}
-
-static size_t persistent_end(const struct sw_plan *plan, enum sw_tier tier)
-{
-    return tier == SW_TIER_DEVICE ? plan->persistent_bytes : plan->persistent_offloaded[tier];
 }
 
 /* The buffer of a parameter, a state or a pack. */
@@ -284,7 +278,7 @@ sw_status sw_program_place(struct sw_plan *plan, struct sw_program *program)
     for (int32_t i = 0; i < program->n_buffers; i++) {
         struct sw_buffer *buffer = &program->buffers[i];
         if (!buffer->persistent) {
-            buffer->offset += persistent_end(plan, buffer->tier);
+            buffer->offset += plan->persistent_bytes[buffer->tier];
         }
     }
     return SW_OK;

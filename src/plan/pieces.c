@@ -78,7 +78,7 @@ static bool piece_at(struct sw_offload *p, int64_t first, int64_t n, int64_t ali
 
 static int64_t end_of(const struct sw_offload *p, const struct piece *piece)
 {
-    return piece->first + piece->n * (piece->loop > 0 ? p->ir->loops[piece->loop - 1] : 1);
+    return piece->first + piece->n * (piece->loop > 0 ? p->ir->loops.pieces[piece->loop - 1] : 1);
 }
 
 /* Puts the op that was added last into the piece's loop. */

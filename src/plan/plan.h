@@ -121,42 +121,56 @@ struct sw_instr_about {
     struct sw_kernel_info kernel;
 };
 
+/* Fields of an exchange among ranks. */
+struct sw_instr_exchange {
+    int group; /* participants, as an index into the plan's groups */
+    /* number of exchanges that travel together, starting with this one; 0 = it travels with an
+     * earlier one */
+    int32_t batch;
+    bool blocking; /* complete before the next instruction */
+    /* REDUCE: adds the gradients of all ranks, even those without a micro-batch in this round; the
+     * first one starts the sum */
+    bool whole_step;
+    enum sw_dtype dtype : 8; /* type of the elements that travel */
+    /* REDUCE: at most this many rows of a row-sparse gradient travel to a rank, with row_elems
+     * elements each. Operands 2 and 3 are the rows and their index. 0 = its shards travel
+     * instead. */
+    int32_t rows, row_elems;
+};
+
+/* Position of an instruction in a loop, and in the order of issue. */
+struct sw_instr_turn {
+    int32_t loop; /* index into the program's loops, from 1; 0 = it runs once */
+    /* The instruction of the same loop that must be done with a piece before this one starts the
+     * piece `turns` later; -1 = none */
+    int32_t again;
+    /* Number of instructions issued before it if each piece of a loop were done before the next
+     * begins. */
+    int64_t order;
+};
+
 struct sw_instr {
     int32_t op; /* in the plan's own list; the executor does not use it */
     enum sw_queue queue : 8;
     enum sw_segment segment : 8;
-    bool blocking : 1; /* exchanges: complete before the next instruction */
     /* Kernels do not run if the scalar SKIP is set, which is known by then. A transfer of a skipped
      * update moves the old bytes. */
     bool unless_skipped : 1;
     bool last_only : 1; /* runs only in the last micro-step of a step */
-    /* REDUCE: adds the gradients of all ranks, even those without a micro-batch in this round; the
-     * first one starts the sum */
-    bool whole_step : 1;
     /* By queue, the latest instruction that must be complete before this one starts; -1 = no wait.
      * For its own queue: before this one is issued, which limits how many are in flight. */
     int32_t waits[SW_QUEUE_COUNT];
     /* from this instruction on, the computing thread knows that it is complete */
     int32_t retired;
-    /* exchanges: how many travel together, starting with this one; 0 = it travels with an earlier
-     * one */
-    int32_t batch;
-    int group;    /* exchanges: the participants, as an index into the plan's groups */
-    int32_t loop; /* index into the program's loops, from 1; 0 = it runs once */
-    /* In a loop: the instruction of the same loop that must be done with a piece before this one
-     * starts the piece `turns` later; -1 = none */
-    int32_t again;
+    struct sw_instr_exchange exchange;
+    struct sw_instr_turn turn;
     /* Writes to disk: the latest earlier write to some of the same bytes, which must be done before
      * this one begins; -1 = none */
     int32_t follows;
-    /* Number of instructions issued before it if each piece of a loop were done before the next
-     * begins. */
-    int64_t order;
     int32_t workspace; /* index of a buffer; -1 = none */
     const struct sw_instr_about *about;
     /* ---- lower.c: all else that running the instruction needs ---- */
     enum sw_verb verb : 8;
-    enum sw_dtype dtype : 8; /* exchanges: type of the elements that travel */
     /* KERNEL: numbers of inputs and outputs; else n_in is the number of operands */
     int8_t n_in, n_out;
     int32_t operands; /* index of the first one in the program's operands */
@@ -168,10 +182,6 @@ struct sw_instr {
      * travel. */
     int64_t bytes;
     int64_t flops;
-    /* REDUCE: at most this many rows of a row-sparse gradient travel to a rank, with row_elems
-     * elements each. Operands 2 and 3 are the rows and their index. 0 = its shards travel
-     * instead. */
-    int32_t rows, row_elems;
 };
 /* Most bytes that a rank sends to each of the others in an exchange. */
 int64_t sw_instr_sent_bytes(const struct sw_instr *instr);
@@ -214,28 +224,39 @@ struct sw_recomputed {
     int64_t blocks, of; /* 0 = no recomputation; number of blocks in the model */
 };
 
+/* What planning needs between its passes; zeros in a finished plan. */
+struct sw_program_draft {
+    int64_t *least_tiles;           /* [n_least] see sw_least_tiles; NULL if not requested */
+    int32_t n_least;                /* number of values before passes added theirs */
+    struct sw_scheduled *scheduled; /* [n_instrs] order before any prefetching */
+};
+struct sw_program_ports {
+    struct sw_port *inputs, *outputs; /* [n_inputs], [n_outputs] */
+    int32_t n_inputs, n_outputs;
+};
+/* Memory of the transients of a program. */
+struct sw_program_peak {
+    /* by tier, the highest address used beyond the persistent part */
+    size_t bytes[SW_TIER_COUNT];
+    int32_t instr;     /* instruction at which the sum of live bytes on the device is largest */
+    size_t live_bytes; /* transients alive there */
+};
+
 struct sw_program {
     enum sw_program_kind kind;
     struct sw_ir *ir;  /* the list that the program comes from; owned */
     int micro_batches; /* micro-batches that one run computes: 1, or all of a rank (vertical) */
     struct sw_instr *instrs; /* [n_instrs] */
-    int64_t *least_tiles;    /* [n_least] see sw_least_tiles; NULL if not requested */
-    int32_t n_least;         /* number of values before passes added theirs */
-    /* [n_instrs] order before any prefetching; NULL in a finished plan */
-    struct sw_scheduled *scheduled;
-    struct sw_loop *loops;            /* [n_loops] */
-    int32_t turns;                    /* pieces of a loop that are in memory at once; at least 1 */
-    struct sw_operand *operands;      /* [n_operands] */
-    struct sw_port *inputs, *outputs; /* [n_inputs], [n_outputs] */
-    struct sw_buffer *buffers;        /* [n_buffers] */
-    int32_t *buffer_of; /* [values of ir] buffer of the root value; -1 = never stored */
-    int32_t n_instrs, n_loops, n_buffers, n_operands, n_inputs, n_outputs;
+    struct sw_program_draft draft;
+    struct sw_loop *loops;       /* [n_loops] */
+    int32_t turns;               /* pieces of a loop that are in memory at once; at least 1 */
+    struct sw_operand *operands; /* [n_operands] */
+    struct sw_program_ports ports;
+    struct sw_buffer *buffers; /* [n_buffers] */
+    int32_t *buffer_of;        /* [values of ir] buffer of the root value; -1 = never stored */
+    int32_t n_instrs, n_loops, n_buffers, n_operands;
     int32_t segment_first[SW_SEGMENT_COUNT + 1];
-    size_t transient_bytes; /* device: highest address used beyond the persistent part */
-    /* other tiers: highest address used beyond the persistent part */
-    size_t offloaded_bytes[SW_TIER_COUNT];
-    int32_t peak_instr;     /* instruction at which the sum of live bytes is largest */
-    size_t peak_live_bytes; /* transients alive there */
+    struct sw_program_peak peak;
     struct sw_recomputed recomputed;
     struct sw_remade remade; /* per micro-batch */
     int64_t flops;
@@ -343,6 +364,27 @@ int sw_step_active(const struct sw_step *step, int64_t round);
 /* Prints one line per phase. */
 void sw_step_print(const struct sw_step *step, struct sw_str *out);
 
+/* Host memory at the start of its arena, see struct sw_plan_options. */
+struct sw_plan_staging {
+    size_t bytes;
+    struct sw_operand share[SW_QUEUE_COUNT]; /* each queue's part; tier SW_TIER_COUNT = none */
+    /* Memory after the staging area, per micro-step: inputs on their way to a device whose memory
+     * the host cannot reach. 0 = none. */
+    size_t input_bytes;
+};
+/* How far instructions run ahead, after fitting the budget. */
+struct sw_plan_ahead {
+    int64_t prefetch_elems; /* -1 = not even overlap fits */
+    size_t transfer_bytes;
+};
+/* Where updates run and write. */
+struct sw_plan_update {
+    /* gradient norms, and possibly updates, run within the last backward of a step */
+    bool norms_in_backward;
+    bool in_backward; /* updates run there, too */
+    bool two_slots;   /* see struct sw_policy */
+};
+
 struct sw_plan {
     struct sw_program *programs;
     int n_programs;
@@ -355,27 +397,16 @@ struct sw_plan {
     int32_t n_packs;
     struct sw_tiled *tiled;
     int32_t n_tiled;
-    struct sw_names names;   /* names of the three lists above; see sw_plan_find */
-    size_t persistent_bytes; /* on the device */
-    size_t persistent_offloaded[SW_TIER_COUNT]; /* on the other tiers */
-    size_t staging_bytes; /* host memory for staging, see struct sw_plan_options */
-    /* each queue's own part of it; tier SW_TIER_COUNT = none */
-    struct sw_operand staging[SW_QUEUE_COUNT];
-    /* Host memory after the staging area: inputs of each micro-step on their way to a device whose
-     * memory the host cannot reach. 0 = none. */
-    size_t input_bytes;
+    struct sw_names names; /* names of the three lists above; see sw_plan_find */
+    size_t persistent_bytes[SW_TIER_COUNT];
+    struct sw_plan_staging staging;
     size_t tier_bytes[SW_TIER_COUNT];  /* memory that running this plan takes */
     size_t tier_budget[SW_TIER_COUNT]; /* 0 = no budget */
     /* fingerprint of the first TRAIN program, or of the first program if none trains */
     uint64_t fingerprint;
-    /* prefetch_elems after fitting the budget; -1 = not even overlap fits */
-    int64_t prefetch_elems;
-    size_t transfer_bytes; /* transfer_bytes after fitting the budget */
-    /* gradient norms, and possibly updates, run within the last backward of a step */
-    bool boundary_in_backward;
-    bool updates_in_backward; /* updates run there, too */
-    bool two_slots;           /* see struct sw_policy */
-    struct sw_step step;      /* step of the first program if it trains; else it has no phases */
+    struct sw_plan_ahead ahead;
+    struct sw_plan_update update;
+    struct sw_step step; /* step of the first program if it trains; else it has no phases */
 };
 
 /* Why a budget is too small. */

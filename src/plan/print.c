@@ -43,7 +43,7 @@ static void print_instr(const struct sw_program *program, int32_t i, struct sw_s
     sw_str_printf(out, "  %.3g MFLOP  [%s]%s%s%s", (double)sw_ir_flops(ir, op) / 1e6,
                   instr->about->kernel.path ? instr->about->kernel.path : "", *scope ? " " : "",
                   scope, op->is_clone ? " (recomputed)" : "");
-    if (instr->loop > 0) {
+    if (instr->turn.loop > 0) {
         sw_str_printf(out, " x %d pieces", sw_instr_pieces(program, instr));
     }
     if (program->micro_batches > 1 && op->phase != SW_PHASE_UPDATE) {
@@ -101,12 +101,12 @@ static void print_program(const struct sw_plan *plan, const struct sw_program *p
         print_instr(program, i, out);
     }
     if (program->n_instrs > 0) {
-        const struct sw_ir_op *op = &program->ir->ops[program->instrs[program->peak_instr].op];
-        sw_str_printf(out,
-                      "  transients: %s placed, %s alive at the peak, instruction %d (%s in %s)\n",
-                      sw_format_bytes(text[0], sizeof text[0], (double)program->transient_bytes),
-                      sw_format_bytes(text[1], sizeof text[1], (double)program->peak_live_bytes),
-                      program->peak_instr, sw_ir_op_name(op), sw_ir_where(program->ir, op));
+        const struct sw_ir_op *op = &program->ir->ops[program->instrs[program->peak.instr].op];
+        sw_str_printf(
+            out, "  transients: %s placed, %s alive at the peak, instruction %d (%s in %s)\n",
+            sw_format_bytes(text[0], sizeof text[0], (double)program->peak.bytes[SW_TIER_DEVICE]),
+            sw_format_bytes(text[1], sizeof text[1], (double)program->peak.live_bytes),
+            program->peak.instr, sw_ir_op_name(op), sw_ir_where(program->ir, op));
         sw_str_puts(out, "  largest there: ");
         sw_plan_largest(program, 5, out);
         sw_str_putc(out, '\n');
@@ -156,7 +156,7 @@ void sw_plan_print_json(const struct sw_plan *plan, bool instructions, struct sw
                   "{\"fingerprint\":\"%016llx\",\"parameter_bytes\":%zu,\"state_bytes\":%zu,"
                   "\"gradient_bytes\":%zu,\"persistent_bytes\":%zu",
                   (unsigned long long)plan->fingerprint, roles.params, roles.states,
-                  roles.gradients, plan->persistent_bytes);
+                  roles.gradients, plan->persistent_bytes[SW_TIER_DEVICE]);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         sw_str_printf(out, ",\"%s_bytes\":%zu", sw_tier_name((enum sw_tier)t), plan->tier_bytes[t]);
     }
@@ -166,7 +166,7 @@ void sw_plan_print_json(const struct sw_plan *plan, bool instructions, struct sw
         tiles += plan->tiled[i].n_tiles;
         largest = plan->tiled[i].bytes > largest ? plan->tiled[i].bytes : largest;
     }
-    sw_str_printf(out, ",\"disk_slots\":%d", plan->two_slots ? 2 : 1);
+    sw_str_printf(out, ",\"disk_slots\":%d", plan->update.two_slots ? 2 : 1);
     sw_str_printf(out, ",\"tiled_parameters\":%d,\"tiles\":%lld,\"largest_tile_bytes\":%zu",
                   plan->n_tiled, (long long)tiles, largest);
     sw_str_printf(out, ",\"packs\":%d,\"packed_tensors\":%d", plan->n_packs,
@@ -180,8 +180,8 @@ void sw_plan_print_json(const struct sw_plan *plan, bool instructions, struct sw
                       "\"transient_bytes\":%zu,\"peak_live_bytes\":%zu,\"peak_instruction\":%d",
                       p ? "," : "", program_names[program->kind], program->n_instrs,
                       program->micro_batches, (long long)program->flops,
-                      (long long)program->recomputed.blocks, program->transient_bytes,
-                      program->peak_live_bytes, program->peak_instr);
+                      (long long)program->recomputed.blocks, program->peak.bytes[SW_TIER_DEVICE],
+                      program->peak.live_bytes, program->peak.instr);
         if (instructions) {
             sw_program_dump(program, out);
         }

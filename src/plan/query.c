@@ -48,5 +48,5 @@ struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds
 
 const struct sw_ir_op *sw_program_peak(const struct sw_program *program)
 {
-    return &program->ir->ops[program->instrs[program->peak_instr].op];
+    return &program->ir->ops[program->instrs[program->peak.instr].op];
 }

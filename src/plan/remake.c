@@ -293,7 +293,7 @@ static bool clone(struct pass *p, const struct sw_op *maker, sw_value v,
     if (sw_ir_block_segment(ir, &op) != sw_ir_block_segment(ir, reader)) {
         op.scope = reader->scope;
     }
-    return ir->status >= 0 && sw_op_order_add(&p->order, &op);
+    return ir->failure.status >= 0 && sw_op_order_add(&p->order, &op);
 }
 
 /* The value that replaces v in backward; SW_NO_VALUE = out of memory. */

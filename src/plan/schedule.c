@@ -150,7 +150,7 @@ static sw_status add_instr(struct pass *p, int32_t i_op)
     SW_TRY(choose_kernel(p, op, &about.kernel));
     const struct sw_instr_about *shared = share(p, &about);
     SW_TRY_ALLOC(shared, "the plan");
-    p->program->scheduled[p->program->n_instrs++] = (struct sw_scheduled){shared, i_op};
+    p->program->draft.scheduled[p->program->n_instrs++] = (struct sw_scheduled){shared, i_op};
     return SW_OK;
 }
 
@@ -167,18 +167,18 @@ sw_status sw_program_begin(struct sw_program *program)
     program->instrs = sw_alloc("plan", ((size_t)program->n_instrs + 1) * sizeof *program->instrs);
     SW_TRY_ALLOC(program->instrs, "the plan");
     for (int32_t i = 0; i < program->n_instrs; i++) {
-        const struct sw_ir_op *op = &ir->ops[program->scheduled[i].op];
-        program->instrs[i] = (struct sw_instr){.op = program->scheduled[i].op,
-                                               .about = program->scheduled[i].about,
+        const struct sw_ir_op *op = &ir->ops[program->draft.scheduled[i].op];
+        program->instrs[i] = (struct sw_instr){.op = program->draft.scheduled[i].op,
+                                               .about = program->draft.scheduled[i].about,
                                                .queue = queue_of(ir, op),
                                                .segment = sw_op_segment(op),
                                                .unless_skipped = op->unless_skipped,
                                                .last_only = op->in_backward,
                                                .waits = {-1, -1, -1, -1, -1, -1, -1},
                                                .retired = -1,
-                                               .again = -1,
-                                               .batch = sw_ir_is_collective(op),
-                                               .blocking = sw_ir_is_collective(op),
+                                               .turn.again = -1,
+                                               .exchange.batch = sw_ir_is_collective(op),
+                                               .exchange.blocking = sw_ir_is_collective(op),
                                                .workspace = -1};
     }
     sw_program_find_segments(program);
@@ -297,10 +297,10 @@ sw_status sw_pass_schedule(struct sw_program *program, const struct sw_plan_opti
     const bool noted = sw_ir_note_where(program->ir);
     bool *live = find_live(ir);
     int32_t *after = sw_alloc("plan", n * sizeof *after);
-    program->scheduled = sw_alloc("plan", n * sizeof *program->scheduled);
+    program->draft.scheduled = sw_alloc("plan", n * sizeof *program->draft.scheduled);
     p.late = sw_alloc("plan", n * sizeof *p.late);
     p.is_late = sw_alloc_zero("plan", n, sizeof *p.is_late);
-    if (!noted || !live || !after || !program->scheduled || !p.late || !p.is_late) {
+    if (!noted || !live || !after || !program->draft.scheduled || !p.late || !p.is_late) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
         goto done;
     }

@@ -91,9 +91,9 @@ static bool rewrite(struct pass *p, struct sw_ir_op *op)
 static struct sw_ir_value *find_before(struct sw_plan *plan, int n, int32_t k)
 {
     const struct sw_ir *own = plan->programs[n].ir;
-    for (int i = 0; i < n && !sw_ir_is_part(own, own->params[k]); i++) {
+    for (int i = 0; i < n && !sw_ir_is_part(own, own->params.at[k]); i++) {
         struct sw_ir *ir = plan->programs[i].ir;
-        const sw_value v = sw_ir_find(ir, SW_ROLE_PARAM, own->values[own->params[k]].name);
+        const sw_value v = sw_ir_find(ir, SW_ROLE_PARAM, own->values[own->params.at[k]].name);
         if (v >= 0) {
             return &ir->values[v];
         }
@@ -106,16 +106,16 @@ static void choose_in(struct sw_plan *plan, int i, const struct sw_plan_options 
                       int64_t *left)
 {
     struct sw_ir *ir = plan->programs[i].ir;
-    for (int32_t k = 0; k < ir->n_params; k++) {
-        struct sw_ir_value *param = &ir->values[ir->params[k]];
+    for (int32_t k = 0; k < ir->params.n; k++) {
+        struct sw_ir_value *param = &ir->values[ir->params.at[k]];
         struct sw_ir_value *known = find_before(plan, i, k);
         if (known) {
-            known->is_viewed |= param->is_viewed;
-            param->stays_whole = known->stays_whole;
-        } else if (!sw_ir_is_part(ir, ir->params[k]) &&
+            known->param_facts.is_viewed |= param->param_facts.is_viewed;
+            param->param_facts.stays_whole = known->param_facts.stays_whole;
+        } else if (!sw_ir_is_part(ir, ir->params.at[k]) &&
                    param->form->elems <= options->limits.persistence_elems &&
                    param->form->elems <= *left) {
-            param->stays_whole = true;
+            param->param_facts.stays_whole = true;
             *left -= param->form->elems;
         }
     }
@@ -129,10 +129,11 @@ void sw_choose_whole(struct sw_plan *plan, const struct sw_plan_options *options
     }
     for (int i = 1; i < plan->n_programs; i++) { /* a view in one program counts for all of them */
         const struct sw_ir *ir = plan->programs[i].ir;
-        for (int32_t k = 0; k < ir->n_params; k++) {
-            struct sw_ir_value *param = &ir->values[ir->params[k]];
+        for (int32_t k = 0; k < ir->params.n; k++) {
+            struct sw_ir_value *param = &ir->values[ir->params.at[k]];
             const struct sw_ir_value *known = find_before(plan, i, k);
-            param->is_viewed = known ? known->is_viewed : param->is_viewed;
+            param->param_facts.is_viewed =
+                known ? known->param_facts.is_viewed : param->param_facts.is_viewed;
         }
     }
 }
@@ -141,13 +142,14 @@ void sw_choose_whole(struct sw_plan *plan, const struct sw_plan_options *options
 static bool cut_params(struct sw_ir *ir, const struct sw_plan_options *options)
 {
     bool any = false;
-    for (int32_t i = 0; i < ir->n_params; i++) {
-        const sw_value param = ir->params[i];
+    for (int32_t i = 0; i < ir->params.n; i++) {
+        const sw_value param = ir->params.at[i];
         const struct sw_ir_value *info = &ir->values[param];
         const struct sw_layout shard = sw_ir_shard_of(ir, param, sw_update_run(options->rule));
         const struct sw_layout whole = sw_layout_gathered(&shard);
         const bool tile = sw_ir_is_part(ir, param);
-        const bool stays = options->policy.stage < 3 || info->stays_whole || info->is_viewed;
+        const bool stays = options->policy.stage < 3 || info->param_facts.stays_whole ||
+                           info->param_facts.is_viewed;
         if (tile) {
             cut_tile(ir, param, &shard);
         } else {

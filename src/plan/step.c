@@ -29,7 +29,8 @@ static void add_action(const struct draft *d, enum sw_step_action action)
  * updates have one slot on disk, failures before the first update must be known before it. */
 static bool flows_into_update(const struct sw_plan *plan)
 {
-    return plan->two_slots || plan->updates_in_backward || plan->tier_bytes[SW_TIER_DISK] == 0;
+    return plan->update.two_slots || plan->update.in_backward ||
+           plan->tier_bytes[SW_TIER_DISK] == 0;
 }
 
 /* Adds forward and backward of n micro-batches from `round` on; n = 0: those of other ranks.
@@ -38,7 +39,7 @@ static void add_round(const struct draft *d, const struct sw_plan *plan, int64_t
                       bool is_last)
 {
     /* earlier failures must be known before an update in place, from LOSSES or from this phase */
-    const bool joins = is_last && plan->boundary_in_backward && !flows_into_update(plan);
+    const bool joins = is_last && plan->update.norms_in_backward && !flows_into_update(plan);
 
     struct sw_step_phase phase = {.action = SW_STEP_RUN,
                                   .program = d->program,
@@ -47,7 +48,7 @@ static void add_round(const struct draft *d, const struct sw_plan *plan, int64_t
                                   .n_micro = n,
                                   .is_last = is_last};
     add(d, &phase);
-    if (is_last && plan->boundary_in_backward) {
+    if (is_last && plan->update.norms_in_backward) {
         add_action(d, SW_STEP_LOSSES);
     }
     phase.segment = SW_SEGMENT_BACKWARD;
@@ -65,11 +66,11 @@ static void add_update(const struct draft *d, const struct sw_plan *plan)
                                          .is_last = true,
                                          .drains = true,
                                          .joins = true};
-    if (!plan->boundary_in_backward) {
+    if (!plan->update.norms_in_backward) {
         add_action(d, SW_STEP_LOSSES);
     }
-    const bool in_place = !plan->two_slots;
-    if (in_place && !plan->updates_in_backward) {
+    const bool in_place = !plan->update.two_slots;
+    if (in_place && !plan->update.in_backward) {
         d->step->n_safe = d->step->n_phases;
     }
     add(d, &update);
@@ -108,11 +109,11 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
     step->ranks = ranks;
     step->rounds = rounds;
     step->micro_batches = options->policy.micro_batches;
-    step->holds_faults = ranks > 1 && plan->two_slots;
+    step->holds_faults = ranks > 1 && plan->update.two_slots;
     for (int64_t j = 0; j < runs; j++) {
         const bool is_last = options->rule && j == runs - 1;
         const int n = at_once ? (int)local : j < local;
-        if (is_last && plan->updates_in_backward && !plan->two_slots) {
+        if (is_last && plan->update.in_backward && !plan->update.two_slots) {
             step->n_safe =
                 /* its forward changes nothing, and LOSSES reports its failures */
                 step->n_phases + 2;

@@ -109,7 +109,8 @@ static void count_persistent(const struct sw_plan *plan, const struct sw_plan_op
             out->padding += (double)mine - (cut ? whole / sw_data_ranks(options) : whole);
         }
     }
-    out->held[SW_HELD_GAPS] = plan->persistent_bytes - taken; /* after the last one */
+    out->held[SW_HELD_GAPS] =
+        plan->persistent_bytes[SW_TIER_DEVICE] - taken; /* after the last one */
 }
 
 static sw_status count_transients(const struct sw_program *program, size_t held[SW_HELD_COUNT])
@@ -119,11 +120,11 @@ static sw_status count_transients(const struct sw_program *program, size_t held[
     for (int32_t i = 0; i < program->n_buffers; i++) {
         const struct sw_buffer *buffer = &program->buffers[i];
         if (!buffer->persistent && buffer->tier == SW_TIER_DEVICE &&
-            buffer->first <= program->peak_instr && program->peak_instr <= buffer->last) {
+            buffer->first <= program->peak.instr && program->peak.instr <= buffer->last) {
             held[kind_of_transient(program, buffer, leaves)] += buffer->bytes;
         }
     }
-    held[SW_HELD_GAPS] += program->transient_bytes - program->peak_live_bytes;
+    held[SW_HELD_GAPS] += program->peak.bytes[SW_TIER_DEVICE] - program->peak.live_bytes;
     sw_free(leaves);
     return SW_OK;
 }
@@ -289,8 +290,8 @@ sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_opti
         }
     }
     note_streams(&c);
-    for (int32_t i = 0; i < ir->n_params; i++) {
-        add_formulas(&c, ir->params[i], out);
+    for (int32_t i = 0; i < ir->params.n; i++) {
+        add_formulas(&c, ir->params.at[i], out);
     }
     sw_free(c.trips);
     return SW_OK;

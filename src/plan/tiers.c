@@ -43,7 +43,7 @@ static enum sw_tier tier_of(struct sw_offload *p, sw_value v)
         return (enum sw_tier)p->first->values[known].tier;
     }
     if (sw_state_is_optimizer(info->state)) {
-        const bool in_tiles = info->param >= 0 && p->ir->values[info->param].is_tiled;
+        const bool in_tiles = info->param >= 0 && p->ir->values[info->param].param_facts.is_tiled;
         if (p->left.states < (int64_t)bytes && !in_tiles) {
             return SW_TIER_DEVICE;
         }

@@ -102,10 +102,10 @@ static int64_t rows_of_runs(const struct sw_ir_value *info, const struct sw_plan
 static int64_t *find_rows(const struct sw_ir *ir, const struct sw_plan_options *options)
 {
     int64_t *rows = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *rows);
-    for (int32_t i = 0; rows && i < ir->n_params; i++) {
-        const struct sw_ir_value *info = &ir->values[ir->params[i]];
+    for (int32_t i = 0; rows && i < ir->params.n; i++) {
+        const struct sw_ir_value *info = &ir->values[ir->params.at[i]];
         const bool may = info->form->shape.rank == 2 && !info->is_output;
-        rows[ir->params[i]] = may ? rows_of_runs(info, options) : 0;
+        rows[ir->params.at[i]] = may ? rows_of_runs(info, options) : 0;
     }
     for (int32_t i = 0; rows && i < ir->n_ops; i++) {
         for (int k = 0; k < ir->ops[i].n_in; k++) {
@@ -223,7 +223,7 @@ static void be_tile(struct sw_ir *ir, struct sw_ir_op *op, const struct tiles *t
 
 static bool add(struct pass *p, const struct sw_ir_op *op)
 {
-    return p->ir->status >= 0 && sw_op_order_add(&p->order, op);
+    return p->ir->failure.status >= 0 && sw_op_order_add(&p->order, op);
 }
 
 /* Adds output i to the op of a tile; each tile writes a part of it. */
@@ -381,7 +381,7 @@ static bool make_tiles(struct pass *p, sw_value param)
 {
     struct sw_ir *ir = p->ir;
     const struct tiles *tiles = p->tiles_of[param];
-    ir->values[param].is_tiled = true;
+    ir->values[param].param_facts.is_tiled = true;
     for (int64_t t = 0; t < tiles->n; t++) {
         const sw_value v = copy(p, param);
         if (v < 0) {
@@ -394,7 +394,7 @@ static bool make_tiles(struct pass *p, sw_value param)
         sw_ir_set_form(ir, v, &form);
         info->base = param;
         info->base_offset = first_row(tiles, t) * tiles->width;
-        info->is_tiled = false;
+        info->param_facts.is_tiled = false;
         char name[512];
         snprintf(name, sizeof name, "%s[%lld:%lld]", ir->values[param].name,
                  (long long)first_row(tiles, t),
@@ -412,8 +412,8 @@ static bool list_tiles(struct pass *p)
 {
     struct sw_ir *ir = p->ir;
     int64_t n_params = 0, n_streams = 0, at = 0;
-    for (int32_t i = 0; i < ir->n_params; i++) {
-        const struct tiles *tiles = p->tiles_of[ir->params[i]];
+    for (int32_t i = 0; i < ir->params.n; i++) {
+        const struct tiles *tiles = p->tiles_of[ir->params.at[i]];
         n_params += tiles ? tiles->n : 1;
     }
     for (int32_t i = 0; i < ir->n_streams; i++) {
@@ -427,10 +427,10 @@ static bool list_tiles(struct pass *p)
         sw_free(params);
         return false;
     }
-    for (int32_t i = 0; i < ir->n_params; i++) {
-        const struct tiles *tiles = p->tiles_of[ir->params[i]];
+    for (int32_t i = 0; i < ir->params.n; i++) {
+        const struct tiles *tiles = p->tiles_of[ir->params.at[i]];
         for (int64_t t = 0; t < (tiles ? tiles->n : 1); t++) {
-            params[at++] = tiles ? p->first_tile[ir->params[i]] + (sw_value)t : ir->params[i];
+            params[at++] = tiles ? p->first_tile[ir->params.at[i]] + (sw_value)t : ir->params.at[i];
         }
     }
     for (int32_t i = 0; i < ir->n_streams; i++) {
@@ -445,9 +445,9 @@ static bool list_tiles(struct pass *p)
             p->stream_of[ir->values[stream->grad].producer] = i;
         }
     }
-    sw_free(ir->params);
-    ir->params = params;
-    ir->n_params = (int32_t)n_params;
+    sw_free(ir->params.at);
+    ir->params.at = params;
+    ir->params.n = (int32_t)n_params;
     return true;
 }
 
@@ -542,9 +542,9 @@ int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *op
     int64_t *least = find_rows(ir, options);
     struct sw_plan_options smallest = *options;
     smallest.policy.tile_bytes = 1;
-    for (int32_t i = 0; least && i < ir->n_params; i++) {
-        const struct sw_ir_value *info = &ir->values[ir->params[i]];
-        int64_t *of = &least[ir->params[i]];
+    for (int32_t i = 0; least && i < ir->params.n; i++) {
+        const struct sw_ir_value *info = &ir->values[ir->params.at[i]];
+        int64_t *of = &least[ir->params.at[i]];
         const bool tiles = may_tile(options) && is_large(info, &smallest);
         *of = tiles && *of < info->form->shape.dims[0] ? *of * info->form->shape.dims[1] : 0;
     }
@@ -558,8 +558,8 @@ static bool list_tiled(struct sw_plan *plan, const struct sw_plan_options *optio
     bool good = true;
     for (int i = 0; good && i < plan->n_programs; i++) {
         const struct sw_ir *ir = plan->programs[i].ir;
-        for (int32_t k = 0; k < ir->n_params; k++) {
-            const struct sw_ir_value *info = &ir->values[ir->params[k]];
+        for (int32_t k = 0; k < ir->params.n; k++) {
+            const struct sw_ir_value *info = &ir->values[ir->params.at[k]];
             bool known = !is_large(info, options);
             for (int j = 0; j < i && !known; j++) {
                 known = sw_ir_find(plan->programs[j].ir, SW_ROLE_PARAM, info->name) >= 0;
@@ -586,7 +586,7 @@ sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *optio
     }
     int32_t most = 0;
     for (int i = 0; i < plan->n_programs; i++) {
-        most += plan->programs[i].ir->n_params;
+        most += plan->programs[i].ir->params.n;
     }
     int64_t **rows = sw_alloc_zero("plan", (size_t)plan->n_programs, sizeof *rows);
     struct tiles *tiles = sw_alloc_zero("plan", (size_t)most + 1, sizeof *tiles);

@@ -49,13 +49,13 @@ static bool refuses(const struct sw_facts *facts, struct sw_str *why)
 
 static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options)
 {
-    plan->two_slots = options->policy.two_slots;
+    plan->update.two_slots = options->policy.two_slots;
     return SW_OK;
 }
 
 static void advise(const struct sw_shortage *s, struct sw_str *out)
 {
-    if (s->tier == SW_TIER_DISK && s->plan->two_slots) {
+    if (s->tier == SW_TIER_DISK && s->plan->update.two_slots) {
         sw_advise(out, ", or ", "spillway.disk_slots 1");
     }
 }
@@ -68,7 +68,7 @@ static void describe(const struct sw_plan *plan, const struct sw_program *progra
         plan->tier_bytes[SW_TIER_DISK] == 0) {
         return;
     }
-    if (plan->two_slots) {
+    if (plan->update.two_slots) {
         char bytes[32];
         sw_format_bytes(bytes, sizeof bytes, (double)sw_plan_second_places(plan, SW_TIER_DISK));
         sw_str_printf(out,

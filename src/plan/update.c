@@ -99,11 +99,11 @@ static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *opti
     const struct sw_shape shape = whole ? param.form->shape : SW_SHAPE(sw_layout_elems(&shard));
     /* a tile's sum leaves the device between micro-batches, too */
     const bool stays = sums_stay(options) || sw_ir_is_part(ir, feed->param);
-    ir->phase = SW_PHASE_BACKWARD;
+    ir->next.phase = SW_PHASE_BACKWARD;
     const sw_value acc =
         stays ? sw_ir_param_state(ir, feed->param, SW_STATE_SUM, feed->n, dtype, shape)
               : sw_ir_new_value(ir, SW_ROLE_TRANSIENT, dtype, shape);
-    ir->phase = SW_PHASE_UPDATE;
+    ir->next.phase = SW_PHASE_UPDATE;
     if (acc >= 0) {
         ir->values[acc].param = feed->param;
         if (!whole) {
@@ -118,7 +118,7 @@ static bool travels_by_rows(const struct sw_ir *ir, const struct sw_plan_options
                             sw_value acc, sw_value grad)
 {
     const sw_value index = ir->values[grad].sparse_index;
-    if (!(options->reduces & SW_REDUCES_ROWS) || ir->status < 0 || index < 0 || acc < 0) {
+    if (!(options->reduces & SW_REDUCES_ROWS) || ir->failure.status < 0 || index < 0 || acc < 0) {
         return false;
     }
     const struct sw_ir_op rows = {
@@ -294,7 +294,7 @@ static void update_tile_by_norms(struct sw_ir *ir, const struct sw_plan_options 
         return;
     }
     norms = sw_emit_lamb_merge(ir, feed->moments, norms);
-    for (const struct feed *f = feed->first_tile; f && ir->status >= 0; f = f->next_tile) {
+    for (const struct feed *f = feed->first_tile; f && ir->failure.status >= 0; f = f->next_tile) {
         ratio = sw_emit_lamb_step(ir, f->moments, norms, ratio);
     }
 }
@@ -339,7 +339,7 @@ static sw_value reduce_sum(struct sw_ir *ir, const struct sw_plan_options *optio
 static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feed,
                        const struct sw_ir_stream *stream)
 {
-    if (ir->status < 0) {
+    if (ir->failure.status < 0) {
         return;
     }
     if (stream->micro == 0 && feed->n == SW_MAX_INPUTS) {
@@ -355,13 +355,13 @@ static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, 
         if (acc < 0) {
             return;
         }
-        ir->phase = SW_PHASE_BACKWARD;
-        ir->micro = stream->micro;
+        ir->next.phase = SW_PHASE_BACKWARD;
+        ir->next.micro = stream->micro;
         grad = sw_ir_data(ir)->n > 1 && !sw_sums_before_reducing(options)
                    ? reduce(ir, options, feed, acc, grad)
                    : add_here(ir, acc, grad);
-        ir->phase = SW_PHASE_UPDATE;
-        ir->micro = 0;
+        ir->next.phase = SW_PHASE_UPDATE;
+        ir->next.micro = 0;
     }
     feed->n += stream->micro == 0;
     feed->streams[feed->n - 1] = grad;
@@ -476,10 +476,10 @@ static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
                        const struct known *known, struct feed *feeds)
 {
     int n_feeds = 0;
-    for (int32_t p = 0; p < ir->n_params; p++) {
+    for (int32_t p = 0; p < ir->params.n; p++) {
         struct feed *feed = &feeds[n_feeds];
-        *feed =
-            (struct feed){.param = ir->params[p], .ops.sum_first = ir->n_ops, .moved = SW_NO_VALUE};
+        *feed = (struct feed){
+            .param = ir->params.at[p], .ops.sum_first = ir->n_ops, .moved = SW_NO_VALUE};
         int use = 0;
         for (int32_t i = known->first_stream[feed->param]; i >= 0; i = known->next_stream[i]) {
             use += ir->streams[i].micro == 0;
@@ -510,7 +510,7 @@ static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, 
     feeds[0].ops.update_first = ir->n_ops;
     sw_value stats = sw_ir_state(ir, "stats", SW_I64, SW_SHAPE(SW_STATS_WORDS));
     stats = sw_ir_add_out_in_place(ir, sw_ir_add_op(ir, SW_OP_STATS_RESET, &stats, 1, NULL), stats);
-    for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
+    for (int i = 0; i < n_feeds && ir->failure.status >= 0; i++) {
         feeds[i].ops.update_first = i == 0 ? feeds[0].ops.update_first : ir->n_ops;
         stats = add_stats(ir, options, stats, &feeds[i]);
         if (is_early(ir, options, &feeds[i])) {
@@ -525,12 +525,12 @@ static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, 
     const struct sw_attrs attrs = {
         .stats = {.clip = options->clip, .overflow_skips = options->fp16}};
     sw_ir_add_op(ir, SW_OP_STATS_FINISH, &stats, 1, &attrs);
-    for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
+    for (int i = 0; i < n_feeds && ir->failure.status >= 0; i++) {
         if (!is_early(ir, options, &feeds[i])) {
             emit_update(ir, options, &feeds[i]);
         }
     }
-    for (int i = 0; i < n_feeds && ir->status >= 0; i++) {
+    for (int i = 0; i < n_feeds && ir->failure.status >= 0; i++) {
         if (feeds[i].moved >= 0) {
             commit_last(ir, &feeds[i]);
         }
@@ -552,7 +552,7 @@ static sw_status move_into_backward(struct sw_ir *ir, const struct feed *feeds, 
 
 sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options)
 {
-    struct feed *feeds = sw_alloc_zero("plan", (size_t)ir->n_params + 1, sizeof *feeds);
+    struct feed *feeds = sw_alloc_zero("plan", (size_t)ir->params.n + 1, sizeof *feeds);
     const int32_t n_before = ir->n_ops;
     struct known known = {0};
     if (!feeds || !find_known(ir, &known)) {
@@ -560,7 +560,7 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
         close_known(&known);
         return SW_FAIL(SW_E_NOMEM, "out of host memory for the update pass");
     }
-    ir->phase = SW_PHASE_UPDATE;
+    ir->next.phase = SW_PHASE_UPDATE;
     const int n_feeds = sum_streams(ir, options, &known, feeds);
     close_known(&known);
     if (sw_norms_in_backward(options)) {
@@ -570,7 +570,7 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
         sw_free(feeds);
         return SW_FAIL(SW_E_NOMEM, "out of host memory for the update pass");
     }
-    if (options->rule && ir->status >= 0) {
+    if (options->rule && ir->failure.status >= 0) {
         update_all(ir, options, feeds, n_feeds);
     }
     sw_status st = sw_ir_status(ir);
@@ -591,8 +591,8 @@ static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options
         }
     }
     const bool trains = plan->programs[0].kind == SW_PROGRAM_TRAIN;
-    plan->boundary_in_backward = trains && sw_norms_in_backward(options);
-    plan->updates_in_backward = trains && sw_updates_in_backward(options);
+    plan->update.norms_in_backward = trains && sw_norms_in_backward(options);
+    plan->update.in_backward = trains && sw_updates_in_backward(options);
     return SW_OK;
 }
 

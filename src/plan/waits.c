@@ -167,18 +167,18 @@ static void choose_waits(struct pass *p, int32_t i)
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         instr->waits[q] = needs[q] = -1;
     }
-    instr->blocking =
+    instr->exchange.blocking =
         instr->queue == SW_QUEUE_COMM && (!p->options->overlap || op->move == SW_MOVE_MERGE);
-    if (instr->queue == SW_QUEUE_COMM && instr->batch == 0 && !instr->blocking) {
+    if (instr->queue == SW_QUEUE_COMM && instr->exchange.batch == 0 && !instr->exchange.blocking) {
         return; /* the first instruction of the batch has waited for it */
     }
     find_needs(p, i, needs);
-    for (int32_t k = 1; instr->queue == SW_QUEUE_COMM && k < instr->batch; k++) {
+    for (int32_t k = 1; instr->queue == SW_QUEUE_COMM && k < instr->exchange.batch; k++) {
         find_needs(p, i + k, needs);
     }
-    if (!instr->blocking && op->move == SW_MOVE_REDUCE) {
+    if (!instr->exchange.blocking && op->move == SW_MOVE_REDUCE) {
         instr->waits[SW_QUEUE_COMM] = p->reduced;
-        p->reduced = i + instr->batch - 1;
+        p->reduced = i + instr->exchange.batch - 1;
     } else if (op->move == SW_MOVE_STORE) {
         bound_stores(p, i);
     }
@@ -191,7 +191,7 @@ static void retire(struct pass *p, int32_t known[SW_QUEUE_COUNT], int32_t i)
     for (int q = 1; q < SW_QUEUE_COUNT; q++) {
         for (; known[q] < p->clocks.now[SW_QUEUE_COMPUTE][q]; known[q]++) {
             struct sw_instr *instr = &p->program->instrs[known[q] + 1];
-            if ((int)instr->queue == q && !instr->blocking) {
+            if ((int)instr->queue == q && !instr->exchange.blocking) {
                 instr->retired = i;
             }
         }
@@ -219,8 +219,8 @@ static void run(struct pass *p, int32_t end)
     }
     for (int32_t i = 0; i < end; i++) { /* a blocking exchange is a batch of its own */
         struct sw_instr *instr = &p->program->instrs[i];
-        for (int32_t k = 0; instr->blocking && k < instr->batch; k++) {
-            instr[k].retired = i + instr->batch - 1;
+        for (int32_t k = 0; instr->exchange.blocking && k < instr->exchange.batch; k++) {
+            instr[k].retired = i + instr->exchange.batch - 1;
         }
         instr->retired = instr->retired < 0 ? end - 1 : instr->retired;
     }
@@ -253,7 +253,7 @@ sw_status sw_pass_waits(struct sw_program *program, const struct sw_cells *cells
 
 int32_t sw_program_issued(const struct sw_program *program, int32_t i)
 {
-    while (program->instrs[i].queue == SW_QUEUE_COMM && program->instrs[i].batch == 0) {
+    while (program->instrs[i].queue == SW_QUEUE_COMM && program->instrs[i].exchange.batch == 0) {
         i--;
     }
     return i;

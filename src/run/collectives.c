@@ -39,12 +39,12 @@ static sw_status add(const struct sw_collective_call *call, const struct sw_comm
 {
     const struct sw_instr *instr = call->instr;
     const int64_t round = instr->micro < 0 ? 0 : job->round + instr->micro;
-    const bool of_steps = instr->whole_step; /* sums of whole steps come from all ranks */
+    const bool of_steps = instr->exchange.whole_step; /* sums of whole steps come from all ranks */
     const struct sw_slice_sum sum = {
         .acc = call->at[0],
-        .dtype = instr->dtype,
+        .dtype = instr->exchange.dtype,
         .slices = call->workspace,
-        .n = instr->bytes / (int64_t)sw_dtype_bytes(instr->dtype),
+        .n = instr->bytes / (int64_t)sw_dtype_bytes(instr->exchange.dtype),
         .n_slices = of_steps ? n_ranks : sw_step_active(job->step, round),
         .fresh = round == 0 || of_steps,
     };
@@ -77,7 +77,7 @@ static sw_status count_rows(sw_comm *comm, const struct sw_comm_job *job,
     int32_t n = 0;
     for (int32_t k = 0; k < job->n; k++) {
         const struct sw_collective_call *call = &job->calls[k];
-        if (call->instr->rows > 0) {
+        if (call->instr->exchange.rows > 0) {
             items[n++] = sw_sparse_count(call, ranks, is_idle(comm, job, call));
         }
     }
@@ -91,8 +91,8 @@ static void pack_rows(sw_comm *comm, const struct sw_comm_job *job,
     const int ranks = sw_comm_size(comm);
     const int64_t most = sw_sparse_most(call, ranks);
     sw_sparse_pack(call, ranks, is_idle(comm, job, call), most);
-    item->slice_bytes =
-        (size_t)sw_instr_rows_bytes(most, call->instr->row_elems, call->instr->dtype);
+    item->slice_bytes = (size_t)sw_instr_rows_bytes(most, call->instr->exchange.row_elems,
+                                                    call->instr->exchange.dtype);
     *sent += (int64_t)(item->slice_bytes + sizeof most) - call->instr->bytes;
 }
 
@@ -108,7 +108,7 @@ static sw_status run_batch(sw_comm *comm, const struct sw_comm_job *job, struct 
     for (int32_t k = 0; k < job->n; k++) {
         const struct sw_collective_call *call = &job->calls[k];
         items[k] = item_of(call);
-        if (call->instr->rows > 0) {
+        if (call->instr->exchange.rows > 0) {
             pack_rows(comm, job, call, &items[k], sent);
         } else if (call->instr->verb == SW_VERB_REDUCE) {
             SW_TRY(clear_padding(job->stage, call));
@@ -117,7 +117,7 @@ static sw_status run_batch(sw_comm *comm, const struct sw_comm_job *job, struct 
     SW_TRY(sw_stage_wait(job->stage));
     SW_TRY(sw_stage_exchange(job->stage, comm, items, job->n, items + job->n));
     for (int32_t k = 0; k < job->n; k++) {
-        if (job->calls[k].instr->rows > 0) {
+        if (job->calls[k].instr->exchange.rows > 0) {
             const int64_t round = job->round + job->calls[k].instr->micro;
             sw_sparse_add(&job->calls[k], sw_comm_rank(comm), sw_step_active(job->step, round),
                           round == 0);

@@ -39,11 +39,11 @@ sw_status sw_executor_exchange(struct sw_executor *ex, const struct sw_queue_job
         .stage = &ex->stages[SW_QUEUE_COMM],
         .calls = &loaded->calls[i],
         .instr = i,
-        .n = program->instrs[i].batch,
+        .n = program->instrs[i].exchange.batch,
         .step = &ex->plan->step,
         .round = what->round,
         .ns = ex->meter.profiles ? &loaded->steps[i].profile.ns : NULL,
     };
-    return sw_collectives_run(ex->exchanges.groups[program->instrs[i].group], &job,
+    return sw_collectives_run(ex->exchanges.groups[program->instrs[i].exchange.group], &job,
                               ex->exchanges.items);
 }

@@ -348,7 +348,8 @@ static void find_wanted(struct measuring *m)
         double work = 0;
         const enum sw_load load = sw_instr_load(m->plan, program, i, &work);
         m->has[load] |= work > 0 && m->speeds->given.work[load] <= 0;
-        m->dtype = program->instrs[i].verb == SW_VERB_REDUCE ? program->instrs[i].dtype : m->dtype;
+        m->dtype = program->instrs[i].verb == SW_VERB_REDUCE ? program->instrs[i].exchange.dtype
+                                                             : m->dtype;
     }
 }
 

@@ -159,7 +159,7 @@ static int32_t count_jobs(const struct sw_program *program, int32_t first, int32
     int32_t most = 0;
     for (int32_t i = first; i < behind; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        most = instr->batch > most ? instr->batch : most;
+        most = instr->exchange.batch > most ? instr->exchange.batch : most;
         n_jobs[instr->queue] +=
             instr->queue == SW_QUEUE_COMPUTE ? 0 : sw_instr_pieces(program, instr);
     }

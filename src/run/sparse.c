@@ -17,9 +17,9 @@ static struct range rows_for(const struct sw_collective_call *call, int to, bool
     const struct sw_instr *instr = call->instr;
     const int32_t *index = call->at[3];
     const int64_t n = idle ? 0 : (int64_t)(call->operands[3].bytes / sizeof *index);
-    const int64_t slice = instr->bytes / (int64_t)sw_dtype_bytes(instr->dtype);
-    const int64_t begin = slice * to / instr->row_elems;
-    const int64_t end = sw_ceil_div(slice * (to + 1), instr->row_elems);
+    const int64_t slice = instr->bytes / (int64_t)sw_dtype_bytes(instr->exchange.dtype);
+    const int64_t begin = slice * to / instr->exchange.row_elems;
+    const int64_t end = sw_ceil_div(slice * (to + 1), instr->exchange.row_elems);
     struct range range = {0, 0};
     for (int64_t i = 0; i < n && index[i] >= 0 && index[i] < end; i++) {
         range.first += index[i] < begin;
@@ -44,7 +44,7 @@ int64_t sw_sparse_most(const struct sw_collective_call *call, int ranks)
     const int64_t *counts = call->workspace;
     int64_t most = 1;
     for (int r = 0; r < ranks; r++) {
-        most = sw_max_i64(most, sw_min_i64(counts[r], call->instr->rows));
+        most = sw_max_i64(most, sw_min_i64(counts[r], call->instr->exchange.rows));
     }
     return most;
 }
@@ -52,8 +52,9 @@ int64_t sw_sparse_most(const struct sw_collective_call *call, int ranks)
 void sw_sparse_pack(const struct sw_collective_call *call, int ranks, bool idle, int64_t most)
 {
     const struct sw_instr *instr = call->instr;
-    const size_t width = (size_t)instr->row_elems * sw_dtype_bytes(instr->dtype);
-    const size_t bytes = (size_t)sw_instr_rows_bytes(most, instr->row_elems, instr->dtype);
+    const size_t width = (size_t)instr->exchange.row_elems * sw_dtype_bytes(instr->exchange.dtype);
+    const size_t bytes =
+        (size_t)sw_instr_rows_bytes(most, instr->exchange.row_elems, instr->exchange.dtype);
     for (int to = 0; to < ranks; to++) {
         const struct range range = rows_for(call, to, idle);
         char *at = (char *)call->at[1] + (size_t)to * bytes;
@@ -72,8 +73,9 @@ void sw_sparse_add(const struct sw_collective_call *call, int rank, int n_active
 {
     const struct sw_instr *instr = call->instr;
     const int64_t most = *(const int64_t *)call->workspace; /* the same on all ranks */
-    const int64_t slice = instr->bytes / (int64_t)sw_dtype_bytes(instr->dtype);
-    const size_t bytes = (size_t)sw_instr_rows_bytes(most, instr->row_elems, instr->dtype);
+    const int64_t slice = instr->bytes / (int64_t)sw_dtype_bytes(instr->exchange.dtype);
+    const size_t bytes =
+        (size_t)sw_instr_rows_bytes(most, instr->exchange.row_elems, instr->exchange.dtype);
     struct sw_row_slice slices[SW_ROWS_RANKS];
     for (int done = 0; done < n_active; done += SW_ROWS_RANKS) {
         const int n = (int)sw_min_i64(SW_ROWS_RANKS, n_active - done);
@@ -82,7 +84,7 @@ void sw_sparse_add(const struct sw_collective_call *call, int rank, int n_active
             const int32_t *index = (const int32_t *)(at + sizeof most);
             slices[k] = (struct sw_row_slice){index, index + most};
         }
-        sw_add_rows(call->at[0], instr->dtype, slices, most, instr->row_elems, slice * rank, slice,
-                    n, fresh && done == 0);
+        sw_add_rows(call->at[0], instr->exchange.dtype, slices, most, instr->exchange.row_elems,
+                    slice * rank, slice, n, fresh && done == 0);
     }
 }

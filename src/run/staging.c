@@ -19,16 +19,16 @@ sw_status sw_stages_open(const struct sw_plan *plan, struct sw_device *dev, char
 {
     const unsigned all = SW_DEVICE_HOST_VISIBLE | SW_DEVICE_DISK_REACHES | SW_DEVICE_COMM_REACHES;
     const size_t least = 2 * (size_t)ranks * PIECE_ALIGN;
-    if (!reaches(dev, all) && (plan->staging[SW_QUEUE_READ].bytes < 2 * SW_PLAN_DISK_ALIGN ||
-                               plan->staging[SW_QUEUE_COMM].bytes < least)) {
+    if (!reaches(dev, all) && (plan->staging.share[SW_QUEUE_READ].bytes < 2 * SW_PLAN_DISK_ALIGN ||
+                               plan->staging.share[SW_QUEUE_COMM].bytes < least)) {
         return SW_FAIL(
             SW_E_ARG,
             "the plan reserves %zu bytes of host memory for transfers to device %s; wanted at "
             "least %d, and %zu for %d ranks",
-            plan->staging_bytes, dev->ops->name, 16 * SW_PLAN_DISK_ALIGN, 2 * least, ranks);
+            plan->staging.bytes, dev->ops->name, 16 * SW_PLAN_DISK_ALIGN, 2 * least, ranks);
     }
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        const struct sw_operand *part = &plan->staging[q];
+        const struct sw_operand *part = &plan->staging.share[q];
         out[q].dev = dev;
         out[q].meter = meter;
         out[q].queue = (enum sw_queue)q;

@@ -227,8 +227,8 @@ static void find_place(const struct sw_plan *plan, const struct class *class, st
     place->n = 0;
     for (int k = 0; k < n; k++) {
         /* persistent operands of a kernel of the host */
-        const bool stays =
-            operands[k].tier == SW_TIER_HOST || operands[k].offset < plan->persistent_bytes;
+        const bool stays = operands[k].tier == SW_TIER_HOST ||
+                           operands[k].offset < plan->persistent_bytes[SW_TIER_DEVICE];
         const enum region_name region = !is_number(view_of(&desc, instr, k)->dtype) ? FIXED
                                         : stays                                     ? STAYING
                                                                                     : PASSING;
@@ -295,7 +295,8 @@ static sw_status open_bench(const struct class *classes, int n, struct bench *b)
     const struct sw_plan *plan = b->plan;
     struct sw_device *dev = b->dev;
     void *mem = NULL;
-    size_t has[N_REGIONS] = {0, plan->programs[0].transient_bytes, plan->persistent_bytes};
+    size_t has[N_REGIONS] = {0, plan->programs[0].peak.bytes[SW_TIER_DEVICE],
+                             plan->persistent_bytes[SW_TIER_DEVICE]};
     if (b->queue == SW_QUEUE_HOST) {
         has[PASSING] = 0;
         has[STAYING] = plan->tier_bytes[SW_TIER_HOST];

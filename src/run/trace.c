@@ -215,8 +215,8 @@ static void put_event(const struct writer *w, const struct event *event, int tra
     if (instr->about->tensor) {
         put_text(w, "tensor", instr->about->tensor);
     }
-    if (instr->batch > 1) {
-        sw_str_printf(w->out, ",\"batch\":%d", instr->batch);
+    if (instr->exchange.batch > 1) {
+        sw_str_printf(w->out, ",\"batch\":%d", instr->exchange.batch);
     }
     if (event->bytes > 0) {
         sw_str_printf(w->out, ",\"bytes\":%lld", (long long)event->bytes);
@@ -337,7 +337,7 @@ static void count_persistent(const struct sw_plan *plan, size_t out[SW_TIER_COUN
     for (int32_t i = 0; i < plan->n_persistent; i++) {
         out[plan->persistent[i].tier] += plan->persistent[i].bytes;
     }
-    out[SW_TIER_DEVICE] = plan->persistent_bytes;
+    out[SW_TIER_DEVICE] = plan->persistent_bytes[SW_TIER_DEVICE];
 }
 
 sw_status sw_trace_render(struct sw_trace *trace, int rank, int64_t base_ns, struct sw_str *out)

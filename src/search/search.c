@@ -774,8 +774,8 @@ sw_status sw_search_open(const struct sw_search *s, struct sw_policy *out_policy
         SW_TRY(try_on_host(&l));
     }
     *out_policy = l.policy;
-    out_policy->transfer_bytes = l.plan->transfer_bytes;
-    out_policy->prefetch_elems = l.plan->prefetch_elems;
+    out_policy->transfer_bytes = l.plan->ahead.transfer_bytes;
+    out_policy->prefetch_elems = l.plan->ahead.prefetch_elems;
     *out = l.plan;
     return SW_OK;
 }

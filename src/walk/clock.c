@@ -102,7 +102,7 @@ static void count(struct rank *r, const struct sw_cost *cost)
     r->report.most += seconds + latency;
     if (r->report.instrs) {
         r->report.instrs[i].alone += seconds + latency;
-        for (int32_t k = 0; k < (instr->batch > 1 ? instr->batch : 1); k++) {
+        for (int32_t k = 0; k < (instr->exchange.batch > 1 ? instr->exchange.batch : 1); k++) {
             r->report.instrs[i + k].runs++;
         }
     }
@@ -243,7 +243,7 @@ static bool serve_next(struct clock *c, struct rank *r, enum sw_queue queue)
     const struct sw_cost cost = cost_of(r, job->instr, job->later);
     struct meeting m = {r->now, cost.seconds, cost.latency};
     if (queue == SW_QUEUE_COMM) {
-        const int group = r->plan->programs[0].instrs[job->instr].group;
+        const int group = r->plan->programs[0].instrs[job->instr].exchange.group;
         if (!meet(c, r, group, cost.seconds, cost.latency)) {
             return false;
         }

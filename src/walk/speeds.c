@@ -70,7 +70,7 @@ static struct sw_cost measured(const struct sw_speeds *speeds, const struct sw_p
         return cost;
     }
     const bool exchange = instr->verb >= SW_VERB_REDUCE;
-    for (int32_t k = i; k < i + (exchange ? instr->batch : 1); k++) {
+    for (int32_t k = i; k < i + (exchange ? instr->exchange.batch : 1); k++) {
         bytes += (double)program->instrs[k].bytes;
     }
     return cost_at(curve, bytes);
@@ -90,7 +90,7 @@ static void find_cost(const struct sw_plan *plan, const struct sw_speeds *speeds
     double work = 0, all = 0;
     const enum sw_load load = sw_instr_load(plan, program, i, &work);
     const bool exchange = instr->verb >= SW_VERB_REDUCE;
-    for (int32_t k = i; k < i + (exchange ? instr->batch : 1); k++) {
+    for (int32_t k = i; k < i + (exchange ? instr->exchange.batch : 1); k++) {
         sw_instr_load(plan, program, k, &work);
         all += work;
     }

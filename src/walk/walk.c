@@ -23,27 +23,28 @@ static int64_t order_of(const struct sw_walk *w, int32_t loop, int32_t j)
 {
     const struct sw_program *program = w->program;
     const struct sw_instr *instr = &program->instrs[j];
-    if (instr->loop == 0) {
-        return instr->order;
+    if (instr->turn.loop == 0) {
+        return instr->turn.order;
     }
-    const struct sw_loop *other = &program->loops[instr->loop - 1];
-    const int32_t piece = instr->loop == loop ? w->piece : other->pieces - 1;
-    return instr->order + (int64_t)piece * other->n;
+    const struct sw_loop *other = &program->loops[instr->turn.loop - 1];
+    const int32_t piece = instr->turn.loop == loop ? w->piece : other->pieces - 1;
+    return instr->turn.order + (int64_t)piece * other->n;
 }
 
 static void find_needs(struct sw_walk *w, const struct sw_instr *instr)
 {
     const struct sw_program *program = w->program;
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        w->needs[q] = instr->waits[q] < 0 ? -1 : order_of(w, instr->loop, instr->waits[q]);
+        w->needs[q] = instr->waits[q] < 0 ? -1 : order_of(w, instr->turn.loop, instr->waits[q]);
     }
-    w->order = instr->order;
-    if (instr->loop > 0) {
-        const int32_t n = program->loops[instr->loop - 1].n, before = w->piece - program->turns;
+    w->order = instr->turn.order;
+    if (instr->turn.loop > 0) {
+        const int32_t n = program->loops[instr->turn.loop - 1].n,
+                      before = w->piece - program->turns;
         w->order += (int64_t)w->piece * n;
-        if (instr->again >= 0 && before >= 0) {
-            const struct sw_instr *other = &program->instrs[instr->again];
-            w->needs[other->queue] = other->order + (int64_t)before * n;
+        if (instr->turn.again >= 0 && before >= 0) {
+            const struct sw_instr *other = &program->instrs[instr->turn.again];
+            w->needs[other->queue] = other->turn.order + (int64_t)before * n;
         }
     }
 }
@@ -77,7 +78,7 @@ static bool go_on_in_loop(struct sw_walk *w, const struct sw_loop *loop)
 
 static const struct sw_loop *loop_at(const struct sw_walk *w)
 {
-    const int32_t number = w->program->instrs[w->instr].loop;
+    const int32_t number = w->program->instrs[w->instr].turn.loop;
     return number > 0 ? &w->program->loops[number - 1] : NULL;
 }
 
@@ -176,14 +177,14 @@ static void find_hazard(struct sw_walk *w, const struct sw_instr *instr)
 {
     if (instr->follows >= 0) {
         w->needs[instr->queue] =
-            sw_max_i64(w->needs[instr->queue], order_of(w, instr->loop, instr->follows));
+            sw_max_i64(w->needs[instr->queue], order_of(w, instr->turn.loop, instr->follows));
     }
 }
 
 /* True if the instruction is issued here. An exchange may travel with an earlier one. */
 static bool is_issued(const struct sw_walk *w, const struct sw_instr *instr)
 {
-    return !w->left_out && (instr->queue != SW_QUEUE_COMM || instr->batch > 0);
+    return !w->left_out && (instr->queue != SW_QUEUE_COMM || instr->exchange.batch > 0);
 }
 
 /* Emits one kind of event, if it is due, and goes to the next stage. */
@@ -212,7 +213,7 @@ static bool next_of_instr(struct sw_walk *w, struct sw_event *out)
     case BLOCK:
         w->stage = is_over(w) ? DRAIN : PASS;
         *out = (struct sw_event){SW_EVENT_WAIT, SW_QUEUE_COMM, w->order};
-        return instr->blocking && is_issued(w, instr);
+        return instr->exchange.blocking && is_issued(w, instr);
     default:
         return false;
     }

@@ -153,7 +153,7 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
     sw_engine *e = *out;
     if (bad) {
         run->opened = true;
-        run->two_slots = e->plan->two_slots;
+        run->two_slots = e->plan->update.two_slots;
     }
     while (sw_engine_step(e) < STEPS) {
         if (run == &want) {
@@ -353,7 +353,7 @@ static sw_status plan(const struct way *way, bool *two_slots, int64_t *disk, cha
     const sw_status st = sw_initialize(&options, &e);
     snprintf(text, size, "%s", st < 0 ? sw_error_message() : "");
     if (st >= 0) {
-        *two_slots = e->plan->two_slots;
+        *two_slots = e->plan->update.two_slots;
         *disk = sw_engine_tier_bytes(e, SW_TIER_DISK);
         struct sw_str report = {0};
         sw_plan_print(e->plan, false, &report);

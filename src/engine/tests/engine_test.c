@@ -714,7 +714,7 @@ static void generation_gives_no_input_that_a_program_lacks(void **state)
         const struct sw_program *program = &e->plan->programs[e->programs.decode];
         const struct sw_port *found = sw_program_input(program, names[i], 0);
         assert_non_null(found);
-        struct sw_port *port = &program->inputs[found - program->inputs];
+        struct sw_port *port = &program->ports.inputs[found - program->ports.inputs];
         const int32_t zero = 0;
         assert_int_equal(sw_executor_write(e->executor, port, &zero, sizeof zero), SW_OK);
         assert_int_equal(sw_executor_write(e->executor, port, &zero, 2), SW_E_ARG);

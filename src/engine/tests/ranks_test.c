@@ -95,7 +95,7 @@ static int64_t planned_bytes(const sw_engine *e, const struct job *job)
     struct sw_plan_table table;
     int64_t sum = (int64_t)(e->ranks - 1) * e->sizes.rounds * 2 * (int64_t)sizeof(double);
     /* the vote whether the step counts */
-    sum += e->plan->two_slots ? (int64_t)(e->ranks - 1) * (int64_t)sizeof(int64_t) : 0;
+    sum += e->plan->update.two_slots ? (int64_t)(e->ranks - 1) * (int64_t)sizeof(int64_t) : 0;
     if (sw_plan_tabulate(e->plan, &options, &table) < 0) {
         return -1;
     }

@@ -248,9 +248,9 @@ static sw_status look_at_exchanges(void *ctx, sw_comm *comm)
     const struct sw_program *program = &e->plan->programs[e->programs.train];
     for (int32_t i = 0; i < program->n_instrs && sw_comm_rank(comm) == 0; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        if (instr->queue == SW_QUEUE_COMM && !instr->blocking && !instr->last_only) {
+        if (instr->queue == SW_QUEUE_COMM && !instr->exchange.blocking && !instr->last_only) {
             const struct sw_instr *known_by = &program->instrs[instr->retired];
-            *n_wrong += known_by->blocking && known_by->last_only;
+            *n_wrong += known_by->exchange.blocking && known_by->last_only;
             n_seen++;
         }
     }

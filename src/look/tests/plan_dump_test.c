@@ -286,8 +286,10 @@ static void the_dump_is_the_plan(void **state)
                 check_instr(plan, program, i, at);
                 n_has += program->instrs[i].verb == settings[s].has;
             }
-            check_ports(program->inputs, program->n_inputs, sw_json_get(said, "inputs"));
-            check_ports(program->outputs, program->n_outputs, sw_json_get(said, "outputs"));
+            check_ports(program->ports.inputs, program->ports.n_inputs,
+                        sw_json_get(said, "inputs"));
+            check_ports(program->ports.outputs, program->ports.n_outputs,
+                        sw_json_get(said, "outputs"));
             check_sums(root, said);
         }
         check_persistent(plan, root);

@@ -27,7 +27,7 @@ static void draw_writes(struct writes *w, uint64_t seed)
         const bool reads = draw(seed, 8 * i + 1, 4) == 0;
         const size_t bytes = 1 + draw(seed, 8 * i + 2, 50);
         w->instrs[i] = (struct sw_instr){.queue = reads ? SW_QUEUE_READ : SW_QUEUE_WRITE,
-                                         .loop = loops ? i + 1 : 0,
+                                         .turn.loop = loops ? i + 1 : 0,
                                          .operands = i};
         w->loops[i] = (struct sw_loop){i, 1, 1 + (int32_t)draw(seed, 8 * i + 3, 5)};
         w->operands[i] = (struct sw_operand){.offset = draw(seed, 8 * i + 4, 2000),
@@ -42,7 +42,7 @@ static bool overlap(const struct writes *w, int i, int j)
     size_t first[2], end[2];
     for (int k = 0; k < 2; k++) {
         const int of = k == 0 ? i : j;
-        const int32_t pieces = w->instrs[of].loop > 0 ? w->loops[of].pieces : 1;
+        const int32_t pieces = w->instrs[of].turn.loop > 0 ? w->loops[of].pieces : 1;
         first[k] = w->operands[of].offset;
         end[k] = first[k] + w->operands[of].bytes * (size_t)pieces;
     }

@@ -157,7 +157,8 @@ static void recomputing_saves_bytes_and_keeps_the_fingerprint(void **state)
             clones += again->programs[0].ir->ops[again->programs[0].instrs[i].op].is_clone;
         }
         assert_true(clones > 0);
-        assert_true(again->programs[0].transient_bytes < keep->programs[0].transient_bytes);
+        assert_true(again->programs[0].peak.bytes[SW_TIER_DEVICE] <
+                    keep->programs[0].peak.bytes[SW_TIER_DEVICE]);
         assert_true(again->programs[0].flops > keep->programs[0].flops);
         assert_true(again->fingerprint == keep->fingerprint);
         sw_plan_close(again);
@@ -188,13 +189,14 @@ static void some_blocks_are_recomputed_and_the_last_ones_kept(void **state)
         o.policy.recompute = (struct sw_recompute){0};
         struct sw_plan *less = plan_tower(BLOCKS, &o);
         const uint64_t fingerprint = less->fingerprint;
-        const size_t bytes = less->programs[0].transient_bytes;
+        const size_t bytes = less->programs[0].peak.bytes[SW_TIER_DEVICE];
         for (int blocks = 1; blocks <= BLOCKS && every > 0; blocks++) {
             o.policy.recompute = (struct sw_recompute){every, blocks};
             struct sw_plan *more = plan_tower(BLOCKS, &o);
             const struct sw_program *p = &more->programs[0];
-            assert_true(p->transient_bytes < bytes);
-            assert_true(every > 1 || p->transient_bytes <= less->programs[0].transient_bytes);
+            assert_true(p->peak.bytes[SW_TIER_DEVICE] < bytes);
+            assert_true(every > 1 || p->peak.bytes[SW_TIER_DEVICE] <=
+                                         less->programs[0].peak.bytes[SW_TIER_DEVICE]);
             assert_true(p->flops > less->programs[0].flops);
             assert_true(more->fingerprint == fingerprint);
             assert_int_equal(p->recomputed.blocks, blocks);
@@ -205,7 +207,8 @@ static void some_blocks_are_recomputed_and_the_last_ones_kept(void **state)
         }
         o.policy.recompute.blocks = 0;
         struct sw_plan *all = plan_tower(BLOCKS, &o);
-        assert_int_equal(all->programs[0].transient_bytes, less->programs[0].transient_bytes);
+        assert_int_equal(all->programs[0].peak.bytes[SW_TIER_DEVICE],
+                         less->programs[0].peak.bytes[SW_TIER_DEVICE]);
         assert_int_equal(all->programs[0].n_instrs, less->programs[0].n_instrs);
         sw_plan_close(all);
         sw_plan_close(less);
@@ -442,7 +445,7 @@ static void what_travels_together_is_of_one_kind(void **state)
     int n = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
         struct sw_instr *instr = &p->instrs[i];
-        if (instr->queue != SW_QUEUE_COMM || instr->batch != 0) {
+        if (instr->queue != SW_QUEUE_COMM || instr->exchange.batch != 0) {
             continue;
         }
         const struct sw_instr before = *instr;
@@ -921,10 +924,10 @@ static void loops_move_each_piece_once(void **state)
         for (int32_t i = 0; i < p->n_instrs; i++) {
             const struct sw_instr *instr = &p->instrs[i];
             const int32_t pieces = sw_instr_pieces(p, instr);
-            assert_int_equal(pieces, instr->loop > 0 ? 128 : 1);
-            assert_true(instr->order > order);
-            order = instr->order;
-            if (instr->loop == 0) {
+            assert_int_equal(pieces, instr->turn.loop > 0 ? 128 : 1);
+            assert_true(instr->turn.order > order);
+            order = instr->turn.order;
+            if (instr->turn.loop == 0) {
                 continue;
             }
             const struct sw_operand *operands = &p->operands[instr->operands];
@@ -961,15 +964,15 @@ static void check_finds_damaged_loops(void **state)
     p->turns++; /* more turns than there is room for */
     assert_true(sw_plan_check(plan, &o) < 0);
     p->turns--;
-    const int32_t again = load->again;
-    load->again = again - 1; /* the store of another state */
+    const int32_t again = load->turn.again;
+    load->turn.again = again - 1; /* the store of another state */
     assert_true(sw_plan_check(plan, &o) < 0);
-    load->again = -1;
+    load->turn.again = -1;
     assert_true(sw_plan_check(plan, &o) < 0);
-    load->again = again;
-    store->loop = 0; /* stored once, after all pieces */
+    load->turn.again = again;
+    store->turn.loop = 0; /* stored once, after all pieces */
     assert_true(sw_plan_check(plan, &o) < 0);
-    store->loop = 2;
+    store->turn.loop = 2;
     loop->n--;
     assert_true(sw_plan_check(plan, &o) < 0);
     loop->n++;

@@ -65,8 +65,8 @@ static double *read_param(struct harness *h, const struct sw_persistent *item)
 static double loss_at(struct harness *h)
 {
     const struct sw_program *program = &h->plan->programs[0];
-    for (int32_t i = 0; i < program->n_inputs; i++) {
-        fill_input(h, &program->inputs[i]);
+    for (int32_t i = 0; i < program->ports.n_inputs; i++) {
+        fill_input(h, &program->ports.inputs[i]);
     }
     double loss = NAN;
     int32_t at = 0;

@@ -173,20 +173,20 @@ static void staging_memory_is_planned(void **state)
     assert_non_null(strstr(sw_error_message(), "host memory needs 69632 bytes"));
     assert_int_equal(open_within(dev, build(SW_F32), wanted, &plan, &ex), SW_OK);
     assert_int_equal(plan->tier_bytes[SW_TIER_HOST], wanted);
-    assert_int_equal(plan->input_bytes, 2 * 64);
+    assert_int_equal(plan->staging.input_bytes, 2 * 64);
     const struct sw_program *program = &plan->programs[0];
-    for (int32_t i = 0; i < program->n_inputs; i++) {
+    for (int32_t i = 0; i < program->ports.n_inputs; i++) {
         /* a place for each input in both micro-batches */
-        const struct sw_operand *slot = &program->inputs[i].slot;
+        const struct sw_operand *slot = &program->ports.inputs[i].slot;
         assert_int_equal(slot->tier, SW_TIER_HOST);
-        assert_int_equal(slot->offset, plan->staging_bytes + (size_t)i * 64);
+        assert_int_equal(slot->offset, plan->staging.bytes + (size_t)i * 64);
         for (int64_t micro = 0; micro < 2; micro++) {
             const int64_t index[SW_RING_COUNT] = {[SW_RING_MICRO] = micro};
             assert_int_equal(sw_operand_shift(slot, index), (size_t)micro * 2 * 64);
         }
     }
     sw_executor_close(ex);
-    plan->staging_bytes = 4096;
+    plan->staging.bytes = 4096;
     sw_plan_share_staging(plan);
     const struct sw_executor_options options = {0};
     assert_int_equal(sw_executor_open(plan, dev, &options, &ex), SW_E_ARG);

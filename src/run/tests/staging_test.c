@@ -22,10 +22,10 @@ static void bench_open(struct bench *b, const char *device, int ranks)
 {
     *b = (struct bench){0};
     assert_int_equal(sw_device_open(device, 1, &b->dev), SW_OK);
-    b->plan.staging_bytes = b->dev->staging_bytes;
+    b->plan.staging.bytes = b->dev->staging_bytes;
     sw_plan_share_staging(&b->plan);
-    if (b->plan.staging_bytes > 0) {
-        assert_int_equal(sw_device_alloc(b->dev, SW_MEM_HOST, b->plan.staging_bytes, &b->host),
+    if (b->plan.staging.bytes > 0) {
+        assert_int_equal(sw_device_alloc(b->dev, SW_MEM_HOST, b->plan.staging.bytes, &b->host),
                          SW_OK);
     }
     assert_int_equal(sw_stages_open(&b->plan, b->dev, b->host, ranks, &b->meter, b->stages), SW_OK);
@@ -39,7 +39,7 @@ static void bench_close(struct bench *b)
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         b->dev->ops->stream_close(b->dev, b->stages[q].on);
     }
-    sw_device_free(b->dev, SW_MEM_HOST, b->host, b->plan.staging_bytes);
+    sw_device_free(b->dev, SW_MEM_HOST, b->host, b->plan.staging.bytes);
     sw_device_close(b->dev);
 }
 

@@ -101,7 +101,8 @@ static void expect(const struct sw_program *program, int64_t out[SW_QUEUE_COUNT]
         const struct sw_instr *instr = &program->instrs[i];
         const bool once = instr->segment >= SW_SEGMENT_UPDATE || instr->last_only;
         const int64_t times = once ? 1 : ROUNDS;
-        out[instr->queue] += instr->queue == SW_QUEUE_COMM && instr->batch == 0 ? 0 : times;
+        out[instr->queue] +=
+            instr->queue == SW_QUEUE_COMM && instr->exchange.batch == 0 ? 0 : times;
     }
 }
 
@@ -120,10 +121,10 @@ static int64_t peak_of(const struct sw_plan *plan)
                         ? buffer->bytes
                         : 0;
         }
-        assert_true(live <= program->peak_live_bytes);
+        assert_true(live <= program->peak.live_bytes);
         most = program->instrs[i].queue == SW_QUEUE_COMPUTE && live > most ? live : most;
     }
-    return (int64_t)(plan->persistent_bytes + most);
+    return (int64_t)(plan->persistent_bytes[SW_TIER_DEVICE] + most);
 }
 
 static sw_status work(void *ctx, sw_comm *comm)

@@ -59,8 +59,8 @@ static struct sw_instr *add(struct world *w, enum sw_verb verb, enum sw_queue qu
     struct sw_instr *instr = &w->instrs[w->program.n_instrs];
     *instr = (struct sw_instr){.queue = queue,
                                .verb = verb,
-                               .order = w->program.n_instrs++,
-                               .batch = queue == SW_QUEUE_COMM,
+                               .turn.order = w->program.n_instrs++,
+                               .exchange.batch = queue == SW_QUEUE_COMM,
                                .follows = -1,
                                .about = &a_test};
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
@@ -89,8 +89,8 @@ static void draw_step(struct world *w, uint64_t seed, bool equal)
         struct sw_instr *instr = add(w, exchange ? SW_VERB_GATHER : SW_VERB_KERNEL,
                                      exchange ? SW_QUEUE_COMM : SW_QUEUE_COMPUTE);
         if (exchange) {
-            instr->group = (int)draw(seed, 10 * i + 2, GROUPS);
-            instr->blocking = draw(seed, 10 * i + 3, 4) == 0;
+            instr->exchange.group = (int)draw(seed, 10 * i + 2, GROUPS);
+            instr->exchange.blocking = draw(seed, 10 * i + 3, 4) == 0;
             exchanges[n_exchanges++] = i;
         } else if (n_exchanges > 0 && draw(seed, 10 * i + 4, 2) == 0) {
             instr->waits[SW_QUEUE_COMM] = exchanges[draw(seed, 10 * i + 5, (uint64_t)n_exchanges)];
@@ -125,7 +125,7 @@ static double latest(const double *of, const int *ranks, int n)
 /* All members begin when the last one has issued it and has its queue free. The slowest decides. */
 static void exchange_by_hand(const struct world *w, struct hand *h, int i)
 {
-    const int g = w->instrs[i].group;
+    const int g = w->instrs[i].exchange.group;
     double arrives[RANKS], costs[RANKS];
     for (int r = 0; r < RANKS; r++) {
         arrives[r] = fmax(h->computes[r], h->sends[r]);
@@ -137,7 +137,7 @@ static void exchange_by_hand(const struct world *w, struct hand *h, int i)
     }
     for (int r = 0; r < RANKS; r++) {
         h->sends[r] = h->ends[i][r];
-        h->computes[r] = w->instrs[i].blocking ? h->ends[i][r] : h->computes[r];
+        h->computes[r] = w->instrs[i].exchange.blocking ? h->ends[i][r] : h->computes[r];
     }
 }
 
@@ -239,7 +239,7 @@ static void one_slow_rank_slows_all(void **state)
     for (int i = 0; i < 6; i++) {
         struct sw_instr *instr = add(&w, i % 2 ? SW_VERB_GATHER : SW_VERB_KERNEL,
                                      i % 2 ? SW_QUEUE_COMM : SW_QUEUE_COMPUTE);
-        instr->blocking = i % 2;
+        instr->exchange.blocking = i % 2;
         for (int r = 0; r < RANKS; r++) {
             w.costs[r][i][0].seconds = w.costs[r][i][1].seconds = i % 2 ? 1 : 10;
         }
@@ -261,7 +261,7 @@ static void ranks_that_never_meet_are_refused(void **state)
     (void)state;
     struct world w;
     open_world(&w);
-    add(&w, SW_VERB_GATHER, SW_QUEUE_COMM)->blocking = true;
+    add(&w, SW_VERB_GATHER, SW_QUEUE_COMM)->exchange.blocking = true;
     struct sw_step_phase none = {.action = SW_STEP_COMMIT};
     w.plans[2].step = (struct sw_step){.phases = &none, .n_phases = 1, .ranks = RANKS};
     assert_int_equal(sw_clock_ranks(w.ranks, RANKS), SW_E_ARG);

@@ -46,7 +46,7 @@ static struct sw_instr *add(struct hand *h, enum sw_verb verb, enum sw_queue que
                                .verb = verb,
                                .waits = {-1, -1, -1, -1, -1, -1, -1},
                                .follows = -1,
-                               .batch = verb >= SW_VERB_REDUCE,
+                               .exchange.batch = verb >= SW_VERB_REDUCE,
                                .about = &a_test};
     h->costs[i][0] = h->costs[i][1] = (struct sw_cost){.seconds = seconds};
     return instr;
@@ -182,12 +182,13 @@ static void exchanges_travel_in_groups_and_block(void **state)
     (void)state;
     struct hand h;
     open_hand(&h);
-    add(&h, SW_VERB_REDUCE, SW_QUEUE_COMM, 4)->batch = 2;
-    add(&h, SW_VERB_REDUCE, SW_QUEUE_COMM, 100)->batch = 0; /* travels with the previous one */
+    add(&h, SW_VERB_REDUCE, SW_QUEUE_COMM, 4)->exchange.batch = 2;
+    add(&h, SW_VERB_REDUCE, SW_QUEUE_COMM, 100)->exchange.batch =
+        0; /* travels with the previous one */
     add_kernel(&h, 1);
     assert_near(seconds_of(&h), 4);
     assert_int_equal(h.report.instrs[1].runs, 1);
-    h.instrs[0].blocking = h.instrs[1].blocking = true;
+    h.instrs[0].exchange.blocking = h.instrs[1].exchange.blocking = true;
     assert_near(seconds_of(&h), 5);
     assert_near(h.report.part[SW_QUEUE_COMM], 4);
     h.plan.step.ranks = 2; /* and they meet between phases */
@@ -431,7 +432,7 @@ static void an_exchange_costs_latency_and_bytes(void **state)
         const struct sw_instr *instr = &program->instrs[i];
         const bool exchange = instr->queue == SW_QUEUE_COMM;
         bytes += exchange ? (double)(2 * sw_instr_sent_bytes(instr) * r.instrs[i].runs) : 0;
-        latencies += exchange && instr->batch > 0 ? (double)r.instrs[i].runs : 0;
+        latencies += exchange && instr->exchange.batch > 0 ? (double)r.instrs[i].runs : 0;
     }
     for (int32_t i = 0; i < plan->step.n_phases; i++) {
         const enum sw_step_action action = plan->step.phases[i].action;
