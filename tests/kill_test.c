@@ -274,8 +274,8 @@ static void two_runs_share_a_folder(void **state)
 static void killed_inside_a_save(void **state)
 {
     (void)state;
-    static const char *const names[] = {"mkdir",  "write",    "fsync",   "rename",
-                                        "unlink", "hf.write", "hf.fsync"};
+    static const char *const names[] = {"mkdir",  "write",  "fsync",    "rename",
+                                        "unlink", "create", "hf.write", "hf.fsync"};
     const bool all = getenv("SPILLWAY_FAULTS") != NULL;
     for (size_t i = 0; i < SW_LEN(names); i++) {
         for (int n = 1; n < 1000; n = all ? n + 1 : n * 5 + 2) {

@@ -170,7 +170,7 @@ struct sw_engine_options {
  * options      borrowed for the call; run.comm until the engine closes
  * out          close with sw_close, before its communicator
  *
- * SW_E_ARG     the engine is for nothing, or two options exclude each other
+ * SW_E_ARG     the engine has no purpose, or two options exclude each other
  * SW_E_CONFIG  the configuration or the options are wrong: the message names the key
  * SW_E_UNSUP   something asked for is not built
  * SW_E_NOMEM   a budget or the machine is too small: the message has the bytes

@@ -400,8 +400,8 @@ int sw_cpu_count(void);
 /* ---- fault points: named places where tests make the program fail ----
  * SPILLWAY_FAULT="name:n:action[,...]" triggers the action at the n-th pass through `name` (1 =
  * first). Actions: eio, enospc, kill (SIGKILL), short. Faults are off unless the variable was set
- * at start-up or sw_fault_set was called. The points write, fsync and rename are each before the
- * system call of that name. */
+ * at start-up or sw_fault_set was called. The points mkdir, create, write, fsync, rename and unlink
+ * are each before the system call that does this. */
 enum sw_fault_action { SW_FAULT_NONE, SW_FAULT_EIO, SW_FAULT_ENOSPC, SW_FAULT_SHORT };
 enum sw_fault_action sw_fault_point(const char *name); /* kills the process itself for "kill" */
 sw_status sw_fault_set(const char *spec);              /* NULL switches all off */

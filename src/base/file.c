@@ -157,7 +157,9 @@ sw_status sw_each_folder(const char *path, sw_status (*make)(const char *folder)
 
 static sw_status make_folder(const char *folder)
 {
-    const bool made = mkdir(folder, 0777) == 0 || (errno == EEXIST && sw_is_folder(folder));
+    const bool made = sw_is_folder(folder) ||
+                      (!sw_fault_fails("mkdir", NULL) && mkdir(folder, 0777) == 0) ||
+                      (errno == EEXIST && sw_is_folder(folder)); /* another job was faster */
     return made ? SW_OK : fail_io("make the folder", folder);
 }
 

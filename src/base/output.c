@@ -7,7 +7,7 @@
 // was left by a process that was killed, and the next writer of NAME removes it. Where the file
 // system has no locks, leftovers stay.
 //
-// The system calls that change the disk are fault points: "write", "fsync", "rename".
+// The system calls that change the disk are fault points: "create", "write", "fsync", "rename".
 #include "base/base.h"
 
 #include <dirent.h>
@@ -277,7 +277,7 @@ static bool keep(int fd)
 static int make_temp(const char *path, char *temp, size_t cap)
 {
     char begin[PATH_MAX];
-    if (!begin_temp(path, begin, sizeof begin)) {
+    if (!begin_temp(path, begin, sizeof begin) || sw_fault_fails("create", NULL)) {
         return -1;
     }
     for (int i_try = 0; i_try < MOST_TRIES; i_try++) { /* other threads have their own */

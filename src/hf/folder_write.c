@@ -222,7 +222,7 @@ static sw_status remove_stale(const struct sw_hf_folder_writer *w)
     const struct dirent *entry;
     while (st == SW_OK && (entry = readdir(dir)) != NULL) {
         if (is_weights(entry->d_name) && !is_ours(w, entry->d_name) &&
-            unlinkat(dirfd(dir), entry->d_name, 0) != 0) {
+            (sw_fault_fails("unlink", NULL) || unlinkat(dirfd(dir), entry->d_name, 0) != 0)) {
             st = SW_FAIL(SW_E_IO, "cannot remove %s/%s: %s", w->path, entry->d_name,
                          strerror(errno));
         }

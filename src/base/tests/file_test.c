@@ -219,7 +219,8 @@ static void each_failing_call_leaves_the_old_file(void **state)
     (void)state;
     static const struct {
         const char *fault, *message;
-    } rows[] = {{"write:1:enospc", "No space left"},
+    } rows[] = {{"create:1:enospc", "No space left"},
+                {"write:1:enospc", "No space left"},
                 {"write:1:eio", "Input/output"},
                 {"fsync:1:eio", "Input/output"},
                 {"rename:1:eio", "Input/output"}};
@@ -246,8 +247,8 @@ static void short_writes_are_continued(void **state)
 static void killed_between_any_two_calls(void **state)
 {
     (void)state;
-    static const char *const faults[] = {"write:1:kill", "fsync:1:kill", "rename:1:kill",
-                                         "fsync:2:kill"};
+    static const char *const faults[] = {"create:1:kill", "write:1:kill", "fsync:1:kill",
+                                         "rename:1:kill", "fsync:2:kill"};
     for (size_t i = 0; i < SW_LEN(faults); i++) {
         assert_int_equal(sw_file_write_atomic(target, "old", 3), SW_OK);
         const pid_t child = fork();
@@ -259,7 +260,7 @@ static void killed_between_any_two_calls(void **state)
         int status = 0;
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == 9);
-        assert_contents(i < 3 ? "old" : "new");
+        assert_contents(i < 4 ? "old" : "new");
     }
 }
 

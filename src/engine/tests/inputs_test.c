@@ -230,7 +230,7 @@ static void options_that_fit_nothing_are_named(void **state)
         struct sw_engine_options options;
         const char *says;
     } asked[] = {
-        {{.seed = 1}, "the engine is for nothing: wanted one of train, evaluate, embed and"},
+        {{.seed = 1}, "the engine has no purpose; wanted one of train, evaluate, embed and"},
         {{.model.task = "causal", .embed.wanted = true},
          "embed.wanted: the task is \"causal\", wanted \"embed\" or none"},
         {{.train.wanted = true, .generate.tokens = 8}, "generate.tokens is 8; wanted 0, or more"},
