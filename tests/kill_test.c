@@ -293,6 +293,46 @@ static void killed_inside_a_save(void **state)
     }
 }
 
+static int take_one_step(void **state)
+{
+    (void)state;
+    snprintf(steps_text, sizeof steps_text, "1");
+    return 0;
+}
+
+static int take_all_steps(void **state)
+{
+    (void)state;
+    snprintf(steps_text, sizeof steps_text, "%d", STEPS);
+    return 0;
+}
+
+/* Kills runs before every system call that changes the disk, until they have their files, among
+ * them the marker of the model's folder. */
+static void killed_before_the_first_step(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"mkdir", "create", "write", "fsync", "rename"};
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        for (int n = 1;; n++) {
+            char fault[64];
+            const char *output = test_at("begins");
+            snprintf(fault, sizeof fault, "%s:%d:kill", names[i], n);
+            const int status = finish(start(output, fault));
+            const bool begun = access(test_at("begins/tokenizer/chars.json"), F_OK) == 0;
+            if (finish(start(output, NULL)) != 0) {
+                fail_msg("a run killed at %s is not resumed: see its lines in %s", fault,
+                         test_at("log"));
+            }
+            test_remove(output);
+            if (begun || !WIFSIGNALED(status)) {
+                assert_true(begun && n > 1);
+                break;
+            }
+        }
+    }
+}
+
 static void failing_disk_is_reported_and_survived(void **state)
 {
     (void)state;
@@ -360,8 +400,7 @@ static void stopped_before_the_first_step(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
-    snprintf(steps_text, sizeof steps_text, "%d", STEPS);
+    take_all_steps(state);
     snprintf(save_text, sizeof save_text, "%d", SAVE_EVERY);
     program = test_spillway();
     if (!program || mkdir(test_at("disk"), 0777) != 0) {
@@ -398,6 +437,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(killed_at_random_moments),
     cmocka_unit_test(killed_on_disk),
     cmocka_unit_test(two_runs_share_a_folder),
+    cmocka_unit_test_setup_teardown(killed_before_the_first_step, take_one_step, take_all_steps),
     cmocka_unit_test(killed_inside_a_save),
     cmocka_unit_test(failing_disk_is_reported_and_survived),
     cmocka_unit_test(stopped_by_a_signal),

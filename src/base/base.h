@@ -210,6 +210,10 @@ sw_status sw_output_put(struct sw_output *out, const void *data, size_t len, boo
 /* Discards an uncommitted file. All-zero output is a no-op. */
 void sw_output_close(struct sw_output *out);
 
+/* Whether a folder's entry has the name of a temporary file, in use or left by a killed writer, of
+ * the file `name` in that folder. */
+bool sw_output_is_temp(const char *entry, const char *name);
+
 /* Writes a text durably, or to a stream. */
 sw_status sw_output_text(const char *path, const void *data, size_t len);
 /* Writes a regular file as a whole, durably. */

@@ -223,6 +223,12 @@ static bool is_temp(const char *name, const char *begin)
     return end != serial && strcmp(end, ENDING) == 0;
 }
 
+bool sw_output_is_temp(const char *entry, const char *name)
+{
+    char begin[PATH_MAX];
+    return begin_temp(name, begin, sizeof begin) && is_temp(entry, begin);
+}
+
 /* Removes a file that has no writer any more, if it is as this program makes them. */
 static void remove_leftover(const char *path)
 {

@@ -19,6 +19,8 @@ static const char adapter_file[] = "adapter_model.safetensors";
 
 /* ---- ownership of a folder ---- */
 
+/* Temporary files of the marker do not count: a claim that was killed leaves one, and the next
+ * claim removes it. Nothing else is written before the marker has its name. */
 static sw_status is_empty(const char *folder, bool *out)
 {
     DIR *dir = opendir(folder);
@@ -28,7 +30,8 @@ static sw_status is_empty(const char *folder, bool *out)
     }
     *out = true;
     while (*out && (entry = readdir(dir))) {
-        *out = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+        *out = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+               sw_output_is_temp(entry->d_name, mark);
     }
     closedir(dir);
     return SW_OK;

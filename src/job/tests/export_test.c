@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// COST 2
-// Exports the weights of an intact checkpoint, and refuses one that the disk changed.
+// COST 6
+// Exports the weights of an intact checkpoint, and refuses one that the disk changed. An export
+// that was killed at any point is repeated in its folder. A folder that no export made is refused.
+#include <dirent.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -11,24 +15,50 @@
 #include "support/scratch.h"
 #include "support/test.h"
 
-/* Makes a run of one step, without an export. */
-static int make_run(void **state)
+static FILE *quiet; /* takes the lines of exports */
+
+/* Trains one step. set: NULL = none. */
+static sw_status train(const char *model, const char *set, const char *output, bool no_export)
 {
     struct sw_train_result result;
     bool started;
-    (void)state;
     const char *file = test_at("text.txt");
-    test_put("text.txt", "abcdefgh hgfedcba abcdefgh\n");
-    const struct sw_train_options o = {.model = "gpt2-tiny",
+    const struct sw_train_options o = {.model = model,
                                        .data = &file,
                                        .n_data = 1,
-                                       .output = test_at("run"),
+                                       .sets = &set,
+                                       .n_sets = set != NULL,
+                                       .output = output,
                                        .steps = 1,
                                        .seq_len = 8,
+                                       .eval_every = 1,
+                                       .eval_batches = 1,
                                        .quiet = true,
-                                       .no_export = true,
+                                       .no_export = no_export,
                                        .export_dtype = -1};
-    return sw_train(&o, stdout, &started, &result) < 0 ? -1 : 0;
+    return sw_train(&o, stdout, &started, &result);
+}
+
+/* Makes a run without an export, a model, and a run of adapters for it. */
+static int make_runs(void **state)
+{
+    (void)state;
+    test_put("text.txt", "abcdefgh hgfedcba abcdefgh\nabcdefgh hgfedcba abcdefgh\n");
+    test_put("config.json", "{\"model_type\":\"gpt2\",\"vocab_size\":16,\"n_positions\":8,"
+                            "\"n_embd\":8,\"n_layer\":1,\"n_head\":2}");
+    const bool made =
+        train("gpt2-tiny", NULL, test_at("run"), true) >= 0 &&
+        train(test_at("config.json"), NULL, test_at("base"), false) >= 0 &&
+        train(test_at("base/model"), "spillway.lora={\"r\":2,\"target_modules\":\"all-linear\"}",
+              test_at("lora"), true) >= 0;
+    quiet = fopen("/dev/null", "w");
+    return made && quiet ? 0 : -1;
+}
+
+static int close_quiet(void **state)
+{
+    (void)state;
+    return fclose(quiet);
 }
 
 /* Flips a bit in the last number of the file. */
@@ -59,6 +89,143 @@ static void what_is_damaged_is_not_exported(void **state)
     assert_int_equal(access(o.folder, F_OK), -1);
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_damaged_is_not_exported)};
+/* ---- killed exports ---- */
 
-const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_run};
+/* Compares every file of folder `a` with the one of folder `b`. Returns the number of files. */
+static int compare_files(const char *a, const char *b)
+{
+    int n = 0;
+    DIR *dir = opendir(a);
+    assert_non_null(dir);
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        char paths[2][512], *texts[2];
+        size_t lens[2];
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
+            continue;
+        }
+        for (int i = 0; i < 2; i++) {
+            snprintf(paths[i], sizeof paths[i], "%s/%s", i == 0 ? a : b, entry->d_name);
+            if (sw_file_read(paths[i], &texts[i], &lens[i]) < 0) {
+                fail_msg("%s", sw_error_message());
+            }
+        }
+        assert_int_equal(lens[0], lens[1]);
+        assert_memory_equal(texts[0], texts[1], lens[0]);
+        sw_free(texts[0]);
+        sw_free(texts[1]);
+        n++;
+    }
+    closedir(dir);
+    return n;
+}
+
+/* Exports in a child that dies at the n-th pass through the fault point. false: it passed the point
+ * fewer times and ended well. */
+static bool dies_at(const char *point, int n, const struct sw_checkpoint_export_options *o)
+{
+    char fault[64];
+    int status = 0;
+    snprintf(fault, sizeof fault, "%s:%d:kill", point, n);
+    const pid_t child = fork();
+    if (child == 0) {
+        _exit(sw_fault_set(fault) < 0 || sw_checkpoint_export(o, quiet) < 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    return WIFSIGNALED(status);
+}
+
+/* Kills the export before each of its system calls that change the disk, first in a new folder. The
+ * next export must give the files of `whole`, and no others. */
+static void killed_at_every_point(struct sw_checkpoint_export_options *o, const char *whole)
+{
+    static const char *const points[] = {"mkdir",  "create",   "write",  "fsync",
+                                         "rename", "hf.fsync", "unlink", "hf.write"};
+    o->folder = whole;
+    assert_int_equal(sw_checkpoint_export(o, quiet), SW_OK);
+    o->folder = test_at("again");
+    for (size_t i = 0; i < SW_LEN(points); i++) {
+        const bool tensors = strcmp(points[i], "hf.write") == 0; /* all into one temporary file */
+        for (int n = 1; (!tensors || n < 3) && dies_at(points[i], n, o); n++) {
+            if (sw_checkpoint_export(o, quiet) < 0) {
+                fail_msg("%s:%d: %s", points[i], n, sw_error_message());
+            }
+            assert_int_equal(compare_files(o->folder, whole), compare_files(whole, o->folder));
+            test_remove(o->folder);
+        }
+        test_remove(o->folder);
+    }
+}
+
+static void a_killed_export_is_repeated(void **state)
+{
+    (void)state;
+    struct sw_checkpoint_export_options o = {
+        .path = test_at("base"), .best = true, .dtype = -1, .tokenizer = test_at("base/model")};
+    killed_at_every_point(&o, test_at("whole model"));
+}
+
+static void a_killed_export_of_adapters_is_repeated(void **state)
+{
+    (void)state;
+    struct sw_checkpoint_export_options o = {.path = test_at("lora"), .dtype = -1};
+    killed_at_every_point(&o, test_at("whole adapter"));
+}
+
+static void a_killed_merge_is_repeated(void **state)
+{
+    (void)state;
+    struct sw_checkpoint_export_options o = {
+        .path = test_at("lora"), .merge = true, .model = test_at("base/model"), .dtype = -1};
+    killed_at_every_point(&o, test_at("whole merge"));
+}
+
+/* The temporary file of a marker makes a folder ours only if nothing else is there. */
+static void a_folder_of_others_is_refused(void **state)
+{
+    (void)state;
+    static const char temp[] = ".spillway-export.spillway-1-0.tmp";
+    static const struct {
+        const char *files[2];
+        bool refused;
+    } cases[] = {{{temp, ".spillway-export.spillway-22-3.tmp"}, false},
+                 {{temp, "model.safetensors"}, true},
+                 {{temp, "notes"}, true},
+                 {{"model.safetensors.spillway-1-0.tmp"}, true},
+                 {{".spillway-export.spillway-x-0.tmp"}, true},
+                 {{".spillway-exports"}, true}};
+    const struct sw_checkpoint_export_options o = {
+        .path = test_at("base"), .folder = test_at("theirs"), .dtype = -1};
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        char path[128];
+        int n = 0;
+        assert_int_equal(mkdir(o.folder, 0777), 0);
+        for (; n < 2 && cases[i].files[n]; n++) {
+            snprintf(path, sizeof path, "theirs/%s", cases[i].files[n]);
+            test_put(path, "theirs");
+        }
+        assert_int_equal(sw_checkpoint_export(&o, quiet), cases[i].refused ? SW_E_ARG : SW_OK);
+        if (cases[i].refused) {
+            assert_non_null(strstr(sw_error_message(), "no export of spillway made it"));
+            assert_int_equal(compare_files(o.folder, o.folder), n);
+            for (int k = 0; k < n; k++) {
+                snprintf(path, sizeof path, "theirs/%s", cases[i].files[k]);
+                char *text = test_text(path);
+                assert_string_equal(text, "theirs");
+                sw_free(text);
+            }
+        }
+        test_remove(o.folder);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(what_is_damaged_is_not_exported),
+    cmocka_unit_test(a_killed_export_is_repeated),
+    cmocka_unit_test(a_killed_export_of_adapters_is_repeated),
+    cmocka_unit_test(a_killed_merge_is_repeated),
+    cmocka_unit_test(a_folder_of_others_is_refused),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_runs,
+                                      .teardown = close_quiet};
