@@ -33,6 +33,8 @@ static int32_t greedy(const float *logits, int64_t n)
     return best;
 }
 
+/* Draws a token from softmax(logits / temperature), restricted to the top_k largest logits and then
+ * to top_p. place: position of the new token in the text. work [n]: scratch. */
 static int32_t sample(const float *logits, int64_t n, const struct sw_sampling *s, int64_t place,
                       struct candidate *work)
 {
@@ -55,6 +57,7 @@ static int32_t sample(const float *logits, int64_t n, const struct sw_sampling *
             }
         }
     }
+    /* the stream "generate", in ASCII, so that no other use of the seed has the same numbers */
     const uint64_t word = sw_philox_u64(s->seed, UINT64_C(0x67656e6572617465), (uint64_t)place);
     double left = (double)(word >> 11) * 0x1p-53 * total;
     for (int64_t i = 0; i < keep; i++) {

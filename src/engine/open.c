@@ -212,7 +212,7 @@ static sw_status open_executor(struct sw_engine *e, struct sw_executor_options o
  * host cannot pack the rows. */
 static void warn(const struct sw_engine *e)
 {
-    /* stages.c warns once for all stages */
+    /* look/stages.c warns once for all stages */
     const bool of_stages = e->options.plan.only && e->options.run.comm;
     if (e->rank == 0 && !of_stages) {
         sw_config_warn(e->config);

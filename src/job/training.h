@@ -135,6 +135,8 @@ const char *sw_job_tokenizer_path(const struct sw_train_options *options);
 bool sw_job_optimizer_is_default(const struct job *job);
 /* Chooses the task first, because the task decides whether there is text. */
 sw_status sw_job_open_tokenizer(struct job *job);
+/* Opens job->engine. SW_E_CONFIG: the configuration trains nothing. The engine may be open after a
+ * failure; the end of the job closes it. */
 sw_status sw_job_open_engine(struct job *job);
 sw_status sw_job_open_dataset(struct job *job);
 /* Allocates the rows of this rank's batches. */

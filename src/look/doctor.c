@@ -27,6 +27,7 @@ static const struct {
     {"hwloc", SW_HAVE_HWLOC, "processors are counted by the affinity mask alone"},
 };
 
+/* Prints the libraries of the build, then what is found at run time: the MPIs and the GPUs. */
 static void print_libraries(struct sw_str *text)
 {
     for (size_t i = 0; i < SW_LEN(libraries); i++) {

@@ -300,7 +300,8 @@ static size_t copies(const struct sw_plan *plan)
     return sum;
 }
 
-/* Describes the memory of the device that a change of policy could free. */
+/* Adds up what the device holds, by the techniques that could free it, and the instructions of all
+ * programs. The sums in `out` are 0 before. */
 static void describe_device(const struct sw_plan *plan, struct sw_plan_refusal *out)
 {
     for (int32_t i = 0; i < plan->n_persistent; i++) {

@@ -313,7 +313,8 @@ static void add_hash(uint64_t *hash, enum sw_json_event event, const struct sw_j
     *hash = h ? h : 1;
 }
 
-/* Hashes all of a container that no table knows. */
+/* Adds all values inside the container that was just opened, at this depth, to *hash. Used for
+ * containers without a table, and for WANT_HASH. */
 static void begin_hash(struct reading *r, uint64_t *hash, int depth)
 {
     r->hash = hash;

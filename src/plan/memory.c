@@ -220,7 +220,8 @@ static void list_by_size(const struct sw_program *program, struct sizes *sizes, 
     }
 }
 
-/* Transients, the largest first; *n: their number. NULL = out of memory */
+/* Lists the transients in the order in which they get addresses: the largest first, and of one size
+ * the earliest first. *n: their number. The caller frees the list. NULL = out of memory */
 static struct begin *rank_buffers(const struct sw_program *program, int32_t *n)
 {
     struct sizes sizes = {0};

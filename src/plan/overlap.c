@@ -180,8 +180,9 @@ static int32_t list_place(const struct pass *p, int32_t from, int32_t end, int32
     return i;
 }
 
-/* Starts gathers from `from` on: those of the first place that is not gathered yet, and of further
- * places while they fit into `room`. forced: the first place is needed now. */
+/* Starts gathers from instruction `from` on, as one batch. It takes whole places (blocks) in order,
+ * while all gathered and unread elements stay within `room`. forced: the first place is needed now,
+ * and starts even if it exceeds `room`. */
 static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t room, bool forced)
 {
     int32_t members[MOST_MEMBERS], n = 0;

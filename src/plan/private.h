@@ -167,7 +167,7 @@ struct sw_shelf {
     struct sw_shelf_node *nodes;          /* [2 n_leaves] */
     struct sw_shelf_leaf *leaves;         /* [n_leaves] */
     int32_t n_leaves;                     /* 0 = closed */
-    void *free_runs[32], *free_lives[32]; /* by available room */
+    void *free_runs[32], *free_lives[32]; /* recycled blocks, see shelf.c; by log2 of capacity */
 };
 /* Opens a shelf for lifetimes within instructions 0 .. n_instrs. */
 sw_status sw_shelf_open(struct sw_shelf *shelf, int32_t n_instrs);

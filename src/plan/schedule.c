@@ -228,6 +228,7 @@ static bool may_be_late(const struct sw_ir *ir, const struct sw_ir_op *op)
     return op->move == SW_MOVE_NONE && shape->rank == 1 && sw_shape_elems(shape) <= SMALL_ELEMS;
 }
 
+/* Emits the sums that were held back, in their order. */
 static sw_status place_late(struct pass *p)
 {
     for (int32_t k = 0; k < p->n_late; k++) {

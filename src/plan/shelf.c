@@ -151,8 +151,9 @@ static bool add_life(struct sw_shelf *shelf, struct lives *lives, const struct l
     return true;
 }
 
-/* ---- the tree: node 1 is the root, 2 i and 2 i + 1 are below i, leaf k is node n_leaves + k
- * ---- */
+/* ---- the tree ---- */
+
+/* Node 1 is the root. Nodes 2 i and 2 i + 1 are below node i. Leaf k is node n_leaves + k. */
 
 sw_status sw_shelf_open(struct sw_shelf *shelf, int32_t n_instrs)
 {
@@ -224,8 +225,8 @@ static void add_through(const struct sw_shelf *shelf, int32_t node, struct searc
     }
 }
 
-/* Adds the nodes above the leaves where a life begins and ends. These include all nodes above the
- * nodes that it covers. */
+/* Adds `through` of the two leaves where a life begins and ends, and of all nodes above them, once
+ * each. Those include all nodes above the nodes that the life covers. */
 static void add_above(const struct sw_shelf *shelf, int32_t begins, int32_t ends, struct search *s)
 {
     int32_t a = begins + shelf->n_leaves, b = ends + shelf->n_leaves;

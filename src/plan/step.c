@@ -15,6 +15,7 @@ struct draft {
     int program;
 };
 
+/* The caller has counted the phases: see MOST_OF_ROUND and MOST_OF_UPDATE. */
 static void add(const struct draft *d, const struct sw_step_phase *phase)
 {
     d->step->phases[d->step->n_phases++] = *phase;

@@ -299,6 +299,8 @@ static void update_tile_by_norms(struct sw_ir *ir, const struct sw_plan_options 
     }
 }
 
+/* Updates a parameter, or a tile of one. Only LAMB handles tiles specially: its step depends on
+ * norms of all tiles. */
 static void emit_update(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feed)
 {
     if (updates_by_norms(options) && sw_ir_is_part(ir, feed->param)) {

@@ -120,7 +120,7 @@ void sw_chart_add(struct sw_chart *chart, const struct sw_curve *curve);
 /* Writes the lanes of a traced step of rank 0, or a line that says why the trace is unreadable. */
 sw_status sw_lanes_write(const char *path, struct sw_str *out);
 
-/* ---- memory.c, timing.c, facts.c: sections of a page ---- */
+/* ---- sections.c, facts.c: sections of a page ---- */
 
 struct sw_page {
     struct sw_past_run *runs; /* [n] */
@@ -137,5 +137,6 @@ sw_status sw_page_machine(const struct sw_page *page, struct sw_str *out);
 struct sw_chart sw_page_chart(const struct sw_page *page, const char *title, enum sw_unit unit);
 void sw_page_add(const struct sw_page *page, struct sw_chart *chart, enum sw_figure figure,
                  const char *name, enum sw_curve_style style, int color);
-/* The run's colour and name, before what is its own; nothing where there is one run. */
+/* Writes the run's colour and name, as the head of a section about it. Writes nothing if the page
+ * has one run. */
 void sw_page_run(const struct sw_page *page, int i, struct sw_str *out);

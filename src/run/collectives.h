@@ -36,10 +36,13 @@ enum { SW_ROWS_RANKS = 64 }; /* number of ranks whose rows are added at a time *
 
 /* Exchanges the numbers of rows, using the gradient's memory and the workspace. */
 struct sw_comm_item sw_sparse_count(const struct sw_collective_call *call, int ranks, bool idle);
-/* Largest number of rows, which all ranks agree on; at least 1. The functions below pack rows, and
- * add them in rank order. */
+/* Largest number of rows, which all ranks agree on; at least 1. */
 int64_t sw_sparse_most(const struct sw_collective_call *call, int ranks);
+/* Packs a slice for each rank, in the gradient's memory: `most` as int64, indices int32 [most], and
+ * rows [most, row_elems]. Unused indices are -1. */
 void sw_sparse_pack(const struct sw_collective_call *call, int ranks, bool idle, int64_t most);
+/* Adds the slices in the workspace to this rank's shard, in rank order. Only the first n_active
+ * ranks have a micro-batch in this round. fresh: the shard is overwritten, not added to. */
 void sw_sparse_add(const struct sw_collective_call *call, int rank, int n_active, bool fresh);
 
 /* items: scratch, [2 job->n]. The message of a failure begins with the instruction. */

@@ -74,8 +74,8 @@ struct sw_executor {
     struct sw_queues *queues;
     struct sw_stage stages[SW_QUEUE_COUNT]; /* how bytes get to the device, and from it */
     struct exchanges exchanges;
-    struct flight flights[SW_QUEUE_COUNT][SW_QUEUE_BEGUN]; /* each of its queue's thread */
-    int64_t ended_ns[SW_QUEUE_COUNT];                      /* the latest transfer */
+    struct flight flights[SW_QUEUE_COUNT][SW_QUEUE_BEGUN]; /* each used by its queue's thread */
+    int64_t ended_ns[SW_QUEUE_COUNT];                      /* end of the queue's latest transfer */
     struct sw_phase_times phases;
     /* for asynchronous devices; NULL = synchronous, or not requested */
     struct sw_watch *watch;

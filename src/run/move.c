@@ -7,10 +7,10 @@
 
 /* Addresses of a transfer, for its step and piece. */
 struct route {
-    enum sw_tier tier;
-    bool in, rows;
-    void *here;
-    size_t at, bytes;
+    enum sw_tier tier; /* the other side: host or disk */
+    bool in, rows;     /* in: towards the device; rows: of a table, by their indices */
+    void *here;        /* on the device */
+    size_t at, bytes;  /* offset in the tier's arena, or on the disk */
 };
 
 static bool goes_in(const struct sw_instr *instr)
@@ -88,6 +88,7 @@ static sw_status pass_through(struct sw_executor *ex, const struct route *r)
                  : sw_stage_write(&ex->stages[SW_QUEUE_WRITE], ex->swap, r->at, r->here, r->bytes);
 }
 
+/* Copies between the device and an arena in host memory, and waits until the copy is done. */
 static sw_status copy_between(struct sw_executor *ex, const struct route *r)
 {
     const struct sw_stage *stage = &ex->stages[r->in ? SW_QUEUE_H2D : SW_QUEUE_D2H];
@@ -97,10 +98,10 @@ static sw_status copy_between(struct sw_executor *ex, const struct route *r)
     return sw_stage_wait(stage);
 }
 
-/* Rows of a table in a tier, which begins at byte `at`. */
+/* A table whose rows are transferred. */
 struct rows {
     enum sw_tier tier;
-    size_t at, row; /* in bytes; of one row, too */
+    size_t at, row; /* in bytes: offset of the table in its tier, and length of a row */
     const struct sw_stage *stage;
 };
 

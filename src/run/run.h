@@ -97,7 +97,7 @@ void sw_executor_queue_times(const struct sw_executor *ex,
                              struct sw_queue_times out[SW_QUEUE_COUNT]);
 
 /* Times of the steps since the executor was opened. Measuring does not delay a step: on an
- * asynchronous device a thread notes the end of each phase (phase_times). */
+ * asynchronous device a thread notes the end of each phase (if the option phase_times is set). */
 struct sw_phase_times {
     /* UPDATE includes the exchange of losses and the agreement of ranks */
     int64_t ns[SW_SEGMENT_COUNT];

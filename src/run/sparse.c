@@ -82,7 +82,7 @@ void sw_sparse_add(const struct sw_collective_call *call, int rank, int n_active
         for (int k = 0; k < n; k++) {
             const char *at = (const char *)call->workspace + (size_t)(done + k) * bytes;
             const int32_t *index = (const int32_t *)(at + sizeof most);
-            slices[k] = (struct sw_row_slice){index, index + most};
+            slices[k] = (struct sw_row_slice){index, index + most}; /* rows follow the indices */
         }
         sw_add_rows(call->at[0], instr->exchange.dtype, slices, most, instr->exchange.row_elems,
                     slice * rank, slice, n, fresh && done == 0);

@@ -13,7 +13,7 @@ struct sw_stage {
     struct sw_device *dev;
     struct sw_stream_queue *on; /* stream for its copies; NULL = the plan does not use the queue */
     struct sw_meter *meter;     /* counts its waits */
-    enum sw_queue queue;        /* as waits of this queue */
+    enum sw_queue queue;        /* the queue that these waits count for */
     char *memory;               /* NULL = device memory can be reached directly */
     size_t bytes;
 };

@@ -305,6 +305,8 @@ static int by_end(const void *a, const void *b)
     return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
 }
 
+/* Writes the bytes that have been read or written so far, at the end of each transfer. It sorts the
+ * list by end, so whatever needs it sorted by begin is written before. */
 static void put_disk(const struct writer *w, enum sw_queue queue)
 {
     const struct list *list = &w->trace->lists[queue];

@@ -475,8 +475,10 @@ static sw_status refuse_again(struct look *l, const struct sw_policy *policy, sw
     return st;
 }
 
-/* The next remedy: more techniques, in the order of their rows, then farther from the device.
- * false = there is none */
+/* Goes to the next remedy. These are all subsets of the techniques that have `cheaper`, then the
+ * same subsets one level farther from the device. The subset counts up as a binary number of their
+ * bits. Each further level begins with the empty subset, which the caller skips. false = there is
+ * none */
 static bool next_remedy(struct remedy *remedy)
 {
     unsigned all = 0;
@@ -739,8 +741,8 @@ static sw_status choose(struct look *l, struct sw_policy *policy)
     return SW_OK;
 }
 
-/* Compares the plan that was found, which updates on the device, with one that updates on the
- * host. */
+/* The plan in l->plan updates on the device. This also tries one that updates on the host, and
+ * keeps the faster of the two. On failure l->plan is NULL. */
 static sw_status try_on_host(struct look *l)
 {
     struct round round = {.plan = l->plan, .policy = l->policy};

@@ -58,8 +58,8 @@ struct sw_row_slice {
 /* Position in such an index [n] of the first entry that is at least `row` or ends the rows; n if
  * there is none. */
 int64_t sw_first_row(const int32_t *index, int64_t n, int64_t row);
-/* The same sum, bit for bit, for slices given by their rows that are not all zeros. acc has n
- * elements of the tensor, from element `first` on. */
+/* Like sw_add_slices, with the same bits, for slices given as their nonzero rows [n_rows, width].
+ * acc has elements [first, first + n) of the tensor. */
 void sw_add_rows(float *acc, enum sw_dtype dtype, const struct sw_row_slice *slices, int64_t n_rows,
                  int64_t width, int64_t first, int64_t n, int n_slices, bool fresh);
 double sw_load_f64(enum sw_dtype dtype, const void *src, int64_t i); /* any numeric dtype */

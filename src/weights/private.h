@@ -6,8 +6,8 @@
 
 /* ---- source.c ---- */
 void sw_weights_close_source(struct sw_weights *w);
-/* Opens the model again, with head and embedding tied or untied. The tie setting in config.json is
- * ignored. */
+/* Opens the model again, with head and embedding tied or untied. It overwrites
+ * tie_word_embeddings of the config.json in memory, and keeps the scale of the head. */
 sw_status sw_weights_tie(struct sw_weights *w, bool tied);
 
 /* ---- values.c ---- */
