@@ -7,7 +7,7 @@
 
 #include "plan/private.h"
 
-/* Bytes of all its slots and places. */
+/* Bytes from the start of its first slot to the end of its last. */
 static size_t extent_of(const struct sw_buffer *buffer)
 {
     return buffer->slot_bytes + buffer->bytes;
@@ -138,17 +138,17 @@ static int32_t descend(const struct places *p, int l, int32_t i, bool first)
     return i;
 }
 
-/* The place in the set just before or after i; -1 = none. */
-static int32_t next_place(const struct places *p, int32_t i, bool behind)
+/* The nearest place of the set after i, or before i; -1 = none. */
+static int32_t next_place(const struct places *p, int32_t i, bool after)
 {
     for (int l = 0; l < p->n_levels; l++, i /= 64) {
         const int at = i % 64;
         const uint64_t mask =
-            behind ? (at == 63 ? 0 : ~UINT64_C(0) << (at + 1)) : (UINT64_C(1) << at) - 1;
+            after ? (at == 63 ? 0 : ~UINT64_C(0) << (at + 1)) : (UINT64_C(1) << at) - 1;
         const uint64_t word = p->bits[l][i / 64] & mask;
         if (word != 0) {
-            const int bit = behind ? __builtin_ctzll(word) : 63 - __builtin_clzll(word);
-            return descend(p, l, i / 64 * 64 + bit, behind);
+            const int bit = after ? __builtin_ctzll(word) : 63 - __builtin_clzll(word);
+            return descend(p, l, i / 64 * 64 + bit, after);
         }
     }
     return -1;

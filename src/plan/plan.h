@@ -224,7 +224,7 @@ struct sw_recomputed {
     int64_t blocks, of; /* 0 = no recomputation; number of blocks in the model */
 };
 
-/* State of planning between its passes; zeros in a finished plan. */
+/* Data that planning needs between its passes. All fields are 0 in a finished plan. */
 struct sw_program_draft {
     int64_t *least_tiles;           /* [n_least] see sw_least_tiles; NULL if not requested */
     int32_t n_least;                /* number of values before passes added theirs */

@@ -151,13 +151,12 @@ static const struct sw_queue_ops queue_ops = {
                    [SW_QUEUE_WRITE] = SW_QUEUE_BEGUN},
 };
 
-/* Counts the jobs of instructions first .. behind - 1 by queue; returns the size of the largest
- * batch. */
-static int32_t count_jobs(const struct sw_program *program, int32_t first, int32_t behind,
+/* Counts the jobs of instructions [first, end) by queue. Returns the size of the largest batch. */
+static int32_t count_jobs(const struct sw_program *program, int32_t first, int32_t end,
                           int64_t n_jobs[SW_QUEUE_COUNT])
 {
     int32_t most = 0;
-    for (int32_t i = first; i < behind; i++) {
+    for (int32_t i = first; i < end; i++) {
         const struct sw_instr *instr = &program->instrs[i];
         most = instr->exchange.batch > most ? instr->exchange.batch : most;
         n_jobs[instr->queue] +=
