@@ -127,7 +127,7 @@ endfunction()
 # Architecture tests: what the sources and the libraries look like, not what they do.
 function(sw_architecture_tests)
     set(checks "${PROJECT_SOURCE_DIR}/tests/checks")
-    foreach(check IN ITEMS layers sources ops sizes names prose checks_test)
+    foreach(check IN ITEMS layers sources ops sizes names planner prose checks_test)
         add_test(NAME architecture/${check} COMMAND sh "${checks}/${check}.sh")
     endforeach()
     # Formatting depends on the version of a tool, so it is a check of its own: ctest -L format.
@@ -155,7 +155,7 @@ function(sw_architecture_tests)
         set_tests_properties(architecture/symbols architecture/abi architecture/install PROPERTIES
             LABELS architecture SKIP_RETURN_CODE 77)
     endif()
-    set_tests_properties(architecture/layers architecture/sources architecture/ops architecture/sizes architecture/names
+    set_tests_properties(architecture/layers architecture/sources architecture/ops architecture/sizes architecture/names architecture/planner
         architecture/checks_test architecture/rules PROPERTIES LABELS architecture)
     set_tests_properties(architecture/format PROPERTIES LABELS "architecture;format"
         SKIP_RETURN_CODE 77 COST 10)

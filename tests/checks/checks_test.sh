@@ -102,6 +102,45 @@ expect pass columns 'a room that is excepted'
 rm "$tree/src/json/a.c"
 unset SPILLWAY_EXCEPTED
 
+# the order inside src/plan
+mkdir -p "$tree/docs"
+planner() {
+    printf '## Files of the planner\n\n| list | `low.c` |\n| passes | `high.c` |\n\n## Else\n' > "$tree/docs/ARCHITECTURE.md"
+}
+calls() { # <file> <function> <callee>: the file defines the function, which calls the other
+    source "src/plan/$1.c" "int sw_$2(int a);
+int sw_$2(int a)
+{
+    return sw_$3(a);
+}"
+}
+planner
+calls low low_1 none
+calls high high_1 low_1
+expect pass planner 'a file that calls a lower one'
+calls low low_1 high_1
+expect pass planner 'one arrow upward'
+for i in 1 2 3 4 5 6 7 8 9 10 11; do
+    calls "high_$i" "up_$i" none
+done
+printf '## Files of the planner\n\n| `low.c` `high.c` %s |\n' "$(for i in 1 2 3 4 5 6 7 8 9 10 11; do printf '`high_%s.c` ' $i; done)" > "$tree/docs/ARCHITECTURE.md"
+expect pass planner 'files that nobody calls'
+source src/plan/low.c "int sw_low(int a)
+{
+    return $(for i in 1 2 3 4 5 6 7 8 9 10 11; do printf 'sw_up_%s(a) + ' $i; done) 0;
+}"
+expect find planner 'eleven arrows upward'
+rm "$tree"/src/plan/*.c
+planner
+calls low low_1 none
+expect find planner 'a file of the table that is not there'
+calls high high_1 low_1
+expect pass planner 'both files again'
+offence planner src/plan/other.c 'int f(int a);'
+source src/plan/plan.h "$(printf 'struct large {\n'; for i in 1 2 3 4 5 6 7 8 9 10 11; do printf '    int a%s, b%s;\n' $i $i; done; printf '};\n')"
+expect find planner 'a struct of 22 fields'
+rm -r "$tree"/src/plan/* "$tree/docs"
+
 # limits of size, with a list of what exceeds them
 long() {
     printf '// what it is for\nint %s(int a,\n    int b)\n{\n' "$1"
