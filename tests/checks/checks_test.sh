@@ -104,6 +104,7 @@ unset SPILLWAY_EXCEPTED
 
 # the order inside src/plan
 mkdir -p "$tree/docs"
+rm -f "$tree"/src/plan/*
 planner() {
     printf '## Files of the planner\n\n| list | `low.c` |\n| passes | `high.c` |\n\n## Else\n' > "$tree/docs/ARCHITECTURE.md"
 }
