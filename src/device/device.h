@@ -90,6 +90,15 @@ struct sw_device_ops {
                         void *const *in, void *const *out, void *workspace, double *scalars);
     void (*algorithms)(struct sw_device *dev, struct sw_str *out); /* NULL: nothing is chosen */
 };
+/* The functions of an implementation, which have these names in its file. */
+#define SW_DEVICE_OPS                                                                              \
+    .close = close_device, .mem_alloc = mem_alloc, .mem_free = mem_free,                           \
+    .stream_open = stream_open, .stream_close = stream_close, .stream_wait = stream_wait,          \
+    .copy = copy, .fill = fill, .add_slices = add_slices, .add_words = add_words,                  \
+    .timeline_open = timeline_open, .timeline_close = timeline_close,                              \
+    .stream_signal = stream_signal, .stream_await = stream_await, .timeline_set = timeline_set,    \
+    .timeline_get = timeline_get, .timeline_wait = timeline_wait, .query = query,                  \
+    .prepare = prepare, .release = release, .launch = launch
 
 struct sw_device { /* base class: first member of every implementation */
     const struct sw_device_ops *ops;

@@ -323,27 +323,7 @@ static sw_status launch(struct sw_device *dev, struct sw_stream_queue *on, struc
 
 static const struct sw_device_ops cpu_ops = {
     .name = "cpu",
-    .close = close_device,
-    .mem_alloc = mem_alloc,
-    .mem_free = mem_free,
-    .stream_open = stream_open,
-    .stream_close = stream_close,
-    .stream_wait = stream_wait,
-    .copy = copy,
-    .fill = fill,
-    .add_slices = add_slices,
-    .add_words = add_words,
-    .timeline_open = timeline_open,
-    .timeline_close = timeline_close,
-    .stream_signal = stream_signal,
-    .stream_await = stream_await,
-    .timeline_set = timeline_set,
-    .timeline_get = timeline_get,
-    .timeline_wait = timeline_wait,
-    .query = query,
-    .prepare = prepare,
-    .release = release,
-    .launch = launch,
+    SW_DEVICE_OPS,
 };
 
 static void name_kernel_set(struct cpu_device *cpu)

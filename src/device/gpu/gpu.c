@@ -436,27 +436,7 @@ static void close_device(struct sw_device *super)
 
 static const struct sw_device_ops gpu_ops = {
     .name = "gpu",
-    .close = close_device,
-    .mem_alloc = mem_alloc,
-    .mem_free = mem_free,
-    .stream_open = stream_open,
-    .stream_close = stream_close,
-    .stream_wait = stream_wait,
-    .copy = copy,
-    .fill = fill,
-    .add_slices = add_slices,
-    .add_words = add_words,
-    .timeline_open = timeline_open,
-    .timeline_close = timeline_close,
-    .stream_signal = stream_signal,
-    .stream_await = stream_await,
-    .timeline_set = timeline_set,
-    .timeline_get = timeline_get,
-    .timeline_wait = timeline_wait,
-    .query = query,
-    .prepare = prepare,
-    .release = release,
-    .launch = launch,
+    SW_DEVICE_OPS,
     .algorithms = algorithms,
 };
 
