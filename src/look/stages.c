@@ -17,8 +17,8 @@ struct stages {
     bool budgets;                    /* budgets are configured */
     bool fits[N_STAGES];             /* fits the budgets */
     struct sw_str refused[N_STAGES]; /* reason why a stage is impossible; empty = possible */
-    bool states_offloaded, states_on_disk, params_offloaded; /* offloaded by the configuration */
-    bool vertical;                                           /* by the configured schedule */
+    struct sw_policy policy; /* tiers and tiles of the configuration, for the stage they need */
+    bool vertical;           /* by the configured schedule */
     /* values chosen for "auto" at the configured stage, used for all stages: as edits, and as
      * text */
     bool is_auto;
@@ -31,6 +31,13 @@ struct stages {
     struct sw_plan_table tables[N_STAGES];
     struct sw_transfers moved[N_STAGES]; /* per step */
 };
+
+static enum sw_tier tier_of(int device)
+{
+    return device == SW_OFFLOAD_CPU    ? SW_TIER_HOST
+           : device == SW_OFFLOAD_NVME ? SW_TIER_DISK
+                                       : SW_TIER_DEVICE;
+}
 
 /* Reads stage, offloading and budgets from the configuration. */
 static sw_status read_config(const struct sw_engine_options *o, struct stages *out)
@@ -45,9 +52,11 @@ static sw_status read_config(const struct sw_engine_options *o, struct stages *o
     }
     sw_config_warn(config);
     out->configured = (int)config->zero.stage;
-    out->states_offloaded = config->zero.offload_optimizer.device != SW_OFFLOAD_NONE;
-    out->states_on_disk = config->zero.offload_optimizer.device == SW_OFFLOAD_NVME;
-    out->params_offloaded = config->zero.offload_param.device != SW_OFFLOAD_NONE;
+    out->policy = (struct sw_policy){
+        .states_tier = tier_of(config->zero.offload_optimizer.device),
+        .params_tier = tier_of(config->zero.offload_param.device),
+        .tile_bytes = (size_t)config->spillway.tile_bytes,
+    };
     out->is_auto = sw_config_is_auto(config);
     out->budgets = config->spillway.device_memory_bytes > 0 ||
                    config->spillway.host_memory_bytes > 0 || config->spillway.nvme_space_bytes > 0;
@@ -55,24 +64,24 @@ static sw_status read_config(const struct sw_engine_options *o, struct stages *o
     return SW_OK;
 }
 
-/* Appends the edits with which a stage is planned, and returns their new number. Another stage that
- * does not support the configured offloading is planned without it. */
-static int edit_stage(const struct stages *s, int stage, bool budgets, const char **sets, int n)
+enum { MOST_EDITS = 8, EDIT = 64 };
+
+/* Writes the edits with which a stage is planned, and returns their number. A stage that does not
+ * support a technique of the configuration is planned without it. */
+static int edit_stage(const struct stages *s, int stage, bool budgets, char edits[MOST_EDITS][EDIT])
 {
-    const bool beside = stage != s->configured && stage < 3;
+    int n = 0;
+    snprintf(edits[n++], EDIT, "zero_optimization.stage=%d", stage);
     if (!budgets) {
-        sets[n++] = "spillway.device_memory=null";
-        sets[n++] = "spillway.host_memory=null";
-        sets[n++] = "spillway.nvme_space=null";
+        snprintf(edits[n++], EDIT, "spillway.device_memory=null");
+        snprintf(edits[n++], EDIT, "spillway.host_memory=null");
+        snprintf(edits[n++], EDIT, "spillway.nvme_space=null");
     }
-    if (beside) {
-        sets[n++] = "spillway.tile_bytes=null";
-    }
-    if (beside && s->states_offloaded && (stage == 0 || s->states_on_disk)) {
-        sets[n++] = "zero_optimization.offload_optimizer=null";
-    }
-    if (beside && s->params_offloaded) {
-        sets[n++] = "zero_optimization.offload_param=null";
+    for (int i = 0; i < sw_n_techniques && stage != s->configured && n < MOST_EDITS; i++) {
+        const struct sw_technique *row = sw_techniques[i];
+        if (row->stage && row->stage(&s->policy) > stage) {
+            snprintf(edits[n++], EDIT, "%s=null", row->keys);
+        }
     }
     return n;
 }
@@ -83,21 +92,23 @@ static sw_status open_stage(const struct sw_engine_options *options, int stage, 
 {
     struct sw_engine_options o = *options;
     const char *sets[64];
-    char text[64];
+    char edits[MOST_EDITS][EDIT];
     int n = options->config.n_sets;
-    if (n + 7 + (int)SW_LEN(s->sets) > (int)SW_LEN(sets)) {
+    if (n + MOST_EDITS + (int)SW_LEN(s->sets) > (int)SW_LEN(sets)) {
         return SW_FAIL(SW_E_ARG, "too many --set");
     }
-    snprintf(text, sizeof text, "zero_optimization.stage=%d", stage);
     if (n > 0) {
         memcpy(sets, options->config.sets, (size_t)n * sizeof *sets);
     }
     for (int i = 0; i < s->n_sets; i++) {
         sets[n++] = s->sets[i];
     }
-    sets[n++] = text;
+    const int n_edits = edit_stage(s, stage, budgets, edits);
+    for (int i = 0; i < n_edits; i++) {
+        sets[n++] = edits[i];
+    }
     o.config.sets = sets;
-    o.config.n_sets = edit_stage(s, stage, budgets, sets, n);
+    o.config.n_sets = n;
     o.plan.only = true;
     SW_TRY(sw_comm_open(&(struct sw_transport){.size = s->ranks}, comm));
     o.run.comm = *comm;
