@@ -24,6 +24,8 @@ static sw_status compare_ranks(const char *all, size_t slice, int ranks)
     return SW_OK;
 }
 
+/* Gathers the texts of all ranks and compares them. Collective. If no rank has a text, there is
+ * nothing to compare. */
 static sw_status gather(const struct sw_engine *e, const struct sw_str *text)
 {
     const int64_t len = (int64_t)text->len;

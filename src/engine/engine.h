@@ -91,7 +91,7 @@ sw_status sw_engine_replace_executor(sw_engine *e, struct sw_executor_options op
 
 /* ---- agree.c ---- */
 struct sw_agreed {
-    const char *what, *hint; /* for the message "rank 1 has other WHAT than rank 0: HINT" */
+    const char *what, *hint; /* for the message "rank 1 has different WHAT from rank 0: HINT" */
     uint8_t digest[32];
 };
 /* Computes the digest of a text, and frees the text. */

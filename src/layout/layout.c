@@ -116,6 +116,8 @@ static bool is_sliced(const struct sw_layout *layout)
     return layout->is_sliced && layout->data.size > 1;
 }
 
+/* Elements per tile. The whole part is one tile unless it is sharded tile by tile. At least 1,
+ * since positions in the part are divided by it. */
 static int64_t tile_elems(const struct sw_run_iter *iter)
 {
     const struct sw_layout *layout = iter->layout;

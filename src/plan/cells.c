@@ -80,6 +80,7 @@ static int32_t find_cut(const struct pass *p, const struct home *home, int64_t a
     return low;
 }
 
+/* Numbers the cells, and sets the range of cells of each transfer. */
 static void number_cells(const struct pass *p)
 {
     const struct sw_ir *ir = p->ir;
@@ -103,6 +104,8 @@ static void number_cells(const struct pass *p)
     }
 }
 
+/* Collects the cuts of all tensors, unsorted. At first, `from` counts the cuts that a tensor may
+ * have. */
 static void find_cuts(const struct pass *p)
 {
     const struct sw_ir *ir = p->ir;

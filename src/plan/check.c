@@ -19,6 +19,8 @@ static const char *value_name(const struct sw_ir *ir, sw_value v)
     return ir->values[v].name ? ir->values[v].name : "a transient";
 }
 
+/* Checks that instruction i reads the newest version of v, within the life of its buffer. A value
+ * made in the last micro-step must not be read in all of them. */
 static sw_status check_read(const struct check *c, int32_t i, sw_value v)
 {
     const struct sw_ir *ir = c->program->ir;
@@ -234,6 +236,7 @@ static sw_status check_after(const struct check *c, const struct beside *b, int3
                    sw_ir_op_name(&ir->ops[other->op]));
 }
 
+/* Of two instructions, the one whose op is later in the list; i if there is no j. */
 static int32_t later_op(const struct check *c, int32_t i, int32_t j)
 {
     const struct sw_instr *instrs = c->program->instrs;
@@ -270,6 +273,8 @@ static sw_status check_transfer(const struct check *c, const struct beside *b, i
     return SW_OK;
 }
 
+/* Checks that the writers of what instruction i reads, and all users of what it writes, are known
+ * to be complete. Then records its own touches. */
 static sw_status check_operands(const struct check *c, struct beside *b, int32_t i)
 {
     const struct sw_ir *ir = c->program->ir;
@@ -299,6 +304,8 @@ static sw_status check_operands(const struct check *c, struct beside *b, int32_t
     return SW_OK;
 }
 
+/* Goes through the instructions and what each finds complete. Checks operands, transfers, and that
+ * a buffer lives until its instructions are known to be complete. */
 static sw_status check_queues(const struct check *c, struct beside *b)
 {
     const struct sw_program *program = c->program;
@@ -356,7 +363,9 @@ static sw_status check_overlap(const struct check *c)
     return st;
 }
 
-/* The disk moves whole blocks: both sides must have room for them that nothing else uses. */
+/* Checks a transfer from or to the disk, which moves whole blocks. On both sides the buffer must be
+ * aligned, and have room for the last block. Exceptions: rows may start anywhere, and a persistent
+ * device buffer moves its exact bytes. */
 static sw_status check_disk(const struct check *c, int32_t i)
 {
     const struct sw_program *program = c->program;

@@ -45,6 +45,7 @@ static int32_t block_of(const struct sw_graph *g, int32_t scope)
     return scope;
 }
 
+/* Makes v output i_out of `to`. If another op made it, the caller drops that op. */
 static void take_output(struct sw_graph *g, struct sw_op *to, int i_out, sw_value v)
 {
     to->out[i_out] = v;

@@ -21,6 +21,7 @@ static const struct sw_ir_op *op_of(const struct sw_program *program, int32_t i)
     return &program->ir->ops[program->instrs[i].op];
 }
 
+/* Sets `first`, `n` and `pieces` of each loop, and `loop` and `order` of each instruction. */
 static void find_loops(struct sw_program *program)
 {
     int64_t order = 0;

@@ -7,6 +7,7 @@
 
 #include "plan/private.h"
 
+/* Bytes from the first element to the end of the last one, with strides; 0 if there are none. */
 static size_t extent_of(const struct sw_ir_value *value)
 {
     const struct sw_ir_form *form = value->form;

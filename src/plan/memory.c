@@ -46,7 +46,9 @@ static void ensure(struct sw_program *program, sw_value v, int32_t at, int32_t u
     touch(program, v, until);
 }
 
-/* A device buffer that moves from or to the disk is transferred in whole blocks, without a copy. */
+/* A device buffer that moves from or to the disk is transferred in whole blocks, without a copy.
+ * Exception: a persistent one has its place already, and moves its exact bytes (moved_bytes in
+ * lower.c). */
 static void align_for_disk(struct sw_program *program, const struct sw_ir_op *op)
 {
     const struct sw_ir *ir = program->ir;
@@ -61,6 +63,8 @@ static void align_for_disk(struct sw_program *program, const struct sw_ir_op *op
     }
 }
 
+/* Makes the buffers of transients and workspaces. An instruction uses its buffers from when it is
+ * issued, with its batch, until it is retired. Outputs live to the end. */
 static void find_lives(struct sw_program *program)
 {
     const struct sw_ir *ir = program->ir;
@@ -101,6 +105,7 @@ static void find_lives(struct sw_program *program)
     }
 }
 
+/* Finds the instruction at which transients take most device memory, and their bytes there. */
 static sw_status find_peak(struct sw_program *program)
 {
     int64_t *change = sw_alloc_zero("plan", (size_t)program->n_instrs + 2, sizeof *change);

@@ -77,7 +77,8 @@ bool sw_offload_store_as(struct sw_offload *p, const struct sw_ir_op *writer, sw
 /* `here` is a version of the copy that was loaded from element `first` on. */
 bool sw_offload_store(struct sw_offload *p, const struct sw_ir_op *writer, sw_value state,
                       int64_t first, sw_value here);
-/* Offset of an operand in the offloaded tensor. */
+/* First element of operand v in the offloaded tensor. 0 unless v is a part of it (sw_ir_is_part).
+ * Not base_offset: for a member of a pack, that counts from the start of the pack. */
 int64_t sw_offload_part_first(const struct sw_offload *p, sw_value v);
 /* A view of a part of the copy on the device; `version`: the current version of the whole. */
 sw_value sw_offload_view(struct sw_offload *p, const struct sw_ir_op *reader, sw_value version,

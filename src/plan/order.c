@@ -94,6 +94,7 @@ static sw_status check_states(const struct sw_ir *ir)
     return SW_OK;
 }
 
+/* Gives each micro-batch after the first its own copies of the values that it does not share. */
 static sw_status copy_values(struct pass *p)
 {
     struct sw_ir *ir = p->ir;

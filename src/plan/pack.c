@@ -55,6 +55,7 @@ static int32_t *latest_of(struct packing *p, const struct key *key)
     return &p->latest[sw_hash(SW_HASH_INIT, words, sizeof words) % SW_LEN(p->latest)];
 }
 
+/* Records a place for v; several different ones become SEVERAL_PLACES. */
 static void meet(int64_t *places, sw_value v, int64_t place)
 {
     places[v] = places[v] == NOWHERE || places[v] == place ? place : SEVERAL_PLACES;
@@ -91,6 +92,7 @@ static bool is_small(const struct packing *p, sw_value v)
            (most == 0 || info->form->elems * (sw_ir_is_of_runs(info) ? SW_CODE_RUN : 1) <= most);
 }
 
+/* Adds v to the latest pack with its key, or to a new one if there is none or no room. */
 static void join(struct packing *p, sw_value v)
 {
     const struct sw_ir_value *info = &p->ir->values[v];

@@ -40,7 +40,8 @@ struct writers {
     int32_t *last;   /* [n_values] by root, the latest writer on the device; -1 = none */
 };
 
-/* The latest store to the same bytes, or the op that makes the row indices of a load. */
+/* The latest instruction that load i must not pass: a store to the same bytes, a kernel of the host
+ * that writes them, or the op that makes its row indices. -1 = none. */
 static int32_t find_behind(const struct pass *p, const struct writers *w, int32_t i)
 {
     const struct sw_ir_op *load = op_of(p, i);
@@ -134,6 +135,8 @@ static bool is_inside(const struct pass *p, int32_t i)
     return loop > 0 && i > 0 && op_of(p, i - 1)->loop == loop;
 }
 
+/* Before each instruction, emits the loads that may be ahead of it, in their order, until room is
+ * short or one must stay behind it. None moves into a batch or a loop. */
 static void order(struct pass *p)
 {
     const int32_t end = p->program->n_instrs;

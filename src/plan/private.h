@@ -214,7 +214,7 @@ struct sw_plan_kernels sw_kernels_of(const struct sw_plan_options *options,
                                      const struct sw_ir_op *op);
 /* The segment in which an op runs unless it is moved ahead. */
 enum sw_segment sw_op_segment(const struct sw_ir_op *op);
-/* Sets segment_first from the segment of each instruction. */
+/* Sets segment_first from the segments of the instructions, which must ascend. */
 void sw_program_find_segments(struct sw_program *program);
 /* Places the transients. Persistent values must have been placed. */
 sw_status sw_pass_memory(struct sw_program *program);

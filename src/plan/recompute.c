@@ -36,6 +36,8 @@ static int32_t block_of(const struct sw_ir *ir, const int32_t *block_number, int
     return -1;
 }
 
+/* Sets group_of for forward ops of the blocks that are recomputed; -1 for all others. *out: the
+ * numbers of recomputed blocks and of all. false = out of memory */
 static bool group_ops(struct pass *p, const struct sw_recompute *how, struct sw_recomputed *out)
 {
     const struct sw_ir *ir = p->ir;
@@ -161,11 +163,14 @@ static sw_value clone_value(struct pass *p, sw_value v)
     return copy;
 }
 
+/* The latest clone of v; v itself if it has none. */
 static sw_value again(const struct pass *p, sw_value v)
 {
     return v >= 0 && v < p->n_values && p->clone_of[v] >= 0 ? p->clone_of[v] : v;
 }
 
+/* Adds clones of the wanted ops of a group, and clears `wanted`. Later ops read the outputs of
+ * clones, but kept values themselves. false = out of memory */
 static bool emit_clones(struct pass *p, int32_t group)
 {
     for (int32_t i = p->first_op[group]; i <= p->last_op[group]; i++) {

@@ -285,6 +285,7 @@ static size_t find_place(struct search *s)
     return at;
 }
 
+/* The lowest aligned address with so many bytes free from instruction `first` through `last`. */
 static size_t search(struct sw_shelf *shelf, int32_t first, int32_t last, size_t bytes,
                      size_t align)
 {
@@ -329,6 +330,7 @@ static bool take_node(struct sw_shelf *shelf, int32_t node, void *ctx)
     return add_run(shelf, &shelf->nodes[node].through, *run, &changed) && tell(shelf, node, *run);
 }
 
+/* Records a placed life in the tree. false = out of memory */
 static bool take(struct sw_shelf *shelf, const struct life *life)
 {
     struct run run = {life->begin, life->end};

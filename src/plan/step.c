@@ -58,6 +58,8 @@ static void add_round(const struct draft *d, const struct sw_plan *plan, int64_t
     add(d, &phase);
 }
 
+/* Adds the update and what surrounds it. Sets n_safe: the phases before the commit if there are two
+ * slots; else those before the update, unless it runs in backward. */
 static void add_update(const struct draft *d, const struct sw_plan *plan)
 {
     const struct sw_program *program = &plan->programs[d->program];

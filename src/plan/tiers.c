@@ -29,6 +29,8 @@ static enum sw_tier cached(struct sw_offload *p, enum sw_tier tier, const struct
     return SW_TIER_HOST;
 }
 
+/* Chooses the tier of v, and counts its bytes against the limits in p->left. Parameters have the
+ * tier that they have in the plan's first program. */
 static enum sw_tier tier_of(struct sw_offload *p, sw_value v)
 {
     const struct sw_ir_value *info = &p->ir->values[v];

@@ -352,6 +352,8 @@ static bool emit_selections(struct pass *p, const struct sw_ir_op *op, int32_t s
     return true;
 }
 
+/* Adds op i to the new order: as ops on tiles if it reads a tiled parameter or makes the gradient
+ * of one, else unchanged. false = out of memory */
 static bool rewrite(struct pass *p, int32_t i)
 {
     const struct sw_ir_op op = p->ir->ops[i];
@@ -377,6 +379,8 @@ static bool rewrite(struct pass *p, int32_t i)
 
 /* ---- values ---- */
 
+/* Makes the tiles of a parameter as adjacent values inside it, named by their rows. false = out of
+ * memory */
 static bool make_tiles(struct pass *p, sw_value param)
 {
     struct sw_ir *ir = p->ir;
@@ -407,7 +411,9 @@ static bool make_tiles(struct pass *p, sw_value param)
 }
 
 /* Makes the lists that the update pass walks: tiles replace their parameter, with a stream for
- * each. */
+ * each. Also fills first_stream and stream_of. `ir->params` is replaced at once, `ir->streams` by
+ * install. Until an op of a tile is made, the stream of the tile still has the gradient of the
+ * whole parameter. false = out of memory */
 static bool list_tiles(struct pass *p)
 {
     struct sw_ir *ir = p->ir;

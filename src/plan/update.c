@@ -403,7 +403,8 @@ struct known {
     int32_t *next_stream;  /* [n_streams] next stream of the same parameter */
     /* [n_values] last op that reads a parameter or root; -1 = none */
     int32_t *last_reader;
-    int32_t *end_of_place; /* [n_ops] last op of the same place */
+    /* [n_ops] last of the adjacent ops in one place, see sw_ir_block_segment */
+    int32_t *end_of_place;
 };
 
 static void close_known(struct known *known)
@@ -414,7 +415,7 @@ static void close_known(struct known *known)
     sw_free(known->end_of_place);
 }
 
-/* false = out of memory */
+/* false = out of memory; the caller closes `known` in any case */
 static bool find_known(const struct sw_ir *ir, struct known *known)
 {
     const size_t n_values = (size_t)ir->n_values + 1, n_ops = (size_t)ir->n_ops + 1;

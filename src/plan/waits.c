@@ -34,6 +34,7 @@ static void need(int32_t needs[SW_QUEUE_COUNT], const int32_t latest[SW_QUEUE_CO
     }
 }
 
+/* Adds instruction j to what is needed; j < 0: nothing. */
 static void need_instr(const struct pass *p, int32_t j, int32_t needs[SW_QUEUE_COUNT])
 {
     int32_t *of = j < 0 ? NULL : &needs[p->program->instrs[j].queue];
@@ -53,6 +54,8 @@ static void need_transfers(const struct pass *p, int32_t i, int32_t needs[SW_QUE
     }
 }
 
+/* Adds to `needs`, by queue, the latest instruction that must be complete before instruction i
+ * starts: writers of what it reads; readers and writers of what it writes. */
 static void find_needs(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_COUNT])
 {
     const struct sw_ir_op *op = op_of(p, i);
@@ -159,6 +162,8 @@ static void keep_needed(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_
     }
 }
 
+/* Sets the waits and `blocking` of an instruction. The first exchange of a batch has the waits of
+ * all. A reduction waits for the previous batch, so that only one is in flight. */
 static void choose_waits(struct pass *p, int32_t i)
 {
     struct sw_instr *instr = &p->program->instrs[i];
@@ -198,6 +203,8 @@ static void retire(struct pass *p, int32_t known[SW_QUEUE_COUNT], int32_t i)
     }
 }
 
+/* Sets waits and `retired` of all instructions. What nobody has waited for is retired at the
+ * end. */
 static void run(struct pass *p, int32_t end)
 {
     int32_t known[SW_QUEUE_COUNT];

@@ -84,6 +84,8 @@ static sw_status count_rows(sw_comm *comm, const struct sw_comm_job *job,
     return n > 0 ? sw_stage_exchange(job->stage, comm, items, n, items + job->n) : SW_OK;
 }
 
+/* Packs the rows of an exchange in the memory of its gradient. Shortens the item to them; *sent
+ * changes by the difference from the bytes of a shard, with the count of rows included. */
 static void pack_rows(sw_comm *comm, const struct sw_comm_job *job,
                       const struct sw_collective_call *call, struct sw_comm_item *item,
                       int64_t *sent)

@@ -16,6 +16,8 @@ static void go_to_piece(const struct sw_walk *at, const struct prepared *step, v
     }
 }
 
+/* Launches the kernel of a visit. With a profile or a trace, also waits for it, to take its
+ * time. */
 static sw_status launch_step(struct sw_executor *ex, const struct sw_walk *at)
 {
     const int i_program = sw_executor_index(ex, at->program),

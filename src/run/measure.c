@@ -35,6 +35,7 @@ static void make_ascending(struct sw_rate_curve *curve)
 
 /* ---- copies ---- */
 
+/* Cost of one copy of each size, one at a time. `to` and `from` have BUFFER bytes. */
 static sw_status time_copies(struct sw_device *dev, struct sw_stream_queue *on, void *to,
                              const void *from, int ranks, struct sw_rate_curve *curve)
 {
@@ -130,6 +131,7 @@ static sw_status run_stream(const struct stream *s, int64_t least, double second
     return st;
 }
 
+/* Cost of one transfer of a stream: an average over many. */
 static sw_status time_stream(const struct stream *s, int ranks, struct sw_cost *out)
 {
     int64_t n = 0;
@@ -190,6 +192,8 @@ struct both {
     atomic_bool stop;
 };
 
+/* One of two threads: rank 0 reads for a fixed time, rank 1 writes until the reads end. Sets the
+ * share of its speed alone that each direction keeps. */
 static sw_status run_half(void *ctx, sw_comm *comm)
 {
     struct both *b = ctx;
@@ -208,6 +212,8 @@ static sw_status run_half(void *ctx, sw_comm *comm)
     return st;
 }
 
+/* Sets speeds->disk_share from reads and writes at the same time. Leaves it unset if the file is
+ * too small for both. */
 static sw_status time_both(const struct stream *stream, struct sw_speeds *speeds)
 {
     const struct sw_rate_curve *in = &speeds->curves[SW_CURVE_READ];
@@ -225,6 +231,7 @@ static sw_status time_both(const struct stream *stream, struct sw_speeds *speeds
     return SW_OK;
 }
 
+/* Overwrites the store. Sets the curves of reads, writes and rows, and the share. */
 static sw_status time_disk(const struct measuring *m, struct stream s, struct sw_speeds *speeds)
 {
     const int ranks = m->options->n_devices;

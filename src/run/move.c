@@ -18,6 +18,8 @@ static bool goes_in(const struct sw_instr *instr)
     return instr->verb == SW_VERB_COPY_IN || instr->verb == SW_VERB_READ;
 }
 
+/* Both sides of a transfer for the piece of the job. With two slots, a write goes to the other slot
+ * than a read. */
 static struct route route_of(const struct sw_executor *ex, const struct sw_queue_job *job)
 {
     const struct sw_instr *instr = &job->program->instrs[job->instr];

@@ -57,6 +57,7 @@ static void note_failure(struct sw_queues *all, sw_status st)
 
 /* ---- the thread of a queue. The lock is held, and released during work ---- */
 
+/* Begins the next job. After a failure it is dropped instead, but still counts as begun. */
 static void begin_job(struct queue *q)
 {
     struct sw_queues *all = q->all;
@@ -290,7 +291,8 @@ sw_status sw_queues_status(struct sw_queues *all)
     return st;
 }
 
-/* If streams run on the issuing thread, that thread waits here, as computation does. */
+/* Makes later computation wait for the first n jobs of a queue. If streams run on the issuing
+ * thread, that thread waits here, and the wait is metered. */
 static sw_status order(struct sw_queues *all, struct queue *q, int64_t n,
                        const struct sw_waiter *waiter)
 {

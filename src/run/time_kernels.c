@@ -123,6 +123,7 @@ static uint64_t hash_view(uint64_t h, const struct sw_view *view)
     return sw_hash(h, view->shape.dims, rank * sizeof *view->shape.dims);
 }
 
+/* Class of the kernel of instruction i. first: in the first micro-step, where a sum begins. */
 static struct class class_of(const struct sw_program *program, int32_t i, bool first)
 {
     struct class class = {.instr = i};
@@ -215,6 +216,7 @@ static void add_to_clusters(struct place *place, struct cluster one)
     place->clusters[place->n++] = one;
 }
 
+/* Groups the operands of a kernel by overlap, each group with its region. */
 static void find_place(const struct sw_plan *plan, const struct class *class, struct place *place)
 {
     const struct sw_program *program = &plan->programs[0];
@@ -247,6 +249,8 @@ static void find_place(const struct sw_plan *plan, const struct class *class, st
     }
 }
 
+/* Bytes that a group takes in its region: whole pages, and one more for its offset within a
+ * page. */
 static size_t taken(const struct cluster *cluster)
 {
     return sw_round_up(cluster->end - cluster->begin + PAGE, PAGE);
@@ -354,6 +358,8 @@ static char *next_place(struct bench *b, enum region_name region, size_t bytes)
     return place;
 }
 
+/* Places the operands of a launch after those of the one before, so that they are in no cache. Each
+ * group keeps its offset within a page. */
 static void set_addresses(struct bench *b, struct launch *l)
 {
     char *bases[OPERANDS];

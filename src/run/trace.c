@@ -155,6 +155,8 @@ struct writer {
     size_t **live; /* [n_programs] by instruction and tier: live transients */
 };
 
+/* Opens the JSON object of an event with its first members. The caller adds others and the brace
+ * that closes it. */
 static void begin(const struct writer *w, char phase, int track)
 {
     sw_str_printf(w->out, "%s{\"ph\":\"%c\",\"pid\":%d,\"tid\":%d", w->out->len > 0 ? ",\n" : "",

@@ -122,6 +122,7 @@ static bool wants_other_slots(const struct look *l, const struct sw_policy *p)
 
 /* ---- a try ---- */
 
+/* Number of micro-steps of a step: micro-batches per rank, rounded up. */
 static int64_t rounds_of(const struct look *l, const struct sw_policy *p)
 {
     return sw_ceil_div(p->micro_batches, sw_data_ranks(&l->s->fixed));
@@ -132,6 +133,7 @@ static bool trains(const struct look *l)
     return l->graphs.specs[0].kind == SW_PROGRAM_TRAIN;
 }
 
+/* Number of blocks of the model; 0 if it is not trained. */
 static int64_t count_blocks(const struct look *l)
 {
     const struct sw_graph *g = l->graphs.specs[0].graph;
@@ -169,6 +171,8 @@ static bool is_refused(sw_status st, const struct sw_plan_refusal *refusal)
     return st == SW_E_NOMEM && refusal->missing > 0;
 }
 
+/* Plans a policy as it is, without a change of slots or tiles. Sets l->policy, and l->plan if it
+ * fits. If a budget refuses it, sets l->said and raises l->share. */
 static sw_status open_plan(struct look *l, const struct sw_policy *policy,
                            struct sw_plan_refusal *refusal)
 {
@@ -212,7 +216,9 @@ static bool is_cheap(const struct look *l, const struct sw_policy *p)
     return 2 * (int64_t)cache <= (moves.in[SW_TIER_DISK] + moves.out[SW_TIER_DISK]) / SMALL_PART;
 }
 
-/* Uses two slots if the budgets have room for them, else one. */
+/* Uses two slots if the budgets have room for them, else one. One slot is tried if it could save
+ * enough memory, or if two fit but are not cheap; never if the user asked for two. *refusal is
+ * about the last plan. */
 static sw_status open_in_slots(struct look *l, const struct sw_policy *policy,
                                struct sw_plan_refusal *refusal)
 {
@@ -254,7 +260,8 @@ static bool tiles_keep_slots(const struct look *l, const struct sw_policy *polic
 }
 
 /* Uses tiles if the device's memory is too small for whole parameters: the largest tiles that fit.
- * Some are tried no matter how large the model is. */
+ * Some are tried no matter how large the model is. *refusal is about whole parameters, unless
+ * planning in tiles failed for another cause than a budget. */
 static sw_status open_in_tiles(struct look *l, const struct sw_policy *policy,
                                struct sw_plan_refusal *refusal)
 {
@@ -571,7 +578,8 @@ static void log_try(const struct sw_policy *policy, const struct sw_verdict *v)
     sw_str_fini(&text);
 }
 
-/* Judges a policy on this rank alone. l->plan is set if it fits. */
+/* Judges a policy on this rank alone. l->plan is set if it fits. If a budget refuses it, the round
+ * notes the policy that misses least. */
 static void judge(struct look *l, const struct sw_policy *policy, struct round *round,
                   struct sw_verdict *v)
 {
@@ -605,7 +613,7 @@ static bool is_better(const struct look *l, const struct sw_verdict *v, const st
 }
 
 /* Tries one policy on all ranks. Each rank decides by the merged verdict, so that all of them try
- * the same policies. */
+ * the same policies. The round keeps the plan if it is the best so far; else it is closed. */
 static sw_status try_policy(struct look *l, const struct sw_policy *policy, struct round *round)
 {
     struct sw_verdict v;

@@ -89,7 +89,7 @@ static bool is_later(const struct sw_walk *at)
     return micro >= 0 && at->phase->round + micro > 0;
 }
 
-/* Counts an instruction in the report. */
+/* Counts the instruction at the walk's position in the report. */
 static void count(struct rank *r, const struct sw_cost *cost)
 {
     const int32_t i = r->walk.instr;
@@ -138,6 +138,7 @@ static double fair_level(const struct wish *wishes, int n, double cores)
     return level;
 }
 
+/* cores: processors that the work of a queue occupies at speed 1; 0 = it wants none */
 static void add_wish(enum sw_queue queue, double cores, const double *speed, struct wish *wishes,
                      int *n)
 {
@@ -147,6 +148,7 @@ static void add_wish(enum sw_queue queue, double cores, const double *speed, str
     }
 }
 
+/* Multiplies the speed of each queue by the part of its processors that it gets. */
 static void share_cores(const struct rank *r, double speed[SW_QUEUE_COUNT])
 {
     struct wish wishes[SW_QUEUE_COUNT];
@@ -165,6 +167,7 @@ static void share_cores(const struct rank *r, double speed[SW_QUEUE_COUNT])
     }
 }
 
+/* Current speed of each queue, from 0 to 1; 1 = as fast as alone. */
 static void find_speeds(const struct rank *r, double speed[SW_QUEUE_COUNT])
 {
     const bool both = r->lines[SW_QUEUE_READ].serving && r->lines[SW_QUEUE_WRITE].serving;
@@ -289,6 +292,8 @@ static double without(double left, double done)
     return left - done > 1e-12 * done ? left - done : 0; /* ignores what rounding leaves */
 }
 
+/* Charges time to the queue that computation waits for, and to the instruction that runs or is
+ * waited for. */
 static void charge(struct rank *r, double seconds)
 {
     r->report.part[r->waits_for] += seconds;
@@ -297,6 +302,8 @@ static void charge(struct rank *r, double seconds)
     }
 }
 
+/* Lets seconds pass for a queue: ends what is served, and completes jobs. `now` is already the time
+ * after them. */
 static void pass_on_line(struct rank *r, struct line *line, double seconds, double speed)
 {
     if (line->serving && line->delay > 0) {
@@ -351,6 +358,8 @@ static int64_t jobs_until(const struct line *line, int64_t until)
     return n;
 }
 
+/* Occupies computation for some seconds. for_queue: the queue that they are charged to; COMPUTE for
+ * a kernel. charged: the instruction; -1 = none. */
 static void compute(struct rank *r, double seconds, double cores, enum sw_queue for_queue,
                     int32_t charged)
 {
@@ -361,6 +370,7 @@ static void compute(struct rank *r, double seconds, double cores, enum sw_queue 
     r->charged = charged;
 }
 
+/* Makes computation wait for the jobs of a queue up to order `until`. A no-op if they are done. */
 static void wait_until(struct rank *r, enum sw_queue queue, int64_t until)
 {
     const struct line *line = &r->lines[queue];
@@ -502,6 +512,7 @@ static sw_status advance_all(struct clock *c)
 
 /* ---- opening ---- */
 
+/* Without training, the step is one forward. */
 static sw_status open_rank(struct rank *r, const struct sw_clock_rank *asked)
 {
     static const struct sw_step_phase forward = {
@@ -558,6 +569,7 @@ static sw_status open_ranks(struct clock *c, const struct sw_clock_rank *asked)
     return SW_OK;
 }
 
+/* Completes a report that has `instrs`. */
 static void finish(struct rank *rank)
 {
     struct sw_clock_report *r = &rank->report;

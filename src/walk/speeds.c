@@ -12,7 +12,9 @@ void sw_speeds_close(struct sw_speeds *speeds)
     speeds->kernels = NULL;
 }
 
-/* Beyond the last point, the cost is proportional to the size. */
+/* Cost of moving so many bytes. Seconds are interpolated between points. Below the first point they
+ * are those of that point; beyond the last one they are proportional to the size. Latency and
+ * processors are those of the next larger point, or of the last one. */
 static struct sw_cost cost_at(const struct sw_rate_curve *curve, double bytes)
 {
     const struct sw_rate_point *last = &curve->at[curve->n - 1];
@@ -44,7 +46,8 @@ static const struct sw_rate_curve *curve_of(const struct sw_speeds *speeds, enum
     return &speeds->curves[curves[verb]];
 }
 
-/* Cost of moving rows of a table one by one. */
+/* True if a transfer moves rows of a table one by one. *n: their number, *row: bytes of each; not
+ * set if false. */
 static bool by_rows(const struct sw_program *program, const struct sw_instr *instr, double *n,
                     double *row)
 {
@@ -57,6 +60,7 @@ static bool by_rows(const struct sw_program *program, const struct sw_instr *ins
     return true;
 }
 
+/* Measured cost of a transfer or an exchange. An exchange has the cost of its whole batch. */
 static struct sw_cost measured(const struct sw_speeds *speeds, const struct sw_program *program,
                                int32_t i)
 {
@@ -82,6 +86,9 @@ static bool is_measured(const struct sw_speeds *speeds, const struct sw_instr *i
                                          : curve_of(speeds, instr->verb)->n > 0;
 }
 
+/* Costs of an instruction in the first micro-step and in later ones. A given rate precedes a
+ * measurement. Without either, the costs are 0 and unknown[load] is set. An exchange inside a batch
+ * has no cost. */
 static void find_cost(const struct sw_plan *plan, const struct sw_speeds *speeds, int32_t i,
                       bool *unknown, struct sw_cost out[2])
 {
@@ -200,6 +207,7 @@ static int32_t count_alike(const struct sw_step *step)
     return n;
 }
 
+/* Seconds that n phases of a step take. */
 static sw_status walk_phases(const struct sw_plan *plan, const struct sw_pace *pace,
                              struct sw_step_phase *phases, int32_t n, double *out)
 {

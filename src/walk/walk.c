@@ -31,6 +31,8 @@ static int64_t order_of(const struct sw_walk *w, int32_t loop, int32_t j)
     return instr->turn.order + (int64_t)piece * other->n;
 }
 
+/* Sets `needs` and `order` for the visited piece. In a loop it may also need the instruction
+ * `turn.again` for the piece `turns` before, which empties its place. */
 static void find_needs(struct sw_walk *w, const struct sw_instr *instr)
 {
     const struct sw_program *program = w->program;
@@ -126,6 +128,7 @@ static void move(struct sw_walk *w)
     w->stage = over ? ENTER : VISIT;
 }
 
+/* Enters a phase, and moves to its first visit if it has instructions. Returns its first event. */
 static enum sw_event_kind enter(struct sw_walk *w)
 {
     static const enum sw_event_kind kinds[] = {[SW_STEP_RUN] = SW_EVENT_BEGIN,

@@ -238,6 +238,8 @@ static const char *name_of(struct masters_of *m, const struct sw_parameter *para
     return param->file_name ? param->file_name : param->work->name;
 }
 
+/* Lists the tensors to export: those that are trained, so with adapters not the frozen base. The
+ * arrays of `list` and of its context must have room for all parameters. */
 static sw_status list_params(struct sw_weights *w, enum sw_dtype dtype, struct listing *list)
 {
     struct masters_of *m = list->ctx;

@@ -428,8 +428,8 @@ static sw_status follow(const struct sw_weights_run *run, const char *folder,
     return st < 0 ? sw_fail_prefix(st, "rank 0 chose %s", choice->name) : st;
 }
 
-/* Rank 0 chooses, because ranks may see different files while files come and go. *out may be set
- * even on failure. */
+/* Collective. Rank 0 chooses, because ranks may see different files while files come and go.
+ * SW_PENDING: there is no checkpoint; the same on all ranks. *out may be set even on failure. */
 static sw_status open_chosen(const struct sw_weights_run *run, const char *folder,
                              struct sw_ckpt **out)
 {
