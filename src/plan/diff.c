@@ -65,11 +65,14 @@ static sw_status add_other(struct sw_diff *d, const char *group, const char *nam
 /* Bytes of shards that ranks exchange in a step. */
 static sw_status exchanged_by(struct sw_diff *d, const struct sw_dumped *plan, int64_t *out)
 {
-    static const char *const words[] = {"reduce", "gather", "merge", "update", "commit", "train"};
-    enum { REDUCE, GATHER, MERGE, UPDATE, COMMIT, TRAIN, N };
-    int64_t word[N], sum = 0;
+    static const char *const words[] = {"update", "commit", "train"};
+    enum { UPDATE, COMMIT, TRAIN, N };
+    int64_t word[N], exchanges[SW_VERB_COUNT], sum = 0;
     for (int i = 0; i < N; i++) {
         SW_TRY(sw_words_find(&d->words, words[i], &word[i]));
+    }
+    for (int v = SW_VERB_REDUCE; v < SW_VERB_COUNT; v++) {
+        SW_TRY(sw_words_find(&d->words, sw_verb_name((enum sw_verb)v), &exchanges[v]));
     }
     for (int64_t p = 0; p < plan->programs.n; p++) {
         const struct sw_dumped_program *program = sw_dumped_program(plan, p);
@@ -78,9 +81,8 @@ static sw_status exchanged_by(struct sw_diff *d, const struct sw_dumped *plan, i
             const bool once = program->micro_batches > 1 || instr->last_only ||
                               instr->segment == word[UPDATE] || instr->segment == word[COMMIT];
             int64_t bytes = 0;
-            if (instr->verb == word[REDUCE] || instr->verb == word[GATHER] ||
-                instr->verb == word[MERGE]) {
-                bytes = instr->bytes;
+            for (int v = SW_VERB_REDUCE; v < SW_VERB_COUNT; v++) {
+                bytes = instr->verb == exchanges[v] ? instr->bytes : bytes;
             }
             if (!sw_mul_i64(bytes, once ? 1 : plan->micro_steps, &bytes) ||
                 !sw_add_i64(sum, bytes, &sum) || sum > INT64_MAX / 2) {

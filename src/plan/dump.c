@@ -331,13 +331,6 @@ static void dump_attrs(const struct sw_ir_op *op, struct sw_str *out)
 
 /* ---- instructions ---- */
 
-static const char *verb_name(enum sw_verb verb)
-{
-    static const char *const names[] = {"kernel", "copy_in", "copy_out", "read",
-                                        "write",  "reduce",  "gather",   "merge"};
-    return names[verb];
-}
-
 static void dump_waits(const struct sw_instr *instr, struct sw_str *out)
 {
     bool any = false;
@@ -384,7 +377,7 @@ static void dump_instr(const struct sw_program *program, int32_t i, struct sw_st
 {
     const struct sw_instr *instr = &program->instrs[i];
     const struct sw_ir_op *op = &program->ir->ops[instr->op];
-    begin(out, "verb", verb_name(instr->verb));
+    begin(out, "verb", sw_verb_name(instr->verb));
     put_int(out, "number", i);
     put_text(out, "name", instr->about->name);
     put_text(out, "queue", sw_queue_name(instr->queue));

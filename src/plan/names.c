@@ -22,6 +22,13 @@ const char *sw_ring_name(enum sw_ring_index by)
     return names[by];
 }
 
+const char *sw_verb_name(enum sw_verb verb)
+{
+    static const char *const names[SW_VERB_COUNT] = {"kernel", "copy_in", "copy_out", "read",
+                                                     "write",  "reduce",  "gather",   "merge"};
+    return names[verb];
+}
+
 const char *sw_queue_name(enum sw_queue queue)
 {
     static const char *const names[] = {"compute", "comm", "h2d", "d2h", "read", "write", "host"};

@@ -108,8 +108,10 @@ enum sw_verb {
      * sum */
     SW_VERB_REDUCE,
     SW_VERB_GATHER, /* shard, whole: collects the shards of all ranks */
-    SW_VERB_MERGE   /* words: sums them over all ranks */
+    SW_VERB_MERGE,  /* words: sums them over all ranks */
+    SW_VERB_COUNT
 };
+const char *sw_verb_name(enum sw_verb verb); /* such as "copy_in", as in a dump */
 
 /* Fields that many instructions have in common: words for messages, and the kernel. */
 struct sw_instr_about {

@@ -38,12 +38,13 @@ static struct sw_cost cost_at(const struct sw_rate_curve *curve, double bytes)
 
 static const struct sw_rate_curve *curve_of(const struct sw_speeds *speeds, enum sw_verb verb)
 {
-    static const enum sw_curve curves[] = {
-        [SW_VERB_COPY_IN] = SW_CURVE_COPY_IN, [SW_VERB_COPY_OUT] = SW_CURVE_COPY_OUT,
-        [SW_VERB_READ] = SW_CURVE_READ,       [SW_VERB_WRITE] = SW_CURVE_WRITE,
-        [SW_VERB_REDUCE] = SW_CURVE_REDUCE,   [SW_VERB_GATHER] = SW_CURVE_GATHER,
-        [SW_VERB_MERGE] = SW_CURVE_GATHER};
-    return &speeds->curves[curves[verb]];
+    static const enum sw_curve curves[SW_VERB_REDUCE + 1] = {[SW_VERB_COPY_IN] = SW_CURVE_COPY_IN,
+                                                             [SW_VERB_COPY_OUT] = SW_CURVE_COPY_OUT,
+                                                             [SW_VERB_READ] = SW_CURVE_READ,
+                                                             [SW_VERB_WRITE] = SW_CURVE_WRITE,
+                                                             [SW_VERB_REDUCE] = SW_CURVE_REDUCE};
+    /* all other exchanges only move bytes between ranks */
+    return &speeds->curves[verb > SW_VERB_REDUCE ? SW_CURVE_GATHER : curves[verb]];
 }
 
 /* True if a transfer moves rows of a table one by one. *n: their number, *row: bytes of each; not
