@@ -123,8 +123,10 @@ static sw_status resolve_config(struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
     if (sw_engine_is_vertical(e) && e->options.train.keep_gradients) {
-        return SW_FAIL(SW_E_CONFIG, "spillway.schedule \"vertical\" keeps no gradients of one "
-                                    "micro-batch (train.keep_gradients); \"horizontal\" does");
+        return SW_FAIL(SW_E_CONFIG,
+                       "spillway.schedule \"%s\" keeps no gradients of one micro-batch "
+                       "(train.keep_gradients); \"horizontal\" does",
+                       sw_schedule_name((enum sw_step_schedule)c->spillway.schedule));
     }
     e->dtype = c->fp16.enabled ? SW_F16 : c->bf16.enabled ? SW_BF16 : SW_F32;
     e->grad_dtype = c->misc.communication_data_type == SW_DTYPE_COUNT

@@ -264,9 +264,9 @@ static sw_status check_parts(const struct sw_engine *e, const char *what)
 {
     if (sw_engine_is_vertical(e)) {
         return SW_FAIL(SW_E_CONFIG,
-                       "%s: under spillway.schedule \"vertical\" all micro-batches of a step run "
+                       "%s: under spillway.schedule \"%s\" all micro-batches of a step run "
                        "together: sw_train_batch does it",
-                       what);
+                       what, sw_schedule_name((enum sw_step_schedule)e->config->spillway.schedule));
     }
     return check_ready(e);
 }

@@ -18,7 +18,7 @@ struct stages {
     bool fits[N_STAGES];             /* fits the budgets */
     struct sw_str refused[N_STAGES]; /* reason why a stage is impossible; empty = possible */
     struct sw_policy policy; /* tiers and tiles of the configuration, for the stage they need */
-    bool vertical;           /* by the configured schedule */
+    enum sw_step_schedule schedule;
     /* values chosen for "auto" at the configured stage, used for all stages: as edits, and as
      * text */
     bool is_auto;
@@ -159,7 +159,7 @@ static sw_status plan_stage(const struct sw_engine_options *options, int stage, 
     SW_TRY(open_stage(options, stage, false, out, &comm, &e));
     const struct sw_engine_facts f = sw_engine_facts(e);
     out->dtype = f.dtype;
-    out->vertical = f.config->spillway.schedule == SW_STEP_VERTICAL;
+    out->schedule = (enum sw_step_schedule)f.config->spillway.schedule;
     out->micro_batches = sw_engine_micro_batches(e);
     out->paper = sw_paper_widths(f.dtype, f.rule);
     out->moved[stage] = sw_plan_transfers(f.plan, f.rounds);
@@ -424,7 +424,8 @@ static void print_text(const struct stages *s, struct sw_str *out)
                   "%lld parameters, %s, R = %d ranks, K = %lld micro-batches a step, m = %lld on a "
                   "rank%s; -> is the configured stage\n\n",
                   (long long)t->elems, sw_dtype_name(s->dtype), s->ranks,
-                  (long long)s->micro_batches, rounds, s->vertical ? ", scheduled vertically" : "");
+                  (long long)s->micro_batches, rounds,
+                  sw_schedule_is_at_once(s->schedule) ? ", scheduled vertically" : "");
     if (s->chosen.len > 0) {
         sw_str_printf(out, "chosen: %s\n\n", sw_str_text(&s->chosen));
     }
@@ -442,7 +443,8 @@ static void print_text(const struct stages *s, struct sw_str *out)
         "1 and 2, %s P\nat 3, with P parameters, c bytes of a gradient on the "
         "wire and w of a weight. docs/zero.md explains each line.\n",
         p->work + p->grad + p->states, p->work + p->grad, p->states, p->work, p->grad + p->states,
-        p->work + p->grad + p->states, s->vertical ? "(2 w + m c)" : "m (2 w + c)");
+        p->work + p->grad + p->states,
+        sw_schedule_is_at_once(s->schedule) ? "(2 w + m c)" : "m (2 w + c)");
     for (int i = 0; i < N_STAGES; i++) {
         if (is_refused(s, i)) {
             sw_str_printf(out, "Stage %d is refused: %s\n", i, sw_str_text(&s->refused[i]));
@@ -502,8 +504,7 @@ static void print_json(const struct stages *s, struct sw_str *out)
                   "\"micro_batches\":%lld,\"schedule\":\"%s\",\"configured_stage\":%d,",
                   (long long)s->tables[s->configured].elems,
                   (long long)s->tables[s->configured].trained, sw_dtype_name(s->dtype), s->ranks,
-                  (long long)s->micro_batches, s->vertical ? "vertical" : "horizontal",
-                  s->configured);
+                  (long long)s->micro_batches, sw_schedule_name(s->schedule), s->configured);
     if (s->chosen_json.len > 0) {
         sw_str_printf(out, "\"chosen\":{%s},", sw_str_text(&s->chosen_json));
     }

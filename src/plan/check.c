@@ -236,7 +236,7 @@ static sw_status check_after(const struct check *c, const struct beside *b, int3
                    sw_ir_op_name(&ir->ops[other->op]));
 }
 
-/* Of two instructions, the one whose op is later in the list; i if there is no j. */
+/* The one of two instructions whose op is later in the list; i if there is no j. */
 static int32_t later_op(const struct check *c, int32_t i, int32_t j)
 {
     const struct sw_instr *instrs = c->program->instrs;

@@ -75,7 +75,7 @@ static bool is_shared_storage(const struct sw_ir *ir, sw_value v)
 }
 
 /* An op that writes a state in forward would see the micro-batches in another order. */
-static sw_status check_states(const struct sw_ir *ir)
+static sw_status check_states(const struct sw_ir *ir, enum sw_step_schedule schedule)
 {
     for (int32_t i = 0; i < ir->n_ops; i++) {
         const struct sw_ir_op *op = &ir->ops[i];
@@ -83,9 +83,9 @@ static sw_status check_states(const struct sw_ir *ir)
             if (!sw_ir_has(op, SW_TRAIT_VIEW) && op->out[k] >= 0 &&
                 is_shared_storage(ir, op->out[k])) {
                 return SW_FAIL(SW_E_UNSUP,
-                               "spillway.schedule \"vertical\": %s in %s writes %s, which all "
+                               "spillway.schedule \"%s\": %s in %s writes %s, which all "
                                "micro-batches share",
-                               sw_ir_op_name(op), sw_ir_where(ir, op),
+                               sw_schedule_name(schedule), sw_ir_op_name(op), sw_ir_where(ir, op),
                                ir->values[op->out[k]].name ? ir->values[op->out[k]].name
                                                            : "a state");
             }
@@ -265,7 +265,7 @@ sw_status sw_pass_order(struct sw_ir *ir, enum sw_step_schedule schedule, int mi
     if (micro_batches <= 1) {
         return SW_OK;
     }
-    SW_TRY(check_states(ir));
+    SW_TRY(check_states(ir, schedule));
     const size_t n_copies = (size_t)micro_batches * (size_t)ir->n_values + 1;
     p.copies = sw_alloc("plan", n_copies * sizeof *p.copies);
     SW_TRY_ALLOC(p.copies, "the plan");

@@ -64,7 +64,8 @@ struct sw_turn {
     int micro;
 };
 /* A schedule is a permutation of the turns of all stretches and micro-batches, in which the
- * stretches of each micro-batch ascend. */
+ * stretches of each micro-batch ascend. If it runs at once, turns of forward come first: a step
+ * runs all of a program's forward before its backward. */
 struct sw_schedule_info {
     bool at_once; /* one run of a program computes all micro-batches of a rank */
     /* turn i of stretches * micro_batches; pure */

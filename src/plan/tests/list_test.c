@@ -143,7 +143,8 @@ static void a_move_has_the_operands_of_its_row(void **state)
     }
 }
 
-/* Every micro-batch runs every stretch once, in order. */
+/* Every micro-batch runs every stretch once, in order, and forward is complete before backward if
+ * one run has all micro-batches. */
 static void schedules_are_permutations(void **state)
 {
     enum { MOST = 12 };
@@ -154,11 +155,14 @@ static void schedules_are_permutations(void **state)
             for (int micro_batches = 1; micro_batches <= MOST; micro_batches++) {
                 const struct sw_order order = {stretches, stretches / 2, micro_batches};
                 int32_t next[MOST] = {0};
+                bool in_backward = false;
                 for (int64_t i = 0; i < (int64_t)stretches * micro_batches; i++) {
                     const struct sw_turn turn = info->turn(&order, i);
                     assert_in_range(turn.micro, 0, micro_batches - 1);
                     assert_int_equal(turn.stretch, next[turn.micro]);
                     next[turn.micro]++;
+                    assert_false(info->at_once && in_backward && turn.stretch < order.forward);
+                    in_backward |= turn.stretch >= order.forward;
                 }
                 for (int m = 0; m < micro_batches; m++) {
                     assert_int_equal(next[m], stretches);
