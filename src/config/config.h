@@ -352,6 +352,9 @@ sw_status sw_config_assume_micro_batch(struct sw_config *config, int ranks);
 /* Prints the chosen values: spillway.micro_batch 4, spillway.recompute "none"; or as members of a
  * JSON object. Prints nothing if no key was "auto". */
 void sw_config_print_chosen(const struct sw_config *config, bool json, struct sw_str *out);
+/* Prefix of a refusal: the tried values that the message is about. Micro-batch 0, or recomputation
+ * SW_CONFIG_AUTO: that key was not "auto". */
+void sw_config_print_auto(int64_t micro_batch, int64_t recompute_every, struct sw_str *out);
 
 /* A global batch that is divisible by many numbers of ranks. */
 struct sw_config_elastic {
@@ -377,12 +380,6 @@ void sw_config_elastic_fini(struct sw_config_elastic *elastic);
 sw_status sw_config_check_built(const struct sw_config *config);
 /* Lists all such keys, one per line, with file and line. SW_E_UNSUP if there was any. */
 sw_status sw_config_list_unbuilt(const struct sw_config *config, struct sw_str *out);
-
-/* ---- advice.c ---- */
-
-/* Prefix of a refusal: the tried values that the message is about. Micro-batch 0, or recomputation
- * SW_CONFIG_AUTO: that key was not "auto". */
-void sw_config_print_auto(int64_t micro_batch, int64_t recompute_every, struct sw_str *out);
 
 /* ---- sources of values ---- */
 

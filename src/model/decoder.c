@@ -198,13 +198,13 @@ static sw_value mlp_branch(struct build *b, sw_value x)
     return norm_in_layer(b, n->mlp_out_norm, y);
 }
 
-/* Pre-norm: a branch reads the norm of h. Post-norm: norm_behind normalises the sum. */
+/* Pre-norm: a branch reads the norm of h. Post-norm: norm_after normalises the sum. */
 static sw_value norm_before(struct build *b, const char *suffix, sw_value h)
 {
     return b->m->spec.branches == SW_BRANCHES_POST_NORM ? h : norm_in_layer(b, suffix, h);
 }
 
-static sw_value norm_behind(struct build *b, const char *suffix, sw_value h)
+static sw_value norm_after(struct build *b, const char *suffix, sw_value h)
 {
     return b->m->spec.branches == SW_BRANCHES_POST_NORM ? norm_in_layer(b, suffix, h) : h;
 }
@@ -221,11 +221,11 @@ static sw_value layer(struct build *b, sw_value h)
         return sw_add(b->g, h, sw_add(b->g, a, f));
     }
     const bool on_norm = s->branches == SW_BRANCHES_ON_NORM;
-    h = norm_behind(b, n->attention_norm, sw_add(b->g, on_norm ? x : h, a));
+    h = norm_after(b, n->attention_norm, sw_add(b->g, on_norm ? x : h, a));
     const sw_value y = norm_before(b, n->mlp_norm, h);
     const sw_value f = mlp_branch(b, y);
     h = sw_add(b->g, on_norm ? y : h, sw_dropout(b->g, f, s->hidden_dropout));
-    return norm_behind(b, n->mlp_norm, h);
+    return norm_after(b, n->mlp_norm, h);
 }
 
 /* ---- the whole ---- */

@@ -6,14 +6,14 @@
 #include "plan/private.h"
 
 struct move {
-    int32_t op, behind;
+    int32_t op, after;
 };
 
 static int by_place(const void *a, const void *b)
 {
     const struct move *x = a, *y = b;
-    if (x->behind != y->behind) {
-        return x->behind < y->behind ? -1 : 1;
+    if (x->after != y->after) {
+        return x->after < y->after ? -1 : 1;
     }
     return (x->op > y->op) - (x->op < y->op);
 }
@@ -28,8 +28,8 @@ static int32_t latest_term(const struct sw_ir *ir, const struct move *moves, int
         for (int root = 0; root < 2; root++) {
             const sw_value v = root ? sw_ir_root(ir, ir->ops[i].in[k]) : ir->ops[i].in[k];
             const int32_t at = ir->values[v].producer;
-            const int32_t behind = at < n_before || at >= i ? at : moves[at - n_before].behind;
-            latest = at < i && behind > latest ? behind : latest;
+            const int32_t after = at < n_before || at >= i ? at : moves[at - n_before].after;
+            latest = at < i && after > latest ? after : latest;
         }
     }
     return latest;
@@ -46,14 +46,14 @@ static void find_moves(struct sw_ir *ir, const struct sw_late_ops *const *late_o
     for (int32_t i = n_before; i < ir->n_ops; i++) {
         struct sw_ir_op *op = &ir->ops[i];
         const struct sw_late_ops *late = late_of[i - n_before];
-        const int32_t behind = !late ? INT32_MAX
-                               : i >= late->sum_first && i < late->sum_end
-                                   ? latest_term(ir, moves, i, n_before)
-                                   : late->ready;
-        moves[i - n_before].behind = behind;
-        if (behind < INT32_MAX) {
+        const int32_t after = !late ? INT32_MAX
+                              : i >= late->sum_first && i < late->sum_end
+                                  ? latest_term(ir, moves, i, n_before)
+                                  : late->ready;
+        moves[i - n_before].after = after;
+        if (after < INT32_MAX) {
             op->in_backward = op->phase == SW_PHASE_UPDATE;
-            op->scope = ir->ops[behind].scope;
+            op->scope = ir->ops[after].scope;
         }
     }
 }
@@ -81,7 +81,7 @@ sw_status sw_move_into_backward(struct sw_ir *ir, const struct sw_late_ops *late
     }
     for (int32_t i = 0, m = 0; good && (i < n_before || m < n_moves); i++) {
         good = i >= n_before || sw_op_order_add(&order, &ir->ops[i]);
-        for (; good && m < n_moves && (moves[m].behind <= i || i >= n_before); m++) {
+        for (; good && m < n_moves && (moves[m].after <= i || i >= n_before); m++) {
             good = sw_op_order_add(&order, &ir->ops[moves[m].op]);
         }
     }
