@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row per kind of op: its name, operands and outputs, cost, and how it may be tiled.
+// One row per kind of op: its name, operands and outputs, cost, and how it may be cut.
 #include <string.h>
 
 #include "graph/private.h"
@@ -502,240 +502,199 @@ static bool apart_add_rms_norm(const struct sw_op_desc *d, struct sw_op *out)
     return apart_norm(d, out, SW_OP_RMS_NORM);
 }
 
-/* ---- tiling ---- */
-
-static void cut_matmul(const struct sw_op_desc *d, struct sw_cut *out)
-{
-    const struct sw_matmul_attrs *attrs = &d->op->attrs.matmul;
-    out->unit = attrs->piece;
-    /* rows of b are columns of the result, or are summed over */
-    out->effect = attrs->tb ? SW_CUT_PARTS : SW_CUT_SUM;
-    out->partial = SW_SHAPE(sw_shape_rows(&d->in[0].shape), sw_shape_last(&d->in[1].shape));
-    out->n_own = 2;
-    out->n_out = 1;
-}
-
-static int64_t grad_unit_matmul(const struct sw_op *op)
-{
-    const struct sw_matmul_attrs *attrs = &op->attrs.matmul;
-    return attrs->ta && !attrs->tb ? attrs->piece : 0;
-}
-
-static void cut_embedding(const struct sw_op_desc *d, struct sw_cut *out)
-{
-    (void)d;
-    out->unit = 1;
-    out->effect = SW_CUT_PARTS;
-}
-
-static int64_t grad_unit_embedding(const struct sw_op *op)
-{
-    (void)op;
-    return 1;
-}
-
-static void cut_linear_ce(const struct sw_op_desc *d, struct sw_cut *out)
-{
-    out->unit = d->op->attrs.linear_ce.chunk;
-    out->effect = SW_CUT_SUM;
-    out->partial = SW_SHAPE(3, sw_shape_rows(&d->in[0].shape));
-    out->n_own = 3 + d->op->attrs.linear_ce.has_bias;
-    out->n_out = 1;
-}
-
-static void cut_linear_ce_grad(const struct sw_op_desc *d, struct sw_cut *out)
-{
-    const struct sw_shape *h = &d->in[1].shape;
-    out->unit = d->op->attrs.linear_ce.chunk;
-    out->effect = SW_CUT_SUM;
-    out->partial = SW_SHAPE(sw_shape_rows(h), sw_shape_last(h));
-    out->n_own = 5 + d->op->attrs.linear_ce.has_bias;
-    out->n_out = 2 + d->op->attrs.linear_ce.has_bias;
-    out->written = d->op->attrs.linear_ce.has_bias ? 2 : 0; /* the gradient of the bias */
-}
-
-static int64_t grad_unit_linear_ce(const struct sw_op *op)
-{
-    return op->attrs.linear_ce.chunk;
-}
-
 /* ---- the rows ---- */
 
-static const char elementwise[] = "works element by element: whoever adds a matrix reads it once";
-static const char made[] = "gradients and activations only";
-static const char steps[] = "each step reads all of it";
-static const char small[] = "a table of a few positions";
-static const char vectors[] = "its parameters are vectors";
-static const char moved[] = "made by passes that know of tiles";
-static const char theirs[] = "the user's kernel knows whole tensors";
+static const char norm[] = "a norm needs the whole row";
+static const char classes[] = "a softmax needs all classes";
+static const char tokens[] = "tokens depend on their positions";
+static const char steps[] = "a step needs the whole output of the previous one";
+static const char windows[] = "windows cross the borders of parts";
+static const char indices[] = "indices name rows of the whole";
+static const char draws[] = "random numbers belong to elements of the whole";
+static const char numbers[] = "single numbers";
+static const char sums[] = "its parts would all add to the sums that are there";
+static const char shards[] = "made by passes, for elements that a layout has chosen";
+static const char theirs[] = "the kernel of the user knows whole tensors";
 
 // clang-format off
 static const struct sw_op_info table[SW_N_OP_KINDS] = {
-    [SW_OP_VIEW] = {.attrs = SW_ATTRS_VIEW, .traits = SW_TRAIT_VIEW, .n_out = 1,
-        .alias = in_first, .gradient = sw_grad_view, .flops_per_elem = -1,
-        .takes_no_matrix = "a parameter with a view stays whole"},
+    [SW_OP_VIEW] = {.attrs = SW_ATTRS_VIEW, .traits = SW_TRAIT_VIEW, .n_out = 1, .alias = in_first,
+        .gradient = sw_grad_view, .flops_per_elem = -1, .axes_of = sw_axes_of_view,
+        .uncut = "a dim that the view splits or takes a part of"},
     [SW_OP_CONTIGUOUS] = {.n_out = 1, .shapes = shapes_like_first, .gradient = sw_grad_pass,
-        .flops_per_elem = -1, .takes_no_matrix = elementwise, .traits = SW_TRAIT_COPY},
-    [SW_OP_CAST] = {.n_out = 1, .gradient = sw_grad_cast, .takes_no_matrix = elementwise},
+        .flops_per_elem = -1, .traits = SW_TRAIT_COPY, .axes = "* -> *"},
+    [SW_OP_CAST] = {.n_out = 1, .gradient = sw_grad_cast, .axes = "* -> *"},
     [SW_OP_EMBEDDING] = {.attrs = SW_ATTRS_EMBEDDING, .traits = SW_TRAIT_LOOKUP, .n_out = 1,
         .shapes = shapes_embedding, .gradient = sw_grad_embedding, .flops_per_elem = -1,
-        .cut = cut_embedding, .index_input = 1,
-        .n_indexed = rows_of_first},
+        .index_input = 1, .n_indexed = rows_of_first, .axes = "vc * -> *c",
+        .cut = sw_cut_embedding, .part = sw_part_embedding},
     [SW_OP_EMBEDDING_GRAD] = {.attrs = SW_ATTRS_EMBEDDING, .n_out = 2,
-        .shapes = shapes_embedding_grad, .grad_cut = SW_GRAD_CUT_SELECT,
-        .grad_unit = grad_unit_embedding, .takes_no_matrix = made},
+        .shapes = shapes_embedding_grad, .axes = "_c _ -> .c =.", .uncut = indices},
     [SW_OP_MATMUL] = {.attrs = SW_ATTRS_MATMUL, .traits = SW_TRAIT_PRODUCTS, .n_out = 1,
         .shapes = shapes_matmul, .gradient = sw_grad_matmul, .flops = flops_matmul,
-        .cut_input = 1, .cut = cut_matmul, .grad_cut = SW_GRAD_CUT_ROWS,
-        .grad_unit = grad_unit_matmul, .apart = apart_matmul},
-    [SW_OP_SUM_ROWS] = {.n_out = 1, .takes_no_matrix = made},
+        .apart = apart_matmul, .axes_of = sw_axes_of_matmul, .cut = sw_cut_matmul,
+        .part = sw_part_matmul},
+    [SW_OP_SUM_ROWS] = {.n_out = 1, .axes = "* -> *"},
     [SW_OP_ADD] = {.n_out = 1, .shapes = shapes_like_first, .gradient = sw_grad_add,
-        .takes_no_matrix = elementwise},
+        .axes = "* * -> *"},
     [SW_OP_SCALE] = {.attrs = SW_ATTRS_SCALE, .n_out = 1, .shapes = shapes_like_first,
-        .gradient = sw_grad_scale, .takes_no_matrix = elementwise},
+        .gradient = sw_grad_scale, .axes = "* -> *"},
     [SW_OP_ACT] = {.attrs = SW_ATTRS_ACT, .n_out = 1, .shapes = shapes_like_first,
-        .gradient = sw_grad_act, .flops_per_elem = 12, .takes_no_matrix = elementwise},
+        .gradient = sw_grad_act, .flops_per_elem = 12, .axes = "* -> *"},
     [SW_OP_ACT_GRAD] = {.attrs = SW_ATTRS_ACT, .n_out = 1, .shapes = shapes_like_first,
-        .flops_per_elem = 12, .takes_no_matrix = made},
+        .flops_per_elem = 12, .axes = "* * -> *"},
     [SW_OP_LAYER_NORM] = {.attrs = SW_ATTRS_NORM, .n_out = 3, .shapes = shapes_layer_norm,
-        .gradient = sw_grad_layer_norm, .flops_per_elem = 8, .takes_no_matrix = vectors},
+        .gradient = sw_grad_layer_norm, .flops_per_elem = 8, .axes = "*. . . -> *. * *",
+        .uncut = norm},
     [SW_OP_LAYER_NORM_GRAD] = {.attrs = SW_ATTRS_NORM, .n_out = 3,
-        .shapes = shapes_layer_norm_grad, .flops_per_elem = 12, .takes_no_matrix = vectors},
+        .shapes = shapes_layer_norm_grad, .flops_per_elem = 12, .axes = "*. *. . * * -> *. . .",
+        .uncut = norm},
     [SW_OP_ADD_LAYER_NORM] = {.attrs = SW_ATTRS_NORM, .n_out = 4, .shapes = shapes_add_layer_norm,
-        .flops_per_elem = 8, .takes_no_matrix = vectors, .apart = apart_add_layer_norm},
+        .flops_per_elem = 8, .apart = apart_add_layer_norm, .axes = "*. *. . . -> *. *. * *",
+        .uncut = norm},
     [SW_OP_DROPOUT] = {.attrs = SW_ATTRS_DROPOUT, .n_out = 1, .shapes = shapes_like_first,
-        .gradient = sw_grad_dropout, .takes_no_matrix = elementwise},
+        .gradient = sw_grad_dropout, .uncut = draws},
     [SW_OP_ATTENTION] = {.attrs = SW_ATTRS_ATTENTION, .traits = SW_TRAIT_PRODUCTS, .n_out = 2,
         .shapes = shapes_attention, .gradient = sw_grad_attention, .flops = flops_attention,
-        .takes_no_matrix = made},
+        .axes_of = sw_axes_of_attention, .cut = sw_cut_attention, .part = sw_part_attention,
+        .uncut = tokens},
     [SW_OP_ATTENTION_GRAD] = {.attrs = SW_ATTRS_ATTENTION, .traits = SW_TRAIT_PRODUCTS,
-        .shapes = shapes_attention_grad, .flops = flops_attention_grad, .takes_no_matrix = made},
+        .shapes = shapes_attention_grad, .flops = flops_attention_grad,
+        .axes_of = sw_axes_of_attention_grad, .cut = sw_cut_attention, .part = sw_part_attention,
+        .uncut = tokens},
     [SW_OP_LAST_INDEX] = {.attrs = SW_ATTRS_LAST_INDEX, .n_out = 1, .shapes = shapes_last_index,
-        .flops_per_elem = -1, .takes_no_matrix = made},
+        .flops_per_elem = -1, .axes = "b. -> b", .uncut = tokens},
     [SW_OP_SELECT_ROWS] = {.traits = SW_TRAIT_LOOKUP, .n_out = 1, .shapes = shapes_select_rows,
-        .gradient = sw_grad_select_rows, .flops_per_elem = -1, .takes_no_matrix = made,
-        .index_input = 1,
-        .n_indexed = tokens_of_first},
-    [SW_OP_SELECT_ROWS_GRAD] = {.n_out = 1, .flops_per_elem = -1, .takes_no_matrix = made},
+        .gradient = sw_grad_select_rows, .flops_per_elem = -1, .index_input = 1,
+        .n_indexed = tokens_of_first, .axes = "b.c b -> bc", .uncut = indices},
+    [SW_OP_SELECT_ROWS_GRAD] = {.n_out = 1, .flops_per_elem = -1, .axes = "bc b -> b.c",
+        .uncut = indices},
     [SW_OP_SLICE_GRAD] = {.attrs = SW_ATTRS_SLICE, .n_out = 1, .flops_per_elem = -1,
-        .takes_no_matrix = made},
+        .axes_of = sw_axes_of_slice, .uncut = "a part of the dim that was sliced"},
     [SW_OP_KV_APPEND] = {.n_out = 1, .alias = in_first, .flops_per_elem = -1,
-        .takes_no_matrix = made},
-    [SW_OP_CROSS_ENTROPY] = {.attrs = SW_ATTRS_CROSS_ENTROPY, .n_out = 3,
-        .shapes = shapes_loss, .gradient = sw_grad_cross_entropy,
-        .takes_no_matrix = made, .traits = SW_TRAIT_LABELS,
-        .index_input = 1, .n_indexed = classes_of_first},
+        .axes = "b.w b.w . -> b.w", .uncut = tokens},
+    [SW_OP_CROSS_ENTROPY] = {.attrs = SW_ATTRS_CROSS_ENTROPY, .n_out = 3, .shapes = shapes_loss,
+        .gradient = sw_grad_cross_entropy, .traits = SW_TRAIT_LABELS, .index_input = 1,
+        .n_indexed = classes_of_first, .axes = "*. # -> . . #", .uncut = classes},
     [SW_OP_CROSS_ENTROPY_GRAD] = {.attrs = SW_ATTRS_CROSS_ENTROPY, .n_out = 1,
-        .shapes = shapes_second_like_first,
-        .takes_no_matrix = made},
+        .shapes = shapes_second_like_first, .axes = ". *. # # -> *.", .uncut = classes},
     [SW_OP_LINEAR_CE] = {.attrs = SW_ATTRS_LINEAR_CE,
-        .traits = SW_TRAIT_PRODUCTS | SW_TRAIT_LABELS, .n_out = 3,
-        .shapes = shapes_loss, .gradient = sw_grad_linear_ce, .flops = flops_linear_ce,
-        .cut_input = 1, .cut = cut_linear_ce, .index_input = 2, .n_indexed = rows_of_second},
-    [SW_OP_LINEAR_CE_GRAD] = {.attrs = SW_ATTRS_LINEAR_CE, .traits = SW_TRAIT_PRODUCTS,
-        .n_out = 2, .shapes = shapes_linear_ce_grad, .flops = flops_linear_ce_grad, .factor = 1,
-        .cut_input = 2, .cut = cut_linear_ce_grad, .grad_cut = SW_GRAD_CUT_ROWS, .grad_output = 1,
-        .grad_unit = grad_unit_linear_ce},
+        .traits = SW_TRAIT_PRODUCTS | SW_TRAIT_LABELS, .n_out = 3, .shapes = shapes_loss,
+        .gradient = sw_grad_linear_ce, .flops = flops_linear_ce, .index_input = 2,
+        .n_indexed = rows_of_second, .axes = "*. v. # . -> . . #", .cut = sw_cut_linear_ce,
+        .part = sw_part_linear_ce, .uncut = classes},
+    [SW_OP_LINEAR_CE_GRAD] = {.attrs = SW_ATTRS_LINEAR_CE, .traits = SW_TRAIT_PRODUCTS, .n_out = 2,
+        .shapes = shapes_linear_ce_grad, .flops = flops_linear_ce_grad, .factor = 1,
+        .axes = ". *. v. # # . -> #. v. .", .cut = sw_cut_linear_ce_grad,
+        .part = sw_part_linear_ce, .uncut = classes},
     [SW_OP_LOSS_MEAN] = {.attrs = SW_ATTRS_LOSS_MEAN, .n_out = 1, .shapes = shapes_like_first,
-        .gradient = sw_grad_loss_mean, .takes_no_matrix = made},
-    [SW_OP_LOSS_MEAN_GRAD] = {.attrs = SW_ATTRS_LOSS_MEAN, .n_out = 1,
-        .shapes = shapes_like_first, .takes_no_matrix = made},
-    [SW_OP_SEED] = {.n_out = 1, .flops_per_elem = -1, .takes_no_matrix = made},
+        .gradient = sw_grad_loss_mean, .uncut = numbers},
+    [SW_OP_LOSS_MEAN_GRAD] = {.attrs = SW_ATTRS_LOSS_MEAN, .n_out = 1, .shapes = shapes_like_first,
+        .uncut = numbers},
+    [SW_OP_SEED] = {.n_out = 1, .flops_per_elem = -1, .uncut = numbers},
     [SW_OP_ACCUMULATE] = {.traits = SW_TRAIT_SUM, .n_out = 1, .alias = in_first,
-        .flops = flops_accumulate, .takes_no_matrix = made},
+        .flops = flops_accumulate, .axes_of = sw_axes_of_accumulate, .uncut = indices},
     [SW_OP_STATS_RESET] = {.traits = SW_TRAIT_FRESH, .n_out = 1, .alias = in_first,
-        .flops_per_elem = -1, .takes_no_matrix = made},
-    [SW_OP_GRAD_STATS] = {.attrs = SW_ATTRS_STATS, .n_out = 1, .alias = in_first,
-        .takes_no_matrix = made},
-    [SW_OP_STATS_FINISH] = {.attrs = SW_ATTRS_STATS, .traits = SW_TRAIT_SKIP,
-        .flops_per_elem = -1, .takes_no_matrix = made},
-    [SW_OP_DENSIFY] = {.traits = SW_TRAIT_DENSE, .n_out = 1, .takes_no_matrix = made},
+        .flops_per_elem = -1, .uncut = sums},
+    [SW_OP_GRAD_STATS] = {.attrs = SW_ATTRS_STATS, .n_out = 1, .alias = in_first, .uncut = sums},
+    [SW_OP_STATS_FINISH] = {.attrs = SW_ATTRS_STATS, .traits = SW_TRAIT_SKIP, .flops_per_elem = -1,
+        .uncut = numbers},
+    [SW_OP_DENSIFY] = {.traits = SW_TRAIT_DENSE, .n_out = 1, .axes = ".c . -> .c",
+        .uncut = indices},
     [SW_OP_SELECT_INDEX] = {.attrs = SW_ATTRS_SELECT_INDEX, .n_out = 2,
-        .shapes = shapes_select_index, .flops_per_elem = -1, .takes_no_matrix = moved},
+        .shapes = shapes_select_index, .flops_per_elem = -1, .axes = ".c . -> .c =.",
+        .uncut = indices},
     [SW_OP_UPDATE] = {.attrs = SW_ATTRS_UPDATE, .alias = in_same,
-        .traits = SW_TRAIT_UPDATE | SW_TRAIT_STATES | SW_TRAIT_ELEMENTS,
-        .flops = flops_update, .takes_no_matrix = moved},
+        .traits = SW_TRAIT_UPDATE | SW_TRAIT_STATES | SW_TRAIT_ELEMENTS, .flops = flops_update,
+        .uncut = shards},
     [SW_OP_LAMB_MOMENTS] = {.attrs = SW_ATTRS_UPDATE, .n_out = 3,
-        .traits = SW_TRAIT_UPDATE | SW_TRAIT_STATES,
-        .alias = in_moments, .shapes = shapes_moments, .flops_per_elem = 12,
-        .takes_no_matrix = moved},
-    [SW_OP_LAMB_APPLY] = {.attrs = SW_ATTRS_UPDATE, .traits = SW_TRAIT_UPDATE,
-        .alias = in_applied, .takes_no_matrix = moved},
+        .traits = SW_TRAIT_UPDATE | SW_TRAIT_STATES, .alias = in_moments, .shapes = shapes_moments,
+        .flops_per_elem = 12, .uncut = shards},
+    [SW_OP_LAMB_APPLY] = {.attrs = SW_ATTRS_UPDATE, .traits = SW_TRAIT_UPDATE, .alias = in_applied,
+        .uncut = shards},
     [SW_OP_MUON_MOMENTS] = {.attrs = SW_ATTRS_UPDATE, .n_out = 2,
         .traits = SW_TRAIT_UPDATE | SW_TRAIT_STATES, .alias = in_momentum, .shapes = shapes_muon,
-        .flops_per_elem = 6, .takes_no_matrix = moved},
+        .flops_per_elem = 6, .uncut = shards},
     [SW_OP_MUON_APPLY] = {.attrs = SW_ATTRS_UPDATE, .traits = SW_TRAIT_UPDATE | SW_TRAIT_PRODUCTS,
-        .alias = in_same, .flops = flops_muon, .factor = 1, .takes_no_matrix = moved},
+        .alias = in_same, .flops = flops_muon, .factor = 1, .uncut = shards},
     [SW_OP_ADAFACTOR_SUMS] = {.attrs = SW_ATTRS_UPDATE, .n_out = 1,
         .traits = SW_TRAIT_UPDATE | SW_TRAIT_STATES, .shapes = shapes_adafactor_sums,
-        .flops_per_elem = 5, .takes_no_matrix = moved},
+        .flops_per_elem = 5, .uncut = shards},
     [SW_OP_ADAFACTOR_MOMENTS] = {.attrs = SW_ATTRS_UPDATE, .traits = SW_TRAIT_UPDATE,
         .alias = in_squares, .shapes = shapes_adafactor_moments, .flops_per_elem = 4,
-        .takes_no_matrix = moved},
+        .uncut = shards},
     [SW_OP_ADAFACTOR_APPLY] = {.attrs = SW_ATTRS_UPDATE, .traits = SW_TRAIT_UPDATE,
-        .alias = in_same, .flops_per_elem = 7, .takes_no_matrix = moved},
-    [SW_OP_USER] = {.gradient = sw_grad_user, .takes_no_matrix = theirs},
+        .alias = in_same, .flops_per_elem = 7, .uncut = shards},
+    [SW_OP_USER] = {.gradient = sw_grad_user, .uncut = theirs},
     [SW_OP_LAMB_ADD_NORMS] = {.traits = SW_TRAIT_UPDATE, .n_out = 1, .alias = in_first,
-        .flops_per_elem = -1, .takes_no_matrix = made},
+        .flops_per_elem = -1, .uncut = numbers},
     [SW_OP_RMS_NORM] = {.attrs = SW_ATTRS_NORM, .n_out = 2, .shapes = shapes_rms_norm,
-        .gradient = sw_grad_rms_norm, .flops_per_elem = 5, .takes_no_matrix = vectors},
-    [SW_OP_RMS_NORM_GRAD] = {.attrs = SW_ATTRS_NORM, .n_out = 2,
-        .shapes = shapes_of_two_gradients, .flops_per_elem = 9, .takes_no_matrix = vectors},
+        .gradient = sw_grad_rms_norm, .flops_per_elem = 5, .axes = "*. . -> *. *", .uncut = norm},
+    [SW_OP_RMS_NORM_GRAD] = {.attrs = SW_ATTRS_NORM, .n_out = 2, .shapes = shapes_of_two_gradients,
+        .flops_per_elem = 9, .axes = "*. *. . * -> *. .", .uncut = norm},
     [SW_OP_ADD_RMS_NORM] = {.attrs = SW_ATTRS_NORM, .n_out = 3, .shapes = shapes_add_rms_norm,
-        .flops_per_elem = 6, .takes_no_matrix = vectors, .apart = apart_add_rms_norm},
+        .flops_per_elem = 6, .apart = apart_add_rms_norm, .axes = "*. *. . -> *. *. *",
+        .uncut = norm},
     [SW_OP_MUL] = {.n_out = 1, .shapes = shapes_like_first, .gradient = sw_grad_mul,
-        .takes_no_matrix = elementwise},
+        .axes = "* * -> *"},
     [SW_OP_GATED_ACT] = {.attrs = SW_ATTRS_ACT, .n_out = 1, .shapes = shapes_like_first,
-        .gradient = sw_grad_gated_act, .flops_per_elem = 13, .takes_no_matrix = elementwise},
-    [SW_OP_GATED_ACT_GRAD] = {.attrs = SW_ATTRS_ACT, .n_out = 2,
-        .shapes = shapes_of_two_gradients, .flops_per_elem = 16, .takes_no_matrix = made},
+        .gradient = sw_grad_gated_act, .flops_per_elem = 13, .axes = "* * -> *"},
+    [SW_OP_GATED_ACT_GRAD] = {.attrs = SW_ATTRS_ACT, .n_out = 2, .shapes = shapes_of_two_gradients,
+        .flops_per_elem = 16, .axes = "* * * -> * *"},
     [SW_OP_ROTARY] = {.attrs = SW_ATTRS_ROTARY, .n_out = 1, .shapes = shapes_like_first,
-        .gradient = sw_grad_rotary, .flops_per_elem = 3, .takes_no_matrix = made,
-        .index_input = 2, .n_indexed = rows_of_second},
+        .gradient = sw_grad_rotary, .flops_per_elem = 3, .index_input = 2,
+        .n_indexed = rows_of_second, .axes = "*h. .. * -> *h.",
+        .uncut = "a rotation takes pairs of a head"},
     [SW_OP_POSITIONS] = {.attrs = SW_ATTRS_POSITIONS, .n_out = 1, .shapes = shapes_like_first,
-        .flops_per_elem = -1, .takes_no_matrix = made},
+        .flops_per_elem = -1, .axes_of = sw_axes_of_positions, .uncut = tokens},
     [SW_OP_NOT_EQUAL] = {.attrs = SW_ATTRS_INTEGERS, .n_out = 1, .shapes = shapes_like_first,
-        .flops_per_elem = -1, .takes_no_matrix = made},
+        .flops_per_elem = -1, .axes = "* -> *"},
     [SW_OP_SHIFT_RIGHT] = {.attrs = SW_ATTRS_INTEGERS, .n_out = 1, .shapes = shapes_like_first,
-        .traits = SW_TRAIT_COPY | SW_TRAIT_LABELS, .flops_per_elem = -1, .takes_no_matrix = made},
+        .traits = SW_TRAIT_COPY | SW_TRAIT_LABELS, .flops_per_elem = -1, .axes = "b. -> b.",
+        .uncut = tokens},
     [SW_OP_TRIM] = {.n_out = 1, .shapes = shapes_like_first, .traits = SW_TRAIT_COPY,
-        .flops_per_elem = -1, .takes_no_matrix = made, .index_input = 1,
-        .n_indexed = lengths_of_first},
+        .flops_per_elem = -1, .index_input = 1, .n_indexed = lengths_of_first,
+        .axes = "b. b -> b.", .uncut = tokens},
     [SW_OP_MASK_ROWS] = {.n_out = 1, .shapes = shapes_like_first, .gradient = sw_grad_mask_rows,
-        .flops_per_elem = -1, .takes_no_matrix = elementwise},
+        .flops_per_elem = -1, .axes = "*c * -> *c"},
     [SW_OP_CONCAT] = {.attrs = SW_ATTRS_SLICE, .n_out = 1, .shapes = shapes_concat,
-        .gradient = sw_grad_concat, .flops_per_elem = -1, .takes_no_matrix = elementwise},
+        .gradient = sw_grad_concat, .flops_per_elem = -1, .axes_of = sw_axes_of_slice,
+        .uncut = "a part of the dim along which it joins"},
     [SW_OP_MASKED_MEAN] = {.n_out = 1, .shapes = shapes_masked_mean,
-        .gradient = sw_grad_masked_mean, .takes_no_matrix = made},
-    [SW_OP_MASKED_MEAN_GRAD] = {.n_out = 1, .takes_no_matrix = made},
+        .gradient = sw_grad_masked_mean, .axes = "b.c b. -> bc",
+        .uncut = "a mean needs all tokens"},
+    [SW_OP_MASKED_MEAN_GRAD] = {.n_out = 1, .axes = "bc b. -> b.c",
+        .uncut = "a mean needs all tokens"},
     [SW_OP_ELEMENT_LOSS] = {.attrs = SW_ATTRS_ELEMENT_LOSS, .n_out = 2,
         .shapes = shapes_element_loss, .gradient = sw_grad_element_loss, .flops_per_elem = 4,
-        .takes_no_matrix = made},
+        .axes = "* # -> . ."},
     [SW_OP_LSTM] = {.attrs = SW_ATTRS_LSTM, .traits = SW_TRAIT_PRODUCTS, .n_out = 3,
         .shapes = shapes_lstm, .gradient = sw_grad_lstm, .flops = flops_lstm, .factor = 1,
-        .takes_no_matrix = steps},
+        .axes = "b.. .. . b. -> b.. b.. b..", .uncut = steps},
     [SW_OP_LSTM_GRAD] = {.attrs = SW_ATTRS_LSTM, .traits = SW_TRAIT_PRODUCTS, .n_out = 3,
-        .flops = flops_lstm_grad, .factor = 1, .takes_no_matrix = steps},
+        .flops = flops_lstm_grad, .factor = 1, .axes = "b.. .. b.. b.. b.. b. -> b.. .. .",
+        .uncut = steps},
     [SW_OP_IM2COL] = {.attrs = SW_ATTRS_WINDOW, .n_out = 1, .shapes = shapes_im2col,
-        .gradient = sw_grad_im2col, .flops_per_elem = -1, .takes_no_matrix = made},
-    [SW_OP_COL2IM] = {.attrs = SW_ATTRS_WINDOW, .n_out = 1, .takes_no_matrix = made},
+        .gradient = sw_grad_im2col, .flops_per_elem = -1, .axes = "bc_ -> b.c", .uncut = windows},
+    [SW_OP_COL2IM] = {.attrs = SW_ATTRS_WINDOW, .n_out = 1, .axes = "b.c -> bc_",
+        .uncut = windows},
     [SW_OP_POOL] = {.attrs = SW_ATTRS_WINDOW, .n_out = 1, .shapes = shapes_pool,
-        .gradient = sw_grad_pool, .takes_no_matrix = made},
-    [SW_OP_POOL_GRAD] = {.attrs = SW_ATTRS_WINDOW, .n_out = 1,
-        .shapes = shapes_second_like_first, .takes_no_matrix = made},
+        .gradient = sw_grad_pool, .axes = "bc.. -> bc..", .uncut = windows},
+    [SW_OP_POOL_GRAD] = {.attrs = SW_ATTRS_WINDOW, .n_out = 1, .shapes = shapes_second_like_first,
+        .axes = "bc.. bc.. -> bc..", .uncut = windows},
     [SW_OP_RELATIVE_BIAS] = {.attrs = SW_ATTRS_RELATIVE, .n_out = 1,
-        .shapes = shapes_relative_bias, .gradient = sw_grad_relative_bias,
-        .flops_per_elem = -1, .takes_no_matrix = small},
-    [SW_OP_RELATIVE_BIAS_GRAD] = {.attrs = SW_ATTRS_RELATIVE, .n_out = 1,
-        .takes_no_matrix = made},
+        .shapes = shapes_relative_bias, .gradient = sw_grad_relative_bias, .flops_per_elem = -1,
+        .axes = ".h . -> hts", .part = sw_part_relative_bias, .uncut = indices},
+    [SW_OP_RELATIVE_BIAS_GRAD] = {.attrs = SW_ATTRS_RELATIVE, .n_out = 1, .axes = "hts . -> .h",
+        .part = sw_part_relative_bias, .uncut = indices},
     [SW_OP_RELATIVE_SCORES] = {.attrs = SW_ATTRS_RELATIVE, .traits = SW_TRAIT_PRODUCTS, .n_out = 1,
         .shapes = shapes_relative_scores, .gradient = sw_grad_relative_scores,
-        .flops = flops_relative_scores, .takes_no_matrix = made},
+        .flops = flops_relative_scores, .axes = "b.hd .hd . -> bh..", .uncut = indices},
     [SW_OP_RELATIVE_SCORES_GRAD] = {.attrs = SW_ATTRS_RELATIVE, .traits = SW_TRAIT_PRODUCTS,
         .n_out = 2, .shapes = shapes_of_two_gradients, .flops = flops_relative_scores_grad,
-        .factor = 1, .takes_no_matrix = made},
+        .factor = 1, .axes = "bh.. b.hd .hd . -> b.hd .hd", .uncut = indices},
     [SW_OP_ELEMENT_LOSS_GRAD] = {.attrs = SW_ATTRS_ELEMENT_LOSS, .n_out = 1,
-        .shapes = shapes_second_like_first, .flops_per_elem = 4, .takes_no_matrix = made},
+        .shapes = shapes_second_like_first, .flops_per_elem = 4, .axes = ". * # -> *"},
 };
 // clang-format on
 
@@ -793,17 +752,6 @@ struct sw_tile_attrs *sw_op_tile(struct sw_op *op)
         return &op->attrs.linear_ce.tile;
     default:
         return NULL;
-    }
-}
-
-void sw_op_make_partial(struct sw_op *op, const struct sw_cut *cut)
-{
-    sw_op_tile(op)->partial = true;
-    op->n_in = cut->n_own;
-    op->n_out = cut->n_out;
-    if (op->kind == SW_OP_MATMUL) {
-        op->attrs.matmul.has_bias = false;
-        op->attrs.matmul.act = SW_ACT_NONE;
     }
 }
 

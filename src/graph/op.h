@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // op - the kinds of ops, their attributes, and one row of facts per kind (struct sw_op_info).
 // Questions about an op are answered by its row: how it accesses its operands, what it outputs,
-// what it costs, how it may be tiled. Part of graph.h.
+// what it costs, how it may be cut. Part of graph.h.
 #pragma once
 
 #include "spillway/graph.h"
@@ -465,27 +465,51 @@ enum sw_access {
     SW_ACCESS_ACCUMULATE, /* added to in place; overwritten in the first micro-batch of a step */
 };
 
-/* How an op is split if a parameter comes in tiles, which are runs of its rows. */
+/* ---- cuts ---- */
+
+/* The effect of a cut of one operand along one of its dimensions on another operand. */
 enum sw_cut_effect {
-    SW_CUT_NONE,  /* it needs the whole parameter */
-    SW_CUT_PARTS, /* each tile writes its part of the outputs: columns, or rows */
-    SW_CUT_SUM,   /* each tile adds to output 0; the last one also does the rest of the op */
+    SW_CUT_WHOLE,   /* input: each part needs all of it */
+    SW_CUT_ALIKE,   /* it is cut, too */
+    SW_CUT_ONCE,    /* input: one part takes it (apart: the first, in turn: the last) */
+    SW_CUT_ADDED,   /* output: the parts' outputs are added */
+    SW_CUT_SAME,    /* output: each part makes all of it, with the same bits */
+    SW_CUT_WRITTEN, /* output: whole; a part writes its own elements, and leaves the others */
+    SW_CUT_MERGED,  /* output: made from partial results of all parts, which then run in turn */
 };
-/* How an op is split that makes the gradient of a tiled parameter. */
-enum sw_grad_cut {
-    SW_GRAD_CUT_NONE,
-    SW_GRAD_CUT_ROWS,   /* the rows of a tile are computed separately */
-    SW_GRAD_CUT_SELECT, /* made once; the rows of a tile are selected from it */
+/* How parts that run one after the other use struct sw_tile_attrs. Then only one operand is cut
+ * (`tiled`), with outputs of SW_TURNS_SUM other than the sum; all other operands are whole. Such
+ * parts have the bits of the whole. */
+enum sw_cut_turns {
+    SW_TURNS_NONE,  /* not possible */
+    SW_TURNS_WRITE, /* each part writes its elements of the outputs (of a gradient: its rows) */
+    SW_TURNS_SUM,   /* each part continues output 0; the last one also does the rest of the op */
 };
 
-struct sw_cut {
+enum { SW_CUT_SECTIONS = 3 };
+struct sw_operand_cut {
     enum sw_cut_effect effect;
-    int64_t unit;            /* a tile may have any multiple of so many rows; 0 = not possible */
-    struct sw_shape partial; /* SUM: shape of the partial sum, in f32 */
-    /* SUM: numbers of inputs and outputs of all tiles but the last, without the sum */
-    int n_own, n_out;
-    int written; /* SUM: an output of which each tile writes a part; 0 = none */
+    int dim; /* ALIKE: the dimension that is cut; -1 = an absent output */
+    /* ALIKE: elements along `dim`, and those of one unit. Packed q, k, v have three sections with
+     * the same units; sw_cut_run finds the elements of a part in a section. 0 = no such section */
+    int64_t elems, per[SW_CUT_SECTIONS];
 };
+
+/* The dimension consists of units (heads, groups of heads, pieces of a product, chunks of the
+ * loss, rows, ..). A part has a run of them. The last unit may be shorter. */
+struct sw_cut {
+    int operand;  /* the one that was asked for */
+    char axis;    /* its dimension, as the row names it */
+    int64_t n;    /* number of units */
+    int64_t unit; /* elements of that dimension per unit */
+    bool apart;   /* parts are independent: each may run anywhere (sw_op_take_part) */
+    enum sw_cut_turns turns;
+    int tiled;               /* turns: the parameter that is cut, or its gradient */
+    struct sw_shape partial; /* TURNS_SUM: shape of output 0 of all parts but the last, in f32 */
+    struct sw_operand_cut operands[SW_MAX_INPUTS + SW_MAX_OUTPUTS]; /* inputs, then outputs */
+};
+
+enum { SW_AXES_TEXT = 128 };
 
 typedef void (*sw_gradient_fn)(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
                                sw_value *d_in);
@@ -515,17 +539,24 @@ struct sw_op_info {
      * bits. false = not for this op. NULL = the kind is not fused. */
     bool (*apart)(const struct sw_op_desc *desc, struct sw_op *out);
     int factor; /* PRODUCTS: the input whose dtype selects the implementation */
-    /* Tiling: the input that may be a tiled parameter, and how the op is split; cut NULL = not
-     * possible. */
-    int cut_input;
-    void (*cut)(const struct sw_op_desc *desc, struct sw_cut *out);
-    /* Tiling: the output that may be the gradient of a tiled parameter, and the multiple for rows
-     * of a tile (0 = not possible). */
-    enum sw_grad_cut grad_cut;
-    int grad_output;
-    int64_t (*grad_unit)(const struct sw_op *op);
-    /* the reason why no operand is ever a two-dimensional parameter; NULL = see `cut` */
-    const char *takes_no_matrix;
+    /* Cuts: names for the dimensions of inputs and outputs, such as "*k kn -> *n". Operands are
+     * separated by blanks; absent ones at the end may be named.
+     *   letter  the dimension can be cut, with those of the same name
+     *   .       it cannot be cut
+     *   *       any number of dimensions; where an operand has fewer, the last ones
+     *   #       those of *, perhaps flattened
+     *   _       any number of dimensions that cannot be cut
+     *   =       in front of an output: each part makes all of it unless it has the dimension
+     * An input without the name is needed whole. An output without it is a sum over it. axes_of:
+     * instead of `axes`, if they depend on attributes; it may write into `text` [SW_AXES_TEXT].
+     * NULL = this op cannot be cut. */
+    const char *axes;
+    const char *(*axes_of)(const struct sw_op_desc *desc, char *text);
+    const char *uncut; /* why the op, or a dimension of it, cannot be cut */
+    /* Completes a cut that follows from the names; false = not possible. */
+    bool (*cut)(const struct sw_op_desc *desc, struct sw_cut *out);
+    /* Makes the attributes those of a part (see sw_op_take_part). */
+    void (*part)(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n);
 };
 
 const struct sw_op_info *sw_op_info(enum sw_op_kind kind);
@@ -542,6 +573,15 @@ int sw_op_alias(const struct sw_op *op, int k);
 enum sw_access sw_op_access(const struct sw_op *op, int k);
 /* The tile in the op's attributes; NULL = the kind has none. */
 struct sw_tile_attrs *sw_op_tile(struct sw_op *op);
-/* Makes the op one of the tiles before the last: it outputs a partial sum, and skips the rest of
- * the op. */
+/* Finds the effects of a cut of an operand along a dimension. Operands are counted: inputs, then
+ * outputs. false = it cannot be cut. */
+bool sw_op_cut(const struct sw_op_desc *desc, int operand, int dim, struct sw_cut *out);
+/* Elements of operand k, which is cut ALIKE, in units first .. first + n - 1 of a section. Returns
+ * the first one. */
+int64_t sw_cut_run(const struct sw_cut *cut, int k, int section, int64_t first, int64_t n,
+                   int64_t *n_elems);
+/* Makes the attributes those of units first .. first + n - 1, as a part that runs apart. */
+void sw_op_take_part(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n);
+/* TURNS_SUM: makes the op a part before the last, which outputs a partial sum, and skips the rest
+ * of the op. */
 void sw_op_make_partial(struct sw_op *op, const struct sw_cut *cut);

@@ -78,3 +78,28 @@ int32_t sw_graph_emit(struct sw_graph *g, enum sw_op_kind kind, const sw_value *
 /* The same, but returns the first output; SW_NO_VALUE after a failure. */
 sw_value sw_graph_emit_one(struct sw_graph *g, enum sw_op_kind kind, const sw_value *in, int n_in,
                            const struct sw_attrs *attrs);
+
+/* ---- cuts: functions of rows ---- */
+
+#define SW_AXES_RULES(X)                                                                           \
+    X(view)                                                                                        \
+    X(slice)                                                                                       \
+    X(matmul)                                                                                      \
+    X(attention)                                                                                   \
+    X(attention_grad)                                                                              \
+    X(accumulate)                                                                                  \
+    X(positions)
+#define SW_AXES_RULE(name) const char *sw_axes_of_##name(const struct sw_op_desc *d, char *text);
+SW_AXES_RULES(SW_AXES_RULE)
+#undef SW_AXES_RULE
+
+bool sw_cut_matmul(const struct sw_op_desc *d, struct sw_cut *out);
+bool sw_cut_embedding(const struct sw_op_desc *d, struct sw_cut *out);
+bool sw_cut_linear_ce(const struct sw_op_desc *d, struct sw_cut *out);
+bool sw_cut_linear_ce_grad(const struct sw_op_desc *d, struct sw_cut *out);
+bool sw_cut_attention(const struct sw_op_desc *d, struct sw_cut *out);
+void sw_part_matmul(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n);
+void sw_part_embedding(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n);
+void sw_part_linear_ce(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n);
+void sw_part_attention(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n);
+void sw_part_relative_bias(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n);

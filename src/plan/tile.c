@@ -45,18 +45,14 @@ static int64_t common_multiple(int64_t a, int64_t b)
     return a / x * b;
 }
 
-/* How an op is split whose input k is a tiled parameter. */
-static struct sw_cut cut_of(const struct sw_ir *ir, const struct sw_ir_op *op, int k)
+/* How an op works by rows of operand k (inputs, then outputs). Returns the rows of a unit; 0 = it
+ * does not. */
+static int64_t cut_of(const struct sw_ir *ir, const struct sw_ir_op *op, int k, struct sw_cut *cut)
 {
-    const struct sw_op_info *info = sw_op_info(op->kind);
-    struct sw_cut cut = {.effect = SW_CUT_NONE};
-    if (info->cut && info->cut_input == k) {
-        struct sw_op math;
-        struct sw_op_desc desc;
-        sw_ir_describe(ir, op, &math, &desc);
-        info->cut(&desc, &cut);
-    }
-    return cut;
+    struct sw_op math;
+    struct sw_op_desc desc;
+    sw_ir_describe(ir, op, &math, &desc);
+    return sw_op_cut(&desc, k, 0, cut) && cut->turns != SW_TURNS_NONE ? cut->unit : 0;
 }
 
 static int64_t rows_of_gradient(const struct sw_ir *ir, sw_value grad)
@@ -65,12 +61,16 @@ static int64_t rows_of_gradient(const struct sw_ir *ir, sw_value grad)
     if (info->producer < 0 || info->base >= 0) {
         return 0;
     }
+    if (info->sparse_index >= 0) {
+        return 1; /* each tile selects its rows */
+    }
     const struct sw_ir_op *op = &ir->ops[info->producer];
-    const struct sw_op_info *by = sw_op_info(op->kind);
-    const struct sw_op math = sw_ir_math(op);
-    return by->grad_cut != SW_GRAD_CUT_NONE && op->out[by->grad_output] == grad
-               ? by->grad_unit(&math)
-               : 0;
+    struct sw_cut cut;
+    int k = 0;
+    while (op->out[k] != grad) {
+        k++;
+    }
+    return cut_of(ir, op, op->n_in + k, &cut);
 }
 
 /* True if the update needs the whole tensor at once. */
@@ -110,7 +110,8 @@ static int64_t *find_rows(const struct sw_ir *ir, const struct sw_plan_options *
     for (int32_t i = 0; rows && i < ir->n_ops; i++) {
         for (int k = 0; k < ir->ops[i].n_in; k++) {
             int64_t *of = &rows[ir->ops[i].in[k]];
-            const int64_t asked = *of > 0 ? cut_of(ir, &ir->ops[i], k).unit : 0;
+            struct sw_cut cut;
+            const int64_t asked = *of > 0 ? cut_of(ir, &ir->ops[i], k, &cut) : 0;
             *of = asked > 0 ? common_multiple(*of, asked) : 0;
         }
     }
@@ -255,16 +256,27 @@ static bool emit_parts(struct pass *p, const struct sw_ir_op *op, int k, const s
     return true;
 }
 
+/* An output other than the sum that is there, and that a cut affects so; 0 = none. */
+static int output_with(const struct sw_ir_op *op, const struct sw_cut *cut,
+                       enum sw_cut_effect effect)
+{
+    for (int i = 1; i < op->n_out; i++) {
+        if (op->out[i] >= 0 && cut->operands[op->n_in + i].effect == effect) {
+            return i;
+        }
+    }
+    return 0;
+}
+
 /* Each tile continues a sum, and the last one completes the op. If an output is a gradient of the
  * parameter, each tile makes its rows of it. Outputs made of rows are written in turn. */
 static bool emit_sums(struct pass *p, const struct sw_ir_op *op, int k, const struct tiles *tiles,
                       const struct sw_cut *cut)
 {
     struct sw_ir *ir = p->ir;
-    const struct sw_op_info *info = sw_op_info(op->kind);
     const bool has_sum = op->out[0] >= 0;
-    const bool has_grad = info->grad_output > 0 && op->out[info->grad_output] >= 0;
-    const bool has_part = cut->written > 0 && op->out[cut->written] >= 0;
+    const int i_grad = output_with(op, cut, SW_CUT_ALIKE);
+    const int i_part = output_with(op, cut, SW_CUT_WRITTEN);
     sw_value root = SW_NO_VALUE, sum = SW_NO_VALUE, part_root = SW_NO_VALUE, part = SW_NO_VALUE;
     for (int64_t t = 0; t < tiles->n; t++) {
         const bool last = t == tiles->n - 1;
@@ -283,13 +295,13 @@ static bool emit_sums(struct pass *p, const struct sw_ir_op *op, int k, const st
             root = root < 0 ? sum : root;
             o.out[0] = sum;
         }
-        if (has_grad) {
-            const sw_value whole = op->out[info->grad_output];
-            o.out[info->grad_output] =
+        if (i_grad > 0) {
+            const sw_value whole = op->out[i_grad];
+            o.out[i_grad] =
                 gradient(p, p->stream_of[ir->values[whole].producer], tiles, t, n_rows(tiles, t));
         }
-        if (has_part) {
-            write_part(p, &o, cut->written, last, &part_root, &part);
+        if (i_part > 0) {
+            write_part(p, &o, i_part, last, &part_root, &part);
         }
         if (!add(p, &o)) {
             return false;
@@ -363,16 +375,17 @@ static bool rewrite(struct pass *p, int32_t i)
         if (!tiles) {
             continue;
         }
-        const struct sw_cut cut = cut_of(ir, &op, k);
-        return cut.effect == SW_CUT_SUM ? emit_sums(p, &op, k, tiles, &cut)
-                                        : emit_parts(p, &op, k, tiles);
+        struct sw_cut cut;
+        cut_of(ir, &op, k, &cut);
+        return cut.turns == SW_TURNS_SUM ? emit_sums(p, &op, k, tiles, &cut)
+                                         : emit_parts(p, &op, k, tiles);
     }
     const int32_t stream = p->stream_of[i];
     if (stream < 0) {
         return add(p, &op);
     }
     const struct tiles *tiles = p->tiles_of[ir->streams[stream].param];
-    return sw_op_info(op.kind)->grad_cut == SW_GRAD_CUT_ROWS
+    return ir->values[ir->streams[stream].grad].sparse_index < 0
                ? emit_gradients(p, &op, stream, tiles)
                : emit_selections(p, &op, stream, tiles);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks the rows of ops against graphs with nearly all ops. Shapes, aliasing and access must match
-// what building and differentiation made. Every row must say how a tiled matrix is used, or why it
-// never is.
+// what building and differentiation made. Every row must say how the op works in parts, or why it
+// cannot.
 #include <string.h>
 
 #include "graph/graph.h"
@@ -130,24 +130,159 @@ static void rows_say_what_was_built(void **state)
     assert_true(n_kinds >= 31); /* the kinds of ops in a forward and its backward */
 }
 
-/* A new op on a matrix must declare how its tiles are used, since large parameters depend on it. */
-static void every_row_knows_tiles(void **state)
+/* True if some dimension of an operand cannot be cut. */
+static bool leaves_dims_whole(const char *axes)
+{
+    for (; *axes; axes += strspn(axes, " ")) {
+        const size_t len = strcspn(axes, " ");
+        if (len > 1 && strcspn(axes, "._") < len) {
+            return true;
+        }
+        axes += len;
+    }
+    return false;
+}
+
+/* A new op must declare how it works in parts, or why it cannot. */
+static void every_row_has_cuts_or_a_reason(void **state)
 {
     (void)state;
     for (int kind = 0; kind < SW_N_OP_KINDS; kind++) {
         const struct sw_op_info *info = sw_op_info((enum sw_op_kind)kind);
         const struct sw_op op = {.kind = (enum sw_op_kind)kind};
-        if (!info->cut && !info->takes_no_matrix) {
-            fail_msg("%s: its row has no cut", sw_op_name(&op));
+        const bool has_axes = info->axes || info->axes_of;
+        if (!has_axes && !info->uncut) {
+            fail_msg("%s: its row has no axes", sw_op_name(&op));
         }
-        assert_true(info->cut == NULL || info->takes_no_matrix == NULL);
-        assert_true((info->grad_cut == SW_GRAD_CUT_NONE) == (info->grad_unit == NULL));
-        if (info->cut ||
-            info->grad_cut == SW_GRAD_CUT_ROWS) { /* its kernel knows which tile it is */
-            struct sw_op tiled = op;
-            assert_non_null(sw_op_tile(&tiled));
+        if (info->axes && leaves_dims_whole(info->axes) && !info->uncut) {
+            fail_msg("%s: its row does not say why a dimension cannot be cut", sw_op_name(&op));
+        }
+        assert_false(info->axes && info->axes_of);
+        assert_true(has_axes || (!info->cut && !info->part));
+    }
+}
+
+static const struct sw_shape *shape_of(const struct sw_op_desc *desc, int k)
+{
+    return k < desc->op->n_in ? &desc->in[k].shape : &desc->out[k - desc->op->n_in].shape;
+}
+
+/* The units of a cut cover each operand that is cut, and a part of each section follows the other
+ * one. Asking any of these operands gives the same units. */
+static void check_cut(const struct sw_op_desc *desc, const struct sw_cut *cut)
+{
+    const int n_operands = desc->op->n_in + desc->op->n_out;
+    for (int k = 0; k < n_operands; k++) {
+        const struct sw_operand_cut *to = &cut->operands[k];
+        int64_t at = 0, n;
+        if (to->effect != SW_CUT_ALIKE || to->dim < 0) {
+            continue;
+        }
+        for (int s = 0; s < SW_CUT_SECTIONS && to->per[s] > 0; s++) {
+            for (int64_t unit = 0; unit < cut->n; unit++) {
+                assert_int_equal(sw_cut_run(cut, k, s, unit, 1, &n), at);
+                assert_true(n > 0);
+                at += n;
+            }
+        }
+        assert_int_equal(at, shape_of(desc, k)->dims[to->dim]);
+        struct sw_cut other;
+        assert_true(sw_op_cut(desc, k, to->dim, &other));
+        assert_int_equal(other.axis, cut->axis);
+        assert_int_equal(other.n, cut->n);
+    }
+}
+
+static void cuts_cover_operands(void **state)
+{
+    (void)state;
+    int n = 0;
+    for (int classify = 0; classify < 2; classify++) {
+        struct sw_graph *g = build(classify);
+        for (int32_t i = 0; i < g->n_ops; i++) {
+            struct sw_op_desc desc;
+            struct sw_cut cut;
+            sw_graph_describe(g, &g->ops[i], &desc);
+            for (int k = 0; k < desc.op->n_in + desc.op->n_out; k++) {
+                for (int d = 0; d < shape_of(&desc, k)->rank; d++) {
+                    if (sw_op_cut(&desc, k, d, &cut)) {
+                        check_cut(&desc, &cut);
+                        n++;
+                    }
+                }
+            }
+        }
+        sw_graph_close(g);
+    }
+    assert_true(n > 100);
+}
+
+/* The unit of element `index` (of the operand's dims) of operand k. */
+static int64_t unit_of(const struct sw_cut *cut, int k, const int64_t *index)
+{
+    return index[cut->operands[k].dim] / cut->operands[k].per[0];
+}
+
+static void index_of(const struct sw_shape *shape, int64_t e, int64_t *index)
+{
+    for (int d = shape->rank - 1; d >= 0; d--) {
+        index[d] = e % shape->dims[d];
+        e /= shape->dims[d];
+    }
+}
+
+/* An element of the output is in the same unit as the element of the input that it is. */
+static void check_view(const struct sw_op_desc *desc, const struct sw_cut *cut)
+{
+    const struct sw_view_attrs *attrs = &desc->op->attrs.view;
+    const struct sw_shape *in = &desc->in[0].shape, *out = &desc->out[0].shape;
+    for (int64_t e = 0; e < sw_shape_elems(out); e++) {
+        int64_t to[SW_MAX_RANK], from[SW_MAX_RANK];
+        index_of(out, e, to);
+        memcpy(from, to, sizeof from);
+        if (attrs->kind == SW_VIEW_RESHAPE) {
+            index_of(in, e, from);
+        } else if (attrs->kind == SW_VIEW_TRANSPOSE) {
+            from[attrs->dim] = to[attrs->dim_b];
+            from[attrs->dim_b] = to[attrs->dim];
+        } else {
+            from[attrs->dim] += attrs->start;
+        }
+        assert_int_equal(unit_of(cut, 0, from), unit_of(cut, 1, to));
+    }
+}
+
+static void check_views(enum sw_view_kind kind, struct sw_shape in, struct sw_shape out)
+{
+    struct sw_op op = {.kind = SW_OP_VIEW, .n_in = 1, .n_out = 1};
+    struct sw_op_desc desc = {.op = &op};
+    struct sw_cut cut;
+    int n = 0;
+    op.attrs.view = (struct sw_view_attrs){.kind = kind, .dim = 0, .dim_b = 2, .start = 1};
+    desc.in[0].shape = in;
+    desc.out[0].shape = out;
+    for (int k = 0; k < 2; k++) {
+        for (int d = 0; d < shape_of(&desc, k)->rank; d++) {
+            if (sw_op_cut(&desc, k, d, &cut)) {
+                check_cut(&desc, &cut);
+                check_view(&desc, &cut);
+                n += cut.n > 1;
+            }
         }
     }
+    assert_true(n >= 2);
+}
+
+static void views_keep_elements_in_their_part(void **state)
+{
+    (void)state;
+    check_views(SW_VIEW_RESHAPE, SW_SHAPE(2, 3, 8), SW_SHAPE(2, 3, 2, 4));
+    check_views(SW_VIEW_RESHAPE, SW_SHAPE(2, 3, 2, 4), SW_SHAPE(6, 8));
+    check_views(SW_VIEW_RESHAPE, SW_SHAPE(6, 8), SW_SHAPE(1, 2, 3, 8));
+    check_views(SW_VIEW_RESHAPE, SW_SHAPE(4, 6), SW_SHAPE(6, 4));
+    check_views(SW_VIEW_RESHAPE, SW_SHAPE(2, 3, 4), SW_SHAPE(24));
+    check_views(SW_VIEW_TRANSPOSE, SW_SHAPE(2, 3, 4), SW_SHAPE(4, 3, 2));
+    check_views(SW_VIEW_SLICE, SW_SHAPE(5, 3, 4), SW_SHAPE(2, 3, 4));
 }
 
 /* Each use of a matrix that is a parameter, or of its gradient, must have a cut, in both graphs. */
@@ -155,15 +290,17 @@ static void every_matrix_is_cut_where_it_is_used(void **state)
 {
     (void)state;
     int n = 0;
+    struct sw_op_desc desc;
+    struct sw_cut cut;
     for (int classify = 0; classify < 2; classify++) {
         struct sw_graph *g = build(classify);
         for (int32_t i = 0; i < g->n_ops; i++) {
             const struct sw_op *op = &g->ops[i];
-            const struct sw_op_info *info = sw_op_info(op->kind);
+            sw_graph_describe(g, op, &desc);
             for (int k = 0; k < op->n_in; k++) {
                 const struct sw_value_info *value = &g->values[op->in[k]];
                 if (value->role == SW_ROLE_PARAM && value->shape.rank == 2) {
-                    assert_true(info->cut && info->cut_input == k);
+                    assert_true(sw_op_cut(&desc, k, 0, &cut));
                     n++;
                 }
             }
@@ -171,8 +308,13 @@ static void every_matrix_is_cut_where_it_is_used(void **state)
         for (int32_t i = 0; i < g->n_streams; i++) {
             const struct sw_value_info *grad = &g->values[g->streams[i].grad];
             const struct sw_op *op = &g->ops[grad->producer];
-            if (g->values[g->streams[i].param].shape.rank == 2) {
-                assert_int_not_equal(sw_op_info(op->kind)->grad_cut, SW_GRAD_CUT_NONE);
+            int k = 0;
+            while (op->out[k] != g->streams[i].grad) {
+                k++;
+            }
+            if (g->values[g->streams[i].param].shape.rank == 2 && grad->sparse_index < 0) {
+                sw_graph_describe(g, op, &desc);
+                assert_true(sw_op_cut(&desc, op->n_in + k, 0, &cut));
                 n++;
             }
         }
@@ -210,7 +352,9 @@ static void access_follows_aliasing(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(rows_say_what_was_built),
-    cmocka_unit_test(every_row_knows_tiles),
+    cmocka_unit_test(every_row_has_cuts_or_a_reason),
+    cmocka_unit_test(cuts_cover_operands),
+    cmocka_unit_test(views_keep_elements_in_their_part),
     cmocka_unit_test(every_matrix_is_cut_where_it_is_used),
     cmocka_unit_test(access_follows_aliasing),
 };
