@@ -19,7 +19,6 @@
 
 enum { MIB = 1 << 20, BESIDE = 64 * MIB };
 
-static const char *program;
 static char *log_text; /* of the last run */
 
 static int run(const char *command)
@@ -59,8 +58,8 @@ static int train_in(int64_t group_bytes, int64_t device, int64_t host, const cha
              "rm -rf %s/out; sh tests/support/cgroup.sh spillway-test-%d %lld %s train %s --data "
              "%s/text.txt --steps 3 --save-every 2 --output %s/out --quiet --device-memory %lld "
              "--host-memory %lld",
-             test_folder(), (int)getpid(), (long long)group_bytes, program, options, test_folder(),
-             test_folder(), (long long)device, (long long)host);
+             test_folder(), (int)getpid(), (long long)group_bytes, test_spillway(), options,
+             test_folder(), test_folder(), (long long)device, (long long)host);
     return run(command);
 }
 
@@ -68,7 +67,7 @@ static void plan(const char *more, int64_t *device, int64_t *host)
 {
     char options[1024], command[2048];
     snprintf(options, sizeof options, common, test_folder(), test_folder(), more);
-    snprintf(command, sizeof command, "%s plan --summary %s", program, options);
+    snprintf(command, sizeof command, "%s plan --summary %s", test_spillway(), options);
     assert_int_equal(run(command), 0);
     *device = number_behind("device  peak ");
     *host = number_behind("host    peak ");
@@ -165,8 +164,7 @@ static int begin(char **argv)
     fprintf(stderr, "a sanitizer's memory is not the program's: skipped\n");
     return TEST_EXIT_SKIPPED;
 #endif
-    program = test_spillway();
-    if (!program) {
+    if (!test_spillway()) {
         return 1;
     }
     char command[256];
