@@ -14,10 +14,11 @@ struct graphs {
     int64_t batch; /* micro-batch size that they are built for */
 };
 
+/* A program to be built; most fields are those of struct sw_forward_spec. */
 struct recipe {
     enum sw_program_kind kind;
-    int *i_program;
-    int64_t batch, tokens, cache;
+    int *i_program;               /* set to the index of the program in the plan */
+    int64_t batch, tokens, cache; /* cache: its tokens; 0 = none */
     bool backward, labels, logits, hidden, source;
 };
 
@@ -64,6 +65,7 @@ static sw_status learn(struct sw_engine *e, const struct recipe *r, struct sw_gr
     return r->backward ? sw_engine_bind_groups(&e->optimizer, g) : SW_OK;
 }
 
+/* Builds the graph of a program: forward and, if the recipe has it, backward. */
 static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_program_spec *spec)
 {
     const struct sw_spillway_config *c = &e->config->spillway;

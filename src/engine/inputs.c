@@ -334,6 +334,7 @@ static sw_status give(struct sw_engine *e, const struct sw_port *port, int64_t r
                      : sw_executor_give(e->executor, port, round, data, bytes);
 }
 
+/* Passes on the default of an input that the batch omits. */
 static sw_status give_absent(struct sw_engine *e, const struct sw_port *port, int64_t round)
 {
     const int64_t n = sw_shape_elems(&port->shape), width = sw_shape_last(&port->shape);

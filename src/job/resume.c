@@ -74,6 +74,7 @@ static sw_status choose_intact(const struct sw_ckpt_list *list, const char **out
     return SW_FAIL(SW_E_FORMAT, "no checkpoint of it is intact");
 }
 
+/* Chooses the newest checkpoint. *out is unchanged if there is none and none is required. */
 static sw_status choose_newest(const struct sw_train_options *o, const struct sw_ckpt_list *list,
                                const char **out)
 {

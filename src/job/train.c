@@ -72,6 +72,7 @@ static sw_status check_options(const struct sw_train_options *o)
     return SW_OK;
 }
 
+/* Longest wait for other ranks, in seconds. */
 static double deadline_of(const struct sw_train_options *options)
 {
     return options->deadline_s > 0 ? options->deadline_s : 300;

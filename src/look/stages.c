@@ -497,6 +497,7 @@ static void json_stage(const struct stages *s, int stage, struct sw_str *out)
         sum.padding, sum.rows, sum.matrices);
 }
 
+/* Writes the tables of all stages, and which stage is configured. */
 static void print_json(const struct stages *s, struct sw_str *out)
 {
     sw_str_printf(out,

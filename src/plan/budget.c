@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Appends the size of a buffer and what it holds, in the words of a refusal. */
 static void describe_buffer(const struct sw_program *program, const struct sw_buffer *buffer,
                             struct sw_str *out)
 {
@@ -226,6 +227,7 @@ static void advise(const struct sw_plan *plan, const struct sw_plan_options *opt
     }
 }
 
+/* Refuses a plan that exceeds the budget of host memory or of the disk. */
 static sw_status over_outer_budget(const struct sw_plan *plan,
                                    const struct sw_plan_options *options, enum sw_tier tier)
 {
@@ -249,6 +251,7 @@ static sw_status over_outer_budget(const struct sw_plan *plan,
     return st;
 }
 
+/* Refuses a plan that exceeds the budget of a tier. */
 static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_options *options,
                              enum sw_tier tier)
 {

@@ -43,6 +43,7 @@ static void add_cut(const struct pass *p, struct home *home, int64_t at)
     cuts[home->n++] = at;
 }
 
+/* Sorts the cuts and removes duplicates. */
 static void sort_cuts(const struct pass *p, struct home *home)
 {
     int64_t *cuts = p->cuts + home->from;

@@ -119,6 +119,8 @@ static sw_status check_batch(const struct check *c, int32_t i)
     return SW_OK;
 }
 
+/* Checks each instruction against those issued before it: its inputs, segment, batch and waits.
+ * Fills `written`, `newest` and `issued`. */
 static sw_status check_order(struct check *c)
 {
     const struct sw_program *program = c->program;
@@ -160,6 +162,7 @@ static sw_status check_order(struct check *c)
     return SW_OK;
 }
 
+/* Buffer b must live from the time when instruction i is issued until `last`. */
 static sw_status check_held(const struct check *c, int32_t i, int32_t b, int32_t last)
 {
     const struct sw_buffer *buffer = &c->program->buffers[b];
@@ -202,6 +205,8 @@ struct beside {
     int32_t found[SW_QUEUE_COUNT]; /* instructions that the present one finds complete */
 };
 
+/* Instruction i must find the latest instruction of each queue complete. root: what they touch, for
+ * the message. */
 static sw_status check_latest(const struct check *c, const struct beside *b, int32_t i,
                               const int32_t latest[SW_QUEUE_COUNT], sw_value root)
 {
@@ -395,6 +400,7 @@ static sw_status check_disk(const struct check *c, int32_t i)
     return SW_OK;
 }
 
+/* A buffer has room for its value. A persistent one on the device lies in the persistent part. */
 static sw_status check_buffers(const struct check *c)
 {
     const struct sw_program *program = c->program;

@@ -13,6 +13,7 @@ static size_t extent_of(const struct sw_buffer *buffer)
     return buffer->slot_bytes + buffer->bytes;
 }
 
+/* A buffer ends within its tier and the budget. */
 static sw_status check_tier(const struct sw_plan *plan, const struct sw_program *program, int32_t i)
 {
     const struct sw_buffer *a = &program->buffers[i];
@@ -91,6 +92,7 @@ struct places {
     int n_levels;
 };
 
+/* Opens an empty set with room for n places. false = out of memory */
 static bool open_places(struct places *p, int32_t n)
 {
     *p = (struct places){0};
@@ -112,6 +114,7 @@ static void close_places(struct places *p)
     }
 }
 
+/* Adds or removes a place. A higher level changes only if a word below becomes empty or used. */
 static void set_place(struct places *p, int32_t i, bool on)
 {
     bool above = true;
@@ -180,6 +183,7 @@ static bool is_transient(const struct sw_buffer *buffer)
     return !buffer->persistent && buffer->bytes > 0;
 }
 
+/* The table entry of an address, or the free entry for it. */
 static int32_t *find_spot(const struct lives *l, enum sw_tier tier, size_t offset)
 {
     const uint64_t mask = (uint64_t)l->cap - 1;
@@ -308,6 +312,8 @@ static sw_status begin_life(struct lives *l, int32_t b)
     return SW_OK;
 }
 
+/* Follows the instructions and keeps the set of live spots. Each buffer is checked when its life
+ * begins. */
 static sw_status walk(struct lives *l)
 {
     sort_by_instr(l, false, l->begin_at, l->begin);

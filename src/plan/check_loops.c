@@ -64,6 +64,7 @@ static sw_status check_again(const struct check *c, int32_t i)
                : fail(c, i, "does not wait for the store of what it writes over");
 }
 
+/* An operand takes turns, or is as long as all pieces together. */
 static sw_status check_kernel(const struct check *c, int32_t i)
 {
     const struct sw_ir_op *op = op_of(c, i);
@@ -78,6 +79,7 @@ static sw_status check_kernel(const struct check *c, int32_t i)
     return op->n_out > 0 ? SW_OK : fail(c, i, "makes nothing");
 }
 
+/* Instructions of a loop come in order: loads, the kernel, stores. */
 static sw_status check_instr(const struct check *c, int32_t i, int32_t number)
 {
     const struct sw_ir_op *op = op_of(c, i);

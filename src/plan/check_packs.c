@@ -52,6 +52,7 @@ static size_t byte_of(const struct sw_ir_value *info)
 
 /* ---- places ---- */
 
+/* A member lies where its pack has it, and shares no bytes with an earlier member. */
 static sw_status check_member(const struct check *c, sw_value v)
 {
     const struct sw_ir_value *info = &c->ir->values[v], *pack = &c->ir->values[info->base];
@@ -76,6 +77,7 @@ static sw_status check_member(const struct check *c, sw_value v)
     return SW_OK;
 }
 
+/* A pack lies on the disk in whole blocks. Its slots do not overlap. */
 static sw_status check_place(const struct check *c, sw_value pack)
 {
     const struct sw_buffer *buffer = &c->program->buffers[c->program->buffer_of[pack]];
@@ -128,6 +130,8 @@ static bool is_whole(const struct check *c, sw_value copy, int32_t end)
     return true;
 }
 
+/* A transfer of a pack moves all of it. A load comes after the store of everything written so far.
+ * A store has a complete copy that is not older than the last one stored. */
 static sw_status check_transfer(const struct check *c, int32_t i)
 {
     const struct sw_ir_op *op = &c->ir->ops[c->program->instrs[i].op];
@@ -180,6 +184,8 @@ static bool may_run_without(const struct check *c, int32_t i, const struct copy 
     return (load->unless_skipped && !op->unless_skipped) || (load->in_backward && !op->in_backward);
 }
 
+/* Checks operand v of instruction i, which may lie in a copy of a pack. It must be a member. The
+ * copy must be loaded whenever i runs, and no other copy may have unstored writes. */
 static sw_status check_use(const struct check *c, int32_t i, sw_value v, bool written)
 {
     const sw_value root = sw_ir_root(c->ir, v);
@@ -234,6 +240,7 @@ static sw_status check_uses(const struct check *c, int32_t i)
     return SW_OK;
 }
 
+/* Follows the instructions and checks transfers and uses. At the end nothing may be unstored. */
 static sw_status check_moves(const struct check *c)
 {
     const struct sw_program *program = c->program;
@@ -307,6 +314,7 @@ static void know(struct check *c, sw_value v)
     }
 }
 
+/* The copy on the device that a transfer of a pack moves; SW_NO_VALUE for all other ops. */
 static sw_value copy_of(const struct check *c, const struct sw_ir_op *op)
 {
     const bool moves = sw_ir_is_transfer(op);
@@ -338,6 +346,7 @@ static void list_known(struct check *c)
     }
 }
 
+/* Builds the list of members of each pack. */
 static void list_members(const struct check *c)
 {
     for (sw_value v = 0; v < c->ir->n_values; v++) {
@@ -352,12 +361,14 @@ static void list_members(const struct check *c)
     }
 }
 
+/* Builds the list of writes of each copy, and sets the pack of each copy that is stored. A copy
+ * that is filled without a load has no other link to its pack. */
 static void list_writes(const struct check *c)
 {
     for (int32_t i = 0; i < c->program->n_instrs; i++) {
         const struct sw_ir_op *op = &c->ir->ops[c->program->instrs[i].op];
         const sw_value copy = op->move == SW_MOVE_STORE ? copy_of(c, op) : SW_NO_VALUE;
-        if (copy >= 0) { /* memory to be filled is identified by the pack that it is stored to */
+        if (copy >= 0) { /* the pack that it is stored to, if it is not loaded */
             known(c, copy)->copy.pack = sw_ir_root(c->ir, op->in[0]);
         }
         for (int k = 0; k < op->n_out; k++) {

@@ -69,6 +69,7 @@ void sw_ir_forget_where(struct sw_ir *ir)
     ir->where = NULL;
 }
 
+/* Describes v; an absent one has rank -1. shift: see sw_storage_shift */
 static void describe(const struct sw_ir *ir, sw_value v, struct sw_view *out, uint8_t *shift)
 {
     if (v < 0) {

@@ -22,6 +22,7 @@ static sw_status no_memory(void)
 
 /* ---- numbers ---- */
 
+/* Adds a number of both plans under the name group.name. */
 static sw_status add_row(struct sw_diff *d, const char *group, const char *name, int64_t a,
                          int64_t b)
 {
@@ -157,6 +158,7 @@ static sw_status compare_numbers(struct sw_diff *d)
 
 /* ---- parameters and states ---- */
 
+/* The most severe difference of two tensors. */
 static enum sw_change tensor_change(const struct sw_dumped_tensor *a,
                                     const struct sw_dumped_tensor *b)
 {
@@ -190,6 +192,7 @@ static sw_status index_tensors(const struct sw_diff *d, int side, int64_t *of)
     return SW_OK;
 }
 
+/* Pairs the tensors of the plans by name, and notes how each differs. */
 static sw_status compare_tensors(struct sw_diff *d)
 {
     const struct sw_dumped *a = &d->plans[0], *b = &d->plans[1];
@@ -271,6 +274,8 @@ static int64_t take(const struct match *m, const struct name_of_instr *name)
     return -1;
 }
 
+/* Pairs instructions with the same key, in order. B is chained from its end, so that each chain
+ * begins with its first instruction. */
 static void match_names(struct match *m)
 {
     for (int64_t k = m->b.n; k-- > 0;) {
@@ -314,6 +319,7 @@ static void keep_order(struct match *m)
     }
 }
 
+/* The most severe difference of two operands. */
 static enum sw_change operand_change(const struct sw_dumped_operand *a,
                                      const struct sw_dumped_operand *b)
 {
@@ -344,6 +350,8 @@ static bool waits_for_another(const struct match *m, int64_t a, int64_t b)
     return a > 0 && a <= m->a.n ? b == 0 || m->a.other[a - 1] != b - 1 : a != b;
 }
 
+/* True if the two start under other conditions: another queue or segment, other waits, an exchange
+ * of another form, another predicate. */
 static bool has_other_waits(const struct match *m, const struct sw_dumped_instr *a,
                             const struct sw_dumped_instr *b)
 {
@@ -361,6 +369,7 @@ static bool has_other_waits(const struct match *m, const struct sw_dumped_instr 
     return differs;
 }
 
+/* The most severe change of instruction i of A. */
 static enum sw_change change_of(const struct match *m, int64_t i)
 {
     const struct sw_dumped_instr *a = &m->a.instrs[i];
@@ -389,6 +398,8 @@ static void note_instr(struct sw_diff_program *p, enum sw_change change, int64_t
     }
 }
 
+/* Counts the changes of all instructions. Finds the first place at which the plans run something
+ * else; other addresses do not count. */
 static void note_changes(const struct match *m, struct sw_diff_program *p)
 {
     bool together = true;
@@ -416,6 +427,7 @@ static struct side side_of(const struct sw_dumped *plan, int64_t i)
     return (struct side){.plan = plan, .instrs = sw_dumped_instr(plan, span->first), .n = span->n};
 }
 
+/* Pairs the instructions of a program in both plans, and notes their changes. */
 static sw_status compare_instrs(const struct sw_diff *d, struct sw_diff_program *p)
 {
     struct match m = {.a = side_of(&d->plans[0], p->programs.a),
@@ -452,7 +464,8 @@ static sw_status compare_instrs(const struct sw_diff *d, struct sw_diff_program 
 
 /* ---- programs ---- */
 
-/* Counts the instructions of each verb and name; their words are in order of first use. */
+/* Counts the instructions of each plan by verb and name, and adds a row for each such pair in the
+ * order of its first instruction. */
 static sw_status count_kinds(struct sw_diff *d, const struct sw_diff_program *p)
 {
     const struct side sides[2] = {side_of(&d->plans[0], p->programs.a),
@@ -532,6 +545,7 @@ static sw_status label_of(struct sw_diff *d, const struct sw_dumped *plan, int64
 
 enum { MOST_PROGRAMS = 64 };
 
+/* Pairs the programs of the plans by label. */
 static sw_status pair_programs(struct sw_diff *d)
 {
     for (int side = 0; side < 2; side++) {

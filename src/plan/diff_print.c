@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Instruction i of the program in plan `side` (0 = A, 1 = B); NULL = there is none. */
 static const struct sw_dumped_instr *instr_of(const struct sw_diff *d,
                                               const struct sw_diff_program *p, int side, int64_t i)
 {
@@ -93,6 +94,7 @@ static void print_rows(const struct sw_diff *d, struct sw_str *out)
     }
 }
 
+/* Prints where the device memory peaks in each plan, if that differs. */
 static void print_peak(const struct sw_diff *d, const struct sw_diff_program *p, struct sw_str *out)
 {
     if (p->programs.a < 0 || p->programs.b < 0) {
@@ -109,6 +111,8 @@ static void print_peak(const struct sw_diff *d, const struct sw_diff_program *p,
     }
 }
 
+/* Prints how many instructions changed in each way, and the first one of each. Prints nothing if
+ * none did. */
 static void print_program(const struct sw_diff *d, const struct sw_diff_program *p,
                           struct sw_str *out)
 {
@@ -152,6 +156,7 @@ static void print_program(const struct sw_diff *d, const struct sw_diff_program 
     print_peak(d, p, out);
 }
 
+/* Prints a tensor, with both tiers or both sizes if these differ. */
 static void print_tensor(const struct sw_diff *d, enum sw_change change, const struct sw_pair *pair,
                          struct sw_str *out)
 {

@@ -25,6 +25,7 @@ static void put_some(struct sw_str *out, const char *key, int64_t value)
     }
 }
 
+/* Writes the member unless the text is empty. */
 static void put_text(struct sw_str *out, const char *key, const char *text)
 {
     if (!text || !*text) {
@@ -87,6 +88,7 @@ static void begin(struct sw_str *out, const char *key, const char *text)
 
 /* ---- operands ---- */
 
+/* Begins the object of an operand with its place. The caller ends it. */
 static void dump_place(const struct sw_operand *operand, struct sw_str *out)
 {
     begin(out, "tier", sw_tier_name(operand->tier));
@@ -108,6 +110,7 @@ static void dump_place(const struct sw_operand *operand, struct sw_str *out)
     sw_str_puts(out, any ? "]" : "");
 }
 
+/* Adds dtype and shape, and the strides unless they are row-major. */
 static void dump_view(const struct sw_view *view, struct sw_str *out)
 {
     int64_t dense[SW_MAX_RANK];
@@ -120,6 +123,7 @@ static void dump_view(const struct sw_view *view, struct sw_str *out)
     }
 }
 
+/* Writes the operands, null for absent ones. Those of kernels also have a shape. */
 static void dump_operands(const struct sw_program *program, int32_t i, struct sw_str *out)
 {
     const struct sw_instr *instr = &program->instrs[i];
@@ -269,6 +273,7 @@ static const struct attr {
     ATTR(SW_ATTRS_LSTM, lstm.has_mask, TYPE_BOOL),
 };
 
+/* Writes an attribute unless it is 0. Its key is the last part of its path. */
 static void dump_attr(const struct attr *attr, const void *at, struct sw_str *out)
 {
     const char *key = strrchr(attr->path, '.') + 1;
@@ -307,6 +312,7 @@ static void dump_draws(const struct sw_ir_op *op, struct sw_str *out)
     }
 }
 
+/* Writes the attributes of the op's kind that are not 0. Without any, there is no member. */
 static void dump_attrs(const struct sw_ir_op *op, struct sw_str *out)
 {
     const enum sw_attrs_kind kind = sw_ir_attrs(op);

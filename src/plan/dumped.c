@@ -37,6 +37,7 @@ static int64_t slot_of(const struct sw_words *words, const char *text)
     return (int64_t)i;
 }
 
+/* false = out of memory */
 static bool grow_words(struct sw_words *words)
 {
     const int64_t cap = words->cap ? words->cap * 2 : 256;
@@ -301,6 +302,7 @@ static sw_status refuse_type(const struct reading *r, const char *key, const cha
     return refuse(r, key, text);
 }
 
+/* Adds an event of the reader to *hash. 0 stands for "nothing added", so no sum is 0. */
 static void add_hash(uint64_t *hash, enum sw_json_event event, const struct sw_json *value)
 {
     uint64_t h = *hash ? *hash : SW_HASH_INIT;
@@ -321,6 +323,7 @@ static void begin_hash(struct reading *r, uint64_t *hash, int depth)
     r->hash_depth = depth;
 }
 
+/* Stores a number in its field. WANT_AFTER adds 1, so that 0 means absent. */
 static sw_status take_number(struct reading *r, const struct member *member,
                              const struct sw_json *value, int64_t *field)
 {
@@ -337,6 +340,7 @@ static sw_status take_number(struct reading *r, const struct member *member,
     return SW_OK;
 }
 
+/* Stores a scalar in the field of its member. */
 static sw_status take_scalar(struct reading *r, struct level *level, const struct member *member,
                              const struct sw_json *value)
 {
@@ -445,6 +449,7 @@ static sw_status add_record(struct reading *r, struct level *level, char **out)
     return SW_OK;
 }
 
+/* Adds a record for an element of a list, and enters it. */
 static sw_status take_element(struct reading *r, struct level *level, enum sw_json_event event,
                               const struct sw_json *value)
 {
@@ -460,6 +465,7 @@ static sw_status take_element(struct reading *r, struct level *level, enum sw_js
     return SW_OK;
 }
 
+/* Leaves a container. SW_E_FORMAT: a needed member is missing. */
 static sw_status leave(struct reading *r)
 {
     const struct level *level = &r->levels[r->n_levels - 1];
@@ -475,6 +481,8 @@ static sw_status leave(struct reading *r)
     return SW_OK;
 }
 
+/* Takes one event of the JSON reader. Members without a field are hashed. The table around a plan
+ * counts for nothing. */
 static sw_status take_event(void *ctx, enum sw_json_event event, const struct sw_json *value,
                             int depth)
 {

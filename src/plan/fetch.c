@@ -19,6 +19,7 @@ static bool comes_from_master(const struct sw_offload *p, const struct sw_ir_op 
            sw_ir_block_segment(p->ir, op) == sw_ir_block_segment(p->ir, &p->ir->ops[update]);
 }
 
+/* Loads the master of an fp16 copy, and casts it into the memory of the copy. */
 static bool load_from_master(struct sw_offload *p, const struct sw_ir_op *reader, sw_value what)
 {
     const sw_value master = sw_offload_home(p, p->ir->ops[p->update_of[what]].in[1]);
@@ -47,6 +48,8 @@ bool sw_offload_overwrites(const struct sw_offload *p, const struct sw_ir_op *op
     if (begins_sum(p, op, k)) {
         return true;
     }
+    /* Operand 0 of an update is the parameter. An fp16 one is made from the master, and not read.
+     * A pack is overwritten only if all of its members are. */
     return sw_ir_has(op, SW_TRAIT_ELEMENTS) && k == 0 && p->ir->values[op->in[k]].dtype == SW_F16 &&
            (!p->ir->values[what].is_pack || sw_offload_writes_pack(p, op, what));
 }

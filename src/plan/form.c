@@ -36,6 +36,7 @@ static bool are_equal(const struct sw_ir_form *a, const struct sw_ir_form *b)
            memcmp(a->strides, b->strides, sizeof a->strides) == 0;
 }
 
+/* The entry of an equal form, or the free entry for it. */
 static const struct sw_ir_form **place_of(const struct sw_ir_forms *forms,
                                           const struct sw_ir_form *form)
 {
@@ -48,6 +49,7 @@ static const struct sw_ir_form **place_of(const struct sw_ir_forms *forms,
     }
 }
 
+/* false = out of memory */
 static bool grow(struct sw_ir_forms *forms)
 {
     struct sw_ir_forms larger = {.cap = forms->cap > 0 ? 2 * forms->cap : LEAST, .n = forms->n};

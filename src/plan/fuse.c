@@ -12,6 +12,7 @@ struct pass {
     bool *gone;    /* [n_ops] fused into another op */
 };
 
+/* Counts the readers of each value. A gradient stream counts, since the update reads it. */
 static void count_uses(const struct pass *p)
 {
     const struct sw_graph *g = p->g;
@@ -52,6 +53,7 @@ static void take_output(struct sw_graph *g, struct sw_op *to, int i_out, sw_valu
     g->values[v].producer = (int32_t)(to - g->ops);
 }
 
+/* Makes the addition of a bias part of the product before it. */
 static void fuse_bias(const struct pass *p, int32_t i)
 {
     const struct sw_op *add = &p->g->ops[i];
@@ -67,6 +69,8 @@ static void fuse_bias(const struct pass *p, int32_t i)
     p->gone[i] = true;
 }
 
+/* Makes an activation part of the product before it. If its input has other readers, the product
+ * writes both. */
 static void fuse_act(const struct pass *p, int32_t i)
 {
     const struct sw_op *act = &p->g->ops[i];
@@ -128,6 +132,7 @@ static bool join_norm(const struct pass *p, const struct sw_op *norm, struct sw_
     return true;
 }
 
+/* Makes a sum and its norm one op, if the device has a kernel for that. */
 static sw_status fuse_norm(const struct pass *p, int32_t i)
 {
     struct sw_graph *g = p->g;
@@ -199,6 +204,7 @@ static void drop_gone(const struct pass *p)
     g->n_ops = n;
 }
 
+/* Fuses in the order of the list, so a product has its bias before its activation. */
 static sw_status run(const struct pass *p)
 {
     count_uses(p);

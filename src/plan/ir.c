@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Makes room for `need` elements. false = out of memory, and the list has failed */
 static bool grow(struct sw_ir *ir, void **array, int32_t *cap, int32_t need, size_t elem_bytes)
 {
     if (need <= *cap) {
@@ -389,6 +390,8 @@ bool sw_ir_is_packed(const struct sw_ir *ir, sw_value v)
 
 /* ---- ops ---- */
 
+/* Appends an op like `like`, with these inputs and no outputs. -1: the list has failed, or an input
+ * is missing. */
 static int32_t add_op(struct sw_ir *ir, const struct sw_ir_op *like, const sw_value *in, int n_in)
 {
     if (ir->failure.status < 0) {

@@ -10,6 +10,7 @@ const char *sw_load_name(enum sw_load kind)
     return names[kind];
 }
 
+/* The load of a kernel and its work: FLOPs for products, bytes for all others. */
 static enum sw_load kernel_load(const struct sw_ir *ir, const struct sw_ir_op *op, double *out_work)
 {
     if (!sw_ir_has(op, SW_TRAIT_PRODUCTS)) {

@@ -21,6 +21,7 @@ static size_t extent_of(const struct sw_ir_value *value)
     return (size_t)(last + 1) * sw_dtype_bytes(value->dtype);
 }
 
+/* The bytes of v in its arena. If v has no buffer, the tier is SW_TIER_COUNT. */
 static struct sw_operand operand_of(const struct sw_program *program, sw_value v)
 {
     const struct sw_ir *ir = program->ir;
@@ -65,6 +66,7 @@ static void take_turns(const struct sw_program *program, sw_value v, struct sw_o
     operand->ring[1] = (struct sw_ring){sw_ir_turn_bytes(root), program->turns, SW_RING_PIECE};
 }
 
+/* Sets the ranges that a transfer moves, and how far they advance from piece to piece. */
 static void lower_transfer(struct sw_program *program, struct sw_instr *instr,
                            const struct sw_ir_op *op, struct sw_operand operands[SW_MOVE_OPERANDS])
 {
@@ -187,6 +189,8 @@ static struct sw_operand slot_of(const struct sw_plan *plan, const struct sw_pro
         .ring = {{.stride = plan->staging.input_bytes, .by = SW_RING_MICRO}}};
 }
 
+/* Lists inputs and outputs. Inputs of the first program get a slot in host memory if the plan has
+ * room for them. */
 static sw_status list_ports(const struct sw_plan *plan, struct sw_program *program)
 {
     const struct sw_ir *ir = program->ir;

@@ -7,6 +7,7 @@
 
 #include "plan/private.h"
 
+/* Extends the life of v's buffer to instruction `at`. */
 static void touch(struct sw_program *program, sw_value v, int32_t at)
 {
     const sw_value root = sw_ir_root(program->ir, v);

@@ -60,6 +60,8 @@ static bool store_written(struct sw_offload *p, const struct sw_ir_op *op, int k
     return sw_offload_store_pack(p, op, written[k]);
 }
 
+/* Adds an op to the new order: loads before it, stores after it. Updates on the host or in pieces
+ * have functions of their own. */
 static bool rewrite(struct sw_offload *p, struct sw_ir_op *op)
 {
     if (sw_offload_runs_on_host(p, op)) {
@@ -142,6 +144,7 @@ static void close_tables(struct sw_offload *p)
     sw_free(p->packs.touch_ops);
 }
 
+/* Fills `n_before` and `update_of`. */
 static void note_ops(struct sw_offload *p)
 {
     for (int32_t i = 0; i < p->n_ops; i++) {

@@ -185,6 +185,7 @@ static sw_status put_in_order(struct sw_plan *plan, const struct sw_plan_options
     return st;
 }
 
+/* Runs all passes on the lists of a plan. A plan that exceeds a budget is refused. */
 static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     memcpy(plan->tier_budget, options->policy.budget, sizeof plan->tier_budget);
@@ -217,6 +218,7 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     return sw_plan_make_step(plan, options);
 }
 
+/* Lists the ranks of each group. */
 static sw_status open_groups(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     static const unsigned axes[SW_GROUP_COUNT] = {

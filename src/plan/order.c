@@ -144,6 +144,7 @@ struct stretch {
     bool reads; /* reads parameters */
 };
 
+/* The ops from `first` on that are in one block segment. It is empty at the end of the list. */
 static struct stretch next_stretch(const struct sw_ir *ir, int32_t first)
 {
     struct stretch s = {.first = first, .end = first};
@@ -187,6 +188,7 @@ static void find_stretches(const struct sw_ir *ir, struct stretch *stretches,
     }
 }
 
+/* Adds the ops of a stretch with the values of one micro-batch. */
 static bool emit(struct pass *p, int micro, const struct stretch *stretch)
 {
     for (int32_t i = stretch->first; i < stretch->end; i++) {
@@ -245,6 +247,7 @@ static bool spread_streams(struct pass *p)
     return true;
 }
 
+/* Adds the outputs of all micro-batches after the first. */
 static void add_outputs(struct pass *p)
 {
     const int32_t n = p->ir->outputs.n;

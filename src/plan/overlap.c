@@ -135,6 +135,7 @@ static void note_held(const struct pass *p, int32_t i, bool held)
     }
 }
 
+/* Emits the held instructions as one batch. */
 static void flush_held(struct pass *p)
 {
     for (int32_t h = 0; h < p->n_held; h++) {
@@ -291,6 +292,8 @@ static void note_segment(struct pass *p, int32_t begin, int32_t end)
     }
 }
 
+/* Orders a segment. Gathers start early while unread elements fit in `room`, some exchanges are
+ * held for a batch, and everything else keeps its order. */
 static void order_segment(struct pass *p, int32_t begin, int32_t end)
 {
     const int64_t room = p->options->overlap ? sw_min_i64(p->options->policy.prefetch_elems,

@@ -117,6 +117,7 @@ static void join(struct packing *p, sw_value v)
     p->packs[i].n_members++;
 }
 
+/* Adds the storage of a pack: a named tensor of bytes on disk. */
 static sw_value add_pack(struct sw_ir *ir, const char *name, enum sw_role role, int64_t bytes,
                          bool two_slots)
 {
@@ -162,6 +163,8 @@ static void place_in_pack(struct sw_ir *ir, sw_value v, sw_value home, size_t at
     info->base_offset += (int64_t)(at / sw_dtype_bytes(info->dtype));
 }
 
+/* Places members and their versions in their packs. A pack without a home has a single member,
+ * which stays where it is. */
 static void place_members(const struct packing *p)
 {
     for (sw_value v = 0; v < p->n_values; v++) {
@@ -173,6 +176,7 @@ static void place_members(const struct packing *p)
     }
 }
 
+/* Forms packs of small tensors. false = out of memory */
 static bool form(struct packing *p)
 {
     const size_t n = (size_t)p->n_values + 1;
@@ -283,6 +287,7 @@ struct touch {
     bool other_place, reads, updates, writes;
 };
 
+/* How an op touches a pack. place: where the pack stays on the device */
 static struct touch touch_of(const struct sw_offload *p, const struct sw_ir_op *op, sw_value pack,
                              int64_t place)
 {

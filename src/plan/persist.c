@@ -102,6 +102,7 @@ static void place_member(struct sw_plan *plan, const struct sw_ir *ir, sw_value 
     item->packed_bytes = (next == sw_ir_storage_bytes(root) ? pack->bytes : next) - at;
 }
 
+/* Places packs first, since the address of a member depends on its pack. */
 static sw_status place_packs(struct sw_plan *plan)
 {
     for (int pass = 0; pass < 2; pass++) {
@@ -184,6 +185,7 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
     return name(plan, key, text, plan->n_persistent - 1);
 }
 
+/* Places small tensors, or all others, one after the other. place_packs follows. */
 static void place(struct sw_plan *plan, bool small)
 {
     for (int32_t i = 0; i < plan->n_persistent; i++) {

@@ -57,6 +57,7 @@ static int32_t find_behind(const struct pass *p, const struct writers *w, int32_
     return behind;
 }
 
+/* Notes instruction i as the last writer of its outputs and of the cells that it stores. */
 static void note_writes(const struct pass *p, const struct writers *w, int32_t i)
 {
     const struct sw_ir_op *op = op_of(p, i);

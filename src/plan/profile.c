@@ -21,6 +21,7 @@ struct tree {
     int32_t n, cap;
 };
 
+/* Appends a module to the children of `parent`. -1 = out of memory */
 static int32_t add_module(struct tree *t, int32_t parent, const char *name, size_t len)
 {
     if (t->n == t->cap) {
@@ -83,6 +84,7 @@ static void count(struct tree *t, int32_t at, const struct module *more)
     }
 }
 
+/* Adds up parameters and forward kernels by module. The modules come from their names. */
 static sw_status grow_tree(const struct sw_plan *plan, const struct sw_module_profile *o,
                            struct tree *t)
 {
@@ -222,6 +224,7 @@ static void put_kind(const struct tree *t, const struct module *m, struct sw_str
     sw_str_printf(out, "%.*s%s", (int)named->name_len, named->name, index ? ".N" : "");
 }
 
+/* True if both have the same name. The name of a list's element is that of the list. */
 static bool same_kind(const struct tree *t, const struct module *a, const struct module *b)
 {
     const bool index = is_index(a) && a->parent >= 0;
@@ -264,6 +267,7 @@ static int32_t sum_kinds(const struct tree *t, int depth, struct module *kinds)
     return n;
 }
 
+/* Prints the largest kinds by one measure, at most `most` of them. */
 static void put_top(const struct tree *t, const struct module *kinds, int32_t n, int64_t most,
                     int by, struct sw_str *out)
 {
@@ -323,6 +327,7 @@ static sw_status put_aggregated(const struct tree *t, const struct sw_module_pro
 
 /* ---- tree ---- */
 
+/* Prints a module, and its children below it. */
 static void put_module(const struct tree *t, int32_t i, struct sw_str *out)
 {
     const struct module *m = &t->modules[i], *model = &t->modules[0];

@@ -228,6 +228,8 @@ static int missing_groups(const struct pass *p, const struct sw_ir_op *op, const
     return n;
 }
 
+/* Copies forward, then backward. Before an op of backward that first reads a group's values, the
+ * clones of that group are added. */
 static bool rewrite(struct pass *p)
 {
     struct sw_ir *ir = p->ir;

@@ -85,6 +85,7 @@ static void touch(const struct pass *p, int32_t i, sw_value v)
     life->last = i > life->last ? i : life->last;
 }
 
+/* Finds how each value is used, and counts the products before each op. */
 static void find_lives(const struct pass *p)
 {
     const struct sw_ir *ir = p->ir;
@@ -138,6 +139,7 @@ static bool find_maker(const struct sw_ir *ir, sw_value v, struct sw_op *out)
            !sw_kind_has(math.kind, SW_TRAIT_VIEW | SW_TRAIT_PRODUCTS | SW_TRAIT_LOOKUP);
 }
 
+/* True if the maker of v computes and touches little for each byte of v. */
 static bool is_cheap(const struct sw_ir *ir, const struct sw_op *maker, sw_value v)
 {
     struct sw_ir_detail detail = {.attrs = maker->attrs};
@@ -315,6 +317,8 @@ static sw_value make_again(struct pass *p, sw_value v, const struct sw_ir_op *re
     return clone(p, &maker, v, reader) ? p->again[v] : SW_NO_VALUE;
 }
 
+/* Copies the list. Later readers of a remade value read a clone, which comes before the first one.
+ * */
 static bool rewrite(struct pass *p)
 {
     const int32_t n_ops = p->ir->n_ops;

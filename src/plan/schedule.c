@@ -7,6 +7,7 @@
 
 #include "plan/private.h"
 
+/* True if an op is needed even if nothing reads its outputs. */
 static bool has_effect(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     if (sw_ir_has(op, SW_TRAIT_SKIP)) {
@@ -139,6 +140,7 @@ static sw_status choose_kernel(const struct pass *p, const struct sw_ir_op *op,
     return SW_OK;
 }
 
+/* Chooses a kernel for an op, and appends the op to the scheduled order. */
 static sw_status add_instr(struct pass *p, int32_t i_op)
 {
     const struct sw_ir *ir = p->program->ir;
@@ -239,6 +241,7 @@ static sw_status place_late(struct pass *p)
     return SW_OK;
 }
 
+/* True if the op reads a sum that is held back. */
 static bool reads_late(const struct pass *p, const struct sw_ir_op *op)
 {
     const struct sw_ir *ir = p->program->ir;
@@ -274,6 +277,7 @@ static sw_status place(struct pass *p, int32_t i_op, const int32_t *after)
     return SW_OK;
 }
 
+/* Places live ops segment by segment. Late sums stay within their segment. */
 static sw_status place_all(struct pass *p, const bool *live, const int32_t *after)
 {
     const struct sw_ir *ir = p->program->ir;

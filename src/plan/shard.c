@@ -64,6 +64,7 @@ static sw_value gather(struct pass *p, sw_value param, const struct sw_ir_op *re
     return sw_op_order_add(&p->order, &op) ? whole : SW_NO_VALUE;
 }
 
+/* Replaces each sharded parameter by a gathered copy, which serves all ops of a block segment. */
 static bool rewrite(struct pass *p, struct sw_ir_op *op)
 {
     const int64_t place = sw_ir_block_segment(p->ir, op);

@@ -134,6 +134,7 @@ static int32_t find_life(const struct lives *lives, size_t at)
     return low;
 }
 
+/* Inserts a life in the order of addresses. false = out of memory */
 static bool add_life(struct sw_shelf *shelf, struct lives *lives, const struct life *life)
 {
     if (lives->n == lives->cap) {
@@ -258,6 +259,7 @@ static size_t pass_runs(const struct search *s, const struct runs *runs, int32_t
     return at;
 }
 
+/* Moves `at` up past all lives that would overlap there, in time and in bytes. */
 static size_t pass_lives(const struct search *s, const struct lives *lives, int32_t *next,
                          size_t at)
 {

@@ -83,6 +83,8 @@ static bool is_cut(enum sw_held kind, const struct sw_plan_options *options)
     return sw_data_ranks(options) > 1 && options->policy.stage >= from;
 }
 
+/* Counts persistent device memory by kind. Stage 3 keeps some parameters whole: one shard of them
+ * counts as parameters, and the rest as kept whole. */
 static void count_persistent(const struct sw_plan *plan, const struct sw_plan_options *options,
                              struct sw_plan_table *out)
 {
@@ -113,6 +115,7 @@ static void count_persistent(const struct sw_plan *plan, const struct sw_plan_op
         plan->persistent_bytes[SW_TIER_DEVICE] - taken; /* after the last one */
 }
 
+/* Counts the transients that are live at the peak. */
 static sw_status count_transients(const struct sw_program *program, size_t held[SW_HELD_COUNT])
 {
     bool *leaves = find_leaving(program->ir);

@@ -34,6 +34,7 @@ struct pass {
 
 /* ---- choosing tiles ---- */
 
+/* The least common multiple. */
 static int64_t common_multiple(int64_t a, int64_t b)
 {
     int64_t x = a, y = b;
@@ -55,6 +56,8 @@ static int64_t cut_of(const struct sw_ir *ir, const struct sw_ir_op *op, int k, 
     return sw_op_cut(&desc, k, 0, cut) && cut->turns != SW_TURNS_NONE ? cut->unit : 0;
 }
 
+/* Rows that tiles of a gradient must be multiples of, for the op that makes it; 0 = that op cannot
+ * be split. */
 static int64_t rows_of_gradient(const struct sw_ir *ir, sw_value grad)
 {
     const struct sw_ir_value *info = &ir->values[grad];
@@ -470,6 +473,8 @@ static bool list_tiles(struct pass *p)
     return true;
 }
 
+/* Installs the new order and the streams of tiles. The whole gradient of a tiled parameter loses
+ * its producer. */
 static void install(struct pass *p)
 {
     struct sw_ir *ir = p->ir;
@@ -493,6 +498,7 @@ static void install(struct pass *p)
     sw_op_order_install(&p->order, ir);
 }
 
+/* Lists the views of each value, in ascending order. */
 static void list_views(struct pass *p)
 {
     for (sw_value v = 0; v < p->n_values; v++) {
@@ -507,6 +513,7 @@ static void list_views(struct pass *p)
     }
 }
 
+/* Replaces the tiled parameters of a list by their tiles. false = out of memory */
 static bool tile_graph(struct sw_ir *ir, const struct sw_plan *plan, const struct tiles *tiles)
 {
     const size_t n = (size_t)ir->n_values + 1;

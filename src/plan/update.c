@@ -181,6 +181,7 @@ static bool stays_here(const struct sw_ir *ir, const struct sw_plan_options *opt
            !sw_param_leaves(ir, options, sw_ir_root(ir, param));
 }
 
+/* Adds a contiguous copy of a parameter, or of its shard. */
 static sw_value copy_of(struct sw_ir *ir, sw_value target)
 {
     const struct sw_ir_value info = ir->values[target];
@@ -193,6 +194,7 @@ static sw_value copy_of(struct sw_ir *ir, sw_value target)
     return copy;
 }
 
+/* Gives two slots to the parameter, and to optimizer states that the ops from `first` on read. */
 static void write_beside(struct sw_ir *ir, int32_t first, sw_value param)
 {
     for (int32_t i = first; i < ir->n_ops; i++) {
@@ -369,6 +371,7 @@ static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, 
     feed->streams[feed->n - 1] = grad;
 }
 
+/* Adds the gradient streams of a parameter to the statistics. Returns their next version. */
 static sw_value add_stats(struct sw_ir *ir, const struct sw_plan_options *options, sw_value stats,
                           const struct feed *feed)
 {

@@ -75,6 +75,7 @@ static void find_needs(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_C
     }
 }
 
+/* Notes instruction i as the latest of its queue to read or write its operands. */
 static void note_touches(struct pass *p, int32_t i)
 {
     const struct sw_ir_op *op = op_of(p, i);

@@ -34,6 +34,7 @@ static bool is_idle(sw_comm *comm, const struct sw_comm_job *job,
     return sw_comm_rank(comm) >= sw_step_active(job->step, job->round + call->instr->micro);
 }
 
+/* Adds the shards that have arrived to the sum of this rank. */
 static sw_status add(const struct sw_collective_call *call, const struct sw_comm_job *job,
                      int n_ranks)
 {

@@ -24,6 +24,8 @@ static sw_status wait_for(struct sw_executor *ex, enum sw_queue queue, int64_t u
     return ex->queues ? sw_queues_order(ex->queues, queue, until, &waiter) : SW_OK;
 }
 
+/* Issues an instruction to a queue other than computation. The option `serial` lets nothing run
+ * beside it. */
 static sw_status issue_beside(struct sw_executor *ex, const struct sw_walk *at)
 {
     struct sw_queue_job job = {.program = at->program,
@@ -105,6 +107,7 @@ static sw_status commit(struct sw_executor *ex)
     return SW_OK;
 }
 
+/* Does what an event of the walk asks for. */
 static sw_status act(struct sw_executor *ex, const struct sw_walk *at, const struct sw_event *event)
 {
     switch (event->kind) {
@@ -165,6 +168,7 @@ sw_status sw_executor_join(struct sw_executor *ex)
     return end_run(ex, join(ex));
 }
 
+/* Runs a phase, and counts its time if it is one of instructions. */
 static sw_status walk(struct sw_executor *ex, const struct sw_step_phase *phase)
 {
     const bool runs = phase->action == SW_STEP_RUN;

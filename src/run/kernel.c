@@ -102,6 +102,7 @@ static void note_range(struct sw_executor *ex, const void *begin, size_t bytes)
     ex->high_water = end > ex->high_water ? end : ex->high_water;
 }
 
+/* Marks the device memory of an instruction as touched. */
 static void note_step(struct sw_executor *ex, const struct sw_program *program, int32_t i)
 {
     const struct sw_instr *instr = &program->instrs[i];
@@ -117,6 +118,7 @@ static void note_step(struct sw_executor *ex, const struct sw_program *program, 
     }
 }
 
+/* Fills transients that die with instruction i with NaN, so that later reads are noticed. */
 static sw_status poison_dead(struct sw_executor *ex, const struct sw_program *program, int32_t i)
 {
     for (int32_t b = 0; b < program->n_buffers; b++) {

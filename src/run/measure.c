@@ -154,6 +154,7 @@ static sw_status time_size(struct stream s, int ranks, struct sw_cost *out)
     return SW_OK;
 }
 
+/* Measures writes or reads of ascending sizes, up to that of the whole file. */
 static sw_status time_direction(struct stream s, bool write, int ranks, struct sw_rate_curve *curve)
 {
     s.write = write;
@@ -295,6 +296,7 @@ static sw_status exchange(struct slices *s, sw_comm *comm, bool reduce, size_t b
     return SW_OK;
 }
 
+/* Measures exchanges of ascending sizes. All ranks stop at the same size. */
 static sw_status time_exchanges(struct slices *s, sw_comm *comm, bool reduce,
                                 struct sw_rate_curve *curve)
 {
@@ -321,6 +323,7 @@ static sw_status time_exchanges(struct slices *s, sw_comm *comm, bool reduce,
     return SW_OK;
 }
 
+/* Measures exchanges on one rank. Rank 0 stores the curves for all. */
 static sw_status exchange_rank(void *ctx, sw_comm *comm)
 {
     const struct measuring *m = ctx;
@@ -348,6 +351,7 @@ close:
 
 /* ---- all measurements ---- */
 
+/* Finds the loads that the plan has and whose rates are not given, and the dtype that travels. */
 static void find_wanted(struct measuring *m)
 {
     const struct sw_program *program = &m->plan->programs[0];

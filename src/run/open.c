@@ -18,6 +18,8 @@ static struct sw_device *device_of(const struct sw_executor *ex, const struct sw
     return instr->queue == SW_QUEUE_HOST ? ex->options.host : ex->dev;
 }
 
+/* Prepares an instruction: the kernel and its addresses, or the call of a collective. Transfers
+ * need nothing. */
 static sw_status load_step(struct sw_executor *ex, const struct sw_program *program, int32_t i,
                            struct prepared *step)
 {
@@ -49,6 +51,7 @@ static sw_status load_step(struct sw_executor *ex, const struct sw_program *prog
     return SW_OK;
 }
 
+/* Prepares all instructions of a program. */
 static sw_status load_program(struct sw_executor *ex, int p)
 {
     const struct sw_program *program = &ex->plan->programs[p];

@@ -140,6 +140,7 @@ static enum next next_of(const struct queue *q)
                                                     : SLEEP;
 }
 
+/* The thread of a queue. */
 static void *work(void *arg)
 {
     struct queue *q = arg;
@@ -171,6 +172,7 @@ static void *work(void *arg)
 
 /* ---- opening and closing ---- */
 
+/* Opens a queue that has jobs. Computation has a timeline, but no ring and no thread. */
 static sw_status open_queue(struct sw_queues *all, int name)
 {
     struct queue *q = &all->queues[name];

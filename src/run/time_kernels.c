@@ -101,6 +101,7 @@ static bool same_operands(const struct sw_op_desc *a, const struct sw_op_desc *b
     return same;
 }
 
+/* True if the kernels of two classes differ only in the position within a tensor. */
 static bool same_kernel(const struct sw_program *program, const struct class *a,
                         const struct class *b)
 {
@@ -228,7 +229,7 @@ static void find_place(const struct sw_plan *plan, const struct class *class, st
     sw_program_describe(program, class->instr, &op, &desc);
     place->n = 0;
     for (int k = 0; k < n; k++) {
-        /* persistent operands of a kernel of the host */
+        /* kernels of the host run on persistent memory, such as states */
         const bool stays = operands[k].tier == SW_TIER_HOST ||
                            operands[k].offset < plan->persistent_bytes[SW_TIER_DEVICE];
         const enum region_name region = !is_number(view_of(&desc, instr, k)->dtype) ? FIXED
@@ -294,6 +295,7 @@ static sw_status fill(struct bench *b)
     return SW_OK;
 }
 
+/* Sizes the regions for the plan and for each class, then allocates and fills the memory. */
 static sw_status open_bench(const struct class *classes, int n, struct bench *b)
 {
     const struct sw_plan *plan = b->plan;
@@ -437,6 +439,7 @@ static sw_status set_scalars(struct bench *b, bool first)
     return b->dev->ops->stream_wait(b->dev, b->on);
 }
 
+/* Times one launch of a kernel at the next places in memory. */
 static sw_status launch(struct bench *b, struct launch *l, double *out_s)
 {
     set_addresses(b, l);
@@ -449,6 +452,8 @@ static sw_status launch(struct bench *b, struct launch *l, double *out_s)
     return SW_OK;
 }
 
+/* Launches a kernel until it has run long enough. The cost is the median, without the first launch.
+ * */
 static sw_status sample(struct bench *b, struct launch *l, int ranks, struct sw_cost *out)
 {
     double samples[MOST_SAMPLES], sum = 0, first = 0;
@@ -472,6 +477,7 @@ static sw_status sample(struct bench *b, struct launch *l, int ranks, struct sw_
     return SW_OK;
 }
 
+/* Times a class in a pass. If its kernel is slow, later passes repeat the first time. */
 static sw_status time_class(struct bench *b, struct class *class, int pass, int ranks)
 {
     struct sw_cost cost = {0, 0, 0};

@@ -200,6 +200,7 @@ static void put_counter(const struct writer *w, const char *name, int64_t at_ns,
     sw_str_printf(w->out, ",\"args\":{\"bytes\":%lld}}", (long long)bytes);
 }
 
+/* Writes an instruction or, with `waits`, the time that computation waited before it. */
 static void put_event(const struct writer *w, const struct event *event, int track, bool waits)
 {
     const struct sw_program *program = &w->trace->plan->programs[event->program];

@@ -545,6 +545,7 @@ static sw_status check_groups(const struct sw_plan *plan, int i, int n)
     return SW_OK;
 }
 
+/* Opens all ranks as ready. Rank 0 is last in the list, since the last one advances first. */
 static sw_status open_ranks(struct clock *c, const struct sw_clock_rank *asked)
 {
     const size_t n = (size_t)c->n;
