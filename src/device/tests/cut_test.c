@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of cuts (sw_op_cut) against the reference kernels. Every case of every op runs whole,
 // and in parts for every dimension that can be cut. Put together, the parts' outputs have the bits
-// of the whole. Sums of the parts' outputs are near it.
+// of the whole. Sums of the parts' outputs are near it. Parts that run in turn are also compared
+// with the fast kernels, whose order of additions depends on pieces and chunks.
 #include "device/tests/op_cases.h"
 #include "support/test.h"
 
 enum { MOST_PARTS = 3 };
 static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16};
-/* The reference is slow. Larger cases are left out; products in pieces are large. */
+/* The reference is slow, so larger cases are left out. Pieces and chunks are large. */
 static const double most_flops = 1e5, most_flops_in_turn = 7e6;
 
 struct parts {
@@ -18,16 +19,24 @@ struct parts {
     int64_t first[MOST_PARTS + 1]; /* part t has units first[t] .. first[t + 1] - 1 */
 };
 
+enum { REFERENCE, FAST, N_DEVICES };
+
 static int set_up(void **state)
 {
-    const struct sw_cpu_options options = {.n_threads = 1, .reference = true};
-    assert_int_equal(sw_device_open_cpu(&options, (struct sw_device **)state), SW_OK);
+    static struct sw_device *devices[N_DEVICES];
+    for (int i = 0; i < N_DEVICES; i++) {
+        const struct sw_cpu_options options = {.n_threads = 1, .reference = i == REFERENCE};
+        assert_int_equal(sw_device_open_cpu(&options, &devices[i]), SW_OK);
+    }
+    *state = devices;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    sw_device_close(*state);
+    for (int i = 0; i < N_DEVICES; i++) {
+        sw_device_close(((struct sw_device **)*state)[i]);
+    }
     return 0;
 }
 
@@ -321,40 +330,39 @@ static void choose_parts(struct parts *p)
     }
 }
 
-static bool is_in_pieces(const struct sw_op *op)
+static void check_parts(struct parts *p, bool apart)
 {
-    return op->kind == SW_OP_MATMUL && op->attrs.matmul.piece > 0;
+    choose_parts(p);
+    assert_true(p->cut.apart || p->cut.turns != SW_TURNS_NONE);
+    if (p->cut.apart && apart) {
+        check_apart(p);
+    }
+    if (p->cut.turns != SW_TURNS_NONE) {
+        check_in_turn(p);
+    }
 }
 
-/* Returns the number of dimensions of operands that were cut. */
-static int check_case(struct sw_device *dev, const struct op_case *c)
+/* apart: checks parts that run apart, too. Returns the number of dimensions that were cut. */
+static int check_case(struct sw_device *dev, const struct op_case *c, bool apart)
 {
-    struct op_case whole;
+    struct op_case whole = {.name = ""};
     struct sw_op_desc desc;
     int n_cut = 0;
     describe(c, &desc);
-    const double flops = (double)sw_op_flops(&desc);
-    if (flops > most_flops && (flops > most_flops_in_turn || !is_in_pieces(&c->op))) {
-        return 0;
-    }
-    run(dev, c, &whole);
     struct parts p = {.dev = dev, .c = c, .whole = &whole};
     for (int k = 0; k < c->op.n_in + c->op.n_out; k++) {
         const struct sw_view *of = k < c->op.n_in ? &desc.in[k] : &desc.out[k - c->op.n_in];
         for (int d = 0; d < of->shape.rank; d++) {
-            if (!sw_op_cut(&desc, k, d, &p.cut) || p.cut.n < 2 ||
-                (flops > most_flops && p.cut.turns == SW_TURNS_NONE)) {
+            const bool may = sw_op_cut(&desc, k, d, &p.cut) && p.cut.n > 1;
+            const bool in_turn = may && p.cut.turns != SW_TURNS_NONE;
+            if (!may || (!in_turn && !apart) ||
+                (double)sw_op_flops(&desc) > (in_turn ? most_flops_in_turn : most_flops)) {
                 continue;
             }
-            choose_parts(&p);
-            assert_true(p.cut.apart || p.cut.turns != SW_TURNS_NONE);
-            if (p.cut.apart) {
-                check_apart(&p);
+            if (n_cut++ == 0) {
+                run(dev, c, &whole);
             }
-            if (p.cut.turns != SW_TURNS_NONE) {
-                check_in_turn(&p);
-            }
-            n_cut++;
+            check_parts(&p, apart);
         }
     }
     case_fini(&whole);
@@ -363,6 +371,7 @@ static int check_case(struct sw_device *dev, const struct op_case *c)
 
 static void parts_make_the_whole(void **state)
 {
+    struct sw_device **devices = *state;
     for (int kind = 0; kind < SW_N_OP_KINDS; kind++) {
         const struct sw_op_info *info = sw_op_info((enum sw_op_kind)kind);
         const bool may = info->axes || info->axes_of;
@@ -370,7 +379,8 @@ static void parts_make_the_whole(void **state)
         for (size_t i = 0; op_cases[kind] && may && i < SW_LEN(dtypes); i++) {
             struct op_case c;
             for (int variant = 0; op_cases[kind](&c, dtypes[i], variant); variant++) {
-                n_cut += check_case(*state, &c);
+                n_cut += check_case(devices[REFERENCE], &c, true);
+                check_case(devices[FAST], &c, false);
                 case_fini(&c);
             }
             case_fini(&c);
