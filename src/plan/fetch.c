@@ -26,7 +26,7 @@ static bool load_from_master(struct sw_offload *p, const struct sw_ir_op *reader
     if (!sw_offload_load(p, reader, master) || !sw_offload_make_room(p, reader, what)) {
         return false;
     }
-    struct sw_ir_op op = sw_offload_beside(SW_OP_CAST, reader);
+    struct sw_ir_op op = sw_ir_beside(SW_OP_CAST, reader);
     op.n_in = 1;
     op.in[0] = p->here[master];
     op.out[0] = p->here[what];

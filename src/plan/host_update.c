@@ -99,7 +99,7 @@ bool sw_offload_update_on_host(struct sw_offload *p, struct sw_ir_op *op)
         return sw_op_order_add(&p->order, &host);
     }
     host.out[0] = version_of(p, sw_ir_root(p->ir, host.in[0]));
-    struct sw_ir_op back = sw_offload_transfer(SW_MOVE_LOAD, op);
+    struct sw_ir_op back = sw_ir_move_beside(SW_MOVE_LOAD, op);
     back.n_in = 1;
     back.in[0] = host.out[0];
     back.out[0] = out;

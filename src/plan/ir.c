@@ -549,6 +549,28 @@ void sw_op_order_close(struct sw_op_order *order)
     *order = (struct sw_op_order){0};
 }
 
+struct sw_ir_op sw_ir_beside(enum sw_op_kind kind, const struct sw_ir_op *of)
+{
+    struct sw_ir_op op = {.detail = &sw_ir_no_detail,
+                          .kind = kind,
+                          .phase = of->phase,
+                          .scope = of->scope,
+                          .n_out = 1,
+                          .unless_skipped = of->unless_skipped,
+                          .in_backward = of->in_backward};
+    for (int k = 0; k < SW_MAX_OUTPUTS; k++) {
+        op.out[k] = SW_NO_VALUE;
+    }
+    return op;
+}
+
+struct sw_ir_op sw_ir_move_beside(enum sw_move move, const struct sw_ir_op *of)
+{
+    struct sw_ir_op op = sw_ir_beside(SW_N_OP_KINDS, of);
+    op.move = move;
+    return op;
+}
+
 bool sw_op_order_add(struct sw_op_order *order, const struct sw_ir_op *op)
 {
     if (order->n == order->cap) {

@@ -395,6 +395,10 @@ struct sw_op_order {
 };
 sw_status sw_op_order_open(struct sw_op_order *order, const struct sw_ir *ir);
 void sw_op_order_close(struct sw_op_order *order);
+/* A kernel or a move with one output, which the caller sets. Phase, scope and predicates are those
+ * of `of`. */
+struct sw_ir_op sw_ir_beside(enum sw_op_kind kind, const struct sw_ir_op *of);
+struct sw_ir_op sw_ir_move_beside(enum sw_move move, const struct sw_ir_op *of);
 /* false = out of memory */
 bool sw_op_order_add(struct sw_op_order *order, const struct sw_ir_op *op);
 /* The order becomes the list of `ir`; the producers of values are updated. */

@@ -2,28 +2,6 @@
 // Loads and stores of offloaded values, and views of their copies on the device.
 #include "plan/offload.h"
 
-struct sw_ir_op sw_offload_beside(enum sw_op_kind kind, const struct sw_ir_op *of)
-{
-    struct sw_ir_op op = {.detail = &sw_ir_no_detail,
-                          .kind = kind,
-                          .phase = of->phase,
-                          .scope = of->scope,
-                          .n_out = 1,
-                          .unless_skipped = of->unless_skipped,
-                          .in_backward = of->in_backward};
-    for (int k = 0; k < SW_MAX_OUTPUTS; k++) {
-        op.out[k] = SW_NO_VALUE;
-    }
-    return op;
-}
-
-struct sw_ir_op sw_offload_transfer(enum sw_move move, const struct sw_ir_op *of)
-{
-    struct sw_ir_op op = sw_offload_beside(SW_N_OP_KINDS, of);
-    op.move = move;
-    return op;
-}
-
 sw_value sw_offload_home(const struct sw_offload *p, sw_value v)
 {
     const sw_value root = v < 0 || v >= p->n_values ? SW_NO_VALUE : sw_ir_root(p->ir, v);
@@ -61,7 +39,7 @@ sw_value sw_offload_load_part(struct sw_offload *p, const struct sw_ir_op *reade
     }
     p->ir->values[here].needs_grad = info.needs_grad;
     p->ir->values[here].param = info.role == SW_ROLE_PARAM && !info.is_pack ? what : info.param;
-    struct sw_ir_op op = sw_offload_transfer(SW_MOVE_LOAD, reader);
+    struct sw_ir_op op = sw_ir_move_beside(SW_MOVE_LOAD, reader);
     op.first = first;
     op.n_in = 1;
     op.in[0] = p->offloaded[what] >= 0 ? p->offloaded[what] : what;
@@ -92,7 +70,7 @@ bool sw_offload_make_room(struct sw_offload *p, const struct sw_ir_op *writer, s
 bool sw_offload_store_as(struct sw_offload *p, const struct sw_ir_op *writer, sw_value home,
                          int64_t first, sw_value here, sw_value version)
 {
-    struct sw_ir_op op = sw_offload_transfer(SW_MOVE_STORE, writer);
+    struct sw_ir_op op = sw_ir_move_beside(SW_MOVE_STORE, writer);
     op.first = first;
     op.n_in = 2;
     op.in[0] = home;
@@ -134,7 +112,7 @@ sw_value sw_offload_view(struct sw_offload *p, const struct sw_ir_op *reader, sw
     ir->values[v].base = root;
     ir->values[v].base_offset = first;
     ir->values[v].param = ir->values[root].param;
-    struct sw_ir_op op = sw_offload_beside(SW_OP_VIEW, reader);
+    struct sw_ir_op op = sw_ir_beside(SW_OP_VIEW, reader);
     struct sw_op math = sw_ir_math(&op);
     math.attrs.view.kind = SW_VIEW_SLICE;
     math.attrs.view.start = first;

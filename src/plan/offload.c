@@ -23,7 +23,7 @@ static bool reads_rows(const struct sw_offload *p, const struct sw_ir_op *op)
 
 static void become_rows(struct sw_ir_op *op)
 {
-    struct sw_ir_op rows = sw_offload_transfer(SW_MOVE_LOAD, op);
+    struct sw_ir_op rows = sw_ir_move_beside(SW_MOVE_LOAD, op);
     rows.n_in = 2;
     rows.in[0] = op->in[0];
     rows.in[1] = op->in[1];

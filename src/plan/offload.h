@@ -53,9 +53,6 @@ bool sw_offload_choose_tiers(struct sw_offload *p);
 
 /* ---- loads.c ---- */
 
-/* An op with one output, which the caller sets. Phase, scope and predicates are those of `of`. */
-struct sw_ir_op sw_offload_beside(enum sw_op_kind kind, const struct sw_ir_op *of);
-struct sw_ir_op sw_offload_transfer(enum sw_move move, const struct sw_ir_op *of);
 /* The offloaded value that v is a version of; SW_NO_VALUE if v is on the device. */
 sw_value sw_offload_home(const struct sw_offload *p, sw_value v);
 /* True if `what` is on the device. A copy that a block loads stays for all ops of the block.

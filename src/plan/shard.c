@@ -49,18 +49,11 @@ static sw_value gather(struct pass *p, sw_value param, const struct sw_ir_op *re
     const struct sw_layout gathered = sw_layout_gathered(&info.form->layout);
     sw_ir_set_layout(ir, whole, &gathered);
     ir->values[whole].needs_grad = info.needs_grad;
-    struct sw_ir_op op = {.detail = &sw_ir_no_detail,
-                          .kind = SW_N_OP_KINDS,
-                          .move = SW_MOVE_GATHER,
-                          .group = SW_GROUP_DATA,
-                          .phase = reader->phase,
-                          .n_in = 1,
-                          .n_out = 1,
-                          .in = {param},
-                          .scope = reader->scope};
-    for (int k = 0; k < SW_MAX_OUTPUTS; k++) {
-        op.out[k] = k == 0 ? whole : SW_NO_VALUE;
-    }
+    struct sw_ir_op op = sw_ir_move_beside(SW_MOVE_GATHER, reader);
+    op.group = SW_GROUP_DATA;
+    op.n_in = 1;
+    op.in[0] = param;
+    op.out[0] = whole;
     return sw_op_order_add(&p->order, &op) ? whole : SW_NO_VALUE;
 }
 
