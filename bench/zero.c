@@ -177,7 +177,7 @@ static double serial_ns(const sw_engine *e)
     double ns = 0;
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        if (instr->queue == SW_QUEUE_COMM && !instr->blocking) {
+        if (instr->queue == SW_QUEUE_COMM && !instr->exchange.blocking) {
             ns += (double)sw_executor_profile(facts.executor, facts.train_program, i).ns;
         }
     }
