@@ -111,17 +111,10 @@ static uint64_t extra_fingerprint(const struct sw_engine *e)
     return h;
 }
 
-static enum sw_tier tier_of(enum sw_offload_device device)
-{
-    return device == SW_OFFLOAD_CPU    ? SW_TIER_HOST
-           : device == SW_OFFLOAD_NVME ? SW_TIER_DISK
-                                       : SW_TIER_DEVICE;
-}
-
 /* A ratio of 0 keeps the states on the device. */
 static enum sw_tier states_tier(const struct sw_config *c)
 {
-    return c->zero.offload_optimizer.ratio > 0 ? tier_of(c->zero.offload_optimizer.device)
+    return c->zero.offload_optimizer.ratio > 0 ? sw_tier_of(c->zero.offload_optimizer.device)
                                                : SW_TIER_DEVICE;
 }
 
@@ -132,7 +125,7 @@ sw_status sw_engine_find_folders(struct sw_engine *e)
         enum sw_tier tier;
         const struct sw_config_strings *paths;
     } users[] = {{states_tier(c), &c->zero.offload_optimizer.nvme_path},
-                 {tier_of(c->zero.offload_param.device), &c->zero.offload_param.nvme_path}};
+                 {sw_tier_of(c->zero.offload_param.device), &c->zero.offload_param.nvme_path}};
     const int most = users[0].paths->n + users[1].paths->n;
     e->folders = sw_alloc_zero("engine", (size_t)most + 1, sizeof *e->folders);
     SW_TRY_ALLOC(e->folders, "the folders of the disk");
@@ -286,7 +279,7 @@ static struct sw_policy asked_policy(const struct sw_engine *e)
         .schedule = (enum sw_step_schedule)c->spillway.schedule,
         .stage = (int)c->zero.stage,
         .states_tier = states_tier(c),
-        .params_tier = tier_of(c->zero.offload_param.device),
+        .params_tier = sw_tier_of(c->zero.offload_param.device),
         .activations_tier = c->activation.cpu_checkpointing ? SW_TIER_HOST : SW_TIER_DEVICE,
         .states_share = c->zero.offload_optimizer.ratio,
         .tile_bytes = (size_t)c->spillway.tile_bytes,

@@ -32,13 +32,6 @@ struct stages {
     struct sw_transfers moved[N_STAGES]; /* per step */
 };
 
-static enum sw_tier tier_of(int device)
-{
-    return device == SW_OFFLOAD_CPU    ? SW_TIER_HOST
-           : device == SW_OFFLOAD_NVME ? SW_TIER_DISK
-                                       : SW_TIER_DEVICE;
-}
-
 /* Reads stage, offloading and budgets from the configuration. */
 static sw_status read_config(const struct sw_engine_options *o, struct stages *out)
 {
@@ -53,8 +46,8 @@ static sw_status read_config(const struct sw_engine_options *o, struct stages *o
     sw_config_warn(config);
     out->configured = (int)config->zero.stage;
     out->policy = (struct sw_policy){
-        .states_tier = tier_of(config->zero.offload_optimizer.device),
-        .params_tier = tier_of(config->zero.offload_param.device),
+        .states_tier = sw_tier_of(config->zero.offload_optimizer.device),
+        .params_tier = sw_tier_of(config->zero.offload_param.device),
         .tile_bytes = (size_t)config->spillway.tile_bytes,
     };
     out->is_auto = sw_config_is_auto(config);

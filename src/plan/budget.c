@@ -209,34 +209,27 @@ static void print_needs_beside(const struct sw_plan *plan, const struct sw_plan_
 }
 
 /* Lists what would help, by all techniques. */
-static void advise(const struct sw_plan *plan, const struct sw_plan_options *options,
-                   enum sw_tier tier, struct sw_str *out)
+static void advise(const struct sw_shortage *shortage, struct sw_str *out)
 {
-    const struct sw_shortage shortage = {
-        .plan = plan,
-        .options = options,
-        .tier = tier,
-        .program = sw_plan_largest_program(plan, tier),
-        .whatever_the_tiles =
-            tier == SW_TIER_DEVICE && exceeds_in_tiles(plan, plan->tier_budget[tier]),
-    };
     for (int i = 0; i < sw_n_techniques; i++) {
         if (sw_techniques[i]->advise) {
-            sw_techniques[i]->advise(&shortage, out);
+            sw_techniques[i]->advise(shortage, out);
         }
     }
 }
 
 /* Refuses a plan that exceeds the budget of host memory or of the disk. */
-static sw_status over_outer_budget(const struct sw_plan *plan,
-                                   const struct sw_plan_options *options, enum sw_tier tier)
+static sw_status over_outer_budget(const struct sw_shortage *shortage)
 {
+    const struct sw_plan *plan = shortage->plan;
+    const struct sw_plan_options *options = shortage->options;
+    const enum sw_tier tier = shortage->tier;
     const size_t need = needed_in(plan, options, tier), have = plan->tier_budget[tier];
     char text[3][32];
     struct sw_str largest = {0}, helps = {0}, beside = {0};
     print_needs_beside(plan, options, tier, &beside);
-    largest_in(plan, sw_plan_largest_program(plan, tier), tier, 4, &largest);
-    advise(plan, options, tier, &helps);
+    largest_in(plan, shortage->program, tier, 4, &largest);
+    advise(shortage, &helps);
     const sw_status st = SW_FAIL(
         SW_E_NOMEM,
         "does not fit: %s memory needs %zu bytes (%s) for what is offloaded and the budget is %zu "
@@ -252,20 +245,22 @@ static sw_status over_outer_budget(const struct sw_plan *plan,
 }
 
 /* Refuses a plan that exceeds the budget of a tier. */
-static sw_status over_budget(const struct sw_plan *plan, const struct sw_plan_options *options,
-                             enum sw_tier tier)
+static sw_status over_budget(const struct sw_shortage *shortage)
 {
+    const struct sw_plan *plan = shortage->plan;
+    const struct sw_plan_options *options = shortage->options;
+    const enum sw_tier tier = shortage->tier;
     if (tier != SW_TIER_DEVICE) {
-        return over_outer_budget(plan, options, tier);
+        return over_outer_budget(shortage);
     }
-    const struct sw_program *program = sw_plan_largest_program(plan, tier);
+    const struct sw_program *program = shortage->program;
     const size_t needed = needed_in(plan, options, tier), budget = plan->tier_budget[tier];
     char need[32], have[32], missing[32], fixed[32], live[32];
     struct sw_str largest = {0}, helps = {0}, beside = {0};
     const struct sw_ir_op *op = sw_program_peak(program);
     sw_plan_largest(program, 4, &largest);
     print_needs_beside(plan, options, tier, &beside);
-    advise(plan, options, tier, &helps);
+    advise(shortage, &helps);
     sw_format_bytes(need, sizeof need, (double)needed);
     sw_format_bytes(have, sizeof have, (double)budget);
     sw_format_bytes(missing, sizeof missing, (double)(needed - budget));
@@ -325,6 +320,14 @@ sw_status sw_plan_refuse(const struct sw_plan *plan, const struct sw_plan_option
 {
     const bool later =
         options->fp16 && options->clip == 0; /* with one slot, other gradients wait */
+    const struct sw_shortage shortage = {
+        .plan = plan,
+        .options = options,
+        .tier = tier,
+        .program = sw_plan_largest_program(plan, tier),
+        .whatever_the_tiles =
+            tier == SW_TIER_DEVICE && exceeds_in_tiles(plan, plan->tier_budget[tier]),
+    };
     if (options->refusal) {
         *options->refusal = (struct sw_plan_refusal){
             .tier = tier,
@@ -333,12 +336,11 @@ sw_status sw_plan_refuse(const struct sw_plan *plan, const struct sw_plan_option
             .beside = later                    ? SIZE_MAX
                       : tier == SW_TIER_DEVICE ? copies(plan)
                                                : sw_plan_second_places(plan, tier),
-            .whatever_the_tiles =
-                tier == SW_TIER_DEVICE && exceeds_in_tiles(plan, plan->tier_budget[tier]),
+            .whatever_the_tiles = shortage.whatever_the_tiles,
         };
         describe_device(plan, options->refusal);
     }
-    return over_budget(plan, options, tier);
+    return over_budget(&shortage);
 }
 
 sw_status sw_plan_check_outer_budgets(struct sw_plan *plan, const struct sw_plan_options *options)

@@ -17,6 +17,8 @@
 
 enum sw_tier { SW_TIER_DEVICE, SW_TIER_HOST, SW_TIER_DISK, SW_TIER_COUNT };
 const char *sw_tier_name(enum sw_tier tier);
+/* The tier that a device of the configuration names. */
+enum sw_tier sw_tier_of(enum sw_offload_device device);
 
 enum sw_queue {
     SW_QUEUE_COMPUTE,

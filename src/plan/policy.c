@@ -2,6 +2,13 @@
 // Consequences of a policy that several passes must agree on.
 #include "plan/private.h"
 
+enum sw_tier sw_tier_of(enum sw_offload_device device)
+{
+    return device == SW_OFFLOAD_CPU    ? SW_TIER_HOST
+           : device == SW_OFFLOAD_NVME ? SW_TIER_DISK
+                                       : SW_TIER_DEVICE;
+}
+
 bool sw_has_one_round(const struct sw_plan_options *options)
 {
     return sw_schedule_is_at_once(options->policy.schedule) ||
