@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <dnnl.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -57,6 +58,16 @@ static void leave_one_thread(const struct product *p, int before)
     }
 }
 
+/* oneDNN's GEMM computes with the stack pointer inside a buffer on the heap. The kernel would write
+ * the frame of a signal handler below it, over other blocks of the heap, so signals wait until the
+ * product is done. Only worker 0, the caller's thread, receives any. */
+static void block_signals(sigset_t *before)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
 static void run(const void *self, int i_worker, int64_t m, const void *a, const void *b, float *c,
                 void *scratch)
 {
@@ -73,14 +84,22 @@ static void run(const void *self, int i_worker, int64_t m, const void *a, const 
                                      {DNNL_ARG_WEIGHTS, w->b},
                                      {DNNL_ARG_DST, w->c},
                                      {DNNL_ARG_SCRATCHPAD, w->scratchpad}};
+    sigset_t signals;
+    const bool receives_signals = p->is_gemm && i_worker == 0;
+    if (receives_signals) {
+        block_signals(&signals);
+    }
     const int before = enter_one_thread(p);
     ok = ok && dnnl_primitive_execute(p->primitive, w->stream, w->scratchpad ? 4 : 3, args) ==
                    dnnl_success;
     leave_one_thread(p, before);
+    if (receives_signals) {
+        pthread_sigmask(SIG_SETMASK, &signals, NULL);
+    }
     SW_ASSERT(ok); /* a prepared primitive has no reason to fail */
 }
 
-static void close(void *self)
+static void close_product(void *self)
 {
     struct product *p = self;
     for (int i = 0; i < p->n_workers; i++) {
@@ -96,7 +115,7 @@ static void close(void *self)
     sw_free(p);
 }
 
-static const struct cpu_product_ops product_ops = {.run = run, .close = close};
+static const struct cpu_product_ops product_ops = {.run = run, .close = close_product};
 
 static bool describe(dnnl_memory_desc_t *out, dnnl_data_type_t dtype, int64_t rows, int64_t cols,
                      int64_t ld, bool transposed)
@@ -206,7 +225,7 @@ static sw_status open_product(const struct cpu_gemm *gemm, int n_workers, struct
     const bool ok = open_primitive(p, gemm);
     leave_one_thread(p, before);
     if (!ok) {
-        close(p);
+        close_product(p);
         return SW_OK;
     }
     *out = p;
@@ -229,7 +248,7 @@ static sw_status make_gemm_code(enum sw_dtype dtype)
         run(p, 0, gemm.m, zeros, zeros, c, NULL);
     }
     if (p) {
-        close(p);
+        close_product(p);
     }
     return SW_OK;
 }
@@ -249,7 +268,7 @@ sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cp
     }
     const sw_status st = p->is_gemm ? make_gemm_code(gemm->dtype) : SW_OK;
     if (st < 0) {
-        close(p);
+        close_product(p);
         return sw_frame_at(__FILE__, __LINE__, st);
     }
     p->super.path = gemm->dtype == SW_F32 ? "onednn f32" : "onednn bf16";
