@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel selection by processor features, including processors that are not present.
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -124,11 +127,77 @@ static void a_product_that_was_opened_needs_no_more_room_for_code(void **state)
     }
 }
 
+/* The stack of the thread of the test, and where handlers ran. */
+static struct {
+    const char *stack;
+    size_t stack_bytes;
+    volatile sig_atomic_t handled, off_the_stack;
+} signals;
+
+static void on_alarm(int number)
+{
+    const char here = (char)number;
+    signals.handled++;
+    signals.off_the_stack += (size_t)(&here - signals.stack) >= signals.stack_bytes;
+}
+
+static void find_stack(void)
+{
+    pthread_attr_t attr;
+    void *stack;
+    assert_int_equal(pthread_getattr_np(pthread_self(), &attr), 0);
+    assert_int_equal(pthread_attr_getstack(&attr, &stack, &signals.stack_bytes), 0);
+    pthread_attr_destroy(&attr);
+    signals.stack = stack;
+}
+
+/* Some products of oneDNN compute with the stack pointer in the heap, which a handler would damage:
+ * none runs there. */
+static void a_signal_during_a_product_is_handled_on_the_stack(void **state)
+{
+    (void)state;
+    enum { ROWS = 7, COLS = 16, TERMS = 128, APART = 384, HANDLED = 50 };
+    static float a[TERMS * APART], b[TERMS * APART], c[ROWS * COLS], scratch[1 << 18];
+    struct cpu_device dev = {0};
+    sw_cpu_use(&dev, CPU_AVX512, false, NULL);
+    if (!SW_HAVE_DNNL || !__builtin_cpu_supports("avx512f") || !sw_cpu_dnnl_takes(&dev, SW_F32)) {
+        skip();
+    }
+    find_stack();
+    assert_true(signal(SIGALRM, on_alarm) != SIG_ERR);
+    const struct itimerval often = {{0, 300}, {0, 300}}, never = {0};
+    for (int form = 0; form < 4; form++) {
+        const struct cpu_gemm gemm = {.dtype = SW_F32,
+                                      .ta = form & 1,
+                                      .tb = form & 2,
+                                      .m = ROWS,
+                                      .n = COLS,
+                                      .k = TERMS,
+                                      .lda = APART,
+                                      .ldb = APART,
+                                      .ldc = COLS};
+        struct cpu_product *product = NULL;
+        assert_int_equal(sw_cpu_product_open_dnnl(&dev, &gemm, &product), SW_OK);
+        assert_non_null(product);
+        assert_true(product->scratch_bytes <= sizeof scratch);
+        signals.handled = 0;
+        setitimer(ITIMER_REAL, &often, NULL);
+        while (signals.handled < HANDLED) {
+            product->ops->run(product, 0, ROWS, a, b, c, scratch);
+        }
+        setitimer(ITIMER_REAL, &never, NULL);
+        product->ops->close(product);
+    }
+    signal(SIGALRM, SIG_DFL);
+    assert_int_equal(signals.off_the_stack, 0);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(amx_is_named_where_something_uses_it),
     cmocka_unit_test(a_limit_leaves_amx_out),
     cmocka_unit_test(a_product_of_onednn_without_room_names_the_limit),
     cmocka_unit_test(a_product_that_was_opened_needs_no_more_room_for_code),
+    cmocka_unit_test(a_signal_during_a_product_is_handled_on_the_stack),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
