@@ -238,5 +238,8 @@ function(sw_project_tests)
     if(TARGET spillway_program)
         add_test(NAME project/manual COMMAND sh "${PROJECT_SOURCE_DIR}/tests/manual.sh" $<TARGET_FILE:spillway_program>)
         set_tests_properties(project/manual PROPERTIES LABELS project TIMEOUT 600)
+        add_test(NAME project/launchers_slow COMMAND "${PROJECT_SOURCE_DIR}/tests/peers/launchers.sh" "${PROJECT_BINARY_DIR}")
+        set_tests_properties(project/launchers_slow PROPERTIES LABELS "project;slow" SKIP_RETURN_CODE 77 TIMEOUT 600
+            ENVIRONMENT "SPILLWAY_MODULES=${PROJECT_BINARY_DIR}")
     endif()
 endfunction()
