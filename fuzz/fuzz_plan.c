@@ -2,7 +2,7 @@
 // Any bytes as a plan in JSON, compared with itself and with a plan that is one: refused with a
 // message that names it, or the same as itself; and the report as JSON reads again.
 #include "json/json.h"
-#include "plan/plan.h"
+#include "show/show.h"
 
 #include <string.h>
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "job/private.h"
+#include "show/show.h"
 
 static const struct sw_profile_config *config_of(const struct sw_job_profile *p)
 {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "show/show.h"
 #include "spillway/look.h"
 
 /* Length of the module's name: everything before the last dot. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares two plan files; plan/diff.c compares their contents.
-#include "plan/plan.h"
+// Compares two plan files; show/diff.c compares their contents.
+#include "show/show.h"
 #include "spillway/look.h"
 
 sw_status sw_plan_diff_text(const char *path_a, const char *path_b, bool json, bool *out_same,

@@ -6,6 +6,7 @@
 
 #include "engine/engine.h"
 #include "json/json.h"
+#include "show/show.h"
 
 static sw_status give_text(struct sw_str *text, char **out)
 {

@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "json/json.h"
+#include "show/show.h"
 #include "spillway/look.h"
 
 enum { N_STAGES = 4 };

@@ -365,8 +365,6 @@ struct sw_step {
 };
 /* Number of ranks that have a micro-batch in this round; these are the first ranks. */
 int sw_step_active(const struct sw_step *step, int64_t round);
-/* Prints one line per phase. */
-void sw_step_print(const struct sw_step *step, struct sw_str *out);
 
 /* Host memory at the start of its arena, see struct sw_plan_options. */
 struct sw_plan_staging {
@@ -554,12 +552,6 @@ void sw_plan_share_staging(struct sw_plan *plan);
 /* Bytes that it takes in its tier. */
 size_t sw_persistent_taken(const struct sw_persistent *item);
 
-/* Prints instructions, bytes per tier, FLOPs, and the peak with its largest values. */
-void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str *out);
-/* Prints one JSON object; with `instructions` it has all that running the plan needs. docs/train.md
- * lists the members. */
-void sw_plan_print_json(const struct sw_plan *plan, bool instructions, struct sw_str *out);
-
 /* Bytes that second slots take in a tier. */
 size_t sw_plan_second_places(const struct sw_plan *plan, enum sw_tier tier);
 
@@ -578,6 +570,9 @@ struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds
 /* True if an update may use two slots: all that it writes can go to a second slot or be kept until
  * the step is settled. Some of it must be on disk. */
 bool sw_may_take_two_slots(const struct sw_plan_options *options);
+/* True with "reduce": "boundary" and more than one micro-batch per rank. Otherwise the sum is in
+ * the canonical order. */
+bool sw_sums_before_reducing(const struct sw_plan_options *options);
 
-#include "plan/report.h"
+#include "plan/query.h"
 #include "plan/technique.h"

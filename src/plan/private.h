@@ -83,9 +83,6 @@ void sw_choose_whole(struct sw_plan *plan, const struct sw_plan_options *options
  * equal shards need. A no-op for one rank. */
 sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options);
 sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options);
-/* True with "reduce": "boundary" and more than one micro-batch per rank. Otherwise the sum is in
- * the canonical order. */
-bool sw_sums_before_reducing(const struct sw_plan_options *options);
 /* A key for the position of an op in the step, unrelated to addresses. Ops have the same key if
  * they are in one segment and in one block (outside of blocks: in one scope). They share what is
  * gathered or loaded for them. Blocks are counted by their scopes. */
@@ -109,8 +106,6 @@ bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *optio
 /* Gives parameters, states and packs their addresses. It runs once, since the order of instructions
  * does not matter to them. */
 sw_status sw_plan_place_persistent(struct sw_plan *plan, const struct sw_plan_options *options);
-/* Number of parameters and states in packs. */
-int32_t sw_plan_count_packed(const struct sw_plan *plan);
 /* Makes the buffers of a program, and places its transients after the persistent part. */
 sw_status sw_program_place(struct sw_plan *plan, struct sw_program *program);
 /* Chooses when collectives start and which travel together. It runs after the schedule. */
@@ -240,8 +235,6 @@ sw_status sw_plan_check_places(const struct sw_program *program, const struct sw
 sw_status sw_plan_check_packs(const struct sw_plan *plan, const struct sw_program *program);
 /* The op at the peak of the device's memory. */
 const struct sw_ir_op *sw_program_peak(const struct sw_program *program);
-/* Address of element 0 of v, in its tier's arena. */
-size_t sw_program_address(const struct sw_program *program, sw_value v);
 
 /* ---- budget.c ---- */
 
@@ -254,13 +247,6 @@ sw_status sw_plan_refuse(const struct sw_plan *plan, const struct sw_plan_option
 /* Refuses a host or a disk without room for the persistent values, before instructions are
  * ordered. */
 sw_status sw_plan_check_outer_budgets(struct sw_plan *plan, const struct sw_plan_options *options);
-
-/* ---- dump.c: members of a JSON object, each preceded by a comma ---- */
-
-/* Writes ports and instructions. */
-void sw_program_dump(const struct sw_program *program, struct sw_str *out);
-/* Writes all that programs share. */
-void sw_plan_dump(const struct sw_plan *plan, struct sw_str *out);
 
 /* fused: the graph after sw_pass_fuse */
 uint64_t sw_plan_fingerprint(const struct sw_graph *fused, const struct sw_plan_options *options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions about ops and programs that several passes ask.
+// Questions about ops and programs: those that several passes ask, and those of other rooms.
 #include "plan/private.h"
 
 enum sw_segment sw_op_segment(const struct sw_ir_op *op)
@@ -49,4 +49,117 @@ struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds
 const struct sw_ir_op *sw_program_peak(const struct sw_program *program)
 {
     return &program->ir->ops[program->instrs[program->peak.instr].op];
+}
+
+/* ---- for other rooms, which see no list ---- */
+
+struct sw_instr_op sw_instr_op(const struct sw_program *program, int32_t i)
+{
+    const struct sw_ir_op *op = &program->ir->ops[program->instrs[i].op];
+    return (struct sw_instr_op){.math = sw_ir_math(op),
+                                .attrs = sw_ir_attrs(op),
+                                .micro = op->micro,
+                                .is_clone = op->is_clone};
+}
+
+struct sw_value_facts sw_program_value(const struct sw_program *program, sw_value v)
+{
+    const struct sw_ir_value *value = &program->ir->values[v];
+    return (struct sw_value_facts){.name = value->producer < 0 ? value->name : NULL,
+                                   .role = value->role,
+                                   .dtype = value->dtype,
+                                   .micro = value->micro,
+                                   .whole_elems = sw_shape_elems(&value->form->layout.whole),
+                                   .bytes = sw_ir_bytes(value)};
+}
+
+int32_t sw_program_n_values(const struct sw_program *program)
+{
+    return program->ir->n_values;
+}
+
+const sw_value *sw_program_params(const struct sw_program *program, int32_t *out_n)
+{
+    *out_n = program->ir->params.n;
+    return program->ir->params.at;
+}
+
+int32_t sw_program_n_streams(const struct sw_program *program)
+{
+    return program->ir->n_streams;
+}
+
+sw_value sw_program_stream_param(const struct sw_program *program, int32_t i)
+{
+    return program->ir->streams[i].param;
+}
+
+/* The parameter of v, or the tile that it belongs to. */
+static sw_value param_of(const struct sw_ir *ir, sw_value v)
+{
+    const sw_value root = sw_ir_root(ir, v);
+    /* a pack has views, each for one parameter */
+    const bool in_pack = root != v && ir->values[root].param < 0;
+    return ir->values[root].role == SW_ROLE_PARAM ? root : ir->values[in_pack ? v : root].param;
+}
+
+struct sw_exchanged sw_instr_exchanged(const struct sw_program *program, int32_t i)
+{
+    const struct sw_ir *ir = program->ir;
+    const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
+    const int32_t grad = op->move == SW_MOVE_REDUCE ? ir->values[op->in[1]].producer : -1;
+    return (struct sw_exchanged){.param = param_of(ir, op->in[0]),
+                                 .elems = ir->values[op->in[0]].form->elems,
+                                 .is_row_sparse =
+                                     grad >= 0 && sw_ir_has(&ir->ops[grad], SW_TRAIT_DENSE)};
+}
+
+/* Marks the roots of gradients on their way to the owners of their slices. leaves: [n_values] */
+static void find_leaving(const struct sw_ir *ir, bool *leaves)
+{
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        if (ir->ops[i].move == SW_MOVE_REDUCE) {
+            leaves[sw_ir_root(ir, ir->ops[i].in[1])] = true;
+        }
+    }
+}
+
+/* True for a parameter or an optimizer state, or a pack of them; false for offloaded
+ * activations. */
+static bool is_of_the_model(const struct sw_ir *ir, sw_value v)
+{
+    const enum sw_role role = ir->values[sw_ir_root(ir, v)].role;
+    return role == SW_ROLE_PARAM || role == SW_ROLE_STATE;
+}
+
+static enum sw_buffer_use use_of(const struct sw_program *program, const struct sw_buffer *buffer,
+                                 const bool *leaves)
+{
+    const struct sw_ir *ir = program->ir;
+    if (buffer->value < 0) {
+        const struct sw_ir_op *op = &ir->ops[program->instrs[buffer->first].op];
+        return sw_ir_is_collective(op) ? SW_USE_ARRIVING : SW_USE_WORKSPACE;
+    }
+    const struct sw_ir_value *info = &ir->values[buffer->value];
+    const struct sw_ir_op *op = info->producer >= 0 ? &ir->ops[info->producer] : NULL;
+    if (op && op->move == SW_MOVE_GATHER) {
+        return SW_USE_GATHERED;
+    }
+    if (op && op->move == SW_MOVE_LOAD && is_of_the_model(ir, op->in[0])) {
+        return SW_USE_LOADED;
+    }
+    return info->role == SW_ROLE_GRAD || leaves[buffer->value] ? SW_USE_GRADIENT
+                                                               : SW_USE_ACTIVATION;
+}
+
+sw_status sw_program_uses(const struct sw_program *program, enum sw_buffer_use *out)
+{
+    bool *leaves = sw_alloc_zero("plan", (size_t)program->ir->n_values + 1, sizeof *leaves);
+    SW_TRY_ALLOC(leaves, "a table of the plan");
+    find_leaving(program->ir, leaves);
+    for (int32_t i = 0; i < program->n_buffers; i++) {
+        out[i] = use_of(program, &program->buffers[i], leaves);
+    }
+    sw_free(leaves);
+    return SW_OK;
 }

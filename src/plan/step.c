@@ -131,25 +131,3 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
     }
     return SW_OK;
 }
-
-void sw_step_print(const struct sw_step *step, struct sw_str *out)
-{
-    for (int32_t i = 0; i < step->n_phases; i++) {
-        const struct sw_step_phase *phase = &step->phases[i];
-        if (phase->action != SW_STEP_RUN) {
-            sw_str_printf(out, "%6d  %s\n", i, sw_step_action_name(phase->action));
-            continue;
-        }
-        sw_str_printf(out, "%6d  run %s", i, sw_segment_name(phase->segment));
-        if (phase->segment < SW_SEGMENT_UPDATE) {
-            sw_str_printf(out,
-                          phase->n_micro == 0   ? " for other ranks in round %lld"
-                          : phase->n_micro == 1 ? " of micro-batch %lld"
-                                                : " of all micro-batches from %lld on",
-                          (long long)phase->round);
-        }
-        sw_str_printf(out, "%s%s%s\n", phase->drains ? ", then a barrier" : "",
-                      phase->joins ? ", the host waits" : "",
-                      i < step->n_safe ? "" : "; a failure cannot be rolled back");
-    }
-}

@@ -52,6 +52,16 @@ bool sw_refuse(struct sw_str *why, const char *fmt, ...)
     return true;
 }
 
+void sw_techniques_describe(const struct sw_plan *plan, const struct sw_program *program,
+                            struct sw_str *out)
+{
+    for (int i = 0; i < sw_n_techniques; i++) {
+        if (sw_techniques[i]->describe) {
+            sw_techniques[i]->describe(plan, program, out);
+        }
+    }
+}
+
 const struct sw_technique *sw_technique_refusal(const struct sw_facts *facts, struct sw_str *why)
 {
     for (int i = 0; i < sw_n_techniques; i++) {

@@ -70,6 +70,10 @@ extern const int sw_n_techniques;
 /* Appends ", " or `join` and the text, or the text alone if it is the first. */
 void sw_advise(struct sw_str *out, const char *join, const char *text);
 
+/* Appends the lines of all techniques about a program, or about the plan if `program` is NULL. */
+void sw_techniques_describe(const struct sw_plan *plan, const struct sw_program *program,
+                            struct sw_str *out);
+
 /* Writes why a technique refuses, unless `why` is NULL. Returns true. */
 bool sw_refuse(struct sw_str *why, const char *fmt, ...) SW_PRINTF(2, 3);
 

@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "json/json.h"
 #include "plan/plan.h"
+#include "show/show.h"
 #include "spillway/report.h"
 
 /* ---- run.c: the files of a training ---- */

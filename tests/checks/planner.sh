@@ -17,7 +17,7 @@ for file in src/plan/*.c src/plan/*.h; do
     [ -f "$file" ] || continue
     [ "$(wc -l < "$file")" -le 700 ] || complain "$file: $(wc -l < "$file") lines, at most 700"
 done
-for header in plan.h ir.h private.h; do
+for header in plan.h query.h ir.h private.h; do
     [ -f "src/plan/$header" ] || continue
     large=$(awk -f "$here/code.awk" "src/plan/$header" | awk -f "$here/sizes.awk" |
         awk '$1 == "struct" && $5 > 20 { print $3 ": struct " $4 " has " $5 " fields, at most 20" }')

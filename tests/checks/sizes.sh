@@ -10,7 +10,7 @@ cd "${1:-$here/../..}"
 known=$here/sizes.txt
 [ $# -eq 0 ] || known=sizes.txt
 
-for room in graph layout plan walk search run weights engine look check job; do
+for room in graph layout plan show walk search run weights engine look check job; do
     [ ! -d "src/$room" ] || find "src/$room" -name '*.[ch]' ! -path '*/tests/*'
 done | sort | xargs awk -f "$here/code.awk" | awk -f "$here/sizes.awk" | sort -k1,1 -k2,2 -k5,5n |
     awk '

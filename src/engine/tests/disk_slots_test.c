@@ -356,7 +356,7 @@ static sw_status plan(const struct way *way, bool *two_slots, int64_t *disk, cha
         *two_slots = e->plan->update.two_slots;
         *disk = sw_engine_tier_bytes(e, SW_TIER_DISK);
         struct sw_str report = {0};
-        sw_plan_print(e->plan, false, &report);
+        sw_techniques_describe(e->plan, NULL, &report);
         snprintf(text, size, "%s", sw_str_text(&report));
         sw_str_fini(&report);
     }

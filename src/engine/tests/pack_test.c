@@ -195,7 +195,7 @@ static void a_block_moves_its_packs_alone(void **state)
     assert_int_equal(count(program, SW_VERB_WRITE, "transformer.h.0", true), 2);
     assert_int_equal(count(program, SW_VERB_WRITE, "transformer.h.0", false), 2);
     struct sw_str text = {0};
-    sw_plan_print(e->plan, false, &text);
+    sw_techniques_describe(e->plan, NULL, &text);
     assert_non_null(strstr(sw_str_text(&text), "small tensors of the disk travel in"));
     sw_str_fini(&text);
     sw_close(e);

@@ -84,25 +84,20 @@ static sw_status one_step(sw_engine *e, const struct job *job, int64_t step,
 }
 
 /* Bytes that one step sends to other ranks by the plan, plus the losses. */
-static int64_t planned_bytes(const sw_engine *e, const struct job *job)
+static int64_t planned_bytes(const sw_engine *e)
 {
-    const struct sw_plan_options options = {
-        .mesh = sw_mesh_of_data(e->ranks),
-        .policy.stage = job->stage,
-        .policy.micro_batches = job->k,
-        .rule = &e->optimizer.rule,
-        .reduces = strstr(job->more, "boundary") ? SW_REDUCES_SUMS : 0};
-    struct sw_plan_table table;
-    int64_t sum = (int64_t)(e->ranks - 1) * e->sizes.rounds * 2 * (int64_t)sizeof(double);
-    /* the vote whether the step counts */
-    sum += e->plan->update.two_slots ? (int64_t)(e->ranks - 1) * (int64_t)sizeof(int64_t) : 0;
-    if (sw_plan_tabulate(e->plan, &options, &table) < 0) {
-        return -1;
+    const struct sw_program *program = &e->plan->programs[0];
+    int64_t sum = e->sizes.rounds * 2 * (int64_t)sizeof(double);
+    sum += e->plan->update.two_slots ? (int64_t)sizeof(int64_t) : 0; /* the vote on the step */
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_instr *instr = &program->instrs[i];
+        const bool once =
+            program->micro_batches > 1 || instr->last_only || instr->segment >= SW_SEGMENT_UPDATE;
+        if (instr->verb >= SW_VERB_REDUCE) {
+            sum += (once ? 1 : e->sizes.rounds) * sw_instr_sent_bytes(instr);
+        }
     }
-    for (int i = 0; i < SW_SENT_COUNT; i++) {
-        sum += table.sent[i].bytes;
-    }
-    return sum;
+    return sum * (e->ranks - 1);
 }
 
 static int64_t sent_bytes(const sw_comm *comm)
@@ -179,7 +174,7 @@ static sw_status train(void *ctx, sw_comm *comm)
         struct sw_step_report report;
         const int64_t before = sent_bytes(comm), moved = moved_bytes(e);
         st = one_step(e, job, job->first_step + i, &report);
-        const int64_t sent = sent_bytes(comm) - before, planned = planned_bytes(e, job);
+        const int64_t sent = sent_bytes(comm) - before, planned = planned_bytes(e);
         if (st >= 0 && job->ranks > 1 && !report.skipped &&
             (job->sparse ? sent > planned || sent < planned / 2 : sent != planned)) {
             st = SW_FAIL(SW_E_ARG, "stage %d, %d ranks: a step sent %lld bytes, planned were %lld",

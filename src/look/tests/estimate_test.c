@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeepSpeed's memory estimates: every recorded row to the byte, and the counts taken from a model.
 #include "engine/engine.h"
+#include "show/show.h"
 #include "spillway/look.h"
 #include "support/fixtures.h"
 #include "support/test.h"

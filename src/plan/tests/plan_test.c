@@ -641,11 +641,6 @@ static void vertical_keeps_the_order_of_sums(void **state)
             assert_true(ir->ops[ir->values[loss].producer].micro == micro);
         }
         assert_int_equal(sw_ir_find_output(ir, "loss", 3), SW_NO_VALUE);
-        struct sw_str text = {0};
-        sw_plan_print(plan, true, &text);
-        assert_non_null(strstr(sw_str_text(&text), "3 micro-batches, block by block"));
-        assert_non_null(strstr(sw_str_text(&text), "(micro-batch 2)"));
-        sw_str_fini(&text);
         sw_free(next);
         sw_plan_close(plan);
     }
@@ -686,20 +681,6 @@ static void unsupported_op_is_named(void **state)
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, tower(1, SW_F32, true)};
     assert_int_equal(plan_once(&spec, 1, &o, &plan), SW_E_UNSUP);
     assert_non_null(strstr(sw_error_message(), "embedding"));
-}
-
-static void prints_what_runs(void **state)
-{
-    (void)state;
-    const struct sw_plan_options o = options();
-    struct sw_plan *plan = plan_tower(1, &o);
-    struct sw_str text = {0};
-    sw_plan_print(plan, true, &text);
-    assert_non_null(strstr(sw_str_text(&text), "update"));
-    assert_non_null(strstr(sw_str_text(&text), "linear_ce"));
-    assert_non_null(strstr(sw_str_text(&text), "device"));
-    sw_str_fini(&text);
-    sw_plan_close(plan);
 }
 
 static void survives_lack_of_memory(void **state)
@@ -1111,7 +1092,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(vertical_moves_parameters_once),
     cmocka_unit_test(vertical_keeps_the_order_of_sums),
     cmocka_unit_test(vertical_refuses_a_forward_that_writes_states),
-    cmocka_unit_test(prints_what_runs),
     cmocka_unit_test(survives_lack_of_memory),
     cmocka_unit_test(tiles_bound_what_is_on_the_device),
     cmocka_unit_test(a_wide_layer_takes_16_hh_bytes_by_its_tiles),

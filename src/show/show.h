@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// report - tells users what a plan takes, sends and costs: estimates without a graph, tables of a
-// finished plan, the work of its instructions. Part of the public interface of plan.
+// show - tells users what a plan does, takes, sends and costs: as text and as JSON, in tables, by
+// module, and in comparison with another plan. It reads finished plans and changes nothing.
 #pragma once
 
 #include "plan/plan.h"
+
+/* ---- print.c: a plan as text or JSON ---- */
+
+/* Prints instructions, bytes per tier, FLOPs, and the peak with its largest values. */
+void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str *out);
+/* Prints one JSON object; with `instructions` it has all that running the plan needs. docs/train.md
+ * lists the members. */
+void sw_plan_print_json(const struct sw_plan *plan, bool instructions, struct sw_str *out);
 
 /* ---- estimate.c: without a graph ---- */
 
@@ -113,29 +121,6 @@ struct sw_plan_table {
 sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_options *options,
                            struct sw_plan_table *out);
 
-/* ---- load.c: the work of an instruction ---- */
-
-enum sw_load {
-    /* floating-point operations of matrix products and attention, by dtype of the factors */
-    SW_LOAD_PRODUCTS_F32,
-    SW_LOAD_PRODUCTS_BF16,
-    SW_LOAD_PRODUCTS_F16,
-    SW_LOAD_OTHER,     /* bytes that all other computation reads and writes */
-    SW_LOAD_COPIES_IN, /* bytes copied between host and device */
-    SW_LOAD_COPIES_OUT,
-    SW_LOAD_DISK_READ, /* bytes read from and written to disk */
-    SW_LOAD_DISK_WRITTEN,
-    SW_LOAD_SENT, /* bytes sent to other ranks */
-    SW_LOAD_HOST, /* bytes that kernels of the host read and write */
-    SW_LOAD_COUNT
-};
-const char *sw_load_name(enum sw_load kind);
-/* The kind and amount of work of running instruction i once. Exchanges of a batch are counted one
- * by one. */
-enum sw_load sw_instr_load(const struct sw_plan *plan, const struct sw_program *program, int32_t i,
-                           double *out_work);
-/* Number of ops of all programs: a measure of the work of planning. */
-int64_t sw_plan_count_ops(const struct sw_plan *plan);
 /* ---- diff.c: the differences of two plans, from their JSON alone ---- */
 
 struct sw_plan_source {

@@ -3,7 +3,7 @@
 // to this folder.
 #pragma once
 
-#include "plan/dumped.h"
+#include "show/dumped.h"
 
 /* Change of an instruction or tensor from A to B. If several apply, the last one of this list
  * counts. */

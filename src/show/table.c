@@ -4,7 +4,7 @@
 // the table explains each difference.
 #include <string.h>
 
-#include "plan/private.h"
+#include "show/show.h"
 
 const char *sw_held_name(enum sw_held kind)
 {
@@ -33,47 +33,6 @@ static enum sw_held kind_of_state(const struct sw_persistent *item)
         return item->state == SW_STATE_SUM && item->use == 0 ? SW_HELD_GRADS : SW_HELD_SECOND;
     }
     return item->param ? SW_HELD_OPTIMIZER : SW_HELD_OTHER;
-}
-
-/* [n_values] by root: gradients of parameters on their way to the owners of their shards. NULL =
- * out of memory */
-static bool *find_leaving(const struct sw_ir *ir)
-{
-    bool *leaves = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *leaves);
-    for (int32_t i = 0; leaves && i < ir->n_ops; i++) {
-        if (ir->ops[i].move == SW_MOVE_REDUCE) {
-            leaves[sw_ir_root(ir, ir->ops[i].in[1])] = true;
-        }
-    }
-    return leaves;
-}
-
-/* True for a parameter or an optimizer state, or a pack of them; false for offloaded
- * activations. */
-static bool is_of_the_model(const struct sw_ir *ir, sw_value v)
-{
-    const enum sw_role role = ir->values[sw_ir_root(ir, v)].role;
-    return role == SW_ROLE_PARAM || role == SW_ROLE_STATE;
-}
-
-static enum sw_held kind_of_transient(const struct sw_program *program,
-                                      const struct sw_buffer *buffer, const bool *leaves)
-{
-    const struct sw_ir *ir = program->ir;
-    if (buffer->value < 0) {
-        const struct sw_ir_op *op = &ir->ops[program->instrs[buffer->first].op];
-        return sw_ir_is_collective(op) ? SW_HELD_WIRE : SW_HELD_WORKSPACE;
-    }
-    const struct sw_ir_value *info = &ir->values[buffer->value];
-    if (info->producer >= 0 && ir->ops[info->producer].move == SW_MOVE_GATHER) {
-        return SW_HELD_GATHERED;
-    }
-    if (info->producer >= 0 && ir->ops[info->producer].move == SW_MOVE_LOAD &&
-        is_of_the_model(ir, ir->ops[info->producer].in[0])) {
-        return SW_HELD_LOADED;
-    }
-    return info->role == SW_ROLE_GRAD || leaves[buffer->value] ? SW_HELD_GRADS_NOW
-                                                               : SW_HELD_ACTIVATIONS;
 }
 
 /* True if a rank holds a shard of the tensor, or would without the threshold for small ones. */
@@ -118,18 +77,23 @@ static void count_persistent(const struct sw_plan *plan, const struct sw_plan_op
 /* Counts the transients that are live at the peak. */
 static sw_status count_transients(const struct sw_program *program, size_t held[SW_HELD_COUNT])
 {
-    bool *leaves = find_leaving(program->ir);
-    SW_TRY_ALLOC(leaves, "a table of the plan");
-    for (int32_t i = 0; i < program->n_buffers; i++) {
+    static const enum sw_held kinds[SW_USE_COUNT] = {
+        [SW_USE_ACTIVATION] = SW_HELD_ACTIVATIONS, [SW_USE_GRADIENT] = SW_HELD_GRADS_NOW,
+        [SW_USE_GATHERED] = SW_HELD_GATHERED,      [SW_USE_LOADED] = SW_HELD_LOADED,
+        [SW_USE_ARRIVING] = SW_HELD_WIRE,          [SW_USE_WORKSPACE] = SW_HELD_WORKSPACE};
+    enum sw_buffer_use *uses = sw_alloc("plan", ((size_t)program->n_buffers + 1) * sizeof *uses);
+    SW_TRY_ALLOC(uses, "a table of the plan");
+    const sw_status st = sw_program_uses(program, uses);
+    for (int32_t i = 0; i < program->n_buffers && st >= 0; i++) {
         const struct sw_buffer *buffer = &program->buffers[i];
         if (!buffer->persistent && buffer->tier == SW_TIER_DEVICE &&
             buffer->first <= program->peak.instr && program->peak.instr <= buffer->last) {
-            held[kind_of_transient(program, buffer, leaves)] += buffer->bytes;
+            held[kinds[uses[i]]] += buffer->bytes;
         }
     }
     held[SW_HELD_GAPS] += program->peak.bytes[SW_TIER_DEVICE] - program->peak.live_bytes;
-    sw_free(leaves);
-    return SW_OK;
+    sw_free(uses);
+    return st;
 }
 
 /* ---- sent ---- */
@@ -141,55 +105,41 @@ struct trips {
 };
 
 struct count {
-    const struct sw_ir *ir;
+    const struct sw_program *program;
     const struct sw_plan_options *options;
-    struct trips *trips; /* [n_values] by parameter */
+    struct trips *trips; /* [values of the program] by parameter */
     int64_t rounds;      /* micro-steps per step */
     int64_t runs;        /* how often forward and backward run in a step */
+    int ranks;           /* along the data axis */
+    int64_t wire;        /* bytes of an element of a gradient that travels; 0 = none travels */
 };
 
-/* The parameter of v, or the tile that it belongs to. */
-static sw_value param_of(const struct sw_ir *ir, sw_value v)
+/* Counts an exchange: every rank sends a shard of the tensor to each other rank. */
+static void add_exchange(struct count *c, int32_t i, struct sw_plan_table *out)
 {
-    const sw_value root = sw_ir_root(ir, v);
-    /* a pack has views, each for one parameter */
-    const bool in_pack = root != v && ir->values[root].param < 0;
-    return ir->values[root].role == SW_ROLE_PARAM ? root : ir->values[in_pack ? v : root].param;
-}
-
-static bool is_sparse(const struct sw_ir *ir, sw_value grad)
-{
-    const int32_t producer = ir->values[grad].producer;
-    return producer >= 0 && sw_ir_has(&ir->ops[producer], SW_TRAIT_DENSE);
-}
-
-/* Every rank sends a shard of the tensor to each other rank. */
-static void add_op(struct count *c, const struct sw_ir_op *op, struct sw_plan_table *out)
-{
-    const struct sw_ir *ir = c->ir;
-    const int64_t others = sw_ir_data(c->ir)->n - 1;
-    const int64_t times = op->phase == SW_PHASE_UPDATE ? 1 : c->runs;
+    const struct sw_instr *instr = &c->program->instrs[i];
+    const struct sw_instr_op op = sw_instr_op(c->program, i);
+    const struct sw_exchanged moved = sw_instr_exchanged(c->program, i);
+    const int64_t times = (c->ranks - 1) * (op.math.phase == SW_PHASE_UPDATE ? 1 : c->runs);
+    const int64_t bytes = sw_instr_sent_bytes(instr);
     enum sw_sent kind = SW_SENT_STATS;
-    const int64_t slice = sw_exchange_bytes(ir, op);
-    const sw_value param = op->move != SW_MOVE_MERGE ? param_of(ir, op->in[0]) : SW_NO_VALUE;
-    if (op->move == SW_MOVE_GATHER && param < 0) { /* the updated shards */
+    if (instr->verb == SW_VERB_GATHER && moved.param < 0) { /* the updated shards */
         kind = SW_SENT_UPDATE;
-        out->sent[kind].matrices += (double)(slice * others * times);
-    } else if (op->move != SW_MOVE_MERGE) {
-        const int64_t elems = ir->values[op->in[0]].form->elems;
-        struct trips *trips = &c->trips[param];
-        trips->padded = elems * sw_ir_data(c->ir)->n;
-        if (op->move == SW_MOVE_REDUCE) {
+        out->sent[kind].matrices += (double)(bytes * times);
+    } else if (instr->verb != SW_VERB_MERGE) {
+        struct trips *trips = &c->trips[moved.param];
+        trips->padded = moved.elems * c->ranks;
+        if (instr->verb == SW_VERB_REDUCE) {
             kind = SW_SENT_GRADS;
-            const int64_t whole = sw_exchange_slice_bytes(ir, op);
-            out->sent[kind].rows += (double)((whole - slice) * others * times);
-            *(is_sparse(ir, op->in[1]) ? &trips->sparse : &trips->dense) += op->micro == 0;
+            c->wire = (int64_t)sw_dtype_bytes(instr->exchange.dtype);
+            out->sent[kind].rows += (double)((instr->bytes - bytes) * times);
+            *(moved.is_row_sparse ? &trips->sparse : &trips->dense) += op.micro == 0;
         } else {
-            kind = (enum sw_sent)(SW_SENT_FORWARD + (int)op->phase);
-            trips->gathers[op->phase]++;
+            kind = (enum sw_sent)(SW_SENT_FORWARD + (int)op.math.phase);
+            trips->gathers[op.math.phase]++;
         }
     }
-    out->sent[kind].bytes += slice * others * times;
+    out->sent[kind].bytes += bytes * times;
 }
 
 /* Splits the bytes of one parameter in a kind into parts: `unit` bytes per element; the formula
@@ -209,31 +159,21 @@ static void split(struct sw_sent_parts *parts, int64_t elems, const struct trips
     parts->padding += (double)(trips->padded - elems) * unit * n;
 }
 
-static double wire_bytes(const struct sw_ir *ir)
-{
-    for (int32_t i = 0; i < ir->n_ops; i++) {
-        if (ir->ops[i].move == SW_MOVE_REDUCE) {
-            return (double)sw_dtype_bytes(sw_exchange_dtype(ir, &ir->ops[i]));
-        }
-    }
-    return 0;
-}
-
 /* The formulas of docs/zero.md, all times (R-1)/R. Stage 0: (m c + 4) P. Stages 1 and 2: (m c + w)
  * P. Stage 3: m (2 w + c) P, or (2 w + m c) P with the vertical schedule. */
 static void add_formulas(const struct count *c, sw_value param, struct sw_plan_table *out)
 {
-    const struct sw_ir_value *info = &c->ir->values[param];
+    const struct sw_value_facts value = sw_program_value(c->program, param);
     const struct trips *trips = &c->trips[param];
     const int stage = c->options->policy.stage;
-    const int64_t elems = sw_shape_elems(&info->form->layout.whole);
-    const double share = (double)(sw_ir_data(c->ir)->n - 1) / sw_ir_data(c->ir)->n;
-    const double m = (double)c->rounds, runs = (double)c->runs, grad = wire_bytes(c->ir) * share;
-    const double work = (double)sw_dtype_bytes(info->dtype) * share;
+    const int64_t elems = value.whole_elems;
+    const double share = (double)(c->ranks - 1) / c->ranks;
+    const double m = (double)c->rounds, runs = (double)c->runs, grad = (double)c->wire * share;
+    const double work = (double)sw_dtype_bytes(value.dtype) * share;
     const double update = stage == 0 ? sizeof(float) * share : work;
     out->elems += elems;
     out->trained += trips->dense + trips->sparse > 0 ? elems : 0;
-    if (sw_ir_data(c->ir)->n <= 1) {
+    if (c->ranks <= 1) {
         return;
     }
     split(&out->sent[SW_SENT_GRADS], elems, trips, trips->dense, trips->sparse,
@@ -257,8 +197,25 @@ static void add_formulas(const struct count *c, sw_value param, struct sw_plan_t
 /* A single rank sends nothing and does not reduce its streams, but their parameters are trained. */
 static void note_streams(struct count *c)
 {
-    for (int32_t i = 0; sw_ir_data(c->ir)->n <= 1 && i < c->ir->n_streams; i++) {
-        c->trips[c->ir->streams[i].param].dense++;
+    const int32_t n = c->ranks > 1 ? 0 : sw_program_n_streams(c->program);
+    for (int32_t i = 0; i < n; i++) {
+        c->trips[sw_program_stream_param(c->program, i)].dense++;
+    }
+}
+
+/* Counts what travels, and what the formulas say. */
+static void count_sent(struct count *c, struct sw_plan_table *out)
+{
+    int32_t n;
+    for (int32_t i = 0; i < c->program->n_instrs; i++) {
+        if (c->program->instrs[i].verb >= SW_VERB_REDUCE) {
+            add_exchange(c, i, out);
+        }
+    }
+    note_streams(c);
+    const sw_value *params = sw_program_params(c->program, &n);
+    for (int32_t i = 0; i < n; i++) {
+        add_formulas(c, params[i], out);
     }
 }
 
@@ -269,12 +226,13 @@ sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_opti
     if (program->kind != SW_PROGRAM_TRAIN || !options->rule) {
         return SW_FAIL(SW_E_ARG, "a table of ZeRO stages is of a training with an optimizer");
     }
-    const struct sw_ir *ir = program->ir;
+    const size_t n = (size_t)sw_program_n_values(program) + 1;
     struct count c = {
-        .ir = ir,
+        .program = program,
         .options = options,
-        .trips = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *c.trips),
+        .trips = sw_alloc_zero("plan", n, sizeof *c.trips),
         .rounds = sw_ceil_div(options->policy.micro_batches, sw_data_ranks(options)),
+        .ranks = plan->groups[SW_GROUP_DATA].n,
     };
     c.runs = program->micro_batches > 1 ? 1 : c.rounds;
     SW_TRY_ALLOC(c.trips, "a table of the plan");
@@ -282,20 +240,9 @@ sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_opti
     memcpy(out->tier_bytes, plan->tier_bytes, sizeof out->tier_bytes);
     count_persistent(plan, options, out);
     const sw_status st = count_transients(sw_plan_largest_program(plan, SW_TIER_DEVICE), out->held);
-    if (st < 0) {
-        sw_free(c.trips);
-        return st;
-    }
-    for (int32_t i = 0; i < program->n_instrs; i++) {
-        const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
-        if (sw_ir_is_collective(op)) {
-            add_op(&c, op, out);
-        }
-    }
-    note_streams(&c);
-    for (int32_t i = 0; i < ir->params.n; i++) {
-        add_formulas(&c, ir->params.at[i], out);
+    if (st >= 0) {
+        count_sent(&c, out);
     }
     sw_free(c.trips);
-    return SW_OK;
+    return st;
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prints the plan, as text or JSON: what runs in which order, where its bytes are, and what it
 // costs.
-#include "plan/private.h"
-#include "plan/technique.h"
+#include "show/private.h"
 
 static const char *const program_names[] = {"train", "eval", "logits", "decode"};
+
 static void print_operand(const struct sw_program *program, sw_value v, struct sw_str *out)
 {
-    const struct sw_ir_value *info = &program->ir->values[v];
-    if (info->name && info->producer < 0) {
-        sw_str_puts(out, info->name);
+    const char *name = sw_program_value(program, v).name;
+    if (name) {
+        sw_str_puts(out, name);
     } else {
         sw_str_printf(out, "@%zx", sw_program_address(program, v));
     }
@@ -18,36 +18,35 @@ static void print_operand(const struct sw_program *program, sw_value v, struct s
 static void print_instr(const struct sw_program *program, int32_t i, struct sw_str *out)
 {
     const struct sw_instr *instr = &program->instrs[i];
-    const struct sw_ir *ir = program->ir;
-    const struct sw_ir_op *op = &ir->ops[instr->op];
+    const struct sw_instr_op op = sw_instr_op(program, i);
     size_t bytes = 0;
     sw_str_printf(out, "%6d  %-8s %-8s %-18s ", i, sw_queue_name(instr->queue),
-                  sw_segment_name(instr->segment), sw_ir_op_name(op));
-    for (int k = 0; k < op->n_out; k++) {
-        if (op->out[k] >= 0) {
+                  sw_segment_name(instr->segment), instr->about->name);
+    for (int k = 0; k < op.math.n_out; k++) {
+        if (op.math.out[k] >= 0) {
             sw_str_puts(out, k ? " " : "");
-            print_operand(program, op->out[k], out);
-            bytes += sw_ir_bytes(&ir->values[op->out[k]]);
+            print_operand(program, op.math.out[k], out);
+            bytes += sw_program_value(program, op.math.out[k]).bytes;
         }
     }
     sw_str_puts(out, " <-");
-    for (int k = 0; k < op->n_in; k++) {
+    for (int k = 0; k < op.math.n_in; k++) {
         sw_str_putc(out, ' ');
-        print_operand(program, op->in[k], out);
+        print_operand(program, op.math.in[k], out);
     }
     sw_str_printf(out, "  %zu B", bytes);
     if (instr->workspace >= 0) {
         sw_str_printf(out, " + %zu B workspace", program->buffers[instr->workspace].bytes);
     }
-    const char *scope = ir->scopes[op->scope].name; /* "" if outside of all scopes */
-    sw_str_printf(out, "  %.3g MFLOP  [%s]%s%s%s", (double)sw_ir_flops(ir, op) / 1e6,
+    const char *scope = instr->about->scope;
+    sw_str_printf(out, "  %.3g MFLOP  [%s]%s%s%s", (double)instr->flops / 1e6,
                   instr->about->kernel.path ? instr->about->kernel.path : "", *scope ? " " : "",
-                  scope, op->is_clone ? " (recomputed)" : "");
+                  scope, op.is_clone ? " (recomputed)" : "");
     if (instr->turn.loop > 0) {
         sw_str_printf(out, " x %d pieces", sw_instr_pieces(program, instr));
     }
-    if (program->micro_batches > 1 && op->phase != SW_PHASE_UPDATE) {
-        sw_str_printf(out, " (micro-batch %d)", op->micro);
+    if (program->micro_batches > 1 && op.math.phase != SW_PHASE_UPDATE) {
+        sw_str_printf(out, " (micro-batch %d)", op.micro);
     }
     sw_str_putc(out, '\n');
 }
@@ -67,24 +66,15 @@ static struct role_bytes count_roles(const struct sw_plan *plan)
     const struct sw_program *program = &plan->programs[0];
     for (int32_t i = 0; i < program->n_buffers; i++) {
         const struct sw_buffer *buffer = &program->buffers[i];
-        if (buffer->value >= 0 && !buffer->persistent && buffer->tier == SW_TIER_DEVICE &&
-            program->ir->values[buffer->value].role == SW_ROLE_GRAD &&
-            program->ir->values[buffer->value].micro == 0) {
+        if (buffer->value < 0 || buffer->persistent || buffer->tier != SW_TIER_DEVICE) {
+            continue;
+        }
+        const struct sw_value_facts value = sw_program_value(program, buffer->value);
+        if (value.role == SW_ROLE_GRAD && value.micro == 0) {
             sum.gradients += buffer->bytes;
         }
     }
     return sum;
-}
-
-/* The lines of all techniques about a program, or about the plan. */
-static void describe(const struct sw_plan *plan, const struct sw_program *program,
-                     struct sw_str *out)
-{
-    for (int i = 0; i < sw_n_techniques; i++) {
-        if (sw_techniques[i]->describe) {
-            sw_techniques[i]->describe(plan, program, out);
-        }
-    }
 }
 
 static void print_program(const struct sw_plan *plan, const struct sw_program *program,
@@ -101,17 +91,17 @@ static void print_program(const struct sw_plan *plan, const struct sw_program *p
         print_instr(program, i, out);
     }
     if (program->n_instrs > 0) {
-        const struct sw_ir_op *op = &program->ir->ops[program->instrs[program->peak.instr].op];
+        const struct sw_instr_about *about = program->instrs[program->peak.instr].about;
         sw_str_printf(
             out, "  transients: %s placed, %s alive at the peak, instruction %d (%s in %s)\n",
             sw_format_bytes(text[0], sizeof text[0], (double)program->peak.bytes[SW_TIER_DEVICE]),
             sw_format_bytes(text[1], sizeof text[1], (double)program->peak.live_bytes),
-            program->peak.instr, sw_ir_op_name(op), sw_ir_where(program->ir, op));
+            program->peak.instr, about->name, about->where);
         sw_str_puts(out, "  largest there: ");
         sw_plan_largest(program, 5, out);
         sw_str_putc(out, '\n');
     }
-    describe(plan, program, out);
+    sw_techniques_describe(plan, program, out);
 }
 
 static void print_tiers(const struct sw_plan *plan, struct sw_str *out)
@@ -129,6 +119,29 @@ static void print_tiers(const struct sw_plan *plan, struct sw_str *out)
     }
 }
 
+/* Prints one line per phase. */
+static void print_step(const struct sw_step *step, struct sw_str *out)
+{
+    for (int32_t i = 0; i < step->n_phases; i++) {
+        const struct sw_step_phase *phase = &step->phases[i];
+        if (phase->action != SW_STEP_RUN) {
+            sw_str_printf(out, "%6d  %s\n", i, sw_step_action_name(phase->action));
+            continue;
+        }
+        sw_str_printf(out, "%6d  run %s", i, sw_segment_name(phase->segment));
+        if (phase->segment < SW_SEGMENT_UPDATE) {
+            sw_str_printf(out,
+                          phase->n_micro == 0   ? " for other ranks in round %lld"
+                          : phase->n_micro == 1 ? " of micro-batch %lld"
+                                                : " of all micro-batches from %lld on",
+                          (long long)phase->round);
+        }
+        sw_str_printf(out, "%s%s%s\n", phase->drains ? ", then a barrier" : "",
+                      phase->joins ? ", the host waits" : "",
+                      i < step->n_safe ? "" : "; a failure cannot be rolled back");
+    }
+}
+
 void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str *out)
 {
     char text[3][32];
@@ -137,14 +150,14 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
     }
     if (instructions && plan->step.n_phases > 0) {
         sw_str_puts(out, "a step of this rank:\n");
-        sw_step_print(&plan->step, out);
+        print_step(&plan->step, out);
     }
     const struct role_bytes roles = count_roles(plan);
     sw_str_printf(out, "parameters %s, states %s, gradients of a step %s\n",
                   sw_format_bytes(text[0], sizeof text[0], (double)roles.params),
                   sw_format_bytes(text[1], sizeof text[1], (double)roles.states),
                   sw_format_bytes(text[2], sizeof text[2], (double)roles.gradients));
-    describe(plan, NULL, out);
+    sw_techniques_describe(plan, NULL, out);
     print_tiers(plan, out);
     sw_str_printf(out, "math fingerprint %016llx\n", (unsigned long long)plan->fingerprint);
 }

@@ -3,7 +3,7 @@
 // tensor, phase and micro-batch; several with the same key correspond in order. The longest common
 // order counts as unchanged, and waits are compared by their targets. Memory is proportional to the
 // plans, and time nearly so.
-#include "plan/diff.h"
+#include "show/diff.h"
 
 #include <stdio.h>
 #include <string.h>

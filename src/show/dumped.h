@@ -4,8 +4,7 @@
 // equal strings have equal numbers. Private to this folder; diff.c compares two.
 #pragma once
 
-#include "json/json.h"
-#include "plan/private.h"
+#include "show/private.h"
 
 /* Strings by number. 0 is "", which also stands for an absent string. */
 struct sw_words {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prints the differences of two plans, as text or JSON. Words come from files, so they are
 // sanitised for a terminal.
-#include "plan/diff.h"
+#include "show/diff.h"
 
 #include <stdio.h>
 #include <string.h>

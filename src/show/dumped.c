@@ -2,7 +2,7 @@
 // Reads a plan from its JSON without building a tree. Tables map the members of each object to
 // fields of a record. Members that no table has are hashed, so that they count when plans are
 // compared. Memory is proportional to the records.
-#include "plan/dumped.h"
+#include "show/dumped.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/private.h"
+#include "show/show.h"
 
 /* A module and its subtree. */
 struct module {
@@ -102,7 +102,7 @@ static sw_status grow_tree(const struct sw_plan *plan, const struct sw_module_pr
     for (int32_t i = 0; i < program->segment_first[SW_SEGMENT_BACKWARD] && at >= 0; i++) {
         const struct sw_instr *instr = &program->instrs[i];
         if (instr->verb == SW_VERB_KERNEL) {
-            const bool products = sw_ir_has(&program->ir->ops[instr->op], SW_TRAIT_PRODUCTS);
+            const bool products = sw_kind_has(sw_instr_op(program, i).math.kind, SW_TRAIT_PRODUCTS);
             const int64_t flops = instr->flops / program->micro_batches;
             const struct module more = {.macs = products ? flops / 2 : 0,
                                         .flops = flops,

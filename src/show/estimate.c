@@ -3,7 +3,7 @@
 // for ZeRO 2 and 3 (16-bit training with Adam), and the formulas of the ZeRO paper.
 #include <math.h>
 
-#include "plan/report.h"
+#include "show/show.h"
 
 enum {
     WORK_BYTES = 2,   /* 16-bit parameters */

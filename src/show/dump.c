@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "json/json.h"
-#include "plan/private.h"
+#include "show/private.h"
 
 /* ---- members, each preceded by a comma ---- */
 
@@ -303,26 +302,23 @@ static void dump_attr(const struct attr *attr, const void *at, struct sw_str *ou
 }
 
 /* Writes the source of its random numbers, which is the same for an op and its gradient. */
-static void dump_draws(const struct sw_ir_op *op, struct sw_str *out)
+static void dump_draws(const struct sw_instr_op *op, struct sw_str *out)
 {
-    const enum sw_attrs_kind kind = sw_ir_attrs(op);
-    if (kind == SW_ATTRS_DROPOUT ||
-        (kind == SW_ATTRS_ATTENTION && op->detail->attrs.attention.dropout > 0)) {
-        sw_str_printf(out, ",\"draws\":\"%016llx\"", (unsigned long long)op->detail->path);
+    if (op->attrs == SW_ATTRS_DROPOUT ||
+        (op->attrs == SW_ATTRS_ATTENTION && op->math.attrs.attention.dropout > 0)) {
+        sw_str_printf(out, ",\"draws\":\"%016llx\"", (unsigned long long)op->math.path);
     }
 }
 
 /* Writes the attributes of the op's kind that are not 0. Without any, there is no member. */
-static void dump_attrs(const struct sw_ir_op *op, struct sw_str *out)
+static void dump_attrs(const struct sw_instr_op *op, struct sw_str *out)
 {
-    const enum sw_attrs_kind kind = sw_ir_attrs(op);
     const size_t before = out->len;
     put_open(out, "attributes", '{');
     const size_t begin = out->len;
-    const struct sw_op math = sw_ir_math(op);
     for (size_t i = 0; i < SW_LEN(attrs); i++) {
-        if (attrs[i].kind == kind) {
-            dump_attr(&attrs[i], (const char *)&math.attrs + attrs[i].at, out);
+        if (attrs[i].kind == op->attrs) {
+            dump_attr(&attrs[i], (const char *)&op->math.attrs + attrs[i].at, out);
         }
     }
     dump_draws(op, out);
@@ -382,23 +378,23 @@ static void dump_conditions(const struct sw_program *program, int32_t i, struct 
 static void dump_instr(const struct sw_program *program, int32_t i, struct sw_str *out)
 {
     const struct sw_instr *instr = &program->instrs[i];
-    const struct sw_ir_op *op = &program->ir->ops[instr->op];
+    const struct sw_instr_op op = sw_instr_op(program, i);
     begin(out, "verb", sw_verb_name(instr->verb));
     put_int(out, "number", i);
     put_text(out, "name", instr->about->name);
     put_text(out, "queue", sw_queue_name(instr->queue));
     put_text(out, "segment", sw_segment_name(instr->segment));
-    if ((int)op->phase != (int)instr->segment) {
-        put_text(out, "phase", sw_segment_name((enum sw_segment)op->phase));
+    if ((int)op.math.phase != (int)instr->segment) {
+        put_text(out, "phase", sw_segment_name((enum sw_segment)op.math.phase));
     }
     put_text(out, "scope", instr->about->scope);
     put_text(out, "tensor", instr->about->tensor);
     put_some(out, "micro_batch", instr->micro < 0 ? 0 : instr->micro);
     put_true(out, "of_step", instr->micro < 0);
-    put_true(out, "recomputed", op->is_clone);
+    put_true(out, "recomputed", op.is_clone);
     dump_conditions(program, i, out);
     put_text(out, "kernel", instr->about->kernel.path);
-    dump_attrs(op, out);
+    dump_attrs(&op, out);
     put_some(out, "flops", instr->flops);
     put_some(out, "bytes", instr->bytes);
     if (instr->workspace >= 0) {
