@@ -160,8 +160,8 @@ sw_status sw_device_open(const char *name, int n_threads, struct sw_device **out
 void sw_device_close(struct sw_device *dev);
 
 /* Front functions: same meaning as the slots. Memory is aligned to 4096 bytes and not zeroed.
- * Threads: one thread at a time opens and closes memory, kernels and queues. Several threads may
- * queue work and wait for it, each on its own queues. */
+ * Threads: one thread at a time asks about kernels, and opens and closes memory, kernels and
+ * queues. Several threads may queue work and wait for it, each on its own queues. */
 sw_status sw_device_alloc(struct sw_device *dev, enum sw_mem kind, size_t bytes, void **out);
 void sw_device_free(struct sw_device *dev, enum sw_mem kind, void *mem, size_t bytes);
 sw_status sw_device_copy(struct sw_device *dev, struct sw_stream_queue *on, void *dst,

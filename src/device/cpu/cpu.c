@@ -38,6 +38,7 @@ static void close_device(struct sw_device *dev)
 {
     struct cpu_device *cpu = cpu_of(dev);
     sw_pool_close(cpu->pool);
+    sw_free(cpu->known_grids);
     sw_free(cpu);
 }
 
@@ -276,7 +277,8 @@ static sw_status prepare(struct sw_device *dev, const struct sw_op_desc *desc,
         const sw_status st = row->prepare(cpu, &kernel->desc, &kernel->prepared);
         if (st < 0) {
             sw_free(kernel);
-            return sw_frame_at(__FILE__, __LINE__, st);
+            return st == SW_E_NOMEM ? sw_fail_prefix(st, "a kernel of %s", sw_op_name(desc->op))
+                                    : sw_frame_at(__FILE__, __LINE__, st);
         }
     }
     *out = kernel;
@@ -370,9 +372,12 @@ sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_dev
     cpu->super.what = "cpu";
     cpu->reference = options->reference;
     sw_cpu_use(cpu, found, amx_bf16, max_isa ? &limit : NULL);
-    const sw_status st = sw_pool_open(options->n_threads, &cpu->pool);
+    cpu->known_grids = sw_alloc_zero("device", CPU_KNOWN_GRIDS, sizeof *cpu->known_grids);
+    const sw_status st = cpu->known_grids
+                             ? sw_pool_open(options->n_threads, &cpu->pool)
+                             : SW_FAIL(SW_E_NOMEM, "out of host memory for the CPU device");
     if (st < 0) {
-        sw_free(cpu);
+        close_device(&cpu->super);
         return sw_frame_at(__FILE__, __LINE__, st);
     }
     *out = &cpu->super;

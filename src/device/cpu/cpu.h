@@ -15,6 +15,8 @@ bool sw_cpu_isa_parse(const char *text, enum cpu_isa *out);
 /* The newest set that the processor has and the operating system enables. */
 enum cpu_isa sw_cpu_isa_detect(bool *amx_bf16);
 
+struct cpu_grid;
+
 struct cpu_device {
     struct sw_device super;
     struct sw_pool *pool;
@@ -24,6 +26,8 @@ struct cpu_device {
     bool has_amx_bf16; /* oneDNN's bf16 products may use AMX; we have no kernel for it */
     bool native_bf16;  /* bf16 products run without conversion to f32 tiles */
     char kernel_set[192];
+    /* [CPU_KNOWN_GRIDS] answers of sw_cpu_grid_cut so far, by hash; NULL = none is remembered */
+    struct cpu_grid *known_grids;
 };
 
 /* Sets isa .. kernel_set: the part of the processor that is used, and the name of the kernels for

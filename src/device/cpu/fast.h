@@ -324,10 +324,12 @@ void sw_cpu_dnnl_describe(char *out, size_t cap);
  * from m and n; if only own kernels may run, they also depend on the number of threads. */
 struct cpu_grid {
     struct cpu_gemm whole;
+    bool prefer_dnnl; /* pieces that oneDNN does not have are own kernels */
     int64_t mb, nb, n_m, n_n;
-    struct cpu_product *piece[2][2]; /* [last row of blocks][last column of blocks] */
-    size_t scratch_bytes;            /* per worker */
+    size_t scratch_bytes; /* per worker */
     const char *path;
+    /* [last row of blocks][last column of blocks]; NULL until the grid is opened */
+    struct cpu_product *piece[2][2];
     /* Operands packed for all blocks. depth terms of each sum are packed at a time; 0 = each block
      * packs its own. The strides are floats per row and per column of blocks, for gemm_depth
      * terms. */
@@ -339,10 +341,17 @@ struct cpu_block {
     int64_t i, j, m, n; /* first row and column, size */
 };
 
-/* whole->ldc 0: each block's result is dense (ld = its n). prefer_dnnl: falls back to own
- * kernels. */
-sw_status sw_cpu_grid_open(const struct cpu_device *dev, const struct cpu_gemm *whole,
-                           bool prefer_dnnl, struct cpu_grid *out);
+enum { CPU_KNOWN_GRIDS = 256 }; /* a model asks for some dozens */
+
+/* Finds the blocks, scratch_bytes and path of a product. For the first question of its kind, pieces
+ * are opened and closed; the device remembers the answer. whole->ldc 0: each block's result is
+ * dense (ld = its n). Fails as sw_cpu_dnnl_has_room does. */
+sw_status sw_cpu_grid_cut(const struct cpu_device *dev, const struct cpu_gemm *whole,
+                          bool prefer_dnnl, struct cpu_grid *out);
+/* Opens the pieces of a grid that was cut; then it can run. On failure there is nothing to
+ * close. */
+sw_status sw_cpu_grid_open(const struct cpu_device *dev, struct cpu_grid *grid);
+/* A grid that was only cut, or is all zero, has nothing to close. */
 void sw_cpu_grid_close(struct cpu_grid *grid);
 static inline int64_t cpu_grid_items(const struct cpu_grid *grid)
 {

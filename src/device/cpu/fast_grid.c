@@ -112,7 +112,7 @@ static void choose_blocks(struct cpu_grid *grid, const struct cpu_device *dev, b
 }
 
 static sw_status open_piece(const struct cpu_device *dev, struct cpu_grid *grid, int last_m,
-                            int last_n, bool prefer_dnnl)
+                            int last_n)
 {
     struct cpu_gemm gemm = grid->whole;
     gemm.m = last_m ? gemm.m - (grid->n_m - 1) * grid->mb : grid->mb;
@@ -121,7 +121,7 @@ static sw_status open_piece(const struct cpu_device *dev, struct cpu_grid *grid,
         gemm.ldc = gemm.n;
     }
     struct cpu_product *piece = NULL;
-    if (prefer_dnnl) {
+    if (grid->prefer_dnnl) {
         SW_TRY(sw_cpu_product_open_dnnl(dev, &gemm, &piece));
     }
     if (!piece) {
@@ -135,25 +135,18 @@ static sw_status open_piece(const struct cpu_device *dev, struct cpu_grid *grid,
     return SW_OK;
 }
 
-sw_status sw_cpu_grid_open(const struct cpu_device *dev, const struct cpu_gemm *whole,
-                           bool prefer_dnnl, struct cpu_grid *out)
+sw_status sw_cpu_grid_open(const struct cpu_device *dev, struct cpu_grid *grid)
 {
-    *out = (struct cpu_grid){.whole = *whole};
-    if (whole->m == 0 || whole->n == 0) {
-        return SW_OK; /* there are no items */
-    }
-    choose_blocks(out, dev, !prefer_dnnl);
     sw_status st = SW_OK;
-    for (int last_m = 0; last_m < 2; last_m++) {
-        for (int last_n = 0; last_n < 2; last_n++) {
-            if ((last_m || out->n_m > 1) && (last_n || out->n_n > 1)) {
-                SW_TRY_OR(close, open_piece(dev, out, last_m, last_n, prefer_dnnl));
-            }
+    for (int i = 0; i < 4; i++) {
+        const int last_m = i / 2, last_n = i % 2;
+        if (grid->n_m > !last_m && grid->n_n > !last_n) {
+            SW_TRY_OR(close, open_piece(dev, grid, last_m, last_n));
         }
     }
     return SW_OK;
 close:
-    sw_cpu_grid_close(out);
+    sw_cpu_grid_close(grid);
     return st;
 }
 
@@ -165,7 +158,62 @@ void sw_cpu_grid_close(struct cpu_grid *grid)
             piece->ops->close(piece);
         }
     }
-    memset(grid, 0, sizeof *grid);
+    memset(grid->piece, 0, sizeof grid->piece);
+}
+
+/* ---- grids that were cut before ---- */
+
+/* All that a grid depends on, besides the device. */
+struct question {
+    int64_t words[7];
+};
+
+static struct question question_of(const struct cpu_gemm *g, bool prefer_dnnl)
+{
+    const int64_t bits = g->ta | g->tb << 1 | prefer_dnnl << 2;
+    const int64_t kind = bits | (int64_t)g->dtype << 8 | (int64_t)g->dtype_b << 16;
+    return (struct question){{kind, g->m, g->n, g->k, g->lda, g->ldb, g->ldc}};
+}
+
+/* The entry of the same product, or else the one that its answer goes to. */
+static struct cpu_grid *entry_of(const struct cpu_device *dev, const struct cpu_gemm *whole,
+                                 bool prefer_dnnl, bool *is_known)
+{
+    enum { NEAR = 8 };
+    const struct question asked = question_of(whole, prefer_dnnl);
+    const uint64_t first = sw_hash(SW_HASH_INIT, &asked, sizeof asked);
+    *is_known = false;
+    for (uint64_t i = first; i < first + NEAR; i++) {
+        struct cpu_grid *entry = &dev->known_grids[i % CPU_KNOWN_GRIDS];
+        const struct question other = question_of(&entry->whole, entry->prefer_dnnl);
+        *is_known = memcmp(&asked, &other, sizeof asked) == 0;
+        if (*is_known || entry->n_m == 0) {
+            return entry;
+        }
+    }
+    return &dev->known_grids[first % CPU_KNOWN_GRIDS];
+}
+
+sw_status sw_cpu_grid_cut(const struct cpu_device *dev, const struct cpu_gemm *whole,
+                          bool prefer_dnnl, struct cpu_grid *out)
+{
+    *out = (struct cpu_grid){.whole = *whole, .prefer_dnnl = prefer_dnnl};
+    if (whole->m == 0 || whole->n == 0) {
+        return SW_OK; /* there are no items */
+    }
+    bool is_known = false;
+    struct cpu_grid *entry = dev->known_grids ? entry_of(dev, whole, prefer_dnnl, &is_known) : NULL;
+    if (is_known) {
+        *out = *entry;
+        return SW_OK;
+    }
+    choose_blocks(out, dev, !prefer_dnnl);
+    SW_TRY(sw_cpu_grid_open(dev, out));
+    sw_cpu_grid_close(out);
+    if (entry) {
+        *entry = *out;
+    }
+    return SW_OK;
 }
 
 /* Neighbouring items share the columns of b, the larger operand in the cases that matter. */

@@ -70,8 +70,8 @@ static int64_t chunk_rows(const struct loss_shape *s, int64_t c)
     return sw_min_i64(s->chunk, s->vocab - c * s->chunk);
 }
 
-static sw_status open_logits(const struct cpu_device *dev, const struct loss_shape *s, int64_t c,
-                             struct cpu_grid *out)
+static sw_status cut_logits(const struct cpu_device *dev, const struct loss_shape *s, int64_t c,
+                            struct cpu_grid *out)
 {
     const struct cpu_gemm whole = {.dtype = s->dtype,
                                    .dtype_b = s->dtype,
@@ -81,7 +81,7 @@ static sw_status open_logits(const struct cpu_device *dev, const struct loss_sha
                                    .k = s->width,
                                    .lda = s->width,
                                    .ldb = s->width};
-    return sw_cpu_grid_open(dev, &whole, true, out);
+    return sw_cpu_grid_cut(dev, &whole, true, out);
 }
 
 static const char *path_of(const struct cpu_grid *grid)
@@ -123,30 +123,21 @@ static const struct cpu_grid *forward_grid(const struct forward *f, int64_t c)
     return &f->logits[c < f->s.n_chunks - 1];
 }
 
-static void forward_close(struct forward *f)
-{
-    sw_cpu_grid_close(&f->logits[0]);
-    sw_cpu_grid_close(&f->logits[1]);
-}
-
-static sw_status forward_open(const struct cpu_device *dev, const struct sw_op_desc *desc,
-                              struct forward *f)
+/* Finds everything but the pieces that run. */
+static sw_status forward_cut(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                             struct forward *f)
 {
     *f = (struct forward){.vector = sw_cpu_vector_for(dev->isa), .s = shape_of(desc, 0)};
-    sw_status st = SW_OK;
     for (int other = 0; other < 2; other++) {
         if (other == 0 || f->s.n_chunks > 1) {
             struct cpu_grid *grid = &f->logits[other];
-            SW_TRY_OR(close, open_logits(dev, &f->s, other ? 0 : f->s.n_chunks - 1, grid));
+            SW_TRY(cut_logits(dev, &f->s, other ? 0 : f->s.n_chunks - 1, grid));
             const size_t bytes = cpu_grid_block_bytes(grid) + grid->scratch_bytes;
             f->worker_bytes = bytes > f->worker_bytes ? bytes : f->worker_bytes;
             f->n_columns += grid->n_n * (other ? f->s.n_chunks - 1 : 1);
         }
     }
     return SW_OK;
-close:
-    forward_close(f);
-    return st;
 }
 
 /* The workspace, for the rows that take part: label logits [rows], maxima and sums [n_columns,
@@ -165,7 +156,7 @@ static void forward_query(const struct cpu_device *dev, const struct sw_op_desc 
                           struct sw_kernel_info *out)
 {
     struct forward f;
-    const sw_status st = takes(desc, 0) ? forward_open(dev, desc, &f) : SW_E_UNSUP;
+    const sw_status st = takes(desc, 0) ? forward_cut(dev, desc, &f) : SW_E_UNSUP;
     out->no_memory = st == SW_E_NOMEM;
     if (st < 0) {
         return;
@@ -174,27 +165,30 @@ static void forward_query(const struct cpu_device *dev, const struct sw_op_desc 
     out->workspace_bytes =
         stats_bytes(&f) + together_h_bytes(&f) + f.worker_bytes * (size_t)cpu_workers(dev->pool);
     out->path = path_of(&f.logits[0]);
-    forward_close(&f);
+}
+
+static void forward_release(void *prepared)
+{
+    struct forward *f = prepared;
+    sw_cpu_grid_close(&f->logits[0]);
+    sw_cpu_grid_close(&f->logits[1]);
+    sw_free(f);
 }
 
 static sw_status forward_prepare(const struct cpu_device *dev, const struct sw_op_desc *desc,
                                  void **prepared)
 {
-    struct forward *f = sw_alloc("device", sizeof *f);
+    struct forward *f = sw_alloc_zero("device", 1, sizeof *f);
     SW_TRY_ALLOC(f, "the loss");
-    const sw_status st = forward_open(dev, desc, f);
-    if (st < 0) {
-        sw_free(f);
-        return st;
-    }
+    sw_status st = SW_OK;
+    SW_TRY_OR(release, forward_cut(dev, desc, f));
+    SW_TRY_OR(release, sw_cpu_grid_open(dev, &f->logits[0]));
+    SW_TRY_OR(release, sw_cpu_grid_open(dev, &f->logits[1]));
     *prepared = f;
     return SW_OK;
-}
-
-static void forward_release(void *prepared)
-{
-    forward_close(prepared);
-    sw_free(prepared);
+release:
+    forward_release(f);
+    return st;
 }
 
 struct forward_job {
@@ -391,27 +385,18 @@ static const struct backward_chunk *backward_chunk(const struct backward *b, int
     return &b->chunk[c < b->s.n_chunks - 1];
 }
 
-static void backward_close(struct backward *b)
-{
-    for (int other = 0; other < 2; other++) {
-        sw_cpu_grid_close(&b->chunk[other].logits);
-        sw_cpu_grid_close(&b->chunk[other].dh);
-        sw_cpu_grid_close(&b->chunk[other].dw);
-    }
-}
-
 static void need_worker(struct backward *b, const struct cpu_grid *grid)
 {
     const size_t bytes = 2 * cpu_grid_block_bytes(grid) + grid->scratch_bytes;
     b->worker_bytes = bytes > b->worker_bytes ? bytes : b->worker_bytes;
 }
 
-static sw_status backward_open_chunk(const struct cpu_device *dev, struct backward *b, int64_t c,
-                                     struct backward_chunk *out)
+static sw_status backward_cut_chunk(const struct cpu_device *dev, struct backward *b, int64_t c,
+                                    struct backward_chunk *out)
 {
     const struct loss_shape *s = &b->s;
     const bool library = sw_cpu_dnnl_takes(dev, s->dtype); /* otherwise blocks fit the threads */
-    SW_TRY(open_logits(dev, s, c, &out->logits));
+    SW_TRY(cut_logits(dev, s, c, &out->logits));
     need_worker(b, &out->logits);
     if (b->has_dh) { /* d [rows, n] times w [n, width] */
         const struct cpu_gemm whole = {.dtype = s->dtype,
@@ -421,7 +406,7 @@ static sw_status backward_open_chunk(const struct cpu_device *dev, struct backwa
                                        .k = chunk_rows(s, c),
                                        .lda = s->stride,
                                        .ldb = s->width};
-        SW_TRY(sw_cpu_grid_open(dev, &whole, library, &out->dh));
+        SW_TRY(sw_cpu_grid_cut(dev, &whole, library, &out->dh));
         need_worker(b, &out->dh);
     }
     if (b->has_dw) { /* d^T times h [rows, width] */
@@ -433,14 +418,15 @@ static sw_status backward_open_chunk(const struct cpu_device *dev, struct backwa
                                        .k = b->depth,
                                        .lda = s->stride,
                                        .ldb = s->width};
-        SW_TRY(sw_cpu_grid_open(dev, &whole, library, &out->dw));
+        SW_TRY(sw_cpu_grid_cut(dev, &whole, library, &out->dw));
         need_worker(b, &out->dw);
     }
     return SW_OK;
 }
 
-static sw_status backward_open(const struct cpu_device *dev, const struct sw_op_desc *desc,
-                               struct backward *b)
+/* Finds everything but the pieces that run. */
+static sw_status backward_cut(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                              struct backward *b)
 {
     *b = (struct backward){.vector = sw_cpu_vector_for(dev->isa),
                            .s = shape_of(desc, 1),
@@ -452,17 +438,12 @@ static sw_status backward_open(const struct cpu_device *dev, const struct sw_op_
     b->dh_dtype = b->has_dh ? desc->out[0].dtype : SW_F32;
     b->dw_dtype = b->has_dw ? desc->out[1].dtype : SW_F32;
     b->db_dtype = b->has_db ? desc->out[2].dtype : SW_F32;
-    sw_status st = SW_OK;
     for (int other = 0; other < 2; other++) {
         if (other == 0 || b->s.n_chunks > 1) {
-            SW_TRY_OR(close,
-                      backward_open_chunk(dev, b, other ? 0 : b->s.n_chunks - 1, &b->chunk[other]));
+            SW_TRY(backward_cut_chunk(dev, b, other ? 0 : b->s.n_chunks - 1, &b->chunk[other]));
         }
     }
     return SW_OK;
-close:
-    backward_close(b);
-    return st;
 }
 
 /* The workspace, for the rows that take part: h [room, width] and d [room, stride] in h's dtype,
@@ -497,7 +478,7 @@ static void backward_query(const struct cpu_device *dev, const struct sw_op_desc
     for (int i = 0; i < 3; i++) {
         good = good && (!cpu_has_output(desc, i) || cpu_is_fast_float(desc->out[i].dtype));
     }
-    const sw_status st = good ? backward_open(dev, desc, &b) : SW_E_UNSUP;
+    const sw_status st = good ? backward_cut(dev, desc, &b) : SW_E_UNSUP;
     out->no_memory = st == SW_E_NOMEM;
     if (st < 0) {
         return;
@@ -506,27 +487,36 @@ static void backward_query(const struct cpu_device *dev, const struct sw_op_desc
     out->workspace_bytes =
         together_bytes(&b) + dh_bytes(&b) + b.worker_bytes * (size_t)cpu_workers(dev->pool);
     out->path = path_of(&b.chunk[0].logits);
-    backward_close(&b);
+}
+
+static void backward_release(void *prepared)
+{
+    struct backward *b = prepared;
+    for (int other = 0; other < 2; other++) {
+        sw_cpu_grid_close(&b->chunk[other].logits);
+        sw_cpu_grid_close(&b->chunk[other].dh);
+        sw_cpu_grid_close(&b->chunk[other].dw);
+    }
+    sw_free(b);
 }
 
 static sw_status backward_prepare(const struct cpu_device *dev, const struct sw_op_desc *desc,
                                   void **prepared)
 {
-    struct backward *b = sw_alloc("device", sizeof *b);
+    struct backward *b = sw_alloc_zero("device", 1, sizeof *b);
     SW_TRY_ALLOC(b, "the gradient of the loss");
-    const sw_status st = backward_open(dev, desc, b);
-    if (st < 0) {
-        sw_free(b);
-        return st;
+    sw_status st = SW_OK;
+    SW_TRY_OR(release, backward_cut(dev, desc, b));
+    for (int other = 0; other < 2; other++) {
+        SW_TRY_OR(release, sw_cpu_grid_open(dev, &b->chunk[other].logits));
+        SW_TRY_OR(release, sw_cpu_grid_open(dev, &b->chunk[other].dh));
+        SW_TRY_OR(release, sw_cpu_grid_open(dev, &b->chunk[other].dw));
     }
     *prepared = b;
     return SW_OK;
-}
-
-static void backward_release(void *prepared)
-{
-    backward_close(prepared);
-    sw_free(prepared);
+release:
+    backward_release(b);
+    return st;
 }
 
 struct backward_job {

@@ -149,13 +149,14 @@ static sw_status open(const struct cpu_device *dev, const struct cpu_gemm *weigh
     struct lstm *lstm = sw_alloc_zero("device", 1, sizeof *lstm);
     SW_TRY_ALLOC(lstm, "a recurrence");
     lstm->vector = sw_cpu_vector_for(dev->isa);
-    const sw_status st = sw_cpu_grid_open(dev, weights, false, &lstm->weights);
-    if (st < 0) {
-        sw_free(lstm);
-        return st;
-    }
+    sw_status st = SW_OK;
+    SW_TRY_OR(free, sw_cpu_grid_cut(dev, weights, false, &lstm->weights));
+    SW_TRY_OR(free, sw_cpu_grid_open(dev, &lstm->weights));
     *prepared = lstm;
     return SW_OK;
+free:
+    sw_free(lstm);
+    return st;
 }
 
 static sw_status forward_prepare(const struct cpu_device *dev, const struct sw_op_desc *desc,
@@ -213,12 +214,13 @@ static void backward_query(const struct cpu_device *dev, const struct sw_op_desc
     for (int i = 0; i < desc->op->n_out; i++) {
         takes = takes && (!cpu_has_output(desc, i) || cpu_is_fast_float(desc->out[i].dtype));
     }
-    if (!takes || sw_cpu_grid_open(dev, &gemm, false, &grid) < 0) {
+    const sw_status st = takes ? sw_cpu_grid_cut(dev, &gemm, false, &grid) : SW_E_UNSUP;
+    out->no_memory = st == SW_E_NOMEM;
+    if (st < 0) {
         return;
     }
     const struct sizes s =
         sizes_of(vector, &desc->in[2].shape, true, gemm.m > 0 ? &grid : NULL, workers);
-    sw_cpu_grid_close(&grid);
     out->supported = true;
     out->workspace_bytes = all_bytes(&s, workers);
     out->path = vector->name;

@@ -42,16 +42,10 @@ static bool takes(const struct sw_op_desc *desc)
 /* Limit of what is packed at a time: it stays in the L3 cache, or is small beside the result. */
 enum { PACKED_BYTES = 8 << 20 };
 
-static void close_grids(struct matmul *mm)
-{
-    sw_cpu_grid_close(&mm->grid[0]);
-    sw_cpu_grid_close(&mm->grid[1]);
-}
-
-/* Opens the product of one piece with that many rows of the parameter. */
-static sw_status open_piece(const struct cpu_device *dev, const struct sw_op_desc *desc,
-                            bool prefer_dnnl, int64_t rows, const struct matmul *mm,
-                            struct cpu_grid *out)
+/* Cuts the product of one piece with that many rows of the parameter. */
+static sw_status cut_piece(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                           bool prefer_dnnl, int64_t rows, const struct matmul *mm,
+                           struct cpu_grid *out)
 {
     const struct sw_matmul_attrs *attrs = &desc->op->attrs.matmul;
     const struct sw_view *a = &desc->in[0], *b = &desc->in[1];
@@ -72,7 +66,7 @@ static sw_status open_piece(const struct cpu_device *dev, const struct sw_op_des
     gemm.m = mm->form == BY_ROWS ? rows : gemm.m;
     gemm.n = mm->form == BY_COLUMNS ? rows : gemm.n;
     gemm.k = mm->form == BY_DEPTH ? rows : gemm.k;
-    return sw_cpu_grid_open(dev, &gemm, prefer_dnnl, out);
+    return sw_cpu_grid_cut(dev, &gemm, prefer_dnnl, out);
 }
 
 static void describe(const struct sw_op_desc *desc, struct matmul *out)
@@ -95,8 +89,9 @@ static void describe(const struct sw_op_desc *desc, struct matmul *out)
                     !has_output(desc, 1) && out->form != BY_DEPTH;
 }
 
-static sw_status open(const struct cpu_device *dev, const struct sw_op_desc *desc, bool prefer_dnnl,
-                      struct matmul *out)
+/* Finds everything but the pieces that run. */
+static sw_status cut(const struct cpu_device *dev, const struct sw_op_desc *desc, bool prefer_dnnl,
+                     struct matmul *out)
 {
     describe(desc, out);
     out->vector = sw_cpu_vector_for(dev->isa);
@@ -106,11 +101,10 @@ static sw_status open(const struct cpu_device *dev, const struct sw_op_desc *des
     const bool in_one = out->form == IN_ONE || (out->form != BY_DEPTH && !prefer_dnnl);
     out->piece = in_one ? whole : desc->op->attrs.matmul.piece;
     out->n_pieces = in_one ? 1 : sw_max_i64(1, sw_ceil_div(whole, out->piece));
-    sw_status st = SW_OK;
     for (int other = 0; other < (out->n_pieces > 1 ? 2 : 1); other++) {
         struct cpu_grid *grid = &out->grid[other];
         const int64_t piece = other ? out->piece : whole - (out->n_pieces - 1) * out->piece;
-        SW_TRY_OR(close, open_piece(dev, desc, prefer_dnnl, piece, out, grid));
+        SW_TRY(cut_piece(dev, desc, prefer_dnnl, piece, out, grid));
         const size_t blocks = (size_t)(!out->in_place) + (out->form == BY_DEPTH);
         const size_t bytes = grid->scratch_bytes + blocks * cpu_grid_block_bytes(grid);
         out->worker_bytes = bytes > out->worker_bytes ? bytes : out->worker_bytes;
@@ -125,9 +119,6 @@ static sw_status open(const struct cpu_device *dev, const struct sw_op_desc *des
         out->worker_bytes = out->in_place ? 0 : cpu_grid_block_bytes(&out->grid[0]);
     }
     return SW_OK;
-close:
-    close_grids(out);
-    return st;
 }
 
 struct job {
@@ -273,32 +264,35 @@ static void run(const struct cpu_call *call)
                 item, &job);
 }
 
-static sw_status prepare_with(const struct cpu_device *dev, const struct sw_op_desc *desc,
-                              bool prefer_dnnl, void **prepared)
-{
-    struct matmul *mm = sw_alloc("device", sizeof *mm);
-    SW_TRY_ALLOC(mm, "a matrix product");
-    const sw_status st = open(dev, desc, prefer_dnnl, mm);
-    if (st < 0) {
-        sw_free(mm);
-        return st;
-    }
-    *prepared = mm;
-    return SW_OK;
-}
-
 static void release(void *prepared)
 {
     struct matmul *mm = prepared;
-    close_grids(mm);
+    sw_cpu_grid_close(&mm->grid[0]);
+    sw_cpu_grid_close(&mm->grid[1]);
     sw_free(mm);
+}
+
+static sw_status prepare_with(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                              bool prefer_dnnl, void **prepared)
+{
+    struct matmul *mm = sw_alloc_zero("device", 1, sizeof *mm);
+    SW_TRY_ALLOC(mm, "a matrix product");
+    sw_status st = SW_OK;
+    SW_TRY_OR(release, cut(dev, desc, prefer_dnnl, mm));
+    SW_TRY_OR(release, sw_cpu_grid_open(dev, &mm->grid[0]));
+    SW_TRY_OR(release, sw_cpu_grid_open(dev, &mm->grid[1]));
+    *prepared = mm;
+    return SW_OK;
+release:
+    release(mm);
+    return st;
 }
 
 static void query_with(const struct cpu_device *dev, const struct sw_op_desc *desc,
                        bool prefer_dnnl, struct sw_kernel_info *out)
 {
     struct matmul mm;
-    const sw_status st = takes(desc) ? open(dev, desc, prefer_dnnl, &mm) : SW_E_UNSUP;
+    const sw_status st = takes(desc) ? cut(dev, desc, prefer_dnnl, &mm) : SW_E_UNSUP;
     out->no_memory = st == SW_E_NOMEM;
     if (st < 0) {
         return;
@@ -306,7 +300,6 @@ static void query_with(const struct cpu_device *dev, const struct sw_op_desc *de
     out->supported = true;
     out->workspace_bytes = mm.packed_bytes + mm.worker_bytes * (size_t)cpu_workers(dev->pool);
     out->path = mm.grid[0].path;
-    close_grids(&mm);
 }
 
 static void query_dnnl(const struct cpu_device *dev, const struct sw_op_desc *desc,

@@ -69,21 +69,14 @@ struct apply_job {
     enum product product;
 };
 
-static void close_grids(struct muon *m)
-{
-    for (int i = 0; i < N_PRODUCTS; i++) {
-        sw_cpu_grid_close(&m->grid[i]);
-    }
-}
-
-static sw_status open(const struct cpu_device *dev, const struct sw_op_desc *desc, struct muon *m)
+/* Finds everything but the pieces that run. */
+static sw_status cut(const struct cpu_device *dev, const struct sw_op_desc *desc, struct muon *m)
 {
     const int64_t *dims = desc->in[desc->op->n_in - 1].shape.dims;
     *m = (struct muon){.vector = sw_cpu_vector_for(dev->isa),
                        .rows = sw_min_i64(dims[0], dims[1]),
                        .columns = sw_max_i64(dims[0], dims[1]),
                        .turned = dims[0] > dims[1]};
-    sw_status st = SW_OK;
     for (int i = 0; i < N_PRODUCTS; i++) {
         const struct cpu_gemm whole = {.dtype = SW_BF16,
                                        .dtype_b = SW_BF16,
@@ -93,14 +86,11 @@ static sw_status open(const struct cpu_device *dev, const struct sw_op_desc *des
                                        .k = i == GRAM ? m->columns : m->rows,
                                        .lda = i == GRAM ? m->columns : m->rows,
                                        .ldb = i == SQUARE ? m->rows : m->columns};
-        SW_TRY_OR(close, sw_cpu_grid_open(dev, &whole, true, &m->grid[i]));
+        SW_TRY(sw_cpu_grid_cut(dev, &whole, true, &m->grid[i]));
         const size_t bytes = cpu_grid_block_bytes(&m->grid[i]) + m->grid[i].scratch_bytes;
         m->worker_bytes = bytes > m->worker_bytes ? bytes : m->worker_bytes;
     }
     return SW_OK;
-close:
-    close_grids(m);
-    return st;
 }
 
 static size_t matrix_bytes(const struct muon *m)
@@ -117,34 +107,41 @@ static void apply_query(const struct cpu_device *dev, const struct sw_op_desc *d
                         struct sw_kernel_info *out)
 {
     struct muon m;
-    if (!cpu_is_fast_float(desc->in[0].dtype) || open(dev, desc, &m) < 0) {
+    const sw_status st = cpu_is_fast_float(desc->in[0].dtype) ? cut(dev, desc, &m) : SW_E_UNSUP;
+    out->no_memory = st == SW_E_NOMEM;
+    if (st < 0) {
         return;
     }
     out->supported = true;
     out->workspace_bytes =
         2 * (matrix_bytes(&m) + gram_bytes(&m)) + m.worker_bytes * (size_t)cpu_workers(dev->pool);
     out->path = m.grid[GRAM].path;
-    close_grids(&m);
+}
+
+static void apply_release(void *prepared)
+{
+    struct muon *m = prepared;
+    for (int i = 0; i < N_PRODUCTS; i++) {
+        sw_cpu_grid_close(&m->grid[i]);
+    }
+    sw_free(m);
 }
 
 static sw_status apply_prepare(const struct cpu_device *dev, const struct sw_op_desc *desc,
                                void **prepared)
 {
-    struct muon *m = sw_alloc("device", sizeof *m);
+    struct muon *m = sw_alloc_zero("device", 1, sizeof *m);
     SW_TRY_ALLOC(m, "a step of Muon");
-    const sw_status st = open(dev, desc, m);
-    if (st < 0) {
-        sw_free(m);
-        return st;
+    sw_status st = SW_OK;
+    SW_TRY_OR(release, cut(dev, desc, m));
+    for (int i = 0; i < N_PRODUCTS; i++) {
+        SW_TRY_OR(release, sw_cpu_grid_open(dev, &m->grid[i]));
     }
     *prepared = m;
     return SW_OK;
-}
-
-static void apply_release(void *prepared)
-{
-    close_grids(prepared);
-    sw_free(prepared);
+release:
+    apply_release(m);
+    return st;
 }
 
 /* Index in x of element e of the matrix. */

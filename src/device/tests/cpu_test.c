@@ -94,6 +94,56 @@ static void a_product_of_onednn_without_room_names_the_limit(void **state)
     assert_int_equal(within(4 << 20, is_refused, &dev, NULL), 0);
 }
 
+static int grid_is_refused(const struct cpu_device *dev, struct cpu_product *none)
+{
+    const struct cpu_gemm gemm = {.dtype = SW_F32, .m = 1, .n = 1, .k = 1, .lda = 1, .ldb = 1};
+    struct cpu_grid grid;
+    (void)none;
+    return sw_cpu_grid_cut(dev, &gemm, true, &grid) == SW_OK &&
+                   sw_cpu_grid_open(dev, &grid) == SW_E_NOMEM && !grid.piece[1][1] &&
+                   strstr(sw_error_message(), "RLIMIT_AS")
+               ? 0
+               : 1;
+}
+
+/* A remembered product answers questions. Opening it checks the room again. */
+static void a_known_grid_still_needs_room_when_it_is_opened(void **state)
+{
+    (void)state;
+    if (!SW_HAVE_DNNL || !__builtin_cpu_supports("avx512f")) {
+        skip();
+    }
+    static struct cpu_grid known[CPU_KNOWN_GRIDS];
+    struct cpu_device dev = {.known_grids = known};
+    sw_cpu_use(&dev, CPU_AVX512, false, NULL);
+    assert_int_not_equal(within(4 << 20, grid_is_refused, &dev, NULL), 0);
+    const struct cpu_gemm gemm = {.dtype = SW_F32, .m = 1, .n = 1, .k = 1, .lda = 1, .ldb = 1};
+    struct cpu_grid grid;
+    assert_int_equal(sw_cpu_grid_cut(&dev, &gemm, true, &grid), SW_OK);
+    assert_int_equal(within(4 << 20, grid_is_refused, &dev, NULL), 0);
+}
+
+/* More products than there is room for: the answers are those of a device that remembers none. */
+static void a_grid_that_was_remembered_is_that_of_its_product(void **state)
+{
+    (void)state;
+    static struct cpu_grid known[CPU_KNOWN_GRIDS];
+    struct cpu_device none = {0}, dev = {.known_grids = known};
+    sw_cpu_use(&none, CPU_PORTABLE, false, NULL);
+    sw_cpu_use(&dev, CPU_PORTABLE, false, NULL);
+    for (int i = 0; i < 4 * CPU_KNOWN_GRIDS; i++) {
+        const int64_t edge = 1 + i / 2 % (CPU_KNOWN_GRIDS / 3) * 40;
+        const struct cpu_gemm gemm = {
+            .dtype = SW_F32, .tb = i % 2, .m = edge, .n = 500, .k = 8, .lda = 8, .ldb = 500};
+        struct cpu_grid a, b;
+        assert_int_equal(sw_cpu_grid_cut(&dev, &gemm, false, &a), SW_OK);
+        assert_int_equal(sw_cpu_grid_cut(&none, &gemm, false, &b), SW_OK);
+        assert_true(a.whole.m == edge && a.whole.tb == (i % 2 == 1) && a.mb == b.mb &&
+                    a.nb == b.nb && a.n_m == b.n_m && a.n_n == b.n_n && !a.piece[1][1] &&
+                    a.scratch_bytes == b.scratch_bytes && strcmp(a.path, b.path) == 0);
+    }
+}
+
 enum { LD = 40 };
 
 static int is_three(const struct cpu_device *dev, struct cpu_product *product)
@@ -196,6 +246,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(amx_is_named_where_something_uses_it),
     cmocka_unit_test(a_limit_leaves_amx_out),
     cmocka_unit_test(a_product_of_onednn_without_room_names_the_limit),
+    cmocka_unit_test(a_known_grid_still_needs_room_when_it_is_opened),
+    cmocka_unit_test(a_grid_that_was_remembered_is_that_of_its_product),
     cmocka_unit_test(a_product_that_was_opened_needs_no_more_room_for_code),
     cmocka_unit_test(a_signal_during_a_product_is_handled_on_the_stack),
 };
