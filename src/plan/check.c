@@ -100,12 +100,30 @@ static sw_status check_home(const struct check *c, int32_t i)
     return SW_OK;
 }
 
+/* An exchange is on the queue of its group, and its operands fit. */
+static sw_status check_exchange(const struct check *c, int32_t i)
+{
+    const struct sw_ir *ir = c->program->ir;
+    const struct sw_instr *instr = &c->program->instrs[i];
+    const struct sw_ir_op *op = &ir->ops[instr->op];
+    if (op->exchange.group < 0 || op->exchange.group >= c->plan->n_groups) {
+        return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) is in group %d of %d", i,
+                       sw_ir_op_name(op), op->exchange.group, c->plan->n_groups);
+    }
+    if (instr->queue != sw_move_queue(ir, op)) {
+        return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) is on the queue %s, not on %s", i,
+                       sw_ir_op_name(op), sw_queue_name(instr->queue),
+                       sw_queue_name(sw_move_queue(ir, op)));
+    }
+    return sw_exchange_check(ir, op);
+}
+
 /* A batch travels as one: all of its exchanges run, or none. */
 static sw_status check_batch(const struct check *c, int32_t i)
 {
     const struct sw_instr *instr = &c->program->instrs[i];
     const struct sw_ir *ir = c->program->ir;
-    if (instr->queue != SW_QUEUE_COMM || instr->exchange.batch > 0) {
+    if (!sw_instr_is_inside(instr)) {
         return SW_OK;
     }
     const int32_t first = sw_program_issued(c->program, i);
@@ -132,10 +150,10 @@ static sw_status check_order(struct check *c)
     }
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
-        const bool inside =
-            program->instrs[i].queue == SW_QUEUE_COMM && program->instrs[i].exchange.batch == 0;
+        const bool inside = sw_instr_is_inside(&program->instrs[i]);
         c->issued[i] = inside && i > 0 ? c->issued[i - 1] : i;
         SW_TRY(op->move != SW_MOVE_NONE ? sw_move_check(ir, op) : SW_OK);
+        SW_TRY(sw_ir_is_collective(op) ? check_exchange(c, i) : SW_OK);
         for (int k = sw_ir_is_transfer(op); k < op->n_in; k++) {
             /* check_transfer checks the ranges of transfers */
             SW_TRY(check_read(c, i, op->in[k]));
@@ -319,10 +337,10 @@ static sw_status check_queues(const struct check *c, struct beside *b)
     memset(known, 0xff, sizeof known);
     for (int32_t i = 0; i < end; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        if (instr->queue != SW_QUEUE_COMM || instr->exchange.batch > 0) {
+        if (!sw_instr_is_inside(instr)) {
             sw_clocks_find(&b->clocks, i, instr->waits, b->found);
         } else {
-            b->found[SW_QUEUE_COMM] = i - 1; /* it is issued with the first of its batch */
+            b->found[instr->queue] = i - 1; /* it is issued with the first of its batch */
         }
         SW_TRY(check_operands(c, b, i));
         if (sw_ir_is_transfer(&program->ir->ops[instr->op])) {

@@ -69,7 +69,7 @@ void sw_clocks_find(const struct sw_clocks *clocks, int32_t i, const int32_t wai
     out[SW_QUEUE_COMPUTE] = i - 1;
     if (instr->exchange.blocking && !may_be_left_out(clocks, i)) {
         /* an instruction that does not run waits for nothing */
-        learn(clocks, out, SW_QUEUE_COMM, clocks->issued[SW_QUEUE_COMM]);
+        learn(clocks, out, (int)instr->queue, clocks->issued[instr->queue]);
     }
     for (int r = 0; r < SW_QUEUE_COUNT; r++) {
         learn(clocks, out, r, waits[r]);

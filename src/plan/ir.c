@@ -474,8 +474,10 @@ int32_t sw_ir_add_move(struct sw_ir *ir, enum sw_move move, const sw_value *in, 
 int32_t sw_ir_add_exchange(struct sw_ir *ir, enum sw_move move, int group, const sw_value *in,
                            int n_in)
 {
-    const struct sw_ir_op op = {
-        .detail = &sw_ir_no_detail, .kind = SW_N_OP_KINDS, .move = move, .group = (int8_t)group};
+    const struct sw_ir_op op = {.detail = &sw_ir_no_detail,
+                                .kind = SW_N_OP_KINDS,
+                                .move = move,
+                                .exchange.group = (int8_t)group};
     return add_op(ir, &op, in, n_in);
 }
 

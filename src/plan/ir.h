@@ -77,6 +77,16 @@ enum sw_move {
     SW_MOVE_REDUCE,
     SW_MOVE_GATHER, /* shard [S] of each rank -> whole */
     SW_MOVE_MERGE,  /* stats (in place), summed over ranks */
+    /* These move activations among the members of a group. Slices are cut along a dimension, equal
+     * parts of it in rank order. */
+    SW_MOVE_ALL_GATHER,     /* x -> the members' x, joined along `dim` */
+    SW_MOVE_REDUCE_SCATTER, /* x -> this member's slice of the sum of the members' x, along `dim` */
+    SW_MOVE_ALL_TO_ALL,     /* x, cut along `dim` -> the slices from all members, joined along
+                             * `to_dim` */
+    SW_MOVE_ALL_REDUCE,     /* x -> the sum of the members' x */
+    SW_MOVE_BROADCAST,      /* x (in place): becomes the x of member `peer` */
+    SW_MOVE_SEND,           /* x -> nothing; member `peer` has a RECV for it */
+    SW_MOVE_RECV,           /* nothing -> x of member `peer` */
     SW_N_MOVES
 };
 
@@ -90,17 +100,32 @@ struct sw_move_operand {
     enum sw_access access : 8;
 };
 enum { SW_MOVE_OPERANDS = 4 };
+/* To whom an exchange sends messages of one slice. */
+enum sw_route {
+    SW_ROUTE_NONE,
+    SW_ROUTE_ALL,   /* each member to each other one */
+    SW_ROUTE_TWICE, /* the same, and then the sums */
+    SW_ROUTE_ROOT,  /* the peer to all others */
+    SW_ROUTE_TO_PEER,
+    SW_ROUTE_FROM_PEER,
+};
 struct sw_move_info {
     const char *name;
-    enum sw_verb verb[2]; /* verb of its instruction; [1]: if operand 0 is on disk */
-    enum sw_queue queue[2];
-    int n_in; /* number of inputs, without the optional ones */
+    enum sw_verb verb[2];   /* verb of its instruction; [1]: if operand 0 is on disk */
+    enum sw_queue queue[2]; /* transfers; see sw_exchange_queue for exchanges */
+    int n_in;               /* number of inputs, without the optional ones */
     /* Operands of its instruction, in this order. The optional ones come last and are all present
      * or all absent; they are the rows of a row-sparse move. */
     int n_operands, n_optional;
     struct sw_move_operand operands[SW_MOVE_OPERANDS];
-    int wire;      /* exchanges: the input whose dtype travels */
-    bool collects; /* exchanges: the shards of all members arrive in a workspace */
+    /* ---- exchanges ---- */
+    enum sw_route route;
+    int wire;        /* the operand whose dtype travels */
+    int slice;       /* the operand that is one member's slice */
+    bool is_divided; /* that operand is the slices of all members */
+    bool collects;   /* the slices of all members arrive in a workspace */
+    bool adds;       /* they are added to an output in the type that travels */
+    bool has_dims;   /* they are cut and joined along dimensions, see struct sw_ir_op */
 };
 const struct sw_move_info *sw_move_info(enum sw_move move);
 
@@ -109,6 +134,13 @@ struct sw_ir_detail {
     struct sw_attrs attrs;
     const struct sw_user_op *user;
     uint64_t path;
+};
+
+/* Fields of an exchange. */
+struct sw_ir_exchange {
+    int16_t peer;       /* with one member: its index within the group */
+    int8_t group;       /* participants, as an index into the plan's groups */
+    int8_t dim, to_dim; /* dimensions of slices, see enum sw_move */
 };
 
 /* An op of the graph (see struct sw_op; sw_ir_math converts), or a move. */
@@ -125,8 +157,9 @@ struct sw_ir_op {
     enum sw_op_kind kind : 8;
     enum sw_phase phase : 8;
     enum sw_move move : 8; /* `kind` is meaningless unless this is NONE */
-    int8_t group;          /* exchanges: the participants, as an index into the plan's groups */
-    int8_t n_in, n_out;
+    int8_t n_in;
+    struct sw_ir_exchange exchange;
+    int8_t n_out;
     bool whole_step : 1;     /* for REDUCE */
     bool unless_skipped : 1; /* predicated: does not run if the scalar SKIP is set */
     bool in_backward : 1;    /* part of the update, but runs within the step's last backward */

@@ -35,9 +35,10 @@ enum sw_load sw_instr_load(const struct sw_plan *plan, const struct sw_program *
     if (instr->verb == SW_VERB_KERNEL) {
         return kernel_load(program->ir, &program->ir->ops[instr->op], out_work);
     }
-    if (instr->verb >= SW_VERB_REDUCE) { /* its shard to, or the shard of, each of the others */
-        *out_work =
-            (double)sw_instr_sent_bytes(instr) * (plan->groups[instr->exchange.group].n - 1);
+    if (instr->verb >= SW_VERB_REDUCE) { /* bytes travel both ways at once */
+        const struct sw_group *group = &plan->groups[instr->exchange.group];
+        const struct sw_instr_traffic bytes = sw_instr_traffic(instr, group->n, group->me);
+        *out_work = (double)sw_max_i64(bytes.sent, bytes.received);
         return SW_LOAD_SENT;
     }
     const bool copied = instr->verb == SW_VERB_COPY_IN || instr->verb == SW_VERB_COPY_OUT;

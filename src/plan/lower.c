@@ -83,16 +83,6 @@ static void lower_transfer(struct sw_program *program, struct sw_instr *instr,
     instr->bytes = (int64_t)sw_transfer_bytes(program->ir, op) / pieces;
 }
 
-static void lower_exchange(const struct sw_ir *ir, struct sw_instr *instr,
-                           const struct sw_ir_op *op)
-{
-    instr->exchange.group = op->group;
-    instr->exchange.dtype = sw_exchange_dtype(ir, op);
-    instr->exchange.whole_step = op->whole_step;
-    instr->bytes = sw_exchange_slice_bytes(ir, op);
-    sw_exchange_rows(ir, op, instr);
-}
-
 static void lower_move(struct sw_program *program, struct sw_instr *instr,
                        const struct sw_ir_op *op)
 {
@@ -102,11 +92,11 @@ static void lower_move(struct sw_program *program, struct sw_instr *instr,
     for (int k = 0; k < n; k++) {
         operands[k] = operand_of(program, values[k]);
     }
-    instr->verb = sw_move_info(op->move)->verb[operands[0].tier == SW_TIER_DISK];
     if (sw_ir_is_transfer(op)) {
+        instr->verb = sw_move_info(op->move)->verb[operands[0].tier == SW_TIER_DISK];
         lower_transfer(program, instr, op, operands);
     } else {
-        lower_exchange(program->ir, instr, op);
+        sw_exchange_describe(program->ir, op, instr);
     }
     for (int k = 0; k < n; k++) {
         add_operand(program, instr, &operands[k]);
@@ -224,19 +214,37 @@ static sw_status list_ports(const struct sw_plan *plan, struct sw_program *progr
     return SW_OK;
 }
 
-/* Each queue has staging memory of its own, so that queues do not wait for each other. Ranks
- * exchange many shards at once; copies between tiers need it for row indices only. */
+/* Notes the queues that exchanges of these groups may use. It does not ask the instructions: all
+ * ranks of a mesh must get the same shares. */
+static void find_exchanges(const struct sw_plan *plan, bool out[SW_QUEUE_COUNT])
+{
+    out[SW_QUEUE_COMM] = true;
+    for (int g = 0; g < plan->n_groups; g++) {
+        const struct sw_group *group = &plan->groups[g];
+        const bool between_stages = group->n > 1 && group->axes == 1U << SW_AXIS_PIPE;
+        out[sw_exchange_queue(group->axes, SW_VERB_GATHER)] |= group->n > 1;
+        out[SW_QUEUE_SENT] |= between_stages;
+        out[SW_QUEUE_RECEIVED] |= between_stages;
+    }
+}
+
+/* Each queue has staging memory of its own, so that queues do not wait for each other. Half of it
+ * is for exchanges, since ranks exchange many shards at once. Copies between tiers need it for row
+ * indices only. */
 void sw_plan_share_staging(struct sw_plan *plan)
 {
-    static const int eighths[SW_QUEUE_COUNT] = {[SW_QUEUE_COMPUTE] = 1,
-                                                [SW_QUEUE_COMM] = 4,
-                                                [SW_QUEUE_H2D] = 1,
-                                                [SW_QUEUE_READ] = 1,
-                                                [SW_QUEUE_WRITE] = 1};
+    static const int eighths[SW_QUEUE_COUNT] = {
+        [SW_QUEUE_COMPUTE] = 1, [SW_QUEUE_H2D] = 1, [SW_QUEUE_READ] = 1, [SW_QUEUE_WRITE] = 1};
     const size_t eighth = plan->staging.bytes / 8 / SW_PLAN_DISK_ALIGN * SW_PLAN_DISK_ALIGN;
-    size_t at = 0;
+    bool exchanges[SW_QUEUE_COUNT] = {false};
+    size_t at = 0, n = 0;
+    find_exchanges(plan, exchanges);
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        const size_t bytes = (size_t)eighths[q] * eighth;
+        n += exchanges[q];
+    }
+    const size_t of_exchanges = 4 * eighth / n / SW_PLAN_DISK_ALIGN * SW_PLAN_DISK_ALIGN;
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        const size_t bytes = exchanges[q] ? of_exchanges : (size_t)eighths[q] * eighth;
         plan->staging.share[q] = (struct sw_operand){.offset = at, .bytes = bytes, .room = bytes};
         plan->staging.share[q].tier = bytes > 0 ? SW_TIER_HOST : SW_TIER_COUNT;
         at += bytes;

@@ -73,8 +73,7 @@ static void find_lives(struct sw_program *program)
     for (int32_t i = 0; i < program->n_instrs; i++) {
         struct sw_instr *instr = &program->instrs[i];
         const struct sw_ir_op *op = &ir->ops[instr->op];
-        const int32_t first = issued =
-            instr->queue == SW_QUEUE_COMM && instr->exchange.batch == 0 ? issued : i;
+        const int32_t first = issued = sw_instr_is_inside(instr) ? issued : i;
         const int32_t last = instr->retired;
         for (int k = 0; k < op->n_in; k++) {
             ensure(program, op->in[k], first, last);

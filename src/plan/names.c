@@ -24,14 +24,17 @@ const char *sw_ring_name(enum sw_ring_index by)
 
 const char *sw_verb_name(enum sw_verb verb)
 {
-    static const char *const names[SW_VERB_COUNT] = {"kernel", "copy_in", "copy_out", "read",
-                                                     "write",  "reduce",  "gather",   "merge"};
+    static const char *const names[SW_VERB_COUNT] = {
+        "kernel",     "copy_in",    "copy_out",  "read",       "write",
+        "reduce",     "gather",     "merge",     "all_gather", "reduce_scatter",
+        "all_to_all", "all_reduce", "broadcast", "send",       "recv"};
     return names[verb];
 }
 
 const char *sw_queue_name(enum sw_queue queue)
 {
-    static const char *const names[] = {"compute", "comm", "h2d", "d2h", "read", "write", "host"};
+    static const char *const names[SW_QUEUE_COUNT] = {
+        "compute", "comm", "h2d", "d2h", "read", "write", "host", "tensor", "sent", "received"};
     return names[queue];
 }
 

@@ -316,7 +316,7 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
             continue;
         }
         const int64_t place = place_of_grads(p, op);
-        if (sw_ir_is_collective(op) || touches_held(p, op) ||
+        if (p->program->instrs[i].queue == SW_QUEUE_COMM || touches_held(p, op) ||
             (p->n_held > 0 && place != p->held_place &&
              op_of(p, p->held[0])->move == SW_MOVE_REDUCE)) {
             flush_held(p);

@@ -22,15 +22,23 @@ enum sw_tier sw_tier_of(enum sw_offload_device device);
 
 enum sw_queue {
     SW_QUEUE_COMPUTE,
-    SW_QUEUE_COMM,
-    SW_QUEUE_H2D, /* host memory to the device */
+    SW_QUEUE_COMM, /* exchanges of groups along the data axis, or the pipe axis, or all axes */
+    SW_QUEUE_H2D,  /* host memory to the device */
     SW_QUEUE_D2H,
     SW_QUEUE_READ, /* disk to device */
     SW_QUEUE_WRITE,
-    SW_QUEUE_HOST, /* kernels that the host's processors run on host memory */
+    SW_QUEUE_HOST,   /* kernels that the host's processors run on host memory */
+    SW_QUEUE_TENSOR, /* exchanges of groups along the tensor, context and expert axes only */
+    SW_QUEUE_SENT,   /* SEND and RECV have a queue each, so that neither waits for the other */
+    SW_QUEUE_RECEIVED,
     SW_QUEUE_COUNT
 };
 const char *sw_queue_name(enum sw_queue queue);
+/* True if the queue has exchanges among ranks. */
+static inline bool sw_queue_exchanges(enum sw_queue queue)
+{
+    return queue == SW_QUEUE_COMM || queue > SW_QUEUE_HOST;
+}
 
 /* Segments run in this order within a step: forward and backward once per micro-batch, update once.
  * If updates are written to a second slot, COMMIT then copies what they changed in device memory. A
@@ -111,6 +119,15 @@ enum sw_verb {
     SW_VERB_REDUCE,
     SW_VERB_GATHER, /* shard, whole: collects the shards of all ranks */
     SW_VERB_MERGE,  /* words: sums them over all ranks */
+    /* The verbs below are for activations. Operands are an input and an output. Sums are made in
+     * rank order in fp32, and rounded once to the type that travels. */
+    SW_VERB_ALL_GATHER,     /* slice, whole: the slices of all members, side by side */
+    SW_VERB_REDUCE_SCATTER, /* whole, slice: this member's slice of the sum over all members */
+    SW_VERB_ALL_TO_ALL,     /* member r gets slice r of each member, side by side */
+    SW_VERB_ALL_REDUCE,     /* whole, whole: the sum over all members */
+    SW_VERB_BROADCAST,      /* one operand: those of the others become that of the peer */
+    SW_VERB_SEND,           /* one operand, to the peer */
+    SW_VERB_RECV,           /* one operand, from the peer */
     SW_VERB_COUNT
 };
 const char *sw_verb_name(enum sw_verb verb); /* such as "copy_in", as in a dump */
@@ -135,7 +152,16 @@ struct sw_instr_exchange {
     /* REDUCE: adds the gradients of all ranks, even those without a micro-batch in this round; the
      * first one starts the sum */
     bool whole_step;
+    /* ALL_REDUCE: the operands do not divide into equal slices, so they pass through a workspace
+     * with padding after them */
+    bool is_padded;
     enum sw_dtype dtype : 8; /* type of the elements that travel */
+    /* SEND, RECV: the other rank; BROADCAST: the rank that has the data; as an index within the
+     * group */
+    int32_t peer;
+    /* Contiguous runs that a slice consists of: [0] where it is sent from, [1] where it arrives. 1
+     * unless the exchange is along an inner dimension. */
+    int32_t runs[2];
     /* REDUCE: at most this many rows of a row-sparse gradient travel to a rank, with row_elems
      * elements each. Operands 2 and 3 are the rows and their index. 0 = its shards travel
      * instead. */
@@ -187,8 +213,29 @@ struct sw_instr {
     int64_t bytes;
     int64_t flops;
 };
-/* Most bytes that a rank sends to each of the others in an exchange. */
+static inline bool sw_instr_exchanges(const struct sw_instr *instr)
+{
+    return sw_queue_exchanges(instr->queue);
+}
+/* True for an exchange that travels in the batch of an earlier one. */
+static inline bool sw_instr_is_inside(const struct sw_instr *instr)
+{
+    return sw_instr_exchanges(instr) && instr->exchange.batch == 0;
+}
+/* Bytes of the message that an exchange sends to a member. Rows of a gradient: the most. */
 int64_t sw_instr_sent_bytes(const struct sw_instr *instr);
+/* Bytes that an exchange sends to other ranks, and gets from them, in a group of n members of which
+ * this rank is number `me`. */
+struct sw_instr_traffic {
+    int64_t sent, received;
+};
+struct sw_instr_traffic sw_instr_traffic(const struct sw_instr *instr, int n, int me);
+/* The parts of an exchange's workspace, as offsets: n slices that have arrived, n slices that are
+ * sent, and the fp32 sums of one slice. Parts that it does not need have no bytes. */
+struct sw_exchange_areas {
+    size_t arrived, packed, sums, bytes;
+};
+struct sw_exchange_areas sw_instr_areas(const struct sw_instr *instr, int n);
 /* Bytes of a message with so many rows: their number (8 bytes), their index and the rows. */
 int64_t sw_instr_rows_bytes(int64_t rows, int64_t row_elems, enum sw_dtype dtype);
 
@@ -481,8 +528,13 @@ struct sw_plan_limits {
     int64_t host_param_elems;
 };
 
-/* The plan's groups of ranks. An exchange names its group by index. */
+/* The plan's groups of ranks. An exchange names its group by index. These two are always there;
+ * after them comes a group for each other axis with more than one rank. */
 enum { SW_GROUP_WORLD, SW_GROUP_DATA, SW_GROUP_COUNT };
+/* Index of the group along exactly these axes, bits 1 << enum sw_axis; -1 = there is none. */
+int sw_plan_group(const struct sw_plan *plan, unsigned axes);
+/* The queue of an exchange, by the axes of its group and its verb. */
+enum sw_queue sw_exchange_queue(unsigned axes, enum sw_verb verb);
 
 /* The inputs of planning: device, model and training, and the choices made for them. */
 struct sw_plan_options {
@@ -566,6 +618,9 @@ struct sw_transfers {
     int64_t in[SW_TIER_COUNT], out[SW_TIER_COUNT]; /* from a tier to the device, and back */
 };
 struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds);
+/* Bytes that this rank sends to the other members of a group in an optimizer step. Of rows of
+ * gradients it counts the most. */
+int64_t sw_plan_group_bytes(const struct sw_plan *plan, int group);
 
 /* True if an update may use two slots: all that it writes can go to a second slot or be kept until
  * the step is settled. Some of it must be on disk. */

@@ -147,8 +147,7 @@ static void order(struct pass *p)
         if (p->emitted[i]) {
             continue;
         }
-        const bool inside =
-            (instr->queue == SW_QUEUE_COMM && instr->exchange.batch == 0) || is_inside(p, i);
+        const bool inside = sw_instr_is_inside(instr) || is_inside(p, i);
         for (next = next > i ? next : i; !inside && next < end; next++) {
             const struct sw_ir_op *op = op_of(p, next);
             if (op->move != SW_MOVE_LOAD || op->loop > 0 || p->emitted[next]) {

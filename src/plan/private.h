@@ -174,15 +174,16 @@ sw_status sw_shelf_put(struct sw_shelf *shelf, int32_t first, int32_t last, size
 
 /* ---- move.c: sizes and queues of moves ---- */
 
-/* Sets the most rows of a row-sparse gradient that travel to a rank, and their length. A no-op if
- * its shards travel. */
-void sw_exchange_rows(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_instr *out);
+/* Sets the verb, the bytes and the fields of an exchange. */
+void sw_exchange_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_instr *out);
+/* SW_E_ARG: the group, the dimensions or the peer do not fit the operands. */
+sw_status sw_exchange_check(const struct sw_ir *ir, const struct sw_ir_op *op);
 enum sw_dtype sw_exchange_dtype(const struct sw_ir *ir, const struct sw_ir_op *op);
-/* Bytes of one member's shard, in the dtype that travels. */
+/* Bytes of one member's slice, in the dtype that travels. */
 int64_t sw_exchange_slice_bytes(const struct sw_ir *ir, const struct sw_ir_op *op);
-/* Bytes of the shard that go to each of the other ranks. */
+/* Bytes of the message that goes to a member. */
 int64_t sw_exchange_bytes(const struct sw_ir *ir, const struct sw_ir_op *op);
-/* Bytes of workspace for the shards that arrive. */
+/* Bytes of workspace, see struct sw_exchange_areas. */
 size_t sw_exchange_workspace(const struct sw_ir *ir, const struct sw_ir_op *op);
 enum sw_queue sw_move_queue(const struct sw_ir *ir, const struct sw_ir_op *op);
 /* Number of elements of the offloaded tensor that a LOAD or a STORE moves, starting at

@@ -46,6 +46,25 @@ struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds
     return sum;
 }
 
+int64_t sw_plan_group_bytes(const struct sw_plan *plan, int group)
+{
+    const struct sw_group *who = &plan->groups[group];
+    int64_t sum = 0;
+    for (int32_t p = 0; p < plan->step.n_phases; p++) {
+        const struct sw_step_phase *phase = &plan->step.phases[p];
+        const struct sw_program *program = &plan->programs[phase->program];
+        const int32_t *first = &program->segment_first[phase->segment];
+        for (int32_t i = first[0]; phase->action == SW_STEP_RUN && i < first[1]; i++) {
+            const struct sw_instr *instr = &program->instrs[i];
+            const bool runs = phase->is_last || !instr->last_only;
+            if (runs && sw_instr_exchanges(instr) && instr->exchange.group == group) {
+                sum += sw_instr_traffic(instr, who->n, who->me).sent;
+            }
+        }
+    }
+    return sum;
+}
+
 const struct sw_ir_op *sw_program_peak(const struct sw_program *program)
 {
     return &program->ir->ops[program->instrs[program->peak.instr].op];

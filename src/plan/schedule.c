@@ -10,8 +10,8 @@
 /* True if an op is needed even if nothing reads its outputs. */
 static bool has_effect(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
-    if (sw_ir_has(op, SW_TRAIT_SKIP)) {
-        return true; /* it writes the scalar table */
+    if (sw_ir_has(op, SW_TRAIT_SKIP) || op->move == SW_MOVE_SEND) {
+        return true; /* it writes the scalar table, or another rank reads it */
     }
     for (int k = 0; k < op->n_out; k++) {
         if (op->out[k] < 0) {
@@ -170,18 +170,19 @@ sw_status sw_program_begin(struct sw_program *program)
     SW_TRY_ALLOC(program->instrs, "the plan");
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_ir_op *op = &ir->ops[program->draft.scheduled[i].op];
-        program->instrs[i] = (struct sw_instr){.op = program->draft.scheduled[i].op,
-                                               .about = program->draft.scheduled[i].about,
-                                               .queue = queue_of(ir, op),
-                                               .segment = sw_op_segment(op),
-                                               .unless_skipped = op->unless_skipped,
-                                               .last_only = op->in_backward,
-                                               .waits = {-1, -1, -1, -1, -1, -1, -1},
-                                               .retired = -1,
-                                               .turn.again = -1,
-                                               .exchange.batch = sw_ir_is_collective(op),
-                                               .exchange.blocking = sw_ir_is_collective(op),
-                                               .workspace = -1};
+        struct sw_instr *instr = &program->instrs[i];
+        *instr = (struct sw_instr){.op = program->draft.scheduled[i].op,
+                                   .about = program->draft.scheduled[i].about,
+                                   .queue = queue_of(ir, op),
+                                   .segment = sw_op_segment(op),
+                                   .unless_skipped = op->unless_skipped,
+                                   .last_only = op->in_backward,
+                                   .retired = -1,
+                                   .turn.again = -1,
+                                   .exchange.batch = sw_ir_is_collective(op),
+                                   .exchange.blocking = sw_ir_is_collective(op),
+                                   .workspace = -1};
+        memset(instr->waits, 0xff, sizeof instr->waits);
     }
     sw_program_find_segments(program);
     return SW_OK;

@@ -50,7 +50,7 @@ static sw_value gather(struct pass *p, sw_value param, const struct sw_ir_op *re
     sw_ir_set_layout(ir, whole, &gathered);
     ir->values[whole].needs_grad = info.needs_grad;
     struct sw_ir_op op = sw_ir_move_beside(SW_MOVE_GATHER, reader);
-    op.group = SW_GROUP_DATA;
+    op.exchange.group = SW_GROUP_DATA;
     op.n_in = 1;
     op.in[0] = param;
     op.out[0] = whole;

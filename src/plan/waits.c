@@ -19,7 +19,8 @@ struct pass {
     /* by queue, the first store that is not known to be complete */
     int32_t store_tail[SW_QUEUE_COUNT];
     size_t store_bytes[SW_QUEUE_COUNT];
-    int32_t reduced; /* last instruction of the latest batch of reductions */
+    /* by queue, the last instruction of the latest batch of reductions */
+    int32_t reduced[SW_QUEUE_COUNT];
 };
 
 static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
@@ -164,7 +165,8 @@ static void keep_needed(const struct pass *p, int32_t i, int32_t needs[SW_QUEUE_
 }
 
 /* Sets the waits and `blocking` of an instruction. The first exchange of a batch has the waits of
- * all. A reduction waits for the previous batch, so that only one is in flight. */
+ * all. A reduction waits for the previous batch, so that only one is in flight. Exchanges of other
+ * queues than COMM never block: computation waits where it needs them. */
 static void choose_waits(struct pass *p, int32_t i)
 {
     struct sw_instr *instr = &p->program->instrs[i];
@@ -175,16 +177,16 @@ static void choose_waits(struct pass *p, int32_t i)
     }
     instr->exchange.blocking =
         instr->queue == SW_QUEUE_COMM && (!p->options->overlap || op->move == SW_MOVE_MERGE);
-    if (instr->queue == SW_QUEUE_COMM && instr->exchange.batch == 0 && !instr->exchange.blocking) {
+    if (sw_instr_is_inside(instr) && !instr->exchange.blocking) {
         return; /* the first instruction of the batch has waited for it */
     }
     find_needs(p, i, needs);
-    for (int32_t k = 1; instr->queue == SW_QUEUE_COMM && k < instr->exchange.batch; k++) {
+    for (int32_t k = 1; k < instr->exchange.batch; k++) {
         find_needs(p, i + k, needs);
     }
     if (!instr->exchange.blocking && op->move == SW_MOVE_REDUCE) {
-        instr->waits[SW_QUEUE_COMM] = p->reduced;
-        p->reduced = i + instr->exchange.batch - 1;
+        instr->waits[instr->queue] = p->reduced[instr->queue];
+        p->reduced[instr->queue] = i + instr->exchange.batch - 1;
     } else if (op->move == SW_MOVE_STORE) {
         bound_stores(p, i);
     }
@@ -209,9 +211,8 @@ static void retire(struct pass *p, int32_t known[SW_QUEUE_COUNT], int32_t i)
 static void run(struct pass *p, int32_t end)
 {
     int32_t known[SW_QUEUE_COUNT];
-    p->reduced = -1;
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        known[q] = -1;
+        known[q] = p->reduced[q] = -1;
     }
     memset(p->loaded, 0xff, (size_t)p->cells->n * sizeof *p->loaded);
     memset(p->stored, 0xff, (size_t)p->cells->n * sizeof *p->stored);
@@ -261,7 +262,7 @@ sw_status sw_pass_waits(struct sw_program *program, const struct sw_cells *cells
 
 int32_t sw_program_issued(const struct sw_program *program, int32_t i)
 {
-    while (program->instrs[i].queue == SW_QUEUE_COMM && program->instrs[i].exchange.batch == 0) {
+    while (sw_instr_is_inside(&program->instrs[i])) {
         i--;
     }
     return i;

@@ -53,8 +53,8 @@ struct trace {
     char name[NAME_CAP], cat[NAME_CAP];
 };
 
-/* The numbering of run/trace.c: TRACKS lanes per queue, and the steps after all queues. */
-enum { TRACKS = 8, STEPS_TRACK = SW_QUEUE_COUNT * TRACKS };
+/* The numbering of run/trace.c: TRACKS lanes per queue, and the steps among them. */
+enum { TRACKS = 8, STEPS_PLACE = SW_QUEUE_HOST + 1, STEPS_TRACK = STEPS_PLACE * TRACKS };
 
 static int find_op(struct trace *t, const char *name)
 {
@@ -88,10 +88,11 @@ static sw_status add_slice(struct trace *t)
         t->cap = cap;
     }
     const enum kind kind = kind_of(t->cat);
+    const int place = t->tid / TRACKS;
     t->slices[t->n++] =
         (struct slice){.begin = t->ts,
                        .end = t->ts + t->dur,
-                       .queue = (uint8_t)(t->tid / TRACKS),
+                       .queue = (uint8_t)(place - (place > STEPS_PLACE)),
                        .kind = (uint8_t)kind,
                        .op = (int16_t)(kind == KIND_WAIT ? -1 : find_op(t, t->name))};
     return SW_OK;
@@ -103,7 +104,7 @@ static sw_status end_event(struct trace *t)
         return SW_OK;
     }
     if (t->tid != STEPS_TRACK) {
-        return t->tid < STEPS_TRACK ? add_slice(t) : SW_OK;
+        return t->tid < (SW_QUEUE_COUNT + 1) * TRACKS ? add_slice(t) : SW_OK;
     }
     if (t->n_steps < (int)SW_LEN(t->steps) &&
         sscanf(t->name, "step %lld", &t->steps[t->n_steps].step) == 1) {

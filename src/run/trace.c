@@ -17,7 +17,10 @@ enum {
     N_LISTS,
     MOST_EVENTS = 1 << 20, /* per list */
     LANES = 8,             /* per queue: lanes for work that overlaps */
-    STEPS_TRACK = SW_QUEUE_COUNT * LANES
+    /* The steps come after the first queues. Their number stays, so that readers understand older
+     * files, too. */
+    STEPS_PLACE = SW_QUEUE_HOST + 1,
+    STEPS_TRACK = STEPS_PLACE * LANES
 };
 
 struct event {
@@ -234,6 +237,11 @@ static int by_begin(const void *a, const void *b)
                                       : (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
 }
 
+static int track_of(enum sw_queue queue, int lane)
+{
+    return ((int)queue + ((int)queue >= STEPS_PLACE)) * LANES + lane;
+}
+
 /* Events of one track may not overlap, so a queue with concurrent work has several tracks. */
 static void put_queue(const struct writer *w, enum sw_queue queue)
 {
@@ -250,12 +258,12 @@ static void put_queue(const struct writer *w, enum sw_queue queue)
         event.end_ns = sw_max_i64(event.end_ns, event.begin_ns);
         until[lane] = event.end_ns;
         lanes = lane < lanes ? lanes : lane + 1;
-        put_event(w, &event, (int)queue * LANES + lane, false);
+        put_event(w, &event, track_of(queue, lane), false);
     }
     for (int lane = 0; lane < lanes; lane++) {
         char name[64];
         snprintf(name, sizeof name, lane > 0 ? "%s %d" : "%s", sw_queue_name(queue), lane + 1);
-        put_track(w, (int)queue * LANES + lane, name, 1 + (int)queue * LANES + lane);
+        put_track(w, track_of(queue, lane), name, 1 + track_of(queue, lane));
     }
 }
 

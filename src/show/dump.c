@@ -362,7 +362,7 @@ static void dump_conditions(const struct sw_program *program, int32_t i, struct 
     if (instr->follows >= 0) {
         put_int(out, "follows", instr->follows);
     }
-    if (instr->queue == SW_QUEUE_COMM) {
+    if (sw_instr_exchanges(instr)) {
         put_int(out, "group", instr->exchange.group);
         put_int(out, "batch", instr->exchange.batch);
         put_text(out, "dtype", sw_dtype_name(instr->exchange.dtype));
@@ -370,6 +370,11 @@ static void dump_conditions(const struct sw_program *program, int32_t i, struct 
     }
     put_true(out, "blocking", instr->exchange.blocking);
     put_true(out, "whole_step", instr->exchange.whole_step);
+    if (instr->verb >= SW_VERB_BROADCAST) {
+        put_int(out, "peer", instr->exchange.peer);
+    }
+    put_some(out, "runs_sent", instr->exchange.runs[0] > 1 ? instr->exchange.runs[0] : 0);
+    put_some(out, "runs_received", instr->exchange.runs[1] > 1 ? instr->exchange.runs[1] : 0);
     put_text(out, "predicate",
              instr->verb == SW_VERB_KERNEL && instr->unless_skipped ? "skip" : NULL);
     put_true(out, "last_only", instr->last_only);

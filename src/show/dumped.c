@@ -132,6 +132,9 @@ static const struct member wait_members[] = {
     {"read", WANT_AFTER, INSTR(waits[SW_QUEUE_READ]), false, NULL},
     {"write", WANT_AFTER, INSTR(waits[SW_QUEUE_WRITE]), false, NULL},
     {"host", WANT_AFTER, INSTR(waits[SW_QUEUE_HOST]), false, NULL},
+    {"tensor", WANT_AFTER, INSTR(waits[SW_QUEUE_TENSOR]), false, NULL},
+    {"sent", WANT_AFTER, INSTR(waits[SW_QUEUE_SENT]), false, NULL},
+    {"received", WANT_AFTER, INSTR(waits[SW_QUEUE_RECEIVED]), false, NULL},
 };
 static const struct kind waits_kind = {MEMBERS(wait_members)};
 

@@ -187,7 +187,7 @@ static void find_hazard(struct sw_walk *w, const struct sw_instr *instr)
 /* True if the instruction is issued here. An exchange may travel with an earlier one. */
 static bool is_issued(const struct sw_walk *w, const struct sw_instr *instr)
 {
-    return !w->left_out && (instr->queue != SW_QUEUE_COMM || instr->exchange.batch > 0);
+    return !w->left_out && !sw_instr_is_inside(instr);
 }
 
 /* Emits one kind of event, if it is due, and goes to the next stage. */
@@ -215,7 +215,7 @@ static bool next_of_instr(struct sw_walk *w, struct sw_event *out)
         return emit(w, BLOCK, is_issued(w, instr), SW_EVENT_ISSUE, out);
     case BLOCK:
         w->stage = is_over(w) ? DRAIN : PASS;
-        *out = (struct sw_event){SW_EVENT_WAIT, SW_QUEUE_COMM, w->order};
+        *out = (struct sw_event){SW_EVENT_WAIT, instr->queue, w->order};
         return instr->exchange.blocking && is_issued(w, instr);
     default:
         return false;
