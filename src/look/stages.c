@@ -381,9 +381,12 @@ static void print_differences(const struct stages *s, const struct sw_sent_parts
 
 static void print_sent(const struct stages *s, struct sw_str *out)
 {
-    static const char *const labels[SW_SENT_COUNT] = {
-        "gradients to their owners", "weights gathered for forward",
-        "weights gathered for backward", "gathered at the update", "norms, overflow"};
+    static const char *const labels[SW_SENT_COUNT] = {"gradients to their owners",
+                                                      "weights gathered for forward",
+                                                      "weights gathered for backward",
+                                                      "gathered at the update",
+                                                      "norms, overflow",
+                                                      "other exchanges"};
     double v[N_STAGES], formula[N_STAGES], boundary[N_STAGES];
     struct sw_sent_parts sums[N_STAGES];
     add_head(out, s, "bytes sent by one rank in a step");
@@ -391,7 +394,7 @@ static void print_sent(const struct stages *s, struct sw_str *out)
         for (int i = 0; i < N_STAGES; i++) {
             v[i] = (double)s->tables[i].sent[k].bytes;
         }
-        add_line(s, out, labels[k], v);
+        (k < SW_SENT_OTHER ? add_line : add_part)(s, out, labels[k], v);
     }
     for (int i = 0; i < N_STAGES; i++) {
         sums[i] = sent_of(&s->tables[i]);
@@ -402,10 +405,14 @@ static void print_sent(const struct stages *s, struct sw_str *out)
     add_line(s, out, "= sent", v);
     add_line(s, out, "  by the formula", formula);
     print_differences(s, sums, out);
-    for (int i = 0; i < N_STAGES; i++) {
-        v[i] = (double)s->tables[i].sent[SW_SENT_STATS].bytes;
+    for (int k = SW_SENT_STATS; k < SW_SENT_COUNT; k++) {
+        char label[32];
+        snprintf(label, sizeof label, "  + %s", labels[k]);
+        for (int i = 0; i < N_STAGES; i++) {
+            v[i] = (double)s->tables[i].sent[k].bytes;
+        }
+        add_part(s, out, label, v);
     }
-    add_part(s, out, "  + norms, overflow", v);
     add_part(s, out, "\"reduce\": \"boundary\", formula", boundary);
 }
 
@@ -448,10 +455,29 @@ static void print_text(const struct stages *s, struct sw_str *out)
 
 /* ---- JSON output ---- */
 
+/* Writes the bytes sent, by kind. Other exchanges are left out if there are none. */
+static void json_sent(const struct sw_plan_table *t, struct sw_str *out)
+{
+    const struct sw_sent_parts sum = sent_of(t);
+    sw_str_puts(out, ",\"sent\":{");
+    for (int k = 0; k < SW_SENT_COUNT; k++) {
+        if (k < SW_SENT_OTHER || t->sent[k].bytes > 0) {
+            sw_str_printf(out, "\"%s\":{\"bytes\":%lld,\"formula\":%.0f},",
+                          sw_sent_name((enum sw_sent)k), (long long)t->sent[k].bytes,
+                          t->sent[k].formula);
+        }
+    }
+    sw_str_printf(
+        out,
+        "\"total\":{\"bytes\":%lld,\"formula\":%.0f,\"second\":%.0f,\"sparse\":%.0f,"
+        "\"kept\":%.0f,\"spared\":%.0f,\"padding\":%.0f,\"rows\":%.0f,\"matrices\":%.0f}}",
+        (long long)sum.bytes, sum.formula, sum.second, sum.sparse, sum.kept, sum.spared,
+        sum.padding, sum.rows, sum.matrices);
+}
+
 static void json_stage(const struct stages *s, int stage, struct sw_str *out)
 {
     const struct sw_plan_table *t = &s->tables[stage];
-    const struct sw_sent_parts sum = sent_of(t);
     sw_str_printf(out, "%s{\"stage\":%d,", stage > 0 ? "," : "", stage);
     if (is_refused(s, stage)) {
         sw_str_puts(out, "\"refused\":");
@@ -477,18 +503,8 @@ static void json_stage(const struct stages *s, int stage, struct sw_str *out)
         sw_str_printf(out, ",\"moved_from_%s\":%lld,\"moved_to_%s\":%lld", name,
                       (long long)s->moved[stage].in[k], name, (long long)s->moved[stage].out[k]);
     }
-    sw_str_puts(out, ",\"sent\":{");
-    for (int k = 0; k < SW_SENT_COUNT; k++) {
-        sw_str_printf(out, "\"%s\":{\"bytes\":%lld,\"formula\":%.0f},",
-                      sw_sent_name((enum sw_sent)k), (long long)t->sent[k].bytes,
-                      t->sent[k].formula);
-    }
-    sw_str_printf(
-        out,
-        "\"total\":{\"bytes\":%lld,\"formula\":%.0f,\"second\":%.0f,\"sparse\":%.0f,"
-        "\"kept\":%.0f,\"spared\":%.0f,\"padding\":%.0f,\"rows\":%.0f,\"matrices\":%.0f}}}",
-        (long long)sum.bytes, sum.formula, sum.second, sum.sparse, sum.kept, sum.spared,
-        sum.padding, sum.rows, sum.matrices);
+    json_sent(t, out);
+    sw_str_putc(out, '}');
 }
 
 /* Writes the tables of all stages, and which stage is configured. */

@@ -92,6 +92,7 @@ enum sw_sent {
     SW_SENT_BACKWARD, /* the same for backward */
     SW_SENT_UPDATE, /* the same after the update; stage 0: shards of the sums, before the update */
     SW_SENT_STATS,  /* norms and overflow flags */
+    SW_SENT_OTHER,  /* exchanges of other tensors, or among other groups than the data axis */
     SW_SENT_COUNT
 };
 const char *sw_sent_name(enum sw_sent kind);

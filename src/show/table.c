@@ -17,8 +17,8 @@ const char *sw_held_name(enum sw_held kind)
 
 const char *sw_sent_name(enum sw_sent kind)
 {
-    static const char *const names[SW_SENT_COUNT] = {"reduce", "gather_forward", "gather_backward",
-                                                     "gather_update", "statistics"};
+    static const char *const names[SW_SENT_COUNT] = {
+        "reduce", "gather_forward", "gather_backward", "gather_update", "statistics", "other"};
     return names[kind];
 }
 
@@ -105,6 +105,7 @@ struct trips {
 };
 
 struct count {
+    const struct sw_plan *plan;
     const struct sw_program *program;
     const struct sw_plan_options *options;
     struct trips *trips; /* [values of the program] by parameter */
@@ -114,32 +115,59 @@ struct count {
     int64_t wire;        /* bytes of an element of a gradient that travels; 0 = none travels */
 };
 
-/* Counts an exchange: every rank sends a shard of the tensor to each other rank. */
+/* The kind of an exchange. The formulas are about parameters and the data axis, so only exchanges
+ * of those have a kind of their own. */
+static enum sw_sent kind_of_exchange(const struct sw_instr *instr, enum sw_phase phase,
+                                     sw_value param)
+{
+    const bool updates = instr->verb == SW_VERB_GATHER && phase == SW_PHASE_UPDATE;
+    if (instr->verb == SW_VERB_MERGE) {
+        return SW_SENT_STATS;
+    }
+    if (instr->exchange.group != SW_GROUP_DATA || (param < 0 && !updates)) {
+        return SW_SENT_OTHER;
+    }
+    return instr->verb == SW_VERB_REDUCE   ? SW_SENT_GRADS
+           : instr->verb == SW_VERB_GATHER ? (enum sw_sent)(SW_SENT_FORWARD + (int)phase)
+                                           : SW_SENT_OTHER;
+}
+
+/* Counts a trip of a parameter or its gradient. Momentum has no formula, so it counts by its bytes.
+ * times: messages that a member sends in a step */
+static void add_trip(struct count *c, int32_t i, enum sw_sent kind, int64_t times,
+                     struct sw_sent_parts *parts)
+{
+    const struct sw_instr *instr = &c->program->instrs[i];
+    const struct sw_exchanged moved = sw_instr_exchanged(c->program, i);
+    if (moved.param < 0) {
+        parts->matrices += (double)(sw_instr_sent_bytes(instr) * times);
+        return;
+    }
+    struct trips *trips = &c->trips[moved.param];
+    trips->padded = moved.elems * c->ranks;
+    if (kind == SW_SENT_GRADS) {
+        const bool is_first = sw_instr_op(c->program, i).micro == 0;
+        c->wire = (int64_t)sw_dtype_bytes(instr->exchange.dtype);
+        parts->rows += (double)((instr->bytes - sw_instr_sent_bytes(instr)) * times);
+        *(moved.is_row_sparse ? &trips->sparse : &trips->dense) += is_first;
+    } else {
+        trips->gathers[kind - SW_SENT_FORWARD]++;
+    }
+}
+
+/* Counts an exchange: every member sends a slice of the tensor to each other one. */
 static void add_exchange(struct count *c, int32_t i, struct sw_plan_table *out)
 {
     const struct sw_instr *instr = &c->program->instrs[i];
-    const struct sw_instr_op op = sw_instr_op(c->program, i);
-    const struct sw_exchanged moved = sw_instr_exchanged(c->program, i);
-    const int64_t times = (c->ranks - 1) * (op.math.phase == SW_PHASE_UPDATE ? 1 : c->runs);
-    const int64_t bytes = sw_instr_sent_bytes(instr);
-    enum sw_sent kind = SW_SENT_STATS;
-    if (instr->verb == SW_VERB_GATHER && moved.param < 0) { /* the updated shards */
-        kind = SW_SENT_UPDATE;
-        out->sent[kind].matrices += (double)(bytes * times);
-    } else if (instr->verb != SW_VERB_MERGE) {
-        struct trips *trips = &c->trips[moved.param];
-        trips->padded = moved.elems * c->ranks;
-        if (instr->verb == SW_VERB_REDUCE) {
-            kind = SW_SENT_GRADS;
-            c->wire = (int64_t)sw_dtype_bytes(instr->exchange.dtype);
-            out->sent[kind].rows += (double)((instr->bytes - bytes) * times);
-            *(moved.is_row_sparse ? &trips->sparse : &trips->dense) += op.micro == 0;
-        } else {
-            kind = (enum sw_sent)(SW_SENT_FORWARD + (int)op.math.phase);
-            trips->gathers[op.math.phase]++;
-        }
+    const enum sw_phase phase = sw_instr_op(c->program, i).math.phase;
+    const enum sw_sent kind =
+        kind_of_exchange(instr, phase, sw_instr_exchanged(c->program, i).param);
+    const int64_t times =
+        (c->plan->groups[instr->exchange.group].n - 1) * (phase == SW_PHASE_UPDATE ? 1 : c->runs);
+    if (kind < SW_SENT_STATS) {
+        add_trip(c, i, kind, times, &out->sent[kind]);
     }
-    out->sent[kind].bytes += bytes * times;
+    out->sent[kind].bytes += sw_instr_sent_bytes(instr) * times;
 }
 
 /* Splits the bytes of one parameter in a kind into parts: `unit` bytes per element; the formula
@@ -228,6 +256,7 @@ sw_status sw_plan_tabulate(const struct sw_plan *plan, const struct sw_plan_opti
     }
     const size_t n = (size_t)sw_program_n_values(program) + 1;
     struct count c = {
+        .plan = plan,
         .program = program,
         .options = options,
         .trips = sw_alloc_zero("plan", n, sizeof *c.trips),

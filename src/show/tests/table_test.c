@@ -206,6 +206,39 @@ static void momentum_of_matrices_is_a_part_of_its_own(void **state)
     }
 }
 
+/* An exchange of no parameter, or in a group that is not the data axis, is counted in bytes alone.
+ * The other kinds stay as they are, or lose the exchange and its trip. */
+static void other_exchanges_have_a_kind_of_their_own(void **state)
+{
+    (void)state;
+    const struct sw_plan_options o = options(3, 3, 6);
+    const enum sw_verb verbs[] = {SW_VERB_REDUCE, SW_VERB_GATHER, SW_VERB_MERGE};
+    for (size_t k = 0; k < SW_LEN(verbs); k++) {
+        struct sw_plan *plan = NULL;
+        struct sw_plan_table before, after;
+        const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, tower(SW_F32, TIED | BIAS, false)};
+        assert_int_equal(plan_once(&spec, 1, &o, &plan), SW_OK);
+        assert_int_equal(sw_plan_tabulate(plan, &o, &before), SW_OK);
+        struct sw_instr *instr = plan->programs[0].instrs;
+        while (instr->verb != verbs[k]) {
+            instr++;
+        }
+        if (verbs[k] == SW_VERB_MERGE) {
+            instr->verb = SW_VERB_REDUCE; /* statistics belong to no parameter */
+        } else {
+            instr->exchange.group = SW_GROUP_WORLD;
+        }
+        const int64_t bytes = 2 * sw_instr_sent_bytes(instr) * (verbs[k] == SW_VERB_MERGE ? 1 : 2);
+        assert_int_equal(sw_plan_tabulate(plan, &o, &after), SW_OK);
+        assert_int_equal(before.sent[SW_SENT_OTHER].bytes, 0);
+        assert_int_equal(after.sent[SW_SENT_OTHER].bytes, bytes);
+        assert_int_equal(sent(&after), sent(&before));
+        check_parts(&before);
+        check_parts(&after);
+        sw_plan_close(plan);
+    }
+}
+
 static void states_are_the_papers(void **state)
 {
     (void)state;
@@ -284,6 +317,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(vertical_is_its_formula),
     cmocka_unit_test(further_uses_stand_apart),
     cmocka_unit_test(momentum_of_matrices_is_a_part_of_its_own),
+    cmocka_unit_test(other_exchanges_have_a_kind_of_their_own),
     cmocka_unit_test(states_are_the_papers),
     cmocka_unit_test(own_rows_of_the_estimate),
     cmocka_unit_test(lack_of_memory_is_a_status),
