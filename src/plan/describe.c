@@ -69,6 +69,57 @@ void sw_ir_forget_where(struct sw_ir *ir)
     ir->where = NULL;
 }
 
+struct sw_update_op_attrs sw_ir_update_attrs(const struct sw_ir *ir,
+                                             const struct sw_ir_detail *detail)
+{
+    const struct sw_ir_update *update = &detail->update;
+    const struct sw_ir_value *param = &ir->values[update->param];
+    const struct sw_ir_value *target = &ir->values[update->target];
+    const struct sw_layout *layout = &target->form->layout;
+    const struct sw_shape *whole = &layout->whole;
+    struct sw_update_op_attrs out = detail->attrs.update;
+    const enum sw_update_reach reach = sw_update_facts(out.rule.kind)->reach;
+    const bool is_placed = reach == SW_REACH_MATRIX || reach == SW_REACH_LINES;
+    if (reach != SW_REACH_ELEMENT || update->moments == SW_MOMENTS_8BIT) {
+        out.n_elems = sw_layout_held(layout);
+    }
+    if (is_placed || update->moments == SW_MOMENTS_BF16) {
+        const int64_t tile = param->param_facts.is_tiled
+                                 ? sw_layout_tile_first(&param->form->layout, target->base_offset)
+                                 : 0;
+        out.origin = tile + sw_layout_first(layout);
+    }
+    if (reach == SW_REACH_LINES) {
+        out.slice = layout->is_sliced ? layout->data.rank : 0;
+        out.whole = sw_shape_elems(whole);
+    }
+    if (reach == SW_REACH_LINES && whole->rank >= 2) {
+        out.rows = whole->dims[whole->rank - 2];
+        out.columns = sw_shape_last(whole);
+        out.matrices = out.whole / (out.rows * out.columns);
+    }
+    return out;
+}
+
+struct sw_op sw_ir_math(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    struct sw_op math = {.kind = op->kind,
+                         .phase = op->phase,
+                         .n_in = op->n_in,
+                         .n_out = op->n_out,
+                         .attrs = op->detail->attrs,
+                         .user = op->detail->user,
+                         .scope = op->scope,
+                         .path = op->detail->path};
+    if (sw_ir_attrs(op) == SW_ATTRS_UPDATE) {
+        math.attrs.update = sw_ir_update_attrs(ir, op->detail);
+        math.attrs.update.first = op->first;
+    }
+    memcpy(math.in, op->in, sizeof math.in);
+    memcpy(math.out, op->out, sizeof math.out);
+    return math;
+}
+
 /* Describes v; an absent one has rank -1. shift: see sw_storage_shift */
 static void describe(const struct sw_ir *ir, sw_value v, struct sw_view *out, uint8_t *shift)
 {
@@ -98,7 +149,7 @@ void sw_ir_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw
 {
     SW_ASSERT(op->move == SW_MOVE_NONE);
     memset(out, 0, sizeof *out);
-    *math = sw_ir_math(op);
+    *math = sw_ir_math(ir, op);
     out->op = math;
     out->is_predicated = op->unless_skipped;
     for (int k = 0; k < op->n_in; k++) {

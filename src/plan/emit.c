@@ -27,9 +27,9 @@ static int add_streams(struct sw_ir *ir, const char *name, const sw_value *strea
 }
 
 static int32_t add_predicated(struct sw_ir *ir, enum sw_op_kind kind, const sw_value *in, int n_in,
-                              const struct sw_attrs *attrs)
+                              const struct sw_ir_detail *detail)
 {
-    const int32_t op = sw_ir_add_op(ir, kind, in, n_in, attrs);
+    const int32_t op = sw_ir_add_detailed(ir, kind, in, n_in, detail);
     if (op >= 0) {
         ir->ops[op].unless_skipped = true;
     }
@@ -39,11 +39,12 @@ static int32_t add_predicated(struct sw_ir *ir, enum sw_op_kind kind, const sw_v
 /* ---- LAMB ---- */
 
 /* in: target, states, streams */
-static int32_t emit_moments(struct sw_ir *ir, struct sw_attrs *attrs, const sw_value *in, int n_in)
+static int32_t emit_moments(struct sw_ir *ir, const struct sw_ir_detail *detail, const sw_value *in,
+                            int n_in)
 {
-    attrs->update.n_elems = sw_layout_held(&ir->values[in[0]].form->layout);
-    const int32_t op = add_predicated(ir, SW_OP_LAMB_MOMENTS, in, n_in, attrs);
-    for (int i = attrs->update.rule.n_states - 1; i <= attrs->update.rule.n_states; i++) {
+    const int n_states = detail->attrs.update.rule.n_states;
+    const int32_t op = add_predicated(ir, SW_OP_LAMB_MOMENTS, in, n_in, detail);
+    for (int i = n_states - 1; i <= n_states; i++) {
         sw_ir_add_out_in_place(ir, op, in[i]);
     }
     sw_ir_add_out(ir, op, SW_I64, SW_SHAPE(SW_LAMB_WORDS));
@@ -76,10 +77,10 @@ static sw_value trust_ratio(struct sw_ir *ir, sw_value param)
 
 /* in: target, states, norms, ratio. Returns the op; its first output is the target, its last the
  * ratio. */
-static int32_t emit_apply(struct sw_ir *ir, const struct sw_attrs *attrs, const sw_value *in)
+static int32_t emit_apply(struct sw_ir *ir, const struct sw_ir_detail *detail, const sw_value *in)
 {
-    const int n_states = attrs->update.rule.n_states;
-    const int32_t apply = add_predicated(ir, SW_OP_LAMB_APPLY, in, n_states + 3, attrs);
+    const int n_states = detail->attrs.update.rule.n_states;
+    const int32_t apply = add_predicated(ir, SW_OP_LAMB_APPLY, in, n_states + 3, detail);
     sw_ir_add_out_in_place(ir, apply, in[0]);
     for (int i = 1; i < n_states - 1; i++) {
         sw_ir_add_out_in_place(ir, apply, in[i]); /* the master, or its remainder */
@@ -89,10 +90,11 @@ static int32_t emit_apply(struct sw_ir *ir, const struct sw_attrs *attrs, const 
 }
 
 /* in: target, states, streams */
-static sw_value emit_lamb(struct sw_ir *ir, struct sw_attrs *attrs, sw_value *in, int n_in)
+static sw_value emit_lamb(struct sw_ir *ir, const struct sw_ir_detail *detail, sw_value *in,
+                          int n_in)
 {
-    const int n_states = attrs->update.rule.n_states;
-    const int32_t moments = emit_moments(ir, attrs, in, n_in);
+    const int n_states = detail->attrs.update.rule.n_states;
+    const int32_t moments = emit_moments(ir, detail, in, n_in);
     if (moments < 0) {
         return SW_NO_VALUE;
     }
@@ -100,7 +102,7 @@ static sw_value emit_lamb(struct sw_ir *ir, struct sw_attrs *attrs, sw_value *in
     in[n_states] = ir->ops[moments].out[1];
     in[n_states + 1] = sw_emit_lamb_merge(ir, moments, ir->ops[moments].out[2]);
     in[n_states + 2] = trust_ratio(ir, ir->values[in[1]].param);
-    const int32_t apply = emit_apply(ir, attrs, in);
+    const int32_t apply = emit_apply(ir, detail, in);
     return apply < 0 ? SW_NO_VALUE : ir->ops[apply].out[0];
 }
 
@@ -110,8 +112,8 @@ sw_value sw_emit_lamb_norms(struct sw_ir *ir, int32_t moments, sw_value before)
         return ir->failure.status < 0 ? SW_NO_VALUE : ir->ops[moments].out[2];
     }
     const sw_value in[2] = {before, ir->ops[moments].out[2]};
-    return sw_ir_add_out_in_place(ir, add_predicated(ir, SW_OP_LAMB_ADD_NORMS, in, 2, NULL),
-                                  before);
+    return sw_ir_add_out_in_place(
+        ir, add_predicated(ir, SW_OP_LAMB_ADD_NORMS, in, 2, &sw_ir_no_detail), before);
 }
 
 sw_value sw_emit_lamb_step(struct sw_ir *ir, int32_t moments, sw_value norms, sw_value ratio)
@@ -127,7 +129,7 @@ sw_value sw_emit_lamb_step(struct sw_ir *ir, int32_t moments, sw_value norms, sw
     }
     in[n_states + 1] = norms;
     in[n_states + 2] = ratio >= 0 ? ratio : trust_ratio(ir, sw_ir_root(ir, first.in[0]));
-    const int32_t apply = emit_apply(ir, &first.detail->attrs, in);
+    const int32_t apply = emit_apply(ir, first.detail, in);
     return apply < 0 ? SW_NO_VALUE : ir->ops[apply].out[ir->ops[apply].n_out - 1];
 }
 
@@ -151,17 +153,16 @@ static sw_value gather_matrix(struct sw_ir *ir, const struct sw_ir_value *target
 }
 
 /* in: target, states, streams */
-static sw_value emit_muon(struct sw_ir *ir, struct sw_attrs *attrs, sw_value *in, int n_in)
+static sw_value emit_muon(struct sw_ir *ir, const struct sw_ir_detail *detail, sw_value *in,
+                          int n_in)
 {
     const struct sw_ir_value target = ir->values[in[0]];
-    const int n_states = attrs->update.rule.n_states;
-    attrs->update.n_elems = sw_layout_held(&target.form->layout);
-    attrs->update.origin = sw_layout_first(&target.form->layout);
-    const int32_t moments = add_predicated(ir, SW_OP_MUON_MOMENTS, in, n_in, attrs);
+    const int n_states = detail->attrs.update.rule.n_states;
+    const int32_t moments = add_predicated(ir, SW_OP_MUON_MOMENTS, in, n_in, detail);
     sw_ir_add_out_in_place(ir, moments, in[n_states]);
     const sw_value part = sw_ir_add_out(ir, moments, SW_BF16, target.form->shape);
     in[n_states] = gather_matrix(ir, &target, part);
-    const int32_t apply = add_predicated(ir, SW_OP_MUON_APPLY, in, n_states + 1, attrs);
+    const int32_t apply = add_predicated(ir, SW_OP_MUON_APPLY, in, n_states + 1, detail);
     for (int i = 0; i < n_states; i++) {
         sw_ir_add_out_in_place(ir, apply, in[i]);
     }
@@ -169,22 +170,6 @@ static sw_value emit_muon(struct sw_ir *ir, struct sw_attrs *attrs, sw_value *in
 }
 
 /* ---- Adafactor ---- */
-
-/* Describes which part of the tensor the target is, and the matrices of its last two dimensions. */
-static void describe_part(const struct sw_ir_value *target, struct sw_update_op_attrs *attrs)
-{
-    const struct sw_layout *layout = &target->form->layout;
-    const struct sw_shape *whole = &layout->whole;
-    attrs->n_elems = sw_layout_held(layout);
-    attrs->origin = sw_layout_first(layout);
-    attrs->slice = layout->is_sliced ? layout->data.rank : 0;
-    attrs->whole = sw_shape_elems(whole);
-    if (whole->rank >= 2) {
-        attrs->rows = whole->dims[whole->rank - 2];
-        attrs->columns = sw_shape_last(whole);
-        attrs->matrices = attrs->whole / (attrs->rows * attrs->columns);
-    }
-}
 
 /* Inserts the results of earlier ops into an op's inputs, after the states and before the streams.
  * Returns the new number of inputs; -1 = too many. */
@@ -202,17 +187,18 @@ static int insert(struct sw_ir *ir, sw_value *in, int n_in, int at, const sw_val
 }
 
 /* in: target, states, streams */
-static sw_value emit_adafactor(struct sw_ir *ir, struct sw_attrs *attrs, sw_value *in, int n_in)
+static sw_value emit_adafactor(struct sw_ir *ir, const struct sw_ir_detail *detail, sw_value *in,
+                               int n_in)
 {
-    const int n_states = attrs->update.rule.n_states, at = 1 + n_states;
+    const struct sw_update_op_attrs of = sw_ir_update_attrs(ir, detail);
+    const int at = 1 + of.rule.n_states;
     enum { WORDS, NORM, FACTORS, N_MADE };
     sw_value made[N_MADE];
-    describe_part(&ir->values[in[0]], &attrs->update);
-    const int n_squares = attrs->update.matrices > 0 ? 2 : 1;
-    const int n_made = attrs->update.matrices > 0 ? N_MADE : FACTORS;
-    const int64_t n_lines = attrs->update.matrices * (attrs->update.rows + attrs->update.columns);
+    const int n_squares = of.matrices > 0 ? 2 : 1;
+    const int n_made = of.matrices > 0 ? N_MADE : FACTORS;
+    const int64_t n_lines = of.matrices * (of.rows + of.columns);
 
-    const int32_t sums = add_predicated(ir, SW_OP_ADAFACTOR_SUMS, in, n_in, attrs);
+    const int32_t sums = add_predicated(ir, SW_OP_ADAFACTOR_SUMS, in, n_in, detail);
     made[WORDS] = merge_sums(
         ir, in[0],
         sw_ir_add_out(ir, sums, SW_I64, SW_SHAPE(SW_STATS_WORDS + n_lines * SW_LINE_WORDS)));
@@ -222,7 +208,7 @@ static sw_value emit_adafactor(struct sw_ir *ir, struct sw_attrs *attrs, sw_valu
     const int n_of_moments = insert(ir, of_moments, n_in, at, made, 1);
     const int32_t moments = n_of_moments < 0 ? -1
                                              : add_predicated(ir, SW_OP_ADAFACTOR_MOMENTS,
-                                                              of_moments, n_of_moments, attrs);
+                                                              of_moments, n_of_moments, detail);
     for (int i = at - n_squares; i < at; i++) {
         in[i] = sw_ir_add_out_in_place(ir, moments, in[i]);
     }
@@ -235,7 +221,7 @@ static sw_value emit_adafactor(struct sw_ir *ir, struct sw_attrs *attrs, sw_valu
 
     n_in = ir->failure.status < 0 ? -1 : insert(ir, in, n_in, at, made, n_made);
     const int32_t apply =
-        n_in < 0 ? -1 : add_predicated(ir, SW_OP_ADAFACTOR_APPLY, in, n_in, attrs);
+        n_in < 0 ? -1 : add_predicated(ir, SW_OP_ADAFACTOR_APPLY, in, n_in, detail);
     for (int i = 0; i < at - n_squares; i++) {
         sw_ir_add_out_in_place(ir, apply, in[i]);
     }
@@ -245,10 +231,11 @@ static sw_value emit_adafactor(struct sw_ir *ir, struct sw_attrs *attrs, sw_valu
 /* ---- all rules ---- */
 
 /* in: target, states, streams */
-static sw_value emit_elements(struct sw_ir *ir, struct sw_attrs *attrs, sw_value *in, int n_in)
+static sw_value emit_elements(struct sw_ir *ir, const struct sw_ir_detail *detail, sw_value *in,
+                              int n_in)
 {
-    const int32_t op = add_predicated(ir, SW_OP_UPDATE, in, n_in, attrs);
-    for (int i = 0; i <= attrs->update.rule.n_states; i++) {
+    const int32_t op = add_predicated(ir, SW_OP_UPDATE, in, n_in, detail);
+    for (int i = 0; i <= detail->attrs.update.rule.n_states; i++) {
         sw_ir_add_out_in_place(ir, op, in[i]);
     }
     return op < 0 ? SW_NO_VALUE : ir->ops[op].out[0];
@@ -304,50 +291,56 @@ static bool is_looked_up(const struct sw_ir *ir, sw_value param)
     return false;
 }
 
-/* Lists target, states and streams as inputs of an update, and sets its attributes. Returns the
- * number of inputs, or -1 after a failure. */
+/* The rule for a parameter, as its group has it. */
+static struct sw_update_attrs rule_of(const struct sw_ir *ir, const struct sw_update_rule *rule,
+                                      sw_value param, const struct sw_update_rule *its,
+                                      int n_states)
+{
+    const struct sw_ir_value *info = &ir->values[param];
+    struct sw_update_attrs out = its->attrs;
+    const enum sw_update_kind dense = sw_update_facts(out.kind)->dense;
+    out.n_states = n_states;
+    out.kind = is_looked_up(ir, param) ? out.kind : dense;
+    if (info->form->layout.whole.rank <= 1 && !rule->decay_1d) {
+        out.weight_decay = 0;
+    }
+    sw_update_groups_apply(rule->groups, info->name, &out);
+    return out;
+}
+
+/* Lists target, states and streams as inputs of an update, and makes its detail. Returns the number
+ * of inputs, or -1 after a failure. */
 static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param,
                        sw_value target, const sw_value *streams, int n_streams,
-                       struct sw_attrs *attrs, sw_value in[SW_MAX_INPUTS])
+                       const struct sw_ir_detail **detail, sw_value in[SW_MAX_INPUTS])
 {
     const struct sw_update_rule *rule = options->rule;
     if (ir->failure.status < 0) {
         return -1;
     }
-    const struct sw_ir_value info = ir->values[sw_ir_root(ir, param)];
+    param = sw_ir_root(ir, param);
+    const struct sw_ir_value info = ir->values[param];
     const struct sw_ir_value slice = ir->values[target];
     const bool is_tile = info.param_facts.is_tiled;
     const struct sw_shape all = info.form->layout.whole;
     struct sw_update_state states[SW_UPDATE_MAX_STATES];
     const struct sw_update_rule its = sw_update_rule_of(rule, info.name, all.rank);
-    *attrs = (struct sw_attrs){.update = {.rule = its.attrs}};
-    attrs->update.rule.n_states = sw_update_states(&its, info.dtype, &all, states);
-    const enum sw_update_kind dense = sw_update_facts(its.attrs.kind)->dense;
-    if (dense != its.attrs.kind && !is_looked_up(ir, param)) {
-        attrs->update.rule.kind = dense;
-    }
-    if (all.rank <= 1 && !rule->decay_1d) {
-        attrs->update.rule.weight_decay = 0;
-    }
-    sw_update_groups_apply(rule->groups, info.name, &attrs->update.rule);
-    if (rule->moments == SW_MOMENTS_8BIT) {
-        attrs->update.n_elems = sw_layout_held(&slice.form->layout);
-    }
+    const int n_states = sw_update_states(&its, info.dtype, &all, states);
+    struct sw_ir_detail made = {.update = {param, target, rule->moments}};
+    made.attrs.update.rule = rule_of(ir, rule, param, &its, n_states);
     if (rule->moments == SW_MOMENTS_BF16) {
-        attrs->update.origin =
-            (is_tile ? sw_layout_tile_first(&info.form->layout, slice.base_offset) : 0) +
-            sw_layout_first(&slice.form->layout);
-        attrs->update.draw = sw_hash_str(sw_hash_str(SW_HASH_INIT, "moments/"), info.name);
+        made.attrs.update.draw = sw_hash_str(sw_hash_str(SW_HASH_INIT, "moments/"), info.name);
     }
+    *detail = sw_ir_keep_detail(ir, &made);
     int n_in = 0;
     in[n_in++] = target;
-    for (int i = 0; i < attrs->update.rule.n_states; i++) {
+    for (int i = 0; i < n_states; i++) {
         const struct sw_layout layout =
             layout_of_state(is_tile ? &info.form->layout : &slice.form->layout, states[i].kind);
         const struct sw_shape shape =
             layout.is_sliced ? SW_SHAPE(sw_layout_elems(&layout)) : layout.whole;
         const sw_value state =
-            sw_ir_param_state(ir, sw_ir_root(ir, param), states[i].kind, 0, states[i].dtype, shape);
+            sw_ir_param_state(ir, param, states[i].kind, 0, states[i].dtype, shape);
         if (state >= 0) {
             sw_ir_set_layout(ir, state, &layout);
         }
@@ -359,25 +352,28 @@ static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, 
 int32_t sw_emit_lamb_moments(struct sw_ir *ir, const struct sw_plan_options *options, sw_value tile,
                              const sw_value *streams, int n_streams)
 {
-    struct sw_attrs attrs;
+    const struct sw_ir_detail *detail;
     sw_value in[SW_MAX_INPUTS];
-    const int n_in = list_inputs(ir, options, tile, tile, streams, n_streams, &attrs, in);
-    return n_in < 0 ? -1 : emit_moments(ir, &attrs, in, n_in);
+    const int n_in = list_inputs(ir, options, tile, tile, streams, n_streams, &detail, in);
+    return n_in < 0 || !detail ? -1 : emit_moments(ir, detail, in, n_in);
 }
 
 sw_value sw_emit_update(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param,
                         sw_value target, const sw_value *streams, int n_streams)
 {
-    static sw_value (*const emit[SW_REACH_COUNT])(struct sw_ir * ir, struct sw_attrs * attrs,
-                                                  sw_value * in, int n_in) = {
+    static sw_value (*const emit[SW_REACH_COUNT])(
+        struct sw_ir * ir, const struct sw_ir_detail *detail, sw_value *in, int n_in) = {
         [SW_REACH_ELEMENT] = emit_elements,
         [SW_REACH_NORMS] = emit_lamb,
         [SW_REACH_MATRIX] = emit_muon,
         [SW_REACH_LINES] = emit_adafactor,
     };
-    struct sw_attrs attrs;
+    const struct sw_ir_detail *detail;
     sw_value in[SW_MAX_INPUTS];
-    const int n_in = list_inputs(ir, options, param, target, streams, n_streams, &attrs, in);
-    return n_in < 0 ? SW_NO_VALUE
-                    : emit[sw_update_facts(attrs.update.rule.kind)->reach](ir, &attrs, in, n_in);
+    const int n_in = list_inputs(ir, options, param, target, streams, n_streams, &detail, in);
+    if (n_in < 0 || !detail) {
+        return SW_NO_VALUE;
+    }
+    const enum sw_update_kind kind = detail->attrs.update.rule.kind;
+    return emit[sw_update_facts(kind)->reach](ir, detail, in, n_in);
 }

@@ -421,36 +421,34 @@ static int32_t add_op(struct sw_ir *ir, const struct sw_ir_op *like, const sw_va
 
 const struct sw_ir_detail sw_ir_no_detail = {0};
 
-struct sw_op sw_ir_math(const struct sw_ir_op *op)
-{
-    struct sw_op math = {.kind = op->kind,
-                         .phase = op->phase,
-                         .n_in = op->n_in,
-                         .n_out = op->n_out,
-                         .attrs = op->detail->attrs,
-                         .user = op->detail->user,
-                         .scope = op->scope,
-                         .path = op->detail->path};
-    if (sw_ir_attrs(op) == SW_ATTRS_UPDATE) {
-        math.attrs.update.first += op->first;
-    }
-    memcpy(math.in, op->in, sizeof math.in);
-    memcpy(math.out, op->out, sizeof math.out);
-    return math;
-}
-
-void sw_ir_take_math(struct sw_ir *ir, struct sw_ir_op *op, const struct sw_op *math)
+const struct sw_ir_detail *sw_ir_keep_detail(struct sw_ir *ir, const struct sw_ir_detail *like)
 {
     struct sw_ir_detail *detail = sw_arena_alloc(&ir->names, sizeof *detail);
     if (!detail) {
         sw_ir_fail(ir, SW_E_NOMEM, "out of host memory for the plan");
-        return;
+        return NULL;
     }
-    *detail = (struct sw_ir_detail){.attrs = math->attrs, .user = math->user, .path = math->path};
-    op->detail = detail;
-    op->kind = math->kind;
-    op->n_in = (int8_t)math->n_in;
-    op->n_out = (int8_t)math->n_out;
+    *detail = *like;
+    return detail;
+}
+
+void sw_ir_take_math(struct sw_ir *ir, struct sw_ir_op *op, const struct sw_op *math)
+{
+    const struct sw_ir_detail *detail = sw_ir_keep_detail(
+        ir, &(struct sw_ir_detail){.attrs = math->attrs, .user = math->user, .path = math->path});
+    if (detail) {
+        op->detail = detail;
+        op->kind = math->kind;
+        op->n_in = (int8_t)math->n_in;
+        op->n_out = (int8_t)math->n_out;
+    }
+}
+
+int32_t sw_ir_add_detailed(struct sw_ir *ir, enum sw_op_kind kind, const sw_value *in, int n_in,
+                           const struct sw_ir_detail *detail)
+{
+    const struct sw_ir_op op = {.detail = detail, .kind = kind};
+    return add_op(ir, &op, in, n_in);
 }
 
 int32_t sw_ir_add_op(struct sw_ir *ir, enum sw_op_kind kind, const sw_value *in, int n_in,

@@ -129,11 +129,19 @@ struct sw_move_info {
 };
 const struct sw_move_info *sw_move_info(enum sw_move move);
 
+/* The elements that an update applies to: the layout of `target` has them. */
+struct sw_ir_update {
+    sw_value param;  /* root of target; its layout has all tiles */
+    sw_value target; /* the parameter, or its shard or tile */
+    enum sw_moments moments;
+};
+
 /* Arguments of a kernel besides its operands. Immutable, since copies of an op share it. */
 struct sw_ir_detail {
-    struct sw_attrs attrs;
+    struct sw_attrs attrs; /* of an update the rule only, see sw_ir_update_attrs */
     const struct sw_user_op *user;
     uint64_t path;
+    struct sw_ir_update update;
 };
 
 /* Fields of an exchange. */
@@ -146,8 +154,8 @@ struct sw_ir_exchange {
 /* An op of the graph (see struct sw_op; sw_ir_math converts), or a move. */
 struct sw_ir_op {
     const struct sw_ir_detail *detail;
-    /* LOAD, STORE: first element in the offloaded tensor. Piece of an update: offset that
-     * sw_ir_math adds to attrs.update.first, since pieces share their detail */
+    /* LOAD, STORE: first element in the offloaded tensor. Piece of an update: its first element,
+     * since pieces share their detail */
     int64_t first;
     sw_value in[SW_MAX_INPUTS];
     sw_value out[SW_MAX_OUTPUTS];
@@ -334,12 +342,21 @@ int32_t sw_ir_add_move(struct sw_ir *ir, enum sw_move move, const sw_value *in, 
 /* Appends an exchange among the members of one of the plan's groups. */
 int32_t sw_ir_add_exchange(struct sw_ir *ir, enum sw_move move, int group, const sw_value *in,
                            int n_in);
+/* Appends an op that has this detail, which the list owns (sw_ir_keep_detail). */
+int32_t sw_ir_add_detailed(struct sw_ir *ir, enum sw_op_kind kind, const sw_value *in, int n_in,
+                           const struct sw_ir_detail *detail);
+/* Copies a detail to the memory of the list. NULL: the list has failed. */
+const struct sw_ir_detail *sw_ir_keep_detail(struct sw_ir *ir, const struct sw_ir_detail *like);
 /* The detail of ops without attributes, such as most moves. */
 extern const struct sw_ir_detail sw_ir_no_detail;
 /* sw_ir_math converts an op for the table of kinds and for kernels. sw_ir_take_math makes `op`
  * compute what `math` says; operands, phase and scope stay. */
-struct sw_op sw_ir_math(const struct sw_ir_op *op);
+struct sw_op sw_ir_math(const struct sw_ir *ir, const struct sw_ir_op *op);
 void sw_ir_take_math(struct sw_ir *ir, struct sw_ir_op *op, const struct sw_op *math);
+/* Derives the attributes of an update from the layout of its target. Its ops share them, but for
+ * the first element of a piece. */
+struct sw_update_op_attrs sw_ir_update_attrs(const struct sw_ir *ir,
+                                             const struct sw_ir_detail *detail);
 sw_value sw_ir_add_out(struct sw_ir *ir, int32_t i_op, enum sw_dtype dtype, struct sw_shape shape);
 /* Adds an output that lives in the storage of `of` (a root value). */
 sw_value sw_ir_add_out_in_place(struct sw_ir *ir, int32_t i_op, sw_value of);

@@ -113,7 +113,7 @@ sw_value sw_offload_view(struct sw_offload *p, const struct sw_ir_op *reader, sw
     ir->values[v].base_offset = first;
     ir->values[v].param = ir->values[root].param;
     struct sw_ir_op op = sw_ir_beside(SW_OP_VIEW, reader);
-    struct sw_op math = sw_ir_math(&op);
+    struct sw_op math = sw_ir_math(p->ir, &op);
     math.attrs.view.kind = SW_VIEW_SLICE;
     math.attrs.view.start = first;
     sw_ir_take_math(ir, &op, &math);

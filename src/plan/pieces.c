@@ -54,10 +54,11 @@ static int64_t alike_elems(const struct sw_offload *p, const struct sw_ir_op *op
         alike = alike && value->dtype != SW_I32 &&
                 elems * (int64_t)sw_dtype_bytes(value->dtype) % SW_PLAN_DISK_ALIGN == 0;
     }
-    const int64_t n = p->ir->values[op->in[1]].form->elems;
-    return !alike                                         ? 0
-           : p->options->rule->moments == SW_MOMENTS_8BIT ? op->detail->attrs.update.n_elems
-                                                          : n;
+    const bool coded = p->options->rule->moments == SW_MOMENTS_8BIT;
+    const struct sw_ir_value *target = &p->ir->values[op->detail->update.target];
+    return !alike  ? 0
+           : coded ? sw_layout_held(&target->form->layout)
+                   : p->ir->values[op->in[1]].form->elems;
 }
 
 /* Makes the piece that starts at element `first` of an update of n elements. If many alike pieces

@@ -75,7 +75,7 @@ const struct sw_ir_op *sw_program_peak(const struct sw_program *program)
 struct sw_instr_op sw_instr_op(const struct sw_program *program, int32_t i)
 {
     const struct sw_ir_op *op = &program->ir->ops[program->instrs[i].op];
-    return (struct sw_instr_op){.math = sw_ir_math(op),
+    return (struct sw_instr_op){.math = sw_ir_math(program->ir, op),
                                 .attrs = sw_ir_attrs(op),
                                 .micro = op->micro,
                                 .is_clone = op->is_clone};

@@ -310,7 +310,7 @@ static sw_value make_again(struct pass *p, sw_value v, const struct sw_ir_op *re
         return p->again[v];
     }
     if (v != life_of(p, v)->written) { /* v is a view: remake its base first */
-        maker = sw_ir_math(&ir->ops[ir->values[v].producer]);
+        maker = sw_ir_math(ir, &ir->ops[ir->values[v].producer]);
     } else if (!find_maker(ir, v, &maker)) {
         return SW_NO_VALUE;
     }

@@ -215,7 +215,7 @@ static sw_value gradient(struct pass *p, int32_t stream, const struct tiles *til
 static void be_tile(struct sw_ir *ir, struct sw_ir_op *op, const struct tiles *tiles, int64_t t,
                     const struct sw_cut *partial)
 {
-    struct sw_op math = sw_ir_math(op);
+    struct sw_op math = sw_ir_math(ir, op);
     struct sw_tile_attrs *tile = sw_op_tile(&math);
     tile->first = first_row(tiles, t);
     tile->continues = t > 0;
@@ -319,7 +319,7 @@ static bool emit_gradients(struct pass *p, const struct sw_ir_op *op, int32_t st
 {
     for (int64_t t = 0; t < tiles->n; t++) {
         struct sw_ir_op o = *op;
-        struct sw_op math = sw_ir_math(op);
+        struct sw_op math = sw_ir_math(p->ir, op);
         sw_op_tile(&math)->first = first_row(tiles, t);
         sw_ir_take_math(p->ir, &o, &math);
         o.out[0] = gradient(p, stream, tiles, t, n_rows(tiles, t));
@@ -343,7 +343,7 @@ static bool emit_selections(struct pass *p, const struct sw_ir_op *op, int32_t s
     for (int64_t t = 0; t < tiles->n; t++) {
         const int64_t most = sw_min_i64(n, n_rows(tiles, t));
         struct sw_ir_op o = *op;
-        struct sw_op math = sw_ir_math(op);
+        struct sw_op math = sw_ir_math(ir, op);
         math.kind = SW_OP_SELECT_INDEX;
         math.attrs = (struct sw_attrs){
             .select_index = {.first = first_row(tiles, t), .n = n_rows(tiles, t)}};
