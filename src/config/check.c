@@ -265,7 +265,68 @@ static bool blocks_of_nothing(const struct sw_config *c)
     return c->spillway.recompute.every == 0 && c->spillway.recompute.blocks > 0;
 }
 
+/* ---- the mesh ---- */
+
+static enum sw_step_schedule schedule_of(const struct sw_config *c)
+{
+    return (enum sw_step_schedule)c->spillway.schedule;
+}
+
+static bool pipeline_schedule_without_pipe(const struct sw_config *c)
+{
+    return c->parallel.pipe == 1 && sw_schedule_is_of_pipeline(schedule_of(c));
+}
+
+static bool vertical_in_pipeline(const struct sw_config *c)
+{
+    return c->parallel.pipe > 1 && schedule_of(c) == SW_STEP_VERTICAL;
+}
+
+static bool horizontal_in_pipeline(const struct sw_config *c)
+{
+    return c->parallel.pipe > 1 && schedule_of(c) == SW_STEP_HORIZONTAL;
+}
+
+static bool chunks_of_others(const struct sw_config *c)
+{
+    return c->parallel.chunks > 1 && schedule_of(c) != SW_STEP_INTERLEAVED;
+}
+
+static bool interleaved_without_chunks(const struct sw_config *c)
+{
+    return c->parallel.chunks == 1 && schedule_of(c) == SW_STEP_INTERLEAVED;
+}
+
+static bool muon_in_parts(const struct sw_config *c)
+{
+    return c->parallel.tensor > 1 && is_muon(c);
+}
+
+static bool adafactor_in_parts(const struct sw_config *c)
+{
+    return c->parallel.tensor > 1 && is_adafactor(c);
+}
+
 static const struct rule impossible[] = {
+    {"spillway.schedule", pipeline_schedule_without_pipe,
+     "is for pipelines and needs spillway.mesh.pipe above 1; without it, \"horizontal\" and "
+     "\"vertical\" work"},
+    {"spillway.schedule", vertical_in_pipeline,
+     "\"vertical\" is not supported with spillway.mesh.pipe above 1; \"gpipe\", \"1f1b\", "
+     "\"interleaved\" and \"zero-bubble\" work"},
+    {"spillway.schedule", horizontal_in_pipeline,
+     "\"horizontal\" is for one stage; with spillway.mesh.pipe above 1, leave it out or give "
+     "\"gpipe\", \"1f1b\", \"interleaved\" or \"zero-bubble\""},
+    {"spillway.chunks", chunks_of_others,
+     "above 1 needs spillway.schedule \"interleaved\"; leave it out for other schedules"},
+    {"spillway.schedule", interleaved_without_chunks,
+     "\"interleaved\" needs spillway.chunks of at least 2; with one chunk, \"1f1b\" is the same"},
+    {"spillway.mesh.tensor", muon_in_parts,
+     "above 1 is not supported for Muon, which updates whole matrices; use ranks along pipe or "
+     "data, or AdamW"},
+    {"spillway.mesh.tensor", adafactor_in_parts,
+     "above 1 is not supported for Adafactor, which needs means over the whole tensor; use ranks "
+     "along pipe or data, or AdamW"},
     {"bf16.enabled", both_precisions, "fp16 and bf16 are both enabled; enable one"},
     {"fp16.loss_scale_window", dynamic_without_window, "must be > 0 with dynamic scaling"},
     {"fp16.min_loss_scale", dynamic_without_minimum, "must be > 0 with dynamic scaling"},

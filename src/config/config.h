@@ -188,11 +188,21 @@ enum sw_update_place { SW_PLACE_AUTO, SW_PLACE_DEVICE, SW_PLACE_HOST };
 enum sw_moments { SW_MOMENTS_FP32, SW_MOMENTS_BF16, SW_MOMENTS_8BIT };
 enum sw_reduce_order { SW_REDUCE_CANONICAL, SW_REDUCE_BOUNDARY };
 /* The schedules of micro-batches: name, and value of spillway.schedule. plan/order.c has a row for
- * each. */
-#define SW_STEP_SCHEDULES(X) X(HORIZONTAL, horizontal) X(VERTICAL, vertical)
+ * each. Those after VERTICAL are for pipelines, with spillway.mesh.pipe above 1. */
+#define SW_STEP_SCHEDULES(X)                                                                       \
+    X(HORIZONTAL, "horizontal")                                                                    \
+    X(VERTICAL, "vertical")                                                                        \
+    X(GPIPE, "gpipe")                                                                              \
+    X(1F1B, "1f1b")                                                                                \
+    X(INTERLEAVED, "interleaved")                                                                  \
+    X(ZERO_BUBBLE, "zero-bubble")
 #define SW_STEP_SCHEDULE(NAME, name) SW_STEP_##NAME,
 enum sw_step_schedule { SW_STEP_SCHEDULES(SW_STEP_SCHEDULE) SW_STEP_SCHEDULE_COUNT };
 #undef SW_STEP_SCHEDULE
+static inline bool sw_schedule_is_of_pipeline(enum sw_step_schedule schedule)
+{
+    return schedule > SW_STEP_VERTICAL;
+}
 enum sw_kernel_set { SW_KERNELS_FAST, SW_KERNELS_REFERENCE };
 
 enum sw_micro_batch {
@@ -215,6 +225,30 @@ struct sw_lora_config {
 struct sw_recompute {
     int64_t every;  /* keep only the input of every n blocks; 0 = keep all; or SW_CONFIG_AUTO */
     int64_t blocks; /* applies to the first n blocks; the others keep all; 0 = all blocks */
+};
+
+/* How blocks are divided among the stages of a pipeline. */
+enum sw_partition_by {
+    SW_PARTITION_TIME,       /* equal predicted time, embedding and head included */
+    SW_PARTITION_PARAMETERS, /* equal trainable elements */
+    SW_PARTITION_UNIFORM,    /* equal numbers of blocks */
+    SW_PARTITION_TYPE,       /* equal numbers of blocks whose type matches */
+    SW_PARTITION_BOUNDS      /* as given */
+};
+struct sw_partition_config {
+    enum sw_partition_by by;
+    const char *type; /* TYPE: regular expression for names of types */
+    /* BOUNDS: [pipe * chunks + 1] first block of each chunk, ascending from 0, and the end */
+    struct sw_config_numbers bounds;
+};
+
+/* Ranks along the axes of the mesh; the other ranks form the data axis. DeepSpeed's keys for the
+ * same sizes are included. */
+struct sw_parallel_config {
+    int64_t pipe, tensor, context; /* at least 1 */
+    struct sw_partition_config partition;
+    int64_t chunks;         /* chunks of blocks per stage, at least 1 */
+    bool sequence_parallel; /* norms and residuals run on 1 / tensor of the rows */
 };
 
 /* The "spillway" block. Bytes of 0 = no budget given. */
@@ -265,6 +299,7 @@ struct sw_config {
     struct sw_monitor_config tensorboard, csv_monitor;
     struct sw_profile_config profile;
     struct sw_spillway_config spillway;
+    struct sw_parallel_config parallel;
 };
 
 /*

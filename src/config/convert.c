@@ -381,7 +381,10 @@ static sw_status put_choice(struct job *job)
         list_choices(choices, list, sizeof list);
         const char *hint = field->status == STATUS_BUILT && field->why ? field->why : NULL;
         snprintf(text, sizeof text, "is not one of the allowed values (%s%s)%s%s", list,
-                 field->flags & FIELD_AUTO ? ", \"auto\"" : "", hint ? "; " : "", hint ? hint : "");
+                 !(field->flags & FIELD_AUTO) ? ""
+                 : *list                      ? ", \"auto\""
+                                              : "\"auto\"",
+                 hint ? "; " : "", hint ? hint : "");
         return refuse(job, text);
     }
     const char *name =

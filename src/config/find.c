@@ -22,7 +22,9 @@ static const struct config_section *const sections[] = {
     &sw_config_table_activation,
     &sw_config_table_aio,
     &sw_config_table_spillway,
+    &sw_config_table_mesh,
     &sw_config_table_lora,
+    &sw_config_table_tensor_parallel,
 };
 
 const char *sw_config_where(const struct sw_config_impl *impl, int line, char *buf, size_t cap)

@@ -154,13 +154,14 @@ static void write_range(const struct config_field *field, struct sw_str *out)
         sw_str_printf(out, "%s%.*s", i ? ", " : "", (int)sw_config_choice_len(field->choices[i]),
                       field->choices[i]);
     }
+    const bool words = field->choices && field->choices[0];
     const bool numeric = field->type == FIELD_INT || field->type == FIELD_NUMBER ||
                          field->type == FIELD_BYTES || field->type == FIELD_WORD ||
                          field->type == FIELD_NUMBERS;
     if (!numeric || (isinf(field->lo) && isinf(field->hi))) {
         return;
     }
-    sw_str_puts(out, field->flags & FIELD_AUTO ? ", auto, " : field->choices ? ", " : "");
+    sw_str_printf(out, "%s%s", words ? ", " : "", field->flags & FIELD_AUTO ? "auto, " : "");
     if (isinf(field->hi)) {
         sw_str_puts(out, field->flags & FIELD_ABOVE ? "> " : ">= ");
         write_bound(field->lo, out);

@@ -99,6 +99,12 @@ size_t sw_config_choice_len(const char *choice);
 /* check.c: combinations that cannot be. */
 sw_status sw_config_check(const struct sw_config *config);
 
+/* mesh.c: keys of DeepSpeed that name sizes of the mesh, the partition, the default schedule of a
+ * pipeline. */
+sw_status sw_config_derive_mesh(struct sw_config *config);
+/* SW_E_UNSUP: spillway.mesh is "auto". */
+sw_status sw_config_refuse_auto_mesh(const struct sw_config_impl *impl);
+
 /* choose.c: the micro-batch is "auto" by DeepSpeed's key for it. */
 sw_status sw_config_open_micro_batch(struct sw_config *config);
 /* SW_E_CONFIG says why spillway.micro_batch cannot be "auto" beside the other keys. */

@@ -411,6 +411,7 @@ static sw_status derive_all(struct sw_config *config)
         derive(config, "wall_clock_breakdown", true, &config->misc.wall_clock_breakdown);
     }
     derive_adam(config);
+    SW_TRY(sw_config_derive_mesh(config));
     config->misc.communication_data_type = dtype_of(config, "communication_data_type");
     const struct config_entry *warmup =
         sw_config_find_entry(config, "scheduler.params.warmup_type");
@@ -440,6 +441,7 @@ static sw_status read_all(struct sw_config *config)
     const struct sw_json *root = sw_json_root(impl->given);
     struct sw_json *top = sw_json_root(impl->effective);
     SW_TRY(check_keys(impl, "", NULL, root));
+    SW_TRY(sw_config_refuse_auto_mesh(impl));
     for (size_t i = 0; i < sw_config_n_sections(); i++) {
         const struct config_section *section = sw_config_section_at(i);
         if (section->path[0] == '\0') {

@@ -68,8 +68,9 @@ static const struct config_field top_fields[] = {
     BOOL("graph_harvesting", NOWHERE, "false", "replay CUDA graphs", GONE),
     BOOL("use_data_before_expert_parallelism", NOWHERE, "false",
          "order of data and expert groups among the ranks", LATER),
-    INT("sequence_parallel_size", NOWHERE, "1", 1, HIGHEST, "ranks that share one sequence",
-        .flags = FIELD_QUIET, LATER),
+    INT("sequence_parallel_size", NOWHERE, "1", 1, HIGHEST,
+        "ranks that share one sequence; the same as spillway.mesh.context", .flags = FIELD_QUIET,
+        BUILT),
     INT("allgather_size", NOWHERE, "null", 0, HIGHEST,
         "bucket size for the old form \"zero_optimization\": true", .unit = "elements",
         .flags = FIELD_NULL | FIELD_QUIET,
@@ -547,7 +548,7 @@ static const char *const recomputes[] = {"none", "blocks", NULL};
 static const char *const moments[] = {"fp32", "bf16", "8bit", NULL};
 static const char *const reduces[] = {"canonical", "boundary", NULL};
 static const char *const updates[] = {"auto", "device", "host", NULL};
-#define NAME(NAME, name) #name,
+#define NAME(NAME, name) name,
 static const char *const schedules[] = {SW_STEP_SCHEDULES(NAME) NULL};
 #undef NAME
 static const char *const kernels[] = {"fast", "reference", NULL};
@@ -637,8 +638,22 @@ static const struct config_field spillway_fields[] = {
            BUILT),
     CHOICE("schedule", AT(spillway.schedule), "\"horizontal\"", schedules,
            "order of a step: one micro-batch after the other, or all of them block by block, so "
-           "that parameters move once per step",
+           "that parameters move once per step (vertical); the others are for pipelines, whose "
+           "default is 1f1b",
            BUILT),
+    JSON("partition", "\"time\"",
+         "division of blocks among the stages of a pipeline: by predicted time (time, also called "
+         "best), trainable elements (parameters), number (uniform), number of the blocks whose "
+         "type matches (type:REGEX), or a list of the first block of each chunk and the number of "
+         "blocks",
+         BUILT),
+    INT("chunks", AT(parallel.chunks), "1", 1, HIGHEST,
+        "chunks of blocks on each stage of a pipeline, above 1 with schedule \"interleaved\"",
+        BUILT),
+    BOOL("sequence_parallel", AT(parallel.sequence_parallel), "true",
+         "between products, tensor ranks compute norms, dropout and residuals on parts of the "
+         "rows; false: on all rows",
+         BUILT),
     CHOICE(
         "update", AT(spillway.update), "\"auto\"", updates,
         "where optimizer states offloaded to \"cpu\" are updated: on the device, which loads and "

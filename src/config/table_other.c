@@ -89,17 +89,21 @@ static const struct config_field torch_autocast_fields[] = {
 OTHER(torch_autocast, "torch_autocast", torch_autocast_fields, SECTION_GATED,
       "casts at run time, by torch");
 
+static const char *const no_words[] = {NULL};
 static const struct config_field pipeline_fields[] = {
-    JSON("stages", "\"auto\"", "number of pipeline stages", LATER),
-    STRING("partition", NOWHERE, "\"best\"", "how layers are dealt to stages", LATER),
+    WORD("stages", NOWHERE, "\"auto\"", no_words,
+         "stages of the pipeline, the same as spillway.mesh.pipe; auto = that key decides",
+         .flags = FIELD_AUTO, .why = "or give the number of stages", BUILT),
+    JSON("partition", "\"best\"", "the same as spillway.partition, which wins over \"best\"",
+         BUILT),
     BOOL("seed_layers", NOWHERE, "false", "a seed for each layer",
          NEEDLESS("random numbers depend on the place in the model, not on the order")),
     INT("activation_checkpoint_interval", NOWHERE, "0", LOWEST, HIGHEST, "blocks recomputed as one",
         LATER_BECAUSE("spillway.recompute does this")),
     BOOL("pipe_partitioned", NOWHERE, "true", "split activations on the way",
-         NEEDLESS("there is no pipeline in this version")),
+         NEEDLESS("spillway.sequence_parallel decides it")),
     BOOL("grad_partitioned", NOWHERE, "true", "split gradients on the way",
-         NEEDLESS("there is no pipeline in this version")),
+         NEEDLESS("spillway.sequence_parallel decides it")),
     BOOL("use_reentrant", NOWHERE, "true", "flavour of torch's recomputation",
          NEEDLESS("recomputation is a pass over the graph")),
 };
@@ -307,7 +311,6 @@ static const struct config_field undescribed_fields[] = {
     UNDESCRIBED("compression_training", "pruning and quantisation", GONE),
     UNDESCRIBED("weight_quantization", "quantised weights for inference", LATER),
     UNDESCRIBED("datastates_ckpt", "third-party checkpoints", LATER),
-    UNDESCRIBED("tensor_parallel", "AutoTP", LATER),
     UNDESCRIBED("expert_parallel", "AutoEP", LATER),
     UNDESCRIBED("sequence_parallel", "Ulysses", LATER),
     UNDESCRIBED("parallelism", "layout of ranks", LATER),

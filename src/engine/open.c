@@ -84,6 +84,7 @@ static sw_status load_config(struct sw_engine *e, const struct sw_engine_options
         return SW_FAIL(SW_E_ARG, "config.path and config.text are both given");
     }
     SW_TRY(read_config_of_model(e));
+    SW_TRY(sw_engine_check_mesh(e));
     SW_TRY(sw_weights_open_lora(&e->weights));
     SW_TRY(sw_engine_keep_choices(e));
     const sw_status st = sw_engine_resolve_batch(e);

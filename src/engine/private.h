@@ -120,6 +120,10 @@ static inline bool sw_engine_is_vertical(const struct sw_engine *e)
     return sw_schedule_is_at_once((enum sw_step_schedule)e->config->spillway.schedule);
 }
 
+/* ---- mesh.c ---- */
+/* The only gate of axes other than data: SW_E_UNSUP names one that has several ranks. */
+sw_status sw_engine_check_mesh(const struct sw_engine *e);
+
 /* ---- inputs.c ---- */
 /* Learns the value range of each input of a graph. Call it on the graph as the forward describes
  * it, before passes shard the tables that inputs index. */

@@ -10,7 +10,7 @@ const char *sw_tier_name(enum sw_tier tier)
 
 const char *sw_schedule_name(enum sw_step_schedule schedule)
 {
-#define NAME(NAME, name) #name,
+#define NAME(NAME, name) [SW_STEP_##NAME] = name,
     static const char *const names[] = {SW_STEP_SCHEDULES(NAME)};
 #undef NAME
     return names[schedule];

@@ -25,9 +25,12 @@ static const struct sw_schedule_info vertical = {.at_once = true, .turn = turn_v
 
 const struct sw_schedule_info *sw_schedule_info(enum sw_step_schedule schedule)
 {
-#define ROW(NAME, name) [SW_STEP_##NAME] = &name,
-    static const struct sw_schedule_info *const rows[] = {SW_STEP_SCHEDULES(ROW)};
-#undef ROW
+    /* Programs of a pipeline's stage hold one micro-batch; its step orders their runs. */
+    static const struct sw_schedule_info *const rows[SW_STEP_SCHEDULE_COUNT] = {
+        [SW_STEP_HORIZONTAL] = &horizontal,  [SW_STEP_VERTICAL] = &vertical,
+        [SW_STEP_GPIPE] = &horizontal,       [SW_STEP_1F1B] = &horizontal,
+        [SW_STEP_INTERLEAVED] = &horizontal, [SW_STEP_ZERO_BUBBLE] = &horizontal,
+    };
     return rows[schedule];
 }
 

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys of the mesh: DeepSpeed's names for sizes that spillway.mesh has, the partition of a
+// pipeline, its default schedule. Invariant: two keys that name different meshes are refused.
+#include "config/private.h"
+
+#include <string.h>
+
+/* ---- tables ---- */
+
+static const struct config_field mesh_fields[] = {
+    INT("pipe", AT(parallel.pipe), "1", 1, HIGHEST, "stages of the pipeline", BUILT),
+    INT("tensor", AT(parallel.tensor), "1", 1, HIGHEST,
+        "ranks that share each matrix, preferably on one host", BUILT),
+    INT("context", AT(parallel.context), "1", 1, HIGHEST, "ranks that share each row of tokens",
+        BUILT),
+};
+SECTION(sw_config_table_mesh, "spillway.mesh", mesh_fields, SECTION_NULL,
+        "ranks along each axis; others form the data axis (sizes above 1 are not built yet)");
+
+static const struct config_field tensor_parallel_fields[] = {
+    INT("autotp_size", NOWHERE, "0", 0, HIGHEST,
+        "ranks that share each matrix, the same as spillway.mesh.tensor; 0 = that key decides",
+        BUILT),
+    JSON("dtype", "null", "dtype of the model while it is split",
+         NEEDLESS("parts have the working dtype")),
+    BOOL("tp_overlap_comm", NOWHERE, "false", "overlap exchanges with computation",
+         NEEDLESS("zero_optimization.overlap_comm decides it")),
+    JSON("tensor_parallel", "null", "tp_size, tp_grain_size, mpu, tp_group", LATER, .alias = "tp"),
+    JSON("injection_policy_tuple", "null", "layers to split", LATER),
+    JSON("partition_config", "null", "how to split layers", LATER),
+    JSON("preset_model", "null", "name of a model whose layers are known", LATER),
+    BOOL("keep_module_on_host", NOWHERE, "false", "split the model on the host",
+         NEEDLESS("only parts are read")),
+    BOOL("replace_with_kernel_inject", NOWHERE, "false", "kernels for inference", LATER,
+         .alias = "kernel_inject"),
+};
+SECTION(sw_config_table_tensor_parallel, "tensor_parallel", tensor_parallel_fields,
+        SECTION_MODEL | SECTION_NULL | SECTION_QUIET, "AutoTP: tensor ranks");
+
+/* ---- sizes ---- */
+
+static sw_status refuse_two(const struct sw_config *config, const struct config_entry *theirs,
+                            const struct config_entry *ours, const char *what)
+{
+    struct sw_str text = {0};
+    char where[256];
+    sw_json_write(theirs->value, 0, &text);
+    sw_str_puts(&text, " contradicts ");
+    sw_str_printf(&text, "%s ", ours->path);
+    sw_json_write(ours->value, 0, &text);
+    sw_config_where(config->impl, ours->line, where, sizeof where);
+    const sw_status st =
+        sw_config_refuse(config->impl, theirs->line, theirs->path, "%s (%s): %s; give one of them",
+                         sw_str_text(&text), where, what);
+    sw_str_fini(&text);
+    return st;
+}
+
+/* A size of the mesh, and DeepSpeed's key for it. */
+struct size {
+    const char *ours, *theirs;
+    size_t offset; /* of the size in struct sw_config */
+    int64_t unset; /* value of their key that names no size */
+};
+
+static sw_status take_size(struct sw_config *config, const struct size *size)
+{
+    const struct config_entry *theirs = sw_config_find_entry(config, size->theirs);
+    struct config_entry *ours = sw_config_find_entry(config, size->ours);
+    int64_t *member = (int64_t *)((char *)config + size->offset);
+    if (!theirs || theirs->origin == SW_CONFIG_DEFAULT || theirs->value->type != SW_JSON_INT ||
+        theirs->value->integer == size->unset) {
+        return SW_OK;
+    }
+    if (ours->origin != SW_CONFIG_DEFAULT) {
+        return *member == theirs->value->integer
+                   ? SW_OK
+                   : refuse_two(config, theirs, ours, "these are two different meshes");
+    }
+    *member = theirs->value->integer;
+    ours->value =
+        sw_json_put_i64(config->impl->effective, ours->value->parent, ours->field->key, *member);
+    SW_TRY_ALLOC(ours->value, "the configuration");
+    ours->origin = SW_CONFIG_DERIVED;
+    return SW_OK;
+}
+
+sw_status sw_config_refuse_auto_mesh(const struct sw_config_impl *impl)
+{
+    const struct sw_json *block = sw_json_get(sw_json_root(impl->given), "spillway");
+    const struct sw_json *mesh =
+        block && block->type == SW_JSON_OBJECT ? sw_json_get(block, "mesh") : NULL;
+    char where[512];
+    if (!mesh || mesh->type != SW_JSON_STRING || strcmp(mesh->string, "auto") != 0) {
+        return SW_OK;
+    }
+    return SW_FAIL(SW_E_UNSUP,
+                   "%s: spillway.mesh \"auto\": not built yet; give the sizes, such as "
+                   "{\"pipe\": 2, \"tensor\": 2}",
+                   sw_config_where(impl, mesh->line, where, sizeof where));
+}
+
+/* ---- the partition ---- */
+
+static const char type_prefix[] = "type:";
+
+/* Block numbers ascend from 0; one for each chunk, and the end. */
+static const char *check_bounds(const struct sw_json *list, int64_t n_chunks)
+{
+    double last = -1;
+    for (const struct sw_json *item = list->first; item; item = item->next) {
+        const bool is_first = item == list->first;
+        if (item->type != SW_JSON_INT || item->number <= last || (is_first && item->number != 0)) {
+            return "wanted block numbers that ascend from 0";
+        }
+        last = item->number;
+    }
+    return (int64_t)list->n_children == n_chunks + 1
+               ? NULL
+               : "wanted the first block of each chunk of each stage, and the number of blocks";
+}
+
+static sw_status take_bounds(struct sw_config *config, const struct config_entry *entry)
+{
+    struct sw_partition_config *out = &config->parallel.partition;
+    const struct sw_json *list = entry->value;
+    int64_t n_chunks = INT64_MAX;
+    sw_mul_i64(config->parallel.pipe, config->parallel.chunks, &n_chunks);
+    const char *why = check_bounds(list, n_chunks);
+    if (why) {
+        return sw_config_refuse(config->impl, entry->line, entry->path,
+                                "%s, with %lld stages of %lld chunks; found %d numbers", why,
+                                (long long)config->parallel.pipe,
+                                (long long)config->parallel.chunks, (int)list->n_children);
+    }
+    double *items = sw_arena_array(&config->impl->arena, (size_t)list->n_children, sizeof *items);
+    SW_TRY_ALLOC(items, "the configuration");
+    int n = 0;
+    for (const struct sw_json *item = list->first; item; item = item->next) {
+        items[n++] = item->number;
+    }
+    out->by = SW_PARTITION_BOUNDS;
+    out->bounds = (struct sw_config_numbers){items, n, true};
+    return SW_OK;
+}
+
+/* Reads the value of one of the two keys. */
+static sw_status take_partition(struct sw_config *config, const struct config_entry *entry)
+{
+    static const char *const names[] = {"time", "parameters", "uniform", "best", type_prefix};
+    static const enum sw_partition_by by[] = {SW_PARTITION_TIME, SW_PARTITION_PARAMETERS,
+                                              SW_PARTITION_UNIFORM, SW_PARTITION_TIME};
+    struct sw_partition_config *out = &config->parallel.partition;
+    const struct sw_json *value = entry->value;
+    if (value->type == SW_JSON_ARRAY) {
+        return take_bounds(config, entry);
+    }
+    if (value->type != SW_JSON_STRING) {
+        return sw_config_refuse(config->impl, entry->line, entry->path,
+                                "wanted a word or a list of block numbers, found %s",
+                                sw_json_type_name(value->type));
+    }
+    for (size_t i = 0; i < SW_LEN(by); i++) {
+        if (strcmp(value->string, names[i]) == 0) {
+            out->by = by[i];
+            return SW_OK;
+        }
+    }
+    if (strncmp(value->string, type_prefix, sizeof type_prefix - 1) == 0 &&
+        value->string[sizeof type_prefix - 1]) {
+        out->by = SW_PARTITION_TYPE;
+        out->type = value->string + sizeof type_prefix - 1;
+        return SW_OK;
+    }
+    const char *nearest = sw_nearest(value->string, names, SW_LEN(names));
+    return sw_config_refuse(config->impl, entry->line, entry->path,
+                            "\"%.80s\" is not \"time\", \"parameters\", \"uniform\", "
+                            "\"type:REGEX\" or a list of block numbers%s%s%s",
+                            value->string, nearest ? "; the nearest is \"" : "",
+                            nearest ? nearest : "", nearest ? "\"" : "");
+}
+
+static bool is_best(const struct sw_json *value)
+{
+    return value->type == SW_JSON_STRING && strcmp(value->string, "best") == 0;
+}
+
+static sw_status derive_partition(struct sw_config *config)
+{
+    const struct config_entry *theirs = sw_config_find_entry(config, "pipeline.partition");
+    struct config_entry *ours = sw_config_find_entry(config, "spillway.partition");
+    SW_TRY(take_partition(config, ours));
+    if (theirs->value->type == SW_JSON_NULL || is_best(theirs->value)) {
+        return SW_OK;
+    }
+    if (ours->origin != SW_CONFIG_DEFAULT) {
+        return sw_config_json_equal(theirs->value, ours->value)
+                   ? SW_OK
+                   : refuse_two(config, theirs, ours, "these are two different partitions");
+    }
+    SW_TRY(take_partition(config, theirs));
+    ours->value = sw_json_put_copy(config->impl->effective, ours->value->parent, ours->field->key,
+                                   theirs->value);
+    SW_TRY_ALLOC(ours->value, "the configuration");
+    ours->origin = SW_CONFIG_DERIVED;
+    return SW_OK;
+}
+
+/* ---- the whole ---- */
+
+sw_status sw_config_derive_mesh(struct sw_config *config)
+{
+    static const struct size sizes[] = {
+        {"spillway.mesh.pipe", "pipeline.stages", AT(parallel.pipe), SW_CONFIG_AUTO},
+        {"spillway.mesh.tensor", "tensor_parallel.autotp_size", AT(parallel.tensor), 0},
+        {"spillway.mesh.context", "sequence_parallel_size", AT(parallel.context), 0},
+    };
+    for (size_t i = 0; i < SW_LEN(sizes); i++) {
+        SW_TRY(take_size(config, &sizes[i]));
+    }
+    struct config_entry *schedule = sw_config_find_entry(config, "spillway.schedule");
+    if (config->parallel.pipe > 1 && schedule->origin == SW_CONFIG_DEFAULT) {
+        config->spillway.schedule = SW_STEP_1F1B;
+        schedule->value = sw_json_put_str(config->impl->effective, schedule->value->parent,
+                                          schedule->field->key, "1f1b");
+        SW_TRY_ALLOC(schedule->value, "the configuration");
+        schedule->origin = SW_CONFIG_DERIVED;
+    }
+    return derive_partition(config);
+}
