@@ -150,7 +150,7 @@ static sw_status step(sw_engine *e)
     const int64_t batch = sw_engine_micro_batch_size(e), tokens = sw_engine_seq_len(e);
     const int64_t n = batch * tokens, local = sw_engine_local_micro_batches(e);
     const struct sw_shape shape = {2, {batch, tokens}};
-    const int rank = sw_engine_facts(e).rank;
+    const int rank = sw_engine_facts(e).world.rank;
     struct sw_step_report report;
     int32_t *ids = sw_alloc("bench", (size_t)n * sizeof *ids);
     SW_TRY_ALLOC(ids, "a batch");

@@ -214,7 +214,8 @@ SW_API sw_status sw_model_hidden_size(const char *model, int64_t *out);
 
 SW_API int64_t sw_engine_micro_batches(const sw_engine *engine);    /* K, over all ranks */
 SW_API int64_t sw_engine_micro_batch_size(const sw_engine *engine); /* B */
-/* Number of micro-batches of a step that this rank runs: k = rank, rank + ranks, .. below K. */
+/* Number of micro-batches of a step that this rank runs: k = r, r + R, .. below K, where r is its
+ * number along the data axis and R the number of ranks there. */
 SW_API int64_t sw_engine_local_micro_batches(const sw_engine *engine);
 SW_API int64_t sw_engine_seq_len(const sw_engine *engine);    /* T; 0 for a forward of your own */
 SW_API int64_t sw_engine_vocab(const sw_engine *engine);      /* V; 0 for a forward of your own */

@@ -81,16 +81,16 @@ static sw_status train(struct run *run, sw_engine *e, struct given *given, struc
     for (int64_t s = 0; s < run->steps; s++) {
         struct sw_step_report report;
         for (int64_t j = 0; j < local; j++) {
-            SW_TRY(fill(run, s, j * facts.ranks + facts.rank, &given[j]));
+            SW_TRY(fill(run, s, j * facts.data.size + facts.data.rank, &given[j]));
             batches[j] = (struct sw_batch){given[j].tensors, 2};
         }
         SW_TRY(sw_train_batch(e, batches, local, &report));
         for (int64_t j = 0; j < local; j++) {
             const double *loss = sw_engine_losses(e) + 2 * sw_engine_terms(e) * j;
-            run->losses[s * run->k + j * facts.ranks + facts.rank] =
+            run->losses[s * run->k + j * facts.data.size + facts.data.rank] =
                 loss[1] > 0 ? loss[0] / loss[1] : 0;
         }
-        if (facts.rank == 0) {
+        if (facts.world.rank == 0) {
             run->norms[s] = report.grad_norm;
             run->lrs[s] = report.lr;
         }

@@ -161,7 +161,7 @@ static sw_status agree_on_kernels(const struct sw_engine *e, struct sw_agreed *o
 sw_status sw_engine_agree_on_setup(const struct sw_engine *e)
 {
     struct sw_agreed items[3];
-    if (e->ranks == 1) {
+    if (e->world.size == 1) {
         return SW_OK;
     }
     SW_TRY(agree_on_config(e, &items[0]));
@@ -174,13 +174,13 @@ sw_status sw_engine_agree_on_setup(const struct sw_engine *e)
 
 sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what)
 {
-    return e->ranks == 1 ? st : sw_comm_agree(e->options.run.comm, st, what);
+    return e->world.size == 1 ? st : sw_comm_agree(e->options.run.comm, st, what);
 }
 
 sw_status sw_engine_gather(const struct sw_engine *e, int64_t mine, const char *what)
 {
     e->words[0] = mine;
-    return e->ranks == 1
+    return e->world.size == 1
                ? SW_OK
                : sw_comm_all_gather(e->options.run.comm, &mine, e->words, sizeof mine, what);
 }

@@ -31,19 +31,19 @@ static sw_status gather(const struct sw_engine *e, const struct sw_str *text)
     const int64_t len = (int64_t)text->len;
     int64_t longest = 0;
     SW_TRY(sw_engine_gather(e, len, "the algorithms' lengths"));
-    for (int r = 0; r < e->ranks; r++) {
+    for (int r = 0; r < e->world.size; r++) {
         longest = sw_max_i64(longest, e->words[r]);
     }
     if (longest == 0) {
         return SW_OK;
     }
     const size_t slice = (size_t)longest + 1; /* includes the terminating NUL */
-    char *all = sw_alloc_zero("engine", (size_t)e->ranks, slice);
+    char *all = sw_alloc_zero("engine", (size_t)e->world.size, slice);
     SW_TRY_ALLOC(all, "the algorithms of ranks");
-    char *mine = all + (size_t)e->rank * slice;
+    char *mine = all + (size_t)e->world.rank * slice;
     memcpy(mine, sw_str_text(text), text->len);
     sw_status st = sw_comm_all_gather(e->options.run.comm, mine, all, slice, "the algorithms");
-    st = st < 0 ? st : compare_ranks(all, slice, e->ranks);
+    st = st < 0 ? st : compare_ranks(all, slice, e->world.size);
     sw_free(all);
     return st;
 }
@@ -51,7 +51,7 @@ static sw_status gather(const struct sw_engine *e, const struct sw_str *text)
 sw_status sw_engine_agree_on_algorithms(const struct sw_engine *e)
 {
     struct sw_str text = {0};
-    if (e->ranks == 1 || e->config->spillway.allow_other_math) {
+    if (e->world.size == 1 || e->config->spillway.allow_other_math) {
         return SW_OK;
     }
     sw_device_algorithms(e->device, &text);

@@ -10,8 +10,8 @@ sw_status sw_export(sw_engine *e, const char *folder, enum sw_dtype dtype)
 static struct sw_weights_run run_of(const struct sw_engine *e)
 {
     return (struct sw_weights_run){.comm = e->options.run.comm,
-                                   .rank = e->rank,
-                                   .ranks = e->ranks,
+                                   .rank = e->world.rank,
+                                   .ranks = e->world.size,
                                    .device = e->device,
                                    .tokens = e->sizes.tokens,
                                    .training = &e->training,

@@ -55,12 +55,12 @@ static sw_status read_kept(const char *folder, struct kept *out)
 sw_status sw_engine_keep_choices(struct sw_engine *e)
 {
     const struct sw_engine_options *o = &e->options;
-    const bool alone = e->ranks == 1 || o->plan.only;
+    const bool alone = e->world.size == 1 || o->plan.only;
     struct kept kept = {.recompute.every = SW_CONFIG_AUTO};
     if (!o->plan.resume_from || !sw_config_is_auto(e->config)) {
         return SW_OK;
     }
-    if (alone || e->rank == 0) {
+    if (alone || e->world.rank == 0) {
         kept.status = read_kept(o->plan.resume_from, &kept);
     }
     if (!alone) {
@@ -68,7 +68,7 @@ sw_status sw_engine_keep_choices(struct sw_engine *e)
         SW_TRY(
             sw_comm_broadcast(o->run.comm, 0, &kept, sizeof kept, "the choices of a checkpoint"));
         kept.name[sizeof kept.name - 1] = '\0';
-        if (kept.status < 0 && e->rank != 0) {
+        if (kept.status < 0 && e->world.rank != 0) {
             return SW_FAIL(SW_E_PEER, "rank 0 cannot read the checkpoint to continue from");
         }
         SW_TRY(mine);
@@ -105,7 +105,7 @@ static sw_status judge_all(struct sw_engine *e, const struct sw_verdict *all,
 {
     const sw_status mine = out->status;
     *out = all[0];
-    for (int r = 0; r < e->ranks; r++) {
+    for (int r = 0; r < e->world.size; r++) {
         const struct sw_verdict *v = &all[r];
         if (v->status < 0 && mine >= 0) {
             return SW_FAIL(SW_E_PEER, "rank %d cannot look for a plan", r);
@@ -121,10 +121,10 @@ static sw_status judge_all(struct sw_engine *e, const struct sw_verdict *all,
 
 sw_status sw_engine_agree_on_try(struct sw_engine *e, struct sw_verdict *verdict)
 {
-    if (e->ranks == 1 || e->options.plan.only) { /* a plan describes only its own rank */
+    if (e->world.size == 1 || e->options.plan.only) { /* a plan describes only its own rank */
         return verdict->status;
     }
-    struct sw_verdict *all = sw_alloc_zero("engine", (size_t)e->ranks, sizeof *all);
+    struct sw_verdict *all = sw_alloc_zero("engine", (size_t)e->world.size, sizeof *all);
     if (!all && verdict->status >= 0) {
         verdict->status = SW_FAIL(SW_E_NOMEM, "out of host memory for the verdicts of ranks");
     }
@@ -141,7 +141,7 @@ sw_status sw_engine_find_rates(struct sw_engine *e, struct sw_machine_rates *rat
     const struct sw_engine_options *o = &e->options;
     sw_builtin_rates(rates);
     SW_TRY(sw_engine_take_rates(o->plan.rates, o->plan.n_rates, rates));
-    if (e->ranks == 1 || o->plan.only || !(sw_config_is_auto(e->config) || e->host)) {
+    if (e->world.size == 1 || o->plan.only || !(sw_config_is_auto(e->config) || e->host)) {
         return SW_OK;
     }
     return sw_comm_broadcast(o->run.comm, 0, rates, sizeof *rates, "the rates");

@@ -13,18 +13,18 @@ static sw_status find_place(const struct sw_engine *e, struct sw_device_place *o
     enum { NAME = 64 };
     char mine[NAME] = "";
     *out = (struct sw_device_place){.rank = 0, .n_ranks = 1};
-    if (e->ranks == 1 || e->options.plan.only) {
+    if (e->world.size == 1 || e->options.plan.only) {
         return SW_OK; /* a plan needs one device, and its ranks may run anywhere */
     }
-    char *all = sw_alloc_zero("engine", (size_t)e->ranks, NAME);
+    char *all = sw_alloc_zero("engine", (size_t)e->world.size, NAME);
     SW_TRY_ALLOC(all, "names of machines");
     gethostname(mine, sizeof mine - 1);
     const sw_status st =
         sw_comm_all_gather(e->options.run.comm, mine, all, NAME, "the names of machines");
     out->n_ranks = 0;
-    for (int r = 0; st >= 0 && r < e->ranks; r++) {
+    for (int r = 0; st >= 0 && r < e->world.size; r++) {
         if (memcmp(all + (size_t)r * NAME, mine, NAME) == 0) {
-            out->rank += r < e->rank;
+            out->rank += r < e->world.rank;
             out->n_ranks++;
         }
     }
@@ -36,8 +36,8 @@ static sw_status find_place(const struct sw_engine *e, struct sw_device_place *o
 static int threads_of(const struct sw_engine *e)
 {
     const int64_t threads = e->config->spillway.threads;
-    return threads > 0 || e->ranks == 1 ? (int)threads
-                                        : (int)sw_max_i64(1, sw_cpu_count() / e->ranks);
+    return threads > 0 || e->world.size == 1 ? (int)threads
+                                             : (int)sw_max_i64(1, sw_cpu_count() / e->world.size);
 }
 
 sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **out)

@@ -6,6 +6,7 @@
 
 #include "config/config.h"
 #include "device/device.h"
+#include "layout/layout.h"
 #include "plan/plan.h"
 #include "run/run.h"
 #include "search/search.h"
@@ -34,14 +35,20 @@ struct sw_engine_facts {
     bool profile;               /* every instruction is measured */
     bool lora;                  /* only adapters are trained, saved and exported */
     uint64_t seed;
-    sw_comm *comm;   /* NULL = one rank */
-    int rank, ranks; /* in the data-parallel group */
+    sw_comm *comm; /* NULL = one rank */
+    struct sw_mesh mesh;
+    struct sw_coord world, data; /* this rank among all ranks, and along the data axis */
     int64_t context; /* number of positions of the model, in tokens; 0 for a user's own forward */
     int64_t
         /* longest generated sequence, prompt included; encoder-decoder: new tokens only */
         generate_tokens;
 };
 struct sw_engine_facts sw_engine_facts(const sw_engine *e);
+
+/* sw_initialize. any_mesh, for tests: axes that no pass cuts may have several ranks, which then
+ * compute the same. */
+sw_status sw_engine_initialize(const struct sw_engine_options *options, bool any_mesh,
+                               sw_engine **out);
 
 /* The weights of an open engine, to change them. */
 struct sw_weights *sw_engine_weights(sw_engine *e);

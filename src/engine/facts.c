@@ -37,8 +37,9 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
         .context = e->weights.model ? e->weights.model->max_tokens : 0,
         .seed = e->seed,
         .comm = e->options.run.comm,
-        .rank = e->rank,
-        .ranks = e->ranks,
+        .mesh = e->mesh,
+        .world = e->world,
+        .data = e->data,
         .generate_tokens = e->options.generate.tokens,
     };
 }

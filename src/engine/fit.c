@@ -99,14 +99,21 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
     sw_device_query(ctx, desc, out);
 }
 
+/* The axes tensor and context cut sums of a micro-batch; pipe and data do not. */
 static uint64_t extra_fingerprint(const struct sw_engine *e)
 {
+    static const enum sw_axis cuts[] = {SW_AXIS_TENSOR, SW_AXIS_CONTEXT};
     uint64_t h = sw_hash(SW_HASH_INIT, &e->seed, sizeof e->seed);
     h = sw_hash(h, &e->sizes.batch, sizeof e->sizes.batch);
     h = sw_engine_hash_rates(&e->optimizer, h);
-    if (e->config->spillway.reduce == SW_REDUCE_BOUNDARY && e->ranks > 1 &&
-        e->sizes.micro_batches > e->ranks) {
-        h = sw_hash(h, &e->ranks, sizeof e->ranks); /* the order of the sum depends on them */
+    if (e->config->spillway.reduce == SW_REDUCE_BOUNDARY && e->data.size > 1 &&
+        e->sizes.micro_batches > e->data.size) {
+        /* the order of the sum depends on the ranks */
+        h = sw_hash(h, &e->data.size, sizeof e->data.size);
+    }
+    for (size_t i = 0; i < SW_LEN(cuts); i++) {
+        const int cut[] = {(int)cuts[i], sw_mesh_size(&e->mesh, 1U << cuts[i])};
+        h = cut[1] > 1 ? sw_hash(h, cut, sizeof cut) : h;
     }
     return h;
 }
@@ -147,7 +154,7 @@ struct sw_swap_options sw_engine_swap(const struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
     struct sw_swap_options swap = {
-        .folders = e->folders, .n_folders = e->n_folders, .rank = e->rank};
+        .folders = e->folders, .n_folders = e->n_folders, .rank = e->world.rank};
     sw_nvme_options_init(&swap.nvme);
     swap.nvme.preallocate = true;
     swap.nvme.block_bytes = c->aio.block_size_bytes;
@@ -252,8 +259,8 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
         .rule = e->optimizer.trains ? &e->optimizer.rule : NULL,
         .keep_gradients = e->options.train.keep_gradients,
         .keep_cheap = !c->spillway.recompute_cheap,
-        .mesh = sw_mesh_of_data(e->ranks),
-        .me = e->rank,
+        .mesh = e->mesh,
+        .me = e->world.rank,
         .reduces = (c->misc.sparse_gradients && sw_engine_packs_rows(e) ? SW_REDUCES_ROWS : 0) |
                    (c->spillway.reduce == SW_REDUCE_BOUNDARY ? SW_REDUCES_SUMS : 0),
         .staging_bytes = e->device->staging_bytes,

@@ -104,13 +104,17 @@ double sw_engine_mean_loss(const struct sw_engine *e, const double *terms)
 
 /* ---- steps ---- */
 
-void sw_engine_total_losses(struct engine_loss *l, const struct engine_sizes *s, int ranks)
+void sw_engine_total_losses(struct engine_loss *l, const struct engine_sizes *s,
+                            const struct sw_mesh *mesh)
 {
-    const double *all = ranks > 1 ? l->all : l->local;
+    const int ranks = sw_mesh_size(mesh, 1U << SW_AXIS_DATA);
+    const double *all = sw_mesh_ranks(mesh) > 1 ? l->all : l->local;
+    int from[SW_AXIS_COUNT] = {[SW_AXIS_PIPE] = sw_mesh_size(mesh, 1U << SW_AXIS_PIPE) - 1};
     const int n = 2 * l->n_terms;
     l->sum = l->count = l->means = 0;
     for (int64_t k = 0; k < s->micro_batches; k++) {
-        const double *loss = &all[n * (k % ranks * s->rounds + k / ranks)];
+        from[SW_AXIS_DATA] = (int)(k % ranks);
+        const double *loss = &all[n * (sw_mesh_rank(mesh, from) * s->rounds + k / ranks)];
         l->sum += loss[0];
         l->count += loss[1];
         l->means += mean(l, loss);

@@ -84,25 +84,20 @@ static sw_status load_config(struct sw_engine *e, const struct sw_engine_options
         return SW_FAIL(SW_E_ARG, "config.path and config.text are both given");
     }
     SW_TRY(read_config_of_model(e));
-    SW_TRY(sw_engine_check_mesh(e));
+    SW_TRY(sw_engine_take_mesh(e));
     SW_TRY(sw_weights_open_lora(&e->weights));
     SW_TRY(sw_engine_keep_choices(e));
     const sw_status st = sw_engine_resolve_batch(e);
     return st < 0 ? sw_engine_blame_choices(e, st) : sw_config_check_built(e->config);
 }
 
-int sw_engine_batch_ranks(const struct sw_engine *e)
-{
-    return e->options.run.batch_ranks > 0 ? e->options.run.batch_ranks : e->ranks;
-}
-
 sw_status sw_engine_resolve_batch(struct sw_engine *e)
 {
     const int ranks = sw_engine_batch_ranks(e);
     SW_TRY(sw_config_resolve(e->config, ranks, 0));
-    return ranks == e->ranks || e->config->batch.micro_batches == 0
+    return ranks == e->data.size || e->config->batch.micro_batches == 0
                ? SW_OK
-               : sw_config_resolve(e->config, e->ranks, e->config->batch.micro_batches);
+               : sw_config_resolve(e->config, e->data.size, e->config->batch.micro_batches);
 }
 
 static void size_step(const struct sw_config *c, int rank, int ranks, struct engine_sizes *out)
@@ -116,8 +111,8 @@ static void size_step(const struct sw_config *c, int rank, int ranks, struct eng
 
 sw_status sw_engine_take_batch(struct sw_engine *e)
 {
-    size_step(e->config, e->rank, e->ranks, &e->sizes);
-    return sw_engine_open_losses(&e->loss, e->sizes.rounds, e->ranks);
+    size_step(e->config, e->data.rank, e->data.size, &e->sizes);
+    return sw_engine_open_losses(&e->loss, e->sizes.rounds, e->world.size);
 }
 
 static sw_status resolve_config(struct sw_engine *e)
@@ -137,7 +132,7 @@ static sw_status resolve_config(struct sw_engine *e)
     if (c->spillway.micro_batch != SW_MICRO_BATCH_AUTO) { /* otherwise the search does, in fit.c */
         SW_TRY(sw_engine_take_batch(e));
     }
-    e->words = sw_alloc_zero("engine", (size_t)e->ranks, sizeof *e->words);
+    e->words = sw_alloc_zero("engine", (size_t)e->world.size, sizeof *e->words);
     SW_TRY_ALLOC(e->words, "the fingerprints of ranks");
     e->seed = sw_config_origin_of(c, "spillway.seed") > SW_CONFIG_DEFAULT
                   ? (uint64_t)c->spillway.seed
@@ -153,14 +148,14 @@ static sw_status check_same_math(struct sw_engine *e)
 {
     const int64_t mine = (int64_t)e->plan->fingerprint;
     SW_TRY(sw_engine_gather(e, mine, "the math fingerprint"));
-    for (int r = 0; r < e->ranks; r++) {
+    for (int r = 0; r < e->world.size; r++) {
         if (e->words[r] != mine) {
             return SW_FAIL(
                 SW_E_PEER,
                 "rank %d would compute different results: its math fingerprint is %016llx, that of "
                 "rank %d is %016llx (model, configuration, --seed, --seq-len, or a processor with "
                 "other kernels)",
-                r, (unsigned long long)e->words[r], e->rank, (unsigned long long)mine);
+                r, (unsigned long long)e->words[r], e->world.rank, (unsigned long long)mine);
         }
     }
     return SW_OK;
@@ -170,7 +165,7 @@ static sw_status check_same_math(struct sw_engine *e)
 static sw_status is_any(struct sw_engine *e, bool mine, const char *what, bool *out)
 {
     SW_TRY(sw_engine_gather(e, mine, what));
-    for (int r = 0; r < e->ranks; r++) {
+    for (int r = 0; r < e->world.size; r++) {
         *out |= e->words[r] != 0;
     }
     return SW_OK;
@@ -205,7 +200,7 @@ static sw_status open_executor(struct sw_engine *e, struct sw_executor_options o
     e->executor = NULL;
     sw_log(SW_LOG_WARN, "%s: updates have one slot on the disk, not two", message);
     SW_TRY(plan_in_one_slot(e));
-    if (e->ranks > 1) { /* retry in the space that all ranks have freed */
+    if (e->world.size > 1) { /* retry in the space that all ranks have freed */
         SW_TRY(sw_comm_barrier(e->options.run.comm, "the room for states"));
     }
     return sw_executor_open(e->plan, e->device, &options, &e->executor);
@@ -217,10 +212,10 @@ static void warn(const struct sw_engine *e)
 {
     /* look/stages.c warns once for all stages */
     const bool of_stages = e->options.plan.only && e->options.run.comm;
-    if (e->rank == 0 && !of_stages) {
+    if (e->world.rank == 0 && !of_stages) {
         sw_config_warn(e->config);
     }
-    if (e->config->misc.sparse_gradients && e->ranks > 1 && e->rank == 0 &&
+    if (e->config->misc.sparse_gradients && e->data.size > 1 && e->world.rank == 0 &&
         !sw_engine_packs_rows(e)) {
         sw_log(SW_LOG_WARN, "sparse_gradients: on device %s gradients are sent as slices, not rows",
                e->device->ops->name);
@@ -280,16 +275,6 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     return o->plan.only ? SW_OK : prepare(e, o);
 }
 
-static void place_rank(struct sw_engine *e)
-{
-    const sw_comm *comm = e->options.run.comm;
-    const struct sw_mesh mesh = sw_mesh_of_data(comm ? sw_comm_size(comm) : 1);
-    int place[SW_AXIS_COUNT];
-    sw_mesh_place(&mesh, comm ? sw_comm_rank(comm) : 0, place);
-    e->rank = place[SW_AXIS_DATA];
-    e->ranks = mesh.size[SW_AXIS_DATA];
-}
-
 /* Embedding asks for the hidden states of the task "embed". */
 static sw_status take_options(const struct sw_engine_options *options, struct sw_engine *e)
 {
@@ -311,13 +296,20 @@ static sw_status take_options(const struct sw_engine_options *options, struct sw
     return SW_OK;
 }
 
-sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out)
+static struct sw_coord world_of(const sw_comm *comm)
 {
-    SW_TRY_OPTIONS(options);
+    return comm ? (struct sw_coord){sw_comm_rank(comm), sw_comm_size(comm)}
+                : (struct sw_coord){0, 1};
+}
+
+sw_status sw_engine_initialize(const struct sw_engine_options *options, bool any_mesh,
+                               sw_engine **out)
+{
     struct sw_engine *e = sw_alloc_zero("engine", 1, sizeof *e);
     SW_TRY_ALLOC(e, "the engine");
+    e->world = world_of(options->run.comm);
+    e->any_mesh = any_mesh;
     sw_status st = take_options(options, e);
-    place_rank(e);
     st = st < 0 ? st : open_engine(e, &e->options);
     if (st < 0) {
         sw_close(e);
@@ -325,6 +317,12 @@ sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out
     }
     *out = e;
     return SW_OK;
+}
+
+sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out)
+{
+    SW_TRY_OPTIONS(options);
+    return sw_engine_initialize(options, false, out);
 }
 
 void sw_close(sw_engine *e)

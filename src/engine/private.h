@@ -44,7 +44,7 @@ struct engine_loss {
     const struct sw_port **outputs;
     const struct sw_port *eval_outputs[2 * SW_TASK_MAX_LOSSES]; /* [terms, 2] */
     double *local; /* [rounds, terms, 2] of this rank */
-    double *all;   /* [ranks, rounds, terms, 2] */
+    double *all;   /* [world, rounds, terms, 2] */
     /* Last step, added up in the order of k: sum and count of the first term, and the losses of the
      * micro-batches. */
     double sum, count, means;
@@ -92,8 +92,10 @@ struct sw_engine {
     struct sw_weights weights;
     enum sw_dtype dtype, grad_dtype;
     struct engine_sizes sizes;
-    int rank, ranks; /* in the data axis, the only axis so far */
-    int64_t *words;  /* [ranks] results of sw_engine_gather */
+    struct sw_mesh mesh;
+    struct sw_coord world, data; /* this rank among all ranks, and along the data axis */
+    bool any_mesh;               /* see sw_engine_initialize */
+    int64_t *words;              /* [world] results of sw_engine_gather */
     struct engine_optimizer optimizer;
     struct sw_device *device, *host; /* host: see sw_engine_open_host */
     struct sw_plan *plan;
@@ -123,6 +125,10 @@ static inline bool sw_engine_is_vertical(const struct sw_engine *e)
 /* ---- mesh.c ---- */
 /* The only gate of axes other than data: SW_E_UNSUP names one that has several ranks. */
 sw_status sw_engine_check_mesh(const struct sw_engine *e);
+/* Arranges the ranks as the configuration says. SW_E_CONFIG: the sizes do not make up the ranks. */
+sw_status sw_engine_take_mesh(struct sw_engine *e);
+/* Number of data ranks that the batch keys assume. */
+int sw_engine_batch_ranks(const struct sw_engine *e);
 
 /* ---- inputs.c ---- */
 /* Learns the value range of each input of a graph. Call it on the graph as the forward describes
@@ -181,8 +187,10 @@ sw_status sw_engine_learn_loss(struct engine_loss *l, sw_graph *g, sw_value loss
 /* Finds the loss outputs of the training and evaluation programs. */
 void sw_engine_find_losses(struct engine_loss *l, const struct sw_plan *plan,
                            const struct engine_programs *programs);
-/* Adds up the losses of a step: `local` on one rank, `all` on several. */
-void sw_engine_total_losses(struct engine_loss *l, const struct engine_sizes *s, int ranks);
+/* Adds up the losses of a step: `local` on one rank, `all` on several. The last stage of a pipeline
+ * has them, and each rank of its tensor and context axes has the same. */
+void sw_engine_total_losses(struct engine_loss *l, const struct engine_sizes *s,
+                            const struct sw_mesh *mesh);
 /* The loss of the step, from those sums. */
 double sw_engine_step_loss(const struct engine_loss *l, const struct engine_sizes *s);
 /* Factor that turns gradients summed over the step's micro-batches into their mean. */
@@ -192,8 +200,6 @@ double sw_engine_loss_share(const struct engine_loss *l, const struct engine_siz
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port, double *out);
 
-/* Number of ranks that the batch keys assume. */
-int sw_engine_batch_ranks(const struct sw_engine *e);
 /* Computes the batch sizes, again after a choice, and the sizes that follow from them. */
 sw_status sw_engine_resolve_batch(struct sw_engine *e);
 sw_status sw_engine_take_batch(struct sw_engine *e);

@@ -43,7 +43,7 @@ static sw_status fail_step(struct sw_engine *e, sw_status st)
 {
     char message[1024];
     const bool safe = e->progress.phase < step_of(e)->n_safe;
-    if (safe && (e->ranks == 1 || next_phase(e)->action == SW_STEP_AGREE)) {
+    if (safe && (e->world.size == 1 || next_phase(e)->action == SW_STEP_AGREE)) {
         return give_up(e, st);
     }
     e->progress.failed = true;
@@ -75,11 +75,13 @@ static sw_status check_ready(const struct sw_engine *e)
 
 /* ---- values from outside the plan ---- */
 
-/* Sets the values that the kernels read for this rank's micro-batch of round j: k = j R + rank. */
+/* Sets the values that the kernels read for this rank's micro-batch of round j: k = j R + r, where
+ * r is its number along the data axis. */
 static void set_round(struct sw_engine *e, int64_t j)
 {
     struct sw_executor *ex = e->executor;
-    const double micro = (double)(e->progress.samples / e->sizes.batch + j * e->ranks + e->rank);
+    const double micro =
+        (double)(e->progress.samples / e->sizes.batch + j * e->data.size + e->data.rank);
     sw_executor_set_of(ex, j, SW_SCALAR_SEED_LO, (double)(uint32_t)e->seed);
     sw_executor_set_of(ex, j, SW_SCALAR_SEED_HI, (double)(uint32_t)(e->seed >> 32));
     sw_executor_set_of(ex, j, SW_SCALAR_MICRO, micro);
@@ -123,12 +125,12 @@ static void take_loss(struct sw_engine *e, int64_t j)
 static sw_status total_losses(struct sw_engine *e)
 {
     struct engine_loss *l = &e->loss;
-    if (e->ranks > 1) {
+    if (e->world.size > 1) {
         const size_t n = (size_t)(2 * l->n_terms * e->sizes.rounds);
         SW_TRY(sw_comm_all_gather(e->options.run.comm, l->local, l->all, n * sizeof *l->local,
                                   "the losses"));
     }
-    sw_engine_total_losses(l, &e->sizes, e->ranks);
+    sw_engine_total_losses(l, &e->sizes, &e->mesh);
     return SW_OK;
 }
 

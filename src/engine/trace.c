@@ -30,7 +30,7 @@ static sw_status check_path(struct sw_engine *e)
 {
     const char *path = e->config->spillway.trace;
     char folder[PATH_MAX];
-    if (e->rank > 0) {
+    if (e->world.rank > 0) {
         return SW_OK;
     }
     const sw_status st = sw_output_open(path, true, &e->trace.output);
@@ -87,7 +87,7 @@ sw_status sw_engine_limit_trace(struct sw_engine *e, int64_t last_step)
         t->last = t->first + DEFAULT_STEPS - 1;
     }
     if (t->first > last_step || t->last <= e->progress.step) {
-        if (e->rank == 0 && t->output.kind == SW_OUTPUT_NEW) {
+        if (e->world.rank == 0 && t->output.kind == SW_OUTPUT_NEW) {
             unlink(e->config->spillway.trace);
         }
         return SW_FAIL(
@@ -143,7 +143,7 @@ static sw_status agree_on_base(struct sw_engine *e, int64_t *base_ns)
     const int64_t offset = to_time_of_day(), mine = *base_ns + offset;
     int64_t least = mine;
     SW_TRY(sw_engine_gather(e, mine, "a trace's begin"));
-    for (int r = 0; r < e->ranks; r++) {
+    for (int r = 0; r < e->world.size; r++) {
         least = sw_min_i64(least, e->words[r]);
     }
     *base_ns = least - offset;
@@ -155,11 +155,11 @@ static sw_status collect(struct sw_engine *e, const struct sw_str *mine, char **
 {
     const int64_t length = (int64_t)mine->len;
     SW_TRY(sw_engine_gather(e, length, "a trace's length"));
-    if (e->rank > 0) {
+    if (e->world.rank > 0) {
         return length > 0 ? sw_comm_send(e->options.run.comm, 0, mine->ptr, mine->len, "a trace")
                           : SW_OK;
     }
-    for (int r = 1; r < e->ranks; r++) {
+    for (int r = 1; r < e->world.size; r++) {
         const size_t len = (size_t)e->words[r];
         parts[r] = sw_alloc("trace", len + 1);
         SW_TRY_ALLOC(parts[r], "a trace");
@@ -179,29 +179,29 @@ sw_status sw_engine_finish_trace(struct sw_engine *e)
     }
     t->done = true;
     struct sw_str mine = {0};
-    char **parts = sw_alloc_zero("trace", (size_t)e->ranks, sizeof *parts);
+    char **parts = sw_alloc_zero("trace", (size_t)e->world.size, sizeof *parts);
     SW_TRY_ALLOC(parts, "a trace");
     sw_status st = SW_OK;
     SW_TRY_OR(done, agree_on_base(e, &t->base_ns));
-    if (sw_trace_render(t->trace, e->rank, t->base_ns, &mine) < 0) {
-        sw_log(SW_LOG_WARN, "trace of rank %d: %s", e->rank, sw_error_message());
+    if (sw_trace_render(t->trace, e->world.rank, t->base_ns, &mine) < 0) {
+        sw_log(SW_LOG_WARN, "trace of rank %d: %s", e->world.rank, sw_error_message());
         sw_str_fini(&mine);
     }
     SW_TRY_OR(done, collect(e, &mine, parts));
     if (sw_trace_dropped(t->trace) > 0) {
         sw_log(SW_LOG_WARN, "%s: %lld events of rank %d did not fit and are missing",
-               e->config->spillway.trace, (long long)sw_trace_dropped(t->trace), e->rank);
+               e->config->spillway.trace, (long long)sw_trace_dropped(t->trace), e->world.rank);
     }
-    if (e->rank == 0) {
+    if (e->world.rank == 0) {
         parts[0] = mine.ptr;
         mine = (struct sw_str){0};
-        t->written = write_parts(e, (const char *const *)parts, e->ranks) >= 0;
+        t->written = write_parts(e, (const char *const *)parts, e->world.size) >= 0;
         if (!t->written) {
             sw_log(SW_LOG_WARN, "%s", sw_error_message());
         }
     }
 done:
-    for (int r = 0; r < e->ranks; r++) {
+    for (int r = 0; r < e->world.size; r++) {
         sw_free(parts[r]);
     }
     sw_free(parts);
@@ -232,9 +232,9 @@ void sw_engine_close_trace(struct sw_engine *e)
 {
     struct engine_trace *t = &e->trace;
     if (t->began && !t->done && !e->progress.failed) {
-        if (e->ranks == 1 && t->base_ns) {
+        if (e->world.size == 1 && t->base_ns) {
             sw_engine_finish_trace(e);
-        } else if (e->rank == 0) { /* the records of other ranks are out of reach now */
+        } else if (e->world.rank == 0) { /* the records of other ranks are out of reach now */
             sw_log(SW_LOG_WARN,
                    "%s %s: the engine was closed at step %lld, and the trace is of "
                    "steps %lld to %lld",

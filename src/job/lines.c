@@ -136,7 +136,7 @@ void sw_job_print_head(const struct job *job)
         fprintf(job->out, "device: %s\n", job->facts.device_name);
     }
     fprintf(job->out, "plan%s: device %s, host %s, disk %s\nkernels: %s\n",
-            job->facts.ranks > 1 ? " of a rank" : "",
+            job->facts.world.size > 1 ? " of a rank" : "",
             format_tier(job, SW_TIER_DEVICE, bytes[SW_TIER_DEVICE]),
             format_tier(job, SW_TIER_HOST, bytes[SW_TIER_HOST]),
             format_tier(job, SW_TIER_DISK, bytes[SW_TIER_DISK]), job->facts.kernel_set);

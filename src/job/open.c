@@ -302,7 +302,7 @@ sw_status sw_job_open_dataset(struct job *job)
 sw_status sw_job_make_batches(struct job *job)
 {
     const int64_t n = sw_max_i64(job->local, 1); /* validation needs at least one */
-    SW_TRY(sw_job_shared_open(job->facts.ranks, &job->shared));
+    SW_TRY(sw_job_shared_open(job->facts.world.size, &job->shared));
     if (sw_job_counts_metrics(job)) {
         SW_TRY(sw_job_measure_open(job->engine, job->task.task, &job->measure));
     }
@@ -414,7 +414,7 @@ sw_status sw_train_setup_data(struct sw_train_setup *setup, sw_engine *engine, s
     job->comm = comm;
     SW_TRY(join_engine(job));
     SW_TRY(sw_job_open_dataset(job));
-    const sw_status st = job->facts.ranks > 1 ? agree_on_data(job) : SW_OK;
+    const sw_status st = job->facts.world.size > 1 ? agree_on_data(job) : SW_OK;
     if (st < 0) {
         sw_dataset_close(job->dataset);
         job->dataset = NULL;

@@ -71,7 +71,7 @@ static sw_status print(const struct sw_job_profile *p, struct sw_str *out)
         .runs = p->local,
         .step = c->step,
         .batch = p->batch,
-        .ranks = p->facts->ranks,
+        .ranks = p->facts->data.size,
         .forward_s = p->seconds[0] / (double)p->local,
         .backward_s = p->seconds[1] / (double)p->local,
         .update_s = p->seconds[2],

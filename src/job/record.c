@@ -83,7 +83,7 @@ static bool put_flags(const struct sw_run_record *r, struct sw_json_doc *doc)
     struct sw_json *to = sw_json_put(doc, sw_json_root(doc), "flags", SW_JSON_OBJECT);
     return to && sw_json_put_i64(doc, to, "steps", r->steps) &&
            (o->epochs == 0 || sw_json_put_f64(doc, to, "epochs", o->epochs)) &&
-           sw_json_put_i64(doc, to, "ranks", r->facts->ranks) &&
+           sw_json_put_i64(doc, to, "ranks", r->facts->world.size) &&
            sw_json_put_i64(doc, to, "seed", (int64_t)r->facts->seed) &&
            sw_json_put_i64(doc, to, "eval_every", o->eval_every) &&
            (o->early_stopping == 0 ||

@@ -117,7 +117,7 @@ static sw_status agree(const struct job *job)
 {
     const struct sw_train_options *o = job->options;
     char flags[256];
-    if (job->facts.ranks == 1) {
+    if (job->facts.world.size == 1) {
         return SW_OK;
     }
     snprintf(flags, sizeof flags, "%lld %lld %lld %lld %lld %lld %lld %d",
@@ -172,8 +172,8 @@ static sw_status train_rows(struct job *job, struct sw_job_step *step)
     sw_executor_queue_times(job->facts.executor, step->mine.queues.of);
     sw_executor_phase_times(job->facts.executor, &began);
     const int64_t begin = sw_now_ns();
-    for (int64_t j = 0; j < job->local; j++) { /* micro-batch k = j R + rank of the global batch */
-        const int64_t k = j * job->facts.ranks + job->facts.rank;
+    for (int64_t j = 0; j < job->local; j++) { /* micro-batch k = j R + r of the global batch */
+        const int64_t k = j * job->facts.data.size + job->facts.data.rank;
         SW_TRY(
             sw_job_fetch(job, SW_SPLIT_TRAIN, sw_engine_samples(job->engine) + k * job->batch, j));
     }

@@ -216,11 +216,13 @@ bool sw_layout_equal(const struct sw_layout *a, const struct sw_layout *b)
            memcmp(a->split.group, b->split.group, sizeof a->split.group) == 0 &&
            a->tensor.rank == b->tensor.rank && a->tensor.size == b->tensor.size &&
            a->data.rank == b->data.rank && a->data.size == b->data.size &&
+           a->copy.rank == b->copy.rank && a->copy.size == b->copy.size &&
            a->is_absent == b->is_absent && a->is_sliced == b->is_sliced &&
            a->is_padded == b->is_padded && a->tile_elems == b->tile_elems && a->run == b->run;
 }
 
-/* The split along the tensor axis is left out, since it rarely differs if the rest is equal. */
+/* The split along the tensor axis and the copies are left out, since they rarely differ if the rest
+ * is equal. */
 uint64_t sw_layout_hash(uint64_t h, const struct sw_layout *layout)
 {
     const int64_t words[] = {layout->whole.rank, layout->tensor.rank, layout->data.rank,
@@ -252,8 +254,8 @@ static void enter(struct sw_run_iter *iter, int64_t tile)
 static void begin(const struct sw_layout *layout, bool is_owned, struct sw_run_iter *iter)
 {
     *iter = (struct sw_run_iter){.layout = layout, .is_owned = is_owned, .to = INT64_MAX};
-    const bool is_copy = is_owned && !is_split(layout) && layout->tensor.size > 1;
-    if (layout->is_absent || (is_copy && layout->tensor.rank > 0)) {
+    const bool is_first = layout->copy.rank == 0 && (is_split(layout) || layout->tensor.rank == 0);
+    if (layout->is_absent || (is_owned && !is_first)) {
         return; /* there are no runs */
     }
     iter->part = sw_layout_part(layout);

@@ -12,6 +12,10 @@
 #include "base/base.h"
 #include "tensor/tensor.h"
 
+struct sw_coord {
+    int rank, size; /* on an axis, or along several */
+};
+
 /* ---- mesh.c: ranks along axes ---- */
 
 /* Ranks are row-major in the order of the axes, the last axis running fastest, as in DeepSpeed's
@@ -61,6 +65,9 @@ int sw_mesh_rank(const struct sw_mesh *mesh, const int place[SW_AXIS_COUNT]);
  * the group */
 struct sw_group sw_mesh_group(const struct sw_mesh *mesh, unsigned axes, int rank, int *ranks);
 
+/* This rank's number along these axes, and the number of ranks there. */
+struct sw_coord sw_mesh_coord(const struct sw_mesh *mesh, unsigned axes, int rank);
+
 /* Writes "world" for all axes, else their names, such as "data" or "data-tensor". Returns buf. */
 const char *sw_group_format(const struct sw_group *group, char *buf, size_t cap);
 
@@ -89,17 +96,14 @@ const char *sw_box_format(int rank, const struct sw_box *box, char *buf, size_t 
 
 /* ---- layout.c ---- */
 
-struct sw_coord {
-    int rank, size; /* on an axis */
-};
-
 struct sw_layout {
     struct sw_shape whole;
     /* along the tensor axis; all zeros = each of its ranks has the whole */
     struct sw_tensor_split split;
     struct sw_coord tensor; /* size 0 counts as 1, here and below */
     struct sw_coord data;
-    bool is_absent; /* another pipeline stage has it */
+    struct sw_coord copy; /* ranks of other axes that hold the same elements */
+    bool is_absent;       /* another pipeline stage has it */
     /* sharded flat along the data axis; else each of its ranks has the whole part */
     bool is_sliced;
     /* Not sharded, but with room for all shards, so that it is scattered or gathered in place. */
@@ -172,6 +176,6 @@ bool sw_layout_find(const struct sw_layout *layout, int64_t first, struct sw_run
 
 /* Runs that this rank owns, for writing a tensor once by all ranks together; `here` still counts
  * held elements. Elements that several ranks of the data axis hold are divided among them into flat
- * shards. For elements that several ranks of the tensor axis hold, the first rank is the owner.
- * `next` works as above. */
+ * shards. For elements that several ranks of the tensor axis or of `copy` hold, the first rank is
+ * the owner. `next` works as above. */
 void sw_owned_begin(const struct sw_layout *layout, struct sw_run_iter *iter);

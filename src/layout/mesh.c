@@ -100,6 +100,20 @@ struct sw_group sw_mesh_group(const struct sw_mesh *mesh, unsigned axes, int ran
     return group;
 }
 
+struct sw_coord sw_mesh_coord(const struct sw_mesh *mesh, unsigned axes, int rank)
+{
+    struct sw_coord coord = {0, 1};
+    int place[SW_AXIS_COUNT];
+    sw_mesh_place(mesh, rank, place);
+    for (int a = 0; a < SW_AXIS_COUNT; a++) {
+        if (axes >> a & 1) {
+            coord.rank = coord.rank * size_of(mesh, a) + place[a];
+            coord.size *= size_of(mesh, a);
+        }
+    }
+    return coord;
+}
+
 const char *sw_group_format(const struct sw_group *group, char *buf, size_t cap)
 {
     size_t len = (size_t)snprintf(buf, cap, "%s", group->axes == SW_ALL_AXES ? "world" : "");

@@ -17,7 +17,7 @@
 static sw_status measure(struct sw_engine *e, struct sw_speeds *rates)
 {
     const struct sw_engine_facts f = sw_engine_facts(e);
-    const int n = (int)sw_min_i64(f.ranks, sw_cpu_count());
+    const int n = (int)sw_min_i64(f.world.size, sw_cpu_count());
     const struct sw_swap_options swap = sw_engine_swap(e);
     struct sw_device **devices = sw_alloc_zero("engine", 2 * (size_t)n, sizeof(struct sw_device *));
     SW_TRY_ALLOC(devices, "devices to measure");
@@ -30,8 +30,11 @@ static sw_status measure(struct sw_engine *e, struct sw_speeds *rates)
         st = st < 0 ? st : sw_engine_open_host(e, &hosts[r]);
     }
     if (st >= 0) {
-        const struct sw_measure_options options = {
-            .devices = devices, .hosts = hosts, .n_devices = n, .ranks = f.ranks, .swap = &swap};
+        const struct sw_measure_options options = {.devices = devices,
+                                                   .hosts = hosts,
+                                                   .n_devices = n,
+                                                   .ranks = f.world.size,
+                                                   .swap = &swap};
         st = sw_speeds_measure(f.plan, &options, rates);
     }
     for (int r = 1; r < n; r++) {

@@ -120,8 +120,8 @@ static sw_status place_packs(struct sw_plan *plan)
     return SW_OK;
 }
 
-/* Its elements on this rank. For a tensor that is whole, the layout says how the ranks divide it
- * when they write it together. */
+/* Its elements on this rank. The layout also says how the ranks that hold the same elements divide
+ * them when they write the tensor together. */
 static struct sw_layout layout_of(const struct sw_ir *ir, const struct sw_plan_options *options,
                                   const struct sw_ir_value *info)
 {
@@ -132,6 +132,8 @@ static struct sw_layout layout_of(const struct sw_ir *ir, const struct sw_plan_o
         layout.data = (struct sw_coord){data->me, data->n};
         layout.run = sw_ir_per_run(info, sw_update_run(options->rule));
     }
+    const unsigned cut = 1U << SW_AXIS_DATA | (layout.tensor.size > 1 ? 1U << SW_AXIS_TENSOR : 0);
+    layout.copy = sw_mesh_coord(&options->mesh, SW_ALL_AXES & ~cut, options->me);
     return layout;
 }
 

@@ -80,7 +80,7 @@ static void add_update(const struct draft *d, const struct sw_plan *plan)
     if (in_place) {
         return;
     }
-    if (d->step->ranks > 1) {
+    if (plan->groups[SW_GROUP_WORLD].n > 1) {
         add_action(d, SW_STEP_AGREE);
     }
     d->step->n_safe = d->step->n_phases;
@@ -112,7 +112,7 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
     step->ranks = ranks;
     step->rounds = rounds;
     step->micro_batches = options->policy.micro_batches;
-    step->holds_faults = ranks > 1 && plan->update.two_slots;
+    step->holds_faults = plan->groups[SW_GROUP_WORLD].n > 1 && plan->update.two_slots;
     for (int64_t j = 0; j < runs; j++) {
         const bool is_last = options->rule && j == runs - 1;
         const int n = at_once ? (int)local : j < local;

@@ -76,14 +76,14 @@ static bool is_new_default(const struct changes *c, const char *key, const struc
 static void compare(struct changes *c, const char *path, const struct sw_json *was,
                     const struct sw_json *is);
 
-/* Compares the members of `one` with `other`. Two rounds cover both sides; members that both have
- * are compared in the first round only. */
+/* Compares the members of `one` with `other`; NULL = it has none. Two rounds cover both sides;
+ * members that both have are compared in the first round only. */
 static void compare_members(struct changes *c, const char *path, const struct sw_json *one,
                             const struct sw_json *other, bool first)
 {
     for (const struct sw_json *m = one->first; m; m = m->next) {
         char key[512];
-        const struct sw_json *match = sw_json_get(other, m->key);
+        const struct sw_json *match = other ? sw_json_get(other, m->key) : NULL;
         if (match && !first) {
             continue;
         }
@@ -99,6 +99,8 @@ static void compare(struct changes *c, const char *path, const struct sw_json *w
     if (was && is && was->type == SW_JSON_OBJECT && is->type == SW_JSON_OBJECT) {
         compare_members(c, path, was, is, true);
         compare_members(c, path, is, was, false);
+    } else if (!was && is->type == SW_JSON_OBJECT) {
+        compare_members(c, path, is, NULL, false);
     } else if (!is_new_default(c, path, was) && !(was && is && equal(was, is))) {
         add_change(c, path, value_text(was, old_text), value_text(is, new_text));
     }

@@ -99,7 +99,7 @@ static void check_chosen(const sw_engine *e, int64_t micro_batch, int64_t every)
     const struct sw_config *c = e->config;
     assert_int_equal(sw_engine_micro_batch_size(e), micro_batch);
     assert_int_equal(c->batch.micro_batch_size, micro_batch);
-    assert_int_equal(c->batch.micro_batch_size * c->batch.accumulation_steps * e->ranks, TRAIN);
+    assert_int_equal(c->batch.micro_batch_size * c->batch.accumulation_steps * e->data.size, TRAIN);
     assert_int_equal(c->batch.micro_batches, TRAIN / micro_batch);
     assert_int_equal(c->spillway.recompute.every, every);
     assert_int_equal(sw_config_value(c, "train_micro_batch_size_per_gpu")->integer, micro_batch);
@@ -440,7 +440,7 @@ static sw_status train(sw_engine *e, int n_steps)
     struct sw_batch batches[TRAIN];
     for (int s = 0; s < n_steps; s++) {
         int n = 0;
-        for (int64_t k = e->rank; k < e->sizes.micro_batches; k += e->ranks, n++) {
+        for (int64_t k = e->data.rank; k < e->sizes.micro_batches; k += e->data.size, n++) {
             int32_t *mine = ids + n * b * T;
             /* values depend on the sample only, not on the micro-batch */
             for (int64_t i = 0; i < b * T; i++) {

@@ -109,7 +109,7 @@ static sw_status step(sw_engine *e, int i_step, struct result *result)
     static const char *const names[] = {"input_ids", "attention_mask", "labels"};
     const int64_t micro_batches = sw_engine_micro_batches(e);
     int64_t n = 0;
-    for (int64_t m = e->rank; m < micro_batches || n == 0; m += e->ranks, n++) {
+    for (int64_t m = e->data.rank; m < micro_batches || n == 0; m += e->data.size, n++) {
         for (int i = 0; i < B * T; i++) {
             const uint64_t at = (uint64_t)(i_step * micro_batches + m) * B * T + (uint64_t)i;
             data[n][0][i] = (int32_t)(sw_philox_u64(9, 1, at) % VOCAB);
@@ -127,7 +127,7 @@ static sw_status step(sw_engine *e, int i_step, struct result *result)
     SW_TRY(sw_train_batch(e, batches, sw_engine_local_micro_batches(e), &report));
     double eval;
     SW_TRY(sw_evaluate(e, &batches[0], &eval, &count));
-    if (e->rank == 0) {
+    if (e->data.rank == 0) {
         result->losses[i_step] = report.loss;
         result->eval = eval;
     }
@@ -167,7 +167,7 @@ static sw_status train(void *ctx, sw_comm *comm)
     }
     st = st < 0 ? st : test_owned_weights(e, job->result->weights, MOST_ELEMS);
     st = st < 0 ? st : sw_comm_barrier(comm, "the weights");
-    if (e->rank == 0) {
+    if (e->data.rank == 0) {
         job->result->n_tiled = e->plan->n_tiled;
     }
     sw_close(e);

@@ -59,7 +59,7 @@ static sw_status one_step(sw_engine *e, struct run *run)
         {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
         {"labels", {.data = ids, .dtype = SW_I32, .shape = shape}}};
     const struct sw_batch batch = {tensors, 2};
-    for (int64_t k = e->rank; k < K; k += e->ranks) {
+    for (int64_t k = e->data.rank; k < K; k += e->data.size) {
         for (int i = 0; i < B * T; i++) {
             ids[i] = (int32_t)(sw_philox_u64(9, 1, (uint64_t)((step * K + k) * B * T + i)) % V);
         }
@@ -67,7 +67,7 @@ static sw_status one_step(sw_engine *e, struct run *run)
         SW_TRY(sw_backward(e));
     }
     SW_TRY(sw_step(e, &report));
-    if (e->rank == 0) {
+    if (e->data.rank == 0) {
         run->losses[step] = report.loss;
     }
     return SW_OK;

@@ -74,7 +74,7 @@ static sw_status one_step(sw_engine *e, struct run *run)
     struct sw_tensor tensors[MOST_K][2];
     struct sw_batch batches[MOST_K];
     int64_t n = 0;
-    for (int64_t k = e->rank; k < e->sizes.micro_batches; k += e->ranks, n++) {
+    for (int64_t k = e->data.rank; k < e->sizes.micro_batches; k += e->data.size, n++) {
         for (int i = 0; i < B * T; i++) {
             const uint64_t at = (uint64_t)((step * e->sizes.micro_batches + k) * B * T + i);
             ids[n][i] = (int32_t)(sw_philox_u64(9, 1, at) % V);
@@ -90,7 +90,7 @@ static sw_status one_step(sw_engine *e, struct run *run)
         SW_TRY(sw_backward(e));
     }
     SW_TRY(run->way->parts ? sw_step(e, &report) : sw_train_batch(e, batches, n, &report));
-    if (e->rank == 0) {
+    if (e->data.rank == 0) {
         run->losses[step] = report.loss;
         run->n_skipped += report.skipped;
     }
@@ -121,16 +121,17 @@ static void write_config(const struct way *way, char *text, size_t size)
 static sw_status look_behind(sw_engine *e, struct run *run, sw_status st)
 {
     const struct sw_save_options save = {.val_loss = NAN};
-    snprintf(run->message[e->rank], sizeof run->message[e->rank], "%s", sw_error_message());
-    run->st[e->rank] = st;
-    if (e->rank == 0) {
+    snprintf(run->message[e->data.rank], sizeof run->message[e->data.rank], "%s",
+             sw_error_message());
+    run->st[e->data.rank] = st;
+    if (e->data.rank == 0) {
         run->failed_step = sw_engine_step(e);
     }
     if (e->progress.failed) {
         char path[128];
         run->refused = sw_save(e, run->saves, &save) < 0 && one_step(e, run) < 0;
         snprintf(path, sizeof path, "%s/%lld", want.saves, (long long)run->failed_step);
-        return e->ranks > 1 ? SW_OK : sw_load(e, path);
+        return e->data.size > 1 ? SW_OK : sw_load(e, path);
     }
     return sw_save(e, run->saves, &save);
 }
@@ -162,7 +163,7 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
             SW_TRY(sw_save(e, path, &save));
         }
         const sw_status st = one_step(e, run);
-        if (st < 0 && run->st[e->rank] < 0) {
+        if (st < 0 && run->st[e->data.rank] < 0) {
             return st; /* repeats the step */
         }
         if (st < 0) {

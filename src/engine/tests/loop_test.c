@@ -92,7 +92,7 @@ static sw_status step(sw_engine *e, int64_t micro_batches, int i_step, struct re
     struct sw_batch batches[MOST];
     const struct sw_shape shape = SW_SHAPE(B, T);
     int64_t n = 0;
-    for (int64_t k = e->rank; k < micro_batches || n == 0; k += e->ranks, n++) {
+    for (int64_t k = e->data.rank; k < micro_batches || n == 0; k += e->data.size, n++) {
         for (int i = 0; i < B * T; i++) {
             const uint64_t at = (uint64_t)((i_step * micro_batches + k) * B * T + i);
             ids[n][i] = (int32_t)(sw_philox_u64(9, 1, at) % VOCAB);
@@ -104,7 +104,7 @@ static sw_status step(sw_engine *e, int64_t micro_batches, int i_step, struct re
     }
     struct sw_step_report report;
     SW_TRY(sw_train_batch(e, batches, sw_engine_local_micro_batches(e), &report));
-    if (e->rank == 0) {
+    if (e->data.rank == 0) {
         result->losses[i_step] = report.loss;
         result->norms[i_step] = report.grad_norm;
     }
@@ -143,7 +143,7 @@ static sw_status train(void *ctx, sw_comm *comm)
         st = test_owned_weights(e, job->weights, models[job->math->model].most_elems);
         st = st < 0 ? st : sw_comm_barrier(comm, "the weights");
     }
-    if (st >= 0 && e->rank == 0) {
+    if (st >= 0 && e->data.rank == 0) {
         const struct sw_program *program = &e->plan->programs[0];
         job->result->n_loops = program->n_loops;
         job->result->n_instrs = program->n_instrs;

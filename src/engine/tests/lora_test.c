@@ -72,7 +72,7 @@ static sw_status train(sw_engine *e, int n_steps)
     struct sw_batch batches[K];
     for (int s = 0; s < n_steps; s++) {
         int n = 0;
-        for (int k = e->rank; k < K; k += e->ranks, n++) {
+        for (int k = e->data.rank; k < K; k += e->data.size, n++) {
             fill(ids[n], e->progress.step * K + k);
             const struct sw_view view = {.data = ids[n], .dtype = SW_I32, .shape = shape};
             tensors[n][0] = (struct sw_tensor){"input_ids", view};

@@ -326,7 +326,7 @@ static sw_status one_step(sw_engine *e, const struct row *row, int64_t step,
         segments[i] = t == seq_len(row) - 1 ? 0 : t / 3 + 1;
         positions[i] = t % 3;
     }
-    for (int64_t k = e->rank; k < e->sizes.micro_batches; k += e->ranks, j++) {
+    for (int64_t k = e->data.rank; k < e->sizes.micro_batches; k += e->data.size, j++) {
         for (int i = 0; i < n; i++) {
             const uint64_t at = (uint64_t)((step * e->sizes.micro_batches + k) * n + i);
             ids[j][i] = (int32_t)(sw_philox_u64(9, 1, at) % (uint64_t)vocab(row));

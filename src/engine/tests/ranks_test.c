@@ -68,7 +68,7 @@ static sw_status one_step(sw_engine *e, const struct job *job, int64_t step,
     struct sw_batch batches[MAX_K];
     const struct sw_shape shape = {2, {B, T}};
     int n = 0;
-    for (int k = e->rank; k < job->k; k += e->ranks, n++) {
+    for (int k = e->data.rank; k < job->k; k += e->data.size, n++) {
         fill(ids[n], labels[n], step * job->k + k);
         tensors[n][0] =
             (struct sw_tensor){"input_ids", {.data = ids[n], .dtype = SW_I32, .shape = shape}};
@@ -97,7 +97,7 @@ static int64_t planned_bytes(const sw_engine *e)
             sum += (once ? 1 : e->sizes.rounds) * sw_instr_sent_bytes(instr);
         }
     }
-    return sum * (e->ranks - 1);
+    return sum * (e->data.size - 1);
 }
 
 static int64_t sent_bytes(const sw_comm *comm)

@@ -49,7 +49,7 @@ static sw_status train(sw_engine *e, int n_steps)
     struct sw_batch batches[2];
     for (int s = 0; s < n_steps; s++) {
         int n = 0;
-        for (int k = e->rank; k < 2; k += e->ranks, n++) {
+        for (int k = e->data.rank; k < 2; k += e->data.size, n++) {
             for (int i = 0; i < B * T; i++) {
                 const uint64_t place = (uint64_t)(((e->progress.step * 2) + k) * B * T + i);
                 ids[n][i] = (int32_t)(sw_philox_u64(3, 1, place) % V);

@@ -211,14 +211,14 @@ static sw_status train_steps(sw_engine *e, struct job *job)
         struct sw_step_report report;
         const int64_t n = sw_engine_local_micro_batches(e);
         for (int64_t j = 0; j < n; j++) {
-            make(e, s * K + j * e->ranks + e->rank, &made[j]);
+            make(e, s * K + j * e->data.size + e->data.rank, &made[j]);
             batches[j] = made[j].batch;
         }
         SW_TRY(sw_train_batch(e, batches, n, &report));
         double sum, count;
         make(e, 1000, &made[0]);
         SW_TRY(sw_evaluate(e, &made[0].batch, &sum, &count));
-        if (e->rank == 0) {
+        if (e->data.rank == 0) {
             job->losses[s] = report.loss;
             job->eval = sum;
         }
@@ -234,7 +234,7 @@ static sw_status train(void *ctx, sw_comm *comm)
     sw_status st = train_steps(e, job);
     st = st < 0 ? st : test_owned_weights(e, job->weights, MOST_ELEMS);
     st = st < 0 ? st : sw_comm_barrier(comm, "the weights");
-    if (e->rank == 0) {
+    if (e->data.rank == 0) {
         job->n_tiled = e->plan->n_tiled;
         job->n_remade = e->plan->programs[e->programs.train].remade.n;
         job->fingerprint = e->plan->fingerprint;

@@ -120,7 +120,7 @@ static sw_status train(void *ctx, sw_comm *comm)
         const int64_t before = waits_of(e, &others_before), called = n_called;
         st = sw_train_batch(e, batches, e->sizes.local, &report);
         const int64_t waits = waits_of(e, &others) - before;
-        if (e->rank == 0) {
+        if (e->data.rank == 0) {
             way->waits[i] = waits;
             way->n_skipped += report.skipped;
         }
@@ -128,7 +128,7 @@ static sw_status train(void *ctx, sw_comm *comm)
             st = SW_FAIL(SW_E_ARG, "%lld waits were counted, the device has seen %lld",
                          (long long)waits, (long long)(n_called - called));
         }
-        if (st >= 0 && (*way->offload || e->ranks > 1) && others == others_before) {
+        if (st >= 0 && (*way->offload || e->data.size > 1) && others == others_before) {
             st = SW_FAIL(SW_E_ARG, "no other thread has waited, and bytes have moved");
         }
     }

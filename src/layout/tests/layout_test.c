@@ -58,8 +58,8 @@ static struct spread any_spread(const struct sw_shape *shape, const struct sw_te
 {
     struct spread s = {.layout = {.whole = *shape, .split = *split}};
     for (int a = 0; a < SW_AXIS_COUNT; a++) {
-        const bool cuts = a == SW_AXIS_PIPE || a == SW_AXIS_DATA || a == SW_AXIS_TENSOR;
-        s.mesh.size[a] = cuts ? 1 + (int)chance(4) : 1;
+        const bool copies = a == SW_AXIS_EXPERT || a == SW_AXIS_CONTEXT;
+        s.mesh.size[a] = 1 + (int)chance(copies ? 2 : 4);
     }
     s.owner = chance(2) ? (int)chance(s.mesh.size[SW_AXIS_PIPE]) : -1;
     s.layout.is_sliced = chance(3) > 0;
@@ -68,16 +68,18 @@ static struct spread any_spread(const struct sw_shape *shape, const struct sw_te
     return s;
 }
 
-/* The layout of one rank. If every pipeline stage has the tensor, the first one owns it. */
-static struct sw_layout of_rank(const struct spread *s, int rank, bool *out_owns)
+/* The layout of one rank. If every pipeline stage has the tensor, they are copies. */
+static struct sw_layout of_rank(const struct spread *s, int rank)
 {
+    const unsigned cut =
+        1U << SW_AXIS_DATA | 1U << SW_AXIS_TENSOR | (s->owner >= 0 ? 1U << SW_AXIS_PIPE : 0);
     int place[SW_AXIS_COUNT];
     struct sw_layout layout = s->layout;
     sw_mesh_place(&s->mesh, rank, place);
     layout.tensor = (struct sw_coord){place[SW_AXIS_TENSOR], s->mesh.size[SW_AXIS_TENSOR]};
     layout.data = (struct sw_coord){place[SW_AXIS_DATA], s->mesh.size[SW_AXIS_DATA]};
     layout.is_absent = s->owner >= 0 && place[SW_AXIS_PIPE] != s->owner;
-    *out_owns = s->owner >= 0 || place[SW_AXIS_PIPE] == 0;
+    layout.copy = sw_mesh_coord(&s->mesh, SW_ALL_AXES & ~cut, rank);
     return layout;
 }
 
@@ -142,13 +144,12 @@ static void every_element_is_owned_once(void **state)
         const int64_t elems = sw_shape_elems(&shape);
         int *owners = calloc((size_t)elems + 1, sizeof *owners);
         for (int rank = 0; rank < sw_mesh_ranks(&s.mesh); rank++) {
-            bool owns;
-            const struct sw_layout layout = of_rank(&s, rank, &owns);
+            const struct sw_layout layout = of_rank(&s, rank);
             struct sw_run_iter iter;
             struct sw_run run, found;
             held_runs_are_disjoint_and_found(&layout);
             sw_owned_begin(&layout, &iter);
-            while (owns && sw_runs_next(&iter, &run)) {
+            while (sw_runs_next(&iter, &run)) {
                 /* an owned run is held, too */
                 assert_true(sw_layout_find(&layout, run.first, &found));
                 assert_int_equal(found.here, run.here);
@@ -174,8 +175,7 @@ static int64_t **fill(const struct spread *s)
     const int n = sw_mesh_ranks(&s->mesh);
     int64_t **held = calloc((size_t)n, sizeof *held);
     for (int rank = 0; rank < n; rank++) {
-        bool owns;
-        const struct sw_layout layout = of_rank(s, rank, &owns);
+        const struct sw_layout layout = of_rank(s, rank);
         const int64_t elems = sw_layout_elems(&layout);
         struct sw_run_iter iter;
         struct sw_run run;
@@ -213,12 +213,11 @@ static void any_layout_loads_what_any_other_saved(void **state)
         memset(file, 0xff, ((size_t)elems + 1) * sizeof *file);
         int64_t **held = fill(&from);
         for (int rank = 0; rank < sw_mesh_ranks(&from.mesh); rank++) {
-            bool owns;
-            const struct sw_layout layout = of_rank(&from, rank, &owns);
+            const struct sw_layout layout = of_rank(&from, rank);
             struct sw_run_iter iter;
             struct sw_run run;
             sw_owned_begin(&layout, &iter);
-            while (owns && sw_runs_next(&iter, &run)) {
+            while (sw_runs_next(&iter, &run)) {
                 struct sw_box boxes[SW_BOX_MAX_OF_RANGE];
                 const int n = sw_box_of_range(&shape, run.first, run.n, boxes);
                 int64_t covered = 0;
@@ -236,8 +235,7 @@ static void any_layout_loads_what_any_other_saved(void **state)
         }
         held = fill(&to);
         for (int rank = 0; rank < sw_mesh_ranks(&to.mesh); rank++) {
-            bool owns;
-            const struct sw_layout layout = of_rank(&to, rank, &owns);
+            const struct sw_layout layout = of_rank(&to, rank);
             struct sw_run_iter iter;
             struct sw_run run;
             sw_runs_begin(&layout, &iter);

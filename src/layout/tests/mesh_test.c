@@ -18,6 +18,9 @@ static void check_groups(const struct sw_mesh *mesh, unsigned axes)
         const struct sw_group group = sw_mesh_group(mesh, axes, rank, ranks);
         assert_int_equal(group.n, sw_mesh_size(mesh, axes));
         assert_int_equal(group.ranks[group.me], rank);
+        const struct sw_coord coord = sw_mesh_coord(mesh, axes, rank);
+        assert_int_equal(coord.rank, group.me);
+        assert_int_equal(coord.size, group.n);
         for (int i = 0; i < group.n; i++) {
             int other[SW_AXIS_COUNT];
             sw_mesh_place(mesh, group.ranks[i], other);

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Meshes of an engine. Until a pass cuts an axis, its ranks compute the same: losses, norms,
+// weights and checkpoints equal those of one rank bit for bit. The world agrees, and rows follow
+// the data coordinate.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/private.h"
+#include "engine/tests/owned.h"
+#include "support/scratch.h"
+#include "support/test.h"
+
+enum { B = 2, T = 5, V = 19, K = 3, STEPS = 3, MAX_RANKS = 8, MAX_ELEMS = 1 << 13 };
+
+static const char model_json[] =
+    "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":19,"
+    "\"n_positions\":8,\"n_embd\":12,\"n_layer\":2,\"n_head\":2,\"n_inner\":20,\"embd_pdrop\":0.1,"
+    "\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}";
+static char model_path[96];
+
+struct job {
+    int pipe, data, context, tensor, stage;
+    bool gated;  /* by sw_initialize */
+    bool others; /* spillway.allow_other_math */
+    const char *load, *save;
+    /* results */
+    double losses[STEPS], norms[STEPS];
+    float *weights; /* [MAX_ELEMS] of all ranks together */
+    uint64_t fingerprint;
+    sw_status status;
+    char message[1024];
+};
+
+static int ranks_of(const struct job *job)
+{
+    return job->pipe * job->data * job->context * job->tensor;
+}
+
+static sw_status one_step(sw_engine *e, int64_t step, struct sw_step_report *report)
+{
+    static const struct sw_shape shape = {2, {B, T}};
+    int32_t ids[K][B * T];
+    struct sw_tensor tensors[K][2];
+    struct sw_batch batches[K];
+    int n = 0;
+    for (int k = e->data.rank; k < K; k += e->data.size, n++) {
+        for (int i = 0; i < B * T; i++) {
+            const uint64_t at = (uint64_t)((step * K + k) * B * T + i);
+            ids[n][i] = (int32_t)(sw_philox_u64(9, 1, at) % V);
+        }
+        const struct sw_view view = {.data = ids[n], .dtype = SW_I32, .shape = shape};
+        tensors[n][0] = (struct sw_tensor){"input_ids", view};
+        tensors[n][1] = (struct sw_tensor){"labels", view};
+        batches[n] = (struct sw_batch){tensors[n], 2};
+    }
+    return sw_train_batch(e, batches, n, report);
+}
+
+static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **out)
+{
+    char config[1024];
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": 0.5, "
+             "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30}, "
+             "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, \"spillway\": "
+             "{\"micro_batches\": %d, \"threads\": 1, \"allow_other_math\": %s, \"mesh\": "
+             "{\"pipe\": %d, \"context\": %d, \"tensor\": %d}}}",
+             B, job->stage, K, job->others ? "true" : "false", job->pipe, job->context,
+             job->tensor);
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = model_path,
+                                              .inputs.seq_len = T,
+                                              .run = {.comm = comm, .verify = true},
+                                              .seed = 5,
+                                              .train.wanted = true};
+    return job->gated ? sw_initialize(&options, out) : sw_engine_initialize(&options, true, out);
+}
+
+/* Every rank reports the same; the first one's results are kept. */
+static sw_status keep(struct job *job, const struct sw_engine *e, int step,
+                      const struct sw_step_report *report)
+{
+    double all[MAX_RANKS][2], mine[2] = {report->loss, report->grad_norm};
+    memcpy(all[0], mine, sizeof mine);
+    if (e->world.size > 1) {
+        SW_TRY(sw_comm_all_gather(e->options.run.comm, mine, all, sizeof mine, "the reports"));
+    }
+    for (int r = 1; r < e->world.size; r++) {
+        if (memcmp(all[r], all[0], sizeof mine) != 0) {
+            return SW_FAIL(SW_E_ARG, "rank %d has loss %.17g, norm %.17g; rank 0 %.17g, %.17g", r,
+                           all[r][0], all[r][1], all[0][0], all[0][1]);
+        }
+    }
+    if (e->world.rank == 0) {
+        job->losses[step] = report->loss;
+        job->norms[step] = report->grad_norm;
+    }
+    return SW_OK;
+}
+
+static sw_status train(void *ctx, sw_comm *comm)
+{
+    struct job *job = ctx;
+    sw_engine *e = NULL;
+    struct sw_step_report report;
+    sw_status st = open_engine(job, comm, &e);
+    st = st >= 0 && job->load ? sw_load(e, job->load) : st;
+    for (int i = 0; st >= 0 && i < STEPS; i++) {
+        st = one_step(e, e->progress.step, &report);
+        st = st < 0 ? st : keep(job, e, i, &report);
+    }
+    st = st >= 0 && job->save ? sw_save(e, job->save, NULL) : st;
+    st = st < 0 ? st : test_owned_weights(e, job->weights, MAX_ELEMS);
+    if (st >= 0 && e->world.rank == 0) {
+        job->fingerprint = e->plan->fingerprint;
+    }
+    sw_close(e);
+    return st;
+}
+
+static void run(struct job *job)
+{
+    job->weights = calloc(MAX_ELEMS, sizeof *job->weights);
+    job->status = sw_threads_run(ranks_of(job), 60, train, job);
+    snprintf(job->message, sizeof job->message, "%s", sw_error_message());
+}
+
+static void clear(struct job *job)
+{
+    free(job->weights);
+}
+
+static void assert_same(const struct job *a, const struct job *b)
+{
+    if (a->status < 0) {
+        fail_msg("(%d, %d, %d, %d) at stage %d: %s", a->pipe, a->data, a->context, a->tensor,
+                 a->stage, a->message);
+    }
+    assert_memory_equal(a->losses, b->losses, sizeof a->losses);
+    assert_memory_equal(a->norms, b->norms, sizeof a->norms);
+    assert_memory_equal(a->weights, b->weights, MAX_ELEMS * sizeof *a->weights);
+}
+
+static void ranks_of_uncut_axes_compute_the_same(void **state)
+{
+    static const int meshes[][4] = {/* pipe, data, context, tensor */
+                                    {1, 1, 1, 2}, {2, 1, 1, 1}, {1, 1, 2, 1}, {1, 2, 1, 2},
+                                    {1, 3, 1, 2}, {2, 2, 1, 1}, {1, 2, 2, 1}, {2, 2, 1, 2},
+                                    {2, 1, 2, 2}, {1, 4, 1, 2}};
+    (void)state;
+    struct job one = {1, 1, 1, 1, .stage = 0};
+    run(&one);
+    assert_int_equal(one.status, SW_OK);
+    for (size_t m = 0; m < SW_LEN(meshes); m++) {
+        const int *size = meshes[m];
+        struct job job = {size[0], size[1], size[2], size[3], .stage = (int)(m % 4)};
+        run(&job);
+        assert_same(&job, &one);
+        const bool cuts_sums = job.tensor * job.context > 1;
+        assert_int_equal(job.fingerprint == one.fingerprint, !cuts_sums);
+        clear(&job);
+    }
+    clear(&one);
+}
+
+static void checkpoints_move_between_meshes(void **state)
+{
+    (void)state;
+    struct job first = {2, 2, 1, 1, .stage = 2, .save = test_at("saved")};
+    run(&first);
+    struct job one = {1, 1, 1, 1, .stage = 0, .load = test_at("saved"), .save = test_at("next")};
+    run(&one);
+    struct job more = {2, 1, 1, 1, .stage = 3, .load = test_at("saved")};
+    run(&more);
+    assert_same(&more, &one);
+    clear(&more);
+    /* other sums only if that is allowed */
+    struct job cut = {1, 2, 1, 2, .stage = 1, .load = test_at("saved")};
+    run(&cut);
+    assert_int_equal(cut.status, SW_E_CONFIG);
+    assert_non_null(strstr(cut.message, "allow_other_math"));
+    assert_non_null(strstr(cut.message, "spillway.mesh.tensor"));
+    clear(&cut);
+    struct job allowed = {
+        1, 2, 1, 2, .stage = 1, .load = test_at("saved"), .others = true, .save = test_at("cut")};
+    run(&allowed);
+    assert_same(&allowed, &one);
+    clear(&allowed);
+    struct job back = {1, 1, 1, 1, .stage = 0, .load = test_at("cut"), .others = true};
+    run(&back);
+    struct job on = {1, 1, 1, 1, .stage = 0, .load = test_at("next")};
+    run(&on);
+    assert_same(&back, &on);
+    clear(&back);
+    clear(&on);
+    clear(&one);
+    clear(&first);
+}
+
+static void refused(struct job job, const char *const *words)
+{
+    run(&job);
+    assert_true(job.status < 0);
+    for (; *words; words++) {
+        if (!strstr(job.message, *words)) {
+            fail_msg("\"%s\" lacks \"%s\"", job.message, *words);
+        }
+    }
+    clear(&job);
+}
+
+static sw_status open_only(void *ctx, sw_comm *comm)
+{
+    sw_engine *e = NULL;
+    const sw_status st = open_engine(ctx, comm, &e);
+    sw_close(e);
+    return st;
+}
+
+static void sizes_that_do_not_make_up_the_ranks_are_refused(void **state)
+{
+    (void)state;
+    struct job job = {1, 1, 1, 2, .stage = 0};
+    assert_int_equal(sw_threads_run(3, 60, open_only, &job), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "tensor 2"));
+    assert_non_null(strstr(sw_error_message(), "do not make up 3 ranks"));
+    assert_non_null(strstr(sw_error_message(), "multiple of 2"));
+}
+
+static void the_gate_names_the_axis(void **state)
+{
+    (void)state;
+    refused((struct job){1, 1, 1, 2, .gated = true},
+            (const char *const[]){"spillway.mesh.tensor 2", "not built yet", "data axis", NULL});
+    refused((struct job){2, 1, 1, 1, .gated = true},
+            (const char *const[]){"spillway.mesh.pipe 2", "not built yet", NULL});
+    refused((struct job){1, 1, 2, 1, .gated = true},
+            (const char *const[]){"spillway.mesh.context 2", "not built yet", NULL});
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(model_path, sizeof model_path, "%s/config.json", test_folder());
+    test_put("config.json", model_json);
+    return 0;
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ranks_of_uncut_axes_compute_the_same),
+    cmocka_unit_test(checkpoints_move_between_meshes),
+    cmocka_unit_test(sizes_that_do_not_make_up_the_ranks_are_refused),
+    cmocka_unit_test(the_gate_names_the_axis),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};
