@@ -53,6 +53,9 @@ enum { SW_ALL_AXES = (1 << SW_AXIS_COUNT) - 1 };
 sw_status sw_mesh_init(struct sw_mesh *mesh, const int size[SW_AXIS_COUNT], int n_ranks);
 /* A mesh in which all ranks are data-parallel. */
 struct sw_mesh sw_mesh_of_data(int n_ranks);
+/* The mesh that DeepSpeed makes if it is given ranks only: the prime factors of their number,
+ * ascending, go to pipe and data in turn. */
+struct sw_mesh sw_mesh_of_pipe_and_data(int n_ranks);
 /* Number of ranks along these axes, bits 1 << enum sw_axis. */
 int sw_mesh_size(const struct sw_mesh *mesh, unsigned axes);
 int sw_mesh_ranks(const struct sw_mesh *mesh);

@@ -45,6 +45,20 @@ struct sw_mesh sw_mesh_of_data(int n_ranks)
     return (struct sw_mesh){{[SW_AXIS_DATA] = n_ranks}};
 }
 
+struct sw_mesh sw_mesh_of_pipe_and_data(int n_ranks)
+{
+    struct sw_mesh mesh = {{0}};
+    int *pipe = &mesh.size[SW_AXIS_PIPE], *data = &mesh.size[SW_AXIS_DATA];
+    *pipe = *data = 1;
+    int n = 0; /* factors so far */
+    for (int prime = 2; n_ranks > 1; prime++) {
+        for (; n_ranks % prime == 0; n_ranks /= prime) {
+            *(n++ % 2 == 0 ? pipe : data) *= prime;
+        }
+    }
+    return mesh;
+}
+
 static int size_of(const struct sw_mesh *mesh, int axis)
 {
     return mesh->size[axis] > 1 ? mesh->size[axis] : 1;
