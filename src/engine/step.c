@@ -243,11 +243,13 @@ static void count_step(struct sw_engine *e, struct sw_step_report *out)
     out->samples = p->samples;
 }
 
-/* Runs the remaining phases. */
-static sw_status finish(struct sw_engine *e, struct sw_step_report *out)
+/* Runs the remaining phases. micro_batches: checked, by round; NULL = no forward remains */
+static sw_status finish(struct sw_engine *e, const struct sw_batch *micro_batches,
+                        struct sw_step_report *out)
 {
     while (e->progress.phase < step_of(e)->n_phases) {
-        SW_TRY(advance(e, NULL));
+        const bool forward = is_forward(e, e->progress.phase);
+        SW_TRY(advance(e, forward ? &micro_batches[next_phase(e)->round] : NULL));
     }
     struct sw_step_report report;
     count_step(e, &report);
@@ -330,7 +332,7 @@ sw_status sw_step(sw_engine *e, struct sw_step_report *out)
         return SW_FAIL(SW_E_ARG, "sw_step: %lld of %lld micro-batches are done",
                        (long long)n_done(e), (long long)e->sizes.local);
     }
-    return finish(e, out);
+    return finish(e, NULL, out);
 }
 
 sw_status sw_train_batch(sw_engine *e, const struct sw_batch *micro_batches, int64_t n,
@@ -351,11 +353,7 @@ sw_status sw_train_batch(sw_engine *e, const struct sw_batch *micro_batches, int
             return sw_fail_prefix(st, "micro-batch %lld", (long long)j);
         }
     }
-    while (is_forward(e, e->progress.phase)) {
-        SW_TRY(advance(e, &micro_batches[next_phase(e)->round]));
-        SW_TRY(go_back(e));
-    }
-    return finish(e, out);
+    return finish(e, micro_batches, out);
 }
 
 sw_status sw_engine_check_idle(const struct engine_progress *p, const char *what)

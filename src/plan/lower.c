@@ -32,13 +32,17 @@ static struct sw_operand operand_of(const struct sw_program *program, sw_value v
     const struct sw_ir_value *value = &ir->values[v];
     const struct sw_buffer *buffer = &program->buffers[b];
     const size_t bytes = extent_of(value);
+    struct sw_ring ring = {buffer->slot_bytes, SW_PLAN_SLOTS, SW_RING_STEP};
+    if (buffer->micro_bytes > 0) {
+        const size_t n = buffer->bytes / buffer->micro_bytes;
+        ring = (struct sw_ring){buffer->micro_bytes, (int32_t)n, SW_RING_MICRO};
+    }
     return (struct sw_operand){
         .tier = buffer->tier,
         .offset = sw_program_address(program, v),
         .bytes = bytes,
         .room = value->base < 0 ? sw_ir_storage_bytes(value) : bytes,
-        .ring = {{.stride = buffer->slot_bytes, .modulus = SW_PLAN_SLOTS, .by = SW_RING_STEP},
-                 {.by = SW_RING_PIECE}},
+        .ring = {ring, {.by = SW_RING_PIECE}},
     };
 }
 

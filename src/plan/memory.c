@@ -64,6 +64,25 @@ static void align_for_disk(struct sw_program *program, const struct sw_ir_op *op
     }
 }
 
+/* Backward reads a value of its forward after the forward of other micro-batches. Such a value gets
+ * a slot for each micro-batch in flight. Its memory is not shared with other values of forward and
+ * backward, since their runs may come in any order. Other values live within a run. */
+static void make_rings(struct sw_program *program)
+{
+    const int32_t backward = program->segment_first[SW_SEGMENT_BACKWARD],
+                  update = program->segment_first[SW_SEGMENT_UPDATE];
+    for (int32_t b = 0; b < program->n_buffers && program->draft.slots > 1; b++) {
+        struct sw_buffer *buffer = &program->buffers[b];
+        if (!buffer->persistent && buffer->first < backward && buffer->last >= backward &&
+            buffer->last < update) {
+            buffer->micro_bytes = buffer->bytes;
+            buffer->bytes *= (size_t)program->draft.slots;
+            buffer->first = 0;
+            buffer->last = update - 1;
+        }
+    }
+}
+
 /* Makes the buffers of transients and workspaces. An instruction uses its buffers from when it is
  * issued, with its batch, until it is retired. Outputs live to the end. */
 static void find_lives(struct sw_program *program)
@@ -95,6 +114,7 @@ static void find_lives(struct sw_program *program)
             };
         }
     }
+    make_rings(program);
     for (int32_t i = 0; i < ir->outputs.n; i++) {
         touch(program, ir->outputs.at[i].value, program->n_instrs);
     }

@@ -23,6 +23,7 @@ static void clear_program(struct sw_program *program)
         .draft.scheduled = program->draft.scheduled,
         .draft.least_tiles = program->draft.least_tiles,
         .draft.n_least = program->draft.n_least,
+        .draft.slots = program->draft.slots,
         .n_instrs = program->n_instrs,
         .flops = program->flops,
         .recomputed = program->recomputed,
@@ -181,6 +182,7 @@ static sw_status put_in_order(struct sw_plan *plan, const struct sw_plan_options
     for (int i = 0; i < plan->n_programs; i++) {
         sw_free(plan->programs[i].draft.scheduled);
         plan->programs[i].draft.scheduled = NULL;
+        plan->programs[i].draft.slots = 0;
     }
     return st;
 }

@@ -23,13 +23,23 @@ static struct sw_turn turn_vertical(const struct sw_order *order, int64_t i)
 }
 static const struct sw_schedule_info vertical = {.at_once = true, .turn = turn_vertical};
 
+/* A program of a pipeline's stage holds one micro-batch. The step orders its runs. */
+static const struct sw_schedule_info gpipe = {.turn = turn_horizontal, .pipe = &sw_pipe_gpipe};
+static const struct sw_schedule_info one_by_one = {.turn = turn_horizontal, .pipe = &sw_pipe_1f1b};
+static const struct sw_schedule_info interleaved = {.turn = turn_horizontal,
+                                                    .pipe = &sw_pipe_interleaved};
+static const struct sw_schedule_info zero_bubble = {.turn = turn_horizontal,
+                                                    .pipe = &sw_pipe_zero_bubble};
+
 const struct sw_schedule_info *sw_schedule_info(enum sw_step_schedule schedule)
 {
-    /* Programs of a pipeline's stage hold one micro-batch; its step orders their runs. */
     static const struct sw_schedule_info *const rows[SW_STEP_SCHEDULE_COUNT] = {
-        [SW_STEP_HORIZONTAL] = &horizontal,  [SW_STEP_VERTICAL] = &vertical,
-        [SW_STEP_GPIPE] = &horizontal,       [SW_STEP_1F1B] = &horizontal,
-        [SW_STEP_INTERLEAVED] = &horizontal, [SW_STEP_ZERO_BUBBLE] = &horizontal,
+        [SW_STEP_HORIZONTAL] = &horizontal,
+        [SW_STEP_VERTICAL] = &vertical,
+        [SW_STEP_GPIPE] = &gpipe,
+        [SW_STEP_1F1B] = &one_by_one,
+        [SW_STEP_INTERLEAVED] = &interleaved,
+        [SW_STEP_ZERO_BUBBLE] = &zero_bubble,
     };
     return rows[schedule];
 }
@@ -37,6 +47,31 @@ const struct sw_schedule_info *sw_schedule_info(enum sw_step_schedule schedule)
 bool sw_schedule_is_at_once(enum sw_step_schedule schedule)
 {
     return sw_schedule_info(schedule)->at_once;
+}
+
+sw_status sw_stage_phases(const struct sw_plan_options *options, struct sw_pipe_phase **out,
+                          int64_t *n)
+{
+    const struct sw_pipe_schedule *schedule = sw_schedule_info(options->policy.schedule)->pipe;
+    int place[SW_AXIS_COUNT];
+    *out = NULL;
+    *n = 0;
+    if (!schedule) {
+        return SW_OK;
+    }
+    if (schedule == &sw_pipe_interleaved || schedule->has_weights) {
+        return SW_FAIL(SW_E_UNSUP, "spillway.schedule \"%s\" is not built; gpipe and 1f1b are",
+                       sw_schedule_name(options->policy.schedule));
+    }
+    const int64_t micro = sw_ceil_div(options->policy.micro_batches, sw_data_ranks(options));
+    const struct sw_pipe pipe = {sw_mesh_size(&options->mesh, 1U << SW_AXIS_PIPE), 1, (int)micro};
+    sw_mesh_place(&options->mesh, options->me, place);
+    const int64_t phases = sw_pipe_phases(schedule, &pipe);
+    *out = sw_alloc("plan", (size_t)phases * sizeof **out);
+    SW_TRY_ALLOC(*out, "the plan of a step");
+    schedule->list(&pipe, place[SW_AXIS_PIPE], *out);
+    *n = phases;
+    return SW_OK;
 }
 
 /* ---- the pass ---- */
@@ -295,10 +330,16 @@ sw_status sw_pass_order(struct sw_ir *ir, enum sw_step_schedule schedule, int mi
 
 static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options)
 {
+    struct sw_pipe_phase *phases;
+    int64_t n;
+    SW_TRY(sw_stage_phases(options, &phases, &n));
+    const int slots = sw_pipe_slots(phases, n, 0, SW_PIPE_BACKWARD);
+    sw_free(phases);
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         if (program->kind == SW_PROGRAM_TRAIN) {
             program->micro_batches = sw_program_micro_batches(options);
+            program->draft.slots = slots;
             SW_TRY(sw_pass_order(program->ir, options->policy.schedule, program->micro_batches));
         }
     }

@@ -30,7 +30,7 @@ static void list_gpipe(const struct sw_pipe *pipe, int stage, struct sw_pipe_pha
         out = add(out, 0, SW_PIPE_BACKWARD, k);
     }
 }
-const struct sw_pipe_schedule sw_pipe_gpipe = {.name = "gpipe", .list = list_gpipe};
+const struct sw_pipe_schedule sw_pipe_gpipe = {.list = list_gpipe};
 
 /* Lists 1F1B. The weights of a micro-batch follow `put_off` backwards later, and the rest at the
  * end; -1 = there is no such segment. Forward comes before weights, since the next stage waits for
@@ -60,14 +60,13 @@ static void list_1f1b(const struct sw_pipe *pipe, int stage, struct sw_pipe_phas
 {
     list_alternating(pipe, stage, -1, out);
 }
-const struct sw_pipe_schedule sw_pipe_1f1b = {.name = "1f1b", .list = list_1f1b};
+const struct sw_pipe_schedule sw_pipe_1f1b = {.list = list_1f1b};
 
 static void list_zero_bubble(const struct sw_pipe *pipe, int stage, struct sw_pipe_phase *out)
 {
     list_alternating(pipe, stage, stage, out);
 }
-const struct sw_pipe_schedule sw_pipe_zero_bubble = {
-    .name = "zero-bubble", .has_weights = true, .list = list_zero_bubble};
+const struct sw_pipe_schedule sw_pipe_zero_bubble = {.has_weights = true, .list = list_zero_bubble};
 
 /* ---- several chunks per stage ---- */
 
@@ -123,8 +122,7 @@ static void list_interleaved(const struct sw_pipe *pipe, int stage, struct sw_pi
         }
     }
 }
-const struct sw_pipe_schedule sw_pipe_interleaved = {.name = "interleaved",
-                                                     .list = list_interleaved};
+const struct sw_pipe_schedule sw_pipe_interleaved = {.list = list_interleaved};
 
 /* ---- questions about the phases of a stage ---- */
 

@@ -37,7 +37,6 @@ struct sw_pipe_phase {
  *   without waiting for the receiver.
  */
 struct sw_pipe_schedule {
-    const char *name;
     bool has_weights; /* gradients of weights are a segment of their own */
     /* Lists all phases of a stage in order. out: [sw_pipe_phases] */
     void (*list)(const struct sw_pipe *pipe, int stage, struct sw_pipe_phase *out);

@@ -63,6 +63,9 @@ struct sw_buffer {
     uint32_t align;       /* transients: alignment of the offset and of the bytes */
     int32_t first, last;  /* instructions during which it is in use; all of them if persistent */
     size_t slot_bytes;    /* see struct sw_persistent */
+    /* transients: `bytes` is a ring with a slot of this size for each micro-batch in flight; 0 = no
+     * ring */
+    size_t micro_bytes;
 };
 /* Data that the disk reads or writes has the alignment that the disk wants, in address and in
  * length. Small parameters and states are rounded up to SW_PLAN_SMALL_ALIGN only, and lie after the
@@ -277,8 +280,9 @@ struct sw_recomputed {
 
 /* Data that planning needs between its passes. All fields are 0 in a finished plan. */
 struct sw_program_draft {
-    int64_t *least_tiles;           /* [n_least] see sw_least_tiles; NULL if not requested */
-    int32_t n_least;                /* number of values before passes added theirs */
+    int64_t *least_tiles; /* [n_least] see sw_least_tiles; NULL if not requested */
+    int32_t n_least;      /* number of values before passes added theirs */
+    int slots; /* most micro-batches whose backward comes after the forward of another one */
     struct sw_scheduled *scheduled; /* [n_instrs] order before any prefetching */
 };
 struct sw_program_ports {

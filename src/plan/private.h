@@ -3,6 +3,7 @@
 #pragma once
 
 #include "plan/ir.h"
+#include "plan/pipe.h"
 #include "plan/plan.h"
 
 /* Kinds of names in the plan's table of names. */
@@ -70,8 +71,15 @@ struct sw_schedule_info {
     bool at_once; /* one run of a program computes all micro-batches of a rank */
     /* turn i of stretches * micro_batches; pure */
     struct sw_turn (*turn)(const struct sw_order *order, int64_t i);
+    /* Schedules of a pipeline: the order of a stage's runs of forward and backward, in which
+     * several micro-batches may be in flight; else NULL */
+    const struct sw_pipe_schedule *pipe;
 };
 const struct sw_schedule_info *sw_schedule_info(enum sw_step_schedule schedule);
+/* Lists the phases of this rank's stage, if the schedule is one of a pipeline. The caller frees
+ * them. *n: their number; 0 = another schedule */
+sw_status sw_stage_phases(const struct sw_plan_options *options, struct sw_pipe_phase **out,
+                          int64_t *n);
 
 /* ---- passes after the order ---- */
 

@@ -58,6 +58,35 @@ static void add_round(const struct draft *d, const struct sw_plan *plan, int64_t
     add(d, &phase);
 }
 
+/* Adds the phases of a stage. Each drains, since the next one may reuse its memory. local:
+ * micro-batches that this rank has */
+static void add_stage(const struct draft *d, const struct sw_plan *plan,
+                      const struct sw_pipe_phase *phases, int64_t n, int64_t local, bool updates)
+{
+    const int last = (int)d->step->rounds - 1;
+    for (int64_t i = 0; i < n; i++) {
+        const bool forward = phases[i].segment == SW_PIPE_FORWARD;
+        const bool is_last = updates && phases[i].micro == last;
+        const bool ends = is_last && !forward;
+        if (ends && plan->update.norms_in_backward) {
+            add_action(d, SW_STEP_LOSSES);
+        }
+        if (ends && plan->update.in_backward && !plan->update.two_slots) {
+            d->step->n_safe = d->step->n_phases;
+        }
+        add(d, &(struct sw_step_phase){
+                   .action = SW_STEP_RUN,
+                   .program = d->program,
+                   .segment = forward ? SW_SEGMENT_FORWARD : SW_SEGMENT_BACKWARD,
+                   .round = phases[i].micro,
+                   .n_micro = phases[i].micro < local,
+                   .is_last = is_last,
+                   .drains = !ends || !flows_into_update(plan),
+                   .joins = ends && plan->update.norms_in_backward && !flows_into_update(plan),
+               });
+    }
+}
+
 /* Adds the update and what surrounds it. Sets n_safe: the phases before the commit if there are two
  * slots; else those before the update, unless it runs in backward. */
 static void add_update(const struct draft *d, const struct sw_plan *plan)
@@ -92,6 +121,24 @@ static void add_update(const struct draft *d, const struct sw_plan *plan)
     add_action(d, SW_STEP_COMMIT);
 }
 
+/* Adds forward and backward of all micro-batches, one after the other or all at once. */
+static void add_rounds(const struct draft *d, const struct sw_plan *plan, int64_t local,
+                       bool updates)
+{
+    const bool at_once = plan->programs[0].micro_batches > 1;
+    const int64_t runs = at_once ? 1 : d->step->rounds;
+    for (int64_t j = 0; j < runs; j++) {
+        const bool is_last = updates && j == runs - 1;
+        const int n = at_once ? (int)local : j < local;
+        if (is_last && plan->update.in_backward && !plan->update.two_slots) {
+            d->step->n_safe =
+                /* its forward changes nothing, and LOSSES reports its failures */
+                d->step->n_phases + 2;
+        }
+        add_round(d, plan, j, n, is_last);
+    }
+}
+
 sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     const struct sw_group *data = &plan->groups[SW_GROUP_DATA];
@@ -104,25 +151,25 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
         return SW_OK;
     }
     enum { MOST_OF_ROUND = 3, MOST_OF_UPDATE = 5 };
-    const bool at_once = plan->programs[0].micro_batches > 1;
-    const int64_t runs = at_once ? 1 : rounds;
-    step->phases = sw_alloc_zero("plan", (size_t)(runs * MOST_OF_ROUND + MOST_OF_UPDATE),
+    struct sw_pipe_phase *phases;
+    int64_t n;
+    SW_TRY(sw_stage_phases(options, &phases, &n));
+    step->phases = sw_alloc_zero("plan", (size_t)(rounds * MOST_OF_ROUND + MOST_OF_UPDATE),
                                  sizeof *step->phases);
-    SW_TRY_ALLOC(step->phases, "the plan of a step");
+    if (!step->phases) {
+        sw_free(phases);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the plan of a step");
+    }
     step->ranks = ranks;
     step->rounds = rounds;
     step->micro_batches = options->policy.micro_batches;
     step->holds_faults = plan->groups[SW_GROUP_WORLD].n > 1 && plan->update.two_slots;
-    for (int64_t j = 0; j < runs; j++) {
-        const bool is_last = options->rule && j == runs - 1;
-        const int n = at_once ? (int)local : j < local;
-        if (is_last && plan->update.in_backward && !plan->update.two_slots) {
-            step->n_safe =
-                /* its forward changes nothing, and LOSSES reports its failures */
-                step->n_phases + 2;
-        }
-        add_round(&d, plan, j, n, is_last);
+    if (n > 0) {
+        add_stage(&d, plan, phases, n, local, options->rule);
+    } else {
+        add_rounds(&d, plan, local, options->rule);
     }
+    sw_free(phases);
     if (options->rule) {
         add_update(&d, plan);
     } else {

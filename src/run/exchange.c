@@ -28,6 +28,17 @@ void sw_executor_close_groups(struct sw_executor *ex)
     sw_free(ex->exchanges.items);
 }
 
+/* Sets the addresses of a batch to the present micro-batch. Only the thread of its queue does. */
+static void go_to_slot(const struct sw_executor *ex, struct sw_collective_call *calls, int32_t n,
+                       int64_t round)
+{
+    for (int32_t i = 0; i < n; i++) {
+        for (int k = 0; k < calls[i].instr->n_in; k++) {
+            calls[i].at[k] = sw_executor_slot(ex, &calls[i].operands[k], round);
+        }
+    }
+}
+
 sw_status sw_executor_exchange(struct sw_executor *ex, const struct sw_queue_job *what)
 {
     const struct sw_program *program = what->program;
@@ -44,6 +55,7 @@ sw_status sw_executor_exchange(struct sw_executor *ex, const struct sw_queue_job
         .round = what->round,
         .ns = ex->meter.profiles ? &loaded->steps[i].profile.ns : NULL,
     };
+    go_to_slot(ex, &loaded->calls[i], job.n, what->round);
     return sw_collectives_run(ex->exchanges.groups[program->instrs[i].exchange.group], &job,
                               ex->exchanges.items);
 }

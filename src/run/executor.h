@@ -19,6 +19,7 @@ struct prepared { /* a prepared instruction */
     void *in[SW_MAX_INPUTS];
     void *out[SW_MAX_OUTPUTS];
     void *workspace;
+    bool has_rings; /* its operands have a slot for each micro-batch in flight */
     struct sw_profile profile;
 };
 
@@ -103,6 +104,15 @@ static inline char *sw_executor_address(const struct sw_executor *ex,
                                         const struct sw_operand *operand)
 {
     return operand->tier > SW_TIER_HOST ? NULL : ex->arenas[operand->tier] + operand->offset;
+}
+
+/* The same for a micro-batch. NULL for operands on disk. */
+static inline char *sw_executor_slot(const struct sw_executor *ex, const struct sw_operand *operand,
+                                     int64_t round)
+{
+    const int64_t index[SW_RING_COUNT] = {[SW_RING_MICRO] = round};
+    char *const first = sw_executor_address(ex, operand);
+    return first ? first + sw_operand_shift(operand, index) : NULL;
 }
 
 /* Counts a run of an instruction, if each is measured. */

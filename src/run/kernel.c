@@ -2,13 +2,13 @@
 // Kernels: of the device, on its stream, and of the host, on the thread of their queue.
 #include "run/executor.h"
 
-/* Sets the operands of a loop's kernel to the present piece. */
-static void go_to_piece(const struct sw_walk *at, const struct prepared *step, void **in,
-                        void **out)
+/* Sets the operands of a kernel to the present piece of its loop and the present micro-batch. */
+static void go_to_slot(const struct sw_walk *at, const struct prepared *step, void **in, void **out)
 {
     const struct sw_instr *instr = &at->program->instrs[at->instr];
     const struct sw_operand *operands = &at->program->operands[instr->operands];
-    const int64_t index[SW_RING_COUNT] = {[SW_RING_PIECE] = at->piece};
+    const int64_t index[SW_RING_COUNT] = {
+        [SW_RING_PIECE] = at->piece, [SW_RING_MICRO] = at->phase->round};
     for (int k = 0; k < instr->n_in + instr->n_out; k++) {
         char *const first = k < instr->n_in ? step->in[k] : step->out[k - instr->n_in];
         *(k < instr->n_in ? &in[k] : &out[k - instr->n_in]) =
@@ -29,10 +29,11 @@ static sw_status launch_step(struct sw_executor *ex, const struct sw_walk *at)
     if (ex->options.no_kernels) {
         return SW_OK;
     }
-    void **const in = at->piece > 0 ? moved : step->in;
-    void **const out = at->piece > 0 ? moved + SW_MAX_INPUTS : step->out;
-    if (at->piece > 0) {
-        go_to_piece(at, step, in, out);
+    const bool moves = at->piece > 0 || step->has_rings;
+    void **const in = moves ? moved : step->in;
+    void **const out = moves ? moved + SW_MAX_INPUTS : step->out;
+    if (moves) {
+        go_to_slot(at, step, in, out);
     }
     const int64_t begin = timed ? sw_now_ns() : 0;
     SW_TRY(sw_device_launch(ex->dev, ex->compute, step->kernel, in, out, step->workspace, scalars));
@@ -103,14 +104,16 @@ static void note_range(struct sw_executor *ex, const void *begin, size_t bytes)
 }
 
 /* Marks the device memory of an instruction as touched. */
-static void note_step(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+static void note_step(struct sw_executor *ex, const struct sw_walk *at)
 {
+    const struct sw_program *program = at->program;
+    const int32_t i = at->instr;
     const struct sw_instr *instr = &program->instrs[i];
     const struct prepared *step = &ex->programs[program - ex->plan->programs].steps[i];
     for (int k = 0; k < instr->n_in + instr->n_out; k++) {
         const struct sw_operand *operand = &program->operands[instr->operands + k];
         if (operand->tier == SW_TIER_DEVICE) {
-            note_range(ex, sw_executor_address(ex, operand), operand->bytes);
+            note_range(ex, sw_executor_slot(ex, operand, at->phase->round), operand->bytes);
         }
     }
     if (instr->workspace >= 0) {
@@ -119,14 +122,21 @@ static void note_step(struct sw_executor *ex, const struct sw_program *program, 
 }
 
 /* Fills transients that die with instruction i with NaN, so that later reads are noticed. */
-static sw_status poison_dead(struct sw_executor *ex, const struct sw_program *program, int32_t i)
+static sw_status poison_dead(struct sw_executor *ex, const struct sw_walk *at)
 {
+    const struct sw_program *program = at->program;
     for (int32_t b = 0; b < program->n_buffers; b++) {
         const struct sw_buffer *buffer = &program->buffers[b];
-        if (!buffer->persistent && buffer->last == i && buffer->tier != SW_TIER_DISK) {
-            SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arenas[buffer->tier] + buffer->offset,
-                                  0xff, buffer->bytes));
+        if (buffer->persistent || buffer->last != at->instr || buffer->tier == SW_TIER_DISK) {
+            continue;
         }
+        size_t first = buffer->offset, bytes = buffer->bytes;
+        if (buffer->micro_bytes > 0) { /* the slot of this micro-batch */
+            const size_t slots = bytes / buffer->micro_bytes;
+            bytes = buffer->micro_bytes;
+            first += bytes * ((size_t)at->phase->round % slots);
+        }
+        SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arenas[buffer->tier] + first, 0xff, bytes));
     }
     return SW_OK;
 }
@@ -137,6 +147,6 @@ sw_status sw_executor_verify(struct sw_executor *ex, const struct sw_walk *at)
     if (!ex->options.verify || at->piece < sw_instr_pieces(at->program, instr) - 1) {
         return SW_OK;
     }
-    note_step(ex, at->program, at->instr);
-    return poison_dead(ex, at->program, at->instr);
+    note_step(ex, at);
+    return poison_dead(ex, at);
 }

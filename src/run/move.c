@@ -25,8 +25,9 @@ static struct route route_of(const struct sw_executor *ex, const struct sw_queue
     const struct sw_instr *instr = &job->program->instrs[job->instr];
     const struct sw_operand *there = &job->program->operands[instr->operands], *here = there + 1;
     const bool in = goes_in(instr);
-    const int64_t index[SW_RING_COUNT] = {
-        [SW_RING_STEP] = ex->slot + !in, [SW_RING_PIECE] = job->piece};
+    const int64_t index[SW_RING_COUNT] = {[SW_RING_STEP] = ex->slot + !in,
+                                          [SW_RING_PIECE] = job->piece,
+                                          [SW_RING_MICRO] = job->round};
     return (struct route){
         .tier = there->tier,
         .in = in,
@@ -148,23 +149,23 @@ static sw_status load_runs(struct sw_executor *ex, const struct rows *r, const i
 
 /* Loads the rows of a table, which begins at byte `at` of a tier, that the indices of a transfer
  * name. */
-static sw_status move_rows(struct sw_executor *ex, const struct sw_program *program,
-                           int32_t i_instr, size_t at)
+static sw_status move_rows(struct sw_executor *ex, const struct sw_queue_job *job,
+                           const struct route *r)
 {
-    const struct sw_instr *instr = &program->instrs[i_instr];
-    const struct sw_operand *operands = &program->operands[instr->operands];
+    const struct sw_instr *instr = &job->program->instrs[job->instr];
+    const struct sw_operand *operands = &job->program->operands[instr->operands];
     const struct sw_operand *table = &operands[0], *here = &operands[1], *indices = &operands[2];
     const int64_t n = (int64_t)(indices->bytes / sizeof(int32_t));
     const size_t row = n > 0 ? here->bytes / (size_t)n : 1;
     const int64_t n_rows = (int64_t)(table->bytes / row);
     const struct rows rows = {
-        (enum sw_tier)table->tier, at, row,
+        (enum sw_tier)table->tier, r->at, row,
         &ex->stages[table->tier == SW_TIER_DISK ? SW_QUEUE_READ : SW_QUEUE_H2D]};
     int32_t ids[SW_SWAP_ROWS];
     for (int64_t first = 0; first < n; first += SW_SWAP_ROWS) {
         const int64_t some = sw_min_i64(SW_SWAP_ROWS, n - first);
         SW_TRY(sw_stage_out(rows.stage, ids,
-                            sw_executor_address(ex, indices) + (size_t)first * sizeof *ids,
+                            sw_executor_slot(ex, indices, job->round) + (size_t)first * sizeof *ids,
                             (size_t)some * sizeof *ids));
         for (int64_t i = 0; i < some; i++) {
             if (ids[i] < -1 || ids[i] >= n_rows) {
@@ -173,8 +174,7 @@ static sw_status move_rows(struct sw_executor *ex, const struct sw_program *prog
                                (long long)n_rows, ids[i]);
             }
         }
-        SW_TRY(load_runs(ex, &rows, ids, (int)some,
-                         sw_executor_address(ex, here) + (size_t)first * row));
+        SW_TRY(load_runs(ex, &rows, ids, (int)some, (char *)r->here + (size_t)first * row));
     }
     return SW_OK;
 }
@@ -192,7 +192,7 @@ sw_status sw_executor_begin_move(struct sw_executor *ex, const struct sw_queue_j
     }
     const bool begins =
         r.tier == SW_TIER_DISK && !r.rows && !sw_stage_is_for_disk(&ex->stages[SW_QUEUE_READ]);
-    sw_status st = r.rows   ? move_rows(ex, job->program, job->instr, r.at)
+    sw_status st = r.rows   ? move_rows(ex, job, &r)
                    : begins ? sw_swap_begin(ex->swap, !r.in, r.at, r.here, r.bytes, &f->request)
                             : SW_OK;
     f->begun = begins && st >= 0;

@@ -37,6 +37,8 @@ static sw_status load_step(struct sw_executor *ex, const struct sw_program *prog
         for (int k = 0; k < instr->n_in + instr->n_out; k++) {
             *(k < instr->n_in ? &step->in[k] : &step->out[k - instr->n_in]) =
                 sw_executor_address(ex, &operands[k]);
+            const struct sw_ring *ring = &operands[k].ring[0];
+            step->has_rings |= ring->by == SW_RING_MICRO && ring->stride > 0;
         }
     } else if (instr->queue == SW_QUEUE_COMM) {
         if (!ex->options.comm) {

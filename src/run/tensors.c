@@ -14,18 +14,30 @@ static sw_status check_bytes(const struct sw_port *port, size_t bytes)
     return SW_OK;
 }
 
+/* Writes the input of a micro-batch. */
+static sw_status write_input(struct sw_executor *ex, const struct sw_port *port, int64_t round,
+                             const void *src, size_t bytes)
+{
+    SW_TRY(check_bytes(port, bytes));
+    if (port->at.tier == SW_TIER_COUNT) {
+        return SW_OK; /* the program does not read the input */
+    }
+    return sw_stage_in(&ex->stages[SW_QUEUE_COMPUTE], sw_executor_slot(ex, &port->at, round), src,
+                       bytes);
+}
+
 sw_status sw_executor_give(struct sw_executor *ex, const struct sw_port *port, int64_t round,
                            const void *src, size_t bytes)
 {
     if (port->slot.tier == SW_TIER_COUNT) {
-        return sw_executor_write(ex, port, src, bytes);
+        return write_input(ex, port, round, src, bytes);
     }
     SW_TRY(check_bytes(port, bytes));
     SW_ASSERT(round < ex->n_rows);
-    const int64_t index[SW_RING_COUNT] = {[SW_RING_MICRO] = round};
-    char *slot = sw_executor_address(ex, &port->slot) + sw_operand_shift(&port->slot, index);
+    char *slot = sw_executor_slot(ex, &port->slot, round);
     memcpy(slot, src, bytes);
-    return sw_device_copy(ex->dev, ex->compute, sw_executor_address(ex, &port->at), slot, bytes);
+    return sw_device_copy(ex->dev, ex->compute, sw_executor_slot(ex, &port->at, round), slot,
+                          bytes);
 }
 
 sw_status sw_executor_fetch(struct sw_executor *ex, const struct sw_port *port, int64_t round,
@@ -34,7 +46,7 @@ sw_status sw_executor_fetch(struct sw_executor *ex, const struct sw_port *port, 
     SW_TRY(check_bytes(port, sizeof *ex->fetched));
     SW_ASSERT(round < ex->n_rows && i < SW_FETCHED);
     return sw_device_copy(ex->dev, ex->compute, &ex->fetched[round * SW_FETCHED + i],
-                          sw_executor_address(ex, &port->at), sizeof *ex->fetched);
+                          sw_executor_slot(ex, &port->at, round), sizeof *ex->fetched);
 }
 
 double sw_executor_fetched(const struct sw_executor *ex, int64_t round, int i)
@@ -45,12 +57,7 @@ double sw_executor_fetched(const struct sw_executor *ex, int64_t round, int i)
 sw_status sw_executor_write(struct sw_executor *ex, const struct sw_port *port, const void *src,
                             size_t bytes)
 {
-    SW_TRY(check_bytes(port, bytes));
-    if (port->at.tier == SW_TIER_COUNT) {
-        return SW_OK; /* the program does not read the input */
-    }
-    return sw_stage_in(&ex->stages[SW_QUEUE_COMPUTE], sw_executor_address(ex, &port->at), src,
-                       bytes);
+    return write_input(ex, port, 0, src, bytes);
 }
 
 sw_status sw_executor_read(struct sw_executor *ex, const struct sw_port *port, void *dst,

@@ -46,27 +46,40 @@ static struct sw_graph *build(enum sw_dtype dtype)
     return g;
 }
 
-/* Opens plan and executor; *plan and *ex are set as far as it got. budget: for host memory, 0 =
- * none */
+static struct sw_plan_options options_of(struct sw_device *dev)
+{
+    return (struct sw_plan_options){.device = {query, dev},
+                                    .policy.micro_batches = 2,
+                                    .clip = 0.5,
+                                    .rule = &test_adam,
+                                    .staging_bytes = dev->staging_bytes};
+}
+
+/* Opens plan and executor; *plan and *ex are set as far as it got. */
+static sw_status open_with(struct sw_device *dev, struct sw_graph *g,
+                           const struct sw_plan_options *options, struct sw_plan **plan,
+                           struct sw_executor **ex)
+{
+    const struct sw_executor_options ex_options = {.verify = true};
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
+    const sw_status st = plan_once(&spec, 1, options, plan);
+    return st < 0 ? st : sw_executor_open(*plan, dev, &ex_options, ex);
+}
+
+/* budget: for host memory */
 static sw_status open_within(struct sw_device *dev, struct sw_graph *g, size_t budget,
                              struct sw_plan **plan, struct sw_executor **ex)
 {
-    const struct sw_plan_options options = {.device = {query, dev},
-                                            .policy.micro_batches = 2,
-                                            .clip = 0.5,
-                                            .rule = &test_adam,
-                                            .staging_bytes = dev->staging_bytes,
-                                            .policy.budget = {[SW_TIER_HOST] = budget}};
-    const struct sw_executor_options ex_options = {.verify = true};
-    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, g};
-    const sw_status st = plan_once(&spec, 1, &options, plan);
-    return st < 0 ? st : sw_executor_open(*plan, dev, &ex_options, ex);
+    struct sw_plan_options options = options_of(dev);
+    options.policy.budget[SW_TIER_HOST] = budget;
+    return open_with(dev, g, &options, plan, ex);
 }
 
 static sw_status open_all(struct sw_device *dev, struct sw_graph *g, struct sw_plan **plan,
                           struct sw_executor **ex)
 {
-    return open_within(dev, g, 0, plan, ex);
+    const struct sw_plan_options options = options_of(dev);
+    return open_with(dev, g, &options, plan, ex);
 }
 
 static void run(struct sw_executor *ex, struct sw_plan *plan)
@@ -85,15 +98,16 @@ static void run(struct sw_executor *ex, struct sw_plan *plan)
             free(values);
         }
     }
+    const int64_t micro_batches = plan->step.rounds;
     sw_executor_set(ex, SW_SCALAR_LOSS_SCALE, 1);
-    sw_executor_set(ex, SW_SCALAR_GRAD_FACTOR, 0.5);
-    sw_executor_set(ex, SW_SCALAR_OVERFLOW_FACTOR, 0.5);
+    sw_executor_set(ex, SW_SCALAR_GRAD_FACTOR, 1.0 / (double)micro_batches);
+    sw_executor_set(ex, SW_SCALAR_OVERFLOW_FACTOR, 1.0 / (double)micro_batches);
     sw_executor_set(ex, SW_SCALAR_LR, 0.01);
     sw_executor_set(ex, SW_SCALAR_BETA1, 0.9);
     sw_executor_set(ex, SW_SCALAR_BETA2, 0.99);
     for (int step = 0; step < 3; step++) {
-        for (int k = 0; k < 2; k++) {
-            sw_executor_set_of(ex, k, SW_SCALAR_MICRO, step * 2 + k);
+        for (int64_t k = 0; k < micro_batches; k++) {
+            sw_executor_set_of(ex, k, SW_SCALAR_MICRO, (double)(step * micro_batches + k));
             sw_executor_set_of(ex, k, SW_SCALAR_FIRST, k == 0);
         }
         sw_executor_set(ex, SW_SCALAR_STEP, step + 1);
@@ -102,12 +116,10 @@ static void run(struct sw_executor *ex, struct sw_plan *plan)
             const int32_t k = (int32_t)phase->round;
             const int32_t ids[6] = {1, 5, step, 10, k, 5}, labels[6] = {5, 2, -100, k, 5, 9};
             if (phase->action == SW_STEP_RUN && phase->segment == SW_SEGMENT_FORWARD) {
-                assert_int_equal(
-                    sw_executor_write(ex, sw_program_input(program, "ids", 0), ids, sizeof ids),
-                    SW_OK);
-                assert_int_equal(sw_executor_write(ex, sw_program_input(program, "labels", 0),
-                                                   labels, sizeof labels),
-                                 SW_OK);
+                const struct sw_port *port = sw_program_input(program, "ids", 0);
+                assert_int_equal(sw_executor_give(ex, port, k, ids, sizeof ids), SW_OK);
+                port = sw_program_input(program, "labels", 0);
+                assert_int_equal(sw_executor_give(ex, port, k, labels, sizeof labels), SW_OK);
             }
             assert_int_equal(sw_executor_walk(ex, NULL, &at, at + 1), SW_OK);
         }
@@ -155,6 +167,65 @@ static void mock_gives_the_same_bits(void **state)
             sw_plan_close(plan[i]);
             sw_device_close(dev[i]);
         }
+    }
+}
+
+/* ---- several micro-batches in flight ---- */
+
+enum { IN_FLIGHT = 5 };
+
+/* Sum of the rings of a program, whose slots are as many as micro-batches are in flight. */
+static size_t bytes_of_rings(const struct sw_program *program)
+{
+    size_t bytes = 0;
+    for (int32_t b = 0; b < program->n_buffers; b++) {
+        const struct sw_buffer *buffer = &program->buffers[b];
+        if (buffer->micro_bytes > 0) {
+            assert_int_equal(buffer->bytes, IN_FLIGHT * buffer->micro_bytes);
+            bytes += buffer->bytes;
+        }
+    }
+    return bytes;
+}
+
+/* Trains under a schedule; what it computes has the bits of one micro-batch after the other. way: a
+ * set of 1: on the mock, 2: activations in host memory, 4: updates in the last backward */
+static void compare_with_horizontal(enum sw_step_schedule schedule, unsigned way)
+{
+    struct sw_device *dev[2] = {0};
+    struct sw_plan *plan[2] = {0};
+    struct sw_executor *ex[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sw_device_open((way & 1) ? "mock" : "cpu:reference", 2, &dev[i]), SW_OK);
+        struct sw_plan_options options = options_of(dev[i]);
+        options.policy.micro_batches = IN_FLIGHT;
+        options.policy.schedule = i == 0 ? SW_STEP_HORIZONTAL : schedule;
+        options.policy.activations_tier = (way & 2) ? SW_TIER_HOST : SW_TIER_DEVICE;
+        options.policy.states_tier = (way & 4) ? SW_TIER_HOST : SW_TIER_DEVICE;
+        options.clip = (way & 4) ? 0 : options.clip;
+        if (open_with(dev[i], build(SW_BF16), &options, &plan[i], &ex[i]) < 0) {
+            fail_msg("%s", sw_error_message());
+        }
+        run(ex[i], plan[i]);
+    }
+    assert_int_equal(bytes_of_rings(&plan[0]->programs[0]), 0);
+    const bool keeps = schedule == SW_STEP_GPIPE; /* one stage of 1F1B has one in flight */
+    assert_int_equal(bytes_of_rings(&plan[1]->programs[0]) > 0, keeps);
+    assert_int_equal(sw_executor_high_water(ex[1]), plan[1]->tier_bytes[SW_TIER_DEVICE]);
+    assert_same(ex, plan);
+    for (int i = 0; i < 2; i++) {
+        sw_executor_close(ex[i]);
+        sw_plan_close(plan[i]);
+        sw_device_close(dev[i]);
+    }
+}
+
+static void micro_batches_are_in_flight(void **state)
+{
+    (void)state;
+    for (unsigned way = 0; way < 8; way++) {
+        compare_with_horizontal(SW_STEP_GPIPE, way);
+        compare_with_horizontal(SW_STEP_1F1B, way);
     }
 }
 
@@ -226,6 +297,7 @@ static void every_allocation_may_fail(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(mock_gives_the_same_bits),
+    cmocka_unit_test(micro_batches_are_in_flight),
     cmocka_unit_test(staging_memory_is_planned),
     cmocka_unit_test(every_allocation_may_fail),
 };
