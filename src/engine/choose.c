@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resolves configuration keys that are "auto". A run that resumes keeps the values in its
-// checkpoint. Otherwise the search (search/search.c) asks here for micro-batch sizes, and for
+// checkpoint. Otherwise the search (search/auto.c) asks here for micro-batch sizes, and for
 // agreement of the ranks. It uses rank 0's rates and the budgets of all ranks, so no rank decides
 // alone.
 #include <stdio.h>

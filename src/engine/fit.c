@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes the plan of an engine: builds the graphs that it is asked for, and passes the configured
-// tiers, budgets and slots to the search (search/search.c).
+// tiers, budgets and slots to the search (search/search.h).
 #include <string.h>
 
 #include "engine/private.h"
