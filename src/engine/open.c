@@ -118,7 +118,7 @@ sw_status sw_engine_take_batch(struct sw_engine *e)
 static sw_status resolve_config(struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
-    if (sw_engine_is_vertical(e) && e->options.train.keep_gradients) {
+    if (sw_engine_runs_at_once(e) && e->options.train.keep_gradients) {
         return SW_FAIL(SW_E_CONFIG,
                        "spillway.schedule \"%s\" keeps no gradients of one micro-batch "
                        "(train.keep_gradients); \"horizontal\" does",

@@ -117,7 +117,7 @@ struct sw_engine {
 };
 
 /* True if one run of a program computes all micro-batches of this rank. */
-static inline bool sw_engine_is_vertical(const struct sw_engine *e)
+static inline bool sw_engine_runs_at_once(const struct sw_engine *e)
 {
     return sw_schedule_is_at_once((enum sw_step_schedule)e->config->spillway.schedule);
 }

@@ -263,10 +263,10 @@ static sw_status finish(struct sw_engine *e, const struct sw_batch *micro_batche
 
 /* ---- public calls ---- */
 
-/* sw_forward, sw_backward and sw_step exist only under the horizontal schedule. */
+/* sw_forward, sw_backward and sw_step take one micro-batch, so it must run alone. */
 static sw_status check_parts(const struct sw_engine *e, const char *what)
 {
-    if (sw_engine_is_vertical(e)) {
+    if (sw_engine_runs_at_once(e)) {
         return SW_FAIL(SW_E_CONFIG,
                        "%s: under spillway.schedule \"%s\" all micro-batches of a step run "
                        "together: sw_train_batch does it",

@@ -75,12 +75,12 @@ static sw_status one_step(sw_engine *e, const struct job *job, int64_t step,
         tensors[n][1] =
             (struct sw_tensor){"labels", {.data = labels[n], .dtype = SW_I32, .shape = shape}};
         batches[n] = (struct sw_batch){tensors[n], 2};
-        if (!sw_engine_is_vertical(e)) {
+        if (!sw_engine_runs_at_once(e)) {
             SW_TRY(sw_forward(e, &batches[n], NULL));
             SW_TRY(sw_backward(e));
         }
     }
-    return sw_engine_is_vertical(e) ? sw_train_batch(e, batches, n, report) : sw_step(e, report);
+    return sw_engine_runs_at_once(e) ? sw_train_batch(e, batches, n, report) : sw_step(e, report);
 }
 
 /* Bytes that one step sends to other ranks by the plan, plus the losses. */
