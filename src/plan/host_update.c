@@ -108,6 +108,5 @@ bool sw_offload_update_on_host(struct sw_offload *p, struct sw_ir_op *op)
 }
 
 const struct sw_technique sw_technique_host_update = {
-    .name = "update on the host",
     .keys = "spillway.update",
 };

@@ -108,7 +108,6 @@ static sw_status arrange(struct sw_program *program, const struct sw_cells *cell
 }
 
 const struct sw_technique sw_technique_loops = {
-    .name = "loops",
     .keys = "",
     .arrange = arrange,
 };

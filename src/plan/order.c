@@ -354,7 +354,6 @@ static void advise(const struct sw_shortage *s, struct sw_str *out)
 }
 
 const struct sw_technique sw_technique_order = {
-    .name = "order",
     .keys = "spillway.schedule",
     .run = run,
     .advise = advise,

@@ -390,7 +390,6 @@ static sw_status arrange(struct sw_program *program, const struct sw_cells *cell
 }
 
 const struct sw_technique sw_technique_overlap = {
-    .name = "overlap",
     .keys = "zero_optimization.overlap_comm",
     .arrange = arrange,
 };

@@ -437,7 +437,6 @@ static void describe(const struct sw_plan *plan, const struct sw_program *progra
 }
 
 const struct sw_technique sw_technique_pack = {
-    .name = "pack",
     .keys = "",
     .describe = describe,
 };

@@ -218,7 +218,6 @@ static void advise(const struct sw_shortage *s, struct sw_str *out)
 }
 
 const struct sw_technique sw_technique_pieces = {
-    .name = "updates in pieces",
     .keys = "zero_optimization.sub_group_size",
     .advise = advise,
 };

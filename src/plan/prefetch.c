@@ -214,7 +214,6 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *ce
 }
 
 const struct sw_technique sw_technique_prefetch = {
-    .name = "prefetch",
     .keys = "spillway.transfer_bytes",
     .arrange = sw_pass_prefetch,
 };

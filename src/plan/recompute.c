@@ -379,7 +379,6 @@ static void describe(const struct sw_plan *plan, const struct sw_program *progra
 }
 
 const struct sw_technique sw_technique_recompute = {
-    .name = "recompute",
     .keys = "spillway.recompute spillway.recompute_blocks",
     .refuses = refuses,
     .run = run,

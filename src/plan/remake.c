@@ -403,7 +403,6 @@ static void describe(const struct sw_plan *plan, const struct sw_program *progra
 }
 
 const struct sw_technique sw_technique_remake = {
-    .name = "remake",
     .keys = "spillway.recompute_cheap",
     .run = run,
     .describe = describe,

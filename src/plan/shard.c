@@ -198,7 +198,6 @@ static void settings(const struct sw_policy *before, const struct sw_policy *aft
 }
 
 const struct sw_technique sw_technique_shard = {
-    .name = "shard",
     .keys = "zero_optimization.stage",
     .run = run,
     .settings = settings,

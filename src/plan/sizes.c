@@ -12,7 +12,6 @@ static void advise_threads(const struct sw_shortage *s, struct sw_str *out)
 }
 
 const struct sw_technique sw_technique_threads = {
-    .name = "threads",
     .keys = "spillway.threads",
     .advise = advise_threads,
 };
@@ -26,7 +25,6 @@ static void advise_loss_chunk(const struct sw_shortage *s, struct sw_str *out)
 }
 
 const struct sw_technique sw_technique_loss_chunk = {
-    .name = "loss chunks",
     .keys = "spillway.loss_chunk",
     .advise = advise_loss_chunk,
 };
@@ -39,7 +37,6 @@ static void advise_micro_batch(const struct sw_shortage *s, struct sw_str *out)
 }
 
 const struct sw_technique sw_technique_micro_batch = {
-    .name = "micro-batch",
     .keys = "train_micro_batch_size_per_gpu",
     .advise = advise_micro_batch,
 };

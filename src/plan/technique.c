@@ -32,6 +32,7 @@ ROWS(DECLARE)
 #define ROW(name) &sw_technique_##name,
 const struct sw_technique *const sw_techniques[] = {ROWS(ROW)};
 const int sw_n_techniques = (int)SW_LEN(sw_techniques);
+_Static_assert(SW_LEN(sw_techniques) <= SW_MOST_TECHNIQUES, "the search has a bit for each");
 
 void sw_advise(struct sw_str *out, const char *join, const char *text)
 {

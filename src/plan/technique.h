@@ -24,8 +24,8 @@ struct sw_shortage {
 
 struct sw_cells;
 struct sw_technique {
-    const char *name;
-    /* configuration keys that govern it, separated by spaces; "" = it is always used */
+    /* configuration keys, or blocks of them, that govern it, separated by spaces; "" = it is always
+     * used */
     const char *keys;
     /* The least ZeRO stage at which the policy may be used. NULL = 0. */
     int (*stage)(const struct sw_policy *policy);
@@ -63,7 +63,8 @@ struct sw_technique {
                      struct sw_str *out);
 };
 
-/* All rows, in the order in which they run. */
+/* All rows, in the order in which they run. The search has a bit for each. */
+enum { SW_MOST_TECHNIQUES = 32 };
 extern const struct sw_technique *const sw_techniques[];
 extern const int sw_n_techniques;
 

@@ -290,7 +290,6 @@ static void advise_states(const struct sw_shortage *s, struct sw_str *out)
 }
 
 const struct sw_technique sw_technique_offload_states = {
-    .name = "offload of states",
     .keys = "zero_optimization.offload_optimizer",
     .stage = stage_of_states,
     .run = run,
@@ -303,7 +302,6 @@ const struct sw_technique sw_technique_offload_states = {
 /* ---- gradients go where the states are ---- */
 
 const struct sw_technique sw_technique_offload_grads = {
-    .name = "offload of gradients",
     .keys = "zero_optimization.offload_optimizer",
 };
 
@@ -338,7 +336,6 @@ static void settings_of_params(const struct sw_policy *before, const struct sw_p
 }
 
 const struct sw_technique sw_technique_offload_params = {
-    .name = "offload of parameters",
     .keys = "zero_optimization.offload_param",
     .stage = stage_of_params,
     .cheaper = cheaper_params,
@@ -363,7 +360,6 @@ static void advise_activations(const struct sw_shortage *s, struct sw_str *out)
 }
 
 const struct sw_technique sw_technique_offload_activations = {
-    .name = "offload of activations",
     .keys = "activation_checkpointing.cpu_checkpointing",
     .advise = advise_activations,
 };

@@ -683,7 +683,6 @@ static void describe(const struct sw_plan *plan, const struct sw_program *progra
 }
 
 const struct sw_technique sw_technique_tile = {
-    .name = "tile",
     .keys = "spillway.tile_bytes",
     .stage = stage,
     .refuses = refuses,

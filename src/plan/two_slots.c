@@ -82,7 +82,6 @@ static void describe(const struct sw_plan *plan, const struct sw_program *progra
 }
 
 const struct sw_technique sw_technique_two_slots = {
-    .name = "two slots",
     .keys = "spillway.disk_slots",
     .refuses = refuses,
     .run = run,

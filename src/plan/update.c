@@ -603,7 +603,6 @@ static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options
 }
 
 const struct sw_technique sw_technique_early_update = {
-    .name = "update in backward",
     .keys = "gradient_clipping",
     .run = run,
 };

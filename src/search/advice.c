@@ -9,7 +9,7 @@
 /* A change that makes a plan smaller: techniques that the search may try, as bits of their numbers,
  * and how far from the device they may go. */
 struct remedy {
-    unsigned techniques;
+    uint32_t techniques;
     int level; /* see struct sw_technique */
 };
 enum { LEVELS = SW_TIER_COUNT - 1 };
@@ -32,7 +32,7 @@ static bool change(const struct sw_search_look *l, const struct remedy *remedy, 
     const struct sw_facts facts = {.options = &o, .trains = sw_search_trains(l), .blocks = -1};
     bool reaches = false;
     for (int i = 0; i < sw_n_techniques; i++) {
-        if (!(remedy->techniques & 1U << i)) {
+        if (!(remedy->techniques & UINT32_C(1) << i)) {
             continue;
         }
         int level = remedy->level;
@@ -80,7 +80,7 @@ static bool is_hopeless(const struct remedy *remedy, const struct sw_plan_refusa
 {
     size_t most = refusal->transients;
     for (int i = 0; i < sw_n_techniques; i++) {
-        most += remedy->techniques & 1U << i ? sw_techniques[i]->spares(refusal) : 0;
+        most += remedy->techniques & UINT32_C(1) << i ? sw_techniques[i]->spares(refusal) : 0;
     }
     return refusal->tier == SW_TIER_DEVICE && refusal->missing > most;
 }
@@ -206,9 +206,9 @@ static sw_status refuse_again(struct sw_search_look *l, const struct sw_policy *
  * none */
 static bool next_remedy(struct remedy *remedy)
 {
-    unsigned all = 0;
+    uint32_t all = 0;
     for (int i = 0; i < sw_n_techniques; i++) {
-        all |= sw_techniques[i]->cheaper ? 1U << i : 0;
+        all |= sw_techniques[i]->cheaper ? UINT32_C(1) << i : 0;
     }
     remedy->techniques = (remedy->techniques - all) & all; /* the next subset */
     remedy->level += remedy->techniques == 0;

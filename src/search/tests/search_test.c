@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "search/search.h"
 #include "support/test.h"
 
@@ -390,6 +391,66 @@ static void bytes_that_a_refusal_names_are_enough(void **state)
     assert_true(n_refused > CASES / 4 && n_refused < CASES);
 }
 
+/* ---- rows of techniques ---- */
+
+/* True if `key` is one of the row's keys, or is inside a block that is one of them. */
+static bool governs(const struct sw_technique *row, const char *key)
+{
+    for (const char *word = row->keys; *word; word += strspn(word, " ")) {
+        const size_t n = strcspn(word, " ");
+        if (strncmp(word, key, n) == 0 && strchr(". ", key[n])) {
+            return true;
+        }
+        word += n;
+    }
+    return false;
+}
+
+static void keys_of_techniques_are_keys_of_the_configuration(void **state)
+{
+    (void)state;
+    struct sw_str text = {0};
+    assert_int_equal(sw_config_explain("spillway.tile_byte", &text), SW_E_CONFIG);
+    int n = 0;
+    for (int i = 0; i < sw_n_techniques; i++) {
+        char keys[256], *rest = keys;
+        assert_true(strlen(sw_techniques[i]->keys) < sizeof keys);
+        strcpy(keys, sw_techniques[i]->keys);
+        for (char *key; (key = strtok_r(rest, " ", &rest)); n++) {
+            assert_int_equal(sw_config_explain(key, &text), SW_OK);
+            assert_true(governs(sw_techniques[i], key));
+        }
+    }
+    assert_true(n >= sw_n_techniques / 2);
+    sw_str_fini(&text);
+}
+
+/* A setting that a refusal proposes is a key of the row that proposes it. */
+static void settings_of_a_technique_are_its_keys(void **state)
+{
+    (void)state;
+    int n = 0;
+    for (int i = 0; i < sw_n_techniques; i++) {
+        const struct sw_technique *row = sw_techniques[i];
+        for (int level = 0; row->cheaper && row->settings && level < SW_TIER_COUNT - 1; level++) {
+            struct sw_plan_options o = {.rule = &adam, .policy.micro_batches = 1};
+            const struct sw_facts facts = {.options = &o, .trains = true, .blocks = BLOCKS};
+            struct sw_policy after = o.policy;
+            struct sw_str text = {0};
+            if (row->cheaper(&facts, &after, level)) {
+                row->settings(&o.policy, &after, &text);
+                assert_true(text.len > 0);
+            }
+            for (const char *line = sw_str_text(&text); *line; line = strchr(line, '\n') + 1) {
+                assert_true(governs(row, line));
+                n++;
+            }
+            sw_str_fini(&text);
+        }
+    }
+    assert_true(n > 0);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_search_takes_the_largest_and_tries_few),
     cmocka_unit_test(what_does_not_fit_another_rank_is_not_taken),
@@ -399,6 +460,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_policy_is_one_line),
     cmocka_unit_test(survives_lack_of_memory),
     cmocka_unit_test(bytes_that_a_refusal_names_are_enough),
+    cmocka_unit_test(keys_of_techniques_are_keys_of_the_configuration),
+    cmocka_unit_test(settings_of_a_technique_are_its_keys),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
