@@ -182,7 +182,8 @@ SW_API sw_status sw_thread_transports_open(int size, double deadline_s,
     X(SEND,           "send")             \
     X(RECEIVE,        "receive")          \
     X(BARRIER,        "barrier")          \
-    X(AGREE,          "agree")
+    X(AGREE,          "agree")            \
+    X(ALL_REDUCE,     "all_reduce")
 // clang-format on
 enum sw_comm_op {
 #define SW_COMM_ENUM(name, text) SW_COMM_##name,
@@ -191,16 +192,32 @@ enum sw_comm_op {
         SW_COMM_OP_COUNT
 };
 
-/* One collective of a sw_comm_run. */
+/*
+ * One collective of a sw_comm_run. A slice has slice_bytes.
+ *
+ * op               src             dst                                 workspace
+ * ALL_TO_ALL       [size] slices   [size] slices, in rank order        NULL
+ * ALL_GATHER       a slice         [size] slices, in rank order        NULL
+ * REDUCE_SCATTER   [size] slices   [size] slices, not added up yet     NULL
+ *                  [size] slices   a slice: the sum, of type dtype     [size] slices
+ * ALL_REDUCE       a slice         a slice: the sum, of type dtype     [size] parts
+ *
+ * A sum is added in rank order in fp32 and rounded once to dtype (SW_F32, SW_BF16, SW_F16); all
+ * ranks get the same bits. Each rank adds up a part of an ALL_REDUCE, so the workspace has
+ * sw_comm_all_reduce_workspace bytes. dst of a sum may be src.
+ */
 struct sw_comm_item {
-    /* SW_COMM_ALL_TO_ALL, SW_COMM_REDUCE_SCATTER (its exchange) or _ALL_GATHER */
     enum sw_comm_op op;
     const void *src;
     void *dst;
     size_t slice_bytes;
     const char *what;
+    void *workspace;     /* of a sum; else NULL */
+    enum sw_dtype dtype; /* of a sum */
 };
-/* Runs several collectives in one exchange. All ranks must give the same items. */
+SW_API size_t sw_comm_all_reduce_workspace(int size, size_t slice_bytes, enum sw_dtype dtype);
+/* Runs several collectives in one exchange, or in two if one is an ALL_REDUCE. All ranks must give
+ * the same items. */
 SW_API sw_status sw_comm_run(sw_comm *comm, const struct sw_comm_item *items, int n_items);
 /* Reserves memory for sw_comm_run with n_items items, so that later calls do not allocate. */
 SW_API sw_status sw_comm_reserve(sw_comm *comm, int n_items);
@@ -228,7 +245,8 @@ SW_API void sw_comm_add_slices(const struct sw_reduction *reduction, int n_ranks
 SW_API sw_status sw_comm_reduce_scatter(sw_comm *comm, const struct sw_reduction *reduction,
                                         const char *what);
 /* Like sw_comm_reduce_scatter, but every rank gets all slices in `whole` [size, n], fp32. acc may
- * be this rank's slice of `whole`. */
+ * be this rank's slice of `whole`. The traffic counts both exchanges; see also SW_COMM_ALL_REDUCE.
+ */
 SW_API sw_status sw_comm_all_reduce(sw_comm *comm, const struct sw_reduction *reduction,
                                     float *whole, const char *what);
 /* Copies data [bytes] of rank `root` to all others. */

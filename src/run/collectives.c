@@ -21,11 +21,16 @@ static const char *name_of(const struct sw_collective_call *call)
 static struct sw_comm_item item_of(const struct sw_collective_call *call)
 {
     const size_t slice = (size_t)call->instr->bytes;
-    return call->instr->verb == SW_VERB_REDUCE
-               ? (struct sw_comm_item){SW_COMM_REDUCE_SCATTER, call->at[1], call->workspace, slice,
-                                       name_of(call)}
-               : (struct sw_comm_item){SW_COMM_ALL_GATHER, call->at[0], call->at[1], slice,
-                                       name_of(call)};
+    return call->instr->verb == SW_VERB_REDUCE ? (struct sw_comm_item){.op = SW_COMM_REDUCE_SCATTER,
+                                                                       .src = call->at[1],
+                                                                       .dst = call->workspace,
+                                                                       .slice_bytes = slice,
+                                                                       .what = name_of(call)}
+                                               : (struct sw_comm_item){.op = SW_COMM_ALL_GATHER,
+                                                                       .src = call->at[0],
+                                                                       .dst = call->at[1],
+                                                                       .slice_bytes = slice,
+                                                                       .what = name_of(call)};
 }
 
 static bool is_idle(sw_comm *comm, const struct sw_comm_job *job,
@@ -59,9 +64,12 @@ static sw_status merge_words(sw_comm *comm, const struct sw_comm_job *job,
     const struct sw_collective_call *call = &job->calls[0];
     const struct sw_stage *stage = job->stage;
     const int64_t bytes = call->instr->bytes;
-    items[0] = (struct sw_comm_item){
-        SW_COMM_ALL_GATHER, call->at[0], call->workspace, (size_t)bytes,
-        call->instr->about->tensor ? "the gradient norm" : "the norms of a tensor"};
+    items[0] = (struct sw_comm_item){.op = SW_COMM_ALL_GATHER,
+                                     .src = call->at[0],
+                                     .dst = call->workspace,
+                                     .slice_bytes = (size_t)bytes,
+                                     .what = call->instr->about->tensor ? "the gradient norm"
+                                                                        : "the norms of a tensor"};
     SW_TRY(sw_stage_exchange(stage, comm, items, 1, items + 1));
     SW_TRY(sw_device_add_words(stage->dev, stage->on, call->at[0], call->workspace,
                                sw_comm_size(comm), bytes / (int64_t)sizeof(int64_t)));

@@ -285,8 +285,11 @@ static sw_status exchange(struct slices *s, sw_comm *comm, bool reduce, size_t b
 {
     const size_t all = bytes * (size_t)sw_comm_size(comm), width = sw_dtype_bytes(s->dtype);
     s->at = s->at + all > s->room ? 0 : s->at;
-    const struct sw_comm_item item = {reduce ? SW_COMM_REDUCE_SCATTER : SW_COMM_ALL_GATHER,
-                                      s->own + s->at, s->all + s->at, bytes, "a measurement"};
+    const struct sw_comm_item item = {.op = reduce ? SW_COMM_REDUCE_SCATTER : SW_COMM_ALL_GATHER,
+                                      .src = s->own + s->at,
+                                      .dst = s->all + s->at,
+                                      .slice_bytes = bytes,
+                                      .what = "a measurement"};
     SW_TRY(sw_comm_run(comm, &item, 1));
     if (reduce) {
         sw_add_slices(s->sum + s->at / sizeof *s->sum, s->dtype, item.dst, (int64_t)(bytes / width),

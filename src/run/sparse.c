@@ -35,8 +35,11 @@ struct sw_comm_item sw_sparse_count(const struct sw_collective_call *call, int r
         most = sw_max_i64(most, rows_for(call, to, idle).n);
     }
     memcpy(call->at[1], &most, sizeof most);
-    return (struct sw_comm_item){SW_COMM_ALL_GATHER, call->at[1], call->workspace, sizeof most,
-                                 "how many rows a gradient has"};
+    return (struct sw_comm_item){.op = SW_COMM_ALL_GATHER,
+                                 .src = call->at[1],
+                                 .dst = call->workspace,
+                                 .slice_bytes = sizeof most,
+                                 .what = "how many rows a gradient has"};
 }
 
 int64_t sw_sparse_most(const struct sw_collective_call *call, int ranks)

@@ -110,9 +110,17 @@ static sw_status move_items(void *ctx, sw_comm *comm)
     }
     fill_words(b, rank * 7000, N);
     const struct sw_comm_item items[] = {
-        {SW_COMM_REDUCE_SCATTER, a, to_a, N * sizeof *a, "a gradient"},
-        {SW_COMM_ALL_GATHER, c, c, 0, "nothing"},
-        {SW_COMM_ALL_GATHER, b, to_b, (N - 1) * sizeof *b, "a parameter"},
+        {.op = SW_COMM_REDUCE_SCATTER,
+         .src = a,
+         .dst = to_a,
+         .slice_bytes = N * sizeof *a,
+         .what = "a gradient"},
+        {.op = SW_COMM_ALL_GATHER, .src = c, .dst = c, .slice_bytes = 0, .what = "nothing"},
+        {.op = SW_COMM_ALL_GATHER,
+         .src = b,
+         .dst = to_b,
+         .slice_bytes = (N - 1) * sizeof *b,
+         .what = "a parameter"},
     };
     for (int turn = 0; turn < 5; turn++) {
         memset(to_a, 0xff, sizeof to_a);
@@ -171,6 +179,116 @@ static sw_status sum(void *ctx, sw_comm *comm)
         WANT(memcmp(acc, want + rank * N, sizeof acc) == 0);
         WANT(memcmp(whole, want, (size_t)size * N * sizeof *whole) == 0);
     }
+    return SW_OK;
+}
+
+/* Element i of rank r, in a dtype. */
+static void draw(enum sw_dtype dtype, int rank, int64_t i, char *out)
+{
+    const float x = (float)sw_philox_normal(7, 2, (uint64_t)(i + 10000 * rank));
+    sw_convert(dtype, out, SW_F32, &x, 1);
+}
+
+/* The sum in rank order in fp32, rounded once. */
+static void draw_sum(enum sw_dtype dtype, int size, int64_t i, char *out)
+{
+    float sum = 0;
+    for (int r = 0; r < size; r++) {
+        char narrow[4];
+        float x;
+        draw(dtype, r, i, narrow);
+        sw_convert(SW_F32, &x, dtype, narrow, 1);
+        sum = r == 0 ? x : sum + x;
+    }
+    sw_convert(dtype, out, SW_F32, &sum, 1);
+}
+
+static bool is_sum(enum sw_dtype dtype, int size, int64_t first, int64_t n, const char *got)
+{
+    const size_t width = sw_dtype_bytes(dtype);
+    for (int64_t i = 0; i < n; i++) {
+        char want[4];
+        draw_sum(dtype, size, first + i, want);
+        if (memcmp(want, got + (size_t)i * width, width) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Sums of the dtype of the addends, in place or not, beside an item that is not a sum. */
+static sw_status round_sums(sw_comm *comm, enum sw_dtype dtype, int64_t n, bool in_place)
+{
+    enum { MOST = 2100 };
+    static _Thread_local char src[2][MOST_RANKS * MOST * 4], dst[2][MOST * 4];
+    static _Thread_local char workspace[2][MOST_RANKS * MOST * 4];
+    const int rank = sw_comm_rank(comm), size = sw_comm_size(comm);
+    const size_t width = sw_dtype_bytes(dtype), bytes = (size_t)n * width;
+    int32_t words[MOST_RANKS];
+    for (int64_t i = 0; i < n * size; i++) {
+        draw(dtype, rank, i, src[0] + (size_t)i * width);
+        draw(dtype, rank, i, src[1] + (size_t)i * width);
+    }
+    const struct sw_comm_item items[] = {{.op = SW_COMM_ALL_REDUCE,
+                                          .src = src[0],
+                                          .dst = in_place ? src[0] : dst[0],
+                                          .slice_bytes = bytes,
+                                          .what = "a sum",
+                                          .workspace = workspace[0],
+                                          .dtype = dtype},
+                                         {.op = SW_COMM_ALL_GATHER,
+                                          .src = &rank,
+                                          .dst = words,
+                                          .slice_bytes = sizeof rank,
+                                          .what = "ranks"},
+                                         {.op = SW_COMM_REDUCE_SCATTER,
+                                          .src = src[1],
+                                          .dst = in_place ? src[1] : dst[1],
+                                          .slice_bytes = bytes,
+                                          .what = "a slice of a sum",
+                                          .workspace = workspace[1],
+                                          .dtype = dtype}};
+    WANT(sw_comm_all_reduce_workspace(size, bytes, dtype) <= sizeof workspace[0]);
+    SW_TRY(sw_comm_run(comm, items, 3));
+    WANT(is_sum(dtype, size, 0, n, items[0].dst));
+    WANT(is_sum(dtype, size, n * rank, n, items[2].dst));
+    WANT(same_words(words, 0, size));
+    return SW_OK;
+}
+
+static sw_status sum_rounded(void *ctx, sw_comm *comm)
+{
+    static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
+    static const int64_t lengths[] = {0, 1, 3, N, 2100};
+    (void)ctx;
+    const int rank = sw_comm_rank(comm), size = sw_comm_size(comm);
+    int64_t sent = 0;
+    for (size_t d = 0; d < SW_LEN(dtypes); d++) {
+        for (size_t i = 0; i < SW_LEN(lengths); i++) {
+            const int64_t n = lengths[i], part = (n + size - 1) / size;
+            const int64_t first = rank * part < n ? rank * part : n;
+            const int64_t mine = first + part < n ? part : n - first;
+            const int64_t width = (int64_t)sw_dtype_bytes(dtypes[d]);
+            SW_TRY(round_sums(comm, dtypes[d], n, (d + i) % 2 == 0));
+            sent += width * (n - mine + mine * (size - 1));
+        }
+    }
+    struct sw_traffic traffic;
+    sw_comm_traffic(comm, &traffic);
+    WANT(traffic.calls[SW_COMM_ALL_REDUCE] == (int64_t)(SW_LEN(dtypes) * SW_LEN(lengths)));
+    WANT(traffic.sent[SW_COMM_ALL_REDUCE] == sent);
+    char byte[8] = {0};
+    struct sw_comm_item item = {.op = SW_COMM_ALL_REDUCE, .src = byte, .dst = byte, .what = "it"};
+    item.workspace = byte;
+    item.dtype = SW_I32;
+    WANT(sw_comm_run(comm, &item, 1) == SW_E_ARG);
+    WANT(strstr(sw_error_message(), "all_reduce of it: wanted f32, bf16 or f16, found i32"));
+    item.dtype = SW_BF16;
+    item.slice_bytes = 3;
+    WANT(sw_comm_run(comm, &item, 1) == SW_E_ARG);
+    item.slice_bytes = 2;
+    item.workspace = NULL;
+    WANT(sw_comm_run(comm, &item, 1) == SW_E_ARG);
     return SW_OK;
 }
 
@@ -334,8 +452,8 @@ static void a_collective_of_another_group_is_named(void **state)
 static void collectives_move(void **state)
 {
     (void)state;
-    static const sw_rank_fn fns[] = {move_slices, move_items, move_the_rest,
-                                     sum,         move_much,  move_in_groups};
+    static const sw_rank_fn fns[] = {move_slices, move_items, move_the_rest, sum,
+                                     sum_rounded, move_much,  move_in_groups};
     for (int size = 1; size <= MOST_RANKS; size++) {
         for (size_t i = 0; i < SW_LEN(fns); i++) {
             run(size, fns[i]);

@@ -85,8 +85,11 @@ static sw_status exchange(void *ctx, sw_comm *comm)
         src[k] = cut ? device_memory(&b, all) : (char *)dst[k] + (size_t)rank * slice[k];
         fill(bytes, k, rank, (cut ? RANKS : 1) * slice[k]);
         assert_int_equal(sw_stage_in(s, src[k], bytes, (cut ? RANKS : 1) * slice[k]), SW_OK);
-        items[k] = (struct sw_comm_item){cut ? SW_COMM_REDUCE_SCATTER : SW_COMM_ALL_GATHER, src[k],
-                                         dst[k], slice[k], "a tensor"};
+        items[k] = (struct sw_comm_item){.op = cut ? SW_COMM_REDUCE_SCATTER : SW_COMM_ALL_GATHER,
+                                         .src = src[k],
+                                         .dst = dst[k],
+                                         .slice_bytes = slice[k],
+                                         .what = "a tensor"};
     }
     sw_status st = sw_stage_exchange(s, comm, items, 4, scratch);
     for (int k = 0; k < 4; k++) {
