@@ -37,6 +37,8 @@ struct sw_slice_sum {
     int64_t n;
     int n_slices;
     bool fresh; /* acc is uninitialised: the first slice is converted into it, not added */
+    /* device [n] of the same dtype as the slices: gets the sums, rounded once; NULL = not wanted */
+    void *rounded;
 };
 
 struct sw_device_ops {

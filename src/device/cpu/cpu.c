@@ -115,6 +115,9 @@ static sw_status add_slices(struct sw_device *dev, struct sw_stream_queue *on,
     (void)dev;
     (void)on;
     sw_add_slices(sum->acc, sum->dtype, sum->slices, sum->n, sum->n_slices, sum->fresh);
+    if (sum->rounded) {
+        sw_convert(sum->dtype, sum->rounded, SW_F32, sum->acc, sum->n);
+    }
     return SW_OK;
 }
 

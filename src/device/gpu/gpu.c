@@ -272,6 +272,7 @@ static sw_status add_slices(struct sw_device *super, struct sw_stream_queue *on,
     SW_TRY(settle(call.dev, on));
     struct gpu_add_slices_args args = {.acc = sum->acc,
                                        .slices = sum->slices,
+                                       .rounded = sum->rounded,
                                        .n = sum->n,
                                        .n_slices = sum->n_slices,
                                        .fresh = sum->fresh};

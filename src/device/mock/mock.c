@@ -431,13 +431,18 @@ static sw_status add_slices(struct sw_device *dev, struct sw_stream_queue *on,
     struct mock *m = mock_of(dev);
     struct command command = {.kind = COMMAND_ADD_SLICES, .sum = *sum};
     const size_t all = (size_t)sum->n_slices * (size_t)sum->n * sw_dtype_bytes(sum->dtype);
-    void *acc = NULL, *slices = NULL;
+    void *acc = NULL, *slices = NULL, *rounded = NULL;
     pthread_mutex_lock(&m->lock);
     sw_status st =
         sw_mock_memory_resolve(&m->memory, sum->acc, (size_t)sum->n * sizeof *sum->acc, true, &acc);
     st = st < 0 ? st : sw_mock_memory_resolve(&m->memory, sum->slices, all, true, &slices);
+    if (st >= 0 && sum->rounded) {
+        st = sw_mock_memory_resolve(&m->memory, sum->rounded,
+                                    (size_t)sum->n * sw_dtype_bytes(sum->dtype), true, &rounded);
+    }
     command.sum.acc = acc;
     command.sum.slices = slices;
+    command.sum.rounded = rounded;
     return push_resolved(m, on, &command, st);
 }
 

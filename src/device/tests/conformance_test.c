@@ -423,11 +423,12 @@ static sw_status add_slices(struct sw_device *dev, struct sw_stream_queue *on, v
                                      .slices = slices,
                                      .n = SLICE,
                                      .n_slices = N_SLICES,
-                                     .fresh = arg % 2};
+                                     .fresh = arg % 2,
+                                     .rounded = (float *)acc + SLICE};
     return sw_device_add_slices(dev, on, &sum);
 }
 
-/* One addition per element and slice, in order and in fp32. */
+/* One addition per element and slice, in order and in fp32. The sums are rounded once. */
 static void test_slices_are_added_in_order(void **state)
 {
     struct devices *all = *state;
@@ -451,11 +452,14 @@ static void test_slices_are_added_in_order(void **state)
             }
         }
         for (size_t d = 0; d < SW_LEN(devs); d++) {
-            float got[SLICE];
-            memcpy(got, start, sizeof got);
+            float got[2 * SLICE] = {0};
+            char rounded[SLICE * sizeof(float)];
+            memcpy(got, start, sizeof start);
             with_operands(devs[d], got, sizeof got, slices, N_SLICES * SLICE * bytes, add_slices,
                           2 * (int)dtype + fresh);
-            assert_memory_equal(got, want, sizeof got);
+            assert_memory_equal(got, want, sizeof want);
+            sw_convert(dtype, rounded, SW_F32, want, SLICE);
+            assert_memory_equal(got + SLICE, rounded, SLICE * bytes);
         }
     }
     const struct sw_slice_sum ints = {

@@ -6,11 +6,13 @@
 
 #define SW_GPU_SUMS_KERNELS(X) X(add_slices) X(add_words)
 
-/* acc[i] += slices[k][i] for k = 0, 1, .., each addition rounded to fp32 by itself. */
+/* acc[i] += slices[k][i] for k = 0, 1, .., each addition rounded to fp32 by itself. If wanted, the
+ * sums also go to `rounded`, in the type of the slices. */
 struct gpu_add_slices_args {
     const double *skip;
     float *acc;
     const void *slices;
+    void *rounded;
     int64_t n;
     int n_slices, fresh; /* fresh: the first slice is converted into acc */
 };

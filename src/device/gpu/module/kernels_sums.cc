@@ -13,6 +13,9 @@ template <typename T> SW_KERNEL(THREADS) void add_slices(struct gpu_add_slices_a
             sum += load(slices, k * args.n + i);
         }
         args.acc[i] = sum;
+        if (args.rounded) {
+            store((T *)args.rounded, i, sum);
+        }
     }
 }
 
