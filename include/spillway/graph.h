@@ -71,8 +71,9 @@ SW_API sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, s
 /* A buffer: a tensor of the model's files that is never trained. */
 SW_API sw_value sw_param_fixed(sw_graph *g, const char *name, struct sw_shape shape,
                                struct sw_init init);
-/* How a parameter is split for tensor parallelism. No plan splits parameters yet: a valid split is
- * refused with SW_E_UNSUP, an invalid one with SW_E_ARG. */
+/* How ranks of the tensor axis split a parameter. With one such rank, which is what plans have, it
+ * changes nothing. A split that does not fit the shape, or differs from an earlier one of the same
+ * parameter, is refused with SW_E_ARG. */
 SW_API void sw_param_split(sw_graph *g, sw_value param, const struct sw_tensor_split *split);
 /* A constant tensor, for example a table of angles. The data is copied, and must be the same for
  * every program and rank. Constants are not trained and not in checkpoints. Their values are part

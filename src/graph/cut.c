@@ -244,11 +244,12 @@ int64_t sw_cut_run(const struct sw_cut *cut, int k, int section, int64_t first, 
     return from;
 }
 
-void sw_op_take_part(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n)
+void sw_op_take_part(const struct sw_op_desc *desc, struct sw_op *op, const struct sw_cut *cut,
+                     int64_t first, int64_t n)
 {
     const struct sw_op_info *info = sw_op_info(op->kind);
     if (info->part) {
-        info->part(op, cut, first, n);
+        info->part(desc, op, cut, first, n);
     }
 }
 
@@ -311,8 +312,10 @@ bool sw_cut_matmul(const struct sw_op_desc *d, struct sw_cut *out)
     return out->apart || out->turns != SW_TURNS_NONE;
 }
 
-void sw_part_matmul(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n)
+void sw_part_matmul(const struct sw_op_desc *desc, struct sw_op *op, const struct sw_cut *cut,
+                    int64_t first, int64_t n)
 {
+    (void)desc;
     (void)n;
     if (first > 0 && op->attrs.matmul.has_bias && cut->operands[2].effect == SW_CUT_ONCE) {
         op->attrs.matmul.has_bias = false;
@@ -327,10 +330,15 @@ bool sw_cut_embedding(const struct sw_op_desc *d, struct sw_cut *out)
     return !is_tile(&d->op->attrs.embedding.tile);
 }
 
-void sw_part_embedding(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n)
+void sw_part_embedding(const struct sw_op_desc *desc, struct sw_op *op, const struct sw_cut *cut,
+                       int64_t first, int64_t n)
 {
+    (void)desc;
     (void)n;
-    op->attrs.embedding.tile.first = cut->axis == 'v' ? first_elem(cut, first) : 0;
+    if (cut->axis == 'v') {
+        op->attrs.embedding.tile.first = first_elem(cut, first);
+        op->attrs.embedding.whole = desc->in[0].shape.dims[0];
+    }
 }
 
 /* Cuts of the vocabulary: maxima and sums of the parts are merged. */
@@ -364,19 +372,21 @@ bool sw_cut_linear_ce_grad(const struct sw_op_desc *d, struct sw_cut *out)
     return !is_tile(&attrs->tile);
 }
 
-void sw_part_linear_ce(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n)
+void sw_part_linear_ce(const struct sw_op_desc *desc, struct sw_op *op, const struct sw_cut *cut,
+                       int64_t first, int64_t n)
 {
+    (void)desc;
     (void)n;
     op->attrs.linear_ce.tile.first = cut->axis == 'v' ? first_elem(cut, first) : 0;
 }
 
 /* ---- attention ---- */
 
-/* Queries are independent unless something depends on their positions. */
+/* Queries are independent unless something depends on their positions, or draws by them. */
 static bool queries_are_apart(const struct sw_attention_attrs *attrs)
 {
     return !attrs->packed && !attrs->causal && attrs->window == 0 && !attrs->has_slopes &&
-           !attrs->has_segments;
+           !attrs->has_segments && attrs->dropout == 0;
 }
 
 enum { INPUTS_TEXT = SW_AXES_TEXT / 2 };
@@ -400,14 +410,13 @@ static const char *attention_inputs(const struct sw_op_desc *d, int first, char 
     return bias;
 }
 
-/* NULL with dropout, whose random numbers belong to elements of the whole. */
 const char *sw_axes_of_attention(const struct sw_op_desc *d, char *text)
 {
     char inputs[INPUTS_TEXT];
     const bool apart = queries_are_apart(&d->op->attrs.attention);
     attention_inputs(d, 0, inputs);
     snprintf(text, SW_AXES_TEXT, "%s -> %s", inputs, apart ? "bth bht" : "b.h bh.");
-    return d->op->attrs.attention.dropout > 0 ? NULL : text;
+    return text;
 }
 
 const char *sw_axes_of_attention_grad(const struct sw_op_desc *d, char *text)
@@ -418,7 +427,7 @@ const char *sw_axes_of_attention_grad(const struct sw_op_desc *d, char *text)
     const char *bias = attention_inputs(d, 3, inputs);
     snprintf(text, SW_AXES_TEXT, "%s %s -> %s%s %s", apart ? "bth bth bht" : "b.h b.h bh.", inputs,
              apart ? "bth_" : "b.h_", attrs->packed ? "" : " b.h_ b.h_", bias);
-    return attrs->dropout > 0 ? NULL : text;
+    return text;
 }
 
 static bool is_packed(const struct sw_op *op, int k)
@@ -433,8 +442,8 @@ bool sw_cut_attention(const struct sw_op_desc *d, struct sw_cut *out)
 {
     const struct sw_attention_attrs *attrs = &d->op->attrs.attention;
     const int64_t shared = attrs->heads / attrs->kv_heads;
-    if (out->axis != 'h') {
-        return true;
+    if (out->axis != 'h') { /* samples and queries: draws name them by their places in the whole */
+        return attrs->dropout == 0;
     }
     out->n = attrs->kv_heads;
     for (int k = 0; k < d->op->n_in + d->op->n_out; k++) {
@@ -448,11 +457,13 @@ bool sw_cut_attention(const struct sw_op_desc *d, struct sw_cut *out)
     return true;
 }
 
-void sw_part_attention(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n)
+void sw_part_attention(const struct sw_op_desc *desc, struct sw_op *op, const struct sw_cut *cut,
+                       int64_t first, int64_t n)
 {
+    (void)desc;
     struct sw_attention_attrs *attrs = &op->attrs.attention;
-    (void)first;
     if (cut->axis == 'h') {
+        attrs->first_head += attrs->heads / attrs->kv_heads * first;
         attrs->heads = attrs->heads / attrs->kv_heads * n;
         attrs->kv_heads = n;
     }
@@ -460,9 +471,25 @@ void sw_part_attention(struct sw_op *op, const struct sw_cut *cut, int64_t first
 
 /* ---- other rows ---- */
 
-/* Attrs origin is the row of the first query and the first key. */
-void sw_part_relative_bias(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n)
+/* The part has a run of each `whole` elements, which are those from the cut dimension on. */
+void sw_part_dropout(const struct sw_op_desc *desc, struct sw_op *op, const struct sw_cut *cut,
+                     int64_t first, int64_t n)
 {
+    const struct sw_shape *shape = &desc->in[0].shape;
+    const int dim = cut->operands[0].dim;
+    const int64_t inner = product(shape->dims + dim + 1, shape->rank - dim - 1);
+    struct sw_dropout_attrs *attrs = &op->attrs.dropout;
+    attrs->whole = shape->dims[dim] * inner;
+    attrs->part = n * cut->operands[0].per[0] * inner;
+    attrs->first = first_elem(cut, first) * inner;
+    attrs->sample = product(shape->dims + 1, shape->rank - 1);
+}
+
+/* Attrs origin is the row of the first query and the first key. */
+void sw_part_relative_bias(const struct sw_op_desc *desc, struct sw_op *op,
+                           const struct sw_cut *cut, int64_t first, int64_t n)
+{
+    (void)desc;
     struct sw_relative_attrs *attrs = &op->attrs.relative;
     if (cut->axis == 't') {
         attrs->queries = n;
@@ -478,6 +505,12 @@ const char *sw_axes_of_accumulate(const struct sw_op_desc *d, char *text)
 {
     (void)text;
     return d->op->n_in > 2 ? ".c .c . -> .c" : "* * -> *";
+}
+
+const char *sw_axes_of_dropout(const struct sw_op_desc *d, char *text)
+{
+    (void)text;
+    return d->op->attrs.dropout.part > 0 ? NULL : "* -> *";
 }
 
 const char *sw_axes_of_positions(const struct sw_op_desc *d, char *text)

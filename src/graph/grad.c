@@ -138,6 +138,18 @@ void sw_grad_rotary(struct sw_graph *g, const struct sw_op *op, const sw_value *
     d_in[0] = sw_graph_gradient_out(g, sw_graph_add_op(g, SW_OP_ROTARY, in, 3, &attrs), op->in[0]);
 }
 
+/* Leaves the rows that belong to this part of the table. Returns their index. */
+static sw_value select_own_rows(struct sw_graph *g, const struct sw_op *op, sw_value *rows,
+                                sw_value index)
+{
+    const struct sw_attrs attrs = {.select_index = {.first = op->attrs.embedding.tile.first,
+                                                    .n = info_of(g, op->in[0])->shape.dims[0]}};
+    const sw_value in[2] = {*rows, index};
+    const int32_t i = sw_graph_emit(g, SW_OP_SELECT_INDEX, in, 2, &attrs);
+    *rows = i < 0 ? SW_NO_VALUE : g->ops[i].out[0];
+    return i < 0 ? SW_NO_VALUE : g->ops[i].out[1];
+}
+
 void sw_grad_embedding(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
                        sw_value *d_in)
 {
@@ -154,7 +166,10 @@ void sw_grad_embedding(struct sw_graph *g, const struct sw_op *op, const sw_valu
     const int64_t width = sw_shape_last(&info_of(g, table)->shape);
     const int32_t i = sw_graph_add_op(g, SW_OP_EMBEDDING_GRAD, in, 2, &op->attrs);
     d_in[0] = sw_graph_add_out(g, i, g->grad_dtype, SW_SHAPE(n, width));
-    const sw_value index = sw_graph_add_out(g, i, SW_I32, SW_SHAPE(n));
+    sw_value index = sw_graph_add_out(g, i, SW_I32, SW_SHAPE(n));
+    if (op->attrs.embedding.whole > 0) {
+        index = select_own_rows(g, op, &d_in[0], index);
+    }
     if (index >= 0) {
         g->values[d_in[0]].sparse_index = index;
     }
@@ -192,6 +207,10 @@ void sw_grad_attention(struct sw_graph *g, const struct sw_op *op, const sw_valu
 void sw_grad_view(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out, sw_value *d_in)
 {
     const sw_value x = op->in[0];
+    if (op->attrs.view.exchange.ranks > 0) {
+        d_in[0] = sw_graph_exchange_gradient(g, d_out[0], x, &op->attrs.view.exchange);
+        return;
+    }
     switch (op->attrs.view.kind) {
     case SW_VIEW_RESHAPE:
         d_in[0] = sw_reshape(g, d_out[0], info_of(g, x)->shape);

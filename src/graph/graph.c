@@ -78,10 +78,11 @@ sw_status sw_graph_copy(const struct sw_graph *g, struct sw_graph **out)
     copy->streams = copied(g->streams, g->n_streams, sizeof *g->streams);
     copy->outputs = copied(g->outputs, g->n_outputs, sizeof *g->outputs);
     copy->params = copied(g->params, g->n_params, sizeof *g->params);
+    copy->parts = copied(g->parts, g->n_parts, sizeof *g->parts);
     copy->adapted.items = copied(g->adapted.items, g->adapted.n, sizeof *g->adapted.items);
     const bool named = sw_names_copy(&g->leaves, &copy->leaves);
     if (!copy->values || !copy->ops || !copy->scopes || !copy->streams || !copy->outputs ||
-        !copy->params || !copy->adapted.items || !named) {
+        !copy->params || !copy->adapted.items || !copy->parts || !named) {
         sw_graph_close(copy);
         return SW_FAIL(SW_E_NOMEM, "out of host memory for a copy of the graph");
     }
@@ -101,6 +102,7 @@ void sw_graph_close(struct sw_graph *g)
     sw_free(g->outputs);
     sw_free(g->params);
     sw_free(g->adapted.items);
+    sw_free(g->parts);
     sw_names_close(&g->leaves);
     sw_arena_fini(&g->arena);
     sw_free(g);
@@ -345,7 +347,24 @@ void sw_param_split(sw_graph *g, sw_value param, const struct sw_tensor_split *s
             sw_shape_format(&info->shape, text, sizeof text));
         return;
     }
-    sw_graph_fail(g, SW_E_UNSUP, "%s: sw_param_split: tensor slices are not built", info->name);
+    const struct sw_param_part *known = sw_graph_param_part(g, param);
+    if (known && memcmp(&known->split, split, sizeof *split) != 0) {
+        sw_graph_fail(g, SW_E_ARG, "%s: two different splits", info->name);
+    }
+    if (known || !sw_graph_grow(g, (void **)&g->parts, g->n_parts, sizeof *g->parts)) {
+        return;
+    }
+    g->parts[g->n_parts++] = (struct sw_param_part){param, info->shape, *split};
+}
+
+const struct sw_param_part *sw_graph_param_part(const struct sw_graph *g, sw_value param)
+{
+    for (int32_t i = 0; i < g->n_parts; i++) {
+        if (g->parts[i].param == param) {
+            return &g->parts[i];
+        }
+    }
+    return NULL;
 }
 
 sw_value sw_graph_state(struct sw_graph *g, const char *name, enum sw_dtype dtype,

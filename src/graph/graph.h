@@ -139,6 +139,14 @@ struct sw_adapted_layers {
     int32_t n;
 };
 
+/* How the ranks of an axis have a parameter (sw_param_split). */
+struct sw_param_part {
+    sw_value param;
+    struct sw_shape
+        whole; /* its shape; in the graph of one rank (sw_graph_part) the value is a part */
+    struct sw_tensor_split split;
+};
+
 struct sw_graph {
     struct sw_arena arena; /* for names */
     sw_status status;
@@ -161,6 +169,8 @@ struct sw_graph {
     const char *const *frozen; /* name patterns of parameters that are not trained; borrowed */
     int n_frozen;
     struct sw_adapted_layers adapted;
+    struct sw_param_part *parts; /* [n_parts] */
+    int32_t n_parts;
 };
 
 struct sw_graph_options {
@@ -188,6 +198,36 @@ void sw_graph_close(struct sw_graph *g);
  */
 sw_status sw_graph_backward(struct sw_graph *g, sw_value loss);
 
+/* ---- parts: what one of several ranks computes of a graph ---- */
+
+/* The ranks of an axis that compute one forward together. */
+struct sw_ranks {
+    int axis;  /* enum sw_axis */
+    int n, me; /* their number; this rank */
+    /* Sequence-parallel regions: ops between products work on a part of the rows. */
+    bool rows;
+};
+
+/*
+ * sw_graph_part - makes the graph of one rank from a forward graph.
+ *
+ * Parameters with a split (sw_param_split) become parts, and ops that read them work on parts
+ * (sw_op_cut). Where an op needs another spread of a value than its producer leaves, there is an
+ * exchange. All ranks have the same ops with the same shapes; only offsets differ. Outputs are
+ * whole. Differentiation of the result makes the other half of the exchanges.
+ *
+ * g          has no backward yet
+ * ranks      with one rank, the result is a copy
+ * loss       a value of g; *out_loss is that value in *out
+ * out        the caller's; names in it are its own, but it borrows what g's options borrow
+ *
+ * SW_E_UNSUP a split that the ranks do not divide; the message names the parameter
+ */
+sw_status sw_graph_part(const struct sw_graph *g, const struct sw_ranks *ranks, sw_value loss,
+                        struct sw_graph **out, sw_value *out_loss);
+/* The split of a parameter; NULL = every rank has all of it. */
+const struct sw_param_part *sw_graph_param_part(const struct sw_graph *g, sw_value param);
+
 /* ---- building blocks for passes and update rules ---- */
 
 /* Adds an op with the given inputs; the caller adds its outputs with sw_graph_add_out. Returns its
@@ -198,6 +238,8 @@ sw_value sw_graph_add_out(struct sw_graph *g, int32_t i_op, enum sw_dtype dtype,
                           struct sw_shape shape);
 /* Adds an output that lives in the storage of `of` (whole). */
 sw_value sw_graph_add_out_in_place(struct sw_graph *g, int32_t i_op, sw_value of);
+/* x in another spread: an op EXCHANGE, or a VIEW if it needs no messages. */
+sw_value sw_graph_exchange(struct sw_graph *g, sw_value x, const struct sw_exchange_attrs *attrs);
 /* Marks an optional output as unused. */
 void sw_graph_add_out_absent(struct sw_graph *g, int32_t i_op);
 /* x itself if row-major, else a copy (op CONTIGUOUS). */

@@ -346,11 +346,23 @@ static void shapes_relative_scores(const struct sw_op_desc *d, struct sw_view *o
         SW_SHAPE(x->dims[0], x->dims[2], x->dims[1], x->dims[1]));
 }
 
+static void shapes_exchange(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_exchange_attrs *attrs = &d->op->attrs.exchange;
+    like(&out[0], &d->in[0]);
+    if (attrs->from == SW_SPREAD_CUT) {
+        out[0].shape.dims[attrs->dim] *= attrs->ranks;
+    } else if (attrs->to == SW_SPREAD_CUT) {
+        out[0].shape.dims[attrs->dim] /= attrs->ranks;
+    }
+}
+
 /* ---- indices ---- */
 
-static int64_t rows_of_first(const struct sw_op_desc *d)
+static int64_t rows_of_table(const struct sw_op_desc *d)
 {
-    return d->in[0].shape.dims[0];
+    const int64_t whole = d->op->attrs.embedding.whole;
+    return whole > 0 ? whole : d->in[0].shape.dims[0];
 }
 
 static int64_t tokens_of_first(const struct sw_op_desc *d)
@@ -510,10 +522,11 @@ static const char tokens[] = "tokens depend on their positions";
 static const char steps[] = "a step needs the whole output of the previous one";
 static const char windows[] = "windows cross the borders of parts";
 static const char indices[] = "indices name rows of the whole";
-static const char draws[] = "random numbers belong to elements of the whole";
+static const char draws[] = "a part of a part";
 static const char numbers[] = "single numbers";
 static const char sums[] = "its parts would all add to the sums that are there";
 static const char shards[] = "made by passes, for elements that a layout has chosen";
+static const char ranks[] = "its operand is cut over ranks";
 static const char theirs[] = "the kernel of the user knows whole tensors";
 
 // clang-format off
@@ -526,7 +539,7 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_CAST] = {.n_out = 1, .gradient = sw_grad_cast, .axes = "* -> *"},
     [SW_OP_EMBEDDING] = {.attrs = SW_ATTRS_EMBEDDING, .traits = SW_TRAIT_LOOKUP, .n_out = 1,
         .shapes = shapes_embedding, .gradient = sw_grad_embedding, .flops_per_elem = -1,
-        .index_input = 1, .n_indexed = rows_of_first, .axes = "vc * -> *c",
+        .index_input = 1, .n_indexed = rows_of_table, .axes = "vc * -> *c",
         .cut = sw_cut_embedding, .part = sw_part_embedding},
     [SW_OP_EMBEDDING_GRAD] = {.attrs = SW_ATTRS_EMBEDDING, .n_out = 2,
         .shapes = shapes_embedding_grad, .axes = "_c _ -> .c =.", .uncut = indices},
@@ -553,7 +566,8 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .flops_per_elem = 8, .apart = apart_add_layer_norm, .axes = "*. *. . . -> *. *. * *",
         .uncut = norm},
     [SW_OP_DROPOUT] = {.attrs = SW_ATTRS_DROPOUT, .n_out = 1, .shapes = shapes_like_first,
-        .gradient = sw_grad_dropout, .uncut = draws},
+        .gradient = sw_grad_dropout, .axes_of = sw_axes_of_dropout, .part = sw_part_dropout,
+        .uncut = draws},
     [SW_OP_ATTENTION] = {.attrs = SW_ATTRS_ATTENTION, .traits = SW_TRAIT_PRODUCTS, .n_out = 2,
         .shapes = shapes_attention, .gradient = sw_grad_attention, .flops = flops_attention,
         .axes_of = sw_axes_of_attention, .cut = sw_cut_attention, .part = sw_part_attention,
@@ -695,6 +709,8 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .factor = 1, .axes = "bh.. b.hd .hd . -> b.hd .hd", .uncut = indices},
     [SW_OP_ELEMENT_LOSS_GRAD] = {.attrs = SW_ATTRS_ELEMENT_LOSS, .n_out = 1,
         .shapes = shapes_second_like_first, .flops_per_elem = 4, .axes = ". * # -> *"},
+    [SW_OP_EXCHANGE] = {.attrs = SW_ATTRS_EXCHANGE, .n_out = 1, .shapes = shapes_exchange,
+        .gradient = sw_grad_exchange, .flops_per_elem = -1, .uncut = ranks},
 };
 // clang-format on
 

@@ -193,7 +193,12 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    factor for each line] */                        \
     X(ADAFACTOR_APPLY,    "adafactor_apply")    /* param, states.., words, stats of u^2 [,         \
                                                    factors], streams.. -> param and the states     \
-                                                   other than means of squares (in place) */
+                                                   other than means of squares (in place) */       \
+    X(EXCHANGE,           "exchange")           /* x in the spread attrs from -> in the spread     \
+                                                   attrs to, by messages between ranks: SUM -> the \
+                                                   sum (WHOLE), or a rank's part of it (CUT); CUT  \
+                                                   -> all parts along attrs dim. No device has a   \
+                                                   kernel for it */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -224,8 +229,29 @@ struct sw_matmul_attrs {
     struct sw_tile_attrs tile;
 };
 
+/* How the ranks of an axis have a value, and how they have its gradient. */
+enum sw_spread_kind {
+    SW_SPREAD_WHOLE,  /* each rank has all of both */
+    SW_SPREAD_COPIED, /* each rank has all of it; the gradient is the sum over the ranks */
+    SW_SPREAD_CUT,    /* each rank has a part of both, along a dimension */
+    SW_SPREAD_SUM,    /* the value is the sum over the ranks; each rank has all of the gradient */
+};
+
+/* Changes the spread of a value. The gradient of an exchange is an exchange: COPIED and SUM change
+ * places with each other, and so do from and to. */
+struct sw_exchange_attrs {
+    enum sw_spread_kind from, to;
+    int axis;  /* enum sw_axis */
+    int dim;   /* CUT: along this one, in equal parts */
+    int ranks; /* that take part: consecutive ones along the axis; 0 = no exchange */
+    int me;    /* this rank among them */
+};
+
 struct sw_embedding_attrs {
     int64_t padding_id; /* -1 = none */
+    /* rows of the whole table, if this one is a part of it from row tile.first on: ids of other
+     * parts give 0. 0 = the table is whole */
+    int64_t whole;
     struct sw_tile_attrs tile;
 };
 
@@ -236,10 +262,19 @@ struct sw_linear_ce_attrs {
     struct sw_tile_attrs tile;
 };
 
+struct sw_dropout_attrs {
+    double p;
+    /* If x is a part of a value: of each `whole` elements of it, x has `part` elements from `first`
+     * on, and a sample of it has `sample` elements. part 0 = x is the value. Numbers are drawn for
+     * elements of the whole. */
+    int64_t part, whole, first, sample;
+};
+
 struct sw_attention_attrs {
     bool packed, causal, has_mask, has_position, has_slopes, has_segments, has_bias;
     int64_t heads, kv_heads, window;
     double scale, dropout, cap;
+    int64_t first_head; /* the first of these heads among all, for the draws of dropout */
 };
 /* Width of a head if x is [.., heads D] or [.., heads, D]; else 0. */
 int64_t sw_head_width(const struct sw_shape *x, int64_t heads);
@@ -313,6 +348,9 @@ struct sw_view_attrs {
     enum sw_view_kind kind;
     int dim, dim_b;
     int64_t start; /* for SLICE, along dim */
+    /* A change of spread without messages: WHOLE or COPIED -> CUT is the SLICE that this rank has;
+     * all others are a RESHAPE to the same shape. */
+    struct sw_exchange_attrs exchange;
 };
 
 enum sw_update_kind {
@@ -390,6 +428,7 @@ enum sw_attrs_kind {
     SW_ATTRS_RELATIVE,
     SW_ATTRS_WINDOW,
     SW_ATTRS_LSTM,
+    SW_ATTRS_EXCHANGE,
     SW_N_ATTRS_KINDS
 };
 
@@ -409,9 +448,7 @@ struct sw_attrs {
             double eps;
             bool one_plus; /* RMS_NORM: multiply by 1 + w */
         } norm;
-        struct {
-            double p;
-        } dropout;
+        struct sw_dropout_attrs dropout;
         struct sw_attention_attrs attention;
         struct sw_view_attrs view;
         struct sw_last_index_attrs last_index;
@@ -435,6 +472,7 @@ struct sw_attrs {
         struct sw_relative_attrs relative;
         struct sw_window_attrs window;
         struct sw_lstm_attrs lstm;
+        struct sw_exchange_attrs exchange;
         struct sw_update_op_attrs update;
     };
 };
@@ -556,7 +594,8 @@ struct sw_op_info {
     /* Completes a cut that follows from the names; false = not possible. */
     bool (*cut)(const struct sw_op_desc *desc, struct sw_cut *out);
     /* Makes the attributes those of a part (see sw_op_take_part). */
-    void (*part)(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n);
+    void (*part)(const struct sw_op_desc *desc, struct sw_op *op, const struct sw_cut *cut,
+                 int64_t first, int64_t n);
 };
 
 const struct sw_op_info *sw_op_info(enum sw_op_kind kind);
@@ -580,8 +619,10 @@ bool sw_op_cut(const struct sw_op_desc *desc, int operand, int dim, struct sw_cu
  * the first one. */
 int64_t sw_cut_run(const struct sw_cut *cut, int k, int section, int64_t first, int64_t n,
                    int64_t *n_elems);
-/* Makes the attributes those of units first .. first + n - 1, as a part that runs apart. */
-void sw_op_take_part(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n);
+/* Makes the attributes those of units first .. first + n - 1, as a part that runs apart. desc: the
+ * whole op */
+void sw_op_take_part(const struct sw_op_desc *desc, struct sw_op *op, const struct sw_cut *cut,
+                     int64_t first, int64_t n);
 /* TURNS_SUM: makes the op a part before the last, which outputs a partial sum, and skips the rest
  * of the op. */
 void sw_op_make_partial(struct sw_op *op, const struct sw_cut *cut);

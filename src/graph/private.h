@@ -35,7 +35,8 @@
     X(relative_scores)                                                                             \
     X(im2col)                                                                                      \
     X(pool)                                                                                        \
-    X(lstm)
+    X(lstm)                                                                                        \
+    X(exchange)
 #define SW_GRADIENT_RULE(name)                                                                     \
     void sw_grad_##name(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,         \
                         sw_value *d_in);
@@ -79,6 +80,11 @@ int32_t sw_graph_emit(struct sw_graph *g, enum sw_op_kind kind, const sw_value *
 sw_value sw_graph_emit_one(struct sw_graph *g, enum sw_op_kind kind, const sw_value *in, int n_in,
                            const struct sw_attrs *attrs);
 
+/* The gradient of x, which an exchange with these attributes turned into a value with gradient
+ * dy. */
+sw_value sw_graph_exchange_gradient(struct sw_graph *g, sw_value dy, sw_value x,
+                                    const struct sw_exchange_attrs *attrs);
+
 /* ---- cuts: functions of rows ---- */
 
 #define SW_AXES_RULES(X)                                                                           \
@@ -88,7 +94,8 @@ sw_value sw_graph_emit_one(struct sw_graph *g, enum sw_op_kind kind, const sw_va
     X(attention)                                                                                   \
     X(attention_grad)                                                                              \
     X(accumulate)                                                                                  \
-    X(positions)
+    X(positions)                                                                                   \
+    X(dropout)
 #define SW_AXES_RULE(name) const char *sw_axes_of_##name(const struct sw_op_desc *d, char *text);
 SW_AXES_RULES(SW_AXES_RULE)
 #undef SW_AXES_RULE
@@ -98,8 +105,16 @@ bool sw_cut_embedding(const struct sw_op_desc *d, struct sw_cut *out);
 bool sw_cut_linear_ce(const struct sw_op_desc *d, struct sw_cut *out);
 bool sw_cut_linear_ce_grad(const struct sw_op_desc *d, struct sw_cut *out);
 bool sw_cut_attention(const struct sw_op_desc *d, struct sw_cut *out);
-void sw_part_matmul(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n);
-void sw_part_embedding(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n);
-void sw_part_linear_ce(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n);
-void sw_part_attention(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n);
-void sw_part_relative_bias(struct sw_op *op, const struct sw_cut *cut, int64_t first, int64_t n);
+
+#define SW_PART_RULES(X)                                                                           \
+    X(matmul)                                                                                      \
+    X(embedding)                                                                                   \
+    X(linear_ce)                                                                                   \
+    X(attention)                                                                                   \
+    X(relative_bias)                                                                               \
+    X(dropout)
+#define SW_PART_RULE(name)                                                                         \
+    void sw_part_##name(const struct sw_op_desc *desc, struct sw_op *op, const struct sw_cut *cut, \
+                        int64_t first, int64_t n);
+SW_PART_RULES(SW_PART_RULE)
+#undef SW_PART_RULE

@@ -121,6 +121,15 @@ static inline bool cpu_draw_keep(const struct cpu_draw *draw, uint64_t element)
     return sw_cpu_draw_word(draw, element) >= draw->threshold;
 }
 
+/* A run of elements of DROPOUT that belong to one sample: elements here .. here + n - 1 of x are
+ * elements first .. of a sample of the whole, which has `batch` samples. */
+struct cpu_draw_run {
+    int64_t here, n, batch, sample, first;
+};
+/* Number of runs, and run i. */
+int64_t sw_cpu_draw_runs(const struct sw_op_desc *desc);
+struct cpu_draw_run sw_cpu_draw_run(const struct sw_op_desc *desc, int64_t i);
+
 /* The draw of UPDATE, which rounds the bf16 moments of element e of the whole tensor. It is word e
  * % 4 of the Philox block with key = seed ^ the tensor's name and counter = (e / 4, STEP). Its low
  * half rounds the first moment, its high half the second. */

@@ -20,6 +20,37 @@ struct cpu_draw sw_cpu_draw_of_update(const struct cpu_call *call)
     return draw;
 }
 
+/* Elements that lie side by side in x and in one sample of the whole: a run of a part may span
+ * several samples (its first dimension is cut), or be one of many in a sample. */
+static int64_t run_elems(const struct sw_op_desc *desc)
+{
+    const struct sw_dropout_attrs *attrs = &desc->op->attrs.dropout;
+    const struct sw_shape *shape = &desc->in[0].shape;
+    return attrs->part > 0   ? sw_min_i64(attrs->part, attrs->sample)
+           : shape->rank > 0 ? sw_shape_elems(shape) / sw_max_i64(shape->dims[0], 1)
+                             : 1;
+}
+
+int64_t sw_cpu_draw_runs(const struct sw_op_desc *desc)
+{
+    return sw_shape_elems(&desc->in[0].shape) / sw_max_i64(run_elems(desc), 1);
+}
+
+struct cpu_draw_run sw_cpu_draw_run(const struct sw_op_desc *desc, int64_t i)
+{
+    const struct sw_dropout_attrs *attrs = &desc->op->attrs.dropout;
+    const int64_t elems = sw_shape_elems(&desc->in[0].shape), n = run_elems(desc), here = i * n;
+    if (attrs->part == 0) {
+        return (struct cpu_draw_run){.here = here, .n = n, .batch = elems / n, .sample = i};
+    }
+    const int64_t there = here / attrs->part * attrs->whole + attrs->first + here % attrs->part;
+    return (struct cpu_draw_run){.here = here,
+                                 .n = n,
+                                 .batch = elems / attrs->part * attrs->whole / attrs->sample,
+                                 .sample = there / attrs->sample,
+                                 .first = there % attrs->sample};
+}
+
 uint32_t sw_cpu_draw_word(const struct cpu_draw *draw, uint64_t element)
 {
     uint32_t words[4];

@@ -93,7 +93,7 @@ static struct cpu_attention head_of(const struct operands *o, const double *scal
         .segments = o->segments ? o->segments + b * o->s : NULL,
         .bias = o->bias ? o->bias + b * o->bias_batch + h * o->t * o->s : NULL,
         .p = op->attrs.attention.dropout,
-        .first_element = (uint64_t)(h * o->t) * (uint64_t)o->s,
+        .first_element = (uint64_t)((op->attrs.attention.first_head + h) * o->t) * (uint64_t)o->s,
     };
     a.q = place(o, in, o->in + o->first, 0, b, h, &a.ld_q);
     a.k = place(o, in, o->in + o->first, 1, b, kv, &a.ld_k);

@@ -9,9 +9,8 @@ struct job {
     const struct cpu_vector *vector;
     const struct cpu_call *call;
     struct cpu_elementwise e;
-    int64_t n;       /* elements; for dropout: per sample */
-    int64_t n_runs;  /* per sample */
-    int64_t n_batch; /* samples, for dropout only */
+    int64_t n;      /* elements; for dropout: in a run of a sample */
+    int64_t n_runs; /* dropout: items per such run */
 };
 
 static int64_t run_length(const struct job *job, int64_t first)
@@ -105,24 +104,25 @@ static void dropout_item(void *ctx, int64_t i_item, int i_worker)
     const struct job *job = ctx;
     const struct cpu_call *call = job->call;
     const double p = call->desc->op->attrs.dropout.p;
-    const int64_t b = i_item / job->n_runs, first = i_item % job->n_runs * RUN_ELEMS;
+    const int64_t first = i_item % job->n_runs * RUN_ELEMS;
+    const struct cpu_draw_run run = sw_cpu_draw_run(call->desc, i_item / job->n_runs);
     const enum sw_dtype dtype = call->desc->in[0].dtype;
-    const size_t before = (size_t)(b * job->n) * sw_dtype_bytes(dtype);
+    /* the address of an element is that of its sample plus its index in the sample */
+    const ptrdiff_t before = (ptrdiff_t)(run.here - run.first) * (ptrdiff_t)sw_dtype_bytes(dtype);
     struct cpu_draw draw;
     (void)i_worker;
-    sw_cpu_draw_init(&draw, call->scalars, call->desc->op->path, p, job->n_batch, b);
+    sw_cpu_draw_init(&draw, call->scalars, call->desc->op->path, p, run.batch, run.sample);
     job->vector->dropout(dtype, &draw, (float)(1.0 / (1.0 - p)), (const char *)call->in[0] + before,
-                         (char *)call->out[0] + before, first, run_length(job, first));
+                         (char *)call->out[0] + before, run.first + first, run_length(job, first));
 }
 
 static void dropout_run(const struct cpu_call *call)
 {
-    const struct sw_shape *shape = &call->desc->in[0].shape;
-    struct job job = {
-        .vector = call->prepared, .call = call, .n_batch = shape->rank > 0 ? shape->dims[0] : 1};
-    job.n = job.n_batch > 0 ? sw_shape_elems(shape) / job.n_batch : 0;
+    const int64_t n = sw_cpu_draw_runs(call->desc);
+    struct job job = {.vector = call->prepared, .call = call};
+    job.n = n > 0 ? sw_cpu_draw_run(call->desc, 0).n : 0;
     job.n_runs = sw_ceil_div(job.n, RUN_ELEMS);
-    sw_pool_run(call->pool, job.n_batch * job.n_runs, dropout_item, &job);
+    sw_pool_run(call->pool, n * job.n_runs, dropout_item, &job);
 }
 
 const struct cpu_kernel sw_cpu_dropout = {.name = "fast",

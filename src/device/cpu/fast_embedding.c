@@ -39,8 +39,10 @@ static void lookup_item(void *ctx, int64_t i_item, int i_worker)
         if (tile->continues || (id >= 0 && id < vocab)) {
             continue;
         }
-        for (int64_t c = 0; c < width; c++) { /* an id out of range gives NaN and reads nothing */
-            sw_store_f64(table->dtype, to, c, (double)NAN);
+        /* an id out of range reads nothing; it gives 0 if another part may have it, else NaN */
+        for (int64_t c = 0; c < width; c++) {
+            sw_store_f64(table->dtype, to, c,
+                         call->desc->op->attrs.embedding.whole > 0 ? 0 : (double)NAN);
         }
     }
 }

@@ -91,21 +91,39 @@ static sw_status activation(const struct gpu_call *call)
 }
 const struct gpu_op sw_gpu_activation = {.query = query, .run = activation};
 
+/* A part consists of whole draws, each of four elements. */
+static void query_dropout(const struct gpu_device *dev, const struct sw_op_desc *desc,
+                          struct sw_kernel_info *out)
+{
+    const struct sw_dropout_attrs *attrs = &desc->op->attrs.dropout;
+    query(dev, desc, out);
+    out->supported &=
+        (attrs->part | attrs->whole | attrs->first | attrs->sample) % 4 == 0 || attrs->part == 0;
+}
+
 static sw_status dropout(const struct gpu_call *call)
 {
     const struct sw_view *x = &call->desc->in[0];
-    const double p = call->desc->op->attrs.dropout.p;
-    const int64_t batch = x->shape.rank > 0 ? x->shape.dims[0] : 1;
-    if (gpu_elems(x) == 0) {
+    const struct sw_dropout_attrs *attrs = &call->desc->op->attrs.dropout;
+    const int64_t elems = gpu_elems(x), first_dim = x->shape.rank > 0 ? x->shape.dims[0] : 1;
+    if (elems == 0) {
         return SW_OK;
     }
+    const bool is_part = attrs->part > 0;
+    const int64_t n = is_part ? sw_min_i64(attrs->part, attrs->sample) : elems / first_dim;
+    const int64_t batch = is_part ? elems / attrs->part * attrs->whole / attrs->sample : first_dim;
     struct gpu_dropout_args args = {.x = call->in[0],
                                     .y = call->out[0],
-                                    .n = gpu_elems(x) / batch,
-                                    .factor = (float)(1 / (1 - p)),
-                                    .draw = sw_gpu_draw_args(call, p, batch)};
+                                    .n = n,
+                                    .runs = elems / n,
+                                    .part = attrs->part,
+                                    .whole = attrs->whole,
+                                    .first = attrs->first,
+                                    .sample = attrs->sample,
+                                    .factor = (float)(1 / (1 - attrs->p)),
+                                    .draw = sw_gpu_draw_args(call, attrs->p, batch)};
     GPU_LAUNCH(call, dropout, sw_gpu_type_of(x->dtype),
-               sw_gpu_grid_for(sw_ceil_div(args.n, PACK) * batch, THREADS), &args);
+               sw_gpu_grid_for(sw_ceil_div(n, PACK) * args.runs, THREADS), &args);
     return SW_OK;
 }
-const struct gpu_op sw_gpu_dropout = {.query = query, .run = dropout};
+const struct gpu_op sw_gpu_dropout = {.query = query_dropout, .run = dropout};

@@ -133,7 +133,7 @@ static sw_status embedding(const struct gpu_call *call)
         .row_bytes = row_bytes(&desc->in[0]),
         .first = tile->first,
         .later = tile->continues,
-        .nan = nan_bits(desc->in[0].dtype),
+        .other = desc->op->attrs.embedding.whole > 0 ? 0 : nan_bits(desc->in[0].dtype),
     };
     args.unit = unit_of(address(args.table) | address(args.y) | (uint64_t)args.row_bytes);
     GPU_LAUNCH(call, embedding, SW_GPU_PLAIN, grid_of_rows(call, args.n_tokens), &args);

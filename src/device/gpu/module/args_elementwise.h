@@ -25,12 +25,13 @@ struct gpu_map_args {
     float factor;
     int act, out_type; /* enum sw_gpu_act, sw_gpu_type */
 };
-/* y = keep ? x factor : 0; n elements per sample. */
+/* y = keep ? x factor : 0; n elements in each of `runs` runs of a sample. part > 0: x is a part, as
+ * in struct sw_dropout_attrs. */
 struct gpu_dropout_args {
     const double *skip;
     const void *x;
     void *y;
-    int64_t n;
+    int64_t n, runs, part, whole, first, sample;
     float factor;
     struct gpu_draw_args draw;
 };

@@ -37,7 +37,7 @@ struct gpu_embedding_args {
     void *y;
     int64_t n_tokens, n_rows, row_bytes, first;
     int later, unit;
-    uint32_t nan; /* two NaNs for 16-bit elements */
+    uint32_t other; /* for ids outside the table: 0, or NaN (two of 16 bits) */
 };
 /* Scatters rows [n] to index (ascending, then -1) of y [n_rows], zeros elsewhere. */
 struct gpu_densify_args {

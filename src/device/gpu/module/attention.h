@@ -141,7 +141,7 @@ struct keeper {
 SW_DEVICE bool is_kept(const struct sight &s, struct keeper *last, int i, int j)
 {
     const struct gpu_attention_args &args = *s.args;
-    const int64_t row = (int64_t)s.head * args.n_queries + s.position + i;
+    const int64_t row = (int64_t)(args.first_head + s.head) * args.n_queries + s.position + i;
     const uint64_t element = (uint64_t)(row * args.n_keys + j);
     if (last->block != element / 4) {
         last->block = element / 4;

@@ -150,7 +150,7 @@ template <typename T> SW_KERNEL(THREADS) void gated_act_grad(struct gpu_map_args
     });
 }
 
-/* A thread takes the four elements of one draw. */
+/* A thread takes the four elements of one draw; parts consist of whole draws. */
 template <typename T> SW_KERNEL(THREADS) void dropout(struct gpu_dropout_args args)
 {
     enum { N = 4 };
@@ -160,12 +160,17 @@ template <typename T> SW_KERNEL(THREADS) void dropout(struct gpu_dropout_args ar
     const T *x = (const T *)args.x;
     T *y = (T *)args.y;
     const bool wide = aligned(x) && aligned(y) && args.n % N == 0;
-    const int64_t blocks = (args.n + N - 1) / N; /* draws per sample */
+    const int64_t blocks = (args.n + N - 1) / N; /* draws per run */
     const struct draw first = draw_of(args.draw, 0);
-    for (int64_t i = first_element(); i < blocks * args.draw.batch; i += grid_threads()) {
-        const int64_t sample = quotient(i, blocks), block = i - sample * blocks;
+    for (int64_t i = first_element(); i < blocks * args.runs; i += grid_threads()) {
+        int64_t sample = quotient(i, blocks), block = i - sample * blocks;
         const int64_t at = sample * args.n + block * N;
         const int n = args.n - block * N < N ? (int)(args.n - block * N) : N;
+        if (args.part > 0) {
+            const int64_t there = at / args.part * args.whole + args.first + at % args.part;
+            sample = there / args.sample;
+            block = there % args.sample / N;
+        }
         struct draw draw = first;
         draw.sample += (uint64_t)sample;
         const struct philox_block words = draw_block(draw, (uint64_t)block);

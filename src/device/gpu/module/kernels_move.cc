@@ -114,7 +114,7 @@ SW_KERNEL(THREADS) void embedding(struct gpu_embedding_args args)
         const bool known = id >= 0 && id < args.n_rows;
         if (known || !args.later) {
             move_row((char *)args.y + t * args.row_bytes,
-                     known ? (const char *)args.table + id * args.row_bytes : nullptr, args.nan,
+                     known ? (const char *)args.table + id * args.row_bytes : nullptr, args.other,
                      args.row_bytes, args.unit);
         }
     }

@@ -1,0 +1,535 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graph of one of several ranks that compute a forward together. One walk over the ops: an op
+// whose parameter or input is cut works on parts, if it can; sums over ranks are taken where an op
+// needs them; between products, ops work on a part of the rows. Everything else is whole.
+// Invariant: all ranks get the same ops, so their exchanges meet.
+#include <string.h>
+
+#include "graph/spread.h"
+
+enum { N_SPREADS = SW_SPREAD_SUM + 1 };
+
+/* A value of the whole graph in the graph of this rank. */
+struct form {
+    bool is_made;
+    struct sw_spread native; /* as its op leaves it */
+    struct sw_spread cut;    /* of at[SW_SPREAD_CUT] */
+    sw_value at[N_SPREADS];  /* SW_NO_VALUE = not made in that spread */
+};
+
+struct pass {
+    const struct sw_graph *g;
+    struct sw_ranks ranks;
+    struct sw_graph *out;
+    struct form *forms; /* [g->n_values] */
+};
+
+static const struct sw_value_info *info_of(const struct pass *p, sw_value v)
+{
+    return &p->g->values[v];
+}
+
+static void set_form(struct pass *p, sw_value v, const struct sw_spread *spread, sw_value value)
+{
+    struct form *f = &p->forms[v];
+    *f = (struct form){.is_made = true, .native = *spread};
+    for (int i = 0; i < N_SPREADS; i++) {
+        f->at[i] = SW_NO_VALUE;
+    }
+    f->at[spread->kind] = value;
+    f->cut = *spread;
+}
+
+static struct sw_exchange_attrs exchange_of(const struct pass *p, enum sw_spread_kind from,
+                                            enum sw_spread_kind to, int dim)
+{
+    return (struct sw_exchange_attrs){.from = from,
+                                      .to = to,
+                                      .axis = p->ranks.axis,
+                                      .dim = dim,
+                                      .ranks = p->ranks.n,
+                                      .me = p->ranks.me};
+}
+
+/* ---- leaves ---- */
+
+/* The spread of a parameter; WHOLE if it has no split. */
+static struct sw_spread spread_of_param(struct pass *p, sw_value v)
+{
+    const struct sw_param_part *part = sw_graph_param_part(p->g, v);
+    if (!part || part->split.group[0] == part->split.unit) { /* one head for all */
+        return sw_spread_of(SW_SPREAD_WHOLE);
+    }
+    struct sw_spread spread = {.kind = SW_SPREAD_CUT, .parts = p->ranks.n, .split = part->split};
+    const int64_t unit = sw_max_i64(part->split.unit, 1), units = part->split.group[0] / unit;
+    if (part->split.n_groups == 1 && units < p->ranks.n && p->ranks.n % units == 0) {
+        spread.parts = (int)units; /* ranks share a head */
+    }
+    for (int i = 0; i < part->split.n_groups && part->split.unit > 0; i++) {
+        if (part->split.group[i] % (unit * spread.parts) != 0) {
+            sw_graph_fail(p->out, SW_E_UNSUP,
+                          "%s: %lld elements in units of %lld do not divide by %d ranks of the "
+                          "tensor axis",
+                          info_of(p, v)->name, (long long)part->split.group[i], (long long)unit,
+                          spread.parts);
+        }
+    }
+    return spread;
+}
+
+static void make_param(struct pass *p, sw_value v)
+{
+    const struct sw_value_info *info = info_of(p, v);
+    struct sw_graph *g = p->out;
+    const struct sw_spread spread = spread_of_param(p, v);
+    sw_value x = sw_param(g, info->name, sw_spread_shape(&spread, &info->shape), info->init);
+    if (x >= 0) {
+        g->values[x].needs_grad = info->needs_grad;
+    }
+    if (x >= 0 && spread.kind == SW_SPREAD_CUT) {
+        if (!sw_graph_grow(g, (void **)&g->parts, g->n_parts, sizeof *g->parts)) {
+            return;
+        }
+        g->parts[g->n_parts++] = (struct sw_param_part){x, info->shape, spread.split};
+        if (spread.parts < p->ranks.n && info->needs_grad) {
+            struct sw_exchange_attrs shared = exchange_of(p, SW_SPREAD_WHOLE, SW_SPREAD_COPIED, 0);
+            shared.ranks = p->ranks.n / spread.parts;
+            shared.me = p->ranks.me % shared.ranks;
+            x = sw_graph_exchange(g, x, &shared);
+        }
+    }
+    set_form(p, v, &spread, x);
+}
+
+static void make_leaf(struct pass *p, sw_value v, const struct sw_spread *want)
+{
+    const struct sw_value_info *info = info_of(p, v);
+    struct sw_spread spread = sw_spread_of(SW_SPREAD_WHOLE);
+    if (p->forms[v].is_made) {
+        return;
+    }
+    if (info->role == SW_ROLE_PARAM) {
+        make_param(p, v);
+        return;
+    }
+    sw_value x;
+    if (info->role == SW_ROLE_INPUT) {
+        x = sw_input(p->out, info->name, info->dtype, info->shape);
+    } else if (info->data) {
+        x = sw_constant(p->out, info->name, info->dtype, info->shape, info->data);
+    } else { /* a cache: as its first op wants it */
+        spread = want && want->kind == SW_SPREAD_CUT ? *want : spread;
+        x = sw_graph_state(p->out, info->name, info->dtype, sw_spread_shape(&spread, &info->shape),
+                           SW_NO_VALUE);
+    }
+    set_form(p, v, &spread, x);
+}
+
+static bool is_cache(const struct sw_value_info *info)
+{
+    return info->role == SW_ROLE_STATE && !info->data && info->producer < 0;
+}
+
+/* ---- spreads of a value ---- */
+
+/* True if a value can have this spread. */
+static bool can(struct pass *p, sw_value v, const struct sw_spread *want)
+{
+    if (is_cache(info_of(p, v)) && !p->forms[v].is_made) {
+        return true;
+    }
+    make_leaf(p, v, want);
+    const struct form *f = &p->forms[v];
+    const bool may_gather = f->native.kind != SW_SPREAD_CUT ||
+                            (f->native.parts == p->ranks.n && f->native.split.n_groups == 1);
+    switch (want->kind) {
+    case SW_SPREAD_SUM:
+        return f->at[SW_SPREAD_SUM] >= 0;
+    case SW_SPREAD_CUT:
+        return (f->at[SW_SPREAD_CUT] >= 0 && sw_spread_equal(&f->cut, want)) ||
+               (may_gather && want->parts == p->ranks.n && want->split.n_groups == 1 &&
+                sw_spread_is_even(want));
+    default:
+        return may_gather;
+    }
+}
+
+/* Gathers a cut value. Padding follows the last part and is left out. */
+static sw_value gather(struct pass *p, sw_value v, enum sw_spread_kind to)
+{
+    const struct form *f = &p->forms[v];
+    const int dim = f->cut.split.dim;
+    const struct sw_exchange_attrs attrs = exchange_of(p, SW_SPREAD_CUT, to, dim);
+    const sw_value x = sw_graph_exchange(p->out, f->at[SW_SPREAD_CUT], &attrs);
+    return x < 0 || sw_spread_is_even(&f->cut)
+               ? x
+               : sw_slice(p->out, x, dim, 0, info_of(p, v)->shape.dims[dim]);
+}
+
+static sw_value change(struct pass *p, enum sw_spread_kind from, sw_value x, enum sw_spread_kind to,
+                       int dim)
+{
+    const struct sw_exchange_attrs attrs = exchange_of(p, from, to, dim);
+    return sw_graph_exchange(p->out, x, &attrs);
+}
+
+static sw_value in_spread(struct pass *p, sw_value v, const struct sw_spread *want);
+
+static sw_value make_whole(struct pass *p, sw_value v)
+{
+    const struct form *f = &p->forms[v];
+    return f->at[SW_SPREAD_CUT] >= 0 ? gather(p, v, SW_SPREAD_WHOLE)
+           : f->at[SW_SPREAD_SUM] >= 0
+               ? change(p, SW_SPREAD_SUM, f->at[SW_SPREAD_SUM], SW_SPREAD_WHOLE, 0)
+               : change(p, SW_SPREAD_COPIED, f->at[SW_SPREAD_COPIED], SW_SPREAD_WHOLE, 0);
+}
+
+static sw_value make_copied(struct pass *p, sw_value v)
+{
+    const struct sw_spread whole = sw_spread_of(SW_SPREAD_WHOLE);
+    const struct form *f = &p->forms[v];
+    return f->at[SW_SPREAD_WHOLE] < 0 && f->at[SW_SPREAD_CUT] >= 0
+               ? gather(p, v, SW_SPREAD_COPIED)
+               : change(p, SW_SPREAD_WHOLE, in_spread(p, v, &whole), SW_SPREAD_COPIED, 0);
+}
+
+static sw_value make_cut(struct pass *p, sw_value v, const struct sw_spread *want)
+{
+    const struct sw_spread whole = sw_spread_of(SW_SPREAD_WHOLE);
+    const struct form *f = &p->forms[v];
+    const int dim = want->split.dim;
+    if (f->native.kind == SW_SPREAD_SUM && f->at[SW_SPREAD_WHOLE] < 0) {
+        return change(p, SW_SPREAD_SUM, f->at[SW_SPREAD_SUM], SW_SPREAD_CUT, dim);
+    }
+    if (f->at[SW_SPREAD_WHOLE] < 0 && f->at[SW_SPREAD_COPIED] >= 0) {
+        return change(p, SW_SPREAD_COPIED, f->at[SW_SPREAD_COPIED], SW_SPREAD_CUT, dim);
+    }
+    return change(p, SW_SPREAD_WHOLE, in_spread(p, v, &whole), SW_SPREAD_CUT, dim);
+}
+
+/* The value in this spread; `can` said that it can have it. */
+static sw_value in_spread(struct pass *p, sw_value v, const struct sw_spread *want)
+{
+    make_leaf(p, v, want);
+    struct form *f = &p->forms[v];
+    const enum sw_spread_kind kind =
+        want->kind == SW_SPREAD_COPIED && !info_of(p, v)->needs_grad ? SW_SPREAD_WHOLE : want->kind;
+    if (f->at[kind] >= 0 && (kind != SW_SPREAD_CUT || sw_spread_equal(&f->cut, want))) {
+        return f->at[kind];
+    }
+    const sw_value x = kind == SW_SPREAD_CUT      ? make_cut(p, v, want)
+                       : kind == SW_SPREAD_COPIED ? make_copied(p, v)
+                                                  : make_whole(p, v);
+    if (kind != SW_SPREAD_CUT || f->native.kind != SW_SPREAD_CUT) {
+        f->at[kind] = x;
+        f->cut = kind == SW_SPREAD_CUT ? *want : f->cut;
+    }
+    return x;
+}
+
+/* ---- ops ---- */
+
+static sw_value view_of(struct pass *p, const struct sw_op *op, sw_value x, struct sw_shape shape)
+{
+    const struct sw_view_attrs *attrs = &op->attrs.view;
+    switch (attrs->kind) {
+    case SW_VIEW_RESHAPE:
+        return sw_reshape(p->out, x, shape);
+    case SW_VIEW_TRANSPOSE:
+        return sw_transpose(p->out, x, attrs->dim, attrs->dim_b);
+    default:
+        return sw_slice(p->out, x, attrs->dim, attrs->start, shape.dims[attrs->dim]);
+    }
+}
+
+/* Adds the op of this rank with its outputs. */
+static void add_op(struct pass *p, const struct sw_op *whole, const struct sw_op_part *part,
+                   const sw_value *in)
+{
+    struct sw_graph *g = p->out;
+    struct sw_shape shapes[SW_MAX_OUTPUTS];
+    for (int k = 0; k < whole->n_out; k++) {
+        shapes[k] = sw_spread_shape(&part->out[k], &info_of(p, whole->out[k])->shape);
+    }
+    if (whole->kind == SW_OP_VIEW) {
+        set_form(p, whole->out[0], &part->out[0], view_of(p, &part->op, in[0], shapes[0]));
+        return;
+    }
+    const int32_t i = sw_graph_add_op(g, whole->kind, in, whole->n_in, &part->op.attrs);
+    if (i < 0) {
+        return;
+    }
+    g->ops[i].path = whole->path;
+    g->ops[i].user = whole->user;
+    for (int k = 0; k < whole->n_out; k++) {
+        const int alias =
+            sw_op_info(whole->kind)->alias ? sw_op_info(whole->kind)->alias(whole, k) : -1;
+        const sw_value out =
+            alias >= 0 ? sw_graph_add_out_in_place(g, i, in[alias])
+                       : sw_graph_add_out(g, i, info_of(p, whole->out[k])->dtype, shapes[k]);
+        set_form(p, whole->out[k], &part->out[k], out);
+    }
+}
+
+static void emit(struct pass *p, const struct sw_op *op, const struct sw_op_part *part)
+{
+    sw_value in[SW_MAX_INPUTS];
+    for (int k = 0; k < op->n_in; k++) {
+        const sw_value x = in_spread(p, op->in[k], &part->in[k]);
+        in[k] = info_of(p, op->in[k])->contiguous ? sw_graph_dense(p->out, x) : x;
+        if (in[k] < 0) {
+            return;
+        }
+    }
+    add_op(p, op, part, in);
+}
+
+static bool all_can(struct pass *p, const struct sw_op *op, const struct sw_op_part *part)
+{
+    for (int k = 0; k < op->n_in; k++) {
+        if (!can(p, op->in[k], &part->in[k])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_model_cut(const struct pass *p, sw_value v)
+{
+    const struct sw_spread *native = &p->forms[v].native;
+    return native->kind == SW_SPREAD_CUT && !native->is_rows;
+}
+
+/* By parts of a parameter, or of what was computed from parts. */
+static bool by_parts(struct pass *p, const struct sw_op *op, const struct sw_op_desc *desc)
+{
+    struct sw_op_part part;
+    for (int k = 0; k < op->n_in; k++) {
+        if (p->forms[op->in[k]].is_made && is_model_cut(p, op->in[k]) &&
+            sw_op_part(desc, k, &p->forms[op->in[k]].native, &p->ranks, &part) &&
+            all_can(p, op, &part)) {
+            emit(p, op, &part);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool by_sums(struct pass *p, const struct sw_op *op, const struct sw_op_desc *desc)
+{
+    struct sw_spread in[SW_MAX_INPUTS];
+    struct sw_op_part part;
+    for (int k = 0; k < op->n_in; k++) {
+        in[k] = p->forms[op->in[k]].native;
+    }
+    if (op->n_in == 0 || !sw_op_part_of_sum(desc, in, &part) || !all_can(p, op, &part)) {
+        return false;
+    }
+    emit(p, op, &part);
+    return true;
+}
+
+/* The op reads what a product reads: copies that are there, and parameters. */
+static bool by_copies(struct pass *p, const struct sw_op *op)
+{
+    struct sw_op_part part = {.op = *op};
+    bool any = false;
+    for (int k = 0; k < op->n_in; k++) {
+        const struct sw_value_info *info = info_of(p, op->in[k]);
+        const struct form *f = &p->forms[op->in[k]];
+        const bool is_copied = f->at[SW_SPREAD_COPIED] >= 0 && info->role != SW_ROLE_PARAM;
+        any = any || (is_copied && info->needs_grad);
+        if (info->needs_grad && info->role != SW_ROLE_PARAM && !is_copied) {
+            return false;
+        }
+        part.in[k] = sw_spread_of(SW_SPREAD_COPIED);
+    }
+    for (int k = 0; k < op->n_out; k++) {
+        part.out[k] = sw_spread_of(SW_SPREAD_COPIED);
+    }
+    if (!any || !all_can(p, op, &part)) {
+        return false;
+    }
+    emit(p, op, &part);
+    return true;
+}
+
+/* The cut of rows of a region: samples, else tokens. False = they do not divide. */
+static bool rows_of(const struct pass *p, sw_value v, struct sw_spread *out)
+{
+    const struct sw_shape *shape = &info_of(p, v)->shape;
+    for (int dim = 0; dim < 2 && shape->rank >= 3; dim++) {
+        if (shape->dims[dim] % p->ranks.n == 0) {
+            *out = sw_spread_cut(dim, shape->dims[dim], p->ranks.n);
+            out->is_rows = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool on_rows(struct pass *p, const struct sw_op *op, const struct sw_op_desc *desc)
+{
+    struct sw_op_part part;
+    for (int k = 0; k < op->n_in && !sw_op_has(op, SW_TRAIT_PRODUCTS); k++) {
+        const struct sw_spread *native = &p->forms[op->in[k]].native;
+        struct sw_spread rows = *native;
+        const bool is_rows = native->kind == SW_SPREAD_CUT && native->is_rows;
+        if ((!is_rows && (native->kind != SW_SPREAD_SUM || !rows_of(p, op->in[k], &rows))) ||
+            !sw_op_part(desc, k, &rows, &p->ranks, &part) || !all_can(p, op, &part)) {
+            continue;
+        }
+        bool all = true;
+        for (int i = 0; i < op->n_out; i++) {
+            all = all && part.out[i].kind == SW_SPREAD_CUT;
+        }
+        if (all) {
+            emit(p, op, &part);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void on_all(struct pass *p, const struct sw_op *op)
+{
+    const struct sw_op_part part = {.op = *op};
+    for (int k = 0; k < op->n_in; k++) {
+        if (!can(p, op->in[k], &part.in[k])) {
+            sw_graph_fail(p->out, SW_E_UNSUP,
+                          "%s: an op needs all of an input of which each rank "
+                          "has parts of several groups, or shares a part",
+                          sw_op_name(op));
+        }
+    }
+    emit(p, op, &part);
+}
+
+static bool has_sum(const struct pass *p, const struct sw_op *op)
+{
+    for (int k = 0; k < op->n_in; k++) {
+        if (p->forms[op->in[k]].native.kind == SW_SPREAD_SUM) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void take(struct pass *p, const struct sw_op *op)
+{
+    struct sw_op_desc desc;
+    sw_graph_describe(p->g, op, &desc);
+    p->out->scope = op->scope;
+    if (p->out->status < 0 || by_parts(p, op, &desc) || by_sums(p, op, &desc) ||
+        (!has_sum(p, op) && by_copies(p, op)) || (p->ranks.rows && on_rows(p, op, &desc))) {
+        return;
+    }
+    on_all(p, op);
+}
+
+/* ---- the graph ---- */
+
+/* The same scopes, so that the numbers of scopes, and names in messages, stay. */
+static void copy_scopes(struct pass *p)
+{
+    for (int32_t i = 1; i < p->g->n_scopes; i++) {
+        const struct sw_scope *scope = &p->g->scopes[i];
+        const size_t parent = strlen(p->g->scopes[scope->parent].name);
+        const char *name = scope->name + parent + (parent > 0);
+        p->out->scope = scope->parent;
+        if (scope->is_block) {
+            sw_scope_push_block(p->out, name);
+        } else {
+            sw_scope_push(p->out, name);
+        }
+    }
+}
+
+/* All leaves in their order, but caches get theirs from their first op. */
+static void make_leaves(struct pass *p)
+{
+    p->out->scope = 0;
+    for (sw_value v = 0; v < p->g->n_values && p->out->status >= 0; v++) {
+        if (info_of(p, v)->producer < 0 && !is_cache(info_of(p, v))) {
+            make_leaf(p, v, NULL);
+        }
+    }
+}
+
+static void copy_outputs(struct pass *p)
+{
+    const struct sw_spread whole = sw_spread_of(SW_SPREAD_WHOLE);
+    for (int32_t i = 0; i < p->g->n_outputs; i++) {
+        const struct sw_named *output = &p->g->outputs[i];
+        if (!can(p, output->value, &whole)) {
+            sw_graph_fail(p->out, SW_E_UNSUP, "output %s: ranks have parts of several groups of it",
+                          output->name);
+        }
+        sw_output(p->out, output->name, in_spread(p, output->value, &whole));
+    }
+}
+
+static void copy_adapted(struct pass *p)
+{
+    for (int32_t i = 0; i < p->g->adapted.n; i++) {
+        const struct sw_adapted *of = &p->g->adapted.items[i];
+        struct sw_adapted layer = *of;
+        layer.weight = sw_graph_find(p->out, SW_ROLE_PARAM, info_of(p, of->weight)->name);
+        layer.a = sw_graph_find(p->out, SW_ROLE_PARAM, info_of(p, of->a)->name);
+        layer.b = sw_graph_find(p->out, SW_ROLE_PARAM, info_of(p, of->b)->name);
+        sw_graph_note_adapted(p->out, &layer);
+    }
+}
+
+static sw_status open_out(struct pass *p)
+{
+    const struct sw_graph *g = p->g;
+    const struct sw_graph_options options = {.dtype = g->dtype,
+                                             .grad_dtype = g->grad_dtype,
+                                             .training = g->training,
+                                             .token_mean = g->token_mean,
+                                             .loss_chunk = g->loss_chunk,
+                                             .frozen = g->frozen,
+                                             .n_frozen = g->n_frozen,
+                                             .adapter = g->adapted.by};
+    p->forms = sw_alloc_zero("graph", (size_t)sw_max_i64(g->n_values, 1), sizeof *p->forms);
+    SW_TRY_ALLOC(p->forms, "the graph of a rank");
+    return sw_graph_open(&options, &p->out);
+}
+
+sw_status sw_graph_part(const struct sw_graph *g, const struct sw_ranks *ranks, sw_value loss,
+                        struct sw_graph **out, sw_value *out_loss)
+{
+    struct pass p = {.g = g, .ranks = *ranks};
+    SW_TRY(sw_graph_status(g));
+    if (ranks->n <= 1) {
+        SW_TRY(sw_graph_copy(g, out));
+        *out_loss = loss;
+        return SW_OK;
+    }
+    sw_status st = open_out(&p);
+    if (st < 0) {
+        sw_free(p.forms);
+        return st;
+    }
+    copy_scopes(&p);
+    make_leaves(&p);
+    for (int32_t i = 0; i < g->n_ops && p.out->status >= 0; i++) {
+        take(&p, &g->ops[i]);
+    }
+    p.out->scope = 0;
+    copy_outputs(&p);
+    copy_adapted(&p);
+    const struct sw_spread whole = sw_spread_of(SW_SPREAD_WHOLE);
+    const sw_value at = loss < 0 ? SW_NO_VALUE : in_spread(&p, loss, &whole);
+    p.out->scope = 0;
+    sw_free(p.forms);
+    st = sw_graph_status(p.out);
+    if (st < 0) {
+        sw_graph_close(p.out);
+        return st;
+    }
+    *out = p.out;
+    *out_loss = at;
+    return SW_OK;
+}
