@@ -19,9 +19,20 @@ struct build {
     struct sw_layer_names names;
 };
 
-static sw_value linear(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t out)
+/* A product that begins a branch: ranks have columns, whole units of them. */
+static sw_value columns(struct build *b, const char *suffix, sw_value x, int64_t out, int64_t unit)
 {
-    return sw_encoder_linear(b->m, b->g, sw_name_in_layer(&b->names, suffix), x, in, out);
+    const struct sw_linear_spec spec = {
+        .in = b->m->super.width, .out = out, .std = b->m->spec.init_range, .columns = unit};
+    return sw_nn_linear(b->g, sw_name_in_layer(&b->names, suffix), x, &spec);
+}
+
+/* A product that ends a branch: ranks have rows. */
+static sw_value rows(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t unit)
+{
+    const struct sw_linear_spec spec = {
+        .in = in, .out = b->m->super.width, .std = b->m->spec.init_range, .rows = unit};
+    return sw_nn_linear(b->g, sw_name_in_layer(&b->names, suffix), x, &spec);
 }
 
 static sw_value norm(struct build *b, const char *name, sw_value x)
@@ -84,11 +95,11 @@ static sw_value scores(struct build *b, sw_value x, const char *suffix, sw_value
 {
     const struct sw_encoder_spec *s = &b->m->spec;
     const int64_t width = b->m->super.width, head = width / s->heads;
-    const sw_value rows = linear(b, suffix, table, width, width);
+    const sw_value of_table = columns(b, suffix, table, width, head);
     return sw_relative_scores(
         b->g, sw_reshape(b->g, x, SW_SHAPE(b->spec->batch, b->spec->tokens, s->heads, head)),
-        sw_reshape(b->g, rows, SW_SHAPE(2 * s->distances.span, s->heads, head)), b->index, by_key,
-        scale);
+        sw_reshape(b->g, of_table, SW_SHAPE(2 * s->distances.span, s->heads, head)), b->index,
+        by_key, scale);
 }
 
 /* ---- a layer ---- */
@@ -122,11 +133,11 @@ static sw_value attend(struct build *b, sw_value h)
 {
     const struct sw_encoder_spec *s = &b->m->spec;
     const struct sw_encoder_distances *d = &s->distances;
-    const int64_t width = b->m->super.width;
-    const double scale = 1 / sqrt((double)(width / s->heads) * (double)d->terms);
-    const sw_value q = linear(b, "attention.self.query_proj", h, width, width);
-    const sw_value k = linear(b, "attention.self.key_proj", h, width, width);
-    const sw_value v = linear(b, "attention.self.value_proj", h, width, width);
+    const int64_t width = b->m->super.width, head = width / s->heads;
+    const double scale = 1 / sqrt((double)head * (double)d->terms);
+    const sw_value q = columns(b, "attention.self.query_proj", h, width, head);
+    const sw_value k = columns(b, "attention.self.key_proj", h, width, head);
+    const sw_value v = columns(b, "attention.self.value_proj", h, width, head);
     sw_value bias = SW_NO_VALUE;
     const bool relative = d->with_keys || d->with_queries;
     const sw_value table = relative ? drop(b, b->table) : SW_NO_VALUE;
@@ -146,20 +157,19 @@ static sw_value attend(struct build *b, sw_value h)
     spec.mask = b->mask;
     spec.bias = bias;
     const sw_value o = with_padding(b, sw_attention(b->g, q, k, v, &spec), q, v);
-    return linear(b, "attention.output.dense", o, width, width);
+    return rows(b, "attention.output.dense", o, width, head);
 }
 
 static sw_value layer(struct build *b, sw_value h)
 {
     const struct sw_encoder_spec *s = &b->m->spec;
-    const int64_t width = b->m->super.width;
     sw_scope_push(b->g, "attention");
     const sw_value a = drop(b, attend(b, h));
     sw_scope_pop(b->g);
     h = norm(b, sw_name_in_layer(&b->names, "attention.output.LayerNorm"), sw_add(b->g, h, a));
     sw_scope_push(b->g, "mlp");
-    const sw_value x = sw_act(b->g, linear(b, "intermediate.dense", h, width, s->inner), s->act);
-    const sw_value f = drop(b, linear(b, "output.dense", x, s->inner, width));
+    const sw_value x = sw_act(b->g, columns(b, "intermediate.dense", h, s->inner, 1), s->act);
+    const sw_value f = drop(b, rows(b, "output.dense", x, s->inner, 1));
     sw_scope_pop(b->g);
     return norm(b, sw_name_in_layer(&b->names, "output.LayerNorm"), sw_add(b->g, h, f));
 }
@@ -238,8 +248,8 @@ static void forward(const struct sw_model *model, sw_graph *g, const struct sw_f
     b.padding = sw_not_equal(g, b.mask, 1);
     b.all = sw_not_equal(g, b.mask, -1); /* no mask entry equals -1: all ones */
     sw_scope_push(g, "deberta");
-    const sw_value table = sw_nn_table(g, "deberta.embeddings.word_embeddings", model->vocab,
-                                       model->width, b.m->spec.init_range);
+    const sw_value table = sw_nn_vocabulary(g, "deberta.embeddings.word_embeddings", model->vocab,
+                                            model->width, b.m->spec.init_range);
     if (d->with_keys || d->with_queries) {
         b.table = distance_table(&b);
         b.index = distances(&b);

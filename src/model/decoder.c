@@ -52,11 +52,28 @@ static sw_value norm_in_layer(struct build *b, const char *suffix, sw_value x)
     return suffix ? norm(b, sw_name_in_layer(&b->names, suffix), x, b->m->super.width) : x;
 }
 
-static sw_value linear(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t out,
-                       bool bias, double std)
+static struct sw_linear_spec linear_of(const struct build *b, int64_t in, int64_t out, bool bias,
+                                       double std)
 {
-    const struct sw_linear_spec spec = {
+    return (struct sw_linear_spec){
         .in = in, .out = out, .in_out = b->m->spec.in_out, .no_bias = !bias, .std = std};
+}
+
+/* A product that begins a branch: ranks have columns, whole units of them. */
+static sw_value columns(struct build *b, const char *suffix, sw_value x, int64_t out, int64_t unit,
+                        bool bias)
+{
+    struct sw_linear_spec spec = linear_of(b, b->m->super.width, out, bias, b->m->spec.init_range);
+    spec.columns = unit;
+    return sw_nn_linear(b->g, sw_name_in_layer(&b->names, suffix), x, &spec);
+}
+
+/* A product that ends a branch: ranks have rows. */
+static sw_value rows(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t unit,
+                     bool bias)
+{
+    struct sw_linear_spec spec = linear_of(b, in, b->m->super.width, bias, b->m->spec.proj_range);
+    spec.rows = unit;
     return sw_nn_linear(b->g, sw_name_in_layer(&b->names, suffix), x, &spec);
 }
 
@@ -85,12 +102,12 @@ static struct heads separate(struct build *b, sw_value x)
 {
     const struct sw_decoder_spec *s = &b->m->spec;
     const struct sw_decoder_names *n = &b->m->names;
-    const int64_t width = b->m->super.width, q = s->heads * s->head_width;
+    const int64_t q = s->heads * s->head_width;
     const int64_t kv = s->kv_heads * s->head_width;
     struct heads out;
-    out.q = linear(b, n->q, x, width, q, s->qkv_bias, s->init_range);
-    out.k = linear(b, n->k, x, width, kv, s->qkv_bias, s->init_range);
-    out.v = linear(b, n->v, x, width, kv, s->qkv_bias, s->init_range);
+    out.q = columns(b, n->q, x, q, s->head_width, s->qkv_bias);
+    out.k = columns(b, n->k, x, kv, s->head_width, s->qkv_bias);
+    out.v = columns(b, n->v, x, kv, s->head_width, s->qkv_bias);
     if (n->q_norm || s->positions == SW_POSITION_ROTARY) {
         out.q = split_heads(b, out.q, s->heads, s->head_width);
         out.k = split_heads(b, out.k, s->kv_heads, s->head_width);
@@ -101,6 +118,21 @@ static struct heads separate(struct build *b, sw_value x)
         out.k = norm(b, sw_name_in_layer(&b->names, n->k_norm), out.k, s->head_width);
     }
     return out;
+}
+
+/* Queries, keys and values of one product: three groups of heads, or heads with one of each. */
+static sw_value joint(struct build *b, sw_value x)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    const int64_t q = s->heads * s->head_width, kv = s->kv_heads * s->head_width;
+    struct sw_linear_spec spec =
+        linear_of(b, b->m->super.width, q + 2 * kv, s->qkv_bias, s->init_range);
+    if (s->qkv == SW_QKV_PACKED) {
+        spec.groups[0] = q;
+        spec.groups[1] = spec.groups[2] = kv;
+    }
+    spec.columns = s->qkv == SW_QKV_PACKED ? s->head_width : 3 * s->head_width;
+    return sw_nn_linear(b->g, sw_name_in_layer(&b->names, b->m->names.qkv), x, &spec);
 }
 
 /* Each head's query, key and value are side by side: three views of the product. */
@@ -140,16 +172,13 @@ static struct sw_attention_spec attention_spec(const struct build *b)
 static sw_value attend(struct build *b, sw_value x)
 {
     const struct sw_decoder_spec *s = &b->m->spec;
-    const struct sw_decoder_names *n = &b->m->names;
     const struct sw_attention_spec spec = attention_spec(b);
     const struct sw_nn_cache cache = {.layer = b->names.layer, .tokens = b->spec->cache_tokens};
     struct heads h;
     if (s->qkv == SW_QKV_SEPARATE) {
         h = separate(b, x);
     } else {
-        const sw_value qkv =
-            linear(b, n->qkv, x, b->m->super.width, (s->heads + 2 * s->kv_heads) * s->head_width,
-                   s->qkv_bias, s->init_range);
+        const sw_value qkv = joint(b, x);
         if (s->qkv == SW_QKV_PACKED) {
             return cache.tokens > 0 ? sw_nn_cached_packed(b->g, qkv, &spec, &cache)
                                     : sw_attention_packed(b->g, qkv, &spec);
@@ -172,8 +201,7 @@ static sw_value attention_branch(struct build *b, sw_value x)
     const struct sw_decoder_names *n = &b->m->names;
     push_part(b, n->out, "attn");
     const sw_value o = attend(b, x);
-    const sw_value y = linear(b, n->out, o, s->heads * s->head_width, b->m->super.width,
-                              s->out_bias, s->proj_range);
+    const sw_value y = rows(b, n->out, o, s->heads * s->head_width, s->head_width, s->out_bias);
     sw_scope_pop(b->g);
     return norm_in_layer(b, n->attention_out_norm, y);
 }
@@ -182,18 +210,17 @@ static sw_value mlp_branch(struct build *b, sw_value x)
 {
     const struct sw_decoder_spec *s = &b->m->spec;
     const struct sw_decoder_names *n = &b->m->names;
-    const int64_t width = b->m->super.width;
     sw_value hidden;
     push_part(b, n->down, "mlp");
     if (n->gate) {
-        const sw_value gate = linear(b, n->gate, x, width, s->inner, s->mlp_bias, s->init_range);
-        const sw_value up = linear(b, n->up, x, width, s->inner, s->mlp_bias, s->init_range);
+        const sw_value gate = columns(b, n->gate, x, s->inner, 1, s->mlp_bias);
+        const sw_value up = columns(b, n->up, x, s->inner, 1, s->mlp_bias);
         hidden = sw_gated_act(b->g, gate, up, s->act);
     } else {
-        hidden = linear(b, n->up, x, width, s->inner, s->mlp_bias, s->init_range);
+        hidden = columns(b, n->up, x, s->inner, 1, s->mlp_bias);
         hidden = sw_act(b->g, hidden, s->act);
     }
-    const sw_value y = linear(b, n->down, hidden, s->inner, width, s->mlp_bias, s->proj_range);
+    const sw_value y = rows(b, n->down, hidden, s->inner, 1, s->mlp_bias);
     sw_scope_pop(b->g);
     return norm_in_layer(b, n->mlp_out_norm, y);
 }
@@ -326,8 +353,8 @@ void sw_decoder_forward(const struct sw_model *model, sw_graph *g,
     sw_value ids;
     open_inputs(&b, &ids);
     sw_scope_push(g, n->trunk);
-    const sw_value table = sw_nn_table(g, sw_name_in_trunk(&b.names, n->embedding), model->vocab,
-                                       b.m->table_width, b.m->spec.init_range);
+    const sw_value table = sw_nn_vocabulary(g, sw_name_in_trunk(&b.names, n->embedding),
+                                            model->vocab, b.m->table_width, b.m->spec.init_range);
     sw_value h = norm_in_trunk(&b, n->final_norm, layers(&b, embed(&b, table, ids)));
     h = project(&b, n->project_out, h, model->width, b.m->table_width);
     sw_model_name_hidden(g, spec, model->layers, h);

@@ -21,9 +21,20 @@ static const struct sw_encoder *encoder_of(const struct sw_model *model)
     return SW_CONTAINER(model, struct sw_encoder, super);
 }
 
-static sw_value linear(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t out)
+/* A product that begins a branch: ranks have columns, whole units of them. */
+static sw_value columns(struct build *b, const char *suffix, sw_value x, int64_t out, int64_t unit)
 {
-    return sw_encoder_linear(b->m, b->g, sw_name_in_layer(&b->names, suffix), x, in, out);
+    const struct sw_linear_spec spec = {
+        .in = b->m->super.width, .out = out, .std = b->m->spec.init_range, .columns = unit};
+    return sw_nn_linear(b->g, sw_name_in_layer(&b->names, suffix), x, &spec);
+}
+
+/* A product that ends a branch: ranks have rows. */
+static sw_value rows(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t unit)
+{
+    const struct sw_linear_spec spec = {
+        .in = in, .out = b->m->super.width, .std = b->m->spec.init_range, .rows = unit};
+    return sw_nn_linear(b->g, sw_name_in_layer(&b->names, suffix), x, &spec);
 }
 
 static sw_value norm(struct build *b, const char *name, sw_value x)
@@ -105,25 +116,24 @@ static sw_value attend(struct build *b, sw_value h)
         .segments = b->segments,
         .bias = SW_NO_VALUE,
     };
-    const sw_value q = linear(b, n->q, h, width, width);
-    const sw_value k = linear(b, n->k, h, width, width);
-    const sw_value v = linear(b, n->v, h, width, width);
+    const sw_value q = columns(b, n->q, h, width, width / s->heads);
+    const sw_value k = columns(b, n->k, h, width, width / s->heads);
+    const sw_value v = columns(b, n->v, h, width, width / s->heads);
     const sw_value o = sw_attention(b->g, q, k, v, &spec);
-    return linear(b, n->out, o, width, width);
+    return rows(b, n->out, o, width, width / s->heads);
 }
 
 static sw_value layer(struct build *b, sw_value h)
 {
     const struct sw_encoder_spec *s = &b->m->spec;
     const struct sw_encoder_names *n = &b->m->names;
-    const int64_t width = b->m->super.width;
     sw_scope_push(b->g, "attention");
     const sw_value a = drop(b, attend(b, h), s->hidden_dropout);
     sw_scope_pop(b->g);
     h = norm(b, sw_name_in_layer(&b->names, n->attention_norm), sw_add(b->g, h, a));
     sw_scope_push(b->g, "mlp");
-    const sw_value hidden = sw_act(b->g, linear(b, n->up, h, width, s->inner), s->act);
-    const sw_value f = drop(b, linear(b, n->down, hidden, s->inner, width), s->hidden_dropout);
+    const sw_value hidden = sw_act(b->g, columns(b, n->up, h, s->inner, 1), s->act);
+    const sw_value f = drop(b, rows(b, n->down, hidden, s->inner, 1), s->hidden_dropout);
     sw_scope_pop(b->g);
     return norm(b, sw_name_in_layer(&b->names, n->mlp_norm), sw_add(b->g, h, f));
 }
@@ -150,7 +160,8 @@ void sw_encoder_forward(const struct sw_model *model, sw_graph *g,
     b.segments = spec->is_packed ? input(&b, "segments") : SW_NO_VALUE;
     b.mask = spec->is_packed && !spec->has_mask ? SW_NO_VALUE : input(&b, "attention_mask");
     sw_scope_push(g, b.m->names.trunk);
-    const sw_value table = table_of(&b, b.m->names.embedding, model->vocab);
+    const sw_value table = sw_nn_vocabulary(g, sw_name_in_trunk(&b.names, b.m->names.embedding),
+                                            model->vocab, model->width, b.m->spec.init_range);
     const sw_value h = layers(&b, embed(&b, table, ids));
     sw_scope_pop(g);
     *out_loss = sw_encoder_head(b.m, g, spec, h, table);

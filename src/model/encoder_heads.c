@@ -44,6 +44,8 @@ static void masked(const struct sw_encoder *m, struct sw_head *head, sw_value h,
                          : table;
     const sw_value bias =
         sw_param(g, m->names.mask_bias, SW_SHAPE(model->vocab), (struct sw_init){SW_INIT_ZERO, 0});
+    sw_nn_split_words(g, weight, 0);
+    sw_nn_split_words(g, bias, 0);
     sw_head_linear_term(head, 0, x, x, weight, bias, 0);
 }
 

@@ -94,6 +94,8 @@ sw_value sw_head_lm(const struct sw_decoder *m, sw_graph *g, const struct sw_for
                                                        (struct sw_init){SW_INIT_ZERO, 0})
                                             : SW_NO_VALUE;
     sw_value read = h;
+    sw_nn_split_words(g, head_VC, 0);
+    sw_nn_split_words(g, bias, 0);
     if (spec->want_logits && spec->cache_tokens > 0) {
         read = sw_select_rows(g, h, sw_input(g, "last", SW_I32, SW_SHAPE(spec->batch)));
     }

@@ -42,11 +42,34 @@ static const char *in_attention(struct build *b, const char *attention, const ch
 
 /* ---- pieces ---- */
 
+static struct sw_linear_spec linear_of(const struct build *b, int64_t in, int64_t out, double std)
+{
+    return (struct sw_linear_spec){
+        .in = in, .out = out, .no_bias = b->m->spec.pre_norm, .std = std};
+}
+
 static sw_value linear(struct build *b, const char *name, sw_value x, int64_t in, int64_t out,
                        double std)
 {
-    const struct sw_linear_spec spec = {
-        .in = in, .out = out, .no_bias = b->m->spec.pre_norm, .std = std};
+    const struct sw_linear_spec spec = linear_of(b, in, out, std);
+    return sw_nn_linear(b->g, name, x, &spec);
+}
+
+/* A product that begins a branch: ranks have columns, whole units of them. */
+static sw_value columns(struct build *b, const char *name, sw_value x, int64_t out, int64_t unit,
+                        double std)
+{
+    struct sw_linear_spec spec = linear_of(b, b->m->super.width, out, std);
+    spec.columns = unit;
+    return sw_nn_linear(b->g, name, x, &spec);
+}
+
+/* A product that ends a branch: ranks have rows. */
+static sw_value rows(struct build *b, const char *name, sw_value x, int64_t in, int64_t unit,
+                     double std)
+{
+    struct sw_linear_spec spec = linear_of(b, in, b->m->super.width, std);
+    spec.rows = unit;
     return sw_nn_linear(b->g, name, x, &spec);
 }
 
@@ -103,10 +126,12 @@ static sw_value relative_bias(struct build *b, int64_t queries)
              b->stack == SW_ENCODER_STACK ? "encoder" : "decoder", (long long)n);
     const sw_value ids = sw_constant(b->g, name, SW_I32, SW_SHAPE(rows), buckets);
     sw_free(buckets);
+    const struct sw_linear_spec heads = {.out = s->stack[b->stack].heads, .columns = 1};
     b->names.layer = 0;
     const sw_value table =
         sw_nn_table(b->g, sw_name_in_layer(&b->names, b->m->family->names.relative), s->buckets,
                     s->stack[b->stack].heads, s->std.relative);
+    sw_nn_split_linear(b->g, table, 1, -1, &heads);
     return sw_relative_bias(b->g, sw_embedding(b->g, table, ids, -1), b->position, queries, n,
                             n - 1);
 }
@@ -164,8 +189,8 @@ static sw_value project(struct build *b, const char *attention, const char *what
     const struct sw_seq2seq_spec *s = &b->m->spec;
     const struct sw_seq2seq_names *n = &b->m->family->names;
     const char *name = *what == 'k' ? n->k : n->v;
-    return linear(b, in_attention(b, attention, name), from, b->m->super.width, inner_of(b),
-                  s->std.kv);
+    return columns(b, in_attention(b, attention, name), from, inner_of(b),
+                   s->stack[b->stack].head_width, s->std.kv);
 }
 
 static struct sw_nn_cache cache_of(const struct build *b, bool cross)
@@ -187,7 +212,7 @@ static sw_value attend(struct build *b, const char *attention, sw_value h, bool 
 {
     const struct sw_seq2seq_spec *s = &b->m->spec;
     const struct sw_seq2seq_names *n = &b->m->family->names;
-    const int64_t width = b->m->super.width, inner = inner_of(b);
+    const int64_t head = s->stack[b->stack].head_width, inner = inner_of(b);
     const bool masked = cross || b->stack == SW_ENCODER_STACK;
     const struct sw_nn_cache cache = cache_of(b, false);
     const struct sw_attention_spec spec = {
@@ -201,34 +226,33 @@ static sw_value attend(struct build *b, const char *attention, sw_value h, bool 
         .segments = SW_NO_VALUE,
         .bias = cross ? SW_NO_VALUE : b->bias,
     };
-    const sw_value q = linear(b, in_attention(b, attention, n->q), h, width, inner, s->std.q);
+    const sw_value q = columns(b, in_attention(b, attention, n->q), h, inner, head, s->std.q);
     const sw_value k = cross ? cross_part(b, "key") : project(b, attention, "key", h);
     const sw_value v = cross ? cross_part(b, "value") : project(b, attention, "value", h);
     const sw_value o = !cross && is_cached(b) ? sw_nn_cached_attention(b->g, q, k, v, &spec, &cache)
                                               : sw_attention(b->g, q, k, v, &spec);
-    return linear(b, in_attention(b, attention, n->out), o, inner, width, s->std.out);
+    return rows(b, in_attention(b, attention, n->out), o, inner, head, s->std.out);
 }
 
 static sw_value feed_forward(struct build *b, sw_value h)
 {
     const struct sw_seq2seq_spec *s = &b->m->spec;
     const struct sw_seq2seq_names *n = &b->m->family->names;
-    const int64_t width = b->m->super.width, inner = s->stack[b->stack].inner;
+    const int64_t inner = s->stack[b->stack].inner;
     sw_value x;
     if (s->gated) {
         const sw_value gate =
-            linear(b, sw_name_in_layer(&b->names, n->gate[b->stack]), h, width, inner, s->std.up);
+            columns(b, sw_name_in_layer(&b->names, n->gate[b->stack]), h, inner, 1, s->std.up);
         const sw_value up =
-            linear(b, sw_name_in_layer(&b->names, n->gated[b->stack]), h, width, inner, s->std.up);
+            columns(b, sw_name_in_layer(&b->names, n->gated[b->stack]), h, inner, 1, s->std.up);
         x = sw_gated_act(b->g, gate, up, s->act);
     } else {
-        x = sw_act(
-            b->g,
-            linear(b, sw_name_in_layer(&b->names, n->up[b->stack]), h, width, inner, s->std.up),
-            s->act);
+        x = sw_act(b->g,
+                   columns(b, sw_name_in_layer(&b->names, n->up[b->stack]), h, inner, 1, s->std.up),
+                   s->act);
     }
     x = sw_dropout(b->g, x, s->act_dropout);
-    return linear(b, sw_name_in_layer(&b->names, n->down[b->stack]), x, inner, width, s->std.down);
+    return rows(b, sw_name_in_layer(&b->names, n->down[b->stack]), x, inner, 1, s->std.down);
 }
 
 enum branch { SELF, CROSS, FEED_FORWARD };
@@ -335,8 +359,10 @@ static void text_head(struct build *b, struct sw_head *head, sw_value h, sw_valu
     if (n->logits_bias) {
         bias = sw_param_fixed(b->g, n->logits_bias, SW_SHAPE(1, m->vocab),
                               (struct sw_init){SW_INIT_ZERO, 0});
+        sw_nn_split_words(b->g, bias, 1);
         bias = sw_reshape(b->g, bias, SW_SHAPE(m->vocab));
     }
+    sw_nn_split_words(b->g, weight, 0);
     h = b->m->spec.head_scale != 1 ? sw_scale(b->g, h, b->m->spec.head_scale) : h;
     sw_head_linear_term(head, 0, h, h, weight, bias, 0);
 }
@@ -390,8 +416,8 @@ void sw_seq2seq_forward(const struct sw_model *model, sw_graph *g,
         ids = sw_model_input(g, model, spec, "input_ids");
     }
     b.mask = sw_model_input(g, model, spec, "attention_mask");
-    const sw_value table =
-        sw_nn_table(g, b.m->family->names.table, model->vocab, model->width, b.m->spec.std.table);
+    const sw_value table = sw_nn_vocabulary(g, b.m->family->names.table, model->vocab, model->width,
+                                            b.m->spec.std.table);
     if (encodes) {
         b.encoded = run_stack(&b, SW_ENCODER_STACK, table, ids, spec->tokens);
     }

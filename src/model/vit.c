@@ -25,11 +25,23 @@ struct build {
     struct sw_layer_names names;
 };
 
-static sw_value linear(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t out,
-                       bool bias)
+/* A product that begins a branch: ranks have columns, whole units of them. */
+static sw_value columns(struct build *b, const char *suffix, sw_value x, int64_t out, int64_t unit,
+                        bool bias)
+{
+    const struct sw_linear_spec spec = {.in = b->m->super.width,
+                                        .out = out,
+                                        .no_bias = !bias,
+                                        .std = b->m->init_range,
+                                        .columns = unit};
+    return sw_nn_linear(b->g, sw_name_in_layer(&b->names, suffix), x, &spec);
+}
+
+/* A product that ends a branch: ranks have rows. */
+static sw_value rows(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t unit)
 {
     const struct sw_linear_spec spec = {
-        .in = in, .out = out, .no_bias = !bias, .std = b->m->init_range};
+        .in = in, .out = b->m->super.width, .std = b->m->init_range, .rows = unit};
     return sw_nn_linear(b->g, sw_name_in_layer(&b->names, suffix), x, &spec);
 }
 
@@ -101,25 +113,27 @@ static sw_value attend(struct build *b, sw_value x)
         .segments = SW_NO_VALUE,
         .bias = SW_NO_VALUE,
     };
-    const sw_value q = linear(b, "attention.attention.query", x, width, width, m->qkv_bias);
-    const sw_value k = linear(b, "attention.attention.key", x, width, width, m->qkv_bias);
-    const sw_value v = linear(b, "attention.attention.value", x, width, width, m->qkv_bias);
-    return linear(b, "attention.output.dense", sw_attention(b->g, q, k, v, &spec), width, width,
-                  true);
+    const sw_value q =
+        columns(b, "attention.attention.query", x, width, width / m->heads, m->qkv_bias);
+    const sw_value k =
+        columns(b, "attention.attention.key", x, width, width / m->heads, m->qkv_bias);
+    const sw_value v =
+        columns(b, "attention.attention.value", x, width, width / m->heads, m->qkv_bias);
+    return rows(b, "attention.output.dense", sw_attention(b->g, q, k, v, &spec), width,
+                width / m->heads);
 }
 
 static sw_value layer(struct build *b, sw_value h)
 {
     const struct vit *m = b->m;
-    const int64_t width = m->super.width;
     sw_scope_push(b->g, "attention");
     sw_value x = attend(b, norm(b, sw_name_in_layer(&b->names, "layernorm_before"), h));
     h = sw_add(b->g, h, sw_dropout(b->g, x, m->hidden_dropout));
     sw_scope_pop(b->g);
     sw_scope_push(b->g, "mlp");
     x = norm(b, sw_name_in_layer(&b->names, "layernorm_after"), h);
-    x = sw_act(b->g, linear(b, "intermediate.dense", x, width, m->inner, true), m->act);
-    x = linear(b, "output.dense", x, m->inner, width, true);
+    x = sw_act(b->g, columns(b, "intermediate.dense", x, m->inner, 1, true), m->act);
+    x = rows(b, "output.dense", x, m->inner, 1);
     h = sw_add(b->g, h, sw_dropout(b->g, x, m->hidden_dropout));
     sw_scope_pop(b->g);
     return h;

@@ -211,6 +211,8 @@ static sw_value adapt(sw_graph *g, const struct sw_nn_layer *layer, int64_t r, d
     const sw_value a = matrix(g, layer->prefix, "lora_A", SW_SHAPE(r, spec->in), kaiming);
     const sw_value b = matrix(g, layer->prefix, "lora_B", SW_SHAPE(spec->out, r),
                               (struct sw_init){SW_INIT_ZERO, 0});
+    sw_nn_split_linear(g, a, -1, 1, spec);
+    sw_nn_split_linear(g, b, 0, -1, spec);
     sw_scope_push(g, "lora");
     const sw_value x = sw_dropout(g, layer->x, lora_of(g)->dropout);
     const sw_value low = sw_scale(g, sw_linear(g, x, a, SW_NO_VALUE, false), scaling);

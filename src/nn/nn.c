@@ -25,6 +25,41 @@ sw_value sw_nn_table(sw_graph *g, const char *prefix, int64_t rows, int64_t widt
     return leaf(g, prefix, "weight", SW_SHAPE(rows, width), (struct sw_init){SW_INIT_NORMAL, std});
 }
 
+void sw_nn_split_linear(sw_graph *g, sw_value param, int dim_out, int dim_in,
+                        const struct sw_linear_spec *spec)
+{
+    struct sw_tensor_split outputs = {
+        .dim = dim_out, .n_groups = 1, .group = {spec->out}, .unit = spec->columns};
+    const struct sw_tensor_split inputs = {
+        .dim = dim_in, .n_groups = 1, .group = {spec->in}, .unit = spec->rows};
+    if (spec->groups[0] > 0) {
+        outputs.n_groups = (int)SW_LEN(spec->groups);
+        memcpy(outputs.group, spec->groups, sizeof spec->groups);
+    }
+    if (param >= 0 && spec->columns > 0 && dim_out >= 0) {
+        sw_param_split(g, param, &outputs);
+    }
+    if (param >= 0 && spec->rows > 0 && dim_in >= 0) {
+        sw_param_split(g, param, &inputs);
+    }
+}
+
+void sw_nn_split_words(sw_graph *g, sw_value param, int dim)
+{
+    if (param >= 0) {
+        const struct sw_tensor_split words = {
+            .dim = dim, .n_groups = 1, .group = {g->values[param].shape.dims[dim]}};
+        sw_param_split(g, param, &words);
+    }
+}
+
+sw_value sw_nn_vocabulary(sw_graph *g, const char *prefix, int64_t rows, int64_t width, double std)
+{
+    const sw_value table = sw_nn_table(g, prefix, rows, width, std);
+    sw_nn_split_words(g, table, 0);
+    return table;
+}
+
 sw_value sw_nn_linear(sw_graph *g, const char *prefix, sw_value x,
                       const struct sw_linear_spec *spec)
 {
@@ -36,6 +71,8 @@ sw_value sw_nn_linear(sw_graph *g, const char *prefix, sw_value x,
     const sw_value bias = spec->no_bias ? SW_NO_VALUE
                                         : leaf(g, prefix, "bias", SW_SHAPE(spec->out),
                                                (struct sw_init){SW_INIT_ZERO, 0});
+    sw_nn_split_linear(g, weight, spec->in_out ? 1 : 0, spec->in_out ? 0 : 1, spec);
+    sw_nn_split_linear(g, bias, 0, -1, spec);
     const sw_value y = sw_linear(g, x, weight, bias, spec->in_out);
     const struct sw_nn_layer layer = {prefix, x, y, weight, spec};
     const sw_value adapted = sw_nn_lora(g, &layer);

@@ -12,7 +12,17 @@ struct sw_linear_spec {
     int64_t in, out;
     bool in_out, no_bias;
     double std;
+    /* Ranks of the tensor axis have runs of outputs (a product that begins a branch), or of inputs
+     * (one that ends it), in multiples of so many; 0 = each rank has all. */
+    int64_t columns, rows;
+    int64_t
+        groups[3]; /* columns: of packed queries, keys and values, each is split; 0 = one group */
 };
+/* Splits the parameters of a layer, or of its adapter, to match: dim_out and dim_in are their
+ * dimensions of outputs and inputs, -1 = none. */
+void sw_nn_split_linear(sw_graph *g, sw_value param, int dim_out, int dim_in,
+                        const struct sw_linear_spec *spec);
+
 sw_value sw_nn_linear(sw_graph *g, const char *prefix, sw_value x,
                       const struct sw_linear_spec *spec);
 sw_value sw_nn_layer_norm(sw_graph *g, const char *prefix, sw_value x, int64_t width, double eps);
@@ -21,6 +31,10 @@ sw_value sw_nn_rms_norm(sw_graph *g, const char *prefix, sw_value x, int64_t wid
                         bool one_plus);
 /* The table "<prefix>.weight" [rows, width], initialised to N(0, std). */
 sw_value sw_nn_table(sw_graph *g, const char *prefix, int64_t rows, int64_t width, double std);
+/* The same for a vocabulary, which ranks of the tensor axis split; the last part is padded. */
+sw_value sw_nn_vocabulary(sw_graph *g, const char *prefix, int64_t rows, int64_t width, double std);
+/* Splits a parameter with an entry for each word of a vocabulary, along that dimension. */
+void sw_nn_split_words(sw_graph *g, sw_value param, int dim);
 
 /* Keys and values of up to `tokens` tokens, in states "cache.<layer>.key" and ".value" [B,tokens,KV
  * D]. */

@@ -1,0 +1,548 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graphs of ranks that compute one micro-batch together (sw_graph_part), against the whole
+// graph. All ranks run in lockstep with the reference kernels; exchanges are plain arithmetic here.
+// Outputs, loss and all gradients equal those of the whole, and the number of exchanges is that of
+// the formulas in docs.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device.h"
+#include "json/json.h"
+#include "model/model.h"
+#include "nn/nn.h"
+#include "support/test.h"
+
+enum { MOST_RANKS = 4, TEXT = 1024 };
+
+/* ---- running graphs in lockstep ---- */
+
+/* The graphs of all ranks, and the bytes of their values. */
+struct machine {
+    struct sw_device *dev;
+    struct sw_stream_queue *on;
+    int n;
+    struct sw_graph *g[MOST_RANKS];
+    sw_value loss[MOST_RANKS];
+    void **at[MOST_RANKS];             /* [g->n_values] storage of roots */
+    int n_gathers, n_scatters, n_sums; /* exchanges of activations */
+};
+
+static void *data_of(const struct machine *m, int rank, sw_value v)
+{
+    const struct sw_value_info *info = &m->g[rank]->values[v];
+    return (char *)m->at[rank][sw_graph_root(m->g[rank], v)] +
+           (size_t)info->base_offset * sw_dtype_bytes(info->dtype);
+}
+
+static int64_t offset_of(const struct sw_value_info *info, int64_t e)
+{
+    int64_t offset = 0;
+    for (int d = info->shape.rank - 1; d >= 0; d--) {
+        offset += e % info->shape.dims[d] * info->strides[d];
+        e /= info->shape.dims[d];
+    }
+    return offset;
+}
+
+static double number(const struct machine *m, int rank, sw_value v, int64_t e)
+{
+    const struct sw_value_info *info = &m->g[rank]->values[v];
+    const int64_t at = offset_of(info, e);
+    return info->dtype == SW_I32 ? ((int32_t *)data_of(m, rank, v))[at]
+                                 : sw_load_f64(info->dtype, data_of(m, rank, v), at);
+}
+
+static void put(const struct machine *m, int rank, sw_value v, int64_t e, double x)
+{
+    const struct sw_value_info *info = &m->g[rank]->values[v];
+    char *to =
+        (char *)data_of(m, rank, v) + (size_t)offset_of(info, e) * sw_dtype_bytes(info->dtype);
+    const float single = (float)x;
+    const int32_t integer = (int32_t)x;
+    if (info->dtype == SW_F64) {
+        memcpy(to, &x, sizeof x);
+    } else if (info->dtype == SW_F32) {
+        memcpy(to, &single, sizeof single);
+    } else {
+        memcpy(to, &integer, sizeof integer);
+    }
+}
+
+static void run_kernel(struct machine *m, int rank, const struct sw_op *op)
+{
+    struct sw_op_desc desc;
+    struct sw_kernel_info info;
+    struct sw_kernel *kernel;
+    void *in[SW_MAX_INPUTS] = {NULL}, *out[SW_MAX_OUTPUTS] = {NULL};
+    double scalars[SW_SCALAR_COUNT] = {0};
+    scalars[SW_SCALAR_SEED_LO] = 77;
+    scalars[SW_SCALAR_MICRO] = 3;
+    scalars[SW_SCALAR_LOSS_SCALE] = 1;
+    sw_graph_describe(m->g[rank], op, &desc);
+    sw_device_query(m->dev, &desc, &info);
+    if (!info.supported || sw_device_prepare(m->dev, &desc, &kernel) < 0) {
+        fail_msg("%s: no kernel", sw_op_name(op));
+    }
+    for (int k = 0; k < op->n_in; k++) {
+        in[k] = data_of(m, rank, op->in[k]);
+    }
+    for (int k = 0; k < op->n_out; k++) {
+        out[k] = op->out[k] < 0 ? NULL : data_of(m, rank, op->out[k]);
+    }
+    void *workspace = aligned_alloc(64, sw_round_up(info.workspace_bytes + 1, 64));
+    assert_int_equal(sw_device_launch(m->dev, m->on, kernel, in, out, workspace, scalars), SW_OK);
+    assert_int_equal(m->dev->ops->stream_wait(m->dev, m->on), SW_OK);
+    m->dev->ops->release(m->dev, kernel);
+    free(workspace);
+}
+
+/* Elements of a value as [before, dim, after]. */
+struct box {
+    int64_t before, dim, after;
+};
+
+static struct box box_of(const struct sw_shape *shape, int dim)
+{
+    struct box b = {1, shape->rank > 0 ? shape->dims[dim] : 1, 1};
+    for (int d = 0; d < shape->rank; d++) {
+        b.before *= d < dim ? shape->dims[d] : 1;
+        b.after *= d > dim ? shape->dims[d] : 1;
+    }
+    return b;
+}
+
+static void exchange(struct machine *m, int32_t i_op, int rank)
+{
+    const struct sw_op *op = &m->g[rank]->ops[i_op];
+    const struct sw_exchange_attrs *a = &op->attrs.exchange;
+    const struct sw_shape *out = &m->g[rank]->values[op->out[0]].shape;
+    const struct sw_shape *in = &m->g[rank]->values[op->in[0]].shape;
+    const int first = rank / a->ranks * a->ranks;
+    assert_int_equal(a->me, rank % a->ranks);
+    const struct box b = box_of(out, a->dim), whole = box_of(in, a->dim);
+    for (int64_t e = 0; e < sw_shape_elems(out); e++) {
+        const int64_t i = e / (b.dim * b.after), j = e / b.after % b.dim, k = e % b.after;
+        double x = 0;
+        for (int r = first; a->from == SW_SPREAD_SUM && r < first + a->ranks; r++) {
+            const int64_t row = a->to == SW_SPREAD_CUT ? a->me * b.dim + j : j;
+            x += number(m, r, m->g[r]->ops[i_op].in[0], (i * whole.dim + row) * b.after + k);
+        }
+        if (a->from == SW_SPREAD_CUT) {
+            const int r = first + (int)(j / whole.dim);
+            x = number(m, r, m->g[r]->ops[i_op].in[0],
+                       (i * whole.dim + j % whole.dim) * b.after + k);
+        }
+        put(m, rank, op->out[0], e, x);
+    }
+}
+
+static void count(struct machine *m, const struct sw_op *op)
+{
+    const struct sw_exchange_attrs *a = &op->attrs.exchange;
+    const struct sw_shape *shape = &m->g[0]->values[op->in[0]].shape;
+    if (shape->rank == 3) {
+        m->n_gathers += a->from == SW_SPREAD_CUT;
+        m->n_scatters += a->from == SW_SPREAD_SUM && a->to == SW_SPREAD_CUT;
+        m->n_sums += a->from == SW_SPREAD_SUM && a->to != SW_SPREAD_CUT;
+    }
+}
+
+static void run(struct machine *m)
+{
+    for (int32_t i = 0; i < m->g[0]->n_ops; i++) {
+        const enum sw_op_kind kind = m->g[0]->ops[i].kind;
+        for (int r = 0; r < m->n; r++) {
+            const struct sw_op *op = &m->g[r]->ops[i];
+            assert_int_equal(op->kind, kind);
+            if (kind == SW_OP_EXCHANGE) {
+                exchange(m, i, r);
+            } else if (kind != SW_OP_VIEW) {
+                run_kernel(m, r, op);
+            }
+        }
+        if (kind == SW_OP_EXCHANGE) {
+            count(m, &m->g[0]->ops[i]);
+        }
+    }
+}
+
+static void place(struct machine *m)
+{
+    for (int r = 0; r < m->n; r++) {
+        const struct sw_graph *g = m->g[r];
+        assert_int_equal(g->n_ops, m->g[0]->n_ops);
+        m->at[r] = calloc((size_t)g->n_values, sizeof *m->at[r]);
+        for (sw_value v = 0; v < g->n_values; v++) {
+            const struct sw_value_info *info = &g->values[v];
+            if (sw_graph_root(g, v) == v) {
+                m->at[r][v] = aligned_alloc(64, sw_round_up(sw_value_bytes(info) + 1, 64));
+                memset(m->at[r][v], 0x7f, sw_value_bytes(info)); /* NaN, or an invalid index */
+                if (info->data) {
+                    memcpy(m->at[r][v], info->data, sw_value_bytes(info));
+                }
+            }
+        }
+    }
+}
+
+static void open_machine(struct machine *m, int n)
+{
+    const struct sw_cpu_options options = {.n_threads = 1, .reference = true};
+    memset(m, 0, sizeof *m);
+    m->n = n;
+    assert_int_equal(sw_device_open_cpu(&options, &m->dev), SW_OK);
+    assert_int_equal(m->dev->ops->stream_open(m->dev, &m->on), SW_OK);
+}
+
+static void close_machine(struct machine *m)
+{
+    for (int r = 0; r < m->n; r++) {
+        for (sw_value v = 0; m->at[r] && v < m->g[r]->n_values; v++) {
+            free(m->at[r][v]);
+        }
+        free(m->at[r]);
+        sw_graph_close(m->g[r]);
+    }
+    m->dev->ops->stream_close(m->dev, m->on);
+    sw_device_close(m->dev);
+}
+
+/* ---- parameters and inputs ---- */
+
+/* The index in the whole parameter of element e of a rank's part; -1 = padding. */
+static int64_t index_in_whole(const struct machine *m, int rank, sw_value v, int64_t e)
+{
+    const struct sw_param_part *part = sw_graph_param_part(m->g[rank], v);
+    if (m->n == 1 || !part) {
+        return e;
+    }
+    const struct sw_tensor_split *split = &part->split;
+    const struct box b = box_of(&m->g[rank]->values[v].shape, split->dim);
+    const int64_t units = split->group[0] / sw_max_i64(split->unit, 1);
+    const int n = split->n_groups == 1 && units < m->n ? (int)units : m->n;
+    const int me = rank / (m->n / n);
+    int64_t j = e / b.after % b.dim, there = 0;
+    for (int s = 0; s < split->n_groups; s++) {
+        const int64_t each = sw_ceil_div(split->group[s], n);
+        if (j < each) {
+            j += me * each;
+            return j < split->group[s]
+                       ? (e / (b.dim * b.after) * part->whole.dims[split->dim] + there + j) *
+                                 b.after +
+                             e % b.after
+                       : -1;
+        }
+        j -= each;
+        there += split->group[s];
+    }
+    return -1;
+}
+
+static double param_number(const char *name, int64_t i)
+{
+    const double x = sw_philox_normal(5, sw_hash_str(SW_HASH_INIT, name), (uint64_t)i);
+    return (strstr(name, "norm") && strstr(name, "weight") ? 1 : 0) + 0.3 * x;
+}
+
+static double input_number(const struct sw_value_info *info, int64_t vocab, int64_t i)
+{
+    const uint64_t r = sw_philox_u64(9, sw_hash_str(SW_HASH_INIT, info->name), (uint64_t)i);
+    const int64_t last = sw_shape_last(&info->shape), t = i % last;
+    if (strcmp(info->name, "attention_mask") == 0) {
+        return i < last || t < last - 1;
+    }
+    if (strcmp(info->name, "positions") == 0) {
+        return (double)t;
+    }
+    if (strcmp(info->name, "token_type_ids") == 0) {
+        return (double)(r % 2);
+    }
+    if (strstr(info->name, "labels") && i % 5 == 1) {
+        return -100;
+    }
+    return info->dtype == SW_I32 ? (double)(r % (uint64_t)vocab) : 0.1 * (double)(r % 20);
+}
+
+static void fill(struct machine *m, int64_t vocab)
+{
+    for (int r = 0; r < m->n; r++) {
+        for (sw_value v = 0; v < m->g[r]->n_values; v++) {
+            const struct sw_value_info *info = &m->g[r]->values[v];
+            const bool is_leaf = info->producer < 0 && info->base < 0;
+            for (int64_t e = 0; is_leaf && e < sw_shape_elems(&info->shape); e++) {
+                if (info->role == SW_ROLE_PARAM) {
+                    const int64_t i = index_in_whole(m, r, v, e);
+                    put(m, r, v, e, i < 0 ? 0 : param_number(info->name, i));
+                } else if (info->role == SW_ROLE_INPUT) {
+                    put(m, r, v, e, input_number(info, vocab, e));
+                }
+            }
+        }
+    }
+}
+
+/* ---- comparing ---- */
+
+/* The sum of all streams of a parameter, dense. */
+static double *gradient(const struct machine *m, int rank, sw_value param)
+{
+    const struct sw_graph *g = m->g[rank];
+    const struct sw_shape *shape = &g->values[param].shape;
+    double *sum = calloc((size_t)sw_shape_elems(shape) + 1, sizeof *sum);
+    for (int32_t i = 0; i < g->n_streams; i++) {
+        const struct sw_stream *s = &g->streams[i];
+        const sw_value index = s->param == param ? g->values[s->grad].sparse_index : SW_NO_VALUE;
+        const int64_t width = sw_shape_last(shape);
+        for (int64_t e = 0; s->param == param && e < sw_shape_elems(&g->values[s->grad].shape);
+             e++) {
+            const int64_t row = index >= 0 ? (int64_t)number(m, rank, index, e / width) : 0;
+            if (row >= 0) {
+                sum[index >= 0 ? row * width + e % width : e] += number(m, rank, s->grad, e);
+            }
+        }
+    }
+    return sum;
+}
+
+struct error {
+    double worst, size;
+};
+
+static void compare(struct error *error, double have, double want)
+{
+    const double apart = fabs(have - want);
+    error->worst = isnan(apart) || isnan(error->worst) ? NAN : fmax(error->worst, apart);
+    error->size = fmax(error->size, fabs(want));
+}
+
+static void check_error(const struct error *error, double tolerance, const char *what,
+                        const char *name, int rank)
+{
+    if (!(error->worst <= tolerance * fmax(error->size, 1e-3))) {
+        fail_msg("%s: %s on rank %d differs by %g of %g", what, name, rank, error->worst,
+                 error->size);
+    }
+}
+
+static void check_gradients(const struct machine *parts, const struct machine *whole,
+                            const char *what, double tolerance)
+{
+    const struct sw_graph *g = whole->g[0];
+    for (int32_t i = 0; i < g->n_params; i++) {
+        const char *name = g->values[g->params[i]].name;
+        double *want = gradient(whole, 0, g->params[i]);
+        for (int r = 0; r < parts->n; r++) {
+            const sw_value param = sw_graph_find(parts->g[r], SW_ROLE_PARAM, name);
+            struct error error = {0};
+            assert_true(param >= 0);
+            double *have = gradient(parts, r, param);
+            const int64_t n = sw_shape_elems(&parts->g[r]->values[param].shape);
+            for (int64_t e = 0; e < n; e++) {
+                const int64_t at = index_in_whole(parts, r, param, e);
+                compare(&error, have[e], at < 0 ? 0 : want[at]);
+            }
+            /* a small gradient beside larger ones is compared with the largest of its parameter */
+            check_error(&error, tolerance, what, name, r);
+            free(have);
+        }
+        free(want);
+    }
+}
+
+static void check_outputs(const struct machine *parts, const struct machine *whole,
+                          const char *what, double tolerance)
+{
+    for (int32_t i = 0; i < whole->g[0]->n_outputs; i++) {
+        const struct sw_named *want = &whole->g[0]->outputs[i];
+        for (int r = 0; r < parts->n; r++) {
+            const sw_value have = sw_graph_find_output(parts->g[r], want->name);
+            const struct sw_shape *shape = &whole->g[0]->values[want->value].shape;
+            struct error error = {0};
+            assert_true(sw_shape_equal(shape, &parts->g[r]->values[have].shape));
+            for (int64_t e = 0; e < sw_shape_elems(shape); e++) {
+                compare(&error, number(parts, r, have, e), number(whole, 0, want->value, e));
+            }
+            check_error(&error, tolerance, what, want->name, r);
+        }
+    }
+}
+
+/* ---- models ---- */
+
+struct model_case {
+    const char *name, *config;
+    struct sw_forward_spec spec;
+    enum sw_dtype dtype;
+    bool trains; /* with dropout */
+    bool lora;
+    int ranks[MOST_RANKS]; /* 0 ends them */
+};
+
+static struct sw_graph *forward_of(const struct model_case *c, const struct sw_lora *lora,
+                                   sw_value *loss, int64_t *vocab)
+{
+    const struct sw_graph_options options = {.dtype = c->dtype,
+                                             .grad_dtype = c->dtype,
+                                             .training = c->trains,
+                                             .loss_chunk = 4,
+                                             .adapter = lora ? &lora->super : NULL};
+    struct sw_json_doc *doc = NULL;
+    struct sw_model *model = NULL;
+    struct sw_graph *g = NULL;
+    assert_int_equal(sw_json_parse(c->name, c->config, strlen(c->config), SW_JSON_STRICT, &doc),
+                     SW_OK);
+    if (sw_model_open(doc, NULL, &model) < 0) {
+        fail_msg("%s: %s", c->name, sw_error_message());
+    }
+    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+    model->ops->forward(model, g, &c->spec, loss);
+    if (sw_graph_status(g) < 0) {
+        fail_msg("%s: %s", c->name, sw_error_message());
+    }
+    *vocab = model->vocab;
+    sw_model_close(model);
+    sw_json_close(doc);
+    return g;
+}
+
+static void differentiate(struct machine *m, int rank, const char *what)
+{
+    if (sw_graph_backward(m->g[rank], m->loss[rank]) < 0) {
+        fail_msg("%s: %s", what, sw_error_message());
+    }
+}
+
+static void open_lora(struct sw_lora *lora)
+{
+    sw_lora_init(lora);
+    lora->r = 3;
+    lora->alpha = 6;
+    lora->dropout = 0.2;
+    lora->all_linear = true;
+}
+
+/* Runs the model whole, then on n ranks with and without regions. */
+static void check_model(const struct model_case *c, int n, bool rows, struct machine *parts)
+{
+    struct machine whole;
+    struct sw_lora lora;
+    int64_t vocab;
+    char what[TEXT];
+    const double tolerance = c->dtype == SW_F64 ? 1e-9 : 1e-5;
+    snprintf(what, sizeof what, "%s on %d ranks %s regions", c->name, n, rows ? "with" : "without");
+    open_lora(&lora);
+    open_machine(&whole, 1);
+    open_machine(parts, n);
+    struct sw_graph *g = forward_of(c, c->lora ? &lora : NULL, &whole.loss[0], &vocab);
+    whole.g[0] = g;
+    for (int r = 0; r < n; r++) {
+        const struct sw_ranks ranks = {.axis = 4, .n = n, .me = r, .rows = rows};
+        if (sw_graph_part(g, &ranks, whole.loss[0], &parts->g[r], &parts->loss[r]) < 0) {
+            fail_msg("%s: %s", what, sw_error_message());
+        }
+        differentiate(parts, r, what);
+    }
+    differentiate(&whole, 0, what);
+    place(&whole);
+    place(parts);
+    fill(&whole, vocab);
+    fill(parts, vocab);
+    run(&whole);
+    run(parts);
+    check_outputs(parts, &whole, what, tolerance);
+    check_gradients(parts, &whole, what, tolerance);
+    close_machine(&whole);
+}
+
+#define SIZES(heads, kv)                                                                           \
+    "\"hidden_size\": 24, \"intermediate_size\": 24, \"num_hidden_layers\": 2, "                   \
+    "\"vocab_size\": 13, \"max_position_embeddings\": 16, "                                        \
+    "\"num_attention_heads\": " heads ", \"num_key_value_heads\": " kv
+#define GPT2                                                                                       \
+    "{\"model_type\": \"gpt2\", \"n_embd\": 24, \"n_layer\": 2, \"n_head\": 12, "                  \
+    "\"vocab_size\": 13, \"n_positions\": 16"
+#define BERT "{\"model_type\": \"bert\", \"type_vocab_size\": 2, " SIZES("12", "12")
+#define T5                                                                                         \
+    "{\"model_type\": \"t5\", \"d_model\": 24, \"d_kv\": 4, \"d_ff\": 24, \"num_layers\": 2, "     \
+    "\"num_heads\": 12, \"vocab_size\": 13, \"decoder_start_token_id\": 0, "                       \
+    "\"pad_token_id\": 0, \"relative_attention_num_buckets\": 8"
+#define SPEC                                                                                       \
+    {                                                                                              \
+        .batch = 2, .tokens = 12, .targets = 12, .has_labels = true, .want_logits = true           \
+    }
+
+static const struct model_case cases[] = {
+    {"gpt2", GPT2 "}", SPEC, SW_F64, .ranks = {2, 3, 4}},
+    {"gpt2 in fp32", GPT2 "}", SPEC, SW_F32, .ranks = {2}},
+    {"gpt2 with dropout", GPT2 "}", SPEC, SW_F64, .trains = true, .ranks = {2, 3, 4}},
+    {"gpt2 with adapters", GPT2 "}", SPEC, SW_F64, .trains = true, .lora = true, .ranks = {2, 3}},
+    {"llama", "{\"model_type\": \"llama\", " SIZES("12", "12") "}", SPEC, SW_F64,
+     .ranks = {2, 3, 4}},
+    {"llama with 4 key heads", "{\"model_type\": \"llama\", " SIZES("12", "4") "}", SPEC, SW_F64,
+     .ranks = {2, 4}},
+    {"llama with 2 key heads", "{\"model_type\": \"llama\", " SIZES("12", "2") "}", SPEC, SW_F64,
+     .ranks = {4}},
+    {"llama with 1 key head", "{\"model_type\": \"llama\", " SIZES("12", "1") "}", SPEC, SW_F64,
+     .trains = true, .lora = true, .ranks = {2, 3, 4}},
+    {"qwen3", "{\"model_type\": \"qwen3\", \"head_dim\": 4, " SIZES("12", "2") "}", SPEC, SW_F64,
+     .ranks = {2, 4}},
+    {"gemma2", "{\"model_type\": \"gemma2\", \"head_dim\": 4, " SIZES("12", "4") "}", SPEC, SW_F64,
+     .ranks = {4}},
+    {"gpt_neox", "{\"model_type\": \"gpt_neox\", \"rotary_pct\": 0.5, " SIZES("6", "6") "}", SPEC,
+     SW_F64, .ranks = {2, 3}},
+    {"gptj",
+     "{\"model_type\": \"gptj\", \"n_embd\": 24, \"n_layer\": 2, \"n_head\": 6, \"rotary_dim\": 4, "
+     "\"vocab_size\": 13, \"n_positions\": 16}",
+     SPEC, SW_F64, .trains = true, .ranks = {2, 3}},
+    {"bloom",
+     "{\"model_type\": \"bloom\", \"hidden_size\": 24, \"n_layer\": 2, \"n_head\": 12, "
+     "\"vocab_size\": 13}",
+     SPEC, SW_F64, .trains = true, .ranks = {2, 4}},
+    {"opt",
+     "{\"model_type\": \"opt\", \"hidden_size\": 24, \"word_embed_proj_dim\": 20, \"ffn_dim\": 24, "
+     "\"num_hidden_layers\": 2, \"num_attention_heads\": 12, \"vocab_size\": 13, "
+     "\"max_position_embeddings\": 16, \"do_layer_norm_before\": true}",
+     SPEC, SW_F64, .trains = true, .ranks = {2, 3}},
+    {"bert", BERT "}", SPEC, SW_F64, .trains = true, .ranks = {2, 3, 4}},
+    {"bert with adapters", BERT "}", SPEC, SW_F64, .trains = true, .lora = true, .ranks = {2}},
+    {"t5", T5 "}", SPEC, SW_F64, .trains = true, .ranks = {2, 3, 4}},
+    {"t5 with gates", T5 ", \"feed_forward_proj\": \"gated-gelu\", \"tie_word_embeddings\": false}",
+     SPEC, SW_F64, .ranks = {2}},
+    {"bart",
+     "{\"model_type\": \"bart\", \"d_model\": 24, \"encoder_layers\": 2, \"decoder_layers\": 2, "
+     "\"encoder_attention_heads\": 12, \"decoder_attention_heads\": 12, \"encoder_ffn_dim\": 24, "
+     "\"decoder_ffn_dim\": 24, \"vocab_size\": 13, \"max_position_embeddings\": 16, "
+     "\"decoder_start_token_id\": 2, \"pad_token_id\": 1}",
+     SPEC, SW_F64, .trains = true, .ranks = {2, 3}},
+    {"deberta",
+     "{\"model_type\": \"deberta-v2\", \"pos_att_type\": [\"p2c\", \"c2p\"], "
+     "\"relative_attention\": true, \"position_buckets\": 4, "
+     "\"share_att_key\": true, " SIZES("12", "12") "}",
+     SPEC, SW_F64, .trains = true, .ranks = {2, 3}},
+};
+
+static void ranks_compute_what_one_computes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        for (int k = 0; k < MOST_RANKS && cases[i].ranks[k] > 0; k++) {
+            for (int rows = 0; rows < 2; rows++) {
+                struct machine m;
+                check_model(&cases[i], cases[i].ranks[k], rows, &m);
+                if (getenv("SHOW")) {
+                    printf("%s %d %d: %d gathers %d scatters %d sums\n", cases[i].name,
+                           cases[i].ranks[k], rows, m.n_gathers, m.n_scatters, m.n_sums);
+                }
+                close_machine(&m);
+            }
+        }
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ranks_compute_what_one_computes),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};
