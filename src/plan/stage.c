@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cut of a pipeline. A stage keeps the ops of its blocks. The first stage also has what comes
+// before the blocks, and the last one what comes after them. Views, and ops that depend on nothing
+// but inputs, are repeated on each stage.
+//
+// A value that a later stage needs is handed on from each stage to the next, and a gradient in the
+// other direction. Forward and backward begin with what they receive and end with what they send,
+// in the order of the values. All ranks cut the same list, so both sides of a message agree.
+#include <string.h>
+
+#include "plan/private.h"
+
+enum { EVERYWHERE = -1 };
+
+struct pass {
+    struct sw_ir *ir;
+    int stages, me, group;
+    const int *bounds; /* [stages + 1] first block of each stage, and their number */
+    int *block_stage;  /* [n_scopes] stage of the block around a scope; -1 = in no block */
+    int *op_stage;     /* [n_ops] or EVERYWHERE */
+    /* [n_values] stage that makes a value, or EVERYWHERE; then the stages that have it */
+    int *home, *first, *last;
+    struct sw_op_order order;
+};
+
+/* ---- where ops belong ---- */
+
+static int stage_of_block(const struct pass *p, int block)
+{
+    int stage = 0;
+    while (stage < p->stages - 1 && block >= p->bounds[stage + 1]) {
+        stage++;
+    }
+    return stage;
+}
+
+/* Blocks are numbered in the order of their scopes. Returns their number. */
+static int place_blocks(const struct pass *p)
+{
+    const struct sw_ir *ir = p->ir;
+    int n = 0;
+    for (int32_t i = 0; i < ir->n_scopes; i++) {
+        const int32_t parent = ir->scopes[i].parent;
+        p->block_stage[i] = ir->scopes[i].is_block ? stage_of_block(p, n++)
+                            : parent >= 0          ? p->block_stage[parent]
+                                                   : -1;
+    }
+    return n;
+}
+
+static int stage_of_scope(const struct pass *p, const struct sw_ir_op *op)
+{
+    return op->scope >= 0 ? p->block_stage[op->scope] : -1;
+}
+
+static bool is_leaf(const struct sw_ir *ir, sw_value v)
+{
+    return ir->values[v].producer < 0;
+}
+
+/* True if the op depends on nothing but inputs and constants, so that every stage can repeat it. */
+static bool is_free(const struct pass *p, const struct sw_ir_op *op)
+{
+    const struct sw_ir *ir = p->ir;
+    bool is = op->phase == SW_PHASE_FORWARD;
+    for (int k = 0; k < op->n_in && is; k++) {
+        const struct sw_ir_value *root = &ir->values[sw_ir_root(ir, op->in[k])];
+        is = is_leaf(ir, op->in[k])
+                 ? root->role == SW_ROLE_INPUT || (root->role == SW_ROLE_STATE && root->form->data)
+                 : p->home[op->in[k]] == EVERYWHERE && root->role != SW_ROLE_PARAM;
+    }
+    return is;
+}
+
+/* The furthest stage that makes an operand in the op's own phase; `none` = there is no such one. */
+static int furthest_maker(const struct pass *p, const struct sw_ir_op *op, int none)
+{
+    const bool forward = op->phase == SW_PHASE_FORWARD;
+    int stage = none;
+    for (int k = 0; k < op->n_in; k++) {
+        const int32_t producer = p->ir->values[op->in[k]].producer;
+        const int home = p->home[op->in[k]];
+        if (producer >= 0 && home != EVERYWHERE && p->ir->ops[producer].phase == op->phase) {
+            stage = (forward ? home > stage : home < stage) || stage == none ? home : stage;
+        }
+    }
+    return stage;
+}
+
+/* The run of ops of a phase, and the ops of blocks in it. */
+struct extent {
+    int32_t first_block, last_block;
+};
+
+static struct extent find_extent(const struct pass *p, enum sw_phase phase)
+{
+    struct extent e = {INT32_MAX, -1};
+    for (int32_t i = 0; i < p->ir->n_ops; i++) {
+        if (p->ir->ops[i].phase == phase && stage_of_scope(p, &p->ir->ops[i]) >= 0) {
+            e.first_block = i < e.first_block ? i : e.first_block;
+            e.last_block = i;
+        }
+    }
+    return e;
+}
+
+/* The stage of an op by its place in the list. Between blocks it goes with what it reads, or with
+ * the next block. */
+static int stage_by_place(const struct pass *p, const struct extent *e, int32_t i)
+{
+    const struct sw_ir_op *op = &p->ir->ops[i];
+    const bool forward = op->phase == SW_PHASE_FORWARD;
+    const int own = stage_of_scope(p, op);
+    if (own >= 0) {
+        return own;
+    }
+    if (i < e->first_block || i > e->last_block) {
+        return (i < e->first_block) == forward ? 0 : p->stages - 1;
+    }
+    const int maker = furthest_maker(p, op, -1);
+    int32_t next = i;
+    while (maker < 0 && stage_of_scope(p, &p->ir->ops[next]) < 0) {
+        next++;
+    }
+    return maker >= 0 ? maker : stage_of_scope(p, &p->ir->ops[next]);
+}
+
+/* Finds the stages of the ops of a phase, and of the values that they make. */
+static sw_status place_ops(const struct pass *p, enum sw_phase phase)
+{
+    const struct sw_ir *ir = p->ir;
+    const struct extent e = find_extent(p, phase);
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        const struct sw_ir_op *op = &ir->ops[i];
+        if (op->phase != phase) {
+            continue;
+        }
+        const bool is_view = sw_ir_has(op, SW_TRAIT_VIEW);
+        const int stage = is_free(p, op) ? EVERYWHERE
+                          : is_view      ? p->home[op->in[0]]
+                                         : stage_by_place(p, &e, i);
+        const int maker = is_view ? stage : furthest_maker(p, op, stage);
+        if (phase == SW_PHASE_FORWARD ? maker > stage : maker < stage) {
+            return SW_FAIL(SW_E_UNSUP,
+                           "spillway.mesh.pipe: %s in %s reads what stage %d makes, and is on "
+                           "stage %d",
+                           sw_ir_op_name(op), sw_ir_where(ir, op), maker, stage);
+        }
+        p->op_stage[i] = is_view ? EVERYWHERE : stage;
+        for (int k = 0; k < op->n_out; k++) {
+            if (op->out[k] >= 0) {
+                p->home[op->out[k]] = stage;
+            }
+        }
+    }
+    return SW_OK;
+}
+
+/* ---- what travels ---- */
+
+/* The value that a chain of views looks at. */
+static sw_value source_of(const struct sw_ir *ir, sw_value v)
+{
+    int32_t producer = ir->values[v].producer;
+    while (producer >= 0 && sw_ir_has(&ir->ops[producer], SW_TRAIT_VIEW)) {
+        v = ir->ops[producer].in[0];
+        producer = ir->values[v].producer;
+    }
+    return v;
+}
+
+/* Notes that a stage reads a value. */
+static sw_status reach(const struct pass *p, const struct sw_ir_op *reader, int stage, sw_value v)
+{
+    const struct sw_ir *ir = p->ir;
+    const sw_value source = source_of(ir, v);
+    const int home = p->home[source];
+    if (home == EVERYWHERE || home == stage) {
+        return SW_OK;
+    }
+    const struct sw_ir_value *info = &ir->values[source];
+    const bool forward = ir->ops[info->producer].phase == SW_PHASE_FORWARD;
+    if ((home < stage) != forward || info->base >= 0 || !info->form->contiguous) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "spillway.mesh.pipe: %s in %s on stage %d reads what %s in %s on stage %d "
+                       "makes; such a value is not sent",
+                       sw_ir_op_name(reader), sw_ir_where(ir, reader), stage,
+                       sw_ir_op_name(&ir->ops[info->producer]),
+                       sw_ir_where(ir, &ir->ops[info->producer]), home);
+    }
+    p->first[source] = stage < p->first[source] ? stage : p->first[source];
+    p->last[source] = stage > p->last[source] ? stage : p->last[source];
+    return SW_OK;
+}
+
+static sw_status find_travels(const struct pass *p)
+{
+    const struct sw_ir *ir = p->ir;
+    for (sw_value v = 0; v < ir->n_values; v++) {
+        p->first[v] = p->last[v] = p->home[v];
+    }
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        for (int k = 0; k < ir->ops[i].n_in && p->op_stage[i] != EVERYWHERE; k++) {
+            SW_TRY(reach(p, &ir->ops[i], p->op_stage[i], ir->ops[i].in[k]));
+        }
+    }
+    return SW_OK;
+}
+
+/* True if this stage has the value: it makes, repeats or receives it. */
+static bool is_here(const struct pass *p, sw_value v)
+{
+    return p->home[v] == EVERYWHERE || (p->first[v] <= p->me && p->me <= p->last[v]);
+}
+
+/* A use of a tensor on several stages needs the sum of all of their gradients. */
+static sw_status check_tied(const struct pass *p)
+{
+    const struct sw_ir *ir = p->ir;
+    for (int32_t i = 0; i < ir->n_streams; i++) {
+        for (int32_t k = 0; k < i; k++) {
+            const int a = p->home[ir->streams[k].grad], b = p->home[ir->streams[i].grad];
+            if (ir->streams[k].param == ir->streams[i].param && a != b) {
+                return SW_FAIL(SW_E_UNSUP,
+                               "spillway.mesh.pipe: %s is used on stages %d and %d; tensors that "
+                               "stages share are not built",
+                               ir->values[ir->streams[i].param].name, a < b ? a : b, a < b ? b : a);
+            }
+        }
+    }
+    return SW_OK;
+}
+
+/* ---- the list of this stage ---- */
+
+/* Adds a message of each value that travels between this stage and a neighbour. */
+static bool add_messages(struct pass *p, enum sw_phase phase, enum sw_move move)
+{
+    const struct sw_ir *ir = p->ir;
+    const bool sends = move == SW_MOVE_SEND, up = (phase == SW_PHASE_FORWARD) == sends;
+    const int peer = p->me + (up ? 1 : -1);
+    for (sw_value v = 0; v < ir->n_values; v++) {
+        const int32_t producer = ir->values[v].producer;
+        if (producer < 0 || p->home[v] == EVERYWHERE || ir->ops[producer].phase != phase ||
+            sw_ir_has(&ir->ops[producer], SW_TRAIT_VIEW) || p->first[v] == p->last[v] ||
+            !is_here(p, v) || peer < p->first[v] || peer > p->last[v]) {
+            continue;
+        }
+        struct sw_ir_op op = sw_ir_move_beside(move, &ir->ops[producer]);
+        op.scope = 0; /* it belongs to no block */
+        op.exchange.group = (int8_t)p->group;
+        op.exchange.peer = (int16_t)peer;
+        op.n_in = sends;
+        op.n_out = !sends;
+        *(sends ? &op.in[0] : &op.out[0]) = v;
+        if (!sw_op_order_add(&p->order, &op)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* True if the op runs here. A view needs what it looks at. */
+static bool keeps(const struct pass *p, int32_t i)
+{
+    const struct sw_ir_op *op = &p->ir->ops[i];
+    return p->op_stage[i] == p->me ||
+           (p->op_stage[i] == EVERYWHERE &&
+            (!sw_ir_has(op, SW_TRAIT_VIEW) || is_here(p, source_of(p->ir, op->in[0]))));
+}
+
+static bool add_phase(struct pass *p, enum sw_phase phase)
+{
+    const struct sw_ir *ir = p->ir;
+    bool good = add_messages(p, phase, SW_MOVE_RECV);
+    for (int32_t i = 0; i < ir->n_ops && good; i++) {
+        good = ir->ops[i].phase != phase || !keeps(p, i) || sw_op_order_add(&p->order, &ir->ops[i]);
+    }
+    return good && add_messages(p, phase, SW_MOVE_SEND);
+}
+
+/* Marks the values that this stage reads, and their storage. What it could repeat, but does not
+ * read, does not count. used: [n_values] */
+static void find_used(const struct pass *p, bool *used)
+{
+    const struct sw_ir *ir = p->ir;
+    for (int32_t i = ir->n_ops - 1; i >= 0; i--) {
+        const struct sw_ir_op *op = &ir->ops[i];
+        bool runs = p->op_stage[i] == p->me;
+        for (int k = 0; k < op->n_out && p->op_stage[i] == EVERYWHERE; k++) {
+            runs = runs || (op->out[k] >= 0 && used[op->out[k]]);
+        }
+        for (int k = 0; k < op->n_in && runs; k++) {
+            used[op->in[k]] = used[sw_ir_root(ir, op->in[k])] = true;
+        }
+    }
+}
+
+/* Drops the streams and outputs of other stages, and the parameters and states that this one does
+ * not read. */
+static void drop_others(const struct pass *p, const bool *used)
+{
+    struct sw_ir *ir = p->ir;
+    int32_t n = 0;
+    for (sw_value v = 0; v < ir->n_values; v++) {
+        struct sw_ir_value *info = &ir->values[v];
+        const bool is_kept = info->role == SW_ROLE_PARAM || info->role == SW_ROLE_STATE;
+        info->role = is_kept && !used[sw_ir_root(ir, v)] ? SW_ROLE_TRANSIENT : info->role;
+        info->is_output = info->is_output && (p->home[v] == EVERYWHERE || p->home[v] == p->me);
+    }
+    for (int32_t i = 0; i < ir->params.n; i++) {
+        if (ir->values[ir->params.at[i]].role == SW_ROLE_PARAM) {
+            ir->params.at[n++] = ir->params.at[i];
+        }
+    }
+    ir->params.n = n;
+    n = 0;
+    for (int32_t i = 0; i < ir->n_streams; i++) {
+        if (p->home[ir->streams[i].grad] == p->me) {
+            ir->streams[n++] = ir->streams[i];
+        }
+    }
+    ir->n_streams = n;
+    n = 0;
+    for (int32_t i = 0; i < ir->outputs.n; i++) {
+        if (ir->values[ir->outputs.at[i].value].is_output) {
+            ir->outputs.at[n++] = ir->outputs.at[i];
+        }
+    }
+    ir->outputs.n = n;
+}
+
+/* Makes the list of this stage. used: [n_values], all false */
+static sw_status make_list(struct pass *p, bool *used)
+{
+    SW_TRY(sw_op_order_open(&p->order, p->ir));
+    if (!add_phase(p, SW_PHASE_FORWARD) || !add_phase(p, SW_PHASE_BACKWARD)) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+    }
+    find_used(p, used);
+    sw_op_order_install(&p->order, p->ir);
+    drop_others(p, used);
+    return SW_OK;
+}
+
+static sw_status cut(struct pass *p, int n_blocks)
+{
+    if (n_blocks < p->stages) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "spillway.mesh.pipe: wanted at most a stage for each of the %d blocks of "
+                       "the model, got %d",
+                       n_blocks, p->stages);
+    }
+    SW_TRY(place_ops(p, SW_PHASE_FORWARD));
+    SW_TRY(place_ops(p, SW_PHASE_BACKWARD));
+    SW_TRY(find_travels(p));
+    SW_TRY(check_tied(p));
+    bool *used = sw_alloc_zero("plan", (size_t)p->ir->n_values + 1, sizeof *used);
+    SW_TRY_ALLOC(used, "the plan");
+    const sw_status st = make_list(p, used);
+    sw_free(used);
+    return st;
+}
+
+sw_status sw_pass_stage(struct sw_ir *ir, const int *bounds, int group)
+{
+    struct pass p = {.ir = ir,
+                     .stages = ir->groups[group].n,
+                     .me = ir->groups[group].me,
+                     .group = group,
+                     .bounds = bounds};
+    const size_t n_values = (size_t)ir->n_values + 1;
+    p.block_stage = sw_alloc("plan", ((size_t)ir->n_scopes + 1) * sizeof(int));
+    p.op_stage = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof(int));
+    p.home = sw_alloc("plan", n_values * sizeof(int));
+    p.first = sw_alloc("plan", n_values * sizeof(int));
+    p.last = sw_alloc("plan", n_values * sizeof(int));
+    sw_status st = SW_OK;
+    if (!p.block_stage || !p.op_stage || !p.home || !p.first || !p.last) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+    } else {
+        memset(p.home, 0xff, n_values * sizeof(int)); /* EVERYWHERE */
+        st = cut(&p, place_blocks(&p));
+    }
+    sw_op_order_close(&p.order);
+    sw_free(p.block_stage);
+    sw_free(p.op_stage);
+    sw_free(p.home);
+    sw_free(p.first);
+    sw_free(p.last);
+    return st;
+}
