@@ -11,7 +11,7 @@ install(CODE "set(ours ${CMAKE_INSTALL_BINDIR} ${CMAKE_INSTALL_LIBDIR}/spillway 
         ${CMAKE_INSTALL_LIBDIR}/cmake/spillway ${CMAKE_INSTALL_INCLUDEDIR}/spillway ${CMAKE_INSTALL_MANDIR}/man1
         ${CMAKE_INSTALL_DATADIR}/bash-completion/completions ${CMAKE_INSTALL_DATADIR}/zsh/site-functions
         ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
-        ${CMAKE_INSTALL_DATADIR}/doc/spillway/docs ${CMAKE_INSTALL_DATADIR}/doc/spillway/examples)
+        ${CMAKE_INSTALL_DATADIR}/spillway/clusters ${CMAKE_INSTALL_DATADIR}/doc/spillway/docs ${CMAKE_INSTALL_DATADIR}/doc/spillway/examples)
     set(record \"${PROJECT_BINARY_DIR}/install_folders.txt\")")
 install(CODE [[
     foreach(folder IN LISTS ours)
@@ -41,6 +41,7 @@ endif()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" "${PROJECT_SOURCE_DIR}/examples"
     DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/spillway PATTERN "__pycache__" EXCLUDE)
 install(FILES "${PROJECT_SOURCE_DIR}/README.md" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/spillway)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/share/clusters" DESTINATION ${CMAKE_INSTALL_DATADIR}/spillway)
 foreach(mpi IN LISTS SPILLWAY_MPI_MODULES)
     install(PROGRAMS "${PROJECT_BINARY_DIR}/spillway_${mpi}.so"
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/spillway)

@@ -13,7 +13,7 @@ target_link_libraries(sw_test_support PUBLIC sw_compile sw_ext_CMOCKA sw_base)
 add_library(sw_test_main OBJECT "${PROJECT_SOURCE_DIR}/tests/support/main.c")
 target_link_libraries(sw_test_main PRIVATE sw_test_support)
 
-set(test_environment "SPILLWAY_BUILD_DIR=${PROJECT_BINARY_DIR};SPILLWAY_MODULES=${PROJECT_BINARY_DIR};UBSAN_OPTIONS=print_stacktrace=1")
+set(test_environment "SPILLWAY_BUILD_DIR=${PROJECT_BINARY_DIR};SPILLWAY_MODULES=${PROJECT_BINARY_DIR};SPILLWAY_SHARE=${PROJECT_SOURCE_DIR}/share;UBSAN_OPTIONS=print_stacktrace=1")
 
 # sw_test(<label> <source> [LINK <targets>]): ctest name <label>/<x>, target <label>_<x>_test.
 # The program runs in the source root; exit 77 means skipped. A comment `// LABEL slow` near the top

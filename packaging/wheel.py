@@ -43,6 +43,8 @@ def contents(installed: Path, version: str) -> dict:
     files["_spillway_program.py"] = ((ROOT / "python" / "_spillway_program.py").read_bytes(), False)
     files[f"spillway/lib/{library.name}"] = (library.read_bytes(), True)
     files["spillway/bin/spillway"] = ((installed / "bin" / "spillway").read_bytes(), True)
+    files |= {f"spillway/share/clusters/{path.name}": (path.read_bytes(), False)
+              for path in sorted((ROOT / "share" / "clusters").iterdir())}
     files |= {f"spillway/docs/{path.name}": (path.read_bytes(), False)
               for path in sorted((ROOT / "docs").iterdir()) if path.suffix in (".md", ".py")}
     info = f"spillway_train-{version}.dist-info"

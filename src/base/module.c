@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules: libraries of ours that are opened at run time, because what they link to is not on every
-// machine. They lie in the folder that the user names; else beside the file that holds this code,
-// the program or the shared library, or where they are installed. The current folder is never
-// searched.
+// Files of ours that are found at run time. Modules are libraries that are opened late, because
+// what they link to is not on every machine. Shared files are data. Both lie in the folder that the
+// user names; else beside the file that holds this code, the program or the shared library, or
+// where they are installed. The current folder is never searched.
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
@@ -40,10 +40,16 @@ static bool find_own_folder(char *out, size_t cap)
     return found;
 }
 
-bool sw_module_find(const char *file, char *path, size_t cap)
+/* Where a kind of files may lie. */
+struct places {
+    const char *variable;      /* names the one folder that is searched instead */
+    const char *const *places; /* [n] below the folder of this code, in order */
+    size_t n;
+};
+
+static bool find_in(const struct places *of, const char *file, char *path, size_t cap)
 {
-    static const char *const places[] = {"/spillway", "/../" SPILLWAY_LIBDIR "/spillway", ""};
-    const char *folder = getenv("SPILLWAY_MODULES");
+    const char *folder = getenv(of->variable);
     char here[PATH_MAX];
     if (folder && *folder) {
         snprintf(path, cap, "%s/%s", folder, file);
@@ -53,11 +59,28 @@ bool sw_module_find(const char *file, char *path, size_t cap)
         snprintf(path, cap, "%s", file);
         return false;
     }
-    for (size_t i = 0; i < SW_LEN(places); i++) { /* the last one is named if there is none */
-        snprintf(path, cap, "%s%s/%s", here, places[i], file);
+    for (size_t i = 0; i < of->n; i++) { /* the last one is named if there is none */
+        snprintf(path, cap, "%s%s/%s", here, of->places[i], file);
         if (access(path, R_OK) == 0) {
             return true;
         }
     }
     return false;
+}
+
+bool sw_module_find(const char *file, char *path, size_t cap)
+{
+    static const char *const places[] = {"/spillway", "/../" SPILLWAY_LIBDIR "/spillway", ""};
+    static const struct places of = {"SPILLWAY_MODULES", places, SW_LEN(places)};
+    return find_in(&of, file, path, cap);
+}
+
+/* In order: installed, for lib/x86_64-linux-gnu; in the tree for a build folder, and in a wheel;
+ * installed, for bin and lib. */
+bool sw_share_find(const char *file, char *path, size_t cap)
+{
+    static const char *const places[] = {"/../../" SPILLWAY_DATADIR, "/../share",
+                                         "/../" SPILLWAY_DATADIR};
+    static const struct places of = {"SPILLWAY_SHARE", places, SW_LEN(places)};
+    return find_in(&of, file, path, cap);
 }

@@ -25,6 +25,7 @@ for file in man/man1/spillway.1 man/man1/spillway-train.1 bash-completion/comple
     fish/vendor_completions.d/spillway.fish; do
     test -s "moved/share/$file"
 done
+test -s moved/share/spillway/clusters/dgx2-v100.json
 docs=$(moved/bin/spillway train --help | sed -n 's/^The pages of docs.* are in \(.*\)\.$/\1/p')
 [ "$docs" = "$(realpath moved)/share/doc/spillway/docs" ]
 for page in $(for command in $(moved/bin/spillway --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
