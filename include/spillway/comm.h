@@ -5,9 +5,14 @@
 //
 // Calls that take a sw_comm and return a status are collective: all its ranks make them in the same
 // order, and they block until the messages have passed. Exceptions are sw_comm_send,
-// sw_comm_receive and sw_comm_reserve. One thread at a time uses a communicator. SW_E_PEER: another
-// rank failed, or did not come within the deadline; names the rank. Memory is borrowed for the
-// call.
+// sw_comm_receive, sw_comm_reserve and sw_comm_name_ranks. SW_E_PEER: another rank failed, or did
+// not come within the deadline; names the rank. Memory is borrowed for the call.
+//
+// One thread at a time uses a communicator. A world and its groups are different communicators,
+// which different threads may use at the same time.
+//
+// A failed exchange ends the communicator, its world and all groups of it: threads of this rank
+// that wait for any of them return, and the other ranks are told.
 #pragma once
 
 #include <stdbool.h>
@@ -37,7 +42,18 @@ struct sw_exchange {
     int64_t sequence; /* number of the collective, the same on all ranks; -1 = point to point */
     const struct sw_message *sends, *receives;
     int n_sends, n_receives;
-    int group; /* number of the group (sw_comm_open_group); 0 = all ranks */
+    int group;                /* number of the group (sw_comm_open_group); 0 = all ranks */
+    const char *group_name;   /* for messages; NULL = none */
+    const char *const *names; /* [size] of the transport's ranks; NULL = "rank 0", "rank 1", .. */
+};
+
+/* Some ranks of a world. All members give the same. */
+struct sw_group_options {
+    int number;        /* above 0, unique among the groups that a member has open */
+    const int *ranks;  /* [n] ranks of the world, ascending, this rank among them */
+    int n;             /* 1 .. size of the world */
+    double deadline_s; /* longest wait for a member; 0 = that of the world */
+    const char *name;  /* for messages, such as "tensor"; NULL = none */
 };
 
 /*
@@ -46,7 +62,13 @@ struct sw_exchange {
  * exchange     returns once everything is received and the send buffers may be reused. SW_E_PEER
  *              names the ranks that missed the deadline, or that came with another operation,
  *              sequence or size
- * abort        announces that this rank cannot go on; ranks that wait for it get SW_E_PEER
+ * abort        announces that this rank cannot go on; ranks that wait for it get SW_E_PEER, and so
+ *              do other threads of this rank, in this transport, its world and their groups. May be
+ *              called by any thread, several times
+ * open_group   opens a transport for a group, whose peers are numbered 0 .. n - 1. It is used at
+ *              the same time as this one and other groups, by other threads, and is closed before
+ *              this one. All members call it; meanwhile no other thread uses this transport. NULL:
+ *              groups use this transport with its ranks and deadline, all from one thread
  */
 struct sw_transport {
     void *ctx;
@@ -54,6 +76,9 @@ struct sw_transport {
     sw_status (*exchange)(void *ctx, const struct sw_exchange *exchange);
     void (*abort)(void *ctx, sw_status reason);
     void (*close)(void *ctx, bool failed); /* NULL = nothing to close */
+    /* names: [n] of the members, for messages */
+    sw_status (*open_group)(void *ctx, const struct sw_group_options *options,
+                            const char *const *names, struct sw_transport *out);
 };
 
 /* ---- communicators ---- */
@@ -64,23 +89,38 @@ typedef struct sw_comm sw_comm;
  *            plans only */
 SW_API sw_status sw_comm_open(const struct sw_transport *transport, sw_comm **out);
 /*
+ * sw_comm_name_ranks - name the ranks for messages, for example by their coordinates.
+ *
+ * Without it they are "rank 0", "rank 1", .. Groups that are opened later have these names too.
+ *
+ * names    [size] of the communicator; copied
+ */
+SW_API sw_status sw_comm_name_ranks(sw_comm *comm, const char *const *names);
+/*
  * sw_comm_open_group - open a communicator for a subset of the ranks.
  *
- * The group has its own sequence numbers. Its collectives may interleave in any order with those of
- * other groups. It uses the transport of `world`, and its bytes also count in the traffic of
- * `world`. A failure ends both.
+ * All members call it, for the groups that they share in the same order, while no other thread uses
+ * `world`. The group has its own connections, sequence numbers, deadline and traffic, which also
+ * counts in that of `world`. Its exchanges run at the same time as those of other groups and of
+ * `world`, from another thread.
  *
- * world    communicator of all ranks; borrowed; close it after the group
- * number   above 0, the same on all members, unique among the groups in use
- * ranks    [n] ranks of world in ascending order, including this rank; copied
- * out      close with sw_comm_close; its ranks are 0 .. n - 1, in the order of `ranks`
+ * Two threads that exchange between the same ranks at the same time need two groups of these ranks,
+ * with different numbers. Where one thread sends to the next rank and another one receives from
+ * it, for example, each direction has a group of the two.
  *
- * SW_E_ARG     world is a group itself; number is below 1; ranks are not ascending ranks of world,
- *              or do not include this rank
+ * world    communicator of all ranks; may be closed before the group
+ * options  copied
+ * out      close with sw_comm_close; its ranks are 0 .. n - 1, in the order of options->ranks
+ *
+ * SW_E_ARG     world is a group itself; the number is below 1 or too large for the transport; ranks
+ *              are not ascending ranks of world, or do not include this rank; a deadline out of
+ *              range
+ * SW_E_PEER    a member did not come, or opens another group
  */
-SW_API sw_status sw_comm_open_group(sw_comm *world, int number, const int *ranks, int n,
+SW_API sw_status sw_comm_open_group(sw_comm *world, const struct sw_group_options *options,
                                     sw_comm **out);
-/* failed: this rank failed, so the transport must not wait for the others. NULL is a no-op. */
+/* failed: this rank failed, so the transport must not wait for the others. A world and its groups
+ * are closed in any order; the last one closes the transport of the world. NULL is a no-op. */
 SW_API void sw_comm_close(sw_comm *comm, bool failed);
 /* This rank's number, 0 .. size - 1, and the number of ranks. Not collective. */
 SW_API int sw_comm_rank(const sw_comm *comm);
@@ -121,8 +161,9 @@ struct sw_tcp_options {
  * sw_tcp_open - connect to the other ranks through rank 0.
  *
  * Rank 0 turns away peers that do not prove the secret or that expect another number of ranks; it
- * keeps waiting for the others. Later messages are neither encrypted nor signed. Raises the soft
- * limit of open files to what the ranks need. Strings are borrowed for the call.
+ * keeps waiting for the others. The members of a group connect anew, with the same proof. Later
+ * messages are neither encrypted nor signed. Raises the soft limit of open files to what the ranks
+ * need. Strings are borrowed for the call.
  *
  * SW_E_PEER    names the ranks that did not come; or says why this rank was turned away
  * SW_E_CONFIG  no secret and a host that is not loopback; or a limit of open files that is too low
@@ -163,7 +204,8 @@ struct sw_fault_options {
      * the bytes would take, as if a network card did the work. */
     double bytes_per_s;
 };
-/* Wraps a transport. inner: copied, and closed with out. The communicator that is given `out`
+/* Wraps a transport. Its groups share the faults: exchanges are counted over all of them, and the
+ * wire is shared. inner: copied, and closed with out. The communicator that is given `out`
  * closes it. */
 SW_API sw_status sw_fault_open(const struct sw_transport *inner,
                                const struct sw_fault_options *options, struct sw_transport *out);
@@ -262,7 +304,8 @@ SW_API sw_status sw_comm_barrier(sw_comm *comm, const char *what);
 /* Exchanges a status between all ranks. Returns SW_OK if all are SW_OK. Otherwise returns this
  * rank's own failure, or SW_E_PEER with the first rank that failed. */
 SW_API sw_status sw_comm_agree(sw_comm *comm, sw_status mine, const char *what);
-/* Announces that this rank cannot go on. Ranks that wait for it get an error. */
+/* Announces that this rank cannot go on. Ranks that wait for it get an error, and so do threads of
+ * this rank that wait in the communicator, its world or a group of it. Any thread may call it. */
 SW_API void sw_comm_abort(sw_comm *comm, sw_status reason);
 
 /* ---- traffic, counted by the sender ---- */

@@ -2,22 +2,36 @@
 // Collectives as messages, each rank directly to each other. This moves as few bytes as any other
 // scheme, and the receiver determines the order of additions. Data that a rank keeps for itself is
 // copied here, and never reaches the transport.
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "comm/comm.h"
 
+/* Common to a communicator of all ranks and the groups opened from it, which different threads
+ * use. */
+struct shared {
+    pthread_mutex_t lock;          /* of all below, except the transport */
+    struct sw_transport transport; /* of all ranks */
+    struct sw_traffic traffic;
+    int n_open;  /* communicators */
+    bool failed; /* one was closed as failed */
+    bool broken; /* an exchange failed half way, so the remaining data on the wire is unknown */
+    char why[512];
+};
+
 struct sw_comm {
+    struct shared *shared;
     struct sw_transport transport;       /* rank and size are those of this communicator */
-    sw_comm *world;                      /* group: the communicator of all ranks; else itself */
-    int *ranks;                          /* group: [size] ranks in the world; NULL = all of them */
+    int *ranks;                          /* [size] in the transport; NULL = the same */
     int number;                          /* number of the group; 0 = not a group */
+    char *name;                          /* of the group; NULL = none */
+    const char **names;                  /* of the transport's ranks; NULL = "rank N" */
     struct sw_message *sends, *receives; /* [cap_messages] */
     int cap_messages;
     int64_t *statuses; /* [size] */
     int64_t sequence;
-    bool broken; /* an exchange failed half way, so the remaining data on the wire is unknown */
-    struct sw_traffic traffic;
+    struct sw_traffic traffic; /* of a group */
 };
 
 const char *sw_comm_op_name(enum sw_comm_op op)
@@ -30,58 +44,62 @@ const char *sw_comm_op_name(enum sw_comm_op op)
     return names[op];
 }
 
+/* ---- opening and closing ---- */
+
+/* A communicator without transport, names and ranks. */
+static sw_status open_bare(int rank, int size, sw_comm **out)
+{
+    sw_comm *comm = sw_alloc_zero("comm", 1, sizeof *comm);
+    SW_TRY_ALLOC(comm, "a communicator");
+    comm->transport.rank = rank;
+    comm->transport.size = size;
+    comm->statuses = sw_alloc_zero("comm", (size_t)size, sizeof *comm->statuses);
+    if (!comm->statuses || sw_comm_reserve(comm, 1) < 0) {
+        sw_comm_close(comm, true);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a communicator");
+    }
+    *out = comm;
+    return SW_OK;
+}
+
 sw_status sw_comm_open(const struct sw_transport *transport, sw_comm **out)
 {
     if (transport->size < 1 || transport->rank < 0 || transport->rank >= transport->size) {
         return SW_FAIL(SW_E_ARG, "rank %d of %d ranks does not exist", transport->rank,
                        transport->size);
     }
-    sw_comm *comm = sw_alloc_zero("comm", 1, sizeof *comm);
-    SW_TRY_ALLOC(comm, "a communicator");
-    comm->transport.size = transport->size;
-    comm->statuses = sw_alloc_zero("comm", (size_t)transport->size, sizeof *comm->statuses);
-    if (!comm->statuses || sw_comm_reserve(comm, 1) < 0) {
+    sw_comm *comm;
+    SW_TRY(open_bare(transport->rank, transport->size, &comm));
+    comm->shared = sw_alloc_zero("comm", 1, sizeof *comm->shared);
+    if (!comm->shared) {
         sw_comm_close(comm, true);
         return SW_FAIL(SW_E_NOMEM, "out of host memory for a communicator");
     }
-    comm->transport = *transport;
-    comm->world = comm;
+    pthread_mutex_init(&comm->shared->lock, NULL);
+    comm->shared->n_open = 1;
+    comm->shared->transport = comm->transport = *transport;
     *out = comm;
     return SW_OK;
 }
 
-sw_status sw_comm_open_group(sw_comm *world, int number, const int *ranks, int n, sw_comm **out)
+static bool is_group(const sw_comm *comm)
 {
-    int me = -1;
-    bool good = world->world == world && number > 0 && n >= 1;
-    for (int i = 0; good && i < n; i++) {
-        good =
-            ranks[i] >= 0 && ranks[i] < sw_comm_size(world) && (i == 0 || ranks[i] > ranks[i - 1]);
-        me = ranks[i] == sw_comm_rank(world) ? i : me;
+    return comm->number > 0;
+}
+
+static void leave(struct shared *shared, bool failed)
+{
+    pthread_mutex_lock(&shared->lock);
+    shared->failed = shared->failed || failed;
+    const bool last = --shared->n_open == 0;
+    pthread_mutex_unlock(&shared->lock);
+    if (last && shared->transport.close) {
+        shared->transport.close(shared->transport.ctx, shared->failed);
     }
-    if (!good || me < 0) {
-        return SW_FAIL(
-            SW_E_ARG,
-            "group %d of %d ranks: wanted a number above 0 and ascending ranks below %d that "
-            "include rank %d, in a communicator that is not a group",
-            number, n, sw_comm_size(world), sw_comm_rank(world));
+    if (last) {
+        pthread_mutex_destroy(&shared->lock);
+        sw_free(shared);
     }
-    struct sw_transport transport = world->transport;
-    transport.rank = me;
-    transport.size = n;
-    transport.close = NULL;
-    sw_comm *comm;
-    SW_TRY(sw_comm_open(&transport, &comm));
-    comm->ranks = sw_alloc("comm", (size_t)n * sizeof *comm->ranks);
-    if (!comm->ranks) {
-        sw_comm_close(comm, true);
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for a communicator");
-    }
-    memcpy(comm->ranks, ranks, (size_t)n * sizeof *ranks);
-    comm->world = world;
-    comm->number = number;
-    *out = comm;
-    return SW_OK;
 }
 
 void sw_comm_close(sw_comm *comm, bool failed)
@@ -89,15 +107,211 @@ void sw_comm_close(sw_comm *comm, bool failed)
     if (!comm) {
         return;
     }
-    if (comm->transport.close) {
+    if (is_group(comm) && comm->transport.close) {
         comm->transport.close(comm->transport.ctx, failed);
+    }
+    if (comm->shared) {
+        leave(comm->shared, failed);
     }
     sw_free(comm->sends);
     sw_free(comm->receives);
     sw_free(comm->statuses);
     sw_free(comm->ranks);
+    sw_free(comm->name);
+    sw_free(comm->names);
     sw_free(comm);
 }
+
+/* One block with the pointers and the texts. */
+static sw_status set_names(sw_comm *comm, const char *const *names, int n)
+{
+    size_t bytes = (size_t)n * sizeof *names;
+    for (int r = 0; r < n; r++) {
+        bytes += strlen(names[r]) + 1;
+    }
+    const char **copy = sw_alloc("comm", bytes);
+    SW_TRY_ALLOC(copy, "the names of ranks");
+    char *at = (char *)(copy + n);
+    for (int r = 0; r < n; r++) {
+        const size_t len = strlen(names[r]) + 1;
+        copy[r] = memcpy(at, names[r], len);
+        at += len;
+    }
+    sw_free(comm->names);
+    comm->names = copy;
+    return SW_OK;
+}
+
+sw_status sw_comm_name_ranks(sw_comm *comm, const char *const *names)
+{
+    return set_names(comm, names, comm->transport.size);
+}
+
+/* ---- failures ---- */
+
+/* After the first failure: no thread of this rank goes on, and the other ranks are told. */
+static void break_all(sw_comm *comm, sw_status st)
+{
+    struct shared *shared = comm->shared;
+    pthread_mutex_lock(&shared->lock);
+    const bool first = !shared->broken;
+    if (first) {
+        shared->broken = true;
+        snprintf(shared->why, sizeof shared->why, "%s", sw_error_message());
+    }
+    pthread_mutex_unlock(&shared->lock);
+    if (first) {
+        sw_comm_abort(comm, st);
+    }
+}
+
+static sw_status run_exchange(sw_comm *comm, const struct sw_exchange *x)
+{
+    char why[sizeof comm->shared->why], where[SW_WHERE_TEXT];
+    if (!comm->transport.exchange) {
+        return SW_FAIL(SW_E_ARG, "%s: these ranks are for planning only", sw_comm_where(x, where));
+    }
+    pthread_mutex_lock(&comm->shared->lock);
+    const bool broken = comm->shared->broken;
+    memcpy(why, comm->shared->why, sizeof why);
+    pthread_mutex_unlock(&comm->shared->lock);
+    if (broken) {
+        return SW_FAIL(SW_E_PEER, "%s: an earlier exchange failed: %s", sw_comm_where(x, where),
+                       why);
+    }
+    const sw_status st = comm->transport.exchange(comm->transport.ctx, x);
+    if (st < 0) {
+        break_all(comm, st);
+    }
+    return st;
+}
+
+/* ---- groups ---- */
+
+int sw_comm_member(const struct sw_group_options *group, int world_rank)
+{
+    int i = 0;
+    while (i < group->n && group->ranks[i] != world_rank) {
+        i++;
+    }
+    return i < group->n ? i : -1;
+}
+
+static sw_status check_group(const sw_comm *world, const struct sw_group_options *o)
+{
+    bool good = !is_group(world) && o->number > 0 && o->n >= 1;
+    for (int i = 0; good && i < o->n; i++) {
+        good = o->ranks[i] >= 0 && o->ranks[i] < sw_comm_size(world) &&
+               (i == 0 || o->ranks[i] > o->ranks[i - 1]);
+    }
+    if (!good || sw_comm_member(o, sw_comm_rank(world)) < 0) {
+        return SW_FAIL(
+            SW_E_ARG,
+            "group %d of %d ranks: wanted a number above 0 and ascending ranks below %d that "
+            "include rank %d, in a communicator that is not a group",
+            o->number, o->n, sw_comm_size(world), sw_comm_rank(world));
+    }
+    return o->deadline_s == 0 ? SW_OK : sw_comm_check_deadline(o->deadline_s);
+}
+
+/* Members have their names in the world, which are "rank N" by default. */
+static sw_status name_members(const sw_comm *world, const struct sw_group_options *o, sw_comm *comm)
+{
+    char(*text)[SW_RANK_TEXT] = sw_alloc("comm", (size_t)o->n * sizeof *text);
+    const char **names = sw_alloc("comm", (size_t)o->n * sizeof *names);
+    for (int i = 0; text && names && i < o->n; i++) {
+        names[i] = sw_comm_rank_text(world->names, o->ranks[i], text[i]);
+    }
+    const sw_status st = text && names
+                             ? set_names(comm, names, o->n)
+                             : SW_FAIL(SW_E_NOMEM, "out of host memory for the names of ranks");
+    sw_free(text);
+    sw_free(names);
+    return st;
+}
+
+/* Members find out here whether all of them open this group. */
+static sw_status meet(sw_comm *world, const struct sw_group_options *o, sw_comm *comm)
+{
+    char what[sizeof((struct sw_comm_header){0}).what];
+    const char *name = o->name ? o->name : "no name";
+    size_t len =
+        (size_t)snprintf(what, sizeof what, "group %d (%.40s) of %d ranks,", o->number, name, o->n);
+    int n = 0;
+    for (int i = 0; i < o->n; i++) {
+        if (len < sizeof what) {
+            len += (size_t)snprintf(what + len, sizeof what - len, " %d", o->ranks[i]);
+        }
+        if (o->ranks[i] != sw_comm_rank(world)) {
+            comm->sends[n].peer = comm->receives[n].peer = o->ranks[i];
+            comm->sends[n].bytes = comm->receives[n].bytes = 0;
+            n++;
+        }
+    }
+    const struct sw_exchange x = {.op = "open_group",
+                                  .what = what,
+                                  .sequence = -1,
+                                  .sends = comm->sends,
+                                  .receives = comm->receives,
+                                  .n_sends = n,
+                                  .n_receives = n,
+                                  .names = world->names};
+    return run_exchange(world, &x);
+}
+
+/* The transport of the world, which has no groups: ranks keep their numbers. */
+static sw_status share_transport(const sw_comm *world, const struct sw_group_options *o,
+                                 sw_comm *comm)
+{
+    comm->ranks = sw_alloc("comm", (size_t)o->n * sizeof *comm->ranks);
+    SW_TRY_ALLOC(comm->ranks, "a communicator");
+    memcpy(comm->ranks, o->ranks, (size_t)o->n * sizeof *o->ranks);
+    comm->transport.ctx = world->transport.ctx;
+    comm->transport.exchange = world->transport.exchange;
+    return world->names ? set_names(comm, world->names, sw_comm_size(world)) : SW_OK;
+}
+
+static sw_status connect_group(sw_comm *world, const struct sw_group_options *o, sw_comm *comm)
+{
+    const struct sw_transport *transport = &world->transport;
+    if (!transport->exchange || o->n == 1) {
+        return SW_OK;
+    }
+    SW_TRY(meet(world, o, comm));
+    if (!transport->open_group) {
+        return share_transport(world, o, comm);
+    }
+    sw_status st = name_members(world, o, comm);
+    st = st < 0 ? st : transport->open_group(transport->ctx, o, comm->names, &comm->transport);
+    if (st < 0) {
+        break_all(world, st); /* members may wait for this one */
+    }
+    return st;
+}
+
+sw_status sw_comm_open_group(sw_comm *world, const struct sw_group_options *options, sw_comm **out)
+{
+    sw_comm *comm;
+    SW_TRY(check_group(world, options));
+    SW_TRY(open_bare(sw_comm_member(options, sw_comm_rank(world)), options->n, &comm));
+    comm->number = options->number;
+    comm->name = options->name ? sw_strdup("comm", options->name) : NULL;
+    const sw_status st = options->name && !comm->name
+                             ? SW_FAIL(SW_E_NOMEM, "out of host memory for a communicator")
+                             : connect_group(world, options, comm);
+    if (st < 0) {
+        sw_comm_close(comm, true);
+        return st;
+    }
+    pthread_mutex_lock(&world->shared->lock);
+    world->shared->n_open++;
+    pthread_mutex_unlock(&world->shared->lock);
+    comm->shared = world->shared;
+    *out = comm;
+    return SW_OK;
+}
+
+/* ---- one communicator ---- */
 
 int sw_comm_rank(const sw_comm *comm)
 {
@@ -111,13 +325,16 @@ int sw_comm_size(const sw_comm *comm)
 
 void sw_comm_traffic(const sw_comm *comm, struct sw_traffic *out)
 {
-    *out = comm->traffic;
+    pthread_mutex_lock(&comm->shared->lock);
+    *out = is_group(comm) ? comm->traffic : comm->shared->traffic;
+    pthread_mutex_unlock(&comm->shared->lock);
 }
 
 void sw_comm_abort(sw_comm *comm, sw_status reason)
 {
-    if (comm->transport.abort) {
-        comm->transport.abort(comm->transport.ctx, reason);
+    const struct sw_transport *transport = &comm->shared->transport;
+    if (transport->abort) {
+        transport->abort(transport->ctx, reason);
     }
 }
 
@@ -155,32 +372,25 @@ static sw_status exchange(sw_comm *comm, enum sw_comm_op op, int n_sends, int n_
         .n_sends = n_sends,
         .n_receives = n_receives,
         .group = comm->number,
+        .group_name = comm->name,
+        .names = comm->names,
     };
-    if (n_sends + n_receives == 0) {
-        return SW_OK;
-    }
-    if (!comm->transport.exchange) {
-        return SW_FAIL(SW_E_ARG, "%s of %s: these ranks are for planning only", x.op, what);
-    }
-    if (comm->world->broken) {
-        return SW_FAIL(SW_E_PEER, "%s of %s: an earlier exchange failed", x.op, what);
-    }
-    const sw_status st = comm->transport.exchange(comm->transport.ctx, &x);
-    comm->world->broken = st < 0;
-    return st;
+    return n_sends + n_receives > 0 ? run_exchange(comm, &x) : SW_OK;
 }
 
 static void count(sw_comm *comm, enum sw_comm_op op, int64_t bytes)
 {
-    sw_comm *counted[] = {comm, comm->world};
-    for (int i = 0; i < (comm == comm->world ? 1 : 2); i++) {
-        counted[i]->traffic.calls[op]++;
-        counted[i]->traffic.sent[op] += bytes;
+    struct sw_traffic *counted[] = {&comm->shared->traffic, &comm->traffic};
+    pthread_mutex_lock(&comm->shared->lock);
+    for (int i = 0; i < 2; i++) {
+        counted[i]->calls[op]++;
+        counted[i]->sent[op] += bytes;
     }
+    pthread_mutex_unlock(&comm->shared->lock);
 }
 
 /* Rank in the transport of a rank of this communicator. */
-static int world_rank(const sw_comm *comm, int rank)
+static int peer_of(const sw_comm *comm, int rank)
 {
     return comm->ranks ? comm->ranks[rank] : rank;
 }
@@ -232,7 +442,7 @@ static struct part part_of(const sw_comm *comm, const struct sw_comm_item *item,
 static void add_message(sw_comm *comm, int n, int peer, const void *src, size_t sent, void *dst,
                         size_t received)
 {
-    const int number = world_rank(comm, peer);
+    const int number = peer_of(comm, peer);
     comm->sends[n] = (struct sw_message){number, slice(src, 0, 0), sent};
     comm->receives[n] = (struct sw_message){number, dst, received};
 }
@@ -416,9 +626,9 @@ sw_status sw_comm_broadcast(sw_comm *comm, int root, void *data, size_t bytes, c
     const bool sends = comm->transport.rank == root;
     const int n_sends = sends ? comm->transport.size - 1 : 0;
     for (int i = 1; i <= n_sends; i++) {
-        comm->sends[i - 1] = (struct sw_message){world_rank(comm, peer_at(comm, i)), data, bytes};
+        comm->sends[i - 1] = (struct sw_message){peer_of(comm, peer_at(comm, i)), data, bytes};
     }
-    comm->receives[0] = (struct sw_message){world_rank(comm, root), data, bytes};
+    comm->receives[0] = (struct sw_message){peer_of(comm, root), data, bytes};
     SW_TRY(exchange(comm, SW_COMM_BROADCAST, n_sends, sends ? 0 : 1, what));
     count(comm, SW_COMM_BROADCAST, (int64_t)n_sends * (int64_t)bytes);
     return SW_OK;
@@ -427,7 +637,7 @@ sw_status sw_comm_broadcast(sw_comm *comm, int root, void *data, size_t bytes, c
 sw_status sw_comm_send(sw_comm *comm, int peer, const void *data, size_t bytes, const char *what)
 {
     SW_TRY(check_peer(comm, SW_COMM_SEND, peer, false));
-    comm->sends[0] = (struct sw_message){world_rank(comm, peer), slice(data, 0, 0), bytes};
+    comm->sends[0] = (struct sw_message){peer_of(comm, peer), slice(data, 0, 0), bytes};
     SW_TRY(exchange(comm, SW_COMM_SEND, 1, 0, what));
     count(comm, SW_COMM_SEND, (int64_t)bytes);
     return SW_OK;
@@ -436,7 +646,7 @@ sw_status sw_comm_send(sw_comm *comm, int peer, const void *data, size_t bytes, 
 sw_status sw_comm_receive(sw_comm *comm, int peer, void *data, size_t bytes, const char *what)
 {
     SW_TRY(check_peer(comm, SW_COMM_RECEIVE, peer, false));
-    comm->receives[0] = (struct sw_message){world_rank(comm, peer), data, bytes};
+    comm->receives[0] = (struct sw_message){peer_of(comm, peer), data, bytes};
     SW_TRY(exchange(comm, SW_COMM_RECEIVE, 0, 1, what));
     count(comm, SW_COMM_RECEIVE, 0);
     return SW_OK;
@@ -454,7 +664,9 @@ sw_status sw_comm_agree(sw_comm *comm, sw_status mine, const char *what)
     SW_TRY(run_one(comm, SW_COMM_AGREE, &word, comm->statuses, sizeof word, what));
     for (int r = 0; r < comm->transport.size && mine >= 0; r++) {
         if (comm->statuses[r] < 0) {
-            return SW_FAIL(SW_E_PEER, "%s: rank %d failed: %s", what, world_rank(comm, r),
+            char name[SW_RANK_TEXT];
+            return SW_FAIL(SW_E_PEER, "%s: %s failed: %s", what,
+                           sw_comm_rank_text(comm->names, peer_of(comm, r), name),
                            sw_status_string((sw_status)comm->statuses[r]));
         }
     }
@@ -468,22 +680,4 @@ sw_status sw_comm_check_deadline(double deadline_s)
                        SW_DEADLINE_MAX_S);
     }
     return SW_OK;
-}
-
-sw_status sw_comm_diverged(const struct sw_exchange *mine, int rank, size_t bytes, int peer,
-                           const char *op, const char *what, int64_t sequence, int group,
-                           size_t peer_bytes)
-{
-    char plain_op[64], plain_what[512], of_mine[32] = "", of_theirs[32] = "";
-    if (mine->group != group) {
-        snprintf(of_mine, sizeof of_mine, " of group %d", mine->group);
-        snprintf(of_theirs, sizeof of_theirs, " of group %d", group);
-    }
-    return SW_FAIL(
-        SW_E_PEER,
-        "ranks diverge: rank %d is at collective %lld%s, %s of %s with %zu bytes a message, "
-        "rank %d at %lld%s, %s of %s with %zu",
-        rank, (long long)mine->sequence, of_mine, mine->op, mine->what, bytes, peer,
-        (long long)sequence, of_theirs, sw_plain_words(op, plain_op, sizeof plain_op),
-        sw_plain_words(what, plain_what, sizeof plain_what), peer_bytes);
 }

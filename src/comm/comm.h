@@ -10,17 +10,38 @@
 
 /* SW_E_ARG unless the deadline is above 0 and at most SW_DEADLINE_MAX_S. */
 sw_status sw_comm_check_deadline(double deadline_s);
-/* The error for a rank whose peers are in a different operation. */
+/* The number in a group of a rank of the world; -1 = it is no member. */
+int sw_comm_member(const struct sw_group_options *group, int world_rank);
+
+/* ---- say.c: what errors say ---- */
+
+enum { SW_RANK_TEXT = 24, SW_WHERE_TEXT = 640 };
+
+/* The name of a rank, or "rank N" in `scratch`. names NULL: no rank has a name. */
+const char *sw_comm_rank_text(const char *const *names, int rank, char scratch[SW_RANK_TEXT]);
+/* "all_gather of w in group tensor", in `scratch` */
+const char *sw_comm_where(const struct sw_exchange *x, char scratch[SW_WHERE_TEXT]);
+/* Appends a rank to a list of missing ones. host NULL: of this process. */
+void sw_comm_list_rank(struct sw_str *list, const struct sw_exchange *x, int rank,
+                       const char *host);
+/* SW_E_PEER after the deadline. missing: the list, which is freed */
+sw_status sw_comm_late(const struct sw_exchange *x, int rank, double deadline_s,
+                       struct sw_str *missing);
+/* SW_E_PEER: this rank or another one cannot go on, for the reason `why`. */
+sw_status sw_comm_ended(const struct sw_exchange *x, int rank, const char *why);
+/* SW_E_PEER: a peer is in a different operation. */
 sw_status sw_comm_diverged(const struct sw_exchange *mine, int rank, size_t bytes, int peer,
-                           const char *op, const char *what, int64_t sequence, int group,
-                           size_t peer_bytes);
+                           const char *op, const char *what, int64_t sequence, size_t peer_bytes);
 
 /* ---- header.c: what precedes the messages to a peer, in one process's bytes ---- */
 
+/* Not an exchange, but a notice: the sender cannot continue, for the reason in `what`; or because a
+ * rank cannot that `what` names. */
+enum { SW_ABORT_OF_SENDER = 1, SW_ABORT_OF_PEER };
 struct sw_comm_header {
-    uint32_t abort; /* not an exchange: the sender cannot continue, for the reason in `what` */
+    uint32_t abort; /* 0, or one of these */
     uint32_t n_messages;
-    int64_t sequence, group;
+    int64_t sequence;
     uint64_t bytes; /* of all messages */
     char op[16], what[224];
 };

@@ -15,7 +15,6 @@ void sw_comm_header_fill(struct sw_comm_header *out, const struct sw_exchange *x
     snprintf(out->op, sizeof out->op, "%s", x->op);
     snprintf(out->what, sizeof out->what, "%s", x->what);
     out->sequence = x->sequence;
-    out->group = x->group;
     for (int i = 0; i < n; i++) {
         if (messages[i].peer == peer) {
             out->bytes += messages[i].bytes;
@@ -34,5 +33,5 @@ sw_status sw_comm_header_check(const struct sw_comm_header *got, const struct sw
     }
     theirs.op[sizeof theirs.op - 1] = theirs.what[sizeof theirs.what - 1] = '\0';
     return sw_comm_diverged(x, rank, (size_t)mine.bytes, peer, theirs.op, theirs.what,
-                            theirs.sequence, (int)theirs.group, (size_t)theirs.bytes);
+                            theirs.sequence, (size_t)theirs.bytes);
 }

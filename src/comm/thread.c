@@ -19,31 +19,41 @@ struct post { /* messages from one rank to another */
 };
 
 struct world {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* of all rooms, too */
+    bool ended;           /* a rank cannot continue */
+    char why[512];        /* the first reason given */
+    struct room *rooms;   /* the one of all ranks, then those of groups, oldest first */
+};
+
+/* Ranks that exchange messages with each other: all of them, or a group. */
+struct room {
+    struct world *world;
+    struct room *next;
     pthread_cond_t changed;
     atomic_uint n_changes; /* lets a rank spin for a while before it sleeps */
-    int size, n_open;
-    double deadline_s;
-    bool ended;         /* a rank cannot continue */
-    char why[512];      /* the first reason given */
+    int number, size, n_open;
+    int *ranks;         /* [size] in the world */
     struct post *posts; /* [from, to] */
     struct member {
-        struct world *world;
+        struct room *room;
         int rank;
-        bool *received; /* [size] by sender, for the present exchange */
+        bool joined;
+        double deadline_s;
+        const char *name; /* of this rank in its last exchange; NULL = "rank N" */
+        bool *received;   /* [size] by sender, for the present exchange */
     } * members;
     bool *received; /* [size, size] */
 };
 
-static struct post *post_of(struct world *w, int from, int to)
+static struct post *post_of(struct room *room, int from, int to)
 {
-    return &w->posts[from * w->size + to];
+    return &room->posts[from * room->size + to];
 }
 
-static void tell(struct world *w)
+static void tell(struct room *room)
 {
-    atomic_fetch_add(&w->n_changes, 1);
-    pthread_cond_broadcast(&w->changed);
+    atomic_fetch_add(&room->n_changes, 1);
+    pthread_cond_broadcast(&room->changed);
 }
 
 static void end(struct world *w, const char *why)
@@ -52,12 +62,9 @@ static void end(struct world *w, const char *why)
         w->ended = true;
         snprintf(w->why, sizeof w->why, "%s", why);
     }
-    tell(w);
-}
-
-static sw_status say_ended(const struct world *w, int rank, const struct sw_exchange *x)
-{
-    return SW_FAIL(SW_E_PEER, "rank %d at %s of %s: %s", rank, x->op, x->what, w->why);
+    for (struct room *room = w->rooms; room; room = room->next) {
+        tell(room);
+    }
 }
 
 /* ---- one exchange. The lock is held, except while copying ---- */
@@ -84,13 +91,14 @@ static const struct sw_message *first_receive(const struct sw_exchange *x, int p
 
 static void show(struct member *m, const struct sw_exchange *x)
 {
-    for (int r = 0; r < m->world->size; r++) {
+    m->name = x->names ? x->names[m->rank] : NULL;
+    for (int r = 0; r < m->room->size; r++) {
         m->received[r] = !first_receive(x, r);
         if (first_send(x, r)) {
-            *post_of(m->world, m->rank, r) = (struct post){SHOWN, x};
+            *post_of(m->room, m->rank, r) = (struct post){SHOWN, x};
         }
     }
-    tell(m->world);
+    tell(m->room);
 }
 
 static size_t sum_bytes(const struct sw_message *messages, int n, int peer)
@@ -120,15 +128,14 @@ static bool copy(const struct member *m, const struct sw_exchange *x, int from,
 /* Takes the messages of `from` to this rank. The lock is released while copying. */
 static sw_status take_from(struct member *m, const struct sw_exchange *x, int from)
 {
-    struct world *w = m->world;
-    struct post *post = post_of(w, from, m->rank);
+    struct world *w = m->room->world;
+    struct post *post = post_of(m->room, from, m->rank);
     const struct sw_exchange *theirs = post->exchange;
-    if (theirs->sequence != x->sequence || theirs->group != x->group ||
-        strcmp(theirs->op, x->op) != 0 || strcmp(theirs->what, x->what) != 0 ||
-        !copy(m, x, from, theirs, false)) {
+    if (theirs->sequence != x->sequence || strcmp(theirs->op, x->op) != 0 ||
+        strcmp(theirs->what, x->what) != 0 || !copy(m, x, from, theirs, false)) {
         const sw_status st = sw_comm_diverged(
             x, m->rank, sum_bytes(x->receives, x->n_receives, from), from, theirs->op, theirs->what,
-            theirs->sequence, theirs->group, sum_bytes(theirs->sends, theirs->n_sends, m->rank));
+            theirs->sequence, sum_bytes(theirs->sends, theirs->n_sends, m->rank));
         end(w, sw_error_message());
         return st;
     }
@@ -138,13 +145,13 @@ static sw_status take_from(struct member *m, const struct sw_exchange *x, int fr
     pthread_mutex_lock(&w->lock);
     post->state = EMPTY;
     m->received[from] = true;
-    tell(w);
+    tell(m->room);
     return SW_OK;
 }
 
 static bool is_missing(const struct member *m, int rank)
 {
-    return !m->received[rank] || post_of(m->world, m->rank, rank)->state != EMPTY;
+    return !m->received[rank] || post_of(m->room, m->rank, rank)->state != EMPTY;
 }
 
 /* Takes all messages for this rank. *out_left: number of ranks with messages still to receive or
@@ -154,13 +161,13 @@ static sw_status take(struct member *m, const struct sw_exchange *x, int *out_le
 {
     *out_left = 0;
     *out_copied = false;
-    for (int r = 0; r < m->world->size; r++) {
-        if (!m->received[r] && post_of(m->world, r, m->rank)->state == SHOWN) {
+    for (int r = 0; r < m->room->size; r++) {
+        if (!m->received[r] && post_of(m->room, r, m->rank)->state == SHOWN) {
             SW_TRY(take_from(m, x, r));
             *out_copied = true;
         }
     }
-    for (int r = 0; r < m->world->size; r++) {
+    for (int r = 0; r < m->room->size; r++) {
         *out_left += is_missing(m, r);
     }
     return SW_OK;
@@ -169,10 +176,10 @@ static sw_status take(struct member *m, const struct sw_exchange *x, int *out_le
 /* Withdraws a sender's messages: nobody may read its bytes after it has left for any reason. */
 static void withdraw(struct member *m)
 {
-    for (int r = 0; r < m->world->size; r++) {
-        struct post *post = post_of(m->world, m->rank, r);
+    for (int r = 0; r < m->room->size; r++) {
+        struct post *post = post_of(m->room, m->rank, r);
         while (post->state == COPIED_NOW) {
-            pthread_cond_wait(&m->world->changed, &m->world->lock);
+            pthread_cond_wait(&m->room->changed, &m->room->world->lock);
         }
         post->state = EMPTY;
     }
@@ -182,16 +189,13 @@ static void withdraw(struct member *m)
 static sw_status say_late(struct member *m, const struct sw_exchange *x)
 {
     struct sw_str missing = {0};
-    for (int r = 0; r < m->world->size; r++) {
+    for (int r = 0; r < m->room->size; r++) {
         if (is_missing(m, r)) {
-            sw_str_printf(&missing, "%s%d", missing.len ? ", " : "", r);
+            sw_comm_list_rank(&missing, x, r, NULL);
         }
     }
-    const sw_status st =
-        SW_FAIL(SW_E_PEER, "rank %d waited %.3g s for rank %s at %s of %s", m->rank,
-                m->world->deadline_s, sw_str_text(&missing), x->op, x->what);
-    sw_str_fini(&missing);
-    end(m->world, sw_error_message());
+    const sw_status st = sw_comm_late(x, m->rank, m->deadline_s, &missing);
+    end(m->room->world, sw_error_message());
     return st;
 }
 
@@ -211,24 +215,25 @@ static struct timespec deadline_from_now(double seconds)
 /* Sleeps until something changes, or the deadline passes (true). Other ranks are often nearly
  * ready, so it spins for some microseconds first. It yields meanwhile, because there may be fewer
  * processors than ranks. */
-static bool wait_for_change(struct world *w, const struct timespec *until)
+static bool wait_for_change(struct room *room, const struct timespec *until)
 {
     enum { LOOKS = 40 };
-    const unsigned before = atomic_load(&w->n_changes);
-    pthread_mutex_unlock(&w->lock);
-    for (int i = 0; i < LOOKS && atomic_load(&w->n_changes) == before; i++) {
+    pthread_mutex_t *lock = &room->world->lock;
+    const unsigned before = atomic_load(&room->n_changes);
+    pthread_mutex_unlock(lock);
+    for (int i = 0; i < LOOKS && atomic_load(&room->n_changes) == before; i++) {
         sched_yield();
     }
-    pthread_mutex_lock(&w->lock);
-    return atomic_load(&w->n_changes) == before &&
-           pthread_cond_timedwait(&w->changed, &w->lock, until) == ETIMEDOUT;
+    pthread_mutex_lock(lock);
+    return atomic_load(&room->n_changes) == before &&
+           pthread_cond_timedwait(&room->changed, lock, until) == ETIMEDOUT;
 }
 
 static sw_status exchange(void *ctx, const struct sw_exchange *x)
 {
     struct member *m = ctx;
-    struct world *w = m->world;
-    const struct timespec until = deadline_from_now(w->deadline_s);
+    struct world *w = m->room->world;
+    const struct timespec until = deadline_from_now(m->deadline_s);
     sw_status st = SW_OK;
     bool late = false;
     pthread_mutex_lock(&w->lock);
@@ -244,10 +249,10 @@ static sw_status exchange(void *ctx, const struct sw_exchange *x)
             continue;
         }
         if (w->ended || late) {
-            st = w->ended ? say_ended(w, m->rank, x) : say_late(m, x);
+            st = w->ended ? sw_comm_ended(x, m->rank, w->why) : say_late(m, x);
             break;
         }
-        late = wait_for_change(w, &until);
+        late = wait_for_change(m->room, &until);
     }
     withdraw(m);
     pthread_mutex_unlock(&w->lock);
@@ -257,36 +262,149 @@ static sw_status exchange(void *ctx, const struct sw_exchange *x)
 static void give_up(void *ctx, sw_status reason)
 {
     struct member *m = ctx;
-    char why[128];
-    snprintf(why, sizeof why, "rank %d cannot go on: %s", m->rank, sw_status_string(reason));
-    pthread_mutex_lock(&m->world->lock);
-    end(m->world, why);
-    pthread_mutex_unlock(&m->world->lock);
+    struct world *w = m->room->world;
+    char why[256], name[SW_RANK_TEXT];
+    pthread_mutex_lock(&w->lock);
+    snprintf(why, sizeof why, "%s cannot go on: %s",
+             m->name ? m->name : sw_comm_rank_text(NULL, m->room->ranks[m->rank], name),
+             sw_status_string(reason));
+    end(w, why);
+    pthread_mutex_unlock(&w->lock);
 }
 
 /* ---- opening, closing ---- */
 
-static void free_world(struct world *w)
+static void free_room(struct room *room)
 {
-    pthread_cond_destroy(&w->changed);
-    pthread_mutex_destroy(&w->lock);
-    sw_free(w->posts);
-    sw_free(w->received);
-    sw_free(w->members);
-    sw_free(w);
+    pthread_cond_destroy(&room->changed);
+    sw_free(room->ranks);
+    sw_free(room->posts);
+    sw_free(room->received);
+    sw_free(room->members);
+    sw_free(room);
 }
 
+/* A room for these ranks; NULL = out of memory. */
+static struct room *make_room(struct world *w, int number, const int *ranks, int size)
+{
+    const size_t n = (size_t)size;
+    struct room *room = sw_alloc_zero("comm", 1, sizeof *room);
+    if (!room) {
+        return NULL;
+    }
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&room->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    room->world = w;
+    room->number = number;
+    room->size = size;
+    room->ranks = sw_alloc("comm", n * sizeof *room->ranks);
+    room->posts = sw_alloc_zero("comm", n * n, sizeof *room->posts);
+    room->received = sw_alloc_zero("comm", n * n, sizeof *room->received);
+    room->members = sw_alloc_zero("comm", n, sizeof *room->members);
+    if (!room->ranks || !room->posts || !room->received || !room->members) {
+        free_room(room);
+        return NULL;
+    }
+    for (int r = 0; r < size; r++) {
+        room->ranks[r] = ranks ? ranks[r] : r;
+        room->members[r] =
+            (struct member){.room = room, .rank = r, .received = room->received + (size_t)r * n};
+    }
+    return room;
+}
+
+static void add_room(struct world *w, struct room *room)
+{
+    struct room **at = &w->rooms;
+    while (*at) {
+        at = &(*at)->next;
+    }
+    *at = room;
+}
+
+/* The last member to leave frees the room. */
+static void leave_group(void *ctx, bool failed)
+{
+    (void)failed;
+    struct room *room = ((struct member *)ctx)->room;
+    struct world *w = room->world;
+    pthread_mutex_lock(&w->lock);
+    if (--room->n_open == 0) {
+        struct room **at = &w->rooms;
+        while (*at != room) {
+            at = &(*at)->next;
+        }
+        *at = room->next;
+        free_room(room);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Groups are closed by then. */
 static void leave(void *ctx, bool failed)
 {
     (void)failed;
     struct member *m = ctx;
-    struct world *w = m->world;
+    struct room *all = m->room;
+    struct world *w = all->world;
     pthread_mutex_lock(&w->lock);
-    const bool last = --w->n_open == 0;
+    const bool last = --all->n_open == 0;
     pthread_mutex_unlock(&w->lock);
     if (last) {
-        free_world(w);
+        free_room(all);
+        pthread_mutex_destroy(&w->lock);
+        sw_free(w);
     }
+}
+
+static void join(struct room *room, int rank, double deadline_s, struct sw_transport *out)
+{
+    struct member *m = &room->members[rank];
+    m->joined = true;
+    m->deadline_s = deadline_s;
+    room->n_open++;
+    *out = (struct sw_transport){.ctx = m,
+                                 .rank = rank,
+                                 .size = room->size,
+                                 .exchange = exchange,
+                                 .abort = give_up,
+                                 .close = leave_group};
+}
+
+/* The room that another member has opened for this group; NULL = this rank is the first one. */
+static struct room *find_room(const struct world *w, const struct sw_group_options *o, int rank)
+{
+    struct room *room = w->rooms;
+    while (room && (room->number != o->number || room->size != o->n ||
+                    memcmp(room->ranks, o->ranks, (size_t)o->n * sizeof *o->ranks) != 0 ||
+                    room->members[rank].joined)) {
+        room = room->next;
+    }
+    return room;
+}
+
+static sw_status open_group(void *ctx, const struct sw_group_options *o, const char *const *names,
+                            struct sw_transport *out)
+{
+    const struct member *m = ctx;
+    struct world *w = m->room->world;
+    const int rank = sw_comm_member(o, m->rank);
+    (void)names;
+    pthread_mutex_lock(&w->lock);
+    struct room *found = find_room(w, o, rank);
+    struct room *room = found ? found : make_room(w, o->number, o->ranks, o->n);
+    if (room && !found) {
+        add_room(w, room);
+    }
+    if (room) {
+        join(room, rank, o->deadline_s > 0 ? o->deadline_s : m->deadline_s, out);
+    }
+    pthread_mutex_unlock(&w->lock);
+    SW_TRY_ALLOC(room, "a group of ranks");
+    return SW_OK;
 }
 
 sw_status sw_thread_transports_open(int size, double deadline_s, struct sw_transport *out)
@@ -296,32 +414,19 @@ sw_status sw_thread_transports_open(int size, double deadline_s, struct sw_trans
                        SW_THREAD_RANKS_MAX);
     }
     SW_TRY(sw_comm_check_deadline(deadline_s));
-    const size_t n = (size_t)size;
     struct world *w = sw_alloc_zero("comm", 1, sizeof *w);
     SW_TRY_ALLOC(w, "ranks");
-    w->size = w->n_open = size;
-    w->deadline_s = deadline_s;
-    w->posts = sw_alloc_zero("comm", n * n, sizeof *w->posts);
-    w->received = sw_alloc_zero("comm", n * n, sizeof *w->received);
-    w->members = sw_alloc_zero("comm", n, sizeof *w->members);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->changed, &attr);
-    pthread_condattr_destroy(&attr);
-    if (!w->posts || !w->received || !w->members) {
-        free_world(w);
+    struct room *all = make_room(w, 0, NULL, size);
+    if (!all) {
+        sw_free(w);
         return SW_FAIL(SW_E_NOMEM, "out of host memory for ranks");
     }
+    pthread_mutex_init(&w->lock, NULL);
+    add_room(w, all);
     for (int r = 0; r < size; r++) {
-        w->members[r] = (struct member){w, r, w->received + (size_t)r * n};
-        out[r] = (struct sw_transport){.ctx = &w->members[r],
-                                       .rank = r,
-                                       .size = size,
-                                       .exchange = exchange,
-                                       .abort = give_up,
-                                       .close = leave};
+        join(all, r, deadline_s, &out[r]);
+        out[r].close = leave;
+        out[r].open_group = open_group;
     }
     return SW_OK;
 }

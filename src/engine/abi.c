@@ -52,6 +52,7 @@ static const struct {
     SIZE(sw_exchange),
     SIZE(sw_fault_options),
     SIZE(sw_generate_options),
+    SIZE(sw_group_options),
     SIZE(sw_hf_input),
     SIZE(sw_ids),
     SIZE(sw_init),

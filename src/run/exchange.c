@@ -12,8 +12,9 @@ sw_status sw_executor_open_groups(struct sw_executor *ex, int32_t most_items)
     SW_TRY_ALLOC(ex->exchanges.groups, "the groups of ranks");
     for (int g = 0; g < plan->n_groups; g++) {
         const struct sw_group *group = &plan->groups[g];
-        SW_TRY(sw_comm_open_group(ex->options.comm, g + 1, group->ranks, group->n,
-                                  &ex->exchanges.groups[g]));
+        const struct sw_group_options options = {
+            .number = g + 1, .ranks = group->ranks, .n = group->n};
+        SW_TRY(sw_comm_open_group(ex->options.comm, &options, &ex->exchanges.groups[g]));
         SW_TRY(sw_comm_reserve(ex->exchanges.groups[g], most_items));
     }
     return SW_OK;

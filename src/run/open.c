@@ -197,15 +197,21 @@ static int32_t count_all_jobs(const struct sw_plan *plan, int64_t n_jobs[SW_QUEU
     return most;
 }
 
+/* All ranks take part in this, so it comes before what may fail on one of them alone, such as a
+ * full disk. */
+static sw_status open_groups(struct sw_executor *ex)
+{
+    int64_t n_jobs[SW_QUEUE_COUNT] = {0};
+    const int32_t most = count_all_jobs(ex->plan, n_jobs);
+    return most > 0 ? sw_executor_open_groups(ex, most) : SW_OK;
+}
+
 /* Opens the queues that any program uses. */
 static sw_status open_queues(struct sw_executor *ex)
 {
     struct sw_queues_options options = {
         .dev = ex->dev, .compute = ex->compute, .meter = &ex->meter, .ops = queue_ops, .ctx = ex};
-    const int32_t most = count_all_jobs(ex->plan, options.most_jobs);
-    if (most > 0) {
-        SW_TRY(sw_executor_open_groups(ex, most));
-    }
+    count_all_jobs(ex->plan, options.most_jobs);
     bool any = false;
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
         if (options.most_jobs[q] > 0) {
@@ -237,6 +243,7 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the executor");
         goto close;
     }
+    SW_TRY_OR(close, open_groups(ex));
     SW_TRY_OR(close, dev->ops->stream_open(dev, &ex->compute));
     for (int t = 0; t <= SW_TIER_HOST; t++) {
         if (t == SW_TIER_DEVICE || plan->tier_bytes[t] > 0) {

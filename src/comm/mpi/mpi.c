@@ -3,23 +3,29 @@
 // knows the rank it waits for, unlike MPI's own collectives. A header precedes each payload, so
 // ranks in different operations find out instead of exchanging data. Payloads are split below 2^31
 // bytes.
+//
+// Each group has its own tags. Invariant: one lock is held during each call of MPI, and no call
+// waits, so exchanges of different threads advance in turn.
 #include "comm/mpi/mpi.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { TAG_HEADER = 1, TAG_PAYLOAD, TAG_ABORT };
+/* A group adds twice its number to the tags of its headers and payloads. MPI guarantees tags up to
+ * 32767. */
+enum { TAG_ABORT = 1, TAG_HEADER, TAG_PAYLOAD, MOST_GROUPS = 16000 };
 enum { MOST_BYTES = 1 << 30 }; /* per MPI message */
 enum { NO_REQUEST = -1 };
 
 /* One direction of the traffic with one peer. */
 struct talk {
     enum phase { IDLE, HEADER, PAYLOAD } phase;
-    int peer;
+    int peer; /* its number in the group */
     struct sw_comm_header header;
     const struct sw_message *message, *end; /* the present one; the end of all messages */
     size_t done;                            /* payload bytes of it that are done */
@@ -27,24 +33,47 @@ struct talk {
 };
 
 struct notice { /* announces that the sender cannot continue */
-    char why[512];
+    char name[64], why[512];
+};
+
+/* Common to the transport of all ranks and those of groups. */
+struct job {
+    const struct sw_mpi_module *module;
+    pthread_mutex_t lock; /* of the module and all below */
+    int rank, size;
+    char (*hosts)[64]; /* [size] */
+    struct notice notice;
+    bool ended;         /* a rank cannot go on */
+    double grace_until; /* until then the others hear and report it */
+    char why[1024];
 };
 
 struct mpi {
-    const struct sw_mpi_module *module;
-    int rank, size;
+    struct job *job;
+    int rank, size, number; /* of the group; 0 = all ranks */
+    int *ranks;             /* [size] in the job; NULL = the same */
     double deadline_s;
     struct talk *out, *in; /* [size] by peer */
-    char (*hosts)[64];     /* [size] */
-    struct notice notice;
-    bool ended;
+    const char *name;      /* of this rank in its last exchange; NULL = "rank N" */
 };
 
+static int job_rank(const struct mpi *m, int peer)
+{
+    return m->ranks ? m->ranks[peer] : peer;
+}
+
+static int tag_of(const struct mpi *m, int tag)
+{
+    return tag + 2 * m->number;
+}
+
+/* The lock is held. */
 static sw_status mpi_failed(const struct mpi *m, int code, const char *call, int peer)
 {
     char text[256];
-    m->module->describe(code, text, sizeof text);
-    return SW_FAIL(SW_E_PEER, "rank %d: %s with rank %d: MPI says: %s", m->rank, call, peer, text);
+    m->job->module->describe(code, text, sizeof text);
+    return SW_FAIL(SW_E_PEER, "rank %d: %s with rank %d: MPI says: %s", m->job->rank, call,
+                   job_rank(m, peer), text);
 }
 
 #define MPI_TRY(m, call, name, peer)                                                               \
@@ -63,6 +92,15 @@ static int chunk_of(const struct talk *t)
     return left > MOST_BYTES ? MOST_BYTES : (int)left;
 }
 
+static sw_status post(struct mpi *m, struct talk *t, void *data, int bytes, int tag, bool sends)
+{
+    const struct sw_mpi_module *module = m->job->module;
+    const int whom = job_rank(m, t->peer), whose = tag_of(m, tag);
+    const int code = sends ? module->isend(data, bytes, whom, whose, &t->request)
+                           : module->irecv(data, bytes, whom, whose, &t->request);
+    return code == 0 ? SW_OK : mpi_failed(m, code, sends ? "sending" : "receiving", t->peer);
+}
+
 /* Starts the next chunk of the present message, or the next message with this peer. */
 static sw_status start_payload(struct mpi *m, struct talk *t, bool sends)
 {
@@ -78,13 +116,7 @@ static sw_status start_payload(struct mpi *m, struct talk *t, bool sends)
     }
     char *at = (char *)t->message->data + t->done;
     t->phase = PAYLOAD;
-    if (sends) {
-        MPI_TRY(m, m->module->isend(at, t->chunk, peer, TAG_PAYLOAD, &t->request), "sending", peer);
-    } else {
-        MPI_TRY(m, m->module->irecv(at, t->chunk, peer, TAG_PAYLOAD, &t->request), "receiving",
-                peer);
-    }
-    return SW_OK;
+    return post(m, t, at, t->chunk, TAG_PAYLOAD, sends);
 }
 
 /* Starts the traffic with the peer of a message, once per peer. */
@@ -92,23 +124,18 @@ static sw_status start(struct mpi *m, const struct sw_exchange *x, const struct 
                        bool sends)
 {
     struct talk *t = sends ? &m->out[message->peer] : &m->in[message->peer];
-    const int bytes = (int)sizeof t->header;
     if (t->phase != IDLE) {
         return SW_OK;
     }
     *t = (struct talk){.phase = HEADER,
                        .peer = message->peer,
+                       .request = NO_REQUEST,
                        .message = message,
                        .end = sends ? x->sends + x->n_sends : x->receives + x->n_receives};
-    if (!sends) {
-        MPI_TRY(m, m->module->irecv(&t->header, bytes, message->peer, TAG_HEADER, &t->request),
-                "receiving", message->peer);
-        return SW_OK;
+    if (sends) {
+        sw_comm_header_fill(&t->header, x, message->peer, true);
     }
-    sw_comm_header_fill(&t->header, x, message->peer, true);
-    MPI_TRY(m, m->module->isend(&t->header, bytes, message->peer, TAG_HEADER, &t->request),
-            "sending", message->peer);
-    return SW_OK;
+    return post(m, t, &t->header, (int)sizeof t->header, TAG_HEADER, sends);
 }
 
 /* Advances one direction as far as possible without waiting. */
@@ -116,10 +143,12 @@ static sw_status advance(struct mpi *m, const struct sw_exchange *x, struct talk
 {
     while (t->phase != IDLE) {
         int done = 0;
-        MPI_TRY(m, m->module->test(t->request, &done), sends ? "sending" : "receiving", t->peer);
+        MPI_TRY(m, m->job->module->test(t->request, &done), sends ? "sending" : "receiving",
+                t->peer);
         if (!done) {
             return SW_OK;
         }
+        t->request = NO_REQUEST;
         if (t->phase == HEADER && !sends) {
             SW_TRY(sw_comm_header_check(&t->header, x, m->rank, t->peer));
         } else if (t->phase == PAYLOAD) {
@@ -132,30 +161,32 @@ static sw_status advance(struct mpi *m, const struct sw_exchange *x, struct talk
 
 /* ---- waiting ---- */
 
-static const char *host_of(const struct mpi *m, int rank)
+static const char *host_of(const struct job *job, int rank)
 {
-    return m->hosts[rank][0] ? m->hosts[rank] : "unknown host";
+    return job->hosts[rank][0] ? job->hosts[rank] : "unknown host";
 }
 
-/* Fails if a rank has announced that it cannot continue. */
-static sw_status look_for_notice(struct mpi *m, const struct sw_exchange *x)
+/* Hears whether a rank has announced that it cannot continue. Returns an error of MPI, or 0. */
+static int hear_notice(struct job *job)
 {
+    const struct sw_mpi_module *module = job->module;
     int here = 0, peer = 0, request, done = 0;
     struct notice notice = {0};
-    MPI_TRY(m, m->module->probe(TAG_ABORT, &here, &peer), "listening", peer);
-    if (!here) {
-        return SW_OK;
+    int code = module->probe(TAG_ABORT, &here, &peer);
+    if (code != 0 || !here || job->ended) {
+        return code;
     }
-    MPI_TRY(m, m->module->irecv(&notice, sizeof notice, peer, TAG_ABORT, &request), "receiving",
-            peer);
-    while (!done) {
-        MPI_TRY(m, m->module->test(request, &done), "receiving", peer);
+    code = module->irecv(&notice, sizeof notice, peer, TAG_ABORT, &request);
+    while (code == 0 && !done) { /* it has arrived, so this does not wait */
+        code = module->test(request, &done);
     }
-    m->ended = true;
-    char why[1024];
-    notice.why[sizeof notice.why - 1] = '\0';
-    return SW_FAIL(SW_E_PEER, "rank %d at %s of %s: rank %d (%s) cannot go on: %s", m->rank, x->op,
-                   x->what, peer, host_of(m, peer), sw_plain_words(notice.why, why, sizeof why));
+    char name[2 * sizeof notice.name], why[sizeof job->why - 2 * sizeof name];
+    notice.name[sizeof notice.name - 1] = notice.why[sizeof notice.why - 1] = '\0';
+    snprintf(job->why, sizeof job->why, "%s (%s) cannot go on: %s",
+             sw_plain_words(notice.name, name, sizeof name), host_of(job, peer),
+             sw_plain_words(notice.why, why, sizeof why));
+    job->ended = true;
+    return code;
 }
 
 static sw_status say_late(const struct mpi *m, const struct sw_exchange *x)
@@ -163,13 +194,10 @@ static sw_status say_late(const struct mpi *m, const struct sw_exchange *x)
     struct sw_str missing = {0};
     for (int r = 0; r < m->size; r++) {
         if (m->in[r].phase != IDLE || m->out[r].phase != IDLE) {
-            sw_str_printf(&missing, "%s%d (%s)", missing.len ? ", " : "", r, host_of(m, r));
+            sw_comm_list_rank(&missing, x, r, host_of(m->job, job_rank(m, r)));
         }
     }
-    const sw_status st = SW_FAIL(SW_E_PEER, "rank %d waited %.3g s for rank %s at %s of %s",
-                                 m->rank, m->deadline_s, sw_str_text(&missing), x->op, x->what);
-    sw_str_fini(&missing);
-    return st;
+    return sw_comm_late(x, m->rank, m->deadline_s, &missing);
 }
 
 /* There may be fewer processors than ranks: it yields first, and sleeps later. */
@@ -199,24 +227,55 @@ static sw_status advance_all(struct mpi *m, const struct sw_exchange *x, bool *o
     return SW_OK;
 }
 
-static sw_status exchange(void *ctx, const struct sw_exchange *x)
+static sw_status start_all(struct mpi *m, const struct sw_exchange *x)
 {
-    struct mpi *m = ctx;
-    const double begin = sw_now_s();
-    bool done = false;
+    m->name = x->names ? x->names[m->rank] : NULL;
     for (int i = 0; i < x->n_receives; i++) {
         SW_TRY(start(m, x, &x->receives[i], false));
     }
     for (int i = 0; i < x->n_sends; i++) {
         SW_TRY(start(m, x, &x->sends[i], true));
     }
-    for (;;) {
-        SW_TRY(advance_all(m, x, &done));
-        if (done) {
-            return SW_OK;
+    return SW_OK;
+}
+
+/* One look at everything that this exchange waits for. The lock is held. */
+static sw_status look(struct mpi *m, const struct sw_exchange *x, bool starts, bool *out_done)
+{
+    SW_TRY(starts ? start_all(m, x) : SW_OK);
+    SW_TRY(advance_all(m, x, out_done));
+    if (*out_done) {
+        return SW_OK;
+    }
+    MPI_TRY(m, hear_notice(m->job), "listening", m->rank);
+    return m->job->ended ? sw_comm_ended(x, m->rank, m->job->why) : SW_OK;
+}
+
+/* After a failure: other threads let MPI go on, and it must not write to memory that the caller of
+ * this exchange frees. */
+static void drop_receives(struct mpi *m)
+{
+    pthread_mutex_lock(&m->job->lock);
+    for (int r = 0; r < m->size; r++) {
+        if (m->in[r].phase != IDLE && m->in[r].request != NO_REQUEST) {
+            m->job->module->cancel(m->in[r].request);
+        }
+    }
+    pthread_mutex_unlock(&m->job->lock);
+}
+
+static sw_status run_exchange(struct mpi *m, const struct sw_exchange *x)
+{
+    const double begin = sw_now_s();
+    bool done = false;
+    for (bool starts = true;; starts = false) {
+        pthread_mutex_lock(&m->job->lock);
+        const sw_status st = look(m, x, starts, &done);
+        pthread_mutex_unlock(&m->job->lock);
+        if (st < 0 || done) {
+            return st;
         }
         const double waited = sw_now_s() - begin;
-        SW_TRY(look_for_notice(m, x));
         if (waited > m->deadline_s) {
             return say_late(m, x);
         }
@@ -224,54 +283,93 @@ static sw_status exchange(void *ctx, const struct sw_exchange *x)
     }
 }
 
+static sw_status exchange(void *ctx, const struct sw_exchange *x)
+{
+    const sw_status st = run_exchange(ctx, x);
+    if (st < 0) {
+        drop_receives(ctx);
+    }
+    return st;
+}
+
 /* ---- ending ---- */
+
+/* Tells all others. The lock is held. */
+static void tell_others(const struct mpi *m, sw_status reason)
+{
+    struct job *job = m->job;
+    char name[SW_RANK_TEXT];
+    snprintf(job->notice.name, sizeof job->notice.name, "%s",
+             m->name ? m->name : sw_comm_rank_text(NULL, job->rank, name));
+    snprintf(job->notice.why, sizeof job->notice.why, "%s",
+             sw_error_message()[0] ? sw_error_message() : sw_status_string(reason));
+    snprintf(job->why, sizeof job->why, "%s", job->notice.why);
+    for (int r = 0; r < job->size; r++) {
+        int request;
+        if (r != job->rank) {
+            job->module->isend(&job->notice, sizeof job->notice, r, TAG_ABORT, &request);
+        }
+    }
+}
 
 /* Tells all others, and waits until they have heard and reported it themselves. When a process of
  * an MPI job fails, its launcher kills the rest. */
 static void give_up(void *ctx, sw_status reason)
 {
     struct mpi *m = ctx;
-    const double grace_s = m->deadline_s < 4 ? m->deadline_s / 2 : 2;
-    const double begin = sw_now_s();
-    snprintf(m->notice.why, sizeof m->notice.why, "%s",
-             sw_error_message()[0] ? sw_error_message() : sw_status_string(reason));
-    for (int r = 0; r < m->size && !m->ended; r++) {
-        int request;
-        if (r != m->rank) {
-            m->module->isend(&m->notice, sizeof m->notice, r, TAG_ABORT, &request);
-        }
+    struct job *job = m->job;
+    pthread_mutex_lock(&job->lock);
+    if (!job->ended) {
+        tell_others(m, reason);
+        job->ended = true;
     }
-    while (sw_now_s() - begin < grace_s) {
+    if (job->grace_until == 0) {
+        job->grace_until = sw_now_s() + (m->deadline_s < 4 ? m->deadline_s / 2 : 2);
+    }
+    while (sw_now_s() < job->grace_until) {
         int here, peer; /* makes MPI progress its messages */
-        m->module->probe(TAG_ABORT, &here, &peer);
+        job->module->probe(TAG_ABORT, &here, &peer);
+        pthread_mutex_unlock(&job->lock);
         give_way(1);
+        pthread_mutex_lock(&job->lock);
     }
-    m->ended = true;
+    pthread_mutex_unlock(&job->lock);
+}
+
+static void close_group(void *ctx, bool failed)
+{
+    (void)failed;
+    struct mpi *m = ctx;
+    sw_free(m->out);
+    sw_free(m->in);
+    sw_free(m->ranks);
+    sw_free(m);
 }
 
 static void close_mpi(void *ctx, bool failed)
 {
-    struct mpi *m = ctx;
-    if (!failed && !m->ended) {
-        m->module->finalize(); /* waits for the others, so only if nothing failed */
+    struct job *job = ((struct mpi *)ctx)->job;
+    if (!failed && !job->ended) {
+        job->module->finalize(); /* waits for the others, so only if nothing failed */
     }
-    sw_free(m->out);
-    sw_free(m->in);
-    sw_free(m->hosts);
-    sw_free(m);
+    close_group(ctx, failed);
+    pthread_mutex_destroy(&job->lock);
+    sw_free(job->hosts);
+    sw_free(job);
 }
 
 /* ---- opening ---- */
 
 static sw_status share_hosts(struct mpi *m)
 {
+    char(*hosts)[64] = m->job->hosts;
     struct sw_message *messages = sw_alloc_zero("comm", 2 * (size_t)m->size, sizeof *messages);
     SW_TRY_ALLOC(messages, "ranks");
-    gethostname(m->hosts[m->rank], sizeof *m->hosts - 1);
+    gethostname(hosts[m->rank], sizeof *hosts - 1);
     for (int i = 1; i < m->size; i++) {
         const int peer = (m->rank + i) % m->size;
-        messages[i - 1] = (struct sw_message){peer, m->hosts[m->rank], sizeof *m->hosts};
-        messages[m->size + i - 1] = (struct sw_message){peer, m->hosts[peer], sizeof *m->hosts};
+        messages[i - 1] = (struct sw_message){peer, hosts[m->rank], sizeof *hosts};
+        messages[m->size + i - 1] = (struct sw_message){peer, hosts[peer], sizeof *hosts};
     }
     const struct sw_exchange x = {.op = "all_gather",
                                   .what = "the names of hosts",
@@ -282,12 +380,62 @@ static sw_status share_hosts(struct mpi *m)
                                   .n_receives = m->size - 1};
     const sw_status st = exchange(m, &x);
     for (int r = 0; st >= 0 && r < m->size; r++) {
-        char name[sizeof *m->hosts];
-        snprintf(name, sizeof name, "%.*s", (int)sizeof name - 1, m->hosts[r]);
-        sw_plain_words(name, m->hosts[r], sizeof *m->hosts);
+        char name[sizeof *hosts];
+        snprintf(name, sizeof name, "%.*s", (int)sizeof name - 1, hosts[r]);
+        sw_plain_words(name, hosts[r], sizeof *hosts);
     }
     sw_free(messages);
     return st;
+}
+
+/* NULL = out of memory. */
+static struct mpi *make_mpi(struct job *job, int rank, int size, double deadline_s)
+{
+    struct mpi *m = sw_alloc_zero("comm", 1, sizeof *m);
+    if (!m) {
+        return NULL;
+    }
+    *m = (struct mpi){.job = job, .rank = rank, .size = size, .deadline_s = deadline_s};
+    m->out = sw_alloc_zero("comm", (size_t)size, sizeof *m->out);
+    m->in = sw_alloc_zero("comm", (size_t)size, sizeof *m->in);
+    if (!m->out || !m->in) {
+        close_group(m, true);
+        return NULL;
+    }
+    return m;
+}
+
+static struct sw_transport transport_of(struct mpi *m)
+{
+    return (struct sw_transport){.ctx = m,
+                                 .rank = m->rank,
+                                 .size = m->size,
+                                 .exchange = exchange,
+                                 .abort = give_up,
+                                 .close = close_group};
+}
+
+static sw_status open_group(void *ctx, const struct sw_group_options *o, const char *const *names,
+                            struct sw_transport *out)
+{
+    const struct mpi *world = ctx;
+    (void)names;
+    if (o->number > MOST_GROUPS) {
+        return SW_FAIL(SW_E_ARG, "a group with the number %d: wanted at most %d, over MPI",
+                       o->number, MOST_GROUPS);
+    }
+    struct mpi *m = make_mpi(world->job, sw_comm_member(o, world->rank), o->n,
+                             o->deadline_s > 0 ? o->deadline_s : world->deadline_s);
+    SW_TRY_ALLOC(m, "a group of ranks");
+    m->number = o->number;
+    m->ranks = sw_alloc("comm", (size_t)o->n * sizeof *m->ranks);
+    if (!m->ranks) {
+        close_group(m, true);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a group of ranks");
+    }
+    memcpy(m->ranks, o->ranks, (size_t)o->n * sizeof *m->ranks);
+    *out = transport_of(m);
+    return SW_OK;
 }
 
 sw_status sw_mpi_open(const struct sw_mpi_module *module, double deadline_s,
@@ -295,33 +443,35 @@ sw_status sw_mpi_open(const struct sw_mpi_module *module, double deadline_s,
 {
     sw_status st = SW_OK;
     SW_TRY(sw_comm_check_deadline(deadline_s));
-    struct mpi *m = sw_alloc_zero("comm", 1, sizeof *m);
-    SW_TRY_ALLOC(m, "MPI");
-    m->module = module;
-    m->deadline_s = deadline_s;
-    const int code = module->init(&m->rank, &m->size);
+    struct mpi *m = NULL;
+    struct job *job = sw_alloc_zero("comm", 1, sizeof *job);
+    SW_TRY_ALLOC(job, "MPI");
+    job->module = module;
+    pthread_mutex_init(&job->lock, NULL);
+    const int code = module->init(&job->rank, &job->size);
     if (code != 0) {
         char text[256];
         module->describe(code, text, sizeof text);
         st = SW_FAIL(SW_E_PEER, "MPI does not start: %s", text);
         goto close;
     }
-    m->out = sw_alloc_zero("comm", (size_t)m->size, sizeof *m->out);
-    m->in = sw_alloc_zero("comm", (size_t)m->size, sizeof *m->in);
-    m->hosts = sw_alloc_zero("comm", (size_t)m->size, sizeof *m->hosts);
-    if (!m->out || !m->in || !m->hosts) {
+    m = make_mpi(job, job->rank, job->size, deadline_s);
+    job->hosts = sw_alloc_zero("comm", (size_t)job->size, sizeof *job->hosts);
+    if (!m || !job->hosts) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for MPI");
         goto close;
     }
     SW_TRY_OR(close, share_hosts(m));
-    *out = (struct sw_transport){.ctx = m,
-                                 .rank = m->rank,
-                                 .size = m->size,
-                                 .exchange = exchange,
-                                 .abort = give_up,
-                                 .close = close_mpi};
+    *out = transport_of(m);
+    out->close = close_mpi;
+    out->open_group = open_group;
     return SW_OK;
 close:
-    close_mpi(m, true);
+    if (m) {
+        close_group(m, true);
+    }
+    pthread_mutex_destroy(&job->lock);
+    sw_free(job->hosts);
+    sw_free(job);
     return st;
 }

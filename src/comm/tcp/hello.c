@@ -7,7 +7,7 @@
 
 #include "comm/tcp/tcp.h"
 
-static const uint32_t magic = 0x53574332;
+static const uint32_t magic = 0x53574333;
 
 static const char listener_role[] = "comm listener", dialer_role[] = "comm dialer";
 
@@ -78,7 +78,11 @@ enum sw_tcp_guest sw_tcp_hear_answer(const struct sw_tcp_self *self,
         return SW_TCP_STRANGER;
     }
     char *why = out_verdict->why;
-    if (about->size != self->about.size) {
+    if (about->group != self->about.group) {
+        snprintf(why, sizeof out_verdict->why,
+                 "rank %d connects for group %d, rank %d for group %d", hello->from, about->group,
+                 self->rank, self->about.group);
+    } else if (about->size != self->about.size) {
         snprintf(why, sizeof out_verdict->why, "rank %d counts %d ranks, rank %d counts %d",
                  hello->from, about->size, self->rank, self->about.size);
     } else if (hello->from <= self->rank || hello->from >= about->size) {

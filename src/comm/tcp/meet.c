@@ -4,6 +4,9 @@
 // connect: unproven connections (hello.c) are served concurrently, and a stranger is turned away
 // without affecting others. Invariant: only a rank of this job can end a rendezvous or make it
 // wait.
+//
+// Members of a group are connected already. They tell each other where they listen, and connect in
+// the same way.
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -49,7 +52,9 @@ struct newcomer { /* a connection without a proof so far */
 };
 
 struct meeting {
-    const struct sw_tcp_options *o;
+    const struct sw_tcp_options *o; /* of a group: rank and size are in the group */
+    const char *const *names;       /* [size] of the ranks; NULL = "rank N" */
+    bool gathers;                   /* rank 0, from which the others get all addresses */
     struct sw_tcp_self self;
     bool loopback; /* listens on loopback only */
     double until, paused_until;
@@ -70,6 +75,11 @@ struct meeting {
 static sw_status failed(const char *what, const char *host, int port)
 {
     return SW_FAIL(SW_E_IO, "%s %s:%d: %s", what, host, port, strerror(errno));
+}
+
+static const char *name_of(const struct meeting *m, int rank, char scratch[SW_RANK_TEXT])
+{
+    return sw_comm_rank_text(m->names, rank, scratch);
 }
 
 static int ms_until(double until)
@@ -223,17 +233,22 @@ static bool listen_on(struct meeting *m, const struct sockaddr *address, socklen
     return false;
 }
 
+/* Listens at all addresses of this machine; IPv6 may be unavailable. port 0: any */
+static bool listen_everywhere(struct meeting *m, int port)
+{
+    const struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    const struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    return listen_on(m, (const struct sockaddr *)(const void *)&six, sizeof six) ||
+           listen_on(m, (const struct sockaddr *)(const void *)&four, sizeof four);
+}
+
 /* Rank 0 listens at all addresses of this machine, or at the loopback address that the others
  * use. */
 static sw_status listen_first(struct meeting *m, const struct addrinfo *found)
 {
-    const uint16_t port = htons((uint16_t)m->o->port);
-    const struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = port};
-    const struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = port};
     bool good = false;
-    if (!m->loopback) { /* IPv6 may be unavailable */
-        good = listen_on(m, (const struct sockaddr *)(const void *)&six, sizeof six) ||
-               listen_on(m, (const struct sockaddr *)(const void *)&four, sizeof four);
+    if (!m->loopback) {
+        good = listen_everywhere(m, m->o->port);
         return good ? SW_OK : failed("listening at", "any address", m->o->port);
     }
     for (const struct addrinfo *a = found; a && !good; a = a->ai_next) {
@@ -242,24 +257,37 @@ static sw_status listen_first(struct meeting *m, const struct addrinfo *found)
     return good ? SW_OK : failed("listening at", m->o->host, m->o->port);
 }
 
-/* Other ranks listen at the address at which rank 0 sees them, on any port. */
-static sw_status listen_beside(struct meeting *m, int fd)
+/* The address of this machine that a connection uses, or that of its peer, with this port. */
+static socklen_t address_beside(int fd, bool of_peer, uint32_t port, struct sockaddr_storage *out)
+{
+    struct sockaddr_storage found = {0};
+    socklen_t len = sizeof found;
+    if ((of_peer ? getpeername : getsockname)(fd, (struct sockaddr *)&found, &len) != 0) {
+        return 0;
+    }
+    const struct place place = place_of(&found, port);
+    return address_of(&place, out);
+}
+
+static void learn_port(struct meeting *m)
 {
     struct sockaddr_storage own = {0};
     socklen_t len = sizeof own;
-    const bool known = getsockname(fd, (struct sockaddr *)&own, &len) == 0;
-    if (known) {
-        struct place place = place_of(&own, 0);
-        len = address_of(&place, &own);
-    }
-    if (!known || !listen_on(m, (struct sockaddr *)&own, len)) {
-        return failed("listening beside", m->o->host, m->o->port);
-    }
-    len = sizeof own;
     getsockname(m->listener, (struct sockaddr *)&own, &len);
     m->self.about.port = own.ss_family == AF_INET6
                              ? ntohs(((struct sockaddr_in6 *)(void *)&own)->sin6_port)
                              : ntohs(((struct sockaddr_in *)(void *)&own)->sin_port);
+}
+
+/* Other ranks listen at the address at which rank 0 sees them, on any port. */
+static sw_status listen_beside(struct meeting *m, int fd)
+{
+    struct sockaddr_storage own;
+    const socklen_t len = address_beside(fd, false, 0, &own);
+    if (len == 0 || !listen_on(m, (struct sockaddr *)&own, len)) {
+        return failed("listening beside", m->o->host, m->o->port);
+    }
+    learn_port(m);
     return SW_OK;
 }
 
@@ -276,13 +304,13 @@ static void address_text(const struct sockaddr_storage *a, char *out, size_t cap
 /* Prints nothing that the stranger sent, except numbers. */
 static void tell_turned_away(struct meeting *m, const struct newcomer *c, const char *why)
 {
-    char from[64];
+    char from[64], me[SW_RANK_TEXT];
     address_text(&c->from, from, sizeof from);
     snprintf(m->last_offloaded, sizeof m->last_offloaded,
              "a connection from %s that claimed to be rank %d: %.140s", from, c->hello.from, why);
     m->n_turned_away++;
     if (m->n_turned_away <= MOST_TOLD) {
-        sw_log(SW_LOG_WARN, "rank %d turned away %s%s", m->o->rank, m->last_offloaded,
+        sw_log(SW_LOG_WARN, "%s turned away %s%s", name_of(m, m->o->rank, me), m->last_offloaded,
                m->n_turned_away == MOST_TOLD ? " (further ones are not reported)" : "");
     }
 }
@@ -330,14 +358,14 @@ static void admit(struct meeting *m, struct newcomer *c)
     }
     /* rank 0 sends its verdict when all have arrived; what is sent now fits into the buffer of a
      * new socket */
-    const bool told = guest == SW_TCP_STRANGER || (guest == SW_TCP_MEMBER && m->o->rank == 0) ||
+    const bool told = guest == SW_TCP_STRANGER || (guest == SW_TCP_MEMBER && m->gathers) ||
                       send(c->fd, &verdict, sizeof verdict, MSG_NOSIGNAL | MSG_DONTWAIT) ==
                           (ssize_t)sizeof verdict;
     if (guest != SW_TCP_MEMBER || !told) {
         let_go(c);
         return;
     }
-    if (m->o->rank == 0) {
+    if (m->gathers) {
         m->places[rank] = place_of(&c->from, about.port);
         memcpy(m->places[rank].host, about.host, sizeof about.host);
     }
@@ -460,7 +488,7 @@ static double watch_all(struct meeting *m)
         }
         watch(m, c->fd, i);
     }
-    for (int r = 0; m->o->rank == 0 && r < m->o->size; r++) {
+    for (int r = 0; m->gathers && r < m->o->size; r++) {
         watch(m, m->fds[r], m->n_newcomers + r);
     }
     return until;
@@ -494,13 +522,14 @@ static bool hear_all(struct meeting *m, int first)
 static sw_status say_missing(const struct meeting *m, int first)
 {
     struct sw_str missing = {0};
+    char name[SW_RANK_TEXT];
     for (int r = first; r < m->o->size; r++) {
         if (r != m->o->rank && m->fds[r] < 0) {
-            sw_str_printf(&missing, "%s%d", missing.len ? ", " : "", r);
+            sw_str_printf(&missing, "%s%s", missing.len ? ", " : "", name_of(m, r, name));
         }
     }
     const sw_status st = SW_FAIL(
-        SW_E_PEER, "rank %d waited %.3g s for rank %s to connect (%s:%d)%s%s", m->o->rank,
+        SW_E_PEER, "%s waited %.3g s for %s to connect (%s:%d)%s%s", name_of(m, m->o->rank, name),
         m->o->deadline_s, sw_str_text(&missing), m->o->host, m->o->port,
         m->n_turned_away ? "; last turned away: " : "", m->n_turned_away ? m->last_offloaded : "");
     sw_str_fini(&missing);
@@ -590,6 +619,29 @@ struct target {
     char name[128];
 };
 
+static sw_status say_not_ours(const struct meeting *m, const struct target *t)
+{
+    char me[SW_RANK_TEXT], them[SW_RANK_TEXT];
+    return SW_FAIL(
+        SW_E_PEER,
+        "%s: the listener for %s at %s does not prove the secret of this job; it has another "
+        "SPILLWAY_JOB_SECRET or SPILLWAY_JOB_ID%s, or is another program",
+        name_of(m, m->o->rank, me), name_of(m, t->rank, them), t->name,
+        m->self.secret.known ? "" : " (none is set here)");
+}
+
+static sw_status say_no_answer(const struct meeting *m, const struct target *t, bool gone,
+                               int error)
+{
+    char me[SW_RANK_TEXT], them[SW_RANK_TEXT];
+    if (gone) {
+        return SW_FAIL(SW_E_PEER, "%s: %s at %s is gone: %s", name_of(m, m->o->rank, me),
+                       name_of(m, t->rank, them), t->name, strerror(error));
+    }
+    return SW_FAIL(SW_E_PEER, "%s waited %.3g s for %s at %s: %s", name_of(m, m->o->rank, me),
+                   m->o->deadline_s, name_of(m, t->rank, them), t->name, strerror(error));
+}
+
 /* Connects and shakes hands within the deadline. The listener may start later, and may drop
  * connections when it has too many. */
 static sw_status dial(struct meeting *m, const struct target *t, struct sw_tcp_verdict *out)
@@ -617,19 +669,10 @@ static sw_status dial(struct meeting *m, const struct target *t, struct sw_tcp_v
             return SW_E_IO;
         }
         if (dialled == NOT_OURS) {
-            return SW_FAIL(
-                SW_E_PEER,
-                "rank %d: the listener for rank %d at %s does not prove the secret of this job; it "
-                "has another SPILLWAY_JOB_SECRET or SPILLWAY_JOB_ID%s, or is another program",
-                m->o->rank, t->rank, t->name, m->self.secret.known ? "" : " (none is set here)");
+            return say_not_ours(m, t);
         }
-        if (gone) {
-            return SW_FAIL(SW_E_PEER, "rank %d: rank %d at %s is gone: %s", m->o->rank, t->rank,
-                           t->name, strerror(error));
-        }
-        if (ms_until(m->until) == 0) {
-            return SW_FAIL(SW_E_PEER, "rank %d waited %.3g s for rank %d at %s: %s", m->o->rank,
-                           m->o->deadline_s, t->rank, t->name, strerror(error));
+        if (gone || ms_until(m->until) == 0) {
+            return say_no_answer(m, t, gone, error);
         }
         name = name && name->ai_next ? name->ai_next : t->names;
         nanosleep(&(struct timespec){0, 50000000}, NULL);
@@ -638,9 +681,17 @@ static sw_status dial(struct meeting *m, const struct target *t, struct sw_tcp_v
 
 static sw_status turned_away(const struct meeting *m, const struct target *t, const char *why)
 {
-    char words[1024];
-    return SW_FAIL(SW_E_PEER, "rank %d, meeting at rank %d (%s): %s", m->o->rank, t->rank, t->name,
-                   sw_plain_words(why, words, sizeof words));
+    char words[1024], me[SW_RANK_TEXT], them[SW_RANK_TEXT];
+    return SW_FAIL(SW_E_PEER, "%s, meeting at %s (%s): %s", name_of(m, m->o->rank, me),
+                   name_of(m, t->rank, them), t->name, sw_plain_words(why, words, sizeof words));
+}
+
+/* Connects to a rank before this one. */
+static sw_status connect_to(struct meeting *m, const struct target *target)
+{
+    struct sw_tcp_verdict verdict;
+    SW_TRY(dial(m, target, &verdict));
+    return verdict.met ? SW_OK : turned_away(m, target, verdict.why);
 }
 
 static sw_status meet_first(struct meeting *m, const struct addrinfo *found)
@@ -666,14 +717,10 @@ static sw_status join(struct meeting *m, const struct addrinfo *found)
         sw_plain_words(host, place->host, sizeof place->host);
     }
     for (int r = 1; r < m->o->rank; r++) {
-        struct sw_tcp_verdict verdict;
         struct target target = {.rank = r};
         target.len = address_of(&m->places[r], &target.address);
         snprintf(target.name, sizeof target.name, "%s:%d", m->places[r].host, m->places[r].port);
-        SW_TRY(dial(m, &target, &verdict));
-        if (!verdict.met) {
-            return turned_away(m, &target, verdict.why);
-        }
+        SW_TRY(connect_to(m, &target));
     }
     return hear_all(m, m->o->rank + 1) ? SW_OK : say_missing(m, m->o->rank + 1);
 }
@@ -683,7 +730,7 @@ static sw_status join(struct meeting *m, const struct addrinfo *found)
 static sw_status hold(struct meeting *m)
 {
     struct addrinfo *found = NULL;
-    SW_TRY(sw_allow_files(m->o->size + 64));
+    SW_TRY(sw_allow_files(m->o->size + SW_TCP_SPARE_FILES));
     SW_TRY(resolve(m, &found));
     sw_status st = choose_reach(m, found);
     if (st >= 0 && m->o->rank == 0) {
@@ -696,11 +743,10 @@ static sw_status hold(struct meeting *m)
     return st;
 }
 
-static sw_status prepare_meeting(struct meeting *m)
+static sw_status make_places(struct meeting *m)
 {
-    const struct sw_tcp_options *o = m->o;
-    const size_t n = (size_t)o->size;
-    const int n_newcomers = o->size + SPARE_NEWCOMERS;
+    const size_t n = (size_t)m->o->size;
+    const int n_newcomers = m->o->size + SPARE_NEWCOMERS;
     m->places = sw_alloc_zero("comm", n, sizeof *m->places);
     m->newcomers = sw_alloc_zero("comm", (size_t)n_newcomers, sizeof *m->newcomers);
     m->polls = sw_alloc_zero("comm", 1 + (size_t)n_newcomers + n, sizeof *m->polls);
@@ -709,51 +755,132 @@ static sw_status prepare_meeting(struct meeting *m)
     while (m->n_newcomers < n_newcomers) {
         m->newcomers[m->n_newcomers++].fd = -1;
     }
-    m->self.rank = o->rank;
-    m->self.about.size = o->size;
-    m->self.about.port = (uint32_t)o->port;
+    m->self.rank = m->o->rank;
+    m->self.about.size = m->o->size;
+    m->self.about.port = (uint32_t)m->o->port;
     gethostname(m->self.about.host, sizeof m->self.about.host - 1);
-    memcpy(m->places[o->rank].host, m->self.about.host, sizeof m->self.about.host);
-    m->self.secret.known = o->secret != NULL;
-    if (o->secret) {
-        memcpy(m->self.secret.key, o->secret, sizeof m->self.secret.key);
-    }
-    if (o->job && strlen(o->job) >= sizeof m->self.secret.job) {
-        return SW_FAIL(SW_E_ARG, "the id of a job: wanted fewer than %zu bytes, got %zu",
-                       sizeof m->self.secret.job, strlen(o->job));
-    }
-    snprintf(m->self.secret.job, sizeof m->self.secret.job, "%s", o->job ? o->job : "");
+    memcpy(m->places[m->o->rank].host, m->self.about.host, sizeof m->self.about.host);
     return SW_OK;
 }
 
-sw_status sw_tcp_meet(const struct sw_tcp_options *options, int *out_fds,
-                      char (*out_hosts)[SW_TCP_HOST_CAP])
+sw_status sw_tcp_keep_secret(const struct sw_tcp_options *o, struct sw_job_secret *out)
 {
-    struct meeting m = {
-        .o = options, .until = sw_now_s() + options->deadline_s, .listener = -1, .fds = out_fds};
+    const char *job = o->job ? o->job : "";
+    out->known = o->secret != NULL;
+    if (o->secret) {
+        memcpy(out->key, o->secret, sizeof out->key);
+    }
+    if (strlen(job) >= sizeof out->job) {
+        return SW_FAIL(SW_E_ARG, "the id of a job: wanted fewer than %zu bytes, got %zu",
+                       sizeof out->job, strlen(job));
+    }
+    snprintf(out->job, sizeof out->job, "%s", job);
+    return SW_OK;
+}
+
+/* Closes what remains of a rendezvous, and the connections if it failed. */
+static void end_meeting(struct meeting *m, bool failed)
+{
+    for (int i = 0; i < m->n_newcomers; i++) {
+        if (m->newcomers[i].fd >= 0) {
+            close(m->newcomers[i].fd);
+        }
+    }
+    for (int r = 0; failed && r < m->o->size; r++) {
+        if (m->fds[r] >= 0) {
+            forget(m, r);
+        }
+    }
+    if (m->listener >= 0) {
+        close(m->listener);
+    }
+    sw_free(m->places);
+    sw_free(m->newcomers);
+    sw_free(m->polls);
+    sw_free(m->watched);
+}
+
+sw_status sw_tcp_meet(const struct sw_tcp_options *options, const struct sw_job_secret *secret,
+                      int *out_fds, char (*out_hosts)[SW_TCP_HOST_CAP])
+{
+    struct meeting m = {.o = options,
+                        .gathers = options->rank == 0,
+                        .until = sw_now_s() + options->deadline_s,
+                        .listener = -1,
+                        .fds = out_fds};
     for (int r = 0; r < options->size; r++) {
         out_fds[r] = -1;
     }
-    sw_status st = prepare_meeting(&m);
+    sw_status st = make_places(&m);
+    m.self.secret = *secret;
     st = st < 0 ? st : hold(&m);
-    for (int i = 0; i < m.n_newcomers; i++) {
-        if (m.newcomers[i].fd >= 0) {
-            close(m.newcomers[i].fd);
+    for (int r = 0; st >= 0 && r < options->size; r++) {
+        memcpy(out_hosts[r], m.places[r].host, SW_TCP_HOST_CAP);
+    }
+    end_meeting(&m, st < 0);
+    return st;
+}
+
+/* ---- groups ---- */
+
+/* Listens at the address at which all members see this machine. If they see different ones, listens
+ * at all its addresses, unless all that they see are loopback addresses. */
+static sw_status listen_for_group(struct meeting *m, const struct sw_tcp_party *party)
+{
+    struct sockaddr_storage first, other;
+    socklen_t len = 0;
+    bool same = true, outside = false;
+    for (int i = 0; i < party->group->n; i++) {
+        struct sockaddr_storage *at = len == 0 ? &first : &other;
+        const socklen_t n = i == party->rank ? 0 : address_beside(party->fds[i], false, 0, at);
+        if (n > 0) {
+            len = len > 0 ? len : n;
+            same = same && n == len && memcmp(&first, at, n) == 0;
+            outside = outside || !is_loopback((struct sockaddr *)at);
         }
     }
-    for (int r = 0; r < options->size; r++) {
-        if (st >= 0) {
-            memcpy(out_hosts[r], m.places[r].host, SW_TCP_HOST_CAP);
-        } else if (out_fds[r] >= 0) {
-            close(out_fds[r]);
-        }
+    const bool everywhere = !same && outside;
+    if (!(everywhere ? listen_everywhere(m, 0) : listen_on(m, (struct sockaddr *)&first, len))) {
+        return failed("listening at", party->hosts[party->rank], 0);
     }
-    if (m.listener >= 0) {
-        close(m.listener);
+    learn_port(m);
+    return SW_OK;
+}
+
+static sw_status hold_group(struct meeting *m, const struct sw_tcp_party *party, uint32_t *ports)
+{
+    SW_TRY(listen_for_group(m, party));
+    SW_TRY(party->swap_ports(party->ctx, m->self.about.port, ports));
+    m->until = sw_now_s() + party->deadline_s;
+    for (int i = 0; i < party->rank; i++) {
+        struct target target = {.rank = i};
+        target.len = address_beside(party->fds[i], true, ports[i], &target.address);
+        snprintf(target.name, sizeof target.name, "%s:%u", party->hosts[i], ports[i]);
+        SW_TRY(connect_to(m, &target));
     }
-    sw_free(m.places);
-    sw_free(m.newcomers);
-    sw_free(m.polls);
-    sw_free(m.watched);
+    return hear_all(m, party->rank + 1) ? SW_OK : say_missing(m, party->rank + 1);
+}
+
+sw_status sw_tcp_meet_group(const struct sw_tcp_party *party, int *out_fds)
+{
+    const int n = party->group->n;
+    const struct sw_tcp_options options = {.rank = party->rank,
+                                           .size = n,
+                                           .host = party->hosts[party->rank],
+                                           .deadline_s = party->deadline_s};
+    struct meeting m = {.o = &options, .names = party->names, .listener = -1, .fds = out_fds};
+    for (int i = 0; i < n; i++) {
+        out_fds[i] = -1;
+    }
+    uint32_t *ports = sw_alloc_zero("comm", (size_t)n, sizeof *ports);
+    sw_status st = ports ? make_places(&m) : SW_FAIL(SW_E_NOMEM, "out of host memory for ranks");
+    for (int i = 0; st >= 0 && i < n; i++) {
+        memcpy(m.places[i].host, party->hosts[i], sizeof m.places[i].host);
+    }
+    m.self.secret = *party->secret;
+    m.self.about.group = party->group->number;
+    st = st < 0 ? st : hold_group(&m, party, ports);
+    end_meeting(&m, st < 0);
+    sw_free(ports);
     return st;
 }

@@ -2,10 +2,16 @@
 // Exchanges over a socket to every other rank. A frame is a header, which names the operation,
 // followed by the messages. A broken connection means that the rank is gone, which is known at
 // once. A silent rank is known at the deadline.
+//
+// A group has sockets of its own, so the messages of different groups never wait for each other.
+// Invariant: only the thread that is in an exchange of a group writes to its sockets; if there is
+// none, whoever ends the job writes the reason.
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,14 +25,28 @@ struct talk {
     const struct sw_message *message, *end;
 };
 
+/* Common to the transport of all ranks and those of groups. */
+struct hub {
+    pthread_mutex_t lock; /* of all below */
+    bool ended;           /* this rank cannot go on */
+    bool of_peer;         /* because another one cannot, which `why` names */
+    char why[sizeof((struct sw_comm_header){0}).what];
+    int wake;          /* readable once `ended` */
+    struct tcp *first; /* open transports */
+    int n_files;
+    struct sw_job_secret secret;
+};
+
 struct tcp {
+    struct hub *hub;
+    struct tcp *next;
+    bool busy, told; /* a thread is in an exchange; the peers know that this rank has ended */
     int rank, size;
     double deadline_s;
     int *fds; /* [size] */
     char (*hosts)[SW_TCP_HOST_CAP];
     struct talk *out, *in; /* [size] */
-    struct pollfd *polls;  /* [size] */
-    bool ended;
+    struct pollfd *polls;  /* [size + 1] the last one is hub->wake */
 };
 
 static const struct sw_message *next_with(const struct sw_message *from,
@@ -58,20 +78,42 @@ static void start(struct talk *t, const struct sw_exchange *x, int peer, bool se
 
 static sw_status say_gone(struct tcp *c, const struct sw_exchange *x, int peer, int error)
 {
-    c->ended = true;
-    return SW_FAIL(SW_E_PEER, "rank %d at %s of %s: rank %d (%s) is gone: %s", c->rank, x->op,
-                   x->what, peer, c->hosts[peer],
+    char me[SW_RANK_TEXT], them[SW_RANK_TEXT], where[SW_WHERE_TEXT];
+    return SW_FAIL(SW_E_PEER, "%s at %s: %s (%s) is gone: %s",
+                   sw_comm_rank_text(x->names, c->rank, me), sw_comm_where(x, where),
+                   sw_comm_rank_text(x->names, peer, them), c->hosts[peer],
                    error ? strerror(error) : "it closed the connection");
 }
 
+/* The lock is held. The first reason counts. */
+static void end(struct hub *hub, const char *why, bool of_peer)
+{
+    const uint64_t one = 1;
+    if (!hub->ended) {
+        hub->ended = true;
+        hub->of_peer = of_peer;
+        snprintf(hub->why, sizeof hub->why, "%.*s", (int)sizeof hub->why - 1, why);
+        (void)!write(hub->wake, &one, sizeof one);
+    }
+}
+
+/* A notice that is passed on names the rank that it is about. */
 static sw_status say_aborted(struct tcp *c, const struct sw_exchange *x, int peer,
                              struct sw_comm_header *h)
 {
-    char why[1024];
-    c->ended = true;
+    char them[SW_RANK_TEXT], plain[1024], why[1280];
     h->what[sizeof h->what - 1] = '\0';
-    return SW_FAIL(SW_E_PEER, "rank %d at %s of %s: rank %d (%s) cannot go on: %s", c->rank, x->op,
-                   x->what, peer, c->hosts[peer], sw_plain_words(h->what, why, sizeof why));
+    sw_plain_words(h->what, plain, sizeof plain);
+    if (h->abort == SW_ABORT_OF_PEER) {
+        snprintf(why, sizeof why, "%s", plain);
+    } else {
+        snprintf(why, sizeof why, "%s (%s) cannot go on: %s",
+                 sw_comm_rank_text(x->names, peer, them), c->hosts[peer], plain);
+    }
+    pthread_mutex_lock(&c->hub->lock);
+    end(c->hub, why, true);
+    pthread_mutex_unlock(&c->hub->lock);
+    return sw_comm_ended(x, c->rank, why);
 }
 
 static sw_status say_late(const struct tcp *c, const struct sw_exchange *x)
@@ -79,13 +121,20 @@ static sw_status say_late(const struct tcp *c, const struct sw_exchange *x)
     struct sw_str missing = {0};
     for (int r = 0; r < c->size; r++) {
         if (c->in[r].busy || c->out[r].busy) {
-            sw_str_printf(&missing, "%s%d (%s)", missing.len ? ", " : "", r, c->hosts[r]);
+            sw_comm_list_rank(&missing, x, r, c->hosts[r]);
         }
     }
-    const sw_status st = SW_FAIL(SW_E_PEER, "rank %d waited %.3g s for rank %s at %s of %s",
-                                 c->rank, c->deadline_s, sw_str_text(&missing), x->op, x->what);
-    sw_str_fini(&missing);
-    return st;
+    return sw_comm_late(x, c->rank, c->deadline_s, &missing);
+}
+
+/* Another thread of this rank has failed, or was told to end. */
+static sw_status say_ended(const struct tcp *c, const struct sw_exchange *x)
+{
+    char why[sizeof c->hub->why];
+    pthread_mutex_lock(&c->hub->lock);
+    memcpy(why, c->hub->why, sizeof why);
+    pthread_mutex_unlock(&c->hub->lock);
+    return sw_comm_ended(x, c->rank, why);
 }
 
 static sw_status check_header(struct tcp *c, const struct sw_exchange *x, int peer)
@@ -266,6 +315,7 @@ static sw_status exchange_all(struct tcp *c, const struct sw_exchange *x)
         start(&c->in[r], x, r, false);
         c->polls[r] = (struct pollfd){.fd = c->fds[r], .events = POLLIN};
     }
+    c->polls[c->size] = (struct pollfd){.fd = c->hub->wake, .events = POLLIN};
     for (int r = 0; r < c->size; r++) {
         SW_TRY(advance(c, x, r, true));
         c->polls[r].events |= c->out[r].busy ? POLLOUT : 0;
@@ -275,7 +325,7 @@ static sw_status exchange_all(struct tcp *c, const struct sw_exchange *x)
         if (left <= 0) {
             return say_late(c, x);
         }
-        const int n = poll(c->polls, (nfds_t)c->size, (int)(left * 1000) + 1);
+        const int n = poll(c->polls, (nfds_t)c->size + 1, (int)(left * 1000) + 1);
         if (n < 0 && errno != EINTR) {
             return SW_FAIL(SW_E_IO, "rank %d: poll: %s", c->rank, strerror(errno));
         }
@@ -284,30 +334,20 @@ static sw_status exchange_all(struct tcp *c, const struct sw_exchange *x)
                 SW_TRY(serve(c, x, r));
             }
         }
+        if (n > 0 && c->polls[c->size].revents && is_busy(c)) {
+            return say_ended(c, x);
+        }
     }
     return SW_OK;
 }
 
-static sw_status exchange(void *ctx, const struct sw_exchange *x)
+/* Tells the peers why this rank ends. The lock of the hub is held, and no thread is in an exchange
+ * of this transport. */
+static void tell_peers(struct tcp *c)
 {
-    char why[1024];
-    const sw_status st = exchange_all(ctx, x);
-    if (st >= 0) {
-        return st;
-    }
-    snprintf(why, sizeof why, "%s", sw_error_message());
-    finish_frames(ctx, x);
-    return SW_FAIL(st, "%s", why);
-}
-
-/* ---- ending ---- */
-
-static void give_up(void *ctx, sw_status reason)
-{
-    struct tcp *c = ctx;
-    struct sw_comm_header h = {.abort = 1};
-    const char *why = sw_error_message();
-    snprintf(h.what, sizeof h.what, "%s", why[0] ? why : sw_status_string(reason));
+    struct sw_comm_header h = {.abort = c->hub->of_peer ? SW_ABORT_OF_PEER : SW_ABORT_OF_SENDER};
+    memcpy(h.what, c->hub->why, sizeof h.what);
+    c->told = true;
     for (int r = 0; r < c->size; r++) {
         /* in the middle of a frame no message is possible; the broken connection tells */
         if (r != c->rank && c->fds[r] >= 0 && !is_in_frame(c, r)) {
@@ -316,10 +356,59 @@ static void give_up(void *ctx, sw_status reason)
     }
 }
 
-static void close_tcp(void *ctx, bool failed)
+static bool begin(struct tcp *c)
 {
-    (void)failed;
+    pthread_mutex_lock(&c->hub->lock);
+    c->busy = !c->hub->ended;
+    pthread_mutex_unlock(&c->hub->lock);
+    return c->busy;
+}
+
+static void finish(struct tcp *c)
+{
+    pthread_mutex_lock(&c->hub->lock);
+    c->busy = false;
+    if (c->hub->ended && !c->told) {
+        tell_peers(c);
+    }
+    pthread_mutex_unlock(&c->hub->lock);
+}
+
+static sw_status exchange(void *ctx, const struct sw_exchange *x)
+{
     struct tcp *c = ctx;
+    char why[1024];
+    if (!begin(c)) {
+        return say_ended(c, x);
+    }
+    sw_status st = exchange_all(c, x);
+    if (st < 0) {
+        snprintf(why, sizeof why, "%s", sw_error_message());
+        finish_frames(c, x);
+        st = SW_FAIL(st, "%s", why);
+    }
+    finish(c);
+    return st;
+}
+
+/* ---- ending ---- */
+
+static void give_up(void *ctx, sw_status reason)
+{
+    struct hub *hub = ((struct tcp *)ctx)->hub;
+    const char *why = sw_error_message();
+    pthread_mutex_lock(&hub->lock);
+    end(hub, why[0] ? why : sw_status_string(reason), false);
+    for (struct tcp *c = hub->first; c; c = c->next) {
+        if (!c->busy && !c->told) {
+            tell_peers(c);
+        }
+    }
+    pthread_mutex_unlock(&hub->lock);
+}
+
+static void free_tcp(struct tcp *c)
+{
     for (int r = 0; c->fds && r < c->size; r++) {
         if (c->fds[r] >= 0) {
             shutdown(c->fds[r], SHUT_WR);
@@ -334,38 +423,196 @@ static void close_tcp(void *ctx, bool failed)
     sw_free(c);
 }
 
+static void free_hub(struct hub *hub)
+{
+    if (hub->wake >= 0) {
+        close(hub->wake);
+    }
+    pthread_mutex_destroy(&hub->lock);
+    sw_free(hub);
+}
+
+static void close_group(void *ctx, bool failed)
+{
+    (void)failed;
+    struct tcp *c = ctx;
+    struct tcp **at = &c->hub->first;
+    pthread_mutex_lock(&c->hub->lock);
+    while (*at != c) {
+        at = &(*at)->next;
+    }
+    *at = c->next;
+    c->hub->n_files -= c->size;
+    pthread_mutex_unlock(&c->hub->lock);
+    free_tcp(c);
+}
+
+static void close_tcp(void *ctx, bool failed)
+{
+    struct hub *hub = ((struct tcp *)ctx)->hub;
+    close_group(ctx, failed);
+    free_hub(hub);
+}
+
+/* ---- opening ---- */
+
+/* Without connections so far. */
+static struct tcp *make_tcp(struct hub *hub, int rank, int size, double deadline_s)
+{
+    const size_t n = (size_t)size;
+    struct tcp *c = sw_alloc_zero("comm", 1, sizeof *c);
+    if (!c) {
+        return NULL;
+    }
+    *c = (struct tcp){.hub = hub, .rank = rank, .size = size, .deadline_s = deadline_s};
+    c->fds = sw_alloc("comm", n * sizeof *c->fds);
+    c->hosts = sw_alloc_zero("comm", n, sizeof *c->hosts);
+    c->out = sw_alloc_zero("comm", n, sizeof *c->out);
+    c->in = sw_alloc_zero("comm", n, sizeof *c->in);
+    c->polls = sw_alloc_zero("comm", n + 1, sizeof *c->polls);
+    for (size_t r = 0; c->fds && r < n; r++) {
+        c->fds[r] = -1;
+    }
+    if (!c->fds || !c->hosts || !c->out || !c->in || !c->polls) {
+        free_tcp(c);
+        return NULL;
+    }
+    return c;
+}
+
+/* The transport is connected; failures of others end it from now on. */
+static void add_tcp(struct tcp *c, struct sw_transport *out)
+{
+    pthread_mutex_lock(&c->hub->lock);
+    c->next = c->hub->first;
+    c->hub->first = c;
+    c->hub->n_files += c->size;
+    pthread_mutex_unlock(&c->hub->lock);
+    *out = (struct sw_transport){.ctx = c,
+                                 .rank = c->rank,
+                                 .size = c->size,
+                                 .exchange = exchange,
+                                 .abort = give_up,
+                                 .close = close_group};
+}
+
+/* The members of a group, who use the connections of the world. */
+struct swap {
+    struct tcp *world;
+    const struct sw_group_options *group;
+    struct sw_message *messages; /* [2 n] */
+};
+
+static sw_status swap_ports(void *ctx, uint32_t mine, uint32_t *out_ports)
+{
+    const struct swap *s = ctx;
+    struct sw_message *sends = s->messages, *receives = s->messages + s->group->n;
+    int n = 0;
+    for (int i = 0; i < s->group->n; i++) {
+        const int peer = s->group->ranks[i];
+        if (peer != s->world->rank) {
+            sends[n] = (struct sw_message){peer, &mine, sizeof mine};
+            receives[n++] = (struct sw_message){peer, &out_ports[i], sizeof *out_ports};
+        }
+    }
+    const struct sw_exchange x = {.op = "open_group",
+                                  .what = "ports",
+                                  .sequence = -1,
+                                  .sends = sends,
+                                  .receives = receives,
+                                  .n_sends = n,
+                                  .n_receives = n,
+                                  .group_name = s->group->name};
+    return exchange(s->world, &x);
+}
+
+static sw_status connect_group(struct tcp *world, const struct sw_group_options *o,
+                               const char *const *names, struct tcp *c)
+{
+    struct swap swap = {.world = world, .group = o};
+    const size_t n = (size_t)o->n;
+    int *fds = sw_alloc("comm", n * sizeof *fds);
+    swap.messages = sw_alloc_zero("comm", 2 * n, sizeof *swap.messages);
+    for (int i = 0; fds && i < o->n; i++) {
+        fds[i] = world->fds[o->ranks[i]];
+        memcpy(c->hosts[i], world->hosts[o->ranks[i]], sizeof *c->hosts);
+    }
+    const struct sw_tcp_party party = {.group = o,
+                                       .names = names,
+                                       .rank = c->rank,
+                                       .deadline_s = c->deadline_s,
+                                       .secret = &world->hub->secret,
+                                       .fds = fds,
+                                       .hosts = c->hosts,
+                                       .swap_ports = swap_ports,
+                                       .ctx = &swap};
+    const sw_status st = fds && swap.messages
+                             ? sw_tcp_meet_group(&party, c->fds)
+                             : SW_FAIL(SW_E_NOMEM, "out of host memory for connections");
+    sw_free(fds);
+    sw_free(swap.messages);
+    return st;
+}
+
+static sw_status open_group(void *ctx, const struct sw_group_options *o, const char *const *names,
+                            struct sw_transport *out)
+{
+    struct tcp *world = ctx;
+    struct hub *hub = world->hub;
+    pthread_mutex_lock(&hub->lock);
+    const int n_files = hub->n_files + o->n;
+    pthread_mutex_unlock(&hub->lock);
+    struct tcp *c = make_tcp(hub, sw_comm_member(o, world->rank), o->n,
+                             o->deadline_s > 0 ? o->deadline_s : world->deadline_s);
+    SW_TRY_ALLOC(c, "connections");
+    sw_status st = sw_allow_files(n_files + SW_TCP_SPARE_FILES);
+    st = st < 0 ? st : connect_group(world, o, names, c);
+    if (st < 0) {
+        free_tcp(c);
+        return st;
+    }
+    add_tcp(c, out);
+    return SW_OK;
+}
+
+static sw_status make_hub(const struct sw_tcp_options *options, struct hub **out)
+{
+    struct hub *hub = sw_alloc_zero("comm", 1, sizeof *hub);
+    SW_TRY_ALLOC(hub, "connections");
+    pthread_mutex_init(&hub->lock, NULL);
+    hub->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    sw_status st = hub->wake < 0
+                       ? SW_FAIL(SW_E_IO, "rank %d: eventfd: %s", options->rank, strerror(errno))
+                       : sw_tcp_keep_secret(options, &hub->secret);
+    if (st < 0) {
+        free_hub(hub);
+        return st;
+    }
+    *out = hub;
+    return SW_OK;
+}
+
 sw_status sw_tcp_open(const struct sw_tcp_options *options, struct sw_transport *out)
 {
     if (options->size < 1 || options->rank < 0 || options->rank >= options->size) {
         return SW_FAIL(SW_E_ARG, "rank %d of %d ranks does not exist", options->rank,
                        options->size);
     }
+    struct hub *hub;
     SW_TRY(sw_comm_check_deadline(options->deadline_s));
-    const size_t n = (size_t)options->size;
-    struct tcp *c = sw_alloc_zero("comm", 1, sizeof *c);
-    SW_TRY_ALLOC(c, "connections");
-    c->rank = options->rank;
-    c->size = options->size;
-    c->deadline_s = options->deadline_s;
-    int *fds = sw_alloc("comm", n * sizeof *fds);
-    c->hosts = sw_alloc_zero("comm", n, sizeof *c->hosts);
-    c->out = sw_alloc_zero("comm", n, sizeof *c->out);
-    c->in = sw_alloc_zero("comm", n, sizeof *c->in);
-    c->polls = sw_alloc_zero("comm", n, sizeof *c->polls);
-    sw_status st = fds && c->hosts && c->out && c->in && c->polls
-                       ? sw_tcp_meet(options, fds, c->hosts)
-                       : SW_FAIL(SW_E_NOMEM, "out of host memory for connections");
+    SW_TRY(make_hub(options, &hub));
+    struct tcp *c = make_tcp(hub, options->rank, options->size, options->deadline_s);
+    sw_status st = c ? sw_tcp_meet(options, &hub->secret, c->fds, c->hosts)
+                     : SW_FAIL(SW_E_NOMEM, "out of host memory for connections");
     if (st < 0) {
-        sw_free(fds);
-        close_tcp(c, true);
+        if (c) {
+            free_tcp(c);
+        }
+        free_hub(hub);
         return st;
     }
-    c->fds = fds;
-    *out = (struct sw_transport){.ctx = c,
-                                 .rank = c->rank,
-                                 .size = c->size,
-                                 .exchange = exchange,
-                                 .abort = give_up,
-                                 .close = close_tcp};
+    add_tcp(c, out);
+    out->close = close_tcp;
+    out->open_group = open_group;
     return SW_OK;
 }

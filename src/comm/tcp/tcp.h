@@ -4,18 +4,39 @@
 
 #include "comm/comm.h"
 
-enum { SW_TCP_HOST_CAP = 64 };
+enum { SW_TCP_HOST_CAP = 64, SW_TCP_SPARE_FILES = 64 };
+
+/* Copies the secret and the id of the job. */
+sw_status sw_tcp_keep_secret(const struct sw_tcp_options *options, struct sw_job_secret *out);
 
 /*
  * sw_tcp_meet - connects every rank to every other. They meet at rank 0, which sends all addresses.
  *
- * out_fds      [size] filled, non-blocking; -1 for this rank; the caller closes them
+ * out_fds      [size] filled, non-blocking; -1 for this rank; the caller closes them. All are -1
+ *              after a failure
  * out_hosts    [size] names of the machines
  *
  * SW_E_PEER    names the ranks that did not come within the deadline
  */
-sw_status sw_tcp_meet(const struct sw_tcp_options *options, int *out_fds,
-                      char (*out_hosts)[SW_TCP_HOST_CAP]);
+sw_status sw_tcp_meet(const struct sw_tcp_options *options, const struct sw_job_secret *secret,
+                      int *out_fds, char (*out_hosts)[SW_TCP_HOST_CAP]);
+
+/* A rank that connects to the other members of a group. Connections to all of them exist already,
+ * and tell their addresses. */
+struct sw_tcp_party {
+    const struct sw_group_options *group;
+    const char *const *names; /* [n] of the members */
+    int rank;                 /* in the group */
+    double deadline_s;
+    const struct sw_job_secret *secret;
+    const int *fds;                 /* [n] the connections to the members; -1 for this rank */
+    char (*hosts)[SW_TCP_HOST_CAP]; /* [n] */
+    /* Tells the members the port at which this rank listens, and hears theirs. */
+    sw_status (*swap_ports)(void *ctx, uint32_t mine, uint32_t *out_ports);
+    void *ctx;
+};
+/* Connects every member to every other, with the same handshake. out_fds: as in sw_tcp_meet */
+sw_status sw_tcp_meet_group(const struct sw_tcp_party *party, int *out_fds);
 
 /* ---- hello.c: the handshake of two ranks, without sockets ----
  *
@@ -37,7 +58,8 @@ struct sw_tcp_challenge {
 };
 
 struct sw_tcp_about { /* a rank's description of itself */
-    int32_t size;     /* its number of ranks in the job */
+    int32_t size;     /* its number of ranks in the job or the group */
+    int32_t group;    /* number of the group to connect for; 0 = all ranks */
     uint32_t port;    /* port on which it listens */
     char host[SW_TCP_HOST_CAP];
 };

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "comm/comm.h"
+#include "comm/tests/worlds.h"
 #include "support/processes.h"
 #include "support/test.h"
 
@@ -30,13 +30,6 @@ static void fill_words(int32_t *words, int32_t first, int n)
         words[i] = first + i;
     }
 }
-
-#define WANT(cond)                                                                                 \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            return SW_FAIL(SW_E_FORMAT, "%s:%d: %s", __FILE__, __LINE__, #cond);                   \
-        }                                                                                          \
-    } while (0)
 
 static sw_status move_slices(void *ctx, sw_comm *comm)
 {
@@ -292,55 +285,6 @@ static sw_status sum_rounded(void *ctx, sw_comm *comm)
     return SW_OK;
 }
 
-static void run(int size, sw_rank_fn fn)
-{
-    if (sw_threads_run(size, 60, fn, NULL) < 0) {
-        fail_msg("%d ranks: %s", size, sw_error_message());
-    }
-}
-
-/* ---- the same over TCP; each rank is an independent thread ---- */
-
-struct over_tcp {
-    sw_rank_fn fn;
-    void *ctx;
-    int port;
-    double deadline_s;
-};
-
-static sw_status rank_over_tcp(void *ctx, sw_comm *thread)
-{
-    const struct over_tcp *o = ctx;
-    const struct sw_tcp_options options = {.rank = sw_comm_rank(thread),
-                                           .size = sw_comm_size(thread),
-                                           .host = "127.0.0.1",
-                                           .port = o->port,
-                                           .deadline_s = o->deadline_s};
-    struct sw_transport transport;
-    sw_comm *comm = NULL;
-    SW_TRY(sw_tcp_open(&options, &transport));
-    SW_TRY(sw_comm_open(&transport, &comm));
-    const sw_status st = o->fn(o->ctx, comm);
-    if (st < 0) {
-        sw_comm_abort(comm, st);
-    }
-    sw_comm_close(comm, st < 0);
-    return st;
-}
-
-static void run_over_tcp(int size, sw_rank_fn fn, void *ctx, double deadline_s)
-{
-    sw_status st = SW_E_IO;
-    /* another process may take the port before it is bound */
-    for (int turn = 0; turn < 3 && st == SW_E_IO; turn++) {
-        struct over_tcp o = {fn, ctx, test_free_port(), deadline_s};
-        st = sw_threads_run(size, 60, rank_over_tcp, &o);
-    }
-    if (st < 0) {
-        fail_msg("%d ranks over TCP: %s", size, sw_error_message());
-    }
-}
-
 /* More than socket buffers hold, so that sending and receiving must alternate. */
 static sw_status move_much(void *ctx, sw_comm *comm)
 {
@@ -359,6 +303,12 @@ static sw_status move_much(void *ctx, sw_comm *comm)
     return SW_OK;
 }
 
+static sw_status open_group(sw_comm *comm, int number, const int *ranks, int n, sw_comm **out)
+{
+    const struct sw_group_options options = {.number = number, .ranks = ranks, .n = n};
+    return sw_comm_open_group(comm, &options, out);
+}
+
 /* Ranks in rows of two: exchanges in the group of a row, the group of a column, and among all, in
  * turn. */
 static sw_status move_in_groups(void *ctx, sw_comm *comm)
@@ -375,8 +325,8 @@ static sw_status move_in_groups(void *ctx, sw_comm *comm)
         }
     }
     sw_comm *groups[2];
-    SW_TRY(sw_comm_open_group(comm, 1, row, n_row, &groups[0]));
-    SW_TRY(sw_comm_open_group(comm, 2, column, n_column, &groups[1]));
+    SW_TRY(open_group(comm, 1, row, n_row, &groups[0]));
+    SW_TRY(open_group(comm, 2, column, n_column, &groups[1]));
     int64_t sent = 0;
     for (int turn = 0; turn < 9; turn++) {
         const int *ranks = turn % 2 ? column : row;
@@ -413,40 +363,38 @@ static void groups_that_are_none_are_refused(void **state)
     const struct sw_transport transport = {.rank = 0, .size = 3};
     sw_comm *comm, *group, *inner;
     assert_int_equal(sw_comm_open(&transport, &comm), SW_OK);
-    assert_int_equal(sw_comm_open_group(comm, 1, others, 2, &group), SW_E_ARG);
+    assert_int_equal(open_group(comm, 1, others, 2, &group), SW_E_ARG);
     assert_non_null(strstr(sw_error_message(), "that include rank 0"));
-    assert_int_equal(sw_comm_open_group(comm, 1, down, 2, &group), SW_E_ARG);
-    assert_int_equal(sw_comm_open_group(comm, 1, far, 2, &group), SW_E_ARG);
-    assert_int_equal(sw_comm_open_group(comm, 1, far, 0, &group), SW_E_ARG);
-    assert_int_equal(sw_comm_open_group(comm, 0, far, 1, &group), SW_E_ARG);
-    assert_int_equal(sw_comm_open_group(comm, 1, far, 1, &group), SW_OK);
-    assert_int_equal(sw_comm_open_group(group, 2, far, 1, &inner), SW_E_ARG);
+    assert_int_equal(open_group(comm, 1, down, 2, &group), SW_E_ARG);
+    assert_int_equal(open_group(comm, 1, far, 2, &group), SW_E_ARG);
+    assert_int_equal(open_group(comm, 1, far, 0, &group), SW_E_ARG);
+    assert_int_equal(open_group(comm, 0, far, 1, &group), SW_E_ARG);
+    assert_int_equal(open_group(comm, 1, far, 1, &group), SW_OK);
+    assert_int_equal(open_group(group, 2, far, 1, &inner), SW_E_ARG);
     sw_comm_close(group, false);
     sw_comm_close(comm, false);
 }
 
-/* One rank is in a collective of all ranks, the other in the same collective of a group. */
-static sw_status mistake_the_group(void *ctx, sw_comm *comm)
+/* A transport of a caller that has no groups of its own: one thread uses it for all of them. */
+static sw_status without_groups(void *ctx, sw_comm *ignored)
 {
-    (void)ctx;
-    static const int ranks[] = {0, 1};
-    int32_t words[2], word = 0;
-    sw_comm *group;
-    SW_TRY(sw_comm_open_group(comm, 1, ranks, 2, &group));
-    const sw_status st =
-        sw_comm_all_gather(sw_comm_rank(comm) ? group : comm, &word, words, sizeof word, "a word");
-    WANT(st == SW_E_PEER);
-    WANT(strstr(sw_error_message(), "of group 1"));
-    WANT(sw_comm_all_gather(comm, &word, words, sizeof word, "a word") == SW_E_PEER);
-    sw_comm_close(group, true);
-    return SW_OK;
+    struct sw_transport transport = ((struct sw_transport *)ctx)[sw_comm_rank(ignored)];
+    sw_comm *comm;
+    transport.open_group = NULL;
+    SW_TRY(sw_comm_open(&transport, &comm));
+    const sw_status st = move_in_groups(NULL, comm);
+    sw_comm_close(comm, st < 0);
+    return st;
 }
 
-static void a_collective_of_another_group_is_named(void **state)
+static void groups_may_share_a_transport(void **state)
 {
     (void)state;
-    run(2, mistake_the_group);
-    run_over_tcp(2, mistake_the_group, NULL, 60);
+    struct sw_transport transports[MOST_RANKS];
+    assert_int_equal(sw_thread_transports_open(MOST_RANKS, 60, transports), SW_OK);
+    if (sw_threads_run(MOST_RANKS, 60, without_groups, transports) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
 }
 
 static void collectives_move(void **state)
@@ -456,20 +404,34 @@ static void collectives_move(void **state)
                                      sum_rounded, move_much,  move_in_groups};
     for (int size = 1; size <= MOST_RANKS; size++) {
         for (size_t i = 0; i < SW_LEN(fns); i++) {
-            run(size, fns[i]);
-            run_over_tcp(size, fns[i], NULL, 60);
+            test_ranks_succeed(WIRE_THREADS, size, 60, fns[i], NULL);
+            test_ranks_succeed(WIRE_TCP, size, 60, fns[i], NULL);
         }
     }
 }
 
-static sw_status come_in_part(void *ctx, sw_comm *comm)
+struct meeting {
+    int port;
+    double deadline_s;
+};
+
+static sw_status connect_rank(const struct meeting *m, int rank, int size, struct sw_transport *out)
 {
-    struct over_tcp *o = ctx;
-    if (sw_comm_rank(comm) == 2) {
+    const struct sw_tcp_options options = {.rank = rank,
+                                           .size = size,
+                                           .host = "127.0.0.1",
+                                           .port = m->port,
+                                           .deadline_s = m->deadline_s};
+    return sw_tcp_open(&options, out);
+}
+
+static sw_status come_in_part(void *ctx, sw_comm *thread)
+{
+    struct sw_transport transport;
+    if (sw_comm_rank(thread) == 2) {
         return SW_OK;
     }
-    const sw_status st = rank_over_tcp(o, comm);
-    WANT(st == SW_E_PEER);
+    WANT(connect_rank(ctx, sw_comm_rank(thread), 3, &transport) == SW_E_PEER);
     WANT(strstr(sw_error_message(), "for rank 2 to connect"));
     return SW_OK;
 }
@@ -477,8 +439,8 @@ static sw_status come_in_part(void *ctx, sw_comm *comm)
 static void a_meeting_names_who_is_missing(void **state)
 {
     (void)state;
-    struct over_tcp o = {sum, NULL, test_free_port(), 0.5};
-    if (sw_threads_run(3, 60, come_in_part, &o) < 0) {
+    struct meeting m = {test_free_port(), 0.5};
+    if (sw_threads_run(3, 60, come_in_part, &m) < 0) {
         fail_msg("%s", sw_error_message());
     }
     struct sw_tcp_options wrong = {
@@ -568,7 +530,7 @@ static const char *misbehave_together(enum mode mode, bool tcp, double deadline_
     struct sw_transport transports[4];
     *outcome = (struct outcome){.mode = mode};
     if (tcp) {
-        run_over_tcp(4, misbehave, outcome, deadline_s);
+        test_ranks_succeed(WIRE_TCP, 4, deadline_s, misbehave, outcome);
     } else if (mode == FAILS || mode == IS_SILENT) {
         assert_int_equal(sw_thread_transports_open(4, deadline_s, transports), SW_OK);
         for (int r = 0; r < 4; r++) {
@@ -640,7 +602,7 @@ static void a_rank_that_died_is_named_by_those_who_do_not_talk_to_it(void **stat
 {
     (void)state;
     int done = 0;
-    run_over_tcp(3, lose_one, &done, 60);
+    test_ranks_succeed(WIRE_TCP, 3, 60, lose_one, &done);
     assert_int_equal(done, 1);
 }
 
@@ -651,13 +613,10 @@ static sw_status come_late(void *ctx, sw_comm *thread)
 {
     enum { MUCH = 8 << 20 };
     const int rank = sw_comm_rank(thread);
-    const struct over_tcp *o = ctx;
-    const struct sw_tcp_options options = {
-        .rank = rank, .size = 3, .host = "127.0.0.1", .port = o->port, .deadline_s = o->deadline_s};
     struct sw_transport transport;
     sw_comm *comm = NULL;
     int32_t word = 0;
-    SW_TRY(sw_tcp_open(&options, &transport));
+    SW_TRY(connect_rank(ctx, rank, 3, &transport));
     SW_TRY(sw_comm_open(&transport, &comm));
     if (rank == 1) {
         SW_TRY(sw_comm_send(comm, 0, &word, sizeof word, "a word"));
@@ -685,8 +644,8 @@ static void why_is_heard_behind_what_nobody_has_read(void **state)
     (void)state;
     sw_status st = SW_E_IO;
     for (int turn = 0; turn < 3 && st == SW_E_IO; turn++) { /* another process may take the port */
-        struct over_tcp o = {NULL, NULL, test_free_port(), 60};
-        st = sw_threads_run(3, 60, come_late, &o);
+        struct meeting m = {test_free_port(), 60};
+        st = sw_threads_run(3, 60, come_late, &m);
     }
     if (st < 0) {
         fail_msg("%s", sw_error_message());
@@ -729,8 +688,8 @@ static void plans_need_no_transport(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(collectives_move),
+    cmocka_unit_test(groups_may_share_a_transport),
     cmocka_unit_test(groups_that_are_none_are_refused),
-    cmocka_unit_test(a_collective_of_another_group_is_named),
     cmocka_unit_test(a_meeting_names_who_is_missing),
     cmocka_unit_test(failures_are_named),
     cmocka_unit_test(first_cause_is_returned),

@@ -396,6 +396,129 @@ static void a_peers_words_do_not_reach_a_terminal_as_they_are(void **state)
     assert_true(strlen(about.host) > 0);
 }
 
+/* ---- the connections of a group ---- */
+
+struct party {
+    pthread_t thread;
+    int fds[2], out[2];
+    char hosts[2][SW_TCP_HOST_CAP];
+    struct sw_job_secret secret;
+    struct sw_group_options group;
+    double deadline_s;
+    uint32_t port_of_first;
+    struct party *second; /* of the first one: it starts the second when it listens */
+    sw_status st;
+    char message[1024];
+};
+
+static void *party_main(void *arg);
+
+/* The first one gets the port of the second one from nowhere, as it does not connect to it. */
+static sw_status swap_ports(void *ctx, uint32_t mine, uint32_t *out_ports)
+{
+    struct party *p = ctx;
+    out_ports[0] = p->second ? mine : p->port_of_first;
+    if (p->second) {
+        p->second->port_of_first = mine;
+        SW_ASSERT(pthread_create(&p->second->thread, NULL, party_main, p->second) == 0);
+    }
+    return SW_OK;
+}
+
+static void *party_main(void *arg)
+{
+    struct party *p = arg;
+    const struct sw_tcp_party party = {.group = &p->group,
+                                       .rank = p->second ? 0 : 1,
+                                       .names = (const char *const[]){"data_00", "data_01"},
+                                       .deadline_s = p->deadline_s,
+                                       .secret = &p->secret,
+                                       .fds = p->fds,
+                                       .hosts = p->hosts,
+                                       .swap_ports = swap_ports,
+                                       .ctx = p};
+    if (!p->second) { /* a stranger knocks before the member does */
+        pretend((int)p->port_of_first, false);
+    }
+    p->st = sw_tcp_meet_group(&party, p->out);
+    snprintf(p->message, sizeof p->message, "%s", p->st < 0 ? sw_error_message() : "");
+    return NULL;
+}
+
+/* Two ends of a connection between ranks that have met. */
+static void connect_pair(int *first, int *second)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &len), 0);
+    *second = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(*second, (struct sockaddr *)&at, sizeof at), 0);
+    *first = accept(listener, NULL, NULL);
+    assert_true(*first >= 0);
+    close(listener);
+}
+
+static void meet_as_group(struct party *first, struct party *second)
+{
+    static const int ranks[] = {0, 1};
+    struct party *both[] = {first, second};
+    for (int i = 0; i < 2; i++) {
+        *both[i] = (struct party){.fds = {-1, -1},
+                                  .hosts = {"here", "here"},
+                                  .deadline_s = 20,
+                                  .secret = {.known = true, .job = "one"},
+                                  .group = {.number = 3, .ranks = ranks, .n = 2}};
+        memcpy(both[i]->secret.key, secret, sizeof secret);
+    }
+    first->second = second;
+    connect_pair(&first->fds[1], &second->fds[0]);
+}
+
+static void end_group(struct party *first, struct party *second)
+{
+    party_main(first);
+    pthread_join(second->thread, NULL);
+    struct party *both[] = {first, second};
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < 2; k++) {
+            close(both[i]->fds[k]);
+            if (both[i]->st >= 0 && both[i]->out[k] >= 0) {
+                close(both[i]->out[k]);
+            }
+        }
+    }
+}
+
+static void a_connection_of_a_group_needs_the_same_proof(void **state)
+{
+    (void)state;
+    struct party first, second;
+    meet_as_group(&first, &second); /* beside a stranger */
+    end_group(&first, &second);
+    assert_string_equal(first.message, "");
+    assert_string_equal(second.message, "");
+    for (int wrong = 0; wrong < 3; wrong++) {
+        static const char *const says[] = {"does not prove the secret of this job",
+                                           "does not prove the secret of this job",
+                                           "rank 1 connects for group 4, rank 0 for group 3"};
+        meet_as_group(&first, &second);
+        second.secret.key[0] ^= wrong == 0;
+        second.secret.job[0] ^= wrong == 1;
+        second.group.number += wrong == 2;
+        first.deadline_s = 0.2;
+        end_group(&first, &second);
+        assert_int_equal(first.st, SW_E_PEER);
+        assert_int_equal(second.st, SW_E_PEER);
+        if (!strstr(first.message, "data_00 waited 0.2 s for data_01 to connect") ||
+            !strstr(second.message, says[wrong])) {
+            fail_msg("\"%s\", \"%s\"", first.message, second.message);
+        }
+    }
+}
+
 static int be_quiet(char **argv)
 {
     (void)argv;
@@ -409,6 +532,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(silent_connections_hold_nobody_up),
     cmocka_unit_test(a_listener_without_descriptors_waits_says_so_and_goes_on),
     cmocka_unit_test(a_rank_that_left_may_come_again),
+    cmocka_unit_test(a_connection_of_a_group_needs_the_same_proof),
     cmocka_unit_test(a_loopback_master_listens_on_loopback_only),
     cmocka_unit_test(a_peers_words_do_not_reach_a_terminal_as_they_are),
 };

@@ -83,6 +83,16 @@ static int test(int request, int *done)
     return st;
 }
 
+static int cancel(int request)
+{
+    enum { TESTS = 100 };
+    int done = 0, st = MPI_Cancel(&requests[request]);
+    for (int i = 0; i < TESTS && st == MPI_SUCCESS && !done; i++) {
+        st = test(request, &done);
+    }
+    return st;
+}
+
 static int probe(int tag, int *here, int *peer)
 {
     MPI_Status status;
@@ -121,6 +131,7 @@ __attribute__((visibility("default"))) const struct sw_mpi_module *sw_mpi_module
         .isend = isend,
         .irecv = irecv,
         .test = test,
+        .cancel = cancel,
         .probe = probe,
         .finalize = finalize,
         .describe = describe,
