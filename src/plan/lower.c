@@ -224,11 +224,10 @@ static void find_exchanges(const struct sw_plan *plan, bool out[SW_QUEUE_COUNT])
 {
     out[SW_QUEUE_COMM] = true;
     for (int g = 0; g < plan->n_groups; g++) {
-        const struct sw_group *group = &plan->groups[g];
-        const bool between_stages = group->n > 1 && group->axes == 1U << SW_AXIS_PIPE;
-        out[sw_exchange_queue(group->axes, SW_VERB_GATHER)] |= group->n > 1;
-        out[SW_QUEUE_SENT] |= between_stages;
-        out[SW_QUEUE_RECEIVED] |= between_stages;
+        const unsigned axes = plan->groups[g].axes;
+        out[sw_exchange_queue(axes, SW_VERB_GATHER)] = true;
+        out[SW_QUEUE_SENT] |= axes == 1U << SW_AXIS_PIPE;
+        out[SW_QUEUE_RECEIVED] |= axes == 1U << SW_AXIS_PIPE;
     }
 }
 

@@ -139,34 +139,53 @@ static sw_status run_batch(sw_comm *comm, const struct sw_comm_job *job, struct 
     return sw_stage_wait(job->stage);
 }
 
-int64_t sw_collectives_bytes(const struct sw_comm_job *job, int ranks)
+/* Bytes that the batch sends to the other ranks, and gets from them. Rows count as whole shards. */
+static struct sw_instr_traffic count_bytes(const struct sw_comm_job *job, sw_comm *comm)
 {
-    int64_t slices = 0;
+    struct sw_instr_traffic sum = {0, 0};
     for (int32_t k = 0; k < job->n; k++) {
-        slices += job->calls[k].instr->bytes;
+        struct sw_instr instr = *job->calls[k].instr;
+        instr.exchange.rows = 0;
+        const struct sw_instr_traffic one =
+            sw_instr_traffic(&instr, sw_comm_size(comm), sw_comm_rank(comm));
+        sum.sent += one.sent;
+        sum.received += one.received;
     }
-    return slices * (ranks - 1);
+    return sum;
 }
 
-sw_status sw_collectives_run(sw_comm *comm, const struct sw_comm_job *job,
-                             struct sw_comm_item *items)
+/* Names the instruction; that of an activation with its group, of which there may be several. */
+static sw_status fail(const struct sw_comm_job *job, sw_status st)
 {
-    const int64_t begin = sw_now_ns();
-    int64_t sent = 0;
-    const sw_status st = run_batch(comm, job, items, &sent);
-    if (st < 0) {
-        const struct sw_instr *instr = job->calls[0].instr;
+    const struct sw_instr *instr = job->calls[0].instr;
+    char name[64];
+    if (instr->verb <= SW_VERB_MERGE) {
         return sw_fail_prefix(st, "instruction %d (%s in %s)", job->instr, instr->about->name,
                               instr->about->where);
     }
-    const int ranks = sw_comm_size(comm);
-    const int64_t bytes = sw_collectives_bytes(job, ranks) + sent * (ranks - 1);
-    const int64_t end = sw_now_ns();
-    sw_meter_ran(job->meter, &(struct sw_span){.queue = SW_QUEUE_COMM,
+    return sw_fail_prefix(st, "instruction %d (%s of the group %s in %s)", job->instr,
+                          instr->about->name, sw_group_format(job->group, name, sizeof name),
+                          instr->about->where);
+}
+
+sw_status sw_collectives_run(const struct sw_comm_job *job, struct sw_comm_item *items)
+{
+    const int64_t begin = sw_now_ns();
+    sw_comm *comm = job->calls[0].comm;
+    int64_t rows = 0;
+    const sw_status st = job->calls[0].instr->verb > SW_VERB_MERGE
+                             ? sw_activation_run(job->stage, &job->calls[0], items)
+                             : run_batch(comm, job, items, &rows);
+    if (st < 0) {
+        return fail(job, st);
+    }
+    const struct sw_instr_traffic bytes = count_bytes(job, comm);
+    const int64_t more = rows * (sw_comm_size(comm) - 1), end = sw_now_ns();
+    sw_meter_ran(job->meter, &(struct sw_span){.queue = job->stage->queue,
                                                .program = job->i_program,
                                                .instr = job->instr,
-                                               .bytes_in = bytes,
-                                               .bytes_out = bytes,
+                                               .bytes_in = bytes.received + more,
+                                               .bytes_out = bytes.sent + more,
                                                .begin_ns = begin,
                                                .end_ns = end});
     if (job->ns) {

@@ -9,6 +9,7 @@
 /* A collective, prepared when the plan is loaded. */
 struct sw_collective_call {
     const struct sw_instr *instr;
+    sw_comm *comm;                     /* of its group; SEND and RECV: of the two ranks */
     const struct sw_operand *operands; /* [instr->n_in] */
     void *at[4];                       /* addresses of the operands */
     void *workspace;
@@ -17,6 +18,7 @@ struct sw_collective_call {
 /* A batch of collectives that travel together, or a single one. */
 struct sw_comm_job {
     int i_program;
+    const struct sw_group *group;
     struct sw_meter *meter;
     /* stage of their queue: the device, and the stream for its work */
     const struct sw_stage *stage;
@@ -26,9 +28,6 @@ struct sw_comm_job {
     int64_t round;                          /* of the phase */
     int64_t *ns;                            /* the duration is added to it; NULL = not measured */
 };
-
-/* Bytes that the batch sends to the other ranks and receives from them. */
-int64_t sw_collectives_bytes(const struct sw_comm_job *job, int ranks);
 
 /* ---- sparse.c: exchanges of rows. idle: this rank has no micro-batch in this round ---- */
 
@@ -45,6 +44,12 @@ void sw_sparse_pack(const struct sw_collective_call *call, int ranks, bool idle,
  * ranks have a micro-batch in this round. fresh: the shard is overwritten, not added to. */
 void sw_sparse_add(const struct sw_collective_call *call, int rank, int n_active, bool fresh);
 
-/* items: scratch, [2 job->n]. The message of a failure begins with the instruction. */
-sw_status sw_collectives_run(sw_comm *comm, const struct sw_comm_job *job,
-                             struct sw_comm_item *items);
+/* ---- activations.c ---- */
+
+/* Runs an exchange of an activation. items: scratch, [2] */
+sw_status sw_activation_run(const struct sw_stage *stage, const struct sw_collective_call *call,
+                            struct sw_comm_item *items);
+
+/* Runs the batch. The message of a failure begins with the instruction. items: scratch,
+ * [2 job->n] */
+sw_status sw_collectives_run(const struct sw_comm_job *job, struct sw_comm_item *items);

@@ -1,32 +1,152 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges: a communicator for each group of the plan, in the plan's order, and batches of
-// exchanges (collectives.c) over them.
+// Exchanges: the communicators of the groups that a plan uses, and batches of exchanges
+// (collectives.c) over them. SEND and RECV have a communicator for each pair of ranks and each
+// direction, so that the threads of their queues never share one.
+#include <stdlib.h>
+
 #include "run/executor.h"
 
-sw_status sw_executor_open_groups(struct sw_executor *ex, int32_t most_items)
+/* Communicator of an instruction, without the communicator. Numbers are equal on all its ranks, and
+ * ascend in the order in which every rank opens them. */
+static struct link link_of(const struct sw_plan *plan, const struct sw_instr *instr)
 {
-    const struct sw_plan *plan = ex->plan;
-    ex->exchanges.items = sw_alloc_zero("run", 2 * (size_t)most_items, sizeof *ex->exchanges.items);
-    SW_TRY_ALLOC(ex->exchanges.items, "collectives");
-    ex->exchanges.groups = sw_alloc_zero("run", (size_t)plan->n_groups, sizeof(sw_comm *));
-    SW_TRY_ALLOC(ex->exchanges.groups, "the groups of ranks");
-    for (int g = 0; g < plan->n_groups; g++) {
-        const struct sw_group *group = &plan->groups[g];
-        const struct sw_group_options options = {
-            .number = g + 1, .ranks = group->ranks, .n = group->n};
-        SW_TRY(sw_comm_open_group(ex->options.comm, &options, &ex->exchanges.groups[g]));
-        SW_TRY(sw_comm_reserve(ex->exchanges.groups[g], most_items));
+    const int g = instr->exchange.group, peer = instr->exchange.peer;
+    const struct sw_group *group = &plan->groups[g];
+    struct link link = {.group = g, .number = g + 1, .from = -1, .to = -1};
+    if (instr->verb == SW_VERB_SEND || instr->verb == SW_VERB_RECV) {
+        link.from = instr->verb == SW_VERB_SEND ? group->me : peer;
+        link.to = instr->verb == SW_VERB_SEND ? peer : group->me;
+        link.number = 1 + plan->n_groups + (g * group->n + link.from) * group->n + link.to;
+    }
+    return link;
+}
+
+static struct link *find_link(const struct exchanges *exchanges, int number)
+{
+    for (int i = 0; i < exchanges->n_links; i++) {
+        if (exchanges->links[i].number == number) {
+            return &exchanges->links[i];
+        }
+    }
+    return NULL;
+}
+
+static sw_status add_link(struct exchanges *exchanges, const struct link *link)
+{
+    if (find_link(exchanges, link->number)) {
+        return SW_OK;
+    }
+    struct link *links =
+        sw_realloc("run", exchanges->links, ((size_t)exchanges->n_links + 1) * sizeof *links);
+    SW_TRY_ALLOC(links, "the groups of ranks");
+    exchanges->links = links;
+    links[exchanges->n_links++] = *link;
+    return SW_OK;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const struct link *x = a, *y = b;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+static sw_status open_link(struct sw_executor *ex, struct link *link, int32_t most_items)
+{
+    const struct sw_group *group = &ex->plan->groups[link->group];
+    char name[64];
+    int pair[2];
+    sw_group_format(group, name, sizeof name);
+    if (link->from < 0) {
+        const struct sw_group_options all = {
+            .number = link->number, .ranks = group->ranks, .n = group->n, .name = name};
+        SW_TRY(sw_comm_open_group(ex->options.comm, &all, &link->comm));
+    } else {
+        const bool ascends = link->from < link->to;
+        pair[0] = group->ranks[ascends ? link->from : link->to];
+        pair[1] = group->ranks[ascends ? link->to : link->from];
+        const struct sw_group_options two = {
+            .number = link->number, .ranks = pair, .n = 2, .name = name};
+        SW_TRY(sw_comm_open_group(ex->options.comm, &two, &link->comm));
+    }
+    return sw_comm_reserve(link->comm, most_items);
+}
+
+/* Calls fn for each exchange of the plan, with the call that it is prepared as. */
+static sw_status for_each(struct sw_executor *ex,
+                          sw_status (*fn)(struct sw_executor *, const struct sw_instr *,
+                                          struct sw_collective_call *))
+{
+    for (int p = 0; p < ex->plan->n_programs; p++) {
+        const struct sw_program *program = &ex->plan->programs[p];
+        for (int32_t i = 0; i < program->n_instrs; i++) {
+            if (sw_instr_exchanges(&program->instrs[i])) {
+                SW_TRY(fn(ex, &program->instrs[i], &ex->programs[p].calls[i]));
+            }
+        }
     }
     return SW_OK;
 }
 
+static sw_status note_link(struct sw_executor *ex, const struct sw_instr *instr,
+                           struct sw_collective_call *call)
+{
+    (void)call;
+    const struct link link = link_of(ex->plan, instr);
+    return add_link(&ex->exchanges, &link);
+}
+
+static sw_status set_comm(struct sw_executor *ex, const struct sw_instr *instr,
+                          struct sw_collective_call *call)
+{
+    call->comm = find_link(&ex->exchanges, link_of(ex->plan, instr).number)->comm;
+    return SW_OK;
+}
+
+sw_status sw_executor_open_groups(struct sw_executor *ex, const int64_t n_jobs[SW_QUEUE_COUNT],
+                                  int32_t most_items)
+{
+    struct exchanges *exchanges = &ex->exchanges;
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        if (sw_queue_exchanges((enum sw_queue)q) && n_jobs[q] > 0) {
+            exchanges->items[q] =
+                sw_alloc_zero("run", 2 * (size_t)most_items, sizeof *exchanges->items[q]);
+            SW_TRY_ALLOC(exchanges->items[q], "collectives");
+        }
+    }
+    SW_TRY(for_each(ex, note_link));
+    qsort(exchanges->links, (size_t)exchanges->n_links, sizeof *exchanges->links, by_number);
+    for (int i = 0; i < exchanges->n_links; i++) {
+        SW_TRY(open_link(ex, &exchanges->links[i], most_items));
+    }
+    return for_each(ex, set_comm);
+}
+
 void sw_executor_close_groups(struct sw_executor *ex)
 {
-    for (int g = 0; ex->exchanges.groups && g < ex->plan->n_groups; g++) {
-        sw_comm_close(ex->exchanges.groups[g], false);
+    for (int i = 0; i < ex->exchanges.n_links; i++) {
+        sw_comm_close(ex->exchanges.links[i].comm, false);
     }
-    sw_free(ex->exchanges.groups);
-    sw_free(ex->exchanges.items);
+    sw_free(ex->exchanges.links);
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        sw_free(ex->exchanges.items[q]);
+    }
+}
+
+void sw_executor_traffic(const struct sw_executor *ex, int group, struct sw_traffic *out)
+{
+    *out = (struct sw_traffic){.calls = {0}};
+    for (int i = 0; i < ex->exchanges.n_links; i++) {
+        const struct link *link = &ex->exchanges.links[i];
+        struct sw_traffic one;
+        if (link->group != group) {
+            continue;
+        }
+        sw_comm_traffic(link->comm, &one);
+        for (int op = 0; op < SW_COMM_OP_COUNT; op++) {
+            out->calls[op] += one.calls[op];
+            out->sent[op] += one.sent[op];
+        }
+    }
 }
 
 /* Sets the addresses of a batch to the present micro-batch. Only the thread of its queue does. */
@@ -40,23 +160,25 @@ static void go_to_slot(const struct sw_executor *ex, struct sw_collective_call *
     }
 }
 
-sw_status sw_executor_exchange(struct sw_executor *ex, const struct sw_queue_job *what)
+sw_status sw_executor_exchange(struct sw_executor *ex, enum sw_queue queue,
+                               const struct sw_queue_job *what)
 {
     const struct sw_program *program = what->program;
     const int32_t i = what->instr;
     struct loaded *loaded = &ex->programs[program - ex->plan->programs];
+    const struct sw_instr_exchange *exchange = &program->instrs[i].exchange;
     const struct sw_comm_job job = {
         .i_program = sw_executor_index(ex, program),
+        .group = &ex->plan->groups[exchange->group],
         .meter = &ex->meter,
-        .stage = &ex->stages[SW_QUEUE_COMM],
+        .stage = &ex->stages[queue],
         .calls = &loaded->calls[i],
         .instr = i,
-        .n = program->instrs[i].exchange.batch,
+        .n = exchange->batch,
         .step = &ex->plan->step,
         .round = what->round,
         .ns = ex->meter.profiles ? &loaded->steps[i].profile.ns : NULL,
     };
     go_to_slot(ex, &loaded->calls[i], job.n, what->round);
-    return sw_collectives_run(ex->exchanges.groups[program->instrs[i].exchange.group], &job,
-                              ex->exchanges.items);
+    return sw_collectives_run(&job, ex->exchanges.items[queue]);
 }

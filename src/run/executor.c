@@ -59,10 +59,14 @@ sw_status sw_executor_drain(struct sw_executor *ex)
     return wait_here(ex);
 }
 
-/* Waits for exchanges, too; the communicator is then the caller's. */
+/* Waits for exchanges, too; the communicators are then the caller's. */
 static sw_status join(struct sw_executor *ex)
 {
-    SW_TRY(wait_for(ex, SW_QUEUE_COMM, SW_WALK_ALL, (struct sw_waiter){0, 0}));
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        SW_TRY(sw_queue_exchanges((enum sw_queue)q)
+                   ? wait_for(ex, (enum sw_queue)q, SW_WALK_ALL, (struct sw_waiter){0, 0})
+                   : SW_OK);
+    }
     if (!ex->has_new_scalars) {
         SW_TRY(sw_device_copy(ex->dev, ex->compute, ex->host_scalars, ex->scalars,
                               sw_executor_scalars_bytes(ex)));
@@ -180,6 +184,18 @@ static sw_status walk(struct sw_executor *ex, const struct sw_step_phase *phase)
     return end_run(ex, st);
 }
 
+/* Time that computation has waited for other ranks. */
+static int64_t waited_for_ranks(const struct sw_executor *ex)
+{
+    int64_t sum = 0;
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        sum += sw_queue_exchanges((enum sw_queue)q)
+                   ? sw_meter_waited_for(&ex->meter, (enum sw_queue)q)
+                   : 0;
+    }
+    return sum;
+}
+
 /* Counts a phase. Exchanging losses, agreeing and switching slots count as part of the update. */
 static sw_status count_phase(struct sw_executor *ex, const struct sw_step_phase *phase,
                              int64_t begin_ns, int64_t waited_ns)
@@ -188,7 +204,7 @@ static sw_status count_phase(struct sw_executor *ex, const struct sw_step_phase 
     const enum sw_segment segment = runs ? phase->segment : SW_SEGMENT_UPDATE;
     const int64_t now = sw_now_ns();
     if (segment == SW_SEGMENT_BACKWARD) {
-        ex->phases.reduce_ns += sw_meter_waited_for(&ex->meter, SW_QUEUE_COMM) - waited_ns;
+        ex->phases.reduce_ns += waited_for_ranks(ex) - waited_ns;
     }
     if (!ex->watch) {
         ex->phases.ns[segment] += now - begin_ns;
@@ -209,7 +225,7 @@ sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *h
     ex->hooks = hooks;
     for (; *at < until && st >= 0; *at += st >= 0) { /* faults are held back until AGREE */
         const int64_t begin = sw_now_ns();
-        const int64_t waited = sw_meter_waited_for(&ex->meter, SW_QUEUE_COMM);
+        const int64_t waited = waited_for_ranks(ex);
         ex->holds_faults = step->holds_faults && *at + 1 < step->n_safe;
         st = walk(ex, &step->phases[*at]);
         st = st < 0 ? st : count_phase(ex, &step->phases[*at], begin, waited);

@@ -47,9 +47,16 @@ struct held { /* disk error that a queue's thread met */
     char message[1024];
 };
 
+struct link {     /* a communicator that exchanges of a group use */
+    int number;   /* see sw_comm_open_group */
+    int group;    /* index into the plan's groups */
+    int from, to; /* SEND and RECV: members of the group; -1 = it has all members */
+    sw_comm *comm;
+};
 struct exchanges {
-    sw_comm **groups;           /* [n_groups of the plan]; NULL: the plan has no exchange */
-    struct sw_comm_item *items; /* scratch of a batch */
+    struct link *links; /* [n_links] by number */
+    int n_links;
+    struct sw_comm_item *items[SW_QUEUE_COUNT]; /* scratch of a batch, by queue */
 };
 
 struct sw_executor {
@@ -153,8 +160,11 @@ sw_status sw_executor_fault(struct sw_executor *ex);
 
 /* ---- exchange.c ---- */
 
-/* Creates a communicator for each group of the plan, and scratch for the largest batch. */
-sw_status sw_executor_open_groups(struct sw_executor *ex, int32_t most_items);
+/* Opens the communicators that the plan's exchanges use, in an order that all ranks share, and
+ * scratch for the largest batch of each queue that has jobs. */
+sw_status sw_executor_open_groups(struct sw_executor *ex, const int64_t n_jobs[SW_QUEUE_COUNT],
+                                  int32_t most_items);
 void sw_executor_close_groups(struct sw_executor *ex);
 /* Runs a batch of exchanges on the thread of their queue. */
-sw_status sw_executor_exchange(struct sw_executor *ex, const struct sw_queue_job *what);
+sw_status sw_executor_exchange(struct sw_executor *ex, enum sw_queue queue,
+                               const struct sw_queue_job *what);

@@ -40,12 +40,13 @@ static sw_status load_step(struct sw_executor *ex, const struct sw_program *prog
             const struct sw_ring *ring = &operands[k].ring[0];
             step->has_rings |= ring->by == SW_RING_MICRO && ring->stride > 0;
         }
-    } else if (instr->queue == SW_QUEUE_COMM) {
+    } else if (sw_instr_exchanges(instr)) {
         if (!ex->options.comm) {
             return SW_FAIL(SW_E_ARG,
                            "the plan has collectives, but the executor has no communicator");
         }
-        *call = (struct sw_collective_call){instr, operands, {NULL}, step->workspace};
+        *call = (struct sw_collective_call){
+            .instr = instr, .operands = operands, .workspace = step->workspace};
         for (int k = 0; k < instr->n_in; k++) {
             call->at[k] = sw_executor_address(ex, &operands[k]);
         }
@@ -128,7 +129,7 @@ static sw_status begin_beside(void *ctx, enum sw_queue queue, const struct sw_qu
                               int slot)
 {
     struct sw_executor *ex = ctx;
-    if (queue == SW_QUEUE_COMM || queue == SW_QUEUE_HOST) {
+    if (sw_queue_exchanges(queue) || queue == SW_QUEUE_HOST) {
         return SW_OK;
     }
     return sw_executor_begin_move(ex, job, &ex->flights[queue][slot]);
@@ -138,9 +139,9 @@ static sw_status end_beside(void *ctx, enum sw_queue queue, const struct sw_queu
                             int slot)
 {
     struct sw_executor *ex = ctx;
-    return queue == SW_QUEUE_COMM   ? sw_executor_exchange(ex, job)
-           : queue == SW_QUEUE_HOST ? sw_executor_compute_here(ex, job)
-                                    : sw_executor_end_move(ex, job, &ex->flights[queue][slot]);
+    return sw_queue_exchanges(queue) ? sw_executor_exchange(ex, queue, job)
+           : queue == SW_QUEUE_HOST  ? sw_executor_compute_here(ex, job)
+                                     : sw_executor_end_move(ex, job, &ex->flights[queue][slot]);
 }
 
 /* begin and end are separate, so that the disk has the next transfer at once. A later transfer may
@@ -152,6 +153,9 @@ static const struct sw_queue_ops queue_ops = {
                    [SW_QUEUE_H2D] = 1,
                    [SW_QUEUE_D2H] = 1,
                    [SW_QUEUE_HOST] = 1,
+                   [SW_QUEUE_TENSOR] = 1,
+                   [SW_QUEUE_SENT] = 1,
+                   [SW_QUEUE_RECEIVED] = 1,
                    [SW_QUEUE_READ] = SW_QUEUE_BEGUN,
                    [SW_QUEUE_WRITE] = SW_QUEUE_BEGUN},
 };
@@ -211,7 +215,10 @@ static sw_status open_queues(struct sw_executor *ex)
 {
     struct sw_queues_options options = {
         .dev = ex->dev, .compute = ex->compute, .meter = &ex->meter, .ops = queue_ops, .ctx = ex};
-    count_all_jobs(ex->plan, options.most_jobs);
+    const int32_t most = count_all_jobs(ex->plan, options.most_jobs);
+    if (most > 0) {
+        SW_TRY(sw_executor_open_groups(ex, options.most_jobs, most));
+    }
     bool any = false;
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
         if (options.most_jobs[q] > 0) {

@@ -87,7 +87,7 @@ void sw_executor_transferred(const struct sw_executor *ex, struct sw_transfers *
 struct sw_queue_times {
     int64_t busy_ns; /* time with work; COMPUTE: time in segments without waits for other queues */
     int64_t waited_ns; /* time that computation waited for it */
-    /* transfers: to the device, and from it; COMM: received, and sent */
+    /* transfers: to the device, and from it; exchanges: received, and sent */
     int64_t bytes_in, bytes_out;
     /* How often the queue's thread (for COMPUTE, the issuing thread) waited for the device. Waits
      * of a profile or a trace do not count. */
@@ -95,6 +95,8 @@ struct sw_queue_times {
 };
 void sw_executor_queue_times(const struct sw_executor *ex,
                              struct sw_queue_times out[SW_QUEUE_COUNT]);
+/* What this rank has sent in the exchanges of one of the plan's groups. Call it between steps. */
+void sw_executor_traffic(const struct sw_executor *ex, int group, struct sw_traffic *out);
 
 /* Times of the steps since the executor was opened. Measuring does not delay a step: on an
  * asynchronous device a thread notes the end of each phase (if the option phase_times is set). */

@@ -19,8 +19,9 @@ sw_status sw_stages_open(const struct sw_plan *plan, struct sw_device *dev, char
 {
     const unsigned all = SW_DEVICE_HOST_VISIBLE | SW_DEVICE_DISK_REACHES | SW_DEVICE_COMM_REACHES;
     const size_t least = 2 * (size_t)ranks * PIECE_ALIGN;
-    if (!reaches(dev, all) && (plan->staging.share[SW_QUEUE_READ].bytes < 2 * SW_PLAN_DISK_ALIGN ||
-                               plan->staging.share[SW_QUEUE_COMM].bytes < least)) {
+    const struct sw_operand *share = plan->staging.share;
+    if (!reaches(dev, all) && (share[SW_QUEUE_READ].bytes < 2 * SW_PLAN_DISK_ALIGN ||
+                               share[SW_QUEUE_COMM].bytes < least)) {
         return SW_FAIL(
             SW_E_ARG,
             "the plan reserves %zu bytes of host memory for transfers to device %s; wanted at "
@@ -28,7 +29,7 @@ sw_status sw_stages_open(const struct sw_plan *plan, struct sw_device *dev, char
             plan->staging.bytes, dev->ops->name, 16 * SW_PLAN_DISK_ALIGN, 2 * least, ranks);
     }
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        const struct sw_operand *part = &plan->staging.share[q];
+        const struct sw_operand *part = &share[q];
         out[q].dev = dev;
         out[q].meter = meter;
         out[q].queue = (enum sw_queue)q;
@@ -272,6 +273,34 @@ sw_status sw_stage_exchange(const struct sw_stage *s, sw_comm *comm,
         const bool whole = last == items[k + some - 1].slice_bytes;
         k += whole ? some : some - 1;
         at = whole ? 0 : last;
+    }
+    return SW_OK;
+}
+
+static sw_status pass(sw_comm *comm, enum sw_comm_op op, int peer, void *data, size_t bytes,
+                      const char *what)
+{
+    return op == SW_COMM_SEND      ? sw_comm_send(comm, peer, data, bytes, what)
+           : op == SW_COMM_RECEIVE ? sw_comm_receive(comm, peer, data, bytes, what)
+                                   : sw_comm_broadcast(comm, peer, data, bytes, what);
+}
+
+sw_status sw_stage_pass(const struct sw_stage *s, sw_comm *comm, enum sw_comm_op op, int peer,
+                        void *data, size_t bytes, const char *what)
+{
+    const bool gives =
+        op == SW_COMM_SEND || (op == SW_COMM_BROADCAST && peer == sw_comm_rank(comm));
+    if (reaches(s->dev, SW_DEVICE_COMM_REACHES)) {
+        return pass(comm, op, peer, data, bytes, what);
+    }
+    for (size_t done = 0; done < bytes; done += s->bytes) {
+        const size_t some = least_of(s->bytes, bytes - done);
+        char *here = (char *)data + done;
+        SW_TRY(gives ? sw_device_copy(s->dev, s->on, s->memory, here, some) : SW_OK);
+        SW_TRY(gives ? sw_stage_wait(s) : SW_OK);
+        SW_TRY(pass(comm, op, peer, s->memory, some, what));
+        SW_TRY(gives ? SW_OK : sw_device_copy(s->dev, s->on, here, s->memory, some));
+        SW_TRY(gives ? SW_OK : sw_stage_wait(s));
     }
     return SW_OK;
 }

@@ -44,3 +44,7 @@ sw_status sw_stage_read_rows(const struct sw_stage *s, struct sw_swap *swap, siz
  * staging memory has the same size. scratch: [n] */
 sw_status sw_stage_exchange(const struct sw_stage *s, sw_comm *comm,
                             const struct sw_comm_item *items, int n, struct sw_comm_item *scratch);
+/* Passes data in device memory on. op: SW_COMM_SEND, to `peer`; _RECEIVE, from `peer`; _BROADCAST,
+ * from `peer` to all. Complete on return. */
+sw_status sw_stage_pass(const struct sw_stage *s, sw_comm *comm, enum sw_comm_op op, int peer,
+                        void *data, size_t bytes, const char *what);
