@@ -53,7 +53,10 @@ static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct 
 static sw_status learn(struct sw_engine *e, const struct recipe *r, struct sw_graph *g,
                        sw_value loss)
 {
+    const struct sw_parallel_config *p = &e->config->parallel;
+    const struct sw_shares shares = {p->pipe, p->chunks, p->tensor, p->context};
     SW_TRY(sw_graph_status(g));
+    SW_TRY(sw_graph_check_shares(g, &shares));
     if (r->labels && loss < 0) {
         return SW_FAIL(SW_E_ARG, "the forward returned no loss");
     }

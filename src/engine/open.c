@@ -124,6 +124,12 @@ static sw_status resolve_config(struct sw_engine *e)
                        "(train.keep_gradients); \"horizontal\" does",
                        sw_schedule_name((enum sw_step_schedule)c->spillway.schedule));
     }
+    if (c->parallel.pipe > 1 && e->options.train.keep_gradients) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "spillway.mesh.pipe %lld keeps no gradients of one micro-batch "
+                       "(train.keep_gradients); ranks along data and tensor do",
+                       (long long)c->parallel.pipe);
+    }
     e->dtype = c->fp16.enabled ? SW_F16 : c->bf16.enabled ? SW_BF16 : SW_F32;
     e->grad_dtype = c->misc.communication_data_type == SW_DTYPE_COUNT
                         ? e->dtype

@@ -266,6 +266,12 @@ static sw_status finish(struct sw_engine *e, const struct sw_batch *micro_batche
 /* sw_forward, sw_backward and sw_step take one micro-batch, so it must run alone. */
 static sw_status check_parts(const struct sw_engine *e, const char *what)
 {
+    if (e->config->parallel.pipe > 1) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "%s: with spillway.mesh.pipe %lld the stages run several micro-batches at "
+                       "once: sw_train_batch does it",
+                       what, (long long)e->config->parallel.pipe);
+    }
     if (sw_engine_runs_at_once(e)) {
         return SW_FAIL(SW_E_CONFIG,
                        "%s: under spillway.schedule \"%s\" all micro-batches of a step run "

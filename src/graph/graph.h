@@ -228,6 +228,17 @@ sw_status sw_graph_part(const struct sw_graph *g, const struct sw_ranks *ranks, 
 /* The split of a parameter; NULL = every rank has all of it. */
 const struct sw_param_part *sw_graph_param_part(const struct sw_graph *g, sw_value param);
 
+/* ---- shares.c ---- */
+
+/* Ranks that share a forward; 0 counts as 1. */
+struct sw_shares {
+    int64_t pipe, chunks; /* stages, and chunks of blocks on each */
+    int64_t tensor, context;
+};
+/* SW_E_CONFIG: more chunks than blocks, or heads that tensor x context does not divide.
+ * SW_E_UNSUP: an op that is not cut along the tensor axis. Names the sizes that work. */
+sw_status sw_graph_check_shares(const struct sw_graph *g, const struct sw_shares *shares);
+
 /* ---- building blocks for passes and update rules ---- */
 
 /* Adds an op with the given inputs; the caller adds its outputs with sw_graph_add_out. Returns its

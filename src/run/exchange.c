@@ -71,34 +71,22 @@ static sw_status open_link(struct sw_executor *ex, struct link *link, int32_t mo
     return sw_comm_reserve(link->comm, most_items);
 }
 
-/* Calls fn for each exchange of the plan, with the call that it is prepared as. */
-static sw_status for_each(struct sw_executor *ex,
-                          sw_status (*fn)(struct sw_executor *, const struct sw_instr *,
-                                          struct sw_collective_call *))
+sw_comm *sw_executor_comm(const struct sw_executor *ex, const struct sw_instr *instr)
+{
+    return find_link(&ex->exchanges, link_of(ex->plan, instr).number)->comm;
+}
+
+static sw_status note_links(struct sw_executor *ex)
 {
     for (int p = 0; p < ex->plan->n_programs; p++) {
         const struct sw_program *program = &ex->plan->programs[p];
         for (int32_t i = 0; i < program->n_instrs; i++) {
             if (sw_instr_exchanges(&program->instrs[i])) {
-                SW_TRY(fn(ex, &program->instrs[i], &ex->programs[p].calls[i]));
+                const struct link link = link_of(ex->plan, &program->instrs[i]);
+                SW_TRY(add_link(&ex->exchanges, &link));
             }
         }
     }
-    return SW_OK;
-}
-
-static sw_status note_link(struct sw_executor *ex, const struct sw_instr *instr,
-                           struct sw_collective_call *call)
-{
-    (void)call;
-    const struct link link = link_of(ex->plan, instr);
-    return add_link(&ex->exchanges, &link);
-}
-
-static sw_status set_comm(struct sw_executor *ex, const struct sw_instr *instr,
-                          struct sw_collective_call *call)
-{
-    call->comm = find_link(&ex->exchanges, link_of(ex->plan, instr).number)->comm;
     return SW_OK;
 }
 
@@ -106,6 +94,9 @@ sw_status sw_executor_open_groups(struct sw_executor *ex, const int64_t n_jobs[S
                                   int32_t most_items)
 {
     struct exchanges *exchanges = &ex->exchanges;
+    if (!ex->options.comm) {
+        return SW_FAIL(SW_E_ARG, "the plan has collectives, but the executor has no communicator");
+    }
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         if (sw_queue_exchanges((enum sw_queue)q) && n_jobs[q] > 0) {
             exchanges->items[q] =
@@ -113,12 +104,12 @@ sw_status sw_executor_open_groups(struct sw_executor *ex, const int64_t n_jobs[S
             SW_TRY_ALLOC(exchanges->items[q], "collectives");
         }
     }
-    SW_TRY(for_each(ex, note_link));
+    SW_TRY(note_links(ex));
     qsort(exchanges->links, (size_t)exchanges->n_links, sizeof *exchanges->links, by_number);
     for (int i = 0; i < exchanges->n_links; i++) {
         SW_TRY(open_link(ex, &exchanges->links[i], most_items));
     }
-    return for_each(ex, set_comm);
+    return SW_OK;
 }
 
 void sw_executor_close_groups(struct sw_executor *ex)

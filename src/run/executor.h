@@ -165,6 +165,8 @@ sw_status sw_executor_fault(struct sw_executor *ex);
 sw_status sw_executor_open_groups(struct sw_executor *ex, const int64_t n_jobs[SW_QUEUE_COUNT],
                                   int32_t most_items);
 void sw_executor_close_groups(struct sw_executor *ex);
+/* The communicator of an exchange, after sw_executor_open_groups. */
+sw_comm *sw_executor_comm(const struct sw_executor *ex, const struct sw_instr *instr);
 /* Runs a batch of exchanges on the thread of their queue. */
 sw_status sw_executor_exchange(struct sw_executor *ex, enum sw_queue queue,
                                const struct sw_queue_job *what);

@@ -41,12 +41,10 @@ static sw_status load_step(struct sw_executor *ex, const struct sw_program *prog
             step->has_rings |= ring->by == SW_RING_MICRO && ring->stride > 0;
         }
     } else if (sw_instr_exchanges(instr)) {
-        if (!ex->options.comm) {
-            return SW_FAIL(SW_E_ARG,
-                           "the plan has collectives, but the executor has no communicator");
-        }
-        *call = (struct sw_collective_call){
-            .instr = instr, .operands = operands, .workspace = step->workspace};
+        *call = (struct sw_collective_call){.instr = instr,
+                                            .operands = operands,
+                                            .workspace = step->workspace,
+                                            .comm = sw_executor_comm(ex, instr)};
         for (int k = 0; k < instr->n_in; k++) {
             call->at[k] = sw_executor_address(ex, &operands[k]);
         }
@@ -207,7 +205,7 @@ static sw_status open_groups(struct sw_executor *ex)
 {
     int64_t n_jobs[SW_QUEUE_COUNT] = {0};
     const int32_t most = count_all_jobs(ex->plan, n_jobs);
-    return most > 0 ? sw_executor_open_groups(ex, most) : SW_OK;
+    return most > 0 ? sw_executor_open_groups(ex, n_jobs, most) : SW_OK;
 }
 
 /* Opens the queues that any program uses. */
@@ -215,10 +213,7 @@ static sw_status open_queues(struct sw_executor *ex)
 {
     struct sw_queues_options options = {
         .dev = ex->dev, .compute = ex->compute, .meter = &ex->meter, .ops = queue_ops, .ctx = ex};
-    const int32_t most = count_all_jobs(ex->plan, options.most_jobs);
-    if (most > 0) {
-        SW_TRY(sw_executor_open_groups(ex, options.most_jobs, most));
-    }
+    count_all_jobs(ex->plan, options.most_jobs);
     bool any = false;
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
         if (options.most_jobs[q] > 0) {

@@ -15,13 +15,14 @@ enum { B = 2, T = 5, V = 19, K = 3, STEPS = 3, MAX_RANKS = 8, MAX_ELEMS = 1 << 1
 
 static const char model_json[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":19,"
-    "\"n_positions\":8,\"n_embd\":12,\"n_layer\":2,\"n_head\":2,\"n_inner\":20,\"embd_pdrop\":0.1,"
+    "\"n_positions\":8,\"n_embd\":12,\"n_layer\":2,\"n_head\":4,\"n_inner\":20,\"embd_pdrop\":0.1,"
     "\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}";
 static char model_path[96];
 
 struct job {
     int pipe, data, context, tensor, stage;
-    bool gated;  /* by sw_initialize */
+    bool gated; /* by sw_initialize */
+    bool keeps_gradients, any_length;
     bool others; /* spillway.allow_other_math */
     const char *load, *save;
     /* results */
@@ -68,12 +69,13 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
              "{\"pipe\": %d, \"context\": %d, \"tensor\": %d}}}",
              B, job->stage, K, job->others ? "true" : "false", job->pipe, job->context,
              job->tensor);
-    const struct sw_engine_options options = {.config.text = config,
-                                              .model.path = model_path,
-                                              .inputs.seq_len = T,
-                                              .run = {.comm = comm, .verify = true},
-                                              .seed = 5,
-                                              .train.wanted = true};
+    const struct sw_engine_options options = {
+        .config.text = config,
+        .model.path = model_path,
+        .inputs.seq_len = job->any_length ? 0 : T,
+        .run = {.comm = comm, .verify = true},
+        .seed = 5,
+        .train = {true, .keep_gradients = job->keeps_gradients}};
     return job->gated ? sw_initialize(&options, out) : sw_engine_initialize(&options, true, out);
 }
 
@@ -239,6 +241,61 @@ static void the_gate_names_the_axis(void **state)
             (const char *const[]){"spillway.mesh.context 2", "not built yet", NULL});
 }
 
+static void shares_that_do_not_divide_are_refused(void **state)
+{
+    (void)state;
+    refused((struct job){1, 1, 1, 3, .stage = 0},
+            (const char *const[]){"tensor 3 x context 1", "4 heads", "transformer.h.0.attn",
+                                  "1, 2, 4", NULL});
+    refused((struct job){1, 1, 2, 4, .stage = 0},
+            (const char *const[]){"tensor 4 x context 2", "4 heads", NULL});
+    refused((struct job){3, 1, 1, 1, .stage = 0},
+            (const char *const[]){"spillway.mesh.pipe 3", "2 blocks", "at most 2 stages", NULL});
+    refused((struct job){2, 1, 1, 1, .keeps_gradients = true},
+            (const char *const[]){"spillway.mesh.pipe 2", "train.keep_gradients", NULL});
+}
+
+static void models_that_are_not_cut_are_refused(void **state)
+{
+    static const struct {
+        const char *file, *config, *words[4];
+    } models[] = {
+        {"cifar.json",
+         "{\"model_type\": \"cifar_net\"}",
+         {"spillway.mesh.tensor 2", "CIFAR", "data"}},
+        {"lstm.json",
+         "{\"model_type\": \"bi_lstm_classifier\", \"vocab\": 53, \"width\": 8, \"hidden\": 6}",
+         {"spillway.mesh.tensor 2", "LSTM", "data"}},
+    };
+    char decoder[sizeof model_path];
+    (void)state;
+    memcpy(decoder, model_path, sizeof decoder);
+    for (size_t i = 0; i < SW_LEN(models); i++) {
+        test_put(models[i].file, models[i].config);
+        snprintf(model_path, sizeof model_path, "%s/%s", test_folder(), models[i].file);
+        refused((struct job){1, 1, 1, 2, .any_length = true}, models[i].words);
+    }
+    memcpy(model_path, decoder, sizeof decoder);
+}
+
+static sw_status in_parts(void *ctx, sw_comm *comm)
+{
+    sw_engine *e = NULL;
+    sw_status st = open_engine(ctx, comm, &e);
+    st = st < 0 ? st : sw_forward(e, NULL, NULL);
+    sw_close(e);
+    return st;
+}
+
+static void a_pipeline_runs_no_parts_of_a_step(void **state)
+{
+    (void)state;
+    struct job job = {2, 1, 1, 1, .stage = 0};
+    assert_int_equal(sw_threads_run(2, 60, in_parts, &job), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "sw_forward: with spillway.mesh.pipe 2"));
+    assert_non_null(strstr(sw_error_message(), "sw_train_batch"));
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -252,6 +309,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(checkpoints_move_between_meshes),
     cmocka_unit_test(sizes_that_do_not_make_up_the_ranks_are_refused),
     cmocka_unit_test(the_gate_names_the_axis),
+    cmocka_unit_test(shares_that_do_not_divide_are_refused),
+    cmocka_unit_test(models_that_are_not_cut_are_refused),
+    cmocka_unit_test(a_pipeline_runs_no_parts_of_a_step),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

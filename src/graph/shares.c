@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that can share a forward. What the axes pipe, tensor and context cannot cut is refused
+// before any pass cuts it.
+#include <stdio.h>
+
+#include "graph/private.h"
+
+/* "1, 2, 4", the numbers that divide n. */
+static const char *list_divisors(int64_t n, char *buf, size_t cap)
+{
+    size_t len = 0;
+    for (int64_t i = 1; i <= n && len < cap; i++) {
+        if (n % i == 0) {
+            len +=
+                (size_t)snprintf(buf + len, cap - len, "%s%lld", i > 1 ? ", " : "", (long long)i);
+        }
+    }
+    return buf;
+}
+
+static sw_status check_blocks(const struct sw_graph *g, const struct sw_shares *shares)
+{
+    const int64_t chunks = sw_max_i64(shares->chunks, 1), most_chunks = INT64_MAX / chunks;
+    int64_t n_blocks = 0;
+    for (int32_t i = 0; i < g->n_scopes; i++) {
+        n_blocks += g->scopes[i].is_block;
+    }
+    if (shares->pipe <= 1 || (shares->pipe <= most_chunks && shares->pipe * chunks <= n_blocks)) {
+        return SW_OK;
+    }
+    return SW_FAIL(
+        SW_E_CONFIG,
+        "spillway.mesh.pipe %lld with %lld chunk%s per stage: the model has %lld blocks, "
+        "and each chunk needs one; wanted at most %lld stages",
+        (long long)shares->pipe, (long long)chunks, chunks > 1 ? "s" : "", (long long)n_blocks,
+        (long long)(n_blocks / chunks));
+}
+
+static sw_status check_heads(const struct sw_graph *g, const struct sw_op *op,
+                             const struct sw_shares *shares)
+{
+    const int64_t heads = op->attrs.attention.heads;
+    const int64_t tensor = sw_max_i64(shares->tensor, 1), context = sw_max_i64(shares->context, 1);
+    const bool fits = tensor <= heads && context <= heads && heads % (tensor * context) == 0;
+    char list[128];
+    return fits
+               ? SW_OK
+               : SW_FAIL(SW_E_CONFIG,
+                         "spillway.mesh: tensor %lld x context %lld does not divide the %lld heads "
+                         "of %s; products that do: %s",
+                         (long long)tensor, (long long)context, (long long)heads,
+                         g->scopes[op->scope].name, list_divisors(heads, list, sizeof list));
+}
+
+static sw_status refuse_op(const struct sw_graph *g, const struct sw_op *op, const char *what,
+                           const struct sw_shares *shares)
+{
+    return SW_FAIL(
+        SW_E_UNSUP,
+        "spillway.mesh.tensor %lld: %s (%s) is not cut along the tensor axis; ranks along "
+        "data work",
+        (long long)shares->tensor, what, g->scopes[op->scope].name);
+}
+
+sw_status sw_graph_check_shares(const struct sw_graph *g, const struct sw_shares *shares)
+{
+    SW_TRY(check_blocks(g, shares));
+    for (int32_t i = 0; i < g->n_ops && (shares->tensor > 1 || shares->context > 1); i++) {
+        const struct sw_op *op = &g->ops[i];
+        if (op->kind == SW_OP_ATTENTION) {
+            SW_TRY(check_heads(g, op, shares));
+        } else if (op->kind == SW_OP_LSTM && shares->tensor > 1) {
+            return refuse_op(g, op, "an LSTM", shares);
+        } else if (op->kind == SW_OP_POOL && shares->tensor > 1) {
+            return refuse_op(g, op, "the CIFAR network, which pools pictures,", shares);
+        }
+    }
+    return SW_OK;
+}
