@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words for tiers, queues, rings, segments and phases, as plans and messages print them.
+// Words for tiers, queues, rings, programs, segments and phases, as plans and messages print them.
 #include "plan/plan.h"
 
 const char *sw_tier_name(enum sw_tier tier)
@@ -20,6 +20,12 @@ const char *sw_ring_name(enum sw_ring_index by)
 {
     static const char *const names[SW_RING_COUNT] = {"step", "piece", "micro"};
     return names[by];
+}
+
+const char *sw_program_kind_name(enum sw_program_kind kind)
+{
+    static const char *const names[] = {"train", "eval", "logits", "decode"};
+    return names[kind];
 }
 
 const char *sw_verb_name(enum sw_verb verb)

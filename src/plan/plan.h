@@ -53,6 +53,7 @@ enum sw_segment {
 const char *sw_segment_name(enum sw_segment segment);
 
 enum sw_program_kind { SW_PROGRAM_TRAIN, SW_PROGRAM_EVAL, SW_PROGRAM_LOGITS, SW_PROGRAM_DECODE };
+const char *sw_program_kind_name(enum sw_program_kind kind);
 
 /* Storage of one root value, or of an op's workspace. */
 struct sw_buffer {

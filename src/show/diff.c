@@ -75,17 +75,18 @@ static sw_status exchanged_by(struct sw_diff *d, const struct sw_dumped *plan, i
     for (int v = SW_VERB_REDUCE; v < SW_VERB_COUNT; v++) {
         SW_TRY(sw_words_find(&d->words, sw_verb_name((enum sw_verb)v), &exchanges[v]));
     }
-    for (int64_t p = 0; p < plan->programs.n; p++) {
+    for (int64_t p = 0; p < plan->plan.programs.n; p++) {
         const struct sw_dumped_program *program = sw_dumped_program(plan, p);
-        for (int64_t i = 0; i < program->instrs.n && program->kind == word[TRAIN]; i++) {
-            const struct sw_dumped_instr *instr = sw_dumped_instr(plan, program->instrs.first + i);
+        for (int64_t i = 0; i < program->instruction_list.n && program->kind == word[TRAIN]; i++) {
+            const struct sw_dumped_instr *instr =
+                sw_dumped_instr(plan, program->instruction_list.first + i);
             const bool once = program->micro_batches > 1 || instr->last_only ||
                               instr->segment == word[UPDATE] || instr->segment == word[COMMIT];
             int64_t bytes = 0;
             for (int v = SW_VERB_REDUCE; v < SW_VERB_COUNT; v++) {
                 bytes = instr->verb == exchanges[v] ? instr->bytes : bytes;
             }
-            if (!sw_mul_i64(bytes, once ? 1 : plan->micro_steps, &bytes) ||
+            if (!sw_mul_i64(bytes, once ? 1 : plan->plan.micro_steps, &bytes) ||
                 !sw_add_i64(sum, bytes, &sum) || sum > INT64_MAX / 2) {
                 sum = INT64_MAX / 2;
             }
@@ -95,65 +96,92 @@ static sw_status exchanged_by(struct sw_diff *d, const struct sw_dumped *plan, i
     return SW_OK;
 }
 
-static sw_status compare_tiers(struct sw_diff *d)
+/* Adds the members of two records that count as `compare`: rows of numbers, or names. */
+static sw_status add_members(struct sw_diff *d, const char *group, const struct sw_fields *fields,
+                             const void *a, const void *b, enum sw_compare compare)
 {
-    const struct sw_dumped *a = &d->plans[0], *b = &d->plans[1];
-    for (int t = 0; t < SW_TIER_COUNT; t++) {
-        char name[32];
-        snprintf(name, sizeof name, "%s_bytes", sw_tier_name((enum sw_tier)t));
-        SW_TRY(add_row(d, "", name, a->tier_bytes[t], b->tier_bytes[t]));
-    }
-    for (int t = 0; t < SW_TIER_COUNT; t++) {
-        char name[32];
-        snprintf(name, sizeof name, "%s_budget", sw_tier_name((enum sw_tier)t));
-        SW_TRY(add_row(d, "", name, a->tier_budget[t], b->tier_budget[t]));
-    }
-    for (int t = SW_TIER_HOST; t < SW_TIER_COUNT; t++) {
-        for (int way = 0; way < 2; way++) {
-            char name[32];
-            snprintf(name, sizeof name, "%s_%s", way ? "to" : "from",
-                     sw_tier_name((enum sw_tier)t));
-            SW_TRY(add_row(d, "moved_in_a_step", name, a->moved[way][t], b->moved[way][t]));
+    for (int i = 0; i < fields->n; i++) {
+        const struct sw_field *field = &fields->at[i];
+        const int64_t *of_a = (const int64_t *)(const void *)((const char *)a + field->at);
+        const int64_t *of_b = (const int64_t *)(const void *)((const char *)b + field->at);
+        if (field->type == SW_FIELD_OBJECT) {
+            SW_TRY(add_members(d, field->key, field->fields, of_a, of_b, compare));
+        } else if (field->compare == compare) {
+            SW_TRY(compare == SW_COMPARE_OTHER ? add_other(d, group, field->key, *of_a != *of_b)
+                                               : add_row(d, group, field->key, *of_a, *of_b));
         }
     }
     return SW_OK;
 }
 
+static const char unknown[] = "members that this version does not know";
+
 static sw_status compare_numbers(struct sw_diff *d)
 {
-    const struct sw_dumped *a = &d->plans[0], *b = &d->plans[1];
+    const struct sw_dumped_plan *a = &d->plans[0].plan, *b = &d->plans[1].plan;
     int64_t exchanged[2];
-    SW_TRY(exchanged_by(d, a, &exchanged[0]));
-    SW_TRY(exchanged_by(d, b, &exchanged[1]));
-    const struct {
-        const char *name;
-        int64_t a, b;
-    } rows[] = {
-        {"exchanged_in_a_step", exchanged[0], exchanged[1]},
-        {"micro_steps", a->micro_steps, b->micro_steps},
-        {"parameter_bytes", a->parameter_bytes, b->parameter_bytes},
-        {"state_bytes", a->state_bytes, b->state_bytes},
-        {"gradient_bytes", a->gradient_bytes, b->gradient_bytes},
-        {"persistent_bytes", a->persistent_bytes, b->persistent_bytes},
-        {"staging_bytes", a->staging_bytes, b->staging_bytes},
-        {"input_bytes", a->input_bytes, b->input_bytes},
-        {"disk_slots", a->disk_slots, b->disk_slots},
-        {"tiled_parameters", a->tiled_parameters, b->tiled_parameters},
-        {"tiles", a->tiles, b->tiles},
-        {"largest_tile_bytes", a->largest_tile_bytes, b->largest_tile_bytes},
-        {"packs", a->packs, b->packs},
-        {"packed_tensors", a->packed_tensors, b->packed_tensors},
-    };
-    SW_TRY(compare_tiers(d));
-    for (size_t i = 0; i < SW_LEN(rows); i++) {
-        SW_TRY(add_row(d, "", rows[i].name, rows[i].a, rows[i].b));
+    SW_TRY(exchanged_by(d, &d->plans[0], &exchanged[0]));
+    SW_TRY(exchanged_by(d, &d->plans[1], &exchanged[1]));
+    SW_TRY(add_members(d, "", &sw_fields_of_plan, a, b, SW_COMPARE_FIRST));
+    SW_TRY(add_row(d, "", "exchanged_in_a_step", exchanged[0], exchanged[1]));
+    SW_TRY(add_members(d, "", &sw_fields_of_plan, a, b, SW_COMPARE_ROW));
+    SW_TRY(add_members(d, "", &sw_fields_of_plan, a, b, SW_COMPARE_OTHER));
+    return add_other(d, "", unknown, a->rest != b->rest);
+}
+
+/* ---- records ---- */
+
+struct side {
+    const struct sw_dumped *plan;
+    const struct sw_dumped_instr *instrs; /* [n] */
+    int64_t n;
+    int64_t *other; /* [n] index of its counterpart; -1 = none */
+};
+
+struct match {
+    struct side a, b;
+    struct sw_hash_key key;
+    int64_t *heads; /* [n_heads] first instruction of B with a hash, plus 1; 0 = none */
+    int64_t n_heads;
+    int64_t *next;  /* [b.n] next one with the same hash, plus 1 */
+    int64_t *tails; /* [a.n] see keep_order */
+    int64_t *before;
+    bool *in_order; /* [a.n] */
+};
+
+static enum sw_change worst(enum sw_change a, enum sw_change b)
+{
+    return a > b ? a : b;
+}
+
+/* True if B does not name the counterpart of the instruction that A names; numbers plus 1. */
+static bool has_another_target(const struct match *m, int64_t a, int64_t b)
+{
+    return a > 0 && a <= m->a.n ? b == 0 || m->a.other[a - 1] != b - 1 : a != b;
+}
+
+/* The most severe difference of two records. m: needed for members that are a TARGET */
+static enum sw_change change_of_fields(const struct match *m, const struct sw_fields *fields,
+                                       const void *a, const void *b)
+{
+    static const enum sw_change changes[] = {
+        [SW_COMPARE_PLACE] = SW_CHANGE_PLACE,  [SW_COMPARE_WAITS] = SW_CHANGE_WAITS,
+        [SW_COMPARE_TARGET] = SW_CHANGE_WAITS, [SW_COMPARE_WORK] = SW_CHANGE_WORK,
+        [SW_COMPARE_TIER] = SW_CHANGE_TIER,    [SW_COMPARE_OTHER] = SW_CHANGE_NONE};
+    enum sw_change change = SW_CHANGE_NONE;
+    for (int i = 0; i < fields->n; i++) {
+        const struct sw_field *field = &fields->at[i];
+        const int64_t *of_a = (const int64_t *)(const void *)((const char *)a + field->at);
+        const int64_t *of_b = (const int64_t *)(const void *)((const char *)b + field->at);
+        if (field->type == SW_FIELD_OBJECT) {
+            change = worst(change, change_of_fields(m, field->fields, of_a, of_b));
+        } else if (field->type != SW_FIELD_LIST &&
+                   (field->compare == SW_COMPARE_TARGET ? has_another_target(m, *of_a, *of_b)
+                                                        : *of_a != *of_b)) {
+            change = worst(change, changes[field->compare]);
+        }
     }
-    SW_TRY(add_other(d, "", "groups", a->groups != b->groups));
-    SW_TRY(add_other(d, "", "pack_list", a->pack_list != b->pack_list));
-    SW_TRY(add_other(d, "", "tile_list", a->tile_list != b->tile_list));
-    SW_TRY(add_other(d, "", "step", a->step != b->step));
-    SW_TRY(add_other(d, "", "chosen", a->chosen != b->chosen));
-    return add_other(d, "", "members that this version does not know", a->rest != b->rest);
+    return change;
 }
 
 /* ---- parameters and states ---- */
@@ -162,12 +190,8 @@ static sw_status compare_numbers(struct sw_diff *d)
 static enum sw_change tensor_change(const struct sw_dumped_tensor *a,
                                     const struct sw_dumped_tensor *b)
 {
-    return a->tier != b->tier ? SW_CHANGE_TIER
-           : a->rest != b->rest || a->role != b->role || a->bytes != b->bytes || a->room != b->room
-               ? SW_CHANGE_WORK
-           : a->offset != b->offset || a->slot_bytes != b->slot_bytes || a->pack != b->pack
-               ? SW_CHANGE_PLACE
-               : SW_CHANGE_NONE;
+    return worst(a->rest != b->rest ? SW_CHANGE_WORK : SW_CHANGE_NONE,
+                 change_of_fields(NULL, &sw_fields_of_persistent, a, b));
 }
 
 static void note_tensor(struct sw_diff *d, enum sw_change change, int64_t a, int64_t b)
@@ -181,7 +205,7 @@ static void note_tensor(struct sw_diff *d, enum sw_change change, int64_t a, int
 /* of: [words] index of each plan's tensor of that name, plus 1; 0 = none */
 static sw_status index_tensors(const struct sw_diff *d, int side, int64_t *of)
 {
-    for (int64_t i = 0; i < d->plans[side].tensors.n; i++) {
+    for (int64_t i = 0; i < d->plans[side].plan.persistent.n; i++) {
         int64_t *place = &of[sw_dumped_tensor(&d->plans[side], i)->name];
         if (*place > 0) {
             return SW_FAIL(SW_E_FORMAT, "%s: persistent[%lld].name: persistent[%lld] has the same",
@@ -204,13 +228,13 @@ static sw_status compare_tensors(struct sw_diff *d)
     }
     SW_TRY_OR(done, index_tensors(d, 0, of));
     SW_TRY_OR(done, index_tensors(d, 1, of + n));
-    for (int64_t i = 0; i < a->tensors.n; i++) {
+    for (int64_t i = 0; i < a->plan.persistent.n; i++) {
         const struct sw_dumped_tensor *tensor = sw_dumped_tensor(a, i);
         const int64_t k = of[n + (size_t)tensor->name] - 1;
         note_tensor(d, k < 0 ? SW_CHANGE_ONLY_A : tensor_change(tensor, sw_dumped_tensor(b, k)), i,
                     k);
     }
-    for (int64_t k = 0; k < b->tensors.n; k++) {
+    for (int64_t k = 0; k < b->plan.persistent.n; k++) {
         if (of[sw_dumped_tensor(b, k)->name] == 0) {
             note_tensor(d, SW_CHANGE_ONLY_B, -1, k);
         }
@@ -222,37 +246,23 @@ done:
 
 /* ---- instructions ---- */
 
-struct side {
-    const struct sw_dumped *plan;
-    const struct sw_dumped_instr *instrs; /* [n] */
-    int64_t n;
-    int64_t *other; /* [n] index of its counterpart; -1 = none */
-};
-
-struct match {
-    struct side a, b;
-    struct sw_hash_key key;
-    int64_t *heads; /* [n_heads] first instruction of B with a hash, plus 1; 0 = none */
-    int64_t n_heads;
-    int64_t *next;  /* [b.n] next one with the same hash, plus 1 */
-    int64_t *tails; /* [a.n] see keep_order */
-    int64_t *before;
-    bool *in_order; /* [a.n] */
-};
-
-/* Key of an instruction, independent of its position. */
+/* Key of an instruction, independent of its position: its members that are a KEY, in order. */
 struct name_of_instr {
-    int64_t name, scope, tensor, micro, phase, recomputed;
+    int64_t at[8];
 };
 
 static struct name_of_instr name_of(const struct sw_dumped_instr *instr)
 {
-    return (struct name_of_instr){instr->name,
-                                  instr->scope,
-                                  instr->tensor,
-                                  instr->micro,
-                                  instr->phase ? instr->phase : instr->segment,
-                                  instr->recomputed};
+    const struct sw_fields *fields = &sw_fields_of_instruction_list;
+    struct name_of_instr name = {0};
+    size_t n = 0;
+    for (int i = 0; i < fields->n; i++) {
+        if (fields->at[i].compare == SW_COMPARE_KEY) {
+            SW_ASSERT(n < SW_LEN(name.at));
+            memcpy(&name.at[n++], (const char *)instr + fields->at[i].at, sizeof *name.at);
+        }
+    }
+    return name;
 }
 
 static int64_t *head_of(const struct match *m, const struct name_of_instr *name)
@@ -319,54 +329,11 @@ static void keep_order(struct match *m)
     }
 }
 
-/* The most severe difference of two operands. */
 static enum sw_change operand_change(const struct sw_dumped_operand *a,
                                      const struct sw_dumped_operand *b)
 {
-    return a->tier != b->tier ? SW_CHANGE_TIER
-           : a->rest != b->rest || a->bytes != b->bytes || a->room != b->room ||
-                   a->dtype != b->dtype
-               ? SW_CHANGE_WORK
-           : a->offset != b->offset || a->rings != b->rings ? SW_CHANGE_PLACE
-                                                            : SW_CHANGE_NONE;
-}
-
-static enum sw_change worst(enum sw_change a, enum sw_change b)
-{
-    return a > b ? a : b;
-}
-
-static bool does_other_work(const struct sw_dumped_instr *a, const struct sw_dumped_instr *b)
-{
-    return a->rest != b->rest || a->dtype != b->dtype || a->kernel != b->kernel ||
-           a->pieces != b->pieces || a->flops != b->flops || a->bytes != b->bytes ||
-           a->n_out != b->n_out || a->workspace_bytes != b->workspace_bytes ||
-           a->operands.n != b->operands.n;
-}
-
-/* True if B does not wait for the counterpart of what A waits for. */
-static bool waits_for_another(const struct match *m, int64_t a, int64_t b)
-{
-    return a > 0 && a <= m->a.n ? b == 0 || m->a.other[a - 1] != b - 1 : a != b;
-}
-
-/* True if the two start under other conditions: another queue or segment, other waits, an exchange
- * of another form, another predicate. */
-static bool has_other_waits(const struct match *m, const struct sw_dumped_instr *a,
-                            const struct sw_dumped_instr *b)
-{
-    bool differs =
-        a->queue != b->queue || a->segment != b->segment ||
-        a->exchange.group != b->exchange.group || a->exchange.batch != b->exchange.batch ||
-        a->exchange.blocking != b->exchange.blocking ||
-        a->exchange.whole_step != b->exchange.whole_step || a->exchange.rows != b->exchange.rows ||
-        a->predicate != b->predicate || a->last_only != b->last_only ||
-        waits_for_another(m, a->retired, b->retired) || waits_for_another(m, a->again, b->again) ||
-        waits_for_another(m, a->follows, b->follows);
-    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        differs |= waits_for_another(m, a->waits[q], b->waits[q]);
-    }
-    return differs;
+    return worst(a->rest != b->rest ? SW_CHANGE_WORK : SW_CHANGE_NONE,
+                 change_of_fields(NULL, &sw_fields_of_operands, a, b));
 }
 
 /* The most severe change of instruction i of A. */
@@ -377,13 +344,10 @@ static enum sw_change change_of(const struct match *m, int64_t i)
         return SW_CHANGE_ONLY_A;
     }
     const struct sw_dumped_instr *b = &m->b.instrs[m->a.other[i]];
-    enum sw_change change = a->verb != b->verb      ? SW_CHANGE_TIER
-                            : does_other_work(a, b) ? SW_CHANGE_WORK
-                                                    : SW_CHANGE_NONE;
+    const bool works = a->rest != b->rest || a->operands.n != b->operands.n;
+    enum sw_change change = change_of_fields(m, &sw_fields_of_instruction_list, a, b);
+    change = worst(change, works ? SW_CHANGE_WORK : SW_CHANGE_NONE);
     change = worst(change, m->in_order[i] ? SW_CHANGE_NONE : SW_CHANGE_ORDER);
-    change = worst(change, has_other_waits(m, a, b) ? SW_CHANGE_WAITS : SW_CHANGE_NONE);
-    change = worst(change,
-                   a->workspace_offset != b->workspace_offset ? SW_CHANGE_PLACE : SW_CHANGE_NONE);
     for (int64_t k = 0; k < a->operands.n && a->operands.n == b->operands.n; k++) {
         change = worst(change, operand_change(sw_dumped_operand(m->a.plan, a->operands.first + k),
                                               sw_dumped_operand(m->b.plan, b->operands.first + k)));
@@ -423,7 +387,7 @@ static struct side side_of(const struct sw_dumped *plan, int64_t i)
     if (i < 0) {
         return (struct side){.plan = plan};
     }
-    const struct sw_dumped_span *span = &sw_dumped_program(plan, i)->instrs;
+    const struct sw_dumped_span *span = &sw_dumped_program(plan, i)->instruction_list;
     return (struct side){.plan = plan, .instrs = sw_dumped_instr(plan, span->first), .n = span->n};
 }
 
@@ -514,19 +478,10 @@ static sw_status compare_program(struct sw_diff *d, struct sw_diff_program *p)
         p->programs.a < 0 ? &none : sw_dumped_program(&d->plans[0], p->programs.a);
     const struct sw_dumped_program *b =
         p->programs.b < 0 ? &none : sw_dumped_program(&d->plans[1], p->programs.b);
-    SW_TRY(add_row(d, label, "instructions", a->instructions, b->instructions));
-    SW_TRY(add_row(d, label, "micro_batches", a->micro_batches, b->micro_batches));
-    SW_TRY(add_row(d, label, "flops", a->flops, b->flops));
-    SW_TRY(add_row(d, label, "transient_bytes", a->transient_bytes, b->transient_bytes));
-    SW_TRY(add_row(d, label, "peak_live_bytes", a->peak_live_bytes, b->peak_live_bytes));
-    SW_TRY(add_row(d, label, "peak_instruction", a->peak_instruction, b->peak_instruction));
-    SW_TRY(add_row(d, label, "recomputed_blocks", a->recomputed_blocks, b->recomputed_blocks));
-    SW_TRY(add_row(d, label, "turns", a->turns, b->turns));
-    SW_TRY(add_row(d, label, "ahead", a->ahead, b->ahead));
+    SW_TRY(add_members(d, label, &sw_fields_of_programs, a, b, SW_COMPARE_ROW));
     SW_TRY(count_kinds(d, p));
-    SW_TRY(add_other(d, label, "inputs", a->inputs != b->inputs));
-    SW_TRY(add_other(d, label, "outputs", a->outputs != b->outputs));
-    SW_TRY(add_other(d, label, "members that this version does not know", a->rest != b->rest));
+    SW_TRY(add_members(d, label, &sw_fields_of_programs, a, b, SW_COMPARE_OTHER));
+    SW_TRY(add_other(d, label, unknown, a->rest != b->rest));
     return compare_instrs(d, p);
 }
 
@@ -549,7 +504,7 @@ enum { MOST_PROGRAMS = 64 };
 static sw_status pair_programs(struct sw_diff *d)
 {
     for (int side = 0; side < 2; side++) {
-        for (int64_t i = 0; i < d->plans[side].programs.n; i++) {
+        for (int64_t i = 0; i < d->plans[side].plan.programs.n; i++) {
             int64_t label, k = 0;
             SW_TRY(label_of(d, &d->plans[side], i, &label));
             while (k < d->n_programs && d->programs[k].label != label) {
@@ -569,10 +524,10 @@ static sw_status pair_programs(struct sw_diff *d)
 static sw_status compare_programs(struct sw_diff *d)
 {
     for (int side = 0; side < 2; side++) {
-        if (d->plans[side].programs.n > MOST_PROGRAMS) {
+        if (d->plans[side].plan.programs.n > MOST_PROGRAMS) {
             return SW_FAIL(SW_E_FORMAT, "%s: programs: wanted at most %d, found %lld",
                            d->source[side].name, MOST_PROGRAMS,
-                           (long long)d->plans[side].programs.n);
+                           (long long)d->plans[side].plan.programs.n);
         }
     }
     d->programs = sw_alloc_zero("plan", 2 * MOST_PROGRAMS, sizeof *d->programs);
@@ -590,7 +545,7 @@ static sw_status compare_programs(struct sw_diff *d)
 
 static bool is_same(const struct sw_diff *d)
 {
-    bool same = d->plans[0].fingerprint == d->plans[1].fingerprint && d->n_others == 0;
+    bool same = d->plans[0].plan.fingerprint == d->plans[1].plan.fingerprint && d->n_others == 0;
     for (int64_t i = 0; i < d->n_rows; i++) {
         same &= d->rows[i].a == d->rows[i].b;
     }

@@ -11,11 +11,12 @@ static const struct sw_dumped_instr *instr_of(const struct sw_diff *d,
                                               const struct sw_diff_program *p, int side, int64_t i)
 {
     const int64_t program = side ? p->programs.b : p->programs.a;
-    if (program < 0 || i < 0 || i >= sw_dumped_program(&d->plans[side], program)->instrs.n) {
+    if (program < 0 || i < 0 ||
+        i >= sw_dumped_program(&d->plans[side], program)->instruction_list.n) {
         return NULL;
     }
     return sw_dumped_instr(&d->plans[side],
-                           sw_dumped_program(&d->plans[side], program)->instrs.first + i);
+                           sw_dumped_program(&d->plans[side], program)->instruction_list.first + i);
 }
 
 /* ---- text ---- */
@@ -47,8 +48,8 @@ static void put_instr(const struct sw_diff *d, const struct sw_diff_program *p, 
         sw_str_puts(out, " of ");
         put_word(d, instr->tensor, out);
     }
-    if (instr->micro > 0) {
-        sw_str_printf(out, ", micro-batch %lld", (long long)instr->micro);
+    if (instr->micro_batch > 0) {
+        sw_str_printf(out, ", micro-batch %lld", (long long)instr->micro_batch);
     }
     sw_str_puts(out, instr->recomputed ? ", recomputed" : "");
 }
@@ -56,13 +57,13 @@ static void put_instr(const struct sw_diff *d, const struct sw_diff_program *p, 
 static void print_fingerprints(const struct sw_diff *d, struct sw_str *out)
 {
     sw_str_puts(out, "math fingerprint ");
-    put_word(d, d->plans[0].fingerprint, out);
-    if (d->plans[0].fingerprint == d->plans[1].fingerprint) {
+    put_word(d, d->plans[0].plan.fingerprint, out);
+    if (d->plans[0].plan.fingerprint == d->plans[1].plan.fingerprint) {
         sw_str_puts(out, " of both: they train to the same bits\n");
         return;
     }
     sw_str_puts(out, " and ");
-    put_word(d, d->plans[1].fingerprint, out);
+    put_word(d, d->plans[1].plan.fingerprint, out);
     sw_str_puts(out, ": they train to other bits\n");
 }
 
@@ -325,9 +326,9 @@ static void json_tensors(const struct sw_diff *d, struct sw_str *out)
 void sw_diff_print_json(const struct sw_diff *d, struct sw_str *out)
 {
     sw_str_printf(out, "{\"same\":%s,\"fingerprint\":{\"a\":", d->same ? "true" : "false");
-    json_word(d, d->plans[0].fingerprint, out);
+    json_word(d, d->plans[0].plan.fingerprint, out);
     sw_str_puts(out, ",\"b\":");
-    json_word(d, d->plans[1].fingerprint, out);
+    json_word(d, d->plans[1].plan.fingerprint, out);
     sw_str_puts(out, "},\"numbers\":{");
     for (int64_t i = 0; i < d->n_rows; i++) {
         sw_str_puts(out, i ? "," : "");

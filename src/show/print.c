@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the plan, as text or JSON: what runs in which order, where its bytes are, and what it
-// costs.
+// Prints the plan as text: what runs in which order, where its bytes are, and what it costs.
 #include "show/private.h"
-
-static const char *const program_names[] = {"train", "eval", "logits", "decode"};
 
 static void print_operand(const struct sw_program *program, sw_value v, struct sw_str *out)
 {
@@ -51,38 +48,13 @@ static void print_instr(const struct sw_program *program, int32_t i, struct sw_s
     sw_str_putc(out, '\n');
 }
 
-struct role_bytes {
-    size_t params, states, gradients;
-};
-
-/* A gradient that waits in another tier counts on the device, where it was made. */
-static struct role_bytes count_roles(const struct sw_plan *plan)
-{
-    struct role_bytes sum = {0};
-    for (int32_t i = 0; i < plan->n_persistent; i++) {
-        size_t *to = plan->persistent[i].role == SW_ROLE_PARAM ? &sum.params : &sum.states;
-        *to += plan->persistent[i].bytes;
-    }
-    const struct sw_program *program = &plan->programs[0];
-    for (int32_t i = 0; i < program->n_buffers; i++) {
-        const struct sw_buffer *buffer = &program->buffers[i];
-        if (buffer->value < 0 || buffer->persistent || buffer->tier != SW_TIER_DEVICE) {
-            continue;
-        }
-        const struct sw_value_facts value = sw_program_value(program, buffer->value);
-        if (value.role == SW_ROLE_GRAD && value.micro == 0) {
-            sum.gradients += buffer->bytes;
-        }
-    }
-    return sum;
-}
-
 static void print_program(const struct sw_plan *plan, const struct sw_program *program,
                           bool instructions, struct sw_str *out)
 {
     char text[2][32];
-    sw_str_printf(out, "program %s: %d instructions, %.4g GFLOP", program_names[program->kind],
-                  program->n_instrs, (double)program->flops / 1e9);
+    sw_str_printf(out, "program %s: %d instructions, %.4g GFLOP",
+                  sw_program_kind_name(program->kind), program->n_instrs,
+                  (double)program->flops / 1e9);
     if (program->micro_batches > 1) {
         sw_str_printf(out, ", %d micro-batches, block by block", program->micro_batches);
     }
@@ -142,6 +114,25 @@ static void print_step(const struct sw_step *step, struct sw_str *out)
     }
 }
 
+/* Prints the bytes that a step moves to and from each tier that it uses. */
+static void print_moved(const struct sw_plan *plan, struct sw_str *out)
+{
+    const struct sw_moved moved = sw_moved(plan);
+    for (int t = SW_TIER_HOST; t < SW_TIER_COUNT && plan->step.n_phases > 0; t++) {
+        if (moved.bytes.in[t] + moved.bytes.out[t] == 0) {
+            continue;
+        }
+        sw_str_printf(out, "a step moves %lld bytes from the %s and %lld to it",
+                      (long long)moved.bytes.in[t], sw_tier_name((enum sw_tier)t),
+                      (long long)moved.bytes.out[t]);
+        if (t == SW_TIER_DISK) {
+            sw_str_printf(out, ": %.3g written a parameter, %.3g TB in 1000 steps",
+                          moved.written_each, moved.tb_in_1000_steps);
+        }
+        sw_str_putc(out, '\n');
+    }
+}
+
 void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str *out)
 {
     char text[3][32];
@@ -152,7 +143,7 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
         sw_str_puts(out, "a step of this rank:\n");
         print_step(&plan->step, out);
     }
-    const struct role_bytes roles = count_roles(plan);
+    const struct sw_role_bytes roles = sw_role_bytes(plan);
     sw_str_printf(out, "parameters %s, states %s, gradients of a step %s\n",
                   sw_format_bytes(text[0], sizeof text[0], (double)roles.params),
                   sw_format_bytes(text[1], sizeof text[1], (double)roles.states),
@@ -160,49 +151,5 @@ void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str 
     sw_techniques_describe(plan, NULL, out);
     print_tiers(plan, out);
     sw_str_printf(out, "math fingerprint %016llx\n", (unsigned long long)plan->fingerprint);
-}
-
-void sw_plan_print_json(const struct sw_plan *plan, bool instructions, struct sw_str *out)
-{
-    const struct role_bytes roles = count_roles(plan);
-    sw_str_printf(out,
-                  "{\"fingerprint\":\"%016llx\",\"parameter_bytes\":%zu,\"state_bytes\":%zu,"
-                  "\"gradient_bytes\":%zu,\"persistent_bytes\":%zu",
-                  (unsigned long long)plan->fingerprint, roles.params, roles.states,
-                  roles.gradients, plan->persistent_bytes[SW_TIER_DEVICE]);
-    for (int t = 0; t < SW_TIER_COUNT; t++) {
-        sw_str_printf(out, ",\"%s_bytes\":%zu", sw_tier_name((enum sw_tier)t), plan->tier_bytes[t]);
-    }
-    int64_t tiles = 0;
-    size_t largest = 0;
-    for (int32_t i = 0; i < plan->n_tiled; i++) {
-        tiles += plan->tiled[i].n_tiles;
-        largest = plan->tiled[i].bytes > largest ? plan->tiled[i].bytes : largest;
-    }
-    sw_str_printf(out, ",\"disk_slots\":%d", plan->update.two_slots ? 2 : 1);
-    sw_str_printf(out, ",\"tiled_parameters\":%d,\"tiles\":%lld,\"largest_tile_bytes\":%zu",
-                  plan->n_tiled, (long long)tiles, largest);
-    sw_str_printf(out, ",\"packs\":%d,\"packed_tensors\":%d", plan->n_packs,
-                  sw_plan_count_packed(plan));
-    sw_str_puts(out, ",\"programs\":[");
-    for (int p = 0; p < plan->n_programs; p++) {
-        const struct sw_program *program = &plan->programs[p];
-        sw_str_printf(out,
-                      "%s{\"kind\":\"%s\",\"instructions\":%d,\"micro_batches\":%d,"
-                      "\"flops\":%lld,\"recomputed_blocks\":%lld,"
-                      "\"transient_bytes\":%zu,\"peak_live_bytes\":%zu,\"peak_instruction\":%d",
-                      p ? "," : "", program_names[program->kind], program->n_instrs,
-                      program->micro_batches, (long long)program->flops,
-                      (long long)program->recomputed.blocks, program->peak.bytes[SW_TIER_DEVICE],
-                      program->peak.live_bytes, program->peak.instr);
-        if (instructions) {
-            sw_program_dump(program, out);
-        }
-        sw_str_putc(out, '}');
-    }
-    sw_str_putc(out, ']');
-    if (instructions) {
-        sw_plan_dump(plan, out);
-    }
-    sw_str_putc(out, '}');
+    print_moved(plan, out);
 }

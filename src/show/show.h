@@ -9,9 +9,9 @@
 
 /* Prints instructions, bytes per tier, FLOPs, and the peak with its largest values. */
 void sw_plan_print(const struct sw_plan *plan, bool instructions, struct sw_str *out);
-/* Prints one JSON object; with `instructions` it has all that running the plan needs. docs/train.md
- * lists the members. */
-void sw_plan_print_json(const struct sw_plan *plan, bool instructions, struct sw_str *out);
+/* Prints one JSON object. full: with all that running the plan needs. docs/train.md lists the
+ * members. */
+void sw_plan_print_json(const struct sw_plan *plan, bool full, struct sw_str *out);
 
 /* ---- estimate.c: without a graph ---- */
 
