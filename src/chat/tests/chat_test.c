@@ -3,7 +3,7 @@
 // of lines, what is refused, and what the loss is on.
 #include "chat/chat.h"
 
-#include "support/chats.h"
+#include "support/chat_tokenizer.h"
 #include "support/files.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -730,11 +730,7 @@ static void a_conversation_that_could_not_begin_begins_again(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    test_write_chat_tokenizer(test_folder(), test_chatml);
-    if (sw_tokenizer_open(test_folder(), NULL, &tokenizer) < 0) {
-        print_error("%s\n", sw_error_message());
-        return 1;
-    }
+    tokenizer = test_open_chat_tokenizer(test_chatml);
     return 0;
 }
 

@@ -2,8 +2,7 @@
 // Lines of text to lines of ids and back, plain and as JSON; what is refused names its line.
 #include "chat/chat.h"
 
-#include "support/chats.h"
-#include "support/scratch.h"
+#include "support/chat_tokenizer.h"
 #include "support/test.h"
 
 static sw_tokenizer *tokenizer;
@@ -49,11 +48,7 @@ static void lines_through_a_tokenizer(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    test_write_chat_tokenizer(test_folder(), NULL);
-    if (sw_tokenizer_open(test_folder(), NULL, &tokenizer) < 0) {
-        print_error("%s\n", sw_error_message());
-        return 1;
-    }
+    tokenizer = test_open_chat_tokenizer(NULL);
     return 0;
 }
 

@@ -2,7 +2,7 @@
 // Conversations as data: which rows they become, that a file is of one kind, and packed rows.
 #include "data/data.h"
 
-#include "support/chats.h"
+#include "support/chat_tokenizer.h"
 #include "support/files.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -149,11 +149,7 @@ static void packed_rows_hold_documents_that_begin_anew(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    test_write_chat_tokenizer(test_folder(), test_chatml);
-    if (sw_tokenizer_open(test_folder(), NULL, &tokenizer) < 0) {
-        print_error("%s\n", sw_error_message());
-        return 1;
-    }
+    tokenizer = test_open_chat_tokenizer(test_chatml);
     return 0;
 }
 
