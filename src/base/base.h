@@ -285,6 +285,13 @@ uint64_t sw_hash(uint64_t h, const void *data, size_t len);
 /* Hashes a string with its NUL, so that consecutive fields stay distinct. */
 uint64_t sw_hash_str(uint64_t h, const char *text);
 
+/* Adds a word to a hash. For tables in memory only: nothing that is stored may depend on it. */
+static inline uint64_t sw_hash_word(uint64_t h, int64_t word)
+{
+    h = (h ^ (uint64_t)word) * UINT64_C(0x9e3779b97f4a7c15);
+    return h ^ (h >> 29);
+}
+
 /* For tables over names from files: SipHash-1-3 (Aumasson, Bernstein 2012) with a random key per
  * process, so that no file can be made whose names all collide. Nothing that is stored, compared
  * or ordered may depend on it. */

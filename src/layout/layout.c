@@ -228,8 +228,13 @@ uint64_t sw_layout_hash(uint64_t h, const struct sw_layout *layout)
     const int64_t words[] = {layout->whole.rank, layout->tensor.rank, layout->data.rank,
                              layout->data.size,  layout->is_absent,   layout->is_sliced,
                              layout->is_padded,  layout->tile_elems,  layout->run};
-    h = sw_hash(h, layout->whole.dims, (size_t)sw_max_i64(layout->whole.rank, 0) * sizeof(int64_t));
-    return sw_hash(h, words, sizeof words);
+    for (int d = 0; d < layout->whole.rank; d++) {
+        h = sw_hash_word(h, layout->whole.dims[d]);
+    }
+    for (size_t i = 0; i < SW_LEN(words); i++) {
+        h = sw_hash_word(h, words[i]);
+    }
+    return h;
 }
 
 /* Enters a tile: sets the range of it that this rank holds or owns. */

@@ -7,17 +7,11 @@
 
 enum { LEAST = 64 };
 
-static uint64_t mix(uint64_t h, int64_t word)
-{
-    h = (h ^ (uint64_t)word) * UINT64_C(0x9e3779b97f4a7c15);
-    return h ^ (h >> 29);
-}
-
 static uint64_t mix_shape(uint64_t h, const struct sw_shape *shape)
 {
-    h = mix(h, shape->rank);
+    h = sw_hash_word(h, shape->rank);
     for (int d = 0; d < shape->rank; d++) {
-        h = mix(h, shape->dims[d]);
+        h = sw_hash_word(h, shape->dims[d]);
     }
     return h;
 }

@@ -181,7 +181,10 @@ static struct cpu_grid *entry_of(const struct cpu_device *dev, const struct cpu_
 {
     enum { NEAR = 8 };
     const struct question asked = question_of(whole, prefer_dnnl);
-    const uint64_t first = sw_hash(SW_HASH_INIT, &asked, sizeof asked);
+    uint64_t first = SW_HASH_INIT;
+    for (size_t i = 0; i < SW_LEN(asked.words); i++) {
+        first = sw_hash_word(first, asked.words[i]);
+    }
     *is_known = false;
     for (uint64_t i = first; i < first + NEAR; i++) {
         struct cpu_grid *entry = &dev->known_grids[i % CPU_KNOWN_GRIDS];
