@@ -6,6 +6,7 @@
 // groups as their caller does. The same functions run as processes of each MPI that the build
 // found.
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -500,6 +501,42 @@ static sw_status open_pair(sw_comm *world, int number, const char *name, sw_comm
     return sw_comm_open_group(world, &options, out);
 }
 
+/* Rank 1 does nothing, and is told nothing that it would hear. Rank 0 gives up while one of its own
+ * threads waits. */
+static sw_status wake_oneself(void *ctx, sw_comm *world)
+{
+    static const int ranks[] = {0, 1};
+    const struct sw_group_options options = {.number = 1, .ranks = ranks, .n = 2, .name = "data"};
+    atomic_bool *over = ctx;
+    struct test_thread waits = {.fn = wait_for_all};
+    SW_TRY(sw_comm_open_group(world, &options, &waits.comm));
+    sw_status st = SW_E_PEER;
+    if (sw_comm_rank(world) == 0) {
+        test_thread_start(&waits);
+        usleep(5000);
+        (void)SW_FAIL(SW_E_IO, "the disk is gone");
+        sw_comm_abort(world, SW_E_IO);
+        st = test_thread_join(&waits);
+        atomic_store(over, true);
+    }
+    while (!atomic_load(over)) {
+        usleep(1000);
+    }
+    sw_comm_close(waits.comm, true);
+    WANT(st == SW_E_PEER);
+    WANT(sw_comm_rank(world) == 1 || says(waits.message, "barrier of the end in group data"));
+    return SW_OK;
+}
+
+static void who_gives_up_wakes_its_own_threads(void **state)
+{
+    (void)state;
+    for (enum test_wire wire = 0; wire < WIRES; wire++) {
+        atomic_bool over = false;
+        test_ranks_succeed(wire, 2, 60, wake_oneself, &over);
+    }
+}
+
 /* Members that open different groups find out at once. */
 static sw_status open_different_groups(void *ctx, sw_comm *world)
 {
@@ -738,6 +775,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(stages_send_and_receive_at_once),
     cmocka_unit_test(a_missing_rank_is_named_by_its_coordinates),
     cmocka_unit_test(who_gives_up_ends_all_threads_of_all_ranks),
+    cmocka_unit_test(who_gives_up_wakes_its_own_threads),
     cmocka_unit_test(mistakes_about_groups_are_named),
     cmocka_unit_test(an_injected_fault_is_of_any_group),
     cmocka_unit_test(a_world_may_be_closed_before_its_groups),
