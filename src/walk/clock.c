@@ -4,11 +4,15 @@
 // kernel or waits. Between two events nothing begins or ends, so all work proceeds at constant
 // speed. Speed 1 is that of work alone; it is less if others use the processors or the disk.
 //
-// A rank that arrives at an exchange before others is put aside: how its time goes on depends on
+// A rank that arrives at an exchange before others is put aside: how its time goes on may depend on
 // them. The last one to arrive tells all members when the exchange starts and what it costs.
-// Nothing else couples ranks, so the order in which they are advanced does not matter. If all are
+// Nothing else couples ranks, so the order in which others are advanced does not matter. If all are
 // equal, the maximum over them is each one's own value, every rank does the arithmetic of a rank
 // alone, and the times are equal to the last bit.
+//
+// The other queues of a rank that is aside go on, and may bring it to the exchange for which the
+// others wait. If all ranks are aside, the one whose next event is earliest advances to it: whoever
+// arrives for it arrives no earlier. If none has an event, they wait for each other forever.
 #include <math.h>
 
 #include "walk/walk.h"
@@ -28,6 +32,8 @@ struct line {
     int64_t cap;
     int64_t n_issued, n_served, n_done;
     bool serving;
+    bool is_here; /* the next job is an exchange that waits for other ranks */
+    double since; /* its arrival */
     double delay; /* seconds until all ranks have arrived; the job that is served begins then */
     double left;  /* remaining seconds of the job that is served */
     double latency, cores;
@@ -39,7 +45,9 @@ struct meeting {
     double seconds, latency; /* of the slowest member */
 };
 
-struct gate { /* all members of a group, identified by their first one */
+/* All members of a group, identified by their first one. SEND and RECV need none: the peer's queue
+ * shows whether it is there. */
+struct gate {
     int n_here;
     struct meeting meeting;
 };
@@ -55,10 +63,14 @@ struct rank {
     enum sw_queue waits_for; /* queue that computation waits for; COMPUTE = it runs */
     int64_t target;          /* number of its jobs that must be done */
     int32_t charged;         /* instruction that runs, or that computation waits for */
-    int8_t drains;           /* a barrier waits for the queues from this one on */
+    unsigned drains;         /* set of queues that computation waits for next, 1 << enum sw_queue */
+    int end;                 /* queues from this one on have no jobs */
     bool meets;              /* ranks communicate before the next event */
-    bool is_met;             /* all members are at the gate of this rank */
-    struct meeting meeting;
+    bool talks;              /* it waits for others to communicate */
+    bool has_ended;
+    int n_here;  /* exchanges at which it waits for others, and `talks` */
+    double next; /* while it is aside: the time of its next event; infinite = none */
+    int place;   /* in the heap; -1 = it is not aside */
 };
 
 struct clock {
@@ -66,7 +78,8 @@ struct clock {
     int n;
     struct gate *gates; /* [groups of a plan, n] by group and first member; NULL = a rank alone */
     int *ready;         /* [n] ranks that can advance */
-    int n_ready, n_ended;
+    int *aside;         /* [n] heap of ranks that are put aside, the earliest `next` first */
+    int n_ready, n_aside, n_ended;
 };
 
 /* ---- costs ---- */
@@ -156,7 +169,7 @@ static void share_cores(const struct rank *r, double speed[SW_QUEUE_COUNT])
     if (r->kernel > 0) {
         add_wish(SW_QUEUE_COMPUTE, r->kernel_cores, speed, wishes, &n);
     }
-    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+    for (int q = SW_QUEUE_COMM; q < r->end; q++) {
         if (r->lines[q].serving && r->lines[q].delay == 0) {
             add_wish((enum sw_queue)q, r->lines[q].cores, speed, wishes, &n);
         }
@@ -180,36 +193,60 @@ static void find_speeds(const struct rank *r, double speed[SW_QUEUE_COUNT])
     }
 }
 
-/* ---- meetings of ranks ---- */
+/* ---- ranks that are put aside: a binary heap ---- */
 
-/* Takes a rank to the gate of a group. false = others are missing, and the rank is put aside until
- * the last one comes */
-static bool meet(struct clock *c, struct rank *r, int group, double seconds, double latency)
+static bool is_earlier(const struct clock *c, int a, int b)
 {
-    if (r->is_met || !c->gates) {
-        r->meeting = r->is_met ? r->meeting : (struct meeting){r->now, seconds, latency};
-        r->is_met = false;
-        return true;
+    const struct rank *x = &c->ranks[c->aside[a]], *y = &c->ranks[c->aside[b]];
+    return x->next != y->next ? x->next < y->next : x < y;
+}
+
+static void swap(struct clock *c, int a, int b)
+{
+    const int rank = c->aside[a];
+    c->aside[a] = c->aside[b];
+    c->aside[b] = rank;
+    c->ranks[c->aside[a]].place = a;
+    c->ranks[c->aside[b]].place = b;
+}
+
+static void rise(struct clock *c, int at)
+{
+    for (; at > 0 && is_earlier(c, at, (at - 1) / 2); at = (at - 1) / 2) {
+        swap(c, at, (at - 1) / 2);
     }
-    const struct sw_group *who = &r->plan->groups[group];
-    struct gate *gate = &c->gates[(int64_t)group * c->n + who->ranks[0]];
-    struct meeting *m = &gate->meeting;
-    *m = gate->n_here > 0 ? *m : (struct meeting){0, 0, 0};
-    *m = (struct meeting){fmax(m->from, r->now), fmax(m->seconds, seconds),
-                          fmax(m->latency, latency)};
-    if (++gate->n_here < who->n) {
-        return false;
-    }
-    gate->n_here = 0;
-    for (int i = 0; i < who->n; i++) {
-        struct rank *other = &c->ranks[who->ranks[i]];
-        other->meeting = *m;
-        other->is_met = other != r;
-        if (other != r) {
-            c->ready[c->n_ready++] = who->ranks[i];
+}
+
+static void sink(struct clock *c, int at)
+{
+    for (int least = at;; at = least) {
+        for (int k = 2 * at + 1; k <= 2 * at + 2 && k < c->n_aside; k++) {
+            least = is_earlier(c, k, least) ? k : least;
         }
+        if (least == at) {
+            return;
+        }
+        swap(c, at, least);
     }
-    return true;
+}
+
+static void put_aside(struct clock *c, struct rank *r, double next)
+{
+    r->next = next;
+    r->place = c->n_aside;
+    c->aside[c->n_aside++] = (int)(r - c->ranks);
+    rise(c, r->place);
+}
+
+static void take_back(struct clock *c, struct rank *r)
+{
+    const int at = r->place, last = --c->n_aside;
+    if (at != last) {
+        swap(c, at, last);
+        rise(c, at);
+        sink(c, at);
+    }
+    r->place = -1;
 }
 
 /* ---- the events of a rank ---- */
@@ -221,7 +258,7 @@ static struct job *job_at(const struct line *line, int64_t i)
 
 static bool has_met(const struct rank *r, const struct job *job)
 {
-    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+    for (int q = SW_QUEUE_COMM; q < r->end; q++) {
         if (r->lines[q].n_done < job->needs[q]) {
             return false;
         }
@@ -229,35 +266,151 @@ static bool has_met(const struct rank *r, const struct job *job)
     return true;
 }
 
-/* Begins the next job of a queue, if it can. false = it is an exchange, for which others are
- * missing */
-static bool serve_next(struct clock *c, struct rank *r, enum sw_queue queue)
+/* Starts the job for which a queue has met the other ranks. */
+static void start(const struct rank *r, struct line *line, const struct meeting *m)
+{
+    line->is_here = false;
+    line->serving = true;
+    line->delay = fmax(m->from - r->now, 0);
+    line->left = m->seconds;
+    line->latency = m->latency;
+}
+
+/* Occupies computation for some seconds. for_queue: the queue that they are charged to; COMPUTE for
+ * a kernel. charged: the instruction; -1 = none. */
+static void compute(struct rank *r, double seconds, double cores, enum sw_queue for_queue,
+                    int32_t charged)
+{
+    r->kernel = seconds;
+    r->kernel_cores = cores;
+    r->waits_for = for_queue;
+    r->target = 0;
+    r->charged = charged;
+}
+
+/* A rank that was at a meeting goes on. queue: that of its exchange; COMPUTE = ranks talk */
+static void let_go(struct clock *c, struct rank *r, enum sw_queue queue, const struct meeting *m)
+{
+    r->n_here--;
+    if (r->talks) {
+        r->talks = false;
+        compute(r, fmax(m->from - r->now, 0) + m->seconds, 0, SW_QUEUE_COMM, -1);
+    } else {
+        start(r, &r->lines[queue], m);
+    }
+    if (r->place >= 0) {
+        take_back(c, r);
+        c->ready[c->n_ready++] = (int)(r - c->ranks);
+    }
+}
+
+/* Takes a rank to the gate of a group. The last one to come lets all of them go. */
+static void arrive(struct clock *c, struct rank *r, int group, enum sw_queue queue,
+                   const struct meeting *mine)
+{
+    r->n_here++;
+    if (!c->gates) {
+        let_go(c, r, queue, mine);
+        return;
+    }
+    const struct sw_group *who = &r->plan->groups[group];
+    struct gate *gate = &c->gates[(int64_t)group * c->n + who->ranks[0]];
+    struct meeting *m = &gate->meeting;
+    *m = gate->n_here > 0 ? *m : (struct meeting){0, 0, 0};
+    *m = (struct meeting){fmax(m->from, mine->from), fmax(m->seconds, mine->seconds),
+                          fmax(m->latency, mine->latency)};
+    if (++gate->n_here < who->n) {
+        return;
+    }
+    gate->n_here = 0;
+    const struct meeting all = *m;
+    for (int i = 0; i < who->n; i++) {
+        let_go(c, &c->ranks[who->ranks[i]], queue, &all);
+    }
+}
+
+static const struct sw_instr *instr_of(const struct rank *r, const struct line *line)
+{
+    return &r->plan->programs[0].instrs[job_at(line, line->n_served)->instr];
+}
+
+/* The rank of the world that is the peer of a SEND or a RECV; -1 = it does not exist. */
+static int peer_of(const struct rank *r, const struct sw_instr *instr)
+{
+    const struct sw_group *group = &r->plan->groups[instr->exchange.group];
+    const int peer = instr->exchange.peer;
+    return peer >= 0 && peer < group->n ? group->ranks[peer] : -1;
+}
+
+/* Takes a rank to its peer. The second one to come lets both of them go. */
+static sw_status arrive_at_peer(struct clock *c, struct rank *r, enum sw_queue queue,
+                                const struct meeting *mine)
+{
+    const enum sw_queue other_queue = queue == SW_QUEUE_SENT ? SW_QUEUE_RECEIVED : SW_QUEUE_SENT;
+    const struct sw_instr *instr = instr_of(r, &r->lines[queue]);
+    const int me = (int)(r - c->ranks), peer = c->gates ? peer_of(r, instr) : me;
+    if (peer < 0) {
+        return SW_FAIL(SW_E_ARG, "rank %d: instruction %d (%s in %s) has peer %d of %d ranks", me,
+                       (int)(instr - r->plan->programs[0].instrs), instr->about->name,
+                       instr->about->where, instr->exchange.peer,
+                       r->plan->groups[instr->exchange.group].n);
+    }
+    struct rank *other = &c->ranks[peer];
+    const struct line *theirs = &other->lines[other_queue];
+    r->n_here++;
+    if (!c->gates) {
+        let_go(c, r, queue, mine);
+        return SW_OK;
+    }
+    if (!theirs->is_here || peer_of(other, instr_of(other, theirs)) != me) {
+        return SW_OK;
+    }
+    const struct sw_instr *of_peer = instr_of(other, theirs);
+    if (of_peer->bytes != instr->bytes) {
+        return SW_FAIL(
+            SW_E_ARG,
+            "rank %d: instruction %d (%s in %s) moves %lld bytes; that of rank %d (%s in "
+            "%s) moves %lld",
+            me, (int)(instr - r->plan->programs[0].instrs), instr->about->name, instr->about->where,
+            (long long)instr->bytes, peer, of_peer->about->name, of_peer->about->where,
+            (long long)of_peer->bytes);
+    }
+    const struct meeting both = {fmax(theirs->since, mine->from), fmax(theirs->left, mine->seconds),
+                                 fmax(theirs->latency, mine->latency)};
+    let_go(c, other, other_queue, &both);
+    let_go(c, r, queue, &both);
+    return SW_OK;
+}
+
+/* Begins the next job of a queue, if it can. An exchange waits for others. */
+static sw_status serve_next(struct clock *c, struct rank *r, enum sw_queue queue)
 {
     struct line *line = &r->lines[queue];
     const bool disk = queue == SW_QUEUE_READ || queue == SW_QUEUE_WRITE;
     const bool room = line->n_served - line->n_done < (disk ? SW_QUEUE_BEGUN : 1);
-    if (line->serving || line->n_served == line->n_issued || !room) {
-        return true;
+    if (line->serving || line->is_here || line->n_served == line->n_issued || !room) {
+        return SW_OK;
     }
     const struct job *job = job_at(line, line->n_served);
     if (!has_met(r, job)) {
-        return true;
+        return SW_OK;
     }
     const struct sw_cost cost = cost_of(r, job->instr, job->later);
-    struct meeting m = {r->now, cost.seconds, cost.latency};
-    if (queue == SW_QUEUE_COMM) {
-        const int group = r->plan->programs[0].instrs[job->instr].exchange.group;
-        if (!meet(c, r, group, cost.seconds, cost.latency)) {
-            return false;
-        }
-        m = r->meeting;
-    }
-    line->serving = true;
-    line->delay = m.from - r->now;
-    line->left = m.seconds;
-    line->latency = m.latency;
+    const struct meeting m = {r->now, cost.seconds, cost.latency};
     line->cores = cost.cores;
-    return true;
+    if (!sw_queue_exchanges(queue)) {
+        start(r, line, &m);
+        return SW_OK;
+    }
+    line->is_here = true;
+    line->since = r->now;
+    line->left = cost.seconds;
+    line->latency = cost.latency;
+    if (queue == SW_QUEUE_SENT || queue == SW_QUEUE_RECEIVED) {
+        return arrive_at_peer(c, r, queue, &m);
+    }
+    arrive(c, r, instr_of(r, line)->exchange.group, queue, &m);
+    return SW_OK;
 }
 
 /* Jobs end in the order in which they began. */
@@ -275,7 +428,7 @@ static void end_service(const struct rank *r, struct line *line)
 static double time_left(const struct rank *r, const double speed[SW_QUEUE_COUNT])
 {
     double least = r->kernel > 0 ? r->kernel / speed[SW_QUEUE_COMPUTE] : INFINITY;
-    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+    for (int q = SW_QUEUE_COMM; q < r->end; q++) {
         const struct line *line = &r->lines[q];
         if (line->serving) {
             least = fmin(least, line->delay > 0 ? line->delay : line->left / speed[q]);
@@ -319,31 +472,26 @@ static void pass_on_line(struct rank *r, struct line *line, double seconds, doub
     }
 }
 
-enum pace { GOES_ON, IS_ASIDE, IS_STUCK };
-
-/* Advances a rank to its next event. */
-static enum pace go_on(struct clock *c, struct rank *r)
+/* Begins what can begin, on all queues. */
+static sw_status serve(struct clock *c, struct rank *r)
 {
-    double speed[SW_QUEUE_COUNT];
-    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
-        if (!serve_next(c, r, (enum sw_queue)q)) {
-            return IS_ASIDE;
-        }
+    for (int q = SW_QUEUE_COMM; q < r->end; q++) {
+        SW_TRY(serve_next(c, r, (enum sw_queue)q));
     }
-    find_speeds(r, speed);
-    const double seconds = time_left(r, speed);
-    if (!isfinite(seconds)) {
-        return IS_STUCK;
-    }
+    return SW_OK;
+}
+
+/* Advances a rank to its next event, after so many seconds. */
+static void go_on(struct rank *r, double seconds, const double speed[SW_QUEUE_COUNT])
+{
     r->now += seconds;
     charge(r, seconds);
     if (r->kernel > 0) {
         r->kernel = without(r->kernel, seconds * speed[SW_QUEUE_COMPUTE]);
     }
-    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+    for (int q = SW_QUEUE_COMM; q < r->end; q++) {
         pass_on_line(r, &r->lines[q], seconds, speed[q]);
     }
-    return GOES_ON;
 }
 
 /* ---- the events of a walk ---- */
@@ -356,18 +504,6 @@ static int64_t jobs_until(const struct line *line, int64_t until)
         n--;
     }
     return n;
-}
-
-/* Occupies computation for some seconds. for_queue: the queue that they are charged to; COMPUTE for
- * a kernel. charged: the instruction; -1 = none. */
-static void compute(struct rank *r, double seconds, double cores, enum sw_queue for_queue,
-                    int32_t charged)
-{
-    r->kernel = seconds;
-    r->kernel_cores = cores;
-    r->waits_for = for_queue;
-    r->target = 0;
-    r->charged = charged;
 }
 
 /* Makes computation wait for the jobs of a queue up to order `until`. A no-op if they are done. */
@@ -385,7 +521,7 @@ static void wait_until(struct rank *r, enum sw_queue queue, int64_t until)
 /* True while computation runs a kernel or waits. */
 static bool is_busy(const struct rank *r)
 {
-    return r->kernel > 0 || r->lines[r->waits_for].n_done < r->target;
+    return r->kernel > 0 || r->talks || r->lines[r->waits_for].n_done < r->target;
 }
 
 /* Makes room for another job. The executor has room for all jobs of a step. */
@@ -422,11 +558,28 @@ static sw_status issue(struct rank *r)
     SW_TRY(make_room(line));
     struct job *job = job_at(line, line->n_issued);
     *job = (struct job){.instr = at->instr, .later = later, .order = at->order};
-    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+    for (int q = SW_QUEUE_COMM; q < r->end; q++) {
         job->needs[q] = at->needs[q] < 0 ? 0 : jobs_until(&r->lines[q], at->needs[q]);
     }
     line->n_issued++;
     return SW_OK;
+}
+
+enum {
+    ALL_QUEUES = (1 << SW_QUEUE_COUNT) - 1 - (1 << SW_QUEUE_COMPUTE),
+    EXCHANGES =
+        1 << SW_QUEUE_COMM | 1 << SW_QUEUE_TENSOR | 1 << SW_QUEUE_SENT | 1 << SW_QUEUE_RECEIVED
+};
+
+/* Makes computation wait for the first of the queues that it drains. */
+static void drain(struct rank *r)
+{
+    int q = SW_QUEUE_COMM;
+    while (!(r->drains >> q & 1)) {
+        q++;
+    }
+    r->drains &= ~(1U << q);
+    wait_until(r, (enum sw_queue)q, SW_WALK_ALL);
 }
 
 static sw_status pass(struct rank *r, const struct sw_event *event)
@@ -438,33 +591,34 @@ static sw_status pass(struct rank *r, const struct sw_event *event)
         wait_until(r, event->queue, event->until);
         return SW_OK;
     case SW_EVENT_BARRIER:
-        r->drains = SW_QUEUE_COMM;
+        r->drains = ALL_QUEUES;
         return SW_OK;
     case SW_EVENT_LOSSES:
     case SW_EVENT_AGREE: /* once the exchanges have arrived */
         r->meets = true;
-        wait_until(r, SW_QUEUE_COMM, SW_WALK_ALL);
+        r->drains = EXCHANGES;
         return SW_OK;
     case SW_EVENT_JOIN: /* transfers continue */
-        wait_until(r, SW_QUEUE_COMM, SW_WALK_ALL);
+        r->drains = EXCHANGES;
         return SW_OK;
     default:
         return SW_OK;
     }
 }
 
-/* Ranks communicate between phases. false = others are missing */
-static bool talk(struct clock *c, struct rank *r)
+/* Ranks communicate between phases. */
+static void talk(struct clock *c, struct rank *r)
 {
     const double seconds = r->plan->step.ranks > 1 ? r->pace->meeting : 0;
-    if (!meet(c, r, SW_GROUP_WORLD, seconds, 0)) {
-        return false;
-    }
+    const struct meeting mine = {r->now, seconds, 0};
     r->meets = false;
+    r->talks = true;
     r->report.alone[SW_QUEUE_COMM] += seconds;
     r->report.most += seconds;
-    compute(r, r->meeting.from - r->now + r->meeting.seconds, 0, SW_QUEUE_COMM, -1);
-    return true;
+    r->waits_for = SW_QUEUE_COMM;
+    r->target = 0;
+    r->charged = -1;
+    arrive(c, r, SW_GROUP_WORLD, SW_QUEUE_COMPUTE, &mine);
 }
 
 static sw_status fail_stuck(const struct rank *r)
@@ -473,44 +627,110 @@ static sw_status fail_stuck(const struct rank *r)
                    sw_queue_name(r->waits_for));
 }
 
+/* Passes the time to the next event of a rank that computes or waits. *may_step: it is aside, and
+ * may advance to one event. *aside: it is put aside */
+static sw_status pass_time(struct clock *c, struct rank *r, bool *may_step, bool *aside)
+{
+    double speed[SW_QUEUE_COUNT];
+    SW_TRY(serve(c, r));
+    if (!is_busy(r)) { /* others let it go */
+        return SW_OK;
+    }
+    find_speeds(r, speed);
+    const double seconds = time_left(r, speed);
+    *aside = r->n_here > 0 && !(*may_step && isfinite(seconds));
+    if (*aside) {
+        put_aside(c, r, r->now + seconds);
+        return SW_OK;
+    }
+    if (!isfinite(seconds)) {
+        return fail_stuck(r);
+    }
+    *may_step = false;
+    go_on(r, seconds, speed);
+    return SW_OK;
+}
+
 /* Advances a rank until it has ended or is put aside. */
-static sw_status advance(struct clock *c, struct rank *r)
+static sw_status advance(struct clock *c, struct rank *r, bool may_step)
 {
     struct sw_event event = {.kind = SW_EVENT_BEGIN};
     while (event.kind != SW_EVENT_END) {
         if (is_busy(r)) {
-            const enum pace pace = go_on(c, r);
-            if (pace != GOES_ON) {
-                return pace == IS_ASIDE ? SW_OK : fail_stuck(r);
-            }
-        } else if (r->drains < SW_QUEUE_COUNT) {
-            wait_until(r, (enum sw_queue)r->drains++, SW_WALK_ALL);
-        } else if (r->meets) {
-            if (!talk(c, r)) {
+            bool aside = false;
+            SW_TRY(pass_time(c, r, &may_step, &aside));
+            if (aside) {
                 return SW_OK;
             }
+        } else if (r->drains != 0) {
+            drain(r);
+        } else if (r->meets) {
+            talk(c, r);
         } else {
             sw_walk_next(&r->walk, &event);
             SW_TRY(pass(r, &event));
         }
     }
+    r->has_ended = true;
     c->n_ended++;
     return SW_OK;
 }
 
+/* Names the ranks that wait for each other, and their exchanges. */
+static sw_status fail_deadlock(const struct clock *c)
+{
+    enum { MOST_NAMED = 4 };
+    struct sw_str who = {0};
+    int n = 0;
+    for (int i = 0; i < c->n; i++) {
+        const struct rank *r = &c->ranks[i];
+        if (r->has_ended || ++n > MOST_NAMED) {
+            continue;
+        }
+        sw_str_printf(&who, "%s rank %d", n > 1 ? "," : "", i);
+        sw_str_puts(&who, r->talks ? " between phases" : "");
+        for (int q = SW_QUEUE_COMM; q < r->end; q++) {
+            if (r->lines[q].is_here) {
+                const struct sw_instr *instr = instr_of(r, &r->lines[q]);
+                sw_str_printf(&who, " at instruction %d (%s in %s)",
+                              (int)(instr - r->plan->programs[0].instrs), instr->about->name,
+                              instr->about->where);
+            }
+        }
+    }
+    const sw_status st = SW_FAIL(SW_E_ARG, "%d of %d ranks wait for others that never come:%s%s", n,
+                                 c->n, sw_str_text(&who), n > MOST_NAMED ? ", .." : "");
+    sw_str_fini(&who);
+    return st;
+}
+
 static sw_status advance_all(struct clock *c)
 {
-    while (c->n_ready > 0) {
-        SW_TRY(advance(c, &c->ranks[c->ready[--c->n_ready]]));
+    for (;;) {
+        if (c->n_ready > 0) {
+            SW_TRY(advance(c, &c->ranks[c->ready[--c->n_ready]], false));
+        } else if (c->n_aside > 0 && isfinite(c->ranks[c->aside[0]].next)) {
+            struct rank *r = &c->ranks[c->aside[0]];
+            take_back(c, r);
+            SW_TRY(advance(c, r, true));
+        } else {
+            return c->n_ended < c->n ? fail_deadlock(c) : SW_OK;
+        }
     }
-    if (c->n_ended < c->n) {
-        return SW_FAIL(SW_E_ARG, "%d of %d ranks wait for others that never come",
-                       c->n - c->n_ended, c->n);
-    }
-    return SW_OK;
 }
 
 /* ---- opening ---- */
+
+/* The number of the last queue that the plan's first program uses, plus 1. */
+static int end_of_queues(const struct sw_plan *plan)
+{
+    int end = SW_QUEUE_COMM;
+    for (int32_t i = 0; i < plan->programs[0].n_instrs; i++) {
+        const int queue = (int)plan->programs[0].instrs[i].queue;
+        end = queue < end ? end : queue + 1;
+    }
+    return end;
+}
 
 /* Without training, the step is one forward. */
 static sw_status open_rank(struct rank *r, const struct sw_clock_rank *asked)
@@ -519,8 +739,11 @@ static sw_status open_rank(struct rank *r, const struct sw_clock_rank *asked)
         .action = SW_STEP_RUN, .segment = SW_SEGMENT_FORWARD, .n_micro = 1, .drains = true};
     const struct sw_step *step = &asked->plan->step;
     const bool trains = step->n_phases > 0;
-    *r = (struct rank){
-        .plan = asked->plan, .pace = asked->pace, .charged = -1, .drains = SW_QUEUE_COUNT};
+    *r = (struct rank){.plan = asked->plan,
+                       .pace = asked->pace,
+                       .charged = -1,
+                       .end = end_of_queues(asked->plan),
+                       .place = -1};
     sw_walk_begin(&r->walk, asked->plan, trains ? step->phases : &forward,
                   trains ? step->n_phases : 1);
     if (asked->report) {
@@ -554,6 +777,8 @@ static sw_status open_ranks(struct clock *c, const struct sw_clock_rank *asked)
     SW_TRY_ALLOC(c->ranks, "the clock of a step");
     c->ready = sw_alloc_zero("walk", n, sizeof *c->ready);
     SW_TRY_ALLOC(c->ready, "the clock of a step");
+    c->aside = sw_alloc_zero("walk", n, sizeof *c->aside);
+    SW_TRY_ALLOC(c->aside, "the clock of a step");
     for (int i = 0; i < c->n; i++) {
         SW_TRY(open_rank(&c->ranks[i], &asked[i]));
         SW_TRY(c->n > 1 && (i == 0 || asked[i].plan != asked[i - 1].plan)
@@ -599,6 +824,7 @@ static void close_ranks(struct clock *c)
     }
     sw_free(c->ranks);
     sw_free(c->ready);
+    sw_free(c->aside);
     sw_free(c->gates);
 }
 

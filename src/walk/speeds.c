@@ -38,13 +38,22 @@ static struct sw_cost cost_at(const struct sw_rate_curve *curve, double bytes)
 
 static const struct sw_rate_curve *curve_of(const struct sw_speeds *speeds, enum sw_verb verb)
 {
-    static const enum sw_curve curves[SW_VERB_REDUCE + 1] = {[SW_VERB_COPY_IN] = SW_CURVE_COPY_IN,
-                                                             [SW_VERB_COPY_OUT] = SW_CURVE_COPY_OUT,
-                                                             [SW_VERB_READ] = SW_CURVE_READ,
-                                                             [SW_VERB_WRITE] = SW_CURVE_WRITE,
-                                                             [SW_VERB_REDUCE] = SW_CURVE_REDUCE};
-    /* all other exchanges only move bytes between ranks */
-    return &speeds->curves[verb > SW_VERB_REDUCE ? SW_CURVE_GATHER : curves[verb]];
+    /* The other exchanges only move bytes between ranks, as a gather does. */
+    static const enum sw_curve curves[] = {[SW_VERB_COPY_IN] = SW_CURVE_COPY_IN,
+                                           [SW_VERB_COPY_OUT] = SW_CURVE_COPY_OUT,
+                                           [SW_VERB_READ] = SW_CURVE_READ,
+                                           [SW_VERB_WRITE] = SW_CURVE_WRITE,
+                                           [SW_VERB_REDUCE] = SW_CURVE_REDUCE,
+                                           [SW_VERB_GATHER] = SW_CURVE_GATHER,
+                                           [SW_VERB_MERGE] = SW_CURVE_GATHER,
+                                           [SW_VERB_ALL_GATHER] = SW_CURVE_GATHER,
+                                           [SW_VERB_REDUCE_SCATTER] = SW_CURVE_REDUCE,
+                                           [SW_VERB_ALL_TO_ALL] = SW_CURVE_GATHER,
+                                           [SW_VERB_ALL_REDUCE] = SW_CURVE_REDUCE,
+                                           [SW_VERB_BROADCAST] = SW_CURVE_GATHER,
+                                           [SW_VERB_SEND] = SW_CURVE_GATHER,
+                                           [SW_VERB_RECV] = SW_CURVE_GATHER};
+    return &speeds->curves[curves[verb]];
 }
 
 /* True if a transfer moves rows of a table one by one. *n: their number, *row: bytes of each; not
@@ -78,13 +87,19 @@ static struct sw_cost measured(const struct sw_speeds *speeds, const struct sw_p
     for (int32_t k = i; k < i + (exchange ? instr->exchange.batch : 1); k++) {
         bytes += (double)program->instrs[k].bytes;
     }
-    return cost_at(curve, bytes);
+    struct sw_cost cost = cost_at(curve, bytes);
+    if (instr->verb == SW_VERB_ALL_REDUCE) { /* the sums return */
+        cost.seconds += cost_at(&speeds->curves[SW_CURVE_GATHER], bytes).seconds;
+    }
+    return cost;
 }
 
 static bool is_measured(const struct sw_speeds *speeds, const struct sw_instr *instr)
 {
-    return instr->verb == SW_VERB_KERNEL ? speeds->kernels != NULL
-                                         : curve_of(speeds, instr->verb)->n > 0;
+    return instr->verb == SW_VERB_KERNEL
+               ? speeds->kernels != NULL
+               : curve_of(speeds, instr->verb)->n > 0 &&
+                     (instr->verb != SW_VERB_ALL_REDUCE || speeds->curves[SW_CURVE_GATHER].n > 0);
 }
 
 /* Costs of an instruction in the first micro-step and in later ones. A given rate precedes a

@@ -60,7 +60,7 @@ static struct sw_instr *add(struct world *w, enum sw_verb verb, enum sw_queue qu
     *instr = (struct sw_instr){.queue = queue,
                                .verb = verb,
                                .turn.order = w->program.n_instrs++,
-                               .exchange.batch = queue == SW_QUEUE_COMM,
+                               .exchange.batch = sw_queue_exchanges(queue),
                                .follows = -1,
                                .about = &a_test};
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
@@ -77,8 +77,9 @@ static uint64_t draw(uint64_t seed, int i, uint64_t below)
     return sw_philox_u64(seed, 7, (uint64_t)i) % below;
 }
 
-/* Draws kernels and exchanges. Kernels may wait for any earlier exchange. Costs are whole seconds,
- * whose sums are exact; equal: the same on all ranks. */
+/* Draws kernels and exchanges, those among a row of ranks on a queue of their own. Kernels may wait
+ * for any earlier exchange. Costs are whole seconds, whose sums are exact; equal: the same on all
+ * ranks. */
 static void draw_step(struct world *w, uint64_t seed, bool equal)
 {
     enum { MOST_S = 50 };
@@ -86,14 +87,18 @@ static void draw_step(struct world *w, uint64_t seed, bool equal)
     int32_t exchanges[MOST], n_exchanges = 0;
     for (int i = 0; i < n; i++) {
         const bool exchange = draw(seed, 10 * i + 1, 2) == 0;
+        const int group = (int)draw(seed, 10 * i + 2, GROUPS);
         struct sw_instr *instr = add(w, exchange ? SW_VERB_GATHER : SW_VERB_KERNEL,
-                                     exchange ? SW_QUEUE_COMM : SW_QUEUE_COMPUTE);
+                                     !exchange    ? SW_QUEUE_COMPUTE
+                                     : group == 1 ? SW_QUEUE_TENSOR
+                                                  : SW_QUEUE_COMM);
         if (exchange) {
-            instr->exchange.group = (int)draw(seed, 10 * i + 2, GROUPS);
+            instr->exchange.group = group;
             instr->exchange.blocking = draw(seed, 10 * i + 3, 4) == 0;
             exchanges[n_exchanges++] = i;
         } else if (n_exchanges > 0 && draw(seed, 10 * i + 4, 2) == 0) {
-            instr->waits[SW_QUEUE_COMM] = exchanges[draw(seed, 10 * i + 5, (uint64_t)n_exchanges)];
+            const int32_t other = exchanges[draw(seed, 10 * i + 5, (uint64_t)n_exchanges)];
+            instr->waits[w->instrs[other].queue] = other;
         }
         for (int r = 0; r < RANKS; r++) {
             const int which = 1000 + 100 * i + (equal ? 0 : r);
@@ -109,8 +114,9 @@ static void draw_step(struct world *w, uint64_t seed, bool equal)
 /* ---- the same by hand ---- */
 
 struct hand {
-    double computes[RANKS], sends[RANKS]; /* when computation and the queue of exchanges are free */
-    double ends[MOST][RANKS];             /* of an exchange */
+    double computes[RANKS];              /* when computation is free */
+    double sends[SW_QUEUE_COUNT][RANKS]; /* when a queue of exchanges is */
+    double ends[MOST][RANKS];            /* of an exchange */
 };
 
 static double latest(const double *of, const int *ranks, int n)
@@ -126,9 +132,9 @@ static double latest(const double *of, const int *ranks, int n)
 static void exchange_by_hand(const struct world *w, struct hand *h, int i)
 {
     const int g = w->instrs[i].exchange.group;
-    double arrives[RANKS], costs[RANKS];
+    double arrives[RANKS], costs[RANKS], *sends = h->sends[w->instrs[i].queue];
     for (int r = 0; r < RANKS; r++) {
-        arrives[r] = fmax(h->computes[r], h->sends[r]);
+        arrives[r] = fmax(h->computes[r], sends[r]);
         costs[r] = w->costs[r][i][0].seconds;
     }
     for (int r = 0; r < RANKS; r++) {
@@ -136,7 +142,7 @@ static void exchange_by_hand(const struct world *w, struct hand *h, int i)
             latest(arrives, members[g][r], sizes[g]) + latest(costs, members[g][r], sizes[g]);
     }
     for (int r = 0; r < RANKS; r++) {
-        h->sends[r] = h->ends[i][r];
+        sends[r] = h->ends[i][r];
         h->computes[r] = w->instrs[i].exchange.blocking ? h->ends[i][r] : h->computes[r];
     }
 }
@@ -144,8 +150,9 @@ static void exchange_by_hand(const struct world *w, struct hand *h, int i)
 static void run_by_hand(const struct world *w, struct hand *h)
 {
     for (int i = 0; i < w->program.n_instrs; i++) {
-        const int32_t other = w->instrs[i].waits[SW_QUEUE_COMM];
-        if (w->instrs[i].queue == SW_QUEUE_COMM) {
+        const int32_t other = (int32_t)sw_max_i64(w->instrs[i].waits[SW_QUEUE_COMM],
+                                                  w->instrs[i].waits[SW_QUEUE_TENSOR]);
+        if (sw_instr_exchanges(&w->instrs[i])) {
             exchange_by_hand(w, h, i);
             continue;
         }
@@ -155,7 +162,8 @@ static void run_by_hand(const struct world *w, struct hand *h)
         }
     }
     for (int r = 0; r < RANKS; r++) { /* the phase drains */
-        h->computes[r] = fmax(h->computes[r], h->sends[r]);
+        h->computes[r] =
+            fmax(h->computes[r], fmax(h->sends[SW_QUEUE_COMM][r], h->sends[SW_QUEUE_TENSOR][r]));
     }
 }
 
@@ -265,9 +273,144 @@ static void ranks_that_never_meet_are_refused(void **state)
     struct sw_step_phase none = {.action = SW_STEP_COMMIT};
     w.plans[2].step = (struct sw_step){.phases = &none, .n_phases = 1, .ranks = RANKS};
     assert_int_equal(sw_clock_ranks(w.ranks, RANKS), SW_E_ARG);
-    assert_string_equal(sw_error_message(), "3 of 4 ranks wait for others that never come");
+    assert_string_equal(sw_error_message(),
+                        "3 of 4 ranks wait for others that never come: rank 0 at instruction 0 (a "
+                        "test in a test), rank 1 at instruction 0 (a test in a test), rank 3 at "
+                        "instruction 0 (a test in a test)");
     assert_int_equal(sw_clock_ranks(w.ranks, 3), SW_E_ARG);
     assert_string_equal(sw_error_message(), "rank 0 is in a group with rank 3 of a world of 3");
+}
+
+/* ---- queues side by side ---- */
+
+/* A program of one rank: `n` instructions, each without waits. */
+struct own {
+    struct sw_instr instrs[6];
+    struct sw_cost costs[6][2];
+    struct sw_program program;
+};
+
+static struct sw_instr *add_own(struct own *o, enum sw_verb verb, enum sw_queue queue, int group,
+                                double seconds)
+{
+    struct sw_instr *instr = &o->instrs[o->program.n_instrs];
+    o->costs[o->program.n_instrs][0].seconds = o->costs[o->program.n_instrs][1].seconds = seconds;
+    *instr = (struct sw_instr){.queue = queue,
+                               .verb = verb,
+                               .turn.order = o->program.n_instrs++,
+                               .exchange = {.batch = sw_queue_exchanges(queue), .group = group},
+                               .follows = -1,
+                               .about = &a_test};
+    memset(instr->waits, 0xff, sizeof instr->waits);
+    for (int s = 1; s <= SW_SEGMENT_COUNT; s++) {
+        o->program.segment_first[s] = o->program.n_instrs;
+    }
+    return instr;
+}
+
+/* Ranks with programs of their own; one phase. */
+static void open_own(struct world *w, struct own own[RANKS])
+{
+    open_world(w);
+    memset(own, 0, RANKS * sizeof *own);
+    for (int r = 0; r < RANKS; r++) {
+        own[r].program = (struct sw_program){.instrs = own[r].instrs, .micro_batches = 1};
+        w->plans[r].programs = &own[r].program;
+        w->plans[r].step.n_phases = 1;
+        w->paces[r].costs = (const struct sw_cost(*)[2])own[r].costs;
+    }
+}
+
+/* Rank 0 comes to the exchange of its row late and to that of its column early; rank 1 waits in the
+ * row while its column goes on; and so on. One queue would deadlock. */
+static void opposite_orders_on_two_queues_pass(void **state)
+{
+    (void)state;
+    struct world w;
+    static struct own own[RANKS];
+    open_own(&w, own);
+    for (int r = 0; r < RANKS; r++) {
+        const bool column_first = r == 0 || r == 3;
+        for (int k = 0; k < 2; k++) {
+            const bool column = (k == 0) == column_first;
+            add_own(&own[r], SW_VERB_GATHER, column ? SW_QUEUE_COMM : SW_QUEUE_TENSOR,
+                    column ? 2 : 1, column ? 3 : 5);
+            add_own(&own[r], SW_VERB_KERNEL, SW_QUEUE_COMPUTE, 0, 10);
+        }
+    }
+    walk_world(&w);
+    for (int r = 0; r < RANKS; r++) { /* the second exchanges begin at 10, the kernels end at 20 */
+        assert_true(w.ranks[r].seconds == 20);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        for (int i = 0; i < 4; i++) {
+            own[r].instrs[i].queue =
+                sw_instr_exchanges(&own[r].instrs[i]) ? SW_QUEUE_COMM : SW_QUEUE_COMPUTE;
+        }
+    }
+    assert_int_equal(sw_clock_ranks(w.ranks, RANKS), SW_E_ARG);
+    assert_string_equal(sw_error_message(),
+                        "4 of 4 ranks wait for others that never come: rank 0 at instruction 0 (a "
+                        "test in a test), rank 1 at instruction 0 (a test in a test), rank 2 at "
+                        "instruction 0 (a test in a test), rank 3 at instruction 0 (a test in a "
+                        "test)");
+}
+
+/* A message starts when both sides are there, and takes as long as the slower one. */
+static void a_message_couples_both_sides(void **state)
+{
+    (void)state;
+    struct world w;
+    static struct own own[RANKS];
+    struct sw_clock_report report = {.seconds = 0};
+    open_own(&w, own);
+    /* 0 -> 1 -> 2 -> 3 by members of the world: each waits for its message before it computes */
+    for (int r = 0; r < RANKS; r++) {
+        if (r > 0) {
+            add_own(&own[r], SW_VERB_RECV, SW_QUEUE_RECEIVED, 0, 1)->exchange.peer = r - 1;
+        }
+        add_own(&own[r], SW_VERB_KERNEL, SW_QUEUE_COMPUTE, 0, 10)->waits[SW_QUEUE_RECEIVED] =
+            r > 0 ? 0 : -1;
+        if (r < RANKS - 1) {
+            add_own(&own[r], SW_VERB_SEND, SW_QUEUE_SENT, 0, 2)->exchange.peer = r + 1;
+        }
+    }
+    w.ranks[1].report = &report;
+    walk_world(&w);
+    for (int r = 0; r < RANKS; r++) { /* a rank ends when its message has left */
+        assert_true(w.ranks[r].seconds == 12 * (r + 1) - (r == RANKS - 1 ? 2 : 0));
+    }
+    assert_true(report.part[SW_QUEUE_RECEIVED] == 12 && report.part[SW_QUEUE_SENT] == 2);
+    sw_free(report.instrs);
+
+    own[1].instrs[0].bytes = 8;
+    assert_int_equal(sw_clock_ranks(w.ranks, RANKS), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "moves 8 bytes"));
+}
+
+/* Two ranks that each receive before they send wait for each other, although others go on. */
+static void a_deadlock_names_ranks_and_instructions(void **state)
+{
+    (void)state;
+    struct world w;
+    static struct own own[RANKS];
+    open_own(&w, own);
+    for (int r = 0; r < RANKS; r++) {
+        add_own(&own[r], SW_VERB_KERNEL, SW_QUEUE_COMPUTE, 0, 10);
+        add_own(&own[r], SW_VERB_RECV, SW_QUEUE_RECEIVED, 0, 1)->exchange.peer = r ^ 1;
+        struct sw_instr *send = add_own(&own[r], SW_VERB_SEND, SW_QUEUE_SENT, 0, 1);
+        send->exchange.peer = r ^ 1;
+        send->waits[SW_QUEUE_RECEIVED] = r < 2 ? 1 : -1;
+    }
+    assert_int_equal(sw_clock_ranks(w.ranks, RANKS), SW_E_ARG);
+    assert_string_equal(sw_error_message(),
+                        "2 of 4 ranks wait for others that never come: rank 0 at instruction 1 (a "
+                        "test in a test), rank 1 at instruction 1 (a test in a test)");
+    own[1].instrs[2].waits[SW_QUEUE_RECEIVED] = -1; /* one of them sends first */
+    walk_world(&w);
+    for (int r = 0; r < RANKS; r++) {
+        assert_true(w.ranks[r].seconds == (r < 2 ? 12 : 11));
+    }
 }
 
 static void survives_lack_of_memory(void **state)
@@ -298,6 +441,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(equal_ranks_take_as_long_as_one_alone),
     cmocka_unit_test(one_slow_rank_slows_all),
     cmocka_unit_test(ranks_that_never_meet_are_refused),
+    cmocka_unit_test(opposite_orders_on_two_queues_pass),
+    cmocka_unit_test(a_message_couples_both_sides),
+    cmocka_unit_test(a_deadlock_names_ranks_and_instructions),
     cmocka_unit_test(survives_lack_of_memory),
 };
 
