@@ -96,7 +96,8 @@ struct sw_engine_run {
     int batch_ranks;
     /* Device, instead of the configuration's spillway.device: "cpu", "cuda", "hip", "cuda:1",
      * "auto". For tests: "cpu:reference"; "mock" and "mock:early", which run the reference kernels
-     * in memory that the host cannot reach; "emu", which emulates a GPU. */
+     * in memory that the host cannot reach; "emu", which emulates a GPU. With plan.only also
+     * "sim:NAME", a device of a cluster (docs/clusters.md). */
     const char *device;
     bool verify;          /* checks the plan while it runs; slow */
     bool profile;         /* measures every instruction; spillway.trace records when each ran */

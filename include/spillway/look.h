@@ -70,6 +70,31 @@ struct sw_predict_options {
  */
 SW_API sw_status sw_plan_predict_text(const struct sw_engine_options *options,
                                       const struct sw_predict_options *predict, char **out);
+/* The part of a cluster that a plan is made for: docs/clusters.md. */
+struct sw_plan_cluster {
+    const char *name;     /* a shipped cluster, or a file: with a "/", or ending in ".json" */
+    int64_t nodes, ranks; /* 0 = follows from the other one; both 0 = a whole node */
+    bool json;
+};
+/*
+ * sw_plan_cluster_size - check the size, and fill in what is 0.
+ *
+ * SW_E_ARG     there is no such cluster: lists those that there are
+ * SW_E_CONFIG  the file is refused, or the cluster is smaller: names file, line and key
+ */
+SW_API sw_status sw_plan_cluster_size(struct sw_plan_cluster *cluster);
+/*
+ * sw_plan_cluster_text - what a rank of the plan takes of such a cluster.
+ *
+ * options      as for sw_initialize; nothing is opened, and run.comm, run.device and plan.only are
+ *              not read
+ * cluster      a size that sw_plan_cluster_size has filled in
+ * out          the caller's: sw_text_free
+ *
+ * Errors are those of sw_plan_cluster_size and sw_initialize.
+ */
+SW_API sw_status sw_plan_cluster_text(const struct sw_engine_options *options,
+                                      const struct sw_plan_cluster *cluster, char **out);
 /* Options of DeepSpeed's memory estimators for ZeRO 2 and 3: formulas that need no plan. */
 struct sw_estimate_options {
     const char *model; /* as for the engine, weights are not needed; NULL = use the next two */

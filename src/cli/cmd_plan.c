@@ -9,14 +9,16 @@
 #include "spillway/engine.h"
 #include "spillway/look.h"
 
-enum { OWN_FLAGS = 13, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
+enum { OWN_FLAGS = 15, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
 
 struct run {
     struct train_flags train;
     struct words diff;
     bool brief, json, no_optimizer, predict, want_eval;
     int64_t batch, stage, vocab, generate_tokens;
-    char *owned, batch_text[32]; /* owned: the edit for --stage; batch_text: the value of --batch */
+    struct sw_plan_cluster on; /* name NULL: on this machine */
+    /* owned: the edit for --stage; device: the one of --on; batch_text: the value of --batch */
+    char *owned, *device, batch_text[32];
 };
 
 static int64_t ranks_of(const struct run *run)
@@ -86,12 +88,45 @@ static void engine_options(const struct run *run, const sw_train_setup *setup,
     *out = *sw_train_setup_engine(setup);
     out->plan.only = true;
     out->run.profile = false;
+    out->run.device = run->device ? run->device : out->run.device;
     out->train.wanted = !run->no_optimizer;
     out->evaluate.loss |= run->want_eval || run->no_optimizer;
     out->model.vocab_size = run->vocab > 0 ? run->vocab : out->model.vocab_size;
     if (run->generate_tokens > 0) {
         out->generate = (struct sw_engine_generate){true, run->generate_tokens};
     }
+}
+
+/* The ranks of --on, and its device: both are the cluster's. */
+static int take_cluster(const struct command *command, struct run *run)
+{
+    const size_t cap = run->on.name ? strlen(run->on.name) + sizeof "sim:" : 0;
+    if (!run->on.name) {
+        return run->on.nodes == 0 ? -1
+                                  : cli_fail(command, CLI_REFUSED,
+                                             "--nodes needs --on, the cluster that has them");
+    }
+    if (run->train.device || run->predict || run->train.rates.n > 0) {
+        return cli_fail(command, CLI_REFUSED,
+                        "--on has a device and rates of its own; leave out --device, --predict and "
+                        "--rates");
+    }
+    run->on.ranks = run->train.o.ranks;
+    run->on.json = run->json;
+    if (sw_plan_cluster_size(&run->on) < 0) {
+        return cli_error(command, CLI_REFUSED);
+    }
+    if (run->on.ranks > MOST_RANKS) {
+        return cli_fail(command, CLI_REFUSED, "--nodes: wanted at most %d ranks, got %lld",
+                        MOST_RANKS, (long long)run->on.ranks);
+    }
+    run->train.o.ranks = run->on.ranks;
+    run->device = malloc(cap);
+    if (!run->device) {
+        return cli_fail(command, CLI_FAILED, "out of memory");
+    }
+    snprintf(run->device, cap, "sim:%s", run->on.name);
+    return -1;
 }
 
 static bool asks_for_stages(const struct run *run)
@@ -130,6 +165,7 @@ static sw_status predict(const struct run *run, const struct sw_engine_options *
 static void print_parts(const struct run *run, const char *out, bool with_plan, const char *plan,
                         const char *prediction)
 {
+    const char *name = run->on.name ? "cluster" : "prediction";
     if (!run->json) {
         printf("%s%s", out, prediction ? prediction : "");
         return;
@@ -138,7 +174,10 @@ static void print_parts(const struct run *run, const char *out, bool with_plan, 
     if (with_plan) {
         printf(",\"plan\":%s", plan ? plan : "null");
     }
-    printf("%s%s}\n", prediction ? ",\"prediction\":" : "", prediction ? prediction : "");
+    if (prediction) {
+        printf(",\"%s\":%s", name, prediction);
+    }
+    printf("}\n");
 }
 
 /* Prints the table of stages even if the configured stage exceeds its budgets. That stage is then
@@ -157,7 +196,9 @@ static sw_status print_plan(const struct run *run, const struct sw_engine_option
         st = sw_initialize(o, &engine);
         st = st < 0 ? st : sw_plan_text(engine, !run->brief, run->json, &out);
     }
-    if (st >= 0 && refused >= 0 && (run->predict || run->train.rates.n > 0)) {
+    if (st >= 0 && refused >= 0 && run->on.name) {
+        st = sw_plan_cluster_text(o, &run->on, &prediction);
+    } else if (st >= 0 && refused >= 0 && (run->predict || run->train.rates.n > 0)) {
         st = predict(run, o, &prediction);
     }
     if (st >= 0) {
@@ -196,6 +237,10 @@ static int make_table(struct run *run, struct flag *out)
         {"--generate", FLAG_INT, &run->generate_tokens, "N", "plan generation of N tokens too", 0},
         {"--no-update", FLAG_BOOL, &run->no_optimizer, NULL, "plan the forward pass only", 0},
         {"--stage", FLAG_INT, &run->stage, "S", "ZeRO stage, instead of the configuration's", 0},
+        {"--on", FLAG_TEXT, &run->on.name, "CLUSTER",
+         "plan for a cluster that need not be there, by name or file: see docs/clusters.md", 0},
+        {"--nodes", FLAG_INT, &run->on.nodes, "N",
+         "nodes of --on (default: as many as --ranks needs, or 1)", 0},
         {"--predict", FLAG_BOOL, &run->predict, NULL,
          "estimate a step's time; measures this machine and its disk for some seconds", 0},
         {"--summary", FLAG_BOOL, &run->brief, NULL, "leave out the instructions", 0},
@@ -238,6 +283,7 @@ int sw_cmd_plan(int argc, char **argv)
         table,
         make_table(&run, table),
         "--model llama-3.1-8b --ranks 8 --summary\n"
+        "--model gpt2 --on dgx2-v100 --nodes 2\n"
         "--model org/name --device-memory 8G --summary --predict\n"
         "--diff a.json b.json\n"};
     int status = cli_parse(&command, argc, argv, NULL);
@@ -248,10 +294,12 @@ int sw_cmd_plan(int argc, char **argv)
     if (status < 0 && !add_edits(&run)) {
         status = cli_fail(&command, CLI_FAILED, "out of memory");
     }
+    status = status < 0 ? take_cluster(&command, &run) : status;
     status = status < 0 ? cli_train_resolve(&command, &run.train) : status;
     status = status < 0 ? show(&command, &run) : status;
     cli_train_fini(&run.train);
     cli_free_words(&run.diff);
     free(run.owned);
+    free(run.device);
     return status;
 }

@@ -434,6 +434,8 @@ enum sw_config_origin sw_config_origin_of(const struct sw_config *config, const 
  * buf. */
 const char *sw_config_source(const struct sw_config *config, const char *key, char *buf,
                              size_t cap);
+/* Fails with SW_E_CONFIG "<source>: <key>: <why>". */
+sw_status sw_config_refuse_key(const struct sw_config *config, const char *key, const char *why);
 /* Effective value, NULL for unknown keys and blocks that were not given; borrowed. */
 const struct sw_json *sw_config_value(const struct sw_config *config, const char *key);
 

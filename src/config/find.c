@@ -147,6 +147,12 @@ struct config_entry *sw_config_find_entry(const struct sw_config *config, const 
     return NULL;
 }
 
+sw_status sw_config_refuse_key(const struct sw_config *config, const char *key, const char *why)
+{
+    const struct config_entry *entry = sw_config_find_entry(config, key);
+    return sw_config_refuse(config->impl, entry ? entry->line : 0, key, "%s", why);
+}
+
 bool sw_config_choice_is(const struct sw_config *config, const char *path, const char *name)
 {
     const struct config_entry *entry = sw_config_find_entry(config, path);

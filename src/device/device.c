@@ -94,7 +94,7 @@ sw_status sw_device_open_at(const char *name, int n_threads, const struct sw_dev
                             struct sw_device **out)
 {
     name = strcmp(name, "auto") == 0 ? choose() : name;
-    const struct sw_device_place alone = {0, 1};
+    const struct sw_device_place alone = {0, 1, 1};
     const char *rest = after(name, "cpu");
     if (rest && (!*rest || strcmp(rest, "reference") == 0)) {
         const struct sw_cpu_options cpu = {.n_threads = n_threads, .reference = *rest != '\0'};
@@ -108,6 +108,10 @@ sw_status sw_device_open_at(const char *name, int n_threads, const struct sw_dev
     if (after(name, "emu")) {
         return open_emulation(name, after(name, "emu"), n_threads, out);
     }
+    rest = after(name, "sim");
+    if (rest && *rest) {
+        return sw_gpu_open_sim(rest, place ? place : &alone, out);
+    }
     for (size_t i = 0; i < SW_LEN(backends); i++) {
         if (after(name, backends[i])) {
             return open_gpu(name, backends[i], after(name, backends[i]), place ? place : &alone,
@@ -115,7 +119,9 @@ sw_status sw_device_open_at(const char *name, int n_threads, const struct sw_dev
         }
     }
     return SW_FAIL(SW_E_ARG,
-                   "no device \"%s\"; one of auto, cpu, cpu:reference, cuda, hip, emu, mock", name);
+                   "no device \"%s\"; one of auto, cpu, cpu:reference, cuda, hip, emu, mock, "
+                   "sim:CLUSTER",
+                   name);
 }
 
 sw_status sw_device_open(const char *name, int n_threads, struct sw_device **out)

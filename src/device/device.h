@@ -25,6 +25,8 @@ enum sw_device_cap {
     SW_DEVICE_HOST_VISIBLE = 1, /* the host; copies then take host memory from anywhere */
     SW_DEVICE_DISK_REACHES = 2, /* disk transfers */
     SW_DEVICE_COMM_REACHES = 4, /* transports, to send from and receive into */
+    /* Nothing: the device only answers what a planner asks, and nothing can be allocated. */
+    SW_DEVICE_SIMULATED = 8,
 };
 
 /* The slices that ranks sent, added in rank order: acc[i] += float(slices[k][i]) for k = 0, 1, ..
@@ -112,6 +114,9 @@ struct sw_device { /* base class: first member of every implementation */
     /* SW_MEM_DEVICE bytes that were free at open: this rank's share if several ranks use the
      * device. 0 = the device uses the system's memory. */
     size_t memory_bytes;
+    /* Simulated devices: this rank's share of its host's memory and disks. disk_bytes 0 = the
+     * host has no disks. */
+    size_t host_bytes, disk_bytes;
     const char *what; /* description for people: "cuda:0, NVIDIA H200 (sm_90), 138.2 GiB free" */
     int64_t live_bytes[SW_MEM_COUNT], peak_bytes[SW_MEM_COUNT], n_allocs;
 };
@@ -139,6 +144,7 @@ sw_status sw_device_open_mock(const struct sw_mock_options *options, struct sw_d
 /* This rank among the ranks of its machine; they share its GPUs round-robin. */
 struct sw_device_place {
     int rank, n_ranks;
+    int n_world; /* ranks on all machines; 0 = 1. Simulated devices have their share by it */
 };
 
 /*
@@ -148,7 +154,9 @@ struct sw_device_place {
  *          number, "cuda:1"; "auto": the device that SPILLWAY_DEVICE names, else a GPU if there is
  *          one, else the CPU. For tests "mock", "mock:early" and "emu": GPU kernels emulated on the
  *          CPU with warps of 32, behind the mock's memory and ordering rules. Variants: "emu:64",
- *          "emu:early", "emu:reversed" (threads in reverse order), "emu:direct" (without the mock)
+ *          "emu:early", "emu:reversed" (threads in reverse order), "emu:direct" (without the mock).
+ *          "sim:NAME": a device of that cluster, or of the cluster in that file (cluster.h), for
+ *          plans; it has SW_DEVICE_SIMULATED
  * place    NULL = alone
  *
  * SW_E_ARG     no such name: the message lists the known ones

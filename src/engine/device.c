@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the device that an engine computes on, this rank's place among the ranks of its machine,
 // and the memory that a plan may use.
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,7 +13,7 @@ static sw_status find_place(const struct sw_engine *e, struct sw_device_place *o
 {
     enum { NAME = 64 };
     char mine[NAME] = "";
-    *out = (struct sw_device_place){.rank = 0, .n_ranks = 1};
+    *out = (struct sw_device_place){.rank = 0, .n_ranks = 1, .n_world = e->world.size};
     if (e->world.size == 1 || e->options.plan.only) {
         return SW_OK; /* a plan needs one device, and its ranks may run anywhere */
     }
@@ -40,8 +41,38 @@ static int threads_of(const struct sw_engine *e)
                                              : (int)sw_max_i64(1, sw_cpu_count() / e->world.size);
 }
 
+/* A simulated device is for plans. What is to lie on a disk needs a cluster with disks. */
+static sw_status check_simulated(const struct sw_engine *e, const struct sw_device *dev)
+{
+    const struct sw_zero_config *zero = &e->config->zero;
+    const struct {
+        const char *key;
+        int device;
+    } users[] = {
+        {"zero_optimization.offload_param.device", (int)zero->offload_param.device},
+        {"zero_optimization.offload_optimizer.device", (int)zero->offload_optimizer.device}};
+    char why[320];
+    if (!(dev->caps & SW_DEVICE_SIMULATED)) {
+        return SW_OK;
+    }
+    if (!e->options.plan.only) {
+        return SW_FAIL(SW_E_UNSUP, "device %s is simulated and computes nothing; it is for plans",
+                       dev->what);
+    }
+    for (size_t i = 0; i < SW_LEN(users) && dev->disk_bytes == 0; i++) {
+        if (users[i].device == SW_OFFLOAD_NVME) {
+            snprintf(why, sizeof why,
+                     "wanted \"none\" or \"cpu\", got \"nvme\", and there are no disks on %s",
+                     dev->what);
+            return sw_config_refuse_key(e->config, users[i].key, why);
+        }
+    }
+    return SW_OK;
+}
+
 sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **out)
 {
+    struct sw_device *dev = NULL;
     const struct sw_spillway_config *c = &e->config->spillway;
     const char *name = e->options.run.device ? e->options.run.device : c->device;
     struct sw_device_place place;
@@ -55,7 +86,14 @@ sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **ou
         name = "cpu:reference";
     }
     SW_TRY(find_place(e, &place));
-    return sw_device_open_at(name, threads_of(e), &place, out);
+    SW_TRY(sw_device_open_at(name, threads_of(e), &place, &dev));
+    const sw_status st = check_simulated(e, dev);
+    if (st < 0) {
+        sw_device_close(dev);
+        return st;
+    }
+    *out = dev;
+    return SW_OK;
 }
 
 sw_status sw_engine_open_host(const struct sw_engine *e, struct sw_device **out)
@@ -74,9 +112,23 @@ bool sw_engine_packs_rows(const struct sw_engine *e)
     return (e->device->caps & both) == both;
 }
 
-size_t sw_engine_device_budget(const struct sw_engine *e)
+/* A key may ask for less than a device has. It stands in the place of a cluster's size, also with
+ * more than that, or with null: nothing is allocated. */
+static size_t budget_of(const struct sw_engine *e, const char *key, int64_t bytes, size_t there)
 {
-    const size_t asked = (size_t)e->config->spillway.device_memory_bytes;
-    const size_t there = e->device->memory_bytes;
+    const size_t asked = (size_t)bytes;
+    if (e->device->caps & SW_DEVICE_SIMULATED) {
+        return sw_config_origin_of(e->config, key) == SW_CONFIG_DEFAULT ? there : asked;
+    }
     return asked == 0 || (there > 0 && there < asked) ? there : asked;
+}
+
+void sw_engine_budgets(const struct sw_engine *e, size_t out[SW_TIER_COUNT])
+{
+    const struct sw_spillway_config *c = &e->config->spillway;
+    const struct sw_device *dev = e->device;
+    out[SW_TIER_DEVICE] =
+        budget_of(e, "spillway.device_memory", c->device_memory_bytes, dev->memory_bytes);
+    out[SW_TIER_HOST] = budget_of(e, "spillway.host_memory", c->host_memory_bytes, dev->host_bytes);
+    out[SW_TIER_DISK] = budget_of(e, "spillway.nvme_space", c->nvme_space_bytes, dev->disk_bytes);
 }

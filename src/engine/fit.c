@@ -316,8 +316,6 @@ static sw_status search(struct sw_engine *e, struct sw_policy *out)
     struct sw_search search = {
         .fixed = fixed_options(e),
         .asked = asked_policy(e),
-        .memory = {sw_engine_device_budget(e), (size_t)c->host_memory_bytes,
-                   (size_t)c->nvme_space_bytes},
         .slots = c->disk_slots,
         .one_slot = e->one_slot,
         .transfer_bytes = (size_t)c->transfer_bytes,
@@ -330,6 +328,7 @@ static sw_status search(struct sw_engine *e, struct sw_policy *out)
         .next = next_micro_batch,
         .agree = agree_on_try,
     };
+    sw_engine_budgets(e, search.memory);
     SW_TRY(sw_engine_find_rates(e, &search.rates));
     const sw_status st = sw_search_open(&search, out, &e->plan);
     close_graphs(&graphs);

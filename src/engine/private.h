@@ -161,9 +161,9 @@ bool sw_engine_ends_text(const struct sw_sampling *sampling, int32_t id);
 /* ---- device.c ---- */
 /* True if the host packs rows of gradients, and ranks read them in place. */
 bool sw_engine_packs_rows(const struct sw_engine *e);
-/* Device memory in bytes that a plan may use: the configured budget; on a GPU, at most the free
- * memory. 0 = unlimited. */
-size_t sw_engine_device_budget(const struct sw_engine *e);
+/* Bytes of each tier that a plan may use: the configured budgets; on a GPU, at most its free
+ * memory; on a simulated one, what its cluster has unless the key is given. 0 = unlimited. */
+void sw_engine_budgets(const struct sw_engine *e, size_t out[SW_TIER_COUNT]);
 
 /* ---- optimizer.c ---- */
 /* wanted: train if the configuration has an optimizer. */

@@ -54,6 +54,8 @@ static sw_status read_config(const struct sw_engine_options *o, struct stages *o
     out->is_auto = sw_config_is_auto(config);
     out->budgets = config->spillway.device_memory_bytes > 0 ||
                    config->spillway.host_memory_bytes > 0 || config->spillway.nvme_space_bytes > 0;
+    const char *device = o->run.device ? o->run.device : config->spillway.device;
+    out->budgets |= strncmp(device, "sim:", 4) == 0; /* what its cluster has */
     sw_config_close(config);
     return SW_OK;
 }

@@ -112,6 +112,25 @@ static void warn_of_folders(const struct gpu_blas *blas)
            folders, blas ? blas->path : "our own slow kernel");
 }
 
+/* hipBLASLt has kernels for MI200 and later ones. */
+static bool knows(const struct library *l, const struct gpu_device *dev)
+{
+    return strcmp(l->name, "hipblaslt") != 0 || strcmp(dev->facts.arch, "gfx908") != 0;
+}
+
+static sw_status assume_library(const struct gpu_device *dev, struct gpu_blas **out)
+{
+    const char *wish = wanted_library();
+    for (size_t i = 0; i < SW_LEN(libraries) && !*out; i++) {
+        const struct library *l = &libraries[i];
+        if (is_for(l, dev) && (wish ? strcmp(wish, l->name) == 0 : knows(l, dev))) {
+            *out = sw_gpu_blas_assume(l->name);
+            SW_TRY_ALLOC(*out, "a library of products");
+        }
+    }
+    return SW_OK;
+}
+
 static struct gpu_blas *open_library(const struct gpu_device *dev)
 {
     const char *wish = wanted_library();
@@ -136,21 +155,37 @@ static struct gpu_blas *open_library(const struct gpu_device *dev)
     return NULL;
 }
 
-sw_status sw_gpu_products_open(struct gpu_device *dev, struct gpu_products **out)
+static sw_status open_products(struct gpu_device *dev, bool assume, struct gpu_products **out)
 {
     struct gpu_products *products = sw_alloc_zero("device", 1, sizeof *products);
     SW_TRY_ALLOC(products, "the products of a device");
     pthread_mutex_init(&products->lock, NULL);
     products->dev = dev;
-    products->blas = open_library(dev);
-    const sw_status st = check_wanted(dev, products->blas);
+    sw_status st = SW_OK;
+    if (assume) {
+        st = assume_library(dev, &products->blas);
+    } else {
+        products->blas = open_library(dev);
+    }
+    st = st < 0 ? st : check_wanted(dev, products->blas);
     if (st < 0) {
         sw_gpu_products_close(products);
         return st;
     }
-    warn_of_folders(products->blas);
     *out = products;
     return SW_OK;
+}
+
+sw_status sw_gpu_products_open(struct gpu_device *dev, struct gpu_products **out)
+{
+    SW_TRY(open_products(dev, false, out));
+    warn_of_folders((*out)->blas);
+    return SW_OK;
+}
+
+sw_status sw_gpu_products_assume(struct gpu_device *dev, struct gpu_products **out)
+{
+    return open_products(dev, true, out);
 }
 
 void sw_gpu_products_close(struct gpu_products *products)
@@ -239,7 +274,9 @@ static sw_status use_device(const struct gpu_device *dev)
 static sw_status prepare(struct gpu_products *products, const struct gpu_product *shape,
                          struct gpu_prepared **out)
 {
-    SW_TRY(use_device(products->dev));
+    if (!(products->dev->super.caps & SW_DEVICE_SIMULATED)) {
+        SW_TRY(use_device(products->dev));
+    }
     struct gpu_prepared *p = sw_alloc_zero("device", 1, sizeof *p);
     SW_TRY_ALLOC(p, "a product");
     p->shape = *shape;

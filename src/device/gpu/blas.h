@@ -84,6 +84,14 @@ sw_status sw_gpu_blas_open_cublaslt(const char *path, struct gpu_blas **out);
 sw_status sw_gpu_blas_open_hipblaslt(const char *path, struct gpu_blas **out);
 sw_status sw_gpu_blas_open_rocblas(const char *path, struct gpu_blas **out);
 
+/* Products that a library takes. Both are asked before it is. */
+bool sw_gpu_lt_takes(const struct gpu_product *product);
+bool sw_gpu_rocblas_takes(const struct gpu_product *product);
+/* A library of that name that only answers: it takes what the real one does, with the workspace
+ * limit as workspace, since only the library itself knows how much a product needs. NULL: no
+ * memory. */
+struct gpu_blas *sw_gpu_blas_assume(const char *name);
+
 /* ---- for the device and its ops ---- */
 
 /*
@@ -93,6 +101,9 @@ sw_status sw_gpu_blas_open_rocblas(const char *path, struct gpu_blas **out);
  * below) says which one is used.
  */
 sw_status sw_gpu_products_open(struct gpu_device *dev, struct gpu_products **out);
+/* The same for a simulated device. Its library is assumed: the first one of its back end, or the
+ * one that SPILLWAY_GPU_BLAS names. */
+sw_status sw_gpu_products_assume(struct gpu_device *dev, struct gpu_products **out);
 void sw_gpu_products_close(struct gpu_products *products); /* NULL is allowed */
 /* "cublaslt 13.1.0", or "own". */
 const char *sw_gpu_products_name(const struct gpu_products *products);

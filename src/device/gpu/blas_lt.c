@@ -212,7 +212,7 @@ out:
 }
 
 /* The kept GELU input has the result's row stride, with the library's own alignment rules. */
-static bool takes(const struct gpu_product *s)
+bool sw_gpu_lt_takes(const struct gpu_product *s)
 {
     return !s->keeps_pre || (s->align_d == GPU_ALIGN && s->ldd % LT_AUX_LD_UNIT == 0);
 }
@@ -220,7 +220,7 @@ static bool takes(const struct gpu_product *s)
 static sw_status prepare(struct gpu_blas *blas, struct gpu_prepared *product)
 {
     struct lt *lt = lt_of(blas);
-    if (!takes(&product->shape)) {
+    if (!sw_gpu_lt_takes(&product->shape)) {
         return SW_E_UNSUP;
     }
     struct lt_product *p = sw_alloc_zero("device", 1, sizeof *p);

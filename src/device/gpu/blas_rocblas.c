@@ -21,15 +21,22 @@ static struct rocblas *rocblas_of(struct gpu_blas *blas)
     return SW_CONTAINER(blas, struct rocblas, super);
 }
 
-static sw_status prepare(struct gpu_blas *blas, struct gpu_prepared *product)
+bool sw_gpu_rocblas_takes(const struct gpu_product *s)
 {
-    const struct gpu_product *s = &product->shape;
     const int64_t all[] = {s->m, s->n, s->k, s->lda, s->ldb, s->ldd};
-    (void)blas;
     for (size_t i = 0; i < SW_LEN(all); i++) {
         if (all[i] > INT32_MAX) {
-            return SW_E_UNSUP;
+            return false;
         }
+    }
+    return true;
+}
+
+static sw_status prepare(struct gpu_blas *blas, struct gpu_prepared *product)
+{
+    (void)blas;
+    if (!sw_gpu_rocblas_takes(&product->shape)) {
+        return SW_E_UNSUP;
     }
     snprintf(product->algorithm, sizeof product->algorithm, "standard");
     return SW_OK;

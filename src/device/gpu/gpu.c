@@ -32,9 +32,6 @@ struct sw_kernel {
 };
 
 enum { MAX_GRID = 65536 };
-/* Pinned memory for disks and other ranks to access the device's memory. A read takes an eighth:
- * one half is being read from disk while the other is copied. */
-enum { STAGING_BYTES = 64 << 20 };
 
 static struct gpu_device *gpu_of(struct sw_device *dev)
 {
@@ -351,15 +348,20 @@ static bool any_f64(const struct sw_view *views, int n)
     return false;
 }
 
-static void query(struct sw_device *super, const struct sw_op_desc *desc,
+void sw_gpu_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
                   struct sw_kernel_info *out)
 {
-    struct gpu_device *dev = gpu_of(super);
     const struct gpu_op *row = sw_gpu_ops[desc->op->kind];
     if (row && !any_f64(desc->in, desc->op->n_in) && !any_f64(desc->out, desc->op->n_out)) {
         out->path = dev->module->backend;
         row->query(dev, desc, out);
     }
+}
+
+static void query(struct sw_device *super, const struct sw_op_desc *desc,
+                  struct sw_kernel_info *out)
+{
+    sw_gpu_query(gpu_of(super), desc, out);
 }
 
 static sw_status prepare(struct sw_device *super, const struct sw_op_desc *desc,
@@ -484,15 +486,13 @@ sw_status sw_gpu_count(const char *backend, int *out)
     return st;
 }
 
-/* Sets the memory this rank may use: its share of the free memory, less a reserve for the runtime's
- * own allocations when kernels first run. */
+/* Sets the memory this rank may use. */
 static int find_memory(struct gpu_device *dev, int n_sharing)
 {
-    enum { LEFT_ALONE = 64 }; /* the reserve is one part in 64 */
     size_t free_bytes = 0, total = 0;
     const int code = dev->module->memory(dev->index, &free_bytes, &total);
     char text[32];
-    dev->super.memory_bytes = (free_bytes - free_bytes / LEFT_ALONE) / (size_t)n_sharing;
+    dev->super.memory_bytes = sw_gpu_share(free_bytes, n_sharing);
     snprintf(dev->what, sizeof dev->what, "%s:%d, %s (%s), %s free%s", dev->module->backend,
              dev->index, dev->facts.name, dev->facts.arch,
              sw_format_bytes(text, sizeof text, (double)free_bytes),
@@ -544,7 +544,7 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
     }
     name_kernels(dev, backend);
     dev->super.ops = &gpu_ops;
-    dev->super.staging_bytes = STAGING_BYTES;
+    dev->super.staging_bytes = GPU_STAGING_BYTES;
     dev->super.kernel_set = dev->kernel_set;
     dev->super.what = dev->what;
     *out = &dev->super;

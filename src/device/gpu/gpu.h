@@ -51,6 +51,20 @@ struct gpu_op {
     bool stands_in_line; /* the op may be batched with other ops of the stream */
 };
 
+/* Can this op run, and with how much workspace? sw_device_ops.query of every GPU. */
+void sw_gpu_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
+                  struct sw_kernel_info *out);
+/* The memory of a rank: its share of what is free, less a reserve for the runtime's own
+ * allocations when kernels first run. */
+static inline size_t sw_gpu_share(size_t free_bytes, int n_sharing)
+{
+    enum { RESERVE = 64 }; /* one part in 64 */
+    return (free_bytes - free_bytes / RESERVE) / (size_t)n_sharing;
+}
+/* Pinned memory for disks and other ranks to access the device's memory. A read takes an eighth:
+ * one half is being read from disk while the other is copied. */
+enum { GPU_STAGING_BYTES = 64 << 20 };
+
 /* By kind; NULL = not implemented (op_table.c). */
 extern const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS];
 

@@ -26,6 +26,10 @@ sw_status sw_gpu_count_of(const char *backend, const struct sw_gpu_module *modul
 /* Appends one back end's lines of sw_device_gpu_report. */
 void sw_gpu_report(const char *backend, struct sw_str *out);
 
+/* Opens a device of a cluster, by its name or file, for plans. */
+sw_status sw_gpu_open_sim(const char *cluster, const struct sw_device_place *place,
+                          struct sw_device **out);
+
 /* n_sharing: number of this machine's ranks that use this GPU; each gets its share of the
  * memory. */
 sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_device **out);

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans for clusters. A plan for a simulated GPU is the plan that the emulated one of the same
+// architecture gets. The cluster's memory is the budget, unless a key says otherwise.
+#include <string.h>
+
+#include "device/device.h"
+#include "json/json.h"
+#include "spillway/comm.h"
+#include "spillway/look.h"
+#include "support/test.h"
+
+enum { MOST_SETS = 8 };
+
+struct wish {
+    const char *config, *model, *device;
+    const char *sets[MOST_SETS];
+    int64_t seq_len;
+};
+
+static struct sw_engine_options options_of(const struct wish *wish)
+{
+    struct sw_engine_options o = {
+        .config.text = wish->config
+                           ? wish->config
+                           : "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": "
+                             "\"AdamW\", \"params\": {\"lr\": 0.001}}}",
+        .model.path = wish->model ? wish->model : "gpt2-tiny",
+        .inputs.seq_len = wish->seq_len > 0 ? wish->seq_len : 64,
+        .train.wanted = true,
+        .run.device = wish->device,
+        .plan.only = true};
+    o.config.sets = wish->sets;
+    while (o.config.n_sets < MOST_SETS && wish->sets[o.config.n_sets]) {
+        o.config.n_sets++;
+    }
+    return o;
+}
+
+/* ---- the plan of a GPU ---- */
+
+/* Replaces the names by which the plans of two devices differ. */
+static char *without_names(char *text, const char *backend)
+{
+    struct sw_str out = {0};
+    char kernel[64];
+    snprintf(kernel, sizeof kernel, "\"kernel\":\"%s\"", backend);
+    for (const char *at = text; *at;) {
+        const bool is_hash = strncmp(at, "\"fingerprint\":\"", 15) == 0;
+        const size_t n = is_hash                               ? 15 + 16
+                         : strncmp(at, kernel, strlen(kernel)) ? 0
+                                                               : strlen(kernel);
+        sw_str_append(&out, n > 0 ? "*" : at, 1);
+        at += n > 0 ? n : 1;
+    }
+    sw_text_free(text);
+    return out.ptr;
+}
+
+static char *plan_of(const struct wish *wish, int ranks, const char *backend)
+{
+    struct sw_engine_options o = options_of(wish);
+    sw_engine *engine = NULL;
+    sw_comm *comm = NULL;
+    char *text = NULL;
+    assert_int_equal(sw_comm_open(&(struct sw_transport){.size = ranks}, &comm), SW_OK);
+    o.run.comm = comm;
+    if (sw_initialize(&o, &engine) < 0) {
+        fail_msg("%s: %s", wish->device, sw_error_message());
+    }
+    assert_int_equal(sw_plan_text(engine, true, true, &text), SW_OK);
+    sw_close(engine);
+    sw_comm_close(comm, false);
+    return without_names(text, backend);
+}
+
+static bool is_emulated(const char *name)
+{
+    struct sw_device *dev = NULL;
+    const bool is = sw_device_open(name, 1, &dev) >= 0;
+    sw_device_close(dev);
+    return is;
+}
+
+static void a_plan_is_that_of_the_emulated_gpu(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *emulated, *simulated, *backend;
+    } pairs[] = {{"emu:direct", "sim:dgx2-v100", "cuda"},
+                 {"emu:direct", "sim:h100-node", "cuda"},
+                 {"emu:64:direct", "sim:mi100-node", "hip"}};
+    static const char *const configs[] = {
+        "{\"train_batch_size\": 4, \"train_micro_batch_size_per_gpu\": 2, \"optimizer\": "
+        "{\"type\": \"AdamW\", \"params\": {\"lr\": 0.001}}}",
+        "{\"train_batch_size\": 4, \"train_micro_batch_size_per_gpu\": 2, \"bf16\": {\"enabled\": "
+        "true}, \"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": "
+        "\"cpu\"}}, \"gradient_clipping\": 1, \"optimizer\": {\"type\": \"AdamW\", \"params\": "
+        "{\"lr\": 0.001}}}",
+        "{\"train_batch_size\": 2, \"train_micro_batch_size_per_gpu\": 1, \"fp16\": {\"enabled\": "
+        "true}, \"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": "
+        "\"nvme\", \"nvme_path\": \"/x\"}, \"offload_param\": {\"device\": \"nvme\", "
+        "\"nvme_path\": \"/x\"}}, \"spillway\": {\"tile_bytes\": 100000, \"recompute\": "
+        "\"blocks\"}, \"optimizer\": {\"type\": \"Lion\", \"params\": {\"lr\": 0.001}}}"};
+    if (!is_emulated(pairs[0].emulated) || !is_emulated(pairs[2].emulated)) {
+        skip();
+    }
+    setenv("SPILLWAY_GPU_BLAS", "own", 1); /* the stand-ins choose workspaces of their own */
+    for (size_t c = 0; c < SW_LEN(configs); c++) {
+        for (size_t p = 0; p < SW_LEN(pairs); p++) {
+            struct wish wish = {.config = configs[c],
+                                .device = pairs[p].emulated,
+                                .sets = {"spillway.device_memory=100M", "spillway.host_memory=300M",
+                                         "spillway.nvme_space=1G"}};
+            const int ranks = c > 0 ? 2 : 1;
+            char *emulated = plan_of(&wish, ranks, "emu");
+            wish.device = pairs[p].simulated;
+            char *simulated = plan_of(&wish, ranks, pairs[p].backend);
+            assert_string_equal(emulated, simulated);
+            assert_true(strlen(emulated) > 10000);
+            sw_free(emulated);
+            sw_free(simulated);
+        }
+    }
+    unsetenv("SPILLWAY_GPU_BLAS");
+}
+
+static void nothing_runs_on_it(void **state)
+{
+    (void)state;
+    const struct wish wish = {.device = "sim:dgx2-v100"};
+    struct sw_engine_options o = options_of(&wish);
+    sw_engine *engine = NULL;
+    o.plan.only = false;
+    assert_int_equal(sw_initialize(&o, &engine), SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), "device sim:dgx2-v100, V100-SXM3-32GB (sm_70), 32.0 "
+                                               "GiB is simulated and computes nothing"));
+}
+
+/* ---- budgets and sizes ---- */
+
+static struct sw_json_doc *ask(const struct wish *wish, struct sw_plan_cluster on)
+{
+    const struct sw_engine_options o = options_of(wish);
+    struct sw_json_doc *doc = NULL;
+    char *text = NULL;
+    on.json = true;
+    if (sw_plan_cluster_size(&on) < 0 || sw_plan_cluster_text(&o, &on, &text) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    assert_int_equal(sw_json_parse("cluster", text, strlen(text), SW_JSON_STRICT, &doc), SW_OK);
+    sw_text_free(text);
+    return doc;
+}
+
+static double at(struct sw_json_doc *doc, const char *path)
+{
+    const struct sw_json *value = sw_json_path(sw_json_root(doc), path);
+    if (!value) {
+        fail_msg("no %s", path);
+    }
+    return value->number;
+}
+
+static void ranks_of_a_node_share_its_host(void **state)
+{
+    (void)state;
+    static const int64_t ranks[] = {1, 2, 16, 32};
+    const struct wish wish = {0};
+    for (size_t i = 0; i < SW_LEN(ranks); i++) {
+        struct sw_json_doc *doc =
+            ask(&wish, (struct sw_plan_cluster){.name = "dgx2-v100", .ranks = ranks[i]});
+        const double sharing = ranks[i] < 16 ? (double)ranks[i] : 16;
+        assert_true(at(doc, "ranks") == (double)ranks[i]);
+        assert_true(at(doc, "nodes") == (ranks[i] > 16 ? 2 : 1));
+        assert_true(at(doc, "tiers.device.there_are") == 32 * 0x1p30 * 63 / 64);
+        assert_true(at(doc, "tiers.host.there_are") == 1536 * 0x1p30 / sharing);
+        assert_true(at(doc, "tiers.disk.there_are") == 2e13 / sharing);
+        assert_true(at(doc, "tiers.device.bytes") > 0);
+        sw_json_close(doc);
+    }
+}
+
+static void sizes_follow_from_each_other(void **state)
+{
+    (void)state;
+    struct sw_plan_cluster on = {.name = "dgx2-v100"};
+    assert_int_equal(sw_plan_cluster_size(&on), SW_OK);
+    assert_true(on.nodes == 1 && on.ranks == 16);
+    on = (struct sw_plan_cluster){.name = "dgx2-v100", .nodes = 3};
+    assert_int_equal(sw_plan_cluster_size(&on), SW_OK);
+    assert_true(on.ranks == 48);
+    on = (struct sw_plan_cluster){.name = "dgx2-v100", .ranks = 17};
+    assert_int_equal(sw_plan_cluster_size(&on), SW_OK);
+    assert_true(on.nodes == 2 && on.ranks == 17);
+    on = (struct sw_plan_cluster){.name = "dgx2-v100", .nodes = 65};
+    assert_int_equal(sw_plan_cluster_size(&on), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "node.nodes: wanted 65 nodes"));
+    on = (struct sw_plan_cluster){.name = "dgx2-v100", .nodes = 2, .ranks = 33};
+    assert_int_equal(sw_plan_cluster_size(&on), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "node.devices: wanted 33 ranks on 2 nodes"));
+    on = (struct sw_plan_cluster){.name = "dgx2-v100", .nodes = -1};
+    assert_int_equal(sw_plan_cluster_size(&on), SW_E_ARG);
+    on = (struct sw_plan_cluster){.nodes = 1};
+    assert_int_equal(sw_plan_cluster_size(&on), SW_E_ARG);
+}
+
+static sw_status plan_on(const struct wish *wish)
+{
+    const struct sw_engine_options o = options_of(wish);
+    const struct sw_plan_cluster on = {.name = "dgx2-v100", .nodes = 1, .ranks = 1};
+    char *text = NULL;
+    const sw_status st = sw_plan_cluster_text(&o, &on, &text);
+    sw_text_free(text);
+    return st;
+}
+
+static void a_model_fits_or_the_missing_bytes_are_said(void **state)
+{
+    (void)state;
+    struct wish wish = {.model = "gpt2", .seq_len = 1024};
+    assert_int_equal(plan_on(&wish), SW_OK);
+    wish.model = "gpt2-xl";
+    wish.sets[0] = "train_micro_batch_size_per_gpu=8";
+    assert_int_equal(plan_on(&wish), SW_E_NOMEM);
+    assert_non_null(strstr(sw_error_message(), "the budget is 33822867456"));
+    assert_non_null(strstr(sw_error_message(), "are missing"));
+    wish.sets[1] = "spillway.device_memory=null"; /* in the place of the cluster's */
+    assert_int_equal(plan_on(&wish), SW_OK);
+    wish.sets[1] = "spillway.recompute=blocks";
+    assert_int_equal(plan_on(&wish), SW_OK);
+    wish.sets[2] = "spillway.device_memory=1G";
+    assert_int_equal(plan_on(&wish), SW_E_NOMEM);
+}
+
+static void disks_need_a_cluster_that_has_some(void **state)
+{
+    (void)state;
+    const struct wish wish = {
+        .config = "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": \"AdamW\"},\n"
+                  " \"zero_optimization\": {\"stage\": 3,\n  \"offload_param\": {\n\"device\": "
+                  "\"nvme\", \"nvme_path\": \"/x\"}}}"};
+    const struct sw_engine_options o = options_of(&wish);
+    struct sw_plan_cluster on = {.name = "azure-ndm-a100-v4", .nodes = 1, .ranks = 8};
+    char *text = NULL;
+    assert_int_equal(sw_plan_cluster_text(&o, &on, &text), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), ":4: zero_optimization.offload_param.device: wanted "
+                                               "\"none\" or \"cpu\", got \"nvme\", and there are "
+                                               "no disks on sim:azure-ndm-a100-v4"));
+    on.name = "dgx-a100-selene";
+    assert_int_equal(sw_plan_cluster_text(&o, &on, &text), SW_OK);
+    sw_text_free(text);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_plan_is_that_of_the_emulated_gpu),
+    cmocka_unit_test(nothing_runs_on_it),
+    cmocka_unit_test(ranks_of_a_node_share_its_host),
+    cmocka_unit_test(sizes_follow_from_each_other),
+    cmocka_unit_test(a_model_fits_or_the_missing_bytes_are_said),
+    cmocka_unit_test(disks_need_a_cluster_that_has_some),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};
