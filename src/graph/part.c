@@ -57,13 +57,17 @@ static struct sw_exchange_attrs exchange_of(const struct pass *p, enum sw_spread
 static struct sw_spread spread_of_param(struct pass *p, sw_value v)
 {
     const struct sw_param_part *part = sw_graph_param_part(p->g, v);
-    if (!part || part->split.group[0] == part->split.unit) { /* one head for all */
+    if (!part) {
         return sw_spread_of(SW_SPREAD_WHOLE);
     }
     struct sw_spread spread = {.kind = SW_SPREAD_CUT, .parts = p->ranks.n, .split = part->split};
-    const int64_t unit = sw_max_i64(part->split.unit, 1), units = part->split.group[0] / unit;
+    const int64_t unit = sw_max_i64(part->split.unit, 1);
+    const int64_t units = sw_ceil_div(part->split.group[0], unit);
     if (part->split.n_groups == 1 && units < p->ranks.n && p->ranks.n % units == 0) {
-        spread.parts = (int)units; /* ranks share a head */
+        spread.parts = (int)units; /* ranks share a head, as layout/ has it */
+    }
+    if (spread.parts == 1) {
+        return sw_spread_of(SW_SPREAD_WHOLE);
     }
     for (int i = 0; i < part->split.n_groups && part->split.unit > 0; i++) {
         if (part->split.group[i] % (unit * spread.parts) != 0) {

@@ -8,8 +8,8 @@
 
 /* ---- the tensor axis ---- */
 
-struct span { /* a range along the split dimension */
-    int64_t start, n;
+struct span { /* a range along the split dimension; the part has room for `room` steps */
+    int64_t start, n, room;
 };
 
 static bool is_split(const struct sw_layout *layout)
@@ -17,15 +17,29 @@ static bool is_split(const struct sw_layout *layout)
     return layout->split.n_groups > 0 && layout->tensor.size > 1;
 }
 
-/* This rank's share of a group. Ranks have equally many units; only the last ones may have
- * fewer. */
+/* Number of consecutive ranks that hold the same part: more than one if there are fewer units than
+ * ranks. */
+static int sharing(const struct sw_layout *layout)
+{
+    const int64_t unit = sw_max_i64(layout->split.unit, 1);
+    const int64_t units = sw_ceil_div(layout->split.group[0], unit);
+    const int size = layout->tensor.size;
+    return layout->split.n_groups == 1 && units > 0 && units < size && size % units == 0
+               ? size / (int)units
+               : 1;
+}
+
+/* This rank's share of a group. Ranks have equally many units; only the last ones may have fewer.
+ * If a unit is 0, these have room for as many. */
 static struct span share_of(const struct sw_layout *layout, int group)
 {
     const int64_t n = layout->split.group[group];
     const int64_t unit = sw_max_i64(layout->split.unit, 1);
-    const int64_t each = sw_ceil_div(sw_ceil_div(n, unit), layout->tensor.size) * unit;
-    const int64_t start = sw_min_i64(each * layout->tensor.rank, n);
-    return (struct span){start, sw_min_i64(each, n - start)};
+    const int share = sharing(layout), parts = layout->tensor.size / share;
+    const int64_t each = sw_ceil_div(sw_ceil_div(n, unit), parts) * unit;
+    const int64_t start = sw_min_i64(each * (layout->tensor.rank / share), n);
+    const int64_t held = sw_min_i64(each, n - start);
+    return (struct span){start, held, layout->split.unit == 0 ? each : held};
 }
 
 struct sw_shape sw_layout_part(const struct sw_layout *layout)
@@ -34,7 +48,7 @@ struct sw_shape sw_layout_part(const struct sw_layout *layout)
     if (is_split(layout)) {
         part.dims[layout->split.dim] = 0;
         for (int g = 0; g < layout->split.n_groups; g++) {
-            part.dims[layout->split.dim] += share_of(layout, g).n;
+            part.dims[layout->split.dim] += share_of(layout, g).room;
         }
     }
     return part;
@@ -50,8 +64,8 @@ static int64_t inner_elems(const struct sw_layout *layout)
     return n;
 }
 
-/* Index in the whole of element `at` of the part; out_n: elements from there on that are contiguous
- * in both. */
+/* Index in the whole of element `at` of the part, -1 = padding; out_n: elements from there on that
+ * are contiguous in both, or padding. */
 static int64_t to_whole(const struct sw_run_iter *iter, int64_t at, int64_t *out_n)
 {
     const struct sw_layout *layout = iter->layout;
@@ -65,10 +79,14 @@ static int64_t to_whole(const struct sw_run_iter *iter, int64_t at, int64_t *out
     int64_t here = 0, there = 0; /* start of a group in the part, and in the whole */
     int g = 0;
     struct span share = share_of(layout, 0);
-    while (step >= here + share.n) {
-        here += share.n;
+    while (step >= here + share.room) {
+        here += share.room;
         there += layout->split.group[g];
         share = share_of(layout, ++g);
+    }
+    if (step >= here + share.n) {
+        *out_n = (here + share.room) * inner - rest;
+        return -1;
     }
     *out_n = (here + share.n) * inner - rest;
     const int64_t index = there + share.start + step - here;
@@ -92,7 +110,7 @@ static int64_t to_part(const struct sw_run_iter *iter, int64_t element)
         if (step >= 0 && step < share.n) {
             return (element / row * iter->part.dims[dim] + here + step) * inner + rest % inner;
         }
-        here += share.n;
+        here += share.room;
         there += layout->split.group[g];
     }
     return -1;
@@ -259,8 +277,9 @@ static void enter(struct sw_run_iter *iter, int64_t tile)
 static void begin(const struct sw_layout *layout, bool is_owned, struct sw_run_iter *iter)
 {
     *iter = (struct sw_run_iter){.layout = layout, .is_owned = is_owned, .to = INT64_MAX};
-    const bool is_first = layout->copy.rank == 0 && (is_split(layout) || layout->tensor.rank == 0);
-    if (layout->is_absent || (is_owned && !is_first)) {
+    const int copies = is_split(layout) ? sharing(layout) : (int)sw_max_i64(layout->tensor.size, 1);
+    if (layout->is_absent ||
+        (is_owned && (layout->copy.rank > 0 || layout->tensor.rank % copies > 0))) {
         return; /* there are no runs */
     }
     iter->part = sw_layout_part(layout);
@@ -294,15 +313,22 @@ void sw_runs_begin_within(const struct sw_layout *layout, int64_t first, int64_t
 
 static bool next(struct sw_run_iter *iter, struct sw_run *out)
 {
-    while (iter->at == iter->end) {
-        if ((iter->tile + 1) * tile_elems(iter) >= iter->part_elems) {
-            return false;
+    struct sw_run run = {.first = -1};
+    int64_t n = 0;
+    while (run.first < 0) {
+        while (iter->at == iter->end) {
+            if ((iter->tile + 1) * tile_elems(iter) >= iter->part_elems) {
+                return false;
+            }
+            enter(iter, iter->tile + 1);
         }
-        enter(iter, iter->tile + 1);
+        run = (struct sw_run){.here = iter->here, .first = to_whole(iter, iter->at, &n)};
+        if (run.first < 0) { /* padding */
+            n = sw_min_i64(n, iter->end - iter->at);
+            iter->at += n;
+            iter->here += n;
+        }
     }
-    struct sw_run run = {.here = iter->here};
-    int64_t n;
-    run.first = to_whole(iter, iter->at, &n);
     do {
         n = sw_min_i64(n, iter->end - iter->at);
         run.n += n;

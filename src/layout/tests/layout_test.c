@@ -169,6 +169,35 @@ static void every_element_is_owned_once(void **state)
     assert_true(n_split > 20 && n_tiled > 20);
 }
 
+/* Four ranks; a split of n elements in units of `unit`. */
+static struct sw_layout split_over_four(int64_t n, int64_t unit, int rank)
+{
+    return (struct sw_layout){.whole = SW_SHAPE(n, 3),
+                              .split = {.n_groups = 1, .group = {n}, .unit = unit},
+                              .tensor = {rank, 4}};
+}
+
+static void words_are_padded_and_few_heads_are_shared(void **state)
+{
+    (void)state;
+    for (int rank = 0; rank < 4; rank++) {
+        const struct sw_layout words = split_over_four(13, 0, rank);
+        const struct sw_layout heads = split_over_four(10, 5, rank);
+        struct sw_run_iter iter;
+        struct sw_run run;
+        assert_int_equal(sw_layout_part(&words).dims[0], 4);
+        assert_int_equal(sw_layout_elems(&words), 12);
+        assert_int_equal(sw_layout_held(&words), rank < 3 ? 12 : 3);
+        assert_int_equal(sw_layout_part(&heads).dims[0], 5);
+        sw_runs_begin(&heads, &iter);
+        assert_true(sw_runs_next(&iter, &run));
+        assert_int_equal(run.first, rank / 2 * 15);
+        assert_int_equal(run.n, 15);
+        sw_owned_begin(&heads, &iter); /* of two ranks with the same head, the first one owns it */
+        assert_int_equal(sw_runs_next(&iter, &run), rank % 2 == 0);
+    }
+}
+
 /* The contents on all ranks, by rank. Each element is its index in the whole; padding is -1. */
 static int64_t **fill(const struct spread *s)
 {
@@ -339,6 +368,7 @@ static void tiles_are_found_by_where_they_lie(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_element_is_owned_once),
+    cmocka_unit_test(words_are_padded_and_few_heads_are_shared),
     cmocka_unit_test(any_layout_loads_what_any_other_saved),
     cmocka_unit_test(heads_stay_together),
     cmocka_unit_test(layouts_made_of_others_agree_with_their_runs),
