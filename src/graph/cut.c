@@ -354,7 +354,7 @@ bool sw_cut_linear_ce(const struct sw_op_desc *d, struct sw_cut *out)
             out->operands[d->op->n_in + k].effect = SW_CUT_MERGED;
         }
     }
-    return !is_tile(&attrs->tile);
+    return !is_tile(&attrs->tile) && attrs->whole == 0;
 }
 
 /* The bias and its gradient are whole, since labels and attrs tile name rows of the whole. */
@@ -369,7 +369,7 @@ bool sw_cut_linear_ce_grad(const struct sw_op_desc *d, struct sw_cut *out)
             out->operands[d->op->n_in + 2].effect = SW_CUT_WRITTEN;
         }
     }
-    return !is_tile(&attrs->tile);
+    return !is_tile(&attrs->tile) && attrs->whole == 0;
 }
 
 void sw_part_linear_ce(const struct sw_op_desc *desc, struct sw_op *op, const struct sw_cut *cut,

@@ -206,6 +206,8 @@ struct sw_ranks {
     int n, me; /* their number; this rank */
     /* Sequence-parallel regions: ops between products work on a part of the rows. */
     bool rows;
+    /* A loss over a cut vocabulary is made from its parts (LINEAR_CE_MERGE); else w is gathered. */
+    bool words;
 };
 
 /*

@@ -386,6 +386,12 @@ static int64_t rows_of_second(const struct sw_op_desc *d)
     return d->in[1].shape.dims[0];
 }
 
+static int64_t words_of_loss(const struct sw_op_desc *d)
+{
+    const int64_t whole = d->op->attrs.linear_ce.whole;
+    return whole > 0 ? whole : d->in[1].shape.dims[0];
+}
+
 /* ---- cost ---- */
 
 static int64_t flops_matmul(const struct sw_op_desc *d)
@@ -595,7 +601,7 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_LINEAR_CE] = {.attrs = SW_ATTRS_LINEAR_CE,
         .traits = SW_TRAIT_PRODUCTS | SW_TRAIT_LABELS, .n_out = 3, .shapes = shapes_loss,
         .gradient = sw_grad_linear_ce, .flops = flops_linear_ce, .index_input = 2,
-        .n_indexed = rows_of_second, .axes = "*. v. # . -> . . #", .cut = sw_cut_linear_ce,
+        .n_indexed = words_of_loss, .axes = "*. v. # . -> . . #", .cut = sw_cut_linear_ce,
         .part = sw_part_linear_ce, .uncut = classes},
     [SW_OP_LINEAR_CE_GRAD] = {.attrs = SW_ATTRS_LINEAR_CE, .traits = SW_TRAIT_PRODUCTS, .n_out = 2,
         .shapes = shapes_linear_ce_grad, .flops = flops_linear_ce_grad, .factor = 1,
@@ -709,6 +715,9 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .factor = 1, .axes = "bh.. b.hd .hd . -> b.hd .hd", .uncut = indices},
     [SW_OP_ELEMENT_LOSS_GRAD] = {.attrs = SW_ATTRS_ELEMENT_LOSS, .n_out = 1,
         .shapes = shapes_second_like_first, .flops_per_elem = 4, .axes = ". * # -> *"},
+    [SW_OP_LINEAR_CE_MERGE] = {.attrs = SW_ATTRS_LINEAR_CE, .traits = SW_TRAIT_LABELS, .n_out = 3,
+        .shapes = shapes_loss, .gradient = sw_grad_linear_ce, .flops_per_elem = -1,
+        .index_input = 2, .n_indexed = words_of_loss, .uncut = classes},
     [SW_OP_EXCHANGE] = {.attrs = SW_ATTRS_EXCHANGE, .n_out = 1, .shapes = shapes_exchange,
         .gradient = sw_grad_exchange, .flops_per_elem = -1, .uncut = ranks},
 };

@@ -198,7 +198,13 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    attrs to, by messages between ranks: SUM -> the \
                                                    sum (WHOLE), or a rank's part of it (CUT); CUT  \
                                                    -> all parts along attrs dim. No device has a   \
-                                                   kernel for it */
+                                                   kernel for it */                               \
+    X(LINEAR_CE_MERGE,    "linear_ce_merge")    /* h, w, labels [, bias], parts [3 n, rows] ->     \
+                                                   sum, count, lse, from what LINEAR_CE with attrs \
+                                                   partial made of n parts of the vocabulary. Only \
+                                                   labels and parts are read; w is one of the      \
+                                                   parts, for the gradient, which is that of       \
+                                                   LINEAR_CE */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -259,8 +265,17 @@ struct sw_linear_ce_attrs {
     int64_t chunk; /* rows of the vocabulary per chunk */
     double cap;    /* for logits; 0 = none */
     bool has_bias; /* the bias comes after the labels, or after lse */
+    /* rows of the whole vocabulary, if w (and the bias) is a part of it from row tile.first on;
+     * what it has beyond is padding, which gets the gradient 0. 0 = w is a tile, or whole */
+    int64_t whole;
     struct sw_tile_attrs tile;
 };
+/* True if w, with so many rows, is what a tile or the whole also is: without padding, and with a
+ * bias only if the bias is whole. */
+static inline bool sw_linear_ce_is_tile(const struct sw_linear_ce_attrs *attrs, int64_t rows)
+{
+    return attrs->whole == 0 || (!attrs->has_bias && attrs->tile.first + rows <= attrs->whole);
+}
 
 struct sw_dropout_attrs {
     double p;

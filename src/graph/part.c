@@ -333,6 +333,59 @@ static bool by_sums(struct pass *p, const struct sw_op *op, const struct sw_op_d
     return true;
 }
 
+/* A loss over the words of this rank, and from those of all ranks the whole loss. */
+static void merge_words(struct pass *p, const struct sw_op *op, const sw_value *in, int n_in)
+{
+    struct sw_graph *g = p->out;
+    struct sw_attrs attrs = op->attrs;
+    sw_value all[SW_MAX_INPUTS];
+    const int64_t rows = sw_shape_rows(&info_of(p, op->in[0])->shape);
+    const int64_t words = g->values[in[1]].shape.dims[0];
+    attrs.linear_ce.whole = info_of(p, op->in[1])->shape.dims[0];
+    attrs.linear_ce.chunk = sw_min_i64(attrs.linear_ce.chunk, words);
+    attrs.linear_ce.tile = (struct sw_tile_attrs){.first = p->ranks.me * words, .partial = true};
+    const enum sw_dtype dtype = sw_stat_dtype(g->values[in[0]].dtype);
+    memcpy(all, in, (size_t)n_in * sizeof *in);
+    all[n_in] = sw_graph_add_out(g, sw_graph_add_op(g, SW_OP_LINEAR_CE, in, n_in, &attrs), dtype,
+                                 SW_SHAPE(3, rows));
+    all[n_in] = change(p, SW_SPREAD_CUT, all[n_in], SW_SPREAD_WHOLE, 0);
+    attrs.linear_ce.tile.partial = false;
+    const int32_t i = sw_graph_emit(g, SW_OP_LINEAR_CE_MERGE, all, n_in + 1, &attrs);
+    const struct sw_spread whole = sw_spread_of(SW_SPREAD_WHOLE);
+    for (int k = 0; k < op->n_out && i >= 0; k++) {
+        set_form(p, op->out[k], &whole, g->ops[i].out[k]);
+    }
+}
+
+static bool by_words(struct pass *p, const struct sw_op *op)
+{
+    const struct sw_spread whole = sw_spread_of(SW_SPREAD_WHOLE);
+    const struct sw_spread copied = sw_spread_of(SW_SPREAD_COPIED);
+    sw_value in[SW_MAX_INPUTS];
+    if (!p->ranks.words || op->kind != SW_OP_LINEAR_CE) {
+        return false;
+    }
+    const struct sw_spread *words = &p->forms[op->in[1]].native;
+    const bool is_cut = words->kind == SW_SPREAD_CUT && words->parts == p->ranks.n &&
+                        words->split.dim == 0 && words->split.n_groups == 1;
+    if (!is_cut || (op->n_in > 3 && !sw_spread_equal(words, &p->forms[op->in[3]].native))) {
+        return false;
+    }
+    const struct sw_spread *const want[4] = {&copied, words, &whole, words};
+    for (int k = 0; k < op->n_in; k++) {
+        if (!can(p, op->in[k], want[k])) {
+            return false;
+        }
+    }
+    for (int k = 0; k < op->n_in; k++) {
+        in[k] = sw_graph_dense(p->out, in_spread(p, op->in[k], want[k]));
+    }
+    if (p->out->status >= 0) {
+        merge_words(p, op, in, op->n_in);
+    }
+    return true;
+}
+
 /* The op reads what a product reads: copies that are there, and parameters. */
 static bool by_copies(struct pass *p, const struct sw_op *op)
 {
@@ -424,7 +477,7 @@ static void take(struct pass *p, const struct sw_op *op)
     struct sw_op_desc desc;
     sw_graph_describe(p->g, op, &desc);
     p->out->scope = op->scope;
-    if (p->out->status < 0 || by_parts(p, op, &desc) || by_sums(p, op, &desc) ||
+    if (p->out->status < 0 || by_words(p, op) || by_parts(p, op, &desc) || by_sums(p, op, &desc) ||
         (!has_sum(p, op) && by_copies(p, op)) || (p->ranks.rows && on_rows(p, op, &desc))) {
         return;
     }

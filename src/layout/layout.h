@@ -128,8 +128,9 @@ struct sw_run {
 int64_t sw_slice_elems(int64_t elems, int ranks, int64_t run);
 
 /* Shape of this rank's part: along split.dim it is the sum of its shares of the groups. If the unit
- * is 0, all ranks have parts of one shape, and what the last ones lack is padding. If a single group
- * has fewer units than ranks, and the ranks are a multiple, consecutive ranks hold the same part. */
+ * is 0, all ranks have parts of one shape, and what the last ones lack is padding. If a single
+ * group has fewer units than ranks, and the ranks are a multiple, consecutive ranks hold the same
+ * part. */
 struct sw_shape sw_layout_part(const struct sw_layout *layout);
 /* Number of elements that memory has room for, including padding of shards. 0 if absent. */
 int64_t sw_layout_elems(const struct sw_layout *layout);

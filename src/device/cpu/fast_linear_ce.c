@@ -39,6 +39,7 @@ static bool takes(const struct sw_op_desc *desc, int i_h)
 {
     const enum sw_dtype dtype = desc->in[i_h].dtype;
     return cpu_is_fast_float(dtype) && desc->in[i_h + 1].dtype == dtype &&
+           sw_linear_ce_is_tile(&desc->op->attrs.linear_ce, desc->in[i_h + 1].shape.dims[0]) &&
            desc->op->attrs.linear_ce.chunk > 0 &&
            (!desc->op->attrs.linear_ce.has_bias || desc->in[bias_input(i_h)].dtype == dtype) &&
            desc->in[i_h + 1].shape.dims[0] > 0;

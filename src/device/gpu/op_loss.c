@@ -191,7 +191,8 @@ static bool takes(const struct sw_op_desc *desc, int i_h)
     const struct sw_linear_ce_attrs *attrs = &desc->op->attrs.linear_ce;
     const enum sw_dtype dtype = desc->in[i_h].dtype;
     bool good = !desc->is_predicated && gpu_is_float(dtype) && desc->in[i_h + 1].dtype == dtype &&
-                attrs->chunk > 0 && desc->in[i_h + 1].shape.dims[0] > 0;
+                attrs->chunk > 0 && desc->in[i_h + 1].shape.dims[0] > 0 &&
+                sw_linear_ce_is_tile(attrs, desc->in[i_h + 1].shape.dims[0]);
     for (int i = 0; i < desc->op->n_out; i++) {
         good = good && (!gpu_has_output(desc, i) || gpu_is_float(desc->out[i].dtype));
     }

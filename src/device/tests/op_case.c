@@ -410,7 +410,8 @@ sw_status case_run_apart(struct sw_device *dev, const struct op_case *c,
 /* False for the stored lse or sums of an ignored row of LINEAR_CE: nothing reads them. */
 static bool is_read(const struct op_case *c, int i_out, int64_t i)
 {
-    if (c->op.kind != SW_OP_LINEAR_CE || !c->labels) {
+    const bool merges = c->op.kind == SW_OP_LINEAR_CE_MERGE;
+    if ((c->op.kind != SW_OP_LINEAR_CE && !merges) || !c->labels) {
         return true;
     }
     const bool of_rows = i_out == 2 || c->op.attrs.linear_ce.tile.partial;

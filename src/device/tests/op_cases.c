@@ -411,6 +411,23 @@ static bool linear_ce(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
+static bool linear_ce_merge(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    const int64_t rows = 5 + 60 * variant, words = 7, n_parts = 2 + variant;
+    if (variant == 3) {
+        return false;
+    }
+    case_init(c, SW_OP_LINEAR_CE_MERGE, "linear_ce_merge %d %s", variant, name_of(dtype));
+    c->op.attrs.linear_ce.whole = words * n_parts;
+    c->op.attrs.linear_ce.tile.first = words;
+    case_in(c, dtype, SW_SHAPE(1, rows, 9), -1, 1);
+    case_in(c, dtype, SW_SHAPE(words, 9), -0.5, 0.5);
+    labels(c, rows, words * n_parts, variant == 2);
+    case_in(c, stat_of(dtype), SW_SHAPE(3 * n_parts, rows), 1, 2);
+    loss_outputs(c, dtype, rows);
+    return true;
+}
+
 static bool linear_ce_grad_tile(struct op_case *c, enum sw_dtype dtype, int i_tile)
 {
     if (i_tile > 2) {
@@ -1351,6 +1368,7 @@ const case_build_fn op_cases[SW_N_OP_KINDS] = {
     [SW_OP_CROSS_ENTROPY_GRAD] = cross_entropy_grad,
     [SW_OP_LINEAR_CE] = linear_ce,
     [SW_OP_LINEAR_CE_GRAD] = linear_ce_grad,
+    [SW_OP_LINEAR_CE_MERGE] = linear_ce_merge,
     [SW_OP_LOSS_MEAN] = loss_mean,
     [SW_OP_LOSS_MEAN_GRAD] = loss_mean_grad,
     [SW_OP_SEED] = seed,

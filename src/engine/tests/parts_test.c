@@ -378,6 +378,9 @@ struct model_case {
     bool trains; /* with dropout */
     bool lora;
     int ranks[MOST_RANKS]; /* 0 ends them */
+    /* sublayers, and values that further products read (the output of an encoder); 0 = the number
+     * of exchanges is not checked */
+    int sublayers, more;
 };
 
 static struct sw_graph *forward_of(const struct model_case *c, const struct sw_lora *lora,
@@ -424,7 +427,8 @@ static void open_lora(struct sw_lora *lora)
 }
 
 /* Runs the model whole, then on n ranks with and without regions. */
-static void check_model(const struct model_case *c, int n, bool rows, struct machine *parts)
+static void check_model(const struct model_case *c, int n, bool rows, bool words,
+                        struct machine *parts)
 {
     struct machine whole;
     struct sw_lora lora;
@@ -438,7 +442,7 @@ static void check_model(const struct model_case *c, int n, bool rows, struct mac
     struct sw_graph *g = forward_of(c, c->lora ? &lora : NULL, &whole.loss[0], &vocab);
     whole.g[0] = g;
     for (int r = 0; r < n; r++) {
-        const struct sw_ranks ranks = {.axis = 4, .n = n, .me = r, .rows = rows};
+        const struct sw_ranks ranks = {.axis = 4, .n = n, .me = r, .rows = rows, .words = words};
         if (sw_graph_part(g, &ranks, whole.loss[0], &parts->g[r], &parts->loss[r]) < 0) {
             fail_msg("%s: %s", what, sw_error_message());
         }
@@ -474,22 +478,23 @@ static void check_model(const struct model_case *c, int n, bool rows, struct mac
     }
 
 static const struct model_case cases[] = {
-    {"gpt2", GPT2 "}", SPEC, SW_F64, .ranks = {2, 3, 4}},
+    {"gpt2", GPT2 "}", SPEC, SW_F64, .ranks = {2, 3, 4}, .sublayers = 4},
     {"gpt2 in fp32", GPT2 "}", SPEC, SW_F32, .ranks = {2}},
-    {"gpt2 with dropout", GPT2 "}", SPEC, SW_F64, .trains = true, .ranks = {2, 3, 4}},
+    {"gpt2 with dropout", GPT2 "}", SPEC, SW_F64, .trains = true, .ranks = {2, 3, 4},
+     .sublayers = 4},
     {"gpt2 with adapters", GPT2 "}", SPEC, SW_F64, .trains = true, .lora = true, .ranks = {2, 3}},
     {"llama", "{\"model_type\": \"llama\", " SIZES("12", "12") "}", SPEC, SW_F64,
-     .ranks = {2, 3, 4}},
+     .ranks = {2, 3, 4}, .sublayers = 4},
     {"llama with 4 key heads", "{\"model_type\": \"llama\", " SIZES("12", "4") "}", SPEC, SW_F64,
-     .ranks = {2, 4}},
+     .ranks = {2, 4}, .sublayers = 4},
     {"llama with 2 key heads", "{\"model_type\": \"llama\", " SIZES("12", "2") "}", SPEC, SW_F64,
-     .ranks = {4}},
+     .ranks = {4}, .sublayers = 4},
     {"llama with 1 key head", "{\"model_type\": \"llama\", " SIZES("12", "1") "}", SPEC, SW_F64,
      .trains = true, .lora = true, .ranks = {2, 3, 4}},
     {"qwen3", "{\"model_type\": \"qwen3\", \"head_dim\": 4, " SIZES("12", "2") "}", SPEC, SW_F64,
-     .ranks = {2, 4}},
+     .ranks = {2, 4}, .sublayers = 4},
     {"gemma2", "{\"model_type\": \"gemma2\", \"head_dim\": 4, " SIZES("12", "4") "}", SPEC, SW_F64,
-     .ranks = {4}},
+     .ranks = {4}, .sublayers = 4},
     {"gpt_neox", "{\"model_type\": \"gpt_neox\", \"rotary_pct\": 0.5, " SIZES("6", "6") "}", SPEC,
      SW_F64, .ranks = {2, 3}},
     {"gptj",
@@ -499,7 +504,7 @@ static const struct model_case cases[] = {
     {"bloom",
      "{\"model_type\": \"bloom\", \"hidden_size\": 24, \"n_layer\": 2, \"n_head\": 12, "
      "\"vocab_size\": 13}",
-     SPEC, SW_F64, .trains = true, .ranks = {2, 4}},
+     SPEC, SW_F64, .trains = true, .ranks = {2, 4}, .sublayers = 4},
     {"opt",
      "{\"model_type\": \"opt\", \"hidden_size\": 24, \"word_embed_proj_dim\": 20, \"ffn_dim\": 24, "
      "\"num_hidden_layers\": 2, \"num_attention_heads\": 12, \"vocab_size\": 13, "
@@ -507,7 +512,7 @@ static const struct model_case cases[] = {
      SPEC, SW_F64, .trains = true, .ranks = {2, 3}},
     {"bert", BERT "}", SPEC, SW_F64, .trains = true, .ranks = {2, 3, 4}},
     {"bert with adapters", BERT "}", SPEC, SW_F64, .trains = true, .lora = true, .ranks = {2}},
-    {"t5", T5 "}", SPEC, SW_F64, .trains = true, .ranks = {2, 3, 4}},
+    {"t5", T5 "}", SPEC, SW_F64, .trains = true, .ranks = {2, 3, 4}, .sublayers = 10, .more = 1},
     {"t5 with gates", T5 ", \"feed_forward_proj\": \"gated-gelu\", \"tie_word_embeddings\": false}",
      SPEC, SW_F64, .ranks = {2}},
     {"bart",
@@ -515,7 +520,7 @@ static const struct model_case cases[] = {
      "\"encoder_attention_heads\": 12, \"decoder_attention_heads\": 12, \"encoder_ffn_dim\": 24, "
      "\"decoder_ffn_dim\": 24, \"vocab_size\": 13, \"max_position_embeddings\": 16, "
      "\"decoder_start_token_id\": 2, \"pad_token_id\": 1}",
-     SPEC, SW_F64, .trains = true, .ranks = {2, 3}},
+     SPEC, SW_F64, .trains = true, .ranks = {2, 3}, .sublayers = 10, .more = 1},
     {"deberta",
      "{\"model_type\": \"deberta-v2\", \"pos_att_type\": [\"p2c\", \"c2p\"], "
      "\"relative_attention\": true, \"position_buckets\": 4, "
@@ -523,17 +528,38 @@ static const struct model_case cases[] = {
      SPEC, SW_F64, .trains = true, .ranks = {2, 3}},
 };
 
+static int count_ops(const struct sw_graph *g, enum sw_op_kind kind)
+{
+    int n = 0;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        n += g->ops[i].kind == kind;
+    }
+    return n;
+}
+
+/* A sublayer has 2 gathers and 2 sums over parts of the rows, or 2 sums. So have the embedding of
+ * each stack and the head together 1 and 1 each, and the logits are gathered for the output. */
+static void check_counts(const struct model_case *c, bool rows, int stacks, const struct machine *m)
+{
+    const int n = 2 * c->sublayers + stacks + 1 + c->more;
+    assert_int_equal(m->n_gathers, rows ? n + 1 : 1);
+    assert_int_equal(m->n_scatters, rows ? n : 0);
+    assert_int_equal(m->n_sums, rows ? 0 : n);
+}
+
 static void ranks_compute_what_one_computes(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SW_LEN(cases); i++) {
         for (int k = 0; k < MOST_RANKS && cases[i].ranks[k] > 0; k++) {
-            for (int rows = 0; rows < 2; rows++) {
+            for (int way = 0; way < 3; way++) {
+                const bool rows = way > 0, words = way != 1;
+                const int stacks = strstr(cases[i].config, "decoder_start") ? 2 : 1;
                 struct machine m;
-                check_model(&cases[i], cases[i].ranks[k], rows, &m);
-                if (getenv("SHOW")) {
-                    printf("%s %d %d: %d gathers %d scatters %d sums\n", cases[i].name,
-                           cases[i].ranks[k], rows, m.n_gathers, m.n_scatters, m.n_sums);
+                check_model(&cases[i], cases[i].ranks[k], rows, words, &m);
+                assert_int_equal(count_ops(m.g[0], SW_OP_LINEAR_CE_MERGE), words);
+                if (cases[i].sublayers > 0) {
+                    check_counts(&cases[i], rows, stacks, &m);
                 }
                 close_machine(&m);
             }
