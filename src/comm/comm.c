@@ -165,20 +165,27 @@ static void break_all(sw_comm *comm, sw_status st)
     }
 }
 
+/* The error of an exchange after a failed one, or SW_OK. */
+static sw_status check_broken(sw_comm *comm, const struct sw_exchange *x)
+{
+    char where[SW_WHERE_TEXT];
+    sw_status st = SW_OK;
+    pthread_mutex_lock(&comm->shared->lock);
+    if (comm->shared->broken) {
+        st = SW_FAIL(SW_E_PEER, "%s: an earlier exchange failed: %s", sw_comm_where(x, where),
+                     comm->shared->why);
+    }
+    pthread_mutex_unlock(&comm->shared->lock);
+    return st;
+}
+
 static sw_status run_exchange(sw_comm *comm, const struct sw_exchange *x)
 {
-    char why[sizeof comm->shared->why], where[SW_WHERE_TEXT];
+    char where[SW_WHERE_TEXT];
     if (!comm->transport.exchange) {
         return SW_FAIL(SW_E_ARG, "%s: these ranks are for planning only", sw_comm_where(x, where));
     }
-    pthread_mutex_lock(&comm->shared->lock);
-    const bool broken = comm->shared->broken;
-    memcpy(why, comm->shared->why, sizeof why);
-    pthread_mutex_unlock(&comm->shared->lock);
-    if (broken) {
-        return SW_FAIL(SW_E_PEER, "%s: an earlier exchange failed: %s", sw_comm_where(x, where),
-                       why);
-    }
+    SW_TRY(check_broken(comm, x));
     const sw_status st = comm->transport.exchange(comm->transport.ctx, x);
     if (st < 0) {
         break_all(comm, st);
