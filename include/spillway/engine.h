@@ -296,8 +296,8 @@ SW_API sw_status sw_train_batch(sw_engine *engine, const struct sw_batch *micro_
  * out          report of the step; NULL = not needed
  *
  * SW_E_ARG     the calls are not in this order; or a tensor is wrong, as in sw_train_batch
- * SW_E_CONFIG  spillway.schedule is "vertical", or spillway.mesh.pipe is above 1, where all
- *              micro-batches of a step run together; or the configuration has no optimizer (sw_step)
+ * SW_E_CONFIG  spillway.schedule is "vertical", or spillway.mesh.pipe is above 1: all micro-batches
+ *              of a step run together; or the configuration has no optimizer (sw_step)
  * SW_E_PEER    the step failed on another rank
  *
  * Other failures are as in sw_train_batch. Collective: each rank makes all calls of a step.

@@ -29,8 +29,9 @@ void sw_cells_close(struct sw_cells *cells);
 sw_status sw_pass_fuse(const struct sw_graph *g, const struct sw_plan_options *options,
                        struct sw_graph **out);
 
-/* Keeps the ops of this rank's stage, with messages to and from its neighbours. bounds: [stages + 1]
- * first block of each stage, and their number; group: the ranks along the pipe axis. */
+/* Keeps the ops of this rank's stage, with messages to and from its neighbours.
+ * bounds: [stages + 1] first block of each stage, and their number
+ * group: the ranks along the pipe axis */
 sw_status sw_pass_stage(struct sw_ir *ir, const int *bounds, int group);
 /* Splits parameters into tiles, the same in all programs; plan->tiled lists them. */
 sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *options);

@@ -95,7 +95,7 @@ struct sw_queue_times {
 };
 void sw_executor_queue_times(const struct sw_executor *ex,
                              struct sw_queue_times out[SW_QUEUE_COUNT]);
-/* What this rank has sent in the exchanges of one of the plan's groups. Call it between steps. */
+/* Reports what this rank has sent in exchanges of a group of the plan. Call it between steps. */
 void sw_executor_traffic(const struct sw_executor *ex, int group, struct sw_traffic *out);
 
 /* Times of the steps since the executor was opened. Measuring does not delay a step: on an

@@ -70,6 +70,6 @@ sw_status sw_search_open_asked(struct sw_search_look *l, const struct sw_policy 
 /* The plan in l->plan updates on the device. This also tries one that updates on the host, and
  * keeps the faster of the two. On failure l->plan is NULL. */
 sw_status sw_search_try_on_host(struct sw_search_look *l);
-/* Chooses the micro-batch and the recomputation that are "auto". *policy: the first to try; changed.
- * Sets l->plan and l->policy. */
+/* Chooses the micro-batch and the recomputation that are "auto". Sets l->plan and l->policy.
+ * policy: the first to try; changed */
 sw_status sw_search_choose(struct sw_search_look *l, struct sw_policy *policy);
