@@ -352,7 +352,97 @@ static void a_message_reaches_its_peer(void **state)
     }
 }
 
+/* ---- queues side by side ---- */
+
+enum { SIDE_ELEMS = 300, ROUNDS = 20 };
+
+/* Rank 0 begins with the tensor group and rank 1 with the other one; they share no queue. */
+static sw_status cross(void *ctx, sw_comm *comm)
+{
+    const int n = sw_comm_size(comm), me = sw_comm_rank(comm);
+    struct hand h;
+    float got[SIDE_ELEMS];
+    open_hand(&h, ctx, n, me);
+    for (int i = 0; i < 2; i++) {
+        const struct wish wish = {.verb = SW_VERB_ALL_REDUCE,
+                                  .group = (i == 0) == (me % 2 == 0) ? GROUP_TENSOR : GROUP_PIPE,
+                                  .dtype = SW_F32,
+                                  .elems = {SIDE_ELEMS, SIDE_ELEMS},
+                                  .slice = sw_ceil_div(SIDE_ELEMS, n),
+                                  .runs = {1, 1}};
+        add(&h, &wish);
+    }
+    start(&h, comm);
+    give(&h, 0, 0, me, SW_F32);
+    give(&h, 1, 0, me, SW_F32);
+    sw_status st = SW_OK;
+    for (int round = 0; round < ROUNDS && st >= 0; round++) {
+        st = sw_executor_forward(h.ex, 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        const struct sw_port port = port_of(&h, i, 1);
+        assert_int_equal(sw_executor_read(h.ex, &port, got, sizeof got), SW_OK);
+        for (int k = 0; k < SIDE_ELEMS && st >= 0; k++) {
+            assert_true(got[k] == (float)sum_of(SW_F32, n, k));
+        }
+    }
+    close_hand(&h);
+    return st;
+}
+
+/* Each rank sends to the next one and receives from the one before, at once and in turn. */
+static sw_status go_round(void *ctx, sw_comm *comm)
+{
+    const int n = sw_comm_size(comm), me = sw_comm_rank(comm);
+    struct hand h;
+    float got[SIDE_ELEMS];
+    open_hand(&h, ctx, n, me);
+    for (int i = 0; i < 2; i++) {
+        const bool sends = (i == 0) == (me % 2 == 0);
+        const struct wish wish = {.verb = sends ? SW_VERB_SEND : SW_VERB_RECV,
+                                  .group = GROUP_PIPE,
+                                  .peer = (sends ? me + 1 : me + n - 1) % n,
+                                  .dtype = SW_F32,
+                                  .elems = {SIDE_ELEMS},
+                                  .slice = SIDE_ELEMS,
+                                  .runs = {1, 1}};
+        add(&h, &wish);
+    }
+    const int sent = me % 2 == 0 ? 0 : 1;
+    start(&h, comm);
+    give(&h, sent, 0, me, SW_F32);
+    sw_status st = SW_OK;
+    for (int round = 0; round < ROUNDS && st >= 0; round++) {
+        st = sw_executor_forward(h.ex, 0);
+    }
+    const struct sw_port port = port_of(&h, 1 - sent, 0);
+    assert_int_equal(sw_executor_read(h.ex, &port, got, sizeof got), SW_OK);
+    for (int k = 0; k < SIDE_ELEMS && st >= 0; k++) {
+        assert_true(got[k] == (float)element(SW_F32, 0, (me + n - 1) % n, k));
+    }
+    struct sw_traffic traffic;
+    sw_executor_traffic(h.ex, GROUP_PIPE, &traffic);
+    assert_int_equal(traffic.sent[SW_COMM_SEND], ROUNDS * sizeof got);
+    close_hand(&h);
+    return st;
+}
+
+static void queues_do_not_wait_for_each_other(void **state)
+{
+    (void)state;
+    char devices[][16] = {"cpu:reference", "mock", "mock:early"};
+    for (size_t d = 0; d < SW_LEN(devices); d++) {
+        for (int n = 2; n <= MOST_RANKS; n++) {
+            if (sw_threads_run(n, 60, cross, devices[d]) < 0 ||
+                sw_threads_run(n, 60, go_round, devices[d]) < 0) {
+                fail_msg("%s: %s", devices[d], sw_error_message());
+            }
+        }
+    }
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(queues_do_not_wait_for_each_other),
     cmocka_unit_test(a_message_reaches_its_peer),
     cmocka_unit_test(each_verb_is_plain_arithmetic),
 };
