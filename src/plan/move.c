@@ -374,6 +374,40 @@ sw_status sw_exchange_check(const struct sw_ir *ir, const struct sw_ir_op *op)
                : SW_OK;
 }
 
+/* ---- exchanges of a graph ---- */
+
+static enum sw_move move_of(const struct sw_exchange_attrs *attrs)
+{
+    return attrs->from == SW_SPREAD_CUT ? SW_MOVE_ALL_GATHER
+           : attrs->to == SW_SPREAD_CUT ? SW_MOVE_REDUCE_SCATTER
+                                        : SW_MOVE_ALL_REDUCE;
+}
+
+sw_status sw_ir_take_exchanges(struct sw_ir *ir, const struct sw_plan *plan)
+{
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        struct sw_ir_op *op = &ir->ops[i];
+        if (sw_ir_attrs(op) != SW_ATTRS_EXCHANGE) {
+            continue;
+        }
+        const struct sw_exchange_attrs *attrs = &op->detail->attrs.exchange;
+        const enum sw_axis axis = (enum sw_axis)attrs->axis;
+        const int group = sw_plan_group(plan, 1U << axis);
+        const int ranks = group < 0 ? 1 : plan->groups[group].n;
+        if (ranks != attrs->ranks || ranks == 1 || plan->groups[group].me != attrs->me) {
+            return SW_FAIL(SW_E_UNSUP,
+                           "plan: an exchange in %s among %d ranks of the %s axis, of which the "
+                           "mesh has %d; wanted all of them",
+                           sw_ir_where(ir, op), attrs->ranks, sw_axis_name(axis), ranks);
+        }
+        op->exchange = (struct sw_ir_exchange){.group = (int8_t)group, .dim = (int8_t)attrs->dim};
+        op->move = move_of(attrs);
+        op->kind = SW_N_OP_KINDS;
+        op->detail = &sw_ir_no_detail;
+    }
+    return SW_OK;
+}
+
 /* ---- exchanges, as instructions ---- */
 
 static const struct sw_move_info *row_of(enum sw_verb verb)

@@ -148,7 +148,7 @@ static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *
     sw_graph_close(fused);
     SW_TRY(st);
     plan->programs[i].ir->groups = plan->groups;
-    return SW_OK;
+    return sw_ir_take_exchanges(plan->programs[i].ir, plan);
 }
 
 /* Reserves host memory if some transfers cannot reach the device's memory directly: a staging area,

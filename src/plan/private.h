@@ -188,6 +188,9 @@ sw_status sw_shelf_put(struct sw_shelf *shelf, int32_t first, int32_t last, size
 
 /* Sets the verb, the bytes and the fields of an exchange. */
 void sw_exchange_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_instr *out);
+/* Turns the exchanges of a graph into moves among the groups of the plan. SW_E_UNSUP: an exchange
+ * among some ranks of an axis only. */
+sw_status sw_ir_take_exchanges(struct sw_ir *ir, const struct sw_plan *plan);
 /* SW_E_ARG: the group, the dimensions or the peer do not fit the operands. */
 sw_status sw_exchange_check(const struct sw_ir *ir, const struct sw_ir_op *op);
 enum sw_dtype sw_exchange_dtype(const struct sw_ir *ir, const struct sw_ir_op *op);

@@ -2,6 +2,9 @@
 // Tests the rows of exchanges: what each sends, on which queue, what it needs, and what it refuses.
 #include "plan/private.h"
 
+#include <string.h>
+
+#include "support/plans.h"
 #include "support/test.h"
 
 enum { MOST = 4, ROWS = 12, BATCH = 5, WIDTH = 24 };
@@ -251,7 +254,107 @@ static void what_does_not_fit_is_refused(void **state)
     sw_ir_close(b.ir);
 }
 
+/* ---- exchanges of a graph ---- */
+
+enum { SAMPLES = 4, TOKENS = 6, CHANNELS = 8 };
+
+/* A sum is scattered over the samples, and what is computed there is gathered. ranks: that the
+ * graph is for */
+static struct sw_graph *graph_of(int ranks, int me)
+{
+    const struct sw_graph_options options = {
+        .dtype = SW_F32, .grad_dtype = SW_F32, .training = true};
+    const struct sw_init init = {SW_INIT_NORMAL, 0.1};
+    struct sw_exchange_attrs attrs = {.from = SW_SPREAD_SUM,
+                                      .to = SW_SPREAD_CUT,
+                                      .axis = SW_AXIS_TENSOR,
+                                      .ranks = ranks,
+                                      .me = me};
+    struct sw_graph *g;
+    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+    const struct sw_shape shape = SW_SHAPE(SAMPLES, TOKENS);
+    const sw_value table = sw_param(g, "table", SW_SHAPE(11, CHANNELS), init);
+    sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, shape), -1);
+    h = sw_act(g, sw_graph_exchange(g, h, &attrs), SW_ACT_GELU);
+    attrs.from = SW_SPREAD_CUT;
+    attrs.to = SW_SPREAD_COPIED;
+    h = sw_graph_exchange(g, h, &attrs);
+    const sw_value loss =
+        sw_linear_cross_entropy(g, h, table, SW_NO_VALUE, sw_input(g, "labels", SW_I32, shape), 0);
+    sw_output(g, "loss", loss);
+    assert_int_equal(sw_graph_backward(g, loss), SW_OK);
+    return g;
+}
+
+/* The gradient of each is the other one, so there are two of both. */
+static void exchanges_of_a_graph_become_moves(void **state)
+{
+    (void)state;
+    enum { N = 2, ROUNDS = 3, BYTES = SAMPLES * TOKENS * CHANNELS * 4 / N };
+    struct sw_plan_options o = {.device = {test_query, NULL},
+                                .policy.micro_batches = ROUNDS,
+                                .rule = &test_adam,
+                                .mesh.size = {[SW_AXIS_TENSOR] = N},
+                                .me = 1};
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, graph_of(N, 1)};
+    struct sw_plan *plan;
+    if (plan_once(&spec, 1, &o, &plan) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    const struct sw_program *p = &plan->programs[0];
+    const int group = sw_plan_group(plan, 1U << SW_AXIS_TENSOR);
+    int n[SW_SEGMENT_COUNT][SW_VERB_COUNT] = {{0}};
+    assert_int_equal(group, SW_GROUP_COUNT);
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const struct sw_instr *instr = &p->instrs[i];
+        if (sw_instr_exchanges(instr)) {
+            n[instr->segment][instr->verb]++;
+            assert_int_equal(instr->queue, SW_QUEUE_TENSOR);
+            assert_int_equal(instr->exchange.group, group);
+            assert_int_equal(instr->bytes, BYTES);
+            assert_false(instr->exchange.blocking);
+        }
+    }
+    for (int s = SW_SEGMENT_FORWARD; s <= SW_SEGMENT_BACKWARD; s++) {
+        assert_int_equal(n[s][SW_VERB_REDUCE_SCATTER], 1);
+        assert_int_equal(n[s][SW_VERB_ALL_GATHER], 1);
+    }
+    assert_int_equal(sw_plan_check(plan, &o), SW_OK);
+    assert_int_equal(sw_plan_group_bytes(plan, group), 4 * ROUNDS * (N - 1) * BYTES);
+    assert_int_equal(sw_plan_group_bytes(plan, SW_GROUP_DATA), 0);
+
+    int n_waits = 0;
+    for (int32_t i = 0; i < p->n_instrs; i++) { /* each wait is needed */
+        struct sw_instr *instr = &plan->programs[0].instrs[i];
+        const int32_t wait = instr->waits[SW_QUEUE_TENSOR];
+        if (wait >= 0) {
+            instr->waits[SW_QUEUE_TENSOR] = -1;
+            assert_int_equal(sw_plan_check(plan, &o), SW_E_ARG);
+            instr->waits[SW_QUEUE_TENSOR] = wait;
+            n_waits++;
+        }
+    }
+    assert_true(n_waits >= 4);
+    sw_plan_close(plan);
+}
+
+static void a_graph_for_other_ranks_is_refused(void **state)
+{
+    (void)state;
+    const struct sw_plan_options o = {.device = {test_query, NULL},
+                                      .policy.micro_batches = 1,
+                                      .rule = &test_adam,
+                                      .mesh.size = {[SW_AXIS_TENSOR] = 4}};
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, graph_of(2, 0)};
+    struct sw_plan *plan;
+    assert_int_equal(plan_once(&spec, 1, &o, &plan), SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), "among 2 ranks of the tensor axis, of which the "
+                                               "mesh has 4"));
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(exchanges_of_a_graph_become_moves),
+    cmocka_unit_test(a_graph_for_other_ranks_is_refused),
     cmocka_unit_test(a_queue_follows_from_axes_and_verb),
     cmocka_unit_test(bytes_are_those_of_the_formulas),
     cmocka_unit_test(an_all_reduce_rounds_its_slices_up),
