@@ -143,8 +143,8 @@ void sw_job_print_head(const struct job *job)
     if (sw_job_has_disk(job)) {
         fprintf(job->out, "disk: updates %s\n",
                 sw_engine_writes_in_place(job->engine)
-                    ? "written in place: after a step that fails a checkpoint is needed"
-                    : "go beside what they replace: a step that fails changes nothing");
+                    ? "write in place: after a failed step, training continues from a checkpoint"
+                    : "write to second slots: a failed step changes nothing");
     }
     if (job->steps.first > 0) {
         fprintf(job->out, "resumed at step %lld\n", (long long)job->steps.first);

@@ -267,11 +267,11 @@ static void print_held(const struct stages *s, struct sw_str *out)
         "  statistics, caches, constants",
         "  at the peak: gathered",
         "  loaded from other tiers",
-        "  gradients that leave",
+        "  gradients to be sent",
         "  activations",
-        "  arriving from ranks",
+        "  received from other ranks",
         "  workspace of kernels",
-        "  gaps between them",
+        "  unused gaps",
     };
     double v[N_STAGES], paper[N_STAGES], total[N_STAGES], padding[N_STAGES];
     add_head(out, s, "bytes held by one rank");
@@ -287,7 +287,7 @@ static void print_held(const struct stages *s, struct sw_str *out)
                 padding[i] = s->tables[i].padding;
             }
             add_line(s, out, "= model states", total);
-            add_line(s, out, "  of them padding", padding);
+            add_line(s, out, "  including padding", padding);
             add_line(s, out, "  by the paper's formula", paper);
             sw_str_puts(out, "besides them\n");
         }
@@ -310,7 +310,7 @@ static void print_tiers(const struct stages *s, struct sw_str *out)
 static void print_short(const struct stages *s, struct sw_str *out)
 {
     char text[32];
-    sw_str_printf(out, "%-32s", "  device, in short");
+    sw_str_printf(out, "%-32s", "  device, rounded");
     for (int i = 0; i < N_STAGES; i++) {
         const size_t bytes = s->tables[i].tier_bytes[SW_TIER_DEVICE];
         sw_str_printf(out, " %16s",
@@ -367,7 +367,7 @@ static void print_differences(const struct stages *s, const struct sw_sent_parts
         {"  + further uses, dense", offsetof(struct sw_sent_parts, second)},
         {"  + further uses, sparse", offsetof(struct sw_sent_parts, sparse)},
         {"  + kept whole, at the update", offsetof(struct sw_sent_parts, kept)},
-        {"  - not sent: kept, not read", offsetof(struct sw_sent_parts, spared)},
+        {"  - not sent: whole or unread", offsetof(struct sw_sent_parts, spared)},
         {"  + padding", offsetof(struct sw_sent_parts, padding)},
         {"  - rows instead of slices", offsetof(struct sw_sent_parts, rows)},
         {"  + momentum of matrices", offsetof(struct sw_sent_parts, matrices)},
@@ -440,7 +440,7 @@ static void print_text(const struct stages *s, struct sw_str *out)
     print_sent(s, out);
     sw_str_printf(
         out,
-        "\nThe paper's formulas, bytes a parameter: %g at stage 0, %g + %g/R at 1, "
+        "\nThe paper's formulas, bytes per parameter: %g at stage 0, %g + %g/R at 1, "
         "%g + %g/R at 2, %g/R at 3.\n"
         "The formulas of bytes sent, times (R-1)/R: (m c + 4) P at stage 0, (m c + w) P at "
         "1 and 2, %s P\nat 3, with P parameters, c bytes of a gradient on the "

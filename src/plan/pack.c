@@ -431,7 +431,7 @@ static void describe(const struct sw_plan *plan, const struct sw_program *progra
                      struct sw_str *out)
 {
     if (!program && plan->n_packs > 0) {
-        sw_str_printf(out, "%d small tensors of the disk travel in %d packs\n",
+        sw_str_printf(out, "%d small tensors are on the disk in %d packs\n",
                       sw_plan_count_packed(plan), plan->n_packs);
     }
 }

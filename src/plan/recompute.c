@@ -373,7 +373,7 @@ static void describe(const struct sw_plan *plan, const struct sw_program *progra
 {
     (void)plan;
     if (program && program->recomputed.blocks > 0) {
-        sw_str_printf(out, "  recomputed in backward: the first %lld of %lld blocks\n",
+        sw_str_printf(out, "  backward recomputes the first %lld of %lld blocks\n",
                       (long long)program->recomputed.blocks, (long long)program->recomputed.of);
     }
 }

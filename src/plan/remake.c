@@ -396,7 +396,7 @@ static void describe(const struct sw_plan *plan, const struct sw_program *progra
     if (program && program->remade.n > 0) {
         char text[32];
         const double bytes = (double)program->remade.bytes * program->micro_batches;
-        sw_str_printf(out, "  made again in backward: %d values%s, %s that are not kept\n",
+        sw_str_printf(out, "  backward recomputes %d cheap values%s, which saves %s\n",
                       program->remade.n, program->micro_batches > 1 ? " of each micro-batch" : "",
                       sw_format_bytes(text, sizeof text, bytes));
     }

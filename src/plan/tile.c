@@ -676,7 +676,7 @@ static void describe(const struct sw_plan *plan, const struct sw_program *progra
     for (int32_t i = 0; i < plan->n_tiled && !program; i++) {
         const struct sw_tiled *tiled = &plan->tiled[i];
         char text[32];
-        sw_str_printf(out, "%s in %lld tiles of %lld rows, %s\n", tiled->name,
+        sw_str_printf(out, "%s is used in %lld tiles of %lld rows, %s each\n", tiled->name,
                       (long long)tiled->n_tiles, (long long)tiled->rows,
                       sw_format_bytes(text, sizeof text, (double)tiled->bytes));
     }

@@ -72,12 +72,12 @@ static void describe(const struct sw_plan *plan, const struct sw_program *progra
         char bytes[32];
         sw_format_bytes(bytes, sizeof bytes, (double)sw_plan_second_places(plan, SW_TIER_DISK));
         sw_str_printf(out,
-                      "updates go beside what they replace, %s more on the disk: a step that "
-                      "fails changes nothing\n",
+                      "updates write to second slots, %s more on the disk: a failed step "
+                      "changes nothing\n",
                       bytes);
     } else {
-        sw_str_puts(out, "updates are written in place: after a step that fails a checkpoint is "
-                         "needed (spillway.disk_slots)\n");
+        sw_str_puts(out, "updates write in place: after a failed step, training continues from "
+                         "a checkpoint (spillway.disk_slots)\n");
     }
 }
 

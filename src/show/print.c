@@ -69,7 +69,7 @@ static void print_program(const struct sw_plan *plan, const struct sw_program *p
             sw_format_bytes(text[0], sizeof text[0], (double)program->peak.bytes[SW_TIER_DEVICE]),
             sw_format_bytes(text[1], sizeof text[1], (double)program->peak.live_bytes),
             program->peak.instr, about->name, about->where);
-        sw_str_puts(out, "  largest there: ");
+        sw_str_puts(out, "  largest at the peak: ");
         sw_plan_largest(program, 5, out);
         sw_str_putc(out, '\n');
     }
@@ -126,7 +126,7 @@ static void print_moved(const struct sw_plan *plan, struct sw_str *out)
                       (long long)moved.bytes.in[t], sw_tier_name((enum sw_tier)t),
                       (long long)moved.bytes.out[t]);
         if (t == SW_TIER_DISK) {
-            sw_str_printf(out, ": %.3g written a parameter, %.3g TB in 1000 steps",
+            sw_str_printf(out, ": %.3g written per parameter, %.3g TB in 1000 steps",
                           moved.written_each, moved.tb_in_1000_steps);
         }
         sw_str_putc(out, '\n');

@@ -378,11 +378,11 @@ static void the_budget_decides(void **state)
         bool two_slots;
         assert_int_equal(plan(&way, &two_slots, &two, text, sizeof text), SW_OK);
         assert_true(two_slots);
-        assert_non_null(strstr(text, "updates go beside what they replace"));
+        assert_non_null(strstr(text, "updates write to second slots"));
         snprintf(more, sizeof more, ", \"disk_slots\": 1");
         assert_int_equal(plan(&way, &two_slots, &one, text, sizeof text), SW_OK);
         assert_false(two_slots);
-        assert_non_null(strstr(text, "updates are written in place"));
+        assert_non_null(strstr(text, "updates write in place"));
         assert_true(two > one && two <= 2 * one + BLOCKS); /* the packs may differ */
         snprintf(more, sizeof more, ", \"nvme_space\": %lld", (long long)two);
         assert_int_equal(plan(&way, &two_slots, &disk, text, sizeof text), SW_OK);

@@ -196,7 +196,7 @@ static void a_block_moves_its_packs_alone(void **state)
     assert_int_equal(count(program, SW_VERB_WRITE, "transformer.h.0", false), 2);
     struct sw_str text = {0};
     sw_techniques_describe(e->plan, NULL, &text);
-    assert_non_null(strstr(sw_str_text(&text), "small tensors of the disk travel in"));
+    assert_non_null(strstr(sw_str_text(&text), "small tensors are on the disk in"));
     sw_str_fini(&text);
     sw_close(e);
 }

@@ -61,7 +61,7 @@ static void what_was_chosen_is_said(void **state)
     assert_int_equal(sw_initialize(&o, &e), SW_OK);
     assert_int_equal(sw_plan_text(e, false, false, &text), SW_OK);
     assert_int_equal(strncmp(text, want, strlen(want)), 0);
-    assert_non_null(strstr(text, "\n  recomputed in backward: the first 5 of 8 blocks\n"));
+    assert_non_null(strstr(text, "\n  backward recomputes the first 5 of 8 blocks\n"));
     sw_text_free(text);
     assert_int_equal(sw_plan_text(e, false, true, &text), SW_OK);
     assert_non_null(strstr(text, ",\"chosen\":{\"micro_batch\":12,\"recompute\":\"blocks\","
