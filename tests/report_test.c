@@ -99,7 +99,7 @@ static void ranks_differ_in_no_step(void **state)
     expect(TRAIN "--steps 4 --output r1", 0, "4 steps");
     expect(TRAIN "--steps 4 --output r2 --ranks 2", 0, "4 steps");
     expect(TRAIN "--steps 4 --output r3 --set optimizer.params.lr=0.5", 0, "4 steps");
-    expect("$S compare r1 r1", 0, "nothing that is compared differs");
+    expect("$S compare r1 r1", 0, "no compared value differs");
     expect("$S compare r1 r2", 1, "steps: 4 of both, the same in loss and norm, bit for bit");
     expect("$S compare r1 r3", 1, "optimizer.params.lr");
     expect("$S compare r1 r3", 1, "the first that differs is step 2");

@@ -498,7 +498,7 @@ static sw_status describe(const struct picture *p)
         }
         sw_html_text(p->out, c->name, strlen(c->name), false);
         sw_str_printf(p->out,
-                      ": %s at first, %s at last; least %s at step %lld, greatest %s at step "
+                      ": first %s, last %s; lowest %s at step %lld, highest %s at step "
                       "%lld. ",
                       text[0], text[1], text[2], (long long)s.min_step, text[3],
                       (long long)s.max_step);

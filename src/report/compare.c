@@ -294,7 +294,7 @@ static void print_text(const struct comparison *c, struct sw_str *out)
         sw_str_putc(out, '\n');
     }
     print_steps(c, out);
-    sw_str_puts(out, is_same(c) ? "nothing that is compared differs\n" : "");
+    sw_str_puts(out, is_same(c) ? "no compared value differs\n" : "");
 }
 
 /* ---- for programs ---- */

@@ -166,7 +166,7 @@ static bool write_difference(const struct sw_page *page, const struct sw_json *s
 static void write_differences(const struct sw_page *page, struct sw_str *out)
 {
     bool any = false;
-    sw_str_puts(out, "<div class=\"scroll\"><table class=\"keys\"><caption>Where the runs "
+    sw_str_puts(out, "<div class=\"scroll\"><table class=\"keys\"><caption>Keys that "
                      "differ</caption><thead><tr><th scope=\"col\">key");
     for (int i = 0; i < page->n; i++) {
         sw_str_puts(out, "<th scope=\"col\">");
@@ -197,10 +197,8 @@ sw_status sw_page_config(const struct sw_page *page, struct sw_str *out)
         const struct sw_past_run *run = &page->runs[i];
         sw_page_run(page, i, out);
         if (!sw_past_run_sources(run)) {
-            sw_str_puts(
-                out,
-                "<p class=\"dim\">No run.json says how it was configured, so the configuration is "
-                "not known.</p>\n");
+            sw_str_puts(out, "<p class=\"dim\">The folder has no run.json, so the configuration is "
+                             "not known.</p>\n");
             continue;
         }
         sw_str_puts(out, page->n > 1 ? "<details><summary>keys that were set</summary>\n" : "");
@@ -293,14 +291,14 @@ static void write_facts(const struct sw_past_run *run, struct sw_str *out)
         {"adapter", "model.adapter", SW_UNIT_COUNT},
         {"task", "model.task", SW_UNIT_COUNT},
         {"parameters", "model.parameters", SW_UNIT_COUNT},
-        {"of them trained", "model.trained", SW_UNIT_COUNT},
+        {"trained parameters", "model.trained", SW_UNIT_COUNT},
         {"dtype", "model.dtype", SW_UNIT_COUNT},
         {"tokenizer", "model.tokenizer", SW_UNIT_COUNT},
         {"vocabulary", "model.vocabulary", SW_UNIT_COUNT},
-        {"micro-batches of a step", "batch.micro_batches", SW_UNIT_COUNT},
-        {"samples of a micro-batch", "batch.micro_batch", SW_UNIT_COUNT},
-        {"tokens of a sample", "batch.tokens", SW_UNIT_COUNT},
-        {"samples of an epoch", "batch.samples", SW_UNIT_COUNT},
+        {"micro-batches per step", "batch.micro_batches", SW_UNIT_COUNT},
+        {"samples per micro-batch", "batch.micro_batch", SW_UNIT_COUNT},
+        {"tokens per sample", "batch.tokens", SW_UNIT_COUNT},
+        {"samples per epoch", "batch.samples", SW_UNIT_COUNT},
         {"ranks", "flags.ranks", SW_UNIT_COUNT},
         {"seed", "flags.seed", SW_UNIT_NUMBER},
         {"math fingerprint", "plan.fingerprint", SW_UNIT_COUNT},

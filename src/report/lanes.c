@@ -285,7 +285,7 @@ static void draw_lanes(const struct window *w, struct sw_str *out)
     }
     sw_str_printf(out,
                   "</div><svg style=\"height:%.1frem\" viewBox=\"0 0 %d %d\" "
-                  "preserveAspectRatio=\"none\" role=\"img\"><title>What each queue did during "
+                  "preserveAspectRatio=\"none\" role=\"img\"><title>Work of each queue during "
                   "the step</title>\n",
                   2.4 * n, COLUMNS, n * (LANE + GAP));
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
@@ -315,7 +315,7 @@ static void write_ops(struct trace *t, double begin, double end, struct sw_str *
         }
     }
     qsort(t->ops, (size_t)t->n_ops, sizeof *t->ops, by_time);
-    sw_str_puts(out, "<div class=\"scroll\"><table><caption>What took most time in this step, all "
+    sw_str_puts(out, "<div class=\"scroll\"><table><caption>Operations by time in this step, all "
                      "queues</caption><thead><tr><th scope=\"col\">operation<th scope=\"col\" "
                      "class=\"n\">times<th scope=\"col\" class=\"n\">time<th scope=\"col\" "
                      "class=\"n\">of the step</tr></thead><tbody>\n");

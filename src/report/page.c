@@ -135,7 +135,7 @@ static void tile_of_loss(const char *name, const struct sw_stats *s, const char 
     char last[48], least[48], step[48], more[256];
     if (s->n > 0) {
         sw_html_number(least, sizeof least, s->min, SW_UNIT_NUMBER);
-        snprintf(more, sizeof more, "least %s at step %s%s%s", least, step_text(step, s->min_step),
+        snprintf(more, sizeof more, "lowest %s at step %s%s%s", least, step_text(step, s->min_step),
                  *of ? "; of " : "", of);
         tile(out, name, sw_html_number(last, sizeof last, s->last, SW_UNIT_NUMBER), more);
     }
@@ -171,8 +171,8 @@ static void tile_of_speed(const struct summary *s, struct sw_str *out)
     if (s->tokens.n > 0) {
         sw_html_number(tokens, sizeof tokens, s->n_tokens, SW_UNIT_COUNT);
         sw_html_seconds(seconds, sizeof seconds, s->step_ms.sum / 1e3);
-        snprintf(more, sizeof more, "%s tokens in %s of steps", tokens, seconds);
-        tile(out, "Tokens a second",
+        snprintf(more, sizeof more, "%s tokens; all steps took %s", tokens, seconds);
+        tile(out, "Tokens per second",
              sw_html_number(value, sizeof value, floor(s->tokens.median + 0.5), SW_UNIT_COUNT),
              more);
     }
@@ -188,7 +188,7 @@ static void tile_of_memory(const struct sw_past_run *run, const struct summary *
     const int n = snprintf(more, sizeof more, "host %s, disk %s", host, disk);
     if (s->resident.n > 0) {
         sw_html_number(peak, sizeof peak, s->resident.max, SW_UNIT_BYTES);
-        snprintf(more + n, sizeof more - (size_t)n, "; process %s at most", peak);
+        snprintf(more + n, sizeof more - (size_t)n, "; peak of the process %s", peak);
     }
     tile(out, "Device memory, planned", device, more);
 }
@@ -257,7 +257,7 @@ static void write_row(const struct sw_page *page, int i, const struct summary *s
 
 static sw_status write_headline(const struct sw_page *page, struct sw_str *out)
 {
-    static const char *const heads[] = {"loss",     "least",  "least validation loss", "steps", "",
+    static const char *const heads[] = {"loss",     "lowest", "lowest validation loss", "steps", "",
                                         "tokens/s", "device", "transfers hidden"};
     struct summary s;
     if (page->n == 1) {
@@ -301,8 +301,8 @@ static void note_validation(const struct summary *s, struct sw_str *out)
         sw_html_number(min, sizeof min, s->val.min, SW_UNIT_NUMBER);
         sw_html_number(last, sizeof last, s->val.last, SW_UNIT_NUMBER);
         sw_str_printf(out,
-                      "<li>The validation loss was least at step %s, %s, and is %s at the "
-                      "last.</li>\n",
+                      "<li>The validation loss was lowest at step %s, %s; the last one is "
+                      "%s.</li>\n",
                       step_text(step, s->val.min_step), min, last);
     }
 }
@@ -331,8 +331,8 @@ static sw_status write_notes(const struct sw_page *page, struct sw_str *out)
             sw_html_name(&notes, sw_past_run_text(run, "end.why"));
             sw_str_puts(&notes, ".</li>\n");
         } else if (run->n > 0 && isfinite(s.wanted) && (double)last_step(run) < s.wanted) {
-            sw_str_puts(&notes, "<li>The run has not taken all its steps: it is still going on, or "
-                                "it was stopped. <code>spillway train --resume</code> goes on "
+            sw_str_puts(&notes, "<li>The run has not taken all its steps: it is still running, or "
+                                "it was stopped. <code>spillway train --resume</code> continues "
                                 "from its last checkpoint.</li>\n");
         }
     }
@@ -398,7 +398,7 @@ static sw_status write_curves(const struct sw_page *page, struct sw_str *out)
     struct sw_chart loss = sw_page_chart(page, "Loss", SW_UNIT_NUMBER);
     struct sw_chart norm = sw_page_chart(page, "Norm of the gradient", SW_UNIT_NUMBER);
     struct sw_chart lr = sw_page_chart(page, "Learning rate", SW_UNIT_NUMBER);
-    struct sw_chart speed = sw_page_chart(page, "Tokens a second", SW_UNIT_COUNT);
+    struct sw_chart speed = sw_page_chart(page, "Tokens per second", SW_UNIT_COUNT);
     loss.note = page->n == 1 ? "<span class=\"key c0\">training</span><span class=\"key c1\">"
                                "validation</span>"
                              : "dots: validation";
@@ -430,10 +430,11 @@ static sw_status write_page(const struct sw_page *page, struct sw_str *out)
     for (size_t i = 0; i < SW_LEN(sections); i++) {
         SW_TRY(sections[i](page, out));
     }
-    sw_str_printf(out,
-                  "</main>\n<footer>Written by spillway %s report. A curve keeps the least and the "
-                  "greatest value of each of its columns.</footer>\n</body></html>\n",
-                  sw_version());
+    sw_str_printf(
+        out,
+        "</main>\n<footer>Written by spillway %s report. A curve keeps the lowest and the "
+        "highest value of each of its columns.</footer>\n</body></html>\n",
+        sw_version());
     return out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a report") : SW_OK;
 }
 

@@ -158,8 +158,7 @@ static sw_status write_measured(const struct sw_page *page, struct sw_str *out)
     for (int i = 0; i < page->n; i++) {
         many = many || sw_past_run_number(&page->runs[i], "flags.ranks") > 1;
     }
-    chart.note = many ? "measured; dashed: what the plan has of it for one rank"
-                      : "measured; dashed: what the plan has of it";
+    chart.note = many ? "measured; dashed: planned for one rank" : "measured; dashed: planned";
     sw_page_add(page, &chart, SW_FIGURE_RESIDENT, "in memory", SW_CURVE_PLAIN, 0);
     sw_status st = SW_OK;
     for (int i = 0; i < page->n && st >= 0; i++) {
@@ -192,10 +191,9 @@ sw_status sw_page_memory(const struct sw_page *page, struct sw_str *out)
     sw_str_puts(out, "<section id=\"memory\"><h2>Memory</h2>\n");
     for (int i = 0; i < page->n; i++) {
         sw_page_run(page, i, out);
-        sw_str_puts(out,
-                    "<table class=\"tiers\"><thead><tr><th scope=\"col\">tier<th "
-                    "scope=\"col\" class=\"n\">planned<th scope=\"col\" class=\"n\">budget<th "
-                    "scope=\"col\" class=\"w\">what it holds, of a rank</tr></thead><tbody>\n");
+        sw_str_puts(out, "<table class=\"tiers\"><thead><tr><th scope=\"col\">tier<th "
+                         "scope=\"col\" class=\"n\">planned<th scope=\"col\" class=\"n\">budget<th "
+                         "scope=\"col\" class=\"w\">contents, per rank</tr></thead><tbody>\n");
         for (int t = 0; t < SW_TIER_COUNT; t++) {
             write_tier(&page->runs[i], t, most, out);
         }
@@ -248,7 +246,7 @@ static void write_strip(const struct sw_page *page, const struct sw_past_run *ru
     int last = -1, from = 0;
     sw_str_printf(out,
                   "<svg class=\"strip\" viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\" "
-                  "role=\"img\"><title>The queue that bound each step</title>",
+                  "role=\"img\"><title>Bottleneck of each step</title>",
                   STRIP);
     for (int c = 0; c <= STRIP; c++) {
         int64_t n[SW_QUEUE_COUNT + 1] = {0};
@@ -287,7 +285,7 @@ static void write_bound(const struct sw_page *page, struct sw_str *out)
             continue;
         }
         sw_str_puts(out, any ? ""
-                             : "<figure class=\"chart wide\"><figcaption><h3>What bound each "
+                             : "<figure class=\"chart wide\"><figcaption><h3>Bottleneck of each "
                                "step</h3><span>share of the time; compute, or the queue that "
                                "it waited for most</span></figcaption>\n");
         any = true;

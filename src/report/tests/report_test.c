@@ -136,7 +136,7 @@ static void no_spike_is_lost(void **state)
     assert_in_range(top, 36, 38); /* 4% of the range are left free at either end */
     assert_in_range(bottom, 962, 964);
     assert_non_null(strstr(page, "<h3>val_f1</h3>"));
-    assert_non_null(strstr(page, "least 1 at step 30001"));
+    assert_non_null(strstr(page, "lowest 1 at step 30001"));
     sw_free(page);
 }
 
@@ -325,7 +325,7 @@ static void runs_are_compared(void **state)
 {
     (void)state;
     put_pair(NULL, NULL);
-    compare("a", "b", false, true, "nothing that is compared differs");
+    compare("a", "b", false, true, "no compared value differs");
     compare("a", "b", true, true, "{\"same\":true,");
     put_pair(NULL, "{\"step\":1,\"loss\":2.5,\"grad_norm\":1,\"step_ms\":9}\n"
                    "{\"step\":2,\"loss\":null,\"grad_norm\":0.5}\n"); /* one bit */
@@ -349,7 +349,7 @@ static void a_name_may_hold_a_nul(void **state)
 {
     (void)state;
     put_pair("{\"data\":{\"a\\u0000b\":1}}", NULL);
-    compare("b", "b", false, true, "nothing that is compared differs");
+    compare("b", "b", false, true, "no compared value differs");
 }
 
 static void a_run_is_no_plan(void **state)
