@@ -59,7 +59,9 @@ static sw_value among_zeros(struct sw_graph *g, sw_value dy, sw_value x,
                             const struct sw_exchange_attrs *attrs)
 {
     const struct sw_attrs slice = {
-        .slice = {.dim = attrs->dim, .start = attrs->me * info_of(g, dy)->shape.dims[attrs->dim]}};
+        .slice = {.dim = attrs->dim,
+                  .start = attrs->me * info_of(g, dy)->shape.dims[attrs->dim],
+                  .is_own = true}};
     dy = sw_graph_dense(g, dy);
     const int32_t i = dy < 0 ? -1 : sw_graph_add_op(g, SW_OP_SLICE_GRAD, &dy, 1, &slice);
     return sw_graph_add_out(g, i, info_of(g, dy)->dtype, info_of(g, x)->shape);

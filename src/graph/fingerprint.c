@@ -51,9 +51,9 @@ static struct words words_of(const struct sw_op *op)
         return (struct words){.view = (int64_t)a->view.kind,
                               .dim = a->view.dim,
                               .dim_b = a->view.dim_b,
-                              .n = a->view.start};
+                              .n = a->view.exchange.ranks > 0 ? 0 : a->view.start};
     case SW_ATTRS_SLICE:
-        return (struct words){.dim = a->slice.dim, .n = a->slice.start};
+        return (struct words){.dim = a->slice.dim, .n = a->slice.is_own ? 0 : a->slice.start};
     case SW_ATTRS_EMBEDDING:
         return (struct words){.n = a->embedding.padding_id};
     case SW_ATTRS_SCALE:
@@ -88,6 +88,13 @@ static uint64_t hash_attention(uint64_t h, const struct sw_attention_attrs *a)
     return a->has_bias ? sw_hash_str(h, "bias") : h;
 }
 
+/* How a value is cut over ranks, and not which part is this rank's: all have one fingerprint. */
+static uint64_t hash_exchange(uint64_t h, const struct sw_exchange_attrs *a)
+{
+    const int64_t words[] = {a->from, a->to, a->axis, a->dim, a->ranks};
+    return a->ranks > 0 ? sw_hash(h, words, sizeof words) : h;
+}
+
 /* Hashes kinds that have no words above. */
 static uint64_t hash_more(uint64_t h, const struct sw_op *op)
 {
@@ -95,6 +102,10 @@ static uint64_t hash_more(uint64_t h, const struct sw_op *op)
     switch (sw_op_info(op->kind)->attrs) {
     case SW_ATTRS_ATTENTION:
         return hash_attention(h, &a->attention);
+    case SW_ATTRS_VIEW:
+        return hash_exchange(h, &a->view.exchange);
+    case SW_ATTRS_EXCHANGE:
+        return hash_exchange(h, &a->exchange);
     case SW_ATTRS_CROSS_ENTROPY:
         h = a->cross_entropy.smoothing > 0 ? hash_f64(h, a->cross_entropy.smoothing) : h;
         return a->cross_entropy.ignores_beyond ? sw_hash_str(h, "ignores beyond") : h;

@@ -221,7 +221,7 @@ struct sw_ranks {
  * g          has no backward yet
  * ranks      with one rank, the result is a copy
  * loss       a value of g; *out_loss is that value in *out
- * out        the caller's; names in it are its own, but it borrows what g's options borrow
+ * out        the caller's; it borrows what g's options borrow, and with one rank g's names
  *
  * SW_E_UNSUP a split that the ranks do not divide; the message names the parameter
  */

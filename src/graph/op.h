@@ -470,6 +470,7 @@ struct sw_attrs {
         struct {
             int dim;
             int64_t start;
+            bool is_own; /* start is that of this rank's part */
         } slice;
         struct sw_linear_ce_attrs linear_ce;
         struct {

@@ -417,6 +417,19 @@ static void differentiate(struct machine *m, int rank, const char *what)
     }
 }
 
+/* All ranks have one fingerprint, which is not that of the whole. */
+static void check_fingerprints(const struct machine *parts, const struct machine *whole,
+                               const char *what)
+{
+    const uint64_t of_first = sw_graph_fingerprint(parts->g[0], SW_HASH_INIT);
+    for (int r = 1; r < parts->n; r++) {
+        if (sw_graph_fingerprint(parts->g[r], SW_HASH_INIT) != of_first) {
+            fail_msg("%s: rank %d has another fingerprint", what, r);
+        }
+    }
+    assert_true(of_first != sw_graph_fingerprint(whole->g[0], SW_HASH_INIT));
+}
+
 static void open_lora(struct sw_lora *lora)
 {
     sw_lora_init(lora);
@@ -449,6 +462,7 @@ static void check_model(const struct model_case *c, int n, bool rows, bool words
         differentiate(parts, r, what);
     }
     differentiate(&whole, 0, what);
+    check_fingerprints(parts, &whole, what);
     place(&whole);
     place(parts);
     fill(&whole, vocab);
@@ -567,7 +581,44 @@ static void ranks_compute_what_one_computes(void **state)
     }
 }
 
+/* With one rank nothing changes: the same ops, values and fingerprint. */
+static void one_rank_has_the_whole(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        const struct sw_ranks one = {.axis = 4, .n = 1, .rows = true, .words = true};
+        struct sw_graph *copy;
+        sw_value loss, of_copy;
+        int64_t vocab;
+        struct sw_graph *g = forward_of(&cases[i], NULL, &loss, &vocab);
+        assert_int_equal(sw_graph_part(g, &one, loss, &copy, &of_copy), SW_OK);
+        assert_int_equal(of_copy, loss);
+        assert_int_equal(sw_graph_backward(g, loss), SW_OK);
+        assert_int_equal(sw_graph_backward(copy, of_copy), SW_OK);
+        assert_true(sw_graph_fingerprint(g, SW_HASH_INIT) ==
+                    sw_graph_fingerprint(copy, SW_HASH_INIT));
+        sw_graph_close(copy); /* its names are those of g */
+        sw_graph_close(g);
+    }
+}
+
+static void what_does_not_divide_is_refused_by_name(void **state)
+{
+    (void)state;
+    const struct sw_ranks eight = {.axis = 4, .n = 8};
+    struct sw_graph *part = NULL;
+    sw_value loss, of_part;
+    int64_t vocab;
+    struct sw_graph *g = forward_of(&cases[0], NULL, &loss, &vocab);
+    assert_int_equal(sw_graph_part(g, &eight, loss, &part, &of_part), SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), "transformer.h.0.attn.c_attn.weight"));
+    assert_null(part);
+    sw_graph_close(g);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(one_rank_has_the_whole),
+    cmocka_unit_test(what_does_not_divide_is_refused_by_name),
     cmocka_unit_test(ranks_compute_what_one_computes),
 };
 
