@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cluster/cluster.h"
+#include "cost/cost.h"
 #include "engine/engine.h"
 #include "json/json.h"
 #include "spillway/comm.h"
@@ -43,6 +44,9 @@ struct report {
     const struct sw_plan_cluster *on;
     const struct sw_cluster *cluster;
     size_t bytes[SW_TIER_COUNT], there[SW_TIER_COUNT]; /* of a rank */
+    const struct sw_program *program;
+    struct sw_clock_report clock;
+    double flops; /* that a rank's kernels do in a step */
 };
 
 static void find_tiers(const struct sw_engine_facts *f, struct report *r)
@@ -53,6 +57,49 @@ static void find_tiers(const struct sw_engine_facts *f, struct report *r)
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         r->bytes[t] = f->plan->tier_bytes[t];
         r->there[t] = there[t];
+    }
+}
+
+static const char *words_of(const struct sw_instr *instr)
+{
+    return instr->about->tensor ? instr->about->tensor : instr->about->where;
+}
+
+/* The time of a step at the cluster's rates. */
+static sw_status find_time(const struct sw_engine_facts *f, struct report *r)
+{
+    const struct sw_cost_mesh mesh = {r->cluster, r->on->ranks};
+    r->program = &f->plan->programs[0];
+    SW_TRY(sw_cost_step(f->plan, &mesh, &r->clock));
+    for (int32_t i = 0; i < r->program->n_instrs; i++) {
+        r->flops += (double)r->program->instrs[i].flops * (double)r->clock.instrs[i].runs;
+    }
+    return SW_OK;
+}
+
+static double tflops_of(const struct report *r)
+{
+    return r->clock.seconds > 0 ? r->flops / r->clock.seconds / 1e12 : 0;
+}
+
+static void print_time(const struct report *r, struct sw_str *out)
+{
+    const struct sw_clock_report *clock = &r->clock;
+    const char *before = ": ";
+    sw_str_printf(out, "a step takes %.6f s", clock->seconds);
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        if (clock->part[q] > 0) {
+            sw_str_printf(out, "%s%s%s %.6f s", before, q > 0 ? "waits for " : "",
+                          sw_queue_name((enum sw_queue)q), clock->part[q]);
+            before = ", ";
+        }
+    }
+    sw_str_printf(out, "\n%.2f TFLOP/s per device\n", tflops_of(r));
+    if (clock->longest >= 0) {
+        const struct sw_instr *instr = &r->program->instrs[clock->longest];
+        sw_str_printf(out, "%s bounds it, most of all instruction %d (%s of %s): %.6f s\n",
+                      sw_queue_name(clock->bound), clock->longest, instr->about->name,
+                      words_of(instr), clock->instrs[clock->longest].charge);
     }
 }
 
@@ -73,6 +120,13 @@ static void print_text(const struct report *r, struct sw_str *out)
         }
         sw_str_putc(out, '\n');
     }
+    print_time(r, out);
+}
+
+static void print_number(const char *before, double x, struct sw_str *out)
+{
+    sw_str_puts(out, before);
+    sw_json_write_f64(x, out);
 }
 
 static void print_json(const struct report *r, struct sw_str *out)
@@ -85,7 +139,23 @@ static void print_json(const struct report *r, struct sw_str *out)
         sw_str_printf(out, "%s\"%s\":{\"bytes\":%zu,\"there_are\":%zu}", t > 0 ? "," : "",
                       sw_tier_name((enum sw_tier)t), r->bytes[t], r->there[t]);
     }
-    sw_str_puts(out, "}}");
+    print_number("},\"step_seconds\":", r->clock.seconds, out);
+    print_number(",\"tflops_per_device\":", tflops_of(r), out);
+    print_number(",\"flops\":", r->flops, out);
+    sw_str_printf(out, ",\"bound\":\"%s\"", sw_queue_name(r->clock.bound));
+    for (int k = 0; k < 2; k++) {
+        const double *of = k == 0 ? r->clock.part : r->clock.alone;
+        for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+            sw_str_printf(out, "%s\"%s\":",
+                          q > 0    ? ","
+                          : k == 0 ? ",\"of_step\":{"
+                                   : ",\"seconds\":{",
+                          sw_queue_name((enum sw_queue)q));
+            sw_json_write_f64(of[q], out);
+        }
+        sw_str_putc(out, '}');
+    }
+    sw_str_putc(out, '}');
 }
 
 static sw_status report(const struct sw_engine_options *options, struct report *r,
@@ -95,9 +165,13 @@ static sw_status report(const struct sw_engine_options *options, struct report *
     SW_TRY(sw_initialize(options, &e));
     const struct sw_engine_facts f = sw_engine_facts(e);
     find_tiers(&f, r);
-    (r->on->json ? print_json : print_text)(r, out);
+    const sw_status st = find_time(&f, r);
+    if (st >= 0) {
+        (r->on->json ? print_json : print_text)(r, out);
+        sw_free(r->clock.instrs);
+    }
     sw_close(e);
-    return SW_OK;
+    return st;
 }
 
 /* The device is that of the cluster, and the ranks exchange nothing. */

@@ -251,6 +251,29 @@ static void disks_need_a_cluster_that_has_some(void **state)
     sw_text_free(text);
 }
 
+/* Seconds of computation are at least those of its FLOPs at the rate that products reach, and a
+ * slower cluster is slower. */
+static void the_time_follows_from_the_rates(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"h100-node", "dgx-a100-selene", "dgx2-v100"};
+    static const double reached[] = {0.73 * 67e12, 0.655 * 19.5e12, 0.56 * 15.7e12};
+    const struct wish wish = {.model = "gpt2", .seq_len = 256};
+    double before = 0;
+    for (size_t i = 0; i < SW_LEN(names); i++) {
+        struct sw_json_doc *doc =
+            ask(&wish, (struct sw_plan_cluster){.name = names[i], .ranks = 2});
+        const double seconds = at(doc, "step_seconds"), flops = at(doc, "flops");
+        assert_true(flops > 0 && at(doc, "seconds.compute") >= flops / reached[i]);
+        assert_true(seconds >= at(doc, "seconds.compute") && seconds >= at(doc, "seconds.comm"));
+        assert_true(at(doc, "seconds.comm") > 0 && at(doc, "seconds.read") == 0);
+        assert_true(fabs(at(doc, "tflops_per_device") - flops / seconds / 1e12) < 1e-6);
+        assert_true(seconds > before);
+        before = seconds;
+        sw_json_close(doc);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_plan_is_that_of_the_emulated_gpu),
     cmocka_unit_test(nothing_runs_on_it),
@@ -258,6 +281,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(sizes_follow_from_each_other),
     cmocka_unit_test(a_model_fits_or_the_missing_bytes_are_said),
     cmocka_unit_test(disks_need_a_cluster_that_has_some),
+    cmocka_unit_test(the_time_follows_from_the_rates),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
