@@ -227,6 +227,27 @@ SW_API int64_t sw_engine_samples(const sw_engine *engine);    /* samples of all 
 /* Seed of initial weights and dropout. A seed in the configuration overrides the options. */
 SW_API uint64_t sw_engine_seed(const sw_engine *engine);
 
+/* ---- ranks ---- */
+
+/* This rank's number along an axis of spillway.mesh ("pipe", "data", "expert", "context" or
+ * "tensor"), and the number of ranks there. SW_E_ARG: there is no such axis. */
+SW_API sw_status sw_engine_axis(const sw_engine *engine, const char *axis, int *out_rank,
+                                int *out_size);
+/*
+ * sw_engine_group - the communicator of the ranks that differ from this one along one axis only.
+ *
+ * For the caller's own exchanges (spillway/comm.h), between other calls of the engine. Its messages
+ * do not mix with those of the engine.
+ *
+ * axis         as for sw_engine_axis
+ * out          lent; its size is 1 if the axis has one rank
+ *
+ * SW_E_ARG     there is no such axis; or the engine was opened with plan.only
+ *
+ * Collective, among all ranks of the engine: the first call for an axis opens the communicator.
+ */
+SW_API sw_status sw_engine_group(sw_engine *engine, const char *axis, sw_comm **out);
+
 /* ---- inputs ---- */
 
 /* One input tensor of a micro-batch. The inputs are those of the training program; without one,

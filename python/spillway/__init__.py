@@ -17,6 +17,7 @@ from ._library import lib as _lib
 from .batch import Batch, InputInfo
 from .data import Dataset, Loader, Tokenizer, shift_labels
 from .engine import Engine, StepReport, initialize, plan
+from .group import Group
 from .errors import (
     ArgumentError, ClosedError, ConfigError, DeviceError, FileError, FormatError, OutOfMemoryError,
     RankError, SpillwayError, StoppedError, UnsupportedError,
@@ -26,7 +27,7 @@ __version__: str = _lib.sw_version().decode()
 
 __all__ = [
     "ArgumentError", "Batch", "ClosedError", "ConfigError", "Dataset", "DeviceError", "Engine",
-    "FileError", "FormatError", "InputInfo", "Loader", "OutOfMemoryError", "RankError",
+    "FileError", "FormatError", "Group", "InputInfo", "Loader", "OutOfMemoryError", "RankError",
     "SpillwayError", "StepReport", "StoppedError", "Tokenizer", "UnsupportedError", "__version__",
     "initialize", "plan", "shift_labels",
 ]

@@ -68,13 +68,17 @@ class Handle:
 
     def _ask(self, name: str, *arguments: Any) -> Any:
         """Calls a function of the library on the object and returns its result."""
+        return self._guarded(name, self._pointer, *arguments)
+
+    def _guarded(self, name: str, *arguments: Any) -> Any:
+        """Calls a function of the library while nobody else uses or closes the object."""
         self._check()
         if not self._lock.acquire(blocking=False):
             raise ArgumentError(f"the {self._what} is in use by another thread")
         try:
             if self.closed:
                 raise ClosedError(f"the {self._what} is closed")
-            return getattr(lib, name)(self._pointer, *arguments)
+            return getattr(lib, name)(*arguments)
         finally:
             self._lock.release()
 

@@ -10,7 +10,8 @@ import operator
 import os
 import shutil
 from collections.abc import Iterator as AbstractIterator, Mapping as AbstractMapping
-from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
+from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_float, c_int, c_int32, c_int64
+from ctypes import c_void_p
 from dataclasses import dataclass
 from types import TracebackType
 from typing import (
@@ -27,6 +28,7 @@ from ._library import take_text, texts
 from .batch import Batch, InputInfo, is_hf
 from .data import IGNORED, Dataset, Loader, Path, Paths, Setup, Tokenizer, as_paths
 from .errors import ArgumentError, ClosedError, ConfigError, SpillwayError
+from .group import Group
 
 Config = Union[None, Path, Mapping[str, Any]]
 MicroBatch = Mapping[str, Any]
@@ -278,6 +280,9 @@ class Engine(Handle):
         self._room = room or (self.seq_len if generate.wanted else 0)  # of prompt and continuation
         self.inputs: Dict[str, InputInfo] = self._read_inputs()  #: tensors of a micro-batch
         self._n_backward = 0  # of the step under way
+        me, n = c_int(), c_int()
+        self._call("sw_engine_axis", b"data", byref(me), byref(n))
+        self._data_rank, self._data_size = me.value, n.value  # along the data axis
 
     # ---- opening and closing ----
 
@@ -323,6 +328,18 @@ class Engine(Handle):
 
     # What refers to the engine is made when it is asked for: an engine that nobody else holds is
     # closed at once, and not when the next cycles are looked for.
+
+    def group(self, axis: str) -> Group:
+        """The ranks that differ from this one along one axis of spillway.mesh only: "pipe", "data",
+        "expert", "context" or "tensor". All ranks of the engine call it."""
+        self._check()
+        if not isinstance(axis, str):
+            raise ArgumentError(f"axis: wanted a name, got {type(axis).__name__}")
+        return Group(self, axis)
+
+    def _exchange(self, name: str, *arguments: Any) -> None:
+        """Exchanges with a communicator that the engine lends."""
+        check(self._guarded(name, *arguments))
 
     @property
     def optimizer(self) -> _Optimizer:

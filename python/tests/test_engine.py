@@ -143,6 +143,25 @@ def test_whatever_a_closed_engine_is_asked_it_says_so(text: Path) -> None:
                     raise AssertionError(f"{name} gave {call()!r}")
 
 
+def test_a_group_has_the_ranks_of_an_axis(small: Path) -> None:
+    engine = opened(small)
+    for axis in ("pipe", "data", "context", "tensor"):
+        group = engine.group(axis)
+        assert (group.axis, group.rank, group.size) == (axis, 0, 1)
+        value = np.arange(6, dtype=np.float32).reshape(2, 3)
+        np.testing.assert_array_equal(group.all_gather(value), value[None])
+        np.testing.assert_array_equal(group.broadcast(value), value)
+        assert group.all_gather(7).tolist() == [7]
+        group.barrier()
+    with pytest.raises(spillway.ArgumentError, match="the nearest is tensor"):
+        engine.group("tenser")
+    with pytest.raises(spillway.ArgumentError, match="root is 1; wanted 0 to 0"):
+        group.broadcast(value, root=1)
+    engine.close()
+    with pytest.raises(spillway.ClosedError, match="the engine is closed"):
+        group.barrier()
+
+
 def test_what_an_engine_opened_is_closed_with_it(text: Path) -> None:
     engine = opened(training_data=text)
     loader, tokenizer = engine.training_dataloader, engine.tokenizer

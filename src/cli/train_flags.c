@@ -130,7 +130,9 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
          "(microseconds)",
          true},
         {"--ranks", FLAG_INT, &o->ranks, "R",
-         "data-parallel ranks, as threads of this process (default: 1)", 0},
+         "ranks, as threads of this process; data-parallel unless spillway.mesh says otherwise "
+         "(default: 1)",
+         0},
         {"--deadline", FLAG_REAL, &o->deadline_s, "S",
          "seconds that a rank waits for the others before it reports the missing ones (default: "
          "300)",

@@ -3,34 +3,23 @@
 // and the memory that a plan may use.
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "engine/private.h"
 
-/* Finds this rank's index among the ranks of its machine. Machines are told apart by their host
- * names. */
-static sw_status find_place(const struct sw_engine *e, struct sw_device_place *out)
+/* This rank's index among the ranks of its machine. A plan needs one device, and its ranks may run
+ * anywhere. */
+static struct sw_device_place find_place(const struct sw_engine *e)
 {
-    enum { NAME = 64 };
-    char mine[NAME] = "";
-    *out = (struct sw_device_place){.rank = 0, .n_ranks = 1, .n_world = e->world.size};
-    if (e->world.size == 1 || e->options.plan.only) {
-        return SW_OK; /* a plan needs one device, and its ranks may run anywhere */
-    }
-    char *all = sw_alloc_zero("engine", (size_t)e->world.size, NAME);
-    SW_TRY_ALLOC(all, "names of machines");
-    gethostname(mine, sizeof mine - 1);
-    const sw_status st =
-        sw_comm_all_gather(e->options.run.comm, mine, all, NAME, "the names of machines");
-    out->n_ranks = 0;
-    for (int r = 0; st >= 0 && r < e->world.size; r++) {
-        if (memcmp(all + (size_t)r * NAME, mine, NAME) == 0) {
-            out->rank += r < e->world.rank;
-            out->n_ranks++;
+    struct sw_device_place place = {
+        .rank = 0, .n_ranks = e->hosts ? 0 : 1, .n_world = e->world.size};
+    for (int r = 0; e->hosts && r < e->world.size; r++) {
+        const char *all = e->hosts, *mine = all + (size_t)e->world.rank * SW_HOST_NAME;
+        if (strcmp(all + (size_t)r * SW_HOST_NAME, mine) == 0) {
+            place.rank += r < e->world.rank;
+            place.n_ranks++;
         }
     }
-    sw_free(all);
-    return st;
+    return place;
 }
 
 /* Threads of a rank: its share of the processors. */
@@ -75,7 +64,7 @@ sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **ou
     struct sw_device *dev = NULL;
     const struct sw_spillway_config *c = &e->config->spillway;
     const char *name = e->options.run.device ? e->options.run.device : c->device;
-    struct sw_device_place place;
+    const struct sw_device_place place = find_place(e);
     if (!e->options.run.device && c->kernels == SW_KERNELS_REFERENCE) {
         if (strcmp(name, "auto") != 0 && strcmp(name, "cpu") != 0) {
             return SW_FAIL(
@@ -85,7 +74,6 @@ sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **ou
         }
         name = "cpu:reference";
     }
-    SW_TRY(find_place(e, &place));
     SW_TRY(sw_device_open_at(name, threads_of(e), &place, &dev));
     const sw_status st = check_simulated(e, dev);
     if (st < 0) {

@@ -50,6 +50,11 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e);
 sw_status sw_engine_initialize(const struct sw_engine_options *options, bool any_mesh,
                                sw_engine **out);
 
+/* ---- mesh.c ---- */
+/* Describes the mesh and the hosts of its ranks in one line, and a second one if tensor neighbours
+ * do not share a host. Nothing for a single rank. */
+void sw_engine_print_mesh(const sw_engine *e, struct sw_str *out);
+
 /* The weights of an open engine, to change them. */
 struct sw_weights *sw_engine_weights(sw_engine *e);
 
@@ -77,8 +82,7 @@ void sw_engine_override_lr(sw_engine *e, double lr);
 void sw_engine_join_training(sw_engine *e, const struct sw_training *training);
 
 /* ---- device.c ---- */
-/* Opens another device like the engine's: same kernels, same threads per rank. Collective if
- * several ranks run. */
+/* Opens another device like the engine's: same kernels, same threads per rank. */
 sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **out);
 /* Opens the CPU as a second device that updates tensors in host memory. NULL if the engine's device
  * reaches host memory, or if the configuration forbids it. */

@@ -4,6 +4,8 @@
 // which micro-batches and which slices a rank has; ranks that differ along other axes only have the
 // same ones.
 #include <limits.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "engine/private.h"
 
@@ -80,4 +82,154 @@ int sw_engine_batch_ranks(const struct sw_engine *e)
     const int64_t asked = e->options.run.batch_ranks;
     const int cuts = sw_mesh_size(&e->mesh, SW_ALL_AXES & ~(1U << SW_AXIS_DATA));
     return asked > 0 ? (int)sw_ceil_div(asked, cuts) : e->data.size;
+}
+
+/* ---- hosts ---- */
+
+sw_status sw_engine_find_hosts(struct sw_engine *e)
+{
+    char mine[SW_HOST_NAME] = "";
+    if (e->world.size == 1 || e->options.plan.only) {
+        return SW_OK;
+    }
+    e->hosts = sw_alloc_zero("engine", (size_t)e->world.size, SW_HOST_NAME);
+    SW_TRY_ALLOC(e->hosts, "names of machines");
+    gethostname(mine, sizeof mine - 1);
+    return sw_comm_all_gather(e->options.run.comm, mine, e->hosts, SW_HOST_NAME,
+                              "the names of machines");
+}
+
+static const char *host_of(const struct sw_engine *e, int rank)
+{
+    return e->hosts + (size_t)rank * SW_HOST_NAME;
+}
+
+static bool share_host(const struct sw_engine *e, int a, int b)
+{
+    return strcmp(host_of(e, a), host_of(e, b)) == 0;
+}
+
+/* " on host-1 (ranks 0 to 3), host-2 (ranks 4 to 7)", by runs of ranks. */
+static void print_hosts(const struct sw_engine *e, struct sw_str *out)
+{
+    enum { MOST = 8 };
+    int n = 0;
+    for (int first = 0, end; first < e->world.size; first = end, n++) {
+        for (end = first + 1; end < e->world.size && share_host(e, first, end); end++) {
+        }
+        if (n == MOST) {
+            sw_str_puts(out, ", ..");
+            return;
+        }
+        sw_str_printf(out, "%s%s (rank%s %d", n == 0 ? " on " : ", ", host_of(e, first),
+                      end > first + 1 ? "s" : "", first);
+        if (end > first + 1) {
+            sw_str_printf(out, " to %d", end - 1);
+        }
+        sw_str_putc(out, ')');
+    }
+}
+
+/* Names the first tensor neighbours that do not share a host. */
+static void print_neighbours(const struct sw_engine *e, struct sw_str *out)
+{
+    const int n = sw_mesh_size(&e->mesh, 1U << SW_AXIS_TENSOR);
+    for (int r = 0; r < e->world.size; r++) {
+        const int first = r - sw_mesh_coord(&e->mesh, 1U << SW_AXIS_TENSOR, r).rank;
+        if (!share_host(e, first, r)) {
+            sw_str_printf(out,
+                          "mesh: tensor neighbours %d (%s) and %d (%s) do not share a host; wanted "
+                          "a multiple of %d ranks on each host, numbered host by host\n",
+                          first, host_of(e, first), r, host_of(e, r), n);
+            return;
+        }
+    }
+}
+
+void sw_engine_print_mesh(const sw_engine *e, struct sw_str *out)
+{
+    bool any = false;
+    if (e->world.size == 1) {
+        return;
+    }
+    sw_str_puts(out, "mesh: ");
+    for (unsigned a = 0; a < SW_AXIS_COUNT; a++) {
+        const int n = sw_mesh_size(&e->mesh, 1U << a);
+        if (n > 1) {
+            sw_str_printf(out, "%s%s %d", any ? " x " : "", sw_axis_name((enum sw_axis)a), n);
+            any = true;
+        }
+    }
+    if (e->hosts) {
+        print_hosts(e, out);
+    }
+    sw_str_putc(out, '\n');
+    if (e->hosts) {
+        print_neighbours(e, out);
+    }
+}
+
+/* ---- groups for the caller's own code ---- */
+
+/* Numbers of lent groups begin here; those of plans are below. */
+enum { FIRST_LENT = 64 };
+
+static sw_status open_lent(struct sw_engine *e, enum sw_axis axis)
+{
+    sw_comm *world = e->options.run.comm;
+    if (!world) {
+        return sw_threads_open(1, 1, &e->lent[axis]);
+    }
+    int *ranks = sw_alloc("engine", (size_t)sw_mesh_size(&e->mesh, 1U << axis) * sizeof *ranks);
+    SW_TRY_ALLOC(ranks, "a group of ranks");
+    const struct sw_group group = sw_mesh_group(&e->mesh, 1U << axis, e->world.rank, ranks);
+    const sw_status st =
+        sw_comm_open_group(world, FIRST_LENT + (int)axis, group.ranks, group.n, &e->lent[axis]);
+    sw_free(ranks);
+    return st;
+}
+
+static sw_status find_axis(const char *axis, enum sw_axis *out)
+{
+    const char *names[SW_AXIS_COUNT];
+    for (int a = 0; a < SW_AXIS_COUNT; a++) {
+        names[a] = sw_axis_name((enum sw_axis)a);
+        if (axis && strcmp(axis, names[a]) == 0) {
+            *out = (enum sw_axis)a;
+            return SW_OK;
+        }
+    }
+    const char *nearest = axis ? sw_nearest(axis, names, SW_AXIS_COUNT) : NULL;
+    return SW_FAIL(SW_E_ARG,
+                   "there is no axis \"%.80s\"; wanted pipe, data, expert, context or tensor%s%s",
+                   axis ? axis : "", nearest ? "; the nearest is " : "", nearest ? nearest : "");
+}
+
+sw_status sw_engine_axis(const sw_engine *e, const char *axis, int *out_rank, int *out_size)
+{
+    enum sw_axis a;
+    SW_TRY(find_axis(axis, &a));
+    const struct sw_coord coord = sw_mesh_coord(&e->mesh, 1U << a, e->world.rank);
+    *out_rank = coord.rank;
+    *out_size = coord.size;
+    return SW_OK;
+}
+
+sw_status sw_engine_group(sw_engine *e, const char *axis, sw_comm **out)
+{
+    enum sw_axis a;
+    SW_TRY(find_axis(axis, &a));
+    if (e->options.plan.only) {
+        return SW_FAIL(SW_E_ARG, "sw_engine_group: an engine with plan.only has no ranks");
+    }
+    SW_TRY(e->lent[a] ? SW_OK : open_lent(e, a));
+    *out = e->lent[a];
+    return SW_OK;
+}
+
+void sw_engine_close_lent(struct sw_engine *e)
+{
+    for (int a = 0; a < SW_AXIS_COUNT; a++) {
+        sw_comm_close(e->lent[a], false);
+    }
 }

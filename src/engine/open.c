@@ -270,6 +270,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(resolve_config(e));
     SW_TRY(sw_engine_find_folders(e));
     SW_TRY(sw_engine_open_source(e));
+    SW_TRY(sw_engine_find_hosts(e));
     SW_TRY(sw_engine_open_device(e, &e->device));
     SW_TRY(sw_engine_open_host(e, &e->host));
     warn(e);
@@ -344,6 +345,8 @@ void sw_close(sw_engine *e)
     sw_weights_close(&e->weights);
     sw_engine_close_optimizer(&e->optimizer);
     sw_config_close(e->config);
+    sw_engine_close_lent(e);
+    sw_free(e->hosts);
     sw_free(e->folders);
     sw_engine_close_losses(&e->loss);
     sw_free(e->words);

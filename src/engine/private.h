@@ -86,6 +86,8 @@ struct engine_bounds {
     struct sw_arena names;
 };
 
+enum { SW_HOST_NAME = 64 }; /* bytes, with the terminating NUL */
+
 struct sw_engine {
     struct sw_engine_options options; /* strings are valid only while opening */
     struct sw_config *config;
@@ -93,9 +95,11 @@ struct sw_engine {
     enum sw_dtype dtype, grad_dtype;
     struct engine_sizes sizes;
     struct sw_mesh mesh;
-    struct sw_coord world, data; /* this rank among all ranks, and along the data axis */
-    bool any_mesh;               /* see sw_engine_initialize */
-    int64_t *words;              /* [world] results of sw_engine_gather */
+    struct sw_coord world, data;  /* this rank among all ranks, and along the data axis */
+    char *hosts;                  /* [world, SW_HOST_NAME] their hosts; NULL = not known */
+    sw_comm *lent[SW_AXIS_COUNT]; /* communicators of sw_engine_group; NULL = not asked for yet */
+    bool any_mesh;                /* see sw_engine_initialize */
+    int64_t *words;               /* [world] results of sw_engine_gather */
     struct engine_optimizer optimizer;
     struct sw_device *device, *host; /* host: see sw_engine_open_host */
     struct sw_plan *plan;
@@ -127,6 +131,9 @@ static inline bool sw_engine_runs_at_once(const struct sw_engine *e)
 sw_status sw_engine_check_mesh(const struct sw_engine *e);
 /* Arranges the ranks as the configuration says. SW_E_CONFIG: the sizes do not make up the ranks. */
 sw_status sw_engine_take_mesh(struct sw_engine *e);
+/* Gathers the hosts of all ranks, by their names. Collective, except with plan.only. */
+sw_status sw_engine_find_hosts(struct sw_engine *e);
+void sw_engine_close_lent(struct sw_engine *e);
 /* Number of data ranks that the batch keys assume. */
 int sw_engine_batch_ranks(const struct sw_engine *e);
 

@@ -104,7 +104,7 @@ static void print_rows(const struct job *job)
 void sw_job_print_head(const struct job *job)
 {
     char bytes[SW_TIER_COUNT][32];
-    struct sw_str chosen = {0};
+    struct sw_str chosen = {0}, mesh = {0};
     fprintf(job->out, "model %s, %lld parameters, %s\n", job->options->model,
             (long long)sw_engine_parameters(job->engine), sw_dtype_name(job->facts.dtype));
     print_origins(job);
@@ -135,6 +135,9 @@ void sw_job_print_head(const struct job *job)
     if (strcmp(job->facts.device_name, "cpu") != 0) {
         fprintf(job->out, "device: %s\n", job->facts.device_name);
     }
+    sw_engine_print_mesh(job->engine, &mesh);
+    fputs(sw_str_text(&mesh), job->out);
+    sw_str_fini(&mesh);
     fprintf(job->out, "plan%s: device %s, host %s, disk %s\nkernels: %s\n",
             job->facts.world.size > 1 ? " of a rank" : "",
             format_tier(job, SW_TIER_DEVICE, bytes[SW_TIER_DEVICE]),

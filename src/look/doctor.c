@@ -4,7 +4,9 @@
 // path of each dtype.
 #include "spillway/doctor.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "device/device.h"
 #include "model/model.h"
@@ -45,6 +47,19 @@ static void print_libraries(struct sw_str *text)
     sw_device_gpu_report(text);
 }
 
+/* Prints this host, by the name that tells hosts apart in a mesh, and what a launcher said. */
+static void print_host(struct sw_str *text)
+{
+    char name[64] = "";
+    const char *rank = getenv("RANK"), *size = getenv("WORLD_SIZE");
+    gethostname(name, sizeof name - 1);
+    sw_str_printf(text, "host     %s", name);
+    if (rank && size) {
+        sw_str_printf(text, ", rank %s of %s", rank, size);
+    }
+    sw_str_puts(text, "; all ranks form the data axis unless spillway.mesh says otherwise\n");
+}
+
 static void print_processor(const struct sw_cpu_report *report, const char *kernels,
                             struct sw_str *text)
 {
@@ -80,6 +95,7 @@ sw_status sw_doctor_text(int n_threads, char **out)
     struct sw_str text = {0};
     sw_str_printf(&text, "spillway %s\n", sw_version());
     print_libraries(&text);
+    print_host(&text);
     print_processor(&report, sw_device_kernel_set(dev), &text);
     sw_device_close(dev);
     if (text.failed) {

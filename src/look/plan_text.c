@@ -36,6 +36,7 @@ sw_status sw_plan_text(const sw_engine *e, bool instructions, bool json, char **
         sw_str_puts(&text, chosen.len > 0 ? "chosen: " : "");
         sw_str_puts(&text, sw_str_text(&chosen));
         sw_str_puts(&text, chosen.len > 0 ? "\n" : "");
+        sw_engine_print_mesh(e, &text);
         sw_plan_print(f.plan, instructions, &text);
     }
     text.failed |= chosen.failed;

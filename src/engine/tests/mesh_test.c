@@ -296,6 +296,82 @@ static void a_pipeline_runs_no_parts_of_a_step(void **state)
     assert_non_null(strstr(sw_error_message(), "sw_train_batch"));
 }
 
+/* ---- groups and hosts ---- */
+
+/* Each axis has the ranks that differ along it only, in order, and exchanges among them. */
+static sw_status try_groups(void *ctx, sw_comm *comm)
+{
+    sw_engine *e = NULL;
+    sw_status st = open_engine(ctx, comm, &e);
+    for (int a = 0; a < SW_AXIS_COUNT && st >= 0; a++) {
+        int ranks[MAX_RANKS], met[MAX_RANKS], mine = e->world.rank;
+        const struct sw_group want = sw_mesh_group(&e->mesh, 1U << a, mine, ranks);
+        sw_comm *group = NULL, *again = NULL;
+        int me = -1, n = -1;
+        SW_ASSERT(sw_engine_axis(e, sw_axis_name((enum sw_axis)a), &me, &n) == SW_OK);
+        SW_ASSERT(me == want.me && n == want.n);
+        st = sw_engine_group(e, sw_axis_name((enum sw_axis)a), &group);
+        st = st < 0 ? st : sw_comm_all_gather(group, &mine, met, sizeof mine, "ranks");
+        st = st < 0 ? st : sw_engine_group(e, sw_axis_name((enum sw_axis)a), &again);
+        if (st >= 0 && (sw_comm_size(group) != want.n || sw_comm_rank(group) != want.me ||
+                        memcmp(met, ranks, (size_t)want.n * sizeof *met) != 0 || again != group)) {
+            st = SW_FAIL(SW_E_ARG, "rank %d has another group along %s", mine,
+                         sw_axis_name((enum sw_axis)a));
+        }
+    }
+    struct sw_step_report report;
+    st = st < 0 ? st : one_step(e, 0, &report); /* the engine's own exchanges go on */
+    sw_close(e);
+    return st;
+}
+
+static void groups_are_lent_by_axis(void **state)
+{
+    (void)state;
+    struct job job = {2, 2, 1, 2, .stage = 2};
+    if (sw_threads_run(8, 60, try_groups, &job) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    struct job one = {1, 1, 1, 1, .stage = 0};
+    sw_engine *e = NULL;
+    sw_comm *group = NULL;
+    assert_int_equal(open_engine(&one, NULL, &e), SW_OK);
+    assert_int_equal(sw_engine_group(e, "tensor", &group), SW_OK);
+    assert_int_equal(sw_comm_size(group), 1);
+    assert_int_equal(sw_comm_barrier(group, "nobody"), SW_OK);
+    assert_int_equal(sw_engine_group(e, "tenser", &group), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "the nearest is tensor"));
+    sw_close(e);
+}
+
+static void hosts_are_printed(void **state)
+{
+    (void)state;
+    char hosts[6][SW_HOST_NAME] = {"a", "a", "a", "b", "b", "b"};
+    struct sw_engine e = {.world = {0, 6}};
+    struct sw_str text = {0};
+    const int size[SW_AXIS_COUNT] = {1, 3, 1, 1, 2};
+    assert_int_equal(sw_mesh_init(&e.mesh, size, 6), SW_OK);
+    sw_engine_print_mesh(&e, &text);
+    assert_string_equal(sw_str_text(&text), "mesh: data 3 x tensor 2\n");
+    sw_str_fini(&text);
+    e.hosts = hosts[0];
+    sw_engine_print_mesh(&e, &text);
+    assert_non_null(strstr(sw_str_text(&text),
+                           "mesh: data 3 x tensor 2 on a (ranks 0 to 2), b (ranks 3 to 5)\n"));
+    assert_non_null(strstr(sw_str_text(&text), "tensor neighbours 2 (a) and 3 (b) do not share"));
+    sw_str_fini(&text);
+    memcpy(hosts[3], "a", 2);
+    sw_engine_print_mesh(&e, &text);
+    assert_non_null(strstr(sw_str_text(&text), "b (ranks 4 to 5)\n"));
+    assert_null(strstr(sw_str_text(&text), "neighbours"));
+    sw_str_fini(&text);
+    e.world.size = 1;
+    sw_engine_print_mesh(&e, &text);
+    assert_string_equal(sw_str_text(&text), "");
+    sw_str_fini(&text);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -311,6 +387,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_gate_names_the_axis),
     cmocka_unit_test(shares_that_do_not_divide_are_refused),
     cmocka_unit_test(models_that_are_not_cut_are_refused),
+    cmocka_unit_test(groups_are_lent_by_axis),
+    cmocka_unit_test(hosts_are_printed),
     cmocka_unit_test(a_pipeline_runs_no_parts_of_a_step),
 };
 
