@@ -361,7 +361,7 @@ static sw_status check_queues(const struct check *c, struct beside *b)
         const struct sw_instr *instr = &program->instrs[i];
         if (instr->queue != SW_QUEUE_COMPUTE && !instr->exchange.blocking &&
             i > known[instr->queue]) {
-            SW_TRY(check_under_way(c, i, end - 1));
+            SW_TRY(check_under_way(c, i, sw_program_settled(program, i)));
         }
     }
     return SW_OK;

@@ -64,28 +64,56 @@ static void align_for_disk(struct sw_program *program, const struct sw_ir_op *op
     }
 }
 
-/* Backward reads a value of its forward after the forward of other micro-batches. Such a value gets
- * a slot for each micro-batch in flight. Its memory is not shared with other values of forward and
- * backward, since their runs may come in any order. Other values live within a run. */
-static void make_rings(struct sw_program *program)
+/* Marks buffers that are sent in forward (1) or backward (2). */
+static void find_sent(const struct sw_program *program, uint8_t *sent)
 {
-    const int32_t backward = program->segment_first[SW_SEGMENT_BACKWARD],
-                  update = program->segment_first[SW_SEGMENT_UPDATE];
-    for (int32_t b = 0; b < program->n_buffers && program->draft.slots > 1; b++) {
-        struct sw_buffer *buffer = &program->buffers[b];
-        if (!buffer->persistent && buffer->first < backward && buffer->last >= backward &&
-            buffer->last < update) {
-            buffer->micro_bytes = buffer->bytes;
-            buffer->bytes *= (size_t)program->draft.slots;
-            buffer->first = 0;
-            buffer->last = update - 1;
+    const struct sw_ir *ir = program->ir;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
+        if (op->move == SW_MOVE_SEND) {
+            const int32_t b = program->buffer_of[sw_ir_root(ir, op->in[0])];
+            sent[b] |= op->phase == SW_PHASE_FORWARD ? 1 : 2;
         }
     }
 }
 
+/* Backward reads a value of its forward after the forward of other micro-batches. Such a value gets
+ * a slot for each micro-batch in flight. Its memory is not shared with other values of forward and
+ * backward, since their runs may come in any order. Other values live within a run.
+ *
+ * A value that is sent is on its way for some time. One of forward has arrived when its gradient
+ * comes, so it has slots, too. One of backward has arrived before the next backward begins. */
+static sw_status make_rings(struct sw_program *program)
+{
+    const int32_t backward = program->segment_first[SW_SEGMENT_BACKWARD],
+                  update = program->segment_first[SW_SEGMENT_UPDATE];
+    if (program->draft.slots == 0) {
+        return SW_OK;
+    }
+    uint8_t *sent = sw_alloc_zero("plan", (size_t)program->n_buffers + 1, sizeof *sent);
+    SW_TRY_ALLOC(sent, "the memory map");
+    find_sent(program, sent);
+    for (int32_t b = 0; b < program->n_buffers; b++) {
+        struct sw_buffer *buffer = &program->buffers[b];
+        const bool crosses =
+            buffer->first < backward && buffer->last >= backward && buffer->last < update;
+        if (buffer->persistent || (!crosses && !sent[b])) {
+            continue;
+        }
+        if (program->draft.slots > 1 && (crosses || (sent[b] & 1))) {
+            buffer->micro_bytes = buffer->bytes;
+            buffer->bytes *= (size_t)program->draft.slots;
+        }
+        buffer->first = 0;
+        buffer->last = update - 1;
+    }
+    sw_free(sent);
+    return SW_OK;
+}
+
 /* Makes the buffers of transients and workspaces. An instruction uses its buffers from when it is
  * issued, with its batch, until it is retired. Outputs live to the end. */
-static void find_lives(struct sw_program *program)
+static sw_status find_lives(struct sw_program *program)
 {
     const struct sw_ir *ir = program->ir;
     int32_t issued = 0; /* a batch is issued with its first exchange */
@@ -114,7 +142,7 @@ static void find_lives(struct sw_program *program)
             };
         }
     }
-    make_rings(program);
+    SW_TRY(make_rings(program));
     for (int32_t i = 0; i < ir->outputs.n; i++) {
         touch(program, ir->outputs.at[i].value, program->n_instrs);
     }
@@ -123,6 +151,7 @@ static void find_lives(struct sw_program *program)
             touch(program, v, program->n_instrs);
         }
     }
+    return SW_OK;
 }
 
 /* Finds the instruction at which transients take most device memory, and their bytes there. */
@@ -285,7 +314,7 @@ sw_status sw_pass_memory(struct sw_program *program)
     sw_status st = SW_OK;
     int32_t n;
     struct sw_shelf shelves[SW_TIER_COUNT] = {0};
-    find_lives(program);
+    SW_TRY(find_lives(program));
     struct begin *order = rank_buffers(program, &n);
     SW_TRY_ALLOC(order, "the memory map");
     for (int32_t i = 0; i < n && st >= 0; i++) {

@@ -148,7 +148,9 @@ static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *
     sw_graph_close(fused);
     SW_TRY(st);
     plan->programs[i].ir->groups = plan->groups;
-    return sw_ir_take_exchanges(plan->programs[i].ir, plan);
+    SW_TRY(sw_ir_take_exchanges(plan->programs[i].ir, plan));
+    const int pipe = options->stage_blocks ? sw_plan_group(plan, 1U << SW_AXIS_PIPE) : -1;
+    return pipe < 0 ? SW_OK : sw_pass_stage(plan->programs[i].ir, options->stage_blocks, pipe);
 }
 
 /* Reserves host memory if some transfers cannot reach the device's memory directly: a staging area,

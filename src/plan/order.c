@@ -64,12 +64,13 @@ sw_status sw_stage_phases(const struct sw_plan_options *options, struct sw_pipe_
                        sw_schedule_name(options->policy.schedule));
     }
     const int64_t micro = sw_ceil_div(options->policy.micro_batches, sw_data_ranks(options));
-    const struct sw_pipe pipe = {sw_mesh_size(&options->mesh, 1U << SW_AXIS_PIPE), 1, (int)micro};
+    const int stages = options->stage_blocks ? sw_mesh_size(&options->mesh, 1U << SW_AXIS_PIPE) : 1;
+    const struct sw_pipe pipe = {stages, 1, (int)micro};
     sw_mesh_place(&options->mesh, options->me, place);
     const int64_t phases = sw_pipe_phases(schedule, &pipe);
     *out = sw_alloc("plan", (size_t)phases * sizeof **out);
     SW_TRY_ALLOC(*out, "the plan of a step");
-    schedule->list(&pipe, place[SW_AXIS_PIPE], *out);
+    schedule->list(&pipe, place[SW_AXIS_PIPE] % stages, *out);
     *n = phases;
     return SW_OK;
 }

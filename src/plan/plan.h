@@ -398,6 +398,8 @@ struct sw_step_phase {
     /* instructions of the next phase start after all of this one; else transfers may overlap the
      * next phase */
     bool drains;
+    bool after_sent;  /* instructions start after all that was sent before the phase */
+    bool leaves_sent; /* with `drains`: what the phase sends may be on its way after its end */
     /* The host waits for the phase. It learns of failures up to here, and of the scalars that
      * kernels wrote. LOSSES always waits. */
     bool joins;
@@ -551,8 +553,11 @@ struct sw_plan_options {
      * directly pass through it (struct sw_device). If it is above 0, the inputs of a step lie in
      * host memory, too. */
     size_t staging_bytes;
-    struct sw_mesh mesh;               /* mesh of the ranks */
-    int me;                            /* this rank in the mesh */
+    struct sw_mesh mesh; /* mesh of the ranks */
+    int me;              /* this rank in the mesh */
+    /* [stages + 1] the first block of each stage of the pipeline, and the number of blocks; NULL =
+     * every rank has the whole model */
+    const int *stage_blocks;
     unsigned reduces;                  /* a set of enum sw_reduces */
     bool overlap;                      /* collectives overlap computation */
     bool fp16;                         /* check for overflow, and skip the update if there is one */

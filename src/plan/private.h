@@ -30,8 +30,9 @@ sw_status sw_pass_fuse(const struct sw_graph *g, const struct sw_plan_options *o
                        struct sw_graph **out);
 
 /* Keeps the ops of this rank's stage, with messages to and from its neighbours.
- * bounds: [stages + 1] first block of each stage, and their number
- * group: the ranks along the pipe axis */
+ *
+ * bounds   [stages + 1] first block of each stage, and their number
+ * group    index of the group of the ranks along the pipe axis */
 sw_status sw_pass_stage(struct sw_ir *ir, const int *bounds, int group);
 /* Splits parameters into tiles, the same in all programs; plan->tiled lists them. */
 sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *options);
@@ -134,6 +135,9 @@ sw_status sw_pass_waits(struct sw_program *program, const struct sw_cells *cells
 /* The instruction with which instruction i is issued: the first of its batch. Its operands are in
  * use from there to its `retired`. */
 int32_t sw_program_issued(const struct sw_program *program, int32_t i);
+/* The instruction at which instruction i is complete if none waits for it: the last one, or for a
+ * message the last one before the update. */
+int32_t sw_program_settled(const struct sw_program *program, int32_t i);
 
 /* ---- clocks.c: what is known to be complete at each queue, from the waits alone ---- */
 struct sw_clocks {

@@ -10,8 +10,8 @@
 /* True if an op is needed even if nothing reads its outputs. */
 static bool has_effect(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
-    if (sw_ir_has(op, SW_TRAIT_SKIP) || op->move == SW_MOVE_SEND) {
-        return true; /* it writes the scalar table, or another rank reads it */
+    if (sw_ir_has(op, SW_TRAIT_SKIP) || op->move == SW_MOVE_SEND || op->move == SW_MOVE_RECV) {
+        return true; /* it writes the scalar table, or another rank takes part in it */
     }
     for (int k = 0; k < op->n_out; k++) {
         if (op->out[k] < 0) {

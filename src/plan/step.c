@@ -13,6 +13,7 @@ int sw_step_active(const struct sw_step *step, int64_t round)
 struct draft {
     struct sw_step *step;
     int program;
+    bool is_cut; /* the model is cut into stages, which send values to each other */
 };
 
 /* The caller has counted the phases: see MOST_OF_ROUND and MOST_OF_UPDATE. */
@@ -81,7 +82,9 @@ static void add_stage(const struct draft *d, const struct sw_plan *plan,
                    .round = phases[i].micro,
                    .n_micro = phases[i].micro < local,
                    .is_last = is_last,
-                   .drains = !ends || !flows_into_update(plan),
+                   .after_sent = d->is_cut && !forward,
+                   .leaves_sent = d->is_cut && i < n - 1,
+                   .drains = d->is_cut || !ends || !flows_into_update(plan),
                    .joins = ends && plan->update.norms_in_backward && !flows_into_update(plan),
                });
     }
@@ -146,7 +149,7 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
     const int64_t rounds = sw_ceil_div(options->policy.micro_batches, ranks);
     const int64_t local = (options->policy.micro_batches - rank + ranks - 1) / ranks;
     struct sw_step *step = &plan->step;
-    const struct draft d = {step, 0};
+    const struct draft d = {step, 0, options->stage_blocks != NULL};
     if (plan->programs[0].kind != SW_PROGRAM_TRAIN) {
         return SW_OK;
     }

@@ -524,9 +524,11 @@ static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, 
         }
         feeds[i].ops.update_end = ir->n_ops;
     }
-    if (sw_ir_data(ir)->n > 1) {
-        stats = sw_ir_add_out_in_place(
-            ir, sw_ir_add_exchange(ir, SW_MOVE_MERGE, SW_GROUP_DATA, &stats, 1), stats);
+    /* the stages of a pipeline have the gradients of different parameters */
+    const int group = options->stage_blocks ? SW_GROUP_WORLD : SW_GROUP_DATA;
+    if (ir->groups[group].n > 1) {
+        stats = sw_ir_add_out_in_place(ir, sw_ir_add_exchange(ir, SW_MOVE_MERGE, group, &stats, 1),
+                                       stats);
     }
     const struct sw_attrs attrs = {
         .stats = {.clip = options->clip, .overflow_skips = options->fp16}};

@@ -231,7 +231,7 @@ static void run(struct pass *p, int32_t end)
         for (int32_t k = 0; instr->exchange.blocking && k < instr->exchange.batch; k++) {
             instr[k].retired = i + instr->exchange.batch - 1;
         }
-        instr->retired = instr->retired < 0 ? end - 1 : instr->retired;
+        instr->retired = instr->retired < 0 ? sw_program_settled(p->program, i) : instr->retired;
     }
 }
 

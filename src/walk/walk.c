@@ -6,7 +6,7 @@
 
 /* The next thing to do. An instruction passes through VISIT .. MOVE; only the last one of a phase
  * passes through DRAIN and JOIN. */
-enum stage { ENTER, VISIT, WAITS, ISSUE, BLOCK, DRAIN, JOIN, PASS, MOVE };
+enum stage { ENTER, START, VISIT, WAITS, ISSUE, BLOCK, DRAIN, JOIN, PASS, MOVE };
 
 /* True for instructions of the last micro-step in another one, and of a micro-batch that this rank
  * lacks. A skipped step is different: the kernels themselves see on the device that they must not
@@ -141,13 +141,14 @@ static enum sw_event_kind enter(struct sw_walk *w)
     w->instr = 0;
     w->last = -1;
     w->stage = MOVE;
+    w->queue = SW_QUEUE_COMPUTE + 1;
     if (phase->action == SW_STEP_RUN) {
         const int32_t *first = &w->program->segment_first[phase->segment];
         w->instr = first[0];
         w->last = first[1] - 1;
-        w->stage = first[0] < first[1] ? VISIT : DRAIN;
+        w->stage = START;
     }
-    if (w->stage == VISIT) {
+    if (w->instr <= w->last) {
         go_to(w, w->instr);
     }
     return kinds[phase->action];
@@ -215,11 +216,32 @@ static bool next_of_instr(struct sw_walk *w, struct sw_event *out)
         return emit(w, BLOCK, is_issued(w, instr), SW_EVENT_ISSUE, out);
     case BLOCK:
         w->stage = is_over(w) ? DRAIN : PASS;
+        w->queue = SW_QUEUE_COMPUTE + 1;
         *out = (struct sw_event){SW_EVENT_WAIT, instr->queue, w->order};
         return instr->exchange.blocking && is_issued(w, instr);
     default:
         return false;
     }
+}
+
+/* Waits for earlier messages of this rank, if the phase does. */
+static bool start(struct sw_walk *w, struct sw_event *out)
+{
+    w->stage = w->instr <= w->last ? VISIT : DRAIN;
+    *out = (struct sw_event){SW_EVENT_WAIT, SW_QUEUE_SENT, SW_WALK_ALL};
+    return w->phase->after_sent;
+}
+
+/* Ends a phase with a barrier, or with a wait for each queue but that of messages. */
+static bool drain(struct sw_walk *w, struct sw_event *out)
+{
+    if (!w->phase->leaves_sent) {
+        return emit(w, JOIN, w->phase->drains, SW_EVENT_BARRIER, out);
+    }
+    w->queue = (int8_t)(w->queue + (w->queue == SW_QUEUE_SENT));
+    *out = (struct sw_event){SW_EVENT_WAIT, (enum sw_queue)w->queue, SW_WALK_ALL};
+    w->stage = (int8_t)(w->queue < SW_QUEUE_COUNT ? DRAIN : JOIN);
+    return w->queue++ < SW_QUEUE_COUNT;
 }
 
 void sw_walk_begin(struct sw_walk *walk, const struct sw_plan *plan,
@@ -236,8 +258,11 @@ void sw_walk_next(struct sw_walk *w, struct sw_event *out)
             *out = (struct sw_event){.kind = w->phase == w->end ? SW_EVENT_END : enter(w)};
             found = true;
             break;
+        case START:
+            found = start(w, out);
+            break;
         case DRAIN:
-            found = emit(w, JOIN, w->phase->drains, SW_EVENT_BARRIER, out);
+            found = drain(w, out);
             break;
         case JOIN:
             found = emit(w, PASS, w->phase->joins, SW_EVENT_JOIN, out);

@@ -203,6 +203,98 @@ static void stages_make_up_the_model(void **state)
     sw_graph_close(g);
 }
 
+/* ---- plans of stages ---- */
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Values that wait for backward have as many slots as micro-batches are in flight. What is sent has
+ * memory of its own during forward and backward. */
+static void check_memory(const struct sw_plan *plan, int slots)
+{
+    const struct sw_program *program = &plan->programs[0];
+    const int32_t update = program->segment_first[SW_SEGMENT_UPDATE];
+    int n_rings = 0;
+    for (int32_t b = 0; b < program->n_buffers; b++) {
+        const struct sw_buffer *buffer = &program->buffers[b];
+        n_rings += buffer->micro_bytes > 0;
+        assert_true(buffer->micro_bytes == 0 ||
+                    buffer->bytes == (size_t)slots * buffer->micro_bytes);
+    }
+    assert_int_equal(n_rings > 0, slots > 1);
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_instr *instr = &program->instrs[i];
+        const struct sw_ir_op *op = &program->ir->ops[instr->op];
+        if (instr->verb == SW_VERB_SEND) {
+            const struct sw_buffer *buffer = &program->buffers[program->buffer_of[op->in[0]]];
+            assert_true(buffer->first == 0 && buffer->last == update - 1);
+            assert_false(instr->exchange.blocking);
+        }
+    }
+}
+
+/* The runs of forward and backward are the phases of the schedule; what they send may be on its
+ * way, until the last one. */
+static void check_step(const struct sw_plan *plan, const struct sw_pipe_phase *phases, int64_t n)
+{
+    int64_t at = 0;
+    for (int32_t i = 0; i < plan->step.n_phases; i++) {
+        const struct sw_step_phase *phase = &plan->step.phases[i];
+        if (phase->action != SW_STEP_RUN || phase->segment > SW_SEGMENT_BACKWARD) {
+            continue;
+        }
+        assert_true(at < n && phase->drains && phase->n_micro == 1);
+        assert_int_equal(phase->round, phases[at].micro);
+        assert_int_equal(phase->segment == SW_SEGMENT_FORWARD,
+                         phases[at].segment == SW_PIPE_FORWARD);
+        assert_int_equal(phase->after_sent, phase->segment == SW_SEGMENT_BACKWARD);
+        assert_int_equal(phase->leaves_sent, ++at < n);
+    }
+    assert_int_equal(at, n);
+}
+
+static void check_plan(enum sw_step_schedule schedule, int stages, int me, int micro_batches)
+{
+    const struct sw_pipe pipe = {stages, 1, micro_batches};
+    const struct sw_pipe_schedule *row = sw_schedule_info(schedule)->pipe;
+    struct sw_pipe_phase phases[64];
+    int bounds[BLOCKS + 1];
+    struct sw_plan *plan = NULL;
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, tower(false)};
+    const struct sw_plan_options options = {.device = {test_query, NULL},
+                                            .policy.micro_batches = micro_batches,
+                                            .policy.schedule = schedule,
+                                            .clip = 1,
+                                            .rule = &test_adam,
+                                            .kernel_set = "test",
+                                            .mesh.size = {[SW_AXIS_PIPE] = stages},
+                                            .me = me,
+                                            .stage_blocks = bounds};
+    sw_partition_uniform(BLOCKS, stages, bounds);
+    if (plan_once(&spec, 1, &options, &plan) < 0) { /* verifies the plan, too */
+        fail_msg("%s", sw_error_message());
+    }
+    row->list(&pipe, me, phases);
+    check_step(plan, phases, sw_pipe_phases(row, &pipe));
+    check_memory(plan,
+                 schedule == SW_STEP_GPIPE ? micro_batches : least(stages - me, micro_batches));
+    sw_plan_close(plan);
+}
+
+static void stages_are_planned(void **state)
+{
+    (void)state;
+    for (int stages = 2; stages <= BLOCKS; stages++) {
+        for (int me = 0; me < stages; me++) {
+            check_plan(SW_STEP_1F1B, stages, me, 3);
+            check_plan(SW_STEP_1F1B, stages, me, 8);
+            check_plan(SW_STEP_GPIPE, stages, me, 3);
+        }
+    }
+}
+
 static void what_cannot_be_cut_is_named(void **state)
 {
     (void)state;
@@ -225,6 +317,7 @@ static void what_cannot_be_cut_is_named(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(stages_make_up_the_model),
+    cmocka_unit_test(stages_are_planned),
     cmocka_unit_test(what_cannot_be_cut_is_named),
 };
 

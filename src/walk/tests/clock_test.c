@@ -18,7 +18,7 @@ struct hand {
     struct sw_instr instrs[MOST];
     struct sw_cost costs[MOST][2];
     struct sw_program program;
-    struct sw_step_phase phases[2];
+    struct sw_step_phase phases[3];
     struct sw_plan plan;
     struct sw_pace pace;
     struct sw_clock_report report;
@@ -44,10 +44,10 @@ static struct sw_instr *add(struct hand *h, enum sw_verb verb, enum sw_queue que
     struct sw_instr *instr = &h->instrs[i];
     *instr = (struct sw_instr){.queue = queue,
                                .verb = verb,
-                               .waits = {-1, -1, -1, -1, -1, -1, -1},
                                .follows = -1,
                                .exchange.batch = verb >= SW_VERB_REDUCE,
                                .about = &a_test};
+    memset(instr->waits, 0xff, sizeof instr->waits); /* none */
     h->costs[i][0] = h->costs[i][1] = (struct sw_cost){.seconds = seconds};
     return instr;
 }
@@ -488,6 +488,35 @@ static void survives_lack_of_memory(void **state)
     sw_plan_close(plan);
 }
 
+/* What a phase of a pipeline sends may be on its way during later phases; backward begins after
+ * it. */
+static void messages_outlast_their_phase(void **state)
+{
+    (void)state;
+    struct hand h;
+    open_hand(&h);
+    h.plan.step.n_phases = 3;
+    h.phases[2] = h.phases[1] = h.phases[0];
+    h.phases[2].segment = SW_SEGMENT_BACKWARD;
+    add_kernel(&h, 1);
+    add(&h, SW_VERB_COPY_OUT, SW_QUEUE_SENT, 5)->exchange.batch = 1;
+    add(&h, SW_VERB_COPY_OUT, SW_QUEUE_D2H, 2);
+    add_kernel(&h, 1)->segment = SW_SEGMENT_BACKWARD;
+    for (int way = 0; way < 3; way++) {
+        h.phases[0].leaves_sent = h.phases[1].leaves_sent = way > 0;
+        h.phases[2].after_sent = way > 1;
+        for (int s = 1; s <= SW_SEGMENT_COUNT; s++) {
+            h.program.segment_first[s] = s == 1 ? 3 : 4;
+        }
+        sw_free(h.report.instrs);
+        h.report.instrs = NULL;
+        assert_int_equal(sw_clock_step(&h.plan, &h.pace, &h.report), SW_OK);
+        /* barriers; the second message ends with the step; backward waits for it */
+        assert_near(h.report.seconds, way == 0 ? 13 : way == 1 ? 11 : 12);
+    }
+    close_hand(&h);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_nobody_waits_for_runs_beside),
     cmocka_unit_test(a_transfer_begins_behind_what_was_issued_and_what_it_waits_for),
@@ -503,6 +532,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_has_no_rate_is_named_and_counts_nothing),
     cmocka_unit_test(an_exchange_costs_latency_and_bytes),
     cmocka_unit_test(micro_steps_that_are_alike_take_equal_times),
+    cmocka_unit_test(messages_outlast_their_phase),
     cmocka_unit_test(survives_lack_of_memory),
 };
 
