@@ -488,7 +488,7 @@ static void survives_lack_of_memory(void **state)
     sw_plan_close(plan);
 }
 
-/* What a phase of a pipeline sends may be on its way during later phases; backward begins after
+/* Messages of a pipeline may be on their way during later phases; backward begins after
  * it. */
 static void messages_outlast_their_phase(void **state)
 {
