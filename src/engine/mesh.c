@@ -54,6 +54,27 @@ static sw_status refuse_sizes(const struct sw_engine *e, int64_t cuts)
         (long long)cuts, e->world.size);
 }
 
+/* Messages name ranks by their coordinates, if there is more than the data axis. */
+static sw_status name_ranks(const struct sw_engine *e)
+{
+    enum { NAME = 96 };
+    const size_t n = (size_t)e->world.size;
+    if (e->data.size == e->world.size || e->options.plan.only) {
+        return SW_OK;
+    }
+    char(*texts)[NAME] = sw_alloc("engine", n * sizeof *texts);
+    const char **names = sw_alloc("engine", n * sizeof *names);
+    for (size_t r = 0; texts && names && r < n; r++) {
+        names[r] = sw_mesh_format(&e->mesh, (int)r, texts[r], NAME);
+    }
+    const sw_status st = texts && names
+                             ? sw_comm_name_ranks(e->options.run.comm, names)
+                             : SW_FAIL(SW_E_NOMEM, "out of host memory for the names of ranks");
+    sw_free(texts);
+    sw_free(names);
+    return st;
+}
+
 sw_status sw_engine_take_mesh(struct sw_engine *e)
 {
     struct axis cuts[N_CUTS];
@@ -74,7 +95,7 @@ sw_status sw_engine_take_mesh(struct sw_engine *e)
     size[SW_AXIS_DATA] = (int)(e->world.size / product);
     SW_TRY(sw_mesh_init(&e->mesh, size, e->world.size));
     e->data = sw_mesh_coord(&e->mesh, 1U << SW_AXIS_DATA, e->world.rank);
-    return SW_OK;
+    return name_ranks(e);
 }
 
 int sw_engine_batch_ranks(const struct sw_engine *e)
@@ -171,8 +192,8 @@ void sw_engine_print_mesh(const sw_engine *e, struct sw_str *out)
 
 /* ---- groups for the caller's own code ---- */
 
-/* Numbers of lent groups begin here; those of plans are below. */
-enum { FIRST_LENT = 64 };
+/* Numbers of lent groups begin here: plans count from 1, and MPI has numbers up to 16000. */
+enum { FIRST_LENT = 15990 };
 
 static sw_status open_lent(struct sw_engine *e, enum sw_axis axis)
 {
@@ -183,8 +204,11 @@ static sw_status open_lent(struct sw_engine *e, enum sw_axis axis)
     int *ranks = sw_alloc("engine", (size_t)sw_mesh_size(&e->mesh, 1U << axis) * sizeof *ranks);
     SW_TRY_ALLOC(ranks, "a group of ranks");
     const struct sw_group group = sw_mesh_group(&e->mesh, 1U << axis, e->world.rank, ranks);
-    const sw_status st =
-        sw_comm_open_group(world, FIRST_LENT + (int)axis, group.ranks, group.n, &e->lent[axis]);
+    const struct sw_group_options options = {.number = FIRST_LENT + (int)axis,
+                                             .ranks = group.ranks,
+                                             .n = group.n,
+                                             .name = sw_axis_name(axis)};
+    const sw_status st = sw_comm_open_group(world, &options, &e->lent[axis]);
     sw_free(ranks);
     return st;
 }

@@ -344,6 +344,29 @@ static void groups_are_lent_by_axis(void **state)
     sw_close(e);
 }
 
+static sw_status lose_a_rank(void *ctx, sw_comm *comm)
+{
+    struct job *job = ctx;
+    sw_engine *e = NULL;
+    sw_status st = open_engine(job, comm, &e);
+    if (st >= 0 && e->world.rank == 1) {
+        st = SW_FAIL(SW_E_IO, "this rank gives up");
+    } else if (st >= 0) {
+        st = sw_comm_barrier(comm, "nobody");
+        snprintf(job->message, sizeof job->message, "%s", sw_error_message());
+    }
+    sw_close(e);
+    return st;
+}
+
+static void lost_ranks_are_named_by_coordinates(void **state)
+{
+    (void)state;
+    struct job job = {1, 1, 1, 2, .stage = 0};
+    assert_int_equal(sw_threads_run(2, 60, lose_a_rank, &job), SW_E_IO);
+    assert_non_null(strstr(job.message, "tensor_01"));
+}
+
 static void hosts_are_printed(void **state)
 {
     (void)state;
@@ -389,6 +412,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(models_that_are_not_cut_are_refused),
     cmocka_unit_test(groups_are_lent_by_axis),
     cmocka_unit_test(hosts_are_printed),
+    cmocka_unit_test(lost_ranks_are_named_by_coordinates),
     cmocka_unit_test(a_pipeline_runs_no_parts_of_a_step),
 };
 
