@@ -40,6 +40,9 @@ const char *sw_ir_where(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     static const char *const phases[] = {"forward", "backward", "update"};
     const char *name = NULL;
+    if (op->move == SW_MOVE_SEND || op->move == SW_MOVE_RECV) {
+        return phases[op->phase]; /* the same on both sides */
+    }
     if (ir->where) {
         name = ir->where[op - ir->ops];
     } else {

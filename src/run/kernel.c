@@ -125,7 +125,8 @@ static void note_step(struct sw_executor *ex, const struct sw_walk *at)
 static sw_status poison_dead(struct sw_executor *ex, const struct sw_walk *at)
 {
     const struct sw_program *program = at->program;
-    for (int32_t b = 0; b < program->n_buffers; b++) {
+    const bool is_on_its_way = at->phase->leaves_sent; /* what the last instructions send */
+    for (int32_t b = 0; b < program->n_buffers && !is_on_its_way; b++) {
         const struct sw_buffer *buffer = &program->buffers[b];
         if (buffer->persistent || buffer->last != at->instr || buffer->tier == SW_TIER_DISK) {
             continue;
