@@ -319,12 +319,55 @@ static bool by_parts(struct pass *p, const struct sw_op *op, const struct sw_op_
     return false;
 }
 
+/* True if the only reader of an op's output adds something to it that is a sum over ranks, too, or
+ * is not made yet: another branch, or an adapter. */
+static bool joins_a_sum(const struct pass *p, const struct sw_op *op)
+{
+    bool joins = false;
+    int n_readers = 0;
+    for (const struct sw_op *next = op + 1; next < p->g->ops + p->g->n_ops && n_readers < 2;
+         next++) {
+        for (int k = 0; k < next->n_in; k++) {
+            if (next->in[k] == op->out[0]) {
+                const struct form *other = &p->forms[next->in[k == 0 && next->n_in > 1]];
+                n_readers++;
+                joins = next->kind == SW_OP_ADD && next->in[0] != next->in[1] &&
+                        (!other->is_made || other->native.kind == SW_SPREAD_SUM);
+            }
+        }
+    }
+    return joins && n_readers == 1;
+}
+
+/* Adds a bias to a sum that another one will join, so that ranks add both at once: each rank adds
+ * its share of the bias. */
+static bool by_shares(struct pass *p, const struct sw_op *op)
+{
+    const struct sw_spread copied = sw_spread_of(SW_SPREAD_COPIED);
+    const struct sw_spread sum = sw_spread_of(SW_SPREAD_SUM);
+    if (op->kind != SW_OP_ADD || p->forms[op->in[0]].native.kind != SW_SPREAD_SUM ||
+        info_of(p, op->in[1])->shape.rank != 1 || !can(p, op->in[1], &copied) ||
+        !joins_a_sum(p, op)) {
+        return false;
+    }
+    const sw_value bias = sw_scale(p->out, in_spread(p, op->in[1], &copied), 1.0 / p->ranks.n);
+    const sw_value in[2] = {p->forms[op->in[0]].at[SW_SPREAD_SUM], bias};
+    const struct sw_op_part part = {.op = *op, .out[0] = sum};
+    if (p->out->status >= 0) {
+        add_op(p, op, &part, in);
+    }
+    return true;
+}
+
 static bool by_sums(struct pass *p, const struct sw_op *op, const struct sw_op_desc *desc)
 {
     struct sw_spread in[SW_MAX_INPUTS];
     struct sw_op_part part;
     for (int k = 0; k < op->n_in; k++) {
         in[k] = p->forms[op->in[k]].native;
+    }
+    if (by_shares(p, op)) {
+        return true;
     }
     if (op->n_in == 0 || !sw_op_part_of_sum(desc, in, &part) || !all_can(p, op, &part)) {
         return false;

@@ -510,11 +510,11 @@ static const struct model_case cases[] = {
     {"gemma2", "{\"model_type\": \"gemma2\", \"head_dim\": 4, " SIZES("12", "4") "}", SPEC, SW_F64,
      .ranks = {4}, .sublayers = 4},
     {"gpt_neox", "{\"model_type\": \"gpt_neox\", \"rotary_pct\": 0.5, " SIZES("6", "6") "}", SPEC,
-     SW_F64, .ranks = {2, 3}},
+     SW_F64, .ranks = {2, 3}, .sublayers = 2, .more = 2}, /* its branches have norms of their own */
     {"gptj",
      "{\"model_type\": \"gptj\", \"n_embd\": 24, \"n_layer\": 2, \"n_head\": 6, \"rotary_dim\": 4, "
      "\"vocab_size\": 13, \"n_positions\": 16}",
-     SPEC, SW_F64, .trains = true, .ranks = {2, 3}},
+     SPEC, SW_F64, .trains = true, .ranks = {2, 3}, .sublayers = 2},
     {"bloom",
      "{\"model_type\": \"bloom\", \"hidden_size\": 24, \"n_layer\": 2, \"n_head\": 12, "
      "\"vocab_size\": 13}",
