@@ -57,7 +57,7 @@ _Noreturn void sw_assert_failed(const char *file, int line, const char *text);
 /* ---- modules ---- */
 
 /* Finds a module by its file name, for dlopen. Returns false if it was not found; path is then the
- * first named place that was searched. SPILLWAY_MODULES replaces the usual folders. */
+ * last place that was searched. SPILLWAY_MODULES names one folder that is searched instead. */
 bool sw_module_find(const char *file, char *path, size_t cap);
 /* The same for a data file or folder, such as "clusters"; SPILLWAY_SHARE is its variable. */
 bool sw_share_find(const char *file, char *path, size_t cap);

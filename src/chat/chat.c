@@ -384,6 +384,9 @@ static sw_status reserve_wanted(struct sw_chat_row *row)
     return SW_OK;
 }
 
+/* Encodes the text into out->ids, which is empty before, and sets out->wanted for tokens in spans.
+ * The bounds of spans, up to five each, are the edges; the tokenizer counts for each token those
+ * that it has passed. */
 static sw_status encode_text(const struct sw_chat *chat, const struct sw_str *text,
                              const struct spans *spans, struct sw_chat_row *out)
 {

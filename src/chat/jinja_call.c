@@ -678,7 +678,7 @@ sw_status sw_jinja_test(struct jinja_run *run, const char *name, size_t len,
 
 static sw_status do_range(struct jinja_run *run, args a, struct jinja_value *out)
 {
-    enum { MOST = 100000 };
+    enum { MOST = 100000 }; /* values of a range, so that no template fills the memory */
     int64_t at[3] = {0, 0, 1};
     if (a->n_positional < 1 || a->n_positional > 3 || a->n > a->n_positional) {
         return sw_jinja_fail(run, SW_JINJA_TYPE, "range wants one to three numbers");

@@ -773,7 +773,8 @@ static sw_status read_expressions(struct reader *in, struct jinja_node **out)
 
 static sw_status read_body(struct reader *in, const char *const *ends, struct jinja_node **out);
 
-/* Reads the target of an assignment: a name, several names, or a namespace member. */
+/* Reads the target of an assignment: a name, several names, or a namespace member.
+ * may_be_attr: a member is allowed, as in {% set %}; not in {% for %} */
 static sw_status read_target(struct reader *in, bool may_be_attr, struct jinja_node **out)
 {
     struct jinja_node *list = NULL;

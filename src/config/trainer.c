@@ -216,8 +216,8 @@ static void add_mismatch(struct filling *f, const struct sw_json *node, const st
     }
 }
 
-/* The block that has the key. `params` is created if its parent block exists; no other block is
- * created. */
+/* The block that has the key; NULL = there is none. make: a missing block is created, but never one
+ * at the top. */
 static struct sw_json *find_parent(struct filling *f, const struct wanted *w, bool make)
 {
     char block[64];
@@ -240,7 +240,8 @@ static struct sw_json *find_parent(struct filling *f, const struct wanted *w, bo
     return parent;
 }
 
-/* Replaces "auto" by the wanted value. Another value is compared with the flag, if there is one. */
+/* Replaces "auto" by the wanted value, and adds a missing key that a flag gives. Another value must
+ * agree with the flag, else it is a mismatch. A flag whose block the file lacks is noted as idle. */
 static sw_status fill(struct filling *f, const struct wanted *w)
 {
     const bool given = w->line != SW_CONFIG_LINE_OF_TRAINER;

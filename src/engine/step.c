@@ -263,7 +263,7 @@ static sw_status finish(struct sw_engine *e, const struct sw_batch *micro_batche
 
 /* ---- public calls ---- */
 
-/* sw_forward, sw_backward and sw_step take one micro-batch, so it must run alone. */
+/* A step in parts takes one micro-batch at a time, so each must run alone. */
 static sw_status check_parts(const struct sw_engine *e, const char *what)
 {
     if (e->config->parallel.pipe > 1) {

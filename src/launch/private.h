@@ -101,7 +101,8 @@ bool sw_launch_is_here(const char *host);
 
 /* ---- secret.c: the secret of a job, and how it gets to the ranks ---- */
 
-/* Whether this launcher listens to its ranks itself. If not, the launcher that started it does. */
+/* Whether this launcher listens to its ranks itself. If not, the launcher that started it does, and
+ * SPILLWAY_LAUNCH is its address. */
 bool sw_launch_listens(const struct job *job);
 /*
  * sw_launch_choose_secret - sets job->secret for one start: that of the environment, or a new one;

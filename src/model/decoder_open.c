@@ -188,12 +188,16 @@ static sw_status read_kind(struct sw_json_doc *doc, const struct sw_json *rope,
                    sw_json_name(doc), name);
 }
 
-/* 0.1 m ln s + 1: the factor of scores for a text s times as long. */
-static double yarn_scale(double s, double m)
+/* 0.1 weight ln s + 1: the factor of queries and of keys for a text s times as long, so that scores
+ * get its square. */
+static double yarn_scale(double s, double weight)
 {
-    return s > 1 ? 0.1 * m * log(s) + 1 : 1;
+    return s > 1 ? 0.1 * weight * log(s) + 1 : 1;
 }
 
+/* Reads the parameters of YaRN. attention_factor, if absent, follows from mscale and
+ * mscale_all_dim, or else from the factor alone. A beta of 0 means its default, as in
+ * transformers. */
 static sw_status read_yarn(struct sw_json_doc *doc, const struct sw_json *rope,
                            struct sw_decoder *m)
 {

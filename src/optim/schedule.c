@@ -139,7 +139,10 @@ sw_status sw_schedule_init(struct sw_schedule *schedule, const struct sw_config 
     return SW_OK;
 }
 
-/* ---- warm-up: 0 at i = 0, 1 at i = warmup_steps ---- */
+/* DeepSpeed's OneCycle sets beta2 to this, whatever the betas of the optimizer are. */
+static const double CYCLE_BETA2 = 0.99;
+
+/* ---- warm-up: from 0 at i = 0 to 1 at i = warmup_steps (linear) or warmup_steps - 1 (log) ---- */
 
 static double warmup_gamma(const struct sw_schedule *s, double i)
 {
@@ -202,7 +205,7 @@ static struct sw_rates cycle_rates(const struct sw_schedule *s, int i_group, dou
     struct sw_rates out = {low, s->beta1, s->beta2};
     if (s->cycle_momentum) {
         out.beta1 = top;
-        out.beta2 = 0.99;
+        out.beta2 = CYCLE_BETA2;
     }
     if (i < total) {
         const double height = cycle_height(s, i + 1);
@@ -270,7 +273,7 @@ static struct sw_rates first_rates(const struct sw_schedule *s, int i_group)
         out.lr = 0;
     } else if (s->type == SW_SCHEDULER_ONE_CYCLE && s->cycle_momentum) {
         out.beta1 = s->min_beta1[i_group];
-        out.beta2 = 0.99;
+        out.beta2 = CYCLE_BETA2;
     }
     return out;
 }

@@ -286,7 +286,7 @@ static inline sw_value sw_ir_root(const struct sw_ir *ir, sw_value v)
 {
     return ir->values[v].base >= 0 ? ir->values[v].base : v;
 }
-/* The version of its storage that v is a view of. */
+/* The version of its storage that v is a view of, through chains of views; else v itself. */
 sw_value sw_ir_version(const struct sw_ir *ir, sw_value v);
 static inline bool sw_ir_is_of_runs(const struct sw_ir_value *value)
 {

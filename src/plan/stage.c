@@ -158,22 +158,11 @@ static sw_status place_ops(const struct pass *p, enum sw_phase phase)
 
 /* ---- what travels ---- */
 
-/* The value that a chain of views looks at. */
-static sw_value source_of(const struct sw_ir *ir, sw_value v)
-{
-    int32_t producer = ir->values[v].producer;
-    while (producer >= 0 && sw_ir_has(&ir->ops[producer], SW_TRAIT_VIEW)) {
-        v = ir->ops[producer].in[0];
-        producer = ir->values[v].producer;
-    }
-    return v;
-}
-
 /* Notes that a stage reads a value. */
 static sw_status reach(const struct pass *p, const struct sw_ir_op *reader, int stage, sw_value v)
 {
     const struct sw_ir *ir = p->ir;
-    const sw_value source = source_of(ir, v);
+    const sw_value source = sw_ir_version(ir, v);
     const int home = p->home[source];
     if (home == EVERYWHERE || home == stage) {
         return SW_OK;
@@ -266,7 +255,7 @@ static bool keeps(const struct pass *p, int32_t i)
     const struct sw_ir_op *op = &p->ir->ops[i];
     return p->op_stage[i] == p->me ||
            (p->op_stage[i] == EVERYWHERE &&
-            (!sw_ir_has(op, SW_TRAIT_VIEW) || is_here(p, source_of(p->ir, op->in[0]))));
+            (!sw_ir_has(op, SW_TRAIT_VIEW) || is_here(p, sw_ir_version(p->ir, op->in[0]))));
 }
 
 static bool add_phase(struct pass *p, enum sw_phase phase)

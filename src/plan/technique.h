@@ -45,8 +45,8 @@ struct sw_technique {
 
     /* ---- the search; NULL = the technique is not tried ---- */
 
-    /* Changes the policy to one that needs less device memory, `level` tiers away from the device
-     * (0 = the nearest). false = there is none, or it is in use */
+    /* Changes the policy to one that needs less device memory. What leaves the device goes to the
+     * tier `level`: 0 = the host, the nearest. false = there is none, or it is in use */
     bool (*cheaper)(const struct sw_facts *facts, struct sw_policy *policy, int level);
     /* The most bytes of device memory that it can free, beside transients. */
     size_t (*spares)(const struct sw_plan_refusal *refusal);

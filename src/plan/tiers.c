@@ -229,7 +229,7 @@ static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options
     return SW_OK;
 }
 
-/* The tier that is so many levels away from the device. */
+/* The tier of a level of the search: 0 is the host, the nearest to the device. */
 static enum sw_tier tier_at(int level)
 {
     return level == 0 ? SW_TIER_HOST : SW_TIER_DISK;

@@ -139,6 +139,8 @@ static sw_value reduce(struct sw_ir *ir, const struct sw_plan_options *options,
         ir, sw_ir_add_exchange(ir, SW_MOVE_REDUCE, SW_GROUP_DATA, in, n_in), acc);
 }
 
+/* Adds the gradient of a micro-batch to the sum of this rank, without an exchange; by rows if it is
+ * sparse. */
 static sw_value add_here(struct sw_ir *ir, sw_value acc, sw_value grad)
 {
     const sw_value in[3] = {acc, grad, ir->values[grad].sparse_index};

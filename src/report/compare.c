@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Differences between two runs: options, data, machine, and the first common step whose loss or
-// norm differs in any bit. The plan room compares two plans.
+// norm differs in any bit; all NaNs count as the same. The plan room compares two plans.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,9 +17,11 @@ struct comparison {
     struct sw_past_run runs[2];
     struct sw_arena arena;
     struct difference *first, **end;
-    bool failed;                        /* out of memory */
-    int64_t steps, first_step, only[2]; /* compared; -1 = all the same; steps of one alone */
-    int64_t at[2];                      /* index of first_step in each run */
+    bool failed;        /* out of memory */
+    int64_t steps;      /* in both runs */
+    int64_t first_step; /* the first of them that differs; -1 = none */
+    int64_t only[2];    /* steps of one run alone */
+    int64_t at[2];      /* index of first_step in each run */
 };
 
 /* ---- trees ---- */

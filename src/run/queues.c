@@ -230,7 +230,8 @@ void sw_queues_close(struct sw_queues *all)
         }
         sw_free(all->queues[q].ring);
     }
-    dev->ops->stream_wait(dev, all->options.compute); /* the timelines still have to be passed */
+    /* computation may still signal the timelines, or wait for them */
+    dev->ops->stream_wait(dev, all->options.compute);
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         if (all->timelines[q]) {
             dev->ops->timeline_close(dev, all->timelines[q]);

@@ -44,6 +44,8 @@ struct sw_queues_options {
 };
 /* Allocates all memory; later calls allocate nothing. */
 sw_status sw_queues_open(const struct sw_queues_options *options, struct sw_queues **out);
+/* Finishes all issued jobs first, unless one has failed: then the rest are dropped. NULL is
+ * allowed. */
 void sw_queues_close(struct sw_queues *queues);
 /* Issues a job. It starts after earlier jobs of its queue, the jobs of other queues that it needs,
  * and all earlier work of computation. */

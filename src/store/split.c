@@ -51,8 +51,8 @@ static struct place advance(const struct request *r, struct place at, int64_t by
     return at;
 }
 
-/* Gathers memory pieces from `at`, of at most `bytes` bytes, and skips empty segments. Returns the
- * number of pieces; *out_bytes is their total size. */
+/* Gathers memory pieces from `at`: at most OP_PIECES, and `bytes` bytes in all. Skips empty
+ * segments. Returns the number of pieces; *out_bytes is their total size. */
 static int gather(const struct request *r, struct place at, size_t bytes, struct iovec *pieces,
                   size_t *out_bytes)
 {

@@ -40,9 +40,10 @@ bool sw_char_is_ideograph(int32_t code_point);
  * Han. */
 int sw_char_script(int32_t code_point);
 
-/* ---- with utf8proc only; without it all are false (sw_char_is_word: ASCII) ---- */
+/* ---- with utf8proc only. Without it is_word, is_cased, lower and upper know ASCII, the other tests
+ * are false, sw_unicode_form is SW_E_UNSUP, and a cluster is the rest of the text ---- */
 
-/* Category P, and the rest of ASCII that is neither letter, digit nor space. */
+/* Category P, and in ASCII all visible characters that are neither letter nor digit. */
 bool sw_char_is_punctuation(int32_t code_point);
 /* Category M: the marks that StripAccents removes. */
 bool sw_char_is_mark(int32_t code_point);

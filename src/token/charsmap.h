@@ -13,7 +13,7 @@
 struct sw_charsmap {
     uint32_t *units; /* owned; NULL = an empty map */
     size_t n_units;
-    char *texts; /* owned, [texts_len], ends with NUL */
+    char *texts; /* owned, [texts_len + 1]; the last one is NUL */
     size_t texts_len;
 };
 
