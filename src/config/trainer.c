@@ -251,6 +251,7 @@ static sw_status fill(struct filling *f, const struct wanted *w)
     if (!parent) {
         if (may_add) {
             const char *set = f->impl->sets[-w->line - 1];
+            SW_ASSERT((size_t)f->impl->n_idle < SW_LEN(f->impl->idle));
             struct config_idle *idle = &f->impl->idle[f->impl->n_idle++];
             *idle = (struct config_idle){set, w->path};
         }
