@@ -240,8 +240,8 @@ static struct sw_json *find_parent(struct filling *f, const struct wanted *w, bo
     return parent;
 }
 
-/* Replaces "auto" by the wanted value, and adds a missing key that a flag gives. Another value must
- * agree with the flag, else it is a mismatch. A flag whose block the file lacks is noted as idle. */
+/* Replaces "auto" by the wanted value, and adds a missing key that a flag gives. Another value
+ * must agree with the flag, else it is a mismatch. A flag whose block the file lacks is idle. */
 static sw_status fill(struct filling *f, const struct wanted *w)
 {
     const bool given = w->line != SW_CONFIG_LINE_OF_TRAINER;

@@ -40,8 +40,8 @@ bool sw_char_is_ideograph(int32_t code_point);
  * Han. */
 int sw_char_script(int32_t code_point);
 
-/* ---- with utf8proc only. Without it is_word, is_cased, lower and upper know ASCII, the other tests
- * are false, sw_unicode_form is SW_E_UNSUP, and a cluster is the rest of the text ---- */
+/* ---- with utf8proc only. Without it is_word, is_cased, lower and upper know ASCII, the other
+ * tests are false, sw_unicode_form is SW_E_UNSUP, and a cluster is the rest of the text ---- */
 
 /* Category P, and in ASCII all visible characters that are neither letter nor digit. */
 bool sw_char_is_punctuation(int32_t code_point);
