@@ -68,6 +68,25 @@ static sw_status learn(struct sw_engine *e, const struct recipe *r, struct sw_gr
     return r->backward ? sw_engine_bind_groups(&e->optimizer, g) : SW_OK;
 }
 
+/* Replaces a forward by what this rank of the tensor axis computes of it. */
+static sw_status take_part(const struct sw_engine *e, struct sw_graph **g, sw_value *loss)
+{
+    const struct sw_coord tensor = sw_mesh_coord(&e->mesh, 1U << SW_AXIS_TENSOR, e->world.rank);
+    const struct sw_ranks ranks = {.axis = SW_AXIS_TENSOR,
+                                   .n = tensor.size,
+                                   .me = tensor.rank,
+                                   .rows = e->config->parallel.sequence_parallel,
+                                   .words = true};
+    struct sw_graph *part = NULL;
+    if (tensor.size <= 1) {
+        return SW_OK;
+    }
+    SW_TRY(sw_graph_part(*g, &ranks, *loss, &part, loss));
+    sw_graph_close(*g);
+    *g = part;
+    return SW_OK;
+}
+
 /* Builds the graph of a program: forward and, if the recipe has it, backward. */
 static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_program_spec *spec)
 {
@@ -84,8 +103,9 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
     };
     struct sw_graph *g = NULL;
     SW_TRY(sw_graph_open(&options, &g));
-    const sw_value loss = add_forward(e, r, g);
+    sw_value loss = add_forward(e, r, g);
     sw_status st = learn(e, r, g, loss);
+    st = st < 0 ? st : take_part(e, &g, &loss);
     if (st >= 0 && r->backward) {
         st = sw_graph_backward(g, loss);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mesh of an engine: ranks along axes, as the configuration divides them. All ranks together
 // (the world) agree on failures, devices and algorithms. The coordinate along the data axis says
-// which micro-batches and which slices a rank has; ranks that differ along other axes only have the
-// same ones.
+// which micro-batches and which slices a rank has. Ranks that differ along other axes only have the
+// same micro-batches; along the tensor axis, each computes its part of them (see fit.c).
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>

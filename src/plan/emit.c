@@ -52,12 +52,12 @@ static int32_t emit_moments(struct sw_ir *ir, const struct sw_ir_detail *detail,
 }
 
 /* Adds the exact sums over shards, so every rank has the same sum as a single rank would. */
-static sw_value merge_sums(struct sw_ir *ir, sw_value target, sw_value sums)
+static sw_value merge_sums(struct sw_ir *ir, int group, sw_value sums)
 {
-    if (ir->failure.status < 0 || !sw_ir_is_slice(&ir->values[target])) {
+    if (ir->failure.status < 0) {
         return sums;
     }
-    const int32_t merge = sw_ir_add_exchange(ir, SW_MOVE_MERGE, SW_GROUP_DATA, &sums, 1);
+    const int32_t merge = sw_ir_add_exchange(ir, SW_MOVE_MERGE, group, &sums, 1);
     if (merge >= 0) {
         ir->ops[merge].unless_skipped = true;
     }
@@ -66,7 +66,14 @@ static sw_value merge_sums(struct sw_ir *ir, sw_value target, sw_value sums)
 
 sw_value sw_emit_lamb_merge(struct sw_ir *ir, int32_t moments, sw_value norms)
 {
-    return ir->failure.status < 0 ? norms : merge_sums(ir, ir->ops[moments].in[0], norms);
+    if (ir->failure.status < 0) {
+        return norms;
+    }
+    const struct sw_ir_op *op = &ir->ops[moments];
+    const bool is_slice = sw_ir_is_slice(&ir->values[op->in[0]]);
+    const bool is_part = sw_ir_param_part(ir, op->detail->update.param) != NULL;
+    norms = is_slice ? merge_sums(ir, SW_GROUP_DATA, norms) : norms;
+    return is_part ? merge_sums(ir, ir->params.group, norms) : norms;
 }
 
 static sw_value trust_ratio(struct sw_ir *ir, sw_value param)

@@ -149,8 +149,15 @@ static bool take_lists(struct sw_ir *ir, const struct sw_graph *g)
 {
     ir->params.at = sw_alloc("plan", ((size_t)g->n_params + 1) * sizeof *ir->params.at);
     ir->streams = sw_alloc("plan", ((size_t)g->n_streams + 1) * sizeof *ir->streams);
-    if (!ir->params.at || !ir->streams) {
+    ir->params.parts = sw_alloc("plan", ((size_t)g->n_parts + 1) * sizeof *ir->params.parts);
+    if (!ir->params.at || !ir->streams || !ir->params.parts) {
         return false;
+    }
+    for (int32_t i = 0; i < g->n_parts; i++) {
+        const struct sw_param_part *part = &g->parts[i];
+        if (!sw_shape_equal(&g->values[part->param].shape, &part->whole)) {
+            ir->params.parts[ir->params.n_parts++] = *part;
+        }
     }
     for (; ir->params.n < g->n_params; ir->params.n++) {
         ir->params.at[ir->params.n] = g->params[ir->params.n];
@@ -203,11 +210,22 @@ void sw_ir_close(struct sw_ir *ir)
     sw_free(ir->streams);
     sw_free(ir->outputs.at);
     sw_free(ir->params.at);
+    sw_free(ir->params.parts);
     sw_free(ir->loops.pieces);
     sw_free(ir->where);
     sw_names_close(&ir->leaves);
     sw_arena_fini(&ir->names);
     sw_free(ir);
+}
+
+const struct sw_param_part *sw_ir_param_part(const struct sw_ir *ir, sw_value param)
+{
+    for (int32_t i = 0; i < ir->params.n_parts; i++) {
+        if (ir->params.parts[i].param == sw_ir_root(ir, param)) {
+            return &ir->params.parts[i];
+        }
+    }
+    return NULL;
 }
 
 /* ---- values ---- */

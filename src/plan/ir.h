@@ -201,6 +201,10 @@ struct sw_ir_outputs {
 struct sw_ir_params {
     sw_value *at; /* [n] in order of first use */
     int32_t n;
+    /* those of which this rank has a part only (sw_graph_part), and the group of the ranks that
+     * have the others */
+    struct sw_param_part *parts; /* [n_parts] */
+    int32_t n_parts, group;
 };
 struct sw_ir_loops {
     int32_t *pieces; /* [cap] number of pieces of each loop */
@@ -245,6 +249,10 @@ void sw_ir_close(struct sw_ir *ir); /* NULL is a no-op */
 /* The first failure of an addition, or SW_OK. After a failure, additions are no-ops. */
 sw_status sw_ir_status(const struct sw_ir *ir);
 void sw_ir_fail(struct sw_ir *ir, sw_status code, const char *fmt, ...) SW_PRINTF(3, 4);
+
+/* How the tensor axis cuts a parameter, or the one that it is a tile of; NULL = each of its ranks
+ * has all of it. */
+const struct sw_param_part *sw_ir_param_part(const struct sw_ir *ir, sw_value param);
 
 /* ---- values ---- */
 

@@ -120,11 +120,38 @@ static sw_status place_packs(struct sw_plan *plan)
     return SW_OK;
 }
 
+/* Adds the part of the tensor axis to the layout of a parameter or of its state: slices and tiles
+ * are of that part. */
+static sw_status add_part(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value v,
+                          struct sw_layout *layout)
+{
+    const struct sw_ir_value *info = &ir->values[v];
+    const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
+    const struct sw_param_part *part = param < 0 ? NULL : sw_ir_param_part(ir, param);
+    if (!part || info->state == SW_STATE_TRUST_RATIO) {
+        return SW_OK;
+    }
+    struct sw_layout of_whole = *layout;
+    of_whole.whole = part->whole;
+    of_whole.split = part->split;
+    of_whole.tensor = sw_mesh_coord(&options->mesh, 1U << SW_AXIS_TENSOR, options->me);
+    const struct sw_shape here = sw_layout_part(&of_whole);
+    if (!sw_shape_equal(&here, &layout->whole)) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: spillway.mesh.tensor %d cuts it; its optimizer states have a value for "
+                       "several elements, and such states are not cut",
+                       ir->values[param].name, of_whole.tensor.size);
+    }
+    *layout = of_whole;
+    return SW_OK;
+}
+
 /* Its elements on this rank. The layout also says how the ranks that hold the same elements divide
  * them when they write the tensor together. */
-static struct sw_layout layout_of(const struct sw_ir *ir, const struct sw_plan_options *options,
-                                  const struct sw_ir_value *info)
+static sw_status layout_of(const struct sw_ir *ir, const struct sw_plan_options *options,
+                           sw_value v, struct sw_layout *out)
 {
+    const struct sw_ir_value *info = &ir->values[v];
     struct sw_layout layout = info->form->layout;
     if (!layout.is_sliced) {
         const struct sw_group *data = sw_ir_data(ir);
@@ -132,9 +159,11 @@ static struct sw_layout layout_of(const struct sw_ir *ir, const struct sw_plan_o
         layout.data = (struct sw_coord){data->me, data->n};
         layout.run = sw_ir_per_run(info, sw_update_run(options->rule));
     }
+    SW_TRY(add_part(ir, options, v, &layout));
     const unsigned cut = 1U << SW_AXIS_DATA | (layout.tensor.size > 1 ? 1U << SW_AXIS_TENSOR : 0);
     layout.copy = sw_mesh_coord(&options->mesh, SW_ALL_AXES & ~cut, options->me);
-    return layout;
+    *out = layout;
+    return SW_OK;
 }
 
 /* Checks that a tensor which another program has listed is the same there. */
@@ -164,6 +193,8 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
     if (known) {
         return compare(known, info, packed);
     }
+    struct sw_layout layout;
+    SW_TRY(layout_of(ir, options, v, &layout));
     struct sw_persistent *item = &plan->persistent[plan->n_persistent++];
     *item = (struct sw_persistent){
         .name = info->name,
@@ -173,7 +204,7 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
         .init = info->form->init,
         .data = info->form->data,
         .param = info->param >= 0 ? ir->values[info->param].name : NULL,
-        .layout = layout_of(ir, options, info),
+        .layout = layout,
         .tier = (enum sw_tier)info->tier,
         .bytes = sw_ir_storage_bytes(info),
         .state = info->state,

@@ -510,6 +510,30 @@ static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
     return n_feeds;
 }
 
+/* True if the gradient of a parameter counts on this rank. Where ranks have parts of some
+ * parameters, each of them has all of the others, of which the first one's count. */
+static bool counts(const struct sw_ir *ir, sw_value param)
+{
+    return ir->params.n_parts == 0 || ir->groups[ir->params.group].me == 0 ||
+           sw_ir_param_part(ir, param);
+}
+
+/* Adds up the statistics of all ranks. The stages of a pipeline have the gradients of different
+ * parameters; the ranks of the tensor axis, of different parts. */
+static sw_value merge_stats(struct sw_ir *ir, const struct sw_plan_options *options, sw_value stats)
+{
+    const int groups[2] = {options->stage_blocks ? SW_GROUP_WORLD : SW_GROUP_DATA,
+                           options->stage_blocks || ir->params.n_parts == 0 ? -1
+                                                                            : ir->params.group};
+    for (size_t i = 0; i < SW_LEN(groups); i++) {
+        if (groups[i] >= 0 && ir->groups[groups[i]].n > 1) {
+            stats = sw_ir_add_out_in_place(
+                ir, sw_ir_add_exchange(ir, SW_MOVE_MERGE, groups[i], &stats, 1), stats);
+        }
+    }
+    return stats;
+}
+
 /* Adds the statistics of all gradients, the updates, and the copies into place of parameters that
  * are still in use. */
 static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feeds,
@@ -520,18 +544,13 @@ static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, 
     stats = sw_ir_add_out_in_place(ir, sw_ir_add_op(ir, SW_OP_STATS_RESET, &stats, 1, NULL), stats);
     for (int i = 0; i < n_feeds && ir->failure.status >= 0; i++) {
         feeds[i].ops.update_first = i == 0 ? feeds[0].ops.update_first : ir->n_ops;
-        stats = add_stats(ir, options, stats, &feeds[i]);
+        stats = counts(ir, feeds[i].param) ? add_stats(ir, options, stats, &feeds[i]) : stats;
         if (is_early(ir, options, &feeds[i])) {
             emit_update(ir, options, &feeds[i]);
         }
         feeds[i].ops.update_end = ir->n_ops;
     }
-    /* the stages of a pipeline have the gradients of different parameters */
-    const int group = options->stage_blocks ? SW_GROUP_WORLD : SW_GROUP_DATA;
-    if (ir->groups[group].n > 1) {
-        stats = sw_ir_add_out_in_place(ir, sw_ir_add_exchange(ir, SW_MOVE_MERGE, group, &stats, 1),
-                                       stats);
-    }
+    stats = merge_stats(ir, options, stats);
     const struct sw_attrs attrs = {
         .stats = {.clip = options->clip, .overflow_skips = options->fp16}};
     sw_ir_add_op(ir, SW_OP_STATS_FINISH, &stats, 1, &attrs);

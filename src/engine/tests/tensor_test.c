@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training on ranks of the tensor axis: losses follow those of one rank. Ranks along data and the
+// stages of ZeRO change no bit, as the tensor axis alone cuts sums. Checkpoints are of the whole
+// tensors, and load on any number of ranks.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/private.h"
+#include "engine/tests/owned.h"
+#include "support/scratch.h"
+#include "support/test.h"
+
+enum { B = 2, T = 8, V = 19, K = 3, STEPS = 10, MOST_RANKS = 8, MOST_ELEMS = 1 << 20 };
+
+/* Its heads and inner width divide by 4 ranks, its vocabulary does not. */
+static const char odd_json[] =
+    "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":19,"
+    "\"n_positions\":8,\"n_embd\":12,\"n_layer\":2,\"n_head\":4,\"n_inner\":20,\"embd_pdrop\":0.1,"
+    "\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}";
+static char odd_path[96];
+
+struct job {
+    const char *model;
+    int data, tensor, stage;
+    int steps;                    /* 0 = STEPS */
+    const char *optimizer, *more; /* NULL: AdamW; further keys of the configuration */
+    const char *load, *save;
+    /* results */
+    double losses[STEPS], norms[STEPS];
+    float *weights; /* [MOST_ELEMS] of all ranks together */
+    int64_t n_cut;  /* elements that rank 0 lacks */
+    sw_status status;
+    char message[1024];
+};
+
+static sw_status one_step(sw_engine *e, struct sw_step_report *report)
+{
+    static const struct sw_shape shape = {2, {B, T}};
+    int32_t ids[K][B * T];
+    struct sw_tensor tensors[K][2];
+    struct sw_batch batches[K];
+    int n = 0;
+    for (int k = e->data.rank; k < K; k += e->data.size, n++) {
+        for (int i = 0; i < B * T; i++) {
+            const uint64_t at = (uint64_t)((e->progress.step * K + k) * B * T + i);
+            ids[n][i] = (int32_t)(sw_philox_u64(9, 1, at) % V);
+        }
+        const struct sw_view view = {.data = ids[n], .dtype = SW_I32, .shape = shape};
+        tensors[n][0] = (struct sw_tensor){"input_ids", view};
+        tensors[n][1] = (struct sw_tensor){"labels", view};
+        batches[n] = (struct sw_batch){tensors[n], 2};
+    }
+    return sw_train_batch(e, batches, n, report);
+}
+
+static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **out)
+{
+    char config[1024];
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": 0.5, "
+             "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30}, "
+             "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.003}}, \"spillway\": "
+             "{\"micro_batches\": %d, \"threads\": 1, \"allow_other_math\": true, "
+             "\"mesh\": {\"tensor\": %d}%s}}",
+             B, job->stage, job->optimizer ? job->optimizer : "AdamW", K, job->tensor,
+             job->more ? job->more : "");
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = job->model,
+                                              .inputs.seq_len = T,
+                                              .run = {.comm = comm, .verify = true},
+                                              .seed = 5,
+                                              .train.wanted = true};
+    return sw_engine_initialize(&options, true, out);
+}
+
+/* All ranks report the same. */
+static sw_status keep(struct job *job, const struct sw_engine *e, int step,
+                      const struct sw_step_report *report)
+{
+    double all[MOST_RANKS][2], mine[2] = {report->loss, report->grad_norm};
+    memcpy(all[0], mine, sizeof mine);
+    if (e->world.size > 1) {
+        SW_TRY(sw_comm_all_gather(e->options.run.comm, mine, all, sizeof mine, "the reports"));
+    }
+    for (int r = 1; r < e->world.size; r++) {
+        if (memcmp(all[r], all[0], sizeof mine) != 0) {
+            return SW_FAIL(SW_E_ARG, "rank %d has loss %.17g, norm %.17g; rank 0 %.17g, %.17g", r,
+                           all[r][0], all[r][1], all[0][0], all[0][1]);
+        }
+    }
+    if (e->world.rank == 0) {
+        job->losses[step] = report->loss;
+        job->norms[step] = report->grad_norm;
+    }
+    return SW_OK;
+}
+
+static int64_t count_cut(const struct sw_engine *e)
+{
+    int64_t n = 0;
+    for (int32_t i = 0; i < e->weights.params.n; i++) {
+        struct sw_layout layout = e->weights.params.items[i].work->layout;
+        layout.is_sliced = false;
+        n += sw_shape_elems(&layout.whole) - sw_layout_held(&layout);
+    }
+    return n;
+}
+
+static sw_status train(void *ctx, sw_comm *comm)
+{
+    struct job *job = ctx;
+    sw_engine *e = NULL;
+    struct sw_step_report report;
+    sw_status st = open_engine(job, comm, &e);
+    st = st >= 0 && job->load ? sw_load(e, job->load) : st;
+    for (int i = 0; st >= 0 && i < (job->steps ? job->steps : STEPS); i++) {
+        st = one_step(e, &report);
+        st = st < 0 ? st : keep(job, e, i, &report);
+    }
+    st = st >= 0 && job->save ? sw_save(e, job->save, NULL) : st;
+    st = st < 0 ? st : test_owned_weights(e, job->weights, MOST_ELEMS);
+    if (st >= 0 && e->world.rank == 0) {
+        job->n_cut = count_cut(e);
+    }
+    sw_close(e);
+    return st;
+}
+
+static void run(struct job *job)
+{
+    job->weights = calloc(MOST_ELEMS, sizeof *job->weights);
+    job->status = sw_threads_run(job->data * job->tensor, 60, train, job);
+    snprintf(job->message, sizeof job->message, "%s", sw_error_message());
+    if (job->status < 0) {
+        fail_msg("%s, data %d, tensor %d at stage %d: %s", job->model, job->data, job->tensor,
+                 job->stage, job->message);
+    }
+}
+
+static void clear(struct job *job)
+{
+    free(job->weights);
+}
+
+static void assert_same(const struct job *a, const struct job *b)
+{
+    for (int i = 0; i < STEPS; i++) {
+        if (a->losses[i] != b->losses[i] || a->norms[i] != b->norms[i]) {
+            fail_msg("%s, tensor %d: data %d at stage %d has in step %d loss %.17g and norm %.17g, "
+                     "data %d at stage %d %.17g and %.17g",
+                     a->model, a->tensor, a->data, a->stage, i, a->losses[i], a->norms[i], b->data,
+                     b->stage, b->losses[i], b->norms[i]);
+        }
+    }
+    assert_memory_equal(a->weights, b->weights, MOST_ELEMS * sizeof *a->weights);
+}
+
+static void assert_near(const struct job *a, const struct job *b, double tolerance)
+{
+    for (int i = 0; i < STEPS; i++) {
+        if (!(fabs(a->losses[i] - b->losses[i]) <= tolerance * fabs(b->losses[i])) ||
+            !(fabs(a->norms[i] - b->norms[i]) <= 10 * tolerance * fabs(b->norms[i]))) {
+            fail_msg("%s, tensor %d: step %d has loss %.17g and norm %.17g, tensor %d %.17g and "
+                     "%.17g",
+                     a->model, a->tensor, i, a->losses[i], a->norms[i], b->tensor, b->losses[i],
+                     b->norms[i]);
+        }
+    }
+}
+
+/* ---- training ---- */
+
+static void follows_one_rank(struct job job)
+{
+    struct job one = job;
+    one.tensor = 1;
+    run(&one);
+    run(&job);
+    assert_near(&job, &one, 1e-4);
+    assert_int_equal(one.n_cut, 0);
+    assert_true(job.n_cut > 0);
+    clear(&job);
+    clear(&one);
+}
+
+static void losses_follow_those_of_one_rank(void **state)
+{
+    (void)state;
+    follows_one_rank((struct job){"gpt2-tiny", 1, 2, .stage = 0});
+    follows_one_rank((struct job){"gpt2-tiny", 1, 4, .stage = 0});
+    follows_one_rank((struct job){"llama-tiny", 1, 2, .stage = 0});
+    follows_one_rank((struct job){odd_path, 1, 2, .stage = 0});
+    follows_one_rank((struct job){odd_path, 1, 4, .stage = 0});
+    follows_one_rank(
+        (struct job){odd_path, 1, 2, .stage = 0, .more = ", \"sequence_parallel\": false"});
+}
+
+static void data_and_stages_change_no_bit(void **state)
+{
+    static const struct {
+        int data, stage;
+    } others[] = {{1, 1}, {1, 3}, {2, 0}, {2, 1}, {2, 2}, {2, 3}, {3, 2}};
+    (void)state;
+    struct job first = {odd_path, 1, 2, .stage = 0};
+    run(&first);
+    for (size_t i = 0; i < SW_LEN(others); i++) {
+        struct job job = {odd_path, others[i].data, 2, .stage = others[i].stage};
+        run(&job);
+        assert_same(&job, &first);
+        clear(&job);
+    }
+    clear(&first);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(odd_path, sizeof odd_path, "%s/config.json", test_folder());
+    test_put("config.json", odd_json);
+    return 0;
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(losses_follow_those_of_one_rank),
+    cmocka_unit_test(data_and_stages_change_no_bit),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};
