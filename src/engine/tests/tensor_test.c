@@ -24,7 +24,7 @@ static char odd_path[96];
 struct job {
     const char *model;
     int data, tensor, stage;
-    int steps;                    /* 0 = STEPS */
+    bool idle;                    /* trains no step */
     const char *optimizer, *more; /* NULL: AdamW; further keys of the configuration */
     const char *load, *save;
     /* results */
@@ -115,7 +115,7 @@ static sw_status train(void *ctx, sw_comm *comm)
     struct sw_step_report report;
     sw_status st = open_engine(job, comm, &e);
     st = st >= 0 && job->load ? sw_load(e, job->load) : st;
-    for (int i = 0; st >= 0 && i < (job->steps ? job->steps : STEPS); i++) {
+    for (int i = 0; st >= 0 && i < STEPS && !job->idle; i++) {
         st = one_step(e, &report);
         st = st < 0 ? st : keep(job, e, i, &report);
     }
@@ -172,29 +172,57 @@ static void assert_near(const struct job *a, const struct job *b, double toleran
 
 /* ---- training ---- */
 
-static void follows_one_rank(struct job job)
+/* sizes: of the tensor axis, ended by 0 */
+static void follow_one_rank(struct job one, const int *sizes)
 {
-    struct job one = job;
-    one.tensor = 1;
+    one.data = one.tensor = 1;
     run(&one);
-    run(&job);
-    assert_near(&job, &one, 1e-4);
     assert_int_equal(one.n_cut, 0);
-    assert_true(job.n_cut > 0);
-    clear(&job);
+    for (; *sizes > 0; sizes++) {
+        struct job job = one;
+        job.tensor = *sizes;
+        run(&job);
+        assert_near(&job, &one, 1e-4);
+        assert_true(job.n_cut > 0);
+        clear(&job);
+    }
     clear(&one);
 }
 
 static void losses_follow_those_of_one_rank(void **state)
 {
+    static const int sizes[] = {2, 4, 0}, two[] = {2, 0};
     (void)state;
-    follows_one_rank((struct job){"gpt2-tiny", 1, 2, .stage = 0});
-    follows_one_rank((struct job){"gpt2-tiny", 1, 4, .stage = 0});
-    follows_one_rank((struct job){"llama-tiny", 1, 2, .stage = 0});
-    follows_one_rank((struct job){odd_path, 1, 2, .stage = 0});
-    follows_one_rank((struct job){odd_path, 1, 4, .stage = 0});
-    follows_one_rank(
-        (struct job){odd_path, 1, 2, .stage = 0, .more = ", \"sequence_parallel\": false"});
+    follow_one_rank((struct job){.model = "gpt2-tiny"}, sizes);
+    follow_one_rank((struct job){.model = "llama-tiny"}, two);
+    follow_one_rank((struct job){.model = odd_path}, sizes);
+    follow_one_rank((struct job){.model = odd_path, .more = ", \"sequence_parallel\": false"}, two);
+}
+
+/* Its trust ratios are of whole parameters. */
+static void lamb_follows_one_rank(void **state)
+{
+    (void)state;
+    follow_one_rank((struct job){.model = odd_path, .optimizer = "Lamb"}, (const int[]){4, 0});
+    struct job first = {odd_path, 1, 2, .stage = 0, .optimizer = "Lamb"};
+    struct job sliced = {odd_path, 2, 2, .stage = 3, .optimizer = "Lamb"};
+    run(&first);
+    run(&sliced);
+    assert_same(&sliced, &first);
+    clear(&sliced);
+    clear(&first);
+}
+
+static void states_of_several_elements_are_refused(void **state)
+{
+    (void)state;
+    struct job job = {
+        "gpt2-tiny", 1, 2, .stage = 0, .idle = true, .more = ", \"moments\": \"8bit\""};
+    job.weights = calloc(MOST_ELEMS, sizeof *job.weights);
+    assert_int_equal(sw_threads_run(2, 60, train, &job), SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), "spillway.mesh.tensor 2"));
+    assert_non_null(strstr(sw_error_message(), "several elements"));
+    clear(&job);
 }
 
 static void data_and_stages_change_no_bit(void **state)
@@ -214,6 +242,42 @@ static void data_and_stages_change_no_bit(void **state)
     clear(&first);
 }
 
+/* ---- checkpoints ---- */
+
+static void assert_weights(struct job job, const struct job *want)
+{
+    run(&job);
+    assert_memory_equal(job.weights, want->weights, MOST_ELEMS * sizeof *job.weights);
+    clear(&job);
+}
+
+static void checkpoints_hold_whole_tensors(void **state)
+{
+    (void)state;
+    struct job first = {odd_path, 2, 2, .stage = 2, .save = test_at("saved")};
+    run(&first);
+    assert_weights((struct job){odd_path, 1, 1, .idle = true, .load = test_at("saved"),
+                                .save = test_at("back")},
+                   &first);
+    assert_weights((struct job){odd_path, 1, 4, .stage = 3, .idle = true, .load = test_at("back")},
+                   &first);
+    assert_weights((struct job){odd_path, 2, 2, .stage = 3, .idle = true, .load = test_at("saved")},
+                   &first);
+    /* the moments, too */
+    struct job on = {odd_path, 1, 2, .stage = 0, .load = test_at("saved")};
+    struct job round = {odd_path, 2, 2, .stage = 3, .load = test_at("back")};
+    run(&on);
+    run(&round);
+    assert_same(&round, &on);
+    struct job one = {odd_path, 1, 1, .stage = 0, .load = test_at("saved")};
+    run(&one);
+    assert_near(&one, &on, 1e-4);
+    clear(&one);
+    clear(&round);
+    clear(&on);
+    clear(&first);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -224,7 +288,10 @@ static int set_up(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(losses_follow_those_of_one_rank),
+    cmocka_unit_test(lamb_follows_one_rank),
     cmocka_unit_test(data_and_stages_change_no_bit),
+    cmocka_unit_test(checkpoints_hold_whole_tensors),
+    cmocka_unit_test(states_of_several_elements_are_refused),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};
