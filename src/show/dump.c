@@ -258,6 +258,7 @@ static void write_tensors(const struct sw_plan *plan, struct sw_str *out)
     for (int32_t i = 0; i < plan->n_persistent; i++) {
         const struct sw_persistent *item = &plan->persistent[i];
         const struct sw_layout *slice = item->layout.is_sliced ? &item->layout : NULL;
+        const struct sw_layout *part = item->layout.tensor.size > 1 ? &item->layout : NULL;
         begin_element(out);
         SW_TENSOR_FIELDS(PUT)
         sw_str_putc(out, '}');

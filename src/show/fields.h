@@ -133,7 +133,8 @@ enum sw_compare {
 
 /* ---- a parameter or state ---- */
 
-/* plan; item: a struct sw_persistent; slice: its layout, NULL = it is whole */
+/* plan; item: a struct sw_persistent; slice, part: its layout, NULL = the ranks of the data
+ * axis, or of the tensor axis, have the same of it */
 #define SW_TENSOR_FIELDS(X)                                                                        \
     X(name, TEXT, NEEDED, KEY, item->name)                                                         \
     X(role, TEXT, NEEDED, WORK, item->role == SW_ROLE_PARAM ? "parameter" : "state")               \
@@ -141,7 +142,9 @@ enum sw_compare {
     X(parameter, TEXT, MAY, WORK, item->param)                                                     \
     X(dtype, TEXT, MAY, WORK, sw_dtype_name(item->dtype))                                          \
     X(shape, ANY, MAY, WORK, write_shape(&item->shape, out))                                       \
-    X(whole, ANY, MAY, WORK, write_shape(slice ? &slice->whole : NULL, out))                       \
+    X(whole, ANY, MAY, WORK, write_shape(slice || part ? &item->layout.whole : NULL, out))         \
+    X(part, NUMBER, MAY, WORK, part ? part->tensor.rank : -1)                                      \
+    X(parts, COUNT, MAY, WORK, part ? part->tensor.size : 0)                                       \
     X(slice, NUMBER, MAY, WORK, slice ? slice->data.rank : -1)                                     \
     X(slices, COUNT, MAY, WORK, slice ? slice->data.size : 0)                                      \
     X(tile_elements, COUNT, MAY, WORK, slice ? slice->tile_elems : 0)                              \

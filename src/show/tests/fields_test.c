@@ -12,7 +12,7 @@
 
 /* ---- plans ---- */
 
-enum { N_PLANS = 6, MOST_ROWS = 128 };
+enum { N_PLANS = 7, MOST_ROWS = 128 };
 static struct sw_str dumps[N_PLANS];
 
 /* Matrices that are large enough for an update in a loop, a lookup of few rows, strided views. */
@@ -42,6 +42,33 @@ static struct sw_graph *wide(void)
     sw_output(g, "loss", loss);
     assert_int_equal(sw_graph_backward(g, loss), SW_OK);
     return g;
+}
+
+/* The graph of the last of two tensor ranks: matrices are cut by columns, then by rows. */
+static struct sw_graph *cut(void)
+{
+    const struct sw_graph_options options = {.dtype = SW_F32, .grad_dtype = SW_F32};
+    const struct sw_ranks ranks = {.axis = SW_AXIS_TENSOR, .n = 2, .me = 1, .words = true};
+    const struct sw_init init = {SW_INIT_NORMAL, 0.1};
+    struct sw_graph *g, *part;
+    sw_value at;
+    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+    const sw_value up = sw_param(g, "up", SW_SHAPE(16, 24), init);
+    const sw_value down = sw_param(g, "down", SW_SHAPE(24, 16), init);
+    const sw_value head = sw_param(g, "head", SW_SHAPE(9, 16), init);
+    sw_param_split(g, up, &(struct sw_tensor_split){1, 1, {24}, 0});
+    sw_param_split(g, down, &(struct sw_tensor_split){0, 1, {24}, 0});
+    sw_param_split(g, head, &(struct sw_tensor_split){0, 1, {9}, 0});
+    const sw_value x = sw_input(g, "x", SW_F32, SW_SHAPE(1, 2, 16));
+    const sw_value h = sw_act(g, sw_linear(g, x, up, SW_NO_VALUE, true), SW_ACT_GELU);
+    const sw_value y = sw_linear(g, h, down, SW_NO_VALUE, true);
+    const sw_value loss = sw_linear_cross_entropy(g, y, head, SW_NO_VALUE,
+                                                  sw_input(g, "labels", SW_I32, SW_SHAPE(1, 2)), 0);
+    sw_output(g, "loss", loss);
+    assert_int_equal(sw_graph_part(g, &ranks, loss, &part, &at), SW_OK);
+    sw_graph_close(g);
+    assert_int_equal(sw_graph_backward(part, at), SW_OK);
+    return part;
 }
 
 /* Adds members that no pass writes yet. */
@@ -109,6 +136,11 @@ static int make_plans(void **state)
     o.policy.states_tier = o.policy.grads_tier = SW_TIER_HOST;
     o.policy.host_updates = true;
     dump_plan(&o, tower(SW_BF16, TIED, false), &dumps[5]);
+    o = options(2, 0, 2);
+    o.mesh = (struct sw_mesh){.size[SW_AXIS_TENSOR] = 2};
+    o.me = 1;
+    dump_plan(&o, cut(), &dumps[6]);
+    assert_non_null(strstr(dumps[6].ptr, "\"whole\":9,\"first\":5")); /* of the loss */
     return 0;
 }
 
