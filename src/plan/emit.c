@@ -64,15 +64,21 @@ static sw_value merge_sums(struct sw_ir *ir, int group, sw_value sums)
     return sw_ir_add_out_in_place(ir, merge, sums);
 }
 
+/* The same, if the target of the update is a shard. */
+static sw_value merge_shards(struct sw_ir *ir, sw_value target, sw_value sums)
+{
+    const bool is_slice = ir->failure.status >= 0 && sw_ir_is_slice(&ir->values[target]);
+    return is_slice ? merge_sums(ir, SW_GROUP_DATA, sums) : sums;
+}
+
 sw_value sw_emit_lamb_merge(struct sw_ir *ir, int32_t moments, sw_value norms)
 {
     if (ir->failure.status < 0) {
         return norms;
     }
     const struct sw_ir_op *op = &ir->ops[moments];
-    const bool is_slice = sw_ir_is_slice(&ir->values[op->in[0]]);
     const bool is_part = sw_ir_param_part(ir, op->detail->update.param) != NULL;
-    norms = is_slice ? merge_sums(ir, SW_GROUP_DATA, norms) : norms;
+    norms = merge_shards(ir, op->in[0], norms);
     return is_part ? merge_sums(ir, ir->params.group, norms) : norms;
 }
 
@@ -206,7 +212,7 @@ static sw_value emit_adafactor(struct sw_ir *ir, const struct sw_ir_detail *deta
     const int64_t n_lines = of.matrices * (of.rows + of.columns);
 
     const int32_t sums = add_predicated(ir, SW_OP_ADAFACTOR_SUMS, in, n_in, detail);
-    made[WORDS] = merge_sums(
+    made[WORDS] = merge_shards(
         ir, in[0],
         sw_ir_add_out(ir, sums, SW_I64, SW_SHAPE(SW_STATS_WORDS + n_lines * SW_LINE_WORDS)));
 
@@ -220,7 +226,7 @@ static sw_value emit_adafactor(struct sw_ir *ir, const struct sw_ir_detail *deta
         in[i] = sw_ir_add_out_in_place(ir, moments, in[i]);
     }
     made[NORM] =
-        merge_sums(ir, in[0], sw_ir_add_out(ir, moments, SW_I64, SW_SHAPE(SW_STATS_WORDS)));
+        merge_shards(ir, in[0], sw_ir_add_out(ir, moments, SW_I64, SW_SHAPE(SW_STATS_WORDS)));
     if (n_made == N_MADE) {
         const bool is_wide = ir->failure.status >= 0 && ir->values[in[at - 1]].dtype == SW_F64;
         made[FACTORS] = sw_ir_add_out(ir, moments, is_wide ? SW_F64 : SW_F32, SW_SHAPE(n_lines));
