@@ -211,6 +211,7 @@ void sw_ir_close(struct sw_ir *ir)
     sw_free(ir->outputs.at);
     sw_free(ir->params.at);
     sw_free(ir->params.parts);
+    sw_free(ir->params.absent);
     sw_free(ir->loops.pieces);
     sw_free(ir->where);
     sw_names_close(&ir->leaves);

@@ -199,8 +199,9 @@ struct sw_ir_outputs {
     int32_t n, cap;
 };
 struct sw_ir_params {
-    sw_value *at; /* [n] in order of first use */
-    int32_t n;
+    sw_value *at;     /* [n] in order of first use */
+    sw_value *absent; /* [n_absent] the same of those that only other stages of a pipeline have */
+    int32_t n, n_absent;
     /* those of which this rank has a part only (sw_graph_part), and the group of the ranks that
      * have the others */
     struct sw_param_part *parts; /* [n_parts] */

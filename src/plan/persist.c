@@ -160,7 +160,8 @@ static sw_status layout_of(const struct sw_ir *ir, const struct sw_plan_options 
         layout.run = sw_ir_per_run(info, sw_update_run(options->rule));
     }
     SW_TRY(add_part(ir, options, v, &layout));
-    const unsigned cut = 1U << SW_AXIS_DATA | (layout.tensor.size > 1 ? 1U << SW_AXIS_TENSOR : 0);
+    const unsigned cut = 1U << SW_AXIS_DATA | (layout.tensor.size > 1 ? 1U << SW_AXIS_TENSOR : 0) |
+                         (options->stage_blocks ? 1U << SW_AXIS_PIPE : 0);
     layout.copy = sw_mesh_coord(&options->mesh, SW_ALL_AXES & ~cut, options->me);
     *out = layout;
     return SW_OK;
@@ -189,13 +190,14 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
 {
     const struct sw_ir_value *info = &ir->values[v];
     const bool packed = sw_ir_is_packed(ir, v);
-    const struct sw_persistent *known = sw_plan_item(plan, ir, v);
-    if (known) {
-        return compare(known, info, packed);
+    struct sw_persistent *item = sw_plan_item(plan, ir, v);
+    const bool is_new = !item;
+    if (item && !item->layout.is_absent) {
+        return compare(item, info, packed);
     }
     struct sw_layout layout;
     SW_TRY(layout_of(ir, options, v, &layout));
-    struct sw_persistent *item = &plan->persistent[plan->n_persistent++];
+    item = is_new ? &plan->persistent[plan->n_persistent++] : item;
     *item = (struct sw_persistent){
         .name = info->name,
         .role = info->role,
@@ -215,7 +217,41 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
         info->two_slots && item->tier != SW_TIER_DEVICE ? sw_persistent_taken(item) : 0;
     int32_t key;
     const char *text = sw_ir_key(ir, v, SW_NAME_PERSISTENT, &key);
-    return name(plan, key, text, plan->n_persistent - 1);
+    return is_new ? name(plan, key, text, plan->n_persistent - 1) : SW_OK;
+}
+
+/* Lists a parameter of other stages, unless a program of this one has it. It takes no bytes. */
+static sw_status list_absent(struct sw_plan *plan, const struct sw_ir_value *info)
+{
+    if (sw_plan_find(plan, info->name)) {
+        return SW_OK;
+    }
+    struct sw_persistent *item = &plan->persistent[plan->n_persistent++];
+    *item = (struct sw_persistent){.name = info->name,
+                                   .role = SW_ROLE_PARAM,
+                                   .dtype = info->dtype,
+                                   .shape = info->form->shape,
+                                   .init = info->form->init,
+                                   .layout = sw_layout_of_whole(&info->form->layout.whole)};
+    item->layout.is_absent = true;
+    return name(plan, SW_NAME_PERSISTENT, info->name, plan->n_persistent - 1);
+}
+
+/* Lists the parameters of a program, those of other stages included, or its states. */
+static sw_status list_all(struct sw_plan *plan, const struct sw_plan_options *options,
+                          const struct sw_ir *ir, bool params)
+{
+    const int32_t n_absent = params ? ir->params.n_absent : 0;
+    int32_t absent = 0;
+    for (sw_value v = 0; v < ir->n_values; v++) {
+        for (; absent < n_absent && ir->params.absent[absent] <= v; absent++) {
+            SW_TRY(list_absent(plan, &ir->values[ir->params.absent[absent]]));
+        }
+        if (is_persistent(ir, v) && (ir->values[v].role == SW_ROLE_PARAM) == params) {
+            SW_TRY(list(plan, options, ir, v));
+        }
+    }
+    return SW_OK;
 }
 
 /* Places small tensors, or all others, one after the other. place_packs follows. */
@@ -237,6 +273,7 @@ sw_status sw_plan_place_persistent(struct sw_plan *plan, const struct sw_plan_op
     size_t most = 1, most_packs = 1, align = SW_PLAN_ALIGN;
     for (int i = 0; i < plan->n_programs; i++) {
         const struct sw_ir *ir = plan->programs[i].ir;
+        most += (size_t)ir->params.n_absent;
         for (sw_value v = 0; v < ir->n_values; v++) {
             most += is_persistent(ir, v);
             most_packs += ir->values[v].is_pack;
@@ -251,13 +288,7 @@ sw_status sw_plan_place_persistent(struct sw_plan *plan, const struct sw_plan_op
      * together. */
     for (int role = 0; role < 2; role++) {
         for (int i = 0; i < plan->n_programs; i++) {
-            const struct sw_ir *ir = plan->programs[i].ir;
-            for (sw_value v = 0; v < ir->n_values; v++) {
-                const bool is_param = ir->values[v].role == SW_ROLE_PARAM;
-                if (is_persistent(ir, v) && is_param == (role == 0)) {
-                    SW_TRY(list(plan, options, ir, v));
-                }
-            }
+            SW_TRY(list_all(plan, options, plan->programs[i].ir, role == 0));
         }
     }
     place(plan, false);

@@ -639,5 +639,6 @@ bool sw_may_take_two_slots(const struct sw_plan_options *options);
  * the canonical order. */
 bool sw_sums_before_reducing(const struct sw_plan_options *options);
 
+#include "plan/pipe.h"
 #include "plan/query.h"
 #include "plan/technique.h"

@@ -298,9 +298,9 @@ static void drop_others(const struct pass *p, const bool *used)
         info->is_output = info->is_output && (p->home[v] == EVERYWHERE || p->home[v] == p->me);
     }
     for (int32_t i = 0; i < ir->params.n; i++) {
-        if (ir->values[ir->params.at[i]].role == SW_ROLE_PARAM) {
-            ir->params.at[n++] = ir->params.at[i];
-        }
+        const bool is_here = ir->values[ir->params.at[i]].role == SW_ROLE_PARAM;
+        *(is_here ? &ir->params.at[n++] : &ir->params.absent[ir->params.n_absent++]) =
+            ir->params.at[i];
     }
     ir->params.n = n;
     n = 0;
@@ -326,6 +326,9 @@ static sw_status make_list(struct pass *p, bool *used)
     if (!add_phase(p, SW_PHASE_FORWARD) || !add_phase(p, SW_PHASE_BACKWARD)) {
         return SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
     }
+    p->ir->params.absent =
+        sw_alloc("plan", ((size_t)p->ir->params.n + 1) * sizeof *p->ir->params.absent);
+    SW_TRY_ALLOC(p->ir->params.absent, "the plan");
     find_used(p, used);
     sw_op_order_install(&p->order, p->ir);
     drop_others(p, used);

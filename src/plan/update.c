@@ -518,20 +518,19 @@ static bool counts(const struct sw_ir *ir, sw_value param)
            sw_ir_param_part(ir, param);
 }
 
-/* Adds up the statistics of all ranks. The stages of a pipeline have the gradients of different
- * parameters; the ranks of the tensor axis, of different parts. */
-static sw_value merge_stats(struct sw_ir *ir, const struct sw_plan_options *options, sw_value stats)
+/* Merges the statistics of the ranks along the axis; there may be one rank only. */
+static sw_value merge_stats(struct sw_ir *ir, const struct sw_plan_options *options,
+                            enum sw_axis axis, sw_value stats)
 {
-    const int groups[2] = {options->stage_blocks ? SW_GROUP_WORLD : SW_GROUP_DATA,
-                           options->stage_blocks || ir->params.n_parts == 0 ? -1
-                                                                            : ir->params.group};
-    for (size_t i = 0; i < SW_LEN(groups); i++) {
-        if (groups[i] >= 0 && ir->groups[groups[i]].n > 1) {
-            stats = sw_ir_add_out_in_place(
-                ir, sw_ir_add_exchange(ir, SW_MOVE_MERGE, groups[i], &stats, 1), stats);
-        }
+    int group = SW_GROUP_DATA;
+    if (sw_mesh_size(&options->mesh, 1U << axis) == 1) {
+        return stats;
     }
-    return stats;
+    while (ir->groups[group].axes != 1U << axis) { /* each axis with several ranks has one */
+        group++;
+    }
+    return sw_ir_add_out_in_place(ir, sw_ir_add_exchange(ir, SW_MOVE_MERGE, group, &stats, 1),
+                                  stats);
 }
 
 /* Adds the statistics of all gradients, the updates, and the copies into place of parameters that
@@ -550,7 +549,13 @@ static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, 
         }
         feeds[i].ops.update_end = ir->n_ops;
     }
-    stats = merge_stats(ir, options, stats);
+    stats = merge_stats(ir, options, SW_AXIS_DATA, stats);
+    if (options->stage_blocks) { /* stages have the gradients of different parameters */
+        stats = merge_stats(ir, options, SW_AXIS_PIPE, stats);
+    }
+    if (ir->params.n_parts > 0) { /* of different parts */
+        stats = merge_stats(ir, options, SW_AXIS_TENSOR, stats);
+    }
     const struct sw_attrs attrs = {
         .stats = {.clip = options->clip, .overflow_skips = options->fp16}};
     sw_ir_add_op(ir, SW_OP_STATS_FINISH, &stats, 1, &attrs);

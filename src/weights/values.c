@@ -292,6 +292,12 @@ static void fill_item(void *ctx, int64_t item, int worker)
     }
 }
 
+/* True if another stage of the pipeline has the parameter, and its values are not hashed here. */
+static bool is_skipped(const struct sw_parameter *param, const struct sw_digest *digest)
+{
+    return param->work->layout.is_absent && !digest;
+}
+
 /* ---- the base of adapters ---- */
 
 /* *out = NULL if the parameter is trained. */
@@ -335,7 +341,8 @@ static sw_status init_param(struct sw_weights *w, struct sw_parameter *param, st
 {
     struct sw_digest *digest = NULL;
     sw_status st = begin_digest(w, param, &digest);
-    const int64_t elems = sw_shape_elems(&param->work->layout.whole);
+    const int64_t elems =
+        is_skipped(param, digest) ? 0 : sw_shape_elems(&param->work->layout.whole);
     struct fill f = {.init = &param->work->init,
                      .seed = w->seed,
                      .stream = sw_hash_str(SW_HASH_INIT, param->work->name),
@@ -445,7 +452,7 @@ static sw_status load_values(struct sw_weights *w, const struct sw_parameter *pa
                              const struct sw_safetensor *tensor, struct sw_digest *digest,
                              float *piece)
 {
-    const int64_t elems = sw_shape_elems(&tensor->shape);
+    const int64_t elems = is_skipped(param, digest) ? 0 : sw_shape_elems(&tensor->shape);
     const size_t bytes = sw_dtype_bytes(tensor->dtype);
     for (int64_t at = 0; at < elems; at += SW_PIECE) {
         const int64_t n = sw_min_i64(elems - at, SW_PIECE);

@@ -129,7 +129,7 @@ static sw_status take_params(struct sw_executor *ex, const struct sw_plan *plan,
 {
     for (int32_t i = 0; i < plan->n_persistent; i++) {
         const struct sw_persistent *item = &plan->persistent[i];
-        if (item->role != SW_ROLE_PARAM) {
+        if (item->role != SW_ROLE_PARAM || item->layout.is_absent) {
             continue;
         }
         pthread_mutex_lock(&out->lock);
