@@ -252,6 +252,15 @@ static void close_graphs(struct graphs *graphs)
     graphs->n = 0;
 }
 
+/* The stages are the same in all programs, so that each has the same parameters in all of them. */
+static sw_status cut_blocks(struct sw_engine *e, const struct sw_graph *g)
+{
+    return e->stage_blocks
+               ? sw_engine_cut_blocks(g, &e->config->parallel.partition,
+                                      sw_mesh_size(&e->mesh, 1U << SW_AXIS_PIPE), e->stage_blocks)
+               : SW_OK;
+}
+
 static sw_status lend_graphs(void *ctx, const struct sw_policy *policy,
                              struct sw_search_graphs *out)
 {
@@ -264,6 +273,7 @@ static sw_status lend_graphs(void *ctx, const struct sw_policy *policy,
         sw_engine_forget_inputs(&e->bounds);
         graphs->batch = e->sizes.batch;
         SW_TRY(build_all(e, graphs));
+        SW_TRY(cut_blocks(e, graphs->specs[0].graph));
     }
     *out = (struct sw_search_graphs){graphs->specs, graphs->n, extra_fingerprint(e)};
     return SW_OK;
@@ -284,6 +294,7 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
         .keep_cheap = !c->spillway.recompute_cheap,
         .mesh = e->mesh,
         .me = e->world.rank,
+        .stage_blocks = e->stage_blocks,
         .reduces = (c->misc.sparse_gradients && sw_engine_packs_rows(e) ? SW_REDUCES_ROWS : 0) |
                    (c->spillway.reduce == SW_REDUCE_BOUNDARY ? SW_REDUCES_SUMS : 0),
         .staging_bytes = e->device->staging_bytes,

@@ -95,6 +95,11 @@ sw_status sw_engine_take_mesh(struct sw_engine *e)
     size[SW_AXIS_DATA] = (int)(e->world.size / product);
     SW_TRY(sw_mesh_init(&e->mesh, size, e->world.size));
     e->data = sw_mesh_coord(&e->mesh, 1U << SW_AXIS_DATA, e->world.rank);
+    if (size[SW_AXIS_PIPE] > 1) {
+        e->stage_blocks =
+            sw_alloc("engine", ((size_t)size[SW_AXIS_PIPE] + 1) * sizeof *e->stage_blocks);
+        SW_TRY_ALLOC(e->stage_blocks, "the partition");
+    }
     return name_ranks(e);
 }
 

@@ -348,6 +348,7 @@ void sw_close(sw_engine *e)
     sw_engine_close_lent(e);
     sw_free(e->hosts);
     sw_free(e->folders);
+    sw_free(e->stage_blocks);
     sw_engine_close_losses(&e->loss);
     sw_free(e->words);
     sw_engine_forget_inputs(&e->bounds);

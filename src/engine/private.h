@@ -107,6 +107,7 @@ struct sw_engine {
     /* [n_folders] disk folders; the array is owned, the strings are the configuration's */
     const char **folders;
     int n_folders;
+    int *stage_blocks; /* see struct sw_plan_options; NULL = there is one stage */
     struct engine_programs programs;
     struct engine_trace trace;
     struct engine_bounds bounds; /* of the inputs */
@@ -233,6 +234,13 @@ sw_status sw_engine_find_folders(struct sw_engine *e);
 /* Plans all programs that the engine is asked for. SW_E_NOMEM names the missing bytes and a change
  * that makes it fit. */
 sw_status sw_engine_make_plan(struct sw_engine *e);
+
+/* ---- partition.c ---- */
+/* Divides the blocks of a graph, which each stage needs one of at least. bounds: [stages + 1] first
+ * block of each stage, and the number of blocks. SW_E_CONFIG: a list of blocks that does not suit
+ * the model. */
+sw_status sw_engine_cut_blocks(const struct sw_graph *g, const struct sw_partition_config *p,
+                               int stages, int *bounds);
 
 /* ---- trace.c ---- */
 sw_status sw_engine_open_trace(struct sw_engine *e);

@@ -102,12 +102,13 @@ static sw_status begin_step(struct sw_engine *e)
     return SW_OK;
 }
 
-/* Does not wait: the value is there once the executor has joined. */
+/* Does not wait: the value is there once the executor has joined. Of a pipeline's stages, the last
+ * one has the losses. */
 static sw_status fetch_loss(struct sw_engine *e, int64_t j, int micro)
 {
     const int n = 2 * e->loss.n_terms;
     const struct sw_port *const *from = &e->loss.outputs[n * micro];
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && from[i]; i++) {
         SW_TRY(sw_executor_fetch(e->executor, from[i], j, i));
     }
     return SW_OK;
@@ -115,7 +116,7 @@ static sw_status fetch_loss(struct sw_engine *e, int64_t j, int micro)
 
 static void take_loss(struct sw_engine *e, int64_t j)
 {
-    const int n = 2 * e->loss.n_terms;
+    const int n = e->loss.outputs[0] ? 2 * e->loss.n_terms : 0;
     for (int i = 0; i < n; i++) {
         e->loss.local[n * j + i] = sw_executor_fetched(e->executor, j, i);
     }

@@ -16,7 +16,7 @@ enum { B = 2, T = 5, V = 19, K = 3, STEPS = 3, MAX_RANKS = 8, MAX_ELEMS = 1 << 1
 static const char model_json[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":19,"
     "\"n_positions\":8,\"n_embd\":12,\"n_layer\":2,\"n_head\":4,\"n_inner\":20,\"embd_pdrop\":0.1,"
-    "\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}";
+    "\"attn_pdrop\":0.1,\"resid_pdrop\":0.1,\"tie_word_embeddings\":false}";
 static char model_path[96];
 
 struct job {

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pipelines of an engine, below the gate: whatever the schedule, the partition and the number of
+// stages, losses, norms and weights equal those of one rank bit for bit.
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/private.h"
+#include "support/scratch.h"
+#include "support/test.h"
+
+enum { B = 2, T = 5, V = 19, BLOCKS = 4, STEPS = 2, MOST_K = 8, MAX_RANKS = 8 };
+enum { MOST_PARAMS = 64, MOST_ELEMS = 1 << 10 };
+
+static const char model_json[] =
+    "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":19,"
+    "\"n_positions\":8,\"n_embd\":8,\"n_layer\":4,\"n_head\":2,\"n_inner\":12,\"embd_pdrop\":0.1,"
+    "\"attn_pdrop\":0.1,\"resid_pdrop\":0.1,\"tie_word_embeddings\":%s}";
+static char untied[96], tied[96];
+
+struct values {
+    char name[64];
+    float at[MOST_ELEMS];
+    bool known[MOST_ELEMS];
+};
+
+struct job {
+    int pipe, data, micro_batches, stage;
+    const char *schedule, *partition; /* in JSON */
+    const char *model;
+    const char *load, *save;
+    /* results */
+    pthread_mutex_t lock;
+    double losses[STEPS], norms[STEPS], eval[2];
+    int bounds[MAX_RANKS + 1];
+    int n_params;
+    struct values params[MOST_PARAMS]; /* of all stages */
+};
+
+static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **out)
+{
+    char config[1024];
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": 0.5, "
+             "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30}, "
+             "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, \"spillway\": "
+             "{\"micro_batches\": %d, \"threads\": 1, \"schedule\": \"%s\", \"partition\": %s, "
+             "\"mesh\": {\"pipe\": %d}}}",
+             B, job->stage, job->micro_batches, job->schedule ? job->schedule : "horizontal",
+             job->partition ? job->partition : "\"time\"", job->pipe);
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = job->model ? job->model : untied,
+                                              .inputs.seq_len = T,
+                                              .run = {.comm = comm, .verify = true},
+                                              .seed = 5,
+                                              .train.wanted = true};
+    return sw_engine_initialize(&options, true, out);
+}
+
+static sw_status one_step(sw_engine *e, int n_micro, struct sw_step_report *report)
+{
+    static const struct sw_shape shape = {2, {B, T}};
+    int32_t ids[MOST_K][B * T];
+    struct sw_tensor tensors[MOST_K][2];
+    struct sw_batch batches[MOST_K];
+    int n = 0;
+    for (int k = e->data.rank; k < n_micro; k += e->data.size, n++) {
+        for (int i = 0; i < B * T; i++) {
+            const uint64_t at = (uint64_t)((e->progress.step * n_micro + k) * B * T + i);
+            ids[n][i] = (int32_t)(sw_philox_u64(9, 1, at) % V);
+        }
+        const struct sw_view view = {.data = ids[n], .dtype = SW_I32, .shape = shape};
+        tensors[n][0] = (struct sw_tensor){"input_ids", view};
+        tensors[n][1] = (struct sw_tensor){"labels", view};
+        batches[n] = (struct sw_batch){tensors[n], 2};
+    }
+    return sw_train_batch(e, batches, n, report);
+}
+
+/* Every rank reports the same; the first one's results are kept. */
+static sw_status keep_report(struct job *job, const struct sw_engine *e, int step,
+                             const struct sw_step_report *report)
+{
+    double all[MAX_RANKS][2], mine[2] = {report->loss, report->grad_norm};
+    memcpy(all[0], mine, sizeof mine);
+    if (e->world.size > 1) {
+        SW_TRY(sw_comm_all_gather(e->options.run.comm, mine, all, sizeof mine, "the reports"));
+    }
+    for (int r = 1; r < e->world.size; r++) {
+        if (memcmp(all[r], all[0], sizeof mine) != 0) {
+            return SW_FAIL(SW_E_ARG, "rank %d has loss %.17g, norm %.17g; rank 0 %.17g, %.17g", r,
+                           all[r][0], all[r][1], all[0][0], all[0][1]);
+        }
+    }
+    if (e->world.rank == 0) {
+        job->losses[step] = report->loss;
+        job->norms[step] = report->grad_norm;
+    }
+    return SW_OK;
+}
+
+static struct values *values_of(struct job *job, const char *name)
+{
+    int i = 0;
+    while (i < job->n_params && strcmp(job->params[i].name, name) != 0) {
+        i++;
+    }
+    if (i == job->n_params) {
+        SW_ASSERT(i < MOST_PARAMS);
+        snprintf(job->params[i].name, sizeof job->params[i].name, "%s", name);
+        job->n_params++;
+    }
+    return &job->params[i];
+}
+
+/* Collects what this rank owns. No other rank owns it, too. */
+static sw_status take_weights(struct job *job, sw_engine *e)
+{
+    sw_status st = SW_OK;
+    for (int32_t i = 0; i < e->weights.params.n && st >= 0; i++) {
+        const struct sw_persistent *item = e->weights.params.items[i].work;
+        struct sw_run_iter iter;
+        struct sw_run run;
+        sw_owned_begin(&item->layout, &iter);
+        while (st >= 0 && sw_runs_next(&iter, &run)) {
+            struct values *to = values_of(job, item->name);
+            st = to->known[run.first]
+                     ? SW_FAIL(SW_E_ARG, "two ranks own %s", item->name)
+                     : sw_get_weight(e, item->name, run.first, run.n, to->at + run.first);
+            memset(to->known + run.first, true, (size_t)run.n);
+        }
+    }
+    return st;
+}
+
+static sw_status train(void *ctx, sw_comm *comm)
+{
+    struct job *job = ctx;
+    sw_engine *e = NULL;
+    struct sw_step_report report;
+    sw_status st = open_engine(job, comm, &e);
+    st = st >= 0 && job->load ? sw_load(e, job->load) : st;
+    for (int i = 0; st >= 0 && i < STEPS; i++) {
+        st = one_step(e, job->micro_batches, &report);
+        st = st < 0 ? st : keep_report(job, e, i, &report);
+    }
+    st = st >= 0 && job->save ? sw_save(e, job->save, NULL) : st;
+    if (st >= 0) {
+        pthread_mutex_lock(&job->lock);
+        st = take_weights(job, e);
+        pthread_mutex_unlock(&job->lock);
+    }
+    if (st >= 0 && e->stage_blocks && e->world.rank == 0) {
+        memcpy(job->bounds, e->stage_blocks, ((size_t)job->pipe + 1) * sizeof *job->bounds);
+    }
+    sw_close(e);
+    return st;
+}
+
+static struct job *run(struct job job)
+{
+    struct job *out = calloc(1, sizeof *out);
+    *out = job;
+    pthread_mutex_init(&out->lock, NULL);
+    if (sw_threads_run(job.pipe * job.data, 20, train, out) < 0) {
+        fail_msg("pipe %d, data %d, %d micro-batches, stage %d, %s: %s", job.pipe, job.data,
+                 job.micro_batches, job.stage, job.schedule ? job.schedule : "one rank",
+                 sw_error_message());
+    }
+    return out;
+}
+
+/* Compares b with a, and releases it. */
+static void assert_same(const struct job *a, struct job *b)
+{
+    assert_memory_equal(a->losses, b->losses, sizeof a->losses);
+    assert_memory_equal(a->norms, b->norms, sizeof a->norms);
+    assert_int_equal(a->n_params, b->n_params);
+    for (int i = 0; i < a->n_params; i++) {
+        const struct values *x = &a->params[i], *y = values_of(b, a->params[i].name);
+        assert_memory_equal(x->known, y->known, sizeof x->known);
+        assert_memory_equal(x->at, y->at, sizeof x->at);
+    }
+    free(b);
+}
+
+static void stages_give_the_bits_of_one_rank(void **state)
+{
+    static const char *const schedules[] = {"gpipe", "1f1b"};
+    static const int micro_batches[] = {1, 3, 8};
+    (void)state;
+    for (size_t m = 0; m < SW_LEN(micro_batches); m++) {
+        struct job *one = run((struct job){1, 1, micro_batches[m], .stage = 0});
+        assert_true(one->losses[0] > 1 && one->norms[0] > 0.5);
+        for (size_t s = 0; s < SW_LEN(schedules); s++) {
+            for (int pipe = 2; pipe <= BLOCKS; pipe += 2) {
+                assert_same(
+                    one, run((struct job){pipe, 1, micro_batches[m], 0, .schedule = schedules[s]}));
+            }
+        }
+        free(one);
+    }
+}
+
+static void partitions_follow_the_configuration(void **state)
+{
+    static const struct {
+        const char *partition;
+        int bounds[3];
+    } cases[] = {{"\"uniform\"", {0, 2, BLOCKS}},
+                 {"[0, 3, 4]", {0, 3, BLOCKS}},
+                 {"[0, 1, 4]", {0, 1, BLOCKS}},
+                 /* the table and positions have 216 elements, a block 532, norm and head 168 */
+                 {"\"parameters\"", {0, 2, BLOCKS}},
+                 {"\"time\"", {0, 2, BLOCKS}}};
+    (void)state;
+    struct job *one = run((struct job){1, 1, 3, .stage = 0});
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        struct job *two =
+            run((struct job){2, 1, 3, 0, .schedule = "1f1b", .partition = cases[i].partition});
+        assert_memory_equal(two->bounds, cases[i].bounds, sizeof cases[i].bounds);
+        assert_same(one, two);
+    }
+    free(one);
+}
+
+static void refused(struct job job, const char *words)
+{
+    struct job *out = calloc(1, sizeof *out);
+    *out = job;
+    assert_true(sw_threads_run(job.pipe, 20, train, out) < 0);
+    if (!strstr(sw_error_message(), words)) {
+        fail_msg("\"%s\" lacks \"%s\"", sw_error_message(), words);
+    }
+    free(out);
+}
+
+static void what_stages_cannot_share_is_refused(void **state)
+{
+    (void)state;
+    refused((struct job){2, 1, 1, 0, .schedule = "1f1b", .model = tied}, "wte.weight is used on");
+    refused((struct job){2, 1, 1, 0, .schedule = "1f1b", .partition = "[0, 2, 5]"},
+            "0 to the 4 blocks");
+    refused((struct job){2, 1, 1, 0, .schedule = "1f1b", .partition = "\"type:h.*\""},
+            "spillway.partition \"type:h.*\"");
+}
+
+static void put_model(const char *file, const char *tie, char *path, size_t cap)
+{
+    char text[sizeof model_json + 8];
+    snprintf(text, sizeof text, model_json, tie);
+    test_put(file, text);
+    snprintf(path, cap, "%s/%s", test_folder(), file);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    put_model("untied.json", "false", untied, sizeof untied);
+    put_model("tied.json", "true", tied, sizeof tied);
+    return 0;
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(stages_give_the_bits_of_one_rank),
+    cmocka_unit_test(partitions_follow_the_configuration),
+    cmocka_unit_test(what_stages_cannot_share_is_refused),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};
