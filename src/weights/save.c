@@ -48,11 +48,39 @@ static void list_fini(struct tensors *t)
     sw_free(t->flat);
 }
 
-/* Lists the boxes of item i that this rank writes. With t->boxes NULL, only counts them. */
+/* True if the box `next` lies below `box`: along the first dimension it follows, and all others are
+ * equal. */
+static bool is_below(int rank, const struct sw_box *box, const struct sw_box *next)
+{
+    bool is = rank > 1 && next->start[0] == box->start[0] + box->dims[0];
+    for (int d = 1; d < rank; d++) {
+        is = is && next->start[d] == box->start[d] && next->dims[d] == box->dims[d];
+    }
+    return is;
+}
+
+/* Adds a box to one of the boxes from `first` to `at` that it lies below; false = there is none. If
+ * the tensor axis cuts columns, each row would else be a box for each group of the split. */
+static bool join_box(struct tensors *t, const struct sw_layout *layout, const struct sw_box *box,
+                     int64_t first, int64_t at)
+{
+    const int64_t last = at - sw_max_i64(layout->split.n_groups, 1);
+    for (int64_t k = at - 1; layout->tensor.size > 1 && k >= first && k >= last; k--) {
+        if (is_below(layout->whole.rank, &t->boxes[k].box, box)) {
+            t->boxes[k].box.dims[0] += box->dims[0];
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Lists the boxes of item i that this rank writes. With t->boxes NULL, counts them before they are
+ * joined. */
 static int64_t cut_item(struct tensors *t, int64_t i, int64_t at)
 {
     const struct item *item = &t->items[i];
     const struct sw_shape *whole = &item->held->layout.whole;
+    const int64_t first = at;
     struct sw_run_iter iter;
     struct sw_run run;
     sw_owned_begin(&item->held->layout, &iter);
@@ -60,8 +88,10 @@ static int64_t cut_item(struct tensors *t, int64_t i, int64_t at)
         struct sw_box boxes[SW_BOX_MAX_OF_RANGE];
         const int n_boxes = sw_box_of_range(whole, run.first, run.n, boxes);
         int64_t flat = run.first;
-        for (int k = 0; k < n_boxes; k++, at++) {
-            if (t->boxes) {
+        for (int k = 0; k < n_boxes; k++) {
+            if (!t->boxes) {
+                at++;
+            } else if (!join_box(t, &item->held->layout, &boxes[k], first, at)) {
                 t->i_item[at] = i;
                 t->flat[at] = flat;
                 t->boxes[at] = (struct sw_ckpt_tensor){.param = item->name,
@@ -69,6 +99,7 @@ static int64_t cut_item(struct tensors *t, int64_t i, int64_t at)
                                                        .dtype = dtype_of(item),
                                                        .shape = *whole,
                                                        .box = boxes[k]};
+                at++;
             }
             flat += sw_box_elems(whole->rank, &boxes[k]);
         }
@@ -123,16 +154,37 @@ static sw_status list_init(struct sw_weights *w, struct tensors *t)
 
 /* ---- saving ---- */
 
+/* Elements [at, at + n) of the flattened tensor. */
+static sw_status read_range(const struct tensors *t, const struct item *item, int64_t at, int64_t n,
+                            void *dst)
+{
+    return item->param ? sw_weights_get(t->weights, item->param, at, n, dst)
+                       : sw_weights_fetch_state(t->weights, item->held, at, n, dst);
+}
+
+/* Elements [first, first + n) of a box. Each index along its first dimension is one range. */
 static sw_status read_piece(void *ctx, int64_t i_box, int64_t first, int64_t n, void *dst)
 {
     const struct tensors *t = ctx;
     const struct item *item = &t->items[t->i_item[i_box]];
-    const int64_t at = t->flat[i_box] + first;
+    const struct sw_ckpt_tensor *of = &t->boxes[i_box];
+    const int rank = of->shape.rank;
+    int64_t width = sw_box_elems(rank, &of->box), stride = sw_shape_elems(&of->shape);
     sw_work_at("saving a checkpoint", i_box, t->n_boxes);
-    if (item->param) {
-        return sw_weights_get(t->weights, item->param, at, n, dst);
+    if (rank > 0) {
+        width /= of->box.dims[0];
+        stride /= of->shape.dims[0];
     }
-    return sw_weights_fetch_state(t->weights, item->held, at, n, dst);
+    if (width == stride) { /* all of it is one range */
+        return read_range(t, item, t->flat[i_box] + first, n, dst);
+    }
+    for (int64_t done = 0, some = 0; done < n; done += some) {
+        const int64_t row = (first + done) / width, column = (first + done) % width;
+        some = sw_min_i64(n - done, width - column);
+        SW_TRY(read_range(t, item, t->flat[i_box] + row * stride + column, some,
+                          (char *)dst + (size_t)done * sw_dtype_bytes(of->dtype)));
+    }
+    return SW_OK;
 }
 
 /* The worst status of all ranks; on one rank: st. */
