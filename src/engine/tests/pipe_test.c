@@ -225,6 +225,60 @@ static void partitions_follow_the_configuration(void **state)
     free(one);
 }
 
+static void slices_work_in_each_stage(void **state)
+{
+    static const struct {
+        int pipe, data, micro_batches;
+        const char *schedule;
+    } cases[] = {{2, 2, 3, "1f1b"}, {2, 2, 8, "gpipe"}, {2, 3, 8, "1f1b"}, {4, 2, 3, "1f1b"}};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        struct job *one = run((struct job){1, 1, cases[i].micro_batches, .stage = 0});
+        for (int stage = 0; stage <= 3; stage++) {
+            assert_same(one, run((struct job){cases[i].pipe, cases[i].data, cases[i].micro_batches,
+                                              stage, .schedule = cases[i].schedule}));
+        }
+        free(one);
+    }
+}
+
+/* Exports a checkpoint, and checks that it has the weights. */
+static void assert_exported(const char *from, const char *to, struct job *trained)
+{
+    struct sw_safetensors *file = NULL;
+    char path[256];
+    enum sw_dtype dtype = SW_F32;
+    struct sw_ckpt *ckpt = NULL;
+    assert_int_equal(sw_ckpt_open(from, &ckpt), SW_OK);
+    assert_int_equal(sw_weights_export_checkpoint(ckpt, to, &dtype), SW_OK);
+    sw_ckpt_close(ckpt);
+    snprintf(path, sizeof path, "%s/model.safetensors", to);
+    assert_int_equal(sw_safetensors_open(path, &file), SW_OK);
+    assert_int_equal(sw_safetensors_count(file), trained->n_params);
+    for (int i = 0; i < trained->n_params; i++) {
+        const struct sw_safetensor *tensor = sw_safetensors_at(file, i);
+        assert_memory_equal(tensor->data, values_of(trained, tensor->name)->at, tensor->bytes);
+    }
+    sw_safetensors_close(file);
+}
+
+static void checkpoints_move_between_stages(void **state)
+{
+    (void)state;
+    struct job *one = run((struct job){1, 1, 3, .stage = 0, .save = test_at("one")});
+    struct job *two = run((struct job){2, 1, 3, 0, .schedule = "1f1b", .save = test_at("two")});
+    assert_exported(test_at("two"), test_at("exported"), two);
+    assert_same(one, two);
+    free(one);
+    /* on one rank from either, then on stages from either */
+    one = run((struct job){1, 1, 3, .stage = 0, .load = test_at("one"), .save = test_at("next")});
+    assert_same(one, run((struct job){1, 1, 3, .stage = 0, .load = test_at("two")}));
+    assert_same(one, run((struct job){2, 1, 3, 0, .schedule = "gpipe", .load = test_at("one")}));
+    assert_same(one, run((struct job){4, 1, 3, 0, .schedule = "1f1b", .load = test_at("two")}));
+    assert_same(one, run((struct job){2, 2, 3, 2, .schedule = "1f1b", .load = test_at("two")}));
+    free(one);
+}
+
 static void refused(struct job job, const char *words)
 {
     struct job *out = calloc(1, sizeof *out);
@@ -265,6 +319,8 @@ static int set_up(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(stages_give_the_bits_of_one_rank),
     cmocka_unit_test(partitions_follow_the_configuration),
+    cmocka_unit_test(slices_work_in_each_stage),
+    cmocka_unit_test(checkpoints_move_between_stages),
     cmocka_unit_test(what_stages_cannot_share_is_refused),
 };
 
