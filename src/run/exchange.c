@@ -6,8 +6,8 @@
 
 #include "run/executor.h"
 
-/* Communicator of an instruction, without the communicator. Numbers are equal on all its ranks, and
- * ascend in the order in which every rank opens them. */
+/* The link that an instruction uses; its communicator is not open yet. Numbers are equal on all its
+ * ranks, and ascend in the order in which every rank opens them. */
 static struct link link_of(const struct sw_plan *plan, const struct sw_instr *instr)
 {
     const int g = instr->exchange.group, peer = instr->exchange.peer;

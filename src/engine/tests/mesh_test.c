@@ -83,17 +83,7 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
 static sw_status keep(struct job *job, const struct sw_engine *e, int step,
                       const struct sw_step_report *report)
 {
-    double all[MAX_RANKS][2], mine[2] = {report->loss, report->grad_norm};
-    memcpy(all[0], mine, sizeof mine);
-    if (e->world.size > 1) {
-        SW_TRY(sw_comm_all_gather(e->options.run.comm, mine, all, sizeof mine, "the reports"));
-    }
-    for (int r = 1; r < e->world.size; r++) {
-        if (memcmp(all[r], all[0], sizeof mine) != 0) {
-            return SW_FAIL(SW_E_ARG, "rank %d has loss %.17g, norm %.17g; rank 0 %.17g, %.17g", r,
-                           all[r][0], all[r][1], all[0][0], all[0][1]);
-        }
-    }
+    SW_TRY(test_same_reports(e, report));
     if (e->world.rank == 0) {
         job->losses[step] = report->loss;
         job->norms[step] = report->grad_norm;

@@ -2,6 +2,8 @@
 // Collects a rank's weights: the ranges of each tensor that its shards cover.
 #include "engine/tests/owned.h"
 
+#include <string.h>
+
 sw_status test_owned_weights(struct sw_engine *e, float *all, int64_t most)
 {
     int64_t at = 0;
@@ -21,6 +23,22 @@ sw_status test_owned_weights(struct sw_engine *e, float *all, int64_t most)
             SW_TRY(sw_get_weight(e, name, run.first, run.n, all + at + run.first));
         }
         at += elems;
+    }
+    return SW_OK;
+}
+
+sw_status test_same_reports(const struct sw_engine *e, const struct sw_step_report *mine)
+{
+    double all[SW_THREAD_RANKS_MAX][2], own[2] = {mine->loss, mine->grad_norm};
+    if (e->world.size == 1) {
+        return SW_OK;
+    }
+    SW_TRY(sw_comm_all_gather(e->options.run.comm, own, all, sizeof own, "the reports"));
+    for (int r = 1; r < e->world.size; r++) {
+        if (memcmp(all[r], all[0], sizeof own) != 0) {
+            return SW_FAIL(SW_E_ARG, "rank %d has loss %.17g, norm %.17g; rank 0 %.17g, %.17g", r,
+                           all[r][0], all[r][1], all[0][0], all[0][1]);
+        }
     }
     return SW_OK;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/private.h"
+#include "engine/tests/owned.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
@@ -100,17 +100,7 @@ static sw_status one_step(sw_engine *e, int n_micro, struct sw_step_report *repo
 static sw_status keep_report(struct job *job, const struct sw_engine *e, int step,
                              const struct sw_step_report *report)
 {
-    double all[MAX_RANKS][2], mine[2] = {report->loss, report->grad_norm};
-    memcpy(all[0], mine, sizeof mine);
-    if (e->world.size > 1) {
-        SW_TRY(sw_comm_all_gather(e->options.run.comm, mine, all, sizeof mine, "the reports"));
-    }
-    for (int r = 1; r < e->world.size; r++) {
-        if (memcmp(all[r], all[0], sizeof mine) != 0) {
-            return SW_FAIL(SW_E_ARG, "rank %d has loss %.17g, norm %.17g; rank 0 %.17g, %.17g", r,
-                           all[r][0], all[r][1], all[0][0], all[0][1]);
-        }
-    }
+    SW_TRY(test_same_reports(e, report));
     if (e->world.rank == 0) {
         job->losses[step] = report->loss;
         job->norms[step] = report->grad_norm;
