@@ -15,7 +15,7 @@ static const struct config_field mesh_fields[] = {
         BUILT),
 };
 SECTION(sw_config_table_mesh, "spillway.mesh", mesh_fields, SECTION_NULL,
-        "ranks along each axis; others form the data axis (sizes above 1 are not built yet)");
+        "ranks along each axis; others form the data axis");
 
 static const struct config_field tensor_parallel_fields[] = {
     INT("autotp_size", NOWHERE, "0", 0, HIGHEST,

@@ -45,11 +45,6 @@ struct sw_engine_facts {
 };
 struct sw_engine_facts sw_engine_facts(const sw_engine *e);
 
-/* sw_initialize. any_mesh, for tests: axes that no pass cuts may have several ranks, which then
- * compute the same. */
-sw_status sw_engine_initialize(const struct sw_engine_options *options, bool any_mesh,
-                               sw_engine **out);
-
 /* ---- mesh.c ---- */
 /* Describes the mesh and the hosts of its ranks in one line, and a second one if tensor neighbours
  * do not share a host. Nothing for a single rank. */

@@ -25,22 +25,6 @@ static void list_cuts(const struct sw_engine *e, struct axis out[N_CUTS])
     out[2] = (struct axis){"spillway.mesh.context", SW_AXIS_CONTEXT, p->context};
 }
 
-sw_status sw_engine_check_mesh(const struct sw_engine *e)
-{
-    struct axis cuts[N_CUTS];
-    list_cuts(e, cuts);
-    for (int i = 0; i < N_CUTS && !e->any_mesh; i++) {
-        if (cuts[i].size > 1) {
-            return SW_FAIL(
-                SW_E_UNSUP,
-                "%s %lld: not built yet in this version; ranks along the data axis work, with ZeRO "
-                "stage 3 and offloading for models that are too large for one rank",
-                cuts[i].key, (long long)cuts[i].size);
-        }
-    }
-    return SW_OK;
-}
-
 /* The number of ranks is not a multiple of the product of the sizes. */
 static sw_status refuse_sizes(const struct sw_engine *e, int64_t cuts)
 {
@@ -80,7 +64,6 @@ sw_status sw_engine_take_mesh(struct sw_engine *e)
     struct axis cuts[N_CUTS];
     int size[SW_AXIS_COUNT] = {1, 1, 1, 1, 1};
     int64_t product = 1;
-    SW_TRY(sw_engine_check_mesh(e));
     list_cuts(e, cuts);
     for (int i = 0; i < N_CUTS; i++) {
         if (!sw_mul_i64(product, cuts[i].size, &product) || product > INT_MAX) {

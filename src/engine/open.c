@@ -85,6 +85,7 @@ static sw_status load_config(struct sw_engine *e, const struct sw_engine_options
     }
     SW_TRY(read_config_of_model(e));
     SW_TRY(sw_engine_take_mesh(e));
+    SW_TRY(sw_engine_check_mesh(e));
     SW_TRY(sw_weights_open_lora(&e->weights));
     SW_TRY(sw_engine_keep_choices(e));
     const sw_status st = sw_engine_resolve_batch(e);
@@ -123,12 +124,6 @@ static sw_status resolve_config(struct sw_engine *e)
                        "spillway.schedule \"%s\" keeps no gradients of one micro-batch "
                        "(train.keep_gradients); \"horizontal\" does",
                        sw_schedule_name((enum sw_step_schedule)c->spillway.schedule));
-    }
-    if (c->parallel.pipe > 1 && e->options.train.keep_gradients) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "spillway.mesh.pipe %lld keeps no gradients of one micro-batch "
-                       "(train.keep_gradients); ranks along data and tensor do",
-                       (long long)c->parallel.pipe);
     }
     e->dtype = c->fp16.enabled ? SW_F16 : c->bf16.enabled ? SW_BF16 : SW_F32;
     e->grad_dtype = c->misc.communication_data_type == SW_DTYPE_COUNT
@@ -309,13 +304,12 @@ static struct sw_coord world_of(const sw_comm *comm)
                 : (struct sw_coord){0, 1};
 }
 
-sw_status sw_engine_initialize(const struct sw_engine_options *options, bool any_mesh,
-                               sw_engine **out)
+sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out)
 {
+    SW_TRY_OPTIONS(options);
     struct sw_engine *e = sw_alloc_zero("engine", 1, sizeof *e);
     SW_TRY_ALLOC(e, "the engine");
     e->world = world_of(options->run.comm);
-    e->any_mesh = any_mesh;
     sw_status st = take_options(options, e);
     st = st < 0 ? st : open_engine(e, &e->options);
     if (st < 0) {
@@ -324,12 +318,6 @@ sw_status sw_engine_initialize(const struct sw_engine_options *options, bool any
     }
     *out = e;
     return SW_OK;
-}
-
-sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out)
-{
-    SW_TRY_OPTIONS(options);
-    return sw_engine_initialize(options, false, out);
 }
 
 void sw_close(sw_engine *e)

@@ -98,7 +98,6 @@ struct sw_engine {
     struct sw_coord world, data;  /* this rank among all ranks, and along the data axis */
     char *hosts;                  /* [world, SW_HOST_NAME] their hosts; NULL = not known */
     sw_comm *lent[SW_AXIS_COUNT]; /* communicators of sw_engine_group; NULL = not asked for yet */
-    bool any_mesh;                /* see sw_engine_initialize */
     int64_t *words;               /* [world] results of sw_engine_gather */
     struct engine_optimizer optimizer;
     struct sw_device *device, *host; /* host: see sw_engine_open_host */
@@ -128,13 +127,13 @@ static inline bool sw_engine_runs_at_once(const struct sw_engine *e)
 }
 
 /* ---- mesh.c ---- */
-/* The only gate of axes other than data: SW_E_UNSUP names one that has several ranks. */
-sw_status sw_engine_check_mesh(const struct sw_engine *e);
 /* Arranges the ranks as the configuration says. SW_E_CONFIG: the sizes do not make up the ranks. */
 sw_status sw_engine_take_mesh(struct sw_engine *e);
 /* Gathers the hosts of all ranks, by their names. Collective, except with plan.only. */
 sw_status sw_engine_find_hosts(struct sw_engine *e);
 void sw_engine_close_lent(struct sw_engine *e);
+/* mesh_refusals.c. SW_E_UNSUP names what the engine is asked for that an axis does not support. */
+sw_status sw_engine_check_mesh(const struct sw_engine *e);
 /* Number of data ranks that the batch keys assume. */
 int sw_engine_batch_ranks(const struct sw_engine *e);
 

@@ -47,9 +47,10 @@ static sw_status check_heads(const struct sw_graph *g, const struct sw_op *op,
                ? SW_OK
                : SW_FAIL(SW_E_CONFIG,
                          "spillway.mesh: tensor %lld x context %lld does not divide the %lld heads "
-                         "of %s; products that do: %s",
+                         "of %s; products that do: %s%s",
                          (long long)tensor, (long long)context, (long long)heads,
-                         g->scopes[op->scope].name, list_divisors(heads, list, sizeof list));
+                         g->scopes[op->scope].name, list_divisors(heads, list, sizeof list),
+                         context > 1 ? "; ring attention, which cuts no heads, is not built" : "");
 }
 
 static sw_status refuse_op(const struct sw_graph *g, const struct sw_op *op, const char *what,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipelines of an engine, below the gate: whatever the schedule, the partition and the number of
+// Pipelines of an engine: whatever the schedule, the partition and the number of
 // stages, losses, norms and weights equal those of one rank bit for bit.
 #include <pthread.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
                                               .seed = 5,
                                               .train.wanted = true,
                                               .evaluate.loss = true};
-    return sw_engine_initialize(&options, true, out);
+    return sw_initialize(&options, out);
 }
 
 /* Keeps what the first stage gets. */

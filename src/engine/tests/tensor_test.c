@@ -72,7 +72,7 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
                                               .run = {.comm = comm, .verify = true},
                                               .seed = 5,
                                               .train.wanted = true};
-    return sw_engine_initialize(&options, true, out);
+    return sw_initialize(&options, out);
 }
 
 /* All ranks report the same. */

@@ -157,6 +157,58 @@ static void attention_names_what_does_not_fit(void **state)
 }
 
 /* Each optional input gives another fingerprint; without them the fingerprint is unaffected. */
+/* Two blocks with an attention of 28 heads. */
+static struct sw_graph *two_blocks(void)
+{
+    struct sw_graph *g = fresh();
+    for (int i = 0; i < 2; i++) {
+        char name[] = "h.0";
+        name[2] = (char)('0' + i);
+        sw_scope_push_block(g, name);
+        sw_attention_packed(g, param(g, name, SW_SHAPE(2, 5, 3 * 28 * 2)),
+                            &(struct sw_attention_spec){.heads = 28,
+                                                        .scale = 1,
+                                                        .mask = SW_NO_VALUE,
+                                                        .position = SW_NO_VALUE,
+                                                        .slopes = SW_NO_VALUE,
+                                                        .segments = SW_NO_VALUE,
+                                                        .bias = SW_NO_VALUE});
+        sw_scope_pop(g);
+    }
+    assert_int_equal(sw_graph_status(g), SW_OK);
+    return g;
+}
+
+static void shares_that_do_not_divide_are_refused(void **state)
+{
+    static const struct {
+        struct sw_shares shares; /* pipe, chunks, tensor, context */
+        const char *words[3];
+    } cases[] = {
+        {{1, 1, 16, 1}, {"tensor 16", "the 28 heads of h.0", "1, 2, 4, 7, 14, 28"}},
+        {{1, 1, 4, 2}, {"tensor 4 x context 2", "28 heads", "ring attention"}},
+        {{1, 1, 1, 56}, {"context 56", "28 heads", "ring attention"}},
+        {{3, 1, 1, 1}, {"spillway.mesh.pipe 3", "2 blocks", "at most 2 stages"}},
+        {{2, 2, 1, 1}, {"2 chunks per stage", "2 blocks", "at most 1 stages"}},
+        {{INT64_MAX, 3, 1, 1}, {"3 chunks per stage", "2 blocks", "at most 0 stages"}},
+    };
+    static const struct sw_shares fit[] = {{2, 1, 14, 2}, {1, 2, 7, 4}, {1, 1, 28, 1}};
+    (void)state;
+    struct sw_graph *g = two_blocks();
+    for (size_t i = 0; i < SW_LEN(fit); i++) {
+        assert_int_equal(sw_graph_check_shares(g, &fit[i]), SW_OK);
+    }
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        assert_int_equal(sw_graph_check_shares(g, &cases[i].shares), SW_E_CONFIG);
+        for (size_t k = 0; k < SW_LEN(cases[i].words); k++) {
+            if (!strstr(sw_error_message(), cases[i].words[k])) {
+                fail_msg("\"%s\" lacks \"%s\"", sw_error_message(), cases[i].words[k]);
+            }
+        }
+    }
+    sw_graph_close(g);
+}
+
 static void attention_is_in_the_fingerprint(void **state)
 {
     (void)state;
@@ -401,6 +453,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(wrong_shapes_are_named),
     cmocka_unit_test(splits_that_do_not_fit_are_refused),
     cmocka_unit_test(attention_names_what_does_not_fit),
+    cmocka_unit_test(shares_that_do_not_divide_are_refused),
     cmocka_unit_test(attention_is_in_the_fingerprint),
     cmocka_unit_test(operands_of_decoders_are_checked),
     cmocka_unit_test(a_constant_is_its_values),
