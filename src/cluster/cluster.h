@@ -35,7 +35,7 @@ enum sw_joint {
 enum { SW_CLUSTER_DTYPES = 3 }; /* f32, bf16, f16 */
 
 struct sw_cluster_device {
-    const char *name, *backend, *arch; /* "Tesla V100", "cuda" or "hip", "sm_70" */
+    const char *name, *backend, *arch; /* "Tesla V100", "cuda", "hip" or "cpu", "sm_70" */
     struct sw_figure processors, memory, bandwidth;
     struct sw_figure peak[SW_CLUSTER_DTYPES]; /* absent: the device has no such products */
     struct sw_figure sustained;               /* share of the peak that large products reach */

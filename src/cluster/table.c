@@ -4,7 +4,7 @@
 
 static const char *const joints[] = {"device-host", "device-device", "node-node", NULL};
 static const char *const sharers[] = {"device", "switch", "nic", "node", NULL};
-static const char *const backends[] = {"cuda", "hip", NULL};
+static const char *const backends[] = {"cuda", "hip", "cpu", NULL};
 const char *const sw_cluster_kinds[] = {"absent", "datasheet", "measured", "fitted", NULL};
 
 #define GIB 1073741824.0

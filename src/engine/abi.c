@@ -10,6 +10,7 @@
 #include "spillway/comm.h"
 #include "spillway/config.h"
 #include "spillway/data.h"
+#include "spillway/doctor.h"
 #include "spillway/engine.h"
 #include "spillway/launch.h"
 #include "spillway/look.h"
@@ -36,6 +37,7 @@ static const struct {
     SIZE(sw_cross_entropy_spec),
     SIZE(sw_dataset_options),
     SIZE(sw_embed_options),
+    SIZE(sw_doctor_cluster),
     SIZE(sw_each_token),
     SIZE(sw_engine_config),
     SIZE(sw_engine_embed),

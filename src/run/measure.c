@@ -352,6 +352,12 @@ close:
     return st;
 }
 
+sw_status sw_speeds_measure_exchanges(sw_comm *comm, struct sw_speeds *speeds)
+{
+    struct measuring m = {.speeds = speeds, .dtype = SW_F32};
+    return exchange_rank(&m, comm);
+}
+
 /* ---- all measurements ---- */
 
 /* Finds the loads that the plan has and whose rates are not given, and the dtype that travels. */
@@ -371,7 +377,7 @@ static void find_wanted(struct measuring *m)
 static sw_status measure_rank(void *ctx, sw_comm *comm)
 {
     struct measuring *m = ctx;
-    const int rank = comm ? sw_comm_rank(comm) : 0;
+    const int rank = comm && !m->options->comm ? sw_comm_rank(comm) : 0;
     const size_t n = (size_t)m->plan->programs[0].n_instrs;
     struct sw_device *dev = m->options->devices[rank];
     struct sw_speeds speeds = {.kernels = sw_alloc_zero("run", n + 1, sizeof *speeds.kernels)};
@@ -404,7 +410,7 @@ sw_status sw_speeds_measure(const struct sw_plan *plan, const struct sw_measure_
     struct measuring m = {.plan = plan, .options = options, .speeds = speeds};
     find_wanted(&m);
     SW_TRY(options->n_devices > 1 ? sw_threads_run(options->n_devices, DEADLINE_S, measure_rank, &m)
-                                  : measure_rank(&m, NULL));
+                                  : measure_rank(&m, options->comm));
     if (m.has[SW_LOAD_SENT] && options->ranks > 1 && options->ranks <= SW_THREAD_RANKS_MAX) {
         SW_TRY(sw_threads_run(options->ranks, DEADLINE_S, exchange_rank, &m));
     }

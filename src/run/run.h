@@ -190,6 +190,9 @@ struct sw_measure_options {
     int n_devices;
     int ranks; /* number of ranks that share the machine's processors and disk */
     const struct sw_swap_options *swap; /* options for files like theirs */
+    /* Ranks that are there, each with one device, and measure at the same time; NULL = threads of
+     * this process stand in for them */
+    sw_comm *comm;
 };
 
 /*
@@ -201,3 +204,6 @@ struct sw_measure_options {
  */
 sw_status sw_speeds_measure(const struct sw_plan *plan, const struct sw_measure_options *options,
                             struct sw_speeds *speeds);
+/* Measures exchanges of host memory among the ranks of a communicator. Rank 0 sets the curves of
+ * GATHER and REDUCE, and `meeting`. Collective. */
+sw_status sw_speeds_measure_exchanges(sw_comm *comm, struct sw_speeds *speeds);

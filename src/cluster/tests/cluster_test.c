@@ -188,7 +188,7 @@ static void a_file_is_refused_by_key_and_line(void **state)
         {"\"source\": \"Tesla V100 datasheet, 2020\"", "\"source\": \"\"",
          "source: wanted a text, got an empty one"},
         {"\"backend\": \"cuda\"", "\"backend\": \"tpu\"",
-         "device.backend: wanted \"cuda\" or \"hip\", got tpu"},
+         "device.backend: wanted \"cuda\", \"hip\" or \"cpu\", got tpu"},
         {"\"shared_by\": \"switch\"", "\"shared_by\": \"rack\"",
          "links[1].shared_by: wanted \"device\", \"switch\", \"nic\" or \"node\", got rack"},
         {"\"duplex\": true", "\"duplex\": 1", "links[0].duplex: wanted true or false"},

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device of a cluster that is not there. It answers a planner by the code with which the GPU back
 // end decides, without module and driver, and has the cluster's memory. It never launches: nothing
-// can be allocated, and no stream opened.
+// can be allocated, and no stream opened. The CPU's decisions depend on its instruction set, so a
+// cluster of CPUs is planned by the CPU itself, on a machine that has that set.
 #include <stdio.h>
 #include <string.h>
 
@@ -79,13 +80,12 @@ static int warp_of(const struct sw_cluster *c)
 
 /* Ranks fill one node after the other, and share its host. */
 static void find_memory(const struct sw_cluster *c, const struct sw_device_place *place,
-                        struct gpu_device *dev)
+                        struct sw_device *dev)
 {
     const int64_t world = sw_max_i64(1, place->n_world);
     const double ranks = (double)sw_min_i64(world, (int64_t)c->node.devices.value);
-    dev->super.memory_bytes = sw_gpu_share((size_t)c->device.memory.value, 1);
-    dev->super.host_bytes = (size_t)(c->host.memory.value / ranks);
-    dev->super.disk_bytes = (size_t)(sw_cluster_disk_space(c) / ranks);
+    dev->host_bytes = (size_t)(c->host.memory.value / ranks);
+    dev->disk_bytes = (size_t)(sw_cluster_disk_space(c) / ranks);
 }
 
 static void describe(const struct sw_cluster *c, struct gpu_device *dev)
@@ -111,7 +111,8 @@ static sw_status open_sim(const struct sw_cluster *c, const struct sw_device_pla
     dev->super.kernel_set = dev->kernel_set;
     dev->super.what = dev->what;
     describe(c, dev);
-    find_memory(c, place, dev);
+    dev->super.memory_bytes = sw_gpu_share((size_t)c->device.memory.value, 1);
+    find_memory(c, place, &dev->super);
     const sw_status st = sw_gpu_products_assume(dev, &dev->products);
     if (st < 0) {
         sw_free(dev);
@@ -124,12 +125,37 @@ static sw_status open_sim(const struct sw_cluster *c, const struct sw_device_pla
     return SW_OK;
 }
 
+static sw_status open_cpu(const struct sw_cluster *c, const struct sw_device_place *place,
+                          struct sw_device **out)
+{
+    const struct sw_cpu_options options = {.n_threads = 1, .max_isa = c->device.arch};
+    char set[32];
+    struct sw_device *dev = NULL;
+    SW_TRY(sw_device_open_cpu(&options, &dev));
+    const int n = snprintf(set, sizeof set, "cpu %s ", c->device.arch);
+    if (strncmp(sw_device_kernel_set(dev), set, (size_t)n) != 0) {
+        const sw_status st = SW_FAIL(SW_E_UNSUP,
+                                     "device sim:%s is a CPU with %s, and plans for it need one; "
+                                     "this one has the kernels \"%s\"",
+                                     c->name, c->device.arch, sw_device_kernel_set(dev));
+        sw_device_close(dev);
+        return st;
+    }
+    dev->caps |= SW_DEVICE_SIMULATED;
+    dev->memory_bytes = (size_t)c->device.memory.value;
+    dev->what = "the simulated CPU of a cluster";
+    find_memory(c, place, dev);
+    *out = dev;
+    return SW_OK;
+}
+
 sw_status sw_gpu_open_sim(const char *cluster, const struct sw_device_place *place,
                           struct sw_device **out)
 {
     struct sw_cluster *c = NULL;
     SW_TRY(sw_cluster_open(cluster, &c));
-    const sw_status st = open_sim(c, place, out);
+    const bool is_cpu = strcmp(c->device.backend, "cpu") == 0;
+    const sw_status st = (is_cpu ? open_cpu : open_sim)(c, place, out);
     sw_cluster_close(c);
     return st;
 }
