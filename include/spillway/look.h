@@ -50,7 +50,9 @@ SW_API sw_status sw_plan_stages_text(const struct sw_engine_options *options, in
 /* Options of a prediction of the time per step, from its work and the rates of the machine. Rates
  * are given ("f32=200", "bf16=800", "f16=200" in GFLOP/s; "copy=20", "disk_read=2",
  * "disk_write=1", "comm=1.2", "host=20" in GB/s; "comm_latency=50", microseconds that an
- * exchange takes however small it is), or measured within seconds on this machine. */
+ * exchange takes however small it is), or measured within seconds on this machine. Of exchanges,
+ * "node=50" and "net=5" are GB/s among ranks of one host and of several; "node_ranks=8" is the
+ * number of ranks of a host (default: all). */
 struct sw_predict_options {
     const char *const *rates; /* [n_rates] */
     int n_rates;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the rates of a machine as a user writes them: "bf16=800".
+#include <limits.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +24,29 @@ static const struct {
     {"comm", {SW_LOAD_SENT}, 1},
     {"host", {SW_LOAD_HOST}, 1},
 };
-static const char latency_name[] = "comm_latency"; /* in microseconds */
+/* Other names, with the factor of their unit. */
+static const struct {
+    const char *name;
+    double unit;
+    size_t offset; /* of a double in struct sw_machine_rates */
+} others[] = {
+    {"comm_latency", 1e-6, offsetof(struct sw_machine_rates, latency)},
+    {"node", 1e9, offsetof(struct sw_machine_rates, node)},
+    {"net", 1e9, offsetof(struct sw_machine_rates, net)},
+};
+static const char node_ranks_name[] = "node_ranks";
 
-/* The number of a rate, in units of 1e9 per second or in microseconds. */
+/* The number of a rate, in its unit. */
 static bool set_rate(const char *name, double value, struct sw_machine_rates *rates)
 {
-    if (strcmp(name, latency_name) == 0) {
-        rates->latency = value / 1e6;
+    for (size_t i = 0; i < SW_LEN(others); i++) {
+        if (strcmp(name, others[i].name) == 0) {
+            *(double *)((char *)rates + others[i].offset) = value * others[i].unit;
+            return true;
+        }
+    }
+    if (strcmp(name, node_ranks_name) == 0) {
+        rates->node_ranks = value >= 1 && value <= INT_MAX ? (int)value : 0;
         return true;
     }
     for (size_t i = 0; i < SW_LEN(given); i++) {
@@ -44,14 +62,19 @@ static bool set_rate(const char *name, double value, struct sw_machine_rates *ra
 
 static sw_status refuse_rate(const char *text, const char *name)
 {
-    const char *names[SW_LEN(given) + 1] = {[SW_LEN(given)] = latency_name};
+    const char *names[SW_LEN(given) + SW_LEN(others) + 1] = {node_ranks_name};
+    size_t n = 1;
     for (size_t i = 0; i < SW_LEN(given); i++) {
-        names[i] = given[i].name;
+        names[n++] = given[i].name;
     }
-    const char *nearest = sw_nearest(name, names, SW_LEN(names));
+    for (size_t i = 0; i < SW_LEN(others); i++) {
+        names[n++] = others[i].name;
+    }
+    const char *nearest = sw_nearest(name, names, n);
     return SW_FAIL(SW_E_ARG,
                    "--rates %s: wanted NAME=NUMBER with f32, bf16, f16 (GFLOP/s), copy, disk_read, "
-                   "disk_write, comm, host (GB/s) or comm_latency (microseconds)%s%s",
+                   "disk_write, comm, node, net, host (GB/s), comm_latency (microseconds) or "
+                   "node_ranks (ranks of a host)%s%s",
                    text, nearest ? "; the nearest is " : "", nearest ? nearest : "");
 }
 
@@ -67,6 +90,9 @@ static sw_status take_rate(const char *text, struct sw_machine_rates *rates)
     }
     if (end == equals + 1 || *end || !(value > 0 && isfinite(value))) {
         return SW_FAIL(SW_E_ARG, "--rates %s: wanted a number above 0", text);
+    }
+    if (strcmp(name, node_ranks_name) == 0 && taken.node_ranks != value) {
+        return SW_FAIL(SW_E_ARG, "--rates %s: wanted a whole number of ranks", text);
     }
     *rates = taken;
     return SW_OK;

@@ -71,10 +71,11 @@ static void sum_parts(const struct sw_plan *plan, const struct sw_speeds *rates,
     }
     for (int k = 0; k < SW_LOAD_COUNT; k++) {
         struct part *part = &r->parts[k];
-        part->given = rates->given.work[k] > 0;
-        part->rate = part->given         ? rates->given.work[k]
-                     : part->seconds > 0 ? part->work / part->seconds
-                                         : 0;
+        const bool by_host = k == SW_LOAD_SENT && (rates->given.node > 0 || rates->given.net > 0);
+        part->given = by_host || rates->given.work[k] > 0;
+        part->rate = part->given && !by_host ? rates->given.work[k]
+                     : part->seconds > 0     ? part->work / part->seconds
+                                             : 0;
         r->parts[k].unknown = unknown[k];
     }
 }

@@ -102,6 +102,26 @@ static bool is_measured(const struct sw_speeds *speeds, const struct sw_instr *i
                      (instr->verb != SW_VERB_ALL_REDUCE || speeds->curves[SW_CURVE_GATHER].n > 0);
 }
 
+static int node_of(const struct sw_machine_rates *rates, int rank)
+{
+    return rates->node_ranks > 0 ? rank / rates->node_ranks : 0;
+}
+
+double sw_exchange_rate(const struct sw_plan *plan, const struct sw_instr *instr,
+                        const struct sw_machine_rates *rates)
+{
+    const struct sw_group *group = &plan->groups[instr->exchange.group];
+    const bool two = instr->verb == SW_VERB_SEND || instr->verb == SW_VERB_RECV;
+    const int mine = node_of(rates, group->ranks[group->me]);
+    bool share = true;
+    for (int k = 0; k < group->n; k++) {
+        const bool takes_part = !two || k == instr->exchange.peer;
+        share = share && (!takes_part || node_of(rates, group->ranks[k]) == mine);
+    }
+    const double rate = share ? rates->node : rates->net;
+    return rate > 0 ? rate : rates->work[SW_LOAD_SENT];
+}
+
 /* Costs of an instruction in the first micro-step and in later ones. A given rate precedes a
  * measurement. Without either, the costs are 0 and unknown[load] is set. An exchange inside a batch
  * has no cost. */
@@ -121,8 +141,10 @@ static void find_cost(const struct sw_plan *plan, const struct sw_speeds *speeds
     if (all <= 0) {
         return;
     }
-    if (speeds->given.work[load] > 0) {
-        out[0].seconds = all / speeds->given.work[load] + (exchange ? speeds->given.latency : 0);
+    const double rate =
+        exchange ? sw_exchange_rate(plan, instr, &speeds->given) : speeds->given.work[load];
+    if (rate > 0) {
+        out[0].seconds = all / rate + (exchange ? speeds->given.latency : 0);
         out[1] = out[0];
     } else if (!is_measured(speeds, instr)) {
         unknown[load] = true;

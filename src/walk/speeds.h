@@ -29,10 +29,17 @@ struct sw_rate_curve {
 /* Rates of a machine. */
 struct sw_machine_rates {
     double work[SW_LOAD_COUNT]; /* work per second, by kind; 0 = not given */
+    /* Bytes per second of exchanges among ranks of one host, and among ranks of several; 0 = the
+     * rate of SW_LOAD_SENT. */
+    double node, net;
+    int node_ranks; /* ranks of each host, numbered host by host; 0 = all share one */
     /* Seconds that an exchange takes however small it is, and a meeting of ranks between phases.
      * Exchanges that travel together take it once. */
     double latency;
 };
+/* Bytes per second of an exchange, by whether its ranks share a host; 0 = not given. */
+double sw_exchange_rate(const struct sw_plan *plan, const struct sw_instr *instr,
+                        const struct sw_machine_rates *rates);
 /* Default rates: a server's processor, its memory, one NVMe drive and a network of 10 Gbit/s.
  * docs/zero.md has the table. */
 void sw_builtin_rates(struct sw_machine_rates *out);

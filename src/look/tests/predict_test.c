@@ -101,6 +101,51 @@ static void a_latency_counts_exchanges(void **state)
     assert_true(times > 2.5 && fabs(times - round(times)) < 1e-6);
 }
 
+/* Exchanges of four ranks by the rates of hosts, in seconds. */
+static double exchange_seconds(const char *const *rates, int n_rates, int64_t tensor)
+{
+    char set[64], *text = NULL;
+    const char *sets[] = {set};
+    const struct sw_predict_options wanted = {
+        .rates = rates, .n_rates = n_rates, .ranks = 4, .json = true};
+    snprintf(set, sizeof set, "spillway.mesh.tensor=%lld", (long long)tensor);
+    const struct sw_engine_options options = {
+        .config = {.text = "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": "
+                           "\"AdamW\"}}",
+                   .sets = sets,
+                   .n_sets = 1},
+        .model.path = "gpt2-tiny",
+        .inputs.seq_len = 8,
+        .train.wanted = true};
+    if (sw_plan_predict_text(&options, &wanted, &text) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    struct sw_json_doc *doc = parse(text);
+    const double seconds = at(doc, "seconds.comm") + at(doc, "seconds.tensor");
+    sw_json_close(doc);
+    return seconds;
+}
+
+/* Groups whose ranks share a host take the rate `node`, others take `net`. */
+static void exchanges_take_the_rate_of_their_hosts(void **state)
+{
+    (void)state;
+    static const char *const comm[] = {"comm=2"};
+    static const char *const hosts[] = {"node=2", "net=0.5", "node_ranks=4"};
+    static const char *const two[] = {"node=2", "net=0.5", "node_ranks=2"};
+    static const char *const fast[] = {"node=1e9", "net=0.5", "node_ranks=2"};
+    static const char *const only_net[] = {"comm=2", "net=0.5", "node_ranks=2"};
+    const double all = exchange_seconds(comm, 1, 1);
+    assert_true(all > 0);
+    assert_true(exchange_seconds(hosts, 2, 1) == all); /* one host has all ranks */
+    assert_true(exchange_seconds(hosts, 3, 1) == all);
+    assert_true(fabs(exchange_seconds(two, 3, 1) - 4 * all) < 1e-9 * all);
+    /* ranks 0 and 1 are neighbours along tensor and share a host; ranks 0 and 2 do not */
+    const double cut = exchange_seconds(comm, 1, 2), data = exchange_seconds(fast, 3, 2);
+    assert_true(fabs(exchange_seconds(two, 3, 2) - (cut - data / 4 + data)) < 1e-6 * cut);
+    assert_true(exchange_seconds(only_net, 3, 2) == exchange_seconds(two, 3, 2));
+}
+
 static void assert_empty(const char *path)
 {
     DIR *dir = opendir(path);
@@ -300,6 +345,7 @@ static int tear_down(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(given_rates_are_taken),
     cmocka_unit_test(a_latency_counts_exchanges),
+    cmocka_unit_test(exchanges_take_the_rate_of_their_hosts),
     cmocka_unit_test(measured_are_the_others),
     cmocka_unit_test(updates_on_the_host_are_measured),
     cmocka_unit_test(of_too_many_ranks_exchanges_are_unknown),

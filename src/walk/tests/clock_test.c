@@ -448,7 +448,8 @@ static void an_exchange_costs_latency_and_bytes(void **state)
 static void micro_steps_that_are_alike_take_equal_times(void **state)
 {
     (void)state;
-    const struct sw_machine_rates rates = {{1, 2e9, 1, 3e8, 2e8, 2e8, 1e7, 2e7, 1e8}, 1e-4};
+    const struct sw_machine_rates rates = {.work = {1, 2e9, 1, 3e8, 2e8, 2e8, 1e7, 2e7, 1e8},
+                                           .latency = 1e-4};
     for (int ranks = 1; ranks <= 3; ranks++) {
         for (int64_t micro_batches = 1; micro_batches < 20; micro_batches += 3) {
             struct sw_plan *plan = plan_with(ranks, micro_batches);
