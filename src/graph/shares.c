@@ -36,6 +36,31 @@ static sw_status check_blocks(const struct sw_graph *g, const struct sw_shares *
         (long long)(n_blocks / chunks));
 }
 
+/* Ranks have equally many key heads, or as many share one. Packed ones are not shared. */
+static bool divides_keys(const struct sw_attention_attrs *a, int64_t ranks)
+{
+    return a->kv_heads % ranks == 0 || (!a->packed && ranks % a->kv_heads == 0);
+}
+
+static sw_status check_key_heads(const struct sw_graph *g, const struct sw_op *op, int64_t ranks)
+{
+    const struct sw_attention_attrs *a = &op->attrs.attention;
+    char list[128] = "1";
+    size_t len = 1;
+    for (int64_t i = 2; i <= a->heads && len < sizeof list; i++) {
+        if (a->heads % i == 0 && divides_keys(a, i)) {
+            len += (size_t)snprintf(list + len, sizeof list - len, ", %lld", (long long)i);
+        }
+    }
+    return divides_keys(a, ranks)
+               ? SW_OK
+               : SW_FAIL(SW_E_CONFIG,
+                         "spillway.mesh.tensor %lld: %s has %lld%s key heads, which the ranks can "
+                         "neither divide nor share equally; sizes that work: %s",
+                         (long long)ranks, g->scopes[op->scope].name, (long long)a->kv_heads,
+                         a->packed ? " packed" : "", list);
+}
+
 static sw_status check_heads(const struct sw_graph *g, const struct sw_op *op,
                              const struct sw_shares *shares)
 {
@@ -44,7 +69,7 @@ static sw_status check_heads(const struct sw_graph *g, const struct sw_op *op,
     const bool fits = tensor <= heads && context <= heads && heads % (tensor * context) == 0;
     char list[128];
     return fits
-               ? SW_OK
+               ? check_key_heads(g, op, tensor)
                : SW_FAIL(SW_E_CONFIG,
                          "spillway.mesh: tensor %lld x context %lld does not divide the %lld heads "
                          "of %s; products that do: %s%s",

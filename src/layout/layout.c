@@ -17,16 +17,17 @@ static bool is_split(const struct sw_layout *layout)
     return layout->split.n_groups > 0 && layout->tensor.size > 1;
 }
 
-/* Number of consecutive ranks that hold the same part: more than one if there are fewer units than
- * ranks. */
+int sw_split_sharing(const struct sw_tensor_split *split, int ranks)
+{
+    const int64_t units = sw_ceil_div(split->group[0], sw_max_i64(split->unit, 1));
+    return split->n_groups == 1 && units > 0 && units < ranks && ranks % units == 0
+               ? ranks / (int)units
+               : 1;
+}
+
 static int sharing(const struct sw_layout *layout)
 {
-    const int64_t unit = sw_max_i64(layout->split.unit, 1);
-    const int64_t units = sw_ceil_div(layout->split.group[0], unit);
-    const int size = layout->tensor.size;
-    return layout->split.n_groups == 1 && units > 0 && units < size && size % units == 0
-               ? size / (int)units
-               : 1;
+    return sw_split_sharing(&layout->split, layout->tensor.size);
 }
 
 /* This rank's share of a group. Ranks have equally many units; only the last ones may have fewer.

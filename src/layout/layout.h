@@ -35,11 +35,12 @@ struct sw_mesh {
     int size[SW_AXIS_COUNT]; /* 0 counts as 1 */
 };
 
-/* One rank, and the ranks that differ from it along the given axes only. */
+/* One rank, and the ranks that differ from it along the given axes only, or some of these. */
 struct sw_group {
     unsigned axes;    /* set of bits 1 << enum sw_axis */
     int n, me;        /* number of members; index of that rank */
     const int *ranks; /* [n] ranks of the mesh, ascending */
+    int of;           /* number of ranks along the axes, if not all of them are members; else 0 */
 };
 enum { SW_ALL_AXES = (1 << SW_AXIS_COUNT) - 1 };
 
@@ -67,11 +68,15 @@ int sw_mesh_rank(const struct sw_mesh *mesh, const int place[SW_AXIS_COUNT]);
 /* The group of `rank` along these axes. ranks: [sw_mesh_size(mesh, axes)], filled and borrowed by
  * the group */
 struct sw_group sw_mesh_group(const struct sw_mesh *mesh, unsigned axes, int rank, int *ranks);
+/* The same for n consecutive ranks along one axis, whose size is a multiple of n. ranks: [n] */
+struct sw_group sw_mesh_some(const struct sw_mesh *mesh, enum sw_axis axis, int n, int rank,
+                             int *ranks);
 
 /* This rank's number along these axes, and the number of ranks there. */
 struct sw_coord sw_mesh_coord(const struct sw_mesh *mesh, unsigned axes, int rank);
 
-/* Writes "world" for all axes, else their names, such as "data" or "data-tensor". Returns buf. */
+/* Writes "world" for all axes, else their names, such as "data", "data-tensor" or "tensor, 2 of 4".
+ * Returns buf. */
 const char *sw_group_format(const struct sw_group *group, char *buf, size_t cap);
 
 /* Writes the coordinates without axes of size 1, such as "pipe_00-data_03-tensor_01", or "" for a
@@ -127,6 +132,9 @@ struct sw_run {
  * shards have this length; padding follows the last element. */
 int64_t sw_slice_elems(int64_t elems, int ranks, int64_t run);
 
+/* Number of consecutive ranks that hold the same part: more than one if a split has a single group
+ * with fewer units than ranks, and these are a multiple. */
+int sw_split_sharing(const struct sw_tensor_split *split, int ranks);
 /* Shape of this rank's part: along split.dim it is the sum of its shares of the groups. If the unit
  * is 0, all ranks have parts of one shape, and what the last ones lack is padding. If a single
  * group has fewer units than ranks, and the ranks are a multiple, consecutive ranks hold the same

@@ -97,7 +97,7 @@ int sw_mesh_rank(const struct sw_mesh *mesh, const int place[SW_AXIS_COUNT])
 
 struct sw_group sw_mesh_group(const struct sw_mesh *mesh, unsigned axes, int rank, int *ranks)
 {
-    struct sw_group group = {axes, sw_mesh_size(mesh, axes), 0, ranks};
+    struct sw_group group = {.axes = axes, .n = sw_mesh_size(mesh, axes), .ranks = ranks};
     int place[SW_AXIS_COUNT];
     sw_mesh_place(mesh, rank, place);
     for (int i = 0; i < group.n; i++) {
@@ -112,6 +112,19 @@ struct sw_group sw_mesh_group(const struct sw_mesh *mesh, unsigned axes, int ran
         group.me = ranks[i] == rank ? i : group.me;
     }
     return group;
+}
+
+struct sw_group sw_mesh_some(const struct sw_mesh *mesh, enum sw_axis axis, int n, int rank,
+                             int *ranks)
+{
+    int place[SW_AXIS_COUNT];
+    sw_mesh_place(mesh, rank, place);
+    const int me = place[axis] % n, first = place[axis] - me;
+    for (int i = 0; i < n; i++) {
+        place[axis] = first + i;
+        ranks[i] = sw_mesh_rank(mesh, place);
+    }
+    return (struct sw_group){1U << axis, n, me, ranks, size_of(mesh, (int)axis)};
 }
 
 struct sw_coord sw_mesh_coord(const struct sw_mesh *mesh, unsigned axes, int rank)
@@ -136,6 +149,9 @@ const char *sw_group_format(const struct sw_group *group, char *buf, size_t cap)
             len += (size_t)snprintf(buf + len, cap - len, "%s%s", len ? "-" : "",
                                     sw_axis_name((enum sw_axis)a));
         }
+    }
+    if (group->of > 0 && len < cap) {
+        snprintf(buf + len, cap - len, ", %d of %d", group->n, group->of);
     }
     return buf;
 }

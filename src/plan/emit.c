@@ -79,6 +79,7 @@ sw_value sw_emit_lamb_merge(struct sw_ir *ir, int32_t moments, sw_value norms)
     const struct sw_ir_op *op = &ir->ops[moments];
     const bool is_part = sw_ir_param_part(ir, op->detail->update.param) != NULL;
     norms = merge_shards(ir, op->in[0], norms);
+    /* If several ranks hold a part, both norms count it as often, and their ratio stays. */
     return is_part ? merge_sums(ir, ir->params.group, norms) : norms;
 }
 

@@ -394,13 +394,13 @@ sw_status sw_ir_take_exchanges(struct sw_ir *ir, const struct sw_plan *plan)
         }
         const struct sw_exchange_attrs *attrs = &op->detail->attrs.exchange;
         const enum sw_axis axis = (enum sw_axis)attrs->axis;
-        const int group = sw_plan_group(plan, 1U << axis);
-        const int ranks = group < 0 ? 1 : plan->groups[group].n;
-        if (ranks != attrs->ranks || ranks == 1 || plan->groups[group].me != attrs->me) {
-            return SW_FAIL(SW_E_UNSUP,
-                           "plan: an exchange in %s among %d ranks of the %s axis, of which the "
-                           "mesh has %d; wanted all of them",
-                           sw_ir_where(ir, op), attrs->ranks, sw_axis_name(axis), ranks);
+        const int group = sw_plan_group_of(plan, axis, attrs->ranks, attrs->me);
+        if (group < 0 || attrs->ranks <= 1) {
+            return SW_FAIL(
+                SW_E_UNSUP,
+                "plan: an exchange in %s by number %d of %d ranks of the %s axis; wanted "
+                "all ranks of an axis, or all that share a part of a parameter",
+                sw_ir_where(ir, op), attrs->me, attrs->ranks, sw_axis_name(axis));
         }
         op->exchange = (struct sw_ir_exchange){.group = (int8_t)group, .dim = (int8_t)attrs->dim};
         op->move = move_of(attrs);

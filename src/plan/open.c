@@ -222,52 +222,6 @@ static sw_status run_passes(struct sw_plan *plan, const struct sw_plan_options *
     return sw_plan_make_step(plan, options);
 }
 
-/* The axes of each group, in order: see SW_GROUP_WORLD. Returns their number. */
-static int list_axes(const struct sw_mesh *mesh, unsigned axes[SW_GROUP_COUNT + SW_AXIS_COUNT])
-{
-    int n = SW_GROUP_COUNT;
-    axes[SW_GROUP_WORLD] = SW_ALL_AXES;
-    axes[SW_GROUP_DATA] = 1U << SW_AXIS_DATA;
-    for (int axis = 0; axis < SW_AXIS_COUNT; axis++) {
-        if (axis != SW_AXIS_DATA && sw_mesh_size(mesh, 1U << axis) > 1) {
-            axes[n++] = 1U << axis;
-        }
-    }
-    return n;
-}
-
-/* Lists the ranks of each group. */
-static sw_status open_groups(struct sw_plan *plan, const struct sw_plan_options *options)
-{
-    unsigned axes[SW_GROUP_COUNT + SW_AXIS_COUNT];
-    const struct sw_mesh *mesh = &options->mesh;
-    const int n_groups = list_axes(mesh, axes);
-    size_t n = 0;
-    for (int g = 0; g < n_groups; g++) {
-        n += (size_t)sw_mesh_size(mesh, axes[g]);
-    }
-    plan->groups = sw_alloc_zero("plan", (size_t)n_groups, sizeof *plan->groups);
-    SW_TRY_ALLOC(plan->groups, "the plan");
-    plan->members = sw_alloc("plan", n * sizeof *plan->members);
-    SW_TRY_ALLOC(plan->members, "the plan");
-    int *at = plan->members;
-    for (int g = 0; g < n_groups; g++) {
-        plan->groups[g] = sw_mesh_group(mesh, axes[g], options->me, at);
-        at += plan->groups[g].n;
-    }
-    plan->n_groups = n_groups;
-    return SW_OK;
-}
-
-int sw_plan_group(const struct sw_plan *plan, unsigned axes)
-{
-    int g = 0;
-    while (g < plan->n_groups && plan->groups[g].axes != axes) {
-        g++;
-    }
-    return g < plan->n_groups ? g : -1;
-}
-
 sw_status sw_plan_open(const struct sw_program_spec *specs, int n_specs,
                        const struct sw_plan_options *options, struct sw_plan **out)
 {
@@ -285,7 +239,7 @@ sw_status sw_plan_open(const struct sw_program_spec *specs, int n_specs,
         programs[i].kind = specs[i].kind;
         programs[i].micro_batches = 1;
     }
-    sw_status st = open_groups(plan, options);
+    sw_status st = sw_plan_open_groups(plan, specs, n_specs, options);
     for (int i = 0; i < n_specs && st >= 0; i++) {
         st = take_graph(plan, i, specs[i].graph, options);
     }

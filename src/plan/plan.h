@@ -536,9 +536,11 @@ struct sw_plan_limits {
 };
 
 /* The plan's groups of ranks. An exchange names its group by index. These two are always there;
- * after them comes a group for each other axis with more than one rank. */
+ * after them come a group for each other axis with more than one rank, and the groups of ranks that
+ * share a part of a parameter. */
 enum { SW_GROUP_WORLD, SW_GROUP_DATA, SW_GROUP_COUNT };
-/* Index of the group along exactly these axes, bits 1 << enum sw_axis; -1 = there is none. */
+/* Index of the group of all ranks along exactly these axes, bits 1 << enum sw_axis; -1 = there is
+ * none. */
 int sw_plan_group(const struct sw_plan *plan, unsigned axes);
 /* The queue of an exchange, by the axes of its group and its verb. */
 enum sw_queue sw_exchange_queue(unsigned axes, enum sw_verb verb);

@@ -193,8 +193,14 @@ sw_status sw_shelf_put(struct sw_shelf *shelf, int32_t first, int32_t last, size
 /* Sets the verb, the bytes and the fields of an exchange. */
 void sw_exchange_describe(const struct sw_ir *ir, const struct sw_ir_op *op, struct sw_instr *out);
 /* Turns the exchanges of a graph into moves among the groups of the plan. SW_E_UNSUP: an exchange
- * among some ranks of an axis only. */
+ * among ranks that are no group. */
 sw_status sw_ir_take_exchanges(struct sw_ir *ir, const struct sw_plan *plan);
+
+/* ---- groups.c ---- */
+sw_status sw_plan_open_groups(struct sw_plan *plan, const struct sw_program_spec *specs,
+                              int n_specs, const struct sw_plan_options *options);
+/* Index of the group of n ranks along an axis in which this rank is number `me`; -1 = none. */
+int sw_plan_group_of(const struct sw_plan *plan, enum sw_axis axis, int n, int me);
 /* SW_E_ARG: the group, the dimensions or the peer do not fit the operands. */
 sw_status sw_exchange_check(const struct sw_ir *ir, const struct sw_ir_op *op);
 enum sw_dtype sw_exchange_dtype(const struct sw_ir *ir, const struct sw_ir_op *op);

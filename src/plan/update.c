@@ -511,11 +511,15 @@ static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
 }
 
 /* True if the gradient of a parameter counts on this rank. Where ranks have parts of some
- * parameters, each of them has all of the others, of which the first one's count. */
+ * parameters, each of them has all of the others. Of ranks that hold the same, the first counts. */
 static bool counts(const struct sw_ir *ir, sw_value param)
 {
-    return ir->params.n_parts == 0 || ir->groups[ir->params.group].me == 0 ||
-           sw_ir_param_part(ir, param);
+    if (ir->params.n_parts == 0) {
+        return true;
+    }
+    const struct sw_group *ranks = &ir->groups[ir->params.group];
+    const struct sw_param_part *part = sw_ir_param_part(ir, param);
+    return ranks->me % (part ? sw_split_sharing(&part->split, ranks->n) : ranks->n) == 0;
 }
 
 /* Merges the statistics of the ranks along the axis; there may be one rank only. */

@@ -602,6 +602,33 @@ static void one_rank_has_the_whole(void **state)
     }
 }
 
+static void check_refusal(const char *config, int64_t tensor, const char *const want[3])
+{
+    const struct model_case c = {
+        .name = "refused", .config = config, .spec = SPEC, .dtype = SW_F32};
+    const struct sw_shares shares = {1, 1, tensor, 1};
+    sw_value loss;
+    int64_t vocab;
+    struct sw_graph *g = forward_of(&c, NULL, &loss, &vocab);
+    assert_int_equal(sw_graph_check_shares(g, &shares), SW_E_CONFIG);
+    for (int i = 0; i < 3; i++) {
+        if (!strstr(sw_error_message(), want[i])) {
+            fail_msg("\"%s\" lacks \"%s\"", sw_error_message(), want[i]);
+        }
+    }
+    sw_graph_close(g);
+}
+
+static void heads_that_do_not_divide_are_refused_with_sizes_that_work(void **state)
+{
+    (void)state;
+    check_refusal(
+        "{\"model_type\": \"llama\", \"head_dim\": 4, " SIZES("28", "28") "}", 16,
+        (const char *const[3]){"tensor 16", "28 heads of model.layers.0", "1, 2, 4, 7, 14, 28"});
+    check_refusal("{\"model_type\": \"llama\", \"head_dim\": 4, " SIZES("24", "6") "}", 8,
+                  (const char *const[3]){"tensor 8", "6 key heads", "1, 2, 3, 6, 12, 24"});
+}
+
 static void what_does_not_divide_is_refused_by_name(void **state)
 {
     (void)state;
@@ -618,6 +645,7 @@ static void what_does_not_divide_is_refused_by_name(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(one_rank_has_the_whole),
+    cmocka_unit_test(heads_that_do_not_divide_are_refused_with_sizes_that_work),
     cmocka_unit_test(what_does_not_divide_is_refused_by_name),
     cmocka_unit_test(ranks_compute_what_one_computes),
 };

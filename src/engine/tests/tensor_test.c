@@ -20,6 +20,12 @@ static const char odd_json[] =
     "\"n_positions\":8,\"n_embd\":12,\"n_layer\":2,\"n_head\":4,\"n_inner\":20,\"embd_pdrop\":0.1,"
     "\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}";
 static char odd_path[96];
+/* Four ranks share two key heads. */
+static const char shared_json[] =
+    "{\"model_type\":\"qwen3\",\"architectures\":[\"Qwen3ForCausalLM\"],\"vocab_size\":19,"
+    "\"max_position_embeddings\":8,\"hidden_size\":12,\"num_hidden_layers\":2,\"head_dim\":4,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":20}";
+static char shared_path[96];
 
 struct job {
     const char *model;
@@ -98,6 +104,30 @@ static int64_t count_cut(const struct sw_engine *e)
     return n;
 }
 
+/* Ranks that hold the same elements have the same values. all: those of the owners */
+static sw_status check_held(sw_engine *e, const float *all)
+{
+    float held[256];
+    int64_t at = 0;
+    SW_TRY(sw_engine_gather(e, 0, "the weights"));
+    for (int32_t i = 0; i < e->weights.params.n; i++) {
+        const struct sw_persistent *item = e->weights.params.items[i].work;
+        struct sw_run_iter iter;
+        struct sw_run run;
+        sw_runs_begin(&item->layout, &iter);
+        while (sw_runs_next(&iter, &run)) {
+            const int64_t n = sw_min_i64(run.n, SW_LEN(held));
+            SW_TRY(sw_get_weight(e, item->name, run.first, n, held));
+            if (memcmp(held, all + at + run.first, (size_t)n * sizeof *held) != 0) {
+                return SW_FAIL(SW_E_ARG, "%s on rank %d differs from that of its owner", item->name,
+                               e->world.rank);
+            }
+        }
+        at += sw_shape_elems(&item->layout.whole);
+    }
+    return SW_OK;
+}
+
 static sw_status train(void *ctx, sw_comm *comm)
 {
     struct job *job = ctx;
@@ -111,6 +141,7 @@ static sw_status train(void *ctx, sw_comm *comm)
     }
     st = st >= 0 && job->save ? sw_save(e, job->save, NULL) : st;
     st = st < 0 ? st : test_owned_weights(e, job->weights, MOST_ELEMS);
+    st = st < 0 ? st : check_held(e, job->weights);
     if (st >= 0 && e->world.rank == 0) {
         job->n_cut = count_cut(e);
     }
@@ -187,6 +218,7 @@ static void losses_follow_those_of_one_rank(void **state)
     follow_one_rank((struct job){.model = "llama-tiny"}, two);
     follow_one_rank((struct job){.model = odd_path}, sizes);
     follow_one_rank((struct job){.model = odd_path, .more = ", \"sequence_parallel\": false"}, two);
+    follow_one_rank((struct job){.model = shared_path}, sizes);
 }
 
 /* Its trust ratios are of whole parameters. */
@@ -215,21 +247,30 @@ static void states_of_several_elements_are_refused(void **state)
     clear(&job);
 }
 
-static void data_and_stages_change_no_bit(void **state)
+struct other {
+    int data, stage;
+};
+
+static void change_no_bit(const char *model, int tensor, const struct other *others, size_t n)
 {
-    static const struct {
-        int data, stage;
-    } others[] = {{1, 1}, {1, 3}, {2, 0}, {2, 1}, {2, 2}, {2, 3}, {3, 2}};
-    (void)state;
-    struct job first = {odd_path, 1, 2, .stage = 0};
+    struct job first = {model, 1, tensor, .stage = 0};
     run(&first);
-    for (size_t i = 0; i < SW_LEN(others); i++) {
-        struct job job = {odd_path, others[i].data, 2, .stage = others[i].stage};
+    for (size_t i = 0; i < n; i++) {
+        struct job job = {model, others[i].data, tensor, .stage = others[i].stage};
         run(&job);
         assert_same(&job, &first);
         clear(&job);
     }
     clear(&first);
+}
+
+static void data_and_stages_change_no_bit(void **state)
+{
+    static const struct other all[] = {{1, 1}, {1, 3}, {2, 0}, {2, 1}, {2, 2}, {2, 3}, {3, 2}};
+    static const struct other some[] = {{2, 1}, {2, 3}};
+    (void)state;
+    change_no_bit(odd_path, 2, all, SW_LEN(all));
+    change_no_bit(shared_path, 4, some, SW_LEN(some));
 }
 
 /* ---- checkpoints ---- */
@@ -273,6 +314,8 @@ static int set_up(void **state)
     (void)state;
     snprintf(odd_path, sizeof odd_path, "%s/config.json", test_folder());
     test_put("config.json", odd_json);
+    snprintf(shared_path, sizeof shared_path, "%s/shared.json", test_folder());
+    test_put("shared.json", shared_json);
     return 0;
 }
 

@@ -63,7 +63,8 @@ static sw_status open_stages(struct stages *s, const struct sw_graph *g, int n)
     sw_status st = SW_OK;
     for (int i = 0; i < n && st >= 0; i++) {
         assert_int_equal(sw_ir_open(g, &s->irs[i]), SW_OK);
-        s->groups[i][SW_GROUP_COUNT] = (struct sw_group){1U << SW_AXIS_PIPE, n, i, s->ranks};
+        s->groups[i][SW_GROUP_COUNT] =
+            (struct sw_group){.axes = 1U << SW_AXIS_PIPE, .n = n, .me = i, .ranks = s->ranks};
         s->irs[i]->groups = s->groups[i];
         st = sw_pass_stage(s->irs[i], s->bounds, SW_GROUP_COUNT);
     }
@@ -305,7 +306,7 @@ static void what_cannot_be_cut_is_named(void **state)
     close_stages(&s);
     sw_graph_close(g);
     g = tower(false);
-    struct sw_group groups[1] = {{1U << SW_AXIS_PIPE, BLOCKS + 1, 0, NULL}};
+    struct sw_group groups[1] = {{.axes = 1U << SW_AXIS_PIPE, .n = BLOCKS + 1}};
     struct sw_ir *ir;
     assert_int_equal(sw_ir_open(g, &ir), SW_OK);
     ir->groups = groups;

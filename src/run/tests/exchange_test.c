@@ -35,7 +35,7 @@ static void open_hand(struct hand *h, const char *device, int n, int me)
     static const unsigned axes[N_GROUPS] = {SW_ALL_AXES, 1U << SW_AXIS_DATA, 1U << SW_AXIS_TENSOR,
                                             1U << SW_AXIS_PIPE};
     for (int g = 0; g < N_GROUPS; g++) {
-        h->groups[g] = (struct sw_group){axes[g], n, me, h->members};
+        h->groups[g] = (struct sw_group){.axes = axes[g], .n = n, .me = me, .ranks = h->members};
     }
     h->program = (struct sw_program){.instrs = h->instrs,
                                      .operands = h->operands,
