@@ -212,6 +212,7 @@ void sw_ir_close(struct sw_ir *ir)
     sw_free(ir->params.at);
     sw_free(ir->params.parts);
     sw_free(ir->params.absent);
+    sw_free(ir->params.holders);
     sw_free(ir->loops.pieces);
     sw_free(ir->where);
     sw_names_close(&ir->leaves);
@@ -285,7 +286,8 @@ bool sw_ir_name_value(struct sw_ir *ir, sw_value v, const char *name)
 
 sw_value sw_ir_find(const struct sw_ir *ir, enum sw_role role, const char *name)
 {
-    return sw_names_find(&ir->leaves, (int32_t)role, name);
+    const sw_value v = sw_names_find(&ir->leaves, (int32_t)role, name);
+    return v >= 0 && ir->values[v].role == role ? v : SW_NO_VALUE; /* another stage may have it */
 }
 
 sw_value sw_ir_find_same(const struct sw_ir *other, const struct sw_ir *ir, sw_value v)

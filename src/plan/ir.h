@@ -187,6 +187,7 @@ struct sw_ir_output {
 struct sw_ir_stream {
     sw_value param, grad;
     int micro; /* above 0: continues the use of the previous stream */
+    int from;  /* 1 + the stage of a pipeline that computes the gradient; 0 = this one */
 };
 
 /* The first failure of an addition. */
@@ -198,6 +199,11 @@ struct sw_ir_outputs {
     struct sw_ir_output *at; /* [cap] */
     int32_t n, cap;
 };
+/* A stage of a pipeline whose ops read a parameter. */
+struct sw_ir_holder {
+    sw_value param;
+    int stage;
+};
 struct sw_ir_params {
     sw_value *at;     /* [n] in order of first use */
     sw_value *absent; /* [n_absent] the same of those that only other stages of a pipeline have */
@@ -206,6 +212,9 @@ struct sw_ir_params {
      * have the others */
     struct sw_param_part *parts; /* [n_parts] */
     int32_t n_parts, group;
+    /* the parameters of all stages by param and stage, and the group of the stages */
+    struct sw_ir_holder *holders; /* [n_holders] */
+    int32_t n_holders, pipe;
 };
 struct sw_ir_loops {
     int32_t *pieces; /* [cap] number of pieces of each loop */
@@ -254,6 +263,21 @@ void sw_ir_fail(struct sw_ir *ir, sw_status code, const char *fmt, ...) SW_PRINT
 /* How the tensor axis cuts a parameter, or the one that it is a tile of; NULL = each of its ranks
  * has all of it. */
 const struct sw_param_part *sw_ir_param_part(const struct sw_ir *ir, sw_value param);
+
+/* ---- copies.c: parameters that several stages of a pipeline have ---- */
+
+/* Lists the parameters that ops of each stage read. op_stage: [n_ops]; negative = not counted */
+sw_status sw_ir_list_holders(struct sw_ir *ir, const int *op_stage);
+/* The stages that have a parameter, or the one that it is a tile of, ascending; *out_n is 0 without
+ * a pipeline. */
+const struct sw_ir_holder *sw_ir_holders(const struct sw_ir *ir, sw_value param, int *out_n);
+/* True if the stage has the parameter, which this one may not have. */
+bool sw_ir_is_held(const struct sw_ir *ir, const char *param, int stage);
+/* True if other stages have a copy of it. */
+bool sw_ir_is_shared(const struct sw_ir *ir, sw_value param);
+/* Adds a SEND to a stage, or a RECV from it, whose output the caller adds. sent: for SEND. Returns
+ * the op, or -1 after a failure. */
+int32_t sw_ir_add_message(struct sw_ir *ir, enum sw_move move, int stage, sw_value sent);
 
 /* ---- values ---- */
 

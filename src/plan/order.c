@@ -278,7 +278,8 @@ static bool spread_streams(struct pass *p)
     for (int32_t i = 0; i < n; i++) {
         const struct sw_ir_stream *use = &ir->streams[i / p->micro_batches];
         const int micro = i % p->micro_batches;
-        streams[i] = (struct sw_ir_stream){use->param, in_micro(p, micro, use->grad), micro};
+        streams[i] = (struct sw_ir_stream){
+            .param = use->param, .grad = in_micro(p, micro, use->grad), .micro = micro};
     }
     sw_free(ir->streams);
     ir->streams = streams;

@@ -146,10 +146,33 @@ static sw_status add_part(const struct sw_ir *ir, const struct sw_plan_options *
     return SW_OK;
 }
 
+/* Counts the stages, from `first` on, that have a parameter in some program. */
+static int count_stages(const struct sw_plan *plan, const char *param, int first, int end)
+{
+    int count = 0;
+    for (int stage = first; stage < end; stage++) {
+        bool has = false;
+        for (int i = 0; i < plan->n_programs && !has; i++) {
+            has = sw_ir_is_held(plan->programs[i].ir, param, stage);
+        }
+        count += has;
+    }
+    return count;
+}
+
+/* The stages that have a copy of a parameter, or of the parameter of a state. */
+static struct sw_coord copies_of(const struct sw_plan *plan, const struct sw_plan_options *options,
+                                 const char *param)
+{
+    const struct sw_coord pipe = sw_mesh_coord(&options->mesh, 1U << SW_AXIS_PIPE, options->me);
+    return (struct sw_coord){count_stages(plan, param, 0, pipe.rank),
+                             count_stages(plan, param, 0, pipe.size)};
+}
+
 /* Its elements on this rank. The layout also says how the ranks that hold the same elements divide
  * them when they write the tensor together. */
-static sw_status layout_of(const struct sw_ir *ir, const struct sw_plan_options *options,
-                           sw_value v, struct sw_layout *out)
+static sw_status layout_of(const struct sw_plan *plan, const struct sw_ir *ir,
+                           const struct sw_plan_options *options, sw_value v, struct sw_layout *out)
 {
     const struct sw_ir_value *info = &ir->values[v];
     struct sw_layout layout = info->form->layout;
@@ -163,6 +186,13 @@ static sw_status layout_of(const struct sw_ir *ir, const struct sw_plan_options 
     const unsigned cut = 1U << SW_AXIS_DATA | (layout.tensor.size > 1 ? 1U << SW_AXIS_TENSOR : 0) |
                          (options->stage_blocks ? 1U << SW_AXIS_PIPE : 0);
     layout.copy = sw_mesh_coord(&options->mesh, SW_ALL_AXES & ~cut, options->me);
+    const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
+    if (options->stage_blocks && param >= 0) {
+        const struct sw_coord stages =
+            copies_of(plan, options, ir->values[sw_ir_root(ir, param)].name);
+        layout.copy.rank += stages.rank * layout.copy.size;
+        layout.copy.size *= stages.size;
+    }
     *out = layout;
     return SW_OK;
 }
@@ -196,7 +226,7 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
         return compare(item, info, packed);
     }
     struct sw_layout layout;
-    SW_TRY(layout_of(ir, options, v, &layout));
+    SW_TRY(layout_of(plan, ir, options, v, &layout));
     item = is_new ? &plan->persistent[plan->n_persistent++] : item;
     *item = (struct sw_persistent){
         .name = info->name,

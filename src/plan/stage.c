@@ -202,24 +202,6 @@ static bool is_here(const struct pass *p, sw_value v)
     return p->home[v] == EVERYWHERE || (p->first[v] <= p->me && p->me <= p->last[v]);
 }
 
-/* A use of a tensor on several stages needs the sum of all of their gradients. */
-static sw_status check_tied(const struct pass *p)
-{
-    const struct sw_ir *ir = p->ir;
-    for (int32_t i = 0; i < ir->n_streams; i++) {
-        for (int32_t k = 0; k < i; k++) {
-            const int a = p->home[ir->streams[k].grad], b = p->home[ir->streams[i].grad];
-            if (ir->streams[k].param == ir->streams[i].param && a != b) {
-                return SW_FAIL(SW_E_UNSUP,
-                               "spillway.mesh.pipe: %s is used on stages %d and %d; tensors that "
-                               "stages share are not built",
-                               ir->values[ir->streams[i].param].name, a < b ? a : b, a < b ? b : a);
-            }
-        }
-    }
-    return SW_OK;
-}
-
 /* ---- the list of this stage ---- */
 
 /* Adds a message of each value that travels between this stage and a neighbour. */
@@ -285,8 +267,8 @@ static void find_used(const struct pass *p, bool *used)
     }
 }
 
-/* Drops the streams and outputs of other stages, and the parameters and states that this one does
- * not read. */
+/* Drops the outputs of other stages, and the parameters and states that this one does not read.
+ * Streams of other stages stay if this one has a copy of their parameter. */
 static void drop_others(const struct pass *p, const bool *used)
 {
     struct sw_ir *ir = p->ir;
@@ -305,8 +287,11 @@ static void drop_others(const struct pass *p, const bool *used)
     ir->params.n = n;
     n = 0;
     for (int32_t i = 0; i < ir->n_streams; i++) {
-        if (p->home[ir->streams[i].grad] == p->me) {
-            ir->streams[n++] = ir->streams[i];
+        struct sw_ir_stream stream = ir->streams[i];
+        const int home = p->home[stream.grad];
+        stream.from = home == p->me ? 0 : 1 + home;
+        if (ir->values[stream.param].role == SW_ROLE_PARAM) {
+            ir->streams[n++] = stream;
         }
     }
     ir->n_streams = n;
@@ -346,7 +331,8 @@ static sw_status cut(struct pass *p, int n_blocks)
     SW_TRY(place_ops(p, SW_PHASE_FORWARD));
     SW_TRY(place_ops(p, SW_PHASE_BACKWARD));
     SW_TRY(find_travels(p));
-    SW_TRY(check_tied(p));
+    SW_TRY(sw_ir_list_holders(p->ir, p->op_stage));
+    p->ir->params.pipe = p->group;
     bool *used = sw_alloc_zero("plan", (size_t)p->ir->n_values + 1, sizeof *used);
     SW_TRY_ALLOC(used, "the plan");
     const sw_status st = make_list(p, used);

@@ -22,7 +22,8 @@
 struct feed {
     sw_value param;
     sw_value streams[SW_MAX_INPUTS];
-    enum sw_dtype wire; /* dtype in which its gradients travel */
+    int from[SW_MAX_INPUTS]; /* see struct sw_ir_stream; not 0 = the stream arrives later */
+    enum sw_dtype wire;      /* dtype in which its gradients travel */
     int n;
     struct sw_late_ops ops; /* its sums and its update */
     sw_value moved;         /* the updated value that is not in place yet; SW_NO_VALUE = none */
@@ -42,7 +43,7 @@ static bool updates_by_norms(const struct sw_plan_options *options)
 static bool is_early(const struct sw_ir *ir, const struct sw_plan_options *options,
                      const struct feed *feed)
 {
-    return sw_updates_in_backward(options) &&
+    return sw_updates_in_backward(options) && !sw_ir_is_shared(ir, feed->param) &&
            (!options->fp16 ||
             (sw_param_leaves(ir, options, feed->param) && !sw_ir_is_part(ir, feed->param)));
 }
@@ -87,30 +88,48 @@ static sw_value spread(struct sw_ir *ir, sw_value grad, const struct sw_layout *
     return grad;
 }
 
+static enum sw_dtype sum_dtype(const struct sw_ir *ir)
+{
+    return ir->dtype == SW_F64 ? SW_F64 : SW_F32;
+}
+
+static struct sw_shape sum_shape(const struct sw_ir *ir, const struct sw_plan_options *options,
+                                 sw_value param, bool whole)
+{
+    const struct sw_layout shard = shard_of(ir, options, param);
+    return whole ? ir->values[param].form->shape : SW_SHAPE(sw_layout_elems(&shard));
+}
+
+/* Makes `sum` a sum of gradients of the parameter: of all its elements, or of this rank's shard. */
+static sw_value be_sum_of(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param,
+                          bool whole, sw_value sum)
+{
+    const struct sw_layout shard = shard_of(ir, options, param);
+    if (sum >= 0) {
+        ir->values[sum].param = param;
+        if (!whole) {
+            sw_ir_set_layout(ir, sum, &shard);
+        }
+    }
+    return sum;
+}
+
 /* The accumulator for the micro-batches of one use. It belongs to the owner, or each rank has its
  * own (with its own elements). */
 static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *options,
                             const struct feed *feed)
 {
-    const struct sw_ir_value param = ir->values[feed->param];
-    const enum sw_dtype dtype = ir->dtype == SW_F64 ? SW_F64 : SW_F32;
+    const sw_value param = feed->param;
+    const enum sw_dtype dtype = sum_dtype(ir);
     const bool whole = sw_ir_data(ir)->n <= 1 || sw_sums_before_reducing(options);
-    const struct sw_layout shard = shard_of(ir, options, feed->param);
-    const struct sw_shape shape = whole ? param.form->shape : SW_SHAPE(sw_layout_elems(&shard));
+    const struct sw_shape shape = sum_shape(ir, options, param, whole);
     /* a tile's sum leaves the device between micro-batches, too */
-    const bool stays = sums_stay(options) || sw_ir_is_part(ir, feed->param);
+    const bool stays = sums_stay(options) || sw_ir_is_part(ir, param) || sw_ir_is_shared(ir, param);
     ir->next.phase = SW_PHASE_BACKWARD;
-    const sw_value acc =
-        stays ? sw_ir_param_state(ir, feed->param, SW_STATE_SUM, feed->n, dtype, shape)
-              : sw_ir_new_value(ir, SW_ROLE_TRANSIENT, dtype, shape);
+    const sw_value acc = stays ? sw_ir_param_state(ir, param, SW_STATE_SUM, feed->n, dtype, shape)
+                               : sw_ir_new_value(ir, SW_ROLE_TRANSIENT, dtype, shape);
     ir->next.phase = SW_PHASE_UPDATE;
-    if (acc >= 0) {
-        ir->values[acc].param = feed->param;
-        if (!whole) {
-            sw_ir_set_layout(ir, acc, &shard);
-        }
-    }
-    return acc;
+    return be_sum_of(ir, options, param, whole, acc);
 }
 
 /* True if the rows that may go to an owner are shorter than its shard. */
@@ -355,7 +374,10 @@ static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, 
     }
     sw_value grad = stream->grad;
     feed->wire = ir->values[grad].dtype;
-    if (sw_ir_data(ir)->n > 1 || options->policy.micro_batches > 1) {
+    if (stream->from > 0) {
+        grad = SW_NO_VALUE;
+    } else if (sw_ir_data(ir)->n > 1 || options->policy.micro_batches > 1 ||
+               sw_ir_is_shared(ir, feed->param)) {
         const sw_value acc =
             stream->micro > 0 ? feed->streams[feed->n - 1] : accumulator(ir, options, feed);
         if (acc < 0) {
@@ -371,6 +393,32 @@ static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, 
     }
     feed->n += stream->micro == 0;
     feed->streams[feed->n - 1] = grad;
+    feed->from[feed->n - 1] = stream->from;
+}
+
+/* Completes the streams of a parameter that several stages have: each sends the sums of its own
+ * uses to the others. */
+static void exchange_sums(struct sw_ir *ir, const struct sw_plan_options *options,
+                          struct feed *feed)
+{
+    const bool whole = sw_ir_data(ir)->n <= 1;
+    int n;
+    const struct sw_ir_holder *holders = sw_ir_holders(ir, feed->param, &n);
+    for (int i = 0; i < feed->n; i++) {
+        for (int k = 0; k < n && feed->from[i] == 0; k++) {
+            if (holders[k].stage != ir->groups[ir->params.pipe].me) {
+                sw_ir_add_message(ir, SW_MOVE_SEND, holders[k].stage, feed->streams[i]);
+            }
+        }
+    }
+    for (int i = 0; i < feed->n && ir->failure.status >= 0; i++) {
+        if (feed->from[i] > 0) {
+            const int32_t op = sw_ir_add_message(ir, SW_MOVE_RECV, feed->from[i] - 1, SW_NO_VALUE);
+            const struct sw_shape shape = sum_shape(ir, options, feed->param, whole);
+            feed->streams[i] = be_sum_of(ir, options, feed->param, whole,
+                                         sw_ir_add_out(ir, op, sum_dtype(ir), shape));
+        }
+    }
 }
 
 /* Adds the gradient streams of a parameter to the statistics. Returns their next version. */
@@ -499,11 +547,14 @@ static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
             }
         }
         for (int i = 0; i < feed->n && sw_sums_before_reducing(options); i++) {
-            feed->streams[i] = reduce_sum(ir, options, feed, i);
+            feed->streams[i] =
+                feed->from[i] > 0 ? feed->streams[i] : reduce_sum(ir, options, feed, i);
         }
         feed->ops.sum_end = ir->n_ops;
         if (feed->n > 0 && sw_norms_in_backward(options)) {
-            feed->ops.ready = ready_op(ir, known, feed->param);
+            /* a message of another stage may come after this one's last backward */
+            feed->ops.ready =
+                sw_ir_is_shared(ir, feed->param) ? INT32_MAX : ready_op(ir, known, feed->param);
         }
         n_feeds += feed->n > 0;
     }
@@ -511,9 +562,15 @@ static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
 }
 
 /* True if the gradient of a parameter counts on this rank. Where ranks have parts of some
- * parameters, each of them has all of the others. Of ranks that hold the same, the first counts. */
+ * parameters, each of them has all of the others. Of ranks that hold the same, the first counts.
+ * So does the first one of several stages. */
 static bool counts(const struct sw_ir *ir, sw_value param)
 {
+    int n;
+    const struct sw_ir_holder *holders = sw_ir_holders(ir, param, &n);
+    if (n > 1 && holders[0].stage != ir->groups[ir->params.pipe].me) {
+        return false;
+    }
     if (ir->params.n_parts == 0) {
         return true;
     }
@@ -547,6 +604,7 @@ static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, 
     stats = sw_ir_add_out_in_place(ir, sw_ir_add_op(ir, SW_OP_STATS_RESET, &stats, 1, NULL), stats);
     for (int i = 0; i < n_feeds && ir->failure.status >= 0; i++) {
         feeds[i].ops.update_first = i == 0 ? feeds[0].ops.update_first : ir->n_ops;
+        exchange_sums(ir, options, &feeds[i]);
         stats = counts(ir, feeds[i].param) ? add_stats(ir, options, stats, &feeds[i]) : stats;
         if (is_early(ir, options, &feeds[i])) {
             emit_update(ir, options, &feeds[i]);

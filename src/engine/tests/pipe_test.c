@@ -22,13 +22,15 @@ static char untied[96], tied[96];
 struct values {
     char name[64];
     float at[MOST_ELEMS];
-    bool known[MOST_ELEMS];
+    bool known[MOST_ELEMS], owned[MOST_ELEMS];
 };
 
 struct job {
     int pipe, data, micro_batches, stage;
     const char *schedule, *partition; /* in JSON */
     const char *model;
+    const char *optimizer;   /* AdamW if NULL */
+    const char *zero, *more; /* further keys of zero_optimization, and of the configuration */
     const char *load, *save;
     /* results */
     pthread_mutex_t lock;
@@ -41,14 +43,17 @@ struct job {
 static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **out)
 {
     char config[1024];
-    snprintf(config, sizeof config,
-             "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": 0.5, "
-             "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30}, "
-             "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, \"spillway\": "
-             "{\"micro_batches\": %d, \"threads\": 1, \"schedule\": \"%s\", \"partition\": %s, "
-             "\"mesh\": {\"pipe\": %d}}}",
-             B, job->stage, job->micro_batches, job->schedule ? job->schedule : "horizontal",
-             job->partition ? job->partition : "\"time\"", job->pipe);
+    snprintf(
+        config, sizeof config,
+        "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": 0.5, "
+        "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30%s}, "
+        "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01}}, %s\"spillway\": "
+        "{\"micro_batches\": %d, \"threads\": 1, \"schedule\": \"%s\", \"partition\": %s, "
+        "\"mesh\": {\"pipe\": %d}}}",
+        B, job->stage, job->zero ? job->zero : "", job->optimizer ? job->optimizer : "AdamW",
+        job->more ? job->more : "", job->micro_batches,
+        job->schedule ? job->schedule : "horizontal", job->partition ? job->partition : "\"time\"",
+        job->pipe);
     const struct sw_engine_options options = {.config.text = config,
                                               .model.path = job->model ? job->model : untied,
                                               .inputs.seq_len = T,
@@ -122,21 +127,36 @@ static struct values *values_of(struct job *job, const char *name)
     return &job->params[i];
 }
 
-/* Collects what this rank owns. No other rank owns it, too. */
+/* Collects a run of a parameter. What several ranks have is equal, and one of them owns it. */
+static sw_status take_run(sw_engine *e, struct values *to, const struct sw_run *run, bool owned)
+{
+    float here[MOST_ELEMS];
+    SW_TRY(sw_get_weight(e, to->name, run->first, run->n, here));
+    for (int64_t i = 0; i < run->n; i++) {
+        const int64_t at = run->first + i;
+        if (to->known[at] && memcmp(&to->at[at], &here[i], sizeof here[i]) != 0) {
+            return SW_FAIL(SW_E_ARG, "the copies of %s differ", to->name);
+        }
+        if (owned && to->owned[at]) {
+            return SW_FAIL(SW_E_ARG, "two ranks own %s", to->name);
+        }
+        to->at[at] = here[i];
+        to->known[at] = true;
+        to->owned[at] |= owned;
+    }
+    return SW_OK;
+}
+
 static sw_status take_weights(struct job *job, sw_engine *e)
 {
     sw_status st = SW_OK;
-    for (int32_t i = 0; i < e->weights.params.n && st >= 0; i++) {
-        const struct sw_persistent *item = e->weights.params.items[i].work;
+    for (int32_t i = 0; i < 2 * e->weights.params.n && st >= 0; i++) {
+        const struct sw_persistent *item = e->weights.params.items[i / 2].work;
         struct sw_run_iter iter;
         struct sw_run run;
-        sw_owned_begin(&item->layout, &iter);
+        (i % 2 ? sw_owned_begin : sw_runs_begin)(&item->layout, &iter);
         while (st >= 0 && sw_runs_next(&iter, &run)) {
-            struct values *to = values_of(job, item->name);
-            st = to->known[run.first]
-                     ? SW_FAIL(SW_E_ARG, "two ranks own %s", item->name)
-                     : sw_get_weight(e, item->name, run.first, run.n, to->at + run.first);
-            memset(to->known + run.first, true, (size_t)run.n);
+            st = take_run(e, values_of(job, item->name), &run, i % 2);
         }
     }
     return st;
@@ -190,7 +210,8 @@ static void assert_same(const struct job *a, struct job *b)
     assert_int_equal(a->n_params, b->n_params);
     for (int i = 0; i < a->n_params; i++) {
         const struct values *x = &a->params[i], *y = values_of(b, a->params[i].name);
-        assert_memory_equal(x->known, y->known, sizeof x->known);
+        assert_memory_equal(x->owned, y->owned, sizeof x->owned);
+        assert_memory_equal(y->known, y->owned, sizeof y->owned);
         assert_memory_equal(x->at, y->at, sizeof x->at);
     }
     free(b);
@@ -253,6 +274,25 @@ static void slices_work_in_each_stage(void **state)
     }
 }
 
+static void tied_tables_get_the_gradients_of_all_uses(void **state)
+{
+    static const struct {
+        int pipe, data, micro_batches;
+        const char *schedule;
+    } cases[] = {{2, 1, 1, "1f1b"}, {4, 1, 3, "gpipe"}, {2, 2, 3, "1f1b"}, {2, 2, 1, "1f1b"}};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        struct job *one =
+            run((struct job){1, 1, cases[i].micro_batches, .stage = 0, .model = tied});
+        for (int stage = 0; stage <= (cases[i].data > 1 ? 3 : 0); stage++) {
+            assert_same(one,
+                        run((struct job){cases[i].pipe, cases[i].data, cases[i].micro_batches,
+                                         stage, .schedule = cases[i].schedule, .model = tied}));
+        }
+        free(one);
+    }
+}
+
 /* Exports a checkpoint, and checks that it has the weights. */
 static void assert_exported(const char *from, const char *to, struct job *trained)
 {
@@ -304,7 +344,6 @@ static void refused(struct job job, const char *words)
 static void what_stages_cannot_share_is_refused(void **state)
 {
     (void)state;
-    refused((struct job){2, 1, 1, 0, .schedule = "1f1b", .model = tied}, "wte.weight is used on");
     refused((struct job){2, 1, 1, 0, .schedule = "1f1b", .partition = "[0, 2, 5]"},
             "0 to the 4 blocks");
     refused((struct job){2, 1, 1, 0, .schedule = "1f1b", .partition = "\"type:h.*\""},
@@ -331,6 +370,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(stages_give_the_bits_of_one_rank),
     cmocka_unit_test(partitions_follow_the_configuration),
     cmocka_unit_test(slices_work_in_each_stage),
+    cmocka_unit_test(tied_tables_get_the_gradients_of_all_uses),
     cmocka_unit_test(checkpoints_move_between_stages),
     cmocka_unit_test(what_stages_cannot_share_is_refused),
 };
