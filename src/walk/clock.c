@@ -13,88 +13,9 @@
 // The other queues of a rank that is aside go on, and may bring it to the exchange for which the
 // others wait. If all ranks are aside, the one whose next event is earliest advances to it: whoever
 // arrives for it arrives no earlier. If none has an event, they wait for each other forever.
-#include <math.h>
+#include "walk/ranks.h"
 
-#include "walk/walk.h"
-
-struct job {
-    int32_t instr;
-    bool later; /* it has the costs of later micro-steps */
-    int64_t order;
-    int64_t needs[SW_QUEUE_COUNT]; /* number of jobs of each queue that must be done before */
-    double end;                    /* when it is complete, once it is served */
-};
-
-/* A queue beside computation. Jobs n_done .. n_served - 1 wait for their latency. The next one is
- * served, or waits for what it needs. */
-struct line {
-    struct job *jobs; /* ring of `cap` jobs, a power of two */
-    int64_t cap;
-    int64_t n_issued, n_served, n_done;
-    bool serving;
-    bool is_here; /* the next job is an exchange that waits for other ranks */
-    double since; /* its arrival */
-    double delay; /* seconds until all ranks have arrived; the job that is served begins then */
-    double left;  /* remaining seconds of the job that is served */
-    double latency, cores;
-};
-
-/* A meeting of ranks, as the members that are there see it. */
-struct meeting {
-    double from;             /* the last arrival */
-    double seconds, latency; /* of the slowest member */
-};
-
-/* All members of a group, identified by their first one. SEND and RECV need none: the peer's queue
- * shows whether it is there. */
-struct gate {
-    int n_here;
-    struct meeting meeting;
-};
-
-struct rank {
-    const struct sw_plan *plan;
-    const struct sw_pace *pace;
-    struct sw_walk walk;
-    struct sw_clock_report report; /* without `instrs` if it is not wanted */
-    double now;
-    double kernel, kernel_cores; /* remaining seconds of the kernel, and its processors */
-    struct line lines[SW_QUEUE_COUNT];
-    enum sw_queue waits_for; /* queue that computation waits for; COMPUTE = it runs */
-    int64_t target;          /* number of its jobs that must be done */
-    int32_t charged;         /* instruction that runs, or that computation waits for */
-    unsigned drains;         /* set of queues that computation waits for next, 1 << enum sw_queue */
-    int end;                 /* queues from this one on have no jobs */
-    bool meets;              /* ranks communicate before the next event */
-    bool talks;              /* it waits for others to communicate */
-    bool has_ended;
-    int n_here;  /* exchanges at which it waits for others, and `talks` */
-    double next; /* while it is aside: the time of its next event; infinite = none */
-    int place;   /* in the heap; -1 = it is not aside */
-};
-
-struct clock {
-    struct rank *ranks; /* [n] */
-    int n;
-    struct gate *gates; /* [groups of a plan, n] by group and first member; NULL = a rank alone */
-    int *ready;         /* [n] ranks that can advance */
-    int *aside;         /* [n] heap of ranks that are put aside, the earliest `next` first */
-    int n_ready, n_aside, n_ended;
-};
-
-/* ---- costs ---- */
-
-static struct sw_cost cost_of(const struct rank *r, int32_t instr, bool later)
-{
-    const enum sw_queue queue = r->plan->programs[0].instrs[instr].queue;
-    const double slower = r->pace->slower[queue];
-    struct sw_cost cost = r->pace->costs[instr][later];
-    if (slower > 0) {
-        cost.seconds *= slower;
-        cost.latency *= slower;
-    }
-    return cost;
-}
+/* ---- the events of a walk ---- */
 
 static bool is_later(const struct sw_walk *at)
 {
@@ -121,400 +42,15 @@ static void count(struct rank *r, const struct sw_cost *cost)
     }
 }
 
-/* ---- speeds ---- */
-
-/* Threads that want processors, all of them equally much. */
-struct wish {
-    enum sw_queue queue;
-    int n_threads;
-    double each;
-};
-
-/* The most that each thread gets so that at most `cores` are in use. Threads that want less get
- * what they want; the others share equally. */
-static double fair_level(const struct wish *wishes, int n, double cores)
-{
-    double level = INFINITY;
-    for (int pass = 0; pass <= n; pass++) { /* each pass satisfies at least one more wish */
-        double left = cores;
-        int n_more = 0;
-        for (int i = 0; i < n; i++) {
-            const bool content = pass > 0 && wishes[i].each <= level;
-            left -= content ? wishes[i].n_threads * wishes[i].each : 0;
-            n_more += content ? 0 : wishes[i].n_threads;
-        }
-        if (n_more == 0) {
-            return INFINITY;
-        }
-        level = left / n_more;
-    }
-    return level;
-}
-
-/* cores: processors that the work of a queue occupies at speed 1; 0 = it wants none */
-static void add_wish(enum sw_queue queue, double cores, const double *speed, struct wish *wishes,
-                     int *n)
-{
-    if (cores > 0) {
-        const int n_threads = (int)sw_max_i64(1, (int64_t)ceil(cores - 0.05));
-        wishes[(*n)++] = (struct wish){queue, n_threads, cores * speed[queue] / n_threads};
-    }
-}
-
-/* Multiplies the speed of each queue by the part of its processors that it gets. */
-static void share_cores(const struct rank *r, double speed[SW_QUEUE_COUNT])
-{
-    struct wish wishes[SW_QUEUE_COUNT];
-    int n = 0;
-    if (r->kernel > 0) {
-        add_wish(SW_QUEUE_COMPUTE, r->kernel_cores, speed, wishes, &n);
-    }
-    for (int q = SW_QUEUE_COMM; q < r->end; q++) {
-        if (r->lines[q].serving && r->lines[q].delay == 0) {
-            add_wish((enum sw_queue)q, r->lines[q].cores, speed, wishes, &n);
-        }
-    }
-    const double level = n > 0 ? fair_level(wishes, n, r->pace->cores) : INFINITY;
-    for (int i = 0; i < n; i++) {
-        speed[wishes[i].queue] *= fmin(1, level / wishes[i].each);
-    }
-}
-
-/* Current speed of each queue, from 0 to 1; 1 = as fast as alone. */
-static void find_speeds(const struct rank *r, double speed[SW_QUEUE_COUNT])
-{
-    const bool both = r->lines[SW_QUEUE_READ].serving && r->lines[SW_QUEUE_WRITE].serving;
-    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        const bool disk = q == SW_QUEUE_READ || q == SW_QUEUE_WRITE;
-        speed[q] = disk && both ? r->pace->disk_share : 1;
-    }
-    if (r->pace->cores > 0) {
-        share_cores(r, speed);
-    }
-}
-
-/* ---- ranks that are put aside: a binary heap ---- */
-
-static bool is_earlier(const struct clock *c, int a, int b)
-{
-    const struct rank *x = &c->ranks[c->aside[a]], *y = &c->ranks[c->aside[b]];
-    return x->next != y->next ? x->next < y->next : x < y;
-}
-
-static void swap(struct clock *c, int a, int b)
-{
-    const int rank = c->aside[a];
-    c->aside[a] = c->aside[b];
-    c->aside[b] = rank;
-    c->ranks[c->aside[a]].place = a;
-    c->ranks[c->aside[b]].place = b;
-}
-
-static void rise(struct clock *c, int at)
-{
-    for (; at > 0 && is_earlier(c, at, (at - 1) / 2); at = (at - 1) / 2) {
-        swap(c, at, (at - 1) / 2);
-    }
-}
-
-static void sink(struct clock *c, int at)
-{
-    for (int least = at;; at = least) {
-        for (int k = 2 * at + 1; k <= 2 * at + 2 && k < c->n_aside; k++) {
-            least = is_earlier(c, k, least) ? k : least;
-        }
-        if (least == at) {
-            return;
-        }
-        swap(c, at, least);
-    }
-}
-
-static void put_aside(struct clock *c, struct rank *r, double next)
-{
-    r->next = next;
-    r->place = c->n_aside;
-    c->aside[c->n_aside++] = (int)(r - c->ranks);
-    rise(c, r->place);
-}
-
-static void take_back(struct clock *c, struct rank *r)
-{
-    const int at = r->place, last = --c->n_aside;
-    if (at != last) {
-        swap(c, at, last);
-        rise(c, at);
-        sink(c, at);
-    }
-    r->place = -1;
-}
-
-/* ---- the events of a rank ---- */
-
-static struct job *job_at(const struct line *line, int64_t i)
-{
-    return &line->jobs[i & (line->cap - 1)];
-}
-
-static bool has_met(const struct rank *r, const struct job *job)
-{
-    for (int q = SW_QUEUE_COMM; q < r->end; q++) {
-        if (r->lines[q].n_done < job->needs[q]) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Starts the job for which a queue has met the other ranks. */
-static void start(const struct rank *r, struct line *line, const struct meeting *m)
-{
-    line->is_here = false;
-    line->serving = true;
-    line->delay = fmax(m->from - r->now, 0);
-    line->left = m->seconds;
-    line->latency = m->latency;
-}
-
-/* Occupies computation for some seconds. for_queue: the queue that they are charged to; COMPUTE for
- * a kernel. charged: the instruction; -1 = none. */
-static void compute(struct rank *r, double seconds, double cores, enum sw_queue for_queue,
-                    int32_t charged)
-{
-    r->kernel = seconds;
-    r->kernel_cores = cores;
-    r->waits_for = for_queue;
-    r->target = 0;
-    r->charged = charged;
-}
-
-/* A rank that was at a meeting goes on. queue: that of its exchange; COMPUTE = ranks talk */
-static void let_go(struct clock *c, struct rank *r, enum sw_queue queue, const struct meeting *m)
-{
-    r->n_here--;
-    if (r->talks) {
-        r->talks = false;
-        compute(r, fmax(m->from - r->now, 0) + m->seconds, 0, SW_QUEUE_COMM, -1);
-    } else {
-        start(r, &r->lines[queue], m);
-    }
-    if (r->place >= 0) {
-        take_back(c, r);
-        c->ready[c->n_ready++] = (int)(r - c->ranks);
-    }
-}
-
-/* Takes a rank to the gate of a group. The last one to come lets all of them go. */
-static void arrive(struct clock *c, struct rank *r, int group, enum sw_queue queue,
-                   const struct meeting *mine)
-{
-    r->n_here++;
-    if (!c->gates) {
-        let_go(c, r, queue, mine);
-        return;
-    }
-    const struct sw_group *who = &r->plan->groups[group];
-    struct gate *gate = &c->gates[(int64_t)group * c->n + who->ranks[0]];
-    struct meeting *m = &gate->meeting;
-    *m = gate->n_here > 0 ? *m : (struct meeting){0, 0, 0};
-    *m = (struct meeting){fmax(m->from, mine->from), fmax(m->seconds, mine->seconds),
-                          fmax(m->latency, mine->latency)};
-    if (++gate->n_here < who->n) {
-        return;
-    }
-    gate->n_here = 0;
-    const struct meeting all = *m;
-    for (int i = 0; i < who->n; i++) {
-        let_go(c, &c->ranks[who->ranks[i]], queue, &all);
-    }
-}
-
-static const struct sw_instr *instr_of(const struct rank *r, const struct line *line)
-{
-    return &r->plan->programs[0].instrs[job_at(line, line->n_served)->instr];
-}
-
-/* The rank of the world that is the peer of a SEND or a RECV; -1 = it does not exist. */
-static int peer_of(const struct rank *r, const struct sw_instr *instr)
-{
-    const struct sw_group *group = &r->plan->groups[instr->exchange.group];
-    const int peer = instr->exchange.peer;
-    return peer >= 0 && peer < group->n ? group->ranks[peer] : -1;
-}
-
-/* Takes a rank to its peer. The second one to come lets both of them go. */
-static sw_status arrive_at_peer(struct clock *c, struct rank *r, enum sw_queue queue,
-                                const struct meeting *mine)
-{
-    const enum sw_queue other_queue = queue == SW_QUEUE_SENT ? SW_QUEUE_RECEIVED : SW_QUEUE_SENT;
-    const struct sw_instr *instr = instr_of(r, &r->lines[queue]);
-    const int me = (int)(r - c->ranks), peer = c->gates ? peer_of(r, instr) : me;
-    if (peer < 0) {
-        return SW_FAIL(SW_E_ARG, "rank %d: instruction %d (%s in %s) has peer %d of %d ranks", me,
-                       (int)(instr - r->plan->programs[0].instrs), instr->about->name,
-                       instr->about->where, instr->exchange.peer,
-                       r->plan->groups[instr->exchange.group].n);
-    }
-    struct rank *other = &c->ranks[peer];
-    const struct line *theirs = &other->lines[other_queue];
-    r->n_here++;
-    if (!c->gates) {
-        let_go(c, r, queue, mine);
-        return SW_OK;
-    }
-    if (!theirs->is_here || peer_of(other, instr_of(other, theirs)) != me) {
-        return SW_OK;
-    }
-    const struct sw_instr *of_peer = instr_of(other, theirs);
-    if (of_peer->bytes != instr->bytes) {
-        return SW_FAIL(
-            SW_E_ARG,
-            "rank %d: instruction %d (%s in %s) moves %lld bytes; that of rank %d (%s in "
-            "%s) moves %lld",
-            me, (int)(instr - r->plan->programs[0].instrs), instr->about->name, instr->about->where,
-            (long long)instr->bytes, peer, of_peer->about->name, of_peer->about->where,
-            (long long)of_peer->bytes);
-    }
-    const struct meeting both = {fmax(theirs->since, mine->from), fmax(theirs->left, mine->seconds),
-                                 fmax(theirs->latency, mine->latency)};
-    let_go(c, other, other_queue, &both);
-    let_go(c, r, queue, &both);
-    return SW_OK;
-}
-
-/* Begins the next job of a queue, if it can. An exchange waits for others. */
-static sw_status serve_next(struct clock *c, struct rank *r, enum sw_queue queue)
-{
-    struct line *line = &r->lines[queue];
-    const bool disk = queue == SW_QUEUE_READ || queue == SW_QUEUE_WRITE;
-    const bool room = line->n_served - line->n_done < (disk ? SW_QUEUE_BEGUN : 1);
-    if (line->serving || line->is_here || line->n_served == line->n_issued || !room) {
-        return SW_OK;
-    }
-    const struct job *job = job_at(line, line->n_served);
-    if (!has_met(r, job)) {
-        return SW_OK;
-    }
-    const struct sw_cost cost = cost_of(r, job->instr, job->later);
-    const struct meeting m = {r->now, cost.seconds, cost.latency};
-    line->cores = cost.cores;
-    if (!sw_queue_exchanges(queue)) {
-        start(r, line, &m);
-        return SW_OK;
-    }
-    line->is_here = true;
-    line->since = r->now;
-    line->left = cost.seconds;
-    line->latency = cost.latency;
-    if (queue == SW_QUEUE_SENT || queue == SW_QUEUE_RECEIVED) {
-        return arrive_at_peer(c, r, queue, &m);
-    }
-    arrive(c, r, instr_of(r, line)->exchange.group, queue, &m);
-    return SW_OK;
-}
-
-/* Jobs end in the order in which they began. */
-static void end_service(const struct rank *r, struct line *line)
-{
-    const double end = r->now + line->latency;
-    const bool more = line->n_served > line->n_done;
-    const double last = more ? job_at(line, line->n_served - 1)->end : end;
-    job_at(line, line->n_served)->end = fmax(end, last);
-    line->n_served++;
-    line->serving = false;
-}
-
-/* Time until the next event at current speeds; infinite = nothing is running. */
-static double time_left(const struct rank *r, const double speed[SW_QUEUE_COUNT])
-{
-    double least = r->kernel > 0 ? r->kernel / speed[SW_QUEUE_COMPUTE] : INFINITY;
-    for (int q = SW_QUEUE_COMM; q < r->end; q++) {
-        const struct line *line = &r->lines[q];
-        if (line->serving) {
-            least = fmin(least, line->delay > 0 ? line->delay : line->left / speed[q]);
-        }
-        if (line->n_done < line->n_served) {
-            least = fmin(least, job_at(line, line->n_done)->end - r->now);
-        }
-    }
-    return fmax(least, 0);
-}
-
-static double without(double left, double done)
-{
-    return left - done > 1e-12 * done ? left - done : 0; /* ignores what rounding leaves */
-}
-
-/* Charges time to the queue that computation waits for, and to the instruction that runs or is
- * waited for. */
-static void charge(struct rank *r, double seconds)
-{
-    r->report.part[r->waits_for] += seconds;
-    if (r->charged >= 0 && r->report.instrs) {
-        r->report.instrs[r->charged].charge += seconds;
-    }
-}
-
-/* Lets seconds pass for a queue: ends what is served, and completes jobs. `now` is already the time
- * after them. */
-static void pass_on_line(struct rank *r, struct line *line, double seconds, double speed)
-{
-    if (line->serving && line->delay > 0) {
-        line->delay = without(line->delay, seconds);
-    } else if (line->serving) {
-        line->left = without(line->left, seconds * speed);
-    }
-    if (line->serving && line->delay == 0 && line->left == 0) {
-        end_service(r, line);
-    }
-    while (line->n_done < line->n_served && job_at(line, line->n_done)->end <= r->now) {
-        line->n_done++;
-    }
-}
-
-/* Begins what can begin, on all queues. */
-static sw_status serve(struct clock *c, struct rank *r)
-{
-    for (int q = SW_QUEUE_COMM; q < r->end; q++) {
-        SW_TRY(serve_next(c, r, (enum sw_queue)q));
-    }
-    return SW_OK;
-}
-
-/* Advances a rank to its next event, after so many seconds. */
-static void go_on(struct rank *r, double seconds, const double speed[SW_QUEUE_COUNT])
-{
-    r->now += seconds;
-    charge(r, seconds);
-    if (r->kernel > 0) {
-        r->kernel = without(r->kernel, seconds * speed[SW_QUEUE_COMPUTE]);
-    }
-    for (int q = SW_QUEUE_COMM; q < r->end; q++) {
-        pass_on_line(r, &r->lines[q], seconds, speed[q]);
-    }
-}
-
-/* ---- the events of a walk ---- */
-
-/* Number of jobs of a queue up to order `until`; see queues.c. */
-static int64_t jobs_until(const struct line *line, int64_t until)
-{
-    int64_t n = line->n_issued;
-    while (n > line->n_done && job_at(line, n - 1)->order > until) {
-        n--;
-    }
-    return n;
-}
-
 /* Makes computation wait for the jobs of a queue up to order `until`. A no-op if they are done. */
 static void wait_until(struct rank *r, enum sw_queue queue, int64_t until)
 {
     const struct line *line = &r->lines[queue];
-    const int64_t target = jobs_until(line, until);
+    const int64_t target = sw_line_jobs_until(line, until);
     if (line->n_done < target) {
         r->waits_for = queue;
         r->target = target;
-        r->charged = job_at(line, target - 1)->instr;
+        r->charged = sw_job_at(line, target - 1)->instr;
     }
 }
 
@@ -524,42 +60,23 @@ static bool is_busy(const struct rank *r)
     return r->kernel > 0 || r->talks || r->lines[r->waits_for].n_done < r->target;
 }
 
-/* Makes room for another job. The executor has room for all jobs of a step. */
-static sw_status make_room(struct line *line)
-{
-    enum { LEAST = 16 };
-    if (line->n_issued - line->n_done < line->cap) {
-        return SW_OK;
-    }
-    struct line larger = *line;
-    larger.cap = line->cap > 0 ? 2 * line->cap : LEAST;
-    larger.jobs = sw_alloc("walk", (size_t)larger.cap * sizeof *larger.jobs);
-    SW_TRY_ALLOC(larger.jobs, "the clock of a step");
-    for (int64_t i = line->n_done; i < line->n_issued; i++) {
-        *job_at(&larger, i) = *job_at(line, i);
-    }
-    sw_free(line->jobs);
-    *line = larger;
-    return SW_OK;
-}
-
 static sw_status issue(struct rank *r)
 {
     const struct sw_walk *at = &r->walk;
     const enum sw_queue queue = at->program->instrs[at->instr].queue;
     const bool later = is_later(at);
-    const struct sw_cost cost = cost_of(r, at->instr, later);
+    const struct sw_cost cost = sw_rank_cost(r, at->instr, later);
     count(r, &cost);
     if (queue == SW_QUEUE_COMPUTE) {
-        compute(r, cost.seconds, cost.cores, SW_QUEUE_COMPUTE, at->instr);
+        sw_rank_compute(r, cost.seconds, cost.cores, SW_QUEUE_COMPUTE, at->instr);
         return SW_OK;
     }
     struct line *line = &r->lines[queue];
-    SW_TRY(make_room(line));
-    struct job *job = job_at(line, line->n_issued);
+    SW_TRY(sw_line_make_room(line));
+    struct job *job = sw_job_at(line, line->n_issued);
     *job = (struct job){.instr = at->instr, .later = later, .order = at->order};
     for (int q = SW_QUEUE_COMM; q < r->end; q++) {
-        job->needs[q] = at->needs[q] < 0 ? 0 : jobs_until(&r->lines[q], at->needs[q]);
+        job->needs[q] = at->needs[q] < 0 ? 0 : sw_line_jobs_until(&r->lines[q], at->needs[q]);
     }
     line->n_issued++;
     return SW_OK;
@@ -618,7 +135,7 @@ static void talk(struct clock *c, struct rank *r)
     r->waits_for = SW_QUEUE_COMM;
     r->target = 0;
     r->charged = -1;
-    arrive(c, r, SW_GROUP_WORLD, SW_QUEUE_COMPUTE, &mine);
+    sw_clock_meet(c, r, SW_GROUP_WORLD, SW_QUEUE_COMPUTE, &mine);
 }
 
 static sw_status fail_stuck(const struct rank *r)
@@ -632,22 +149,22 @@ static sw_status fail_stuck(const struct rank *r)
 static sw_status pass_time(struct clock *c, struct rank *r, bool *may_step, bool *aside)
 {
     double speed[SW_QUEUE_COUNT];
-    SW_TRY(serve(c, r));
+    SW_TRY(sw_clock_serve(c, r));
     if (!is_busy(r)) { /* others let it go */
         return SW_OK;
     }
-    find_speeds(r, speed);
-    const double seconds = time_left(r, speed);
+    sw_rank_speeds(r, speed);
+    const double seconds = sw_rank_time_left(r, speed);
     *aside = r->n_here > 0 && !(*may_step && isfinite(seconds));
     if (*aside) {
-        put_aside(c, r, r->now + seconds);
+        sw_clock_put_aside(c, r, r->now + seconds);
         return SW_OK;
     }
     if (!isfinite(seconds)) {
         return fail_stuck(r);
     }
     *may_step = false;
-    go_on(r, seconds, speed);
+    sw_rank_go_on(r, seconds, speed);
     return SW_OK;
 }
 
@@ -691,7 +208,7 @@ static sw_status fail_deadlock(const struct clock *c)
         sw_str_puts(&who, r->talks ? " between phases" : "");
         for (int q = SW_QUEUE_COMM; q < r->end; q++) {
             if (r->lines[q].is_here) {
-                const struct sw_instr *instr = instr_of(r, &r->lines[q]);
+                const struct sw_instr *instr = sw_rank_instr(r, &r->lines[q]);
                 sw_str_printf(&who, " at instruction %d (%s in %s)",
                               (int)(instr - r->plan->programs[0].instrs), instr->about->name,
                               instr->about->where);
@@ -711,7 +228,7 @@ static sw_status advance_all(struct clock *c)
             SW_TRY(advance(c, &c->ranks[c->ready[--c->n_ready]], false));
         } else if (c->n_aside > 0 && isfinite(c->ranks[c->aside[0]].next)) {
             struct rank *r = &c->ranks[c->aside[0]];
-            take_back(c, r);
+            sw_clock_take_back(c, r);
             SW_TRY(advance(c, r, true));
         } else {
             return c->n_ended < c->n ? fail_deadlock(c) : SW_OK;
