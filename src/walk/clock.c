@@ -15,6 +15,8 @@
 // arrives for it arrives no earlier. If none has an event, they wait for each other forever.
 #include "walk/ranks.h"
 
+#include <string.h>
+
 /* ---- the events of a walk ---- */
 
 static bool is_later(const struct sw_walk *at)
@@ -193,6 +195,13 @@ static sw_status advance(struct clock *c, struct rank *r, bool may_step)
     return SW_OK;
 }
 
+/* The number of a rank in the world. */
+static int number_of(const struct clock *c, int i)
+{
+    const struct sw_group *world = &c->ranks[i].plan->groups[SW_GROUP_WORLD];
+    return c->index_of ? world->ranks[world->me] : i;
+}
+
 /* Names the ranks that wait for each other, and their exchanges. */
 static sw_status fail_deadlock(const struct clock *c)
 {
@@ -204,7 +213,7 @@ static sw_status fail_deadlock(const struct clock *c)
         if (r->has_ended || ++n > MOST_NAMED) {
             continue;
         }
-        sw_str_printf(&who, "%s rank %d", n > 1 ? "," : "", i);
+        sw_str_printf(&who, "%s rank %d", n > 1 ? "," : "", number_of(c, i));
         sw_str_puts(&who, r->talks ? " between phases" : "");
         for (int q = SW_QUEUE_COMM; q < r->end; q++) {
             if (r->lines[q].is_here) {
@@ -271,6 +280,7 @@ static sw_status open_rank(struct rank *r, const struct sw_clock_rank *asked)
     return SW_OK;
 }
 
+/* n: ranks of the world */
 static sw_status check_groups(const struct sw_plan *plan, int i, int n)
 {
     for (int g = 0; g < plan->n_groups; g++) {
@@ -289,6 +299,7 @@ static sw_status check_groups(const struct sw_plan *plan, int i, int n)
 static sw_status open_ranks(struct clock *c, const struct sw_clock_rank *asked)
 {
     const size_t n = (size_t)c->n;
+    const int world = c->index_of ? asked[0].plan->groups[SW_GROUP_WORLD].n : c->n;
     int n_groups = 0;
     c->ranks = sw_alloc_zero("walk", n, sizeof *c->ranks);
     SW_TRY_ALLOC(c->ranks, "the clock of a step");
@@ -299,7 +310,7 @@ static sw_status open_ranks(struct clock *c, const struct sw_clock_rank *asked)
     for (int i = 0; i < c->n; i++) {
         SW_TRY(open_rank(&c->ranks[i], &asked[i]));
         SW_TRY(c->n > 1 && (i == 0 || asked[i].plan != asked[i - 1].plan)
-                   ? check_groups(asked[i].plan, i, c->n)
+                   ? check_groups(asked[i].plan, i, world)
                    : SW_OK);
         n_groups = asked[i].plan->n_groups > n_groups ? asked[i].plan->n_groups : n_groups;
         c->ready[c->n - 1 - i] = i;
@@ -343,23 +354,67 @@ static void close_ranks(struct clock *c)
     sw_free(c->ready);
     sw_free(c->aside);
     sw_free(c->gates);
+    sw_free(c->index_of);
+}
+
+/* Writes the results of all ranks. */
+static void hand_over(struct clock *c, struct sw_clock_rank *ranks)
+{
+    double begin = INFINITY, end = 0;
+    for (int i = 0; i < c->n; i++) {
+        const struct sw_clock_passes *passes = &c->ranks[i].report.passes;
+        begin = passes->busy > 0 ? fmin(begin, passes->begin) : begin;
+        end = fmax(end, passes->end);
+    }
+    for (int i = 0; i < c->n; i++) {
+        struct rank *r = &c->ranks[i];
+        ranks[i].seconds = r->now;
+        ranks[i].idle = end > begin ? 1 - r->report.passes.busy / (end - begin) : 0;
+        if (ranks[i].report) {
+            finish(r);
+            *ranks[i].report = r->report;
+            r->report.instrs = NULL;
+        }
+    }
+}
+
+/* Walks the step of these ranks. c: its n, and perhaps index_of, which is freed */
+static sw_status walk(struct clock *c, struct sw_clock_rank *ranks)
+{
+    sw_status st = open_ranks(c, ranks);
+    st = st < 0 ? st : advance_all(c);
+    if (st >= 0) {
+        hand_over(c, ranks);
+    }
+    close_ranks(c);
+    return st;
 }
 
 sw_status sw_clock_ranks(struct sw_clock_rank *ranks, int n)
 {
     struct clock c = {.n = n};
-    sw_status st = open_ranks(&c, ranks);
-    st = st < 0 ? st : advance_all(&c);
-    for (int i = 0; i < n && st >= 0; i++) {
-        ranks[i].seconds = c.ranks[i].now;
-        if (ranks[i].report) {
-            finish(&c.ranks[i]);
-            *ranks[i].report = c.ranks[i].report;
-            c.ranks[i].report.instrs = NULL;
+    return walk(&c, ranks);
+}
+
+sw_status sw_clock_stages(struct sw_clock_rank *stages, int n)
+{
+    struct clock c = {.n = n};
+    const int world = stages[0].plan->groups[SW_GROUP_WORLD].n;
+    c.index_of = sw_alloc("walk", (size_t)world * sizeof *c.index_of);
+    SW_TRY_ALLOC(c.index_of, "the clock of a step");
+    memset(c.index_of, 0xff, (size_t)world * sizeof *c.index_of);
+    for (int i = 0; i < n; i++) {
+        const struct sw_group *group = &stages[i].plan->groups[SW_GROUP_WORLD];
+        const int rank = group->n == world ? group->ranks[group->me] : -1;
+        if (rank < 0 || c.index_of[rank] >= 0) {
+            sw_free(c.index_of);
+            return SW_FAIL(SW_E_ARG,
+                           "stage %d: wanted a rank of a world of %d that no other stage has", i,
+                           world);
         }
+        c.index_of[rank] = i;
     }
-    close_ranks(&c);
-    return st;
+    return walk(&c, stages);
 }
 
 sw_status sw_clock_step(const struct sw_plan *plan, const struct sw_pace *pace,

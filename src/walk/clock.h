@@ -35,8 +35,15 @@ struct sw_clock_instr {
     double charge; /* seconds that computation ran it, or waited for it */
 };
 
+/* Forward and backward of all micro-batches: when computation begins the first of them and ends the
+ * last one, and how long it runs in between. */
+struct sw_clock_passes {
+    double begin, end, busy;
+};
+
 struct sw_clock_report {
     double seconds; /* time of a step */
+    struct sw_clock_passes passes;
     /* Time that computation ran, and time that it waited for each queue. The sum is the whole
      * step. */
     double part[SW_QUEUE_COUNT];
@@ -62,6 +69,9 @@ struct sw_clock_rank {
     const struct sw_pace *pace;     /* borrowed; ranks may share one */
     struct sw_clock_report *report; /* out; NULL = not wanted */
     double seconds;                 /* out: when the rank has finished the step */
+    /* out: share of the time from the first forward to the last backward of all ranks in which this
+     * one computes nothing */
+    double idle;
 };
 
 /*
@@ -74,3 +84,13 @@ struct sw_clock_rank {
  * SW_E_ARG     a group has a rank outside of the world, or ranks wait for each other forever
  */
 sw_status sw_clock_ranks(struct sw_clock_rank *ranks, int n);
+
+/*
+ * sw_clock_stages - walks the step of a pipeline by one rank of each of its n stages. These have
+ * the same place along the other axes of the mesh. All ranks of a stage are taken to be like the
+ * one that is given, so that exchanges within a stage do not wait. The step takes as long as the
+ * slowest stage.
+ *
+ * SW_E_ARG     two stages have the same rank, or stages wait for each other forever
+ */
+sw_status sw_clock_stages(struct sw_clock_rank *stages, int n);

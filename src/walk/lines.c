@@ -75,6 +75,13 @@ static double without(double left, double done)
  * waited for. */
 static void charge(struct rank *r, double seconds)
 {
+    const struct sw_step_phase *phase = r->walk.phase;
+    struct sw_clock_passes *passes = &r->report.passes;
+    if (r->kernel > 0 && r->waits_for == SW_QUEUE_COMPUTE && phase->segment < SW_SEGMENT_UPDATE) {
+        passes->begin = passes->busy > 0 ? passes->begin : r->now - seconds;
+        passes->busy += seconds;
+        passes->end = r->now;
+    }
     r->report.part[r->waits_for] += seconds;
     if (r->charged >= 0 && r->report.instrs) {
         r->report.instrs[r->charged].charge += seconds;

@@ -39,6 +39,18 @@ static void let_go(struct clock *c, struct rank *r, enum sw_queue queue, const s
     }
 }
 
+/* The number of members of a group that are there, and the index of the first one. */
+static void find_members(const struct clock *c, const struct sw_group *group, int *n, int *first)
+{
+    *n = c->index_of ? 0 : group->n;
+    *first = sw_clock_index(c, group->ranks[0]);
+    for (int i = group->n - 1; c->index_of && i >= 0; i--) {
+        const int member = sw_clock_index(c, group->ranks[i]);
+        *n += member >= 0;
+        *first = member >= 0 ? member : *first;
+    }
+}
+
 void sw_clock_meet(struct clock *c, struct rank *r, int group, enum sw_queue queue,
                    const struct meeting *mine)
 {
@@ -48,27 +60,32 @@ void sw_clock_meet(struct clock *c, struct rank *r, int group, enum sw_queue que
         return;
     }
     const struct sw_group *who = &r->plan->groups[group];
-    struct gate *gate = &c->gates[(int64_t)group * c->n + who->ranks[0]];
+    int n, first;
+    find_members(c, who, &n, &first);
+    struct gate *gate = &c->gates[(int64_t)group * c->n + first];
     struct meeting *m = &gate->meeting;
     *m = gate->n_here > 0 ? *m : (struct meeting){0, 0, 0};
     *m = (struct meeting){fmax(m->from, mine->from), fmax(m->seconds, mine->seconds),
                           fmax(m->latency, mine->latency)};
-    if (++gate->n_here < who->n) {
+    if (++gate->n_here < n) {
         return;
     }
     gate->n_here = 0;
     const struct meeting all = *m;
     for (int i = 0; i < who->n; i++) {
-        let_go(c, &c->ranks[who->ranks[i]], queue, &all);
+        const int member = sw_clock_index(c, who->ranks[i]);
+        if (member >= 0) {
+            let_go(c, &c->ranks[member], queue, &all);
+        }
     }
 }
 
-/* The rank of the world that is the peer of a SEND or a RECV; -1 = it does not exist. */
-static int peer_of(const struct rank *r, const struct sw_instr *instr)
+/* The index of the peer of a SEND or a RECV; -1 = it does not exist. */
+static int peer_of(const struct clock *c, const struct rank *r, const struct sw_instr *instr)
 {
     const struct sw_group *group = &r->plan->groups[instr->exchange.group];
     const int peer = instr->exchange.peer;
-    return peer >= 0 && peer < group->n ? group->ranks[peer] : -1;
+    return peer >= 0 && peer < group->n ? sw_clock_index(c, group->ranks[peer]) : -1;
 }
 
 /* Takes a rank to its peer. The second one to come lets both of them go. */
@@ -77,7 +94,7 @@ static sw_status arrive_at_peer(struct clock *c, struct rank *r, enum sw_queue q
 {
     const enum sw_queue other_queue = queue == SW_QUEUE_SENT ? SW_QUEUE_RECEIVED : SW_QUEUE_SENT;
     const struct sw_instr *instr = sw_rank_instr(r, &r->lines[queue]);
-    const int me = (int)(r - c->ranks), peer = c->gates ? peer_of(r, instr) : me;
+    const int me = (int)(r - c->ranks), peer = c->gates ? peer_of(c, r, instr) : me;
     if (peer < 0) {
         return SW_FAIL(SW_E_ARG, "rank %d: instruction %d (%s in %s) has peer %d of %d ranks", me,
                        (int)(instr - r->plan->programs[0].instrs), instr->about->name,
@@ -91,7 +108,7 @@ static sw_status arrive_at_peer(struct clock *c, struct rank *r, enum sw_queue q
         let_go(c, r, queue, mine);
         return SW_OK;
     }
-    if (!theirs->is_here || peer_of(other, sw_rank_instr(other, theirs)) != me) {
+    if (!theirs->is_here || peer_of(c, other, sw_rank_instr(other, theirs)) != me) {
         return SW_OK;
     }
     const struct sw_instr *of_peer = sw_rank_instr(other, theirs);

@@ -68,8 +68,11 @@ struct clock {
     struct rank *ranks; /* [n] */
     int n;
     struct gate *gates; /* [groups of a plan, n] by group and first member; NULL = a rank alone */
-    int *ready;         /* [n] ranks that can advance */
-    int *aside;         /* [n] heap of ranks that are put aside, the earliest `next` first */
+    /* [ranks of the world] index in `ranks`; -1 = another rank stands for it; NULL = all are there,
+     * each at its number */
+    int *index_of;
+    int *ready; /* [n] ranks that can advance */
+    int *aside; /* [n] heap of ranks that are put aside, the earliest `next` first */
     int n_ready, n_aside, n_ended;
 };
 
@@ -88,6 +91,12 @@ static inline struct sw_cost sw_rank_cost(const struct rank *r, int32_t instr, b
 static inline struct job *sw_job_at(const struct line *line, int64_t i)
 {
     return &line->jobs[i & (line->cap - 1)];
+}
+
+/* The index of a rank of the world; -1 = it is not there. */
+static inline int sw_clock_index(const struct clock *c, int world_rank)
+{
+    return c->index_of ? c->index_of[world_rank] : world_rank;
 }
 
 /* The instruction of the next job of a queue. */

@@ -62,6 +62,14 @@ void sw_speeds_costs(const struct sw_plan *plan, const struct sw_speeds *speeds,
 sw_status sw_speeds_step(const struct sw_plan *plan, const struct sw_speeds *speeds,
                          bool unknown[SW_LOAD_COUNT], struct sw_clock_report *out);
 
+/* Predicts the step of a pipeline by sw_clock_stages, which see; the paces are made here.
+ *
+ * speeds    [n] of each stage's plan; stages may share one that has no measured kernels
+ * unknown   [SW_LOAD_COUNT] of any stage, see sw_speeds_step
+ * seconds   out: time of a step */
+sw_status sw_speeds_stages(struct sw_clock_rank *stages, const struct sw_speeds *const *speeds,
+                           int n, bool unknown[SW_LOAD_COUNT], double *seconds);
+
 /* Predicts the time of a step at given rates. Work that has none counts as 0. Micro-steps that are
  * alike are walked once. */
 sw_status sw_speeds_seconds(const struct sw_plan *plan, const struct sw_machine_rates *rates,

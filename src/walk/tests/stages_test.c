@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests the clock of a pipeline with plans of its stages.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/plans.h"
+#include "support/test.h"
+#include "walk/walk.h"
+
+enum { MOST_STAGES = 8, MOST_RANKS = 16 };
+
+/* A model of equal blocks; what comes before and after them is small. */
+static struct sw_graph *tower(int blocks)
+{
+    const struct sw_graph_options options = {
+        .dtype = SW_F32, .grad_dtype = SW_F32, .training = true};
+    const struct sw_init init = {SW_INIT_NORMAL, 0.1};
+    struct sw_graph *g;
+    char name[32];
+    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+    const sw_value table = sw_param(g, "table", SW_SHAPE(2, 64), init);
+    const sw_value head = sw_param(g, "head", SW_SHAPE(2, 64), init);
+    sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(4, 16)), -1);
+    for (int i = 0; i < blocks; i++) {
+        snprintf(name, sizeof name, "h.%d", i);
+        sw_scope_push_block(g, name);
+        snprintf(name, sizeof name, "up.%d", i);
+        const sw_value up = sw_param(g, name, SW_SHAPE(64, 256), init);
+        snprintf(name, sizeof name, "down.%d", i);
+        const sw_value down = sw_param(g, name, SW_SHAPE(256, 64), init);
+        sw_value x = sw_act(g, sw_linear(g, h, up, SW_NO_VALUE, true), SW_ACT_GELU);
+        h = sw_add(g, h, sw_linear(g, x, down, SW_NO_VALUE, true));
+        sw_scope_pop(g);
+    }
+    const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(4, 16));
+    const sw_value loss = sw_linear_cross_entropy(g, h, head, SW_NO_VALUE, labels, 0);
+    sw_output(g, "loss", loss);
+    assert_int_equal(sw_graph_backward(g, loss), SW_OK);
+    return g;
+}
+
+struct mesh {
+    int pipe, data, blocks, micro_batches;
+    enum sw_step_schedule schedule;
+};
+
+static struct sw_plan *plan_of(const struct mesh *m, int me)
+{
+    int bounds[MOST_STAGES + 1];
+    struct sw_plan *plan = NULL;
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, tower(m->blocks)};
+    const struct sw_plan_options options = {
+        .device = {test_query, NULL},
+        .policy = {.micro_batches = m->micro_batches * m->data,
+                   .schedule = m->schedule,
+                   .stage = m->data > 1},
+        .limits = {.reduce_bucket_elems = 1 << 14, .allgather_bucket_elems = 1 << 14},
+        .overlap = true,
+        .clip = 1,
+        .rule = &test_adam,
+        .kernel_set = "test",
+        .mesh.size = {[SW_AXIS_PIPE] = m->pipe, [SW_AXIS_DATA] = m->data},
+        .me = me,
+        .stage_blocks = bounds};
+    sw_partition_uniform(m->blocks, m->pipe, bounds);
+    if (plan_once(&spec, 1, &options, &plan) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return plan;
+}
+
+/* Rates at which products take nearly all of the time; sent: bytes per second of exchanges. */
+static struct sw_speeds speeds_of(double sent, double latency)
+{
+    struct sw_speeds speeds = {.given.latency = latency};
+    for (int k = 0; k < SW_LOAD_COUNT; k++) {
+        speeds.given.work[k] = k < SW_LOAD_OTHER ? 1e9 : 1e15;
+    }
+    speeds.given.work[SW_LOAD_SENT] = sent;
+    return speeds;
+}
+
+static void open_stages(const struct mesh *m, struct sw_clock_rank *stages)
+{
+    for (int s = 0; s < m->pipe; s++) {
+        stages[s] = (struct sw_clock_rank){.plan = plan_of(m, s * m->data)};
+    }
+}
+
+static void close_ranks(const struct sw_clock_rank *ranks, int n)
+{
+    for (int i = 0; i < n; i++) {
+        sw_plan_close((struct sw_plan *)(uintptr_t)ranks[i].plan);
+    }
+}
+
+static double predict(struct sw_clock_rank *stages, int n, const struct sw_speeds *speeds)
+{
+    const struct sw_speeds *all[MOST_STAGES];
+    bool unknown[SW_LOAD_COUNT];
+    double seconds = 0;
+    for (int s = 0; s < n; s++) {
+        all[s] = speeds;
+    }
+    if (sw_speeds_stages(stages, all, n, unknown, &seconds) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    for (int k = 0; k < SW_LOAD_COUNT; k++) {
+        assert_false(unknown[k]);
+    }
+    return seconds;
+}
+
+/* Walks all ranks of the mesh. */
+static double walk_all(const struct mesh *m, struct sw_clock_rank *ranks,
+                       const struct sw_speeds *speeds)
+{
+    const int n = m->pipe * m->data;
+    struct sw_pace paces[MOST_RANKS];
+    struct sw_cost(*costs[MOST_RANKS])[2];
+    bool unknown[SW_LOAD_COUNT];
+    double seconds = 0;
+    for (int i = 0; i < n; i++) {
+        ranks[i] = (struct sw_clock_rank){.plan = plan_of(m, i), .pace = &paces[i]};
+        costs[i] = calloc((size_t)ranks[i].plan->programs[0].n_instrs + 1, sizeof *costs[i]);
+        sw_speeds_costs(ranks[i].plan, speeds, unknown, costs[i]);
+        paces[i] = (struct sw_pace){.costs = (const struct sw_cost(*)[2])costs[i],
+                                    .meeting = speeds->given.latency,
+                                    .disk_share = 0.5};
+    }
+    if (sw_clock_ranks(ranks, n) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    for (int i = 0; i < n; i++) {
+        seconds = fmax(seconds, ranks[i].seconds);
+        free(costs[i]);
+    }
+    return seconds;
+}
+
+/* ---- tests ---- */
+
+static void one_rank_of_each_stage_stands_for_all(void **state)
+{
+    static const struct mesh meshes[] = {{2, 2, 4, 3, SW_STEP_1F1B},
+                                         {3, 2, 5, 4, SW_STEP_GPIPE},
+                                         {4, 3, 4, 2, SW_STEP_1F1B},
+                                         {2, 1, 3, 4, SW_STEP_GPIPE}};
+    (void)state;
+    const struct sw_speeds speeds = speeds_of(1e7, 1e-5);
+    for (size_t i = 0; i < SW_LEN(meshes); i++) {
+        const struct mesh *m = &meshes[i];
+        struct sw_clock_rank stages[MOST_STAGES], all[MOST_RANKS];
+        open_stages(m, stages);
+        assert_true(predict(stages, m->pipe, &speeds) == walk_all(m, all, &speeds));
+        for (int r = 0; r < m->pipe * m->data; r++) {
+            assert_true(stages[r / m->data].seconds == all[r].seconds);
+            assert_true(stages[r / m->data].idle == all[r].idle);
+        }
+        close_ranks(stages, m->pipe);
+        close_ranks(all, m->pipe * m->data);
+    }
+}
+
+static void stages_of_different_worlds_are_refused(void **state)
+{
+    (void)state;
+    const struct mesh two = {2, 1, 4, 2, SW_STEP_1F1B}, three = {3, 1, 4, 2, SW_STEP_1F1B};
+    const struct sw_speeds speeds = speeds_of(1e9, 0), *all[] = {&speeds, &speeds};
+    struct sw_clock_rank stages[] = {{.plan = plan_of(&two, 0)}, {.plan = plan_of(&three, 1)}};
+    bool unknown[SW_LOAD_COUNT];
+    double seconds;
+    assert_int_equal(sw_speeds_stages(stages, all, 2, unknown, &seconds), SW_E_ARG);
+    assert_string_equal(sw_error_message(),
+                        "stage 1: wanted a rank of a world of 2 that no other stage has");
+    close_ranks(stages, 2);
+}
+
+static void survives_lack_of_memory(void **state)
+{
+    (void)state;
+    const struct mesh m = {2, 2, 4, 2, SW_STEP_1F1B};
+    const struct sw_speeds speeds = speeds_of(1e9, 0), *all[] = {&speeds, &speeds};
+    struct sw_clock_rank stages[MOST_STAGES];
+    bool unknown[SW_LOAD_COUNT];
+    double seconds;
+    sw_status st = SW_E_NOMEM;
+    open_stages(&m, stages);
+    for (int64_t nth = 1; st < 0; nth++) {
+        sw_alloc_fail_nth(nth);
+        st = sw_speeds_stages(stages, all, 2, unknown, &seconds);
+        sw_alloc_fail_nth(0);
+        assert_true(st >= 0 || st == SW_E_NOMEM);
+        assert_true(nth < 100);
+    }
+    close_ranks(stages, 2);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(one_rank_of_each_stage_stands_for_all),
+    cmocka_unit_test(stages_of_different_worlds_are_refused),
+    cmocka_unit_test(survives_lack_of_memory),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};
