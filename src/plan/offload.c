@@ -13,11 +13,11 @@
 #include "plan/offload.h"
 
 /* True for a lookup in an offloaded table that is not loaded for another reason: only its rows are
- * loaded. */
+ * loaded. Exception: most ids have no row in a rank's part of a table, so the part is loaded. */
 static bool reads_rows(const struct sw_offload *p, const struct sw_ir_op *op)
 {
-    const sw_value table =
-        sw_ir_has(op, SW_TRAIT_LOOKUP) ? sw_offload_home(p, op->in[0]) : SW_NO_VALUE;
+    const bool looks_up = sw_ir_has(op, SW_TRAIT_LOOKUP) && op->detail->attrs.embedding.whole == 0;
+    const sw_value table = looks_up ? sw_offload_home(p, op->in[0]) : SW_NO_VALUE;
     return table >= 0 && table == op->in[0] && !sw_offload_is_here(p, op, table);
 }
 
