@@ -251,18 +251,21 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
 }
 
 /* Lists a parameter of other stages, unless a program of this one has it. It takes no bytes. */
-static sw_status list_absent(struct sw_plan *plan, const struct sw_ir_value *info)
+static sw_status list_absent(struct sw_plan *plan, const struct sw_ir *ir, sw_value v)
 {
+    const struct sw_ir_value *info = &ir->values[v];
+    const struct sw_param_part *part = sw_ir_param_part(ir, v);
     if (sw_plan_find(plan, info->name)) {
         return SW_OK;
     }
     struct sw_persistent *item = &plan->persistent[plan->n_persistent++];
-    *item = (struct sw_persistent){.name = info->name,
-                                   .role = SW_ROLE_PARAM,
-                                   .dtype = info->dtype,
-                                   .shape = info->form->shape,
-                                   .init = info->form->init,
-                                   .layout = sw_layout_of_whole(&info->form->layout.whole)};
+    *item = (struct sw_persistent){
+        .name = info->name,
+        .role = SW_ROLE_PARAM,
+        .dtype = info->dtype,
+        .shape = info->form->shape,
+        .init = info->form->init,
+        .layout = sw_layout_of_whole(part ? &part->whole : &info->form->layout.whole)};
     item->layout.is_absent = true;
     return name(plan, SW_NAME_PERSISTENT, info->name, plan->n_persistent - 1);
 }
@@ -275,7 +278,7 @@ static sw_status list_all(struct sw_plan *plan, const struct sw_plan_options *op
     int32_t absent = 0;
     for (sw_value v = 0; v < ir->n_values; v++) {
         for (; absent < n_absent && ir->params.absent[absent] <= v; absent++) {
-            SW_TRY(list_absent(plan, &ir->values[ir->params.absent[absent]]));
+            SW_TRY(list_absent(plan, ir, ir->params.absent[absent]));
         }
         if (is_persistent(ir, v) && (ir->values[v].role == SW_ROLE_PARAM) == params) {
             SW_TRY(list(plan, options, ir, v));
