@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The axes, a greedy covering array of their choices, and the training of one combination next to
-// its reference.
+// The axes, and the training of one combination of their choices next to its reference.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "engine/private.h"
+#include "engine/tests/cover.h"
 #include "engine/tests/matrix.h"
 #include "engine/tests/owned.h"
 #include "support/processes.h"
@@ -586,83 +586,7 @@ void matrix_on_disk(enum matrix_devices devices, int n_steps)
 
 /* ---- covering arrays ---- */
 
-/* Marks triples of choices that are covered. A pair is a triple whose last two members are
- * equal. */
-struct cover {
-    int strength;
-    enum matrix_devices devices;
-    bool met[N_AXES][MAX_CHOICES][N_AXES][MAX_CHOICES][N_AXES][MAX_CHOICES];
-};
-
-/* Counts the uncovered tuples of the row that contain axis x. mark: marks them as covered. */
-static int new_tuples(struct cover *c, const struct row *row, int x, bool mark)
-{
-    int n = 0;
-    for (int a = 0; a < N_AXES; a++) {
-        for (int b = a + 1; b < N_AXES; b++) {
-            for (int d = c->strength == 2 ? b : b + 1; d < (c->strength == 2 ? b + 1 : N_AXES);
-                 d++) {
-                if ((a != x && b != x && d != x) || row->at[a] < 0 || row->at[b] < 0 ||
-                    row->at[d] < 0) {
-                    continue;
-                }
-                bool *met = &c->met[a][row->at[a]][b][row->at[b]][d][row->at[d]];
-                n += !*met;
-                *met |= mark;
-            }
-        }
-    }
-    return n;
-}
-
-/* Fills the axes in an order drawn by `draw`, each with the choice that covers most. Returns the
- * number of new tuples. */
-static int draw_row(struct cover *c, uint64_t draw, struct row *row)
-{
-    int order[N_AXES], n = 0;
-    for (int a = 0; a < N_AXES; a++) {
-        const int at = (int)(sw_philox_u64(draw, 1, (uint64_t)a) % (uint64_t)(a + 1));
-        order[a] = order[at];
-        order[at] = a;
-        row->at[a] = -1;
-    }
-    for (int i = 0; i < N_AXES; i++) {
-        const int a = order[i];
-        const struct choices choices = choices_of(c->devices, a);
-        const int first = (int)(sw_philox_u64(draw, 2, (uint64_t)a) % (uint64_t)choices.n);
-        int best = -1, best_new = -1;
-        for (int j = 0; j < choices.n; j++) {
-            row->at[a] = (int8_t)(choices.first + (first + j) % choices.n);
-            const int n_new = new_tuples(c, row, a, false);
-            if (n_new > best_new) {
-                best = row->at[a];
-                best_new = n_new;
-            }
-        }
-        row->at[a] = (int8_t)best;
-        n += best_new;
-    }
-    return n;
-}
-
-static int n_tuples(const struct cover *c)
-{
-    int n = 0;
-    for (int a = 0; a < N_AXES; a++) {
-        const int of_a = choices_of(c->devices, a).n;
-        for (int b = a + 1; b < N_AXES; b++) {
-            const int of_b = choices_of(c->devices, b).n;
-            n += c->strength == 2 ? of_a * of_b : 0;
-            for (int d = b + 1; c->strength == 3 && d < N_AXES; d++) {
-                n += of_a * of_b * choices_of(c->devices, d).n;
-            }
-        }
-    }
-    return n;
-}
-
-/* Rows are ordered by the number of tuples they cover; the last tenth of the tuples takes half of
- * the rows. Sanitizers are slow and look only for races and stray accesses, so they skip rows. */
+/* Sanitizers are slow and look only for races and stray accesses, so they skip rows. */
 #ifdef __SANITIZE_THREAD__
 enum { LEFT_OUT = 70 }; /* percent */
 #elif defined TEST_SANITIZED
@@ -671,32 +595,30 @@ enum { LEFT_OUT = 10 };
 enum { LEFT_OUT = 0 };
 #endif
 
+struct covered {
+    enum matrix_devices devices;
+    int n_steps;
+};
+
+static void try_row(void *ctx, const struct cover_row *drawn)
+{
+    const struct covered *covered = ctx;
+    struct row row;
+    for (int a = 0; a < N_AXES; a++) {
+        row.at[a] = (int8_t)(choices_of(covered->devices, a).first + drawn->at[a]);
+    }
+    assert_bits_of_one_rank(&row, covered->n_steps);
+}
+
 void matrix_cover(int strength, enum matrix_devices devices, int n_steps)
 {
-    enum { DRAWS = 50 };
-    struct cover *c = sw_alloc_zero("test", 1, sizeof *c);
-    assert_non_null(c);
-    c->strength = strength;
-    c->devices = devices;
-    int left = n_tuples(c), n_rows = 0;
-    const int enough = left * LEFT_OUT / 100;
-    for (uint64_t draw = 0; left > enough; n_rows++) {
-        struct row best = {0}, row;
-        int best_new = 0;
-        for (int i = 0; i < DRAWS || best_new == 0; i++) {
-            const int n_new = draw_row(c, draw++, &row);
-            if (n_new > best_new) {
-                best = row;
-                best_new = n_new;
-            }
-        }
-        for (int a = 0; a < N_AXES; a++) {
-            left -= new_tuples(c, &best, a, true);
-        }
-        assert_bits_of_one_rank(&best, n_steps);
+    struct covered covered = {devices, n_steps};
+    int counts[N_AXES];
+    for (int a = 0; a < N_AXES; a++) {
+        counts[a] = choices_of(devices, a).n;
     }
-    sw_free(c);
-    print_message("%d choices at a time: %d combinations\n", strength, n_rows);
+    const int n = cover(strength, N_AXES, counts, LEFT_OUT, try_row, &covered);
+    print_message("%d choices at a time: %d combinations\n", strength, n);
 }
 
 /* ---- files ---- */
