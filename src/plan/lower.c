@@ -226,8 +226,9 @@ static void find_exchanges(const struct sw_plan *plan, bool out[SW_QUEUE_COUNT])
     for (int g = 0; g < plan->n_groups; g++) {
         const unsigned axes = plan->groups[g].axes;
         out[sw_exchange_queue(axes, SW_VERB_GATHER)] = true;
-        out[SW_QUEUE_SENT] |= axes == 1U << SW_AXIS_PIPE;
-        out[SW_QUEUE_RECEIVED] |= axes == 1U << SW_AXIS_PIPE;
+        for (int q = SW_QUEUE_SENT; q <= SW_QUEUE_RECEIVED_BACK; q++) {
+            out[q] |= axes == 1U << SW_AXIS_PIPE;
+        }
     }
 }
 

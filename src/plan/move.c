@@ -200,6 +200,12 @@ enum sw_queue sw_exchange_queue(unsigned axes, enum sw_verb verb)
 enum sw_queue sw_move_queue(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     const struct sw_move_info *info = sw_move_info(op->move);
+    if (op->phase == SW_PHASE_BACKWARD && op->move == SW_MOVE_SEND) {
+        return SW_QUEUE_SENT_BACK;
+    }
+    if (op->phase == SW_PHASE_BACKWARD && op->move == SW_MOVE_RECV) {
+        return SW_QUEUE_RECEIVED_BACK;
+    }
     return sw_ir_is_collective(op)
                ? sw_exchange_queue(ir->groups[op->exchange.group].axes, info->verb[0])
                : info->queue[sw_ir_is_on_disk(ir, op->in[0])];

@@ -40,7 +40,8 @@ const char *sw_verb_name(enum sw_verb verb)
 const char *sw_queue_name(enum sw_queue queue)
 {
     static const char *const names[SW_QUEUE_COUNT] = {
-        "compute", "comm", "h2d", "d2h", "read", "write", "host", "tensor", "sent", "received"};
+        "compute", "comm",   "h2d",  "d2h",      "read",      "write",
+        "host",    "tensor", "sent", "received", "sent_back", "received_back"};
     return names[queue];
 }
 

@@ -29,8 +29,12 @@ enum sw_queue {
     SW_QUEUE_WRITE,
     SW_QUEUE_HOST,   /* kernels that the host's processors run on host memory */
     SW_QUEUE_TENSOR, /* exchanges of groups along the tensor, context and expert axes only */
-    SW_QUEUE_SENT,   /* SEND and RECV have a queue each, so that neither waits for the other */
+    /* SEND and RECV have a queue each, and so have those of backward. In a pipeline each of them has
+     * one neighbour, and the order of its messages is the same on both sides. */
+    SW_QUEUE_SENT,
     SW_QUEUE_RECEIVED,
+    SW_QUEUE_SENT_BACK,
+    SW_QUEUE_RECEIVED_BACK,
     SW_QUEUE_COUNT
 };
 const char *sw_queue_name(enum sw_queue queue);
@@ -38,6 +42,14 @@ const char *sw_queue_name(enum sw_queue queue);
 static inline bool sw_queue_exchanges(enum sw_queue queue)
 {
     return queue == SW_QUEUE_COMM || queue > SW_QUEUE_HOST;
+}
+static inline bool sw_queue_sends(enum sw_queue queue)
+{
+    return queue == SW_QUEUE_SENT || queue == SW_QUEUE_SENT_BACK;
+}
+static inline bool sw_queue_receives(enum sw_queue queue)
+{
+    return queue == SW_QUEUE_RECEIVED || queue == SW_QUEUE_RECEIVED_BACK;
 }
 
 /* Segments run in this order within a step: forward and backward once per micro-batch, update once.
@@ -398,7 +410,7 @@ struct sw_step_phase {
     /* instructions of the next phase start after all of this one; else transfers may overlap the
      * next phase */
     bool drains;
-    bool after_sent;  /* instructions start after all that was sent before the phase */
+    bool after_sent;  /* instructions start after all that backward sent before the phase */
     bool leaves_sent; /* with `drains`: what the phase sends may be on its way after its end */
     /* The host waits for the phase. It learns of failures up to here, and of the scalars that
      * kernels wrote. LOSSES always waits. */

@@ -21,7 +21,7 @@ int64_t sw_ir_block_segment(const struct sw_ir *ir, const struct sw_ir_op *op)
 
 int32_t sw_program_settled(const struct sw_program *program, int32_t i)
 {
-    const bool sent = program->instrs[i].queue == SW_QUEUE_SENT;
+    const bool sent = sw_queue_sends(program->instrs[i].queue);
     return (sent ? program->segment_first[SW_SEGMENT_UPDATE] : program->n_instrs) - 1;
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exchanges: the communicators of the groups that a plan uses, and batches of exchanges
 // (collectives.c) over them. SEND and RECV have a communicator for each pair of ranks and each
-// direction, so that the threads of their queues never share one.
+// direction, so that the threads of their queues never share one. Messages of forward and backward
+// have one each: with several chunks a rank may send both to the same one, which receives them in an
+// order of its own.
 #include <stdlib.h>
 
 #include "run/executor.h"
@@ -16,7 +18,8 @@ static struct link link_of(const struct sw_plan *plan, const struct sw_instr *in
     if (instr->verb == SW_VERB_SEND || instr->verb == SW_VERB_RECV) {
         link.from = instr->verb == SW_VERB_SEND ? group->me : peer;
         link.to = instr->verb == SW_VERB_SEND ? peer : group->me;
-        link.number = 1 + plan->n_groups + (g * group->n + link.from) * group->n + link.to;
+        const int pair = (g * group->n + link.from) * group->n + link.to;
+        link.number = 1 + plan->n_groups + 2 * pair + (instr->queue >= SW_QUEUE_SENT_BACK);
     }
     return link;
 }

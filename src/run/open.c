@@ -154,6 +154,8 @@ static const struct sw_queue_ops queue_ops = {
                    [SW_QUEUE_TENSOR] = 1,
                    [SW_QUEUE_SENT] = 1,
                    [SW_QUEUE_RECEIVED] = 1,
+                   [SW_QUEUE_SENT_BACK] = 1,
+                   [SW_QUEUE_RECEIVED_BACK] = 1,
                    [SW_QUEUE_READ] = SW_QUEUE_BEGUN,
                    [SW_QUEUE_WRITE] = SW_QUEUE_BEGUN},
 };

@@ -68,7 +68,9 @@ enum sw_compare {
     X(host, INDEX, MAY, TARGET, instr->waits[SW_QUEUE_HOST])                                       \
     X(tensor, INDEX, MAY, TARGET, instr->waits[SW_QUEUE_TENSOR])                                   \
     X(sent, INDEX, MAY, TARGET, instr->waits[SW_QUEUE_SENT])                                       \
-    X(received, INDEX, MAY, TARGET, instr->waits[SW_QUEUE_RECEIVED])
+    X(received, INDEX, MAY, TARGET, instr->waits[SW_QUEUE_RECEIVED])                               \
+    X(sent_back, INDEX, MAY, TARGET, instr->waits[SW_QUEUE_SENT_BACK])                             \
+    X(received_back, INDEX, MAY, TARGET, instr->waits[SW_QUEUE_RECEIVED_BACK])
 
 #define SW_WORKSPACE_FIELDS(X)                                                                     \
     X(offset, NUMBER, NEEDED, PLACE, buffer->offset)                                               \

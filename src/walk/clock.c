@@ -86,8 +86,8 @@ static sw_status issue(struct rank *r)
 
 enum {
     ALL_QUEUES = (1 << SW_QUEUE_COUNT) - 1 - (1 << SW_QUEUE_COMPUTE),
-    EXCHANGES =
-        1 << SW_QUEUE_COMM | 1 << SW_QUEUE_TENSOR | 1 << SW_QUEUE_SENT | 1 << SW_QUEUE_RECEIVED
+    EXCHANGES = 1 << SW_QUEUE_COMM | 1 << SW_QUEUE_TENSOR | 1 << SW_QUEUE_SENT |
+                1 << SW_QUEUE_RECEIVED | 1 << SW_QUEUE_SENT_BACK | 1 << SW_QUEUE_RECEIVED_BACK
 };
 
 /* Makes computation wait for the first of the queues that it drains. */

@@ -92,7 +92,12 @@ static int peer_of(const struct clock *c, const struct rank *r, const struct sw_
 static sw_status arrive_at_peer(struct clock *c, struct rank *r, enum sw_queue queue,
                                 const struct meeting *mine)
 {
-    const enum sw_queue other_queue = queue == SW_QUEUE_SENT ? SW_QUEUE_RECEIVED : SW_QUEUE_SENT;
+    static const enum sw_queue others[SW_QUEUE_COUNT] = {
+        [SW_QUEUE_SENT] = SW_QUEUE_RECEIVED,
+        [SW_QUEUE_RECEIVED] = SW_QUEUE_SENT,
+        [SW_QUEUE_SENT_BACK] = SW_QUEUE_RECEIVED_BACK,
+        [SW_QUEUE_RECEIVED_BACK] = SW_QUEUE_SENT_BACK};
+    const enum sw_queue other_queue = others[queue];
     const struct sw_instr *instr = sw_rank_instr(r, &r->lines[queue]);
     const int me = (int)(r - c->ranks), peer = c->gates ? peer_of(c, r, instr) : me;
     if (peer < 0) {
@@ -152,7 +157,7 @@ static sw_status serve_next(struct clock *c, struct rank *r, enum sw_queue queue
     line->since = r->now;
     line->left = cost.seconds;
     line->latency = cost.latency;
-    if (queue == SW_QUEUE_SENT || queue == SW_QUEUE_RECEIVED) {
+    if (sw_queue_sends(queue) || sw_queue_receives(queue)) {
         return arrive_at_peer(c, r, queue, &m);
     }
     sw_clock_meet(c, r, sw_rank_instr(r, line)->exchange.group, queue, &m);

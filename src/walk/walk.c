@@ -224,11 +224,11 @@ static bool next_of_instr(struct sw_walk *w, struct sw_event *out)
     }
 }
 
-/* Waits for earlier messages of this rank, if the phase does. */
+/* Waits for earlier messages of backward of this rank, if the phase does. */
 static bool start(struct sw_walk *w, struct sw_event *out)
 {
     w->stage = w->instr <= w->last ? VISIT : DRAIN;
-    *out = (struct sw_event){SW_EVENT_WAIT, SW_QUEUE_SENT, SW_WALK_ALL};
+    *out = (struct sw_event){SW_EVENT_WAIT, SW_QUEUE_SENT_BACK, SW_WALK_ALL};
     return w->phase->after_sent;
 }
 
@@ -238,7 +238,9 @@ static bool drain(struct sw_walk *w, struct sw_event *out)
     if (!w->phase->leaves_sent) {
         return emit(w, JOIN, w->phase->drains, SW_EVENT_BARRIER, out);
     }
-    w->queue = (int8_t)(w->queue + (w->queue == SW_QUEUE_SENT));
+    while (sw_queue_sends((enum sw_queue)w->queue)) {
+        w->queue++;
+    }
     *out = (struct sw_event){SW_EVENT_WAIT, (enum sw_queue)w->queue, SW_WALK_ALL};
     w->stage = (int8_t)(w->queue < SW_QUEUE_COUNT ? DRAIN : JOIN);
     return w->queue++ < SW_QUEUE_COUNT;

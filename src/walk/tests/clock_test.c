@@ -489,8 +489,8 @@ static void survives_lack_of_memory(void **state)
     sw_plan_close(plan);
 }
 
-/* Messages of a pipeline may be on their way during later phases; backward begins after
- * it. */
+/* Messages of a pipeline may be on their way during later phases; backward begins after those of
+ * backward. */
 static void messages_outlast_their_phase(void **state)
 {
     (void)state;
@@ -500,7 +500,7 @@ static void messages_outlast_their_phase(void **state)
     h.phases[2] = h.phases[1] = h.phases[0];
     h.phases[2].segment = SW_SEGMENT_BACKWARD;
     add_kernel(&h, 1);
-    add(&h, SW_VERB_COPY_OUT, SW_QUEUE_SENT, 5)->exchange.batch = 1;
+    add(&h, SW_VERB_COPY_OUT, SW_QUEUE_SENT_BACK, 5)->exchange.batch = 1;
     add(&h, SW_VERB_COPY_OUT, SW_QUEUE_D2H, 2);
     add_kernel(&h, 1)->segment = SW_SEGMENT_BACKWARD;
     for (int way = 0; way < 3; way++) {
