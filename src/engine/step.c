@@ -381,28 +381,15 @@ static sw_status check_call(const struct sw_engine *e, int i_program, const char
     return st < 0 ? sw_fail_prefix(st, "%s", what) : SW_OK;
 }
 
-/* Gives all stages of a pipeline the terms that the last one has. */
-static sw_status share_terms(struct sw_engine *e, double *terms, int n)
-{
-    sw_comm *pipe = NULL;
-    if (!e->stage_blocks) {
-        return SW_OK;
-    }
-    SW_TRY(sw_engine_group(e, "pipe", &pipe));
-    return sw_comm_broadcast(pipe, sw_comm_size(pipe) - 1, terms, (size_t)n * sizeof *terms,
-                             "the losses of an evaluation");
-}
-
 sw_status sw_engine_evaluate(sw_engine *e, const struct sw_batch *batch, double *out)
 {
     SW_TRY(check_call(e, e->programs.eval, "sw_evaluate", "evaluate.loss", batch));
     SW_TRY(sw_engine_give_inputs(e, e->programs.eval, 0, -1, batch));
     SW_TRY(sw_executor_forward(e->executor, e->programs.eval));
-    const int n = 2 * e->loss.n_terms;
-    for (int i = 0; i < n && e->loss.eval_outputs[i]; i++) {
+    for (int i = 0; i < 2 * e->loss.n_terms; i++) {
         SW_TRY(sw_engine_read_scalar(e, e->loss.eval_outputs[i], &out[i]));
     }
-    return share_terms(e, out, n);
+    return SW_OK;
 }
 
 sw_status sw_evaluate(sw_engine *e, const struct sw_batch *batch, double *out_sum,

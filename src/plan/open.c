@@ -137,7 +137,7 @@ static sw_status finish_within_budget(struct sw_plan *plan, const struct sw_plan
 
 /* Runs the pass on the graph, then makes the list that all other passes work on. */
 static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *g,
-                            const struct sw_plan_options *options)
+                            const struct sw_blocks *blocks, const struct sw_plan_options *options)
 {
     struct sw_graph *fused = NULL;
     SW_TRY(sw_pass_fuse(g, options, &fused));
@@ -150,7 +150,27 @@ static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *
     plan->programs[i].ir->groups = plan->groups;
     SW_TRY(sw_ir_take_exchanges(plan->programs[i].ir, plan));
     const int pipe = options->stage_blocks ? sw_plan_group(plan, 1U << SW_AXIS_PIPE) : -1;
-    return pipe < 0 ? SW_OK : sw_pass_stage(plan->programs[i].ir, options->stage_blocks, pipe);
+    const struct sw_stage_cut cut = {.bounds = options->stage_blocks,
+                                     .blocks = blocks,
+                                     .group = pipe,
+                                     .trains = plan->programs[i].kind == SW_PROGRAM_TRAIN};
+    return pipe < 0 ? SW_OK : sw_pass_stage(plan->programs[i].ir, &cut);
+}
+
+/* Makes the lists of all programs. */
+static sw_status take_graphs(struct sw_plan *plan, const struct sw_program_spec *specs,
+                             const struct sw_plan_options *options)
+{
+    struct sw_blocks blocks = {.n = 0};
+    sw_status st = SW_OK;
+    for (int i = 0; i < plan->n_programs && st >= 0; i++) {
+        st = sw_blocks_add(&blocks, specs[i].graph);
+    }
+    for (int i = 0; i < plan->n_programs && st >= 0; i++) {
+        st = take_graph(plan, i, specs[i].graph, &blocks, options);
+    }
+    sw_blocks_close(&blocks);
+    return st;
 }
 
 /* Reserves host memory if some transfers cannot reach the device's memory directly: a staging area,
@@ -240,9 +260,7 @@ sw_status sw_plan_open(const struct sw_program_spec *specs, int n_specs,
         programs[i].micro_batches = 1;
     }
     sw_status st = sw_plan_open_groups(plan, specs, n_specs, options);
-    for (int i = 0; i < n_specs && st >= 0; i++) {
-        st = take_graph(plan, i, specs[i].graph, options);
-    }
+    st = st < 0 ? st : take_graphs(plan, specs, options);
     st = st < 0 ? st : run_passes(plan, options);
     if (st < 0) {
         sw_plan_close(plan);

@@ -169,6 +169,31 @@ sw_status sw_partition_least(const int64_t *weights, int n_items, int parts, int
 
 /* ---- blocks ---- */
 
+sw_status sw_blocks_add(struct sw_blocks *blocks, const struct sw_graph *g)
+{
+    for (int32_t i = 0; i < g->n_scopes; i++) {
+        if (!g->scopes[i].is_block || sw_blocks_find(blocks, g->scopes[i].name) >= 0) {
+            continue;
+        }
+        if (!sw_names_add(&blocks->numbers, 0, g->scopes[i].name, blocks->n)) {
+            return SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+        }
+        blocks->n++;
+    }
+    return SW_OK;
+}
+
+int sw_blocks_find(const struct sw_blocks *blocks, const char *name)
+{
+    return sw_names_find(&blocks->numbers, 0, name);
+}
+
+void sw_blocks_close(struct sw_blocks *blocks)
+{
+    sw_names_close(&blocks->numbers);
+    *blocks = (struct sw_blocks){.n = 0};
+}
+
 void sw_partition_to_blocks(int n_blocks, int parts, int *bounds)
 {
     for (int i = 0; i <= parts; i++) {

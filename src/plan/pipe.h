@@ -58,6 +58,19 @@ int64_t sw_pipe_phases(const struct sw_pipe_schedule *schedule, const struct sw_
 int sw_pipe_slots(const struct sw_pipe_phase *phases, int64_t n, int chunk,
                   enum sw_pipe_segment until);
 
+/* ---- partition.c: blocks ---- */
+
+/* The blocks of a model, numbered in the order in which its programs first have them. A program may
+ * lack some, such as those of an encoder. */
+struct sw_blocks {
+    struct sw_names numbers;
+    int n;
+};
+/* Numbers the blocks of another program. The graph must outlive the table. SW_E_NOMEM */
+sw_status sw_blocks_add(struct sw_blocks *blocks, const struct sw_graph *g);
+int sw_blocks_find(const struct sw_blocks *blocks, const char *name); /* -1 = unknown */
+void sw_blocks_close(struct sw_blocks *blocks);
+
 /* ---- partition.c: part i of a model has the items bounds[i] .. bounds[i + 1] - 1 ---- */
 
 /* Parts of equal length; the first ones have an item more. With fewer items than parts, the last

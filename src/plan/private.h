@@ -29,11 +29,14 @@ void sw_cells_close(struct sw_cells *cells);
 sw_status sw_pass_fuse(const struct sw_graph *g, const struct sw_plan_options *options,
                        struct sw_graph **out);
 
-/* Keeps the ops of this rank's stage, with messages to and from its neighbours.
- *
- * bounds   [stages + 1] first block of each stage, and their number
- * group    index of the group of the ranks along the pipe axis */
-sw_status sw_pass_stage(struct sw_ir *ir, const int *bounds, int group);
+struct sw_stage_cut {
+    const int *bounds;              /* [stages + 1] first block of each stage, and their number */
+    const struct sw_blocks *blocks; /* of all programs */
+    int group;                      /* index of the group of the ranks along the pipe axis */
+    bool trains;                    /* outputs stay where they are made; else all stages get them */
+};
+/* Keeps the ops of this rank's stage, with messages to and from others. */
+sw_status sw_pass_stage(struct sw_ir *ir, const struct sw_stage_cut *cut);
 /* Splits parameters into tiles, the same in all programs; plan->tiled lists them. */
 sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *options);
 /* [n_values] elements of the smallest tile of each parameter that may be tiled, else 0. Call it

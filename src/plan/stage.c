@@ -6,6 +6,7 @@
 // A value that a later stage needs is handed on from each stage to the next, and a gradient in the
 // other direction. Forward and backward begin with what they receive and end with what they send,
 // in the order of the values. All ranks cut the same list, so both sides of a message agree.
+// Outside of training, the stage that makes an output then sends it to the stages that lack it.
 #include <string.h>
 
 #include "plan/private.h"
@@ -14,12 +15,13 @@ enum { EVERYWHERE = -1 };
 
 struct pass {
     struct sw_ir *ir;
-    int stages, me, group;
-    const int *bounds; /* [stages + 1] first block of each stage, and their number */
-    int *block_stage;  /* [n_scopes] stage of the block around a scope; -1 = in no block */
-    int *op_stage;     /* [n_ops] or EVERYWHERE */
+    struct sw_stage_cut cut;
+    int stages, me;
+    int *block_stage; /* [n_scopes] stage of the block around a scope; -1 = in no block */
+    int *op_stage;    /* [n_ops] or EVERYWHERE */
     /* [n_values] stage that makes a value, or EVERYWHERE; then the stages that have it */
     int *home, *first, *last;
+    bool *goes_to_all; /* [n_values] it is an output that all stages get */
     struct sw_op_order order;
 };
 
@@ -28,24 +30,23 @@ struct pass {
 static int stage_of_block(const struct pass *p, int block)
 {
     int stage = 0;
-    while (stage < p->stages - 1 && block >= p->bounds[stage + 1]) {
+    while (stage < p->stages - 1 && block >= p->cut.bounds[stage + 1]) {
         stage++;
     }
     return stage;
 }
 
-/* Blocks are numbered in the order of their scopes. Returns their number. */
-static int place_blocks(const struct pass *p)
+static void place_blocks(const struct pass *p)
 {
     const struct sw_ir *ir = p->ir;
-    int n = 0;
     for (int32_t i = 0; i < ir->n_scopes; i++) {
         const int32_t parent = ir->scopes[i].parent;
-        p->block_stage[i] = ir->scopes[i].is_block ? stage_of_block(p, n++)
-                            : parent >= 0          ? p->block_stage[parent]
-                                                   : -1;
+        p->block_stage[i] =
+            ir->scopes[i].is_block
+                ? stage_of_block(p, sw_blocks_find(p->cut.blocks, ir->scopes[i].name))
+            : parent >= 0 ? p->block_stage[parent]
+                          : -1;
     }
-    return n;
 }
 
 static int stage_of_scope(const struct pass *p, const struct sw_ir_op *op)
@@ -87,19 +88,38 @@ static int furthest_maker(const struct pass *p, const struct sw_ir_op *op, int n
     return stage;
 }
 
-/* The run of ops of a phase, and the ops of blocks in it. */
+/* The ops of a phase that are in blocks, and the stages of what comes before and after them. */
 struct extent {
     int32_t first_block, last_block;
+    int before, after;
 };
 
+/* The number of the block around a scope; -1 = in no block */
+static int block_of_scope(const struct pass *p, int32_t scope)
+{
+    while (scope >= 0 && !p->ir->scopes[scope].is_block) {
+        scope = p->ir->scopes[scope].parent;
+    }
+    return scope < 0 ? -1 : sw_blocks_find(p->cut.blocks, p->ir->scopes[scope].name);
+}
+
+/* A program may have a part of the blocks only. What comes before its first block, and after its
+ * last one, goes with that block, unless it is the first or the last one of the model. */
 static struct extent find_extent(const struct pass *p, enum sw_phase phase)
 {
-    struct extent e = {INT32_MAX, -1};
+    const bool forward = phase == SW_PHASE_FORWARD;
+    struct extent e = {INT32_MAX, -1, forward ? 0 : p->stages - 1, forward ? p->stages - 1 : 0};
     for (int32_t i = 0; i < p->ir->n_ops; i++) {
         if (p->ir->ops[i].phase == phase && stage_of_scope(p, &p->ir->ops[i]) >= 0) {
             e.first_block = i < e.first_block ? i : e.first_block;
             e.last_block = i;
         }
+    }
+    if (e.last_block >= 0 && forward) {
+        const int first = block_of_scope(p, p->ir->ops[e.first_block].scope);
+        const int last = block_of_scope(p, p->ir->ops[e.last_block].scope);
+        e.before = first > 0 ? stage_of_block(p, first) : e.before;
+        e.after = last < p->cut.blocks->n - 1 ? stage_of_block(p, last) : e.after;
     }
     return e;
 }
@@ -109,13 +129,12 @@ static struct extent find_extent(const struct pass *p, enum sw_phase phase)
 static int stage_by_place(const struct pass *p, const struct extent *e, int32_t i)
 {
     const struct sw_ir_op *op = &p->ir->ops[i];
-    const bool forward = op->phase == SW_PHASE_FORWARD;
     const int own = stage_of_scope(p, op);
     if (own >= 0) {
         return own;
     }
     if (i < e->first_block || i > e->last_block) {
-        return (i < e->first_block) == forward ? 0 : p->stages - 1;
+        return i < e->first_block ? e->before : e->after;
     }
     const int maker = furthest_maker(p, op, -1);
     int32_t next = i;
@@ -158,6 +177,12 @@ static sw_status place_ops(const struct pass *p, enum sw_phase phase)
 
 /* ---- what travels ---- */
 
+/* True if a message can carry the value. */
+static bool is_sendable(const struct sw_ir_value *info)
+{
+    return info->base < 0 && info->form->contiguous;
+}
+
 /* Notes that a stage reads a value. */
 static sw_status reach(const struct pass *p, const struct sw_ir_op *reader, int stage, sw_value v)
 {
@@ -169,7 +194,7 @@ static sw_status reach(const struct pass *p, const struct sw_ir_op *reader, int 
     }
     const struct sw_ir_value *info = &ir->values[source];
     const bool forward = ir->ops[info->producer].phase == SW_PHASE_FORWARD;
-    if ((home < stage) != forward || info->base >= 0 || !info->form->contiguous) {
+    if ((home < stage) != forward || !is_sendable(info)) {
         return SW_FAIL(SW_E_UNSUP,
                        "spillway.mesh.pipe: %s in %s on stage %d reads what %s in %s on stage %d "
                        "makes; such a value is not sent",
@@ -179,6 +204,23 @@ static sw_status reach(const struct pass *p, const struct sw_ir_op *reader, int 
     }
     p->first[source] = stage < p->first[source] ? stage : p->first[source];
     p->last[source] = stage > p->last[source] ? stage : p->last[source];
+    return SW_OK;
+}
+
+/* Notes the outputs that all stages get. */
+static sw_status find_outputs(const struct pass *p)
+{
+    const struct sw_ir *ir = p->ir;
+    for (int32_t i = 0; i < ir->outputs.n && !p->cut.trains; i++) {
+        const sw_value v = sw_ir_version(ir, ir->outputs.at[i].value);
+        if (p->home[v] != EVERYWHERE && !is_sendable(&ir->values[v])) {
+            return SW_FAIL(SW_E_UNSUP,
+                           "spillway.mesh.pipe: the output \"%s\" of stage %d is written in place; "
+                           "such a value is not sent",
+                           ir->outputs.at[i].name, p->home[v]);
+        }
+        p->goes_to_all[v] = p->home[v] != EVERYWHERE;
+    }
     return SW_OK;
 }
 
@@ -196,13 +238,38 @@ static sw_status find_travels(const struct pass *p)
     return SW_OK;
 }
 
-/* True if this stage has the value: it makes, repeats or receives it. */
+/* True if a stage makes or repeats the value, or gets it from a neighbour. */
+static bool has(const struct pass *p, int stage, sw_value v)
+{
+    return p->home[v] == EVERYWHERE || (p->first[v] <= stage && stage <= p->last[v]);
+}
+
+/* True if this stage has the value. */
 static bool is_here(const struct pass *p, sw_value v)
 {
-    return p->home[v] == EVERYWHERE || (p->first[v] <= p->me && p->me <= p->last[v]);
+    return has(p, p->me, v) || p->goes_to_all[v];
+}
+
+/* True for a view of an output of another stage, which comes last. */
+static bool is_late(const struct pass *p, const struct sw_ir_op *op)
+{
+    return sw_ir_has(op, SW_TRAIT_VIEW) && !has(p, p->me, sw_ir_version(p->ir, op->in[0]));
 }
 
 /* ---- the list of this stage ---- */
+
+static bool add_message(struct pass *p, enum sw_move move, int peer, sw_value v)
+{
+    const bool sends = move == SW_MOVE_SEND;
+    struct sw_ir_op op = sw_ir_move_beside(move, &p->ir->ops[p->ir->values[v].producer]);
+    op.scope = 0; /* it belongs to no block */
+    op.exchange.group = (int8_t)p->cut.group;
+    op.exchange.peer = (int16_t)peer;
+    op.n_in = sends;
+    op.n_out = !sends;
+    *(sends ? &op.in[0] : &op.out[0]) = v;
+    return sw_op_order_add(&p->order, &op);
+}
 
 /* Adds a message of each value that travels between this stage and a neighbour. */
 static bool add_messages(struct pass *p, enum sw_phase phase, enum sw_move move)
@@ -214,21 +281,31 @@ static bool add_messages(struct pass *p, enum sw_phase phase, enum sw_move move)
         const int32_t producer = ir->values[v].producer;
         if (producer < 0 || p->home[v] == EVERYWHERE || ir->ops[producer].phase != phase ||
             sw_ir_has(&ir->ops[producer], SW_TRAIT_VIEW) || p->first[v] == p->last[v] ||
-            !is_here(p, v) || peer < p->first[v] || peer > p->last[v]) {
+            !has(p, p->me, v) || peer < p->first[v] || peer > p->last[v]) {
             continue;
         }
-        struct sw_ir_op op = sw_ir_move_beside(move, &ir->ops[producer]);
-        op.scope = 0; /* it belongs to no block */
-        op.exchange.group = (int8_t)p->group;
-        op.exchange.peer = (int16_t)peer;
-        op.n_in = sends;
-        op.n_out = !sends;
-        *(sends ? &op.in[0] : &op.out[0]) = v;
-        if (!sw_op_order_add(&p->order, &op)) {
+        if (!add_message(p, move, peer, v)) {
             return false;
         }
     }
     return true;
+}
+
+/* Adds the messages that give outputs to the stages that lack them. */
+static bool add_output_messages(struct pass *p)
+{
+    const int me = p->me;
+    bool good = true;
+    for (sw_value v = 0; v < p->ir->n_values && good; v++) {
+        if (!p->goes_to_all[v]) {
+            continue;
+        }
+        for (int stage = 0; stage < p->stages && good && p->home[v] == me; stage++) {
+            good = has(p, stage, v) || add_message(p, SW_MOVE_SEND, stage, v);
+        }
+        good = good && (has(p, me, v) || add_message(p, SW_MOVE_RECV, p->home[v], v));
+    }
+    return good;
 }
 
 /* True if the op runs here. A view needs what it looks at. */
@@ -244,10 +321,17 @@ static bool add_phase(struct pass *p, enum sw_phase phase)
 {
     const struct sw_ir *ir = p->ir;
     bool good = add_messages(p, phase, SW_MOVE_RECV);
-    for (int32_t i = 0; i < ir->n_ops && good; i++) {
-        good = ir->ops[i].phase != phase || !keeps(p, i) || sw_op_order_add(&p->order, &ir->ops[i]);
+    for (int late = 0; late < 2 && good; late++) {
+        for (int32_t i = 0; i < ir->n_ops && good; i++) {
+            const bool is_now = ir->ops[i].phase == phase && is_late(p, &ir->ops[i]) == late;
+            good = !is_now || !keeps(p, i) || sw_op_order_add(&p->order, &ir->ops[i]);
+        }
+        if (!late) {
+            good = good && add_messages(p, phase, SW_MOVE_SEND) &&
+                   (phase != SW_PHASE_FORWARD || add_output_messages(p));
+        }
     }
-    return good && add_messages(p, phase, SW_MOVE_SEND);
+    return good;
 }
 
 /* Marks the values that this stage reads, and their storage. What it could repeat, but does not
@@ -277,7 +361,8 @@ static void drop_others(const struct pass *p, const bool *used)
         struct sw_ir_value *info = &ir->values[v];
         const bool is_kept = info->role == SW_ROLE_PARAM || info->role == SW_ROLE_STATE;
         info->role = is_kept && !used[sw_ir_root(ir, v)] ? SW_ROLE_TRANSIENT : info->role;
-        info->is_output = info->is_output && (p->home[v] == EVERYWHERE || p->home[v] == p->me);
+        info->is_output =
+            info->is_output && (!p->cut.trains || p->home[v] == EVERYWHERE || p->home[v] == p->me);
     }
     for (int32_t i = 0; i < ir->params.n; i++) {
         const bool is_here = ir->values[ir->params.at[i]].role == SW_ROLE_PARAM;
@@ -320,19 +405,22 @@ static sw_status make_list(struct pass *p, bool *used)
     return SW_OK;
 }
 
-static sw_status cut(struct pass *p, int n_blocks)
+static sw_status cut(struct pass *p)
 {
+    const int n_blocks = p->cut.blocks->n;
     if (n_blocks < p->stages) {
         return SW_FAIL(SW_E_CONFIG,
                        "spillway.mesh.pipe: wanted at most a stage for each of the %d blocks of "
                        "the model, got %d",
                        n_blocks, p->stages);
     }
+    place_blocks(p);
     SW_TRY(place_ops(p, SW_PHASE_FORWARD));
     SW_TRY(place_ops(p, SW_PHASE_BACKWARD));
     SW_TRY(find_travels(p));
+    SW_TRY(find_outputs(p));
     SW_TRY(sw_ir_list_holders(p->ir, p->op_stage));
-    p->ir->params.pipe = p->group;
+    p->ir->params.pipe = p->cut.group;
     bool *used = sw_alloc_zero("plan", (size_t)p->ir->n_values + 1, sizeof *used);
     SW_TRY_ALLOC(used, "the plan");
     const sw_status st = make_list(p, used);
@@ -340,25 +428,23 @@ static sw_status cut(struct pass *p, int n_blocks)
     return st;
 }
 
-sw_status sw_pass_stage(struct sw_ir *ir, const int *bounds, int group)
+sw_status sw_pass_stage(struct sw_ir *ir, const struct sw_stage_cut *of)
 {
-    struct pass p = {.ir = ir,
-                     .stages = ir->groups[group].n,
-                     .me = ir->groups[group].me,
-                     .group = group,
-                     .bounds = bounds};
+    const struct sw_group *group = &ir->groups[of->group];
+    struct pass p = {.ir = ir, .cut = *of, .stages = group->n, .me = group->me};
     const size_t n_values = (size_t)ir->n_values + 1;
     p.block_stage = sw_alloc("plan", ((size_t)ir->n_scopes + 1) * sizeof(int));
     p.op_stage = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof(int));
     p.home = sw_alloc("plan", n_values * sizeof(int));
     p.first = sw_alloc("plan", n_values * sizeof(int));
     p.last = sw_alloc("plan", n_values * sizeof(int));
+    p.goes_to_all = sw_alloc_zero("plan", n_values, sizeof *p.goes_to_all);
     sw_status st = SW_OK;
-    if (!p.block_stage || !p.op_stage || !p.home || !p.first || !p.last) {
+    if (!p.block_stage || !p.op_stage || !p.home || !p.first || !p.last || !p.goes_to_all) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
     } else {
         memset(p.home, 0xff, n_values * sizeof(int)); /* EVERYWHERE */
-        st = cut(&p, place_blocks(&p));
+        st = cut(&p);
     }
     sw_op_order_close(&p.order);
     sw_free(p.block_stage);
@@ -366,5 +452,6 @@ sw_status sw_pass_stage(struct sw_ir *ir, const int *bounds, int group)
     sw_free(p.home);
     sw_free(p.first);
     sw_free(p.last);
+    sw_free(p.goes_to_all);
     return st;
 }

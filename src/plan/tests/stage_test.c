@@ -49,13 +49,15 @@ static struct sw_graph *tower(bool tied)
 /* The lists of all stages. */
 struct stages {
     int n, ranks[BLOCKS], bounds[BLOCKS + 1];
+    struct sw_blocks blocks;
     struct sw_group groups[BLOCKS][SW_GROUP_COUNT + 1];
     struct sw_ir *irs[BLOCKS];
 };
 
-static sw_status open_stages(struct stages *s, const struct sw_graph *g, int n)
+static sw_status open_stages(struct stages *s, const struct sw_graph *g, int n, bool trains)
 {
     *s = (struct stages){.n = n};
+    assert_int_equal(sw_blocks_add(&s->blocks, g), SW_OK);
     for (int i = 0; i < n; i++) {
         s->ranks[i] = i;
     }
@@ -66,7 +68,8 @@ static sw_status open_stages(struct stages *s, const struct sw_graph *g, int n)
         s->groups[i][SW_GROUP_COUNT] =
             (struct sw_group){.axes = 1U << SW_AXIS_PIPE, .n = n, .me = i, .ranks = s->ranks};
         s->irs[i]->groups = s->groups[i];
-        st = sw_pass_stage(s->irs[i], s->bounds, SW_GROUP_COUNT);
+        const struct sw_stage_cut cut = {s->bounds, &s->blocks, SW_GROUP_COUNT, trains};
+        st = sw_pass_stage(s->irs[i], &cut);
     }
     return st;
 }
@@ -76,6 +79,7 @@ static void close_stages(struct stages *s)
     for (int i = 0; i < s->n; i++) {
         sw_ir_close(s->irs[i]);
     }
+    sw_blocks_close(&s->blocks);
 }
 
 /* Each op reads leaves of this stage, and what an earlier op of its list makes or receives. */
@@ -191,7 +195,7 @@ static void stages_make_up_the_model(void **state)
     struct sw_graph *g = tower(false);
     for (int n = 1; n <= BLOCKS; n++) {
         struct stages s;
-        if (open_stages(&s, g, n) < 0) {
+        if (open_stages(&s, g, n, true) < 0) {
             fail_msg("%s", sw_error_message());
         }
         for (int i = 0; i < n; i++) {
@@ -302,7 +306,7 @@ static void stages_with_a_copy_know_all_its_uses(void **state)
     (void)state;
     struct sw_graph *g = tower(true);
     struct stages s;
-    assert_int_equal(open_stages(&s, g, 3), SW_OK);
+    assert_int_equal(open_stages(&s, g, 3, true), SW_OK);
     for (int i = 0; i < s.n; i++) {
         const struct sw_ir *ir = s.irs[i];
         const sw_value table = sw_ir_find(ir, SW_ROLE_PARAM, "table");
@@ -332,6 +336,36 @@ static void stages_with_a_copy_know_all_its_uses(void **state)
     sw_graph_close(g);
 }
 
+/* In an evaluation, the last stage sends the loss to all others. */
+static void outputs_go_to_all_stages(void **state)
+{
+    (void)state;
+    struct sw_graph *g = tower(false);
+    struct stages s;
+    assert_int_equal(open_stages(&s, g, 4, false), SW_OK);
+    const sw_value loss = s.irs[3]->outputs.at[0].value;
+    for (int i = 0; i < s.n; i++) {
+        sw_value messages[MOST_VALUES];
+        const int last = s.n - 1;
+        assert_int_equal(s.irs[i]->outputs.n, 1);
+        assert_int_equal(s.irs[i]->outputs.at[0].value, loss);
+        check_reads(s.irs[i]);
+        if (i == last) {
+            for (int peer = 0; peer < last; peer++) {
+                assert_int_equal(
+                    list_messages(s.irs[i], SW_MOVE_SEND, SW_PHASE_FORWARD, peer, messages), 1);
+                assert_int_equal(messages[0], loss);
+            }
+        } else {
+            const int n = list_messages(s.irs[i], SW_MOVE_RECV, SW_PHASE_FORWARD, last, messages);
+            assert_int_equal(n, 1);
+            assert_int_equal(messages[0], loss);
+        }
+    }
+    close_stages(&s);
+    sw_graph_close(g);
+}
+
 static void what_cannot_be_cut_is_named(void **state)
 {
     (void)state;
@@ -340,7 +374,11 @@ static void what_cannot_be_cut_is_named(void **state)
     struct sw_ir *ir;
     assert_int_equal(sw_ir_open(g, &ir), SW_OK);
     ir->groups = groups;
-    assert_int_equal(sw_pass_stage(ir, (int[]){0, 1, 2, 3, 4, 5, 5}, 0), SW_E_CONFIG);
+    struct sw_blocks blocks = {.n = 0};
+    assert_int_equal(sw_blocks_add(&blocks, g), SW_OK);
+    const struct sw_stage_cut cut = {(int[]){0, 1, 2, 3, 4, 5, 5}, &blocks, 0, true};
+    assert_int_equal(sw_pass_stage(ir, &cut), SW_E_CONFIG);
+    sw_blocks_close(&blocks);
     assert_non_null(strstr(sw_error_message(), "each of the 5 blocks of the model, got 6"));
     sw_ir_close(ir);
     sw_graph_close(g);
@@ -350,6 +388,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(stages_make_up_the_model),
     cmocka_unit_test(stages_are_planned),
     cmocka_unit_test(stages_with_a_copy_know_all_its_uses),
+    cmocka_unit_test(outputs_go_to_all_stages),
     cmocka_unit_test(what_cannot_be_cut_is_named),
 };
 
