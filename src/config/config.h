@@ -232,12 +232,12 @@ enum sw_partition_by {
     SW_PARTITION_TIME,       /* equal predicted time, embedding and head included */
     SW_PARTITION_PARAMETERS, /* equal trainable elements */
     SW_PARTITION_UNIFORM,    /* equal numbers of blocks */
-    SW_PARTITION_TYPE,       /* equal numbers of blocks whose type matches */
+    SW_PARTITION_TYPE,       /* equal numbers of blocks whose name matches */
     SW_PARTITION_BOUNDS      /* as given */
 };
 struct sw_partition_config {
     enum sw_partition_by by;
-    const char *type; /* TYPE: regular expression for names of types */
+    const char *type; /* TYPE: regular expression for names of blocks */
     /* BOUNDS: [pipe * chunks + 1] first block of each chunk, ascending from 0, and the end */
     struct sw_config_numbers bounds;
 };

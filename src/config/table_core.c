@@ -644,8 +644,8 @@ static const struct config_field spillway_fields[] = {
     JSON("partition", "\"time\"",
          "division of blocks among the stages of a pipeline: by predicted time (time, also called "
          "best), trainable elements (parameters), number (uniform), number of the blocks whose "
-         "type matches (type:REGEX), or a list of the first block of each chunk and the number of "
-         "blocks",
+         "name matches, such as decoder.layers.3 (type:REGEX), or a list of the first block of "
+         "each chunk and the number of blocks",
          BUILT),
     INT("chunks", AT(parallel.chunks), "1", 1, HIGHEST,
         "chunks of blocks on each stage of a pipeline, above 1 with schedule \"interleaved\"",

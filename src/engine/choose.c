@@ -141,7 +141,8 @@ sw_status sw_engine_find_rates(struct sw_engine *e, struct sw_machine_rates *rat
     const struct sw_engine_options *o = &e->options;
     sw_builtin_rates(rates);
     SW_TRY(sw_engine_take_rates(o->plan.rates, o->plan.n_rates, rates));
-    if (e->world.size == 1 || o->plan.only || !(sw_config_is_auto(e->config) || e->host)) {
+    const bool matter = sw_config_is_auto(e->config) || e->host || e->stage_blocks;
+    if (e->world.size == 1 || o->plan.only || !matter) {
         return SW_OK;
     }
     return sw_comm_broadcast(o->run.comm, 0, rates, sizeof *rates, "the rates");

@@ -12,6 +12,7 @@ struct graphs {
     struct sw_program_spec specs[MOST_PROGRAMS];
     int n;
     int64_t batch; /* micro-batch size that they are built for */
+    const struct sw_machine_rates *rates;
 };
 
 /* A program to be built; most fields are those of struct sw_forward_spec. */
@@ -253,11 +254,12 @@ static void close_graphs(struct graphs *graphs)
 }
 
 /* The stages are the same in all programs, so that each has the same parameters in all of them. */
-static sw_status cut_blocks(struct sw_engine *e, const struct sw_graph *g)
+static sw_status cut_blocks(struct sw_engine *e, const struct graphs *graphs)
 {
+    const int stages = sw_mesh_size(&e->mesh, 1U << SW_AXIS_PIPE);
     return e->stage_blocks
-               ? sw_engine_cut_blocks(g, &e->config->parallel.partition,
-                                      sw_mesh_size(&e->mesh, 1U << SW_AXIS_PIPE), e->stage_blocks)
+               ? sw_engine_cut_blocks(graphs->specs, graphs->n, &e->config->parallel.partition,
+                                      graphs->rates, stages, e->stage_blocks)
                : SW_OK;
 }
 
@@ -273,7 +275,7 @@ static sw_status lend_graphs(void *ctx, const struct sw_policy *policy,
         sw_engine_forget_inputs(&e->bounds);
         graphs->batch = e->sizes.batch;
         SW_TRY(build_all(e, graphs));
-        SW_TRY(cut_blocks(e, graphs->specs[0].graph));
+        SW_TRY(cut_blocks(e, graphs));
     }
     *out = (struct sw_search_graphs){graphs->specs, graphs->n, extra_fingerprint(e)};
     return SW_OK;
@@ -359,6 +361,7 @@ static sw_status search(struct sw_engine *e, struct sw_policy *out)
         .next = next_micro_batch,
         .agree = agree_on_try,
     };
+    graphs.rates = &search.rates;
     sw_engine_budgets(e, search.memory);
     SW_TRY(sw_engine_find_rates(e, &search.rates));
     const sw_status st = sw_search_open(&search, out, &e->plan);

@@ -1,38 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 // The partition of a model among the stages of a pipeline, as spillway.partition asks for it. Its
-// items are what comes before the first block, each block, and what comes after the last one.
+// items are what comes before the first block, each block, and what comes after the last one. All
+// programs have the same partition. If the model is trained, the program of a step decides it.
+#include <string.h>
+
 #include "engine/private.h"
+#include "text/text.h"
 
 struct items {
-    const struct sw_graph *graph;
-    int n_blocks;
-    int *block;      /* [n_scopes] block around a scope; -1 = in no block */
-    int64_t *weight; /* [n_blocks + 2] */
+    const struct sw_program_spec *specs; /* [n_specs] */
+    int n_specs;
+    struct sw_blocks blocks; /* of all programs */
+    int64_t *weight;         /* [blocks.n + 2] */
 };
 
-/* Numbers the blocks in the order of their scopes, as the plan does. */
-static void number_blocks(struct items *items)
+/* What weighs an op. */
+struct scale {
+    int64_t (*weigh)(const struct scale *scale, const struct sw_graph *g, const struct sw_op *op);
+    const struct sw_machine_rates *rates; /* for seconds */
+    bool *counts; /* [n_values] the parameters of the graph that still count; weigh clears them */
+};
+
+/* The number of the block around a scope; -1 = in no block */
+static int block_of(const struct items *items, const struct sw_graph *g, int32_t scope)
 {
-    const struct sw_graph *g = items->graph;
-    for (int32_t i = 0; i < g->n_scopes; i++) {
-        const int32_t parent = g->scopes[i].parent;
-        items->block[i] = g->scopes[i].is_block ? items->n_blocks++
-                          : parent >= 0         ? items->block[parent]
-                                                : -1;
+    while (scope >= 0 && !g->scopes[scope].is_block) {
+        scope = g->scopes[scope].parent;
     }
+    return scope < 0 ? -1 : sw_blocks_find(&items->blocks, g->scopes[scope].name);
 }
 
 /* Adds the weight of each op to its item. Ops between blocks count with the block before them, and
  * backward runs through the items from the last to the first. */
-static void add_weights(struct items *items,
-                        int64_t (*weigh)(void *ctx, const struct sw_graph *, const struct sw_op *),
-                        void *ctx)
+static void add_weights(struct items *items, const struct sw_graph *g, const struct scale *scale)
 {
-    const struct sw_graph *g = items->graph;
-    const int last = items->n_blocks + 1;
+    const int last = items->blocks.n + 1;
     int32_t last_block[] = {-1, -1}; /* last op in a block: of forward, of backward */
     for (int32_t i = 0; i < g->n_ops; i++) {
-        if (items->block[g->ops[i].scope] >= 0) {
+        if (block_of(items, g, g->ops[i].scope) >= 0) {
             last_block[g->ops[i].phase != SW_PHASE_FORWARD] = i;
         }
     }
@@ -40,54 +45,79 @@ static void add_weights(struct items *items,
     for (int32_t i = 0; i < g->n_ops; i++) {
         const struct sw_op *op = &g->ops[i];
         const bool back = op->phase != SW_PHASE_FORWARD;
-        const int block = items->block[op->scope];
+        const int block = block_of(items, g, op->scope);
         item[back] = block >= 0 ? block + 1 : i > last_block[back] ? (back ? 0 : last) : item[back];
-        items->weight[item[back]] += weigh(ctx, g, op);
+        items->weight[item[back]] += scale->weigh(scale, g, op);
     }
 }
 
-static int64_t flops_of(void *ctx, const struct sw_graph *g, const struct sw_op *op)
+/* Picoseconds, by the rates of the clock. */
+static int64_t time_of(const struct scale *scale, const struct sw_graph *g, const struct sw_op *op)
 {
     struct sw_op_desc desc;
-    (void)ctx;
+    if (sw_op_has(op, SW_TRAIT_VIEW)) {
+        return 0;
+    }
     sw_graph_describe(g, op, &desc);
-    return sw_op_flops(&desc);
+    const bool products = sw_op_has(op, SW_TRAIT_PRODUCTS);
+    const enum sw_dtype dtype =
+        products ? g->values[op->in[sw_op_info(op->kind)->factor]].dtype : SW_F32;
+    const enum sw_load load = !products          ? SW_LOAD_OTHER
+                              : dtype == SW_BF16 ? SW_LOAD_PRODUCTS_BF16
+                              : dtype == SW_F16  ? SW_LOAD_PRODUCTS_F16
+                                                 : SW_LOAD_PRODUCTS_F32;
+    const double work = products ? (double)sw_op_flops(&desc) : sw_op_bytes(&desc);
+    return scale->rates->work[load] > 0 ? (int64_t)(work / scale->rates->work[load] * 1e12) : 0;
 }
 
-/* The trained elements that no op before this one reads. counts: [n_values] the parameters to
- * count, which it clears */
-static int64_t elems_of(void *ctx, const struct sw_graph *g, const struct sw_op *op)
+/* The elements of parameters that no op before this one reads. */
+static int64_t elems_of(const struct scale *scale, const struct sw_graph *g, const struct sw_op *op)
 {
-    bool *counts = ctx;
     int64_t elems = 0;
     for (int k = 0; k < op->n_in; k++) {
         const sw_value root = sw_graph_root(g, op->in[k]);
-        elems += counts[root] ? sw_shape_elems(&g->values[root].shape) : 0;
-        counts[root] = false;
+        elems += scale->counts[root] ? sw_shape_elems(&g->values[root].shape) : 0;
+        scale->counts[root] = false;
     }
     return elems;
 }
 
-static sw_status count_elems(struct items *items)
+/* The parameters that count: those that are trained, or all that no program before this one has. */
+static void mark_params(const struct items *items, int program, bool *counts)
 {
-    const struct sw_graph *g = items->graph;
-    bool *counts = sw_alloc_zero("engine", (size_t)g->n_values + 1, sizeof *counts);
-    SW_TRY_ALLOC(counts, "the partition");
+    const struct sw_graph *g = items->specs[program].graph;
     for (int32_t i = 0; i < g->n_streams; i++) {
         counts[sw_graph_root(g, g->streams[i].param)] = true;
     }
-    for (int32_t i = 0; i < g->n_params && g->n_streams == 0; i++) { /* nothing is trained */
-        counts[g->params[i]] = true;
+    for (int32_t i = 0; i < g->n_params && g->n_streams == 0; i++) {
+        bool known = false;
+        for (int k = 0; k < program && !known; k++) {
+            known = sw_graph_find(items->specs[k].graph, SW_ROLE_PARAM,
+                                  g->values[g->params[i]].name) >= 0;
+        }
+        counts[g->params[i]] = !known;
     }
-    add_weights(items, elems_of, counts);
-    sw_free(counts);
+}
+
+/* Weighs the items by the program of a step, or by all programs if there is none. */
+static sw_status weigh_items(struct items *items, struct scale scale)
+{
+    const int n = items->specs[0].kind == SW_PROGRAM_TRAIN ? 1 : items->n_specs;
+    for (int i = 0; i < n; i++) {
+        const struct sw_graph *g = items->specs[i].graph;
+        scale.counts = sw_alloc_zero("engine", (size_t)g->n_values + 1, sizeof *scale.counts);
+        SW_TRY_ALLOC(scale.counts, "the partition");
+        mark_params(items, i, scale.counts);
+        add_weights(items, g, &scale);
+        sw_free(scale.counts);
+    }
     return SW_OK;
 }
 
-static sw_status cut_by_elems(struct items *items, int stages, int *bounds)
+/* As DeepSpeed's "parameters" and "type:REGEX". */
+static sw_status cut_balanced(const struct items *items, int stages, int *bounds)
 {
-    const int n = items->n_blocks + 2;
-    SW_TRY(count_elems(items));
+    const int n = items->blocks.n + 2;
     double *weights = sw_alloc("engine", (size_t)n * sizeof *weights);
     SW_TRY_ALLOC(weights, "the partition");
     for (int i = 0; i < n; i++) {
@@ -95,6 +125,49 @@ static sw_status cut_by_elems(struct items *items, int stages, int *bounds)
     }
     const sw_status st = sw_partition_balanced(weights, n, stages, bounds);
     sw_free(weights);
+    return st;
+}
+
+/* Gives the blocks whose names match a weight of 1. */
+static sw_status match_blocks(struct items *items, struct sw_regex *regex, int *out_n)
+{
+    const struct sw_names *names = &items->blocks.numbers;
+    for (int32_t i = 0; i < names->cap; i++) {
+        const struct sw_name_entry *entry = &names->entries[i];
+        size_t first, end;
+        if (!entry->name) {
+            continue;
+        }
+        const size_t len = strlen(entry->name);
+        SW_TRY(sw_regex_find(regex, entry->name, len, 0, &first, &end));
+        items->weight[entry->value + 1] = first < len;
+        *out_n += first < len;
+    }
+    return SW_OK;
+}
+
+static sw_status weigh_by_type(struct items *items, const char *type)
+{
+    struct sw_regex *regex = NULL;
+    struct sw_str pattern = {0};
+    int n = 0;
+    sw_str_printf(&pattern, "(?i:%s)", type); /* as DeepSpeed */
+    sw_status st = sw_regex_open(sw_str_text(&pattern), pattern.len, false, &regex);
+    sw_str_fini(&pattern);
+    st = st < 0 ? sw_fail_prefix(st, "spillway.partition \"type:%s\"", type)
+                : match_blocks(items, regex, &n);
+    sw_regex_close(regex);
+    if (st >= 0 && n == 0) {
+        const struct sw_graph *g = items->specs[0].graph;
+        int32_t first = 0;
+        while (first < g->n_scopes - 1 && !g->scopes[first].is_block) {
+            first++;
+        }
+        return SW_FAIL(SW_E_CONFIG,
+                       "spillway.partition \"type:%s\": no block has such a name; wanted a part of "
+                       "names such as %s",
+                       type, g->scopes[first].name);
+    }
     return st;
 }
 
@@ -115,46 +188,48 @@ static sw_status take_bounds(const struct sw_config_numbers *given, int n_blocks
     return st;
 }
 
-static sw_status cut(struct items *items, const struct sw_partition_config *p, int stages,
-                     int *bounds)
+static sw_status cut(struct items *items, const struct sw_partition_config *p,
+                     const struct sw_machine_rates *rates, int stages, int *bounds)
 {
+    const int n = items->blocks.n;
     switch (p->by) {
     case SW_PARTITION_BOUNDS:
-        return take_bounds(&p->bounds, items->n_blocks, stages, bounds);
+        return take_bounds(&p->bounds, n, stages, bounds);
     case SW_PARTITION_TYPE:
-        return SW_FAIL(SW_E_UNSUP,
-                       "spillway.partition \"type:%s\" is not built; \"time\", \"parameters\", "
-                       "\"uniform\" and lists of blocks are",
-                       p->type);
+        SW_TRY(weigh_by_type(items, p->type));
+        SW_TRY(cut_balanced(items, stages, bounds));
+        break;
     case SW_PARTITION_UNIFORM:
-        sw_partition_uniform(items->n_blocks + 2, stages, bounds);
+        sw_partition_uniform(n + 2, stages, bounds);
         break;
     case SW_PARTITION_PARAMETERS:
-        SW_TRY(cut_by_elems(items, stages, bounds));
+        SW_TRY(weigh_items(items, (struct scale){.weigh = elems_of}));
+        SW_TRY(cut_balanced(items, stages, bounds));
         break;
     case SW_PARTITION_TIME:
-        add_weights(items, flops_of, NULL);
-        SW_TRY(sw_partition_least(items->weight, items->n_blocks + 2, stages, bounds));
+        SW_TRY(weigh_items(items, (struct scale){.weigh = time_of, .rates = rates}));
+        SW_TRY(sw_partition_least(items->weight, n + 2, stages, bounds));
         break;
     }
-    sw_partition_to_blocks(items->n_blocks, stages, bounds);
+    sw_partition_to_blocks(n, stages, bounds);
     return SW_OK;
 }
 
-sw_status sw_engine_cut_blocks(const struct sw_graph *g, const struct sw_partition_config *p,
-                               int stages, int *bounds)
+sw_status sw_engine_cut_blocks(const struct sw_program_spec *specs, int n_specs,
+                               const struct sw_partition_config *p,
+                               const struct sw_machine_rates *rates, int stages, int *bounds)
 {
-    struct items items = {.graph = g};
-    items.block = sw_alloc("engine", ((size_t)g->n_scopes + 1) * sizeof *items.block);
-    items.weight = sw_alloc_zero("engine", (size_t)g->n_scopes + 2, sizeof *items.weight);
+    struct items items = {.specs = specs, .n_specs = n_specs};
     sw_status st = SW_OK;
-    if (!items.block || !items.weight) {
-        st = SW_FAIL(SW_E_NOMEM, "out of host memory for the partition");
-    } else {
-        number_blocks(&items);
-        st = cut(&items, p, stages, bounds);
+    for (int i = 0; i < n_specs && st >= 0; i++) {
+        st = sw_blocks_add(&items.blocks, specs[i].graph);
     }
-    sw_free(items.block);
+    items.weight = sw_alloc_zero("engine", (size_t)items.blocks.n + 2, sizeof *items.weight);
+    if (st >= 0 && !items.weight) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for the partition");
+    }
+    st = st < 0 ? st : cut(&items, p, rates, stages, bounds);
+    sw_blocks_close(&items.blocks);
     sw_free(items.weight);
     return st;
 }
