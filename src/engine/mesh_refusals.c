@@ -15,16 +15,6 @@ static bool always(const struct sw_engine *e)
     return true;
 }
 
-static bool generates(const struct sw_engine *e)
-{
-    return e->options.generate.wanted;
-}
-
-static bool wants_logits(const struct sw_engine *e)
-{
-    return e->options.evaluate.logits;
-}
-
 static bool keeps_gradients(const struct sw_engine *e)
 {
     return e->options.train.keep_gradients;
@@ -33,11 +23,6 @@ static bool keeps_gradients(const struct sw_engine *e)
 static const struct refusal refusals[] = {
     {SW_AXIS_CONTEXT, always, "rows of tokens are not cut in this version",
      "ranks along pipe, tensor and data"},
-    {SW_AXIS_PIPE, generates, "stages generate no text (generate.wanted, --sample-every)",
-     "ranks along tensor and data, also from a checkpoint of stages,"},
-    {SW_AXIS_PIPE, wants_logits,
-     "stages give no logits (evaluate.logits, embed.wanted, metrics of predictions)",
-     "the validation loss, or ranks along tensor and data, also from a checkpoint of stages,"},
     {SW_AXIS_PIPE, keeps_gradients,
      "stages keep no gradients of one micro-batch (train.keep_gradients)", "ranks along data"},
     {SW_AXIS_TENSOR, keeps_gradients,

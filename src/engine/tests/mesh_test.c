@@ -22,7 +22,7 @@ static char model_path[96];
 
 struct job {
     int pipe, data, context, tensor, stage;
-    bool keeps_gradients, generates, wants_logits, any_length;
+    bool keeps_gradients, any_length;
     bool others; /* spillway.allow_other_math */
     const char *load, *save;
     /* results */
@@ -75,9 +75,7 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
         .inputs.seq_len = job->any_length ? 0 : T,
         .run = {.comm = comm, .verify = true},
         .seed = 5,
-        .train = {true, .keep_gradients = job->keeps_gradients},
-        .generate.wanted = job->generates,
-        .evaluate.logits = job->wants_logits};
+        .train = {true, .keep_gradients = job->keeps_gradients}};
     return sw_initialize(&options, out);
 }
 
@@ -234,10 +232,6 @@ static void what_an_axis_does_not_support_is_refused(void **state)
     (void)state;
     refused((struct job){1, 1, 2, 1, .stage = 0},
             (const char *const[]){"spillway.mesh.context 2", "along pipe, tensor and data", NULL});
-    refused((struct job){2, 1, 1, 1, .generates = true},
-            (const char *const[]){"spillway.mesh.pipe 2", "generate.wanted", "along tensor", NULL});
-    refused((struct job){2, 1, 1, 1, .wants_logits = true},
-            (const char *const[]){"spillway.mesh.pipe 2", "evaluate.logits", "along tensor", NULL});
     refused((struct job){2, 1, 1, 1, .keeps_gradients = true},
             (const char *const[]){"spillway.mesh.pipe 2", "train.keep_gradients", "data", NULL});
     refused((struct job){1, 1, 1, 2, .keeps_gradients = true},
