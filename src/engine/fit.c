@@ -55,7 +55,7 @@ static sw_status learn(struct sw_engine *e, const struct recipe *r, struct sw_gr
                        sw_value loss)
 {
     const struct sw_parallel_config *p = &e->config->parallel;
-    const struct sw_shares shares = {p->pipe, p->chunks, p->tensor, p->context};
+    const struct sw_shares shares = {p->tensor, p->context};
     SW_TRY(sw_graph_status(g));
     SW_TRY(sw_graph_check_shares(g, &shares));
     if (r->labels && loss < 0) {
@@ -257,10 +257,9 @@ static void close_graphs(struct graphs *graphs)
 static sw_status cut_blocks(struct sw_engine *e, const struct graphs *graphs)
 {
     const int stages = sw_mesh_size(&e->mesh, 1U << SW_AXIS_PIPE);
-    return e->stage_blocks
-               ? sw_engine_cut_blocks(graphs->specs, graphs->n, &e->config->parallel.partition,
-                                      graphs->rates, stages, e->stage_blocks)
-               : SW_OK;
+    return e->stage_blocks ? sw_engine_cut_blocks(graphs->specs, graphs->n, &e->config->parallel,
+                                                  graphs->rates, stages, e->stage_blocks)
+                           : SW_OK;
 }
 
 static sw_status lend_graphs(void *ctx, const struct sw_policy *policy,

@@ -215,8 +215,20 @@ static sw_status cut(struct items *items, const struct sw_partition_config *p,
     return SW_OK;
 }
 
+static sw_status check_blocks(int64_t n_blocks, const struct sw_parallel_config *p)
+{
+    const int64_t most = n_blocks / sw_max_i64(p->chunks, 1);
+    return p->pipe <= most
+               ? SW_OK
+               : SW_FAIL(SW_E_CONFIG,
+                         "spillway.mesh.pipe %lld with %lld chunk%s per stage: the model has %lld "
+                         "blocks, and each chunk needs one; wanted at most %lld stages",
+                         (long long)p->pipe, (long long)p->chunks, p->chunks > 1 ? "s" : "",
+                         (long long)n_blocks, (long long)most);
+}
+
 sw_status sw_engine_cut_blocks(const struct sw_program_spec *specs, int n_specs,
-                               const struct sw_partition_config *p,
+                               const struct sw_parallel_config *p,
                                const struct sw_machine_rates *rates, int stages, int *bounds)
 {
     struct items items = {.specs = specs, .n_specs = n_specs};
@@ -224,11 +236,12 @@ sw_status sw_engine_cut_blocks(const struct sw_program_spec *specs, int n_specs,
     for (int i = 0; i < n_specs && st >= 0; i++) {
         st = sw_blocks_add(&items.blocks, specs[i].graph);
     }
+    st = st < 0 ? st : check_blocks(items.blocks.n, p);
     items.weight = sw_alloc_zero("engine", (size_t)items.blocks.n + 2, sizeof *items.weight);
     if (st >= 0 && !items.weight) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the partition");
     }
-    st = st < 0 ? st : cut(&items, p, rates, stages, bounds);
+    st = st < 0 ? st : cut(&items, &p->partition, rates, stages, bounds);
     sw_blocks_close(&items.blocks);
     sw_free(items.weight);
     return st;

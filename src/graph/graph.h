@@ -234,10 +234,9 @@ const struct sw_param_part *sw_graph_param_part(const struct sw_graph *g, sw_val
 
 /* Ranks that share a forward; 0 counts as 1. */
 struct sw_shares {
-    int64_t pipe, chunks; /* stages, and chunks of blocks on each */
     int64_t tensor, context;
 };
-/* SW_E_CONFIG: more chunks than blocks, or heads that tensor x context does not divide.
+/* SW_E_CONFIG: heads that tensor x context does not divide.
  * SW_E_UNSUP: an op that is not cut along the tensor axis. Names the sizes that work. */
 sw_status sw_graph_check_shares(const struct sw_graph *g, const struct sw_shares *shares);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that can share a forward. What the axes pipe, tensor and context cannot cut is refused
+// Ranks that can share a forward. What the axes tensor and context cannot cut is refused
 // before any pass cuts it.
 #include <stdio.h>
 
@@ -16,24 +16,6 @@ static const char *list_divisors(int64_t n, char *buf, size_t cap)
         }
     }
     return buf;
-}
-
-static sw_status check_blocks(const struct sw_graph *g, const struct sw_shares *shares)
-{
-    const int64_t chunks = sw_max_i64(shares->chunks, 1), most_chunks = INT64_MAX / chunks;
-    int64_t n_blocks = 0;
-    for (int32_t i = 0; i < g->n_scopes; i++) {
-        n_blocks += g->scopes[i].is_block;
-    }
-    if (shares->pipe <= 1 || (shares->pipe <= most_chunks && shares->pipe * chunks <= n_blocks)) {
-        return SW_OK;
-    }
-    return SW_FAIL(
-        SW_E_CONFIG,
-        "spillway.mesh.pipe %lld with %lld chunk%s per stage: the model has %lld blocks, "
-        "and each chunk needs one; wanted at most %lld stages",
-        (long long)shares->pipe, (long long)chunks, chunks > 1 ? "s" : "", (long long)n_blocks,
-        (long long)(n_blocks / chunks));
 }
 
 /* Ranks have equally many key heads, or as many share one. Packed ones are not shared. */
@@ -90,7 +72,6 @@ static sw_status refuse_op(const struct sw_graph *g, const struct sw_op *op, con
 
 sw_status sw_graph_check_shares(const struct sw_graph *g, const struct sw_shares *shares)
 {
-    SW_TRY(check_blocks(g, shares));
     for (int32_t i = 0; i < g->n_ops && (shares->tensor > 1 || shares->context > 1); i++) {
         const struct sw_op *op = &g->ops[i];
         if (op->kind == SW_OP_ATTENTION) {

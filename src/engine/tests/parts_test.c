@@ -606,7 +606,7 @@ static void check_refusal(const char *config, int64_t tensor, const char *const 
 {
     const struct model_case c = {
         .name = "refused", .config = config, .spec = SPEC, .dtype = SW_F32};
-    const struct sw_shares shares = {1, 1, tensor, 1};
+    const struct sw_shares shares = {tensor, 1};
     sw_value loss;
     int64_t vocab;
     struct sw_graph *g = forward_of(&c, NULL, &loss, &vocab);

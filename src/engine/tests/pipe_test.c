@@ -12,16 +12,26 @@
 
 enum { B = 2, T = 5, V = 19, BLOCKS = 4, STEPS = 2, MOST_K = 8, MAX_RANKS = 8 };
 enum { TEXT = 3, PROMPT = 4 };
-enum { MOST_PARAMS = 64, MOST_ELEMS = 1 << 10 };
+enum { MOST_PARAMS = 128, MOST_ELEMS = 1 << 10 };
 
 static const char model_json[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":19,"
     "\"n_positions\":8,\"n_embd\":8,\"n_layer\":4,\"n_head\":2,\"n_inner\":12,\"embd_pdrop\":0.1,"
     "\"attn_pdrop\":0.1,\"resid_pdrop\":0.1,\"tie_word_embeddings\":%s}";
-static char untied[96], tied[96];
+/* Encoder-decoders: all blocks of the decoder read the encoder's output, and those of T5 a bias.
+ * Their embeddings and the head share a table. */
+static const char t5_json[] =
+    "{\"model_type\":\"t5\",\"vocab_size\":19,\"d_model\":8,\"d_kv\":4,\"d_ff\":12,\"num_layers\":2,"
+    "\"num_heads\":2,\"relative_attention_num_buckets\":8,\"relative_attention_max_distance\":12,"
+    "\"dropout_rate\":0.1}";
+static const char bart_json[] =
+    "{\"model_type\":\"bart\",\"vocab_size\":19,\"d_model\":8,\"encoder_layers\":2,"
+    "\"decoder_layers\":2,\"encoder_attention_heads\":2,\"decoder_attention_heads\":2,"
+    "\"encoder_ffn_dim\":12,\"decoder_ffn_dim\":12,\"max_position_embeddings\":14,\"dropout\":0.1}";
+static char untied[96], tied[96], t5[96], bart[96];
 
 struct values {
-    char name[64];
+    char name[96];
     float at[MOST_ELEMS];
     bool known[MOST_ELEMS], owned[MOST_ELEMS];
 };
@@ -49,6 +59,11 @@ struct job {
     struct values params[MOST_PARAMS]; /* of all stages */
 };
 
+static bool is_seq2seq(const struct job *job)
+{
+    return job->model == t5 || job->model == bart;
+}
+
 static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **out)
 {
     char config[1024];
@@ -66,7 +81,7 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
     const struct sw_engine_options options = {
         .config.text = config,
         .model.path = job->model ? job->model : untied,
-        .inputs.seq_len = T,
+        .inputs = {.seq_len = T, .target_len = is_seq2seq(job) ? T : 0},
         .run = {.comm = comm, .verify = true},
         .seed = 5,
         .train.wanted = true,
@@ -380,10 +395,25 @@ static void what_stages_cannot_share_is_refused(void **state)
             "spillway.partition \"type:(\"");
 }
 
-static void put_model(const char *file, const char *tie, char *path, size_t cap)
+static void encoder_decoders_are_cut_in_all_programs(void **state)
 {
-    char text[sizeof model_json + 8];
-    snprintf(text, sizeof text, model_json, tie);
+    static const char *const models[] = {t5, bart};
+    static const char *const partitions[] = {"\"time\"", "\"uniform\"", "[0, 1, 4]", "[0, 3, 4]"};
+    (void)state;
+    for (size_t m = 0; m < SW_LEN(models); m++) {
+        struct job *one = run((struct job){1, 1, 3, .stage = 0, .model = models[m]});
+        for (size_t i = 0; i < SW_LEN(partitions); i++) {
+            assert_same(one, run((struct job){2, 1, 3, 0, .schedule = "1f1b", .model = models[m],
+                                              .partition = partitions[i]}));
+        }
+        assert_same(one, run((struct job){4, 1, 3, 0, .schedule = "gpipe", .model = models[m]}));
+        assert_same(one, run((struct job){2, 2, 3, 3, .schedule = "1f1b", .model = models[m]}));
+        free(one);
+    }
+}
+
+static void put_model(const char *file, const char *text, char *path, size_t cap)
+{
     test_put(file, text);
     snprintf(path, cap, "%s/%s", test_folder(), file);
 }
@@ -391,8 +421,13 @@ static void put_model(const char *file, const char *tie, char *path, size_t cap)
 static int set_up(void **state)
 {
     (void)state;
-    put_model("untied.json", "false", untied, sizeof untied);
-    put_model("tied.json", "true", tied, sizeof tied);
+    char text[sizeof model_json + 8];
+    snprintf(text, sizeof text, model_json, "false");
+    put_model("untied.json", text, untied, sizeof untied);
+    snprintf(text, sizeof text, model_json, "true");
+    put_model("tied.json", text, tied, sizeof tied);
+    put_model("t5.json", t5_json, t5, sizeof t5);
+    put_model("bart.json", bart_json, bart, sizeof bart);
     return 0;
 }
 
@@ -401,6 +436,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(partitions_follow_the_configuration),
     cmocka_unit_test(slices_work_in_each_stage),
     cmocka_unit_test(tied_tables_get_the_gradients_of_all_uses),
+    cmocka_unit_test(encoder_decoders_are_cut_in_all_programs),
     cmocka_unit_test(checkpoints_move_between_stages),
     cmocka_unit_test(what_stages_cannot_share_is_refused),
 };

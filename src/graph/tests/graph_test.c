@@ -182,17 +182,14 @@ static struct sw_graph *two_blocks(void)
 static void shares_that_do_not_divide_are_refused(void **state)
 {
     static const struct {
-        struct sw_shares shares; /* pipe, chunks, tensor, context */
+        struct sw_shares shares; /* tensor, context */
         const char *words[3];
     } cases[] = {
-        {{1, 1, 16, 1}, {"tensor 16", "the 28 heads of h.0", "1, 2, 4, 7, 14, 28"}},
-        {{1, 1, 4, 2}, {"tensor 4 x context 2", "28 heads", "ring attention"}},
-        {{1, 1, 1, 56}, {"context 56", "28 heads", "ring attention"}},
-        {{3, 1, 1, 1}, {"spillway.mesh.pipe 3", "2 blocks", "at most 2 stages"}},
-        {{2, 2, 1, 1}, {"2 chunks per stage", "2 blocks", "at most 1 stages"}},
-        {{INT64_MAX, 3, 1, 1}, {"3 chunks per stage", "2 blocks", "at most 0 stages"}},
+        {{16, 1}, {"tensor 16", "the 28 heads of h.0", "1, 2, 4, 7, 14, 28"}},
+        {{4, 2}, {"tensor 4 x context 2", "28 heads", "ring attention"}},
+        {{1, 56}, {"context 56", "28 heads", "ring attention"}},
     };
-    static const struct sw_shares fit[] = {{2, 1, 14, 2}, {1, 2, 7, 4}, {1, 1, 28, 1}};
+    static const struct sw_shares fit[] = {{14, 2}, {7, 4}, {28, 1}};
     (void)state;
     struct sw_graph *g = two_blocks();
     for (size_t i = 0; i < SW_LEN(fit); i++) {
