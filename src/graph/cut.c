@@ -327,7 +327,7 @@ void sw_part_matmul(const struct sw_op_desc *desc, struct sw_op *op, const struc
 bool sw_cut_embedding(const struct sw_op_desc *d, struct sw_cut *out)
 {
     out->turns = out->axis == 'v' ? SW_TURNS_WRITE : SW_TURNS_NONE;
-    return !is_tile(&d->op->attrs.embedding.tile);
+    return !is_tile(&d->op->attrs.embedding.tile) && d->op->attrs.embedding.whole == 0;
 }
 
 void sw_part_embedding(const struct sw_op_desc *desc, struct sw_op *op, const struct sw_cut *cut,

@@ -222,8 +222,9 @@ void sw_ir_close(struct sw_ir *ir)
 
 const struct sw_param_part *sw_ir_param_part(const struct sw_ir *ir, sw_value param)
 {
-    for (int32_t i = 0; i < ir->params.n_parts; i++) {
-        if (ir->params.parts[i].param == sw_ir_root(ir, param)) {
+    for (int32_t i = 0; i < ir->params.n_parts; i++) { /* the root may be a pack */
+        const sw_value known = ir->params.parts[i].param;
+        if (known == param || known == sw_ir_root(ir, param)) {
             return &ir->params.parts[i];
         }
     }

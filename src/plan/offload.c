@@ -13,12 +13,14 @@
 #include "plan/offload.h"
 
 /* True for a lookup in an offloaded table that is not loaded for another reason: only its rows are
- * loaded. Exception: most ids have no row in a rank's part of a table, so the part is loaded. */
+ * loaded. Of a table that ranks have parts of, all is loaded, as indices name rows of others. */
 static bool reads_rows(const struct sw_offload *p, const struct sw_ir_op *op)
 {
-    const bool looks_up = sw_ir_has(op, SW_TRAIT_LOOKUP) && op->detail->attrs.embedding.whole == 0;
-    const sw_value table = looks_up ? sw_offload_home(p, op->in[0]) : SW_NO_VALUE;
-    return table >= 0 && table == op->in[0] && !sw_offload_is_here(p, op, table);
+    const sw_value table =
+        sw_ir_has(op, SW_TRAIT_LOOKUP) ? sw_offload_home(p, op->in[0]) : SW_NO_VALUE;
+    const bool is_part =
+        sw_ir_attrs(op) == SW_ATTRS_EMBEDDING && op->detail->attrs.embedding.whole > 0;
+    return table >= 0 && !is_part && table == op->in[0] && !sw_offload_is_here(p, op, table);
 }
 
 static void become_rows(struct sw_ir_op *op)
