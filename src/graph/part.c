@@ -565,7 +565,9 @@ static void copy_outputs(struct pass *p)
             sw_graph_fail(p->out, SW_E_UNSUP, "output %s: ranks have parts of several groups of it",
                           output->name);
         }
-        sw_output(p->out, output->name, in_spread(p, output->value, &whole));
+        /* row-major: what is gathered without its padding is a view */
+        sw_output(p->out, output->name,
+                  sw_graph_dense(p->out, in_spread(p, output->value, &whole)));
     }
 }
 
