@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include "cli/model_flags.h"
+#include "spillway/comm.h"
 
 enum { NOT_GIVEN = -1 };
+enum { DEADLINE_S = 300 };    /* longest wait for another rank */
 enum { CHAT_CONTEXT = 4096 }; /* limit on a conversation, if the model has room for more */
 
 struct run {
@@ -18,6 +20,7 @@ struct run {
     bool ignore_eos, no_bos, chat;
     struct sw_sampling sampling;
     struct words sets;
+    sw_comm *comm; /* of a process that a launcher started; else NULL */
     struct chat_flags chats;
     struct sw_chat_options chat_options; /* options for chats */
 };
@@ -35,7 +38,8 @@ static sw_status generate(const struct run *run, bool *started)
                                                 .tokens = run->tokens,
                                                 .sampling = run->sampling,
                                                 .ignore_eos = run->ignore_eos,
-                                                .no_bos = run->no_bos};
+                                                .no_bos = run->no_bos,
+                                                .comm = run->comm};
     return sw_generate_text(&options, stdout, started);
 }
 
@@ -61,6 +65,7 @@ static sw_status open_talk(struct talk *t)
                    .n_sets = run->sets.n},
         .model = {.path = run->model, .adapter = run->adapter},
         .inputs.most_tokens = CHAT_CONTEXT,
+        .run.comm = run->comm,
         .generate.wanted = true,
     };
     chat.folder = cli_tokenizer_folder(run->tokenizer, run->adapter, run->model);
@@ -84,9 +89,16 @@ static sw_status print_token(void *ctx, const int32_t *ids, int64_t n)
     return sw_text_write(ctx, ids, n, false);
 }
 
+/* The first rank reads and prints. */
+static bool leads(const struct run *run)
+{
+    return !run->comm || sw_comm_rank(run->comm) == 0;
+}
+
 static sw_status answer(struct talk *t, const char *question)
 {
     const struct run *run = t->run;
+    const bool prints = leads(run);
     char *text = NULL;
     int64_t n = 0;
     struct sw_text_writer writer = {.tokenizer = t->tokenizer, .to = stdout};
@@ -100,13 +112,13 @@ static sw_status answer(struct talk *t, const char *question)
         const int64_t room = sw_engine_seq_len(t->engine) - t->prompt.len;
         int64_t n_new = run->tokens > 0 && run->tokens < room ? run->tokens : room;
         n_new = n_new < 1 ? 1 : n_new; /* generation then reports that there is no room */
-        st = sw_generate_each(t->engine, t->prompt.ptr, t->prompt.len, n_new, &sampling, &each,
-                              t->out, &n);
+        st = sw_generate_each(t->engine, t->prompt.ptr, t->prompt.len, n_new, &sampling,
+                              prints ? &each : NULL, t->out, &n);
     }
-    st = st < 0 ? st : sw_text_write(&writer, t->out, n, true);
+    st = st < 0 || !prints ? st : sw_text_write(&writer, t->out, n, true);
     st = st < 0 ? st : sw_tokenizer_decode(t->tokenizer, t->out, n, true, &text, NULL);
     st = st < 0 ? st : sw_chat_say(t->chat, "assistant", text);
-    if (st >= 0) {
+    if (st >= 0 && prints) {
         putchar('\n');
         fflush(stdout);
     }
@@ -114,20 +126,42 @@ static sw_status answer(struct talk *t, const char *question)
     return st;
 }
 
+/* Sends a line of the first rank to the others. len: below 0 = there is none */
+static sw_status share_line(const struct run *run, char **line, size_t *cap, int64_t *len)
+{
+    if (!run->comm) {
+        return SW_OK;
+    }
+    sw_status st = sw_comm_broadcast(run->comm, 0, len, sizeof *len, "the length of a line");
+    if (st < 0 || *len < 0) {
+        return st;
+    }
+    if (*cap < (size_t)*len + 1) {
+        char *more = realloc(*line, (size_t)*len + 1);
+        if (!more) {
+            return SW_E_NOMEM;
+        }
+        *line = more;
+        *cap = (size_t)*len + 1;
+    }
+    return sw_comm_broadcast(run->comm, 0, *line, (size_t)*len + 1, "a line");
+}
+
 static sw_status answer_lines(struct talk *t)
 {
     char *line = NULL;
     size_t cap = 0;
-    ssize_t len;
+    int64_t len = 0;
     sw_status st = SW_OK;
-    const bool asks = isatty(STDIN_FILENO) == 1;
-    for (;;) {
+    const bool reads = leads(t->run), asks = reads && isatty(STDIN_FILENO) == 1;
+    while (st >= 0) {
         if (asks) {
             fputs("> ", stdout);
             fflush(stdout);
         }
-        len = st < 0 ? -1 : getline(&line, &cap, stdin);
-        if (len < 0) {
+        len = reads ? getline(&line, &cap, stdin) : 0;
+        st = share_line(t->run, &line, &cap, &len);
+        if (st < 0 || len < 0) {
             break;
         }
         line[strcspn(line, "\r\n")] = '\0';
@@ -152,6 +186,19 @@ static sw_status talk(const struct run *run, bool *started)
     sw_close(t.engine);
     sw_chat_close(t.chat);
     sw_tokenizer_close(t.tokenizer);
+    return st;
+}
+
+/* Generates as one of the ranks that a launcher started, or alone. */
+static sw_status run_ranks(struct run *run, bool *started)
+{
+    /* others wait while the first rank waits for a line of its user */
+    sw_status st = sw_world_open(run->chat ? SW_DEADLINE_MAX_S : DEADLINE_S, &run->comm);
+    st = st < 0 ? st : (run->chat ? talk : generate)(run, started);
+    if (st < 0 && run->comm) {
+        sw_comm_abort(run->comm, st);
+    }
+    sw_comm_close(run->comm, st < 0);
     return st;
 }
 
@@ -197,7 +244,8 @@ int sw_cmd_generate(int argc, char **argv)
     };
     const struct command command = {
         "generate", "--model DIR --prompt TEXT [..]",
-        "Continues a prompt, transforms a text (encoder-decoders), or chats (--chat).",
+        "Continues a prompt, transforms a text (encoder-decoders), or chats (--chat). Ranks of a\n"
+        "launcher generate one text together; the first one reads and prints.",
         CLI_FLAGS(flags),
         "--model run/model --prompt 'Once upon a time' --tokens 100\n"
         "--model org/name --chat --temperature 0.7 --top-p 0.9\n"
@@ -230,7 +278,7 @@ int sw_cmd_generate(int argc, char **argv)
     if (status < 0) {
         bool started = false;
         run.sampling.seed = (uint64_t)run.seed;
-        status = (run.chat ? talk : generate)(&run, &started) >= 0
+        status = run_ranks(&run, &started) >= 0
                      ? CLI_DONE
                      : cli_error(&command, started ? CLI_FAILED : CLI_REFUSED);
     }

@@ -9,6 +9,7 @@ enum { DEFAULT_TOKENS = 100 };
 
 struct generate {
     const struct sw_generate_options *options;
+    bool leads;   /* the first rank, which reads and writes */
     bool answers; /* prompts are the input of an encoder */
     sw_tokenizer *tokenizer;
     sw_engine *engine;
@@ -75,11 +76,39 @@ static sw_status add_lines(struct generate *g, FILE *in)
     return st;
 }
 
+/* Sends numbers of the first rank to the others. */
+static sw_status share_ids(const struct generate *g, struct sw_ids *ids)
+{
+    sw_comm *comm = g->options->comm;
+    int64_t n = ids->len;
+    SW_TRY(sw_comm_broadcast(comm, 0, &n, sizeof n, "the number of tokens"));
+    for (int64_t i = ids->len; i < n; i++) {
+        SW_TRY(sw_ids_push(ids, 0));
+    }
+    return sw_comm_broadcast(comm, 0, ids->ptr, (size_t)n * sizeof *ids->ptr, "tokens of prompts");
+}
+
+/* The first rank reads the lines for all. */
+static sw_status read_lines(struct generate *g)
+{
+    const sw_status st = g->leads ? add_lines(g, g->options->in) : SW_OK;
+    if (!g->options->comm) {
+        return st;
+    }
+    SW_TRY(sw_comm_agree(g->options->comm, st, "reading prompts"));
+    SW_TRY(share_ids(g, &g->ids));
+    SW_TRY(share_ids(g, &g->sizes));
+    for (int64_t i = 0; i < g->sizes.len; i++) {
+        g->longest = sw_max_i64(g->longest, g->sizes.ptr[i]);
+    }
+    return SW_OK;
+}
+
 static sw_status read_prompts(struct generate *g)
 {
     const struct sw_generate_options *o = g->options;
     if (!o->prompt && g->answers && o->in) {
-        return add_lines(g, o->in);
+        return read_lines(g);
     }
     const char *text = o->prompt ? o->prompt : "";
     return add_prompt(g, text, strlen(text));
@@ -114,6 +143,7 @@ static sw_status open_engine(struct generate *g)
         /* without a limit the cache would hold a whole context */
         .inputs = {.seq_len = g->answers ? sw_max_i64(g->longest, 1) : 0,
                    .most_tokens = g->longest + DEFAULT_TOKENS},
+        .run.comm = o->comm,
         .generate = {.wanted = true, .tokens = known},
     };
     SW_TRY(sw_initialize(&options, &g->engine));
@@ -175,7 +205,11 @@ static sw_status write_text(struct generate *g, const int32_t *prompt, int64_t n
     const struct sw_each_token each = {print_token, &printing};
     int64_t n = 0;
     sw_job_settings_apply(&g->settings, n_prompt, !g->options->ignore_eos, &sampling);
-    SW_TRY(sw_generate_each(g->engine, prompt, n_prompt, g->n_new, &sampling, &each, g->out, &n));
+    SW_TRY(sw_generate_each(g->engine, prompt, n_prompt, g->n_new, &sampling,
+                            g->leads ? &each : NULL, g->out, &n));
+    if (!g->leads) {
+        return SW_OK;
+    }
     SW_TRY(sw_text_write(&printing.writer, g->out, n, true));
     return fputs("\n", out) >= 0 && fflush(out) == 0
                ? SW_OK
@@ -185,7 +219,8 @@ static sw_status write_text(struct generate *g, const int32_t *prompt, int64_t n
 sw_status sw_generate_text(const struct sw_generate_options *options, FILE *out, bool *started)
 {
     SW_TRY_OPTIONS(options);
-    struct generate g = {.options = options};
+    struct generate g = {.options = options,
+                         .leads = !options->comm || sw_comm_rank(options->comm) == 0};
     *started = false;
     sw_status st = open_all(&g);
     int64_t at = 0;

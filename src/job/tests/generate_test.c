@@ -134,6 +134,45 @@ static void each_line_has_a_text(void **state)
     free(prefixed);
 }
 
+/* One of two ranks that share each layer. */
+struct shared {
+    FILE *in, *out;
+};
+
+static sw_status generate_on(void *ctx, sw_comm *comm)
+{
+    static const char *const sets[] = {"spillway.mesh.tensor=2", "spillway.threads=1"};
+    const struct shared *shared = ctx;
+    const bool leads = sw_comm_rank(comm) == 0;
+    const struct sw_generate_options o = {.model = test_at("model"),
+                                          .tokens = 9,
+                                          .sets = sets,
+                                          .n_sets = 2,
+                                          .comm = comm,
+                                          .in = leads ? shared->in : stdin};
+    bool started;
+    return sw_generate_text(&o, leads ? shared->out : NULL, &started);
+}
+
+static void ranks_share_the_work_and_the_first_one_prints(void **state)
+{
+    char lines[] = "a b c\nh g f e d c b a . a\nd\n";
+    char *text = NULL;
+    size_t len = 0;
+    (void)state;
+    write_plain_rules();
+    char *want = must((struct sw_generate_options){.tokens = 9}, lines);
+    const struct shared shared = {fmemopen(lines, strlen(lines), "r"), open_memstream(&text, &len)};
+    if (sw_threads_run(2, 60, generate_on, (void *)(uintptr_t)&shared) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    fclose(shared.in);
+    fclose(shared.out);
+    assert_string_equal(text, want);
+    free(text);
+    free(want);
+}
+
 /* Collects the pieces in which a file is written. */
 struct pieces {
     char text[256];
@@ -431,6 +470,7 @@ static void samples_that_cannot_be_are_refused_first(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_line_has_a_text),
     cmocka_unit_test(words_are_written_as_they_come),
+    cmocka_unit_test(ranks_share_the_work_and_the_first_one_prints),
     cmocka_unit_test(rules_of_the_folder_are_followed_or_named),
     cmocka_unit_test(rules_that_make_no_sense_are_named),
     cmocka_unit_test(a_text_longer_than_the_positions_is_named),
