@@ -43,7 +43,8 @@ sw_value sw_graph_exchange(struct sw_graph *g, sw_value x, const struct sw_excha
     if (x < 0 || g->status < 0) {
         return SW_NO_VALUE;
     }
-    if (attrs->to == SW_SPREAD_CUT && info_of(g, x)->shape.dims[attrs->dim] % attrs->ranks != 0) {
+    if (attrs->to == SW_SPREAD_CUT &&
+        info_of(g, x)->shape.dims[sw_exchange_to_dim(attrs)] % attrs->ranks != 0) {
         return sw_graph_bad_shapes(g, "exchange", x, SW_NO_VALUE, "wants equal parts");
     }
     if (is_full(attrs->from)) {
@@ -73,6 +74,10 @@ sw_value sw_graph_exchange_gradient(struct sw_graph *g, sw_value dy, sw_value x,
     struct sw_exchange_attrs back = *attrs;
     back.from = of_gradient(attrs->to);
     back.to = of_gradient(attrs->from);
+    if (attrs->from == SW_SPREAD_CUT && attrs->to == SW_SPREAD_CUT) {
+        back.dim = attrs->to_dim;
+        back.to_dim = attrs->dim;
+    }
     if (dy < 0 || g->status < 0 || !sw_graph_wants(g, x)) {
         return SW_NO_VALUE;
     }

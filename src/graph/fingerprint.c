@@ -92,7 +92,9 @@ static uint64_t hash_attention(uint64_t h, const struct sw_attention_attrs *a)
 static uint64_t hash_exchange(uint64_t h, const struct sw_exchange_attrs *a)
 {
     const int64_t words[] = {a->from, a->to, a->axis, a->dim, a->ranks};
-    return a->ranks > 0 ? sw_hash(h, words, sizeof words) : h;
+    const bool turns = a->from == SW_SPREAD_CUT && a->to == SW_SPREAD_CUT;
+    h = a->ranks > 0 ? sw_hash(h, words, sizeof words) : h;
+    return a->ranks > 0 && turns ? hash_i64(h, a->to_dim) : h;
 }
 
 /* Hashes kinds that have no words above. */

@@ -208,6 +208,9 @@ struct sw_ranks {
     bool rows;
     /* A loss over a cut vocabulary is made from its parts (LINEAR_CE_MERGE); else w is gathered. */
     bool words;
+    /* Ranks have runs of the tokens of every row, and whole parameters; attention has heads. Of a
+     * parameter's gradient each rank has a summand: the caller adds them. */
+    bool tokens;
 };
 
 /*
@@ -216,14 +219,16 @@ struct sw_ranks {
  * Parameters with a split (sw_param_split) become parts, and ops that read them work on parts
  * (sw_op_cut). Where an op needs another spread of a value than its producer leaves, there is an
  * exchange. All ranks have the same ops with the same shapes; only offsets differ. Outputs are
- * whole. Differentiation of the result makes the other half of the exchanges.
+ * whole. Differentiation of the result makes the other half of the exchanges. With `tokens`, what
+ * is computed from ids is cut along the tokens instead, and splits stay as they are.
  *
  * g          has no backward yet
  * ranks      with one rank, the result is a copy
  * loss       a value of g; *out_loss is that value in *out
  * out        the caller's; it borrows what g's options borrow, and with one rank g's names
  *
- * SW_E_UNSUP a split that the ranks do not divide; the message names the parameter
+ * SW_E_UNSUP a split that the ranks do not divide; the message names the parameter. tokens: an
+ *            attention whose heads the ranks do not divide, or whose queries are not cut
  */
 sw_status sw_graph_part(const struct sw_graph *g, const struct sw_ranks *ranks, sw_value loss,
                         struct sw_graph **out, sw_value *out_loss);

@@ -352,8 +352,9 @@ static void shapes_exchange(const struct sw_op_desc *d, struct sw_view *out)
     like(&out[0], &d->in[0]);
     if (attrs->from == SW_SPREAD_CUT) {
         out[0].shape.dims[attrs->dim] *= attrs->ranks;
-    } else if (attrs->to == SW_SPREAD_CUT) {
-        out[0].shape.dims[attrs->dim] /= attrs->ranks;
+    }
+    if (attrs->to == SW_SPREAD_CUT) {
+        out[0].shape.dims[sw_exchange_to_dim(attrs)] /= attrs->ranks;
     }
 }
 

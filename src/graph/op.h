@@ -197,7 +197,8 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
     X(EXCHANGE,           "exchange")           /* x in the spread attrs from -> in the spread     \
                                                    attrs to, by messages between ranks: SUM -> the \
                                                    sum (WHOLE), or a rank's part of it (CUT); CUT  \
-                                                   -> all parts along attrs dim. No device has a   \
+                                                   -> all parts along attrs dim (CUT: of a rank's  \
+                                                   part along attrs to_dim). No device has a       \
                                                    kernel for it */                               \
     X(LINEAR_CE_MERGE,    "linear_ce_merge")    /* h, w, labels [, bias], parts [3 n, rows] ->     \
                                                    sum, count, lse, from what LINEAR_CE with attrs \
@@ -247,11 +248,18 @@ enum sw_spread_kind {
  * places with each other, and so do from and to. */
 struct sw_exchange_attrs {
     enum sw_spread_kind from, to;
-    int axis;  /* enum sw_axis */
-    int dim;   /* CUT: along this one, in equal parts */
-    int ranks; /* that take part: consecutive ones along the axis; 0 = no exchange */
-    int me;    /* this rank among them */
+    int axis;   /* enum sw_axis */
+    int dim;    /* CUT: along this one, in equal parts */
+    int to_dim; /* from CUT to CUT: along this one afterwards */
+    int ranks;  /* that take part: consecutive ones along the axis; 0 = no exchange */
+    int me;     /* this rank among them */
 };
+
+/* to CUT: along this one. */
+static inline int sw_exchange_to_dim(const struct sw_exchange_attrs *attrs)
+{
+    return attrs->from == SW_SPREAD_CUT ? attrs->to_dim : attrs->dim;
+}
 
 struct sw_embedding_attrs {
     int64_t padding_id; /* -1 = none */

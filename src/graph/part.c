@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The graph of one of several ranks that compute a forward together. One walk over the ops: an op
 // whose parameter or input is cut works on parts, if it can; sums over ranks are taken where an op
-// needs them; between products, ops work on a part of the rows. Everything else is whole.
+// needs them; between products, ops work on a part of the rows. Everything else is whole. On the
+// context axis, what comes from ids is cut along the tokens, and attention along its heads.
 // Invariant: all ranks get the same ops, so their exchanges meet.
 #include <string.h>
 
@@ -81,20 +82,49 @@ static struct sw_spread spread_of_param(struct pass *p, sw_value v)
     return spread;
 }
 
+static bool add_split(struct sw_graph *g, sw_value x, const struct sw_shape *whole,
+                      const struct sw_tensor_split *split)
+{
+    if (!sw_graph_grow(g, (void **)&g->parts, g->n_parts, sizeof *g->parts)) {
+        return false;
+    }
+    g->parts[g->n_parts++] = (struct sw_param_part){x, *whole, *split};
+    return true;
+}
+
+/* Ranks with tokens have all of it, and summands of its gradient. */
+static void copy_param(struct pass *p, sw_value v)
+{
+    const struct sw_value_info *info = info_of(p, v);
+    const struct sw_param_part *part = sw_graph_param_part(p->g, v);
+    const struct sw_spread spread =
+        sw_spread_of(info->needs_grad ? SW_SPREAD_COPIED : SW_SPREAD_WHOLE);
+    const sw_value x = sw_param(p->out, info->name, info->shape, info->init);
+    if (x >= 0) {
+        p->out->values[x].needs_grad = info->needs_grad;
+    }
+    if (x >= 0 && (!part || add_split(p->out, x, &part->whole, &part->split))) {
+        set_form(p, v, &spread, x);
+    }
+}
+
 static void make_param(struct pass *p, sw_value v)
 {
     const struct sw_value_info *info = info_of(p, v);
     struct sw_graph *g = p->out;
+    if (p->ranks.tokens) {
+        copy_param(p, v);
+        return;
+    }
     const struct sw_spread spread = spread_of_param(p, v);
     sw_value x = sw_param(g, info->name, sw_spread_shape(&spread, &info->shape), info->init);
     if (x >= 0) {
         g->values[x].needs_grad = info->needs_grad;
     }
     if (x >= 0 && spread.kind == SW_SPREAD_CUT) {
-        if (!sw_graph_grow(g, (void **)&g->parts, g->n_parts, sizeof *g->parts)) {
+        if (!add_split(g, x, &info->shape, &spread.split)) {
             return;
         }
-        g->parts[g->n_parts++] = (struct sw_param_part){x, info->shape, spread.split};
         if (spread.parts < p->ranks.n && info->needs_grad) {
             struct sw_exchange_attrs shared = exchange_of(p, SW_SPREAD_WHOLE, SW_SPREAD_COPIED, 0);
             shared.ranks = p->ranks.n / spread.parts;
@@ -177,6 +207,14 @@ static sw_value change(struct pass *p, enum sw_spread_kind from, sw_value x, enu
     return sw_graph_exchange(p->out, x, &attrs);
 }
 
+/* Parts along `dim` become parts along `to_dim`. */
+static sw_value turn(struct pass *p, sw_value x, int dim, int to_dim)
+{
+    struct sw_exchange_attrs attrs = exchange_of(p, SW_SPREAD_CUT, SW_SPREAD_CUT, dim);
+    attrs.to_dim = to_dim;
+    return sw_graph_exchange(p->out, x, &attrs);
+}
+
 static sw_value in_spread(struct pass *p, sw_value v, const struct sw_spread *want);
 
 static sw_value make_whole(struct pass *p, sw_value v)
@@ -202,6 +240,9 @@ static sw_value make_cut(struct pass *p, sw_value v, const struct sw_spread *wan
     const struct sw_spread whole = sw_spread_of(SW_SPREAD_WHOLE);
     const struct form *f = &p->forms[v];
     const int dim = want->split.dim;
+    if (p->ranks.tokens && f->native.kind == SW_SPREAD_CUT && f->at[SW_SPREAD_WHOLE] < 0) {
+        return turn(p, f->at[SW_SPREAD_CUT], f->cut.split.dim, dim);
+    }
     if (f->native.kind == SW_SPREAD_SUM && f->at[SW_SPREAD_WHOLE] < 0) {
         return change(p, SW_SPREAD_SUM, f->at[SW_SPREAD_SUM], SW_SPREAD_CUT, dim);
     }
@@ -437,7 +478,8 @@ static bool by_copies(struct pass *p, const struct sw_op *op)
     for (int k = 0; k < op->n_in; k++) {
         const struct sw_value_info *info = info_of(p, op->in[k]);
         const struct form *f = &p->forms[op->in[k]];
-        const bool is_copied = f->at[SW_SPREAD_COPIED] >= 0 && info->role != SW_ROLE_PARAM;
+        const bool is_copied =
+            f->at[SW_SPREAD_COPIED] >= 0 && (p->ranks.tokens || info->role != SW_ROLE_PARAM);
         any = any || (is_copied && info->needs_grad);
         if (info->needs_grad && info->role != SW_ROLE_PARAM && !is_copied) {
             return false;
@@ -515,19 +557,326 @@ static bool has_sum(const struct pass *p, const struct sw_op *op)
     return false;
 }
 
+/* ---- the context axis ---- */
+
+static bool is_cut(const struct pass *p, sw_value v)
+{
+    return p->forms[v].native.kind == SW_SPREAD_CUT;
+}
+
+static bool is_cut_along(const struct pass *p, sw_value v, int dim)
+{
+    return is_cut(p, v) && p->forms[v].native.split.dim == dim;
+}
+
+/* The part that an op has if input `lead` is cut like that. A cut of rows leaves pieces of a
+ * product as they are. */
+static bool part_of_tokens(struct pass *p, const struct sw_op *op, const struct sw_op_desc *desc,
+                           int lead, const struct sw_spread *cut, struct sw_op_part *part)
+{
+    const bool is_loss = op->kind == SW_OP_CROSS_ENTROPY || op->kind == SW_OP_LINEAR_CE;
+    struct sw_op_desc whole = *desc;
+    if (is_loss) { /* a number per row, in the order of the rank's own rows */
+        whole.out[2].shape.rank = -1;
+    }
+    if (!sw_op_part(&whole, lead, cut, &p->ranks, part)) {
+        return false;
+    }
+    if (is_loss) {
+        part->out[2] = sw_spread_cut(0, sw_shape_elems(&desc->out[2].shape), p->ranks.n);
+    }
+    if (op->kind == SW_OP_MATMUL) {
+        part->op.attrs.matmul.piece = op->attrs.matmul.piece;
+    }
+    return all_can(p, op, part);
+}
+
+static bool along_tokens(struct pass *p, const struct sw_op *op, const struct sw_op_desc *desc)
+{
+    struct sw_op_part part;
+    for (int k = 0; k < op->n_in; k++) {
+        if (is_cut(p, op->in[k]) &&
+            part_of_tokens(p, op, desc, k, &p->forms[op->in[k]].native, &part)) {
+            emit(p, op, &part);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Ids name the rows of a table: the tokens of this rank. */
+static bool from_ids(struct pass *p, const struct sw_op *op, const struct sw_op_desc *desc)
+{
+    struct sw_op_part part;
+    if (op->kind != SW_OP_EMBEDDING || desc->in[1].shape.rank == 0) {
+        return false;
+    }
+    const int dim = desc->in[1].shape.rank - 1;
+    const struct sw_spread ids = sw_spread_cut(dim, desc->in[1].shape.dims[dim], p->ranks.n);
+    if (!sw_spread_is_even(&ids) || !part_of_tokens(p, op, desc, 1, &ids, &part)) {
+        return false;
+    }
+    emit(p, op, &part);
+    return true;
+}
+
+/* The op works on some columns of all tokens: the mean of tokens, or one of them. */
+static bool by_columns(struct pass *p, const struct sw_op *op, const struct sw_op_desc *desc)
+{
+    const struct sw_shape *x = &desc->in[0].shape;
+    const struct sw_spread whole = sw_spread_of(SW_SPREAD_WHOLE);
+    struct sw_op_part part;
+    if (op->n_in == 0 || op->n_out != 1 || x->rank != 3 || !is_cut_along(p, op->in[0], 1)) {
+        return false;
+    }
+    const struct sw_spread columns = sw_spread_cut(2, x->dims[2], p->ranks.n);
+    if (!sw_spread_is_even(&columns) || !part_of_tokens(p, op, desc, 0, &columns, &part) ||
+        part.out[0].kind != SW_SPREAD_CUT) {
+        return false;
+    }
+    emit(p, op, &part);
+    if (p->out->status >= 0) {
+        set_form(p, op->out[0], &whole, in_spread(p, op->out[0], &whole));
+    }
+    return true;
+}
+
+/* ---- heads: all tokens of some of them ---- */
+
+/* x [B,T,KV D] or [B,T,KV,D] with n copies of each head side by side. */
+static sw_value repeat_heads(struct sw_graph *g, sw_value x, int64_t heads, int64_t n)
+{
+    while (n > 1 && x >= 0) {
+        sw_value copies[SW_MAX_INPUTS];
+        struct sw_shape shape = g->values[x].shape;
+        int64_t each = SW_MAX_INPUTS;
+        while (n % each != 0) {
+            each--;
+        }
+        if (each == 1) {
+            sw_graph_fail(g, SW_E_UNSUP, "%lld copies of a key head for ranks of the context axis",
+                          (long long)n);
+            return SW_NO_VALUE;
+        }
+        const int64_t width = sw_head_width(&shape, heads);
+        const sw_value one =
+            sw_reshape(g, x, SW_SHAPE(shape.dims[0], shape.dims[1], heads, 1, width));
+        for (int64_t i = 0; i < each; i++) {
+            copies[i] = one;
+        }
+        shape.dims[2] *= each;
+        x = sw_reshape(g, sw_concat(g, copies, (int)each, 3), shape);
+        heads *= each;
+        n /= each;
+    }
+    return x;
+}
+
+/* An attention as ranks with heads compute it. */
+struct heads {
+    struct sw_op op; /* q, k and v may have become separate, and key heads several */
+    struct sw_op_desc whole;
+    sw_value in[3]; /* of this rank */
+    int n_made;
+};
+
+/* Packed q, k, v of a rank's tokens become those of its heads in one exchange, if they have equally
+ * many. */
+static sw_value turn_packed(struct pass *p, sw_value x)
+{
+    struct sw_graph *g = p->out;
+    const struct sw_shape shape = g->values[x].shape;
+    const int64_t width = shape.dims[2] / 3, n = p->ranks.n;
+    const struct sw_shape parts = SW_SHAPE(shape.dims[0], shape.dims[1], 3, n, width / n);
+    const sw_value by_rank = sw_transpose(g, sw_reshape(g, x, parts), 2, 3);
+    return turn(p, sw_reshape(g, by_rank, shape), 1, 2);
+}
+
+/* Heads from a value of which all ranks have the same tokens, such as their mean. */
+static sw_value heads_of_all(struct pass *p, sw_value v, int64_t heads, int64_t copies)
+{
+    const bool is_copied = p->forms[v].native.kind == SW_SPREAD_COPIED;
+    const struct sw_spread all = sw_spread_of(is_copied ? SW_SPREAD_COPIED : SW_SPREAD_WHOLE);
+    const sw_value x = repeat_heads(p->out, in_spread(p, v, &all), heads, copies);
+    return change(p, all.kind, x, SW_SPREAD_CUT, 2);
+}
+
+/* Copies of key heads until each rank has those that its queries need. */
+static int64_t copies_of_heads(const struct sw_attention_attrs *attrs, int n)
+{
+    const int64_t most = attrs->heads / attrs->kv_heads;
+    int64_t copies = 1;
+    while (copies < most && (most % copies != 0 || attrs->kv_heads * copies % n != 0)) {
+        copies++;
+    }
+    return copies;
+}
+
+static void take_separate(struct pass *p, const struct sw_op *op, int64_t copies, struct heads *out)
+{
+    for (int i = 0; i < 3; i++) {
+        const int64_t heads = i == 0 ? op->attrs.attention.heads : op->attrs.attention.kv_heads;
+        const int64_t n = i == 0 ? 1 : copies;
+        const sw_value v = op->in[i];
+        out->in[i] =
+            is_cut_along(p, v, 1)
+                ? turn(p, repeat_heads(p->out, p->forms[v].at[SW_SPREAD_CUT], heads, n), 1, 2)
+                : heads_of_all(p, v, heads, n);
+        out->whole.in[i].shape.dims[2] *= n;
+    }
+}
+
+/* Takes q, k and v apart. */
+static void unpack(struct pass *p, const struct sw_op *op, int64_t copies, struct heads *out)
+{
+    const struct sw_attention_attrs *attrs = &op->attrs.attention;
+    const sw_value x = p->forms[op->in[0]].at[SW_SPREAD_CUT];
+    const struct sw_view qkv = out->whole.in[0];
+    const int64_t width = sw_attention_width(attrs, &qkv.shape);
+    int64_t start = 0;
+    memmove(&out->op.in[3], &op->in[1], (size_t)(op->n_in - 1) * sizeof *op->in);
+    memmove(&out->whole.in[3], &out->whole.in[1], (size_t)(op->n_in - 1) * sizeof qkv);
+    out->op.n_in += 2;
+    out->op.attrs.attention.packed = false;
+    for (int i = 0; i < 3; i++) {
+        const int64_t heads = i == 0 ? attrs->heads : attrs->kv_heads, n = i == 0 ? 1 : copies;
+        const sw_value part = sw_slice(p->out, x, 2, start, heads * width);
+        out->in[i] = turn(p, repeat_heads(p->out, part, heads, n), 1, 2);
+        out->whole.in[i] = qkv;
+        out->whole.in[i].shape.dims[2] = heads * width * n;
+        start += heads * width;
+    }
+}
+
+static void take_heads(struct pass *p, const struct sw_op *op, const struct sw_op_desc *desc,
+                       struct heads *out)
+{
+    const struct sw_attention_attrs *attrs = &op->attrs.attention;
+    const int64_t copies = copies_of_heads(attrs, p->ranks.n);
+    *out = (struct heads){.op = *op, .whole = *desc, .n_made = 3};
+    out->op.attrs.attention.kv_heads *= copies;
+    if (!attrs->packed) {
+        take_separate(p, op, copies, out);
+    } else if (attrs->heads == attrs->kv_heads) {
+        out->n_made = 1;
+        out->in[0] = turn_packed(p, p->forms[op->in[0]].at[SW_SPREAD_CUT]);
+    } else {
+        unpack(p, op, copies, out);
+    }
+}
+
+static struct sw_spread spread_of_heads(const struct heads *h, int n)
+{
+    const int64_t width = h->whole.in[0].shape.dims[2];
+    struct sw_spread spread = sw_spread_cut(2, width, n);
+    if (h->op.attrs.attention.packed) {
+        spread.split.n_groups = SW_CUT_SECTIONS;
+        for (int i = 0; i < SW_CUT_SECTIONS; i++) {
+            spread.split.group[i] = width / SW_CUT_SECTIONS;
+        }
+    }
+    return spread;
+}
+
+/* Each rank takes some heads, with the inputs that it has made, and gets its tokens back. */
+static void attend(struct pass *p, struct heads *h)
+{
+    const sw_value o = h->op.out[0];
+    const int64_t tokens = info_of(p, o)->shape.dims[1];
+    const struct sw_spread back = sw_spread_cut(1, tokens, p->ranks.n);
+    struct sw_op_part part;
+    sw_value in[SW_MAX_INPUTS];
+    h->whole.op = &h->op;
+    const struct sw_spread cut = spread_of_heads(h, p->ranks.n);
+    bool good = p->out->status >= 0 && sw_op_part(&h->whole, 0, &cut, &p->ranks, &part);
+    for (int k = 0; k < h->op.n_in && good; k++) {
+        good = k < h->n_made || can(p, h->op.in[k], &part.in[k]);
+        in[k] = k < h->n_made ? h->in[k]
+                : good        ? sw_graph_dense(p->out, in_spread(p, h->op.in[k], &part.in[k]))
+                              : SW_NO_VALUE;
+    }
+    if (!good) {
+        sw_graph_fail(p->out, SW_E_UNSUP,
+                      "attention in %s: ranks of the context axis cannot "
+                      "divide its heads",
+                      p->g->scopes[h->op.scope].name);
+        return;
+    }
+    add_op(p, &h->op, &part, in);
+    if (p->out->status >= 0) {
+        set_form(p, o, &back, turn(p, p->forms[o].at[SW_SPREAD_CUT], 2, 1));
+    }
+}
+
+static bool by_attention(struct pass *p, const struct sw_op *op, const struct sw_op_desc *desc)
+{
+    const struct sw_attention_attrs *attrs = &op->attrs.attention;
+    const char *scope = p->g->scopes[op->scope].name;
+    struct heads heads;
+    if (op->kind != SW_OP_ATTENTION) {
+        return false;
+    }
+    if (!attrs->packed && !is_cut(p, op->in[1]) && !is_cut(p, op->in[2]) &&
+        along_tokens(p, op, desc)) {
+        return true; /* queries that see the same keys, of which all ranks have all */
+    }
+    if (!is_cut_along(p, op->in[0], 1)) {
+        sw_graph_fail(p->out, SW_E_UNSUP,
+                      "attention in %s: its queries do not come from rows of ids that the %d "
+                      "ranks of the context axis divide",
+                      scope, p->ranks.n);
+    } else if (attrs->heads % p->ranks.n != 0) {
+        sw_graph_fail(p->out, SW_E_UNSUP,
+                      "attention in %s: %lld heads do not divide by %d ranks of the context axis",
+                      scope, (long long)attrs->heads, p->ranks.n);
+    } else {
+        take_heads(p, op, desc, &heads);
+        attend(p, &heads);
+    }
+    return true;
+}
+
+/* Terms of an attention's scores: a rank makes those of its heads. */
+static bool by_heads(struct pass *p, const struct sw_op *op, const struct sw_op_desc *desc)
+{
+    struct sw_op_part part;
+    const int dim = op->kind == SW_OP_RELATIVE_SCORES ? 2 : 1;
+    if (op->kind != SW_OP_RELATIVE_SCORES && op->kind != SW_OP_RELATIVE_BIAS) {
+        return false;
+    }
+    const struct sw_spread cut = sw_spread_cut(dim, desc->in[0].shape.dims[dim], p->ranks.n);
+    if (!sw_spread_is_even(&cut) || !part_of_tokens(p, op, desc, 0, &cut, &part)) {
+        return false;
+    }
+    emit(p, op, &part);
+    return true;
+}
+
+static void take_tokens(struct pass *p, const struct sw_op *op, const struct sw_op_desc *desc)
+{
+    if (!by_attention(p, op, desc) && !by_heads(p, op, desc) && !from_ids(p, op, desc) &&
+        !along_tokens(p, op, desc) && !by_columns(p, op, desc) && !by_copies(p, op)) {
+        on_all(p, op);
+    }
+}
+
+/* ---- the graph ---- */
+
 static void take(struct pass *p, const struct sw_op *op)
 {
     struct sw_op_desc desc;
     sw_graph_describe(p->g, op, &desc);
     p->out->scope = op->scope;
+    if (p->ranks.tokens && p->out->status >= 0) {
+        take_tokens(p, op, &desc);
+        return;
+    }
     if (p->out->status < 0 || by_words(p, op) || by_parts(p, op, &desc) || by_sums(p, op, &desc) ||
         (!has_sum(p, op) && by_copies(p, op)) || (p->ranks.rows && on_rows(p, op, &desc))) {
         return;
     }
     on_all(p, op);
 }
-
-/* ---- the graph ---- */
 
 /* The same scopes, so that the numbers of scopes, and names in messages, stay. */
 static void copy_scopes(struct pass *p)

@@ -384,8 +384,9 @@ sw_status sw_exchange_check(const struct sw_ir *ir, const struct sw_ir_op *op)
 
 static enum sw_move move_of(const struct sw_exchange_attrs *attrs)
 {
-    return attrs->from == SW_SPREAD_CUT ? SW_MOVE_ALL_GATHER
-           : attrs->to == SW_SPREAD_CUT ? SW_MOVE_REDUCE_SCATTER
+    const bool is_cut = attrs->to == SW_SPREAD_CUT;
+    return attrs->from == SW_SPREAD_CUT ? is_cut ? SW_MOVE_ALL_TO_ALL : SW_MOVE_ALL_GATHER
+           : is_cut                     ? SW_MOVE_REDUCE_SCATTER
                                         : SW_MOVE_ALL_REDUCE;
 }
 
@@ -408,8 +409,11 @@ sw_status sw_ir_take_exchanges(struct sw_ir *ir, const struct sw_plan *plan)
                 "all ranks of an axis, or all that share a part of a parameter",
                 sw_ir_where(ir, op), attrs->me, attrs->ranks, sw_axis_name(axis));
         }
-        op->exchange = (struct sw_ir_exchange){.group = (int8_t)group, .dim = (int8_t)attrs->dim};
         op->move = move_of(attrs);
+        const bool turns = op->move == SW_MOVE_ALL_TO_ALL; /* its dim is the one that it divides */
+        op->exchange = (struct sw_ir_exchange){.group = (int8_t)group,
+                                               .dim = (int8_t)(turns ? attrs->to_dim : attrs->dim),
+                                               .to_dim = (int8_t)(turns ? attrs->dim : 0)};
         op->kind = SW_N_OP_KINDS;
         op->detail = &sw_ir_no_detail;
     }

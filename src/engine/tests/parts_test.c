@@ -27,6 +27,8 @@ struct machine {
     sw_value loss[MOST_RANKS];
     void **at[MOST_RANKS];             /* [g->n_values] storage of roots */
     int n_gathers, n_scatters, n_sums; /* exchanges of activations */
+    int n_turns;                       /* from parts along one dimension to another */
+    bool tokens;                       /* ranks have tokens of all rows, and whole parameters */
 };
 
 static void *data_of(const struct machine *m, int rank, sw_value v)
@@ -113,6 +115,30 @@ static struct box box_of(const struct sw_shape *shape, int dim)
     return b;
 }
 
+/* Element e of the output comes from the rank that has its index along the dimension that was
+ * cut. */
+static void turn(struct machine *m, int32_t i_op, int rank)
+{
+    const struct sw_op *op = &m->g[rank]->ops[i_op];
+    const struct sw_exchange_attrs *a = &op->attrs.exchange;
+    const struct sw_shape *out = &m->g[rank]->values[op->out[0]].shape;
+    const struct sw_shape *in = &m->g[rank]->values[op->in[0]].shape;
+    for (int64_t e = 0; e < sw_shape_elems(out); e++) {
+        int64_t at[SW_MAX_RANK], from = 0, left = e;
+        for (int d = out->rank - 1; d >= 0; d--) {
+            at[d] = left % out->dims[d];
+            left /= out->dims[d];
+        }
+        const int r = rank / a->ranks * a->ranks + (int)(at[a->dim] / in->dims[a->dim]);
+        at[a->dim] %= in->dims[a->dim];
+        at[a->to_dim] += a->me * out->dims[a->to_dim];
+        for (int d = 0; d < in->rank; d++) {
+            from = from * in->dims[d] + at[d];
+        }
+        put(m, rank, op->out[0], e, number(m, r, m->g[r]->ops[i_op].in[0], from));
+    }
+}
+
 static void exchange(struct machine *m, int32_t i_op, int rank)
 {
     const struct sw_op *op = &m->g[rank]->ops[i_op];
@@ -121,6 +147,10 @@ static void exchange(struct machine *m, int32_t i_op, int rank)
     const struct sw_shape *in = &m->g[rank]->values[op->in[0]].shape;
     const int first = rank / a->ranks * a->ranks;
     assert_int_equal(a->me, rank % a->ranks);
+    if (a->from == SW_SPREAD_CUT && a->to == SW_SPREAD_CUT) {
+        turn(m, i_op, rank);
+        return;
+    }
     const struct box b = box_of(out, a->dim), whole = box_of(in, a->dim);
     for (int64_t e = 0; e < sw_shape_elems(out); e++) {
         const int64_t i = e / (b.dim * b.after), j = e / b.after % b.dim, k = e % b.after;
@@ -142,7 +172,9 @@ static void count(struct machine *m, const struct sw_op *op)
 {
     const struct sw_exchange_attrs *a = &op->attrs.exchange;
     const struct sw_shape *shape = &m->g[0]->values[op->in[0]].shape;
-    if (shape->rank == 3) {
+    if (a->from == SW_SPREAD_CUT && a->to == SW_SPREAD_CUT) {
+        m->n_turns++;
+    } else if (shape->rank == 3) {
         m->n_gathers += a->from == SW_SPREAD_CUT;
         m->n_scatters += a->from == SW_SPREAD_SUM && a->to == SW_SPREAD_CUT;
         m->n_sums += a->from == SW_SPREAD_SUM && a->to != SW_SPREAD_CUT;
@@ -215,7 +247,7 @@ static void close_machine(struct machine *m)
 static int64_t index_in_whole(const struct machine *m, int rank, sw_value v, int64_t e)
 {
     const struct sw_param_part *part = sw_graph_param_part(m->g[rank], v);
-    if (m->n == 1 || !part) {
+    if (m->n == 1 || m->tokens || !part) {
         return e;
     }
     const struct sw_tensor_split *split = &part->split;
@@ -256,10 +288,13 @@ static double input_number(const struct sw_value_info *info, int64_t vocab, int6
     if (strcmp(info->name, "positions") == 0) {
         return (double)t;
     }
+    if (strcmp(info->name, "segments") == 0) { /* documents that parts of a row cut */
+        return (double)(t / 5);
+    }
     if (strcmp(info->name, "token_type_ids") == 0) {
         return (double)(r % 2);
     }
-    if (strstr(info->name, "labels") && i % 5 == 1) {
+    if (strstr(info->name, "labels") && i % 5 == 1 && info->shape.rank > 1) {
         return -100;
     }
     return info->dtype == SW_I32 ? (double)(r % (uint64_t)vocab) : 0.1 * (double)(r % 20);
@@ -326,6 +361,28 @@ static void check_error(const struct error *error, double tolerance, const char 
     }
 }
 
+/* Ranks with tokens have summands of the gradient of a whole parameter. */
+static void check_sum(const struct machine *parts, const char *name, const double *want,
+                      const char *what, double tolerance)
+{
+    const sw_value param = sw_graph_find(parts->g[0], SW_ROLE_PARAM, name);
+    const int64_t n = sw_shape_elems(&parts->g[0]->values[param].shape);
+    double *sum = gradient(parts, 0, param);
+    struct error error = {0};
+    for (int r = 1; r < parts->n; r++) {
+        double *more = gradient(parts, r, param);
+        for (int64_t e = 0; e < n; e++) {
+            sum[e] += more[e];
+        }
+        free(more);
+    }
+    for (int64_t e = 0; e < n; e++) {
+        compare(&error, sum[e], want[e]);
+    }
+    check_error(&error, tolerance, what, name, 0);
+    free(sum);
+}
+
 static void check_gradients(const struct machine *parts, const struct machine *whole,
                             const char *what, double tolerance)
 {
@@ -333,7 +390,7 @@ static void check_gradients(const struct machine *parts, const struct machine *w
     for (int32_t i = 0; i < g->n_params; i++) {
         const char *name = g->values[g->params[i]].name;
         double *want = gradient(whole, 0, g->params[i]);
-        for (int r = 0; r < parts->n; r++) {
+        for (int r = 0; r < parts->n && !parts->tokens; r++) {
             const sw_value param = sw_graph_find(parts->g[r], SW_ROLE_PARAM, name);
             struct error error = {0};
             assert_true(param >= 0);
@@ -346,6 +403,9 @@ static void check_gradients(const struct machine *parts, const struct machine *w
             /* a small gradient beside larger ones is compared with the largest of its parameter */
             check_error(&error, tolerance, what, name, r);
             free(have);
+        }
+        if (parts->tokens) {
+            check_sum(parts, g->values[g->params[i]].name, want, what, tolerance);
         }
         free(want);
     }
@@ -439,23 +499,29 @@ static void open_lora(struct sw_lora *lora)
     lora->all_linear = true;
 }
 
-/* Runs the model whole, then on n ranks with and without regions. */
-static void check_model(const struct model_case *c, int n, bool rows, bool words,
+/* Runs the model whole, then on ranks. way: without a rank */
+static void check_model(const struct model_case *c, const struct sw_ranks *way,
                         struct machine *parts)
 {
+    const int n = way->n;
     struct machine whole;
     struct sw_lora lora;
     int64_t vocab;
     char what[TEXT];
     const double tolerance = c->dtype == SW_F64 ? 1e-9 : 1e-5;
-    snprintf(what, sizeof what, "%s on %d ranks %s regions", c->name, n, rows ? "with" : "without");
+    snprintf(what, sizeof what, "%s on %d ranks %s", c->name, n,
+             way->tokens ? "with tokens"
+             : way->rows ? "with regions"
+                         : "without regions");
     open_lora(&lora);
     open_machine(&whole, 1);
     open_machine(parts, n);
+    parts->tokens = way->tokens;
     struct sw_graph *g = forward_of(c, c->lora ? &lora : NULL, &whole.loss[0], &vocab);
     whole.g[0] = g;
     for (int r = 0; r < n; r++) {
-        const struct sw_ranks ranks = {.axis = 4, .n = n, .me = r, .rows = rows, .words = words};
+        struct sw_ranks ranks = *way;
+        ranks.me = r;
         if (sw_graph_part(g, &ranks, whole.loss[0], &parts->g[r], &parts->loss[r]) < 0) {
             fail_msg("%s: %s", what, sw_error_message());
         }
@@ -486,9 +552,19 @@ static void check_model(const struct model_case *c, int n, bool rows, bool words
     "{\"model_type\": \"t5\", \"d_model\": 24, \"d_kv\": 4, \"d_ff\": 24, \"num_layers\": 2, "     \
     "\"num_heads\": 12, \"vocab_size\": 13, \"decoder_start_token_id\": 0, "                       \
     "\"pad_token_id\": 0, \"relative_attention_num_buckets\": 8"
+#define BART                                                                                       \
+    "{\"model_type\": \"bart\", \"d_model\": 24, \"encoder_layers\": 2, \"decoder_layers\": 2, "   \
+    "\"encoder_attention_heads\": 12, \"decoder_attention_heads\": 12, \"encoder_ffn_dim\": 24, "  \
+    "\"decoder_ffn_dim\": 24, \"vocab_size\": 13, \"max_position_embeddings\": 16, "               \
+    "\"decoder_start_token_id\": 2, \"pad_token_id\": 1"
 #define SPEC                                                                                       \
     {                                                                                              \
         .batch = 2, .tokens = 12, .targets = 12, .has_labels = true, .want_logits = true           \
+    }
+
+#define CLASSES                                                                                    \
+    {                                                                                              \
+        .batch = 2, .tokens = 12, .has_mask = true, .has_labels = true, .want_logits = true        \
     }
 
 static const struct model_case cases[] = {
@@ -529,12 +605,33 @@ static const struct model_case cases[] = {
     {"t5", T5 "}", SPEC, SW_F64, .trains = true, .ranks = {2, 3, 4}, .sublayers = 10, .more = 1},
     {"t5 with gates", T5 ", \"feed_forward_proj\": \"gated-gelu\", \"tie_word_embeddings\": false}",
      SPEC, SW_F64, .ranks = {2}},
-    {"bart",
-     "{\"model_type\": \"bart\", \"d_model\": 24, \"encoder_layers\": 2, \"decoder_layers\": 2, "
-     "\"encoder_attention_heads\": 12, \"decoder_attention_heads\": 12, \"encoder_ffn_dim\": 24, "
-     "\"decoder_ffn_dim\": 24, \"vocab_size\": 13, \"max_position_embeddings\": 16, "
-     "\"decoder_start_token_id\": 2, \"pad_token_id\": 1}",
-     SPEC, SW_F64, .trains = true, .ranks = {2, 3}, .sublayers = 10, .more = 1},
+    {"bart", BART "}", SPEC, SW_F64, .trains = true, .ranks = {2, 3}, .sublayers = 10, .more = 1},
+    {"gpt2 with packed rows",
+     GPT2 "}",
+     {.batch = 2, .tokens = 12, .is_packed = true, .has_labels = true, .want_logits = true},
+     SW_F64,
+     .trains = true,
+     .ranks = {2, 3, 4}},
+    {"mistral with a window",
+     "{\"model_type\": \"mistral\", \"sliding_window\": 5, " SIZES("12", "4") "}", SPEC, SW_F64,
+     .ranks = {2, 4}},
+    {"bert for classes",
+     BERT ", \"architectures\": [\"BertForSequenceClassification\"], \"num_labels\": 13}", CLASSES,
+     SW_F64, .trains = true, .ranks = {2, 3, 4}},
+    {"bert for answers", BERT ", \"architectures\": [\"BertForQuestionAnswering\"]}", CLASSES,
+     SW_F64, .ranks = {2}},
+    {"bert for tokens",
+     BERT ", \"architectures\": [\"BertForTokenClassification\"], \"num_labels\": 13}", CLASSES,
+     SW_F64, .trains = true, .ranks = {2}},
+    {"llama for classes",
+     "{\"model_type\": \"llama\", \"architectures\": "
+     "[\"LlamaForSequenceClassification\"], \"num_labels\": 13, \"pad_token_id\": 0, " SIZES(
+         "12", "4") "}",
+     CLASSES, SW_F64, .ranks = {2, 4}},
+    {"bart for classes",
+     BART ", \"architectures\": [\"BartForSequenceClassification\"], \"num_labels\": 13, "
+          "\"eos_token_id\": 3}",
+     CLASSES, SW_F64, .ranks = {2}},
     {"deberta",
      "{\"model_type\": \"deberta-v2\", \"pos_att_type\": [\"p2c\", \"c2p\"], "
      "\"relative_attention\": true, \"position_buckets\": 4, "
@@ -568,15 +665,46 @@ static void ranks_compute_what_one_computes(void **state)
         for (int k = 0; k < MOST_RANKS && cases[i].ranks[k] > 0; k++) {
             for (int way = 0; way < 3; way++) {
                 const bool rows = way > 0, words = way != 1;
+                const struct sw_ranks ranks = {
+                    .axis = 4, .n = cases[i].ranks[k], .rows = rows, .words = words};
                 const int stacks = strstr(cases[i].config, "decoder_start") ? 2 : 1;
                 struct machine m;
-                check_model(&cases[i], cases[i].ranks[k], rows, words, &m);
-                assert_int_equal(count_ops(m.g[0], SW_OP_LINEAR_CE_MERGE), words);
+                check_model(&cases[i], &ranks, &m);
+                const bool has_words = !strstr(cases[i].config, "architectures");
+                assert_int_equal(count_ops(m.g[0], SW_OP_LINEAR_CE_MERGE), words && has_words);
                 if (cases[i].sublayers > 0) {
                     check_counts(&cases[i], rows, stacks, &m);
                 }
                 close_machine(&m);
             }
+        }
+    }
+}
+
+/* q, k, v and o, and their gradients, go from tokens to heads or back. Packed q, k, v with as many
+ * key heads travel at once. The classes of a pooled token need its columns, once each way. */
+static int turns_of(const struct model_case *c, const struct sw_graph *g)
+{
+    int n = strstr(c->config, "SequenceClassification") ? 2 : 0;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        const struct sw_attention_attrs *a = &g->ops[i].attrs.attention;
+        n += g->ops[i].kind == SW_OP_ATTENTION ? a->packed ? 4 : 8 : 0;
+    }
+    return n;
+}
+
+static void ranks_with_tokens_compute_what_one_computes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        for (int k = 0; k < MOST_RANKS && cases[i].ranks[k] > 0; k++) {
+            const struct sw_ranks ranks = {.axis = 3, .n = cases[i].ranks[k], .tokens = true};
+            struct machine m;
+            check_model(&cases[i], &ranks, &m);
+            if (!strstr(cases[i].config, "deberta")) { /* its scores have terms of their own */
+                assert_int_equal(m.n_turns, turns_of(&cases[i], m.g[0]));
+            }
+            close_machine(&m);
         }
     }
 }
@@ -643,11 +771,40 @@ static void what_does_not_divide_is_refused_by_name(void **state)
     sw_graph_close(g);
 }
 
+static void tokens_that_do_not_divide_are_refused_by_name(void **state)
+{
+    static const struct {
+        const char *config;
+        int ranks;
+        const char *wanted;
+    } refused[] = {
+        {GPT2 "}", 5, "attention in transformer.h.0.attn: its queries"}, /* 12 tokens */
+        {"{\"model_type\": \"gpt2\", \"n_embd\": 24, \"n_layer\": 2, \"n_head\": 2, "
+         "\"vocab_size\": 13, \"n_positions\": 16}",
+         4, "2 heads do not divide by 4 ranks"},
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(refused); i++) {
+        const struct model_case c = {"refused", refused[i].config, SPEC, SW_F64, .ranks = {0}};
+        const struct sw_ranks ranks = {.axis = 3, .n = refused[i].ranks, .tokens = true};
+        struct sw_graph *part = NULL;
+        sw_value loss, of_part;
+        int64_t vocab;
+        struct sw_graph *g = forward_of(&c, NULL, &loss, &vocab);
+        assert_int_equal(sw_graph_part(g, &ranks, loss, &part, &of_part), SW_E_UNSUP);
+        assert_non_null(strstr(sw_error_message(), refused[i].wanted));
+        assert_null(part);
+        sw_graph_close(g);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(one_rank_has_the_whole),
     cmocka_unit_test(heads_that_do_not_divide_are_refused_with_sizes_that_work),
     cmocka_unit_test(what_does_not_divide_is_refused_by_name),
+    cmocka_unit_test(tokens_that_do_not_divide_are_refused_by_name),
     cmocka_unit_test(ranks_compute_what_one_computes),
+    cmocka_unit_test(ranks_with_tokens_compute_what_one_computes),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
