@@ -47,6 +47,19 @@ SW_API sw_status sw_plan_diff_text(const char *path_a, const char *path_b, bool 
  */
 SW_API sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks, bool json,
                                      char **out);
+/*
+ * sw_plan_mesh_text - memory of a rank of each stage of a pipeline, micro-batches that it keeps,
+ * and bytes that it sends per step along each axis of the mesh.
+ *
+ * options      as for sw_initialize; nothing is opened, and run.comm and plan.only are not read
+ * ranks        at least 1
+ * out          the caller's: sw_text_free. JSON: one object. Text: empty if all ranks form the data
+ *              axis, as sw_plan_stages_text has it all
+ *
+ * Errors are those of sw_initialize, for any of the ranks.
+ */
+SW_API sw_status sw_plan_mesh_text(const struct sw_engine_options *options, int ranks, bool json,
+                                   char **out);
 /* Options of a prediction of the time per step, from its work and the rates of the machine. Rates
  * are given ("f32=200", "bf16=800", "f16=200" in GFLOP/s; "copy=20", "disk_read=2",
  * "disk_write=1", "comm=1.2", "host=20" in GB/s; "comm_latency=50", microseconds that an

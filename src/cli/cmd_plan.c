@@ -162,52 +162,97 @@ static sw_status predict(const struct run *run, const struct sw_engine_options *
     return sw_plan_predict_text(o, &wanted, out);
 }
 
-static void print_parts(const struct run *run, const char *out, bool with_plan, const char *plan,
-                        const char *prediction)
+/* The output is a report and more parts after it. In JSON they are members of its object. */
+struct parts {
+    char *report;
+    struct part {
+        const char *name;
+        char *text; /* NULL = null, in JSON only */
+    } more[4];
+    int n;
+};
+
+/* The text of the next part, to be filled in. */
+static char **add_part(struct parts *p, const char *name)
 {
-    const char *name = run->on.name ? "cluster" : "prediction";
-    if (!run->json) {
-        printf("%s%s", out, prediction ? prediction : "");
-        return;
+    p->more[p->n] = (struct part){name, NULL};
+    return &p->more[p->n++].text;
+}
+
+static void print_parts(const struct parts *p, bool json)
+{
+    if (json) { /* insert before the object's closing brace */
+        fwrite(p->report, 1, strlen(p->report) - 1, stdout);
+    } else {
+        printf("%s", p->report);
     }
-    fwrite(out, 1, strlen(out) - 1, stdout); /* insert before the object's closing brace */
-    if (with_plan) {
-        printf(",\"plan\":%s", plan ? plan : "null");
+    for (int i = 0; i < p->n; i++) {
+        const char *text = p->more[i].text ? p->more[i].text : json ? "null" : "";
+        if (json) {
+            printf(",\"%s\":", p->more[i].name);
+        }
+        printf("%s", text);
     }
-    if (prediction) {
-        printf(",\"%s\":%s", name, prediction);
+    printf("%s", json ? "}\n" : "");
+}
+
+static void free_parts(struct parts *p)
+{
+    sw_text_free(p->report);
+    for (int i = 0; i < p->n; i++) {
+        sw_text_free(p->more[i].text);
     }
-    printf("}\n");
 }
 
 /* Prints the table of stages even if the configured stage exceeds its budgets. That stage is then
- * refused, as in a training. */
+ * refused, as in a training: *refused. */
+static sw_status report_stages(const struct run *run, const struct sw_engine_options *o,
+                               struct parts *p, sw_status *refused)
+{
+    const int ranks = (int)ranks_of(run);
+    const bool with_plan = run->json && !run->brief;
+    sw_status st = sw_plan_stages_text(o, ranks, run->json, &p->report);
+    if (st < 0) {
+        return st;
+    }
+    *refused = plan_of_a_rank(run, o, with_plan ? add_part(p, "plan") : NULL);
+    if (*refused >= 0 && ranks > 1) {
+        *refused = sw_plan_mesh_text(o, ranks, run->json, add_part(p, "mesh"));
+    }
+    return *refused < 0 && *refused != SW_E_NOMEM ? *refused : SW_OK;
+}
+
+static sw_status report_one(const struct run *run, const struct sw_engine_options *o,
+                            struct parts *p)
+{
+    sw_engine *engine = NULL;
+    sw_status st = sw_initialize(o, &engine);
+    st = st < 0 ? st : sw_plan_text(engine, !run->brief, run->json, &p->report);
+    sw_close(engine);
+    return st;
+}
+
+static sw_status report_time(const struct run *run, const struct sw_engine_options *o,
+                             struct parts *p)
+{
+    if (run->on.name) {
+        return sw_plan_cluster_text(o, &run->on, add_part(p, "cluster"));
+    }
+    return run->predict || run->train.rates.n > 0 ? predict(run, o, add_part(p, "prediction"))
+                                                  : SW_OK;
+}
+
 static sw_status print_plan(const struct run *run, const struct sw_engine_options *o)
 {
-    char *out = NULL, *plan = NULL, *prediction = NULL;
-    sw_engine *engine = NULL;
-    const bool stages = asks_for_stages(run), with_plan = stages && run->json && !run->brief;
-    sw_status st, refused = SW_OK;
-    if (stages) {
-        st = sw_plan_stages_text(o, (int)ranks_of(run), run->json, &out);
-        refused = st < 0 ? SW_OK : plan_of_a_rank(run, o, with_plan ? &plan : NULL);
-        st = refused < 0 && refused != SW_E_NOMEM ? refused : st;
-    } else {
-        st = sw_initialize(o, &engine);
-        st = st < 0 ? st : sw_plan_text(engine, !run->brief, run->json, &out);
-    }
-    if (st >= 0 && refused >= 0 && run->on.name) {
-        st = sw_plan_cluster_text(o, &run->on, &prediction);
-    } else if (st >= 0 && refused >= 0 && (run->predict || run->train.rates.n > 0)) {
-        st = predict(run, o, &prediction);
-    }
+    struct parts p = {0};
+    sw_status refused = SW_OK;
+    sw_status st =
+        asks_for_stages(run) ? report_stages(run, o, &p, &refused) : report_one(run, o, &p);
+    st = st < 0 || refused < 0 ? st : report_time(run, o, &p);
     if (st >= 0) {
-        print_parts(run, out, with_plan, plan, prediction);
+        print_parts(&p, run->json);
     }
-    sw_text_free(out);
-    sw_text_free(plan);
-    sw_text_free(prediction);
-    sw_close(engine);
+    free_parts(&p);
     return st < 0 ? st : refused;
 }
 
@@ -253,7 +298,8 @@ static int make_table(struct run *run, struct flag *out)
     for (int i = 0; i < n; i++) {
         if (strcmp(out[i].name, "--ranks") == 0) {
             out[i].help =
-                "number of ranks; prints the bytes that one holds and sends, for every ZeRO stage";
+                "number of ranks; prints the bytes that one holds and sends, for every ZeRO stage, "
+                "and those of each stage of a pipeline by axis of the mesh";
         } else if (strcmp(out[i].name, "--rates") == 0) {
             out[i].help =
                 "rates assumed for --predict, instead of measured ones, and for \"auto\" in the "

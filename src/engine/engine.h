@@ -50,6 +50,27 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e);
  * do not share a host. Nothing for a single rank. */
 void sw_engine_print_mesh(const sw_engine *e, struct sw_str *out);
 
+/* The host of a rank; NULL = not known. A plan knows those that the rate node_ranks describes. */
+const char *sw_engine_host(const sw_engine *e, int rank);
+/* The blocks of the model that this rank has: the first one, and the one after the last. */
+void sw_engine_blocks(const sw_engine *e, int *out_first, int *out_end);
+
+/* ---- lineup.c ---- */
+/* The first rank of each stage of a pipeline, opened for its plan only. */
+struct sw_lined_rank {
+    sw_engine *engine;
+    sw_comm *comm;
+    int rank;
+};
+struct sw_lineup {
+    struct sw_lined_rank *stages; /* [n] */
+    int n;
+};
+/* Opens the lineup of so many ranks. options: as for sw_initialize; run.comm and plan.only are not
+ * read. Errors are those of sw_initialize, for any of the ranks. */
+sw_status sw_lineup_open(const struct sw_engine_options *options, int ranks, struct sw_lineup *out);
+void sw_lineup_close(struct sw_lineup *lineup);
+
 /* The weights of an open engine, to change them. */
 struct sw_weights *sw_engine_weights(sw_engine *e);
 

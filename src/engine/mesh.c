@@ -4,6 +4,7 @@
 // which micro-batches and which slices a rank has. Ranks that differ along other axes only have the
 // same micro-batches; along the tensor axis, each computes its part of them (see fit.c).
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -93,16 +94,39 @@ int sw_engine_batch_ranks(const struct sw_engine *e)
     return asked > 0 ? (int)sw_ceil_div(asked, cuts) : e->data.size;
 }
 
+void sw_engine_blocks(const sw_engine *e, int *out_first, int *out_end)
+{
+    const struct sw_coord pipe = sw_mesh_coord(&e->mesh, 1U << SW_AXIS_PIPE, e->world.rank);
+    const int layers = e->weights.model ? (int)e->weights.model->layers : 0;
+    *out_first = e->stage_blocks ? e->stage_blocks[pipe.rank] : 0;
+    *out_end = e->stage_blocks ? e->stage_blocks[pipe.rank + 1] : layers;
+}
+
 /* ---- hosts ---- */
+
+/* For a plan, the hosts that the rates describe: "host-0", "host-1", .. */
+static void assume_hosts(struct sw_engine *e, int node_ranks)
+{
+    for (int r = 0; r < e->world.size; r++) {
+        snprintf(e->hosts + (size_t)r * SW_HOST_NAME, SW_HOST_NAME, "host-%d", r / node_ranks);
+    }
+}
 
 sw_status sw_engine_find_hosts(struct sw_engine *e)
 {
+    const struct sw_engine_plan *plan = &e->options.plan;
+    struct sw_machine_rates rates = {.node_ranks = 0};
     char mine[SW_HOST_NAME] = "";
-    if (e->world.size == 1 || e->options.plan.only) {
+    SW_TRY(plan->only ? sw_engine_take_rates(plan->rates, plan->n_rates, &rates) : SW_OK);
+    if (e->world.size == 1 || (plan->only && rates.node_ranks == 0)) {
         return SW_OK;
     }
     e->hosts = sw_alloc_zero("engine", (size_t)e->world.size, SW_HOST_NAME);
     SW_TRY_ALLOC(e->hosts, "names of machines");
+    if (plan->only) {
+        assume_hosts(e, rates.node_ranks);
+        return SW_OK;
+    }
     gethostname(mine, sizeof mine - 1);
     return sw_comm_all_gather(e->options.run.comm, mine, e->hosts, SW_HOST_NAME,
                               "the names of machines");
@@ -111,6 +135,11 @@ sw_status sw_engine_find_hosts(struct sw_engine *e)
 static const char *host_of(const struct sw_engine *e, int rank)
 {
     return e->hosts + (size_t)rank * SW_HOST_NAME;
+}
+
+const char *sw_engine_host(const sw_engine *e, int rank)
+{
+    return e->hosts ? host_of(e, rank) : NULL;
 }
 
 static bool share_host(const struct sw_engine *e, int a, int b)

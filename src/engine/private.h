@@ -129,7 +129,8 @@ static inline bool sw_engine_runs_at_once(const struct sw_engine *e)
 /* ---- mesh.c ---- */
 /* Arranges the ranks as the configuration says. SW_E_CONFIG: the sizes do not make up the ranks. */
 sw_status sw_engine_take_mesh(struct sw_engine *e);
-/* Gathers the hosts of all ranks, by their names. Collective, except with plan.only. */
+/* Gathers the hosts of all ranks, by their names. With plan.only, takes those that the rates
+ * describe. Collective, except with plan.only. */
 sw_status sw_engine_find_hosts(struct sw_engine *e);
 void sw_engine_close_lent(struct sw_engine *e);
 /* mesh_refusals.c. SW_E_UNSUP names what the engine is asked for that an axis does not support. */

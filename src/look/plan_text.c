@@ -4,17 +4,17 @@
 
 #include <string.h>
 
-#include "engine/engine.h"
+#include "look/private.h"
 #include "show/show.h"
 
-static sw_status give_text(struct sw_str *text, char **out)
+sw_status sw_look_give(sw_status st, struct sw_str *text, char **out)
 {
-    if (text->failed) {
-        sw_str_fini(text);
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for a report");
-    }
     if (!text->ptr) {
         sw_str_puts(text, "");
+    }
+    if (st < 0 || text->failed) {
+        sw_str_fini(text);
+        return st < 0 ? st : SW_FAIL(SW_E_NOMEM, "out of host memory for a report");
     }
     *out = text->ptr;
     return SW_OK;
@@ -41,7 +41,7 @@ sw_status sw_plan_text(const sw_engine *e, bool instructions, bool json, char **
     }
     text.failed |= chosen.failed;
     sw_str_fini(&chosen);
-    return give_text(&text, out);
+    return sw_look_give(SW_OK, &text, out);
 }
 
 /* ---- time by operation ---- */
@@ -109,5 +109,5 @@ sw_status sw_profile_text(const sw_engine *e, char **out)
                       ms > 0 ? (double)rows[best].flops / ms / 1e6 : 0);
         rows[best].name = NULL;
     }
-    return give_text(&text, out);
+    return sw_look_give(SW_OK, &text, out);
 }

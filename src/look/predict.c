@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/engine.h"
 #include "json/json.h"
+#include "look/private.h"
 #include "spillway/look.h"
 
 /* ---- measuring ---- */
@@ -273,10 +273,5 @@ sw_status sw_plan_predict_text(const struct sw_engine_options *options,
     if (wanted->ranks > 1) {
         sw_comm_close(o.run.comm, st < 0);
     }
-    if (st < 0 || text.failed) {
-        sw_str_fini(&text);
-        return st < 0 ? st : SW_FAIL(SW_E_NOMEM, "out of host memory for a report");
-    }
-    *out = text.ptr;
-    return SW_OK;
+    return sw_look_give(st, &text, out);
 }

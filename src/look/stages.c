@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/engine.h"
 #include "json/json.h"
+#include "look/private.h"
 #include "show/show.h"
 #include "spillway/look.h"
 
@@ -15,6 +15,8 @@ enum { N_STAGES = 4 };
 
 struct stages {
     int ranks, configured;
+    struct sw_mesh mesh;
+    struct sw_str mesh_line;         /* the mesh in words */
     bool budgets;                    /* budgets are configured */
     bool fits[N_STAGES];             /* fits the budgets */
     struct sw_str refused[N_STAGES]; /* reason why a stage is impossible; empty = possible */
@@ -159,8 +161,12 @@ static sw_status plan_stage(const struct sw_engine_options *options, int stage, 
     out->micro_batches = sw_engine_micro_batches(e);
     out->paper = sw_paper_widths(f.dtype, f.rule);
     out->moved[stage] = sw_plan_transfers(f.plan, f.rounds);
+    out->mesh = f.mesh;
+    if (stage == out->configured) {
+        sw_engine_print_mesh(e, &out->mesh_line);
+    }
     const struct sw_plan_options plan = {
-        .mesh = sw_mesh_of_data(out->ranks),
+        .mesh = f.mesh,
         .rule = f.trains ? f.rule : NULL,
         .policy = {.stage = stage, .micro_batches = out->micro_batches}};
     sw_status st = sw_plan_tabulate(f.plan, &plan, &out->tables[stage]);
@@ -189,10 +195,15 @@ static double states_of(const struct sw_plan_table *t)
     return sum;
 }
 
+static int data_ranks(const struct stages *s)
+{
+    return sw_mesh_size(&s->mesh, 1U << SW_AXIS_DATA);
+}
+
 static double paper_of(const struct stages *s, int stage)
 {
     return sw_paper_bytes(&s->paper, stage, (double)s->tables[stage].elems,
-                          (double)s->tables[stage].trained, s->ranks);
+                          (double)s->tables[stage].trained, data_ranks(s));
 }
 
 static struct sw_sent_parts sent_of(const struct sw_plan_table *t)
@@ -422,13 +433,16 @@ static void print_text(const struct stages *s, struct sw_str *out)
 {
     const struct sw_plan_table *t = &s->tables[s->configured];
     const struct sw_paper *p = &s->paper;
-    const long long rounds = (long long)sw_ceil_div(s->micro_batches, s->ranks);
-    sw_str_printf(out,
-                  "%lld parameters, %s, R = %d ranks, K = %lld micro-batches a step, m = %lld on a "
-                  "rank%s; -> is the configured stage\n\n",
-                  (long long)t->elems, sw_dtype_name(s->dtype), s->ranks,
-                  (long long)s->micro_batches, rounds,
-                  sw_schedule_is_at_once(s->schedule) ? ", scheduled vertically" : "");
+    const int n = data_ranks(s);
+    const long long rounds = (long long)sw_ceil_div(s->micro_batches, n);
+    sw_str_printf(
+        out,
+        "%lld parameters%s, %s, R = %d %sranks, K = %lld micro-batches a step, m = %lld on "
+        "a rank%s; -> is the configured stage\n",
+        (long long)t->elems, n < s->ranks ? " of rank 0" : "", sw_dtype_name(s->dtype), n,
+        n < s->ranks ? "data " : "", (long long)s->micro_batches, rounds,
+        sw_schedule_is_at_once(s->schedule) ? ", scheduled vertically" : "");
+    sw_str_printf(out, "%s\n", sw_str_text(&s->mesh_line));
     if (s->chosen.len > 0) {
         sw_str_printf(out, "chosen: %s\n\n", sw_str_text(&s->chosen));
     }
@@ -514,10 +528,12 @@ static void print_json(const struct stages *s, struct sw_str *out)
 {
     sw_str_printf(out,
                   "{\"parameters\":%lld,\"trained\":%lld,\"dtype\":\"%s\",\"ranks\":%d,"
+                  "\"data_ranks\":%d,"
                   "\"micro_batches\":%lld,\"schedule\":\"%s\",\"configured_stage\":%d,",
                   (long long)s->tables[s->configured].elems,
                   (long long)s->tables[s->configured].trained, sw_dtype_name(s->dtype), s->ranks,
-                  (long long)s->micro_batches, sw_schedule_name(s->schedule), s->configured);
+                  data_ranks(s), (long long)s->micro_batches, sw_schedule_name(s->schedule),
+                  s->configured);
     if (s->chosen_json.len > 0) {
         sw_str_printf(out, "\"chosen\":{%s},", sw_str_text(&s->chosen_json));
     }
@@ -547,17 +563,12 @@ sw_status sw_plan_stages_text(const struct sw_engine_options *options, int ranks
     if (st >= 0) {
         (json ? print_json : print_text)(&s, &text);
     }
-    text.failed |= s.chosen.failed || s.chosen_json.failed;
+    text.failed |= s.chosen.failed || s.chosen_json.failed || s.mesh_line.failed;
+    sw_str_fini(&s.mesh_line);
     sw_str_fini(&s.chosen);
     sw_str_fini(&s.chosen_json);
     for (int stage = 0; stage < N_STAGES; stage++) {
         sw_str_fini(&s.refused[stage]);
     }
-    SW_TRY(st);
-    if (text.failed) {
-        sw_str_fini(&text);
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for a report");
-    }
-    *out = text.ptr;
-    return SW_OK;
+    return sw_look_give(st, &text, out);
 }

@@ -65,8 +65,9 @@ static void count_persistent(const struct sw_plan *plan, const struct sw_plan_op
         }
         out->held[kind] += mine;
         if (kind < SW_HELD_STATES) {
-            const double whole =
-                (double)sw_shape_elems(&item->layout.whole) * (double)sw_dtype_bytes(item->dtype);
+            const struct sw_shape part = sw_layout_part(&item->layout);
+            const int64_t elems = item->layout.is_absent ? 0 : sw_shape_elems(&part);
+            const double whole = (double)elems * (double)sw_dtype_bytes(item->dtype);
             out->padding += (double)mine - (cut ? whole / sw_data_ranks(options) : whole);
         }
     }
@@ -155,19 +156,20 @@ static void add_trip(struct count *c, int32_t i, enum sw_sent kind, int64_t time
     }
 }
 
-/* Counts an exchange: every member sends a slice of the tensor to each other one. */
+/* Counts an exchange. In those with a formula, every member sends a slice of the tensor to each
+ * other one. */
 static void add_exchange(struct count *c, int32_t i, struct sw_plan_table *out)
 {
     const struct sw_instr *instr = &c->program->instrs[i];
     const enum sw_phase phase = sw_instr_op(c->program, i).math.phase;
+    const struct sw_group *group = &c->plan->groups[instr->exchange.group];
     const enum sw_sent kind =
         kind_of_exchange(instr, phase, sw_instr_exchanged(c->program, i).param);
-    const int64_t times =
-        (c->plan->groups[instr->exchange.group].n - 1) * (phase == SW_PHASE_UPDATE ? 1 : c->runs);
+    const int64_t runs = phase == SW_PHASE_UPDATE ? 1 : c->runs;
     if (kind < SW_SENT_STATS) {
-        add_trip(c, i, kind, times, &out->sent[kind]);
+        add_trip(c, i, kind, (group->n - 1) * runs, &out->sent[kind]);
     }
-    out->sent[kind].bytes += sw_instr_sent_bytes(instr) * times;
+    out->sent[kind].bytes += sw_instr_traffic(instr, group->n, group->me).sent * runs;
 }
 
 /* Splits the bytes of one parameter in a kind into parts: `unit` bytes per element; the formula
