@@ -76,7 +76,7 @@ static sw_status issue(struct rank *r)
     struct line *line = &r->lines[queue];
     SW_TRY(sw_line_make_room(line));
     struct job *job = sw_job_at(line, line->n_issued);
-    *job = (struct job){.instr = at->instr, .later = later, .order = at->order};
+    *job = (struct job){.instr = at->instr, .later = later, .phase = at->phase, .order = at->order};
     for (int q = SW_QUEUE_COMM; q < r->end; q++) {
         job->needs[q] = at->needs[q] < 0 ? 0 : sw_line_jobs_until(&r->lines[q], at->needs[q]);
     }
@@ -265,7 +265,8 @@ static sw_status open_rank(struct rank *r, const struct sw_clock_rank *asked)
         .action = SW_STEP_RUN, .segment = SW_SEGMENT_FORWARD, .n_micro = 1, .drains = true};
     const struct sw_step *step = &asked->plan->step;
     const bool trains = step->n_phases > 0;
-    *r = (struct rank){.plan = asked->plan,
+    *r = (struct rank){.asked = asked,
+                       .plan = asked->plan,
                        .pace = asked->pace,
                        .charged = -1,
                        .end = end_of_queues(asked->plan),

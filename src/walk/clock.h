@@ -63,12 +63,23 @@ struct sw_clock_report {
 sw_status sw_clock_step(const struct sw_plan *plan, const struct sw_pace *pace,
                         struct sw_clock_report *out);
 
+/* An instruction that ran: when its queue began and ended to work on it. */
+struct sw_clock_span {
+    double begin, end;
+    int32_t instr; /* of the first program; the first one of a batch */
+    const struct sw_step_phase *phase;
+};
+
 /* A rank of a coupled step. */
 struct sw_clock_rank {
     const struct sw_plan *plan;     /* borrowed; ranks of the same shape may share one */
     const struct sw_pace *pace;     /* borrowed; ranks may share one */
     struct sw_clock_report *report; /* out; NULL = not wanted */
-    double seconds;                 /* out: when the rank has finished the step */
+    /* Called for each instruction that took time, at its end; NULL = not wanted. The spans of a
+     * queue come in order. */
+    void (*ran)(void *ctx, const struct sw_clock_span *span);
+    void *ctx;
+    double seconds; /* out: when the rank has finished the step */
     /* out: share of the time from the first forward to the last backward of all ranks in which this
      * one computes nothing */
     double idle;

@@ -7,6 +7,7 @@ void sw_rank_compute(struct rank *r, double seconds, double cores, enum sw_queue
                      int32_t charged)
 {
     r->kernel = seconds;
+    r->since = r->now;
     r->kernel_cores = cores;
     r->waits_for = for_queue;
     r->target = 0;
@@ -46,7 +47,9 @@ static void end_service(const struct rank *r, struct line *line)
     const double end = r->now + line->latency;
     const bool more = line->n_served > line->n_done;
     const double last = more ? sw_job_at(line, line->n_served - 1)->end : end;
-    sw_job_at(line, line->n_served)->end = fmax(end, last);
+    struct job *job = sw_job_at(line, line->n_served);
+    job->end = fmax(end, last);
+    sw_rank_tell(r, job->instr, job->phase, line->since);
     line->n_served++;
     line->serving = false;
 }
@@ -111,6 +114,9 @@ void sw_rank_go_on(struct rank *r, double seconds, const double speed[SW_QUEUE_C
     charge(r, seconds);
     if (r->kernel > 0) {
         r->kernel = without(r->kernel, seconds * speed[SW_QUEUE_COMPUTE]);
+        if (r->kernel == 0 && r->waits_for == SW_QUEUE_COMPUTE) {
+            sw_rank_tell(r, r->charged, r->walk.phase, r->since);
+        }
     }
     for (int q = SW_QUEUE_COMM; q < r->end; q++) {
         pass_on_line(r, &r->lines[q], seconds, speed[q]);

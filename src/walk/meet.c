@@ -19,6 +19,7 @@ static void start(const struct rank *r, struct line *line, const struct meeting 
     line->is_here = false;
     line->serving = true;
     line->delay = fmax(m->from - r->now, 0);
+    line->since = r->now + line->delay;
     line->left = m->seconds;
     line->latency = m->latency;
 }

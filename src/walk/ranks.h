@@ -11,6 +11,7 @@
 struct job {
     int32_t instr;
     bool later; /* it has the costs of later micro-steps */
+    const struct sw_step_phase *phase;
     int64_t order;
     int64_t needs[SW_QUEUE_COUNT]; /* number of jobs of each queue that must be done before */
     double end;                    /* when it is complete, once it is served */
@@ -24,7 +25,7 @@ struct line {
     int64_t n_issued, n_served, n_done;
     bool serving;
     bool is_here; /* the next job is an exchange that waits for other ranks */
-    double since; /* its arrival */
+    double since; /* its arrival; the beginning of the job that is served */
     double delay; /* seconds until all ranks have arrived; the job that is served begins then */
     double left;  /* remaining seconds of the job that is served */
     double latency, cores;
@@ -49,7 +50,9 @@ struct rank {
     struct sw_walk walk;
     struct sw_clock_report report; /* without `instrs` if it is not wanted */
     double now;
+    const struct sw_clock_rank *asked;
     double kernel, kernel_cores; /* remaining seconds of the kernel, and its processors */
+    double since;                /* the beginning of the kernel */
     struct line lines[SW_QUEUE_COUNT];
     enum sw_queue waits_for; /* queue that computation waits for; COMPUTE = it runs */
     int64_t target;          /* number of its jobs that must be done */
@@ -91,6 +94,16 @@ static inline struct sw_cost sw_rank_cost(const struct rank *r, int32_t instr, b
 static inline struct job *sw_job_at(const struct line *line, int64_t i)
 {
     return &line->jobs[i & (line->cap - 1)];
+}
+
+/* Tells the caller that an instruction ran from `begin` until now. */
+static inline void sw_rank_tell(const struct rank *r, int32_t instr,
+                                const struct sw_step_phase *phase, double begin)
+{
+    const struct sw_clock_span span = {begin, r->now, instr, phase};
+    if (r->asked->ran) {
+        r->asked->ran(r->asked->ctx, &span);
+    }
 }
 
 /* The index of a rank of the world; -1 = it is not there. */

@@ -163,6 +163,62 @@ static void one_rank_of_each_stage_stands_for_all(void **state)
     }
 }
 
+/* Spans of a rank: seconds of its passes, and sums over its messages. */
+struct seen {
+    const struct sw_plan *plan;
+    double last[SW_QUEUE_COUNT], busy, sent, received;
+    int n_sent, n_received;
+};
+
+static void see(void *ctx, const struct sw_clock_span *span)
+{
+    struct seen *seen = ctx;
+    const struct sw_instr *instr = &seen->plan->programs[0].instrs[span->instr];
+    const bool sends = instr->queue == SW_QUEUE_SENT, receives = instr->queue == SW_QUEUE_RECEIVED;
+    assert_true(span->end > span->begin);
+    assert_true(span->begin >= seen->last[instr->queue] - 1e-9);
+    seen->last[instr->queue] = span->end;
+    if (instr->queue == SW_QUEUE_COMPUTE && span->phase->segment < SW_SEGMENT_UPDATE) {
+        seen->busy += span->end - span->begin;
+    }
+    seen->sent += sends ? span->begin + span->end : 0;
+    seen->received += receives ? span->begin + span->end : 0;
+    seen->n_sent += sends;
+    seen->n_received += receives;
+}
+
+/* Spans of kernels add up to the time that a stage is not idle, and a message has the same span on
+ * both sides. */
+static void spans_tell_what_ran(void **state)
+{
+    (void)state;
+    const struct mesh m = {3, 1, 6, 5, SW_STEP_1F1B};
+    const struct sw_speeds speeds = speeds_of(1e7, 0);
+    struct sw_clock_rank stages[MOST_STAGES];
+    struct seen seen[MOST_STAGES] = {0};
+    struct sw_clock_report reports[MOST_STAGES];
+    double sent = 0, received = 0;
+    open_stages(&m, stages);
+    for (int s = 0; s < m.pipe; s++) {
+        seen[s].plan = stages[s].plan;
+        stages[s].ran = see;
+        stages[s].ctx = &seen[s];
+        stages[s].report = &reports[s];
+    }
+    predict(stages, m.pipe, &speeds);
+    for (int s = 0; s < m.pipe; s++) {
+        const double busy = reports[s].passes.busy;
+        assert_true(busy > 0 && fabs(seen[s].busy - busy) < 1e-9 * busy);
+        assert_int_equal(seen[s].n_sent, m.micro_batches * ((s > 0) + (s < m.pipe - 1)));
+        assert_int_equal(seen[s].n_received, seen[s].n_sent);
+        sent += seen[s].sent;
+        received += seen[s].received;
+        sw_free(reports[s].instrs);
+    }
+    assert_true(sent > 0 && fabs(sent - received) < 1e-9 * sent);
+    close_ranks(stages, m.pipe);
+}
+
 static void stages_of_different_worlds_are_refused(void **state)
 {
     (void)state;
@@ -199,6 +255,7 @@ static void survives_lack_of_memory(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(one_rank_of_each_stage_stands_for_all),
+    cmocka_unit_test(spans_tell_what_ran),
     cmocka_unit_test(stages_of_different_worlds_are_refused),
     cmocka_unit_test(survives_lack_of_memory),
 };
