@@ -53,8 +53,15 @@ struct part {             /* one kind of work */
     bool given, unknown;
 };
 
-struct report {
+struct stage { /* a stage of a pipeline */
+    double seconds, busy, idle;
+};
+
+struct report { /* of rank 0 */
     const struct sw_program *program;
+    double seconds;       /* of the slowest stage */
+    struct stage *stages; /* [n_stages] */
+    int n_stages;
     struct part parts[SW_LOAD_COUNT];
     struct sw_clock_report clock;
 };
@@ -122,6 +129,22 @@ static void print_queues(const struct sw_clock_report *clock, struct sw_str *out
     sw_str_putc(out, '\n');
 }
 
+/* The stages of a pipeline; nothing if there is one. */
+static void print_stages(const struct report *r, struct sw_str *out)
+{
+    if (r->n_stages == 1) {
+        return;
+    }
+    sw_str_printf(out,
+                  "the stages together: a step takes %.6f s\n"
+                  "stage     computes         idle, from the first forward to the last backward\n",
+                  r->seconds);
+    for (int s = 0; s < r->n_stages; s++) {
+        sw_str_printf(out, "%5d %10.6f s %11.1f%%\n", s, r->stages[s].busy,
+                      100 * r->stages[s].idle);
+    }
+}
+
 static void print_text(const struct report *r, struct sw_str *out)
 {
     static const char *const labels[SW_LOAD_COUNT] = {
@@ -129,7 +152,9 @@ static void print_text(const struct report *r, struct sw_str *out)
         "copied to the device", "copied to the host", "read from the disk", "written to the disk",
         "sent to other ranks",  "updates on the host"};
     const struct sw_clock_report *clock = &r->clock;
-    sw_str_puts(out, "\nan estimate of a step's time; what each kind of work takes by itself:\n");
+    sw_str_printf(out,
+                  "\nan estimate of a step's time%s; what each kind of work takes by itself:\n",
+                  r->n_stages > 1 ? " on rank 0, of stage 0" : "");
     for (int k = 0; k < SW_LOAD_COUNT; k++) {
         if (r->parts[k].work > 0) {
             print_part(&r->parts[k], labels[k], k < SW_LOAD_OTHER ? "GFLOP" : "GB", out);
@@ -153,6 +178,7 @@ static void print_text(const struct report *r, struct sw_str *out)
                   "hidden%s\n",
                   clock->least, clock->most,
                   is_unknown(r) ? ", and more for what has no rate" : "");
+    print_stages(r, out);
 }
 
 static void json_number(struct sw_str *out, const char *key, double value)
@@ -211,11 +237,26 @@ static void json_longest(const struct report *r, struct sw_str *out)
     sw_str_putc(out, '}');
 }
 
+static void json_stages(const struct report *r, struct sw_str *out)
+{
+    sw_str_puts(out, ",\"stages\":[");
+    for (int s = 0; s < r->n_stages; s++) {
+        sw_str_puts(out, s > 0 ? ",{" : "{");
+        json_number(out, "seconds", r->stages[s].seconds);
+        sw_str_putc(out, ',');
+        json_number(out, "busy_seconds", r->stages[s].busy);
+        sw_str_putc(out, ',');
+        json_number(out, "idle_share", r->stages[s].idle);
+        sw_str_putc(out, '}');
+    }
+    sw_str_putc(out, ']');
+}
+
 static void print_json(const struct report *r, struct sw_str *out)
 {
     const struct sw_clock_report *clock = &r->clock;
     sw_str_puts(out, "{");
-    json_number(out, "step_seconds", clock->seconds);
+    json_number(out, "step_seconds", r->seconds);
     sw_str_puts(out, ",\"parts\":{");
     json_parts(r, out);
     sw_str_puts(out, "}");
@@ -227,51 +268,104 @@ static void print_json(const struct report *r, struct sw_str *out)
     json_number(out, "sum_seconds", clock->most);
     sw_str_printf(out, ",\"bound\":\"%s\"", sw_queue_name(clock->bound));
     json_longest(r, out);
+    json_stages(r, out);
     sw_str_printf(out, ",\"unknown\":%s}", is_unknown(r) ? "true" : "false");
 }
 
 /* ---- entry points ---- */
 
-static sw_status predict(const struct sw_engine_options *options,
-                         const struct sw_predict_options *wanted, struct sw_speeds *rates,
-                         struct sw_str *out)
+/* Stages of a pipeline with their speeds. Measured kernels differ from stage to stage. */
+struct walked {
+    struct sw_clock_rank *ranks; /* [n] */
+    struct sw_clock_report *reports;
+    struct sw_speeds *speeds;
+    const struct sw_speeds **each;
+};
+
+static sw_status open_walked(const struct sw_lineup *lineup, struct walked *out)
 {
-    sw_engine *e = NULL;
-    bool unknown[SW_LOAD_COUNT];
-    struct report r;
-    memset(&r, 0, sizeof r);
-    SW_TRY(sw_initialize(options, &e));
-    const struct sw_plan *plan = sw_engine_facts(e).plan;
-    sw_status st = wanted->measure ? measure(e, rates) : SW_OK;
-    st = st < 0 ? st : sw_speeds_step(plan, rates, unknown, &r.clock);
-    if (st >= 0) {
-        r.program = &plan->programs[0];
-        sum_parts(plan, rates, unknown, &r);
-        (wanted->json ? print_json : print_text)(&r, out);
-        sw_free(r.clock.instrs);
+    const size_t n = (size_t)lineup->n;
+    out->ranks = sw_alloc_zero("look", n, sizeof *out->ranks);
+    out->reports = sw_alloc_zero("look", n, sizeof *out->reports);
+    out->speeds = sw_alloc_zero("look", n, sizeof *out->speeds);
+    out->each = sw_alloc_zero("look", n, sizeof *out->each);
+    return out->ranks && out->reports && out->speeds && out->each
+               ? SW_OK
+               : SW_FAIL(SW_E_NOMEM, "out of host memory for a prediction");
+}
+
+static void close_walked(struct walked *w, int n)
+{
+    for (int s = 0; s < n; s++) {
+        if (w->speeds) {
+            sw_speeds_close(&w->speeds[s]);
+        }
+        if (w->reports) {
+            sw_free(w->reports[s].instrs);
+        }
     }
-    sw_close(e);
+    sw_free(w->ranks);
+    sw_free(w->reports);
+    sw_free(w->speeds);
+    sw_free(w->each);
+}
+
+/* Walks the stages together. A stage alone is a step of its own. */
+static sw_status walk(const struct sw_lineup *lineup, const struct sw_predict_options *wanted,
+                      const struct sw_machine_rates *rates, struct walked *w, struct report *r)
+{
+    bool unknown[SW_LOAD_COUNT];
+    sw_status st = SW_OK;
+    for (int s = 0; s < lineup->n && st >= 0; s++) {
+        w->speeds[s].given = *rates;
+        w->each[s] = &w->speeds[s];
+        w->ranks[s] = (struct sw_clock_rank){.plan = sw_engine_facts(lineup->stages[s].engine).plan,
+                                             .report = &w->reports[s]};
+        st = wanted->measure ? measure(lineup->stages[s].engine, &w->speeds[s]) : SW_OK;
+    }
+    SW_TRY(st);
+    SW_TRY(sw_speeds_stages(w->ranks, w->each, lineup->n, unknown, &r->seconds));
+    r->clock = w->reports[0];
+    r->program = &w->ranks[0].plan->programs[0];
+    sum_parts(w->ranks[0].plan, &w->speeds[0], unknown, r);
+    for (int s = 0; s < lineup->n; s++) {
+        r->stages[s] =
+            (struct stage){w->ranks[s].seconds, w->reports[s].passes.busy, w->ranks[s].idle};
+    }
+    return SW_OK;
+}
+
+static sw_status predict(const struct sw_lineup *lineup, const struct sw_predict_options *wanted,
+                         const struct sw_machine_rates *rates, struct sw_str *out)
+{
+    struct report r;
+    struct walked w = {0};
+    memset(&r, 0, sizeof r);
+    r.n_stages = lineup->n;
+    r.stages = sw_alloc_zero("look", (size_t)lineup->n, sizeof *r.stages);
+    sw_status st = open_walked(lineup, &w);
+    st = st < 0 || r.stages ? st : SW_FAIL(SW_E_NOMEM, "out of host memory for a prediction");
+    st = st < 0 ? st : walk(lineup, wanted, rates, &w, &r);
+    if (st >= 0) {
+        (wanted->json ? print_json : print_text)(&r, out);
+    }
+    close_walked(&w, lineup->n);
+    sw_free(r.stages);
     return st;
 }
 
 sw_status sw_plan_predict_text(const struct sw_engine_options *options,
                                const struct sw_predict_options *wanted, char **out)
 {
-    struct sw_speeds rates;
+    struct sw_machine_rates rates;
+    struct sw_lineup lineup;
     struct sw_str text = {0};
     SW_TRY_OPTIONS(options);
     SW_TRY_OPTIONS(wanted);
     memset(&rates, 0, sizeof rates);
-    SW_TRY(sw_engine_take_rates(wanted->rates, wanted->n_rates, &rates.given));
-    struct sw_engine_options o = *options;
-    o.plan.only = true;
-    if (wanted->ranks > 1) { /* a prediction exchanges no messages */
-        SW_TRY(sw_comm_open(&(struct sw_transport){.size = wanted->ranks}, &o.run.comm));
-    }
-    const sw_status st = predict(&o, wanted, &rates, &text);
-    sw_speeds_close(&rates);
-    if (wanted->ranks > 1) {
-        sw_comm_close(o.run.comm, st < 0);
-    }
+    SW_TRY(sw_engine_take_rates(wanted->rates, wanted->n_rates, &rates));
+    SW_TRY(sw_lineup_open(options, wanted->ranks > 1 ? wanted->ranks : 1, &lineup));
+    const sw_status st = predict(&lineup, wanted, &rates, &text);
+    sw_lineup_close(&lineup);
     return sw_look_give(st, &text, out);
 }

@@ -146,6 +146,46 @@ static void exchanges_take_the_rate_of_their_hosts(void **state)
     assert_true(exchange_seconds(only_net, 3, 2) == exchange_seconds(two, 3, 2));
 }
 
+/* The step of a pipeline is that of all stages: at least the work of the slowest one, and each is
+ * idle while it fills and drains. */
+static void stages_are_walked_together(void **state)
+{
+    (void)state;
+    static const char *const rates[] = {"f32=2", "copy=4", "comm=0.5"};
+    static const struct sw_predict_options wanted = {
+        .rates = rates, .n_rates = 3, .ranks = 2, .json = true};
+    double seconds[2], share = 0;
+    test_put("untied.json", "{\"model_type\":\"gpt2\",\"vocab_size\":64,\"n_positions\":16,"
+                            "\"n_embd\":32,\"n_layer\":4,\"n_head\":4,"
+                            "\"tie_word_embeddings\":false}");
+    for (int pipe = 1; pipe <= 2; pipe++) {
+        char config[256], *text = NULL;
+        snprintf(config, sizeof config,
+                 "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": \"AdamW\"}, "
+                 "\"spillway\": {\"micro_batches\": 4, \"mesh\": {\"pipe\": %d}}}",
+                 pipe);
+        const struct sw_engine_options options = {.config.text = config,
+                                                  .model.path = test_at("untied.json"),
+                                                  .inputs.seq_len = 8,
+                                                  .train.wanted = true};
+        assert_int_equal(sw_plan_predict_text(&options, &wanted, &text), SW_OK);
+        struct sw_json_doc *doc = parse(text);
+        const struct sw_json *stages = sw_json_get(sw_json_root(doc), "stages");
+        assert_int_equal(stages->n_children, pipe);
+        seconds[pipe - 1] = at(doc, "step_seconds");
+        for (const struct sw_json *stage = stages->first; stage; stage = stage->next) {
+            const double idle = sw_json_get(stage, "idle_share")->number;
+            assert_true(sw_json_get(stage, "seconds")->number <= seconds[pipe - 1]);
+            assert_true(sw_json_get(stage, "busy_seconds")->number < seconds[pipe - 1]);
+            share = fmax(share, pipe > 1 ? idle : 0);
+            assert_true(pipe > 1 ? idle > 0 : idle < 0.5);
+        }
+        sw_json_close(doc);
+    }
+    assert_true(share > 1.0 / 5); /* (S - 1) / (M + S - 1), and the messages */
+    unlink(test_at("untied.json"));
+}
+
 static void assert_empty(const char *path)
 {
     DIR *dir = opendir(path);
@@ -346,6 +386,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(given_rates_are_taken),
     cmocka_unit_test(a_latency_counts_exchanges),
     cmocka_unit_test(exchanges_take_the_rate_of_their_hosts),
+    cmocka_unit_test(stages_are_walked_together),
     cmocka_unit_test(measured_are_the_others),
     cmocka_unit_test(updates_on_the_host_are_measured),
     cmocka_unit_test(of_too_many_ranks_exchanges_are_unknown),
