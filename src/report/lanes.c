@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timeline of one step of rank 0 from a trace (docs/trace.md), with a lane for each queue. The
-// height of a column is the share of its time that the queue was busy. Its colour is the kind of
-// work that took most. Below are the operations that took most time. If the trace is missing or
-// damaged, the report has a line that says so.
+// Timeline of one step from a trace (docs/trace.md): of a pipeline a lane for the first rank of
+// each stage, and of rank 0 a lane for each queue (show/lanes.h). Below are the operations that
+// took most time on rank 0. If the trace is missing or damaged, the report has a line that says so.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,22 +11,19 @@
 #include "report/private.h"
 
 enum {
-    COLUMNS = 720,
-    SLIVER = 3, /* columns: a pixel of the narrowest phone */
-    LANE = 40,  /* units of the picture */
-    GAP = 8,
+    GAP = 8,                /* units of the picture */
     MOST_BYTES = 256 << 20, /* largest trace that is read */
     MOST_OPS = 128,
+    MOST_RANKS = 1 << 20,
     SHOWN_OPS = 8,
     NAME_CAP = 48
 };
 
-enum kind { KIND_FORWARD, KIND_BACKWARD, KIND_UPDATE, KIND_WAIT, KIND_COUNT };
-
 struct slice {
     double begin, end; /* microseconds */
+    int32_t rank;
     uint8_t queue, kind;
-    int16_t op; /* -1: a wait, or no room for its name */
+    int16_t op; /* -1: a wait, another rank than 0, or no room for its name */
 };
 
 struct op {
@@ -44,6 +40,7 @@ struct trace {
         long long step;
     } steps[64];
     int n_steps;
+    int64_t n_ranks; /* that have an event */
     struct op ops[MOST_OPS];
     int n_ops;
     /* the event that is being read */
@@ -70,12 +67,12 @@ static int find_op(struct trace *t, const char *name)
     return t->n_ops++;
 }
 
-static enum kind kind_of(const char *cat)
+static enum sw_lane_kind kind_of(const char *cat)
 {
-    return strcmp(cat, "forward") == 0    ? KIND_FORWARD
-           : strcmp(cat, "backward") == 0 ? KIND_BACKWARD
-           : strcmp(cat, "wait") == 0     ? KIND_WAIT
-                                          : KIND_UPDATE;
+    return strcmp(cat, "forward") == 0    ? SW_LANE_FORWARD
+           : strcmp(cat, "backward") == 0 ? SW_LANE_BACKWARD
+           : strcmp(cat, "wait") == 0     ? SW_LANE_WAIT
+                                          : SW_LANE_UPDATE;
 }
 
 static sw_status add_slice(struct trace *t)
@@ -87,26 +84,29 @@ static sw_status add_slice(struct trace *t)
         t->slices = slices;
         t->cap = cap;
     }
-    const enum kind kind = kind_of(t->cat);
+    const enum sw_lane_kind kind = kind_of(t->cat);
+    const bool is_op = kind != SW_LANE_WAIT && t->pid == 0;
     const int place = t->tid / TRACKS;
-    t->slices[t->n++] =
-        (struct slice){.begin = t->ts,
-                       .end = t->ts + t->dur,
-                       .queue = (uint8_t)(place - (place > STEPS_PLACE)),
-                       .kind = (uint8_t)kind,
-                       .op = (int16_t)(kind == KIND_WAIT ? -1 : find_op(t, t->name))};
+    t->slices[t->n++] = (struct slice){.begin = t->ts,
+                                       .end = t->ts + t->dur,
+                                       .rank = (int32_t)t->pid,
+                                       .queue = (uint8_t)(place - (place > STEPS_PLACE)),
+                                       .kind = (uint8_t)kind,
+                                       .op = (int16_t)(is_op ? find_op(t, t->name) : -1)};
     return SW_OK;
 }
 
 static sw_status end_event(struct trace *t)
 {
-    if (!t->is_slice || t->pid != 0 || t->tid < 0 || !(t->dur >= 0) || !isfinite(t->ts)) {
+    if (!t->is_slice || t->pid < 0 || t->pid >= MOST_RANKS || t->tid < 0 || !(t->dur >= 0) ||
+        !isfinite(t->ts)) {
         return SW_OK;
     }
+    t->n_ranks = sw_max_i64(t->n_ranks, t->pid + 1);
     if (t->tid != STEPS_TRACK) {
         return t->tid < (SW_QUEUE_COUNT + 1) * TRACKS ? add_slice(t) : SW_OK;
     }
-    if (t->n_steps < (int)SW_LEN(t->steps) &&
+    if (t->pid == 0 && t->n_steps < (int)SW_LEN(t->steps) &&
         sscanf(t->name, "step %lld", &t->steps[t->n_steps].step) == 1) {
         t->steps[t->n_steps].begin = t->ts;
         t->steps[t->n_steps].end = t->ts + t->dur;
@@ -170,133 +170,82 @@ static sw_status take_event(void *ctx, enum sw_json_event event, const struct sw
 
 /* ---- drawing ---- */
 
-struct window {
-    const struct trace *t;
-    double begin, end;
-    float *busy; /* [SW_QUEUE_COUNT, COLUMNS, KIND_COUNT] share of a column */
-    bool used[SW_QUEUE_COUNT];
-};
-
-static void add_busy(struct window *w, const struct slice *s)
-{
-    if (!(s->end > w->begin && s->begin < w->end)) {
-        return;
-    }
-    const double scale = COLUMNS / (w->end - w->begin);
-    const double from = fmax((s->begin - w->begin) * scale, 0);
-    const double to = fmin((s->end - w->begin) * scale, COLUMNS);
-    for (int c = (int)fmin(from, COLUMNS); c < COLUMNS && c < to; c++) {
-        const double part = fmin(to, c + 1) - fmax(from, c);
-        w->busy[(s->queue * COLUMNS + c) * KIND_COUNT + s->kind] += (float)fmax(part, 0);
-        w->used[s->queue] = true;
-    }
-}
-
-/* The look of columns: kind, and height in tenths. Waits block computation and do not count as
- * work. */
-static int look_of(const struct window *w, int queue, int from, int to)
-{
-    float busy[KIND_COUNT] = {0}, sum = 0;
-    int most = 0;
-    for (int i = from * KIND_COUNT; i < to * KIND_COUNT; i++) {
-        busy[i % KIND_COUNT] += w->busy[queue * COLUMNS * KIND_COUNT + i];
-    }
-    for (int k = 0; k < KIND_COUNT; k++) {
-        sum += busy[k];
-        most = busy[k] > busy[most] ? k : most;
-    }
-    const float share = fminf(sum / (float)(to - from), 1);
-    const int height = sum > 0 ? (int)fmaxf(roundf(10 * share), 1) : 0;
-    return height * KIND_COUNT + most;
-}
-
-/* Columns that look alike. */
-struct run {
-    int from, to, look;
-};
-
-/* A run has at least SLIVER columns: what is narrower than a pixel is one with what it stands
- * beside. */
-static int find_runs(const struct window *w, int queue, struct run out[COLUMNS / SLIVER])
+/* Writes lanes with their names. Lanes without work are left out. */
+static void draw_lanes(const struct sw_lanes *lanes, const char *(*name_of)(int, char[16]),
+                       const char *title, struct sw_str *out)
 {
     int n = 0;
-    for (int c = 0; c < COLUMNS; n++) {
-        struct run run = {c, c + SLIVER, look_of(w, queue, c, c + SLIVER)};
-        while (run.to < COLUMNS &&
-               (look_of(w, queue, run.to, run.to + 1) == run.look || COLUMNS - run.to < SLIVER)) {
-            run.to++;
-        }
-        out[n] = run;
-        c = run.to;
-    }
-    return n;
-}
-
-/* Neighbours of one kind are one shape, with a step where their height changes. */
-static void draw_kind(const struct run *runs, int n, int kind, int bottom, struct sw_str *out)
-{
-    bool open = false;
-    sw_str_printf(out, "<path class=\"k%d\" d=\"", kind);
-    for (int i = 0; i < n; i++) {
-        const int height = LANE * (runs[i].look / KIND_COUNT) / 10;
-        const bool is = runs[i].look % KIND_COUNT == kind && height > 0;
-        if (is && !open) {
-            sw_str_printf(out, "M%d %d", runs[i].from, bottom);
-        } else if (!is && open) {
-            sw_str_printf(out, "V%dz", bottom);
-        }
-        if (is) {
-            sw_str_printf(out, "V%dH%d", bottom - height, runs[i].to);
-        }
-        open = is;
-    }
-    if (open) {
-        sw_str_printf(out, "V%dz", bottom);
-    }
-    sw_str_puts(out, "\"/>");
-}
-
-static double busy_share(const struct window *w, int queue, bool with_waits)
-{
-    double sum = 0;
-    for (int c = 0; c < COLUMNS; c++) {
-        for (int k = 0; k < KIND_COUNT; k++) {
-            const bool counts = k != KIND_WAIT || with_waits;
-            sum += counts ? w->busy[(queue * COLUMNS + c) * KIND_COUNT + k] : 0;
-        }
-    }
-    return fmin(sum / COLUMNS, 1);
-}
-
-static void draw_lanes(const struct window *w, struct sw_str *out)
-{
-    int n = 0, y = 0;
-    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        n += w->used[q];
-    }
     sw_str_puts(out, "<div class=\"lanes\"><div class=\"names\">");
-    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        char share[32];
-        if (w->used[q]) {
-            sw_html_number(share, sizeof share, busy_share(w, q, false), SW_UNIT_SHARE);
-            sw_str_printf(out, "<span>%s <small>%s</small></span>", sw_queue_name((enum sw_queue)q),
-                          share);
+    for (int i = 0; i < lanes->n; i++) {
+        char share[32], name[16];
+        if (sw_lane_is_used(lanes, i)) {
+            sw_html_number(share, sizeof share, sw_lane_share(lanes, i), SW_UNIT_SHARE);
+            sw_str_printf(out, "<span>%s <small>%s</small></span>", name_of(i, name), share);
+            n++;
         }
     }
     sw_str_printf(out,
                   "</div><svg style=\"height:%.1frem\" viewBox=\"0 0 %d %d\" "
-                  "preserveAspectRatio=\"none\" role=\"img\"><title>Work of each queue during "
-                  "the step</title>\n",
-                  2.4 * n, COLUMNS, n * (LANE + GAP));
-    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        struct run runs[COLUMNS / SLIVER];
-        const int n_runs = w->used[q] ? find_runs(w, q, runs) : 0;
-        for (int k = 0; k < KIND_COUNT && w->used[q]; k++) {
-            draw_kind(runs, n_runs, k, y + GAP / 2 + LANE, out);
+                  "preserveAspectRatio=\"none\" role=\"img\"><title>%s</title>\n",
+                  2.4 * n, SW_LANE_COLUMNS, n * (SW_LANE_HEIGHT + GAP), title);
+    for (int i = 0, y = 0; i < lanes->n; i++) {
+        if (sw_lane_is_used(lanes, i)) {
+            sw_lane_draw(lanes, i, y + GAP / 2 + SW_LANE_HEIGHT, out);
+            y += SW_LANE_HEIGHT + GAP;
         }
-        y += w->used[q] ? LANE + GAP : 0;
     }
     sw_str_puts(out, "</svg></div>\n");
+}
+
+static const char *queue_name(int i, char buf[16])
+{
+    (void)buf;
+    return sw_queue_name((enum sw_queue)i);
+}
+
+static const char *stage_name(int i, char buf[16])
+{
+    snprintf(buf, 16, "stage %d", i);
+    return buf;
+}
+
+/* Lanes of the queues of rank 0. */
+static sw_status draw_queues(const struct trace *t, double begin, double end, struct sw_str *out)
+{
+    struct sw_lanes lanes;
+    SW_TRY(sw_lanes_open(SW_QUEUE_COUNT, begin, end, &lanes));
+    for (int64_t s = 0; s < t->n; s++) {
+        const struct slice *slice = &t->slices[s];
+        if (slice->rank == 0) {
+            sw_lanes_add(&lanes, slice->queue, slice->kind, slice->begin, slice->end);
+        }
+    }
+    draw_lanes(&lanes, queue_name, "Work of each queue during the step", out);
+    sw_lanes_close(&lanes);
+    return SW_OK;
+}
+
+/* Lanes of the computation of the first rank of each stage. Ranks along the pipe axis vary
+ * slowest. */
+static sw_status draw_stages(const struct trace *t, int64_t stages, double begin, double end,
+                             struct sw_str *out)
+{
+    const int64_t each = t->n_ranks / stages;
+    struct sw_lanes lanes;
+    if (stages < 2 || each * stages != t->n_ranks) {
+        return SW_OK;
+    }
+    SW_TRY(sw_lanes_open((int)stages, begin, end, &lanes));
+    for (int64_t s = 0; s < t->n; s++) {
+        const struct slice *slice = &t->slices[s];
+        if (slice->rank % each == 0 && slice->queue == SW_QUEUE_COMPUTE &&
+            slice->kind != SW_LANE_WAIT) {
+            sw_lanes_add(&lanes, (int)(slice->rank / each), slice->kind, slice->begin, slice->end);
+        }
+    }
+    draw_lanes(&lanes, stage_name, "Computation of each stage of the pipeline", out);
+    sw_lanes_close(&lanes);
+    return SW_OK;
 }
 
 static int by_time(const void *a, const void *b)
@@ -331,24 +280,19 @@ static void write_ops(struct trace *t, double begin, double end, struct sw_str *
     sw_str_puts(out, "</tbody></table></div>\n");
 }
 
-static sw_status draw_step(struct trace *t, int i, struct sw_str *out)
+static sw_status draw_step(struct trace *t, int i, int64_t stages, struct sw_str *out)
 {
     char time[32];
-    struct window w = {.t = t, .begin = t->steps[i].begin, .end = t->steps[i].end};
-    w.busy = sw_alloc_zero("report", (size_t)SW_QUEUE_COUNT * COLUMNS * KIND_COUNT, sizeof *w.busy);
-    SW_TRY_ALLOC(w.busy, "a trace");
-    for (int64_t s = 0; s < t->n; s++) {
-        add_busy(&w, &t->slices[s]);
-    }
-    sw_html_number(time, sizeof time, (w.end - w.begin) / 1e3, SW_UNIT_MS);
+    const double begin = t->steps[i].begin, end = t->steps[i].end;
+    sw_html_number(time, sizeof time, (end - begin) / 1e3, SW_UNIT_MS);
     sw_str_printf(out,
                   "<h3>Step %lld, %s</h3><p class=\"legend\"><span class=\"key k0\">forward</span>"
                   "<span class=\"key k1\">backward</span><span class=\"key k2\">update</span>"
                   "<span class=\"key k3\">waiting for another queue</span></p>\n",
                   t->steps[i].step, time);
-    draw_lanes(&w, out);
-    sw_free(w.busy);
-    write_ops(t, w.begin, w.end, out);
+    SW_TRY(draw_stages(t, stages, begin, end, out));
+    SW_TRY(draw_queues(t, begin, end, out));
+    write_ops(t, begin, end, out);
     return SW_OK;
 }
 
@@ -390,14 +334,14 @@ static sw_status read_trace(const char *path, struct trace *t, struct sw_str *ou
     return SW_OK;
 }
 
-sw_status sw_lanes_write(const char *path, struct sw_str *out)
+sw_status sw_lanes_write(const char *path, int64_t stages, struct sw_str *out)
 {
     bool read = false;
     struct trace *t = sw_alloc_zero("report", 1, sizeof *t);
     SW_TRY_ALLOC(t, "a trace");
     sw_status st = read_trace(path, t, out, &read);
     if (st >= 0 && read) {
-        st = draw_step(t, t->n_steps / 2, out);
+        st = draw_step(t, t->n_steps / 2, stages, out);
     }
     sw_free(t->slices);
     sw_free(t);

@@ -118,8 +118,9 @@ void sw_chart_add(struct sw_chart *chart, const struct sw_curve *curve);
 
 /* ---- lanes.c ---- */
 
-/* Writes the lanes of a traced step of rank 0, or a line that says why the trace is unreadable. */
-sw_status sw_lanes_write(const char *path, struct sw_str *out);
+/* Writes the lanes of a traced step: of each stage of the pipeline, and of the queues of rank 0; or
+ * a line that says why the trace is unreadable. */
+sw_status sw_lanes_write(const char *path, int64_t stages, struct sw_str *out);
 
 /* ---- sections.c, facts.c: sections of a page ---- */
 

@@ -319,9 +319,11 @@ static sw_status write_trace(const struct sw_past_run *run, struct sw_str *out)
 {
     char beside[4200];
     const char *path = sw_past_run_text(run, "trace"), *slash = strrchr(path, '/');
+    const struct sw_json *config = sw_past_run_fact(run, "config");
+    const struct sw_json *pipe = config ? sw_json_path(config, "spillway.mesh.pipe") : NULL;
     snprintf(beside, sizeof beside, "%s/%s", run->path, slash ? slash + 1 : path);
     return sw_lanes_write(access(path, R_OK) != 0 && access(beside, R_OK) == 0 ? beside : path,
-                          out);
+                          pipe && pipe->type == SW_JSON_INT ? pipe->integer : 1, out);
 }
 
 sw_status sw_page_time(const struct sw_page *page, struct sw_str *out)

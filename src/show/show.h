@@ -138,3 +138,5 @@ struct sw_plan_source {
  */
 sw_status sw_plan_diff(const struct sw_plan_source source[2], bool json, bool *out_same,
                        struct sw_str *out);
+
+#include "show/lanes.h"

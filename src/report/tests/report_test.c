@@ -395,6 +395,22 @@ static void a_traced_step_has_lanes(void **state)
     assert_non_null(strstr(page, "<path class=\"k1\" d=\"M180 92V52H540V92z\"/>"));
     assert_null(strstr(page, "other</"));
     sw_free(page);
+    /* two stages of a rank each; they do not make up three ranks */
+    snprintf(
+        facts, sizeof facts,
+        "{\"trace\":\"/nowhere/trace.json\",\"config\":{\"spillway\":{\"mesh\":{\"pipe\":2}}}}");
+    put_text("traced", "run.json", facts);
+    page = page_of("traced");
+    assert_non_null(strstr(page, "<span>stage 0 <small>50 %</small></span>"
+                                 "<span>stage 1 <small>1 %</small></span>"));
+    assert_non_null(strstr(page, "<title>Computation of each stage of the pipeline</title>"));
+    assert_non_null(strstr(page, "<span>compute <small>50 %</small></span>"));
+    sw_free(page);
+    *strstr(facts, "2}}}}") = '3';
+    put_text("traced", "run.json", facts);
+    page = page_of("traced");
+    assert_null(strstr(page, "stage 0"));
+    sw_free(page);
     put_text("traced", "trace.json", "{\"traceEvents\":[{\"ph\"");
     page = page_of("traced");
     assert_non_null(strstr(page, "is not shown: "));
