@@ -85,6 +85,23 @@ struct sw_predict_options {
  */
 SW_API sw_status sw_plan_predict_text(const struct sw_engine_options *options,
                                       const struct sw_predict_options *predict, char **out);
+/*
+ * sw_plan_schedule_text - the step of a pipeline as the clock predicts it: a lane for each stage,
+ * with its micro-batches, the messages that it sends, and its idle share.
+ *
+ * options      as for sw_initialize; nothing is opened, and run.comm and plan.only are not read
+ * predict      its rates, with built-in ones for the others; `measure` is not read
+ * svg          file for a picture; NULL = the lanes are text, unless JSON is asked for
+ * out          the caller's: sw_text_free
+ *
+ * SW_E_ARG     a rate is unknown: names it
+ * SW_E_IO      the picture cannot be written
+ *
+ * Other errors are those of sw_initialize.
+ */
+SW_API sw_status sw_plan_schedule_text(const struct sw_engine_options *options,
+                                       const struct sw_predict_options *predict, const char *svg,
+                                       char **out);
 /* The part of a cluster that a plan is made for: docs/clusters.md. */
 struct sw_plan_cluster {
     const char *name;     /* a shipped cluster, or a file: with a "/", or ending in ".json" */

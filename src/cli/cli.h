@@ -14,8 +14,8 @@ enum cli_exit {
     CLI_REFUSED = 2 /* refused before the start: usage, configuration, does not fit */
 };
 
-/* SWITCH: the value is "true" or the text after =. HEADING: no flag; `name` is the subject of the
- * flags below it. */
+/* SWITCH: the value is "true" or the text after =; if the flag has an `arg`, it may also be the
+ * next word. HEADING: no flag; `name` is the subject of the flags below it. */
 enum flag_type { FLAG_BOOL, FLAG_INT, FLAG_REAL, FLAG_TEXT, FLAG_LIST, FLAG_SWITCH, FLAG_HEADING };
 
 /* Words given for a FLAG_LIST, or the positional words. */

@@ -9,13 +9,14 @@
 #include "spillway/engine.h"
 #include "spillway/look.h"
 
-enum { OWN_FLAGS = 15, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
+enum { OWN_FLAGS = 16, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
 
 struct run {
     struct train_flags train;
     struct words diff;
     bool brief, json, no_optimizer, predict, want_eval;
     int64_t batch, stage, vocab, generate_tokens;
+    const char *schedule;      /* a file, or "true"; NULL = not asked for */
     struct sw_plan_cluster on; /* name NULL: on this machine */
     /* owned: the edit for --stage; device: the one of --on; batch_text: the value of --batch */
     char *owned, *device, batch_text[32];
@@ -179,6 +180,16 @@ static char **add_part(struct parts *p, const char *name)
     return &p->more[p->n++].text;
 }
 
+static sw_status draw(const struct run *run, const struct sw_engine_options *o, char **out)
+{
+    const struct sw_predict_options wanted = {.rates = run->train.rates.items,
+                                              .n_rates = run->train.rates.n,
+                                              .ranks = (int)ranks_of(run),
+                                              .json = run->json};
+    const bool text = strcmp(run->schedule, "true") == 0;
+    return sw_plan_schedule_text(o, &wanted, text ? NULL : run->schedule, out);
+}
+
 static void print_parts(const struct parts *p, bool json)
 {
     if (json) { /* insert before the object's closing brace */
@@ -249,6 +260,9 @@ static sw_status print_plan(const struct run *run, const struct sw_engine_option
     sw_status st =
         asks_for_stages(run) ? report_stages(run, o, &p, &refused) : report_one(run, o, &p);
     st = st < 0 || refused < 0 ? st : report_time(run, o, &p);
+    if (st >= 0 && refused >= 0 && run->schedule) {
+        st = draw(run, o, add_part(&p, "schedule"));
+    }
     if (st >= 0) {
         print_parts(&p, run->json);
     }
@@ -288,6 +302,8 @@ static int make_table(struct run *run, struct flag *out)
          "nodes of --on (default: as many as --ranks needs, or 1)", 0},
         {"--predict", FLAG_BOOL, &run->predict, NULL,
          "estimate a step's time; measures this machine and its disk for some seconds", 0},
+        {"--schedule", FLAG_SWITCH, &run->schedule, "[FILE.svg]",
+         "draw the stages of a step at --rates, or built-in ones: as text, or into a picture", 0},
         {"--summary", FLAG_BOOL, &run->brief, NULL, "leave out the instructions", 0},
         {"--diff", FLAG_LIST, &run->diff, "A B",
          "compare two files of --json instead; status 0: the same, 1: different, 2: trouble", true},

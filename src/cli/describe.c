@@ -197,7 +197,7 @@ static void print_zsh(const struct command *command)
         cli_print_quoted(flag->help, "[]\\", "'\\''");
         putchar(']');
         if (flag->arg) {
-            putchar(':');
+            fputs(flag->type == FLAG_SWITCH ? "::" : ":", stdout);
             cli_print_quoted(flag->arg, ":\\", "'\\''");
             if (has_choices(flag)) {
                 fputs(":(", stdout);
@@ -227,7 +227,7 @@ static void print_fish(const struct command *command)
             fputs(" -x -a '", stdout);
             print_choices(flag);
             putchar('\'');
-        } else if (flag->arg) {
+        } else if (flag->arg && flag->type != FLAG_SWITCH) {
             fputs(" -r", stdout);
         }
         fputs(" -d '", stdout);

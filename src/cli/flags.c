@@ -179,7 +179,10 @@ static int parse(const struct command *command, int argc, char **argv, struct wo
         }
         seen[flag - command->flags] = true;
         const char *value = equals ? equals + 1 : NULL;
-        if (!value && flag->type != FLAG_BOOL && flag->type != FLAG_SWITCH) {
+        const bool may_have = flag->type == FLAG_SWITCH && flag->arg;
+        if (!value && may_have && i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0) {
+            value = argv[++i];
+        } else if (!value && flag->type != FLAG_BOOL && flag->type != FLAG_SWITCH) {
             value = i + 1 < argc ? argv[++i] : NULL;
             if (!value) {
                 return cli_fail(command, CLI_REFUSED, "%s needs a value: %s", flag->name,

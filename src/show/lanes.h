@@ -4,7 +4,7 @@
 // most. Part of the public interface of show.
 #pragma once
 
-#include "base/base.h"
+#include "plan/plan.h"
 
 enum sw_lane_kind {
     SW_LANE_FORWARD,
