@@ -117,7 +117,10 @@ static void note_step(struct sw_executor *ex, const struct sw_walk *at)
         }
     }
     if (instr->workspace >= 0) {
-        note_range(ex, step->workspace, instr->about->kernel.workspace_bytes);
+        note_range(ex, step->workspace,
+                   sw_instr_exchanges(instr)
+                       ? sw_instr_areas(instr, ex->plan->groups[instr->exchange.group].n).bytes
+                       : instr->about->kernel.workspace_bytes);
     }
 }
 
