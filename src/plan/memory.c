@@ -70,7 +70,7 @@ static void find_sent(const struct sw_program *program, uint8_t *sent)
     const struct sw_ir *ir = program->ir;
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
-        if (op->move == SW_MOVE_SEND) {
+        if (op->move == SW_MOVE_SEND && op->phase != SW_PHASE_UPDATE) {
             const int32_t b = program->buffer_of[sw_ir_root(ir, op->in[0])];
             sent[b] |= op->phase == SW_PHASE_FORWARD ? 1 : 2;
         }
