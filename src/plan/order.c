@@ -335,7 +335,9 @@ static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options
     struct sw_pipe_phase *phases;
     int64_t n;
     SW_TRY(sw_stage_phases(options, &phases, &n));
-    const int slots = sw_pipe_slots(phases, n, 0, SW_PIPE_BACKWARD);
+    const struct sw_pipe_phase from = {.segment = SW_PIPE_FORWARD},
+                               until = {.segment = SW_PIPE_BACKWARD};
+    const int slots = sw_pipe_slots(phases, n, &from, &until);
     sw_free(phases);
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];

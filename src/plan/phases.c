@@ -132,15 +132,20 @@ int64_t sw_pipe_phases(const struct sw_pipe_schedule *schedule, const struct sw_
     return (int64_t)segments * pipe->chunks * pipe->micro_batches;
 }
 
-int sw_pipe_slots(const struct sw_pipe_phase *phases, int64_t n, int chunk,
-                  enum sw_pipe_segment until)
+static bool is_alike(const struct sw_pipe_phase *a, const struct sw_pipe_phase *b)
+{
+    return a->chunk == b->chunk && a->segment == b->segment;
+}
+
+int sw_pipe_slots(const struct sw_pipe_phase *phases, int64_t n, const struct sw_pipe_phase *from,
+                  const struct sw_pipe_phase *until)
 {
     int now = 0, most = 0;
     for (int64_t i = 0; i < n; i++) {
-        if (phases[i].chunk == chunk && phases[i].segment == SW_PIPE_FORWARD) {
+        if (is_alike(&phases[i], from)) {
             now++;
             most = now > most ? now : most;
-        } else if (phases[i].chunk == chunk && phases[i].segment == until) {
+        } else if (is_alike(&phases[i], until)) {
             now--;
         }
     }

@@ -53,10 +53,10 @@ extern const struct sw_pipe_schedule sw_pipe_zero_bubble;
 
 /* Number of phases of a stage. */
 int64_t sw_pipe_phases(const struct sw_pipe_schedule *schedule, const struct sw_pipe *pipe);
-/* Most micro-batches of a chunk that are in flight at once, from forward to the segment `until`.
- * They are neighbours, so micro-batch k can use slot k modulo this number. */
-int sw_pipe_slots(const struct sw_pipe_phase *phases, int64_t n, int chunk,
-                  enum sw_pipe_segment until);
+/* Most micro-batches that are between two phases at once; of `from` and `until`, chunk and segment
+ * count. They are neighbours, so micro-batch k can use slot k modulo this number. */
+int sw_pipe_slots(const struct sw_pipe_phase *phases, int64_t n, const struct sw_pipe_phase *from,
+                  const struct sw_pipe_phase *until);
 
 /* ---- partition.c: blocks ---- */
 

@@ -123,11 +123,18 @@ static void check_phases(const struct run *run, int stage)
     }
 }
 
+/* Slots of what forward makes and `until` reads last. */
+static int count_slots(const struct run *run, int stage, int chunk, enum sw_pipe_segment until)
+{
+    const struct sw_pipe_phase ends[] = {{chunk, 0, SW_PIPE_FORWARD}, {chunk, 0, until}};
+    return sw_pipe_slots(run->phases[stage], run->n, &ends[0], &ends[1]);
+}
+
 /* Slots are what the schedule promises, and micro-batches in flight never share one. */
 static void check_slots(const struct run *run, int stage, int chunk)
 {
     const int rest = run->pipe.stages - stage, m = run->pipe.micro_batches;
-    const int slots = sw_pipe_slots(run->phases[stage], run->n, chunk, SW_PIPE_BACKWARD);
+    const int slots = count_slots(run, stage, chunk, SW_PIPE_BACKWARD);
     bool taken[MOST_MICRO] = {false};
     if (run->schedule == &sw_pipe_gpipe) {
         assert_int_equal(slots, m);
@@ -145,7 +152,7 @@ static void check_slots(const struct run *run, int stage, int chunk)
         }
     }
     if (run->schedule == &sw_pipe_zero_bubble) { /* the same on all stages */
-        const int kept = sw_pipe_slots(run->phases[stage], run->n, chunk, SW_PIPE_WEIGHTS);
+        const int kept = count_slots(run, stage, chunk, SW_PIPE_WEIGHTS);
         assert_int_equal(kept, run->pipe.stages + 1 < m ? run->pipe.stages + 1 : m);
     }
 }
