@@ -256,9 +256,9 @@ static void close_graphs(struct graphs *graphs)
 /* The stages are the same in all programs, so that each has the same parameters in all of them. */
 static sw_status cut_blocks(struct sw_engine *e, const struct graphs *graphs)
 {
-    const int stages = sw_mesh_size(&e->mesh, 1U << SW_AXIS_PIPE);
+    const int parts = sw_mesh_size(&e->mesh, 1U << SW_AXIS_PIPE) * (int)e->config->parallel.chunks;
     return e->stage_blocks ? sw_engine_cut_blocks(graphs->specs, graphs->n, &e->config->parallel,
-                                                  graphs->rates, stages, e->stage_blocks)
+                                                  graphs->rates, parts, e->stage_blocks)
                            : SW_OK;
 }
 
@@ -319,6 +319,7 @@ static struct sw_policy asked_policy(const struct sw_engine *e)
         .micro_batches = e->sizes.micro_batches,
         .recompute = sw_config_recompute(c, e->weights.model ? e->weights.model->layers : 0),
         .schedule = (enum sw_step_schedule)c->spillway.schedule,
+        .chunks = (int)c->parallel.chunks,
         .stage = (int)c->zero.stage,
         .states_tier = states_tier(c),
         .params_tier = sw_tier_of(c->zero.offload_param.device),

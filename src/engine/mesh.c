@@ -80,8 +80,8 @@ sw_status sw_engine_take_mesh(struct sw_engine *e)
     SW_TRY(sw_mesh_init(&e->mesh, size, e->world.size));
     e->data = sw_mesh_coord(&e->mesh, 1U << SW_AXIS_DATA, e->world.rank);
     if (size[SW_AXIS_PIPE] > 1) {
-        e->stage_blocks =
-            sw_alloc("engine", ((size_t)size[SW_AXIS_PIPE] + 1) * sizeof *e->stage_blocks);
+        const int64_t n_parts = size[SW_AXIS_PIPE] * e->config->parallel.chunks;
+        e->stage_blocks = sw_alloc("engine", ((size_t)n_parts + 1) * sizeof *e->stage_blocks);
         SW_TRY_ALLOC(e->stage_blocks, "the partition");
     }
     return name_ranks(e);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The partition of a model among the stages of a pipeline, as spillway.partition asks for it. Its
+// The partition of a model among the parts of a pipeline, as spillway.partition asks for it. Its
 // items are what comes before the first block, each block, and what comes after the last one. All
 // programs have the same partition. If the model is trained, the program of a step decides it.
 #include <string.h>
@@ -115,7 +115,7 @@ static sw_status weigh_items(struct items *items, struct scale scale)
 }
 
 /* As DeepSpeed's "parameters" and "type:REGEX". */
-static sw_status cut_balanced(const struct items *items, int stages, int *bounds)
+static sw_status cut_balanced(const struct items *items, int parts, int *bounds)
 {
     const int n = items->blocks.n + 2;
     double *weights = sw_alloc("engine", (size_t)n * sizeof *weights);
@@ -123,7 +123,7 @@ static sw_status cut_balanced(const struct items *items, int stages, int *bounds
     for (int i = 0; i < n; i++) {
         weights[i] = (double)items->weight[i];
     }
-    const sw_status st = sw_partition_balanced(weights, n, stages, bounds);
+    const sw_status st = sw_partition_balanced(weights, n, parts, bounds);
     sw_free(weights);
     return st;
 }
@@ -172,7 +172,7 @@ static sw_status weigh_by_type(struct items *items, const char *type)
 }
 
 /* Takes the user's bounds, which are of blocks already. */
-static sw_status take_bounds(const struct sw_config_numbers *given, int n_blocks, int stages,
+static sw_status take_bounds(const struct sw_config_numbers *given, int n_blocks, int parts,
                              int *bounds)
 {
     int64_t *all = sw_alloc("engine", (size_t)given->n * sizeof *all);
@@ -180,8 +180,8 @@ static sw_status take_bounds(const struct sw_config_numbers *given, int n_blocks
     for (int i = 0; i < given->n; i++) {
         all[i] = (int64_t)given->items[i];
     }
-    const sw_status st = sw_partition_check(all, given->n, n_blocks, stages);
-    for (int i = 0; i <= stages && st >= 0; i++) {
+    const sw_status st = sw_partition_check(all, given->n, n_blocks, parts);
+    for (int i = 0; i <= parts && st >= 0; i++) {
         bounds[i] = (int)all[i];
     }
     sw_free(all);
@@ -189,29 +189,29 @@ static sw_status take_bounds(const struct sw_config_numbers *given, int n_blocks
 }
 
 static sw_status cut(struct items *items, const struct sw_partition_config *p,
-                     const struct sw_machine_rates *rates, int stages, int *bounds)
+                     const struct sw_machine_rates *rates, int parts, int *bounds)
 {
     const int n = items->blocks.n;
     switch (p->by) {
     case SW_PARTITION_BOUNDS:
-        return take_bounds(&p->bounds, n, stages, bounds);
+        return take_bounds(&p->bounds, n, parts, bounds);
     case SW_PARTITION_TYPE:
         SW_TRY(weigh_by_type(items, p->type));
-        SW_TRY(cut_balanced(items, stages, bounds));
+        SW_TRY(cut_balanced(items, parts, bounds));
         break;
     case SW_PARTITION_UNIFORM:
-        sw_partition_uniform(n + 2, stages, bounds);
+        sw_partition_uniform(n + 2, parts, bounds);
         break;
     case SW_PARTITION_PARAMETERS:
         SW_TRY(weigh_items(items, (struct scale){.weigh = elems_of}));
-        SW_TRY(cut_balanced(items, stages, bounds));
+        SW_TRY(cut_balanced(items, parts, bounds));
         break;
     case SW_PARTITION_TIME:
         SW_TRY(weigh_items(items, (struct scale){.weigh = time_of, .rates = rates}));
-        SW_TRY(sw_partition_least(items->weight, n + 2, stages, bounds));
+        SW_TRY(sw_partition_least(items->weight, n + 2, parts, bounds));
         break;
     }
-    sw_partition_to_blocks(n, stages, bounds);
+    sw_partition_to_blocks(n, parts, bounds);
     return SW_OK;
 }
 
@@ -229,7 +229,7 @@ static sw_status check_blocks(int64_t n_blocks, const struct sw_parallel_config 
 
 sw_status sw_engine_cut_blocks(const struct sw_program_spec *specs, int n_specs,
                                const struct sw_parallel_config *p,
-                               const struct sw_machine_rates *rates, int stages, int *bounds)
+                               const struct sw_machine_rates *rates, int parts, int *bounds)
 {
     struct items items = {.specs = specs, .n_specs = n_specs};
     sw_status st = SW_OK;
@@ -241,7 +241,7 @@ sw_status sw_engine_cut_blocks(const struct sw_program_spec *specs, int n_specs,
     if (st >= 0 && !items.weight) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the partition");
     }
-    st = st < 0 ? st : cut(&items, &p->partition, rates, stages, bounds);
+    st = st < 0 ? st : cut(&items, &p->partition, rates, parts, bounds);
     sw_blocks_close(&items.blocks);
     sw_free(items.weight);
     return st;

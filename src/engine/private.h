@@ -236,13 +236,13 @@ sw_status sw_engine_find_folders(struct sw_engine *e);
 sw_status sw_engine_make_plan(struct sw_engine *e);
 
 /* ---- partition.c ---- */
-/* Divides the blocks of all programs, which each stage needs one of at least. rates: for "time".
- * bounds: [stages + 1] first block of each stage, and the number of blocks. SW_E_CONFIG: more
+/* Divides the blocks of all programs, which each part needs one of at least. rates: for "time".
+ * bounds: [parts + 1] first block of each part, and the number of blocks. SW_E_CONFIG: more
  * chunks than blocks, a list of blocks that does not suit the model, or a pattern that no block
  * matches. */
 sw_status sw_engine_cut_blocks(const struct sw_program_spec *specs, int n_specs,
                                const struct sw_parallel_config *p,
-                               const struct sw_machine_rates *rates, int stages, int *bounds);
+                               const struct sw_machine_rates *rates, int parts, int *bounds);
 
 /* ---- trace.c ---- */
 sw_status sw_engine_open_trace(struct sw_engine *e);

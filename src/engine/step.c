@@ -198,11 +198,12 @@ static sw_status advance(struct sw_engine *e, const struct sw_batch *micro_batch
             return fail_step(e, begun);
         }
     }
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && phase->chunk == 0; i++) {
         SW_TRY(sw_engine_give_inputs(e, e->programs.train, i, phase->round + i, &micro_batches[i]));
     }
     sw_status st = sw_executor_walk(e->executor, &hooks, &e->progress.phase, e->progress.phase + 1);
-    for (int i = 0; i < n && st >= 0; i++) {
+    const bool has_loss = phase->chunk == e->config->parallel.chunks - 1;
+    for (int i = 0; i < n && has_loss && st >= 0; i++) {
         st = fetch_loss(e, phase->round + i, i);
     }
     return st < 0 ? fail_step(e, st) : SW_OK;

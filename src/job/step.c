@@ -11,7 +11,7 @@ void sw_job_count_phases(const struct sw_phase_times *before, const struct sw_ph
         ns[s] = after->ns[s] - before->ns[s];
     }
     numbers[SW_JOB_FORWARD_NS] = ns[SW_SEGMENT_FORWARD];
-    numbers[SW_JOB_BACKWARD_NS] = ns[SW_SEGMENT_BACKWARD];
+    numbers[SW_JOB_BACKWARD_NS] = ns[SW_SEGMENT_BACKWARD] + ns[SW_SEGMENT_WEIGHTS];
     numbers[SW_JOB_REDUCE_NS] = after->reduce_ns - before->reduce_ns;
     numbers[SW_JOB_UPDATE_NS] = ns[SW_SEGMENT_UPDATE] + ns[SW_SEGMENT_COMMIT];
 }

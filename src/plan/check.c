@@ -166,7 +166,7 @@ static sw_status check_order(struct check *c)
             c->written[op->out[k]] = i;
             c->newest[sw_ir_root(ir, op->out[k])] = op->out[k];
         }
-        if (i > 0 && program->instrs[i].segment < program->instrs[i - 1].segment) {
+        if (i > 0 && sw_instr_key(&program->instrs[i]) < sw_instr_key(&program->instrs[i - 1])) {
             return SW_FAIL(SW_E_ARG, "plan: instruction %d goes back to an earlier segment", i);
         }
         SW_TRY(check_when(c, i, &finished));

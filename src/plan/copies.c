@@ -19,17 +19,18 @@ static int by_param(const void *a, const void *b)
 }
 
 /* Lists the parameters that ops of a stage read; out: NULL = counts only. Returns their number. */
-static int32_t list_readers(const struct sw_ir *ir, const int *op_stage, struct sw_ir_holder *out)
+static int32_t list_readers(const struct sw_ir *ir, const int *op_part, int stages,
+                            struct sw_ir_holder *out)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < ir->n_ops; i++) {
-        for (int k = 0; k < ir->ops[i].n_in && op_stage[i] >= 0; k++) {
+        for (int k = 0; k < ir->ops[i].n_in && op_part[i] >= 0; k++) {
             const sw_value root = sw_ir_root(ir, ir->ops[i].in[k]);
             if (ir->values[root].role != SW_ROLE_PARAM) {
                 continue;
             }
             if (out) {
-                out[n] = (struct sw_ir_holder){root, op_stage[i]};
+                out[n] = (struct sw_ir_holder){root, op_part[i] % stages};
             }
             n++;
         }
@@ -37,13 +38,13 @@ static int32_t list_readers(const struct sw_ir *ir, const int *op_stage, struct 
     return n;
 }
 
-sw_status sw_ir_list_holders(struct sw_ir *ir, const int *op_stage)
+sw_status sw_ir_list_holders(struct sw_ir *ir, const int *op_part, int stages)
 {
     struct sw_ir_params *params = &ir->params;
-    const int32_t n = list_readers(ir, op_stage, NULL);
+    const int32_t n = list_readers(ir, op_part, stages, NULL);
     params->holders = sw_alloc("plan", ((size_t)n + 1) * sizeof *params->holders);
     SW_TRY_ALLOC(params->holders, "the plan");
-    list_readers(ir, op_stage, params->holders);
+    list_readers(ir, op_part, stages, params->holders);
     qsort(params->holders, (size_t)n, sizeof *params->holders, by_param);
     for (int32_t i = 0; i < n; i++) {
         const struct sw_ir_holder *last = &params->holders[params->n_holders - 1];

@@ -54,6 +54,7 @@ static void find_moves(struct sw_ir *ir, const struct sw_late_ops *const *late_o
         if (after < INT32_MAX) {
             op->in_backward = op->phase == SW_PHASE_UPDATE;
             op->scope = ir->ops[after].scope;
+            op->chunk = ir->ops[after].chunk;
         }
     }
 }

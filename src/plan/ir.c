@@ -269,6 +269,13 @@ sw_value sw_ir_new_like(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtype
     return ir->n_values++;
 }
 
+void sw_ir_go_to_maker(struct sw_ir *ir, sw_value v, int micro)
+{
+    const int32_t maker = ir->values[sw_ir_version(ir, v)].producer;
+    ir->next = (struct sw_ir_next){
+        .phase = SW_PHASE_BACKWARD, .micro = micro, .chunk = ir->ops[maker].chunk};
+}
+
 sw_value sw_ir_copy_value(struct sw_ir *ir, sw_value v)
 {
     if (ir->failure.status < 0 ||
@@ -432,6 +439,7 @@ static int32_t add_op(struct sw_ir *ir, const struct sw_ir_op *like, const sw_va
     *op = *like;
     op->phase = ir->next.phase;
     op->micro = ir->next.micro;
+    op->chunk = ir->next.chunk;
     op->n_in = (int8_t)n_in;
     memcpy(op->in, in, (size_t)n_in * sizeof *in);
     note_view(ir, op);
@@ -577,6 +585,7 @@ struct sw_ir_op sw_ir_beside(enum sw_op_kind kind, const struct sw_ir_op *of)
                           .kind = kind,
                           .phase = of->phase,
                           .scope = of->scope,
+                          .chunk = of->chunk,
                           .n_out = 1,
                           .unless_skipped = of->unless_skipped,
                           .in_backward = of->in_backward};

@@ -144,6 +144,12 @@ struct sw_ir_detail {
     struct sw_ir_update update;
 };
 
+/* Where an op of forward or backward runs in a stage of a pipeline. */
+struct sw_ir_chunk {
+    int16_t number;
+    bool of_weights; /* backward: in the segment WEIGHTS */
+};
+
 /* Fields of an exchange. */
 struct sw_ir_exchange {
     int16_t peer;       /* with one member: its index within the group */
@@ -174,6 +180,7 @@ struct sw_ir_op {
     bool commits : 1;        /* part of the update that runs after all of it that may fail */
     bool is_clone : 1;       /* made by recomputation */
     bool on_host : 1;        /* kernel of the host; all its operands lie in host memory */
+    struct sw_ir_chunk chunk;
 };
 
 struct sw_ir_output {
@@ -227,6 +234,7 @@ struct sw_ir_room { /* allocated values and ops */
 struct sw_ir_next {
     enum sw_phase phase;
     int micro;
+    struct sw_ir_chunk chunk;
 };
 
 struct sw_ir {
@@ -266,8 +274,9 @@ const struct sw_param_part *sw_ir_param_part(const struct sw_ir *ir, sw_value pa
 
 /* ---- copies.c: parameters that several stages of a pipeline have ---- */
 
-/* Lists the parameters that ops of each stage read. op_stage: [n_ops]; negative = not counted */
-sw_status sw_ir_list_holders(struct sw_ir *ir, const int *op_stage);
+/* Lists the parameters that ops of each stage read. op_part: [n_ops] part of the model, which stage
+ * part % stages has; negative = not counted */
+sw_status sw_ir_list_holders(struct sw_ir *ir, const int *op_part, int stages);
 /* The stages that have a parameter, or the one that it is a tile of, ascending; *out_n is 0 without
  * a pipeline. */
 const struct sw_ir_holder *sw_ir_holders(const struct sw_ir *ir, sw_value param, int *out_n);
@@ -281,6 +290,9 @@ int32_t sw_ir_add_message(struct sw_ir *ir, enum sw_move move, int stage, sw_val
 
 /* ---- values ---- */
 
+/* Lets the ops and values that are added next belong to the backward of a micro-batch, in the
+ * segment in which v is made. */
+void sw_ir_go_to_maker(struct sw_ir *ir, sw_value v, int micro);
 /* Adds a value without a name or a producer. */
 sw_value sw_ir_new_value(struct sw_ir *ir, enum sw_role role, enum sw_dtype dtype,
                          struct sw_shape shape);

@@ -64,30 +64,70 @@ static void align_for_disk(struct sw_program *program, const struct sw_ir_op *op
     }
 }
 
-/* Marks buffers that are sent in forward (1) or backward (2). */
+/* When memory that was sent may be written again. */
+enum sent {
+    NOT_SENT,
+    SENT_UNTIL_NEXT, /* in the next backward */
+    SENT_UNTIL_BACK, /* after backward, which waits for the receiver, of the chunk; or, if backward
+                        sends it, of the chunk before */
+};
+
+/* Finds the buffers that are sent before the update. */
 static void find_sent(const struct sw_program *program, uint8_t *sent)
 {
     const struct sw_ir *ir = program->ir;
-    for (int32_t i = 0; i < program->n_instrs; i++) {
+    for (int32_t i = 0; i < program->segment_first[SW_SEGMENT_UPDATE]; i++) {
         const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
-        if (op->move == SW_MOVE_SEND && op->phase != SW_PHASE_UPDATE) {
-            const int32_t b = program->buffer_of[sw_ir_root(ir, op->in[0])];
-            sent[b] |= op->phase == SW_PHASE_FORWARD ? 1 : 2;
+        if (op->move == SW_MOVE_SEND) {
+            const bool next =
+                op->phase == SW_PHASE_BACKWARD && ir->groups[op->exchange.group].me > 0;
+            sent[program->buffer_of[sw_ir_root(ir, op->in[0])]] =
+                next ? SENT_UNTIL_NEXT : SENT_UNTIL_BACK;
         }
     }
 }
 
-/* Backward reads a value of its forward after the forward of other micro-batches. Such a value gets
- * a slot for each micro-batch in flight. Its memory is not shared with other values of forward and
- * backward, since their runs may come in any order. Other values live within a run.
+/* The phase of the schedule in which an instruction runs. */
+static struct sw_pipe_phase phase_of(const struct sw_instr *instr)
+{
+    static const enum sw_pipe_segment segments[SW_SEGMENT_COUNT] = {
+        [SW_SEGMENT_FORWARD] = SW_PIPE_FORWARD,
+        [SW_SEGMENT_BACKWARD] = SW_PIPE_BACKWARD,
+        [SW_SEGMENT_WEIGHTS] = SW_PIPE_WEIGHTS};
+    return (struct sw_pipe_phase){.chunk = (int)instr->chunk, .segment = segments[instr->segment]};
+}
+
+/* The slots that a buffer needs; 0 = it lives within a phase. An input is there from the first
+ * phase on. */
+static int count_slots(const struct sw_program *program, const struct sw_buffer *buffer,
+                       enum sent sent)
+{
+    const struct sw_program_draft *draft = &program->draft;
+    const bool is_input =
+        buffer->value >= 0 && program->ir->values[buffer->value].role == SW_ROLE_INPUT;
+    const struct sw_pipe_phase start = {.segment = SW_PIPE_FORWARD};
+    const struct sw_pipe_phase from = is_input ? start : phase_of(&program->instrs[buffer->first]);
+    struct sw_pipe_phase until = phase_of(&program->instrs[buffer->last]);
+    if (from.segment == until.segment && from.chunk == until.chunk) {
+        if (sent != SENT_UNTIL_BACK) {
+            return sent == SENT_UNTIL_NEXT;
+        }
+        until.chunk -= from.segment == SW_PIPE_BACKWARD;
+        until.segment = SW_PIPE_BACKWARD;
+    }
+    return sw_pipe_slots(draft->phases, draft->n_phases, &from, &until);
+}
+
+/* A value that a later phase reads gets a slot for each micro-batch that has passed the first one
+ * and not the last one. Its memory is not shared with other values of forward and backward, since
+ * their phases may come in any order. Other values live within a phase.
  *
  * A value that is sent is on its way for some time. One of forward has arrived when its gradient
  * comes, so it has slots, too. One of backward has arrived before the next backward begins. */
 static sw_status make_rings(struct sw_program *program)
 {
-    const int32_t backward = program->segment_first[SW_SEGMENT_BACKWARD],
-                  update = program->segment_first[SW_SEGMENT_UPDATE];
-    if (program->draft.slots == 0) {
+    const int32_t update = program->segment_first[SW_SEGMENT_UPDATE];
+    if (program->draft.n_phases == 0) {
         return SW_OK;
     }
     uint8_t *sent = sw_alloc_zero("plan", (size_t)program->n_buffers + 1, sizeof *sent);
@@ -95,14 +135,14 @@ static sw_status make_rings(struct sw_program *program)
     find_sent(program, sent);
     for (int32_t b = 0; b < program->n_buffers; b++) {
         struct sw_buffer *buffer = &program->buffers[b];
-        const bool crosses =
-            buffer->first < backward && buffer->last >= backward && buffer->last < update;
-        if (buffer->persistent || (!crosses && !sent[b])) {
+        const bool may = !buffer->persistent && buffer->last < update;
+        const int slots = may ? count_slots(program, buffer, (enum sent)sent[b]) : 0;
+        if (slots == 0) {
             continue;
         }
-        if (program->draft.slots > 1 && (crosses || (sent[b] & 1))) {
+        if (slots > 1) {
             buffer->micro_bytes = buffer->bytes;
-            buffer->bytes *= (size_t)program->draft.slots;
+            buffer->bytes *= (size_t)slots;
         }
         buffer->first = 0;
         buffer->last = update - 1;
@@ -121,7 +161,9 @@ static sw_status find_lives(struct sw_program *program)
         struct sw_instr *instr = &program->instrs[i];
         const struct sw_ir_op *op = &ir->ops[instr->op];
         const int32_t first = issued = sw_instr_is_inside(instr) ? issued : i;
-        const int32_t last = instr->retired;
+        const bool sends = op->move == SW_MOVE_SEND && program->draft.n_phases > 0 &&
+                           instr->segment < SW_SEGMENT_UPDATE;
+        const int32_t last = sends ? i : instr->retired; /* make_rings counts what is sent */
         for (int k = 0; k < op->n_in; k++) {
             ensure(program, op->in[k], first, last);
         }

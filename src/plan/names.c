@@ -47,7 +47,8 @@ const char *sw_queue_name(enum sw_queue queue)
 
 const char *sw_segment_name(enum sw_segment segment)
 {
-    static const char *const names[SW_SEGMENT_COUNT] = {"forward", "backward", "update", "commit"};
+    static const char *const names[SW_SEGMENT_COUNT] = {"forward", "backward", "weights", "update",
+                                                        "commit"};
     return names[segment];
 }
 

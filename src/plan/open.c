@@ -23,7 +23,8 @@ static void clear_program(struct sw_program *program)
         .draft.scheduled = program->draft.scheduled,
         .draft.least_tiles = program->draft.least_tiles,
         .draft.n_least = program->draft.n_least,
-        .draft.slots = program->draft.slots,
+        .draft.phases = program->draft.phases,
+        .draft.n_phases = program->draft.n_phases,
         .n_instrs = program->n_instrs,
         .flops = program->flops,
         .recomputed = program->recomputed,
@@ -150,7 +151,10 @@ static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *
     plan->programs[i].ir->groups = plan->groups;
     SW_TRY(sw_ir_take_exchanges(plan->programs[i].ir, plan));
     const int pipe = options->stage_blocks ? sw_plan_group(plan, 1U << SW_AXIS_PIPE) : -1;
+    const struct sw_pipe_schedule *schedule = sw_schedule_info(options->policy.schedule)->pipe;
     const struct sw_stage_cut cut = {.bounds = options->stage_blocks,
+                                     .chunks = sw_stage_chunks(options),
+                                     .has_weights = schedule && schedule->has_weights,
                                      .blocks = blocks,
                                      .group = pipe,
                                      .trains = plan->programs[i].kind == SW_PROGRAM_TRAIN};
@@ -204,7 +208,9 @@ static sw_status put_in_order(struct sw_plan *plan, const struct sw_plan_options
     for (int i = 0; i < plan->n_programs; i++) {
         sw_free(plan->programs[i].draft.scheduled);
         plan->programs[i].draft.scheduled = NULL;
-        plan->programs[i].draft.slots = 0;
+        sw_free(plan->programs[i].draft.phases);
+        plan->programs[i].draft.phases = NULL;
+        plan->programs[i].draft.n_phases = 0;
     }
     return st;
 }
@@ -278,6 +284,7 @@ void sw_plan_close(struct sw_plan *plan)
     for (int i = 0; i < plan->n_programs; i++) {
         sw_free(plan->programs[i].draft.scheduled);
         sw_free(plan->programs[i].draft.least_tiles);
+        sw_free(plan->programs[i].draft.phases);
         clear_program(&plan->programs[i]);
         sw_ir_close(plan->programs[i].ir);
     }

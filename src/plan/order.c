@@ -49,6 +49,11 @@ bool sw_schedule_is_at_once(enum sw_step_schedule schedule)
     return sw_schedule_info(schedule)->at_once;
 }
 
+int sw_stage_chunks(const struct sw_plan_options *options)
+{
+    return options->stage_blocks && options->policy.chunks > 1 ? options->policy.chunks : 1;
+}
+
 sw_status sw_stage_phases(const struct sw_plan_options *options, struct sw_pipe_phase **out,
                           int64_t *n)
 {
@@ -59,13 +64,9 @@ sw_status sw_stage_phases(const struct sw_plan_options *options, struct sw_pipe_
     if (!schedule) {
         return SW_OK;
     }
-    if (schedule == &sw_pipe_interleaved || schedule->has_weights) {
-        return SW_FAIL(SW_E_UNSUP, "spillway.schedule \"%s\" is not built; gpipe and 1f1b are",
-                       sw_schedule_name(options->policy.schedule));
-    }
     const int64_t micro = sw_ceil_div(options->policy.micro_batches, sw_data_ranks(options));
     const int stages = options->stage_blocks ? sw_mesh_size(&options->mesh, 1U << SW_AXIS_PIPE) : 1;
-    const struct sw_pipe pipe = {stages, 1, (int)micro};
+    const struct sw_pipe pipe = {stages, sw_stage_chunks(options), (int)micro};
     sw_mesh_place(&options->mesh, options->me, place);
     const int64_t phases = sw_pipe_phases(schedule, &pipe);
     *out = sw_alloc("plan", (size_t)phases * sizeof **out);
@@ -332,18 +333,11 @@ sw_status sw_pass_order(struct sw_ir *ir, enum sw_step_schedule schedule, int mi
 
 static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options)
 {
-    struct sw_pipe_phase *phases;
-    int64_t n;
-    SW_TRY(sw_stage_phases(options, &phases, &n));
-    const struct sw_pipe_phase from = {.segment = SW_PIPE_FORWARD},
-                               until = {.segment = SW_PIPE_BACKWARD};
-    const int slots = sw_pipe_slots(phases, n, &from, &until);
-    sw_free(phases);
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         if (program->kind == SW_PROGRAM_TRAIN) {
             program->micro_batches = sw_program_micro_batches(options);
-            program->draft.slots = slots;
+            SW_TRY(sw_stage_phases(options, &program->draft.phases, &program->draft.n_phases));
             SW_TRY(sw_pass_order(program->ir, options->policy.schedule, program->micro_batches));
         }
     }

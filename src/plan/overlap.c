@@ -335,8 +335,12 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
 static sw_status run(struct pass *p)
 {
     struct sw_program *program = p->program;
-    for (int segment = 0; segment < SW_SEGMENT_COUNT; segment++) {
-        order_segment(p, program->segment_first[segment], program->segment_first[segment + 1]);
+    for (int32_t i = 0; i < program->n_instrs;) {
+        const struct sw_instr *instr = &program->instrs[i];
+        const struct sw_instr_range range =
+            sw_program_range(program, instr->segment, (int)instr->chunk);
+        order_segment(p, range.first, range.end);
+        i = range.end;
     }
     SW_ASSERT(p->n_out == program->n_instrs);
     memcpy(program->instrs, p->out, (size_t)p->n_out * sizeof *p->out);

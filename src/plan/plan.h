@@ -29,8 +29,8 @@ enum sw_queue {
     SW_QUEUE_WRITE,
     SW_QUEUE_HOST,   /* kernels that the host's processors run on host memory */
     SW_QUEUE_TENSOR, /* exchanges of groups along the tensor, context and expert axes only */
-    /* SEND and RECV have a queue each, and so have those of backward. In a pipeline each of them has
-     * one neighbour, and the order of its messages is the same on both sides. */
+    /* SEND and RECV have a queue each, and so have those of backward. In a pipeline each queue has
+     * one neighbour, and its messages have the same order on both sides. */
     SW_QUEUE_SENT,
     SW_QUEUE_RECEIVED,
     SW_QUEUE_SENT_BACK,
@@ -52,12 +52,14 @@ static inline bool sw_queue_receives(enum sw_queue queue)
     return queue == SW_QUEUE_RECEIVED || queue == SW_QUEUE_RECEIVED_BACK;
 }
 
-/* Segments run in this order within a step: forward and backward once per micro-batch, update once.
- * If updates are written to a second slot, COMMIT then copies what they changed in device memory. A
- * step can be abandoned until COMMIT starts. */
+/* Segments run in this order within a step: the first three once per micro-batch, update once. A
+ * stage of a pipeline may have several chunks of the model; then forward, backward and weights have
+ * a range of instructions for each. If updates are written to a second slot, COMMIT then copies
+ * what they changed in device memory. A step can be abandoned until COMMIT starts. */
 enum sw_segment {
     SW_SEGMENT_FORWARD,
     SW_SEGMENT_BACKWARD,
+    SW_SEGMENT_WEIGHTS, /* gradients of weights that the schedule puts off; else it is empty */
     SW_SEGMENT_UPDATE,
     SW_SEGMENT_COMMIT,
     SW_SEGMENT_COUNT
@@ -195,6 +197,9 @@ struct sw_instr_turn {
     int64_t order;
 };
 
+/* Bits of the number of a chunk. */
+enum { SW_CHUNK_BITS = 12 };
+
 struct sw_instr {
     int32_t op; /* in the plan's own list; the executor does not use it */
     enum sw_queue queue : 8;
@@ -203,6 +208,8 @@ struct sw_instr {
      * update moves the old bytes. */
     bool unless_skipped : 1;
     bool last_only : 1; /* runs only in the last micro-step of a step */
+    unsigned chunk
+        : SW_CHUNK_BITS; /* chunk of a pipeline's stage; 0 = the first one, or the only */
     /* By queue, the latest instruction that must be complete before this one starts; -1 = no wait.
      * For its own queue: before this one is issued, which limits how many are in flight. */
     int32_t waits[SW_QUEUE_COUNT];
@@ -279,6 +286,7 @@ struct sw_loop {
 
 struct sw_ir;
 struct sw_scheduled;
+struct sw_pipe_phase;
 
 /* Values that backward recomputes with inexpensive ops instead of keeping them from forward. */
 struct sw_remade {
@@ -293,9 +301,10 @@ struct sw_recomputed {
 
 /* Data that planning needs between its passes. All fields are 0 in a finished plan. */
 struct sw_program_draft {
-    int64_t *least_tiles; /* [n_least] see sw_least_tiles; NULL if not requested */
-    int32_t n_least;      /* number of values before passes added theirs */
-    int slots; /* most micro-batches whose backward comes after the forward of another one */
+    int64_t *least_tiles;         /* [n_least] see sw_least_tiles; NULL if not requested */
+    int32_t n_least;              /* number of values before passes added theirs */
+    struct sw_pipe_phase *phases; /* [n_phases] of this stage of a pipeline; NULL = there is none */
+    int64_t n_phases;
     struct sw_scheduled *scheduled; /* [n_instrs] order before any prefetching */
 };
 struct sw_program_ports {
@@ -339,6 +348,13 @@ const struct sw_port *sw_program_output(const struct sw_program *program, const 
 const struct sw_port *sw_program_gradient(const struct sw_program *program, const char *param,
                                           enum sw_state_kind kind, int use);
 size_t sw_port_bytes(const struct sw_port *port);
+/* The instructions first .. end - 1 of a chunk in a segment. Chunks ascend in forward, and descend
+ * in backward and weights. */
+struct sw_instr_range {
+    int32_t first, end;
+};
+struct sw_instr_range sw_program_range(const struct sw_program *program, enum sw_segment segment,
+                                       int chunk);
 /* How often an instruction is issued when its phase runs once: once per piece of its loop. */
 int32_t sw_instr_pieces(const struct sw_program *program, const struct sw_instr *instr);
 /* Number of pieces whose loads are issued before the kernel of a piece. */
@@ -387,7 +403,7 @@ struct sw_tiled {
 /* ---- step.c: the optimizer step of this rank ---- */
 
 enum sw_step_action {
-    SW_STEP_RUN, /* run the instructions of a segment */
+    SW_STEP_RUN, /* run the instructions of a segment, of one chunk */
     /* exchange the losses of all micro-batches between ranks: scalars of the update depend on
      * them */
     SW_STEP_LOSSES,
@@ -403,6 +419,7 @@ struct sw_step_phase {
     /* fields of RUN */
     int program;
     enum sw_segment segment;
+    int chunk;     /* chunk of this stage of a pipeline */
     int64_t round; /* first micro-batch of the phase, among this rank's */
     /* number of micro-batches; 0 = this rank has none, and does only what the others wait for */
     int n_micro;
@@ -508,6 +525,7 @@ struct sw_policy {
     int64_t micro_batch, micro_batches; /* batch size; micro-batches per step, over all ranks */
     struct sw_recompute recompute;
     enum sw_step_schedule schedule;
+    int chunks;               /* chunks of blocks on each stage of a pipeline; 0 = one */
     int stage;                /* ZeRO stage, 0..3 */
     enum sw_tier states_tier; /* tier of optimizer states */
     enum sw_tier params_tier; /* tier of parameters, at stage 3 */
@@ -569,8 +587,8 @@ struct sw_plan_options {
     size_t staging_bytes;
     struct sw_mesh mesh; /* mesh of the ranks */
     int me;              /* this rank in the mesh */
-    /* [stages + 1] the first block of each stage of the pipeline, and the number of blocks; NULL =
-     * every rank has the whole model */
+    /* [stages * chunks + 1] the first block of each part of the model, and the number of blocks.
+     * Part c * stages + s is chunk c of stage s. NULL = every rank has the whole model */
     const int *stage_blocks;
     unsigned reduces;                  /* a set of enum sw_reduces */
     bool overlap;                      /* collectives overlap computation */

@@ -11,8 +11,9 @@
 /* An instruction in the new order, with its fields there. */
 struct slot {
     int32_t from;
+    uint16_t chunk;
     uint8_t segment;
-    bool unless_skipped, last_only;
+    bool unless_skipped : 1, last_only : 1;
 };
 
 struct pass {
@@ -111,6 +112,7 @@ static void emit(struct pass *p, int32_t i, int32_t at)
     p->out[p->n_out++] = (struct slot){
         .from = i,
         .segment = (uint8_t)segment,
+        .chunk = (uint16_t)p->program->instrs[at].chunk,
         .unless_skipped = instr->unless_skipped && (at == i || p->finished),
         .last_only = instr->last_only || early,
     };
@@ -182,6 +184,7 @@ static void install(struct pass *p)
             instrs[at] = from == i ? first : instrs[from];
         }
         instrs[i].segment = (enum sw_segment)p->out[i].segment;
+        instrs[i].chunk = p->out[i].chunk;
         instrs[i].unless_skipped = p->out[i].unless_skipped;
         instrs[i].last_only = p->out[i].last_only;
     }

@@ -30,10 +30,14 @@ sw_status sw_pass_fuse(const struct sw_graph *g, const struct sw_plan_options *o
                        struct sw_graph **out);
 
 struct sw_stage_cut {
-    const int *bounds;              /* [stages + 1] first block of each stage, and their number */
+    const int *bounds; /* [stages * chunks + 1] first block of each part, and their number */
+    int chunks;        /* parts of each stage */
     const struct sw_blocks *blocks; /* of all programs */
     int group;                      /* index of the group of the ranks along the pipe axis */
-    bool trains;                    /* outputs stay where they are made; else all stages get them */
+    /* chunks run one by one, and outputs stay where they are made; else forward is one phase, and
+     * all stages get the outputs */
+    bool trains;
+    bool has_weights; /* training: gradients of weights are a segment of their own */
 };
 /* Keeps the ops of this rank's stage, with messages to and from others. */
 sw_status sw_pass_stage(struct sw_ir *ir, const struct sw_stage_cut *cut);
@@ -84,6 +88,8 @@ struct sw_schedule_info {
     const struct sw_pipe_schedule *pipe;
 };
 const struct sw_schedule_info *sw_schedule_info(enum sw_step_schedule schedule);
+/* Number of chunks of the model that this rank's stage has. */
+int sw_stage_chunks(const struct sw_plan_options *options);
 /* Lists the phases of this rank's stage, if the schedule is one of a pipeline. The caller frees
  * them. *n: their number; 0 = another schedule */
 sw_status sw_stage_phases(const struct sw_plan_options *options, struct sw_pipe_phase **out,
@@ -99,6 +105,16 @@ void sw_choose_whole(struct sw_plan *plan, const struct sw_plan_options *options
  * equal shards need. A no-op for one rank. */
 sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options);
 sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options);
+/* Keys by which instructions ascend in a program: one for each chunk of each segment. */
+static inline int sw_range_key(enum sw_segment segment, int chunk)
+{
+    const int most = 1 << SW_CHUNK_BITS;
+    return segment == SW_SEGMENT_FORWARD ? chunk : (int)segment * 2 * most - chunk;
+}
+static inline int sw_instr_key(const struct sw_instr *instr)
+{
+    return sw_range_key(instr->segment, (int)instr->chunk);
+}
 /* A key for the position of an op in the step, unrelated to addresses. Ops have the same key if
  * they are in one segment and in one block (outside of blocks: in one scope). They share what is
  * gathered or loaded for them. Blocks are counted by their scopes. */

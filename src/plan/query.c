@@ -4,9 +4,29 @@
 
 enum sw_segment sw_op_segment(const struct sw_ir_op *op)
 {
-    return op->in_backward ? SW_SEGMENT_BACKWARD
-           : op->commits   ? SW_SEGMENT_COMMIT
-                           : (enum sw_segment)op->phase;
+    if (op->in_backward || op->phase == SW_PHASE_BACKWARD) {
+        return op->chunk.of_weights ? SW_SEGMENT_WEIGHTS : SW_SEGMENT_BACKWARD;
+    }
+    return op->commits                    ? SW_SEGMENT_COMMIT
+           : op->phase == SW_PHASE_UPDATE ? SW_SEGMENT_UPDATE
+                                          : SW_SEGMENT_FORWARD;
+}
+
+struct sw_instr_range sw_program_range(const struct sw_program *program, enum sw_segment segment,
+                                       int chunk)
+{
+    const int key = sw_range_key(segment, chunk);
+    struct sw_instr_range out;
+    for (int side = 0; side < 2; side++) { /* the first instruction with this key, or a later one */
+        int32_t low = program->segment_first[segment], high = program->segment_first[segment + 1];
+        while (low < high) {
+            const int32_t middle = low + (high - low) / 2;
+            const bool before = sw_instr_key(&program->instrs[middle]) < key + side;
+            *(before ? &low : &high) = middle + before;
+        }
+        *(side ? &out.end : &out.first) = low;
+    }
+    return out;
 }
 
 int64_t sw_ir_block_segment(const struct sw_ir *ir, const struct sw_ir_op *op)
@@ -59,8 +79,8 @@ int64_t sw_plan_group_bytes(const struct sw_plan *plan, int group)
     for (int32_t p = 0; p < plan->step.n_phases; p++) {
         const struct sw_step_phase *phase = &plan->step.phases[p];
         const struct sw_program *program = &plan->programs[phase->program];
-        const int32_t *first = &program->segment_first[phase->segment];
-        for (int32_t i = first[0]; phase->action == SW_STEP_RUN && i < first[1]; i++) {
+        const struct sw_instr_range range = sw_program_range(program, phase->segment, phase->chunk);
+        for (int32_t i = range.first; phase->action == SW_STEP_RUN && i < range.end; i++) {
             const struct sw_instr *instr = &program->instrs[i];
             const bool runs = phase->is_last || !instr->last_only;
             if (runs && sw_instr_exchanges(instr) && instr->exchange.group == group) {

@@ -163,6 +163,11 @@ static enum sw_queue queue_of(const struct sw_ir *ir, const struct sw_ir_op *op)
                                     : SW_QUEUE_COMPUTE;
 }
 
+static unsigned chunk_of(const struct sw_ir_op *op)
+{
+    return sw_op_segment(op) < SW_SEGMENT_UPDATE ? (unsigned)op->chunk.number : 0;
+}
+
 sw_status sw_program_begin(struct sw_program *program)
 {
     const struct sw_ir *ir = program->ir;
@@ -175,6 +180,7 @@ sw_status sw_program_begin(struct sw_program *program)
                                    .about = program->draft.scheduled[i].about,
                                    .queue = queue_of(ir, op),
                                    .segment = sw_op_segment(op),
+                                   .chunk = chunk_of(op),
                                    .unless_skipped = op->unless_skipped,
                                    .last_only = op->in_backward,
                                    .retired = -1,
@@ -278,18 +284,29 @@ static sw_status place(struct pass *p, int32_t i_op, const int32_t *after)
     return SW_OK;
 }
 
-/* Places live ops segment by segment. Late sums stay within their segment. */
-static sw_status place_all(struct pass *p, const bool *live, const int32_t *after)
+/* Places the live ops of a chunk in a segment. Late sums stay there. */
+static sw_status place_range(struct pass *p, const bool *live, const int32_t *after,
+                             enum sw_segment segment, unsigned chunk)
 {
     const struct sw_ir *ir = p->program->ir;
-    for (int segment = 0; segment < SW_SEGMENT_COUNT; segment++) {
-        for (int32_t i = 0; i < ir->n_ops; i++) {
-            if (live[i] && !sw_ir_has(&ir->ops[i], SW_TRAIT_VIEW) &&
-                sw_op_segment(&ir->ops[i]) == (enum sw_segment)segment) {
-                SW_TRY(place(p, i, after));
-            }
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        if (live[i] && !sw_ir_has(&ir->ops[i], SW_TRAIT_VIEW) &&
+            sw_op_segment(&ir->ops[i]) == segment && chunk_of(&ir->ops[i]) == chunk) {
+            SW_TRY(place(p, i, after));
         }
-        SW_TRY(place_late(p));
+    }
+    return place_late(p);
+}
+
+static sw_status place_all(struct pass *p, const bool *live, const int32_t *after)
+{
+    const unsigned chunks = (unsigned)sw_stage_chunks(p->options);
+    for (int s = 0; s < SW_SEGMENT_COUNT; s++) {
+        for (unsigned c = 0; c < (s < SW_SEGMENT_UPDATE ? chunks : 1); c++) {
+            const unsigned chunk = s == SW_SEGMENT_FORWARD ? c : chunks - 1 - c;
+            SW_TRY(
+                place_range(p, live, after, (enum sw_segment)s, s < SW_SEGMENT_UPDATE ? chunk : 0));
+        }
     }
     return SW_OK;
 }

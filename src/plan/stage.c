@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cut of a pipeline. A stage keeps the ops of its blocks. The first stage also has what comes
-// before the blocks, and the last one what comes after them. Views, and ops that depend on nothing
-// but inputs, are repeated on each stage.
+// The cut of a pipeline. The blocks are divided into parts; a stage has a part, or several that are
+// its chunks. The first part also has what comes before the blocks, and the last one what comes
+// after them. Views, and ops that depend on nothing but inputs, are repeated on each stage.
 //
-// A value that a later stage needs is handed on from each stage to the next, and a gradient in the
-// other direction. Forward and backward begin with what they receive and end with what they send,
-// in the order of the values. All ranks cut the same list, so both sides of a message agree.
-// Outside of training, the stage that makes an output then sends it to the stages that lack it.
+// A value that a later part needs is handed on from each part to the next, and a gradient in the
+// other direction, until all stages have it. Forward and backward of a chunk begin with what they
+// receive and end with what they send, in the order of the values. All ranks cut the same list, so
+// both sides of a message agree. Outside of training, the stage that makes an output then sends it
+// to the stages that lack it.
+//
+// If weights have a segment, ops of backward that make only gradients of parameters go there.
 #include <string.h>
 
 #include "plan/private.h"
@@ -17,23 +20,25 @@ struct pass {
     struct sw_ir *ir;
     struct sw_stage_cut cut;
     int stages, me;
-    int *block_stage; /* [n_scopes] stage of the block around a scope; -1 = in no block */
-    int *op_stage;    /* [n_ops] or EVERYWHERE */
-    /* [n_values] stage that makes a value, or EVERYWHERE; then the stages that have it */
+    int parts;       /* stages * chunks; part c * stages + s is chunk c of stage s */
+    int *block_part; /* [n_scopes] part of the block around a scope; -1 = in no block */
+    int *op_part;    /* [n_ops] or EVERYWHERE */
+    /* [n_values] part that makes a value, or EVERYWHERE; then the first and last that need it */
     int *home, *first, *last;
+    bool *is_grad;     /* [n_values] it is a gradient of a parameter, which no op reads */
     bool *goes_to_all; /* [n_values] it is an output that all stages get */
     struct sw_op_order order;
 };
 
 /* ---- where ops belong ---- */
 
-static int stage_of_block(const struct pass *p, int block)
+static int part_of_block(const struct pass *p, int block)
 {
-    int stage = 0;
-    while (stage < p->stages - 1 && block >= p->cut.bounds[stage + 1]) {
-        stage++;
+    int part = 0;
+    while (part < p->parts - 1 && block >= p->cut.bounds[part + 1]) {
+        part++;
     }
-    return stage;
+    return part;
 }
 
 static void place_blocks(const struct pass *p)
@@ -41,17 +46,16 @@ static void place_blocks(const struct pass *p)
     const struct sw_ir *ir = p->ir;
     for (int32_t i = 0; i < ir->n_scopes; i++) {
         const int32_t parent = ir->scopes[i].parent;
-        p->block_stage[i] =
-            ir->scopes[i].is_block
-                ? stage_of_block(p, sw_blocks_find(p->cut.blocks, ir->scopes[i].name))
-            : parent >= 0 ? p->block_stage[parent]
-                          : -1;
+        p->block_part[i] = ir->scopes[i].is_block
+                               ? part_of_block(p, sw_blocks_find(p->cut.blocks, ir->scopes[i].name))
+                           : parent >= 0 ? p->block_part[parent]
+                                         : -1;
     }
 }
 
-static int stage_of_scope(const struct pass *p, const struct sw_ir_op *op)
+static int part_of_scope(const struct pass *p, const struct sw_ir_op *op)
 {
-    return op->scope >= 0 ? p->block_stage[op->scope] : -1;
+    return op->scope >= 0 ? p->block_part[op->scope] : -1;
 }
 
 static bool is_leaf(const struct sw_ir *ir, sw_value v)
@@ -73,22 +77,22 @@ static bool is_free(const struct pass *p, const struct sw_ir_op *op)
     return is;
 }
 
-/* The furthest stage that makes an operand in the op's own phase; `none` = there is no such one. */
+/* The furthest part that makes an operand in the op's own phase; `none` = there is no such one. */
 static int furthest_maker(const struct pass *p, const struct sw_ir_op *op, int none)
 {
     const bool forward = op->phase == SW_PHASE_FORWARD;
-    int stage = none;
+    int part = none;
     for (int k = 0; k < op->n_in; k++) {
         const int32_t producer = p->ir->values[op->in[k]].producer;
         const int home = p->home[op->in[k]];
         if (producer >= 0 && home != EVERYWHERE && p->ir->ops[producer].phase == op->phase) {
-            stage = (forward ? home > stage : home < stage) || stage == none ? home : stage;
+            part = (forward ? home > part : home < part) || part == none ? home : part;
         }
     }
-    return stage;
+    return part;
 }
 
-/* The ops of a phase that are in blocks, and the stages of what comes before and after them. */
+/* The ops of a phase that are in blocks, and the parts of what comes before and after them. */
 struct extent {
     int32_t first_block, last_block;
     int before, after;
@@ -108,9 +112,9 @@ static int block_of_scope(const struct pass *p, int32_t scope)
 static struct extent find_extent(const struct pass *p, enum sw_phase phase)
 {
     const bool forward = phase == SW_PHASE_FORWARD;
-    struct extent e = {INT32_MAX, -1, forward ? 0 : p->stages - 1, forward ? p->stages - 1 : 0};
+    struct extent e = {INT32_MAX, -1, forward ? 0 : p->parts - 1, forward ? p->parts - 1 : 0};
     for (int32_t i = 0; i < p->ir->n_ops; i++) {
-        if (p->ir->ops[i].phase == phase && stage_of_scope(p, &p->ir->ops[i]) >= 0) {
+        if (p->ir->ops[i].phase == phase && part_of_scope(p, &p->ir->ops[i]) >= 0) {
             e.first_block = i < e.first_block ? i : e.first_block;
             e.last_block = i;
         }
@@ -118,18 +122,18 @@ static struct extent find_extent(const struct pass *p, enum sw_phase phase)
     if (e.last_block >= 0 && forward) {
         const int first = block_of_scope(p, p->ir->ops[e.first_block].scope);
         const int last = block_of_scope(p, p->ir->ops[e.last_block].scope);
-        e.before = first > 0 ? stage_of_block(p, first) : e.before;
-        e.after = last < p->cut.blocks->n - 1 ? stage_of_block(p, last) : e.after;
+        e.before = first > 0 ? part_of_block(p, first) : e.before;
+        e.after = last < p->cut.blocks->n - 1 ? part_of_block(p, last) : e.after;
     }
     return e;
 }
 
-/* The stage of an op by its place in the list. Between blocks it goes with what it reads, or with
+/* The part of an op by its place in the list. Between blocks it goes with what it reads, or with
  * the next block. */
-static int stage_by_place(const struct pass *p, const struct extent *e, int32_t i)
+static int part_by_place(const struct pass *p, const struct extent *e, int32_t i)
 {
     const struct sw_ir_op *op = &p->ir->ops[i];
-    const int own = stage_of_scope(p, op);
+    const int own = part_of_scope(p, op);
     if (own >= 0) {
         return own;
     }
@@ -138,13 +142,13 @@ static int stage_by_place(const struct pass *p, const struct extent *e, int32_t 
     }
     const int maker = furthest_maker(p, op, -1);
     int32_t next = i;
-    while (maker < 0 && stage_of_scope(p, &p->ir->ops[next]) < 0) {
+    while (maker < 0 && part_of_scope(p, &p->ir->ops[next]) < 0) {
         next++;
     }
-    return maker >= 0 ? maker : stage_of_scope(p, &p->ir->ops[next]);
+    return maker >= 0 ? maker : part_of_scope(p, &p->ir->ops[next]);
 }
 
-/* Finds the stages of the ops of a phase, and of the values that they make. */
+/* Finds the parts of the ops of a phase, and of the values that they make. */
 static sw_status place_ops(const struct pass *p, enum sw_phase phase)
 {
     const struct sw_ir *ir = p->ir;
@@ -155,20 +159,21 @@ static sw_status place_ops(const struct pass *p, enum sw_phase phase)
             continue;
         }
         const bool is_view = sw_ir_has(op, SW_TRAIT_VIEW);
-        const int stage = is_free(p, op) ? EVERYWHERE
-                          : is_view      ? p->home[op->in[0]]
-                                         : stage_by_place(p, &e, i);
-        const int maker = is_view ? stage : furthest_maker(p, op, stage);
-        if (phase == SW_PHASE_FORWARD ? maker > stage : maker < stage) {
+        const int part = is_free(p, op) ? EVERYWHERE
+                         : is_view      ? p->home[op->in[0]]
+                                        : part_by_place(p, &e, i);
+        const int maker = is_view ? part : furthest_maker(p, op, part);
+        if (phase == SW_PHASE_FORWARD ? maker > part : maker < part) {
             return SW_FAIL(SW_E_UNSUP,
                            "spillway.mesh.pipe: %s in %s reads what stage %d makes, and is on "
                            "stage %d",
-                           sw_ir_op_name(op), sw_ir_where(ir, op), maker, stage);
+                           sw_ir_op_name(op), sw_ir_where(ir, op), maker % p->stages,
+                           part % p->stages);
         }
-        p->op_stage[i] = is_view ? EVERYWHERE : stage;
+        p->op_part[i] = is_view ? EVERYWHERE : part;
         for (int k = 0; k < op->n_out; k++) {
             if (op->out[k] >= 0) {
-                p->home[op->out[k]] = stage;
+                p->home[op->out[k]] = part;
             }
         }
     }
@@ -183,27 +188,27 @@ static bool is_sendable(const struct sw_ir_value *info)
     return info->base < 0 && info->form->contiguous;
 }
 
-/* Notes that a stage reads a value. */
-static sw_status reach(const struct pass *p, const struct sw_ir_op *reader, int stage, sw_value v)
+/* Notes that a part reads a value. */
+static sw_status reach(const struct pass *p, const struct sw_ir_op *reader, int part, sw_value v)
 {
     const struct sw_ir *ir = p->ir;
     const sw_value source = sw_ir_version(ir, v);
     const int home = p->home[source];
-    if (home == EVERYWHERE || home == stage) {
+    if (home == EVERYWHERE || home == part) {
         return SW_OK;
     }
     const struct sw_ir_value *info = &ir->values[source];
     const bool forward = ir->ops[info->producer].phase == SW_PHASE_FORWARD;
-    if ((home < stage) != forward || !is_sendable(info)) {
+    if ((home < part) != forward || !is_sendable(info)) {
         return SW_FAIL(SW_E_UNSUP,
                        "spillway.mesh.pipe: %s in %s on stage %d reads what %s in %s on stage %d "
                        "makes; such a value is not sent",
-                       sw_ir_op_name(reader), sw_ir_where(ir, reader), stage,
+                       sw_ir_op_name(reader), sw_ir_where(ir, reader), part % p->stages,
                        sw_ir_op_name(&ir->ops[info->producer]),
-                       sw_ir_where(ir, &ir->ops[info->producer]), home);
+                       sw_ir_where(ir, &ir->ops[info->producer]), home % p->stages);
     }
-    p->first[source] = stage < p->first[source] ? stage : p->first[source];
-    p->last[source] = stage > p->last[source] ? stage : p->last[source];
+    p->first[source] = part < p->first[source] ? part : p->first[source];
+    p->last[source] = part > p->last[source] ? part : p->last[source];
     return SW_OK;
 }
 
@@ -217,7 +222,7 @@ static sw_status find_outputs(const struct pass *p)
             return SW_FAIL(SW_E_UNSUP,
                            "spillway.mesh.pipe: the output \"%s\" of stage %d is written in place; "
                            "such a value is not sent",
-                           ir->outputs.at[i].name, p->home[v]);
+                           ir->outputs.at[i].name, p->home[v] % p->stages);
         }
         p->goes_to_all[v] = p->home[v] != EVERYWHERE;
     }
@@ -231,17 +236,46 @@ static sw_status find_travels(const struct pass *p)
         p->first[v] = p->last[v] = p->home[v];
     }
     for (int32_t i = 0; i < ir->n_ops; i++) {
-        for (int k = 0; k < ir->ops[i].n_in && p->op_stage[i] != EVERYWHERE; k++) {
-            SW_TRY(reach(p, &ir->ops[i], p->op_stage[i], ir->ops[i].in[k]));
+        for (int k = 0; k < ir->ops[i].n_in && p->op_part[i] != EVERYWHERE; k++) {
+            SW_TRY(reach(p, &ir->ops[i], p->op_part[i], ir->ops[i].in[k]));
         }
     }
     return SW_OK;
 }
 
-/* True if a stage makes or repeats the value, or gets it from a neighbour. */
+/* True if the part is a chunk of this stage. */
+static bool is_mine(const struct pass *p, int part)
+{
+    return part >= 0 && part % p->stages == p->me;
+}
+
+/* The first part of a stage that backward reaches. */
+static int last_part(const struct pass *p, int stage)
+{
+    return p->parts - p->stages + stage;
+}
+
+/* True if the part makes the value or gets it from a neighbour. Further parts are on stages that
+ * have it already. */
+static bool gets(const struct pass *p, sw_value v, int part)
+{
+    const int home = p->home[v], far = part > home ? part - home : home - part;
+    return home != EVERYWHERE && far < p->stages && p->first[v] <= part && part <= p->last[v];
+}
+
+/* The part of a stage that makes, repeats or gets the value; -1 = the stage lacks it. */
+static int entry_of(const struct pass *p, int stage, sw_value v)
+{
+    int part = p->home[v] == EVERYWHERE ? stage : last_part(p, stage);
+    while (part >= 0 && p->home[v] != EVERYWHERE && !gets(p, v, part)) {
+        part -= p->stages;
+    }
+    return part < 0 ? -1 : part;
+}
+
 static bool has(const struct pass *p, int stage, sw_value v)
 {
-    return p->home[v] == EVERYWHERE || (p->first[v] <= stage && stage <= p->last[v]);
+    return entry_of(p, stage, v) >= 0;
 }
 
 /* True if this stage has the value. */
@@ -258,11 +292,18 @@ static bool is_late(const struct pass *p, const struct sw_ir_op *op)
 
 /* ---- the list of this stage ---- */
 
-static bool add_message(struct pass *p, enum sw_move move, int peer, sw_value v)
+/* The chunk of a part in the list. */
+static int16_t chunk_of(const struct pass *p, int part)
+{
+    return (int16_t)(p->cut.trains ? part / p->stages : 0);
+}
+
+static bool add_message(struct pass *p, enum sw_move move, int part, int peer, sw_value v)
 {
     const bool sends = move == SW_MOVE_SEND;
     struct sw_ir_op op = sw_ir_move_beside(move, &p->ir->ops[p->ir->values[v].producer]);
     op.scope = 0; /* it belongs to no block */
+    op.chunk.number = chunk_of(p, part);
     op.exchange.group = (int8_t)p->cut.group;
     op.exchange.peer = (int16_t)peer;
     op.n_in = sends;
@@ -271,20 +312,20 @@ static bool add_message(struct pass *p, enum sw_move move, int peer, sw_value v)
     return sw_op_order_add(&p->order, &op);
 }
 
-/* Adds a message of each value that travels between this stage and a neighbour. */
-static bool add_messages(struct pass *p, enum sw_phase phase, enum sw_move move)
+/* Adds a message of each value that travels between a part of this stage and a neighbour of it. */
+static bool add_messages(struct pass *p, enum sw_phase phase, int part, enum sw_move move)
 {
     const struct sw_ir *ir = p->ir;
     const bool sends = move == SW_MOVE_SEND, up = (phase == SW_PHASE_FORWARD) == sends;
-    const int peer = p->me + (up ? 1 : -1);
+    const int other = part + (up ? 1 : -1), to = sends ? other : part;
     for (sw_value v = 0; v < ir->n_values; v++) {
         const int32_t producer = ir->values[v].producer;
-        if (producer < 0 || p->home[v] == EVERYWHERE || ir->ops[producer].phase != phase ||
-            sw_ir_has(&ir->ops[producer], SW_TRAIT_VIEW) || p->first[v] == p->last[v] ||
-            !has(p, p->me, v) || peer < p->first[v] || peer > p->last[v]) {
+        if (producer < 0 || ir->ops[producer].phase != phase || p->home[v] == to ||
+            sw_ir_has(&ir->ops[producer], SW_TRAIT_VIEW) || !gets(p, v, part) ||
+            !gets(p, v, other)) {
             continue;
         }
-        if (!add_message(p, move, peer, v)) {
+        if (!add_message(p, move, part, other % p->stages, v)) {
             return false;
         }
     }
@@ -300,38 +341,104 @@ static bool add_output_messages(struct pass *p)
         if (!p->goes_to_all[v]) {
             continue;
         }
-        for (int stage = 0; stage < p->stages && good && p->home[v] == me; stage++) {
-            good = has(p, stage, v) || add_message(p, SW_MOVE_SEND, stage, v);
+        for (int stage = 0; stage < p->stages && good && is_mine(p, p->home[v]); stage++) {
+            good = has(p, stage, v) || add_message(p, SW_MOVE_SEND, me, stage, v);
         }
-        good = good && (has(p, me, v) || add_message(p, SW_MOVE_RECV, p->home[v], v));
+        good =
+            good && (has(p, me, v) || add_message(p, SW_MOVE_RECV, me, p->home[v] % p->stages, v));
     }
     return good;
 }
 
-/* True if the op runs here. A view needs what it looks at. */
-static bool keeps(const struct pass *p, int32_t i)
-{
-    const struct sw_ir_op *op = &p->ir->ops[i];
-    return p->op_stage[i] == p->me ||
-           (p->op_stage[i] == EVERYWHERE &&
-            (!sw_ir_has(op, SW_TRAIT_VIEW) || is_here(p, sw_ir_version(p->ir, op->in[0]))));
-}
-
-static bool add_phase(struct pass *p, enum sw_phase phase)
+/* The part with which an op of this stage runs; -1 = it is not of this stage. A view needs what it
+ * looks at. One of an earlier phase comes with the first part of its phase. */
+static int runs_with(const struct pass *p, int32_t i)
 {
     const struct sw_ir *ir = p->ir;
-    bool good = add_messages(p, phase, SW_MOVE_RECV);
-    for (int late = 0; late < 2 && good; late++) {
-        for (int32_t i = 0; i < ir->n_ops && good; i++) {
-            const bool is_now = ir->ops[i].phase == phase && is_late(p, &ir->ops[i]) == late;
-            good = !is_now || !keeps(p, i) || sw_op_order_add(&p->order, &ir->ops[i]);
-        }
-        if (!late) {
-            good = good && add_messages(p, phase, SW_MOVE_SEND) &&
-                   (phase != SW_PHASE_FORWARD || add_output_messages(p));
+    const struct sw_ir_op *op = &ir->ops[i];
+    if (p->op_part[i] != EVERYWHERE) {
+        return is_mine(p, p->op_part[i]) ? p->op_part[i] : -1;
+    }
+    if (!sw_ir_has(op, SW_TRAIT_VIEW)) {
+        return p->me;
+    }
+    const sw_value source = sw_ir_version(ir, op->in[0]);
+    if (!is_here(p, source)) {
+        return -1;
+    }
+    const bool is_older =
+        is_leaf(ir, source) || ir->ops[ir->values[source].producer].phase != op->phase;
+    return op->phase == SW_PHASE_BACKWARD && is_older ? last_part(p, p->me)
+           : has(p, p->me, source)                    ? entry_of(p, p->me, source)
+                                                      : p->me;
+}
+
+/* True if the op makes nothing but gradients of parameters, and they have a segment. */
+static bool is_of_weights(const struct pass *p, const struct sw_ir_op *op)
+{
+    bool is = p->cut.trains && p->cut.has_weights && op->phase == SW_PHASE_BACKWARD;
+    for (int k = 0; k < op->n_out && is; k++) {
+        is = op->out[k] < 0 || p->is_grad[op->out[k]];
+    }
+    return is;
+}
+
+/* Adds the ops of a part in a phase, or those of weights. late: views of outputs of other stages */
+static bool add_ops(struct pass *p, enum sw_phase phase, int part, bool of_weights, bool late)
+{
+    const struct sw_ir *ir = p->ir;
+    bool good = true;
+    for (int32_t i = 0; i < ir->n_ops && good; i++) {
+        struct sw_ir_op op = ir->ops[i];
+        if (op.phase == phase && runs_with(p, i) == part && is_of_weights(p, &op) == of_weights &&
+            is_late(p, &op) == late) {
+            op.chunk = (struct sw_ir_chunk){chunk_of(p, part), of_weights};
+            good = sw_op_order_add(&p->order, &op);
         }
     }
     return good;
+}
+
+/* Adds the ops of a part in a phase, and its messages. */
+static bool add_part(struct pass *p, enum sw_phase phase, int part)
+{
+    return add_messages(p, phase, part, SW_MOVE_RECV) && add_ops(p, phase, part, false, false) &&
+           add_messages(p, phase, part, SW_MOVE_SEND);
+}
+
+/* Adds all ops of this stage: forward from its first part to its last, backward and weights from
+ * the last to the first. */
+static bool add_all(struct pass *p)
+{
+    const int last = last_part(p, p->me);
+    bool good = true;
+    for (int part = p->me; part <= last && good; part += p->stages) {
+        good = add_part(p, SW_PHASE_FORWARD, part);
+    }
+    good = good && add_output_messages(p) && add_ops(p, SW_PHASE_FORWARD, p->me, false, true);
+    for (int part = last; part >= 0 && good; part -= p->stages) {
+        good = add_part(p, SW_PHASE_BACKWARD, part);
+    }
+    for (int part = last; part >= 0 && good; part -= p->stages) {
+        good = add_ops(p, SW_PHASE_BACKWARD, part, true, false);
+    }
+    return good;
+}
+
+/* Marks the gradients of parameters that no op reads. */
+static void find_grads(const struct pass *p)
+{
+    const struct sw_ir *ir = p->ir;
+    for (int32_t i = 0; i < ir->n_streams; i++) {
+        const sw_value grad = ir->streams[i].grad, index = ir->values[grad].sparse_index;
+        p->is_grad[grad] = true;
+        p->is_grad[index >= 0 ? index : grad] = true;
+    }
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        for (int k = 0; k < ir->ops[i].n_in; k++) {
+            p->is_grad[ir->ops[i].in[k]] = false;
+        }
+    }
 }
 
 /* Marks the values that this stage reads, and their storage. What it could repeat, but does not
@@ -341,8 +448,8 @@ static void find_used(const struct pass *p, bool *used)
     const struct sw_ir *ir = p->ir;
     for (int32_t i = ir->n_ops - 1; i >= 0; i--) {
         const struct sw_ir_op *op = &ir->ops[i];
-        bool runs = p->op_stage[i] == p->me;
-        for (int k = 0; k < op->n_out && p->op_stage[i] == EVERYWHERE; k++) {
+        bool runs = is_mine(p, p->op_part[i]);
+        for (int k = 0; k < op->n_out && p->op_part[i] == EVERYWHERE; k++) {
             runs = runs || (op->out[k] >= 0 && used[op->out[k]]);
         }
         for (int k = 0; k < op->n_in && runs; k++) {
@@ -361,8 +468,8 @@ static void drop_others(const struct pass *p, const bool *used)
         struct sw_ir_value *info = &ir->values[v];
         const bool is_kept = info->role == SW_ROLE_PARAM || info->role == SW_ROLE_STATE;
         info->role = is_kept && !used[sw_ir_root(ir, v)] ? SW_ROLE_TRANSIENT : info->role;
-        info->is_output =
-            info->is_output && (!p->cut.trains || p->home[v] == EVERYWHERE || p->home[v] == p->me);
+        info->is_output = info->is_output &&
+                          (!p->cut.trains || p->home[v] == EVERYWHERE || is_mine(p, p->home[v]));
     }
     for (int32_t i = 0; i < ir->params.n; i++) {
         const bool is_here = ir->values[ir->params.at[i]].role == SW_ROLE_PARAM;
@@ -374,7 +481,7 @@ static void drop_others(const struct pass *p, const bool *used)
     for (int32_t i = 0; i < ir->n_streams; i++) {
         struct sw_ir_stream stream = ir->streams[i];
         const int home = p->home[stream.grad];
-        stream.from = home == p->me ? 0 : 1 + home;
+        stream.from = is_mine(p, home) ? 0 : 1 + home % p->stages;
         if (ir->values[stream.param].role == SW_ROLE_PARAM) {
             ir->streams[n++] = stream;
         }
@@ -393,7 +500,8 @@ static void drop_others(const struct pass *p, const bool *used)
 static sw_status make_list(struct pass *p, bool *used)
 {
     SW_TRY(sw_op_order_open(&p->order, p->ir));
-    if (!add_phase(p, SW_PHASE_FORWARD) || !add_phase(p, SW_PHASE_BACKWARD)) {
+    find_grads(p);
+    if (!add_all(p)) {
         return SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
     }
     p->ir->params.absent =
@@ -408,18 +516,18 @@ static sw_status make_list(struct pass *p, bool *used)
 static sw_status cut(struct pass *p)
 {
     const int n_blocks = p->cut.blocks->n;
-    if (n_blocks < p->stages) {
+    if (n_blocks < p->parts) {
         return SW_FAIL(SW_E_CONFIG,
-                       "spillway.mesh.pipe: wanted at most a stage for each of the %d blocks of "
-                       "the model, got %d",
-                       n_blocks, p->stages);
+                       "spillway.mesh.pipe: wanted at most a chunk for each of the %d blocks of "
+                       "the model, got %d stages with %d each",
+                       n_blocks, p->stages, p->cut.chunks);
     }
     place_blocks(p);
     SW_TRY(place_ops(p, SW_PHASE_FORWARD));
     SW_TRY(place_ops(p, SW_PHASE_BACKWARD));
     SW_TRY(find_travels(p));
     SW_TRY(find_outputs(p));
-    SW_TRY(sw_ir_list_holders(p->ir, p->op_stage));
+    SW_TRY(sw_ir_list_holders(p->ir, p->op_part, p->stages));
     p->ir->params.pipe = p->cut.group;
     bool *used = sw_alloc_zero("plan", (size_t)p->ir->n_values + 1, sizeof *used);
     SW_TRY_ALLOC(used, "the plan");
@@ -431,27 +539,31 @@ static sw_status cut(struct pass *p)
 sw_status sw_pass_stage(struct sw_ir *ir, const struct sw_stage_cut *of)
 {
     const struct sw_group *group = &ir->groups[of->group];
-    struct pass p = {.ir = ir, .cut = *of, .stages = group->n, .me = group->me};
+    struct pass p = {
+        .ir = ir, .cut = *of, .stages = group->n, .me = group->me, .parts = group->n * of->chunks};
     const size_t n_values = (size_t)ir->n_values + 1;
-    p.block_stage = sw_alloc("plan", ((size_t)ir->n_scopes + 1) * sizeof(int));
-    p.op_stage = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof(int));
+    p.block_part = sw_alloc("plan", ((size_t)ir->n_scopes + 1) * sizeof(int));
+    p.op_part = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof(int));
     p.home = sw_alloc("plan", n_values * sizeof(int));
     p.first = sw_alloc("plan", n_values * sizeof(int));
     p.last = sw_alloc("plan", n_values * sizeof(int));
+    p.is_grad = sw_alloc_zero("plan", n_values, sizeof *p.is_grad);
     p.goes_to_all = sw_alloc_zero("plan", n_values, sizeof *p.goes_to_all);
     sw_status st = SW_OK;
-    if (!p.block_stage || !p.op_stage || !p.home || !p.first || !p.last || !p.goes_to_all) {
+    if (!p.block_part || !p.op_part || !p.home || !p.first || !p.last || !p.is_grad ||
+        !p.goes_to_all) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
     } else {
         memset(p.home, 0xff, n_values * sizeof(int)); /* EVERYWHERE */
         st = cut(&p);
     }
     sw_op_order_close(&p.order);
-    sw_free(p.block_stage);
-    sw_free(p.op_stage);
+    sw_free(p.block_part);
+    sw_free(p.op_part);
     sw_free(p.home);
     sw_free(p.first);
     sw_free(p.last);
+    sw_free(p.is_grad);
     sw_free(p.goes_to_all);
     return st;
 }

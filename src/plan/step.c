@@ -59,33 +59,47 @@ static void add_round(const struct draft *d, const struct sw_plan *plan, int64_t
     add(d, &phase);
 }
 
+/* True if backward sends a micro-batch's gradients from the memory of the previous one's. The first
+ * stage sends them to the last one, which may take them much later; they have slots. */
+static bool reuses_sent(const struct sw_plan *plan, const struct draft *d)
+{
+    return d->is_cut && plan->groups[sw_plan_group(plan, 1U << SW_AXIS_PIPE)].me > 0;
+}
+
 /* Adds the phases of a stage. Each drains, since the next one may reuse its memory. local:
  * micro-batches that this rank has */
 static void add_stage(const struct draft *d, const struct sw_plan *plan,
                       const struct sw_pipe_phase *phases, int64_t n, int64_t local, bool updates)
 {
+    static const enum sw_segment segments[] = {[SW_PIPE_FORWARD] = SW_SEGMENT_FORWARD,
+                                               [SW_PIPE_BACKWARD] = SW_SEGMENT_BACKWARD,
+                                               [SW_PIPE_WEIGHTS] = SW_SEGMENT_WEIGHTS};
     const int last = (int)d->step->rounds - 1;
+    bool ended = false; /* a phase after the forward of the last micro-batch has been added */
     for (int64_t i = 0; i < n; i++) {
         const bool forward = phases[i].segment == SW_PIPE_FORWARD;
         const bool is_last = updates && phases[i].micro == last;
-        const bool ends = is_last && !forward;
-        if (ends && plan->update.norms_in_backward) {
+        const bool ends = is_last && !forward, first = ends && !ended;
+        if (first && plan->update.norms_in_backward) {
             add_action(d, SW_STEP_LOSSES);
         }
-        if (ends && plan->update.in_backward && !plan->update.two_slots) {
+        if (first && plan->update.in_backward && !plan->update.two_slots) {
             d->step->n_safe = d->step->n_phases;
         }
+        ended |= ends;
         add(d, &(struct sw_step_phase){
                    .action = SW_STEP_RUN,
                    .program = d->program,
-                   .segment = forward ? SW_SEGMENT_FORWARD : SW_SEGMENT_BACKWARD,
+                   .segment = segments[phases[i].segment],
+                   .chunk = phases[i].chunk,
                    .round = phases[i].micro,
                    .n_micro = phases[i].micro < local,
                    .is_last = is_last,
-                   .after_sent = d->is_cut && !forward,
+                   .after_sent = reuses_sent(plan, d) && phases[i].segment == SW_PIPE_BACKWARD,
                    .leaves_sent = d->is_cut && i < n - 1,
                    .drains = d->is_cut || !ends || !flows_into_update(plan),
-                   .joins = ends && plan->update.norms_in_backward && !flows_into_update(plan),
+                   .joins = updates && i == n - 1 && plan->update.norms_in_backward &&
+                            !flows_into_update(plan),
                });
     }
 }
@@ -157,7 +171,7 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
     struct sw_pipe_phase *phases;
     int64_t n;
     SW_TRY(sw_stage_phases(options, &phases, &n));
-    step->phases = sw_alloc_zero("plan", (size_t)(rounds * MOST_OF_ROUND + MOST_OF_UPDATE),
+    step->phases = sw_alloc_zero("plan", (size_t)(n + rounds * MOST_OF_ROUND + MOST_OF_UPDATE),
                                  sizeof *step->phases);
     if (!step->phases) {
         sw_free(phases);

@@ -383,13 +383,11 @@ static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, 
         if (acc < 0) {
             return;
         }
-        ir->next.phase = SW_PHASE_BACKWARD;
-        ir->next.micro = stream->micro;
+        sw_ir_go_to_maker(ir, stream->grad, stream->micro);
         grad = sw_ir_data(ir)->n > 1 && !sw_sums_before_reducing(options)
                    ? reduce(ir, options, feed, acc, grad)
                    : add_here(ir, acc, grad);
-        ir->next.phase = SW_PHASE_UPDATE;
-        ir->next.micro = 0;
+        ir->next = (struct sw_ir_next){.phase = SW_PHASE_UPDATE};
     }
     feed->n += stream->micro == 0;
     feed->streams[feed->n - 1] = grad;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exchanges: the communicators of the groups that a plan uses, and batches of exchanges
 // (collectives.c) over them. SEND and RECV have a communicator for each pair of ranks and each
-// direction, so that the threads of their queues never share one. Messages of forward and backward
-// have one each: with several chunks a rank may send both to the same one, which receives them in an
-// order of its own.
+// direction, so that the threads of their queues never share one. So have those of backward: with
+// several chunks a rank may send both kinds to the same one, which takes them in its own order.
 #include <stdlib.h>
 
 #include "run/executor.h"

@@ -203,7 +203,7 @@ static sw_status count_phase(struct sw_executor *ex, const struct sw_step_phase 
     const bool runs = phase->action == SW_STEP_RUN;
     const enum sw_segment segment = runs ? phase->segment : SW_SEGMENT_UPDATE;
     const int64_t now = sw_now_ns();
-    if (segment == SW_SEGMENT_BACKWARD) {
+    if (segment == SW_SEGMENT_BACKWARD || segment == SW_SEGMENT_WEIGHTS) {
         ex->phases.reduce_ns += waited_for_ranks(ex) - waited_ns;
     }
     if (!ex->watch) {

@@ -190,9 +190,11 @@ static int32_t count_all_jobs(const struct sw_plan *plan, int64_t n_jobs[SW_QUEU
     int64_t n[SW_QUEUE_COUNT] = {0};
     for (int32_t i = 0; i < plan->step.n_phases; i++) {
         const struct sw_step_phase *phase = &plan->step.phases[i];
-        const int32_t *first = &plan->programs[phase->program].segment_first[phase->segment];
+        const struct sw_program *program = &plan->programs[phase->program];
         if (phase->action == SW_STEP_RUN) {
-            count_jobs(&plan->programs[phase->program], first[0], first[1], n);
+            const struct sw_instr_range range =
+                sw_program_range(program, phase->segment, phase->chunk);
+            count_jobs(program, range.first, range.end, n);
         }
     }
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {

@@ -292,6 +292,7 @@ static void write_step(const struct sw_step *step, struct sw_str *out)
         begin_element(out);
         sw_put_text(out, "action", sw_step_action_name(phase->action));
         sw_put_text(out, "segment", runs ? sw_segment_name(phase->segment) : NULL);
+        sw_put_number(out, "stage_chunk", runs && phase->chunk > 0 ? phase->chunk : -1);
         sw_put_number(out, "round", runs ? phase->round : -1);
         sw_put_number(out, "micro_batches", runs ? phase->n_micro : -1);
         sw_put_flag(out, "last", runs && phase->is_last);

@@ -84,6 +84,7 @@ enum sw_compare {
     X(name, TEXT, NEEDED, KEY, instr->about->name)                                                 \
     X(queue, TEXT, NEEDED, WAITS, sw_queue_name(instr->queue))                                     \
     X(segment, TEXT, NEEDED, WAITS, sw_segment_name(instr->segment))                               \
+    X(stage_chunk, COUNT, MAY, WAITS, instr->chunk)                                                \
     X(phase, TEXT, MAY, KEY, other_phase(instr, op))                                               \
     X(scope, TEXT, MAY, KEY, instr->about->scope)                                                  \
     X(tensor, TEXT, MAY, KEY, instr->about->tensor)                                                \

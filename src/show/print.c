@@ -101,6 +101,9 @@ static void print_step(const struct sw_step *step, struct sw_str *out)
             continue;
         }
         sw_str_printf(out, "%6d  run %s", i, sw_segment_name(phase->segment));
+        if (phase->chunk > 0) {
+            sw_str_printf(out, " of chunk %d", phase->chunk);
+        }
         if (phase->segment < SW_SEGMENT_UPDATE) {
             sw_str_printf(out,
                           phase->n_micro == 0   ? " for other ranks in round %lld"

@@ -89,16 +89,22 @@ static int peer_of(const struct clock *c, const struct rank *r, const struct sw_
     return peer >= 0 && peer < group->n ? sw_clock_index(c, group->ranks[peer]) : -1;
 }
 
-/* Takes a rank to its peer. The second one to come lets both of them go. */
-static sw_status arrive_at_peer(struct clock *c, struct rank *r, enum sw_queue queue,
-                                const struct meeting *mine)
+/* The queue of the peer that meets a queue of messages. */
+static enum sw_queue other_side(enum sw_queue queue)
 {
     static const enum sw_queue others[SW_QUEUE_COUNT] = {
         [SW_QUEUE_SENT] = SW_QUEUE_RECEIVED,
         [SW_QUEUE_RECEIVED] = SW_QUEUE_SENT,
         [SW_QUEUE_SENT_BACK] = SW_QUEUE_RECEIVED_BACK,
         [SW_QUEUE_RECEIVED_BACK] = SW_QUEUE_SENT_BACK};
-    const enum sw_queue other_queue = others[queue];
+    return others[queue];
+}
+
+/* Takes a rank to its peer. The second one to come lets both of them go. */
+static sw_status arrive_at_peer(struct clock *c, struct rank *r, enum sw_queue queue,
+                                const struct meeting *mine)
+{
+    const enum sw_queue other_queue = other_side(queue);
     const struct sw_instr *instr = sw_rank_instr(r, &r->lines[queue]);
     const int me = (int)(r - c->ranks), peer = c->gates ? peer_of(c, r, instr) : me;
     if (peer < 0) {

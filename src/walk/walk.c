@@ -143,9 +143,10 @@ static enum sw_event_kind enter(struct sw_walk *w)
     w->stage = MOVE;
     w->queue = SW_QUEUE_COMPUTE + 1;
     if (phase->action == SW_STEP_RUN) {
-        const int32_t *first = &w->program->segment_first[phase->segment];
-        w->instr = first[0];
-        w->last = first[1] - 1;
+        const struct sw_instr_range range =
+            sw_program_range(w->program, phase->segment, phase->chunk);
+        w->instr = range.first;
+        w->last = range.end - 1;
         w->stage = START;
     }
     if (w->instr <= w->last) {

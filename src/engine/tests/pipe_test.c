@@ -46,6 +46,7 @@ struct answers {
 struct job {
     int pipe, data, micro_batches, stage;
     const char *schedule, *partition; /* in JSON */
+    int chunks;                       /* 0 = one */
     const char *model;
     const char *optimizer;   /* AdamW if NULL */
     const char *zero, *more; /* further keys of zero_optimization, and of the configuration */
@@ -73,11 +74,11 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
         "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30%s}, "
         "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01}}, %s\"spillway\": "
         "{\"micro_batches\": %d, \"threads\": 1, \"schedule\": \"%s\", \"partition\": %s, "
-        "\"mesh\": {\"pipe\": %d}}}",
+        "\"chunks\": %d, \"mesh\": {\"pipe\": %d}}}",
         B, job->stage, job->zero ? job->zero : "", job->optimizer ? job->optimizer : "AdamW",
         job->more ? job->more : "", job->micro_batches,
         job->schedule ? job->schedule : "horizontal", job->partition ? job->partition : "\"time\"",
-        job->pipe);
+        job->chunks > 0 ? job->chunks : 1, job->pipe);
     const struct sw_engine_options options = {
         .config.text = config,
         .model.path = job->model ? job->model : untied,
@@ -222,7 +223,8 @@ static sw_status train(void *ctx, sw_comm *comm)
         pthread_mutex_unlock(&job->lock);
     }
     if (st >= 0 && e->stage_blocks && e->world.rank == 0) {
-        memcpy(job->bounds, e->stage_blocks, ((size_t)job->pipe + 1) * sizeof *job->bounds);
+        const size_t parts = (size_t)job->pipe * (size_t)(job->chunks > 0 ? job->chunks : 1);
+        memcpy(job->bounds, e->stage_blocks, (parts + 1) * sizeof *job->bounds);
     }
     sw_close(e);
     return st;
@@ -260,8 +262,8 @@ static void assert_same(const struct job *a, struct job *b)
 
 static void stages_give_the_bits_of_one_rank(void **state)
 {
-    static const char *const schedules[] = {"gpipe", "1f1b"};
-    static const int micro_batches[] = {1, 3, 8};
+    static const char *const schedules[] = {"gpipe", "1f1b", "zero-bubble"};
+    static const int micro_batches[] = {1, 5, 8};
     (void)state;
     for (size_t m = 0; m < SW_LEN(micro_batches); m++) {
         struct job *one = run((struct job){1, 1, micro_batches[m], .stage = 0});
@@ -273,6 +275,19 @@ static void stages_give_the_bits_of_one_rank(void **state)
             }
         }
         free(one);
+    }
+}
+
+/* Two chunks on each stage, with one block each. */
+static void chunks_give_the_bits_of_one_rank(void **state)
+{
+    (void)state;
+    for (int k = 1; k <= MOST_K; k += k == 1 ? 4 : 3) {
+        for (int data = 1; data <= 2; data++) {
+            struct job *one = run((struct job){1, 1, k, .stage = 0});
+            assert_same(one, run((struct job){2, data, k, 0, "interleaved", .chunks = 2}));
+            free(one);
+        }
     }
 }
 
@@ -305,13 +320,16 @@ static void slices_work_in_each_stage(void **state)
     static const struct {
         int pipe, data, micro_batches;
         const char *schedule;
-    } cases[] = {{2, 2, 3, "1f1b"}, {2, 2, 8, "gpipe"}, {2, 3, 8, "1f1b"}, {4, 2, 3, "1f1b"}};
+        int chunks;
+    } cases[] = {{2, 2, 3, "1f1b", 1}, {2, 2, 8, "gpipe", 1},       {2, 3, 8, "1f1b", 1},
+                 {4, 2, 3, "1f1b", 1}, {2, 2, 5, "zero-bubble", 1}, {2, 2, 8, "interleaved", 2}};
     (void)state;
     for (size_t i = 0; i < SW_LEN(cases); i++) {
         struct job *one = run((struct job){1, 1, cases[i].micro_batches, .stage = 0});
         for (int stage = 0; stage <= 3; stage++) {
-            assert_same(one, run((struct job){cases[i].pipe, cases[i].data, cases[i].micro_batches,
-                                              stage, .schedule = cases[i].schedule}));
+            assert_same(
+                one, run((struct job){cases[i].pipe, cases[i].data, cases[i].micro_batches, stage,
+                                      .schedule = cases[i].schedule, .chunks = cases[i].chunks}));
         }
         free(one);
     }
@@ -433,6 +451,7 @@ static int set_up(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(stages_give_the_bits_of_one_rank),
+    cmocka_unit_test(chunks_give_the_bits_of_one_rank),
     cmocka_unit_test(partitions_follow_the_configuration),
     cmocka_unit_test(slices_work_in_each_stage),
     cmocka_unit_test(tied_tables_get_the_gradients_of_all_uses),

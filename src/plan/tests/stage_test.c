@@ -9,7 +9,7 @@
 #include "support/plans.h"
 #include "support/test.h"
 
-enum { BLOCKS = 5, MOST_VALUES = 512 };
+enum { BLOCKS = 6, MOST_VALUES = 512, MOST_BUFFERS = 512, MOST_SLOTS = 16 };
 
 /* A tower of blocks between an embedding and a head. All blocks read what was made before them
  * (`side`), and the positions, which depend on nothing. */
@@ -48,27 +48,31 @@ static struct sw_graph *tower(bool tied)
 
 /* The lists of all stages. */
 struct stages {
-    int n, ranks[BLOCKS], bounds[BLOCKS + 1];
+    int n, chunks, ranks[BLOCKS], bounds[BLOCKS + 1];
     struct sw_blocks blocks;
     struct sw_group groups[BLOCKS][SW_GROUP_COUNT + 1];
     struct sw_ir *irs[BLOCKS];
 };
 
-static sw_status open_stages(struct stages *s, const struct sw_graph *g, int n, bool trains)
+static sw_status open_stages(struct stages *s, const struct sw_graph *g, int n,
+                             const struct sw_stage_cut *how)
 {
-    *s = (struct stages){.n = n};
+    *s = (struct stages){.n = n, .chunks = how->chunks};
     assert_int_equal(sw_blocks_add(&s->blocks, g), SW_OK);
     for (int i = 0; i < n; i++) {
         s->ranks[i] = i;
     }
-    sw_partition_uniform(BLOCKS, n, s->bounds);
+    sw_partition_uniform(BLOCKS, n * how->chunks, s->bounds);
     sw_status st = SW_OK;
     for (int i = 0; i < n && st >= 0; i++) {
         assert_int_equal(sw_ir_open(g, &s->irs[i]), SW_OK);
         s->groups[i][SW_GROUP_COUNT] =
             (struct sw_group){.axes = 1U << SW_AXIS_PIPE, .n = n, .me = i, .ranks = s->ranks};
         s->irs[i]->groups = s->groups[i];
-        const struct sw_stage_cut cut = {s->bounds, &s->blocks, SW_GROUP_COUNT, trains};
+        struct sw_stage_cut cut = *how;
+        cut.bounds = s->bounds;
+        cut.blocks = &s->blocks;
+        cut.group = SW_GROUP_COUNT;
         st = sw_pass_stage(s->irs[i], &cut);
     }
     return st;
@@ -110,15 +114,17 @@ static void check_reads(const struct sw_ir *ir)
     }
 }
 
-/* Lists the values of a stage's messages of one kind in a phase. */
-static int list_messages(const struct sw_ir *ir, enum sw_move move, enum sw_phase phase, int peer,
-                         sw_value *out)
+/* Lists the values of the messages of one kind in a phase, of a part of the model. */
+static int list_messages(const struct stages *s, enum sw_move move, enum sw_phase phase, int part,
+                         int peer, sw_value *out)
 {
+    const struct sw_ir *ir = s->irs[part % s->n];
     int n = 0;
     for (int32_t i = 0; i < ir->n_ops; i++) {
         const struct sw_ir_op *op = &ir->ops[i];
-        if (op->move == move && op->phase == phase && op->exchange.peer == peer) {
+        if (op->move == move && op->phase == phase && op->chunk.number == part / s->n) {
             assert_int_equal(op->exchange.group, SW_GROUP_COUNT);
+            assert_int_equal(op->exchange.peer, peer % s->n);
             out[n++] = move == SW_MOVE_SEND ? op->in[0] : op->out[0];
         }
     }
@@ -134,8 +140,8 @@ static int count_messages(const struct sw_ir *ir)
     return n;
 }
 
-/* Both sides of a boundary agree. Two values cross it: the residual and `side`; so do their
- * gradients. */
+/* Both sides of a boundary agree. The residual crosses it, and its gradient, and the gradient of
+ * `side`; so does `side`, until all stages have it. */
 static void check_messages(const struct stages *s)
 {
     sw_value sent[MOST_VALUES], received[MOST_VALUES];
@@ -143,18 +149,42 @@ static void check_messages(const struct stages *s)
     for (int i = 0; i < s->n; i++) {
         all += count_messages(s->irs[i]);
     }
-    for (int i = 0; i + 1 < s->n; i++) {
+    for (int i = 0; i + 1 < s->n * s->chunks && s->n > 1; i++) {
         for (int back = 0; back < 2; back++) {
             const enum sw_phase phase = back ? SW_PHASE_BACKWARD : SW_PHASE_FORWARD;
             const int from = back ? i + 1 : i, to = back ? i : i + 1;
-            const int n = list_messages(s->irs[from], SW_MOVE_SEND, phase, to, sent);
-            assert_int_equal(list_messages(s->irs[to], SW_MOVE_RECV, phase, from, received), n);
+            const int n = list_messages(s, SW_MOVE_SEND, phase, from, to, sent);
+            assert_int_equal(list_messages(s, SW_MOVE_RECV, phase, to, from, received), n);
             assert_memory_equal(sent, received, (size_t)n * sizeof *sent);
-            assert_int_equal(n, 2);
+            assert_int_equal(n, back || to < s->n ? 2 : 1);
             met += 2 * n;
         }
     }
     assert_int_equal(met, all);
+}
+
+/* With a segment for weights, the products that make their gradients are there; nothing else reads
+ * what the segment makes. */
+static void check_weights(const struct sw_ir *ir, bool has_weights)
+{
+    bool of_weights[MOST_VALUES] = {false};
+    int n_products = 0;
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        const struct sw_ir_op *op = &ir->ops[i];
+        n_products += op->chunk.of_weights && op->kind == SW_OP_MATMUL;
+        for (int k = 0; k < op->n_out; k++) {
+            of_weights[op->out[k] < 0 ? MOST_VALUES - 1 : op->out[k]] = op->chunk.of_weights;
+        }
+        for (int k = 0; k < op->n_in; k++) {
+            assert_false(of_weights[op->in[k]]);
+        }
+    }
+    int n_linear = 0;
+    for (int32_t i = 0; i < ir->n_streams; i++) {
+        const char *name = ir->values[ir->streams[i].param].name;
+        n_linear += strcmp(name, "table") != 0 && strcmp(name, "head") != 0;
+    }
+    assert_int_equal(n_products, has_weights ? n_linear : 0);
 }
 
 /* Number of stages on which an op of the whole list runs. */
@@ -189,46 +219,130 @@ static void check_ops(const struct stages *s, const struct sw_graph *g)
     assert_int_equal(n_outputs, g->n_outputs);
 }
 
+static void check_stages(const struct sw_graph *g, int n, const struct sw_stage_cut *how)
+{
+    struct stages s;
+    if (open_stages(&s, g, n, how) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    for (int i = 0; i < n; i++) {
+        check_reads(s.irs[i]);
+        check_weights(s.irs[i], how->has_weights);
+    }
+    check_messages(&s);
+    check_ops(&s, g);
+    close_stages(&s);
+}
+
 static void stages_make_up_the_model(void **state)
 {
     (void)state;
     struct sw_graph *g = tower(false);
     for (int n = 1; n <= BLOCKS; n++) {
-        struct stages s;
-        if (open_stages(&s, g, n, true) < 0) {
-            fail_msg("%s", sw_error_message());
+        check_stages(g, n,
+                     &(struct sw_stage_cut){.chunks = 1, .trains = true, .has_weights = true});
+        for (int chunks = 1; n * chunks <= BLOCKS; chunks++) {
+            check_stages(g, n, &(struct sw_stage_cut){.chunks = chunks, .trains = true});
         }
-        for (int i = 0; i < n; i++) {
-            check_reads(s.irs[i]);
-        }
-        check_messages(&s);
-        check_ops(&s, g);
-        close_stages(&s);
     }
     sw_graph_close(g);
 }
 
 /* ---- plans of stages ---- */
 
-static int least(int a, int b)
+/* A run of a plan's schedule, and the micro-batch whose value each slot of each buffer has; -1 =
+ * none. */
+struct memory {
+    const struct sw_plan *plan;
+    const struct sw_program *program;
+    int64_t micro[MOST_BUFFERS][MOST_SLOTS];
+};
+
+static int slots_of(const struct sw_buffer *buffer)
 {
-    return a < b ? a : b;
+    return buffer->micro_bytes > 0 ? (int)(buffer->bytes / buffer->micro_bytes) : 1;
 }
 
-/* Values that wait for backward have as many slots as micro-batches are in flight. What is sent has
- * memory of its own during forward and backward. */
+/* A slot gets a value; those that lie in the same bytes lose theirs. */
+static void fill(struct memory *m, int32_t b, int64_t micro)
+{
+    const struct sw_buffer *to = &m->program->buffers[b];
+    const int slot = (int)(micro % slots_of(to));
+    const size_t bytes = to->bytes / (size_t)slots_of(to);
+    const size_t first = to->offset + (size_t)slot * to->micro_bytes;
+    for (int32_t i = 0; i < m->program->n_buffers; i++) {
+        const struct sw_buffer *other = &m->program->buffers[i];
+        for (int s = 0; s < slots_of(other) && !other->persistent; s++) {
+            const size_t size = other->bytes / (size_t)slots_of(other);
+            const size_t at = other->offset + (size_t)s * other->micro_bytes;
+            m->micro[i][s] = at < first + bytes && first < at + size ? -1 : m->micro[i][s];
+        }
+    }
+    m->micro[b][slot] = micro;
+}
+
+static void run_instr(struct memory *m, int32_t i, int64_t micro)
+{
+    const struct sw_program *program = m->program;
+    const struct sw_ir_op *op = &program->ir->ops[program->instrs[i].op];
+    for (int k = 0; k < op->n_in; k++) {
+        const int32_t b = program->buffer_of[sw_ir_root(program->ir, op->in[k])];
+        const struct sw_buffer *buffer = b < 0 ? NULL : &program->buffers[b];
+        if (buffer && !buffer->persistent && m->micro[b][micro % slots_of(buffer)] != micro) {
+            fail_msg("instruction %d (%s) of micro-batch %lld reads what is gone", i,
+                     program->instrs[i].about->name, (long long)micro);
+        }
+    }
+    if (program->instrs[i].workspace >= 0) {
+        fill(m, program->instrs[i].workspace, micro);
+    }
+    for (int k = 0; k < op->n_out; k++) {
+        const sw_value root = op->out[k] < 0 ? -1 : sw_ir_root(program->ir, op->out[k]);
+        const int32_t b = root < 0 ? -1 : program->buffer_of[root];
+        if (b >= 0 && !program->buffers[b].persistent) {
+            fill(m, b, micro);
+        }
+    }
+}
+
+/* Runs all phases of a step: each value is there until its last reader, in the order of the
+ * schedule. */
+static void check_survival(const struct sw_plan *plan)
+{
+    static struct memory m;
+    const struct sw_program *program = &plan->programs[0];
+    m = (struct memory){.plan = plan, .program = program};
+    memset(m.micro, 0xff, sizeof m.micro);
+    assert_true(program->n_buffers <= MOST_BUFFERS);
+    for (int32_t p = 0; p < plan->step.n_phases; p++) {
+        const struct sw_step_phase *phase = &plan->step.phases[p];
+        const bool micro_step = phase->action == SW_STEP_RUN && phase->segment < SW_SEGMENT_UPDATE;
+        const int64_t micro = micro_step ? phase->round : plan->step.rounds - 1;
+        const bool begins = micro_step && phase->segment == SW_SEGMENT_FORWARD && phase->chunk == 0;
+        for (int32_t b = 0; b < program->n_buffers && begins; b++) {
+            const sw_value v = program->buffers[b].value;
+            if (v >= 0 && program->ir->values[v].role == SW_ROLE_INPUT) {
+                fill(&m, b, micro);
+            }
+        }
+        const struct sw_instr_range range = sw_program_range(program, phase->segment, phase->chunk);
+        for (int32_t i = range.first; phase->action == SW_STEP_RUN && i < range.end; i++) {
+            run_instr(&m, i, micro);
+        }
+    }
+}
+
+/* Most slots of a value; only values that are in flight have several. What is sent has memory of
+ * its own during forward and backward. */
 static void check_memory(const struct sw_plan *plan, int slots)
 {
     const struct sw_program *program = &plan->programs[0];
     const int32_t update = program->segment_first[SW_SEGMENT_UPDATE];
-    int n_rings = 0;
+    int most = 1;
     for (int32_t b = 0; b < program->n_buffers; b++) {
-        const struct sw_buffer *buffer = &program->buffers[b];
-        n_rings += buffer->micro_bytes > 0;
-        assert_true(buffer->micro_bytes == 0 ||
-                    buffer->bytes == (size_t)slots * buffer->micro_bytes);
+        most = slots_of(&program->buffers[b]) > most ? slots_of(&program->buffers[b]) : most;
     }
-    assert_int_equal(n_rings > 0, slots > 1);
+    assert_int_equal(most, slots);
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
         const struct sw_ir_op *op = &program->ir->ops[instr->op];
@@ -240,51 +354,70 @@ static void check_memory(const struct sw_plan *plan, int slots)
     }
 }
 
-/* The runs of forward and backward are the phases of the schedule; what they send may be on its
- * way, until the last one. */
-static void check_step(const struct sw_plan *plan, const struct sw_pipe_phase *phases, int64_t n)
+/* The runs of forward, backward and weights are the phases of the schedule; what they send may be
+ * on its way, until the last one. */
+static void check_step(const struct sw_plan *plan, int me, const struct sw_pipe_phase *phases,
+                       int64_t n)
 {
+    static const enum sw_pipe_segment segments[] = {[SW_SEGMENT_FORWARD] = SW_PIPE_FORWARD,
+                                                    [SW_SEGMENT_BACKWARD] = SW_PIPE_BACKWARD,
+                                                    [SW_SEGMENT_WEIGHTS] = SW_PIPE_WEIGHTS};
     int64_t at = 0;
     for (int32_t i = 0; i < plan->step.n_phases; i++) {
         const struct sw_step_phase *phase = &plan->step.phases[i];
-        if (phase->action != SW_STEP_RUN || phase->segment > SW_SEGMENT_BACKWARD) {
+        if (phase->action != SW_STEP_RUN || phase->segment >= SW_SEGMENT_UPDATE) {
             continue;
         }
         assert_true(at < n && phase->drains && phase->n_micro == 1);
         assert_int_equal(phase->round, phases[at].micro);
-        assert_int_equal(phase->segment == SW_SEGMENT_FORWARD,
-                         phases[at].segment == SW_PIPE_FORWARD);
-        assert_int_equal(phase->after_sent, phase->segment == SW_SEGMENT_BACKWARD);
+        assert_int_equal(phase->chunk, phases[at].chunk);
+        assert_int_equal(segments[phase->segment], phases[at].segment);
+        assert_int_equal(phase->after_sent, me > 0 && phase->segment == SW_SEGMENT_BACKWARD);
         assert_int_equal(phase->leaves_sent, ++at < n);
     }
     assert_int_equal(at, n);
 }
 
-static void check_plan(enum sw_step_schedule schedule, int stages, int me, int micro_batches)
+/* Slots of what the first segment of a stage's chunk makes and its last one reads. */
+static int most_slots(const struct sw_pipe *pipe, const struct sw_pipe_schedule *row,
+                      const struct sw_pipe_phase *phases)
 {
-    const struct sw_pipe pipe = {stages, 1, micro_batches};
+    int most = 1;
+    for (int c = 0; c < pipe->chunks; c++) {
+        const struct sw_pipe_phase from = {c, 0, SW_PIPE_FORWARD};
+        const struct sw_pipe_phase until = {c, 0,
+                                            row->has_weights ? SW_PIPE_WEIGHTS : SW_PIPE_BACKWARD};
+        const int slots = sw_pipe_slots(phases, sw_pipe_phases(row, pipe), &from, &until);
+        most = slots > most ? slots : most;
+    }
+    return most;
+}
+
+static void check_plan(enum sw_step_schedule schedule, struct sw_pipe pipe, int me)
+{
     const struct sw_pipe_schedule *row = sw_schedule_info(schedule)->pipe;
-    struct sw_pipe_phase phases[64];
+    struct sw_pipe_phase phases[128];
     int bounds[BLOCKS + 1];
     struct sw_plan *plan = NULL;
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, tower(false)};
     const struct sw_plan_options options = {.device = {test_query, NULL},
-                                            .policy.micro_batches = micro_batches,
+                                            .policy.micro_batches = pipe.micro_batches,
                                             .policy.schedule = schedule,
+                                            .policy.chunks = pipe.chunks,
                                             .clip = 1,
                                             .rule = &test_adam,
                                             .kernel_set = "test",
-                                            .mesh.size = {[SW_AXIS_PIPE] = stages},
+                                            .mesh.size = {[SW_AXIS_PIPE] = pipe.stages},
                                             .me = me,
                                             .stage_blocks = bounds};
-    sw_partition_uniform(BLOCKS, stages, bounds);
+    sw_partition_uniform(BLOCKS, pipe.stages * pipe.chunks, bounds);
     if (plan_once(&spec, 1, &options, &plan) < 0) { /* verifies the plan, too */
         fail_msg("%s", sw_error_message());
     }
     row->list(&pipe, me, phases);
-    check_step(plan, phases, sw_pipe_phases(row, &pipe));
-    check_memory(plan,
-                 schedule == SW_STEP_GPIPE ? micro_batches : least(stages - me, micro_batches));
+    check_step(plan, me, phases, sw_pipe_phases(row, &pipe));
+    check_memory(plan, most_slots(&pipe, row, phases));
+    check_survival(plan);
     sw_plan_close(plan);
 }
 
@@ -293,9 +426,14 @@ static void stages_are_planned(void **state)
     (void)state;
     for (int stages = 2; stages <= BLOCKS; stages++) {
         for (int me = 0; me < stages; me++) {
-            check_plan(SW_STEP_1F1B, stages, me, 3);
-            check_plan(SW_STEP_1F1B, stages, me, 8);
-            check_plan(SW_STEP_GPIPE, stages, me, 3);
+            check_plan(SW_STEP_1F1B, (struct sw_pipe){stages, 1, 3}, me);
+            check_plan(SW_STEP_1F1B, (struct sw_pipe){stages, 1, 8}, me);
+            check_plan(SW_STEP_GPIPE, (struct sw_pipe){stages, 1, 3}, me);
+            check_plan(SW_STEP_ZERO_BUBBLE, (struct sw_pipe){stages, 1, 8}, me);
+            for (int chunks = 2; stages * chunks <= BLOCKS; chunks++) {
+                check_plan(SW_STEP_INTERLEAVED, (struct sw_pipe){stages, chunks, 8}, me);
+                check_plan(SW_STEP_INTERLEAVED, (struct sw_pipe){stages, chunks, 5}, me);
+            }
         }
     }
 }
@@ -306,7 +444,8 @@ static void stages_with_a_copy_know_all_its_uses(void **state)
     (void)state;
     struct sw_graph *g = tower(true);
     struct stages s;
-    assert_int_equal(open_stages(&s, g, 3, true), SW_OK);
+    assert_int_equal(open_stages(&s, g, 3, &(struct sw_stage_cut){.chunks = 1, .trains = true}),
+                     SW_OK);
     for (int i = 0; i < s.n; i++) {
         const struct sw_ir *ir = s.irs[i];
         const sw_value table = sw_ir_find(ir, SW_ROLE_PARAM, "table");
@@ -336,33 +475,44 @@ static void stages_with_a_copy_know_all_its_uses(void **state)
     sw_graph_close(g);
 }
 
-/* In an evaluation, the last stage sends the loss to all others. */
+/* Number of messages with a value between a stage and a peer. */
+static int count_of(const struct sw_ir *ir, enum sw_move move, int peer, sw_value v)
+{
+    int n = 0;
+    for (int32_t i = 0; i < ir->n_ops; i++) {
+        const struct sw_ir_op *op = &ir->ops[i];
+        n += op->move == move && op->exchange.peer == peer &&
+             (move == SW_MOVE_SEND ? op->in[0] : op->out[0]) == v;
+    }
+    return n;
+}
+
+/* In an evaluation, the last stage sends the loss to all others. All chunks are one phase. */
 static void outputs_go_to_all_stages(void **state)
 {
     (void)state;
     struct sw_graph *g = tower(false);
-    struct stages s;
-    assert_int_equal(open_stages(&s, g, 4, false), SW_OK);
-    const sw_value loss = s.irs[3]->outputs.at[0].value;
-    for (int i = 0; i < s.n; i++) {
-        sw_value messages[MOST_VALUES];
+    for (int chunks = 1; chunks <= 2; chunks++) {
+        struct stages s;
+        assert_int_equal(open_stages(&s, g, 3, &(struct sw_stage_cut){.chunks = chunks}), SW_OK);
         const int last = s.n - 1;
-        assert_int_equal(s.irs[i]->outputs.n, 1);
-        assert_int_equal(s.irs[i]->outputs.at[0].value, loss);
-        check_reads(s.irs[i]);
-        if (i == last) {
-            for (int peer = 0; peer < last; peer++) {
-                assert_int_equal(
-                    list_messages(s.irs[i], SW_MOVE_SEND, SW_PHASE_FORWARD, peer, messages), 1);
-                assert_int_equal(messages[0], loss);
+        const sw_value loss = s.irs[last]->outputs.at[0].value;
+        for (int i = 0; i < s.n; i++) {
+            assert_int_equal(s.irs[i]->outputs.n, 1);
+            assert_int_equal(s.irs[i]->outputs.at[0].value, loss);
+            check_reads(s.irs[i]);
+            for (int32_t k = 0; k < s.irs[i]->n_ops; k++) {
+                assert_int_equal(s.irs[i]->ops[k].chunk.number, 0);
             }
-        } else {
-            const int n = list_messages(s.irs[i], SW_MOVE_RECV, SW_PHASE_FORWARD, last, messages);
-            assert_int_equal(n, 1);
-            assert_int_equal(messages[0], loss);
+            for (int peer = 0; peer < s.n; peer++) {
+                assert_int_equal(count_of(s.irs[i], SW_MOVE_SEND, peer, loss),
+                                 i == last && peer != last);
+                assert_int_equal(count_of(s.irs[i], SW_MOVE_RECV, peer, loss),
+                                 i != last && peer == last);
+            }
         }
+        close_stages(&s);
     }
-    close_stages(&s);
     sw_graph_close(g);
 }
 
@@ -376,10 +526,11 @@ static void what_cannot_be_cut_is_named(void **state)
     ir->groups = groups;
     struct sw_blocks blocks = {.n = 0};
     assert_int_equal(sw_blocks_add(&blocks, g), SW_OK);
-    const struct sw_stage_cut cut = {(int[]){0, 1, 2, 3, 4, 5, 5}, &blocks, 0, true};
+    const struct sw_stage_cut cut = {
+        .bounds = (int[]){0, 1, 2, 3, 4, 5, 6, 6}, .chunks = 1, .blocks = &blocks};
     assert_int_equal(sw_pass_stage(ir, &cut), SW_E_CONFIG);
     sw_blocks_close(&blocks);
-    assert_non_null(strstr(sw_error_message(), "each of the 5 blocks of the model, got 6"));
+    assert_non_null(strstr(sw_error_message(), "each of the 6 blocks of the model, got 7"));
     sw_ir_close(ir);
     sw_graph_close(g);
 }

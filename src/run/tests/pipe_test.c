@@ -8,7 +8,7 @@
 #include "support/plans.h"
 #include "support/test.h"
 
-enum { BLOCKS = 4, MOST_PARAMS = 16, MOST_BYTES = 1024, STEPS = 3 };
+enum { BLOCKS = 6, MOST_PARAMS = 16, MOST_BYTES = 1024, STEPS = 3 };
 
 static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_info *out)
 {
@@ -52,7 +52,7 @@ static struct sw_graph *build(void)
 /* The parameters of all stages after training. */
 struct trained {
     enum sw_step_schedule schedule;
-    int stages, micro_batches;
+    int stages, chunks, micro_batches;
     pthread_mutex_t lock;
     int n;
     struct {
@@ -115,7 +115,8 @@ static sw_status run_steps(struct sw_executor *ex, const struct sw_plan *plan)
         sw_executor_set(ex, SW_SCALAR_STEP, step + 1);
         for (int32_t at = 0; at < plan->step.n_phases;) {
             const struct sw_step_phase *phase = &plan->step.phases[at];
-            if (phase->action == SW_STEP_RUN && phase->segment == SW_SEGMENT_FORWARD) {
+            if (phase->action == SW_STEP_RUN && phase->segment == SW_SEGMENT_FORWARD &&
+                phase->chunk == 0) {
                 SW_TRY(give_inputs(ex, &plan->programs[0], step, (int32_t)phase->round));
             }
             SW_TRY(sw_executor_walk(ex, NULL, &at, at + 1));
@@ -148,12 +149,14 @@ static sw_status train(void *ctx, sw_comm *comm)
     struct sw_device *dev = NULL;
     struct sw_plan *plan = NULL;
     struct sw_executor *ex = NULL;
+    const int parts = t->stages * t->chunks;
     int bounds[BLOCKS + 1];
     SW_TRY(sw_device_open("cpu:reference", 1, &dev));
     const struct sw_plan_options options = {
         .device = {query, dev},
         .policy.micro_batches = t->micro_batches,
         .policy.schedule = t->schedule,
+        .policy.chunks = t->chunks,
         .clip = 0.5,
         .rule = &test_adam,
         .mesh.size = {[SW_AXIS_PIPE] = t->stages},
@@ -162,8 +165,8 @@ static sw_status train(void *ctx, sw_comm *comm)
     };
     const struct sw_executor_options ex_options = {.verify = true, .comm = comm};
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, build()};
-    for (int i = 0; i <= t->stages; i++) {
-        bounds[i] = i * BLOCKS / t->stages;
+    for (int i = 0; i <= parts; i++) {
+        bounds[i] = i * BLOCKS / parts;
     }
     sw_status st = plan_once(&spec, 1, &options, &plan);
     st = st < 0 ? st : sw_executor_open(plan, dev, &ex_options, &ex);
@@ -176,11 +179,14 @@ static sw_status train(void *ctx, sw_comm *comm)
     return st;
 }
 
-static void run(struct trained *t, enum sw_step_schedule schedule, int stages, int micro_batches)
+static void run(struct trained *t, enum sw_step_schedule schedule, int stages, int chunks,
+                int micro_batches)
 {
-    *t = (struct trained){schedule, stages, micro_batches, .lock = PTHREAD_MUTEX_INITIALIZER};
+    *t = (struct trained){schedule, stages, chunks, micro_batches,
+                          .lock = PTHREAD_MUTEX_INITIALIZER};
     if (sw_threads_run(stages, 20, train, t) < 0) {
-        fail_msg("%d stages: %s", stages, sw_error_message());
+        fail_msg("%s, %d stages of %d chunks, %d micro-batches: %s", sw_schedule_name(schedule),
+                 stages, chunks, micro_batches, sw_error_message());
     }
     assert_int_equal(t->n, 3 + 2 * BLOCKS);
 }
@@ -201,14 +207,18 @@ static void assert_same(const struct trained *a, const struct trained *b)
 static void stages_give_the_bits_of_one_rank(void **state)
 {
     (void)state;
-    static const enum sw_step_schedule schedules[] = {SW_STEP_GPIPE, SW_STEP_1F1B};
+    static const enum sw_step_schedule schedules[] = {SW_STEP_GPIPE, SW_STEP_1F1B,
+                                                      SW_STEP_ZERO_BUBBLE, SW_STEP_INTERLEAVED};
     struct trained *one = malloc(sizeof *one), *many = malloc(sizeof *many);
     for (int micro_batches = 1; micro_batches <= 8; micro_batches = 2 * micro_batches + 1) {
-        run(one, SW_STEP_HORIZONTAL, 1, micro_batches);
+        run(one, SW_STEP_HORIZONTAL, 1, 1, micro_batches);
         for (int stages = 2; stages <= BLOCKS; stages++) {
             for (size_t s = 0; s < SW_LEN(schedules); s++) {
-                run(many, schedules[s], stages, micro_batches);
-                assert_same(one, many);
+                const int most = schedules[s] == SW_STEP_INTERLEAVED ? BLOCKS / stages : 1;
+                for (int chunks = 1; chunks <= most; chunks++) {
+                    run(many, schedules[s], stages, chunks, micro_batches);
+                    assert_same(one, many);
+                }
             }
         }
     }

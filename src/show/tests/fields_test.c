@@ -71,7 +71,7 @@ static struct sw_graph *cut(void)
     return part;
 }
 
-/* Adds members that no pass writes yet. */
+/* Adds members that none of these plans has. */
 static void add_by_hand(struct sw_plan *plan)
 {
     struct sw_program *program = &plan->programs[0];
@@ -83,6 +83,7 @@ static void add_by_hand(struct sw_plan *plan)
         instr++;
     }
     instr->verb = SW_VERB_SEND;
+    instr->chunk = 1;
     instr->exchange.peer = 1;
     instr->exchange.runs[0] = instr->exchange.runs[1] = 2;
 }
