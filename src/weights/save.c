@@ -330,21 +330,27 @@ sw_status sw_weights_save(struct sw_weights *w, const struct sw_weights_run *run
     return st;
 }
 
-/* Counts masters and moments in fp32, and codes. Headers and the manifest are negligible. */
+/* Counts masters and moments in fp32, and codes. Headers and the manifest are negligible.
+ * Parameters of other stages count with as many states as those of this one. */
 int64_t sw_weights_checkpoint_bytes(const struct sw_weights *w)
 {
-    int64_t elems = 0, codes = 0;
+    int64_t elems = 0, absent = 0, states = 0;
     for (int32_t i = 0; i < w->params.n; i++) {
         const struct sw_persistent *work = w->params.items[i].work;
-        elems += sw_weights_keeps(w, work->name) ? sw_shape_elems(&work->layout.whole) : 0;
+        const int64_t n =
+            sw_weights_keeps(w, work->name) ? sw_shape_elems(&work->layout.whole) : 0;
+        elems += n;
+        absent += work->layout.is_absent ? n : 0;
     }
     for (int32_t i = 0; i < w->plan->n_persistent; i++) {
         const struct sw_persistent *state = &w->plan->persistent[i];
-        if (is_saved(state)) {
-            *(state->dtype == SW_U8 ? &codes : &elems) += sw_shape_elems(&state->layout.whole);
-        }
+        const int64_t size = state->dtype == SW_U8 ? 1 : (int64_t)sizeof(float);
+        states += is_saved(state) ? size * sw_shape_elems(&state->layout.whole) : 0;
     }
-    return elems * (int64_t)sizeof(float) + codes;
+    if (absent > 0 && elems > absent) {
+        states = (int64_t)((double)states * (double)elems / (double)(elems - absent));
+    }
+    return elems * (int64_t)sizeof(float) + states;
 }
 
 /* ---- loading ---- */

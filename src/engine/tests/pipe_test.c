@@ -48,10 +48,16 @@ struct job {
     const char *schedule, *partition; /* in JSON */
     int chunks;                       /* 0 = one */
     const char *model;
-    const char *optimizer;   /* AdamW if NULL */
-    const char *zero, *more; /* further keys of zero_optimization, and of the configuration */
+    const char *optimizer, *params; /* AdamW if NULL */
+    /* further keys of zero_optimization, of the configuration and of the block "spillway" */
+    const char *zero, *more, *block;
+    bool no_clip;
     const char *load, *save;
-    /* results */
+};
+
+/* What the ranks of a job have. */
+struct outcome {
+    struct job job;
     pthread_mutex_t lock;
     double losses[STEPS], norms[STEPS];
     struct answers answers;
@@ -67,18 +73,19 @@ static bool is_seq2seq(const struct job *job)
 
 static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **out)
 {
-    char config[1024];
+    char config[2048];
     snprintf(
         config, sizeof config,
-        "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": 0.5, "
+        "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": %s, "
         "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30%s}, "
-        "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01}}, %s\"spillway\": "
+        "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01%s}}, %s\"spillway\": "
         "{\"micro_batches\": %d, \"threads\": 1, \"schedule\": \"%s\", \"partition\": %s, "
-        "\"chunks\": %d, \"mesh\": {\"pipe\": %d}}}",
-        B, job->stage, job->zero ? job->zero : "", job->optimizer ? job->optimizer : "AdamW",
+        "\"chunks\": %d, \"mesh\": {\"pipe\": %d}%s}}",
+        B, job->no_clip ? "0" : "0.5", job->stage, job->zero ? job->zero : "",
+        job->optimizer ? job->optimizer : "AdamW", job->params ? job->params : "",
         job->more ? job->more : "", job->micro_batches,
         job->schedule ? job->schedule : "horizontal", job->partition ? job->partition : "\"time\"",
-        job->chunks > 0 ? job->chunks : 1, job->pipe);
+        job->chunks > 0 ? job->chunks : 1, job->pipe, job->block ? job->block : "");
     const struct sw_engine_options options = {
         .config.text = config,
         .model.path = job->model ? job->model : untied,
@@ -102,7 +109,7 @@ static sw_status generate(sw_engine *e, struct answers *out)
 }
 
 /* All ranks get the same answers. */
-static sw_status evaluate(struct job *job, sw_engine *e)
+static sw_status evaluate(struct outcome *out, sw_engine *e)
 {
     int32_t ids[B * T];
     struct answers mine = {.eval = {0}};
@@ -115,11 +122,11 @@ static sw_status evaluate(struct job *job, sw_engine *e)
     SW_TRY(sw_evaluate(e, &batch, &mine.eval[0], &mine.eval[1]));
     SW_TRY(sw_logits(e, &batch, mine.logits));
     SW_TRY(generate(e, &mine));
-    pthread_mutex_lock(&job->lock);
-    const bool is_first = job->answers.eval[1] == 0;
-    const bool same = is_first || memcmp(&job->answers, &mine, sizeof mine) == 0;
-    job->answers = mine;
-    pthread_mutex_unlock(&job->lock);
+    pthread_mutex_lock(&out->lock);
+    const bool is_first = out->answers.eval[1] == 0;
+    const bool same = is_first || memcmp(&out->answers, &mine, sizeof mine) == 0;
+    out->answers = mine;
+    pthread_mutex_unlock(&out->lock);
     return same ? SW_OK : SW_FAIL(SW_E_ARG, "rank %d has other answers", e->world.rank);
 }
 
@@ -144,29 +151,29 @@ static sw_status one_step(sw_engine *e, int n_micro, struct sw_step_report *repo
 }
 
 /* Every rank reports the same; the first one's results are kept. */
-static sw_status keep_report(struct job *job, const struct sw_engine *e, int step,
+static sw_status keep_report(struct outcome *out, const struct sw_engine *e, int step,
                              const struct sw_step_report *report)
 {
     SW_TRY(test_same_reports(e, report));
     if (e->world.rank == 0) {
-        job->losses[step] = report->loss;
-        job->norms[step] = report->grad_norm;
+        out->losses[step] = report->loss;
+        out->norms[step] = report->grad_norm;
     }
     return SW_OK;
 }
 
-static struct values *values_of(struct job *job, const char *name)
+static struct values *values_of(struct outcome *out, const char *name)
 {
     int i = 0;
-    while (i < job->n_params && strcmp(job->params[i].name, name) != 0) {
+    while (i < out->n_params && strcmp(out->params[i].name, name) != 0) {
         i++;
     }
-    if (i == job->n_params) {
+    if (i == out->n_params) {
         SW_ASSERT(i < MOST_PARAMS);
-        snprintf(job->params[i].name, sizeof job->params[i].name, "%s", name);
-        job->n_params++;
+        snprintf(out->params[i].name, sizeof out->params[i].name, "%s", name);
+        out->n_params++;
     }
-    return &job->params[i];
+    return &out->params[i];
 }
 
 /* Collects a run of a parameter. What several ranks have is equal, and one of them owns it. */
@@ -189,16 +196,18 @@ static sw_status take_run(sw_engine *e, struct values *to, const struct sw_run *
     return SW_OK;
 }
 
-static sw_status take_weights(struct job *job, sw_engine *e)
+/* Without slices, a rank can read what it does not own, too. */
+static sw_status take_weights(struct outcome *out, sw_engine *e)
 {
     sw_status st = SW_OK;
     for (int32_t i = 0; i < 2 * e->weights.params.n && st >= 0; i++) {
         const struct sw_persistent *item = e->weights.params.items[i / 2].work;
+        const bool owned = i % 2 == 1;
         struct sw_run_iter iter;
         struct sw_run run;
-        (i % 2 ? sw_owned_begin : sw_runs_begin)(&item->layout, &iter);
-        while (st >= 0 && sw_runs_next(&iter, &run)) {
-            st = take_run(e, values_of(job, item->name), &run, i % 2);
+        (owned ? sw_owned_begin : sw_runs_begin)(&item->layout, &iter);
+        while (st >= 0 && (owned || e->data.size == 1) && sw_runs_next(&iter, &run)) {
+            st = take_run(e, values_of(out, item->name), &run, owned);
         }
     }
     return st;
@@ -206,45 +215,47 @@ static sw_status take_weights(struct job *job, sw_engine *e)
 
 static sw_status train(void *ctx, sw_comm *comm)
 {
-    struct job *job = ctx;
+    struct outcome *out = ctx;
+    const struct job *job = &out->job;
     sw_engine *e = NULL;
     struct sw_step_report report;
     sw_status st = open_engine(job, comm, &e);
     st = st >= 0 && job->load ? sw_load(e, job->load) : st;
     for (int i = 0; st >= 0 && i < STEPS; i++) {
         st = one_step(e, job->micro_batches, &report);
-        st = st < 0 ? st : keep_report(job, e, i, &report);
+        st = st < 0 ? st : keep_report(out, e, i, &report);
     }
-    st = st < 0 ? st : evaluate(job, e);
+    st = st < 0 ? st : evaluate(out, e);
     st = st >= 0 && job->save ? sw_save(e, job->save, NULL) : st;
     if (st >= 0) {
-        pthread_mutex_lock(&job->lock);
-        st = take_weights(job, e);
-        pthread_mutex_unlock(&job->lock);
+        pthread_mutex_lock(&out->lock);
+        st = take_weights(out, e);
+        pthread_mutex_unlock(&out->lock);
     }
     if (st >= 0 && e->stage_blocks && e->world.rank == 0) {
         const size_t parts = (size_t)job->pipe * (size_t)(job->chunks > 0 ? job->chunks : 1);
-        memcpy(job->bounds, e->stage_blocks, (parts + 1) * sizeof *job->bounds);
+        memcpy(out->bounds, e->stage_blocks, (parts + 1) * sizeof *out->bounds);
     }
     sw_close(e);
     return st;
 }
 
-static struct job *run(struct job job)
+static struct outcome *run(struct job job)
 {
-    struct job *out = calloc(1, sizeof *out);
-    *out = job;
+    struct outcome *out = calloc(1, sizeof *out);
+    out->job = job;
     pthread_mutex_init(&out->lock, NULL);
     if (sw_threads_run(job.pipe * job.data, 20, train, out) < 0) {
-        fail_msg("pipe %d, data %d, %d micro-batches, stage %d, %s: %s", job.pipe, job.data,
+        fail_msg("pipe %d, data %d, %d micro-batches, stage %d, %s%s%s%s: %s", job.pipe, job.data,
                  job.micro_batches, job.stage, job.schedule ? job.schedule : "one rank",
+                 job.zero ? job.zero : "", job.more ? job.more : "", job.block ? job.block : "",
                  sw_error_message());
     }
     return out;
 }
 
 /* Compares b with a, and releases it. */
-static void assert_same(const struct job *a, struct job *b)
+static void assert_same(const struct outcome *a, struct outcome *b)
 {
     assert_memory_equal(a->losses, b->losses, sizeof a->losses);
     assert_memory_equal(a->norms, b->norms, sizeof a->norms);
@@ -266,7 +277,7 @@ static void stages_give_the_bits_of_one_rank(void **state)
     static const int micro_batches[] = {1, 5, 8};
     (void)state;
     for (size_t m = 0; m < SW_LEN(micro_batches); m++) {
-        struct job *one = run((struct job){1, 1, micro_batches[m], .stage = 0});
+        struct outcome *one = run((struct job){1, 1, micro_batches[m], .stage = 0});
         assert_true(one->losses[0] > 1 && one->norms[0] > 0.5);
         for (size_t s = 0; s < SW_LEN(schedules); s++) {
             for (int pipe = 2; pipe <= BLOCKS; pipe += 2) {
@@ -284,7 +295,7 @@ static void chunks_give_the_bits_of_one_rank(void **state)
     (void)state;
     for (int k = 1; k <= MOST_K; k += k == 1 ? 4 : 3) {
         for (int data = 1; data <= 2; data++) {
-            struct job *one = run((struct job){1, 1, k, .stage = 0});
+            struct outcome *one = run((struct job){1, 1, k, .stage = 0});
             assert_same(one, run((struct job){2, data, k, 0, "interleaved", .chunks = 2}));
             free(one);
         }
@@ -305,9 +316,9 @@ static void partitions_follow_the_configuration(void **state)
                  /* blocks 2 and 3 count, and the later one of equal cuts is taken */
                  {"\"type:H\\\\.[23]\"", {0, 3, BLOCKS}}};
     (void)state;
-    struct job *one = run((struct job){1, 1, 3, .stage = 0});
+    struct outcome *one = run((struct job){1, 1, 3, .stage = 0});
     for (size_t i = 0; i < SW_LEN(cases); i++) {
-        struct job *two =
+        struct outcome *two =
             run((struct job){2, 1, 3, 0, .schedule = "1f1b", .partition = cases[i].partition});
         assert_memory_equal(two->bounds, cases[i].bounds, sizeof cases[i].bounds);
         assert_same(one, two);
@@ -325,7 +336,7 @@ static void slices_work_in_each_stage(void **state)
                  {4, 2, 3, "1f1b", 1}, {2, 2, 5, "zero-bubble", 1}, {2, 2, 8, "interleaved", 2}};
     (void)state;
     for (size_t i = 0; i < SW_LEN(cases); i++) {
-        struct job *one = run((struct job){1, 1, cases[i].micro_batches, .stage = 0});
+        struct outcome *one = run((struct job){1, 1, cases[i].micro_batches, .stage = 0});
         for (int stage = 0; stage <= 3; stage++) {
             assert_same(
                 one, run((struct job){cases[i].pipe, cases[i].data, cases[i].micro_batches, stage,
@@ -343,7 +354,7 @@ static void tied_tables_get_the_gradients_of_all_uses(void **state)
     } cases[] = {{2, 1, 1, "1f1b"}, {4, 1, 3, "gpipe"}, {2, 2, 3, "1f1b"}, {2, 2, 1, "1f1b"}};
     (void)state;
     for (size_t i = 0; i < SW_LEN(cases); i++) {
-        struct job *one =
+        struct outcome *one =
             run((struct job){1, 1, cases[i].micro_batches, .stage = 0, .model = tied});
         for (int stage = 0; stage <= (cases[i].data > 1 ? 3 : 0); stage++) {
             assert_same(one,
@@ -354,8 +365,69 @@ static void tied_tables_get_the_gradients_of_all_uses(void **state)
     }
 }
 
+/* Each technique and each rule on stages, with a tied table. */
+static void techniques_work_in_each_stage(void **state)
+{
+    static const int meshes[][2] = {{2, 2}, {4, 1}, {2, 1}}; /* pipe, data */
+    char disk[256];
+    snprintf(disk, sizeof disk,
+             ", \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}, "
+             "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}",
+             test_folder(), test_folder());
+    static const char host[] = ", \"offload_optimizer\": {\"device\": \"cpu\"}, "
+                               "\"offload_param\": {\"device\": \"cpu\"}";
+    static const char fp16[] = "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 24}, ";
+    const struct job cases[] = {
+        {.optimizer = "Lamb"},
+        {.optimizer = "Muon"},
+        {.optimizer = "Adafactor", .params = ", \"relative_step\": false"},
+        {.more = "\"bf16\": {\"enabled\": true}, "},
+        {.more = fp16},
+        {.zero = ", \"offload_optimizer\": {\"device\": \"cpu\"}"},
+        {.zero = host},
+        {.zero = host, .no_clip = true},
+        {.zero = host, .no_clip = true, .more = fp16},
+        {.zero = disk},
+        {.zero = disk, .no_clip = true},
+        {.zero = disk, .no_clip = true, .block = ", \"disk_slots\": 1"},
+        {.zero = disk, .block = ", \"moments\": \"8bit\""},
+        {.block = ", \"moments\": \"8bit\""},
+        {.block = ", \"tile_bytes\": 128", .zero = disk, .no_clip = true},
+        {.block = ", \"recompute\": 1"},
+        {.more = "\"sparse_gradients\": true, "},
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        struct job job = cases[i];
+        job.pipe = job.data = 1;
+        job.micro_batches = 3;
+        job.stage = 3;
+        job.model = tied;
+        struct outcome *one = run(job);
+        job.pipe = meshes[i % 3][0];
+        job.data = meshes[i % 3][1];
+        job.schedule = i % 2 ? "1f1b" : "gpipe";
+        assert_same(one, run(job));
+        free(one);
+    }
+}
+
+/* Here the bits depend on the ranks along data. */
+static void sums_of_ranks_are_exchanged_once_a_step(void **state)
+{
+    static const struct job two = {
+        1, 2, 5, .stage = 1, .model = tied, .block = ", \"reduce\": \"boundary\""};
+    struct job four = two;
+    (void)state;
+    four.pipe = 2;
+    four.schedule = "gpipe";
+    struct outcome *out = run(two);
+    assert_same(out, run(four));
+    free(out);
+}
+
 /* Exports a checkpoint, and checks that it has the weights. */
-static void assert_exported(const char *from, const char *to, struct job *trained)
+static void assert_exported(const char *from, const char *to, struct outcome *trained)
 {
     struct sw_safetensors *file = NULL;
     char path[256];
@@ -377,8 +449,8 @@ static void assert_exported(const char *from, const char *to, struct job *traine
 static void checkpoints_move_between_stages(void **state)
 {
     (void)state;
-    struct job *one = run((struct job){1, 1, 3, .stage = 0, .save = test_at("one")});
-    struct job *two = run((struct job){2, 1, 3, 0, .schedule = "1f1b", .save = test_at("two")});
+    struct outcome *one = run((struct job){1, 1, 3, .stage = 0, .save = test_at("one")});
+    struct outcome *two = run((struct job){2, 1, 3, 0, .schedule = "1f1b", .save = test_at("two")});
     assert_exported(test_at("two"), test_at("exported"), two);
     assert_same(one, two);
     free(one);
@@ -393,8 +465,8 @@ static void checkpoints_move_between_stages(void **state)
 
 static void refused(struct job job, const char *words)
 {
-    struct job *out = calloc(1, sizeof *out);
-    *out = job;
+    struct outcome *out = calloc(1, sizeof *out);
+    out->job = job;
     assert_true(sw_threads_run(job.pipe, 20, train, out) < 0);
     if (!strstr(sw_error_message(), words)) {
         fail_msg("\"%s\" lacks \"%s\"", sw_error_message(), words);
@@ -419,7 +491,7 @@ static void encoder_decoders_are_cut_in_all_programs(void **state)
     static const char *const partitions[] = {"\"time\"", "\"uniform\"", "[0, 1, 4]", "[0, 3, 4]"};
     (void)state;
     for (size_t m = 0; m < SW_LEN(models); m++) {
-        struct job *one = run((struct job){1, 1, 3, .stage = 0, .model = models[m]});
+        struct outcome *one = run((struct job){1, 1, 3, .stage = 0, .model = models[m]});
         for (size_t i = 0; i < SW_LEN(partitions); i++) {
             assert_same(one, run((struct job){2, 1, 3, 0, .schedule = "1f1b", .model = models[m],
                                               .partition = partitions[i]}));
@@ -456,6 +528,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(slices_work_in_each_stage),
     cmocka_unit_test(tied_tables_get_the_gradients_of_all_uses),
     cmocka_unit_test(encoder_decoders_are_cut_in_all_programs),
+    cmocka_unit_test(techniques_work_in_each_stage),
+    cmocka_unit_test(sums_of_ranks_are_exchanged_once_a_step),
     cmocka_unit_test(checkpoints_move_between_stages),
     cmocka_unit_test(what_stages_cannot_share_is_refused),
 };
