@@ -14,7 +14,7 @@ struct items {
     int64_t *weight;         /* [blocks.n + 2] */
 };
 
-/* What weighs an op. */
+/* The weight of an op, and what it depends on. */
 struct scale {
     int64_t (*weigh)(const struct scale *scale, const struct sw_graph *g, const struct sw_op *op);
     const struct sw_machine_rates *rates; /* for seconds */

@@ -21,13 +21,14 @@ static const char model_json[] =
 /* Encoder-decoders: all blocks of the decoder read the encoder's output, and those of T5 a bias.
  * Their embeddings and the head share a table. */
 static const char t5_json[] =
-    "{\"model_type\":\"t5\",\"vocab_size\":19,\"d_model\":8,\"d_kv\":4,\"d_ff\":12,\"num_layers\":2,"
-    "\"num_heads\":2,\"relative_attention_num_buckets\":8,\"relative_attention_max_distance\":12,"
-    "\"dropout_rate\":0.1}";
+    "{\"model_type\":\"t5\",\"vocab_size\":19,\"d_model\":8,\"d_kv\":4,\"d_ff\":12,"
+    "\"num_layers\":2,\"num_heads\":2,\"relative_attention_num_buckets\":8,"
+    "\"relative_attention_max_distance\":12,\"dropout_rate\":0.1}";
 static const char bart_json[] =
     "{\"model_type\":\"bart\",\"vocab_size\":19,\"d_model\":8,\"encoder_layers\":2,"
     "\"decoder_layers\":2,\"encoder_attention_heads\":2,\"decoder_attention_heads\":2,"
-    "\"encoder_ffn_dim\":12,\"decoder_ffn_dim\":12,\"max_position_embeddings\":14,\"dropout\":0.1}";
+    "\"encoder_ffn_dim\":12,\"decoder_ffn_dim\":12,\"max_position_embeddings\":14,"
+    "\"dropout\":0.1}";
 static char untied[96], tied[96], t5[96], bart[96];
 
 struct values {
@@ -36,7 +37,7 @@ struct values {
     bool known[MOST_ELEMS], owned[MOST_ELEMS];
 };
 
-/* What an engine computes without training. */
+/* The results of an engine besides training. */
 struct answers {
     double eval[2];
     float logits[B * T * V], of_text[TEXT * V]; /* of_text: of the tokens that it generates */
@@ -55,7 +56,7 @@ struct job {
     const char *load, *save;
 };
 
-/* What the ranks of a job have. */
+/* The results of a job. */
 struct outcome {
     struct job job;
     pthread_mutex_t lock;
