@@ -4,7 +4,7 @@
 
 sw_status sw_export(sw_engine *e, const char *folder, enum sw_dtype dtype)
 {
-    return sw_weights_export_folder(&e->weights, folder, dtype);
+    return sw_weights_export_folder(&e->weights, e->options.run.comm, folder, dtype);
 }
 
 static struct sw_weights_run run_of(const struct sw_engine *e)

@@ -300,6 +300,14 @@ void sw_owned_begin(const struct sw_layout *layout, struct sw_run_iter *iter)
     begin(layout, true, iter);
 }
 
+void sw_owned_begin_within(const struct sw_layout *layout, int64_t first, int64_t n,
+                           struct sw_run_iter *iter)
+{
+    begin(layout, true, iter);
+    iter->from = first;
+    iter->to = first + n;
+}
+
 void sw_runs_begin_within(const struct sw_layout *layout, int64_t first, int64_t n,
                           struct sw_run_iter *iter)
 {

@@ -193,3 +193,6 @@ bool sw_layout_find(const struct sw_layout *layout, int64_t first, struct sw_run
  * shards. For elements that several ranks of the tensor axis or of `copy` hold, the first rank is
  * the owner. `next` works as above. */
 void sw_owned_begin(const struct sw_layout *layout, struct sw_run_iter *iter);
+/* The same within elements [first, first + n) of the whole tensor. */
+void sw_owned_begin_within(const struct sw_layout *layout, int64_t first, int64_t n,
+                           struct sw_run_iter *iter);

@@ -79,6 +79,7 @@ sw_status sw_weights_claim_folder(const char *folder, bool owned)
 typedef sw_status (*fetch_fn)(void *ctx, int64_t i, int64_t first, int64_t n, float *out);
 
 struct listing {
+    sw_comm *comm;    /* of ranks that fetch together, of which the first one writes; NULL = one */
     const char *file; /* single file that holds all tensors; NULL: a model's files */
     struct sw_safetensor_spec *specs;
     int64_t n;
@@ -102,45 +103,64 @@ static sw_status open_writer(const char *folder, const struct listing *list, str
     return sw_safetensors_create(path, list->specs, list->n, NULL, &out->file);
 }
 
+/* True on the rank that writes. */
+static bool leads(sw_comm *comm)
+{
+    return !comm || sw_comm_rank(comm) == 0;
+}
+
+static sw_status agree(sw_comm *comm, sw_status st)
+{
+    return comm ? sw_comm_agree(comm, st, "exporting a model") : st;
+}
+
+static sw_status write_piece(const struct writer *writer, const struct sw_safetensor_spec *spec,
+                             int64_t i, int64_t first, int64_t n, const float *piece, void *narrow)
+{
+    const size_t bytes = sw_dtype_bytes(spec->dtype);
+    const void *src = piece;
+    if (spec->dtype != SW_F32) {
+        sw_convert(spec->dtype, narrow, SW_F32, piece, n);
+        src = narrow;
+    }
+    const size_t at = (size_t)first * bytes, len = (size_t)n * bytes;
+    return writer->file ? sw_safetensors_write(writer->file, i, at, src, len)
+                        : sw_hf_folder_write(writer->folder, i, at, src, len);
+}
+
+/* Ranks go on after a failure up to the end of the tensor, where they agree. */
 static sw_status write_tensor(const struct writer *writer, const struct listing *list, int64_t i,
                               float *piece, void *narrow)
 {
     const struct sw_safetensor_spec *spec = &list->specs[i];
     const int64_t elems = sw_shape_elems(&spec->shape);
-    const size_t bytes = sw_dtype_bytes(spec->dtype);
-    for (int64_t first = 0; first < elems; first += PIECE) {
+    sw_status st = SW_OK;
+    for (int64_t first = 0; first < elems && (st >= 0 || list->comm); first += PIECE) {
         const int64_t n = sw_min_i64(elems - first, PIECE);
-        const void *src = piece;
-        SW_TRY(list->fetch(list->ctx, i, first, n, piece));
-        if (spec->dtype != SW_F32) {
-            sw_convert(spec->dtype, narrow, SW_F32, piece, n);
-            src = narrow;
-        }
-        const size_t at = (size_t)first * bytes, len = (size_t)n * bytes;
-        SW_TRY(writer->file ? sw_safetensors_write(writer->file, i, at, src, len)
-                            : sw_hf_folder_write(writer->folder, i, at, src, len));
+        const sw_status fetched = list->fetch(list->ctx, i, first, n, piece);
+        st = st < 0 ? st : fetched;
+        st = st < 0 || !leads(list->comm) ? st
+                                          : write_piece(writer, spec, i, first, n, piece, narrow);
     }
-    return SW_OK;
+    return agree(list->comm, st);
 }
 
 static sw_status write_weights(const char *folder, const struct listing *list)
 {
     struct writer writer = {0};
-    sw_status st = SW_OK;
     float *piece = sw_alloc("export", PIECE * sizeof *piece);
     void *narrow = sw_alloc("export", PIECE * sizeof *piece);
-    if (!piece || !narrow) {
-        st = SW_FAIL(SW_E_NOMEM, "out of host memory for an export");
-        goto done;
-    }
-    SW_TRY_OR(done, open_writer(folder, list, &writer));
-    for (int64_t i = 0; i < list->n; i++) {
+    sw_status st =
+        piece && narrow ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for an export");
+    st = st < 0 || !leads(list->comm) ? st : open_writer(folder, list, &writer);
+    st = agree(list->comm, st);
+    for (int64_t i = 0; i < list->n && st >= 0; i++) {
         sw_work_at("writing the model", i, list->n);
-        SW_TRY_OR(done, write_tensor(&writer, list, i, piece, narrow));
+        st = write_tensor(&writer, list, i, piece, narrow);
     }
-    SW_TRY_OR(done, writer.file ? sw_safetensors_commit(writer.file)
-                                : sw_hf_folder_commit(writer.folder));
-done:
+    if (st >= 0 && leads(list->comm)) {
+        st = writer.file ? sw_safetensors_commit(writer.file) : sw_hf_folder_commit(writer.folder);
+    }
     sw_work_end();
     sw_hf_folder_writer_close(writer.folder);
     sw_safetensors_writer_close(writer.file);
@@ -207,12 +227,13 @@ struct masters_of {
     struct sw_weights *weights;
     const struct sw_parameter **params; /* [n] parameter of tensor i */
     struct sw_arena names;              /* names of adapter tensors */
+    struct sw_collect collect;
 };
 
 static sw_status fetch_master(void *ctx, int64_t i, int64_t first, int64_t n, float *out)
 {
     const struct masters_of *m = ctx;
-    return sw_weights_get(m->weights, m->params[i], first, n, out);
+    return sw_weights_collect(m->weights, m->params[i], first, n, &m->collect, out);
 }
 
 /* Writes adapter_config.json, the same as for a checkpoint. */
@@ -256,37 +277,77 @@ static sw_status list_params(struct sw_weights *w, enum sw_dtype dtype, struct l
     return SW_OK;
 }
 
-sw_status sw_weights_export(struct sw_weights *w, const char *folder, enum sw_dtype dtype)
+static sw_status open_list(struct sw_weights *w, enum sw_dtype dtype, struct listing *list)
+{
+    struct masters_of *m = list->ctx;
+    const size_t most = (size_t)w->params.n + 1;
+    sw_arena_init(&m->names, "export");
+    m->params = sw_alloc_zero("export", most, sizeof *m->params);
+    list->specs = sw_alloc_zero("export", most, sizeof *list->specs);
+    bool good = m->params && list->specs;
+    if (list->comm) {
+        m->collect.comm = list->comm;
+        m->collect.runs = sw_alloc("export", PIECE * sizeof *m->collect.runs);
+        m->collect.values = sw_alloc("export", PIECE * sizeof *m->collect.values);
+        good = good && m->collect.runs && m->collect.values;
+    }
+    return good ? list_params(w, dtype, list)
+                : SW_FAIL(SW_E_NOMEM, "out of host memory for an export");
+}
+
+static void close_list(struct listing *list)
+{
+    struct masters_of *m = list->ctx;
+    sw_free(m->params);
+    sw_free(m->collect.runs);
+    sw_free(m->collect.values);
+    sw_free(list->specs);
+    sw_arena_fini(&m->names);
+}
+
+/* The files that the first rank writes after the weights. */
+static sw_status write_beside(struct sw_weights *w, const char *folder, enum sw_dtype dtype,
+                              bool with_sidecars)
+{
+    SW_TRY(w->lora ? write_adapter_of(w, folder)
+                   : write_config(folder, sw_json_root(w->source.doc), dtype));
+    if (!with_sidecars) {
+        return SW_OK;
+    }
+    SW_TRY(sw_hf_remove_card(folder));
+    return w->source.folder && !w->lora ? sw_hf_copy_sidecars(w->source.folder, folder) : SW_OK;
+}
+
+static sw_status export_all(struct sw_weights *w, sw_comm *comm, const char *folder,
+                            enum sw_dtype dtype, bool with_sidecars)
 {
     if (!w->model) {
         return SW_FAIL(SW_E_ARG, "sw_export: a forward of your own has no config.json");
     }
     dtype = dtype == SW_DTYPE_COUNT ? w->source.dtype : dtype;
     SW_TRY(check_dtype(dtype));
-    SW_TRY(sw_weights_claim_folder(folder, false));
-    const size_t most = (size_t)w->params.n + 1;
-    struct masters_of m = {.weights = w, .params = sw_alloc_zero("export", most, sizeof *m.params)};
-    struct listing list = {.fetch = fetch_master,
-                           .ctx = &m,
-                           .file = w->lora ? adapter_file : NULL,
-                           .specs = sw_alloc_zero("export", most, sizeof *list.specs)};
-    sw_arena_init(&m.names, "export");
-    sw_status st = m.params && list.specs ? list_params(w, dtype, &list)
-                                          : SW_FAIL(SW_E_NOMEM, "out of host memory for an export");
+    comm = comm && sw_comm_size(comm) > 1 ? comm : NULL;
+    struct masters_of m = {.weights = w};
+    struct listing list = {
+        .comm = comm, .fetch = fetch_master, .ctx = &m, .file = w->lora ? adapter_file : NULL};
+    sw_status st = open_list(w, dtype, &list);
+    st = st < 0 || !leads(comm) ? st : sw_weights_claim_folder(folder, false);
+    st = agree(comm, st);
     st = st < 0 ? st : write_weights(folder, &list);
-    sw_free(m.params);
-    sw_free(list.specs);
-    sw_arena_fini(&m.names);
-    SW_TRY(st);
-    return w->lora ? write_adapter_of(w, folder)
-                   : write_config(folder, sw_json_root(w->source.doc), dtype);
+    st = st < 0 || !leads(comm) ? st : write_beside(w, folder, dtype, with_sidecars);
+    close_list(&list);
+    return agree(comm, st);
 }
 
-sw_status sw_weights_export_folder(struct sw_weights *w, const char *folder, enum sw_dtype dtype)
+sw_status sw_weights_export(struct sw_weights *w, const char *folder, enum sw_dtype dtype)
 {
-    SW_TRY(sw_weights_export(w, folder, dtype));
-    SW_TRY(sw_hf_remove_card(folder));
-    return w->source.folder && !w->lora ? sw_hf_copy_sidecars(w->source.folder, folder) : SW_OK;
+    return export_all(w, NULL, folder, dtype, false);
+}
+
+sw_status sw_weights_export_folder(struct sw_weights *w, sw_comm *comm, const char *folder,
+                                   enum sw_dtype dtype)
+{
+    return export_all(w, comm, folder, dtype, true);
 }
 
 /* ---- from a checkpoint ---- */

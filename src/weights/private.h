@@ -31,6 +31,17 @@ sw_status sw_weights_check_floats(const struct sw_safetensor *tensor);
 sw_status sw_weights_check_tensor(const struct sw_parameter *param,
                                   const struct sw_safetensor *tensor);
 
+/* ---- collect.c ---- */
+struct sw_collect {
+    sw_comm *comm;       /* NULL = one rank has all */
+    struct sw_run *runs; /* [most elements at a time] scratch, like values */
+    float *values;
+};
+/* Elements [first, first + n) of a parameter, on the first rank; others give what they own and get
+ * nothing. Collective; after a failure of one rank, all go on, so they should agree then. */
+sw_status sw_weights_collect(struct sw_weights *w, const struct sw_parameter *param, int64_t first,
+                             int64_t n, const struct sw_collect *collect, float *out);
+
 /* ---- adapter.c ---- */
 /* SW_E_FORMAT: no tensor has this name and shape, so the adapters belong to another base. */
 sw_status sw_adapter_check(const struct sw_adapter_source *source, const char *name,

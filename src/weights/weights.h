@@ -126,9 +126,12 @@ sw_status sw_weights_set(struct sw_weights *w, const struct sw_parameter *param,
 sw_status sw_weights_check_folder(const char *folder, bool owned);
 /* Checks the folder in the same way, creates it, and puts the marker into it. */
 sw_status sw_weights_claim_folder(const char *folder, bool owned);
-/* The weights and config.json; sw_export also copies the files beside the weights. */
+/* The weights, which this rank has all of, and config.json. */
 sw_status sw_weights_export(struct sw_weights *w, const char *folder, enum sw_dtype dtype);
-sw_status sw_weights_export_folder(struct sw_weights *w, const char *folder, enum sw_dtype dtype);
+/* The same, and the files beside the weights; the first rank writes what all of comm have.
+ * Collective. comm: NULL = one rank */
+sw_status sw_weights_export_folder(struct sw_weights *w, sw_comm *comm, const char *folder,
+                                   enum sw_dtype dtype);
 /* Exports the weights of a checkpoint. *dtype: SW_DTYPE_COUNT means the model's own dtype, which is
  * then returned. */
 sw_status sw_weights_export_checkpoint(struct sw_ckpt *ckpt, const char *folder,
