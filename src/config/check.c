@@ -307,6 +307,11 @@ static bool adafactor_in_parts(const struct sw_config *c)
     return c->parallel.tensor > 1 && is_adafactor(c);
 }
 
+static bool gathers_nothing_again(const struct sw_config *c)
+{
+    return c->parallel.gather_again && (c->parallel.tensor == 1 || !c->parallel.sequence_parallel);
+}
+
 static const struct rule impossible[] = {
     {"spillway.schedule", pipeline_schedule_without_pipe,
      "is for pipelines and needs spillway.mesh.pipe above 1; without it, \"horizontal\" and "
@@ -327,6 +332,9 @@ static const struct rule impossible[] = {
     {"spillway.mesh.tensor", adafactor_in_parts,
      "above 1 is not supported for Adafactor, which needs means over the whole tensor; use ranks "
      "along pipe or data, or AdamW"},
+    {"spillway.gather_again", gathers_nothing_again,
+     "needs spillway.mesh.tensor above 1 and spillway.sequence_parallel; otherwise ranks have the "
+     "inputs of products without gathering"},
     {"bf16.enabled", both_precisions, "fp16 and bf16 are both enabled; enable one"},
     {"fp16.loss_scale_window", dynamic_without_window, "must be > 0 with dynamic scaling"},
     {"fp16.min_loss_scale", dynamic_without_minimum, "must be > 0 with dynamic scaling"},

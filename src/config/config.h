@@ -249,6 +249,7 @@ struct sw_parallel_config {
     struct sw_partition_config partition;
     int64_t chunks;         /* chunks of blocks per stage, at least 1 */
     bool sequence_parallel; /* norms and residuals run on 1 / tensor of the rows */
+    bool gather_again;      /* backward gathers inputs of products again */
 };
 
 /* The "spillway" block. Bytes of 0 = no budget given. */

@@ -654,6 +654,10 @@ static const struct config_field spillway_fields[] = {
          "between products, tensor ranks compute norms, dropout and residuals on parts of the "
          "rows; false: on all rows",
          BUILT),
+    BOOL("gather_again", AT(parallel.gather_again), "false",
+         "gather the inputs of products again in backward, so that tensor ranks keep parts of "
+         "the rows only; needs sequence_parallel",
+         BUILT),
     CHOICE(
         "update", AT(spillway.update), "\"auto\"", updates,
         "where optimizer states offloaded to \"cpu\" are updated: on the device, which loads and "

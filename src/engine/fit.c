@@ -293,6 +293,7 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
         .rule = e->optimizer.trains ? &e->optimizer.rule : NULL,
         .keep_gradients = e->options.train.keep_gradients,
         .keep_cheap = !c->spillway.recompute_cheap,
+        .gathers_again = c->parallel.gather_again,
         .mesh = e->mesh,
         .me = e->world.rank,
         .stage_blocks = e->stage_blocks,

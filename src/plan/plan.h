@@ -598,6 +598,8 @@ struct sw_plan_options {
     bool keep_gradients;               /* gradient streams stay readable after backward */
     /* keep activations for backward even if an inexpensive op could recompute them */
     bool keep_cheap;
+    /* gather what ranks have parts of again for backward, instead of keeping it */
+    bool gathers_again;
     /* hash of everything else that may change a bit, such as seed and batch */
     uint64_t extra_fingerprint;
     struct sw_plan_limits limits;

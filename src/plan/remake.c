@@ -8,6 +8,9 @@
 // There is no list of inexpensive kinds: FLOPs and bytes of the op are compared with the bytes that
 // it saves. For a recomputed block, the clones count as its forward. Values that only the clones
 // make for backward are made when backward reads them.
+//
+// With gathers_again, a value that ranks gathered from their parts counts as cheap: each rank keeps
+// its own part in between.
 #include <string.h>
 
 #include "plan/private.h"
@@ -113,13 +116,28 @@ static void find_lives(const struct pass *p)
 
 /* ---- choosing ---- */
 
+/* True if the op gathers an activation. */
+static bool is_gather(const struct sw_ir_op *op)
+{
+    return op->move == SW_MOVE_ALL_GATHER;
+}
+
 /* Finds the op that can make v from other values and makes nothing else: its producer, or the part
  * of a fused op that starts from its other outputs. false = no such op may run again */
-static bool find_maker(const struct sw_ir *ir, sw_value v, struct sw_op *out)
+static bool find_maker(const struct pass *p, sw_value v, struct sw_op *out)
 {
+    const struct sw_ir *ir = p->ir;
     const int32_t i = v < 0 ? -1 : ir->values[v].producer; /* an input has no version */
     const struct sw_ir_op *op = i < 0 ? NULL : &ir->ops[i];
-    if (!op || op->move != SW_MOVE_NONE || !is_forward(ir, i)) {
+    if (!op || !is_forward(ir, i)) {
+        return false;
+    }
+    if (is_gather(op)) {
+        *out =
+            (struct sw_op){.kind = op->kind, .n_in = 1, .n_out = 1, .in = {op->in[0]}, .out = {v}};
+        return p->options->gathers_again;
+    }
+    if (op->move != SW_MOVE_NONE || p->options->keep_cheap) {
         return false;
     }
     const struct sw_op_info *info = sw_op_info(op->kind);
@@ -142,6 +160,9 @@ static bool find_maker(const struct sw_ir *ir, sw_value v, struct sw_op *out)
 /* True if the maker of v computes and touches little for each byte of v. */
 static bool is_cheap(const struct sw_ir *ir, const struct sw_op *maker, sw_value v)
 {
+    if (is_gather(&ir->ops[ir->values[v].producer])) {
+        return true;
+    }
     struct sw_ir_detail detail = {.attrs = maker->attrs};
     struct sw_ir_op op = {.detail = &detail,
                           .kind = maker->kind,
@@ -204,7 +225,7 @@ static int64_t price(const struct pass *p, sw_value v, int32_t at, int ops_left,
     }
     int64_t cost = life->stays || life->last >= at ? 0 : (int64_t)sw_ir_storage_bytes(root);
     struct sw_op maker;
-    if (cost > 0 && life->last < 0 && ops_left > 0 && find_maker(ir, life->written, &maker) &&
+    if (cost > 0 && life->last < 0 && ops_left > 0 && find_maker(p, life->written, &maker) &&
         is_cheap(ir, &maker, life->written)) {
         const int64_t made = price_of_inputs(p, &maker, at, ops_left - 1, false);
         if (made >= 0 && made < cost) {
@@ -238,7 +259,7 @@ static void choose(const struct pass *p)
             struct sw_op maker;
             if (!life || life->written != v || life->stays || life->as_it_was || life->remade ||
                 life->last < 0 || ir->values[sw_ir_root(ir, v)].role != SW_ROLE_TRANSIENT ||
-                !find_maker(ir, v, &maker) || !is_cheap(ir, &maker, v)) {
+                !find_maker(p, v, &maker) || !is_cheap(ir, &maker, v)) {
                 continue;
             }
             const int64_t saved = (int64_t)sw_ir_storage_bytes(&ir->values[sw_ir_root(ir, v)]);
@@ -275,7 +296,7 @@ static bool clone(struct pass *p, const struct sw_op *maker, sw_value v,
 {
     struct sw_ir *ir = p->ir;
     struct sw_ir_op op = ir->ops[ir->values[v].producer];
-    const bool is_view = sw_op_has(maker, SW_TRAIT_VIEW);
+    const bool is_view = !is_gather(&op) && sw_op_has(maker, SW_TRAIT_VIEW);
     if (maker->kind != op.kind) {
         sw_ir_take_math(ir, &op, maker);
     }
@@ -311,7 +332,7 @@ static sw_value make_again(struct pass *p, sw_value v, const struct sw_ir_op *re
     }
     if (v != life_of(p, v)->written) { /* v is a view: remake its base first */
         maker = sw_ir_math(ir, &ir->ops[ir->values[v].producer]);
-    } else if (!find_maker(ir, v, &maker)) {
+    } else if (!find_maker(p, v, &maker)) {
         return SW_NO_VALUE;
     }
     return clone(p, &maker, v, reader) ? p->again[v] : SW_NO_VALUE;
@@ -353,7 +374,7 @@ sw_status sw_pass_remake(struct sw_ir *ir, const struct sw_plan_options *options
     struct pass p = {.ir = ir, .options = options, .n_values = ir->n_values};
     bool good = false;
     *out = (struct sw_remade){0};
-    if (options->keep_cheap) {
+    if (options->keep_cheap && !options->gathers_again) {
         return SW_OK;
     }
     p.lives = sw_alloc("plan", ((size_t)ir->n_values + 1) * sizeof *p.lives);
@@ -403,7 +424,7 @@ static void describe(const struct sw_plan *plan, const struct sw_program *progra
 }
 
 const struct sw_technique sw_technique_remake = {
-    .keys = "spillway.recompute_cheap",
+    .keys = "spillway.recompute_cheap spillway.gather_again",
     .run = run,
     .describe = describe,
 };
