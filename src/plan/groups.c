@@ -65,8 +65,8 @@ static void list_groups(struct list *list, const struct sw_program_spec *specs, 
 {
     list->n_groups = 0;
     list->n_members = 0;
-    add_axes(list, SW_ALL_AXES); /* SW_GROUP_WORLD */
-    add_axes(list, 1U << SW_AXIS_DATA);
+    add_axes(list, SW_ALL_AXES);              /* SW_GROUP_WORLD */
+    add_axes(list, sw_zero_axes(list->mesh)); /* SW_GROUP_DATA */
     for (int axis = 0; axis < SW_AXIS_COUNT; axis++) {
         if (axis != SW_AXIS_DATA && sw_mesh_size(list->mesh, 1U << axis) > 1) {
             add_axes(list, 1U << axis);

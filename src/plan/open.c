@@ -182,7 +182,7 @@ static sw_status take_graphs(struct sw_plan *plan, const struct sw_program_spec 
 static void reserve_staging(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     const struct sw_program *program = &plan->programs[0];
-    const int ranks = plan->groups[SW_GROUP_DATA].n;
+    const int ranks = sw_data_ranks(options);
     plan->staging.bytes = plan->persistent_bytes[SW_TIER_HOST] = options->staging_bytes;
     if (options->staging_bytes == 0 || program->kind != SW_PROGRAM_TRAIN) {
         return;

@@ -183,7 +183,8 @@ static sw_status layout_of(const struct sw_plan *plan, const struct sw_ir *ir,
         layout.run = sw_ir_per_run(info, sw_update_run(options->rule));
     }
     SW_TRY(add_part(ir, options, v, &layout));
-    const unsigned cut = 1U << SW_AXIS_DATA | (layout.tensor.size > 1 ? 1U << SW_AXIS_TENSOR : 0) |
+    const unsigned cut = sw_zero_axes(&options->mesh) |
+                         (layout.tensor.size > 1 ? 1U << SW_AXIS_TENSOR : 0) |
                          (options->stage_blocks ? 1U << SW_AXIS_PIPE : 0);
     layout.copy = sw_mesh_coord(&options->mesh, SW_ALL_AXES & ~cut, options->me);
     const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;

@@ -439,14 +439,16 @@ struct sw_step {
     int32_t n_phases;
     /* a failure in one of the first n_safe phases leaves the state of training unchanged */
     int32_t n_safe;
-    int ranks;
+    int ranks;    /* that divide the micro-batches */
+    int per_rank; /* members of SW_GROUP_DATA for each of them: the ranks along context */
     /* micro-steps per step; micro-batches per step, over all ranks */
     int64_t rounds, micro_batches;
     /* a disk error is held back until AGREE, so that the other ranks still get what they wait
      * for */
     bool holds_faults;
 };
-/* Number of ranks that have a micro-batch in this round; these are the first ranks. */
+/* Number of members of SW_GROUP_DATA that have a micro-batch in this round, or tokens of one; these
+ * are the first ones. */
 int sw_step_active(const struct sw_step *step, int64_t round);
 
 /* Host memory at the start of its arena, see struct sw_plan_options. */
@@ -565,9 +567,10 @@ struct sw_plan_limits {
     int64_t host_param_elems;
 };
 
-/* The plan's groups of ranks. An exchange names its group by index. These two are always there;
- * after them come a group for each other axis with more than one rank, and the groups of ranks that
- * share a part of a parameter. */
+/* The plan's groups of ranks. An exchange names its group by index. These two are always there:
+ * all ranks, and those along data and context, which have the same parameters, add their gradients
+ * and divide them by ZeRO. After them come a group for each other axis with more than one rank, and
+ * the groups of ranks that share a part of a parameter. */
 enum { SW_GROUP_WORLD, SW_GROUP_DATA, SW_GROUP_COUNT };
 /* Index of the group of all ranks along exactly these axes, bits 1 << enum sw_axis; -1 = there is
  * none. */
@@ -614,6 +617,16 @@ struct sw_plan_options {
 static inline int sw_data_ranks(const struct sw_plan_options *options)
 {
     return sw_mesh_size(&options->mesh, 1U << SW_AXIS_DATA);
+}
+/* The axes of SW_GROUP_DATA, and the number of its ranks. */
+static inline unsigned sw_zero_axes(const struct sw_mesh *mesh)
+{
+    const unsigned context = 1U << SW_AXIS_CONTEXT;
+    return 1U << SW_AXIS_DATA | (sw_mesh_size(mesh, context) > 1 ? context : 0);
+}
+static inline int sw_zero_ranks(const struct sw_plan_options *options)
+{
+    return sw_mesh_size(&options->mesh, sw_zero_axes(&options->mesh));
 }
 
 /* A graph and the kind of program made from it. TRAIN graphs must have their backward appended. */

@@ -40,9 +40,8 @@ bool sw_norms_in_backward(const struct sw_plan_options *options)
 
 bool sw_sums_before_reducing(const struct sw_plan_options *options)
 {
-    const int ranks = sw_data_ranks(options);
-    return (options->reduces & SW_REDUCES_SUMS) && ranks > 1 &&
-           options->policy.micro_batches > ranks;
+    return (options->reduces & SW_REDUCES_SUMS) && sw_zero_ranks(options) > 1 &&
+           options->policy.micro_batches > sw_data_ranks(options);
 }
 
 /* Parameters that stay whole on each rank because of the threshold stay on the device, too. */

@@ -7,7 +7,7 @@
 int sw_step_active(const struct sw_step *step, int64_t round)
 {
     const int64_t left = step->micro_batches - round * step->ranks;
-    return (int)(left < 0 ? 0 : sw_min_i64(left, step->ranks));
+    return (int)(left < 0 ? 0 : sw_min_i64(left, step->ranks)) * step->per_rank;
 }
 
 struct draft {
@@ -158,8 +158,9 @@ static void add_rounds(const struct draft *d, const struct sw_plan *plan, int64_
 
 sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *options)
 {
-    const struct sw_group *data = &plan->groups[SW_GROUP_DATA];
-    const int ranks = data->n, rank = data->me;
+    const unsigned data = 1U << SW_AXIS_DATA;
+    const int ranks = sw_data_ranks(options);
+    const int rank = sw_mesh_coord(&options->mesh, data, options->me).rank;
     const int64_t rounds = sw_ceil_div(options->policy.micro_batches, ranks);
     const int64_t local = (options->policy.micro_batches - rank + ranks - 1) / ranks;
     struct sw_step *step = &plan->step;
@@ -178,6 +179,7 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
         return SW_FAIL(SW_E_NOMEM, "out of host memory for the plan of a step");
     }
     step->ranks = ranks;
+    step->per_rank = sw_zero_ranks(options) / ranks;
     step->rounds = rounds;
     step->micro_batches = options->policy.micro_batches;
     step->holds_faults = plan->groups[SW_GROUP_WORLD].n > 1 && plan->update.two_slots;

@@ -559,7 +559,7 @@ static bool tile_graph(struct sw_ir *ir, const struct sw_plan *plan, const struc
 static bool may_tile(const struct sw_plan_options *options)
 {
     return !options->keep_gradients && options->policy.params_tier != SW_TIER_DEVICE &&
-           (sw_data_ranks(options) == 1 || options->policy.stage == 3) &&
+           (sw_zero_ranks(options) == 1 || options->policy.stage == 3) &&
            (!options->rule || options->policy.states_tier != SW_TIER_DEVICE);
 }
 

@@ -577,15 +577,15 @@ static bool counts(const struct sw_ir *ir, sw_value param)
     return ranks->me % (part ? sw_split_sharing(&part->split, ranks->n) : ranks->n) == 0;
 }
 
-/* Merges the statistics of the ranks along the axis; there may be one rank only. */
-static sw_value merge_stats(struct sw_ir *ir, const struct sw_plan_options *options,
-                            enum sw_axis axis, sw_value stats)
+/* Merges the statistics of the ranks along the axes; there may be one rank only. */
+static sw_value merge_stats(struct sw_ir *ir, const struct sw_plan_options *options, unsigned axes,
+                            sw_value stats)
 {
     int group = SW_GROUP_DATA;
-    if (sw_mesh_size(&options->mesh, 1U << axis) == 1) {
+    if (sw_mesh_size(&options->mesh, axes) == 1) {
         return stats;
     }
-    while (ir->groups[group].axes != 1U << axis) { /* each axis with several ranks has one */
+    while (ir->groups[group].axes != axes) { /* with several ranks there is one */
         group++;
     }
     return sw_ir_add_out_in_place(ir, sw_ir_add_exchange(ir, SW_MOVE_MERGE, group, &stats, 1),
@@ -609,12 +609,12 @@ static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, 
         }
         feeds[i].ops.update_end = ir->n_ops;
     }
-    stats = merge_stats(ir, options, SW_AXIS_DATA, stats);
+    stats = merge_stats(ir, options, sw_zero_axes(&options->mesh), stats);
     if (options->stage_blocks) { /* stages have the gradients of different parameters */
-        stats = merge_stats(ir, options, SW_AXIS_PIPE, stats);
+        stats = merge_stats(ir, options, 1U << SW_AXIS_PIPE, stats);
     }
     if (ir->params.n_parts > 0) { /* of different parts */
-        stats = merge_stats(ir, options, SW_AXIS_TENSOR, stats);
+        stats = merge_stats(ir, options, 1U << SW_AXIS_TENSOR, stats);
     }
     const struct sw_attrs attrs = {
         .stats = {.clip = options->clip, .overflow_skips = options->fp16}};

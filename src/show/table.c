@@ -39,7 +39,7 @@ static enum sw_held kind_of_state(const struct sw_persistent *item)
 static bool is_cut(enum sw_held kind, const struct sw_plan_options *options)
 {
     const int from = kind == SW_HELD_PARAMS ? 3 : kind == SW_HELD_OPTIMIZER ? 1 : 0;
-    return sw_data_ranks(options) > 1 && options->policy.stage >= from;
+    return sw_zero_ranks(options) > 1 && options->policy.stage >= from;
 }
 
 /* Counts persistent device memory by kind. Stage 3 keeps some parameters whole: one shard of them
@@ -60,7 +60,7 @@ static void count_persistent(const struct sw_plan *plan, const struct sw_plan_op
         taken += bytes;
         size_t mine = bytes;
         if (cut && kind == SW_HELD_PARAMS && sw_shape_equal(&item->shape, &item->layout.whole)) {
-            mine = bytes / (size_t)sw_data_ranks(options);
+            mine = bytes / (size_t)sw_zero_ranks(options);
             out->held[SW_HELD_KEPT] += bytes - mine;
         }
         out->held[kind] += mine;
@@ -68,7 +68,7 @@ static void count_persistent(const struct sw_plan *plan, const struct sw_plan_op
             const struct sw_shape part = sw_layout_part(&item->layout);
             const int64_t elems = item->layout.is_absent ? 0 : sw_shape_elems(&part);
             const double whole = (double)elems * (double)sw_dtype_bytes(item->dtype);
-            out->padding += (double)mine - (cut ? whole / sw_data_ranks(options) : whole);
+            out->padding += (double)mine - (cut ? whole / sw_zero_ranks(options) : whole);
         }
     }
     out->held[SW_HELD_GAPS] =

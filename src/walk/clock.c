@@ -128,7 +128,8 @@ static sw_status pass(struct rank *r, const struct sw_event *event)
 /* Ranks communicate between phases. */
 static void talk(struct clock *c, struct rank *r)
 {
-    const double seconds = r->plan->step.ranks > 1 ? r->pace->meeting : 0;
+    const struct sw_step *step = &r->plan->step;
+    const double seconds = step->ranks > 1 || step->per_rank > 1 ? r->pace->meeting : 0;
     const struct meeting mine = {r->now, seconds, 0};
     r->meets = false;
     r->talks = true;
