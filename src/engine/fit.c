@@ -50,12 +50,19 @@ static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct 
     return loss;
 }
 
+/* Ranks of the context axis generate the same text, each with all tokens: a token after the other
+ * cannot be cut. */
+static bool cuts_tokens(const struct recipe *r)
+{
+    return r->kind != SW_PROGRAM_DECODE;
+}
+
 /* Learns the loss, the inputs and the adapted layers of a graph that is still only a forward. */
 static sw_status learn(struct sw_engine *e, const struct recipe *r, struct sw_graph *g,
                        sw_value loss)
 {
     const struct sw_parallel_config *p = &e->config->parallel;
-    const struct sw_shares shares = {p->tensor, p->context};
+    const struct sw_shares shares = {p->tensor, cuts_tokens(r) ? p->context : 1};
     SW_TRY(sw_graph_status(g));
     SW_TRY(sw_graph_check_shares(g, &shares));
     if (r->labels && loss < 0) {
@@ -69,23 +76,32 @@ static sw_status learn(struct sw_engine *e, const struct recipe *r, struct sw_gr
     return r->backward ? sw_engine_bind_groups(&e->optimizer, g) : SW_OK;
 }
 
-/* Replaces a forward by what this rank of the tensor axis computes of it. */
-static sw_status take_part(const struct sw_engine *e, struct sw_graph **g, sw_value *loss)
+/* Replaces a forward by what this rank of an axis computes of it. */
+static sw_status take_part(const struct sw_engine *e, struct sw_ranks ranks, struct sw_graph **g,
+                           sw_value *loss)
 {
-    const struct sw_coord tensor = sw_mesh_coord(&e->mesh, 1U << SW_AXIS_TENSOR, e->world.rank);
-    const struct sw_ranks ranks = {.axis = SW_AXIS_TENSOR,
-                                   .n = tensor.size,
-                                   .me = tensor.rank,
-                                   .rows = e->config->parallel.sequence_parallel,
-                                   .words = true};
+    const struct sw_coord coord = sw_mesh_coord(&e->mesh, 1U << ranks.axis, e->world.rank);
     struct sw_graph *part = NULL;
-    if (tensor.size <= 1) {
+    if (coord.size <= 1) {
         return SW_OK;
     }
+    ranks.n = coord.size;
+    ranks.me = coord.rank;
     SW_TRY(sw_graph_part(*g, &ranks, *loss, &part, loss));
     sw_graph_close(*g);
     *g = part;
     return SW_OK;
+}
+
+/* Heads are cut by the tensor axis first, then by the context axis. */
+static sw_status take_parts(const struct sw_engine *e, const struct recipe *r, struct sw_graph **g,
+                            sw_value *loss)
+{
+    const struct sw_ranks tensor = {
+        .axis = SW_AXIS_TENSOR, .rows = e->config->parallel.sequence_parallel, .words = true};
+    const struct sw_ranks context = {.axis = SW_AXIS_CONTEXT, .tokens = true};
+    SW_TRY(take_part(e, tensor, g, loss));
+    return cuts_tokens(r) ? take_part(e, context, g, loss) : SW_OK;
 }
 
 /* Builds the graph of a program: forward and, if the recipe has it, backward. */
@@ -106,7 +122,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
     SW_TRY(sw_graph_open(&options, &g));
     sw_value loss = add_forward(e, r, g);
     sw_status st = learn(e, r, g, loss);
-    st = st < 0 ? st : take_part(e, &g, &loss);
+    st = st < 0 ? st : take_parts(e, r, &g, &loss);
     if (st >= 0 && r->backward) {
         st = sw_graph_backward(g, loss);
     }
@@ -130,7 +146,8 @@ static uint64_t extra_fingerprint(const struct sw_engine *e)
     uint64_t h = sw_hash(SW_HASH_INIT, &e->seed, sizeof e->seed);
     h = sw_hash(h, &e->sizes.batch, sizeof e->sizes.batch);
     h = sw_engine_hash_rates(&e->optimizer, h);
-    if (e->config->spillway.reduce == SW_REDUCE_BOUNDARY && e->data.size > 1 &&
+    if (e->config->spillway.reduce == SW_REDUCE_BOUNDARY &&
+        sw_mesh_size(&e->mesh, sw_zero_axes(&e->mesh)) > 1 &&
         e->sizes.micro_batches > e->data.size) {
         /* the order of the sum depends on the ranks */
         h = sw_hash(h, &e->data.size, sizeof e->data.size);

@@ -9,20 +9,14 @@ struct refusal {
     const char *what, *instead;
 };
 
-static bool always(const struct sw_engine *e)
-{
-    (void)e;
-    return true;
-}
-
 static bool keeps_gradients(const struct sw_engine *e)
 {
     return e->options.train.keep_gradients;
 }
 
 static const struct refusal refusals[] = {
-    {SW_AXIS_CONTEXT, always, "rows of tokens are not cut in this version",
-     "ranks along pipe, tensor and data"},
+    {SW_AXIS_CONTEXT, keeps_gradients,
+     "a rank has the gradient of its tokens only (train.keep_gradients)", "ranks along data"},
     {SW_AXIS_PIPE, keeps_gradients,
      "stages keep no gradients of one micro-batch (train.keep_gradients)", "ranks along data"},
     {SW_AXIS_TENSOR, keeps_gradients,

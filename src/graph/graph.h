@@ -241,8 +241,8 @@ const struct sw_param_part *sw_graph_param_part(const struct sw_graph *g, sw_val
 struct sw_shares {
     int64_t tensor, context;
 };
-/* SW_E_CONFIG: heads that tensor x context does not divide.
- * SW_E_UNSUP: an op that is not cut along the tensor axis. Names the sizes that work. */
+/* SW_E_CONFIG: heads that tensor x context does not divide, or rows of ids that context does not
+ * divide. SW_E_UNSUP: an op that is not cut along these axes. Names the sizes that work. */
 sw_status sw_graph_check_shares(const struct sw_graph *g, const struct sw_shares *shares);
 
 /* ---- building blocks for passes and update rules ---- */

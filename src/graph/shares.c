@@ -60,14 +60,29 @@ static sw_status check_heads(const struct sw_graph *g, const struct sw_op *op,
                          context > 1 ? "; ring attention, which cuts no heads, is not built" : "");
 }
 
+/* Rows of ids are cut along the context axis. */
+static sw_status check_tokens(const struct sw_graph *g, const struct sw_op *op, int64_t context)
+{
+    const struct sw_shape *ids = &g->values[op->in[1]].shape;
+    const int64_t tokens = ids->rank > 0 ? sw_shape_last(ids) : 0;
+    return ids->rank != 2 || tokens % context == 0
+               ? SW_OK
+               : SW_FAIL(SW_E_CONFIG,
+                         "spillway.mesh.context %lld does not divide the %lld tokens of the rows "
+                         "of %s; wanted rows of a multiple of %lld tokens",
+                         (long long)context, (long long)tokens, g->values[op->in[0]].name,
+                         (long long)context);
+}
+
 static sw_status refuse_op(const struct sw_graph *g, const struct sw_op *op, const char *what,
                            const struct sw_shares *shares)
 {
-    return SW_FAIL(
-        SW_E_UNSUP,
-        "spillway.mesh.tensor %lld: %s (%s) is not cut along the tensor axis; ranks along "
-        "data work",
-        (long long)shares->tensor, what, g->scopes[op->scope].name);
+    const char *axis = shares->tensor > 1 ? "tensor" : "context";
+    return SW_FAIL(SW_E_UNSUP,
+                   "spillway.mesh.%s %lld: %s (%s) is not cut along the %s axis; ranks along data "
+                   "work",
+                   axis, (long long)(shares->tensor > 1 ? shares->tensor : shares->context), what,
+                   g->scopes[op->scope].name, axis);
 }
 
 sw_status sw_graph_check_shares(const struct sw_graph *g, const struct sw_shares *shares)
@@ -76,9 +91,11 @@ sw_status sw_graph_check_shares(const struct sw_graph *g, const struct sw_shares
         const struct sw_op *op = &g->ops[i];
         if (op->kind == SW_OP_ATTENTION) {
             SW_TRY(check_heads(g, op, shares));
-        } else if (op->kind == SW_OP_LSTM && shares->tensor > 1) {
+        } else if (op->kind == SW_OP_EMBEDDING && shares->context > 1) {
+            SW_TRY(check_tokens(g, op, shares->context));
+        } else if (op->kind == SW_OP_LSTM) {
             return refuse_op(g, op, "an LSTM", shares);
-        } else if (op->kind == SW_OP_POOL && shares->tensor > 1) {
+        } else if (op->kind == SW_OP_POOL) {
             return refuse_op(g, op, "the CIFAR network, which pools pictures,", shares);
         }
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Meshes of an engine: whatever the sizes of pipe and data, losses, norms, weights and checkpoints
 // equal those of one rank bit for bit. The world agrees, and rows follow the data coordinate. What
-// an axis does not support is refused by name. pipe_test.c and tensor_test.c have one axis each.
+// an axis does not support is refused by name. pipe_test.c, tensor_test.c and context_test.c have
+// one axis each.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -230,8 +231,8 @@ static void sizes_that_do_not_make_up_the_ranks_are_refused(void **state)
 static void what_an_axis_does_not_support_is_refused(void **state)
 {
     (void)state;
-    refused((struct job){1, 1, 2, 1, .stage = 0},
-            (const char *const[]){"spillway.mesh.context 2", "along pipe, tensor and data", NULL});
+    refused((struct job){1, 1, 2, 1, .keeps_gradients = true},
+            (const char *const[]){"spillway.mesh.context 2", "train.keep_gradients", "data", NULL});
     refused((struct job){2, 1, 1, 1, .keeps_gradients = true},
             (const char *const[]){"spillway.mesh.pipe 2", "train.keep_gradients", "data", NULL});
     refused((struct job){1, 1, 1, 2, .keeps_gradients = true},

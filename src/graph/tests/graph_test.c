@@ -188,6 +188,7 @@ static void shares_that_do_not_divide_are_refused(void **state)
         {{16, 1}, {"tensor 16", "the 28 heads of h.0", "1, 2, 4, 7, 14, 28"}},
         {{4, 2}, {"tensor 4 x context 2", "28 heads", "ring attention"}},
         {{1, 56}, {"context 56", "28 heads", "ring attention"}},
+        {{1, 4}, {"context 4", "6 tokens of the rows of table", "multiple of 4 tokens"}},
     };
     static const struct sw_shares fit[] = {{14, 2}, {7, 4}, {28, 1}};
     (void)state;
@@ -195,6 +196,8 @@ static void shares_that_do_not_divide_are_refused(void **state)
     for (size_t i = 0; i < SW_LEN(fit); i++) {
         assert_int_equal(sw_graph_check_shares(g, &fit[i]), SW_OK);
     }
+    const sw_value ids = sw_input(g, "ids", SW_I32, SW_SHAPE(2, 6));
+    sw_embedding(g, param(g, "table", SW_SHAPE(5, 3)), ids, -1);
     for (size_t i = 0; i < SW_LEN(cases); i++) {
         assert_int_equal(sw_graph_check_shares(g, &cases[i].shares), SW_E_CONFIG);
         for (size_t k = 0; k < SW_LEN(cases[i].words); k++) {
