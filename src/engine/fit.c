@@ -76,6 +76,14 @@ static sw_status learn(struct sw_engine *e, const struct recipe *r, struct sw_gr
     return r->backward ? sw_engine_bind_groups(&e->optimizer, g) : SW_OK;
 }
 
+/* True if the device can make a loss from parts of the vocabulary. */
+static bool merges_words(const struct sw_engine *e)
+{
+    struct sw_kernel_info info = {0};
+    sw_device_query(e->device, sw_graph_merge_example(), &info);
+    return info.supported;
+}
+
 /* Replaces a forward by what this rank of an axis computes of it. */
 static sw_status take_part(const struct sw_engine *e, struct sw_ranks ranks, struct sw_graph **g,
                            sw_value *loss)
@@ -97,8 +105,9 @@ static sw_status take_part(const struct sw_engine *e, struct sw_ranks ranks, str
 static sw_status take_parts(const struct sw_engine *e, const struct recipe *r, struct sw_graph **g,
                             sw_value *loss)
 {
-    const struct sw_ranks tensor = {
-        .axis = SW_AXIS_TENSOR, .rows = e->config->parallel.sequence_parallel, .words = true};
+    const struct sw_ranks tensor = {.axis = SW_AXIS_TENSOR,
+                                    .rows = e->config->parallel.sequence_parallel,
+                                    .words = merges_words(e)};
     const struct sw_ranks context = {.axis = SW_AXIS_CONTEXT, .tokens = true};
     SW_TRY(take_part(e, tensor, g, loss));
     return cuts_tokens(r) ? take_part(e, context, g, loss) : SW_OK;
