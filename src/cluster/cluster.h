@@ -40,6 +40,12 @@ struct sw_cluster_device {
     struct sw_figure peak[SW_CLUSTER_DTYPES]; /* absent: the device has no such products */
     struct sw_figure sustained;               /* share of the peak that large products reach */
     struct sw_figure launch;                  /* seconds of a kernel that has nothing to do */
+    /* Edge of the block of a product that one processor computes. Absent: products of all shapes
+     * are equally fast. */
+    struct sw_figure tile;
+    /* Bytes of a sum's terms, of one factor, at which a product has half of its speed. Absent: the
+     * length of sums does not matter. */
+    struct sw_figure sum;
 };
 
 struct sw_cluster_host {

@@ -52,6 +52,10 @@ static const struct cluster_row device_rows[] = {
     ROW("peak_tflops", ROW_OBJECT, struct sw_cluster_device, peak, .section = &peak),
     FIGURE("sustained_share", struct sw_cluster_device, sustained, 1, .is_share = true),
     FIGURE("launch_us", struct sw_cluster_device, launch, 1e-6, .may_be_zero = true),
+    FIGURE("product_tile", struct sw_cluster_device, tile, 1, .is_whole = true,
+           .is_optional = true),
+    FIGURE("product_sum_bytes", struct sw_cluster_device, sum, 1, .may_be_zero = true,
+           .is_optional = true),
 };
 static const struct cluster_section device = SECTION(device_rows);
 

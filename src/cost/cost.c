@@ -1,126 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Costs from rates. Everything that several ranks of a node share is taken to be used by all of
-// them at once, since all ranks do the same at the same time.
+// Costs from rates: those of kernels here, those of transfers in links.c. Everything that several
+// ranks of a node share is taken to be used by all of them at once, since all ranks do the same at
+// the same time.
 #include "cost/cost.h"
 
 #include <math.h>
 
-static double min_of(double a, double b)
-{
-    return a < b ? a : b;
-}
-
-static double max_of(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-/* Ranks of a full node. */
-static double node_ranks(const struct sw_cost_mesh *mesh)
-{
-    return min_of((double)mesh->ranks, mesh->cluster->node.devices.value);
-}
-
-/* ---- links ---- */
-
-/* A rank's rate and latency through all links of a joint. */
-struct way {
-    double rate, latency;
-};
-
-/* Ranks that use one link or disk of that kind. */
-static double users_of(const struct sw_cost_mesh *mesh, int shared_by)
-{
-    const double there = (double)sw_cluster_sharers(mesh->cluster, (enum sw_sharer)shared_by);
-    return min_of(there, node_ranks(mesh));
-}
-
-/* both: bytes go both ways at once, as in an exchange. */
-static struct way way_of(const struct sw_cost_mesh *mesh, enum sw_joint joint, bool both)
-{
-    struct way way = {HUGE_VAL, 0};
-    for (int i = 0; i < mesh->cluster->n_links; i++) {
-        const struct sw_cluster_link *link = &mesh->cluster->links[i];
-        if (link->joint != (int)joint) {
-            continue;
-        }
-        double rate = link->rate.value / users_of(mesh, link->shared_by);
-        rate *= both && link->reached.kind ? link->reached.value : 1;
-        rate /= both && !link->duplex ? 2 : 1;
-        way.rate = min_of(way.rate, rate);
-        way.latency += link->latency.value;
-    }
-    return way;
-}
-
-double sw_cost_host_rate(const struct sw_cost_mesh *mesh)
-{
-    return way_of(mesh, SW_JOINT_HOST, false).rate;
-}
-
-static int64_t node_of(const struct sw_cost_mesh *mesh, int64_t rank)
-{
-    return rank / (int64_t)mesh->cluster->node.devices.value;
-}
-
-/* Members of a group that are on this rank's node, without this rank. */
-static int near_ranks(const struct sw_cost_mesh *mesh, const struct sw_group *group)
-{
-    const int64_t home = node_of(mesh, group->ranks[group->me]);
-    int n = -1;
-    for (int i = 0; i < group->n; i++) {
-        n += node_of(mesh, group->ranks[i]) == home;
-    }
-    return n;
-}
-
-/* Every rank sends to every other one. What stays in the node and what leaves it go beside each
- * other, each by its links. */
-static struct sw_cost exchange_cost(const struct sw_cost_mesh *mesh, const struct sw_group *group,
-                                    double bytes)
-{
-    const int others = group->n - 1, near = near_ranks(mesh, group), far = others - near;
-    struct sw_cost cost = {0};
-    if (others < 1) {
-        return cost;
-    }
-    if (near > 0) {
-        const struct way way = way_of(mesh, SW_JOINT_PEERS, true);
-        cost.seconds = bytes * near / others / way.rate + way.latency;
-    }
-    if (far > 0) {
-        const struct way way = way_of(mesh, SW_JOINT_NODES, true);
-        cost.seconds = max_of(cost.seconds, bytes * far / others / way.rate + way.latency);
-    }
-    return cost;
-}
-
-/* ---- disks ---- */
-
-/* All disks of the node work together. What they give passes the host's links, too. */
-static struct sw_cost disk_cost(const struct sw_cost_mesh *mesh, bool reads, double bytes)
-{
-    const struct sw_cluster *c = mesh->cluster;
-    double rate = 0, latency = 0;
-    for (int i = 0; i < c->n_disks; i++) {
-        const struct sw_cluster_disk *disk = &c->disks[i];
-        const double each = reads ? disk->read.value : disk->write.value;
-        rate += each * disk->count.value / users_of(mesh, disk->shared_by);
-        latency = max_of(latency, disk->latency.value);
-    }
-    rate = min_of(rate, sw_cost_host_rate(mesh));
-    return (struct sw_cost){.seconds = rate > 0 ? bytes / rate : 0, .latency = latency};
-}
-
-/* Share of their rate that reads and writes have beside each other. */
-static double disk_share(const struct sw_cluster *c)
-{
-    double share = 1;
-    for (int i = 0; i < c->n_disks; i++) {
-        share = c->disks[i].duplex ? share : 0.5;
-    }
-    return share;
-}
+#include "cost/private.h"
 
 /* ---- kernels ---- */
 
@@ -133,15 +19,49 @@ static double operand_bytes(const struct sw_program *program, const struct sw_in
     for (int k = 0; k < instr->n_in + instr->n_out; k++) {
         const struct sw_operand *operand = &program->operands[instr->operands + k];
         const double bytes = operand->tier < SW_TIER_COUNT ? (double)operand->bytes : 0;
-        *out_most = max_of(*out_most, bytes);
+        *out_most = fmax(*out_most, bytes);
         sum += bytes;
     }
     return sum;
 }
 
+double sw_cost_efficiency(const struct sw_cluster *cluster, enum sw_dtype dtype, double m, double n,
+                          double k)
+{
+    const struct sw_cluster_device *device = &cluster->device;
+    double share = 1;
+    if (device->tile.kind) {
+        const double tile = device->tile.value, processors = device->processors.value;
+        const double blocks = ceil(m / tile) * ceil(n / tile);
+        share = m * n / (ceil(blocks / processors) * processors * tile * tile);
+    }
+    if (device->sum.kind) {
+        const double bytes = k * (double)sw_dtype_bytes(dtype);
+        share *= bytes / (bytes + device->sum.value);
+    }
+    return share;
+}
+
+/* The output of a product says how many sums it has, and its FLOPs how long they are. A loss has
+ * an output without dimensions; its product has the size of a vocabulary, which leaves nothing. */
+static double efficiency_of(const struct sw_cluster *cluster, const struct sw_program *program,
+                            int32_t i, enum sw_dtype dtype, double flops)
+{
+    struct sw_op op;
+    struct sw_op_desc desc;
+    sw_program_describe(program, i, &op, &desc);
+    const struct sw_shape *out = &desc.out[0].shape;
+    const double all = out->rank > 1 ? (double)sw_shape_elems(out) : 0;
+    if (all <= 0) {
+        return 1;
+    }
+    const double n = (double)out->dims[out->rank - 1];
+    return sw_cost_efficiency(cluster, dtype, all / n, n, flops / (2 * all));
+}
+
 /* The slower one of arithmetic and memory, after the launch. */
 static struct sw_cost kernel_cost(const struct sw_cost_mesh *mesh, const struct sw_program *program,
-                                  const struct sw_instr *instr, enum sw_load load, double work)
+                                  int32_t i, enum sw_load load, double work)
 {
     static const enum sw_dtype dtypes[] = {[SW_LOAD_PRODUCTS_F32] = SW_F32,
                                            [SW_LOAD_PRODUCTS_BF16] = SW_BF16,
@@ -149,11 +69,12 @@ static struct sw_cost kernel_cost(const struct sw_cost_mesh *mesh, const struct 
     const struct sw_cluster_device *device = &mesh->cluster->device;
     double most;
     const bool is_product = load < SW_LOAD_OTHER;
-    const double bytes = is_product ? operand_bytes(program, instr, &most) : work;
+    const double bytes = is_product ? operand_bytes(program, &program->instrs[i], &most) : work;
     double seconds = bytes / device->bandwidth.value;
     if (is_product) {
-        const double peak = sw_cluster_peak(mesh->cluster, dtypes[load]);
-        seconds = max_of(seconds, work / (peak * device->sustained.value));
+        const double rate = sw_cluster_peak(mesh->cluster, dtypes[load]) * device->sustained.value;
+        const double share = efficiency_of(mesh->cluster, program, i, dtypes[load], work);
+        seconds = fmax(seconds, work / (rate * share));
     }
     return (struct sw_cost){.seconds = seconds + device->launch.value};
 }
@@ -167,9 +88,9 @@ static struct sw_cost host_cost(const struct sw_cost_mesh *mesh, const struct sw
     double seconds = bytes / host->bandwidth.value, most;
     if (host->adam.kind) {
         operand_bytes(program, instr, &most);
-        seconds = max_of(seconds, most / (double)sizeof(float) / host->adam.value);
+        seconds = fmax(seconds, most / (double)sizeof(float) / host->adam.value);
     }
-    return (struct sw_cost){.seconds = seconds * node_ranks(mesh)};
+    return (struct sw_cost){.seconds = seconds * sw_cost_node_ranks(mesh)};
 }
 
 /* ---- instructions ---- */
@@ -186,20 +107,22 @@ static struct sw_cost cost_of(const struct sw_plan *plan, const struct sw_cost_m
             sw_instr_load(plan, program, k, &work);
             all += work;
         }
-        return instr->exchange.batch > 0
-                   ? exchange_cost(mesh, &plan->groups[instr->exchange.group], all)
-                   : (struct sw_cost){0};
+        const struct sw_group *group = &plan->groups[instr->exchange.group];
+        const bool is_message = instr->verb == SW_VERB_SEND || instr->verb == SW_VERB_RECV;
+        return instr->exchange.batch <= 0 ? (struct sw_cost){0}
+               : is_message               ? sw_cost_message(mesh, group, instr->exchange.peer, all)
+                                          : sw_cost_exchange(mesh, group, all);
     }
     const double bytes = (double)instr->bytes;
     switch (instr->verb) {
     case SW_VERB_KERNEL:
         return load == SW_LOAD_HOST ? host_cost(mesh, program, instr, work)
-                                    : kernel_cost(mesh, program, instr, load, work);
+                                    : kernel_cost(mesh, program, i, load, work);
     case SW_VERB_READ:
     case SW_VERB_WRITE:
-        return disk_cost(mesh, instr->verb == SW_VERB_READ, bytes);
+        return sw_cost_disk(mesh, instr->verb == SW_VERB_READ, bytes);
     default: {
-        const struct way way = way_of(mesh, SW_JOINT_HOST, false);
+        const struct sw_cost_way way = sw_cost_way(mesh, SW_JOINT_HOST, false);
         return (struct sw_cost){.seconds = bytes / way.rate, .latency = way.latency};
     }
     }
@@ -217,7 +140,69 @@ void sw_cost_instrs(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
 static double meeting_of(const struct sw_cost_mesh *mesh)
 {
     const bool far = (double)mesh->ranks > mesh->cluster->node.devices.value;
-    return mesh->ranks == 1 ? 0 : way_of(mesh, far ? SW_JOINT_NODES : SW_JOINT_PEERS, true).latency;
+    return mesh->ranks == 1
+               ? 0
+               : sw_cost_way(mesh, far ? SW_JOINT_NODES : SW_JOINT_PEERS, true).latency;
+}
+
+static sw_status walk(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
+                      struct sw_cost (*costs)[2], struct sw_clock_report *out)
+{
+    const struct sw_pace pace = {.costs = (const struct sw_cost(*)[2])costs,
+                                 .meeting = meeting_of(mesh),
+                                 .disk_share = sw_cost_disk_share(mesh->cluster)};
+    return sw_clock_step(plan, &pace, out);
+}
+
+/* Adds the seconds of instructions that overlap nothing. */
+static void add(const struct sw_cost_added *added, const double *moved, int32_t n,
+                struct sw_clock_report *clock)
+{
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        clock->seconds += added->seconds[q];
+        clock->part[q] += added->seconds[q];
+        clock->alone[q] += added->seconds[q];
+        clock->most += added->seconds[q];
+        clock->bound = clock->part[q] > clock->part[clock->bound] ? (enum sw_queue)q : clock->bound;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        clock->instrs[i].alone += moved[i];
+        clock->instrs[i].charge += moved[i];
+    }
+}
+
+static int32_t longest_of(const struct sw_program *program, const struct sw_clock_report *clock)
+{
+    int32_t longest = -1;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const double least = longest >= 0 ? clock->instrs[longest].charge : 0;
+        const enum sw_queue queue = program->instrs[i].queue;
+        longest = queue == clock->bound && clock->instrs[i].charge > least ? i : longest;
+    }
+    return longest;
+}
+
+/* Walks the step as planned to learn how often each instruction runs, and then in the accounting. */
+static sw_status walk_in(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
+                         struct sw_cost (*costs)[2], struct sw_clock_report *out)
+{
+    const struct sw_program *program = &plan->programs[0];
+    struct sw_clock_report as_planned;
+    struct sw_cost_added added = {0};
+    double *moved = sw_alloc_zero("cost", (size_t)program->n_instrs + 1, sizeof *moved);
+    SW_TRY_ALLOC(moved, "the costs of a step");
+    sw_status st = walk(plan, mesh, costs, &as_planned);
+    if (st >= 0) {
+        sw_cost_account(plan, mesh, &as_planned, costs, moved, &added);
+        sw_free(as_planned.instrs);
+        st = walk(plan, mesh, costs, out);
+    }
+    if (st >= 0) {
+        add(&added, moved, program->n_instrs, out);
+        out->longest = longest_of(program, out);
+    }
+    sw_free(moved);
+    return st;
 }
 
 sw_status sw_cost_step(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
@@ -227,10 +212,7 @@ sw_status sw_cost_step(const struct sw_plan *plan, const struct sw_cost_mesh *me
         sw_alloc_zero("cost", (size_t)plan->programs[0].n_instrs + 1, sizeof *costs);
     SW_TRY_ALLOC(costs, "the costs of a step");
     sw_cost_instrs(plan, mesh, costs);
-    const struct sw_pace pace = {.costs = (const struct sw_cost(*)[2])costs,
-                                 .meeting = meeting_of(mesh),
-                                 .disk_share = disk_share(mesh->cluster)};
-    const sw_status st = sw_clock_step(plan, &pace, out);
+    const sw_status st = (mesh->accounting ? walk_in : walk)(plan, mesh, costs, out);
     sw_free(costs);
     return st;
 }

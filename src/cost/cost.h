@@ -8,19 +8,43 @@
 #include "plan/plan.h"
 #include "walk/walk.h"
 
-/* The part of a cluster that a plan runs on. */
+/* What a system moves and overlaps in a step, where it differs from the plan. The plan's
+ * instructions stay: bytes are scaled, and queues that the system does not overlap are added. */
+struct sw_accounting {
+    const char *name;
+    bool rings; /* exchanges pass from neighbour to neighbour; else each rank sends to each other */
+    bool exchanges_overlap;  /* exchanges of the data axis with computation */
+    bool parameters_overlap; /* transfers of parameters between tiers with computation */
+    bool updates_overlap;    /* the update with backward */
+    bool reads_overlap;      /* reads of the update with its writes */
+    /* Bytes per parameter and step that pass the disks, where the states, or the parameters, are
+     * on disks: read and written by the update, and moved for the passes; 0 = as planned. */
+    double update_read, update_written, moved;
+};
+
+/* The part of a cluster that a plan runs on, and how. */
 struct sw_cost_mesh {
     const struct sw_cluster *cluster;
-    int64_t ranks; /* of all nodes; a device each */
+    int64_t ranks;                          /* of all nodes; a device each */
+    const struct sw_accounting *accounting; /* NULL = the plan as it is */
+    /* With an accounting: parameters of the model, and whether its states and parameters pass the
+     * disks, though the plan may keep some of them in host memory. */
+    double parameters;
+    bool states_on_disk, parameters_on_disk;
 };
 
 /* Writes the costs of the instructions of the first program: costs [n_instrs], see struct
  * sw_pace. An exchange inside a batch has none; the first one has those of all. */
 void sw_cost_instrs(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
                     struct sw_cost (*costs)[2]);
-/* Walks an optimizer step with these costs (sw_clock_step). */
+/* Walks an optimizer step with these costs (sw_clock_step), in the mesh's accounting. What does
+ * not overlap there is added to the step and to the part of its queue. */
 sw_status sw_cost_step(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
                        struct sw_clock_report *out);
 /* Bytes that a device and its host exchange per second in one direction, while all ranks of the
  * node do. */
 double sw_cost_host_rate(const struct sw_cost_mesh *mesh);
+/* The share of its speed that a product [m, k] x [k, n] leaves to its device: blocks at the edges,
+ * the last round of blocks, and short sums. */
+double sw_cost_efficiency(const struct sw_cluster *cluster, enum sw_dtype dtype, double m, double n,
+                          double k);

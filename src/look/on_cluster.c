@@ -68,7 +68,7 @@ static const char *words_of(const struct sw_instr *instr)
 /* The time of a step at the cluster's rates. */
 static sw_status find_time(const struct sw_engine_facts *f, struct report *r)
 {
-    const struct sw_cost_mesh mesh = {r->cluster, r->on->ranks};
+    const struct sw_cost_mesh mesh = {.cluster = r->cluster, .ranks = r->on->ranks};
     r->program = &f->plan->programs[0];
     SW_TRY(sw_cost_step(f->plan, &mesh, &r->clock));
     for (int32_t i = 0; i < r->program->n_instrs; i++) {

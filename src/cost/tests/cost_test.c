@@ -33,7 +33,7 @@ static void open_hand(struct hand *h, const char *name, int ranks)
     h->plan.n_programs = 1;
     h->plan.groups = &h->group;
     h->plan.n_groups = 1;
-    h->mesh = (struct sw_cost_mesh){h->cluster, ranks};
+    h->mesh = (struct sw_cost_mesh){.cluster = h->cluster, .ranks = ranks};
 }
 
 static struct sw_cost cost_of(struct hand *h, enum sw_verb verb, enum sw_queue queue, int64_t bytes)
@@ -131,11 +131,83 @@ static void a_share_that_is_reached_counts(void **state)
     sw_cluster_close(h.cluster);
 }
 
+/* A ring enters a node once, over all of its adapters. */
+static void a_ring_uses_all_adapters_of_a_node(void **state)
+{
+    (void)state;
+    static const struct sw_accounting rings = {.name = "rings", .rings = true};
+    struct hand h;
+    open_hand(&h, "dgx2-v100", 64);
+    h.mesh.accounting = &rings;
+    const double ring = cost_of(&h, SW_VERB_GATHER, SW_QUEUE_COMM, 1 << 26).seconds;
+    const double bytes = 63.0 * (1 << 26), node = 8 * 12.5e9;
+    assert_true(near(ring, bytes / node + 4 * 14e-6));
+    h.mesh.accounting = NULL;
+    const double direct = cost_of(&h, SW_VERB_GATHER, SW_QUEUE_COMM, 1 << 26).seconds;
+    assert_true(direct > 10 * ring);
+    sw_cluster_close(h.cluster);
+    open_hand(&h, "dgx2-v100", 16); /* within a node both move the same */
+    const double inside = cost_of(&h, SW_VERB_GATHER, SW_QUEUE_COMM, 1 << 26).seconds;
+    h.mesh.accounting = &rings;
+    const double around = cost_of(&h, SW_VERB_GATHER, SW_QUEUE_COMM, 1 << 26).seconds;
+    assert_true(near(around - 15 * 3.4e-6, inside - 3.4e-6));
+    sw_cluster_close(h.cluster);
+}
+
+/* A message passes the links to its peer only. */
+static void a_message_goes_to_its_peer(void **state)
+{
+    (void)state;
+    struct hand h;
+    struct sw_cost costs[1][2];
+    open_hand(&h, "dgx2-v100", 32);
+    for (int peer = 1; peer < 32; peer += 15) {
+        h.instr = (struct sw_instr){.verb = SW_VERB_SEND,
+                                    .queue = SW_QUEUE_SENT,
+                                    .bytes = 1 << 28,
+                                    .exchange = {.batch = 1, .peer = peer}};
+        sw_cost_instrs(&h.plan, &h.mesh, costs);
+        const double wanted = peer < 16 ? 0x1p28 / 150e9 + 3.4e-6 : 0x1p28 / 6.25e9 + 14e-6;
+        assert_true(near(costs[0][0].seconds, wanted));
+    }
+    sw_cluster_close(h.cluster);
+}
+
+static void small_products_leave_a_share(void **state)
+{
+    (void)state;
+    struct hand h;
+    open_hand(&h, "dgx2-v100", 1);
+    const struct sw_cluster *c = h.cluster;
+    const double tile = c->device.tile.value, processors = c->device.processors.value;
+    const double large = sw_cost_efficiency(c, SW_F16, tile * processors * 100, tile * 100, 1e9);
+    assert_true(large > 0.999 && large <= 1);
+    /* one block on one processor; half of the processors in the last of two rounds */
+    assert_true(near(sw_cost_efficiency(c, SW_F16, tile, tile, 1e30), 1 / processors));
+    assert_true(near(sw_cost_efficiency(c, SW_F16, tile * processors, tile, 1e30), 1));
+    assert_true(near(sw_cost_efficiency(c, SW_F16, tile * processors * 1.5, tile, 1e30), 0.75));
+    /* sums are counted in bytes */
+    const double k = c->device.sum.value;
+    assert_true(near(sw_cost_efficiency(c, SW_F16, tile * processors, tile, k / 2), 0.5));
+    assert_true(near(sw_cost_efficiency(c, SW_F32, tile * processors, tile, k / 4), 0.5));
+    for (double m = 1; m < 1e6; m *= 1.7) { /* more work never takes less time */
+        const double a = m / sw_cost_efficiency(c, SW_F16, m, 1000, 64);
+        const double b = m * 1.3 / sw_cost_efficiency(c, SW_F16, m * 1.3, 1000, 64);
+        assert_true(b >= a * (1 - 1e-12));
+    }
+    h.cluster->device.tile.kind = h.cluster->device.sum.kind = SW_FIGURE_ABSENT;
+    assert_true(sw_cost_efficiency(c, SW_F16, 1, 1, 1) == 1);
+    sw_cluster_close(h.cluster);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(copies_share_the_switch),
     cmocka_unit_test(disks_are_shared_by_the_node),
     cmocka_unit_test(exchanges_pass_the_links_between_members),
     cmocka_unit_test(a_share_that_is_reached_counts),
+    cmocka_unit_test(a_ring_uses_all_adapters_of_a_node),
+    cmocka_unit_test(a_message_goes_to_its_peer),
+    cmocka_unit_test(small_products_leave_a_share),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
